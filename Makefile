@@ -1,0 +1,67 @@
+# make demo      set up .venv and run the double-buffered matmul (GPU if there is one, else the simulator)
+# make test      ruff, mypy, and every test that needs no GPU
+# make gpu-test  the tests that need a GPU
+# make bench     the benchmarks (GPU)
+# make wheel     build dist/moye-*.whl
+# make lint      ruff and mypy alone
+# make clean     remove everything that make made
+
+PYTHON ?= python3
+VENV   := .venv
+PY     := $(VENV)/bin/python
+DEMO   ?= examples/09_matmul_double_buffered.py
+JOBS   ?= 2
+# A stamp is older than pyproject.toml exactly when the dependencies may have changed.
+DEMO_STAMP := $(VENV)/.stamp-demo
+TEST_STAMP := $(VENV)/.stamp-test
+# GPU machines usually bring their own torch: use the python that has it, else the venv's.
+ifneq (,$(filter gpu-test bench,$(MAKECMDGOALS)))
+GPU_PY := $(shell $(PYTHON) -c 'import torch' 2>/dev/null && echo $(PYTHON) || echo $(PY))
+endif
+
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: demo test gpu-test bench wheel lint clean
+.DEFAULT_GOAL := test
+
+$(PY):
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "moye needs Python 3.11 or newer: make PYTHON=/path/to/python3.11"; exit 1; }
+	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || \
+	  { echo "$(PYTHON) has no venv module: install it first (on Debian: apt install python3-venv)"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+$(DEMO_STAMP): pyproject.toml | $(PY)
+	$(PY) -m pip install --quiet -e '.[cuda,cli]'
+	@touch $@
+
+$(TEST_STAMP): pyproject.toml | $(PY)
+	$(PY) -m pip install --quiet -e '.[test]'
+	@touch $@ $(DEMO_STAMP)
+
+demo: $(DEMO_STAMP)
+	$(PY) $(DEMO)
+
+lint: $(TEST_STAMP)
+	$(PY) -m ruff check src tests
+	$(PY) -m mypy
+
+test: lint
+	$(PY) -m pytest -q -n $(JOBS) --ignore=tests/gpu tests
+
+ifeq ($(GPU_PY),$(PY))
+gpu-test bench: $(TEST_STAMP)
+endif
+
+gpu-test:
+	PYTHONPATH=src $(GPU_PY) -m pytest -q tests/gpu
+
+bench:
+	PYTHONPATH=src $(GPU_PY) benchmarks/run.py
+
+wheel: | $(PY)
+	$(PY) -m pip wheel --quiet --no-deps --wheel-dir dist .
+
+clean:
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

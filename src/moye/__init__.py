@@ -1,0 +1,83 @@
+"""moye: layouts, tensors, tiled copies and tiled MMAs for GPU kernels in plain Python.
+
+One kernel source runs as CUDA C++ on NVIDIA GPUs and in a checking simulator on any machine.
+
+>>> import moye as mo
+
+Public names are loaded on first use: ``import moye`` itself needs the standard library alone.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+__version__ = "0.1.0"
+
+_ALGEBRA = (
+    "ComposedLayout", "Layout", "Swizzle", "append", "blocked_product", "coalesce", "complement", "composition", "cosize",
+    "crd2idx", "depth", "filter", "flat_divide", "flat_product", "flatten", "group_modes", "idx2crd", "left_inverse",
+    "logical_divide", "logical_product", "make_layout", "make_ordered_layout", "nullspace", "prepend", "raked_product",
+    "rank", "right_inverse", "select", "shape", "size", "stride", "take", "tile_to_shape", "tiled_divide",
+    "tiled_product", "unflatten", "with_shape", "zipped_divide", "zipped_product",
+)
+_TRACED = (
+    "assume", "atomic_add", "atomic_and", "atomic_cas", "atomic_exch", "atomic_max", "atomic_min", "atomic_or",
+    "atomic_xor", "ballot", "barrier_arrive", "barrier_sync", "block_dim", "block_idx", "block_reduce", "ceil_div",
+    "clock", "cp_async_commit", "cp_async_wait", "fence", "globaltimer", "grid_dim", "inspect", "lane_idx", "load",
+    "shuffle_down", "shuffle_idx", "shuffle_up", "shuffle_xor", "static_range", "store", "sync_threads", "sync_warp",
+    "thread_idx", "vote_all", "vote_any", "warp_idx", "warp_reduce", "where",
+)
+_MATH = ("ceil", "clz", "cos", "erf", "exp", "exp2", "floor", "isinf", "isnan", "log", "log10", "log2", "maximum",
+         "minimum", "popcount", "rsqrt", "sigmoid", "sin", "sqrt", "tan", "tanh", "trunc")
+_DTYPES = ("bfloat16", "float16", "float32", "float64", "float8_e4m3fn", "float8_e5m2", "int16", "int32", "int64", "int8",
+           "tfloat32", "uint128", "uint16", "uint32", "uint64", "uint8")
+_ERRORS = ("AlignmentError", "ArgumentError", "CompileError", "DTypeError", "DriverError", "FactError", "LaunchError",
+           "LayoutError", "MoyeError", "PreconditionError", "SimulationError", "TensorError", "TraceError",
+           "UnsupportedError")
+
+_HOME: dict[str, tuple[str, str]] = {
+    **{name: ("moye.layout", name) for name in _ALGEBRA},
+    **{name: ("moye.lang.builtins", name) for name in _TRACED},
+    **{name: ("moye.lang.math", name) for name in _MATH},
+    **{name: ("moye.dtypes", name) for name in _DTYPES},
+    **{name: ("moye.errors", name) for name in _ERRORS},
+    "abs": ("moye.lang.math", "abs_"), "max": ("moye.lang.math", "maximum"), "min": ("moye.lang.math", "minimum"),
+    "round": ("moye.lang.math", "round_"), "bool": ("moye.dtypes", "bool_"),
+    "range": ("moye.lang.loops", "dynamic_range"),
+    "jit": ("moye.lang.trace", "jit"),
+    "Constexpr": ("moye.lang.signature", "Constexpr"), "Static": ("moye.lang.signature", "Static"),
+    "Tensor": ("moye.tensor.tensor", "Tensor"), "shared_array": ("moye.tensor.tensor", "shared_array"),
+    "make_fragment_like": ("moye.tensor.tensor", "make_fragment_like"),
+    "recast": ("moye.tensor.algorithms", "recast"),
+    "copyto": ("moye.tensor.algorithms", "copyto"), "gemm": ("moye.tensor.algorithms", "gemm"),
+    "tile": ("moye.tensor.algorithms", "tile"), "parallelize": ("moye.tensor.algorithms", "parallelize"),
+    "fragment": ("moye.tensor.algorithms", "fragment"),
+    "CopyAtom": ("moye.tensor.tiled", "CopyAtom"), "TiledCopy": ("moye.tensor.tiled", "TiledCopy"),
+    "TiledMMA": ("moye.tensor.tiled", "TiledMMA"),
+    "make_tiled_copy": ("moye.tensor.tiled", "make_tiled_copy"),
+    "make_tiled_mma": ("moye.tensor.tiled", "make_tiled_mma"),
+    "UniversalCopy": ("moye.atoms.universal", "UniversalCopy"), "CpAsync": ("moye.atoms.universal", "CpAsync"),
+    "UniversalFMA": ("moye.atoms.universal", "UniversalFMA"),
+    "kernel": ("moye.runtime.kernel", "kernel"), "check": ("moye.runtime.check", "check"),
+    "Report": ("moye.runtime.check", "Report"), "inspections": ("moye.runtime.simulate", "inspections"),
+    "TensorLike": ("moye.runtime.arguments", "TensorLike"),
+}
+_MODULES = ("layout", "testing", "env", "errors")
+
+__all__ = ["__version__", *sorted(_HOME), *_MODULES]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return importlib.import_module(f"moye.{name}")
+    home = _HOME.get(name)
+    if home is None:
+        raise AttributeError(f"module 'moye' has no attribute {name!r}")
+    value = getattr(importlib.import_module(home[0]), home[1])
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,67 @@
+"""What one hardware operation is, as data: ``CopyOp`` and ``MmaOp`` records.
+
+A record holds what everyone needs of the operation: thread/value layouts (partitioning, drawing, simulating), dtypes,
+architecture, alignment and its PTX.  Tables of records are in ``universal.py``, ``sm80.py``, ...
+
+>>> MmaOp(name="UniversalFMA<float32>", shape_mnk=(1, 1, 1), ...)
+
+Records are compared and hashed by value: they are part of a kernel's specialisation key.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from moye.dtypes import DType
+from moye.layout import Layout
+
+
+@dataclass(frozen=True, slots=True)
+class CopyOp:
+    """One copy instruction.
+
+    ``bits`` is the width of one access of one thread; None lets ``copyto`` choose the widest that layouts and
+    alignment prove.  ``asynchronous``: None, or "cp.async" (completes at cp.async.wait_*).  ``cache`` is "always"
+    (cp.async.ca), "global" (cp.async.cg) or None.  ``ptx`` is the instruction's text with %0 destination, %1 source.
+    ``arch`` is the first architecture that has it (80 for sm_80).
+    """
+
+    name: str
+    bits: int | None
+    asynchronous: str | None = None
+    cache: str | None = None
+    ptx: str = ""
+    arch: int = 80
+
+    @property
+    def bytes(self) -> int:
+        return (self.bits or 0) // 8
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True, slots=True)
+class MmaOp:
+    """One matrix multiply-accumulate instruction, D = A * B + C.
+
+    ``a_layout`` maps (thread, value) to the element index of A viewed as a column-major (M, K) tile; ``b_layout``
+    likewise for (N, K) and ``c_layout`` for (M, N).  ``threads`` is how many threads execute it together.
+    ``ptx`` is empty for operations that print as plain C++ (``d += a * b``).
+    """
+
+    name: str
+    shape_mnk: tuple[int, int, int]
+    a_dtype: DType
+    b_dtype: DType
+    c_dtype: DType
+    d_dtype: DType
+    threads: int
+    a_layout: Layout
+    b_layout: Layout
+    c_layout: Layout
+    ptx: str = ""
+    arch: int = 80
+
+    def __repr__(self) -> str:
+        return self.name

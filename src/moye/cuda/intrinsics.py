@@ -1,0 +1,317 @@
+"""Device functions that printed kernels call: each instruction's asm once, as a ``__device__ __forceinline__`` function.
+
+In: what a kernel needs, asked for one by one.  Out: the function's name, and at the end the text of all that were used.
+
+>>> Intrinsics().cp_async(CpAsync(float64))
+'cp_async_8'
+
+Every function states the instruction it stands for; none of them includes a header.
+"""
+
+from __future__ import annotations
+
+from moye import dtypes as dt
+from moye.atoms.atom import CopyOp
+from moye.dtypes import DType, Kind, Space
+from moye.errors import UnsupportedError
+from moye.layout import Swizzle
+
+_DEVICE = "__device__ __forceinline__"
+_STRUCTS = {"f16": "unsigned short", "bf16": "unsigned short", "e4m3": "unsigned char", "e5m2": "unsigned char"}
+_BITS = {8: "unsigned char", 16: "unsigned short", 32: "unsigned", 64: "unsigned long long"}
+_REGISTER = {8: "h", 16: "h", 32: "r", 64: "l"}
+_ADDRESS = {Space.GLOBAL: ("global", '"l"(p)'),
+            Space.SHARED: ("shared", '"r"((unsigned)__cvta_generic_to_shared(p))')}
+
+_TO_F32 = {
+    "f16": ('float y; asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x.bits)); return y;', 80),
+    "bf16": ("return __uint_as_float((unsigned)x.bits << 16);", 80),
+    "e4m3": ('unsigned y; asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(y) : "h"((unsigned short)x.bits)); '
+             "return f32(f16{(unsigned short)y});", 89),
+    "e5m2": ("return f32(f16{(unsigned short)(x.bits << 8)});", 80),
+}
+_FROM_F32 = {
+    "f16": ('f16 y; asm("cvt.rn.f16.f32 %0, %1;" : "=h"(y.bits) : "f"(x)); return y;', 80),
+    "bf16": ('bf16 y; asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(y.bits) : "f"(x)); return y;', 80),
+    "e4m3": ('unsigned short y; asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(y) : "f"(0.0f), "f"(x)); '
+             "return e4m3{(unsigned char)y};", 89),
+    "e5m2": ('unsigned short y; asm("cvt.rn.satfinite.e5m2x2.f32 %0, %1, %2;" : "=h"(y) : "f"(0.0f), "f"(x)); '
+             "return e5m2{(unsigned char)y};", 89),
+}
+_ROUND_TO_ODD = f"""\
+{_DEVICE} float round_to_odd(double x) {{  // float with a sticky last bit: a further rounding is then exact
+    const float y = __double2float_rz(x);
+    return (double)y == x || x != x ? y : __uint_as_float(__float_as_uint(y) | 1u);
+}}"""
+_FLOOR_DIV = f"""\
+{_DEVICE} {{0}} floor_div({{0}} a, {{0}} b) {{{{
+    const {{0}} q = a / b;
+    return q * b != a && (a < 0) != (b < 0) ? q - 1 : q;
+}}}}"""
+_FLOOR_MOD = f"""\
+{_DEVICE} {{0}} floor_mod({{0}} a, {{0}} b) {{{{
+    const {{0}} r = a % b;
+    return r != 0 && (r < 0) != (b < 0) ? r + b : r;
+}}}}"""
+_FLOAT_MOD = f"""\
+{_DEVICE} {{0}} floor_mod({{0}} a, {{0}} b) {{{{
+    const {{0}} r = {{1}}(a, b);
+    return r != 0 && (r < 0) != (b < 0) ? r + b : r;
+}}}}"""
+_FLOAT_DIV = f"""\
+{_DEVICE} {{0}} floor_div({{0}} a, {{0}} b) {{{{
+    return {{2}}((a - floor_mod(a, b)) / b);
+}}}}"""
+_APPROX = {"exp2": "ex2.approx.f32", "sqrt": "sqrt.approx.f32", "rsqrt": "rsqrt.approx.f32", "tanh": "tanh.approx.f32"}
+
+
+class Intrinsics:
+    """The functions and types that one kernel uses, in the order of first use; ``arch`` is the least that has them."""
+
+    def __init__(self) -> None:
+        self._types: dict[str, str] = {}
+        self._functions: dict[str, str] = {}
+        self.arch = 80
+
+    def text(self) -> list[str]:
+        """Every type and function used, as lines."""
+        texts = [*self._types.values(), *self._functions.values()]
+        return [line for text in texts for line in text.split("\n")]
+
+    def need(self, arch: int) -> None:
+        self.arch = max(self.arch, arch)
+
+    def function(self, name: str, signature: str, body: str, *, overload: str = "", arch: int = 80) -> str:
+        """Note one function; ``signature`` is 'result (parameters)'.  Returns its name."""
+        self.need(arch)
+        result, _, parameters = signature.partition(" (")
+        self._functions.setdefault(f"{name}({overload})",
+                                   f"{_DEVICE} {result} {name}({parameters} {{\n    {body}\n}}")
+        return name
+
+    # --- types and conversions ---
+
+    def ctype(self, dtype: DType) -> str:
+        """The C type of an element."""
+        bits = _STRUCTS.get(dtype.cuda)
+        if bits is not None:
+            self._types.setdefault(dtype.cuda, f"struct {dtype.cuda} {{ {bits} bits; }};")
+        return dtype.cuda
+
+    def to_f32(self, dtype: DType) -> str:
+        """The conversion function from a narrow float to float."""
+        body, arch = _TO_F32[self.ctype(dtype)]
+        if dtype.bits == 8:
+            self.to_f32(dt.float16)
+        return self.function("f32", f"float ({dtype.cuda} x)", body, overload=dtype.cuda, arch=arch)
+
+    def from_f32(self, dtype: DType) -> str:
+        """The conversion function from float to a narrow float (round to nearest even) or to tf32 (ties away)."""
+        if dtype == dt.tfloat32:
+            return self.function("to_tf32", "float (float x)", 'unsigned y; asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(y) '
+                                 ': "f"(x)); return __uint_as_float(y);')
+        body, arch = _FROM_F32[self.ctype(dtype)]
+        return self.function(f"to_{dtype.cuda}", f"{dtype.cuda} (float x)", body, arch=arch)
+
+    def round_to_odd(self) -> str:
+        self._functions.setdefault("round_to_odd", _ROUND_TO_ODD)
+        return "round_to_odd"
+
+    # --- arithmetic ---
+
+    def floor(self, kind: str, dtype: DType) -> str:
+        """``floor_div`` or ``floor_mod`` of one C type."""
+        if dtype.is_float:
+            suffix = "" if dtype.bits == 64 else "f"
+            self._overload("floor_mod", _FLOAT_MOD, dtype.cuda, "fmod" + suffix)
+            if kind == "floordiv":
+                self._overload("floor_div", _FLOAT_DIV, dtype.cuda, "", "rint" + suffix)
+        else:
+            ctype = "long long" if dtype.bits == 64 else "int"
+            self._overload("floor_div" if kind == "floordiv" else "floor_mod",
+                           _FLOOR_DIV if kind == "floordiv" else _FLOOR_MOD, ctype)
+        return "floor_div" if kind == "floordiv" else "floor_mod"
+
+    def _overload(self, name: str, template: str, ctype: str, *args: str) -> None:
+        self._functions.setdefault(f"{name}({ctype})", template.format(ctype, *args))
+
+    def approx(self, kind: str) -> str:
+        """The hardware's approximation of a float function."""
+        return self.function(f"{kind}_approx", "float (float x)",
+                             f'float y; asm("{_APPROX[kind]} %0, %1;" : "=f"(y) : "f"(x)); return y;')
+
+    def swizzle(self, swizzle: Swizzle, dtype: DType) -> str:
+        """The function from offset to swizzled offset."""
+        bits, base, shift = swizzle.bits, swizzle.base, swizzle.shift
+        mask = ((1 << bits) - 1) << base
+        name = f"swizzle_{bits}_{base}_{shift}".replace("-", "m")
+        moved = f"x >> {shift} & {mask}" if shift >= 0 else f"(x & {mask}) << {-shift}"
+        return self.function(name, f"{dtype.cuda} ({dtype.cuda} x)", f"return x ^ ({moved});", overload=dtype.cuda)
+
+    def globaltimer(self) -> str:
+        return self.function("globaltimer", "long long ()",
+                             'long long t; asm volatile("mov.u64 %0, %globaltimer;" : "=l"(t)); return t;')
+
+    # --- asynchronous copies and barriers ---
+
+    def cp_async(self, atom: CopyOp, zero_fill: bool) -> str:
+        """cp.async of the atom's width: (shared address, global pointer[, bytes to read])."""
+        self.need(atom.arch)
+        name = f"cp_async{'_cg' if atom.cache == 'global' else ''}_{atom.bytes}"
+        if not zero_fill:
+            return self.function(name, "void (unsigned dst_smem, const void* src)",
+                                 f'asm volatile("{atom.ptx}" :: "r"(dst_smem), '
+                                 '"l"(src) : "memory");')
+        ptx = atom.ptx.rstrip("; ") + ", %2;"
+        return self.function(name + "_zfill", "void (unsigned dst_smem, const void* src, int bytes)",
+                             f'asm volatile("{ptx}" :: "r"(dst_smem), "l"(src), '
+                             '"r"(bytes) : "memory");')
+
+    def cp_async_commit(self) -> str:
+        return self._statement("cp_async_commit", "cp.async.commit_group;")
+
+    def cp_async_wait_all(self) -> str:
+        return self._statement("cp_async_wait_all", "cp.async.wait_all;")
+
+    def cp_async_wait_group(self) -> str:
+        name = "cp_async_wait_group"
+        body = 'asm volatile("cp.async.wait_group %0;" :: "n"(pending) : "memory");'
+        self._functions.setdefault(name, f"template <int pending> {_DEVICE} void {name}() {{\n    {body}\n}}")
+        return name
+
+    def _statement(self, name: str, ptx: str, arch: int = 80) -> str:
+        return self.function(name, "void ()", f'asm volatile("{ptx}" ::: "memory");', arch=arch)
+
+    def named_barrier(self, kind: str) -> str:
+        """bar.sync or bar.arrive: (barrier, threads)."""
+        return self.function(f"bar_{kind}", "void (int barrier, int threads)",
+                             f'asm volatile("bar.{kind} %0, %1;" :: "r"(barrier), "r"(threads) : "memory");')
+
+    def fence(self, order: str, scope: str) -> str:
+        """fence.sc or fence.acq_rel; between the accesses of one thread only the compiler needs telling."""
+        if scope == "thread" or order == "relaxed":
+            return self._statement("fence_compiler", "")
+        semantics = "sc" if order == "seq_cst" else "acq_rel"
+        return self._statement(f"fence_{semantics}_{scope}", f"fence.{semantics}.{scope};", _scope_arch(scope))
+
+    # --- ordered memory ---
+
+    def load(self, dtype: DType, space: Space, order: str, scope: str) -> str:
+        """ld.order.scope of one element: (pointer)."""
+        if order not in ("relaxed", "acquire", "seq_cst"):
+            raise UnsupportedError(f"a load cannot have order {order!r}")
+        ptx, before, scope = _ordered(order, scope, "acquire")
+        state, address = _ADDRESS[space]
+        name = f"ld_{order}_{scope}_{state}"
+        ctype = self.ctype(dtype)
+        out, reg, finish = _output(dtype)
+        body = (f'{out} asm volatile("{before}ld.{ptx}.{scope}.{state}.b{dtype.bits} %0, [%1];" : "={reg} : {address} '
+                f': "memory"); {finish}')
+        return self.function(name, f"{ctype} (const {ctype}* p)", body, overload=ctype, arch=_scope_arch(scope))
+
+    def store(self, dtype: DType, space: Space, order: str, scope: str) -> str:
+        """st.order.scope of one element: (pointer, value)."""
+        if order not in ("relaxed", "release", "seq_cst"):
+            raise UnsupportedError(f"a store cannot have order {order!r}")
+        ptx, before, scope = _ordered(order, scope, "relaxed")
+        state, address = _ADDRESS[space]
+        ctype = self.ctype(dtype)
+        body = (f'asm volatile("{before}st.{ptx}.{scope}.{state}.b{dtype.bits} [%0], %1;" :: {address}, '
+                f'{register_input(dtype, "x")} : "memory");')
+        return self.function(f"st_{order}_{scope}_{state}", f"void ({ctype}* p, {ctype} x)", body, overload=ctype,
+                             arch=_scope_arch(scope))
+
+    def atomic(self, kind: str, dtype: DType, space: Space, order: str, scope: str, used: bool) -> str:
+        """atom.order.scope.kind (red where the old value is not used): (pointer, [compare,] value)."""
+        if dtype.is_float and kind in ("min", "max"):
+            return self._atomic_by_cas(kind, dtype, space, order, scope)
+        suffix = _atomic_type(kind, dtype)
+        red = not used and kind not in ("exch", "cas") and order in ("relaxed", "release")
+        ptx, before, scope = _ordered(order, scope, "acq_rel")
+        state, address = _ADDRESS[space]
+        ctype = self.ctype(dtype)
+        op = f"{'red' if red else 'atom'}.{ptx}.{scope}.{state}.{kind}.{suffix}"
+        name = f"{'red' if red else 'atom'}_{kind}_{order}_{scope}_{state}"
+        arch = max(_scope_arch(scope), 90 if dtype == dt.bfloat16 and kind == "add" else 80)
+        inputs = f"{address}, " + ('"' + register_input(dtype, "expected")[1:] + ", " if kind == "cas" else "")
+        inputs += register_input(dtype, "x")
+        parameters = f"{ctype}* p, {f'{ctype} expected, ' if kind == 'cas' else ''}{ctype} x)"
+        if red:
+            return self.function(name, f"void ({parameters}",
+                                 f'asm volatile("{before}{op} [%0], %1;" :: {inputs} : "memory");', overload=ctype,
+                                 arch=arch)
+        out, reg, finish = _output(dtype)
+        places = "[%1], %2, %3" if kind == "cas" else "[%1], %2"
+        return self.function(name, f"{ctype} ({parameters}",
+                             f'{out} asm volatile("{before}{op} %0, {places};" : "={reg} : {inputs} : "memory"); '
+                             f"{finish}", overload=ctype, arch=arch)
+
+    def _atomic_by_cas(self, kind: str, dtype: DType, space: Space, order: str, scope: str) -> str:
+        if dtype.bits < 32:
+            raise UnsupportedError(f"there is no atomic {kind} of {dtype}")
+        bits = dt.uint64 if dtype.bits == 64 else dt.uint32
+        cas = self.atomic("cas", bits, space, order, scope, True)
+        back, to = ("__longlong_as_double", "__double_as_longlong") if dtype.bits == 64 \
+            else ("__uint_as_float", "__float_as_uint")
+        pick = f"f{kind}{'' if dtype.bits == 64 else 'f'}"
+        body = (f"{bits.cuda} seen, old = *(volatile {bits.cuda}*)p;\n"
+                f"    do {{ seen = old; old = {cas}(({bits.cuda}*)p, seen, {to}({pick}({back}(seen), x))); }} "
+                f"while (old != seen);\n    return {back}(old);")
+        return self.function(f"atom_{kind}_{order}_{scope}_{_ADDRESS[space][0]}",
+                             f"{dtype.cuda} ({dtype.cuda}* p, {dtype.cuda} x)", body, overload=dtype.cuda)
+
+
+def _scope_arch(scope: str) -> int:
+    return 90 if scope == "cluster" else 80
+
+
+def _ordered(order: str, scope: str, strongest: str) -> tuple[str, str, str]:
+    """(order as the instruction spells it, a fence in front, scope); PTX ISA: mapping of the C++ memory model."""
+    scope = "cta" if scope == "thread" else scope
+    return (strongest, f"fence.sc.{scope}; ", scope) if order == "seq_cst" else (order, "", scope)
+
+
+def constraint(dtype: DType) -> str:
+    """The asm constraint letter of a register that holds one element."""
+    if dtype.is_float and dtype.bits in (32, 64):
+        return "f" if dtype.bits == 32 else "d"
+    if dtype.bits not in _REGISTER:
+        raise UnsupportedError(f"{dtype} does not fit one register")
+    return _REGISTER[dtype.bits]
+
+
+def register_input(dtype: DType, name: str) -> str:
+    """An asm input operand holding one element."""
+    letter = constraint(dtype)
+    if dtype.cuda in _STRUCTS:
+        name = f"{name}.bits"
+    return f'"{letter}"((unsigned short){name})' if dtype.bits == 8 else f'"{letter}"({name})'
+
+
+def _output(dtype: DType) -> tuple[str, str, str]:
+    """(declaration, constraint and place, return statement) of an asm output holding one element."""
+    letter = constraint(dtype)
+    if dtype.cuda in _STRUCTS and dtype.bits == 16:
+        return f"{dtype.cuda} y;", f'{letter}"(y.bits)', "return y;"
+    if dtype.bits == 8:
+        made = f"{dtype.cuda}{{(unsigned char)y}}" if dtype.cuda in _STRUCTS else f"({dtype.cuda})y"
+        return "unsigned short y;", f'{letter}"(y)', f"return {made};"
+    return f"{dtype.cuda} y;", f'{letter}"(y)', "return y;"
+
+
+def _atomic_type(kind: str, dtype: DType) -> str:
+    """The type suffix of atom.kind; UnsupportedError where PTX has none."""
+    bits = dtype.bits
+    found: str | None = None
+    if kind == "add" and bits >= 16:
+        found = {dt.float16: "noftz.f16", dt.bfloat16: "noftz.bf16", dt.float32: "f32", dt.float64: "f64",
+                 dt.int32: "s32", dt.uint32: "u32", dt.int64: "u64", dt.uint64: "u64"}.get(dtype)
+    elif kind in ("min", "max") and bits in (32, 64) and dtype.is_integer:
+        found = f"{'s' if dtype.kind is Kind.INT else 'u'}{bits}"
+    elif kind in ("and", "or", "xor", "exch") and bits in (32, 64):
+        found = f"b{bits}"
+    elif kind == "cas" and bits in (16, 32, 64):
+        found = f"b{bits}"
+    if found is None:
+        raise UnsupportedError(f"there is no atomic {kind} of {dtype}")
+    return found

@@ -1,0 +1,139 @@
+"""How elements of memory are spelled: pointers, offsets, shared-memory addresses, register arrays.
+
+In: ``Ref`` and ``TileRef``, and the texts of loop indices.  Out: lvalues such as ``sA[tid + 130 * k]``.
+
+>>> memory.element(ref, memory.offset(ref.offset))
+'A[tid + 32 * i]'
+
+Register buffers that only constants index are named scalars ``tCrA_3``; the others are arrays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from moye.cuda.expressions import ADD, PRIMARY, UNARY, Text, call, infix, scaled, total
+from moye.cuda.intrinsics import Intrinsics
+from moye.cuda.names import Names
+from moye.cuda.uses import Uses
+from moye.cuda.values import Values
+from moye.dtypes import DType, Space
+from moye.errors import IRError
+from moye.ir.nodes import Buffer, Extent, Func, Literal, Operand, Ref, TileRef
+
+AnyRef = Ref | TileRef
+
+
+class Memory:
+    """The C++ names of a kernel's buffers, and how references into them are written."""
+
+    def __init__(self, func: Func, uses: Uses, names: Names, values: Values, helpers: Intrinsics) -> None:
+        self.func = func
+        self.uses = uses
+        self.names = names
+        self.values = values
+        self.helpers = helpers
+        self.addresses: dict[int, str] = {}  # buffer id -> its address in the shared window, once asked for
+        self._names: dict[int, str] = {}
+        self._scalars: dict[tuple[int, int], str] = {}
+
+    def name(self, buffer: Buffer) -> str:
+        """The C++ name of a buffer."""
+        found = self._names.get(buffer.id)
+        if found is None:
+            found = self._names[buffer.id] = self.names.fresh(buffer.name or buffer.space.value)
+        return found
+
+    def is_const(self, buffer: Buffer) -> bool:
+        return buffer.space is Space.GLOBAL and not self.uses.is_written(buffer)
+
+    def is_array(self, buffer: Buffer) -> bool:
+        return buffer.space is not Space.REGISTER or buffer.id in self.uses.arrays
+
+    # --- registers ---
+
+    def scalars(self, buffer: Buffer) -> list[str]:
+        """The names of the elements of a register buffer that is no array."""
+        return [self.scalar(buffer, i) for i in range(buffer.elements or 0)]
+
+    def scalar(self, buffer: Buffer, i: int) -> str:
+        if not 0 <= i < (buffer.elements or 0):
+            raise IRError(f"element {i} of {buffer}, which has {buffer.elements}")
+        found = self._scalars.get((buffer.id, i))
+        if found is None:
+            hint = (buffer.name or "r") if buffer.elements == 1 else f"{buffer.name or 'r'}_{i}"
+            found = self._scalars[buffer.id, i] = self.names.fresh(hint)
+        return found
+
+    # --- offsets and addresses ---
+
+    def operand_offset(self, operand: Operand) -> Text:
+        """An offset or a stride; constants without suffix."""
+        return Text(str(operand.value)) if isinstance(operand, Literal) else self.values.evaluated(operand)
+
+    def offset(self, ref: AnyRef, steps: Sequence[tuple[Text, Extent]] = (), extra: int = 0) -> Text:
+        """``offset + sum(index * stride) + extra``, in elements, swizzled."""
+        base = self.values.operand(ref.offset) if isinstance(ref, Ref) and not isinstance(ref.offset, Literal) \
+            else self.operand_offset(ref.offset)
+        terms = [base]
+        for index, stride in steps:
+            if isinstance(stride, int):
+                if stride:
+                    terms.append(scaled(index, stride))
+            else:
+                terms.append(infix("*", index, self.operand_offset(stride), associative=True))
+        terms.append(Text(str(extra)))
+        whole = total(terms)
+        if ref.swizzle is not None and ref.swizzle.bits:
+            whole = call(self.helpers.swizzle(ref.swizzle, ref.offset.dtype), whole)
+        return whole
+
+    def pointer(self, ref: AnyRef, ctype: str | None = None) -> Text:
+        """The buffer as a pointer to the reference's elements, or to ``ctype``."""
+        buffer = ref.buffer
+        wanted = ctype or self.helpers.ctype(ref.dtype)
+        name = self.name(buffer)
+        if wanted == buffer.dtype.cuda:
+            return Text(name)
+        return Text(f"({'const ' if self.is_const(buffer) else ''}{wanted}*){name}", UNARY)
+
+    def element(self, ref: AnyRef, offset: Text) -> Text:
+        """The element at an offset, as an lvalue."""
+        deps = self.uses.depends(ref.buffer)
+        if not self.is_array(ref.buffer):
+            return Text(self.scalar(ref.buffer, int(offset.text)), PRIMARY, deps)
+        return Text(f"{self.pointer(ref).at(PRIMARY)}[{offset.text}]", PRIMARY, offset.deps | deps)
+
+    def address(self, ref: AnyRef, offset: Text) -> Text:
+        """The address of the element at an offset."""
+        pointer = self.pointer(ref)
+        return pointer if offset.text == "0" else infix("+", pointer, offset, associative=True)
+
+    def shared_address(self, ref: AnyRef, offset: Text) -> Text:
+        """The address of the element at an offset as a 32-bit address of the shared window."""
+        buffer = ref.buffer
+        if buffer.space is not Space.SHARED:
+            raise IRError(f"{buffer} is not in shared memory")
+        name = self.addresses.get(buffer.id)
+        if name is None:
+            name = self.addresses[buffer.id] = self.names.fresh(f"{self.name(buffer)}_s")
+        return total([Text(name), scaled(offset, ref.dtype.bytes)])
+
+    def vector(self, ref: AnyRef, offset: Text, ctype: str) -> Text:
+        """Several elements at an offset as one lvalue of a vector type."""
+        const = "const " if self.is_const(ref.buffer) else ""
+        address = self.address(ref, offset)
+        return Text(f"*({const}{ctype}*){address.at(ADD + 1)}", UNARY,
+                    offset.deps | self.uses.depends(ref.buffer))
+
+    # --- declarations ---
+
+    def declaration(self, buffer: Buffer) -> str:
+        """The declaration of a register buffer."""
+        ctype = self.helpers.ctype(buffer.dtype)
+        if not self.is_array(buffer):
+            return f"{ctype} {', '.join(self.scalars(buffer))};"
+        align = f"__align__({buffer.align}) " if buffer.align > max(buffer.dtype.bytes, 16) else ""
+        return f"{align}{ctype} {self.name(buffer)}[{buffer.elements}];"
+
+

@@ -1,0 +1,69 @@
+"""C++ identifiers for the user's names: legal, unique in the kernel, no keyword and no name of CUDA's or the printer's.
+
+In: a hint such as ``tCrA`` or ``lambda``.  Out: ``tCrA``, ``lambda_1``.
+
+>>> Names().fresh("x"), names.fresh("x")
+('x', 'x_1')
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+_WORDS = """
+alignas alignof and and_eq asm auto bitand bitor bool break case catch char char8_t char16_t char32_t class compl concept
+const consteval constexpr constinit const_cast continue co_await co_return co_yield decltype default delete do double
+dynamic_cast else enum explicit export extern false float for friend goto if inline int long mutable namespace new
+noexcept not not_eq nullptr operator or or_eq private protected public register reinterpret_cast requires return short
+signed sizeof static static_assert static_cast struct switch template this thread_local throw true try typedef typeid
+typename union unsigned using virtual void volatile wchar_t while xor xor_eq
+main linux unix NULL NAN INFINITY EOF assert errno stdin stdout stderr I
+threadIdx blockIdx blockDim gridDim warpSize dim3 printf clock clock64 min max abs llabs isnan isinf
+make_float2 make_float4 make_double2 make_int2 make_int4 make_uint2 make_uint4 make_longlong2 make_ulonglong2
+float2 float4 double2 int2 int4 uint2 uint4 longlong2 ulonglong2
+f16 bf16 e4m3 e5m2 f32 to_f16 to_bf16 to_e4m3 to_e5m2 to_tf32 round_to_odd floor_div floor_mod globaltimer
+bar_sync bar_arrive exp2_approx sqrt_approx rsqrt_approx tanh_approx smem
+"""
+_MATH = """exp exp2 log log2 log10 sqrt rsqrt sin cos tan tanh erf floor ceil rint trunc fabs fmin fmax pow fmod round
+logb jn yn j0 j1 y0 y1 gamma tgamma lgamma remainder fma fdim hypot cbrt ldexp frexp modf acos asin atan atan2 cosh
+sinh acosh asinh atanh expm1 log1p exp10 erfc norm signbit isfinite div labs index read write pipe time exit select"""
+RESERVED = frozenset(_WORDS.split()) | frozenset(name + f for name in _MATH.split() for f in ("", "f"))
+_WRAPPER = re.compile(r"(cp_async|mma|fence|swizzle|atom|red|ld|st)_\w*$")
+
+
+def identifier(hint: str) -> str:
+    """The hint as a C++ identifier."""
+    name = re.sub(r"[^0-9A-Za-z_]", "_", hint).lstrip("_") or "x"
+    name = re.sub(r"__+", "_", name)
+    return f"x{name}" if name[0].isdigit() else name
+
+
+class Names:
+    """Hands out identifiers, each once."""
+
+    def __init__(self, taken: Iterable[str] = ()) -> None:
+        self._taken: dict[str, int] = dict.fromkeys(taken, 0)
+
+    def fresh(self, hint: str) -> str:
+        """The hint itself where it is legal and free, else with a number behind it."""
+        name = identifier(hint)
+        if name in RESERVED or _WRAPPER.match(name):
+            name += "_"
+        if name not in self._taken:
+            self._taken[name] = 0
+            return name
+        while True:
+            self._taken[name] += 1
+            numbered = f"{name}_{self._taken[name]}"
+            if numbered not in self._taken:
+                self._taken[numbered] = 0
+                return numbered
+
+    def numbered(self, stem: str) -> str:
+        """``t0``, ``t1``, ..."""
+        while True:
+            count = self._taken.get(f"{stem}#", 0)
+            self._taken[f"{stem}#"] = count + 1
+            if f"{stem}{count}" not in self._taken:
+                return self.fresh(f"{stem}{count}")

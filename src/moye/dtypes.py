@@ -1,0 +1,121 @@
+"""Element types and memory spaces: one record each, shared by front end, printer and simulator.
+
+In: nothing.  Out: ``float32`` and its like; ``DType`` with bits, CUDA spelling and NumPy spelling.
+
+>>> float32.bits, float32.cuda, float32.numpy
+(32, 'float', 'float32')
+
+Types narrower than a byte and the bfloat16 / float8 families name an ``ml_dtypes`` type; NumPy is not imported here.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+from moye.errors import DTypeError
+
+
+class Space(enum.Enum):
+    """Where a tensor's elements live."""
+
+    GLOBAL = "gmem"
+    SHARED = "smem"
+    REGISTER = "rmem"
+
+
+class Kind(enum.Enum):
+    """Arithmetic family of a dtype; promotion goes down this list."""
+
+    BOOL = 0
+    UINT = 1
+    INT = 2
+    FLOAT = 3
+
+
+@dataclass(frozen=True, slots=True)
+class DType:
+    """One element type: name, width in bits, family, and its spelling in CUDA C++ and NumPy.
+
+    ``cuda`` is the storage type in printed code (self-contained: no header is included).
+    ``numpy`` is a NumPy or ml_dtypes type name.
+    """
+
+    name: str
+    bits: int
+    kind: Kind
+    cuda: str
+    numpy: str
+
+    @property
+    def bytes(self) -> int:
+        """Size in bytes; DTypeError for types narrower than a byte."""
+        if self.bits % 8:
+            raise DTypeError(f"{self.name} is {self.bits} bits wide: it has no size in bytes")
+        return self.bits // 8
+
+    @property
+    def is_float(self) -> bool:
+        return self.kind is Kind.FLOAT
+
+    @property
+    def is_integer(self) -> bool:
+        return self.kind in (Kind.INT, Kind.UINT)
+
+    @property
+    def is_signed(self) -> bool:
+        return self.kind in (Kind.INT, Kind.FLOAT)
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+bool_ = DType("bool", 8, Kind.BOOL, "bool", "bool")
+int8 = DType("int8", 8, Kind.INT, "signed char", "int8")
+uint8 = DType("uint8", 8, Kind.UINT, "unsigned char", "uint8")
+int16 = DType("int16", 16, Kind.INT, "short", "int16")
+uint16 = DType("uint16", 16, Kind.UINT, "unsigned short", "uint16")
+int32 = DType("int32", 32, Kind.INT, "int", "int32")
+uint32 = DType("uint32", 32, Kind.UINT, "unsigned", "uint32")
+int64 = DType("int64", 64, Kind.INT, "long long", "int64")
+uint64 = DType("uint64", 64, Kind.UINT, "unsigned long long", "uint64")
+uint128 = DType("uint128", 128, Kind.UINT, "uint4", "V16")
+float16 = DType("float16", 16, Kind.FLOAT, "f16", "float16")
+bfloat16 = DType("bfloat16", 16, Kind.FLOAT, "bf16", "bfloat16")
+tfloat32 = DType("tfloat32", 32, Kind.FLOAT, "float", "float32")
+float32 = DType("float32", 32, Kind.FLOAT, "float", "float32")
+float64 = DType("float64", 64, Kind.FLOAT, "double", "float64")
+float8_e4m3fn = DType("float8_e4m3fn", 8, Kind.FLOAT, "e4m3", "float8_e4m3fn")
+float8_e5m2 = DType("float8_e5m2", 8, Kind.FLOAT, "e5m2", "float8_e5m2")
+
+ALL: tuple[DType, ...] = (
+    bool_, int8, uint8, int16, uint16, int32, uint32, int64, uint64, uint128, float16, bfloat16, tfloat32, float32,
+    float64, float8_e4m3fn, float8_e5m2,
+)
+BY_NAME: dict[str, DType] = {dtype.name: dtype for dtype in ALL}
+
+
+def from_name(name: str) -> DType:
+    """The dtype of a NumPy, torch or moye type name such as ``"float32"`` or ``"torch.bfloat16"``."""
+    dtype = BY_NAME.get(name.rpartition(".")[2])
+    if dtype is None:
+        raise DTypeError(f"{name!r} is not a dtype that moye knows; it knows {', '.join(BY_NAME)}")
+    return dtype
+
+
+def promote(a: DType, b: DType) -> DType:
+    """The dtype of ``a + b``: the wider of the higher family.
+
+    Mixed signs take the signed type of the same width where the signed operand is at least as wide, else the
+    unsigned one, as in C.  float16 with bfloat16 gives float32.
+    """
+    if a == b:
+        return a
+    if a.kind == b.kind:
+        if a.bits == b.bits:
+            return float32
+        return a if a.bits > b.bits else b
+    high, low = (a, b) if a.kind.value > b.kind.value else (b, a)
+    if high.kind is Kind.INT and low.kind is Kind.UINT and low.bits >= high.bits:
+        return low
+    return high

@@ -1,0 +1,118 @@
+"""One table of every environment variable that moye reads: name, type, default, help; and a typed getter for each.
+
+In: the process environment, read anew by each call.  Out: ``bool``, ``frozenset``, ``Path`` or ``str``.
+
+>>> check(), show()          # MOYE_CHECK=bounds,races MOYE_SHOW=cuda
+(frozenset({'bounds', 'races'}), frozenset({'cuda'}))
+
+A bad value raises MoyeError with one sentence.  It does not know which checkers exist: the simulator judges the names.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from moye.errors import MoyeError
+
+STATIONS = ("ast", "ir", "cuda")
+_TRUE = frozenset({"1", "true", "yes", "on"})
+_FALSE = frozenset({"0", "false", "no", "off"})
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """One row of the table; ``default`` is spelled as a user would spell the value."""
+
+    name: str
+    type: str
+    default: str
+    help: str
+
+    def raw(self) -> str:
+        """The text in force: the environment's, or the default where it is unset or empty."""
+        return os.environ.get(self.name, "").strip() or self.default
+
+    def bad(self, expected: str) -> MoyeError:
+        return MoyeError(f"{self.name}={self.raw()} is not {expected}")
+
+
+CHECK = Variable("MOYE_CHECK", "0, 1 or names", "1",
+                 "checks of a simulated run: 1 the basic ones, 0 none, or a comma list of checkers")
+SHOW = Variable("MOYE_SHOW", "names", "", f"print each kernel at these stations: a comma list of {', '.join(STATIONS)}")
+CACHE_DIR = Variable("MOYE_CACHE_DIR", "path", "", "where compiled kernels are kept; else $XDG_CACHE_HOME/moye")
+DISK_CACHE = Variable("MOYE_DISK_CACHE", "bool", "1", "keep compiled kernels on disk")
+ARCH = Variable("MOYE_ARCH", "arch", "", "compile for this architecture, such as sm_90a, whatever the device is")
+ASSERT = Variable("MOYE_ASSERT", "bool", "0", "print assumptions about dynamic values as device asserts")
+LINEINFO = Variable("MOYE_LINEINFO", "bool", "0", "print #line directives and compile with -lineinfo, for profilers")
+NVRTC_NO_CACHE = Variable("MOYE_NVRTC_NO_CACHE", "bool", "0", "tell NVRTC not to use the driver's compile cache")
+
+TABLE: tuple[Variable, ...] = (CHECK, SHOW, CACHE_DIR, DISK_CACHE, ARCH, ASSERT, LINEINFO, NVRTC_NO_CACHE)
+
+
+def _flag(variable: Variable) -> bool:
+    text = variable.raw().lower()
+    if text in _TRUE:
+        return True
+    if text in _FALSE:
+        return False
+    raise variable.bad("a truth value: use 1 or 0")
+
+
+def _names(variable: Variable) -> frozenset[str]:
+    names = [name.strip() for name in variable.raw().split(",") if name.strip()]
+    if not all(re.fullmatch(r"[A-Za-z][\w-]*", name) for name in names):
+        raise variable.bad("a comma list of names")
+    return frozenset(names)
+
+
+def check() -> bool | frozenset[str]:
+    """MOYE_CHECK: True for the basic checks, False for none, else the checkers named."""
+    text = CHECK.raw().lower()
+    return _flag(CHECK) if text in _TRUE | _FALSE else _names(CHECK)
+
+
+def show() -> frozenset[str]:
+    """MOYE_SHOW: the stations at which every kernel is printed."""
+    names = _names(SHOW)
+    if not names <= set(STATIONS):
+        raise SHOW.bad(f"a comma list of {', '.join(STATIONS)}")
+    return names
+
+
+def cache_dir() -> Path:
+    """MOYE_CACHE_DIR: the root of the disk cache; it need not exist."""
+    text = CACHE_DIR.raw()
+    if text:
+        return Path(text).expanduser()
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()) / "moye"
+
+
+def disk_cache() -> bool:
+    """MOYE_DISK_CACHE: keep compiled kernels on disk."""
+    return _flag(DISK_CACHE)
+
+
+def arch() -> str | None:
+    """MOYE_ARCH: the architecture to compile for, or None to ask the device."""
+    text = ARCH.raw().lower()
+    if text and not re.fullmatch(r"sm_\d{2,3}[af]?", text):
+        raise ARCH.bad("an architecture such as sm_80 or sm_90a")
+    return text or None
+
+
+def device_assert() -> bool:
+    """MOYE_ASSERT: print assumptions as device asserts."""
+    return _flag(ASSERT)
+
+
+def lineinfo() -> bool:
+    """MOYE_LINEINFO: print #line directives and compile with -lineinfo."""
+    return _flag(LINEINFO)
+
+
+def nvrtc_no_cache() -> bool:
+    """MOYE_NVRTC_NO_CACHE: pass --no-cache to NVRTC."""
+    return _flag(NVRTC_NO_CACHE)

@@ -1,0 +1,353 @@
+"""Scalar folding: constants, identities, and what the facts of integers prove.
+
+In: an operation and its operands.  Out: an equal, simpler operand, or None; and the facts of a result.
+
+>>> facts("mul", x, Literal(8, int32))     # x in [0, 31]
+(0, 248, 8)
+
+Facts are (lower, upper, divisor).  Nothing is emitted here except through the ``build`` callback.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from moye import dtypes as dt
+from moye.dtypes import DType, Kind
+from moye.ir import ops
+from moye.ir.nodes import Literal, Operand, Value
+
+Facts = tuple[int | None, int | None, int]
+Build = Callable[[str, Operand, Operand], Operand]
+
+COMMUTATIVE = frozenset({"add", "mul", "min", "max", "and", "or", "xor", "land", "lor", "eq", "ne"})
+_NEVER = 1 << 62  # the divisor of zero
+
+
+def facts_of(operand: Operand) -> Facts:
+    if isinstance(operand, Literal):
+        number = int(operand.value)
+        return number, number, abs(number) or _NEVER
+    return operand.lower, operand.upper, operand.divisor
+
+
+def meet(a: Facts, b: Facts) -> Facts:
+    """What holds of a value that is one or the other."""
+    lower = None if a[0] is None or b[0] is None else min(a[0], b[0])
+    upper = None if a[1] is None or b[1] is None else max(a[1], b[1])
+    return lower, upper, math.gcd(a[2], b[2]) or 1
+
+
+def implied(strong: Facts, weak: Facts) -> bool:
+    """Whether ``strong`` says at least what ``weak`` says."""
+    lower = weak[0] is None or (strong[0] is not None and strong[0] >= weak[0])
+    upper = weak[1] is None or (strong[1] is not None and strong[1] <= weak[1])
+    return lower and upper and strong[2] % weak[2] == 0
+
+
+def facts(kind: str, a: Operand, b: Operand) -> Facts:
+    """Facts of ``a kind b`` for integers."""
+    rule = _FACTS.get(kind)
+    return rule(facts_of(a), facts_of(b)) if rule else (None, None, 1)
+
+
+def _add(a: Facts, b: Facts) -> Facts:
+    lower = None if a[0] is None or b[0] is None else a[0] + b[0]
+    upper = None if a[1] is None or b[1] is None else a[1] + b[1]
+    return lower, upper, math.gcd(a[2], b[2])
+
+
+def _sub(a: Facts, b: Facts) -> Facts:
+    lower = None if a[0] is None or b[1] is None else a[0] - b[1]
+    upper = None if a[1] is None or b[0] is None else a[1] - b[0]
+    return lower, upper, math.gcd(a[2], b[2])
+
+
+def _mul(a: Facts, b: Facts) -> Facts:
+    divisor = min(a[2] * b[2], _NEVER)
+    if None not in (a[0], a[1], b[0], b[1]):
+        products = [x * y for x in a[:2] for y in b[:2] if x is not None and y is not None]
+        return min(products), max(products), divisor
+    if a[0] is not None and b[0] is not None and a[0] >= 0 and b[0] >= 0:
+        return a[0] * b[0], None, divisor
+    return None, None, divisor
+
+
+def _floordiv(a: Facts, b: Facts) -> Facts:
+    if b[0] is None or b[0] != b[1] or b[0] <= 0:
+        return (0 if _non_negative(a) and _non_negative(b) else None), (a[1] if _non_negative(a) else None), 1
+    d = b[0]
+    lower = None if a[0] is None else a[0] // d
+    upper = None if a[1] is None else a[1] // d
+    return lower, upper, a[2] // d if a[2] % d == 0 else 1
+
+
+def _mod(a: Facts, b: Facts) -> Facts:
+    upper = None if b[1] is None else b[1] - 1
+    if _non_negative(a) and a[1] is not None and (upper is None or a[1] < upper):
+        upper = a[1]
+    return (0 if b[0] is not None and b[0] > 0 else None), upper, math.gcd(a[2], b[2])
+
+
+def _min(a: Facts, b: Facts) -> Facts:
+    lower, _, divisor = meet(a, b)
+    uppers = [x for x in (a[1], b[1]) if x is not None]
+    return lower, min(uppers, default=None), divisor
+
+
+def _max(a: Facts, b: Facts) -> Facts:
+    _, upper, divisor = meet(a, b)
+    lowers = [x for x in (a[0], b[0]) if x is not None]
+    return max(lowers, default=None), upper, divisor
+
+
+def _and(a: Facts, b: Facts) -> Facts:
+    uppers = [f[1] for f in (a, b) if _non_negative(f) and f[1] is not None]
+    return (0 if _non_negative(a) or _non_negative(b) else None), min(uppers, default=None), 1
+
+
+def _or(a: Facts, b: Facts) -> Facts:
+    if not (_non_negative(a) and _non_negative(b)) or a[1] is None or b[1] is None:
+        return (0 if _non_negative(a) and _non_negative(b) else None), None, 1
+    low_bits = min(a[2] & -a[2], b[2] & -b[2])
+    return 0, (1 << max(a[1].bit_length(), b[1].bit_length())) - 1, low_bits
+
+
+def _shift_right(a: Facts, b: Facts) -> Facts:
+    return _floordiv(a, (1 << b[0],) * 2 + (1,)) if b[0] is not None and b[0] == b[1] and b[0] < 63 else (None, None, 1)
+
+
+def _shift_left(a: Facts, b: Facts) -> Facts:
+    return _mul(a, (1 << b[0], 1 << b[0], 1 << b[0])) if b[0] is not None and b[0] == b[1] and b[0] < 31 \
+        else (None, None, 1)
+
+
+_FACTS: dict[str, Callable[[Facts, Facts], Facts]] = {
+    "add": _add, "sub": _sub, "mul": _mul, "floordiv": _floordiv, "mod": _mod, "min": _min, "max": _max,
+    "and": _and, "or": _or, "xor": _or, "shr": _shift_right, "shl": _shift_left,
+}
+
+
+def _non_negative(facts: Facts) -> bool:
+    return facts[0] is not None and facts[0] >= 0
+
+
+# --- folding ---------------------------------------------------------------------------------------------------------
+
+
+def wrap(value: int, dtype: DType) -> int:
+    """The integer as the dtype holds it (two's complement)."""
+    value &= (1 << dtype.bits) - 1
+    return value - (1 << dtype.bits) if dtype.kind is Kind.INT and value >> (dtype.bits - 1) else value
+
+
+def cast_literal(a: Literal, dtype: DType) -> Literal:
+    if dtype.is_float:
+        return Literal(float(a.value), dtype)
+    if dtype.kind is Kind.BOOL:
+        return Literal(bool(a.value), dtype)
+    return Literal(wrap(int(a.value), dtype), dtype)
+
+
+_PYTHON: dict[str, Callable[..., int | float | bool]] = {
+    "add": lambda a, b: a + b, "sub": lambda a, b: a - b, "mul": lambda a, b: a * b,
+    "min": min, "max": max, "shl": lambda a, b: a << b, "shr": lambda a, b: a >> b,
+    "and": lambda a, b: a & b, "or": lambda a, b: a | b, "xor": lambda a, b: a ^ b,
+    "floordiv": lambda a, b: a // b, "mod": lambda a, b: a % b,
+    "lt": lambda a, b: a < b, "le": lambda a, b: a <= b, "gt": lambda a, b: a > b, "ge": lambda a, b: a >= b,
+    "eq": lambda a, b: a == b, "ne": lambda a, b: a != b,
+    "land": lambda a, b: bool(a and b), "lor": lambda a, b: bool(a or b),
+}
+
+
+def _constant(kind: str, a: Literal, b: Literal) -> Literal | None:
+    if kind not in _PYTHON or (kind in ("floordiv", "mod") and b.value == 0):
+        return None
+    if a.dtype.is_float and kind not in ops.COMPARISONS:
+        return None  # leave floating-point rounding to the target
+    result = _PYTHON[kind](a.value, b.value)
+    if kind in ops.COMPARISONS or kind in ops.LOGICAL:
+        return Literal(bool(result), dt.bool_)
+    return Literal(wrap(int(result), a.dtype), a.dtype)
+
+
+def binary(kind: str, a: Operand, b: Operand, build: Build) -> Operand | None:
+    """An equal operand that is simpler than ``a kind b``, or None."""
+    if isinstance(a, Literal) and isinstance(b, Literal):
+        return _constant(kind, a, b)
+    if kind in ops.COMPARISONS:
+        return _compare(kind, a, b)
+    if kind in ops.LOGICAL:
+        return _logical(kind, a, b)
+    if not a.dtype.is_integer:
+        return None
+    rule = _RULES.get(kind)
+    return rule(a, b, build) if rule else None
+
+
+def _zero(x: Operand) -> Literal:
+    return Literal(0, x.dtype)
+
+
+def _is(x: Operand, number: int) -> bool:
+    return isinstance(x, Literal) and x.value == number
+
+
+def _producer(x: Operand, kind: str) -> ops.Binary | None:
+    """The Binary of this kind that made x and has a literal on the right, if so."""
+    op = x.op if isinstance(x, Value) else None
+    return op if isinstance(op, ops.Binary) and op.kind == kind and isinstance(op.b, Literal) else None
+
+
+def _literal(x: Operand) -> int | None:
+    return int(x.value) if isinstance(x, Literal) else None
+
+
+def _fold_add(a: Operand, b: Operand, build: Build) -> Operand | None:
+    if _is(b, 0):
+        return a
+    number = _literal(b)
+    inner = _producer(a, "add")
+    if number is not None and inner is not None:
+        return build("add", inner.a, Literal(int(inner.b.value) + number, a.dtype))  # type: ignore[union-attr]
+    return None
+
+
+def _fold_sub(a: Operand, b: Operand, build: Build) -> Operand | None:
+    number = _literal(b)
+    if number is not None:
+        return build("add", a, Literal(-number, a.dtype)) if number else a
+    if isinstance(a, Value) and a is b:
+        return _zero(a)
+    return None
+
+
+def _fold_mul(a: Operand, b: Operand, build: Build) -> Operand | None:
+    number = _literal(b)
+    if number is None:
+        return None
+    if number in (0, 1):
+        return a if number else _zero(a)
+    inner = _producer(a, "mul")
+    if inner is not None:
+        return build("mul", inner.a, Literal(int(inner.b.value) * number, a.dtype))  # type: ignore[union-attr]
+    inner = _producer(a, "add")
+    if inner is not None:
+        scaled = Literal(int(inner.b.value) * number, a.dtype)  # type: ignore[union-attr]
+        return build("add", build("mul", inner.a, b), scaled)
+    return None
+
+
+def _split(x: Operand, d: int) -> tuple[Operand, Operand] | None:
+    """x as multiple + rest with d | multiple and 0 <= rest < d, if x is such a sum."""
+    op = x.op if isinstance(x, Value) else None
+    if not isinstance(op, ops.Binary) or op.kind != "add":
+        return None
+    for multiple, rest in ((op.a, op.b), (op.b, op.a)):
+        lower, upper, _ = facts_of(rest)
+        if facts_of(multiple)[2] % d == 0 and lower is not None and lower >= 0 and upper is not None and upper < d:
+            return multiple, rest
+    return None
+
+
+def _fold_floordiv(a: Operand, b: Operand, build: Build) -> Operand | None:
+    d = _literal(b)
+    if d is None or d <= 0:
+        return _zero(a) if _is(a, 0) else None
+    lower, upper, _ = facts_of(a)
+    if d == 1:
+        return a
+    if lower is not None and upper is not None and lower // d == upper // d:
+        return Literal(lower // d, a.dtype)
+    inner = _producer(a, "mul")
+    if inner is not None and int(inner.b.value) % d == 0:  # type: ignore[union-attr]
+        return build("mul", inner.a, Literal(int(inner.b.value) // d, a.dtype))  # type: ignore[union-attr]
+    inner = _producer(a, "floordiv")
+    if inner is not None and int(inner.b.value) > 0:  # type: ignore[union-attr]
+        return build("floordiv", inner.a, Literal(int(inner.b.value) * d, a.dtype))  # type: ignore[union-attr]
+    parts = _split(a, d)
+    return build("floordiv", parts[0], b) if parts else None
+
+
+def _fold_mod(a: Operand, b: Operand, build: Build) -> Operand | None:
+    d = _literal(b)
+    if d is None or d <= 0:
+        return _zero(a) if _is(a, 0) else None
+    lower, upper, divisor = facts_of(a)
+    if divisor % d == 0:
+        return _zero(a)
+    if lower is not None and lower >= 0 and upper is not None and upper < d:
+        return a
+    inner = _producer(a, "mod")
+    if inner is not None and int(inner.b.value) % d == 0:  # type: ignore[union-attr]
+        return build("mod", inner.a, b)
+    parts = _split(a, d)
+    return parts[1] if parts else None
+
+
+def _fold_bits(kind: str) -> Callable[[Operand, Operand, Build], Operand | None]:
+    def rule(a: Operand, b: Operand, build: Build) -> Operand | None:
+        if not _is(b, 0):
+            return None
+        return _zero(a) if kind == "and" else a
+    return rule
+
+
+def _fold_extremum(kind: str) -> Callable[[Operand, Operand, Build], Operand | None]:
+    def rule(a: Operand, b: Operand, build: Build) -> Operand | None:
+        (alo, ahi, _), (blo, bhi, _) = facts_of(a), facts_of(b)
+        if ahi is not None and blo is not None and ahi <= blo:
+            return a if kind == "min" else b
+        if bhi is not None and alo is not None and bhi <= alo:
+            return b if kind == "min" else a
+        return None
+    return rule
+
+
+_RULES: dict[str, Callable[[Operand, Operand, Build], Operand | None]] = {
+    "add": _fold_add, "sub": _fold_sub, "mul": _fold_mul, "floordiv": _fold_floordiv, "mod": _fold_mod,
+    "and": _fold_bits("and"), "or": _fold_bits("or"), "xor": _fold_bits("xor"), "shl": _fold_bits("shl"),
+    "shr": _fold_bits("shr"), "min": _fold_extremum("min"), "max": _fold_extremum("max"),
+}
+
+
+def _compare(kind: str, a: Operand, b: Operand) -> Literal | None:
+    if not a.dtype.is_integer:
+        return None
+    if isinstance(a, Value) and a is b:
+        return Literal(kind in ("le", "ge", "eq"), dt.bool_)
+    (alo, ahi, adiv), (blo, bhi, _) = facts_of(a), facts_of(b)
+    below = ahi is not None and blo is not None and ahi < blo
+    above = alo is not None and bhi is not None and alo > bhi
+    at_most = ahi is not None and blo is not None and ahi <= blo
+    at_least = alo is not None and bhi is not None and alo >= bhi
+    unequal = below or above or (isinstance(b, Literal) and int(b.value) % adiv != 0)
+    proofs: dict[str, tuple[bool, bool]] = {
+        "lt": (below, at_least), "le": (at_most, above), "gt": (above, at_most), "ge": (at_least, below),
+        "eq": (False, unequal), "ne": (unequal, False),
+    }
+    yes, no = proofs[kind]
+    return Literal(yes, dt.bool_) if yes or no else None
+
+
+def _logical(kind: str, a: Operand, b: Operand) -> Operand | None:
+    for literal, other in ((a, b), (b, a)):
+        if isinstance(literal, Literal):
+            if kind == "land":
+                return other if literal.value else Literal(False, dt.bool_)
+            return Literal(True, dt.bool_) if literal.value else other
+    return a if a is b else None
+
+
+def unary(kind: str, a: Operand) -> Operand | None:
+    """Constants, and not of not."""
+    if isinstance(a, Literal):
+        if kind == "not":
+            return Literal(not a.value, dt.bool_)
+        if kind == "neg" and not a.dtype.kind is Kind.BOOL:
+            return Literal(-a.value, a.dtype)
+        return None
+    if kind == "not" and isinstance(a.op, ops.Unary) and a.op.kind == "not":
+        return a.op.a
+    return None

@@ -1,0 +1,232 @@
+"""The nouns of the IR: values with facts, variables, buffers, blocks, parameters, guards, functions.
+
+The IR is per thread, small, typed and structured.  Scalars are SSA ``Value``s (each made by one op) or ``Literal``s;
+whatever changes along control flow lives in a ``Var``.  Memory is a ``Buffer`` (a global argument, a shared
+allocation, a register fragment), accessed through ``Ref`` (one element) or ``TileRef`` (one operand of a tile op).
+
+>>> Value(int32, lower=0, upper=255)
+
+The verbs are in ``ops.py``.  Nothing here knows how it is printed or simulated.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from moye.dtypes import DType, Space
+from moye.errors import UNKNOWN, Loc
+from moye.layout import ComposedLayout, Layout, Swizzle
+
+if TYPE_CHECKING:
+    from moye.ir.ops import Op
+
+_ids = itertools.count()
+
+
+class Value:
+    """The result of one op, or a kernel parameter: a dtype, facts, and a name to print it under.
+
+    Facts (integers only): ``lower <= v <= upper`` where known, and ``v % divisor == 0``.
+    ``op`` is the op that defines it, None for parameters.
+    """
+
+    __slots__ = ("divisor", "dtype", "id", "lower", "name", "op", "upper")
+
+    def __init__(self, dtype: DType, *, lower: int | None = None, upper: int | None = None, divisor: int = 1,
+                 name: str = "", op: Op | None = None) -> None:
+        self.id = next(_ids)
+        self.dtype = dtype
+        self.lower = lower
+        self.upper = upper
+        self.divisor = divisor
+        self.name = name
+        self.op = op
+
+    def __repr__(self) -> str:
+        return f"%{self.id}" if not self.name else f"%{self.name}.{self.id}"
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    """A constant operand."""
+
+    value: int | float | bool
+    dtype: DType
+
+    def __repr__(self) -> str:
+        return f"{self.value}:{self.dtype.name}"
+
+
+Operand = Value | Literal
+Extent = int | Value
+"""An extent or a stride: a static int, or an integer Value."""
+
+
+class Var:
+    """A mutable scalar of a thread: what a loop carries or an ``if`` merges.  Read by ``ops.Read``, set by ``ops.Assign``.
+
+    ``ref`` is the buffer that the variable's number is an offset into, where it stands for a carried tensor's pointer.
+    """
+
+    __slots__ = ("dtype", "id", "name", "ref")
+
+    def __init__(self, name: str, dtype: DType, ref: Buffer | None = None) -> None:
+        self.id = next(_ids)
+        self.name = name
+        self.dtype = dtype
+        self.ref = ref
+
+    def __repr__(self) -> str:
+        return f"@{self.name}.{self.id}"
+
+
+class Buffer:
+    """A piece of memory: a global argument, a shared allocation or a register fragment.
+
+    ``elements`` is its size in elements of ``dtype`` (None for global arguments, whose cosize is dynamic).
+    ``layout`` is the layout it was made with: findings print logical coordinates through it.
+    ``align`` is the alignment of element 0 in bytes that the kernel may rely on.
+    ``index`` is the position among the tensor parameters for global buffers, -1 otherwise.
+    """
+
+    __slots__ = ("align", "dtype", "elements", "id", "index", "layout", "loc", "name", "space", "written")
+
+    def __init__(self, name: str, space: Space, dtype: DType, elements: int | None, layout: Layout | ComposedLayout,
+                 *, align: int, index: int = -1, loc: Loc = UNKNOWN) -> None:
+        self.id = next(_ids)
+        self.name = name
+        self.space = space
+        self.dtype = dtype
+        self.elements = elements
+        self.layout = layout
+        self.align = align
+        self.index = index
+        self.loc = loc
+        self.written = False  # set by the builder when an op writes it (decides const and __restrict__)
+
+    @property
+    def bytes(self) -> int:
+        """Size in bytes of a buffer with static size."""
+        if self.elements is None:
+            raise ValueError(f"buffer {self.name} has no static size")
+        return self.elements * self.dtype.bits // 8
+
+    def __repr__(self) -> str:
+        return f"{self.space.value} {self.name}.{self.id}"
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """One element of memory: ``offset`` counts elements of ``dtype`` (which may be a recast of the buffer's)."""
+
+    buffer: Buffer
+    offset: Operand
+    dtype: DType
+    swizzle: Swizzle | None = None
+    """Applied to the whole element offset, in elements of ``dtype``; the buffer is aligned to its span."""
+
+
+@dataclass(frozen=True, slots=True)
+class TileRef:
+    """One operand of a tile op: element (i0, i1, ...) of the op's index space lies at offset + sum(i * stride).
+
+    ``strides`` has one entry per dimension of the op's index space; with a ``swizzle`` the sum goes through it.
+    For register buffers offset and strides are static (Literal and ints).
+    """
+
+    buffer: Buffer
+    offset: Operand
+    dtype: DType
+    strides: tuple[Extent, ...]
+    swizzle: Swizzle | None = None
+    layout: Layout | ComposedLayout | None = None
+    """The user's view, for headers, comments and findings; no semantics."""
+    name: str = ""
+    """The user's name of the view."""
+
+
+@dataclass(slots=True)
+class Block:
+    """A straight list of ops; ops with regions hold further blocks."""
+
+    ops: list[Op] = field(default_factory=list)
+
+    def __iter__(self) -> Iterator[Op]:
+        return iter(self.ops)
+
+    def walk(self) -> Iterator[Op]:
+        """Every op of this block and of the blocks inside it, in program order."""
+        for op in self.ops:
+            yield op
+            for block in op.blocks():
+                yield from block.walk()
+
+
+@dataclass(slots=True)
+class TensorParam:
+    """A tensor argument: its buffer and the Values (or static ints) of its extents and strides, in elements."""
+
+    name: str
+    buffer: Buffer
+    shape: tuple[Extent, ...]
+    strides: tuple[Extent, ...]
+
+
+@dataclass(slots=True)
+class ScalarParam:
+    """A runtime scalar argument."""
+
+    name: str
+    value: Value
+
+
+Param = TensorParam | ScalarParam
+
+
+@dataclass(slots=True)
+class Guard:
+    """What the trace assumed about arguments: checked on every launch; nothing runs if ``cond`` is false.
+
+    ``cond`` is a bool made of pure ops over parameter Values and ``Special`` grid extents.
+    ``message`` may use ``{name}`` fields for the Values in ``fields``.
+    """
+
+    cond: Operand
+    message: str
+    fields: dict[str, Operand]
+    hint: str | None
+    loc: Loc
+
+
+@dataclass(slots=True)
+class Func:
+    """One specialised kernel: what the front writes and both back ends read.
+
+    ``block_dim`` is static (x, y, z); ``cluster_dim`` likewise.  ``buffers`` lists shared and register allocations in
+    the order of their making.  ``notes`` are the header lines of the printed source (tensors, layouts, atoms).
+    """
+
+    name: str
+    params: list[Param]
+    body: Block
+    block_dim: tuple[int, int, int]
+    buffers: list[Buffer] = field(default_factory=list)
+    guards: list[Guard] = field(default_factory=list)
+    cluster_dim: tuple[int, int, int] = (1, 1, 1)
+    index_bits: int = 32
+    notes: list[str] = field(default_factory=list)
+    loc: Loc = UNKNOWN
+    restrict: bool = True
+    """No written argument overlaps another one (part of the specialisation)."""
+
+    @property
+    def threads(self) -> int:
+        x, y, z = self.block_dim
+        return x * y * z
+
+    @property
+    def shared_buffers(self) -> list[Buffer]:
+        return [buffer for buffer in self.buffers if buffer.space is Space.SHARED]

@@ -1,0 +1,555 @@
+"""The verbs of the IR, one dataclass each; both back ends, the verifier and the printer dispatch on these classes.
+
+Scalar ops are pure and define ``result``.  ``Copy``, ``Gemm`` and ``Map`` stay one op for a whole tile: an index space
+(``extents``) and per operand a ``TileRef`` whose strides run over it.  Control flow is structured: ``If``, ``For``,
+``Loop``, ``Scope`` hold blocks, ``Exit`` leaves one of them.
+
+>>> Binary(result=Value(int32), kind="add", a=x, b=Literal(1, int32))
+
+Every op keeps its source ``loc``.  Semantics that an atom defines live in ``moye.atoms``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal as OneOf
+
+from moye.atoms.atom import CopyOp, MmaOp
+from moye.dtypes import DType
+from moye.errors import UNKNOWN, Loc
+from moye.ir.nodes import Block, Buffer, Extent, Operand, Ref, TileRef, Value, Var
+
+Scope_ = OneOf["thread", "cta", "cluster", "gpu", "sys"]
+Order = OneOf["relaxed", "acquire", "release", "acq_rel", "seq_cst"]
+
+ARITHMETIC = ("add", "sub", "mul", "div", "floordiv", "mod", "min", "max", "shl", "shr", "and", "or", "xor", "pow")
+COMPARISONS = ("lt", "le", "gt", "ge", "eq", "ne")
+LOGICAL = ("land", "lor")
+BINARY = ARITHMETIC + COMPARISONS + LOGICAL
+MATH = ("exp", "exp2", "log", "log2", "log10", "sqrt", "rsqrt", "sin", "cos", "tan", "tanh", "erf", "floor", "ceil",
+        "round", "trunc", "abs", "sigmoid")
+UNARY = ("neg", "not", "invert", "popcount", "clz", "isnan", "isinf") + MATH
+SPECIALS = ("thread_x", "thread_y", "thread_z", "block_x", "block_y", "block_z", "grid_x", "grid_y", "grid_z",
+            "clock", "globaltimer")
+
+
+@dataclass(slots=True, kw_only=True)
+class Op:
+    """Base of every op."""
+
+    pure: ClassVar[bool] = False
+    blocking: ClassVar[bool] = False  # may have to wait for another thread
+
+    loc: Loc = UNKNOWN
+
+    def operands(self) -> Iterator[Operand]:
+        """Every scalar operand, those inside references included."""
+        yield from ()
+
+    def refs(self) -> Iterator[tuple[Ref | TileRef, bool]]:
+        """Every memory reference as (reference, is it written)."""
+        yield from ()
+
+    def blocks(self) -> Iterator[Block]:
+        yield from ()
+
+
+def _of(*refs: Ref | TileRef | None) -> Iterator[Operand]:
+    for ref in refs:
+        if ref is None:
+            continue
+        yield ref.offset
+        if isinstance(ref, TileRef):
+            for stride in ref.strides:
+                if isinstance(stride, Value):
+                    yield stride
+
+
+def _values(extents: tuple[Extent, ...]) -> Iterator[Operand]:
+    for extent in extents:
+        if isinstance(extent, Value):
+            yield extent
+
+
+# --- scalars ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True, kw_only=True)
+class Special(Op):
+    """A hardware register: thread and block index, grid extent, clock (clock and globaltimer are not pure)."""
+
+    pure = True
+    result: Value
+    kind: str
+
+
+@dataclass(slots=True, kw_only=True)
+class Binary(Op):
+    """``floordiv`` and ``mod`` floor as in Python; ``div`` is floating point; comparisons and land / lor give bool.
+
+    Both operands have one dtype (the result's, for arithmetic); ``shl`` / ``shr`` take an int32 count, ``pow`` floats.
+    """
+
+    pure = True
+    result: Value
+    kind: str
+    a: Operand
+    b: Operand
+
+    def operands(self) -> Iterator[Operand]:
+        yield from (self.a, self.b)
+
+
+@dataclass(slots=True, kw_only=True)
+class Unary(Op):
+    """``not`` is logical, ``invert`` bitwise; ``fast`` takes the approximate hardware function."""
+
+    pure = True
+    result: Value
+    kind: str
+    a: Operand
+    fast: bool = False
+
+    def operands(self) -> Iterator[Operand]:
+        yield self.a
+
+
+@dataclass(slots=True, kw_only=True)
+class Select(Op):
+    """``a if cond else b``, both sides evaluated."""
+
+    pure = True
+    result: Value
+    cond: Operand
+    a: Operand
+    b: Operand
+
+    def operands(self) -> Iterator[Operand]:
+        yield from (self.cond, self.a, self.b)
+
+
+@dataclass(slots=True, kw_only=True)
+class Cast(Op):
+    """Value conversion (round to nearest even towards floats, truncation towards integers), or with ``bits`` a bitcast."""
+
+    pure = True
+    result: Value
+    a: Operand
+    bits: bool = False
+
+    def operands(self) -> Iterator[Operand]:
+        yield self.a
+
+
+@dataclass(slots=True, kw_only=True)
+class Declare(Op):
+    """Brings a Var to life with a first value (None: poison)."""
+
+    var: Var
+    init: Operand | None
+
+    def operands(self) -> Iterator[Operand]:
+        if self.init is not None:
+            yield self.init
+
+
+@dataclass(slots=True, kw_only=True)
+class Read(Op):
+    """The value of a Var at this point; later assignments do not change it."""
+
+    result: Value
+    var: Var
+
+
+@dataclass(slots=True, kw_only=True)
+class Assign(Op):
+    """Parallel assignment: every source was evaluated before any Var changes (sources are Values anyway)."""
+
+    pairs: tuple[tuple[Var, Operand], ...]
+
+    def operands(self) -> Iterator[Operand]:
+        for _, source in self.pairs:
+            yield source
+
+
+# --- memory, one element ---------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True, kw_only=True)
+class Load(Op):
+    """One element; with ``order`` a scoped load (ld.relaxed / ld.acquire)."""
+
+    result: Value
+    ref: Ref
+    order: Order | None = None
+    scope: Scope_ = "gpu"
+
+    def operands(self) -> Iterator[Operand]:
+        yield from _of(self.ref)
+
+    def refs(self) -> Iterator[tuple[Ref | TileRef, bool]]:
+        yield self.ref, False
+
+
+@dataclass(slots=True, kw_only=True)
+class Store(Op):
+    """One element; with ``order`` a scoped store (st.relaxed / st.release)."""
+
+    ref: Ref
+    value: Operand
+    order: Order | None = None
+    scope: Scope_ = "gpu"
+
+    def operands(self) -> Iterator[Operand]:
+        yield self.value
+        yield from _of(self.ref)
+
+    def refs(self) -> Iterator[tuple[Ref | TileRef, bool]]:
+        yield self.ref, True
+
+
+@dataclass(slots=True, kw_only=True)
+class Atomic(Op):
+    """Read-modify-write of one element; ``result`` is the old value.
+
+    Kinds: add, min, max, and, or, xor, exch, cas (``compare`` is the expected value).
+    """
+
+    result: Value
+    kind: str
+    ref: Ref
+    value: Operand
+    compare: Operand | None = None
+    order: Order = "relaxed"
+    scope: Scope_ = "gpu"
+
+    def operands(self) -> Iterator[Operand]:
+        yield self.value
+        if self.compare is not None:
+            yield self.compare
+        yield from _of(self.ref)
+
+    def refs(self) -> Iterator[tuple[Ref | TileRef, bool]]:
+        yield self.ref, True
+
+
+@dataclass(slots=True, kw_only=True)
+class Fence(Op):
+    """A memory fence of the calling thread (PTX ISA: fence / membar)."""
+
+    order: Order
+    scope: Scope_
+
+
+# --- tiles -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True, kw_only=True)
+class Alloc(Op):
+    """A buffer (register fragment or shared tensor) begins here; its contents are undefined."""
+
+    buffer: Buffer
+
+
+@dataclass(slots=True, kw_only=True)
+class Copy(Op):
+    """dst[i] = src[i] for every i in the index space, ``width`` contiguous elements at a time.
+
+    ``extents`` count accesses: each access moves ``width`` elements of unit stride from both references (dtypes agree).
+    ``atom`` says how (a plain load / store, cp.async...); an asynchronous one completes at the matching wait.
+    ``pred`` is a bool operand, or a TileRef of a bool fragment over the same index space: an access whose predicate is
+    false does nothing (or writes zeros, if ``zero_fill``).
+    """
+
+    dst: TileRef
+    src: TileRef
+    extents: tuple[Extent, ...]
+    width: int
+    atom: CopyOp
+    pred: TileRef | Operand | None = None
+    zero_fill: bool = False
+
+    def operands(self) -> Iterator[Operand]:
+        yield from _of(self.dst, self.src)
+        yield from _values(self.extents)
+        if isinstance(self.pred, TileRef):
+            yield from _of(self.pred)
+        elif self.pred is not None:
+            yield self.pred
+
+    def refs(self) -> Iterator[tuple[Ref | TileRef, bool]]:
+        yield self.src, False
+        if isinstance(self.pred, TileRef):
+            yield self.pred, False
+        yield self.dst, True
+
+
+@dataclass(slots=True, kw_only=True)
+class Gemm(Op):
+    """d = a * b + c over an index space whose dimensions have the roles ``m``, ``n`` or ``k`` (``roles[i]``).
+
+    At each point the atom reads its values at ``a.offset + sum + a_values[v]`` and so on; ``x_values`` has one register
+    offset per value that a thread holds for that operand ((0,) for UniversalFMA).  All operands are register fragments.
+    k runs outermost and in order.  ``order`` is how the printer walks m and n: "rows" or "serpentine".
+    """
+
+    mma: MmaOp
+    d: TileRef
+    a: TileRef
+    b: TileRef
+    c: TileRef
+    extents: tuple[int, ...]
+    roles: str
+    a_values: tuple[int, ...] = (0,)
+    b_values: tuple[int, ...] = (0,)
+    c_values: tuple[int, ...] = (0,)
+    d_values: tuple[int, ...] = (0,)
+    order: OneOf["rows", "serpentine"] = "serpentine"
+
+    def operands(self) -> Iterator[Operand]:
+        yield from _of(self.d, self.a, self.b, self.c)
+
+    def refs(self) -> Iterator[tuple[Ref | TileRef, bool]]:
+        for ref in (self.a, self.b, self.c):
+            yield ref, False
+        yield self.d, True
+
+
+@dataclass(slots=True, kw_only=True)
+class Map(Op):
+    """dst[i] = f(sources[0][i], sources[1][i], ...) over the index space: elementwise work on register tensors.
+
+    ``inputs[j]`` is the Value that stands for the element of ``sources[j]``; ``body`` holds pure ops, ``value`` is what
+    is stored.  With no sources it is a fill.
+    """
+
+    dst: TileRef
+    sources: tuple[TileRef, ...]
+    inputs: tuple[Value, ...]
+    extents: tuple[int, ...]
+    body: Block
+    value: Operand
+
+    def operands(self) -> Iterator[Operand]:
+        yield from _of(self.dst, *self.sources)
+        yield self.value
+
+    def refs(self) -> Iterator[tuple[Ref | TileRef, bool]]:
+        for ref in self.sources:
+            yield ref, False
+        yield self.dst, True
+
+    def blocks(self) -> Iterator[Block]:
+        yield self.body
+
+
+@dataclass(slots=True, kw_only=True)
+class Reduce(Op):
+    """result = fold of src[i] over the index space with ``kind`` (add, mul, min, max, and, or, xor), in index order."""
+
+    result: Value
+    kind: str
+    src: TileRef
+    extents: tuple[int, ...]
+
+    def operands(self) -> Iterator[Operand]:
+        yield from _of(self.src)
+
+    def refs(self) -> Iterator[tuple[Ref | TileRef, bool]]:
+        yield self.src, False
+
+
+# --- threads together ------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True, kw_only=True)
+class SyncThreads(Op):
+    """bar.sync 0: every non-exited thread of the block."""
+
+    blocking = True
+
+
+@dataclass(slots=True, kw_only=True)
+class SyncWarp(Op):
+    """bar.warp.sync of the lanes in ``mask``."""
+
+    blocking = True
+    mask: int = 0xFFFFFFFF
+
+
+@dataclass(slots=True, kw_only=True)
+class NamedBarrier(Op):
+    """bar.sync / bar.arrive on barrier ``barrier`` (0..15) for ``threads`` threads (a multiple of 32)."""
+
+    blocking = True
+    kind: OneOf["sync", "arrive"]
+    barrier: Operand
+    threads: int
+
+    def operands(self) -> Iterator[Operand]:
+        yield self.barrier
+
+
+@dataclass(slots=True, kw_only=True)
+class CpAsyncCommit(Op):
+    """cp.async.commit_group: the thread's uncommitted asynchronous copies become its newest group."""
+
+
+@dataclass(slots=True, kw_only=True)
+class CpAsyncWait(Op):
+    """cp.async.wait_group ``pending``, or with None cp.async.wait_all (uncommitted copies too)."""
+
+    pending: int | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class Shuffle(Op):
+    """shfl.sync of a 32- or 64-bit value: kinds idx, up, down, xor; ``width`` lanes per segment."""
+
+    blocking = True
+    result: Value
+    kind: OneOf["idx", "up", "down", "xor"]
+    value: Operand
+    lane: Operand
+    width: int = 32
+    mask: int = 0xFFFFFFFF
+
+    def operands(self) -> Iterator[Operand]:
+        yield from (self.value, self.lane)
+
+
+@dataclass(slots=True, kw_only=True)
+class Vote(Op):
+    """vote.sync: kinds ballot (uint32 result), any, all (bool result)."""
+
+    blocking = True
+    result: Value
+    kind: OneOf["ballot", "any", "all"]
+    pred: Operand
+    mask: int = 0xFFFFFFFF
+
+    def operands(self) -> Iterator[Operand]:
+        yield self.pred
+
+
+# --- debugging -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True, kw_only=True)
+class Print(Op):
+    """print(...): ``parts`` are strings and operands, printed in order with the thread and block in front."""
+
+    parts: tuple[str | Operand, ...]
+
+    def operands(self) -> Iterator[Operand]:
+        for part in self.parts:
+            if not isinstance(part, str):
+                yield part
+
+
+@dataclass(slots=True, kw_only=True)
+class Assert(Op):
+    """assert cond, message.  ``assume`` marks mo.assume: a promise that the trace relied on."""
+
+    cond: Operand
+    message: str
+    assume: bool = False
+
+    def operands(self) -> Iterator[Operand]:
+        yield self.cond
+
+
+@dataclass(slots=True, kw_only=True)
+class Inspect(Op):
+    """mo.inspect(...): the simulator keeps a snapshot of each named tensor or scalar here; the GPU ignores it."""
+
+    label: str
+    tensors: tuple[tuple[str, TileRef, tuple[Extent, ...]], ...]
+    scalars: tuple[tuple[str, Operand], ...]
+
+    def operands(self) -> Iterator[Operand]:
+        for _, ref, extents in self.tensors:
+            yield from _of(ref)
+            yield from _values(extents)
+        for _, scalar in self.scalars:
+            yield scalar
+
+    def refs(self) -> Iterator[tuple[Ref | TileRef, bool]]:
+        for _, ref, _ in self.tensors:
+            yield ref, False
+
+
+# --- control flow ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True, kw_only=True)
+class If(Op):
+    """Two-armed branch; values leave it through Vars."""
+
+    cond: Operand
+    then: Block
+    orelse: Block
+
+    def operands(self) -> Iterator[Operand]:
+        yield self.cond
+
+    def blocks(self) -> Iterator[Block]:
+        yield from (self.then, self.orelse)
+
+
+@dataclass(slots=True, kw_only=True)
+class For(Op):
+    """for (iv = start; iv < stop (or > stop for step < 0); iv += step) body.  ``step`` is a static non-zero int.
+
+    ``unroll``: None lets the compiler choose, 0 asks for full unrolling, 1 forbids, n > 1 asks for n.
+    """
+
+    iv: Value
+    start: Operand
+    stop: Operand
+    step: int
+    body: Block
+    unroll: int | None = None
+
+    def operands(self) -> Iterator[Operand]:
+        yield from (self.start, self.stop)
+
+    def blocks(self) -> Iterator[Block]:
+        yield self.body
+
+
+@dataclass(slots=True, kw_only=True)
+class Loop(Op):
+    """while (true) body: left by Exit only.  A source-level ``while c`` starts with If(not c) { Exit break }."""
+
+    body: Block
+
+    def blocks(self) -> Iterator[Block]:
+        yield self.body
+
+
+@dataclass(slots=True, kw_only=True)
+class Scope(Op):
+    """A block that Exit("leave") may jump to the end of (early return of an inlined function)."""
+
+    body: Block
+
+    def blocks(self) -> Iterator[Block]:
+        yield self.body
+
+
+@dataclass(slots=True, kw_only=True)
+class Exit(Op):
+    """Leaves ``target``: "break" or "continue" of a For / Loop, "leave" of a Scope, "return" from the kernel (None).
+
+    Nothing follows it in its block.
+    """
+
+    kind: OneOf["break", "continue", "leave", "return"]
+    target: For | Loop | Scope | None = field(default=None, repr=False)
+
+
+def dtype_of_math(kind: str, dtype: DType) -> bool:
+    """Whether the unary math function is defined on the dtype (floats; ``abs`` on integers too)."""
+    return dtype.is_float or (kind == "abs" and dtype.is_integer)

@@ -1,0 +1,82 @@
+"""The IR as text, for golden files, ``MOYE_SHOW=ir`` and reading.
+
+In: a Func.  Out: one line per op, regions indented.
+
+>>> print(to_text(func))
+
+Values are numbered in order of definition, so that equal traces print equally.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+from moye.ir import ops
+from moye.ir.nodes import Block, Buffer, Func, Literal, Ref, ScalarParam, TensorParam, TileRef, Value, Var
+
+_HIDDEN = {"loc", "result", "body", "then", "orelse", "target", "iv", "inputs"}
+
+
+class _Names:
+    def __init__(self) -> None:
+        self.ids: dict[int, int] = {}
+
+    def value(self, value: Value) -> str:
+        number = self.ids.setdefault(value.id, len(self.ids))
+        return f"%{number}" + (f".{value.name}" if value.name else "")
+
+    def show(self, x: object) -> str:
+        if isinstance(x, Value):
+            return self.value(x)
+        if isinstance(x, Literal):
+            return f"{x.value}" if x.dtype.name in ("int32", "bool") else f"{x.value}:{x.dtype}"
+        if isinstance(x, Var):
+            return f"@{x.name}"
+        if isinstance(x, Buffer):
+            return f"{x.space.value} {x.name}: {x.dtype} {x.layout}"
+        if isinstance(x, Ref):
+            return f"{x.buffer.name}[{self.show(x.offset)}]"
+        if isinstance(x, TileRef):
+            return f"{x.buffer.name}[{self.show(x.offset)} + {self.show(x.strides)}]"
+        if isinstance(x, tuple):
+            return "(" + ", ".join(self.show(item) for item in x) + ")"
+        return str(x)
+
+
+def to_text(func: Func) -> str:
+    """The whole function."""
+    names = _Names()
+    lines = [f"kernel {func.name}, block {func.block_dim}, index int{func.index_bits}"]
+    for param in func.params:
+        if isinstance(param, TensorParam):
+            lines.append(f"  param {param.name}: {param.buffer.dtype} {names.show(param.shape)}:"
+                         f"{names.show(param.strides)} align {param.buffer.align}")
+        elif isinstance(param, ScalarParam):
+            lines.append(f"  param {names.value(param.value)}: {param.value.dtype}")
+    for guard in func.guards:
+        lines.append(f"  guard {names.show(guard.cond)}: {guard.message}")
+    _block(func.body, names, lines, 1)
+    return "\n".join(lines) + "\n"
+
+
+def _block(block: Block, names: _Names, lines: list[str], depth: int) -> None:
+    for op in block.ops:
+        lines.append("  " * depth + _line(op, names))
+        regions = list(op.blocks())
+        for i, region in enumerate(regions):
+            if i and region.ops:
+                lines.append("  " * depth + "else")
+            _block(region, names, lines, depth + 1)
+
+
+def _line(op: ops.Op, names: _Names) -> str:
+    if isinstance(op, ops.For):
+        return f"for {names.value(op.iv)} in {names.show(op.start)} .. {names.show(op.stop)} step {op.step} " \
+               f"unroll {op.unroll}"
+    result = getattr(op, "result", None)
+    head = f"{names.value(result)}: {result.dtype} = " if isinstance(result, Value) else ""
+    parts = [f"{f.name}={names.show(getattr(op, f.name))}" for f in fields(op)
+             if f.name not in _HIDDEN and getattr(op, f.name) is not None]
+    if isinstance(op, ops.Map):
+        parts.insert(0, "inputs=" + names.show(op.inputs))
+    return f"{head}{type(op).__name__} {' '.join(parts)}".rstrip()

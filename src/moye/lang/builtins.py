@@ -1,0 +1,475 @@
+"""The kernel language's own functions: indices, barriers, asynchronous copies, warp operations, atomics, math.
+
+In: scalars and tensors of the kernel being traced.  Out: one op each.
+
+>>> tid = mo.thread_idx().x; mo.sync_threads(); mo.atomic_add(counter, 0, 1)
+
+Each docstring names the PTX instruction (PTX ISA) that the operation stands for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple, get_args
+
+from moye import dtypes as dt
+from moye.dtypes import DType, Space
+from moye.errors import DTypeError, TensorError, TraceError
+from moye.ir import ops
+from moye.ir.nodes import Literal, Ref, Value
+from moye.lang.branches import DynamicIf
+from moye.layout import ceil_div, idx2crd, size
+from moye.tensor import expr
+from moye.tensor.context import builder, locate
+from moye.tensor.expr import Expr, Scalar, arithmetic, is_scalar, operand_of, wrap
+from moye.tensor.space import common_space, merged
+from moye.tensor.tensor import Tensor, elementwise
+
+__all__ = [
+    "Dim3", "assume", "atomic_add", "atomic_and", "atomic_cas", "atomic_exch", "atomic_max", "atomic_min", "atomic_or",
+    "atomic_xor", "ballot", "barrier_arrive", "barrier_sync", "block_dim", "block_idx", "block_reduce", "ceil_div",
+    "clock", "cp_async_commit", "cp_async_wait", "fence", "globaltimer", "grid_dim", "inspect", "lane_idx", "load",
+    "shuffle_down", "shuffle_idx", "shuffle_up", "shuffle_xor", "static_range", "store", "sync_threads", "sync_warp",
+    "thread_idx", "vote_all", "vote_any", "warp_idx", "warp_reduce", "where",
+]
+
+_AXES = ("x", "y", "z")
+_FULL = 0xFFFFFFFF
+
+
+class Dim3(NamedTuple):
+    """Three indices or extents; an axis of extent 1 is the static 0 (or 1)."""
+
+    x: Any
+    y: Any
+    z: Any
+
+
+# --- indices ---------------------------------------------------------------------------------------------------------
+
+
+def _special(kind: str, name: str, lower: int, upper: int | None) -> Scalar:
+    if upper is not None and lower == upper:
+        return lower
+    value = builder().special(kind, lower=lower, upper=upper)
+    value.name = value.name or name
+    return Expr(value)
+
+
+def thread_idx() -> Dim3:
+    """threadIdx: the thread's index within its block (%tid)."""
+    block = builder().func.block_dim
+    return Dim3(*(_special(f"thread_{a}", f"t{a}", 0, block[i] - 1) for i, a in enumerate(_AXES)))
+
+
+def block_idx() -> Dim3:
+    """blockIdx: the block's index within the grid (%ctaid)."""
+    return Dim3(*(_special(f"block_{a}", f"b{a}", 0, None) for a in _AXES))
+
+
+def block_dim() -> Dim3:
+    """blockDim: static, part of the specialisation (%ntid)."""
+    return Dim3(*builder().func.block_dim)
+
+
+def grid_dim() -> Dim3:
+    """gridDim: blocks along each axis (%nctaid)."""
+    return Dim3(*(_special(f"grid_{a}", f"grid_{a}", 1, None) for a in _AXES))
+
+
+def linear_thread() -> Scalar:
+    """The thread's linear index in its block, x fastest."""
+    x, y, _ = builder().func.block_dim
+    t = thread_idx()
+    return t.x + t.y * x + t.z * (x * y)  # type: ignore[no-any-return]
+
+
+def lane_idx() -> Scalar:
+    """Lane within the warp, 0..31 (%laneid)."""
+    return linear_thread() % 32  # type: ignore[operator]
+
+
+def warp_idx() -> Scalar:
+    """Warp within the block."""
+    return linear_thread() // 32  # type: ignore[operator]
+
+
+def clock() -> Scalar:
+    """%clock64: cycles of the multiprocessor."""
+    return Expr(builder().special("clock", dtype=dt.int64))
+
+
+def globaltimer() -> Scalar:
+    """%globaltimer: nanoseconds."""
+    return Expr(builder().special("globaltimer", dtype=dt.int64))
+
+
+def static_range(*args: int) -> range:
+    """``range`` with static bounds, unrolled while tracing: the loop variable is a Python int."""
+    if not all(isinstance(a, int) for a in args):
+        shown = ", ".join(str(a) for a in args)
+        raise TraceError(f"static_range({shown}): the bounds must be static", hint="use range for a loop of the kernel",
+                         locs=(locate(),))
+    return range(*args)
+
+
+# --- barriers and asynchronous copies --------------------------------------------------------------------------------
+
+
+def sync_threads() -> None:
+    """__syncthreads (bar.sync 0): waits for every thread of the block; orders their memory accesses."""
+    builder().emit(ops.SyncThreads())
+
+
+def sync_warp(mask: int = _FULL) -> None:
+    """__syncwarp (bar.warp.sync): waits for the lanes in ``mask``; orders their memory accesses."""
+    builder().emit(ops.SyncWarp(mask=mask))
+
+
+def _named_barrier(kind: Any, barrier: Scalar, threads: int) -> None:
+    if not isinstance(threads, int) or threads % 32 or not 0 < threads <= 1024:
+        raise TraceError(f"barrier_{kind}({barrier}, {threads}): the thread count is a multiple of 32 up to 1024",
+                         locs=(locate(),))
+    if isinstance(barrier, int) and not 0 <= barrier <= 15:
+        raise TraceError(f"barrier_{kind}({barrier}, {threads}): barriers are 0 to 15", locs=(locate(),))
+    builder().emit(ops.NamedBarrier(kind=kind, barrier=operand_of(barrier, dt.int32), threads=threads))
+
+
+def barrier_sync(barrier: Scalar, threads: int) -> None:
+    """bar.sync: waits until ``threads`` threads have arrived at named barrier ``barrier``."""
+    _named_barrier("sync", barrier, threads)
+
+
+def barrier_arrive(barrier: Scalar, threads: int) -> None:
+    """bar.arrive: arrives at named barrier ``barrier`` without waiting."""
+    _named_barrier("arrive", barrier, threads)
+
+
+def cp_async_commit() -> None:
+    """cp.async.commit_group: this thread's copies so far become its newest group."""
+    builder().emit(ops.CpAsyncCommit())
+
+
+def cp_async_wait(pending: int | None = None) -> None:
+    """Waits for this thread's asynchronous copies: all of them, or all but the newest ``pending`` groups.
+
+    cp.async.wait_all, or cp.async.wait_group N.  Other threads need a barrier after it.
+    """
+    if pending is not None and (not isinstance(pending, int) or pending < 0):
+        raise TraceError(f"cp_async_wait({pending}): the count is a static integer >= 0", locs=(locate(),))
+    builder().emit(ops.CpAsyncWait(pending=pending))
+
+
+def fence(order: str = "acq_rel", scope: str = "gpu") -> None:
+    """fence.{acq_rel,sc}.{cta,cluster,gpu,sys}: orders this thread's memory accesses."""
+    builder().emit(ops.Fence(order=_checked(order, ops.Order), scope=_checked(scope, ops.Scope_)))
+
+
+def _checked(value: str, allowed: Any) -> Any:
+    choices = get_args(allowed)
+    if value not in choices:
+        raise TraceError(f"{value!r} is none of {', '.join(choices)}", locs=(locate(),))
+    return value
+
+
+# --- warps -----------------------------------------------------------------------------------------------------------
+
+
+def _shuffle(kind: Any, value: Scalar, lane: Scalar, width: int, mask: int) -> Scalar:
+    if width not in (1, 2, 4, 8, 16, 32):
+        raise TraceError(f"shuffle width {width} is no power of two up to 32", locs=(locate(),))
+    operand = operand_of(value)
+    dtype = operand.dtype
+    small = dtype.bits < 32
+    if small:
+        operand = builder().cast(operand, dt.float32 if dtype.is_float else dt.int32)
+    result = Value(operand.dtype)
+    op = ops.Shuffle(result=result, kind=kind, value=operand, lane=operand_of(lane, dt.int32), width=width, mask=mask)
+    result.op = op
+    builder().emit(op)
+    return wrap(builder().cast(result, dtype))
+
+
+def shuffle_idx(value: Scalar, lane: Scalar, width: int = 32, mask: int = _FULL) -> Scalar:
+    """shfl.sync.idx: the value of lane ``lane`` of the segment."""
+    return _shuffle("idx", value, lane, width, mask)
+
+
+def shuffle_up(value: Scalar, delta: Scalar, width: int = 32, mask: int = _FULL) -> Scalar:
+    """shfl.sync.up: the value ``delta`` lanes below (own value where there is none)."""
+    return _shuffle("up", value, delta, width, mask)
+
+
+def shuffle_down(value: Scalar, delta: Scalar, width: int = 32, mask: int = _FULL) -> Scalar:
+    """shfl.sync.down: the value ``delta`` lanes above (own value where there is none)."""
+    return _shuffle("down", value, delta, width, mask)
+
+
+def shuffle_xor(value: Scalar, lanes: Scalar, width: int = 32, mask: int = _FULL) -> Scalar:
+    """shfl.sync.bfly: the value of the lane whose index differs in the bits ``lanes``."""
+    return _shuffle("xor", value, lanes, width, mask)
+
+
+def _vote(kind: Any, pred: Scalar, mask: int) -> Scalar:
+    result = Value(dt.uint32 if kind == "ballot" else dt.bool_)
+    operand = operand_of(pred)
+    if operand.dtype is not dt.bool_:
+        operand = builder().binary("ne", operand, Literal(0, operand.dtype))
+    op = ops.Vote(result=result, kind=kind, pred=operand, mask=mask)
+    result.op = op
+    builder().emit(op)
+    return Expr(result)
+
+
+def ballot(pred: Scalar, mask: int = _FULL) -> Scalar:
+    """vote.sync.ballot: a uint32 with the bit of every lane whose predicate holds."""
+    return _vote("ballot", pred, mask)
+
+
+def vote_any(pred: Scalar, mask: int = _FULL) -> Scalar:
+    """vote.sync.any: whether the predicate holds in some lane."""
+    return _vote("any", pred, mask)
+
+
+def vote_all(pred: Scalar, mask: int = _FULL) -> Scalar:
+    """vote.sync.all: whether the predicate holds in every lane."""
+    return _vote("all", pred, mask)
+
+
+_IDENTITY: dict[str, Any] = {"add": 0, "mul": 1, "or": 0, "xor": 0, "and": -1}
+
+
+def warp_reduce(value: Scalar, kind: str = "add", width: int = 32) -> Scalar:
+    """The fold of ``value`` over the lanes of a warp (or segments of ``width``), in every lane: xor shuffles.
+
+    Kinds: add, mul, min, max, and, or, xor.
+    """
+    delta = width // 2
+    while delta:
+        value = arithmetic(kind, value, shuffle_xor(value, delta, width)) if kind not in ("and", "or", "xor") \
+            else expr.bitwise(kind, value, shuffle_xor(value, delta, width))
+        delta //= 2
+    return value
+
+
+def block_reduce(value: Scalar, scratch: Tensor, kind: str = "add") -> Scalar:
+    """The fold of ``value`` over all threads of the block, in every thread.
+
+    ``scratch`` is a shared tensor of at least one element per warp; it may be reused after the call.  The block must be
+    a whole number of warps and all of its threads must call.
+    """
+    threads = builder().func.threads
+    if threads % 32:
+        raise TraceError(f"block_reduce: a block of {threads} threads is no whole number of warps", locs=(locate(),))
+    warps = threads // 32
+    if scratch.space is not Space.SHARED:
+        raise TensorError(f"block_reduce: the scratch {scratch!r} must be a shared tensor", locs=(locate(),))
+    value = warp_reduce(value, kind)
+    if warps == 1:
+        return value
+    first = DynamicIf(Expr(operand_of(lane_idx() == 0)), ())  # type: ignore[arg-type]
+    first.then({})
+    scratch[warp_idx()] = value
+    first.end_then({})
+    first.orelse()
+    first.end_else({})
+    first.merge({})
+    sync_threads()
+    result = scratch[0]
+    for warp in range(1, warps):
+        other = scratch[warp]
+        result = arithmetic(kind, result, other) if kind not in ("and", "or", "xor") \
+            else expr.bitwise(kind, result, other)  # type: ignore[arg-type]
+    sync_threads()
+    return result  # type: ignore[return-value]
+
+
+# --- atomics and scoped accesses -------------------------------------------------------------------------------------
+
+
+def _element(tensor: Tensor, coordinate: object, what: str) -> Ref:
+    if not isinstance(tensor, Tensor) or tensor.space is Space.REGISTER:
+        raise TensorError(f"{what}: {tensor!r} is no global or shared tensor", locs=(locate(),))
+    return tensor.ref(coordinate)
+
+
+def _atomic(kind: str, tensor: Tensor, coordinate: object, value: Scalar, order: str, scope: str,
+            compare: Scalar | None = None) -> Scalar:
+    ref = _element(tensor, coordinate, f"atomic_{kind}")
+    if ref.dtype.bits not in (32, 64) and not (kind == "add" and ref.dtype.bits == 16):
+        raise DTypeError(f"atomic_{kind} on {ref.dtype}: 32- and 64-bit elements only", locs=(locate(),))
+    if kind in ("and", "or", "xor", "min", "max") and ref.dtype.is_float:
+        raise DTypeError(f"atomic_{kind} on {ref.dtype}: integers only", locs=(locate(),))
+    result = Value(ref.dtype)
+    op = ops.Atomic(result=result, kind=kind, ref=ref, value=operand_of(value, ref.dtype),
+                    compare=None if compare is None else operand_of(compare, ref.dtype),
+                    order=_checked(order, ops.Order), scope=_checked(scope, ops.Scope_))
+    result.op = op
+    builder().emit(op)
+    return Expr(result)
+
+
+def atomic_add(tensor: Tensor, coordinate: object, value: Scalar, *, order: str = "relaxed",
+               scope: str = "gpu") -> Scalar:
+    """atom.add: the old value of ``tensor[coordinate]``, which grows by ``value``."""
+    return _atomic("add", tensor, coordinate, value, order, scope)
+
+
+def atomic_min(tensor: Tensor, coordinate: object, value: Scalar, *, order: str = "relaxed",
+               scope: str = "gpu") -> Scalar:
+    """atom.min on integers; returns the old value."""
+    return _atomic("min", tensor, coordinate, value, order, scope)
+
+
+def atomic_max(tensor: Tensor, coordinate: object, value: Scalar, *, order: str = "relaxed",
+               scope: str = "gpu") -> Scalar:
+    """atom.max on integers; returns the old value."""
+    return _atomic("max", tensor, coordinate, value, order, scope)
+
+
+def atomic_and(tensor: Tensor, coordinate: object, value: Scalar, *, order: str = "relaxed",
+               scope: str = "gpu") -> Scalar:
+    """atom.and on integers; returns the old value."""
+    return _atomic("and", tensor, coordinate, value, order, scope)
+
+
+def atomic_or(tensor: Tensor, coordinate: object, value: Scalar, *, order: str = "relaxed",
+              scope: str = "gpu") -> Scalar:
+    """atom.or on integers; returns the old value."""
+    return _atomic("or", tensor, coordinate, value, order, scope)
+
+
+def atomic_xor(tensor: Tensor, coordinate: object, value: Scalar, *, order: str = "relaxed",
+               scope: str = "gpu") -> Scalar:
+    """atom.xor on integers; returns the old value."""
+    return _atomic("xor", tensor, coordinate, value, order, scope)
+
+
+def atomic_exch(tensor: Tensor, coordinate: object, value: Scalar, *, order: str = "relaxed",
+                scope: str = "gpu") -> Scalar:
+    """atom.exch: stores ``value``, returns the old one."""
+    return _atomic("exch", tensor, coordinate, value, order, scope)
+
+
+def atomic_cas(tensor: Tensor, coordinate: object, compare: Scalar, value: Scalar, *, order: str = "relaxed",
+               scope: str = "gpu") -> Scalar:
+    """atom.cas: stores ``value`` if the element equals ``compare``; returns the old value."""
+    return _atomic("cas", tensor, coordinate, value, order, scope, compare)
+
+
+def load(tensor: Tensor, coordinate: object, *, order: str = "acquire", scope: str = "gpu") -> Scalar:
+    """ld.{relaxed,acquire}.{scope}: a load that synchronises with a release."""
+    if order not in ("relaxed", "acquire"):
+        raise TraceError(f'load: order is "relaxed" or "acquire", not {order!r}', locs=(locate(),))
+    ref = _element(tensor, coordinate, "load")
+    result = Value(ref.dtype)
+    op = ops.Load(result=result, ref=ref, order=_checked(order, ops.Order), scope=_checked(scope, ops.Scope_))
+    result.op = op
+    builder().emit(op)
+    return Expr(result)
+
+
+def store(tensor: Tensor, coordinate: object, value: Scalar, *, order: str = "release", scope: str = "gpu") -> None:
+    """st.{relaxed,release}.{scope}: a store that an acquire synchronises with."""
+    if order not in ("relaxed", "release"):
+        raise TraceError(f'store: order is "relaxed" or "release", not {order!r}', locs=(locate(),))
+    ref = _element(tensor, coordinate, "store")
+    builder().emit(ops.Store(ref=ref, value=operand_of(value, ref.dtype), order=_checked(order, ops.Order),
+                             scope=_checked(scope, ops.Scope_)))
+
+
+# --- values and promises ---------------------------------------------------------------------------------------------
+
+
+def where(cond: Any, a: Any, b: Any) -> Any:
+    """``a if cond else b`` elementwise, both sides evaluated; scalars or register tensors."""
+    if any(isinstance(x, Tensor) for x in (cond, a, b)):
+        return elementwise(expr.where, cond, a, b)
+    return expr.where(cond, a, b)
+
+
+def assume(cond: Scalar, message: str = "") -> None:
+    """Promise that ``cond`` holds: its facts are used from here on.
+
+    Checked in the simulator, and at launch where arguments alone decide it.
+    """
+    if not isinstance(cond, Expr):
+        if not cond:
+            raise TraceError(f"assume is false while tracing{': ' + message if message else ''}", locs=(locate(),))
+        return
+    text = message or "an assumption of the kernel does not hold"
+    if expr.can_guard(cond.operand):
+        builder().guard(cond.operand, text)
+    else:
+        builder().emit(ops.Assert(cond=cond.operand, message=text, assume=True))
+    _learn(cond)
+
+
+def _learn(cond: Expr) -> None:
+    """Facts from the forms x % d == 0, x < c, x <= c, x > c, x >= c, x == c."""
+    op = cond.operand.op if isinstance(cond.operand, Value) else None
+    if not isinstance(op, ops.Binary) or not isinstance(op.b, Literal) or not isinstance(op.a, Value):
+        return
+    x, bound = op.a, int(op.b.value)
+    inner = x.op
+    if op.kind == "eq" and bound == 0 and isinstance(inner, ops.Binary) and inner.kind == "mod" \
+            and isinstance(inner.b, Literal) and isinstance(inner.a, Value):
+        inner.a.divisor = expr.math.lcm(inner.a.divisor, int(inner.b.value))
+    upper = {"lt": bound - 1, "le": bound, "eq": bound}.get(op.kind)
+    lower = {"gt": bound + 1, "ge": bound, "eq": bound}.get(op.kind)
+    if upper is not None:
+        x.upper = upper if x.upper is None else min(x.upper, upper)
+    if lower is not None:
+        x.lower = lower if x.lower is None else max(x.lower, lower)
+
+
+def inspect(label: str = "", /, **named: object) -> None:
+    """Keep a snapshot of tensors and scalars here when the kernel runs in the simulator (the GPU ignores it).
+
+    ``mo.inspect("after load", tCrA=tCrA)``; read it with ``mo.inspections()``.
+    """
+    tensors = []
+    scalars = []
+    for name, value in named.items():
+        if isinstance(value, Tensor):
+            space = merged(common_space([value.layout]))
+            extents = tuple(e if isinstance(e, int) else operand_of(e, builder().index)  # type: ignore[arg-type]
+                            for e in space.extents)
+            tensors.append((name, value.tile_ref(space.strides[0]), extents))
+        elif is_scalar(value):
+            scalars.append((name, operand_of(value)))  # type: ignore[arg-type]
+        else:
+            raise TraceError(f"inspect: {name}={value!r} is no tensor or scalar", locs=(locate(),))
+    builder().emit(ops.Inspect(label=label, tensors=tuple(tensors), scalars=tuple(scalars)))  # type: ignore[arg-type]
+
+
+def print_(*values: object, sep: str = " ", end: str = "\n") -> None:
+    """``print`` in a kernel: one line per thread, with its block and thread index in front."""
+    parts: list[Any] = []
+    for i, value in enumerate(values):
+        if i:
+            parts.append(sep)
+        if isinstance(value, Tensor):
+            parts.extend(_tensor_parts(value))
+        else:
+            parts.append(value.operand if isinstance(value, Expr) else str(value))
+    builder().emit(ops.Print(parts=(*parts, end)))
+
+
+def _tensor_parts(tensor: Tensor) -> Iterator[object]:
+    count = size(tensor.layout)
+    if not isinstance(count, int) or count > 64:
+        raise TraceError(f"print: {tensor!r} has too many elements to print (64 at most)",
+                         hint="print a slice, or use mo.inspect", locs=(locate(),))
+    yield f"{tensor.label} ["
+    for i in range(count):
+        if i:
+            yield ", "
+        element = tensor[idx2crd(tensor.layout.shape, i)]
+        yield element.operand if isinstance(element, Expr) else str(element)
+    yield "]"
+
+
+def dtype_cast(value: Scalar, dtype: DType) -> Scalar:
+    """``mo.float32(x)``: a traced scalar of this dtype."""
+    return value.to(dtype) if isinstance(value, Expr) else Expr(operand_of(value, dtype))

@@ -1,0 +1,158 @@
+"""What control flow carries: a Python value taken apart into static structure and scalar leaves, and put together again.
+
+In: a value of a kernel variable.  Out: ``Carried`` (structure, leaves), and ``rebuild``.
+
+>>> take_apart(tCsA_p)       # structure ("tensor", buffer, layout, ...), leaves [offset]
+
+A tensor is a carried pointer with an unchanged layout.  Classes may take part through ``__carry__`` and ``__rebuild__``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, is_dataclass
+
+from moye import dtypes as dt
+from moye.dtypes import Space
+from moye.tensor.expr import Expr, Scalar, default_dtype
+from moye.tensor.tensor import Tensor
+
+
+class Undefined:
+    """A variable that has no value on some path; any use of it is an error that names it."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str) -> None:
+        object.__setattr__(self, "name", name)
+
+    def __getattr__(self, attribute: str) -> object:
+        raise UnboundLocalError(f"the kernel variable {self.name!r} has no value on some path to this point")
+
+    def __repr__(self) -> str:
+        return f"<undefined {self.name}>"
+
+
+@dataclass(slots=True)
+class Carried:
+    """A value as hashable-free static structure (compared with ``==``) and its scalar leaves in order."""
+
+    structure: object
+    leaves: list[Scalar]
+
+
+def take_apart(value: object) -> Carried:
+    """The structure and the leaves of a value."""
+    leaves: list[Scalar] = []
+    return Carried(_structure(value, leaves), leaves)
+
+
+def _structure(value: object, leaves: list[Scalar]) -> object:
+    if isinstance(value, (Expr, bool, int, float)):
+        leaves.append(value)
+        return "scalar"
+    if isinstance(value, Tensor):
+        if value.space is Space.REGISTER:
+            return ("fragment", value.buffer.id, value.offset, value.dtype, _Static(value.layout), value)
+        leaves.append(value.offset)  # type: ignore[arg-type]
+        return ("tensor", value.buffer.id, value.dtype, _Static(value.layout), value.swizzle, _Same(value))
+    if isinstance(value, (tuple, list)):
+        return (type(value), tuple(_structure(item, leaves) for item in value))
+    if isinstance(value, dict):
+        return (dict, tuple((key, _structure(item, leaves)) for key, item in value.items()))
+    if is_dataclass(value) and not isinstance(value, type) and getattr(value, "__carry__", False):
+        parts = tuple((f.name, _structure(getattr(value, f.name), leaves)) for f in fields(value))
+        return (type(value), parts, _Same(value))
+    return _Static(value)
+
+
+class _Static:
+    """A static value, compared by value where it can be and else by identity."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: object) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, _Static):
+            return False
+        if self.value is other.value:
+            return True
+        try:
+            return type(self.value) is type(other.value) and bool(self.value == other.value)
+        except Exception:  # a type whose == is not a truth value is compared by identity
+            return False
+
+    def __repr__(self) -> str:
+        return str(self.value)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+class _Same:
+    """Carries the prototype of a value; equal to every other prototype."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: object) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same)
+
+    def __repr__(self) -> str:
+        return ""
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def same_structure(a: object, b: object) -> bool:
+    """Whether two structures agree (register fragments must be the same registers)."""
+    if isinstance(a, tuple) and isinstance(b, tuple) and a and b and a[0] == "fragment" == b[0]:
+        return bool(a[:5] == b[:5])
+    if isinstance(a, tuple) and isinstance(b, tuple):
+        return len(a) == len(b) and all(same_structure(x, y) for x, y in zip(a, b, strict=True))
+    return bool(a == b)
+
+
+def rebuild(structure: object, leaves: Iterator[Scalar]) -> object:
+    """A value of this structure with the next leaves."""
+    if structure == "scalar":
+        return next(leaves)
+    if isinstance(structure, _Static):
+        return structure.value
+    if not isinstance(structure, tuple):
+        raise AssertionError(f"not a structure: {structure!r}")
+    kind = structure[0]
+    if kind == "fragment":
+        return structure[5]
+    if kind == "tensor":
+        like = structure[5].value
+        return Tensor(like.buffer, next(leaves), like.layout, like.dtype, like.swizzle, like.name)
+    if kind is dict:
+        return {key: rebuild(item, leaves) for key, item in structure[1]}
+    if kind in (tuple, list):
+        return kind(rebuild(item, leaves) for item in structure[1])
+    if isinstance(kind, type) and issubclass(kind, tuple):
+        return kind(*(rebuild(item, leaves) for item in structure[1]))
+    return kind(**{name: rebuild(item, leaves) for name, item in structure[1]})
+
+
+def describe(structure: object) -> str:
+    """A structure for error messages."""
+    if structure == "scalar":
+        return "a scalar"
+    if isinstance(structure, tuple) and structure and structure[0] == "tensor":
+        like = structure[5].value
+        return f"a view of {like.buffer.name} with layout {like.layout}"
+    if isinstance(structure, tuple) and structure and structure[0] == "fragment":
+        return f"the register tensor {structure[5].label} with layout {structure[5].layout}"
+    if isinstance(structure, tuple) and len(structure) == 2 and isinstance(structure[0], type):
+        return f"{structure[0].__name__} of {len(structure[1])}"
+    return repr(structure)
+
+
+def carried_dtype(leaf: Scalar) -> dt.DType:
+    """The dtype of the variable that holds a leaf."""
+    return leaf.dtype if isinstance(leaf, Expr) else default_dtype(leaf)

@@ -1,0 +1,158 @@
+"""Control flow while tracing: the one place that decides what is static and what becomes control flow of the kernel.
+
+In: calls that ``rewrite.py`` put into the kernel (``loop``, ``while_``, ``if_``, ``and_``, ...).  Out: regions of IR and
+the merged values of the variables that they change.
+
+>>> l = control.loop(range(n), ("x",), "i")       # for i in range(n), carrying x
+
+Regions are traced once; where the facts of a carried value turn out weaker at the end of a loop body, once more.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from moye import dtypes as dt
+from moye.errors import TraceError
+from moye.ir import ops
+from moye.ir.nodes import Block
+from moye.lang import branches, builtins_map, functions, loops
+from moye.lang.carry import Undefined
+from moye.lang.scopes import naming
+from moye.tensor.context import builder, locate
+from moye.tensor.expr import Expr, Scalar, operand_of, wrap
+from moye.tensor.tensor import Tensor
+
+
+class Control:
+    """What rewritten code calls ``__moye__``; stateless, the state is the current trace's."""
+
+    # --- statements ---
+
+    def loop(self, iterable: object, names: tuple[str, ...], target: str) -> loops.Loop:
+        """A for statement; a dynamic loop for ``range`` and ``mo.range``, else Python's own iteration."""
+        if isinstance(iterable, loops.DynamicRange):
+            return loops.DynamicFor(iterable, names, target)
+        if isinstance(iterable, (Expr, Tensor)):
+            raise TraceError(f"a kernel cannot iterate over {iterable!r}", hint="loop over range(mo.size(x, mode))",
+                             locs=(locate(),))
+        if not isinstance(iterable, Iterable):
+            raise TraceError(f"{iterable!r} cannot be iterated over", locs=(locate(),))
+        return loops.StaticFor(iterable, names)
+
+    def while_(self, names: tuple[str, ...], always: bool) -> loops.Loop:
+        return loops.While(names, always)
+
+    def if_(self, cond: object, names: tuple[str, ...]) -> branches.Branch:
+        if isinstance(cond, Expr):
+            return branches.DynamicIf(truth(cond), names)
+        return branches.StaticIf(bool(_truth_of(cond)), names)
+
+    def function(self) -> functions.Returns:
+        return functions.Returns()
+
+    def assert_(self, cond: object, message: Callable[[], object]) -> None:
+        """A static assertion is checked now; a traced one by the simulator, and by the GPU on request."""
+        if isinstance(cond, Expr):
+            text = message()
+            builder().emit(ops.Assert(cond=truth(cond).operand, message="" if text is None else str(text)))
+        elif not cond:
+            text = message()
+            raise TraceError("assertion failed while tracing" + (f": {text}" if text is not None else ""),
+                             locs=(locate(),))
+
+    # --- expressions ---
+
+    def and_(self, *terms: Callable[[], object]) -> object:
+        return self._short_circuit(terms, "land")
+
+    def or_(self, *terms: Callable[[], object]) -> object:
+        return self._short_circuit(terms, "lor")
+
+    def _short_circuit(self, terms: tuple[Callable[[], object], ...], kind: str) -> object:
+        value = terms[0]()
+        for position in range(1, len(terms)):
+            if isinstance(value, Expr):
+                rest = terms[position:]
+                return self._dynamic_logic(truth(value), rest, kind)
+            if bool(_truth_of(value)) is (kind == "lor"):
+                return value
+            value = terms[position]()
+        return value
+
+    def _dynamic_logic(self, first: Expr, rest: tuple[Callable[[], object], ...], kind: str) -> Scalar:
+        """``first and rest``: both sides at once where the right one is pure, else an if of the kernel."""
+        b = builder()
+        b.conditions += 1
+        with b.inside(Block()) as block:
+            other = self._short_circuit(rest, kind)
+            other = truth(other) if isinstance(other, Expr) else bool(_truth_of(other))
+            right = operand_of(other, dt.bool_)
+        b.conditions -= 1
+        if all(op.pure for op in block.walk()):
+            b.splice(block)
+            return wrap(b.binary(kind, first.operand, right))
+        return branches.guarded_value(first, block, right, kind)
+
+    def not_(self, value: object) -> object:
+        if isinstance(value, Expr):
+            return wrap(builder().unary("not", truth(value).operand))
+        return not _truth_of(value)
+
+    def chain(self, operators: tuple[str, ...], first: object, *terms: Callable[[], object]) -> object:
+        """``a < b <= c``: each term evaluated once, in order."""
+        values = [first]
+
+        def step(i: int) -> Callable[[], object]:
+            def evaluate() -> object:
+                values.append(terms[i]())
+                return _COMPARE[operators[i]](values[i], values[i + 1])
+            return evaluate
+
+        return self.and_(*(step(i) for i in range(len(operators))))
+
+    def ifexp(self, cond: object, then: Callable[[], object], orelse: Callable[[], object]) -> object:
+        if not isinstance(cond, Expr):
+            return then() if _truth_of(cond) else orelse()
+        return branches.conditional_value(truth(cond), then, orelse)
+
+    def builtin(self, function: object) -> object:
+        """The traced counterpart of a Python builtin (``range``, ``min``, ``print``, ...); others as they are."""
+        try:
+            return builtins_map.TRACED.get(function, function)  # type: ignore[call-overload]
+        except TypeError:
+            return function
+
+    # --- names ---
+
+    def name(self, name: str, value: Any) -> Any:
+        return naming(name, value)
+
+    def names(self, names: tuple[str, ...], values: Any) -> Any:
+        items = tuple(values)
+        if len(items) == len(names):
+            return tuple(naming(n, v) for n, v in zip(names, items, strict=True))
+        return items
+
+
+def truth(value: Expr) -> Expr:
+    """A traced value as a bool."""
+    if value.dtype is dt.bool_:
+        return value
+    return Expr(builder().binary("ne", value.operand, operand_of(0, value.dtype)))
+
+
+def _truth_of(value: object) -> object:
+    if isinstance(value, (Tensor, Undefined)):
+        raise TraceError(f"{value!r} has no truth value", locs=(locate(),))
+    return value
+
+
+_COMPARE: dict[str, Callable[[Any, Any], object]] = {
+    "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge, "==": operator.eq, "!=": operator.ne,
+    "is": operator.is_, "is not": operator.is_not, "in": lambda a, b: a in b, "not in": lambda a, b: a not in b,
+}
+
+CONTROL = Control()

@@ -1,0 +1,103 @@
+"""Returns while tracing: of a kernel (the thread ends) and of an inlined device function (its scope ends).
+
+In: the protocol of ``rewrite.py``: ``return_``, ``value``, ``finish``.  Out: ``ops.Exit`` and, for traced early returns
+with values, Vars that hold the result.
+
+>>> f = Returns(); s = f.return_(x)    # 1: return now; 2: continue the enclosing loop; 0: go on tracing
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from moye.errors import TraceError
+from moye.ir import fold, ops
+from moye.ir.nodes import Block, Operand, Var
+from moye.lang.carry import rebuild, same_structure, take_apart
+from moye.lang.loops import _changed, _Dynamic, _leaf_dtype
+from moye.lang.scopes import above, regions
+from moye.tensor.context import builder, locate
+from moye.tensor.expr import Expr, operand_of
+
+
+class KernelMarker:
+    """On the stack of regions at the entry of the kernel itself: returns there end the thread."""
+
+
+class Returns:
+    """One call of a function that returns from inside compound statements."""
+
+    def __init__(self) -> None:
+        stack = regions()
+        self.kernel = bool(stack) and isinstance(stack[-1], KernelMarker)
+        self.value: Any = None
+        self.structure: object = None
+        self.variables: list[Var] = []
+        self.facts: list[fold.Facts] = []
+        self.left = False
+        self.scope = ops.Scope(body=Block(), loc=locate())
+        stack.append(self)
+        if not self.kernel:
+            builder().push(self.scope.body)
+
+    def return_(self, value: Any) -> int:
+        inner = above(self)
+        if not inner and not self.left:
+            self.value = value
+            self._close()
+            return 1
+        self._store(value)
+        builder().emit(ops.Exit(kind="return") if self.kernel else ops.Exit(kind="leave", target=self.scope))
+        self.left = True
+        if not inner:
+            self.value = self.finish()
+            return 1
+        return 2 if isinstance(inner[-1], _Dynamic) else 0
+
+    def _store(self, value: Any) -> None:
+        if self.kernel:
+            if value is not None:
+                raise TraceError(f"a kernel returns nothing, not {value!r}", locs=(locate(),))
+            return
+        parts = take_apart(value)
+        if not self.left:
+            self.structure = parts.structure
+            self.variables = [Var("result", _leaf_dtype(parts.structure, leaf)) for leaf in parts.leaves]
+            self.facts = [fold.facts_of(operand_of(leaf, v.dtype)) if v.dtype.is_integer else (None, None, 1)
+                          for leaf, v in zip(parts.leaves, self.variables, strict=True)]
+        elif not same_structure(parts.structure, self.structure):
+            raise _changed("return value", self.structure, parts.structure)
+        pairs: list[tuple[Var, Operand]] = []
+        for i, leaf in enumerate(parts.leaves):
+            operand = operand_of(leaf, self.variables[i].dtype)
+            if self.variables[i].dtype.is_integer:
+                self.facts[i] = fold.meet(self.facts[i], fold.facts_of(operand))
+            pairs.append((self.variables[i], operand))
+        if pairs:
+            builder().emit(ops.Assign(pairs=tuple(pairs)))
+
+    def finish(self) -> Any:
+        """The end of the function: merge what early returns left."""
+        if self not in regions():
+            return self.value
+        if self.left and not self.kernel and self.variables and not builder().terminated():
+            raise TraceError("a function that returns a value under a traced condition must return one on every path",
+                             locs=(locate(),))
+        self._close()
+        return self.value
+
+    def _close(self) -> None:
+        b = builder()
+        stack = regions()
+        del stack[stack.index(self):]
+        if self.kernel:
+            return
+        b.pop()
+        if not self.left:
+            b.splice(self.scope.body)
+            return
+        for var in self.variables:
+            b.declare(var, None)
+        b.emit(self.scope)
+        reads = [Expr(b.read(v, f)) for v, f in zip(self.variables, self.facts, strict=True)]
+        self.value = rebuild(self.structure, iter(reads)) if self.structure is not None else None

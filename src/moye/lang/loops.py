@@ -1,0 +1,409 @@
+"""Loops while tracing: unrolled (StaticFor), and loops of the kernel (DynamicFor, While).
+
+In: the protocol of ``rewrite.py``: iterate, ``begin``, ``test``, ``break_``, ``continue_``, ``end``, ``after``.
+Out: ``ops.For`` / ``ops.Loop`` whose carried variables are Vars.
+
+>>> for i in loop: (x,) = loop.begin(locals()); ...; loop.end(locals())
+
+A dynamic body is traced again where a carried value's facts at its end are weaker than at its start.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from moye import dtypes as dt
+from moye.errors import TraceError
+from moye.ir import fold, ops
+from moye.ir.nodes import Block, Operand, Value, Var
+from moye.lang.carry import Undefined, carried_dtype, describe, rebuild, same_structure, take_apart
+from moye.lang.scopes import above, regions
+from moye.tensor.context import builder, locate
+from moye.tensor.expr import Expr, Scalar, is_scalar, operand_of
+
+Locals = dict[str, Any]
+_NONE: fold.Facts = (None, None, 1)
+_PASSES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class DynamicRange:
+    """``range(...)`` in a kernel: always a loop of the kernel."""
+
+    start: Scalar
+    stop: Scalar
+    step: int
+    unroll: int | None = None
+
+
+def dynamic_range(*args: Scalar, unroll: int | bool | None = None) -> DynamicRange:
+    """``range`` in a kernel: a loop of the kernel.  ``unroll``: True (fully), False (not at all), or a factor."""
+    if not 1 <= len(args) <= 3:
+        raise TraceError(f"range takes 1 to 3 arguments, not {len(args)}", locs=(locate(),))
+    start, stop, step = (0, args[0], 1) if len(args) == 1 else (*args[:2], args[2] if len(args) == 3 else 1)
+    if not isinstance(step, int) or step == 0:
+        raise TraceError(f"range: the step {step} must be a static non-zero integer", locs=(locate(),))
+    for bound in (start, stop):
+        if not is_scalar(bound) or isinstance(bound, float):
+            raise TraceError(f"range: {bound!r} is no integer", locs=(locate(),))
+    factor = {True: 0, False: 1, None: None}[unroll] if isinstance(unroll, bool) or unroll is None else unroll
+    return DynamicRange(start, stop, step, factor)
+
+
+class Loop:
+    """The protocol; see the module's docstring."""
+
+    def __init__(self, names: tuple[str, ...]) -> None:
+        self.names = names
+
+    def __iter__(self) -> Iterator[Any]:
+        raise NotImplementedError
+
+    def begin(self, variables: Locals) -> tuple[Any, ...]:
+        return tuple(variables.get(n, Undefined(n)) for n in self.names)
+
+    def end(self, variables: Locals) -> None: ...
+
+    def after(self, variables: Locals) -> tuple[Any, ...]:
+        return tuple(variables.get(n, Undefined(n)) for n in self.names)
+
+    def test(self, cond: object) -> int:
+        raise NotImplementedError
+
+    def break_(self, variables: Locals) -> int:
+        return self._leave("break")
+
+    def continue_(self, variables: Locals) -> int:
+        return self._leave("continue")
+
+    def _leave(self, kind: str) -> int:
+        """In an unrolled loop: Python's own jump, legal only where no traced condition decides it."""
+        if above(self):
+            raise TraceError(f"{kind} under a traced condition leaves a loop that is unrolled while tracing",
+                             hint="make it a loop of the kernel: for i in range(...) or mo.range(...)",
+                             locs=(locate(),))
+        return 1 if kind == "break" else 2
+
+
+class StaticFor(Loop):
+    """Python's own iteration: the body is traced once per item."""
+
+    def __init__(self, iterable: Iterable[object], names: tuple[str, ...]) -> None:
+        super().__init__(names)
+        self.iterable = iterable
+
+    def __iter__(self) -> Iterator[Any]:
+        regions().append(self)
+        try:
+            yield from self.iterable
+        finally:
+            _close(self)
+
+    def after(self, variables: Locals) -> tuple[Any, ...]:
+        _close(self)
+        return super().after(variables)
+
+
+def _close(marker: object) -> None:
+    stack = regions()
+    if marker in stack:
+        del stack[stack.index(marker):]
+
+
+@dataclass(slots=True)
+class _Slot:
+    """One carried variable: its structure and, per leaf, the Var, the facts assumed in the body, the value read."""
+
+    structure: object
+    init: list[Scalar]
+    variables: list[Var]
+    facts: list[fold.Facts]
+    late: bool = False
+    reads: list[Expr] = field(default_factory=list)
+
+
+class _Dynamic(Loop):
+    """What For and While of the kernel share: Vars, the body's block, repeated passes."""
+
+    op: ops.For | ops.Loop
+
+    def __init__(self, names: tuple[str, ...]) -> None:
+        super().__init__(names)
+        self.slots: dict[str, _Slot] = {}
+        self.preamble: list[ops.Op] = []
+        self.weaker = False
+        self.dynamic = True
+
+    def _open_pass(self) -> None:
+        b = builder()
+        self.weaker = False
+        self.op.body = Block()
+        self._buffers = len(b.func.buffers)
+        b.push(self.op.body)
+        regions().append(self)
+
+    def _close_pass(self, last: bool) -> bool:
+        """Close the body; True if it must be traced again."""
+        b = builder()
+        _close(self)
+        b.pop()
+        again = self.weaker and not last
+        if again:
+            del b.func.buffers[self._buffers:]
+        return again
+
+    def begin(self, variables: Locals) -> tuple[Any, ...]:
+        if not self.dynamic:
+            return super().begin(variables)
+        if not self._started:
+            self._started = True
+            self._declare(variables)
+        return tuple(self._read(n) for n in self.names)
+
+    def _declare(self, variables: Locals) -> None:
+        """Vars for all carried names, with their first values, in front of the loop."""
+        for name in self.names:
+            value = variables.get(name, Undefined(name))
+            if isinstance(value, Undefined):
+                continue
+            parts = take_apart(value)
+            slot = _Slot(parts.structure, parts.leaves, [], [])
+            for leaf in parts.leaves:
+                var = Var(name, _leaf_dtype(parts.structure, leaf))
+                operand = operand_of(leaf, var.dtype)
+                slot.variables.append(var)
+                slot.facts.append(fold.facts_of(operand) if var.dtype.is_integer else _NONE)
+                self.preamble.append(ops.Declare(var=var, init=operand, loc=locate()))
+            self.slots[name] = slot
+
+    def _read(self, name: str) -> Any:
+        slot = self.slots.get(name)
+        if slot is None or slot.late:
+            return Undefined(name)
+        b = builder()
+        slot.reads = [Expr(b.read(v, f)) for v, f in zip(slot.variables, slot.facts, strict=True)]
+        return rebuild(slot.structure, iter(slot.reads))
+
+    def _assign(self, variables: Locals) -> None:
+        """Write the carried variables at the end of the body or at a jump."""
+        pairs: list[tuple[Var, Operand]] = []
+        for name in self.names:
+            value = variables.get(name, Undefined(name))
+            if isinstance(value, Undefined):
+                continue
+            slot = self.slots.get(name) or self._late_slot(name, value)
+            parts = take_apart(value)
+            if not same_structure(parts.structure, slot.structure):
+                raise _changed(name, slot.structure, parts.structure)
+            for i, leaf in enumerate(parts.leaves):
+                pairs.extend(self._update(name, slot, i, leaf))
+        if pairs:
+            builder().emit(ops.Assign(pairs=tuple(pairs)))
+
+    def _update(self, name: str, slot: _Slot, i: int, leaf: Scalar) -> list[tuple[Var, Operand]]:
+        var = slot.variables[i]
+        _check_dtype(name, var, leaf)
+        operand = operand_of(leaf, var.dtype)
+        if var.dtype.is_integer:
+            facts = fold.facts_of(operand)
+            if not fold.implied(facts, slot.facts[i]):
+                slot.facts[i] = _widen(slot.facts[i], facts, self.passes)
+                self.weaker = True
+        op = operand.op if isinstance(operand, Value) else None
+        return [] if isinstance(op, ops.Read) and op.var is var and self._current(op) else [(var, operand)]
+
+    def _current(self, read: ops.Read) -> bool:
+        """Whether the variable still holds what ``read`` saw (no assignment to it since, in the open blocks)."""
+        return not any(isinstance(op, ops.Assign) and any(v is read.var for v, _ in op.pairs)
+                       for op in _after(self.op.body, read))
+
+    def _late_slot(self, name: str, value: object) -> _Slot:
+        """A variable first set inside the loop: declared in front of it without a value."""
+        parts = take_apart(value)
+        slot = _Slot(parts.structure, [], [], [], late=True)
+        for leaf in parts.leaves:
+            var = Var(name, _leaf_dtype(parts.structure, leaf))
+            operand = operand_of(leaf, var.dtype)
+            slot.variables.append(var)
+            slot.facts.append(fold.facts_of(operand) if var.dtype.is_integer else _NONE)
+            self.preamble.append(ops.Declare(var=var, init=None, loc=locate()))
+        self.slots[name] = slot
+        return slot
+
+    passes = 0
+    _started = False
+
+    def end(self, variables: Locals) -> None:
+        if self.dynamic and not builder().terminated():
+            self._assign(variables)
+
+    def after(self, variables: Locals) -> tuple[Any, ...]:
+        if not self.dynamic:
+            _close(self)
+            return super().after(variables)
+        result: list[Any] = []
+        for name in self.names:
+            slot = self.slots.get(name)
+            if slot is None:
+                result.append(variables.get(name, Undefined(name)))
+                continue
+            reads = [Expr(builder().read(v, f)) for v, f in zip(slot.variables, slot.facts, strict=True)]
+            result.append(rebuild(slot.structure, iter(reads)))
+        return tuple(result)
+
+    def break_(self, variables: Locals) -> int:
+        return self._jump("break", variables)
+
+    def continue_(self, variables: Locals) -> int:
+        return self._jump("continue", variables)
+
+    def _jump(self, kind: Any, variables: Locals) -> int:
+        inner = above(self)
+        if not self.dynamic:
+            return self._leave(kind)
+        self._assign(variables)
+        builder().emit(ops.Exit(kind=kind, target=self.op))
+        return 0 if inner else 2
+
+    def _place(self) -> None:
+        """Put the declarations and the loop into the surrounding block."""
+        b = builder()
+        for op in self.preamble:
+            b.block.ops.append(op)
+        b.emit(self.op)
+
+
+class DynamicFor(_Dynamic):
+    """for i in range(...): one ``ops.For``."""
+
+    def __init__(self, bounds: DynamicRange, names: tuple[str, ...], target: str) -> None:
+        super().__init__(names)
+        b = builder()
+        wide = any(isinstance(x, Expr) and x.dtype.bits == 64 for x in (bounds.start, bounds.stop))
+        index = dt.int64 if wide else dt.int32
+        start, stop = operand_of(bounds.start, index), operand_of(bounds.stop, index)
+        iv = Value(index, name=target or "i")
+        iv.lower, iv.upper, iv.divisor = _iv_facts(start, stop, bounds.step)
+        self.op = ops.For(iv=iv, start=start, stop=stop, step=bounds.step, body=Block(), unroll=bounds.unroll,
+                          loc=b.locate())
+
+    def __iter__(self) -> Iterator[Any]:
+        for self.passes in range(_PASSES):
+            self._open_pass()
+            yield Expr(self.op.iv)  # type: ignore[union-attr]
+            if not self._close_pass(self.passes == _PASSES - 1):
+                break
+        self._place()
+
+
+class While(_Dynamic):
+    """while c: ``ops.Loop`` whose body starts with ``if not c: break``; unrolled where c is static."""
+
+    def __init__(self, names: tuple[str, ...], always: bool) -> None:
+        super().__init__(names)
+        self.op = ops.Loop(body=Block(), loc=builder().locate())
+        self.always = always
+        self.dynamic = always
+        self.stopped = False
+
+    def __iter__(self) -> Iterator[Any]:
+        if not self.dynamic:
+            regions().append(self)
+            while not self.dynamic:
+                yield None
+            _close(self)
+        for self.passes in range(_PASSES):
+            self._open_pass()
+            yield None
+            if not self._close_pass(self.passes == _PASSES - 1):
+                break
+        self._place()
+
+    def begin(self, variables: Locals) -> tuple[Any, ...]:
+        if not self.dynamic:
+            b = builder()
+            self._probe = len(b.block.ops)
+        return super().begin(variables)
+
+    def test(self, cond: object) -> int:
+        b = builder()
+        if isinstance(cond, Expr):
+            if not self.dynamic:
+                if self.stopped:
+                    raise TraceError("the condition of this while became a traced value after iterations in which it "
+                                     "was static", hint="start with a traced value, such as mo.int32(0)",
+                                     locs=(locate(),))
+                self.dynamic = True
+                del b.block.ops[self._probe:]
+                return 2
+            exit_block = Block([ops.Exit(kind="break", target=self.op, loc=b.locate())])
+            negated = b.unary("not", cond.operand if cond.dtype is dt.bool_ else
+                              b.binary("ne", cond.operand, operand_of(0, cond.dtype)))
+            b.emit(ops.If(cond=negated, then=exit_block, orelse=Block()))
+            return 0
+        if self.dynamic:
+            if cond:
+                return 0
+            b.emit(ops.Exit(kind="break", target=self.op))
+            return 2
+        self.stopped = True
+        return 0 if cond else 1
+
+
+def _after(block: Block, read: ops.Op) -> Iterator[ops.Op]:
+    seen = False
+    for op in block.walk():
+        if seen:
+            yield op
+        seen = seen or op is read
+
+
+def _iv_facts(start: Operand, stop: Operand, step: int) -> fold.Facts:
+    low, high = (start, stop) if step > 0 else (stop, start)
+    lower, upper = fold.facts_of(low)[0], fold.facts_of(high)[1]
+    if step > 0:
+        upper = None if upper is None else upper - 1
+    else:
+        lower = None if lower is None else lower + 1
+    base = fold.facts_of(start)[2]
+    return lower, upper, math.gcd(base, step) or 1
+
+
+def _widen(assumed: fold.Facts, seen: fold.Facts, passes: int) -> fold.Facts:
+    """The meet; from the second pass on bounds that still move are given up."""
+    both = fold.meet(assumed, seen)
+    if passes == 0:
+        return both
+    lower = both[0] if both[0] == assumed[0] else None
+    upper = both[1] if both[1] == assumed[1] else None
+    return lower, upper, both[2] if passes < 2 else 1
+
+
+def _leaf_dtype(structure: object, leaf: Scalar) -> dt.DType:
+    if structure == "scalar" or isinstance(leaf, Expr):
+        return carried_dtype(leaf)
+    return builder().index if isinstance(structure, tuple) and structure[0] == "tensor" else carried_dtype(leaf)
+
+
+def _check_dtype(name: str, var: Var, leaf: Scalar) -> None:
+    have = carried_dtype(leaf)
+    if have == var.dtype or not isinstance(leaf, Expr) and (var.dtype.is_float or have.kind.value <= var.dtype.kind.value):
+        return
+    if have.is_integer and var.dtype.is_integer and isinstance(leaf, Expr) and have.bits <= var.dtype.bits:
+        return
+    raise TraceError(f"the variable {name!r} is {var.dtype} before this loop or branch and {have} at its end",
+                     hint=f"start with mo.{have}(...), or convert with .to(mo.{var.dtype})", locs=(locate(),))
+
+
+def _changed(name: str, before: object, after: object) -> TraceError:
+    hint = "write into it in place: x[...] = ..." if "fragment" in (_kind(before), _kind(after)) else \
+        "keep one buffer with a stage mode and carry the stage index"
+    return TraceError(f"the variable {name!r} changes its structure in a loop or branch of the kernel: "
+                      f"{describe(before)} before, {describe(after)} after", hint=hint, locs=(locate(),))
+
+
+def _kind(structure: object) -> object:
+    return structure[0] if isinstance(structure, tuple) and structure else structure

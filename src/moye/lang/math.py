@@ -1,0 +1,78 @@
+"""Math functions of scalars and register tensors.
+
+In: a traced scalar, a Python number or a register tensor.  Out: the same kind of thing.
+
+>>> a[...] = mo.exp(a); x = mo.rsqrt(mo.max(y, 1e-6), fast=True)
+
+Accurate by default; ``fast=True`` takes the approximate hardware instruction where there is one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from moye.tensor import expr
+from moye.tensor.tensor import Tensor, elementwise
+
+Argument = Any
+
+
+def _unary(kind: str, doc: str) -> Callable[..., Argument]:
+    def function(x: Argument, *, fast: bool = False) -> Argument:
+        if isinstance(x, Tensor):
+            return elementwise(lambda e: expr.unary(kind, e, fast=fast), x)
+        return expr.unary(kind, x, fast=fast)
+
+    function.__name__ = function.__qualname__ = kind
+    function.__doc__ = doc
+    return function
+
+
+exp = _unary("exp", "e to the power of x.")
+exp2 = _unary("exp2", "2 to the power of x.")
+log = _unary("log", "Natural logarithm.")
+log2 = _unary("log2", "Logarithm to base 2.")
+log10 = _unary("log10", "Logarithm to base 10.")
+sqrt = _unary("sqrt", "Square root, correctly rounded.")
+rsqrt = _unary("rsqrt", "1 / sqrt(x).")
+sin = _unary("sin", "Sine of radians.")
+cos = _unary("cos", "Cosine of radians.")
+tan = _unary("tan", "Tangent of radians.")
+tanh = _unary("tanh", "Hyperbolic tangent.")
+erf = _unary("erf", "Error function.")
+floor = _unary("floor", "Largest integer not above x, as a float.")
+ceil = _unary("ceil", "Smallest integer not below x, as a float.")
+round_ = _unary("round", "Nearest integer, ties to even, as a float.")
+trunc = _unary("trunc", "Integer part, as a float.")
+sigmoid = _unary("sigmoid", "1 / (1 + exp(-x)).")
+isnan = _unary("isnan", "Whether x is not a number.")
+isinf = _unary("isinf", "Whether x is infinite.")
+popcount = _unary("popcount", "Number of set bits, as int32.")
+clz = _unary("clz", "Number of leading zero bits, as int32.")
+abs_ = _unary("abs", "Absolute value.")
+
+
+def _extremum(kind: str, doc: str) -> Callable[..., Argument]:
+    def function(*values: Argument) -> Argument:
+        items = values[0] if len(values) == 1 and isinstance(values[0], (tuple, list)) else values
+        result = items[0]
+        for item in items[1:]:
+            result = _pair(kind, result, item)
+        return result
+
+    function.__name__ = function.__qualname__ = kind
+    function.__doc__ = doc
+    return function
+
+
+def _pair(kind: str, a: Argument, b: Argument) -> Argument:
+    if isinstance(a, Tensor) or isinstance(b, Tensor):
+        return elementwise(lambda x, y: expr.arithmetic(kind, x, y), a, b)
+    if not isinstance(a, expr.Expr) and not isinstance(b, expr.Expr):
+        return min(a, b) if kind == "min" else max(a, b)
+    return expr.arithmetic(kind, a, b)
+
+
+minimum = _extremum("min", "The smaller of two (or the smallest of several) values.")
+maximum = _extremum("max", "The larger of two (or the largest of several) values.")

@@ -1,0 +1,464 @@
+"""A kernel's Python -> Python that can be traced inline: the AST -> AST station.
+
+In: a function, and the control object that decides static or dynamic.  Out: a function that runs once, in which every
+``for``, ``while``, ``if``, ``and`` ... is a call on that object, known to the code as ``__moye__``.
+
+>>> rewrite(kernel, control)(A, B, C)
+
+Lines, columns, globals and closure cells are the user's.  The texts given to ``_emit`` below are the whole protocol.
+It decides nothing about values, and refuses what no control object could follow.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import dis
+import itertools
+from collections.abc import Iterator, Sequence
+from types import CellType, CodeType, FunctionType
+from typing import TypeVar
+from weakref import WeakKeyDictionary
+
+from moye.errors import TraceError
+from moye.lang.liveness import Liveness, always_true, assigned
+from moye.lang.source import Source, compile_inner, head_of, source_of
+
+CONTROL = "__moye__"
+RESERVED = (CONTROL, "locals")
+BUILTINS = frozenset({"abs", "all", "any", "bool", "divmod", "enumerate", "float", "int", "len", "max", "min", "pow",
+                      "print", "range", "reversed", "round", "sum", "zip"})
+OPERATORS: dict[type[ast.cmpop], str] = {ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">",
+                                         ast.GtE: ">="}
+Node = TypeVar("Node", bound=ast.AST)
+Span = tuple[int, int, int, int]
+
+# Equal code objects may come from different files, hence the inner key.
+_rewritten: WeakKeyDictionary[CodeType, dict[str, CodeType]] = WeakKeyDictionary()
+
+
+def rewrite(fn: FunctionType, control: object) -> FunctionType:
+    """The function whose control flow goes through ``control``; it shares the original's globals and closure cells."""
+    by_file = _rewritten.setdefault(fn.__code__, {})
+    file = fn.__code__.co_filename
+    if file not in by_file:
+        by_file[file] = compile_inner(_rewritten_def(fn), fn.__code__, extra=(CONTROL,))
+    code = by_file[file]
+    cells = {**dict(zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True)), CONTROL: CellType(control)}
+    new = FunctionType(code, fn.__globals__, fn.__name__, fn.__defaults__, tuple(cells[n] for n in code.co_freevars))
+    new.__kwdefaults__ = fn.__kwdefaults__
+    new.__qualname__, new.__doc__, new.__module__ = fn.__qualname__, fn.__doc__, fn.__module__
+    return new
+
+
+def rewritten_source(fn: FunctionType) -> str:
+    """The rewritten function as text, for MOYE_SHOW=ast."""
+    return ast.unparse(_rewritten_def(fn).node)
+
+
+def free_names(fn: FunctionType) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """(global names, free variables) that the function and what is nested in it may read; builtins do not count."""
+    loaded = set(_global_loads(fn.__code__))
+    names = sorted(name for name in loaded if name in fn.__globals__ or not hasattr(builtins, name))
+    return tuple(names), fn.__code__.co_freevars
+
+
+def _global_loads(code: CodeType) -> Iterator[str]:
+    own: set[str] = set()                                   # a class body's names
+    for instruction in dis.get_instructions(code):
+        if instruction.opname == "STORE_NAME":
+            own.add(instruction.argval)
+        elif instruction.opname in ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"):
+            yield from {instruction.argval} - own - {"__name__"}
+    for value in code.co_consts:
+        if isinstance(value, CodeType):
+            yield from _global_loads(value)
+
+
+def _rewritten_def(fn: FunctionType) -> Source:
+    source = source_of(fn)
+    _Check(source, source.node.name).check(source.node)
+    _WalrusTests().visit(source.node)
+    names = _Names(source.node)
+    for word in RESERVED:
+        if word in names.bound:
+            raise TraceError(f"{source.node.name} binds the name {word}, which moye needs in a kernel",
+                             hint="rename it", locs=[source.loc(head_of(source.node))])
+    _Rewriter(source, source.node, names).function()
+    ast.fix_missing_locations(source.node)
+    return source
+
+
+# --- pieces of AST ---------------------------------------------------------------------------------------------------
+
+class _Fill(ast.NodeTransformer):
+    """Stamps a template with one span and puts the user's nodes, which keep their own, into its holes."""
+
+    def __init__(self, span: Span, holes: dict[str, ast.expr]) -> None:
+        self._span, self._holes = span, holes
+
+    def visit(self, node: ast.AST) -> ast.AST:
+        if isinstance(node, ast.Name) and node.id in self._holes:
+            return self._holes[node.id]
+        if "lineno" in node._attributes:
+            for field, value in zip(("lineno", "col_offset", "end_lineno", "end_col_offset"), self._span, strict=True):
+                setattr(node, field, value)
+        return self.generic_visit(node)
+
+
+def _emit(text: str, span: Span, **holes: ast.expr) -> list[ast.stmt]:
+    """The statements of a text; every one, and every name that is no hole, lies at ``span``."""
+    module = _Fill(span, holes).visit(ast.parse(text))
+    assert isinstance(module, ast.Module), "a template is a module"
+    return module.body
+
+
+def _expression(text: str, at: ast.expr, **holes: ast.expr) -> ast.expr:
+    [statement] = _emit(text, _span(at), **holes)
+    assert isinstance(statement, ast.Expr), f"{text} is no expression"
+    return statement.value
+
+
+def _bind(names: Sequence[str], call: str) -> str:
+    return f"({', '.join(names)},) = {call}" if names else call
+
+
+def _span(first: ast.stmt | ast.expr, last: ast.stmt | ast.expr | None = None) -> Span:
+    end = last or first
+    return (first.lineno, first.col_offset, end.end_lineno or end.lineno, end.end_col_offset or end.col_offset)
+
+
+class _Names:
+    """The names that a function and its nested scopes use, and new ones that are not among them."""
+
+    def __init__(self, node: ast.FunctionDef) -> None:
+        self._count = itertools.count(1)
+        arguments = {child.arg for child in ast.walk(node) if isinstance(child, ast.arg)}
+        scopes = [child for child in ast.walk(node) if isinstance(child, ast.FunctionDef)]
+        self.bound = arguments.union(*(assigned(scope.body) for scope in scopes))
+        self._taken = self.bound | {child.id for child in ast.walk(node) if isinstance(child, ast.Name)}
+        self.status, self.frame = self._free("__s"), self._free("__f")
+
+    def fresh(self, prefix: str) -> str:
+        """``__l1``, ``__c2``, ...: never the same twice."""
+        return self._free(f"__{prefix}{next(self._count)}")
+
+    def _free(self, name: str) -> str:
+        while name in self._taken:
+            name += "_"
+        self._taken.add(name)
+        return name
+
+
+# --- what a kernel cannot contain ------------------------------------------------------------------------------------
+
+class _Check(ast.NodeVisitor):
+    """Raises for the first statement or expression that cannot be traced."""
+
+    def __init__(self, source: Source, function: str) -> None:
+        self._source, self._function = source, function
+
+    def check(self, node: ast.FunctionDef) -> None:
+        for statement in node.body:
+            self.visit(statement)
+
+    def _refuse(self, node: ast.AST, feature: str, hint: str) -> None:
+        raise TraceError(f"a kernel cannot use {feature}", hint=hint, locs=[self._source.loc(node, self._function)])
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
+        for decorator in node.decorator_list:
+            self.visit(decorator)
+        self.visit(node.args)
+        _Check(self._source, node.name).check(node)
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> None:
+        """A class is plain Python, but for names that it would rebind behind the analysis's back."""
+        for child in ast.walk(node):
+            if isinstance(child, ast.Global | ast.Nonlocal):
+                self.visit(child)
+
+    def visit_Try(self, node: ast.Try) -> None:
+        self._refuse(node, "try", "there are no exceptions on a device; test the condition with an if")
+
+    def visit_TryStar(self, node: ast.TryStar) -> None:
+        self._refuse(node, "except*", "there are no exceptions on a device; test the condition with an if")
+
+    def visit_Yield(self, node: ast.AST) -> None:
+        self._refuse(node, "yield", "return a tuple, or write a loop")
+
+    visit_YieldFrom = visit_Yield
+
+    def visit_Await(self, node: ast.AST) -> None:
+        self._refuse(node, "async or await", "asynchronous copies are waited for with cp_async_wait() and its like")
+
+    visit_AsyncFor = visit_AsyncWith = visit_AsyncFunctionDef = visit_Await
+
+    def visit_comprehension(self, node: ast.comprehension) -> None:
+        if node.is_async:
+            self.visit_Await(node.iter)
+        self.generic_visit(node)
+
+    def visit_Global(self, node: ast.Global) -> None:
+        self._refuse(node, "global", "pass the value as a parameter and return the new one")
+
+    def visit_Nonlocal(self, node: ast.Nonlocal) -> None:
+        self._refuse(node, "nonlocal", "return the new value and assign it where the name lives")
+
+    def visit_For(self, node: ast.For) -> None:
+        if node.orelse:
+            self._refuse(node, "for ... else", "set a flag before break and test it after the loop")
+        self.generic_visit(node)
+
+    def visit_While(self, node: ast.While) -> None:
+        if node.orelse:
+            self._refuse(node, "while ... else", "set a flag before break and test it after the loop")
+        self.generic_visit(node)
+
+
+# --- expressions -----------------------------------------------------------------------------------------------------
+
+def _walrus(node: ast.AST) -> ast.NamedExpr | None:
+    """The first walrus that would bind inside a lambda made of the node."""
+    if isinstance(node, ast.NamedExpr):
+        return node
+    inner = () if isinstance(node, ast.Lambda) else ast.iter_child_nodes(node)
+    return next(filter(None, map(_walrus, inner)), None)
+
+
+class _WalrusTests(ast.NodeTransformer):
+    """``while TEST: BODY`` -> ``while True: (if TEST: pass; else: break); BODY`` where the test binds names, so that
+    leaving the loop is a break, which sees them.
+    """
+
+    def visit_While(self, node: ast.While) -> ast.While:
+        self.generic_visit(node)
+        if _walrus(node.test) is not None:
+            leave = _emit("if TEST: pass\nelse: break", _span(node.test), TEST=node.test)
+            always = ast.copy_location(ast.Constant(True), node.test)
+            node.test, node.body = always, [*leave, *node.body]
+        return node
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> ast.ClassDef:
+        return node
+
+
+class _Expressions(ast.NodeTransformer):
+    """Short-circuit operators, chains and some builtins -> calls on the control object.
+
+    Operands that may not run become lambdas, in which only names are read.
+    """
+
+    def __init__(self, source: Source, function: ast.FunctionDef) -> None:
+        self.source, self.node = source, function
+
+    def rewritten(self, node: Node) -> Node:
+        """The node with its parts rewritten; it stays a node of its kind's family (expr, withitem, ...)."""
+        new: Node = self.visit(node)
+        return new
+
+    def _thunk(self, node: ast.expr) -> ast.expr:
+        if (walrus := _walrus(node)) is not None:
+            raise TraceError("a kernel cannot use := in an expression that may not run",
+                             hint="assign the name in a statement of its own before",
+                             locs=[self.source.loc(walrus, self.node.name)])
+        return _expression("lambda: BODY", node, BODY=self.rewritten(node))
+
+    def _call(self, method: str, at: ast.expr, *values: ast.expr, prefix: str = "") -> ast.expr:
+        """``__moye__.method(prefix values...)`` at the node that it replaces."""
+        holes = {f"V{i}": value for i, value in enumerate(values)}
+        return _expression(f"{CONTROL}.{method}({prefix}{', '.join(holes)})", at, **holes)
+
+    def visit_BoolOp(self, node: ast.BoolOp) -> ast.expr:
+        first, *others = node.values
+        if _walrus(first) is None:
+            value = self._thunk(first)
+        else:                                               # it runs in any case, and binds its name here
+            value = _expression("lambda __v=V: __v", first, V=self.rewritten(first))
+        return self._call("and_" if isinstance(node.op, ast.And) else "or_", node, value, *map(self._thunk, others))
+
+    def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.expr:
+        self._inside(node)
+        return self._call("not_", node, node.operand) if isinstance(node.op, ast.Not) else node
+
+    def visit_Compare(self, node: ast.Compare) -> ast.expr:
+        if len(node.ops) == 1 or not all(type(op) in OPERATORS for op in node.ops):
+            return self._inside(node)
+        operators = tuple(OPERATORS[type(op)] for op in node.ops)
+        return self._call("chain", node, self.rewritten(node.left), *map(self._thunk, node.comparators),
+                          prefix=f"{operators!r}, ")
+
+    def visit_IfExp(self, node: ast.IfExp) -> ast.expr:
+        return self._call("ifexp", node, self.rewritten(node.test), self._thunk(node.body), self._thunk(node.orelse))
+
+    def visit_Call(self, node: ast.Call) -> ast.expr:
+        self._inside(node)
+        if isinstance(node.func, ast.Name) and node.func.id in BUILTINS:
+            node.func = _expression(f"{CONTROL}.builtin(F)", node.func, F=node.func)
+        return node
+
+    def visit_comprehension(self, node: ast.comprehension) -> ast.comprehension:
+        node.target, node.iter = self.rewritten(node.target), self.rewritten(node.iter)
+        return node                                         # its ifs stay Python
+
+    def visit_JoinedStr(self, node: ast.JoinedStr) -> ast.expr:
+        return node
+
+    def _inside(self, node: Node) -> Node:
+        self.generic_visit(node)
+        return node
+
+
+# --- statements ------------------------------------------------------------------------------------------------------
+
+class _Rewriter(_Expressions):
+    """The statements of one function; each visit returns a list of statements."""
+
+    def __init__(self, source: Source, function: ast.FunctionDef, names: _Names) -> None:
+        super().__init__(source, function)
+        self._names, self._carried = names, Liveness(function).carried
+        self._loops: list[str] = []
+        self._alive: list[tuple[str, ...]] = []             # carried by the statements around
+        self._early = any(isinstance(child, ast.Return) for statement in function.body
+                          for child in _own(statement) if child is not statement)
+
+    def function(self) -> None:
+        """Rewrite the body in place."""
+        body, head = self.node.body, _span(head_of(self.node))
+        documented = isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant)
+        front, body = (body[:1], body[1:]) if documented else ([], body)
+        if self._early:
+            front += _emit(f"{self._names.frame} = {CONTROL}.function()", head)
+        self.node.body = [*front, *self._suite(body)]
+        if self._early:
+            self.node.body += _emit(f"return {self._names.frame}.finish()", head)
+
+    def _suite(self, body: list[ast.stmt], carried: tuple[str, ...] = ()) -> list[ast.stmt]:
+        self._alive.append(carried)
+        new: list[ast.stmt] = []
+        for statement in body:
+            result = self.visit(statement)
+            new += result if isinstance(result, list) else [result]
+            if isinstance(statement, ast.Break | ast.Continue | ast.Return):
+                break
+        self._alive.pop()
+        return new
+
+    def visit_For(self, node: ast.For) -> list[ast.stmt]:
+        loop, head = self._names.fresh("l"), _span(node, node.iter)
+        names, target = self._carried[node], node.target.id if isinstance(node.target, ast.Name) else ""
+        start = _emit(f"{loop} = {CONTROL}.loop(ITER, {names!r}, {target!r})", _span(node.iter),
+                      ITER=self.rewritten(node.iter))
+        goal, first = self.rewritten(node.target), list[ast.stmt]()
+        if assigned([goal]) & set(names):                   # what is carried is the last turn's: begin comes first
+            item = self._names.fresh("t")
+            first = _emit(f"TARGET = {item}", _span(goal), TARGET=goal)
+            goal = ast.copy_location(ast.Name(item, ast.Store()), goal)
+        turn = _emit(f"for TARGET in {loop}: pass", head, TARGET=goal)[0]
+        return [*start, *self._turns(turn, loop, head, names, first, node.body)]
+
+    def visit_While(self, node: ast.While) -> list[ast.stmt]:
+        loop, turn, status = self._names.fresh("l"), self._names.fresh("t"), self._names.status
+        head, names, always = _span(node, node.test), self._carried[node], always_true(node.test)
+        start = _emit(f"{loop} = {CONTROL}.while_({names!r}, {always})", head)
+        test = [] if always else _emit(f"{status} = {loop}.test(COND)\nif {status} == 1: break\n"
+                                       f"if {status} == 2: continue", _span(node.test), COND=self.rewritten(node.test))
+        return [*start, *self._turns(_emit(f"for {turn} in {loop}: pass", head)[0], loop, head, names, test, node.body)]
+
+    def _turns(self, turn: ast.stmt, loop: str, head: Span, names: tuple[str, ...], first: list[ast.stmt],
+               body: list[ast.stmt]) -> list[ast.stmt]:
+        assert isinstance(turn, ast.For), "a loop's turns are a for"
+        self._loops.append(loop)
+        turn.body = [*_emit(_bind(names, f"{loop}.begin(locals())"), head), *first, *self._suite(body, names),
+                     *_emit(f"{loop}.end(locals())", head)]
+        self._loops.pop()
+        return [turn, *_emit(_bind(names, f"{loop}.after(locals())"), head)]
+
+    def visit_Break(self, node: ast.Break) -> list[ast.stmt]:
+        status = self._names.status
+        return _emit(f"{status} = {self._loops[-1]}.break_(locals())\nif {status} == 1: break\n"
+                     f"if {status} == 2: continue", _span(node))
+
+    def visit_Continue(self, node: ast.Continue) -> list[ast.stmt]:
+        status = self._names.status
+        return _emit(f"{status} = {self._loops[-1]}.continue_(locals())\nif {status}: continue", _span(node))
+
+    def visit_If(self, node: ast.If) -> list[ast.stmt]:
+        branch, names, head = self._names.fresh("c"), self._carried[node], _span(node, node.test)
+        start = _emit(f"{branch} = {CONTROL}.if_(COND, {names!r})", _span(node.test), COND=self.rewritten(node.test))
+        then, orelse = _emit(f"if {branch}.then(locals()): pass\nif {branch}.orelse(): pass", head)
+        assert isinstance(then, ast.If) and isinstance(orelse, ast.If), "both branches are ifs"
+        then.body = [*self._suite(node.body, names), *_emit(f"{branch}.end_then(locals())", head)]
+        orelse.body = [*_emit(_bind(names, f"{branch}.restore()"), head), *self._suite(node.orelse, names),
+                       *_emit(f"{branch}.end_else(locals())", head)]
+        return [*start, then, orelse, *_emit(_bind(names, f"{branch}.merge(locals())"), head)]
+
+    def visit_Return(self, node: ast.Return) -> ast.stmt | list[ast.stmt]:
+        if not self._early:
+            return self._inside(node)
+        frame, status = self._names.frame, self._names.status
+        value = ast.copy_location(ast.Constant(None), node) if node.value is None else self.rewritten(node.value)
+        skip = f"\nif {status} == 2: continue" if self._loops else ""
+        return _emit(f"{status} = {frame}.return_(V)\nif {status} == 1: return {frame}.value{skip}", _span(node),
+                     V=value)
+
+    def visit_Assign(self, node: ast.Assign) -> ast.stmt:
+        self._inside(node)
+        match node.targets:
+            case [ast.Name(name)]:
+                node.value = self._named(name, node.value)
+            case [ast.Tuple(items) | ast.List(items)] if items and all(isinstance(item, ast.Name) for item in items):
+                names = tuple(item.id for item in items if isinstance(item, ast.Name))
+                node.value = _expression(f"{CONTROL}.names({names!r}, E)", node.value, E=node.value)
+        return node
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.stmt:
+        node.target = self.rewritten(node.target)
+        if node.value is not None:
+            node.value = self.rewritten(node.value)
+            if isinstance(node.target, ast.Name):
+                node.value = self._named(node.target.id, node.value)
+        return node
+
+    def _named(self, name: str, value: ast.expr) -> ast.expr:
+        return _expression(f"{CONTROL}.name({name!r}, E)", value, E=value)
+
+    def visit_Assert(self, node: ast.Assert) -> list[ast.stmt]:
+        message = node.msg or ast.copy_location(ast.Constant(None), node)
+        call = self._call("assert_", node.test, self.rewritten(node.test), self._thunk(message))
+        return [ast.copy_location(ast.Expr(call), node)]
+
+    def visit_Delete(self, node: ast.Delete) -> ast.stmt:
+        for target in node.targets:
+            if isinstance(target, ast.Name) and any(target.id in names for names in self._alive):
+                raise TraceError(f"a kernel cannot del {target.id}, which a loop or an if around it carries",
+                                 hint="drop the del: a name costs nothing",
+                                 locs=[self.source.loc(target, self.node.name)])
+        return self._inside(node)
+
+    def visit_With(self, node: ast.With) -> ast.stmt:
+        node.items, node.body = [self.rewritten(item) for item in node.items], self._suite(node.body)
+        return node
+
+    def visit_Match(self, node: ast.Match) -> ast.stmt:
+        node.subject = self.rewritten(node.subject)
+        for case in node.cases:
+            case.body = self._suite(case.body)
+        return node
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.stmt:
+        node.decorator_list = [self.rewritten(decorator) for decorator in node.decorator_list]
+        node.args.defaults = [self.rewritten(default) for default in node.args.defaults]
+        node.args.kw_defaults = [default and self.rewritten(default) for default in node.args.kw_defaults]
+        _Rewriter(self.source, node, self._names).function()
+        return node
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> ast.stmt:
+        return node
+
+
+def _own(node: ast.AST) -> Iterator[ast.AST]:
+    """The node and its descendants in the same scope."""
+    yield node
+    if not isinstance(node, ast.FunctionDef | ast.ClassDef | ast.Lambda):
+        for child in ast.iter_child_nodes(node):
+            yield from _own(child)

@@ -1,0 +1,50 @@
+"""The stack of regions that are open while tracing, and the names that user variables give to values.
+
+In: regions as they open and close.  Out: what lies between a statement and the loop or function that it leaves.
+
+>>> with region("if"): ...
+
+Kept per builder, so that nested traces do not see each other.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from moye.ir.builder import Builder
+from moye.ir.nodes import Literal, Value
+from moye.tensor.context import builder
+from moye.tensor.expr import Expr
+from moye.tensor.tensor import AUTO, Tensor
+
+_open: WeakKeyDictionary[Builder, list[object]] = WeakKeyDictionary()
+
+
+def regions() -> list[object]:
+    """The open regions of the current trace, outermost first: DynamicIf, loops, function markers."""
+    return _open.setdefault(builder(), [])
+
+
+def above(marker: object) -> list[object]:
+    """The regions opened inside ``marker``."""
+    stack = regions()
+    return stack[stack.index(marker) + 1:]
+
+
+def naming(name: str, value: Any) -> Any:
+    """Give a fresh value or tensor the name of the user's variable that it is assigned to."""
+    if isinstance(value, Expr):
+        operand = value.operand
+        if isinstance(operand, Value) and not operand.name and operand.op is not None:
+            operand.name = name
+        elif isinstance(operand, Literal):
+            return value
+        return value
+    if isinstance(value, Tensor):
+        if value.buffer.name.startswith(AUTO):
+            value.buffer.name = name
+        if value.name == name:
+            return value
+        return Tensor(value.buffer, value.offset, value.layout, value.dtype, value.swizzle, name)
+    return value

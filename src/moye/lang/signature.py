@@ -1,0 +1,108 @@
+"""What a kernel is specialised on: one spec per leaf of its arguments.
+
+In: (from the runtime) classified arguments.  Out: the specs that ``trace.py`` turns into parameters and static values.
+
+>>> TensorSpec(float32, (None, None), (1, None), (0, 4), 16)     # column-major, leading stride a multiple of 4
+
+Specs are hashable: the tuple of them, with block and cluster, is the specialisation key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import Any
+
+from moye.dtypes import DType
+
+
+class Constexpr:
+    """Annotation of a kernel parameter: its value is static and part of the specialisation."""
+
+
+class Static:
+    """Annotation of a tensor parameter: its extents are static and part of the specialisation."""
+
+
+@dataclass(frozen=True, slots=True)
+class TensorSpec:
+    """A tensor argument.
+
+    ``shape`` holds None for dynamic extents.  ``strides`` holds 0, 1, or None for any other; ``divisors`` then the
+    largest power of two (in elements, up to 16 bytes) that divides it.  ``align`` is the base pointer's, in bytes.
+    """
+
+    dtype: DType
+    shape: tuple[int | None, ...]
+    strides: tuple[int | None, ...]
+    divisors: tuple[int, ...]
+    align: int
+
+
+@dataclass(frozen=True, slots=True)
+class ScalarSpec:
+    """A runtime scalar."""
+
+    dtype: DType
+
+
+@dataclass(frozen=True, slots=True)
+class StaticSpec:
+    """A static value; ``key`` stands for it in comparisons (functions by code, defaults and closure)."""
+
+    key: object
+    value: Any
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, StaticSpec) and self.key == other.key
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+
+@dataclass(frozen=True, slots=True)
+class TreeSpec:
+    """A tuple, list, dict or dataclass of specs."""
+
+    kind: object
+    names: tuple[str, ...]
+    items: tuple[Spec, ...]
+
+
+Spec = TensorSpec | ScalarSpec | StaticSpec | TreeSpec
+
+
+def map_leaves(spec: Spec, leaf: Callable[[Spec, str], Any], name: str) -> Any:
+    """The argument that a spec stands for, its leaves made by ``leaf(spec, name)``."""
+    if not isinstance(spec, TreeSpec):
+        return leaf(spec, name)
+    items = [map_leaves(item, leaf, f"{name}_{part}") for part, item in zip(spec.names, spec.items, strict=True)]
+    if spec.kind is dict:
+        return dict(zip(spec.names, items, strict=True))
+    if spec.kind in (tuple, list):
+        return spec.kind(items)  # type: ignore[operator]
+    if isinstance(spec.kind, type) and issubclass(spec.kind, tuple):
+        return spec.kind(*items)
+    return spec.kind(**dict(zip(spec.names, items, strict=True)))  # type: ignore[operator]
+
+
+def is_tree(value: object) -> bool:
+    """Whether an argument is a container of arguments."""
+    if isinstance(value, (tuple, list, dict)):
+        return True
+    return is_dataclass(value) and not isinstance(value, type)
+
+
+def parts_of(value: object) -> tuple[object, tuple[str, ...], tuple[object, ...]]:
+    """Kind, part names and parts of a container."""
+    if isinstance(value, dict):
+        return dict, tuple(str(k) for k in value), tuple(value.values())
+    if isinstance(value, (tuple, list)):
+        return type(value), tuple(str(i) for i in range(len(value))), tuple(value)
+    assert is_dataclass(value) and not isinstance(value, type), "a dataclass instance"
+    names = tuple(f.name for f in fields(value))
+    return type(value), names, tuple(getattr(value, n) for n in names)
+
+
+def with_static_shape(spec: TensorSpec, shape: tuple[int, ...]) -> TensorSpec:
+    return replace(spec, shape=shape)

@@ -1,0 +1,192 @@
+"""A function -> its ``def`` as an AST whose lines and columns are those of the user's file.
+
+In: a Python function.  Out: a ``Source``: the file, and a private copy of the node that a rewriter may change.
+
+>>> source_of(kernel).node.name
+'kernel'
+
+The whole file (or notebook cell) is parsed, so positions need no correction.  Source that no longer belongs to the
+function's code is refused.  It does not judge what the function does.
+"""
+
+from __future__ import annotations
+import __future__
+
+import ast
+import copy
+import functools
+import inspect
+import linecache
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from types import CodeType, FunctionType
+
+from moye.errors import Frame, Loc, TraceError
+
+FUTURES = __future__.annotations.compiler_flag                # every other future is here by now
+NO_SOURCE = "put the kernel in a file or a notebook cell, or register its source with linecache"
+_FACTORY, _INNER = "__factory__", "__kernel__"
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A ``def`` without decorators, defaults and annotations (they belong to the function object), and its file."""
+
+    file: str
+    node: ast.FunctionDef
+
+    def loc(self, node: ast.AST, function: str = "") -> Loc:
+        """The program point of a node; columns count characters, not the bytes that ``ast`` counts."""
+        line, end_line = getattr(node, "lineno", 1), getattr(node, "end_lineno", 0)
+        raw = linecache.getline(self.file, line).encode()
+        column = len(raw[:getattr(node, "col_offset", 0)].decode(errors="replace"))
+        end = len(raw[:getattr(node, "end_col_offset", 0)].decode(errors="replace")) if end_line == line else -1
+        return Loc((Frame(self.file, line, column, end, function or self.node.name),))
+
+
+def source_of(fn: FunctionType) -> Source:
+    """The source of a plain function; a TraceError says why there is none."""
+    code = fn.__code__
+    _refuse_other_kinds(fn)
+    node = _find(_module(fn), code)
+    if node is None:
+        raise TraceError(f"no def of {code.co_name} at {code.co_filename}:{code.co_firstlineno}", hint=NO_SOURCE)
+    node = copy.deepcopy(node)
+    _strip(node)
+    if (owner := _class_around(code)) is not None:
+        node = _Mangle(owner, node).visit(node)
+    source = Source(code.co_filename, node)
+    if not _belongs(source, code):
+        raise TraceError(f"the source of {fn.__qualname__} in {code.co_filename} has changed since it was defined",
+                         hint="import or define it again", locs=[source.loc(head_of(node))])
+    return source
+
+
+def head_of(node: ast.FunctionDef) -> ast.stmt:
+    """A node that spans ``def name``."""
+    return ast.Pass(lineno=node.lineno, col_offset=node.col_offset, end_lineno=node.lineno,
+                    end_col_offset=node.col_offset + len(f"def {node.name}".encode()))
+
+
+def compile_inner(source: Source, code: CodeType, extra: tuple[str, ...] = ()) -> CodeType:
+    """The node's code object under the original's name, with the original's free variables and ``extra`` ones free."""
+    node = copy.copy(source.node)
+    node.name = _INNER
+    parameters = ", ".join(dict.fromkeys((*code.co_freevars, *extra)))
+    module = ast.parse(f"def {_FACTORY}({parameters}): pass")
+    factory = module.body[0]
+    assert isinstance(factory, ast.FunctionDef), "the factory's text is a def"
+    factory.body = [node]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SyntaxWarning)      # the user saw them when the file was compiled
+        outer = compile(module, source.file, "exec", flags=code.co_flags & FUTURES, dont_inherit=True)
+    inner = next(c for f in _nested(outer) for c in _nested(f) if c.co_name == _INNER)
+    return _renamed(inner.replace(co_name=code.co_name), inner.co_qualname, code.co_qualname)
+
+
+def _refuse_other_kinds(fn: FunctionType) -> None:
+    flags, where = fn.__code__.co_flags, Loc((Frame(fn.__code__.co_filename, fn.__code__.co_firstlineno),))
+    if flags & (inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR):
+        raise TraceError(f"{fn.__qualname__} is an async function, and a kernel is a plain def",
+                         hint="drop async; asynchronous copies need no await", locs=[where])
+    if flags & inspect.CO_GENERATOR:
+        raise TraceError(f"{fn.__qualname__} is a generator, and a kernel is a plain def",
+                         hint="return a tuple instead of yielding", locs=[where])
+    if fn.__code__.co_name == "<lambda>":
+        raise TraceError("a lambda cannot be a kernel", hint="write it as a def", locs=[where])
+
+
+def _module(fn: FunctionType) -> ast.Module:
+    try:
+        lines, _ = inspect.findsource(fn)
+        return _parse("".join(lines))
+    except (OSError, TypeError, IndexError, SyntaxError) as error:
+        raise TraceError(f"the source of {fn.__qualname__} is not available: its code says it comes from "
+                         f"{fn.__code__.co_filename}", hint=NO_SOURCE) from error
+
+
+@functools.lru_cache(maxsize=32)
+def _parse(text: str) -> ast.Module:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SyntaxWarning)
+        return ast.parse(text)
+
+
+def _find(tree: ast.Module, code: CodeType) -> ast.FunctionDef | None:
+    """The def whose first line (its first decorator's, if any) is the code's; arguments tell one-liners apart."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef) and node.name == code.co_name:
+            first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
+            if first == code.co_firstlineno and len(node.args.args) + len(node.args.posonlyargs) == code.co_argcount:
+                return node
+    return None
+
+
+def _strip(node: ast.FunctionDef) -> None:
+    """Drop what runs outside the function's own code."""
+    node.decorator_list, node.returns = [], None
+    node.args.defaults, node.args.kw_defaults = [], [None] * len(node.args.kwonlyargs)
+    if hasattr(node, "type_params"):
+        node.type_params = []
+    every = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs, node.args.vararg, node.args.kwarg]
+    for argument in filter(None, every):
+        argument.annotation = None
+
+
+# --- private names of classes ----------------------------------------------------------------------------------------
+
+def _class_around(code: CodeType) -> str | None:
+    """The innermost class whose body the def stands in, by its qualified name ``A.method.<locals>.kernel``."""
+    for part in reversed(code.co_qualname.split(".<locals>.")):
+        if "." in part:
+            return part.split(".")[-2].lstrip("_") or None
+    return None
+
+
+class _Mangle(ast.NodeTransformer):
+    """``__name`` -> ``_Class__name``, as the compiler does it inside a class; nested classes are left to it."""
+
+    def __init__(self, owner: str, root: ast.FunctionDef) -> None:
+        self._prefix, self._root = f"_{owner}", root
+
+    def generic_visit(self, node: ast.AST) -> ast.AST:
+        if isinstance(node, ast.ClassDef):
+            return node
+        for field in ("id", "attr", "arg", "asname", *(["name"] if isinstance(node, ast.FunctionDef) else [])):
+            text = getattr(node, field, None)
+            if isinstance(text, str) and text.startswith("__") and not text.endswith("__") and node is not self._root:
+                setattr(node, field, self._prefix + text)
+        return super().generic_visit(node)
+
+
+# --- does the source belong to the code? -----------------------------------------------------------------------------
+
+def _belongs(source: Source, code: CodeType) -> bool:
+    """Whether all names and constants of the source are in the code (which import hooks may have added to)."""
+    if "__moye__" in code.co_freevars:
+        return True                                         # a nested def that was rewritten with its kernel
+    fresh = compile_inner(source, code)
+    count = code.co_argcount + code.co_kwonlyargcount
+    return fresh.co_varnames[:count] == code.co_varnames[:count] and _vocabulary(fresh) <= _vocabulary(code)
+
+
+def _vocabulary(code: CodeType) -> set[str]:
+    words = {*code.co_names, *code.co_varnames, *code.co_cellvars, *code.co_freevars}
+    words |= {repr(value) for value in code.co_consts if not isinstance(value, (CodeType, frozenset))}
+    return words.union(*(_vocabulary(inner) for inner in _nested(code)))
+
+
+def _nested(code: CodeType) -> Iterator[CodeType]:
+    return (value for value in code.co_consts if isinstance(value, CodeType))
+
+
+def _renamed(code: CodeType, old: str, new: str) -> CodeType:
+    """The code with the prefix ``old`` of its qualified name, and of what is nested in it, replaced."""
+    def rename(value: object) -> object:
+        if isinstance(value, CodeType):
+            return _renamed(value, old, new)
+        return new + value.removeprefix(old) if isinstance(value, str) and value.startswith(old) else value
+
+    return code.replace(co_consts=tuple(map(rename, code.co_consts)),
+                        co_qualname=new + code.co_qualname.removeprefix(old))

@@ -1,0 +1,243 @@
+"""Integers of layouts: a Python ``int`` (static), or a ``DynInt`` (a value known only while the kernel runs).
+
+In: leaves of shapes, strides and coordinates.  Out: their products, quotients, and what is *provable* about them.
+
+>>> ceil_div(10, 4), divides(4, 12), known_less(3, 4)
+(3, True, True)
+
+A dynamic integer is never compared with ``==`` or ``<`` here: every question goes through its facts (divisor, bounds,
+``same``), and a question that they do not answer gives None, or FactError where an answer is indispensable.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from typing import TypeAlias, TypeGuard
+
+from moye.errors import FactError, LayoutError
+
+
+class DynInt(ABC):
+    """A dynamic integer and its facts: ``value % divisor == 0`` and ``lower <= value <= upper`` (None: no bound).
+
+    Arithmetic has floor semantics and takes ints on either side; comparisons give traced booleans, not Python ones.
+    """
+
+    __slots__ = ()
+
+    divisor: int
+    lower: int | None
+    upper: int | None
+
+    @abstractmethod
+    def __add__(self, other: Int) -> Int: ...
+
+    @abstractmethod
+    def __radd__(self, other: Int) -> Int: ...
+
+    @abstractmethod
+    def __sub__(self, other: Int) -> Int: ...
+
+    @abstractmethod
+    def __rsub__(self, other: Int) -> Int: ...
+
+    @abstractmethod
+    def __mul__(self, other: Int) -> Int: ...
+
+    @abstractmethod
+    def __rmul__(self, other: Int) -> Int: ...
+
+    @abstractmethod
+    def __floordiv__(self, other: Int) -> Int: ...
+
+    @abstractmethod
+    def __rfloordiv__(self, other: Int) -> Int: ...
+
+    @abstractmethod
+    def __mod__(self, other: Int) -> Int: ...
+
+    @abstractmethod
+    def __rmod__(self, other: Int) -> Int: ...
+
+    @abstractmethod
+    def __and__(self, other: Int) -> Int: ...
+
+    @abstractmethod
+    def __xor__(self, other: Int) -> Int: ...
+
+    @abstractmethod
+    def __lshift__(self, other: Int) -> Int: ...
+
+    @abstractmethod
+    def __rshift__(self, other: Int) -> Int: ...
+
+    @abstractmethod
+    def __hash__(self) -> int: ...
+
+    @abstractmethod
+    def same(self, other: Int) -> bool:
+        """Whether both values are provably equal."""
+
+    @abstractmethod
+    def exact_div(self, divisor: Int) -> Int:
+        """The quotient of a division that is known to be exact."""
+
+    @abstractmethod
+    def require_divisible(self, divisor: int, what: str) -> Int:
+        """The exact quotient: proves that ``divisor`` divides, or records it as an assumption, or raises."""
+
+
+Int: TypeAlias = int | DynInt
+
+
+def is_static(x: object) -> TypeGuard[int]:
+    """Whether x is a Python integer."""
+    return isinstance(x, int)
+
+
+def is_const(x: object, value: int) -> bool:
+    """Whether x is the static integer ``value``."""
+    return isinstance(x, int) and x == value
+
+
+def same(a: Int, b: Int) -> bool:
+    """Whether a and b are provably equal."""
+    if isinstance(a, int):
+        return a == b if isinstance(b, int) else b.same(a)
+    return a is b or a.same(b)
+
+
+def lower_bound(x: Int) -> int | None:
+    """A number that x is provably not below, or None."""
+    return x if isinstance(x, int) else x.lower
+
+
+def upper_bound(x: Int) -> int | None:
+    """A number that x is provably not above, or None."""
+    return x if isinstance(x, int) else x.upper
+
+
+def known_less(a: Int, b: Int) -> bool | None:
+    """Whether a < b; None where the facts do not tell."""
+    if isinstance(a, int) and isinstance(b, int):
+        return a < b
+    if same(a, b):
+        return False
+    a_low, a_high, b_low, b_high = lower_bound(a), upper_bound(a), lower_bound(b), upper_bound(b)
+    if a_high is not None and b_low is not None and a_high < b_low:
+        return True
+    if a_low is not None and b_high is not None and a_low >= b_high:
+        return False
+    return None
+
+
+def known_less_equal(a: Int, b: Int) -> bool | None:
+    """Whether a <= b; None where the facts do not tell."""
+    greater = known_less(b, a)
+    return None if greater is None else not greater
+
+
+def divides(d: Int, n: Int) -> bool | None:
+    """Whether d divides n; None where the facts do not tell."""
+    if isinstance(d, int) and d != 0:
+        if isinstance(n, int):
+            return n % d == 0
+        return True if n.divisor % d == 0 else None
+    if same(d, n) or is_const(n, 0):
+        return True
+    return None
+
+
+def add(a: Int, b: Int) -> Int:
+    """a + b; adding a static 0 gives the other object."""
+    if is_const(a, 0):
+        return b
+    return a if is_const(b, 0) else a + b
+
+
+def mul(a: Int, b: Int) -> Int:
+    """a * b; a static 0 gives static 0, a static 1 gives the other object."""
+    if is_const(a, 0) or is_const(b, 0):
+        return 0
+    if is_const(a, 1):
+        return b
+    return a if is_const(b, 1) else a * b
+
+
+def prod(factors: Iterable[Int]) -> Int:
+    """The product, static factors multiplied first."""
+    static, dynamic = 1, list[DynInt]()
+    for factor in factors:
+        if isinstance(factor, int):
+            static *= factor
+        else:
+            dynamic.append(factor)
+    result: Int = static
+    for value in dynamic:
+        result = mul(result, value)
+    return result
+
+
+def _below(a: Int, b: Int) -> bool:
+    low = lower_bound(a)
+    return low is not None and low >= 0 and known_less(a, b) is True
+
+
+def floor_div(a: Int, b: Int) -> Int:
+    """a // b, without a division where the facts tell the quotient."""
+    if is_const(b, 1) or is_const(a, 0):
+        return a
+    if isinstance(a, int) and isinstance(b, int):
+        return a // b
+    if _below(a, b):
+        return 0
+    if isinstance(a, DynInt) and isinstance(b, int) and divides(b, a):
+        return a.exact_div(b)
+    return 1 if same(a, b) else a // b
+
+
+def mod(a: Int, b: Int) -> Int:
+    """a % b, without a division where the facts tell the remainder."""
+    if isinstance(a, int) and isinstance(b, int):
+        return a % b
+    if divides(b, a):
+        return 0
+    return a if _below(a, b) else a % b
+
+
+def ceil_div(a: Int, b: Int) -> Int:
+    """The least n with n * b >= a, for b > 0; exact where b is known to divide a."""
+    if isinstance(a, int) and isinstance(b, int):
+        return -(-a // b)
+    if is_const(b, 1) or is_const(a, 0):
+        return a
+    low = lower_bound(a)
+    if same(a, b) or (low is not None and low >= 1 and known_less_equal(a, b)):
+        return 1
+    if isinstance(a, DynInt) and isinstance(b, int) and divides(b, a):
+        return a.exact_div(b)
+    return (a + (b - 1)) // b
+
+
+def exact_div(a: Int, b: Int, what: str) -> Int:
+    """a / b where b must divide a: proves it, or records it as an assumption of a, or raises about ``what``."""
+    if is_const(b, 1) or is_const(a, 0):
+        return a
+    if same(a, b):
+        return 1
+    if isinstance(b, int):
+        if isinstance(a, DynInt):
+            return a.exact_div(b) if divides(b, a) else a.require_divisible(b, what)
+        if b != 0 and a % b == 0:
+            return a // b
+        raise LayoutError(f"{what}: {a} is not a multiple of {b}")
+    raise FactError(f"{what} needs to know that {a} is a multiple of the dynamic integer {b}")
+
+
+def minimum(a: Int, b: Int, what: str = "minimum") -> Int:
+    """The smaller of two integers; FactError where the facts do not tell which it is."""
+    less = known_less_equal(a, b)
+    if less is None:
+        raise FactError(f"{what} needs a bound that tells whether {a} <= {b}")
+    return a if less else b

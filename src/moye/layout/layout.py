@@ -1,0 +1,297 @@
+"""Layouts: functions from coordinates to offsets, given by a shape and a congruent stride.
+
+In: integer tuples, or notation.  Out: ``Layout``, how large it is, where a coordinate lies, and its slices.
+
+>>> layout = make_layout((4, 8), (8, 1))
+>>> layout(1, 2), size(layout), str(layout[:, 2]), str(Layout.parse("(4,8):(8,1)").mode(0))
+(10, 32, '(4):(8)', '4:8')
+
+Coordinates are not checked against the shape: an integer past the end continues the last mode, as in CuTe.
+Combining layouts is in algebra.py, divide.py and product.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Protocol, Self, TypeVar, overload
+
+from moye.errors import LayoutError
+from moye.layout import tuples
+from moye.layout.ints import Int, add, is_const, is_static, mul
+from moye.layout.parse import parse_layout
+from moye.layout.tuples import Coord, IntTuple, Modes, text
+
+
+class Layout:
+    """An immutable function from coordinates of ``shape`` to offsets, linear in the natural coordinate."""
+
+    __slots__ = ("shape", "stride")
+
+    shape: IntTuple
+    stride: IntTuple
+
+    def __init__(self, shape: IntTuple, stride: IntTuple) -> None:
+        extent, step = tuples.as_int_tuple(shape, "the shape of a layout"), tuples.as_int_tuple(stride, "its stride")
+        if not tuples.congruent_tuples(extent, step):
+            raise LayoutError(f"shape {text(extent)} and stride {text(step)} of a layout have different structures")
+        if any(is_static(leaf) and leaf < 0 for leaf in tuples.flatten_tuple(extent)):
+            raise LayoutError(f"shape {text(extent)} of a layout has a negative extent")
+        object.__setattr__(self, "shape", extent)
+        object.__setattr__(self, "stride", step)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"layouts are immutable: cannot set {name!r} of {self}")
+
+    def __reduce__(self) -> tuple[type[Layout], tuple[IntTuple, IntTuple]]:
+        return Layout, (self.shape, self.stride)
+
+    @staticmethod
+    def parse(source: str) -> Layout:
+        """The layout that a text denotes: ``Layout.parse(str(layout)) == layout``; a shape alone is column-major."""
+        return make_layout(*parse_layout(source))
+
+    def __call__(self, *crd: Coord) -> Int:
+        """The offset of a coordinate: an index, a coordinate tuple, or one argument a mode."""
+        return tuples.crd_to_offset(crd[0] if len(crd) == 1 else crd, self.shape, self.stride)
+
+    def __getitem__(self, crd: Coord) -> Layout:
+        """The sublayout of the open modes (``:`` or ``None``) of a coordinate, its offset dropped."""
+        return self.slice_and_offset(crd)[0]
+
+    def slice_and_offset(self, crd: Coord) -> tuple[Layout, Int]:
+        """The sublayout of the open modes and the offset of the others."""
+        crd = _expand_ellipsis(crd, len(self))
+        if not tuples.has_slice(crd):
+            raise LayoutError(f"coordinate {crd!r} leaves no mode of {self} open, so it selects no sublayout",
+                              hint="layout(coordinate) is its offset, layout.mode(i) its mode")
+        if not isinstance(crd, tuple):
+            _check_open(crd)
+            return self, 0
+        kept, offset = _slice(crd, self.shape, self.stride)
+        return Layout(tuple(s for s, _ in kept), tuple(d for _, d in kept)), offset
+
+    def mode(self, *path: int) -> Layout:
+        """The layout of one mode; more indices go deeper."""
+        return Layout(_at(self.shape, path), _at(self.stride, path))
+
+    def __len__(self) -> int:
+        return tuples.tuple_rank(self.shape)
+
+    def __iter__(self) -> Iterator[Layout]:
+        return (self.mode(i) for i in range(len(self)))
+
+    def __eq__(self, other: object) -> bool:
+        """Whether both are provably the same in form: shape and stride, structure included."""
+        if not isinstance(other, Layout):
+            return NotImplemented
+        return tuples.same_tuple(self.shape, other.shape) and tuples.same_tuple(self.stride, other.stride)
+
+    def __hash__(self) -> int:
+        return hash((self.shape, self.stride))
+
+    def __str__(self) -> str:
+        return f"{text(self.shape)}:{text(self.stride)}"
+
+    __repr__ = __str__
+
+
+def _check_open(crd: Coord) -> None:
+    if isinstance(crd, slice) and not (crd.start is None and crd.stop is None and crd.step is None):
+        raise LayoutError(f"{crd} is not a coordinate of a layout: only the full slice ':' is",
+                          hint="divide the layout and take a tile of it")
+
+
+def _expand_ellipsis(crd: Coord, rank: int) -> Coord:
+    items: tuple[object, ...] = crd if isinstance(crd, tuple) else (crd,)
+    where = [i for i, item in enumerate(items) if item is Ellipsis]
+    if len(where) != 1:
+        return crd
+    fill = (None,) * (rank - len(items) + 1)
+    return items[: where[0]] + fill + items[where[0] + 1:]  # type: ignore[return-value]
+
+
+def _slice(crd: Coord, shape: IntTuple, stride: IntTuple) -> tuple[list[tuple[IntTuple, IntTuple]], Int]:
+    """The open modes, in one list whatever their nesting (as in CuTe), and the offset of the others."""
+    if not isinstance(crd, tuple):
+        if crd is None or isinstance(crd, slice):
+            _check_open(crd)
+            return [(shape, stride)], 0
+        return [], tuples.crd_to_offset(crd, shape, stride)
+    if not isinstance(shape, tuple) or not isinstance(stride, tuple):
+        if len(crd) != 1:
+            raise LayoutError(f"coordinate {crd!r} has {len(crd)} modes, but the extent {text(shape)} is an integer")
+        return _slice(crd[0], shape, stride)
+    if len(crd) != len(shape):
+        raise LayoutError(f"coordinate {crd!r} has {len(crd)} modes, but {text(shape)}:{text(stride)} has {len(shape)}")
+    kept: list[tuple[IntTuple, IntTuple]] = []
+    offset: Int = 0
+    for c, s, d in zip(crd, shape, stride, strict=True):
+        open_modes, step = _slice(c, s, d)
+        kept += open_modes
+        offset = add(offset, step)
+    return kept, offset
+
+
+def _at(x: IntTuple, path: Sequence[int]) -> IntTuple:
+    for i in path:
+        modes = x if isinstance(x, tuple) else (x,)
+        if not -len(modes) <= i < len(modes):
+            raise LayoutError(f"mode {i} of {text(x)} does not exist: it has {len(modes)}")
+        x = modes[i]
+    return x
+
+
+@overload
+def make_layout(shape: IntTuple, stride: IntTuple | None = None, /) -> Layout: ...
+
+
+@overload
+def make_layout(layout: Layout, /, *layouts: Layout) -> Layout: ...
+
+
+def make_layout(*args: Layout | IntTuple | None) -> Layout:
+    """A layout of a shape (column-major unless strides are given), or the concatenation of layouts as modes."""
+    if not args:
+        raise LayoutError("make_layout takes a shape, a shape and a stride, or layouts")
+    layouts = [arg for arg in args if isinstance(arg, Layout)]
+    if layouts:
+        if len(layouts) != len(args):
+            raise LayoutError(f"make_layout takes layouts, or a shape and a stride, not a mixture: {args!r}")
+        return Layout(tuple(x.shape for x in layouts), tuple(x.stride for x in layouts))
+    if len(args) > 2:
+        raise LayoutError(f"make_layout takes a shape and a stride, but got {len(args)} arguments",
+                          hint="put the extents into one tuple: make_layout((32, 8))")
+    shape = tuples.as_int_tuple(args[0], "the shape of a layout")
+    stride = args[1] if len(args) == 2 else None
+    if stride is None:
+        return Layout(shape, tuples.compact_stride(shape))
+    return Layout(shape, tuples.as_int_tuple(stride, "the stride of a layout"))
+
+
+def col_major(shape: IntTuple) -> Layout:
+    """The compact layout whose leftmost mode is fastest (CuTe's LayoutLeft)."""
+    return make_layout(shape)
+
+
+def row_major(shape: IntTuple) -> Layout:
+    """The compact layout whose rightmost mode is fastest (CuTe's LayoutRight)."""
+    extent = tuples.as_int_tuple(shape, "the shape of a layout")
+    leaves = tuples.flatten_tuple(extent)
+    steps = tuples.flatten_tuple(tuples.compact_stride(leaves[::-1]))[::-1]
+    return Layout(extent, tuples.unflatten_tuple(steps, extent))
+
+
+def make_ordered_layout(shape: IntTuple, order: IntTuple) -> Layout:
+    """The compact layout whose modes are fastest in ascending ``order`` (cute/layout.hpp); ties go left to right."""
+    extent = tuples.as_int_tuple(shape, "the shape of a layout")
+    ranks: list[tuple[Int, int]] = []
+
+    def visit(s: IntTuple, o: IntTuple) -> None:
+        if isinstance(o, int):
+            ranks.extend((leaf, o) for leaf in tuples.flatten_tuple(s))
+        elif isinstance(s, tuple) and isinstance(o, tuple) and len(s) == len(o):
+            for item, item_order in zip(s, o, strict=True):
+                visit(item, item_order)
+        else:
+            raise LayoutError(f"order {text(order)} does not fit the shape {text(extent)}")
+
+    visit(extent, tuples.as_int_tuple(order, "the order of a layout"))
+    steps: list[Int] = [0] * len(ranks)
+    step: Int = 1
+    for i in sorted(range(len(ranks)), key=lambda i: ranks[i][1]):
+        if not is_const(ranks[i][0], 1):
+            steps[i], step = step, mul(step, ranks[i][0])
+    return Layout(extent, tuples.unflatten_tuple(steps, extent))
+
+
+def from_modes(modes: Modes) -> Layout:
+    """The layout of flat modes: an integer one for a single mode, ``1:0`` for none."""
+    if not modes:
+        return Layout(1, 0)
+    if len(modes) == 1:
+        return Layout(*modes[0])
+    return Layout(tuple(s for s, _ in modes), tuple(d for _, d in modes))
+
+
+def _form(x: object, attribute: str) -> IntTuple:
+    """The shape or stride of a layout, of an owner of one, or (shapes only) an integer tuple itself."""
+    if isinstance(x, Layout):
+        return x.shape if attribute == "shape" else x.stride
+    inner = getattr(x, "layout", None)
+    if hasattr(inner, attribute):
+        return _form(inner, attribute)
+    if attribute == "stride":
+        raise LayoutError(f"{x!r} has no stride: a layout or a tensor has one")
+    return tuples.as_int_tuple(getattr(x, "shape", x), "a shape")
+
+
+def _path(mode: int | tuple[int, ...] | None) -> tuple[int, ...]:
+    return () if mode is None else mode if isinstance(mode, tuple) else (mode,)
+
+
+def shape(x: object, mode: int | tuple[int, ...] | None = None) -> IntTuple:
+    """The shape of a layout, tensor or shape, or of one mode of it."""
+    return _at(_form(x, "shape"), _path(mode))
+
+
+def stride(x: object, mode: int | tuple[int, ...] | None = None) -> IntTuple:
+    """The stride of a layout or tensor, or of one mode of it."""
+    return _at(_form(x, "stride"), _path(mode))
+
+
+def size(x: object, mode: int | tuple[int, ...] | None = None) -> Int:
+    """The number of coordinates: the product of the extents."""
+    return tuples.product(shape(x, mode))
+
+
+def rank(x: object, mode: int | tuple[int, ...] | None = None) -> int:
+    """The number of modes."""
+    return tuples.tuple_rank(shape(x, mode))
+
+
+def depth(x: object, mode: int | tuple[int, ...] | None = None) -> int:
+    """The nesting of the shape: 0 for an integer, 1 for a flat tuple."""
+    return tuples.tuple_depth(shape(x, mode))
+
+
+def cosize(x: object, mode: int | tuple[int, ...] | None = None) -> Int:
+    """One more than the largest offset (cute/layout.hpp): ``cosize(l) == l(size(l) - 1) + 1`` for strides >= 0."""
+    bound = getattr(x, "cosize_bound", None)
+    if bound is not None and mode is None:
+        return bound()  # type: ignore[no-any-return]
+    total: Int = 1
+    for extent, step in tuples.zip_leaves(shape(x, mode), stride(x, mode)):
+        if is_const(extent, 0):
+            return 0
+        if not is_const(extent, 1):
+            total = add(total, mul(add(extent, -1), abs(step) if is_static(step) else step))
+    return total
+
+
+class Sliceable(Protocol):
+    """A layout, plain or wrapped."""
+
+    def slice_and_offset(self, crd: Coord) -> tuple[Self, Int]: ...
+
+
+S = TypeVar("S", bound=Sliceable)
+
+
+def slice_and_offset(crd: Coord, layout: S) -> tuple[S, Int]:
+    """The sublayout ``sub`` of the open modes and an offset with ``layout(crd filled with c) == sub(c) + offset``."""
+    return layout.slice_and_offset(crd)
+
+
+def crd2idx(crd: Coord, layout: Layout | IntTuple, step: IntTuple | None = None) -> Int:
+    """The offset of a coordinate in a layout, or its index in a shape (cute/stride.hpp)."""
+    if isinstance(layout, Layout):
+        return layout(crd)
+    return make_layout(layout, step)(crd) if step is not None else _index(crd, layout)
+
+
+def _index(crd: Coord, extent: IntTuple) -> Int:
+    """Column-major index, modes of extent 1 included: no stride is rounded to 0."""
+    steps: list[Int] = [1]
+    for leaf in tuples.flatten_tuple(extent):
+        steps.append(mul(steps[-1], leaf))
+    return tuples.crd_to_offset(crd, extent, tuples.unflatten_tuple(steps[:-1], extent))

@@ -1,0 +1,105 @@
+"""Products: repeat a layout (the block) in the arrangement of another (the tiler).
+
+In: a block and a tiler (a layout, or an integer for a compact one).  Out: coordinates (inside the block, which block),
+disjoint copies of the block.
+
+>>> str(blocked_product(Layout.parse("(2,5):(5,1)"), Layout.parse("(3,4):(1,3)")))
+'((2,3),(5,4)):((5,10),(1,30))'
+
+The blocks are copies of one layout; overlapping ones (strides smaller than the block) do not arise.
+"""
+
+from __future__ import annotations
+
+from moye.errors import LayoutError
+from moye.layout import ints, tuples
+from moye.layout.algebra import Tiler, by_mode, complement_modes, composition, make_modes
+from moye.layout.divide import unpack
+from moye.layout.ints import Int, is_static, mul
+from moye.layout.layout import Layout, cosize, from_modes, make_layout, make_ordered_layout, size
+from moye.layout.tuples import IntTuple
+from moye.layout.verb import verb
+
+
+def _copies(block: Layout, tiler: Layout, keep_pitch: bool = False) -> Layout:
+    """The places of the blocks: the tiler, its offsets counted in the gaps of the block.
+
+    With ``keep_pitch`` a single place keeps the block's extent as its stride, as CuTe's blocked_product has it.
+    """
+    gaps, reach = complement_modes(block, mul(size(block), cosize(tiler)))
+    places = Layout(1, reach) if keep_pitch and not gaps else from_modes(gaps)
+    return composition(places, tiler)
+
+
+@verb
+def logical_product(block: Layout, tiler: Tiler) -> Layout:
+    """``(A, composition(complement(A, size(A) * cosize(B)), B))``, by mode under a tuple (cute/layout.hpp)."""
+    if tiler is None:
+        return block
+    if isinstance(tiler, tuple):
+        return by_mode(block, tiler, logical_product, "logical_product")
+    arrangement = tiler if isinstance(tiler, Layout) else make_layout(tiler)
+    return make_layout(block, _copies(block, arrangement))
+
+
+@verb
+def zipped_product(block: Layout, tiler: Layout | Int) -> Layout:
+    """logical_product as ((block modes), (tiler modes)) (cute/layout.hpp)."""
+    return logical_product(block, tiler)
+
+
+@verb
+def tiled_product(block: Layout, tiler: Layout | Int) -> Layout:
+    """logical_product as ((block modes), tiler, tiler, ...) (cute/layout.hpp)."""
+    return unpack(logical_product(block, tiler), False, True)
+
+
+@verb
+def flat_product(block: Layout, tiler: Layout | Int) -> Layout:
+    """logical_product as (block, block, ..., tiler, tiler, ...) (cute/layout.hpp)."""
+    return unpack(logical_product(block, tiler), True, True)
+
+
+@verb
+def blocked_product(block: Layout, tiler: Layout | Int) -> Layout:
+    """Mode i is (block mode i, tiler mode i): whole blocks side by side (cute/layout.hpp)."""
+    arrangement = tiler if isinstance(tiler, Layout) else make_layout(tiler)
+    inside, places = list(block), list(_copies(block, arrangement, keep_pitch=True))
+    both = [make_layout(a, b) for a, b in zip(inside, places, strict=False)]
+    # Where one of them has fewer modes, the other's mode is not wrapped in a pair.
+    modes = both + inside[len(places):] + places[len(inside):]
+    scalar = not isinstance(block.shape, tuple) and not isinstance(arrangement.shape, tuple)
+    return modes[0] if scalar else make_modes(modes)
+
+
+@verb
+def raked_product(block: Layout, tiler: Layout | Int) -> Layout:
+    """Mode i is (tiler mode i, block mode i): the elements of the blocks interleaved (cute/layout.hpp)."""
+    arrangement = tiler if isinstance(tiler, Layout) else make_layout(tiler)
+    inside, places = list(block), list(_copies(block, arrangement))
+    count = max(len(inside), len(places))
+    inside += [Layout(1, 0)] * (count - len(inside))
+    places += [Layout(1, 0)] * (count - len(places))
+    modes = [make_layout(b, a) for a, b in zip(inside, places, strict=True)]
+    scalar = not isinstance(block.shape, tuple) and not isinstance(arrangement.shape, tuple)
+    return modes[0] if scalar else make_modes(modes)
+
+
+@verb
+def tile_to_shape(block: Layout, target: IntTuple, order: IntTuple | None = None) -> Layout:
+    """The block repeated to fill ``target``, modes in ascending ``order``, as (block, count) each (cute/layout.hpp)."""
+    extents = tuples.product_each(target)
+    have = tuples.product_each(block.shape)
+    if len(have) > len(extents):
+        raise LayoutError(f"tile_to_shape of {block} to {tuples.text(target)}: the block has more modes")
+    have += (1,) * (len(extents) - len(have))
+    counts: list[Int] = []
+    for i, (extent, part) in enumerate(zip(extents, have, strict=True)):
+        if is_static(extent) and is_static(part) and extent % part:
+            raise LayoutError(f"tile_to_shape of {block} to {tuples.text(target)}: "
+                              f"extent {part} of mode {i} does not divide {extent}")
+        counts.append(ints.ceil_div(extent, part))
+    shape = tuple(counts)
+    padded = make_modes([*block, *[Layout(1, 0)] * (len(extents) - len(block))])
+    ordered = make_ordered_layout(shape, tuple(range(len(shape))) if order is None else order)
+    return blocked_product(padded, ordered)

@@ -1,0 +1,215 @@
+"""Classify the arguments of a launch: specs (the specialisation key) and runtime leaves.
+
+In: a kernel's signature and the arguments of one call.  Out: ``Call``: specs per parameter, arrays and scalars in order.
+
+>>> classify(signature, (A, sA_layout, 3.0), {}).specs
+{'A': TensorSpec(...), 'sA_layout': StaticSpec(...), 'x': ScalarSpec(float32)}
+
+Arrays become tensors, Python numbers runtime scalars, everything else static; ``mo.Constexpr`` and ``mo.Static``
+annotations make more of it static.
+"""
+
+from __future__ import annotations
+
+import enum
+import inspect
+import math
+import types
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from moye import dtypes as dt
+from moye.atoms.atom import CopyOp, MmaOp
+from moye.dtypes import DType
+from moye.errors import ArgumentError
+from moye.lang.signature import (
+    Constexpr,
+    ScalarSpec,
+    Spec,
+    Static,
+    StaticSpec,
+    TensorSpec,
+    TreeSpec,
+    is_tree,
+    parts_of,
+)
+from moye.lang.trace import JitFunction
+from moye.layout import ComposedLayout, Layout, Swizzle
+from moye.runtime.arrays import ArrayInfo, describe
+from moye.tensor.tiled import CopyAtom, TiledCopy, TiledMMA
+
+_STATIC_TYPES = (Layout, ComposedLayout, Swizzle, DType, CopyOp, MmaOp, CopyAtom, TiledCopy, TiledMMA, str, bytes,
+                 type(None), enum.Enum)
+_FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, types.MethodType, JitFunction, type)
+_VECTOR_BYTES = 16
+
+
+@dataclass(frozen=True, slots=True)
+class TensorLike:
+    """An array to compile for without having one: dtype, shape, strides in elements (column-major by default)."""
+
+    dtype: DType
+    shape: tuple[int, ...]
+    strides: tuple[int, ...] | None = None
+    align: int = 16
+
+    def info(self) -> ArrayInfo:
+        strides = self.strides
+        if strides is None:
+            strides = tuple(math.prod(self.shape[:i]) for i in range(len(self.shape)))
+        return ArrayInfo(self.align, self.shape, strides, self.dtype, None, True, "spec")
+
+
+@dataclass(slots=True)
+class Call:
+    """One classified call: ``arrays`` and ``numbers`` are the runtime leaves in the order of the parameters."""
+
+    specs: dict[str, Spec] = field(default_factory=dict)
+    arrays: list[tuple[str, ArrayInfo, Any]] = field(default_factory=list)
+    leaves: list[ArrayInfo | int | float | bool] = field(default_factory=list)
+    index_bits: int = 32
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        return (*self.specs.values(), self.index_bits)
+
+
+class Signature:
+    """A kernel's parameters with what their annotations say."""
+
+    def __init__(self, function: types.FunctionType) -> None:
+        self.function = function
+        self.signature = inspect.signature(function)
+        self.roles: dict[str, str] = {}
+        for name, parameter in self.signature.parameters.items():
+            if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+                raise ArgumentError(f"the kernel {function.__name__} has a parameter {parameter}; name each one")
+            self.roles[name] = _role(parameter.annotation)
+
+    def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        try:
+            bound = self.signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise ArgumentError(f"{self.function.__name__}{self.signature}: {error}") from None
+        bound.apply_defaults()
+        return bound.arguments
+
+
+def _role(annotation: object) -> str:
+    if annotation is Constexpr or isinstance(annotation, str) and annotation.rpartition(".")[2] == "Constexpr":
+        return "constexpr"
+    if annotation is Static or isinstance(annotation, str) and annotation.rpartition(".")[2] == "Static":
+        return "static"
+    return ""
+
+
+def classify(signature: Signature, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Call:
+    """Specs and leaves of one call; ArgumentError for what a kernel cannot take."""
+    call = Call()
+    for name, value in signature.bind(args, kwargs).items():
+        call.specs[name] = _classify(call, name, value, signature.roles[name])
+    return call
+
+
+def _classify(call: Call, name: str, value: Any, role: str) -> Spec:
+    if role == "constexpr" or isinstance(value, _STATIC_TYPES):
+        return StaticSpec(static_key(name, value), value)
+    if isinstance(value, (bool, int, float)):
+        call.leaves.append(value)
+        return ScalarSpec(_scalar_dtype(name, value))
+    info = value.info() if isinstance(value, TensorLike) else _describe(name, value)
+    if info is not None:
+        return _tensor(call, name, info, value, role)
+    if is_tree(value):
+        kind, names, items = parts_of(value)
+        return TreeSpec(kind, names, tuple(_classify(call, f"{name}_{part}", item, role)
+                                           for part, item in zip(names, items, strict=True)))
+    if hasattr(value, "dtype") and hasattr(value, "item"):
+        call.leaves.append(value.item())
+        return ScalarSpec(dt.from_name(str(value.dtype)))
+    if isinstance(value, _FUNCTIONS):
+        return StaticSpec(static_key(name, value), value)
+    raise ArgumentError(f"argument {name!r} is a {type(value).__module__}.{type(value).__qualname__}, which a kernel "
+                        f"cannot take", hint="pass arrays, numbers, layouts and atoms; annotate static values "
+                                             "mo.Constexpr")
+
+
+def _describe(name: str, value: Any) -> ArrayInfo | None:
+    try:
+        return describe(value)
+    except ArgumentError as error:
+        raise ArgumentError(f"argument {name!r}: {error.message}", hint=error.hint) from None
+
+
+def _scalar_dtype(name: str, value: bool | int | float) -> DType:
+    if isinstance(value, bool):
+        return dt.bool_
+    if isinstance(value, float):
+        return dt.float32
+    if -(1 << 31) <= value < 1 << 31:
+        return dt.int32
+    if -(1 << 63) <= value < 1 << 63:
+        return dt.int64
+    raise ArgumentError(f"argument {name!r} is {value}, which does not fit 64 bits")
+
+
+def _tensor(call: Call, name: str, info: ArrayInfo, value: Any, role: str) -> TensorSpec:
+    call.arrays.append((name, info, value))
+    call.leaves.append(info)
+    reach = 1
+    for extent, stride in zip(info.shape, info.strides, strict=True):
+        if stride < 0 and extent > 1:
+            raise ArgumentError(f"argument {name!r} has a negative stride {stride}", hint="pass a copy")
+        reach += (extent - 1) * stride
+    if reach >= 1 << 31:
+        call.index_bits = 64
+    return tensor_spec(info, static_shape=role == "static")
+
+
+def tensor_spec(info: ArrayInfo, *, static_shape: bool = False) -> TensorSpec:
+    """What a kernel is specialised on of an array."""
+    ptr, shape, strides, dtype = info[:4]
+    most = max(1, _VECTOR_BYTES * 8 // dtype.bits)
+    classes = tuple(s if s in (0, 1) else None for s in strides)
+    divisors = tuple(math.gcd(s, most) for s in strides)
+    return TensorSpec(dtype, tuple(shape) if static_shape else (None,) * len(shape), classes, divisors,
+                      math.gcd(ptr, _VECTOR_BYTES) or _VECTOR_BYTES)
+
+
+def static_key(name: str, value: object) -> object:
+    """What stands for a static value in the specialisation key."""
+    if isinstance(value, JitFunction):
+        value = value.function
+    if isinstance(value, types.FunctionType):
+        cells = tuple(static_key(name, c.cell_contents) for c in value.__closure__ or ())
+        defaults = tuple(static_key(name, d) for d in value.__defaults__ or ())
+        return (value.__code__, defaults, cells)
+    if isinstance(value, (tuple, list)):
+        return (type(value), *(static_key(name, item) for item in value))
+    if isinstance(value, dict):
+        return (dict, *((key, static_key(name, item)) for key, item in value.items()))
+    try:
+        hash(value)
+    except TypeError:
+        raise ArgumentError(f"argument {name!r} is static, but a {type(value).__name__} cannot be hashed",
+                            hint="make it a tuple or a frozen dataclass") from None
+    return (type(value), value)
+
+
+def same_device(call: Call, kernel: str) -> int | None:
+    """The CUDA device that all arrays are on, None for host memory; ArgumentError where they are apart."""
+    first: tuple[str, ArrayInfo] | None = None
+    for name, info, _ in call.arrays:
+        if first is None:
+            first = (name, info)
+        elif info.device != first[1].device:
+            raise ArgumentError(f"{kernel}: {first[0]!r} is on {_place(first[1])} but {name!r} is on {_place(info)}",
+                                hint="move them to one device")
+    return None if first is None else first[1].device
+
+
+def _place(info: ArrayInfo) -> str:
+    return "the host" if info.device is None else f"cuda:{info.device}"
+
+

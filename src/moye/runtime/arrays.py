@@ -1,0 +1,337 @@
+"""Recognise anybody's arrays without importing their library.
+
+In: any object.  Out: ``ArrayInfo`` (pointer, shape, strides in elements, dtype, device), or None for what is no array.
+
+>>> describe(numpy.zeros((4, 3), "f4"))
+ArrayInfo(ptr=..., shape=(4, 3), strides=(3, 1), dtype=float32, device=None, writable=True, kind='numpy')
+
+torch, CuPy and JAX are known by the class's module; the rest by ``__cuda_array_interface__`` or DLPack.  Nothing is
+copied and no reference is kept: the caller keeps the array alive.  It does not decide where a kernel runs.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from moye import dtypes
+from moye.cuda import driver
+from moye.dtypes import DType
+from moye.errors import ArgumentError, DTypeError
+
+
+class ArrayInfo(NamedTuple):
+    """One array: ``ptr`` addresses the element at coordinate 0, ``device`` is None on the host, else the ordinal."""
+
+    ptr: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: DType
+    device: int | None
+    writable: bool
+    kind: str
+
+
+_new = tuple.__new__                                    # half the time of ArrayInfo(...), on the launch path
+Describe = Callable[[Any], ArrayInfo | None]
+
+
+def describe(obj: Any) -> ArrayInfo | None:
+    """What is this array?  None if it is none; ArgumentError if it is one that moye cannot use."""
+    reader = _READERS.get(type(obj))
+    if reader is None:
+        reader = _READERS[type(obj)] = _reader(type(obj))
+    return reader(obj)
+
+
+def _reader(cls: type) -> Describe:
+    """How to read instances of a class; decided once per class."""
+    for base in cls.__mro__:
+        package = base.__module__.partition(".")[0]
+        if (package, base.__name__) in _KNOWN:
+            return _KNOWN[package, base.__name__]
+        if package in ("jax", "jaxlib"):
+            return _jax_tracer if any(c.__name__ == "Tracer" for c in cls.__mro__) else _jax
+    if hasattr(cls, "__cuda_array_interface__"):
+        return _cuda_interface
+    if hasattr(cls, "__dlpack__") and hasattr(cls, "__dlpack_device__") and not issubclass(cls, np.generic):
+        return _dlpack
+    return _by_instance if hasattr(cls, "__getattr__") else _nothing
+
+
+def _nothing(obj: Any) -> ArrayInfo | None:
+    return None
+
+
+def _by_instance(obj: Any) -> ArrayInfo | None:
+    """A class with ``__getattr__`` may hand the protocol through from what it wraps."""
+    return _cuda_interface(obj) if hasattr(obj, "__cuda_array_interface__") else None
+
+
+# --- dtypes ----------------------------------------------------------------------------------------------------------
+
+_NUMPY_TYPES: dict[Any, DType] = {}
+_TORCH_TYPES: dict[Any, DType] = {}
+
+
+def _numpy_dtype(dtype: Any, kind: str) -> DType:
+    found = _NUMPY_TYPES.get(dtype)
+    if found is None:
+        dtype = np.dtype(dtype)
+        if not dtype.isnative:
+            raise ArgumentError(f"a {kind} array of dtype {dtype.str} is byte-swapped",
+                                hint="x.astype(x.dtype.newbyteorder('='))")
+        found = _NUMPY_TYPES[dtype] = _named("uint128" if dtype == np.dtype("V16") else dtype.name, kind)
+    return found
+
+
+def _named(name: str, kind: str) -> DType:
+    try:
+        return dtypes.from_name(name)
+    except DTypeError as error:
+        raise ArgumentError(f"a {kind} array of dtype {name} cannot be an argument of a kernel: "
+                            f"moye knows {', '.join(dtypes.BY_NAME)}") from error
+
+
+def _element_strides(strides: tuple[int, ...], size: int, kind: str) -> tuple[int, ...]:
+    """Strides in elements of strides in bytes."""
+    if any(stride % size for stride in strides):
+        raise ArgumentError(f"a {kind} array has strides of {strides} bytes, which are no multiples of its "
+                            f"{size}-byte elements", hint="pass a copy")
+    return tuple(stride // size for stride in strides)
+
+
+def _compact(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Row-major strides, which a missing ``strides`` entry stands for."""
+    return tuple(math.prod(shape[i + 1:]) for i in range(len(shape)))
+
+
+# --- libraries -------------------------------------------------------------------------------------------------------
+
+
+def _numpy(obj: Any) -> ArrayInfo:
+    dtype = _NUMPY_TYPES.get(obj.dtype) or _numpy_dtype(obj.dtype, "numpy")
+    if not obj.flags.aligned:
+        raise ArgumentError(f"a numpy array of dtype {dtype} is not aligned to its elements", hint="pass a copy")
+    return ArrayInfo(obj.ctypes.data, obj.shape, _element_strides(obj.strides, obj.itemsize, "numpy"), dtype, None,
+                     obj.flags.writeable, "numpy")
+
+
+def _torch(obj: Any) -> ArrayInfo:
+    try:
+        dtype = _TORCH_TYPES.get(obj.dtype) or _torch_dtype(obj)
+        device = obj.get_device() if obj.is_cuda else None
+        if device is None and obj.device.type != "cpu":
+            raise ArgumentError(f"a torch tensor is on device {str(obj.device)!r}: moye takes cpu and cuda tensors")
+        if obj.is_neg():
+            raise ArgumentError("a torch tensor has its negation pending", hint="x.resolve_neg()")
+        return _new(ArrayInfo, (obj.data_ptr(), obj.shape, obj.stride(), dtype, device, True, "torch"))
+    except RuntimeError as error:                       # sparse, fake and functional tensors have no memory to point to
+        raise ArgumentError(f"a torch tensor of class {type(obj).__name__} has no memory that a kernel could use "
+                            f"({str(error).splitlines()[0]})") from error
+
+
+def _torch_dtype(obj: Any) -> DType:
+    found = _TORCH_TYPES[obj.dtype] = _named(str(obj.dtype), "torch")
+    return found
+
+
+def _cupy(obj: Any) -> ArrayInfo:
+    return ArrayInfo(obj.data.ptr, obj.shape, _element_strides(obj.strides, obj.itemsize, "cupy"),
+                     _numpy_dtype(obj.dtype, "cupy"), int(obj.device.id), True, "cupy")
+
+
+def _jax(obj: Any) -> ArrayInfo | None:
+    """JAX arrays are immutable, and computed asynchronously on streams of JAX's own."""
+    if not hasattr(obj, "unsafe_buffer_pointer"):
+        return None
+    if len(obj.devices()) != 1:
+        raise ArgumentError(f"a JAX array is spread over {len(obj.devices())} devices: moye takes arrays on one")
+    obj.block_until_ready()
+    device, = obj.devices()
+    ordinal = None if device.platform == "cpu" else int(device.local_hardware_id)
+    shape = tuple(obj.shape)
+    return ArrayInfo(obj.unsafe_buffer_pointer(), shape, _compact(shape), _numpy_dtype(obj.dtype, "jax"), ordinal,
+                     False, "jax")
+
+
+def _jax_tracer(obj: Any) -> ArrayInfo:
+    raise ArgumentError("a JAX tracer has no memory: call the kernel outside jax.jit")
+
+
+def _cuda_interface(obj: Any) -> ArrayInfo:
+    """``__cuda_array_interface__``, version 2 and 3."""
+    told = obj.__cuda_array_interface__
+    if told.get("mask") is not None:
+        raise ArgumentError(f"a masked array ({type(obj).__name__}) cannot be an argument of a kernel")
+    kind = type(obj).__name__
+    scalar = np.dtype(told["typestr"])
+    dtype, shape, (pointer, read_only) = _numpy_dtype(scalar, kind), tuple(told["shape"]), told["data"]
+    strides = told.get("strides")
+    steps = _compact(shape) if strides is None else _element_strides(tuple(strides), scalar.itemsize, kind)
+    device = driver.pointer_device(pointer) if pointer else 0
+    stream = told.get("stream")
+    if stream is not None and stream != driver.current_stream(device):
+        driver.synchronize_stream(stream, device)       # its producer may still be writing
+    return ArrayInfo(pointer, shape, steps, dtype, device, not read_only, "cuda_array_interface")
+
+
+# --- DLPack ----------------------------------------------------------------------------------------------------------
+
+_CPU, _CUDA, _PINNED, _MANAGED = 1, 2, 3, 13
+_CODES = {(0, 8): "int8", (0, 16): "int16", (0, 32): "int32", (0, 64): "int64",
+          (1, 8): "uint8", (1, 16): "uint16", (1, 32): "uint32", (1, 64): "uint64",
+          (2, 16): "float16", (2, 32): "float32", (2, 64): "float64", (4, 16): "bfloat16", (6, 8): "bool",
+          (10, 8): "float8_e4m3fn", (12, 8): "float8_e5m2"}
+
+
+class _DLTensor(ctypes.Structure):
+    _fields_ = (("data", ctypes.c_void_p), ("device_type", ctypes.c_int32), ("device_id", ctypes.c_int32),
+                ("ndim", ctypes.c_int32), ("code", ctypes.c_uint8), ("bits", ctypes.c_uint8),
+                ("lanes", ctypes.c_uint16), ("shape", ctypes.POINTER(ctypes.c_int64)),
+                ("strides", ctypes.POINTER(ctypes.c_int64)), ("byte_offset", ctypes.c_uint64))
+
+
+class _Versioned(ctypes.Structure):
+    _fields_ = (("major", ctypes.c_uint32), ("minor", ctypes.c_uint32), ("context", ctypes.c_void_p),
+                ("deleter", ctypes.c_void_p), ("flags", ctypes.c_uint64), ("tensor", _DLTensor))
+
+
+_pointer_of = ctypes.pythonapi.PyCapsule_GetPointer
+_pointer_of.restype, _pointer_of.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
+_is_valid = ctypes.pythonapi.PyCapsule_IsValid
+_is_valid.restype, _is_valid.argtypes = ctypes.c_int, (ctypes.py_object, ctypes.c_char_p)
+
+
+def _dlpack(obj: Any) -> ArrayInfo:
+    """DLPack, old and versioned capsules; the memory is the array's own, so the capsule may go at once."""
+    place, ordinal = (int(number) for number in obj.__dlpack_device__())
+    if place not in (_CPU, _CUDA, _PINNED, _MANAGED):
+        raise ArgumentError(f"{type(obj).__name__} is on DLPack device ({place}, {ordinal}): moye takes CPU and CUDA")
+    host = place in (_CPU, _PINNED)
+    capsule = _capsule(obj, None if host else (driver.current_stream(ordinal) or 1))
+    if _is_valid(capsule, b"dltensor_versioned"):
+        versioned = _Versioned.from_address(_pointer_of(capsule, b"dltensor_versioned"))
+        tensor, writable = versioned.tensor, not versioned.flags & 1
+    else:
+        tensor, writable = _DLTensor.from_address(_pointer_of(capsule, b"dltensor")), True
+    name = _CODES.get((tensor.code, tensor.bits)) if tensor.lanes == 1 else None
+    if name is None:
+        raise ArgumentError(f"{type(obj).__name__} has DLPack type code {tensor.code}, {tensor.bits} bits, "
+                            f"{tensor.lanes} lanes, which is no dtype of moye")
+    shape = tuple(tensor.shape[: tensor.ndim]) if tensor.ndim else ()
+    strides = tuple(tensor.strides[: tensor.ndim]) if shape and tensor.strides else _compact(shape)
+    return ArrayInfo((tensor.data or 0) + tensor.byte_offset, shape, strides, _named(name, "dlpack"),
+                     None if host else ordinal, writable, "dlpack")
+
+
+def _capsule(obj: Any, stream: int | None) -> Any:
+    """A capsule over the array's own memory; older exporters know neither ``max_version`` nor ``copy``."""
+    keywords: dict[str, Any] = {} if stream is None else {"stream": stream}
+    try:
+        try:
+            return obj.__dlpack__(**keywords, max_version=(1, 0), copy=False)
+        except TypeError:
+            return obj.__dlpack__(**keywords)
+    except (BufferError, RuntimeError, TypeError, ValueError) as error:
+        raise ArgumentError(f"{type(obj).__name__} does not hand out its memory through DLPack ({error})") from error
+
+
+_KNOWN: dict[tuple[str, str], Describe] = {("numpy", "ndarray"): _numpy, ("torch", "Tensor"): _torch,
+                                           ("cupy", "ndarray"): _cupy}
+_READERS: dict[type, Describe] = {np.ndarray: _numpy}
+
+
+# --- host memory, spans, overlap -------------------------------------------------------------------------------------
+
+
+class _Span:
+    """Bytes of memory that NumPy takes for an array, and whose owner lives as long as any view of it."""
+
+    def __init__(self, first: int, size: int, writable: bool, owner: Any) -> None:
+        self.__array_interface__ = {"version": 3, "typestr": "|u1", "shape": (size,), "data": (first, not writable)}
+        self.owner = owner
+
+
+def host_view(info: ArrayInfo, obj: Any) -> np.ndarray[Any, Any]:
+    """The memory that a host array spans, flat: element 0 is coordinate 0, writes go to ``obj``.
+
+    bfloat16 and float8 come as ml_dtypes arrays.  Negative strides have no such view: ArgumentError.
+    """
+    if info.device is not None:
+        raise ArgumentError(f"a {info.kind} array is on device {info.device}, and only host memory can be viewed")
+    if any(stride < 0 and extent > 1 for extent, stride in zip(info.shape, info.strides, strict=True)):
+        raise ArgumentError(f"a {info.kind} array of shape {tuple(info.shape)} has negative strides "
+                            f"{tuple(info.strides)}, which the simulator does not follow", hint="pass a copy")
+    dtype = numpy_type(info.dtype)
+    first, end = span_bytes(info)
+    if first == end:
+        return np.empty(0, dtype)
+    return np.asarray(_Span(first, end - first, info.writable, obj)).view(dtype)
+
+
+def numpy_type(dtype: DType) -> np.dtype[Any]:
+    """The NumPy dtype of a moye dtype; ArgumentError where it needs ml_dtypes, which is not installed."""
+    try:
+        return np.dtype(dtype.numpy)
+    except TypeError:
+        pass
+    try:
+        import ml_dtypes
+    except ImportError as error:
+        raise ArgumentError(f"{dtype} arrays on the host need ml_dtypes, which is not installed",
+                            hint="pip install 'moye[dtypes]'") from error
+    found: np.dtype[Any] = np.dtype(getattr(ml_dtypes, dtype.numpy))
+    return found
+
+
+def span_bytes(info: ArrayInfo) -> tuple[int, int]:
+    """(address of the first byte, address after the last) over all elements; an empty array spans nothing."""
+    ptr, shape, strides, dtype, _, _, _ = info
+    low = high = 0
+    for extent, stride in zip(shape, strides, strict=True):
+        if extent == 0:
+            return ptr, ptr
+        if stride < 0:
+            low += (extent - 1) * stride
+        else:
+            high += (extent - 1) * stride
+    size = dtype.bits >> 3
+    return ptr + low * size, ptr + (high + 1) * size
+
+
+def same_memory_overlap(a: ArrayInfo, b: ArrayInfo) -> bool:
+    """May two arrays share a byte?  False is certain; True may be cautious for interleaved arrays.
+
+    Arrays whose spans interleave are told apart if there is a period (a stride of either, or the greatest common
+    divisor of all) in which each stays in a window of its own: even and odd columns, left and right halves.
+    """
+    (first_a, end_a), (first_b, end_b) = span_bytes(a), span_bytes(b)
+    if first_a >= end_b or first_b >= end_a:
+        return False
+    steps_a, steps_b = _byte_steps(a), _byte_steps(b)
+    periods = {step for step, _ in steps_a + steps_b}
+    periods.add(math.gcd(*periods))
+    return not any(_apart(first_a, _window(a, steps_a, period), first_b, _window(b, steps_b, period), period)
+                   for period in periods if period)
+
+
+def _byte_steps(info: ArrayInfo) -> list[tuple[int, int]]:
+    """(stride in bytes, extent) of the modes that move; the sign is in the span's first byte."""
+    size = info.dtype.bytes
+    return [(abs(stride) * size, extent) for extent, stride in zip(info.shape, info.strides, strict=True)
+            if extent > 1 and stride]
+
+
+def _window(info: ArrayInfo, steps: list[tuple[int, int]], period: int) -> int:
+    """Bytes that an array reaches over beyond whole periods."""
+    return info.dtype.bytes + sum(step * (extent - 1) for step, extent in steps if step % period)
+
+
+def _apart(first_a: int, size_a: int, first_b: int, size_b: int, period: int) -> bool:
+    """Do [first_a, +size_a) and [first_b, +size_b) miss each other modulo the period?"""
+    return (first_b - first_a) % period >= size_a and (first_a - first_b) % period >= size_b

@@ -1,0 +1,139 @@
+"""``mo.check``: run a launch in the checking simulator and report everything found.
+
+In: a kernel; then ``mo.check(kernel)[grid, block](*args)`` on host or CUDA arrays.  Out: a ``Report``.
+
+>>> report = mo.check(k)[grid, 256](A, B, C); report.ok, report.findings
+
+Outputs are written as a normal run does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from moye.errors import ArgumentError
+from moye.runtime import simulate
+from moye.runtime.arguments import Call, classify
+from moye.runtime.arrays import ArrayInfo, describe, numpy_type
+from moye.runtime.compile import Dim3
+from moye.runtime.kernel import Kernel, check_written, dim3, slots
+
+
+@dataclass(slots=True)
+class Report:
+    """What one checked launch showed.
+
+    ``findings`` are proven violations; ``unsupported`` says what could not be judged.
+    """
+
+    kernel: str
+    grid: Dim3
+    block: Dim3
+    findings: list[Any] = field(default_factory=list)
+    unsupported: list[str] = field(default_factory=list)
+    checked: tuple[str, ...] = ("bounds", "alignment", "uninitialised reads", "shared-memory races", "asynchronous copies",
+                                "barriers", "integer overflow")
+
+    @property
+    def ok(self) -> bool:
+        """No violation was found, and nothing was left unjudged."""
+        return not self.findings and not self.unsupported
+
+    def raise_if_any(self) -> None:
+        """SimulationError with the first finding, if there is one."""
+        if self.findings:
+            raise simulate.violation(self.findings[0])
+
+    def __str__(self) -> str:
+        verdict = "clean for this launch" if self.ok else f"{len(self.findings)} finding(s)"
+        head = f"{self.kernel}[{self.grid}, {self.block}]: {verdict} ({', '.join(self.checked)})"
+        parts = [head, *(f"{f.code}: {f}" for f in self.findings), *(f"unsupported: {u}" for u in self.unsupported)]
+        return "\n".join(parts)
+
+
+class Checked:
+    """A kernel to be run in the checking simulator."""
+
+    def __init__(self, kernel: Kernel, earliest: bool = False) -> None:
+        self.kernel = kernel
+        self.earliest = earliest
+
+    def __getitem__(self, config: Any) -> CheckedLauncher:
+        grid, block = config
+        return CheckedLauncher(self, dim3(grid, "grid"), dim3(block, "block"))
+
+
+class CheckedLauncher:
+    """A checked kernel with grid and block."""
+
+    def __init__(self, checked: Checked, grid: Dim3, block: Dim3) -> None:
+        self.checked = checked
+        self.grid = grid
+        self.block = block
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Report:
+        kernel = self.checked.kernel
+        call = classify(kernel.signature, args, kwargs)
+        back = _to_host(call)
+        spec = kernel.specialised(call, self.block)
+        check_written(spec.func, call, kernel.__name__)
+        spec.check(slots(call), self.grid)
+        report = Report(kernel.__name__, self.grid, self.block)
+        if 0 not in self.grid:
+            outcome = simulate.run(spec, call, self.grid, check=True, collect=True, earliest=self.checked.earliest)
+            report.findings = list(outcome.findings)
+            report.unsupported = list(getattr(outcome, "unsupported", []))
+        for host, device in back:
+            device[...] = _as_device(host, device)
+        return report
+
+
+def check(kernel: Kernel, *, earliest: bool = False) -> Checked:
+    """Check a kernel: ``mo.check(k)[grid, block](*args)`` returns a Report.
+
+    ``earliest`` completes asynchronous copies at once instead of at their latest legal time.
+    """
+    if not isinstance(kernel, Kernel):
+        raise ArgumentError(f"mo.check takes a kernel, not {kernel!r}")
+    return Checked(kernel, earliest)
+
+
+def _to_host(call: Call) -> list[tuple[Any, Any]]:
+    """Replace CUDA arrays by host copies of the same strides; returns (host, device) pairs to copy back."""
+    back: list[tuple[Any, Any]] = []
+    for i, (name, info, obj) in enumerate(call.arrays):
+        if info.device is None:
+            continue
+        host = _host_copy(info, obj)
+        told = describe(host)
+        assert told is not None, "a NumPy array is an array"
+        position = next(j for j, leaf in enumerate(call.leaves) if leaf is info)
+        call.arrays[i] = (name, told, host)
+        call.leaves[position] = told
+        back.append((host, obj))
+    return back
+
+
+def _host_copy(info: ArrayInfo, obj: Any) -> Any:
+    """A 16-byte-aligned NumPy array with the device array's contents and strides."""
+    dtype = numpy_type(info.dtype)
+    reach = 1 + sum((e - 1) * s for e, s in zip(info.shape, info.strides, strict=True)) if 0 not in info.shape else 0
+    raw = np.zeros(reach * dtype.itemsize + 256, np.uint8)
+    start = -raw.ctypes.data % 256
+    flat = raw[start:start + reach * dtype.itemsize].view(dtype)
+    view = np.lib.stride_tricks.as_strided(flat, info.shape, tuple(s * dtype.itemsize for s in info.strides))
+    source = obj.cpu().numpy() if hasattr(obj, "cpu") else obj.get() if hasattr(obj, "get") else np.asarray(obj)
+    view[...] = source
+    return view
+
+
+def _as_device(host: Any, device: Any) -> Any:
+    """A host array as something that ``device[...] =`` accepts."""
+    if hasattr(device, "cpu"):
+        import torch  # the user's own
+
+        return torch.from_numpy(np.ascontiguousarray(host)).to(device.device)
+    return host

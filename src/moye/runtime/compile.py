@@ -1,0 +1,153 @@
+"""The pipeline as one visible list: specs -> trace -> passes -> verify -> print -> NVRTC.
+
+In: a kernel function and classified arguments.  Out: ``Specialised`` (the Func, its guards) and ``Program`` (CUDA).
+
+>>> compile_program(specialise(fn, call, (256, 1, 1)), "sm_90a").registers
+
+``MOYE_SHOW=ast,ir,cuda`` prints what passes each station.
+"""
+
+from __future__ import annotations
+
+import sys
+import types
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from moye import env
+from moye.errors import LaunchError
+from moye.ir.nodes import Func
+from moye.ir.text import to_text
+from moye.ir.verify import verify
+from moye.lang.rewrite import rewritten_source
+from moye.lang.trace import Capture, trace
+from moye.passes.dce import eliminate
+from moye.passes.smem import plan
+from moye.runtime.arguments import Call
+from moye.runtime.guards import Check, compile_guards
+
+if TYPE_CHECKING:
+    from moye.cuda.nvrtc import Compiled
+    from moye.cuda.printer import Printed
+
+Dim3 = tuple[int, int, int]
+
+SHARED_LIMITS = {80: 166912, 86: 101376, 87: 166912, 89: 101376, 90: 232448, 100: 232448, 103: 232448, 120: 101376}
+"""Shared memory per block in bytes, dynamic opt-in, by architecture (CUDA C++ Programming Guide, compute capabilities)."""
+
+
+@dataclass(slots=True)
+class Specialised:
+    """One specialisation of a kernel: what both back ends read."""
+
+    func: Func
+    captures: list[Capture]
+    check: Check
+    shared_bytes: int
+    programs: dict[tuple[Any, ...], Program] = field(default_factory=dict)
+    simulation: Any = None
+
+
+@dataclass(slots=True)
+class Program:
+    """A compiled kernel: the printed CUDA and what NVRTC made of it."""
+
+    printed: Printed
+    arch: str
+    compiled: Compiled
+    loaded: dict[int, Any] = field(default_factory=dict)
+
+    @property
+    def source(self) -> str:
+        """The printed CUDA C++."""
+        return self.printed.source
+
+    @property
+    def cubin(self) -> bytes:
+        return self.compiled.cubin
+
+    @property
+    def ptx(self) -> str:
+        return self.compiled.ptx
+
+    @property
+    def sass(self) -> str:
+        """Disassembly; needs nvdisasm or cuobjdump."""
+        return self.compiled.sass
+
+    @property
+    def registers(self) -> int:
+        """Registers per thread."""
+        return self.compiled.registers
+
+    @property
+    def spills(self) -> int:
+        """Bytes of local memory that spills store and load, per thread."""
+        return self.compiled.spill_stores + self.compiled.spill_loads + self.compiled.stack_frame
+
+    @property
+    def smem(self) -> int:
+        """Shared memory per block in bytes."""
+        return self.printed.static_smem + self.printed.dynamic_smem
+
+
+def specialise(function: types.FunctionType, call: Call, block: Dim3, cluster: Dim3 = (1, 1, 1)) -> Specialised:
+    """Trace, clean and verify a kernel for these specs."""
+    show = env.show()
+    if "ast" in show:
+        print(rewritten_source(function), file=sys.stderr)
+    traced = trace(function, call.specs, block=block, cluster=cluster, index_bits=call.index_bits)
+    func = eliminate(traced.func)
+    verify(func)
+    if "ir" in show:
+        print(to_text(func), file=sys.stderr)
+    shared = plan(func).total
+    limit = max(SHARED_LIMITS.values())
+    if shared > limit:
+        sizes = ", ".join(f"{b.name} {b.bytes}" for b in func.shared_buffers)
+        raise LaunchError(f"{func.name} needs {shared} bytes of shared memory per block ({sizes}); no device has more "
+                          f"than {limit}", hint="use smaller tiles or fewer stages")
+    return Specialised(func, traced.captures, compile_guards(func), shared)
+
+
+def shared_limit(arch: str) -> int:
+    """Shared memory per block that an architecture allows, in bytes."""
+    return SHARED_LIMITS.get(int(arch.strip("sm_af")), 232448)
+
+
+def compile_program(spec: Specialised, arch: str, *, restrict: bool = True) -> Program:
+    """Print and compile for an architecture such as ``sm_90a``; from the disk cache where it has it."""
+    from moye.cuda.nvrtc import normalize_arch
+    from moye.cuda.printer import print_kernel
+
+    arch = normalize_arch(arch)
+    asserts, lineinfo = env.device_assert(), env.lineinfo()
+    key = (arch, restrict, asserts, lineinfo)
+    program = spec.programs.get(key)
+    if program is None:
+        if spec.shared_bytes > shared_limit(arch):
+            raise LaunchError(f"{spec.func.name} needs {spec.shared_bytes} bytes of shared memory per block, and {arch} "
+                              f"has {shared_limit(arch)}", hint="use smaller tiles or fewer stages")
+        spec.func.restrict = restrict
+        printed = print_kernel(spec.func, lineinfo=lineinfo, asserts=asserts)
+        if "cuda" in env.show():
+            print(printed.source, file=sys.stderr)
+        program = Program(printed, arch, _compiled(printed, arch, ("-lineinfo",) if lineinfo else ()))
+        spec.programs[key] = program
+    return program
+
+
+def _compiled(printed: Printed, arch: str, flags: tuple[str, ...]) -> Compiled:
+    from moye.cuda import nvrtc
+    from moye.runtime.cache import DiskCache, cache_key
+
+    if not env.disk_cache():
+        return nvrtc.compile_cubin(printed.source, printed.name, arch, options=flags, no_cache=env.nvrtc_no_cache())
+    cache = DiskCache(env.cache_dir())
+    key = cache_key(printed.source, (arch, *flags), nvrtc.compiler_version())
+    entry = cache.get_entry(key)
+    if entry is not None:
+        return nvrtc.Compiled(printed.source, printed.name, arch, flags, entry[0], str(entry[1].get("log", "")))
+    compiled = nvrtc.compile_cubin(printed.source, printed.name, arch, options=flags, no_cache=env.nvrtc_no_cache())
+    cache.put(key, compiled.cubin, {"log": compiled.log, "kernel": printed.name, "arch": arch})
+    return compiled

@@ -1,0 +1,85 @@
+"""Launch-time checks of what a trace assumed, compiled to one Python function.
+
+In: a Func with guards.  Out: ``check(slots, grid)``, which raises PreconditionError with the first broken assumption.
+
+>>> check = compile_guards(func); check([2047, 256, ...], (16, 16, 1))
+
+``slots`` are the runtime numbers of the parameters: per tensor its extents, then its strides; scalars as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from moye.errors import IRError, PreconditionError
+from moye.ir import ops
+from moye.ir.nodes import Func, Guard, Literal, Operand, ScalarParam, TensorParam, Value
+
+Check = Callable[[Sequence[Any], tuple[int, int, int]], None]
+
+_INFIX = {"add": "+", "sub": "-", "mul": "*", "floordiv": "//", "mod": "%", "lt": "<", "le": "<=", "gt": ">", "ge": ">=",
+          "eq": "==", "ne": "!=", "land": "and", "lor": "or", "div": "/", "and": "&", "or": "|", "xor": "^", "shl": "<<",
+          "shr": ">>"}
+
+
+def slot_names(func: Func) -> dict[int, str]:
+    """Where each parameter Value lies in the list of runtime numbers."""
+    names: dict[int, str] = {}
+    position = 0
+    for param in func.params:
+        if isinstance(param, ScalarParam):
+            names[param.value.id] = f"s[{position}]"
+            position += 1
+        elif isinstance(param, TensorParam):
+            for entry in (*param.shape, *param.strides):
+                if isinstance(entry, Value):
+                    names[entry.id] = f"s[{position}]"
+                position += 1
+    return names
+
+
+def compile_guards(func: Func) -> Check:
+    """One function that checks every guard."""
+    names = slot_names(func)
+    lines = ["def check(s, g):"]
+    for index, guard in enumerate(func.guards):
+        lines.append(f"    if not {_python(guard.cond, names)}: fail({index}, s, g)")
+    lines.append("    return None")
+    namespace: dict[str, Any] = {"fail": _failure(func, names), "min": min, "max": max}
+    exec("\n".join(lines), namespace)
+    check: Check = namespace["check"]
+    return check
+
+
+def _failure(func: Func, names: dict[int, str]) -> Callable[[int, Sequence[Any], tuple[int, int, int]], None]:
+    def fail(index: int, s: Sequence[Any], g: tuple[int, int, int]) -> None:
+        guard: Guard = func.guards[index]
+        fields = {name: eval(_python(operand, names), {"s": s, "g": g, "min": min, "max": max})
+                  for name, operand in guard.fields.items()}
+        text = guard.message.format(**fields) if fields else guard.message
+        raise PreconditionError(f"{func.name}: {text}", hint=guard.hint, locs=(guard.loc,))
+    return fail
+
+
+def _python(operand: Operand, names: dict[int, str]) -> str:
+    """An operand made of parameters and grid extents, as Python source."""
+    if isinstance(operand, Literal):
+        return repr(operand.value)
+    if operand.id in names:
+        return names[operand.id]
+    op = operand.op
+    if isinstance(op, ops.Special) and op.kind.startswith("grid_"):
+        return f"g[{'xyz'.index(op.kind[-1])}]"
+    if isinstance(op, ops.Binary):
+        a, b = _python(op.a, names), _python(op.b, names)
+        if op.kind in ("min", "max"):
+            return f"{op.kind}({a}, {b})"
+        return f"({a} {_INFIX[op.kind]} {b})"
+    if isinstance(op, ops.Cast):
+        return _python(op.a, names)
+    if isinstance(op, ops.Unary) and op.kind in ("neg", "not"):
+        return f"({'-' if op.kind == 'neg' else 'not '}{_python(op.a, names)})"
+    if isinstance(op, ops.Select):
+        return f"({_python(op.a, names)} if {_python(op.cond, names)} else {_python(op.b, names)})"
+    raise IRError(f"a guard of the kernel depends on {type(op).__name__}, which launch cannot evaluate")

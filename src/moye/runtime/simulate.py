@@ -1,0 +1,74 @@
+"""Run a specialised kernel in the simulator, on the memory of host arrays.
+
+In: a ``Specialised``, the classified call, a grid.  Out: the outputs, written in place, and the Outcome.
+
+>>> run(spec, call, (16, 16, 1), check=True)
+
+With checks on, the first violation raises SimulationError; ``collect=True`` gathers findings instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from moye.errors import LaunchError, SimulationError
+from moye.ir.nodes import TensorParam
+from moye.runtime.arguments import Call
+from moye.runtime.arrays import ArrayInfo, host_view
+from moye.runtime.compile import Dim3, Specialised
+
+Progress = Callable[[int, int], None]
+_state: dict[str, Any] = {"inspections": [], "progress": None}
+
+
+def set_progress(callback: Progress | None) -> None:
+    """Call ``callback(blocks_done, blocks)`` while simulated launches run; None for silence."""
+    _state["progress"] = callback
+
+
+def inspections() -> list[Any]:
+    """The snapshots that ``mo.inspect`` took in the last simulated launch."""
+    return list(_state["inspections"])
+
+
+def run(spec: Specialised, call: Call, grid: Dim3, *, check: bool, collect: bool = False, earliest: bool = False) -> Any:
+    """Simulate one launch; returns the simulator's Outcome."""
+    from moye.sim.machine import Hooks, simulate
+
+    _check_limits(spec, grid)
+    arguments = _arguments(spec, call)
+    hooks = Hooks(progress=_state["progress"], stop_on_first=not collect, earliest=earliest)
+    outcome = simulate(spec.func, arguments, grid, check=check, hooks=hooks)
+    _state["inspections"] = outcome.inspections
+    if outcome.findings and not collect:
+        raise violation(outcome.findings[0])
+    return outcome
+
+
+def violation(finding: Any) -> SimulationError:
+    """A finding as an error."""
+    return SimulationError(f"{finding.code}: {finding.message}", finding=finding, hint=finding.hint, locs=finding.locs)
+
+
+def _check_limits(spec: Specialised, grid: Dim3) -> None:
+    if spec.func.threads > 1024:
+        raise LaunchError(f"{spec.func.name}: block {spec.func.block_dim} has {spec.func.threads} threads, and at most "
+                          f"1024 are possible")
+    if min(grid) < 0 or grid[0] >= 1 << 31 or max(grid[1:]) > 65535:
+        raise LaunchError(f"{spec.func.name}: grid {grid} lies outside (1, 1, 1) .. (2147483647, 65535, 65535)")
+
+
+def _arguments(spec: Specialised, call: Call) -> list[Any]:
+    from moye.sim.machine import TensorArg
+
+    objects = {id(info): obj for _, info, obj in call.arrays}
+    arguments: list[Any] = []
+    for param, leaf in zip(spec.func.params, call.leaves, strict=True):
+        if isinstance(param, TensorParam):
+            assert isinstance(leaf, ArrayInfo), "a tensor parameter has an array"
+            memory = host_view(leaf, objects[id(leaf)])
+            arguments.append(TensorArg(memory, 0, tuple(leaf.shape), tuple(leaf.strides), param.name))
+        else:
+            arguments.append(leaf)
+    return arguments

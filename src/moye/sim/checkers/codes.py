@@ -1,0 +1,111 @@
+"""The defect classes that moye reports: one stable code and one line each.
+
+In: nothing.  Out: ``CODES``, a table from code to title and to when the class is found.
+
+>>> CODES["D3"].title
+'waited for, but no block barrier before other threads read'
+
+Which class a violation gets is decided where it is found; where classes overlap the most specific wins.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """One class: ``when`` holds T (while tracing), L (at launch), S (in the simulator), P (a lint, never fails)."""
+
+    code: str
+    title: str
+    when: str
+
+
+_TABLE = """
+A1  T    a tiled copy writes one destination element from two threads
+A2  T    a thread/value layout leaves part of the tile uncopied
+A3  T    a view reaches past its allocation
+A4  L    a tile does not divide an extent and the access is not predicated
+A5  T    source and destination partitioned by different tiled copies
+A6  S    written through one swizzle, read through another
+A7  T    a swizzled tile at an offset that its swizzle span does not divide
+A8  T    accumulators of one MMA tiling stored with the partition of another
+A9  T    operand major-ness and MMA atom disagree
+A10 T    the block's threads differ from those of the tiled copy or MMA that it uses
+A11 L    an offset that does not fit the index width in use
+A12 L    an argument that breaks what its specialisation assumed
+B1  S    global access out of bounds
+B2  S    shared access out of bounds of its own tensor
+B3  T/S  vector access to an address that is not aligned to its width
+B4  T/S  asynchronous copy whose source or destination is not aligned to its size
+B5  T/L  a tensor map or tile that breaks the rules of TMA
+B6  S    shared memory read before anything wrote it
+B7  T/S  register fragment used before it was set
+B8  S    a predicated-off copy leaves the previous tile's data, and it is used
+B9  S    shared memory reused while an asynchronous operation on it is in flight
+B10 T/L  shared memory beyond the device's limit
+B11 S    a stale view used after its buffer was given to another tensor
+C1  S    another thread's shared write with no barrier in between
+C2  S    overwritten while other threads may still be reading
+C3  S    exchange within a warp through shared memory without sync_warp
+C4  S    a barrier that only part of the block's threads reaches
+C5  S    named barrier with a wrong count, or one id used by two groups
+C6  T/S  a warp-collective operation reached by part of a warp
+C7  S    a shuffle that reads an inactive lane
+D1  S    data of an asynchronous copy read before any wait
+D2  S    a wait_group that leaves the needed group in flight
+D3  S    waited for, but no block barrier before other threads read
+D4  S    prefetch into a stage that is still being read
+D5  S    commits left out in the tail, so that wait counts mean older groups
+D6  S    TMA tile read before its mbarrier wait
+D7  S    an mbarrier expects too few or too many bytes
+D8  S    wrong phase of an mbarrier
+D9  S    wrong arrival count of an mbarrier
+D10 S    mbarrier initialisation not made visible before use
+D11 S    a barrier object overwritten or invalidated while in use
+D12 S    generic write, then asynchronous read without a proxy fence
+D13 S    generic read, then asynchronous overwrite without the ordering it needs
+D14 S    the proxy fence is executed by a thread other than the writer
+D15 S    source of a TMA store refilled before the store has read it
+D16 S    a bulk group waited on by a thread that did not issue it
+D17 S    waiting for the read where completion of the write is needed
+D18 S    exit with asynchronous operations outstanding
+D19 S    an operation of block scope used between blocks
+D20 S    wrong multicast mask or remote rank
+D21 S    a single-thread operation issued by a whole warp
+E1  S    wgmma accumulators touched without the fence
+E2  S    wgmma accumulators read before the wait
+E3  S    wgmma operand tile overwritten or released before the wait
+E4  S    wgmma register operand changed in flight
+E5  S    wrong accumulate flag on the first k
+E6  T/S  wgmma by anything but a full, aligned warpgroup
+F1  S    pipeline stage used before acquire or after release
+F2  S    fewer k-tiles than stages
+F3  S    producer and consumer trip counts differ
+F4  S    cyclic wait
+F5  S    a consumer exits while the producer still waits
+F6  T    register budget exceeded or not a multiple of 8
+F7  S    block-wide barrier inside one role
+G1  S    two blocks store one element
+G2  S    accumulation between blocks without atomics or initialisation
+G3  S    a flag without release and acquire
+G4  S    spinning on blocks that cannot be resident together
+G5  S    in-place aliasing of input and output between blocks
+P1  P    bank conflicts
+P2  P    a copy narrower than its layouts allow
+P3  P    uncoalesced rows
+P4  P    a pipeline that waits for everything each step
+P5  P    a redundant barrier or fence
+P6  P    spills or local memory
+P7  P    serialised wgmma
+P8  P    occupancy limited by shared memory or registers
+"""
+
+
+def _parse(table: str) -> dict[str, Code]:
+    rows = (line.split(maxsplit=2) for line in table.strip().splitlines())
+    return {code: Code(code, title, when) for code, when, title in rows}
+
+
+CODES: dict[str, Code] = _parse(_TABLE)

@@ -1,0 +1,116 @@
+"""What a checker found, and who keeps it: ``Finding``, ``Reporter``, and coordinates for the messages.
+
+In: proven violations.  Out: findings whose text is one sentence, the source frames with carets, and a hint; the
+reporter keeps one of each (code, tensor, source lines) and counts the rest.
+
+>>> coordinate_of(buffer, 35)       # of a buffer with layout (32,2):(1,32)
+(3, 1)
+
+Nothing here decides whether something is a violation.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+
+from moye.errors import FactError, Loc, SimulationError
+from moye.ir.nodes import Buffer, Func
+from moye.layout import ComposedLayout, Layout, offsets, rank, size
+from moye.sim.checkers.codes import CODES
+
+Coordinate = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One violation: the program points (the write first), the block, the threads in the same order, the element."""
+
+    code: str
+    message: str
+    locs: tuple[Loc, ...]
+    block: tuple[int, ...] | None
+    threads: tuple[int, ...]
+    tensor: str
+    coordinate: Coordinate | None
+    hint: str | None
+
+    @property
+    def title(self) -> str:
+        return CODES[self.code].title
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """``file:line`` of each program point."""
+        return tuple(str(loc.innermost) for loc in self.locs)
+
+    def __str__(self) -> str:
+        points = dict.fromkeys(loc for loc in self.locs if loc.frames)
+        parts = [f"{self.code}: {self.message}", *(loc.render() for loc in points)]
+        if self.hint:
+            parts.append(f"hint: {self.hint}")
+        return "\n".join(parts)
+
+
+class StopSimulation(SimulationError):
+    """Ends a simulation at its first violation; ``finding`` says which."""
+
+    def __init__(self, finding: Finding) -> None:
+        super().__init__(f"{finding.code}: {finding.message}", finding=finding, hint=finding.hint, locs=finding.locs)
+
+
+class Reporter:
+    """Collects the findings of one launch of ``func``; with ``stop_on_first`` the first one ends it."""
+
+    def __init__(self, func: Func, stop_on_first: bool) -> None:
+        self.func = func
+        self.stop_on_first = stop_on_first
+        self.findings: list[Finding] = []
+        self._counts: dict[tuple[str, str, tuple[str, ...]], int] = {}
+
+    def add(self, finding: Finding, count: int = 1) -> None:
+        """Keep the finding, unless one with the same code, tensor and source lines is there: then count it."""
+        key = (finding.code, finding.tensor, finding.lines)
+        seen = self._counts.get(key, 0)
+        self._counts[key] = seen + count
+        if seen:
+            return
+        self.findings.append(finding)
+        if self.stop_on_first:
+            raise StopSimulation(finding)
+
+    def occurrences(self, finding: Finding) -> int:
+        """How often the violation was seen (elements x threads, as far as they were told apart)."""
+        return self._counts.get((finding.code, finding.tensor, finding.lines), 0)
+
+
+def coordinate_of(buffer: Buffer, element_offset: int) -> Coordinate | None:
+    """The coordinate at ``element_offset`` of the buffer, one integer a mode; None where its layout has a gap.
+
+    ``layout(*coordinate) == element_offset``; of several coordinates the colexicographically first.
+    """
+    try:
+        index = _inverse(buffer.layout).get(element_offset)
+    except FactError:
+        return None                                     # a dynamic layout: nothing to search through
+    return None if index is None else _split(index, buffer.layout)
+
+
+@functools.lru_cache(maxsize=64)
+def _inverse(layout: Layout | ComposedLayout) -> dict[int, int]:
+    """Offset -> index."""
+    table: dict[int, int] = {}
+    for index, offset in enumerate(offsets(layout)):
+        table.setdefault(offset, index)
+    return table
+
+
+def _split(index: int, layout: Layout | ComposedLayout) -> Coordinate:
+    parts = []
+    for mode in range(rank(layout)):
+        extent = size(layout, mode)
+        if not isinstance(extent, int):
+            raise TypeError(f"mode {mode} of {layout} has the dynamic extent {extent}: an inverse was made of it")
+        parts.append(index % extent)
+        index //= extent
+    return tuple(parts)

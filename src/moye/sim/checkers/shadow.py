@@ -1,0 +1,201 @@
+"""What the checker remembers of one shared buffer: per unit, its last write and who has read it since.
+
+A record is one int64: epoch | op | kind | thread.  ``write`` holds the last write of each unit (0: nothing wrote it;
+a copy in flight has the epoch ``NEVER``).  ``Recent`` holds per (unit, group) the newest access of the group and the
+newest of another thread of it, which is all that a later access needs to know whether it is ordered after them.
+
+In: footprints and clocks.  Out: records, as (entries, columns) arrays.  It decides nothing.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from moye.ir.nodes import Buffer
+from moye.sim.checkers.clocks import Bools, Clocks, Ints
+from moye.sim.checkers.footprint import Footprint, FootprintCache
+
+THREAD_BITS, KIND_BITS, OP_BITS = 11, 2, 19
+THREAD = (1 << THREAD_BITS) - 1
+KIND = (1 << KIND_BITS) - 1
+OP = (1 << OP_BITS) - 1
+EPOCH_SHIFT = THREAD_BITS + KIND_BITS + OP_BITS
+NEVER = (1 << 30) - 1
+"""The epoch of what has not happened yet: later than every other."""
+IN_FLIGHT = NEVER << EPOCH_SHIFT
+
+SYNC, PENDING, WAITED = 1, 2, 3
+"""Kinds of write: an ordinary one, an asynchronous one in flight, an asynchronous one that was waited for."""
+
+
+def pack(epoch: Ints, op: int, kind: int, thread: Ints) -> Ints:
+    return (epoch << EPOCH_SHIFT) | (((op << KIND_BITS) | kind) << THREAD_BITS) | thread
+
+
+def epoch_of(record: Ints) -> Ints:
+    return record >> EPOCH_SHIFT
+
+
+def thread_of(record: Ints) -> Ints:
+    return record & THREAD
+
+
+def kind_of(record: Ints) -> Ints:
+    return (record >> THREAD_BITS) & KIND
+
+
+def op_of(record: Ints) -> Ints:
+    return (record >> (THREAD_BITS + KIND_BITS)) & OP
+
+
+def take(state: Ints, row: Ints, block: Ints | None) -> Ints:
+    """Rows of ``state`` (R, columns): (D, columns), or (D, 1) where each entry has its own block."""
+    columns = state.shape[-1]
+    if block is None and columns > 1:
+        return state.reshape(-1, columns).take(row, axis=0)
+    index = row if block is None else row * columns + block
+    return state.reshape(-1).take(index)[:, None]
+
+
+def put(state: Ints, row: Ints, block: Ints | None, values: Ints) -> None:
+    """``take``'s inverse; rows are distinct."""
+    columns = state.shape[-1]
+    if block is None and columns > 1:
+        state.reshape(-1, columns)[row] = values
+    else:
+        state.reshape(-1)[row if block is None else row * columns + block] = values[:, 0]
+
+
+class Recent:
+    """Per unit and group the newest access, and the newest one by another thread of the group: (units, G, columns)."""
+
+    def __init__(self, units: int, clocks: Clocks) -> None:
+        shape = (units, clocks.groups, clocks.columns)
+        self.newest: Ints = np.zeros(shape, np.int64)
+        self.other: Ints = np.zeros(shape, np.int64)
+
+    def add(self, at: Footprint, clocks: Clocks, op: int) -> None:
+        row = at.unit * self.newest.shape[1] + at.group
+        epoch = clocks.epoch(at.group, at.block)
+        before = take(self.newest, row, at.block)
+        other = np.where(thread_of(before) != at.first[:, None], before, take(self.other, row, at.block))
+        several = at.first != at.second
+        if several.any():
+            other = np.where(several[:, None], pack(epoch, op, SYNC, at.second[:, None]), other)
+        put(self.newest, row, at.block, pack(epoch, op, SYNC, at.first[:, None]))
+        put(self.other, row, at.block, other)
+
+    def rows(self, at: Footprint) -> Ints:
+        """The newest accesses to the entries' units by every group: (D, G, C)."""
+        if at.block is None:
+            return self.newest.take(at.unit, axis=0)
+        return self.newest[at.unit, :, at.block][:, :, None]
+
+    def forget(self, unit: Ints, block: Ints) -> None:
+        """Drop what is known of these units: a violation has been told, its consequences need not be."""
+        self.newest[unit, :, block] = 0
+        self.other[unit, :, block] = 0
+
+    def expand(self, columns: int) -> None:
+        self.newest = np.repeat(self.newest, columns, axis=2)
+        self.other = np.repeat(self.other, columns, axis=2)
+
+    def refine(self, times: int) -> None:
+        self.newest = np.repeat(self.newest, times, axis=0)
+        self.other = np.repeat(self.other, times, axis=0)
+
+    def split(self, parent: int, child: int, group: Ints) -> None:
+        """A new last group takes over the records of its threads from its parent."""
+        newest, other = self.newest[:, parent], self.other[:, parent]
+        moves, moves_too = group[thread_of(newest)] == child, group[thread_of(other)] == child
+        stays, stays_too = ~moves, ~moves_too
+        both = np.where(moves, newest, np.where(moves_too, other, 0)), np.where(moves & moves_too, other, 0)
+        kept = np.where(stays, newest, np.where(stays_too, other, 0)), np.where(stays & stays_too, other, 0)
+        self.newest[:, parent], self.other[:, parent] = kept
+        self.newest = np.concatenate([self.newest, both[0][:, None]], axis=1)
+        self.other = np.concatenate([self.other, both[1][:, None]], axis=1)
+
+
+class InFlight:
+    """Of each unit's last asynchronous write: its group, its issuer's waits so far, and the op that waited for it."""
+
+    def __init__(self, units: int, columns: int) -> None:
+        self.group: Ints = np.zeros((units, columns), np.int64)
+        self.waits: Ints = np.zeros((units, columns), np.int64)
+        self.wait_op: Ints = np.zeros((units, columns), np.int64)
+
+    def repeat(self, times: int, axis: int) -> None:
+        self.group = np.repeat(self.group, times, axis)
+        self.waits = np.repeat(self.waits, times, axis)
+        self.wait_op = np.repeat(self.wait_op, times, axis)
+
+
+def _before(group: Ints, child: int, parents: list[int], first: int) -> Ints:
+    """The groups of the threads just after ``child`` was split off, given those after all the splits."""
+    now = group.copy()
+    for later in range(first + len(parents) - 1, child, -1):
+        now[now == later] = parents[later - first]
+    return now
+
+
+class Shadow:
+    """One buffer: ``unit`` bytes a unit, ``units`` of them; reads, atomics and copies only once there are some."""
+
+    def __init__(self, buffer: Buffer, unit: int, clocks: Clocks) -> None:
+        self.buffer = buffer
+        self.unit = unit
+        self.units = -(-buffer.bytes // unit)
+        self.write: Ints = np.zeros((self.units, clocks.columns), np.int64)
+        self.reads = Recent(self.units, clocks)
+        self.atomics: Recent | None = None
+        self.copies: InFlight | None = None
+        self.pending = False                            # whether a copy may be in flight
+        self.cache = FootprintCache()
+
+    @property
+    def _recents(self) -> list[Recent]:
+        return [self.reads] if self.atomics is None else [self.reads, self.atomics]
+
+    def expand(self, columns: int) -> None:
+        self.write = np.repeat(self.write, columns, axis=1)
+        for recent in self._recents:
+            recent.expand(columns)
+        if self.copies is not None:
+            self.copies.repeat(columns, 1)
+
+    def refine(self, unit: int) -> None:
+        """Go over to smaller units."""
+        times = self.unit // unit
+        self.cache.clear()
+        self.write = np.repeat(self.write, times, axis=0)
+        for recent in self._recents:
+            recent.refine(times)
+        if self.copies is not None:
+            self.copies.repeat(times, 0)
+        self.unit, self.units = unit, self.units * times
+
+    def split(self, parents: list[int], group: Ints) -> None:
+        """Groups were split: the last ``len(parents)`` ones are new."""
+        self.cache.clear()
+        first = int(self.reads.newest.shape[1])
+        for child, parent in enumerate(parents, first):
+            now = _before(group, child, parents, first)
+            for recent in self._recents:
+                recent.split(parent, child, now)
+
+    def complete(self, done: Ints, op: int, clocks: Clocks) -> None:
+        """Copies of groups below ``done`` (T, columns) of their issuer become ordinary writes at its clock."""
+        if not self.pending or self.copies is None:
+            return
+        flat = self.write.reshape(-1)
+        at = np.flatnonzero(flat >= IN_FLIGHT)
+        if not at.size:
+            self.pending = False
+            return
+        thread, column = thread_of(flat[at]), at % clocks.columns
+        finished: Bools = self.copies.group.reshape(-1)[at] < done[thread, column]
+        at, thread, column = at[finished], thread[finished], column[finished]
+        record = flat[at]
+        epoch = clocks.now[clocks.group[thread], column]
+        flat[at] = (record & ((1 << EPOCH_SHIFT) - 1)) | (WAITED << THREAD_BITS) | (epoch << EPOCH_SHIFT)
+        self.copies.wait_op.reshape(-1)[at] = op

@@ -1,0 +1,312 @@
+"""Races, missing waits and uninitialised reads in shared memory, by happens-before; values are never looked at.
+
+In: what each statement of a batch of blocks does to shared memory (byte addresses (V, T, B), masks (T, B)), and its
+barriers, commits and waits.  Out: findings of classes B6, B9, C1-C3 and D1-D5 through the reporter.
+
+An access is a violation if it touches what another thread wrote (or writes what another read) and the vector clocks
+of clocks.py do not order it after that access; a copy by cp.async counts as in flight until its issuer waits for its
+group.  While blocks do the same everything is done once for all of them (arrays whose last dimension is 1).
+"""
+
+from __future__ import annotations
+
+from math import gcd
+
+import numpy as np
+
+from moye.ir.nodes import Buffer, Func, Ref, TileRef
+from moye.ir.ops import Atomic, Fence, Load, Op, Store
+from moye.sim.checkers.clocks import Bools, Clocks, Ints
+from moye.sim.checkers.copies import CopyGroups
+from moye.sim.checkers.findings import Reporter
+from moye.sim.checkers.footprint import Footprint, footprint
+from moye.sim.checkers.shadow import (
+    NEVER,
+    PENDING,
+    SYNC,
+    InFlight,
+    Recent,
+    Shadow,
+    epoch_of,
+    kind_of,
+    pack,
+    put,
+    take,
+    thread_of,
+)
+from moye.sim.checkers.verdicts import Clashes, Judge
+
+ACQUIRES = ("acquire", "acq_rel", "seq_cst")
+RELEASES = ("release", "acq_rel", "seq_cst")
+_READ, _WRITTEN, _OVERWRITTEN = "read by", "written by", "overwritten by"
+_COPIED, _UPDATED = "overwritten by an asynchronous copy of", "updated atomically by"
+
+
+class SharedChecker:
+    """Checks the shared memory of one batch of blocks that run ``func`` with ``threads`` threads each."""
+
+    def __init__(self, func: Func, threads: int, blocks: int, reporter: Reporter, block_ids: Ints, *,
+                 warp: int = 32) -> None:
+        self.threads = threads
+        self.blocks = blocks
+        self.clocks = Clocks(threads, warp)
+        self.copies = CopyGroups(threads)
+        self.judge = Judge(reporter, block_ids, warp, self.copies)
+        self.shadows: dict[int, Shadow] = {}
+        # Fences make relaxed operations synchronise; telling which is beyond what is tracked, so all are taken to.
+        self.fenced = any(isinstance(op, Fence) for op in func.body.walk())
+
+    # --- accesses ----------------------------------------------------------------------------------------------------
+
+    def read(self, op: Op, ref: Ref | TileRef, addresses: Ints, width: int, active: Bools | None) -> None:
+        """``width`` bytes at each address are read."""
+        ordered = isinstance(op, Load) and op.order is not None
+        if ordered:
+            self._synchronise(op, ref, active, release=False)
+        found = self._find(op, ref, addresses, width, active, by_group=True)
+        if found is None:
+            return
+        shadow, at = found
+        if (clashes := self._against_write(shadow, at, initialised=True)) is not None:
+            self.judge.read(shadow, op, clashes, _READ)
+        if ordered:
+            return                                      # ordered with atomics; not kept against plain writes
+        if shadow.atomics is not None and (clashes := self._against(shadow.atomics, at)) is not None:
+            self.judge.read(shadow, op, clashes, _READ)
+        shadow.reads.add(at, self.clocks, self.judge.number(op))
+
+    def write(self, op: Op, ref: Ref | TileRef, addresses: Ints, width: int, active: Bools | None) -> None:
+        """``width`` bytes at each address are written."""
+        if isinstance(op, Store) and op.order is not None:
+            self.atomic(op, ref, addresses, width, active)
+        else:
+            self._write(op, ref, addresses, width, active, asynchronous=False)
+
+    def async_write(self, op: Op, ref: Ref | TileRef, addresses: Ints, width: int, active: Bools | None) -> None:
+        """An asynchronous copy into each address is issued; it belongs to its thread's open group."""
+        self._write(op, ref, addresses, width, active, asynchronous=True)
+
+    def atomic(self, op: Op, ref: Ref | TileRef, addresses: Ints, width: int, active: Bools | None) -> None:
+        """A read-modify-write (or a store with an order) at each address; they do not race with one another."""
+        self._synchronise(op, ref, active, release=False)
+        found = self._find(op, ref, addresses, width, active, by_group=True)
+        if found is None:
+            return
+        shadow, at = found
+        if shadow.atomics is None:
+            shadow.atomics = Recent(shadow.units, self.clocks)
+        stores = isinstance(op, Store)
+        if (clashes := self._against_write(shadow, at, initialised=not stores)) is not None:
+            self.judge.read(shadow, op, clashes, _UPDATED)
+        self._after_reads(shadow, op, at, _UPDATED, asynchronous=False)
+        shadow.atomics.add(at, self.clocks, self.judge.number(op))
+        if stores:
+            last = take(shadow.write, at.unit, at.block)
+            here = pack(np.zeros_like(last), self.judge.number(op), SYNC, at.first[:, None])
+            put(shadow.write, at.unit, at.block, np.where(last == 0, here, last))
+        self._synchronise(op, ref, active, acquire=False)
+
+    def _write(self, op: Op, ref: Ref | TileRef, addresses: Ints, width: int, active: Bools | None, *,
+               asynchronous: bool) -> None:
+        found = self._find(op, ref, addresses, width, active, by_group=False)
+        if found is None:
+            return
+        shadow, at = found
+        verb = _COPIED if asynchronous else _WRITTEN
+        self._twice(shadow, op, at, verb)
+        if (clashes := self._against_write(shadow, at, initialised=False)) is not None:
+            self.judge.write(shadow, op, clashes, verb)
+        if shadow.atomics is not None and (clashes := self._against(shadow.atomics, at)) is not None:
+            shadow.atomics.forget(clashes.unit, clashes.block)
+            self.judge.write(shadow, op, clashes, verb)
+        self._after_reads(shadow, op, at, verb, asynchronous)
+        epoch = self.clocks.epoch(at.group, at.block)
+        if asynchronous:
+            self._issue(shadow, at)
+            epoch = np.full_like(epoch, NEVER)
+        kind = PENDING if asynchronous else SYNC
+        put(shadow.write, at.unit, at.block, pack(epoch, self.judge.number(op), kind, at.first[:, None]))
+
+    def _after_reads(self, shadow: Shadow, op: Op, at: Footprint, verb: str, asynchronous: bool) -> None:
+        clashes = self._against(shadow.reads, at)
+        if clashes is not None:
+            shadow.reads.forget(clashes.unit, clashes.block)
+            self.judge.overwrite(shadow, op, clashes, verb if asynchronous else _OVERWRITTEN, asynchronous)
+
+    def _twice(self, shadow: Shadow, op: Op, at: Footprint, verb: str) -> None:
+        entry = np.flatnonzero(at.first != at.second)
+        if not entry.size:
+            return
+        columns = self.clocks.columns if at.block is None else 1
+        column, entry = np.tile(np.arange(columns), entry.size), entry.repeat(columns)
+        record = pack(np.zeros_like(entry), self.judge.number(op), SYNC, at.second[entry])
+        self.judge.twice(shadow, op, self._clashes(at, entry, column, record, at.first[entry]), verb)
+
+    def _issue(self, shadow: Shadow, at: Footprint) -> None:
+        if shadow.copies is None:
+            shadow.copies = InFlight(shadow.units, self.clocks.columns)
+        shadow.pending = True
+        put(shadow.copies.group, at.unit, at.block, take(self.copies.committed, at.first, at.block))
+        put(shadow.copies.waits, at.unit, at.block, take(self.copies.waits, at.first, at.block))
+
+    # --- synchronisation ---------------------------------------------------------------------------------------------
+
+    def commit(self, op: Op, active: Bools | None) -> None:
+        """Each thread's open group of asynchronous copies is closed."""
+        self.copies.commit(self._who(active))
+
+    def wait(self, op: Op, pending: int | None, active: Bools | None) -> None:
+        """Each thread waits until at most ``pending`` of its groups are in flight (None: nothing at all)."""
+        self.copies.wait(self._who(active), pending, self.judge.number(op))
+        for shadow in self.shadows.values():
+            shadow.complete(self.copies.done, self.judge.number(op), self.clocks)
+
+    def barrier(self, op: Op, active: Bools | None) -> None:
+        """A block barrier is complete among these threads."""
+        active = self._mask(active)
+        self.clocks.barrier(None if active is None else self._groups(active))
+
+    def named_barrier(self, op: Op, barrier_id: int, arrived: Bools | None, released: Bools | None) -> None:
+        """Threads arrive at a named barrier, and those that wait are released.
+
+        Arrivals count from the moment of the call: called once when the barrier completes it is right for threads
+        that wait; an arrival that does not wait is exact if it is told when it happens, with nobody released.
+        """
+        came, freed = self._who(arrived), self._who(released)
+        for mask in (came, freed):
+            self._groups(mask)                          # split by both before either is looked up
+        arriving, leaving = self._groups(came | freed), self._groups(freed)
+        self.clocks.send(("barrier", barrier_id), arriving)
+        self.clocks.receive(("barrier", barrier_id), leaving)
+        self.clocks.close(("barrier", barrier_id), np.logical_or.reduce(leaving, axis=0))
+
+    def warp_sync(self, op: Op, lane_mask: int, active: Bools | None) -> None:
+        """The lanes of ``lane_mask`` of each warp meet, as far as they are active."""
+        lanes = np.array([lane_mask >> (t % self.clocks.warp) & 1 for t in range(self.threads)], np.bool_)
+        self.clocks.warp_barrier(self._groups(self._who(active) & lanes[:, None]))
+
+    def finish(self) -> None:
+        """The blocks are through: their state is dropped (a copy in flight at the end harms nobody)."""
+        self.shadows.clear()
+
+    def _synchronise(self, op: Op, ref: Ref | TileRef, active: Bools | None, *, acquire: bool = True,
+                     release: bool = True) -> None:
+        """Acquire and release through an ordered access; per buffer, which can only add order."""
+        order = op.order if isinstance(op, (Atomic, Load, Store)) else None
+        acquire = acquire and (self.fenced or order in ACQUIRES)
+        release = release and (self.fenced or order in RELEASES)
+        if not (acquire or release):
+            return
+        who = self._groups(self._who(active))
+        if acquire:
+            self.clocks.receive(("buffer", ref.buffer.id), who)
+        if release:
+            self.clocks.send(("buffer", ref.buffer.id), who)
+
+    # --- order -------------------------------------------------------------------------------------------------------
+
+    def _against_write(self, shadow: Shadow, at: Footprint, *, initialised: bool) -> Clashes | None:
+        """Entries whose last write is not ordered before them (or, if it must be ``initialised``, is missing)."""
+        last = take(shadow.write, at.unit, at.block)
+        known = self.clocks.known(at.group, self.clocks.group.take(thread_of(last)), at.block)
+        bad = epoch_of(last) > known
+        if initialised:
+            bad |= last == 0
+        if not bad.any():
+            return None
+        entry, column = np.nonzero(bad)
+        record = last[entry, column]
+        thread = thread_of(record)
+        actor = np.where(at.first[entry] != thread, at.first[entry], at.second[entry])
+        keep = (actor != thread) | (kind_of(record) == PENDING) | (record == 0)
+        return self._clashes(at, entry[keep], column[keep], record[keep], actor[keep]) if keep.any() else None
+
+    def _against(self, recent: Recent, at: Footprint) -> Clashes | None:
+        """Entries that are not ordered after every recent access by another thread."""
+        newest = recent.rows(at)
+        known = self.clocks.known_all(at.group, at.block)
+        bad = epoch_of(newest) > known
+        if not bad.any():
+            return None
+        entry, group, column = np.nonzero(bad)
+        record, limit = newest[entry, group, column], known[entry, group, column]
+        first = at.first[entry]
+        actor = np.where(first != thread_of(record), first, at.second[entry])
+        own = actor == thread_of(record)                # then only another thread of its group can clash with it
+        block = column if at.block is None else at.block[entry]
+        record = np.where(own, recent.other[at.unit[entry], group, block], record)
+        keep = epoch_of(record) > limit
+        return self._clashes(at, entry[keep], column[keep], record[keep], actor[keep]) if keep.any() else None
+
+    def _clashes(self, at: Footprint, entry: Ints, column: Ints, record: Ints, actor: Ints) -> Clashes:
+        return Clashes(at.unit[entry], column if at.block is None else at.block[entry], record, actor)
+
+    # --- addresses, masks and shapes ---------------------------------------------------------------------------------
+
+    def _find(self, op: Op, ref: Ref | TileRef, addresses: Ints, width: int, active: Bools | None,
+              by_group: bool) -> tuple[Shadow, Footprint] | None:
+        active = self._mask(active)
+        if addresses.shape[2] > 1 and bool((addresses == addresses[:, :, :1]).all()):
+            addresses = addresses[:, :, :1]
+        if addresses.shape[2] > 1:
+            self._expand()
+        if not addresses.size:
+            return None
+        shadow = self._shadow(ref.buffer, width)
+        key = (self.judge.number(op), width, by_group)
+        at = shadow.cache.find(key, addresses, active, shadow.unit, shadow.units)
+        if at is None:
+            self._align(shadow, addresses, width)
+            at = footprint(addresses, width, active, shadow.unit, shadow.units, self.clocks.group,
+                           self.clocks.groups, by_group)
+            if at is None:
+                return None
+            shadow.cache.keep(key, addresses, active, at)
+        return shadow, at
+
+    def _shadow(self, buffer: Buffer, width: int) -> Shadow:
+        shadow = self.shadows.get(buffer.id)
+        if shadow is None:
+            shadow = self.shadows[buffer.id] = Shadow(buffer, width, self.clocks)
+        return shadow
+
+    def _align(self, shadow: Shadow, addresses: Ints, width: int) -> None:
+        """Make the unit divide the width and the addresses."""
+        unit = gcd(shadow.unit, width)
+        if np.any(addresses % unit):
+            unit = gcd(unit, int(np.gcd.reduce(addresses, axis=None)))
+        if unit != shadow.unit:
+            shadow.refine(unit)
+
+    def _mask(self, active: Bools | None) -> Bools | None:
+        """None if every thread takes part, (T, 1) if blocks agree, else (T, blocks)."""
+        if active is None:
+            return None
+        if active.shape[1] > 1 and bool((active == active[:, :1]).all()):
+            active = active[:, :1]
+        if active.shape[1] > 1:
+            self._expand()
+        return None if active.all() else active
+
+    def _who(self, active: Bools | None) -> Bools:
+        """The mask as (T, columns)."""
+        active = self._mask(active)
+        shape = (self.threads, self.clocks.columns)
+        return np.ones(shape, np.bool_) if active is None else np.broadcast_to(active, shape)
+
+    def _groups(self, who: Bools) -> Bools:
+        """The groups of a mask, split so that they fit it."""
+        who = np.broadcast_to(who, (self.threads, self.clocks.columns))
+        if parents := self.clocks.split(who):
+            for shadow in self.shadows.values():
+                shadow.split(parents, self.clocks.group)
+        return self.clocks.groups_of(who)
+
+    def _expand(self) -> None:
+        """Blocks differ from here on: one column each."""
+        if self.clocks.columns > 1:
+            return
+        self.clocks.expand(self.blocks)
+        self.copies.expand(self.blocks)
+        for shadow in self.shadows.values():
+            shadow.expand(self.blocks)

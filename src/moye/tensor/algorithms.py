@@ -1,0 +1,236 @@
+"""What kernels do with whole tensors: copyto, gemm, tile, parallelize.
+
+In: tensors and tiled objects.  Out: one tile op each (``Copy``, ``Gemm``), or a view.
+
+>>> mo.copyto(copy_A, tAsA, tAgA[:, :, :, 0]); mo.gemm(mma_C, tCrA, tCrB, tCrC)
+
+Source: CuTe cute/algorithm/copy.hpp, gemm.hpp; MoYe.jl's names.
+"""
+
+from __future__ import annotations
+
+from moye.atoms.atom import CopyOp, MmaOp
+from moye.dtypes import DType, Space
+from moye.errors import DTypeError, TensorError
+from moye.ir import ops
+from moye.ir.nodes import Block, Value
+from moye.layout import (
+    Int,
+    Layout,
+    crd2idx,
+    make_layout,
+    rank,
+    size,
+    slice_and_offset,
+    zipped_divide,
+)
+from moye.layout import recast as recast_layout
+from moye.tensor import copying
+from moye.tensor.context import builder, locate
+from moye.tensor.expr import Expr, Scalar
+from moye.tensor.space import common_space
+from moye.tensor.tensor import Tensor, copy_plain, make_fragment, recast_tensor
+from moye.tensor.tiled import CopyAtom, TiledCopy, TiledMMA, thread_coordinate
+
+# --- copy ------------------------------------------------------------------------------------------------------------
+
+
+def copyto(*args: object, pred: Tensor | Scalar | None = None) -> None:
+    """``copyto(dst, src)`` or ``copyto(tiled_copy, dst, src)``: dst[i] = src[i].
+
+    Without a tiled copy (or atom) it is synchronous, as wide as both layouts and alignments prove, and converts where
+    the dtypes differ.  With one it uses the atom; an asynchronous atom completes at cp_async_wait.
+    """
+    if len(args) == 2 and all(isinstance(a, Tensor) for a in args):
+        copy_plain(args[0], args[1], pred)  # type: ignore[arg-type]
+        return
+    if len(args) != 3 or not isinstance(args[1], Tensor) or not isinstance(args[2], Tensor):
+        raise TensorError(f"copyto takes (dst, src) or (tiled_copy, dst, src), not "
+                          f"({', '.join(type(a).__name__ for a in args)})", locs=(locate(),))
+    how, dst, src = args
+    atom = how.atom if isinstance(how, TiledCopy) else how
+    if isinstance(atom, CopyOp):
+        atom = CopyAtom(atom, dst.dtype)
+    if not isinstance(atom, CopyAtom):
+        raise TensorError(f"copyto: {how!r} is no tiled copy or copy atom", locs=(locate(),))
+    for tensor in (dst, src):
+        if tensor.dtype.bits != atom.dtype.bits:
+            raise DTypeError(f"{atom} moves {atom.dtype}, but {tensor.label} holds {tensor.dtype}", locs=(locate(),))
+    copying.emit_copy(atom.op, dst, src, pred)
+
+
+# --- gemm ------------------------------------------------------------------------------------------------------------
+
+
+def gemm(how: TiledMMA | MmaOp, *tensors: Tensor) -> None:
+    """``gemm(mma, A, B, C)``: C += A * B, or ``gemm(mma, D, A, B, C)``: D = A * B + C.
+
+    A is (V, M[, K]), B is (V, N[, K]), C and D are (V, M, N).  C and D live in registers; A and B in registers or in
+    shared memory, from which each k is loaded into registers first.
+    """
+    op = how.op if isinstance(how, TiledMMA) else how
+    if not isinstance(op, MmaOp) or len(tensors) not in (3, 4) or not all(isinstance(t, Tensor) for t in tensors):
+        raise TensorError("gemm takes (mma, A, B, C) or (mma, D, A, B, C)", locs=(locate(),))
+    d, a, b, c = tensors if len(tensors) == 4 else (tensors[2], *tensors)
+    _check_gemm(op, d, a, b, c)
+    if a.space is Space.REGISTER and b.space is Space.REGISTER:
+        emit_gemm(op, d, _with_k(a), _with_k(b), c)
+        return
+    _gemm_staged(op, d, _with_k(a), _with_k(b), c)
+
+
+def _with_k(tensor: Tensor) -> Tensor:
+    """(V, M) as (V, M, 1)."""
+    if rank(tensor.layout) == 3:
+        return tensor
+    return tensor.with_layout(make_layout(*(tensor.layout.mode(i) for i in range(rank(tensor.layout))),
+                                          make_layout(1, 0)))
+
+
+def _check_gemm(op: MmaOp, d: Tensor, a: Tensor, b: Tensor, c: Tensor) -> None:
+    for name, tensor, dtype in (("A", a, op.a_dtype), ("B", b, op.b_dtype), ("C", c, op.c_dtype), ("D", d, op.d_dtype)):
+        if tensor.dtype != dtype:
+            raise DTypeError(f"gemm with {op}: operand {name} ({tensor.label}) holds {tensor.dtype}, not {dtype}",
+                             locs=(locate(),))
+    for name, tensor in (("C", c), ("D", d)):
+        if tensor.space is not Space.REGISTER or rank(tensor.layout) != 3:
+            raise TensorError(f"gemm with {op}: {name} ({tensor!r}) must be a register tensor (V, M, N)",
+                              locs=(locate(),))
+    for name, tensor in (("A", a), ("B", b)):
+        if rank(tensor.layout) not in (2, 3):
+            raise TensorError(f"gemm with {op}: {name} ({tensor!r}) must be (V, {'M' if name == 'A' else 'N'}[, K])",
+                              locs=(locate(),))
+    sizes = (("M of A and C", size(a.layout, 1), size(c.layout, 1)), ("N of B and C", size(b.layout, 1),
+             size(c.layout, 2)), ("K of A and B", size(_with_k(a).layout, 2), size(_with_k(b).layout, 2)),
+             ("M of C and D", size(c.layout, 1), size(d.layout, 1)), ("N of C and D", size(c.layout, 2),
+             size(d.layout, 2)))
+    for what, x, y in sizes:
+        if isinstance(x, int) and isinstance(y, int) and x != y:
+            raise TensorError(f"gemm with {op}: {what} differ: {x} and {y} (A {a.layout}, B {b.layout}, C {c.layout})",
+                              locs=(locate(),))
+
+
+def _gemm_staged(op: MmaOp, d: Tensor, a: Tensor, b: Tensor, c: Tensor) -> None:
+    """A loop over k (unrolled by the compiler) that loads both operands of one k into registers."""
+    depth = size(a.layout, 2)
+    if not isinstance(depth, int):
+        raise TensorError(f"gemm: the K extent {depth} of {a!r} must be static", locs=(locate(),))
+    fragments = [make_fragment(make_layout((t.layout.mode(0).shape, t.layout.mode(1).shape)), t.dtype) for t in (a, b)]
+    fragments[0].buffer.name, fragments[1].buffer.name = "frag_a", "frag_b"
+    bld = builder()
+    if c is not d:
+        copy_plain(d, c)
+    k = Value(bld.index, lower=0, upper=depth - 1, name="k")
+    loop = ops.For(iv=k, start=copying.operand_of(0, bld.index), stop=copying.operand_of(depth, bld.index), step=1,
+                   body=Block(), unroll=0)
+    bld.emit(loop)
+    with bld.inside(loop.body):
+        for fragment, source in zip(fragments, (a, b), strict=True):
+            sub, offset = slice_and_offset((None, None, Expr(k)), source.layout)
+            copy_plain(fragment, Tensor(source.buffer, source.offset + offset, sub, source.dtype, source.swizzle,
+                                        source.name))
+        emit_gemm(op, d, _with_k(fragments[0]), _with_k(fragments[1]), d)
+
+
+def emit_gemm(op: MmaOp, d: Tensor, a: Tensor, b: Tensor, c: Tensor) -> None:
+    """One Gemm op over register tensors A (V, M, K), B (V, N, K), C and D (V, M, N)."""
+    m = common_space([t.layout.mode(1) for t in (a, c, d)])
+    n = common_space([b.layout.mode(1), c.layout.mode(2), d.layout.mode(2)])
+    k = common_space([a.layout.mode(2), b.layout.mode(2)])
+    zm, zn, zk = ((0,) * len(space.extents) for space in (m, n, k))
+    extents = (*m.extents, *n.extents, *k.extents)
+    builder().emit(ops.Gemm(
+        mma=op, roles="m" * len(zm) + "n" * len(zn) + "k" * len(zk),
+        a=a.tile_ref((*m.strides[0], *zn, *k.strides[0])), b=b.tile_ref((*zm, *n.strides[0], *k.strides[1])),
+        c=c.tile_ref((*m.strides[1], *n.strides[1], *zk)), d=d.tile_ref((*m.strides[2], *n.strides[2], *zk)),
+        extents=tuple(e for e in extents if isinstance(e, int)),
+        a_values=_values(a), b_values=_values(b), c_values=_values(c), d_values=_values(d)))
+
+
+def _values(tensor: Tensor) -> tuple[int, ...]:
+    """Register offsets of the values of one atom."""
+    mode = tensor.layout.mode(0)
+    count = size(mode)
+    if not isinstance(count, int):
+        raise TensorError(f"gemm: {tensor!r} must be static", locs=(locate(),))
+    offsets = tuple(crd2idx(i, mode) for i in range(count))
+    return tuple(o for o in offsets if isinstance(o, int))
+
+
+# --- views -----------------------------------------------------------------------------------------------------------
+
+
+def tile(tensor: Tensor, tiler: tuple[int, ...], coordinate: tuple[object, ...], *, ragged: bool = False) -> Tensor:
+    """The tile of ``tensor`` at a tile coordinate: ``tile(A, (bM, bK), (bx, None))`` is (bM, bK, k).
+
+    ``None`` keeps all tiles of that mode as a trailing mode.  The tile must divide each extent: for dynamic extents that
+    is checked at every launch.  With ``ragged=True`` tile counts round up and accesses must be predicated.
+    """
+    if len(tiler) > rank(tensor.layout) or len(coordinate) != len(tiler):
+        raise TensorError(f"tile({tensor.label}, {tiler}, {coordinate}): {tensor.layout} has rank "
+                          f"{rank(tensor.layout)}, the tile {len(tiler)} and the coordinate {len(coordinate)} entries",
+                          locs=(locate(),))
+    if not ragged:
+        for mode, extent in enumerate(tiler):
+            _require_tile(tensor, mode, extent, tiler)
+    divided = zipped_divide(tensor.layout, tiler)
+    inner = divided.mode(0)
+    outer = Tensor(tensor.buffer, tensor.offset, _rank_n(divided.mode(1)), tensor.dtype, tensor.swizzle, tensor.name)
+    full = (*coordinate, *(None,) * (rank(outer.layout) - len(coordinate)))
+    if any(c is None or isinstance(c, slice) for c in full):
+        rest = outer[full]
+        assert isinstance(rest, Tensor), "a sliced tensor is a tensor"
+        layout = make_layout(*_modes_of(inner), *_modes_of(rest.layout))
+        return Tensor(tensor.buffer, rest.offset, layout, tensor.dtype, tensor.swizzle, tensor.name)
+    return Tensor(tensor.buffer, outer.offset_of(full), inner, tensor.dtype, tensor.swizzle, tensor.name)
+
+
+def _rank_n(layout: Layout) -> Layout:
+    return layout if isinstance(layout.shape, tuple) else make_layout(layout)
+
+
+def _modes_of(layout: Layout) -> list[Layout]:
+    return [layout.mode(i) for i in range(rank(layout))] if isinstance(layout.shape, tuple) else [layout]
+
+
+def _require_tile(tensor: Tensor, mode: int, extent: int, tiler: tuple[int, ...]) -> None:
+    have: Int = size(tensor.layout, mode)
+    shape = "(" + ", ".join(str(t) for t in tiler) + ")"
+    if isinstance(have, int):
+        if have % extent:
+            raise TensorError(f"the tile {shape} does not divide {tensor.label}: its extent {have} in mode {mode} is no "
+                              f"multiple of {extent}", hint="pad the array, or use mo.tile(..., ragged=True) with "
+                                                            "predicated copies", locs=(locate(),))
+        return
+    have.require_divisible(extent, f"the tile {shape} does not divide argument {tensor.label}: its extent {{value}} in "
+                                   f"mode {mode} is no multiple of {extent}")
+
+
+def parallelize(tensor: Tensor, thr_layout: Layout, thread: Int) -> Tensor:
+    """The elements of a tile that one thread of ``thr_layout`` handles: its rest modes (REST_M, REST_N, ...)."""
+    shape = tuple(size(thr_layout, mode) for mode in range(rank(thr_layout)))
+    for mode, extent in enumerate(shape):
+        have = size(tensor.layout, mode)
+        if isinstance(have, int) and isinstance(extent, int) and have % extent:
+            raise TensorError(f"parallelize({tensor.label}, {thr_layout}): extent {have} of mode {mode} is no multiple "
+                              f"of {extent}", locs=(locate(),))
+    divided = zipped_divide(tensor.layout, shape)
+    coordinate = thread_coordinate(thread, thr_layout)
+    offset = tensor.offset + crd2idx(coordinate if len(coordinate) > 1 else coordinate[0], divided.mode(0))
+    return Tensor(tensor.buffer, offset, divided.mode(1), tensor.dtype, tensor.swizzle, tensor.name)
+
+
+def fragment(shape: object, dtype: DType) -> Tensor:
+    """A register tensor of this (static) shape, compact and column-major; contents undefined."""
+    return make_fragment(shape if isinstance(shape, Layout) else make_layout(shape), dtype)  # type: ignore[call-overload]
+
+
+def recast(x: Tensor | Layout, dtype: DType | int, old_bits: int | None = None) -> Tensor | Layout:
+    """The same memory as elements of another dtype: ``recast(tensor, dtype)``; of a layout ``recast(l, new, old)`` bits."""
+    if isinstance(x, Tensor):
+        if not isinstance(dtype, DType):
+            raise DTypeError(f"recast({x.label}, {dtype!r}): a dtype is needed", locs=(locate(),))
+        return recast_tensor(x, dtype)
+    if not isinstance(dtype, int) or old_bits is None:
+        raise DTypeError("recast of a layout takes the new and the old width in bits")
+    return recast_layout(x, old_bits, dtype)

@@ -1,0 +1,222 @@
+"""From two tensors to one Copy op: index space, access width, alignment proof.
+
+In: a CopyOp and two tensors of one shape and dtype.  Out: an ``ops.Copy``, or the sentence that says why not.
+
+>>> emit_copy(CpAsync(float64), tAsA, tAgA[:, :, :, 0])
+
+A fixed width must be proven on both sides; the automatic width is the widest that both sides prove.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Protocol
+
+from moye.atoms.atom import CopyOp
+from moye.dtypes import DType, Space
+from moye.errors import AlignmentError, DTypeError, LayoutError, TensorError
+from moye.ir import ops
+from moye.ir.nodes import Buffer, Extent, Operand, TileRef, Value
+from moye.layout import Int, Layout, Swizzle, rank, size
+from moye.tensor.context import builder, locate
+from moye.tensor.expr import Expr, operand_of
+from moye.tensor.space import IndexSpace, common_space, merged
+
+_WIDEST = 128
+
+
+class View(Protocol):
+    """What this module needs of a tensor."""
+
+    @property
+    def buffer(self) -> Buffer: ...
+    @property
+    def dtype(self) -> DType: ...
+    @property
+    def layout(self) -> Layout: ...
+    @property
+    def offset(self) -> Int: ...
+    @property
+    def swizzle(self) -> Swizzle | None: ...
+    @property
+    def space(self) -> Space: ...
+    @property
+    def label(self) -> str: ...
+    @property
+    def alignment(self) -> int: ...
+    def tile_ref(self, strides: tuple[Int, ...]) -> TileRef: ...
+
+
+def emit_copy(op: CopyOp, dst: View, src: View, pred: object = None, *, zero_fill: bool = False) -> None:
+    """Record dst[i] = src[i] with this operation; one op for the whole tile."""
+    _check_pair(op, dst, src)
+    space = _space(dst, src, pred)
+    width = _automatic_width(dst, src, space) if op.bits is None else op.bits // dst.dtype.bits
+    if op.bits is not None:
+        _prove_width(op, dst, src, space, width)
+    space, at = _split(space, width)
+    reordered = _without(space, at, width)
+    builder().emit(ops.Copy(
+        dst=dst.tile_ref(reordered.strides[0]), src=src.tile_ref(reordered.strides[1]),
+        extents=tuple(_extent(e) for e in reordered.extents), width=width, atom=op,
+        pred=_predicate(pred, reordered), zero_fill=zero_fill))
+
+
+def _extent(extent: Int) -> Extent:
+    if isinstance(extent, int):
+        return extent
+    operand = operand_of(extent, builder().index)  # type: ignore[arg-type]
+    return operand if isinstance(operand, Value) else int(operand.value)
+
+
+def _check_pair(op: CopyOp, dst: View, src: View) -> None:
+    if dst.dtype.bits != src.dtype.bits or dst.dtype != src.dtype:
+        raise DTypeError(f"{op}: {dst.label} holds {dst.dtype} but {src.label} holds {src.dtype}", locs=(locate(),))
+    if op.bits is not None and op.bits % dst.dtype.bits:
+        raise DTypeError(f"{op} moves {op.bits} bits at a time, no multiple of a {dst.dtype}", locs=(locate(),))
+    if op.asynchronous and (dst.space is not Space.SHARED or src.space is not Space.GLOBAL):
+        raise TensorError(f"{op} copies from gmem to smem; {src.label} lives in {src.space.value} and {dst.label} in "
+                          f"{dst.space.value}", locs=(locate(),))
+
+
+def _space(dst: View, src: View, pred: object) -> IndexSpace:
+    layouts = [dst.layout, src.layout]
+    if rank(dst.layout) != rank(src.layout):
+        _check_sizes(dst, src)
+    if isinstance(pred, Expr) or pred is None:
+        pred_layout = None
+    else:
+        pred_layout = getattr(pred, "layout", None)
+    try:
+        return merged(common_space(layouts if pred_layout is None else [*layouts, pred_layout]))
+    except LayoutError as error:
+        raise TensorError(f"{dst.label} {dst.layout} cannot be copied from {src.label} {src.layout}: {error.message}",
+                          locs=(locate(),)) from None
+
+
+def _check_sizes(dst: View, src: View) -> None:
+    a, b = size(dst.layout), size(src.layout)
+    if isinstance(a, int) and isinstance(b, int) and a != b:
+        raise TensorError(f"{dst.label} has {a} elements ({dst.layout}) but {src.label} has {b} ({src.layout})",
+                          locs=(locate(),))
+
+
+def _unit_dimension(space: IndexSpace, width: int) -> int | None:
+    """The dimension along which both tensors are contiguous for ``width`` elements."""
+    for d, extent in enumerate(space.extents):
+        if isinstance(extent, int) and extent % width == 0 and all(_is(s[d], 1) for s in space.strides[:2]):
+            return d
+    return None
+
+
+def _is(x: Int, number: int) -> bool:
+    return isinstance(x, int) and x == number
+
+
+def _divisor(x: Int) -> int:
+    return (abs(x) or 1 << 40) if isinstance(x, int) else x.divisor
+
+
+def _proven(view: View, strides: tuple[Int, ...], skip: int) -> int:
+    """Bytes that every access address is known to be a multiple of."""
+    if view.space is Space.REGISTER:
+        return 1 << 20
+    proven = view.alignment
+    for d, stride in enumerate(strides):
+        if d != skip:
+            proven = math.gcd(proven, _divisor(stride) * view.dtype.bits // 8)
+    if view.swizzle is not None:
+        proven = math.gcd(proven, (1 << view.swizzle.base) * view.dtype.bits // 8)
+    return proven
+
+
+def _automatic_width(dst: View, src: View, space: IndexSpace) -> int:
+    width = max(1, _WIDEST // dst.dtype.bits)
+    while width > 1:
+        at = _unit_dimension(space, width)
+        needed = width * dst.dtype.bits // 8
+        if at is not None and all(_proven(view, space.strides[i], at) % needed == 0
+                                  for i, view in enumerate((dst, src))):
+            return width
+        width //= 2
+    return 1
+
+
+def _prove_width(op: CopyOp, dst: View, src: View, space: IndexSpace, width: int) -> None:
+    needed = width * dst.dtype.bits // 8
+    at = _unit_dimension(space, width) if width > 1 else -1
+    if at is None:
+        raise _not_contiguous(op, dst, src, space, width)
+    for view, strides in ((dst, space.strides[0]), (src, space.strides[1])):
+        if _proven(view, strides, at) % needed:
+            raise _misaligned(op, view, strides, at, needed)
+
+
+def _not_contiguous(op: CopyOp, dst: View, src: View, space: IndexSpace, width: int) -> TensorError:
+    for view, strides in ((src, space.strides[1]), (dst, space.strides[0])):
+        contiguous = any(_is(s, 1) and isinstance(e, int) and e % width == 0
+                         for s, e in zip(strides, space.extents, strict=True))
+        if not contiguous:
+            return TensorError(
+                f"{op} moves {width} contiguous {view.dtype} at a time, but a thread's values of {view.label} are not "
+                f"contiguous: its layout is {view.layout}, in {view.buffer.name} of layout {view.buffer.layout}",
+                hint=_contiguity_hint(view), locs=(locate(),))
+    return TensorError(f"{op} moves {width} contiguous {dst.dtype} at a time, but {dst.label} {dst.layout} and "
+                       f"{src.label} {src.layout} are contiguous along different modes", locs=(locate(),))
+
+
+def _contiguity_hint(view: View) -> str:
+    if view.space is not Space.GLOBAL:
+        return "let the value layout run along the contiguous mode"
+    name = view.buffer.name
+    return f"is {name} row-major where the kernel wants column-major? pass a column-major {name}, or let the value " \
+           f"layout run along its contiguous mode"
+
+
+def _misaligned(op: CopyOp, view: View, strides: tuple[Int, ...], at: int, needed: int) -> AlignmentError:
+    itemsize = view.dtype.bits // 8
+    if view.alignment % needed:
+        where = f"its first element is known to be aligned to {view.alignment} bytes only"
+        hint = f"pass a {view.buffer.name} whose data pointer is a multiple of {needed}" \
+            if view.space is Space.GLOBAL else f"slice at multiples of {needed // itemsize} elements"
+        if view.space is Space.GLOBAL and view.buffer.align % needed == 0:
+            hint = "the strides of the argument must be multiples too"
+    else:
+        bad = next(s for d, s in enumerate(strides) if d != at and _divisor(s) * itemsize % needed)
+        where = f"its stride {bad} is {_bytes(bad, itemsize)} bytes"
+        unit = needed // itemsize
+        hint = f"pad the leading dimension to a multiple of {unit} elements" \
+               + (f": {bad + unit - bad % unit} instead of {bad}" if isinstance(bad, int) else "")
+    return AlignmentError(
+        f"{op} needs addresses that are multiples of {needed} bytes, but {view.label} with layout {view.layout} in "
+        f"{view.buffer.name} of layout {view.buffer.layout} is misaligned: {where}", hint=hint, locs=(locate(),))
+
+
+def _bytes(stride: Int, itemsize: int) -> str:
+    return str(stride * itemsize) if isinstance(stride, int) else f"{itemsize} * {stride}"
+
+
+def _split(space: IndexSpace, width: int) -> tuple[IndexSpace, int]:
+    return space, -1 if width == 1 else _unit_dimension(space, width) or 0
+
+
+def _without(space: IndexSpace, at: int, width: int) -> IndexSpace:
+    """The space of accesses: the contiguous dimension divided by the width (its stride multiplied)."""
+    if at < 0:
+        return space
+    extents = list(space.extents)
+    strides = [list(s) for s in space.strides]
+    extents[at] = extents[at] // width
+    for s in strides:
+        s[at] = s[at] * width
+    keep = [d for d, extent in enumerate(extents) if not _is(extent, 1)]
+    return IndexSpace(tuple(extents[d] for d in keep), tuple(tuple(s[d] for d in keep) for s in strides),
+                      tuple(space.modes[d] for d in keep))
+
+
+def _predicate(pred: object, space: IndexSpace) -> TileRef | Operand | None:
+    if pred is None:
+        return None
+    if isinstance(pred, (bool, Expr)):
+        return operand_of(pred)
+    return pred.tile_ref(space.strides[2])  # type: ignore[attr-defined, no-any-return]

@@ -1,0 +1,327 @@
+"""A recorded scalar: arithmetic on it writes IR.  It implements ``DynInt``, so layouts may hold it.
+
+In: Values and Python numbers.  Out: ``Expr``, or a plain ``int`` where an index folds to a constant.
+
+>>> tid = Expr(value); (tid // 32) * 4 + 1
+
+Python numbers are weak: they take the other operand's dtype.  ``//`` and ``%`` floor; ``/`` of integers gives float32.
+Truth of a traced value is an error here: control flow is rewritten by ``moye.lang``.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NoReturn, Union
+
+from moye import dtypes as dt
+from moye.dtypes import DType, Kind
+from moye.errors import DTypeError, FactError, TraceError
+from moye.ir import builder as ir_builder
+from moye.ir import fold
+from moye.ir.nodes import Literal, Operand, ScalarParam, TensorParam, Value
+from moye.layout import DynInt
+from moye.tensor.context import builder, locate
+
+Number = Union[int, float, bool]
+Scalar = Union[int, float, bool, "Expr"]
+Int = Union[int, DynInt]
+
+_NARROW = (dt.float16, dt.bfloat16, dt.float8_e4m3fn, dt.float8_e5m2)
+
+
+class Expr(DynInt):
+    """A scalar of the kernel being traced: an operand of the IR with Python's operators."""
+
+    __slots__ = ("operand",)
+
+    def __init__(self, operand: Operand) -> None:
+        self.operand = operand
+
+    # --- facts (DynInt) ---
+
+    @property
+    def dtype(self) -> DType:
+        return self.operand.dtype
+
+    @property
+    def divisor(self) -> int:  # type: ignore[override]
+        return fold.facts_of(self.operand)[2]
+
+    @property
+    def lower(self) -> int | None:  # type: ignore[override]
+        return fold.facts_of(self.operand)[0]
+
+    @property
+    def upper(self) -> int | None:  # type: ignore[override]
+        return fold.facts_of(self.operand)[1]
+
+    def same(self, other: Int) -> bool:
+        if isinstance(other, Expr):
+            return ir_builder.key_of(self.operand) == ir_builder.key_of(other.operand)
+        return isinstance(other, int) and self.lower == other == self.upper
+
+    def require_divisible(self, divisor: int, what: str) -> Int:
+        """The exact quotient by ``divisor``; assumes divisibility at launch where it is not known."""
+        if self.divisor % divisor:
+            message = what if what else f"{self} must be a multiple of {divisor}"
+            assume_divisible(self, divisor, message)
+        return self.exact_div(divisor)
+
+    def exact_div(self, divisor: Int) -> Int:
+        return _index(self // divisor)
+
+    # --- arithmetic ---
+
+    def __add__(self, other: Scalar) -> Scalar: return arithmetic("add", self, other)
+    def __radd__(self, other: Scalar) -> Scalar: return arithmetic("add", other, self)
+    def __sub__(self, other: Scalar) -> Scalar: return arithmetic("sub", self, other)
+    def __rsub__(self, other: Scalar) -> Scalar: return arithmetic("sub", other, self)
+    def __mul__(self, other: Scalar) -> Scalar: return arithmetic("mul", self, other)
+    def __rmul__(self, other: Scalar) -> Scalar: return arithmetic("mul", other, self)
+    def __truediv__(self, other: Scalar) -> Scalar: return divide(self, other)
+    def __rtruediv__(self, other: Scalar) -> Scalar: return divide(other, self)
+    def __floordiv__(self, other: Scalar) -> Scalar: return floor_divide("floordiv", self, other)
+    def __rfloordiv__(self, other: Scalar) -> Scalar: return floor_divide("floordiv", other, self)
+    def __mod__(self, other: Scalar) -> Scalar: return floor_divide("mod", self, other)
+    def __rmod__(self, other: Scalar) -> Scalar: return floor_divide("mod", other, self)
+    def __and__(self, other: Scalar) -> Scalar: return bitwise("and", self, other)
+    def __rand__(self, other: Scalar) -> Scalar: return bitwise("and", other, self)
+    def __or__(self, other: Scalar) -> Scalar: return bitwise("or", self, other)
+    def __ror__(self, other: Scalar) -> Scalar: return bitwise("or", other, self)
+    def __xor__(self, other: Scalar) -> Scalar: return bitwise("xor", self, other)
+    def __rxor__(self, other: Scalar) -> Scalar: return bitwise("xor", other, self)
+    def __lshift__(self, other: Scalar) -> Scalar: return bitwise("shl", self, other)
+    def __rlshift__(self, other: Scalar) -> Scalar: return bitwise("shl", other, self)
+    def __rshift__(self, other: Scalar) -> Scalar: return bitwise("shr", self, other)
+    def __rrshift__(self, other: Scalar) -> Scalar: return bitwise("shr", other, self)
+    def __neg__(self) -> Scalar: return unary("neg", self)
+    def __pos__(self) -> Scalar: return self
+    def __abs__(self) -> Scalar: return unary("abs", self)
+    def __invert__(self) -> Scalar: return unary("not" if self.dtype.kind is Kind.BOOL else "invert", self)
+
+    def __pow__(self, other: Scalar) -> Scalar:
+        if isinstance(other, int) and not isinstance(other, bool) and 0 <= other <= 8:
+            result: Scalar = 1
+            for _ in range(other):
+                result = self if isinstance(result, int) and result == 1 else arithmetic("mul", result, self)
+            return result
+        return arithmetic("pow", self if self.dtype.is_float else self.to(dt.float32), other)
+
+    def __rpow__(self, other: Scalar) -> Scalar:
+        return arithmetic("pow", other, self if self.dtype.is_float else self.to(dt.float32))
+
+    # --- comparison ---
+
+    def __eq__(self, other: object) -> Scalar: return compare("eq", self, other)  # type: ignore[override]
+    def __ne__(self, other: object) -> Scalar: return compare("ne", self, other)  # type: ignore[override]
+    def __lt__(self, other: Scalar) -> Scalar: return compare("lt", self, other)
+    def __le__(self, other: Scalar) -> Scalar: return compare("le", self, other)
+    def __gt__(self, other: Scalar) -> Scalar: return compare("gt", self, other)
+    def __ge__(self, other: Scalar) -> Scalar: return compare("ge", self, other)
+
+    def __hash__(self) -> int:
+        return hash(ir_builder.key_of(self.operand))
+
+    # --- conversion ---
+
+    def to(self, dtype: DType) -> Expr:
+        """Value conversion to another dtype."""
+        return Expr(builder().cast(self.operand, dtype))
+
+    def bitcast(self, dtype: DType) -> Expr:
+        """The same bits as another dtype of the same width."""
+        if dtype.bits != self.dtype.bits:
+            raise DTypeError(f"bitcast from {self.dtype} to {dtype}: {self.dtype.bits} bits against {dtype.bits}")
+        return Expr(builder().cast(self.operand, dtype, bits=True))
+
+    def __bool__(self) -> bool:
+        self._no_truth("a Python bool")
+
+    def __index__(self) -> int:
+        raise TraceError(f"{self} is known only when the kernel runs; a static integer is needed here",
+                         hint="a loop variable is static in mo.static_range; a parameter is with mo.Constexpr",
+                         locs=(locate(),))
+
+    def __float__(self) -> float:
+        self._no_truth("a Python float")
+
+    def __iter__(self) -> NoReturn:
+        raise TraceError(f"{self} is a scalar of the kernel and cannot be iterated over", locs=(locate(),))
+
+    def _no_truth(self, what: str) -> NoReturn:
+        raise TraceError(f"{self} is known only when the kernel runs and cannot become {what} while tracing",
+                         hint="decorate the function that tests it with @mo.jit, or use mo.where / mo.Constexpr",
+                         locs=(locate(),))
+
+    def __str__(self) -> str:
+        if isinstance(self.operand, Literal):
+            return str(self.operand.value)
+        return self.operand.name or f"<{self.dtype.name}>"
+
+    __repr__ = __str__
+
+
+def _index(x: Scalar) -> Int:
+    if isinstance(x, (int, Expr)):
+        return x
+    raise TraceError(f"{x} is no integer")
+
+
+def is_number(x: object) -> bool:
+    return isinstance(x, (int, float)) or type(x).__module__ == "numpy" and hasattr(x, "item") and not hasattr(x, "__len__")
+
+
+def is_scalar(x: object) -> bool:
+    return isinstance(x, Expr) or is_number(x)
+
+
+def default_dtype(x: Number) -> DType:
+    """The dtype that a Python number takes when nothing else decides: int32, float32 or bool."""
+    if isinstance(x, bool):
+        return dt.bool_
+    if isinstance(x, int):
+        return dt.int32 if -(1 << 31) <= x < 1 << 31 else dt.int64
+    return dt.float32
+
+
+def operand_of(x: Scalar, dtype: DType | None = None) -> Operand:
+    """The IR operand of a scalar, converted to ``dtype`` if given."""
+    if isinstance(x, Expr):
+        return x.operand if dtype is None or dtype == x.dtype else builder().cast(x.operand, dtype)
+    if not is_number(x):
+        raise TraceError(f"{x!r} of type {type(x).__name__} is no scalar of a kernel", locs=(locate(),))
+    number = x.item() if hasattr(x, "item") else x
+    chosen = dtype or default_dtype(number)
+    if chosen.is_integer and isinstance(number, float):
+        if number != int(number):
+            raise DTypeError(f"{number} does not fit {chosen}: it is no integer", locs=(locate(),))
+        number = int(number)
+    return fold.cast_literal(Literal(number, default_dtype(number)), chosen)
+
+
+def wrap(operand: Operand) -> Scalar:
+    """The scalar of an operand: a Python number for constants of the index and bool types, else an Expr."""
+    if isinstance(operand, Literal) and operand.dtype in (dt.int32, dt.int64, dt.bool_):
+        return operand.value
+    return Expr(operand)
+
+
+def _common(a: Scalar, b: Scalar) -> DType:
+    """The dtype in which ``a`` and ``b`` meet; Python numbers are weak."""
+    if isinstance(a, Expr) and isinstance(b, Expr):
+        return dt.promote(a.dtype, b.dtype)
+    strong, weak = (a, b) if isinstance(a, Expr) else (b, a)
+    if not isinstance(strong, Expr):
+        return dt.promote(default_dtype(a), default_dtype(b))  # type: ignore[arg-type]
+    if isinstance(weak, float) and not strong.dtype.is_float:
+        return dt.float32
+    if strong.dtype.kind is Kind.BOOL and not isinstance(weak, bool):
+        return default_dtype(weak)  # type: ignore[arg-type]
+    return strong.dtype
+
+
+def arithmetic(kind: str, a: Scalar, b: Scalar) -> Scalar:
+    """``a kind b`` in their common dtype; 16- and 8-bit floats compute in float32 and round the result."""
+    if not (is_scalar(a) and is_scalar(b)):
+        return NotImplemented
+    dtype = _common(a, b)
+    if dtype.kind is Kind.BOOL:
+        dtype = dt.int32
+    work = dt.float32 if dtype in _NARROW else dtype
+    b_ = builder()
+    result = b_.binary(kind, operand_of(a, work), operand_of(b, work))
+    return wrap(result if work is dtype else b_.cast(result, dtype))
+
+
+def divide(a: Scalar, b: Scalar) -> Scalar:
+    if not (is_scalar(a) and is_scalar(b)):
+        return NotImplemented
+    dtype = _common(a, b)
+    if not dtype.is_float:
+        return wrap(builder().binary("div", operand_of(a, dt.float32), operand_of(b, dt.float32)))
+    return arithmetic("div", a, b)
+
+
+def floor_divide(kind: str, a: Scalar, b: Scalar) -> Scalar:
+    if not (is_scalar(a) and is_scalar(b)):
+        return NotImplemented
+    if isinstance(b, int) and b == 0:
+        raise TraceError(f"{a} {'//' if kind == 'floordiv' else '%'} 0: division by zero", locs=(locate(),))
+    dtype = _common(a, b)
+    if dtype.is_float:
+        quotient = unary("floor", divide(a, b))
+        return quotient if kind == "floordiv" else arithmetic("sub", a, arithmetic("mul", quotient, b))
+    return arithmetic(kind, a, b)
+
+
+def bitwise(kind: str, a: Scalar, b: Scalar) -> Scalar:
+    if not (is_scalar(a) and is_scalar(b)):
+        return NotImplemented
+    dtype = (a.dtype if isinstance(a, Expr) else default_dtype(a)) if kind in ("shl", "shr") else _common(a, b)
+    if dtype.is_float:
+        raise DTypeError(f"{a} {kind} {b}: bitwise operations are for integers, not {dtype}", locs=(locate(),))
+    if dtype.kind is Kind.BOOL:
+        logical = {"and": "land", "or": "lor", "xor": "ne"}
+        return wrap(builder().binary(logical[kind], operand_of(a, dtype), operand_of(b, dtype)))
+    count = dt.int32 if kind in ("shl", "shr") else dtype
+    return wrap(builder().binary(kind, operand_of(a, dtype), operand_of(b, count)))
+
+
+def compare(kind: str, a: Scalar, b: object) -> Scalar:
+    if not is_scalar(b):
+        if kind in ("eq", "ne"):
+            return kind == "ne"
+        return NotImplemented
+    dtype = _common(a, b)  # type: ignore[arg-type]
+    work = dt.float32 if dtype in _NARROW else dtype
+    return wrap(builder().binary(kind, operand_of(a, work), operand_of(b, work)))  # type: ignore[arg-type]
+
+
+def unary(kind: str, a: Scalar, *, fast: bool = False) -> Scalar:
+    """A unary operation or math function of a scalar; integers are converted to float32 for math functions."""
+    dtype = a.dtype if isinstance(a, Expr) else default_dtype(a)
+    keeps = kind in ("neg", "not", "invert", "popcount", "clz") or (kind == "abs" and not dtype.is_float)
+    work = dtype if keeps and dtype not in _NARROW else (dt.float32 if dtype in _NARROW or not dtype.is_float else dtype)
+    b = builder()
+    result = b.unary(kind, operand_of(a, work), fast=fast)
+    return wrap(b.cast(result, dtype) if dtype in _NARROW and result.dtype.is_float else result)
+
+
+def where(cond: Scalar, a: Scalar, b: Scalar) -> Scalar:
+    """``a if cond else b`` for scalars, both evaluated."""
+    if not isinstance(cond, Expr):
+        return a if cond else b
+    dtype = _common(a, b)
+    return wrap(builder().select(cond.operand, operand_of(a, dtype), operand_of(b, dtype)))
+
+
+# --- assumptions -----------------------------------------------------------------------------------------------------
+
+
+def _parameter_ids() -> frozenset[int]:
+    ids: set[int] = set()
+    for param in builder().func.params:
+        if isinstance(param, ScalarParam):
+            ids.add(param.value.id)
+        elif isinstance(param, TensorParam):
+            ids.update(x.id for x in (*param.shape, *param.strides) if isinstance(x, Value))
+    return frozenset(ids)
+
+
+def can_guard(operand: Operand) -> bool:
+    """Whether a condition can be checked at launch: made of arguments and grid extents, and always needed here."""
+    return builder().conditions == 0 and ir_builder.expressible(operand, _parameter_ids())
+
+
+def assume_divisible(x: Expr, divisor: int, message: str, hint: str | None = None) -> None:
+    """Assume ``x % divisor == 0`` from here on, checked at every launch; FactError where that is not possible."""
+    b = builder()
+    cond = b.binary("eq", b.binary("mod", x.operand, operand_of(divisor, x.dtype)), operand_of(0, x.dtype))
+    if isinstance(cond, Literal) and not cond.value:
+        raise FactError(message, hint=hint, locs=(locate(),))
+    if not can_guard(cond):
+        raise FactError(f"{message}: it is not known whether {x} is a multiple of {divisor}",
+                        hint=f"say mo.assume({x} % {divisor} == 0) before the branch", locs=(locate(),))
+    b.guard(cond, message, {"value": x.operand}, hint)
+    if isinstance(x.operand, Value):
+        x.operand.divisor = math.lcm(x.operand.divisor, divisor)

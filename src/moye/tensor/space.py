@@ -1,0 +1,137 @@
+"""Index spaces of tile operations: the common refinement of several layouts.
+
+In: layouts of one shape.  Out: extents and, per layout, one stride per extent, jointly coalesced.
+
+>>> common_space([make_layout((4, 6)), make_layout((2, 12), (12, 1))])
+IndexSpace(extents=(2, 2, 6), strides=((1, 2, 4), (12, 1, 2)))
+
+Layouts are walked top-level mode by top-level mode; a mode of size 1 is repeated (stride 0) against a larger one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from moye.errors import LayoutError
+from moye.layout import Int, Layout, flatten, is_static, rank, size
+from moye.layout.ints import same
+
+Leaf = tuple[Int, Int]
+
+
+@dataclass(frozen=True, slots=True)
+class IndexSpace:
+    """``extents[d]``, and ``strides[l][d]`` of layout l over dimension d, both possibly dynamic; mode of each."""
+
+    extents: tuple[Int, ...]
+    strides: tuple[tuple[Int, ...], ...]
+    modes: tuple[int, ...]
+    """The top-level mode that each dimension comes from."""
+
+
+def _leaves(layout: Layout) -> list[Leaf]:
+    flat = flatten(layout)
+    shape, stride = flat.shape, flat.stride
+    if not isinstance(shape, tuple):
+        return [(shape, stride)]  # type: ignore[list-item]
+    return list(zip(shape, stride, strict=True))  # type: ignore[arg-type]
+
+
+def _is_one(extent: Int) -> bool:
+    return isinstance(extent, int) and extent == 1
+
+
+def _next_extent(heads: list[Leaf], layouts: Sequence[Layout]) -> Int:
+    first = heads[0][0]
+    if all(same(first, extent) for extent, _ in heads):
+        return first
+    extents = [extent for extent, _ in heads]
+    if not all(isinstance(extent, int) for extent in extents):
+        raise LayoutError(f"{_names(layouts)} have no common refinement: the extents {_list(extents)} are not known "
+                          f"to be equal")
+    step = math.gcd(*(extent for extent in extents if isinstance(extent, int)))
+    if step == 1:
+        raise LayoutError(f"{_names(layouts)} have no common refinement: the extents {_list(extents)} share no factor")
+    return step
+
+
+def _names(layouts: Sequence[Layout]) -> str:
+    return " and ".join(str(layout) for layout in layouts)
+
+
+def _list(extents: Sequence[Int]) -> str:
+    return ", ".join(str(extent) for extent in extents)
+
+
+def _refine(layouts: Sequence[Layout]) -> list[tuple[Int, tuple[Int, ...]]]:
+    """Dimensions (extent, stride per layout) of one mode of equal size everywhere."""
+    queues = [[leaf for leaf in _leaves(layout) if not _is_one(leaf[0])] for layout in layouts]
+    longest = max(queues, key=len)
+    if not longest:
+        return []
+    broadcast = [not queue for queue in queues]
+    dims: list[tuple[Int, tuple[Int, ...]]] = []
+    live = [queue for queue, is_one in zip(queues, broadcast, strict=True) if not is_one]
+    while all(live):
+        step = _next_extent([queue[0] for queue in live], layouts)
+        dims.append((step, tuple(0 if not queue and is_one else queue[0][1]
+                                 for queue, is_one in zip(queues, broadcast, strict=True))))
+        for queue in live:
+            _advance(queue, step)
+    if any(live):
+        raise LayoutError(f"{_names(layouts)} differ in size: "
+                          f"{' and '.join(str(size(layout)) for layout in layouts)}")
+    return dims
+
+
+def _advance(queue: list[Leaf], step: Int) -> None:
+    extent, stride = queue[0]
+    if isinstance(extent, int) and isinstance(step, int) and extent != step:
+        queue[0] = (extent // step, stride * step)
+    else:
+        queue.pop(0)
+
+
+def _merges(extent: Int, inner: Sequence[Int], outer: Sequence[Int]) -> bool:
+    return all(same(extent * i, o) for i, o in zip(inner, outer, strict=True))
+
+
+def common_space(layouts: Sequence[Layout], *, by_mode: bool = True) -> IndexSpace:
+    """The coarsest index space over which every layout has one stride per dimension.
+
+    Raises LayoutError where sizes differ or no common refinement exists.
+    """
+    ranks = {rank(layout) for layout in layouts}
+    groups: list[tuple[int, Sequence[Layout]]]
+    if by_mode and len(ranks) == 1:
+        groups = [(mode, [layout.mode(mode) for layout in layouts]) for mode in range(ranks.pop())]
+    else:
+        groups = [(0, layouts)]
+    dims: list[tuple[Int, tuple[Int, ...], int]] = []
+    for mode, parts in groups:
+        for extent, strides in _refine(parts):
+            if dims and is_static(dims[-1][0]) and _merges(dims[-1][0], dims[-1][1], strides) \
+                    and (len(groups) == 1 or dims[-1][2] == mode or not by_mode):
+                dims[-1] = (dims[-1][0] * extent, dims[-1][1], mode)
+            else:
+                dims.append((extent, strides, mode))
+    return IndexSpace(tuple(d[0] for d in dims),
+                      tuple(tuple(d[1][i] for d in dims) for i in range(len(layouts))),
+                      tuple(d[2] for d in dims))
+
+
+def merged(space: IndexSpace) -> IndexSpace:
+    """The space with neighbouring dimensions of different modes merged too, where every layout allows it."""
+    extents: list[Int] = []
+    strides: list[tuple[Int, ...]] = []
+    for d, extent in enumerate(space.extents):
+        here = tuple(s[d] for s in space.strides)
+        if extents and _merges(extents[-1], strides[-1], here):
+            extents[-1] = extents[-1] * extent
+        else:
+            extents.append(extent)
+            strides.append(here)
+    return IndexSpace(tuple(extents), tuple(tuple(s[i] for s in strides) for i in range(len(space.strides))),
+                      (0,) * len(extents))

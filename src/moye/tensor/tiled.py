@@ -1,0 +1,350 @@
+"""Tiled copies and tiled MMAs: an atom repeated over threads and values, and the partitions it gives each thread.
+
+In: an atom, a thread layout, a value layout.  Out: per thread, views of a tile.
+
+>>> copy_A = make_tiled_copy(CopyAtom(CpAsync(float64), float32), make_layout((32, 8)), make_layout((2, 1)))
+>>> copy_A.get_slice(tid).partition_S(gA)            # ((CPY, REST), CPY_M, CPY_K, k)
+
+Both objects are static: kernels are specialised on their value.  Source: CuTe cute/atom/copy_atom.hpp, mma_atom.hpp.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from moye.atoms.atom import CopyOp, MmaOp
+from moye.dtypes import DType
+from moye.errors import LaunchError, LayoutError, TensorError
+from moye.layout import (
+    Int,
+    IntTuple,
+    Layout,
+    composition,
+    crd2idx,
+    logical_divide,
+    make_layout,
+    raked_product,
+    rank,
+    right_inverse,
+    size,
+    with_shape,
+    zipped_divide,
+)
+from moye.tensor.context import builder, locate, tracing
+from moye.tensor.expr import Expr
+from moye.tensor.tensor import Tensor, make_fragment, make_fragment_like
+
+
+@dataclass(frozen=True, slots=True)
+class CopyAtom:
+    """A copy operation on elements of one dtype."""
+
+    op: CopyOp
+    dtype: DType
+
+    def __post_init__(self) -> None:
+        bits = self.op.bits
+        if bits is not None and (bits % self.dtype.bits or bits < self.dtype.bits):
+            raise LayoutError(f"CopyAtom({self.op}, {self.dtype}): an access of {bits} bits holds no whole number of "
+                              f"{self.dtype.bits}-bit elements")
+
+    @property
+    def values(self) -> int:
+        """Elements per access."""
+        return 1 if self.op.bits is None else self.op.bits // self.dtype.bits
+
+    def __str__(self) -> str:
+        return f"CopyAtom({self.op}, {self.dtype})"
+
+
+@dataclass(frozen=True, slots=True)
+class TiledCopy:
+    """``atom`` tiled by ``layout_tv``: (thread, value) -> column-major index into a tile of shape ``tiler``."""
+
+    atom: CopyAtom
+    layout_tv: Layout
+    tiler: tuple[int, ...]
+
+    @property
+    def threads(self) -> int:
+        return _int(size(self.layout_tv, 0))
+
+    @property
+    def layout(self) -> Layout:
+        """(thread, value) layout; ``mo.size(copy)`` counts its threads."""
+        return self.layout_tv.mode(0)
+
+    def get_slice(self, thread: Int) -> ThrCopy:
+        """The part of one thread; ``thread`` is its index within the tiled copy."""
+        _check_threads(f"the tiled copy {self.atom}", self.threads, thread)
+        return ThrCopy(self, thread)
+
+    def __str__(self) -> str:
+        return f"TiledCopy({self.atom}, tv {self.layout_tv}, tile {_shape(self.tiler)})"
+
+
+@dataclass(frozen=True, slots=True)
+class ThrCopy:
+    """One thread's slice of a tiled copy."""
+
+    tiled: TiledCopy
+    thread: Int
+
+    def partition_S(self, tensor: Tensor) -> Tensor:  # noqa: N802 - CuTe's name
+        """This thread's elements of a source tile: ((CPY, REST), rest modes...)."""
+        return self._partition(tensor, "partition_S")
+
+    def partition_D(self, tensor: Tensor) -> Tensor:  # noqa: N802 - CuTe's name
+        """This thread's elements of a destination tile: ((CPY, REST), rest modes...)."""
+        return self._partition(tensor, "partition_D")
+
+    def _partition(self, tensor: Tensor, what: str) -> Tensor:
+        tiler = self.tiled.tiler
+        _check_tile(what, tensor, tiler, str(self.tiled))
+        divided = zipped_divide(tensor.layout, tiler)
+        tv = composition(divided.mode(0), self.tiled.layout_tv)
+        values = logical_divide(_flat(tv.mode(1)), self.tiled.atom.values)
+        offset = crd2idx(self.thread, tv.mode(0))
+        layout = make_layout(values, *_modes(divided.mode(1), rank(tensor.layout)))
+        return Tensor(tensor.buffer, tensor.offset + offset, layout, tensor.dtype, tensor.swizzle, tensor.name)
+
+    def retile_S(self, tensor: Tensor) -> Tensor:  # noqa: N802 - CuTe's name
+        """A register tensor of another partition with the CPY mode that this copy wants; for one-thread atoms as is."""
+        return tensor
+
+    retile_D = retile_S  # noqa: N815 - CuTe's name
+
+
+def make_tiled_copy(atom: CopyAtom, thr_layout: Layout, val_layout: Layout | None = None) -> TiledCopy:
+    """Tile a copy atom over ``thr_layout`` threads of ``val_layout`` values each.
+
+    Raises LayoutError where a thread's values are fewer than the atom moves at a time.
+    """
+    thr_layout = _as_layout(thr_layout)
+    val_layout = make_layout(1) if val_layout is None else _as_layout(val_layout)
+    while rank(val_layout) < rank(thr_layout):
+        val_layout = make_layout(*_modes(val_layout, rank(val_layout)), make_layout(1, 0))
+    threads, values = _int(size(thr_layout)), _int(size(val_layout))
+    if values % atom.values:
+        raise LayoutError(
+            f"make_tiled_copy: {atom} moves {atom.values} {atom.dtype} at a time, but the value layout {val_layout} "
+            f"gives a thread {values}", hint=f"use a value layout with a multiple of {atom.values} contiguous elements")
+    mn = raked_product(thr_layout, val_layout)
+    tv = with_shape(right_inverse(mn), (threads, values))
+    tiler = tuple(_int(size(mn, mode)) for mode in range(rank(mn)))
+    return TiledCopy(atom, tv, tiler)
+
+
+@dataclass(frozen=True, slots=True)
+class TiledMMA:
+    """``op`` repeated over ``atom_layout`` (threads or groups of threads along M, N, K).
+
+    ``permutations`` are tilers (Layout, int or None) of M, N and K that reorder the tile before it is distributed.
+    """
+
+    op: MmaOp
+    atom_layout: Layout
+    permutations: tuple[Layout | int | None, ...] = (None, None, None)
+
+    @property
+    def layout(self) -> Layout:
+        """(V, M, N, K) -> thread index."""
+        modes = [make_layout(self.op.threads, 1 if self.op.threads > 1 else 0)]
+        for mode in _modes(self.atom_layout, rank(self.atom_layout)):
+            modes.append(Layout(mode.shape, _scale(mode.stride, self.op.threads)))
+        return make_layout(*modes)
+
+    @property
+    def threads(self) -> int:
+        return self.op.threads * _int(size(self.atom_layout))
+
+    def tile_size(self, mode: int) -> int:
+        """Extent along M (0), N (1) or K (2) of what all threads cover in one instruction each."""
+        perm = self.permutations[mode]
+        if perm is not None:
+            return perm if isinstance(perm, int) else _int(size(perm))
+        return self.op.shape_mnk[mode] * _int(size(self.atom_layout, mode))
+
+    def get_slice(self, thread: Int) -> ThrMMA:
+        """The part of one thread; ``thread`` is its index within the tiled MMA."""
+        _check_threads(f"the tiled MMA {self}", self.threads, thread)
+        return ThrMMA(self, thread)
+
+    def make_fragment_A(self, tensor: Tensor) -> Tensor:  # noqa: N802 - CuTe's name
+        """Registers for a partition of A: (MMA, MMA_M, MMA_K)."""
+        return make_fragment_like(tensor, self.op.a_dtype)
+
+    def make_fragment_B(self, tensor: Tensor) -> Tensor:  # noqa: N802 - CuTe's name
+        """Registers for a partition of B: (MMA, MMA_N, MMA_K)."""
+        return make_fragment_like(tensor, self.op.b_dtype)
+
+    def make_fragment_C(self, tensor: Tensor) -> Tensor:  # noqa: N802 - CuTe's name
+        """Registers for a partition of C: (MMA, MMA_M, MMA_N)."""
+        return make_fragment_like(tensor, self.op.c_dtype)
+
+    def partition_fragment_C(self, shape: tuple[int, int]) -> Tensor:  # noqa: N802 - CuTe's name
+        """Accumulators for a C tile of this shape: (MMA, MMA_M, MMA_N)."""
+        parts = []
+        for mode, extent in enumerate(shape):
+            tile = self.tile_size(mode)
+            if extent % tile:
+                raise TensorError(f"partition_fragment_C{shape}: extent {extent} of mode {mode} is no multiple of "
+                                  f"{tile}, which {self} covers", locs=(locate(),))
+            parts.append(extent // (self.op.shape_mnk[mode] * _int(size(self.atom_layout, mode))))
+        return make_fragment(make_layout((_int(size(self.op.c_layout, 1)), *parts)), self.op.c_dtype)
+
+    def __str__(self) -> str:
+        perms = "" if self.permutations == (None, None, None) else f", permutations {self.permutations}"
+        return f"TiledMMA({self.op}, atoms {self.atom_layout}{perms})"
+
+
+@dataclass(frozen=True, slots=True)
+class ThrMMA:
+    """One thread's slice of a tiled MMA."""
+
+    tiled: TiledMMA
+    thread: Int
+
+    def partition_A(self, tensor: Tensor) -> Tensor:  # noqa: N802 - CuTe's name
+        """This thread's part of an (M, K) tile: (MMA, MMA_M, MMA_K, ...)."""
+        return self._partition(tensor, (0, 2), self.tiled.op.a_layout, "partition_A")
+
+    def partition_B(self, tensor: Tensor) -> Tensor:  # noqa: N802 - CuTe's name
+        """This thread's part of an (N, K) tile: (MMA, MMA_N, MMA_K, ...)."""
+        return self._partition(tensor, (1, 2), self.tiled.op.b_layout, "partition_B")
+
+    def partition_C(self, tensor: Tensor) -> Tensor:  # noqa: N802 - CuTe's name
+        """This thread's part of an (M, N) tile: (MMA, MMA_M, MMA_N, ...)."""
+        return self._partition(tensor, (0, 1), self.tiled.op.c_layout, "partition_C")
+
+    def make_fragment_A(self, tensor: Tensor) -> Tensor:  # noqa: N802 - CuTe's name
+        return self.tiled.make_fragment_A(tensor)
+
+    def make_fragment_B(self, tensor: Tensor) -> Tensor:  # noqa: N802 - CuTe's name
+        return self.tiled.make_fragment_B(tensor)
+
+    def make_fragment_C(self, tensor: Tensor) -> Tensor:  # noqa: N802 - CuTe's name
+        return self.tiled.make_fragment_C(tensor)
+
+    def partition_fragment_A(self, tensor: Tensor) -> Tensor:  # noqa: N802 - CuTe's name
+        return self.make_fragment_A(self.partition_A(tensor))
+
+    def partition_fragment_B(self, tensor: Tensor) -> Tensor:  # noqa: N802 - CuTe's name
+        return self.make_fragment_B(self.partition_B(tensor))
+
+    def _partition(self, tensor: Tensor, dims: tuple[int, int], tv: Layout, what: str) -> Tensor:
+        tiled = self.tiled
+        _check_tile(what, tensor, tuple(tiled.tile_size(d) for d in dims), str(tiled))
+        coordinate = thread_coordinate(self.thread, tiled.layout)
+        atoms, offset, rests = [], tensor.offset, []
+        for mode, d in zip(_modes(tensor.layout, rank(tensor.layout)), dims, strict=False):
+            atom, threads, rest = self._split(mode, d)
+            offset = offset + crd2idx(coordinate[1 + d], threads)
+            atoms.append(atom)
+            rests.append(rest)
+        values = composition(make_layout(*atoms), tv)
+        offset = offset + crd2idx(coordinate[0], values.mode(0))
+        extra = _modes(tensor.layout, rank(tensor.layout))[2:]
+        layout = make_layout(values.mode(1), *rests, *extra)
+        return Tensor(tensor.buffer, offset, layout, tensor.dtype, tensor.swizzle, tensor.name)
+
+    def _split(self, mode: Layout, d: int) -> tuple[Layout, Layout, Layout]:
+        """One mode of the tile as (within the atom, over threads, the rest)."""
+        perm = self.tiled.permutations[d]
+        if perm is not None:
+            mode = _flat(logical_divide(mode, perm))
+        by_atom = logical_divide(mode, self.tiled.op.shape_mnk[d])
+        by_thread = logical_divide(by_atom.mode(1), _int(size(self.tiled.atom_layout, d)))
+        return by_atom.mode(0), by_thread.mode(0), by_thread.mode(1)
+
+
+def make_tiled_mma(op: MmaOp, atom_layout: Layout | None = None,
+                   permutations: tuple[Layout | int | None, ...] = ()) -> TiledMMA:
+    """Repeat an MMA operation over ``atom_layout`` (rank 1 to 3: along M, N, K)."""
+    layout = make_layout((1, 1, 1)) if atom_layout is None else _as_layout(atom_layout)
+    modes = _modes(layout, rank(layout))
+    if len(modes) > 3:
+        raise LayoutError(f"make_tiled_mma: the atom layout {layout} has rank {len(modes)}; M, N and K are 3")
+    modes += [make_layout(1, 0)] * (3 - len(modes))
+    perms = tuple(permutations) + (None,) * (3 - len(permutations))
+    return TiledMMA(op, make_layout(*modes), perms)
+
+
+# --- pieces ----------------------------------------------------------------------------------------------------------
+
+
+def thread_coordinate(thread: Int, layout: Layout) -> tuple[Int, ...]:
+    """The linear coordinate of a thread along each mode of a compact (V, M, N, K) thread layout."""
+    return tuple(_mode_coordinate(thread, mode) for mode in _modes(layout, rank(layout)))
+
+
+def _mode_coordinate(thread: Int, mode: Layout) -> Int:
+    result: Int = 0
+    scale = 1
+    shapes, strides = _leaf_list(mode.shape), _leaf_list(mode.stride)
+    for extent, step in zip(shapes, strides, strict=True):
+        if extent > 1 and step > 0:
+            part = (thread // step) % extent
+            result = result + part * scale
+        scale *= extent
+    return result
+
+
+def _leaf_list(x: IntTuple) -> list[int]:
+    return [leaf for item in x for leaf in _leaf_list(item)] if isinstance(x, tuple) else [_int(x)]
+
+
+def _as_layout(x: Layout | IntTuple) -> Layout:
+    return x if isinstance(x, Layout) else make_layout(x)
+
+
+def _int(x: Int) -> int:
+    if not isinstance(x, int):
+        raise LayoutError(f"{x} must be static here")
+    return x
+
+
+def _modes(layout: Layout, count: int) -> list[Layout]:
+    """The top-level modes of a layout; a layout of integer shape is one mode."""
+    return [layout.mode(i) for i in range(count)] if isinstance(layout.shape, tuple) else [layout]
+
+
+def _flat(layout: Layout) -> Layout:
+    """A rank-1 view: the whole layout as one mode."""
+    return layout
+
+
+def _scale(x: IntTuple, factor: int) -> IntTuple:
+    return tuple(_scale(s, factor) for s in x) if isinstance(x, tuple) else _int(x) * factor
+
+
+def _shape(tiler: tuple[int, ...]) -> str:
+    return "(" + ",".join(str(t) for t in tiler) + ")"
+
+
+def _check_tile(what: str, tensor: Tensor, tile: tuple[int, ...], tiled: str) -> None:
+    if rank(tensor.layout) < len(tile):
+        raise TensorError(f"{what}({tensor.label}): {tensor.layout} has rank {rank(tensor.layout)}, but {tiled} covers "
+                          f"{len(tile)} modes", locs=(locate(),))
+    for mode, extent in enumerate(tile):
+        have = size(tensor.layout, mode)
+        if isinstance(have, int) and have % extent:
+            raise TensorError(f"{what}({tensor.label}): extent {have} of mode {mode} of {tensor.layout} is no multiple "
+                              f"of {extent}, which {tiled} covers", locs=(locate(),))
+        if not isinstance(have, int):
+            have.require_divisible(extent, f"{what}({tensor.label}): extent {{value}} of mode {mode} is no multiple of "
+                                           f"{extent}, which {tiled} covers")
+
+
+def _check_threads(what: str, threads: int, thread: Int) -> None:
+    """The thread index must run over exactly the threads of the tiled object (class A10)."""
+    if isinstance(thread, int):
+        if not 0 <= thread < threads:
+            raise TensorError(f"get_slice({thread}): {what} has {threads} threads", locs=(locate(),))
+        return
+    if tracing() and isinstance(thread, Expr) and thread.lower == 0 and thread.upper is not None \
+            and thread.upper + 1 != threads:
+        have = thread.upper + 1
+        block = builder().func.block_dim
+        raise LaunchError(f"{what} has {threads} threads, but the thread index given to get_slice runs over {have} "
+                          f"(a block of {block})", hint=f"launch kernel[grid, {threads}](...)", locs=(locate(),))
