@@ -18,14 +18,14 @@ from moye.layout import make_layout
 AUTO_COPY = CopyOp("AutoVectorizingCopy", None)
 
 
-def UniversalCopy(dtype: DType) -> CopyOp:  # noqa: N802 - CuTe's name
+def UniversalCopy(dtype: DType) -> CopyOp:
     """A load and a store of ``dtype.bits`` bits per thread: 8, 16, 32, 64 or 128."""
     if dtype.bits not in (8, 16, 32, 64, 128):
         raise DTypeError(f"UniversalCopy({dtype}): an access is 8, 16, 32, 64 or 128 bits wide, not {dtype.bits}")
     return CopyOp(f"UniversalCopy({dtype})", dtype.bits)
 
 
-def CpAsync(dtype: DType, *, cache: str = "always") -> CopyOp:  # noqa: N802 - the reference's name
+def CpAsync(dtype: DType, *, cache: str = "always") -> CopyOp:
     """cp.async, global to shared memory, ``dtype.bytes`` bytes per thread: 4, 8 or 16.
 
     ``dtype`` is only a width.  ``cache="always"`` is cp.async.ca (L1 and L2); ``cache="global"`` is cp.async.cg (L2
@@ -43,7 +43,7 @@ def CpAsync(dtype: DType, *, cache: str = "always") -> CopyOp:  # noqa: N802 - t
     return CopyOp(f'CpAsync({dtype}, cache="{cache}")', dtype.bits, "cp.async", cache, ptx)
 
 
-def UniversalFMA(a: DType, b: DType | None = None, c: DType | None = None) -> MmaOp:  # noqa: N802 - CuTe's name
+def UniversalFMA(a: DType, b: DType | None = None, c: DType | None = None) -> MmaOp:
     """d = a * b + c by one thread on one element: 1x1x1."""
     b, c = b or a, c or a
     one = make_layout((1, 1))

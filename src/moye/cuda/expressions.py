@@ -365,21 +365,28 @@ def bitcast(source: DType, target: DType, a: Text, helpers: Intrinsics) -> Text:
 # --- offsets ---------------------------------------------------------------------------------------------------------
 
 
+def number(a: Text) -> int | None:
+    """The integer that a text without suffix spells, or None."""
+    digits = a.text.removeprefix("-")
+    return int(a.text) if digits.isdigit() else None
+
+
 def scaled(a: Text, factor: int) -> Text:
     """``factor * a``, without what a reader would strike out."""
     if factor == 1:
         return a
-    if a.text.isdigit():
-        return Text(str(int(a.text) * factor))
-    return infix("*", Text(str(factor)), a, associative=True)
+    constant = number(a)
+    if constant is not None:
+        return Text(str(constant * factor))
+    return infix("*", Text(str(factor), UNARY if factor < 0 else PRIMARY), a, associative=True)
 
 
 def total(terms: list[Text]) -> Text:
-    """The sum; zeros vanish, the first constant goes last."""
-    constant = sum(int(term.text) for term in terms if term.text.isdigit())
-    kept = [term for term in terms if not term.text.isdigit()]
+    """The sum; zeros vanish, the constants go last as one."""
+    constant = sum(number(term) or 0 for term in terms)
+    kept = [term for term in terms if number(term) is None]
     if constant or not kept:
-        kept.append(Text(str(constant)))
+        kept.append(Text(str(constant), UNARY if constant < 0 else PRIMARY))
     result = kept[0]
     for term in kept[1:]:
         result = infix("+", result, term, associative=True)

@@ -41,7 +41,8 @@ class Builder:
         self._blocks: list[Block] = [func.body]
         self._known: list[dict[Key, Value]] = [{}]
         self._dead = 0
-        self.conditions = 0  # dynamic ifs that are open here
+        self.open_conditions: list[Operand] = []  # of the traced ifs that are open here (of an else: not cond)
+        self.loop_stops: dict[int, Operand] = {}  # loop variable id -> the bound that it stays below
 
     # --- blocks ---
 
@@ -50,8 +51,9 @@ class Builder:
         return self._blocks[-1]
 
     @property
-    def depth(self) -> int:
-        return len(self._blocks)
+    def conditions(self) -> int:
+        """How many traced conditions decide whether this point is reached."""
+        return len(self.open_conditions)
 
     def emit(self, op: ops.Op) -> None:
         """Append an op, with its location; what follows an Exit in a block is dropped."""
@@ -89,6 +91,17 @@ class Builder:
     def splice(self, block: Block) -> None:
         """Append the ops of a block that was recorded apart, as they are."""
         self._blocks[-1].ops.extend(block.ops)
+
+    # --- loops ---
+
+    def largest(self, variable: Value) -> Operand:
+        """A bound that a loop variable stays below here: its loop's, or a tighter one of an open ``if i < bound``."""
+        bound = self.loop_stops[variable.id]
+        for cond in reversed(self.open_conditions):
+            op = cond.op if isinstance(cond, Value) else None
+            if isinstance(op, ops.Binary) and op.kind == "lt" and op.a is variable:
+                return op.b
+        return bound
 
     # --- scalars ---
 

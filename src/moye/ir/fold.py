@@ -317,6 +317,9 @@ def _compare(kind: str, a: Operand, b: Operand) -> Literal | None:
         return None
     if isinstance(a, Value) and a is b:
         return Literal(kind in ("le", "ge", "eq"), dt.bool_)
+    (base_a, add_a), (base_b, add_b) = _sum(a), _sum(b)
+    if base_a is not None and base_a is base_b:
+        return _constant(kind, Literal(add_a, a.dtype), Literal(add_b, a.dtype))
     (alo, ahi, adiv), (blo, bhi, _) = facts_of(a), facts_of(b)
     below = ahi is not None and blo is not None and ahi < blo
     above = alo is not None and bhi is not None and alo > bhi
@@ -329,6 +332,14 @@ def _compare(kind: str, a: Operand, b: Operand) -> Literal | None:
     }
     yes, no = proofs[kind]
     return Literal(yes, dt.bool_) if yes or no else None
+
+
+def _sum(x: Operand) -> tuple[Operand | None, int]:
+    """x as base + constant."""
+    inner = _producer(x, "add")
+    if inner is not None:
+        return inner.a, int(inner.b.value)  # type: ignore[union-attr]
+    return (x, 0) if isinstance(x, Value) else (None, 0)
 
 
 def _logical(kind: str, a: Operand, b: Operand) -> Operand | None:
@@ -345,7 +356,7 @@ def unary(kind: str, a: Operand) -> Operand | None:
     if isinstance(a, Literal):
         if kind == "not":
             return Literal(not a.value, dt.bool_)
-        if kind == "neg" and not a.dtype.kind is Kind.BOOL:
+        if kind == "neg" and a.dtype.kind is not Kind.BOOL:
             return Literal(-a.value, a.dtype)
         return None
     if kind == "not" and isinstance(a.op, ops.Unary) and a.op.kind == "not":

@@ -14,14 +14,11 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import ClassVar
 
 from moye.dtypes import DType, Space
 from moye.errors import UNKNOWN, Loc
 from moye.layout import ComposedLayout, Layout, Swizzle
-
-if TYPE_CHECKING:
-    from moye.ir.ops import Op
 
 _ids = itertools.count()
 
@@ -146,6 +143,27 @@ class TileRef:
     """The user's view, for headers, comments and findings; no semantics."""
     name: str = ""
     """The user's name of the view."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Op:
+    """Base of every op (the ops are in ``ops.py``)."""
+
+    pure: ClassVar[bool] = False
+    blocking: ClassVar[bool] = False  # may have to wait for another thread
+
+    loc: Loc = UNKNOWN
+
+    def operands(self) -> Iterator[Operand]:
+        """Every scalar operand, those inside references included."""
+        yield from ()
+
+    def refs(self) -> Iterator[tuple[Ref | TileRef, bool]]:
+        """Every memory reference as (reference, is it written)."""
+        yield from ()
+
+    def blocks(self) -> Iterator[Block]:
+        yield from ()
 
 
 @dataclass(slots=True)

@@ -13,15 +13,38 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal as OneOf
+from typing import Literal as OneOf
 
 from moye.atoms.atom import CopyOp, MmaOp
 from moye.dtypes import DType
-from moye.errors import UNKNOWN, Loc
-from moye.ir.nodes import Block, Buffer, Extent, Operand, Ref, TileRef, Value, Var
+from moye.ir.effects import (
+    Assert,
+    Atomic,
+    CpAsyncCommit,
+    CpAsyncWait,
+    Fence,
+    Inspect,
+    Load,
+    NamedBarrier,
+    Order,
+    Print,
+    Scope_,
+    Shuffle,
+    Store,
+    SyncThreads,
+    SyncWarp,
+    Vote,
+    dynamic_extents,
+    operands_of,
+)
+from moye.ir.nodes import Block, Buffer, Extent, Op, Operand, Ref, TileRef, Value, Var
 
-Scope_ = OneOf["thread", "cta", "cluster", "gpu", "sys"]
-Order = OneOf["relaxed", "acquire", "release", "acq_rel", "seq_cst"]
+__all__ = [
+    "ARITHMETIC", "BINARY", "COMPARISONS", "LOGICAL", "MATH", "SPECIALS", "UNARY", "Alloc", "Assert", "Assign", "Atomic",
+    "Binary", "Cast", "Copy", "CpAsyncCommit", "CpAsyncWait", "Declare", "Exit", "Fence", "For", "Gemm", "If", "Inspect",
+    "Load", "Loop", "Map", "NamedBarrier", "Op", "Order", "Print", "Read", "Reduce", "Scope", "Scope_", "Select",
+    "Shuffle", "Special", "Store", "SyncThreads", "SyncWarp", "Unary", "Vote", "dtype_of_math",
+]
 
 ARITHMETIC = ("add", "sub", "mul", "div", "floordiv", "mod", "min", "max", "shl", "shr", "and", "or", "xor", "pow")
 COMPARISONS = ("lt", "le", "gt", "ge", "eq", "ne")
@@ -32,44 +55,6 @@ MATH = ("exp", "exp2", "log", "log2", "log10", "sqrt", "rsqrt", "sin", "cos", "t
 UNARY = ("neg", "not", "invert", "popcount", "clz", "isnan", "isinf") + MATH
 SPECIALS = ("thread_x", "thread_y", "thread_z", "block_x", "block_y", "block_z", "grid_x", "grid_y", "grid_z",
             "clock", "globaltimer")
-
-
-@dataclass(slots=True, kw_only=True)
-class Op:
-    """Base of every op."""
-
-    pure: ClassVar[bool] = False
-    blocking: ClassVar[bool] = False  # may have to wait for another thread
-
-    loc: Loc = UNKNOWN
-
-    def operands(self) -> Iterator[Operand]:
-        """Every scalar operand, those inside references included."""
-        yield from ()
-
-    def refs(self) -> Iterator[tuple[Ref | TileRef, bool]]:
-        """Every memory reference as (reference, is it written)."""
-        yield from ()
-
-    def blocks(self) -> Iterator[Block]:
-        yield from ()
-
-
-def _of(*refs: Ref | TileRef | None) -> Iterator[Operand]:
-    for ref in refs:
-        if ref is None:
-            continue
-        yield ref.offset
-        if isinstance(ref, TileRef):
-            for stride in ref.strides:
-                if isinstance(stride, Value):
-                    yield stride
-
-
-def _values(extents: tuple[Extent, ...]) -> Iterator[Operand]:
-    for extent in extents:
-        if isinstance(extent, Value):
-            yield extent
 
 
 # --- scalars ---------------------------------------------------------------------------------------------------------
@@ -173,75 +158,6 @@ class Assign(Op):
             yield source
 
 
-# --- memory, one element ---------------------------------------------------------------------------------------------
-
-
-@dataclass(slots=True, kw_only=True)
-class Load(Op):
-    """One element; with ``order`` a scoped load (ld.relaxed / ld.acquire)."""
-
-    result: Value
-    ref: Ref
-    order: Order | None = None
-    scope: Scope_ = "gpu"
-
-    def operands(self) -> Iterator[Operand]:
-        yield from _of(self.ref)
-
-    def refs(self) -> Iterator[tuple[Ref | TileRef, bool]]:
-        yield self.ref, False
-
-
-@dataclass(slots=True, kw_only=True)
-class Store(Op):
-    """One element; with ``order`` a scoped store (st.relaxed / st.release)."""
-
-    ref: Ref
-    value: Operand
-    order: Order | None = None
-    scope: Scope_ = "gpu"
-
-    def operands(self) -> Iterator[Operand]:
-        yield self.value
-        yield from _of(self.ref)
-
-    def refs(self) -> Iterator[tuple[Ref | TileRef, bool]]:
-        yield self.ref, True
-
-
-@dataclass(slots=True, kw_only=True)
-class Atomic(Op):
-    """Read-modify-write of one element; ``result`` is the old value.
-
-    Kinds: add, min, max, and, or, xor, exch, cas (``compare`` is the expected value).
-    """
-
-    result: Value
-    kind: str
-    ref: Ref
-    value: Operand
-    compare: Operand | None = None
-    order: Order = "relaxed"
-    scope: Scope_ = "gpu"
-
-    def operands(self) -> Iterator[Operand]:
-        yield self.value
-        if self.compare is not None:
-            yield self.compare
-        yield from _of(self.ref)
-
-    def refs(self) -> Iterator[tuple[Ref | TileRef, bool]]:
-        yield self.ref, True
-
-
-@dataclass(slots=True, kw_only=True)
-class Fence(Op):
-    """A memory fence of the calling thread (PTX ISA: fence / membar)."""
-
-    order: Order
-    scope: Scope_
-
-
 # --- tiles -----------------------------------------------------------------------------------------------------------
 
 
@@ -271,10 +187,10 @@ class Copy(Op):
     zero_fill: bool = False
 
     def operands(self) -> Iterator[Operand]:
-        yield from _of(self.dst, self.src)
-        yield from _values(self.extents)
+        yield from operands_of(self.dst, self.src)
+        yield from dynamic_extents(self.extents)
         if isinstance(self.pred, TileRef):
-            yield from _of(self.pred)
+            yield from operands_of(self.pred)
         elif self.pred is not None:
             yield self.pred
 
@@ -308,7 +224,7 @@ class Gemm(Op):
     order: OneOf["rows", "serpentine"] = "serpentine"
 
     def operands(self) -> Iterator[Operand]:
-        yield from _of(self.d, self.a, self.b, self.c)
+        yield from operands_of(self.d, self.a, self.b, self.c)
 
     def refs(self) -> Iterator[tuple[Ref | TileRef, bool]]:
         for ref in (self.a, self.b, self.c):
@@ -332,7 +248,7 @@ class Map(Op):
     value: Operand
 
     def operands(self) -> Iterator[Operand]:
-        yield from _of(self.dst, *self.sources)
+        yield from operands_of(self.dst, *self.sources)
         yield self.value
 
     def refs(self) -> Iterator[tuple[Ref | TileRef, bool]]:
@@ -354,130 +270,10 @@ class Reduce(Op):
     extents: tuple[int, ...]
 
     def operands(self) -> Iterator[Operand]:
-        yield from _of(self.src)
+        yield from operands_of(self.src)
 
     def refs(self) -> Iterator[tuple[Ref | TileRef, bool]]:
         yield self.src, False
-
-
-# --- threads together ------------------------------------------------------------------------------------------------
-
-
-@dataclass(slots=True, kw_only=True)
-class SyncThreads(Op):
-    """bar.sync 0: every non-exited thread of the block."""
-
-    blocking = True
-
-
-@dataclass(slots=True, kw_only=True)
-class SyncWarp(Op):
-    """bar.warp.sync of the lanes in ``mask``."""
-
-    blocking = True
-    mask: int = 0xFFFFFFFF
-
-
-@dataclass(slots=True, kw_only=True)
-class NamedBarrier(Op):
-    """bar.sync / bar.arrive on barrier ``barrier`` (0..15) for ``threads`` threads (a multiple of 32)."""
-
-    blocking = True
-    kind: OneOf["sync", "arrive"]
-    barrier: Operand
-    threads: int
-
-    def operands(self) -> Iterator[Operand]:
-        yield self.barrier
-
-
-@dataclass(slots=True, kw_only=True)
-class CpAsyncCommit(Op):
-    """cp.async.commit_group: the thread's uncommitted asynchronous copies become its newest group."""
-
-
-@dataclass(slots=True, kw_only=True)
-class CpAsyncWait(Op):
-    """cp.async.wait_group ``pending``, or with None cp.async.wait_all (uncommitted copies too)."""
-
-    pending: int | None = None
-
-
-@dataclass(slots=True, kw_only=True)
-class Shuffle(Op):
-    """shfl.sync of a 32- or 64-bit value: kinds idx, up, down, xor; ``width`` lanes per segment."""
-
-    blocking = True
-    result: Value
-    kind: OneOf["idx", "up", "down", "xor"]
-    value: Operand
-    lane: Operand
-    width: int = 32
-    mask: int = 0xFFFFFFFF
-
-    def operands(self) -> Iterator[Operand]:
-        yield from (self.value, self.lane)
-
-
-@dataclass(slots=True, kw_only=True)
-class Vote(Op):
-    """vote.sync: kinds ballot (uint32 result), any, all (bool result)."""
-
-    blocking = True
-    result: Value
-    kind: OneOf["ballot", "any", "all"]
-    pred: Operand
-    mask: int = 0xFFFFFFFF
-
-    def operands(self) -> Iterator[Operand]:
-        yield self.pred
-
-
-# --- debugging -------------------------------------------------------------------------------------------------------
-
-
-@dataclass(slots=True, kw_only=True)
-class Print(Op):
-    """print(...): ``parts`` are strings and operands, printed in order with the thread and block in front."""
-
-    parts: tuple[str | Operand, ...]
-
-    def operands(self) -> Iterator[Operand]:
-        for part in self.parts:
-            if not isinstance(part, str):
-                yield part
-
-
-@dataclass(slots=True, kw_only=True)
-class Assert(Op):
-    """assert cond, message.  ``assume`` marks mo.assume: a promise that the trace relied on."""
-
-    cond: Operand
-    message: str
-    assume: bool = False
-
-    def operands(self) -> Iterator[Operand]:
-        yield self.cond
-
-
-@dataclass(slots=True, kw_only=True)
-class Inspect(Op):
-    """mo.inspect(...): the simulator keeps a snapshot of each named tensor or scalar here; the GPU ignores it."""
-
-    label: str
-    tensors: tuple[tuple[str, TileRef, tuple[Extent, ...]], ...]
-    scalars: tuple[tuple[str, Operand], ...]
-
-    def operands(self) -> Iterator[Operand]:
-        for _, ref, extents in self.tensors:
-            yield from _of(ref)
-            yield from _values(extents)
-        for _, scalar in self.scalars:
-            yield scalar
-
-    def refs(self) -> Iterator[tuple[Ref | TileRef, bool]]:
-        for _, ref, _ in self.tensors:
-            yield ref, False
 
 
 # --- control flow ----------------------------------------------------------------------------------------------------

@@ -93,14 +93,15 @@ class DynamicIf(Branch):
 
     def _open(self, block: Block) -> None:
         b = builder()
-        b.conditions += 1
+        negated = block is self.op.orelse
+        b.open_conditions.append(b.unary("not", self.op.cond) if negated else self.op.cond)
         b.push(block)
         regions().append(self)
 
     def _finish(self, variables: Locals) -> None:
         b = builder()
         self.arms.append(None if b.terminated() else self._values(variables))
-        b.conditions -= 1
+        b.open_conditions.pop()
         b.pop()
         stack = regions()
         del stack[stack.index(self):]
@@ -166,12 +167,12 @@ class Merger:
 
     def _leaf(self, name: str, a: Carried, b: Carried, i: int, old: Scalar | None, arms: str) -> Callable[[], Scalar]:
         x, y = a.leaves[i], b.leaves[i]
-        if _equal(x, y) and (not isinstance(x, Expr) or old is not None and _equal(x, old)):
+        if _equal(x, y) and (not isinstance(x, Expr) or (old is not None and _equal(x, old))):
             return lambda: x
         var = _reusable(name, old)
         dtype = _merged_dtype(a.structure, x, y)
         if var is None or var.dtype != dtype:
-            init = None if old is None or carried_dtype(old) != dtype and isinstance(old, Expr) \
+            init = None if old is None or (carried_dtype(old) != dtype and isinstance(old, Expr)) \
                 else operand_of(old, dtype)
             var = Var(name, dtype)
             self.declared.append(ops.Declare(var=var, init=init, loc=self.op.loc))

@@ -9,6 +9,7 @@ Each docstring names the PTX instruction (PTX ISA) that the operation stands for
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any, NamedTuple, get_args
 
@@ -414,7 +415,7 @@ def _learn(cond: Expr) -> None:
     inner = x.op
     if op.kind == "eq" and bound == 0 and isinstance(inner, ops.Binary) and inner.kind == "mod" \
             and isinstance(inner.b, Literal) and isinstance(inner.a, Value):
-        inner.a.divisor = expr.math.lcm(inner.a.divisor, int(inner.b.value))
+        inner.a.divisor = math.lcm(inner.a.divisor, int(inner.b.value))
     upper = {"lt": bound - 1, "le": bound, "eq": bound}.get(op.kind)
     lower = {"gt": bound + 1, "ge": bound, "eq": bound}.get(op.kind)
     if upper is not None:

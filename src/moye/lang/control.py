@@ -85,12 +85,12 @@ class Control:
     def _dynamic_logic(self, first: Expr, rest: tuple[Callable[[], object], ...], kind: str) -> Scalar:
         """``first and rest``: both sides at once where the right one is pure, else an if of the kernel."""
         b = builder()
-        b.conditions += 1
+        b.open_conditions.append(first.operand)
         with b.inside(Block()) as block:
             other = self._short_circuit(rest, kind)
             other = truth(other) if isinstance(other, Expr) else bool(_truth_of(other))
             right = operand_of(other, dt.bool_)
-        b.conditions -= 1
+        b.open_conditions.pop()
         if all(op.pure for op in block.walk()):
             b.splice(block)
             return wrap(b.binary(kind, first.operand, right))

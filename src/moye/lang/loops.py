@@ -289,6 +289,8 @@ class DynamicFor(_Dynamic):
         iv.lower, iv.upper, iv.divisor = _iv_facts(start, stop, bounds.step)
         self.op = ops.For(iv=iv, start=start, stop=stop, step=bounds.step, body=Block(), unroll=bounds.unroll,
                           loc=b.locate())
+        if bounds.step > 0:
+            b.loop_stops[iv.id] = stop
 
     def __iter__(self) -> Iterator[Any]:
         for self.passes in range(_PASSES):
@@ -390,7 +392,7 @@ def _leaf_dtype(structure: object, leaf: Scalar) -> dt.DType:
 
 def _check_dtype(name: str, var: Var, leaf: Scalar) -> None:
     have = carried_dtype(leaf)
-    if have == var.dtype or not isinstance(leaf, Expr) and (var.dtype.is_float or have.kind.value <= var.dtype.kind.value):
+    if have == var.dtype or (not isinstance(leaf, Expr) and (var.dtype.is_float or have.kind.value <= var.dtype.kind.value)):
         return
     if have.is_integer and var.dtype.is_integer and isinstance(leaf, Expr) and have.bits <= var.dtype.bits:
         return

@@ -218,8 +218,8 @@ def is_mutable(value: object) -> bool:
         return True
     if isinstance(value, tuple):
         return any(is_mutable(item) for item in value)
-    return hasattr(value, "__array_interface__") or hasattr(value, "__dlpack__") and not inspect.isclass(value) \
-        and not inspect.ismodule(value)
+    return hasattr(value, "__array_interface__") or (hasattr(value, "__dlpack__") and not inspect.isclass(value) \
+        and not inspect.ismodule(value))
 
 
 def changed(captures: list[Capture]) -> bool:

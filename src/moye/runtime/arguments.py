@@ -97,9 +97,9 @@ class Signature:
 
 
 def _role(annotation: object) -> str:
-    if annotation is Constexpr or isinstance(annotation, str) and annotation.rpartition(".")[2] == "Constexpr":
+    if annotation is Constexpr or (isinstance(annotation, str) and annotation.rpartition(".")[2] == "Constexpr"):
         return "constexpr"
-    if annotation is Static or isinstance(annotation, str) and annotation.rpartition(".")[2] == "Static":
+    if annotation is Static or (isinstance(annotation, str) and annotation.rpartition(".")[2] == "Static"):
         return "static"
     return ""
 

@@ -38,6 +38,7 @@ class Kernel:
 
     def __init__(self, function: types.FunctionType) -> None:
         self.function = function
+        self.__name__ = function.__name__
         self.signature = Signature(function)
         self._specialised: dict[tuple[Any, ...], Specialised] = {}
         update_wrapper(self, function)
@@ -76,7 +77,7 @@ class Kernel:
         """The specialisation for a call, traced on first use and whenever a name that it read has changed."""
         key = (call.key, block, cluster)
         found = self._specialised.get(key)
-        if found is None or found.captures and changed(found.captures):
+        if found is None or (found.captures and changed(found.captures)):
             found = specialise(self.function, call, block, cluster)
             self._specialised[key] = found
         return found

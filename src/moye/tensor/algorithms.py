@@ -27,7 +27,7 @@ from moye.layout import (
 from moye.layout import recast as recast_layout
 from moye.tensor import copying
 from moye.tensor.context import builder, locate
-from moye.tensor.expr import Expr, Scalar
+from moye.tensor.expr import Expr, Scalar, operand_of
 from moye.tensor.space import common_space
 from moye.tensor.tensor import Tensor, copy_plain, make_fragment, recast_tensor
 from moye.tensor.tiled import CopyAtom, TiledCopy, TiledMMA, thread_coordinate
@@ -44,10 +44,10 @@ def copyto(*args: object, pred: Tensor | Scalar | None = None) -> None:
     if len(args) == 2 and all(isinstance(a, Tensor) for a in args):
         copy_plain(args[0], args[1], pred)  # type: ignore[arg-type]
         return
-    if len(args) != 3 or not isinstance(args[1], Tensor) or not isinstance(args[2], Tensor):
+    if len(args) != 3 or not (isinstance(args[1], Tensor) and isinstance(args[2], Tensor)):
         raise TensorError(f"copyto takes (dst, src) or (tiled_copy, dst, src), not "
                           f"({', '.join(type(a).__name__ for a in args)})", locs=(locate(),))
-    how, dst, src = args
+    how, dst, src = args[0], args[1], args[2]
     atom = how.atom if isinstance(how, TiledCopy) else how
     if isinstance(atom, CopyOp):
         atom = CopyAtom(atom, dst.dtype)
@@ -121,7 +121,7 @@ def _gemm_staged(op: MmaOp, d: Tensor, a: Tensor, b: Tensor, c: Tensor) -> None:
     if c is not d:
         copy_plain(d, c)
     k = Value(bld.index, lower=0, upper=depth - 1, name="k")
-    loop = ops.For(iv=k, start=copying.operand_of(0, bld.index), stop=copying.operand_of(depth, bld.index), step=1,
+    loop = ops.For(iv=k, start=operand_of(0, bld.index), stop=operand_of(depth, bld.index), step=1,
                    body=Block(), unroll=0)
     bld.emit(loop)
     with bld.inside(loop.body):

@@ -11,7 +11,7 @@ Truth of a traced value is an error here: control flow is rewritten by ``moye.la
 from __future__ import annotations
 
 import math
-from typing import NoReturn, Union
+from typing import Any, NoReturn, Union
 
 from moye import dtypes as dt
 from moye.dtypes import DType, Kind
@@ -72,34 +72,34 @@ class Expr(DynInt):
 
     # --- arithmetic ---
 
-    def __add__(self, other: Scalar) -> Scalar: return arithmetic("add", self, other)
-    def __radd__(self, other: Scalar) -> Scalar: return arithmetic("add", other, self)
-    def __sub__(self, other: Scalar) -> Scalar: return arithmetic("sub", self, other)
-    def __rsub__(self, other: Scalar) -> Scalar: return arithmetic("sub", other, self)
-    def __mul__(self, other: Scalar) -> Scalar: return arithmetic("mul", self, other)
-    def __rmul__(self, other: Scalar) -> Scalar: return arithmetic("mul", other, self)
-    def __truediv__(self, other: Scalar) -> Scalar: return divide(self, other)
-    def __rtruediv__(self, other: Scalar) -> Scalar: return divide(other, self)
-    def __floordiv__(self, other: Scalar) -> Scalar: return floor_divide("floordiv", self, other)
-    def __rfloordiv__(self, other: Scalar) -> Scalar: return floor_divide("floordiv", other, self)
-    def __mod__(self, other: Scalar) -> Scalar: return floor_divide("mod", self, other)
-    def __rmod__(self, other: Scalar) -> Scalar: return floor_divide("mod", other, self)
-    def __and__(self, other: Scalar) -> Scalar: return bitwise("and", self, other)
-    def __rand__(self, other: Scalar) -> Scalar: return bitwise("and", other, self)
-    def __or__(self, other: Scalar) -> Scalar: return bitwise("or", self, other)
-    def __ror__(self, other: Scalar) -> Scalar: return bitwise("or", other, self)
-    def __xor__(self, other: Scalar) -> Scalar: return bitwise("xor", self, other)
-    def __rxor__(self, other: Scalar) -> Scalar: return bitwise("xor", other, self)
-    def __lshift__(self, other: Scalar) -> Scalar: return bitwise("shl", self, other)
-    def __rlshift__(self, other: Scalar) -> Scalar: return bitwise("shl", other, self)
-    def __rshift__(self, other: Scalar) -> Scalar: return bitwise("shr", self, other)
-    def __rrshift__(self, other: Scalar) -> Scalar: return bitwise("shr", other, self)
-    def __neg__(self) -> Scalar: return unary("neg", self)
-    def __pos__(self) -> Scalar: return self
-    def __abs__(self) -> Scalar: return unary("abs", self)
-    def __invert__(self) -> Scalar: return unary("not" if self.dtype.kind is Kind.BOOL else "invert", self)
+    def __add__(self, other: Any) -> Any: return arithmetic("add", self, other)
+    def __radd__(self, other: Any) -> Any: return arithmetic("add", other, self)
+    def __sub__(self, other: Any) -> Any: return arithmetic("sub", self, other)
+    def __rsub__(self, other: Any) -> Any: return arithmetic("sub", other, self)
+    def __mul__(self, other: Any) -> Any: return arithmetic("mul", self, other)
+    def __rmul__(self, other: Any) -> Any: return arithmetic("mul", other, self)
+    def __truediv__(self, other: Any) -> Any: return divide(self, other)
+    def __rtruediv__(self, other: Any) -> Any: return divide(other, self)
+    def __floordiv__(self, other: Any) -> Any: return floor_divide("floordiv", self, other)
+    def __rfloordiv__(self, other: Any) -> Any: return floor_divide("floordiv", other, self)
+    def __mod__(self, other: Any) -> Any: return floor_divide("mod", self, other)
+    def __rmod__(self, other: Any) -> Any: return floor_divide("mod", other, self)
+    def __and__(self, other: Any) -> Any: return bitwise("and", self, other)
+    def __rand__(self, other: Any) -> Any: return bitwise("and", other, self)
+    def __or__(self, other: Any) -> Any: return bitwise("or", self, other)
+    def __ror__(self, other: Any) -> Any: return bitwise("or", other, self)
+    def __xor__(self, other: Any) -> Any: return bitwise("xor", self, other)
+    def __rxor__(self, other: Any) -> Any: return bitwise("xor", other, self)
+    def __lshift__(self, other: Any) -> Any: return bitwise("shl", self, other)
+    def __rlshift__(self, other: Any) -> Any: return bitwise("shl", other, self)
+    def __rshift__(self, other: Any) -> Any: return bitwise("shr", self, other)
+    def __rrshift__(self, other: Any) -> Any: return bitwise("shr", other, self)
+    def __neg__(self) -> Any: return unary("neg", self)
+    def __pos__(self) -> Any: return self
+    def __abs__(self) -> Any: return unary("abs", self)
+    def __invert__(self) -> Any: return unary("not" if self.dtype.kind is Kind.BOOL else "invert", self)
 
-    def __pow__(self, other: Scalar) -> Scalar:
+    def __pow__(self, other: Any) -> Any:
         if isinstance(other, int) and not isinstance(other, bool) and 0 <= other <= 8:
             result: Scalar = 1
             for _ in range(other):
@@ -107,17 +107,17 @@ class Expr(DynInt):
             return result
         return arithmetic("pow", self if self.dtype.is_float else self.to(dt.float32), other)
 
-    def __rpow__(self, other: Scalar) -> Scalar:
+    def __rpow__(self, other: Any) -> Any:
         return arithmetic("pow", other, self if self.dtype.is_float else self.to(dt.float32))
 
     # --- comparison ---
 
-    def __eq__(self, other: object) -> Scalar: return compare("eq", self, other)  # type: ignore[override]
-    def __ne__(self, other: object) -> Scalar: return compare("ne", self, other)  # type: ignore[override]
-    def __lt__(self, other: Scalar) -> Scalar: return compare("lt", self, other)
-    def __le__(self, other: Scalar) -> Scalar: return compare("le", self, other)
-    def __gt__(self, other: Scalar) -> Scalar: return compare("gt", self, other)
-    def __ge__(self, other: Scalar) -> Scalar: return compare("ge", self, other)
+    def __eq__(self, other: object) -> Any: return compare("eq", self, other)
+    def __ne__(self, other: object) -> Any: return compare("ne", self, other)
+    def __lt__(self, other: Any) -> Any: return compare("lt", self, other)
+    def __le__(self, other: Any) -> Any: return compare("le", self, other)
+    def __gt__(self, other: Any) -> Any: return compare("gt", self, other)
+    def __ge__(self, other: Any) -> Any: return compare("ge", self, other)
 
     def __hash__(self) -> int:
         return hash(ir_builder.key_of(self.operand))
@@ -168,7 +168,7 @@ def _index(x: Scalar) -> Int:
 
 
 def is_number(x: object) -> bool:
-    return isinstance(x, (int, float)) or type(x).__module__ == "numpy" and hasattr(x, "item") and not hasattr(x, "__len__")
+    return isinstance(x, (int, float)) or (type(x).__module__ == "numpy" and hasattr(x, "item") and not hasattr(x, "__len__"))
 
 
 def is_scalar(x: object) -> bool:
@@ -223,7 +223,7 @@ def _common(a: Scalar, b: Scalar) -> DType:
 def arithmetic(kind: str, a: Scalar, b: Scalar) -> Scalar:
     """``a kind b`` in their common dtype; 16- and 8-bit floats compute in float32 and round the result."""
     if not (is_scalar(a) and is_scalar(b)):
-        return NotImplemented
+        return NotImplemented  # type: ignore[no-any-return]
     dtype = _common(a, b)
     if dtype.kind is Kind.BOOL:
         dtype = dt.int32
@@ -235,7 +235,7 @@ def arithmetic(kind: str, a: Scalar, b: Scalar) -> Scalar:
 
 def divide(a: Scalar, b: Scalar) -> Scalar:
     if not (is_scalar(a) and is_scalar(b)):
-        return NotImplemented
+        return NotImplemented  # type: ignore[no-any-return]
     dtype = _common(a, b)
     if not dtype.is_float:
         return wrap(builder().binary("div", operand_of(a, dt.float32), operand_of(b, dt.float32)))
@@ -244,7 +244,7 @@ def divide(a: Scalar, b: Scalar) -> Scalar:
 
 def floor_divide(kind: str, a: Scalar, b: Scalar) -> Scalar:
     if not (is_scalar(a) and is_scalar(b)):
-        return NotImplemented
+        return NotImplemented  # type: ignore[no-any-return]
     if isinstance(b, int) and b == 0:
         raise TraceError(f"{a} {'//' if kind == 'floordiv' else '%'} 0: division by zero", locs=(locate(),))
     dtype = _common(a, b)
@@ -256,7 +256,7 @@ def floor_divide(kind: str, a: Scalar, b: Scalar) -> Scalar:
 
 def bitwise(kind: str, a: Scalar, b: Scalar) -> Scalar:
     if not (is_scalar(a) and is_scalar(b)):
-        return NotImplemented
+        return NotImplemented  # type: ignore[no-any-return]
     dtype = (a.dtype if isinstance(a, Expr) else default_dtype(a)) if kind in ("shl", "shr") else _common(a, b)
     if dtype.is_float:
         raise DTypeError(f"{a} {kind} {b}: bitwise operations are for integers, not {dtype}", locs=(locate(),))
@@ -271,7 +271,7 @@ def compare(kind: str, a: Scalar, b: object) -> Scalar:
     if not is_scalar(b):
         if kind in ("eq", "ne"):
             return kind == "ne"
-        return NotImplemented
+        return NotImplemented  # type: ignore[no-any-return]
     dtype = _common(a, b)  # type: ignore[arg-type]
     work = dt.float32 if dtype in _NARROW else dtype
     return wrap(builder().binary(kind, operand_of(a, work), operand_of(b, work)))  # type: ignore[arg-type]
@@ -308,9 +308,12 @@ def _parameter_ids() -> frozenset[int]:
     return frozenset(ids)
 
 
-def can_guard(operand: Operand) -> bool:
-    """Whether a condition can be checked at launch: made of arguments and grid extents, and always needed here."""
-    return builder().conditions == 0 and ir_builder.expressible(operand, _parameter_ids())
+def can_guard(operand: Operand, *, conditional: bool = False) -> bool:
+    """Whether a condition can be checked at launch: made of arguments and grid extents, and always needed here.
+
+    ``conditional`` allows it under a traced condition too: for bounds that took the condition into account.
+    """
+    return (conditional or builder().conditions == 0) and ir_builder.expressible(operand, _parameter_ids())
 
 
 def assume_divisible(x: Expr, divisor: int, message: str, hint: str | None = None) -> None:

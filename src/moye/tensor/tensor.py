@@ -37,7 +37,7 @@ from moye.layout import (
 )
 from moye.tensor import copying, expr
 from moye.tensor.context import builder, locate
-from moye.tensor.expr import Expr, Scalar, is_scalar, operand_of
+from moye.tensor.expr import Expr, Scalar, is_scalar, operand_of, wrap
 from moye.tensor.space import IndexSpace, common_space, merged
 
 AUTO = "_"  # first letter of names that moye gives, until the user's variable names the thing
@@ -308,6 +308,7 @@ def _check_entry(tensor: Tensor, mode: int, entry: object, extent: Int) -> None:
     bound = _largest(entry)
     if bound is None:
         return
+    launch_time = not isinstance(entry, int) and isinstance(entry, Expr) and _loop_part(entry) is not None
     inside = expr.compare("lt", bound, extent)
     if isinstance(inside, bool):
         if not inside:
@@ -315,14 +316,29 @@ def _check_entry(tensor: Tensor, mode: int, entry: object, extent: Int) -> None:
                               locs=(locate(),))
         return
     assert isinstance(inside, Expr), "a traced comparison"
-    if expr.can_guard(inside.operand):
+    if expr.can_guard(inside.operand, conditional=launch_time):
         fields = {"bound": operand_of(bound), "extent": operand_of(extent)}  # type: ignore[arg-type]
         builder().guard(inside.operand, f"index {{bound}} of {tensor.label}, mode {mode}, is outside its extent "
                                         f"{{extent}}", fields, _bound_hint(entry))
 
 
 def _bound_hint(entry: object) -> str | None:
-    return None if isinstance(entry, int) else "launch as many blocks as there are tiles"
+    if isinstance(entry, int):
+        return None
+    if isinstance(entry, Expr) and _loop_part(entry) is not None:
+        return "the operands must have as many tiles along this mode as the loop has iterations"
+    return "launch as many blocks as there are tiles"
+
+
+def _loop_part(entry: Expr) -> tuple[Value, int] | None:
+    """A coordinate ``i + c`` as its loop variable and constant."""
+    operand, constant = entry.operand, 0
+    op = operand.op if isinstance(operand, Value) else None
+    if isinstance(op, ops.Binary) and op.kind == "add" and isinstance(op.b, Literal):
+        operand, constant = op.a, int(op.b.value)
+    if isinstance(operand, Value) and operand.id in builder().loop_stops:
+        return operand, constant
+    return None
 
 
 def _largest(entry: object) -> Scalar | None:
@@ -333,8 +349,12 @@ def _largest(entry: object) -> Scalar | None:
     op = operand.op if isinstance(operand, Value) else None
     if isinstance(op, ops.Special) and op.kind.startswith("block_"):
         grid = builder().special("grid_" + op.kind[-1], lower=1)
-        return Expr(grid) - 1
-    return None
+        return Expr(grid) - 1  # type: ignore[no-any-return]
+    part = _loop_part(entry) if isinstance(entry, Expr) else None
+    if part is None:
+        return None
+    variable, constant = part
+    return wrap(builder().largest(variable)) + constant - 1  # type: ignore[operator]
 
 
 # --- making ----------------------------------------------------------------------------------------------------------
@@ -394,14 +414,16 @@ def recast_tensor(tensor: Tensor, dtype: DType) -> Tensor:
     offset = tensor.offset
     if new > old:
         factor = new // old
-        if isinstance(offset, int) and offset % factor or not isinstance(offset, int) and offset.divisor % factor:
+        if (isinstance(offset, int) and offset % factor) or (not isinstance(offset, int) and offset.divisor % factor):
             raise TensorError(f"{tensor.label} starts at element {offset}, which is no multiple of {factor}: it cannot "
                               f"be recast from {tensor.dtype} to {dtype}", locs=(locate(),))
         offset = offset // factor
     else:
         offset = offset * (old // new)
-    swizzle = tensor.swizzle.recast(old, new) if tensor.swizzle is not None else None
-    return Tensor(tensor.buffer, offset, recast(tensor.layout, old, new), dtype, swizzle, tensor.name)
+    if tensor.swizzle is None:
+        return Tensor(tensor.buffer, offset, recast(tensor.layout, old, new), dtype, None, tensor.name)
+    swizzled = recast(ComposedLayout(tensor.swizzle, 0, tensor.layout), old, new)
+    return Tensor(tensor.buffer, offset, swizzled.layout, dtype, swizzled.swizzle, tensor.name)
 
 
 # --- elementwise -----------------------------------------------------------------------------------------------------

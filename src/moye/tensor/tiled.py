@@ -90,11 +90,11 @@ class ThrCopy:
     tiled: TiledCopy
     thread: Int
 
-    def partition_S(self, tensor: Tensor) -> Tensor:  # noqa: N802 - CuTe's name
+    def partition_S(self, tensor: Tensor) -> Tensor:
         """This thread's elements of a source tile: ((CPY, REST), rest modes...)."""
         return self._partition(tensor, "partition_S")
 
-    def partition_D(self, tensor: Tensor) -> Tensor:  # noqa: N802 - CuTe's name
+    def partition_D(self, tensor: Tensor) -> Tensor:
         """This thread's elements of a destination tile: ((CPY, REST), rest modes...)."""
         return self._partition(tensor, "partition_D")
 
@@ -108,11 +108,11 @@ class ThrCopy:
         layout = make_layout(values, *_modes(divided.mode(1), rank(tensor.layout)))
         return Tensor(tensor.buffer, tensor.offset + offset, layout, tensor.dtype, tensor.swizzle, tensor.name)
 
-    def retile_S(self, tensor: Tensor) -> Tensor:  # noqa: N802 - CuTe's name
+    def retile_S(self, tensor: Tensor) -> Tensor:
         """A register tensor of another partition with the CPY mode that this copy wants; for one-thread atoms as is."""
         return tensor
 
-    retile_D = retile_S  # noqa: N815 - CuTe's name
+    retile_D = retile_S
 
 
 def make_tiled_copy(atom: CopyAtom, thr_layout: Layout, val_layout: Layout | None = None) -> TiledCopy:
@@ -170,19 +170,19 @@ class TiledMMA:
         _check_threads(f"the tiled MMA {self}", self.threads, thread)
         return ThrMMA(self, thread)
 
-    def make_fragment_A(self, tensor: Tensor) -> Tensor:  # noqa: N802 - CuTe's name
+    def make_fragment_A(self, tensor: Tensor) -> Tensor:
         """Registers for a partition of A: (MMA, MMA_M, MMA_K)."""
         return make_fragment_like(tensor, self.op.a_dtype)
 
-    def make_fragment_B(self, tensor: Tensor) -> Tensor:  # noqa: N802 - CuTe's name
+    def make_fragment_B(self, tensor: Tensor) -> Tensor:
         """Registers for a partition of B: (MMA, MMA_N, MMA_K)."""
         return make_fragment_like(tensor, self.op.b_dtype)
 
-    def make_fragment_C(self, tensor: Tensor) -> Tensor:  # noqa: N802 - CuTe's name
+    def make_fragment_C(self, tensor: Tensor) -> Tensor:
         """Registers for a partition of C: (MMA, MMA_M, MMA_N)."""
         return make_fragment_like(tensor, self.op.c_dtype)
 
-    def partition_fragment_C(self, shape: tuple[int, int]) -> Tensor:  # noqa: N802 - CuTe's name
+    def partition_fragment_C(self, shape: tuple[int, int]) -> Tensor:
         """Accumulators for a C tile of this shape: (MMA, MMA_M, MMA_N)."""
         parts = []
         for mode, extent in enumerate(shape):
@@ -205,31 +205,31 @@ class ThrMMA:
     tiled: TiledMMA
     thread: Int
 
-    def partition_A(self, tensor: Tensor) -> Tensor:  # noqa: N802 - CuTe's name
+    def partition_A(self, tensor: Tensor) -> Tensor:
         """This thread's part of an (M, K) tile: (MMA, MMA_M, MMA_K, ...)."""
         return self._partition(tensor, (0, 2), self.tiled.op.a_layout, "partition_A")
 
-    def partition_B(self, tensor: Tensor) -> Tensor:  # noqa: N802 - CuTe's name
+    def partition_B(self, tensor: Tensor) -> Tensor:
         """This thread's part of an (N, K) tile: (MMA, MMA_N, MMA_K, ...)."""
         return self._partition(tensor, (1, 2), self.tiled.op.b_layout, "partition_B")
 
-    def partition_C(self, tensor: Tensor) -> Tensor:  # noqa: N802 - CuTe's name
+    def partition_C(self, tensor: Tensor) -> Tensor:
         """This thread's part of an (M, N) tile: (MMA, MMA_M, MMA_N, ...)."""
         return self._partition(tensor, (0, 1), self.tiled.op.c_layout, "partition_C")
 
-    def make_fragment_A(self, tensor: Tensor) -> Tensor:  # noqa: N802 - CuTe's name
+    def make_fragment_A(self, tensor: Tensor) -> Tensor:
         return self.tiled.make_fragment_A(tensor)
 
-    def make_fragment_B(self, tensor: Tensor) -> Tensor:  # noqa: N802 - CuTe's name
+    def make_fragment_B(self, tensor: Tensor) -> Tensor:
         return self.tiled.make_fragment_B(tensor)
 
-    def make_fragment_C(self, tensor: Tensor) -> Tensor:  # noqa: N802 - CuTe's name
+    def make_fragment_C(self, tensor: Tensor) -> Tensor:
         return self.tiled.make_fragment_C(tensor)
 
-    def partition_fragment_A(self, tensor: Tensor) -> Tensor:  # noqa: N802 - CuTe's name
+    def partition_fragment_A(self, tensor: Tensor) -> Tensor:
         return self.make_fragment_A(self.partition_A(tensor))
 
-    def partition_fragment_B(self, tensor: Tensor) -> Tensor:  # noqa: N802 - CuTe's name
+    def partition_fragment_B(self, tensor: Tensor) -> Tensor:
         return self.make_fragment_B(self.partition_B(tensor))
 
     def _partition(self, tensor: Tensor, dims: tuple[int, int], tv: Layout, what: str) -> Tensor:

@@ -169,7 +169,7 @@ class Judge:
         if scene.code == "B6":
             return f"{scene.now} before anything wrote it", HINTS["B6"]
         if scene.code == "D1":
-            return (f"{scene.now} while {_copy(scene)} into it is in flight: {_whom(scene)} has not waited for it",
+            return (f"{scene.now} while {_copy(scene)} into it is in flight: {_not_waited(scene)}",
                     HINTS["D1"])
         if scene.code == "D2":
             why, hint = self._too_permissive(shadow, scene)
@@ -186,11 +186,14 @@ class Judge:
         pending = wait.pending if isinstance(wait, CpAsyncWait) else None
         where = "" if wait is None else _line(wait)
         if group >= int(counts.at_wait[at]):
-            return (f"no cp_async_commit() stands between it and the wait of {_whom(scene)}{where}, and a wait with a "
-                    f"count covers committed copies only", "cp_async_commit() after the copies, or cp_async_wait()")
+            return (f"no cp_async_commit() stands between it and the wait of thread {scene.rival}{where}, and a wait "
+                    f"with a count covers committed copies only",
+                    "cp_async_commit() after the copies, or cp_async_wait()")
         newer = int(counts.at_wait[at]) - 1 - group
-        why = (f"{_whom(scene)} waited{where} with cp_async_wait({pending}), which leaves its {pending} newest groups "
-               f"in flight, and only {newer} were committed after this one")
+        left = "newest group" if pending == 1 else f"{pending} newest groups"
+        after = ("none was", "only one was")[newer] if newer < 2 else f"only {newer} were"
+        why = (f"thread {scene.rival} waited{where} with cp_async_wait({pending}), which leaves its {left} in flight, "
+               f"and {after} committed after this one")
         if int(counts.before[at]) == int(counts.at_wait[at]):
             return (f"{why}; no group was committed since the wait before, after {int(counts.at_wait[at])} commits "
                     f"in all", "an empty cp_async_commit() in each iteration of the tail keeps the counts right")
@@ -203,22 +206,23 @@ def _tell_unordered(scene: Scene) -> tuple[str, str | None]:
         return (f"{scene.now} while nothing orders it after {_copy(scene)}: the copy was waited for{scene.waited}, but "
                 f"there is no barrier between that wait and this {_noun(scene)}", HINTS["D3"])
     why = f"{_missing(scene)} between them"
-    return f"{scene.now} while nothing orders it after the write by {_whom(scene)}: {why}", HINTS[scene.code]
+    return f"{scene.now} while nothing orders it after the write by thread {scene.rival}: {why}", HINTS[scene.code]
 
 
 def _tell_write(scene: Scene) -> tuple[str, str | None]:
     if scene.code == "B9":
-        return (f"{scene.now} while {_copy(scene)} into it is in flight: {_whom(scene)} has not waited for it",
+        return (f"{scene.now} while {_copy(scene)} into it is in flight: {_not_waited(scene)}",
                 HINTS["B9"])
     if scene.code == "D3":
         return _tell_unordered(scene)
-    return (f"{scene.now} and was written by {_whom(scene)}, and nothing orders the two writes: "
+    return (f"{scene.now} and was written by thread {scene.rival}, and nothing orders the two writes: "
             f"{_missing(scene)} between them", HINTS[scene.code])
 
 
 def _tell_overwrite(scene: Scene) -> tuple[str, str | None]:
-    return (f"{scene.now} while {_whom(scene)} may still be reading it: {_missing(scene)} between that read and this "
-            f"{'copy' if scene.code == 'D4' else 'write'}", HINTS[scene.code])
+    this = "copy" if scene.code == "D4" else "write"
+    return (f"{scene.now} while thread {scene.rival} may still be reading it: {_missing(scene)} between that read and "
+            f"this {this}", HINTS[scene.code])
 
 
 def _tell_twice(scene: Scene) -> tuple[str, str | None]:
@@ -236,12 +240,12 @@ def _noun(scene: Scene) -> str:
     return "read" if scene.verb == "read by" else "write"
 
 
-def _whom(scene: Scene) -> str:
-    return f"thread {scene.rival}" if scene.rival != scene.actor else "that thread itself"
+def _not_waited(scene: Scene) -> str:
+    return f"thread {scene.rival} has not waited for it"
 
 
 def _copy(scene: Scene) -> str:
-    return "the asynchronous copy by " + (f"thread {scene.rival}" if scene.rival != scene.actor else "itself")
+    return "the asynchronous copy by " + ("itself" if scene.rival == scene.actor else f"thread {scene.rival}")
 
 
 def _line(op: Op) -> str:

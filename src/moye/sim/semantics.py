@@ -1,0 +1,195 @@
+"""What the scalar operations compute: one table row per kind, for scalars and for arrays.
+
+In: the kind and dtype of an op.  Out: NumPy functions (arrays) or Python functions (integers and bools that are the
+same for every lane).  Integers wrap; floor division and modulo floor; floats compute in their own dtype.
+
+>>> BINARY["floordiv"](np.int32([-7]), 2)       # [-4]
+
+``emit_scalar.py`` writes the common ones inline; nothing here knows masks, memory or control flow.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from moye import dtypes as dt
+from moye.dtypes import DType, Kind
+from moye.errors import UnsupportedError
+from moye.sim.memory import Array, numpy_dtype
+
+Function = Callable[..., Any]
+
+
+def limits(dtype: DType) -> tuple[int, int]:
+    """Smallest and largest integer of the dtype."""
+    if dtype.kind is Kind.INT:
+        return -(1 << (dtype.bits - 1)), (1 << (dtype.bits - 1)) - 1
+    return 0, (1 << dtype.bits) - 1
+
+
+def wrap(number: int, bits: int, signed: bool) -> int:
+    """The integer as ``bits`` bits hold it."""
+    number &= (1 << bits) - 1
+    return number - (1 << bits) if signed and number >> (bits - 1) else number
+
+
+# --- integers that are the same for every lane: Python ints -----------------------------------------------------------
+
+PYTHON: dict[str, Function] = {
+    "add": lambda a, b: a + b, "sub": lambda a, b: a - b, "mul": lambda a, b: a * b,
+    "floordiv": lambda a, b: a // b if b else -1, "mod": lambda a, b: a % b if b else a,
+    "min": min, "max": max, "and": lambda a, b: a & b, "or": lambda a, b: a | b, "xor": lambda a, b: a ^ b,
+    "lt": lambda a, b: a < b, "le": lambda a, b: a <= b, "gt": lambda a, b: a > b, "ge": lambda a, b: a >= b,
+    "eq": lambda a, b: a == b, "ne": lambda a, b: a != b,
+    "land": lambda a, b: bool(a and b), "lor": lambda a, b: bool(a or b),
+    "shl": lambda a, b: a << b if 0 <= b < 64 else 0,
+    "shr": lambda a, b: a >> min(b, 63) if b >= 0 else 0,
+}
+
+
+# --- arrays ----------------------------------------------------------------------------------------------------------
+
+
+def _shift_left(a: Array, b: Any) -> Array:
+    bits = a.dtype.itemsize * 8
+    count = np.asarray(b)
+    return np.where((count >= 0) & (count < bits), np.left_shift(a, np.clip(count, 0, bits - 1).astype(a.dtype)),
+                    a.dtype.type(0))
+
+
+def _shift_right(a: Array, b: Any) -> Array:
+    count = np.clip(np.asarray(b), 0, a.dtype.itemsize * 8 - 1).astype(a.dtype)
+    shifted: Array = np.right_shift(a, count)
+    if a.dtype.kind == "u":
+        return np.where(np.asarray(b) < a.dtype.itemsize * 8, shifted, a.dtype.type(0))
+    return shifted
+
+
+BINARY: dict[str, Function] = {
+    "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide, "floordiv": np.floor_divide,
+    "mod": np.mod, "min": np.minimum, "max": np.maximum, "shl": _shift_left, "shr": _shift_right,
+    "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor, "pow": np.power,
+    "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal, "eq": np.equal,
+    "ne": np.not_equal, "land": np.logical_and, "lor": np.logical_or,
+}
+# A NaN operand loses against a number, as fminf and fmaxf have it.
+FLOAT_BINARY: dict[str, Function] = {**BINARY, "min": np.fmin, "max": np.fmax}
+
+_erf = np.frompyfunc(math.erf, 1, 1)
+
+
+def _through_double(function: Function) -> Function:
+    def apply(a: Any) -> Any:
+        wide = np.asarray(a).astype(np.float64)
+        return np.asarray(function(wide)).astype(np.float64).astype(np.asarray(a).dtype)[()]
+    return apply
+
+
+def _popcount(a: Any) -> Any:
+    unsigned = np.asarray(a)
+    unsigned = unsigned.view(f"u{unsigned.dtype.itemsize}")
+    octets = np.ascontiguousarray(unsigned)[..., None].view(np.uint8)
+    return np.unpackbits(octets, axis=-1).sum(axis=-1).astype(np.int32)
+
+
+def _clz(a: Any) -> Any:
+    array = np.asarray(a)
+    bits = array.dtype.itemsize * 8
+    unsigned = array.view(f"u{array.dtype.itemsize}").astype(np.uint64)
+    high, low = (unsigned >> np.uint64(32)).astype(np.float64), (unsigned & np.uint64(0xFFFFFFFF)).astype(np.float64)
+    length = np.where(high > 0, np.frexp(high)[1] + 32, np.frexp(low)[1])
+    return (bits - length).astype(np.int32)
+
+
+UNARY: dict[str, Function] = {
+    "neg": np.negative, "not": np.logical_not, "invert": np.invert, "popcount": _popcount, "clz": _clz,
+    "isnan": np.isnan, "isinf": np.isinf,
+    "exp": np.exp, "exp2": np.exp2, "log": np.log, "log2": np.log2, "log10": np.log10, "sqrt": np.sqrt,
+    "rsqrt": _through_double(lambda a: 1.0 / np.sqrt(a)), "sin": np.sin, "cos": np.cos, "tan": np.tan,
+    "tanh": np.tanh, "erf": _through_double(_erf), "floor": np.floor, "ceil": np.ceil, "round": np.rint,
+    "trunc": np.trunc, "abs": np.abs, "sigmoid": _through_double(lambda a: 1.0 / (1.0 + np.exp(-a))),
+}
+
+
+def binary(kind: str, dtype: DType) -> Function:
+    """The array function of a binary kind on operands of ``dtype``."""
+    table = FLOAT_BINARY if dtype.is_float else BINARY
+    if kind not in table:
+        raise UnsupportedError(f"the simulator does not know the binary operation {kind!r}")
+    return table[kind]
+
+
+def unary(kind: str) -> Function:
+    if kind not in UNARY:
+        raise UnsupportedError(f"the simulator does not know the unary operation {kind!r}")
+    return UNARY[kind]
+
+
+# --- conversions -----------------------------------------------------------------------------------------------------
+
+
+def to_scalar(value: Any, dtype: DType) -> Any:
+    """The form that a value has where it is the same for all lanes: int, bool, or a NumPy float."""
+    if dtype.is_float:
+        return numpy_dtype(dtype).type(value)
+    return bool(value) if dtype.kind is Kind.BOOL else int(value)
+
+
+def round_to_tf32(a: Array) -> Array:
+    """Round to nearest even at 10 bits of mantissa."""
+    bits = np.ascontiguousarray(a, np.float32).view(np.uint32)
+    rounded = (bits + np.uint32(0x0FFF) + ((bits >> np.uint32(13)) & np.uint32(1))) & np.uint32(0xFFFFE000)
+    return np.where(np.isfinite(a), rounded.view(np.float32), a)
+
+
+def cast(a: Any, source: DType, target: DType) -> Any:
+    """Value conversion: to nearest even towards floats; truncated and saturated from float to integer."""
+    scalar = not isinstance(a, np.ndarray)
+    array = np.asarray(a, numpy_dtype(source))
+    result = _cast_array(array, source, target)
+    return to_scalar(result[()], target) if scalar else result
+
+
+def _cast_array(a: Array, source: DType, target: DType) -> Array:
+    wanted = numpy_dtype(target)
+    if target.kind is Kind.BOOL:
+        return a != 0
+    if target.name == "tfloat32":
+        return round_to_tf32(a.astype(np.float32))
+    if source.is_float and target.is_integer:
+        low, high = limits(target)
+        wide = np.trunc(a.astype(np.float64))
+        clean = np.where(np.isnan(wide), 0.0, wide)
+        inside = np.clip(clean, float(low), float(high) if target.bits < 54 else math.nextafter(float(high), 0.0))
+        return np.where(clean >= float(high), wanted.type(high), inside.astype(wanted))
+    return a.astype(wanted)
+
+
+def bitcast(a: Any, source: DType, target: DType) -> Any:
+    """The same bits as another dtype of the same width."""
+    array = np.asarray(a, numpy_dtype(source))
+    result = array.view(numpy_dtype(target))
+    return result if isinstance(a, np.ndarray) else to_scalar(result[()], target)
+
+
+REDUCTIONS: dict[str, Any] = {
+    "add": np.add, "mul": np.multiply, "min": np.minimum, "max": np.maximum, "and": np.bitwise_and,
+    "or": np.bitwise_or, "xor": np.bitwise_xor,
+}
+
+
+def reduction(kind: str, dtype: DType) -> Any:
+    """The ufunc that folds with ``kind``."""
+    if kind not in REDUCTIONS:
+        raise UnsupportedError(f"the simulator does not know the reduction {kind!r}")
+    if dtype.is_float and kind in ("min", "max"):
+        return np.fmin if kind == "min" else np.fmax
+    return REDUCTIONS[kind]
+
+
+WIDE_INT = np.dtype(np.int64)
+INT32_LIMITS = limits(dt.int32)
