@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from moye.cuda.expressions import Text, negated
+from moye.cuda.expressions import ADD, Text, negated
 from moye.cuda.kernel import Kernel
 from moye.errors import IRError
 from moye.ir import ops
@@ -32,22 +32,164 @@ def _inverted(kernel: Kernel, cond: Operand) -> Text:
     return negated(kernel.values.operand(cond), integers)
 
 
+def _at(kernel: Kernel, op: ops.Op) -> None:
+    kernel.values.now = kernel.uses.index[id(op)]
+    kernel.writer.at(op.loc)
+
+
 # --- if --------------------------------------------------------------------------------------------------------------
 
 
-def if_(kernel: Kernel, op: ops.If, run: Run, statement: Statement, *, before: str = "") -> None:
-    """``if (cond) { ... } else if ... else { ... }``; ``before`` is the ``} else `` that it continues."""
-    writer, values = kernel.writer, kernel.values
+def if_(kernel: Kernel, op: ops.If, run: Run, statement: Statement) -> None:
+    """``if (cond) { ... } else if ... else { ... }``."""
+    cond = _condition(kernel, op)
+    kernel.writer.open(f"if ({cond}) {{")
+    _branches(kernel, op, run, statement)
+    kernel.writer.close()
+
+
+def _condition(kernel: Kernel, op: ops.If) -> str:
+    cond = kernel.values.operand(op.cond) if _live(kernel, op.then) else _inverted(kernel, op.cond)
+    kernel.values.entering(op.then, op.orelse)
+    return cond.text
+
+
+def _branches(kernel: Kernel, op: ops.If, run: Run, statement: Statement) -> None:
     then, orelse = _live(kernel, op.then), _live(kernel, op.orelse)
-    cond = values.operand(op.cond) if then else _inverted(kernel, op.cond)
-    values.entering(op.then, op.orelse)
-    (_continue if before else writer.open)(*((kernel, before) if before else ()), f"if ({cond.text}) {{")
     run(kernel, op.then if then else op.orelse)
     if then and orelse:
         _else(kernel, orelse, run, statement)
-    writer.close()
 
 
 def _else(kernel: Kernel, orelse: list[ops.Op], run: Run, statement: Statement) -> None:
-    """The else branch; where it is nothing but another if, an else if."""
-    pass
+    """The else branch; where it is nothing but another if, an ``else if``."""
+    writer, last = kernel.writer, orelse[-1]
+    if not isinstance(last, ops.If):
+        writer.between("} else {")
+        for op in orelse:
+            statement(kernel, op)
+        return
+    with writer.aside() as lines:
+        for op in orelse[:-1]:
+            statement(kernel, op)
+        _at(kernel, last)
+        cond = _condition(kernel, last)
+    if not lines:
+        writer.between(f"}} else if ({cond}) {{")
+        _branches(kernel, last, run, statement)
+        return
+    writer.between("} else {")
+    writer.lines += lines
+    writer.open(f"if ({cond}) {{")
+    _branches(kernel, last, run, statement)
+    writer.close()
+
+
+# --- loops -----------------------------------------------------------------------------------------------------------
+
+
+def for_(kernel: Kernel, op: ops.For, run: Run) -> None:
+    """A counting loop."""
+    values, writer = kernel.values, kernel.writer
+    start, stop = values.operand(op.start).text, values.operand(op.stop)
+    name = kernel.names.fresh(op.iv.name or "i")
+    ctype = kernel.helpers.ctype(op.iv.dtype)
+    if not stop.deps.isdisjoint(kernel.uses.block_kills(op.body)):
+        end = kernel.names.fresh(f"{name}_end")
+        writer.line(f"const {ctype} {end} = {stop.text};")
+        stop = Text(end)
+    values.looping(op.body)
+    values.bind(op.iv, name)
+    if op.unroll is not None:
+        writer.line("#pragma unroll" if op.unroll == 0 else f"#pragma unroll {op.unroll}")
+    sign, size = "<" if op.step > 0 else ">", abs(op.step)
+    step = f"{'++' if op.step > 0 else '--'}{name}" if size == 1 else f"{name} {'+' if op.step > 0 else '-'}= {size}"
+    writer.open(f"for ({ctype} {name} = {start}; {name} {sign} {stop.at(ADD)}; {step}) {{")
+    _body(kernel, op, lambda: run(kernel, op.body))
+
+
+def loop(kernel: Kernel, op: ops.Loop, run: Run, statement: Statement) -> None:
+    """``while (cond)`` where the loop starts with its test and the test is one expression, else ``while (true)``."""
+    writer = kernel.writer
+    kernel.values.looping(op.body)
+    live = _live(kernel, op.body)
+    at = next((i for i, inner in enumerate(live) if isinstance(inner, ops.If)), None)
+    test = live[at] if at is not None else None
+    lines: list[tuple[int, str]] = []
+    cond = Text("true")
+    if at is None or not isinstance(test, ops.If) or not _leaves(kernel, test, op):
+        at = 0
+    else:
+        writer.level += 1
+        with writer.aside() as lines:
+            for inner in live[:at]:
+                statement(kernel, inner)
+            _at(kernel, test)
+            cond = _inverted(kernel, test.cond)
+        writer.level -= 1
+        at += not lines
+    _at(kernel, op)
+    writer.open(f"while ({'true' if lines else cond.text}) {{")
+    writer.lines += lines
+    _body(kernel, op, lambda: _each(kernel, live[at:], statement))
+
+
+def _leaves(kernel: Kernel, test: ops.If, loop_: ops.Loop) -> bool:
+    """Whether an if does nothing but leave the loop."""
+    then = _live(kernel, test.then)
+    return len(then) == 1 and not _live(kernel, test.orelse) and isinstance(then[0], ops.Exit) \
+        and then[0].kind == "break" and then[0].target is loop_
+
+
+def _each(kernel: Kernel, found: list[ops.Op], statement: Statement) -> None:
+    for op in found:
+        statement(kernel, op)
+
+
+def _body(kernel: Kernel, op: ops.For | ops.Loop, run: Callable[[], None]) -> None:
+    """The inside of a loop, its closing brace, and the labels that exits from inner loops jump to."""
+    writer = kernel.writer
+    far = _label(kernel, op, "continue")
+    over = _label(kernel, op, "break")
+    kernel.loops.append(op)
+    if far:
+        writer.open("{")
+    run()
+    if far:
+        writer.close(f"}} {far}:;")
+    kernel.loops.pop()
+    writer.close(f"}} {over}:;" if over else "}")
+
+
+def _label(kernel: Kernel, op: ops.Op, kind: str) -> str:
+    """A label for the exits of this kind that C cannot say without goto; empty where there are none."""
+    if (id(op), kind) not in kernel.uses.labels:
+        return ""
+    name = kernel.labels[id(op), kind] = kernel.names.fresh(f"{kind}_{len(kernel.labels) + 1}")
+    return name
+
+
+# --- scopes ----------------------------------------------------------------------------------------------------------
+
+
+def scope(kernel: Kernel, op: ops.Scope, run: Run) -> None:
+    """A block that is left by goto; without an exit, just its statements."""
+    label = _label(kernel, op, "leave")
+    if not label:
+        run(kernel, op.body)
+        return
+    kernel.writer.open("{")
+    run(kernel, op.body)
+    kernel.writer.close(f"}} {label}:;")
+
+
+def exit_(kernel: Kernel, op: ops.Exit) -> None:
+    """break, continue, goto or return."""
+    kernel.values.before(op)
+    if op.kind == "return":
+        kernel.writer.line("return;")
+        return
+    if op.target is None:
+        raise IRError(f"Exit {op.kind} has no target", locs=(op.loc,))
+    near = op.kind in ("break", "continue") and bool(kernel.loops) and kernel.loops[-1] is op.target
+    kernel.writer.line(f"{op.kind};" if near else f"goto {kernel.labels[id(op.target), op.kind]};")

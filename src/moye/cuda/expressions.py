@@ -126,9 +126,9 @@ def _int_literal(value: int, dtype: DType) -> Text:
 
 def _float_literal(value: float, dtype: DType, helpers: Intrinsics) -> Text:
     if dtype.bits < 32:
-        if dtype == dt.float16 and abs(value) < 65504.0:
-            bits = int.from_bytes(struct.pack("<e", value), "little")
-            return Text(f"{helpers.ctype(dtype)}{{{bits:#06x}}}")
+        bits = _narrow_bits(value, dtype)
+        if bits is not None:
+            return Text(f"{helpers.ctype(dtype)}{{{bits:#0{dtype.bits // 4 + 2}x}}}")
         return call(helpers.from_f32(dtype), _float_literal(value, dt.float32, helpers))
     double = dtype.bits == 64
     if not double and math.isfinite(value) and abs(value) >= 3.4028235677973366e38:
@@ -137,11 +137,22 @@ def _float_literal(value: float, dtype: DType, helpers: Intrinsics) -> Text:
         text = repr(value)
         return Text(text if double else f"{text}f", UNARY if text.startswith("-") else PRIMARY)
     if double:
-        bits = "0x7ff8000000000000" if math.isnan(value) else "0x7ff0000000000000"
-        positive = Text(f"__longlong_as_double({bits}LL)")
+        positive = Text(f"__longlong_as_double({'0x7ff8' if math.isnan(value) else '0x7ff0'}000000000000LL)")
     else:
         positive = Text(f"__int_as_float({'0x7fc00000' if math.isnan(value) else '0x7f800000'})")
     return prefix("-", positive) if value < 0 else positive
+
+
+def _narrow_bits(value: float, dtype: DType) -> int | None:
+    """The bits of a narrow float, None where the conversion is left to the device."""
+    if value == 0:
+        return 1 << (dtype.bits - 1) if math.copysign(1, value) < 0 else 0
+    if dtype == dt.float16 and abs(value) < 65504:
+        return int.from_bytes(struct.pack("<e", value), "little")
+    if dtype == dt.bfloat16 and abs(value) < 3e38:
+        bits = int.from_bytes(struct.pack("<f", value), "little")
+        return bits + 0x7FFF + (bits >> 16 & 1) >> 16
+    return None
 
 
 # --- facts -----------------------------------------------------------------------------------------------------------
@@ -208,7 +219,7 @@ def combine(kind: str, dtype: DType, a: Text, b: Text, helpers: Intrinsics) -> T
         raise UnsupportedError(f"the CUDA printer does not know the binary operation {kind!r}")
     if kind == "xor" and dtype.kind is Kind.BOOL:
         return infix("!=", a, b)
-    whole = infix(_INFIX[kind], a, b, associative=kind in ("add", "mul") and dtype.is_integer or kind in ops.LOGICAL)
+    whole = infix(_INFIX[kind], a, b, associative=(kind in ("add", "mul") and dtype.is_integer) or kind in ops.LOGICAL)
     narrow = dtype.is_integer and dtype.bits < 32 and kind in ("add", "sub", "mul", "shl")
     return c_cast(dtype.cuda, whole) if narrow else whole
 
@@ -312,7 +323,7 @@ def convert(source: DType, target: DType, a: Text, helpers: Intrinsics) -> Text:
         return convert(dt.float32, target, call(helpers.to_f32(source), a), helpers)
     if target.kind is Kind.BOOL:
         return infix("!=", a, literal(0, source, helpers))
-    if target.is_float and target.bits < 32 or target == dt.tfloat32:
+    if (target.is_float and target.bits < 32) or target == dt.tfloat32:
         return call(helpers.from_f32(target), _to_float(source, target, a, helpers))
     return a if source.cuda == target.cuda else c_cast(target.cuda, a)
 
@@ -321,7 +332,7 @@ def _to_float(source: DType, target: DType, a: Text, helpers: Intrinsics) -> Tex
     """As float, such that the rounding to the narrower target that follows is the only one."""
     if source.cuda == "float":
         return a
-    if source.cuda == "double" or source.is_integer and source.bits >= 32 and target != dt.float16:
+    if source.cuda == "double" or (source.is_integer and source.bits >= 32 and target != dt.float16):
         return call(helpers.round_to_odd(), a if source.cuda == "double" else c_cast("double", a))
     return c_cast("float", a)
 

@@ -30,7 +30,7 @@ Step = tuple[Text, Extent]
 def gemm(kernel: Kernel, op: ops.Gemm) -> None:
     """d = a * b + c over the index space."""
     if op.mma.ptx == "" and op.mma.threads != 1:
-        raise UnsupportedError(f"{op.mma} has no PTX text, and {op.mma.threads} threads cannot execute plain C++ together")
+        raise UnsupportedError(f"{op.mma} has no PTX text, and its {op.mma.threads} threads cannot share plain C++")
     kernel.helpers.need(op.mma.arch)
     kernel.values.before(op)
     rows, columns = kernel.indices[0], kernel.indices[1]
@@ -89,7 +89,7 @@ def _multiply(kernel: Kernel, op: ops.Gemm, steps: list[list[Step]]) -> None:
 def _call(kernel: Kernel, op: ops.Gemm, steps: list[list[Step]]) -> None:
     """One call of the atom's function: the values of d, a, b, c in order."""
     lists = (op.d_values, op.a_values, op.b_values, op.c_values)
-    name = _function(op.mma, tuple(len(values) for values in lists), kernel.helpers)
+    name = _function(op.mma, [len(values) for values in lists], kernel.helpers)
     groups = [", ".join(_element(kernel, ref, own, value).text for value in values)
               for ref, own, values in zip(_operands(op), steps, lists, strict=True)]
     call = f"{name}({', '.join(groups)});"
@@ -102,7 +102,7 @@ def _call(kernel: Kernel, op: ops.Gemm, steps: list[list[Step]]) -> None:
     kernel.writer.line(f"    {groups[-1]});")
 
 
-def _function(mma: MmaOp, counts: tuple[int, int, int, int], helpers: Intrinsics) -> str:
+def _function(mma: MmaOp, counts: list[int], helpers: Intrinsics) -> str:
     """The inline function of a PTX atom."""
     name = "mma_" + identifier(mma.name).lower()
     dtypes = (mma.d_dtype, mma.a_dtype, mma.b_dtype, mma.c_dtype)

@@ -1,6 +1,7 @@
-"""Device functions that printed kernels call: each instruction's asm once, as a ``__device__ __forceinline__`` function.
+"""Device functions that printed kernels call: each instruction's asm once, as an inline function.
 
-In: what a kernel needs, asked for one by one.  Out: the function's name, and at the end the text of all that were used.
+In: what a kernel needs, asked for one by one.  Out: the function's name, and at the end the text of all that were
+used.
 
 >>> Intrinsics().cp_async(CpAsync(float64))
 'cp_async_8'
@@ -308,9 +309,7 @@ def _atomic_type(kind: str, dtype: DType) -> str:
                  dt.int32: "s32", dt.uint32: "u32", dt.int64: "u64", dt.uint64: "u64"}.get(dtype)
     elif kind in ("min", "max") and bits in (32, 64) and dtype.is_integer:
         found = f"{'s' if dtype.kind is Kind.INT else 'u'}{bits}"
-    elif kind in ("and", "or", "xor", "exch") and bits in (32, 64):
-        found = f"b{bits}"
-    elif kind == "cas" and bits in (16, 32, 64):
+    elif (kind in ("and", "or", "xor", "exch") and bits in (32, 64)) or (kind == "cas" and bits in (16, 32, 64)):
         found = f"b{bits}"
     if found is None:
         raise UnsupportedError(f"there is no atomic {kind} of {dtype}")

@@ -35,6 +35,7 @@ class Kernel:
         self.uses = Uses(func, asserts)
         self.values = Values(self.uses, self.names, self.writer, self.helpers)
         self.memory = Memory(func, self.uses, self.names, self.values, self.helpers)
+        self.loops: list[ops.Op] = []  # those that are open, outermost first
         self.labels: dict[tuple[int, str], str] = {}  # (id(target), kind of exit) -> its goto label
         users = _users_names(func)
         self.indices = tuple(self._index(name, users) for name in _INDICES)

@@ -12,12 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from moye.cuda.expressions import ADD, PRIMARY, UNARY, Text, call, infix, scaled, total
+from moye.cuda.expressions import PRIMARY, UNARY, Text, call, infix, scaled, total
 from moye.cuda.intrinsics import Intrinsics
 from moye.cuda.names import Names
 from moye.cuda.uses import Uses
 from moye.cuda.values import Values
-from moye.dtypes import DType, Space
+from moye.dtypes import Space
 from moye.errors import IRError
 from moye.ir.nodes import Buffer, Extent, Func, Literal, Operand, Ref, TileRef
 
@@ -107,7 +107,7 @@ class Memory:
     def address(self, ref: AnyRef, offset: Text) -> Text:
         """The address of the element at an offset."""
         pointer = self.pointer(ref)
-        return pointer if offset.text == "0" else infix("+", pointer, offset, associative=True)
+        return pointer if offset.text == "0" else Text(f"&{pointer.at(PRIMARY)}[{offset.text}]", UNARY, offset.deps)
 
     def shared_address(self, ref: AnyRef, offset: Text) -> Text:
         """The address of the element at an offset as a 32-bit address of the shared window."""
@@ -123,7 +123,7 @@ class Memory:
         """Several elements at an offset as one lvalue of a vector type."""
         const = "const " if self.is_const(ref.buffer) else ""
         address = self.address(ref, offset)
-        return Text(f"*({const}{ctype}*){address.at(ADD + 1)}", UNARY,
+        return Text(f"*({const}{ctype}*){address.at(UNARY)}", UNARY,
                     offset.deps | self.uses.depends(ref.buffer))
 
     # --- declarations ---

@@ -4,8 +4,8 @@ In: ops in program order.  Out: lines in the kernel's writer.
 
 >>> run(kernel, func.body)
 
-An op class that is not in the table raises UnsupportedError.  Tile ops are in ``tiles.py`` and ``gemm.py``, control flow
-in ``control.py``.
+An op class that is not in the table raises UnsupportedError.  Tile ops are in ``tiles.py`` and ``gemm.py``, control
+flow in ``control.py``.
 """
 
 from __future__ import annotations
@@ -66,9 +66,9 @@ def _prints(kind: type[O]) -> Callable[[Callable[[Kernel, O], None]], Callable[[
 def _special(kernel: Kernel, op: ops.Special) -> None:
     if op.kind in ("clock", "globaltimer"):
         kernel.values.before(op)
-        text = kernel.helpers.globaltimer() + "()" if op.kind == "globaltimer" else \
-            "clock64()" if op.result.dtype.bits == 64 else "clock()"
-        kernel.values.name(op.result, text, op.kind)
+        clock = "clock64" if op.result.dtype.bits == 64 else "clock"
+        name = kernel.helpers.globaltimer() if op.kind == "globaltimer" else clock
+        kernel.values.name(op.result, f"{name}()", op.kind)
         return
     if op.kind not in _SPECIALS:
         raise UnsupportedError(f"the CUDA printer does not know the special register {op.kind!r}")
@@ -317,7 +317,7 @@ def _formatted(kernel: Kernel, operand: Operand) -> tuple[str, str]:
 
 @_prints(ops.Print)
 def _print(kernel: Kernel, op: ops.Print) -> None:
-    formats, arguments = [_WHERE], [_PLACES]
+    formats, arguments = [f"{_WHERE} "], [_PLACES]
     for part in op.parts:
         if isinstance(part, str):
             formats.append(_quoted(part))
@@ -328,7 +328,7 @@ def _print(kernel: Kernel, op: ops.Print) -> None:
     if len(arguments) > 27:
         raise UnsupportedError(f"print of {len(arguments) - 1} values; the device's printf takes 32 arguments")
     kernel.values.before(op)
-    kernel.writer.line(f'printf("{" ".join(formats)}\\n", {", ".join(arguments)});')
+    kernel.writer.line(f'printf("{"".join(formats)}", {", ".join(arguments)});')
 
 
 @_prints(ops.Assert)

@@ -4,8 +4,8 @@ In: a Func.  Out: ``Uses``: program positions, use counts of Values, kill sets o
 
 >>> uses.count[value.id], uses.last[value.id], uses.kills(op)
 
-A kill set holds ids of Vars and Buffers and the classes below; text that depends on one of them must be evaluated before
-the op that kills it.  Nothing here makes text.
+A kill set holds ids of Vars and Buffers and the classes below; text that depends on one of them must be evaluated
+before the op that kills it.  Nothing here makes text.
 """
 
 from __future__ import annotations

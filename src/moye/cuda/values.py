@@ -4,8 +4,8 @@ In: the definition of each Value in program order, and the ops that change memor
 
 >>> values.define(op, Text("tid / 32")); values.operand(op.result)
 
-A pure value used once is inlined, one used more often becomes ``const int x = ...;``.  Text that depends on a variable or
-on memory waits as well, and is evaluated into a const just before something changes what it depends on (``before``,
+A pure value used once is inlined, one used more often becomes ``const int x = ...;``.  Text that depends on a variable
+or on memory waits as well, and is evaluated into a const just before something changes what it depends on (``before``,
 ``entering``, ``looping``) if it is still needed afterwards.
 """
 
@@ -52,6 +52,9 @@ class Values:
     def bind(self, value: Value, name: str) -> None:
         """A Value that has a C++ name: a parameter, a loop counter."""
         self._known[value.id] = Text(name)
+
+    def is_bound(self, value: Value) -> bool:
+        return value.id in self._known
 
     def define(self, op: ops.Op, text: Text, *, initial: str = "", hint: str = "") -> None:
         """The Value that ``op`` makes; ``initial`` is how its const is initialised if not by ``text``."""

@@ -65,6 +65,10 @@ class Writer:
         self.level -= 1
         self.lines.append((self.level, text))
 
+    def between(self, text: str) -> None:
+        """A line such as ``} else {``, at the level of the one that opened the block."""
+        self.lines.append((self.level - 1, text))
+
     def _comment(self) -> None:
         key = tuple((frame.file, frame.line) for frame in (self._loc[0], self._loc[-1]))
         if key == self._printed:

@@ -34,8 +34,8 @@ class Report:
     block: Dim3
     findings: list[Any] = field(default_factory=list)
     unsupported: list[str] = field(default_factory=list)
-    checked: tuple[str, ...] = ("bounds", "alignment", "uninitialised reads", "shared-memory races", "asynchronous copies",
-                                "barriers", "integer overflow")
+    checked: tuple[str, ...] = ("bounds", "alignment", "uninitialised reads", "shared-memory races",
+                                "asynchronous copies", "barriers", "integer overflow")
 
     @property
     def ok(self) -> bool:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 Dim3 = tuple[int, int, int]
 
 SHARED_LIMITS = {80: 166912, 86: 101376, 87: 166912, 89: 101376, 90: 232448, 100: 232448, 103: 232448, 120: 101376}
-"""Shared memory per block in bytes, dynamic opt-in, by architecture (CUDA C++ Programming Guide, compute capabilities)."""
+"""Shared memory per block in bytes, by architecture (CUDA C++ Programming Guide, compute capabilities)."""
 
 
 @dataclass(slots=True)
@@ -126,8 +126,8 @@ def compile_program(spec: Specialised, arch: str, *, restrict: bool = True) -> P
     program = spec.programs.get(key)
     if program is None:
         if spec.shared_bytes > shared_limit(arch):
-            raise LaunchError(f"{spec.func.name} needs {spec.shared_bytes} bytes of shared memory per block, and {arch} "
-                              f"has {shared_limit(arch)}", hint="use smaller tiles or fewer stages")
+            raise LaunchError(f"{spec.func.name} needs {spec.shared_bytes} bytes of shared memory per block, and "
+                              f"{arch} has {shared_limit(arch)}", hint="use smaller tiles or fewer stages")
         spec.func.restrict = restrict
         printed = print_kernel(spec.func, lineinfo=lineinfo, asserts=asserts)
         if "cuda" in env.show():

@@ -22,6 +22,7 @@ from moye.runtime import simulate
 from moye.runtime.arguments import Call, Signature, TensorLike, classify, same_device
 from moye.runtime.arrays import ArrayInfo, same_memory_overlap
 from moye.runtime.compile import Dim3, Program, Specialised, compile_program, specialise
+from moye.runtime.fast import Plans
 
 Extents = int | Sequence[int]
 
@@ -41,6 +42,7 @@ class Kernel:
         self.__name__ = function.__name__
         self.signature = Signature(function)
         self._specialised: dict[tuple[Any, ...], Specialised] = {}
+        self.plans = Plans(tuple(self.signature.roles.values()))
         update_wrapper(self, function)
 
     def __repr__(self) -> str:
@@ -71,7 +73,9 @@ class Kernel:
             checks = env.check()
             simulate.run(spec, call, shape, check=bool(checks))
         else:
-            _launch_device(spec, call, device, shape, stream, smem or 0)
+            program = _launch_device(spec, call, device, shape, stream, smem or 0)
+            if stream is None and not smem and not kwargs and not overlaps(spec.func, call):
+                self.plans.add(spec, program, call, device, shape, args)
 
     def specialised(self, call: Call, block: Dim3, cluster: Dim3 = (1, 1, 1)) -> Specialised:
         """The specialisation for a call, traced on first use and whenever a name that it read has changed."""
@@ -110,6 +114,10 @@ class Launcher:
         self.block = block
 
     def __call__(self, *args: Any, **kwargs: Any) -> None:
+        if not kwargs:
+            plan, dynamic = self.kernel.plans.find(args, self.grid, self.block)
+            if plan is not None and plan.launch(dynamic):
+                return
         self.kernel.launch(*args, grid=self.grid, block=self.block, **kwargs)
 
 
@@ -140,7 +148,8 @@ def slots(call: Call) -> list[Any]:
 def check_written(func: Func, call: Call, name: str) -> None:
     """Arrays that the kernel writes must be writable."""
     for param, leaf in zip(func.params, call.leaves, strict=True):
-        if isinstance(param, TensorParam) and param.buffer.written and isinstance(leaf, ArrayInfo) and not leaf.writable:
+        written = isinstance(param, TensorParam) and param.buffer.written
+        if written and isinstance(leaf, ArrayInfo) and not leaf.writable:
             raise ArgumentError(f"{name} writes argument {param.name!r}, which is read-only")
 
 
@@ -152,7 +161,7 @@ def overlaps(func: Func, call: Call) -> bool:
                for i, (wa, a) in enumerate(tensors) for wb, b in tensors[i + 1:])
 
 
-def _launch_device(spec: Specialised, call: Call, device: int, grid: Dim3, stream: Any, smem: int) -> None:
+def _launch_device(spec: Specialised, call: Call, device: int, grid: Dim3, stream: Any, smem: int) -> Program:
     from moye.cuda import driver
 
     program = compile_program(spec, env.arch() or driver.device_arch(device), restrict=not overlaps(spec.func, call))
@@ -166,6 +175,7 @@ def _launch_device(spec: Specialised, call: Call, device: int, grid: Dim3, strea
     cluster = spec.func.cluster_dim
     loaded.launch(grid, spec.func.block_dim, None if cluster == (1, 1, 1) else cluster,
                   program.printed.dynamic_smem + smem, handle, params)
+    return program
 
 
 def _slot_value(slot: Any, call: Call) -> Any:

@@ -32,7 +32,8 @@ def inspections() -> list[Any]:
     return list(_state["inspections"])
 
 
-def run(spec: Specialised, call: Call, grid: Dim3, *, check: bool, collect: bool = False, earliest: bool = False) -> Any:
+def run(spec: Specialised, call: Call, grid: Dim3, *, check: bool, collect: bool = False,
+        earliest: bool = False) -> Any:
     """Simulate one launch; returns the simulator's Outcome."""
     from moye.sim.machine import Hooks, simulate
 

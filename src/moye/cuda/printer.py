@@ -1,0 +1,184 @@
+"""A Func as CUDA C++: self-contained, without any header, and laid out to be read.
+
+In: a Func.  Out: ``Printed``: source, the kernel's name, what its parameters stand for, shared memory, arch.
+
+>>> print_kernel(func).source
+'// matmul: ... extern "C" __global__ void __launch_bounds__(256) matmul(const float* __restrict__ A, ...) {...}'
+
+It decides nothing about the program: what runs, and in which order, is in the IR.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal as OneOf
+
+from moye import dtypes as dt
+from moye.cuda import statements
+from moye.cuda.kernel import Kernel
+from moye.cuda.names import RESERVED, identifier
+from moye.dtypes import DType
+from moye.ir.nodes import Extent, Func, ScalarParam, TensorParam, Value
+from moye.passes import smem
+
+_FORMATS = {"bool": "?", "int8": "b", "uint8": "B", "int16": "h", "uint16": "H", "int32": "i", "uint32": "I",
+            "int64": "q", "uint64": "Q", "float16": "e", "bfloat16": "H", "float32": "f", "tfloat32": "f",
+            "float64": "d", "float8_e4m3fn": "B", "float8_e5m2": "B"}
+_WIDTH = 116
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """One kernel parameter: what of which argument it holds, and its ``struct`` format character.
+
+    ``param`` is the position in ``func.params``; ``mode`` that in its shape or strides (-1 for ptr and scalar).
+    """
+
+    kind: OneOf["ptr", "shape", "stride", "scalar"]
+    param: int
+    mode: int
+    format: str
+
+
+@dataclass(frozen=True, slots=True)
+class Printed:
+    """A printed kernel."""
+
+    source: str
+    name: str
+    slots: list[Slot]
+    dynamic_smem: int
+    static_smem: int
+    arch: int
+
+
+def print_kernel(func: Func, *, lineinfo: bool = False, asserts: bool = False) -> Printed:
+    """The CUDA C++ of one kernel.  ``lineinfo`` adds #line directives, ``asserts`` the device-side checks."""
+    kernel = Kernel(func, lineinfo, asserts)
+    name = _kernel_name(kernel)
+    slots, parameters = _parameters(kernel)
+    plan = smem.plan(func)
+    kernel.writer.level = 1
+    pool = kernel.names.fresh("smem_pool") if plan.dynamic else ""
+    shared = list(_shared(kernel, plan, pool))
+    statements.run(kernel, func.body)
+    shared += _addresses(kernel)
+    if func.cluster_dim != (1, 1, 1):
+        kernel.helpers.need(90)
+    lines = [*_header(func, plan, name), "", *_with_blank(kernel.helpers.text()), *_signature(func, name, parameters),
+             *(f"    {line}" for line in shared), *([""] if shared else []), kernel.writer.text(), "}", ""]
+    return Printed("\n".join(lines), name, slots, plan.total if plan.dynamic else 0,
+                   0 if plan.dynamic else plan.total, kernel.helpers.arch)
+
+
+def _with_blank(lines: list[str]) -> list[str]:
+    return [*lines, ""] if lines else []
+
+
+def _kernel_name(kernel: Kernel) -> str:
+    name = identifier(kernel.func.name)
+    if name in RESERVED or name in dt.BY_NAME or name == "lambda":
+        name += "_kernel"
+    return kernel.names.fresh(name)
+
+
+# --- header ----------------------------------------------------------------------------------------------------------
+
+
+def _header(func: Func, plan: smem.SmemPlan, name: str) -> Iterator[str]:
+    yield f"// {func.name}"
+    for note in func.notes:
+        yield from (f"//   {line.rstrip(chr(92))}" for line in note.splitlines())
+    x, y, z = func.block_dim
+    yield f"//   block ({x}, {y}, {z})" + _cluster(func)
+    if plan.total:
+        yield f"//   {plan.total} bytes of {'dynamic' if plan.dynamic else 'static'} shared memory"
+
+
+def _cluster(func: Func) -> str:
+    return "" if func.cluster_dim == (1, 1, 1) else f", cluster {func.cluster_dim}"
+
+
+# --- parameters ------------------------------------------------------------------------------------------------------
+
+
+def _format(dtype: DType) -> str:
+    return _FORMATS[dtype.name]
+
+
+def _parameters(kernel: Kernel) -> tuple[list[Slot], list[list[str]]]:
+    """The slots, and their declarations, one group per argument."""
+    slots: list[Slot] = []
+    groups: list[list[str]] = []
+    for position, param in enumerate(kernel.func.params):
+        group: list[str] = []
+        if isinstance(param, ScalarParam):
+            _value(kernel, param.value, param.name, Slot("scalar", position, -1, ""), slots, group)
+        else:
+            _tensor(kernel, param, position, slots, group)
+        if group:
+            groups.append(group)
+    return slots, groups
+
+
+def _tensor(kernel: Kernel, param: TensorParam, position: int, slots: list[Slot], group: list[str]) -> None:
+    buffer = param.buffer
+    if buffer.id in kernel.uses.buffers:
+        const = "const " if kernel.memory.is_const(buffer) else ""
+        restrict = " __restrict__" if kernel.func.restrict else ""
+        slots.append(Slot("ptr", position, -1, "P"))
+        group.append(f"{const}{kernel.helpers.ctype(buffer.dtype)}*{restrict} {kernel.memory.name(buffer)}")
+    for mode, extent in enumerate(param.shape):
+        _extent(kernel, extent, f"{param.name}_{mode}", Slot("shape", position, mode, ""), slots, group)
+    for mode, stride in enumerate(param.strides):
+        _extent(kernel, stride, f"{param.name}_s{mode}", Slot("stride", position, mode, ""), slots, group)
+
+
+def _extent(kernel: Kernel, extent: Extent, hint: str, slot: Slot, slots: list[Slot], group: list[str]) -> None:
+    if isinstance(extent, Value):
+        _value(kernel, extent, hint, slot, slots, group)
+
+
+def _value(kernel: Kernel, value: Value, hint: str, slot: Slot, slots: list[Slot], group: list[str]) -> None:
+    if not kernel.uses.count.get(value.id) or kernel.values.is_bound(value):
+        return
+    name = kernel.names.fresh(value.name or hint)
+    kernel.values.bind(value, name)
+    slots.append(Slot(slot.kind, slot.param, slot.mode, _format(value.dtype)))
+    group.append(f"const {kernel.helpers.ctype(value.dtype)} {name}")
+
+
+def _signature(func: Func, name: str, groups: list[list[str]]) -> list[str]:
+    cluster = "" if func.cluster_dim == (1, 1, 1) else f" __cluster_dims__{func.cluster_dim}".replace(" (", "(")
+    head = f'extern "C" __global__ void{cluster} __launch_bounds__({func.threads})'
+    rows = [", ".join(group) for group in groups]
+    flat = f"{head} {name}({', '.join(rows)}) {{"
+    if len(rows) < 2 or len(flat) <= _WIDTH:
+        return [flat]
+    indent = " " * (len(name) + 1)
+    first, *rest = rows
+    return [head, f"{name}({first},", *(f"{indent}{row}," for row in rest[:-1]), f"{indent}{rest[-1]}) {{"]
+
+
+# --- shared memory ---------------------------------------------------------------------------------------------------
+
+
+def _shared(kernel: Kernel, plan: smem.SmemPlan, pool: str) -> Iterator[str]:
+    """The declarations of the shared tensors, each with its layout."""
+    if plan.dynamic:
+        yield f"extern __shared__ __align__({plan.align}) unsigned char {pool}[];"
+    for buffer in kernel.func.shared_buffers:
+        ctype, name = kernel.helpers.ctype(buffer.dtype), kernel.memory.name(buffer)
+        if plan.dynamic:
+            start = plan.offset(buffer)
+            where = f"{pool} + {start}" if start else pool
+            yield f"{ctype}* const {name} = reinterpret_cast<{ctype}*>({where});  // {buffer.layout}"
+        else:
+            yield f"__shared__ __align__({buffer.align}) {ctype} {name}[{buffer.elements}];  // {buffer.layout}"
+
+
+def _addresses(kernel: Kernel) -> list[str]:
+    return [f"const unsigned {address} = (unsigned)__cvta_generic_to_shared({kernel.memory.name(buffer)});"
+            for buffer in kernel.func.shared_buffers
+            if (address := kernel.memory.addresses.get(buffer.id)) is not None]

@@ -1,0 +1,179 @@
+"""One operand of a memory operation in one batch: where it is, how it is read, written and checked.
+
+In: a ``Ref`` / ``TileRef`` and its ``Addresser``.  Out: ``GlobalEnd``, ``SharedEnd``, ``RegisterEnd``: ``locate`` gives
+indices, ``load`` and ``store`` move values (V, T, B), ``check_read`` and ``check_write`` judge (checked runs only).
+
+A register operand is static: its ``locate`` gives its rows.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from moye.dtypes import Space
+from moye.ir import ops
+from moye.ir.nodes import Extent, Ref, TileRef
+from moye.sim.addressing import Addresser, as_slice, register_rows
+from moye.sim.masks import Mask
+from moye.sim.memory import Array, numpy_dtype
+
+if TYPE_CHECKING:
+    from moye.sim.batch import Batch
+
+
+class GlobalEnd:
+    """Global memory."""
+
+    def __init__(self, op: ops.Op, ref: Ref | TileRef, addresser: Addresser, batch: Batch) -> None:
+        self.op, self.ref, self.locate, self.width = op, ref, addresser, addresser.width
+        self.launch = batch.launch
+        self.memory = batch.launch.memory(ref.buffer, ref.dtype)
+        self.watch = batch.watch
+
+    def load(self, index: Array, mask: Mask) -> Array:
+        return self.memory.read(index)
+
+    def load_into(self, index: Array, out: Array) -> bool:
+        if index.shape != out.shape or self.memory.base or out.dtype != self.memory.flat.dtype:
+            return False
+        self.memory.flat.take(index, out=out, mode="clip")
+        return True
+
+    def store(self, index: Array, values: Any, mask: Mask) -> None:
+        self.launch.writes += 1
+        self.memory.write(index, values, None if mask is None else np.asarray(mask))
+
+    def check_read(self, index: Array, mask: Mask, asynchronous: bool = False) -> None:
+        if self.watch:
+            self.watch.globally(self.op, self.ref, self.memory, index, self.width, mask, "reads",
+                                asynchronous=asynchronous)
+
+    def check_write(self, index: Array, mask: Mask, asynchronous: bool = False) -> None:
+        if self.watch:
+            self.watch.globally(self.op, self.ref, self.memory, index, self.width, mask, "writes")
+
+
+class SharedEnd:
+    """Shared memory."""
+
+    def __init__(self, op: ops.Op, ref: Ref | TileRef, addresser: Addresser, batch: Batch) -> None:
+        self.op, self.ref, self.locate, self.width = op, ref, addresser, addresser.width
+        self.launch = batch.launch
+        self.memory = batch.shared[ref.buffer.id]
+        self.dtype = numpy_dtype(ref.dtype)
+        self.same = self.dtype == self.memory.dtype
+        self.watch = batch.watch
+
+    def load(self, index: Array, mask: Mask) -> Array:
+        return self.memory.read(index, self.dtype)
+
+    def load_into(self, index: Array, out: Array) -> bool:
+        if not self.same or index.shape[2] != 1 or index.shape[1] != out.shape[1] or out.dtype != self.dtype:
+            return False
+        self.memory.data.take(index[:, :, 0], axis=0, out=out, mode="clip")
+        return True
+
+    def store(self, index: Array, values: Any, mask: Mask) -> None:
+        self.launch.writes += 1
+        self.memory.write(index, self.dtype, values, None if mask is None else np.asarray(mask))
+
+    def check_read(self, index: Array, mask: Mask, asynchronous: bool = False) -> None:
+        if self.watch:
+            self.watch.shared(self.op, self.ref, self.memory, index, self.width, mask, "read")
+
+    def check_write(self, index: Array, mask: Mask, asynchronous: bool = False) -> None:
+        if self.watch:
+            how = "async_write" if asynchronous else "write"
+            self.watch.shared(self.op, self.ref, self.memory, index, self.width, mask, how)
+
+
+class RegisterEnd:
+    """A register fragment; its rows are known, so ``locate`` ignores what it is given."""
+
+    def __init__(self, op: ops.Op, ref: Ref | TileRef, rows: Array, batch: Batch) -> None:
+        self.op, self.ref, self.rows = op, ref, rows
+        self.fragment = batch.fragments[ref.buffer.id]
+        self.dtype = numpy_dtype(ref.dtype)
+        self.watch = batch.watch
+        data = self.fragment.view(self.dtype)
+        self.data = _Recast(self) if data is None else data
+        at = as_slice(rows)
+        self.at: slice | Array = rows if at is None else at
+        self.view: Array | None = data[at] if data is not None and at is not None else None
+        ratio = max(1, self.fragment.dtype.itemsize // self.dtype.itemsize)
+        parts = max(1, self.dtype.itemsize // self.fragment.dtype.itemsize)
+        self.own = rows // ratio if parts == 1 else (rows[:, None] * parts + np.arange(parts)).reshape(-1)
+
+    def locate(self, offset: Any, strides: tuple[Any, ...], extents: tuple[Any, ...]) -> Array:
+        return self.rows
+
+    def load(self, index: Array, mask: Mask) -> Array:
+        loaded: Array = self.data[self.at] if self.view is None else self.view
+        return loaded
+
+    def load_into(self, index: Array, out: Array) -> bool:
+        return False
+
+    def store(self, index: Array, values: Any, mask: Mask) -> None:
+        if mask is None:
+            if self.view is not None:
+                np.copyto(self.view, values, casting="unsafe")
+            else:
+                self.data[self.at] = values
+        elif self.view is not None:
+            np.copyto(self.view, values, where=np.asarray(mask), casting="unsafe")
+        else:
+            self.data[self.at] = np.where(np.asarray(mask), values, self.data[self.at])
+
+    def check_read(self, index: Array, mask: Mask, asynchronous: bool = False) -> None:
+        if self.watch:
+            self.watch.register(self.op, self.ref, self.fragment, self.own, mask)
+
+    def check_write(self, index: Array, mask: Mask, asynchronous: bool = False) -> None:
+        if self.watch:
+            self.fragment.mark(self.own, None if mask is None else np.asarray(mask))
+
+
+class _Recast:
+    """A fragment indexed in elements of another width."""
+
+    def __init__(self, end: RegisterEnd) -> None:
+        self.fragment, self.dtype = end.fragment, end.dtype
+
+    def _whole(self) -> Array:
+        data = np.ascontiguousarray(np.moveaxis(self.fragment.data, 0, -1)).view(self.dtype)
+        return np.moveaxis(data, -1, 0)
+
+    def __getitem__(self, rows: Any) -> Array:
+        return self._whole()[rows]
+
+    def __setitem__(self, rows: Any, values: Any) -> None:
+        whole = self._whole().copy()
+        whole[rows] = values
+        back = np.ascontiguousarray(np.moveaxis(whole, 0, -1)).view(self.fragment.dtype)
+        self.fragment.data[...] = np.moveaxis(back, -1, 0)
+
+
+End = GlobalEnd | SharedEnd | RegisterEnd
+
+
+class Operand:
+    """The static part of an operand: computed once per kernel, bound to each batch."""
+
+    def __init__(self, op: ops.Op, ref: Ref | TileRef, extents: tuple[Extent, ...], width: int = 1,
+                 order: Array | None = None) -> None:
+        self.op, self.ref = op, ref
+        self.register = ref.buffer.space is Space.REGISTER
+        if self.register:
+            rows = register_rows(ref, extents, width)
+            self.rows = rows if order is None else rows.reshape(-1, width)[order].reshape(-1)
+        else:
+            self.addresser = Addresser(ref, extents, width, order)
+
+    def bind(self, batch: Batch) -> End:
+        if self.register:
+            return RegisterEnd(self.op, self.ref, self.rows, batch)
+        kind = GlobalEnd if self.ref.buffer.space is Space.GLOBAL else SharedEnd
+        return kind(self.op, self.ref, self.addresser, batch)

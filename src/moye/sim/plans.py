@@ -1,0 +1,255 @@
+"""What a memory operation does in one batch of blocks: loads, stores, copies, maps, reductions.
+
+In: an op (its static part is worked out once per kernel: ``Site``).  Out: ``Site.bind(batch)``, a callable that
+generated code calls with the run-time offsets and the mask.
+
+>>> run = CopySite(op).bind(batch); run(dst_offset, src_offset, (), (), (), None, None)
+
+Atomics are in atomics.py, matrix products in gemm.py.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from moye.dtypes import Space
+from moye.ir import ops
+from moye.ir.nodes import Extent, TileRef
+from moye.sim.access import Operand, RegisterEnd
+from moye.sim.addressing import register_rows
+from moye.sim.masks import Mask, both
+from moye.sim.memory import Array, numpy_dtype
+from moye.sim.semantics import reduction, to_scalar
+
+if TYPE_CHECKING:
+    from moye.sim.batch import Batch
+
+
+def at_least_2d(offset: Any) -> Array:
+    """An index of one element as an array (T or 1, B or 1)."""
+    return offset if isinstance(offset, np.ndarray) else np.full((1, 1), offset, np.int64)
+
+
+class LoadSite:
+    """One element."""
+
+    def __init__(self, op: ops.Load) -> None:
+        self.op = op
+        self.operand = Operand(op, op.ref, ())
+
+    def bind(self, batch: Batch) -> _Load:
+        return _Load(self, batch)
+
+
+class _Load:
+    def __init__(self, site: LoadSite, batch: Batch) -> None:
+        self.end = site.operand.bind(batch)
+        self.dtype = site.op.result.dtype
+        self.uniform = site.op.ref.buffer.space is Space.GLOBAL
+
+    def __call__(self, offset: Any, mask: Mask) -> Any:
+        index = self.end.locate(offset, (), ())
+        self.end.check_read(index, mask)
+        values = self.end.load(index, mask)[0]
+        if self.uniform and not isinstance(offset, np.ndarray):
+            return to_scalar(values[0, 0], self.dtype)
+        return values.copy() if isinstance(self.end, RegisterEnd) else values
+
+
+class StoreSite:
+    """One element."""
+
+    def __init__(self, op: ops.Store) -> None:
+        self.op = op
+        self.operand = Operand(op, op.ref, ())
+
+    def bind(self, batch: Batch) -> _Store:
+        return _Store(self, batch)
+
+
+class _Store:
+    def __init__(self, site: StoreSite, batch: Batch) -> None:
+        self.end = site.operand.bind(batch)
+        self.lanes = (batch.threads, batch.blocks)
+        self.global_ = site.op.ref.buffer.space is Space.GLOBAL
+
+    def __call__(self, offset: Any, value: Any, mask: Mask) -> None:
+        index = self.end.locate(offset, (), ())
+        self.end.check_write(index, mask)
+        if index.ndim == 3 and not self.global_:        # whoever comes last in (thread) order wins
+            shape = np.broadcast_shapes(index.shape[1:], np.shape(value), () if mask is None else np.shape(mask))
+            index = np.broadcast_to(index, (1, shape[0], index.shape[2]))
+        self.end.store(index, value, mask)
+
+
+class CopySite:
+    """A tile."""
+
+    def __init__(self, op: ops.Copy) -> None:
+        self.op = op
+        order = _order(op)
+        self.dst = Operand(op, op.dst, op.extents, op.width, order)
+        self.src = Operand(op, op.src, op.extents, op.width, order)
+        self.pred = Operand(op, op.pred, op.extents, 1, order) if isinstance(op.pred, TileRef) else None
+
+    def bind(self, batch: Batch) -> _Copy:
+        return _Copy(self, batch)
+
+
+def _order(op: ops.Copy) -> Array | None:
+    """An order of the accesses in which the register operand's rows ascend."""
+    for ref in (op.dst, op.src):
+        if ref.buffer.space is Space.REGISTER:
+            first = register_rows(ref, op.extents, op.width)[::op.width]
+            if np.all(first[1:] > first[:-1]) or len(np.unique(first)) < len(first):
+                return None
+            return np.argsort(first, kind="stable")
+    return None
+
+
+class _Copy:
+    def __init__(self, site: CopySite, batch: Batch) -> None:
+        op = site.op
+        self.op, self.batch = op, batch
+        self.dst, self.src = site.dst.bind(batch), site.src.bind(batch)
+        self.pred = site.pred.bind(batch) if site.pred else None
+        self.zero_fill = op.zero_fill and op.pred is not None
+        self.asynchronous = op.atom.asynchronous is not None
+        self.view = self.dst.view if isinstance(self.dst, RegisterEnd) else None
+        self.checked = batch.watch is not None
+
+    def __call__(self, dst: Any, src: Any, dst_strides: tuple[Any, ...], src_strides: tuple[Any, ...],
+                 extents: tuple[Any, ...], pred: Any, mask: Mask) -> None:
+        to = self.dst.locate(dst, dst_strides, extents)
+        of = self.src.locate(src, src_strides, extents)
+        reading = self._predicated(pred, mask)
+        writing = mask if self.zero_fill else reading
+        if writing is False or not len(to):
+            return
+        if self.checked:
+            if reading is not False:
+                self.src.check_read(of, reading, self.asynchronous)
+            self.dst.check_write(to, writing, self.asynchronous)
+        if self.asynchronous:
+            self.batch.copies.issue(self, to, of, reading, writing)
+        elif not (mask is None and reading is None and self.view is not None and self.src.load_into(of, self.view)):
+            self.perform(to, of, reading, writing)
+
+    def perform(self, to: Array, of: Array, reading: Mask, writing: Mask) -> None:
+        """Move the values now."""
+        if reading is False:
+            values: Any = numpy_dtype(self.op.dst.dtype).type(0)
+        else:
+            values = self.src.load(of, reading)
+            if self.zero_fill and reading is not None:
+                values = np.where(np.asarray(reading), values, values.dtype.type(0))
+        self.dst.store(to, values, writing)
+
+    def _predicated(self, pred: Any, mask: Mask) -> Mask:
+        if self.pred is not None:
+            self.pred.check_read(self.pred.locate(0, (), ()), mask)
+            lanes = self.pred.load(self.pred.locate(pred, (), ()), mask).astype(np.bool_)
+            return both(mask, np.repeat(lanes, self.op.width, axis=0) if self.op.width > 1 else lanes)
+        if pred is None or pred is True:
+            return mask
+        return both(mask, np.asarray(pred)) if isinstance(pred, np.ndarray) else False
+
+
+class MapSite:
+    """Elementwise work; the body is generated code between ``read`` and ``write``."""
+
+    def __init__(self, op: ops.Map) -> None:
+        self.op = op
+        self.sources = [Operand(op, ref, op.extents) for ref in op.sources]
+        self.dst = Operand(op, op.dst, op.extents)
+
+    def bind(self, batch: Batch) -> _Map:
+        return _Map(self, batch)
+
+
+class _Map:
+    def __init__(self, site: MapSite, batch: Batch) -> None:
+        self.sources = [source.bind(batch) for source in site.sources]
+        self.dst = site.dst.bind(batch)
+
+    def read(self, offsets: tuple[Any, ...], mask: Mask) -> list[Array]:
+        loaded = []
+        for end, offset in zip(self.sources, offsets, strict=True):
+            index = end.locate(offset, (), ())
+            end.check_read(index, mask)
+            loaded.append(end.load(index, mask))
+        return loaded
+
+    def write(self, offset: Any, value: Any, mask: Mask) -> None:
+        index = self.dst.locate(offset, (), ())
+        self.dst.check_write(index, mask)
+        self.dst.store(index, value, mask)
+
+
+class ReduceSite:
+    """A fold over a fragment, in index order."""
+
+    def __init__(self, op: ops.Reduce) -> None:
+        self.op = op
+        self.src = Operand(op, op.src, op.extents)
+
+    def bind(self, batch: Batch) -> _Reduce:
+        return _Reduce(self, batch)
+
+
+class _Reduce:
+    def __init__(self, site: ReduceSite, batch: Batch) -> None:
+        self.src = site.src.bind(batch)
+        self.fold = reduction(site.op.kind, site.op.src.dtype)
+        self.blocks = batch.blocks
+
+    def __call__(self, offset: Any, mask: Mask) -> Array:
+        index = self.src.locate(offset, (), ())
+        self.src.check_read(index, mask)
+        values = self.src.load(index, mask)
+        result: Array = values[0].copy()
+        for value in values[1:]:
+            self.fold(result, value, out=result)
+        return result
+
+
+class InspectSite:
+    """Snapshots of tensors."""
+
+    def __init__(self, op: ops.Inspect) -> None:
+        self.op = op
+        self.tensors = [Operand(op, ref, extents) for _, ref, extents in op.tensors]
+
+    def bind(self, batch: Batch) -> _Inspect:
+        return _Inspect(self, batch)
+
+
+class _Inspect:
+    def __init__(self, site: InspectSite, batch: Batch) -> None:
+        self.op, self.batch = site.op, batch
+        self.ends = [operand.bind(batch) for operand in site.tensors]
+
+    def __call__(self, places: tuple[tuple[Any, tuple[Any, ...], tuple[Any, ...]], ...], scalars: tuple[Any, ...],
+                 mask: Mask) -> None:
+        tensors = {}
+        for (name, _, extents), end, (offset, strides, dynamic) in zip(self.op.tensors, self.ends, places, strict=True):
+            values = end.load(end.locate(offset, strides, dynamic), mask)
+            full = np.broadcast_to(values, (len(values), self.batch.threads, self.batch.blocks))
+            tensors[name] = full.reshape((*_concrete(extents, dynamic), *full.shape[1:]), order="A").copy() \
+                if len(extents) <= 1 else _shaped(full, _concrete(extents, dynamic))
+        named = {name: value for (name, _), value in zip(self.op.scalars, scalars, strict=True)}
+        self.batch.launch.inspected(self.op, self.batch, tensors, named, mask)
+
+
+def _concrete(extents: tuple[Extent, ...], dynamic: tuple[Any, ...]) -> tuple[int, ...]:
+    given = iter(dynamic)
+    return tuple(e if isinstance(e, int) else int(next(given)) for e in extents)
+
+
+def _shaped(values: Array, extents: tuple[int, ...]) -> Array:
+    """(V, T, B) as (*extents, T, B): V counts the first extent fastest."""
+    backwards = values.reshape(*reversed(extents), *values.shape[1:])
+    rank = len(extents)
+    return backwards.transpose(*reversed(range(rank)), rank, rank + 1).copy()

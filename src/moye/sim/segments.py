@@ -1,0 +1,314 @@
+"""Cuts a Func where threads may have to wait: Func -> segments of straight code that end in a jump.
+
+In: a Func.  Out: ``Segment``s: items (ops, among them control flow in which nobody can wait) and an end (goto, branch,
+wait, yield, leave).  Names live across segments are known by liveness: ``v12`` is Value 12, ``x3`` Var 3.
+
+>>> lower(func)[0].end      # Wait(op=SyncThreads(...), next=1)
+
+A ``Loop`` that polls memory yields after each iteration, so that whoever it waits for can run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from moye.dtypes import Space
+from moye.ir import ops
+from moye.ir.nodes import Block, Func, Literal, Operand, ScalarParam, Value, Var
+
+
+@dataclass(slots=True)
+class IvStart:
+    """The loop variable takes its first value."""
+
+    loop: ops.For
+
+
+@dataclass(slots=True)
+class IvStep:
+    """The loop variable takes its next value."""
+
+    loop: ops.For
+
+
+Item = ops.Op | IvStart | IvStep
+
+
+@dataclass(slots=True)
+class Goto:
+    target: Segment
+
+
+@dataclass(slots=True)
+class Branch:
+    """On a bool operand, or on whether a For goes on."""
+
+    cond: Operand | ops.For
+    yes: Segment
+    no: Segment
+
+
+@dataclass(slots=True)
+class Wait:
+    """Continue at ``next`` once ``op`` lets the lanes through; what the op computes is the first item there."""
+
+    op: ops.Op
+    next: Segment
+
+
+@dataclass(slots=True)
+class Yield:
+    """Continue at ``next`` after everybody else had a turn; ``loop`` is what spins."""
+
+    loop: ops.Loop | ops.For
+    next: Segment
+
+
+@dataclass(slots=True)
+class Leave:
+    """The threads exit."""
+
+
+@dataclass(slots=True)
+class Segment:
+    """Straight code: items, an end, and the names that it needs, changes, and that are needed after it."""
+
+    index: int = -1
+    items: list[Item] = field(default_factory=list)
+    end: Goto | Branch | Wait | Yield | Leave = field(default_factory=Leave)
+    needs: set[str] = field(default_factory=set)
+    changes: set[str] = field(default_factory=set)
+    kills: set[str] = field(default_factory=set)
+    live_in: set[str] = field(default_factory=set)
+    live_out: set[str] = field(default_factory=set)
+
+    def successors(self) -> tuple[Segment, ...]:
+        if isinstance(self.end, Branch):
+            return (self.end.yes, self.end.no)
+        return () if isinstance(self.end, Leave) else (self.end.target if isinstance(self.end, Goto) else self.end.next,)
+
+
+def name_of(item: Operand | Var) -> str:
+    """The local name of a Value or Var in generated code."""
+    if isinstance(item, Literal):
+        raise TypeError(f"the literal {item} has no name")
+    return f"v{item.id}" if isinstance(item, Value) else f"x{item.id}"
+
+
+# --- where to cut ----------------------------------------------------------------------------------------------------
+
+
+def splitting(func: Func) -> set[int]:
+    """The ids of ops at which segments end: what may wait, what contains such an op, and exits out of it."""
+    found: set[int] = set()
+    size = -1
+    while size != len(found):
+        size = len(found)
+        for op in func.body:
+            _splits(op, found)
+    return found
+
+
+def _splits(op: ops.Op, found: set[int]) -> bool:
+    inner = [_splits(child, found) for block in op.blocks() for child in block]
+    leaves = isinstance(op, ops.Exit) and op.target is not None and id(op.target) in found
+    if op.blocking or any(inner) or leaves or id(op) in found or polls(op):
+        found.add(id(op))
+    return id(op) in found
+
+
+def polls(op: ops.Op) -> bool:
+    """Whether a loop reads memory that others may change, to see whether it may go on."""
+    if not isinstance(op, (ops.Loop, ops.For)):
+        return False
+    body = list(op.body.walk())
+    if not any(isinstance(inner, ops.Exit) and inner.target is op and inner.kind == "break" for inner in body) and \
+            isinstance(op, ops.For):
+        return False
+    inside = {id(inner) for inner in body} | {id(inner.iv) for inner in body if isinstance(inner, ops.For)}
+    for inner in body:
+        if isinstance(inner, ops.Atomic) or (isinstance(inner, ops.Load) and inner.order is not None):
+            return True
+        if isinstance(inner, ops.Load) and isinstance(op, ops.Loop) and inner.ref.buffer.space is not Space.REGISTER \
+                and _invariant(inner.ref.offset, inside):
+            return True
+    return False
+
+
+def _invariant(operand: Operand, inside: set[int]) -> bool:
+    if isinstance(operand, Literal) or operand.op is None:
+        return id(operand) not in inside                # a parameter, or the variable of an outer loop
+    if id(operand.op) not in inside:
+        return True
+    pure = isinstance(operand.op, (ops.Binary, ops.Unary, ops.Cast, ops.Select, ops.Special))
+    return pure and all(_invariant(child, inside) for child in operand.op.operands())
+
+
+# --- lowering --------------------------------------------------------------------------------------------------------
+
+
+def lower(func: Func) -> list[Segment]:
+    """The segments in program order; execution begins at the first."""
+    lowering = _Lowering(splitting(func))
+    lowering.block(func.body)
+    params = {name_of(p.value) for p in func.params if isinstance(p, ScalarParam)}
+    params |= {name_of(e) for p in func.params if not isinstance(p, ScalarParam) for e in (*p.shape, *p.strides)
+               if isinstance(e, Value)}
+    _liveness(lowering.segments, params)
+    return lowering.segments
+
+
+class _Lowering:
+    def __init__(self, split: set[int]) -> None:
+        self.split = split
+        self.segments: list[Segment] = []
+        self.exits: dict[int, dict[str, Segment]] = {}
+        self.here = self.place(Segment())
+
+    def place(self, segment: Segment) -> Segment:
+        segment.index = len(self.segments)
+        self.segments.append(segment)
+        self.here = segment
+        return segment
+
+    def block(self, block: Block) -> None:
+        for op in block:
+            if id(op) in self.split:
+                self.cut(op)
+            else:
+                self.here.items.append(op)
+
+    def cut(self, op: ops.Op) -> None:
+        if isinstance(op, ops.If):
+            self.branch(op)
+        elif isinstance(op, ops.For):
+            self.count(op)
+        elif isinstance(op, ops.Loop):
+            self.loop(op)
+        elif isinstance(op, ops.Scope):
+            after = Segment()
+            self.exits[id(op)] = {"leave": after}
+            self.block(op.body)
+            self.go(after)
+        elif isinstance(op, ops.Exit):
+            self.here.end = Goto(self.exits[id(op.target)][op.kind])
+            self.place(Segment())
+        else:
+            after = Segment()
+            self.here.end = Wait(op, after)
+            self.place(after)
+            if isinstance(op, (ops.Shuffle, ops.Vote)):
+                after.items.append(op)
+
+    def go(self, target: Segment) -> None:
+        """End here with a jump to ``target``, which is placed next."""
+        self.here.end = Goto(target)
+        self.place(target)
+
+    def branch(self, op: ops.If) -> None:
+        then, orelse, after = Segment(), Segment(), Segment()
+        self.here.end = Branch(op.cond, then, orelse if op.orelse.ops else after)
+        self.place(then)
+        self.block(op.then)
+        self.here.end = Goto(after)
+        if op.orelse.ops:
+            self.place(orelse)
+            self.block(op.orelse)
+            self.here.end = Goto(after)
+        self.place(after)
+
+    def count(self, op: ops.For) -> None:
+        head, body, latch, after = Segment(), Segment(), Segment(), Segment()
+        self.exits[id(op)] = {"break": after, "continue": latch}
+        self.here.items.append(IvStart(op))
+        self.go(head)
+        head.end = Branch(op, body, after)
+        self.place(body)
+        self.block(op.body)
+        self.go(latch)
+        latch.items.append(IvStep(op))
+        latch.end = Yield(op, head) if polls(op) else Goto(head)
+        self.place(after)
+
+    def loop(self, op: ops.Loop) -> None:
+        body, latch, after = Segment(), Segment(), Segment()
+        self.exits[id(op)] = {"break": after, "continue": latch}
+        self.go(body)
+        self.block(op.body)
+        self.go(latch)
+        latch.end = Yield(op, body) if polls(op) else Goto(body)
+        self.place(after)
+
+
+# --- liveness --------------------------------------------------------------------------------------------------------
+
+
+def _liveness(segments: list[Segment], params: set[str]) -> None:
+    for segment in segments:
+        for item in segment.items:
+            _account(segment, item, nested=False)
+        for operand in _end_operands(segment):
+            _use(segment, operand)
+        segment.needs -= params
+    changed = True
+    while changed:
+        changed = False
+        for segment in reversed(segments):
+            out = set().union(*(successor.live_in for successor in segment.successors()))
+            live = segment.needs | (out - segment.kills)
+            if live != segment.live_in or out != segment.live_out:
+                segment.live_in, segment.live_out, changed = live, out, True
+
+
+def _end_operands(segment: Segment) -> Iterator[Operand]:
+    end = segment.end
+    if isinstance(end, Branch):
+        yield from (end.cond.iv, end.cond.stop) if isinstance(end.cond, ops.For) else (end.cond,)
+    elif isinstance(end, Wait):
+        if isinstance(end.op, ops.NamedBarrier):
+            yield end.op.barrier
+
+
+def _use(segment: Segment, item: Operand | Var) -> None:
+    if not isinstance(item, Literal) and name_of(item) not in segment.kills:
+        segment.needs.add(name_of(item))
+
+
+def _set(segment: Segment, item: Value | Var) -> None:
+    segment.kills.add(name_of(item))
+    segment.changes.add(name_of(item))
+
+
+def _account(segment: Segment, item: Item, nested: bool) -> None:
+    if isinstance(item, (IvStart, IvStep)):
+        _use(segment, item.loop.start if isinstance(item, IvStart) else item.loop.iv)
+        _set(segment, item.loop.iv)
+        return
+    for operand in item.operands():
+        if not (isinstance(item, ops.Map) and operand is item.value):
+            _use(segment, operand)
+    if isinstance(item, ops.Read):
+        _use(segment, item.var)
+    if isinstance(item, ops.For):
+        _set(segment, item.iv)
+    if isinstance(item, ops.Map):
+        for value in item.inputs:
+            _set(segment, value)
+    for block in item.blocks():
+        for child in block:
+            _account(segment, child, nested=not isinstance(item, ops.Map) or nested)
+    if isinstance(item, ops.Map):
+        _use(segment, item.value)
+    if isinstance(item, ops.Declare):
+        _set(segment, item.var)
+    elif isinstance(item, ops.Assign):
+        for var, _ in item.pairs:
+            if nested:
+                _use(segment, var)
+                segment.changes.add(name_of(var))
+            else:
+                _set(segment, var)
+    result = getattr(item, "result", None)
+    if isinstance(result, Value):
+        _set(segment, result)

@@ -1,0 +1,91 @@
+"""Exchange within a warp: shuffles and votes of the lanes that arrived together.
+
+In: an op, its operands and the mask.  Out: the result of each lane (T, B).
+
+Who has to be there before it happens is decided in barriers.py; a lane that reads an inactive one is finding C7.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from moye.ir import ops
+from moye.sim.masks import Mask, lanes_of
+from moye.sim.memory import Array, numpy_dtype
+
+if TYPE_CHECKING:
+    from moye.sim.batch import Batch
+
+WARP = 32
+
+
+def sources(op: ops.Shuffle, lane: Any, threads: int) -> Array:
+    """The thread that each thread reads, (T, 1 or B); its own where the source is outside its segment."""
+    thread = np.arange(threads)[:, None]
+    inside, start = thread % op.width, thread // op.width * op.width
+    lane = np.asarray(lane, np.int64)
+    if op.kind == "idx":
+        return start + lane % op.width
+    if op.kind == "up":
+        target = inside - lane
+        return np.where(target >= 0, start + target, thread)
+    if op.kind == "down":
+        target = inside + lane
+    else:
+        target = inside ^ lane
+    return np.where(target < op.width, start + target, thread)
+
+
+def shuffle(batch: Batch, op: ops.Shuffle, value: Any, lane: Any, mask: Mask) -> Array:
+    """What each lane gets; B follows the operands."""
+    threads = batch.threads
+    source = sources(op, lane, threads)
+    if batch.watch is not None:
+        _check(batch, op, source, mask)
+    values = np.asarray(value, numpy_dtype(op.result.dtype))
+    values = np.broadcast_to(values, (threads, values.shape[1] if values.ndim == 2 else 1))
+    source = np.clip(source, 0, threads - 1)
+    if source.shape[1] == 1:
+        return values[source[:, 0]]
+    return np.take_along_axis(np.broadcast_to(values, (threads, source.shape[1])), source, axis=0)
+
+
+def _check(batch: Batch, op: ops.Shuffle, source: Array, mask: Mask) -> None:
+    watch, threads = batch.watch, batch.threads
+    assert watch is not None, "checks are on"
+    if mask is None and op.mask == 0xFFFFFFFF and source.max(initial=0) < threads:
+        return
+    active = lanes_of(mask, threads, batch.blocks)
+    named = (op.mask >> (np.arange(threads) % WARP) & 1).astype(np.bool_)[:, None]
+    there = active & named
+    reads = np.broadcast_to(source, (threads, batch.blocks))
+    good = np.take_along_axis(there, np.clip(reads, 0, threads - 1), axis=0) & (reads < threads)
+    bad = np.argwhere(active & ~(good & named))
+    if len(bad):
+        thread, block = (int(i) for i in bad[0])
+        watch.report("C7", f"{watch.who((thread, block))} reads lane {int(reads[thread, block]) % WARP} in a shuffle, "
+                     f"and that lane does not take part", op, lane=(thread, block), count=len(bad),
+                     hint="let every lane of the warp reach the shuffle, and name it in the mask")
+
+
+def vote(batch: Batch, op: ops.Vote, pred: Any, mask: Mask) -> Array:
+    """ballot, any or all of the active lanes of each warp."""
+    threads, warps = batch.threads, -(-batch.threads // WARP)
+    pred = np.asarray(pred, np.bool_).reshape((1, 1) if np.ndim(pred) == 0 else np.shape(pred))
+    lanes = np.ones((threads, 1), np.bool_) if mask is None else np.asarray(mask)
+    columns = max(pred.shape[1], lanes.shape[1])
+
+    def warped(x: Array) -> Array:
+        full = np.zeros((warps * WARP, columns), np.bool_)
+        full[:threads] = np.broadcast_to(x, (threads, columns))
+        return full.reshape(warps, WARP, columns)
+
+    yes, active = warped(pred & lanes), warped(lanes)
+    if op.kind == "ballot":
+        bits = (yes * (np.uint64(1) << np.arange(WARP, dtype=np.uint64))[:, None]).sum(axis=1, dtype=np.uint64)
+        result: Array = bits.astype(np.uint32)
+    else:
+        result = yes.any(axis=1) if op.kind == "any" else ~(active & ~yes).any(axis=1)
+    return np.repeat(result, WARP, axis=0)[:threads]

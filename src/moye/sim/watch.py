@@ -1,0 +1,202 @@
+"""Judges every access of a checked run: bounds, alignment, undefined registers, overflow; feeds the shared checker.
+
+In: the indices (V, T or 1, B or 1) and the mask of an access.  Out: findings B1-B4, B7, A11, A12 through the
+reporter; the byte addresses of shared accesses for ``SharedChecker``.
+
+It never changes what the kernel computes.  Races are judged in checkers/.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from moye.ir import ops
+from moye.ir.nodes import Ref, TileRef
+from moye.sim.checkers.findings import Finding, Reporter, coordinate_of
+from moye.sim.checkers.shared import SharedChecker
+from moye.sim.masks import Mask
+from moye.sim.memory import Array, Fragment, Global, Shared
+from moye.sim.semantics import INT32_LIMITS, WIDE_INT
+
+
+def label(ref: Ref | TileRef) -> str:
+    """The user's name of what is accessed."""
+    return ref.name if isinstance(ref, TileRef) and ref.name else ref.buffer.name
+
+
+class Watch:
+    """The checks of one batch of blocks."""
+
+    def __init__(self, threads: int, block_ids: Array, reporter: Reporter, checker: SharedChecker) -> None:
+        self.threads = threads
+        self.block_ids = block_ids
+        self.reporter = reporter
+        self.checker = checker
+
+    # --- reporting ---------------------------------------------------------------------------------------------------
+
+    def report(self, code: str, message: str, op: ops.Op, *, lane: tuple[int, int] | None = None, tensor: str = "",
+               coordinate: tuple[int, ...] | None = None, hint: str | None = None, count: int = 1) -> None:
+        """One violation; ``lane`` is (thread, block of the batch)."""
+        block = None if lane is None else tuple(int(i) for i in self.block_ids[lane[1]])
+        threads = () if lane is None else (lane[0],)
+        self.reporter.add(Finding(code, message, (op.loc,), block, threads, tensor, coordinate, hint), count)
+
+    def who(self, lane: tuple[int, int]) -> str:
+        return f"thread {lane[0]} of block {tuple(int(i) for i in self.block_ids[lane[1]])}"
+
+    def _first(self, bad: Array, mask: Mask) -> tuple[tuple[int, ...], int]:
+        """Position (V, T, B) of the first bad lane of the mask, and how many there are; () if there is none."""
+        shape = (*bad.shape[:-2], self.threads, len(self.block_ids))
+        full = np.broadcast_to(bad, shape)
+        if mask is not None:
+            full = full & np.asarray(mask)
+        at = np.flatnonzero(full)
+        return (tuple(int(i) for i in np.unravel_index(at[0], shape)), len(at)) if len(at) else ((), 0)
+
+    # --- memory ------------------------------------------------------------------------------------------------------
+
+    def globally(self, op: ops.Op, ref: Ref | TileRef, memory: Global, index: Array, width: int, mask: Mask,
+                 verb: str, *, asynchronous: bool = False) -> None:
+        """B1, B3, B4 of an access to global memory."""
+        if width > 1:
+            index, mask = index[::width], _per_access(mask, width)
+        if not index.size:
+            return
+        high = memory.high - (width - 1)
+        if index.min() < memory.low or index.max() > high:
+            self._outside(op, ref, memory, index, width, mask, verb)
+        size = width * memory.itemsize
+        if memory.address % size == 0 and size & (size - 1) == 0:
+            skew: Array = index & (width - 1)
+        else:
+            skew = (memory.address + index * memory.itemsize) % size
+        if (width > 1 or memory.address % size) and skew.any():
+            self._misaligned(op, ref, index * memory.itemsize + memory.address, skew != 0, size, mask, asynchronous)
+
+    def _outside(self, op: ops.Op, ref: Ref | TileRef, memory: Global, index: Array, width: int, mask: Mask,
+                 verb: str) -> None:
+        high = memory.high - (width - 1)
+        at, count = self._first((index < memory.low) | (index > high), mask)
+        if not at:
+            return
+        offset = int(np.broadcast_to(index, (*index.shape[:-2], self.threads, len(self.block_ids)))[at])
+        wrong = offset if offset < memory.low else offset + width - 1
+        plain = memory.itemsize == memory.arg.memory.dtype.itemsize
+        coordinate = memory.coordinate(wrong) if plain else None
+        shown = f"({', '.join(map(str, coordinate))})" if coordinate is not None else f" element {wrong}"
+        lane = (at[-2], at[-1])
+        self.report("B1", f"{self.who(lane)} {verb} {memory.arg.name}{shown}, outside of {memory.arg.name} with shape "
+                          f"{memory.arg.shape} and strides {memory.arg.strides}", op, lane=lane, count=count,
+                    tensor=memory.arg.name, coordinate=coordinate,
+                    hint="predicate the access, or pass an array whose extents are multiples of the tile")
+
+    def _misaligned(self, op: ops.Op, ref: Ref | TileRef, address: Array, bad: Array, size: int, mask: Mask,
+                    asynchronous: bool) -> None:
+        at, count = self._first(bad, mask)
+        if not at:
+            return
+        where = int(np.broadcast_to(address, (*address.shape[:-2], self.threads, len(self.block_ids)))[at])
+        lane = (at[-2], at[-1])
+        self.report("B4" if asynchronous else "B3", f"{self.who(lane)} accesses {size} bytes of {label(ref)} at byte "
+                    f"address {where:#x}, which is no multiple of {size}", op, lane=lane, count=count,
+                    tensor=ref.buffer.name, hint=f"make strides and offsets multiples of {size} bytes")
+
+    def shared(self, op: ops.Op, ref: Ref | TileRef, shared: Shared, index: Array, width: int, mask: Mask,
+               how: str) -> None:
+        """B2-B4 of an access to shared memory; what stays inside is told to the shared checker as ``how``."""
+        if width > 1:
+            index, mask = index[::width], _per_access(mask, width)
+        if not index.size:
+            return
+        itemsize = ref.dtype.bytes
+        elements = shared.elements * shared.dtype.itemsize // itemsize
+        if index.min() < 0 or index.max() > elements - width:
+            self._outside_shared(op, ref, index, elements, width, mask, how)
+        address = index * itemsize
+        size = width * itemsize
+        if size > itemsize and (skew := address & (size - 1)).any():
+            self._misaligned(op, ref, address, skew != 0, size, mask, how == "async_write")
+        self._tell(op, ref, address, size, mask, how)
+
+    def _outside_shared(self, op: ops.Op, ref: Ref | TileRef, index: Array, elements: int, width: int, mask: Mask,
+                        how: str) -> None:
+        at, count = self._first((index < 0) | (index > elements - width), mask)
+        if not at:
+            return
+        offset = int(np.broadcast_to(index, (*index.shape[:-2], self.threads, len(self.block_ids)))[at])
+        lane = (at[-2], at[-1])
+        verb = "reads" if how == "read" else "writes"
+        self.report("B2", f"{self.who(lane)} {verb} element {offset} of {ref.buffer.name}, which has {elements} "
+                          f"elements of {ref.dtype}", op, lane=lane, tensor=ref.buffer.name, count=count,
+                    hint="is a stage index taken modulo the number of stages?")
+
+    def _tell(self, op: ops.Op, ref: Ref | TileRef, address: Array, size: int, mask: Mask, how: str) -> None:
+        tell = getattr(self.checker, how)
+        if address.ndim == 2:
+            address = address[None]
+        if address.shape[1] != self.threads:
+            address = np.broadcast_to(address, (address.shape[0], self.threads, address.shape[2]))
+        if mask is None:
+            tell(op, ref, address, size, None)
+            return
+        lanes = np.asarray(mask)
+        if lanes.shape[-2] != self.threads:
+            lanes = np.broadcast_to(lanes, (*lanes.shape[:-2], self.threads, lanes.shape[-1]))
+        if lanes.ndim == 2:
+            tell(op, ref, address, size, lanes)
+            return
+        for access in range(len(lanes)):                # a predicate of its own for each access
+            if lanes[access].any():
+                tell(op, ref, address[access:access + 1], size, lanes[access])
+
+    def register(self, op: ops.Op, ref: Ref | TileRef, fragment: Fragment, rows: Array, mask: Mask) -> None:
+        """B7: elements of a fragment are used before they were set."""
+        missing = fragment.unset(rows, None if mask is None else np.asarray(mask))
+        if missing is None:
+            return
+        at, count = self._first(missing, None)
+        row, lane = int(rows[at[0]]), (at[1], at[2])
+        coordinate = coordinate_of(fragment.buffer, row)
+        shown = f"({', '.join(map(str, coordinate))})" if coordinate is not None else f"[{row}]"
+        self.report("B7", f"{self.who(lane)} uses {fragment.buffer.name}{shown} before it was set", op, lane=lane,
+                    tensor=fragment.buffer.name, coordinate=coordinate, count=count,
+                    hint=f"set it first, for example with {fragment.buffer.name}.fill(0)")
+
+    # --- scalars -----------------------------------------------------------------------------------------------------
+
+    def arithmetic(self, op: ops.Binary, function: Any, a: Any, b: Any, mask: Mask) -> Array:
+        """A11: the int32 result of add, sub or mul on arrays, with its overflow reported."""
+        exact = function(a, b, dtype=WIDE_INT)
+        result: Array = exact.astype(np.int32)
+        if exact.size and (exact.min() < INT32_LIMITS[0] or exact.max() > INT32_LIMITS[1]):
+            at, count = self._first(exact != result, mask)
+            if at:
+                number = int(np.broadcast_to(exact, (*exact.shape[:-2], self.threads, len(self.block_ids)))[at])
+                self._overflow(op, number, (at[-2], at[-1]), count)
+        return result
+
+    def _overflow(self, op: ops.Binary, number: int, lane: tuple[int, int], count: int) -> None:
+        name = op.result.name or {"add": "a sum", "sub": "a difference", "mul": "a product"}[op.kind]
+        self.report("A11", f"{self.who(lane)} computes {name} = {number}, which does not fit 32 bits", op, lane=lane,
+                    tensor=name, count=count, hint="compute it in int64")
+
+    def overflow(self, op: ops.Binary, number: int) -> int:
+        """A11 for an integer that is the same for all lanes; the wrapped number."""
+        self._overflow(op, number, (0, 0), 1)
+        return (number + (1 << 31)) % (1 << 32) - (1 << 31)
+
+    def assertion(self, op: ops.Assert, cond: Any, mask: Mask) -> None:
+        """A12: an assert or an assumption does not hold."""
+        bad = ~np.asarray(cond, np.bool_).reshape((1, 1) if np.ndim(cond) == 0 else np.shape(cond))
+        at, count = self._first(bad, mask)
+        if at:
+            what = "the assumption" if op.assume else "the assertion"
+            lane = (at[-2], at[-1])
+            self.report("A12", f"{what} does not hold for {self.who(lane)}: {op.message}", op, lane=lane, count=count)
+
+
+def _per_access(mask: Mask, width: int) -> Mask:
+    return mask[::width] if isinstance(mask, np.ndarray) and mask.ndim == 3 else mask
