@@ -1,7 +1,7 @@
 """The double-buffered matrix product of MoYe's manual, C = A * B^T in float32, at its own size.
 
-Shared memory holds two stages: while one is multiplied, the next tile of A and B is copied into the other.  Within a
-tile, the operands of the next k are loaded into registers before the products of this one.  `make demo` runs this.
+While one stage of shared memory is multiplied, the next tile of A and B is copied into the other; within a tile, the
+operands of the next k are loaded into registers before the products of this one.  `make demo` runs this file.
 """
 
 import time
@@ -32,7 +32,6 @@ def matmul_kernel(A, sA_layout, copy_A, B, sB_layout, copy_B, C, mma_C):
     thr_copy_B = copy_B.get_slice(tid)
     tBgB = thr_copy_B.partition_S(gB)                   # (CPY, CPY_N, CPY_K, k)
     tBsB = thr_copy_B.partition_D(sB)                   # (CPY, CPY_N, CPY_K, 2)
-
     mo.copyto(copy_A, tAsA[:, :, :, 0], tAgA[:, :, :, 0])
     mo.copyto(copy_B, tBsB[:, :, :, 0], tBgB[:, :, :, 0])
 
@@ -44,7 +43,6 @@ def matmul_kernel(A, sA_layout, copy_A, B, sB_layout, copy_B, C, mma_C):
     tCrB = thr_mma.make_fragment_B(tCsB[:, :, :, 0])    # (MMA, MMA_N, MMA_K)
     tCrC = thr_mma.make_fragment_C(tCgC)                # (MMA, MMA_M, MMA_N)
     tCrC.fill(0)
-
     mo.cp_async_wait()
     mo.sync_threads()
     smem_read, smem_write = 0, 1
@@ -52,7 +50,6 @@ def matmul_kernel(A, sA_layout, copy_A, B, sB_layout, copy_B, C, mma_C):
     tCsB_p = tCsB[:, :, :, smem_read]                   # (MMA, MMA_N, MMA_K)
     mo.copyto(tCrA[:, :, 0], tCsA_p[:, :, 0])
     mo.copyto(tCrB[:, :, 0], tCsB_p[:, :, 0])
-
     k_tile_max = mo.size(tAgA, 3)
     k_block_max = mo.size(tCrA, 2)
     for k_tile in range(k_tile_max):                    # a loop of the kernel
@@ -90,25 +87,22 @@ class DeviceArray:
     """A copy of a NumPy array on GPU 0.  Whatever has this interface is an array to moye: torch's and CuPy's too."""
     __cuda_array_interface__ = None
 
-    def __init__(self, x):
-        from cuda.bindings import driver as cuda
-        self.cuda, self.x, self.shape, self.pointer = cuda, x, x.shape, cuda.cuMemAlloc(x.nbytes)[1]
+    def __init__(self, cuda, x):
+        self.shape, self.pointer = x.shape, cuda.cuMemAlloc(x.nbytes)[1]
         cuda.cuMemcpyHtoD(self.pointer, x.ctypes.data, x.nbytes)
         self.__cuda_array_interface__ = {"shape": x.shape, "strides": x.strides, "typestr": x.dtype.str,
                                          "data": (int(self.pointer), False), "version": 3}
 
-    def fetch(self):
-        self.cuda.cuMemcpyDtoH(self.x.ctypes.data, self.pointer, self.x.nbytes)
-
 
 def on_gpu(A, B, C, rounds=20):
+    from cuda.bindings import driver as cuda
     with driver.current_device(0):
-        arrays = DeviceArray(A), DeviceArray(B), DeviceArray(C)
-        matmul(*arrays)                                 # compiles
-        arrays[2].fetch()
+        dA, dB, dC = (DeviceArray(cuda, x) for x in (A, B, C))
+        matmul(dA, dB, dC)                              # compiles
+        cuda.cuMemcpyDtoH(C.ctypes.data, dC.pointer, C.nbytes)
         start = time.perf_counter()
         for _ in range(rounds):
-            matmul(*arrays)
+            matmul(dA, dB, dC)
         driver.synchronize(0)
     return (f"{driver.device_limits(0).name}, {(time.perf_counter() - start) / rounds * 1e6:.0f} us a launch",
             "tiles divide the extents, blocks lie inside, pointers and strides are aligned")
@@ -117,13 +111,14 @@ def on_gpu(A, B, C, rounds=20):
 def in_simulator(A, B, C):
     try:
         from rich.progress import Progress
+    except ImportError:
+        set_progress(lambda done, total: print(f"\r{done}/{total} blocks", end="\n" * (done == total), flush=True))
+        report = matmul(A, B, C, mo.check(matmul_kernel))
+    else:
         with Progress() as bar:
             task = bar.add_task("simulating", total=None)
             set_progress(lambda done, total: bar.update(task, completed=done, total=total))
             report = matmul(A, B, C, mo.check(matmul_kernel))
-    except ImportError:
-        set_progress(lambda done, total: print(f"\r{done}/{total} blocks", end="\n" * (done == total), flush=True))
-        report = matmul(A, B, C, mo.check(matmul_kernel))
     set_progress(None)
     assert report.ok, str(report)
     return "the simulator", ", ".join(report.checked) + ": no violation"
@@ -132,8 +127,7 @@ def in_simulator(A, B, C):
 def main(M=2048, N=2048, K=256, out=Path(__file__).parents[1] / "out"):
     rng = np.random.default_rng(0)
     A, B = (np.asfortranarray(rng.standard_normal((n, K), np.float32)) for n in (M, N))
-    C = np.full((M, N), np.nan, np.float32, order="F")
-    start = time.perf_counter()
+    C, start = np.full((M, N), np.nan, np.float32, order="F"), time.perf_counter()
     where, checks = on_gpu(A, B, C) if driver.available() else in_simulator(A, B, C)
     seconds = time.perf_counter() - start
     expected = A.astype(np.float64) @ B.T.astype(np.float64)
@@ -149,8 +143,7 @@ def main(M=2048, N=2048, K=256, out=Path(__file__).parents[1] / "out"):
         return print(f"CUDA:     not compiled here: {reason}")
     out.mkdir(exist_ok=True)
     (out / "matmul_double_buffered.cu").write_text(program.source)
-    print(f"CUDA:     {out / 'matmul_double_buffered.cu'} ({program.arch}: {program.registers} registers, "
-          f"{program.spills} bytes of spills, {program.smem} bytes of shared memory)")
+    print(f"CUDA:     {out}/matmul_double_buffered.cu ({program.registers} registers, {program.spills} bytes spilled)")
 
 
 if __name__ == "__main__":

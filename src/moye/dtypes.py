@@ -11,7 +11,9 @@ Types narrower than a byte and the bfloat16 / float8 families name an ``ml_dtype
 from __future__ import annotations
 
 import enum
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from moye.errors import DTypeError
 
@@ -66,9 +68,18 @@ class DType:
     def is_signed(self) -> bool:
         return self.kind in (Kind.INT, Kind.FLOAT)
 
+    def __call__(self, value: Any) -> Any:
+        """``float32(x)`` in a kernel: a scalar (or register tensor) converted to this dtype."""
+        if not conversions:
+            raise DTypeError(f"{self.name}(...) converts the scalars of a kernel; there is none here")
+        return conversions[0](value, self)
+
     def __repr__(self) -> str:
         return self.name
 
+
+conversions: list[Callable[[Any, DType], Any]] = []
+"""How kernels convert a scalar; set by the module that knows their scalars."""
 
 bool_ = DType("bool", 8, Kind.BOOL, "bool", "bool")
 int8 = DType("int8", 8, Kind.INT, "signed char", "int8")

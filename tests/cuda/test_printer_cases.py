@@ -444,7 +444,7 @@ def copies(dtype: DType) -> Func:
     """Plain copies of every width, between every pair of spaces, with and without predicates."""
     b = K(f"copies_{dtype}", (128, 1, 1))
     A, B = b.tensor("A", dtype), b.tensor("B", dtype)
-    sA = b.shared("sA", dtype, make_layout(2048))
+    sA = b.shared("sA", dtype, make_layout(512 * 128 // dtype.bits))
     p = b.scalar("p", dt.bool_)
     tid = b.thread()
     width = 1
@@ -479,10 +479,10 @@ def async_copies() -> Func:
                         {"pred": tile(flags, 0, 1), "zero_fill": True}):
             b.copy(tile(sA, tid * width, 512, swizzle=swizzle), tile(A, tid * width, 512), 4, width=width, atom=atom,
                    **options)
-        b.emit(ops.CpAsyncCommit())
-    b.emit(ops.CpAsyncWait(pending=2))
+            b.emit(ops.CpAsyncCommit())
+            b.emit(ops.CpAsyncWait(pending=0))
+            b.emit(ops.SyncThreads())
     b.emit(ops.CpAsyncWait())
-    b.emit(ops.SyncThreads())
     r = b.registers("r", dt.float32, 16)
     b.copy(tile(r, 0, 4, 1), tile(sA, tid * 4, 512, 1, swizzle=swizzle), 4, 4)
     b.copy(tile(A, tid * 4, 512, 1), tile(r, 0, 4, 1), 4, 4)
@@ -496,7 +496,8 @@ def control() -> Func:
     out = b.tensor("out", dt.int32, 1)
     total = b.var("total", 0)
     for step, unroll in ((1, None), (2, 0), (-1, 1), (-3, 4)):
-        b.loop(0 if step > 0 else n, n if step > 0 else 0, lambda i: b.set((total, b.get(total) + i)), "i", step, unroll)
+        start, stop = (0, n) if step > 0 else (n, 0)
+        b.loop(start, stop, lambda i: b.set((total, b.get(total) + i)), "i", step, unroll)
     i = b.var("i", 0)
     whole = ops.Scope(body=Block())
     outer, inner = ops.Loop(body=Block()), ops.Loop(body=Block())
@@ -564,15 +565,16 @@ def warps() -> Func:
     flag = lane < 7
     bits, both = b.tensor("bits", dt.uint32, 1), b.tensor("both", dt.bool_, 1)
     b.store(bits, 0, raw(b, ops.Vote, dt.uint32, kind="ballot", pred=flag.o))
-    b.store(both, 0, raw(b, ops.Vote, dt.bool_, kind="any", pred=flag.o, mask=0xFFFF))
+    half = lane < 16
+    b.when(half, lambda: b.store(both, 0, raw(b, ops.Vote, dt.bool_, kind="any", pred=flag.o, mask=0xFFFF)))
     b.store(both, 1, raw(b, ops.Vote, dt.bool_, kind="all", pred=flag.o))
     raw(b, ops.Vote, dt.bool_, kind="all", pred=flag.o)
     hidden = raw(b, ops.Shuffle, dt.float32, kind="xor", value=b.scalar("f", dt.float32).o, lane=i32(4))
     chosen = b.select(flag.o, hidden.o, Literal(0.0, dt.float32))  # every lane must shuffle, whatever it chooses
     b.store(b.tensor("chosen", dt.float32, 1), 0, chosen)
     b.emit(ops.SyncWarp())
-    b.emit(ops.SyncWarp(mask=0xFF))
-    b.emit(ops.NamedBarrier(kind="sync", barrier=(lane // 16 + 1).o, threads=64))
+    b.when(half, lambda: b.emit(ops.SyncWarp(mask=0xFFFF)))
+    b.emit(ops.NamedBarrier(kind="sync", barrier=(b.thread() // 32 + 1).o, threads=32))
     b.emit(ops.NamedBarrier(kind="arrive", barrier=i32(3), threads=64))
     clock = raw(b, ops.Special, dt.int64, kind="clock")
     timer = raw(b, ops.Special, dt.int64, kind="globaltimer")

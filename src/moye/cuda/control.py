@@ -2,7 +2,7 @@
 
 In: If, For, Loop, Scope, Exit, and the functions that print a block and a statement.  Out: lines.
 
->>> loop(kernel, op, run, statement)      # while (i < n) { ... }
+>>> loop(kernel, op, statement)      # while (i < n) { ... }
 
 What a branch or a loop changes is evaluated before it if it is still needed (``Values.entering``, ``looping``).
 """
@@ -56,7 +56,8 @@ def _condition(kernel: Kernel, op: ops.If) -> str:
 
 def _branches(kernel: Kernel, op: ops.If, run: Run, statement: Statement) -> None:
     then, orelse = _live(kernel, op.then), _live(kernel, op.orelse)
-    run(kernel, op.then if then else op.orelse)
+    with kernel.names.scope():
+        run(kernel, op.then if then else op.orelse)
     if then and orelse:
         _else(kernel, orelse, run, statement)
 
@@ -66,23 +67,23 @@ def _else(kernel: Kernel, orelse: list[ops.Op], run: Run, statement: Statement) 
     writer, last = kernel.writer, orelse[-1]
     if not isinstance(last, ops.If):
         writer.between("} else {")
-        for op in orelse:
-            statement(kernel, op)
+        with kernel.names.scope():
+            _each(kernel, orelse, statement)
         return
-    with writer.aside() as lines:
-        for op in orelse[:-1]:
-            statement(kernel, op)
-        _at(kernel, last)
-        cond = _condition(kernel, last)
-    if not lines:
-        writer.between(f"}} else if ({cond}) {{")
+    with kernel.names.scope():
+        with writer.aside() as lines:
+            _each(kernel, orelse[:-1], statement)
+            _at(kernel, last)
+            cond = _condition(kernel, last)
+        if lines:
+            writer.between("} else {")
+            writer.lines += lines
+            writer.open(f"if ({cond}) {{")
+        else:
+            writer.between(f"}} else if ({cond}) {{")
         _branches(kernel, last, run, statement)
-        return
-    writer.between("} else {")
-    writer.lines += lines
-    writer.open(f"if ({cond}) {{")
-    _branches(kernel, last, run, statement)
-    writer.close()
+        if lines:
+            writer.close()
 
 
 # --- loops -----------------------------------------------------------------------------------------------------------
@@ -90,28 +91,39 @@ def _else(kernel: Kernel, orelse: list[ops.Op], run: Run, statement: Statement) 
 
 def for_(kernel: Kernel, op: ops.For, run: Run) -> None:
     """A counting loop."""
-    values, writer = kernel.values, kernel.writer
+    values = kernel.values
     start, stop = values.operand(op.start).text, values.operand(op.stop)
-    name = kernel.names.fresh(op.iv.name or "i")
-    ctype = kernel.helpers.ctype(op.iv.dtype)
     if not stop.deps.isdisjoint(kernel.uses.block_kills(op.body)):
-        end = kernel.names.fresh(f"{name}_end")
-        writer.line(f"const {ctype} {end} = {stop.text};")
+        end = kernel.names.fresh(f"{op.iv.name or 'i'}_end")
+        kernel.writer.line(f"const {kernel.helpers.ctype(op.iv.dtype)} {end} = {stop.text};")
         stop = Text(end)
     values.looping(op.body)
-    values.bind(op.iv, name)
+    with kernel.names.scope():
+        _counting(kernel, op, start, stop.at(ADD), run)
+
+
+def _counting(kernel: Kernel, op: ops.For, start: str, stop: str, run: Run) -> None:
+    writer = kernel.writer
+    name = kernel.names.fresh(op.iv.name or "i")
+    kernel.values.bind(op.iv, name)
+    ctype = kernel.helpers.ctype(op.iv.dtype)
     if op.unroll is not None:
         writer.line("#pragma unroll" if op.unroll == 0 else f"#pragma unroll {op.unroll}")
     sign, size = "<" if op.step > 0 else ">", abs(op.step)
     step = f"{'++' if op.step > 0 else '--'}{name}" if size == 1 else f"{name} {'+' if op.step > 0 else '-'}= {size}"
-    writer.open(f"for ({ctype} {name} = {start}; {name} {sign} {stop.at(ADD)}; {step}) {{")
+    writer.open(f"for ({ctype} {name} = {start}; {name} {sign} {stop}; {step}) {{")
     _body(kernel, op, lambda: run(kernel, op.body))
 
 
-def loop(kernel: Kernel, op: ops.Loop, run: Run, statement: Statement) -> None:
+def loop(kernel: Kernel, op: ops.Loop, statement: Statement) -> None:
     """``while (cond)`` where the loop starts with its test and the test is one expression, else ``while (true)``."""
-    writer = kernel.writer
     kernel.values.looping(op.body)
+    with kernel.names.scope():
+        _loop(kernel, op, statement)
+
+
+def _loop(kernel: Kernel, op: ops.Loop, statement: Statement) -> None:
+    writer = kernel.writer
     live = _live(kernel, op.body)
     at = next((i for i, inner in enumerate(live) if isinstance(inner, ops.If)), None)
     test = live[at] if at is not None else None
@@ -165,7 +177,7 @@ def _label(kernel: Kernel, op: ops.Op, kind: str) -> str:
     """A label for the exits of this kind that C cannot say without goto; empty where there are none."""
     if (id(op), kind) not in kernel.uses.labels:
         return ""
-    name = kernel.labels[id(op), kind] = kernel.names.fresh(f"{kind}_{len(kernel.labels) + 1}")
+    name = kernel.labels[id(op), kind] = kernel.names.fresh(f"{kind}_{len(kernel.labels) + 1}", everywhere=True)
     return name
 
 
@@ -178,8 +190,10 @@ def scope(kernel: Kernel, op: ops.Scope, run: Run) -> None:
     if not label:
         run(kernel, op.body)
         return
+    kernel.values.entering(op.body)
     kernel.writer.open("{")
-    run(kernel, op.body)
+    with kernel.names.scope():
+        run(kernel, op.body)
     kernel.writer.close(f"}} {label}:;")
 
 

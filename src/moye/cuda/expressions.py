@@ -22,9 +22,10 @@ from moye.errors import UnsupportedError
 from moye.ir import ops
 from moye.ir.nodes import Literal, Operand, Value
 
-PRIMARY, UNARY, MUL, ADD, SHIFT, REL, EQ, AND, XOR, OR, LAND, LOR, SELECT = range(16, 3, -1)
+PRIMARY, UNARY, MUL, DIV, ADD, SHIFT, REL, EQ, AND, XOR, OR, LAND, LOR, SELECT = range(17, 3, -1)
+# DIV binds like MUL, but a product may not swallow it: x * (i % 4) is not x * i % 4.
 
-_LEVELS = {"*": MUL, "/": MUL, "%": MUL, "+": ADD, "-": ADD, "<<": SHIFT, ">>": SHIFT, "<": REL, "<=": REL, ">": REL,
+_LEVELS = {"*": MUL, "/": DIV, "%": DIV, "+": ADD, "-": ADD, "<<": SHIFT, ">>": SHIFT, "<": REL, "<=": REL, ">": REL,
            ">=": REL, "==": EQ, "!=": EQ, "&": AND, "^": XOR, "|": OR, "&&": LAND, "||": LOR}
 _BITWISE = frozenset(("<<", ">>", "&", "^", "|"))
 _INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/", "shl": "<<", "shr": ">>", "and": "&", "or": "|", "xor": "^",
@@ -65,6 +66,8 @@ def infix(sign: str, a: Text, b: Text, *, associative: bool = False) -> Text:
     """``a sign b``; ``associative`` drops the parentheses of a right operand of the same kind."""
     level = _LEVELS[sign]
     left, right = level, level + (not associative)
+    if level in (MUL, DIV):
+        left, right = DIV, MUL + (not associative)
     if sign in _BITWISE:  # legible without knowing C's table by heart
         left, right = (left if f" {sign} " in a.text and a.level == level else UNARY), UNARY
     elif sign == "||":
@@ -83,6 +86,8 @@ def prefix(sign: str, a: Text) -> Text:
 
 
 def c_cast(ctype: str, a: Text) -> Text:
+    if a.text.startswith(f"({ctype})") and a.level == UNARY:
+        return a
     return Text(f"({ctype}){a.at(UNARY)}", UNARY, a.deps)
 
 
@@ -298,6 +303,25 @@ def _bit_count(kind: str, dtype: DType, a: Text) -> Text:
         a = c_cast({8: "unsigned char", 16: "unsigned short"}[dtype.bits], a)
     count = call(name, a)
     return count if kind == "popcount" else infix("-", count, Text(str(32 - dtype.bits)))
+
+
+def assignment(place: str, value: Text) -> str:
+    """``place = value;``, or ``place += x;`` where value is ``place + x`` with a plain x."""
+    rest = value.text.removeprefix(f"{place} ")
+    sign, _, operand = rest.partition(" ")
+    if rest != value.text and sign in ("+", "-", "*", "&", "|", "^") and _is_plain(operand):
+        return f"{place} {sign}= {operand};"
+    return f"{place} = {value.text};"
+
+
+def _is_plain(text: str) -> bool:
+    """Whether an expression is one name, constant, element or call, whatever is inside its brackets."""
+    depth = 0
+    for c in text:
+        depth += (c in "([{") - (c in ")]}")
+        if c == " " and not depth:
+            return False
+    return bool(text)
 
 
 def select(cond: Text, a: Text, b: Text) -> Text:

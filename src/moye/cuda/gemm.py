@@ -18,7 +18,6 @@ from moye.cuda.intrinsics import Intrinsics, constraint
 from moye.cuda.kernel import Kernel
 from moye.cuda.names import identifier
 from moye.cuda.tiles import flat_steps, merged
-from moye.cuda.vectors import packed
 from moye.dtypes import DType
 from moye.errors import UnsupportedError
 from moye.ir import ops
@@ -106,11 +105,11 @@ def _function(mma: MmaOp, counts: list[int], helpers: Intrinsics) -> str:
     """The inline function of a PTX atom."""
     name = "mma_" + identifier(mma.name).lower()
     dtypes = (mma.d_dtype, mma.a_dtype, mma.b_dtype, mma.c_dtype)
-    parameters = [f"{helpers.ctype(dtype)}{'&' if letter == 'd' else ''} {letter}{i}"
-                  for letter, dtype, count in zip("dabc", dtypes, counts, strict=True) for i in range(count)]
+    parameters = ",".join(_parameters(helpers.ctype(dtype), letter, count)
+                           for letter, dtype, count in zip("dabc", dtypes, counts, strict=True) if count)
     before, outputs, after = _outputs(mma.d_dtype, counts[0])
-    inputs: list[list[str]] = [_inputs(dtype, letter, count)
-                               for letter, dtype, count in zip("abc", dtypes[1:], counts[1:], strict=True)]
+    inputs = [_inputs(dtype, letter, count, helpers)
+              for letter, dtype, count in zip("abc", dtypes[1:], counts[1:], strict=True)]
     first, places = len(outputs), {"d": _places(0, len(outputs))}
     for letter, group in zip("abc", inputs, strict=True):
         places[letter] = _places(first, len(group))
@@ -118,23 +117,31 @@ def _function(mma: MmaOp, counts: list[int], helpers: Intrinsics) -> str:
     ptx = mma.ptx if "{d}" in mma.ptx else f"{mma.ptx.rstrip('; ')} {{d}}, {{a}}, {{b}}, {{c}};"
     for letter, text in places.items():
         ptx = ptx.replace(f"{{{letter}}}", text)
-    body = "\n    ".join([*before, f'asm volatile("{ptx}"', f"    : {', '.join(outputs)}",
-                          f"    : {', '.join(entry for group in inputs for entry in group)});", *after])
-    return helpers.function(name, f"void ({', '.join(parameters)})", body, arch=mma.arch)
+    rows = [", ".join(group) for group in inputs if group]
+    body = [*before, f'asm volatile("{ptx}"', f"    : {', '.join(outputs)}",
+            "    : " + ",\n          ".join(rows) + ");", *after]
+    return helpers.function(name, f"void ({parameters})", *body, arch=mma.arch)
+
+
+def _parameters(ctype: str, letter: str, count: int) -> str:
+    reference = "&" if letter == "d" else ""
+    text = ", ".join(f"{ctype}{reference} {letter}{i}" for i in range(count))
+    return text if letter == "d" else f"\n    {text}"
 
 
 def _places(first: int, count: int) -> str:
     return "{" + ", ".join(f"%{first + i}" for i in range(count)) + "}"
 
 
-def _inputs(dtype: DType, letter: str, count: int) -> list[str]:
+def _inputs(dtype: DType, letter: str, count: int, helpers: Intrinsics) -> list[str]:
     """The asm inputs of one operand's registers: one per value, or one per 32 bits of narrow values."""
     if dtype.bits >= 32:
         return [f'"{_letter(dtype)}"({_raw(dtype, f"{letter}{i}")})' for i in range(count)]
     per_word = 32 // dtype.bits
     if count % per_word:
         raise UnsupportedError(f"{count} values of {dtype} do not fill 32-bit registers")
-    return [f'"r"({packed(dtype, [Text(f"{letter}{i + lane}") for lane in range(per_word)]).text})'
+    pack = helpers.pack(dtype, per_word)
+    return [f'"r"({pack}({", ".join(f"{letter}{i + lane}" for lane in range(per_word))}))'
             for i in range(0, count, per_word)]
 
 

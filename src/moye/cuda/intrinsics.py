@@ -25,22 +25,23 @@ _ADDRESS = {Space.GLOBAL: ("global", '"l"(p)'),
             Space.SHARED: ("shared", '"r"((unsigned)__cvta_generic_to_shared(p))')}
 
 _TO_F32 = {
-    "f16": ('float y; asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x.bits)); return y;', 80),
-    "bf16": ("return __uint_as_float((unsigned)x.bits << 16);", 80),
-    "e4m3": ('unsigned y; asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(y) : "h"((unsigned short)x.bits)); '
-             "return f32(f16{(unsigned short)y});", 89),
-    "e5m2": ("return f32(f16{(unsigned short)(x.bits << 8)});", 80),
+    "f16": (("float y;", 'asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x.bits));', "return y;"), 80),
+    "bf16": (("return __uint_as_float((unsigned)x.bits << 16);",), 80),
+    "e4m3": (("unsigned y;", 'asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(y) : "h"((unsigned short)x.bits));',
+              "return f32(f16{(unsigned short)y});"), 89),
+    "e5m2": (("return f32(f16{(unsigned short)(x.bits << 8)});",), 80),
 }
 _FROM_F32 = {
-    "f16": ('f16 y; asm("cvt.rn.f16.f32 %0, %1;" : "=h"(y.bits) : "f"(x)); return y;', 80),
-    "bf16": ('bf16 y; asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(y.bits) : "f"(x)); return y;', 80),
-    "e4m3": ('unsigned short y; asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(y) : "f"(0.0f), "f"(x)); '
-             "return e4m3{(unsigned char)y};", 89),
-    "e5m2": ('unsigned short y; asm("cvt.rn.satfinite.e5m2x2.f32 %0, %1, %2;" : "=h"(y) : "f"(0.0f), "f"(x)); '
-             "return e5m2{(unsigned char)y};", 89),
+    "f16": (("f16 y;", 'asm("cvt.rn.f16.f32 %0, %1;" : "=h"(y.bits) : "f"(x));', "return y;"), 80),
+    "bf16": (("bf16 y;", 'asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(y.bits) : "f"(x));', "return y;"), 80),
+    "e4m3": (("unsigned short y;", 'asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(y) : "f"(0.0f), "f"(x));',
+              "return e4m3{(unsigned char)y};"), 89),
+    "e5m2": (("unsigned short y;", 'asm("cvt.rn.satfinite.e5m2x2.f32 %0, %1, %2;" : "=h"(y) : "f"(0.0f), "f"(x));',
+              "return e5m2{(unsigned char)y};"), 89),
 }
 _ROUND_TO_ODD = f"""\
-{_DEVICE} float round_to_odd(double x) {{  // float with a sticky last bit: a further rounding is then exact
+// A float with a sticky last bit: rounding it further is like rounding x itself.
+{_DEVICE} float round_to_odd(double x) {{
     const float y = __double2float_rz(x);
     return (double)y == x || x != x ? y : __uint_as_float(__float_as_uint(y) | 1u);
 }}"""
@@ -63,6 +64,7 @@ _FLOAT_DIV = f"""\
 {_DEVICE} {{0}} floor_div({{0}} a, {{0}} b) {{{{
     return {{2}}((a - floor_mod(a, b)) / b);
 }}}}"""
+_WIDEST = 108
 _APPROX = {"exp2": "ex2.approx.f32", "sqrt": "sqrt.approx.f32", "rsqrt": "rsqrt.approx.f32", "tanh": "tanh.approx.f32"}
 
 
@@ -82,12 +84,16 @@ class Intrinsics:
     def need(self, arch: int) -> None:
         self.arch = max(self.arch, arch)
 
-    def function(self, name: str, signature: str, body: str, *, overload: str = "", arch: int = 80) -> str:
-        """Note one function; ``signature`` is 'result (parameters)'.  Returns its name."""
+    def function(self, name: str, signature: str, *body: str, overload: str = "", arch: int = 80) -> str:
+        """Note one function; ``signature`` is 'result (parameters)', ``body`` its statements.  Returns its name."""
         self.need(arch)
-        result, _, parameters = signature.partition(" (")
-        self._functions.setdefault(f"{name}({overload})",
-                                   f"{_DEVICE} {result} {name}({parameters} {{\n    {body}\n}}")
+        key = f"{name}({overload})"
+        if key not in self._functions:
+            result, _, parameters = signature.partition(" (")
+            head = f"{_DEVICE} {result} {name}({parameters} {{"
+            flat = " ".join(body)
+            lines = [flat] if len(flat) <= _WIDEST and "\n" not in flat else body
+            self._functions[key] = "\n".join([head, *(f"    {line}" for line in lines), "}"])
         return name
 
     # --- types and conversions ---
@@ -104,15 +110,25 @@ class Intrinsics:
         body, arch = _TO_F32[self.ctype(dtype)]
         if dtype.bits == 8:
             self.to_f32(dt.float16)
-        return self.function("f32", f"float ({dtype.cuda} x)", body, overload=dtype.cuda, arch=arch)
+        return self.function("f32", f"float ({dtype.cuda} x)", *body, overload=dtype.cuda, arch=arch)
 
     def from_f32(self, dtype: DType) -> str:
         """The conversion function from float to a narrow float (round to nearest even) or to tf32 (ties away)."""
         if dtype == dt.tfloat32:
-            return self.function("to_tf32", "float (float x)", 'unsigned y; asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(y) '
-                                 ': "f"(x)); return __uint_as_float(y);')
+            return self.function("to_tf32", "float (float x)", "unsigned y;",
+                                 'asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(y) : "f"(x));', "return __uint_as_float(y);")
         body, arch = _FROM_F32[self.ctype(dtype)]
-        return self.function(f"to_{dtype.cuda}", f"{dtype.cuda} (float x)", body, arch=arch)
+        return self.function(f"to_{dtype.cuda}", f"{dtype.cuda} (float x)", *body, arch=arch)
+
+    def pack(self, dtype: DType, count: int) -> str:
+        """The function from ``count`` narrow elements to one unsigned word, the first lowest."""
+        ctype = self.ctype(dtype)
+        parts = [f"x{i}.bits" if ctype in _STRUCTS else f"(unsigned char)x{i}" if dtype.kind is Kind.INT and
+                 dtype.bits == 8 else f"(unsigned short)x{i}" if dtype.kind is Kind.INT else f"x{i}"
+                 for i in range(count)]
+        word = " | ".join(f"(unsigned){part} << {i * dtype.bits}" if i else part for i, part in enumerate(parts))
+        return self.function("pack", f"unsigned ({', '.join(f'{ctype} x{i}' for i in range(count))})",
+                             f"return {word};", overload=f"{ctype}{count}")
 
     def round_to_odd(self) -> str:
         self._functions.setdefault("round_to_odd", _ROUND_TO_ODD)
@@ -138,8 +154,8 @@ class Intrinsics:
 
     def approx(self, kind: str) -> str:
         """The hardware's approximation of a float function."""
-        return self.function(f"{kind}_approx", "float (float x)",
-                             f'float y; asm("{_APPROX[kind]} %0, %1;" : "=f"(y) : "f"(x)); return y;')
+        return self.function(f"{kind}_approx", "float (float x)", "float y;",
+                             f'asm("{_APPROX[kind]} %0, %1;" : "=f"(y) : "f"(x));', "return y;")
 
     def swizzle(self, swizzle: Swizzle, dtype: DType) -> str:
         """The function from offset to swizzled offset."""
@@ -150,8 +166,8 @@ class Intrinsics:
         return self.function(name, f"{dtype.cuda} ({dtype.cuda} x)", f"return x ^ ({moved});", overload=dtype.cuda)
 
     def globaltimer(self) -> str:
-        return self.function("globaltimer", "long long ()",
-                             'long long t; asm volatile("mov.u64 %0, %globaltimer;" : "=l"(t)); return t;')
+        return self.function("globaltimer", "long long ()", "long long t;",
+                             'asm volatile("mov.u64 %0, %globaltimer;" : "=l"(t));', "return t;")
 
     # --- asynchronous copies and barriers ---
 
@@ -206,9 +222,10 @@ class Intrinsics:
         name = f"ld_{order}_{scope}_{state}"
         ctype = self.ctype(dtype)
         out, reg, finish = _output(dtype)
-        body = (f'{out} asm volatile("{before}ld.{ptx}.{scope}.{state}.b{dtype.bits} %0, [%1];" : "={reg} : {address} '
-                f': "memory"); {finish}')
-        return self.function(name, f"{ctype} (const {ctype}* p)", body, overload=ctype, arch=_scope_arch(scope))
+        body = (f'asm volatile("{before}ld.{ptx}.{scope}.{state}.b{dtype.bits} %0, [%1];" : "={reg} : {address} '
+                ': "memory");')
+        return self.function(name, f"{ctype} (const {ctype}* p)", out, body, finish, overload=ctype,
+                             arch=_scope_arch(scope))
 
     def store(self, dtype: DType, space: Space, order: str, scope: str) -> str:
         """st.order.scope of one element: (pointer, value)."""
@@ -243,9 +260,9 @@ class Intrinsics:
                                  arch=arch)
         out, reg, finish = _output(dtype)
         places = "[%1], %2, %3" if kind == "cas" else "[%1], %2"
-        return self.function(name, f"{ctype} ({parameters}",
-                             f'{out} asm volatile("{before}{op} %0, {places};" : "={reg} : {inputs} : "memory"); '
-                             f"{finish}", overload=ctype, arch=arch)
+        return self.function(name, f"{ctype} ({parameters}", out,
+                             f'asm volatile("{before}{op} %0, {places};" : "={reg} : {inputs} : "memory");',
+                             finish, overload=ctype, arch=arch)
 
     def _atomic_by_cas(self, kind: str, dtype: DType, space: Space, order: str, scope: str) -> str:
         if dtype.bits < 32:
@@ -255,11 +272,11 @@ class Intrinsics:
         back, to = ("__longlong_as_double", "__double_as_longlong") if dtype.bits == 64 \
             else ("__uint_as_float", "__float_as_uint")
         pick = f"f{kind}{'' if dtype.bits == 64 else 'f'}"
-        body = (f"{bits.cuda} seen, old = *(volatile {bits.cuda}*)p;\n"
-                f"    do {{ seen = old; old = {cas}(({bits.cuda}*)p, seen, {to}({pick}({back}(seen), x))); }} "
-                f"while (old != seen);\n    return {back}(old);")
+        body = (f"{bits.cuda} seen, old = *(volatile {bits.cuda}*)p;", "do {", "    seen = old;",
+                f"    old = {cas}(({bits.cuda}*)p, seen, {to}({pick}({back}(seen), x)));", "} while (old != seen);",
+                f"return {back}(old);")
         return self.function(f"atom_{kind}_{order}_{scope}_{_ADDRESS[space][0]}",
-                             f"{dtype.cuda} ({dtype.cuda}* p, {dtype.cuda} x)", body, overload=dtype.cuda)
+                             f"{dtype.cuda} ({dtype.cuda}* p, {dtype.cuda} x)", *body, overload=dtype.cuda)
 
 
 def _scope_arch(scope: str) -> int:

@@ -8,7 +8,7 @@ In: a Func.  Out: ``Kernel``: its writer, names, values, memory, helpers, and th
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 from moye.cuda.expressions import Text
 from moye.cuda.intrinsics import Intrinsics
@@ -58,7 +58,8 @@ class Kernel:
             stop = extent if isinstance(extent, int) else extent.text
             self.writer.open(f"for (int {index} = 0; {index} < {stop}; ++{index}) {{")
             depth += 1
-        yield
+        with self.names.scope() if depth else nullcontext():
+            yield
         for _ in range(depth):
             self.writer.close()
 

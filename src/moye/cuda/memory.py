@@ -116,7 +116,7 @@ class Memory:
             raise IRError(f"{buffer} is not in shared memory")
         name = self.addresses.get(buffer.id)
         if name is None:
-            name = self.addresses[buffer.id] = self.names.fresh(f"{self.name(buffer)}_s")
+            name = self.addresses[buffer.id] = self.names.fresh(f"{self.name(buffer)}_s", everywhere=True)
         return total([Text(name), scaled(offset, ref.dtype.bytes)])
 
     def vector(self, ref: AnyRef, offset: Text, ctype: str) -> Text:

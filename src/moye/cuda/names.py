@@ -1,15 +1,16 @@
 """C++ identifiers for the user's names: legal, unique in the kernel, no keyword and no name of CUDA's or the printer's.
 
-In: a hint such as ``tCrA`` or ``lambda``.  Out: ``tCrA``, ``lambda_1``.
+In: a hint such as ``tCrA`` or ``int``.  Out: ``tCrA``, ``int_``.
 
->>> Names().fresh("x"), names.fresh("x")
+>>> names.fresh("x"), names.fresh("x")
 ('x', 'x_1')
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 _WORDS = """
 alignas alignof and and_eq asm auto bitand bitor bool break case catch char char8_t char16_t char32_t class compl
@@ -23,8 +24,8 @@ main linux unix NULL NAN INFINITY EOF assert errno stdin stdout stderr I
 threadIdx blockIdx blockDim gridDim warpSize dim3 printf clock clock64 min max abs llabs isnan isinf
 make_float2 make_float4 make_double2 make_int2 make_int4 make_uint2 make_uint4 make_longlong2 make_ulonglong2
 float2 float4 double2 int2 int4 uint2 uint4 longlong2 ulonglong2
-f16 bf16 e4m3 e5m2 f32 to_f16 to_bf16 to_e4m3 to_e5m2 to_tf32 round_to_odd floor_div floor_mod globaltimer
-bar_sync bar_arrive exp2_approx sqrt_approx rsqrt_approx tanh_approx smem
+f16 bf16 e4m3 e5m2 f32 to_f16 to_bf16 to_e4m3 to_e5m2 to_tf32 round_to_odd floor_div floor_mod globaltimer pack
+bar_sync bar_arrive exp2_approx sqrt_approx rsqrt_approx tanh_approx
 """
 _MATH = """exp exp2 log log2 log10 sqrt rsqrt sin cos tan tanh erf floor ceil rint trunc fabs fmin fmax pow fmod round
 logb jn yn j0 j1 y0 y1 gamma tgamma lgamma remainder fma fdim hypot cbrt ldexp frexp modf acos asin atan atan2 cosh
@@ -35,36 +36,51 @@ _WRAPPER = re.compile(r"(cp_async|mma|fence|swizzle|atom|red|ld|st)_\w*$")
 
 def identifier(hint: str) -> str:
     """The hint as a C++ identifier."""
-    name = re.sub(r"[^0-9A-Za-z_]", "_", hint).lstrip("_") or "x"
+    name = re.sub(r"[^0-9A-Za-z_]", "_", hint.strip("<>")).lstrip("_") or "x"
     name = re.sub(r"__+", "_", name)
     return f"x{name}" if name[0].isdigit() else name
 
 
+def is_free(name: str) -> bool:
+    """Whether neither C++ nor CUDA nor a printed helper function has the name."""
+    return name not in RESERVED and not _WRAPPER.match(name)
+
+
 class Names:
-    """Hands out identifiers, each once."""
+    """Hands out identifiers; within a ``scope`` those of the scopes around it are not used again."""
 
-    def __init__(self, taken: Iterable[str] = ()) -> None:
-        self._taken: dict[str, int] = dict.fromkeys(taken, 0)
+    def __init__(self) -> None:
+        self._scopes: list[set[str]] = [set()]
+        self._taken: set[str] = set()
+        self._next: dict[str, int] = {}
 
-    def fresh(self, hint: str) -> str:
-        """The hint itself where it is legal and free, else with a number behind it."""
+    def fresh(self, hint: str, *, everywhere: bool = False) -> str:
+        """The hint itself where it is legal and free, else with a number behind it.
+
+        ``everywhere`` is for names that live longer than the scope they are first needed in.
+        """
         name = identifier(hint)
-        if name in RESERVED or _WRAPPER.match(name):
+        if not is_free(name):
             name += "_"
-        if name not in self._taken:
-            self._taken[name] = 0
-            return name
-        while True:
-            self._taken[name] += 1
-            numbered = f"{name}_{self._taken[name]}"
-            if numbered not in self._taken:
-                self._taken[numbered] = 0
-                return numbered
+        chosen, number = name, 0
+        while chosen in self._taken:
+            number += 1
+            chosen = f"{name}_{number}"
+        self._taken.add(chosen)
+        self._scopes[0 if everywhere else -1].add(chosen)
+        return chosen
 
     def numbered(self, stem: str) -> str:
-        """``t0``, ``t1``, ..."""
+        """``t0``, ``t1``, ...: numbers are never used twice."""
         while True:
-            count = self._taken.get(f"{stem}#", 0)
-            self._taken[f"{stem}#"] = count + 1
-            if f"{stem}{count}" not in self._taken:
-                return self.fresh(f"{stem}{count}")
+            number = self._next.get(stem, 0)
+            self._next[stem] = number + 1
+            if f"{stem}{number}" not in self._taken:
+                return self.fresh(f"{stem}{number}")
+
+    @contextmanager
+    def scope(self) -> Iterator[None]:
+        """A block of C++: its names are free again after it."""
+        self._scopes.append(set())
+        yield
+        self._taken -= self._scopes.pop()

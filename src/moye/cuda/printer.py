@@ -14,10 +14,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal as OneOf
 
-from moye import dtypes as dt
 from moye.cuda import statements
 from moye.cuda.kernel import Kernel
-from moye.cuda.names import RESERVED, identifier
+from moye.cuda.names import identifier, is_free
 from moye.dtypes import DType
 from moye.ir.nodes import Extent, Func, ScalarParam, TensorParam, Value
 from moye.passes import smem
@@ -56,7 +55,7 @@ class Printed:
 def print_kernel(func: Func, *, lineinfo: bool = False, asserts: bool = False) -> Printed:
     """The CUDA C++ of one kernel.  ``lineinfo`` adds #line directives, ``asserts`` the device-side checks."""
     kernel = Kernel(func, lineinfo, asserts)
-    name = _kernel_name(kernel)
+    name = _kernel_name(func)
     slots, parameters = _parameters(kernel)
     plan = smem.plan(func)
     kernel.writer.level = 1
@@ -76,11 +75,10 @@ def _with_blank(lines: list[str]) -> list[str]:
     return [*lines, ""] if lines else []
 
 
-def _kernel_name(kernel: Kernel) -> str:
-    name = identifier(kernel.func.name)
-    if name in RESERVED or name in dt.BY_NAME or name == "lambda":
-        name += "_kernel"
-    return kernel.names.fresh(name)
+def _kernel_name(func: Func) -> str:
+    """The extern "C" name: the user's, unless CUDA or the printed helpers have that one."""
+    name = identifier(func.name)
+    return name if is_free(name) and name != "lambda" else f"{name}_kernel"
 
 
 # --- header ----------------------------------------------------------------------------------------------------------
@@ -111,14 +109,18 @@ def _parameters(kernel: Kernel) -> tuple[list[Slot], list[list[str]]]:
     """The slots, and their declarations, one group per argument."""
     slots: list[Slot] = []
     groups: list[list[str]] = []
+    scalars = False
     for position, param in enumerate(kernel.func.params):
         group: list[str] = []
         if isinstance(param, ScalarParam):
             _value(kernel, param.value, param.name, Slot("scalar", position, -1, ""), slots, group)
         else:
             _tensor(kernel, param, position, slots, group)
-        if group:
+        if isinstance(param, ScalarParam) and scalars:
+            groups[-1] += group
+        elif group:
             groups.append(group)
+        scalars = bool(groups) and isinstance(param, ScalarParam)
     return slots, groups
 
 
@@ -152,13 +154,24 @@ def _value(kernel: Kernel, value: Value, hint: str, slot: Slot, slots: list[Slot
 def _signature(func: Func, name: str, groups: list[list[str]]) -> list[str]:
     cluster = "" if func.cluster_dim == (1, 1, 1) else f" __cluster_dims__{func.cluster_dim}".replace(" (", "(")
     head = f'extern "C" __global__ void{cluster} __launch_bounds__({func.threads})'
-    rows = [", ".join(group) for group in groups]
-    flat = f"{head} {name}({', '.join(rows)}) {{"
+    flat = f"{head} {name}({', '.join(', '.join(group) for group in groups)}) {{"
+    rows = [row for group in groups for row in _rows(group, _WIDTH - len(name))]
     if len(rows) < 2 or len(flat) <= _WIDTH:
         return [flat]
     indent = " " * (len(name) + 1)
     first, *rest = rows
     return [head, f"{name}({first},", *(f"{indent}{row}," for row in rest[:-1]), f"{indent}{rest[-1]}) {{"]
+
+
+def _rows(group: list[str], width: int) -> Iterator[str]:
+    """The declarations of one argument, as few lines as the width allows."""
+    row = ""
+    for text in group:
+        if row and len(row) + len(text) > width:
+            yield row
+            row = ""
+        row = f"{row}, {text}" if row else text
+    yield row
 
 
 # --- shared memory ---------------------------------------------------------------------------------------------------

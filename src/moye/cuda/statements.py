@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from moye import dtypes as dt
 from moye.cuda import control, expressions, gemm, tiles
-from moye.cuda.expressions import SELECT, Text, bits_of, c_cast, call, from_bits, infix, negated
+from moye.cuda.expressions import SELECT, Text, assignment, bits_of, c_cast, call, from_bits, infix, negated
 from moye.cuda.kernel import Kernel
 from moye.cuda.uses import ORDER
 from moye.dtypes import Kind, Space
@@ -132,7 +132,7 @@ def _assign(kernel: Kernel, op: ops.Assign) -> None:
             other, needed = pairs[later]
             if var.id in needed.deps:
                 pairs[later] = (other, _kept(kernel, other, needed))
-        kernel.writer.line(f"{values.vars[var.id]} = {text.text};")
+        kernel.writer.line(assignment(values.vars[var.id], text))
 
 
 def _kept(kernel: Kernel, var: Var, text: Text) -> Text:
@@ -276,7 +276,8 @@ def _shuffle(kernel: Kernel, op: ops.Shuffle) -> None:
 @_prints(ops.Vote)
 def _vote(kernel: Kernel, op: ops.Vote) -> None:
     found = call(f"__{op.kind}_sync", Text(_mask(op.mask)), kernel.values.operand(op.pred))
-    _together(kernel, op, op.result, found if op.kind == "ballot" else infix("!=", found, Text("0")))
+    plain = op.kind == "ballot" or not kernel.uses.count.get(op.result.id)
+    _together(kernel, op, op.result, found if plain else infix("!=", found, Text("0")))
 
 
 def _together(kernel: Kernel, op: ops.Op, result: Value, text: Text) -> None:
@@ -328,7 +329,16 @@ def _print(kernel: Kernel, op: ops.Print) -> None:
     if len(arguments) > 27:
         raise UnsupportedError(f"print of {len(arguments) - 1} values; the device's printf takes 32 arguments")
     kernel.values.before(op)
-    kernel.writer.line(f'printf("{"".join(formats)}", {", ".join(arguments)});')
+    _printf(kernel, "".join(formats), arguments)
+
+
+def _printf(kernel: Kernel, form: str, arguments: list[str]) -> None:
+    """A printf, its arguments on lines of their own."""
+    kernel.writer.line(f'printf("{form}",')
+    rows = [arguments[0], *([", ".join(arguments[1:])] if len(arguments) > 1 else [])]
+    for row in rows[:-1]:
+        kernel.writer.line(f"       {row},")
+    kernel.writer.line(f"       {rows[-1]});")
 
 
 @_prints(ops.Assert)
@@ -339,7 +349,7 @@ def _assert(kernel: Kernel, op: ops.Assert) -> None:
     frame = op.loc.innermost
     where = f"{frame.file.rpartition('/')[2]}:{frame.line}: " if frame else ""
     kernel.writer.open(f"if ({test}) {{")
-    kernel.writer.line(f'printf("{_WHERE} {_quoted(where + op.message)}\\n", {_PLACES});')
+    _printf(kernel, f"{_WHERE} {_quoted(where + op.message)}\\n", [_PLACES])
     kernel.writer.line("__trap();")
     kernel.writer.close()
 
@@ -364,7 +374,7 @@ def _for(kernel: Kernel, op: ops.For) -> None:
 
 @_prints(ops.Loop)
 def _loop(kernel: Kernel, op: ops.Loop) -> None:
-    control.loop(kernel, op, run, statement)
+    control.loop(kernel, op, statement)
 
 
 @_prints(ops.Scope)

@@ -13,12 +13,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from moye.cuda import vectors
-from moye.cuda.expressions import SELECT, Text, combine, literal, select
+from moye.cuda.expressions import DIV, SELECT, Text, assignment, combine, literal, select
 from moye.cuda.kernel import Kernel
 from moye.dtypes import Space
 from moye.errors import UnsupportedError
 from moye.ir import ops
-from moye.ir.nodes import Block, Extent, TileRef
+from moye.ir.nodes import Block, Extent, TileRef, Value
 
 Steps = Sequence[tuple[Text, Extent]]
 _MOST_UNROLLED = 64  # accesses between memories that are unrolled on request
@@ -162,18 +162,34 @@ def map_(kernel: Kernel, op: ops.Map, run: Callable[[Block], None]) -> None:
     overlap = any(_clashes(op.dst, source) for source in op.sources)
     target = _temporary(kernel, op, space) if overlap else None
     with kernel.nest(space.loops(kernel)):
-        for i, (value, source) in enumerate(zip(op.inputs, op.sources, strict=True), 1):
-            kernel.uses.depth[value.id] = kernel.uses.use_depth.get(value.id, 0)
-            values.define_value(value, memory.element(source, memory.offset(source, space.steps(kernel, i))), hint="x")
+        _inputs(kernel, op, space)
         run(op.body)
         values.now = kernel.uses.end[id(op)]
-        result = values.operand(op.value).text
+        result = values.operand(op.value)
         place = target or memory.element(op.dst, memory.offset(op.dst, space.steps(kernel, 0))).text
-        kernel.writer.line(f"{place} = {result};")
+        kernel.writer.line(assignment(place, result))
     if target:
         with kernel.nest(space.loops(kernel)):
             place = memory.element(op.dst, memory.offset(op.dst, space.steps(kernel, 0))).text
             kernel.writer.line(f"{place} = {target};")
+
+
+def _inputs(kernel: Kernel, op: ops.Map, space: IndexSpace) -> None:
+    """The elements that the body works on; one that is used more than once is loaded into a const."""
+    values, memory, count = kernel.values, kernel.memory, kernel.uses.count
+    elements: dict[str, tuple[Text, TileRef, list[Value]]] = {}
+    for i, (value, source) in enumerate(zip(op.inputs, op.sources, strict=True), 1):
+        if count.get(value.id):
+            kernel.uses.depth[value.id] = kernel.uses.use_depth[value.id]
+            element = memory.element(source, memory.offset(source, space.steps(kernel, i)))
+            elements.setdefault(element.text, (element, source, []))[2].append(value)
+    for element, source, shared in elements.values():
+        if sum(count[value.id] for value in shared) == 1:
+            values.define_value(shared[0], element)
+            continue
+        name = values.name(shared[0], element.text, f"{source.name or source.buffer.name}_i")
+        for value in shared[1:]:
+            values.bind(value, name)
 
 
 def _clashes(dst: TileRef, source: TileRef) -> bool:
@@ -210,7 +226,7 @@ def reduce_(kernel: Kernel, op: ops.Reduce) -> None:
     kernel.writer.line("#pragma unroll")
     kernel.writer.open(f"for (int {index} = 1; {index} < {points}; ++{index}) {{")
     element = memory.element(op.src, memory.offset(op.src, steps))
-    kernel.writer.line(f"{name} = {combine(op.kind, dtype, Text(name), element, kernel.helpers).text};")
+    kernel.writer.line(assignment(name, combine(op.kind, dtype, Text(name), element, kernel.helpers)))
     kernel.writer.close()
 
 
@@ -223,8 +239,8 @@ def flat_steps(index: Text, extents: Sequence[int], strides: Sequence[Extent]) -
     for d, (extent, stride) in enumerate(zip(extents, strides, strict=True)):
         here = index.text if below == 1 else f"{index.text} / {below}"
         if d < len(extents) - 1:
-            here = f"({here}) % {extent}" if below > 1 else f"{here} % {extent}"
-        found.append((Text(f"({here})"), stride))
+            here += f" % {extent}"
+        found.append((Text(here, DIV), stride))
         below *= extent
     return found
 

@@ -95,7 +95,7 @@ class Uses:
                     self._mark_map(op, depth)
                 continue
             inner_loops = [*loops, op] if isinstance(op, (ops.For, ops.Loop)) else loops
-            for inner in op.blocks():
+            for inner in reversed(list(op.blocks())):
                 self._mark(inner, depth + (inner_loops is not loops), inner_loops)
             if not self._wanted(op):
                 continue
@@ -118,7 +118,7 @@ class Uses:
         if isinstance(operand, Literal):
             return
         self.count[operand.id] = self.count.get(operand.id, 0) + 1
-        self.last.setdefault(operand.id, position)
+        self.last[operand.id] = max(position, self.last.get(operand.id, 0))
         self.use_depth[operand.id] = max(depth, self.use_depth.get(operand.id, 0))
 
     def _note_exit(self, op: ops.Exit, loops: list[ops.Op]) -> None:

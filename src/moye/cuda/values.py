@@ -66,7 +66,8 @@ class Values:
         if not count:
             return
         here = self.uses.depth.get(value.id, 0) >= self.uses.use_depth[value.id]
-        if alias or (count == 1 and here and len(text.text) <= _LONGEST):
+        inline = not (value.name and ORDER in text.deps)  # what lanes do together stays where the user named it
+        if alias or (inline and count == 1 and here and len(text.text) <= _LONGEST):
             self._pending[value.id] = Pending(value, text)
         else:
             self.name(value, initial or text.text, hint)

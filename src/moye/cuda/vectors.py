@@ -10,7 +10,7 @@ reinterpreted, which could send it to local memory.
 
 from __future__ import annotations
 
-from moye.cuda.expressions import SELECT, Text, bits_of, c_cast, from_bits, infix, total
+from moye.cuda.expressions import SELECT, Text, c_cast, call, from_bits, infix, total
 from moye.cuda.kernel import Kernel
 from moye.dtypes import DType, Space
 from moye.ir.nodes import TileRef
@@ -81,18 +81,12 @@ def _gathered(kernel: Kernel, src: TileRef, at: Text, width: int, ctype: str) ->
     if src.dtype.bits >= 32:
         return Text(f"make_{ctype}({', '.join(element.text for element in elements)})")
     per_word = max(32 // src.dtype.bits, 1)
-    words = [packed(src.dtype, elements[first:first + per_word]) for first in range(0, width, per_word)]
+    words = [packed(kernel, src.dtype, elements[first:first + per_word]) for first in range(0, width, per_word)]
     if ctype.startswith("unsigned"):
         return c_cast(ctype, words[0]) if ctype == "unsigned short" else words[0]
     return Text(f"make_{ctype}({', '.join(word.text for word in words)})")
 
 
-def packed(dtype: DType, elements: list[Text]) -> Text:
+def packed(kernel: Kernel, dtype: DType, elements: list[Text]) -> Text:
     """Narrow elements as one unsigned word, the first lowest."""
-    word: Text | None = None
-    for lane, element in enumerate(elements):
-        bits = c_cast("unsigned", bits_of(dtype, element))
-        bits = infix("<<", bits, Text(str(lane * dtype.bits))) if lane else bits
-        word = bits if word is None else infix("|", word, bits)
-    assert word is not None, "a word holds at least one element"
-    return word
+    return call(kernel.helpers.pack(dtype, len(elements)), *elements)

@@ -10,6 +10,7 @@ A source line is printed when the first line of C++ that stems from it is.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -19,7 +20,8 @@ _MOST = 110
 
 
 def _shown(frame: Frame) -> str:
-    source = frame.text().strip().rstrip("\\").rstrip()  # a backslash would continue the comment
+    source = re.sub(r" {3,}", "  ", frame.text().strip())
+    source = source.rstrip("\\").rstrip()  # a backslash would continue the comment
     where = f"{os.path.basename(frame.file)}:{frame.line}"
     return f"{where}  {source}" if source else where
 

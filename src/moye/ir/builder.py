@@ -9,16 +9,33 @@ The folding rules are in ``fold.py``.  It knows nothing of Python control flow o
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 
 from moye import dtypes as dt
-from moye.dtypes import DType
+from moye.dtypes import DType, Kind
 from moye.errors import Loc
 from moye.ir import fold, ops
-from moye.ir.nodes import Block, Buffer, Func, Guard, Literal, Operand, TileRef, Value, Var
+from moye.ir.nodes import Block, Buffer, Func, Guard, Literal, Operand, ScalarParam, Value, Var
 
 Key = tuple[object, ...]
+
+
+@dataclass(slots=True)
+class LoopBound:
+    """A loop of the kernel with a variable that stays below ``stop``.
+
+    ``depth``: how many conditions were open around it.  ``left``: whether something jumps out of it.  ``guards``: what
+    was assumed about launches because its variable reaches ``stop``; void where it is left early.
+    """
+
+    loop: ops.For
+    stop: Operand
+    depth: int
+    left: bool = False
+    guards: list[Guard] = field(default_factory=list)
 
 
 def key_of(operand: Operand) -> object:
@@ -40,9 +57,11 @@ class Builder:
         self.index = dt.int64 if func.index_bits == 64 else dt.int32
         self._blocks: list[Block] = [func.body]
         self._known: list[dict[Key, Value]] = [{}]
-        self._dead = 0
+        self._learned: list[list[tuple[Value, fold.Facts]]] = [[]]  # per open block: facts to put back at its end
         self.open_conditions: list[Operand] = []  # of the traced ifs that are open here (of an else: not cond)
-        self.loop_stops: dict[int, Operand] = {}  # loop variable id -> the bound that it stays below
+        self.loops: dict[int, LoopBound] = {}  # by the id of the loop variable
+        self._left: list[bool] = [False]  # per open block: whether a jump may have skipped the rest of it
+        self._parameters: frozenset[int] | None = None
 
     # --- blocks ---
 
@@ -55,16 +74,48 @@ class Builder:
         """How many traced conditions decide whether this point is reached."""
         return len(self.open_conditions)
 
-    def emit(self, op: ops.Op) -> None:
+    @property
+    def parameters(self) -> frozenset[int]:
+        """Ids of the Values that are known at launch: scalar arguments, extents and strides."""
+        if self._parameters is None:
+            entries = (x for p in self.func.params
+                       for x in ((p.value,) if isinstance(p, ScalarParam) else (*p.shape, *p.strides)))
+            self._parameters = frozenset(x.id for x in entries if isinstance(x, Value))
+        return self._parameters
+
+    @property
+    def open_blocks(self) -> list[Block]:
+        """The blocks that are open, outermost first."""
+        return self._blocks
+
+    @property
+    def jumped(self) -> bool:
+        """Whether an earlier jump under a traced condition may have skipped this point."""
+        return any(self._left)
+
+    def emit(self, op: ops.Op, loc: Loc | None = None) -> None:
         """Append an op, with its location; what follows an Exit in a block is dropped."""
         block = self._blocks[-1]
         if block.ops and isinstance(block.ops[-1], ops.Exit):
             return
-        op.loc = self.locate()
+        op.loc = self.locate() if loc is None else loc
         for ref, written in op.refs():
             if written:
                 ref.buffer.written = True
         block.ops.append(op)
+        if isinstance(op, ops.Exit):
+            self._jump(op)
+
+    def _jump(self, op: ops.Exit) -> None:
+        """The rest of every block that the jump leaves is reached only sometimes; so is the end of every loop."""
+        body = None if op.target is None else op.target.body
+        target = next((i for i, block in enumerate(self._blocks) if block is body), -1)
+        for i in range(max(target, 0), len(self._blocks)):
+            self._left[i] = True
+        for bound in self.loops.values():
+            at = next((i for i, block in enumerate(self._blocks) if block is bound.loop.body), -1)
+            if at > target or (at == target >= 0 and op.kind == "break"):
+                bound.left = True
 
     def terminated(self) -> bool:
         """Whether the innermost block already ends in an Exit."""
@@ -72,12 +123,28 @@ class Builder:
         return bool(block.ops) and isinstance(block.ops[-1], ops.Exit)
 
     def push(self, block: Block) -> None:
+        """Open a block: ops go there until it is popped."""
         self._blocks.append(block)
         self._known.append({})
+        self._learned.append([])
+        self._left.append(False)
 
     def pop(self) -> Block:
+        """Close the innermost block; what was learned in it is forgotten."""
         self._known.pop()
+        self._left.pop()
+        for value, before in reversed(self._learned.pop()):
+            value.lower, value.upper, value.divisor = before
         return self._blocks.pop()
+
+    def learn(self, value: Value, lower: int | None = None, upper: int | None = None, divisor: int = 1) -> None:
+        """Refine the facts of a value until the innermost open block ends."""
+        self._learned[-1].append((value, (value.lower, value.upper, value.divisor)))
+        if lower is not None:
+            value.lower = lower if value.lower is None else max(value.lower, lower)
+        if upper is not None:
+            value.upper = upper if value.upper is None else min(value.upper, upper)
+        value.divisor = math.lcm(value.divisor, divisor)
 
     @contextmanager
     def inside(self, block: Block) -> Iterator[Block]:
@@ -90,18 +157,8 @@ class Builder:
 
     def splice(self, block: Block) -> None:
         """Append the ops of a block that was recorded apart, as they are."""
-        self._blocks[-1].ops.extend(block.ops)
-
-    # --- loops ---
-
-    def largest(self, variable: Value) -> Operand:
-        """A bound that a loop variable stays below here: its loop's, or a tighter one of an open ``if i < bound``."""
-        bound = self.loop_stops[variable.id]
-        for cond in reversed(self.open_conditions):
-            op = cond.op if isinstance(cond, Value) else None
-            if isinstance(op, ops.Binary) and op.kind == "lt" and op.a is variable:
-                return op.b
-        return bound
+        if not self.terminated():
+            self._blocks[-1].ops.extend(block.ops)
 
     # --- scalars ---
 
@@ -167,10 +224,8 @@ class Builder:
             if kind in ("popcount", "clz"):
                 dtype = dt.int32
             value = Value(dtype)
-            if kind == "neg" and dtype.is_integer and isinstance(a, Value):
-                value.lower = None if a.upper is None else -a.upper
-                value.upper = None if a.lower is None else -a.lower
-                value.divisor = a.divisor
+            if dtype.is_integer:
+                value.lower, value.upper, value.divisor = fold.unary_facts(kind, a)
             return value, ops.Unary(result=value, kind=kind, a=a, fast=fast)
 
         return self._pure((kind, fast, key_of(a)), make)
@@ -198,8 +253,8 @@ class Builder:
 
         def make() -> tuple[Value, ops.Op]:
             value = Value(dtype)
-            if not bits and dtype.is_integer and a.dtype.is_integer and dtype.bits >= a.dtype.bits:
-                value.lower, value.upper, value.divisor = fold.facts_of(a)
+            if not bits and dtype.is_integer:
+                value.lower, value.upper, value.divisor = fold.cast_facts(a, dtype)
             if isinstance(a, Value):
                 value.name = a.name
             return value, ops.Cast(result=value, a=a, bits=bits)
@@ -230,28 +285,29 @@ class Builder:
     # --- assumptions ---
 
     def guard(self, cond: Operand, message: str, fields: dict[str, Operand] | None = None,
-              hint: str | None = None) -> None:
+              hint: str | None = None) -> Guard:
         """Check ``cond`` at every launch; equal guards are kept once."""
-        if any(key_of(g.cond) == key_of(cond) for g in self.func.guards):
-            return
-        self.func.guards.append(Guard(cond, message, fields or {}, hint, self.locate()))
+        for known in self.func.guards:
+            if key_of(known.cond) == key_of(cond):
+                return known
+        new = Guard(cond, message, fields or {}, hint, self.locate())
+        self.func.guards.append(new)
+        return new
 
 
 def expressible(operand: Operand, params: frozenset[int]) -> bool:
-    """Whether an operand is a pure function of parameter values and grid extents (``params`` holds value ids)."""
+    """Whether launch can evaluate an operand: exact arithmetic on parameters and grid extents (``params``: their ids)."""
+    if operand.dtype.is_float:
+        return False
     if isinstance(operand, Literal) or operand.id in params:
         return True
     op = operand.op
     if isinstance(op, ops.Special):
         return op.kind in ("grid_x", "grid_y", "grid_z")
     if isinstance(op, (ops.Binary, ops.Unary, ops.Cast, ops.Select)):
-        return all(expressible(o, params) for o in op.operands())
+        exact = operand.dtype.kind is Kind.BOOL or not fold.wraps(operand.dtype)
+        narrows = isinstance(op, ops.Cast) and (op.bits or op.a.dtype.bits > operand.dtype.bits)
+        known = not isinstance(op, ops.Unary) or op.kind in ("neg", "not", "abs")
+        return exact and known and not narrows and all(expressible(o, params) for o in op.operands())
     return False
 
-
-def tile_ref_values(ref: TileRef) -> Iterator[Operand]:
-    """The scalar operands of a tile reference."""
-    yield ref.offset
-    for stride in ref.strides:
-        if isinstance(stride, Value):
-            yield stride

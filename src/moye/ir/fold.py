@@ -5,7 +5,8 @@ In: an operation and its operands.  Out: an equal, simpler operand, or None; and
 >>> facts("mul", x, Literal(8, int32))     # x in [0, 31]
 (0, 248, 8)
 
-Facts are (lower, upper, divisor).  Nothing is emitted here except through the ``build`` callback.
+Facts are (lower, upper, divisor).  Signed 32- and 64-bit integers are taken not to overflow (the simulator reports
+it); narrower and unsigned ones wrap.  Nothing is emitted here except through the ``build`` callback.
 """
 
 from __future__ import annotations
@@ -29,14 +30,32 @@ def facts_of(operand: Operand) -> Facts:
     if isinstance(operand, Literal):
         number = int(operand.value)
         return number, number, abs(number) or _NEVER
-    return operand.lower, operand.upper, operand.divisor
+    lower = 0 if operand.lower is None and operand.dtype.kind is Kind.UINT else operand.lower
+    return lower, operand.upper, operand.divisor
+
+
+def common_divisor(a: int, b: int) -> int:
+    """The greatest common divisor of two divisors; zero's is a multiple of every other."""
+    if a == _NEVER or b == _NEVER:
+        return b if a == _NEVER else a
+    return math.gcd(a, b)
+
+
+def wraps(dtype: DType) -> bool:
+    """Whether arithmetic in the dtype is modulo 2^bits: unsigned and narrow integers."""
+    return dtype.kind is Kind.UINT or dtype.bits < 32
+
+
+def fits(number: int, dtype: DType) -> bool:
+    """Whether the dtype can hold the integer."""
+    return wrap(number, dtype) == number
 
 
 def meet(a: Facts, b: Facts) -> Facts:
     """What holds of a value that is one or the other."""
     lower = None if a[0] is None or b[0] is None else min(a[0], b[0])
     upper = None if a[1] is None or b[1] is None else max(a[1], b[1])
-    return lower, upper, math.gcd(a[2], b[2]) or 1
+    return lower, upper, common_divisor(a[2], b[2])
 
 
 def implied(strong: Facts, weak: Facts) -> bool:
@@ -49,19 +68,53 @@ def implied(strong: Facts, weak: Facts) -> bool:
 def facts(kind: str, a: Operand, b: Operand) -> Facts:
     """Facts of ``a kind b`` for integers."""
     rule = _FACTS.get(kind)
-    return rule(facts_of(a), facts_of(b)) if rule else (None, None, 1)
+    found = rule(facts_of(a), facts_of(b)) if rule else (None, None, 1)
+    return _modulo(found, a.dtype) if wraps(a.dtype) else found
+
+
+def cast_facts(a: Operand, dtype: DType) -> Facts:
+    """Facts of an integer or bool converted to an integer dtype."""
+    if a.dtype.kind is Kind.BOOL:
+        return 0, 1, 1
+    if not a.dtype.is_integer:
+        return None, None, 1
+    widens = dtype.bits >= a.dtype.bits and not wraps(dtype)
+    return facts_of(a) if widens and a.dtype.kind is Kind.INT else _modulo(facts_of(a), dtype)
+
+
+def unary_facts(kind: str, a: Operand) -> Facts:
+    """Facts of neg and abs of an integer."""
+    lower, upper, divisor = facts_of(a)
+    if kind == "neg":
+        found = None if upper is None else -upper, None if lower is None else -lower, divisor
+    elif kind == "abs":
+        ends = None if lower is None or upper is None else max(abs(lower), abs(upper))
+        found = max(0, lower or 0, -upper if upper is not None else 0), ends, divisor
+    elif kind in ("popcount", "clz"):
+        return 0, a.dtype.bits, 1
+    else:
+        return None, None, 1
+    return _modulo(found, a.dtype) if wraps(a.dtype) else found
+
+
+def _modulo(found: Facts, dtype: DType) -> Facts:
+    """What of the facts survives arithmetic that wraps: bounds if they show that it does not, powers of two."""
+    lower, upper, divisor = found
+    if lower is not None and upper is not None and fits(lower, dtype) and fits(upper, dtype):
+        return found
+    return None, None, math.gcd(divisor, 1 << dtype.bits)
 
 
 def _add(a: Facts, b: Facts) -> Facts:
     lower = None if a[0] is None or b[0] is None else a[0] + b[0]
     upper = None if a[1] is None or b[1] is None else a[1] + b[1]
-    return lower, upper, math.gcd(a[2], b[2])
+    return lower, upper, common_divisor(a[2], b[2])
 
 
 def _sub(a: Facts, b: Facts) -> Facts:
     lower = None if a[0] is None or b[1] is None else a[0] - b[1]
     upper = None if a[1] is None or b[0] is None else a[1] - b[0]
-    return lower, upper, math.gcd(a[2], b[2])
+    return lower, upper, common_divisor(a[2], b[2])
 
 
 def _mul(a: Facts, b: Facts) -> Facts:
@@ -69,6 +122,9 @@ def _mul(a: Facts, b: Facts) -> Facts:
     if None not in (a[0], a[1], b[0], b[1]):
         products = [x * y for x in a[:2] for y in b[:2] if x is not None and y is not None]
         return min(products), max(products), divisor
+    for x, y in ((a, b), (b, a)):
+        if y[0] is not None and y[0] == y[1] and y[0] >= 0:
+            return None if x[0] is None else x[0] * y[0], None if x[1] is None else x[1] * y[0], divisor
     if a[0] is not None and b[0] is not None and a[0] >= 0 and b[0] >= 0:
         return a[0] * b[0], None, divisor
     return None, None, divisor
@@ -84,10 +140,10 @@ def _floordiv(a: Facts, b: Facts) -> Facts:
 
 
 def _mod(a: Facts, b: Facts) -> Facts:
-    upper = None if b[1] is None else b[1] - 1
+    upper = None if b[1] is None else max(b[1] - 1, 0)
     if _non_negative(a) and a[1] is not None and (upper is None or a[1] < upper):
         upper = a[1]
-    return (0 if b[0] is not None and b[0] > 0 else None), upper, math.gcd(a[2], b[2])
+    return (0 if b[0] is not None and b[0] >= 0 else None), upper, common_divisor(a[2], b[2])
 
 
 def _min(a: Facts, b: Facts) -> Facts:
@@ -104,23 +160,27 @@ def _max(a: Facts, b: Facts) -> Facts:
 
 def _and(a: Facts, b: Facts) -> Facts:
     uppers = [f[1] for f in (a, b) if _non_negative(f) and f[1] is not None]
-    return (0 if _non_negative(a) or _non_negative(b) else None), min(uppers, default=None), 1
+    low_bits = max(a[2] & -a[2], b[2] & -b[2])
+    return (0 if _non_negative(a) or _non_negative(b) else None), min(uppers, default=None), low_bits
 
 
 def _or(a: Facts, b: Facts) -> Facts:
-    if not (_non_negative(a) and _non_negative(b)) or a[1] is None or b[1] is None:
-        return (0 if _non_negative(a) and _non_negative(b) else None), None, 1
     low_bits = min(a[2] & -a[2], b[2] & -b[2])
+    if not (_non_negative(a) and _non_negative(b)) or a[1] is None or b[1] is None:
+        return (0 if _non_negative(a) and _non_negative(b) else None), None, low_bits
     return 0, (1 << max(a[1].bit_length(), b[1].bit_length())) - 1, low_bits
 
 
 def _shift_right(a: Facts, b: Facts) -> Facts:
-    return _floordiv(a, (1 << b[0],) * 2 + (1,)) if b[0] is not None and b[0] == b[1] and b[0] < 63 else (None, None, 1)
+    if b[0] is None or b[0] != b[1] or not 0 <= b[0] < 63:
+        return (0 if _non_negative(a) else None), (a[1] if _non_negative(a) else None), 1
+    return _floordiv(a, (1 << b[0], 1 << b[0], 1))
 
 
 def _shift_left(a: Facts, b: Facts) -> Facts:
-    return _mul(a, (1 << b[0], 1 << b[0], 1 << b[0])) if b[0] is not None and b[0] == b[1] and b[0] < 31 \
-        else (None, None, 1)
+    if b[0] is None or b[0] != b[1] or not 0 <= b[0] < 31:
+        return None, None, a[2]
+    return _mul(a, (1 << b[0], 1 << b[0], 1 << b[0]))
 
 
 _FACTS: dict[str, Callable[[Facts, Facts], Facts]] = {
@@ -143,6 +203,7 @@ def wrap(value: int, dtype: DType) -> int:
 
 
 def cast_literal(a: Literal, dtype: DType) -> Literal:
+    """The constant as another dtype holds it."""
     if dtype.is_float:
         return Literal(float(a.value), dtype)
     if dtype.kind is Kind.BOOL:
@@ -164,7 +225,7 @@ _PYTHON: dict[str, Callable[..., int | float | bool]] = {
 def _constant(kind: str, a: Literal, b: Literal) -> Literal | None:
     if kind not in _PYTHON or (kind in ("floordiv", "mod") and b.value == 0):
         return None
-    if a.dtype.is_float and kind not in ops.COMPARISONS:
+    if a.dtype.is_float or (kind in ("shl", "shr") and not 0 <= int(b.value) < a.dtype.bits):
         return None  # leave floating-point rounding to the target
     result = _PYTHON[kind](a.value, b.value)
     if kind in ops.COMPARISONS or kind in ops.LOGICAL:
@@ -200,6 +261,12 @@ def _producer(x: Operand, kind: str) -> ops.Binary | None:
     return op if isinstance(op, ops.Binary) and op.kind == kind and isinstance(op.b, Literal) else None
 
 
+def _right(op: ops.Binary) -> int:
+    """The literal that ``_producer`` found on the right."""
+    assert isinstance(op.b, Literal), "a producer has a literal on the right"
+    return int(op.b.value)
+
+
 def _literal(x: Operand) -> int | None:
     return int(x.value) if isinstance(x, Literal) else None
 
@@ -210,14 +277,19 @@ def _fold_add(a: Operand, b: Operand, build: Build) -> Operand | None:
     number = _literal(b)
     inner = _producer(a, "add")
     if number is not None and inner is not None:
-        return build("add", inner.a, Literal(int(inner.b.value) + number, a.dtype))  # type: ignore[union-attr]
+        return _with(build, "add", inner.a, _right(inner) + number)
     return None
+
+
+def _with(build: Build, kind: str, a: Operand, number: int) -> Operand | None:
+    """``a kind number``, unless the number does not fit the dtype."""
+    return build(kind, a, Literal(number, a.dtype)) if fits(number, a.dtype) else None
 
 
 def _fold_sub(a: Operand, b: Operand, build: Build) -> Operand | None:
     number = _literal(b)
     if number is not None:
-        return build("add", a, Literal(-number, a.dtype)) if number else a
+        return _with(build, "add", a, -number) if number else a
     if isinstance(a, Value) and a is b:
         return _zero(a)
     return None
@@ -231,18 +303,17 @@ def _fold_mul(a: Operand, b: Operand, build: Build) -> Operand | None:
         return a if number else _zero(a)
     inner = _producer(a, "mul")
     if inner is not None:
-        return build("mul", inner.a, Literal(int(inner.b.value) * number, a.dtype))  # type: ignore[union-attr]
+        return _with(build, "mul", inner.a, _right(inner) * number)
     inner = _producer(a, "add")
-    if inner is not None:
-        scaled = Literal(int(inner.b.value) * number, a.dtype)  # type: ignore[union-attr]
-        return build("add", build("mul", inner.a, b), scaled)
+    if inner is not None and fits(_right(inner) * number, a.dtype):
+        return build("add", build("mul", inner.a, b), Literal(_right(inner) * number, a.dtype))
     return None
 
 
 def _split(x: Operand, d: int) -> tuple[Operand, Operand] | None:
     """x as multiple + rest with d | multiple and 0 <= rest < d, if x is such a sum."""
     op = x.op if isinstance(x, Value) else None
-    if not isinstance(op, ops.Binary) or op.kind != "add":
+    if not isinstance(op, ops.Binary) or op.kind != "add" or wraps(x.dtype):
         return None
     for multiple, rest in ((op.a, op.b), (op.b, op.a)):
         lower, upper, _ = facts_of(rest)
@@ -260,12 +331,14 @@ def _fold_floordiv(a: Operand, b: Operand, build: Build) -> Operand | None:
         return a
     if lower is not None and upper is not None and lower // d == upper // d:
         return Literal(lower // d, a.dtype)
-    inner = _producer(a, "mul")
-    if inner is not None and int(inner.b.value) % d == 0:  # type: ignore[union-attr]
-        return build("mul", inner.a, Literal(int(inner.b.value) // d, a.dtype))  # type: ignore[union-attr]
+    inner = None if wraps(a.dtype) else _producer(a, "mul")
+    if inner is not None and _right(inner) % d == 0:
+        return build("mul", inner.a, Literal(_right(inner) // d, a.dtype))
+    if inner is not None and _right(inner) > 0 and d % _right(inner) == 0:
+        return build("floordiv", inner.a, Literal(d // _right(inner), a.dtype))
     inner = _producer(a, "floordiv")
-    if inner is not None and int(inner.b.value) > 0:  # type: ignore[union-attr]
-        return build("floordiv", inner.a, Literal(int(inner.b.value) * d, a.dtype))  # type: ignore[union-attr]
+    if inner is not None and _right(inner) > 0:
+        return _with(build, "floordiv", inner.a, _right(inner) * d)
     parts = _split(a, d)
     return build("floordiv", parts[0], b) if parts else None
 
@@ -280,7 +353,7 @@ def _fold_mod(a: Operand, b: Operand, build: Build) -> Operand | None:
     if lower is not None and lower >= 0 and upper is not None and upper < d:
         return a
     inner = _producer(a, "mod")
-    if inner is not None and int(inner.b.value) % d == 0:  # type: ignore[union-attr]
+    if inner is not None and _right(inner) % d == 0:
         return build("mod", inner.a, b)
     parts = _split(a, d)
     return parts[1] if parts else None
@@ -301,6 +374,9 @@ def _fold_extremum(kind: str) -> Callable[[Operand, Operand, Build], Operand | N
             return a if kind == "min" else b
         if bhi is not None and alo is not None and bhi <= alo:
             return b if kind == "min" else a
+        (base_a, add_a), (base_b, add_b) = _sum(a), _sum(b)
+        if base_a is not None and base_a is base_b and not wraps(a.dtype):
+            return a if (add_a <= add_b) is (kind == "min") else b
         return None
     return rule
 
@@ -318,14 +394,15 @@ def _compare(kind: str, a: Operand, b: Operand) -> Literal | None:
     if isinstance(a, Value) and a is b:
         return Literal(kind in ("le", "ge", "eq"), dt.bool_)
     (base_a, add_a), (base_b, add_b) = _sum(a), _sum(b)
-    if base_a is not None and base_a is base_b:
+    if base_a is not None and base_a is base_b and not wraps(a.dtype):
         return _constant(kind, Literal(add_a, a.dtype), Literal(add_b, a.dtype))
-    (alo, ahi, adiv), (blo, bhi, _) = facts_of(a), facts_of(b)
+    (alo, ahi, adiv), (blo, bhi, bdiv) = facts_of(a), facts_of(b)
     below = ahi is not None and blo is not None and ahi < blo
     above = alo is not None and bhi is not None and alo > bhi
     at_most = ahi is not None and blo is not None and ahi <= blo
     at_least = alo is not None and bhi is not None and alo >= bhi
-    unequal = below or above or (isinstance(b, Literal) and int(b.value) % adiv != 0)
+    unequal = below or above or any(isinstance(x, Literal) and int(x.value) % divisor != 0
+                                    for x, divisor in ((a, bdiv), (b, adiv)))
     proofs: dict[str, tuple[bool, bool]] = {
         "lt": (below, at_least), "le": (at_most, above), "gt": (above, at_most), "ge": (at_least, below),
         "eq": (False, unequal), "ne": (unequal, False),
@@ -338,7 +415,7 @@ def _sum(x: Operand) -> tuple[Operand | None, int]:
     """x as base + constant."""
     inner = _producer(x, "add")
     if inner is not None:
-        return inner.a, int(inner.b.value)  # type: ignore[union-attr]
+        return inner.a, _right(inner)
     return (x, 0) if isinstance(x, Value) else (None, 0)
 
 
@@ -357,7 +434,11 @@ def unary(kind: str, a: Operand) -> Operand | None:
         if kind == "not":
             return Literal(not a.value, dt.bool_)
         if kind == "neg" and a.dtype.kind is not Kind.BOOL:
-            return Literal(-a.value, a.dtype)
+            return Literal(-a.value if a.dtype.is_float else wrap(-int(a.value), a.dtype), a.dtype)
+        if kind == "abs" and a.dtype.is_integer:
+            return Literal(wrap(abs(int(a.value)), a.dtype), a.dtype)
+        if kind == "invert" and a.dtype.is_integer:
+            return Literal(wrap(~int(a.value), a.dtype), a.dtype)
         return None
     if kind == "not" and isinstance(a.op, ops.Unary) and a.op.kind == "not":
         return a.op.a

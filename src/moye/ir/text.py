@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import fields
 
 from moye.ir import ops
-from moye.ir.nodes import Block, Buffer, Func, Literal, Ref, ScalarParam, TensorParam, TileRef, Value, Var
+from moye.ir.nodes import Block, Buffer, Func, Literal, Operand, Ref, ScalarParam, TensorParam, TileRef, Value, Var
 
 _HIDDEN = {"loc", "result", "body", "then", "orelse", "target", "iv", "inputs"}
 
@@ -54,9 +54,20 @@ def to_text(func: Func) -> str:
         elif isinstance(param, ScalarParam):
             lines.append(f"  param {names.value(param.value)}: {param.value.dtype}")
     for guard in func.guards:
-        lines.append(f"  guard {names.show(guard.cond)}: {guard.message}")
+        lines.append(f"  guard {_formula(guard.cond, names)}: {guard.message}")
     _block(func.body, names, lines, 1)
     return "\n".join(lines) + "\n"
+
+
+def _formula(operand: Operand, names: _Names) -> str:
+    """A guard's condition written out: launch evaluates it, so that its ops need not be in the body."""
+    op = operand.op if isinstance(operand, Value) else None
+    if isinstance(op, ops.Special):
+        return op.kind
+    if isinstance(op, (ops.Binary, ops.Unary, ops.Cast, ops.Select)):
+        kind = op.kind if isinstance(op, (ops.Binary, ops.Unary)) else type(op).__name__.lower()
+        return f"{kind}({', '.join(_formula(o, names) for o in op.operands())})"
+    return names.show(operand)
 
 
 def _block(block: Block, names: _Names, lines: list[str], depth: int) -> None:

@@ -14,15 +14,15 @@ from typing import Any
 from moye import dtypes as dt
 from moye.ir import fold, ops
 from moye.ir.builder import key_of
-from moye.ir.nodes import Block, Operand, Value, Var
+from moye.ir.nodes import Block, Literal, Operand, Value, Var
 from moye.lang.carry import Carried, Undefined, carried_dtype, rebuild, same_structure, take_apart
-from moye.lang.loops import _changed, _check_dtype, _leaf_dtype
+from moye.lang.loops import changed_structure, check_dtype, still_holds
 from moye.lang.scopes import regions
 from moye.tensor.context import builder, locate
-from moye.tensor.expr import Expr, Scalar, operand_of, where, wrap
-from moye.tensor.tensor import Tensor
+from moye.tensor.expr import Expr, Scalar, is_scalar, operand_of, where, wrap
 
 Locals = dict[str, Any]
+CONDITIONAL = "value"  # the name of what ``a if c else b`` merges
 
 
 class Branch:
@@ -114,8 +114,10 @@ class DynamicIf(Branch):
                                   None if orelse is None else orelse[i], then is None, orelse is None)
                   for i, (name, before) in enumerate(zip(self.names, self.before, strict=True))]
         merger.place()
-        if then is None and orelse is None:
-            builder().emit(ops.Exit(kind="return"))  # both arms left: nothing follows
+        if then is None and orelse is None:  # both arms left: nothing follows
+            leave = self.op.then.ops[-1]
+            assert isinstance(leave, ops.Exit), "an arm that leaves ends in an Exit"
+            builder().emit(ops.Exit(kind=leave.kind, target=leave.target))
         return tuple(make() for make in result)
 
 
@@ -132,10 +134,8 @@ class Merger:
         for arm, block in (("then", self.op.then), ("orelse", self.op.orelse)):
             if self.assigned[arm]:
                 block.ops.append(ops.Assign(pairs=tuple(self.assigned[arm]), loc=self.op.loc))
-        b.block.ops.extend(self.declared)
-        loc = self.op.loc
-        b.emit(self.op)
-        self.op.loc = loc
+        for op in (*self.declared, self.op):
+            b.emit(op, op.loc)
 
     def variable(self, name: str, before: Any, then: Any, orelse: Any, no_then: bool,
                  no_else: bool) -> Callable[[], Any]:
@@ -155,9 +155,13 @@ class Merger:
     def _merge(self, name: str, before: Any, then: Any, orelse: Any, arms: str) -> Callable[[], Any]:
         if isinstance(then, Undefined):
             return lambda: then
-        a, b = take_apart(then), take_apart(orelse)
+        sides = [self.op.orelse if arms == "orelse" else self.op.then, self.op.then if arms == "then" else self.op.orelse]
+        with builder().inside(sides[0]):
+            a = take_apart(then)
+        with builder().inside(sides[1]):
+            b = take_apart(orelse)
         if not same_structure(a.structure, b.structure):
-            raise _changed(name, a.structure, b.structure)
+            raise changed_structure(_called(name), a.structure, b.structure)
         old = None if isinstance(before, Undefined) else take_apart(before)
         if old is not None and not same_structure(old.structure, a.structure):
             old = None
@@ -167,22 +171,23 @@ class Merger:
 
     def _leaf(self, name: str, a: Carried, b: Carried, i: int, old: Scalar | None, arms: str) -> Callable[[], Scalar]:
         x, y = a.leaves[i], b.leaves[i]
-        if _equal(x, y) and (not isinstance(x, Expr) or (old is not None and _equal(x, old))):
+        if _equal(x, y) and (_is_constant(x) or (old is not None and _equal(x, old))):
             return lambda: x
         var = _reusable(name, old)
-        dtype = _merged_dtype(a.structure, x, y)
+        dtype = _merged_dtype(x, y)
         if var is None or var.dtype != dtype:
-            init = None if old is None or (carried_dtype(old) != dtype and isinstance(old, Expr)) \
-                else operand_of(old, dtype)
+            same = old is not None and (carried_dtype(old) == dtype if isinstance(old, Expr) else _fits(old, dtype))
+            init = operand_of(old, dtype) if old is not None and same else None
             var = Var(name, dtype)
             self.declared.append(ops.Declare(var=var, init=init, loc=self.op.loc))
         for leaf, arm in ((x, "then"), (y, "orelse")):
-            _check_dtype(name, var, leaf)
+            check_dtype(_called(name), dtype, leaf)
             if arms in ("both", arm) and not (old is not None and _equal(leaf, old) and arm_has_init(self, var, old)):
-                self.assigned[arm].append((var, operand_of(leaf, dtype)))
-        facts = fold.meet(_facts(x), _facts(y))
+                with builder().inside(self.op.then if arm == "then" else self.op.orelse):
+                    self.assigned[arm].append((var, operand_of(leaf, dtype)))
+        facts = fold.meet(_facts(x, dtype), _facts(y, dtype))
         chosen = var
-        return lambda: Expr(builder().read(chosen, facts if dtype.is_integer else (None, None, 1)))
+        return lambda: Expr(builder().read(chosen, facts))
 
 
 def arm_has_init(merger: Merger, var: Var, old: Scalar) -> bool:
@@ -193,10 +198,24 @@ def arm_has_init(merger: Merger, var: Var, old: Scalar) -> bool:
     return True
 
 
-def _facts(x: Scalar) -> fold.Facts:
-    if isinstance(x, Expr):
-        return fold.facts_of(x.operand)
-    return (int(x), int(x), abs(int(x)) or 1 << 62)
+def _called(name: str) -> str:
+    return f"the variable {name!r}" if name != CONDITIONAL else "the value of a conditional expression"
+
+
+def _fits(number: int | float | bool, dtype: dt.DType) -> bool:
+    if dtype.is_float:
+        return True
+    if dtype.kind is dt.Kind.BOOL or isinstance(number, float):
+        return isinstance(number, bool)
+    return fold.fits(int(number), dtype)
+
+
+def _facts(x: Scalar, dtype: dt.DType) -> fold.Facts:
+    return fold.facts_of(operand_of(x, dtype)) if dtype.is_integer else (None, None, 1)
+
+
+def _is_constant(x: Scalar) -> bool:
+    return not isinstance(x, Expr) or isinstance(x.operand, Literal)
 
 
 def _equal(x: Scalar, y: Scalar) -> bool:
@@ -209,30 +228,17 @@ def _reusable(name: str, old: Scalar | None) -> Var | None:
     """The variable that ``old`` was just read from, if it belongs to the same name and still holds that value."""
     operand = old.operand if isinstance(old, Expr) else None
     op = operand.op if isinstance(operand, Value) else None
-    if not isinstance(op, ops.Read) or op.var.name != name:
-        return None
-    for open_block in reversed(builder()._blocks):
-        for earlier in reversed(open_block.ops):
-            if earlier is op:
-                return op.var
-            if any(isinstance(o, ops.Assign) and any(v is op.var for v, _ in o.pairs)
-                   for o in _with_nested(earlier)):
-                return None
-    return None
+    return op.var if isinstance(op, ops.Read) and op.var.name == name and still_holds(op) else None
 
 
-def _with_nested(op: ops.Op) -> list[ops.Op]:
-    return [op, *(inner for block in op.blocks() for inner in block.walk())]
-
-
-def _merged_dtype(structure: object, x: Scalar, y: Scalar) -> dt.DType:
+def _merged_dtype(x: Scalar, y: Scalar) -> dt.DType:
     if isinstance(x, Expr) and isinstance(y, Expr):
         return x.dtype if x.dtype == y.dtype else dt.promote(x.dtype, y.dtype)
     strong = x if isinstance(x, Expr) else y
     if isinstance(strong, Expr):
         weak = y if strong is x else x
         return dt.float32 if isinstance(weak, float) and not strong.dtype.is_float else strong.dtype
-    return dt.promote(_leaf_dtype(structure, x), _leaf_dtype(structure, y))
+    return dt.promote(carried_dtype(x), carried_dtype(y))
 
 
 # --- conditional values ----------------------------------------------------------------------------------------------
@@ -251,18 +257,22 @@ def guarded_value(first: Expr, block: Block, right: Operand, kind: str) -> Scala
 
 def conditional_value(cond: Expr, then: Callable[[], object], orelse: Callable[[], object]) -> object:
     """``a if cond else b``: a select where both are pure scalars, else an if of the kernel."""
-    branch = DynamicIf(cond, ("value",))
+    branch = DynamicIf(cond, (CONDITIONAL,))
     branch.then({})
     a = then()
-    branch.end_then({"value": a})
+    branch.end_then({CONDITIONAL: a})
     branch.orelse()
     b = orelse()
-    branch.end_else({"value": b})
-    scalars = all(isinstance(x, (Expr, int, float)) for x in (a, b))
-    if scalars and all(op.pure for block in (branch.op.then, branch.op.orelse) for op in block.walk()):
-        for block in (branch.op.then, branch.op.orelse):
+    branch.end_else({CONDITIONAL: b})
+    blocks = (branch.op.then, branch.op.orelse)
+    if is_scalar(a) and is_scalar(b) and all(may_speculate(block) for block in blocks):
+        for block in blocks:
             builder().splice(block)
         return where(cond, a, b)  # type: ignore[arg-type]
-    if isinstance(a, Tensor) and a is b:
-        return a
-    return branch.merge({"value": a})[0]
+    return branch.merge({CONDITIONAL: a})[0]
+
+
+def may_speculate(block: Block) -> bool:
+    """Whether the ops may run although nobody asked for their results: pure, and no division by what may be zero."""
+    return all(op.pure and not (isinstance(op, ops.Binary) and op.kind in ("floordiv", "mod")
+                                and not isinstance(op.b, Literal)) for op in block.walk())

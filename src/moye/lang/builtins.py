@@ -9,20 +9,19 @@ Each docstring names the PTX instruction (PTX ISA) that the operation stands for
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from typing import Any, NamedTuple, get_args
 
 from moye import dtypes as dt
 from moye.dtypes import DType, Space
 from moye.errors import DTypeError, TensorError, TraceError
-from moye.ir import ops
-from moye.ir.nodes import Literal, Ref, Value
+from moye.ir import fold, ops
+from moye.ir.nodes import Literal, Operand, Ref, Value
 from moye.lang.branches import DynamicIf
 from moye.layout import ceil_div, idx2crd, size
 from moye.tensor import expr
 from moye.tensor.context import builder, locate
-from moye.tensor.expr import Expr, Scalar, arithmetic, is_scalar, operand_of, wrap
+from moye.tensor.expr import Expr, Scalar, arithmetic, is_scalar, operand_of, truth, wrap
 from moye.tensor.space import common_space, merged
 from moye.tensor.tensor import Tensor, elementwise
 
@@ -398,30 +397,43 @@ def assume(cond: Scalar, message: str = "") -> None:
         if not cond:
             raise TraceError(f"assume is false while tracing{': ' + message if message else ''}", locs=(locate(),))
         return
+    cond = truth(cond)
     text = message or "an assumption of the kernel does not hold"
     if expr.can_guard(cond.operand):
         builder().guard(cond.operand, text)
     else:
         builder().emit(ops.Assert(cond=cond.operand, message=text, assume=True))
-    _learn(cond)
+    _learn(cond.operand)
 
 
-def _learn(cond: Expr) -> None:
-    """Facts from the forms x % d == 0, x < c, x <= c, x > c, x >= c, x == c."""
-    op = cond.operand.op if isinstance(cond.operand, Value) else None
-    if not isinstance(op, ops.Binary) or not isinstance(op.b, Literal) or not isinstance(op.a, Value):
+def _learn(cond: Operand) -> None:
+    """Facts from x % d == 0, comparisons of integers, and conjunctions of them."""
+    op = cond.op if isinstance(cond, Value) else None
+    if not isinstance(op, ops.Binary):
         return
-    x, bound = op.a, int(op.b.value)
-    inner = x.op
-    if op.kind == "eq" and bound == 0 and isinstance(inner, ops.Binary) and inner.kind == "mod" \
-            and isinstance(inner.b, Literal) and isinstance(inner.a, Value):
-        inner.a.divisor = math.lcm(inner.a.divisor, int(inner.b.value))
-    upper = {"lt": bound - 1, "le": bound, "eq": bound}.get(op.kind)
-    lower = {"gt": bound + 1, "ge": bound, "eq": bound}.get(op.kind)
-    if upper is not None:
-        x.upper = upper if x.upper is None else min(x.upper, upper)
-    if lower is not None:
-        x.lower = lower if x.lower is None else max(x.lower, lower)
+    if op.kind == "land":
+        _learn(op.a)
+        _learn(op.b)
+        return
+    if not op.a.dtype.is_integer:
+        return
+    inner = op.a.op if isinstance(op.a, Value) else None
+    if op.kind == "eq" and isinstance(op.b, Literal) and op.b.value == 0 and isinstance(inner, ops.Binary) \
+            and inner.kind == "mod" and isinstance(inner.b, Literal) and isinstance(inner.a, Value) and inner.b.value > 0:
+        builder().learn(inner.a, divisor=int(inner.b.value))
+    _learn_bounds(op.kind, op.a, op.b)
+    _learn_bounds({"lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}.get(op.kind, op.kind), op.b, op.a)
+
+
+def _learn_bounds(kind: str, x: Operand, other: Operand) -> None:
+    """What ``x kind other`` says about the bounds of x."""
+    if not isinstance(x, Value):
+        return
+    lower, upper, _ = fold.facts_of(other)
+    top = {"lt": None if upper is None else upper - 1, "le": upper, "eq": upper}.get(kind)
+    bottom = {"gt": None if lower is None else lower + 1, "ge": lower, "eq": lower}.get(kind)
+    if top is not None or bottom is not None:
+        builder().learn(x, bottom, top)
 
 
 def inspect(label: str = "", /, **named: object) -> None:
@@ -471,6 +483,11 @@ def _tensor_parts(tensor: Tensor) -> Iterator[object]:
     yield "]"
 
 
-def dtype_cast(value: Scalar, dtype: DType) -> Scalar:
-    """``mo.float32(x)``: a traced scalar of this dtype."""
-    return value.to(dtype) if isinstance(value, Expr) else Expr(operand_of(value, dtype))
+def dtype_cast(value: Any, dtype: DType) -> Any:
+    """``mo.float32(x)``: a traced scalar (or register tensor) of this dtype."""
+    if isinstance(value, (Expr, Tensor)):
+        return value.to(dtype)
+    return Expr(operand_of(value, dtype))
+
+
+dt.conversions[:] = [dtype_cast]

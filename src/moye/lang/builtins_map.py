@@ -10,14 +10,17 @@ Functions given static values behave as Python's own.
 from __future__ import annotations
 
 import builtins
+import functools
 from collections.abc import Callable
 from typing import Any
 
 from moye import dtypes as dt
+from moye.errors import TraceError
 from moye.lang import math
 from moye.lang.builtins import dtype_cast, print_
 from moye.lang.loops import dynamic_range
-from moye.tensor.expr import Expr
+from moye.tensor.context import locate
+from moye.tensor.expr import Expr, bitwise, truth
 from moye.tensor.tensor import Tensor
 
 
@@ -25,14 +28,34 @@ def _traced(value: object) -> bool:
     return isinstance(value, (Expr, Tensor))
 
 
-def _number(convert: Callable[..., Any], dtype: dt.DType) -> Callable[..., Any]:
-    def conversion(*args: Any) -> Any:
-        return dtype_cast(args[0], dtype) if args and isinstance(args[0], Expr) else convert(*args)
-    return conversion
+def _int(*args: Any) -> Any:
+    """``int(x)``: truncated to int32; integers keep their width."""
+    if not args or not isinstance(args[0], Expr):
+        return int(*args)
+    return args[0] if args[0].dtype.is_integer else dtype_cast(args[0], dt.int32)
+
+
+def _float(*args: Any) -> Any:
+    """``float(x)``: float32; float64 stays."""
+    if not args or not isinstance(args[0], Expr):
+        return float(*args)
+    return args[0] if args[0].dtype == dt.float64 else dtype_cast(args[0], dt.float32)
 
 
 def _bool(*args: Any) -> Any:
-    return args[0] != 0 if args and isinstance(args[0], Expr) else bool(*args)
+    return truth(args[0]) if args and isinstance(args[0], Expr) else bool(*args)
+
+
+def _quantifier(own: Callable[..., Any], kind: str) -> Callable[..., Any]:
+    """``any`` and ``all`` of a static collection, some of whose items are traced."""
+    def quantifier(items: Any) -> Any:
+        values = list(items)
+        traced = [truth(v) for v in values if isinstance(v, Expr)]
+        known = own(v for v in values if not isinstance(v, Expr))
+        if not traced or bool(known) is (kind == "or"):
+            return known
+        return functools.reduce(lambda a, b: bitwise(kind, a, b), traced)
+    return quantifier
 
 
 def _extremum(own: Callable[..., Any], traced: Callable[..., Any]) -> Callable[..., Any]:
@@ -43,7 +66,22 @@ def _extremum(own: Callable[..., Any], traced: Callable[..., Any]) -> Callable[.
 
 
 def _round(value: Any, *digits: Any) -> Any:
-    return math.round_(value) if _traced(value) else round(value, *digits)
+    """``round(x)``: the nearest integer, ties to even; an int32 of a scalar, floats of a tensor."""
+    if not _traced(value):
+        return round(value, *digits)
+    if digits and digits != (None,):
+        raise TraceError(f"round({value}, {digits[0]}): a kernel rounds to integers only",
+                         hint="round(x * 100) / 100 rounds to two digits", locs=(locate(),))
+    if isinstance(value, Tensor):
+        return math.round_(value)
+    return value if value.dtype.is_integer else dtype_cast(math.round_(value), dt.int32)
+
+
+def _length(value: Any) -> int:
+    if isinstance(value, Tensor):
+        raise TraceError(f"len({value.label}): a tensor has modes", hint="mo.size(x, mode) or mo.rank(x)",
+                         locs=(locate(),))
+    return len(value)
 
 
 TRACED: dict[object, Callable[..., Any]] = {
@@ -51,8 +89,11 @@ TRACED: dict[object, Callable[..., Any]] = {
     builtins.print: print_,
     builtins.min: _extremum(min, math.minimum),
     builtins.max: _extremum(max, math.maximum),
-    builtins.int: _number(int, dt.int32),
-    builtins.float: _number(float, dt.float32),
+    builtins.int: _int,
+    builtins.float: _float,
     builtins.bool: _bool,
     builtins.round: _round,
+    builtins.any: _quantifier(any, "or"),
+    builtins.all: _quantifier(all, "and"),
+    builtins.len: _length,
 }

@@ -4,18 +4,21 @@ In: a value of a kernel variable.  Out: ``Carried`` (structure, leaves), and ``r
 
 >>> take_apart(tCsA_p)       # structure ("tensor", buffer, layout, ...), leaves [offset]
 
-A tensor is a carried pointer with an unchanged layout.  Classes may take part through ``__carry__`` and ``__rebuild__``.
+A tensor is a carried pointer with an unchanged layout.  Containers and dataclasses are taken apart field by field.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, is_dataclass
+from typing import NoReturn
 
 from moye import dtypes as dt
 from moye.dtypes import Space
-from moye.tensor.expr import Expr, Scalar, default_dtype
-from moye.tensor.tensor import Tensor
+from moye.errors import TraceError
+from moye.tensor.context import locate
+from moye.tensor.expr import Expr, Scalar, default_dtype, is_scalar, plain, wrap
+from moye.tensor.tensor import Tensor, index_operand
 
 
 class Undefined:
@@ -26,11 +29,22 @@ class Undefined:
     def __init__(self, name: str) -> None:
         object.__setattr__(self, "name", name)
 
-    def __getattr__(self, attribute: str) -> object:
-        raise UnboundLocalError(f"the kernel variable {self.name!r} has no value on some path to this point")
+    def _used(self, *_: object, **__: object) -> NoReturn:
+        name = object.__getattribute__(self, "name")
+        raise TraceError(f"the variable {name!r} has no value on some path to this point",
+                         hint=f"give {name} a value before the loop or branch", locs=(locate(),))
+
+    def __getattr__(self, attribute: str) -> NoReturn:
+        self._used()
 
     def __repr__(self) -> str:
-        return f"<undefined {self.name}>"
+        return f"<undefined {object.__getattribute__(self, 'name')}>"
+
+    __hash__ = object.__hash__
+
+
+for _name in ["add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "and", "or", "xor", "lshift", "rshift", "matmul", "radd", "rsub", "rmul", "rtruediv", "rfloordiv", "rmod", "rpow", "rand", "ror", "rxor", "rlshift", "rrshift", "rmatmul", "iadd", "isub", "imul", "eq", "ne", "lt", "le", "gt", "ge", "neg", "pos", "abs", "invert", "bool", "int", "float", "index", "iter", "len", "getitem", "setitem", "call", "setattr", "enter"]:
+    setattr(Undefined, f"__{_name}__", Undefined._used)
 
 
 @dataclass(slots=True)
@@ -48,22 +62,30 @@ def take_apart(value: object) -> Carried:
 
 
 def _structure(value: object, leaves: list[Scalar]) -> object:
-    if isinstance(value, (Expr, bool, int, float)):
-        leaves.append(value)
+    if is_scalar(value):
+        leaves.append(plain(value))
         return "scalar"
     if isinstance(value, Tensor):
         if value.space is Space.REGISTER:
             return ("fragment", value.buffer.id, value.offset, value.dtype, _Static(value.layout), value)
-        leaves.append(value.offset)  # type: ignore[arg-type]
+        leaves.append(Expr(index_operand(value.offset)))
         return ("tensor", value.buffer.id, value.dtype, _Static(value.layout), value.swizzle, _Same(value))
     if isinstance(value, (tuple, list)):
         return (type(value), tuple(_structure(item, leaves) for item in value))
     if isinstance(value, dict):
         return (dict, tuple((key, _structure(item, leaves)) for key, item in value.items()))
-    if is_dataclass(value) and not isinstance(value, type) and getattr(value, "__carry__", False):
+    if is_dataclass(value) and not isinstance(value, type) and _is_carried(value):
         parts = tuple((f.name, _structure(getattr(value, f.name), leaves)) for f in fields(value))
         return (type(value), parts, _Same(value))
     return _Static(value)
+
+
+def _is_carried(value: object) -> bool:
+    """Whether a dataclass instance is taken apart: the user's always, moye's own where it holds traced values."""
+    if not type(value).__module__.startswith("moye."):
+        return True
+    return any(isinstance(part, (Expr, Tensor)) or (is_dataclass(part) and not isinstance(part, type) and _is_carried(part))
+               for part in (getattr(value, f.name) for f in fields(value)))  # type: ignore[arg-type]
 
 
 class _Static:
@@ -116,7 +138,7 @@ def same_structure(a: object, b: object) -> bool:
     return bool(a == b)
 
 
-def rebuild(structure: object, leaves: Iterator[Scalar]) -> object:
+def rebuild(structure: object, leaves: Iterator[Scalar]) -> Any:
     """A value of this structure with the next leaves."""
     if structure == "scalar":
         return next(leaves)
@@ -128,12 +150,13 @@ def rebuild(structure: object, leaves: Iterator[Scalar]) -> object:
     if kind == "fragment":
         return structure[5]
     if kind == "tensor":
-        like = structure[5].value
-        return Tensor(like.buffer, next(leaves), like.layout, like.dtype, like.swizzle, like.name)
+        like, leaf = structure[5].value, next(leaves)
+        offset: Any = wrap(leaf.operand) if isinstance(leaf, Expr) else leaf
+        return Tensor(like.buffer, offset, like.layout, like.dtype, like.swizzle, like.name)
     if kind is dict:
         return {key: rebuild(item, leaves) for key, item in structure[1]}
     if kind in (tuple, list):
-        return kind(rebuild(item, leaves) for item in structure[1])
+        return kind([rebuild(item, leaves) for item in structure[1]])
     if isinstance(kind, type) and issubclass(kind, tuple):
         return kind(*(rebuild(item, leaves) for item in structure[1]))
     return kind(**{name: rebuild(item, leaves) for name, item in structure[1]})

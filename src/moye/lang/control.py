@@ -11,6 +11,7 @@ Regions are traced once; where the facts of a carried value turn out weaker at t
 from __future__ import annotations
 
 import operator
+import sys
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -22,7 +23,7 @@ from moye.lang import branches, builtins_map, functions, loops
 from moye.lang.carry import Undefined
 from moye.lang.scopes import naming
 from moye.tensor.context import builder, locate
-from moye.tensor.expr import Expr, Scalar, operand_of, wrap
+from moye.tensor.expr import Expr, Scalar, operand_of, truth, wrap
 from moye.tensor.tensor import Tensor
 
 
@@ -51,7 +52,7 @@ class Control:
         return branches.StaticIf(bool(_truth_of(cond)), names)
 
     def function(self) -> functions.Returns:
-        return functions.Returns()
+        return functions.Returns(sys._getframe(1).f_code)
 
     def assert_(self, cond: object, message: Callable[[], object]) -> None:
         """A static assertion is checked now; a traced one by the simulator, and by the GPU on request."""
@@ -85,13 +86,13 @@ class Control:
     def _dynamic_logic(self, first: Expr, rest: tuple[Callable[[], object], ...], kind: str) -> Scalar:
         """``first and rest``: both sides at once where the right one is pure, else an if of the kernel."""
         b = builder()
-        b.open_conditions.append(first.operand)
+        b.open_conditions.append(first.operand if kind == "land" else b.unary("not", first.operand))
         with b.inside(Block()) as block:
             other = self._short_circuit(rest, kind)
             other = truth(other) if isinstance(other, Expr) else bool(_truth_of(other))
             right = operand_of(other, dt.bool_)
         b.open_conditions.pop()
-        if all(op.pure for op in block.walk()):
+        if branches.may_speculate(block):
             b.splice(block)
             return wrap(b.binary(kind, first.operand, right))
         return branches.guarded_value(first, block, right, kind)
@@ -135,13 +136,6 @@ class Control:
         if len(items) == len(names):
             return tuple(naming(n, v) for n, v in zip(names, items, strict=True))
         return items
-
-
-def truth(value: Expr) -> Expr:
-    """A traced value as a bool."""
-    if value.dtype is dt.bool_:
-        return value
-    return Expr(builder().binary("ne", value.operand, operand_of(0, value.dtype)))
 
 
 def _truth_of(value: object) -> object:

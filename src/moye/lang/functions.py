@@ -8,28 +8,35 @@ with values, Vars that hold the result.
 
 from __future__ import annotations
 
+from types import CodeType
 from typing import Any
 
+from moye.dtypes import DType
 from moye.errors import TraceError
 from moye.ir import fold, ops
 from moye.ir.nodes import Block, Operand, Var
-from moye.lang.carry import rebuild, same_structure, take_apart
-from moye.lang.loops import _changed, _Dynamic, _leaf_dtype
+from moye.lang.branches import DynamicIf
+from moye.lang.carry import carried_dtype, rebuild, same_structure, take_apart
+from moye.lang.loops import Loop, changed_structure, check_dtype
 from moye.lang.scopes import above, regions
 from moye.tensor.context import builder, locate
-from moye.tensor.expr import Expr, operand_of
+from moye.tensor.expr import Expr, Scalar, operand_of
 
 
 class KernelMarker:
-    """On the stack of regions at the entry of the kernel itself: returns there end the thread."""
+    """On the stack of regions at the entry of the kernel itself, whose code it knows: returns there end the thread."""
+
+    def __init__(self, code: CodeType) -> None:
+        self.code = code
 
 
 class Returns:
     """One call of a function that returns from inside compound statements."""
 
-    def __init__(self) -> None:
+    def __init__(self, code: CodeType) -> None:
         stack = regions()
-        self.kernel = bool(stack) and isinstance(stack[-1], KernelMarker)
+        self.kernel = bool(stack) and isinstance(stack[-1], KernelMarker) and stack[-1].code is code
+        self.name = code.co_name
         self.value: Any = None
         self.structure: object = None
         self.variables: list[Var] = []
@@ -41,7 +48,7 @@ class Returns:
             builder().push(self.scope.body)
 
     def return_(self, value: Any) -> int:
-        inner = above(self)
+        inner = [r for r in above(self) if isinstance(r, DynamicIf) or (isinstance(r, Loop) and r.dynamic)]
         if not inner and not self.left:
             self.value = value
             self._close()
@@ -52,23 +59,26 @@ class Returns:
         if not inner:
             self.value = self.finish()
             return 1
-        return 2 if isinstance(inner[-1], _Dynamic) else 0
+        return 2 if isinstance(inner[-1], Loop) else 0
 
     def _store(self, value: Any) -> None:
         if self.kernel:
             if value is not None:
                 raise TraceError(f"a kernel returns nothing, not {value!r}", locs=(locate(),))
             return
+        if builder().terminated():
+            return
         parts = take_apart(value)
         if not self.left:
             self.structure = parts.structure
-            self.variables = [Var("result", _leaf_dtype(parts.structure, leaf)) for leaf in parts.leaves]
+            self.variables = [Var("result", carried_dtype(leaf)) for leaf in parts.leaves]
             self.facts = [fold.facts_of(operand_of(leaf, v.dtype)) if v.dtype.is_integer else (None, None, 1)
                           for leaf, v in zip(parts.leaves, self.variables, strict=True)]
         elif not same_structure(parts.structure, self.structure):
-            raise _changed("return value", self.structure, parts.structure)
+            raise changed_structure(f"the value of {self.name}", self.structure, parts.structure)
         pairs: list[tuple[Var, Operand]] = []
         for i, leaf in enumerate(parts.leaves):
+            _check_result(self.name, self.variables[i].dtype, leaf)
             operand = operand_of(leaf, self.variables[i].dtype)
             if self.variables[i].dtype.is_integer:
                 self.facts[i] = fold.meet(self.facts[i], fold.facts_of(operand))
@@ -81,8 +91,8 @@ class Returns:
         if self not in regions():
             return self.value
         if self.left and not self.kernel and self.variables and not builder().terminated():
-            raise TraceError("a function that returns a value under a traced condition must return one on every path",
-                             locs=(locate(),))
+            raise TraceError(f"{self.name} returns a value under a traced condition, but not on every path",
+                             hint="end it with a return of such a value", locs=(locate(),))
         self._close()
         return self.value
 
@@ -101,3 +111,12 @@ class Returns:
         b.emit(self.scope)
         reads = [Expr(b.read(v, f)) for v, f in zip(self.variables, self.facts, strict=True)]
         self.value = rebuild(self.structure, iter(reads)) if self.structure is not None else None
+
+
+def _check_result(name: str, dtype: DType, leaf: Scalar) -> None:
+    try:
+        check_dtype(name, dtype, leaf)
+    except TraceError:
+        raise TraceError(f"{name} returns {dtype} on one path and {carried_dtype(leaf)} on another",
+                         hint=f"convert one of them, with .to(mo.{dtype}) or mo.{carried_dtype(leaf)}(...)",
+                         locs=(locate(),)) from None

@@ -10,19 +10,19 @@ A dynamic body is traced again where a carried value's facts at its end are weak
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from moye import dtypes as dt
 from moye.errors import TraceError
 from moye.ir import fold, ops
+from moye.ir.builder import LoopBound
 from moye.ir.nodes import Block, Operand, Value, Var
 from moye.lang.carry import Undefined, carried_dtype, describe, rebuild, same_structure, take_apart
 from moye.lang.scopes import above, regions
 from moye.tensor.context import builder, locate
-from moye.tensor.expr import Expr, Scalar, is_scalar, operand_of
+from moye.tensor.expr import Expr, Scalar, is_scalar, operand_of, plain, truth
 
 Locals = dict[str, Any]
 _NONE: fold.Facts = (None, None, 1)
@@ -31,12 +31,32 @@ _PASSES = 4
 
 @dataclass(frozen=True, slots=True)
 class DynamicRange:
-    """``range(...)`` in a kernel: always a loop of the kernel."""
+    """``range(...)`` in a kernel: a loop of the kernel in a ``for`` statement; elsewhere (comprehensions, ``enumerate``,
+    ``list``) it is Python's own range, and its bounds must be static."""
 
     start: Scalar
     stop: Scalar
     step: int
     unroll: int | None = None
+
+    def static(self) -> range:
+        """Python's range."""
+        if isinstance(self.start, Expr) or isinstance(self.stop, Expr):
+            raise TraceError(f"range({self.start}, {self.stop}) is known only when the kernel runs; here it is iterated "
+                             "over while tracing", hint="loop over it with a for statement", locs=(locate(),))
+        return range(int(self.start), int(self.stop), self.step)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.static())
+
+    def __reversed__(self) -> Iterator[int]:
+        return reversed(self.static())
+
+    def __len__(self) -> int:
+        return len(self.static())
+
+    def __getitem__(self, index: int) -> int:
+        return self.static()[index]
 
 
 def dynamic_range(*args: Scalar, unroll: int | bool | None = None) -> DynamicRange:
@@ -44,10 +64,12 @@ def dynamic_range(*args: Scalar, unroll: int | bool | None = None) -> DynamicRan
     if not 1 <= len(args) <= 3:
         raise TraceError(f"range takes 1 to 3 arguments, not {len(args)}", locs=(locate(),))
     start, stop, step = (0, args[0], 1) if len(args) == 1 else (*args[:2], args[2] if len(args) == 3 else 1)
+    step = plain(step)
     if not isinstance(step, int) or step == 0:
         raise TraceError(f"range: the step {step} must be a static non-zero integer", locs=(locate(),))
+    start, stop = plain(start), plain(stop)
     for bound in (start, stop):
-        if not is_scalar(bound) or isinstance(bound, float):
+        if not is_scalar(bound) or (bound.dtype.is_float if isinstance(bound, Expr) else isinstance(bound, float)):
             raise TraceError(f"range: {bound!r} is no integer", locs=(locate(),))
     factor = {True: 0, False: 1, None: None}[unroll] if isinstance(unroll, bool) or unroll is None else unroll
     return DynamicRange(start, stop, step, factor)
@@ -55,6 +77,8 @@ def dynamic_range(*args: Scalar, unroll: int | bool | None = None) -> DynamicRan
 
 class Loop:
     """The protocol; see the module's docstring."""
+
+    dynamic = False
 
     def __init__(self, names: tuple[str, ...]) -> None:
         self.names = names
@@ -115,14 +139,15 @@ def _close(marker: object) -> None:
 
 @dataclass(slots=True)
 class _Slot:
-    """One carried variable: its structure and, per leaf, the Var, the facts assumed in the body, the value read."""
+    """One carried variable: its structure and, per leaf, the Var and the facts assumed in the body.
+
+    ``late``: it has no value before the loop, so the body cannot read it before writing it.
+    """
 
     structure: object
-    init: list[Scalar]
     variables: list[Var]
     facts: list[fold.Facts]
     late: bool = False
-    reads: list[Expr] = field(default_factory=list)
 
 
 class _Dynamic(Loop):
@@ -153,6 +178,9 @@ class _Dynamic(Loop):
         again = self.weaker and not last
         if again:
             del b.func.buffers[self._buffers:]
+        if self.passes == _PASSES - 2:
+            for slot in self.slots.values():  # enough: with no facts at all the next pass is the last
+                slot.facts = [_NONE] * len(slot.facts)
         return again
 
     def begin(self, variables: Locals) -> tuple[Any, ...]:
@@ -169,14 +197,17 @@ class _Dynamic(Loop):
             value = variables.get(name, Undefined(name))
             if isinstance(value, Undefined):
                 continue
-            parts = take_apart(value)
-            slot = _Slot(parts.structure, parts.leaves, [], [])
-            for leaf in parts.leaves:
-                var = Var(name, _leaf_dtype(parts.structure, leaf))
-                operand = operand_of(leaf, var.dtype)
-                slot.variables.append(var)
-                slot.facts.append(fold.facts_of(operand) if var.dtype.is_integer else _NONE)
-                self.preamble.append(ops.Declare(var=var, init=operand, loc=locate()))
+            with builder().inside(Block()) as before:
+                parts = take_apart(value)
+                slot = _Slot(parts.structure, [], [])
+                declared: list[ops.Op] = []
+                for leaf in parts.leaves:
+                    var = Var(name, carried_dtype(leaf))
+                    operand = operand_of(leaf, var.dtype)
+                    slot.variables.append(var)
+                    slot.facts.append(fold.facts_of(operand) if var.dtype.is_integer else _NONE)
+                    declared.append(ops.Declare(var=var, init=operand, loc=locate()))
+            self.preamble += [*before.ops, *declared]
             self.slots[name] = slot
 
     def _read(self, name: str) -> Any:
@@ -184,8 +215,8 @@ class _Dynamic(Loop):
         if slot is None or slot.late:
             return Undefined(name)
         b = builder()
-        slot.reads = [Expr(b.read(v, f)) for v, f in zip(slot.variables, slot.facts, strict=True)]
-        return rebuild(slot.structure, iter(slot.reads))
+        reads = [Expr(b.read(v, f)) for v, f in zip(slot.variables, slot.facts, strict=True)]
+        return rebuild(slot.structure, iter(reads))
 
     def _assign(self, variables: Locals) -> None:
         """Write the carried variables at the end of the body or at a jump."""
@@ -197,7 +228,7 @@ class _Dynamic(Loop):
             slot = self.slots.get(name) or self._late_slot(name, value)
             parts = take_apart(value)
             if not same_structure(parts.structure, slot.structure):
-                raise _changed(name, slot.structure, parts.structure)
+                raise changed_structure(f"the variable {name!r}", slot.structure, parts.structure)
             for i, leaf in enumerate(parts.leaves):
                 pairs.extend(self._update(name, slot, i, leaf))
         if pairs:
@@ -205,27 +236,22 @@ class _Dynamic(Loop):
 
     def _update(self, name: str, slot: _Slot, i: int, leaf: Scalar) -> list[tuple[Var, Operand]]:
         var = slot.variables[i]
-        _check_dtype(name, var, leaf)
+        check_dtype(f"the variable {name!r}", var.dtype, leaf)
         operand = operand_of(leaf, var.dtype)
         if var.dtype.is_integer:
             facts = fold.facts_of(operand)
             if not fold.implied(facts, slot.facts[i]):
-                slot.facts[i] = _widen(slot.facts[i], facts, self.passes)
-                self.weaker = True
+                slot.facts[i] = _widen(slot.facts[i], facts, 0 if slot.late else self.passes)
+                self.weaker = self.weaker or not slot.late
         op = operand.op if isinstance(operand, Value) else None
-        return [] if isinstance(op, ops.Read) and op.var is var and self._current(op) else [(var, operand)]
-
-    def _current(self, read: ops.Read) -> bool:
-        """Whether the variable still holds what ``read`` saw (no assignment to it since, in the open blocks)."""
-        return not any(isinstance(op, ops.Assign) and any(v is read.var for v, _ in op.pairs)
-                       for op in _after(self.op.body, read))
+        return [] if isinstance(op, ops.Read) and op.var is var and still_holds(op) else [(var, operand)]
 
     def _late_slot(self, name: str, value: object) -> _Slot:
         """A variable first set inside the loop: declared in front of it without a value."""
         parts = take_apart(value)
-        slot = _Slot(parts.structure, [], [], [], late=True)
+        slot = _Slot(parts.structure, [], [], late=True)
         for leaf in parts.leaves:
-            var = Var(name, _leaf_dtype(parts.structure, leaf))
+            var = Var(name, carried_dtype(leaf))
             operand = operand_of(leaf, var.dtype)
             slot.variables.append(var)
             slot.facts.append(fold.facts_of(operand) if var.dtype.is_integer else _NONE)
@@ -271,13 +297,14 @@ class _Dynamic(Loop):
     def _place(self) -> None:
         """Put the declarations and the loop into the surrounding block."""
         b = builder()
-        for op in self.preamble:
-            b.block.ops.append(op)
-        b.emit(self.op)
+        for op in (*self.preamble, self.op):
+            b.emit(op, op.loc)
 
 
 class DynamicFor(_Dynamic):
     """for i in range(...): one ``ops.For``."""
+
+    op: ops.For
 
     def __init__(self, bounds: DynamicRange, names: tuple[str, ...], target: str) -> None:
         super().__init__(names)
@@ -289,15 +316,19 @@ class DynamicFor(_Dynamic):
         iv.lower, iv.upper, iv.divisor = _iv_facts(start, stop, bounds.step)
         self.op = ops.For(iv=iv, start=start, stop=stop, step=bounds.step, body=Block(), unroll=bounds.unroll,
                           loc=b.locate())
+        self.bound = LoopBound(self.op, stop, b.conditions)
         if bounds.step > 0:
-            b.loop_stops[iv.id] = stop
+            b.loops[iv.id] = self.bound
 
     def __iter__(self) -> Iterator[Any]:
         for self.passes in range(_PASSES):
             self._open_pass()
-            yield Expr(self.op.iv)  # type: ignore[union-attr]
+            yield Expr(self.op.iv)
             if not self._close_pass(self.passes == _PASSES - 1):
                 break
+        if self.bound.left:  # its variable need not reach the bound
+            guards = builder().func.guards
+            guards[:] = [g for g in guards if not any(g is void for void in self.bound.guards)]
         self._place()
 
 
@@ -326,12 +357,15 @@ class While(_Dynamic):
 
     def begin(self, variables: Locals) -> tuple[Any, ...]:
         if not self.dynamic:
-            b = builder()
-            self._probe = len(b.block.ops)
+            builder().push(Block())  # where the condition is computed; thrown away if it proves to be traced
         return super().begin(variables)
 
     def test(self, cond: object) -> int:
         b = builder()
+        if not self.dynamic:
+            probe = b.pop()
+            if not isinstance(cond, Expr):
+                b.splice(probe)
         if isinstance(cond, Expr):
             if not self.dynamic:
                 if self.stopped:
@@ -339,12 +373,11 @@ class While(_Dynamic):
                                      "was static", hint="start with a traced value, such as mo.int32(0)",
                                      locs=(locate(),))
                 self.dynamic = True
-                del b.block.ops[self._probe:]
                 return 2
-            exit_block = Block([ops.Exit(kind="break", target=self.op, loc=b.locate())])
-            negated = b.unary("not", cond.operand if cond.dtype is dt.bool_ else
-                              b.binary("ne", cond.operand, operand_of(0, cond.dtype)))
-            b.emit(ops.If(cond=negated, then=exit_block, orelse=Block()))
+            leave = ops.If(cond=b.unary("not", truth(cond).operand), then=Block(), orelse=Block())
+            with b.inside(leave.then):
+                b.emit(ops.Exit(kind="break", target=self.op))
+            b.emit(leave)
             return 0
         if self.dynamic:
             if cond:
@@ -355,12 +388,16 @@ class While(_Dynamic):
         return 0 if cond else 1
 
 
-def _after(block: Block, read: ops.Op) -> Iterator[ops.Op]:
-    seen = False
-    for op in block.walk():
-        if seen:
-            yield op
-        seen = seen or op is read
+def still_holds(read: ops.Read) -> bool:
+    """Whether the variable still has the value that ``read`` saw: in the open blocks no assignment lies between."""
+    for block in reversed(builder().open_blocks):
+        for op in reversed(block.ops):
+            if op is read:
+                return True
+            if any(isinstance(inner, ops.Assign) and any(v is read.var for v, _ in inner.pairs)
+                   for inner in (op, *(o for nested in op.blocks() for o in nested.walk()))):
+                return False
+    return False
 
 
 def _iv_facts(start: Operand, stop: Operand, step: int) -> fold.Facts:
@@ -370,40 +407,39 @@ def _iv_facts(start: Operand, stop: Operand, step: int) -> fold.Facts:
         upper = None if upper is None else upper - 1
     else:
         lower = None if lower is None else lower + 1
-    base = fold.facts_of(start)[2]
-    return lower, upper, math.gcd(base, step) or 1
+    return lower, upper, fold.common_divisor(fold.facts_of(start)[2], abs(step))
 
 
 def _widen(assumed: fold.Facts, seen: fold.Facts, passes: int) -> fold.Facts:
-    """The meet; from the second pass on bounds that still move are given up."""
+    """The meet; from the second pass on, bounds that still move are given up."""
     both = fold.meet(assumed, seen)
     if passes == 0:
         return both
     lower = both[0] if both[0] == assumed[0] else None
     upper = both[1] if both[1] == assumed[1] else None
-    return lower, upper, both[2] if passes < 2 else 1
+    return lower, upper, both[2]
 
 
-def _leaf_dtype(structure: object, leaf: Scalar) -> dt.DType:
-    if structure == "scalar" or isinstance(leaf, Expr):
-        return carried_dtype(leaf)
-    return builder().index if isinstance(structure, tuple) and structure[0] == "tensor" else carried_dtype(leaf)
-
-
-def _check_dtype(name: str, var: Var, leaf: Scalar) -> None:
+def check_dtype(name: str, dtype: dt.DType, leaf: Scalar) -> None:
+    """A variable keeps its dtype: Python numbers that fit and narrower integers of its kind are converted."""
     have = carried_dtype(leaf)
-    if have == var.dtype or (not isinstance(leaf, Expr) and (var.dtype.is_float or have.kind.value <= var.dtype.kind.value)):
+    if have == dtype:
         return
-    if have.is_integer and var.dtype.is_integer and isinstance(leaf, Expr) and have.bits <= var.dtype.bits:
+    if isinstance(leaf, Expr):
+        if have.kind == dtype.kind and have.is_integer and have.bits <= dtype.bits:
+            return
+    elif dtype.is_float or (have.kind.value <= dtype.kind.value and dtype.kind is not dt.Kind.BOOL and
+                            fold.fits(int(leaf), dtype)) or (dtype.kind is dt.Kind.UINT and isinstance(leaf, int) and fold.fits(leaf, dtype)):
         return
-    raise TraceError(f"the variable {name!r} is {var.dtype} before this loop or branch and {have} at its end",
-                     hint=f"start with mo.{have}(...), or convert with .to(mo.{var.dtype})", locs=(locate(),))
+    raise TraceError(f"{name} is {dtype} before this loop or branch and {have} at its end",
+                     hint=f"start with mo.{have}(...), or convert with .to(mo.{dtype})", locs=(locate(),))
 
 
-def _changed(name: str, before: object, after: object) -> TraceError:
+def changed_structure(name: str, before: object, after: object) -> TraceError:
+    """The error of a variable whose static structure differs between two ways to one point."""
     hint = "write into it in place: x[...] = ..." if "fragment" in (_kind(before), _kind(after)) else \
         "keep one buffer with a stage mode and carry the stage index"
-    return TraceError(f"the variable {name!r} changes its structure in a loop or branch of the kernel: "
+    return TraceError(f"{name} changes its structure in a loop or branch of the kernel: "
                       f"{describe(before)} before, {describe(after)} after", hint=hint, locs=(locate(),))
 
 

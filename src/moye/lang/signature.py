@@ -10,7 +10,7 @@ Specs are hashable: the tuple of them, with block and cluster, is the specialisa
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
 from moye.dtypes import DType
@@ -62,7 +62,7 @@ class StaticSpec:
 
 @dataclass(frozen=True, slots=True)
 class TreeSpec:
-    """A tuple, list, dict or dataclass of specs."""
+    """A tuple, list, dict or dataclass of specs.  ``kind`` is its class, of a dict its keys."""
 
     kind: object
     names: tuple[str, ...]
@@ -77,10 +77,10 @@ def map_leaves(spec: Spec, leaf: Callable[[Spec, str], Any], name: str) -> Any:
     if not isinstance(spec, TreeSpec):
         return leaf(spec, name)
     items = [map_leaves(item, leaf, f"{name}_{part}") for part, item in zip(spec.names, spec.items, strict=True)]
-    if spec.kind is dict:
-        return dict(zip(spec.names, items, strict=True))
-    if spec.kind in (tuple, list):
-        return spec.kind(items)  # type: ignore[operator]
+    if isinstance(spec.kind, tuple):
+        return dict(zip(spec.kind, items, strict=True))
+    if spec.kind is tuple or spec.kind is list:
+        return spec.kind(items)
     if isinstance(spec.kind, type) and issubclass(spec.kind, tuple):
         return spec.kind(*items)
     return spec.kind(**dict(zip(spec.names, items, strict=True)))  # type: ignore[operator]
@@ -96,13 +96,9 @@ def is_tree(value: object) -> bool:
 def parts_of(value: object) -> tuple[object, tuple[str, ...], tuple[object, ...]]:
     """Kind, part names and parts of a container."""
     if isinstance(value, dict):
-        return dict, tuple(str(k) for k in value), tuple(value.values())
+        return tuple(value), tuple(str(k) for k in value), tuple(value.values())
     if isinstance(value, (tuple, list)):
         return type(value), tuple(str(i) for i in range(len(value))), tuple(value)
     assert is_dataclass(value) and not isinstance(value, type), "a dataclass instance"
     names = tuple(f.name for f in fields(value))
     return type(value), names, tuple(getattr(value, n) for n in names)
-
-
-def with_static_shape(spec: TensorSpec, shape: tuple[int, ...]) -> TensorSpec:
-    return replace(spec, shape=shape)

@@ -10,10 +10,10 @@ Rewriting is ``rewrite.py``, control flow ``control.py``; nothing is optimised h
 
 from __future__ import annotations
 
-import inspect
+import enum
 import types
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
 from functools import update_wrapper
 from typing import Any
 
@@ -28,7 +28,7 @@ from moye.lang.rewrite import free_names, rewrite
 from moye.lang.scopes import regions
 from moye.lang.signature import ScalarSpec, Spec, StaticSpec, TensorSpec, map_leaves
 from moye.layout import Layout
-from moye.tensor.context import locate, trace_into, tracing
+from moye.tensor.context import frame_of, locate, trace_into, tracing
 from moye.tensor.expr import Expr
 from moye.tensor.tensor import Tensor
 
@@ -95,7 +95,7 @@ def trace(function: types.FunctionType, specs: dict[str, Spec], *, block: tuple[
     _callees.append(callees)
     try:
         with trace_into(builder):
-            regions().append(KernelMarker())
+            regions().append(KernelMarker(rewritten.__code__))
             _trace_entry(rewritten, arguments)
     finally:
         _callees.pop()
@@ -114,8 +114,6 @@ def _trace_entry(function: types.FunctionType, arguments: dict[str, Any]) -> Non
 
 def _where(error: BaseException) -> Loc:
     """The user's frames of a traceback."""
-    from moye.tensor.context import frame_of
-
     frames: list[Frame] = []
     step = error.__traceback__
     while step is not None:
@@ -203,30 +201,46 @@ def captures_of(functions: list[types.FunctionType]) -> list[Capture]:
         for name in free:
             if name in cells and (id(cells[name]), name) not in seen:
                 seen.add((id(cells[name]), name))
-                captures.append(Capture(cells[name], name, cells[name].cell_contents))
+                captures.append(Capture(cells[name], name, _held(cells[name], name)))
     for capture in captures:
         if is_mutable(capture.value):
             raise TraceError(
                 f"the kernel reads {capture.name!r}, a {type(capture.value).__name__} that may change between launches",
-                hint="pass it as a parameter annotated mo.Constexpr, or make it a tuple")
+                hint="pass it as a parameter annotated mo.Constexpr, or make it a tuple or a frozen dataclass")
     return captures
 
 
 def is_mutable(value: object) -> bool:
-    """Containers and arrays that a kernel must not read from its surroundings."""
-    if isinstance(value, (list, dict, set, bytearray)):
-        return True
+    """Objects that a kernel must not read from its surroundings, since a change of them would go unnoticed."""
     if isinstance(value, tuple):
         return any(is_mutable(item) for item in value)
-    return hasattr(value, "__array_interface__") or (hasattr(value, "__dlpack__") and not inspect.isclass(value) \
-        and not inspect.ismodule(value))
+    if value is None or isinstance(value, (type, types.ModuleType, enum.Enum)) or callable(value):
+        return False
+    if type(value).__hash__ is None or hasattr(value, "__array_interface__") or hasattr(value, "__dlpack__"):
+        return not (type(value).__module__ == "numpy" and getattr(value, "shape", None) == ())
+    if is_dataclass(value):
+        frozen = type(value).__dataclass_params__.frozen  # type: ignore[attr-defined]
+        return not frozen or any(is_mutable(getattr(value, f.name)) for f in fields(value))
+    return hasattr(value, "__dict__") and type(value).__setattr__ is object.__setattr__
 
 
 def changed(captures: list[Capture]) -> bool:
     """Whether any captured name now holds something else."""
     for capture in captures:
-        space = capture.namespace
-        now = space.cell_contents if isinstance(space, types.CellType) else space.get(capture.name)
+        now = _held(capture.namespace, capture.name)
         if now is not capture.value and (type(now) is not type(capture.value) or now != capture.value):
             return True
     return False
+
+
+_MISSING = object()
+
+
+def _held(namespace: dict[str, Any] | types.CellType, name: str) -> object:
+    """What a name stands for now."""
+    if not isinstance(namespace, types.CellType):
+        return namespace.get(name, _MISSING)
+    try:
+        return namespace.cell_contents
+    except ValueError:  # not assigned yet
+        return _MISSING

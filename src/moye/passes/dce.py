@@ -1,90 +1,109 @@
 """Func -> Func without what nobody uses: pure ops, reads and loads without users, register tensors never read.
 
 Contract: effects stay (stores to global and shared memory, barriers, prints, jumps); a load from memory whose value is
-unused goes.  Idempotent.  Runs in place.
+unused goes.  Variables and register tensors live only through uses that themselves matter: an accumulator that nobody
+reads goes.  Guards are evaluated by the launch and keep nothing in the body.  Idempotent.  Runs in place.
 """
 
 from __future__ import annotations
 
 from moye.dtypes import Space
 from moye.ir import ops
-from moye.ir.nodes import Block, Func, Value
+from moye.ir.nodes import Block, Buffer, Func, Operand, Ref, TileRef, Value
+
+_SCALAR = (ops.Special, ops.Binary, ops.Unary, ops.Select, ops.Cast, ops.Read, ops.Reduce, ops.Load)
+_WRITES = (ops.Store, ops.Copy, ops.Map, ops.Gemm)
+_REGIONS = (ops.If, ops.For, ops.Scope)
 
 
 def eliminate(func: Func) -> Func:
-    """Remove dead ops until nothing changes."""
-    while _sweep(func):
-        pass
-    alive = {id(op.buffer) for op in func.body.walk() if isinstance(op, ops.Alloc)}
-    func.buffers = [b for b in func.buffers if id(b) in alive]
+    """Remove dead ops."""
+    marker = _Marker()
+    before = -1
+    while marker.size != before:
+        before = marker.size
+        marker.block(func.body)
+    marker.sweep(func.body)
+    alive = {op.buffer.id for op in func.body.walk() if isinstance(op, ops.Alloc)}
+    func.buffers = [b for b in func.buffers if b.id in alive]
     return func
 
 
-def _sweep(func: Func) -> bool:
-    used, read, set_vars = _uses(func)
-    return _clean(func.body, used, read, set_vars)
+class _Marker:
+    """Marks what is needed, backwards; again while variables or register tensors come to life."""
 
+    def __init__(self) -> None:
+        self.kept: set[int] = set()
+        self.values: set[int] = set()
+        self.variables: set[int] = set()
+        self.buffers: set[int] = set()
 
-def _uses(func: Func) -> tuple[set[int], set[int], set[int]]:
-    """Ids of values used, of buffers read, of variables read."""
-    values: set[int] = set()
-    buffers: set[int] = set()
-    variables: set[int] = set()
-    for guard in func.guards:
-        for operand in (guard.cond, *guard.fields.values()):
-            _mark(operand, values)
-    for op in func.body.walk():
-        values.update(o.id for o in op.operands() if isinstance(o, Value))
-        for ref, written in op.refs():
-            if not written or ref.buffer.space is not Space.REGISTER:
-                buffers.add(ref.buffer.id)
+    @property
+    def size(self) -> int:
+        """What only a further walk can make use of."""
+        return len(self.variables) + len(self.buffers)
+
+    def block(self, block: Block) -> bool:
+        """Mark the ops of a block; whether any is needed."""
+        needed = False
+        for op in reversed(block.ops):
+            if self.op(op):
+                self.kept.add(id(op))
+                needed = True
+        return needed
+
+    def op(self, op: ops.Op) -> bool:
+        """Whether an op is needed; what it uses is, then, too."""
+        if isinstance(op, ops.Assign):
+            live = [source for var, source in op.pairs if var.id in self.variables]
+            self.use(*live)
+            return bool(live)
+        if isinstance(op, _REGIONS):
+            needed = [self.block(block) for block in op.blocks()]
+            if not any(needed):
+                return False
+        elif isinstance(op, _SCALAR):
+            ordered = isinstance(op, ops.Load) and op.order is not None
+            if op.result.id not in self.values and not ordered:
+                return False
+        elif isinstance(op, ops.Declare):
+            if op.var.id not in self.variables:
+                return False
+        elif isinstance(op, ops.Alloc):
+            return self.alive(op.buffer)
+        elif isinstance(op, _WRITES) and not self.alive(_target(op).buffer):
+            return False
+        elif isinstance(op, (ops.Loop, ops.Map)):
+            self.everything(op)
+        self.use(*op.operands())
+        self.buffers.update(ref.buffer.id for ref, written in op.refs() if not written)
         if isinstance(op, ops.Read):
-            variables.add(op.var.id)
-        elif isinstance(op, ops.Atomic):
-            buffers.add(op.ref.buffer.id)
-    return values, buffers, variables
+            self.variables.add(op.var.id)
+        return True
+
+    def everything(self, op: ops.Loop | ops.Map) -> None:
+        """The body: of a Map what its value needs, of a Loop what matters (the loop itself may not end, and stays)."""
+        if isinstance(op, ops.Map):
+            self.use(op.value)
+        self.block(op.body)
+
+    def use(self, *operands: Operand) -> None:
+        self.values.update(o.id for o in operands if isinstance(o, Value))
+
+    def alive(self, buffer: Buffer) -> bool:
+        return buffer.space is not Space.REGISTER or buffer.id in self.buffers
+
+    def sweep(self, block: Block) -> None:
+        """Remove what was not marked."""
+        block.ops = [op for op in block.ops if id(op) in self.kept]
+        for op in block.ops:
+            if isinstance(op, ops.Assign):
+                op.pairs = tuple((v, source) for v, source in op.pairs if v.id in self.variables)
+            for inner in op.blocks():
+                self.sweep(inner)
 
 
-def _mark(operand: object, values: set[int]) -> None:
-    """Guards keep the ops that make them."""
-    if isinstance(operand, Value) and operand.id not in values:
-        values.add(operand.id)
-        if operand.op is not None:
-            for inner in operand.op.operands():
-                _mark(inner, values)
-
-
-def _clean(block: Block, used: set[int], read: set[int], variables: set[int]) -> bool:
-    kept: list[ops.Op] = []
-    changed = False
-    for op in block.ops:
-        for inner in op.blocks():
-            changed |= _clean(inner, used, read, variables)
-        replacement = _keep(op, used, read, variables)
-        if replacement is None:
-            changed = True
-        else:
-            kept.append(op)
-    block.ops = kept
-    return changed
-
-
-def _keep(op: ops.Op, used: set[int], read: set[int], variables: set[int]) -> ops.Op | None:
-    if isinstance(op, (ops.Special, ops.Binary, ops.Unary, ops.Select, ops.Cast, ops.Read, ops.Reduce)):
-        return op if op.result.id in used else None
-    if isinstance(op, ops.Load):
-        return op if op.result.id in used or op.order is not None else None
-    if isinstance(op, (ops.Store, ops.Copy, ops.Map, ops.Gemm)):
-        target = op.ref if isinstance(op, ops.Store) else op.dst if isinstance(op, (ops.Copy, ops.Map)) else op.d
-        dead = target.buffer.space is Space.REGISTER and target.buffer.id not in read
-        return None if dead else op
-    if isinstance(op, ops.Alloc):
-        return op if op.buffer.space is not Space.REGISTER or op.buffer.id in read else None
-    if isinstance(op, ops.Declare):
-        return op if op.var.id in variables else None
-    if isinstance(op, ops.Assign):
-        op.pairs = tuple((v, o) for v, o in op.pairs if v.id in variables)
-        return op if op.pairs else None
-    if isinstance(op, ops.If):
-        return op if op.then.ops or op.orelse.ops else None
-    return op
+def _target(op: ops.Store | ops.Copy | ops.Map | ops.Gemm) -> Ref | TileRef:
+    if isinstance(op, ops.Store):
+        return op.ref
+    return op.d if isinstance(op, ops.Gemm) else op.dst

@@ -22,7 +22,7 @@ from typing import Any
 from moye import dtypes as dt
 from moye.atoms.atom import CopyOp, MmaOp
 from moye.dtypes import DType
-from moye.errors import ArgumentError
+from moye.errors import ArgumentError, DTypeError
 from moye.lang.signature import (
     Constexpr,
     ScalarSpec,
@@ -127,12 +127,19 @@ def _classify(call: Call, name: str, value: Any, role: str) -> Spec:
                                            for part, item in zip(names, items, strict=True)))
     if hasattr(value, "dtype") and hasattr(value, "item"):
         call.leaves.append(value.item())
-        return ScalarSpec(dt.from_name(str(value.dtype)))
+        return ScalarSpec(_numpy_scalar(name, value))
     if isinstance(value, _FUNCTIONS):
         return StaticSpec(static_key(name, value), value)
     raise ArgumentError(f"argument {name!r} is a {type(value).__module__}.{type(value).__qualname__}, which a kernel "
                         f"cannot take", hint="pass arrays, numbers, layouts and atoms; annotate static values "
                                              "mo.Constexpr")
+
+
+def _numpy_scalar(name: str, value: Any) -> DType:
+    try:
+        return dt.from_name(str(value.dtype))
+    except DTypeError as error:
+        raise ArgumentError(f"argument {name!r}: {error.message}") from None
 
 
 def _describe(name: str, value: Any) -> ArrayInfo | None:
@@ -162,7 +169,7 @@ def _tensor(call: Call, name: str, info: ArrayInfo, value: Any, role: str) -> Te
         if stride < 0 and extent > 1:
             raise ArgumentError(f"argument {name!r} has a negative stride {stride}", hint="pass a copy")
         reach += (extent - 1) * stride
-    if reach >= 1 << 31:
+    if max(reach, *info.shape, 0) >= 1 << 31:
         call.index_bits = 64
     return tensor_spec(info, static_shape=role == "static")
 
@@ -177,24 +184,45 @@ def tensor_spec(info: ArrayInfo, *, static_shape: bool = False) -> TensorSpec:
                       math.gcd(ptr, _VECTOR_BYTES) or _VECTOR_BYTES)
 
 
-def static_key(name: str, value: object) -> object:
-    """What stands for a static value in the specialisation key."""
+def static_key(name: str, value: object, inside: tuple[object, ...] = ()) -> object:
+    """What stands for a static value in the specialisation key: functions by code, not identity.
+
+    ``inside``: the functions whose closures or defaults are being looked at; a recursive one is its position there.
+    """
     if isinstance(value, JitFunction):
-        value = value.function
+        return (JitFunction, static_key(name, value.function, inside))
+    if isinstance(value, types.MethodType):
+        return (types.MethodType, static_key(name, value.__func__, inside), static_key(name, value.__self__, inside))
     if isinstance(value, types.FunctionType):
-        cells = tuple(static_key(name, c.cell_contents) for c in value.__closure__ or ())
-        defaults = tuple(static_key(name, d) for d in value.__defaults__ or ())
-        return (value.__code__, defaults, cells)
+        return _function_key(name, value, inside)
     if isinstance(value, (tuple, list)):
-        return (type(value), *(static_key(name, item) for item in value))
+        return (type(value), *(static_key(name, item, inside) for item in value))
     if isinstance(value, dict):
-        return (dict, *((key, static_key(name, item)) for key, item in value.items()))
+        return (dict, *((key, static_key(name, item, inside)) for key, item in value.items()))
     try:
         hash(value)
     except TypeError:
         raise ArgumentError(f"argument {name!r} is static, but a {type(value).__name__} cannot be hashed",
                             hint="make it a tuple or a frozen dataclass") from None
     return (type(value), value)
+
+
+def _function_key(name: str, function: types.FunctionType, inside: tuple[object, ...]) -> object:
+    if any(function is f for f in inside):
+        return (types.FunctionType, next(i for i, f in enumerate(inside) if f is function))
+    inside = (*inside, function)
+    cells = tuple(static_key(name, _contents(c), inside) for c in function.__closure__ or ())
+    defaults = static_key(name, function.__defaults__ or (), inside)
+    keywords = static_key(name, function.__kwdefaults__ or {}, inside)
+    # Equal code may read other globals; the function, which the specification holds, keeps the namespace's id its own.
+    return (function.__code__, id(function.__globals__), defaults, keywords, cells)
+
+
+def _contents(cell: types.CellType) -> object:
+    try:
+        return cell.cell_contents
+    except ValueError:  # not assigned yet
+        return None
 
 
 def same_device(call: Call, kernel: str) -> int | None:
@@ -211,5 +239,3 @@ def same_device(call: Call, kernel: str) -> int | None:
 
 def _place(info: ArrayInfo) -> str:
     return "the host" if info.device is None else f"cuda:{info.device}"
-
-

@@ -50,7 +50,7 @@ class Report:
     def __str__(self) -> str:
         verdict = "clean for this launch" if self.ok else f"{len(self.findings)} finding(s)"
         head = f"{self.kernel}[{self.grid}, {self.block}]: {verdict} ({', '.join(self.checked)})"
-        parts = [head, *(f"{f.code}: {f}" for f in self.findings), *(f"unsupported: {u}" for u in self.unsupported)]
+        parts = [head, *(str(f) for f in self.findings), *(f"unsupported: {u}" for u in self.unsupported)]
         return "\n".join(parts)
 
 

@@ -22,6 +22,7 @@ from moye.ir.verify import verify
 from moye.lang.rewrite import rewritten_source
 from moye.lang.trace import Capture, trace
 from moye.passes.dce import eliminate
+from moye.passes.fuse import fuse
 from moye.passes.smem import plan
 from moye.runtime.arguments import Call
 from moye.runtime.guards import Check, compile_guards
@@ -82,8 +83,13 @@ class Program:
 
     @property
     def spills(self) -> int:
-        """Bytes of local memory that spills store and load, per thread."""
-        return self.compiled.spill_stores + self.compiled.spill_loads + self.compiled.stack_frame
+        """Bytes that a thread spills to local memory and loads back."""
+        return self.compiled.spill_stores + self.compiled.spill_loads
+
+    @property
+    def stack(self) -> int:
+        """Bytes of local memory per thread: spills, and arrays that did not fit registers."""
+        return self.compiled.stack_frame
 
     @property
     def smem(self) -> int:
@@ -97,7 +103,7 @@ def specialise(function: types.FunctionType, call: Call, block: Dim3, cluster: D
     if "ast" in show:
         print(rewritten_source(function), file=sys.stderr)
     traced = trace(function, call.specs, block=block, cluster=cluster, index_bits=call.index_bits)
-    func = eliminate(traced.func)
+    func = eliminate(fuse(traced.func))
     verify(func)
     if "ir" in show:
         print(to_text(func), file=sys.stderr)

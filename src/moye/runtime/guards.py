@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from moye.dtypes import Kind
 from moye.errors import IRError, PreconditionError
 from moye.ir import ops
 from moye.ir.nodes import Func, Guard, Literal, Operand, ScalarParam, TensorParam, Value
@@ -19,8 +20,9 @@ from moye.ir.nodes import Func, Guard, Literal, Operand, ScalarParam, TensorPara
 Check = Callable[[Sequence[Any], tuple[int, int, int]], None]
 
 _INFIX = {"add": "+", "sub": "-", "mul": "*", "floordiv": "//", "mod": "%", "lt": "<", "le": "<=", "gt": ">", "ge": ">=",
-          "eq": "==", "ne": "!=", "land": "and", "lor": "or", "div": "/", "and": "&", "or": "|", "xor": "^", "shl": "<<",
+          "eq": "==", "ne": "!=", "land": "and", "lor": "or", "and": "&", "or": "|", "xor": "^", "shl": "<<",
           "shr": ">>"}
+_PREFIX = {"neg": "-", "not": "not ", "abs": "abs"}
 
 
 def slot_names(func: Func) -> dict[int, str]:
@@ -43,10 +45,13 @@ def compile_guards(func: Func) -> Check:
     """One function that checks every guard."""
     names = slot_names(func)
     lines = ["def check(s, g):"]
+    conditions: dict[str, int] = {}  # equal ones once: a loop's body may have been traced twice
     for index, guard in enumerate(func.guards):
-        lines.append(f"    if not {_python(guard.cond, names)}: fail({index}, s, g)")
+        conditions.setdefault(_python(guard.cond, names), index)
+    for condition, index in conditions.items():
+        lines.append(f"    if not {condition}: fail({index}, s, g)")
     lines.append("    return None")
-    namespace: dict[str, Any] = {"fail": _failure(func, names), "min": min, "max": max}
+    namespace: dict[str, Any] = {"fail": _failure(func, names), "min": min, "max": max, "abs": abs}
     exec("\n".join(lines), namespace)
     check: Check = namespace["check"]
     return check
@@ -55,7 +60,7 @@ def compile_guards(func: Func) -> Check:
 def _failure(func: Func, names: dict[int, str]) -> Callable[[int, Sequence[Any], tuple[int, int, int]], None]:
     def fail(index: int, s: Sequence[Any], g: tuple[int, int, int]) -> None:
         guard: Guard = func.guards[index]
-        fields = {name: eval(_python(operand, names), {"s": s, "g": g, "min": min, "max": max})
+        fields = {name: eval(_python(operand, names), {"s": s, "g": g, "min": min, "max": max, "abs": abs})
                   for name, operand in guard.fields.items()}
         text = guard.message.format(**fields) if fields else guard.message
         raise PreconditionError(f"{func.name}: {text}", hint=guard.hint, locs=(guard.loc,))
@@ -77,9 +82,9 @@ def _python(operand: Operand, names: dict[int, str]) -> str:
             return f"{op.kind}({a}, {b})"
         return f"({a} {_INFIX[op.kind]} {b})"
     if isinstance(op, ops.Cast):
-        return _python(op.a, names)
-    if isinstance(op, ops.Unary) and op.kind in ("neg", "not"):
-        return f"({'-' if op.kind == 'neg' else 'not '}{_python(op.a, names)})"
+        return f"({_python(op.a, names)} != 0)" if op.result.dtype.kind is Kind.BOOL else _python(op.a, names)
+    if isinstance(op, ops.Unary) and op.kind in _PREFIX:
+        return f"({_PREFIX[op.kind]}({_python(op.a, names)}))"
     if isinstance(op, ops.Select):
         return f"({_python(op.a, names)} if {_python(op.cond, names)} else {_python(op.b, names)})"
     raise IRError(f"a guard of the kernel depends on {type(op).__name__}, which launch cannot evaluate")

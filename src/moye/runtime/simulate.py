@@ -39,7 +39,8 @@ def run(spec: Specialised, call: Call, grid: Dim3, *, check: bool, collect: bool
 
     _check_limits(spec, grid)
     arguments = _arguments(spec, call)
-    hooks = Hooks(progress=_state["progress"], stop_on_first=not collect, earliest=earliest)
+    hooks = Hooks(progress=_state["progress"], stop_on_first=not collect, printer=print,
+                  asynchronous="earliest" if earliest else "latest")
     outcome = simulate(spec.func, arguments, grid, check=check, hooks=hooks)
     _state["inspections"] = outcome.inspections
     if outcome.findings and not collect:

@@ -8,7 +8,7 @@ A register operand is static: its ``locate`` gives its rows.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -18,15 +18,13 @@ from moye.ir.nodes import Extent, Ref, TileRef
 from moye.sim.addressing import Addresser, as_slice, register_rows
 from moye.sim.masks import Mask
 from moye.sim.memory import Array, numpy_dtype
-
-if TYPE_CHECKING:
-    from moye.sim.batch import Batch
+from moye.sim.state import BatchState
 
 
 class GlobalEnd:
     """Global memory."""
 
-    def __init__(self, op: ops.Op, ref: Ref | TileRef, addresser: Addresser, batch: Batch) -> None:
+    def __init__(self, op: ops.Op, ref: Ref | TileRef, addresser: Addresser, batch: BatchState) -> None:
         self.op, self.ref, self.locate, self.width = op, ref, addresser, addresser.width
         self.launch = batch.launch
         self.memory = batch.launch.memory(ref.buffer, ref.dtype)
@@ -58,7 +56,7 @@ class GlobalEnd:
 class SharedEnd:
     """Shared memory."""
 
-    def __init__(self, op: ops.Op, ref: Ref | TileRef, addresser: Addresser, batch: Batch) -> None:
+    def __init__(self, op: ops.Op, ref: Ref | TileRef, addresser: Addresser, batch: BatchState) -> None:
         self.op, self.ref, self.locate, self.width = op, ref, addresser, addresser.width
         self.launch = batch.launch
         self.memory = batch.shared[ref.buffer.id]
@@ -92,7 +90,7 @@ class SharedEnd:
 class RegisterEnd:
     """A register fragment; its rows are known, so ``locate`` ignores what it is given."""
 
-    def __init__(self, op: ops.Op, ref: Ref | TileRef, rows: Array, batch: Batch) -> None:
+    def __init__(self, op: ops.Op, ref: Ref | TileRef, rows: Array, batch: BatchState) -> None:
         self.op, self.ref, self.rows = op, ref, rows
         self.fragment = batch.fragments[ref.buffer.id]
         self.dtype = numpy_dtype(ref.dtype)
@@ -147,7 +145,8 @@ class _Recast:
         return np.moveaxis(data, -1, 0)
 
     def __getitem__(self, rows: Any) -> Array:
-        return self._whole()[rows]
+        picked: Array = self._whole()[rows]
+        return picked
 
     def __setitem__(self, rows: Any, values: Any) -> None:
         whole = self._whole().copy()
@@ -172,7 +171,7 @@ class Operand:
         else:
             self.addresser = Addresser(ref, extents, width, order)
 
-    def bind(self, batch: Batch) -> End:
+    def bind(self, batch: BatchState) -> End:
         if self.register:
             return RegisterEnd(self.op, self.ref, self.rows, batch)
         kind = GlobalEnd if self.ref.buffer.space is Space.GLOBAL else SharedEnd

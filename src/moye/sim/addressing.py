@@ -29,10 +29,11 @@ def coordinates(extents: tuple[int, ...]) -> list[Array]:
 
 def static_table(extents: tuple[Extent, ...], strides: tuple[Extent, ...]) -> Array | None:
     """The offset of every point, if extents and strides are static."""
-    if not all(isinstance(x, int) for x in (*extents, *strides)):
+    known = tuple(extent for extent in extents if isinstance(extent, int))
+    if len(known) < len(extents) or not all(isinstance(stride, int) for stride in strides):
         return None
-    table = np.zeros(int(np.prod(extents, dtype=np.int64)), np.int64)
-    for coordinate, stride in zip(coordinates(extents), strides, strict=True):  # type: ignore[arg-type]
+    table = np.zeros(int(np.prod(known, dtype=np.int64)), np.int64)
+    for coordinate, stride in zip(coordinates(known), strides, strict=True):
         table += coordinate * stride
     return table
 
@@ -68,8 +69,8 @@ class Addresser:
 
     def __call__(self, offset: Any, strides: tuple[Any, ...], extents: tuple[Any, ...]) -> Array:
         table = self.table if self.table is not None else self._dynamic(strides, extents)
-        index = table + offset
-        return index if self.ref.swizzle is None else apply_swizzle(self.ref.swizzle, index)
+        index: Array = table + offset
+        return index if self.ref.swizzle is None else np.asarray(apply_swizzle(self.ref.swizzle, index))
 
     def _dynamic(self, strides: tuple[Any, ...], extents: tuple[Any, ...]) -> Array:
         """The table for run-time strides and extents: kept where they are the same for all lanes."""

@@ -8,7 +8,7 @@ Lanes that hit different elements are done at once, lanes that hit the same one 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -18,9 +18,7 @@ from moye.ir import ops
 from moye.sim.access import GlobalEnd, Operand, SharedEnd
 from moye.sim.masks import Mask, lanes_of
 from moye.sim.memory import Array
-
-if TYPE_CHECKING:
-    from moye.sim.batch import Batch
+from moye.sim.state import BatchState
 
 _MODIFY: dict[str, Any] = {
     "add": np.add, "min": np.minimum, "max": np.maximum, "and": np.bitwise_and, "or": np.bitwise_or,
@@ -37,12 +35,12 @@ class AtomicSite:
         self.op = op
         self.operand = Operand(op, op.ref, ())
 
-    def bind(self, batch: Batch) -> _Atomic:
+    def bind(self, batch: BatchState) -> _Atomic:
         return _Atomic(self, batch)
 
 
 class _Atomic:
-    def __init__(self, site: AtomicSite, batch: Batch) -> None:
+    def __init__(self, site: AtomicSite, batch: BatchState) -> None:
         self.op, self.batch = site.op, batch
         self.end = site.operand.bind(batch)
 
@@ -111,7 +109,7 @@ def _add_in_order(flat: Array, cell: Array, values: Array) -> Array:
     order = np.argsort(cell, kind="stable")
     sums = np.cumsum(values[order], dtype=flat.dtype)
     before = sums - values[order]
-    starts = np.flatnonzero(np.diff(cell[order], prefix=-1))
+    starts = np.flatnonzero(np.diff(cell[order], prepend=-1))
     offset = np.repeat(before[starts], np.diff(np.append(starts, len(cell))))
     old = np.empty_like(values)
     old[order] = flat[cell[order]] + (before - offset)

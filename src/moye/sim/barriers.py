@@ -9,7 +9,7 @@ The common case, all threads of all blocks at once, never gets here: see Batch.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -18,10 +18,8 @@ from moye.sim.checkers.findings import Finding
 from moye.sim.groups import Group
 from moye.sim.masks import lanes_of
 from moye.sim.memory import Array
+from moye.sim.state import BatchState
 from moye.sim.warp import WARP
-
-if TYPE_CHECKING:
-    from moye.sim.batch import Batch
 
 
 @dataclass(slots=True)
@@ -37,7 +35,7 @@ class Waiting:
 class Barriers:
     """The waiting lanes of one batch."""
 
-    def __init__(self, batch: Batch) -> None:
+    def __init__(self, batch: BatchState) -> None:
         self.batch = batch
         self.reset()
 
@@ -205,7 +203,7 @@ class Barriers:
         entries = [entry for entry in self.waiting if entry.lanes[:, block].any()]
         points = list({id(entry.op): entry.op for entry in entries}.values())
         threads = tuple(int(np.argmax(entry.lanes[:, block])) for entry in entries)
-        waits = "; ".join(self._waits(entry, block) for entry in entries)
+        waits = "; ".join(self.waits(entry, block) for entry in entries)
         reporter.add(Finding(self._deadlock_code(entries), f"block {self._block(block)} is deadlocked: {waits}",
                              tuple(op.loc for op in points), self._block(block), threads, "", None, None))
         self.waiting.clear()
@@ -217,7 +215,7 @@ class Barriers:
         numbers = {entry.barrier for entry in entries if isinstance(entry.op, ops.NamedBarrier)}
         return "C6" if not numbers else "C5" if len(numbers) == 1 else "F4"
 
-    def _waits(self, entry: Waiting, block: int) -> str:
+    def waits(self, entry: Waiting, block: int) -> str:
         threads = np.flatnonzero(entry.lanes[:, block])
         who = f"{len(threads)} threads ({threads[0]}..{threads[-1]})"
         if isinstance(entry.op, ops.NamedBarrier):

@@ -9,21 +9,24 @@ threads do the same.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from moye.sim.masks import Mask, both
 from moye.sim.memory import Array
 
-if TYPE_CHECKING:
-    from moye.sim.plans import _Copy
+
+class Performs(Protocol):
+    """A copy that can be carried out."""
+
+    def perform(self, to: Array, of: Array, reading: Mask, writing: Mask) -> None: ...
 
 
 class _InFlight:
     __slots__ = ("copy", "group", "of", "reading", "remaining", "to", "writing")
 
-    def __init__(self, copy: _Copy, to: Array, of: Array, reading: Mask, writing: Mask, group: Any) -> None:
+    def __init__(self, copy: Performs, to: Array, of: Array, reading: Mask, writing: Mask, group: Any) -> None:
         self.copy, self.to, self.of, self.reading, self.writing = copy, to, of, reading, writing
         self.group = group
         self.remaining: Mask = None
@@ -40,7 +43,7 @@ class AsyncCopies:
         self.flying: list[_InFlight] = []
         self.committed: Any = 0
 
-    def issue(self, copy: _Copy, to: Array, of: Array, reading: Mask, writing: Mask) -> None:
+    def issue(self, copy: Performs, to: Array, of: Array, reading: Mask, writing: Mask) -> None:
         if self.earliest:
             copy.perform(to, of, reading, writing)
         else:

@@ -10,21 +10,20 @@ multiplied by ``np.matmul`` in the accumulator's precision, and scattered back.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from moye.atoms.atom import MmaOp
 from moye.dtypes import DType, Kind
+from moye.errors import UnsupportedError
 from moye.ir import ops
 from moye.ir.nodes import TileRef
 from moye.layout import Layout, size
 from moye.sim.addressing import as_slice, coordinates, register_rows
 from moye.sim.masks import Mask, lanes_of
 from moye.sim.memory import Array, numpy_dtype
-
-if TYPE_CHECKING:
-    from moye.sim.batch import Batch
+from moye.sim.state import BatchState
 
 Step = tuple[Array, Array, Array, Array]
 
@@ -55,7 +54,7 @@ class GemmSite:
             table = table + part.reshape(shape)
         return table + np.array(values, np.int64)
 
-    def bind(self, batch: Batch) -> _Fma | _Matrix:
+    def bind(self, batch: BatchState) -> _Fma | _Matrix:
         scalar = self.op.mma.threads == 1 and self.op.mma.shape_mnk == (1, 1, 1)
         return _Fma(self, batch) if scalar else _Matrix(self, batch)
 
@@ -63,7 +62,7 @@ class GemmSite:
 class _Checked:
     """What both kinds share: fragments, and which of their elements are read and set."""
 
-    def __init__(self, site: GemmSite, batch: Batch) -> None:
+    def __init__(self, site: GemmSite, batch: BatchState) -> None:
         self.site, self.op, self.batch = site, site.op, batch
         op = site.op
         self.fragments = {name: batch.fragments[ref.buffer.id]
@@ -87,34 +86,49 @@ class _Checked:
 class _Fma(_Checked):
     """d = a * b + c of one thread: for each k, one multiply and one add per row of n (or of m)."""
 
-    def __init__(self, site: GemmSite, batch: Batch) -> None:
+    def __init__(self, site: GemmSite, batch: BatchState) -> None:
         super().__init__(site, batch)
         accumulate = numpy_dtype(self.op.mma.c_dtype)
-        self.accumulate = np.dtype(np.float32) if accumulate.itemsize < 4 and accumulate.kind not in "iu" else accumulate
+        narrow = accumulate.itemsize < 4 and accumulate.kind not in "iu"
+        self.accumulate = np.dtype(np.float32) if narrow else accumulate
         refs = (("a", self.op.a), ("b", self.op.b), ("c", self.op.c), ("d", self.op.d))
         self.operands = {name: self.data(name, ref) for name, ref in refs}
         plain = all(data.dtype == self.accumulate for data in self.operands.values())
-        self.steps = self._views() if plain else None
-        longest = max((len(step[3]) for step in self.steps), default=1) if self.steps else 1
+        across = site.m >= site.n                       # which of m and n is one axis of the array operation
+        self.steps: list[Step] | None = None
+        if plain:
+            self.steps = self._rows(across) or self._rows(not across) or self._points()
+        longest = max((len(step[3]) for step in self.steps or ()), default=1)
         self.scratch: Array = np.empty((longest, batch.threads, batch.blocks), self.accumulate)
 
-    def _views(self) -> list[Step] | None:
-        """(a, b, c, d) views of each step; None where some operand is no slice."""
+    def _rows(self, across: bool) -> list[Step]:
+        """(a, b, c, d) of each step, a row over m (or n) at a time; empty where the registers of a row are no slice."""
         site, steps = self.site, []
-        across = site.m >= site.n                       # which of m and n is one axis of the array operation
         for k in range(site.k):
             for outer in range(site.n if across else site.m):
-                rows = ([site.a[k, :, 0], site.b[k, outer:outer + 1, 0]] if across
-                        else [site.a[k, outer:outer + 1, 0], site.b[k, :, 0]])
-                c = site.c if k == 0 else site.d
-                rows += [table[:, outer, 0] if across else table[outer, :, 0] for table in (c, site.d)]
-                slices = [as_slice(row) for row in rows]
-                names = ("a", "b", "c" if k == 0 else "d", "d")
-                if any(at is None for at in slices):
-                    return None
-                a, b, c_, d = (self.operands[name][at] for name, at in zip(names, slices, strict=True))
-                steps.append((a, b, c_, d))
+                one, all_ = slice(outer, outer + 1), slice(None)
+                step = self._step(k, *((all_, one) if across else (one, all_)))
+                if step is None:
+                    return []
+                steps.append(step)
         return steps
+
+    def _points(self) -> list[Step]:
+        """One element of m and n at a time."""
+        site = self.site
+        steps = [self._step(k, slice(m, m + 1), slice(n, n + 1))
+                 for k in range(site.k) for m in range(site.m) for n in range(site.n)]
+        return [step for step in steps if step is not None]
+
+    def _step(self, k: int, m: slice, n: slice) -> Step | None:
+        site, first = self.site, k == 0
+        rows = (("a", site.a[k, m, 0]), ("b", site.b[k, n, 0]), ("c" if first else "d", (site.c if first else site.d)
+                [m, n, 0].reshape(-1)), ("d", site.d[m, n, 0].reshape(-1)))
+        views = [(name, as_slice(row)) for name, row in rows]
+        if any(at is None for _, at in views):
+            return None
+        a, b, c, d = (self.operands[name][at] for name, at in views)
+        return a, b, c, d
 
     def __call__(self, mask: Mask) -> None:
         self.check(mask)
@@ -169,10 +183,13 @@ def _precision(dtype: DType) -> np.dtype[Any]:
 class _Matrix(_Checked):
     """d = a * b + c of a group of threads."""
 
-    def __init__(self, site: GemmSite, batch: Batch) -> None:
+    def __init__(self, site: GemmSite, batch: BatchState) -> None:
         super().__init__(site, batch)
         mma: MmaOp = self.op.mma
         m, n, k = mma.shape_mnk
+        if batch.threads % mma.threads:
+            raise UnsupportedError(f"{mma} takes groups of {mma.threads} threads, and the block has {batch.threads}",
+                                   locs=(self.op.loc,))
         self.kind = _precision(mma.c_dtype)
         self.groups = batch.threads // mma.threads
         self.a = owners(mma.a_layout, m * k, mma.threads)

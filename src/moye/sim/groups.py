@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from moye.sim.masks import Mask, choose
-from moye.sim.uniformity import BLOCK, FULL, SCALAR, THREAD
+from moye.sim.uniformity import SCALAR
 
 
 class Group:
@@ -46,13 +46,8 @@ def merge_values(slots: Iterable[Slot], a: list[Any], b: list[Any], b_lanes: Mas
             if not _equal(x, y):
                 return None
             continue
-        fits = slot.level == FULL or (slot.level == THREAD and lanes.shape[1] == 1) or \
-            (slot.level == BLOCK and lanes.shape[0] == 1)
-        if isinstance(x, np.ndarray) and isinstance(y, np.ndarray) and x.shape == y.shape and _equal(x, y):
-            continue
-        if not fits and slot.level != FULL and not _wide(x, y):
-            return None
-        merged[slot.index] = choose(lanes, y, x, slot.dtype)
+        if not _equal(x, y):
+            merged[slot.index] = choose(lanes, y, x, slot.dtype)
     return merged
 
 
@@ -60,8 +55,3 @@ def _equal(x: Any, y: Any) -> bool:
     if isinstance(x, np.ndarray) or isinstance(y, np.ndarray):
         return np.array_equal(x, y)
     return bool(x == y) or (x != x and y != y)
-
-
-def _wide(x: Any, y: Any) -> bool:
-    """Whether a value varies more than its level says already."""
-    return any(isinstance(v, np.ndarray) and 1 not in v.shape for v in (x, y))

@@ -35,7 +35,8 @@ def numpy_dtype(dtype: DType) -> np.dtype[Any]:
     except ImportError:
         raise UnsupportedError(f"the simulator needs the package ml_dtypes to compute with {dtype}",
                                hint="pip install 'moye[dtypes]'") from None
-    return np.dtype(getattr(ml_dtypes, dtype.numpy))
+    found: np.dtype[Any] = np.dtype(getattr(ml_dtypes, dtype.numpy))
+    return found
 
 
 def poison(dtype: DType) -> Any:
@@ -69,7 +70,7 @@ class Global:
         self.itemsize = self.dtype.itemsize
         own = arg.memory.dtype.itemsize
         start = arg.base * own
-        self.address = arg.memory.__array_interface__["data"][0] + start
+        self.address = arg.memory.ctypes.data + start
         low, high = _reach(arg)
         low, high = max(low, -arg.base), min(high, len(arg.memory) - arg.base - 1)
         self.low, self.high = -(-low * own // self.itemsize), (high + 1) * own // self.itemsize - 1
@@ -82,12 +83,17 @@ class Global:
 
     def read(self, index: Array | int) -> Array:
         """The elements; offsets outside the span are clipped."""
+        if not len(self.flat):
+            return np.zeros(np.shape(index), self.dtype)
         return self.flat.take(index + self.base if self.base else index, mode="clip")
 
     def write(self, index: Array, values: Any, mask: Array | None) -> None:
         """Scatter; offsets outside the span are dropped."""
         if self.base:
             index = index + self.base
+        shape = np.broadcast_shapes(index.shape, np.shape(values))
+        if shape != index.shape:                        # lanes that share an element: the last one wins
+            index = np.broadcast_to(index, shape)
         if index.size and (index.min() < 0 or index.max() >= len(self.flat)):
             inside = (index >= 0) & (index < len(self.flat))
             mask = inside if mask is None else mask & inside
@@ -145,10 +151,12 @@ class Shared:
         if wanted < own:
             ratio = own // wanted
             flat = (index // ratio) * (self.blocks * ratio) + self.column * ratio + index % ratio
-            return self.data.view(dtype).reshape(-1).take(flat, mode="clip")
+            narrow: Array = self.data.view(dtype)
+            return np.asarray(narrow.reshape(-1).take(flat, mode="clip"))
         ratio = wanted // own
         parts = self.read(index[..., None, :, :] * ratio + np.arange(ratio)[:, None, None], self.dtype)
-        return np.ascontiguousarray(np.moveaxis(parts, -3, -1)).view(dtype)[..., 0]
+        joined: Array = np.ascontiguousarray(np.moveaxis(parts, -3, -1)).view(dtype)
+        return np.asarray(joined[..., 0])
 
     def write(self, index: Array, dtype: np.dtype[Any], values: Any, mask: Array | None) -> None:
         """Scatter; indices outside the allocation are dropped."""
@@ -157,6 +165,9 @@ class Shared:
             self._write_wide(index, dtype, values, mask)
             return
         ratio = int(ratio)
+        threads = np.shape(values)[-2:-1]
+        if threads and threads[0] > index.shape[-2]:    # lanes that share an element: the last one wins
+            index = np.broadcast_to(index, (*index.shape[:-2], *threads, index.shape[-1]))
         limit = self.elements * ratio
         if index.size and (index.min() < 0 or index.max() >= limit):
             inside = (index >= 0) & (index < limit)

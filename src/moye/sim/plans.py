@@ -10,7 +10,7 @@ Atomics are in atomics.py, matrix products in gemm.py.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -22,14 +22,7 @@ from moye.sim.addressing import register_rows
 from moye.sim.masks import Mask, both
 from moye.sim.memory import Array, numpy_dtype
 from moye.sim.semantics import reduction, to_scalar
-
-if TYPE_CHECKING:
-    from moye.sim.batch import Batch
-
-
-def at_least_2d(offset: Any) -> Array:
-    """An index of one element as an array (T or 1, B or 1)."""
-    return offset if isinstance(offset, np.ndarray) else np.full((1, 1), offset, np.int64)
+from moye.sim.state import BatchState
 
 
 class LoadSite:
@@ -39,12 +32,12 @@ class LoadSite:
         self.op = op
         self.operand = Operand(op, op.ref, ())
 
-    def bind(self, batch: Batch) -> _Load:
+    def bind(self, batch: BatchState) -> _Load:
         return _Load(self, batch)
 
 
 class _Load:
-    def __init__(self, site: LoadSite, batch: Batch) -> None:
+    def __init__(self, site: LoadSite, batch: BatchState) -> None:
         self.end = site.operand.bind(batch)
         self.dtype = site.op.result.dtype
         self.uniform = site.op.ref.buffer.space is Space.GLOBAL
@@ -65,22 +58,17 @@ class StoreSite:
         self.op = op
         self.operand = Operand(op, op.ref, ())
 
-    def bind(self, batch: Batch) -> _Store:
+    def bind(self, batch: BatchState) -> _Store:
         return _Store(self, batch)
 
 
 class _Store:
-    def __init__(self, site: StoreSite, batch: Batch) -> None:
+    def __init__(self, site: StoreSite, batch: BatchState) -> None:
         self.end = site.operand.bind(batch)
-        self.lanes = (batch.threads, batch.blocks)
-        self.global_ = site.op.ref.buffer.space is Space.GLOBAL
 
     def __call__(self, offset: Any, value: Any, mask: Mask) -> None:
         index = self.end.locate(offset, (), ())
         self.end.check_write(index, mask)
-        if index.ndim == 3 and not self.global_:        # whoever comes last in (thread) order wins
-            shape = np.broadcast_shapes(index.shape[1:], np.shape(value), () if mask is None else np.shape(mask))
-            index = np.broadcast_to(index, (1, shape[0], index.shape[2]))
         self.end.store(index, value, mask)
 
 
@@ -94,7 +82,7 @@ class CopySite:
         self.src = Operand(op, op.src, op.extents, op.width, order)
         self.pred = Operand(op, op.pred, op.extents, 1, order) if isinstance(op.pred, TileRef) else None
 
-    def bind(self, batch: Batch) -> _Copy:
+    def bind(self, batch: BatchState) -> _Copy:
         return _Copy(self, batch)
 
 
@@ -110,7 +98,7 @@ def _order(op: ops.Copy) -> Array | None:
 
 
 class _Copy:
-    def __init__(self, site: CopySite, batch: Batch) -> None:
+    def __init__(self, site: CopySite, batch: BatchState) -> None:
         op = site.op
         self.op, self.batch = op, batch
         self.dst, self.src = site.dst.bind(batch), site.src.bind(batch)
@@ -165,12 +153,12 @@ class MapSite:
         self.sources = [Operand(op, ref, op.extents) for ref in op.sources]
         self.dst = Operand(op, op.dst, op.extents)
 
-    def bind(self, batch: Batch) -> _Map:
+    def bind(self, batch: BatchState) -> _Map:
         return _Map(self, batch)
 
 
 class _Map:
-    def __init__(self, site: MapSite, batch: Batch) -> None:
+    def __init__(self, site: MapSite, batch: BatchState) -> None:
         self.sources = [source.bind(batch) for source in site.sources]
         self.dst = site.dst.bind(batch)
 
@@ -195,12 +183,12 @@ class ReduceSite:
         self.op = op
         self.src = Operand(op, op.src, op.extents)
 
-    def bind(self, batch: Batch) -> _Reduce:
+    def bind(self, batch: BatchState) -> _Reduce:
         return _Reduce(self, batch)
 
 
 class _Reduce:
-    def __init__(self, site: ReduceSite, batch: Batch) -> None:
+    def __init__(self, site: ReduceSite, batch: BatchState) -> None:
         self.src = site.src.bind(batch)
         self.fold = reduction(site.op.kind, site.op.src.dtype)
         self.blocks = batch.blocks
@@ -222,12 +210,12 @@ class InspectSite:
         self.op = op
         self.tensors = [Operand(op, ref, extents) for _, ref, extents in op.tensors]
 
-    def bind(self, batch: Batch) -> _Inspect:
+    def bind(self, batch: BatchState) -> _Inspect:
         return _Inspect(self, batch)
 
 
 class _Inspect:
-    def __init__(self, site: InspectSite, batch: Batch) -> None:
+    def __init__(self, site: InspectSite, batch: BatchState) -> None:
         self.op, self.batch = site.op, batch
         self.ends = [operand.bind(batch) for operand in site.tensors]
 
@@ -240,7 +228,7 @@ class _Inspect:
             tensors[name] = full.reshape((*_concrete(extents, dynamic), *full.shape[1:]), order="A").copy() \
                 if len(extents) <= 1 else _shaped(full, _concrete(extents, dynamic))
         named = {name: value for (name, _), value in zip(self.op.scalars, scalars, strict=True)}
-        self.batch.launch.inspected(self.op, self.batch, tensors, named, mask)
+        self.batch.launch.inspected(self.op, self.batch.block_ids, tensors, named, mask)
 
 
 def _concrete(extents: tuple[Extent, ...], dynamic: tuple[Any, ...]) -> tuple[int, ...]:

@@ -86,7 +86,9 @@ class Segment:
     def successors(self) -> tuple[Segment, ...]:
         if isinstance(self.end, Branch):
             return (self.end.yes, self.end.no)
-        return () if isinstance(self.end, Leave) else (self.end.target if isinstance(self.end, Goto) else self.end.next,)
+        if isinstance(self.end, Leave):
+            return ()
+        return (self.end.target if isinstance(self.end, Goto) else self.end.next,)
 
 
 def name_of(item: Operand | Var) -> str:
@@ -265,9 +267,8 @@ def _end_operands(segment: Segment) -> Iterator[Operand]:
     end = segment.end
     if isinstance(end, Branch):
         yield from (end.cond.iv, end.cond.stop) if isinstance(end.cond, ops.For) else (end.cond,)
-    elif isinstance(end, Wait):
-        if isinstance(end.op, ops.NamedBarrier):
-            yield end.op.barrier
+    elif isinstance(end, Wait) and isinstance(end.op, ops.NamedBarrier):
+        yield end.op.barrier
 
 
 def _use(segment: Segment, item: Operand | Var) -> None:

@@ -57,8 +57,8 @@ PYTHON: dict[str, Function] = {
 def _shift_left(a: Array, b: Any) -> Array:
     bits = a.dtype.itemsize * 8
     count = np.asarray(b)
-    return np.where((count >= 0) & (count < bits), np.left_shift(a, np.clip(count, 0, bits - 1).astype(a.dtype)),
-                    a.dtype.type(0))
+    shifted: Array = np.left_shift(a, np.clip(count, 0, bits - 1).astype(a.dtype))
+    return np.where((count >= 0) & (count < bits), shifted, a.dtype.type(0))
 
 
 def _shift_right(a: Array, b: Any) -> Array:
@@ -92,7 +92,7 @@ def _through_double(function: Function) -> Function:
 def _popcount(a: Any) -> Any:
     unsigned = np.asarray(a)
     unsigned = unsigned.view(f"u{unsigned.dtype.itemsize}")
-    octets = np.ascontiguousarray(unsigned)[..., None].view(np.uint8)
+    octets = unsigned.reshape(*unsigned.shape, 1).copy().view(np.uint8)
     return np.unpackbits(octets, axis=-1).sum(axis=-1).astype(np.int32)
 
 
@@ -141,7 +141,7 @@ def to_scalar(value: Any, dtype: DType) -> Any:
 
 def round_to_tf32(a: Array) -> Array:
     """Round to nearest even at 10 bits of mantissa."""
-    bits = np.ascontiguousarray(a, np.float32).view(np.uint32)
+    bits = np.array(a, np.float32).view(np.uint32)
     rounded = (bits + np.uint32(0x0FFF) + ((bits >> np.uint32(13)) & np.uint32(1))) & np.uint32(0xFFFFE000)
     return np.where(np.isfinite(a), rounded.view(np.float32), a)
 
@@ -157,7 +157,7 @@ def cast(a: Any, source: DType, target: DType) -> Any:
 def _cast_array(a: Array, source: DType, target: DType) -> Array:
     wanted = numpy_dtype(target)
     if target.kind is Kind.BOOL:
-        return a != 0
+        return np.not_equal(a, 0)
     if target.name == "tfloat32":
         return round_to_tf32(a.astype(np.float32))
     if source.is_float and target.is_integer:

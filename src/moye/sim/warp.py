@@ -7,16 +7,14 @@ Who has to be there before it happens is decided in barriers.py; a lane that rea
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from moye.ir import ops
 from moye.sim.masks import Mask, lanes_of
 from moye.sim.memory import Array, numpy_dtype
-
-if TYPE_CHECKING:
-    from moye.sim.batch import Batch
+from moye.sim.state import BatchState
 
 WARP = 32
 
@@ -27,18 +25,15 @@ def sources(op: ops.Shuffle, lane: Any, threads: int) -> Array:
     inside, start = thread % op.width, thread // op.width * op.width
     lane = np.asarray(lane, np.int64)
     if op.kind == "idx":
-        return start + lane % op.width
+        return np.asarray(start + lane % op.width)
     if op.kind == "up":
         target = inside - lane
         return np.where(target >= 0, start + target, thread)
-    if op.kind == "down":
-        target = inside + lane
-    else:
-        target = inside ^ lane
+    target = inside + lane if op.kind == "down" else inside ^ lane
     return np.where(target < op.width, start + target, thread)
 
 
-def shuffle(batch: Batch, op: ops.Shuffle, value: Any, lane: Any, mask: Mask) -> Array:
+def shuffle(batch: BatchState, op: ops.Shuffle, value: Any, lane: Any, mask: Mask) -> Array:
     """What each lane gets; B follows the operands."""
     threads = batch.threads
     source = sources(op, lane, threads)
@@ -52,7 +47,7 @@ def shuffle(batch: Batch, op: ops.Shuffle, value: Any, lane: Any, mask: Mask) ->
     return np.take_along_axis(np.broadcast_to(values, (threads, source.shape[1])), source, axis=0)
 
 
-def _check(batch: Batch, op: ops.Shuffle, source: Array, mask: Mask) -> None:
+def _check(batch: BatchState, op: ops.Shuffle, source: Array, mask: Mask) -> None:
     watch, threads = batch.watch, batch.threads
     assert watch is not None, "checks are on"
     if mask is None and op.mask == 0xFFFFFFFF and source.max(initial=0) < threads:
@@ -70,7 +65,7 @@ def _check(batch: Batch, op: ops.Shuffle, source: Array, mask: Mask) -> None:
                      hint="let every lane of the warp reach the shuffle, and name it in the mask")
 
 
-def vote(batch: Batch, op: ops.Vote, pred: Any, mask: Mask) -> Array:
+def vote(batch: BatchState, op: ops.Vote, pred: Any, mask: Mask) -> Array:
     """ballot, any or all of the active lanes of each warp."""
     threads, warps = batch.threads, -(-batch.threads // WARP)
     pred = np.asarray(pred, np.bool_).reshape((1, 1) if np.ndim(pred) == 0 else np.shape(pred))
@@ -87,5 +82,5 @@ def vote(batch: Batch, op: ops.Vote, pred: Any, mask: Mask) -> Array:
         bits = (yes * (np.uint64(1) << np.arange(WARP, dtype=np.uint64))[:, None]).sum(axis=1, dtype=np.uint64)
         result: Array = bits.astype(np.uint32)
     else:
-        result = yes.any(axis=1) if op.kind == "any" else ~(active & ~yes).any(axis=1)
+        result = np.asarray(yes.any(axis=1) if op.kind == "any" else ~(active & ~yes).any(axis=1))
     return np.repeat(result, WARP, axis=0)[:threads]

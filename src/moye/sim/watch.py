@@ -83,7 +83,7 @@ class Watch:
         if not at:
             return
         offset = int(np.broadcast_to(index, (*index.shape[:-2], self.threads, len(self.block_ids)))[at])
-        wrong = offset if offset < memory.low else offset + width - 1
+        wrong = offset if offset < memory.low else max(offset, memory.high + 1)
         plain = memory.itemsize == memory.arg.memory.dtype.itemsize
         coordinate = memory.coordinate(wrong) if plain else None
         shown = f"({', '.join(map(str, coordinate))})" if coordinate is not None else f" element {wrong}"

@@ -29,8 +29,8 @@ from moye.tensor import copying
 from moye.tensor.context import builder, locate
 from moye.tensor.expr import Expr, Scalar, operand_of
 from moye.tensor.space import common_space
-from moye.tensor.tensor import Tensor, copy_plain, make_fragment, recast_tensor
-from moye.tensor.tiled import CopyAtom, TiledCopy, TiledMMA, thread_coordinate
+from moye.tensor.tensor import Tensor, copy_plain, is_slice, make_fragment, normalise, recast_tensor
+from moye.tensor.tiled import CopyAtom, TiledCopy, TiledMMA, check_threads, thread_coordinate
 
 # --- copy ------------------------------------------------------------------------------------------------------------
 
@@ -100,6 +100,13 @@ def _check_gemm(op: MmaOp, d: Tensor, a: Tensor, b: Tensor, c: Tensor) -> None:
         if rank(tensor.layout) not in (2, 3):
             raise TensorError(f"gemm with {op}: {name} ({tensor!r}) must be (V, {'M' if name == 'A' else 'N'}[, K])",
                               locs=(locate(),))
+    for name, tensor, layout in (("A", a, op.a_layout), ("B", b, op.b_layout), ("C", c, op.c_layout),
+                                 ("D", d, op.c_layout)):
+        have, wanted = size(tensor.layout, 0), size(layout, 1)
+        if have != wanted:
+            raise TensorError(f"gemm with {op}: a thread holds {wanted} values of {name}, but {tensor.label} "
+                              f"{tensor.layout} has {have} in mode 0", hint="make it with partition_* or "
+                                                                            "make_fragment_*", locs=(locate(),))
     sizes = (("M of A and C", size(a.layout, 1), size(c.layout, 1)), ("N of B and C", size(b.layout, 1),
              size(c.layout, 2)), ("K of A and B", size(_with_k(a).layout, 2), size(_with_k(b).layout, 2)),
              ("M of C and D", size(c.layout, 1), size(d.layout, 1)), ("N of C and D", size(c.layout, 2),
@@ -176,8 +183,8 @@ def tile(tensor: Tensor, tiler: tuple[int, ...], coordinate: tuple[object, ...],
     divided = zipped_divide(tensor.layout, tiler)
     inner = divided.mode(0)
     outer = Tensor(tensor.buffer, tensor.offset, _rank_n(divided.mode(1)), tensor.dtype, tensor.swizzle, tensor.name)
-    full = (*coordinate, *(None,) * (rank(outer.layout) - len(coordinate)))
-    if any(c is None or isinstance(c, slice) for c in full):
+    full = normalise((*coordinate, *(None,) * (rank(outer.layout) - len(coordinate))), rank(outer.layout))
+    if is_slice(full):
         rest = outer[full]
         assert isinstance(rest, Tensor), "a sliced tensor is a tensor"
         layout = make_layout(*_modes_of(inner), *_modes_of(rest.layout))
@@ -209,11 +216,19 @@ def _require_tile(tensor: Tensor, mode: int, extent: int, tiler: tuple[int, ...]
 def parallelize(tensor: Tensor, thr_layout: Layout, thread: Int) -> Tensor:
     """The elements of a tile that one thread of ``thr_layout`` handles: its rest modes (REST_M, REST_N, ...)."""
     shape = tuple(size(thr_layout, mode) for mode in range(rank(thr_layout)))
+    threads = size(thr_layout)
+    if not isinstance(threads, int) or len(shape) > rank(tensor.layout):
+        raise TensorError(f"parallelize({tensor.label}, {thr_layout}): a static thread layout of at most "
+                          f"{rank(tensor.layout)} modes is needed", locs=(locate(),))
+    check_threads(f"the thread layout {thr_layout}", threads, thread, "parallelize")
     for mode, extent in enumerate(shape):
         have = size(tensor.layout, mode)
         if isinstance(have, int) and isinstance(extent, int) and have % extent:
             raise TensorError(f"parallelize({tensor.label}, {thr_layout}): extent {have} of mode {mode} is no multiple "
                               f"of {extent}", locs=(locate(),))
+        if not isinstance(have, int) and isinstance(extent, int):
+            have.require_divisible(extent, f"parallelize({tensor.label}, {thr_layout}): extent {{value}} of mode {mode} "
+                                           f"is no multiple of {extent}")
     divided = zipped_divide(tensor.layout, shape)
     coordinate = thread_coordinate(thread, thr_layout)
     offset = tensor.offset + crd2idx(coordinate if len(coordinate) > 1 else coordinate[0], divided.mode(0))

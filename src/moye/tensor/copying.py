@@ -13,13 +13,13 @@ import math
 from typing import Protocol
 
 from moye.atoms.atom import CopyOp
-from moye.dtypes import DType, Space
+from moye.dtypes import DType, Space, bool_
 from moye.errors import AlignmentError, DTypeError, LayoutError, TensorError
 from moye.ir import ops
 from moye.ir.nodes import Buffer, Extent, Operand, TileRef, Value
 from moye.layout import Int, Layout, Swizzle, rank, size
 from moye.tensor.context import builder, locate
-from moye.tensor.expr import Expr, operand_of
+from moye.tensor.expr import Expr, operand_of, truth
 from moye.tensor.space import IndexSpace, common_space, merged
 
 _WIDEST = 128
@@ -54,12 +54,11 @@ def emit_copy(op: CopyOp, dst: View, src: View, pred: object = None, *, zero_fil
     width = _automatic_width(dst, src, space) if op.bits is None else op.bits // dst.dtype.bits
     if op.bits is not None:
         _prove_width(op, dst, src, space, width)
-    space, at = _split(space, width)
-    reordered = _without(space, at, width)
+    accesses = _accesses(space, width)
     builder().emit(ops.Copy(
-        dst=dst.tile_ref(reordered.strides[0]), src=src.tile_ref(reordered.strides[1]),
-        extents=tuple(_extent(e) for e in reordered.extents), width=width, atom=op,
-        pred=_predicate(pred, reordered), zero_fill=zero_fill))
+        dst=dst.tile_ref(accesses.strides[0]), src=src.tile_ref(accesses.strides[1]),
+        extents=tuple(_extent(e) for e in accesses.extents), width=width, atom=op,
+        pred=_predicate(pred, accesses), zero_fill=zero_fill))
 
 
 def _extent(extent: Int) -> Extent:
@@ -80,15 +79,14 @@ def _check_pair(op: CopyOp, dst: View, src: View) -> None:
 
 
 def _space(dst: View, src: View, pred: object) -> IndexSpace:
+    _check_sizes(dst, src)
     layouts = [dst.layout, src.layout]
-    if rank(dst.layout) != rank(src.layout):
-        _check_sizes(dst, src)
-    if isinstance(pred, Expr) or pred is None:
-        pred_layout = None
-    else:
-        pred_layout = getattr(pred, "layout", None)
+    mask = getattr(pred, "layout", None)
+    if mask is not None:
+        _check_predicate(pred, dst)  # type: ignore[arg-type]
+        layouts.append(mask)
     try:
-        return merged(common_space(layouts if pred_layout is None else [*layouts, pred_layout]))
+        return merged(common_space(layouts))
     except LayoutError as error:
         raise TensorError(f"{dst.label} {dst.layout} cannot be copied from {src.label} {src.layout}: {error.message}",
                           locs=(locate(),)) from None
@@ -101,10 +99,20 @@ def _check_sizes(dst: View, src: View) -> None:
                           locs=(locate(),))
 
 
+def _check_predicate(pred: View, dst: View) -> None:
+    if pred.space is not Space.REGISTER or pred.dtype != bool_:
+        raise TensorError(f"the predicate {pred.label} is a {pred.dtype} tensor in {pred.space.value}; a copy takes a bool "
+                          f"tensor in registers", locs=(locate(),))
+    if rank(pred.layout) != rank(dst.layout):
+        raise TensorError(f"the predicate {pred.label} {pred.layout} and {dst.label} {dst.layout} have different ranks",
+                          hint="a mode of size 1 in the predicate is repeated", locs=(locate(),))
+
+
 def _unit_dimension(space: IndexSpace, width: int) -> int | None:
-    """The dimension along which both tensors are contiguous for ``width`` elements."""
+    """The dimension along which both tensors are contiguous for ``width`` elements (and a predicate is the same)."""
     for d, extent in enumerate(space.extents):
-        if isinstance(extent, int) and extent % width == 0 and all(_is(s[d], 1) for s in space.strides[:2]):
+        if isinstance(extent, int) and extent % width == 0 and all(_is(s[d], 1) for s in space.strides[:2]) \
+                and all(_is(s[d], 0) for s in space.strides[2:]):
             return d
     return None
 
@@ -161,6 +169,9 @@ def _not_contiguous(op: CopyOp, dst: View, src: View, space: IndexSpace, width: 
                 f"{op} moves {width} contiguous {view.dtype} at a time, but a thread's values of {view.label} are not "
                 f"contiguous: its layout is {view.layout}, in {view.buffer.name} of layout {view.buffer.layout}",
                 hint=_contiguity_hint(view), locs=(locate(),))
+    if len(space.strides) > 2:
+        return TensorError(f"{op} moves {width} {dst.dtype} at a time, so the predicate must be the same for all of them",
+                           hint="give the predicate a mode of size 1 where the copy is contiguous", locs=(locate(),))
     return TensorError(f"{op} moves {width} contiguous {dst.dtype} at a time, but {dst.label} {dst.layout} and "
                        f"{src.label} {src.layout} are contiguous along different modes", locs=(locate(),))
 
@@ -196,13 +207,10 @@ def _bytes(stride: Int, itemsize: int) -> str:
     return str(stride * itemsize) if isinstance(stride, int) else f"{itemsize} * {stride}"
 
 
-def _split(space: IndexSpace, width: int) -> tuple[IndexSpace, int]:
-    return space, -1 if width == 1 else _unit_dimension(space, width) or 0
-
-
-def _without(space: IndexSpace, at: int, width: int) -> IndexSpace:
+def _accesses(space: IndexSpace, width: int) -> IndexSpace:
     """The space of accesses: the contiguous dimension divided by the width (its stride multiplied)."""
-    if at < 0:
+    at = _unit_dimension(space, width) if width > 1 else None
+    if at is None:
         return space
     extents = list(space.extents)
     strides = [list(s) for s in space.strides]
@@ -217,6 +225,8 @@ def _without(space: IndexSpace, at: int, width: int) -> IndexSpace:
 def _predicate(pred: object, space: IndexSpace) -> TileRef | Operand | None:
     if pred is None:
         return None
-    if isinstance(pred, (bool, Expr)):
+    if isinstance(pred, Expr):
+        return truth(pred).operand
+    if isinstance(pred, bool):
         return operand_of(pred)
     return pred.tile_ref(space.strides[2])  # type: ignore[attr-defined, no-any-return]

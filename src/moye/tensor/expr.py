@@ -11,21 +11,22 @@ Truth of a traced value is an error here: control flow is rewritten by ``moye.la
 from __future__ import annotations
 
 import math
-from typing import Any, NoReturn, Union
+from typing import Any, NoReturn, TypeAlias
 
 from moye import dtypes as dt
 from moye.dtypes import DType, Kind
 from moye.errors import DTypeError, FactError, TraceError
 from moye.ir import builder as ir_builder
 from moye.ir import fold
-from moye.ir.nodes import Literal, Operand, ScalarParam, TensorParam, Value
+from moye.ir.nodes import Literal, Operand, Value
 from moye.layout import DynInt
 from moye.tensor.context import builder, locate
 
-Number = Union[int, float, bool]
-Scalar = Union[int, float, bool, "Expr"]
-Int = Union[int, DynInt]
+Number: TypeAlias = "int | float | bool"
+Scalar: TypeAlias = "int | float | bool | Expr"
+Int: TypeAlias = "int | DynInt"
 
+_INTEGER_ONLY = ("invert", "popcount", "clz")
 _NARROW = (dt.float16, dt.bfloat16, dt.float8_e4m3fn, dt.float8_e5m2)
 
 
@@ -33,6 +34,7 @@ class Expr(DynInt):
     """A scalar of the kernel being traced: an operand of the IR with Python's operators."""
 
     __slots__ = ("operand",)
+    __array_ufunc__ = None  # NumPy scalars leave the operation to this class
 
     def __init__(self, operand: Operand) -> None:
         self.operand = operand
@@ -63,8 +65,7 @@ class Expr(DynInt):
     def require_divisible(self, divisor: int, what: str) -> Int:
         """The exact quotient by ``divisor``; assumes divisibility at launch where it is not known."""
         if self.divisor % divisor:
-            message = what if what else f"{self} must be a multiple of {divisor}"
-            assume_divisible(self, divisor, message)
+            assume_divisible(self, divisor, what or f"{self} must be a multiple of {divisor}")
         return self.exact_div(divisor)
 
     def exact_div(self, divisor: Int) -> Int:
@@ -84,6 +85,8 @@ class Expr(DynInt):
     def __rfloordiv__(self, other: Any) -> Any: return floor_divide("floordiv", other, self)
     def __mod__(self, other: Any) -> Any: return floor_divide("mod", self, other)
     def __rmod__(self, other: Any) -> Any: return floor_divide("mod", other, self)
+    def __divmod__(self, other: Any) -> Any: return self // other, self % other
+    def __rdivmod__(self, other: Any) -> Any: return other // self, other % self
     def __and__(self, other: Any) -> Any: return bitwise("and", self, other)
     def __rand__(self, other: Any) -> Any: return bitwise("and", other, self)
     def __or__(self, other: Any) -> Any: return bitwise("or", self, other)
@@ -100,15 +103,16 @@ class Expr(DynInt):
     def __invert__(self) -> Any: return unary("not" if self.dtype.kind is Kind.BOOL else "invert", self)
 
     def __pow__(self, other: Any) -> Any:
+        """A small constant power multiplies; any other is the float function, of integers in float32."""
         if isinstance(other, int) and not isinstance(other, bool) and 0 <= other <= 8:
-            result: Scalar = 1
-            for _ in range(other):
-                result = self if isinstance(result, int) and result == 1 else arithmetic("mul", result, self)
+            result: Scalar = self if other else wrap(operand_of(1, self.dtype))
+            for _ in range(other - 1):
+                result = arithmetic("mul", result, self)
             return result
-        return arithmetic("pow", self if self.dtype.is_float else self.to(dt.float32), other)
+        return power(self, other)
 
     def __rpow__(self, other: Any) -> Any:
-        return arithmetic("pow", other, self if self.dtype.is_float else self.to(dt.float32))
+        return power(other, self)
 
     # --- comparison ---
 
@@ -164,15 +168,24 @@ class Expr(DynInt):
 def _index(x: Scalar) -> Int:
     if isinstance(x, (int, Expr)):
         return x
-    raise TraceError(f"{x} is no integer")
+    raise TraceError(f"{x} is no integer", locs=(locate(),))
 
 
 def is_number(x: object) -> bool:
-    return isinstance(x, (int, float)) or (type(x).__module__ == "numpy" and hasattr(x, "item") and not hasattr(x, "__len__"))
+    """Whether x is a Python number or a NumPy scalar."""
+    if isinstance(x, (int, float)):
+        return True
+    return type(x).__module__ == "numpy" and hasattr(x, "item") and getattr(x, "shape", None) == ()
 
 
 def is_scalar(x: object) -> bool:
+    """Whether x is a traced scalar or a number."""
     return isinstance(x, Expr) or is_number(x)
+
+
+def plain(x: Any) -> Any:
+    """NumPy scalars as Python numbers; anything else as it is."""
+    return x.item() if type(x).__module__ == "numpy" and is_number(x) else x
 
 
 def default_dtype(x: Number) -> DType:
@@ -184,18 +197,26 @@ def default_dtype(x: Number) -> DType:
     return dt.float32
 
 
-def operand_of(x: Scalar, dtype: DType | None = None) -> Operand:
-    """The IR operand of a scalar, converted to ``dtype`` if given."""
+def operand_of(x: Scalar, dtype: DType | None = None, *, modulo: bool = False) -> Operand:
+    """The IR operand of a scalar, converted to ``dtype`` if given.
+
+    A Python integer must fit the dtype; with ``modulo`` (for bit patterns) either sign's range will do.
+    """
     if isinstance(x, Expr):
         return x.operand if dtype is None or dtype == x.dtype else builder().cast(x.operand, dtype)
     if not is_number(x):
         raise TraceError(f"{x!r} of type {type(x).__name__} is no scalar of a kernel", locs=(locate(),))
-    number = x.item() if hasattr(x, "item") else x
+    number = plain(x)
     chosen = dtype or default_dtype(number)
-    if chosen.is_integer and isinstance(number, float):
-        if number != int(number):
-            raise DTypeError(f"{number} does not fit {chosen}: it is no integer", locs=(locate(),))
-        number = int(number)
+    if chosen.is_integer:
+        if isinstance(number, float):
+            if not math.isfinite(number) or number != int(number):
+                raise DTypeError(f"{number} does not fit {chosen}: it is no integer", locs=(locate(),))
+            number = int(number)
+        pattern = modulo and -(1 << (chosen.bits - 1)) <= number < 1 << chosen.bits
+        if not pattern and not fold.fits(number, chosen):
+            raise DTypeError(f"{number} does not fit {chosen}", hint="convert the other operand, with .to(mo.int64)",
+                             locs=(locate(),))
     return fold.cast_literal(Literal(number, default_dtype(number)), chosen)
 
 
@@ -224,6 +245,7 @@ def arithmetic(kind: str, a: Scalar, b: Scalar) -> Scalar:
     """``a kind b`` in their common dtype; 16- and 8-bit floats compute in float32 and round the result."""
     if not (is_scalar(a) and is_scalar(b)):
         return NotImplemented  # type: ignore[no-any-return]
+    a, b = plain(a), plain(b)
     dtype = _common(a, b)
     if dtype.kind is Kind.BOOL:
         dtype = dt.int32
@@ -234,17 +256,30 @@ def arithmetic(kind: str, a: Scalar, b: Scalar) -> Scalar:
 
 
 def divide(a: Scalar, b: Scalar) -> Scalar:
+    """``a / b``: of integers in float32."""
     if not (is_scalar(a) and is_scalar(b)):
         return NotImplemented  # type: ignore[no-any-return]
+    a, b = plain(a), plain(b)
     dtype = _common(a, b)
     if not dtype.is_float:
         return wrap(builder().binary("div", operand_of(a, dt.float32), operand_of(b, dt.float32)))
     return arithmetic("div", a, b)
 
 
-def floor_divide(kind: str, a: Scalar, b: Scalar) -> Scalar:
+def power(a: Scalar, b: Scalar) -> Scalar:
+    """``a ** b`` as floats; integers are converted to float32."""
     if not (is_scalar(a) and is_scalar(b)):
         return NotImplemented  # type: ignore[no-any-return]
+    a, b = plain(a), plain(b)
+    dtype = _common(a, b) if _common(a, b).is_float else dt.float32
+    return arithmetic("pow", Expr(operand_of(a, dtype)), Expr(operand_of(b, dtype)))
+
+
+def floor_divide(kind: str, a: Scalar, b: Scalar) -> Scalar:
+    """``a // b`` or ``a % b`` of any scalars, floored as in Python."""
+    if not (is_scalar(a) and is_scalar(b)):
+        return NotImplemented  # type: ignore[no-any-return]
+    a, b = plain(a), plain(b)
     if isinstance(b, int) and b == 0:
         raise TraceError(f"{a} {'//' if kind == 'floordiv' else '%'} 0: division by zero", locs=(locate(),))
     dtype = _common(a, b)
@@ -255,33 +290,46 @@ def floor_divide(kind: str, a: Scalar, b: Scalar) -> Scalar:
 
 
 def bitwise(kind: str, a: Scalar, b: Scalar) -> Scalar:
+    """``&``, ``|``, ``^`` (logical on bools), ``<<`` and ``>>`` of integers."""
     if not (is_scalar(a) and is_scalar(b)):
         return NotImplemented  # type: ignore[no-any-return]
+    a, b = plain(a), plain(b)
     dtype = (a.dtype if isinstance(a, Expr) else default_dtype(a)) if kind in ("shl", "shr") else _common(a, b)
     if dtype.is_float:
         raise DTypeError(f"{a} {kind} {b}: bitwise operations are for integers, not {dtype}", locs=(locate(),))
-    if dtype.kind is Kind.BOOL:
+    shift = kind in ("shl", "shr")
+    if dtype.kind is Kind.BOOL and not shift:
         logical = {"and": "land", "or": "lor", "xor": "ne"}
         return wrap(builder().binary(logical[kind], operand_of(a, dtype), operand_of(b, dtype)))
-    count = dt.int32 if kind in ("shl", "shr") else dtype
-    return wrap(builder().binary(kind, operand_of(a, dtype), operand_of(b, count)))
+    if dtype.kind is Kind.BOOL:
+        dtype = dt.int32
+    right = operand_of(b, dt.int32) if shift else operand_of(b, dtype, modulo=True)
+    return wrap(builder().binary(kind, operand_of(a, dtype, modulo=True), right))
 
 
 def compare(kind: str, a: Scalar, b: object) -> Scalar:
+    """A comparison, as a bool; what is no scalar is left to its own operator."""
     if not is_scalar(b):
-        if kind in ("eq", "ne"):
-            return kind == "ne"
         return NotImplemented  # type: ignore[no-any-return]
-    dtype = _common(a, b)  # type: ignore[arg-type]
+    a, b = plain(a), plain(b)
+    dtype = _common(a, b)
     work = dt.float32 if dtype in _NARROW else dtype
-    return wrap(builder().binary(kind, operand_of(a, work), operand_of(b, work)))  # type: ignore[arg-type]
+    return wrap(builder().binary(kind, operand_of(a, work), operand_of(b, work)))
 
 
 def unary(kind: str, a: Scalar, *, fast: bool = False) -> Scalar:
     """A unary operation or math function of a scalar; integers are converted to float32 for math functions."""
+    a = plain(a)
     dtype = a.dtype if isinstance(a, Expr) else default_dtype(a)
-    keeps = kind in ("neg", "not", "invert", "popcount", "clz") or (kind == "abs" and not dtype.is_float)
-    work = dtype if keeps and dtype not in _NARROW else (dt.float32 if dtype in _NARROW or not dtype.is_float else dtype)
+    if kind in _INTEGER_ONLY and not dtype.is_integer:
+        raise DTypeError(f"{kind} of {a}: it is for integers, not {dtype}", locs=(locate(),))
+    if dtype.kind is Kind.BOOL and kind in ("neg", "abs"):
+        dtype = dt.int32
+    keeps = kind in ("neg", "not", *_INTEGER_ONLY) or (kind == "abs" and not dtype.is_float)
+    if dtype in _NARROW or not (keeps or dtype.is_float):
+        work = dt.float32
+    else:
+        work = dtype
     b = builder()
     result = b.unary(kind, operand_of(a, work), fast=fast)
     return wrap(b.cast(result, dtype) if dtype in _NARROW and result.dtype.is_float else result)
@@ -291,21 +339,19 @@ def where(cond: Scalar, a: Scalar, b: Scalar) -> Scalar:
     """``a if cond else b`` for scalars, both evaluated."""
     if not isinstance(cond, Expr):
         return a if cond else b
+    a, b = plain(a), plain(b)
     dtype = _common(a, b)
-    return wrap(builder().select(cond.operand, operand_of(a, dtype), operand_of(b, dtype)))
+    return wrap(builder().select(truth(cond).operand, operand_of(a, dtype), operand_of(b, dtype)))
+
+
+def truth(value: Expr) -> Expr:
+    """A traced value as a bool: whether it is not zero."""
+    if value.dtype.kind is Kind.BOOL:
+        return value
+    return Expr(builder().binary("ne", value.operand, operand_of(0, value.dtype)))
 
 
 # --- assumptions -----------------------------------------------------------------------------------------------------
-
-
-def _parameter_ids() -> frozenset[int]:
-    ids: set[int] = set()
-    for param in builder().func.params:
-        if isinstance(param, ScalarParam):
-            ids.add(param.value.id)
-        elif isinstance(param, TensorParam):
-            ids.update(x.id for x in (*param.shape, *param.strides) if isinstance(x, Value))
-    return frozenset(ids)
 
 
 def can_guard(operand: Operand, *, conditional: bool = False) -> bool:
@@ -313,7 +359,7 @@ def can_guard(operand: Operand, *, conditional: bool = False) -> bool:
 
     ``conditional`` allows it under a traced condition too: for bounds that took the condition into account.
     """
-    return (conditional or builder().conditions == 0) and ir_builder.expressible(operand, _parameter_ids())
+    return (conditional or builder().conditions == 0) and ir_builder.expressible(operand, builder().parameters)
 
 
 def assume_divisible(x: Expr, divisor: int, message: str, hint: str | None = None) -> None:
@@ -321,10 +367,12 @@ def assume_divisible(x: Expr, divisor: int, message: str, hint: str | None = Non
     b = builder()
     cond = b.binary("eq", b.binary("mod", x.operand, operand_of(divisor, x.dtype)), operand_of(0, x.dtype))
     if isinstance(cond, Literal) and not cond.value:
-        raise FactError(message, hint=hint, locs=(locate(),))
+        raise FactError(message.format(value=x), hint=hint, locs=(locate(),))
     if not can_guard(cond):
-        raise FactError(f"{message}: it is not known whether {x} is a multiple of {divisor}",
-                        hint=f"say mo.assume({x} % {divisor} == 0) before the branch", locs=(locate(),))
+        where = "under a traced condition it cannot be checked at launch" if ir_builder.expressible(cond, b.parameters) \
+            else "launch cannot check it, since it depends on more than arguments"
+        raise FactError(f"{message.format(value=x)}: it is not known whether {x} is a multiple of {divisor}, and {where}",
+                        hint=f"say mo.assume({x} % {divisor} == 0) before", locs=(locate(),))
     b.guard(cond, message, {"value": x.operand}, hint)
     if isinstance(x.operand, Value):
         x.operand.divisor = math.lcm(x.operand.divisor, divisor)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from moye.atoms.universal import AUTO_COPY
 from moye.dtypes import DType, Space
@@ -26,6 +27,7 @@ from moye.layout import (
     IntTuple,
     Layout,
     Swizzle,
+    append,
     cosize,
     crd2idx,
     is_static,
@@ -36,14 +38,16 @@ from moye.layout import (
     slice_and_offset,
 )
 from moye.tensor import copying, expr
+from moye.tensor.bounds import check_coordinate
 from moye.tensor.context import builder, locate
-from moye.tensor.expr import Expr, Scalar, is_scalar, operand_of, wrap
+from moye.tensor.expr import Expr, Scalar, is_scalar, operand_of
+from moye.tensor.operators import Elementwise
 from moye.tensor.space import IndexSpace, common_space, merged
 
 AUTO = "_"  # first letter of names that moye gives, until the user's variable names the thing
 
 
-class Tensor:
+class Tensor(Elementwise):
     """A view of memory in a kernel: ``dtype`` elements of ``buffer`` at ``offset + layout(coordinate)``.
 
     ``offset`` counts elements of ``dtype`` and is static for register tensors.  ``swizzle`` (in elements) is applied to
@@ -99,7 +103,7 @@ class Tensor:
         """The sub-layout and element offset of a slicing coordinate, bounds recorded or checked."""
         check_coordinate(self, coordinate)
         try:
-            sub, moved = slice_and_offset(coordinate, self.layout)
+            sub, moved = slice_and_offset(_wide(coordinate), self.layout)
         except LayoutError as error:
             raise TensorError(f"{self.label}[{_show(coordinate)}]: {error.message}", locs=(locate(),)) from None
         return sub, self.offset + moved
@@ -133,7 +137,7 @@ class Tensor:
         """The element offset of a full coordinate, bounds recorded or checked."""
         check_coordinate(self, coordinate)
         try:
-            return self.offset + crd2idx(coordinate, self.layout)  # type: ignore[arg-type]
+            return self.offset + crd2idx(_wide(coordinate), self.layout)
         except LayoutError as error:
             raise TensorError(f"{self.label}[{_show(coordinate)}]: {error.message}", locs=(locate(),)) from None
 
@@ -181,37 +185,11 @@ class Tensor:
         """A new register tensor with every element converted."""
         return elementwise(lambda x: x if x.dtype == dtype else x.to(dtype), self, dtype=dtype)  # type: ignore[union-attr]
 
-    def __add__(self, o: object) -> Tensor: return _arith("add", self, o)
-    def __radd__(self, o: object) -> Tensor: return _arith("add", o, self)
-    def __sub__(self, o: object) -> Tensor: return _arith("sub", self, o)
-    def __rsub__(self, o: object) -> Tensor: return _arith("sub", o, self)
-    def __mul__(self, o: object) -> Tensor: return _arith("mul", self, o)
-    def __rmul__(self, o: object) -> Tensor: return _arith("mul", o, self)
-    def __truediv__(self, o: object) -> Tensor: return elementwise(expr.divide, self, o)
-    def __rtruediv__(self, o: object) -> Tensor: return elementwise(expr.divide, o, self)
-    def __pow__(self, o: object) -> Tensor: return elementwise(lambda a, b: a**b, self, o)
-    def __neg__(self) -> Tensor: return elementwise(lambda a: expr.unary("neg", a), self)
-    def __abs__(self) -> Tensor: return elementwise(lambda a: expr.unary("abs", a), self)
-    def __lt__(self, o: object) -> Tensor: return elementwise(lambda a, b: expr.compare("lt", a, b), self, o)
-    def __le__(self, o: object) -> Tensor: return elementwise(lambda a, b: expr.compare("le", a, b), self, o)
-    def __gt__(self, o: object) -> Tensor: return elementwise(lambda a, b: expr.compare("gt", a, b), self, o)
-    def __ge__(self, o: object) -> Tensor: return elementwise(lambda a, b: expr.compare("ge", a, b), self, o)
-    def __iadd__(self, o: object) -> Tensor: return _in_place("add", self, o)
-    def __isub__(self, o: object) -> Tensor: return _in_place("sub", self, o)
-    def __imul__(self, o: object) -> Tensor: return _in_place("mul", self, o)
+    def _elementwise(self, fn: Callable[..., Scalar], *operands: object) -> Tensor:
+        return elementwise(fn, *operands)
 
-    def __itruediv__(self, o: object) -> Tensor:
-        assign(self, elementwise(expr.divide, self, o))
-        return self
-
-
-def _arith(kind: str, a: object, b: object) -> Tensor:
-    return elementwise(lambda x, y: expr.arithmetic(kind, x, y), a, b)
-
-
-def _in_place(kind: str, target: Tensor, other: object) -> Tensor:
-    assign(target, _arith(kind, target, other))
-    return target
+    def _assign(self, value: object) -> None:
+        assign(self, value)
 
 
 def _divisor(x: Int) -> int:
@@ -247,7 +225,8 @@ def normalise(coordinate: object, modes: int) -> object:
     if coordinate is Ellipsis:
         return (None,) * modes
     if not isinstance(coordinate, tuple):
-        return _entry(coordinate) if modes == 1 or not isinstance(coordinate, slice) else (None,) * modes
+        entry = _entry(coordinate)
+        return (None,) * modes if entry is None else entry
     if any(c is Ellipsis for c in coordinate):
         at = next(i for i, c in enumerate(coordinate) if c is Ellipsis)
         missing = modes - (len(coordinate) - 1)
@@ -265,12 +244,27 @@ def _entry(c: object) -> object:
         if (c.start, c.stop, c.step) != (None, None, None):
             raise TensorError("only whole modes are sliced, with ':'; use mo.tile for a part", locs=(locate(),))
         return None
-    if c is None or isinstance(c, (int, Expr)) or hasattr(c, "__index__"):
-        return c if c is None or isinstance(c, (int, Expr)) else c.__index__()  # type: ignore[attr-defined]
+    if isinstance(c, Expr):
+        if c.dtype.is_float:
+            raise TensorError(f"the index {c} is a {c.dtype}, not an integer", hint="convert it with int(...)",
+                              locs=(locate(),))
+        return expr.wrap(c.operand)
+    if c is None or isinstance(c, int):
+        return c
+    if hasattr(c, "__index__"):
+        return c.__index__()
     raise TensorError(f"{c!r} is no coordinate", locs=(locate(),))
 
 
+def _wide(coordinate: object) -> Any:
+    """A coordinate in the kernel's index width, so that its product with a stride cannot overflow a narrower one."""
+    if isinstance(coordinate, tuple):
+        return tuple(_wide(c) for c in coordinate)
+    return coordinate.to(builder().index) if isinstance(coordinate, Expr) else coordinate
+
+
 def is_slice(coordinate: object) -> bool:
+    """Whether a normalised coordinate leaves a mode open."""
     if isinstance(coordinate, tuple):
         return any(is_slice(c) for c in coordinate)
     return coordinate is None
@@ -281,80 +275,6 @@ def _static_offset(tensor: Tensor, offset: Int) -> None:
         raise TensorError(f"{tensor.label} lives in registers, which have no addresses: its index {offset} must be "
                           f"static", hint="loop with mo.static_range, or keep the tensor in shared memory",
                           locs=(locate(),))
-
-
-def check_coordinate(tensor: Tensor, coordinate: object) -> None:
-    """Static coordinates must lie inside; constants and block indices are guarded against dynamic extents."""
-    entries = coordinate if isinstance(coordinate, tuple) else (coordinate,)
-    shapes = tensor.layout.shape if isinstance(coordinate, tuple) else (tensor_size(tensor),)
-    if not isinstance(shapes, tuple):
-        shapes = (shapes,)
-    for mode, (entry, extent) in enumerate(zip(entries, shapes, strict=False)):
-        if isinstance(extent, tuple) or entry is None or isinstance(entry, tuple):
-            continue
-        _check_entry(tensor, mode, entry, extent)
-
-
-def tensor_size(tensor: Tensor) -> Int:
-    return size(tensor.layout)
-
-
-def _check_entry(tensor: Tensor, mode: int, entry: object, extent: Int) -> None:
-    if isinstance(entry, int) and isinstance(extent, int):
-        if not 0 <= entry < extent:
-            raise TensorError(f"{tensor.label}: index {entry} is outside mode {mode} of extent {extent} "
-                              f"({tensor.layout})", locs=(locate(),))
-        return
-    bound = _largest(entry)
-    if bound is None:
-        return
-    launch_time = not isinstance(entry, int) and isinstance(entry, Expr) and _loop_part(entry) is not None
-    inside = expr.compare("lt", bound, extent)
-    if isinstance(inside, bool):
-        if not inside:
-            raise TensorError(f"{tensor.label}: index {entry} is outside mode {mode} of extent {extent}",
-                              locs=(locate(),))
-        return
-    assert isinstance(inside, Expr), "a traced comparison"
-    if expr.can_guard(inside.operand, conditional=launch_time):
-        fields = {"bound": operand_of(bound), "extent": operand_of(extent)}  # type: ignore[arg-type]
-        builder().guard(inside.operand, f"index {{bound}} of {tensor.label}, mode {mode}, is outside its extent "
-                                        f"{{extent}}", fields, _bound_hint(entry))
-
-
-def _bound_hint(entry: object) -> str | None:
-    if isinstance(entry, int):
-        return None
-    if isinstance(entry, Expr) and _loop_part(entry) is not None:
-        return "the operands must have as many tiles along this mode as the loop has iterations"
-    return "launch as many blocks as there are tiles"
-
-
-def _loop_part(entry: Expr) -> tuple[Value, int] | None:
-    """A coordinate ``i + c`` as its loop variable and constant."""
-    operand, constant = entry.operand, 0
-    op = operand.op if isinstance(operand, Value) else None
-    if isinstance(op, ops.Binary) and op.kind == "add" and isinstance(op.b, Literal):
-        operand, constant = op.a, int(op.b.value)
-    if isinstance(operand, Value) and operand.id in builder().loop_stops:
-        return operand, constant
-    return None
-
-
-def _largest(entry: object) -> Scalar | None:
-    """The largest value of a constant or of a bare block index, as a launch-time scalar."""
-    if isinstance(entry, int):
-        return entry
-    operand = entry.operand if isinstance(entry, Expr) else None
-    op = operand.op if isinstance(operand, Value) else None
-    if isinstance(op, ops.Special) and op.kind.startswith("block_"):
-        grid = builder().special("grid_" + op.kind[-1], lower=1)
-        return Expr(grid) - 1  # type: ignore[no-any-return]
-    part = _loop_part(entry) if isinstance(entry, Expr) else None
-    if part is None:
-        return None
-    variable, constant = part
-    return wrap(builder().largest(variable)) + constant - 1  # type: ignore[operator]
 
 
 # --- making ----------------------------------------------------------------------------------------------------------
@@ -458,9 +378,23 @@ def emit_map(dst: Tensor, space: IndexSpace, sources: Sequence[Tensor], compute:
                    body=body, value=value))
 
 
-def _broadcast_shape(tensors: Sequence[Tensor]) -> Layout:
-    largest = max(tensors, key=lambda t: int(str(tensor_size(t))) if is_static(tensor_size(t)) else 0)
-    return make_layout(largest.shape)
+def broadcast(layouts: Sequence[Layout]) -> list[Layout]:
+    """The layouts at one rank (modes of size 1 appended), preceded by that of their common shape: per mode the largest."""
+    most = max(rank(layout) for layout in layouts)
+    padded = [append(_modal(layout), rank=most) for layout in layouts]
+    modes = [max((layout.mode(i) for layout in padded), key=_static_size) for i in range(most)]
+    return [make_layout(tuple(mode.shape for mode in modes)), *padded]
+
+
+def _modal(layout: Layout) -> Layout:
+    return layout if isinstance(layout.shape, tuple) else make_layout(layout)
+
+
+def _static_size(layout: Layout) -> int:
+    count = size(layout)
+    if not isinstance(count, int):
+        raise TensorError(f"elementwise operations need static extents, not {layout}", locs=(locate(),))
+    return count
 
 
 def elementwise(fn: Callable[..., Scalar], *operands: object, dtype: DType | None = None) -> Tensor:
@@ -471,17 +405,26 @@ def elementwise(fn: Callable[..., Scalar], *operands: object, dtype: DType | Non
             _need_registers(operand, "arithmetic")
         elif not is_scalar(operand):
             return NotImplemented
-    shape = _broadcast_shape(tensors)
 
     def compute(*elements: Expr) -> Scalar:
         supply = iter(elements)
         return fn(*(next(supply) if isinstance(o, Tensor) else o for o in operands))
 
     result_dtype = dtype or _result_dtype(compute, tensors)
-    result = make_fragment(shape, result_dtype)
-    space = merged(common_space([shape, *(t.layout for t in tensors)]))
+    layouts = broadcast([t.layout for t in tensors])
+    space = _common(layouts, tensors)
+    result = make_fragment(make_layout(layouts[0].shape), result_dtype)
     emit_map(result, space, tensors, lambda *xs: operand_of(compute(*xs), result_dtype))
     return result
+
+
+def _common(layouts: Sequence[Layout], tensors: Sequence[Tensor]) -> IndexSpace:
+    """The common index space of layouts that belong to tensors (for the message)."""
+    try:
+        return merged(common_space(layouts))
+    except LayoutError as error:
+        shown = " and ".join(f"{t.label} {t.layout}" for t in tensors)
+        raise TensorError(f"{shown} do not fit together: {error.message}", locs=(locate(),)) from None
 
 
 def _result_dtype(compute: Callable[..., Scalar], tensors: Sequence[Tensor]) -> DType:
@@ -500,16 +443,24 @@ def assign(target: Tensor, value: object) -> None:
     if target.space is not Space.REGISTER or value.space is not Space.REGISTER:
         copy_plain(target, value)
         return
-    space = merged(common_space([target.layout, value.layout]))
+    if value.buffer is target.buffer:
+        if value.offset == target.offset and value.layout == target.layout and value.dtype == target.dtype:
+            return
+        value = elementwise(lambda x: x, value)  # read everything before anything is written
+    layouts = broadcast([target.layout, value.layout])
+    if _static_size(layouts[0]) != _static_size(target.layout):
+        raise TensorError(f"{target.label} {target.layout} cannot take the larger {value.label} {value.layout}",
+                          locs=(locate(),))
+    space = _common(layouts[1:], [target, value])
     emit_map(target, space, [value], lambda x: operand_of(x, target.dtype))
 
 
 def copy_plain(dst: Tensor, src: Tensor, pred: Tensor | Scalar | None = None) -> None:
     """A synchronous element-by-element copy, as wide as layouts and alignment prove, converting where dtypes differ."""
-    if dst.dtype == src.dtype:
-        copying.emit_copy(AUTO_COPY, dst, src, pred)
-    elif dst.space is Space.REGISTER and src.space is Space.REGISTER:
+    if pred is None and dst.space is Space.REGISTER and src.space is Space.REGISTER:
         assign(dst, src)
+    elif dst.dtype == src.dtype:
+        copying.emit_copy(AUTO_COPY, dst, src, pred)
     elif src.space is Space.REGISTER:
         copying.emit_copy(AUTO_COPY, dst, src.to(dst.dtype), pred)
     else:

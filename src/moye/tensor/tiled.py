@@ -19,6 +19,7 @@ from moye.layout import (
     Int,
     IntTuple,
     Layout,
+    append,
     composition,
     crd2idx,
     logical_divide,
@@ -71,12 +72,12 @@ class TiledCopy:
 
     @property
     def layout(self) -> Layout:
-        """(thread, value) layout; ``mo.size(copy)`` counts its threads."""
+        """The thread mode of the (thread, value) layout: ``mo.size(copy)`` counts its threads."""
         return self.layout_tv.mode(0)
 
     def get_slice(self, thread: Int) -> ThrCopy:
         """The part of one thread; ``thread`` is its index within the tiled copy."""
-        _check_threads(f"the tiled copy {self.atom}", self.threads, thread)
+        check_threads(f"the tiled copy {self.atom}", self.threads, thread)
         return ThrCopy(self, thread)
 
     def __str__(self) -> str:
@@ -103,7 +104,7 @@ class ThrCopy:
         _check_tile(what, tensor, tiler, str(self.tiled))
         divided = zipped_divide(tensor.layout, tiler)
         tv = composition(divided.mode(0), self.tiled.layout_tv)
-        values = logical_divide(_flat(tv.mode(1)), self.tiled.atom.values)
+        values = logical_divide(tv.mode(1), self.tiled.atom.values)
         offset = crd2idx(self.thread, tv.mode(0))
         layout = make_layout(values, *_modes(divided.mode(1), rank(tensor.layout)))
         return Tensor(tensor.buffer, tensor.offset + offset, layout, tensor.dtype, tensor.swizzle, tensor.name)
@@ -122,8 +123,9 @@ def make_tiled_copy(atom: CopyAtom, thr_layout: Layout, val_layout: Layout | Non
     """
     thr_layout = _as_layout(thr_layout)
     val_layout = make_layout(1) if val_layout is None else _as_layout(val_layout)
-    while rank(val_layout) < rank(thr_layout):
-        val_layout = make_layout(*_modes(val_layout, rank(val_layout)), make_layout(1, 0))
+    most = max(rank(thr_layout), rank(val_layout))
+    thr_layout, val_layout = (append(x if isinstance(x.shape, tuple) else make_layout(x), rank=most)
+                              for x in (thr_layout, val_layout))
     threads, values = _int(size(thr_layout)), _int(size(val_layout))
     if values % atom.values:
         raise LayoutError(
@@ -167,7 +169,7 @@ class TiledMMA:
 
     def get_slice(self, thread: Int) -> ThrMMA:
         """The part of one thread; ``thread`` is its index within the tiled MMA."""
-        _check_threads(f"the tiled MMA {self}", self.threads, thread)
+        check_threads(f"the tiled MMA {self}", self.threads, thread)
         return ThrMMA(self, thread)
 
     def make_fragment_A(self, tensor: Tensor) -> Tensor:
@@ -252,7 +254,7 @@ class ThrMMA:
         """One mode of the tile as (within the atom, over threads, the rest)."""
         perm = self.tiled.permutations[d]
         if perm is not None:
-            mode = _flat(logical_divide(mode, perm))
+            mode = logical_divide(mode, perm)
         by_atom = logical_divide(mode, self.tiled.op.shape_mnk[d])
         by_thread = logical_divide(by_atom.mode(1), _int(size(self.tiled.atom_layout, d)))
         return by_atom.mode(0), by_thread.mode(0), by_thread.mode(1)
@@ -309,11 +311,6 @@ def _modes(layout: Layout, count: int) -> list[Layout]:
     return [layout.mode(i) for i in range(count)] if isinstance(layout.shape, tuple) else [layout]
 
 
-def _flat(layout: Layout) -> Layout:
-    """A rank-1 view: the whole layout as one mode."""
-    return layout
-
-
 def _scale(x: IntTuple, factor: int) -> IntTuple:
     return tuple(_scale(s, factor) for s in x) if isinstance(x, tuple) else _int(x) * factor
 
@@ -336,15 +333,15 @@ def _check_tile(what: str, tensor: Tensor, tile: tuple[int, ...], tiled: str) ->
                                            f"{extent}, which {tiled} covers")
 
 
-def _check_threads(what: str, threads: int, thread: Int) -> None:
+def check_threads(what: str, threads: int, thread: Int, call: str = "get_slice") -> None:
     """The thread index must run over exactly the threads of the tiled object (class A10)."""
     if isinstance(thread, int):
         if not 0 <= thread < threads:
-            raise TensorError(f"get_slice({thread}): {what} has {threads} threads", locs=(locate(),))
+            raise TensorError(f"{call}({thread}): {what} has {threads} threads", locs=(locate(),))
         return
     if tracing() and isinstance(thread, Expr) and thread.lower == 0 and thread.upper is not None \
             and thread.upper + 1 != threads:
         have = thread.upper + 1
         block = builder().func.block_dim
-        raise LaunchError(f"{what} has {threads} threads, but the thread index given to get_slice runs over {have} "
+        raise LaunchError(f"{what} has {threads} threads, but the thread index given to {call} runs over {have} "
                           f"(a block of {block})", hint=f"launch kernel[grid, {threads}](...)", locs=(locate(),))

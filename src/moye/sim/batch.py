@@ -1,0 +1,223 @@
+"""Runs one batch of blocks: its memory, its groups of lanes, which of them goes next.
+
+In: a ``Program`` (generated code) and a ``Launch`` (arguments, reporter, hooks).  Out: memory changed, findings
+reported; ``run`` says "done", or "spinning" where somebody polls memory that others must change.
+
+Groups at the same segment merge; the one that is furthest behind runs first, so that lanes meet again.  While all
+threads of all blocks are at one point, the loop in ``_advance`` is all there is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from moye.dtypes import Space
+from moye.ir import ops
+from moye.sim.barriers import Barriers
+from moye.sim.checkers.shared import SharedChecker
+from moye.sim.copies import AsyncCopies
+from moye.sim.groups import Group, merge_values
+from moye.sim.masks import Mask, both, lanes_of, minus, union
+from moye.sim.memory import Array, Fragment, Shared
+from moye.sim.watch import Watch
+
+if TYPE_CHECKING:
+    from moye.sim.launch import Launch
+    from moye.sim.program import Program
+
+
+class Batch:
+    """Some blocks of a launch that run together; ``restart`` makes it the next ones."""
+
+    def __init__(self, program: Program, launch: Launch, first: int, count: int) -> None:
+        func = program.func
+        self.program, self.launch = program, launch
+        self.threads, self.blocks, self.block_dim = func.threads, count, func.block_dim
+        self.watch: Watch | None = None
+        self.params = launch.params
+        self.copies = AsyncCopies(earliest=launch.hooks.asynchronous == "earliest")
+        self.barriers = Barriers(self)
+        registers = [b for b in func.buffers if b.space is Space.REGISTER]
+        self.fragments = {b.id: Fragment(b, self.threads, count) for b in registers}
+        self.shared = {b.id: Shared(b, count) for b in func.shared_buffers}
+        self.specials: dict[str, Any] = _threads(func.block_dim)
+        self.restart(first)
+        self.plans = [site.bind(self) for site in program.sites]
+
+    def restart(self, first: int) -> None:
+        """Begin with the blocks ``first`` to ``first + self.blocks - 1`` of the grid (x fastest)."""
+        self.block_ids = block_ids(self.launch.grid, first, self.blocks)
+        for axis, name in enumerate(("block_x", "block_y", "block_z")):
+            self.specials[name] = np.ascontiguousarray(self.block_ids[None, :, axis], np.int32)
+        for name, extent in zip(("grid_x", "grid_y", "grid_z"), self.launch.grid, strict=True):
+            self.specials[name] = extent
+        for shared in self.shared.values():
+            shared.reset()
+        self.copies.reset()
+        self.barriers.reset()
+        self.exited: Mask = False
+        self.spinning: list[Group] = []
+        self.polled: dict[int, ops.Op] = {}
+        self.ready: list[Group] = [Group(0, [None] * len(self.program.slots), None)]
+        if self.launch.check:
+            checker = SharedChecker(self.program.func, self.threads, self.blocks, self.launch.reporter, self.block_ids)
+            if self.watch is None:
+                self.watch = Watch(self.threads, self.block_ids, self.launch.reporter, checker)
+            self.watch.block_ids, self.watch.checker = self.block_ids, checker
+
+    # --- lanes -------------------------------------------------------------------------------------------------------
+
+    def normal(self, lanes: Array) -> Mask:
+        """The smallest form of a mask (T, B)."""
+        if lanes.all():
+            return None
+        if (lanes == lanes[:, :1]).all():
+            return lanes[:, :1]
+        return lanes[:1] if (lanes == lanes[:1]).all() else lanes
+
+    def gone(self) -> Array:
+        """The threads (T, B) that have exited."""
+        if self.exited is False:
+            return np.zeros((self.threads, self.blocks), np.bool_)
+        return lanes_of(self.exited, self.threads, self.blocks)
+
+    def lanes(self, mask: Mask) -> Array | None:
+        """The mask as the checkers take it: None for everybody, else (T, 1 or B)."""
+        if mask is None:
+            return None
+        lanes = np.asarray(mask)
+        return np.broadcast_to(lanes, (self.threads, lanes.shape[1]))
+
+    def leave(self, mask: Mask) -> None:
+        """The threads of the mask exit."""
+        self.exited = union(self.exited, mask)
+
+    def merge(self, into: Group, other: Group) -> bool:
+        """Make one group of two at the same segment, if their values allow it."""
+        slots = self.program.live[into.pc]
+        mask = False if other.mask is None else other.mask
+        env = merge_values(slots, into.env, other.env, mask)
+        if env is None:
+            return False
+        into.env = env
+        joined = union(into.mask, other.mask)
+        into.mask = joined if joined is None else self.normal(lanes_of(joined, self.threads, self.blocks))
+        return True
+
+    # --- running -----------------------------------------------------------------------------------------------------
+
+    def run(self) -> str:
+        """Run until every block is done, or until somebody must wait for other blocks."""
+        while self.ready:
+            self._advance(self._next())
+        if self.spinning:
+            return "spinning"
+        if self.barriers.waiting:
+            self.barriers.deadlock()
+        if self.watch is not None:
+            self.watch.checker.finish()
+        self.launch.done += self.blocks
+        return "done"
+
+    def resume(self) -> str:
+        """Let those that poll look again."""
+        self.ready, self.spinning = self.spinning, []
+        return self.run()
+
+    def _next(self) -> Group:
+        if len(self.ready) == 1:
+            return self.ready.pop()
+        pc = min(group.pc for group in self.ready)
+        here = [group for group in self.ready if group.pc == pc]
+        group = here[0]
+        self.ready.remove(group)
+        for other in here[1:]:
+            if self.merge(group, other):
+                self.ready.remove(other)
+        return group
+
+    def _advance(self, group: Group) -> None:
+        """Run a group until it parks, splits or exits, or until another group is behind it."""
+        pc, env, mask = group.pc, group.env, group.mask
+        code = self.program.code
+        while True:
+            self.launch.steps += 1
+            result = code[pc](self, env, mask)
+            if type(result) is not int:
+                kind, mask = result[0], result[1]
+                if mask is False:
+                    self._exited()
+                    return
+                if kind == "go":
+                    result = result[2]
+                else:
+                    group.env, group.mask = env, mask
+                    result = self._handlers[kind](self, group, result)
+                    if result is None:
+                        return
+                    mask = group.mask
+            pc = result
+            if self.ready:
+                group.pc, group.mask = pc, mask
+                self.ready.append(group)
+                return
+
+    def _exited(self) -> None:
+        if self.barriers.waiting:
+            self.barriers.resolve()
+
+    def _branch(self, group: Group, result: tuple[Any, ...]) -> int | None:
+        _, mask, condition, yes, no = result
+        taken = both(mask, condition)
+        rest = minus(mask, taken)
+        if taken is False or rest is False:
+            return int(no if taken is False else yes)
+        self.ready.append(Group(no, list(group.env), rest))
+        group.mask = taken
+        return int(yes)
+
+    def _wait(self, group: Group, result: tuple[Any, ...]) -> int | None:
+        _, mask, op, payload, after = result
+        if mask is None and not isinstance(op, ops.NamedBarrier):
+            if self.watch is not None:
+                if isinstance(op, ops.SyncThreads):
+                    self.watch.checker.barrier(op, None)
+                elif isinstance(op, ops.SyncWarp):
+                    self.watch.checker.warp_sync(op, op.mask, None)
+            return int(after)
+        group.pc = after
+        self.barriers.arrive(op, group, payload)
+        return None
+
+    def _spin(self, group: Group, result: tuple[Any, ...]) -> None:
+        _, _, op, after = result
+        group.pc = after
+        self.polled[after] = op
+        for other in self.spinning:
+            if other.pc == after and self.merge(other, group):
+                return
+        self.spinning.append(group)
+
+    def _leave(self, group: Group, result: tuple[Any, ...]) -> None:
+        self.leave(result[1])
+        self._exited()
+
+    _handlers: ClassVar[dict[str, Callable[[Any, Group, tuple[Any, ...]], int | None]]] = {
+        "branch": _branch, "wait": _wait, "yield": _spin, "leave": _leave}
+
+
+def block_ids(grid: tuple[int, int, int], first: int, count: int) -> Array:
+    """The coordinates (count, 3) of consecutive blocks, x fastest."""
+    linear = np.arange(first, first + count)
+    return np.stack([linear % grid[0], linear // grid[0] % grid[1], linear // (grid[0] * grid[1])], axis=1)
+
+
+def _threads(block_dim: tuple[int, int, int]) -> dict[str, Any]:
+    """The thread index registers: (T, 1), or 0 where the block has extent 1."""
+    x, y, z = block_dim
+    linear = np.arange(x * y * z, dtype=np.int32)[:, None]
+    index = {"thread_x": linear % x, "thread_y": linear // x % y, "thread_z": linear // (x * y)}
+    return {name: array if extent > 1 else 0 for (name, array), extent in zip(index.items(), block_dim, strict=True)}

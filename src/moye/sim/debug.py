@@ -1,0 +1,54 @@
+"""What a simulated kernel says: print lines and snapshots.
+
+In: values of a batch (scalars, or arrays that broadcast to (T, B)), a mask.  Out: lines of text, ``Inspection``s.
+
+>>> lines(op, (3,), None, batch)      # ["block (0, 0, 0) thread (0, 0, 0): i = 3", ...]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from moye.errors import Loc
+from moye.ir import ops
+from moye.sim.masks import Mask, lanes_of
+from moye.sim.memory import Array
+from moye.sim.state import BatchState
+
+
+@dataclass(slots=True)
+class Inspection:
+    """A snapshot: tensors (*extents, T, B) and scalars, for the blocks ``blocks`` (B, 3) and the lanes of ``mask``."""
+
+    label: str
+    loc: Loc
+    blocks: Array
+    tensors: dict[str, Array]
+    scalars: dict[str, Any]
+    mask: Mask
+
+    def tensor(self, name: str, thread: int = 0, block: int = 0) -> Array:
+        """What one thread sees of a tensor; ``block`` counts within the batch."""
+        return self.tensors[name][..., thread, block]
+
+
+def lines(op: ops.Print, values: tuple[Any, ...], mask: Mask, batch: BatchState) -> Iterator[str]:
+    """One line per active thread: block by block, threads in order."""
+    shape = (batch.threads, batch.blocks)
+    active = lanes_of(mask, *shape)
+    full = [np.broadcast_to(np.asarray(value), shape) for value in values]
+    x, y, _ = batch.block_dim
+    for block, thread in np.argwhere(active.T).tolist():
+        given = iter(full)
+        text = " ".join(part if isinstance(part, str) else str(next(given)[thread, block]) for part in op.parts)
+        where = tuple(int(i) for i in batch.block_ids[block])
+        yield f"block {where} thread {(thread % x, thread // x % y, thread // (x * y))}: {text}"
+
+
+def say(op: ops.Print, values: tuple[Any, ...], mask: Mask, batch: BatchState) -> None:
+    for line in lines(op, values, mask, batch):
+        batch.launch.print(line)

@@ -1,0 +1,255 @@
+"""Control flow as Python source, and the dispatch of every op class to what writes it.
+
+In: segments.  Out: one Python function each, in one module text.
+
+Uniform conditions become Python ``if`` and ``for``; divergent ones run both arms under masks ``m1``, ``m2``...  An
+exit takes its lanes out of every mask between it and what it leaves; code after something that may exit is guarded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from moye.errors import UnsupportedError
+from moye.ir import ops
+from moye.ir.nodes import Block, Value
+from moye.sim import emit_ops, emit_scalar
+from moye.sim.segments import Branch, Goto, Item, IvStart, IvStep, Segment, Wait, Yield
+from moye.sim.uniformity import SCALAR
+from moye.sim.writer import Writer
+
+_SIMPLE: dict[type, Callable[[Any, Any], None]] = {
+    ops.Special: emit_scalar.emit_special, ops.Binary: emit_scalar.emit_binary, ops.Unary: emit_scalar.emit_unary,
+    ops.Select: emit_scalar.emit_select, ops.Cast: emit_scalar.emit_cast, ops.Declare: emit_scalar.emit_declare,
+    ops.Read: emit_scalar.emit_read, ops.Assign: emit_scalar.emit_assign,
+    ops.Load: emit_ops.emit_load, ops.Store: emit_ops.emit_store, ops.Atomic: emit_ops.emit_atomic,
+    ops.Fence: emit_ops.emit_fence, ops.Alloc: emit_ops.emit_alloc, ops.Copy: emit_ops.emit_copy,
+    ops.Gemm: emit_ops.emit_gemm, ops.Reduce: emit_ops.emit_reduce, ops.CpAsyncCommit: emit_ops.emit_commit,
+    ops.CpAsyncWait: emit_ops.emit_wait, ops.Shuffle: emit_ops.emit_shuffle, ops.Vote: emit_ops.emit_vote,
+    ops.Print: emit_ops.emit_print, ops.Assert: emit_ops.emit_assert, ops.Inspect: emit_ops.emit_inspect,
+}
+_STRUCTURED = (ops.Map, ops.If, ops.For, ops.Loop, ops.Scope, ops.Exit)
+_WAITING = (ops.SyncThreads, ops.SyncWarp, ops.NamedBarrier)
+HANDLED: frozenset[type] = frozenset({*_SIMPLE, *_STRUCTURED, *_WAITING})
+"""Every op class that the simulator runs."""
+
+
+class Emitter(Writer):
+    """A Writer that knows every op."""
+
+    # --- segments ----------------------------------------------------------------------------------------------------
+
+    def segment(self, segment: Segment, slots: dict[str, int], params: dict[str, str]) -> None:
+        self.line(f"def s{segment.index}(B, E, M):")
+        self.mask, self.masks = "m0", [(None, "m0")]
+        with self.indented():
+            self.line("m0, P = M, B.plans")
+            for name in sorted(segment.needs):
+                if name in slots:
+                    self.line(f"{name} = E[{slots[name]}]")
+            for name in sorted(self._params_of(segment, params)):
+                self.line(f"{name} = B.params[{name!r}]")
+            left = any(self.leaves(item) for item in segment.items if isinstance(item, ops.Op))
+            self.items(segment.items)
+            for name in sorted(segment.changes & segment.live_out):
+                self.line(f"if m0 is not False: E[{slots[name]}] = {name}" if left
+                          else f"E[{slots[name]}] = {name}")
+            if left:
+                self.line("if m0 is False: return ('go', False, 0)")
+            self.end(segment, left)
+        self.line("")
+
+    @staticmethod
+    def _params_of(segment: Segment, params: dict[str, str]) -> set[str]:
+        used = set()
+        for item in segment.items:
+            for op in _walk(item):
+                for operand in op.operands():
+                    if isinstance(operand, Value):
+                        used.add(f"v{operand.id}")
+        end = segment.end
+        operands: Iterable[Any] = ()
+        if isinstance(end, Branch):
+            operands = (end.cond.stop,) if isinstance(end.cond, ops.For) else (end.cond,)
+        elif isinstance(end, Wait):
+            operands = end.op.operands()
+        used |= {f"v{o.id}" for o in operands if isinstance(o, Value)}
+        used |= {f"v{item.loop.start.id}" for item in segment.items
+                 if isinstance(item, IvStart) and isinstance(item.loop.start, Value)}
+        return used & set(params)
+
+    def end(self, segment: Segment, left: bool) -> None:
+        end = segment.end
+        if isinstance(end, Goto):
+            self.jump(str(end.target.index), left)
+        elif isinstance(end, Branch):
+            cond, level = self.condition(end.cond)
+            if level == SCALAR:
+                self.jump(f"{end.yes.index} if {cond} else {end.no.index}", left)
+            else:
+                self.line(f"return ('branch', m0, {cond}, {end.yes.index}, {end.no.index})")
+        elif isinstance(end, Wait):
+            payload = self.operand(end.op.barrier) if isinstance(end.op, ops.NamedBarrier) else "None"
+            self.line(f"return ('wait', m0, {self.op(end.op)}, {payload}, {end.next.index})")
+        elif isinstance(end, Yield):
+            self.line(f"return ('yield', m0, {self.op(end.loop)}, {end.next.index})")
+        else:
+            self.line("return ('leave', m0)")
+
+    def jump(self, target: str, left: bool) -> None:
+        self.line(f"return ('go', m0, {target})" if left else f"return {target}")
+
+    def condition(self, cond: Any) -> tuple[str, int]:
+        """A bool operand, or whether a For goes on; and its level."""
+        if not isinstance(cond, ops.For):
+            return self.operand(cond), self.level(cond)
+        return f"{self.name(cond.iv)} {'<' if cond.step > 0 else '>'} {self.operand(cond.stop)}", \
+            self.level(cond.iv, cond.stop)
+
+    # --- items -------------------------------------------------------------------------------------------------------
+
+    def leaves(self, op: ops.Op) -> bool:
+        """Whether the op may take lanes out of the code that follows it."""
+        inside = {id(op)} | {id(inner) for block in op.blocks() for inner in block.walk()}
+        return any(isinstance(x, ops.Exit) and (x.target is None or id(x.target) not in inside or x is op)
+                   for x in _walk(op))
+
+    def items(self, items: list[Item]) -> None:
+        """Straight code; what follows a possible exit is guarded."""
+        deeper = 0
+        for position, item in enumerate(items):
+            self.item(item)
+            if isinstance(item, ops.Op) and self.leaves(item) and position + 1 < len(items):
+                self.line(f"if {self.mask} is not False:")
+                self.depth += 1
+                deeper += 1
+        self.depth -= deeper
+
+    def block(self, block: Block) -> None:
+        self.items(list(block.ops))
+
+    def item(self, item: Item) -> None:
+        if isinstance(item, IvStart):
+            loop = item.loop
+            self.line(f"{self.name(loop.iv)} = {self.as_level(loop.start, self.level(loop.iv))}")
+        elif isinstance(item, IvStep):
+            self.line(f"{self.name(item.loop.iv)} = {self.name(item.loop.iv)} + {item.loop.step}")
+        elif type(item) in _SIMPLE:
+            _SIMPLE[type(item)](self, item)
+        elif isinstance(item, ops.Map):
+            emit_ops.emit_map(self, item, item.body)
+        elif isinstance(item, ops.If):
+            self.branch(item)
+        elif isinstance(item, ops.For):
+            self.count(item)
+        elif isinstance(item, (ops.Loop, ops.Scope)):
+            self.region(item)
+        elif isinstance(item, ops.Exit):
+            self.exit(item)
+        else:
+            raise UnsupportedError(f"the simulator does not know the operation {type(item).__name__}",
+                                   locs=(item.loc,))
+
+    # --- control flow ------------------------------------------------------------------------------------------------
+
+    def under(self, mask: str, owner: object, block: Block) -> None:
+        """The block under another mask."""
+        before = self.mask
+        self.mask = mask
+        self.masks.append((owner, mask))
+        self.block(block)
+        self.masks.pop()
+        self.mask = before
+
+    def branch(self, op: ops.If) -> None:
+        cond = self.operand(op.cond)
+        if self.level(op.cond) == SCALAR:
+            self.line(f"if {cond}:")
+            with self.indented():
+                self.block(op.then)
+            if op.orelse.ops:
+                self.line("else:")
+                with self.indented():
+                    self.block(op.orelse)
+            return
+        then, orelse = self.fresh("m"), self.fresh("m")
+        self.line(f"{then} = both({self.mask}, {cond})")
+        if op.orelse.ops:
+            self.line(f"{orelse} = minus({self.mask}, {then})")
+        for mask, block in ((then, op.then), (orelse, op.orelse)):
+            if block.ops:
+                self.line(f"if {mask} is not False:")
+                with self.indented():
+                    self.under(mask, op, block)
+
+    def count(self, op: ops.For) -> None:
+        iv, start, stop = self.name(op.iv), self.operand(op.start), self.operand(op.stop)
+        live = self._live(op)
+        if self.level(op.start, op.stop) == SCALAR:
+            self.line(f"for {iv} in range({start}, {stop}, {op.step}):")
+            with self.indented():
+                self.body(op, live)
+            self._after(live)
+            return
+        self.line(f"{iv} = {self.as_level(op.start, self.level(op.iv))}")
+        self.line("while True:")
+        with self.indented():
+            self.line(f"{live} = both({live}, {self.condition(op)[0]})")
+            self.line(f"if {live} is False: break")
+            self.body(op, live)
+            self.line(f"{iv} = {iv} + {op.step}")
+        self._after(live)
+
+    def region(self, op: ops.Loop | ops.Scope) -> None:
+        live = self._live(op)
+        if isinstance(op, ops.Scope):
+            self.under(live, op, op.body)
+            self._after(live)
+            return
+        self.line("while True:")
+        with self.indented():
+            self.body(op, live)
+        self._after(live)
+
+    def _live(self, op: ops.Op) -> str:
+        """The mask of the lanes that are still in the region."""
+        live = self.fresh("m")
+        self.line(f"{live} = {self.mask}")
+        self.masks.append((op, live))
+        return live
+
+    def _after(self, live: str) -> None:
+        self.masks.pop()
+
+    def body(self, op: ops.For | ops.Loop, live: str) -> None:
+        """One iteration, under a mask that ``continue`` may shrink."""
+        exits = any(isinstance(x, ops.Exit) for x in op.body.walk())
+        if not exits:
+            self.under(live, op, op.body)
+            return
+        mask = self.fresh("m")
+        self.line(f"{mask} = {live}")
+        self.under(mask, op, op.body)
+        self.line(f"if {live} is False: break")
+
+    def exit(self, op: ops.Exit) -> None:
+        """The lanes of the mask leave ``op.target``."""
+        gone = self.fresh("m")
+        self.line(f"{gone} = {self.mask}")
+        first = 0
+        if op.target is None:
+            self.line(f"B.leave({gone})")
+        else:
+            owned = [i for i, (owner, _) in enumerate(self.masks) if owner is op.target]
+            first = owned[1] if op.kind == "continue" else owned[0]
+        for name in dict.fromkeys(name for _, name in self.masks[first:]):
+            self.line(f"{name} = minus({name}, {gone})")
+
+
+def _walk(item: Item) -> Iterable[ops.Op]:
+    if isinstance(item, (IvStart, IvStep)):
+        return
+    yield item
+    for block in item.blocks():
+        yield from block.walk()

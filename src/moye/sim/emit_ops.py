@@ -1,0 +1,132 @@
+"""Memory, tile and warp ops as Python source: a call of the plan that the batch holds for the op.
+
+In: a Writer and an op.  Out: one line, such as ``P[7](v12, v9, (), (), (), None, m0)``.
+
+What a plan does is in plans.py, gemm.py and atomics.py.
+"""
+
+from __future__ import annotations
+
+from moye.errors import UnsupportedError
+from moye.ir import ops
+from moye.ir.nodes import Block, Extent, Literal, Operand, Ref, TileRef, Value
+from moye.sim.atomics import AtomicSite
+from moye.sim.gemm import GemmSite
+from moye.sim.plans import CopySite, InspectSite, LoadSite, MapSite, ReduceSite, StoreSite
+from moye.sim.uniformity import SCALAR
+from moye.sim.writer import Writer
+
+
+def _tuple(parts: list[str]) -> str:
+    return f"({', '.join(parts)},)" if parts else "()"
+
+
+def _dynamic(w: Writer, extents: tuple[Extent, ...], *, uniform: ops.Op | None = None) -> str:
+    """The run-time ones among extents or strides, as a tuple."""
+    values = [extent for extent in extents if isinstance(extent, Value)]
+    if uniform is not None and any(w.level(value) != SCALAR for value in values):
+        raise UnsupportedError("the simulator cannot run a tile operation whose extents differ between threads",
+                               locs=(uniform.loc,))
+    return _tuple([w.operand(value) for value in values])
+
+
+def _ref(w: Writer, ref: Ref | TileRef) -> str:
+    return w.operand(ref.offset)
+
+
+def _pure(operand: Operand | None, w: Writer) -> str:
+    return "None" if operand is None else w.operand(operand)
+
+
+def emit_load(w: Writer, op: ops.Load) -> None:
+    w.line(f"{w.name(op.result)} = P[{w.site(LoadSite(op))}]({_ref(w, op.ref)}, {w.mask})")
+
+
+def emit_store(w: Writer, op: ops.Store) -> None:
+    w.line(f"P[{w.site(StoreSite(op))}]({_ref(w, op.ref)}, {w.operand(op.value)}, {w.mask})")
+
+
+def emit_atomic(w: Writer, op: ops.Atomic) -> None:
+    w.line(f"{w.name(op.result)} = P[{w.site(AtomicSite(op))}]({_ref(w, op.ref)}, {w.operand(op.value)}, "
+           f"{_pure(op.compare, w)}, {w.mask})")
+
+
+def emit_fence(w: Writer, op: ops.Fence) -> None:
+    """Nothing: simulated memory is sequentially consistent; what a fence orders is judged by the checkers."""
+
+
+def emit_alloc(w: Writer, op: ops.Alloc) -> None:
+    """A register fragment begins as poison; shared memory is poisoned when its blocks start."""
+    if op.buffer.space.value == "rmem":
+        w.line(f"B.fragments[{op.buffer.id}].reset({w.mask})")
+
+
+def emit_copy(w: Writer, op: ops.Copy) -> None:
+    pred = "None"
+    if isinstance(op.pred, TileRef):
+        pred = _ref(w, op.pred)
+    elif op.pred is not None:
+        pred = w.operand(op.pred)
+    w.line(f"P[{w.site(CopySite(op))}]({_ref(w, op.dst)}, {_ref(w, op.src)}, {_dynamic(w, op.dst.strides)}, "
+           f"{_dynamic(w, op.src.strides)}, {_dynamic(w, op.extents, uniform=op)}, {pred}, {w.mask})")
+
+
+def emit_gemm(w: Writer, op: ops.Gemm) -> None:
+    w.line(f"P[{w.site(GemmSite(op))}]({w.mask})")
+
+
+def emit_map(w: Writer, op: ops.Map, body: Block) -> None:
+    site = w.site(MapSite(op))
+    inputs = [w.name(value) for value in op.inputs]
+    if inputs:
+        offsets = _tuple([_ref(w, ref) for ref in op.sources])
+        w.line(f"{', '.join(inputs)}, = P[{site}].read({offsets}, {w.mask})")
+    w.block(body)  # type: ignore[attr-defined]
+    value = w.operand(op.value)
+    w.line(f"P[{site}].write({_ref(w, op.dst)}, {value}, {w.mask})")
+
+
+def emit_reduce(w: Writer, op: ops.Reduce) -> None:
+    w.line(f"{w.name(op.result)} = P[{w.site(ReduceSite(op))}]({_ref(w, op.src)}, {w.mask})")
+
+
+def emit_commit(w: Writer, op: ops.CpAsyncCommit) -> None:
+    w.line(f"B.copies.commit({w.mask})")
+    if w.check:
+        w.line(f"B.watch.checker.commit({w.op(op)}, B.lanes({w.mask}))")
+
+
+def emit_wait(w: Writer, op: ops.CpAsyncWait) -> None:
+    w.line(f"B.copies.wait({op.pending!r}, {w.mask})")
+    if w.check:
+        w.line(f"B.watch.checker.wait({w.op(op)}, {op.pending!r}, B.lanes({w.mask}))")
+
+
+def emit_shuffle(w: Writer, op: ops.Shuffle) -> None:
+    w.line(f"{w.name(op.result)} = shuffle(B, {w.op(op)}, {w.operand(op.value)}, {w.operand(op.lane)}, {w.mask})")
+
+
+def emit_vote(w: Writer, op: ops.Vote) -> None:
+    w.line(f"{w.name(op.result)} = vote(B, {w.op(op)}, {w.operand(op.pred)}, {w.mask})")
+
+
+def emit_print(w: Writer, op: ops.Print) -> None:
+    values = _tuple([w.operand(part) for part in op.parts if not isinstance(part, str)])
+    w.line(f"say({w.op(op)}, {values}, {w.mask}, B)")
+
+
+def emit_assert(w: Writer, op: ops.Assert) -> None:
+    if not w.check:
+        return
+    cond = w.operand(op.cond)
+    if isinstance(op.cond, Literal) or w.level(op.cond) == SCALAR:
+        w.line(f"if not {cond}: B.watch.assertion({w.op(op)}, False, {w.mask})")
+    else:
+        w.line(f"B.watch.assertion({w.op(op)}, {cond}, {w.mask})")
+
+
+def emit_inspect(w: Writer, op: ops.Inspect) -> None:
+    places = [_tuple([_ref(w, ref), _dynamic(w, ref.strides), _dynamic(w, extents, uniform=op)])
+              for _, ref, extents in op.tensors]
+    scalars = _tuple([w.operand(scalar) for _, scalar in op.scalars])
+    w.line(f"P[{w.site(InspectSite(op))}]({_tuple(places)}, {scalars}, {w.mask})")

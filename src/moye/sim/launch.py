@@ -1,0 +1,134 @@
+"""One simulated launch: arguments as memory, the reporter, what the caller wants to hear.
+
+In: a Func's arguments, the grid, ``Hooks``.  Out: ``Launch``, which the batches share, and ``Outcome``.
+
+>>> Hooks(stop_on_first=True, asynchronous="earliest")
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from typing import Literal as OneOf
+
+from moye.dtypes import DType
+from moye.errors import ArgumentError
+from moye.ir import ops
+from moye.ir.nodes import Buffer, Extent, Func, Param, ScalarParam, TensorParam, Value
+from moye.sim.checkers.findings import Finding, Reporter
+from moye.sim.debug import Inspection
+from moye.sim.masks import Mask
+from moye.sim.memory import Array, Global, TensorArg
+from moye.sim.segments import name_of
+from moye.sim.semantics import to_scalar
+
+__all__ = ["Argument", "Finding", "Hooks", "Launch", "Outcome", "Reporter"]
+
+Argument = TensorArg | int | float | bool
+
+
+@dataclass(slots=True)
+class Hooks:
+    """What the caller wants: all optional.
+
+    ``asynchronous`` is when asynchronous copies happen: at the latest legal moment or the earliest.
+    ``blocks`` fixes the number of blocks of a batch; ``resident`` how many blocks may run at once.
+    """
+
+    progress: Callable[[int, int], None] | None = None
+    stop_on_first: bool = False
+    asynchronous: OneOf["latest", "earliest"] = "latest"
+    printer: Callable[[str], None] | None = None
+    inspect: Callable[[Inspection], None] | None = None
+    blocks: int | None = None
+    resident: int | None = None
+    spins: int = 10_000
+    """Rounds of polling in which nothing changes before the blocks count as deadlocked."""
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What a launch did: findings, printed lines, inspections, and how many blocks and segments ran."""
+
+    findings: list[Finding]
+    printed: list[str]
+    inspections: list[Inspection]
+    blocks: int
+    segments: int
+    reporter: Reporter
+
+
+@dataclass(slots=True)
+class Launch:
+    """State that all batches of a launch share."""
+
+    func: Func
+    arguments: Sequence[Argument]
+    grid: tuple[int, int, int]
+    check: bool
+    hooks: Hooks
+    reporter: Reporter
+    params: dict[str, Any] = field(default_factory=dict)
+    writes: int = 0
+    """Counts changes of memory that another block could see."""
+    steps: int = 0
+    done: int = 0
+    ticks: int = 0
+    printed: list[str] = field(default_factory=list)
+    inspections: list[Inspection] = field(default_factory=list)
+    memories: dict[tuple[int, str], Global] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if len(self.arguments) != len(self.func.params):
+            raise ArgumentError(f"{self.func.name} has {len(self.func.params)} parameters, not {len(self.arguments)}")
+        for param, argument in zip(self.func.params, self.arguments, strict=True):
+            self._bind(param, argument)
+
+    def _bind(self, param: Param, argument: Argument) -> None:
+        if isinstance(param, ScalarParam):
+            if isinstance(argument, TensorArg):
+                raise ArgumentError(f"parameter {param.name} is a scalar, not a tensor")
+            self.params[name_of(param.value)] = to_scalar(argument, param.value.dtype)
+            return
+        if not isinstance(argument, TensorArg) or len(argument.shape) != len(param.shape):
+            raise ArgumentError(f"parameter {param.name} is a tensor of rank {len(param.shape)}, not {argument}")
+        for extent, number in zip((*param.shape, *param.strides), (*argument.shape, *argument.strides), strict=True):
+            self._extent(param, extent, number)
+
+    def _extent(self, param: TensorParam, extent: Extent, number: int) -> None:
+        if isinstance(extent, Value):
+            self.params[name_of(extent)] = int(number)
+        elif extent != number:
+            raise ArgumentError(f"{self.func.name} was made for {param.name} with {extent} where it has {number} now")
+
+    def memory(self, buffer: Buffer, dtype: DType) -> Global:
+        """A tensor parameter as elements of ``dtype``."""
+        key = (buffer.id, dtype.name)
+        if key not in self.memories:
+            owner = next(i for i, p in enumerate(self.func.params)
+                         if isinstance(p, TensorParam) and p.buffer is buffer)
+            argument = self.arguments[owner]
+            if not isinstance(argument, TensorArg):
+                raise ArgumentError(f"parameter {owner} of {self.func.name} is a tensor")
+            self.memories[key] = Global(argument, dtype)
+        return self.memories[key]
+
+    def tick(self) -> int:
+        """A clock that only goes forward."""
+        self.ticks += 1
+        self.writes += 1
+        return self.ticks
+
+    def print(self, line: str) -> None:
+        self.printed.append(line)
+        if self.hooks.printer is not None:
+            self.hooks.printer(line)
+
+    def inspected(self, op: ops.Inspect, block_ids: Array, tensors: dict[str, Array], scalars: dict[str, Any],
+                  mask: Mask) -> None:
+        inspection = Inspection(op.label, op.loc, block_ids.copy(), tensors, scalars,
+                                mask if mask is None or mask is False else mask.copy())  # type: ignore[union-attr]
+        self.inspections.append(inspection)
+        if self.hooks.inspect is not None:
+            self.hooks.inspect(inspection)

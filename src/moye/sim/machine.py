@@ -1,0 +1,116 @@
+"""The simulator: runs a Func over a grid, in batches of blocks.
+
+In: a Func, its arguments (``TensorArg`` or numbers), the grid.  Out: changed memory, and an ``Outcome`` with findings.
+
+>>> simulate(func, [TensorArg(a, 0, (8,), (1,), "A")], (1, 1, 1), check=True).findings
+[]
+
+A kernel's faults never raise: they are findings, and ``Hooks(stop_on_first=True)`` stops at the first.  Batches run one
+after the other, unless blocks poll memory: then further blocks are admitted, as many as a device would hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from moye.dtypes import Space
+from moye.ir.nodes import Func
+from moye.sim.batch import Batch
+from moye.sim.launch import Argument, Finding, Hooks, Launch, Outcome, Reporter
+from moye.sim.memory import TensorArg
+from moye.sim.program import Program, program_of
+from moye.sim.stops import StopSimulation, stuck
+
+__all__ = ["Finding", "Hooks", "Outcome", "TensorArg", "simulate"]
+
+LANES = 16_384
+"""Threads times blocks of a batch: a 32-bit register is 64 KB then."""
+BATCH_BYTES = 256 << 20
+MULTIPROCESSORS, THREADS_EACH, SHARED_EACH, BLOCKS_EACH = 132, 2048, 227 << 10, 32
+"""How many blocks run at once: those of an H100 or H200."""
+
+
+def simulate(func: Func, arguments: Sequence[Argument], grid: tuple[int, int, int], *, check: bool,
+             hooks: Hooks | None = None) -> Outcome:
+    """Run every block of the grid; ``arguments`` are parallel to ``func.params``."""
+    hooks = hooks or Hooks()
+    reporter = Reporter(func, hooks.stop_on_first)
+    launch = Launch(func, arguments, grid, check, hooks, reporter)
+    program = program_of(func, check=check)
+    try:
+        with np.errstate(all="ignore"):
+            _run(program, launch)
+    except StopSimulation:
+        pass
+    return Outcome(reporter.findings, launch.printed, launch.inspections, launch.done, launch.steps, reporter)
+
+
+def blocks_per_batch(func: Func, total: int) -> int:
+    """So many that registers stay in cache, evenly spread over the batches."""
+    registers = sum(b.bytes for b in func.buffers if b.space is Space.REGISTER)
+    shared = sum(b.bytes for b in func.shared_buffers)
+    each = func.threads * registers + shared
+    most = max(1, min(LANES // func.threads, 512, BATCH_BYTES // max(each, 1)))
+    batches = -(-total // most)
+    return -(-total // batches)
+
+
+def resident_blocks(func: Func) -> int:
+    """How many blocks a device runs at once."""
+    shared = sum(b.bytes for b in func.shared_buffers)
+    each = min(BLOCKS_EACH, THREADS_EACH // func.threads, SHARED_EACH // shared if shared else BLOCKS_EACH)
+    return MULTIPROCESSORS * max(1, each)
+
+
+class _Queue:
+    """Blocks that have not started, and batches whose memory can be used again."""
+
+    def __init__(self, program: Program, launch: Launch) -> None:
+        self.program, self.launch = program, launch
+        self.total = launch.grid[0] * launch.grid[1] * launch.grid[2]
+        self.size = launch.hooks.blocks or blocks_per_batch(program.func, max(self.total, 1))
+        self.next = 0
+        self.free: list[Batch] = []
+
+    def admit(self) -> Batch:
+        count = min(self.size, self.total - self.next)
+        first, self.next = self.next, self.next + count
+        for batch in self.free:
+            if batch.blocks == count:
+                self.free.remove(batch)
+                batch.restart(first)
+                return batch
+        return Batch(self.program, self.launch, first, count)
+
+    def finished(self, batch: Batch) -> None:
+        self.free = [batch]
+        if self.launch.hooks.progress is not None:
+            self.launch.hooks.progress(self.launch.done, self.total)
+
+
+def _run(program: Program, launch: Launch) -> None:
+    queue = _Queue(program, launch)
+    polling: list[Batch] = []
+    limit = launch.hooks.resident or resident_blocks(program.func)
+    idle = 0
+    while queue.next < queue.total or polling:
+        before = (launch.writes, launch.done, queue.next)
+        resident = sum(batch.blocks for batch in polling)
+        if queue.next < queue.total and (not polling or resident + queue.size <= limit):
+            polling.append(queue.admit())
+            _turn(polling, queue, [polling[-1]], fresh=True)
+        if polling:
+            _turn(polling, queue, list(polling), fresh=False)
+        idle = 0 if before != (launch.writes, launch.done, queue.next) else idle + 1
+        if idle > launch.hooks.spins:
+            stuck(polling, launch, queue.next, queue.total)
+            return
+
+
+def _turn(polling: list[Batch], queue: _Queue, batches: list[Batch], *, fresh: bool) -> None:
+    for batch in batches:
+        if (batch.run() if fresh else batch.resume()) == "done":
+            polling.remove(batch)
+            queue.finished(batch)

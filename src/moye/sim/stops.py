@@ -1,0 +1,37 @@
+"""Why a simulation ends early: the first finding, or blocks that poll memory which nobody will change.
+
+In: batches that spin.  Out: finding F4, or G4 where blocks that could help have not been admitted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from moye.sim.batch import Batch
+from moye.sim.checkers.findings import Finding, StopSimulation
+from moye.sim.launch import Launch
+from moye.sim.masks import lanes_of
+
+__all__ = ["StopSimulation", "stuck"]
+
+
+def stuck(polling: Sequence[Batch], launch: Launch, admitted: int, total: int) -> None:
+    """Report the first block that polls in vain."""
+    batch = polling[0]
+    group = batch.spinning[0]
+    lanes = lanes_of(group.mask, batch.threads, batch.blocks)
+    thread, block = (int(i) for i in np.argwhere(lanes.T)[0][::-1])
+    where = tuple(int(i) for i in batch.block_ids[block])
+    loop = batch.polled[group.pc]
+    code, why, hint = "F4", "nobody changes what it waits for", None
+    if admitted < total:
+        code = "G4"
+        why = f"the {total - admitted} blocks that have not started wait for it to end"
+        hint = "launch no more blocks than can be resident together"
+    others = "; ".join(batch.barriers.waits(entry, block) for entry in batch.barriers.waiting
+                       if entry.lanes[:, block].any())
+    message = f"thread {thread} of block {where} polls memory forever: {why}" + (f"; {others}" if others else "")
+    locs = (loop.loc, *(entry.op.loc for entry in batch.barriers.waiting if entry.lanes[:, block].any()))
+    launch.reporter.add(Finding(code, message, locs, where, (thread,), "", None, hint))

@@ -1,0 +1,155 @@
+"""Whether coordinates lie inside a tensor: proven now, checked at launch, or left to the simulator.
+
+In: a view and a coordinate.  Out: nothing; a TensorError for what is certainly outside, a guard for what launch decides.
+
+>>> check_coordinate(tAgA, (None, None, None, k + 1))      # k + 1 < extent of mode 3, as far as the loop goes
+
+Guarded are constants, block indices and loop variables (plus constants) against dynamic extents, where the access
+happens in every launch: what a condition or a jump may skip is the user's own test, and the simulator's to check.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from moye.errors import TensorError
+from moye.ir import ops
+from moye.ir.builder import LoopBound
+from moye.ir.nodes import Literal, Operand, Value
+from moye.layout import Int, IntTuple, Layout, product
+from moye.tensor import expr
+from moye.tensor.context import builder, locate
+from moye.tensor.expr import Expr, Scalar, operand_of, wrap
+
+_NEGATED = {"lt": "ge", "le": "gt", "gt": "le", "ge": "lt", "eq": "ne", "ne": "eq"}
+_MIRRORED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le", "eq": "eq", "ne": "ne"}
+
+
+class View(Protocol):
+    """What this module needs of a tensor."""
+
+    @property
+    def layout(self) -> Layout: ...
+    @property
+    def label(self) -> str: ...
+
+
+def check_coordinate(tensor: View, coordinate: object) -> None:
+    """Check every entry of a coordinate (open modes aside) against its extent."""
+    shape = tensor.layout.shape
+    if not isinstance(coordinate, tuple):
+        _check(tensor, 0, coordinate, shape)
+        return
+    shapes = shape if isinstance(shape, tuple) else (shape,)
+    for mode, (entry, extent) in enumerate(zip(coordinate, shapes, strict=False)):
+        _check(tensor, mode, entry, extent)
+
+
+def _check(tensor: View, mode: int, entry: object, shape: IntTuple) -> None:
+    if isinstance(entry, tuple) and isinstance(shape, tuple):
+        for part, extent in zip(entry, shape, strict=False):
+            _check(tensor, mode, part, extent)
+    elif isinstance(entry, (int, Expr)):
+        _check_entry(tensor, mode, entry, product(shape))
+
+
+def _check_entry(tensor: View, mode: int, entry: int | Expr, extent: Int) -> None:
+    low, high = (entry, entry) if isinstance(entry, int) else (entry.lower, entry.upper)
+    if (high is not None and high < 0) or (low is not None and isinstance(extent, int) and low >= extent):
+        raise TensorError(f"{tensor.label}: index {entry} is outside mode {mode} of extent {extent} ({tensor.layout})",
+                          hint="indices count from 0 and never from the end" if high is not None and high < 0 else None,
+                          locs=(locate(),))
+    if isinstance(entry, int) and isinstance(extent, int):
+        return
+    found = _largest(entry)
+    if found is None:
+        return
+    bound, loop = found
+    inside = expr.compare("lt", bound, extent)
+    if isinstance(inside, Expr) and expr.can_guard(inside.operand, conditional=True):
+        before = len(builder().func.guards)
+        guard = builder().guard(inside.operand, f"index {{bound}} of {tensor.label}, mode {mode}, is outside its extent "
+                                                "{extent}",
+                                {"bound": operand_of(bound), "extent": operand_of(extent)},  # type: ignore[arg-type]
+                                _hint(entry, loop))
+        if loop is not None and len(builder().func.guards) > before:
+            loop.guards.append(guard)
+
+
+def _hint(entry: int | Expr, loop: LoopBound | None) -> str | None:
+    if isinstance(entry, int):
+        return None
+    return "launch as many blocks as there are tiles" if loop is None else \
+        "the operands must have as many tiles along this mode as the loop has iterations"
+
+
+def _largest(entry: int | Expr) -> tuple[Scalar, LoopBound | None] | None:
+    """The largest value of an entry that every launch reaches, and the loop that it counts in; None if there is none."""
+    b = builder()
+    if b.jumped:
+        return None
+    part = _loop_part(entry.operand) if isinstance(entry, Expr) else None
+    if part is not None:
+        return _largest_of_loop(*part)
+    if b.conditions:
+        return None
+    if isinstance(entry, int):
+        return entry, None
+    op = entry.operand.op if isinstance(entry.operand, Value) else None
+    if isinstance(op, ops.Special) and op.kind.startswith("block_"):
+        last = expr.arithmetic("sub", Expr(b.special("grid_" + op.kind[-1], lower=1)), 1)
+        return last, None
+    return None
+
+
+def _loop_part(operand: Operand) -> tuple[LoopBound, int] | None:
+    """A coordinate ``i + c`` as the loop of i, and c."""
+    constant = 0
+    op = operand.op if isinstance(operand, Value) else None
+    if isinstance(op, ops.Cast):
+        return _loop_part(op.a)
+    if isinstance(op, ops.Binary) and op.kind == "add" and isinstance(op.b, Literal):
+        operand, constant = op.a, int(op.b.value)
+    loop = builder().loops.get(operand.id) if isinstance(operand, Value) else None
+    return None if loop is None else (loop, constant)
+
+
+def _largest_of_loop(loop: LoopBound, constant: int) -> tuple[Scalar, LoopBound] | None:
+    if loop.depth:
+        return None
+    stop = loop.stop
+    for cond in builder().open_conditions[loop.depth:]:
+        limit = _limit(cond, loop)
+        if limit is None:
+            return None
+        stop = builder().binary("min", stop, operand_of(limit, stop.dtype))
+    return expr.arithmetic("add", wrap(stop), constant - 1), loop
+
+
+def _limit(cond: Operand, loop: LoopBound, negated: bool = False) -> Scalar | None:
+    """What the loop's variable stays below where the condition holds (or, negated, does not); None if it says nothing."""
+    op = cond.op if isinstance(cond, Value) else None
+    if isinstance(op, ops.Unary) and op.kind == "not":
+        return _limit(op.a, loop, not negated)
+    if not isinstance(op, ops.Binary):
+        return None
+    if op.kind == ("lor" if negated else "land"):
+        limits = [limit for side in (op.a, op.b) if (limit := _limit(side, loop, negated)) is not None]
+        return limits[0] if len(limits) < 2 and limits else expr.arithmetic("min", *limits) if limits else None
+    if op.kind not in _NEGATED:
+        return None
+    for kind, x, y in ((op.kind, op.a, op.b), (_MIRRORED[op.kind], op.b, op.a)):
+        part = _loop_part(x)
+        if part is not None and part[0] is loop:
+            return _limit_of(_NEGATED[kind] if negated else kind, expr.arithmetic("sub", wrap(y), part[1]), loop)
+    return None
+
+
+def _limit_of(kind: str, other: Scalar, loop: LoopBound) -> Scalar | None:
+    """The limit that ``variable kind other`` sets."""
+    if kind == "lt":
+        return other
+    if kind in ("le", "eq"):
+        return expr.arithmetic("add", other, 1)
+    last = expr.arithmetic("sub", wrap(loop.stop), 1)
+    return other if kind == "ne" and expr.compare("eq", other, last) is True else None

@@ -1,0 +1,141 @@
+"""Every kernel of the examples on the GPU: against float64 NumPy, and against the simulator."""
+
+from __future__ import annotations
+
+import importlib.util
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+SIZES = [(2048, 2048, 256), (256, 384, 32), (384, 128, 64)]
+MATMULS = {
+    "tiled": ("03_matmul_tiled", ()),
+    "async_1x1": ("04_matmul_async", ((1, 1),)),
+    "async_4x1": ("04_matmul_async", ((4, 1),)),
+    "vectorized": ("05_matmul_vectorized", ()),
+    "overlapped_16x16_3": ("06_matmul_overlapped", ((16, 16), False)),
+    "overlapped_16x16_4": ("06_matmul_overlapped", ((16, 16), True)),
+    "overlapped_32x8_3": ("06_matmul_overlapped", ((32, 8), False)),
+    "overlapped_32x8_4": ("06_matmul_overlapped", ((32, 8), True)),
+    "double_buffered": ("09_matmul_double_buffered", ()),
+}
+# The GPU contracts a * b + c to one rounding, the simulator rounds twice.
+TO_NUMPY, TO_SIMULATOR = 1e-5, 1e-6
+
+
+@cache
+def load(stem):
+    spec = importlib.util.spec_from_file_location(f"gpu_{stem}", EXAMPLES / f"{stem}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def device(x):
+    """A column-major copy on the GPU."""
+    return torch.from_numpy(np.ascontiguousarray(x.T)).cuda().T
+
+
+def columns(rng, *shape):
+    return np.asfortranarray(rng.standard_normal(shape, np.float32))
+
+
+def poisoned(*shape):
+    return np.full(shape, np.nan, np.float32, order="F")
+
+
+def difference(x, expected):
+    return np.linalg.norm(np.asarray(x, np.float64) - expected) / np.linalg.norm(expected)
+
+
+@pytest.mark.parametrize("size", SIZES, ids=str)
+@pytest.mark.parametrize("name", MATMULS)
+def test_matmul(name, size, monkeypatch):
+    monkeypatch.setenv("MOYE_CHECK", "0")               # tests/kernels has the checks
+    (stem, options), (M, N, K) = MATMULS[name], size
+    rng = np.random.default_rng(0)
+    A, B, simulated = columns(rng, M, K), columns(rng, N, K), poisoned(M, N)
+    C = device(simulated)
+    load(stem).matmul(device(A), device(B), C, *options)
+    load(stem).matmul(A, B, simulated, *options)
+    C = C.cpu().numpy()
+    assert difference(C, A.astype(np.float64) @ B.T.astype(np.float64)) < TO_NUMPY
+    assert difference(C, simulated.astype(np.float64)) < TO_SIMULATOR
+
+
+@pytest.mark.parametrize("run", ["copy", "staged_copy"])
+@pytest.mark.parametrize("size", [(2048, 1024), (96, 64)], ids=str)
+def test_copy(run, size):
+    src, dst = columns(np.random.default_rng(0), *size), device(poisoned(*size))
+    getattr(load("01_copy"), run)(dst, device(src))
+    assert np.array_equal(dst.cpu().numpy(), src)
+
+
+@pytest.mark.parametrize("size", [(2048, 1024), (96, 64)], ids=str)
+def test_transpose(size):
+    src, dst = columns(np.random.default_rng(0), *size), device(poisoned(*size[::-1]))
+    load("02_transpose").transpose(dst, device(src))
+    assert np.array_equal(dst.cpu().numpy(), src.T)
+
+
+def test_scan_is_bit_equal_to_the_simulator():
+    x, simulated = columns(np.random.default_rng(0), 4096), poisoned(4096)
+    out = torch.from_numpy(simulated).cuda()
+    load("07_reductions").scan(out, torch.from_numpy(x).cuda())
+    load("07_reductions").scan(simulated, x)
+    assert np.array_equal(out.cpu().numpy(), simulated)
+
+
+@pytest.mark.parametrize("run", ["gelu", "in_place"])
+def test_elementwise(run):
+    module, rng = load("08_elementwise"), np.random.default_rng(0)
+    x, bias, out = columns(rng, 256, 128), columns(rng, 256, 1), poisoned(256, 128)
+    x_gpu, out_gpu = device(x), device(out)
+    if run == "gelu":
+        module.gelu(out_gpu, x_gpu, 1.5)
+        module.gelu(out, x, 1.5)
+    else:
+        module.in_place(x_gpu, device(bias))
+        module.in_place(x, bias)
+        out_gpu, out = x_gpu, x
+    assert difference(out_gpu.cpu().numpy(), out.astype(np.float64)) < TO_SIMULATOR
+
+
+SMALL = {"01_copy": (256, 512), "02_transpose": (512, 256), "03_matmul_tiled": (256, 384, 64),
+         "04_matmul_async": (256, 384, 64), "05_matmul_vectorized": (256, 384, 64),
+         "06_matmul_overlapped": (256, 384, 64), "07_reductions": (1 << 14,), "08_elementwise": (256, 256)}
+
+
+@pytest.mark.parametrize("stem", SMALL)
+def test_example_runs_on_the_gpu(stem, capsys):
+    module = load(stem)
+    assert module.GPU
+    module.main(*SMALL[stem])
+    assert capsys.readouterr().out
+
+
+def test_demo_runs_on_the_gpu_without_torch_arrays(capsys, tmp_path):
+    """Its arrays have __cuda_array_interface__ and nothing else."""
+    load("09_matmul_double_buffered").main(out=tmp_path)
+    told = capsys.readouterr().out
+    assert "us a launch" in told
+    assert "ran on:   NVIDIA" in told
+    assert (tmp_path / "matmul_double_buffered.cu").exists()
+
+
+def test_a_refused_launch_writes_nothing():
+    """A row-major A, on the GPU: the same sentence as in the simulator."""
+    import moye as mo
+
+    module = load("05_matmul_vectorized")
+    A, B, C = torch.randn(256, 16, device="cuda"), device(poisoned(128, 16)), device(poisoned(256, 128))
+    C.fill_(7)
+    with pytest.raises(mo.TensorError, match="is A row-major"):
+        module.matmul(A, B, C)
+    torch.cuda.synchronize()
+    assert (C == 7).all()

@@ -1,0 +1,76 @@
+"""Every example runs at a small size in the simulator, and is as short as an example should be."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+
+import pytest
+
+from moye.cuda import driver
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+FILES = sorted(EXAMPLES.rglob("*.py"))
+SMALL = {
+    "01_copy": {"M": 64, "N": 96},
+    "02_transpose": {"M": 64, "N": 96},
+    "03_matmul_tiled": {"M": 128, "N": 256, "K": 16},
+    "04_matmul_async": {"M": 128, "N": 256, "K": 16},
+    "05_matmul_vectorized": {"M": 128, "N": 256, "K": 16},
+    "06_matmul_overlapped": {"M": 128, "N": 256, "K": 16},
+    "07_reductions": {"N": 2048},
+    "08_elementwise": {"M": 64, "N": 64},
+    "09_matmul_double_buffered": {"M": 256, "N": 128, "K": 32},
+    "d3_missing_barrier": {},
+    "d3_missing_barrier_fixed": {},
+}
+
+
+def _load(path):
+    spec = importlib.util.spec_from_file_location(f"example_{path.stem}", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(autouse=True)
+def _no_gpu(monkeypatch):
+    monkeypatch.setattr(driver, "available", lambda: False)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_main(path, monkeypatch, capsys, tmp_path):
+    module = _load(path)
+    monkeypatch.setattr(module, "GPU", False, raising=False)
+    extra = {"out": tmp_path} if path.stem.startswith("09") else {}
+    module.main(**SMALL[path.stem], **extra)
+    assert capsys.readouterr().out
+
+
+def test_the_demo_writes_the_printed_cuda(capsys, tmp_path):
+    _load(EXAMPLES / "09_matmul_double_buffered.py").main(128, 128, 16, tmp_path)
+    told = capsys.readouterr().out
+    source = (tmp_path / "matmul_double_buffered.cu").read_text()
+    assert "__global__" in source
+    assert "cp.async" in source
+    for word in ("ran on:   the simulator", "error:", "checked:", "races", f"{tmp_path}/matmul_double_buffered.cu"):
+        assert word in told
+
+
+def test_the_demo_without_rich_and_without_nvrtc(capsys, tmp_path, monkeypatch):
+    """Plain text shows the progress, and one line says why no CUDA was printed."""
+    monkeypatch.setitem(sys.modules, "rich.progress", None)
+    monkeypatch.setitem(sys.modules, "cuda.bindings", None)
+    monkeypatch.setenv("MOYE_DISK_CACHE", "0")
+    _load(EXAMPLES / "09_matmul_double_buffered.py").main(128, 128, 16, tmp_path)
+    told = capsys.readouterr().out
+    assert "1/1 blocks\n" in told
+    assert "CUDA:     not compiled here: compiling needs NVRTC" in told
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_is_short_and_explained(path):
+    text = path.read_text()
+    assert text.startswith('"""')
+    assert text.count("\n") <= 150, f"{path.name} has {text.count(chr(10))} lines"
