@@ -1,7 +1,7 @@
 # make demo      set up .venv and run the double-buffered matmul (GPU if there is one, else the simulator)
 # make test      ruff, mypy, and every test that needs no GPU
 # make gpu-test  the tests that need a GPU
-# make bench     the benchmarks (GPU)
+# make bench     the benchmarks that this machine can run
 # make wheel     build dist/moye-*.whl
 # make lint      ruff and mypy alone
 # make clean     remove everything that make made

@@ -24,7 +24,7 @@ _ALGEBRA = (
 _TRACED = (
     "assume", "atomic_add", "atomic_and", "atomic_cas", "atomic_exch", "atomic_max", "atomic_min", "atomic_or",
     "atomic_xor", "ballot", "barrier_arrive", "barrier_sync", "block_dim", "block_idx", "block_reduce", "ceil_div",
-    "clock", "cp_async_commit", "cp_async_wait", "fence", "globaltimer", "grid_dim", "inspect", "lane_idx", "load",
+    "clock", "cp_async_commit", "cp_async_wait", "fence", "globaltimer", "grid_dim", "lane_idx", "load",
     "shuffle_down", "shuffle_idx", "shuffle_up", "shuffle_xor", "static_range", "store", "sync_threads", "sync_warp",
     "thread_idx", "vote_all", "vote_any", "warp_idx", "warp_reduce", "where",
 )
@@ -45,7 +45,7 @@ _HOME: dict[str, tuple[str, str]] = {
     "abs": ("moye.lang.math", "abs_"), "max": ("moye.lang.math", "maximum"), "min": ("moye.lang.math", "minimum"),
     "round": ("moye.lang.math", "round_"), "bool": ("moye.dtypes", "bool_"),
     "range": ("moye.lang.loops", "dynamic_range"),
-    "jit": ("moye.lang.trace", "jit"),
+    "inspect": ("moye.lang.debug", "inspect"), "jit": ("moye.lang.trace", "jit"),
     "Constexpr": ("moye.lang.signature", "Constexpr"), "Static": ("moye.lang.signature", "Static"),
     "Tensor": ("moye.tensor.tensor", "Tensor"), "shared_array": ("moye.tensor.tensor", "shared_array"),
     "make_fragment_like": ("moye.tensor.tensor", "make_fragment_like"),

@@ -35,9 +35,11 @@ class Kind(enum.Enum):
     FLOAT = 3
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class DType:
     """One element type: name, width in bits, family, and its spelling in CUDA C++ and NumPy.
+
+    There is one object for each; comparing is by identity, which copies and pickles keep.
 
     ``cuda`` is the storage type in printed code (self-contained: no header is included).
     ``numpy`` is a NumPy or ml_dtypes type name.
@@ -73,6 +75,9 @@ class DType:
         if not conversions:
             raise DTypeError(f"{self.name}(...) converts the scalars of a kernel; there is none here")
         return conversions[0](value, self)
+
+    def __reduce__(self) -> tuple[Callable[[str], DType], tuple[str]]:
+        return from_name, (self.name,)
 
     def __repr__(self) -> str:
         return self.name

@@ -75,7 +75,7 @@ class Memory:
         memory = cls(0, name)
         reach = 0 if 0 in array.shape else 1 + sum((e - 1) * s // array.itemsize
                                                    for e, s in zip(array.shape, array.strides, strict=True))
-        flat = np.lib.stride_tricks.as_strided(array, (reach,), (array.itemsize,)) if reach else np.zeros(0, array.dtype)
+        flat = np.lib.stride_tricks.as_strided(array, (reach,), (array.itemsize,))
         memory.data = flat.view(np.uint8)
         memory.valid = np.ones(memory.data.size, bool)
         return memory
@@ -228,8 +228,9 @@ class Thread:
     def define(self, value: Value, result: Any) -> None:
         """Set a Value, checking that its facts tell the truth."""
         if result is not POISON and value.dtype.is_integer:
-            if not ((value.lower is None or value.lower <= result) and (value.upper is None or result <= value.upper)
-                    and result % value.divisor == 0):
+            low, high = value.lower, value.upper
+            true = (low is None or low <= result) and (high is None or result <= high) and result % value.divisor == 0
+            if not true:
                 raise Fault(f"{value} = {result} breaks its facts: {value.lower}..{value.upper}, of {value.divisor}")
         self.values[value.id] = result
 
@@ -391,8 +392,8 @@ _INTEGER = {"add": lambda a, b: a + b, "sub": lambda a, b: a - b, "mul": lambda 
 _MATH = {"exp": math.exp, "exp2": math.exp2 if hasattr(math, "exp2") else lambda x: 2.0**x, "log": math.log,
          "log2": math.log2, "log10": math.log10, "sqrt": math.sqrt, "rsqrt": lambda x: 1 / math.sqrt(x),
          "sin": math.sin, "cos": math.cos, "tan": math.tan, "tanh": math.tanh, "erf": math.erf, "floor": math.floor,
-         "ceil": math.ceil, "round": round, "trunc": math.trunc, "abs": abs, "sigmoid": lambda x: 1 / (1 + math.exp(-x)),
-         "neg": lambda x: -x}
+         "ceil": math.ceil, "round": round, "trunc": math.trunc, "abs": abs,
+         "sigmoid": lambda x: 1 / (1 + math.exp(-x)), "neg": lambda x: -x}
 
 
 def unary(kind: str, a: Any, dtype: DType) -> Any:
@@ -425,7 +426,8 @@ def cast(a: Any, old: DType, new: DType, bits: bool = False) -> Any:
 # --- a launch --------------------------------------------------------------------------------------------------------
 
 
-def run(func: Func, arguments: Sequence[Any], grid: tuple[int, int, int] = (1, 1, 1), *, guards: bool = True) -> Outcome:
+def run(func: Func, arguments: Sequence[Any], grid: tuple[int, int, int] = (1, 1, 1), *,
+        guards: bool = True) -> Outcome:
     """Run a launch; arrays among the arguments (one per parameter, in order) are written in place."""
     values: dict[int, Any] = {}
     memory: dict[int, Memory] = {}
@@ -481,7 +483,7 @@ def _answers(asked: dict[int, Any], count: int) -> list[Any]:
     for i, request in asked.items():
         if not isinstance(request, tuple):
             continue
-        op, value, lane = request
+        op, _, lane = request
         warp = {j % 32: r for j, r in asked.items() if j // 32 == i // 32 and isinstance(r, tuple) and r[0] is op}
         me = i % 32
         if isinstance(op, ops.Vote):

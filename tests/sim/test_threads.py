@@ -341,6 +341,31 @@ def test_spinning_forever():
     assert codes(outcome) == ["F4"] and "polls memory forever" in outcome.findings[0].message
 
 
+def test_a_long_walk_through_memory_is_no_deadlock():
+    """The loop reads its bound from memory each time, and nothing is written while it runs."""
+    k = K(32)
+    A, C = k.tensor("A", dtype=dt.int32), k.tensor("C", dtype=dt.int32)
+    i = k.var(0)
+    with k.loop() as loop:
+        with k.if_(k.ge(k.read(i), k.load(A, 0))):
+            k.exit("break", loop)
+        k.assign((i, k.add(k.read(i), 1)))
+    k.store(C, k.tid, k.read(i))
+    c = np.zeros(32, np.int32)
+    assert not k.run(np.array([300], np.int32), c, spins=50).findings
+    assert (c == 300).all()
+
+
+def test_polling_with_a_count_of_tries_is_given_up_in_the_end():
+    k = K(32)
+    A, i = k.tensor("A", dtype=dt.int32), k.var(0)
+    with k.loop() as loop:
+        with k.if_(k.ne(k.load(A, 0, order="acquire"), 0)):
+            k.exit("break", loop)
+        k.assign((i, k.add(k.read(i), 1)))
+    assert codes(k.run(np.zeros(1, np.int32), spins=10)) == ["F4"]
+
+
 def test_a_warp_waits_for_another_through_shared_memory():
     k = K(64)
     C, s = k.tensor("C", dtype=dt.int32), k.shared(2, dt.int32)

@@ -296,7 +296,7 @@ class Builder:
 
 
 def expressible(operand: Operand, params: frozenset[int]) -> bool:
-    """Whether launch can evaluate an operand: exact arithmetic on parameters and grid extents (``params``: their ids)."""
+    """Whether launch can evaluate an operand: exact arithmetic on parameters (by id) and grid extents."""
     if operand.dtype.is_float:
         return False
     if isinstance(operand, Literal) or operand.id in params:

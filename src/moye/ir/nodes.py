@@ -63,7 +63,7 @@ Extent = int | Value
 
 
 class Var:
-    """A mutable scalar of a thread: what a loop carries or an ``if`` merges.  Read by ``ops.Read``, set by ``ops.Assign``.
+    """A mutable scalar of a thread: what a loop carries or an ``if`` merges.  ``ops.Read`` gets, ``Assign`` sets it.
 
     ``ref`` is the buffer that the variable's number is an offset into, where it stands for a carried tensor's pointer.
     """

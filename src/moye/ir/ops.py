@@ -40,8 +40,9 @@ from moye.ir.effects import (
 from moye.ir.nodes import Block, Buffer, Extent, Op, Operand, Ref, TileRef, Value, Var
 
 __all__ = [
-    "ARITHMETIC", "BINARY", "COMPARISONS", "LOGICAL", "MATH", "SPECIALS", "UNARY", "Alloc", "Assert", "Assign", "Atomic",
-    "Binary", "Cast", "Copy", "CpAsyncCommit", "CpAsyncWait", "Declare", "Exit", "Fence", "For", "Gemm", "If", "Inspect",
+    "ARITHMETIC", "BINARY", "COMPARISONS", "LOGICAL", "MATH", "SPECIALS", "UNARY", "Alloc", "Assert", "Assign",
+    "Atomic", "Binary", "Cast", "Copy", "CpAsyncCommit", "CpAsyncWait", "Declare", "Exit", "Fence", "For", "Gemm", "If",
+    "Inspect",
     "Load", "Loop", "Map", "NamedBarrier", "Op", "Order", "Print", "Read", "Reduce", "Scope", "Scope_", "Select",
     "Shuffle", "Special", "Store", "SyncThreads", "SyncWarp", "Unary", "Vote", "dtype_of_math",
 ]
@@ -52,7 +53,7 @@ LOGICAL = ("land", "lor")
 BINARY = ARITHMETIC + COMPARISONS + LOGICAL
 MATH = ("exp", "exp2", "log", "log2", "log10", "sqrt", "rsqrt", "sin", "cos", "tan", "tanh", "erf", "floor", "ceil",
         "round", "trunc", "abs", "sigmoid")
-UNARY = ("neg", "not", "invert", "popcount", "clz", "isnan", "isinf") + MATH
+UNARY = ("neg", "not", "invert", "popcount", "clz", "isnan", "isinf", *MATH)
 SPECIALS = ("thread_x", "thread_y", "thread_z", "block_x", "block_y", "block_z", "grid_x", "grid_y", "grid_z",
             "clock", "globaltimer")
 
@@ -116,7 +117,7 @@ class Select(Op):
 
 @dataclass(slots=True, kw_only=True)
 class Cast(Op):
-    """Value conversion (round to nearest even towards floats, truncation towards integers), or with ``bits`` a bitcast."""
+    """Value conversion (to floats rounding to nearest even, to integers truncating), or with ``bits`` a bitcast."""
 
     pure = True
     result: Value

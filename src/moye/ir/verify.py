@@ -5,7 +5,8 @@ In: a Func.  Out: nothing; IRError names the op and the rule it breaks.
 >>> verify(func)
 
 Values are defined before use in an enclosing block, operand dtypes fit their op, register references are static, jumps
-leave an enclosing region, nothing follows a jump.  It is moye's own check: users' mistakes are found earlier.
+leave an enclosing region, nothing follows a jump.  It is moye's own check; one mistake of users only shows here, a
+TraceError: a value that escaped from a loop or branch through a Python object.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from moye.dtypes import DType, Kind, Space
-from moye.errors import IRError
+from moye.errors import IRError, TraceError
 from moye.ir import ops
 from moye.ir.nodes import Block, Func, Literal, Operand, Ref, ScalarParam, TensorParam, TileRef, Value, Var
 
@@ -28,6 +29,7 @@ class _Verifier:
     def __init__(self, func: Func) -> None:
         self.func = func
         self.values: set[int] = set()
+        self.ended: set[int] = set()  # values of blocks that are over
         self.variables: set[int] = set()
         self.buffers: set[int] = set()
         self.regions: list[ops.Op] = []
@@ -51,6 +53,7 @@ class _Verifier:
             self.op(op)
             if isinstance(op, ops.Exit) and position + 1 < len(block.ops):
                 raise self.fail(op, "ops follow a jump in its block")
+        self.ended |= self.values - values
         self.values, self.variables, self.buffers = values, variables, buffers
 
     def op(self, op: ops.Op) -> None:
@@ -76,6 +79,10 @@ class _Verifier:
             if not isinstance(operand.value, wanted):
                 raise self.fail(op, f"the literal {operand} holds a {type(operand.value).__name__}")
         elif operand.id not in self.values:
+            if operand.id in self.ended or operand.op is None:  # (a loop variable: its loop may be eliminated)
+                raise TraceError(f"this uses {operand.name or 'a value'} which was computed inside a loop or if of the "
+                                 f"kernel that has ended", locs=(op.loc,),
+                                 hint="assign it to a variable there: what a Python object holds is not carried")
             raise self.fail(op, f"{operand} is used but not defined in an enclosing block before it")
 
     def reference(self, op: ops.Op, ref: Ref | TileRef) -> None:
@@ -144,6 +151,7 @@ class _Verifier:
             self.regions.pop()
         if isinstance(op, ops.For):
             self.values.discard(op.iv.id)
+            self.ended.add(op.iv.id)
 
     def jump(self, op: ops.Exit) -> None:
         if op.kind == "return":

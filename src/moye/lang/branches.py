@@ -155,10 +155,9 @@ class Merger:
     def _merge(self, name: str, before: Any, then: Any, orelse: Any, arms: str) -> Callable[[], Any]:
         if isinstance(then, Undefined):
             return lambda: then
-        sides = [self.op.orelse if arms == "orelse" else self.op.then, self.op.then if arms == "then" else self.op.orelse]
-        with builder().inside(sides[0]):
+        with builder().inside(self.op.orelse if arms == "orelse" else self.op.then):
             a = take_apart(then)
-        with builder().inside(sides[1]):
+        with builder().inside(self.op.then if arms == "then" else self.op.orelse):
             b = take_apart(orelse)
         if not same_structure(a.structure, b.structure):
             raise changed_structure(_called(name), a.structure, b.structure)

@@ -9,7 +9,6 @@ Each docstring names the PTX instruction (PTX ISA) that the operation stands for
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, NamedTuple, get_args
 
 from moye import dtypes as dt
@@ -18,17 +17,16 @@ from moye.errors import DTypeError, TensorError, TraceError
 from moye.ir import fold, ops
 from moye.ir.nodes import Literal, Operand, Ref, Value
 from moye.lang.branches import DynamicIf
-from moye.layout import ceil_div, idx2crd, size
+from moye.layout import ceil_div
 from moye.tensor import expr
 from moye.tensor.context import builder, locate
-from moye.tensor.expr import Expr, Scalar, arithmetic, is_scalar, operand_of, truth, wrap
-from moye.tensor.space import common_space, merged
+from moye.tensor.expr import Expr, Scalar, arithmetic, operand_of, truth, wrap
 from moye.tensor.tensor import Tensor, elementwise
 
 __all__ = [
     "Dim3", "assume", "atomic_add", "atomic_and", "atomic_cas", "atomic_exch", "atomic_max", "atomic_min", "atomic_or",
     "atomic_xor", "ballot", "barrier_arrive", "barrier_sync", "block_dim", "block_idx", "block_reduce", "ceil_div",
-    "clock", "cp_async_commit", "cp_async_wait", "fence", "globaltimer", "grid_dim", "inspect", "lane_idx", "load",
+    "clock", "cp_async_commit", "cp_async_wait", "fence", "globaltimer", "grid_dim", "lane_idx", "load",
     "shuffle_down", "shuffle_idx", "shuffle_up", "shuffle_xor", "static_range", "store", "sync_threads", "sync_warp",
     "thread_idx", "vote_all", "vote_any", "warp_idx", "warp_reduce", "where",
 ]
@@ -86,12 +84,12 @@ def linear_thread() -> Scalar:
 
 def lane_idx() -> Scalar:
     """Lane within the warp, 0..31 (%laneid)."""
-    return linear_thread() % 32  # type: ignore[operator]
+    return linear_thread() % 32
 
 
 def warp_idx() -> Scalar:
     """Warp within the block."""
-    return linear_thread() // 32  # type: ignore[operator]
+    return linear_thread() // 32
 
 
 def clock() -> Scalar:
@@ -267,7 +265,7 @@ def block_reduce(value: Scalar, scratch: Tensor, kind: str = "add") -> Scalar:
     value = warp_reduce(value, kind)
     if warps == 1:
         return value
-    first = DynamicIf(Expr(operand_of(lane_idx() == 0)), ())  # type: ignore[arg-type]
+    first = DynamicIf(Expr(operand_of(lane_idx() == 0)), ())
     first.then({})
     scratch[warp_idx()] = value
     first.end_then({})
@@ -275,13 +273,13 @@ def block_reduce(value: Scalar, scratch: Tensor, kind: str = "add") -> Scalar:
     first.end_else({})
     first.merge({})
     sync_threads()
-    result = scratch[0]
+    result: Any = scratch[0]
     for warp in range(1, warps):
-        other = scratch[warp]
+        other: Any = scratch[warp]
         result = arithmetic(kind, result, other) if kind not in ("and", "or", "xor") \
-            else expr.bitwise(kind, result, other)  # type: ignore[arg-type]
+            else expr.bitwise(kind, result, other)
     sync_threads()
-    return result  # type: ignore[return-value]
+    return result  # type: ignore[no-any-return]
 
 
 # --- atomics and scoped accesses -------------------------------------------------------------------------------------
@@ -418,8 +416,8 @@ def _learn(cond: Operand) -> None:
     if not op.a.dtype.is_integer:
         return
     inner = op.a.op if isinstance(op.a, Value) else None
-    if op.kind == "eq" and isinstance(op.b, Literal) and op.b.value == 0 and isinstance(inner, ops.Binary) \
-            and inner.kind == "mod" and isinstance(inner.b, Literal) and isinstance(inner.a, Value) and inner.b.value > 0:
+    if op.kind == "eq" and op.b == Literal(0, op.b.dtype) and isinstance(inner, ops.Binary) and inner.kind == "mod" \
+            and isinstance(inner.b, Literal) and isinstance(inner.a, Value) and inner.b.value > 0:
         builder().learn(inner.a, divisor=int(inner.b.value))
     _learn_bounds(op.kind, op.a, op.b)
     _learn_bounds({"lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}.get(op.kind, op.kind), op.b, op.a)
@@ -434,53 +432,6 @@ def _learn_bounds(kind: str, x: Operand, other: Operand) -> None:
     bottom = {"gt": None if lower is None else lower + 1, "ge": lower, "eq": lower}.get(kind)
     if top is not None or bottom is not None:
         builder().learn(x, bottom, top)
-
-
-def inspect(label: str = "", /, **named: object) -> None:
-    """Keep a snapshot of tensors and scalars here when the kernel runs in the simulator (the GPU ignores it).
-
-    ``mo.inspect("after load", tCrA=tCrA)``; read it with ``mo.inspections()``.
-    """
-    tensors = []
-    scalars = []
-    for name, value in named.items():
-        if isinstance(value, Tensor):
-            space = merged(common_space([value.layout]))
-            extents = tuple(e if isinstance(e, int) else operand_of(e, builder().index)  # type: ignore[arg-type]
-                            for e in space.extents)
-            tensors.append((name, value.tile_ref(space.strides[0]), extents))
-        elif is_scalar(value):
-            scalars.append((name, operand_of(value)))  # type: ignore[arg-type]
-        else:
-            raise TraceError(f"inspect: {name}={value!r} is no tensor or scalar", locs=(locate(),))
-    builder().emit(ops.Inspect(label=label, tensors=tuple(tensors), scalars=tuple(scalars)))  # type: ignore[arg-type]
-
-
-def print_(*values: object, sep: str = " ", end: str = "\n") -> None:
-    """``print`` in a kernel: one line per thread, with its block and thread index in front."""
-    parts: list[Any] = []
-    for i, value in enumerate(values):
-        if i:
-            parts.append(sep)
-        if isinstance(value, Tensor):
-            parts.extend(_tensor_parts(value))
-        else:
-            parts.append(value.operand if isinstance(value, Expr) else str(value))
-    builder().emit(ops.Print(parts=(*parts, end)))
-
-
-def _tensor_parts(tensor: Tensor) -> Iterator[object]:
-    count = size(tensor.layout)
-    if not isinstance(count, int) or count > 64:
-        raise TraceError(f"print: {tensor!r} has too many elements to print (64 at most)",
-                         hint="print a slice, or use mo.inspect", locs=(locate(),))
-    yield f"{tensor.label} ["
-    for i in range(count):
-        if i:
-            yield ", "
-        element = tensor[idx2crd(tensor.layout.shape, i)]
-        yield element.operand if isinstance(element, Expr) else str(element)
-    yield "]"
 
 
 def dtype_cast(value: Any, dtype: DType) -> Any:

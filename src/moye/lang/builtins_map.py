@@ -17,7 +17,8 @@ from typing import Any
 from moye import dtypes as dt
 from moye.errors import TraceError
 from moye.lang import math
-from moye.lang.builtins import dtype_cast, print_
+from moye.lang.builtins import dtype_cast
+from moye.lang.debug import breakpoint_, print_
 from moye.lang.loops import dynamic_range
 from moye.tensor.context import locate
 from moye.tensor.expr import Expr, bitwise, truth
@@ -50,7 +51,7 @@ def _quantifier(own: Callable[..., Any], kind: str) -> Callable[..., Any]:
     """``any`` and ``all`` of a static collection, some of whose items are traced."""
     def quantifier(items: Any) -> Any:
         values = list(items)
-        traced = [truth(v) for v in values if isinstance(v, Expr)]
+        traced: list[Any] = [truth(v) for v in values if isinstance(v, Expr)]
         known = own(v for v in values if not isinstance(v, Expr))
         if not traced or bool(known) is (kind == "or"):
             return known
@@ -87,6 +88,7 @@ def _length(value: Any) -> int:
 TRACED: dict[object, Callable[..., Any]] = {
     builtins.range: dynamic_range,
     builtins.print: print_,
+    builtins.breakpoint: breakpoint_,
     builtins.min: _extremum(min, math.minimum),
     builtins.max: _extremum(max, math.maximum),
     builtins.int: _int,

@@ -1,4 +1,4 @@
-"""What control flow carries: a Python value taken apart into static structure and scalar leaves, and put together again.
+"""What control flow carries: a Python value taken apart into static structure and scalar leaves, and rebuilt.
 
 In: a value of a kernel variable.  Out: ``Carried`` (structure, leaves), and ``rebuild``.
 
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, is_dataclass
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from moye import dtypes as dt
 from moye.dtypes import Space
@@ -43,7 +43,12 @@ class Undefined:
     __hash__ = object.__hash__
 
 
-for _name in ["add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "and", "or", "xor", "lshift", "rshift", "matmul", "radd", "rsub", "rmul", "rtruediv", "rfloordiv", "rmod", "rpow", "rand", "ror", "rxor", "rlshift", "rrshift", "rmatmul", "iadd", "isub", "imul", "eq", "ne", "lt", "le", "gt", "ge", "neg", "pos", "abs", "invert", "bool", "int", "float", "index", "iter", "len", "getitem", "setitem", "call", "setattr", "enter"]:
+_OPERATORS = """
+    add sub mul truediv floordiv mod pow and or xor lshift rshift matmul
+    radd rsub rmul rtruediv rfloordiv rmod rpow rand ror rxor rlshift rrshift rmatmul
+    eq ne lt le gt ge neg pos abs invert bool int float index iter len getitem setitem call setattr enter
+"""
+for _name in _OPERATORS.split():
     setattr(Undefined, f"__{_name}__", Undefined._used)
 
 
@@ -84,8 +89,9 @@ def _is_carried(value: object) -> bool:
     """Whether a dataclass instance is taken apart: the user's always, moye's own where it holds traced values."""
     if not type(value).__module__.startswith("moye."):
         return True
-    return any(isinstance(part, (Expr, Tensor)) or (is_dataclass(part) and not isinstance(part, type) and _is_carried(part))
-               for part in (getattr(value, f.name) for f in fields(value)))  # type: ignore[arg-type]
+    parts = (getattr(value, f.name) for f in fields(value))  # type: ignore[arg-type]
+    return any(isinstance(part, (Expr, Tensor)) or
+               (is_dataclass(part) and not isinstance(part, type) and _is_carried(part)) for part in parts)
 
 
 class _Static:

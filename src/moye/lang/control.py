@@ -1,7 +1,7 @@
 """Control flow while tracing: the one place that decides what is static and what becomes control flow of the kernel.
 
-In: calls that ``rewrite.py`` put into the kernel (``loop``, ``while_``, ``if_``, ``and_``, ...).  Out: regions of IR and
-the merged values of the variables that they change.
+In: calls that ``rewrite.py`` put into the kernel (``loop``, ``while_``, ``if_``, ``and_``, ...).  Out: regions of IR,
+and the merged values of the variables that they change.
 
 >>> l = control.loop(range(n), ("x",), "i")       # for i in range(n), carrying x
 
@@ -122,7 +122,7 @@ class Control:
     def builtin(self, function: object) -> object:
         """The traced counterpart of a Python builtin (``range``, ``min``, ``print``, ...); others as they are."""
         try:
-            return builtins_map.TRACED.get(function, function)  # type: ignore[call-overload]
+            return builtins_map.TRACED.get(function, function)
         except TypeError:
             return function
 

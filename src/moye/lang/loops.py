@@ -26,13 +26,14 @@ from moye.tensor.expr import Expr, Scalar, is_scalar, operand_of, plain, truth
 
 Locals = dict[str, Any]
 _NONE: fold.Facts = (None, None, 1)
-_PASSES = 4
+_PASSES = 6
 
 
 @dataclass(frozen=True, slots=True)
 class DynamicRange:
-    """``range(...)`` in a kernel: a loop of the kernel in a ``for`` statement; elsewhere (comprehensions, ``enumerate``,
-    ``list``) it is Python's own range, and its bounds must be static."""
+    """``range(...)`` in a kernel: in a ``for`` statement a loop of the kernel; elsewhere (in comprehensions, ``zip``,
+    ``list``) Python's own range, whose bounds must be static.
+    """
 
     start: Scalar
     stop: Scalar
@@ -42,8 +43,8 @@ class DynamicRange:
     def static(self) -> range:
         """Python's range."""
         if isinstance(self.start, Expr) or isinstance(self.stop, Expr):
-            raise TraceError(f"range({self.start}, {self.stop}) is known only when the kernel runs; here it is iterated "
-                             "over while tracing", hint="loop over it with a for statement", locs=(locate(),))
+            raise TraceError(f"range({self.start}, {self.stop}) is known only when the kernel runs; here it is "
+                             "iterated over while tracing", hint="loop over it with a for statement", locs=(locate(),))
         return range(int(self.start), int(self.stop), self.step)
 
     def __iter__(self) -> Iterator[int]:
@@ -178,7 +179,7 @@ class _Dynamic(Loop):
         again = self.weaker and not last
         if again:
             del b.func.buffers[self._buffers:]
-        if self.passes == _PASSES - 2:
+        if again and self.passes == _PASSES - 2:
             for slot in self.slots.values():  # enough: with no facts at all the next pass is the last
                 slot.facts = [_NONE] * len(slot.facts)
         return again
@@ -343,9 +344,9 @@ class While(_Dynamic):
         self.stopped = False
 
     def __iter__(self) -> Iterator[Any]:
-        if not self.dynamic:
+        if self._decided():
             regions().append(self)
-            while not self.dynamic:
+            while self._decided():
                 yield None
             _close(self)
         for self.passes in range(_PASSES):
@@ -354,6 +355,10 @@ class While(_Dynamic):
             if not self._close_pass(self.passes == _PASSES - 1):
                 break
         self._place()
+
+    def _decided(self) -> bool:
+        """Whether every condition so far was static."""
+        return not self.dynamic
 
     def begin(self, variables: Locals) -> tuple[Any, ...]:
         if not self.dynamic:
@@ -411,10 +416,12 @@ def _iv_facts(start: Operand, stop: Operand, step: int) -> fold.Facts:
 
 
 def _widen(assumed: fold.Facts, seen: fold.Facts, passes: int) -> fold.Facts:
-    """The meet; from the second pass on, bounds that still move are given up."""
+    """The meet; from the second pass on, bounds that still move are given up, and then all facts that do."""
     both = fold.meet(assumed, seen)
     if passes == 0:
         return both
+    if passes > 2:
+        return _NONE
     lower = both[0] if both[0] == assumed[0] else None
     upper = both[1] if both[1] == assumed[1] else None
     return lower, upper, both[2]
@@ -426,10 +433,12 @@ def check_dtype(name: str, dtype: dt.DType, leaf: Scalar) -> None:
     if have == dtype:
         return
     if isinstance(leaf, Expr):
-        if have.kind == dtype.kind and have.is_integer and have.bits <= dtype.bits:
-            return
-    elif dtype.is_float or (have.kind.value <= dtype.kind.value and dtype.kind is not dt.Kind.BOOL and
-                            fold.fits(int(leaf), dtype)) or (dtype.kind is dt.Kind.UINT and isinstance(leaf, int) and fold.fits(leaf, dtype)):
+        fine = have.kind == dtype.kind and have.is_integer and have.bits <= dtype.bits
+    elif dtype.is_float:
+        fine = True
+    else:
+        fine = dtype.is_integer and isinstance(leaf, int) and fold.fits(int(leaf), dtype)
+    if fine:
         return
     raise TraceError(f"{name} is {dtype} before this loop or branch and {have} at its end",
                      hint=f"start with mo.{have}(...), or convert with .to(mo.{dtype})", locs=(locate(),))

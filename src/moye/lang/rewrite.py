@@ -26,8 +26,8 @@ from moye.lang.source import Source, compile_inner, head_of, source_of
 
 CONTROL = "__moye__"
 RESERVED = (CONTROL, "locals")
-BUILTINS = frozenset({"abs", "all", "any", "bool", "divmod", "enumerate", "float", "int", "len", "max", "min", "pow",
-                      "print", "range", "reversed", "round", "sum", "zip"})
+BUILTINS = frozenset({"abs", "all", "any", "bool", "breakpoint", "divmod", "enumerate", "float", "int", "len", "max",
+                      "min", "pow", "print", "range", "reversed", "round", "sum", "zip"})
 OPERATORS: dict[type[ast.cmpop], str] = {ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">",
                                          ast.GtE: ">="}
 Node = TypeVar("Node", bound=ast.AST)

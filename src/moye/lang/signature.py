@@ -98,7 +98,8 @@ def parts_of(value: object) -> tuple[object, tuple[str, ...], tuple[object, ...]
     if isinstance(value, dict):
         return tuple(value), tuple(str(k) for k in value), tuple(value.values())
     if isinstance(value, (tuple, list)):
-        return type(value), tuple(str(i) for i in range(len(value))), tuple(value)
+        names = getattr(value, "_fields", None) or tuple(str(i) for i in range(len(value)))
+        return type(value), tuple(names), tuple(value)
     assert is_dataclass(value) and not isinstance(value, type), "a dataclass instance"
     names = tuple(f.name for f in fields(value))
     return type(value), names, tuple(getattr(value, n) for n in names)

@@ -219,8 +219,8 @@ def is_mutable(value: object) -> bool:
     if type(value).__hash__ is None or hasattr(value, "__array_interface__") or hasattr(value, "__dlpack__"):
         return not (type(value).__module__ == "numpy" and getattr(value, "shape", None) == ())
     if is_dataclass(value):
-        frozen = type(value).__dataclass_params__.frozen  # type: ignore[attr-defined]
-        return not frozen or any(is_mutable(getattr(value, f.name)) for f in fields(value))
+        parameters: Any = getattr(value, "__dataclass_params__", None)
+        return not parameters.frozen or any(is_mutable(getattr(value, f.name)) for f in fields(value))
     return hasattr(value, "__dict__") and type(value).__setattr__ is object.__setattr__
 
 

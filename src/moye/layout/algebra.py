@@ -57,7 +57,7 @@ def filter(layout: Layout) -> Layout:
 
 def make_modes(modes: list[Layout]) -> Layout:
     """A layout with these modes, possibly none."""
-    return Layout(tuple(m.shape for m in modes), tuple(m.stride for m in modes))
+    return Layout.of(tuple([m.shape for m in modes]), tuple([m.stride for m in modes]))
 
 
 def by_mode(layout: Layout, tiler: tuple[Tiler, ...], f: Callable[[Layout, Tiler], Layout], name: str) -> Layout:

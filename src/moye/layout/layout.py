@@ -39,6 +39,14 @@ class Layout:
         object.__setattr__(self, "shape", extent)
         object.__setattr__(self, "stride", step)
 
+    @staticmethod
+    def of(shape: IntTuple, stride: IntTuple) -> Layout:
+        """The layout of a shape and a stride that were parts of layouts before: they are not checked again."""
+        new = object.__new__(Layout)
+        object.__setattr__(new, "shape", shape)
+        object.__setattr__(new, "stride", stride)
+        return new
+
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"layouts are immutable: cannot set {name!r} of {self}")
 
@@ -68,11 +76,11 @@ class Layout:
             _check_open(crd)
             return self, 0
         kept, offset = _slice(crd, self.shape, self.stride)
-        return Layout(tuple(s for s, _ in kept), tuple(d for _, d in kept)), offset
+        return Layout.of(tuple([s for s, _ in kept]), tuple([d for _, d in kept])), offset
 
     def mode(self, *path: int) -> Layout:
         """The layout of one mode; more indices go deeper."""
-        return Layout(_at(self.shape, path), _at(self.stride, path))
+        return Layout.of(_at(self.shape, path), _at(self.stride, path))
 
     def __len__(self) -> int:
         return tuples.tuple_rank(self.shape)
@@ -157,7 +165,7 @@ def make_layout(*args: Layout | IntTuple | None) -> Layout:
     if layouts:
         if len(layouts) != len(args):
             raise LayoutError(f"make_layout takes layouts, or a shape and a stride, not a mixture: {args!r}")
-        return Layout(tuple(x.shape for x in layouts), tuple(x.stride for x in layouts))
+        return Layout.of(tuple([x.shape for x in layouts]), tuple([x.stride for x in layouts]))
     if len(args) > 2:
         raise LayoutError(f"make_layout takes a shape and a stride, but got {len(args)} arguments",
                           hint="put the extents into one tuple: make_layout((32, 8))")
@@ -210,7 +218,7 @@ def from_modes(modes: Modes) -> Layout:
         return Layout(1, 0)
     if len(modes) == 1:
         return Layout(*modes[0])
-    return Layout(tuple(s for s, _ in modes), tuple(d for _, d in modes))
+    return Layout.of(tuple([s for s, _ in modes]), tuple([d for _, d in modes]))
 
 
 def _form(x: object, attribute: str) -> IntTuple:

@@ -1,6 +1,6 @@
 """Classify the arguments of a launch: specs (the specialisation key) and runtime leaves.
 
-In: a kernel's signature and the arguments of one call.  Out: ``Call``: specs per parameter, arrays and scalars in order.
+In: a kernel's signature and the arguments of one call.  Out: ``Call``: specs by parameter, arrays and scalars in order.
 
 >>> classify(signature, (A, sA_layout, 3.0), {}).specs
 {'A': TensorSpec(...), 'sA_layout': StaticSpec(...), 'x': ScalarSpec(float32)}
@@ -97,11 +97,11 @@ class Signature:
 
 
 def _role(annotation: object) -> str:
-    if annotation is Constexpr or (isinstance(annotation, str) and annotation.rpartition(".")[2] == "Constexpr"):
+    """What an annotation, possibly a quoted one, asks for."""
+    name = annotation.strip("'\" ").rpartition(".")[2] if isinstance(annotation, str) else ""
+    if annotation is Constexpr or name == "Constexpr":
         return "constexpr"
-    if annotation is Static or (isinstance(annotation, str) and annotation.rpartition(".")[2] == "Static"):
-        return "static"
-    return ""
+    return "static" if annotation is Static or name == "Static" else ""
 
 
 def classify(signature: Signature, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Call:

@@ -1,158 +1,434 @@
-"""The short way to launch again: what a first launch worked out, kept by what it depended on.
+"""The short way to launch again: for what a first launch worked out, one generated function per kind of call.
 
-In: the arguments of a call like an earlier one.  Out: one driver call.
+In: the arguments of a call like an earlier one.  Out: one driver call, or False where the long way must be taken.
 
->>> plan, dynamic = plans.find(args, grid, block); plan.launch(dynamic)
+>>> plan = plans.add(spec, program, call, device, args, long); plan.launch(*args)
 
-A plan holds for arrays of the same dtype, shape, strides, device and 16-byte alignment, and for the same static
-objects.  Whatever is not certain (keywords, overlapping arrays, unknown types) goes the long way through ``kernel.py``.
+A plan holds for arrays of the same class, dtype, shape, strides, device and 16-byte alignment that do not overlap, for
+equal static arguments (identical ones are recognised sooner) and unchanged captured names; what else is passed goes
+the long way through ``kernel.py``.  ``kernel[grid, block]`` has one ``Plans``.
 """
 
 from __future__ import annotations
 
+import ctypes
+import functools
+import struct
+import sys
+import types
 from collections.abc import Callable, Sequence
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
-from moye.cuda import driver
-from moye.ir.nodes import ScalarParam, TensorParam
-from moye.lang.trace import changed
-from moye.runtime.arguments import Call
+from moye.cuda import driver, events
+from moye.errors import DriverError
+from moye.ir import ops
+from moye.ir.nodes import Func, Literal, ScalarParam, TensorParam, Value
+from moye.lang.signature import ScalarSpec, StaticSpec, TensorSpec
+from moye.lang.trace import Capture, JitFunction
+from moye.runtime.arguments import Call, static_key
 from moye.runtime.arrays import ArrayInfo, span_bytes
 from moye.runtime.compile import Dim3, Program, Specialised
+from moye.runtime.launch import array_kind, slot_value
 
-_LIMIT = 4096
-_INT32 = range(-(1 << 31), 1 << 31)
-Reader = Callable[[Any, list[Any]], Any]
+held: list[object] = []
+"""Not empty while some thread only compiles (``prepare.compile_only``): then nobody takes the short way."""
 
+LongWay = Callable[[tuple[Any, ...], tuple[Any, ...], dict[str, Any]], None]
+"""(arguments, ``missing`` for those not given; further ones; named ones)."""
 
-def _read_torch(x: Any, dynamic: list[Any]) -> Any:
-    pointer = x.data_ptr()
-    dynamic.append(pointer)
-    return (x.dtype, x.shape, x.stride(), pointer & 15, x.get_device())
-
-
-def _read_int(x: int, dynamic: list[Any]) -> Any:
-    dynamic.append(x)
-    return "i" if x in _INT32 else "q"
-
-
-def _read_float(x: float, dynamic: list[Any]) -> Any:
-    dynamic.append(x)
-    return "f"
-
-
-def _read_bool(x: bool, dynamic: list[Any]) -> Any:
-    dynamic.append(x)
-    return "?"
+missing = object()
+_LIMIT = 1024
+_RECENT = 16                                            # parameters kept packed per plan; whole launches, if no numbers
+_MOST_STREAMS = 64
+_BY_VALUE = (int, bool, str, bytes)
+_UNSTABLE = (types.FunctionType, JitFunction, tuple, list, dict)       # identity does not tell what they hold
+_ARRAYS = {                                             # kind -> (pointer, what else must not change)
+    "torch": ("{a}.data_ptr()", ("{a}.dtype", "{a}.shape", "{a}.stride()", "{a}.get_device()", "{a}.is_neg()")),
+    "cupy": ("{a}.data.ptr", ("{a}.dtype", "{a}.shape", "{a}.strides", "{a}.device.id")),
+}
+_ARRAY_CLASSES = {("torch", "Tensor"): "torch", ("torch.nn.parameter", "Parameter"): "torch",
+                  ("cupy", "ndarray"): "cupy"}
+_NUMBERS = {int: "int", float: "float", bool: "bool"}
 
 
-_READERS: dict[type, Reader] = {int: _read_int, float: _read_float, bool: _read_bool}
-_NO_FAST_PATH = (tuple, list, dict)
+class Plan(NamedTuple):
+    """One ready launch.
+
+    ``launch(*args, **kwargs)`` looks at everything, and goes the long way where the plan does not hold.
+    ``again(*args)`` is for arguments that are known to have the plan's key: False where it does not hold.
+    """
+
+    launch: Callable[..., None]
+    again: Callable[..., bool]
 
 
-class Plan:
-    """One ready launch: the loaded kernel and where each parameter comes from."""
+class Plans:
+    """The plans of one kernel for one grid and block."""
 
-    __slots__ = ("block", "captures", "cluster", "dynamic_smem", "grid", "keep", "kind", "loaded", "ordinal",
-                 "positions", "spans", "template")
+    __slots__ = ("_keys", "_plans", "grid")
 
-    def __init__(self, spec: Specialised, program: Program, call: Call, device: int, grid: Dim3,
-                 keep: tuple[Any, ...]) -> None:
-        self.loaded = program.loaded[device]
-        self.captures = spec.captures
-        self.grid, self.block = grid, spec.func.block_dim
-        self.cluster = None if spec.func.cluster_dim == (1, 1, 1) else spec.func.cluster_dim
-        self.dynamic_smem = program.printed.dynamic_smem
-        self.ordinal, self.keep = device, keep
-        self.kind = call.arrays[0][1].kind
-        self.template: list[Any] = []
-        self.positions: list[tuple[int, int]] = []
-        for i, slot in enumerate(program.printed.slots):
-            leaf = call.leaves[slot.param]
-            if isinstance(leaf, ArrayInfo) and slot.kind != "ptr":
-                self.template.append((leaf.shape if slot.kind == "shape" else leaf.strides)[slot.mode])
-            else:
-                self.template.append(0)
-                self.positions.append((i, slot.param))
-        self.spans = _spans(spec, call)
+    def __init__(self, grid: Dim3) -> None:
+        self.grid = grid
+        self._plans: dict[Any, Plan] = {}
+        self._keys: dict[tuple[type, ...], Callable[[tuple[Any, ...]], Any]] = {}
 
-    def launch(self, dynamic: list[Any]) -> bool:
-        """Queue the kernel; False (and nothing done) where arrays overlap or a captured name changed."""
-        if self.captures and changed(self.captures):
-            return False
-        for (a, bytes_a), (b, bytes_b) in self.spans:
-            if dynamic[a] < dynamic[b] + bytes_b and dynamic[b] < dynamic[a] + bytes_a:
-                return False
-        values = self.template.copy()
-        for i, source in self.positions:
-            values[i] = dynamic[source]
-        self.loaded.launch(self.grid, self.block, self.cluster, self.dynamic_smem,
-                           driver.current_stream(self.ordinal, self.kind), values)
-        return True
+    def find(self, args: tuple[Any, ...]) -> Plan | None:
+        """The plan for arguments that equal those of an earlier launch."""
+        classes = tuple(map(type, args))
+        key = self._keys.get(classes)
+        if key is None:
+            return None
+        try:
+            return self._plans.get((classes, key(args)))
+        except (TypeError, RuntimeError):               # no hash, no memory: the long way says so
+            return None
+
+    def add(self, spec: Specialised, program: Program, call: Call, device: int, args: tuple[Any, ...],
+            long: LongWay) -> Plan | None:
+        """Remember a launch that succeeded, if the short way can tell when it applies again."""
+        kinds = _kinds(call, args)
+        if kinds is None:
+            return None
+        classes = tuple(map(type, args))
+        key = self._keys.setdefault(classes, _key_function(kinds))
+        if len(self._plans) >= _LIMIT:
+            self._plans.clear()
+        plan = _plan(spec, Ready(program, call, device, self.grid, spec.func), call, args, kinds, long)
+        self._plans[classes, key(args)] = plan
+        return plan
 
 
-def _spans(spec: Specialised, call: Call) -> list[tuple[tuple[int, int], tuple[int, int]]]:
-    """Pairs of (leaf, bytes) that must not overlap: every written array against every other."""
+# --- what kind of argument -------------------------------------------------------------------------------------------
+
+
+def _kinds(call: Call, args: tuple[Any, ...]) -> tuple[str, ...] | None:
+    """The kind of each argument, None where one is of a kind that only the long way takes."""
+    if len(args) != len(call.specs) or not call.arrays:
+        return None
+    kinds = tuple(_kind(spec, x) for spec, x in zip(call.specs.values(), args, strict=True))
+    return None if "" in kinds else kinds
+
+
+def _kind(spec: Any, x: Any) -> str:
+    if isinstance(spec, TensorSpec):
+        return _ARRAY_CLASSES.get((type(x).__module__.partition("._")[0], type(x).__name__), "")
+    if isinstance(spec, ScalarSpec):
+        return _NUMBERS.get(type(x), "")
+    if isinstance(spec, StaticSpec):
+        return "unstable" if isinstance(x, _UNSTABLE) else "repr" if isinstance(x, float) else "static"
+    return ""
+
+
+def _key_function(kinds: tuple[str, ...]) -> Callable[[tuple[Any, ...]], Any]:
+    """``key(args)``: all that a plan depends on, by value."""
+    parts: list[str] = []
+    for i, kind in enumerate(kinds):
+        a = f"a{i}"
+        if kind in _ARRAYS:
+            pointer, fixed = _ARRAYS[kind]
+            parts += [text.format(a=a) for text in (*fixed, f"{pointer} & 15")]
+        else:
+            parts += {"int": [f"-2147483648 <= {a} <= 2147483647"], "float": [], "bool": [], "static": [a],
+                      "repr": [f"repr({a})"], "unstable": [f"static_key('{a}', {a})"]}[kind]
+    lines = ["def key(args):", f"    ({_names(kinds)}) = args", f"    return ({''.join(p + ', ' for p in parts)})"]
+    namespace: dict[str, Any] = {"static_key": static_key}
+    exec(_code("\n".join(lines)), namespace)
+    key: Callable[[tuple[Any, ...]], Any] = namespace["key"]
+    return key
+
+
+def _names(kinds: Sequence[str]) -> str:
+    return "".join(f"a{i}, " for i in range(len(kinds)))
+
+
+@functools.lru_cache(1024)
+def _code(source: str) -> types.CodeType:
+    return compile(source, "<moye launch>", "exec")
+
+
+# --- the launch function ---------------------------------------------------------------------------------------------
+
+
+class _Writer:
+    """The source of a launch function and the values that it refers to."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, Any] = {}
+
+    def name(self, value: Any) -> str:
+        """A variable that holds the value."""
+        name = f"v{len(self.values)}"
+        self.values[name] = value
+        return name
+
+
+def _plan(spec: Specialised, ready: Ready, call: Call, args: tuple[Any, ...], kinds: tuple[str, ...],
+          long: LongWay) -> Plan:
+    """Write, compile (once per text) and bind the two functions of a plan.
+
+    All that they refer to are closure variables, which cost least.
+    """
+    writer, names = _Writer(), _names(kinds)
+    same = " and ".join(_same(writer, args, kinds)) or "True"
+    body = _body(writer, spec, ready, call, args, kinds)
+    last = f"a{len(kinds) - 1}"
+    parameters = "".join(f"a{i}=missing, " for i in range(len(kinds)))
+    otherwise = f"return long(({names}), rest, named)"
+    lines = [f"    def again({names}):", *_indented(body, "return False"), "        return True",
+             f"    def launch({parameters}*rest, **named):",
+             f"        if named or rest or {last} is missing or not ({same}): {otherwise}", *_indented(body, otherwise),
+             "    return launch, again"]
+    values = {"missing": missing, "long": long, "held": held, "check": spec.check, "grid": ready.grid, "pool": [], "recent": {},
+              "error": struct.error, "ordinal": ready.device, "refill": ready.buffer, "configs": ready.configs,
+              "stream": stream_reader(array_kind(call)), "configure": ready.configure, "call": ready.call,
+              "function": ready.function, "retry": ready.retry, **writer.values}
+    namespace: dict[str, Any] = {}
+    exec(_code("\n".join([f"def make({', '.join(values)}):", *lines])), namespace)
+    return Plan(*namespace["make"](**values))
+
+
+def _indented(lines: Sequence[str], otherwise: str) -> list[str]:
+    return [f"        {line.replace('OTHERWISE', otherwise)}" for line in lines]
+
+
+def _body(writer: _Writer, spec: Specialised, ready: Ready, call: Call, args: tuple[Any, ...],
+          kinds: tuple[str, ...]) -> list[str]:
+    """What both functions do: look at what the key does not hold, fill the parameters, launch."""
+    leaf_args = [i for i, kind in enumerate(kinds) if kind in _ARRAYS or kind in _NUMBERS.values()]
+    lines = []
+    if spec.captures:
+        lines += ["try:", f"    if held or not ({' and '.join(_captured(writer, spec.captures))}): OTHERWISE",
+                  "except (KeyError, ValueError): OTHERWISE"]
+    else:
+        lines += ["if held: OTHERWISE"]
+    lines += [f"p{i} = {_ARRAYS[kinds[i]][0].format(a=f'a{i}')}" for i in leaf_args if kinds[i] in _ARRAYS]
+    numbers = [kinds[i] for i in leaf_args if kinds[i] not in _ARRAYS]
+    values = "".join(f"{'p' if kinds[i] in _ARRAYS else 'a'}{i}, " for i in (leaf_args[n] for n in ready.sources))
+    lines.append("s = stream(ordinal)")
+    if not numbers:
+        lines += [f"found = recent.get(({values}s))", "if found is not None:", "    config, params = found",
+                  "    failed = call(config, function, params, None)",
+                  "    if failed: failed = retry(config, params)", "else:"]
+    else:
+        lines.append("if True:")
+    return [*lines, *(f"    {line}" for line in _unseen(writer, spec, call, args, kinds, leaf_args, values)),
+            "if failed: OTHERWISE"]
+
+
+def _unseen(writer: _Writer, spec: Specialised, call: Call, args: tuple[Any, ...], kinds: tuple[str, ...],
+            leaf_args: Sequence[int], values: str) -> list[str]:
+    """The launch of pointers and numbers that are not among the recent ones, which are known to fit and packed."""
+    numbers = [kinds[i] for i in leaf_args if kinds[i] not in _ARRAYS]
+    lines = [f"if {' or '.join(moved)}: OTHERWISE"] if (moved := _moved(writer, spec, call, leaf_args, kinds, args)) \
+        else []
+    if _guards_on_scalars(spec.func):
+        lines.append(f"check({_slot_list(call, leaf_args)}, grid)")
+    lines += ["try: buffer = pool.pop()", "except IndexError: buffer = refill()", "pack, memory, params = buffer"]
+    if "int" in numbers or "float" in numbers:
+        lines += [f"try: pack(memory, 0, {values})", "except (error, OverflowError): OTHERWISE"]
+    else:
+        lines.append(f"pack(memory, 0, {values})")
+    lines += ["try: config = configs[s]", "except KeyError: config = configure(s)",
+              "failed = call(config, function, params, None)", "if failed: failed = retry(config, params)",
+              "pool.append(buffer)"]
+    if not numbers:
+        lines.append(f"if len(recent) < {_RECENT}: recent[{values}s] = (config, refill(({values}))[2])")
+    return lines
+
+
+def _same(writer: _Writer, args: tuple[Any, ...], kinds: tuple[str, ...]) -> list[str]:
+    """Conditions under which these are the arguments of the plan; cheap, and stricter than the key."""
+    found: list[str] = []
+    tensors: list[int] = []
+    for i, (x, kind) in enumerate(zip(args, kinds, strict=True)):
+        if kind in _ARRAYS:
+            tensors.append(i)
+        elif kind in ("static", "repr"):
+            by_value = f" or (a{i}.__class__ is {writer.name(type(x))} and a{i} == {writer.name(x)})"
+            found.append(f"(a{i} is {writer.name(x)}{by_value if type(x) in _BY_VALUE else ''})")
+        elif kind == "unstable":
+            return ["False"]
+        else:
+            found.append(f"a{i}.__class__ is {writer.name(type(x))}")
+    check = _tensor_check([args[i] for i in tensors]) if all(kinds[i] == "torch" for i in tensors) else None
+    if check is not None:
+        return [*found, f"{writer.name(check)}({', '.join(f'a{i}' for i in tensors)})"]
+    for i in tensors:
+        found.append(f"a{i}.__class__ is {writer.name(type(args[i]))}")
+        for text in _ARRAYS[kinds[i]][1]:
+            value = eval(text.format(a="x"), {"x": args[i]})
+            found.append(f"{text.format(a=f'a{i}')} == {writer.name(value)}")
+    return found
+
+
+def _captured(writer: _Writer, captures: Sequence[Capture]) -> list[str]:
+    """Conditions under which the names that the kernel reads still hold what they hold now."""
+    found = []
+    for capture in captures:
+        space = writer.name(capture.namespace)
+        if isinstance(capture.namespace, types.CellType):
+            found.append(f"{space}.cell_contents is {writer.name(capture.namespace.cell_contents)}")
+        else:
+            found.append(f"{space}[{capture.name!r}] is {writer.name(capture.namespace.get(capture.name))}")
+    return found
+
+
+def _moved(writer: _Writer, spec: Specialised, call: Call, leaf_args: Sequence[int], kinds: Sequence[str],
+           args: Sequence[Any]) -> list[str]:
+    """Conditions under which pointers or numbers leave the plan: alignment, overlap, the class of an integer."""
+    found: list[str] = []
+    arrays = [(i, leaf.ptr & 15) for i, leaf in zip(leaf_args, call.leaves, strict=True) if isinstance(leaf, ArrayInfo)]
+    aligned = [f"p{i}" for i, low in arrays if not low]
+    if aligned:
+        found.append(f"({' | '.join(aligned)}) & 15")
+    found += [f"p{i} & 15 != {low}" for i, low in arrays if low]
+    for (i, bytes_i), (j, bytes_j) in _pairs(spec, call, leaf_args):
+        found.append(f"{writer.name(-bytes_j)} < p{j} - p{i} < {writer.name(bytes_i)}")
+    for i in leaf_args:
+        if kinds[i] == "int":
+            small = -(1 << 31) <= args[i] < 1 << 31
+            found.append(f"{'not ' if small else ''}-2147483648 <= a{i} <= 2147483647")
+    return found
+
+
+def _pairs(spec: Specialised, call: Call, leaf_args: Sequence[int]) -> list[tuple[tuple[int, int], tuple[int, int]]]:
+    """Pairs of (argument, bytes) that must not overlap: every written array against every other."""
     tensors = [(i, span_bytes(leaf), param.buffer.written)
-               for i, (param, leaf) in enumerate(zip(spec.func.params, call.leaves, strict=True))
+               for i, param, leaf in zip(leaf_args, spec.func.params, call.leaves, strict=True)
                if isinstance(param, TensorParam) and isinstance(leaf, ArrayInfo)]
     return [((i, end_a - first_a), (j, end_b - first_b))
             for n, (i, (first_a, end_a), written_a) in enumerate(tensors)
             for j, (first_b, end_b), written_b in tensors[n + 1:] if written_a or written_b]
 
 
-class Plans:
-    """The plans of one kernel, by what identifies a call."""
-
-    def __init__(self, roles: Sequence[str]) -> None:
-        self.roles = tuple(roles)
-        self.static = tuple(role == "constexpr" for role in roles)
-        self.plans: dict[Any, Plan] = {}
-
-    def find(self, args: tuple[Any, ...], grid: Dim3, block: Dim3) -> tuple[Plan | None, list[Any]]:
-        """The plan for these arguments, and their pointers and numbers in the order of the leaves."""
-        dynamic: list[Any] = []
-        return (self.plans.get(self.key(args, grid, block, dynamic)) if self.plans else None), dynamic
-
-    def key(self, args: tuple[Any, ...], grid: Dim3, block: Dim3, dynamic: list[Any]) -> Any:
-        tokens: list[Any] = [grid, block]
-        for x, static in zip(args, self.static, strict=False):
-            kind = type(x)
-            if static:
-                tokens.append((kind, x) if kind in _READERS else id(x))
-                continue
-            reader = _READERS.get(kind)
-            tokens.append(id(x) if reader is None else reader(x, dynamic))
-        return tuple(tokens)
-
-    def add(self, spec: Specialised, program: Program, call: Call, device: int, grid: Dim3,
-            args: tuple[Any, ...]) -> None:
-        """Remember a launch that succeeded, if the short way can tell when it applies again."""
-        _learn(call)
-        if len(args) != len(self.static) or any(isinstance(a, _NO_FAST_PATH) for a in args) or not call.arrays:
-            return
-        if any(type(obj) not in _READERS for _, _, obj in call.arrays):
-            return
-        if _guards_on_scalars(spec):
-            return
-        if len(self.plans) >= _LIMIT:
-            self.plans.clear()
-        key = self.key(args, grid, spec.func.block_dim, [])
-        self.plans[key] = Plan(spec, program, call, device, grid, _statics(args))
+def _slot_list(call: Call, leaf_args: Sequence[int]) -> str:
+    """``slots(call)`` as a display: the plan's extents and strides, this call's scalars."""
+    parts: list[str] = []
+    for i, leaf in zip(leaf_args, call.leaves, strict=True):
+        parts += [str(int(n)) for n in (*leaf.shape, *leaf.strides)] if isinstance(leaf, ArrayInfo) else [f"a{i}"]
+    return f"[{', '.join(parts)}]"
 
 
-def _statics(args: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The arguments known by identity: kept alive, so that their identities stay theirs."""
-    return tuple(a for a in args if type(a) not in _READERS)
+def _guards_on_scalars(func: Func) -> bool:
+    """Whether a guard reads a runtime scalar: then it must be evaluated at every launch."""
+    scalars = {p.value.id for p in func.params if isinstance(p, ScalarParam)}
+    return bool(scalars) and any(_reads(guard.cond, scalars) for guard in func.guards)
 
 
-def _learn(call: Call) -> None:
-    """Torch's tensor class becomes known once a launch has seen one (torch is never imported here)."""
-    for _, info, obj in call.arrays:
-        if info.kind == "torch" and type(obj).__module__ == "torch":
-            _READERS.setdefault(type(obj), _read_torch)
+def _reads(operand: Any, ids: set[int]) -> bool:
+    if isinstance(operand, Literal) or not isinstance(operand, Value):
+        return False
+    if operand.id in ids:
+        return True
+    op = operand.op
+    if isinstance(op, ops.Binary):
+        return _reads(op.a, ids) or _reads(op.b, ids)
+    if isinstance(op, ops.Select):
+        return any(_reads(x, ids) for x in (op.cond, op.a, op.b))
+    return isinstance(op, (ops.Cast, ops.Unary)) and _reads(op.a, ids)
 
 
-def _guards_on_scalars(spec: Specialised) -> bool:
-    """Guards that may depend on runtime scalars must be checked at every launch: then there is no plan."""
-    return bool(spec.func.guards) and any(isinstance(p, ScalarParam) for p in spec.func.params)
+# --- torch -----------------------------------------------------------------------------------------------------------
+
+
+def _tensor_check(tensors: Sequence[Any]) -> Callable[..., bool] | None:
+    """torch.compile's guard: class, dtype, device, shape, strides, pending negation of all tensors in one C++ call."""
+    guards = _tensor_guards()
+    if guards is None or not tensors:
+        return None
+    check: Callable[..., bool] = guards(*tensors, dynamic_dims_sizes=None, dynamic_dims_strides=None).check
+    return check if check(*tensors) else None
+
+
+@functools.cache
+def _tensor_guards() -> Any:
+    """The guard class, if this torch has it and it tells apart what it must: it is no public interface of torch."""
+    torch: Any = sys.modules.get("torch")
+    try:
+        guards = torch._C._dynamo.guards.TensorGuards
+        x = torch.empty(4, 6)
+        others = [x[:3], x[:, :5], x.T, x.reshape(24), x.double(), x.to("meta"), torch.empty(8, 6)[::2], None,
+                  torch.nn.Parameter(x), torch._neg_view(x)]
+        check = guards(x, dynamic_dims_sizes=None, dynamic_dims_strides=None).check
+        return guards if check(torch.zeros(4, 6)) and not any(check(other) for other in others) else None
+    except Exception:                                   # any change of a private interface: attributes tell as well
+        return None
+
+
+def stream_reader(kind: str) -> Callable[[int], int]:
+    """A function of the device: the stream to launch on for arrays of this kind."""
+    torch: Any = sys.modules.get("torch")
+    raw = getattr(getattr(torch, "_C", None), "_cuda_getCurrentRawStream", None)
+    if kind == "torch" and raw is not None:
+        return raw  # type: ignore[no-any-return]
+    return partial(driver.current_stream, kind=kind)
+
+
+# --- parameters and configurations -----------------------------------------------------------------------------------
+
+
+class _Address(ctypes.c_char):
+    """Something at an address; ``keep`` is what must live as long."""
+
+    keep: Any
+
+
+def _pointer(address: int, keep: Any) -> Any:
+    """A prepared ctypes argument: the cheapest way to pass a pointer."""
+    at = _Address.from_address(address)
+    at.keep = keep
+    return ctypes.byref(at)
+
+
+class Ready:
+    """A loaded kernel with a grid and the fixed parameters of one call: buffers, configurations, the driver call."""
+
+    def __init__(self, program: Program, call: Call, device: int, grid: Dim3, func: Func, smem: int = 0) -> None:
+        self.loaded = program.loaded[device]
+        self.call = events.launch_function()
+        self.function = _pointer(int(self.loaded._function), self.loaded)
+        self.configs: dict[int, Any] = {}
+        self.device, self.grid, self._block = device, grid, func.block_dim
+        self._cluster = None if func.cluster_dim == (1, 1, 1) else func.cluster_dim
+        self._smem = program.printed.dynamic_smem + smem
+        slots = program.printed.slots
+        moving = [slot.kind in ("ptr", "scalar") for slot in slots]
+        self._order = [i for i, m in enumerate(moving) if m] + [i for i, m in enumerate(moving) if not m]
+        self.sources = [slots[i].param for i in self._order if moving[i]]
+        """Which leaf each value of ``pack`` comes from."""
+        self._formats = [slots[i].format for i in self._order]
+        self._values = [slot_value(slots[i], call) for i in self._order]
+
+    def buffer(self, values: Sequence[Any] | None = None) -> tuple[Callable[..., None], Any, Any]:
+        """Parameters for one launch at a time: ``pack(memory, 0, *what moves)`` fills them; the third is to be passed."""
+        whole = struct.Struct("@" + "".join(self._formats))
+        moving = struct.Struct("@" + "".join(self._formats[: len(self.sources)]))
+        memory = ctypes.create_string_buffer(max(1, whole.size))
+        whole.pack_into(memory, 0, *self._values)
+        if values is not None:
+            moving.pack_into(memory, 0, *values)
+        pointers = (ctypes.c_void_p * max(1, len(self._order)))()
+        for n, i in enumerate(self._order):
+            start = struct.calcsize("@" + "".join(self._formats[: n + 1])) - struct.calcsize(f"@{self._formats[n]}")
+            pointers[i] = ctypes.addressof(memory) + start
+        pointers.keep = memory  # type: ignore[attr-defined]
+        return moving.pack_into, memory, ctypes.byref(pointers)
+
+    def configure(self, stream: int) -> Any:
+        """The launch configuration for a stream, checked once and kept."""
+        config = self.loaded._configure(self.grid, self._block, self._cluster, self._smem, stream)
+        if len(self.configs) >= _MOST_STREAMS:
+            self.configs.clear()
+        found = self.configs[stream] = _pointer(config.getPtr(), config)
+        return found
+
+    def retry(self, config: Any, params: Any) -> int:
+        """After a launch that failed: again with the kernel's own context current, as that is what may be missing."""
+        with driver.current_device(self.loaded.ordinal):
+            return int(self.call(config, self.function, params, None))
+
+    def failure(self, error: int) -> DriverError:
+        """CUDA's error number of a launch as an error."""
+        return driver._failure(driver._driver().CUresult(error),
+                               f"launching {self.loaded.name} with grid {self.grid}, block {self._block}")

@@ -19,7 +19,8 @@ from moye.ir.nodes import Func, Guard, Literal, Operand, ScalarParam, TensorPara
 
 Check = Callable[[Sequence[Any], tuple[int, int, int]], None]
 
-_INFIX = {"add": "+", "sub": "-", "mul": "*", "floordiv": "//", "mod": "%", "lt": "<", "le": "<=", "gt": ">", "ge": ">=",
+_INFIX = {"add": "+", "sub": "-", "mul": "*", "floordiv": "//", "mod": "%", "lt": "<", "le": "<=", "gt": ">",
+          "ge": ">=",
           "eq": "==", "ne": "!=", "land": "and", "lor": "or", "and": "&", "or": "|", "xor": "^", "shl": "<<",
           "shr": ">>"}
 _PREFIX = {"neg": "-", "not": "not ", "abs": "abs"}

@@ -9,22 +9,28 @@ Where it runs follows from where the arrays are: host memory is simulated, CUDA 
 
 from __future__ import annotations
 
+import threading
 import types
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import update_wrapper
 from typing import Any
 
 from moye import env
 from moye.errors import ArgumentError, LaunchError, TraceError
-from moye.ir.nodes import Func, TensorParam
+from moye.ir.nodes import Func
 from moye.lang.trace import changed
-from moye.runtime import simulate
+from moye.runtime import prepare, reasons, simulate
 from moye.runtime.arguments import Call, Signature, TensorLike, classify, same_device
-from moye.runtime.arrays import ArrayInfo, same_memory_overlap
 from moye.runtime.compile import Dim3, Program, Specialised, compile_program, specialise
-from moye.runtime.fast import Plans
+from moye.runtime.fast import Plan, Plans, missing
+from moye.runtime.launch import array_kind, check_written, dim3, load, overlaps, slot_value, slots, stream_handle
+from moye.runtime.prepare import Prepared
+from moye.runtime.reasons import Shape
 
 Extents = int | Sequence[int]
+_MOST_LAUNCHERS = 1024
+_tracing = threading.RLock()                            # a trace uses the process's one stack of regions
 
 
 def kernel(function: Callable[..., Any]) -> Kernel:
@@ -32,6 +38,16 @@ def kernel(function: Callable[..., Any]) -> Kernel:
     if not isinstance(function, types.FunctionType):
         raise TraceError(f"@mo.kernel decorates Python functions, not {function!r}")
     return Kernel(function)
+
+
+@dataclass(slots=True)
+class Launched:
+    """What a launch on a device used: enough to launch again the short way."""
+
+    spec: Specialised
+    program: Program
+    call: Call
+    device: int
 
 
 class Kernel:
@@ -42,16 +58,35 @@ class Kernel:
         self.__name__ = function.__name__
         self.signature = Signature(function)
         self._specialised: dict[tuple[Any, ...], Specialised] = {}
-        self.plans = Plans(tuple(self.signature.roles.values()))
+        self._shapes: dict[tuple[Any, ...], Shape] = {}
+        self._reasons: list[str] = []
+        self._launchers: dict[Any, Callable[..., None]] = {}
         update_wrapper(self, function)
 
     def __repr__(self) -> str:
         return f"<mo.kernel {self.function.__qualname__}{self.signature.signature}>"
 
-    def __getitem__(self, config: Any) -> Launcher:
+    def __getitem__(self, config: Any) -> Callable[..., None]:
+        try:
+            return self._launchers[config]
+        except (KeyError, TypeError):                   # a new one, or one of lists, which have no hash
+            return self._launcher(config)
+
+    def _launcher(self, config: Any) -> Callable[..., None]:
+        """What ``kernel[config]`` is: a Launcher, and once one has launched, its plan."""
         if not isinstance(config, tuple) or len(config) != 2:
             raise LaunchError(f"{self.__name__}[...] takes [grid, block], not {config!r}")
-        return Launcher(self, dim3(config[0], "grid"), dim3(config[1], "block"))
+        same = dim3(config[0], "grid"), dim3(config[1], "block")
+        if len(self._launchers) >= _MOST_LAUNCHERS:
+            self._launchers.clear()
+        launcher = self._launchers.get(same) or Launcher(self, *same)
+        if isinstance(launcher, Launcher):
+            launcher.configs.add(same)
+            self._launchers[same] = launcher
+            if all(type(n) is int for part in config for n in (part if isinstance(part, tuple) else (part,))):
+                launcher.configs.add(config)
+                self._launchers[config] = launcher
+        return launcher
 
     def __call__(self, *args: Any, **kwargs: Any) -> None:
         raise LaunchError(f"the kernel {self.__name__} needs a launch configuration",
@@ -61,41 +96,76 @@ class Kernel:
                smem: int | None = None, **kwargs: Any) -> None:
         """Launch with every option: ``grid`` and ``block`` extents, ``cluster`` shape, a CUDA ``stream`` (handle or
         object; default: torch's current stream, else the legacy one), ``smem`` extra dynamic shared bytes."""
-        call = classify(self.signature, args, kwargs)
-        shape = dim3(grid, "grid")
-        device = same_device(call, self.__name__)
-        spec = self.specialised(call, dim3(block, "block"), dim3(cluster, "cluster"))
-        check_written(spec.func, call, self.__name__)
-        spec.check(slots(call), shape)
-        if 0 in shape:
-            return
-        if device is None:
-            checks = env.check()
-            simulate.run(spec, call, shape, check=bool(checks))
+        self._run(classify(self.signature, args, kwargs), dim3(grid, "grid"), dim3(block, "block"),
+                  dim3(cluster, "cluster"), stream, smem or 0)
+
+    def _run(self, call: Call, grid: Dim3, block: Dim3, cluster: Dim3 = (1, 1, 1), stream: Any = None,
+             smem: int = 0) -> Launched | None:
+        """Check and launch; what it used, where that was a device."""
+        device, spec = self._checked(call, grid, block, cluster)
+        if (held := prepare.compilation()) is not None:
+            held.take(spec, call, device)
+        elif 0 in grid:
+            pass
+        elif device is None:
+            simulate.run(spec, call, grid, check=bool(env.check()))
         else:
-            program = _launch_device(spec, call, device, shape, stream, smem or 0)
-            if stream is None and not smem and not kwargs and not overlaps(spec.func, call):
-                self.plans.add(spec, program, call, device, shape, args)
+            return _launch_device(spec, call, device, grid, stream, smem)
+        return None
+
+    def _checked(self, call: Call, grid: Dim3, block: Dim3, cluster: Dim3) -> tuple[int | None, Specialised]:
+        """The device and the specialisation of a launch whose preconditions hold."""
+        device = same_device(call, self.__name__)
+        if device is None and any(info.kind == "spec" for _, info, _ in call.arrays) and not prepare.compilation():
+            raise ArgumentError(f"{self.__name__}: a mo.TensorLike has no memory to run on",
+                                hint="kernel.compile(...) compiles without launching")
+        spec = self.specialised(call, block, cluster)
+        check_written(spec.func, call, self.__name__)
+        spec.check(slots(call), grid)
+        return device, spec
 
     def specialised(self, call: Call, block: Dim3, cluster: Dim3 = (1, 1, 1)) -> Specialised:
         """The specialisation for a call, traced on first use and whenever a name that it read has changed."""
         key = (call.key, block, cluster)
         found = self._specialised.get(key)
-        if found is None or (found.captures and changed(found.captures)):
-            found = specialise(self.function, call, block, cluster)
-            self._specialised[key] = found
-        return found
+        if found is not None and not (found.captures and changed(found.captures)):
+            return found
+        with _tracing:
+            found = self._specialised.get(key)
+            if found is None or (found.captures and changed(found.captures)):
+                shape = Shape(call.specs, call.index_bits, block, cluster)
+                why = reasons.changes(found.captures) if found else reasons.nearest(shape, self._shapes.values())
+                found = specialise(self.function, call, block, cluster)
+                self._reasons += ["; ".join(why)] if why else []
+                self._specialised[key], self._shapes[key] = found, shape
+            return found
+
+    def why_recompiled(self) -> list[str]:
+        """One sentence for each specialisation after the first: what differed from the nearest earlier one."""
+        return list(self._reasons)
 
     def compile(self, *args: Any, block: Extents, cluster: Extents = (1, 1, 1), arch: str | None = None,
-                **kwargs: Any) -> Program:
+                **kwargs: Any) -> Compiled:
         """Compile for arguments (or ``mo.TensorLike`` specs) without launching; needs no GPU.
 
-        The result has .source .ptx .cubin .sass .registers .spills .smem.  ``arch`` defaults to MOYE_ARCH, the current
-        device's, or sm_90a.
+        The result has .source .ptx .cubin .sass .registers .spills .smem, and .prepare(*args, grid=).  ``arch``
+        defaults to MOYE_ARCH, the current device's, or sm_90a.
         """
         call = classify(self.signature, args, kwargs)
-        spec = self.specialised(call, dim3(block, "block"), dim3(cluster, "cluster"))
-        return compile_program(spec, arch or env.arch() or _default_arch())
+        shape = Shape(call.specs, call.index_bits, dim3(block, "block"), dim3(cluster, "cluster"))
+        spec = self.specialised(call, shape.block, shape.cluster)
+        program = compile_program(spec, arch or prepare.default_arch())
+        return Compiled(program.printed, program.arch, program.compiled, program.loaded, self, shape)
+
+    def prepare(self, *args: Any, grid: Extents, block: Extents, cluster: Extents = (1, 1, 1), stream: Any = None,
+                smem: int | None = None, **kwargs: Any) -> Prepared:
+        """Check and compile a launch and keep it: calling the result launches it again with the same arguments.
+
+        ``.update(A=other)`` puts another array in place.  Without ``stream`` it follows the current one.
+        """
+        call, shape = classify(self.signature, args, kwargs), dim3(grid, "grid")
+        device, spec = self._checked(call, shape, dim3(block, "block"), dim3(cluster, "cluster"))
+        return prepare.prepare(spec, call, device, shape, stream, smem or 0)
 
     def trace(self, *args: Any, block: Extents, cluster: Extents = (1, 1, 1), **kwargs: Any) -> Func:
         """The IR for arguments or specs."""
@@ -103,105 +173,75 @@ class Kernel:
         return self.specialised(call, dim3(block, "block"), dim3(cluster, "cluster")).func
 
 
+@dataclass(slots=True)
+class Compiled(Program):
+    """A Program that knows its kernel, so that launches of it can be prepared."""
+
+    kernel: Any = None
+    shape: Shape | None = None
+
+    def prepare(self, *args: Any, grid: Extents, stream: Any = None, smem: int | None = None,
+                **kwargs: Any) -> Prepared:
+        """A prepared launch of just this specialisation; ArgumentError where the arguments need another."""
+        assert self.shape is not None, "made by Kernel.compile"
+        call = classify(self.kernel.signature, args, kwargs)
+        asked = Shape(call.specs, call.index_bits, self.shape.block, self.shape.cluster)
+        if different := reasons.differences(self.shape, asked):
+            raise ArgumentError(f"{self.kernel.__name__} was compiled for other arguments: {'; '.join(different)}",
+                                hint="kernel.prepare(...) compiles what it needs")
+        prepared: Prepared = self.kernel.prepare(*args, grid=grid, block=self.shape.block, cluster=self.shape.cluster,
+                                                 stream=stream, smem=smem, **kwargs)
+        return prepared
+
+
 class Launcher:
     """A kernel with its grid and block: call it with the arguments."""
 
-    __slots__ = ("block", "grid", "kernel")
+    __slots__ = ("block", "configs", "grid", "kernel", "launch", "plans")
 
     def __init__(self, kernel: Kernel, grid: Dim3, block: Dim3) -> None:
-        self.kernel = kernel
-        self.grid = grid
-        self.block = block
+        self.kernel, self.grid, self.block = kernel, grid, block
+        self.configs: set[Any] = set()
+        self.plans = Plans(grid)
+        self.launch: Callable[..., None] = self._first
 
     def __call__(self, *args: Any, **kwargs: Any) -> None:
-        if not kwargs:
-            plan, dynamic = self.kernel.plans.find(args, self.grid, self.block)
-            if plan is not None and plan.launch(dynamic):
-                return
-        self.kernel.launch(*args, grid=self.grid, block=self.block, **kwargs)
+        self.launch(*args, **kwargs)
+
+    def _first(self, *args: Any, **kwargs: Any) -> None:
+        self._long_way(args, (), kwargs)
+
+    def _long_way(self, args: tuple[Any, ...], rest: tuple[Any, ...], named: dict[str, Any]) -> None:
+        """Launch where the plan used last does not hold."""
+        args = (*(a for a in args if a is not missing), *rest)
+        plan = None if named else self.plans.find(args)
+        if plan is not None and plan.again(*args):
+            self._use(plan)
+            return
+        used = self.kernel._run(classify(self.kernel.signature, args, named), self.grid, self.block)
+        if used is not None and not named and not overlaps(used.spec.func, used.call):
+            plan = self.plans.add(used.spec, used.program, used.call, used.device, args, self._long_way)
+            if plan is not None:
+                self._use(plan)
+
+    def _use(self, plan: Plan) -> None:
+        """Let ``kernel[grid, block]`` be the plan's own function."""
+        self.launch = plan.launch
+        for config in self.configs:
+            self.kernel._launchers[config] = plan.launch
 
 
-def dim3(extents: Any, what: str) -> Dim3:
-    """Three extents from an integer or up to three of them."""
-    parts = tuple(extents) if isinstance(extents, (tuple, list)) else (extents,)
-    if not 1 <= len(parts) <= 3 or not all(hasattr(p, "__index__") for p in parts):
-        raise LaunchError(f"{what} is one to three integers, not {extents!r}")
-    x, y, z = (*(p.__index__() for p in parts), *(1,) * (3 - len(parts)))
-    least = 0 if what == "grid" else 1
-    if min(x, y, z) < least:
-        raise LaunchError(f"{what} {(x, y, z)} has an extent below {least}")
-    return x, y, z
-
-
-def slots(call: Call) -> list[Any]:
-    """The runtime numbers of the parameters: extents then strides of each tensor, scalars as they are."""
-    values: list[Any] = []
-    for leaf in call.leaves:
-        if isinstance(leaf, ArrayInfo):
-            values.extend(leaf.shape)
-            values.extend(leaf.strides)
-        else:
-            values.append(leaf)
-    return values
-
-
-def check_written(func: Func, call: Call, name: str) -> None:
-    """Arrays that the kernel writes must be writable."""
-    for param, leaf in zip(func.params, call.leaves, strict=True):
-        written = isinstance(param, TensorParam) and param.buffer.written
-        if written and isinstance(leaf, ArrayInfo) and not leaf.writable:
-            raise ArgumentError(f"{name} writes argument {param.name!r}, which is read-only")
-
-
-def overlaps(func: Func, call: Call) -> bool:
-    """Whether a written argument shares memory with another one."""
-    tensors = [(p.buffer.written, leaf) for p, leaf in zip(func.params, call.leaves, strict=True)
-               if isinstance(p, TensorParam) and isinstance(leaf, ArrayInfo)]
-    return any((wa or wb) and same_memory_overlap(a, b)
-               for i, (wa, a) in enumerate(tensors) for wb, b in tensors[i + 1:])
-
-
-def _launch_device(spec: Specialised, call: Call, device: int, grid: Dim3, stream: Any, smem: int) -> Program:
+def _launch_device(spec: Specialised, call: Call, device: int, grid: Dim3, stream: Any, smem: int) -> Launched:
     from moye.cuda import driver
 
-    program = compile_program(spec, env.arch() or driver.device_arch(device), restrict=not overlaps(spec.func, call))
-    loaded = program.loaded.get(device)
-    if loaded is None:
-        loaded = driver.load(program.cubin, program.printed.name, device, [s.format for s in program.printed.slots])
-        program.loaded[device] = loaded
-    handle = _stream_handle(stream) if stream is not None else \
-        driver.current_stream(device, call.arrays[0][1].kind if call.arrays else "")
-    params = [_slot_value(slot, call) for slot in program.printed.slots]
+    program = compile_program(spec, prepare.default_arch(device), restrict=not overlaps(spec.func, call))
+    loaded = load(program, device)
+    handle = driver.current_stream(device, array_kind(call)) if stream is None else stream_handle(stream)
     cluster = spec.func.cluster_dim
     loaded.launch(grid, spec.func.block_dim, None if cluster == (1, 1, 1) else cluster,
-                  program.printed.dynamic_smem + smem, handle, params)
-    return program
+                  program.printed.dynamic_smem + smem, handle,
+                  [slot_value(slot, call) for slot in program.printed.slots])
+    return Launched(spec, program, call, device)
 
 
-def _slot_value(slot: Any, call: Call) -> Any:
-    leaf = call.leaves[slot.param]
-    if not isinstance(leaf, ArrayInfo):
-        return leaf
-    if slot.kind == "ptr":
-        return leaf.ptr
-    return leaf.shape[slot.mode] if slot.kind == "shape" else leaf.strides[slot.mode]
-
-
-def _stream_handle(stream: Any) -> int:
-    if isinstance(stream, int):
-        return stream
-    for attribute in ("cuda_stream", "ptr", "handle"):
-        if hasattr(stream, attribute):
-            return int(getattr(stream, attribute))
-    if hasattr(stream, "__cuda_stream__"):
-        return int(stream.__cuda_stream__()[1])
-    raise ArgumentError(f"{stream!r} is no CUDA stream")
-
-
-def _default_arch() -> str:
-    from moye.cuda import driver
-
-    return driver.device_arch(0) if driver.available() else "sm_90a"
-
-
-__all__ = ["Kernel", "Launcher", "TensorLike", "kernel"]
+__all__ = ["Compiled", "Kernel", "Launcher", "Prepared", "TensorLike", "check_written", "dim3", "kernel", "slots"]

@@ -17,6 +17,7 @@ from moye.ir.nodes import TensorParam
 from moye.runtime.arguments import Call
 from moye.runtime.arrays import ArrayInfo, host_view
 from moye.runtime.compile import Dim3, Specialised
+from moye.runtime.snapshots import Snapshot, snapshots
 
 Progress = Callable[[int, int], None]
 _state: dict[str, Any] = {"inspections": [], "progress": None}
@@ -27,8 +28,8 @@ def set_progress(callback: Progress | None) -> None:
     _state["progress"] = callback
 
 
-def inspections() -> list[Any]:
-    """The snapshots that ``mo.inspect`` took in the last simulated launch."""
+def inspections() -> list[Snapshot]:
+    """The snapshots that ``mo.inspect`` and ``breakpoint()`` took in the last simulated launch."""
     return list(_state["inspections"])
 
 
@@ -42,7 +43,7 @@ def run(spec: Specialised, call: Call, grid: Dim3, *, check: bool, collect: bool
     hooks = Hooks(progress=_state["progress"], stop_on_first=not collect, printer=print,
                   asynchronous="earliest" if earliest else "latest")
     outcome = simulate(spec.func, arguments, grid, check=check, hooks=hooks)
-    _state["inspections"] = outcome.inspections
+    _state["inspections"] = snapshots(outcome.inspections, spec.func)
     if outcome.findings and not collect:
         raise violation(outcome.findings[0])
     return outcome

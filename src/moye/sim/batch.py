@@ -19,7 +19,7 @@ from moye.ir import ops
 from moye.sim.barriers import Barriers
 from moye.sim.checkers.shared import SharedChecker
 from moye.sim.copies import AsyncCopies
-from moye.sim.groups import Group, merge_values
+from moye.sim.groups import Group, merge_values, same_values
 from moye.sim.masks import Mask, both, lanes_of, minus, union
 from moye.sim.memory import Array, Fragment, Shared
 from moye.sim.watch import Watch
@@ -61,6 +61,7 @@ class Batch:
         self.exited: Mask = False
         self.spinning: list[Group] = []
         self.polled: dict[int, ops.Op] = {}
+        self.seen: dict[int, list[Any]] = {}            # what those that poll carried at their last look
         self.ready: list[Group] = [Group(0, [None] * len(self.program.slots), None)]
         if self.launch.check:
             checker = SharedChecker(self.program.func, self.threads, self.blocks, self.launch.reporter, self.block_ids)
@@ -196,6 +197,10 @@ class Batch:
         _, _, op, after = result
         group.pc = after
         self.polled[after] = op
+        values = [group.env[slot.index] for slot in self.program.live[after]]
+        if not same_values(values, self.seen.get(after)):
+            self.launch.moves += 1
+        self.seen[after] = values
         for other in self.spinning:
             if other.pc == after and self.merge(other, group):
                 return

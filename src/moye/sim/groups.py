@@ -51,6 +51,11 @@ def merge_values(slots: Iterable[Slot], a: list[Any], b: list[Any], b_lanes: Mas
     return merged
 
 
+def same_values(a: list[Any], b: list[Any] | None) -> bool:
+    """Whether two groups at one point carry the same."""
+    return b is not None and all(x is y or _equal(x, y) for x, y in zip(a, b, strict=True))
+
+
 def _equal(x: Any, y: Any) -> bool:
     if isinstance(x, np.ndarray) or isinstance(y, np.ndarray):
         return np.array_equal(x, y)

@@ -44,7 +44,8 @@ class Hooks:
     blocks: int | None = None
     resident: int | None = None
     spins: int = 10_000
-    """Rounds of polling in which nothing changes before the blocks count as deadlocked."""
+    """Rounds of polling in which nothing changes before the blocks count as deadlocked; a hundred times as many if
+    only variables of the polling threads change."""
 
 
 @dataclass(slots=True)
@@ -72,6 +73,8 @@ class Launch:
     params: dict[str, Any] = field(default_factory=dict)
     writes: int = 0
     """Counts changes of memory that another block could see."""
+    moves: int = 0
+    """Counts iterations of polling loops that changed a variable of their own."""
     steps: int = 0
     done: int = 0
     ticks: int = 0

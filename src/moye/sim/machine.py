@@ -94,17 +94,18 @@ def _run(program: Program, launch: Launch) -> None:
     queue = _Queue(program, launch)
     polling: list[Batch] = []
     limit = launch.hooks.resident or resident_blocks(program.func)
-    idle = 0
+    idle = lonely = 0
     while queue.next < queue.total or polling:
-        before = (launch.writes, launch.done, queue.next)
+        before, moves = (launch.writes, launch.done, queue.next), launch.moves
         resident = sum(batch.blocks for batch in polling)
         if queue.next < queue.total and (not polling or resident + queue.size <= limit):
             polling.append(queue.admit())
             _turn(polling, queue, [polling[-1]], fresh=True)
         if polling:
             _turn(polling, queue, list(polling), fresh=False)
-        idle = 0 if before != (launch.writes, launch.done, queue.next) else idle + 1
-        if idle > launch.hooks.spins:
+        lonely = 0 if before != (launch.writes, launch.done, queue.next) else lonely + 1
+        idle = 0 if not lonely or launch.moves != moves else idle + 1
+        if idle > launch.hooks.spins or lonely > 100 * launch.hooks.spins:
             stuck(polling, launch, queue.next, queue.total)
             return
 

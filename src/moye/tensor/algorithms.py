@@ -17,6 +17,7 @@ from moye.ir.nodes import Block, Value
 from moye.layout import (
     Int,
     Layout,
+    append,
     crd2idx,
     make_layout,
     rank,
@@ -29,7 +30,7 @@ from moye.tensor import copying
 from moye.tensor.context import builder, locate
 from moye.tensor.expr import Expr, Scalar, operand_of
 from moye.tensor.space import common_space
-from moye.tensor.tensor import Tensor, copy_plain, is_slice, make_fragment, normalise, recast_tensor
+from moye.tensor.tensor import Tensor, copy_plain, is_slice, make_fragment, make_fragment_like, normalise, recast_tensor
 from moye.tensor.tiled import CopyAtom, TiledCopy, TiledMMA, check_threads, thread_coordinate
 
 # --- copy ------------------------------------------------------------------------------------------------------------
@@ -66,25 +67,37 @@ def gemm(how: TiledMMA | MmaOp, *tensors: Tensor) -> None:
     """``gemm(mma, A, B, C)``: C += A * B, or ``gemm(mma, D, A, B, C)``: D = A * B + C.
 
     A is (V, M[, K]), B is (V, N[, K]), C and D are (V, M, N).  C and D live in registers; A and B in registers or in
-    shared memory, from which each k is loaded into registers first.
+    memory, from which each k (or all of it, if the other one is in registers) is loaded into registers first.
     """
     op = how.op if isinstance(how, TiledMMA) else how
     if not isinstance(op, MmaOp) or len(tensors) not in (3, 4) or not all(isinstance(t, Tensor) for t in tensors):
         raise TensorError("gemm takes (mma, A, B, C) or (mma, D, A, B, C)", locs=(locate(),))
     d, a, b, c = tensors if len(tensors) == 4 else (tensors[2], *tensors)
+    for name, tensor in (("A", a), ("B", b)):
+        if rank(tensor.layout) not in (2, 3):
+            raise TensorError(f"gemm with {op}: {name} ({tensor!r}) must be (V, {'M' if name == 'A' else 'N'}[, K])",
+                              locs=(locate(),))
+    a, b = _with_k(a), _with_k(b)
     _check_gemm(op, d, a, b, c)
-    if a.space is Space.REGISTER and b.space is Space.REGISTER:
-        emit_gemm(op, d, _with_k(a), _with_k(b), c)
-        return
-    _gemm_staged(op, d, _with_k(a), _with_k(b), c)
+    if a.space is not Space.REGISTER and b.space is not Space.REGISTER:
+        _gemm_staged(op, d, a, b, c)
+    else:
+        emit_gemm(op, d, _in_registers(a), _in_registers(b), c)
+
+
+def _in_registers(tensor: Tensor) -> Tensor:
+    if tensor.space is Space.REGISTER:
+        return tensor
+    loaded = make_fragment_like(tensor)
+    copy_plain(loaded, tensor)
+    return loaded
 
 
 def _with_k(tensor: Tensor) -> Tensor:
     """(V, M) as (V, M, 1)."""
     if rank(tensor.layout) == 3:
         return tensor
-    return tensor.with_layout(make_layout(*(tensor.layout.mode(i) for i in range(rank(tensor.layout))),
-                                          make_layout(1, 0)))
+    return tensor.with_layout(append(tensor.layout))
 
 
 def _check_gemm(op: MmaOp, d: Tensor, a: Tensor, b: Tensor, c: Tensor) -> None:
@@ -96,10 +109,6 @@ def _check_gemm(op: MmaOp, d: Tensor, a: Tensor, b: Tensor, c: Tensor) -> None:
         if tensor.space is not Space.REGISTER or rank(tensor.layout) != 3:
             raise TensorError(f"gemm with {op}: {name} ({tensor!r}) must be a register tensor (V, M, N)",
                               locs=(locate(),))
-    for name, tensor in (("A", a), ("B", b)):
-        if rank(tensor.layout) not in (2, 3):
-            raise TensorError(f"gemm with {op}: {name} ({tensor!r}) must be (V, {'M' if name == 'A' else 'N'}[, K])",
-                              locs=(locate(),))
     for name, tensor, layout in (("A", a, op.a_layout), ("B", b, op.b_layout), ("C", c, op.c_layout),
                                  ("D", d, op.c_layout)):
         have, wanted = size(tensor.layout, 0), size(layout, 1)
@@ -108,7 +117,7 @@ def _check_gemm(op: MmaOp, d: Tensor, a: Tensor, b: Tensor, c: Tensor) -> None:
                               f"{tensor.layout} has {have} in mode 0", hint="make it with partition_* or "
                                                                             "make_fragment_*", locs=(locate(),))
     sizes = (("M of A and C", size(a.layout, 1), size(c.layout, 1)), ("N of B and C", size(b.layout, 1),
-             size(c.layout, 2)), ("K of A and B", size(_with_k(a).layout, 2), size(_with_k(b).layout, 2)),
+             size(c.layout, 2)), ("K of A and B", size(a.layout, 2), size(b.layout, 2)),
              ("M of C and D", size(c.layout, 1), size(d.layout, 1)), ("N of C and D", size(c.layout, 2),
              size(d.layout, 2)))
     for what, x, y in sizes:
@@ -170,8 +179,8 @@ def _values(tensor: Tensor) -> tuple[int, ...]:
 def tile(tensor: Tensor, tiler: tuple[int, ...], coordinate: tuple[object, ...], *, ragged: bool = False) -> Tensor:
     """The tile of ``tensor`` at a tile coordinate: ``tile(A, (bM, bK), (bx, None))`` is (bM, bK, k).
 
-    ``None`` keeps all tiles of that mode as a trailing mode.  The tile must divide each extent: for dynamic extents that
-    is checked at every launch.  With ``ragged=True`` tile counts round up and accesses must be predicated.
+    ``None`` keeps all tiles of that mode as a trailing mode.  The tile must divide each extent: for dynamic extents
+    that is checked at every launch.  With ``ragged=True`` tile counts round up and accesses must be predicated.
     """
     if len(tiler) > rank(tensor.layout) or len(coordinate) != len(tiler):
         raise TensorError(f"tile({tensor.label}, {tiler}, {coordinate}): {tensor.layout} has rank "
@@ -205,9 +214,9 @@ def _require_tile(tensor: Tensor, mode: int, extent: int, tiler: tuple[int, ...]
     shape = "(" + ", ".join(str(t) for t in tiler) + ")"
     if isinstance(have, int):
         if have % extent:
-            raise TensorError(f"the tile {shape} does not divide {tensor.label}: its extent {have} in mode {mode} is no "
-                              f"multiple of {extent}", hint="pad the array, or use mo.tile(..., ragged=True) with "
-                                                            "predicated copies", locs=(locate(),))
+            raise TensorError(f"the tile {shape} does not divide {tensor.label}: its extent {have} in mode {mode} is "
+                              f"no multiple of {extent}", hint="pad the array, or use mo.tile(..., ragged=True) with "
+                                                               "predicated copies", locs=(locate(),))
         return
     have.require_divisible(extent, f"the tile {shape} does not divide argument {tensor.label}: its extent {{value}} in "
                                    f"mode {mode} is no multiple of {extent}")
@@ -227,8 +236,8 @@ def parallelize(tensor: Tensor, thr_layout: Layout, thread: Int) -> Tensor:
             raise TensorError(f"parallelize({tensor.label}, {thr_layout}): extent {have} of mode {mode} is no multiple "
                               f"of {extent}", locs=(locate(),))
         if not isinstance(have, int) and isinstance(extent, int):
-            have.require_divisible(extent, f"parallelize({tensor.label}, {thr_layout}): extent {{value}} of mode {mode} "
-                                           f"is no multiple of {extent}")
+            have.require_divisible(extent, f"parallelize({tensor.label}, {thr_layout}): extent {{value}} of mode "
+                                           f"{mode} is no multiple of {extent}")
     divided = zipped_divide(tensor.layout, shape)
     coordinate = thread_coordinate(thread, thr_layout)
     offset = tensor.offset + crd2idx(coordinate if len(coordinate) > 1 else coordinate[0], divided.mode(0))
@@ -241,7 +250,7 @@ def fragment(shape: object, dtype: DType) -> Tensor:
 
 
 def recast(x: Tensor | Layout, dtype: DType | int, old_bits: int | None = None) -> Tensor | Layout:
-    """The same memory as elements of another dtype: ``recast(tensor, dtype)``; of a layout ``recast(l, new, old)`` bits."""
+    """The same memory as elements of another dtype: ``recast(tensor, dtype)``, or ``recast(layout, new, old)`` bits."""
     if isinstance(x, Tensor):
         if not isinstance(dtype, DType):
             raise DTypeError(f"recast({x.label}, {dtype!r}): a dtype is needed", locs=(locate(),))

@@ -1,6 +1,6 @@
 """Whether coordinates lie inside a tensor: proven now, checked at launch, or left to the simulator.
 
-In: a view and a coordinate.  Out: nothing; a TensorError for what is certainly outside, a guard for what launch decides.
+In: a view and a coordinate.  Out: nothing; a TensorError for what is certainly outside, a guard for what launch tells.
 
 >>> check_coordinate(tAgA, (None, None, None, k + 1))      # k + 1 < extent of mode 3, as far as the loop goes
 
@@ -68,10 +68,9 @@ def _check_entry(tensor: View, mode: int, entry: int | Expr, extent: Int) -> Non
     inside = expr.compare("lt", bound, extent)
     if isinstance(inside, Expr) and expr.can_guard(inside.operand, conditional=True):
         before = len(builder().func.guards)
-        guard = builder().guard(inside.operand, f"index {{bound}} of {tensor.label}, mode {mode}, is outside its extent "
-                                                "{extent}",
-                                {"bound": operand_of(bound), "extent": operand_of(extent)},  # type: ignore[arg-type]
-                                _hint(entry, loop))
+        message = f"index {{bound}} of {tensor.label}, mode {mode}, is outside its extent {{extent}}"
+        fields = {"bound": operand_of(bound), "extent": operand_of(extent)}  # type: ignore[arg-type]
+        guard = builder().guard(inside.operand, message, fields, _hint(entry, loop))
         if loop is not None and len(builder().func.guards) > before:
             loop.guards.append(guard)
 
@@ -84,7 +83,7 @@ def _hint(entry: int | Expr, loop: LoopBound | None) -> str | None:
 
 
 def _largest(entry: int | Expr) -> tuple[Scalar, LoopBound | None] | None:
-    """The largest value of an entry that every launch reaches, and the loop that it counts in; None if there is none."""
+    """The largest value of an entry that every launch reaches, with the loop that it counts in; None if unknown."""
     b = builder()
     if b.jumped:
         return None
@@ -118,7 +117,7 @@ def _largest_of_loop(loop: LoopBound, constant: int) -> tuple[Scalar, LoopBound]
     if loop.depth:
         return None
     stop = loop.stop
-    for cond in builder().open_conditions[loop.depth:]:
+    for cond in builder().open_conditions:
         limit = _limit(cond, loop)
         if limit is None:
             return None
@@ -127,7 +126,7 @@ def _largest_of_loop(loop: LoopBound, constant: int) -> tuple[Scalar, LoopBound]
 
 
 def _limit(cond: Operand, loop: LoopBound, negated: bool = False) -> Scalar | None:
-    """What the loop's variable stays below where the condition holds (or, negated, does not); None if it says nothing."""
+    """What the loop's variable stays below where the condition holds (or, negated, fails); None if it does not say."""
     op = cond.op if isinstance(cond, Value) else None
     if isinstance(op, ops.Unary) and op.kind == "not":
         return _limit(op.a, loop, not negated)

@@ -13,6 +13,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from types import CodeType
 
@@ -23,13 +24,22 @@ _PACKAGE = str(Path(__file__).resolve().parent.parent)
 _KERNELS = str(Path(_PACKAGE) / "kernels")
 
 
+@dataclass(slots=True)
+class _Code:
+    """What is known of a code object, by its id (equal ones may come from different files); holds it alive."""
+
+    code: CodeType
+    frames: dict[int, Frame | None]
+    positions: list[tuple[int | None, int | None, int | None, int | None]]
+
+
 class _State(threading.local):
     def __init__(self) -> None:
         self.builders: list[Builder] = []
 
 
 _state = _State()
-_frames: dict[tuple[CodeType, int], Frame | None] = {}
+_codes: dict[int, _Code] = {}
 _inside: dict[str, bool] = {}
 
 
@@ -65,23 +75,24 @@ def _is_internal(file: str) -> bool:
 
 def frame_of(code: CodeType, lasti: int) -> Frame | None:
     """The source frame of an instruction; None for moye's own code."""
-    key = (code, lasti)
-    if key in _frames:
-        return _frames[key]
-    frame = None
-    if not _is_internal(code.co_filename):
-        line, _, column, end = _position(code, lasti)
-        frame = Frame(code.co_filename, line, column, end, code.co_name)
-    _frames[key] = frame
-    return frame
+    known = _codes.get(id(code))
+    if known is None:
+        positions = [] if _is_internal(code.co_filename) else list(code.co_positions())
+        known = _codes[id(code)] = _Code(code, {}, positions)
+    if not known.positions:
+        return None
+    if lasti not in known.frames:
+        known.frames[lasti] = _frame(known, lasti)
+    return known.frames[lasti]
 
 
-def _position(code: CodeType, lasti: int) -> tuple[int, int, int, int]:
-    for index, (line, end_line, column, end) in enumerate(code.co_positions()):
-        if index == lasti // 2:
-            same_line = end_line == line
-            return line or code.co_firstlineno, end_line or 0, column or 0, (end or -1) if same_line else -1
-    return code.co_firstlineno, 0, 0, -1
+def _frame(known: _Code, lasti: int) -> Frame:
+    code = known.code
+    if not 0 <= lasti // 2 < len(known.positions):
+        return Frame(code.co_filename, code.co_firstlineno, 0, -1, code.co_name)
+    line, end_line, column, end = known.positions[lasti // 2]
+    last = (end or -1) if end_line == line else -1
+    return Frame(code.co_filename, line or code.co_firstlineno, column or 0, last, code.co_name)
 
 
 def locate() -> Loc:

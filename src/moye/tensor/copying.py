@@ -17,7 +17,8 @@ from moye.dtypes import DType, Space, bool_
 from moye.errors import AlignmentError, DTypeError, LayoutError, TensorError
 from moye.ir import ops
 from moye.ir.nodes import Buffer, Extent, Operand, TileRef, Value
-from moye.layout import Int, Layout, Swizzle, rank, size
+from moye.layout import ComposedLayout, Int, Layout, Swizzle, rank, size
+from moye.layout.tuples import zip_leaves
 from moye.tensor.context import builder, locate
 from moye.tensor.expr import Expr, operand_of, truth
 from moye.tensor.space import IndexSpace, common_space, merged
@@ -101,8 +102,8 @@ def _check_sizes(dst: View, src: View) -> None:
 
 def _check_predicate(pred: View, dst: View) -> None:
     if pred.space is not Space.REGISTER or pred.dtype != bool_:
-        raise TensorError(f"the predicate {pred.label} is a {pred.dtype} tensor in {pred.space.value}; a copy takes a bool "
-                          f"tensor in registers", locs=(locate(),))
+        raise TensorError(f"the predicate {pred.label} is a {pred.dtype} tensor in {pred.space.value}; a copy takes a "
+                          f"bool tensor in registers", locs=(locate(),))
     if rank(pred.layout) != rank(dst.layout):
         raise TensorError(f"the predicate {pred.label} {pred.layout} and {dst.label} {dst.layout} have different ranks",
                           hint="a mode of size 1 in the predicate is repeated", locs=(locate(),))
@@ -170,8 +171,8 @@ def _not_contiguous(op: CopyOp, dst: View, src: View, space: IndexSpace, width: 
                 f"contiguous: its layout is {view.layout}, in {view.buffer.name} of layout {view.buffer.layout}",
                 hint=_contiguity_hint(view), locs=(locate(),))
     if len(space.strides) > 2:
-        return TensorError(f"{op} moves {width} {dst.dtype} at a time, so the predicate must be the same for all of them",
-                           hint="give the predicate a mode of size 1 where the copy is contiguous", locs=(locate(),))
+        return TensorError(f"{op} moves {width} {dst.dtype} at a time, so its predicate must be the same for all of "
+                           "them", hint="give it a mode of size 1 where the copy is contiguous", locs=(locate(),))
     return TensorError(f"{op} moves {width} contiguous {dst.dtype} at a time, but {dst.label} {dst.layout} and "
                        f"{src.label} {src.layout} are contiguous along different modes", locs=(locate(),))
 
@@ -185,22 +186,48 @@ def _contiguity_hint(view: View) -> str:
 
 
 def _misaligned(op: CopyOp, view: View, strides: tuple[Int, ...], at: int, needed: int) -> AlignmentError:
-    itemsize = view.dtype.bits // 8
-    if view.alignment % needed:
-        where = f"its first element is known to be aligned to {view.alignment} bytes only"
-        hint = f"pass a {view.buffer.name} whose data pointer is a multiple of {needed}" \
-            if view.space is Space.GLOBAL else f"slice at multiples of {needed // itemsize} elements"
-        if view.space is Space.GLOBAL and view.buffer.align % needed == 0:
-            hint = "the strides of the argument must be multiples too"
-    else:
-        bad = next(s for d, s in enumerate(strides) if d != at and _divisor(s) * itemsize % needed)
-        where = f"its stride {bad} is {_bytes(bad, itemsize)} bytes"
-        unit = needed // itemsize
+    itemsize, name = view.dtype.bits // 8, view.buffer.name
+    unit = needed // itemsize
+    bad = _bad_stride(view, needed)
+    if view.buffer.align % needed:
+        where = f"its data pointer is known to be a multiple of {view.buffer.align} bytes only"
+        hint = f"pass {_an(name)} whose data pointer is a multiple of {needed}" if view.space is Space.GLOBAL else \
+            f"mo.shared_array(..., align={needed})"
+    elif bad is not None and view.space is Space.GLOBAL:
+        where = f"its stride {bad} is not known to be a multiple of {unit} elements"
+        hint = f"pass {_an(name)} whose strides are multiples of {unit} elements"
+    elif bad is not None:
+        where = f"the stride {bad} of {name} is {_bytes(bad, itemsize)} bytes"
         hint = f"pad the leading dimension to a multiple of {unit} elements" \
                + (f": {bad + unit - bad % unit} instead of {bad}" if isinstance(bad, int) else "")
+    elif view.alignment % needed:
+        where = f"its first element is known to be aligned to {view.alignment} bytes only"
+        hint = f"slice at multiples of {unit} elements"
+    elif view.swizzle is not None and (itemsize << view.swizzle.base) % needed:
+        where = f"its swizzle {view.swizzle} keeps only {itemsize << view.swizzle.base} bytes together"
+        hint = f"use a swizzle whose base is at least {(unit - 1).bit_length()}"
+    else:
+        step = next(s for d, s in enumerate(strides) if d != at and _divisor(s) * itemsize % needed)
+        where = f"its accesses lie {step} elements apart"
+        hint = f"let them lie multiples of {unit} elements apart"
     return AlignmentError(
         f"{op} needs addresses that are multiples of {needed} bytes, but {view.label} with layout {view.layout} in "
         f"{view.buffer.name} of layout {view.buffer.layout} is misaligned: {where}", hint=hint, locs=(locate(),))
+
+
+def _bad_stride(view: View, needed: int) -> Int | None:
+    """A stride of the view's buffer that leads to misaligned addresses."""
+    layout = view.buffer.layout
+    inner = layout.layout if isinstance(layout, ComposedLayout) else layout
+    itemsize = view.buffer.dtype.bits // 8
+    for extent, step in zip_leaves(inner.shape, inner.stride):
+        if not _is(extent, 1) and not _is(step, 0) and not _is(step, 1) and _divisor(step) * itemsize % needed:
+            return step
+    return None
+
+
+def _an(name: str) -> str:
+    return f"an {name}" if name[:1] in "AEIOaeio" else f"a {name}"
 
 
 def _bytes(stride: Int, itemsize: int) -> str:

@@ -307,7 +307,7 @@ def bitwise(kind: str, a: Scalar, b: Scalar) -> Scalar:
     return wrap(builder().binary(kind, operand_of(a, dtype, modulo=True), right))
 
 
-def compare(kind: str, a: Scalar, b: object) -> Scalar:
+def compare(kind: str, a: Scalar, b: Any) -> Scalar:
     """A comparison, as a bool; what is no scalar is left to its own operator."""
     if not is_scalar(b):
         return NotImplemented  # type: ignore[no-any-return]
@@ -326,10 +326,7 @@ def unary(kind: str, a: Scalar, *, fast: bool = False) -> Scalar:
     if dtype.kind is Kind.BOOL and kind in ("neg", "abs"):
         dtype = dt.int32
     keeps = kind in ("neg", "not", *_INTEGER_ONLY) or (kind == "abs" and not dtype.is_float)
-    if dtype in _NARROW or not (keeps or dtype.is_float):
-        work = dt.float32
-    else:
-        work = dtype
+    work = dt.float32 if dtype in _NARROW or not (keeps or dtype.is_float) else dtype
     b = builder()
     result = b.unary(kind, operand_of(a, work), fast=fast)
     return wrap(b.cast(result, dtype) if dtype in _NARROW and result.dtype.is_float else result)
@@ -369,9 +366,10 @@ def assume_divisible(x: Expr, divisor: int, message: str, hint: str | None = Non
     if isinstance(cond, Literal) and not cond.value:
         raise FactError(message.format(value=x), hint=hint, locs=(locate(),))
     if not can_guard(cond):
-        where = "under a traced condition it cannot be checked at launch" if ir_builder.expressible(cond, b.parameters) \
-            else "launch cannot check it, since it depends on more than arguments"
-        raise FactError(f"{message.format(value=x)}: it is not known whether {x} is a multiple of {divisor}, and {where}",
+        why = "under a traced condition it cannot be checked at launch"
+        if not ir_builder.expressible(cond, b.parameters):
+            why = "launch cannot check it, since it depends on more than arguments"
+        raise FactError(f"{message.format(value=x)}: it is not known whether {x} is a multiple of {divisor}, and {why}",
                         hint=f"say mo.assume({x} % {divisor} == 0) before", locs=(locate(),))
     b.guard(cond, message, {"value": x.operand}, hint)
     if isinstance(x.operand, Value):

@@ -6,6 +6,7 @@ In: layouts of one shape.  Out: extents and, per layout, one stride per extent, 
 IndexSpace(extents=(2, 2, 6), strides=((1, 2, 4), (12, 1, 2)))
 
 Layouts are walked top-level mode by top-level mode; a mode of size 1 is repeated (stride 0) against a larger one.
+That two dynamic extents are equal is left to launch to check.
 """
 
 from __future__ import annotations
@@ -15,8 +16,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from moye.errors import LayoutError
-from moye.layout import Int, Layout, flatten, is_static, rank, size
+from moye.layout import Int, Layout, is_static, product, rank
 from moye.layout.ints import same
+from moye.layout.tuples import zip_leaves
+from moye.tensor.context import builder, tracing
+from moye.tensor.expr import Expr, can_guard, compare, operand_of
 
 Leaf = tuple[Int, Int]
 
@@ -31,30 +35,40 @@ class IndexSpace:
     """The top-level mode that each dimension comes from."""
 
 
-def _leaves(layout: Layout) -> list[Leaf]:
-    flat = flatten(layout)
-    shape, stride = flat.shape, flat.stride
-    if not isinstance(shape, tuple):
-        return [(shape, stride)]  # type: ignore[list-item]
-    return list(zip(shape, stride, strict=True))  # type: ignore[arg-type]
-
-
 def _is_one(extent: Int) -> bool:
     return isinstance(extent, int) and extent == 1
 
 
-def _next_extent(heads: list[Leaf], layouts: Sequence[Layout]) -> Int:
+def _next_extent(heads: list[Leaf], layouts: Sequence[Layout], last: bool) -> Int:
+    """The extent of the next dimension; ``last``: nothing else is left of this mode in any layout."""
     first = heads[0][0]
     if all(same(first, extent) for extent, _ in heads):
         return first
     extents = [extent for extent, _ in heads]
     if not all(isinstance(extent, int) for extent in extents):
+        if last and _assume_equal(extents, layouts):
+            return first
         raise LayoutError(f"{_names(layouts)} have no common refinement: the extents {_list(extents)} are not known "
                           f"to be equal")
     step = math.gcd(*(extent for extent in extents if isinstance(extent, int)))
     if step == 1:
         raise LayoutError(f"{_names(layouts)} have no common refinement: the extents {_list(extents)} share no factor")
     return step
+
+
+def _assume_equal(extents: Sequence[Int], layouts: Sequence[Layout]) -> bool:
+    """Have launch check that dynamic extents are equal; whether it can."""
+    if not tracing():
+        return False
+    first = extents[0]
+    conditions = [(compare("eq", first, other), other) for other in extents[1:]]  # type: ignore[arg-type]
+    if not all(c is True or (isinstance(c, Expr) and can_guard(c.operand)) for c, _ in conditions):
+        return False
+    for cond, other in conditions:
+        if isinstance(cond, Expr):
+            builder().guard(cond.operand, "two operands do not fit together: the extents {a} and {b} differ",
+                            {"a": operand_of(first), "b": operand_of(other)})  # type: ignore[arg-type]
+    return True
 
 
 def _names(layouts: Sequence[Layout]) -> str:
@@ -65,9 +79,9 @@ def _list(extents: Sequence[Int]) -> str:
     return ", ".join(str(extent) for extent in extents)
 
 
-def _refine(layouts: Sequence[Layout]) -> list[tuple[Int, tuple[Int, ...]]]:
-    """Dimensions (extent, stride per layout) of one mode of equal size everywhere."""
-    queues = [[leaf for leaf in _leaves(layout) if not _is_one(leaf[0])] for layout in layouts]
+def _refine(leaves: Sequence[list[Leaf]], layouts: Sequence[Layout]) -> list[tuple[Int, tuple[Int, ...]]]:
+    """Dimensions (extent, stride per layout) of one mode of equal size everywhere; ``layouts`` are for the message."""
+    queues = [[leaf for leaf in mode if not _is_one(leaf[0])] for mode in leaves]
     longest = max(queues, key=len)
     if not longest:
         return []
@@ -75,14 +89,14 @@ def _refine(layouts: Sequence[Layout]) -> list[tuple[Int, tuple[Int, ...]]]:
     dims: list[tuple[Int, tuple[Int, ...]]] = []
     live = [queue for queue, is_one in zip(queues, broadcast, strict=True) if not is_one]
     while all(live):
-        step = _next_extent([queue[0] for queue in live], layouts)
+        step = _next_extent([queue[0] for queue in live], layouts, all(len(queue) == 1 for queue in live))
         dims.append((step, tuple(0 if not queue and is_one else queue[0][1]
                                  for queue, is_one in zip(queues, broadcast, strict=True))))
         for queue in live:
             _advance(queue, step)
     if any(live):
-        raise LayoutError(f"{_names(layouts)} differ in size: "
-                          f"{' and '.join(str(size(layout)) for layout in layouts)}")
+        sizes = " and ".join(str(product(tuple(extent for extent, _ in mode))) for mode in leaves)
+        raise LayoutError(f"{_names(layouts)} differ in size: {sizes}")
     return dims
 
 
@@ -104,14 +118,12 @@ def common_space(layouts: Sequence[Layout], *, by_mode: bool = True) -> IndexSpa
     Raises LayoutError where sizes differ or no common refinement exists.
     """
     ranks = {rank(layout) for layout in layouts}
-    groups: list[tuple[int, Sequence[Layout]]]
-    if by_mode and len(ranks) == 1:
-        groups = [(mode, [layout.mode(mode) for layout in layouts]) for mode in range(ranks.pop())]
-    else:
-        groups = [(0, layouts)]
+    groups = [[zip_leaves(layout.shape, layout.stride) for layout in layouts]]
+    if by_mode and len(ranks) == 1 and all(isinstance(layout.shape, tuple) for layout in layouts):
+        groups = [[_mode_leaves(layout, mode) for layout in layouts] for mode in range(ranks.pop())]
     dims: list[tuple[Int, tuple[Int, ...], int]] = []
-    for mode, parts in groups:
-        for extent, strides in _refine(parts):
+    for mode, parts in enumerate(groups):
+        for extent, strides in _refine(parts, layouts):
             if dims and is_static(dims[-1][0]) and _merges(dims[-1][0], dims[-1][1], strides) \
                     and (len(groups) == 1 or dims[-1][2] == mode or not by_mode):
                 dims[-1] = (dims[-1][0] * extent, dims[-1][1], mode)
@@ -120,6 +132,11 @@ def common_space(layouts: Sequence[Layout], *, by_mode: bool = True) -> IndexSpa
     return IndexSpace(tuple(d[0] for d in dims),
                       tuple(tuple(d[1][i] for d in dims) for i in range(len(layouts))),
                       tuple(d[2] for d in dims))
+
+
+def _mode_leaves(layout: Layout, mode: int) -> list[Leaf]:
+    assert isinstance(layout.shape, tuple) and isinstance(layout.stride, tuple), "a layout with modes"
+    return zip_leaves(layout.shape[mode], layout.stride[mode])
 
 
 def merged(space: IndexSpace) -> IndexSpace:

@@ -131,7 +131,8 @@ class Tensor(Elementwise):
         if not is_scalar(value):
             raise TensorError(f"{self.label}[{_show(coordinate)}] is one element; it cannot hold {value!r}",
                               locs=(locate(),))
-        builder().emit(ops.Store(ref=self.ref(coordinate), value=operand_of(value, self.dtype)))  # type: ignore[arg-type]
+        number: Any = value
+        builder().emit(ops.Store(ref=self.ref(coordinate), value=operand_of(number, self.dtype)))
 
     def offset_of(self, coordinate: object) -> Int:
         """The element offset of a full coordinate, bounds recorded or checked."""
@@ -183,7 +184,7 @@ class Tensor(Elementwise):
 
     def to(self, dtype: DType) -> Tensor:
         """A new register tensor with every element converted."""
-        return elementwise(lambda x: x if x.dtype == dtype else x.to(dtype), self, dtype=dtype)  # type: ignore[union-attr]
+        return elementwise(lambda x: x.to(dtype), self, dtype=dtype)
 
     def _elementwise(self, fn: Callable[..., Scalar], *operands: object) -> Tensor:
         return elementwise(fn, *operands)
@@ -379,7 +380,7 @@ def emit_map(dst: Tensor, space: IndexSpace, sources: Sequence[Tensor], compute:
 
 
 def broadcast(layouts: Sequence[Layout]) -> list[Layout]:
-    """The layouts at one rank (modes of size 1 appended), preceded by that of their common shape: per mode the largest."""
+    """The layouts at one rank (modes of size 1 appended), after that of their common shape: per mode the largest."""
     most = max(rank(layout) for layout in layouts)
     padded = [append(_modal(layout), rank=most) for layout in layouts]
     modes = [max((layout.mode(i) for layout in padded), key=_static_size) for i in range(most)]
@@ -404,7 +405,7 @@ def elementwise(fn: Callable[..., Scalar], *operands: object, dtype: DType | Non
         if isinstance(operand, Tensor):
             _need_registers(operand, "arithmetic")
         elif not is_scalar(operand):
-            return NotImplemented
+            return NotImplemented  # type: ignore[no-any-return]
 
     def compute(*elements: Expr) -> Scalar:
         supply = iter(elements)

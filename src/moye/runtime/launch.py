@@ -1,0 +1,103 @@
+"""From a classified call to the driver: what must hold, the values of the parameters, the loaded kernel.
+
+In: a ``Specialised`` or ``Program`` and a ``Call``.  Out: numbers, a ``LoadedKernel``, or ArgumentError.
+
+>>> loaded = load(program, 0); [slot_value(slot, call) for slot in program.printed.slots]
+
+It launches nothing: ``kernel.py`` and ``fast.py`` do.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+from moye.errors import ArgumentError, LaunchError
+from moye.ir.nodes import Func, TensorParam
+from moye.runtime.arguments import Call
+from moye.runtime.arrays import ArrayInfo, same_memory_overlap
+from moye.runtime.compile import Dim3, Program
+
+_load_lock = threading.Lock()
+
+
+def dim3(extents: Any, what: str) -> Dim3:
+    """Three extents from an integer or up to three of them."""
+    parts = tuple(extents) if isinstance(extents, (tuple, list)) else (extents,)
+    if not 1 <= len(parts) <= 3 or not all(hasattr(p, "__index__") for p in parts):
+        raise LaunchError(f"{what} is one to three integers, not {extents!r}")
+    x, y, z = [p.__index__() for p in parts] + [1] * (3 - len(parts))
+    least = 0 if what == "grid" else 1
+    if min(x, y, z) < least:
+        raise LaunchError(f"{what} {(x, y, z)} has an extent below {least}")
+    return x, y, z
+
+
+def slots(call: Call) -> list[Any]:
+    """The runtime numbers of the parameters: extents then strides of each tensor, scalars as they are."""
+    values: list[Any] = []
+    for leaf in call.leaves:
+        if isinstance(leaf, ArrayInfo):
+            values.extend(leaf.shape)
+            values.extend(leaf.strides)
+        else:
+            values.append(leaf)
+    return values
+
+
+def check_written(func: Func, call: Call, name: str) -> None:
+    """Arrays that the kernel writes must be writable."""
+    for param, leaf in zip(func.params, call.leaves, strict=True):
+        written = isinstance(param, TensorParam) and param.buffer.written
+        if written and isinstance(leaf, ArrayInfo) and not leaf.writable:
+            raise ArgumentError(f"{name} writes argument {param.name!r}, which is read-only")
+
+
+def overlaps(func: Func, call: Call) -> bool:
+    """Whether a written argument shares memory with another one; arrays without memory (specs) share none."""
+    tensors = [(p.buffer.written, leaf) for p, leaf in zip(func.params, call.leaves, strict=True)
+               if isinstance(p, TensorParam) and isinstance(leaf, ArrayInfo) and leaf.kind != "spec"]
+    return any((wa or wb) and same_memory_overlap(a, b)
+               for i, (wa, a) in enumerate(tensors) for wb, b in tensors[i + 1:])
+
+
+def slot_value(slot: Any, call: Call) -> Any:
+    """The value of one kernel parameter."""
+    leaf = call.leaves[slot.param]
+    if not isinstance(leaf, ArrayInfo):
+        return leaf
+    if slot.kind == "ptr":
+        return leaf.ptr
+    return leaf.shape[slot.mode] if slot.kind == "shape" else leaf.strides[slot.mode]
+
+
+def load(program: Program, device: int) -> Any:
+    """The kernel on a device, loaded on first use."""
+    from moye.cuda import driver
+
+    loaded = program.loaded.get(device)
+    if loaded is None:
+        with _load_lock:
+            loaded = program.loaded.get(device)
+            if loaded is None:
+                formats = [slot.format for slot in program.printed.slots]
+                loaded = driver.load(program.cubin, program.printed.name, device, formats)
+                program.loaded[device] = loaded
+    return loaded
+
+
+def array_kind(call: Call) -> str:
+    """Whose arrays these are, which decides whose current stream is meant."""
+    return call.arrays[0][1].kind if call.arrays else ""
+
+
+def stream_handle(stream: Any) -> int:
+    """The CUstream of a handle or of anybody's stream object."""
+    if isinstance(stream, int):
+        return stream
+    for attribute in ("cuda_stream", "ptr", "handle"):
+        if hasattr(stream, attribute):
+            return int(getattr(stream, attribute))
+    if hasattr(stream, "__cuda_stream__"):
+        return int(stream.__cuda_stream__()[1])
+    raise ArgumentError(f"{stream!r} is no CUDA stream")

@@ -1,0 +1,236 @@
+"""A launch that is ready to be repeated, and compiling without launching.
+
+In: a specialised kernel with classified arguments.  Out: ``Prepared``, to be called; or, under ``compile_only``, Jobs.
+
+>>> again = kernel.prepare(A, B, C, grid=64, block=256); again(); again.update(C=D); again()
+>>> with compile_only("sm_90a"): matmul(A, B, C)          # whatever it launches is compiled, nothing runs
+
+A prepared launch is a snapshot: it keeps its arrays alive and looks neither at them nor at captured names again, so
+they must not be resized in place.  It launches on the stream that is current when it is called.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import math
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from moye import env
+from moye.dtypes import DType
+from moye.errors import ArgumentError, LaunchError
+from moye.ir.nodes import ScalarParam
+from moye.runtime import fast, simulate
+from moye.runtime.arguments import Call, TensorLike
+from moye.runtime.arrays import ArrayInfo, describe
+from moye.runtime.compile import Dim3, Program, Specialised, compile_program, shared_limit
+from moye.runtime.launch import array_kind, check_written, load, overlaps, slots, stream_handle
+
+# --- compiling only --------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Job:
+    """A launch that was asked for under ``compile_only``; ``compile`` prints and compiles it (disk cache included)."""
+
+    spec: Specialised
+    arch: str
+    restrict: bool
+
+    def compile(self) -> Program:
+        return compile_program(self.spec, self.arch, restrict=self.restrict)
+
+
+@dataclass(slots=True)
+class Compilation:
+    """What one ``compile_only`` block gathers: a job for each launch and, unless it only traces, its program."""
+
+    arch: str | None
+    trace_only: bool
+    jobs: list[Job] = field(default_factory=list)
+    programs: list[Program] = field(default_factory=list)
+
+    def take(self, spec: Specialised, call: Call, device: int | None) -> None:
+        """In place of a launch; LaunchError where no launch could work."""
+        job = Job(spec, self.arch or default_arch(device), not overlaps(spec.func, call))
+        if spec.func.threads > 1024:
+            raise LaunchError(f"{spec.func.name}: block {spec.func.block_dim} has {spec.func.threads} threads, and at "
+                              f"most 1024 are possible")
+        if spec.shared_bytes > shared_limit(job.arch):
+            raise LaunchError(f"{spec.func.name} needs {spec.shared_bytes} bytes of shared memory per block, and "
+                              f"{job.arch} has {shared_limit(job.arch)}", hint="use smaller tiles or fewer stages")
+        self.jobs.append(job)
+        if not self.trace_only:
+            self.programs.append(job.compile())
+
+
+_compilation: contextvars.ContextVar[Compilation | None] = contextvars.ContextVar("compilation", default=None)
+
+
+@contextmanager
+def compile_only(arch: str | None = None, *, trace_only: bool = False) -> Iterator[Compilation]:
+    """Within the block every launch of this thread is traced, checked and compiled, and nothing runs.
+
+    Arrays may be ``mo.TensorLike``.  ``arch`` is MOYE_ARCH, the device's or sm_90a by default; with ``trace_only``
+    nothing is compiled either: ``jobs`` can do that later, in any thread.
+    """
+    gathered = Compilation(arch, trace_only)
+    token = _compilation.set(gathered)
+    fast.held.append(gathered)
+    try:
+        yield gathered
+    finally:
+        fast.held.remove(gathered)
+        _compilation.reset(token)
+
+
+def compilation() -> Compilation | None:
+    """The ``compile_only`` block that this thread is in."""
+    return _compilation.get() if fast.held else None
+
+
+def default_arch(device: int | None = None) -> str:
+    """MOYE_ARCH, else the device's architecture, else sm_90a."""
+    from moye.cuda import driver
+
+    return env.arch() or (driver.device_arch(device or 0) if driver.available() else "sm_90a")
+
+
+# --- prepared launches -----------------------------------------------------------------------------------------------
+
+
+class Prepared:
+    """One launch with its arguments; call it to launch.  ``kernel.prepare`` makes it."""
+
+    __slots__ = ("_call", "_configs", "_function", "_grid", "_kind", "_launch", "_ordinal", "_params",
+                 "_ready", "_restrict", "_spec", "_stream")
+
+    def __init__(self, spec: Specialised, program: Program, call: Call, device: int, grid: Dim3, stream: Any,
+                 smem: int) -> None:
+        self._spec, self._call, self._grid, self._ordinal = spec, call, grid, device
+        self._restrict = not overlaps(spec.func, call)
+        load(program, device)
+        ready = self._ready = fast.Ready(program, call, device, grid, spec.func, smem)
+        self._configs, self._function, self._launch = ready.configs, ready.function, ready.call
+        if stream is not None:
+            handle = stream_handle(stream)
+            self._stream: Callable[[int], int] = lambda ordinal: handle
+        else:
+            self._stream = fast.stream_reader(array_kind(call))
+        ready.configure(self._stream(device))
+        self._params = self._packed(call)
+
+    def __call__(self) -> None:
+        """Launch again with the same arguments."""
+        stream = self._stream(self._ordinal)
+        config = self._configs.get(stream) or self._ready.configure(stream)
+        if fast.held or self._launch(config, self._function, self._params, None):
+            self._the_long_way(config)
+
+    def update(self, arguments: Mapping[str | int, Any] | None = None, /, **named: Any) -> None:
+        """Put other arrays (same dtype, shape, strides, device, alignment) or numbers in place of the present ones.
+
+        Arguments go by the name of the kernel's parameter (parts of containers as in ``pair_0``) or, in a mapping, by
+        its position.
+        """
+        changes: dict[str | int, Any] = dict(arguments or {})
+        changes.update(named)
+        call = replaced(self._spec, self._call, changes)
+        check_written(self._spec.func, call, self._spec.func.name)
+        if self._restrict and overlaps(self._spec.func, call):
+            raise ArgumentError(f"{self._spec.func.name}: an updated argument overlaps another, and one of them is "
+                                f"written", hint="prepare a launch for these arguments")
+        self._spec.check(slots(call), self._grid)
+        self._params, self._call = self._packed(call), call
+
+    def _packed(self, call: Call) -> Any:
+        """New parameter memory: a launch in another thread may be reading the old."""
+        leaves = [call.leaves[i] for i in self._ready.sources]
+        return self._ready.buffer([leaf.ptr if isinstance(leaf, ArrayInfo) else leaf for leaf in leaves])[2]
+
+    def _the_long_way(self, config: Any) -> None:
+        if (held := compilation()) is not None:
+            held.take(self._spec, self._call, self._ordinal)
+        elif error := self._ready.retry(config, self._params):
+            raise self._ready.failure(error)
+
+
+class PreparedOnHost(Prepared):
+    """The same for host arrays, which it simulates, and for empty grids, which launch nothing."""
+
+    __slots__ = ()
+
+    def __init__(self, spec: Specialised, call: Call, grid: Dim3) -> None:
+        self._spec, self._call, self._grid, self._restrict = spec, call, grid, False
+
+    def __call__(self) -> None:
+        if (held := compilation()) is not None:
+            held.take(self._spec, self._call, None)
+        elif 0 not in self._grid:
+            simulate.run(self._spec, self._call, self._grid, check=bool(env.check()))
+
+    def _packed(self, call: Call) -> Any:
+        return None
+
+
+def replaced(spec: Specialised, call: Call, arguments: Mapping[str | int, Any]) -> Call:
+    """The call with other leaves; ArgumentError where one does not fit what the launch was prepared for."""
+    names, parameters = [param.name for param in spec.func.params], list(call.specs)
+    leaves, arrays = list(call.leaves), list(call.arrays)
+    for which, value in arguments.items():
+        name = parameters[which] if isinstance(which, int) and 0 <= which < len(parameters) else which
+        if name not in names:
+            raise ArgumentError(f"{spec.func.name} has no runtime argument {which!r}: it has {', '.join(names)}")
+        index = names.index(str(name))
+        old = leaves[index]
+        if isinstance(old, ArrayInfo):
+            position = next(i for i, (_, known, _) in enumerate(arrays) if known is old)
+            leaves[index] = info = _array(names[index], old, value)
+            arrays[position] = (names[index], info, value)
+        else:
+            leaves[index] = _number(spec, index, value)
+    return Call(call.specs, arrays, leaves, call.index_bits)
+
+
+def _array(name: str, old: ArrayInfo, value: Any) -> ArrayInfo:
+    info = None if isinstance(value, TensorLike) else describe(value)
+    if info is None:
+        raise ArgumentError(f"argument {name!r} is a {type(value).__qualname__}, and the launch was prepared with an "
+                            f"array")
+    for what, new, known in (("dtype", info.dtype, old.dtype), ("shape", tuple(info.shape), tuple(old.shape)),
+                             ("strides", tuple(info.strides), tuple(old.strides)),
+                             ("device", info.device, old.device)):
+        if new != known:
+            raise ArgumentError(f"argument {name!r} has {what} {new}, and the launch was prepared with {known}",
+                                hint="prepare another launch")
+    aligned, wanted = (math.gcd(ptr, 16) for ptr in (info.ptr, old.ptr))
+    if aligned < wanted:
+        raise ArgumentError(f"argument {name!r} is aligned to {aligned} bytes, and the launch was prepared for "
+                            f"{wanted}", hint="prepare another launch")
+    return info
+
+
+def _number(spec: Specialised, index: int, value: Any) -> int | float | bool:
+    param = spec.func.params[index]
+    assert isinstance(param, ScalarParam), "a number belongs to a scalar parameter"
+    dtype: DType = param.value.dtype
+    value = value.item() if hasattr(value, "item") else value
+    wanted = bool if dtype.name == "bool" else float if dtype.is_float else int
+    if type(value) is int and wanted is float:
+        value = float(value)
+    if type(value) is not wanted:
+        raise ArgumentError(f"argument {param.name!r} is {value!r}, and the launch was prepared with a {dtype}")
+    if wanted is int and not -(1 << (dtype.bits - 1)) <= value < 1 << dtype.bits:
+        raise ArgumentError(f"argument {param.name!r} is {value}, which does not fit {dtype}")
+    number: int | float | bool = value
+    return number
+
+
+def prepare(spec: Specialised, call: Call, device: int | None, grid: Dim3, stream: Any, smem: int) -> Prepared:
+    """A prepared launch of checked arguments."""
+    if device is None or 0 in grid:
+        return PreparedOnHost(spec, call, grid)
+    program = compile_program(spec, default_arch(device), restrict=not overlaps(spec.func, call))
+    return Prepared(spec, program, call, device, grid, stream, smem)

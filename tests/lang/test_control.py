@@ -1,0 +1,751 @@
+"""Control flow of kernels: what the traced function computes is what Python computes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+import moye as mo
+from lang.kernels import Fault, agree, run, trace, traced
+from moye.errors import TraceError
+from moye.ir import ops
+from moye.ir.verify import verify
+from moye.lang.signature import ScalarSpec, TensorSpec
+from moye.lang.trace import trace as trace_function
+
+# --- functions that run both ways ------------------------------------------------------------------------------------
+
+
+def sum_to(n, step):
+    total = 0
+    for i in range(0, n, 3):
+        total = total + i * step
+    return total
+
+
+def countdown(n, m):
+    total, seen = 0, 0
+    for i in range(n, m, -2):
+        total = total * 3 + i
+        seen += 1
+    return total, seen
+
+
+def nested(n, m):
+    total = 0
+    for i in range(n):
+        for j in range(i, m):
+            if (i + j) % 2 == 0:
+                total += i * j
+            elif j % 3 == 0:
+                total -= j
+            else:
+                total ^= i
+    return total
+
+
+def swaps(n, m):
+    a, b = 0, 1
+    for i in range(n):
+        if i % m != 1:
+            a, b = b, a + b
+    return a, b
+
+
+def collatz(n, limit):
+    steps = 0
+    while n != 1:
+        n = n // 2 if n % 2 == 0 else 3 * n + 1
+        steps += 1
+        if steps >= limit:
+            break
+    return steps, n
+
+
+def forever(n, m):
+    i = 0
+    while True:
+        if i * i >= n:
+            break
+        i += m
+    return i
+
+
+def early(n, m):
+    if n < 0:
+        return -1
+    if m == 0:
+        return -2
+    return n // m
+
+
+def early_in_loop(n, m):
+    for i in range(n):
+        for j in range(m):
+            if i * j == 6:
+                return i * 10 + j
+            if j > i:
+                break
+        if i == 7:
+            return 700
+    return -1
+
+
+def continues(n, m):
+    total = 0
+    for i in range(n):
+        if i % m == 0:
+            continue
+        if i > 20:
+            if i % 2:
+                continue
+            else:
+                break
+        total += i
+    return total
+
+
+def both_arms_leave(n, m):
+    total = 0
+    for i in range(n):
+        total += 1
+        if i == m:
+            break
+        else:
+            total += 10
+            continue
+    return total
+
+
+def one_arm(n, m):
+    x = 5
+    if n > m:
+        x = n * 2
+        if m > 2:  # noqa: SIM108
+            y = x + 1
+        else:
+            y = x - 1
+        x = y
+    return x
+
+
+def last_index(n, m):
+    i = -1
+    k = 0
+    for i in range(n):
+        if i > m:
+            k = i
+    return i, k
+
+
+def rotate(n, m):
+    a, b, c = 1, 2, 3
+    for _ in range(n):
+        a, b, c = c, a, b
+        if m > 2:
+            b, c = c, b
+    return a * 100 + b * 10 + c
+
+
+def stages(n, m):
+    stage, phase, total = 0, 0, 0
+    for i in range(n):
+        total += (stage + 1) * (phase + 2) * (i + m)
+        stage = (stage + 1) % 3
+        if stage == 0:
+            phase ^= 1
+    return total, stage, phase
+
+
+def chain_of_facts(n, m):
+    a, b, c, d, e, f = 0, 0, 0, 0, 0, 0
+    for _ in range(n):
+        f = e
+        e = d
+        d = c
+        c = b
+        b = a
+        a = a + m
+    return a % 8 + 8 * (f % 8), f, e
+
+
+def restored(n, m):
+    x = n
+    for i in range(n):
+        saved = x
+        if i % 2 == m:
+            x = x + 5
+        if x > 40:
+            x = saved
+            break
+    return x
+
+
+def restored_inside(n, m):
+    x, seen = n, 0
+    for i in range(n):
+        saved = x
+        if i % 2 == 0:
+            if i > m:
+                x = x + 7
+            seen += x
+            x = saved
+            if i > 6:
+                break
+        x += 1
+    return x, seen
+
+
+def while_and(n, m):
+    i, total = 0, 0
+    while i < n and total < m:
+        i += 1
+        total += i if i % 2 else 2 * i
+    return i, total
+
+
+def nested_while(n, m):
+    total = 0
+    i = n
+    while i > 0:
+        j = i
+        while j > m:
+            if j == 5:
+                j -= 2
+                continue
+            total += j
+            j -= 1
+        i -= 1
+    return total
+
+
+def negative_range(n, m):
+    total = 0
+    for i in range(-n, n, 2):
+        total += (i // 3) * 5 + i % 3 + (-i) // 4 + (i - 1) % 7
+    return total + m
+
+
+BOTH = [sum_to, countdown, nested, swaps, collatz, forever, early, early_in_loop, continues, both_arms_leave, one_arm,
+        last_index, rotate, stages, chain_of_facts, restored, restored_inside, while_and, nested_while, negative_range]
+NUMBERS = [(0, 1), (1, 1), (2, 2), (5, 3), (9, 2), (12, 4), (27, 111), (31, 5)]
+
+
+@pytest.mark.parametrize("fn", BOTH, ids=lambda f: f.__name__)
+def test_agrees_with_python(fn):
+    cases = [c for c in NUMBERS if fn is not collatz or c[0] > 0]
+    agree(fn, *cases)
+
+
+@mo.jit
+def clamp(x, low, high):
+    if x < low:
+        return low
+    if x > high:
+        return high
+    return x
+
+
+@mo.jit
+def digits(n):
+    count = 1
+    while n >= 10:
+        n //= 10
+        count += 1
+    return count
+
+
+@mo.jit
+def power(x, n):
+    return 1 if n == 0 else x * power(x, n - 1)
+
+
+@mo.jit
+def divmod_(a, b):
+    if b == 0:
+        return 0, 0
+    return a // b, a % b
+
+
+def callees(n, m):
+    total = 0
+    for i in range(n):
+        q, r = divmod_(i * 7, m - 2)
+        total += clamp(i * m, 3, 50) + digits(i * 37) + q - r
+    return total, power(n, 3)
+
+
+def test_device_functions_and_static_recursion():
+    agree(callees, *NUMBERS)                            # outside a kernel they are the plain functions
+
+
+def test_first_call_of_a_kernel_is_a_device_function_with_an_early_return():
+    @mo.kernel
+    def kernel(out, n):
+        out[0] = clamp(n, 2, 4)
+        out[1] = 7
+
+    for n, expected in ((0, 2), (3, 3), (9, 4)):
+        out = np.zeros(2, np.int32)
+        run(kernel.trace(out, n, block=1), [out, n])
+        assert list(out) == [expected, 7]
+
+
+def test_nested_function_with_an_early_return():
+    @mo.kernel
+    def kernel(out, n):
+        def inner(x):
+            if x > 3:
+                return x * 2
+            return x
+
+        out[0] = inner(n)
+        out[1] = inner(n + 1)
+
+    out = np.zeros(2, np.int32)
+    run(kernel.trace(out, 3, block=1), [out, 3])
+    assert list(out) == [3, 8]
+
+
+def test_return_from_a_static_loop_stays_static():
+    @mo.jit
+    def first_over(x):
+        for i in mo.static_range(10):
+            if i * i > x:
+                return i
+        return -1
+
+    @mo.kernel
+    def kernel(out):
+        for i in mo.static_range(first_over(10)):
+            out[i] = i
+
+    out = np.full(8, -1, np.int32)
+    func = kernel.trace(out, block=1)
+    assert not any(isinstance(op, (ops.For, ops.Read, ops.Scope)) for op in func.body.walk())
+    run(func, [out])
+    assert list(out) == [0, 1, 2, 3, -1, -1, -1, -1]
+
+
+def test_kernel_returns_early():
+    @mo.kernel
+    def kernel(out, n):
+        tid = mo.thread_idx().x
+        if tid >= n:
+            return
+        for i in range(4):
+            if i == tid:
+                return
+            out[tid] = out[tid] + 1
+        out[tid] = 100
+
+    out = np.zeros(8, np.int32)
+    run(kernel.trace(out, 6, block=8), [out, 6])
+    assert list(out) == [0, 1, 2, 3, 100, 100, 0, 0]
+
+
+def test_static_range_with_static_break_and_continue():
+    @mo.kernel
+    def kernel(out):
+        for i in mo.static_range(8):
+            if i == 1:
+                continue
+            if i == 4:
+                break
+            out[i] = i * 10
+
+    out = np.full(8, -1, np.int32)
+    func = kernel.trace(out, block=1)
+    assert not any(isinstance(op, (ops.If, ops.For)) for op in func.body.walk())
+    run(func, [out])
+    assert list(out) == [0, -1, 20, 30, -1, -1, -1, -1]
+
+
+def test_break_out_of_an_unrolled_loop_under_a_traced_condition_is_an_error():
+    def fn(n):
+        for i in mo.static_range(4):
+            if n == i:
+                break
+        return n
+
+    with pytest.raises(TraceError, match="unrolled while tracing"):
+        trace(fn, 3)
+
+
+# --- short circuit ---------------------------------------------------------------------------------------------------
+
+
+def test_guarded_loads_do_not_run():
+    def fn(x, n):
+        a = n > 2 and x[n] > 10
+        b = n <= 2 or x[n] < 100
+        c = x[n] if n > 3 else -7
+        d = 1 if 0 < n < x[n] else 0
+        return a, b, c, d
+
+    x = np.array([1, 2, 3, 4, 50], np.int32)
+    for n in range(5):
+        func, out = trace(fn, x, n)
+        outcome = run(func, [out, x, n])
+        expected = fn([int(v) for v in x], n)
+        assert [int(v) for v in out[:4]] == [int(v) for v in expected], n
+        loads = sum(name == "a" for name, _ in outcome.loads)
+        assert loads == (2 if n > 2 else 0) + (n > 3) + (n > 0), n
+    assert int(traced(fn, x, -5, guards=False)[2]) == -7            # out of bounds, if the load ran
+
+
+def test_division_is_guarded():
+    def fn(a, b):
+        return (a // b if b != 0 else -1), b != 0 and a % b == 0
+
+    agree(fn, (7, 2), (8, 2), (8, 0), (-9, 4))
+
+
+def test_pure_conditions_stay_expressions():
+    def fn(a, b):
+        return 1 if a < b and b < 10 else 2
+
+    func, _ = trace(fn, 3, 4)
+    assert not any(isinstance(op, ops.If) for op in func.body.walk())
+
+
+def test_not_and_chains():
+    def fn(a, b):
+        return not a < b, 0 <= a < b <= 10, not (a == 1 or b == 2), bool(a and b), bool(a or b)
+
+    agree(fn, (0, 1), (1, 2), (3, 2), (5, 10), (-1, 4), (0, 0))
+
+
+# --- carried values --------------------------------------------------------------------------------------------------
+
+
+class Pair(NamedTuple):
+    a: Any
+    b: Any
+
+
+@dataclass
+class State:
+    stage: Any
+    phase: Any = 0
+
+    def step(self):
+        return State((self.stage + 1) % 4, self.phase + self.stage)
+
+
+def carried_containers(n, m):
+    pair, state, box, table = Pair(0, m), State(0), [m, 1], {"x": n, "y": 0}
+    for i in range(n):
+        if i % 2 == 0:
+            pair = Pair(pair.b, pair.a + 1)
+        state = state.step()
+        box = [box[1], box[0] + i]
+        table = {"x": table["x"] - 1, "y": table["y"] + table["x"]}
+    return pair.a, pair.b, state.stage, state.phase, box[0], box[1], table["y"]
+
+
+def test_carried_containers_and_dataclasses():
+    agree(carried_containers, *NUMBERS)
+
+
+def test_written_before_read_stays_static():
+    @mo.kernel
+    def kernel(out, n):
+        frag = mo.fragment((4,), mo.int32)
+        frag.fill(0)
+        for _ in range(n):
+            for k in mo.static_range(4):
+                nxt = k + 1
+                if k == 3:
+                    nxt = 0
+                frag[nxt] = frag[k] + 1                 # a register index: must be static
+        for k in mo.static_range(4):
+            out[k] = frag[k]
+
+    out = np.zeros(4, np.int32)
+    run(kernel.trace(out, 3, block=1), [out, 3])
+    frag = [0] * 4
+    for _ in range(3):
+        for k in range(4):
+            frag[(k + 1) % 4] = frag[k] + 1
+    assert list(out) == frag
+
+
+def test_carried_view():
+    @mo.kernel
+    def kernel(x, out, n):
+        view = x[:, 0]
+        other = x[:, 1]
+        for i in range(n):
+            out[i] = view[i % 2] * 10 + other[1]
+            if i % 3 != 2:
+                view, other = other, x[:, i % 4]
+            else:
+                view = x[:, 3]
+
+    x = np.asfortranarray(np.arange(8, dtype=np.int32).reshape(2, 4))
+    out, expected = np.zeros(9, np.int32), []
+    run(kernel.trace(x, out, 9, block=1), [x, out, 9])
+    view, other = x[:, 0], x[:, 1]
+    for i in range(9):
+        expected.append(view[i % 2] * 10 + other[1])
+        view, other = (other, x[:, i % 4]) if i % 3 != 2 else (x[:, 3], other)
+    assert list(out) == expected
+
+
+@pytest.mark.parametrize("wide", [False, True])
+def test_carried_view_in_a_tuple_with_either_index_width(wide):
+    def kernel(x, out, n):
+        both = (x[:, 0], 0)
+        for i in range(n):
+            view, count = both
+            out[i] = view[0] + count
+            if i > 0:  # noqa: SIM108
+                both = (x[:, i % 3], count + 1)
+            else:
+                both = (x[:, 1], 5)
+
+    tensor = TensorSpec(mo.int32, (None, None), (1, None), (1, 4), 16)
+    flat = TensorSpec(mo.int32, (None,), (1,), (1,), 16)
+    specs = {"x": tensor, "out": flat, "n": ScalarSpec(mo.int32)}
+    func = trace_function(kernel, specs, block=(1, 1, 1), index_bits=64 if wide else 32).func
+    verify(func)
+    x, out = np.asfortranarray(np.arange(12, dtype=np.int32).reshape(4, 3)), np.zeros(5, np.int32)
+    run(func, [x, out, 5])
+    assert list(out) == [0, 6, 7, 9, 8]
+
+
+def test_float_and_bool_variables():
+    def fn(x, n):
+        best, found, total = -1.0, False, 0.0
+        for i in range(n):
+            if x[i] > best:
+                best = x[i]
+            if x[i] == 3:
+                found = True
+            total += x[i] / 2
+        return best, found, total
+
+    x = np.array([1.5, 3, -2, 0.25], np.float32)
+    for n in range(5):
+        assert np.allclose(traced(fn, x, n, dtype=np.float64)[:3], [float(v) for v in fn(x, n)])
+
+
+def test_conditional_expressions_of_views_and_tuples():
+    def fn(x, n):
+        row = x[0, :] if n > 1 else x[1, :]
+        pair = (n, 1) if n > 2 else (0, n)
+        return row[1], pair[0], pair[1]
+
+    agree(fn, *((np.arange(6, dtype=np.int32).reshape(2, 3), n) for n in range(4)))
+
+
+# --- facts -----------------------------------------------------------------------------------------------------------
+
+
+def reads(func: Any, name: str) -> list[Any]:
+    return [op.result for op in func.body.walk() if isinstance(op, ops.Read) and op.var.name == name]
+
+
+def test_alignment_is_lost_where_the_body_loses_it():
+    def fn(x, n):
+        offset = 0
+        for _ in range(n):
+            x[offset] = 1
+            offset = offset + 6
+        return offset
+
+    func, _ = trace(fn, np.zeros(64, np.int32), 4)
+    assert {v.divisor for v in reads(func, "offset")} == {6}
+    assert all(v.lower == 0 for v in reads(func, "offset"))
+
+
+def test_stage_never_becomes_negative():
+    func, _ = trace(stages, 3, 4)
+    assert all(v.lower == 0 for v in reads(func, "stage"))
+
+
+def test_loop_variable_knows_its_bounds():
+    def fn(x):
+        for i in range(4, 32, 4):
+            x[i % 32] = i // 4
+        return 0
+
+    func, _ = trace(fn, np.zeros(64, np.int32))
+    loop = next(op for op in func.body.walk() if isinstance(op, ops.For))
+    assert (loop.iv.lower, loop.iv.upper, loop.iv.divisor) == (4, 31, 4)
+    assert not any(isinstance(op, ops.Binary) and op.kind == "mod" for op in func.body.walk())
+
+
+# --- errors ----------------------------------------------------------------------------------------------------------
+
+
+def error(fn: Any, *args: Any) -> str:
+    with pytest.raises(TraceError) as caught:
+        trace(fn, *args)
+    return str(caught.value)
+
+
+def test_undefined_on_a_path():
+    def fn(n, m):
+        if n > 0:
+            x = n
+        return x + m
+
+    agree(fn, (3, 4))
+
+    def late(n, m):
+        for i in range(n):
+            if i > 0:
+                m = y + 1  # noqa: F821
+            y = i  # noqa: F841
+        return m
+
+    text = error(late, 3, 4)
+    assert "'y' has no value on some path" in text and "m = y + 1" in text
+
+    def compared(n, m):
+        for i in range(n):
+            if i == y:  # noqa: F821
+                m = 2
+            y = i  # noqa: F841
+        return m
+
+    assert "'y' has no value" in error(compared, 3, 4)
+
+
+def test_structure_changes_in_a_loop():
+    def fn(x, n):
+        view = x[:, 0]
+        for _ in range(n):
+            view = x[0, :]
+        return view[0]
+
+    text = error(fn, np.zeros((4, 4), np.int32), 3)
+    assert "the variable 'view' changes its structure" in text and "a view of a with layout (?" not in text
+    assert "hint: keep one buffer with a stage mode" in text
+
+    def kind(n, m):
+        x = 0
+        for _ in range(n):
+            x = (x, m)
+        return 0
+
+    assert "a scalar before, tuple of 2 after" in error(kind, 1, 2)
+
+
+def test_dtype_changes_in_a_loop():
+    def fn(n, m):
+        x = 0
+        for i in range(n):
+            x = x + i * 0.5
+        return x
+
+    text = error(fn, 3, 4)
+    assert "'x' is int32 before" in text and "float32 at its end" in text and "mo.float32(...)" in text
+
+    def halves(n, m):
+        x = mo.float32(0) if not isinstance(n, int) else 0.0
+        for i in range(n):
+            x = x + i * 0.5
+        return x
+
+    agree(halves, (4, 1), dtype=np.float64)
+
+
+def test_return_dtypes_must_agree():
+    @mo.jit
+    def bad(n):
+        if n > 0:
+            return 0
+        return n * 0.5
+
+    assert "bad returns int32 on one path and float32 on another" in error(lambda n: bad(n), 1)
+
+
+def test_missing_return():
+    @mo.jit
+    def bad(n):
+        if n > 0:
+            return 1
+
+    assert "not on every path" in error(lambda n: bad(n), 1)
+
+
+def test_undecorated_helpers_cannot_branch_on_traced_values():
+    def helper(x):
+        return 1 if x else 2
+
+    def call(n):
+        return (lambda y: helper(y > 2))(n)
+
+    assert "@mo.jit" in error(call, 1)
+
+
+def test_object_changed_in_a_loop_in_place():
+    def fn(n, m):
+        box = State(0)
+        for i in range(n):
+            box.stage = box.stage + i
+        return box.stage + m
+
+    assert "computed inside a loop or if" in error(fn, 3, 4)
+
+
+def test_register_tensor_index_must_be_static():
+    def fn(n, m):
+        frag = mo.fragment((4,), mo.int32)
+        frag.fill(0)
+        for i in range(4):
+            frag[i] = m
+        return frag[0]
+
+    with pytest.raises(mo.TensorError, match="static_range"):
+        trace(fn, 3, 4)
+
+
+def test_static_integer_needed():
+    def fn(n):
+        return sum(mo.static_range(n))
+
+    assert "static_range" in error(fn, 3)
+
+
+def test_condition_of_a_while_becomes_traced_too_late():
+    def fn(n):
+        i = 0
+        while i < 3:
+            i = i + 1 if i < 1 else i + n
+        return i
+
+    assert "mo.int32(0)" in error(fn, 3)
+
+
+def test_probe_of_a_while_leaves_nothing_behind():
+    def fn(n, m):
+        i = 0
+        while i < n * 2 + m:
+            i += n * 2
+        return i, n * 2 + m
+
+    agree(fn, (3, 4), (1, 9))
+
+
+def test_ranges_outside_of_for_are_pythons():
+    def fn(n, m):
+        values = [n + i for i in range(3)]
+        total = sum(v * k for k, v in enumerate(values))
+        for i, v in zip(range(2), values, strict=False):
+            total += i * v
+        return total, len(range(4)), max(range(m)) if isinstance(m, str) else 3
+
+    agree(fn, (3, 4))
+    assert "iterated over while tracing" in error(lambda n: sum(i for i in range(n)), 3)
+
+
+def test_fault_of_the_oracle():
+    with pytest.raises(Fault):
+        traced(lambda n: 2**30 * n, 4)

@@ -1,0 +1,327 @@
+"""Scalars of kernels: promotion, floors, casts, bits, builtins; what is captured while tracing."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+import moye as mo
+from lang.kernels import agree, run, trace, traced
+from moye.errors import DTypeError, TraceError
+from moye.ir import ops
+
+INTS = [(7, 2), (-7, 2), (7, -2), (-7, -2), (0, 3), (-1, 8), (6, 3), (-6, 4)]
+
+
+def test_floor_division_and_modulo():
+    agree(lambda a, b: (a // b, a % b, a // 4, a % 4, a // -3, a % -3, *divmod(a, b)), *INTS)
+
+
+def test_integer_arithmetic_and_bits():
+    agree(lambda a, b: (a + b * 3 - 1, -a, abs(a), ~a, a & b, a | b, a ^ b, (a << 3) + (a >> 1)), *INTS)
+
+    def fn(a, b):
+        return a**0, a**3, 2 * a**2, min(a, b, 3), max(a, b), +a, 5 - a, 5 // (a * a + 1)
+
+    agree(fn, *INTS)
+
+
+def test_comparisons():
+    agree(lambda a, b: (a < b, a <= b, a > b, a >= b, a == b, a != b, a > 3, b == 3), *INTS)
+
+
+def test_division_of_integers_is_float32():
+    func, _ = trace(lambda a, b: a / b, 7, 2)
+    div = next(op for op in func.body.walk() if isinstance(op, ops.Binary) and op.kind == "div")
+    assert div.result.dtype is mo.float32
+    found = traced(lambda a, b: (a / b, 1 / a, a / 4), 7, 2, dtype=np.float64)[:3]
+    assert found == [3.5, float(np.float32(1 / 7)), 1.75]
+
+
+def test_python_numbers_are_weak():
+    @mo.kernel
+    def kernel(h, f, d, i, u, out):
+        values = [h[0] * 2, h[0] + 0.5, f[0] * 2, 0.1 + f[0], d[0] * 0.1, i[0] * 2, i[0] * 0.5, u[0] + 1, h[0] * f[0],
+                  f[0] * d[0], i[0] + f[0], u[0] + i[0], (i[0] > 1) + 1, True & (i[0] > 0), -(i[0] > 0)]
+        for k, v in enumerate(values):
+            found.append(v.dtype.name)
+            out[k] = v
+
+    found: list[str] = []
+    arrays = [np.array([3], t) for t in (np.float16, np.float32, np.float64, np.int32, np.uint8)]
+    out = np.zeros(16)
+    kernel_ = mo.kernel(kernel.function)
+    with pytest.raises(TraceError, match="list that may change"):
+        kernel_.trace(*arrays, out, block=1)
+    assert found == ["float16", "float16", "float32", "float32", "float64", "int32", "float32", "uint8", "float32",
+                     "float64", "float32", "int32", "int32", "bool", "int32"]
+
+
+@pytest.mark.parametrize("a, b, expected", [
+    ("int32", "int32", "int32"), ("int32", "int64", "int64"), ("uint32", "int32", "uint32"),
+    ("uint8", "int32", "int32"), ("float16", "bfloat16", "float32"), ("int64", "float16", "float16"),
+    ("bool", "int8", "int8"), ("uint64", "int32", "uint64"),
+])
+def test_promotion(a, b, expected):
+    from moye.dtypes import from_name, promote
+    assert promote(from_name(a), from_name(b)).name == promote(from_name(b), from_name(a)).name == expected
+
+
+def test_unsigned_and_narrow_integers_wrap():
+    @mo.kernel
+    def kernel(u, b, out):
+        out[0] = u[0] - 5
+        out[1] = (u[0] - 5) // 2
+        out[2] = u[0] * 2147483648 // 2
+        out[3] = b[0] + 1
+        out[4] = (b[0] * 4) // 4
+        out[5] = mo.where(u[0] - 5 > u[0], 1, 0)
+        out[6] = u[0] & -2
+
+    u, b, out = np.array([3], np.uint32), np.array([127], np.int8), np.zeros(7, np.int64)
+    run(kernel.trace(u, b, out, block=1), [u, b, out])
+    assert list(out) == [2**32 - 2, 2**31 - 1, (3 << 31) % 2**32 // 2, -128, -1, 1, 2]
+
+
+def test_literals_must_fit():
+    with pytest.raises(DTypeError, match="4294967296 does not fit int32"):
+        trace(lambda a: a + 2**32, 3)
+    with pytest.raises(DTypeError, match=r"2\.5 does not fit"):
+        trace(lambda a: mo.int32(2.5) + a, 3)
+    assert traced(lambda a: a.to(mo.int64) + 2**32, 3)[0] == 3 + 2**32
+
+
+def test_casts():
+    @mo.kernel
+    def kernel(x, out):
+        for i in mo.static_range(4):
+            v = x[i]
+            out[i, 0] = int(v)
+            out[i, 1] = round(v)
+            out[i, 2] = mo.floor(v)
+            out[i, 3] = mo.ceil(v)
+            out[i, 4] = float(int(v)) / 2
+            out[i, 5] = bool(v)
+            out[i, 6] = mo.int8(v) * 2
+            out[i, 7] = v.bitcast(mo.int32) & 0xFF
+            out[i, 8] = mo.trunc(v)
+
+    x = np.array([2.5, -2.5, 0.0, 99.75], np.float32)
+    out = np.zeros((4, 9))
+    run(kernel.trace(x, out, block=1), [x, out])
+    for row, v in zip(out, x.tolist(), strict=True):
+        assert list(row) == [int(v), round(v), math.floor(v), math.ceil(v), int(v) / 2, bool(v),
+                             (int(v) * 2 + 128) % 256 - 128, int(np.float32(v).view(np.int32)) & 0xFF, math.trunc(v)]
+
+
+def test_builtins_on_static_values_are_pythons():
+    def fn(a):
+        return min(3, 4), max([1, 2]), round(2.567, 1) * 10 + a, int("7"), abs(-3), bool(0), len([1, 2]), sum([a, 1])
+
+    agree(fn, (2,))
+
+
+def test_any_all_round_and_len_of_traced_values():
+    def fn(a, b):
+        return any([a > 3, b > 3]), all(x > 0 for x in (a, b)), any([False, a > 1]), all([])
+
+    agree(fn, *itertools.product((0, 2, 5), (0, 2, 5)))
+
+    def digits(x):
+        return round(x, 1)
+
+    with pytest.raises(TraceError, match="rounds to integers only"):
+        traced(digits, 2.5)
+
+    def length(x):
+        return len(x)
+
+    with pytest.raises(TraceError, match=r"mo\.size"):
+        trace(length, np.zeros(3))
+
+
+def test_float_floor_division():
+    def fn(a, b):
+        return a // b, a % b
+
+    for a, b in ((7.5, 2.0), (-7.5, 2.0), (7.5, -2.0)):
+        assert traced(fn, a, b, dtype=np.float64)[:2] == [a // b, a % b]
+
+
+def test_powers():
+    assert np.allclose(traced(lambda x: (x**2, x**0.5, 2**x, x**-1), 2.25, dtype=np.float64)[:4],
+                       [2.25**2, 1.5, 2**2.25, 1 / 2.25])
+    assert np.allclose(traced(lambda n: (2**n, n**n), 3, dtype=np.float64)[:2], [8, 27])
+
+
+def test_division_by_a_static_zero():
+    for fn in (lambda a: a // 0, lambda a: a % 0):
+        with pytest.raises(TraceError, match="division by zero"):
+            trace(fn, 1)
+
+
+def test_numpy_scalars_count_as_python_numbers():
+    agree(lambda a: (a + np.int64(3), np.int32(4) * a, np.int32(4) < a), (5,))
+    assert traced(lambda a: (a * np.float64(0.5), np.float32(2) + a), 5, dtype=np.float64)[:2] == [2.5, 7]
+
+
+def test_select_and_where():
+    agree(lambda a, b: (mo.where(a > b, a, b) if not isinstance(a, int) else max(a, b),), *INTS)
+    agree(lambda a, b: (mo.where(a & 1, 10, 20) if not isinstance(a, int) else (10 if a & 1 else 20),), *INTS)
+
+
+def test_truth_of_traced_values():
+    for fn, text in ((lambda a: [1][a], "static integer"), (lambda a: 1 if a > 1 else 0, "mo.jit"),
+                     (lambda a: math.sin(a), "Python float"), (lambda a: list(a), "iterated")):
+        with pytest.raises(TraceError, match=text):
+            trace(fn, 3)
+
+
+def test_thread_and_block_indices():
+    @mo.kernel
+    def kernel(out):
+        t, b, n, g = mo.thread_idx(), mo.block_idx(), mo.block_dim(), mo.grid_dim()
+        i = t.x + n.x * (t.y + n.y * (b.x + g.x * b.y))
+        out[i, 0] = mo.lane_idx()
+        out[i, 1] = mo.warp_idx()
+        out[i, 2] = t.z + b.z + n.z + g.z
+
+    out = np.zeros((48 * 6, 3), np.int32)
+    run(kernel.trace(out, block=(24, 2)), [out], grid=(3, 2, 1))
+    threads = np.arange(48 * 6) % 48
+    assert (out[:, 0] == threads % 32).all() and (out[:, 1] == threads // 32).all() and (out[:, 2] == 2).all()
+
+
+def test_warp_and_block_functions():
+    @mo.kernel
+    def kernel(x, out):
+        tid = mo.thread_idx().x
+        v = x[tid]
+        scratch = mo.shared_array(mo.int32, (2,))
+        out[tid, 0] = mo.warp_reduce(v)
+        out[tid, 1] = mo.block_reduce(v, scratch, "max")
+        out[tid, 2] = mo.shuffle_up(v, 1)
+        out[tid, 3] = mo.ballot(v > 5) & 0xFFFF
+        out[tid, 4] = mo.vote_any(v > 90)
+        out[tid, 5] = mo.shuffle_idx(v, 3, 8)
+        out[tid, 6] = mo.block_reduce(v, scratch)
+
+    rng = np.random.default_rng(0)
+    x, out = rng.integers(0, 99, 64).astype(np.int32), np.zeros((64, 7), np.int32)
+    run(kernel.trace(x, out, block=64), [x, out])
+    warps = x.reshape(2, 32)
+    assert (out[:, 0] == np.repeat(warps.sum(1), 32)).all() and (out[:, 1] == x.max()).all()
+    assert (out[:, 2] == np.concatenate([warps[:, :1], warps[:, :-1]], 1).ravel()).all()
+    assert (out[:, 3] == np.repeat([sum(1 << i for i in range(16) if w[i] > 5) for w in warps], 32)).all()
+    assert (out[:, 4] == np.repeat((warps > 90).any(1), 32)).all()
+    assert (out[:, 5] == np.repeat(x.reshape(8, 8)[:, 3], 8)).all() and (out[:, 6] == x.sum()).all()
+
+
+def test_print_and_assert():
+    def fn(a):
+        print("a is", a, end="!")
+        assert a > 1, "too small"
+        return a
+
+    func, out = trace(fn, 3)
+    assert run(func, [out, 3]).printed == ["a is 3!"]
+    with pytest.raises(Exception, match="too small"):
+        run(func, [out, 0])
+
+    def static(a):
+        assert 1 > 2, f"never {1}"
+        return a
+
+    with pytest.raises(TraceError, match="never 1"):
+        trace(static, 3)
+
+
+# --- captures --------------------------------------------------------------------------------------------------------
+
+SCALE = 2
+TABLE = {"a": 1}
+LEVELS = (1, 2)
+
+
+class Config:
+    def __init__(self) -> None:
+        self.size = 3
+
+
+CONFIG = Config()
+
+
+@mo.jit
+def scaled(x):
+    return x * SCALE
+
+
+@mo.kernel
+def scale(x, out):
+    out[0] = scaled(x[0]) + len(LEVELS)
+
+
+def test_a_changed_global_traces_anew(monkeypatch):
+    x, out = np.array([5], np.int32), np.zeros(1, np.int32)
+    first = scale.trace(x, out, block=1)
+    assert scale.trace(x, out, block=1) is first
+    run(first, [x, out])
+    assert out[0] == 12
+    monkeypatch.setitem(globals(), "SCALE", 7)
+    second = scale.trace(x, out, block=1)
+    run(second, [x, out])
+    assert second is not first and out[0] == 37
+
+
+def test_a_changed_closure_traces_anew():
+    factor = 3
+
+    @mo.kernel
+    def kernel(x, out):
+        out[0] = x[0] * factor
+
+    x, out = np.array([5], np.int32), np.zeros(1, np.int32)
+    run(kernel.trace(x, out, block=1), [x, out])
+    assert out[0] == 15
+    factor = 4
+    run(kernel.trace(x, out, block=1), [x, out])
+    assert out[0] == 20
+
+
+def test_mutable_globals_are_an_error():
+    @mo.kernel
+    def table(out):
+        out[0] = TABLE["a"]
+
+    @mo.kernel
+    def instance(out):
+        out[0] = CONFIG.size
+
+    array = np.zeros(3)
+
+    @mo.kernel
+    def captured(out):
+        out[0] = float(array[0])
+
+    for kernel, text in ((table, "'TABLE', a dict"), (instance, "'CONFIG', a Config"),
+                         (captured, "'array', a ndarray")):
+        with pytest.raises(TraceError, match=text + r" that may change.*\n?(.*\n)*hint: .*Constexpr"):
+            kernel.trace(np.zeros(1), block=1)
+
+
+def test_a_kernel_returns_nothing():
+    @mo.kernel
+    def kernel(x):
+        return x[0]
+
+    with pytest.raises(TraceError, match="returns nothing"):
+        kernel.trace(np.zeros(1), block=1)
+
+
+def test_outside_of_a_kernel():
+    with pytest.raises(TraceError, match="only inside a kernel"):
+        mo.thread_idx()
+    assert scaled(4) == 4 * SCALE

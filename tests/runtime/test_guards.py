@@ -1,0 +1,240 @@
+"""What a trace assumes about arguments is checked at launch, with the argument's name and both values."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+import moye as mo
+from ir.interpreter import run
+from moye.runtime.guards import compile_guards
+
+
+def check(kernel, *args, block=1, grid=(1, 1, 1)):
+    """Only the guards of a launch."""
+    func = kernel.trace(*args, block=block)
+    slots = [n for a in args if isinstance(a, (np.ndarray, int))
+             for n in ((*a.shape, *(s // a.itemsize for s in a.strides)) if isinstance(a, np.ndarray) else (a,))]
+    compile_guards(func)(slots, grid)
+    return func
+
+
+def refused(text, kernel, *args, **options):
+    with pytest.raises(mo.PreconditionError, match=re.escape(text)) as caught:
+        check(kernel, *args, **options)
+    return str(caught.value)
+
+
+def test_a_tile_must_divide():
+    @mo.kernel
+    def kernel(A):
+        mo.tile(A, (8, 4), (0, None))
+
+    check(kernel, np.zeros((16, 12)))
+    text = refused("the tile (8, 4) does not divide argument A: its extent 13 in mode 1 is no multiple of 4", kernel,
+                   np.zeros((16, 13)))
+    assert "mo.tile(A, (8, 4), (0, None))" in text
+
+
+def test_block_indices_and_constants_lie_inside():
+    @mo.kernel
+    def kernel(A, B):
+        tile = mo.tile(A, (8,), (mo.block_idx().x,))
+        B[3, mo.block_idx().y] = tile[0]
+
+    A, B = np.zeros(32), np.zeros((4, 2))
+    check(kernel, A, B, grid=(4, 2, 1))
+    text = refused("index 4 of A, mode 0, is outside its extent 4", kernel, A, B, grid=(5, 2, 1))
+    assert "hint: launch as many blocks as there are tiles" in text
+    refused("index 2 of B, mode 1, is outside its extent 2", kernel, A, B, grid=(4, 3, 1))
+    refused("index 3 of B, mode 0, is outside its extent 3", kernel, A, B[:3], grid=(4, 2, 1))
+
+
+def test_a_loop_over_one_tensor_indexes_another():
+    @mo.kernel
+    def kernel(A, B):
+        gA, gB = mo.tile(A, (4,), (None,)), mo.tile(B, (4,), (None,))
+        for k in range(mo.size(gA, 1)):
+            A[k] = gA[0, k] + gB[0, k]
+
+    check(kernel, np.zeros(32), np.zeros(40))
+    text = refused("index 7 of gB, mode 1, is outside its extent 6", kernel, np.zeros(32), np.zeros(24))
+    assert "as many tiles along this mode as the loop has iterations" in text
+
+
+PREFETCH = {
+    "if k + 1 < n": lambda k, n: k + 1 < n, "if k < n - 1": lambda k, n: k < n - 1,
+    "if n > k + 1": lambda k, n: n > k + 1, "if k != n - 1": lambda k, n: k != n - 1,
+    "if not k >= n - 1": lambda k, n: k <= n - 2,
+}
+
+
+@pytest.mark.parametrize("condition", PREFETCH)
+def test_a_condition_on_the_loop_variable_tightens_its_bound(condition):
+    test = PREFETCH[condition]
+
+    @mo.kernel
+    def kernel(A, B, n):
+        for k in range(n):
+            if test(k, n):
+                A[k] = B[k + 1]
+
+    check(kernel, np.zeros(9), np.zeros(9), 9)
+    check(kernel, np.zeros(8), np.zeros(9), 9)
+    refused("index 8 of B, mode 0, is outside its extent 8", kernel, np.zeros(9), np.zeros(8), 9)
+
+
+def test_conditions_that_say_nothing_about_the_variable_leave_it_to_the_simulator():
+    @mo.kernel
+    def kernel(A, B, n, flag):
+        for k in range(n):
+            if flag > 0:
+                A[k] = B[k]
+            if k >= flag:
+                continue
+            A[k] = B[k]
+        for k in range(n):
+            B[k] = 0
+            if k == flag:
+                break
+        if flag > 2:
+            for k in range(n):
+                B[k] = 1
+
+    assert not kernel.trace(np.zeros(4), np.zeros(4), 9, 0, block=1).guards
+
+
+def test_a_guarded_kernel_may_have_more_blocks_than_tiles():
+    @mo.kernel
+    def kernel(A):
+        bx = mo.block_idx().x
+        if bx >= mo.size(A):
+            return
+        A[bx] = bx
+
+    A = np.zeros(3)
+    check(kernel, A, grid=(8, 1, 1))
+    run(kernel.trace(A, block=1), [A], grid=(8, 1, 1))
+    assert list(A) == [0, 1, 2]
+
+
+def test_a_bounded_if_inside_a_longer_loop():
+    @mo.kernel
+    def kernel(A, n):
+        for k in range(n):
+            if k < 1000:
+                A[k] = 1
+
+    check(kernel, np.zeros(10), 10)
+    refused("index 11 of A", kernel, np.zeros(10), 12)
+
+
+def test_equal_guards_are_checked_once():
+    @mo.kernel
+    def kernel(A, n):
+        stage = 0
+        for _ in range(n):                          # traced more than once
+            mo.tile(A, (8,), (0,))
+            A[3] = stage
+            stage = (stage + 3) % 7
+
+    func = kernel.trace(np.zeros(16), 4, block=1)
+    names = [g.message for g in func.guards]
+    assert len(names) >= 2
+    from moye.runtime import guards
+    texts = {guards._python(g.cond, guards.slot_names(func)) for g in func.guards}
+    assert len(texts) == 3                          # the tile, tile 0, element 3
+
+
+def test_guards_need_no_ops_in_the_body():
+    @mo.kernel
+    def kernel(A):
+        mo.tile(A, (8,), (mo.block_idx().x,)).fill(0)
+
+    text = str([type(op).__name__ for op in kernel.trace(np.zeros(16), block=1).body.walk()])
+    assert "Special" in text and text.count("Binary") == 1
+
+
+def test_assumptions_under_a_condition():
+    @mo.kernel
+    def kernel(A, n):
+        if n > 2:
+            mo.tile(A, (8,), (0,))
+
+    with pytest.raises(mo.FactError) as caught:
+        kernel.trace(np.zeros(16), 4, block=1)
+    assert "hint: say mo.assume(A_0 % 8 == 0) before" in str(caught.value) and "{value}" not in str(caught.value)
+
+    @mo.kernel
+    def assumed(A, n):
+        mo.assume(mo.size(A) % 8 == 0)
+        if n > 2:
+            mo.tile(A, (8,), (0,)).fill(1)
+
+    check(assumed, np.zeros(16), 4)
+    refused("an assumption of the kernel does not hold", assumed, np.zeros(15), 4)
+
+
+def test_assumptions_that_arguments_cannot_express():
+    @mo.kernel
+    def kernel(A, lengths):
+        n = lengths[0]
+        view = mo.tile(A, (8,), (0,))
+        mo.tile(mo.Tensor(A.buffer, 0, mo.make_layout((n,), (1,)), A.dtype), (8,), (0,))
+        view.fill(0)
+
+    with pytest.raises(mo.FactError, match="launch cannot check it"):
+        kernel.trace(np.zeros(16), np.zeros(2, np.int32), block=1)
+
+
+def test_assumed_facts_are_used():
+    @mo.kernel
+    def kernel(x, n, m):
+        mo.assume(n % 4 == 0 and 0 <= n < 64)
+        x[0] = n % 4
+        x[1] = n // 64
+        mo.assume(m <= n, "m is at most n")
+        x[2] = mo.where(m < 100, 1, 0)
+
+    func = check(kernel, np.zeros(4, np.int32), 12, 3)
+    assert not any(type(op).__name__ in ("Binary", "Select") for op in func.body.walk())
+    refused("m is at most n", kernel, np.zeros(4, np.int32), 12, 13)
+    refused("assumption", kernel, np.zeros(4, np.int32), 13, 3)
+    refused("assumption", kernel, np.zeros(4, np.int32), 64, 3)
+
+
+def test_facts_assumed_under_a_condition_end_with_it():
+    @mo.kernel
+    def kernel(x, n):
+        if n > 100:
+            mo.assume(0 <= n < 200)
+            x[0] = n // 200
+        x[1] = n // 200
+
+    func = kernel.trace(np.zeros(2, np.int32), 1000, block=1)
+    assert sum(type(op).__name__ == "Binary" and op.kind == "floordiv" for op in func.body.walk()) == 1
+
+
+def test_floats_are_never_guards():
+    @mo.kernel
+    def kernel(x, f):
+        mo.assume(f > 0.1)
+        x[0] = f
+
+    func = kernel.trace(np.zeros(1, np.float32), 1.0, block=1)
+    assert len(func.guards) == 1 and any(type(op).__name__ == "Assert" for op in func.body.walk())
+
+
+def test_sixty_four_bit_coordinates_do_not_overflow():
+    from moye.runtime.arguments import TensorLike
+
+    @mo.kernel
+    def kernel(x):
+        mo.tile(x, (128,), (mo.block_idx().x,)).fill(0)
+
+    func = kernel.trace(TensorLike(mo.int8, (1 << 32,)), block=1)
+    assert func.index_bits == 64
+    offsets = [op.dst.offset for op in func.body.walk() if type(op).__name__ == "Copy"]
+    assert offsets[0].dtype is mo.int64 and offsets[0].op.a.dtype is mo.int64 and offsets[0].op.kind == "mul"

@@ -1,0 +1,290 @@
+"""Neither back end has a hole: every op class, every kind and every atom is printed, simulated, verified and run.
+
+The demands come from the classes themselves: each value of a ``Literal`` field, both states of a flag and of an
+optional field, each kind of the tables.  A new op or kind fails here until ``ops_kernels.py`` has a kernel with it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import inspect
+import itertools
+import pkgutil
+import types
+import typing
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import moye as mo
+from moye import dtypes as dt
+from moye.atoms import universal
+from moye.atoms.atom import CopyOp, MmaOp
+from moye.cuda import nvrtc, statements
+from moye.cuda.printer import print_kernel
+from moye.dtypes import Space
+from moye.ir import effects, ops
+from moye.ir.nodes import Literal, Op, TileRef
+from moye.ir.verify import verify
+from moye.sim import atomics, emit, semantics
+from ops_kernels_tiles import CASES, CP_ASYNCS
+from ops_kernels_tiles import ops_kernels as table
+
+KINDS = {
+    ops.Special: ops.SPECIALS, ops.Binary: ops.BINARY, ops.Unary: ops.UNARY, ops.Reduce: semantics.REDUCTIONS,
+    ops.Atomic: ("exch", "cas", *atomics._MODIFY),
+}
+# What the language cannot say: asked for here no more than it is found.  A line whose op occurs after all fails.
+UNSAID = {
+    "Gemm.order=rows": "the front end always asks for serpentine",
+    "Copy.zero_fill=True": "copyto has no zero fill",
+    "Load.order=release": "no load", "Load.order=acq_rel": "no load", "Load.order=seq_cst": "mo.load refuses it",
+    "Store.order=acquire": "no store", "Store.order=acq_rel": "no store", "Store.order=seq_cst": "mo.store refuses it",
+}
+PAIRS = tuple((a, b) for a in table.CASTABLE for b in table.CASTABLE if a != b)
+
+
+def op_classes():
+    """Every concrete op class of ops.py and effects.py."""
+    found = {c for module in (ops, effects) for c in vars(module).values()
+             if inspect.isclass(c) and issubclass(c, Op) and c is not Op}
+    return sorted(found, key=lambda c: c.__name__)
+
+
+def demands(cls):
+    """What must occur of a class, as text: ``Fence.order=seq_cst``, ``Copy.pred=None``."""
+    hints, wanted = typing.get_type_hints(cls), {cls.__name__}
+    for field in dataclasses.fields(cls):
+        hint, name = hints[field.name], f"{cls.__name__}.{field.name}"
+        options = typing.get_args(hint) if isinstance(hint, types.UnionType) or \
+            typing.get_origin(hint) is typing.Union else (hint,)
+        if type(None) in options:
+            wanted |= {f"{name}=None", f"{name}=some"}
+        for option in options:
+            if typing.get_origin(option) is typing.Literal:
+                wanted |= {f"{name}={value}" for value in typing.get_args(option)}
+        if hint is bool:
+            wanted |= {f"{name}=True", f"{name}=False"}
+        if hint is str and field.name == "kind":
+            assert cls in KINDS, f"{name} is free text: add its table to KINDS"
+            wanted |= {f"{name}={kind}" for kind in KINDS[cls]}
+    return wanted
+
+
+def more_demands():
+    """Combinations that one field alone does not tell."""
+    scopes, orders = typing.get_args(effects.Scope_), typing.get_args(effects.Order)
+    wanted = {f"Fence {order} {scope}" for order in orders for scope in scopes}
+    wanted |= {f"Unary fast {kind}" for kind in ops.MATH}
+    wanted |= {f"Cast {a}->{b}" for a, b in PAIRS} | {f"Bitcast {a}->{b}" for a, b in table.BITCASTS}
+    wanted |= {f"Shuffle width {1 << i}" for i in range(6)} | {"For step<0", "For dynamic"}
+    wanted |= {f"For unroll {u}" for u in (None, 0, 1, 4)} | {f"CpAsyncWait {n}" for n in (None, 0, 1)}
+    wanted |= {f"{name} {mask}" for name in ("SyncWarp", "Shuffle", "Vote") for mask in ("full", "part")}
+    wanted |= {"Copy pred tile", "Copy pred scalar", "Assign many", "swizzle"}
+    places = [(a.value, b.value) for a, b in itertools.product(Space, Space)]
+    wanted |= {f"Copy {a}->{b} {size}" for a, b in places for size in (1, 2, 4, 8, 16)}
+    wanted |= {f"{name} {space.value}" for name in ("Load", "Store") for space in Space}
+    wanted |= {f"Atomic {kind} {space}" for kind in KINDS[ops.Atomic] for space in ("gmem", "smem")}
+    wanted |= {f"{name} {space} ordered" for name in ("Load", "Store") for space in ("gmem", "smem")}
+    for dtype in (*table.INTEGERS, *table.FLOATS):
+        kinds = [k for k in ops.ARITHMETIC if k not in (("div", "pow") if dtype.is_integer else (
+            "floordiv", "mod", "shl", "shr", "and", "or", "xor"))]
+        work = dt.float32 if dtype.is_float and dtype.bits < 32 else dtype
+        wanted |= {f"Binary {kind} {work}" for kind in (*kinds, *ops.COMPARISONS)}
+    return wanted
+
+
+def occurrences(func):
+    """What a traced kernel has, in the words of the demands."""
+    found = set()
+    for op in func.body.walk():
+        name = type(op).__name__
+        found.add(name)
+        for field in dataclasses.fields(op):
+            value = getattr(op, field.name)
+            if value is None or isinstance(value, (bool, str)):
+                found.add(f"{name}.{field.name}={value}")
+            if value is not None:
+                found.add(f"{name}.{field.name}=some")
+        found.update(_details(op))
+        found.update("swizzle" for ref, _ in op.refs() if ref.swizzle is not None)
+    return found
+
+
+def _details(op):
+    """The combinations of ``more_demands``."""
+    match op:
+        case ops.Fence():
+            yield f"Fence {op.order} {op.scope}"
+        case ops.Unary(fast=True):
+            yield f"Unary fast {op.kind}"
+        case ops.Binary():
+            yield f"Binary {op.kind} {op.a.dtype}"
+        case ops.Cast():
+            yield f"{'Bitcast' if op.bits else 'Cast'} {op.a.dtype}->{op.result.dtype}"
+        case ops.For():
+            yield f"For unroll {op.unroll}"
+            yield "For step<0" if op.step < 0 else "For step>0"
+            yield "For static" if isinstance(op.stop, Literal) else "For dynamic"
+        case ops.CpAsyncWait():
+            yield f"CpAsyncWait {op.pending}"
+        case ops.Assign() if len(op.pairs) > 1:
+            yield "Assign many"
+        case ops.Load() | ops.Store():
+            space = f"{type(op).__name__} {op.ref.buffer.space.value}"
+            yield from (space, f"{space} ordered") if op.order else (space,)
+        case ops.Atomic():
+            yield f"Atomic {op.kind} {op.ref.buffer.space.value}"
+        case ops.Copy():
+            size = op.width * op.dst.dtype.bits // 8
+            yield f"Copy {op.src.buffer.space.value}->{op.dst.buffer.space.value} {size}"
+            yield f"Copy pred {'tile' if isinstance(op.pred, TileRef) else 'scalar'}" if op.pred is not None else "Copy"
+    if isinstance(op, (ops.SyncWarp, ops.Shuffle, ops.Vote)):
+        yield f"{type(op).__name__} {'full' if op.mask == 0xFFFFFFFF else 'part'}"
+    if isinstance(op, ops.Shuffle):
+        yield f"Shuffle width {op.width}"
+
+
+@cache
+def traced():
+    return {name: case.trace() for name, case in CASES.items()}
+
+
+@cache
+def occurring():
+    return {name: occurrences(func) for name, func in traced().items()}
+
+
+def everything():
+    return set().union(*occurring().values())
+
+
+# --- tables ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("cls", op_classes(), ids=lambda cls: cls.__name__)
+def test_class(cls):
+    """In the printer's table, in the simulator's, exported, and every field's every state in some kernel."""
+    assert cls in statements.TABLE
+    assert cls in emit.HANDLED
+    assert getattr(ops, cls.__name__) is cls
+    missing = demands(cls) - everything() - set(UNSAID)
+    assert not missing, f"no kernel in ops_kernels.py has {sorted(missing)}"
+
+
+def test_tables_hold_nothing_else():
+    classes = set(op_classes())
+    assert set(statements.TABLE) == classes
+    assert classes == emit.HANDLED
+    assert set(ops.BINARY) == set(semantics.BINARY) == set(semantics.FLOAT_BINARY)
+    assert set(ops.UNARY) == set(semantics.UNARY)
+
+
+def test_combinations():
+    missing = more_demands() - everything()
+    assert not missing, f"no kernel in ops_kernels.py has {sorted(missing)}"
+
+
+def test_nothing_unsaid_is_said():
+    assert not set(UNSAID) & everything()
+    assert set(UNSAID) <= set().union(*map(demands, op_classes()))
+
+
+def test_the_gpu_test_runs_this_table():
+    text = (Path(__file__).parent / "gpu" / "test_ops_gpu.py").read_text()
+    assert "from ops_kernels_tiles import CASES" in text
+    assert "parametrize(\"name\", CASES)" in text
+
+
+def test_a_hole_is_noticed():
+    """A class that nobody knows, as these tests see it."""
+    @dataclasses.dataclass(slots=True, kw_only=True)
+    class Teleport(Op):
+        kind: str
+        quiet: bool = False
+
+    with pytest.raises(AssertionError, match="free text"):
+        demands(Teleport)
+    KINDS[Teleport] = ("up",)
+    try:
+        assert demands(Teleport) == {"Teleport", "Teleport.kind=up", "Teleport.quiet=True", "Teleport.quiet=False"}
+    finally:
+        del KINDS[Teleport]
+    assert Teleport not in statements.TABLE
+    assert Teleport not in emit.HANDLED
+
+
+# --- atoms -----------------------------------------------------------------------------------------------------------
+
+
+def records():
+    """Every record that a constructor of the atoms makes, over its whole domain of dtypes and caches."""
+    for info in pkgutil.iter_modules(universal.__spec__.parent and importlib.import_module("moye.atoms").__path__):
+        module = importlib.import_module(f"moye.atoms.{info.name}")
+        for name, thing in vars(module).items():
+            if isinstance(thing, (CopyOp, MmaOp)):
+                yield name, thing
+            if inspect.isfunction(thing) and thing.__module__ == module.__name__ and not name.startswith("_"):
+                for dtype, cache_ in itertools.product(dt.ALL, ("always", "global")):
+                    options = {"cache": cache_} if "cache" in inspect.signature(thing).parameters else {}
+                    try:
+                        yield name, thing(dtype, **options)
+                    except mo.DTypeError:
+                        continue
+
+
+def alike(atom):
+    """What distinguishes records: of a copy its width, of an MMA its types."""
+    if isinstance(atom, CopyOp):
+        return (atom.bits, atom.asynchronous, atom.cache)
+    return (atom.shape_mnk, atom.threads, atom.a_dtype, atom.b_dtype, atom.c_dtype, atom.d_dtype, atom.ptx)
+
+
+def test_atoms():
+    """Each width of copy and each kind of product; MMAs of dtypes that are stored only are refused or alike."""
+    used = {alike(getattr(op, "atom", None) or op.mma) for func in traced().values() for op in func.body.walk()
+            if isinstance(op, (ops.Copy, ops.Gemm))}
+    wanted = {alike(atom): f"{name}: {atom}" for name, atom in records()
+              if isinstance(atom, CopyOp) or atom.a_dtype in (dt.int32, *table.FLOATS) or atom.ptx}
+    missing = [text for key, text in wanted.items() if key not in used]
+    assert not missing, f"no kernel in ops_kernels.py uses {missing}"
+    assert {name for name, _ in records()} >= {"UniversalCopy", "CpAsync", "UniversalFMA", "AUTO_COPY"}
+    assert len(CP_ASYNCS) == len({alike(a) for name, a in records() if name == "CpAsync"})
+
+
+# --- the kernels -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_simulated(name):
+    """Clean in the checking simulator, and equal to NumPy; asynchronous copies at both of their legal times."""
+    case = CASES[name]
+    verify(traced()[name])
+    for n, earliest in itertools.product(case.sizes, (False, True) if name.startswith("cp-async") else (False,)):
+        arguments = case.arguments(n)
+        report = mo.check(case.kernel, earliest=earliest)[case.grid(n), case.block](*arguments)
+        assert report.ok, str(report)
+        table.compare(case, arguments, case.tolerance, n)
+
+
+def test_unchecked_runs_are_the_same(monkeypatch):
+    """Without checks other code is generated: the same results."""
+    monkeypatch.setenv("MOYE_CHECK", "0")
+    for name in ("binary-int32", "uniform-int64", "math-float32", "atomic-float32", "copy-float16-4", "control", "votes",
+                 "masked-swizzled-float64", "barriers", "gemm-UniversalFMA(float32)-staged", "cp-async-global-16"):
+        case = CASES[name]
+        arguments = case.arguments(case.sizes[-1])
+        case.launch(arguments, case.sizes[-1])
+        table.compare(case, arguments, case.tolerance, case.sizes[-1])
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_compiled(name):
+    """Printed, and accepted by NVRTC."""
+    printed = print_kernel(traced()[name])
+    compiled = nvrtc.compile_cubin(printed.source, printed.name, "sm_90a")
+    assert compiled.spill_stores == compiled.spill_loads == 0
+    assert np.frombuffer(compiled.cubin[:4], np.uint8).tolist() == [0x7F, *b"ELF"]

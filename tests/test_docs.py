@@ -1,0 +1,65 @@
+"""The code blocks of README.md and docs/ run, in order, one namespace per page; typed output is the real output."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import linecache
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def blocks(page):
+    """(language, text, line number) of each fenced block."""
+    text = page.read_text()
+    for match in BLOCK.finditer(text):
+        yield match[1], match[2], text[: match.start()].count("\n") + 2
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_page(page):
+    """A ``text`` block right after a ``python`` block is what that block prints."""
+    namespace, printed = {}, None
+    for number, (language, text, line) in enumerate(blocks(page)):
+        if language == "text" and printed is not None:
+            assert printed.replace(f"{ROOT}/", "").strip() == text.strip(), f"{page.name}:{line}"
+        printed = run(page, number, text, line, namespace) if language == "python" else None
+
+
+def run(page, number, text, line, namespace):
+    name = f"{page.stem}_{number}.py"
+    linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        try:
+            exec(compile(text, name, "exec"), namespace)
+        except Exception as error:
+            raise AssertionError(f"the block at {page.name}:{line} failed: {error}") from error
+    return out.getvalue()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page):
+    prose = re.sub(r"`[^`\n]*`", "code", BLOCK.sub("", page.read_text()))
+    for target in re.findall(r"\]\(([^)#]+)\)", prose):
+        if not target.startswith("http"):
+            assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_the_finding_in_the_readme_is_the_real_one():
+    """The example's docstring is compared with a run in tests/kernels."""
+    docstring = (ROOT / "examples" / "broken" / "d3_missing_barrier.py").read_text()
+    finding = docstring[docstring.index("D3: sA"):docstring.index("\n\nD3: sB")]
+    assert finding in (ROOT / "README.md").read_text()
+
+
+def test_the_examples_in_the_readme_are_all_there_are():
+    told = set(re.findall(r"examples/([\w/]+)\.py\)", (ROOT / "README.md").read_text()))
+    there = {str(p.relative_to(ROOT / "examples").with_suffix("")) for p in (ROOT / "examples").rglob("*.py")}
+    assert told == there - {"broken/d3_missing_barrier_fixed"}
