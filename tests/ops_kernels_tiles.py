@@ -24,7 +24,7 @@ from ops_kernels import (
     values,
 )
 
-__all__ = ["CASES", "CP_ASYNCS", "MMAS", "ops_kernels"]
+__all__ = ["CASES", "CP_ASYNCS", "MMAS", "ops_kernels", "to_device", "to_host"]
 
 # --- copies ----------------------------------------------------------------------------------------------------------
 
@@ -450,3 +450,32 @@ def _controlled(args):
 add("control", control_kernel, lambda rng, n: [poison((n, 6), dt.int32), integers(rng, n, dt.int32), 17], _controlled)
 add("debug", debug_kernel, lambda rng, n: [poison(n, dt.int32), integers(rng, n, dt.int32), n],
     lambda args: {0: args[1]})
+
+# --- GPU -------------------------------------------------------------------------------------------------------------
+
+
+def to_device(x):
+    """A torch tensor of the same bits, shape and strides; other arguments as they are."""
+    if isinstance(x, tuple) and x and isinstance(x[0], np.ndarray):
+        return tuple(to_device(y) for y in x)
+    if not isinstance(x, np.ndarray):
+        return x
+    columns = x.ndim == 2 and x.flags.f_contiguous and not x.flags.c_contiguous
+    rows = np.ascontiguousarray(x.T if columns else x)
+    import torch
+    octets = torch.from_numpy(rows.reshape(-1).view(np.uint8).copy()).cuda()
+    made = octets.view(getattr(torch, str(x.dtype))).reshape(rows.shape)
+    return made.T if columns else made
+
+
+def to_host(x, like):
+    """What the device tensor holds, with the dtype of ``like``."""
+    if isinstance(like, tuple) and like and isinstance(like[0], np.ndarray):
+        return tuple(to_host(a, b) for a, b in zip(x, like, strict=True))
+    if not isinstance(like, np.ndarray):
+        return x
+    import torch
+    columns = like.ndim == 2 and like.flags.f_contiguous and not like.flags.c_contiguous
+    rows = x.T if columns else x
+    found = rows.contiguous().reshape(-1).view(torch.uint8).cpu().numpy().view(like.dtype).reshape(rows.shape)
+    return found.T if columns else found

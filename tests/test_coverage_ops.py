@@ -273,8 +273,9 @@ def test_simulated(name):
 def test_unchecked_runs_are_the_same(monkeypatch):
     """Without checks other code is generated: the same results."""
     monkeypatch.setenv("MOYE_CHECK", "0")
-    for name in ("binary-int32", "uniform-int64", "math-float32", "atomic-float32", "copy-float16-4", "control", "votes",
-                 "masked-swizzled-float64", "barriers", "gemm-UniversalFMA(float32)-staged", "cp-async-global-16"):
+    for name in ("binary-int32", "uniform-int64", "math-float32", "atomic-float32", "copy-float16-4", "control",
+                 "votes", "masked-swizzled-float64", "barriers", "gemm-UniversalFMA(float32)-staged",
+                 "cp-async-global-16"):
         case = CASES[name]
         arguments = case.arguments(case.sizes[-1])
         case.launch(arguments, case.sizes[-1])

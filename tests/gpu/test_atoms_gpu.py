@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from ops_kernels_tiles import CASES, CP_ASYNCS, MMAS
-from ops_kernels_tiles import ops_kernels as table
 
 import moye as mo
+import ops_kernels_tiles as tiles
+from ops_kernels_tiles import CASES, CP_ASYNCS, MMAS
+from ops_kernels_tiles import ops_kernels as table
 
 torch = pytest.importorskip("torch")
 
@@ -25,12 +26,12 @@ def through_smem(out, src, atom, back, width: mo.Constexpr):
     tid = mo.thread_idx().x
     bx = mo.block_idx().x
     cells = mo.shared_array(src.dtype, THREADS * width)
-    mo.copyto(atom, mo.tile(cells, (width,), (tid,)), mo.tile(mo.tile(src, (THREADS * width,), (bx,)), (width,), (tid,)))
+    gS, gO = mo.tile(src, (THREADS * width,), (bx,)), mo.tile(out, (THREADS * width,), (bx,))
+    mo.copyto(atom, mo.tile(cells, (width,), (tid,)), mo.tile(gS, (width,), (tid,)))
     mo.cp_async_wait()
     mo.sync_threads()
     other = THREADS - 1 - tid
-    mo.copyto(back, mo.tile(mo.tile(out, (THREADS * width,), (bx,)), (width,), (other,)),
-              mo.tile(cells, (width,), (other,)))
+    mo.copyto(back, mo.tile(gO, (width,), (other,)), mo.tile(cells, (width,), (other,)))
 
 
 @mo.kernel
@@ -68,37 +69,35 @@ def test_cp_async(atom, blocks):
 def _moves(atom, back, unit, blocks):
     """All bytes, between guards that stay as they are."""
     count = blocks * THREADS * unit
-    src = torch.from_numpy(np.random.default_rng(unit).integers(0, 256, count, np.uint8)).cuda()
-    out = torch.full((count + 512,), 0xA5, dtype=torch.uint8, device="cuda")
-    through_smem[blocks, THREADS](out[256:256 + count], src, atom, back, unit)
+    host = np.random.default_rng(unit).integers(0, 256, count, np.uint8)
+    around = np.full(count + 512, 0xA5, np.uint8)
+    out = tiles.to_device(around)
+    through_smem[blocks, THREADS](out[256:256 + count], tiles.to_device(host), atom, back, unit)
     torch.cuda.synchronize()
-    assert torch.equal(out[256:256 + count], src)
-    assert (out[:256] == 0xA5).all()
-    assert (out[256 + count:] == 0xA5).all()
+    wanted = around.copy()
+    wanted[256:256 + count] = host
+    assert np.array_equal(tiles.to_host(out, around), wanted)
 
 
 @pytest.mark.parametrize("size", [(32, 32, 16), (96, 64, 80)], ids=str)
 @pytest.mark.parametrize("op", MMAS, ids=str)
 def test_product(op, size):
     (M, N, K), rng = size, np.random.default_rng(0)
-    integer = op.a_dtype.is_integer
-    host = [rng.integers(0 if not op.a_dtype.is_signed else -50, 50, s) if integer else rng.standard_normal(s)
-            for s in ((M, K), (N, K))]
-    kinds = [getattr(torch, d.name) for d in (op.a_dtype, op.b_dtype, op.c_dtype)]
-    A, B = (torch.from_numpy(np.ascontiguousarray(x.T)).to(k).cuda().T for x, k in zip(host, kinds, strict=False))
-    C = torch.zeros((N, M), dtype=kinds[2], device="cuda").T
-    C.fill_(7)                                          # (it starts at zero by itself)
+    A, B = (np.asfortranarray(table.values(rng, s, d) if d.is_float else table.integers(rng, s, d, 50))
+            for d, s in ((op.a_dtype, (M, K)), (op.b_dtype, (N, K))))
+    C = np.asfortranarray(table.poison((M, N), op.d_dtype))
     copies = [mo.make_tiled_copy(mo.CopyAtom(mo.UniversalCopy(d), d), mo.make_layout((16, 4)), mo.make_layout((1, 1)))
               for d in (op.a_dtype, op.b_dtype)]
-    mma = mo.make_tiled_mma(op, mo.make_layout((8, 8)))
-    tiled_product[(M // 32, N // 32), 64](C, A, B, *copies, mma)
+    device = tiles.to_device(C)
+    tiled_product[(M // 32, N // 32), 64](device, tiles.to_device(A), tiles.to_device(B), *copies,
+                                          mo.make_tiled_mma(op, mo.make_layout((8, 8))))
     torch.cuda.synchronize()
-    wide = [x.cpu().to(torch.int64 if integer else torch.float64).numpy() for x in (A, B)]
-    found = C.cpu().to(torch.int64 if integer else torch.float64).numpy()
-    if integer:
-        assert np.array_equal(found, wide[0] @ wide[1].T)
+    found, wide = tiles.to_host(device, C), C.dtype if op.d_dtype.is_integer else np.float64
+    wanted = A.astype(wide) @ B.astype(wide).T
+    if op.d_dtype.is_integer:
+        assert np.array_equal(found, wanted)
     else:                                               # K roundings of a sum that grows like sqrt(K)
-        assert np.abs(found - wide[0] @ wide[1].T).max() < 10 * K**0.5 * table.TOLERANCE[op.c_dtype.name]
+        assert np.abs(found.astype(wide) - wanted).max() < 10 * K**0.5 * table.TOLERANCE[op.d_dtype.name]
 
 
 def test_the_table_has_every_atom_too():

@@ -11,43 +11,20 @@ import re
 
 import numpy as np
 import pytest
+
+import ops_kernels_tiles as tiles
 from ops_kernels_tiles import CASES
 from ops_kernels_tiles import ops_kernels as table
 
 torch = pytest.importorskip("torch")
 
 
-def to_device(x):
-    """A torch tensor of the same bits, shape and strides; other arguments as they are."""
-    if isinstance(x, tuple) and x and isinstance(x[0], np.ndarray):
-        return tuple(to_device(y) for y in x)
-    if not isinstance(x, np.ndarray):
-        return x
-    columns = x.ndim == 2 and x.flags.f_contiguous and not x.flags.c_contiguous
-    rows = np.ascontiguousarray(x.T if columns else x)
-    octets = torch.from_numpy(rows.reshape(-1).view(np.uint8).copy()).cuda()
-    made = octets.view(getattr(torch, str(x.dtype))).reshape(rows.shape)
-    return made.T if columns else made
-
-
-def to_host(x, like):
-    """What the device tensor holds, with the dtype of ``like``."""
-    if isinstance(like, tuple) and like and isinstance(like[0], np.ndarray):
-        return tuple(to_host(a, b) for a, b in zip(x, like, strict=True))
-    if not isinstance(like, np.ndarray):
-        return x
-    columns = like.ndim == 2 and like.flags.f_contiguous and not like.flags.c_contiguous
-    rows = x.T if columns else x
-    found = rows.contiguous().reshape(-1).view(torch.uint8).cpu().numpy().view(like.dtype).reshape(rows.shape)
-    return found.T if columns else found
-
-
 def run_on_gpu(case, n):
     host = case.arguments(n)
-    device = [to_device(x) for x in host]
+    device = [tiles.to_device(x) for x in host]
     case.launch(device, n)
     torch.cuda.synchronize()
-    return [to_host(x, like) for x, like in zip(device, host, strict=True)]
+    return [tiles.to_host(x, like) for x, like in zip(device, host, strict=True)]
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -68,9 +45,14 @@ def test_op(name, monkeypatch):
 
 def test_asserts_on(monkeypatch):
     """With the device's asserts compiled in, those that hold say nothing."""
-    monkeypatch.setenv("MOYE_DEVICE_ASSERT", "1")
+    monkeypatch.setenv("MOYE_ASSERT", "1")
     case = CASES["debug"]
-    table.compare(case, run_on_gpu(case, 201), 0.0, 201)
+    host = case.arguments(201)
+    device = [tiles.to_device(x) for x in host]
+    assert "__trap" in case.kernel.compile(*device, block=case.block).source
+    case.kernel.launch(*device, grid=case.grid(201), block=case.block)
+    torch.cuda.synchronize()
+    table.compare(case, [tiles.to_host(x, like) for x, like in zip(device, host, strict=True)], 0.0, 201)
 
 
 def test_prints(capfd):

@@ -192,7 +192,7 @@ def captures_of(functions: list[types.FunctionType]) -> list[Capture]:
     captures: list[Capture] = []
     seen: set[tuple[int, str]] = set()
     for function in functions:
-        globals_read, free = free_names(function)
+        globals_read, free = _names_read(function)
         for name in globals_read:
             if name in function.__globals__ and (id(function.__globals__), name) not in seen:
                 seen.add((id(function.__globals__), name))
@@ -208,6 +208,18 @@ def captures_of(functions: list[types.FunctionType]) -> list[Capture]:
                 f"the kernel reads {capture.name!r}, a {type(capture.value).__name__} that may change between launches",
                 hint="pass it as a parameter annotated mo.Constexpr, or make it a tuple or a frozen dataclass")
     return captures
+
+
+_read: dict[tuple[int, int], tuple[types.FunctionType, tuple[tuple[str, ...], tuple[str, ...]]]] = {}
+
+
+def _names_read(function: types.FunctionType) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """``free_names``, once per code and namespace (by id: the entry's function holds them alive)."""
+    key = (id(function.__code__), id(function.__globals__))
+    found = _read.get(key)
+    if found is None:
+        found = _read[key] = (function, free_names(function))
+    return found[1]
 
 
 def is_mutable(value: object) -> bool:

@@ -1,0 +1,131 @@
+// matmul_kernel
+//   A: float32 (A_0,A_1):(1,A_s1), 16-byte aligned
+//   sA_layout = (128,8):(1,130)
+//   copy_A = TiledCopy(CopyAtom(CpAsync(float64, cache="always"), float32), tv (256,2):(2,1), tile (64,8))
+//   B: float32 (B_0,B_1):(1,B_s1), 16-byte aligned
+//   sB_layout = (128,8):(1,130)
+//   copy_B = TiledCopy(CopyAtom(CpAsync(float64, cache="always"), float32), tv (256,2):(2,1), tile (64,8))
+//   C: float32 (C_0,C_1):(1,C_s1), 16-byte aligned
+//   mma_C = TiledMMA(UniversalFMA(float32), atoms (32,8,1):(1,32,0))
+//   four = False
+//   sA: shared float32 (128,8):(1,130)
+//   sB: shared float32 (128,8):(1,130)
+//   block (256, 1, 1)
+//   8312 bytes of static shared memory
+
+__device__ __forceinline__ void cp_async_8(unsigned dst_smem, const void* src) {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 8;" :: "r"(dst_smem), "l"(src) : "memory");
+}
+__device__ __forceinline__ void cp_async_wait_all() {
+    asm volatile("cp.async.wait_all;" ::: "memory");
+}
+
+extern "C" __global__ void __launch_bounds__(256)
+matmul_kernel(const float* __restrict__ A, const int A_1, const int A_s1,
+              const float* __restrict__ B, const int B_s1,
+              float* __restrict__ C, const int C_s1) {
+    __shared__ __align__(16) float sA[1038];  // (128,8):(1,130)
+    __shared__ __align__(16) float sB[1038];  // (128,8):(1,130)
+    const unsigned sA_s = (unsigned)__cvta_generic_to_shared(sA);
+    const unsigned sB_s = (unsigned)__cvta_generic_to_shared(sB);
+
+    // 06_matmul_overlapped.py:21  bx, by, _ = mo.block_idx()
+    const int by = blockIdx.y;
+    // 06_matmul_overlapped.py:22  tid = mo.thread_idx().x
+    const int tx = threadIdx.x;
+    // 06_matmul_overlapped.py:26  gA = mo.tile(A, (bM, bK), (bx, None))  # (bM, bK, k)
+    const int k_max = A_1 >> 3;
+    const int t0 = A_s1 * 8;
+    const int t1 = (int)blockIdx.x * 128;
+    // 06_matmul_overlapped.py:27  gB = mo.tile(B, (bN, bK), (by, None))  # (bN, bK, k)
+    const int t2 = B_s1 * 8;
+    // 06_matmul_overlapped.py:31  tAgA = thr_copy_A.partition_S(gA)  # (CPY, CPY_M, CPY_K, k)
+    const int t3 = tx % 32;
+    const int t4 = t3 * 2;
+    const int t5 = tx / 32;
+    const int t6 = t1 + t4 + t5 * A_s1;
+    // 06_matmul_overlapped.py:32  tAsA = thr_copy_A.partition_D(sA)  # (CPY, CPY_M, CPY_K)
+    const int t7 = t4 + t5 * 130;
+    // 06_matmul_overlapped.py:34  tBgB = thr_copy_B.partition_S(gB)  # (CPY, CPY_N, CPY_K, k)
+    const int t8 = by * 128 + t4 + t5 * B_s1;
+    // 06_matmul_overlapped.py:37  mo.copyto(copy_A, tAsA, tAgA[:, :, :, 0])
+    #pragma unroll
+    for (int i = 0; i < 2; ++i) {
+        cp_async_8(sA_s + 4 * (t7 + 64 * i), &A[t6 + 64 * i]);
+    }
+    // 06_matmul_overlapped.py:38  mo.copyto(copy_B, tBsB, tBgB[:, :, :, 0])
+    #pragma unroll
+    for (int i = 0; i < 2; ++i) {
+        cp_async_8(sB_s + 4 * (t7 + 64 * i), &B[t8 + 64 * i]);
+    }
+    // 06_matmul_overlapped.py:44  tCrA = thr_mma.make_fragment_A(tCsA)  # (MMA, MMA_M, MMA_K)
+    float tCrA[32];
+    // 06_matmul_overlapped.py:45  tCrB = thr_mma.make_fragment_B(tCsB)  # (MMA, MMA_N, MMA_K)
+    float tCrB[128];
+    // 06_matmul_overlapped.py:46  tCrC = thr_mma.make_fragment_C(tCgC)  # (MMA, MMA_M, MMA_N)
+    float tCrC[64];
+    // 06_matmul_overlapped.py:47  tCrC.fill(0)
+    #pragma unroll
+    for (int i = 0; i < 64; ++i) {
+        tCrC[i] = 0.0f;
+    }
+    // 06_matmul_overlapped.py:50  for k in range(k_max):
+    for (int k = 0; k < k_max; ++k) {
+        // 06_matmul_overlapped.py:51  mo.cp_async_wait()
+        cp_async_wait_all();
+        // 06_matmul_overlapped.py:52  mo.sync_threads()
+        __syncthreads();
+        // 06_matmul_overlapped.py:53  mo.copyto(tCrA, tCsA)
+        #pragma unroll
+        for (int j = 0; j < 8; ++j) {
+            #pragma unroll
+            for (int i = 0; i < 4; ++i) {
+                tCrA[i + 4 * j] = sA[t3 + 32 * i + 130 * j];
+            }
+        }
+        // 06_matmul_overlapped.py:54  mo.copyto(tCrB, tCsB)
+        #pragma unroll
+        for (int j = 0; j < 8; ++j) {
+            #pragma unroll
+            for (int i = 0; i < 16; ++i) {
+                tCrB[i + 16 * j] = sB[t5 + 8 * i + 130 * j];
+            }
+        }
+        // 06_matmul_overlapped.py:55  mo.sync_threads()
+        __syncthreads();
+        // 06_matmul_overlapped.py:56  if k < k_max - 1:
+        if (k < k_max - 1) {
+            // 06_matmul_overlapped.py:57  mo.copyto(copy_A, tAsA, tAgA[:, :, :, k + 1])
+            const int t9 = k + 1;
+            #pragma unroll
+            for (int i = 0; i < 2; ++i) {
+                cp_async_8(sA_s + 4 * (t7 + 64 * i), &A[t6 + t9 * t0 + 64 * i]);
+            }
+            // 06_matmul_overlapped.py:58  mo.copyto(copy_B, tBsB, tBgB[:, :, :, k + 1])
+            #pragma unroll
+            for (int i = 0; i < 2; ++i) {
+                cp_async_8(sB_s + 4 * (t7 + 64 * i), &B[t8 + t9 * t2 + 64 * i]);
+            }
+        }
+        // 06_matmul_overlapped.py:62  mo.gemm(mma_C, tCrA, tCrB, tCrC)  # C += A * B
+        #pragma unroll
+        for (int kk = 0; kk < 8; ++kk) {
+            #pragma unroll
+            for (int i = 0; i < 4; ++i) {
+                #pragma unroll
+                for (int jj = 0; jj < 16; ++jj) {
+                    const int j = i & 1 ? 15 - jj : jj;
+                    tCrC[i + 4 * j] += tCrA[i + 4 * kk] * tCrB[j + 16 * kk];
+                }
+            }
+        }
+    }
+    // 06_matmul_overlapped.py:63  mo.copyto(tCgC, tCrC)
+    #pragma unroll
+    for (int j = 0; j < 16; ++j) {
+        #pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            C[t1 + by * C_s1 * 128 + t3 + t5 * C_s1 + 32 * i + j * C_s1 * 8] = tCrC[i + 4 * j];
+        }
+    }
+}

@@ -1,0 +1,108 @@
+// matmul_kernel
+//   A: float32 (A_0,A_1):(1,A_s1), 16-byte aligned
+//   sA_layout = (128,8):(1,130)
+//   copy_A = TiledCopy(CopyAtom(CpAsync(float64, cache="always"), float32), tv (256,2):(2,1), tile (64,8))
+//   B: float32 (B_0,B_1):(1,B_s1), 16-byte aligned
+//   sB_layout = (128,8):(1,130)
+//   copy_B = TiledCopy(CopyAtom(CpAsync(float64, cache="always"), float32), tv (256,2):(2,1), tile (64,8))
+//   C: float32 (C_0,C_1):(1,C_s1), 16-byte aligned
+//   mma_C = TiledMMA(UniversalFMA(float32), atoms (16,16,1):(1,16,0))
+//   sA: shared float32 (128,8):(1,130)
+//   sB: shared float32 (128,8):(1,130)
+//   block (256, 1, 1)
+//   8312 bytes of static shared memory
+
+__device__ __forceinline__ void cp_async_8(unsigned dst_smem, const void* src) {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 8;" :: "r"(dst_smem), "l"(src) : "memory");
+}
+__device__ __forceinline__ void cp_async_wait_all() {
+    asm volatile("cp.async.wait_all;" ::: "memory");
+}
+
+extern "C" __global__ void __launch_bounds__(256)
+matmul_kernel(const float* __restrict__ A, const int A_1, const int A_s1,
+              const float* __restrict__ B, const int B_s1,
+              float* __restrict__ C, const int C_s1) {
+    __shared__ __align__(16) float sA[1038];  // (128,8):(1,130)
+    __shared__ __align__(16) float sB[1038];  // (128,8):(1,130)
+    const unsigned sA_s = (unsigned)__cvta_generic_to_shared(sA);
+    const unsigned sB_s = (unsigned)__cvta_generic_to_shared(sB);
+
+    // 05_matmul_vectorized.py:22  bx, by, _ = mo.block_idx()
+    const int by = blockIdx.y;
+    // 05_matmul_vectorized.py:23  tid = mo.thread_idx().x
+    const int tx = threadIdx.x;
+    // 05_matmul_vectorized.py:27  gA = mo.tile(A, (bM, bK), (bx, None))  # (bM, bK, k)
+    const int t0 = A_s1 * 8;
+    const int t1 = (int)blockIdx.x * 128;
+    // 05_matmul_vectorized.py:28  gB = mo.tile(B, (bN, bK), (by, None))  # (bN, bK, k)
+    const int t2 = B_s1 * 8;
+    // 05_matmul_vectorized.py:32  tAgA = thr_copy_A.partition_S(gA)  # (CPY, CPY_M, CPY_K, k)
+    const int t3 = tx % 32 * 2;
+    const int t4 = tx / 32;
+    const int t5 = t1 + t3 + t4 * A_s1;
+    // 05_matmul_vectorized.py:33  tAsA = thr_copy_A.partition_D(sA)  # (CPY, CPY_M, CPY_K)
+    const int t6 = t3 + t4 * 130;
+    // 05_matmul_vectorized.py:35  tBgB = thr_copy_B.partition_S(gB)  # (CPY, CPY_N, CPY_K, k)
+    const int t7 = by * 128 + t3 + t4 * B_s1;
+    // 05_matmul_vectorized.py:39  tCsA = thr_mma.partition_A(sA)  # (MMA, MMA_M, MMA_K)
+    const int t8 = tx % 16;
+    const int t9 = tx / 16;
+    // 05_matmul_vectorized.py:42  tCrC = thr_mma.make_fragment_C(tCgC)  # (MMA, MMA_M, MMA_N)
+    float tCrC[64];
+    // 05_matmul_vectorized.py:43  tCrC.fill(0)
+    #pragma unroll
+    for (int i = 0; i < 64; ++i) {
+        tCrC[i] = 0.0f;
+    }
+    // 05_matmul_vectorized.py:45  for k in range(mo.size(tAgA, 3)):
+    for (int k = 0; k < (A_1 >> 3); ++k) {
+        // 05_matmul_vectorized.py:46  mo.copyto(copy_A, tAsA, tAgA[:, :, :, k])
+        #pragma unroll
+        for (int i = 0; i < 2; ++i) {
+            cp_async_8(sA_s + 4 * (t6 + 64 * i), &A[t5 + k * t0 + 64 * i]);
+        }
+        // 05_matmul_vectorized.py:47  mo.copyto(copy_B, tBsB, tBgB[:, :, :, k])
+        #pragma unroll
+        for (int i = 0; i < 2; ++i) {
+            cp_async_8(sB_s + 4 * (t6 + 64 * i), &B[t7 + k * t2 + 64 * i]);
+        }
+        // 05_matmul_vectorized.py:48  mo.cp_async_wait()
+        cp_async_wait_all();
+        // 05_matmul_vectorized.py:49  mo.sync_threads()
+        __syncthreads();
+        // 05_matmul_vectorized.py:50  mo.gemm(mma_C, tCsA, tCsB, tCrC)
+        float frag_a[8];
+        float frag_b[8];
+        #pragma unroll
+        for (int k_1 = 0; k_1 < 8; ++k_1) {
+            const int t10 = k_1 * 130;
+            #pragma unroll
+            for (int i = 0; i < 8; ++i) {
+                frag_a[i] = sA[t8 + t10 + 16 * i];
+            }
+            #pragma unroll
+            for (int i = 0; i < 8; ++i) {
+                frag_b[i] = sB[t9 + t10 + 16 * i];
+            }
+            #pragma unroll
+            for (int i = 0; i < 8; ++i) {
+                #pragma unroll
+                for (int jj = 0; jj < 8; ++jj) {
+                    const int j = i & 1 ? 7 - jj : jj;
+                    tCrC[i + 8 * j] += frag_a[i] * frag_b[j];
+                }
+            }
+        }
+        // 05_matmul_vectorized.py:51  mo.sync_threads()
+        __syncthreads();
+    }
+    // 05_matmul_vectorized.py:52  mo.copyto(tCgC, tCrC)
+    #pragma unroll
+    for (int j = 0; j < 8; ++j) {
+        #pragma unroll
+        for (int i = 0; i < 8; ++i) {
+            C[t1 + by * C_s1 * 128 + t8 + t9 * C_s1 + 16 * i + j * C_s1 * 16] = tCrC[i + 8 * j];
+        }
+    }
+}
