@@ -229,7 +229,11 @@ _INTEGER_UNARY = ("neg", "not", "invert", "popcount", "clz", "abs")
 
 
 def _two(kinds, dtype):
-    return lambda rng, n: [poison((n, len(kinds)), dtype), values(rng, n, dtype), values(rng, n, dtype), kinds]
+    def make(rng, n):
+        a, b = values(rng, n, dtype), values(rng, n, dtype)
+        b[::7] = a[::7]                                 # (comparisons differ where operands are equal)
+        return [poison((n, len(kinds)), dtype), a, b, kinds]
+    return make
 
 
 def _one(kinds, dtype, fast=False):
@@ -419,8 +423,9 @@ def atomic_kernel(out, cells, x, steps: mo.Constexpr):
     if i < mo.size(x, 0):
         local[tid] = cells[i]
         for j in mo.static_range(len(steps)):
-            out[i, 2 * j] = atomic(steps[j], cells, i, x[i])
-            out[i, 2 * j + 1] = atomic(steps[j], local, tid, x[i])
+            value = x[i] if steps[j][0] in ("exch", "cas") else x[i] + j
+            out[i, 2 * j] = atomic(steps[j], cells, i, value)
+            out[i, 2 * j + 1] = atomic(steps[j], local, tid, value)
         out[i, 2 * len(steps)] = local[tid]
 
 
@@ -446,7 +451,7 @@ def contended_kernel(totals, x):
         mo.atomic_add(totals, tid, bins[tid])
 
 
-ATOMICS = ("add", "exch", "cas", "min", "max", "or", "and", "xor")
+ATOMICS = ("add", "cas", "exch", "cas", "min", "max", "or", "and", "xor")
 STEPS = tuple((kind, ORDERS[(j + k) % 5], SCOPES[(2 * j + k) % 5]) for k in range(5) for j, kind in enumerate(ATOMICS))
 _NEW = {"add": np.add, "min": np.minimum, "max": np.maximum, "and": np.bitwise_and, "or": np.bitwise_or,
         "xor": np.bitwise_xor, "exch": lambda old, x: x, "cas": lambda old, x: np.where(old == x, x + 1, old)}
@@ -457,7 +462,8 @@ def _atomics(args):
     cells, wanted = cells.copy(), out.copy()
     for j, (kind, *_) in enumerate(steps):
         wanted[:, 2 * j] = wanted[:, 2 * j + 1] = cells
-        cells = _NEW[kind](cells, x).astype(x.dtype)
+        value = x if kind in ("exch", "cas") else x + x.dtype.type(j)
+        cells = _NEW[kind](cells, value).astype(x.dtype)
     wanted[:, -1] = cells
     return {0: wanted, 1: cells}
 

@@ -49,7 +49,7 @@ _HOME: dict[str, tuple[str, str]] = {
     "Constexpr": ("moye.lang.signature", "Constexpr"), "Static": ("moye.lang.signature", "Static"),
     "Tensor": ("moye.tensor.tensor", "Tensor"), "shared_array": ("moye.tensor.tensor", "shared_array"),
     "make_fragment_like": ("moye.tensor.tensor", "make_fragment_like"),
-    "recast": ("moye.tensor.algorithms", "recast"),
+    "identity_tensor": ("moye.tensor.coords", "identity_tensor"), "recast": ("moye.tensor.algorithms", "recast"),
     "copyto": ("moye.tensor.algorithms", "copyto"), "gemm": ("moye.tensor.algorithms", "gemm"),
     "tile": ("moye.tensor.algorithms", "tile"), "parallelize": ("moye.tensor.algorithms", "parallelize"),
     "fragment": ("moye.tensor.algorithms", "fragment"),
@@ -61,9 +61,9 @@ _HOME: dict[str, tuple[str, str]] = {
     "UniversalFMA": ("moye.atoms.universal", "UniversalFMA"),
     "kernel": ("moye.runtime.kernel", "kernel"), "check": ("moye.runtime.check", "check"),
     "Report": ("moye.runtime.check", "Report"), "inspections": ("moye.runtime.simulate", "inspections"),
-    "TensorLike": ("moye.runtime.arguments", "TensorLike"),
+    "TensorLike": ("moye.runtime.arguments", "TensorLike"), "describe": ("moye.runtime.arrays", "describe"),
 }
-_MODULES = ("layout", "testing", "env", "errors")
+_MODULES = ("env", "errors", "kernels", "layout", "testing")
 
 __all__ = ["__version__", *sorted(_HOME), *_MODULES]
 

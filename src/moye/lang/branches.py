@@ -145,12 +145,17 @@ class Merger:
         if no_then or no_else:
             kept = orelse if no_then else then
             return self._merge(name, before, kept, kept, "orelse" if no_then else "then")
-        if isinstance(then, Undefined) or isinstance(orelse, Undefined):
-            if isinstance(then, Undefined) and isinstance(orelse, Undefined):
-                return lambda: then
-            defined, arm = (orelse, "orelse") if isinstance(then, Undefined) else (then, "then")
-            return self._merge(name, before, defined, defined, arm)
+        if isinstance(then, Undefined):
+            return lambda: then if isinstance(orelse, Undefined) else self._missing(name, then, "true")
+        if isinstance(orelse, Undefined):
+            return lambda: self._missing(name, orelse, "false")
         return self._merge(name, before, then, orelse, "both")
+
+    def _missing(self, name: str, value: Undefined, outcome: str) -> Undefined:
+        """What a variable is after the if when only one arm gave it a value."""
+        if value.known_where():
+            return value
+        return Undefined(name, f"where the condition {_condition_text(self.op)}is {outcome}")
 
     def _merge(self, name: str, before: Any, then: Any, orelse: Any, arms: str) -> Callable[[], Any]:
         if isinstance(then, Undefined):
@@ -195,6 +200,13 @@ def arm_has_init(merger: Merger, var: Var, old: Scalar) -> bool:
         if isinstance(op, ops.Declare) and op.var is var:
             return op.init is not None
     return True
+
+
+def _condition_text(op: ops.If) -> str:
+    """The source of the condition with a space behind it, where it stands on one line; else nothing."""
+    frame = op.loc.innermost
+    text = frame.text()[frame.column:frame.end] if frame is not None and frame.end > 0 else ""
+    return f"{text.strip()} " if text and "\n" not in text else ""
 
 
 def _called(name: str) -> str:

@@ -154,7 +154,9 @@ def cp_async_wait(pending: int | None = None) -> None:
     cp.async.wait_all, or cp.async.wait_group N.  Other threads need a barrier after it.
     """
     if pending is not None and (not isinstance(pending, int) or pending < 0):
-        raise TraceError(f"cp_async_wait({pending}): the count is a static integer >= 0", locs=(locate(),))
+        raise TraceError(f"cp_async_wait({pending}): the count is a static integer >= 0",
+                         hint="a loop variable is static in mo.static_range" if isinstance(pending, Expr) else None,
+                         locs=(locate(),))
     builder().emit(ops.CpAsyncWait(pending=pending))
 
 

@@ -21,24 +21,29 @@ from moye.tensor.expr import Expr, Scalar, default_dtype, is_scalar, plain, wrap
 from moye.tensor.tensor import Tensor, index_operand
 
 
+SOMEWHERE = "on some path to this point"
+
+
 class Undefined:
-    """A variable that has no value on some path; any use of it is an error that names it."""
+    """A variable that has no value on some path, and ``where`` that is; any use of it is an error that names it."""
 
-    __slots__ = ("name",)
+    __slots__ = ("name", "where")
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, where: str = SOMEWHERE) -> None:
         object.__setattr__(self, "name", name)
+        object.__setattr__(self, "where", where)
 
     def _used(self, *_: object, **__: object) -> NoReturn:
-        name = object.__getattribute__(self, "name")
-        raise TraceError(f"the variable {name!r} has no value on some path to this point",
+        name, where = object.__getattribute__(self, "name"), object.__getattribute__(self, "where")
+        raise TraceError(f"the variable {name!r} has no value {where}",
                          hint=f"give {name} a value before the loop or branch", locs=(locate(),))
 
     def __getattr__(self, attribute: str) -> NoReturn:
         self._used()
 
-    def __repr__(self) -> str:
-        return f"<undefined {object.__getattribute__(self, 'name')}>"
+    def known_where(self) -> bool:
+        """Whether the path on which it has no value is known already."""
+        return bool(object.__getattribute__(self, "where") != SOMEWHERE)
 
     __hash__ = object.__hash__
 
@@ -46,7 +51,7 @@ class Undefined:
 _OPERATORS = """
     add sub mul truediv floordiv mod pow and or xor lshift rshift matmul
     radd rsub rmul rtruediv rfloordiv rmod rpow rand ror rxor rlshift rrshift rmatmul
-    eq ne lt le gt ge neg pos abs invert bool int float index iter len getitem setitem call setattr enter
+    eq ne lt le gt ge neg pos abs invert bool int float index iter len getitem setitem call setattr enter repr str
 """
 for _name in _OPERATORS.split():
     setattr(Undefined, f"__{_name}__", Undefined._used)

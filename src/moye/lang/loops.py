@@ -18,7 +18,7 @@ from moye import dtypes as dt
 from moye.errors import TraceError
 from moye.ir import fold, ops
 from moye.ir.builder import LoopBound
-from moye.ir.nodes import Block, Operand, Value, Var
+from moye.ir.nodes import Block, Literal, Operand, Value, Var
 from moye.lang.carry import Undefined, carried_dtype, describe, rebuild, same_structure, take_apart
 from moye.lang.scopes import above, regions
 from moye.tensor.context import builder, locate
@@ -162,10 +162,15 @@ class _Dynamic(Loop):
         self.preamble: list[ops.Op] = []
         self.weaker = False
         self.dynamic = True
+        self.skips = False
+        """Whether the body may be left before its first statement."""
+        self.gaps: set[str] = set()
+        """Late variables that some way out of the body, or to its next iteration, leaves unset."""
 
     def _open_pass(self) -> None:
         b = builder()
         self.weaker = False
+        self.gaps.clear()
         self.op.body = Block()
         self._buffers = len(b.func.buffers)
         b.push(self.op.body)
@@ -225,6 +230,7 @@ class _Dynamic(Loop):
         for name in self.names:
             value = variables.get(name, Undefined(name))
             if isinstance(value, Undefined):
+                self.gaps.add(name)
                 continue
             slot = self.slots.get(name) or self._late_slot(name, value)
             parts = take_apart(value)
@@ -277,6 +283,10 @@ class _Dynamic(Loop):
             if slot is None:
                 result.append(variables.get(name, Undefined(name)))
                 continue
+            if slot.late and (self.skips or name in self.gaps):
+                result.append(Undefined(name, "where the loop before runs no iteration" if self.skips else
+                                        "on some way out of the loop before"))
+                continue
             reads = [Expr(builder().read(v, f)) for v, f in zip(slot.variables, slot.facts, strict=True)]
             result.append(rebuild(slot.structure, iter(reads)))
         return tuple(result)
@@ -320,6 +330,9 @@ class DynamicFor(_Dynamic):
         self.bound = LoopBound(self.op, stop, b.conditions)
         if bounds.step > 0:
             b.loops[iv.id] = self.bound
+        with b.inside(Block()):
+            runs = b.binary("lt" if bounds.step > 0 else "gt", start, stop)
+        self.skips = not (isinstance(runs, Literal) and runs.value)
 
     def __iter__(self) -> Iterator[Any]:
         for self.passes in range(_PASSES):
@@ -379,6 +392,7 @@ class While(_Dynamic):
                                      locs=(locate(),))
                 self.dynamic = True
                 return 2
+            self.skips = True
             leave = ops.If(cond=b.unary("not", truth(cond).operand), then=Block(), orelse=Block())
             with b.inside(leave.then):
                 b.emit(ops.Exit(kind="break", target=self.op))
@@ -387,6 +401,7 @@ class While(_Dynamic):
         if self.dynamic:
             if cond:
                 return 0
+            self.skips = True
             b.emit(ops.Exit(kind="break", target=self.op))
             return 2
         self.stopped = True
@@ -446,10 +461,17 @@ def check_dtype(name: str, dtype: dt.DType, leaf: Scalar) -> None:
 
 def changed_structure(name: str, before: object, after: object) -> TraceError:
     """The error of a variable whose static structure differs between two ways to one point."""
-    hint = "write into it in place: x[...] = ..." if "fragment" in (_kind(before), _kind(after)) else \
-        "keep one buffer with a stage mode and carry the stage index"
+    kinds = _kind(before), _kind(after)
+    told = describe(before), describe(after)
+    hint = "give it a value of one kind on every way to this point"
+    if "fragment" in kinds:
+        if kinds[0] == kinds[1]:
+            told = told[0], "another " + told[1].removeprefix("the ")
+        hint = "write into the same registers: " + (name.rpartition("'")[0].rpartition("'")[2] or "x") + "[...] = ..."
+    elif kinds == ("tensor", "tensor"):
+        hint = "keep one buffer with a stage mode and carry the stage index"
     return TraceError(f"{name} changes its structure in a loop or branch of the kernel: "
-                      f"{describe(before)} before, {describe(after)} after", hint=hint, locs=(locate(),))
+                      f"{told[0]} before, {told[1]} after", hint=hint, locs=(locate(),))
 
 
 def _kind(structure: object) -> object:

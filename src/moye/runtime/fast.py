@@ -177,10 +177,11 @@ def _plan(spec: Specialised, ready: Ready, call: Call, args: tuple[Any, ...], ki
     otherwise = f"return long(({names}), rest, named)"
     lines = [f"    def again({names}):", *_indented(body, "return False"), "        return True",
              f"    def launch({parameters}*rest, **named):",
-             f"        if named or rest or {last} is missing or not ({same}): {otherwise}", *_indented(body, otherwise),
+             f"        if named or rest or {last} is missing or not ({same}): {otherwise}",
+             *_indented(body, otherwise),
              "    return launch, again"]
-    values = {"missing": missing, "long": long, "held": held, "check": spec.check, "grid": ready.grid, "pool": [], "recent": {},
-              "error": struct.error, "ordinal": ready.device, "refill": ready.buffer, "configs": ready.configs,
+    values = {"missing": missing, "long": long, "held": held, "check": spec.check, "grid": ready.grid, "pool": [],
+              "recent": {}, "error": struct.error, "ordinal": ready.device, "refill": ready.buffer, "configs": ready.configs,
               "stream": stream_reader(array_kind(call)), "configure": ready.configure, "call": ready.call,
               "function": ready.function, "retry": ready.retry, **writer.values}
     namespace: dict[str, Any] = {}
@@ -220,13 +221,14 @@ def _unseen(writer: _Writer, spec: Specialised, call: Call, args: tuple[Any, ...
             leaf_args: Sequence[int], values: str) -> list[str]:
     """The launch of pointers and numbers that are not among the recent ones, which are known to fit and packed."""
     numbers = [kinds[i] for i in leaf_args if kinds[i] not in _ARRAYS]
-    lines = [f"if {' or '.join(moved)}: OTHERWISE"] if (moved := _moved(writer, spec, call, leaf_args, kinds, args)) \
-        else []
+    moved = _moved(writer, spec, call, leaf_args, kinds, args)
+    lines = [f"if {' or '.join(moved)}: OTHERWISE"] if moved else []
     if _guards_on_scalars(spec.func):
         lines.append(f"check({_slot_list(call, leaf_args)}, grid)")
     lines += ["try: buffer = pool.pop()", "except IndexError: buffer = refill()", "pack, memory, params = buffer"]
     if "int" in numbers or "float" in numbers:
-        lines += [f"try: pack(memory, 0, {values})", "except (error, OverflowError): OTHERWISE"]
+        lines += [f"try: pack(memory, 0, {values})",
+                  "except (error, OverflowError): OTHERWISE"]
     else:
         lines.append(f"pack(memory, 0, {values})")
     lines += ["try: config = configs[s]", "except KeyError: config = configure(s)",
@@ -401,7 +403,7 @@ class Ready:
         self._values = [slot_value(slots[i], call) for i in self._order]
 
     def buffer(self, values: Sequence[Any] | None = None) -> tuple[Callable[..., None], Any, Any]:
-        """Parameters for one launch at a time: ``pack(memory, 0, *what moves)`` fills them; the third is to be passed."""
+        """(pack, memory, parameters) for one launch at a time: ``pack(memory, 0, *what moves)`` fills them."""
         whole = struct.Struct("@" + "".join(self._formats))
         moving = struct.Struct("@" + "".join(self._formats[: len(self.sources)]))
         memory = ctypes.create_string_buffer(max(1, whole.size))

@@ -38,6 +38,7 @@ class Job:
     spec: Specialised
     arch: str
     restrict: bool
+    call: Call
 
     def compile(self) -> Program:
         return compile_program(self.spec, self.arch, restrict=self.restrict)
@@ -54,7 +55,7 @@ class Compilation:
 
     def take(self, spec: Specialised, call: Call, device: int | None) -> None:
         """In place of a launch; LaunchError where no launch could work."""
-        job = Job(spec, self.arch or default_arch(device), not overlaps(spec.func, call))
+        job = Job(spec, self.arch or default_arch(device), not overlaps(spec.func, call), call)
         if spec.func.threads > 1024:
             raise LaunchError(f"{spec.func.name}: block {spec.func.block_dim} has {spec.func.threads} threads, and at "
                               f"most 1024 are possible")

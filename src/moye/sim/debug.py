@@ -2,7 +2,7 @@
 
 In: values of a batch (scalars, or arrays that broadcast to (T, B)), a mask.  Out: lines of text, ``Inspection``s.
 
->>> lines(op, (3,), None, batch)      # ["block (0, 0, 0) thread (0, 0, 0): i = 3", ...]
+>>> lines(op, (3,), None, batch)      # ["[block (0,0,0) thread (0,0,0)] i = 3", ...]
 """
 
 from __future__ import annotations
@@ -44,9 +44,17 @@ def lines(op: ops.Print, values: tuple[Any, ...], mask: Mask, batch: BatchState)
     x, y, _ = batch.block_dim
     for block, thread in np.argwhere(active.T).tolist():
         given = iter(full)
-        text = " ".join(part if isinstance(part, str) else str(next(given)[thread, block]) for part in op.parts)
-        where = tuple(int(i) for i in batch.block_ids[block])
-        yield f"block {where} thread {(thread % x, thread // x % y, thread // (x * y))}: {text}"
+        text = "".join(part if isinstance(part, str) else _text(next(given)[thread, block]) for part in op.parts)
+        indices = (*batch.block_ids[block], thread % x, thread // x % y, thread // (x * y))
+        yield (_WHERE % tuple(int(i) for i in indices) + text).removesuffix("\n")
+
+
+_WHERE = "[block (%d,%d,%d) thread (%d,%d,%d)] "  # as the printed CUDA's printf
+
+
+def _text(value: Any) -> str:
+    """A number as the printed CUDA shows it: %g, %d, or True and False."""
+    return str(value) if np.asarray(value).dtype.kind in "biu" else f"{float(value):g}"
 
 
 def say(op: ops.Print, values: tuple[Any, ...], mask: Mask, batch: BatchState) -> None:

@@ -9,6 +9,8 @@ Source: CuTe cute/algorithm/copy.hpp, gemm.hpp; MoYe.jl's names.
 
 from __future__ import annotations
 
+from typing import Any
+
 from moye.atoms.atom import CopyOp, MmaOp
 from moye.dtypes import DType, Space
 from moye.errors import DTypeError, TensorError
@@ -28,6 +30,7 @@ from moye.layout import (
 from moye.layout import recast as recast_layout
 from moye.tensor import copying
 from moye.tensor.context import builder, locate
+from moye.tensor.coords import CoordTensor
 from moye.tensor.expr import Expr, Scalar, operand_of
 from moye.tensor.space import common_space
 from moye.tensor.tensor import Tensor, copy_plain, is_slice, make_fragment, make_fragment_like, normalise, recast_tensor
@@ -36,14 +39,17 @@ from moye.tensor.tiled import CopyAtom, TiledCopy, TiledMMA, check_threads, thre
 # --- copy ------------------------------------------------------------------------------------------------------------
 
 
-def copyto(*args: object, pred: Tensor | Scalar | None = None) -> None:
+def copyto(*args: object, pred: Tensor | Scalar | None = None, zero_fill: bool = False) -> None:
     """``copyto(dst, src)`` or ``copyto(tiled_copy, dst, src)``: dst[i] = src[i].
 
     Without a tiled copy (or atom) it is synchronous, as wide as both layouts and alignments prove, and converts where
     the dtypes differ.  With one it uses the atom; an asynchronous atom completes at cp_async_wait.
+
+    ``pred`` is a traced bool, or a bool register tensor over the modes of dst (a mode of size 1 is repeated): where it is
+    false nothing is read, and dst keeps its value, or becomes zero with ``zero_fill=True``.
     """
     if len(args) == 2 and all(isinstance(a, Tensor) for a in args):
-        copy_plain(args[0], args[1], pred)  # type: ignore[arg-type]
+        copy_plain(args[0], args[1], pred, zero_fill=zero_fill)  # type: ignore[arg-type]
         return
     if len(args) != 3 or not (isinstance(args[1], Tensor) and isinstance(args[2], Tensor)):
         raise TensorError(f"copyto takes (dst, src) or (tiled_copy, dst, src), not "
@@ -57,7 +63,7 @@ def copyto(*args: object, pred: Tensor | Scalar | None = None) -> None:
     for tensor in (dst, src):
         if tensor.dtype.bits != atom.dtype.bits:
             raise DTypeError(f"{atom} moves {atom.dtype}, but {tensor.label} holds {tensor.dtype}", locs=(locate(),))
-    copying.emit_copy(atom.op, dst, src, pred)
+    copying.emit_copy(atom.op, dst, src, pred, zero_fill=zero_fill)
 
 
 # --- gemm ------------------------------------------------------------------------------------------------------------
@@ -176,7 +182,7 @@ def _values(tensor: Tensor) -> tuple[int, ...]:
 # --- views -----------------------------------------------------------------------------------------------------------
 
 
-def tile(tensor: Tensor, tiler: tuple[int, ...], coordinate: tuple[object, ...], *, ragged: bool = False) -> Tensor:
+def tile(tensor: Any, tiler: tuple[int, ...], coordinate: tuple[object, ...], *, ragged: bool = False) -> Any:
     """The tile of ``tensor`` at a tile coordinate: ``tile(A, (bM, bK), (bx, None))`` is (bM, bK, k).
 
     ``None`` keeps all tiles of that mode as a trailing mode.  The tile must divide each extent: for dynamic extents
@@ -189,6 +195,8 @@ def tile(tensor: Tensor, tiler: tuple[int, ...], coordinate: tuple[object, ...],
     if not ragged:
         for mode, extent in enumerate(tiler):
             _require_tile(tensor, mode, extent, tiler)
+    if isinstance(tensor, CoordTensor):
+        return _tile_coordinates(tensor, tiler, coordinate)
     divided = zipped_divide(tensor.layout, tiler)
     inner = divided.mode(0)
     outer = Tensor(tensor.buffer, tensor.offset, _rank_n(divided.mode(1)), tensor.dtype, tensor.swizzle, tensor.name)
@@ -201,6 +209,20 @@ def tile(tensor: Tensor, tiler: tuple[int, ...], coordinate: tuple[object, ...],
     return Tensor(tensor.buffer, outer.offset_of(full), inner, tensor.dtype, tensor.swizzle, tensor.name)
 
 
+def _tile_coordinates(tensor: CoordTensor, tiler: tuple[int, ...], coordinate: tuple[object, ...]) -> CoordTensor:
+    """The tile of a coordinate tensor; no bounds are recorded: coordinates may be compared, not read through."""
+    def part(whole: Layout) -> tuple[Layout, Int]:
+        divided = zipped_divide(whole, tiler)
+        outer = _rank_n(divided.mode(1))
+        full = normalise((*coordinate, *(None,) * (rank(outer) - len(coordinate))), rank(outer))
+        if is_slice(full):
+            rest, offset = slice_and_offset(full, outer)  # type: ignore[arg-type]
+            return make_layout(*_modes_of(divided.mode(0)), *_modes_of(rest)), offset
+        return divided.mode(0), crd2idx(full, outer)  # type: ignore[arg-type]
+
+    return tensor.each(part)
+
+
 def _rank_n(layout: Layout) -> Layout:
     return layout if isinstance(layout.shape, tuple) else make_layout(layout)
 
@@ -209,7 +231,7 @@ def _modes_of(layout: Layout) -> list[Layout]:
     return [layout.mode(i) for i in range(rank(layout))] if isinstance(layout.shape, tuple) else [layout]
 
 
-def _require_tile(tensor: Tensor, mode: int, extent: int, tiler: tuple[int, ...]) -> None:
+def _require_tile(tensor: Tensor | CoordTensor, mode: int, extent: int, tiler: tuple[int, ...]) -> None:
     have: Int = size(tensor.layout, mode)
     shape = "(" + ", ".join(str(t) for t in tiler) + ")"
     if isinstance(have, int):

@@ -147,7 +147,8 @@ class Expr(DynInt):
                          locs=(locate(),))
 
     def __float__(self) -> float:
-        self._no_truth("a Python float")
+        raise TraceError(f"{self} is known only when the kernel runs and cannot become a Python float while tracing",
+                         hint="use moye's function: mo.exp for math.exp", locs=(locate(),))
 
     def __iter__(self) -> NoReturn:
         raise TraceError(f"{self} is a scalar of the kernel and cannot be iterated over", locs=(locate(),))

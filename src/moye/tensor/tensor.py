@@ -206,7 +206,7 @@ def _zeros(shape: IntTuple) -> IntTuple:
 def _show(coordinate: object) -> str:
     if isinstance(coordinate, tuple):
         return ", ".join(f"({_show(c)})" if isinstance(c, tuple) else _show(c) for c in coordinate)
-    return ":" if coordinate is None else str(coordinate)
+    return ":" if coordinate is None or isinstance(coordinate, slice) else str(coordinate)
 
 
 def index_operand(x: Int) -> Operand:
@@ -314,7 +314,9 @@ def make_fragment(layout: Layout, dtype: DType) -> Tensor:
     """A register tensor of static layout; contents undefined."""
     elements = cosize(layout)
     if not isinstance(elements, int):
-        raise TensorError(f"a register tensor needs a static layout, not {layout}", locs=(locate(),))
+        raise TensorError(f"a register tensor needs a static layout, not {layout}",
+                          hint="a loop variable is static in mo.static_range; a tensor's extents are with mo.Static",
+                          locs=(locate(),))
     buffer = Buffer(_auto_name("frag"), Space.REGISTER, dtype, elements, layout, align=16, loc=locate())
     builder().allocate(buffer)
     return Tensor(buffer, 0, layout, dtype)
@@ -456,15 +458,15 @@ def assign(target: Tensor, value: object) -> None:
     emit_map(target, space, [value], lambda x: operand_of(x, target.dtype))
 
 
-def copy_plain(dst: Tensor, src: Tensor, pred: Tensor | Scalar | None = None) -> None:
+def copy_plain(dst: Tensor, src: Tensor, pred: Tensor | Scalar | None = None, *, zero_fill: bool = False) -> None:
     """A synchronous element-by-element copy, as wide as layouts and alignment prove, converting where dtypes differ."""
     if pred is None and dst.space is Space.REGISTER and src.space is Space.REGISTER:
         assign(dst, src)
     elif dst.dtype == src.dtype:
-        copying.emit_copy(AUTO_COPY, dst, src, pred)
+        copying.emit_copy(AUTO_COPY, dst, src, pred, zero_fill=zero_fill)
     elif src.space is Space.REGISTER:
-        copying.emit_copy(AUTO_COPY, dst, src.to(dst.dtype), pred)
+        copying.emit_copy(AUTO_COPY, dst, src.to(dst.dtype), pred, zero_fill=zero_fill)
     else:
         staged = make_fragment_like(src)
-        copying.emit_copy(AUTO_COPY, staged, src, pred)
-        copy_plain(dst, staged, pred)
+        copying.emit_copy(AUTO_COPY, staged, src, pred, zero_fill=zero_fill)
+        copy_plain(dst, staged, None if zero_fill else pred)

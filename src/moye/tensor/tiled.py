@@ -11,6 +11,7 @@ Both objects are static: kernels are specialised on their value.  Source: CuTe c
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from moye.atoms.atom import CopyOp, MmaOp
 from moye.dtypes import DType
@@ -33,6 +34,7 @@ from moye.layout import (
 )
 from moye.tensor.context import builder, locate, tracing
 from moye.tensor.expr import Expr
+from moye.tensor.coords import CoordTensor, apply_view
 from moye.tensor.tensor import Tensor, make_fragment, make_fragment_like
 
 
@@ -91,23 +93,26 @@ class ThrCopy:
     tiled: TiledCopy
     thread: Int
 
-    def partition_S(self, tensor: Tensor) -> Tensor:
+    def partition_S(self, tensor: Any) -> Any:
         """This thread's elements of a source tile: ((CPY, REST), rest modes...)."""
         return self._partition(tensor, "partition_S")
 
-    def partition_D(self, tensor: Tensor) -> Tensor:
+    def partition_D(self, tensor: Any) -> Any:
         """This thread's elements of a destination tile: ((CPY, REST), rest modes...)."""
         return self._partition(tensor, "partition_D")
 
-    def _partition(self, tensor: Tensor, what: str) -> Tensor:
+    def _partition(self, tensor: Tensor | CoordTensor, what: str) -> Any:
         tiler = self.tiled.tiler
         _check_tile(what, tensor, tiler, str(self.tiled))
-        divided = zipped_divide(tensor.layout, tiler)
-        tv = composition(divided.mode(0), self.tiled.layout_tv)
-        values = logical_divide(tv.mode(1), self.tiled.atom.values)
-        offset = crd2idx(self.thread, tv.mode(0))
-        layout = make_layout(values, *_modes(divided.mode(1), rank(tensor.layout)))
-        return Tensor(tensor.buffer, tensor.offset + offset, layout, tensor.dtype, tensor.swizzle, tensor.name)
+
+        def part(whole: Layout) -> tuple[Layout, Int]:
+            divided = zipped_divide(whole, tiler)
+            tv = composition(divided.mode(0), self.tiled.layout_tv)
+            values = logical_divide(tv.mode(1), self.tiled.atom.values)
+            layout = make_layout(values, *_modes(divided.mode(1), rank(whole)))
+            return layout, crd2idx(self.thread, tv.mode(0))
+
+        return apply_view(tensor, part)
 
     def retile_S(self, tensor: Tensor) -> Tensor:
         """A register tensor of another partition with the CPY mode that this copy wants; for one-thread atoms as is."""
@@ -207,15 +212,15 @@ class ThrMMA:
     tiled: TiledMMA
     thread: Int
 
-    def partition_A(self, tensor: Tensor) -> Tensor:
+    def partition_A(self, tensor: Any) -> Any:
         """This thread's part of an (M, K) tile: (MMA, MMA_M, MMA_K, ...)."""
         return self._partition(tensor, (0, 2), self.tiled.op.a_layout, "partition_A")
 
-    def partition_B(self, tensor: Tensor) -> Tensor:
+    def partition_B(self, tensor: Any) -> Any:
         """This thread's part of an (N, K) tile: (MMA, MMA_N, MMA_K, ...)."""
         return self._partition(tensor, (1, 2), self.tiled.op.b_layout, "partition_B")
 
-    def partition_C(self, tensor: Tensor) -> Tensor:
+    def partition_C(self, tensor: Any) -> Any:
         """This thread's part of an (M, N) tile: (MMA, MMA_M, MMA_N, ...)."""
         return self._partition(tensor, (0, 1), self.tiled.op.c_layout, "partition_C")
 
@@ -234,21 +239,23 @@ class ThrMMA:
     def partition_fragment_B(self, tensor: Tensor) -> Tensor:
         return self.make_fragment_B(self.partition_B(tensor))
 
-    def _partition(self, tensor: Tensor, dims: tuple[int, int], tv: Layout, what: str) -> Tensor:
+    def _partition(self, tensor: Tensor | CoordTensor, dims: tuple[int, int], tv: Layout, what: str) -> Any:
         tiled = self.tiled
         _check_tile(what, tensor, tuple(tiled.tile_size(d) for d in dims), str(tiled))
         coordinate = thread_coordinate(self.thread, tiled.layout)
-        atoms, offset, rests = [], tensor.offset, []
-        for mode, d in zip(_modes(tensor.layout, rank(tensor.layout)), dims, strict=False):
-            atom, threads, rest = self._split(mode, d)
-            offset = offset + crd2idx(coordinate[1 + d], threads)
-            atoms.append(atom)
-            rests.append(rest)
-        values = composition(make_layout(*atoms), tv)
-        offset = offset + crd2idx(coordinate[0], values.mode(0))
-        extra = _modes(tensor.layout, rank(tensor.layout))[2:]
-        layout = make_layout(values.mode(1), *rests, *extra)
-        return Tensor(tensor.buffer, offset, layout, tensor.dtype, tensor.swizzle, tensor.name)
+
+        def part(whole: Layout) -> tuple[Layout, Int]:
+            atoms, offset, rests = [], 0, []
+            modes = _modes(whole, rank(whole))
+            for mode, d in zip(modes, dims, strict=False):
+                atom, threads, rest = self._split(mode, d)
+                offset = offset + crd2idx(coordinate[1 + d], threads)
+                atoms.append(atom)
+                rests.append(rest)
+            values = composition(make_layout(*atoms), tv)
+            return make_layout(values.mode(1), *rests, *modes[2:]), offset + crd2idx(coordinate[0], values.mode(0))
+
+        return apply_view(tensor, part)
 
     def _split(self, mode: Layout, d: int) -> tuple[Layout, Layout, Layout]:
         """One mode of the tile as (within the atom, over threads, the rest)."""
@@ -319,7 +326,7 @@ def _shape(tiler: tuple[int, ...]) -> str:
     return "(" + ",".join(str(t) for t in tiler) + ")"
 
 
-def _check_tile(what: str, tensor: Tensor, tile: tuple[int, ...], tiled: str) -> None:
+def _check_tile(what: str, tensor: Tensor | CoordTensor, tile: tuple[int, ...], tiled: str) -> None:
     if rank(tensor.layout) < len(tile):
         raise TensorError(f"{what}({tensor.label}): {tensor.layout} has rank {rank(tensor.layout)}, but {tiled} covers "
                           f"{len(tile)} modes", locs=(locate(),))

@@ -1,0 +1,33 @@
+"""Arrays that a kernel's host function needs beside its arguments, from the library of the arguments.
+
+In: an array of the user's.  Out: an uninitialised array beside it, or its transpose as a view.
+
+>>> empty(C, float32, (M, N, splits))       # column-major, on C's device
+
+Libraries are found through ``sys.modules``; none is imported here.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import moye as mo
+
+
+def empty(like: Any, dtype: Any, shape: tuple[int, ...]) -> Any:
+    """An uninitialised column-major array of this dtype and shape, of the library and on the device of ``like``."""
+    package = type(like).__module__.partition(".")[0]
+    module = sys.modules.get(package)
+    if package == "torch" and module is not None:
+        return module.empty(shape[::-1], dtype=like.dtype, device=like.device).permute(*range(len(shape))[::-1])
+    if package in ("numpy", "cupy") and module is not None:
+        return module.empty(shape, dtype=like.dtype, order="F")
+    raise mo.ArgumentError(f"{package} arrays cannot be made here: pass torch, CuPy or NumPy arrays, or splits=1")
+
+
+def transposed(x: Any) -> Any:
+    """The transpose as a view; ArgumentError where the library has none."""
+    if not hasattr(x, "T"):
+        raise mo.ArgumentError(f"a {type(x).__name__} has no transpose: pass a column-major C")
+    return x.T

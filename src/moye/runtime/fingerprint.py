@@ -1,0 +1,101 @@
+"""A digest of what a function does: its bytecode and that of the functions and kernels it reaches.
+
+In: a function, kernel or device function.  Out: a hexadecimal digest that is the same in another process.
+
+>>> fingerprint(matmul)
+'5f1d...'
+
+It follows names of modules and closures (also ``module.name``), within packages other than the standard library's and
+moye's own algebra; constants among them count by ``repr``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import re
+import sys
+import types
+from collections.abc import Iterator
+from typing import Any
+
+from moye.layout import ComposedLayout, Layout
+
+_ADDRESS = re.compile(r" at 0x[0-9a-f]+")
+
+
+def fingerprint(function: Any) -> str:
+    """The digest."""
+    digest = hashlib.sha256(sys.modules["moye"].__version__.encode())
+    seen: set[int] = set()
+    queue = [function]
+    while queue:
+        found = _function(queue.pop())
+        if found is None or id(found.__code__) in seen:
+            continue
+        seen.add(id(found.__code__))
+        for part in _code(found.__code__):
+            digest.update(part)
+        digest.update(_text(found.__defaults__) + _text(found.__kwdefaults__))
+        for name, value in _reads(found):
+            if _function(value) is not None:
+                queue.append(value)
+            else:
+                digest.update(f"{name}=".encode() + _text(value))
+    return digest.hexdigest()
+
+
+def text_of(value: Any) -> str:
+    """A value as text that is the same in another process; functions by what they do."""
+    return fingerprint(value) if _function(value) is not None else _text(value).decode()
+
+
+def _function(value: Any) -> types.FunctionType | None:
+    """The Python function in a function, kernel, device function or tuned function; not moye's own verbs."""
+    inner = value if isinstance(value, types.FunctionType) else getattr(value, "function", None)
+    if not isinstance(inner, types.FunctionType):
+        return None
+    module = inner.__module__ or ""
+    return None if module.startswith("moye.") and not module.startswith("moye.kernels") else inner
+
+
+def _code(code: types.CodeType) -> Iterator[bytes]:
+    """Bytecode, names and constants, of nested functions too; neither line numbers nor file names."""
+    yield code.co_code
+    yield " ".join((*code.co_names, *code.co_varnames, *code.co_freevars)).encode()
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from _code(constant)
+        else:
+            yield _text(constant)
+
+
+def _reads(function: types.FunctionType) -> Iterator[tuple[str, Any]]:
+    """Names that a function reads, with what they hold."""
+    names = sorted({name for code in _nested(function.__code__) for name in code.co_names})
+    for name in names:
+        value = function.__globals__.get(name)
+        if isinstance(value, types.ModuleType):
+            if value.__name__.partition(".")[0] != "moye":
+                yield from ((f"{name}.{inner}", getattr(value, inner)) for inner in names if hasattr(value, inner))
+        elif name in function.__globals__:
+            yield name, value
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        yield name, cell.cell_contents
+
+
+def _nested(code: types.CodeType) -> Iterator[types.CodeType]:
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from _nested(constant)
+
+
+def _text(value: Any) -> bytes:
+    """A value as text that does not depend on the process."""
+    if inspect.ismodule(value) or inspect.isclass(value) or inspect.isbuiltin(value):
+        return str(getattr(value, "__qualname__", value.__name__)).encode()
+    if isinstance(value, (set, frozenset)):
+        return repr(sorted(map(repr, value))).encode()
+    text = str(value) if isinstance(value, (Layout, ComposedLayout)) else repr(value)
+    return _ADDRESS.sub("", text).encode()
