@@ -15,10 +15,10 @@ from typing import Any
 __version__ = "0.1.0"
 
 _ALGEBRA = (
-    "ComposedLayout", "Layout", "Swizzle", "append", "blocked_product", "coalesce", "complement", "composition", "cosize",
-    "crd2idx", "depth", "filter", "flat_divide", "flat_product", "flatten", "group_modes", "idx2crd", "left_inverse",
-    "logical_divide", "logical_product", "make_layout", "make_ordered_layout", "nullspace", "prepend", "raked_product",
-    "rank", "right_inverse", "select", "shape", "size", "stride", "take", "tile_to_shape", "tiled_divide",
+    "ComposedLayout", "Layout", "Swizzle", "append", "blocked_product", "coalesce", "complement", "composition",
+    "cosize", "crd2idx", "depth", "filter", "flat_divide", "flat_product", "flatten", "group_modes", "idx2crd",
+    "left_inverse", "logical_divide", "logical_product", "make_layout", "make_ordered_layout", "nullspace", "prepend",
+    "raked_product", "rank", "right_inverse", "select", "shape", "size", "stride", "take", "tile_to_shape", "tiled_divide",
     "tiled_product", "unflatten", "with_shape", "zipped_divide", "zipped_product",
 )
 _TRACED = (
@@ -30,8 +30,8 @@ _TRACED = (
 )
 _MATH = ("ceil", "clz", "cos", "erf", "exp", "exp2", "floor", "isinf", "isnan", "log", "log10", "log2", "maximum",
          "minimum", "popcount", "rsqrt", "sigmoid", "sin", "sqrt", "tan", "tanh", "trunc")
-_DTYPES = ("bfloat16", "float16", "float32", "float64", "float8_e4m3fn", "float8_e5m2", "int16", "int32", "int64", "int8",
-           "tfloat32", "uint128", "uint16", "uint32", "uint64", "uint8")
+_DTYPES = ("bfloat16", "float16", "float32", "float64", "float8_e4m3fn", "float8_e5m2", "int16", "int32", "int64",
+           "int8", "tfloat32", "uint128", "uint16", "uint32", "uint64", "uint8")
 _ERRORS = ("AlignmentError", "ArgumentError", "CompileError", "DTypeError", "DriverError", "FactError", "LaunchError",
            "LayoutError", "MoyeError", "PreconditionError", "SimulationError", "TensorError", "TraceError",
            "UnsupportedError")
@@ -59,7 +59,9 @@ _HOME: dict[str, tuple[str, str]] = {
     "make_tiled_mma": ("moye.tensor.tiled", "make_tiled_mma"),
     "UniversalCopy": ("moye.atoms.universal", "UniversalCopy"), "CpAsync": ("moye.atoms.universal", "CpAsync"),
     "UniversalFMA": ("moye.atoms.universal", "UniversalFMA"),
-    "kernel": ("moye.runtime.kernel", "kernel"), "check": ("moye.runtime.check", "check"),
+    "autotune": ("moye.runtime.tune", "autotune"), "Config": ("moye.runtime.tune", "Config"),
+    "compile_only": ("moye.runtime.prepare", "compile_only"), "kernel": ("moye.runtime.kernel", "kernel"),
+    "check": ("moye.runtime.check", "check"),
     "Report": ("moye.runtime.check", "Report"), "inspections": ("moye.runtime.simulate", "inspections"),
     "TensorLike": ("moye.runtime.arguments", "TensorLike"), "describe": ("moye.runtime.arrays", "describe"),
 }

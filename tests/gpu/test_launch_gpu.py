@@ -1,4 +1,4 @@
-"""Launching the short way and prepared launches on a GPU: values, streams, graphs, threads, contexts, other libraries."""
+"""Launching the short way and prepared launches on a GPU: values, streams, graphs, threads, contexts, CuPy."""
 
 from __future__ import annotations
 
@@ -99,6 +99,7 @@ def test_streams_and_graphs():
     x, y = pair()
     prepared = axpy.prepare(x, y, LAYOUT, 1.0, grid=8, block=TILE)
     axpy[8, TILE](x, y, LAYOUT, 1.0)
+    copy[8, TILE](*pair())                              # loaded before the capture
     torch.cuda.synchronize()
     side = torch.cuda.Stream()
     with torch.cuda.stream(side):

@@ -590,13 +590,6 @@ def error(fn: Any, *args: Any) -> str:
 
 
 def test_undefined_on_a_path():
-    def fn(n, m):
-        if n > 0:
-            x = n
-        return x + m
-
-    agree(fn, (3, 4))
-
     def late(n, m):
         for i in range(n):
             if i > 0:
@@ -615,6 +608,102 @@ def test_undefined_on_a_path():
         return m
 
     assert "'y' has no value" in error(compared, 3, 4)
+
+
+def test_set_in_one_arm_only():
+    def then(n, m):
+        if n > m:
+            v = n
+        return v + 1
+
+    def orelse(n, m):
+        if n > m:
+            pass
+        else:
+            v = n
+        return v + 1
+
+    def nested(n, m):
+        if n > 0:
+            if m > 1:
+                v = n
+        return v
+
+    def stored(x, n):
+        if n > 0:
+            v = 1
+        x[0] = v
+        return n
+
+    assert "the variable 'v' has no value where the condition n > m is false" in error(then, 3, 4)
+    assert "has no value where the condition n > m is true" in error(orelse, 3, 4)
+    assert "has no value where the condition m > 1 is false" in error(nested, 3, 4)
+    assert "has no value where the condition n > 0 is false" in error(stored, np.zeros(4, np.int32), 4)
+
+    def unused(n, m):
+        if n > m:
+            v = n
+            m = v + 1
+        for i in range(n):
+            if i > 2:
+                v = m
+                m = v + i
+        return m
+
+    agree(unused, (5, 3), (3, 5), (0, 0))
+
+
+def test_set_in_a_loop_only():
+    def no_trips(n, m):
+        for i in range(n):
+            v = i + m
+        return v
+
+    def target(n, m):
+        for i in range(n):
+            m += i
+        return i + m
+
+    def condition(n, m):
+        while n < m:
+            v = n
+            n += 1
+        return v
+
+    def skipped(n, m):
+        for i in range(4):
+            if i > n:
+                continue
+            v = i + m
+        return v
+
+    def left_before(n, m):
+        while True:
+            if n > m:
+                break
+            v = n
+            n += 1
+        return v
+
+    for fn in (no_trips, condition):
+        assert "the variable 'v' has no value where the loop before runs no iteration" in error(fn, 3, 4)
+    assert "the variable 'i' has no value where the loop" in error(target, 3, 4)
+    for fn in (skipped, left_before):
+        assert "the variable 'v' has no value on some way out of the loop before" in error(fn, 3, 4)
+
+    def always(n, m):
+        for i in range(4):
+            v = i + m
+        for j in range(min(n, 0), 3):
+            w = j * v
+        while True:
+            u = n
+            if n >= m:
+                break
+            n += 1
+        return v + w + u, i, j
+
+    agree(always, (3, 4), (4, 3), (0, 9))
 
 
 def test_structure_changes_in_a_loop():

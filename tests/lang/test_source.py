@@ -137,7 +137,7 @@ def test_lambda():
 def test_async():
     assert message(define("async def f(x):\n    return x\n")) == (
         "f is an async function, and a kernel is a plain def\n"
-        f"  <source test {next(_count) - 1}>:1\n    async def f(x):\n    ^^^^^^^^^^^^^^^\n"
+        f"  <source test {next(_count) - 1}>:1 in f\n    async def f(x):\n    ^^^^^^^^^^^^^^^\n"
         "hint: drop async; asynchronous copies need no await")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import types
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ import moye as mo
 from lang.kernels import agree, run, trace, traced
 from moye.errors import DTypeError, TraceError
 from moye.ir import ops
+from moye.runtime.arguments import classify
 
 INTS = [(7, 2), (-7, 2), (7, -2), (-7, -2), (0, 3), (-1, 8), (6, 3), (-6, 4)]
 
@@ -289,6 +291,70 @@ def test_a_changed_closure_traces_anew():
     factor = 4
     run(kernel.trace(x, out, block=1), [x, out])
     assert out[0] == 20
+
+
+cfg = types.ModuleType("cfg")
+cfg.tiles = types.ModuleType("cfg.tiles")
+cfg.tiles.BM, cfg.FACTOR, cfg.TABLE = 128, 2, [1]
+
+
+def plain_helper(x):
+    return x + OFFSET + cfg.FACTOR
+
+
+OFFSET = 1
+
+
+@mo.kernel
+def reads_a_module(x, out):
+    out[0] = x[0] + cfg.tiles.BM
+
+
+@mo.kernel
+def calls_a_plain_helper(x, out):
+    out[0] = plain_helper(x[0])
+
+
+@mo.kernel
+def calls_a_parameter(x, out, f):
+    out[0] = f(x[0])
+
+
+@pytest.mark.parametrize("change", ["module", "helper's global", "helper's module", "argument's global"])
+def test_what_is_read_indirectly_traces_anew(change, monkeypatch):
+    x, out = np.array([5], np.int32), np.zeros(1, np.int32)
+    kernel = {"module": reads_a_module, "argument's global": calls_a_parameter}.get(change, calls_a_plain_helper)
+    args = (x, out, plain_helper) if kernel is calls_a_parameter else (x, out)
+    first = kernel.trace(*args, block=1)
+    assert kernel.trace(*args, block=1) is first
+    run(first, [x, out])
+    before = int(out[0])
+    if change == "module":
+        monkeypatch.setattr(cfg.tiles, "BM", 138)
+    elif change == "helper's module":
+        monkeypatch.setattr(cfg, "FACTOR", 12)
+    else:
+        monkeypatch.setitem(globals(), "OFFSET", 11)
+    run(kernel.trace(*args, block=1), [x, out])
+    assert out[0] == before + 10
+
+
+def test_attributes_of_installed_modules_are_not_recorded():
+    @mo.kernel
+    def kernel(x):
+        x[0] = math.pi + np.pi + cfg.FACTOR
+
+    captures = kernel.specialised(classify(kernel.signature, (np.zeros(1, np.float32),), {}), (1, 1, 1)).captures
+    assert [c.name for c in captures if isinstance(c.value, (int, float))] == ["FACTOR"]
+
+
+def test_a_mutable_attribute_is_an_error():
+    @mo.kernel
+    def kernel(x):
+        x[0] = cfg.TABLE[0]
+
+    with pytest.raises(TraceError, match=r"reads 'cfg.TABLE', a list that may change"):
+        kernel.trace(np.zeros(1), block=1)
 
 
 def test_mutable_globals_are_an_error():

@@ -6,6 +6,7 @@ A stub stands for the driver, and NumPy arrays dressed as torch's CUDA tensors f
 from __future__ import annotations
 
 import ctypes
+import itertools
 import struct
 import sys
 import threading
@@ -143,7 +144,7 @@ def test_kernels_without_numbers_keep_their_recent_parameters(stub):
     tensors = [Tensor(256) for _ in range(40)]
     kernel[4, TILE](tensors[0], tensors[1])
     for _ in range(2):
-        for x, y in zip(tensors, tensors[1:], strict=False):
+        for x, y in itertools.pairwise(tensors):
             kernel[4, TILE](x, y)
             assert stub.short[-1][:1] == (x.data_ptr(),) and y.data_ptr() in stub.short[-1]
     assert ways(stub) == (1, 78)

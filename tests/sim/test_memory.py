@@ -450,11 +450,13 @@ def test_print_and_inspect():
     for i in range(6):
         k.store(r, i, k.cast(k.add(k.mul(k.tid, 10), i), dt.float32))
     with k.if_(k.gt(k.tid, 2)):
-        k.emit(ops.Print(parts=("tid =", k.tid, "n =", n)))
+        k.emit(ops.Print(parts=("tid = ", k.tid, " n = ", n, "\n")))
+        k.emit(ops.Print(parts=(k.cast(k.mul(k.tid, 1000000), dt.float32), k.gt(n, 0))))
     k.emit(ops.Inspect(label="here", tensors=(("r", k.tile(r, 0, (1, 2)), (2, 3)),), scalars=(("n", n),)))
     seen = []
     outcome = k.run(5, grid=(2, 1, 1), inspect=seen.append)
-    assert outcome.printed == [f"block ({b}, 0, 0) thread (3, 0, 0): tid = 3 n = 5" for b in range(2)]
+    where = [f"[block ({b},0,0) thread (3,0,0)]" for b in range(2)]
+    assert outcome.printed == [*(f"{w} tid = 3 n = 5" for w in where), *(f"{w} 3e+06True" for w in where)]
     inspection = outcome.inspections[0]
     assert seen == outcome.inspections and inspection.label == "here" and inspection.scalars == {"n": 5}
     assert inspection.tensor("r", thread=2, block=1).tolist() == [[20, 22, 24], [21, 23, 25]]

@@ -24,6 +24,7 @@ from moye.cuda.driver import _check, _driver, current_device, current_stream, sy
 
 FLUSH_BYTES = 256 << 20                                 # Triton's size: more than any L2
 _MOST_LEAD = 64
+_CAPTURE_IMPLICIT = 906
 _Work = Callable[[], object]
 
 
@@ -42,7 +43,10 @@ def capturing(stream: int, ordinal: int) -> bool:
     """Is this stream being captured into a graph?"""
     drv = _driver()
     with current_device(ordinal):
-        status = _check(drv.cuStreamIsCapturing(drv.CUstream(stream)), "cuStreamIsCapturing")
+        result = drv.cuStreamIsCapturing(drv.CUstream(stream))
+    if int(result[0]) == _CAPTURE_IMPLICIT:             # the legacy stream, while another one is captured
+        return True
+    status = _check(result, "cuStreamIsCapturing")
     return bool(status != drv.CUstreamCaptureStatus.CU_STREAM_CAPTURE_STATUS_NONE)
 
 

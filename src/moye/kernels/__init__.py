@@ -5,6 +5,7 @@ In: arrays of any library that moye takes.  Out: results written into the output
 >>> from moye.kernels import gemm_simt; gemm_simt(A, B, C)      # C = A @ B.T
 """
 
-from moye.kernels.gemm_simt import Config, gemm_simt
+from moye.kernels.gemm_simt import gemm_simt
+from moye.kernels.simt_config import TileConfig
 
-__all__ = ["Config", "gemm_simt"]
+__all__ = ["TileConfig", "gemm_simt"]

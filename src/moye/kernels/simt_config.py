@@ -1,9 +1,9 @@
 """Tile configurations of ``gemm_simt`` and the rule that picks one without search.
 
-In: the problem (M, N, K, dtype width).  Out: a ``Config`` and a number of K splits.
+In: the problem (M, N, K, dtype width).  Out: a ``TileConfig`` and a number of K splits.
 
 >>> choose(2048, 2048, 256, 4)
-(Config(bM=128, bN=128, ...), 1)
+(TileConfig(bM=128, bN=128, ...), 1)
 
 The rule is a model: waves of blocks over the multiprocessors, the rate that a configuration reaches when they are full,
 and what a launch and a reduction cost.  The rates are measured ones (H200, fp32).
@@ -22,7 +22,7 @@ _BANDWIDTH = 3.0e12
 
 
 @dataclass(frozen=True, slots=True)
-class Config:
+class TileConfig:
     """``bM x bN x bK`` tiles; ``tM x tN`` values a thread, in warps of 8 x 4 lanes, ``wM x wN`` of them; stages.
 
     ``blocks`` is how many blocks a multiprocessor holds, ``rate`` the share of peak that they reach together.
@@ -45,27 +45,27 @@ class Config:
 
 
 FLOAT = (
-    Config(128, 128, 16, 3, 8, 8, 2, 4, 2, 0.785),
-    Config(128, 64, 16, 3, 8, 8, 2, 2, 4, 0.765),
-    Config(64, 64, 16, 3, 8, 8, 1, 2, 8, 0.755),
-    Config(64, 32, 16, 3, 8, 4, 1, 2, 12, 0.60),
-    Config(32, 32, 16, 4, 4, 4, 1, 2, 12, 0.45),
+    TileConfig(128, 128, 16, 3, 8, 8, 2, 4, 2, 0.785),
+    TileConfig(128, 64, 16, 3, 8, 8, 2, 2, 4, 0.765),
+    TileConfig(64, 64, 16, 3, 8, 8, 1, 2, 8, 0.755),
+    TileConfig(64, 32, 16, 3, 8, 4, 1, 2, 12, 0.60),
+    TileConfig(32, 32, 16, 4, 4, 4, 1, 2, 12, 0.45),
 )
 DOUBLE = (
-    Config(64, 64, 16, 3, 4, 8, 2, 2, 3, 0.70),
-    Config(32, 32, 16, 3, 4, 4, 1, 2, 8, 0.50),
+    TileConfig(64, 64, 16, 3, 4, 8, 2, 2, 3, 0.70),
+    TileConfig(32, 32, 16, 3, 4, 4, 1, 2, 8, 0.50),
 )
 
 
-def configs(bytes_per_element: int) -> tuple[Config, ...]:
+def configs(bytes_per_element: int) -> tuple[TileConfig, ...]:
     """The configurations for elements of 4 or 8 bytes."""
     return FLOAT if bytes_per_element == 4 else DOUBLE
 
 
 @functools.lru_cache(maxsize=4096)
-def choose(M: int, N: int, K: int, bytes_per_element: int) -> tuple[Config, int]:
+def choose(M: int, N: int, K: int, bytes_per_element: int) -> tuple[TileConfig, int]:
     """The configuration and the number of K splits with the least modelled time."""
-    best: tuple[float, Config, int] | None = None
+    best: tuple[float, TileConfig, int] | None = None
     for config in configs(bytes_per_element):
         k_tiles = max(1, -(-K // config.bK))
         for splits in (1, 2, 3, 4, 6, 8, 12, 16, 24, 32):
@@ -78,7 +78,7 @@ def choose(M: int, N: int, K: int, bytes_per_element: int) -> tuple[Config, int]
     return best[1], best[2]
 
 
-def modelled(config: Config, splits: int, M: int, N: int, K: int) -> float:
+def modelled(config: TileConfig, splits: int, M: int, N: int, K: int) -> float:
     """Seconds that this configuration should take."""
     tiles = -(-M // config.bM) * -(-N // config.bN) * splits
     k_tiles = -(-max(1, -(-K // config.bK)) // splits)

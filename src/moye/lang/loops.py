@@ -18,7 +18,7 @@ from moye import dtypes as dt
 from moye.errors import TraceError
 from moye.ir import fold, ops
 from moye.ir.builder import LoopBound
-from moye.ir.nodes import Block, Literal, Operand, Value, Var
+from moye.ir.nodes import Block, Operand, Value, Var
 from moye.lang.carry import Undefined, carried_dtype, describe, rebuild, same_structure, take_apart
 from moye.lang.scopes import above, regions
 from moye.tensor.context import builder, locate
@@ -330,9 +330,9 @@ class DynamicFor(_Dynamic):
         self.bound = LoopBound(self.op, stop, b.conditions)
         if bounds.step > 0:
             b.loops[iv.id] = self.bound
-        with b.inside(Block()):
-            runs = b.binary("lt" if bounds.step > 0 else "gt", start, stop)
-        self.skips = not (isinstance(runs, Literal) and runs.value)
+        first, last = (start, stop) if bounds.step > 0 else (stop, start)
+        most, least = fold.facts_of(first)[1], fold.facts_of(last)[0]
+        self.skips = most is None or least is None or most >= least
 
     def __iter__(self) -> Iterator[Any]:
         for self.passes in range(_PASSES):

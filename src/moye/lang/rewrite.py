@@ -75,6 +75,22 @@ def _global_loads(code: CodeType) -> Iterator[str]:
             yield from _global_loads(value)
 
 
+def attribute_reads(code: CodeType) -> Iterator[tuple[str, ...]]:
+    """``("cfg", "tiles", "BM")`` for every ``cfg.tiles.BM`` whose first name is global or free, nested code included."""
+    chain: tuple[str, ...] = ()
+    for instruction in dis.get_instructions(code):
+        if chain and instruction.opname in ("LOAD_ATTR", "LOAD_METHOD"):
+            chain = (*chain, instruction.argval)
+            continue
+        if len(chain) > 1:
+            yield chain
+        starts = instruction.opname in ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF")
+        chain = (instruction.argval,) if starts else ()
+    for value in code.co_consts:
+        if isinstance(value, CodeType):
+            yield from attribute_reads(value)
+
+
 def _rewritten_def(fn: FunctionType) -> Source:
     source = source_of(fn)
     _Check(source, source.node.name).check(source.node)

@@ -17,6 +17,7 @@ import copy
 import functools
 import inspect
 import linecache
+import re
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -85,8 +86,19 @@ def compile_inner(source: Source, code: CodeType, extra: tuple[str, ...] = ()) -
     return _renamed(inner.replace(co_name=code.co_name), inner.co_qualname, code.co_qualname)
 
 
+def definition(code: CodeType) -> Loc:
+    """The line of the ``def``, below any decorators."""
+    line = code.co_firstlineno
+    for below in range(line, line + 50):
+        text = linecache.getline(code.co_filename, below)
+        if re.match(rf"\s*(async\s+)?def\s+{re.escape(code.co_name)}\b", text):
+            line = below
+            break
+    return Loc((Frame(code.co_filename, line, 0, -1, "" if code.co_name == "<lambda>" else code.co_name),))
+
+
 def _refuse_other_kinds(fn: FunctionType) -> None:
-    flags, where = fn.__code__.co_flags, Loc((Frame(fn.__code__.co_filename, fn.__code__.co_firstlineno),))
+    flags, where = fn.__code__.co_flags, definition(fn.__code__)
     if flags & (inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR):
         raise TraceError(f"{fn.__qualname__} is an async function, and a kernel is a plain def",
                          hint="drop async; asynchronous copies need no await", locs=[where])

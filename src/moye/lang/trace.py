@@ -10,11 +10,14 @@ Rewriting is ``rewrite.py``, control flow ``control.py``; nothing is optimised h
 
 from __future__ import annotations
 
+import dis
 import enum
+import sys
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from functools import update_wrapper
+from pathlib import Path
 from typing import Any
 
 from moye import dtypes as dt
@@ -24,9 +27,10 @@ from moye.ir.builder import Builder
 from moye.ir.nodes import Block, Buffer, Extent, Func, Param, ScalarParam, TensorParam, Value
 from moye.lang.control import CONTROL
 from moye.lang.functions import KernelMarker
-from moye.lang.rewrite import free_names, rewrite
+from moye.lang.rewrite import attribute_reads, free_names, rewrite
 from moye.lang.scopes import regions
-from moye.lang.signature import ScalarSpec, Spec, StaticSpec, TensorSpec, map_leaves
+from moye.lang.signature import ScalarSpec, Spec, StaticSpec, TensorSpec, TreeSpec, map_leaves
+from moye.lang.source import definition
 from moye.layout import Layout
 from moye.tensor.context import frame_of, locate, trace_into, tracing
 from moye.tensor.expr import Expr
@@ -100,7 +104,8 @@ def trace(function: types.FunctionType, specs: dict[str, Spec], *, block: tuple[
     finally:
         _callees.pop()
     _add_notes(func, specs)
-    return Traced(func, captures_of(callees))
+    given = [function for spec in specs.values() for function in _functions_in(spec)]
+    return Traced(func, captures_of(callees, given))
 
 
 def _trace_entry(function: types.FunctionType, arguments: dict[str, Any]) -> None:
@@ -109,7 +114,8 @@ def _trace_entry(function: types.FunctionType, arguments: dict[str, Any]) -> Non
     except MoyeError as error:
         raise error.at(_where(error)) from None
     if result is not None:
-        raise TraceError(f"the kernel {function.__name__} returns {result!r}; a kernel returns nothing")
+        raise TraceError(f"the kernel {function.__name__} returns {result!r}; a kernel returns nothing",
+                         hint="write results into an argument", locs=(_definition(function),))
 
 
 def _where(error: BaseException) -> Loc:
@@ -125,8 +131,7 @@ def _where(error: BaseException) -> Loc:
 
 
 def _definition(function: types.FunctionType) -> Loc:
-    code = function.__code__
-    return Loc((Frame(code.co_filename, code.co_firstlineno, 0, -1, function.__name__),))
+    return definition(function.__code__)
 
 
 # --- arguments -------------------------------------------------------------------------------------------------------
@@ -187,39 +192,110 @@ def _add_notes(func: Func, specs: dict[str, Spec]) -> None:
 # --- captures --------------------------------------------------------------------------------------------------------
 
 
-def captures_of(functions: list[types.FunctionType]) -> list[Capture]:
-    """What the functions read from modules and closures; mutable objects are an error."""
+Namespace = dict[str, Any] | types.CellType
+
+
+@dataclass(slots=True)
+class _Names:
+    """What one function may read: names of its globals, of its closure, and chains of attributes."""
+
+    function: types.FunctionType
+    globals: tuple[str, ...]
+    free: tuple[str, ...]
+    chains: tuple[tuple[str, ...], ...]
+
+
+def captures_of(functions: Sequence[types.FunctionType],
+                plain: Sequence[types.FunctionType] = ()) -> list[Capture]:
+    """What the functions read from modules and closures, and so on for plain functions that they name or are given.
+
+    Mutable objects are an error, but where a plain function reads them: it may be host code.
+    """
     captures: list[Capture] = []
     seen: set[tuple[int, str]] = set()
-    for function in functions:
-        globals_read, free = _names_read(function)
-        for name in globals_read:
-            if name in function.__globals__ and (id(function.__globals__), name) not in seen:
-                seen.add((id(function.__globals__), name))
-                captures.append(Capture(function.__globals__, name, function.__globals__[name]))
-        cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
-        for name in free:
-            if name in cells and (id(cells[name]), name) not in seen:
-                seen.add((id(cells[name]), name))
-                captures.append(Capture(cells[name], name, _held(cells[name], name)))
-    for capture in captures:
-        if is_mutable(capture.value):
-            raise TraceError(
-                f"the kernel reads {capture.name!r}, a {type(capture.value).__name__} that may change between launches",
-                hint="pass it as a parameter annotated mo.Constexpr, or make it a tuple or a frozen dataclass")
+    todo = [*functions, *plain]
+    known = {id(f) for f in todo}
+    for position, function in enumerate(todo):          # it grows
+        for namespace, name, shown in _reads(function):
+            if (id(namespace), name) in seen:
+                continue
+            seen.add((id(namespace), name))
+            value = _held(namespace, name)
+            if is_mutable(value) and position >= len(functions):
+                continue
+            if is_mutable(value):
+                raise TraceError(
+                    f"the kernel reads {shown!r}, a {type(value).__name__} that may change between launches",
+                    hint="pass it as a parameter annotated mo.Constexpr, or make it a tuple or a frozen dataclass",
+                    locs=(_read_of(shown.rpartition(".")[2], function),))
+            captures.append(Capture(namespace, name, value))
+            if isinstance(value, types.FunctionType) and id(value) not in known \
+                    and _may_change(value.__module__, function):
+                known.add(id(value))
+                todo.append(value)
     return captures
 
 
-_read: dict[tuple[int, int], tuple[types.FunctionType, tuple[tuple[str, ...], tuple[str, ...]]]] = {}
+def _functions_in(spec: Spec) -> list[types.FunctionType]:
+    """The plain functions among static arguments."""
+    if isinstance(spec, TreeSpec):
+        return [function for item in spec.items for function in _functions_in(item)]
+    return [spec.value] if isinstance(spec, StaticSpec) and isinstance(spec.value, types.FunctionType) else []
 
 
-def _names_read(function: types.FunctionType) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """``free_names``, once per code and namespace (by id: the entry's function holds them alive)."""
+def _reads(function: types.FunctionType) -> Iterator[tuple[Namespace, str, str]]:
+    """Where each thing that a function may read lives, under which name, and as what the source shows it."""
+    names = _names_read(function)
+    cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
+    for name in names.globals:
+        if name in function.__globals__:
+            yield function.__globals__, name, name
+    for name in names.free:
+        yield cells[name], name, name
+    for first, *rest in names.chains:
+        value = _held(cells[first], first) if first in cells else function.__globals__.get(first)
+        shown = first
+        for attribute in rest:
+            if not isinstance(value, types.ModuleType) or not _may_change(value.__name__, function) \
+                    or attribute not in vars(value):
+                break
+            shown += f".{attribute}"
+            yield vars(value), attribute, shown
+            value = vars(value)[attribute]
+
+
+def _may_change(module: str | None, reader: types.FunctionType) -> bool:
+    """Whether a module is the user's: not moye's, the standard library's, or another installed package's."""
+    top = (module or "").partition(".")[0]
+    if top in ("moye", "builtins") or top in sys.stdlib_module_names - {"__main__"}:
+        return False
+    file = getattr(sys.modules.get(module or ""), "__file__", None) or ""
+    own = (reader.__module__ or "").partition(".")[0] == top
+    return own or not {"site-packages", "dist-packages"} & set(Path(file).parts)
+
+
+_read: dict[tuple[int, int], _Names] = {}
+
+
+def _names_read(function: types.FunctionType) -> _Names:
+    """``free_names`` and attributes, once per code and namespace (by id: the entry's function holds them alive)."""
     key = (id(function.__code__), id(function.__globals__))
     found = _read.get(key)
     if found is None:
-        found = _read[key] = (function, free_names(function))
-    return found[1]
+        chains = tuple(dict.fromkeys(attribute_reads(function.__code__)))
+        found = _read[key] = _Names(function, *free_names(function), chains)
+    return found
+
+
+def _read_of(name: str, function: types.FunctionType) -> Loc:
+    """Where a function first reads a name; its definition where only something nested in it does."""
+    for instruction in dis.get_instructions(function.__code__):
+        at = instruction.positions
+        if instruction.opname.startswith("LOAD_") and instruction.argval == name and at is not None and at.lineno:
+            frame = Frame(function.__code__.co_filename, at.lineno, at.col_offset or 0, at.end_col_offset or -1,
+                          function.__name__)
+            return Loc((frame,))
+    return _definition(function)
 
 
 def is_mutable(value: object) -> bool:

@@ -15,7 +15,7 @@ import enum
 import inspect
 import math
 import types
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -162,6 +162,8 @@ def _scalar_dtype(name: str, value: bool | int | float) -> DType:
 
 
 def _tensor(call: Call, name: str, info: ArrayInfo, value: Any, role: str) -> TensorSpec:
+    if 0 in info.strides:
+        info = info._replace(strides=natural_strides(info.shape, info.strides))
     call.arrays.append((name, info, value))
     call.leaves.append(info)
     reach = 1
@@ -172,6 +174,22 @@ def _tensor(call: Call, name: str, info: ArrayInfo, value: Any, role: str) -> Te
     if max(reach, *info.shape, 0) >= 1 << 31:
         call.index_bits = 64
     return tensor_spec(info, static_shape=role == "static")
+
+
+def natural_strides(shape: Sequence[int], strides: Sequence[int]) -> tuple[int, ...]:
+    """Strides in which a 0 that no element depends on is what a dense array has there.
+
+    NumPy gives empty arrays zeros, and new axes of extent 1.  A mode of extent 1 gets the stride 1, or a whole turn of
+    the others if one of them has it; an empty array that has only zeros is column-major.
+    """
+    if 0 in shape and not any(strides):
+        return tuple(math.prod(max(1, extent) for extent in shape[:mode]) for mode in range(len(shape)))
+    natural = list(strides)
+    for mode, (extent, stride) in enumerate(zip(shape, strides, strict=True)):
+        if stride == 0 and extent <= 1 and any(natural):
+            turn = max(max(1, e) * s for e, s in zip(shape, natural, strict=True))
+            natural[mode] = turn if 1 in natural else 1
+    return tuple(natural)
 
 
 def tensor_spec(info: ArrayInfo, *, static_shape: bool = False) -> TensorSpec:

@@ -26,7 +26,8 @@ from moye.runtime.kernel import Kernel, check_written, dim3, slots
 class Report:
     """What one checked launch showed.
 
-    ``findings`` are proven violations; ``unsupported`` says what could not be judged.
+    ``findings`` are proven violations; ``unsupported`` says what of this kernel could not be judged, ``not_judged``
+    what no launch is checked for.
     """
 
     kernel: str
@@ -35,7 +36,8 @@ class Report:
     findings: list[Any] = field(default_factory=list)
     unsupported: list[str] = field(default_factory=list)
     checked: tuple[str, ...] = ("bounds", "alignment", "uninitialised reads", "shared-memory races",
-                                "asynchronous copies", "barriers", "integer overflow")
+                                "asynchronous copies", "barriers", "integer overflow", "asserts")
+    not_judged: tuple[str, ...] = ("races between blocks in global memory",)
 
     @property
     def ok(self) -> bool:
@@ -51,6 +53,8 @@ class Report:
         verdict = "clean for this launch" if self.ok else f"{len(self.findings)} finding(s)"
         head = f"{self.kernel}[{self.grid}, {self.block}]: {verdict} ({', '.join(self.checked)})"
         parts = [head, *(str(f) for f in self.findings), *(f"unsupported: {u}" for u in self.unsupported)]
+        if self.not_judged:
+            parts.append(f"not judged: {', '.join(self.not_judged)}")
         return "\n".join(parts)
 
 

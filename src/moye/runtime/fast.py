@@ -181,7 +181,8 @@ def _plan(spec: Specialised, ready: Ready, call: Call, args: tuple[Any, ...], ki
              *_indented(body, otherwise),
              "    return launch, again"]
     values = {"missing": missing, "long": long, "held": held, "check": spec.check, "grid": ready.grid, "pool": [],
-              "recent": {}, "error": struct.error, "ordinal": ready.device, "refill": ready.buffer, "configs": ready.configs,
+              "recent": {}, "error": struct.error, "ordinal": ready.device, "refill": ready.buffer,
+              "configs": ready.configs,
               "stream": stream_reader(array_kind(call)), "configure": ready.configure, "call": ready.call,
               "function": ready.function, "retry": ready.retry, **writer.values}
     namespace: dict[str, Any] = {}

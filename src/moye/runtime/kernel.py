@@ -227,7 +227,7 @@ class Launcher:
     def _use(self, plan: Plan) -> None:
         """Let ``kernel[grid, block]`` be the plan's own function."""
         self.launch = plan.launch
-        for config in self.configs:
+        for config in tuple(self.configs):
             self.kernel._launchers[config] = plan.launch
 
 

@@ -4,7 +4,8 @@ In: a ``Specialised``, the classified call, a grid.  Out: the outputs, written i
 
 >>> run(spec, call, (16, 16, 1), check=True)
 
-With checks on, the first violation raises SimulationError; ``collect=True`` gathers findings instead.
+With checks on, the first violation raises SimulationError, of the checkers that MOYE_CHECK names if it does;
+``collect=True`` gathers all findings instead.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from moye import env
 from moye.errors import LaunchError, SimulationError
 from moye.ir.nodes import TensorParam
 from moye.runtime.arguments import Call
@@ -36,11 +38,14 @@ def inspections() -> list[Snapshot]:
 def run(spec: Specialised, call: Call, grid: Dim3, *, check: bool, collect: bool = False,
         earliest: bool = False) -> Any:
     """Simulate one launch; returns the simulator's Outcome."""
+    from moye.sim.checkers.codes import chosen
     from moye.sim.machine import Hooks, simulate
 
+    named = env.check() if check and not collect else True
     _check_limits(spec, grid)
     arguments = _arguments(spec, call)
     hooks = Hooks(progress=_state["progress"], stop_on_first=not collect, printer=print,
+                  codes=chosen(named) if isinstance(named, frozenset) else None,
                   asynchronous="earliest" if earliest else "latest")
     outcome = simulate(spec.func, arguments, grid, check=check, hooks=hooks)
     _state["inspections"] = snapshots(outcome.inspections, spec.func)

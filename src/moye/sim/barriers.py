@@ -205,7 +205,8 @@ class Barriers:
         threads = tuple(int(np.argmax(entry.lanes[:, block])) for entry in entries)
         waits = "; ".join(self.waits(entry, block) for entry in entries)
         reporter.add(Finding(self._deadlock_code(entries), f"block {self._block(block)} is deadlocked: {waits}",
-                             tuple(op.loc for op in points), self._block(block), threads, "", None, None))
+                             tuple(op.loc for op in points), self._block(block), threads, "", None, None),
+                     fatal=True)
         self.waiting.clear()
 
     @staticmethod

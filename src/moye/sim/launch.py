@@ -33,11 +33,13 @@ class Hooks:
     """What the caller wants: all optional.
 
     ``asynchronous`` is when asynchronous copies happen: at the latest legal moment or the earliest.
+    ``codes`` are the classes of violations to report (None: all).
     ``blocks`` fixes the number of blocks of a batch; ``resident`` how many blocks may run at once.
     """
 
     progress: Callable[[int, int], None] | None = None
     stop_on_first: bool = False
+    codes: frozenset[str] | None = None
     asynchronous: OneOf["latest", "earliest"] = "latest"
     printer: Callable[[str], None] | None = None
     inspect: Callable[[Inspection], None] | None = None

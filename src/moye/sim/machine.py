@@ -36,7 +36,7 @@ def simulate(func: Func, arguments: Sequence[Argument], grid: tuple[int, int, in
              hooks: Hooks | None = None) -> Outcome:
     """Run every block of the grid; ``arguments`` are parallel to ``func.params``."""
     hooks = hooks or Hooks()
-    reporter = Reporter(func, hooks.stop_on_first)
+    reporter = Reporter(func, hooks.stop_on_first, hooks.codes)
     launch = Launch(func, arguments, grid, check, hooks, reporter)
     program = program_of(func, check=check)
     try:

@@ -34,4 +34,4 @@ def stuck(polling: Sequence[Batch], launch: Launch, admitted: int, total: int) -
                        if entry.lanes[:, block].any())
     message = f"thread {thread} of block {where} polls memory forever: {why}" + (f"; {others}" if others else "")
     locs = (loop.loc, *(entry.op.loc for entry in batch.barriers.waiting if entry.lanes[:, block].any()))
-    launch.reporter.add(Finding(code, message, locs, where, (thread,), "", None, hint))
+    launch.reporter.add(Finding(code, message, locs, where, (thread,), "", None, hint), fatal=True)

@@ -45,8 +45,8 @@ def copyto(*args: object, pred: Tensor | Scalar | None = None, zero_fill: bool =
     Without a tiled copy (or atom) it is synchronous, as wide as both layouts and alignments prove, and converts where
     the dtypes differ.  With one it uses the atom; an asynchronous atom completes at cp_async_wait.
 
-    ``pred`` is a traced bool, or a bool register tensor over the modes of dst (a mode of size 1 is repeated): where it is
-    false nothing is read, and dst keeps its value, or becomes zero with ``zero_fill=True``.
+    ``pred`` is a traced bool, or a bool register tensor over the modes of dst (a mode of size 1 is repeated): where it
+    is false nothing is read, and dst keeps its value, or becomes zero with ``zero_fill=True``.
     """
     if len(args) == 2 and all(isinstance(a, Tensor) for a in args):
         copy_plain(args[0], args[1], pred, zero_fill=zero_fill)  # type: ignore[arg-type]

@@ -33,8 +33,8 @@ from moye.layout import (
     zipped_divide,
 )
 from moye.tensor.context import builder, locate, tracing
-from moye.tensor.expr import Expr
 from moye.tensor.coords import CoordTensor, apply_view
+from moye.tensor.expr import Expr
 from moye.tensor.tensor import Tensor, make_fragment, make_fragment_like
 
 
@@ -245,7 +245,8 @@ class ThrMMA:
         coordinate = thread_coordinate(self.thread, tiled.layout)
 
         def part(whole: Layout) -> tuple[Layout, Int]:
-            atoms, offset, rests = [], 0, []
+            atoms, rests = [], []
+            offset: Int = 0
             modes = _modes(whole, rank(whole))
             for mode, d in zip(modes, dims, strict=False):
                 atom, threads, rest = self._split(mode, d)

@@ -1,6 +1,7 @@
 """The defect classes that moye reports: one stable code and one line each.
 
-In: nothing.  Out: ``CODES``, a table from code to title and to when the class is found.
+In: nothing.  Out: ``CODES``, a table from code to title and to when the class is found; ``GROUPS``, the names that
+MOYE_CHECK chooses from.
 
 >>> CODES["D3"].title
 'waited for, but no block barrier before other threads read'
@@ -10,7 +11,10 @@ Which class a violation gets is decided where it is found; where classes overlap
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+
+from moye.errors import MoyeError
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,3 +113,24 @@ def _parse(table: str) -> dict[str, Code]:
 
 
 CODES: dict[str, Code] = _parse(_TABLE)
+
+GROUPS: dict[str, frozenset[str]] = {
+    "bounds": frozenset({"B1", "B2"}),
+    "alignment": frozenset({"B3", "B4"}),
+    "uninitialised": frozenset({"B6", "B7"}),
+    "races": frozenset({"B9", "C1", "C2", "C3", "D3", "D4"}),
+    "copies": frozenset({"D1", "D2", "D3", "D4", "B9"}),
+    "barriers": frozenset({"C4", "C5", "C6", "C7", "F4", "G4"}),
+    "overflow": frozenset({"A11"}),
+    "asserts": frozenset({"A12"}),
+}
+"""What the simulator judges, by the names of MOYE_CHECK and in the order in which a Report tells it."""
+
+
+def chosen(names: Iterable[str]) -> frozenset[str]:
+    """The codes of the groups named; MoyeError for a name that is none."""
+    names = list(names)
+    for name in sorted(names):
+        if name not in GROUPS:
+            raise MoyeError(f"MOYE_CHECK: there is no checker {name!r}; the checkers are {', '.join(GROUPS)}")
+    return frozenset().union(*(GROUPS[name] for name in names))

@@ -60,16 +60,25 @@ class StopSimulation(SimulationError):
 
 
 class Reporter:
-    """Collects the findings of one launch of ``func``; with ``stop_on_first`` the first one ends it."""
+    """Collects the findings of one launch of ``func``; with ``stop_on_first`` the first one ends it.
 
-    def __init__(self, func: Func, stop_on_first: bool) -> None:
+    ``codes``: the classes to report, None for all.
+    """
+
+    def __init__(self, func: Func, stop_on_first: bool, codes: frozenset[str] | None = None) -> None:
         self.func = func
         self.stop_on_first = stop_on_first
+        self.codes = codes
         self.findings: list[Finding] = []
         self._counts: dict[tuple[str, str, tuple[str, ...]], int] = {}
 
-    def add(self, finding: Finding, count: int = 1) -> None:
-        """Keep the finding, unless one with the same code, tensor and source lines is there: then count it."""
+    def add(self, finding: Finding, count: int = 1, *, fatal: bool = False) -> None:
+        """Keep the finding, unless one with the same code, tensor and source lines is there: then count it.
+
+        ``fatal``: the kernel cannot go on, so that its class is not asked for.
+        """
+        if not fatal and self.codes is not None and finding.code not in self.codes:
+            return
         key = (finding.code, finding.tensor, finding.lines)
         seen = self._counts.get(key, 0)
         self._counts[key] = seen + count

@@ -1,0 +1,95 @@
+"""``gemm_simt`` against float64 NumPy in the simulator, checks on: shapes, transposes, dtypes, splits, scaling."""
+
+import numpy as np
+import pytest
+
+import moye as mo
+from moye.kernels import gemm_simt
+from moye.kernels.simt_config import DOUBLE, FLOAT, choose
+
+TOLERANCE = {"f4": 1e-5, "f8": 1e-13, "i4": 0.0}
+
+
+def matrix(rng, shape, dtype, order):
+    values = rng.integers(-50, 50, shape) if dtype == "i4" else rng.standard_normal(shape)
+    return np.array(values, dtype=dtype, order=order)
+
+
+def agree(M, N, K, dtype="f4", orders="FFF", alpha=1, beta=0, **options):
+    rng = np.random.default_rng(M + 7 * N + 31 * K)
+    A, B = matrix(rng, (M, K), dtype, orders[0]), matrix(rng, (N, K), dtype, orders[1])
+    C = matrix(rng, (M, N), dtype, orders[2])
+    expected = alpha * (A.astype("f8") @ B.astype("f8").T) + beta * C.astype("f8")
+    if not beta:
+        C[...] = np.nan if dtype != "i4" else 77
+    assert gemm_simt(A, B, C, alpha=alpha, beta=beta, **options) is not None
+    assert np.linalg.norm(C - expected) <= TOLERANCE[dtype] * np.linalg.norm(expected)
+
+
+@pytest.mark.parametrize("config", FLOAT, ids=lambda c: f"{c.bM}x{c.bN}")
+@pytest.mark.parametrize("edge", [0, 1])
+def test_every_configuration_full_and_ragged(config, edge):
+    agree(2 * config.bM - edge, config.bN + 3 * edge, 4 * config.bK - 5 * edge, config=config)
+
+
+@pytest.mark.parametrize("config", DOUBLE, ids=lambda c: f"{c.bM}x{c.bN}")
+def test_double(config):
+    agree(config.bM, 2 * config.bN, 3 * config.bK, "f8", config=config)
+    agree(config.bM + 1, config.bN - 1, config.bK + 1, "f8", "CFC", config=config)
+
+
+@pytest.mark.parametrize("orders", ["FFF", "CFF", "FCF", "CCF", "FFC", "CFC", "FCC", "CCC"])
+def test_all_transposes(orders):
+    agree(96, 64, 48, orders=orders)
+    agree(97, 63, 50, orders=orders)
+
+
+@pytest.mark.parametrize("M, N, K", [(1, 1, 1), (5, 3, 0), (1, 130, 17), (130, 1, 16), (0, 3, 4), (3, 0, 4)])
+def test_tiny_and_empty(M, N, K):
+    agree(M, N, K)
+
+
+@pytest.mark.parametrize("M, N, K, splits", [(64, 96, 256, 4), (63, 95, 250, 3), (64, 64, 40, 8)])
+def test_split_k(M, N, K, splits):
+    agree(M, N, K, splits=splits)
+    agree(M, N, K, splits=splits, alpha=0.5, beta=-2.0, orders="FFC")
+
+
+def test_scaling_and_accumulation():
+    agree(130, 70, 40, alpha=2.0, beta=0.5)
+    agree(130, 70, 40, "f8", alpha=0.1, beta=0.3)
+
+
+def test_int32_is_exact():
+    agree(67, 33, 17, "i4")
+    agree(128, 128, 32, "i4", "FCC")
+
+
+def test_strided_views_of_larger_arrays():
+    rng = np.random.default_rng(5)
+    whole = rng.standard_normal((200, 300)).astype("f4")
+    A, B = whole[1:98:2, 3:40], whole[5:70, 100:137]
+    C = np.full((130, 100), np.nan, "f4", order="F")[:49, 3:68]
+    gemm_simt(A, B, C)
+    expected = A.astype("f8") @ B.astype("f8").T
+    assert np.linalg.norm(C - expected) <= 1e-5 * np.linalg.norm(expected)
+
+
+@pytest.mark.parametrize("change, message", [
+    (lambda A, B, C: (A[:, :7], B, C), "are not .M, K., .N, K. and .M, N."),
+    (lambda A, B, C: (A.astype("f8"), B, C), "B holds float32"),
+    (lambda A, B, C: (A[0], B, C), "A must be a matrix, not .8,."),
+    (lambda A, B, C: ("A", B, C), "A must be a matrix, not no array"),
+])
+def test_wrong_arguments(change, message):
+    A, B, C = (np.zeros(s, "f4", order="F") for s in ((16, 8), (16, 8), (16, 16)))
+    C[...] = 3
+    with pytest.raises(mo.ArgumentError, match=message):
+        gemm_simt(*change(A, B, C))
+    assert (C == 3).all()
+
+
+def test_the_choice_needs_no_search_and_fills_the_machine():
+    assert choose(4096, 4096, 4096, 4)[0].bM == 128 and choose(4096, 4096, 4096, 4)[1] == 1
+    config, splits = choose(96, 64, 4096, 4)
+    assert splits > 4 and config.bM * config.bN <= 64 * 64
