@@ -361,7 +361,7 @@ for _d in (dt.int32, dt.uint32, dt.int64, dt.uint64):
     add(f"cast-wide-{_d}", cast_kernel, lambda rng, n, d=_d: [
         tuple(poison(n, t) for t in (*INTEGERS, dt.float32, dt.float64) if t != d), integers(rng, n, d, 1 << 63), d],
         _cast_expected)
-for _d in {a for a, _ in BITCASTS}:
+for _d in dict.fromkeys(a for a, _ in BITCASTS):
     add(f"bitcast-{_d}", bitcast_kernel, lambda rng, n, d=_d: [
         tuple(poison(n, b) for a, b in BITCASTS if a == d), values(rng, n, d)], _bits_expected)
 add("choose", choose_kernel, lambda rng, n: [poison((n, 3), dt.float32), normal(rng, n), normal(rng, n),

@@ -19,6 +19,8 @@ from typing import Any
 
 import numpy as np
 
+from conversions import converted
+
 from moye.dtypes import DType, Kind, Space
 from moye.ir import ops
 from moye.ir.nodes import Block, Buffer, Func, Literal, Operand, Ref, ScalarParam, TensorParam, TileRef, Value
@@ -384,7 +386,7 @@ def binary(kind: str, a: Any, b: Any, dtype: DType, overflow: bool = True) -> An
 _COMPARE = {"lt": lambda a, b: a < b, "le": lambda a, b: a <= b, "gt": lambda a, b: a > b, "ge": lambda a, b: a >= b,
             "eq": lambda a, b: a == b, "ne": lambda a, b: a != b}
 _FLOAT = {"add": lambda a, b: a + b, "sub": lambda a, b: a - b, "mul": lambda a, b: a * b, "div": lambda a, b: a / b,
-          "min": np.fmin, "max": np.fmax, "pow": lambda a, b: np.power(a, b)}
+          "min": np.fmin, "max": np.fmax, "pow": np.power, "floordiv": np.floor_divide, "mod": np.mod}
 _INTEGER = {"add": lambda a, b: a + b, "sub": lambda a, b: a - b, "mul": lambda a, b: a * b,
             "floordiv": lambda a, b: a // b, "mod": lambda a, b: a % b, "min": min, "max": max,
             "and": lambda a, b: a & b, "or": lambda a, b: a | b, "xor": lambda a, b: a ^ b,
@@ -420,7 +422,7 @@ def cast(a: Any, old: DType, new: DType, bits: bool = False) -> Any:
     if bits:
         value = np.array([a], numpy_type(old)).view(numpy_type(new))[0]
         return value if new.is_float else value.item()
-    return number(a, new)
+    return number(converted(a, old, new), new)
 
 
 # --- a launch --------------------------------------------------------------------------------------------------------
@@ -491,8 +493,8 @@ def _answers(asked: dict[int, Any], count: int) -> list[Any]:
             answers[i] = {"any": any(votes.values()), "all": all(votes.values()),
                           "ballot": sum(1 << j for j, v in votes.items() if v)}[op.kind]
             continue
-        base = me // op.width * op.width
-        source = {"idx": base + lane % op.width, "up": me - lane if me - lane >= base else me,
-                  "down": me + lane if me + lane < base + op.width else me, "xor": me ^ lane}[op.kind]
+        base, lane = me // op.width * op.width, lane % 32
+        source = {"idx": base + lane % op.width, "up": me - lane, "down": me + lane, "xor": me ^ lane}[op.kind]
+        source = me if source < base and op.kind == "up" or source >= base + op.width else source
         answers[i] = warp[source][1] if source in warp else POISON
     return answers

@@ -12,7 +12,7 @@ import pytest
 import moye as mo
 from ir.interpreter import run
 from moye.lang.signature import ScalarSpec, StaticSpec, TensorSpec
-from moye.runtime.arguments import Signature, TensorLike, classify
+from moye.runtime.arguments import Signature, TensorLike, classify, natural_strides
 
 
 def one(x):
@@ -48,6 +48,23 @@ def test_stride_classes_divisors_and_alignment():
     assert [spec(aligned((8,), np.float32, o)).align for o in (0, 4, 8, 12, 16, 32)] == [16, 4, 8, 4, 16, 16]
     assert spec(a[::2]).strides == (None, None) and spec(a[::2]).divisors == (2, 4)
     assert spec(np.zeros((), np.float32)).shape == ()
+
+
+@pytest.mark.parametrize("array", [
+    np.zeros((256, 0), np.float32, order="F"), np.zeros((256, 0), np.float32), np.zeros((0, 256), np.float32).T,
+    np.zeros((256, 8), np.float32, order="F")[:, :0], TensorLike(mo.float32, (256, 0)),
+    TensorLike(mo.float32, (256, 0), (1, 1))], ids=repr)
+def test_strides_of_an_empty_array(array):
+    """NumPy's are zeros, torch's of a contiguous one (1, 1)."""
+    assert spec(array).strides == (1, None) and spec(array).divisors == (1, 4)
+
+
+@pytest.mark.parametrize("shape,strides,natural", [
+    ((1, 4), (0, 1), (4, 1)), ((4, 1), (1, 0), (1, 4)), ((1, 4), (0, 8), (1, 8)), ((4, 1), (8, 0), (8, 1)),
+    ((4, 1, 3), (1, 0, 4), (1, 12, 4)), ((1,), (0,), (0,)), ((4, 1), (1, 1), (1, 1)), ((4, 8), (1, 0), (1, 0)),
+    ((0,), (0,), (1,)), ((3, 0, 2), (0, 0, 0), (1, 3, 3)), ((4, 0), (16, 1), (16, 1))])
+def test_strides_that_no_element_depends_on(shape, strides, natural):
+    assert natural_strides(shape, strides) == natural
 
 
 def test_extents_are_dynamic_unless_static():

@@ -134,7 +134,7 @@ def _float_literal(value: float, dtype: DType, helpers: Intrinsics) -> Text:
         bits = _narrow_bits(value, dtype)
         if bits is not None:
             return Text(f"{helpers.ctype(dtype)}{{{bits:#0{dtype.bits // 4 + 2}x}}}")
-        return call(helpers.from_f32(dtype), _float_literal(value, dt.float32, helpers))
+        return call(helpers.from_f32(dtype), _float_literal(_sticky(value), dt.float32, helpers))
     double = dtype.bits == 64
     if not double and math.isfinite(value) and abs(value) >= 3.4028235677973366e38:
         value = math.copysign(math.inf, value)
@@ -155,9 +155,18 @@ def _narrow_bits(value: float, dtype: DType) -> int | None:
     if dtype == dt.float16 and abs(value) < 65504:
         return int.from_bytes(struct.pack("<e", value), "little")
     if dtype == dt.bfloat16 and abs(value) < 3e38:
-        bits = int.from_bytes(struct.pack("<f", value), "little")
+        bits = int.from_bytes(struct.pack("<f", _sticky(value)), "little")
         return bits + 0x7FFF + (bits >> 16 & 1) >> 16
     return None
+
+
+def _sticky(value: float) -> float:
+    """As float32 rounded to odd: rounding it further is like rounding ``value`` itself."""
+    if not abs(value) < 3e38:
+        return value
+    near: float = struct.unpack("<f", struct.pack("<f", value))[0]
+    bits = int.from_bytes(struct.pack("<f", near), "little") - (abs(near) > abs(value)) | (near != value)
+    return float(struct.unpack("<f", bits.to_bytes(4, "little"))[0])
 
 
 # --- facts -----------------------------------------------------------------------------------------------------------
@@ -197,8 +206,17 @@ def binary(op: ops.Binary, a: Text, b: Text, helpers: Intrinsics) -> Text:
     """The expression of a Binary op."""
     if op.kind in ("floordiv", "mod"):
         return _floored(op, a, b, helpers)
+    if op.kind in ("shl", "shr") and isinstance(op.b, Literal) and not 0 <= op.b.value < op.a.dtype.bits:
+        return _shifted_out(op, a)
     a, b = _plain_literal(op, op.a, op.b, a), _plain_literal(op, op.b, op.a, b)
     return combine(op.kind, op.a.dtype, a, b, helpers)
+
+
+def _shifted_out(op: ops.Binary, a: Text) -> Text:
+    """A shift by a literal that is negative or too large: as PTX clamps it, which C++ leaves undefined."""
+    if op.kind == "shl" or op.a.dtype.kind is Kind.UINT:
+        return _int_literal(0, op.a.dtype)
+    return infix(">>", a, _int_literal(op.a.dtype.bits - 1, dt.int32))
 
 
 def _plain_literal(op: ops.Binary, mine: Operand, other: Operand, text: Text) -> Text:
@@ -247,7 +265,8 @@ def _floored(op: ops.Binary, a: Text, b: Text, helpers: Intrinsics) -> Text:
         return infix(">>" if division else "&", a, amount)
     if non_negative(op.a) and non_negative(op.b):
         return infix("/" if division else "%", a, _plain(op.b, b))
-    return call(helpers.floor(op.kind, dtype), a, b)
+    whole = call(helpers.floor(op.kind, dtype), a, b)
+    return c_cast(dtype.cuda, whole) if division and dtype.bits < 32 else whole  # -128 // -1
 
 
 def _plain(operand: Operand, text: Text) -> Text:
@@ -349,6 +368,8 @@ def convert(source: DType, target: DType, a: Text, helpers: Intrinsics) -> Text:
         return infix("!=", a, literal(0, source, helpers))
     if (target.is_float and target.bits < 32) or target == dt.tfloat32:
         return call(helpers.from_f32(target), _to_float(source, target, a, helpers))
+    if source.is_float and target.is_integer and target.bits < 32:
+        return _saturated(source, target, a)
     return a if source.cuda == target.cuda else c_cast(target.cuda, a)
 
 
@@ -356,9 +377,20 @@ def _to_float(source: DType, target: DType, a: Text, helpers: Intrinsics) -> Tex
     """As float, such that the rounding to the narrower target that follows is the only one."""
     if source.cuda == "float":
         return a
-    if source.cuda == "double" or (source.is_integer and source.bits >= 32 and target != dt.float16):
-        return call(helpers.round_to_odd(), a if source.cuda == "double" else c_cast("double", a))
+    if source.bits == 64 and (source.is_float or target != dt.float16):
+        return call(helpers.round_to_odd(source.cuda), a)
+    if source.is_integer and source.bits == 32 and target != dt.float16:
+        return call(helpers.round_to_odd("double"), c_cast("double", a))
     return c_cast("float", a)
+
+
+def _saturated(source: DType, target: DType, a: Text) -> Text:
+    """A float as an integer of 8 or 16 bits; conversions to 32 and 64 bits saturate by themselves."""
+    unsigned = target.kind is Kind.UINT
+    low = 0 if unsigned else -1 << (target.bits - 1)
+    high = (1 << (target.bits - (not unsigned))) - 1
+    whole = call(f"__{source.cuda}2int_rz", a)
+    return c_cast(target.cuda, call("min", call("max", whole, Text(str(low))), Text(str(high))))
 
 
 def bits_of(dtype: DType, a: Text) -> Text:

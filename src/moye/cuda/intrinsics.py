@@ -41,10 +41,10 @@ _FROM_F32 = {
 }
 _ROUND_TO_ODD = f"""\
 // A float with a sticky last bit: rounding it further is like rounding x itself.
-{_DEVICE} float round_to_odd(double x) {{
-    const float y = __double2float_rz(x);
-    return (double)y == x || x != x ? y : __uint_as_float(__float_as_uint(y) | 1u);
-}}"""
+{_DEVICE} float round_to_odd({{0}} x) {{{{
+    const float y = __{{1}}2float_rz(x);
+    return ({{0}})y == x || x != x ? y : __uint_as_float(__float_as_uint(y) | 1u);
+}}}}"""
 _FLOOR_DIV = f"""\
 {_DEVICE} {{0}} floor_div({{0}} a, {{0}} b) {{{{
     const {{0}} q = a / b;
@@ -55,14 +55,16 @@ _FLOOR_MOD = f"""\
     const {{0}} r = a % b;
     return r != 0 && (r < 0) != (b < 0) ? r + b : r;
 }}}}"""
+# Python's // and % of floats (float_floor_div of CPython); a // 0 is a / 0.
 _FLOAT_MOD = f"""\
 {_DEVICE} {{0}} floor_mod({{0}} a, {{0}} b) {{{{
-    const {{0}} r = {{1}}(a, b);
-    return r != 0 && (r < 0) != (b < 0) ? r + b : r;
+    const {{0}} r = fmod{{1}}(a, b);
+    return r == 0 ? copysign{{1}}(r, b) : (r < 0) != (b < 0) ? r + b : r;
 }}}}"""
 _FLOAT_DIV = f"""\
 {_DEVICE} {{0}} floor_div({{0}} a, {{0}} b) {{{{
-    return {{2}}((a - floor_mod(a, b)) / b);
+    const {{0}} r = fmod{{1}}(a, b), q = (a - r) / b - (r != 0 && (r < 0) != (b < 0)), f = floor{{1}}(q);
+    return b == 0 ? a / b : q == 0 ? copysign{{1}}(q, a / b) : 2 * (q - f) > 1 ? f + 1 : f;
 }}}}"""
 _WIDEST = 108
 _APPROX = {"exp2": "ex2.approx.f32", "sqrt": "sqrt.approx.f32", "rsqrt": "rsqrt.approx.f32", "tanh": "tanh.approx.f32"}
@@ -130,8 +132,9 @@ class Intrinsics:
         return self.function("pack", f"unsigned ({', '.join(f'{ctype} x{i}' for i in range(count))})",
                              f"return {word};", overload=f"{ctype}{count}")
 
-    def round_to_odd(self) -> str:
-        self._functions.setdefault("round_to_odd", _ROUND_TO_ODD)
+    def round_to_odd(self, ctype: str) -> str:
+        """The conversion from double, long long or unsigned long long to a float with a sticky last bit."""
+        self._overload("round_to_odd", _ROUND_TO_ODD, ctype, {"long long": "ll", "double": "double"}.get(ctype, "ull"))
         return "round_to_odd"
 
     # --- arithmetic ---
@@ -139,15 +142,12 @@ class Intrinsics:
     def floor(self, kind: str, dtype: DType) -> str:
         """``floor_div`` or ``floor_mod`` of one C type."""
         if dtype.is_float:
-            suffix = "" if dtype.bits == 64 else "f"
-            self._overload("floor_mod", _FLOAT_MOD, dtype.cuda, "fmod" + suffix)
-            if kind == "floordiv":
-                self._overload("floor_div", _FLOAT_DIV, dtype.cuda, "", "rint" + suffix)
+            name, template = ("floor_div", _FLOAT_DIV) if kind == "floordiv" else ("floor_mod", _FLOAT_MOD)
+            self._overload(name, template, dtype.cuda, "" if dtype.bits == 64 else "f")
         else:
-            ctype = "long long" if dtype.bits == 64 else "int"
-            self._overload("floor_div" if kind == "floordiv" else "floor_mod",
-                           _FLOOR_DIV if kind == "floordiv" else _FLOOR_MOD, ctype)
-        return "floor_div" if kind == "floordiv" else "floor_mod"
+            name, template = ("floor_div", _FLOOR_DIV) if kind == "floordiv" else ("floor_mod", _FLOOR_MOD)
+            self._overload(name, template, "long long" if dtype.bits == 64 else "int")
+        return name
 
     def _overload(self, name: str, template: str, ctype: str, *args: str) -> None:
         self._functions.setdefault(f"{name}({ctype})", template.format(ctype, *args))

@@ -117,7 +117,11 @@ class Select(Op):
 
 @dataclass(slots=True, kw_only=True)
 class Cast(Op):
-    """Value conversion (to floats rounding to nearest even, to integers truncating), or with ``bits`` a bitcast."""
+    """Value conversion, or with ``bits`` a bitcast.
+
+    To floats one rounding to nearest even (tfloat32: ties away from zero); 8-bit floats saturate at their largest
+    finite value, infinities too.  Floats to integers truncate and saturate; which integer NaN gives is not specified.
+    """
 
     pure = True
     result: Value
@@ -208,7 +212,8 @@ class Gemm(Op):
 
     At each point the atom reads its values at ``a.offset + sum + a_values[v]`` and so on; ``x_values`` has one register
     offset per value that a thread holds for that operand ((0,) for UniversalFMA).  All operands are register fragments.
-    k runs outermost and in order.  ``order`` is how the printer walks m and n: "rows" or "serpentine".
+    k runs outermost and in order; with a k dimension d is c.  ``order`` is how the printer walks m and n: "rows" or
+    "serpentine".
     """
 
     mma: MmaOp

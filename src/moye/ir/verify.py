@@ -227,6 +227,8 @@ def _gemm(op: ops.Gemm) -> str | None:
         for stride, role in zip(ref.strides, op.roles, strict=True):
             if stride and role not in {"a": "mk", "b": "nk", "c": "mn", "d": "mn"}[name]:
                 return f"operand {name} moves along {role}"
+    if "k" in op.roles and (op.c.buffer, op.c.offset, op.c.strides) != (op.d.buffer, op.d.offset, op.d.strides):
+        return "a sum over k must accumulate in place: d is not c"
     return None
 
 

@@ -113,6 +113,11 @@ def _trace_entry(function: types.FunctionType, arguments: dict[str, Any]) -> Non
         result = function(**arguments)
     except MoyeError as error:
         raise error.at(_where(error)) from None
+    except TypeError as error:
+        if "__array_ufunc__" not in str(error):
+            raise
+        raise TraceError("NumPy's functions do not take scalars and tensors of a kernel", locs=(_where(error),),
+                         hint="use moye's function: mo.exp for np.exp") from None
     if result is not None:
         raise TraceError(f"the kernel {function.__name__} returns {result!r}; a kernel returns nothing",
                          hint="write results into an argument", locs=(_definition(function),))

@@ -162,7 +162,7 @@ def _scalar_dtype(name: str, value: bool | int | float) -> DType:
 
 
 def _tensor(call: Call, name: str, info: ArrayInfo, value: Any, role: str) -> TensorSpec:
-    if 0 in info.strides:
+    if 0 in info.strides or 0 in info.shape:
         info = info._replace(strides=natural_strides(info.shape, info.strides))
     call.arrays.append((name, info, value))
     call.leaves.append(info)
@@ -177,16 +177,17 @@ def _tensor(call: Call, name: str, info: ArrayInfo, value: Any, role: str) -> Te
 
 
 def natural_strides(shape: Sequence[int], strides: Sequence[int]) -> tuple[int, ...]:
-    """Strides in which a 0 that no element depends on is what a dense array has there.
+    """Strides in which those that no element depends on are what a dense array has there.
 
-    NumPy gives empty arrays zeros, and new axes of extent 1.  A mode of extent 1 gets the stride 1, or a whole turn of
-    the others if one of them has it; an empty array that has only zeros is column-major.
+    NumPy gives empty arrays zeros, and new axes of extent 1; torch gives an empty mode and its neighbour the same.  An
+    empty array of which nothing else is known is column-major.
     """
     if 0 in shape and not any(strides):
         return tuple(math.prod(max(1, extent) for extent in shape[:mode]) for mode in range(len(shape)))
     natural = list(strides)
     for mode, (extent, stride) in enumerate(zip(shape, strides, strict=True)):
-        if stride == 0 and extent <= 1 and any(natural):
+        doubled = extent == 0 and stride == 1 and natural.count(1) > 1
+        if doubled or (stride == 0 and extent <= 1 and any(natural)):
             turn = max(max(1, e) * s for e, s in zip(shape, natural, strict=True))
             natural[mode] = turn if 1 in natural else 1
     return tuple(natural)

@@ -11,8 +11,9 @@ Which function a kind is stands in semantics.py.
 from __future__ import annotations
 
 from moye import dtypes as dt
-from moye.dtypes import Kind
-from moye.ir import ops
+from moye.dtypes import DType, Kind
+from moye.ir import fold, ops
+from moye.ir.nodes import Operand
 from moye.sim import semantics
 from moye.sim.semantics import limits
 from moye.sim.uniformity import SCALAR
@@ -20,7 +21,7 @@ from moye.sim.writer import Writer
 
 _INFIX = {"add": "+", "sub": "-", "mul": "*", "and": "&", "or": "|", "xor": "^", "lt": "<", "le": "<=", "gt": ">",
           "ge": ">=", "eq": "==", "ne": "!=", "land": "and", "lor": "or"}
-_GROWS = ("add", "sub", "mul", "shl")
+_GROWS = ("add", "sub", "mul", "shl", "floordiv")
 
 
 def emit_binary(w: Writer, op: ops.Binary) -> None:
@@ -33,6 +34,11 @@ def emit_binary(w: Writer, op: ops.Binary) -> None:
             _integer_scalar(w, op, a, b)
         return
     function = semantics.binary(op.kind, dtype)
+    if op.kind in semantics.NONZERO and dtype.is_integer:
+        zero = _may_be(op.b, 0)
+        function = function if zero else semantics.NONZERO[op.kind]
+        if w.check and zero:
+            w.line(f"B.watch.divisor({w.op(op)}, {b}, {w.mask})")
     if w.check and _may_overflow(op):
         w.line(f"{result} = B.watch.arithmetic({w.op(op)}, {w.constant(function, 'F')}, {a}, {b}, {w.mask})")
     elif op.kind in ("shl", "shr"):
@@ -41,13 +47,26 @@ def emit_binary(w: Writer, op: ops.Binary) -> None:
         w.line(f"{result} = {w.constant(function, 'F')}({a}, {b})")
 
 
-def _may_overflow(op: ops.Binary) -> bool:
+def _may_be(operand: Operand, number: int) -> bool:
+    """Whether the facts of an integer allow it to be this number."""
+    lower, upper, divisor = fold.facts_of(operand)
+    return (lower is None or lower <= number) and (upper is None or number <= upper) and number % divisor == 0
+
+
+def _may_overflow(op: ops.Binary | ops.Unary) -> bool:
     """Whether the facts leave room for an int32 overflow."""
-    if op.result.dtype.name != "int32" or op.kind not in ("add", "sub", "mul"):
-        return False
-    low, high = limits(op.result.dtype)
+    return op.result.dtype is dt.int32 and _may_exceed(op, op.result.dtype)
+
+
+def _may_exceed(op: ops.Binary | ops.Unary, dtype: DType) -> bool:
+    """Whether the facts leave room for a result that the dtype does not hold."""
+    low, high = limits(dtype)
+    if isinstance(op, ops.Unary):
+        return op.kind in ("neg", "abs") and _may_be(op.a, low)
+    if op.kind == "floordiv":
+        return low < 0 and _may_be(op.a, low) and _may_be(op.b, -1)
     lower, upper = op.result.lower, op.result.upper
-    return lower is None or upper is None or lower < low or upper > high
+    return op.kind in ("add", "sub", "mul") and (lower is None or upper is None or lower < low or upper > high)
 
 
 def _float_scalar(w: Writer, op: ops.Binary, a: str, b: str) -> None:
@@ -60,6 +79,9 @@ def _float_scalar(w: Writer, op: ops.Binary, a: str, b: str) -> None:
 
 def _integer_scalar(w: Writer, op: ops.Binary, a: str, b: str) -> None:
     result, dtype = w.name(op.result), op.result.dtype
+    zero = op.kind in semantics.NONZERO and _may_be(op.b, 0)
+    if w.check and zero:
+        w.line(f"if not {b}: B.watch.divisor({w.op(op)}, {b}, {w.mask})")
     if op.kind in _INFIX:
         w.line(f"{result} = {a} {_INFIX[op.kind]} {b}")
     elif op.kind in semantics.PYTHON:
@@ -72,8 +94,7 @@ def _integer_scalar(w: Writer, op: ops.Binary, a: str, b: str) -> None:
     if op.kind not in _GROWS or not dtype.is_integer:
         return
     low, high = limits(dtype)
-    lower, upper = op.result.lower, op.result.upper
-    if lower is not None and upper is not None and lower >= low and upper <= high and op.kind != "shl":
+    if op.kind != "shl" and not zero and not _may_exceed(op, dtype):
         return
     fix = f"wrap({result}, {dtype.bits}, {low < 0})"
     if w.check and _may_overflow(op):
@@ -84,6 +105,8 @@ def _integer_scalar(w: Writer, op: ops.Binary, a: str, b: str) -> None:
 def emit_unary(w: Writer, op: ops.Unary) -> None:
     a, result, dtype = w.operand(op.a), w.name(op.result), op.result.dtype
     function = w.constant(semantics.unary(op.kind), "F")
+    if w.check and _may_overflow(op):
+        w.line(f"B.watch.negation({w.op(op)}, {a}, {w.mask})")
     if w.level(op.a) != SCALAR:
         w.line(f"{result} = {function}({a})")
     elif op.kind == "not":

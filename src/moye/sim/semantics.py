@@ -41,13 +41,13 @@ def wrap(number: int, bits: int, signed: bool) -> int:
 
 PYTHON: dict[str, Function] = {
     "add": lambda a, b: a + b, "sub": lambda a, b: a - b, "mul": lambda a, b: a * b,
-    "floordiv": lambda a, b: a // b if b else -1, "mod": lambda a, b: a % b if b else a,
+    "floordiv": lambda a, b: a // b if b else -1, "mod": lambda a, b: a % b if b else a,  # by zero: all bits, a
     "min": min, "max": max, "and": lambda a, b: a & b, "or": lambda a, b: a | b, "xor": lambda a, b: a ^ b,
     "lt": lambda a, b: a < b, "le": lambda a, b: a <= b, "gt": lambda a, b: a > b, "ge": lambda a, b: a >= b,
     "eq": lambda a, b: a == b, "ne": lambda a, b: a != b,
     "land": lambda a, b: bool(a and b), "lor": lambda a, b: bool(a or b),
-    "shl": lambda a, b: a << b if 0 <= b < 64 else 0,
-    "shr": lambda a, b: a >> min(b, 63) if b >= 0 else 0,
+    "shl": lambda a, b: a << b if 0 <= b < 64 else 0,   # counts are unsigned and clamped, as in PTX
+    "shr": lambda a, b: a >> (b if 0 <= b < 64 else 64),
 }
 
 
@@ -62,22 +62,38 @@ def _shift_left(a: Array, b: Any) -> Array:
 
 
 def _shift_right(a: Array, b: Any) -> Array:
-    count = np.clip(np.asarray(b), 0, a.dtype.itemsize * 8 - 1).astype(a.dtype)
-    shifted: Array = np.right_shift(a, count)
-    if a.dtype.kind == "u":
-        return np.where(np.asarray(b) < a.dtype.itemsize * 8, shifted, a.dtype.type(0))
-    return shifted
+    bits = a.dtype.itemsize * 8
+    count = np.asarray(b)
+    inside = (count >= 0) & (count < bits)
+    shifted: Array = np.right_shift(a, np.where(inside, count, bits - 1).astype(a.dtype))
+    return np.where(inside, shifted, a.dtype.type(0)) if a.dtype.kind == "u" else shifted
+
+
+def _floor_divide(a: Any, b: Any, dtype: Any = None) -> Array:
+    """All bits set where the divisor is zero."""
+    quotient: Array = np.floor_divide(a, b, dtype=dtype)
+    ones = quotient.dtype.type(-1) if quotient.dtype.kind == "i" else ~quotient.dtype.type(0)
+    return np.where(np.equal(b, 0), ones, quotient)
+
+
+def _modulo(a: Any, b: Any) -> Array:
+    """The dividend where the divisor is zero."""
+    rest: Array = np.mod(a, b)
+    return np.where(np.equal(b, 0), a, rest).astype(rest.dtype, copy=False)
 
 
 BINARY: dict[str, Function] = {
-    "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide, "floordiv": np.floor_divide,
-    "mod": np.mod, "min": np.minimum, "max": np.maximum, "shl": _shift_left, "shr": _shift_right,
+    "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide, "floordiv": _floor_divide,
+    "mod": _modulo, "min": np.minimum, "max": np.maximum, "shl": _shift_left, "shr": _shift_right,
     "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor, "pow": np.power,
     "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal, "eq": np.equal,
     "ne": np.not_equal, "land": np.logical_and, "lor": np.logical_or,
 }
-# A NaN operand loses against a number, as fminf and fmaxf have it.
-FLOAT_BINARY: dict[str, Function] = {**BINARY, "min": np.fmin, "max": np.fmax}
+# A NaN operand loses against a number, as fminf and fmaxf have it; // and % are Python's, inf // 1 is NaN.
+FLOAT_BINARY: dict[str, Function] = {**BINARY, "min": np.fmin, "max": np.fmax, "floordiv": np.floor_divide,
+                                     "mod": np.mod}
+NONZERO: dict[str, Function] = {"floordiv": np.floor_divide, "mod": np.mod}
+"""The faster functions where the divisor is known not to be zero."""
 
 _erf = np.frompyfunc(math.erf, 1, 1)
 
@@ -139,15 +155,52 @@ def to_scalar(value: Any, dtype: DType) -> Any:
     return bool(value) if dtype.kind is Kind.BOOL else int(value)
 
 
+def constant(value: float, dtype: DType) -> Any:
+    """A literal of a float dtype, rounded as a conversion to it would."""
+    number = np.array(value, np.float64)
+    return (_narrowed(number, dtype) if dtype.bits < 32 else number.astype(numpy_dtype(dtype)))[()]
+
+
 def round_to_tf32(a: Array) -> Array:
-    """Round to nearest even at 10 bits of mantissa."""
+    """Round to nearest at 10 bits of mantissa, ties away from zero, as cvt.rna does."""
     bits = np.array(a, np.float32).view(np.uint32)
-    rounded = (bits + np.uint32(0x0FFF) + ((bits >> np.uint32(13)) & np.uint32(1))) & np.uint32(0xFFFFE000)
+    rounded = (bits + np.uint32(0x1000)) & np.uint32(0xFFFFE000)
     return np.where(np.isfinite(a), rounded.view(np.float32), a)
 
 
+def round_to_odd(a: Array) -> Array:
+    """As float32 with a sticky last bit: rounding it further is like rounding ``a`` itself."""
+    if a.dtype.kind in "iu" and a.dtype.itemsize == 8:
+        negative = a < 0
+        size = np.where(negative, -a, a).astype(np.uint64)
+        low = size & np.uint64(0x7FF)                   # (2^53 and above lose these bits in float64)
+        large = size >= np.uint64(1 << 53)
+        size = np.where(large, size - low + (low != 0) * np.uint64(0x800), size)
+        a = np.where(negative, -1.0, 1.0) * size.astype(np.float64)
+    exact = a.astype(np.float64)
+    near = exact.astype(np.float32)
+    bits = near.view(np.uint32) - (np.abs(near) > np.abs(exact))
+    bits |= (near != exact) & ~np.isnan(exact)
+    return bits.astype(np.uint32, copy=False).view(np.float32)
+
+
+_FINITE = {"float8_e4m3fn": 448.0, "float8_e5m2": 57344.0}
+
+
+def _narrowed(a: Array, target: DType) -> Array:
+    """Rounded once to tfloat32 or a float of 8 or 16 bits; 8-bit floats saturate, infinities too."""
+    single = a.astype(np.float32) if a.dtype.itemsize <= (4 if a.dtype.kind not in "iu" else 2) else round_to_odd(a)
+    if target.name == "tfloat32":
+        return round_to_tf32(single)
+    largest = _FINITE.get(target.name)
+    if largest is None:
+        return single.astype(numpy_dtype(target))
+    narrow = np.asarray(np.clip(single, -largest, largest)).astype(numpy_dtype(target))
+    return np.where(np.isnan(single), np.uint8(0x7F), narrow.view(np.uint8)).view(narrow.dtype)
+
+
 def cast(a: Any, source: DType, target: DType) -> Any:
-    """Value conversion: to nearest even towards floats; truncated and saturated from float to integer."""
+    """Value conversion, as ``ops.Cast`` documents it."""
     scalar = not isinstance(a, np.ndarray)
     array = np.asarray(a, numpy_dtype(source))
     result = _cast_array(array, source, target)
@@ -158,8 +211,8 @@ def _cast_array(a: Array, source: DType, target: DType) -> Array:
     wanted = numpy_dtype(target)
     if target.kind is Kind.BOOL:
         return np.not_equal(a, 0)
-    if target.name == "tfloat32":
-        return round_to_tf32(a.astype(np.float32))
+    if target.is_float and (target.bits < 32 or target.name == "tfloat32"):
+        return _narrowed(a, target)
     if source.is_float and target.is_integer:
         low, high = limits(target)
         wide = np.trunc(a.astype(np.float64))

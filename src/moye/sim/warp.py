@@ -20,17 +20,19 @@ WARP = 32
 
 
 def sources(op: ops.Shuffle, lane: Any, threads: int) -> Array:
-    """The thread that each thread reads, (T, 1 or B); its own where the source is outside its segment."""
+    """The thread that each thread reads, (T, 1 or B), as PTX defines shfl: its own where there is none.
+
+    Lanes and distances count modulo 32.  Only the far end of the segment stops a source: xor reads earlier segments.
+    """
     thread = np.arange(threads)[:, None]
-    inside, start = thread % op.width, thread // op.width * op.width
-    lane = np.asarray(lane, np.int64)
+    first, last = thread & -op.width, thread | (op.width - 1)
+    lane = np.asarray(lane, np.int64) & (WARP - 1)
     if op.kind == "idx":
-        return np.asarray(start + lane % op.width)
+        return np.asarray(first + (lane & (op.width - 1)))
     if op.kind == "up":
-        target = inside - lane
-        return np.where(target >= 0, start + target, thread)
-    target = inside + lane if op.kind == "down" else inside ^ lane
-    return np.where(target < op.width, start + target, thread)
+        return np.where(thread - lane >= first, thread - lane, thread)
+    target = thread + lane if op.kind == "down" else thread ^ lane
+    return np.where(target <= last, target, thread)
 
 
 def shuffle(batch: BatchState, op: ops.Shuffle, value: Any, lane: Any, mask: Mask) -> Array:

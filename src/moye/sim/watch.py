@@ -21,6 +21,10 @@ from moye.sim.memory import Array, Fragment, Global, Shared
 from moye.sim.semantics import INT32_LIMITS, WIDE_INT
 
 
+_RESULTS = {"add": "a sum", "sub": "a difference", "mul": "a product", "floordiv": "a quotient",
+            "neg": "a negation", "abs": "an absolute value"}
+
+
 def label(ref: Ref | TileRef) -> str:
     """The user's name of what is accessed."""
     return ref.name if isinstance(ref, TileRef) and ref.name else ref.buffer.name
@@ -168,7 +172,7 @@ class Watch:
     # --- scalars -----------------------------------------------------------------------------------------------------
 
     def arithmetic(self, op: ops.Binary, function: Any, a: Any, b: Any, mask: Mask) -> Array:
-        """A11: the int32 result of add, sub or mul on arrays, with its overflow reported."""
+        """A11: the int32 result of add, sub, mul or floordiv on arrays, with its overflow reported."""
         exact = function(a, b, dtype=WIDE_INT)
         result: Array = exact.astype(np.int32)
         if exact.size and (exact.min() < INT32_LIMITS[0] or exact.max() > INT32_LIMITS[1]):
@@ -178,8 +182,8 @@ class Watch:
                 self._overflow(op, number, (at[-2], at[-1]), count)
         return result
 
-    def _overflow(self, op: ops.Binary, number: int, lane: tuple[int, int], count: int) -> None:
-        name = op.result.name or {"add": "a sum", "sub": "a difference", "mul": "a product"}[op.kind]
+    def _overflow(self, op: ops.Binary | ops.Unary, number: int, lane: tuple[int, int], count: int) -> None:
+        name = op.result.name or _RESULTS[op.kind]
         self.report("A11", f"{self.who(lane)} computes {name} = {number}, which does not fit 32 bits", op, lane=lane,
                     tensor=name, count=count, hint="compute it in int64")
 
@@ -187,6 +191,26 @@ class Watch:
         """A11 for an integer that is the same for all lanes; the wrapped number."""
         self._overflow(op, number, (0, 0), 1)
         return (number + (1 << 31)) % (1 << 32) - (1 << 31)
+
+    def negation(self, op: ops.Unary, a: Any, mask: Mask) -> None:
+        """A11: neg or abs of the smallest int32."""
+        bad = np.equal(a, INT32_LIMITS[0])
+        if bad.any():
+            at, count = self._first(np.atleast_2d(bad), mask)
+            if at:
+                self._overflow(op, -INT32_LIMITS[0], (at[-2], at[-1]), count)
+
+    def divisor(self, op: ops.Binary, b: Any, mask: Mask) -> None:
+        """A12: an integer is divided by zero."""
+        bad = np.equal(b, 0)
+        if not bad.any():
+            return
+        at, count = self._first(np.atleast_2d(bad), mask)
+        if at:
+            lane, sign = (at[-2], at[-1]), "//" if op.kind == "floordiv" else "%"
+            self.report("A12", f"division by zero: {self.who(lane)} computes a {sign} b with b = 0", op, lane=lane,
+                        count=count, tensor=op.result.name or "",
+                        hint="test the divisor first: mo.where computes both of its sides")
 
     def assertion(self, op: ops.Assert, cond: Any, mask: Mask) -> None:
         """A12: an assert or an assumption does not hold."""

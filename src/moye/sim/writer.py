@@ -104,7 +104,7 @@ class Writer:
             name = self._constants.get(key)
             if name is None:
                 name = self._constants[key] = self.fresh("C")
-                self.scope[name] = numpy_dtype(dtype).type(operand.value)
+                self.scope[name] = semantics.constant(operand.value, dtype)
             return name
         if dtype.kind is Kind.BOOL:
             return repr(bool(operand.value))

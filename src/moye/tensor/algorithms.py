@@ -159,6 +159,9 @@ def emit_gemm(op: MmaOp, d: Tensor, a: Tensor, b: Tensor, c: Tensor) -> None:
     m = common_space([t.layout.mode(1) for t in (a, c, d)])
     n = common_space([b.layout.mode(1), c.layout.mode(2), d.layout.mode(2)])
     k = common_space([a.layout.mode(2), b.layout.mode(2)])
+    if k.extents and c is not d:                        # D starts as C and then takes one k after the other
+        copy_plain(d, c)
+        c = d
     zm, zn, zk = ((0,) * len(space.extents) for space in (m, n, k))
     extents = (*m.extents, *n.extents, *k.extents)
     builder().emit(ops.Gemm(

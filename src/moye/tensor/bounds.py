@@ -15,7 +15,7 @@ from typing import Protocol
 from moye.errors import TensorError
 from moye.ir import ops
 from moye.ir.builder import LoopBound
-from moye.ir.nodes import Literal, Operand, Value
+from moye.ir.nodes import Buffer, Literal, Operand, Value
 from moye.layout import Int, IntTuple, Layout, product
 from moye.tensor import expr
 from moye.tensor.context import builder, locate
@@ -30,6 +30,8 @@ class View(Protocol):
 
     @property
     def layout(self) -> Layout: ...
+    @property
+    def buffer(self) -> Buffer: ...
     @property
     def label(self) -> str: ...
 
@@ -68,7 +70,8 @@ def _check_entry(tensor: View, mode: int, entry: int | Expr, extent: Int) -> Non
     inside = expr.compare("lt", bound, extent)
     if isinstance(inside, Expr) and expr.can_guard(inside.operand, conditional=True):
         before = len(builder().func.guards)
-        message = f"index {{bound}} of {tensor.label}, mode {mode}, is outside its extent {{extent}}"
+        view = "" if tensor.label == tensor.buffer.name else f" (a view of {tensor.buffer.name})"
+        message = f"index {{bound}} of {tensor.label}{view}, mode {mode}, is outside its extent {{extent}}"
         fields = {"bound": operand_of(bound), "extent": operand_of(extent)}  # type: ignore[arg-type]
         guard = builder().guard(inside.operand, message, fields, _hint(entry, loop))
         if loop is not None and len(builder().func.guards) > before:

@@ -17,7 +17,7 @@ from moye.dtypes import DType, Space, bool_
 from moye.errors import AlignmentError, DTypeError, LayoutError, TensorError
 from moye.ir import ops
 from moye.ir.nodes import Buffer, Extent, Operand, TileRef, Value
-from moye.layout import ComposedLayout, Int, Layout, Swizzle, rank, size
+from moye.layout import ComposedLayout, Int, IntTuple, Layout, Swizzle, rank, size
 from moye.layout.tuples import zip_leaves
 from moye.tensor.context import builder, locate
 from moye.tensor.expr import Expr, operand_of, truth
@@ -178,11 +178,35 @@ def _not_contiguous(op: CopyOp, dst: View, src: View, space: IndexSpace, width: 
 
 
 def _contiguity_hint(view: View) -> str:
-    if view.space is not Space.GLOBAL:
-        return "let the value layout run along the contiguous mode"
-    name = view.buffer.name
-    return f"is {name} row-major where the kernel wants column-major? pass a column-major {name}, or let the value " \
-           f"layout run along its contiguous mode"
+    """What to do where the values run along a mode that is not the contiguous one."""
+    name, layout = view.buffer.name, view.buffer.layout
+    inner = layout.layout if isinstance(layout, ComposedLayout) else layout
+    modes = rank(inner)
+    along = [m for m in range(modes) if any(_is(step, 1) for _, step in zip_leaves(*_mode(inner, m)))]
+    if not along:
+        return f"{name} is contiguous along no mode: pass one that is, or use a copy of one element at a time"
+    mode = along[0]
+    if view.space is Space.GLOBAL and modes == 2 and mode == 1:
+        return f"{name} is row-major: pass it column-major (the .T of a row-major array of shape ({name}.shape[1], " \
+               f"{name}.shape[0])), or let the value layout run along mode 1"
+    return f"{name} is contiguous along mode {mode}: let the value layout run along it"
+
+
+def _mode(layout: Layout, mode: int) -> tuple[IntTuple, IntTuple]:
+    part = layout.mode(mode)
+    return part.shape, part.stride
+
+
+def _padding(view: View, bad: Int, unit: int) -> str:
+    """The stride to take instead of one that is no multiple of ``unit``, and as a padding where it is one."""
+    if not isinstance(bad, int):
+        return f"make {bad} a multiple of {unit} elements"
+    good = bad + unit - bad % unit
+    layout = view.buffer.layout
+    inner = layout.layout if isinstance(layout, ComposedLayout) else layout
+    extent = next((e for e, step in zip_leaves(inner.shape, inner.stride) if _is(step, 1)), None)
+    pad = f"pad by {good - extent}: " if isinstance(extent, int) and extent < bad < 2 * extent else ""
+    return f"{pad}a stride of {good} instead of {bad}"
 
 
 def _misaligned(op: CopyOp, view: View, strides: tuple[Int, ...], at: int, needed: int) -> AlignmentError:
@@ -198,8 +222,7 @@ def _misaligned(op: CopyOp, view: View, strides: tuple[Int, ...], at: int, neede
         hint = f"pass {_an(name)} whose strides are multiples of {unit} elements"
     elif bad is not None:
         where = f"the stride {bad} of {name} is {_bytes(bad, itemsize)} bytes"
-        hint = f"pad the leading dimension to a multiple of {unit} elements" \
-               + (f": {bad + unit - bad % unit} instead of {bad}" if isinstance(bad, int) else "")
+        hint = _padding(view, bad, unit)
     elif view.alignment % needed:
         where = f"its first element is known to be aligned to {view.alignment} bytes only"
         hint = f"slice at multiples of {unit} elements"

@@ -159,11 +159,16 @@ class Expr(DynInt):
                          locs=(locate(),))
 
     def __str__(self) -> str:
-        if isinstance(self.operand, Literal):
-            return str(self.operand.value)
-        return self.operand.name or f"<{self.dtype.name}>"
+        """As a leaf of a layout or a coordinate: its value or name, else ``?``."""
+        return str(self.operand.value) if isinstance(self.operand, Literal) else self.operand.name or "?"
 
-    __repr__ = __str__
+    def __repr__(self) -> str:
+        """As a word of a sentence."""
+        article = "an" if self.dtype.name[0] in "aeiou" else "a"
+        return str(self) if isinstance(self.operand, Literal) or self.operand.name else f"{article} {self.dtype} value"
+
+    def __format__(self, spec: str) -> str:
+        return format(repr(self), spec)
 
 
 def _index(x: Scalar) -> Int:
@@ -277,16 +282,12 @@ def power(a: Scalar, b: Scalar) -> Scalar:
 
 
 def floor_divide(kind: str, a: Scalar, b: Scalar) -> Scalar:
-    """``a // b`` or ``a % b`` of any scalars, floored as in Python."""
+    """``a // b`` or ``a % b`` of any scalars, as in Python: of floats too, infinities included."""
     if not (is_scalar(a) and is_scalar(b)):
         return NotImplemented  # type: ignore[no-any-return]
     a, b = plain(a), plain(b)
-    if isinstance(b, int) and b == 0:
+    if isinstance(b, (int, float)) and b == 0:
         raise TraceError(f"{a} {'//' if kind == 'floordiv' else '%'} 0: division by zero", locs=(locate(),))
-    dtype = _common(a, b)
-    if dtype.is_float:
-        quotient = unary("floor", divide(a, b))
-        return quotient if kind == "floordiv" else arithmetic("sub", a, arithmetic("mul", quotient, b))
     return arithmetic(kind, a, b)
 
 

@@ -78,7 +78,9 @@ class Tensor(Elementwise):
     @property
     def label(self) -> str:
         """The name for messages."""
-        return self.name or self.buffer.name
+        if self.name or not self.buffer.name.startswith(AUTO):
+            return self.name or self.buffer.name
+        return "a register tensor" if self.space is Space.REGISTER else f"a {self.space.name.lower()} tensor"
 
     @property
     def alignment(self) -> int:
@@ -153,7 +155,7 @@ class Tensor(Elementwise):
         """This tensor as the operand of a tile op whose index space has these strides."""
         return TileRef(self.buffer, index_operand(self.offset), self.dtype,
                        tuple(s if isinstance(s, int) else _value(s) for s in strides), self.swizzle, self.layout,
-                       self.label)
+                       self.name or self.buffer.name)
 
     def with_layout(self, layout: Layout) -> Tensor:
         return Tensor(self.buffer, self.offset, layout, self.dtype, self.swizzle, self.name)
@@ -452,8 +454,8 @@ def assign(target: Tensor, value: object) -> None:
         value = elementwise(lambda x: x, value)  # read everything before anything is written
     layouts = broadcast([target.layout, value.layout])
     if _static_size(layouts[0]) != _static_size(target.layout):
-        raise TensorError(f"{target.label} {target.layout} cannot take the larger {value.label} {value.layout}",
-                          locs=(locate(),))
+        raise TensorError(f"{target.label} {target.layout} cannot take {value.label} {value.layout}, which is "
+                          "larger", locs=(locate(),))
     space = _common(layouts[1:], [target, value])
     emit_map(target, space, [value], lambda x: operand_of(x, target.dtype))
 
