@@ -43,7 +43,7 @@ demo: $(DEMO_STAMP)
 	$(PY) $(DEMO)
 
 lint: $(TEST_STAMP)
-	$(PY) -m ruff check src tests
+	$(PY) -m ruff check .
 	$(PY) -m mypy
 
 test: lint

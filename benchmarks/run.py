@@ -28,6 +28,8 @@ def main():
         "simulator.py": "",
         "compile.py": "" if installed("cuda.bindings") else "cuda-bindings is not installed",
         "gpu_double_buffered.py": on_gpu(),
+        "gemm_simt.py": on_gpu(),
+        "launch.py": on_gpu(),
     }
     failed = []
     for name, obstacle in obstacles.items():

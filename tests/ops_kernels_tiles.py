@@ -9,6 +9,7 @@ import numpy as np
 
 import moye as mo
 import ops_kernels
+import ops_kernels_edges
 from moye import dtypes as dt
 from moye.sim import semantics
 from ops_kernels import (
@@ -24,7 +25,7 @@ from ops_kernels import (
     values,
 )
 
-__all__ = ["CASES", "CP_ASYNCS", "MMAS", "ops_kernels", "to_device", "to_host"]
+__all__ = ["CASES", "CP_ASYNCS", "MMAS", "ops_kernels", "ops_kernels_edges", "to_device", "to_host"]
 
 # --- copies ----------------------------------------------------------------------------------------------------------
 
@@ -268,6 +269,9 @@ def shuffle_kernel(out, x, widths: mo.Constexpr):
         found.append(mo.shuffle_up(value, 3, width))
         found.append(mo.shuffle_down(value, tid % 4, width))
         found.append(mo.shuffle_xor(value, min(5, width - 1), width))
+        found.append(mo.shuffle_xor(value, 21, width))  # (reads earlier segments, not later ones)
+        found.append(mo.shuffle_up(value, 33, width))   # (modulo 32)
+        found.append(mo.shuffle_down(value, -31, width))
     if i < mo.size(x, 0):
         for j in mo.static_range(len(found)):
             out[i, j] = found[j]
@@ -298,8 +302,10 @@ def _shuffled(args):
     value, found = x[np.minimum(lane, len(x) - 1)], []
     for width in widths:
         inside, start = lane % width, lane // width * width
-        for target in (((lane % THREADS) * 7 + 3) % width, inside - 3, inside + lane % 4, inside ^ min(5, width - 1)):
-            found.append(value[np.where((target >= 0) & (target < width), start + target, lane)])
+        for target in (((lane % THREADS) * 7 + 3) % width, inside - 3, inside + lane % 4, inside ^ min(5, width - 1),
+                       (lane ^ 21) - start, inside - 1, inside + 1):
+            earlier = (target >= 0) | (target == (lane ^ 21) - start)
+            found.append(value[np.where(earlier & (target < width), start + target, lane)])
     return {0: np.stack(found, 1)[: len(x)]}
 
 
@@ -331,7 +337,7 @@ def _barriers(args):
 add("barriers", barrier_kernel, lambda rng, n: [poison((n, 4), dt.int32), integers(rng, n, dt.int32)], _barriers,
     sizes=(FULL,))
 for _d in (dt.int8, dt.float16, dt.bfloat16, dt.int32, dt.uint32, dt.float32, dt.int64, dt.float64):
-    add(f"shuffle-{_d}", shuffle_kernel, lambda rng, n, d=_d: [poison((n, 24), d), values(rng, n, d),
+    add(f"shuffle-{_d}", shuffle_kernel, lambda rng, n, d=_d: [poison((n, 42), d), values(rng, n, d),
                                                                (1, 2, 4, 8, 16, 32)], _shuffled)
 add("votes", vote_kernel, lambda rng, n: [poison((n, 5), dt.uint32), integers(rng, n, dt.int32)], _voted)
 

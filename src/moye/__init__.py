@@ -18,8 +18,8 @@ _ALGEBRA = (
     "ComposedLayout", "Layout", "Swizzle", "append", "blocked_product", "coalesce", "complement", "composition",
     "cosize", "crd2idx", "depth", "filter", "flat_divide", "flat_product", "flatten", "group_modes", "idx2crd",
     "left_inverse", "logical_divide", "logical_product", "make_layout", "make_ordered_layout", "nullspace", "prepend",
-    "raked_product", "rank", "right_inverse", "select", "shape", "size", "stride", "take", "tile_to_shape", "tiled_divide",
-    "tiled_product", "unflatten", "with_shape", "zipped_divide", "zipped_product",
+    "raked_product", "rank", "right_inverse", "select", "shape", "size", "stride", "take", "tile_to_shape",
+    "tiled_divide", "tiled_product", "unflatten", "with_shape", "zipped_divide", "zipped_product",
 )
 _TRACED = (
     "assume", "atomic_add", "atomic_and", "atomic_cas", "atomic_exch", "atomic_max", "atomic_min", "atomic_or",

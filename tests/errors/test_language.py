@@ -78,6 +78,22 @@ def arms_differ(x, y, n):
     x[2] = pair
 
 
+@bad
+@mo.kernel
+def set_in_one_arm(x, y, n):
+    if n > 0:
+        v = 1
+    x[0] = v
+
+
+@bad
+@mo.kernel
+def set_in_a_loop(x, y, n):
+    for i in range(n):
+        last = y[i]
+    x[0] = last
+
+
 # --- static where it must be -----------------------------------------------------------------------------------------
 
 
@@ -151,6 +167,12 @@ def undecorated_helper(x, y, n):
 @mo.kernel
 def python_math(x, y, n):
     x[0] = math.exp(y[0])
+
+
+@bad
+@mo.kernel
+def numpy_function(x, y, n):
+    x[0] = np.exp(y[0])
 
 
 @bad

@@ -103,6 +103,14 @@ def test_the_launch_is_right_but_for_what_is_made_wrong(example):
     assert (launch.C == 16).all()
 
 
+@pytest.mark.parametrize("order", ["F", "C"])
+def test_no_k_tile_is_no_error_where_nothing_is_prefetched(order, example):
+    launch = Launch(example("05_matmul_vectorized").matmul_kernel, A=np.zeros((256, 0), np.float32, order=order),
+                    B=np.zeros((384, 0), np.float32, order=order))
+    launch()
+    assert (launch.C == 0).all()
+
+
 def test_values_smaller_than_the_atom(refuses):
     refuses("values_smaller_than_atom", lambda: tiled_copy(mo.CpAsync(mo.float64), (1, 1)))
 

@@ -19,8 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from conversions import converted
-
+from ir.conversions import converted
 from moye.dtypes import DType, Kind, Space
 from moye.ir import ops
 from moye.ir.nodes import Block, Buffer, Func, Literal, Operand, Ref, ScalarParam, TensorParam, TileRef, Value
@@ -495,6 +494,6 @@ def _answers(asked: dict[int, Any], count: int) -> list[Any]:
             continue
         base, lane = me // op.width * op.width, lane % 32
         source = {"idx": base + lane % op.width, "up": me - lane, "down": me + lane, "xor": me ^ lane}[op.kind]
-        source = me if source < base and op.kind == "up" or source >= base + op.width else source
+        source = me if (source < base and op.kind == "up") or source >= base + op.width else source
         answers[i] = warp[source][1] if source in warp else POISON
     return answers

@@ -625,6 +625,7 @@ def test_set_in_one_arm_only():
 
     def nested(n, m):
         if n > 0:
+            m = m + 1
             if m > 1:
                 v = n
         return v

@@ -36,6 +36,19 @@ def test_swizzle_errors(args: tuple[int, int, int], message: str) -> None:
     assert caught.value.message == message
 
 
+def test_composition_with_a_swizzle() -> None:
+    layout = make_layout((8, 32), (32, 1))
+    made = ml.composition(Swizzle(3, 2, 3), layout)
+    assert made == ComposedLayout(Swizzle(3, 2, 3), 0, layout)
+    assert [made(i) for i in range(256)] == [Swizzle(3, 2, 3)(layout(i)) for i in range(256)]
+    assert ml.composition(Swizzle(3, 2, 3), (8, 8)) == ComposedLayout(Swizzle(3, 2, 3), 0, make_layout((8, 8)))
+    assert ml.composition(made, make_layout(8)) == ComposedLayout(Swizzle(3, 2, 3), 0, make_layout(8, 32))
+    with pytest.raises(LayoutError, match="composition of Sw<3,2,3> with None: a layout is needed"):
+        ml.composition(Swizzle(3, 2, 3), None)
+    with pytest.raises(LayoutError, match="composition takes a layout, not 'a'"):
+        ml.composition("a", layout)  # type: ignore[type-var]
+
+
 def test_dynamic_swizzle(sym: Any) -> None:
     sw = Swizzle(2, 3, 3)
     i = sym("i")

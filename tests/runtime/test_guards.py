@@ -60,7 +60,7 @@ def test_a_loop_over_one_tensor_indexes_another():
             A[k] = gA[0, k] + gB[0, k]
 
     check(kernel, np.zeros(32), np.zeros(40))
-    text = refused("index 7 of gB, mode 1, is outside its extent 6", kernel, np.zeros(32), np.zeros(24))
+    text = refused("index 7 of gB (a view of B), mode 1, is outside its extent 6", kernel, np.zeros(32), np.zeros(24))
     assert "as many tiles along this mode as the loop has iterations" in text
 
 

@@ -272,6 +272,114 @@ def test_uniform_overflow_and_facts():
     assert not k.run(c, 10).findings
 
 
+INT32_MIN = -(1 << 31)
+
+
+def two_ways(kind, x, y=None):
+    """The findings and results of a kind on int32, on arrays (one lane has ``x``) and on uniform scalars."""
+    found = []
+    for uniform in (False, True):
+        k = K(T)
+        C, n, m = k.tensor("C", dtype=dt.int32), k.scalar("n"), k.scalar("m")
+        a = n if uniform else k.select(k.eq(k.tid, 5), n, 1)
+        k.store(C, k.tid, k.unary(kind, a) if y is None else k.binary(kind, a, m))
+        c, d = np.zeros(T, np.int32), np.zeros(T, np.int32)
+        outcome = k.run(c, x, y or 0)
+        k.run(d, x, y or 0, check=False)
+        assert (c == d).all()
+        found.append((outcome, c[5].item()))
+    return found
+
+
+@pytest.mark.parametrize(("kind", "y"), [("neg", None), ("abs", None), ("floordiv", -1)])
+def test_overflow_of_the_smallest_integer(kind, y):
+    for outcome, result in two_ways(kind, INT32_MIN, y):
+        assert codes(outcome) == ["A11"] and result == INT32_MIN
+        assert "2147483648, which does not fit" in str(outcome.findings[0].message)
+    assert two_ways(kind, INT32_MIN, y)[0][0].findings[0].threads == (5,)
+    assert not any(outcome.findings for outcome, _ in two_ways(kind, INT32_MIN + 1, y))
+
+
+@pytest.mark.parametrize(("kind", "expected"), [("floordiv", -1), ("mod", -7)])
+def test_division_by_zero_is_a_finding(kind, expected):
+    for outcome, result in two_ways(kind, -7, 0):
+        assert codes(outcome) == ["A12"] and result == expected
+        assert "division by zero" in outcome.findings[0].message
+
+
+def test_a_guarded_division_is_clean():
+    k = K(T)
+    C, m = k.tensor("C", dtype=dt.int32), k.scalar("m")
+    b = k.sub(k.tid, m)
+    with k.if_(k.ne(b, 0)):
+        k.store(C, k.tid, k.floordiv(100, b))
+    c = np.full(T, 7, np.int32)
+    assert not k.run(c, 3).findings
+    assert c.tolist() == [7 if i == 3 else 100 // (i - 3) for i in range(T)]
+
+
+@pytest.mark.parametrize("dtype", INTS, ids=str)
+@pytest.mark.parametrize("kind", ["floordiv", "mod"])
+def test_integers_by_zero_and_minus_one(kind, dtype):
+    """One result, array or uniform: all bits set, and the dividend; the smallest integer wraps."""
+    low, high = semantics.limits(dtype)
+    a = np.array([low, high, 5, low] * (T // 4), np.dtype(dtype.numpy))
+    for divisor in (0, -1 if low else 3):
+        c, u = binary(kind, a, np.full_like(a, divisor), dtype, dtype)
+        if divisor == 0:
+            expected = a if kind == "mod" else np.full_like(a, -1 if low else high)
+        else:
+            expected = reference(kind, a, np.full_like(a, divisor), dtype)
+        np.testing.assert_array_equal(c, expected)
+        assert (u == expected[3]).all()
+
+
+@pytest.mark.parametrize("dtype", INTS, ids=str)
+@pytest.mark.parametrize("count", [-1, -33, 0, 7, 8, 31, 32, 63, 64, 100])
+def test_shift_counts_are_clamped(dtype, count):
+    a = values(dtype, 6)
+    inside = 0 <= count < dtype.bits
+    for kind in ("shl", "shr"):
+        k = K(T)
+        A, C, U, n = (*(k.tensor(x, dtype=dtype) for x in "ACU"), k.scalar("n"))
+        k.store(C, k.tid, k.binary(kind, k.load(A, k.tid), n))
+        k.store(U, k.tid, k.binary(kind, k.load(A, 3), n))
+        c, u = np.zeros_like(a), np.zeros_like(a)
+        assert not k.run(a, c, u, count).findings
+        exact = [(x << count if kind == "shl" else x >> count) if inside else 0 if kind == "shl" else x >> 64
+                 for x in a.tolist()]
+        expected = [semantics.wrap(x, dtype.bits, dtype.is_signed) for x in exact]
+        assert c.tolist() == expected and (u == expected[3]).all()
+
+
+def test_floors_of_floats_are_pythons():
+    numbers = (0.0, -0.0, 1.0, -1.0, 5.5, -5.5, 0.125, 3.0, math.inf, -math.inf, math.nan)
+    a, b = np.array([(x, y) for x in numbers for y in numbers if y]).T
+    for dtype in (dt.float32, dt.float64):
+        x, y = a.astype(dtype.numpy), b.astype(dtype.numpy)
+        with np.errstate(all="ignore"):
+            quotient, rest = (semantics.binary(kind, dtype)(x, y) for kind in ("floordiv", "mod"))
+        for p, q, q1, r1 in zip(x.tolist(), y.tolist(), quotient.tolist(), rest.tolist(), strict=True):
+            assert (repr(q1), repr(r1)) == (repr(p // q), repr(p % q)), (p, q)
+
+
+def test_narrow_floats_round_once_and_saturate():
+    big = np.array([math.inf, -math.inf, 1e30, 465.0, -448.0, 57345.0, math.nan, 1 + 2**-4 + 2**-40] * 8)
+    e4m3, e5m2 = (cast(big, dt.float64, d).astype(float).tolist()[:8] for d in (dt.float8_e4m3fn, dt.float8_e5m2))
+    assert e4m3[:6] == [448, -448, 448, 448, -448, 448] and math.isnan(e4m3[6]) and e4m3[7] == 1.125
+    assert e5m2[:6] == [57344, -57344, 57344, 448, -448, 57344] and math.isnan(e5m2[6])
+    above = 1 + 2**-8 + 2**-40                           # a tie of bfloat16, in float32
+    assert cast(np.full(T, above), dt.float64, dt.bfloat16)[0] == 1 + 2**-7
+    large = np.full(T, (1 << 62) + (1 << 54) + 1, np.int64)
+    assert float(cast(large, dt.int64, dt.bfloat16)[0]) == 2.0**62 * (1 + 2**-7)
+    assert semantics.constant(above, dt.bfloat16) == 1 + 2**-7 and semantics.constant(1e9, dt.float8_e4m3fn) == 448
+
+
+def test_tf32_ties_go_away_from_zero():
+    a = np.array([1 + 2**-11, -1 - 2**-11, 1 + 3 * 2**-11, math.inf] * 16, np.float32)
+    assert cast(a, dt.float32, dt.tfloat32)[:4].tolist() == [1 + 2**-10, -1 - 2**-10, 1 + 2**-9, math.inf]
+
+
 def test_literals_of_every_dtype_survive():
     for dtype in (*INTS, *FLOATS):
         k = K(T)

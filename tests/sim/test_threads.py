@@ -152,6 +152,26 @@ def test_shuffles(kind, width):
         assert c[t] == source * 10 and c[64 + t] == source * 10 + 1
 
 
+@pytest.mark.parametrize("width", [1, 4, 16, 32])
+@pytest.mark.parametrize("delta", [0, 5, 21, 33, -1])
+@pytest.mark.parametrize("kind", ["idx", "up", "down", "xor"])
+def test_shuffles_as_ptx_defines_them(kind, delta, width):
+    """The pseudocode of shfl.sync, with the c that CUDA's intrinsics pass."""
+    k = K(64)
+    C = k.tensor("C", dtype=dt.int32)
+    lane = k.cast(delta, dt.int32).op.a
+    k.store(C, k.tid, k.emit(ops.Shuffle(result=Value(dt.int32), kind=kind, value=k.tid, lane=lane, width=width)))
+    c = np.zeros(64, np.int32)
+    assert not k.run(c).findings
+    segment, clamp, b = 32 - width, 0 if kind == "up" else 31, delta & 31
+    for t in range(64):
+        me = t % 32
+        far, near = (me & segment) | (clamp & ~segment), me & segment
+        j = {"up": me - b, "down": me + b, "xor": me ^ b, "idx": near | (b & ~segment)}[kind]
+        there = j >= far if kind == "up" else j <= far
+        assert c[t] == t - me + (j if there else me)
+
+
 def test_votes():
     k = K(64)
     C = k.tensor("C", dtype=dt.uint32)

@@ -187,8 +187,8 @@ def test_the_misaligned_case_of_the_manual():
     text = str(caught.value)
     assert "multiples of 8 bytes" in text and "sA of layout (128,8):(1,129)" in text
     assert "the stride 129 of sA is 516 bytes" in text
-    assert "hint: pad the leading dimension to a multiple of 2 elements: 130 instead of 129" in text
-    with pytest.raises(mo.TensorError, match="is A row-major"):
+    assert "hint: pad by 2: a stride of 130 instead of 129" in text
+    with pytest.raises(mo.TensorError, match="A is row-major: pass it column-major"):
         kernel.trace(TensorLike(mo.float32, (256, 64), (64, 1)), copy, mo.make_layout((128, 8), (1, 130)), block=256)
     with pytest.raises(mo.AlignmentError, match="hint: pass an A whose strides are multiples of 2 elements"):
         kernel.trace(TensorLike(mo.float32, (256, 64), (1, 257)), copy, mo.make_layout((128, 8), (1, 130)), block=256)
@@ -384,7 +384,7 @@ def test_shapes_that_do_not_broadcast():
     kernel.trace(np.zeros(1), (4, 3), (4,), block=1)                    # trailing modes of size 1
     with pytest.raises(mo.TensorError, match="do not fit together"):
         kernel.trace(np.zeros(1), (4, 3), (3,), block=1)
-    with pytest.raises(mo.TensorError, match="cannot take the larger"):
+    with pytest.raises(mo.TensorError, match="which is larger"):
         kernel.trace(np.zeros(1), (1, 3), (4, 3), block=1)
 
 

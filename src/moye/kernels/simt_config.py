@@ -17,6 +17,7 @@ from dataclasses import dataclass
 _SMS = 132
 _CLOCK_FLOPS = 128 * 1.98e9 * 2     # FMA lanes of one multiprocessor, fp32
 _PROLOGUE = 2.2e-6                  # seconds before a block's first FMA and after its last
+_EPILOGUE = 6.0e-11                 # seconds per element of a block's tile, once
 _REDUCTION = 4.0e-6                 # seconds of a second launch
 _BANDWIDTH = 3.0e12
 
@@ -45,6 +46,7 @@ class TileConfig:
 
 
 FLOAT = (
+    TileConfig(256, 128, 16, 3, 16, 8, 2, 4, 1, 0.795),
     TileConfig(128, 128, 16, 3, 8, 8, 2, 4, 2, 0.785),
     TileConfig(128, 64, 16, 3, 8, 8, 2, 2, 4, 0.765),
     TileConfig(64, 64, 16, 3, 8, 8, 1, 2, 8, 0.755),
@@ -89,7 +91,7 @@ def modelled(config: TileConfig, splits: int, M: int, N: int, K: int) -> float:
     if rest:
         fill = min(1.0, rest * config.threads / 256)                # few warps do not cover the latencies
         time += rest * work / (_CLOCK_FLOPS * config.rate * (0.45 + 0.55 * fill))
-    time += _PROLOGUE + (waves + bool(rest) - 1) * _PROLOGUE / config.blocks
+    time += _PROLOGUE + _EPILOGUE * config.bM * config.bN + (waves + bool(rest) - 1) * _PROLOGUE / config.blocks
     if splits > 1:
         time += _REDUCTION + 4.0 * M * N * (2 * splits + 1) / _BANDWIDTH
     return time

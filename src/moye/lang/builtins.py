@@ -148,7 +148,7 @@ def cp_async_commit() -> None:
     builder().emit(ops.CpAsyncCommit())
 
 
-def cp_async_wait(pending: int | None = None) -> None:
+def cp_async_wait(pending: int | Expr | None = None) -> None:
     """Waits for this thread's asynchronous copies: all of them, or all but the newest ``pending`` groups.
 
     cp.async.wait_all, or cp.async.wait_group N.  Other threads need a barrier after it.

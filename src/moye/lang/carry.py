@@ -20,7 +20,6 @@ from moye.tensor.context import locate
 from moye.tensor.expr import Expr, Scalar, default_dtype, is_scalar, plain, wrap
 from moye.tensor.tensor import Tensor, index_operand
 
-
 SOMEWHERE = "on some path to this point"
 
 

@@ -76,7 +76,7 @@ def _global_loads(code: CodeType) -> Iterator[str]:
 
 
 def attribute_reads(code: CodeType) -> Iterator[tuple[str, ...]]:
-    """``("cfg", "tiles", "BM")`` for every ``cfg.tiles.BM`` whose first name is global or free, nested code included."""
+    """``("cfg", "tiles", "BM")`` for every ``cfg.tiles.BM`` whose first name is global or free."""
     chain: tuple[str, ...] = ()
     for instruction in dis.get_instructions(code):
         if chain and instruction.opname in ("LOAD_ATTR", "LOAD_METHOD"):

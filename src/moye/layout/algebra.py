@@ -14,14 +14,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import gcd
-from typing import TypeAlias
+from typing import TypeAlias, overload
 
 from moye.errors import FactError, LayoutError
 from moye.layout import ints, tuples
 from moye.layout.ints import Int, divides, exact_div, is_const, is_static, known_less, known_less_equal, mul, same
 from moye.layout.layout import Layout, cosize, from_modes, make_layout, size
 from moye.layout.tuples import IntTuple, Modes
-from moye.layout.verb import L, WrappedLayout, verb
+from moye.layout.verb import L, OffsetFunction, WrappedLayout, verb
 
 Tiler: TypeAlias = "Layout | Int | tuple[Tiler, ...] | None"
 
@@ -82,9 +82,30 @@ def tiler_text(tiler: Tiler) -> str:
     return f"<{','.join(map(tiler_text, tiler))}>" if isinstance(tiler, tuple) else str(tiler)
 
 
+@overload
+def composition(lhs: OffsetFunction, rhs: Tiler) -> WrappedLayout: ...
+
+
+@overload
+def composition(lhs: L, rhs: Tiler) -> L: ...
+
+
+def composition(lhs: L | OffsetFunction, rhs: Tiler) -> L | WrappedLayout:
+    """``composition(A, B)(c) == A(B(c))``, congruent with B; by mode under a tuple, None keeps (cute/layout.hpp).
+
+    A may be a swizzle, and B then a layout or the shape of a compact one.
+    """
+    if isinstance(lhs, OffsetFunction):
+        if not isinstance(rhs, Layout | int | tuple):
+            raise LayoutError(f"composition of {lhs} with {rhs!r}: a layout is needed")
+        return lhs.after(rhs if isinstance(rhs, Layout) else make_layout(rhs))  # type: ignore[arg-type]
+    if not isinstance(lhs, (Layout, WrappedLayout)):
+        raise LayoutError(f"composition takes a layout, not {lhs!r}")
+    return _composed(lhs, rhs)
+
+
 @verb
-def composition(lhs: Layout, rhs: Tiler) -> Layout:
-    """``composition(A, B)(c) == A(B(c))``, congruent with B; by mode under a tuple, None keeps (cute/layout.hpp)."""
+def _composed(lhs: Layout, rhs: Tiler) -> Layout:
     if rhs is None:
         return lhs
     if isinstance(rhs, tuple):

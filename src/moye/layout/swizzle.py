@@ -22,11 +22,11 @@ from moye.layout import ints, tuples
 from moye.layout.ints import DynInt, Int, add, is_const
 from moye.layout.layout import Layout, cosize
 from moye.layout.tuples import Coord, IntTuple
-from moye.layout.verb import WrappedLayout
+from moye.layout.verb import OffsetFunction, WrappedLayout
 
 
 @dataclass(frozen=True, slots=True)
-class Swizzle:
+class Swizzle(OffsetFunction):
     """offset -> offset ^ (its ``bits`` bits at ``base + shift``, moved down by ``shift``) (cute/swizzle.hpp).
 
     A negative shift moves the bits at ``base`` up.  A swizzle is its own inverse.
@@ -54,6 +54,10 @@ class Swizzle:
         if isinstance(offset, DynInt):
             return offset ^ moved
         return moved ^ offset
+
+    def after(self, layout: Layout) -> ComposedLayout:
+        """``crd -> self(layout(crd))``, as ``composition(self, layout)``."""
+        return ComposedLayout(self, 0, layout)
 
     @property
     def period(self) -> int:

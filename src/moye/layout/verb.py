@@ -35,6 +35,16 @@ class WrappedLayout(ABC):
         """A power of two: aligned runs of so many offsets stay contiguous; 0 where all offsets stay."""
 
 
+class OffsetFunction(ABC):
+    """A function of offsets, such as a swizzle, that layouts can be put behind."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def after(self, layout: Layout) -> WrappedLayout:
+        """``crd -> self(layout(crd))``."""
+
+
 P = ParamSpec("P")
 L = TypeVar("L", bound=Layout | WrappedLayout)
 

@@ -158,7 +158,8 @@ def to_scalar(value: Any, dtype: DType) -> Any:
 def constant(value: float, dtype: DType) -> Any:
     """A literal of a float dtype, rounded as a conversion to it would."""
     number = np.array(value, np.float64)
-    return (_narrowed(number, dtype) if dtype.bits < 32 else number.astype(numpy_dtype(dtype)))[()]
+    with np.errstate(all="ignore"):
+        return (_narrowed(number, dtype) if dtype.bits < 32 else number.astype(numpy_dtype(dtype)))[()]
 
 
 def round_to_tf32(a: Array) -> Array:
@@ -175,7 +176,7 @@ def round_to_odd(a: Array) -> Array:
         size = np.where(negative, -a, a).astype(np.uint64)
         low = size & np.uint64(0x7FF)                   # (2^53 and above lose these bits in float64)
         large = size >= np.uint64(1 << 53)
-        size = np.where(large, size - low + (low != 0) * np.uint64(0x800), size)
+        size = np.where(large, size - low | (low != 0) * np.uint64(0x800), size)
         a = np.where(negative, -1.0, 1.0) * size.astype(np.float64)
     exact = a.astype(np.float64)
     near = exact.astype(np.float32)

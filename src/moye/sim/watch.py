@@ -20,7 +20,6 @@ from moye.sim.masks import Mask
 from moye.sim.memory import Array, Fragment, Global, Shared
 from moye.sim.semantics import INT32_LIMITS, WIDE_INT
 
-
 _RESULTS = {"add": "a sum", "sub": "a difference", "mul": "a product", "floordiv": "a quotient",
             "neg": "a negation", "abs": "an absolute value"}
 

@@ -168,7 +168,7 @@ def _not_contiguous(op: CopyOp, dst: View, src: View, space: IndexSpace, width: 
         if not contiguous:
             return TensorError(
                 f"{op} moves {width} contiguous {view.dtype} at a time, but a thread's values of {view.label} are not "
-                f"contiguous: its layout is {view.layout}, in {view.buffer.name} of layout {view.buffer.layout}",
+                f"contiguous: its layout is {view.layout}, in {_home(view)} of layout {view.buffer.layout}",
                 hint=_contiguity_hint(view), locs=(locate(),))
     if len(space.strides) > 2:
         return TensorError(f"{op} moves {width} {dst.dtype} at a time, so its predicate must be the same for all of "
@@ -177,9 +177,14 @@ def _not_contiguous(op: CopyOp, dst: View, src: View, space: IndexSpace, width: 
                        f"{src.label} {src.layout} are contiguous along different modes", locs=(locate(),))
 
 
+def _home(view: View) -> str:
+    """What a view is a view of, by name unless only moye gave it one."""
+    return "an array" if view.buffer.name.startswith("_") else view.buffer.name
+
+
 def _contiguity_hint(view: View) -> str:
     """What to do where the values run along a mode that is not the contiguous one."""
-    name, layout = view.buffer.name, view.buffer.layout
+    name, layout = _home(view), view.buffer.layout
     inner = layout.layout if isinstance(layout, ComposedLayout) else layout
     modes = rank(inner)
     along = [m for m in range(modes) if any(_is(step, 1) for _, step in zip_leaves(*_mode(inner, m)))]
@@ -187,8 +192,8 @@ def _contiguity_hint(view: View) -> str:
         return f"{name} is contiguous along no mode: pass one that is, or use a copy of one element at a time"
     mode = along[0]
     if view.space is Space.GLOBAL and modes == 2 and mode == 1:
-        return f"{name} is row-major: pass it column-major (the .T of a row-major array of shape ({name}.shape[1], " \
-               f"{name}.shape[0])), or let the value layout run along mode 1"
+        return f"{name} is row-major: pass it column-major (the .T of a row-major array of the transposed shape), " \
+               "or let the value layout run along mode 1"
     return f"{name} is contiguous along mode {mode}: let the value layout run along it"
 
 
@@ -210,7 +215,7 @@ def _padding(view: View, bad: Int, unit: int) -> str:
 
 
 def _misaligned(op: CopyOp, view: View, strides: tuple[Int, ...], at: int, needed: int) -> AlignmentError:
-    itemsize, name = view.dtype.bits // 8, view.buffer.name
+    itemsize, name = view.dtype.bits // 8, _home(view)
     unit = needed // itemsize
     bad = _bad_stride(view, needed)
     if view.buffer.align % needed:
@@ -235,7 +240,7 @@ def _misaligned(op: CopyOp, view: View, strides: tuple[Int, ...], at: int, neede
         hint = f"let them lie multiples of {unit} elements apart"
     return AlignmentError(
         f"{op} needs addresses that are multiples of {needed} bytes, but {view.label} with layout {view.layout} in "
-        f"{view.buffer.name} of layout {view.buffer.layout} is misaligned: {where}", hint=hint, locs=(locate(),))
+        f"{name} of layout {view.buffer.layout} is misaligned: {where}", hint=hint, locs=(locate(),))
 
 
 def _bad_stride(view: View, needed: int) -> Int | None:

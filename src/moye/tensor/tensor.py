@@ -275,9 +275,9 @@ def is_slice(coordinate: object) -> bool:
 
 def _static_offset(tensor: Tensor, offset: Int) -> None:
     if not isinstance(offset, int):
-        raise TensorError(f"{tensor.label} lives in registers, which have no addresses: its index {offset} must be "
-                          f"static", hint="loop with mo.static_range, or keep the tensor in shared memory",
-                          locs=(locate(),))
+        raise TensorError(f"{tensor.label} lives in registers, which have no addresses: it cannot be indexed with "
+                          f"{offset}, which is not static",
+                          hint="loop with mo.static_range, or keep the tensor in shared memory", locs=(locate(),))
 
 
 # --- making ----------------------------------------------------------------------------------------------------------
