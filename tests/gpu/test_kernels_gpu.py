@@ -135,7 +135,7 @@ def test_a_refused_launch_writes_nothing():
     module = load("05_matmul_vectorized")
     A, B, C = torch.randn(256, 16, device="cuda"), device(poisoned(128, 16)), device(poisoned(256, 128))
     C.fill_(7)
-    with pytest.raises(mo.TensorError, match="is A row-major"):
+    with pytest.raises(mo.TensorError, match="A is row-major"):
         module.matmul(A, B, C)
     torch.cuda.synchronize()
     assert (C == 7).all()

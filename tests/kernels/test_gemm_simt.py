@@ -90,6 +90,7 @@ def test_wrong_arguments(change, message):
 
 
 def test_the_choice_needs_no_search_and_fills_the_machine():
-    assert choose(4096, 4096, 4096, 4)[0].bM == 256 and choose(4096, 4096, 4096, 4)[1] == 1
+    assert choose(4096, 4096, 4096, 4)[0].bK == 32 and choose(4096, 4096, 4096, 4)[1] == 1
+    assert not choose(4097, 4096, 4096, 4)[0].whole
     config, splits = choose(96, 64, 4096, 4)
     assert splits > 4 and config.bM * config.bN <= 64 * 64

@@ -391,3 +391,17 @@ def test_outside_of_a_kernel():
     with pytest.raises(TraceError, match="only inside a kernel"):
         mo.thread_idx()
     assert scaled(4) == 4 * SCALE
+
+
+@mo.kernel
+def bounded(x, count: mo.Constexpr):
+    mo.min_blocks(count)
+    x[mo.thread_idx().x] = 1
+
+
+def test_min_blocks_is_printed_in_the_launch_bounds():
+    spec = mo.TensorLike(mo.float32, (64,))
+    assert "__launch_bounds__(64, 8)" in bounded.compile(spec, 8, block=64, arch="sm_90a").source
+    assert "__launch_bounds__(64)" in bounded.compile(spec, 1, block=64, arch="sm_90a").source
+    with pytest.raises(mo.TraceError, match=r"min_blocks\(0\): a static count from 1 to 32"):
+        bounded.trace(spec, 0, block=64)

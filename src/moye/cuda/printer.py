@@ -153,7 +153,8 @@ def _value(kernel: Kernel, value: Value, hint: str, slot: Slot, slots: list[Slot
 
 def _signature(func: Func, name: str, groups: list[list[str]]) -> list[str]:
     cluster = "" if func.cluster_dim == (1, 1, 1) else f" __cluster_dims__{func.cluster_dim}".replace(" (", "(")
-    head = f'extern "C" __global__ void{cluster} __launch_bounds__({func.threads})'
+    bounds = f"{func.threads}, {func.min_blocks}" if func.min_blocks > 1 else str(func.threads)
+    head = f'extern "C" __global__ void{cluster} __launch_bounds__({bounds})'
     flat = f"{head} {name}({', '.join(', '.join(group) for group in groups)}) {{"
     rows = [row for group in groups for row in _rows(group, _WIDTH - len(name))]
     if len(rows) < 2 or len(flat) <= _WIDTH:

@@ -237,6 +237,8 @@ class Func:
     index_bits: int = 32
     notes: list[str] = field(default_factory=list)
     loc: Loc = UNKNOWN
+    min_blocks: int = 1
+    """Blocks that a multiprocessor should hold at once: bounds the registers of a thread."""
     restrict: bool = True
     """No written argument overlaps another one (part of the specialisation)."""
 

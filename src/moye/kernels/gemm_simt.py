@@ -172,6 +172,7 @@ def gemm_kernel(A, B, C, alpha, beta, chunk, plan: mo.Constexpr):
     pid, bz, _ = mo.block_idx()
     bx, by = raster(pid, mo.ceil_div(M, bM), mo.ceil_div(N, bN))
     thr_mma = plan.mma.get_slice(mo.thread_idx().x)
+    mo.min_blocks(1 if ragged_M or ragged_N or ragged_K else plan.config.blocks)    # predicates want the registers
 
     sA = mo.shared_array(A.dtype, plan.sA)                              # (bM, bK, stages)
     sB = mo.shared_array(B.dtype, plan.sB)                              # (bN, bK, stages)

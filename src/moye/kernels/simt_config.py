@@ -39,6 +39,8 @@ class TileConfig:
     wN: int
     blocks: int
     rate: float
+    whole: bool = False
+    """Only for problems that the tile divides: with predicates it would spill."""
 
     @property
     def threads(self) -> int:
@@ -46,6 +48,7 @@ class TileConfig:
 
 
 FLOAT = (
+    TileConfig(128, 128, 32, 3, 8, 8, 2, 4, 2, 0.797, whole=True),
     TileConfig(256, 128, 16, 3, 16, 8, 2, 4, 1, 0.795),
     TileConfig(128, 128, 16, 3, 8, 8, 2, 4, 2, 0.785),
     TileConfig(128, 64, 16, 3, 8, 8, 2, 2, 4, 0.765),
@@ -69,6 +72,8 @@ def choose(M: int, N: int, K: int, bytes_per_element: int) -> tuple[TileConfig, 
     """The configuration and the number of K splits with the least modelled time."""
     best: tuple[float, TileConfig, int] | None = None
     for config in configs(bytes_per_element):
+        if config.whole and (M % config.bM or N % config.bN or K % config.bK):
+            continue
         k_tiles = max(1, -(-K // config.bK))
         for splits in (1, 2, 3, 4, 6, 8, 12, 16, 24, 32):
             if splits > 1 and k_tiles // splits < 4:

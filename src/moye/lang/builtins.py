@@ -26,7 +26,7 @@ from moye.tensor.tensor import Tensor, elementwise
 __all__ = [
     "Dim3", "assume", "atomic_add", "atomic_and", "atomic_cas", "atomic_exch", "atomic_max", "atomic_min", "atomic_or",
     "atomic_xor", "ballot", "barrier_arrive", "barrier_sync", "block_dim", "block_idx", "block_reduce", "ceil_div",
-    "clock", "cp_async_commit", "cp_async_wait", "fence", "globaltimer", "grid_dim", "lane_idx", "load",
+    "clock", "cp_async_commit", "cp_async_wait", "fence", "globaltimer", "grid_dim", "lane_idx", "load", "min_blocks",
     "shuffle_down", "shuffle_idx", "shuffle_up", "shuffle_xor", "static_range", "store", "sync_threads", "sync_warp",
     "thread_idx", "vote_all", "vote_any", "warp_idx", "warp_reduce", "where",
 ]
@@ -90,6 +90,13 @@ def lane_idx() -> Scalar:
 def warp_idx() -> Scalar:
     """Warp within the block."""
     return linear_thread() // 32
+
+
+def min_blocks(count: int) -> None:
+    """__launch_bounds__(threads, count): the compiler keeps registers low enough for ``count`` blocks on an SM."""
+    if not isinstance(count, int) or not 1 <= count <= 32:
+        raise TraceError(f"min_blocks({count}): a static count from 1 to 32", locs=(locate(),))
+    builder().func.min_blocks = count
 
 
 def clock() -> Scalar:
