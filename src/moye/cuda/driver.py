@@ -197,10 +197,22 @@ def synchronize_stream(stream: int, ordinal: int) -> None:
 
 
 def pointer_device(pointer: int) -> int:
-    """The ordinal of the device that a pointer belongs to."""
+    """The ordinal of the device that a pointer belongs to.
+
+    Asked of the context that allocated it: the ordinal attribute was seen to read 0 for memory of another device.  It
+    is all there is for memory without a context (stream-ordered pools).
+    """
     drv = _driver()
-    attribute = drv.CUpointer_attribute.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
-    return int(_check(drv.cuPointerGetAttribute(attribute, pointer), f"pointer {pointer:#x}"))
+    attributes = drv.CUpointer_attribute
+    error, context = drv.cuPointerGetAttribute(attributes.CU_POINTER_ATTRIBUTE_CONTEXT, pointer)
+    if error or not int(context):
+        attribute = attributes.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
+        return int(_check(drv.cuPointerGetAttribute(attribute, pointer), f"pointer {pointer:#x}"))
+    _check(drv.cuCtxPushCurrent(context), "cuCtxPushCurrent")
+    try:
+        return int(_check(drv.cuCtxGetDevice(), "cuCtxGetDevice"))
+    finally:
+        _check(drv.cuCtxPopCurrent(), "cuCtxPopCurrent")
 
 
 # --- kernels ---------------------------------------------------------------------------------------------------------
