@@ -27,7 +27,7 @@ def main():
     obstacles = {
         "simulator.py": "",
         "compile.py": "" if installed("cuda.bindings") else "cuda-bindings is not installed",
-        "gpu_double_buffered.py": on_gpu(),
+        "gpu_twins.py": on_gpu(),
         "gemm_simt.py": on_gpu(),
         "launch.py": on_gpu(),
     }

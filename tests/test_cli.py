@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -45,12 +47,31 @@ def test_env_lists_the_whole_table_and_marks_what_is_set(moye, monkeypatch):
     assert told.count("<- set") == 2, "MOYE_SHOW, and the MOYE_CACHE_DIR of all tests"
 
 
-def test_cache_is_counted_and_cleared(moye, cache):
-    assert moye("cache") == f"{cache.root}: 0 kernels, 0.0 KiB\n"
-    cache.put("ab" * 32, b"x" * 2000)
-    assert moye("cache", "--size").startswith(f"{cache.root}: 1 kernels, 2.0 KiB")
-    assert moye("cache", "--clear") == f"{cache.root}: removed 1 kernels\n"
+def test_cache_is_listed_and_cleared(moye, cache):
+    assert moye("cache", "ls") == f"{cache.root}: 0 kernels, 0.0 KiB\n"
+    cache.put("ab" * 32, b"x" * 2000, {"kernel": "matmul", "arch": "sm_90a"})
+    cache.put("cd" * 32, b"x" * 20)
+    hours_ago = time.time() - 3 * 3600 - 5
+    os.utime(cache.root / "ab" / f"{'ab' * 32}.bin", (hours_ago, hours_ago))
+    for _ in range(2):                                  # listing an entry is no use of it
+        header, newest, oldest, total = moye("cache", "ls").splitlines()
+        assert header.split() == ["key", "kernel", "arch", "bytes", "age"]
+        assert newest.split() == ["cdcdcdcdcdcd", "?", "?", str(cache.entries()[0].size), "0", "s"]
+        assert oldest.split() == ["abababababab", "matmul", "sm_90a", str(cache.entries()[1].size), "3", "h"]
+        assert total == f"{cache.root}: 2 kernels, {cache.size() / 1024:.1f} KiB"
+    assert moye("cache", "clear") == f"{cache.root}: removed 2 kernels\n"
     assert cache.entries() == []
+
+
+def test_a_damaged_entry_is_listed_as_unknown(moye, cache):
+    cache.put("ab" * 32, b"x" * 2000, {"kernel": "matmul", "arch": "sm_90a"})
+    (cache.root / "ab" / f"{'ab' * 32}.bin").write_bytes(b"nonsense")
+    assert moye("cache", "ls").splitlines()[1].split()[:4] == ["abababababab", "?", "?", "8"]
+
+
+@pytest.mark.parametrize(("seconds", "told"), [(-3, "0 s"), (59, "59 s"), (61, "1 min"), (7300, "2 h"), (9e5, "10 d")])
+def test_ages(seconds, told):
+    assert cli._age(seconds) == told
 
 
 def test_an_unknown_command_is_refused():

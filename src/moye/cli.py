@@ -2,7 +2,7 @@
 
 In: a command line.  Out: text on stdout, exit status 0; one sentence on stderr and 1 where something is wrong.
 
->>> main(["cache", "--size"])
+>>> main(["cache", "ls"])
 
 It needs ``pip install 'moye[cli]'`` and says so where typer is missing.  It neither compiles nor runs kernels.
 """
@@ -12,6 +12,7 @@ from __future__ import annotations
 import importlib.metadata
 import platform
 import sys
+import time
 from collections.abc import Sequence
 
 from moye import env
@@ -29,8 +30,11 @@ def main(args: Sequence[str] | None = None) -> None:
         sys.exit("the moye command needs typer: pip install 'moye[cli]'")
     app = typer.Typer(help="moye: layouts, kernels, and a checking simulator.", no_args_is_help=True,
                       add_completion=False, pretty_exceptions_enable=False)
-    for name, command in (("version", version), ("env", environment), ("cache", cache)):
-        app.command(name=name)(command)
+    cache = typer.Typer(help="The disk cache of compiled kernels.", no_args_is_help=True)
+    for group, name, command in ((app, "version", version), (app, "env", environment), (cache, "ls", cache_ls),
+                                 (cache, "clear", cache_clear)):
+        group.command(name=name)(command)
+    app.add_typer(cache, name="cache")
     try:
         app(args)
     except MoyeError as error:
@@ -72,13 +76,35 @@ def environment() -> None:
         print(f"{variable.name}={value}{mark}\n    {variable.help} [{variable.type}]")
 
 
-def cache(size: bool = False, clear: bool = False) -> None:
-    """The disk cache of compiled kernels: its size, or --clear to empty it."""
+def cache_ls() -> None:
+    """The compiled kernels on disk, most recently used first."""
     disk = DiskCache(env.cache_dir())
-    if clear:
-        print(f"{disk.root}: removed {disk.clear()} kernels")
-    if size or not clear:
-        print(f"{disk.root}: {len(disk.entries())} kernels, {disk.size() / 1024:.1f} KiB")
+    entries = disk.entries()
+    if entries:
+        print(f"{'key':12}  {'kernel':32}  {'arch':8}  {'bytes':>9}  {'age':>6}")
+    for entry in entries:
+        record = disk.record(entry.key)
+        print(f"{entry.key[:12]}  {record.get('kernel', '?'):32}  {record.get('arch', '?'):8}  {entry.size:9}  "
+              f"{_age(time.time() - entry.used):>6}")
+    print(f"{disk.root}: {_kernels(len(entries))}, {sum(entry.size for entry in entries) / 1024:.1f} KiB")
+
+
+def cache_clear() -> None:
+    """Remove every compiled kernel from the disk."""
+    disk = DiskCache(env.cache_dir())
+    print(f"{disk.root}: removed {_kernels(disk.clear())}")
+
+
+def _kernels(count: int) -> str:
+    return f"{count} kernel{'' if count == 1 else 's'}"
+
+
+def _age(seconds: float) -> str:
+    """Time since the last use, in the largest unit that gives at least 1."""
+    for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= length:
+            return f"{int(seconds / length)} {unit}"
+    return f"{max(0, int(seconds))} s"
 
 
 if __name__ == "__main__":

@@ -75,6 +75,14 @@ class DiskCache:
             pass
         return found
 
+    def record(self, key: str) -> dict[str, Any]:
+        """The record of an entry, without using it: its age stays; empty where there is no whole entry."""
+        try:
+            found = _unpack(self._path(key).read_bytes())
+        except OSError:
+            return {}
+        return {} if found is None else found[1]
+
     def put(self, key: str, blob: bytes, meta: Mapping[str, Any] | None = None) -> bool:
         """Keep a blob and a record that JSON can hold; False where the disk does not let us."""
         path = self._path(key)

@@ -1,25 +1,25 @@
 // The hand-written twin of examples/09_matmul_double_buffered.py: C = A * B^T in fp32, A (M, K), B (N, K), C (M, N), all
 // column-major, extents multiples of the 128x128x8 tile.  Kernel k(A, B, C, M, N, K), grid (M/128)(N/128), 256 threads,
-// static shared memory; compile with -arch=sm_90a -std=c++17, no headers.  Unchanged but for this comment.
+// static shared memory; compile with -arch=sm_90a -std=c++17, no headers.  Two stages of
+// shared memory; the operands of the next k are loaded before the products of this one.
+//   -DAX -DAY threads along M and N; -DVEC elements per cp.async; -DPAD elements after each column
 
-typedef unsigned int u32; typedef unsigned long long u64;
+typedef unsigned int u32;
 __device__ __forceinline__ u32 sptr(const void*p){return (u32)__cvta_generic_to_shared(p);}
 template<int N> __device__ __forceinline__ void cpa(u32 d,const void*s){
   if constexpr(N==16) asm volatile("cp.async.cg.shared.global [%0],[%1],16;"::"r"(d),"l"(s):"memory");
   else asm volatile("cp.async.ca.shared.global [%0],[%1],%2;"::"r"(d),"l"(s),"n"(N):"memory");}
 __device__ __forceinline__ void commit(){asm volatile("cp.async.commit_group;":::"memory");}
 template<int N> __device__ __forceinline__ void waitg(){asm volatile("cp.async.wait_group %0;"::"n"(N):"memory");}
-__device__ __forceinline__ void mb_init(u32 b,u32 c){asm volatile("mbarrier.init.shared::cta.b64 [%0],%1;"::"r"(b),"r"(c):"memory");}
-__device__ __forceinline__ void mb_wait(u32 b,u32 ph){u32 ok;do{asm volatile("{.reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p,[%1],%2; selp.u32 %0,1,0,p;}":"=r"(ok):"r"(b),"r"(ph):"memory");}while(!ok);}
-__device__ __forceinline__ void mb_tx(u32 b,u32 n){asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _,[%0],%1;"::"r"(b),"r"(n):"memory");}
-__device__ __forceinline__ void mb_arr(u32 b){asm volatile("mbarrier.arrive.shared::cta.b64 _,[%0];"::"r"(b):"memory");}
-struct __align__(64) TMap{u64 x[16];};
-__device__ __forceinline__ void tma2(u32 d,const TMap*m,int x,int y,u32 b){asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0],[%1,{%2,%3}],[%4];"::"r"(d),"l"(m),"r"(x),"r"(y),"r"(b):"memory");}
 
-#define PAD 2
+#ifndef AX
 #define AX 32
 #define AY 8
+#endif
+#ifndef VEC
 #define VEC 2
+#define PAD 2
+#endif
 #define LD (128+PAD)
 #define TI (128/AX)
 #define TJ (128/AY)
