@@ -1,0 +1,48 @@
+"""``gemm_simt`` on the GPU against float64, full and ragged sizes, transposes, dtypes, splits, scaling."""
+
+import math
+
+import pytest
+import torch
+
+from moye.kernels import gemm_simt
+
+DTYPES = {"f4": (torch.float32, 1e-5), "f8": (torch.float64, 1e-13), "i4": (torch.int32, 0.0)}
+
+
+def matrix(rows, columns, dtype, order):
+    shape = (columns, rows) if order == "F" else (rows, columns)
+    x = torch.randint(-50, 50, shape, device="cuda", dtype=dtype) if dtype == torch.int32 else \
+        torch.randn(shape, device="cuda", dtype=dtype)
+    return x.T if order == "F" else x
+
+
+@pytest.mark.parametrize("M, N, K", [(2048, 2048, 256), (1000, 2050, 33), (97, 65, 250), (4097, 64, 4096), (1, 1, 1)])
+@pytest.mark.parametrize("orders", ["FFF", "CFF", "FCC", "CCF"])
+def test_shapes_and_transposes(M, N, K, orders):
+    agree(M, N, K, "f4", orders)
+
+
+@pytest.mark.parametrize("dtype", ["f8", "i4"])
+@pytest.mark.parametrize("M, N, K", [(256, 128, 96), (131, 67, 45)])
+def test_dtypes(M, N, K, dtype):
+    agree(M, N, K, dtype, "FFF")
+    agree(M, N, K, dtype, "CFC")
+
+
+def test_splits_and_scaling():
+    agree(96, 64, 4096, "f4", "FFF", alpha=0.5, beta=-2.0)
+    agree(130, 70, 40, "f4", "FFC", alpha=2.0, beta=0.5)
+    agree(130, 70, 40, "f8", "FFF", alpha=0.1, beta=0.3)
+    agree(63, 95, 250, "f4", "FFF", splits=3)
+
+
+def agree(M, N, K, dtype, orders, alpha=1, beta=0, **options):
+    torch.manual_seed(M + N + K)
+    kind, tolerance = DTYPES[dtype]
+    A, B, C = matrix(M, K, kind, orders[0]), matrix(N, K, kind, orders[1]), matrix(M, N, kind, orders[2])
+    expected = alpha * (A.double() @ B.double().T) + beta * C.double()
+    if not beta:
+        C.fill_(77 if kind == torch.int32 else math.nan)
+    gemm_simt(A, B, C, alpha=alpha, beta=beta, **options)
+    assert float((C.double() - expected).norm()) <= tolerance * float(expected.norm())
