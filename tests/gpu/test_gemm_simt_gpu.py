@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from moye.kernels import gemm_simt
+from moye.kernels import gemm_simt, tuned_gemm_simt
 
 DTYPES = {"f4": (torch.float32, 1e-5), "f8": (torch.float64, 1e-13), "i4": (torch.int32, 0.0)}
 
@@ -46,3 +46,14 @@ def agree(M, N, K, dtype, orders, alpha=1, beta=0, **options):
         C.fill_(77 if kind == torch.int32 else math.nan)
     gemm_simt(A, B, C, alpha=alpha, beta=beta, **options)
     assert float((C.double() - expected).norm()) <= tolerance * float(expected.norm())
+
+
+def test_tuned(tmp_path, monkeypatch):
+    monkeypatch.setenv("MOYE_CACHE_DIR", str(tmp_path))
+    A, B = torch.randn(512, 256, device="cuda").T, torch.randn(512, 256, device="cuda").T
+    C = torch.full((256, 256), 1.0, device="cuda").T
+    expected = A.double() @ B.double().T - 2.0
+    tuned_gemm_simt(A, B, C, beta=-2.0)
+    assert float((C.double() - expected).norm() / expected.norm()) < 1e-5
+    table = tuned_gemm_simt.report()
+    assert "1.00x" in table and "not for float32" in table

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import moye as mo
-from moye.kernels import gemm_simt
+from moye.kernels import gemm_simt, tuned_gemm_simt
 from moye.kernels.simt_config import DOUBLE, FLOAT, choose
 
 TOLERANCE = {"f4": 1e-5, "f8": 1e-13, "i4": 0.0}
@@ -94,3 +94,27 @@ def test_the_choice_needs_no_search_and_fills_the_machine():
     assert not choose(4097, 4096, 4096, 4)[0].whole
     config, splits = choose(96, 64, 4096, 4)
     assert splits > 4 and config.bM * config.bN <= 64 * 64
+
+
+def test_tuned_takes_the_first_configuration_that_fits():
+    rng = np.random.default_rng(5)
+    A, B = matrix(rng, (40, 24), "f4", "F"), matrix(rng, (50, 24), "f4", "C")
+    C = np.full((40, 50), np.nan, "f4", order="F")
+    tuned_gemm_simt(A, B, C, alpha=2)
+    expected = 2 * A.astype("f8") @ B.astype("f8").T
+    assert np.linalg.norm(C - expected) <= 1e-5 * np.linalg.norm(expected)
+    best = tuned_gemm_simt.best(A, B, C)
+    assert best["config"] in FLOAT and not best["config"].whole and best["splits"] == 1
+
+
+def test_tuned_leaves_out_what_does_not_fit():
+    A64, B64 = np.zeros((64, 64), "f8"), np.zeros((64, 64), "f8")
+    assert tuned_gemm_simt.best(A64, B64, np.zeros((64, 64), "f8"))["config"] in DOUBLE
+    why = tuned_gemm_simt.options.prune(mo.Config(config=FLOAT[0], splits=8), A=np.zeros((128, 64), "f4"),
+                                        B=np.zeros((128, 64), "f4"))
+    assert "split" in why
+
+
+def test_tuned_complains_as_gemm_simt_does():
+    with pytest.raises(mo.ArgumentError, match="must be a matrix"):
+        tuned_gemm_simt(np.zeros(4, "f4"), np.zeros((4, 4), "f4"), np.zeros((4, 4), "f4"))

@@ -10,12 +10,16 @@ What a branch or a loop changes is evaluated before it if it is still needed (``
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import prod
 
 from moye.cuda.expressions import ADD, Text, negated
 from moye.cuda.kernel import Kernel
 from moye.errors import IRError
 from moye.ir import ops
 from moye.ir.nodes import Block, Operand, Value
+
+_SPECULATIVE = (ops.Special, ops.Binary, ops.Unary, ops.Select, ops.Cast, ops.Read)
+_MOST_PREDICATED = 64  # copies of one thread
 
 Run = Callable[[Kernel, Block], None]
 Statement = Callable[[Kernel, ops.Op], None]
@@ -41,11 +45,40 @@ def _at(kernel: Kernel, op: ops.Op) -> None:
 
 
 def if_(kernel: Kernel, op: ops.If, run: Run, statement: Statement) -> None:
-    """``if (cond) { ... } else if ... else { ... }``."""
+    """``if (cond) { ... } else if ... else { ... }``; asynchronous copies alone are predicated instead."""
     cond = _condition(kernel, op)
+    if _only_copies(kernel, op):
+        _predicated(kernel, op, cond, run)
+        return
     kernel.writer.open(f"if ({cond}) {{")
     _branches(kernel, op, run, statement)
     kernel.writer.close()
+
+
+def _only_copies(kernel: Kernel, op: ops.If) -> bool:
+    """Whether an if does nothing but a few cp.async: predicated, they leave the compiler one straight run of code."""
+    if _live(kernel, op.orelse) or kernel.when:
+        return False
+    points = 0
+    for inner in _live(kernel, op.then):
+        if isinstance(inner, ops.Copy) and inner.atom.asynchronous == "cp.async" \
+                and (inner.pred is None or inner.zero_fill):
+            for extent in inner.extents:
+                if not isinstance(extent, int):
+                    return False
+            points += prod(extent for extent in inner.extents if isinstance(extent, int))
+        elif not isinstance(inner, _SPECULATIVE):
+            return False
+    return 0 < points <= _MOST_PREDICATED
+
+
+def _predicated(kernel: Kernel, op: ops.If, cond: str, run: Run) -> None:
+    kernel.when = cond
+    if not cond.isidentifier():
+        kernel.when = kernel.names.fresh("when")
+        kernel.writer.line(f"const bool {kernel.when} = {cond};")
+    run(kernel, op.then)
+    kernel.when = ""
 
 
 def _condition(kernel: Kernel, op: ops.If) -> str:

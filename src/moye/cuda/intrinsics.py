@@ -171,18 +171,18 @@ class Intrinsics:
 
     # --- asynchronous copies and barriers ---
 
-    def cp_async(self, atom: CopyOp, zero_fill: bool) -> str:
-        """cp.async of the atom's width: (shared address, global pointer[, bytes to read])."""
+    def cp_async(self, atom: CopyOp, zero_fill: bool, predicated: bool = False) -> str:
+        """cp.async of the atom's width: ([whether to, ]shared address, global pointer[, bytes to read])."""
         self.need(atom.arch)
         name = f"cp_async{'_cg' if atom.cache == 'global' else ''}_{atom.bytes}"
-        if not zero_fill:
-            return self.function(name, "void (unsigned dst_smem, const void* src)",
-                                 f'asm volatile("{atom.ptx}" :: "r"(dst_smem), '
-                                 '"l"(src) : "memory");')
-        ptx = atom.ptx.rstrip("; ") + ", %2;"
-        return self.function(name + "_zfill", "void (unsigned dst_smem, const void* src, int bytes)",
-                             f'asm volatile("{ptx}" :: "r"(dst_smem), "l"(src), '
-                             '"r"(bytes) : "memory");')
+        parameters, inputs, ptx = "unsigned dst_smem, const void* src", '"r"(dst_smem), "l"(src)', atom.ptx
+        if zero_fill:
+            name, parameters, inputs = f"{name}_zfill", f"{parameters}, int bytes", f'{inputs}, "r"(bytes)'
+            ptx = atom.ptx.rstrip("; ") + ", %2;"
+        if predicated:
+            name, parameters, inputs = f"{name}_if", f"bool when, {parameters}", f'{inputs}, "r"((int)when)'
+            ptx = f"{{.reg .pred p; setp.ne.s32 p, %{2 + zero_fill}, 0; @p {ptx}}}"
+        return self.function(name, f"void ({parameters})", f'asm volatile("{ptx}" :: {inputs} : "memory");')
 
     def cp_async_commit(self) -> str:
         return self._statement("cp_async_commit", "cp.async.commit_group;")

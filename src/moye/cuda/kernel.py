@@ -36,6 +36,7 @@ class Kernel:
         self.values = Values(self.uses, self.names, self.writer, self.helpers)
         self.memory = Memory(func, self.uses, self.names, self.values, self.helpers)
         self.loops: list[ops.Op] = []  # those that are open, outermost first
+        self.when = ""  # the name of the condition that the copies being printed are predicated on
         self.labels: dict[tuple[int, str], str] = {}  # (id(target), kind of exit) -> its goto label
         users = _users_names(func)
         self.indices = tuple(self._index(name, users) for name in _INDICES)

@@ -19,7 +19,8 @@ from moye.cuda.uses import Uses
 from moye.cuda.values import Values
 from moye.dtypes import Space
 from moye.errors import IRError
-from moye.ir.nodes import Buffer, Extent, Func, Literal, Operand, Ref, TileRef
+from moye.ir import ops
+from moye.ir.nodes import Buffer, Extent, Func, Literal, Operand, Ref, TileRef, Value, Var
 
 AnyRef = Ref | TileRef
 
@@ -73,9 +74,7 @@ class Memory:
 
     def offset(self, ref: AnyRef, steps: Sequence[tuple[Text, Extent]] = (), extra: int = 0) -> Text:
         """``offset + sum(index * stride) + extra``, in elements, swizzled."""
-        base = self.values.operand(ref.offset) if isinstance(ref, Ref) and not isinstance(ref.offset, Literal) \
-            else self.operand_offset(ref.offset)
-        terms = [base]
+        terms = [self._base(ref)]
         for index, stride in steps:
             if isinstance(stride, int):
                 if stride:
@@ -88,9 +87,19 @@ class Memory:
             whole = call(self.helpers.swizzle(ref.swizzle, ref.offset.dtype), whole)
         return whole
 
+    def _base(self, ref: AnyRef) -> Text:
+        """A reference's own offset from its pointer."""
+        if _advancing(ref) is not None:
+            return Text("0")
+        if isinstance(ref, Ref) and not isinstance(ref.offset, Literal):
+            return self.values.operand(ref.offset)
+        return self.operand_offset(ref.offset)
+
     def pointer(self, ref: AnyRef, ctype: str | None = None) -> Text:
-        """The buffer as a pointer to the reference's elements, or to ``ctype``."""
-        buffer = ref.buffer
+        """The buffer, or the variable that points into it, as a pointer to the elements, or to ``ctype``."""
+        buffer, var = ref.buffer, _advancing(ref)
+        if var is not None:
+            return Text(self.values.vars[var.id], deps=frozenset((var.id,)))
         wanted = ctype or self.helpers.ctype(ref.dtype)
         name = self.name(buffer)
         if wanted == buffer.dtype.cuda:
@@ -102,12 +111,15 @@ class Memory:
         deps = self.uses.depends(ref.buffer)
         if not self.is_array(ref.buffer):
             return Text(self.scalar(ref.buffer, int(offset.text)), PRIMARY, deps)
-        return Text(f"{self.pointer(ref).at(PRIMARY)}[{offset.text}]", PRIMARY, offset.deps | deps)
+        pointer = self.pointer(ref)
+        return Text(f"{pointer.at(PRIMARY)}[{offset.text}]", PRIMARY, offset.deps | pointer.deps | deps)
 
     def address(self, ref: AnyRef, offset: Text) -> Text:
         """The address of the element at an offset."""
         pointer = self.pointer(ref)
-        return pointer if offset.text == "0" else Text(f"&{pointer.at(PRIMARY)}[{offset.text}]", UNARY, offset.deps)
+        if offset.text == "0":
+            return pointer
+        return Text(f"&{pointer.at(PRIMARY)}[{offset.text}]", UNARY, offset.deps | pointer.deps)
 
     def shared_address(self, ref: AnyRef, offset: Text) -> Text:
         """The address of the element at an offset as a 32-bit address of the shared window."""
@@ -124,9 +136,20 @@ class Memory:
         const = "const " if self.is_const(ref.buffer) else ""
         address = self.address(ref, offset)
         return Text(f"*({const}{ctype}*){address.at(UNARY)}", UNARY,
-                    offset.deps | self.uses.depends(ref.buffer))
+                    address.deps | self.uses.depends(ref.buffer))
 
     # --- declarations ---
+
+    def declare_pointer(self, var: Var, init: Operand | None) -> None:
+        """A variable that points into a global buffer, at its first element."""
+        buffer = var.ref
+        if buffer is None or init is None:
+            raise IRError(f"{var} advances through no buffer, or from nowhere")
+        at = self.operand_offset(init)
+        name = self.values.vars[var.id] = self.names.fresh(var.name or buffer.name)
+        start = self.name(buffer) if at.text == "0" else f"&{self.name(buffer)}[{at.text}]"
+        const = "const " if self.is_const(buffer) else ""
+        self.values.writer.line(f"{const}{self.helpers.ctype(buffer.dtype)}* {name} = {start};")
 
     def declaration(self, buffer: Buffer) -> str:
         """The declaration of a register buffer."""
@@ -137,3 +160,7 @@ class Memory:
         return f"{align}{ctype} {self.name(buffer)}[{buffer.elements}];"
 
 
+def _advancing(ref: AnyRef) -> Var | None:
+    """The variable that points at a reference's offset already."""
+    op = ref.offset.op if isinstance(ref.offset, Value) else None
+    return op.var if isinstance(op, ops.Read) and op.var.advances else None

@@ -19,7 +19,7 @@ from moye.cuda.expressions import SELECT, Text, assignment, bits_of, c_cast, cal
 from moye.cuda.kernel import Kernel
 from moye.cuda.uses import ORDER
 from moye.dtypes import Kind, Space
-from moye.errors import UnsupportedError
+from moye.errors import IRError, UnsupportedError
 from moye.ir import ops
 from moye.ir.nodes import Block, Operand, Ref, Value, Var
 
@@ -109,6 +109,9 @@ def _cast(kernel: Kernel, op: ops.Cast) -> None:
 
 @_prints(ops.Declare)
 def _declare(kernel: Kernel, op: ops.Declare) -> None:
+    if op.var.advances:
+        kernel.memory.declare_pointer(op.var, op.init)
+        return
     init = "" if op.init is None else f" = {kernel.values.operand(op.init).text}"
     name = kernel.values.vars[op.var.id] = kernel.names.fresh(op.var.name or "v")
     kernel.writer.line(f"{kernel.helpers.ctype(op.var.dtype)} {name}{init};")
@@ -124,6 +127,9 @@ def _read(kernel: Kernel, op: ops.Read) -> None:
 def _assign(kernel: Kernel, op: ops.Assign) -> None:
     """In order, with a copy of what an earlier pair overwrites and a later one still needs."""
     values = kernel.values
+    if len(op.pairs) == 1 and op.pairs[0][0].advances:
+        _advance(kernel, op, *op.pairs[0])
+        return
     pairs = [(var, values.operand(source)) for var, source in kernel.uses.pairs(op)]
     pairs = [(var, text) for var, text in pairs if text.text != values.vars[var.id]]
     values.before(op)
@@ -133,6 +139,16 @@ def _assign(kernel: Kernel, op: ops.Assign) -> None:
             if var.id in needed.deps:
                 pairs[later] = (other, _kept(kernel, other, needed))
         kernel.writer.line(assignment(values.vars[var.id], text))
+
+
+def _advance(kernel: Kernel, op: ops.Assign, var: Var, source: Operand) -> None:
+    """``p += step``."""
+    total = source.op if isinstance(source, Value) else None
+    if not isinstance(total, ops.Binary) or total.kind != "add":
+        raise IRError(f"{var} advances by no sum", locs=(op.loc,))
+    by = kernel.values.operand(total.b)
+    kernel.values.before(op)
+    kernel.writer.line(f"{kernel.values.vars[var.id]} += {by.text};")
 
 
 def _kept(kernel: Kernel, var: Var, text: Text) -> Text:

@@ -83,12 +83,12 @@ def copy(kernel: Kernel, op: ops.Copy) -> None:
     """dst[i] = src[i], as wide as ``op.width`` says."""
     extents, width = op.extents, op.width
     refs = [op.dst, op.src] + ([op.pred] if isinstance(op.pred, TileRef) else [])
-    lanes = [[1], [1], [0]]
+    lanes = [op.dst.lane, op.src.lane, 0]
     strides = [list(ref.strides) for ref in refs]
     part = width if op.atom.asynchronous else vectors.access_width(op.dst, op.src, width)
     if part != width:  # the index space counts smaller accesses
         extents = (width // part, *extents)
-        strides = [[lane[0] * part, *own] for lane, own in zip(lanes, strides, strict=False)]
+        strides = [[lane * part, *own] for lane, own in zip(lanes, strides, strict=False)]
     space = merged(extents, strides)
     guard = _settled_pred(kernel, op)
     for operand in op.operands():
@@ -145,10 +145,11 @@ def _cp_async(kernel: Kernel, op: ops.Copy, dst: Text, src: Text, zeros: Text | 
     bytes_ = op.width * op.dst.dtype.bytes
     if bytes_ != op.atom.bytes:
         raise UnsupportedError(f"{op.atom} copies {op.atom.bytes} bytes, but an access of this copy has {bytes_}")
-    name = kernel.helpers.cp_async(op.atom, zeros is not None)
+    name = kernel.helpers.cp_async(op.atom, zeros is not None, bool(kernel.when))
     size = "" if zeros is None else f", {select(zeros, Text(str(bytes_)), Text('0')).text}"
     to, source = kernel.memory.shared_address(op.dst, dst), kernel.memory.address(op.src, src)
-    kernel.writer.line(f"{name}({to.text}, {source.text}{size});")
+    when = f"{kernel.when}, " if kernel.when else ""
+    kernel.writer.line(f"{name}({when}{to.text}, {source.text}{size});")
 
 
 # --- elementwise -----------------------------------------------------------------------------------------------------

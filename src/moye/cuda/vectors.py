@@ -54,7 +54,7 @@ def move(kernel: Kernel, dst: TileRef, to: Text, src: TileRef, at: Text, width: 
     name = kernel.names.fresh("v")
     kernel.writer.line(f"const {ctype} {name} = {value.text};")
     for lane in range(width):
-        place = memory.element(dst, total([to, Text(str(lane))]))
+        place = memory.element(dst, total([to, Text(str(lane * dst.lane))]))
         kernel.writer.line(f"{place.text} = {_lane(kernel, name, ctype, dst.dtype, lane).text};")
 
 
@@ -77,7 +77,7 @@ def _lane(kernel: Kernel, name: str, ctype: str, dtype: DType, lane: int) -> Tex
 
 def _gathered(kernel: Kernel, src: TileRef, at: Text, width: int, ctype: str) -> Text:
     """``width`` register elements as one vector."""
-    elements = [kernel.memory.element(src, total([at, Text(str(lane))])) for lane in range(width)]
+    elements = [kernel.memory.element(src, total([at, Text(str(lane * src.lane))])) for lane in range(width)]
     if src.dtype.bits >= 32:
         return Text(f"make_{ctype}({', '.join(element.text for element in elements)})")
     per_word = max(32 // src.dtype.bits, 1)

@@ -19,21 +19,22 @@ from moye.errors import Frame, Loc
 _MOST = 110
 
 
-def _shown(frame: Frame) -> str:
-    source = re.sub(r" {3,}", "  ", frame.text().strip())
-    source = source.rstrip("\\").rstrip()  # a backslash would continue the comment
-    where = f"{os.path.basename(frame.file)}:{frame.line}"
-    return f"{where}  {source}" if source else where
+def _where(frame: Frame) -> str:
+    return f"{os.path.basename(frame.file)}:{frame.line}"
 
 
 def describe(loc: Loc) -> str:
-    """The kernel's own line, and the line of the helper it calls where that differs."""
+    """The statement, and for one in a helper the line of the kernel that calls it."""
     if not loc.frames:
         return ""
-    text = _shown(loc.frames[0])
+    frame, caller = loc.frames[-1], ""
     if len(loc.frames) > 1:
-        text += f"  >  {_shown(loc.frames[-1])}"
-    return text if len(text) <= _MOST else text[: _MOST - 3].rstrip() + "..."
+        caller = f"  < {_where(loc.frames[0])}"
+    source = re.sub(r" {3,}", "  ", frame.text().strip())
+    source = source.rstrip("\\").rstrip()  # a backslash would continue the comment
+    text = f"{_where(frame)}  {source}".rstrip()
+    room = _MOST - len(caller)
+    return (text if len(text) <= room else text[: room - 3].rstrip() + "...") + caller
 
 
 class Writer:

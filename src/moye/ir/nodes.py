@@ -66,15 +66,17 @@ class Var:
     """A mutable scalar of a thread: what a loop carries or an ``if`` merges.  ``ops.Read`` gets, ``Assign`` sets it.
 
     ``ref`` is the buffer that the variable's number is an offset into, where it stands for a carried tensor's pointer.
+    ``advances``: every ``Read`` is the offset of a reference into ``ref``, or first summand of what is assigned back.
     """
 
-    __slots__ = ("dtype", "id", "name", "ref")
+    __slots__ = ("advances", "dtype", "id", "name", "ref")
 
-    def __init__(self, name: str, dtype: DType, ref: Buffer | None = None) -> None:
+    def __init__(self, name: str, dtype: DType, ref: Buffer | None = None, *, advances: bool = False) -> None:
         self.id = next(_ids)
         self.name = name
         self.dtype = dtype
         self.ref = ref
+        self.advances = advances
 
     def __repr__(self) -> str:
         return f"@{self.name}.{self.id}"
@@ -143,6 +145,8 @@ class TileRef:
     """The user's view, for headers, comments and findings; no semantics."""
     name: str = ""
     """The user's name of the view."""
+    lane: int = 1
+    """Elements between neighbours within one access of a Copy; other than 1 in registers alone."""
 
 
 @dataclass(slots=True, kw_only=True)

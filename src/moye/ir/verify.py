@@ -210,6 +210,8 @@ def _copy(op: ops.Copy) -> str | None:
         return f"moves {op.width} {op.dst.dtype} with {op.atom}"
     if op.width * op.dst.dtype.bits > 128:
         return f"an access of {op.width} {op.dst.dtype} is wider than 16 bytes"
+    if any(ref.lane != 1 and ref.buffer.space is not Space.REGISTER for ref in (op.dst, op.src)):
+        return "an access to memory is not contiguous"
     if op.atom.asynchronous and (op.dst.buffer.space, op.src.buffer.space) != (Space.SHARED, Space.GLOBAL):
         return f"{op.atom} from {op.src.buffer.space.value} to {op.dst.buffer.space.value}"
     return None

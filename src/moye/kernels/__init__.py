@@ -7,5 +7,6 @@ In: arrays of any library that moye takes.  Out: results written into the output
 
 from moye.kernels.gemm_simt import gemm_simt
 from moye.kernels.simt_config import TileConfig
+from moye.kernels.tuned import tuned_gemm_simt
 
-__all__ = ["TileConfig", "gemm_simt"]
+__all__ = ["TileConfig", "gemm_simt", "tuned_gemm_simt"]

@@ -182,7 +182,8 @@ def gemm_kernel(A, B, C, alpha, beta, chunk, plan: mo.Constexpr):
     a = side_of(A, sA, plan.copy_A, thr_mma.partition_A, (bM, bK), bx, (ragged_M, ragged_K))
     b = side_of(B, sB, plan.copy_B, thr_mma.partition_B, (bN, bK), by, (ragged_N, ragged_K))
     tCgC, tCcC = thr_mma.partition_C(gC), thr_mma.partition_C(cC)       # (MMA, MMA_M, MMA_N)
-    acc = thr_mma.make_fragment_C(tCgC)                                 # (MMA, MMA_M, MMA_N)
+    rows, columns = mo.size(tCgC, 1), mo.size(tCgC, 2)
+    acc = mo.fragment(mo.make_layout((1, rows, columns), (0, columns, 1)), C.dtype)     # (MMA, MMA_M, MMA_N)
     acc.fill(0)
 
     k_first, k_last = 0, mo.size(a.source, 3)

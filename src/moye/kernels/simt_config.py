@@ -67,12 +67,17 @@ def configs(bytes_per_element: int) -> tuple[TileConfig, ...]:
     return FLOAT if bytes_per_element == 4 else DOUBLE
 
 
+def fits(config: TileConfig, M: int, N: int, K: int) -> bool:
+    """Whether a problem may use this configuration."""
+    return not (config.whole and (M % config.bM or N % config.bN or K % config.bK))
+
+
 @functools.lru_cache(maxsize=4096)
 def choose(M: int, N: int, K: int, bytes_per_element: int) -> tuple[TileConfig, int]:
     """The configuration and the number of K splits with the least modelled time."""
     best: tuple[float, TileConfig, int] | None = None
     for config in configs(bytes_per_element):
-        if config.whole and (M % config.bM or N % config.bN or K % config.bK):
+        if not fits(config, M, N, K):
             continue
         k_tiles = max(1, -(-K // config.bK))
         for splits in (1, 2, 3, 4, 6, 8, 12, 16, 24, 32):

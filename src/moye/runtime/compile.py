@@ -21,6 +21,7 @@ from moye.ir.text import to_text
 from moye.ir.verify import verify
 from moye.lang.rewrite import rewritten_source
 from moye.lang.trace import Capture, trace
+from moye.passes.advance import advance
 from moye.passes.dce import eliminate
 from moye.passes.fuse import fuse
 from moye.passes.smem import plan
@@ -103,7 +104,7 @@ def specialise(function: types.FunctionType, call: Call, block: Dim3, cluster: D
     if "ast" in show:
         print(rewritten_source(function), file=sys.stderr)
     traced = trace(function, call.specs, block=block, cluster=cluster, index_bits=call.index_bits)
-    func = eliminate(fuse(traced.func))
+    func = eliminate(advance(fuse(traced.func)))
     verify(func)
     if "ir" in show:
         print(to_text(func), file=sys.stderr)

@@ -97,7 +97,8 @@ def register_rows(ref: Ref | TileRef, extents: tuple[Extent, ...], width: int) -
     table = static_table(extents, ref.strides if isinstance(ref, TileRef) else ())
     if table is None or not isinstance(ref.offset, Literal):
         raise TypeError(f"the register reference into {ref.buffer.name} is not static")
-    rows = (table[:, None] + (int(ref.offset.value) + np.arange(width))).reshape(-1)
+    lane = ref.lane if isinstance(ref, TileRef) else 1
+    rows = (table[:, None] + (int(ref.offset.value) + lane * np.arange(width))).reshape(-1)
     return np.asarray(apply_swizzle(ref.swizzle, rows))
 
 

@@ -10,6 +10,7 @@ A fixed width must be proven on both sides; the automatic width is the widest th
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Protocol
 
 from moye.atoms.atom import CopyOp
@@ -55,10 +56,13 @@ def emit_copy(op: CopyOp, dst: View, src: View, pred: object = None, *, zero_fil
     width = _automatic_width(dst, src, space) if op.bits is None else op.bits // dst.dtype.bits
     if op.bits is not None:
         _prove_width(op, dst, src, space, width)
-    accesses = _accesses(space, width)
+    at = _unit_dimension(dst, src, space, width) if width > 1 else None
+    accesses = space if at is None else _accesses(space, width, at)
+    to, of = dst.tile_ref(accesses.strides[0]), src.tile_ref(accesses.strides[1])
+    if at is not None:
+        to, of = (replace(ref, lane=_static(s[at])) for ref, s in zip((to, of), space.strides, strict=False))
     builder().emit(ops.Copy(
-        dst=dst.tile_ref(accesses.strides[0]), src=src.tile_ref(accesses.strides[1]),
-        extents=tuple(_extent(e) for e in accesses.extents), width=width, atom=op,
+        dst=to, src=of, extents=tuple(_extent(e) for e in accesses.extents), width=width, atom=op,
         pred=_predicate(pred, accesses), zero_fill=zero_fill))
 
 
@@ -67,6 +71,11 @@ def _extent(extent: Int) -> Extent:
         return extent
     operand = operand_of(extent, builder().index)  # type: ignore[arg-type]
     return operand if isinstance(operand, Value) else int(operand.value)
+
+
+def _static(stride: Int) -> int:
+    assert isinstance(stride, int), "the values of one access lie at static distances"
+    return stride
 
 
 def _check_pair(op: CopyOp, dst: View, src: View) -> None:
@@ -109,13 +118,23 @@ def _check_predicate(pred: View, dst: View) -> None:
                           hint="a mode of size 1 in the predicate is repeated", locs=(locate(),))
 
 
-def _unit_dimension(space: IndexSpace, width: int) -> int | None:
-    """The dimension along which both tensors are contiguous for ``width`` elements (and a predicate is the same)."""
+def _unit_dimension(dst: View, src: View, space: IndexSpace, width: int) -> int | None:
+    """The dimension along which memory is contiguous for ``width`` elements (and a predicate is the same).
+
+    Registers are gathered and scattered: any distance between them will do.
+    """
     for d, extent in enumerate(space.extents):
-        if isinstance(extent, int) and extent % width == 0 and all(_is(s[d], 1) for s in space.strides[:2]) \
+        if isinstance(extent, int) and extent % width == 0 \
+                and _runs(dst, src, space.strides[0][d]) and _runs(src, dst, space.strides[1][d]) \
                 and all(_is(s[d], 0) for s in space.strides[2:]):
             return d
     return None
+
+
+def _runs(view: View, other: View, stride: Int) -> bool:
+    """Whether values of ``view`` at this distance can be one access of a copy from or to ``other``."""
+    gathers = view.space is Space.REGISTER and other.space is not Space.REGISTER and view.swizzle is None
+    return _is(stride, 1) or (gathers and isinstance(stride, int) and stride != 0)
 
 
 def _is(x: Int, number: int) -> bool:
@@ -142,7 +161,7 @@ def _proven(view: View, strides: tuple[Int, ...], skip: int) -> int:
 def _automatic_width(dst: View, src: View, space: IndexSpace) -> int:
     width = max(1, _WIDEST // dst.dtype.bits)
     while width > 1:
-        at = _unit_dimension(space, width)
+        at = _unit_dimension(dst, src, space, width)
         needed = width * dst.dtype.bits // 8
         if at is not None and all(_proven(view, space.strides[i], at) % needed == 0
                                   for i, view in enumerate((dst, src))):
@@ -153,7 +172,7 @@ def _automatic_width(dst: View, src: View, space: IndexSpace) -> int:
 
 def _prove_width(op: CopyOp, dst: View, src: View, space: IndexSpace, width: int) -> None:
     needed = width * dst.dtype.bits // 8
-    at = _unit_dimension(space, width) if width > 1 else -1
+    at = _unit_dimension(dst, src, space, width) if width > 1 else -1
     if at is None:
         raise _not_contiguous(op, dst, src, space, width)
     for view, strides in ((dst, space.strides[0]), (src, space.strides[1])):
@@ -162,8 +181,8 @@ def _prove_width(op: CopyOp, dst: View, src: View, space: IndexSpace, width: int
 
 
 def _not_contiguous(op: CopyOp, dst: View, src: View, space: IndexSpace, width: int) -> TensorError:
-    for view, strides in ((src, space.strides[1]), (dst, space.strides[0])):
-        contiguous = any(_is(s, 1) and isinstance(e, int) and e % width == 0
+    for view, other, strides in ((src, dst, space.strides[1]), (dst, src, space.strides[0])):
+        contiguous = any(_runs(view, other, s) and isinstance(e, int) and e % width == 0
                          for s, e in zip(strides, space.extents, strict=True))
         if not contiguous:
             return TensorError(
@@ -262,11 +281,8 @@ def _bytes(stride: Int, itemsize: int) -> str:
     return str(stride * itemsize) if isinstance(stride, int) else f"{itemsize} * {stride}"
 
 
-def _accesses(space: IndexSpace, width: int) -> IndexSpace:
+def _accesses(space: IndexSpace, width: int, at: int) -> IndexSpace:
     """The space of accesses: the contiguous dimension divided by the width (its stride multiplied)."""
-    at = _unit_dimension(space, width) if width > 1 else None
-    if at is None:
-        return space
     extents = list(space.extents)
     strides = [list(s) for s in space.strides]
     extents[at] = extents[at] // width

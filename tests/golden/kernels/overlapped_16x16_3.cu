@@ -19,6 +19,9 @@ __device__ __forceinline__ void cp_async_8(unsigned dst_smem, const void* src) {
 __device__ __forceinline__ void cp_async_wait_all() {
     asm volatile("cp.async.wait_all;" ::: "memory");
 }
+__device__ __forceinline__ void cp_async_8_if(bool when, unsigned dst_smem, const void* src) {
+    asm volatile("{.reg .pred p; setp.ne.s32 p, %2, 0; @p cp.async.ca.shared.global [%0], [%1], 8;}" :: "r"(dst_smem), "l"(src), "r"((int)when) : "memory");
+}
 
 extern "C" __global__ void __launch_bounds__(256)
 matmul_kernel(const float* __restrict__ A, const int A_1, const int A_s1,
@@ -96,18 +99,17 @@ matmul_kernel(const float* __restrict__ A, const int A_1, const int A_s1,
         // 06_matmul_overlapped.py:55  mo.sync_threads()
         __syncthreads();
         // 06_matmul_overlapped.py:56  if k < k_max - 1:
-        if (k < k_max - 1) {
-            // 06_matmul_overlapped.py:57  mo.copyto(copy_A, tAsA, tAgA[:, :, :, k + 1])
-            const int t10 = k + 1;
-            #pragma unroll
-            for (int i = 0; i < 2; ++i) {
-                cp_async_8(sA_s + 4 * (t6 + 64 * i), &A[t5 + t10 * t0 + 64 * i]);
-            }
-            // 06_matmul_overlapped.py:58  mo.copyto(copy_B, tBsB, tBgB[:, :, :, k + 1])
-            #pragma unroll
-            for (int i = 0; i < 2; ++i) {
-                cp_async_8(sB_s + 4 * (t6 + 64 * i), &B[t7 + t10 * t2 + 64 * i]);
-            }
+        const bool when = k < k_max - 1;
+        // 06_matmul_overlapped.py:57  mo.copyto(copy_A, tAsA, tAgA[:, :, :, k + 1])
+        const int t10 = k + 1;
+        #pragma unroll
+        for (int i = 0; i < 2; ++i) {
+            cp_async_8_if(when, sA_s + 4 * (t6 + 64 * i), &A[t5 + t10 * t0 + 64 * i]);
+        }
+        // 06_matmul_overlapped.py:58  mo.copyto(copy_B, tBsB, tBgB[:, :, :, k + 1])
+        #pragma unroll
+        for (int i = 0; i < 2; ++i) {
+            cp_async_8_if(when, sB_s + 4 * (t6 + 64 * i), &B[t7 + t10 * t2 + 64 * i]);
         }
         // 06_matmul_overlapped.py:62  mo.gemm(mma_C, tCrA, tCrB, tCrC)  # C += A * B
         #pragma unroll
