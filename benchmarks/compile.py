@@ -1,9 +1,12 @@
-"""Cold compile of the double-buffered matmul: trace + print + NVRTC, each time in a fresh process with empty caches.
+"""What a first launch pays: cold compile, and a kernel that is on disk; every figure from fresh processes.
 
-A literal of the kernel differs in each process, as NVRTC and the driver cache by content; the disk cache is off and
-NVRTC gets --no-cache.  Imports are excluded, loading the NVRTC library is not.
+For the double-buffered matmul and the fastest configuration of ``gemm_simt``.  Cold: trace, print and NVRTC with
+--no-cache and no disk cache; a literal of the kernel differs in each process, as NVRTC and the driver cache by content.
+Disk hit: another fresh process whose kernel the first one left on disk: trace and print, then what comes beyond them,
+the look-up (key, reading, checking the digest) and, where there is a GPU, the driver's module load.  Imports are
+excluded, loading the NVRTC library is not.
 
-    python benchmarks/compile.py [runs] [arch]
+    python benchmarks/compile.py [processes] [arch]
 """
 
 import importlib
@@ -14,62 +17,149 @@ import secrets
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 import types
 from pathlib import Path
 
-import moye as mo
+import numpy as np
 
-EXAMPLE = Path(__file__).parents[1] / "examples" / "09_matmul_double_buffered.py"
-PHASES = ("trace", "print", "nvrtc", "total")
+from moye.runtime.prepare import compile_only
+
+ROOT = Path(__file__).parents[1]
+SOURCES = {
+    "double-buffered": (ROOT / "examples" / "09_matmul_double_buffered.py", "tCrC.fill(0)"),
+    "gemm_simt": (Path(importlib.import_module("moye.kernels").__file__).with_name("gemm_simt.py"), "acc.fill(0)"),
+}
+SIZES = {"double-buffered": (2048, 2048, 256), "gemm_simt": (4096, 4096, 4096)}
+IMPORTED = ("moye.cuda.nvrtc", "moye.cuda.printer", "moye.lang.builtins", "moye.runtime.cache",
+            "moye.runtime.toolchain", "cuda.bindings.nvrtc", "cuda.bindings.driver", "moye.cuda.driver")
+ROWS = (("cold", "trace", "trace"), ("cold", "print", "print"), ("cold", "nvrtc", "NVRTC"), ("cold", "rest", "rest"),
+        ("cold", "total", "cold compile"), ("hit", "trace", "trace"), ("hit", "print", "print"),
+        ("hit", "rest", "look-up"), ("hit", "load", "module load (driver)"))
 
 
-def varied(literal):
-    """The example's module, its accumulators filled with ``literal``."""
-    text = EXAMPLE.read_text().replace("tCrC.fill(0)", f"tCrC.fill({literal})")
-    name = f"<matmul filled with {literal}>"
+# --- in a child process ----------------------------------------------------------------------------------------------
+
+
+def varied(path, marker, literal):
+    """The kernel's module, its accumulators filled with ``literal``."""
+    text = path.read_text()
+    if text.count(marker) != 1:
+        sys.exit(f"{path} has {marker} {text.count(marker)} times, not once")
+    text = text.replace(marker, marker.replace("0", literal))
+    name = f"<{path.stem} filled with {literal}>"
     linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
     module = types.ModuleType("varied")
-    module.__file__ = str(EXAMPLE)
+    module.__file__ = str(path)
+    sys.modules["varied"] = module                      # dataclasses look their module up
     exec(compile(text, name, "exec"), module.__dict__)
     return module
 
 
-def measure(arch):
-    """Seconds of each phase in this process, and the compiled kernel's registers and spills."""
-    example = varied(f"{secrets.randbelow(10**9)}e-12")
-    for name in ("moye.cuda.nvrtc", "moye.cuda.printer", "moye.lang.builtins", "moye.runtime.cache",
-                 "cuda.bindings.nvrtc"):
-        importlib.import_module(name)
+def launch(name, module):
+    """A launch on column-major arrays; within ``compile_only`` nothing runs, and their memory is never touched."""
+    M, N, K = SIZES[name]
+    A, B, C = (np.empty(shape, np.float32, order="F") for shape in ((M, K), (N, K), (M, N)))
+    if name == "gemm_simt":
+        module.gemm_simt(A, B, C)
+    else:
+        module.matmul(A, B, C)
 
-    matrix = mo.TensorLike(mo.float32, (2048, 256))
-    args = (matrix, example.S_LAYOUT, example.COPY, matrix, example.S_LAYOUT, example.COPY,
-            mo.TensorLike(mo.float32, (2048, 2048)), example.MMA)
+
+def measure(name, literal, arch):
+    """Seconds of each phase in this process, and what came out."""
+    module = varied(*SOURCES[name], literal)
+    for needed in IMPORTED:
+        importlib.import_module(needed)
+    printer, printing = importlib.import_module("moye.cuda.printer"), []
+    inner = printer.print_kernel
+
+    def timed(*args, **kwargs):
+        start = time.perf_counter()
+        printed = inner(*args, **kwargs)
+        printing.append(time.perf_counter() - start)
+        return printed
+    printer.print_kernel = timed
+
     start = time.perf_counter()
-    example.matmul_kernel.trace(*args, block=mo.size(example.MMA))
+    with compile_only(arch, trace_only=True) as gathered:
+        launch(name, module)
     traced = time.perf_counter()
-    program = example.matmul_kernel.compile(*args, block=mo.size(example.MMA), arch=arch)
+    job, = gathered.jobs
+    program = job.compile()
     done = time.perf_counter()
-    nvrtc_seconds = program.compiled.seconds
-    return {"trace": traced - start, "print": done - traced - nvrtc_seconds, "nvrtc": nvrtc_seconds,
-            "total": done - start, "registers": program.registers, "spills": program.spills}
+    nvrtc = program.compiled.seconds
+    phases = {"trace": traced - start, "print": sum(printing), "nvrtc": nvrtc,
+              "rest": done - traced - sum(printing) - nvrtc, "total": done - start}
+    if (seconds := load_seconds(program)) is not None:
+        phases["load"] = seconds
+    return {**phases, "registers": program.registers, "spills": program.spills, "bytes": len(program.cubin)}
 
 
-def main(runs=5, arch="sm_90a"):
-    environment = {**os.environ, "MOYE_DISK_CACHE": "0", "MOYE_NVRTC_NO_CACHE": "1"}
-    results = []
-    for _ in range(runs):
-        command = [sys.executable, __file__, "--child", arch]
-        results.append(json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, env=environment).stdout))
-    print(f"cold compile of the double-buffered matmul for {arch}, {os.cpu_count()} cores, median of {runs} processes")
-    for phase in PHASES:
-        times = [result[phase] * 1000 for result in results]
-        print(f"  {phase:6} {statistics.median(times):7.1f} ms ({min(times):.1f} .. {max(times):.1f})")
-    print(f"  {results[0]['registers']} registers, {results[0]['spills']} bytes spilled")
+def load_seconds(program):
+    """Loading the module on GPU 0, whose context exists by then; None where there is no GPU of the architecture."""
+    from moye.cuda import driver
+    from moye.runtime.launch import load
+    if not driver.available() or driver.device_arch(0) != program.arch:
+        return None
+    with driver.current_device(0):
+        driver.synchronize(0)
+        start = time.perf_counter()
+        load(program, 0)
+        return time.perf_counter() - start
+
+
+# --- in the parent ---------------------------------------------------------------------------------------------------
+
+
+def child(name, literal, arch, **environment):
+    command = [sys.executable, __file__, "--child", name, literal, arch]
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, env={**os.environ, **environment})
+    return json.loads(done.stdout)
+
+
+def samples(name, arch, processes):
+    """(cold results, disk-hit results), one process each."""
+    cold, hits = [], []
+    for _ in range(processes):
+        literal = f"{secrets.randbelow(10**9)}e-12"
+        cold.append(child(name, literal, arch, MOYE_DISK_CACHE="0", MOYE_NVRTC_NO_CACHE="1"))
+        with tempfile.TemporaryDirectory(prefix="moye-compile-") as folder:
+            kept = {"MOYE_DISK_CACHE": "1", "MOYE_CACHE_DIR": folder}
+            child(name, literal, arch, **kept)
+            hits.append(child(name, literal, arch, **kept))
+    if any(hit["nvrtc"] for hit in hits):
+        sys.exit("a kernel that was left on disk was compiled again")
+    return {"cold": cold, "hit": hits}
+
+
+def line(label, seconds):
+    ms = [1000 * s for s in seconds]
+    print(f"  {label:22} {statistics.median(ms):7.1f} ms ({min(ms):.1f} .. {max(ms):.1f})")
+
+
+def main(processes=5, arch="sm_90a"):
+    print(f"{arch}, {os.cpu_count()} cores; medians of {processes} processes each (least .. largest)")
+    for name in SOURCES:
+        results = samples(name, arch, processes)
+        first = results["cold"][0]
+        print(f"{name}: {first['registers']} registers, {first['spills']} bytes spilled, cubin {first['bytes']} bytes")
+        for kind in ("cold", "hit"):
+            print(f" {'cold compile' if kind == 'cold' else 'kernel on disk'}")
+            for of, phase, label in ROWS:
+                if of == kind and all(phase in result for result in results[kind]):
+                    line(label, [result[phase] for result in results[kind]])
+            if kind == "cold":
+                line("trace + print", [result["trace"] + result["print"] for result in results[kind]])
+            else:
+                line("beyond trace + print", [result["rest"] + result.get("load", 0) for result in results[kind]])
+        if "load" not in results["hit"][0]:
+            print(f"  (no GPU of {arch} here: the driver's module load is not in it)")
 
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--child"]:
-        print(json.dumps(measure(sys.argv[2])))
+        print(json.dumps(measure(*sys.argv[2:5])))
     else:
         main(*map(int, sys.argv[1:2]), *sys.argv[2:3])

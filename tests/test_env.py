@@ -23,6 +23,7 @@ def test_defaults(monkeypatch):
     assert env.cache_dir() == Path("/x/moye")
     assert (env.disk_cache(), env.device_assert(), env.lineinfo(), env.nvrtc_no_cache()) == (True, False, False, False)
     assert env.arch() is None
+    assert env.exact_fma() is False
     monkeypatch.delenv("XDG_CACHE_HOME")
     assert env.cache_dir() == Path.home() / ".cache" / "moye"
 
@@ -38,6 +39,8 @@ def test_defaults(monkeypatch):
     ("MOYE_ARCH", "SM_90a", env.arch, "sm_90a"),
     ("MOYE_ASSERT", "1", env.device_assert, True),
     ("MOYE_LINEINFO", "true", env.lineinfo, True),
+    ("MOYE_FMA", "Exact", env.exact_fma, True),
+    ("MOYE_FMA", "fast", env.exact_fma, False),
     ("MOYE_NVRTC_NO_CACHE", "ON", env.nvrtc_no_cache, True),
 ])
 def test_values(monkeypatch, name, text, getter, value):
@@ -49,6 +52,7 @@ def test_values(monkeypatch, name, text, getter, value):
     ("MOYE_CHECK", "a;b", env.check, "MOYE_CHECK=a;b is not a comma list of names"),
     ("MOYE_SHOW", "sass", env.show, "MOYE_SHOW=sass is not a comma list of ast, ir, cuda"),
     ("MOYE_ASSERT", "maybe", env.device_assert, "MOYE_ASSERT=maybe is not a truth value: use 1 or 0"),
+    ("MOYE_FMA", "1", env.exact_fma, "MOYE_FMA=1 is not fast or exact"),
     ("MOYE_ARCH", "hopper", env.arch, "MOYE_ARCH=hopper is not an architecture such as sm_80 or sm_90a"),
 ])
 def test_bad_values(monkeypatch, name, text, getter, sentence):
@@ -60,5 +64,5 @@ def test_bad_values(monkeypatch, name, text, getter, sentence):
 
 def test_the_table_names_every_variable_once():
     names = [variable.name for variable in env.TABLE]
-    assert len(set(names)) == len(names) == 8
+    assert len(set(names)) == len(names) == 9
     assert all(variable.help and variable.type for variable in env.TABLE)

@@ -47,9 +47,11 @@ DISK_CACHE = Variable("MOYE_DISK_CACHE", "bool", "1", "keep compiled kernels on 
 ARCH = Variable("MOYE_ARCH", "arch", "", "compile for this architecture, such as sm_90a, whatever the device is")
 ASSERT = Variable("MOYE_ASSERT", "bool", "0", "print assumptions about dynamic values as device asserts")
 LINEINFO = Variable("MOYE_LINEINFO", "bool", "0", "print #line directives and compile with -lineinfo, for profilers")
+FMA = Variable("MOYE_FMA", "fast or exact", "fast",
+               "how the simulator's gemm rounds a * b + c: exact once, as a GPU does; fast the product too")
 NVRTC_NO_CACHE = Variable("MOYE_NVRTC_NO_CACHE", "bool", "0", "tell NVRTC not to use the driver's compile cache")
 
-TABLE: tuple[Variable, ...] = (CHECK, SHOW, CACHE_DIR, DISK_CACHE, ARCH, ASSERT, LINEINFO, NVRTC_NO_CACHE)
+TABLE: tuple[Variable, ...] = (CHECK, SHOW, CACHE_DIR, DISK_CACHE, FMA, ARCH, ASSERT, LINEINFO, NVRTC_NO_CACHE)
 
 
 def _flag(variable: Variable) -> bool:
@@ -80,6 +82,14 @@ def show() -> frozenset[str]:
     if not names <= set(STATIONS):
         raise SHOW.bad(f"a comma list of {', '.join(STATIONS)}")
     return names
+
+
+def exact_fma() -> bool:
+    """MOYE_FMA: whether a multiply-add of the simulator's gemm rounds once."""
+    text = FMA.raw().lower()
+    if text not in ("fast", "exact"):
+        raise FMA.bad("fast or exact")
+    return text == "exact"
 
 
 def cache_dir() -> Path:

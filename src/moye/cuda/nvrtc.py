@@ -154,7 +154,8 @@ def compiler_version() -> str:
     """NVRTC's version and the size of its library, which tells patch releases apart; part of a cache key."""
     nvrtc = _nvrtc()
     _, major, minor = _call(nvrtc.nvrtcVersion)
-    return f"nvrtc-{major}.{minor}+{_library_size()}"
+    path = library_path()
+    return f"nvrtc-{major}.{minor}+{os.path.getsize(path) if path else 0}"
 
 
 def supported_archs() -> tuple[int, ...]:
@@ -184,14 +185,14 @@ def _call(function: Callable[..., Any], *args: Any) -> Any:
                            hint=INSTALL) from error
 
 
-def _library_size() -> int:
-    """Size of the libnvrtc in use, 0 where it cannot be found."""
+def library_path() -> str:
+    """The file of the libnvrtc in use, empty where it cannot be found."""
     try:
         from cuda.pathfinder import load_nvidia_dynamic_lib
         path: str | None = load_nvidia_dynamic_lib("nvrtc").abs_path
-        return os.path.getsize(path) if path else 0
     except (ImportError, OSError, RuntimeError):
-        return 0
+        return ""
+    return path if path and os.path.isfile(path) else ""
 
 
 def _compile(source: str, name: str, arch: str, flags: Sequence[str], target: str) -> tuple[bytes, str]:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import ast
 import builtins
 import dis
+import functools
 import itertools
 from collections.abc import Iterator, Sequence
 from types import CellType, CodeType, FunctionType
@@ -22,7 +23,7 @@ from weakref import WeakKeyDictionary
 
 from moye.errors import TraceError
 from moye.lang.liveness import Liveness, always_true, assigned
-from moye.lang.source import Source, compile_inner, head_of, source_of
+from moye.lang.source import Source, cloned, compile_inner, head_of, source_of
 
 CONTROL = "__moye__"
 RESERVED = (CONTROL, "locals")
@@ -122,9 +123,15 @@ class _Fill(ast.NodeTransformer):
         return self.generic_visit(node)
 
 
+@functools.lru_cache(maxsize=512)
+def _parsed(text: str) -> ast.Module:
+    """A template; most recur from function to function."""
+    return ast.parse(text)
+
+
 def _emit(text: str, span: Span, **holes: ast.expr) -> list[ast.stmt]:
     """The statements of a text; every one, and every name that is no hole, lies at ``span``."""
-    module = _Fill(span, holes).visit(ast.parse(text))
+    module = _Fill(span, holes).visit(cloned(_parsed(text)))
     assert isinstance(module, ast.Module), "a template is a module"
     return module.body
 

@@ -22,11 +22,13 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from types import CodeType, FunctionType
+from typing import TypeVar
 
 from moye.errors import Frame, Loc, TraceError
 
 FUTURES = __future__.annotations.compiler_flag                # every other future is here by now
 NO_SOURCE = "put the kernel in a file or a notebook cell, or register its source with linecache"
+Node = TypeVar("Node", bound=ast.AST)
 _FACTORY, _INNER = "__factory__", "__kernel__"
 
 
@@ -53,7 +55,7 @@ def source_of(fn: FunctionType) -> Source:
     node = _find(_module(fn), code)
     if node is None:
         raise TraceError(f"no def of {code.co_name} at {code.co_filename}:{code.co_firstlineno}", hint=NO_SOURCE)
-    node = copy.deepcopy(node)
+    node = cloned(node)
     _strip(node)
     if (owner := _class_around(code)) is not None:
         node = _Mangle(owner, node).visit(node)
@@ -62,6 +64,19 @@ def source_of(fn: FunctionType) -> Source:
         raise TraceError(f"the source of {fn.__qualname__} in {code.co_filename} has changed since it was defined",
                          hint="import or define it again", locs=[source.loc(head_of(node))])
     return source
+
+
+def cloned(node: Node) -> Node:
+    """A copy of a tree: several times faster than ``copy.deepcopy``, as trees share nothing and hold no cycles."""
+    new = type(node).__new__(type(node))
+    vars(new).update((name, _cloned_field(value)) for name, value in vars(node).items())
+    return new
+
+
+def _cloned_field(value: object) -> object:
+    if isinstance(value, ast.AST):
+        return cloned(value)
+    return [_cloned_field(item) for item in value] if isinstance(value, list) else value
 
 
 def head_of(node: ast.FunctionDef) -> ast.stmt:

@@ -42,9 +42,15 @@ def text(x: IntTuple) -> str:
 
 def flatten_tuple(x: IntTuple) -> tuple[Int, ...]:
     """The leaves, left to right."""
-    if isinstance(x, tuple):
-        return tuple(leaf for item in x for leaf in flatten_tuple(item))
-    return (x,)
+    if not isinstance(x, tuple):
+        return (x,)
+    leaves: list[Int] = []
+    for item in x:
+        if isinstance(item, tuple):
+            leaves += flatten_tuple(item)
+        else:
+            leaves.append(item)
+    return tuple(leaves)
 
 
 def product(x: IntTuple) -> Int:

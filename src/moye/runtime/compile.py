@@ -147,14 +147,17 @@ def compile_program(spec: Specialised, arch: str, *, restrict: bool = True) -> P
 def _compiled(printed: Printed, arch: str, flags: tuple[str, ...]) -> Compiled:
     from moye.cuda import nvrtc
     from moye.runtime.cache import DiskCache, cache_key
+    from moye.runtime.toolchain import versions
 
     if not env.disk_cache():
         return nvrtc.compile_cubin(printed.source, printed.name, arch, options=flags, no_cache=env.nvrtc_no_cache())
     cache = DiskCache(env.cache_dir())
-    key = cache_key(printed.source, (arch, *flags), nvrtc.compiler_version())
-    entry = cache.get_entry(key)
-    if entry is not None:
-        return nvrtc.Compiled(printed.source, printed.name, arch, flags, entry[0], str(entry[1].get("log", "")))
+    key = ""
+    for version in versions(cache.root):
+        key = cache_key(printed.source, (arch, *flags), version)
+        entry = cache.get_entry(key)
+        if entry is not None:
+            return nvrtc.Compiled(printed.source, printed.name, arch, flags, entry[0], str(entry[1].get("log", "")))
     compiled = nvrtc.compile_cubin(printed.source, printed.name, arch, options=flags, no_cache=env.nvrtc_no_cache())
     cache.put(key, compiled.cubin, {"log": compiled.log, "kernel": printed.name, "arch": arch})
     return compiled

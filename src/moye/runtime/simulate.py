@@ -4,6 +4,7 @@ In: a ``Specialised``, the classified call, a grid.  Out: the outputs, written i
 
 >>> run(spec, call, (16, 16, 1), check=True)
 
+MOYE_FMA=exact rounds multiply-adds of ``mo.gemm`` as the GPU does.
 With checks on, the first violation raises SimulationError, of the checkers that MOYE_CHECK names if it does;
 ``collect=True`` gathers all findings instead.
 """
@@ -46,7 +47,7 @@ def run(spec: Specialised, call: Call, grid: Dim3, *, check: bool, collect: bool
     arguments = _arguments(spec, call)
     hooks = Hooks(progress=_state["progress"], stop_on_first=not collect, printer=print,
                   codes=chosen(named) if isinstance(named, frozenset) else None,
-                  asynchronous="earliest" if earliest else "latest")
+                  asynchronous="earliest" if earliest else "latest", exact_fma=env.exact_fma())
     outcome = simulate(spec.func, arguments, grid, check=check, hooks=hooks)
     _state["inspections"] = snapshots(outcome.inspections, spec.func)
     if outcome.findings and not collect:

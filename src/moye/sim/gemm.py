@@ -4,6 +4,7 @@ In: an ``ops.Gemm``.  Out: ``GemmSite.bind(batch)``, called with the mask.
 
 >>> GemmSite(op).bind(batch)(None)
 
+With ``Hooks(exact_fma=True)`` each multiply-add of floats rounds once (fma.py), else the product and the sum do.
 For an atom of several threads the fragments are gathered into matrices by ``a_layout``, ``b_layout`` and ``c_layout``,
 multiplied by ``np.matmul`` in the accumulator's precision, and scattered back.
 """
@@ -21,6 +22,7 @@ from moye.ir import ops
 from moye.ir.nodes import TileRef
 from moye.layout import Layout, size
 from moye.sim.addressing import as_slice, coordinates, register_rows
+from moye.sim.fma import fused
 from moye.sim.masks import Mask, lanes_of
 from moye.sim.memory import Array, numpy_dtype
 from moye.sim.state import BatchState
@@ -91,12 +93,15 @@ class _Fma(_Checked):
         accumulate = numpy_dtype(self.op.mma.c_dtype)
         narrow = accumulate.itemsize < 4 and accumulate.kind not in "iu"
         self.accumulate = np.dtype(np.float32) if narrow else accumulate
+        self.exact = batch.launch.exact_fma and self.accumulate.kind == "f"
         refs = (("a", self.op.a), ("b", self.op.b), ("c", self.op.c), ("d", self.op.d))
         self.operands = {name: self.data(name, ref) for name, ref in refs}
         plain = all(data.dtype == self.accumulate for data in self.operands.values())
         across = site.m >= site.n                       # which of m and n is one axis of the array operation
         self.steps: list[Step] | None = None
-        if plain:
+        if plain and self.exact:
+            self.steps = self._points()                 # its temporaries want to stay in cache
+        elif plain:
             self.steps = self._rows(across) or self._rows(not across) or self._points()
         longest = max((len(step[3]) for step in self.steps or ()), default=1)
         self.scratch: Array = np.empty((longest, batch.threads, batch.blocks), self.accumulate)
@@ -137,6 +142,10 @@ class _Fma(_Checked):
             return
         multiply, add, scratch = np.multiply, np.add, self.scratch
         where: Any = True if mask is None else np.asarray(mask)
+        if self.exact:
+            for a, b, c, d in self.steps:
+                np.copyto(d, fused(a, b, c), where=where)
+            return
         for a, b, c, d in self.steps:
             product = scratch[:len(d)]
             multiply(a, b, product)
@@ -151,7 +160,7 @@ class _Fma(_Checked):
         for k in range(site.k):
             a = operands["a"][site.a[k, :, 0]].astype(kind)
             b = operands["b"][site.b[k, :, 0]].astype(kind)
-            result += a[:, None] * b[None, :]
+            result = fused(a[:, None], b[None, :], result) if self.exact else result + a[:, None] * b[None, :]
             if self.operands["d"].dtype != kind:
                 result = result.astype(self.operands["d"].dtype).astype(kind)
         store_rows(operands["d"], site.d[..., 0], result, mask)

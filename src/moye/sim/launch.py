@@ -33,6 +33,7 @@ class Hooks:
     """What the caller wants: all optional.
 
     ``asynchronous`` is when asynchronous copies happen: at the latest legal moment or the earliest.
+    ``exact_fma`` rounds a multiply-add of a float ``Gemm`` once, as a GPU does; else the product is rounded too.
     ``codes`` are the classes of violations to report (None: all).
     ``blocks`` fixes the number of blocks of a batch; ``resident`` how many blocks may run at once.
     """
@@ -41,6 +42,7 @@ class Hooks:
     stop_on_first: bool = False
     codes: frozenset[str] | None = None
     asynchronous: OneOf["latest", "earliest"] = "latest"
+    exact_fma: bool = False
     printer: Callable[[str], None] | None = None
     inspect: Callable[[Inspection], None] | None = None
     blocks: int | None = None
@@ -118,6 +120,11 @@ class Launch:
                 raise ArgumentError(f"parameter {owner} of {self.func.name} is a tensor")
             self.memories[key] = Global(argument, dtype)
         return self.memories[key]
+
+    @property
+    def exact_fma(self) -> bool:
+        """Whether a multiply-add of a Gemm rounds once."""
+        return self.hooks.exact_fma
 
     def tick(self) -> int:
         """A clock that only goes forward."""
