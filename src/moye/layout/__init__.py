@@ -22,14 +22,7 @@ from moye.layout.algebra import (
     right_inverse,
     with_shape,
 )
-from moye.layout.analysis import (
-    bank_conflict_degree,
-    is_bijective,
-    is_compact,
-    is_injective,
-    is_surjective,
-    offsets,
-)
+from moye.layout.analysis import is_bijective, is_compact, is_injective, is_surjective, offsets
 from moye.layout.divide import flat_divide, logical_divide, tiled_divide, zipped_divide
 from moye.layout.ints import DynInt, Int, divides, is_static, known_less, same
 from moye.layout.layout import (
@@ -74,7 +67,7 @@ from moye.layout.tuples import Coord, IntTuple, ceil_div, idx2crd, product, prod
 
 __all__ = [
     "ComposedLayout", "Coord", "DynInt", "Int", "IntTuple", "Layout", "Swizzle", "Tiler",
-    "append", "bank_conflict_degree", "blocked_product", "ceil_div", "coalesce", "col_major", "compatible",
+    "append", "blocked_product", "ceil_div", "coalesce", "col_major", "compatible",
     "complement", "composition", "congruent", "cosize", "crd2idx", "depth", "divides", "downcast", "filter",
     "filter_zeros", "flat_divide", "flat_product", "flatten", "group_modes", "idx2crd", "is_bijective", "is_compact",
     "is_injective", "is_static", "is_surjective", "known_less", "left_inverse", "logical_divide", "logical_product",
