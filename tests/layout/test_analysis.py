@@ -104,13 +104,13 @@ def test_a_billion_elements_at_once(layout: Any, injective: bool, hole: int | No
 
 
 def test_limits_are_stated() -> None:
-    with pytest.raises(LayoutError, match=r"^offsets of 5000000:1 would list 5000000 offsets, and the limit is 4194304$"):
+    with pytest.raises(LayoutError, match=r"^offsets of 5000000:1 would list 5000000 offsets, and .* is 4194304$"):
         ml.offsets(P("5000000:1"))
-    with pytest.raises(LayoutError, match="^find_hole of .* would list 10000000 offsets"):
+    with pytest.raises(LayoutError, match=r"^find_hole of .* would list 10000000 offsets"):
         an.find_hole(P("(5000000,2):(2,-20000001)"), 3)
-    primes = Layout((997, 991, 983, 977), (1000003, 1000033, 1000037, 1000039))
+    subsets = Layout((2,) * 30, tuple(pow(3, i, 10**12 + 39) for i in range(20, 50)))
     with pytest.raises(LayoutError, match=r"^whether .* is injective was not decided in 1048576 steps$"):
-        ml.is_injective(primes)
+        ml.is_injective(subsets)
 
 
 @pytest.mark.parametrize("ask", [ml.is_injective, ml.is_surjective, ml.is_bijective, ml.is_compact, ml.offsets,

@@ -2,15 +2,14 @@
 
 In: the tile's layout, and every access that threads make to it.  Out: ``Proposal`` records, best first.
 
->>> tile = row_major((32, 32))
 >>> rows, columns = Layout.parse("(32,32):(32,1)"), Layout.parse("(32,32):(1,32)")     # (thread, value) -> tile index
->>> print(propose_padding(tile, 32, [Access(rows, "st"), Access(columns, "ld")]))
+>>> print(propose_padding(row_major((32, 32)), 32, [Access(rows, "st"), Access(columns, "ld")]))
 (32,32):(33,1): no bank conflicts, 124 bytes more; stride 32 of mode 0 becomes 33
 access  threads  values  degree  before
-    st       32      32       1  1
-    ld       32      32       1  32
+    st       32      32       1       1
+    ld       32      32       1      32
 
-A candidate that an access' vectors do not fit is out.  All accesses count alike: the sum of wavefronts is minimised.
+Candidates that break up an access' vectors are out; the sum of wavefronts of all accesses is minimised.
 """
 
 from __future__ import annotations
@@ -20,10 +19,10 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from moye.errors import AlignmentError, LayoutError
-from moye.layout.banks import BANK_BITS, BANKS, access_width, active, bank_request
+from moye.layout.banks import BANK_BITS, BANKS, BankRequest, access_width, active, bank_request
 from moye.layout.layout import Layout, cosize, make_layout, rank, size
 from moye.layout.reports import TiledCopyLike, TiledMMALike, operand_values, thread_values
-from moye.layout.requests import aligned, check_split, requests_of_table, value_table
+from moye.layout.requests import Request, aligned, check_split, requests_of_table, value_table
 from moye.layout.swizzle import ComposedLayout, Swizzle
 from moye.layout.tables import AnyLayout, element_count, offsets, plain, static_modes
 from moye.layout.tuples import product_each, unflatten_tuple
@@ -181,11 +180,9 @@ class _Search:
         for access, (bits, vector), table in zip(self.accesses, self.widths, self.tables, strict=True):
             moved = [[where[index] for index in row] for row in table]
             try:
-                found = [bank_request(request, bits)
-                         for request in requests_of_table(moved, layout, bits, vector, active(access.kind))]
+                result.append(_tally(requests_of_table(moved, layout, bits, vector, active(access.kind)), bits))
             except (AlignmentError, LayoutError) as error:
                 return error.message
-            result.append((max(r.degree for r in found), sum(r.wavefronts for r in found), sum(r.ideal for r in found)))
         return result
 
     def best(self, candidates: Iterable[_Candidate]) -> Proposal | None:
@@ -234,6 +231,20 @@ class _Search:
                     grown = swizzled.cosize_bound()
                     assert isinstance(grown, int), "the tile is static"
                     yield _Candidate(swizzled, f"{sw} permutes groups of {1 << base}", grown - end)
+
+
+def _tally(requests: Iterable[Request], bits: int) -> tuple[int, int, int]:
+    """(worst degree, wavefronts, ideal).  Whole words that all addresses move by only rotate the banks."""
+    known: dict[tuple[int, ...], BankRequest] = {}
+    degree = wavefronts = ideal = 0
+    for request in requests:
+        start = request.addresses[0] // BANK_BITS * BANK_BITS
+        key = tuple([address - start for address in request.addresses])
+        if key not in known:
+            known[key] = bank_request(request, bits)
+        one = known[key]
+        degree, wavefronts, ideal = max(degree, one.degree), wavefronts + one.wavefronts, ideal + one.ideal
+    return degree, wavefronts, ideal
 
 
 def _padded(layout: Layout, modes: list[tuple[int, int]], grown: list[int], amount: int) -> _Candidate:

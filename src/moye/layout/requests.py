@@ -77,8 +77,8 @@ def requests_of_table(table: list[list[int]], layout: object, bits: int, vector:
     step = vector if len(table) > 1 else 1
     for value in range(0, len(table), step):
         group = table[value:value + step]
-        for thread in range(len(group[0])):
-            _check(layout, [row[thread] for row in group], thread, value, element_bits, bits)
+        if vector > 1:
+            _check(layout, group, value, element_bits, vector)
         for first in range(0, len(group[0]), WARP):
             warp = group[0][first:first + min(WARP, active)]
             yield Request(first // WARP, value, tuple([offset * element_bits for offset in warp]))
@@ -90,14 +90,17 @@ def check_split(table: list[list[int]], layout: object, vector: int) -> None:
         raise LayoutError(f"the {len(table)} values of {layout} do not split into accesses of {vector}")
 
 
-def _check(layout: object, values: list[int], thread: int, value: int, element_bits: int, bits: int) -> None:
-    start = values[0]
-    if start * element_bits % bits:
-        raise AlignmentError(f"thread {thread} of {layout} accesses {bits} bits at value {value}, offset {start}: bit "
-                             f"{start * element_bits} is no multiple of {bits}")
-    if any(offset != start + k for k, offset in enumerate(values)):
-        raise LayoutError(f"thread {thread} of {layout} cannot access values {value} to {value + len(values) - 1} "
-                          f"together: their offsets {', '.join(map(str, values))} do not follow each other")
+def _check(layout: object, group: list[list[int]], value: int, element_bits: int, vector: int) -> None:
+    """Each thread's access starts at a multiple of its width, and its values follow each other."""
+    bits = vector * element_bits
+    for thread, (start, *others) in enumerate(zip(*group, strict=True)):
+        if start % vector:
+            raise AlignmentError(f"thread {thread} of {layout} accesses {bits} bits at value {value}, offset {start}: "
+                                 f"bit {start * element_bits} is no multiple of {bits}")
+        if others and others != list(range(start + 1, start + vector)):
+            listed = ", ".join(map(str, (start, *others)))
+            raise LayoutError(f"thread {thread} of {layout} cannot access values {value} to {value + vector - 1} "
+                              f"together: their offsets {listed} do not follow each other")
 
 
 def ranges(numbers: Iterable[int]) -> str:
