@@ -89,6 +89,18 @@ def test_ldmatrix_rows(k: int, swizzle: str, padding: int | None, degree: int) -
     assert an.propose(tile, 16, accesses)[0] == proposal
 
 
+def test_a_swizzle_that_is_not_enough() -> None:
+    """Another swizzle takes its place; a padding goes inside it."""
+    tile, accesses = ldmatrix_tile(64)
+    weak = ComposedLayout(Swizzle(1, 3, 3), 0, tile)
+    swizzled, padded, same = an.propose(weak, 16, accesses)
+    assert (str(swizzled.layout), str(padded.layout)) == ("Sw<3,3,3> o 0 o (64,64):(64,1)",
+                                                          "Sw<1,3,3> o 0 o (64,64):(80,1)")
+    assert swizzled.conflict_free and swizzled.before == (1, 4) and same.layout == weak
+    for proposal in (swizzled, padded):
+        assert counted(proposal.layout, 16, accesses) == (list(proposal.degrees), proposal.wavefronts)
+
+
 def double_buffered() -> Any:
     path = Path(__file__).parents[2] / "examples" / "09_matmul_double_buffered.py"
     spec = importlib.util.spec_from_file_location("double_buffered", path)

@@ -89,7 +89,7 @@ class Proposal:
         return "\n".join([f"{self.layout}: {outcome}, {memory}; {self.change}", *aligned(rows)])
 
 
-def propose(layout: Layout, element_bits: int, accesses: Sequence[Access]) -> tuple[Proposal, ...]:
+def propose(layout: AnyLayout, element_bits: int, accesses: Sequence[Access]) -> tuple[Proposal, ...]:
     """The layout as it is, its best padding and its best swizzle, best first.
 
     Fewest wavefronts come first, then least memory; of equals the simplest: as it is, padded, swizzled.  A layout that
@@ -106,7 +106,7 @@ def propose(layout: Layout, element_bits: int, accesses: Sequence[Access]) -> tu
     return tuple(ranked)
 
 
-def propose_padding(layout: Layout, element_bits: int, accesses: Sequence[Access]) -> Proposal:
+def propose_padding(layout: AnyLayout, element_bits: int, accesses: Sequence[Access]) -> Proposal:
     """The smallest padding with the fewest conflicts: one stride, and the larger ones with it, grows.
 
     The added elements are tried from 0 to one word of every bank (128 bytes), at each mode but the fastest; the first
@@ -120,11 +120,12 @@ def propose_padding(layout: Layout, element_bits: int, accesses: Sequence[Access
     return found
 
 
-def propose_swizzle(layout: Layout, element_bits: int, accesses: Sequence[Access]) -> Proposal:
+def propose_swizzle(layout: AnyLayout, element_bits: int, accesses: Sequence[Access]) -> Proposal:
     """The simplest swizzle with the fewest conflicts: fewest bits, then lowest base, then smallest shift.
 
     Sw<B,M,S> in elements: M leaves the widest vector whole, the changed bits choose a bank (M + B stays inside 128
-    bytes), and the bits that they come from exist in the layout.  Source: CuTe, cute/swizzle.hpp.
+    bytes), and the bits that they come from exist in the layout.  A swizzle that is there already is replaced.
+    Source: CuTe, cute/swizzle.hpp.
     """
     search = _Search.of(layout, element_bits, accesses)
     found = search.best([_Candidate(layout, "as it is", 0), *search.swizzles(layout)])
@@ -194,7 +195,7 @@ class _Search:
                 continue
             degrees, wavefronts, ideals = zip(*judged, strict=True)
             proposal = Proposal(candidate.layout, candidate.change, self.accesses, self.before, degrees,
-                                sum(wavefronts), sum(ideals), -(-candidate.extra * self.element_bits // 8))
+                                sum(wavefronts), sum(ideals), max(0, -(-candidate.extra * self.element_bits // 8)))
             if best is None or proposal.wavefronts < best.wavefronts:
                 best = proposal
             if best.conflict_free:
@@ -205,7 +206,7 @@ class _Search:
         """The error for a layout that no candidate of a family makes accessible."""
         return LayoutError(f"no {family} makes the accesses to {layout} possible; as it is, {self.judge(layout)}")
 
-    def paddings(self, layout: Layout) -> list[_Candidate]:
+    def paddings(self, layout: AnyLayout) -> list[_Candidate]:
         """By the memory they add: the stride at each step of the sorted modes grows by 1, 2, ... elements."""
         modes = static_modes(layout, "propose_padding")
         order = sorted((i for i, (extent, step) in enumerate(modes) if extent > 1 and step > 0),
@@ -216,21 +217,24 @@ class _Search:
                  if modes[order[at]][1] >= unit and all(modes[i][1] % modes[order[at]][1] == 0 for i in order[at:])]
         return sorted(found, key=lambda candidate: candidate.extra)
 
-    def swizzles(self, layout: Layout) -> Iterator[_Candidate]:
+    def swizzles(self, layout: AnyLayout) -> Iterator[_Candidate]:
         """By simplicity: bits, base, shift."""
         unit = max(vector for _, vector in self.widths).bit_length() - 1
         row = max(ROW // self.element_bits, 1).bit_length() - 1
-        end = cosize(layout)
-        assert isinstance(end, int), "the tile is static"
-        top = (end - 1).bit_length()
+        inner = plain(layout)
+        top = (_end(inner) - 1).bit_length()
         for bits in range(1, row - unit + 1):
             for base in range(unit, row - bits + 1):
                 for shift in range(bits, top - base - bits + 1):
-                    sw = Swizzle(bits, base, shift)
-                    swizzled = ComposedLayout(sw, 0, layout)
-                    grown = swizzled.cosize_bound()
-                    assert isinstance(grown, int), "the tile is static"
-                    yield _Candidate(swizzled, f"{sw} permutes groups of {1 << base}", grown - end)
+                    swizzled = ComposedLayout(Swizzle(bits, base, shift), 0, inner)
+                    what = f"groups of {1 << base}" if base else "single elements"
+                    yield _Candidate(swizzled, f"{swizzled.swizzle} permutes {what}", _end(swizzled) - _end(layout))
+
+
+def _end(layout: AnyLayout) -> int:
+    end = cosize(layout)
+    assert isinstance(end, int), "the tile is static"
+    return end
 
 
 def _tally(requests: Iterable[Request], bits: int) -> tuple[int, int, int]:
@@ -247,11 +251,12 @@ def _tally(requests: Iterable[Request], bits: int) -> tuple[int, int, int]:
     return degree, wavefronts, ideal
 
 
-def _padded(layout: Layout, modes: list[tuple[int, int]], grown: list[int], amount: int) -> _Candidate:
-    """The strides from mode ``grown[0]`` on, in proportion."""
-    old = modes[grown[0]][1]
+def _padded(layout: AnyLayout, modes: list[tuple[int, int]], grown: list[int], amount: int) -> _Candidate:
+    """The strides from mode ``grown[0]`` on, in proportion; a swizzle stays around them."""
+    old, inner = modes[grown[0]][1], plain(layout)
     steps = [step // old * (old + amount) if i in grown else step for i, (_, step) in enumerate(modes)]
-    padded = Layout(layout.shape, unflatten_tuple(steps, layout.shape))
-    extra, base = cosize(padded), cosize(layout)
-    assert isinstance(extra, int) and isinstance(base, int), "the tile is static"
-    return _Candidate(padded, f"stride {old} of mode {grown[0]} becomes {old + amount}", extra - base)
+    padded: AnyLayout = Layout(inner.shape, unflatten_tuple(steps, inner.shape))
+    if isinstance(layout, ComposedLayout):
+        padded = layout.with_layout(plain(padded))
+    change = f"stride {old} of mode {grown[0]} becomes {old + amount}"
+    return _Candidate(padded, change, _end(padded) - _end(layout))
