@@ -8,6 +8,9 @@ In: shapes and strides, or notation.  Out: layouts, and the verbs of CuTe's alge
 Indices are 0-based; compact layouts are column-major; integers may be dynamic (``DynInt``).
 """
 
+import importlib
+from typing import Any
+
 from moye.layout.algebra import (
     Tiler,
     coalesce,
@@ -22,7 +25,6 @@ from moye.layout.algebra import (
     right_inverse,
     with_shape,
 )
-from moye.layout.analysis import is_bijective, is_compact, is_injective, is_surjective, offsets
 from moye.layout.divide import flat_divide, logical_divide, tiled_divide, zipped_divide
 from moye.layout.ints import DynInt, Int, divides, is_static, known_less, same
 from moye.layout.layout import (
@@ -53,6 +55,7 @@ from moye.layout.modes import (
     weakly_congruent,
     zip_modes,
 )
+from moye.layout.predicates import is_bijective, is_compact, is_injective, is_surjective
 from moye.layout.product import (
     blocked_product,
     flat_product,
@@ -63,6 +66,7 @@ from moye.layout.product import (
     zipped_product,
 )
 from moye.layout.swizzle import ComposedLayout, Swizzle, downcast, recast, swizzle, upcast
+from moye.layout.tables import offsets
 from moye.layout.tuples import Coord, IntTuple, ceil_div, idx2crd, product, product_each, shape_div
 
 __all__ = [
@@ -77,3 +81,10 @@ __all__ = [
     "tiled_product", "unflatten", "upcast", "weakly_congruent", "with_shape", "zip_modes", "zipped_divide",
     "zipped_product",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """``moye.layout.analysis`` on first use: kernels do not need it."""
+    if name == "analysis":
+        return importlib.import_module("moye.layout.analysis")
+    raise AttributeError(f"module 'moye.layout' has no attribute {name!r}")

@@ -61,7 +61,7 @@ def value_table(layout: AnyLayout) -> list[list[int]]:
     if modes > 2:
         raise LayoutError(f"{layout} has {modes} modes; a thread/value layout has two, (thread, value)",
                           hint="group the thread modes: make_layout(layout) has them as its only mode")
-    flat = offsets(layout, "requests")
+    flat = offsets(layout, "an access")
     threads = size(layout, 0)
     assert isinstance(threads, int), "offsets() rejects dynamic layouts"
     if not flat:

@@ -14,7 +14,6 @@ from collections.abc import Iterator
 
 from moye.errors import FactError, LayoutError
 from moye.layout import tuples
-from moye.layout.ints import DynInt
 from moye.layout.layout import Layout
 from moye.layout.swizzle import ComposedLayout
 from moye.layout.tuples import IntTuple
@@ -31,16 +30,16 @@ def plain(layout: AnyLayout) -> Layout:
 
 
 def static_modes(layout: AnyLayout, asked: str) -> list[tuple[int, int]]:
-    """The flat modes (extent, stride) without their swizzle; FactError about the first dynamic leaf."""
+    """The flat modes (extent, stride) without their swizzle; FactError about the first that is dynamic."""
     inner = plain(layout)
     for what, form in (("extent", inner.shape), ("stride", inner.stride)):
         for path, leaf in _leaves(form, ()):
-            if isinstance(leaf, DynInt):
+            if not isinstance(leaf, int):
                 where = str(path[0]) if len(path) == 1 else f"({','.join(map(str, path))})"
                 raise FactError(f"{asked} needs static integers, but the {what} {leaf} of mode {where} of {layout} "
-                                "is dynamic")
-    if isinstance(layout, ComposedLayout) and isinstance(layout.offset, DynInt):
-        raise FactError(f"{asked} needs static integers, but the offset {layout.offset} of {layout} is dynamic")
+                                "is not static")
+    if isinstance(layout, ComposedLayout) and not isinstance(layout.offset, int):
+        raise FactError(f"{asked} needs static integers, but the offset {layout.offset} of {layout} is not static")
     return tuples.zip_leaves(inner.shape, inner.stride)  # type: ignore[return-value]
 
 

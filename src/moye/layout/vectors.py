@@ -63,7 +63,7 @@ def vector_width(dst: AnyLayout, src: AnyLayout, element_bits: int, *, dst_align
 
     ``element_bits`` is a power of two, ``*_alignment`` is what is known of the base addresses, in bytes.  Law: the
     elements fall into groups of ``elements``, each a run from a multiple of ``elements`` in both layouts, in one order.
-    LayoutError where the sizes differ, FactError for dynamic leaves.  Source: CuTe, copy.hpp (auto-vectorizing copy).
+    LayoutError where the sizes differ, FactError for dynamic leaves.  Source: CuTe, cute/algorithm/copy.hpp.
     """
     if element_bits <= 0 or element_bits & (element_bits - 1) or max_bits < element_bits:
         raise LayoutError(f"vector_width takes elements of 2^n bits up to {max_bits}, not of {element_bits}")
@@ -71,6 +71,8 @@ def vector_width(dst: AnyLayout, src: AnyLayout, element_bits: int, *, dst_align
     counts = [element_count(static_modes(side.layout, f"vector_width of {side}")) for side in sides]
     if counts[0] != counts[1]:
         raise LayoutError(f"vector_width of {sides[0]} and {sides[1]}: their sizes {counts[0]} and {counts[1]} differ")
+    if counts[0] == 0:
+        raise LayoutError(f"vector_width of {sides[0]} and {sides[1]}: they have no elements")
     common = max_common_layout(plain(dst), plain(src))
     limits = [Limit(_power(max_bits // element_bits), f"an access has at most {max_bits} bits")]
     limits.append(_run(sides, common, counts[0]))
@@ -95,12 +97,16 @@ def _power(n: int) -> int:
     return n & -n
 
 
+def _elements(n: int) -> str:
+    return f"{n} element{'s' * (n != 1)}"
+
+
 def _run(sides: list[_Side], common: Layout, count: int) -> Limit:
     """The elements that are contiguous in both layouts."""
     run = _static_size(common)
     limit = _power(run)
     if run == count:
-        return Limit(limit, f"there are {count} elements")
+        return Limit(limit, f"there {'is' if count == 1 else 'are'} {_elements(count)}")
     if run != limit:
         return Limit(limit, f"runs of {run} contiguous elements do not split into vectors of {2 * limit}")
     for side in sides:
@@ -108,8 +114,8 @@ def _run(sides: list[_Side], common: Layout, count: int) -> Limit:
             modes = static_modes(side.layout, "vector_width")
             used = _index_runs(modes, common)
             ends = f"runs end with mode {used[-1]}, and no mode has stride {run}" if used else "no mode has stride 1"
-            return Limit(limit, f"{side} is contiguous for {run} elements: {ends}")
-    return Limit(limit, f"{sides[0]} and {sides[1]} go through memory in different orders after {run} elements")
+            return Limit(limit, f"{side} is contiguous for {_elements(run)}: {ends}")
+    return Limit(limit, f"{sides[0]} and {sides[1]} go through memory in different orders after {_elements(run)}")
 
 
 def _static_size(layout: Layout) -> int:
