@@ -8,6 +8,9 @@ In: shapes and strides, or notation.  Out: layouts, and the verbs of CuTe's alge
 Indices are 0-based; compact layouts are column-major; integers may be dynamic (``DynInt``).
 """
 
+import importlib
+from typing import Any
+
 from moye.layout.algebra import (
     Tiler,
     coalesce,
@@ -21,14 +24,6 @@ from moye.layout.algebra import (
     nullspace,
     right_inverse,
     with_shape,
-)
-from moye.layout.analysis import (
-    bank_conflict_degree,
-    is_bijective,
-    is_compact,
-    is_injective,
-    is_surjective,
-    offsets,
 )
 from moye.layout.divide import flat_divide, logical_divide, tiled_divide, zipped_divide
 from moye.layout.ints import DynInt, Int, divides, is_static, known_less, same
@@ -60,6 +55,7 @@ from moye.layout.modes import (
     weakly_congruent,
     zip_modes,
 )
+from moye.layout.predicates import is_bijective, is_compact, is_injective, is_surjective
 from moye.layout.product import (
     blocked_product,
     flat_product,
@@ -70,11 +66,12 @@ from moye.layout.product import (
     zipped_product,
 )
 from moye.layout.swizzle import ComposedLayout, Swizzle, downcast, recast, swizzle, upcast
+from moye.layout.tables import offsets
 from moye.layout.tuples import Coord, IntTuple, ceil_div, idx2crd, product, product_each, shape_div
 
 __all__ = [
     "ComposedLayout", "Coord", "DynInt", "Int", "IntTuple", "Layout", "Swizzle", "Tiler",
-    "append", "bank_conflict_degree", "blocked_product", "ceil_div", "coalesce", "col_major", "compatible",
+    "append", "blocked_product", "ceil_div", "coalesce", "col_major", "compatible",
     "complement", "composition", "congruent", "cosize", "crd2idx", "depth", "divides", "downcast", "filter",
     "filter_zeros", "flat_divide", "flat_product", "flatten", "group_modes", "idx2crd", "is_bijective", "is_compact",
     "is_injective", "is_static", "is_surjective", "known_less", "left_inverse", "logical_divide", "logical_product",
@@ -84,3 +81,10 @@ __all__ = [
     "tiled_product", "unflatten", "upcast", "weakly_congruent", "with_shape", "zip_modes", "zipped_divide",
     "zipped_product",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """``moye.layout.analysis`` on first use: kernels do not need it."""
+    if name == "analysis":
+        return importlib.import_module("moye.layout.analysis")
+    raise AttributeError(f"module 'moye.layout' has no attribute {name!r}")
