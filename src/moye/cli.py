@@ -39,12 +39,13 @@ def main(args: Sequence[str] | None = None) -> None:
         group.command(name=name)(command)
     app.add_typer(cache, name="cache")
 
-    @app.command(name="timeline", help=str(timeline.__doc__))
-    def _(script: Path, arguments: list[str] = typer.Argument(None),  # noqa: B008  typer's way to declare
-          output: Path = typer.Option(Path("timeline.svg"), "-o", "--output",  # noqa: B008
-                                      help=".svg, .json (Chrome trace, for Perfetto) or .txt"),
-          launch: int = typer.Option(-1, help="which launch of the script; -1 is the last")) -> None:
+    def draw_timeline(script: Path, arguments: list[str] = typer.Argument(None),  # noqa: B008  typer's way to declare
+                      output: Path = typer.Option(Path("timeline.svg"), "-o", "--output",  # noqa: B008
+                                                  help=".svg, .json (Chrome trace, for Perfetto) or .txt"),
+                      launch: int = typer.Option(-1, help="which launch of the script; -1 is the last")) -> None:
         timeline(script, output, launch, arguments or ())
+
+    app.command(name="timeline", help=str(timeline.__doc__))(draw_timeline)
 
     try:
         app(args)
@@ -119,10 +120,13 @@ def timeline(script: Path, output: Path, launch: int = -1, arguments: Sequence[s
     sys.path.insert(0, str(script.resolve().parent))
     with timelines() as found:
         runpy.run_path(str(script), run_name="__main__")
+    launches = f"{len(found)} launch{'' if len(found) == 1 else 'es'}"
+    if not found:
+        raise MoyeError(f"{script} launched nothing in the simulator")
     if not -len(found) <= launch < len(found):
-        raise MoyeError(f"{script} launched {_kernels(len(found))} in the simulator: there is no launch {launch}")
+        raise MoyeError(f"there is no launch {launch}: {script} made {launches} in the simulator")
     found[launch].save(output)
-    print(f"{found[launch]}\n{output}: launch {launch % len(found)} of {_kernels(len(found))}")
+    print(f"{found[launch]}\n{output}: launch {launch % len(found)} of {launches}")
 
 
 def _kernels(count: int) -> str:

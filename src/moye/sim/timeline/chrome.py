@@ -71,7 +71,7 @@ def _warp(mine: Sequence[Event], pid: int, warp: int, events: Sequence[Event]) -
 
 def _arguments(event: Event) -> dict[str, Any]:
     told: dict[str, Any] = {"statement": event.text, "where": event.where, "tensors": ", ".join(event.tensors),
-                            **dict(event.trips), "order": event.order, "lanes": event.lanes}
+                            "loops": event.loops, "order": event.order, "lanes": event.lanes}
     if event.stage is not None:
         told["stage"] = event.stage
     if event.kind == "mma":

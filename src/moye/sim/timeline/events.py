@@ -8,6 +8,7 @@ Fraction(217, 256)
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -58,11 +59,13 @@ class Event:
 
     @property
     def text(self) -> str:
-        """The user's statement, or its first line."""
-        if self.frame is None:
-            return ""
-        line = self.frame.text()
-        return (line[self.frame.column:self.frame.end] if self.frame.end > 0 else line[self.frame.column:]).strip()
+        """The source line of the user's statement, without its comment."""
+        return re.sub(r"\s{2,}#.*", "", self.frame.text()).strip() if self.frame is not None else ""
+
+    @property
+    def loops(self) -> str:
+        """``trips`` as text: ``k_tile=3 k_block=0``."""
+        return " ".join(f"{name}={value}" for name, value in self.trips)
 
     @property
     def alike(self) -> tuple[object, ...]:

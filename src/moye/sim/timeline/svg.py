@@ -123,10 +123,9 @@ def _colour(event: Event) -> str:
 
 def _tip(event: Event) -> str:
     where = f"{Path(event.frame.file).name}:{event.frame.line}" if event.frame is not None else ""
-    trips = " ".join(f"{name}={value}" for name, value in event.trips)
     stage = "" if event.stage is None else f", stage {event.stage}"
     flying = f", {event.in_flight} copies in flight" if event.kind == "mma" else ""
-    return f"<title>{escape(f'#{event.order} {event.kind}{stage}{flying}  {trips}')}\n" \
+    return f"<title>{escape(f'#{event.order} {event.kind}{stage}{flying}  {event.loops}')}\n" \
            f"{escape(f'{where}  {event.text}')}</title>"
 
 

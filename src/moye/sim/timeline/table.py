@@ -44,7 +44,7 @@ def _cells(event: Event, events: Sequence[Event]) -> tuple[str, ...]:
     first = events[0].index
     text = event.text if len(event.text) <= _WIDEST else event.text[:_WIDEST - 3] + "..."
     where = f"{Path(event.frame.file).name}:{event.frame.line}" if event.frame is not None else ""
-    return (str(event.order), " ".join(f"{name}={value}" for name, value in event.trips), event.kind,
+    return (str(event.order), event.loops, event.kind,
             "" if event.stage is None else str(event.stage), str(event.in_flight or ""), text, where,
             link(event, first))
 

@@ -19,7 +19,7 @@ import numpy as np
 from moye.errors import ArgumentError
 from moye.ir.nodes import Buffer
 from moye.layout import offsets
-from moye.sim.masks import Mask, lanes_of
+from moye.sim.masks import Mask, both, lanes_of
 from moye.sim.memory import Array, numpy_dtype
 from moye.sim.state import BatchState
 from moye.sim.timeline.statements import Statement, Statements, stages
@@ -111,14 +111,14 @@ class BatchTape:
             return mask
         if not isinstance(pred, np.ndarray):
             return mask if pred else False
-        return pred if mask is None else np.asarray(mask & pred)
+        return both(mask, pred)
 
     def _bits(self, mask: Mask) -> Lanes:
         """Per sampled block and warp the active lanes as bits."""
         if mask is False:
             return ((0,) * self.warps,) * len(self.blocks)
         if mask is not None and np.asarray(mask).ndim == 3:
-            mask = np.asarray(mask).any(axis=0)
+            mask = np.asarray(np.asarray(mask).any(axis=0))
         lanes = lanes_of(mask, self.batch.threads, self.batch.blocks)[:, self.columns]
         padded = np.zeros((self.warps * WARP, len(self.blocks)), np.uint64)
         padded[:len(lanes)] = lanes
