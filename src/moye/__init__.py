@@ -63,6 +63,7 @@ _HOME: dict[str, tuple[str, str]] = {
     "compile_only": ("moye.runtime.prepare", "compile_only"), "kernel": ("moye.runtime.kernel", "kernel"),
     "check": ("moye.runtime.check", "check"),
     "Report": ("moye.runtime.check", "Report"), "timelines": ("moye.runtime.simulate", "timelines"),
+    "Timeline": ("moye.sim.timeline.view", "Timeline"),
     "inspections": ("moye.runtime.simulate", "inspections"),
     "TensorLike": ("moye.runtime.arguments", "TensorLike"), "describe": ("moye.runtime.arrays", "describe"),
 }

@@ -5,6 +5,8 @@ from __future__ import annotations
 from fractions import Fraction
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from moye.cuda.listing import parse_ptx, parse_sass
 from moye.cuda.overlap import ListingOverlap, ptx_overlap, sass_overlap
@@ -57,6 +59,23 @@ def test_loops(name):
     assert (found.overlapped, found.total, found.share) == (overlapped, total, Fraction(overlapped, total))
     assert found.main.loop and found.main.unended == 0
     assert (found.main.first, found.main.last) == ("0x0010", f"0x{16 * (len(body) + 1):04x}")
+
+
+@given(st.lists(st.sampled_from([LDGSTS, COMMIT, WAIT, WAIT1, "DEPBAR.LE SB0, 0x2", FFMA]), min_size=1, max_size=10))
+def test_any_loop_is_counted_as_a_late_trip_of_it_would_run(body):
+    """The oracle runs 12 trips, group by group, and looks at the sixth."""
+    trips, groups, ends = 12, [[]], {}
+    for at, line in enumerate(body * trips):
+        if line == LDGSTS:
+            groups[-1].append(at)
+        elif line == COMMIT:
+            groups.append([])
+        elif line.startswith("DEPBAR"):
+            while len(groups) - 1 > int(line[-1]):
+                ends.update(dict.fromkeys(groups.pop(0), at))
+    sixth = range(5 * len(body), 6 * len(body))
+    hidden = sum(body[at % len(body)] == FFMA and any(a < at < b for a, b in ends.items()) for at in sixth)
+    assert sass_overlap(loop(*body)).overlapped == hidden
 
 
 def test_a_copy_that_nothing_waits_for_is_counted_apart():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from fractions import Fraction
 from pathlib import Path
 
@@ -98,6 +99,19 @@ def test_ptxas_undoes_the_overlap_of_the_hand_written_twin():
     assert (ptx.overlapped, ptx.total) == (512, 512)
     assert sass.total == 512
     assert sass.overlapped < 64, "ptxas may change, but 512 it will not be"
+
+
+PICTURES = {"single_stage": "04_matmul_async", "through_registers": "06_matmul_overlapped",
+            "double_buffered": "09_matmul_double_buffered"}
+
+
+@pytest.mark.parametrize("name", PICTURES)
+def test_the_pictures_of_the_manual(example, name):
+    path = Path(__file__).parents[2] / "docs" / "pictures" / f"timeline_{name}.svg"
+    svg = launch(example(PICTURES[name]), 32).svg()
+    if os.environ.get("UPDATE_GOLDEN"):
+        path.write_text(svg)
+    assert path.read_text() == svg, f"{path.name} differs: UPDATE_GOLDEN=1 rewrites it"
 
 
 def test_a_timeline_prints_both(example, monkeypatch):

@@ -180,6 +180,28 @@ def test_only_lanes_whose_predicate_holds_copy(record, n):
 
 
 @mo.kernel
+def predicated_fragment(x, y, limits, zero_fill: mo.Constexpr):
+    """Two elements per thread, each with a predicate of its own."""
+    tid = mo.thread_idx().x
+    staged = mo.shared_array(mo.float32, mo.make_layout((2, 64)))
+    pred = mo.fragment(2, mo.bool)
+    for i in mo.static_range(2):
+        pred[i] = tid < limits[i]
+    atom = mo.CopyAtom(mo.CpAsync(mo.float32), mo.float32)
+    mo.copyto(atom, staged[:, tid], mo.tile(x, (2,), (tid,)), pred=pred, zero_fill=zero_fill)
+    mo.cp_async_wait()
+    mo.sync_threads()
+
+
+@pytest.mark.parametrize(("limits", "zero_fill", "lanes"), [
+    ((0, 0), False, []), ((3, 5), False, [5]), ((40, 0), False, [32, 8]), ((0, 0), True, [32, 32])])
+def test_a_predicate_of_any_element_is_enough(record, limits, zero_fill, lanes):
+    x, numbers = np.ones(128, np.float32), np.array(limits, np.int32)
+    events = record(predicated_fragment, x, x.copy(), numbers, zero_fill).events
+    assert [e.lanes for e in events if e.kind == "cp.async"] == lanes
+
+
+@mo.kernel
 def specialised(x, y, n, mma):
     """Warp 0 copies, warps 1 and 2 multiply: no warp has both."""
     tid = mo.thread_idx().x

@@ -15,7 +15,7 @@ from test_order import carried_scalar, specialised
 
 import moye as mo
 from moye.sim.timeline.chrome import flights
-from moye.sim.timeline.columns import Columns, Gap, rows
+from moye.sim.timeline.columns import MOST, Columns, Gap, rows
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 HERE = f"{Path(__file__).parent}/"
@@ -126,6 +126,26 @@ def test_long_loops_are_cut_in_the_middle(every):
 
 def test_one_trip_is_not_worth_a_gap(every):
     assert not any(isinstance(what, Gap) for what in Columns(every["scalars"].events, 2, 1).shown)
+
+
+@mo.kernel
+def spins(x, n):
+    i = mo.int32(0)
+    while i < n:
+        x[i] = i
+        i = i + 1
+
+
+def test_what_has_no_trips_is_cut_by_length():
+    n = MOST + 100
+    timeline = mo.check(spins, timeline=True)[1, 1](np.zeros(n, np.float32), n).timeline()
+    columns = Columns(timeline.events, 2, 1)
+    assert len(columns.shown) == MOST + 1
+    gap = columns.shown[MOST * 3 // 4]
+    assert (gap.label, gap.first, gap.last) == ("100 steps", MOST * 3 // 4, MOST * 3 // 4 + 99)
+    hidden = [event.step for event in timeline.events if not columns.visible(event)]
+    assert hidden == list(range(gap.first, gap.last + 1))
+    assert "... 100 steps ..." in timeline.text() and "100 steps are left out" in timeline.svg()
 
 
 def test_warps_that_do_the_same_share_a_row(every):

@@ -43,14 +43,23 @@ def rows(events: Sequence[Event]) -> list[Row]:
     return [Row(mine[0].block, tuple(warps), mine) for warps, mine in found.values()]
 
 
+MOST = 400
+"""Columns of a picture: what is longer, such as a while loop, is cut in the middle."""
+
+
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """Steps ``first`` to ``last`` are left out: ``count`` trips of the loop over ``name``."""
+    """Steps ``first`` to ``last`` are left out: ``count`` trips of the loop over ``name``, or steps where it is ""."""
 
     count: int
     name: str
     first: int
     last: int
+
+    @property
+    def label(self) -> str:
+        """What is left out: ``29 trips of k_tile``, ``120 steps``."""
+        return f"{self.count} trips of {self.name}" if self.name else f"{self.count} steps"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +79,7 @@ class Columns:
         for event in events:
             trip.setdefault(event.step, event.trips[0] if event.trips else None)
         self.hidden = _hidden(set(filter(None, trip.values())), head, tail)
-        self.shown: tuple[int | Gap, ...] = tuple(self._columns(sorted(trip.items())))
+        self.shown: tuple[int | Gap, ...] = _cut(tuple(self._columns(sorted(trip.items()))))
         self.place: dict[int, int] = {}
         for column, what in enumerate(self.shown):
             for step in (what,) if isinstance(what, int) else range(what.first, what.last + 1):
@@ -100,6 +109,16 @@ class Columns:
             elif isinstance(what, int):
                 found.append(Section(label, column, column))
         return found
+
+
+def _cut(shown: tuple[int | Gap, ...]) -> tuple[int | Gap, ...]:
+    """At most MOST columns: three quarters from the beginning, the others from the end."""
+    if len(shown) <= MOST:
+        return shown
+    begin = MOST * 3 // 4
+    middle = shown[begin:begin - MOST]
+    ends = [(what, what) if isinstance(what, int) else (what.first, what.last) for what in (middle[0], middle[-1])]
+    return (*shown[:begin], Gap(len(middle), "", ends[0][0], ends[1][1]), *shown[begin - MOST:])
 
 
 def _hidden(trips: set[tuple[str, int]], head: int, tail: int) -> set[tuple[str, int]]:

@@ -60,13 +60,18 @@ def _sections(columns: Columns, bottom: int) -> Iterator[str]:
     for section in columns.sections():
         x = _x(columns, section.first)
         yield f'<line x1="{x}" y1="30" x2="{x}" y2="{bottom}" stroke="#dddddd"/>'
-        if section.label:
-            yield f'<text x="{x + 3}" y="40" fill="#555555">{escape(section.label)}</text>'
+        if label := _fitting(section.label, _x(columns, section.last + 1) - x):
+            yield f'<text x="{x + 3}" y="40" fill="#555555">{escape(label)}</text>'
     for column, what in enumerate(columns.shown):
         if isinstance(what, Gap):
             yield f'<rect x="{_x(columns, column)}" y="30" width="{STEP * GAP}" height="{bottom - 30}" fill="#f4f4f4"/>'
             yield (f'<text x="{_x(columns, column, 0.5)}" y="40" text-anchor="middle" fill="#555555">⋯ {what.count} ⋯'
-                   f'<title>{what.count} trips of {escape(what.name)} are left out</title></text>')
+                   f'<title>{escape(what.label)} are left out</title></text>')
+
+
+def _fitting(label: str, width: float) -> str:
+    """The label, only its number, or nothing."""
+    return next((text for text in (label, label.rpartition(" ")[2]) if 3 + 6 * len(text) <= width), "")
 
 
 def _row(row: Row, columns: Columns, top: int, events: Sequence[Event]) -> tuple[list[str], int]:

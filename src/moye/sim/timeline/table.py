@@ -28,7 +28,7 @@ def _row(row: Row, head: int, tail: int) -> str:
     lines: list[tuple[str, ...] | str] = [HEADS]
     for what in columns.shown:
         if isinstance(what, Gap):
-            lines.append(f"  ... {what.count} trips of {what.name} ...")
+            lines.append(f"  ... {what.label} ...")
         else:
             lines.append(_cells(by_step[what], row.events))
     cells = [line for line in lines if not isinstance(line, str)]

@@ -56,7 +56,8 @@ class Timeline:
     def overlap(self) -> Overlap:
         """How many MMAs run while a copy is on its way, in program order.
 
-        An MMA is one gemm statement run by one warp.  It is overlapped if at least one copy of the same warp is in
+        An MMA is one gemm of register operands run by one warp; a gemm statement of shared operands is one for each k,
+        as its operands are read for each k.  It is overlapped if at least one copy of the same warp is in
         flight: issued before it in the warp's program order, and ending after it.  Copies are those from global
         memory.  One by ``cp.async`` ends at the wait that covers its group; a load into registers at the first
         statement that reads one of those registers; a synchronous copy to shared memory where it is issued, so it
