@@ -157,6 +157,7 @@ PTX = {
     "wait_all covers what was not committed": ([CP, FMA, "cp.async.wait_all", FMA], 1, 2),
     "wait_group does not": ([CP, FMA, "cp.async.wait_group 0", FMA], 0, 2),
     "groups": ([CP, "cp.async.commit_group", "cp.async.wait_group 1", FMA], 1, 1),
+    "several on a line": ([CP + "; cp.async.commit_group; " + FMA, "{ cp.async.wait_group 0; }", FMA], 1, 2),
     "load": (["ld.global.nc.f32 \t%f9, [%rd1+4]", FMA, "st.shared.f32 \t[%r1], %f9", FMA], 1, 2),
     "vector load": (["ld.global.v2.f32 \t{%f8, %f9}, [%rd1]", FMA, "add.f32 \t%f7, %f9, %f6", FMA], 1, 2),
     "a mov passes it on": (["st.shared.f32 \t[%r1], %f20", "ld.global.f32 \t%f9, [%rd1]", FMA, "mov.f32 \t%f20, %f9",

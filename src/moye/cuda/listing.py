@@ -120,7 +120,7 @@ def _sass_registers(name: str, operands: str) -> frozenset[str]:
 
 # --- PTX -------------------------------------------------------------------------------------------------------------
 
-_PTX_LINE = re.compile(r"^\s*(?:@!?%\w+\s+)?(?P<name>[a-z][\w.:]*)\s*(?P<rest>[^;]*);")
+_PTX_STATEMENT = re.compile(r"[\s{]*(?:@!?%\w+\s+)?(?P<name>[a-z][\w.:]*)\s*(?P<rest>.*)", re.DOTALL)
 _PTX_LABEL = re.compile(r"^\s*(?P<label>\$\w+):")
 _PTX_KERNEL = re.compile(r"\.entry\s+(\w+)")
 _PTX_REGISTER = re.compile(r"%[a-z]+\d+")
@@ -140,8 +140,9 @@ def parse_ptx(text: str, kernel: str | None = None) -> list[Instruction]:
             inside = match[1] == chosen
         elif inside and (match := _PTX_LABEL.match(line)):
             labels[match["label"]] = len(found)
-        elif inside and not line.lstrip().startswith("//") and (match := _PTX_LINE.match(line)):
-            found.append((number, match))
+        elif inside:
+            statements = line.partition("//")[0].split(";")[:-1]        # inline asm may have several on a line
+            found += [(number, match) for text in statements if (match := _PTX_STATEMENT.match(text))]
     return [_ptx(number, match, labels) for number, match in found]
 
 

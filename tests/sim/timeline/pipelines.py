@@ -111,6 +111,41 @@ def sequence(x, y, steps: mo.Constexpr, mma):
     mo.copyto(gC, tCrC)
 
 
+@mo.kernel
+def carried_scalar(x, y, n):
+    """Scalars loaded one trip ahead, in a carried variable, used by arithmetic."""
+    tid = mo.thread_idx().x
+    ahead = x[tid]
+    for k in range(n):
+        here = ahead
+        if k < n - 1:
+            ahead = x[tid + 32 * (k + 1)]
+        y[tid + 32 * k] = here * 2
+
+
+@mo.kernel
+def specialised(x, y, n, mma):
+    """Warp 0 copies, warps 1 and 2 multiply: no warp has both."""
+    tid = mo.thread_idx().x
+    staged = mo.shared_array(mo.float32, mo.make_layout((32, 1, 2)))
+    gY = mo.tile(y, (16, 4), (0, 0))
+    if tid < 32:
+        atom = mo.CopyAtom(mo.CpAsync(mo.float32), mo.float32)
+        for k in range(n):
+            mo.copyto(atom, mo.tile(staged[:, :, k % 2], (1, 1), (tid, 0)), mo.tile(x, (1,), (tid,)))
+            mo.cp_async_wait()
+    else:
+        thr = mma.get_slice(tid - 32)
+        gC = thr.partition_C(gY)
+        tC = thr.make_fragment_C(gC)
+        tA = mo.make_fragment_like(tC)
+        tC.fill(1)
+        tA.fill(1)
+        for _j in range(n):
+            mo.gemm(mma, tA, tA, tC)
+        mo.copyto(gC, tC)
+
+
 def operands(tiles):
     """A, B (16, 4 * tiles) and C (16, 16), column-major."""
     rng = np.random.default_rng(tiles)

@@ -8,7 +8,20 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pipelines import COPY, LOAD, MMA, THREE, TWO, T, multistage, operands, sequence, through_registers
+from pipelines import (
+    COPY,
+    LOAD,
+    MMA,
+    THREE,
+    TWO,
+    T,
+    carried_scalar,
+    multistage,
+    operands,
+    sequence,
+    specialised,
+    through_registers,
+)
 
 import moye as mo
 from moye.sim.timeline import tape
@@ -99,18 +112,6 @@ def test_a_load_is_in_flight_until_its_registers_are_stored(record):
     assert timeline.overlap().share == Fraction(3, 4)
 
 
-@mo.kernel
-def carried_scalar(x, y, n):
-    """Scalars loaded one trip ahead, in a carried variable, used by arithmetic."""
-    tid = mo.thread_idx().x
-    ahead = x[tid]
-    for k in range(n):
-        here = ahead
-        if k < n - 1:
-            ahead = x[tid + 32 * (k + 1)]
-        y[tid + 32 * k] = here * 2
-
-
 def test_a_scalar_is_followed_through_carried_variables(record):
     n = 4
     x, y = np.arange(32 * n, dtype=np.float32), np.zeros(32 * n, np.float32)
@@ -199,29 +200,6 @@ def test_a_predicate_of_any_element_is_enough(record, limits, zero_fill, lanes):
     x, numbers = np.ones(128, np.float32), np.array(limits, np.int32)
     events = record(predicated_fragment, x, x.copy(), numbers, zero_fill).events
     assert [e.lanes for e in events if e.kind == "cp.async"] == lanes
-
-
-@mo.kernel
-def specialised(x, y, n, mma):
-    """Warp 0 copies, warps 1 and 2 multiply: no warp has both."""
-    tid = mo.thread_idx().x
-    staged = mo.shared_array(mo.float32, mo.make_layout((32, 1, 2)))
-    gY = mo.tile(y, (16, 4), (0, 0))
-    if tid < 32:
-        atom = mo.CopyAtom(mo.CpAsync(mo.float32), mo.float32)
-        for k in range(n):
-            mo.copyto(atom, mo.tile(staged[:, :, k % 2], (1, 1), (tid, 0)), mo.tile(x, (1,), (tid,)))
-            mo.cp_async_wait()
-    else:
-        thr = mma.get_slice(tid - 32)
-        gC = thr.partition_C(gY)
-        tC = thr.make_fragment_C(gC)
-        tA = mo.make_fragment_like(tC)
-        tC.fill(1)
-        tA.fill(1)
-        for _j in range(n):
-            mo.gemm(mma, tA, tA, tC)
-        mo.copyto(gC, tC)
 
 
 def test_roles_of_warps_are_told_apart(record):

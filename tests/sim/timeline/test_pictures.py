@@ -10,8 +10,19 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from pipelines import COPY, LOAD, MMA, THREE, TWO, T, multistage, operands, through_registers
-from test_order import carried_scalar, specialised
+from pipelines import (
+    COPY,
+    LOAD,
+    MMA,
+    THREE,
+    TWO,
+    T,
+    carried_scalar,
+    multistage,
+    operands,
+    specialised,
+    through_registers,
+)
 
 import moye as mo
 from moye.sim.timeline.chrome import flights
