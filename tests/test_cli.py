@@ -78,3 +78,54 @@ def test_an_unknown_command_is_refused():
     done = subprocess.run([sys.executable, "-m", "moye.cli", "frobnicate"], capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert "No such command 'frobnicate'" in done.stderr
+
+
+SCRIPT = '''
+import sys
+import numpy as np
+import moye as mo
+
+@mo.kernel
+def fill(x, value):
+    x[mo.thread_idx().x] = value
+
+assert __name__ == "__main__"
+x = np.zeros(32, np.float32)
+for value in map(float, sys.argv[1:]):
+    fill[1, 32](x, value)
+    assert (x == value).all()
+'''
+
+
+@pytest.fixture
+def script(tmp_path, monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", os.environ.get("CUDA_VISIBLE_DEVICES", ""))
+    monkeypatch.setattr(sys, "argv", list(sys.argv))
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "script.py"
+    path.write_text(SCRIPT)
+    return path
+
+
+def test_timeline_draws_a_launch_of_a_script(moye, script, tmp_path):
+    told = moye("timeline", str(script), "1", "2.5", "-o", "out.json")
+    assert "fill[(1, 1, 1), (32, 1, 1)], block 0: 1 events of 1 warps" in told
+    assert told.endswith("out.json: launch 1 of 2 launches\n")
+    assert '"ph": "X"' in (tmp_path / "out.json").read_text()
+    moye("timeline", str(script), "1")
+    assert (tmp_path / "timeline.svg").read_text().startswith("<svg")
+    moye("timeline", str(script), "1", "2", "--launch", "0", "--output", "out.txt")
+    assert "x[mo.thread_idx().x] = value" in (tmp_path / "out.txt").read_text()
+
+
+@pytest.mark.parametrize(("arguments", "message"), [
+    (["nowhere.py"], "there is no script nowhere.py"),
+    (["script.py"], "script.py launched nothing in the simulator"),
+    (["script.py", "1", "--launch", "3"], "there is no launch 3: script.py made 1 launch in the simulator"),
+    (["script.py", "-o", "out.png"], "a timeline is written as .svg, .json or .txt, not '.png'"),
+])
+def test_timelines_that_cannot_be(script, arguments, message):
+    with pytest.raises(SystemExit) as left:
+        cli.main(["timeline", *arguments])
+    assert message in str(left.value.code)

@@ -23,8 +23,9 @@ def blocks(page):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_page(page):
+def test_page(page, monkeypatch):
     """A ``text`` block right after a ``python`` block is what that block prints."""
+    monkeypatch.chdir(ROOT)
     namespace, printed = {}, None
     for number, (language, text, line) in enumerate(blocks(page)):
         if language == "text" and printed is not None:

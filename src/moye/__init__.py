@@ -62,7 +62,9 @@ _HOME: dict[str, tuple[str, str]] = {
     "autotune": ("moye.runtime.tune", "autotune"), "Config": ("moye.runtime.tune", "Config"),
     "compile_only": ("moye.runtime.prepare", "compile_only"), "kernel": ("moye.runtime.kernel", "kernel"),
     "check": ("moye.runtime.check", "check"),
-    "Report": ("moye.runtime.check", "Report"), "inspections": ("moye.runtime.simulate", "inspections"),
+    "Report": ("moye.runtime.check", "Report"), "timelines": ("moye.runtime.simulate", "timelines"),
+    "Timeline": ("moye.sim.timeline.view", "Timeline"),
+    "inspections": ("moye.runtime.simulate", "inspections"),
     "TensorLike": ("moye.runtime.arguments", "TensorLike"), "describe": ("moye.runtime.arrays", "describe"),
 }
 _MODULES = ("env", "errors", "kernels", "layout", "testing")

@@ -1,19 +1,22 @@
-"""The ``moye`` command: version, environment variables, the disk cache.
+"""The ``moye`` command: version, environment variables, the disk cache, timelines of scripts.
 
 In: a command line.  Out: text on stdout, exit status 0; one sentence on stderr and 1 where something is wrong.
 
 >>> main(["cache", "ls"])
 
-It needs ``pip install 'moye[cli]'`` and says so where typer is missing.  It neither compiles nor runs kernels.
+It needs ``pip install 'moye[cli]'`` and says so where typer is missing.
 """
 
 from __future__ import annotations
 
 import importlib.metadata
+import os
 import platform
+import runpy
 import sys
 import time
 from collections.abc import Sequence
+from pathlib import Path
 
 from moye import env
 from moye.errors import MoyeError
@@ -35,6 +38,15 @@ def main(args: Sequence[str] | None = None) -> None:
                                  (cache, "clear", cache_clear)):
         group.command(name=name)(command)
     app.add_typer(cache, name="cache")
+
+    def draw_timeline(script: Path, arguments: list[str] = typer.Argument(None),  # noqa: B008  typer's way to declare
+                      output: Path = typer.Option(Path("timeline.svg"), "-o", "--output",  # noqa: B008
+                                                  help=".svg, .json (Chrome trace, for Perfetto) or .txt"),
+                      launch: int = typer.Option(-1, help="which launch of the script; -1 is the last")) -> None:
+        timeline(script, output, launch, arguments or ())
+
+    app.command(name="timeline", help=str(timeline.__doc__))(draw_timeline)
+
     try:
         app(args)
     except MoyeError as error:
@@ -93,6 +105,28 @@ def cache_clear() -> None:
     """Remove every compiled kernel from the disk."""
     disk = DiskCache(env.cache_dir())
     print(f"{disk.root}: removed {_kernels(disk.clear())}")
+
+
+def timeline(script: Path, output: Path, launch: int = -1, arguments: Sequence[str] = ()) -> None:
+    """Run a Python script in the simulator and draw the pipeline of one of its launches."""
+    from moye.runtime.simulate import timelines
+    from moye.sim.timeline.view import check_suffix
+
+    check_suffix(output)
+    if not script.is_file():
+        raise MoyeError(f"there is no script {script}")
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""             # what the script launches is to be simulated
+    sys.argv[:] = [str(script), *arguments]
+    sys.path.insert(0, str(script.resolve().parent))
+    with timelines() as found:
+        runpy.run_path(str(script), run_name="__main__")
+    launches = f"{len(found)} launch{'' if len(found) == 1 else 'es'}"
+    if not found:
+        raise MoyeError(f"{script} launched nothing in the simulator")
+    if not -len(found) <= launch < len(found):
+        raise MoyeError(f"there is no launch {launch}: {script} made {launches} in the simulator")
+    found[launch].save(output)
+    print(f"{found[launch]}\n{output}: launch {launch % len(found)} of {launches}")
 
 
 def _kernels(count: int) -> str:

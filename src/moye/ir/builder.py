@@ -60,6 +60,7 @@ class Builder:
         self._learned: list[list[tuple[Value, fold.Facts]]] = [[]]  # per open block: facts to put back at its end
         self.open_conditions: list[Operand] = []  # of the traced ifs that are open here (of an else: not cond)
         self.loops: dict[int, LoopBound] = {}  # by the id of the loop variable
+        self.trips: tuple[tuple[str, int], ...] = ()  # of the unrolled loops that are open here
         self._left: list[bool] = [False]  # per open block: whether a jump may have skipped the rest of it
         self._parameters: frozenset[int] | None = None
 
@@ -99,6 +100,7 @@ class Builder:
         if block.ops and isinstance(block.ops[-1], ops.Exit):
             return
         op.loc = self.locate() if loc is None else loc
+        op.trips = self.trips
         for ref, written in op.refs():
             if written:
                 ref.buffer.written = True

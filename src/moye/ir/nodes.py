@@ -157,6 +157,8 @@ class Op:
     blocking: ClassVar[bool] = False  # may have to wait for another thread
 
     loc: Loc = UNKNOWN
+    trips: tuple[tuple[str, int], ...] = ()
+    """(variable, value) of each unrolled loop around the op, outermost first; for the reader, no semantics."""
 
     def operands(self) -> Iterator[Operand]:
         """Every scalar operand, those inside references included."""

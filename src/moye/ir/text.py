@@ -14,7 +14,7 @@ from dataclasses import fields
 from moye.ir import ops
 from moye.ir.nodes import Block, Buffer, Func, Literal, Operand, Ref, ScalarParam, TensorParam, TileRef, Value, Var
 
-_HIDDEN = {"loc", "result", "body", "then", "orelse", "target", "iv", "inputs"}
+_HIDDEN = {"loc", "trips", "result", "body", "then", "orelse", "target", "iv", "inputs"}
 
 
 class _Names:

@@ -41,7 +41,7 @@ class Control:
                              locs=(locate(),))
         if not isinstance(iterable, Iterable):
             raise TraceError(f"{iterable!r} cannot be iterated over", locs=(locate(),))
-        return loops.StaticFor(iterable, names)
+        return loops.StaticFor(iterable, names, target)
 
     def while_(self, names: tuple[str, ...], always: bool) -> loops.Loop:
         return loops.While(names, always)

@@ -116,19 +116,27 @@ class Loop:
 class StaticFor(Loop):
     """Python's own iteration: the body is traced once per item."""
 
-    def __init__(self, iterable: Iterable[object], names: tuple[str, ...]) -> None:
+    def __init__(self, iterable: Iterable[object], names: tuple[str, ...], target: str) -> None:
         super().__init__(names)
         self.iterable = iterable
+        self.target = target
+        self.around = builder().trips
 
     def __iter__(self) -> Iterator[Any]:
         regions().append(self)
+        b = builder()
         try:
-            yield from self.iterable
+            for trip, item in enumerate(self.iterable):
+                if self.target:
+                    b.trips = (*self.around, (self.target, item if type(item) is int else trip))
+                yield item
         finally:
             _close(self)
+            b.trips = self.around
 
     def after(self, variables: Locals) -> tuple[Any, ...]:
         _close(self)
+        builder().trips = self.around
         return super().after(variables)
 
 

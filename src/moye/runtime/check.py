@@ -3,14 +3,16 @@
 In: a kernel; then ``mo.check(kernel)[grid, block](*args)`` on host or CUDA arrays.  Out: a ``Report``.
 
 >>> report = mo.check(k)[grid, 256](A, B, C); report.ok, report.findings
+>>> print(mo.check(k, timeline=True)[grid, 256](A, B, C).timeline())
 
 Outputs are written as a normal run does.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,6 +22,9 @@ from moye.runtime.arguments import Call, classify
 from moye.runtime.arrays import ArrayInfo, describe, numpy_type
 from moye.runtime.compile import Dim3
 from moye.runtime.kernel import Kernel, check_written, dim3, slots
+
+if TYPE_CHECKING:
+    from moye.sim.timeline.view import Timeline
 
 
 @dataclass(slots=True)
@@ -38,6 +43,7 @@ class Report:
     checked: tuple[str, ...] = ("bounds", "alignment", "uninitialised reads", "shared-memory races",
                                 "asynchronous copies", "barriers", "integer overflow", "asserts")
     not_judged: tuple[str, ...] = ("races between blocks in global memory",)
+    recorded: Timeline | None = field(default=None, repr=False)
 
     @property
     def ok(self) -> bool:
@@ -48,6 +54,13 @@ class Report:
         """SimulationError with the first finding, if there is one."""
         if self.findings:
             raise simulate.violation(self.findings[0])
+
+    def timeline(self) -> Timeline:
+        """What the recorded blocks did in program order; ArgumentError unless ``mo.check`` was asked to record it."""
+        if self.recorded is None:
+            raise ArgumentError(f"this run of {self.kernel} recorded no timeline",
+                                hint="mo.check(kernel, timeline=True)")
+        return self.recorded
 
     def __str__(self) -> str:
         verdict = "clean for this launch" if self.ok else f"{len(self.findings)} finding(s)"
@@ -61,9 +74,10 @@ class Report:
 class Checked:
     """A kernel to be run in the checking simulator."""
 
-    def __init__(self, kernel: Kernel, earliest: bool = False) -> None:
+    def __init__(self, kernel: Kernel, earliest: bool = False, record: tuple[int, ...] = ()) -> None:
         self.kernel = kernel
         self.earliest = earliest
+        self.record = record
 
     def __getitem__(self, config: Any) -> CheckedLauncher:
         grid, block = config
@@ -87,22 +101,27 @@ class CheckedLauncher:
         spec.check(slots(call), self.grid)
         report = Report(kernel.__name__, self.grid, self.block)
         if 0 not in self.grid:
-            outcome = simulate.run(spec, call, self.grid, check=True, collect=True, earliest=self.checked.earliest)
+            outcome = simulate.run(spec, call, self.grid, check=True, collect=True, earliest=self.checked.earliest,
+                                   record=self.checked.record)
             report.findings = list(outcome.findings)
             report.unsupported = list(getattr(outcome, "unsupported", []))
+            report.recorded = simulate.timeline_of(outcome, spec)
         for host, device in back:
             device[...] = _as_device(host, device)
         return report
 
 
-def check(kernel: Kernel, *, earliest: bool = False) -> Checked:
+def check(kernel: Kernel, *, earliest: bool = False, timeline: bool | Iterable[int] = False) -> Checked:
     """Check a kernel: ``mo.check(k)[grid, block](*args)`` returns a Report.
 
     ``earliest`` completes asynchronous copies at once instead of at their latest legal time.
+    ``timeline`` records events for ``report.timeline()``: True those of block 0, or the numbers of the blocks, x
+    fastest; ArgumentError at the launch where the grid has no such block.
     """
     if not isinstance(kernel, Kernel):
         raise ArgumentError(f"mo.check takes a kernel, not {kernel!r}")
-    return Checked(kernel, earliest)
+    record = ((0,) if timeline else ()) if isinstance(timeline, bool) else tuple(timeline)
+    return Checked(kernel, earliest, record)
 
 
 def _to_host(call: Call) -> list[tuple[Any, Any]]:

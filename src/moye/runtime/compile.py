@@ -30,6 +30,7 @@ from moye.runtime.guards import Check, compile_guards
 
 if TYPE_CHECKING:
     from moye.cuda.nvrtc import Compiled
+    from moye.cuda.overlap import CompiledOverlap
     from moye.cuda.printer import Printed
 
 Dim3 = tuple[int, int, int]
@@ -77,6 +78,13 @@ class Program:
         """Disassembly; needs nvdisasm or cuobjdump."""
         return self.compiled.sass
 
+    def overlap(self) -> CompiledOverlap:
+        """How many MMAs lie between a copy and its wait, per loop, in PTX and in SASS; needs a disassembler."""
+        from moye.cuda.overlap import CompiledOverlap, ptx_overlap, sass_overlap
+
+        name = self.printed.name
+        return CompiledOverlap(name, self.arch, ptx_overlap(self.ptx, name), sass_overlap(self.sass, name))
+
     @property
     def registers(self) -> int:
         """Registers per thread."""
@@ -120,6 +128,13 @@ def specialise(function: types.FunctionType, call: Call, block: Dim3, cluster: D
 def shared_limit(arch: str) -> int:
     """Shared memory per block that an architecture allows, in bytes."""
     return SHARED_LIMITS.get(int(arch.strip("sm_af")), 232448)
+
+
+def default_arch(device: int | None = None) -> str:
+    """MOYE_ARCH, else the device's architecture, else sm_90a."""
+    from moye.cuda import driver
+
+    return env.arch() or (driver.device_arch(device or 0) if driver.available() else "sm_90a")
 
 
 def compile_program(spec: Specialised, arch: str, *, restrict: bool = True) -> Program:

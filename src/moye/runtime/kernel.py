@@ -22,7 +22,7 @@ from moye.ir.nodes import Func
 from moye.lang.trace import changed
 from moye.runtime import prepare, reasons, simulate
 from moye.runtime.arguments import Call, Signature, TensorLike, classify, same_device
-from moye.runtime.compile import Dim3, Program, Specialised, compile_program, specialise
+from moye.runtime.compile import Dim3, Program, Specialised, compile_program, default_arch, specialise
 from moye.runtime.fast import Plan, Plans, missing
 from moye.runtime.launch import array_kind, check_written, dim3, load, overlaps, slot_value, slots, stream_handle
 from moye.runtime.prepare import Prepared
@@ -154,7 +154,7 @@ class Kernel:
         call = classify(self.signature, args, kwargs)
         shape = Shape(call.specs, call.index_bits, dim3(block, "block"), dim3(cluster, "cluster"))
         spec = self.specialised(call, shape.block, shape.cluster)
-        program = compile_program(spec, arch or prepare.default_arch())
+        program = compile_program(spec, arch or default_arch())
         return Compiled(program.printed, program.arch, program.compiled, program.loaded, self, shape)
 
     def prepare(self, *args: Any, grid: Extents, block: Extents, cluster: Extents = (1, 1, 1), stream: Any = None,
@@ -234,7 +234,7 @@ class Launcher:
 def _launch_device(spec: Specialised, call: Call, device: int, grid: Dim3, stream: Any, smem: int) -> Launched:
     from moye.cuda import driver
 
-    program = compile_program(spec, prepare.default_arch(device), restrict=not overlaps(spec.func, call))
+    program = compile_program(spec, default_arch(device), restrict=not overlaps(spec.func, call))
     loaded = load(program, device)
     handle = driver.current_stream(device, array_kind(call)) if stream is None else stream_handle(stream)
     cluster = spec.func.cluster_dim

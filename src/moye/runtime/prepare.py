@@ -25,7 +25,7 @@ from moye.ir.nodes import ScalarParam
 from moye.runtime import fast, simulate
 from moye.runtime.arguments import Call, TensorLike
 from moye.runtime.arrays import ArrayInfo, describe
-from moye.runtime.compile import Dim3, Program, Specialised, compile_program, shared_limit
+from moye.runtime.compile import Dim3, Program, Specialised, compile_program, default_arch, shared_limit
 from moye.runtime.launch import array_kind, check_written, load, overlaps, slots, stream_handle
 
 # --- compiling only --------------------------------------------------------------------------------------------------
@@ -90,13 +90,6 @@ def compile_only(arch: str | None = None, *, trace_only: bool = False) -> Iterat
 def compilation() -> Compilation | None:
     """The ``compile_only`` block that this thread is in."""
     return _compilation.get() if fast.held else None
-
-
-def default_arch(device: int | None = None) -> str:
-    """MOYE_ARCH, else the device's architecture, else sm_90a."""
-    from moye.cuda import driver
-
-    return env.arch() or (driver.device_arch(device or 0) if driver.available() else "sm_90a")
 
 
 # --- prepared launches -----------------------------------------------------------------------------------------------

@@ -11,19 +11,23 @@ With checks on, the first violation raises SimulationError, of the checkers that
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 from moye import env
 from moye.errors import LaunchError, SimulationError
 from moye.ir.nodes import TensorParam
 from moye.runtime.arguments import Call
 from moye.runtime.arrays import ArrayInfo, host_view
-from moye.runtime.compile import Dim3, Specialised
+from moye.runtime.compile import Dim3, Specialised, compile_program, default_arch
 from moye.runtime.snapshots import Snapshot, snapshots
 
+if TYPE_CHECKING:
+    from moye.sim.timeline.view import Timeline
+
 Progress = Callable[[int, int], None]
-_state: dict[str, Any] = {"inspections": [], "progress": None}
+_state: dict[str, Any] = {"inspections": [], "progress": None, "timelines": None}
 
 
 def set_progress(callback: Progress | None) -> None:
@@ -36,20 +40,44 @@ def inspections() -> list[Snapshot]:
     return list(_state["inspections"])
 
 
-def run(spec: Specialised, call: Call, grid: Dim3, *, check: bool, collect: bool = False,
-        earliest: bool = False) -> Any:
-    """Simulate one launch; returns the simulator's Outcome."""
+@contextmanager
+def timelines() -> Iterator[list[Timeline]]:
+    """Within the block every simulated launch records the timeline of its block 0; they gather in the list."""
+    before, found = _state["timelines"], list[Any]()
+    _state["timelines"] = found
+    try:
+        yield found
+    finally:
+        _state["timelines"] = before
+
+
+def timeline_of(outcome: Any, spec: Specialised) -> Timeline | None:
+    """The timeline of a simulated launch, None where nothing was recorded."""
+    if outcome.tape is None:
+        return None
+    from moye.sim.timeline.view import Timeline
+
+    return Timeline(outcome.tape, lambda: compile_program(spec, default_arch()).overlap())
+
+
+def run(spec: Specialised, call: Call, grid: Dim3, *, check: bool, collect: bool = False, earliest: bool = False,
+        record: tuple[int, ...] = ()) -> Any:
+    """Simulate one launch; returns the simulator's Outcome.  ``record``: the blocks that a timeline is wanted of."""
     from moye.sim.checkers.codes import chosen
     from moye.sim.machine import Hooks, simulate
 
     named = env.check() if check and not collect else True
     _check_limits(spec, grid)
     arguments = _arguments(spec, call)
+    gathered = _state["timelines"]
     hooks = Hooks(progress=_state["progress"], stop_on_first=not collect, printer=print,
+                  record=record or ((0,) if gathered is not None else ()),
                   codes=chosen(named) if isinstance(named, frozenset) else None,
                   asynchronous="earliest" if earliest else "latest", exact_fma=env.exact_fma())
     outcome = simulate(spec.func, arguments, grid, check=check, hooks=hooks)
     _state["inspections"] = snapshots(outcome.inspections, spec.func)
+    if gathered is not None:
+        gathered.append(timeline_of(outcome, spec))
     if outcome.findings and not collect:
         raise violation(outcome.findings[0])
     return outcome

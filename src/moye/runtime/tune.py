@@ -36,9 +36,10 @@ from moye.ir.nodes import TensorParam
 from moye.runtime.arguments import TensorLike, tensor_spec
 from moye.runtime.arrays import ArrayInfo, describe, span_bytes
 from moye.runtime.cache import DiskCache, cache_key
+from moye.runtime.compile import default_arch
 from moye.runtime.fingerprint import fingerprint, text_of
 from moye.runtime.precompile import Progress, precompile
-from moye.runtime.prepare import Job, compilation, compile_only, default_arch
+from moye.runtime.prepare import Job, compilation, compile_only
 
 ILLEGAL = (LayoutError, LaunchError, TensorError, DTypeError, PreconditionError)
 _ROUGH, _FINE = 3, 20                                   # rounds of timing: all configurations, then the best ones

@@ -50,6 +50,7 @@ class Batch:
     def restart(self, first: int) -> None:
         """Begin with the blocks ``first`` to ``first + self.blocks - 1`` of the grid (x fastest)."""
         self.block_ids = block_ids(self.launch.grid, first, self.blocks)
+        self.tape = self.launch.tape.of(self, first) if self.launch.tape is not None else None
         for axis, name in enumerate(("block_x", "block_y", "block_z")):
             self.specials[name] = np.ascontiguousarray(self.block_ids[None, :, axis], np.int32)
         for name, extent in zip(("grid_x", "grid_y", "grid_z"), self.launch.grid, strict=True):

@@ -13,10 +13,11 @@ from typing import Any
 
 from moye.errors import UnsupportedError
 from moye.ir import ops
-from moye.ir.nodes import Block, Value
+from moye.ir.nodes import Block, Func, Value
 from moye.sim import emit_ops, emit_scalar
 from moye.sim.segments import Branch, Goto, Item, IvStart, IvStep, Segment, Wait, Yield
-from moye.sim.uniformity import SCALAR
+from moye.sim.timeline.statements import Statements, note
+from moye.sim.uniformity import SCALAR, Levels
 from moye.sim.writer import Writer
 
 _SIMPLE: dict[type, Callable[[Any, Any], None]] = {
@@ -37,6 +38,11 @@ HANDLED: frozenset[type] = frozenset({*_SIMPLE, *_STRUCTURED, *_WAITING})
 
 class Emitter(Writer):
     """A Writer that knows every op."""
+
+    def __init__(self, func: Func, levels: Levels, check: bool, statements: Statements | None = None) -> None:
+        super().__init__(func, levels, check)
+        self.statements = statements
+        """What is recorded for a timeline, None for nothing."""
 
     # --- segments ----------------------------------------------------------------------------------------------------
 
@@ -90,6 +96,7 @@ class Emitter(Writer):
             else:
                 self.line(f"return ('branch', m0, {cond}, {end.yes.index}, {end.no.index})")
         elif isinstance(end, Wait):
+            self.record(end.op)
             payload = self.operand(end.op.barrier) if isinstance(end.op, ops.NamedBarrier) else "None"
             self.line(f"return ('wait', m0, {self.op(end.op)}, {payload}, {end.next.index})")
         elif isinstance(end, Yield):
@@ -119,6 +126,7 @@ class Emitter(Writer):
         """Straight code; what follows a possible exit is guarded."""
         deeper = 0
         for position, item in enumerate(items):
+            self.record(item)
             self.item(item)
             if isinstance(item, ops.Op) and self.leaves(item) and position + 1 < len(items):
                 self.line(f"if {self.mask} is not False:")
@@ -150,6 +158,11 @@ class Emitter(Writer):
         else:
             raise UnsupportedError(f"the simulator does not know the operation {type(item).__name__}",
                                    locs=(item.loc,))
+
+    def record(self, item: Item) -> None:
+        """Tell the tape of the batch, if it has one, that the op runs now."""
+        if self.statements is not None and isinstance(item, ops.Op) and (told := note(self, self.statements, item)):
+            self.line(told)
 
     # --- control flow ------------------------------------------------------------------------------------------------
 

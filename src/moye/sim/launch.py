@@ -22,6 +22,7 @@ from moye.sim.masks import Mask
 from moye.sim.memory import Array, Global, TensorArg
 from moye.sim.segments import name_of
 from moye.sim.semantics import to_scalar
+from moye.sim.timeline.tape import Tape
 
 __all__ = ["Argument", "Finding", "Hooks", "Launch", "Outcome", "Reporter"]
 
@@ -45,6 +46,8 @@ class Hooks:
     exact_fma: bool = False
     printer: Callable[[str], None] | None = None
     inspect: Callable[[Inspection], None] | None = None
+    record: Sequence[int] = ()
+    """The blocks (x fastest) whose events are recorded for a timeline."""
     blocks: int | None = None
     resident: int | None = None
     spins: int = 10_000
@@ -62,6 +65,7 @@ class Outcome:
     blocks: int
     segments: int
     reporter: Reporter
+    tape: Tape | None = None
 
 
 @dataclass(slots=True)
@@ -85,6 +89,7 @@ class Launch:
     printed: list[str] = field(default_factory=list)
     inspections: list[Inspection] = field(default_factory=list)
     memories: dict[tuple[int, str], Global] = field(default_factory=dict)
+    tape: Tape | None = None
 
     def __post_init__(self) -> None:
         if len(self.arguments) != len(self.func.params):

@@ -22,6 +22,7 @@ from moye.sim.launch import Argument, Finding, Hooks, Launch, Outcome, Reporter
 from moye.sim.memory import TensorArg
 from moye.sim.program import Program, program_of
 from moye.sim.stops import StopSimulation, stuck
+from moye.sim.timeline.tape import Tape
 
 __all__ = ["Finding", "Hooks", "Outcome", "TensorArg", "simulate"]
 
@@ -38,13 +39,16 @@ def simulate(func: Func, arguments: Sequence[Argument], grid: tuple[int, int, in
     hooks = hooks or Hooks()
     reporter = Reporter(func, hooks.stop_on_first, hooks.codes)
     launch = Launch(func, arguments, grid, check, hooks, reporter)
-    program = program_of(func, check=check)
+    program = program_of(func, check=check, record=bool(hooks.record))
+    if program.statements is not None:
+        launch.tape = Tape(program.statements, grid, hooks.record)
     try:
         with np.errstate(all="ignore"):
             _run(program, launch)
     except StopSimulation:
         pass
-    return Outcome(reporter.findings, launch.printed, launch.inspections, launch.done, launch.steps, reporter)
+    return Outcome(reporter.findings, launch.printed, launch.inspections, launch.done, launch.steps, reporter,
+                   launch.tape)
 
 
 def blocks_per_batch(func: Func, total: int) -> int:

@@ -21,6 +21,7 @@ from moye.sim.emit import Emitter
 from moye.sim.groups import Slot
 from moye.sim.memory import numpy_dtype
 from moye.sim.segments import Segment, lower, name_of
+from moye.sim.timeline.statements import Statements
 from moye.sim.uniformity import Levels, analyse
 
 _KEPT = 32
@@ -36,29 +37,32 @@ class Program:
     slots: dict[str, Slot]
     live: list[list[Slot]]
     """Per segment what its groups need."""
+    statements: Statements | None = None
+    """What is told to a tape, None where nothing is."""
 
 
-_programs: OrderedDict[tuple[int, bool], Program] = OrderedDict()
+_programs: OrderedDict[tuple[int, bool, bool], Program] = OrderedDict()
 
 
-def program_of(func: Func, *, check: bool) -> Program:
-    """The program of a Func, generated once."""
-    key = (id(func), check)
+def program_of(func: Func, *, check: bool, record: bool = False) -> Program:
+    """The program of a Func, generated once; with ``record`` it tells the batch's tape what runs."""
+    key = (id(func), check, record)
     program = _programs.get(key)
     if program is None or program.func is not func:
-        program = _programs[key] = generate(func, check)
+        program = _programs[key] = generate(func, check, record)
         while len(_programs) > _KEPT:
             _programs.popitem(last=False)
     _programs.move_to_end(key)
     return program
 
 
-def generate(func: Func, check: bool) -> Program:
+def generate(func: Func, check: bool, record: bool = False) -> Program:
     levels = analyse(func)
-    segments = lower(func)
+    statements = Statements(func) if record else None
+    segments = lower(func, statements.loops if statements else None)
     slots = _slots(func, segments, levels)
     params = {name: name for name in _param_names(func)}
-    emitter = Emitter(func, levels, check)
+    emitter = Emitter(func, levels, check, statements)
     indices = {name: slot.index for name, slot in slots.items()}
     for segment in segments:
         emitter.segment(segment, indices, params)
@@ -66,7 +70,7 @@ def generate(func: Func, check: bool) -> Program:
     exec(compile(source, f"<moye simulator: {func.name}>", "exec"), emitter.scope)
     code = [emitter.scope[f"s{segment.index}"] for segment in segments]
     live = [[slots[name] for name in sorted(segment.live_in) if name in slots] for segment in segments]
-    return Program(func, check, source, code, emitter.sites, slots, live)
+    return Program(func, check, source, code, emitter.sites, slots, live, statements)
 
 
 def _param_names(func: Func) -> set[str]:

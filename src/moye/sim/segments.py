@@ -10,7 +10,7 @@ A ``Loop`` that polls memory yields after each iteration, so that whoever it wai
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from moye.dtypes import Space
@@ -33,6 +33,8 @@ class IvStep:
 
 
 Item = ops.Op | IvStart | IvStep
+Loops = Mapping[int, tuple[Value, ...]]
+"""The variables of the loops around an op, by the op's id: what a recorded op needs besides its operands."""
 
 
 @dataclass(slots=True)
@@ -150,14 +152,14 @@ def _invariant(operand: Operand, inside: set[int]) -> bool:
 # --- lowering --------------------------------------------------------------------------------------------------------
 
 
-def lower(func: Func) -> list[Segment]:
-    """The segments in program order; execution begins at the first."""
+def lower(func: Func, loops: Loops | None = None) -> list[Segment]:
+    """The segments in program order; execution begins at the first.  ``loops`` has an entry per op to be recorded."""
     lowering = _Lowering(splitting(func))
     lowering.block(func.body)
     params = {name_of(p.value) for p in func.params if isinstance(p, ScalarParam)}
     params |= {name_of(e) for p in func.params if not isinstance(p, ScalarParam) for e in (*p.shape, *p.strides)
                if isinstance(e, Value)}
-    _liveness(lowering.segments, params)
+    _liveness(lowering.segments, params, loops or {})
     return lowering.segments
 
 
@@ -246,11 +248,11 @@ class _Lowering:
 # --- liveness --------------------------------------------------------------------------------------------------------
 
 
-def _liveness(segments: list[Segment], params: set[str]) -> None:
+def _liveness(segments: list[Segment], params: set[str], loops: Loops) -> None:
     for segment in segments:
         for item in segment.items:
-            _account(segment, item, nested=False)
-        for operand in _end_operands(segment):
+            _account(segment, item, loops, nested=False)
+        for operand in _end_operands(segment, loops):
             _use(segment, operand)
         segment.needs -= params
     changed = True
@@ -263,8 +265,10 @@ def _liveness(segments: list[Segment], params: set[str]) -> None:
                 segment.live_in, segment.live_out, changed = live, out, True
 
 
-def _end_operands(segment: Segment) -> Iterator[Operand]:
+def _end_operands(segment: Segment, loops: Loops) -> Iterator[Operand]:
     end = segment.end
+    if isinstance(end, Wait):
+        yield from loops.get(id(end.op), ())
     if isinstance(end, Branch):
         yield from (end.cond.iv, end.cond.stop) if isinstance(end.cond, ops.For) else (end.cond,)
     elif isinstance(end, Wait) and isinstance(end.op, ops.NamedBarrier):
@@ -281,11 +285,13 @@ def _set(segment: Segment, item: Value | Var) -> None:
     segment.changes.add(name_of(item))
 
 
-def _account(segment: Segment, item: Item, nested: bool) -> None:
+def _account(segment: Segment, item: Item, loops: Loops, nested: bool) -> None:
     if isinstance(item, (IvStart, IvStep)):
         _use(segment, item.loop.start if isinstance(item, IvStart) else item.loop.iv)
         _set(segment, item.loop.iv)
         return
+    for variable in loops.get(id(item), ()):
+        _use(segment, variable)
     for operand in item.operands():
         if not (isinstance(item, ops.Map) and operand is item.value):
             _use(segment, operand)
@@ -298,7 +304,7 @@ def _account(segment: Segment, item: Item, nested: bool) -> None:
             _set(segment, value)
     for block in item.blocks():
         for child in block:
-            _account(segment, child, nested=not isinstance(item, ops.Map) or nested)
+            _account(segment, child, loops, nested=not isinstance(item, ops.Map) or nested)
     if isinstance(item, ops.Map):
         _use(segment, item.value)
     if isinstance(item, ops.Declare):

@@ -1,0 +1,91 @@
+"""What a timeline is made of: ``Event``, one statement run by one warp, and ``Overlap``, how many MMAs hide copies.
+
+In: nothing.  Out: records.
+
+>>> Overlap(217, 256).share
+Fraction(217, 256)
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from fractions import Fraction
+
+from moye.errors import Frame
+from moye.sim.timeline.statements import Kind
+
+COPIES = ("cp.async", "copy", "load")
+"""The kinds of copies from global memory; only they are ever in flight."""
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One statement run by one warp of one block.
+
+    ``index`` is its place in ``Timeline.events``, ``order`` its place in the program order of its warp, ``step`` its
+    time: a statement that several warps run together has one step, and steps respect barriers.
+    ``kind``: "cp.async" (issue of an asynchronous copy), "commit", "wait", "barrier", "copy" (global to shared
+    memory, synchronous), "load" (global memory to registers), "read" and "write" (shared memory to and from registers),
+    "mma", "store" (to global memory), "use" (the first use of what a load brought, where it is none of these).
+    ``trips`` are (variable, value) of the loops around it, outermost first: those of the kernel, then unrolled ones.
+    ``buffer`` and ``stage``: the shared tensor that it touches and, if that has three or more modes, the coordinate
+    in the last one, where all active lanes agree.
+    ``done``, of a copy: the index of the event that ends its flight; None where nothing does.
+    ``completes``: the indices of the copies whose flight ends here.  ``in_flight``: how many copies of this warp were
+    issued before this event and end after it.
+    """
+
+    index: int
+    block: tuple[int, int, int]
+    warp: int
+    order: int
+    step: int
+    kind: Kind
+    lanes: int
+    frame: Frame | None
+    tensors: tuple[str, ...]
+    trips: tuple[tuple[str, int], ...]
+    buffer: str | None
+    stage: int | None
+    done: int | None
+    completes: tuple[int, ...]
+    in_flight: int
+
+    @property
+    def where(self) -> str:
+        """``file:line`` of the user's statement."""
+        return str(self.frame) if self.frame is not None else "<unknown>"
+
+    @property
+    def text(self) -> str:
+        """The source line of the user's statement, without its comment."""
+        return re.sub(r"\s{2,}#.*", "", self.frame.text()).strip() if self.frame is not None else ""
+
+    @property
+    def loops(self) -> str:
+        """``trips`` as text: ``k_tile=3 k_block=0``."""
+        return " ".join(f"{name}={value}" for name, value in self.trips)
+
+    @property
+    def alike(self) -> tuple[object, ...]:
+        """What is the same for warps that do the same: everything but who, and indices."""
+        return (self.kind, self.step, self.lanes, self.frame, self.tensors, self.trips, self.buffer, self.stage,
+                self.in_flight, None if self.done is None else self.done - self.index,
+                tuple(self.index - copy for copy in self.completes))
+
+
+@dataclass(frozen=True, slots=True)
+class Overlap:
+    """``overlapped`` of ``total`` MMAs run while a copy is in flight."""
+
+    overlapped: int
+    total: int
+
+    @property
+    def share(self) -> Fraction:
+        """Exact; 0 where there is no MMA."""
+        return Fraction(self.overlapped, self.total) if self.total else Fraction(0)
+
+    def __str__(self) -> str:
+        return f"{self.overlapped} of {self.total} MMAs ({self.share})"

@@ -1,0 +1,250 @@
+"""What of a Func a timeline tells about: one ``Statement`` per op that moves data, synchronises or multiplies.
+
+In: a Func.  Out: ``Statements``, numbered, and the line of generated code that tells the tape that one runs.
+
+>>> Statements(func).of(copy).kind      # "cp.async"
+
+A register that is loaded from global memory is followed to its first use: as the key ("r", buffer, 32-bit word) in a
+fragment, ("v", id) as a scalar, ("x", id) in a variable.  Whether a wait completes a copy is decided in order.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal as OneOf
+
+import numpy as np
+
+from moye.dtypes import Space
+from moye.errors import Loc
+from moye.ir import ops
+from moye.ir.nodes import Block, Buffer, Extent, Func, Ref, TileRef, Value
+from moye.sim.addressing import Addresser, register_rows
+from moye.sim.gemm import GemmSite
+from moye.sim.memory import Array
+from moye.sim.segments import name_of
+from moye.sim.writer import Writer
+
+Kind = OneOf["cp.async", "commit", "wait", "barrier", "copy", "load", "read", "write", "mma", "store", "use"]
+Key = tuple[str, int, int]
+Keys = frozenset[Key]
+NONE: Keys = frozenset()
+_BARRIERS = (ops.SyncThreads, ops.SyncWarp, ops.NamedBarrier)
+_MEMORY = (ops.Copy, ops.Load, ops.Store, ops.Map, ops.Atomic, ops.Reduce)
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """One op: its kind ("use" if it only reads registers), names (written first), and what it does to followed keys.
+
+    ``place`` is the shared operand that tells the stage, ``pred`` the predicate fragment of a copy.
+    """
+
+    number: int
+    kind: Kind
+    loc: Loc
+    trips: tuple[tuple[str, int], ...]
+    loops: tuple[str, ...]
+    tensors: tuple[str, ...]
+    place: Ref | TileRef | None = None
+    address: Addresser | None = None
+    pred: TileRef | None = None
+    pred_rows: Array | None = None
+    pending: int | None = None
+    reads: Keys = NONE
+    writes: Keys = NONE
+    loads: Keys = NONE
+    """Written, from global memory."""
+    moves: tuple[tuple[Key, Key], ...] = ()
+    """(to, from) of scalars that change their name."""
+
+
+class Statements:
+    """The statements of a Func; ``loops`` are the variables of the loops around each op, by the op's id."""
+
+    def __init__(self, func: Func) -> None:
+        self.func = func
+        self.loops: dict[int, tuple[Value, ...]] = {}
+        self.list: list[Statement] = []
+        self._known: dict[int, Statement] = {}
+        self._followed = _followed_buffers(func)
+        self._tainted = _tainted(func)
+        self._block(func.body, ())
+
+    def of(self, op: ops.Op) -> Statement | None:
+        """What is recorded when ``op`` runs, None for nothing."""
+        return self._known.get(id(op))
+
+    def _block(self, block: Block, loops: tuple[Value, ...]) -> None:
+        for op in block:
+            statement = self._statement(op, loops)
+            if statement is not None:
+                self.list.append(statement)
+                self._known[id(op)] = statement
+                self.loops[id(op)] = loops
+            inside = (*loops, op.iv) if isinstance(op, ops.For) else loops
+            for inner in op.blocks():
+                self._block(inner, inside)
+
+    def _statement(self, op: ops.Op, loops: tuple[Value, ...]) -> Statement | None:
+        kind = kind_of(op)
+        reads, writes, loads = self._registers(op)
+        moves = tuple(self._moves(op))
+        if kind is None and not (reads or writes or moves):
+            return None
+        place = next((ref for ref, _ in op.refs() if ref.buffer.space is Space.SHARED), None) if kind else None
+        pred = op.pred if isinstance(op, ops.Copy) and isinstance(op.pred, TileRef) and not op.zero_fill else None
+        extents, width = _space(op)
+        return Statement(
+            len(self.list), kind or "use", op.loc, op.trips, tuple(v.name for v in loops), _names(op), place,
+            Addresser(place, extents, width, None) if place is not None else None, pred,
+            register_rows(pred, extents, 1) if pred is not None else None,
+            op.pending if isinstance(op, ops.CpAsyncWait) else None, reads, writes, loads, moves)
+
+    # --- registers that are followed ---------------------------------------------------------------------------------
+
+    def _registers(self, op: ops.Op) -> tuple[Keys, Keys, Keys]:
+        """What the op reads, writes, and loads from global memory, of what is followed."""
+        reads: set[Key] = set()
+        writes: set[Key] = set()
+        for ref, written, rows in _rows(op):
+            if ref.buffer.id in self._followed:
+                (writes if written else reads).update(_words(ref, rows))
+        if not isinstance(op, (ops.Assign, ops.Declare)):
+            reads |= {("v", o.id, 0) for o in op.operands() if isinstance(o, Value) and ("v", o.id, 0) in self._tainted}
+        if isinstance(op, ops.Load) and (key := ("v", op.result.id, 0)) in self._tainted:
+            writes.add(key)
+        fetched = _from_global(op)
+        return frozenset(reads), frozenset(writes), frozenset(writes) if fetched else NONE
+
+    def _moves(self, op: ops.Op) -> Iterator[tuple[Key, Key]]:
+        if isinstance(op, ops.Declare) and isinstance(op.init, Value):
+            pairs = [(("x", op.var.id, 0), ("v", op.init.id, 0))]
+        elif isinstance(op, ops.Assign):
+            pairs = [(("x", var.id, 0), ("v", source.id, 0)) for var, source in op.pairs if isinstance(source, Value)]
+        elif isinstance(op, ops.Read):
+            pairs = [(("v", op.result.id, 0), ("x", op.var.id, 0))]
+        else:
+            return
+        yield from (pair for pair in pairs if pair[0] in self._tainted)
+
+
+def kind_of(op: ops.Op) -> Kind | None:
+    """The kind of the event that an op is; None where a timeline does not show it."""
+    if isinstance(op, _BARRIERS):
+        return "barrier"
+    if isinstance(op, ops.CpAsyncWait):
+        return "wait"
+    if isinstance(op, ops.CpAsyncCommit):
+        return "commit"
+    if isinstance(op, ops.Gemm):
+        return "mma"
+    if isinstance(op, ops.Copy) and op.atom.asynchronous is not None:
+        return "cp.async"
+    return _moved(op) if isinstance(op, _MEMORY) else None
+
+
+def _moved(op: ops.Op) -> Kind | None:
+    """By where it reads and writes."""
+    does = {(ref.buffer.space, written) for ref, written in op.refs()}
+    if (Space.GLOBAL, True) in does:
+        return "store"
+    if (Space.GLOBAL, False) in does:
+        return "copy" if (Space.SHARED, True) in does else "load"
+    if (Space.SHARED, True) in does:
+        return "write"
+    return "read" if (Space.SHARED, False) in does else None
+
+
+def _from_global(op: ops.Op) -> bool:
+    """Whether the op loads registers from global memory."""
+    return kind_of(op) == "load" and not isinstance(op, ops.Reduce)
+
+
+def _followed_buffers(func: Func) -> set[int]:
+    """The fragments that are loaded from global memory."""
+    return {ref.buffer.id for op in func.body.walk() if _from_global(op)
+            for ref, written in op.refs() if written and ref.buffer.space is Space.REGISTER}
+
+
+def _tainted(func: Func) -> set[Key]:
+    """Scalars that may hold what was loaded from global memory and not used yet."""
+    found: set[Key] = {("v", op.result.id, 0) for op in func.body.walk()
+                       if isinstance(op, ops.Load) and _from_global(op)}
+    size = -1
+    while size != len(found):
+        size = len(found)
+        for op in func.body.walk():
+            if isinstance(op, ops.Declare) and isinstance(op.init, Value) and ("v", op.init.id, 0) in found:
+                found.add(("x", op.var.id, 0))
+            elif isinstance(op, ops.Assign):
+                found |= {("x", var.id, 0) for var, source in op.pairs
+                          if isinstance(source, Value) and ("v", source.id, 0) in found}
+            elif isinstance(op, ops.Read) and ("x", op.var.id, 0) in found:
+                found.add(("v", op.result.id, 0))
+    return found
+
+
+def _space(op: ops.Op) -> tuple[tuple[Extent, ...], int]:
+    """The index space of an op and the elements of an access."""
+    return getattr(op, "extents", ()), op.width if isinstance(op, ops.Copy) else 1
+
+
+def _rows(op: ops.Op) -> Iterator[tuple[Ref | TileRef, bool, Array]]:
+    """Every reference to registers, whether it is written, and its elements."""
+    if isinstance(op, ops.Gemm):
+        site = GemmSite(op)
+        yield from ((op.a, False, site.a), (op.b, False, site.b), (op.c, False, site.c), (op.d, True, site.d))
+    elif isinstance(op, _MEMORY):
+        extents, width = _space(op)
+        for ref, written in op.refs():
+            if ref.buffer.space is Space.REGISTER:
+                each = width if not (isinstance(op, ops.Copy) and ref is op.pred) else 1
+                yield ref, written, register_rows(ref, extents, each)
+
+
+def _words(ref: Ref | TileRef, rows: Array) -> set[Key]:
+    """The 32-bit words of a fragment that hold these elements."""
+    first = np.unique(rows) * ref.dtype.bits // 32
+    more = max(1, ref.dtype.bits // 32)
+    return {("r", ref.buffer.id, int(word) + i) for word in first for i in range(more)}
+
+
+def _names(op: ops.Op) -> tuple[str, ...]:
+    """The user's names of the tensors, what is written first."""
+    refs = sorted(op.refs(), key=lambda pair: not pair[1])
+    return tuple(dict.fromkeys(ref.name if isinstance(ref, TileRef) and ref.name else ref.buffer.name
+                               for ref, _ in refs))
+
+
+def stages(buffer: Buffer) -> int:
+    """How many stages a shared tensor has: its last mode, where there are three or more; else 1."""
+    from moye.layout import rank, size
+
+    last = size(buffer.layout, rank(buffer.layout) - 1) if rank(buffer.layout) > 2 else 1
+    return last if isinstance(last, int) else 1
+
+
+# --- generated code --------------------------------------------------------------------------------------------------
+
+
+def note(w: Writer, statements: Statements, op: ops.Op) -> str:
+    """The line that tells the tape that ``op`` runs now; empty for an op that is not shown."""
+    statement = statements.of(op)
+    if statement is None:
+        return ""
+    trips = "".join(f"{name_of(variable)}, " for variable in statements.loops[id(op)])
+    place = "None"
+    if statement.place is not None:
+        ref = statement.place
+        strides = _listed(w, ref.strides if isinstance(ref, TileRef) else ())
+        place = f"({w.operand(ref.offset)}, {strides}, {_listed(w, _space(op)[0])})"
+    pred = "None"
+    if isinstance(op, ops.Copy) and op.pred is not None and not isinstance(op.pred, TileRef) and not op.zero_fill:
+        pred = w.operand(op.pred)
+    return f"if B.tape: B.tape.note({statement.number}, {w.mask}, ({trips}), {place}, {pred})"
+
+
+def _listed(w: Writer, extents: tuple[Extent, ...]) -> str:
+    return f"({''.join(f'{w.operand(e)}, ' for e in extents if isinstance(e, Value))})"
