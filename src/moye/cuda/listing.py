@@ -120,7 +120,7 @@ def _sass_registers(name: str, operands: str) -> frozenset[str]:
 
 # --- PTX -------------------------------------------------------------------------------------------------------------
 
-_PTX_STATEMENT = re.compile(r"[\s{]*(?:@!?%\w+\s+)?(?P<name>[a-z][\w.:]*)\s*(?P<rest>.*)", re.DOTALL)
+_PTX_STATEMENT = re.compile(r"[\s{]*(?:@!?%?\w+\s+)?(?P<name>[a-z][\w.:]*)\s*(?P<rest>.*)", re.DOTALL)
 _PTX_LABEL = re.compile(r"^\s*(?P<label>\$\w+):")
 _PTX_KERNEL = re.compile(r"\.entry\s+(\w+)")
 _PTX_REGISTER = re.compile(r"%[a-z]+\d+")
