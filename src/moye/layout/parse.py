@@ -13,18 +13,21 @@ from __future__ import annotations
 
 import re
 
-from moye.errors import LayoutError
+from moye.errors import LayoutError, caret
 from moye.layout.tuples import IntTuple
 
 _TOKEN = re.compile(r"-?\d+|[(),:]|\S")
 
 
 class _Reader:
-    """A recursive-descent reader over the tokens of one text."""
+    """A recursive-descent reader over the tokens of one text from the column ``start`` on."""
 
-    def __init__(self, source: str) -> None:
+    def __init__(self, source: str, start: int = 0) -> None:
         self.source = source
-        self.tokens = _TOKEN.findall(source.replace("_", ""))
+        columns = [i for i, c in enumerate(source) if i >= start and c != "_"]
+        found = list(_TOKEN.finditer("".join(source[i] for i in columns)))
+        self.tokens = [token[0] for token in found]
+        self.columns = [columns[token.start()] for token in found]
         self.at = 0
 
     def peek(self) -> str:
@@ -32,7 +35,8 @@ class _Reader:
 
     def fail(self, wanted: str) -> LayoutError:
         found = repr(self.peek()) if self.peek() else "the end"
-        return LayoutError(f"{self.source!r} is not in layout notation: {wanted} expected, {found} found",
+        where = caret(self.source, self.columns[self.at] if self.peek() else len(self.source.rstrip()))
+        return LayoutError(f"{self.source!r} is not in layout notation: {wanted} expected, {found} found\n{where}",
                            hint="notation is shape:stride, such as ((2,2),4):((1,8),2)")
 
     def accept(self, token: str) -> bool:
@@ -68,9 +72,9 @@ def parse_int_tuple(source: str) -> IntTuple:
     return result
 
 
-def parse_layout(source: str) -> tuple[IntTuple, IntTuple | None]:
-    """Shape and stride that a text denotes; no stride where it names only a shape."""
-    reader = _Reader(source)
+def parse_layout(source: str, start: int = 0) -> tuple[IntTuple, IntTuple | None]:
+    """Shape and stride that a text denotes from the column ``start`` on; no stride where it names only a shape."""
+    reader = _Reader(source, start)
     shape = reader.int_tuple()
     stride = reader.int_tuple() if reader.accept(":") else None
     reader.end()
