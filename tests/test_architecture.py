@@ -200,7 +200,8 @@ def _pulled_in(statement: str) -> set[str]:
 
 
 @pytest.mark.parametrize("statement",
-                         ["import moye", "import moye.layout", "import moye.errors, moye.env, moye.dtypes"])
+                         ["import moye", "import moye.layout", "import moye.errors, moye.env, moye.dtypes",
+                          "import moye; moye.draw('4:1').html"])
 def test_import_pulls_in_nothing_but_the_standard_library(statement):
     assert not _pulled_in(statement)
 

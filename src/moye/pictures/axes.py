@@ -78,13 +78,22 @@ def plan_of(shape: IntTuple, most: int, what: str = "the shape") -> Plan:
     if rows * columns * pages == 0:
         return Plan(Axis((), ()), Axis((), ()), (), (f"{what} has no coordinates: its size is 0",))
     keep_rows, keep_columns, keep_pages = _fit(rows, columns, pages, most)
-    across = max(1, WIDE // keep_columns)
-    drawn = tuple(_page(shape, number, keep_rows, keep_columns, (number // across, number % across))
-                  for number in range(keep_pages))
+    drawn = _pages(shape, keep_rows, keep_columns, keep_pages)
     left_out = ((keep_rows, rows, "rows"), (keep_columns, columns, "columns"), (keep_pages, pages, "slices"))
     cut = [f"{kept} of {there} {name}" for kept, there, name in left_out if kept < there]
     notes = (f"cropped to {', '.join(cut)}: max_cells={most}",) if cut else ()
-    return Plan(axis(row, keep_rows), axis(column, keep_columns), drawn, notes)
+    down = axis(row, keep_rows) if isinstance(shape, tuple) and len(shape) > 1 else Axis(("",), (0,))
+    return Plan(down, axis(column, keep_columns), drawn, notes)
+
+
+def corner_plan(shape: tuple[int, int], rows: int, columns: int) -> Plan:
+    """The first rows and columns of a flat shape of two modes."""
+    return Plan(axis(shape[0], rows), axis(shape[1], columns), _pages(shape, rows, columns, 1), ())
+
+
+def _pages(shape: IntTuple, rows: int, columns: int, count: int) -> tuple[Page, ...]:
+    across = max(1, WIDE // columns)
+    return tuple(_page(shape, number, rows, columns, (number // across, number % across)) for number in range(count))
 
 
 def _roles(shape: IntTuple) -> tuple[IntTuple, IntTuple, tuple[IntTuple, ...]]:

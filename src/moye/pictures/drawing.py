@@ -24,6 +24,8 @@ from moye.pictures.picture import Picture, check_format, format_of
 from moye.pictures.tiles import atom_sheet, copy_sheet, mma_sheet, op_sheet, partition_sheet
 from moye.tensor.tiled import CopyAtom, TiledCopy, TiledMMA
 
+# Notebooks keep what they show, twice: a quarter of a megabyte is enough for what nobody asked for by name.
+MOST_CELLS_SHOWN = 1024
 Builder = Callable[[Any, Look], Sheet]
 _TILED: dict[type, Builder] = {TiledCopy: copy_sheet, CopyAtom: atom_sheet, TiledMMA: mma_sheet, MmaOp: op_sheet}
 _BUILDERS: dict[type, Builder] = {Layout: layout_sheet, ComposedLayout: layout_sheet, Swizzle: swizzle_sheet, **_TILED}
@@ -106,7 +108,7 @@ def _swizzle(x: Swizzle | str | None) -> Swizzle | None:
 
 
 def _renderer(builder: Builder) -> display.Renderer:
-    return lambda x: Picture(builder(x, Look())).mime()
+    return lambda x: Picture(builder(x, Look(max_cells=MOST_CELLS_SHOWN))).mime()
 
 
 for _kind, _build in _BUILDERS.items():

@@ -105,7 +105,9 @@ def _bank_colour(bank: int | None, banks: int) -> int:
 
 def _legend(layout: AnyLayout, look: Look) -> tuple[str, ...]:
     if look.banks is not None:
-        return (f"offset, and its bank of {look.banks}: elements of {look.bits} bits; one colour: "
+        wide = -(-(look.bits or 0) // BANK_BITS)
+        which = f"the first of its {wide} banks" if wide > 1 else "its bank"
+        return (f"offset, and {which} of {look.banks}: elements of {look.bits} bits; one colour: "
                 f"{max(1, look.banks // 8)} neighbouring banks",)
     if _grain(layout):
         return (f"one colour: {1 << _grain(layout)} offsets that the swizzle keeps together",)

@@ -2,14 +2,12 @@
 
 In: a ``Sheet``.  Out: lines without trailing blanks.
 
->>> print(render(layout_sheet(Layout.parse("(2,2):(1,2)"), Look())))
-(2,2):(1,2)
-    0   1
-  ┌───┬───┐
-0 │ 0 │ 2 │
-  ├───┼───┤
-1 │ 1 │ 3 │
-  └───┴───┘
+>>> print(render(layout_sheet(Layout.parse("2:5"), Look())))
+2:5
+   0   1
+ ┌───┬───┐
+ │ 0 │ 5 │
+ └───┴───┘
 
 Colours are lost; the lines of a cell's label stand side by side.
 """

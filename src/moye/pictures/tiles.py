@@ -20,9 +20,9 @@ from moye.atoms.atom import MmaOp
 from moye.atoms.universal import AUTO_COPY
 from moye.dtypes import uint8
 from moye.errors import LayoutError
-from moye.layout import Layout, make_layout, size
-from moye.layout.tuples import IntTuple, product_each, text
-from moye.pictures.axes import Page, Plan, check_static, plan_of
+from moye.layout import Layout, is_injective, make_layout, size
+from moye.layout.tuples import IntTuple, flatten_tuple, product_each, text
+from moye.pictures.axes import Page, Plan, corner_plan, plan_of
 from moye.pictures.layouts import AnyLayout, Look, offset_at, page_title, static_shape
 from moye.pictures.model import Cell, Panel, Sheet
 from moye.tensor.coords import identity_tensor
@@ -55,25 +55,33 @@ def copy_sheet(copy: TiledCopy, look: Look) -> Sheet:
     right = 1 + max((page.stand[1] for page in plan.pages), default=0)
     panels = [*_panels(plan, shape, source, "source"),
               *_panels(plan, shape, target, "destination", place=(0, right))]
-    return Sheet(look.title or str(copy), tuple(panels), plan.notes)
+    return Sheet(look.title or str(copy), tuple(panels), (*plan.notes, *_legend(panels)))
 
 
 def partition_sheet(layout: AnyLayout | None, thr: Layout, val: Layout | None, look: Look) -> Sheet:
     """Who holds what of ``layout`` (of one tile where it is None) in a copy of ``thr`` threads of ``val`` values."""
+    about = f"threads {thr}" + ("" if val is None else f", values {val}")
     for name, given in (("thread", thr), ("value", val)):
         if given is not None:
-            check_static(given.shape, f"the shape of the {name} layout {given}")
-            check_static(given.stride, f"the stride of the {name} layout {given}")
+            _check_numbering(name, given)
     copy = make_tiled_copy(CopyAtom(AUTO_COPY, uint8), thr, val)
     shape: IntTuple = copy.tiler if layout is None else static_shape(layout)
     flat = tuple(n for n in product_each(shape) if isinstance(n, int))
+    if len(flat) < len(copy.tiler) or any(n % tile for n, tile in zip(flat, copy.tiler, strict=False)):
+        raise LayoutError(f"draw: {about} cover a tile {text(copy.tiler)}, which does not divide {text(shape)}")
     plan = plan_of(shape, look.max_cells, "the shape" if layout is None else f"the shape of {layout}")
-    if not flat:
-        raise LayoutError(f"draw: {layout} has no mode for the threads {thr} to share")
     held = holders(copy.threads, flat, lambda t, whole: copy.get_slice(t).partition_S(whole)) if plan.pages else {}
-    about = f"threads {thr}" + ("" if val is None else f", values {val}")
     title = look.title or (about if layout is None else f"{layout}, {about}")
-    return Sheet(title, tuple(_panels(plan, flat, held, "", layout=layout, look=look)), plan.notes)
+    panels = _panels(plan, flat, held, "", layout=layout, look=look)
+    return Sheet(title, tuple(panels), (*plan.notes, *_legend(panels)))
+
+
+def _check_numbering(name: str, layout: Layout) -> None:
+    """LayoutError unless the layout gives every coordinate of a tile a thread, or value, of its own."""
+    if 0 in flatten_tuple(static_shape(layout)):
+        raise LayoutError(f"draw: the {name} layout {layout} has no {name}s")
+    if not is_injective(layout):
+        raise LayoutError(f"draw: the {name} layout {layout} gives two coordinates the same {name}")
 
 
 def atom_sheet(atom: CopyAtom, look: Look) -> Sheet:
@@ -84,20 +92,35 @@ def atom_sheet(atom: CopyAtom, look: Look) -> Sheet:
 
 def mma_sheet(mma: TiledMMA, look: Look) -> Sheet:
     """A to the left of C, B transposed above it, so that rows of A and columns of B lead to their products."""
-    m, n, k = (mma.tile_size(mode) for mode in range(3))
+    m, n, k = tile = (mma.tile_size(0), mma.tile_size(1), mma.tile_size(2))
+    kept = _corner(tile, look.max_cells)
     blocks = (
-        ("B^T (k,n)", (0, 1), (n, k), True, lambda t, whole: mma.get_slice(t).partition_B(whole)),
-        ("A (m,k)", (1, 0), (m, k), False, lambda t, whole: mma.get_slice(t).partition_A(whole)),
-        ("C (m,n)", (1, 1), (m, n), False, lambda t, whole: mma.get_slice(t).partition_C(whole)),
+        ("B^T (k,n)", (0, 1), (n, k), (kept[1], kept[2]), True, lambda t, whole: mma.get_slice(t).partition_B(whole)),
+        ("A (m,k)", (1, 0), (m, k), (kept[0], kept[2]), False, lambda t, whole: mma.get_slice(t).partition_A(whole)),
+        ("C (m,n)", (1, 1), (m, n), (kept[0], kept[1]), False, lambda t, whole: mma.get_slice(t).partition_C(whole)),
     )
-    panels, notes = [], []
-    for title, place, shape, turned, partition in blocks:
+    panels: list[Panel] = []
+    for title, place, shape, corner, turned, partition in blocks:
         held = holders(mma.threads, shape, partition)
-        drawn = shape[::-1] if turned else shape
-        plan = plan_of(drawn, look.max_cells // 3, "the tile")
-        notes += [f"{title} {note}" for note in plan.notes]
-        panels += _panels(plan, drawn, held, title, place=place, turned=turned)
-    return Sheet(look.title or str(mma), tuple(panels), tuple(notes))
+        drawn, rows, columns = (shape[::-1], *corner[::-1]) if turned else (shape, *corner)
+        panels += _panels(corner_plan(drawn, rows, columns), drawn, held, title, place=place, turned=turned)
+    cut = f"cropped to (m,n,k) = {text(kept)} of {text(tile)}: max_cells={look.max_cells}"
+    return Sheet(look.title or str(mma), tuple(panels), (*([cut] if kept != tile else []), *_legend(panels)))
+
+
+def _corner(tile: tuple[int, int, int], most: int) -> tuple[int, int, int]:
+    """The tile, its longest extent halved until A, B and C together have at most ``most`` cells (but one each)."""
+    kept = list(tile)
+    while kept[0] * kept[2] + kept[1] * kept[2] + kept[0] * kept[1] > most and max(kept) > 1:
+        longest = kept.index(max(kept))
+        kept[longest] = (kept[longest] + 1) // 2
+    return kept[0], kept[1], kept[2]
+
+
+def _legend(panels: Sequence[Panel]) -> tuple[str, ...]:
+    """How to read the labels that are no plain thread and value."""
+    shared = any(len(cell.threads) > 1 for panel in panels for cell in panel.cells)
+    return ("T thread, V value; +n: n more threads hold the element",) if shared else ()
 
 
 def op_sheet(op: MmaOp, look: Look) -> Sheet:
