@@ -64,20 +64,21 @@ def test_formats_and_files(drawn, tmp_path, format):
 
 
 BAD = [
-    (["((2,2),4):((1,8)2)"], "  ((2,2),4):((1,8)2)\n                  ^\n"),
-    (["(4,4):(4,1", "-o", "x.svg"], "  (4,4):(4,1\n            ^\n"),
-    (["(4,4)", "--swizzle", "3,x,3"], "  3,x,3\n    ^\n"),
-    (["(4,4)", "--thr", "(2;2)"], "  (2;2)\n    ^\n"),
-    (["(4,4)", "--thr", "2", "--val", "2,"], "  2,\n   ^\n"),
-    (["Sw<3,3,3> o (4"], "  Sw<3,3,3> o (4\n                ^\n"),
+    (["((2,2),4):((1,8)2)"], "((2,2),4):((1,8)2)", 16),
+    (["(4,4):(4,1", "-o", "x.svg"], "(4,4):(4,1", 10),
+    (["(4,4)", "--swizzle", "3,x,3"], "3,x,3", 2),
+    (["(4,4)", "--thr", "(2;2)"], "(2;2)", 2),
+    (["(4,4)", "--thr", "2", "--val", "2,"], "2,", 1),
+    (["Sw<3,3,3 o (4"], "Sw<3,3,3 o (4", 9),
 ]
 
 
-@pytest.mark.parametrize(("args", "told"), BAD, ids=lambda x: " ".join(x) if isinstance(x, list) else "")
-def test_bad_notation_gets_a_caret_and_status_1(args, told, tmp_path, monkeypatch):
+@pytest.mark.parametrize(("args", "source", "column"), BAD, ids=lambda x: " ".join(x) if isinstance(x, list) else "")
+def test_bad_notation_gets_a_caret_and_status_1(args, source, column, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(SystemExit) as left:
         cli.main(["draw", *args])
+    told = f"    {source}\n    {' ' * column}^\n"
     assert told in str(left.value.code), "sys.exit(text) prints it on stderr and leaves with status 1"
     assert list(tmp_path.iterdir()) == []
 
@@ -85,7 +86,7 @@ def test_bad_notation_gets_a_caret_and_status_1(args, told, tmp_path, monkeypatc
 def test_bad_notation_as_a_process():
     done = process("((2,2),4):((1,8),2")
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.splitlines()[1:3] == ["  ((2,2),4):((1,8),2", "                    ^"]
+    assert done.stderr.splitlines()[1:3] == ["    ((2,2),4):((1,8),2", "                      ^"]
     assert "Traceback" not in done.stderr
 
 

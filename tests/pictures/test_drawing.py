@@ -83,25 +83,24 @@ def test_a_caret_stands_under_the_offending_character(source, column):
         return
     with pytest.raises(mo.LayoutError) as told:
         read(source)
-    _, line, caret, *hint = str(told.value).splitlines()
-    assert line == f"  {source}"
-    assert caret == f"  {' ' * column}^"
-    assert hint[0].startswith("hint: notation is ")
+    _, line, caret, hint = str(told.value).splitlines()
+    line, caret = line.removeprefix("    "), caret.removeprefix("    ")
+    assert source.endswith(line)
+    assert caret == " " * (column - len(source) + len(line)) + "^"
+    assert hint.startswith("hint: ")
 
 
 @pytest.mark.parametrize(("source", "column"), [("3,3", 3), ("3,x,3", 2), ("Sw<3,3,3> o 4", 10), ("", 0)], ids=str)
 def test_a_bad_swizzle_has_a_caret_too(source, column):
     with pytest.raises(mo.LayoutError) as told:
         read_swizzle(source)
-    assert str(told.value).splitlines()[2] == f"  {' ' * column}^"
+    assert str(told.value).splitlines()[1:3] == [f"    {source}", f"    {' ' * column}^"]
 
 
 def test_layout_parse_has_the_caret():
-    with pytest.raises(mo.LayoutError, match=r"',' or '\)' expected, '\*' found\n  \(4\*4\)\n    \^\nhint"):
-        try:
-            mo.Layout.parse("(4*4)")
-        except mo.LayoutError as error:
-            raise mo.LayoutError(str(error)) from error
+    with pytest.raises(mo.LayoutError) as told:
+        mo.Layout.parse("(4*4)")
+    assert str(told.value).splitlines()[1:3] == ["    (4*4)", "      ^"]
 
 
 def test_draw_is_the_function_whatever_is_imported_first():

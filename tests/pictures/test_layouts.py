@@ -5,12 +5,11 @@ from __future__ import annotations
 from math import prod
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import moye as mo
 from moye.layout import Layout
-from moye.layout.parse import parse_int_tuple
 from moye.layout.tuples import flatten_tuple, text
 
 shapes = st.recursive(st.integers(1, 4), lambda inner: st.lists(inner, max_size=3).map(tuple), max_leaves=5)
@@ -31,27 +30,30 @@ def cells(picture):
     return [cell for panel in picture.sheet.panels for cell in panel.cells]
 
 
+@settings(deadline=None)
 @given(layouts())
 def test_every_label_is_the_offset_of_its_coordinate(layout):
     picture = mo.draw(layout)
     assert sorted(cell.index for cell in cells(picture)) == list(range(mo.size(layout)))
     for cell in cells(picture):
-        coordinate = parse_int_tuple(cell.coordinate)
+        coordinate = Layout.parse(cell.coordinate).shape
         assert cell.lines == (str(layout(coordinate)),)
         assert cell.offset == layout(cell.index) == layout(coordinate)
 
 
+@settings(deadline=None)
 @given(layouts())
 def test_cells_stand_in_their_rows_and_columns(layout):
     for panel in mo.draw(layout).sheet.panels:
         assert len(panel.grid()) == len(panel.cells) == len(panel.rows) * len(panel.columns)
         for cell in panel.cells:
-            coordinate = parse_int_tuple(cell.coordinate)
+            coordinate = Layout.parse(cell.coordinate).shape
             if isinstance(layout.shape, tuple) and len(layout.shape) > 1:
                 assert panel.rows.labels[cell.row] == text(coordinate[0])
                 assert panel.columns.labels[cell.column] == text(coordinate[1])
 
 
+@settings(deadline=None)
 @given(layouts(), st.integers(1, 30))
 def test_no_more_cells_than_allowed_and_a_note_says_so(layout, most):
     picture = mo.draw(layout, max_cells=most)
@@ -140,6 +142,7 @@ def test_colours_of_a_swizzled_layout_follow_what_the_swizzle_moves():
     assert (cell.offset, cell.colour) == (72, 9)
 
 
+@settings(deadline=None)
 @given(st.integers(1, 6), st.integers(1, 6), st.sampled_from([4, 8, 16, 32, 64, 128]), st.sampled_from([16, 32]))
 def test_banks(rows, columns, bits, banks):
     layout = mo.make_layout((rows, columns), (columns + 1, 1))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import moye as mo
@@ -21,6 +21,7 @@ def at(panel, row, column):
     return panel.grid()[row, column]
 
 
+@settings(deadline=None)
 @given(st.integers(1, 4), st.integers(1, 4), st.integers(1, 3), st.integers(1, 3), st.booleans())
 def test_a_copy_gives_every_value_of_every_thread_one_cell(tm, tn, vm, vn, by_row):
     thr = mo.make_layout((tm, tn), (tn, 1)) if by_row else mo.make_layout((tm, tn))
@@ -80,6 +81,7 @@ def test_an_element_that_threads_share_names_the_first_and_counts_the_others():
     assert mo.draw(MMA).sheet.notes == ("T thread, V value; +n: n more threads hold the element",)
 
 
+@settings(deadline=None)
 @given(st.integers(1, 3), st.integers(1, 3), st.integers(1, 2), st.sampled_from([1, 2]))
 def test_an_mma_gives_every_accumulator_one_cell(am, an, ak, more):
     op = mo.UniversalFMA(mo.float32)

@@ -20,11 +20,11 @@ _TOKEN = re.compile(r"-?\d+|[(),:]|\S")
 
 
 class _Reader:
-    """A recursive-descent reader over the tokens of one text from the column ``start`` on."""
+    """A recursive-descent reader over the tokens of one text."""
 
-    def __init__(self, source: str, start: int = 0) -> None:
+    def __init__(self, source: str) -> None:
         self.source = source
-        columns = [i for i, c in enumerate(source) if i >= start and c != "_"]
+        columns = [i for i, c in enumerate(source) if c != "_"]
         found = list(_TOKEN.finditer("".join(source[i] for i in columns)))
         self.tokens = [token[0] for token in found]
         self.columns = [columns[token.start()] for token in found]
@@ -72,9 +72,9 @@ def parse_int_tuple(source: str) -> IntTuple:
     return result
 
 
-def parse_layout(source: str, start: int = 0) -> tuple[IntTuple, IntTuple | None]:
-    """Shape and stride that a text denotes from the column ``start`` on; no stride where it names only a shape."""
-    reader = _Reader(source, start)
+def parse_layout(source: str) -> tuple[IntTuple, IntTuple | None]:
+    """Shape and stride that a text denotes; no stride where it names only a shape."""
+    reader = _Reader(source)
     shape = reader.int_tuple()
     stride = reader.int_tuple() if reader.accept(":") else None
     reader.end()

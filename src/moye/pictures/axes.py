@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from math import isqrt, prod
 
 from moye.errors import FactError
-from moye.layout.tuples import IntTuple, flatten_tuple, idx2crd, product, text
+from moye.layout import DynInt, IntTuple, idx2crd
+from moye.layout.tuples import flatten_tuple, product, text
 from moye.pictures.model import Axis
 
 WIDE = 32                                               # pages stand side by side up to so many columns
@@ -63,7 +64,7 @@ def check_static(x: IntTuple, what: str, path: tuple[int, ...] = ()) -> None:
     if isinstance(x, tuple):
         for i, item in enumerate(x):
             check_static(item, what, (*path, i))
-    elif not isinstance(x, int):
+    elif isinstance(x, DynInt):
         where = f"mode {','.join(map(str, path))}" if path else "leaf"
         raise FactError(f"draw: {what} has the dynamic {where} {x}, and a picture shows numbers",
                         hint="draw it with a static layout in its place")

@@ -19,7 +19,7 @@ from moye.errors import LayoutError
 from moye.layout import ComposedLayout, IntTuple, Layout, Swizzle, make_layout
 from moye.pictures.layouts import MOST_CELLS, AnyLayout, Look, layout_sheet, swizzle_sheet
 from moye.pictures.model import Sheet
-from moye.pictures.notation import read, read_layout, read_swizzle
+from moye.pictures.notation import read, read_swizzle
 from moye.pictures.picture import Picture, check_format, format_of
 from moye.pictures.tiles import atom_sheet, copy_sheet, mma_sheet, op_sheet, partition_sheet
 from moye.tensor.tiled import CopyAtom, TiledCopy, TiledMMA
@@ -99,7 +99,7 @@ def _banks(banks: bool | int) -> int | None:
 
 def _layout(x: Layout | IntTuple | str | None) -> Layout | None:
     if isinstance(x, str):
-        return read_layout(x)
+        return Layout.parse(x)
     return x if x is None or isinstance(x, Layout) else make_layout(x)
 
 

@@ -13,8 +13,7 @@ from __future__ import annotations
 import re
 
 from moye.errors import LayoutError, caret
-from moye.layout import ComposedLayout, Layout, Swizzle, make_layout
-from moye.layout.parse import parse_layout
+from moye.layout import ComposedLayout, Layout, Swizzle
 
 _TOKEN = re.compile(r"\s*(-?\d+|Sw|\S)")
 
@@ -64,21 +63,12 @@ def read(source: str) -> Layout | Swizzle | ComposedLayout:
     """The layout, swizzle or swizzled layout that a text denotes; LayoutError with a caret where it denotes none."""
     words = _Words(source)
     if words.peek() != "Sw":
-        return make_layout(*parse_layout(source))
+        return Layout.parse(source)
     swizzle = _swizzle(words)
     if not words.peek():
         return swizzle
     words.expect("o")
-    offset = 0
-    ahead = re.compile(r"\s*_?(-?\d+)\s*o\b").match(source, words.at)
-    if ahead:
-        offset, words.at = int(ahead[1]), ahead.end()
-    return ComposedLayout(swizzle, offset, make_layout(*parse_layout(source, words.at)))
-
-
-def read_layout(source: str) -> Layout:
-    """The plain layout that a text denotes."""
-    return make_layout(*parse_layout(source))
+    return ComposedLayout.parse(source)
 
 
 def read_swizzle(source: str) -> Swizzle:
