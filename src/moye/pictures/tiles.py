@@ -41,8 +41,7 @@ def holders(threads: int, shape: Coordinate, partition: Callable[[int, Any], Any
         count = size(part.layout)
         assert isinstance(count, int), f"the partition {part.layout} of a static tile is static"
         for value in range(count):
-            at = tuple(base + layout(value) for base, layout in zip(part.offsets, part.layouts, strict=True))
-            found.setdefault(at, []).append((thread, value))
+            found.setdefault(part[value], []).append((thread, value))
     return found
 
 
