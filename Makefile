@@ -1,7 +1,9 @@
 # make demo      set up .venv and run the double-buffered matmul (GPU if there is one, else the simulator)
-# make test      ruff, mypy, and every test that needs no GPU
+# make test      ruff, mypy, and every test that needs no GPU; some need Chromium and LaTeX (apt: chromium
+#                chromium-driver texlive-latex-base texlive-pictures): TEST_WITHOUT=browser,latex does without
 # make gpu-test  the tests that need a GPU
 # make bench     the benchmarks that this machine can run
+# make pictures  draw docs/images anew
 # make wheel     build dist/moye-*.whl
 # make lint      ruff and mypy alone
 # make clean     remove everything that make made
@@ -21,7 +23,7 @@ endif
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test gpu-test bench wheel lint clean
+.PHONY: demo test gpu-test bench pictures wheel lint clean
 .DEFAULT_GOAL := test
 
 $(PY):
@@ -58,6 +60,9 @@ gpu-test:
 
 bench:
 	PYTHONPATH=src $(GPU_PY) benchmarks/run.py
+
+pictures: $(DEMO_STAMP)
+	$(PY) docs/make_pictures.py
 
 wheel: | $(PY)
 	$(PY) -m pip wheel --quiet --no-deps --wheel-dir dist .

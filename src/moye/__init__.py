@@ -59,6 +59,7 @@ _HOME: dict[str, tuple[str, str]] = {
     "make_tiled_mma": ("moye.tensor.tiled", "make_tiled_mma"),
     "UniversalCopy": ("moye.atoms.universal", "UniversalCopy"), "CpAsync": ("moye.atoms.universal", "CpAsync"),
     "UniversalFMA": ("moye.atoms.universal", "UniversalFMA"),
+    "draw": ("moye.pictures", "draw"), "Picture": ("moye.pictures", "Picture"),
     "autotune": ("moye.runtime.tune", "autotune"), "Config": ("moye.runtime.tune", "Config"),
     "compile_only": ("moye.runtime.prepare", "compile_only"), "kernel": ("moye.runtime.kernel", "kernel"),
     "check": ("moye.runtime.check", "check"),

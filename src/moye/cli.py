@@ -1,8 +1,8 @@
-"""The ``moye`` command: version, environment variables, the disk cache, timelines of scripts.
+"""The ``moye`` command: version, environment variables, pictures of layouts, timelines of scripts, the disk cache.
 
 In: a command line.  Out: text on stdout, exit status 0; one sentence on stderr and 1 where something is wrong.
 
->>> main(["cache", "ls"])
+>>> main(["draw", "((2,2),4):((1,8),2)", "-o", "layout.svg"])
 
 It needs ``pip install 'moye[cli]'`` and says so where typer is missing.
 """
@@ -15,8 +15,9 @@ import platform
 import runpy
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from moye import env
 from moye.errors import MoyeError
@@ -34,8 +35,8 @@ def main(args: Sequence[str] | None = None) -> None:
     app = typer.Typer(help="moye: layouts, kernels, and a checking simulator.", no_args_is_help=True,
                       add_completion=False, pretty_exceptions_enable=False)
     cache = typer.Typer(help="The disk cache of compiled kernels.", no_args_is_help=True)
-    for group, name, command in ((app, "version", version), (app, "env", environment), (cache, "ls", cache_ls),
-                                 (cache, "clear", cache_clear)):
+    for group, name, command in ((app, "version", version), (app, "env", environment), (app, "draw", _draw(typer)),
+                                 (cache, "ls", cache_ls), (cache, "clear", cache_clear)):
         group.command(name=name)(command)
     app.add_typer(cache, name="cache")
 
@@ -86,6 +87,38 @@ def environment() -> None:
         value = variable.raw() or "(unset)"
         mark = "" if value in ("(unset)", variable.default) else "  <- set"
         print(f"{variable.name}={value}{mark}\n    {variable.help} [{variable.type}]")
+
+
+def _draw(typer: Any) -> Callable[..., None]:
+    """The command ``moye draw``, whose options typer has to describe."""
+    def draw(
+        notation: str = typer.Argument("", metavar="NOTATION", show_default=False, help=(
+            "((2,2),4):((1,8),2), Sw<3,3,3>, or Sw<3,3,3> o (8,64):(64,1); with --thr it may be left out")),
+        swizzle: str = typer.Option("", help="Put this swizzle around the layout: 3,3,3 or Sw<3,3,3>."),
+        thr: str = typer.Option("", help="The thread layout of a tiled copy: show who holds what."),
+        val: str = typer.Option("", help="The value layout of a tiled copy, beside --thr."),
+        banks: bool = typer.Option(False, "--banks", help="Show the shared-memory banks, for elements of --bits bits."),
+        bits: int | None = typer.Option(None, help="The width of an element, which gives each cell its bank."),
+        output: str = typer.Option("", "--output", "-o", help="A file: .txt, .svg, .tex, .typ or .html."),
+        format: str = typer.Option("", help="text, svg, latex, typst or html; of stdout, or of the file."),
+        title: str = typer.Option("", help="The title, instead of the notation."),
+        max_cells: int = typer.Option(4096, help="Draw no more cells than this."),
+    ) -> None:
+        """A picture of a layout, a swizzle, or the partition of a tile among threads."""
+        from moye.pictures import draw as picture_of
+
+        if not notation and not thr:
+            raise typer.BadParameter("a layout, or --thr, is needed")
+        try:
+            picture = picture_of(notation or None, format or None, output or None, title=title or None,
+                                 swizzle=swizzle or None, thr=thr or None, val=val or None, banks=banks, bits=bits,
+                                 max_cells=max_cells)
+        except OSError as error:
+            raise MoyeError(f"draw: cannot write {output}: {error.strerror}") from error
+        if not output:
+            sys.stdout.write(picture.render(picture.format))
+
+    return draw
 
 
 def cache_ls() -> None:

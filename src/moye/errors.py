@@ -59,6 +59,11 @@ class Loc:
 UNKNOWN = Loc()
 
 
+def caret(text: str, column: int) -> str:
+    """A one-line text with a caret under one of its characters, for the end of a message."""
+    return f"    {text}\n    {' ' * column}^"
+
+
 def _render_frame(frame: Frame) -> str:
     where = f"  {frame.file}:{frame.line}"
     if frame.function:

@@ -31,9 +31,9 @@ def test_parse_variants() -> None:
 
 
 @pytest.mark.parametrize(("source", "message"), [
-    ("(4,8", "'(4,8' is not in layout notation: ',' or ')' expected, the end found"),
-    ("4:x", "'4:x' is not in layout notation: an integer or '(' expected, 'x' found"),
-    ("4:1)", "'4:1)' is not in layout notation: the end expected, ')' found"),
+    ("(4,8", "'(4,8' is not in layout notation: ',' or ')' expected, the end found\n    (4,8\n        ^"),
+    ("4:x", "'4:x' is not in layout notation: an integer or '(' expected, 'x' found\n    4:x\n      ^"),
+    ("4:1)", "'4:1)' is not in layout notation: the end expected, ')' found\n    4:1)\n       ^"),
     ("(4,8):1", "shape (4,8) and stride 1 of a layout have different structures"),
     ("-4:1", "shape -4 of a layout has a negative extent"),
 ])

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from moye.display import Drawable
 from moye.dtypes import DType
 from moye.layout import Layout
 
@@ -42,7 +43,7 @@ class CopyOp:
 
 
 @dataclass(frozen=True, slots=True)
-class MmaOp:
+class MmaOp(Drawable):
     """One matrix multiply-accumulate instruction, D = A * B + C.
 
     ``a_layout`` maps (thread, value) to the element index of A viewed as a column-major (M, K) tile; ``b_layout``

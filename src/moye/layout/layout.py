@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Protocol, Self, TypeVar, overload
 
+from moye.display import Drawable
 from moye.errors import LayoutError
 from moye.layout import tuples
 from moye.layout.ints import Int, add, is_const, is_static, mul
@@ -22,7 +23,7 @@ from moye.layout.parse import parse_layout
 from moye.layout.tuples import Coord, IntTuple, Modes, text
 
 
-class Layout:
+class Layout(Drawable):
     """An immutable function from coordinates of ``shape`` to offsets, linear in the natural coordinate."""
 
     __slots__ = ("shape", "stride")

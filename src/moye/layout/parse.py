@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 
-from moye.errors import LayoutError
+from moye.errors import LayoutError, caret
 from moye.layout.tuples import IntTuple
 
 _TOKEN = re.compile(r"-?\d+|[(),:]|\S")
@@ -24,7 +24,10 @@ class _Reader:
 
     def __init__(self, source: str) -> None:
         self.source = source
-        self.tokens = _TOKEN.findall(source.replace("_", ""))
+        columns = [i for i, c in enumerate(source) if c != "_"]
+        found = list(_TOKEN.finditer("".join(source[i] for i in columns)))
+        self.tokens = [token[0] for token in found]
+        self.columns = [columns[token.start()] for token in found]
         self.at = 0
 
     def peek(self) -> str:
@@ -32,7 +35,8 @@ class _Reader:
 
     def fail(self, wanted: str) -> LayoutError:
         found = repr(self.peek()) if self.peek() else "the end"
-        return LayoutError(f"{self.source!r} is not in layout notation: {wanted} expected, {found} found",
+        where = caret(self.source, self.columns[self.at] if self.peek() else len(self.source.rstrip()))
+        return LayoutError(f"{self.source!r} is not in layout notation: {wanted} expected, {found} found\n{where}",
                            hint="notation is shape:stride, such as ((2,2),4):((1,8),2)")
 
     def accept(self, token: str) -> bool:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from math import gcd
 from typing import TypeVar
 
+from moye.display import Drawable
 from moye.errors import LayoutError
 from moye.layout import ints, tuples
 from moye.layout.ints import DynInt, Int, add, is_const
@@ -26,7 +27,7 @@ from moye.layout.verb import OffsetFunction, WrappedLayout
 
 
 @dataclass(frozen=True, slots=True)
-class Swizzle(OffsetFunction):
+class Swizzle(OffsetFunction, Drawable):
     """offset -> offset ^ (its ``bits`` bits at ``base + shift``, moved down by ``shift``) (cute/swizzle.hpp).
 
     A negative shift moves the bits at ``base`` up.  A swizzle is its own inverse.
@@ -76,7 +77,7 @@ def swizzle(bits: int, base: int, shift: int, offsets: Sequence[int]) -> tuple[I
     return tuple(sw(offset) for offset in offsets)
 
 
-class ComposedLayout(WrappedLayout):
+class ComposedLayout(WrappedLayout, Drawable):
     """``crd -> swizzle(offset + layout(crd))`` (cute/layout_composed.hpp)."""
 
     __slots__ = ("layout", "offset", "swizzle")

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from moye.atoms.atom import CopyOp, MmaOp
+from moye.display import Drawable
 from moye.dtypes import DType
 from moye.errors import LaunchError, LayoutError, TensorError
 from moye.layout import (
@@ -39,7 +40,7 @@ from moye.tensor.tensor import Tensor, make_fragment, make_fragment_like
 
 
 @dataclass(frozen=True, slots=True)
-class CopyAtom:
+class CopyAtom(Drawable):
     """A copy operation on elements of one dtype."""
 
     op: CopyOp
@@ -61,7 +62,7 @@ class CopyAtom:
 
 
 @dataclass(frozen=True, slots=True)
-class TiledCopy:
+class TiledCopy(Drawable):
     """``atom`` tiled by ``layout_tv``: (thread, value) -> column-major index into a tile of shape ``tiler``."""
 
     atom: CopyAtom
@@ -143,7 +144,7 @@ def make_tiled_copy(atom: CopyAtom, thr_layout: Layout, val_layout: Layout | Non
 
 
 @dataclass(frozen=True, slots=True)
-class TiledMMA:
+class TiledMMA(Drawable):
     """``op`` repeated over ``atom_layout`` (threads or groups of threads along M, N, K).
 
     ``permutations`` are tilers (Layout, int or None) of M, N and K that reorder the tile before it is distributed.
