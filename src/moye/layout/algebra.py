@@ -238,6 +238,8 @@ class _Composer:
         if divides(bound, step):
             return None, self._exact(i, step, bound)
         inside = True if divides(step, bound) else known_less(step, bound)
+        if inside is False and not (is_static(bound) and is_static(step)):
+            return None, self._exact(i, step, bound)
         if inside is False:
             raise self._fail(i, f"its extent {bound} and the stride of {extent}:{step} do not divide each other")
         if inside is None and not is_static(step):
@@ -252,6 +254,8 @@ class _Composer:
         if fits:
             return (extent, step), 1
         if divides(room, extent) is False or divides(step, bound) is False:
+            if known_less(room, extent) is None:
+                raise FactError(f"{self._asked(i)} needs a bound that tells whether {extent} <= {room}")
             raise self._fail(i, f"its extent {bound} leaves {room} of the {extent} steps of {extent}:{step}, "
                                 "which do not tile it")
         return (room, step), 1
@@ -259,8 +263,12 @@ class _Composer:
     def _check_carry(self, i: int, bound: Int, count: Int, step: Int) -> None:
         """Right modes are composed one by one, which is right only where their sum stays inside each left mode."""
         if is_static(count) and is_static(step):
+            more = i in self.reach
             self.reach[i] = self.reach.get(i, 0) + (count - 1) * step
-            if known_less_equal(bound, self.reach[i]):
+            beyond = known_less_equal(bound, self.reach[i])
+            if beyond is None and more:
+                raise FactError(f"{self._asked(i)} needs a bound that tells whether {self.reach[i]} < {bound}")
+            if beyond:
                 raise self._fail(i, f"the modes of {self.rhs} together reach {self.reach[i]}, "
                                     f"past the end of its extent {bound}")
 
@@ -283,6 +291,11 @@ class _Composer:
         return f"composition of {self.lhs} with {self.rhs} at mode {i} ({mode}) of the coalesced left layout"
 
     def _fail(self, i: int, reason: str) -> LayoutError:
+        for at in range(max(i - 1, 0), min(i + 1, len(self.flat) - 1)):
+            whole, step = mul(*self.flat[at]), self.flat[at + 1][1]
+            if not (is_static(whole) and is_static(step)):
+                return FactError(f"{self._asked(i)} needs to know whether mode {at + 1} goes on where mode {at} ends, "
+                                 f"{step} == {whole}: without that {reason}")
         return LayoutError(f"{self._asked(i)}: {reason}")
 
 

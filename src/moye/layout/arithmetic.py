@@ -175,7 +175,7 @@ def elem_less(a: IntTuple, b: IntTuple) -> bool:
     if isinstance(a, tuple) and isinstance(b, tuple) and len(a) > len(b):
         return False
     if isinstance(a, tuple) and isinstance(b, tuple):
-        return all([elem_less(x, y) for x, y in zip(a, b, strict=False)])
+        return all(elem_less(x, y) for x, y in zip(a, b, strict=False))
     if not isinstance(a, tuple):
         return _less(a, product(b), f"elem_less of {a} and {text(b)}")
     raise LayoutError(f"elem_less of {text(a)} and {text(b)}: the second is an integer, the first a tuple")
@@ -186,7 +186,7 @@ def elem_leq(a: IntTuple, b: IntTuple) -> bool:
 
     Law: ``elem_leq(a, b)`` means ``x <= y`` for all pairs of leaves; cute/int_tuple.hpp has ``not elem_less(b, a)``.
     """
-    return all([not _less(y, x, f"elem_leq of {text(a)} and {text(b)}") for x, y in _pairs(a, b, "elem_leq")])
+    return all(not _less(y, x, f"elem_leq of {text(a)} and {text(b)}") for x, y in _pairs(a, b, "elem_leq"))
 
 
 def elem_gtr(a: IntTuple, b: IntTuple) -> bool:
@@ -194,7 +194,7 @@ def elem_gtr(a: IntTuple, b: IntTuple) -> bool:
 
     Law: ``elem_gtr(a, b) == elem_less(b, a)``.
     """
-    return all([_less(y, x, f"elem_gtr of {text(a)} and {text(b)}") for x, y in _pairs(a, b, "elem_gtr")])
+    return all(_less(y, x, f"elem_gtr of {text(a)} and {text(b)}") for x, y in _pairs(a, b, "elem_gtr"))
 
 
 def elem_geq(a: IntTuple, b: IntTuple) -> bool:

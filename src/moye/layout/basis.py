@@ -11,6 +11,7 @@ A layout with such strides maps coordinates to coordinates.  Source: cute/numeri
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, NoReturn
 
 from moye.errors import LayoutError
@@ -84,6 +85,9 @@ class ArithmeticTuple(tuple[Any, ...]):
 
     __slots__ = ()
 
+    def __new__(cls, items: Iterable[Any] = ()) -> ArithmeticTuple:
+        return super().__new__(cls, [ArithmeticTuple(x) if type(x) is tuple else x for x in items])
+
     def __add__(self, other: Any) -> ArithmeticTuple:
         if is_const(other, 0):
             return self
@@ -126,7 +130,7 @@ def as_arithmetic_tuple(x: Any) -> ArithmeticTuple:
     Law: ``basis_get(e, as_arithmetic_tuple(e)) == basis_value(e)`` (cute/numeric/arithmetic_tuple.hpp).
     """
     if not isinstance(x, ScaledBasis):
-        return ArithmeticTuple(as_arithmetic_tuple(item) if isinstance(item, tuple) else item for item in x)
+        return ArithmeticTuple(x)
     result: Any = x.value
     for i in reversed(x.path):
         result = ArithmeticTuple((0,) * i + (result,))

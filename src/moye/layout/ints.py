@@ -92,7 +92,10 @@ Int: TypeAlias = int | DynInt
 
 
 def is_static(x: object) -> TypeGuard[int]:
-    """Whether x is a Python integer."""
+    """Whether x is a Python integer.
+
+    Law: ``is_static(n)`` for every int, and for no DynInt.
+    """
     return isinstance(x, int)
 
 
@@ -102,7 +105,10 @@ def is_const(x: object, value: int) -> bool:
 
 
 def same(a: Int, b: Int) -> bool:
-    """Whether a and b are provably equal."""
+    """Whether a and b are provably equal.
+
+    Law: ``same(a, b)`` implies that the values are equal; of two static integers it is ``a == b``.
+    """
     if isinstance(a, int):
         return a == b if isinstance(b, int) else b.same(a)
     return a is b or a.same(b)
@@ -119,7 +125,10 @@ def upper_bound(x: Int) -> int | None:
 
 
 def known_less(a: Int, b: Int) -> bool | None:
-    """Whether a < b; None where the facts do not tell."""
+    """Whether a < b; None where the facts do not tell.
+
+    Law: an answer agrees with the values; two static integers always have one.
+    """
     if isinstance(a, int) and isinstance(b, int):
         return a < b
     if same(a, b):
@@ -139,7 +148,10 @@ def known_less_equal(a: Int, b: Int) -> bool | None:
 
 
 def divides(d: Int, n: Int) -> bool | None:
-    """Whether d divides n; None where the facts do not tell."""
+    """Whether d divides n; None where the facts do not tell.
+
+    Law: an answer agrees with ``n % d == 0`` of the values; two static integers with d != 0 always have one.
+    """
     if isinstance(d, int) and d != 0:
         if isinstance(n, int):
             return n % d == 0

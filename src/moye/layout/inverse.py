@@ -2,7 +2,8 @@
 
 In: layouts.  Out: layouts that obey the law in each docstring, in CuTe's form.
 
->>> str(right_inverse(Layout.parse("(4,8):(8,1)"))), max_common_vector(Layout.parse("(8,4)"), Layout.parse("(8,4):(1,9)"))
+>>> a, b = Layout.parse("(4,8):(8,1)"), Layout.parse("(8,4):(1,9)")
+>>> str(right_inverse(a)), max_common_vector(make_layout((8, 4)), b)
 ('(8,4):(4,1)', 8)
 
 A swizzled layout has a swizzled inverse where one exists (swizzle.py).  Source: cute/layout.hpp.
@@ -90,7 +91,12 @@ def left_inverse(layout: Layout | WrappedLayout) -> Layout | WrappedLayout:
         why = f"{asked}: the stride of its mode {width}:{above} must be a multiple of that of {extent}:{step}"
         inverse.append((exact_div(above, step, why), index))
         below = _check_apart(asked, (extent, step), (width, above), below)
-    inverse.append((modes[-1][1], modes[-1][2]))
+    step, extent, index = modes[-1]
+    ends = same(mul(index, extent), at) and same(step, flat_modes(plain)[-1][1])  # past it, offsets go on in its steps
+    if below and not ends and is_static(extent) and is_static(step) \
+            and below + (extent - 1) * step >= extent * step:
+        raise LayoutError(f"{asked}: it is not injective, its mode {extent}:{step} ends before what the others reach")
+    inverse.append((extent, index))
     return from_modes(tuples.merge(inverse))
 
 
@@ -106,7 +112,7 @@ def _check_apart(asked: str, mode: tuple[Int, Int], above: tuple[Int, Int], belo
         raise FactError(f"{asked} needs a bound that tells whether {above[1]} < {mul(extent, step)}")
     if not overlaps and not below:
         return 0
-    if not is_static(extent) or not is_static(step) or not is_static(above[1]):
+    if not (is_static(extent) and is_static(step) and is_static(above[0]) and is_static(above[1])):
         raise FactError(f"{asked}: its modes {extent}:{step} and {above[0]}:{above[1]} overlap, so they must be static")
     largest = (below or step - 1) + (extent - 1) * step
     if step == above[1] or largest >= extent * step < above[1]:

@@ -10,17 +10,17 @@ Source: cute/layout.hpp, upcast, downcast, recast_layout.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from math import gcd
 from typing import TypeVar
 
-from moye.errors import LayoutError
+from moye.errors import FactError, LayoutError
 from moye.layout import ints, tuples
 from moye.layout.algebra import coalesce, flat_modes
 from moye.layout.ints import DynInt, Int, is_const, is_static
 from moye.layout.inverse import right_inverse
 from moye.layout.layout import Layout, need_numbers
 from moye.layout.swizzle import ComposedLayout, Swizzle
+from moye.layout.tuples import Modes
 from moye.layout.verb import WrappedLayout
 
 R = TypeVar("R", Layout, ComposedLayout, Swizzle)
@@ -30,7 +30,7 @@ def recast(layout: R, old_bits: int, new_bits: int) -> R:
     """The layout of the same memory in elements of another width (cute/layout.hpp, recast_layout).
 
     Law: ``l(i) * old_bits == w(j) * new_bits + rest`` with 0 <= rest < new_bits (or the reverse), and
-    ``recast(recast(l, a, b), b, a) == l`` where the second exists.
+    ``recast(recast(l, a, b), b, a)(i) == l(i)`` where both exist.
     """
     asked = f"recast of {layout} from {old_bits} to {new_bits} bits"
     if old_bits <= 0 or new_bits <= 0:
@@ -42,7 +42,7 @@ def recast(layout: R, old_bits: int, new_bits: int) -> R:
 def downcast(layout: R, factor: int) -> R:
     """Each element becomes ``factor`` narrower ones: contiguous modes grow, other strides scale (cute/layout.hpp).
 
-    Law: ``upcast(downcast(l, n), n) == l``, and the offsets of ``downcast(l, n)`` are ``l(i) * n + j`` for j < n.
+    Law: ``upcast(downcast(l, n), n)(i) == l(i)``, and the offsets of ``downcast(l, n)`` are ``l(i) * n + j`` for j < n.
     """
     return _narrowed(layout, factor, f"downcast of {layout} by {factor}")
 
@@ -67,13 +67,13 @@ def _narrowed(layout: R, factor: int, asked: str) -> R:
                               _narrowed(layout.layout, factor, asked))
     need_numbers(layout, "downcast")
     modes = flat_modes(layout)
-    if not any(is_const(step, 1) for _, step in modes) and any(not is_const(step, 0) for _, step in modes):
-        raise LayoutError(f"{asked}: no mode has stride 1, so its elements have no neighbours to become")
-
-    def one(extent: Int, step: Int) -> tuple[Int, Int]:
-        return (ints.mul(extent, factor), step) if is_const(step, 1) else (extent, ints.mul(step, factor))
-
-    return _map_modes(layout, one)
+    grown = [i for i, (extent, step) in enumerate(modes) if is_const(step, 1) and not is_const(extent, 1)]
+    grown += [i for i, (extent, _) in enumerate(modes) if is_const(extent, 1)]
+    if not grown:
+        raise LayoutError(f"{asked}: no mode has stride 1, in which its elements could become {factor} each")
+    wide = [(extent, ints.mul(step, factor)) for extent, step in modes]
+    wide[grown[0]] = (ints.mul(modes[grown[0]][0], factor), 1)
+    return _of_modes(layout, wide)
 
 
 def _widened(layout: R, factor: int, asked: str) -> R:
@@ -83,7 +83,7 @@ def _widened(layout: R, factor: int, asked: str) -> R:
         return layout
     if isinstance(layout, Swizzle):
         base = layout.base - _log2(factor, asked)
-        return Swizzle(layout.bits, base, layout.shift) if base >= 0 else _shortened(layout, -base)
+        return Swizzle(layout.bits, base, layout.shift) if base >= 0 else _shortened(layout, -base, asked)
     if isinstance(layout, ComposedLayout):
         offset = ints.exact_div(layout.offset, factor, f"{asked}: its offset must be a multiple of {factor}")
         return ComposedLayout(_widened(layout.swizzle, factor, asked), offset, _widened(layout.layout, factor, asked))
@@ -91,8 +91,10 @@ def _widened(layout: R, factor: int, asked: str) -> R:
     return _Widener(layout, factor, asked).result()
 
 
-def _shortened(sw: Swizzle, lost: int) -> Swizzle:
-    """A swizzle without its lowest bits, which lie inside a vector."""
+def _shortened(sw: Swizzle, lost: int, asked: str) -> Swizzle:
+    """A swizzle without its lowest bits, which lie inside a vector and permute its elements."""
+    if sw.bits and sw.shift < 0:
+        raise LayoutError(f"{asked}: {sw} moves bits from inside a vector past its end")
     return Swizzle(max(sw.bits - lost, 0), 0, sw.shift)
 
 
@@ -108,10 +110,16 @@ class _Widener:
     def __init__(self, layout: Layout, factor: int, asked: str) -> None:
         self.layout, self.factor, self.asked = layout, factor, asked
         self.inside = 1
+        self.reach = 0
         self.short = False
 
     def result(self) -> Layout:
-        made = _map_modes(self.layout, self.one)
+        made = _of_modes(self.layout, [self.one(extent, step) for extent, step in flat_modes(self.layout)])
+        inside = self.reach >= self.factor or (self.short and self.inside != self.factor)
+        if inside and not all(is_static(leaf) for mode in flat_modes(self.layout) for leaf in mode):
+            raise FactError(f"{self.asked} needs static leaves: they must tell which modes fill a vector")
+        if self.reach >= self.factor:
+            raise LayoutError(f"{self.asked}: its modes overlap inside a vector of {self.factor}")
         if self.short and self.inside != self.factor:
             raise LayoutError(f"{self.asked}: its modes hold {self.inside} of the {self.factor} elements of a vector")
         return made
@@ -129,13 +137,15 @@ class _Widener:
         per = self.factor // abs(step)
         if is_static(extent) and extent % per and per % extent == 0:
             self.inside, self.short = self.inside * extent, True
+            self.reach += (extent - 1) * abs(step)
             return 1, sign
         self.inside *= per
+        self.reach += (per - 1) * abs(step)
         return ints.exact_div(extent, per, f"{self.asked}: mode {extent}:{step}"), sign
 
 
-def _map_modes(layout: Layout, f: Callable[[Int, Int], tuple[Int, Int]]) -> Layout:
-    pairs = [f(extent, step) for extent, step in flat_modes(layout)]
+def _of_modes(layout: Layout, pairs: Modes) -> Layout:
+    """These flat modes in the structure of a layout."""
     return Layout(tuples.unflatten_tuple([s for s, _ in pairs], layout.shape),
                   tuples.unflatten_tuple([d for _, d in pairs], layout.shape))
 

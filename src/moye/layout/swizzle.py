@@ -20,11 +20,11 @@ from typing import overload
 from moye.errors import FactError, LayoutError
 from moye.layout import ints, tuples
 from moye.layout.algebra import composition, flat_modes
-from moye.layout.ints import DynInt, Int, add, divides, is_const, is_static
+from moye.layout.ints import DynInt, Int, add, divides, is_const, is_static, known_less_equal
 from moye.layout.inverse import right_inverse
 from moye.layout.layout import Layout, cosize, make_layout, need_numbers, size
 from moye.layout.notation import is_swizzled, read_swizzle, read_swizzled
-from moye.layout.tuples import Coord, IntTuple, Modes
+from moye.layout.tuples import Coord, IntTuple
 from moye.layout.verb import OffsetFunction, WrappedLayout
 
 
@@ -102,20 +102,24 @@ class Swizzle(OffsetFunction):
                               "writes, are one swizzle together")
         return make_swizzle(self.source_mask ^ other.source_mask, self.target_mask ^ other.target_mask)
 
-    def through(self, layout: Layout, asked: str, *, holes: bool = False) -> Swizzle:
-        """The swizzle S with ``layout(self(i)) == S(layout(i))``, where the layout moves bits as a whole.
+    def through(self, layout: Layout, asked: str, *, holes: bool = False, below: Int | None = None) -> Swizzle:
+        """The swizzle S with ``layout(self(i)) == S(layout(i))`` for i < ``below``, by default the layout's size.
 
         With ``holes``, bits that the layout drops are never set, as in a left inverse.
         """
         need_numbers(layout, "composition")
         if not self.bits:
             return self
+        below = size(layout) if below is None else below
         moved = _Bits(layout, asked)
+        moved.cover(below)
         pairs: list[tuple[int, int]] = []
         first = self.base + max(self.shift, 0)
         for source in range(first, first + self.bits):
+            if known_less_equal(below, 1 << source):
+                continue
             to, target = moved.of(source), moved.of(source - self.shift)
-            if to is None or not target or (to == 0 and holes):
+            if not target or (to == 0 and holes):
                 continue
             if to == 0:
                 raise LayoutError(f"{asked}: {layout} drops bit {source}, which {self} reads")
@@ -134,50 +138,62 @@ class Swizzle(OffsetFunction):
     __repr__ = __str__
 
 
-@dataclass(frozen=True, slots=True)
 class _Bits:
-    """Where the bits of an index go in a layout that moves bits as a whole; LayoutError names a mode that does not."""
+    """Where the bits of an index go in a layout that moves bits as a whole; errors name a mode that does not."""
 
-    layout: Layout
-    asked: str
+    def __init__(self, layout: Layout, asked: str) -> None:
+        self.layout, self.asked = layout, asked
+        self.modes = tuples.merge(flat_modes(layout), keep_last=True)
 
-    def of(self, position: int) -> int | None:
-        """The offset of the index 1 << position: a power of two, or 0; None where no index has this bit."""
+    def cover(self, below: Int) -> None:
+        """Take in all indices below a number: past the end the last mode goes on."""
+        start = ints.prod([extent for extent, _ in self.modes[:-1]])
+        if self.modes and is_static(below) and is_static(start) and is_static(self.modes[-1][0]):
+            extent, step = self.modes[-1]
+            count = -(-below // max(start, 1))
+            self.modes[-1] = (count if ints.known_less(extent, count) else extent, step)
+
+    def of(self, position: int) -> int:
+        """The offset of the index 1 << position, a power of two or 0; past the end the last mode goes on."""
         start = 1
-        modes = self._modes()
-        for i, (extent, step) in enumerate(modes):
-            last = i == len(modes) - 1
-            if last and is_static(extent) and start * extent <= 1 << position:
-                return None
-            if last or not is_static(extent) or start * extent > 1 << position:
-                found = step * ((1 << position) // start) if is_static(step) else -1
-                if found and (found < 0 or found & (found - 1)):
-                    raise self._fail(extent, step, f"bit {position} to offset {found if found > 0 else step}, which is "
-                                                   "no power of two")
-                return found
+        for extent, step in self.modes[:-1]:
+            width = (2 << position) // start
+            if divides(width, extent):
+                return self._step(position, width // 2, extent, step)
+            if not is_static(extent):
+                raise FactError(f"{self.asked} needs to know that {extent} is a multiple of {width}")
             if extent & (extent - 1):
                 raise self._fail(extent, step, f"no bit as a whole: {extent} is no power of two")
             start *= extent
-        return None
+        extent, step = self.modes[-1] if self.modes else (1, 0)
+        count = (1 << position) // start
+        if is_static(extent):
+            self.modes[-1:] = [(max(extent, 2 * count), step)]
+        return self._step(position, count, extent, step)
+
+    def _step(self, position: int, count: int, extent: Int, step: Int) -> int:
+        if not is_static(step):
+            raise FactError(f"{self.asked} needs the static stride of the mode {extent}:{step} of {self.layout}")
+        found = step * count
+        if found < 0 or found & (found - 1):
+            raise self._fail(extent, step, f"bit {position} to offset {found}, which is no power of two")
+        return found
 
     def check(self, top: int) -> None:
         """Modes must not carry into each other up to the bit ``top``."""
-        reach = 1
-        live = [(extent, step) for extent, step in self._modes() if not is_const(step, 0)]
-        above = [(extent, step) for extent, step in live if divides(2 * top, step)] if top else live
-        below = [(extent, step) for extent, step in live if (extent, step) not in above]
+        if not top:
+            return
+        reach, what = 1, f"its offsets across bit {top.bit_length() - 1}"
+        live = [(extent, step) for extent, step in self.modes if not is_const(step, 0)]
+        below = [(extent, step) for extent, step in live if not divides(2 * top, step)]
         for extent, step in sorted(below, key=lambda mode: mode[1] if is_static(mode[1]) else 2 * top):
             if not is_static(step) or step < reach or step & (step - 1):
-                raise self._fail(extent, step, f"its offsets across bit {top.bit_length() - 1}")
+                raise self._fail(extent, step, what)
             if not is_static(extent):
                 raise FactError(f"{self.asked} needs the static extent of the mode {extent}:{step} of {self.layout}")
             reach = step * extent
-        if above and reach > 2 * top > 0:
-            raise LayoutError(f"{self.asked}: {self.layout} carries across bit {top.bit_length() - 1}, which the "
-                              "swizzle uses")
-
-    def _modes(self) -> Modes:
-        return tuples.merge(flat_modes(self.layout), keep_last=True)
+        if reach > 2 * top and len(below) < len(live):
+            raise self._fail(*below[-1], what)
 
     def _fail(self, extent: Int, step: Int, what: str) -> LayoutError:
         return LayoutError(f"{self.asked}: the mode {extent}:{step} of {self.layout} moves {what}",
@@ -288,7 +304,8 @@ class ComposedLayout(WrappedLayout):
         """``crd -> lhs(self(crd))``: the swizzle moves through the layout."""
         if not is_const(self.offset, 0):
             raise LayoutError(f"{asked}: the offset {self.offset} of the right side must be 0")
-        return ComposedLayout(self.swizzle.through(lhs, asked), 0, composition(lhs, self.layout))
+        swizzle = self.swizzle.through(lhs, asked, below=cosize(self.layout))
+        return ComposedLayout(swizzle, 0, composition(lhs, self.layout))
 
     def inverse(self, side: Callable[[Layout], Layout], asked: str) -> ComposedLayout:
         """``S(offset + L(i))`` backwards: a swizzle through the inverse of L, for offset 0."""
