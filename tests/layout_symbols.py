@@ -77,6 +77,8 @@ class Sym(DynInt):
                           upper=None if ua is None or ub is None or signed else ua * ub)
 
     def __mul__(self, other: Int) -> Int:
+        if not isinstance(other, (int, Sym)):
+            return NotImplemented
         return self._product(self, other)
 
     def __rmul__(self, other: Int) -> Int:

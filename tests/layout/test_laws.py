@@ -85,7 +85,7 @@ def test_stride() -> None:
 
 
 def test_cosize() -> None:
-    assert (ml.cosize(parse("(4,2):(1,10)")), ml.cosize(parse("(4,2):(1@0,3@1)")), ml.cosize(parse("0:1"))) == (14, 16, 0)
+    assert [ml.cosize(parse(s)) for s in ("(4,2):(1,10)", "(4,2):(1@0,3@1)", "0:1")] == [14, 16, 0]
     assert ml.cosize(parse("(4,2):(-1,10)")) == 14
     law(ml.cosize, plain, holds=lambda r, lay: r == max(table(lay)) + 1)
     law(ml.cosize, swizzled, dynamic=False, holds=lambda r, lay: r > max(table(lay)))
@@ -107,7 +107,8 @@ def test_make_layout() -> None:
     assert str(make_layout((4, (1, 2)))) == "(4,(1,2)):(1,(0,4))"
     assert str(make_layout((4, (3, 2)), ml.LayoutRight)) == "(4,(3,2)):(6,(2,1))"
     law(make_layout, laws.shapes(), holds=lambda r, s: table(r) == indices(r))
-    law(make_layout, plain, plain, holds=lambda r, a, b: table(r) == [x + y for y in table(b) for x in table(a)])
+    law(make_layout, laws.layouts(room=8), laws.layouts(room=8),
+        holds=lambda r, a, b: table(r) == [x + y for y in table(b) for x in table(a)])
 
 
 def test_make_ordered_layout() -> None:
@@ -162,6 +163,7 @@ def test_basis_get() -> None:
 # --- modes -----------------------------------------------------------------------------------------------------------
 
 three = laws.layouts(rank=3)
+small = laws.layouts(room=8)
 
 
 def test_group_modes() -> None:
@@ -184,31 +186,35 @@ def test_take() -> None:
 
 def test_append() -> None:
     assert str(ml.append(parse("4:1"), parse("3:8"))) == "(4,3):(1,8)"
-    law(ml.append, three, plain, holds=lambda r, lay, m: table(r) == [x + y for y in table(m) for x in table(lay)])
+    law(ml.append, three, small, examples=30,
+        holds=lambda r, lay, m: table(r) == [x + y for y in table(m) for x in table(lay)])
 
 
 def test_prepend() -> None:
     assert str(ml.prepend(parse("4:1"), parse("3:8"))) == "(3,4):(8,1)"
-    law(ml.prepend, three, plain, holds=lambda r, lay, m: table(r) == [x + y for y in table(lay) for x in table(m)])
+    law(ml.prepend, three, small, examples=30,
+        holds=lambda r, lay, m: table(r) == [x + y for y in table(lay) for x in table(m)])
 
 
 def test_replace() -> None:
     assert str(ml.replace(parse("(2,3,4):(1,2,6)"), 1, parse("5:9"))) == "(2,5,4):(1,9,6)"
-    law(lambda lay, m: ml.replace(lay, 1, m), three, plain, holds=lambda r, lay, m: list(r) == [lay.mode(0), m, lay.mode(2)])
+    law(lambda lay, m: ml.replace(lay, 1, m), three, plain,
+        holds=lambda r, lay, m: list(r) == [lay.mode(0), m, lay.mode(2)])
     with pytest.raises(LayoutError, match=r"^replace in 4:1: mode 1 does not exist, it has 1$"):
         ml.replace(parse("4:1"), 1, parse("3:8"))
 
 
 def test_zip_modes() -> None:
     assert str(ml.zip_modes(parse("(4,2):(1,8)"), parse("(3,5):(0,7)"))) == "((4,3),(2,5)):((1,0),(8,7))"
-    law(ml.zip_modes, three, three, holds=lambda r, a, b: all(
+    law(ml.zip_modes, three, three, examples=30, holds=lambda r, a, b: all(
         r.mode(i) == make_layout(a.mode(i), b.mode(i)) for i in range(3)))
 
 
 def test_transform_layout() -> None:
     assert str(ml.transform_layout(parse("((2,2),4):((1,2),4)"), ml.coalesce)) == "(4,4):(1,4)"
     assert str(ml.transform_layout(parse("(4,8)"), ml.logical_divide, parse("2:1"))) == "((2,2),8):((1,2),4)"
-    law(lambda lay: ml.transform_layout(lay, ml.coalesce), three, holds=lambda r, lay: [table(m) for m in r] == [table(m) for m in lay])
+    law(lambda lay: ml.transform_layout(lay, ml.coalesce), three,
+        holds=lambda r, lay: [table(m) for m in r] == [table(m) for m in lay])
 
 
 def test_with_shape() -> None:
@@ -242,7 +248,8 @@ nested = parse("((2,3),4,5):((1,2),6,24)")
 def test_slice_and_offset() -> None:
     sub, offset = ml.slice_and_offset(((None, 2), None, 3), nested)
     assert (str(sub), offset) == ("(2,4):(1,6)", 76)
-    law(lambda lay, i: ml.slice_and_offset((None, i, None), lay), three, st.just(0), hide=(0,), holds=lambda r, lay, i: [
+    law(lambda lay, i: ml.slice_and_offset((None, i, None), lay), three, st.just(0), hide=(0,),
+        holds=lambda r, lay, i: [
         r[0](a, b) + r[1] for a in range(size(r[0], 0)) for b in range(size(r[0], 1))] == [
         lay(a, i, b) for a in range(size(lay, 0)) for b in range(size(lay, 2))])
 
@@ -298,7 +305,8 @@ def test_composition() -> None:
     law(ml.composition, laws.swizzles(), plain, holds=after)
     law(ml.composition, laws.powers(), laws.swizzles(), dynamic=False,
         holds=lambda r, a, sw: table(r) == [a(sw(i)) for i in indices(a)])
-    law(lambda lay: ml.composition(lay, ml.make_identity_layout(lay.shape)), three, holds=lambda r, lay: table(r) == table(lay))
+    law(lambda lay: ml.composition(lay, ml.make_identity_layout(lay.shape)), three,
+        holds=lambda r, lay: table(r) == table(lay))
 
 
 def test_complement() -> None:
@@ -306,7 +314,8 @@ def test_complement() -> None:
 
     def gaps(r: Layout, lay: Layout, n: int) -> bool:
         found = table(r)
-        return found == sorted(set(found)) and set(found) & set(table(lay)) == {0} and ml.cosize(make_layout(lay, r)) >= n
+        disjoint = set(found) & set(table(lay)) == {0}
+        return found == sorted(set(found)) and disjoint and ml.cosize(make_layout(lay, r)) >= n
 
     law(ml.complement, plain, st.integers(1, 60), examples=150, holds=gaps)
     assert ml.complement(ComposedLayout(Swizzle(2, 0, 2), 0, parse("4:2")), 16) == ml.complement(parse("4:2"), 16)
@@ -321,15 +330,14 @@ def test_right_inverse() -> None:
 
     law(ml.right_inverse, plain, examples=150, partial=True, holds=back)
     law(ml.right_inverse, swizzled, examples=200, dynamic=False, holds=back)
-    law(ml.right_inverse, swizzled, examples=100, holds=lambda r, lay: size(r) == size(lay) or lay.swizzle.period > size(lay),
-        dynamic=False)
 
 
 def test_left_inverse() -> None:
     assert str(ml.left_inverse(parse("4:2"))) == "(2,4):(0,1)"
     law(ml.left_inverse, injective, examples=150, holds=lambda r, lay: [r(o) for o in table(lay)] == indices(lay))
     law(ml.left_inverse, plain, examples=150, holds=lambda r, lay: all(lay(r(o)) == o for o in table(lay)))
-    law(ml.left_inverse, swizzled, examples=200, dynamic=False, holds=lambda r, lay: [r(o) for o in table(lay)] == indices(lay))
+    law(ml.left_inverse, swizzled, examples=200, dynamic=False,
+        holds=lambda r, lay: [r(o) for o in table(lay)] == indices(lay))
 
 
 def test_nullspace() -> None:
@@ -525,4 +533,5 @@ def test_parse() -> None:
 
 def test_law_reports_a_verb_that_breaks_it() -> None:
     with pytest.raises(AssertionError, match="breaks the law"):
-        law(lambda lay: Layout(lay.shape, ml.compact_col_major(lay.shape)), plain, holds=lambda r, lay: table(r) == table(lay))
+        law(lambda lay: Layout(lay.shape, ml.compact_col_major(lay.shape)), plain,
+        holds=lambda r, lay: table(r) == table(lay))

@@ -63,7 +63,7 @@ def filter_zeros(layout: Layout) -> Layout:
     Law: same image, congruent, and no mode of stride 0 has more than one element.
     """
     extents = [1 if is_const(d, 0) else s for s, d in flat_modes(layout)]
-    return Layout(tuples.unflatten_tuple(extents, layout.shape), layout.stride)
+    return Layout.of(tuples.unflatten_tuple(extents, layout.shape), layout.stride)
 
 
 @verb
@@ -94,7 +94,7 @@ def by_mode(layout: Layout, tiler: tuple[Tiler, ...], f: Callable[[Layout, Tiler
 
 def in_tuple(mode: Layout) -> Layout:
     """An integer mode as a one-tuple: composition may then set the stride of a single element to 0, as CuTe does."""
-    return mode if isinstance(mode.shape, tuple) else Layout((mode.shape,), (mode.stride,))
+    return mode if isinstance(mode.shape, tuple) else Layout.of((mode.shape,), (mode.stride,))
 
 
 def tiler_text(tiler: object) -> str:
@@ -127,6 +127,10 @@ def composition(lhs: Layout | WrappedLayout | OffsetFunction, rhs: Tiler | Wrapp
 
     Law: ``composition(A, B)(c) == A(B(c))`` for every coordinate c of B, congruent with B.
     """
+    if isinstance(rhs, Layout) and isinstance(lhs, Layout):
+        return _composed(lhs, rhs)
+    if isinstance(lhs, Layout) and (rhs is None or isinstance(rhs, (int, tuple))):
+        return _composed(lhs, rhs)
     asked = f"composition of {lhs} with {tiler_text(rhs)}"
     if isinstance(lhs, OffsetFunction):
         if isinstance(rhs, WrappedLayout | OffsetFunction | Layout):
@@ -213,12 +217,12 @@ class _Composer:
     def one(self, extent: Int, step: Int) -> Layout:
         """The left layout after the integer mode extent:step, from_modes of what each left mode contributes."""
         if is_const(step, 0):
-            return Layout(extent, 0)
+            return Layout.of(extent, 0)
         last = self.flat[-1][1] if self.flat else 0
         if len(self.flat) < 2:
-            return Layout(extent, mul(step, last))
+            return Layout.of(extent, mul(step, last))
         if is_const(extent, 1):
-            return Layout(1, self._unit_stride(step))
+            return Layout.of(1, self._unit_stride(step))
         if is_static(step) and step < 0:
             raise self._fail(0, f"stride {step} of {extent}:{step} is negative")
         modes: Modes = []
@@ -284,7 +288,7 @@ class _Composer:
     def _exact(self, i: int, a: Int, b: Int) -> Int:
         if not self.assume and not divides(b, a):
             raise FactError(f"{self._asked(i)} needs to know that {a} is a multiple of {b}")
-        return exact_div(a, b, self._asked(i))
+        return exact_div(a, b, lambda: self._asked(i))
 
     def _asked(self, i: int) -> str:
         mode = from_modes(self.flat[i:i + 1])
@@ -299,7 +303,7 @@ class _Composer:
         return LayoutError(f"{self._asked(i)}: {reason}")
 
 
-def ascending(strides: list[Int], what: str) -> list[int]:
+def ascending(strides: list[Int], what: Callable[[], str]) -> list[int]:
     """The positions of strides in ascending order; FactError where facts do not order dynamic ones."""
     order: list[int] = []
     for i, step in enumerate(strides):
@@ -308,7 +312,7 @@ def ascending(strides: list[Int], what: str) -> list[int]:
             other = strides[order[at - 1]]
             less = known_less(step, other)
             if less is None:
-                raise FactError(f"{what} needs a bound that tells whether stride {step} < {other}")
+                raise FactError(f"{what()} needs a bound that tells whether stride {step} < {other}")
             if not less:
                 break
             at -= 1
@@ -318,7 +322,9 @@ def ascending(strides: list[Int], what: str) -> list[int]:
 
 def complement_modes(layout: Layout, cotarget: IntTuple | None) -> tuple[Modes, Int]:
     """The merged modes of the complement, and the first multiple of a stride past the layout."""
-    asked = f"complement of {layout}"
+    def asked() -> str:
+        return f"complement of {layout}"
+
     need_numbers(layout, "complement")
     image = filter(layout)
     modes = [] if is_const(size(image), 1) else flat_modes(image)
@@ -326,15 +332,15 @@ def complement_modes(layout: Layout, cotarget: IntTuple | None) -> tuple[Modes, 
     reach: Int = 1
     for extent, step in [modes[i] for i in ascending([d for _, d in modes], asked)]:
         if known_less(step, 0):
-            raise LayoutError(f"{asked}: the stride of its mode {extent}:{step} is negative")
+            raise LayoutError(f"{asked()}: the stride of its mode {extent}:{step} is negative")
         if known_less(step, reach):
-            raise LayoutError(f"{asked}: the mode {extent}:{step} overlaps modes that reach {reach}")
+            raise LayoutError(f"{asked()}: the mode {extent}:{step} overlaps modes that reach {reach}")
         both = is_static(step) and is_static(reach)
         gaps.append((ints.floor_div(step, reach) if both else exact_div(step, reach, asked), reach))
         reach = mul(step, extent)
     target = cosize(image) if cotarget is None else tuples.product(cotarget)
     if is_static(target) and target < 0:
-        raise LayoutError(f"{asked} up to {target}: the cotarget is negative")
+        raise LayoutError(f"{asked()} up to {target}: the cotarget is negative")
     gaps.append((ints.ceil_div(target, reach), reach))
     return tuples.merge(gaps), reach
 

@@ -12,7 +12,7 @@ A dynamic integer is never compared with ``==`` or ``<`` here: every question go
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TypeAlias, TypeGuard
 
 from moye.errors import FactError, LayoutError
@@ -232,19 +232,24 @@ def ceil_div(a: Int, b: Int) -> Int:
     return (a + (b - 1)) // b
 
 
-def exact_div(a: Int, b: Int, what: str) -> Int:
+def said(what: str | Callable[[], str]) -> str:
+    """A text, or what a function makes of it: messages are put together only where they are raised."""
+    return what if isinstance(what, str) else what()
+
+
+def exact_div(a: Int, b: Int, what: str | Callable[[], str]) -> Int:
     """a / b where b must divide a: proves it, or records it as an assumption of a, or raises about ``what``."""
+    if isinstance(a, int) and isinstance(b, int) and b and a % b == 0:
+        return a // b
     if is_const(b, 1) or is_const(a, 0):
         return a
     if same(a, b):
         return 1
     if isinstance(b, int):
         if isinstance(a, DynInt):
-            return a.exact_div(b) if divides(b, a) else a.require_divisible(b, what)
-        if b != 0 and a % b == 0:
-            return a // b
-        raise LayoutError(f"{what}: {a} is not a multiple of {b}")
-    raise FactError(f"{what} needs to know that {a} is a multiple of the dynamic integer {b}")
+            return a.exact_div(b) if divides(b, a) else a.require_divisible(b, said(what))
+        raise LayoutError(f"{said(what)}: {a} is not a multiple of {b}")
+    raise FactError(f"{said(what)} needs to know that {a} is a multiple of the dynamic integer {b}")
 
 
 def minimum(a: Int, b: Int, what: str = "minimum") -> Int:

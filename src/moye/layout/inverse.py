@@ -82,7 +82,7 @@ def left_inverse(layout: Layout | WrappedLayout) -> Layout | WrappedLayout:
         at = mul(at, extent)
     if not modes:
         return coalesce(plain)
-    modes = [modes[i] for i in ascending([step for step, _, _ in modes], asked)]
+    modes = [modes[i] for i in ascending([step for step, _, _ in modes], lambda: asked)]
     if known_less(modes[0][0], 0):
         raise LayoutError(f"{asked}: the stride of its mode {modes[0][1]}:{modes[0][0]} is negative")
     inverse: Modes = [(modes[0][0], 0)]

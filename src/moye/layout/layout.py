@@ -204,7 +204,7 @@ def from_modes(modes: Modes) -> Layout:
     if not modes:
         return Layout(1, 0)
     if len(modes) == 1:
-        return Layout(*modes[0])
+        return Layout.of(*modes[0])
     return Layout.of(tuple([s for s, _ in modes]), tuple([d for _, d in modes]))
 
 

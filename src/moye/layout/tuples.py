@@ -59,9 +59,15 @@ def text(x: IntTuple) -> str:
 
 def flatten_tuple(x: IntTuple) -> tuple[Int, ...]:
     """The leaves, left to right."""
-    if isinstance(x, tuple):
-        return tuple(leaf for item in x for leaf in flatten_tuple(item))
-    return (x,)
+    if not isinstance(x, tuple):
+        return (x,)
+    leaves: list[Int] = []
+    for item in x:
+        if isinstance(item, tuple):
+            leaves.extend(flatten_tuple(item))
+        else:
+            leaves.append(item)
+    return tuple(leaves)
 
 
 def product(x: IntTuple) -> Int:
@@ -143,6 +149,8 @@ def unflatten_tuple(flat: Sequence[IntTuple], profile: IntTuple) -> IntTuple:
 
 def zip_leaves(shape: IntTuple, stride: IntTuple) -> Modes:
     """The flat modes (extent, stride) of a shape and a congruent stride."""
+    if not isinstance(shape, tuple) and not isinstance(stride, tuple):
+        return [(shape, stride)]
     return list(zip(flatten_tuple(shape), flatten_tuple(stride), strict=True))
 
 
