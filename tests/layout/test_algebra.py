@@ -26,7 +26,7 @@ def test_coalesce(layouts: Layouts) -> None:
     for layout in layouts(80):
         assert offsets(ml.coalesce(layout)) == offsets(layout)
         assert ml.depth(ml.coalesce(layout)) <= 1
-    with pytest.raises(LayoutError, match=r"^coalesce of 4:1 under \(1,1\): the profile has more modes$"):
+    with pytest.raises(LayoutError, match=r"^coalesce of 4:1 under \(1,1\): the profile has 2 modes, the layout 1$"):
         ml.coalesce(parse("4:1"), (1, 1))
 
 
@@ -150,7 +150,7 @@ def test_left_inverse(layouts: Layouts) -> None:
         done += 1
         assert [inverse(layout(i)) for i in range(size(layout))] == list(range(size(layout)))
     assert done > 140
-    with pytest.raises(LayoutError, match=r"^left_inverse of \(2,2\):\(2,3\): 3 is not a multiple of 2$"):
+    with pytest.raises(LayoutError, match=r"mode 2:3 must be a multiple of that of 2:2: 3 is not a multiple of 2$"):
         ml.left_inverse(parse("(2,2):(2,3)"))
 
 

@@ -32,6 +32,7 @@ from moye.tensor import copying
 from moye.tensor.context import builder, locate
 from moye.tensor.coords import CoordTensor
 from moye.tensor.expr import Expr, Scalar, operand_of
+from moye.tensor.fits import require_tile
 from moye.tensor.space import common_space
 from moye.tensor.tensor import Tensor, copy_plain, is_slice, make_fragment, make_fragment_like, normalise, recast_tensor
 from moye.tensor.tiled import CopyAtom, TiledCopy, TiledMMA, check_threads, thread_coordinate
@@ -197,7 +198,7 @@ def tile(tensor: Any, tiler: tuple[int, ...], coordinate: tuple[object, ...], *,
                           locs=(locate(),))
     if not ragged:
         for mode, extent in enumerate(tiler):
-            _require_tile(tensor, mode, extent, tiler)
+            require_tile(tensor.label, size(tensor.layout, mode), mode, extent, tiler)
     if isinstance(tensor, CoordTensor):
         return _tile_coordinates(tensor, tiler, coordinate)
     divided = zipped_divide(tensor.layout, tiler)
@@ -232,19 +233,6 @@ def _rank_n(layout: Layout) -> Layout:
 
 def _modes_of(layout: Layout) -> list[Layout]:
     return [layout.mode(i) for i in range(rank(layout))] if isinstance(layout.shape, tuple) else [layout]
-
-
-def _require_tile(tensor: Tensor | CoordTensor, mode: int, extent: int, tiler: tuple[int, ...]) -> None:
-    have: Int = size(tensor.layout, mode)
-    shape = "(" + ", ".join(str(t) for t in tiler) + ")"
-    if isinstance(have, int):
-        if have % extent:
-            raise TensorError(f"the tile {shape} does not divide {tensor.label}: its extent {have} in mode {mode} is "
-                              f"no multiple of {extent}", hint="pad the array, or use mo.tile(..., ragged=True) with "
-                                                               "predicated copies", locs=(locate(),))
-        return
-    have.require_divisible(extent, f"the tile {shape} does not divide argument {tensor.label}: its extent {{value}} in "
-                                   f"mode {mode} is no multiple of {extent}")
 
 
 def parallelize(tensor: Tensor, thr_layout: Layout, thread: Int) -> Tensor:

@@ -27,6 +27,7 @@ from moye.layout import (
     IntTuple,
     Layout,
     Swizzle,
+    WrappedLayout,
     append,
     cosize,
     crd2idx,
@@ -41,17 +42,18 @@ from moye.tensor import copying, expr
 from moye.tensor.bounds import check_coordinate
 from moye.tensor.context import builder, locate
 from moye.tensor.expr import Expr, Scalar, is_scalar, operand_of
+from moye.tensor.fits import require_inside, require_tiles
 from moye.tensor.operators import Elementwise
 from moye.tensor.space import IndexSpace, common_space, merged
 
 AUTO = "_"  # first letter of names that moye gives, until the user's variable names the thing
 
 
-class Tensor(Elementwise):
+class Tensor(Elementwise, WrappedLayout):
     """A view of memory in a kernel: ``dtype`` elements of ``buffer`` at ``offset + layout(coordinate)``.
 
     ``offset`` counts elements of ``dtype`` and is static for register tensors.  ``swizzle`` (in elements) is applied to
-    the whole offset.  ``name`` is the user's variable.
+    the whole offset.  ``name`` is the user's variable.  Layout verbs take tensors and give views.
     """
 
     __slots__ = ("buffer", "dtype", "layout", "name", "offset", "swizzle")
@@ -157,8 +159,25 @@ class Tensor(Elementwise):
                        tuple(s if isinstance(s, int) else _value(s) for s in strides), self.swizzle, self.layout,
                        self.name or self.buffer.name)
 
+    # --- layout verbs ---
+
     def with_layout(self, layout: Layout) -> Tensor:
         return Tensor(self.buffer, self.offset, layout, self.dtype, self.swizzle, self.name)
+
+    def moved(self, offset: Int) -> Tensor:
+        """The same layout from an element ``offset`` further on."""
+        return Tensor(self.buffer, self.offset + offset, self.layout, self.dtype, self.swizzle, self.name)
+
+    def contiguous_run(self) -> int:
+        return 0 if self.swizzle is None else math.gcd(1 << self.swizzle.base, _divisor(self.offset))
+
+    def require_tiles(self, tiler: Any, asked: str) -> None:
+        """A division must not round up, or the last tiles would leave the tensor; launch checks dynamic extents."""
+        require_tiles(self.label, self.layout, tiler, asked)
+
+    def require_inside(self, other: Any, asked: str) -> None:
+        """A composition must stay inside the tensor; launch checks dynamic extents."""
+        require_inside(self.label, self.layout, other)
 
     # --- registers ---
 

@@ -36,6 +36,7 @@ from moye.layout import (
 from moye.tensor.context import builder, locate, tracing
 from moye.tensor.coords import CoordTensor, apply_view
 from moye.tensor.expr import Expr
+from moye.tensor.skeleton import by_strides, leading_modes
 from moye.tensor.tensor import Tensor, make_fragment, make_fragment_like
 
 
@@ -104,14 +105,12 @@ class ThrCopy:
 
     def _partition(self, tensor: Tensor | CoordTensor, what: str) -> Any:
         tiler = self.tiled.tiler
-        _check_tile(what, tensor, tiler, str(self.tiled))
+        _check_tile(what, tensor, tiler, self.tiled)
 
         def part(whole: Layout) -> tuple[Layout, Int]:
-            divided = zipped_divide(whole, tiler)
-            tv = composition(divided.mode(0), self.tiled.layout_tv)
-            values = logical_divide(tv.mode(1), self.tiled.atom.values)
-            layout = make_layout(values, *_modes(divided.mode(1), rank(whole)))
-            return layout, crd2idx(self.thread, tv.mode(0))
+            tile, others = leading_modes(whole, len(tiler))
+            threads, values, rests = by_strides(_copy_parts, self.tiled, tile)
+            return make_layout(values, *rests, *others), crd2idx(self.thread, threads)
 
         return apply_view(tensor, part)
 
@@ -242,31 +241,18 @@ class ThrMMA:
 
     def _partition(self, tensor: Tensor | CoordTensor, dims: tuple[int, int], tv: Layout, what: str) -> Any:
         tiled = self.tiled
-        _check_tile(what, tensor, tuple(tiled.tile_size(d) for d in dims), str(tiled))
+        _check_tile(what, tensor, tuple(tiled.tile_size(d) for d in dims), tiled)
         coordinate = thread_coordinate(self.thread, tiled.layout)
 
         def part(whole: Layout) -> tuple[Layout, Int]:
-            atoms, rests = [], []
+            tile, others = leading_modes(whole, 2)
+            threads, values, rests = by_strides(_mma_parts, (tiled, dims, tv), tile)
             offset: Int = 0
-            modes = _modes(whole, rank(whole))
-            for mode, d in zip(modes, dims, strict=False):
-                atom, threads, rest = self._split(mode, d)
-                offset = offset + crd2idx(coordinate[1 + d], threads)
-                atoms.append(atom)
-                rests.append(rest)
-            values = composition(make_layout(*atoms), tv)
-            return make_layout(values.mode(1), *rests, *modes[2:]), offset + crd2idx(coordinate[0], values.mode(0))
+            for d, mode in zip((0, *(1 + d for d in dims)), threads, strict=True):
+                offset = offset + crd2idx(coordinate[d], mode)
+            return make_layout(values, *rests, *others), offset
 
         return apply_view(tensor, part)
-
-    def _split(self, mode: Layout, d: int) -> tuple[Layout, Layout, Layout]:
-        """One mode of the tile as (within the atom, over threads, the rest)."""
-        perm = self.tiled.permutations[d]
-        if perm is not None:
-            mode = logical_divide(mode, perm)
-        by_atom = logical_divide(mode, self.tiled.op.shape_mnk[d])
-        by_thread = logical_divide(by_atom.mode(1), _int(size(self.tiled.atom_layout, d)))
-        return by_atom.mode(0), by_thread.mode(0), by_thread.mode(1)
 
 
 def make_tiled_mma(op: MmaOp, atom_layout: Layout | None = None,
@@ -279,6 +265,32 @@ def make_tiled_mma(op: MmaOp, atom_layout: Layout | None = None,
     modes += [make_layout(1, 0)] * (3 - len(modes))
     perms = tuple(permutations) + (None,) * (3 - len(permutations))
     return TiledMMA(op, make_layout(*modes), perms)
+
+
+# --- partitions ------------------------------------------------------------------------------------------------------
+
+Parts = tuple[Layout, Layout, list[Layout]]
+"""What a partition makes of a tile: the modes over threads, the values of a thread, the rest modes."""
+
+
+def _copy_parts(tiled: TiledCopy, tile: Layout) -> Parts:
+    divided = zipped_divide(tile, tiled.tiler)
+    tv = composition(divided.mode(0), tiled.layout_tv)
+    return tv.mode(0), logical_divide(tv.mode(1), tiled.atom.values), _modes(divided.mode(1), rank(tile))
+
+
+def _mma_parts(how: tuple[TiledMMA, tuple[int, int], Layout], tile: Layout) -> Parts:
+    tiled, dims, tv = how
+    atoms, threads, rests = [], [], []
+    for mode, d in zip(_modes(tile, rank(tile)), dims, strict=True):
+        perm = tiled.permutations[d]
+        by_atom = logical_divide(mode if perm is None else logical_divide(mode, perm), tiled.op.shape_mnk[d])
+        by_thread = logical_divide(by_atom.mode(1), _int(size(tiled.atom_layout, d)))
+        atoms.append(by_atom.mode(0))
+        threads.append(by_thread.mode(0))
+        rests.append(by_thread.mode(1))
+    values = composition(make_layout(*atoms), tv)
+    return make_layout(values.mode(0), *threads), values.mode(1), rests
 
 
 # --- pieces ----------------------------------------------------------------------------------------------------------
@@ -328,7 +340,7 @@ def _shape(tiler: tuple[int, ...]) -> str:
     return "(" + ",".join(str(t) for t in tiler) + ")"
 
 
-def _check_tile(what: str, tensor: Tensor | CoordTensor, tile: tuple[int, ...], tiled: str) -> None:
+def _check_tile(what: str, tensor: Tensor | CoordTensor, tile: tuple[int, ...], tiled: object) -> None:
     if rank(tensor.layout) < len(tile):
         raise TensorError(f"{what}({tensor.label}): {tensor.layout} has rank {rank(tensor.layout)}, but {tiled} covers "
                           f"{len(tile)} modes", locs=(locate(),))
