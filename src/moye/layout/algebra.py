@@ -255,7 +255,9 @@ class _Composer:
             room: Int = ints.ceil_div(bound, step)
         else:
             room = self._exact(i, bound, step)
-        fits = True if divides(extent, room) else False if divides(room, extent) else known_less_equal(extent, room)
+        fits = True if divides(extent, room) else known_less_equal(extent, room)
+        if fits is None and divides(room, extent):
+            fits = False
         if fits is None:
             raise FactError(f"{self._asked(i)} needs a bound that tells whether {extent} <= {room}")
         if fits:
