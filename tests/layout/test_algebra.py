@@ -176,6 +176,16 @@ def test_max_common_vector(a: str, b: str, vector: int) -> None:
         assert left(common(i)) == right(common(i)) == i
 
 
+def test_a_vector_never_leaves_a_dynamic_layout(sym: type) -> None:
+    assert ml.max_common_vector(Layout(sym("M"), 1), parse("3:1")) == 1
+    assert ml.max_common_vector(Layout(sym("M", lower=3), 1), parse("3:1")) == 3
+
+
+def test_a_swizzle_whose_pairs_are_crossed_has_no_left_inverse() -> None:
+    with pytest.raises(LayoutError, match="moves the bits that Sw<2,0,-2> pairs by different distances"):
+        ml.left_inverse(ml.parse("Sw<2,0,-2> o (1,(2,2,2)):(1,(2,1,4))"))
+
+
 def test_with_shape() -> None:
     assert str(ml.with_shape(parse("(4,8):(8,1)"), (2, 16))) == "(2,(2,8)):(8,(16,1))"
 

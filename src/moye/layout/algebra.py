@@ -83,8 +83,8 @@ def make_modes(modes: list[Layout]) -> Layout:
 def by_mode(layout: Layout, tiler: tuple[Tiler, ...], f: Callable[[Layout, Tiler], Layout], name: str) -> Layout:
     """``f(mode, tile)`` for each tile of a tiler; further modes stay as they are."""
     if len(tiler) > len(layout):
-        raise LayoutError(f"{name} of {layout} by {tiler_text(tiler)}: the tiler has {len(tiler)} modes, "
-                          f"the layout {len(layout)}")
+        asked = f"{name} of {layout} by {tiler_text(tiler)}: " if name else ""
+        raise LayoutError(f"{asked}the tiler has {len(tiler)} modes, the layout {len(layout)}")
     modes = list(layout)
     for i, tile in enumerate(tiler):
         if tile is not None:
@@ -181,6 +181,9 @@ def _by_coordinate(lhs: Layout, rhs: Layout) -> Layout:
             raise LayoutError(f"composition of {lhs} with {rhs}: the stride {stride} is a number, the others are "
                               "coordinates")
         if stride.path not in composers:
+            if not tuples.has_mode(lhs.shape, stride.path):
+                raise LayoutError(f"composition of {lhs} with {rhs}: the stride {stride} names a mode that the "
+                                  "left layout does not have")
             mode = lhs.mode(*stride.path)
             composers[stride.path] = _Composer(lhs, rhs, tuples.merge(flat_modes(mode), keep_last=True))
         return composers[stride.path].one(shape, stride.value)
@@ -252,7 +255,9 @@ class _Composer:
             room: Int = ints.ceil_div(bound, step)
         else:
             room = self._exact(i, bound, step)
-        fits = True if divides(extent, room) else False if divides(room, extent) else known_less_equal(extent, room)
+        fits = True if divides(extent, room) else known_less_equal(extent, room)
+        if fits is None and divides(room, extent):
+            fits = False
         if fits is None:
             raise FactError(f"{self._asked(i)} needs a bound that tells whether {extent} <= {room}")
         if fits:

@@ -42,7 +42,7 @@ def _divide(layout: Layout, tiler: Tiler) -> Layout:
     if tiler is None:
         return layout
     if isinstance(tiler, tuple):
-        return by_mode(layout, tiler, lambda mode, tile: _divide(in_tuple(mode), tile), "a division")
+        return by_mode(layout, tiler, lambda mode, tile: _divide(in_tuple(mode), tile), "")
     tile = tiler if isinstance(tiler, Layout) else make_layout(tiler)
     return composition(layout, make_layout(tile, complement(tile, size(coalesce(layout)))))
 

@@ -163,16 +163,23 @@ def _common(a: Layout, b: Layout) -> Layout:
     modes = flat_modes(right_inverse(b))
     for count in range(len(modes), 0, -1):
         shorter = from_modes(modes[:count])
-        if known_less(size(a), cosize(shorter)):
+        beyond = known_less(size(a), cosize(shorter))
+        if beyond:
             continue
         try:
             common = coalesce(compose_proven(a, shorter))
         except LayoutError:
             continue
         extent, step = flat_modes(common)[0]
-        if is_static(extent) and is_const(step, 1):
+        if is_static(extent) and is_const(step, 1) and (beyond is False or _inside(a, extent)):
             return composition(shorter, Layout(extent, 1))
     return Layout(1, 0)
+
+
+def _inside(layout: Layout, count: int) -> bool:
+    """Whether a static mode of stride 1 alone has so many elements."""
+    return any(is_const(step, 1) and is_static(extent) and extent >= count
+               for extent, step in flat_modes(coalesce(layout)))
 
 
 def _run(count: int, *layouts: Layout | WrappedLayout) -> int:

@@ -89,6 +89,8 @@ class Layout(Drawable):
 
     def mode(self, *path: int) -> Layout:
         """The layout of one mode; more indices go deeper."""
+        if not tuples.has_mode(self.shape, path):
+            raise LayoutError(f"mode {', '.join(map(str, path))} of {self} does not exist: it has {len(self)}")
         return Layout.of(_at(self.shape, path), _at(self.stride, path))
 
     def __len__(self) -> int:

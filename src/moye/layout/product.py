@@ -19,7 +19,7 @@ from moye.layout.generators import make_ordered_layout
 from moye.layout.ints import Int, is_static, mul
 from moye.layout.layout import Layout, cosize, from_modes, make_layout, size
 from moye.layout.tuples import IntTuple, LayoutLeft, Major
-from moye.layout.verb import verb
+from moye.layout.verb import multiplying, verb
 
 
 def _copies(block: Layout, tiler: Layout, keep_pitch: bool = False) -> Layout:
@@ -32,21 +32,25 @@ def _copies(block: Layout, tiler: Layout, keep_pitch: bool = False) -> Layout:
     return composition(places, tiler)
 
 
-@verb
+@multiplying
 def logical_product(block: Layout, tiler: Tiler) -> Layout:
     """The block, and the places of its copies; by mode under a tuple (cute/layout.hpp).
 
     Law: ``logical_product(A, B) == make_layout(A, composition(complement(A, size(A) * cosize(B)), B))``.
     """
+    return _product(block, tiler)
+
+
+def _product(block: Layout, tiler: Tiler) -> Layout:
     if tiler is None:
         return block
     if isinstance(tiler, tuple):
-        return by_mode(block, tiler, logical_product, "logical_product")
+        return by_mode(block, tiler, _product, "logical_product")
     arrangement = tiler if isinstance(tiler, Layout) else make_layout(tiler)
     return make_layout(block, _copies(block, arrangement))
 
 
-@verb
+@multiplying
 def zipped_product(block: Layout, tiler: Tiler) -> Layout:
     """logical_product as ((block modes), (tiler modes)) (cute/layout.hpp).
 
@@ -55,7 +59,7 @@ def zipped_product(block: Layout, tiler: Tiler) -> Layout:
     return zip_by(logical_product(block, tiler), tiler)
 
 
-@verb
+@multiplying
 def tiled_product(block: Layout, tiler: Tiler) -> Layout:
     """zipped_product as ((block modes), tiler, tiler, ...) (cute/layout.hpp).
 
@@ -64,7 +68,7 @@ def tiled_product(block: Layout, tiler: Tiler) -> Layout:
     return unpack(zipped_product(block, tiler), False, True)
 
 
-@verb
+@multiplying
 def flat_product(block: Layout, tiler: Tiler) -> Layout:
     """zipped_product as (block, block, ..., tiler, tiler, ...) (cute/layout.hpp).
 
@@ -73,7 +77,7 @@ def flat_product(block: Layout, tiler: Tiler) -> Layout:
     return unpack(zipped_product(block, tiler), True, True)
 
 
-@verb
+@multiplying
 def blocked_product(block: Layout, tiler: Layout | Int) -> Layout:
     """Mode i is (block mode i, tiler mode i): whole blocks side by side (cute/layout.hpp).
 
@@ -88,7 +92,7 @@ def blocked_product(block: Layout, tiler: Layout | Int) -> Layout:
     return modes[0] if scalar else make_modes(modes)
 
 
-@verb
+@multiplying
 def raked_product(block: Layout, tiler: Layout | Int) -> Layout:
     """Mode i is (tiler mode i, block mode i): the elements of the blocks interleaved (cute/layout.hpp).
 

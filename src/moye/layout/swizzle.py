@@ -126,6 +126,8 @@ class Swizzle(OffsetFunction, Drawable):
                 raise LayoutError(f"{asked}: {layout} drops bit {source}, which {self} reads")
             pairs.append((to, target))
         moved.check(max([0, *(max(pair) for pair in pairs)]))
+        if len({to / target for to, target in pairs}) > 1:
+            raise LayoutError(f"{asked}: {layout} moves the bits that {self} pairs by different distances")
         return make_swizzle(sum(to for to, _ in pairs), sum(target for _, target in pairs), asked)
 
     @property

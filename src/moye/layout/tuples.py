@@ -231,6 +231,16 @@ def _rank_key(order: Int) -> tuple[bool, int]:
     return (False, order) if isinstance(order, int) else (True, 0)
 
 
+def has_mode(x: IntTuple, path: Sequence[int]) -> bool:
+    """Whether a tuple has a mode at a path; an integer has mode 0."""
+    for i in path:
+        modes = x if isinstance(x, tuple) else (x,)
+        if not -len(modes) <= i < len(modes):
+            return False
+        x = modes[i]
+    return True
+
+
 def has_slice(crd: Coord) -> bool:
     """Whether a coordinate leaves a mode open (``None`` or ``:``)."""
     if isinstance(crd, tuple):

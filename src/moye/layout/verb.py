@@ -98,6 +98,29 @@ def verb(plain: Callable[Concatenate[Layout, P], Layout]) -> Verb[P]:
     return both  # type: ignore[return-value]
 
 
+def telling(f: Callable[..., Any]) -> Callable[..., Any]:
+    """A verb of a layout and a tiler whose errors begin with what was asked of it, not of the verbs inside it."""
+
+    @functools.wraps(f)
+    def told(layout: Any, tiler: Any, /, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return f(layout, tiler, *args, **kwargs)
+        except LayoutError as error:
+            if not isinstance(layout, (Layout, WrappedLayout)):
+                raise
+            inner = getattr(error, "inner", error.message)
+            asked = f"{f.__name__} of {layout} by {_tiler_text(tiler)}: "
+            again = type(error)(asked + inner.removeprefix(asked), hint=error.hint, locs=error.locs)
+            again.inner = inner.removeprefix(asked)  # type: ignore[attr-defined]
+            raise again from None
+
+    return told
+
+
+def _tiler_text(tiler: Any) -> str:
+    return f"<{','.join(map(_tiler_text, tiler))}>" if isinstance(tiler, tuple) else str(tiler)
+
+
 def dividing(plain: Callable[Concatenate[Layout, P], Layout]) -> Verb[P]:
     """A verb that splits a layout by a tiler, its first argument: wrappers may refuse tiles that do not fit."""
     both = verb(plain)
@@ -105,7 +128,12 @@ def dividing(plain: Callable[Concatenate[Layout, P], Layout]) -> Verb[P]:
     @functools.wraps(plain)
     def checked(layout: Layout | WrappedLayout, /, *args: P.args, **kwargs: P.kwargs) -> Layout | WrappedLayout:
         if isinstance(layout, WrappedLayout):
-            layout.require_tiles(args[0] if args else next(iter(kwargs.values())), plain.__name__)
+            layout.require_tiles(args[0], plain.__name__)
         return both(layout, *args, **kwargs)
 
-    return checked  # type: ignore[return-value]
+    return telling(checked)
+
+
+def multiplying(plain: Callable[Concatenate[Layout, P], Layout]) -> Verb[P]:
+    """A verb that repeats a layout in the arrangement of a tiler, its first argument."""
+    return telling(verb(plain))
