@@ -24,7 +24,8 @@ class CopyOp:
     ``bits`` is the width of one access of one thread; None lets ``copyto`` choose the widest that layouts and
     alignment prove.  ``asynchronous``: None, or "cp.async" (completes at cp.async.wait_*).  ``cache`` is "always"
     (cp.async.ca), "global" (cp.async.cg) or None.  ``ptx`` is the instruction's text with %0 destination, %1 source.
-    ``arch`` is the first architecture that has it (80 for sm_80).
+    ``arch`` is the first architecture that has it (80 for sm_80).  ``matrices``: how many 8x8 matrices a whole warp
+    moves (ldmatrix, stmatrix; their layouts are in ``matrix.py``); ``bits`` are then those in one thread's registers.
     """
 
     name: str
@@ -33,10 +34,17 @@ class CopyOp:
     cache: str | None = None
     ptx: str = ""
     arch: int = 80
+    matrices: int = 0
+    transpose: bool = False
 
     @property
     def bytes(self) -> int:
         return (self.bits or 0) // 8
+
+    @property
+    def threads(self) -> int:
+        """How many threads execute it together."""
+        return 32 if self.matrices else 1
 
     def __repr__(self) -> str:
         return self.name

@@ -65,14 +65,12 @@ def _function(kernel: Kernel, atom: CopyOp, loads: bool) -> str:
     count = atom.matrices
     name = f"{'ldmatrix' if loads else 'stmatrix'}_x{count}{'_trans' if atom.transpose else ''}"
     registers = [f"r{i}" for i in range(count)]
+    places = ", ".join(f"%{i if loads else i + 1}" for i in range(count))
+    operands = ", ".join(f'"{"=r" if loads else "r"}"({r})' for r in registers)
     if loads:
-        places = ", ".join(f"%{i}" for i in range(count))
-        outputs = ", ".join(f'"=r"({r})' for r in registers)
-        return kernel.helpers.function(
-            name, f"void ({', '.join(f'unsigned& {r}' for r in registers)}, unsigned src_smem)",
-            f'asm volatile("{atom.ptx} {{{places}}}, [%{count}];" : {outputs} : "r"(src_smem) : "memory");', arch=atom.arch)
-    places = ", ".join(f"%{i + 1}" for i in range(count))
-    inputs = ", ".join(f'"r"({r})' for r in registers)
-    return kernel.helpers.function(
-        name, f"void (unsigned dst_smem, {', '.join(f'unsigned {r}' for r in registers)})",
-        f'asm volatile("{atom.ptx} [%0], {{{places}}};" :: "r"(dst_smem), {inputs} : "memory");', arch=atom.arch)
+        parameters = ", ".join([*(f"unsigned& {r}" for r in registers), "unsigned src_smem"])
+        body = f'asm volatile("{atom.ptx} {{{places}}}, [%{count}];" : {operands} : "r"(src_smem) : "memory");'
+    else:
+        parameters = ", ".join(["unsigned dst_smem", *(f"unsigned {r}" for r in registers)])
+        body = f'asm volatile("{atom.ptx} [%0], {{{places}}};" :: "r"(dst_smem), {operands} : "memory");'
+    return kernel.helpers.function(name, f"void ({parameters})", body, arch=atom.arch)

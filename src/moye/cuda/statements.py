@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from moye import dtypes as dt
-from moye.cuda import control, expressions, gemm, tiles
+from moye.cuda import control, expressions, gemm, matrix, tiles
 from moye.cuda.expressions import SELECT, Text, assignment, bits_of, c_cast, call, from_bits, infix, negated
 from moye.cuda.kernel import Kernel
 from moye.cuda.uses import ORDER
@@ -225,7 +225,11 @@ def _map(kernel: Kernel, op: ops.Map) -> None:
     tiles.map_(kernel, op, lambda body: run(kernel, body))
 
 
-TABLE[ops.Copy] = tiles.copy  # type: ignore[assignment]
+@_prints(ops.Copy)
+def _copy(kernel: Kernel, op: ops.Copy) -> None:
+    (matrix if op.atom.matrices else tiles).copy(kernel, op)
+
+
 TABLE[ops.Reduce] = tiles.reduce_  # type: ignore[assignment]
 TABLE[ops.Gemm] = gemm.gemm  # type: ignore[assignment]
 

@@ -71,7 +71,12 @@ def _lane(kernel: Kernel, name: str, ctype: str, dtype: DType, lane: int) -> Tex
         return Text(f"{name}.{_FIELDS[lane]}")
     per_word = max(32 // dtype.bits, 1)
     word = Text(name if ctype.startswith("unsigned") else f"{name}.{_FIELDS[lane // per_word]}")
-    shift = lane % per_word * dtype.bits
+    return part_of_word(kernel, word, dtype, lane % per_word)
+
+
+def part_of_word(kernel: Kernel, word: Text, dtype: DType, part: int) -> Text:
+    """Narrow element ``part`` of an unsigned word, the first lowest."""
+    shift = part * dtype.bits
     return from_bits(dtype, infix(">>", word, Text(str(shift))) if shift else word, kernel.helpers)
 
 

@@ -12,6 +12,7 @@ from moye.ir import ops
 from moye.ir.nodes import Block, Extent, Literal, Operand, Ref, TileRef, Value
 from moye.sim.atomics import AtomicSite
 from moye.sim.gemm import GemmSite
+from moye.sim.matrix_copy import MatrixCopySite
 from moye.sim.plans import CopySite, InspectSite, LoadSite, MapSite, ReduceSite, StoreSite
 from moye.sim.uniformity import SCALAR
 from moye.sim.writer import Writer
@@ -67,7 +68,8 @@ def emit_copy(w: Writer, op: ops.Copy) -> None:
         pred = _ref(w, op.pred)
     elif op.pred is not None:
         pred = w.operand(op.pred)
-    w.line(f"P[{w.site(CopySite(op))}]({_ref(w, op.dst)}, {_ref(w, op.src)}, {_dynamic(w, op.dst.strides)}, "
+    site = MatrixCopySite(op) if op.atom.matrices else CopySite(op)
+    w.line(f"P[{w.site(site)}]({_ref(w, op.dst)}, {_ref(w, op.src)}, {_dynamic(w, op.dst.strides)}, "
            f"{_dynamic(w, op.src.strides)}, {_dynamic(w, op.extents, uniform=op)}, {pred}, {w.mask})")
 
 

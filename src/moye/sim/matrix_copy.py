@@ -55,8 +55,8 @@ class _MatrixCopy:
     def __init__(self, site: MatrixCopySite, batch: BatchState) -> None:
         self.site, self.batch, self.op = site, batch, site.op
         if batch.threads % WARP:
-            raise UnsupportedError(f"{self.op.atom} is executed by whole warps, and the block has {batch.threads} threads",
-                                   locs=(self.op.loc,))
+            raise UnsupportedError(f"{self.op.atom} is executed by whole warps, and the block has {batch.threads} "
+                                   "threads", locs=(self.op.loc,))
         self.memory = site.memory.bind(batch)
         self.register = RegisterEnd(self.op, site.register, site.rows, batch)
         warp = np.arange(batch.threads) // WARP * WARP
@@ -83,7 +83,7 @@ class _MatrixCopy:
         """The element of shared memory of each register value: (E V, T, B)."""
         first = index[:: self.op.width]
         first = np.broadcast_to(first, (len(first), self.batch.threads, index.shape[2]))
-        at = first[:, self.source, :] + self.column[:, :, None]         # (E, V, T, B)
+        at: Array = first[:, self.source, :] + self.column[:, :, None]  # (E, V, T, B)
         return at.reshape(-1, self.batch.threads, index.shape[2])
 
     def _check(self, index: Array, mask: Mask) -> None:

@@ -33,6 +33,7 @@ from moye.tensor.context import builder, locate
 from moye.tensor.coords import CoordTensor
 from moye.tensor.expr import Expr, Scalar, operand_of
 from moye.tensor.fits import require_tile
+from moye.tensor.matrices import emit_matrices
 from moye.tensor.space import common_space
 from moye.tensor.tensor import Tensor, copy_plain, is_slice, make_fragment, make_fragment_like, normalise, recast_tensor
 from moye.tensor.tiled import CopyAtom, TiledCopy, TiledMMA, check_threads, thread_coordinate
@@ -64,7 +65,13 @@ def copyto(*args: object, pred: Tensor | Scalar | None = None, zero_fill: bool =
     for tensor in (dst, src):
         if tensor.dtype.bits != atom.dtype.bits:
             raise DTypeError(f"{atom} moves {atom.dtype}, but {tensor.label} holds {tensor.dtype}", locs=(locate(),))
-    copying.emit_copy(atom.op, dst, src, pred, zero_fill=zero_fill)
+    if not atom.op.matrices:
+        copying.emit_copy(atom.op, dst, src, pred, zero_fill=zero_fill)
+        return
+    if pred is not None:
+        raise TensorError(f"{atom} is executed by whole warps and takes no predicate", locs=(locate(),))
+    copying.check_pair(atom.op, dst, src)
+    emit_matrices(atom.op, dst, src)
 
 
 # --- gemm ------------------------------------------------------------------------------------------------------------

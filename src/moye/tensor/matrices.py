@@ -30,8 +30,8 @@ def emit_matrices(op: CopyOp, dst: View, src: View) -> None:
     row, rows = _split(op, memory, width)
     values, others = _split(op, registers, held)
     if coalesce(row) != make_layout(width):
-        raise TensorError(f"{op} moves rows of {width} contiguous {memory.dtype}, but a thread's row of {memory.label} is "
-                          f"{row}: its layout is {memory.layout}", locs=(locate(),),
+        raise TensorError(f"{op} moves rows of {width} contiguous {memory.dtype}, but a thread's row of {memory.label} "
+                          f"is {row}: its layout is {memory.layout}", locs=(locate(),),
                           hint="the tile is contiguous along the other mode: transpose=True (16-bit elements alone)")
     layouts = [others, rows] if dst is registers else [rows, others]
     try:
@@ -53,8 +53,8 @@ def _split(op: CopyOp, view: View, count: int) -> tuple[Layout, Layout]:
     modes = [view.layout.mode(i) for i in range(rank(view.layout))]
     first = size(modes[0])
     if not isinstance(first, int) or first % count:
-        raise TensorError(f"{op} takes {count} {view.dtype} of {view.label} per thread, but the first mode of its layout "
-                          f"{view.layout} has {first}", locs=(locate(),),
+        raise TensorError(f"{op} takes {count} {view.dtype} of {view.label} per thread, but the first mode of its "
+                          f"layout {view.layout} has {first}", locs=(locate(),),
                           hint="partition it by the tiled copy, and registers of an MMA by its retile_D (or retile_S)")
     divided = logical_divide(modes[0], count)
     return divided.mode(0), make_layout(divided.mode(1), *modes[1:])
