@@ -219,7 +219,8 @@ def _wants_words(op: ops.Op, ref: Ref | TileRef) -> bool:
     own, seen = ref.buffer.dtype, ref.dtype
     if ref.buffer.space is not Space.REGISTER or max(own.bits, seen.bits) > 32 or Kind.BOOL in (own.kind, seen.kind):
         return False
-    packed = isinstance(op, ops.Gemm) and bool(op.mma.ptx) and seen.bits < 32
+    together = (isinstance(op, ops.Gemm) and op.mma.ptx) or (isinstance(op, ops.Copy) and op.atom.matrices)
+    packed = bool(together) and seen.bits < 32
     return packed or min(own.bits, seen.bits) < 8 or own.bits != seen.bits
 
 
