@@ -91,18 +91,20 @@ class Memory:
 
     def offset(self, ref: AnyRef, steps: Sequence[tuple[Text, Extent]] = (), extra: int = 0) -> Text:
         """``offset + sum(index * stride) + extra``, in elements, swizzled."""
-        terms = [self._base(ref)]
+        swizzle = ref.swizzle if ref.swizzle is not None and ref.swizzle.bits else None
+        terms, whole_periods = [self._base(ref)], []
         for index, stride in steps:
-            if isinstance(stride, int):
-                if stride:
-                    terms.append(scaled(index, stride))
-            else:
+            if not isinstance(stride, int):
                 terms.append(infix("*", index, self.operand_offset(stride), associative=True))
+            elif swizzle is not None and stride % swizzle.period == 0:
+                whole_periods.append(scaled(index, stride))     # one swizzled address serves every such step
+            elif stride:
+                terms.append(scaled(index, stride))
         terms.append(Text(str(extra)))
-        whole = total(terms)
-        if ref.swizzle is not None and ref.swizzle.bits:
-            whole = call(self.helpers.swizzle(ref.swizzle, ref.offset.dtype), whole)
-        return whole
+        if swizzle is None:
+            return total(terms)
+        return total([call(self.helpers.swizzle(swizzle, ref.offset.dtype), total(terms)),
+                      *(step for step in whole_periods if step.text != "0")])
 
     def _base(self, ref: AnyRef) -> Text:
         """A reference's own offset from its pointer."""

@@ -272,8 +272,8 @@ def make_plan(config: TensorConfig, dtype: Any, out: Any, major_A: str, major_B:
 def _operand(config: TensorConfig, dtype: Any, rows: int, major: str) -> tuple[Any, mo.TiledCopy]:
     """Swizzled shared layout (rows, bK, stages) and the copy that fills it."""
     quad, threads, bK = 16 // dtype.bytes, config.threads, config.bK
-    swizzle = mo.Swizzle(3, quad.bit_length() - 1, 3)
-    line = 128 // dtype.bytes
+    line = min(128 // dtype.bytes, rows if major == "mn" else bK)       # elements side by side: 32, 64 or 128 bytes
+    swizzle = mo.Swizzle((line // quad).bit_length() - 1, quad.bit_length() - 1, 3)
     if major == "mn":
         atom = mo.ComposedLayout(swizzle, 0, mo.make_layout((line, 8), (1, line)))
         across = line // quad
