@@ -20,7 +20,9 @@ def mma_kernel(D, A, B, C, mma, bK: mo.Constexpr):
     """Blocks along M; two atoms along M and N for each warp, bK values of k at a time."""
     bM, bN = 2 * mma.tile_size(0), 2 * mma.tile_size(1)
     tid, bx = mo.thread_idx().x, mo.block_idx().x
-    thr = mma.get_slice(tid)
+    thr, op = mma.get_slice(tid), mma.op
+    if op.a_dtype.bits < 8:                                     # arrays of 32-bit words
+        A, B = mo.recast(A, op.a_dtype), mo.recast(B, op.b_dtype)
     tCgA = thr.partition_A(mo.tile(A, (bM, bK), (bx, None)))    # (MMA, MMA_M, MMA_K, k)
     tCgB = thr.partition_B(mo.tile(B, (bN, bK), (0, None)))     # (MMA, MMA_N, MMA_K, k)
     tCgC = thr.partition_C(mo.tile(C, (bM, bN), (bx, 0)))       # (MMA, MMA_M, MMA_N)
@@ -43,6 +45,8 @@ def tiled(op):
 
 def data(rng, shape, dtype):
     """Normal numbers that the dtype holds exactly, or all of its integers."""
+    if dtype.bits < 8:
+        return rng.integers(0, 1 << 32, (shape[0], shape[1] * dtype.bits // 32), np.uint32)
     if dtype.is_integer:
         info = np.iinfo(dtype.numpy)
         return rng.integers(info.min, info.max, shape, endpoint=True).astype(dtype.numpy)
@@ -50,6 +54,23 @@ def data(rng, shape, dtype):
     if dtype == mo.tfloat32:
         return (x.view(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32)
     return x.astype(numpy_of(dtype))
+
+
+def taken_out(x, dtype):
+    """The elements of an array of integers, or of words that hold several."""
+    if dtype.bits >= 8:
+        return x.astype(np.int64)
+    mask = (1 << dtype.bits) - 1
+    parts = x.astype(np.int64)[..., None] >> np.arange(0, 32, dtype.bits) & mask
+    signed = np.where(parts > mask >> 1, parts - mask - 1, parts) if dtype.is_signed else parts
+    return signed.reshape(len(x), -1)
+
+
+PRODUCTS = {
+    "mul": lambda a, b: a @ b.T,
+    "xor": lambda a, b: (a[:, None] ^ b[None]).sum(-1),
+    "and": lambda a, b: (a[:, None] & b[None]).sum(-1),
+}
 
 
 def start(rng, shape, dtype):
@@ -80,9 +101,9 @@ def expected(args):
     if mma.op.d_dtype.kind is Kind.FLOAT:
         return {0: (A.astype(np.float64) @ B.astype(np.float64).T + C.astype(np.float64)).astype(out.dtype)}
     total, k = C.astype(np.int64), mma.op.shape_mnk[2]
-    A, B = A.astype(np.int64), B.astype(np.int64)
+    A, B = taken_out(A, mma.op.a_dtype), taken_out(B, mma.op.b_dtype)
     for i in range(0, A.shape[1], k):
-        total = total + A[:, i:i + k] @ B[:, i:i + k].T
+        total = total + PRODUCTS[mma.op.product](A[:, i:i + k], B[:, i:i + k])
         total = np.clip(total, -2**31, 2**31 - 1) if mma.op.saturate else total.astype(np.int32).astype(np.int64)
     return {0: total.astype(np.int32)}
 

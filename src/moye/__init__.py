@@ -35,7 +35,7 @@ _TRACED = (
 _MATH = ("ceil", "clz", "cos", "erf", "exp", "exp2", "floor", "isinf", "isnan", "log", "log10", "log2", "maximum",
          "minimum", "popcount", "rsqrt", "sigmoid", "sin", "sqrt", "tan", "tanh", "trunc")
 _DTYPES = ("bfloat16", "float16", "float32", "float64", "float8_e4m3fn", "float8_e5m2", "int16", "int32", "int64",
-           "int8", "tfloat32", "uint128", "uint16", "uint32", "uint64", "uint8")
+           "int4", "int8", "tfloat32", "uint1", "uint128", "uint16", "uint32", "uint4", "uint64", "uint8")
 _ERRORS = ("AlignmentError", "ArgumentError", "CompileError", "DTypeError", "DriverError", "FactError", "LaunchError",
            "LayoutError", "MoyeError", "PreconditionError", "SimulationError", "TensorError", "TraceError",
            "UnsupportedError")

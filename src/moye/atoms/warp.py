@@ -22,7 +22,8 @@ from moye.layout import Layout, make_layout
 
 DTYPES: dict[str, DType] = {
     "F16": dt.float16, "BF16": dt.bfloat16, "TF32": dt.tfloat32, "F32": dt.float32, "F64": dt.float64,
-    "S8": dt.int8, "U8": dt.uint8, "S32": dt.int32, "E4M3": dt.float8_e4m3fn, "E5M2": dt.float8_e5m2,
+    "S8": dt.int8, "U8": dt.uint8, "S4": dt.int4, "U4": dt.uint4, "U1": dt.uint1, "S32": dt.int32,
+    "E4M3": dt.float8_e4m3fn, "E5M2": dt.float8_e5m2,
 }
 """The words of CuTe's names."""
 
@@ -93,4 +94,4 @@ def _parsed(name: str) -> tuple[int, int, int, list[str], str, str | None]:
 
 
 def _ptx_type(word: str) -> str:
-    return word.lower()
+    return "b1" if word == "U1" else word.lower()

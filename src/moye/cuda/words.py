@@ -37,6 +37,8 @@ def element(name: str, index: Text, dtype: DType, helpers: Intrinsics) -> Text:
     """The value of an element."""
     at, shift = split(index, dtype)
     word = Text(f"{name}[{at.text}]", PRIMARY, index.deps)
+    if dtype.bits == 32 and dtype.kind is Kind.UINT:
+        return word
     if dtype.bits >= 8:
         return from_bits(dtype, word if shift.text == "0" else infix(">>", word, shift), helpers)
     if dtype.kind is Kind.UINT:

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from moye.errors import UnsupportedError
 from moye.ir import ops
 from moye.ir.nodes import TileRef
 from moye.sim.addressing import as_slice, coordinates, register_rows
@@ -63,13 +64,17 @@ class Checked:
         op = site.op
         self.fragments = {name: batch.fragments[ref.buffer.id]
                           for name, ref in (("a", op.a), ("b", op.b), ("c", op.c), ("d", op.d))}
-        self.used = [(ref, batch.fragments[ref.buffer.id], np.unique(rows))
-                     for ref, rows in ((op.a, site.a), (op.b, site.b), (op.c, site.c))]
-        self.set = np.unique(site.d)
+        self.used = [(ref, self.fragments[name], self.fragments[name].rows(ref.dtype, rows))
+                     for name, ref, rows in (("a", op.a, site.a), ("b", op.b, site.b), ("c", op.c, site.c))]
+        self.set = self.fragments["d"].rows(op.d.dtype, site.d)
         self.watch = batch.watch
 
     def data(self, name: str, ref: TileRef) -> Array:
-        return self.fragments[name].data.view(numpy_dtype(ref.dtype))
+        found = self.fragments[name].view(numpy_dtype(ref.dtype))
+        if found is None:
+            raise UnsupportedError(f"operand {name} of {self.op.mma} is a recast of {ref.buffer} to another width",
+                                   locs=(self.op.loc,))
+        return found
 
     def check(self, mask: Mask) -> None:
         if self.watch is None:

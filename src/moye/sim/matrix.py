@@ -92,7 +92,7 @@ class MatrixProduct(Checked):
 
     def operand(self, name: str, ref: TileRef) -> Array:
         """The registers of one operand as its elements (V, T, B)."""
-        data = self.data(name, ref)
+        data = self.fragments[name].elements(ref.dtype)
         if ref.dtype.name == "tfloat32":                # the hardware ignores the low 13 bits
             data = (data.view(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32)
         return data

@@ -20,6 +20,7 @@ from moye.ir import ops
 from moye.ir.nodes import Buffer, Extent, Operand, TileRef, Value
 from moye.layout import ComposedLayout, Int, IntTuple, Layout, Swizzle, rank, size
 from moye.layout.tuples import zip_leaves
+from moye.tensor.bounds import need_bytes
 from moye.tensor.context import builder, locate
 from moye.tensor.expr import Expr, operand_of, truth
 from moye.tensor.space import IndexSpace, common_space, merged
@@ -51,6 +52,7 @@ class View(Protocol):
 
 def emit_copy(op: CopyOp, dst: View, src: View, pred: object = None, *, zero_fill: bool = False) -> None:
     """Record dst[i] = src[i] with this operation of single threads; one op for the whole tile."""
+    need_bytes(dst, src)
     check_pair(op, dst, src)
     space = _space(dst, src, pred)
     width = _automatic_width(dst, src, space) if op.bits is None else op.bits // dst.dtype.bits
