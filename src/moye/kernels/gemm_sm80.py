@@ -5,93 +5,57 @@ In: A (M, K), B (N, K), C (M, N) or the same with a batch mode behind, of any st
 >>> gemm_sm80(A, B, C, bias=b, activation="relu")
 
 Multi-stage cp.async into swizzled shared memory, ldmatrix, fragments double-buffered over k, and an epilogue through
-shared memory with 128-bit stores.  Edges are predicated and zero-filled.
+shared memory with 128-bit stores.  Edges are predicated and zero-filled; small problems are split over K.
 """
 
 from __future__ import annotations
 
-import functools
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 import moye as mo
+from moye.kernels.epilogues import ACTIVATIONS, Epilogue, reduce_kernel, store
 from moye.kernels.operands import load, raster, side_of
-from moye.kernels.tensor_config import TensorConfig, choose, instruction
-from moye.kernels.workspace import transposed
+from moye.kernels.tensor_config import TensorConfig, choose, instruction, outputs
+from moye.kernels.tensor_plan import major_of, make_plan, store_width
+from moye.kernels.workspace import empty, swapped
 
-
-@dataclass(frozen=True, slots=True)
-class Epilogue:
-    """What happens to the accumulators before they are rounded and stored."""
-
-    scaled: bool = False
-    accumulate: bool = False
-    bias: bool = False
-    activation: str = "none"
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """What a launch is specialised on: layouts and tiled operations, and which edges are ragged."""
-
-    config: TensorConfig
-    sA: Any
-    sB: Any
-    sC: mo.Layout
-    copy_A: mo.TiledCopy
-    copy_B: mo.TiledCopy
-    read_A: mo.TiledCopy
-    read_B: mo.TiledCopy
-    mma: mo.TiledMMA
-    store: mo.TiledCopy
-    ragged: tuple[bool, bool, bool]
-    batched: bool
-    epilogue: Epilogue
+Activation = str | Callable[[Any], Any]
 
 
 @mo.jit
-def activated(x, name):
-    """The activation function of this name."""
-    if name == "relu":
-        return mo.maximum(x, 0.0)
-    if name == "gelu":
-        return 0.5 * x * (1.0 + mo.erf(x * 0.7071067811865476))
-    if name == "silu":
-        return x * mo.sigmoid(x)
-    return x
-
-
-@mo.jit
-def mainloop(plan, a, b, acc, tCrA, tCrB, K, full):
-    """acc += A * B over all k tiles: stages of shared memory, fragments one k block ahead."""
+def mainloop(plan, a, b, acc, tCrA, tCrB, k_first, k_last, K, full):
+    """acc += A * B over the k tiles [k_first, k_last): stages of shared memory, fragments one k block ahead."""
     tid = mo.thread_idx().x
-    stages, k_blocks, k_tiles = plan.config.stages, mo.size(tCrA, 2), mo.size(a.source, 3)
+    stages, k_blocks = plan.config.stages, mo.size(tCrA, 2)
     for s in mo.static_range(stages - 1):
-        if s < k_tiles:
-            load(a, s, s, K, full)
-            load(b, s, s, K, full)
+        if k_first + s < k_last:
+            load(a, s, k_first + s, K, full)
+            load(b, s, k_first + s, K, full)
         mo.cp_async_commit()
     rA = plan.read_A.get_slice(tid).retile_D(tCrA)                      # (CPY, CPY_M, CPY_K)
     rB = plan.read_B.get_slice(tid).retile_D(tCrB)                      # (CPY, CPY_N, CPY_K)
-    if k_tiles > 0:
+    if k_first < k_last:
         mo.cp_async_wait(stages - 2)
         mo.sync_threads()
         read, write = 0, stages - 1
         tXsA, tXsB = a.operand[:, :, :, 0], b.operand[:, :, :, 0]       # (CPY, CPY_M, CPY_K)
         mo.copyto(plan.read_A, rA[:, :, 0], tXsA[:, :, 0])
         mo.copyto(plan.read_B, rB[:, :, 0], tXsB[:, :, 0])
-        for k_tile in range(k_tiles):
+        for k_tile in range(k_first, k_last):
             for k in mo.static_range(k_blocks):
                 if k == k_blocks - 1:
                     mo.cp_async_wait(stages - 2)
                     mo.sync_threads()
                     following = read + 1 if read + 1 < stages else 0
-                    read = following if k_tile + 1 < k_tiles else read  # after the last tile: any valid one
+                    read = following if k_tile + 1 < k_last else read  # after the last tile: any valid one
                     tXsA, tXsB = a.operand[:, :, :, read], b.operand[:, :, :, read]
                 mo.copyto(plan.read_A, rA[:, :, (k + 1) % k_blocks], tXsA[:, :, (k + 1) % k_blocks])
                 mo.copyto(plan.read_B, rB[:, :, (k + 1) % k_blocks], tXsB[:, :, (k + 1) % k_blocks])
                 if k == 0:
-                    if k_tile + (stages - 1) < k_tiles:
+                    if k_tile + (stages - 1) < k_last:
                         load(a, write, k_tile + (stages - 1), K, full)
                         load(b, write, k_tile + (stages - 1), K, full)
                     mo.cp_async_commit()
@@ -99,74 +63,18 @@ def mainloop(plan, a, b, acc, tCrA, tCrB, K, full):
                 mo.gemm(plan.mma, tCrA[:, :, k], tCrB[:, :, k], acc)
 
 
-@mo.jit
-def finish(plan, acc, tCgC, tCcC, tCgBias, M, N, alpha, beta):
-    """alpha, the old C, the bias and the activation, on accumulators of (MMA, 1, MMA_N)."""
-    epilogue = plan.epilogue
-    if epilogue.scaled:
-        acc[...] = acc * alpha
-    if epilogue.accumulate or epilogue.bias:
-        inside = mo.fragment(mo.make_layout(mo.shape(acc)), mo.bool)
-        for v in mo.static_range(mo.size(acc)):
-            m, n = tCcC[v]
-            inside[v] = (m < M) & (n < N)
-        if epilogue.accumulate:
-            old = mo.make_fragment_like(acc, tCgC.dtype)
-            mo.copyto(old, tCgC, pred=inside, zero_fill=True)
-            acc[...] = acc + old * beta
-        if epilogue.bias:
-            bias = mo.make_fragment_like(acc, tCgBias.dtype)
-            mo.copyto(bias, tCgBias, pred=inside, zero_fill=True)
-            acc[...] = acc + bias
-    acc[...] = activated(acc, epilogue.activation)
-
-
-@mo.jit
-def epilogue(plan, acc, C, bias, bx, by, alpha, beta):
-    """Accumulators to C, MMA_M chunk by chunk: finished, rounded, through shared memory, stored 16 bytes at a time."""
-    tid = mo.thread_idx().x
-    M, N = mo.size(C, 0), mo.size(C, 1)
-    rows, bN, chunks = mo.size(plan.sC, 0), plan.config.bN, mo.size(acc, 1)
-    ragged = plan.ragged[0] or plan.ragged[1]
-    thr_mma, thr_store = plan.mma.get_slice(tid), plan.store.get_slice(tid)
-    sC = mo.shared_array(C.dtype, plan.sC)                              # (rows, bN)
-    tCsC, tDsC = thr_mma.partition_C(sC), thr_store.partition_S(sC)     # (MMA, 1, MMA_N), (CPY, CPY_M, CPY_N)
-    mo.cp_async_wait()
-    for i in mo.static_range(chunks):
-        gC = mo.tile(C, (rows, bN), (bx * chunks + i, by), ragged=ragged)
-        cC = mo.tile(mo.identity_tensor((M, N)), (rows, bN), (bx * chunks + i, by), ragged=True)
-        gBias = None
-        if plan.epilogue.bias:
-            wide = bias.with_layout(mo.make_layout((M, N), (0, mo.stride(bias.layout)[0])))
-            gBias = thr_mma.partition_C(mo.tile(wide, (rows, bN), (bx * chunks + i, by), ragged=ragged))
-        part = mo.make_fragment_like(tCsC, acc.dtype)                   # (MMA, 1, MMA_N)
-        mo.copyto(part[:, 0, :], acc[:, i, :])
-        finish(plan, part, thr_mma.partition_C(gC), thr_mma.partition_C(cC), gBias, M, N, alpha, beta)
-        if i > 0:
-            mo.sync_threads()
-        mo.copyto(tCsC, part)
-        mo.sync_threads()
-        tDgC, tDcC = thr_store.partition_D(gC), thr_store.partition_D(cC)
-        if ragged:
-            inside = mo.fragment((1, mo.size(tDcC, 1), mo.size(tDcC, 2)), mo.bool)
-            for p in mo.static_range(mo.size(tDcC, 1)):
-                for q in mo.static_range(mo.size(tDcC, 2)):
-                    m, n = tDcC[0, p, q]
-                    inside[0, p, q] = (m < M) & (n < N)
-            mo.copyto(plan.store, tDgC, tDsC, pred=inside)
-        else:
-            mo.copyto(plan.store, tDgC, tDsC)
-
-
 @mo.kernel
-def gemm_sm80_kernel(A, B, C, bias, alpha, beta, plan: mo.Constexpr):
-    """One (bM, bN) tile of C per block."""
+def gemm_sm80_kernel(A, B, C, residual, bias, alpha, beta, chunk, plan: mo.Constexpr):
+    """One (bM, bN) tile of C per block, or its part of the sum over K: then C is (M, N, splits * batches)."""
     bM, bN, bK = plan.config.bM, plan.config.bN, plan.config.bK
     ragged_M, ragged_N, ragged_K = plan.ragged
     tid = mo.thread_idx().x
     pid, bz, _ = mo.block_idx()
     if plan.batched:
-        A, B, C = A[:, :, bz], B[:, :, bz], C[:, :, bz]
+        A, B = A[:, :, bz // plan.splits], B[:, :, bz // plan.splits]
+        residual = residual[:, :, bz] if plan.epilogue.residual else None
+    if plan.batched or plan.splits > 1:
+        C = C[:, :, bz]
     M, N, K = mo.size(A, 0), mo.size(B, 0), mo.size(A, 1)
     bx, by = raster(pid, mo.ceil_div(M, bM), mo.ceil_div(N, bN))
     thr_mma = plan.mma.get_slice(tid)
@@ -180,43 +88,70 @@ def gemm_sm80_kernel(A, B, C, bias, alpha, beta, plan: mo.Constexpr):
     tCrB = thr_mma.partition_fragment_B(sB[:, :, 0])                    # (MMA, MMA_N, MMA_K)
     acc = plan.mma.partition_fragment_C((bM, bN))                       # (MMA, MMA_M, MMA_N)
     acc.fill(0)
-    mainloop(plan, a, b, acc, tCrA, tCrB, K, K // bK if ragged_K else None)
-    epilogue(plan, acc, C, bias, bx, by, alpha, beta)
+    k_first, k_last = 0, mo.size(a.source, 3)
+    if plan.splits > 1:
+        k_first = bz % plan.splits * chunk
+        k_last = mo.min(k_first + chunk, k_last)
+    mainloop(plan, a, b, acc, tCrA, tCrB, k_first, k_last, K, K // bK if ragged_K else None)
+    mo.cp_async_wait()
+    store(plan, acc, C, residual, bias, bx, by, alpha, beta)
 
 
 # --- host ------------------------------------------------------------------------------------------------------------
 
 
-def gemm_sm80(A: Any, B: Any, C: Any, *, bias: Any = None, activation: str = "none", alpha: float = 1,
-              beta: float = 0, config: TensorConfig | None = None) -> Any:
-    """C = activation(alpha * A @ B.T + beta * C + bias), in place; returns C.
+def gemm_sm80(A: Any, B: Any, C: Any, *, bias: Any = None, residual: Any = None, activation: Activation = "none",
+              alpha: float = 1, beta: float = 0, config: TensorConfig | None = None, splits: int | None = None) -> Any:
+    """C = activation(alpha * A @ B.T + beta * C + residual + bias), in place; returns C.
 
-    A is (M, K), B (N, K) and C (M, N), or (M, K, L), (N, K, L) and (M, N, L); float16 or bfloat16 (C also float32), any
-    strides, on one device.  ``bias`` has N elements.  ``activation``: "none", "relu", "gelu", "silu".  ArgumentError for
-    other shapes, dtypes and names.
+    A is (M, K), B (N, K) and C (M, N), or (M, K, L), (N, K, L) and (M, N, L), of any strides, on one device: float16,
+    bfloat16, float8 (sm_89) or float32 (taken as tfloat32) with C float32, float16 or bfloat16; float64; int8 or uint8
+    with C int32.  ``residual`` is like C, ``bias`` has N elements.  ``activation``: "none", "relu", "gelu", "silu" or a
+    function of a register tensor.  ``config`` and ``splits`` override the choice.  ArgumentError for other arguments.
     """
-    a, b, c = mo.describe(A), mo.describe(B), mo.describe(C)
+    a, b, c, result = mo.describe(A), mo.describe(B), mo.describe(C), C
     _check(a, b, c, activation)
     if c.strides[0] == 1 and c.strides[1] != 1 and bias is None:
-        return transposed(gemm_sm80(B, A, _swapped(C), activation=activation, alpha=alpha, beta=beta, config=config)) \
-            if len(c.shape) == 2 else C
-    M, K, N, batches = *a.shape[:2], b.shape[0], c.shape[2] if len(c.shape) == 3 else 1
+        A, B, C, residual = B, A, swapped(C), None if residual is None else swapped(residual)
+        a, b, c = b, a, mo.describe(C)
+    M, K, N, batches = a.shape[0], a.shape[1], b.shape[0], c.shape[2] if len(c.shape) == 3 else 1
     if M == 0 or N == 0 or batches == 0:
-        return C
-    config = config or choose(M, N, K, batches, a.dtype)
-    plan = make_plan(config, a.dtype, c.dtype, _major(a, M, K), _major(b, N, K),
-                     (M % config.bM != 0, N % config.bN != 0, K % config.bK != 0), _stores(c, N),
-                     len(c.shape) == 3, Epilogue(alpha != 1, beta != 0, bias is not None, activation))
-    grid = (-(-M // config.bM) * -(-N // config.bN), batches)
-    gemm_sm80_kernel[grid, config.threads](A, B, C, bias, float(alpha), float(beta), plan)
-    return C
+        return result
+    chosen, parts = choose(M, N, K, batches, a.dtype)
+    config = config or chosen
+    splits = max(1, min(parts if splits is None and config == chosen else splits or 1, -(-K // config.bK)))
+    chunk = -(-max(1, -(-K // config.bK)) // splits)
+    function = ACTIVATIONS[activation] if isinstance(activation, str) else activation
+    finish = Epilogue(alpha != 1, beta != 0, residual is not None, bias is not None, function)
+    ragged = (M % config.bM != 0, N % config.bN != 0, K % config.bK != 0)
+    factors = [_scalar(x, a.dtype) for x in (alpha, beta)]
+    batched, majors = len(c.shape) == 3, (major_of(a, M, K), major_of(b, N, K))
+    grid = (-(-M // config.bM) * -(-N // config.bN), batches * splits)
+    if splits == 1:
+        plan = make_plan(config, a.dtype, c.dtype, *majors, ragged, store_width(c, N), batched, 1, finish)
+        gemm_sm80_kernel[grid, config.threads](A, B, C, residual, bias, *factors, chunk, plan)
+        return result
+    total = instruction(a.dtype).c_dtype
+    sums = empty(C, total, (N, M, batches * splits))
+    part = swapped(sums)
+    plan = make_plan(config, a.dtype, total, *majors, ragged, store_width(mo.describe(part), N), batched, splits,
+                     Epilogue())
+    gemm_sm80_kernel[grid, config.threads](A, B, part, None, None, *factors, chunk, plan)
+    whole, more = (C, residual) if batched else (C[:, :, None], None if residual is None else residual[:, :, None])
+    reduce_kernel[(-(-M * N // 256), batches), 256](whole, sums, more, bias, *factors, splits, finish)
+    return result
 
 
-def _swapped(x: Any) -> Any:
-    return transposed(x)
+def _scalar(x: float, dtype: Any) -> Any:
+    """A factor in the accumulators' dtype; a float64 as its bits, since Python floats arrive in float32."""
+    if dtype.is_integer:
+        if x != int(x):
+            raise mo.ArgumentError(f"gemm_sm80: integers are scaled by integers, not {x}")
+        return int(x)
+    return np.float64(x).view(np.int64) if dtype == mo.float64 else float(x)
 
 
-def _check(a: Any, b: Any, c: Any, activation: str) -> None:
+def _check(a: Any, b: Any, c: Any, activation: Activation) -> None:
     for name, info in (("A", a), ("B", b), ("C", c)):
         if info is None or len(info.shape) not in (2, 3):
             found = "no array" if info is None else tuple(info.shape)
@@ -224,64 +159,12 @@ def _check(a: Any, b: Any, c: Any, activation: str) -> None:
     if a.dtype != b.dtype:
         raise mo.ArgumentError(f"gemm_sm80: A holds {a.dtype} and B {b.dtype}; they must be the same")
     instruction(a.dtype)
-    if a.shape[1] != b.shape[1] or c.shape[:2] != (a.shape[0], b.shape[0]) or len({x.shape[2:] for x in (a, b, c)}) > 1:
+    if c.dtype not in outputs(a.dtype):
+        raise mo.ArgumentError(f"gemm_sm80: C holds {c.dtype}; for operands of {a.dtype} it may hold "
+                               f"{', '.join(map(str, outputs(a.dtype)))}")
+    batches = {x.shape[2:] for x in (a, b, c)}
+    if a.shape[1] != b.shape[1] or c.shape[:2] != (a.shape[0], b.shape[0]) or len(batches) > 1:
         raise mo.ArgumentError(f"gemm_sm80: A {tuple(a.shape)}, B {tuple(b.shape)} and C {tuple(c.shape)} are not "
                                f"(M, K), (N, K) and (M, N), each with the same batch mode or none")
-    if activation not in ("none", "relu", "gelu", "silu"):
-        raise mo.ArgumentError(f'gemm_sm80: activation={activation!r} is none of "none", "relu", "gelu", "silu"')
-
-
-def _major(info: Any, rows: int, K: int) -> str:
-    """How an operand is copied: "k" or "mn" 16 bytes along what is contiguous, or "element"."""
-    quad = 16 // info.dtype.bytes
-    aligned = info.ptr % 16 == 0 and all(s % quad == 0 for s in info.strides if s != 1)
-    if info.strides[1] == 1 and aligned and K % quad == 0:
-        return "k"
-    if info.strides[0] == 1 and aligned and rows % quad == 0 and info.dtype.bits == 16:
-        return "mn"
-    return "element"
-
-
-def _stores(info: Any, N: int) -> int:
-    """Elements of C per store."""
-    quad = 16 // info.dtype.bytes
-    aligned = info.strides[1] == 1 and info.ptr % 16 == 0 and all(s % quad == 0 for s in info.strides if s != 1)
-    return quad if aligned and N % quad == 0 else 1
-
-
-@functools.lru_cache(maxsize=1024)
-def make_plan(config: TensorConfig, dtype: Any, out: Any, major_A: str, major_B: str,
-              ragged: tuple[bool, bool, bool], vector: int, batched: bool, finish: Epilogue) -> Plan:
-    """Layouts and tiled operations of one kind of problem; the same object for the same kind."""
-    op = instruction(dtype)
-    m, n, k = op.shape_mnk
-    mma = mo.make_tiled_mma(op, mo.make_layout((config.wM, config.wN, 1)), (m * config.wM, 2 * n * config.wN, k))
-    sA, copy_A = _operand(config, dtype, config.bM, major_A)
-    sB, copy_B = _operand(config, dtype, config.bN, major_B)
-    read_A = mo.make_tiled_copy_A(mo.CopyAtom(mo.LdMatrix(4, transpose=major_A == "mn"), dtype), mma)
-    read_B = mo.make_tiled_copy_B(mo.CopyAtom(mo.LdMatrix(4, transpose=major_B == "mn"), dtype), mma)
-    rows, pad = m * config.wM, 16 // out.bytes
-    sC = mo.make_layout((rows, config.bN), (config.bN + pad, 1))
-    across = min(config.bN // vector, config.threads)
-    width = mo.UniversalCopy(mo.uint128) if vector > 1 else mo.UniversalCopy(out)
-    store = mo.make_tiled_copy(mo.CopyAtom(width, out),
-                               mo.make_layout((config.threads // across, across), (across, 1)), mo.make_layout((1, vector)))
-    return Plan(config, sA, sB, sC, copy_A, copy_B, read_A, read_B, mma, store, ragged, batched, finish)
-
-
-def _operand(config: TensorConfig, dtype: Any, rows: int, major: str) -> tuple[Any, mo.TiledCopy]:
-    """Swizzled shared layout (rows, bK, stages) and the copy that fills it."""
-    quad, threads, bK = 16 // dtype.bytes, config.threads, config.bK
-    line = min(128 // dtype.bytes, rows if major == "mn" else bK)       # elements side by side: 32, 64 or 128 bytes
-    swizzle = mo.Swizzle((line // quad).bit_length() - 1, quad.bit_length() - 1, 3)
-    if major == "mn":
-        atom = mo.ComposedLayout(swizzle, 0, mo.make_layout((line, 8), (1, line)))
-        across = line // quad
-        thr, val = mo.make_layout((across, threads // across)), mo.make_layout((quad, 1))
-    else:
-        atom = mo.ComposedLayout(swizzle, 0, mo.make_layout((8, line), (line, 1)))
-        across = bK // quad if major == "k" else bK
-        thr = mo.make_layout((threads // across, across), (across, 1))
-        val = mo.make_layout((1, quad if major == "k" else 1))
-    copy = mo.CpAsync(mo.uint128, cache="global") if major != "element" else mo.UniversalCopy(dtype)
-    return mo.tile_to_shape(atom, (rows, bK, config.stages)), mo.make_tiled_copy(mo.CopyAtom(copy, dtype), thr, val)
+    if isinstance(activation, str) and activation not in ACTIVATIONS:
+        raise mo.ArgumentError(f"gemm_sm80: activation={activation!r} is none of {', '.join(map(repr, ACTIVATIONS))}")

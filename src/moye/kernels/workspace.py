@@ -20,9 +20,10 @@ def empty(like: Any, dtype: Any, shape: tuple[int, ...]) -> Any:
     package = type(like).__module__.partition(".")[0]
     module = sys.modules.get(package)
     if package == "torch" and module is not None:
-        return module.empty(shape[::-1], dtype=like.dtype, device=like.device).permute(*range(len(shape))[::-1])
+        order = range(len(shape))[::-1]
+        return module.empty(shape[::-1], dtype=getattr(module, dtype.name), device=like.device).permute(*order)
     if package in ("numpy", "cupy") and module is not None:
-        return module.empty(shape, dtype=like.dtype, order="F")
+        return module.empty(shape, dtype=dtype.numpy, order="F")
     raise mo.ArgumentError(f"{package} arrays cannot be made here: pass torch, CuPy or NumPy arrays, or splits=1")
 
 
@@ -31,3 +32,10 @@ def transposed(x: Any) -> Any:
     if not hasattr(x, "T"):
         raise mo.ArgumentError(f"a {type(x).__name__} has no transpose: pass a column-major C")
     return x.T
+
+
+def swapped(x: Any) -> Any:
+    """A view with the first two modes exchanged."""
+    if not hasattr(x, "swapaxes"):
+        raise mo.ArgumentError(f"a {type(x).__name__} has no swapaxes: pass a row-major C")
+    return x.swapaxes(0, 1)

@@ -1,0 +1,117 @@
+"""Layouts and tiled operations of ``gemm_sm80``: how operands lie in shared memory, get there and to registers.
+
+In: a configuration, dtypes, what is contiguous, which edges are ragged.  Out: ``Plan``: what is specialised on.
+
+>>> make_plan(config, mo.float16, mo.float16, "k", "mn", (False, False, False), 8, False, 1, Epilogue())
+
+Source of the swizzled atoms: CuTe cute/atom/mma_traits_sm90_gmma.hpp, the canonical layouts.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import Any
+
+import moye as mo
+from moye.kernels.epilogues import Epilogue
+from moye.kernels.tensor_config import TensorConfig, instruction
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a launch is specialised on."""
+
+    config: TensorConfig
+    sA: Any
+    sB: Any
+    sC: mo.Layout
+    copy_A: mo.TiledCopy
+    copy_B: mo.TiledCopy
+    read_A: mo.TiledCopy
+    read_B: mo.TiledCopy
+    mma: mo.TiledMMA
+    store: mo.TiledCopy
+    ragged: tuple[bool, bool, bool]
+    batched: bool
+    splits: int
+    epilogue: Epilogue
+
+
+def major_of(info: Any, rows: int, K: int) -> str:
+    """How an operand is copied: "k" or "mn", 16 bytes along what is contiguous, or "element" by element."""
+    quad = 16 // info.dtype.bytes
+    aligned = info.ptr % 16 == 0 and all(s % quad == 0 for s in info.strides if s != 1)
+    if info.strides[1] == 1 and aligned and K % quad == 0:
+        return "k"
+    if info.strides[0] == 1 and aligned and rows % quad == 0 and info.dtype.bits >= 16:
+        return "mn"
+    return "element"
+
+
+def store_width(info: Any, N: int) -> int:
+    """Elements of C per store."""
+    quad = 16 // info.dtype.bytes
+    aligned = info.strides[1] == 1 and info.ptr % 16 == 0 and all(s % quad == 0 for s in info.strides if s != 1)
+    return quad if aligned and N % quad == 0 else 1
+
+
+@functools.lru_cache(maxsize=1024)
+def make_plan(config: TensorConfig, dtype: Any, out: Any, major_A: str, major_B: str,
+              ragged: tuple[bool, bool, bool], vector: int, batched: bool, splits: int, epilogue: Epilogue) -> Plan:
+    """The plan of one kind of problem; the same object for the same kind."""
+    op = instruction(dtype)
+    m, n, k = op.shape_mnk
+    mma = mo.make_tiled_mma(op, mo.make_layout((config.wM, config.wN, 1)), (m * config.wM, 2 * n * config.wN, k))
+    sA, copy_A = _operand(config, dtype, config.bM, major_A)
+    sB, copy_B = _operand(config, dtype, config.bN, major_B)
+    rows = m * config.wM
+    across = min(config.bN // vector, config.threads)
+    width = mo.UniversalCopy(mo.uint128) if vector > 1 else mo.UniversalCopy(out)
+    store = mo.make_tiled_copy(mo.CopyAtom(width, out), mo.make_layout((config.threads // across, across), (across, 1)),
+                               mo.make_layout((1, vector)))
+    pitch = config.bN + max(8, 16 // out.bytes)         # rows start in other banks
+    return Plan(config, sA, sB, mo.make_layout((rows, config.bN), (pitch, 1)), copy_A, copy_B,
+                mo.make_tiled_copy_A(_reader(dtype, major_A), mma), mo.make_tiled_copy_B(_reader(dtype, major_B), mma),
+                mma, store, ragged, batched, splits, epilogue)
+
+
+def _reader(dtype: Any, major: str) -> mo.CopyAtom:
+    """Shared memory to registers: ldmatrix where it can, else element by element."""
+    if by_matrix(dtype, major):
+        return mo.CopyAtom(mo.LdMatrix(4, transpose=major == "mn"), dtype)
+    return mo.CopyAtom(mo.UniversalCopy(dtype), dtype)
+
+
+def by_matrix(dtype: Any, major: str) -> bool:
+    """Whether ldmatrix can read a tile that is contiguous along K ("k", "element") or M and N ("mn")."""
+    return bool(dtype.bits == 16 or (dtype.bits <= 32 and major != "mn"))
+
+
+def _operand(config: TensorConfig, dtype: Any, rows: int, major: str) -> tuple[Any, mo.TiledCopy]:
+    """Shared layout (rows, bK, stages) and the copy that fills it."""
+    quad, threads, bK = 16 // dtype.bytes, config.threads, config.bK
+    if major == "mn":
+        across = min(128 // dtype.bytes, rows) // quad
+        thr, val = mo.make_layout((across, threads // across)), mo.make_layout((quad, 1))
+    else:
+        across = bK // quad if major == "k" else min(bK, threads)
+        thr = mo.make_layout((threads // across, across), (across, 1))
+        val = mo.make_layout((1, quad if major == "k" else 1))
+    copy = mo.CpAsync(mo.uint128, cache="global") if major != "element" else mo.UniversalCopy(dtype)
+    return _shared(config, dtype, rows, major), mo.make_tiled_copy(mo.CopyAtom(copy, dtype), thr, val)
+
+
+def _shared(config: TensorConfig, dtype: Any, rows: int, major: str) -> Any:
+    """Swizzled atoms for ldmatrix; padded columns or rows for element-wise reads."""
+    quad, bK, stages = 16 // dtype.bytes, config.bK, config.stages
+    if not by_matrix(dtype, major):
+        if major == "mn":
+            pitch = rows + 32 // dtype.bytes
+            return mo.make_layout((rows, bK, stages), (1, pitch, pitch * bK))
+        pitch = bK + 32 // dtype.bytes
+        return mo.make_layout((rows, bK, stages), (pitch, 1, pitch * rows))
+    line = min(128 // dtype.bytes, rows if major == "mn" else bK)       # elements side by side: 32, 64 or 128 bytes
+    swizzle = mo.Swizzle((line // quad).bit_length() - 1, quad.bit_length() - 1, 3)
+    inner = mo.make_layout((line, 8), (1, line)) if major == "mn" else mo.make_layout((8, line), (line, 1))
+    return mo.tile_to_shape(mo.ComposedLayout(swizzle, 0, inner), (rows, bK, stages))
