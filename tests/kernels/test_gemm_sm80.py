@@ -1,4 +1,4 @@
-"""``gemm_sm80`` against float64 NumPy in the simulator, checks on: dtypes, transposes, edges, batches, epilogues, splits.
+"""``gemm_sm80`` against float64 NumPy in the simulator, checks on: dtypes, edges, batches, epilogues, splits.
 
 A kind is a line of ``KINDS``.  The error may be 5% above that of rounding the exact result once, and what the
 accumulation in float32 costs.
@@ -134,14 +134,13 @@ def test_halves(name, orders, size):
     agree(name, *size, orders)
 
 
-@pytest.mark.parametrize("size", SIZES, ids=str)
-@pytest.mark.parametrize("orders", ["CCC", "CFC", "FCF", "FFC"])
+@pytest.mark.parametrize(("size", "orders"), list(zip(SIZES, ORDERS[::2] + ["CCF"], strict=True)), ids=str)
 @pytest.mark.parametrize("name", [name for name in KINDS if name not in HALVES])
-def test_other_dtypes(name, orders, size):
+def test_other_dtypes(name, size, orders):
     agree(name, *size, orders)
 
 
-@pytest.mark.parametrize("orders", ["CCC", "CFC", "FCC", "FFF"])
+@pytest.mark.parametrize("orders", ["CFC", "FCF"])
 @pytest.mark.parametrize("name", KINDS)
 def test_whole_tiles_of_several_k(name, orders):
     """No edge is ragged: nothing is predicated, every copy and store is of 16 bytes."""
@@ -199,7 +198,11 @@ def test_strided_views_of_larger_arrays(name):
 def test_batches(name, orders):
     agree(name, 64, 64, 64, orders, (3,))
     agree(name, 65, 34, 50, orders, (2,))
-    agree(name, 17, 9, 33, orders, (1,))
+
+
+def test_a_batch_of_one():
+    agree("f16", 17, 9, 33, "CCC", (1,))
+    agree("tf32", 17, 9, 33, "FFF", (1,))
 
 
 def test_one_operand_for_all_batches():
@@ -210,7 +213,7 @@ def test_one_operand_for_all_batches():
     check_error(C, np.einsum("mkl,nk->mnl", A.astype("f8"), B.astype("f8")), KINDS["f16"], 24)
 
 
-@pytest.mark.parametrize("splits", [1, 2, 3, 8])
+@pytest.mark.parametrize("splits", [1, 3, 8])
 @pytest.mark.parametrize("name", ["f16", "bf16", "tf32", "f64", "s8"])
 def test_splits(name, splits):
     agree(name, 64, 64, 512, splits=splits)
@@ -227,11 +230,16 @@ def test_splits_with_an_epilogue():
 
 
 @pytest.mark.parametrize("scale", [(2.0, 0), (1, 1.0), (0.5, -2.0), (0, 1.5)], ids=str)
-@pytest.mark.parametrize("orders", ["CCC", "FCF"])
-@pytest.mark.parametrize("name", REAL)
-def test_alpha_and_beta(name, orders, scale):
+@pytest.mark.parametrize("name", HALVES)
+def test_alpha_and_beta(name, scale):
     alpha, beta = scale
-    agree(name, 65, 66, 40, orders, alpha=alpha, beta=beta)
+    agree(name, 65, 66, 40, alpha=alpha, beta=beta)
+    agree(name, 64, 64, 40, "FCF", alpha=alpha, beta=beta)
+
+
+@pytest.mark.parametrize("name", [name for name in REAL if name not in HALVES])
+def test_other_dtypes_are_scaled(name):
+    agree(name, 65, 66, 40, alpha=0.5, beta=-2.0)
 
 
 @pytest.mark.parametrize("scale", [(2, 0), (1, 1), (-3, 2)], ids=str)
