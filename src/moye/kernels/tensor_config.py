@@ -43,12 +43,13 @@ _SINGLE = (TensorConfig(256, 128, 32, 3, 4, 2, 1), TensorConfig(128, 128, 32, 3,
 _DOUBLE = (TensorConfig(128, 64, 16, 3, 4, 2, 1), TensorConfig(64, 64, 16, 3, 2, 2, 2))
 _BYTE = (TensorConfig(256, 128, 128, 3, 4, 2, 1), TensorConfig(128, 128, 128, 3, 2, 2, 1),
          TensorConfig(64, 64, 128, 3, 2, 2, 2))
+_FLOAT8 = (TensorConfig(128, 128, 64, 4, 4, 4, 1), TensorConfig(64, 64, 128, 3, 2, 2, 2))
 _BY_BITS = {8: _BYTE, 16: _HALF, 32: _SINGLE, 64: _DOUBLE}
 
 
 def configs(dtype: Any) -> tuple[TensorConfig, ...]:
     """The configurations for operands of this dtype, the largest tile first."""
-    return _BY_BITS[dtype.bits]
+    return _FLOAT8 if dtype.bits == 8 and dtype.is_float else _BY_BITS[dtype.bits]
 
 
 @functools.cache
