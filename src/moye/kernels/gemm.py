@@ -27,6 +27,7 @@ def gemm(A: Any, B: Any, C: Any, *, alpha: float = 1, beta: float = 0, tf32: boo
     info = mo.describe(A)
     if info is not None and info.dtype in (mo.float32, mo.int32) and not (tf32 and info.dtype == mo.float32):
         if epilogue:
-            raise mo.ArgumentError(f"gemm: {', '.join(epilogue)} with {info.dtype} operands", hint="tf32=True has epilogues")
+            raise mo.ArgumentError(f"gemm: {', '.join(epilogue)} with {info.dtype} operands",
+                                   hint="tf32=True has epilogues")
         return gemm_simt(A, B, C, alpha=alpha, beta=beta)
     return gemm_sm80(A, B, C, alpha=alpha, beta=beta, **epilogue)
