@@ -56,6 +56,16 @@ def narrow_kernel(out, x, y):
     mo.copyto(mo.tile(out, (each,), (i,)), (acc * 0.5 + residual).to(out.dtype))
 
 
+@mo.kernel
+def activation_kernel(out, x, name: mo.Constexpr, options: mo.Constexpr):
+    """``mo.<name>`` of register tensors; options are (keyword, value) pairs."""
+    i = mo.block_idx().x * THREADS + mo.thread_idx().x
+    gX = mo.tile(x, (EACH,), (i,))
+    regs = mo.make_fragment_like(gX)
+    mo.copyto(regs, gX)
+    mo.copyto(mo.tile(out, (EACH,), (i,)), getattr(mo, name)(regs, **dict(options)))
+
+
 # --- values ----------------------------------------------------------------------------------------------------------
 
 

@@ -80,7 +80,7 @@ def test_rounded_once(source, target):
 @pytest.mark.parametrize("target", (*NARROW, dt.tfloat32), ids=str)
 def test_oracle(target):
     """The vectorised rounding of these tests against fractions."""
-    for x in as_double(np.concatenate([patterns(dt.float32)[:300], patterns(dt.float64)[-200:]])).tolist():
+    for x in [*as_double(patterns(dt.float32)[:300]).tolist(), *patterns(dt.float64)[-200:].tolist()]:
         a, b = rounded(x, target.name), exactly(x, target.name)
         assert a == b or (np.isnan(a) and np.isnan(b)) or abs(b) > 1e38, x
 
@@ -91,7 +91,8 @@ def test_every_tie(target):
     values = grid(target.name)
     middle = ties(target.name)
     even = np.where(np.arange(len(middle)) % 2, values[1:], values[:-1])
-    for x, wanted in ((middle, even), (np.nextafter(middle, 0), values[:-1]), (np.nextafter(middle, np.inf), values[1:])):
+    below, above = np.nextafter(middle, 0), np.nextafter(middle, np.inf)
+    for x, wanted in ((middle, even), (below, values[:-1]), (above, values[1:])):
         for sign in (1, -1):
             found = as_double(semantics.cast(sign * x, dt.float64, target))
             np.testing.assert_array_equal(found, sign * wanted)
@@ -117,7 +118,8 @@ def test_nan_patterns():
     """The canonical NaN, whatever the sign and the payload were; tfloat32 drops the lower bits of it."""
     x = np.array([0x7FC00000, 0xFFC00000, 0x7F800001, 0x7FFFFFFF], np.uint32).view(np.float32)
     for target, nan in ((dt.float16, 0x7FFF), (dt.bfloat16, 0x7FFF), (dt.float8_e4m3fn, 0x7F), (dt.float8_e5m2, 0x7F)):
-        made = semantics.cast(x, dt.float32, target)
+        with np.errstate(invalid="ignore"):
+            made = semantics.cast(x, dt.float32, target)
         np.testing.assert_array_equal(made.view(f"u{target.bytes}"), nan)
     tf32 = semantics.cast(x, dt.float32, dt.tfloat32).view(np.uint32)
     np.testing.assert_array_equal(tf32, [0x7FC00000, 0xFFC00000, 0x7F800000, 0x7FFFE000])
