@@ -157,14 +157,19 @@ def compile_program(spec: Specialised, arch: str, *, restrict: bool = True) -> P
                               f"{arch} has {shared_limit(arch)}", hint="use smaller tiles or fewer stages")
         spec.func.restrict = restrict
         printed = print_kernel(spec.func, lineinfo=lineinfo, asserts=asserts)
-        if printed.arch > _capability(arch):
-            raise UnsupportedError(f"{spec.func.name} uses {printed.newest}, which need sm_{printed.arch} or later, "
-                                   f"but is compiled for {arch}")
+        check_arch(spec.func, printed, arch)
         if "cuda" in env.show():
             print(printed.source, file=sys.stderr)
         program = Program(printed, arch, _compiled(printed, arch, ("-lineinfo",) if lineinfo else ()))
         spec.programs[key] = program
     return program
+
+
+def check_arch(func: Func, printed: Printed, arch: str) -> None:
+    """Raises UnsupportedError where a kernel has an operation that the architecture is too old for."""
+    if printed.arch > _capability(arch):
+        raise UnsupportedError(f"{func.name} uses {printed.newest}, which need sm_{printed.arch} or later, but is "
+                               f"compiled for {arch}")
 
 
 def _compiled(printed: Printed, arch: str, flags: tuple[str, ...]) -> Compiled:
