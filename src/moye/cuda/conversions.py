@@ -37,12 +37,12 @@ def packed(kernel: Kernel, op: ops.Map) -> bool:
     space = tiles.merged(words, [[s * count if i == d else s for i, s in enumerate(own)] for own in strides])
     kernel.values.before(op)
     with kernel.nest(space.loops(kernel)):
-        to, of = ([kernel.memory.element(ref, kernel.memory.offset(ref, space.steps(kernel, i), lane * strides[i][d]))
-                   for lane in range(count)] for i, ref in enumerate((op.dst, src)))
-        if narrows:
-            _narrow(kernel, op.dst.dtype, to, of)
-        else:
-            _widen(kernel, src.dtype, to, of)
+        to, of = ([kernel.memory.offset(ref, space.steps(kernel, i), lane * strides[i][d]) for lane in range(count)]
+                  for i, ref in enumerate((op.dst, src)))
+        elements = [kernel.memory.element(src, offset) for offset in of]
+        values = _narrowed(kernel, op.dst.dtype, elements) if narrows else _widened(kernel, src.dtype, elements)
+        for offset, value in zip(to, values, strict=True):
+            kernel.writer.line(f"{kernel.memory.element(op.dst, offset).text} = {value.text};")
     return True
 
 
@@ -51,22 +51,23 @@ def _static(ref: TileRef) -> list[int]:
     return [stride for stride in ref.strides if isinstance(stride, int)]
 
 
-def _narrow(kernel: Kernel, dtype: DType, to: list[Text], of: list[Text]) -> None:
-    name, word = narrowing(kernel.helpers, dtype, len(of)), kernel.names.fresh("w")
-    kernel.writer.line(f"const unsigned {word} = {name}({', '.join(x.text for x in of)});")
-    for lane, place in enumerate(to):
-        bits = infix(">>", Text(word), Text(str(8 * lane))) if lane else Text(word)
-        kernel.writer.line(f"{place.text} = {from_bits(dtype, bits, kernel.helpers).text};")
+def _narrowed(kernel: Kernel, dtype: DType, elements: list[Text]) -> list[Text]:
+    """Floats as 8-bit elements of a word that is named before."""
+    name, word = narrowing(kernel.helpers, dtype, len(elements)), kernel.names.fresh("w")
+    kernel.writer.line(f"const unsigned {word} = {name}({', '.join(x.text for x in elements)});")
+    shifted = [infix(">>", Text(word), Text(str(8 * lane))) if lane else Text(word) for lane in range(len(elements))]
+    return [from_bits(dtype, bits, kernel.helpers) for bits in shifted]
 
 
-def _widen(kernel: Kernel, dtype: DType, to: list[Text], of: list[Text]) -> None:
-    name, word = widening(kernel.helpers, dtype, len(of)), kernel.names.fresh("w")
-    ctype = "uint2" if len(of) == 4 else "unsigned"
-    kernel.writer.line(f"const {ctype} {word} = {name}({vectors.packed(kernel, dtype, of).text});")
-    for lane, place in enumerate(to):
-        half = Text(f"{word}.{'xy'[lane // 2]}" if len(of) == 4 else word)
-        bits = infix(">>", half, Text("16")) if lane % 2 else half
-        kernel.writer.line(f"{place.text} = {from_bits(dt.float16, bits, kernel.helpers).text};")
+def _widened(kernel: Kernel, dtype: DType, elements: list[Text]) -> list[Text]:
+    """8-bit floats as float16, the halves of words that are named before."""
+    count = len(elements)
+    name, word = widening(kernel.helpers, dtype, count), kernel.names.fresh("w")
+    packed_elements = vectors.packed(kernel, dtype, elements).text
+    kernel.writer.line(f"const {'uint2' if count == 4 else 'unsigned'} {word} = {name}({packed_elements});")
+    words = [Text(f"{word}.{'xy'[lane // 2]}" if count == 4 else word) for lane in range(count)]
+    return [from_bits(dt.float16, infix(">>", half, Text("16")) if lane % 2 else half, kernel.helpers)
+            for lane, half in enumerate(words)]
 
 
 # --- device functions ------------------------------------------------------------------------------------------------
