@@ -15,11 +15,15 @@ from typing import Any
 __version__ = "0.1.0"
 
 _ALGEBRA = (
-    "ComposedLayout", "Layout", "Swizzle", "append", "blocked_product", "coalesce", "complement", "composition",
-    "cosize", "crd2idx", "depth", "filter", "flat_divide", "flat_product", "flatten", "group_modes", "idx2crd",
-    "left_inverse", "logical_divide", "logical_product", "make_layout", "make_ordered_layout", "nullspace", "prepend",
-    "raked_product", "rank", "right_inverse", "select", "shape", "size", "stride", "take", "tile_to_shape",
-    "tiled_divide", "tiled_product", "unflatten", "with_shape", "zipped_divide", "zipped_product",
+    "ArithmeticTuple", "ComposedLayout", "E", "Layout", "LayoutLeft", "LayoutRight", "ScaledBasis", "Swizzle",
+    "append", "blocked_product", "coalesce", "compatible", "complement", "composition", "congruent", "coshape",
+    "cosize", "crd2crd", "crd2idx", "depth", "dice", "domain_offset", "downcast", "elem_less", "filter",
+    "filter_zeros", "flat_divide", "flat_product", "flatten", "group_modes", "idx2crd", "left_inverse",
+    "logical_divide", "logical_product", "make_identity_layout", "make_layout", "make_layout_like",
+    "make_ordered_layout", "max_alignment", "max_common_layout", "max_common_vector", "nullspace", "prepend",
+    "product", "raked_product", "rank", "replace", "right_inverse", "select", "shape", "shape_div", "size", "slice_",
+    "stride", "take", "tile_to_shape", "tiled_divide", "tiled_product", "unflatten", "upcast", "with_shape",
+    "zipped_divide", "zipped_product",
 )
 _TRACED = (
     "assume", "atomic_add", "atomic_and", "atomic_cas", "atomic_exch", "atomic_max", "atomic_min", "atomic_or",
@@ -31,7 +35,7 @@ _TRACED = (
 _MATH = ("ceil", "clz", "cos", "erf", "exp", "exp2", "floor", "gelu", "isinf", "isnan", "log", "log10", "log2",
          "maximum", "minimum", "popcount", "relu", "rsqrt", "sigmoid", "silu", "sin", "sqrt", "tan", "tanh", "trunc")
 _DTYPES = ("bfloat16", "float16", "float32", "float64", "float8_e4m3fn", "float8_e5m2", "int16", "int32", "int64",
-           "int8", "tfloat32", "uint128", "uint16", "uint32", "uint64", "uint8")
+           "int4", "int8", "tfloat32", "uint1", "uint128", "uint16", "uint32", "uint4", "uint64", "uint8")
 _ERRORS = ("AlignmentError", "ArgumentError", "CompileError", "DTypeError", "DriverError", "FactError", "LaunchError",
            "LayoutError", "MoyeError", "PreconditionError", "SimulationError", "TensorError", "TraceError",
            "UnsupportedError")
@@ -49,14 +53,19 @@ _HOME: dict[str, tuple[str, str]] = {
     "Constexpr": ("moye.lang.signature", "Constexpr"), "Static": ("moye.lang.signature", "Static"),
     "Tensor": ("moye.tensor.tensor", "Tensor"), "shared_array": ("moye.tensor.tensor", "shared_array"),
     "make_fragment_like": ("moye.tensor.tensor", "make_fragment_like"),
-    "identity_tensor": ("moye.tensor.coords", "identity_tensor"), "recast": ("moye.tensor.algorithms", "recast"),
+    "identity_tensor": ("moye.tensor.coords", "identity_tensor"),
+    "make_coord_tensor": ("moye.tensor.coords", "make_coord_tensor"), "recast": ("moye.tensor.algorithms", "recast"),
     "copyto": ("moye.tensor.algorithms", "copyto"), "gemm": ("moye.tensor.algorithms", "gemm"),
     "tile": ("moye.tensor.algorithms", "tile"), "parallelize": ("moye.tensor.algorithms", "parallelize"),
     "fragment": ("moye.tensor.algorithms", "fragment"),
     "CopyAtom": ("moye.tensor.tiled", "CopyAtom"), "TiledCopy": ("moye.tensor.tiled", "TiledCopy"),
     "TiledMMA": ("moye.tensor.tiled", "TiledMMA"),
     "make_tiled_copy": ("moye.tensor.tiled", "make_tiled_copy"),
+    "make_tiled_copy_A": ("moye.tensor.tiled", "make_tiled_copy_A"),
+    "make_tiled_copy_B": ("moye.tensor.tiled", "make_tiled_copy_B"),
+    "make_tiled_copy_C": ("moye.tensor.tiled", "make_tiled_copy_C"),
     "make_tiled_mma": ("moye.tensor.tiled", "make_tiled_mma"),
+    "LdMatrix": ("moye.atoms.matrix", "LdMatrix"), "StMatrix": ("moye.atoms.matrix", "StMatrix"),
     "UniversalCopy": ("moye.atoms.universal", "UniversalCopy"), "CpAsync": ("moye.atoms.universal", "CpAsync"),
     "UniversalFMA": ("moye.atoms.universal", "UniversalFMA"),
     "draw": ("moye.pictures", "draw"), "Picture": ("moye.pictures", "Picture"),
@@ -68,7 +77,7 @@ _HOME: dict[str, tuple[str, str]] = {
     "inspections": ("moye.runtime.simulate", "inspections"),
     "TensorLike": ("moye.runtime.arguments", "TensorLike"), "describe": ("moye.runtime.arrays", "describe"),
 }
-_MODULES = ("env", "errors", "kernels", "layout", "testing")
+_MODULES = ("env", "errors", "kernels", "layout", "mma", "testing")
 
 __all__ = ["__version__", *sorted(_HOME), *_MODULES]
 

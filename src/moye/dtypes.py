@@ -5,7 +5,8 @@ In: nothing.  Out: ``float32`` and its like; ``DType`` with bits, CUDA spelling 
 >>> float32.bits, float32.cuda, float32.numpy
 (32, 'float', 'float32')
 
-Types narrower than a byte and the bfloat16 / float8 families name an ``ml_dtypes`` type; NumPy is not imported here.
+bfloat16 and float8 name an ``ml_dtypes`` type; NumPy is not imported here.  Types narrower than a byte live in
+registers only, packed into 32-bit words, lowest first: their NumPy name is that of an element taken out.
 """
 
 from __future__ import annotations
@@ -108,7 +109,15 @@ ALL: tuple[DType, ...] = (
     bool_, int8, uint8, int16, uint16, int32, uint32, int64, uint64, uint128, float16, bfloat16, tfloat32, float32,
     float64, float8_e4m3fn, float8_e5m2,
 )
-BY_NAME: dict[str, DType] = {dtype.name: dtype for dtype in ALL}
+"""What arrays hold."""
+
+int4 = DType("int4", 4, Kind.INT, "signed char", "int8")
+uint4 = DType("uint4", 4, Kind.UINT, "unsigned char", "uint8")
+uint1 = DType("uint1", 1, Kind.UINT, "unsigned char", "uint8")
+SUB_BYTE: tuple[DType, ...] = (int4, uint4, uint1)
+"""Operands of tensor cores: views of 32-bit words."""
+
+BY_NAME: dict[str, DType] = {dtype.name: dtype for dtype in (*ALL, *SUB_BYTE)}
 
 
 def from_name(name: str) -> DType:

@@ -14,9 +14,14 @@ import moye.layout as ml
 from moye.errors import UNKNOWN, AlignmentError, LayoutError
 from moye.ir.builder import Builder
 from moye.ir.nodes import Block, Func
-from moye.layout import ComposedLayout, Layout, Swizzle, make_layout, row_major, zipped_divide
+from moye.layout import ComposedLayout, Layout, LayoutRight, Swizzle, make_layout, zipped_divide
 from moye.layout import analysis as an
 from moye.tensor.context import trace_into
+
+
+def row_major(shape):
+    return make_layout(shape, LayoutRight)
+
 
 P, C = Layout.parse, ComposedLayout.parse
 

@@ -13,9 +13,14 @@ from hypothesis import strategies as st
 import moye as mo
 import moye.layout as ml
 from moye.errors import AlignmentError, FactError, LayoutError
-from moye.layout import ComposedLayout, Layout, Swizzle, cosize, make_layout, row_major
+from moye.layout import ComposedLayout, Layout, LayoutRight, Swizzle, cosize, make_layout
 from moye.layout import analysis as an
 from moye.layout.analysis import Access
+
+
+def row_major(shape):
+    return make_layout(shape, LayoutRight)
+
 
 P, C = Layout.parse, ComposedLayout.parse
 

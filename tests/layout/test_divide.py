@@ -59,7 +59,7 @@ def test_tilers() -> None:
     assert str(ml.zipped_divide(make_layout(((4, 8), 2)), ((2, 4), 1))) \
         == "(((2,4),1),((2,2),2)):(((1,4),0),((2,16),32))"
     assert str(ml.zipped_divide(make_layout(((8,), 2)), ((2,), 1))) == "(((2),1),((4),2)):(((1),0),((2),8))"
-    with pytest.raises(LayoutError, match=r"^a division of 8:1 by <2,2>: the tiler has 2 modes, the layout 1$"):
+    with pytest.raises(LayoutError, match=r"^logical_divide of 8:1 by <2,2>: the tiler has 2 modes, the layout 1$"):
         ml.logical_divide(make_layout(8), (2, 2))
 
 

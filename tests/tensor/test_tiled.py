@@ -47,7 +47,7 @@ COPIES = [
 @pytest.mark.parametrize("row_major", [False, True])
 def test_partitions_cover_the_tile_once(wide, dtype, thr, val, shape, row_major):
     copy = mo.make_tiled_copy(mo.CopyAtom(mo.UniversalCopy(wide), dtype), L(thr), L(val))
-    layout = mo.layout.row_major(shape) if row_major else mo.make_layout(shape)
+    layout = mo.make_layout(shape, mo.LayoutRight) if row_major else mo.make_layout(shape)
     seen = Counter()
     with inside():
         tile = mo.shared_array(dtype, layout)

@@ -42,7 +42,7 @@ def packed(kernel: Kernel, op: ops.Map) -> bool:
         elements = [kernel.memory.element(src, offset) for offset in of]
         values = _narrowed(kernel, op.dst.dtype, elements) if narrows else _widened(kernel, src.dtype, elements)
         for offset, value in zip(to, values, strict=True):
-            kernel.writer.line(f"{kernel.memory.element(op.dst, offset).text} = {value.text};")
+            kernel.writer.line(kernel.memory.set(op.dst, offset, value))
     return True
 
 

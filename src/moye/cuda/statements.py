@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from moye import dtypes as dt
-from moye.cuda import control, conversions, expressions, gemm, tiles
+from moye.cuda import control, conversions, expressions, gemm, matrix, tiles
 from moye.cuda.expressions import SELECT, Text, assignment, bits_of, c_cast, call, from_bits, infix, negated
 from moye.cuda.kernel import Kernel
 from moye.cuda.uses import ORDER
@@ -179,16 +179,16 @@ def _load(kernel: Kernel, op: ops.Load) -> None:
 
 @_prints(ops.Store)
 def _store(kernel: Kernel, op: ops.Store) -> None:
-    value = kernel.values.operand(op.value).text
+    value = kernel.values.operand(op.value)
     if op.order is None:
-        place = kernel.memory.element(op.ref, kernel.memory.offset(op.ref)).text
+        line = kernel.memory.set(op.ref, kernel.memory.offset(op.ref), value)
         kernel.values.before(op)
-        kernel.writer.line(f"{place} = {value};")
+        kernel.writer.line(line)
         return
     pointer = _pointer(kernel, op.ref)
     kernel.values.before(op)
     store = kernel.helpers.store(op.ref.dtype, op.ref.buffer.space, op.order, op.scope)
-    kernel.writer.line(f"{store}({pointer}, {value});")
+    kernel.writer.line(f"{store}({pointer}, {value.text});")
 
 
 @_prints(ops.Atomic)
@@ -226,7 +226,11 @@ def _map(kernel: Kernel, op: ops.Map) -> None:
         tiles.map_(kernel, op, lambda body: run(kernel, body))
 
 
-TABLE[ops.Copy] = tiles.copy  # type: ignore[assignment]
+@_prints(ops.Copy)
+def _copy(kernel: Kernel, op: ops.Copy) -> None:
+    (matrix if op.atom.matrices else tiles).copy(kernel, op)
+
+
 TABLE[ops.Reduce] = tiles.reduce_  # type: ignore[assignment]
 TABLE[ops.Gemm] = gemm.gemm  # type: ignore[assignment]
 

@@ -181,6 +181,8 @@ class Copy(Op):
     ``atom`` says how (a plain load / store, cp.async...); an asynchronous one completes at the matching wait.
     ``pred`` is a bool operand, or a TileRef of a bool fragment over the same index space: an access whose predicate is
     false does nothing (or writes zeros, if ``zero_fill``).
+    An atom of a whole warp moves rows of ``width`` elements of shared memory: each thread gives the address of a row,
+    and holds values at ``registers`` (offsets from its register operand) as the atom's layouts say.
     """
 
     dst: TileRef
@@ -190,6 +192,7 @@ class Copy(Op):
     atom: CopyOp
     pred: TileRef | Operand | None = None
     zero_fill: bool = False
+    registers: tuple[int, ...] = ()
 
     def operands(self) -> Iterator[Operand]:
         yield from operands_of(self.dst, self.src)

@@ -206,6 +206,8 @@ def _copy(op: ops.Copy) -> str | None:
         return f"copies {op.src.dtype} to {op.dst.dtype}"
     if not len(op.dst.strides) == len(op.src.strides) == len(op.extents):
         return "strides and extents differ in number"
+    if op.atom.matrices:
+        return _matrices(op)
     if op.atom.bits is not None and op.atom.bits != op.width * op.dst.dtype.bits:
         return f"moves {op.width} {op.dst.dtype} with {op.atom}"
     if op.width * op.dst.dtype.bits > 128:
@@ -215,6 +217,15 @@ def _copy(op: ops.Copy) -> str | None:
     if op.atom.asynchronous and (op.dst.buffer.space, op.src.buffer.space) != (Space.SHARED, Space.GLOBAL):
         return f"{op.atom} from {op.src.buffer.space.value} to {op.dst.buffer.space.value}"
     return None
+
+
+def _matrices(op: ops.Copy) -> str | None:
+    spaces = {op.dst.buffer.space, op.src.buffer.space}
+    if spaces != {Space.SHARED, Space.REGISTER}:
+        return f"{op.atom} from {op.src.buffer.space.value} to {op.dst.buffer.space.value}"
+    if op.width * op.dst.dtype.bits != 128 or len(op.registers) * op.dst.dtype.bits != op.atom.bits:
+        return f"{op.atom} of rows of {op.width} and {len(op.registers)} values of {op.dst.dtype}"
+    return "is predicated" if op.pred is not None else None
 
 
 def _gemm(op: ops.Gemm) -> str | None:

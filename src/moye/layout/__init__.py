@@ -18,25 +18,65 @@ from moye.layout.algebra import (
     composition,
     filter,
     filter_zeros,
-    left_inverse,
-    max_common_layout,
-    max_common_vector,
-    nullspace,
-    right_inverse,
     with_shape,
 )
-from moye.layout.divide import flat_divide, logical_divide, tiled_divide, zipped_divide
+from moye.layout.arithmetic import (
+    ceil_div,
+    colex_leq,
+    colex_less,
+    elem_geq,
+    elem_gtr,
+    elem_leq,
+    elem_less,
+    elem_scale,
+    evenly_divides,
+    inner_product,
+    lex_leq,
+    lex_less,
+    prefix_product,
+    product_like,
+    round_up,
+    shape_div,
+)
+from moye.layout.basis import (
+    ArithmeticTuple,
+    E,
+    ScaledBasis,
+    as_arithmetic_tuple,
+    basis_get,
+    basis_value,
+    make_basis_like,
+)
+from moye.layout.coords import (
+    crd2crd,
+    crd2idx,
+    dice,
+    domain_offset,
+    has_none,
+    idx2crd,
+    increment,
+    make_coord_iterator,
+    slice_,
+)
+from moye.layout.divide import (
+    domain_distribute,
+    flat_divide,
+    logical_divide,
+    tile_unzip,
+    tiled_divide,
+    zipped_divide,
+)
+from moye.layout.generators import make_identity_layout, make_layout_like, make_ordered_layout
 from moye.layout.ints import DynInt, Int, divides, is_static, known_less, same
+from moye.layout.inverse import left_inverse, max_common_layout, max_common_vector, nullspace, right_inverse
 from moye.layout.layout import (
     Layout,
-    col_major,
+    coprofile,
+    coshape,
     cosize,
-    crd2idx,
     depth,
     make_layout,
-    make_ordered_layout,
     rank,
-    row_major,
     shape,
     size,
     slice_and_offset,
@@ -49,8 +89,10 @@ from moye.layout.modes import (
     flatten,
     group_modes,
     prepend,
+    replace,
     select,
     take,
+    transform_layout,
     unflatten,
     weakly_congruent,
     zip_modes,
@@ -65,21 +107,39 @@ from moye.layout.product import (
     tiled_product,
     zipped_product,
 )
-from moye.layout.swizzle import ComposedLayout, Swizzle, downcast, recast, swizzle, upcast
+from moye.layout.recast import downcast, max_alignment, recast, upcast
+from moye.layout.swizzle import ComposedLayout, Swizzle, make_swizzle, parse, swizzle
 from moye.layout.tables import offsets
-from moye.layout.tuples import Coord, IntTuple, ceil_div, idx2crd, product, product_each, shape_div
+from moye.layout.tuples import (
+    Coord,
+    IntTuple,
+    LayoutLeft,
+    LayoutRight,
+    compact_col_major,
+    compact_order,
+    compact_row_major,
+    product,
+    product_each,
+)
+from moye.layout.verb import WrappedLayout
 
 __all__ = [
-    "ComposedLayout", "Coord", "DynInt", "Int", "IntTuple", "Layout", "Swizzle", "Tiler",
-    "append", "blocked_product", "ceil_div", "coalesce", "col_major", "compatible",
-    "complement", "composition", "congruent", "cosize", "crd2idx", "depth", "divides", "downcast", "filter",
-    "filter_zeros", "flat_divide", "flat_product", "flatten", "group_modes", "idx2crd", "is_bijective", "is_compact",
-    "is_injective", "is_static", "is_surjective", "known_less", "left_inverse", "logical_divide", "logical_product",
-    "make_layout", "make_ordered_layout", "max_common_layout", "max_common_vector", "nullspace", "offsets", "prepend",
-    "product", "product_each", "raked_product", "rank", "recast", "right_inverse", "row_major", "same", "select",
-    "shape", "shape_div", "size", "slice_and_offset", "stride", "swizzle", "take", "tile_to_shape", "tiled_divide",
-    "tiled_product", "unflatten", "upcast", "weakly_congruent", "with_shape", "zip_modes", "zipped_divide",
-    "zipped_product",
+    "ArithmeticTuple", "ComposedLayout", "Coord", "DynInt", "E", "Int", "IntTuple", "Layout", "LayoutLeft",
+    "LayoutRight", "ScaledBasis", "Swizzle", "Tiler", "WrappedLayout",
+    "append", "as_arithmetic_tuple", "basis_get", "basis_value", "blocked_product",
+    "ceil_div", "coalesce", "colex_leq", "colex_less", "compact_col_major", "compact_order", "compact_row_major",
+    "compatible", "complement", "composition", "congruent", "coprofile", "coshape", "cosize", "crd2crd", "crd2idx",
+    "depth", "dice", "divides", "domain_distribute", "domain_offset", "downcast", "elem_geq", "elem_gtr", "elem_leq",
+    "elem_less", "elem_scale", "evenly_divides", "filter", "filter_zeros", "flat_divide", "flat_product", "flatten",
+    "group_modes", "has_none", "idx2crd", "increment", "inner_product", "is_bijective", "is_compact", "is_injective",
+    "is_static", "is_surjective", "known_less", "left_inverse", "lex_leq", "lex_less", "logical_divide",
+    "logical_product", "make_basis_like", "make_coord_iterator", "make_identity_layout", "make_layout",
+    "make_layout_like", "make_ordered_layout", "make_swizzle", "max_alignment", "max_common_layout",
+    "max_common_vector", "nullspace", "offsets", "parse", "prefix_product", "prepend", "product", "product_each",
+    "product_like", "raked_product", "rank", "recast", "replace", "right_inverse", "round_up", "same", "select",
+    "shape", "shape_div", "size", "slice_", "slice_and_offset", "stride", "swizzle", "take", "tile_to_shape",
+    "tile_unzip", "tiled_divide", "tiled_product", "transform_layout", "unflatten", "upcast", "weakly_congruent",
+    "with_shape", "zip_modes", "zipped_divide", "zipped_product",
 ]
 
 

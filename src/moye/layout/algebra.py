@@ -1,4 +1,4 @@
-"""The algebra of layouts: simplify, compose, complement, invert.
+"""The algebra of layouts: simplify, compose, complement.
 
 In: layouts.  Out: layouts that obey the law in each docstring, in CuTe's form.
 
@@ -6,20 +6,30 @@ In: layouts.  Out: layouts that obey the law in each docstring, in CuTe's form.
 '((2,2),3):((24,2),8)'
 
 A swizzled left operand keeps its swizzle.  Dynamic integers are never compared, only asked for facts; where the answer
-needs one that is missing, FactError names it.
+needs one that is missing, FactError names it.  Inverses are in inverse.py.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from math import gcd
-from typing import TypeAlias, overload
+from typing import Any, TypeAlias, overload
 
 from moye.errors import FactError, LayoutError
 from moye.layout import ints, tuples
-from moye.layout.ints import Int, divides, exact_div, is_const, is_static, known_less, known_less_equal, mul, same
-from moye.layout.layout import Layout, cosize, from_modes, make_layout, size
+from moye.layout.basis import ScaledBasis, has_basis
+from moye.layout.ints import (
+    DynInt,
+    Int,
+    divides,
+    exact_div,
+    is_const,
+    is_static,
+    known_less,
+    known_less_equal,
+    mul,
+)
+from moye.layout.layout import Layout, cosize, from_modes, make_layout, need_numbers, size
 from moye.layout.tuples import IntTuple, Modes
 from moye.layout.verb import L, OffsetFunction, WrappedLayout, verb
 
@@ -33,10 +43,14 @@ def flat_modes(layout: Layout) -> Modes:
 
 @verb
 def coalesce(layout: Layout, target_profile: IntTuple | None = None) -> Layout:
-    """``coalesce(l)(i) == l(i)`` for every index i, with fewest modes; by mode under a profile (cute/layout.hpp)."""
+    """The fewest modes; by mode under a profile, whose integers each stand for one mode (cute/layout.hpp).
+
+    Law: ``coalesce(l)(i) == l(i)`` for every index i, and no two modes of the result merge further.
+    """
     if isinstance(target_profile, tuple):
         if len(target_profile) > len(layout):
-            raise LayoutError(f"coalesce of {layout} under {tuples.text(target_profile)}: the profile has more modes")
+            raise LayoutError(f"coalesce of {layout} under {tuples.text(target_profile)}: the profile has "
+                              f"{len(target_profile)} modes, the layout {len(layout)}")
         done = [coalesce(mode, like) for mode, like in zip(layout, target_profile, strict=False)]
         return make_modes(done + [layout.mode(i) for i in range(len(done), len(layout))])
     return from_modes(tuples.merge(flat_modes(layout)))
@@ -44,14 +58,20 @@ def coalesce(layout: Layout, target_profile: IntTuple | None = None) -> Layout:
 
 @verb
 def filter_zeros(layout: Layout) -> Layout:
-    """The layout with extent 1 where the stride is 0: same image, same profile (cute/layout.hpp)."""
+    """The layout with extent 1 where the stride is 0 (cute/layout.hpp).
+
+    Law: same image, congruent, and no mode of stride 0 has more than one element.
+    """
     extents = [1 if is_const(d, 0) else s for s, d in flat_modes(layout)]
-    return Layout(tuples.unflatten_tuple(extents, layout.shape), layout.stride)
+    return Layout.of(tuples.unflatten_tuple(extents, layout.shape), layout.stride)
 
 
 @verb
 def filter(layout: Layout) -> Layout:
-    """The coalesced layout without modes of stride 0 or extent 1: same image (cute/layout.hpp)."""
+    """The coalesced layout without modes of stride 0 or extent 1 (cute/layout.hpp).
+
+    Law: same image, with the fewest modes and elements of any that leaves out coordinates.
+    """
     return coalesce(filter_zeros(layout))
 
 
@@ -63,8 +83,8 @@ def make_modes(modes: list[Layout]) -> Layout:
 def by_mode(layout: Layout, tiler: tuple[Tiler, ...], f: Callable[[Layout, Tiler], Layout], name: str) -> Layout:
     """``f(mode, tile)`` for each tile of a tiler; further modes stay as they are."""
     if len(tiler) > len(layout):
-        raise LayoutError(f"{name} of {layout} by {tiler_text(tiler)}: the tiler has {len(tiler)} modes, "
-                          f"the layout {len(layout)}")
+        asked = f"{name} of {layout} by {tiler_text(tiler)}: " if name else ""
+        raise LayoutError(f"{asked}the tiler has {len(tiler)} modes, the layout {len(layout)}")
     modes = list(layout)
     for i, tile in enumerate(tiler):
         if tile is not None:
@@ -74,47 +94,101 @@ def by_mode(layout: Layout, tiler: tuple[Tiler, ...], f: Callable[[Layout, Tiler
 
 def in_tuple(mode: Layout) -> Layout:
     """An integer mode as a one-tuple: composition may then set the stride of a single element to 0, as CuTe does."""
-    return mode if isinstance(mode.shape, tuple) else Layout((mode.shape,), (mode.stride,))
+    return mode if isinstance(mode.shape, tuple) else Layout.of((mode.shape,), (mode.stride,))
 
 
-def tiler_text(tiler: Tiler) -> str:
+def tiler_text(tiler: object) -> str:
     """A tiler in notation: ``<4:2,(8),None>`` by mode."""
     return f"<{','.join(map(tiler_text, tiler))}>" if isinstance(tiler, tuple) else str(tiler)
 
 
 @overload
-def composition(lhs: OffsetFunction, rhs: Tiler) -> WrappedLayout: ...
+def composition(lhs: OffsetFunction, rhs: OffsetFunction) -> OffsetFunction: ...
+
+
+@overload
+def composition(lhs: OffsetFunction, rhs: Tiler | WrappedLayout) -> WrappedLayout: ...
+
+
+@overload
+def composition(lhs: Layout, rhs: WrappedLayout | OffsetFunction) -> WrappedLayout: ...
 
 
 @overload
 def composition(lhs: L, rhs: Tiler) -> L: ...
 
 
-def composition(lhs: L | OffsetFunction, rhs: Tiler) -> L | WrappedLayout:
-    """``composition(A, B)(c) == A(B(c))``, congruent with B; by mode under a tuple, None keeps (cute/layout.hpp).
+@overload
+def composition(lhs: WrappedLayout, rhs: WrappedLayout) -> WrappedLayout: ...
 
-    A may be a swizzle, and B then a layout or the shape of a compact one.
+
+def composition(lhs: Layout | WrappedLayout | OffsetFunction, rhs: Tiler | WrappedLayout | OffsetFunction) -> Any:
+    """A after B; by mode under a tuple, None keeps a mode; either side may be a swizzle or swizzled (cute/layout.hpp).
+
+    Law: ``composition(A, B)(c) == A(B(c))`` for every coordinate c of B, congruent with B.
     """
+    if isinstance(rhs, Layout) and isinstance(lhs, Layout):
+        return _composed(lhs, rhs)
+    if isinstance(lhs, Layout) and (rhs is None or isinstance(rhs, (int, tuple))):
+        return _composed(lhs, rhs)
+    asked = f"composition of {lhs} with {tiler_text(rhs)}"
     if isinstance(lhs, OffsetFunction):
-        if not isinstance(rhs, Layout | int | tuple):
-            raise LayoutError(f"composition of {lhs} with {rhs!r}: a layout is needed")
-        return lhs.after(rhs if isinstance(rhs, Layout) else make_layout(rhs))  # type: ignore[arg-type]
+        if isinstance(rhs, WrappedLayout | OffsetFunction | Layout):
+            return lhs.after(rhs)
+        if rhs is None or not isinstance(rhs, int | DynInt | tuple):
+            raise LayoutError(f"{asked}: a layout is needed")
+        return lhs.after(make_layout(rhs))  # type: ignore[arg-type]
     if not isinstance(lhs, (Layout, WrappedLayout)):
         raise LayoutError(f"composition takes a layout, not {lhs!r}")
+    if isinstance(rhs, OffsetFunction):
+        if isinstance(lhs, WrappedLayout):
+            return lhs.around(rhs.through(lhs.layout, asked).after(lhs.layout), asked)
+        return rhs.through(lhs, asked).after(lhs)
+    if isinstance(rhs, WrappedLayout):
+        inner = rhs.behind(lhs.layout if isinstance(lhs, WrappedLayout) else lhs, asked)
+        return lhs.around(inner, asked) if isinstance(lhs, WrappedLayout) else inner
+    if isinstance(lhs, WrappedLayout):
+        lhs.require_inside(rhs, asked)
+        return lhs.with_layout(_composed(lhs.layout, rhs))
     return _composed(lhs, rhs)
 
 
-@verb
 def _composed(lhs: Layout, rhs: Tiler) -> Layout:
     if rhs is None:
         return lhs
     if isinstance(rhs, tuple):
-        return by_mode(lhs, rhs, lambda mode, tile: composition(in_tuple(mode), tile), "composition")
+        return by_mode(lhs, rhs, lambda mode, tile: _composed(in_tuple(mode), tile), "composition")
     tile = rhs if isinstance(rhs, Layout) else make_layout(rhs)
+    if has_basis(tile.stride):
+        return _by_coordinate(lhs, tile)
     modes = flat_modes(lhs)
     if isinstance(lhs.shape, tuple):
         modes = tuples.merge(modes, keep_last=bool(modes) and is_const(modes[-1][0], 1) and _exceeds(tile, lhs))
     return _Composer(lhs, tile, modes).all(tile.shape, tile.stride)
+
+
+def _by_coordinate(lhs: Layout, rhs: Layout) -> Layout:
+    """Composition with a layout of coordinates: each basis stride goes along its own mode of the left layout."""
+    composers: dict[tuple[int, ...], _Composer] = {}
+
+    def build(shape: IntTuple, stride: IntTuple) -> Layout:
+        if isinstance(shape, tuple) and isinstance(stride, tuple):
+            return make_modes([build(s, d) for s, d in zip(shape, stride, strict=True)])
+        assert not isinstance(shape, tuple) and not isinstance(stride, tuple), "shape and stride are congruent"
+        if is_const(stride, 0):
+            return Layout(shape, 0)
+        if not isinstance(stride, ScaledBasis):
+            raise LayoutError(f"composition of {lhs} with {rhs}: the stride {stride} is a number, the others are "
+                              "coordinates")
+        if stride.path not in composers:
+            if not tuples.has_mode(lhs.shape, stride.path):
+                raise LayoutError(f"composition of {lhs} with {rhs}: the stride {stride} names a mode that the "
+                                  "left layout does not have")
+            mode = lhs.mode(*stride.path)
+            composers[stride.path] = _Composer(lhs, rhs, tuples.merge(flat_modes(mode), keep_last=True))
+        return composers[stride.path].one(shape, stride.value)
+
+    return build(rhs.shape, rhs.stride)
 
 
 def _exceeds(tile: Layout, lhs: Layout) -> bool:
@@ -146,12 +220,12 @@ class _Composer:
     def one(self, extent: Int, step: Int) -> Layout:
         """The left layout after the integer mode extent:step, from_modes of what each left mode contributes."""
         if is_const(step, 0):
-            return Layout(extent, 0)
+            return Layout.of(extent, 0)
         last = self.flat[-1][1] if self.flat else 0
         if len(self.flat) < 2:
-            return Layout(extent, mul(step, last))
+            return Layout.of(extent, mul(step, last))
         if is_const(extent, 1):
-            return Layout(1, self._unit_stride(step))
+            return Layout.of(1, self._unit_stride(step))
         if is_static(step) and step < 0:
             raise self._fail(0, f"stride {step} of {extent}:{step} is negative")
         modes: Modes = []
@@ -171,6 +245,8 @@ class _Composer:
         if divides(bound, step):
             return None, self._exact(i, step, bound)
         inside = True if divides(step, bound) else known_less(step, bound)
+        if inside is False and not (is_static(bound) and is_static(step)):
+            return None, self._exact(i, step, bound)
         if inside is False:
             raise self._fail(i, f"its extent {bound} and the stride of {extent}:{step} do not divide each other")
         if inside is None and not is_static(step):
@@ -179,12 +255,16 @@ class _Composer:
             room: Int = ints.ceil_div(bound, step)
         else:
             room = self._exact(i, bound, step)
-        fits = True if divides(extent, room) else False if divides(room, extent) else known_less_equal(extent, room)
+        fits = True if divides(extent, room) else known_less_equal(extent, room)
+        if fits is None and divides(room, extent):
+            fits = False
         if fits is None:
             raise FactError(f"{self._asked(i)} needs a bound that tells whether {extent} <= {room}")
         if fits:
             return (extent, step), 1
         if divides(room, extent) is False or divides(step, bound) is False:
+            if known_less(room, extent) is None:
+                raise FactError(f"{self._asked(i)} needs a bound that tells whether {extent} <= {room}")
             raise self._fail(i, f"its extent {bound} leaves {room} of the {extent} steps of {extent}:{step}, "
                                 "which do not tile it")
         return (room, step), 1
@@ -192,8 +272,12 @@ class _Composer:
     def _check_carry(self, i: int, bound: Int, count: Int, step: Int) -> None:
         """Right modes are composed one by one, which is right only where their sum stays inside each left mode."""
         if is_static(count) and is_static(step):
+            more = i in self.reach
             self.reach[i] = self.reach.get(i, 0) + (count - 1) * step
-            if known_less_equal(bound, self.reach[i]):
+            beyond = known_less_equal(bound, self.reach[i])
+            if beyond is None and more:
+                raise FactError(f"{self._asked(i)} needs a bound that tells whether {self.reach[i]} < {bound}")
+            if beyond:
                 raise self._fail(i, f"the modes of {self.rhs} together reach {self.reach[i]}, "
                                     f"past the end of its extent {bound}")
 
@@ -209,17 +293,22 @@ class _Composer:
     def _exact(self, i: int, a: Int, b: Int) -> Int:
         if not self.assume and not divides(b, a):
             raise FactError(f"{self._asked(i)} needs to know that {a} is a multiple of {b}")
-        return exact_div(a, b, self._asked(i))
+        return exact_div(a, b, lambda: self._asked(i))
 
     def _asked(self, i: int) -> str:
         mode = from_modes(self.flat[i:i + 1])
         return f"composition of {self.lhs} with {self.rhs} at mode {i} ({mode}) of the coalesced left layout"
 
     def _fail(self, i: int, reason: str) -> LayoutError:
+        for at in range(max(i - 1, 0), min(i + 1, len(self.flat) - 1)):
+            whole, step = mul(*self.flat[at]), self.flat[at + 1][1]
+            if not (is_static(whole) and is_static(step)):
+                return FactError(f"{self._asked(i)} needs to know whether mode {at + 1} goes on where mode {at} ends, "
+                                 f"{step} == {whole}: without that {reason}")
         return LayoutError(f"{self._asked(i)}: {reason}")
 
 
-def _ascending(strides: list[Int], what: str) -> list[int]:
+def ascending(strides: list[Int], what: Callable[[], str]) -> list[int]:
     """The positions of strides in ascending order; FactError where facts do not order dynamic ones."""
     order: list[int] = []
     for i, step in enumerate(strides):
@@ -228,7 +317,7 @@ def _ascending(strides: list[Int], what: str) -> list[int]:
             other = strides[order[at - 1]]
             less = known_less(step, other)
             if less is None:
-                raise FactError(f"{what} needs a bound that tells whether stride {step} < {other}")
+                raise FactError(f"{what()} needs a bound that tells whether stride {step} < {other}")
             if not less:
                 break
             at -= 1
@@ -238,111 +327,49 @@ def _ascending(strides: list[Int], what: str) -> list[int]:
 
 def complement_modes(layout: Layout, cotarget: IntTuple | None) -> tuple[Modes, Int]:
     """The merged modes of the complement, and the first multiple of a stride past the layout."""
-    asked = f"complement of {layout}"
+    def asked() -> str:
+        return f"complement of {layout}"
+
+    need_numbers(layout, "complement")
     image = filter(layout)
     modes = [] if is_const(size(image), 1) else flat_modes(image)
     gaps: Modes = []
     reach: Int = 1
-    for extent, step in [modes[i] for i in _ascending([d for _, d in modes], asked)]:
+    for extent, step in [modes[i] for i in ascending([d for _, d in modes], asked)]:
+        if known_less(step, 0):
+            raise LayoutError(f"{asked()}: the stride of its mode {extent}:{step} is negative")
         if known_less(step, reach):
-            raise LayoutError(f"{asked}: the mode {extent}:{step} overlaps modes that reach {reach}")
+            raise LayoutError(f"{asked()}: the mode {extent}:{step} overlaps modes that reach {reach}")
         both = is_static(step) and is_static(reach)
         gaps.append((ints.floor_div(step, reach) if both else exact_div(step, reach, asked), reach))
         reach = mul(step, extent)
     target = cosize(image) if cotarget is None else tuples.product(cotarget)
+    if is_static(target) and target < 0:
+        raise LayoutError(f"{asked()} up to {target}: the cotarget is negative")
     gaps.append((ints.ceil_div(target, reach), reach))
     return tuples.merge(gaps), reach
 
 
-def complement(layout: Layout, cotarget: IntTuple | None = None) -> Layout:
-    """Ordered, disjoint from ``layout`` but in 0, and ``(layout, complement)`` reaches cotarget (cute/layout.hpp)."""
-    return from_modes(complement_modes(layout, cotarget)[0])
+def complement(layout: Layout | WrappedLayout, cotarget: IntTuple | None = None) -> Layout:
+    """The offsets that a layout leaves out up to ``cotarget``, its own cosize unless given (cute/layout.hpp).
 
-
-def right_inverse(layout: Layout) -> Layout:
-    """``layout(right_inverse(layout)(i)) == i`` for every i below its size, the largest such (cute/layout.hpp)."""
-    modes = tuples.merge(flat_modes(layout))
-    found: Modes = []
-    reach: Int = 1
-    while True:
-        at: Int = 1
-        for i, (extent, step) in enumerate(modes):
-            if same(step, reach):
-                found.append((extent, at))
-                reach = mul(reach, extent)
-                modes[i] = (extent, 0)  # used up, but it still counts in the indices of later modes
-                break
-            at = mul(at, extent)
-        else:
-            return from_modes(tuples.merge(found))
-
-
-def left_inverse(layout: Layout) -> Layout:
-    """``left_inverse(layout)(layout(i)) == i`` for every index i of an injective layout (cute/layout.hpp)."""
-    asked = f"left_inverse of {layout}"
-    at: Int = 1
-    modes: list[tuple[Int, Int, Int]] = []  # (stride, extent, stride of the index)
-    for extent, step in tuples.merge(flat_modes(layout)):
-        if not is_const(step, 0):
-            modes.append((step, extent, at))
-        at = mul(at, extent)
-    if not modes:
-        return coalesce(layout)
-    modes = [modes[i] for i in _ascending([step for step, _, _ in modes], asked)]
-    inverse: Modes = [(modes[0][0], 0)]
-    for i, (step, extent, index) in enumerate(modes):
-        last = i == len(modes) - 1
-        inverse.append((extent if last else exact_div(modes[i + 1][0], step, asked), index))
-    return from_modes(tuples.merge(inverse))
-
-
-def nullspace(layout: Layout) -> Layout:
-    """``layout(nullspace(layout)(i)) == 0`` for every i, the largest such (cute/layout.hpp)."""
-    at: Int = 1
-    kernel: Modes = []
-    for extent, step in flat_modes(layout):
-        if is_const(step, 0):
-            kernel.append((extent, at))
-        at = mul(at, extent)
-    return from_modes(tuples.merge(kernel))
-
-
-def max_common_layout(a: Layout, b: Layout) -> Layout:
-    """A ``v`` with ``a(v(i)) == b(v(i)) == i``, the largest for layouts of one size (cute/layout.hpp)."""
-    inverse = right_inverse(b)
-    modes = flat_modes(inverse)
-    for count in range(len(modes), 0, -1):
-        shorter = from_modes(modes[:count])
-        if known_less(size(a), cosize(shorter)):
-            continue
-        try:
-            common = coalesce(_compose_proven(a, shorter))
-        except LayoutError:
-            continue
-        extent, step = flat_modes(common)[0]
-        if is_static(extent) and is_const(step, 1):
-            return composition(shorter, Layout(extent, 1))
-    return Layout(1, 0)
-
-
-def _compose_proven(lhs: Layout, rhs: Layout) -> Layout:
-    """Composition that may fail but never records an assumption."""
-    return _Composer(lhs, rhs, tuples.merge(flat_modes(lhs), keep_last=True), assume=False).all(rhs.shape, rhs.stride)
-
-
-def max_common_vector(a: Layout | WrappedLayout, b: Layout | WrappedLayout) -> int:
-    """The most elements that are contiguous from 0 in both layouts, in the same order (cute/layout.hpp)."""
-    inner = [x.layout if isinstance(x, WrappedLayout) else x for x in (a, b)]
-    common = size(max_common_layout(*inner))
-    assert is_static(common), "a common layout is static"
-    for x in (a, b):
-        if isinstance(x, WrappedLayout):
-            common = gcd(common, x.contiguous_run())
-    return common
+    Law: strictly increasing, disjoint from the layout but in 0, and ``make_layout(l, complement(l, n))`` reaches n.
+    Of a swizzled layout it counts offsets before the swizzle.
+    """
+    plain = layout.layout if isinstance(layout, WrappedLayout) else layout
+    if not isinstance(plain, Layout):
+        raise LayoutError(f"complement takes a layout, not {layout!r}")
+    return from_modes(complement_modes(plain, cotarget)[0])
 
 
 def with_shape(layout: L, shape: IntTuple) -> L:
-    """The layout with coordinates of another shape: ``composition(layout, make_layout(shape))`` (cute/layout.hpp)."""
+    """The layout with coordinates of another shape (cute/layout.hpp).
+
+    Law: ``with_shape(l, s)(i) == l(i)`` for every index i, and the result has the modes of s.
+    """
     return composition(layout, make_layout(shape))
 
 
+def compose_proven(lhs: Layout, rhs: Layout) -> Layout:
+    """Composition that may fail but never records an assumption."""
+    return _Composer(lhs, rhs, tuples.merge(flat_modes(lhs), keep_last=True), assume=False).all(rhs.shape, rhs.stride)

@@ -18,9 +18,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from moye.errors import LayoutError
+from moye.layout.coords import idx2crd
 from moye.layout.requests import WARP, Request, access_bits, aligned, ranges, requests
 from moye.layout.tables import AnyLayout, offsets, plain
-from moye.layout.tuples import IntTuple, idx2crd
+from moye.layout.tuples import IntTuple
 
 BANKS = 32
 BANK_BITS = 32

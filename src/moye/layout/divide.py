@@ -11,15 +11,24 @@ Divisibility of dynamic extents is not asked for here: whoever hands out tiles d
 
 from __future__ import annotations
 
-from moye.errors import LayoutError
+from math import gcd
+
+from moye.errors import FactError, LayoutError
+from moye.layout import tuples
 from moye.layout.algebra import Tiler, by_mode, coalesce, complement, composition, in_tuple, make_modes, tiler_text
-from moye.layout.layout import Layout, make_layout, size
-from moye.layout.verb import verb
+from moye.layout.ints import is_static
+from moye.layout.layout import Layout, from_modes, make_layout, size
+from moye.layout.layout import shape as shape_of
+from moye.layout.tuples import IntTuple, Modes
+from moye.layout.verb import dividing, verb
 
 
-@verb
+@dividing
 def logical_divide(layout: Layout, tiler: Tiler) -> Layout:
-    """``composition(A, make_layout(B, complement(B, size(A))))``, by mode under a tuple (cute/layout.hpp)."""
+    """Each mode as (inside the tile, which tile), by mode under a tuple (cute/layout.hpp).
+
+    Law: ``logical_divide(A, B) == composition(A, make_layout(B, complement(B, size(A))))``.
+    """
     return _divide(layout, _whole(layout, tiler))
 
 
@@ -33,19 +42,22 @@ def _divide(layout: Layout, tiler: Tiler) -> Layout:
     if tiler is None:
         return layout
     if isinstance(tiler, tuple):
-        return by_mode(layout, tiler, lambda mode, tile: _divide(in_tuple(mode), tile), "a division")
+        return by_mode(layout, tiler, lambda mode, tile: _divide(in_tuple(mode), tile), "")
     tile = tiler if isinstance(tiler, Layout) else make_layout(tiler)
     return composition(layout, make_layout(tile, complement(tile, size(coalesce(layout)))))
 
 
-@verb
+@dividing
 def zipped_divide(layout: Layout, tiler: Tiler) -> Layout:
-    """``zipped_divide(A, B)[:, k]`` is tile k: the modes of logical_divide as ((tiles), (rests)) (cute/layout.hpp)."""
+    """The modes of logical_divide as ((tiles), (rests)) (cute/layout.hpp).
+
+    Law: mode 0 is ``composition(A, B)``, and ``zipped_divide(A, B)[:, k]`` is tile k.
+    """
     tiler = _whole(layout, tiler)
-    return _zip(_divide(layout, tiler), tiler)
+    return zip_by(_divide(layout, tiler), tiler)
 
 
-def _zip(divided: Layout, tiler: Tiler) -> Layout:
+def zip_by(divided: Layout, tiler: Tiler) -> Layout:
     """((a, x), (b, y), z) as ((a, b), (x, y, z)), following the structure of the tiler."""
     if tiler is None:
         return make_layout(divided, Layout(1, 0))
@@ -53,10 +65,38 @@ def _zip(divided: Layout, tiler: Tiler) -> Layout:
         if len(divided) != 2:
             raise LayoutError(f"{divided} divided by {tiler_text(tiler)} has no tile and rest")
         return divided
-    pairs = [_zip(divided.mode(i), tile) for i, tile in enumerate(tiler)]
+    pairs = [zip_by(divided.mode(i), tile) for i, tile in enumerate(tiler)]
     others = [divided.mode(i) for i in range(len(tiler), len(divided))]
     rests = [pair.mode(1) for pair in pairs] + others
     return make_layout(make_modes([pair.mode(0) for pair in pairs]), make_modes(rests))
+
+
+@verb
+def tile_unzip(layout: Layout, tiler: Tiler) -> Layout:
+    """A logical divide or product, pairs at the places of the tiler, as ((firsts), (seconds)) (cute/layout.hpp).
+
+    Law: ``tile_unzip(logical_divide(A, B), B) == zipped_divide(A, B)``.
+    """
+    return zip_by(layout, _whole(layout, tiler))
+
+
+def domain_distribute(shape: object, count: IntTuple) -> Layout:
+    """``count`` elements spread over a shape, as many as divide it from the left (cute/layout.hpp).
+
+    Law: strictly increasing, its size divides ``count``, and ``composition(make_layout(shape), result)`` exists.
+    """
+    extents, rest = tuples.flatten_tuple(shape_of(shape)), tuples.product(count)
+    if not is_static(rest) or not all(map(is_static, extents)):
+        raise FactError(f"domain_distribute of {tuples.text(count)} over {tuples.text(shape_of(shape))} needs static "
+                        "integers")
+    modes: Modes = []
+    at = 1
+    for extent in extents:
+        assert is_static(extent), "checked above"
+        part = gcd(extent, rest)
+        modes.append((part, at if part > 1 else 0))
+        at, rest = at * extent, rest // part
+    return from_modes(tuples.merge(modes))
 
 
 def unpack(layout: Layout, *unpacked: bool) -> Layout:
@@ -67,13 +107,19 @@ def unpack(layout: Layout, *unpacked: bool) -> Layout:
     return make_modes(modes)
 
 
-@verb
+@dividing
 def tiled_divide(layout: Layout, tiler: Tiler) -> Layout:
-    """zipped_divide as ((tiles), rest, rest, ...) (cute/layout.hpp)."""
+    """zipped_divide as ((tiles), rest, rest, ...) (cute/layout.hpp).
+
+    Law: ``tiled_divide(A, B)(i) == zipped_divide(A, B)(i)`` for every index i.
+    """
     return unpack(zipped_divide(layout, tiler), False, True)
 
 
-@verb
+@dividing
 def flat_divide(layout: Layout, tiler: Tiler) -> Layout:
-    """zipped_divide as (tile, tile, ..., rest, rest, ...) (cute/layout.hpp)."""
+    """zipped_divide as (tile, tile, ..., rest, rest, ...) (cute/layout.hpp).
+
+    Law: ``flat_divide(A, B)(i) == zipped_divide(A, B)(i)`` for every index i.
+    """
     return unpack(zipped_divide(layout, tiler), True, True)

@@ -12,7 +12,7 @@ A dynamic integer is never compared with ``==`` or ``<`` here: every question go
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TypeAlias, TypeGuard
 
 from moye.errors import FactError, LayoutError
@@ -92,7 +92,10 @@ Int: TypeAlias = int | DynInt
 
 
 def is_static(x: object) -> TypeGuard[int]:
-    """Whether x is a Python integer."""
+    """Whether x is a Python integer.
+
+    Law: ``is_static(n)`` for every int, and for no DynInt.
+    """
     return isinstance(x, int)
 
 
@@ -102,7 +105,10 @@ def is_const(x: object, value: int) -> bool:
 
 
 def same(a: Int, b: Int) -> bool:
-    """Whether a and b are provably equal."""
+    """Whether a and b are provably equal.
+
+    Law: ``same(a, b)`` implies that the values are equal; of two static integers it is ``a == b``.
+    """
     if isinstance(a, int):
         return a == b if isinstance(b, int) else b.same(a)
     return a is b or a.same(b)
@@ -119,7 +125,10 @@ def upper_bound(x: Int) -> int | None:
 
 
 def known_less(a: Int, b: Int) -> bool | None:
-    """Whether a < b; None where the facts do not tell."""
+    """Whether a < b; None where the facts do not tell.
+
+    Law: an answer agrees with the values; two static integers always have one.
+    """
     if isinstance(a, int) and isinstance(b, int):
         return a < b
     if same(a, b):
@@ -139,7 +148,10 @@ def known_less_equal(a: Int, b: Int) -> bool | None:
 
 
 def divides(d: Int, n: Int) -> bool | None:
-    """Whether d divides n; None where the facts do not tell."""
+    """Whether d divides n; None where the facts do not tell.
+
+    Law: an answer agrees with ``n % d == 0`` of the values; two static integers with d != 0 always have one.
+    """
     if isinstance(d, int) and d != 0:
         if isinstance(n, int):
             return n % d == 0
@@ -220,19 +232,24 @@ def ceil_div(a: Int, b: Int) -> Int:
     return (a + (b - 1)) // b
 
 
-def exact_div(a: Int, b: Int, what: str) -> Int:
+def said(what: str | Callable[[], str]) -> str:
+    """A text, or what a function makes of it: messages are put together only where they are raised."""
+    return what if isinstance(what, str) else what()
+
+
+def exact_div(a: Int, b: Int, what: str | Callable[[], str]) -> Int:
     """a / b where b must divide a: proves it, or records it as an assumption of a, or raises about ``what``."""
+    if isinstance(a, int) and isinstance(b, int) and b and a % b == 0:
+        return a // b
     if is_const(b, 1) or is_const(a, 0):
         return a
     if same(a, b):
         return 1
     if isinstance(b, int):
         if isinstance(a, DynInt):
-            return a.exact_div(b) if divides(b, a) else a.require_divisible(b, what)
-        if b != 0 and a % b == 0:
-            return a // b
-        raise LayoutError(f"{what}: {a} is not a multiple of {b}")
-    raise FactError(f"{what} needs to know that {a} is a multiple of the dynamic integer {b}")
+            return a.exact_div(b) if divides(b, a) else a.require_divisible(b, said(what))
+        raise LayoutError(f"{said(what)}: {a} is not a multiple of {b}")
+    raise FactError(f"{said(what)} needs to know that {a} is a multiple of the dynamic integer {b}")
 
 
 def minimum(a: Int, b: Int, what: str = "minimum") -> Int:

@@ -13,14 +13,15 @@ Combining layouts is in algebra.py, divide.py and product.py.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Protocol, Self, TypeVar, overload
+from typing import Any, Protocol, Self, TypeVar, overload
 
 from moye.display import Drawable
 from moye.errors import LayoutError
 from moye.layout import tuples
-from moye.layout.ints import Int, add, is_const, is_static, mul
-from moye.layout.parse import parse_layout
-from moye.layout.tuples import Coord, IntTuple, Modes, text
+from moye.layout.basis import ArithmeticTuple, ScaledBasis, as_arithmetic_tuple, has_basis
+from moye.layout.ints import Int, add, is_const, mul, prod
+from moye.layout.notation import read_layout
+from moye.layout.tuples import Coord, IntTuple, Major, Modes, text
 
 
 class Layout(Drawable):
@@ -35,8 +36,11 @@ class Layout(Drawable):
         extent, step = tuples.as_int_tuple(shape, "the shape of a layout"), tuples.as_int_tuple(stride, "its stride")
         if not tuples.congruent_tuples(extent, step):
             raise LayoutError(f"shape {text(extent)} and stride {text(step)} of a layout have different structures")
-        if any(is_static(leaf) and leaf < 0 for leaf in tuples.flatten_tuple(extent)):
-            raise LayoutError(f"shape {text(extent)} of a layout has a negative extent")
+        for leaf in tuples.flatten_tuple(extent):
+            if isinstance(leaf, int) and leaf < 0:
+                raise LayoutError(f"shape {text(extent)} of a layout has a negative extent")
+            if isinstance(leaf, ScaledBasis):
+                raise LayoutError(f"shape {text(extent)} of a layout has the extent {leaf}, which is a coordinate")
         object.__setattr__(self, "shape", extent)
         object.__setattr__(self, "stride", step)
 
@@ -57,11 +61,15 @@ class Layout(Drawable):
     @staticmethod
     def parse(source: str) -> Layout:
         """The layout that a text denotes: ``Layout.parse(str(layout)) == layout``; a shape alone is column-major."""
-        return make_layout(*parse_layout(source))
+        return make_layout(*read_layout(source))
 
     def __call__(self, *crd: Coord) -> Int:
-        """The offset of a coordinate: an index, a coordinate tuple, or one argument a mode."""
-        return tuples.crd_to_offset(crd[0] if len(crd) == 1 else crd, self.shape, self.stride)
+        """The offset of a coordinate (an index, a coordinate tuple, or one argument a mode); under basis strides a
+        coordinate, as an ``ArithmeticTuple``."""
+        offset = tuples.crd_to_offset(crd[0] if len(crd) == 1 else crd, self.shape, self.stride)
+        if offset == 0 if isinstance(offset, int) else isinstance(offset, (ScaledBasis, ArithmeticTuple)):
+            return as_coordinate(offset, self.stride)  # type: ignore[no-any-return]
+        return offset
 
     def __getitem__(self, crd: Coord) -> Layout:
         """The sublayout of the open modes (``:`` or ``None``) of a coordinate, its offset dropped."""
@@ -81,6 +89,8 @@ class Layout(Drawable):
 
     def mode(self, *path: int) -> Layout:
         """The layout of one mode; more indices go deeper."""
+        if not tuples.has_mode(self.shape, path):
+            raise LayoutError(f"mode {', '.join(map(str, path))} of {self} does not exist: it has {len(self)}")
         return Layout.of(_at(self.shape, path), _at(self.stride, path))
 
     def __len__(self) -> int:
@@ -102,6 +112,17 @@ class Layout(Drawable):
         return f"{text(self.shape)}:{text(self.stride)}"
 
     __repr__ = __str__
+
+
+def as_coordinate(offset: Any, stride: IntTuple) -> Any:
+    """An offset under basis strides as a coordinate with every position that the strides know; others as they are."""
+    if not has_basis(stride):
+        return offset
+    positions = ArithmeticTuple(())
+    for step in tuples.flatten_tuple(stride):
+        if isinstance(step, ScaledBasis):
+            positions = positions + ScaledBasis(0, step.path)
+    return positions if is_const(offset, 0) else positions + as_arithmetic_tuple(offset)
 
 
 def _check_open(crd: Coord) -> None:
@@ -151,15 +172,18 @@ def _at(x: IntTuple, path: Sequence[int]) -> IntTuple:
 
 
 @overload
-def make_layout(shape: IntTuple, stride: IntTuple | None = None, /) -> Layout: ...
+def make_layout(shape: IntTuple, stride: IntTuple | Major | None = None, /) -> Layout: ...
 
 
 @overload
 def make_layout(layout: Layout, /, *layouts: Layout) -> Layout: ...
 
 
-def make_layout(*args: Layout | IntTuple | None) -> Layout:
-    """A layout of a shape (column-major unless strides are given), or the concatenation of layouts as modes."""
+def make_layout(*args: Layout | IntTuple | Major | None) -> Layout:
+    """A layout of a shape and strides (or ``LayoutLeft``, the default, or ``LayoutRight``), or of layouts as modes.
+
+    Law: ``make_layout(s)(i) == i`` for every index, and ``make_layout(A, B)(i, j) == A(i) + B(j)`` (cute/layout.hpp).
+    """
     if not args:
         raise LayoutError("make_layout takes a shape, a shape and a stride, or layouts")
     layouts = [arg for arg in args if isinstance(arg, Layout)]
@@ -172,45 +196,10 @@ def make_layout(*args: Layout | IntTuple | None) -> Layout:
                           hint="put the extents into one tuple: make_layout((32, 8))")
     shape = tuples.as_int_tuple(args[0], "the shape of a layout")
     stride = args[1] if len(args) == 2 else None
-    if stride is None:
-        return Layout(shape, tuples.compact_stride(shape))
-    return Layout(shape, tuples.as_int_tuple(stride, "the stride of a layout"))
-
-
-def col_major(shape: IntTuple) -> Layout:
-    """The compact layout whose leftmost mode is fastest (CuTe's LayoutLeft)."""
-    return make_layout(shape)
-
-
-def row_major(shape: IntTuple) -> Layout:
-    """The compact layout whose rightmost mode is fastest (CuTe's LayoutRight)."""
-    extent = tuples.as_int_tuple(shape, "the shape of a layout")
-    leaves = tuples.flatten_tuple(extent)
-    steps = tuples.flatten_tuple(tuples.compact_stride(leaves[::-1]))[::-1]
-    return Layout(extent, tuples.unflatten_tuple(steps, extent))
-
-
-def make_ordered_layout(shape: IntTuple, order: IntTuple) -> Layout:
-    """The compact layout whose modes are fastest in ascending ``order`` (cute/layout.hpp); ties go left to right."""
-    extent = tuples.as_int_tuple(shape, "the shape of a layout")
-    ranks: list[tuple[Int, int]] = []
-
-    def visit(s: IntTuple, o: IntTuple) -> None:
-        if isinstance(o, int):
-            ranks.extend((leaf, o) for leaf in tuples.flatten_tuple(s))
-        elif isinstance(s, tuple) and isinstance(o, tuple) and len(s) == len(o):
-            for item, item_order in zip(s, o, strict=True):
-                visit(item, item_order)
-        else:
-            raise LayoutError(f"order {text(order)} does not fit the shape {text(extent)}")
-
-    visit(extent, tuples.as_int_tuple(order, "the order of a layout"))
-    steps: list[Int] = [0] * len(ranks)
-    step: Int = 1
-    for i in sorted(range(len(ranks)), key=lambda i: ranks[i][1]):
-        if not is_const(ranks[i][0], 1):
-            steps[i], step = step, mul(step, ranks[i][0])
-    return Layout(extent, tuples.unflatten_tuple(steps, extent))
+    if stride is None or isinstance(stride, Major):
+        right = stride is tuples.LayoutRight
+        return Layout(shape, tuples.compact_row_major(shape) if right else tuples.compact_col_major(shape))
+    return Layout(shape, stride)  # type: ignore[arg-type]
 
 
 def from_modes(modes: Modes) -> Layout:
@@ -218,7 +207,7 @@ def from_modes(modes: Modes) -> Layout:
     if not modes:
         return Layout(1, 0)
     if len(modes) == 1:
-        return Layout(*modes[0])
+        return Layout.of(*modes[0])
     return Layout.of(tuple([s for s, _ in modes]), tuple([d for _, d in modes]))
 
 
@@ -239,42 +228,87 @@ def _path(mode: int | tuple[int, ...] | None) -> tuple[int, ...]:
 
 
 def shape(x: object, mode: int | tuple[int, ...] | None = None) -> IntTuple:
-    """The shape of a layout, tensor or shape, or of one mode of it."""
+    """The shape of a layout, tensor or shape, or of one mode of it (cute/layout.hpp).
+
+    Law: ``shape(make_layout(s, d)) == s``, and ``shape(l, i) == shape(l.mode(i))``.
+    """
     return _at(_form(x, "shape"), _path(mode))
 
 
 def stride(x: object, mode: int | tuple[int, ...] | None = None) -> IntTuple:
-    """The stride of a layout or tensor, or of one mode of it."""
+    """The stride of a layout or tensor, or of one mode of it (cute/layout.hpp).
+
+    Law: ``stride(make_layout(s, d)) == d``, and ``stride(l, i) == stride(l.mode(i))``.
+    """
     return _at(_form(x, "stride"), _path(mode))
 
 
 def size(x: object, mode: int | tuple[int, ...] | None = None) -> Int:
-    """The number of coordinates: the product of the extents."""
+    """The number of coordinates (cute/layout.hpp).
+
+    Law: ``size(l)`` is the product of the extents.
+    """
     return tuples.product(shape(x, mode))
 
 
 def rank(x: object, mode: int | tuple[int, ...] | None = None) -> int:
-    """The number of modes."""
+    """The number of modes (cute/layout.hpp).
+
+    Law: ``rank(make_layout(A, B, C)) == 3``; an integer shape has one mode.
+    """
     return tuples.tuple_rank(shape(x, mode))
 
 
 def depth(x: object, mode: int | tuple[int, ...] | None = None) -> int:
-    """The nesting of the shape: 0 for an integer, 1 for a flat tuple."""
+    """The nesting of the shape: 0 for an integer, 1 for a flat tuple (cute/layout.hpp).
+
+    Law: ``depth(make_layout(A, B)) == 1 + max(depth(A), depth(B))``.
+    """
     return tuples.tuple_depth(shape(x, mode))
 
 
-def cosize(x: object, mode: int | tuple[int, ...] | None = None) -> Int:
-    """One more than the largest offset (cute/layout.hpp): ``cosize(l) == l(size(l) - 1) + 1`` for strides >= 0."""
-    bound = getattr(x, "cosize_bound", None)
-    if bound is not None and mode is None:
-        return bound()  # type: ignore[no-any-return]
-    total: Int = 1
-    for extent, step in tuples.zip_leaves(shape(x, mode), stride(x, mode)):
+def coshape(x: object, mode: int | tuple[int, ...] | None = None) -> IntTuple:
+    """The smallest shape that all offsets lie in: an integer, or a tuple under basis strides (cute/layout.hpp).
+
+    Law: ``elem_less(l(c), coshape(l))`` for every coordinate c, for no smaller one, and ``size(coshape(l)) ==
+    cosize(l)``; 0 for a layout without elements.
+    """
+    extents, steps = shape(x, mode), stride(x, mode)
+    total: Any = 0
+    for extent, step in tuples.zip_leaves(extents, steps):
         if is_const(extent, 0):
             return 0
         if not is_const(extent, 1):
-            total = add(total, mul(add(extent, -1), abs(step) if is_static(step) else step))
-    return total
+            distance: Any = abs(step) if isinstance(step, (int, ScaledBasis)) else step
+            total = add(total, mul(add(extent, -1), distance))
+    reach: IntTuple = as_coordinate(total, steps)
+    return tuples.map_leaves(lambda last: add(last, 1), reach)
+
+
+def coprofile(x: object, mode: int | tuple[int, ...] | None = None) -> IntTuple:
+    """A zero of the structure of the offsets: 0, or a tuple of zeros under basis strides (cute/layout.hpp).
+
+    Law: ``congruent(coprofile(l), l(i))`` for every index i.
+    """
+    zero: IntTuple = as_coordinate(0, stride(x, mode))
+    return zero
+
+
+def cosize(x: object, mode: int | tuple[int, ...] | None = None) -> Int:
+    """One more than the largest offset, strides taken positive (cute/layout.hpp).
+
+    Law: ``cosize(l) == max(l(i)) + 1`` for strides >= 0; a bound of every offset for swizzled layouts.
+    """
+    bound = getattr(x, "cosize_bound", None)
+    if bound is not None and mode is None:
+        return bound()  # type: ignore[no-any-return]
+    return prod(tuples.flatten_tuple(coshape(x, mode)))
+
+
+def need_numbers(layout: Layout, what: str) -> None:
+    """Refuse basis strides where a verb needs offsets that are numbers."""
+    if has_basis(layout.stride):
+        raise LayoutError(f"{what} of {layout} needs offsets that are numbers, but its strides are coordinates")
 
 
 class Sliceable(Protocol):
@@ -287,20 +321,8 @@ S = TypeVar("S", bound=Sliceable)
 
 
 def slice_and_offset(crd: Coord, layout: S) -> tuple[S, Int]:
-    """The sublayout ``sub`` of the open modes and an offset with ``layout(crd filled with c) == sub(c) + offset``."""
+    """The sublayout of the open modes of a coordinate, and the offset of the others (cute/layout.hpp).
+
+    Law: for ``sub, offset = slice_and_offset(crd, l)``, ``l(crd filled with c) == sub(c) + offset``.
+    """
     return layout.slice_and_offset(crd)
-
-
-def crd2idx(crd: Coord, layout: Layout | IntTuple, step: IntTuple | None = None) -> Int:
-    """The offset of a coordinate in a layout, or its index in a shape (cute/stride.hpp)."""
-    if isinstance(layout, Layout):
-        return layout(crd)
-    return make_layout(layout, step)(crd) if step is not None else _index(crd, layout)
-
-
-def _index(crd: Coord, extent: IntTuple) -> Int:
-    """Column-major index, modes of extent 1 included: no stride is rounded to 0."""
-    steps: list[Int] = [1]
-    for leaf in tuples.flatten_tuple(extent):
-        steps.append(mul(steps[-1], leaf))
-    return tuples.crd_to_offset(crd, extent, tuples.unflatten_tuple(steps[:-1], extent))

@@ -11,6 +11,7 @@ Merging modes that continue each other is ``coalesce``, in algebra.py.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import overload
 
 from moye.errors import LayoutError
@@ -30,7 +31,10 @@ def flatten(x: IntTuple) -> IntTuple: ...
 
 
 def flatten(x: Layout | WrappedLayout | IntTuple) -> Layout | WrappedLayout | IntTuple:
-    """The same function with depth 1: nested modes laid open; an integer stays one (cute/layout.hpp)."""
+    """Nested modes laid open; an integer stays one (cute/layout.hpp).
+
+    Law: ``flatten(l)(i) == l(i)`` for every index i, and ``depth(flatten(l)) <= 1``.
+    """
     if isinstance(x, WrappedLayout):
         return x.with_layout(flatten(x.layout))
     if isinstance(x, Layout):
@@ -40,7 +44,10 @@ def flatten(x: Layout | WrappedLayout | IntTuple) -> Layout | WrappedLayout | In
 
 @verb
 def unflatten(layout: Layout, profile: IntTuple) -> Layout:
-    """``unflatten(flatten(l), l.shape) == l``: the modes in the structure of a profile (cute/layout.hpp)."""
+    """The modes in the structure of a profile (cute/layout.hpp).
+
+    Law: ``unflatten(flatten(l), l.shape) == l``.
+    """
     modes = list(layout)
     return Layout(tuples.unflatten_tuple([m.shape for m in modes], profile),
                   tuples.unflatten_tuple([m.stride for m in modes], profile))
@@ -48,7 +55,10 @@ def unflatten(layout: Layout, profile: IntTuple) -> Layout:
 
 @verb
 def group_modes(layout: Layout, begin: int, end: int) -> Layout:
-    """The modes begin..end-1 as one mode: same function of the index (cute/layout.hpp, group)."""
+    """The modes begin..end-1 as one mode (cute/layout.hpp, group; cute/tensor_impl.hpp).
+
+    Law: ``group_modes(l, b, e)(i) == l(i)`` for every index i, and its mode b is ``take(l, b, e)``.
+    """
     modes = list(layout)
     if not 0 <= begin <= end <= len(modes):
         raise LayoutError(f"group_modes of {layout}: {begin}..{end} is no range of its {len(modes)} modes")
@@ -57,13 +67,22 @@ def group_modes(layout: Layout, begin: int, end: int) -> Layout:
 
 @verb
 def select(layout: Layout, *modes: int) -> Layout:
-    """The layout of the given modes, in the given order (cute/layout.hpp)."""
+    """The layout of the given modes, in the given order (cute/layout.hpp).
+
+    Law: ``select(l, i, j).mode(0) == l.mode(i)``, and so on.
+    """
+    for i in modes:
+        if not 0 <= i < len(layout):
+            raise LayoutError(f"select of {layout}: mode {i} does not exist, it has {len(layout)}")
     return make_modes([layout.mode(i) for i in modes])
 
 
 @verb
 def take(layout: Layout, begin: int, end: int) -> Layout:
-    """The layout of modes begin..end-1 (cute/layout.hpp)."""
+    """The layout of modes begin..end-1 (cute/layout.hpp).
+
+    Law: ``take(l, b, e) == select(l, b, b + 1, ..., e - 1)``.
+    """
     if not 0 <= begin <= end <= len(layout):
         raise LayoutError(f"take of {layout}: {begin}..{end} is no range of its {len(layout)} modes")
     return make_modes(list(layout)[begin:end])
@@ -71,7 +90,10 @@ def take(layout: Layout, begin: int, end: int) -> Layout:
 
 @verb
 def append(layout: Layout, mode: Layout | None = None, rank: int | None = None) -> Layout:
-    """The layout with a mode at the end (1:0 unless given), or with as many as make its rank (cute/layout.hpp)."""
+    """The layout with a mode at the end (1:0 unless given), or with as many as make its rank (cute/layout.hpp).
+
+    Law: ``append(l, m)(c, j) == l(c) + m(j)``, and ``append(l, rank=n)(i) == l(i)``.
+    """
     count = _missing(layout, rank)
     extra = [Layout(1, 0) if mode is None else mode] * count
     return make_modes([*layout, *extra]) if rank is None or count else layout
@@ -79,10 +101,26 @@ def append(layout: Layout, mode: Layout | None = None, rank: int | None = None) 
 
 @verb
 def prepend(layout: Layout, mode: Layout | None = None, rank: int | None = None) -> Layout:
-    """The layout with a mode in front (1:0 unless given), or with as many as make its rank (cute/layout.hpp)."""
+    """The layout with a mode in front (1:0 unless given), or with as many as make its rank (cute/layout.hpp).
+
+    Law: ``prepend(l, m)(j, c) == m(j) + l(c)``, and ``prepend(l, rank=n)(i) == l(i)``.
+    """
     count = _missing(layout, rank)
     extra = [Layout(1, 0) if mode is None else mode] * count
     return make_modes([*extra, *layout]) if rank is None or count else layout
+
+
+@verb
+def replace(layout: Layout, index: int, mode: Layout) -> Layout:
+    """The layout with another mode in the place of one (cute/layout.hpp).
+
+    Law: ``replace(l, i, m).mode(i) == m``, and every other mode is that of l.
+    """
+    modes = list(layout)
+    if not 0 <= index < len(modes):
+        raise LayoutError(f"replace in {layout}: mode {index} does not exist, it has {len(modes)}")
+    modes[index] = mode
+    return make_modes(modes)
 
 
 def _missing(layout: Layout, rank: int | None) -> int:
@@ -94,22 +132,47 @@ def _missing(layout: Layout, rank: int | None) -> int:
 
 
 def zip_modes(a: Layout, b: Layout) -> Layout:
-    """((a0, b0), (a1, b1), ...): the modes of two layouts of one rank in pairs (cute/layout.hpp, zip)."""
+    """((a0, b0), (a1, b1), ...): the modes of two layouts of one rank in pairs (cute/layout.hpp, zip).
+
+    Law: ``zip_modes(a, b).mode(i) == make_layout(a.mode(i), b.mode(i))``.
+    """
     if len(a) != len(b):
         raise LayoutError(f"zip_modes of {a} and {b}: ranks {len(a)} and {len(b)} differ")
     return make_modes([make_layout(x, y) for x, y in zip(a, b, strict=True)])
 
 
+@verb
+def transform_layout(layout: Layout, f: Callable[..., Layout], other: Layout | None = None) -> Layout:
+    """f of every mode, or of every pair of modes of two layouts; modes without a partner stay (cute/layout.hpp).
+
+    Law: ``transform_layout(l, f).mode(i) == f(l.mode(i))``.
+    """
+    if other is None:
+        return make_modes([f(mode) for mode in layout])
+    both = min(len(layout), len(other))
+    done = [f(x, y) for x, y in zip(layout, other, strict=False)]
+    return make_modes([*done, *list(layout)[both:], *list(other)[both:]])
+
+
 def congruent(a: object, b: object) -> bool:
-    """Whether two shapes, layouts or tensors have the same profile (cute/int_tuple.hpp)."""
+    """Whether two shapes, layouts or tensors have the same profile (cute/int_tuple.hpp).
+
+    Law: an equivalence: structures are equal, extents do not matter.
+    """
     return tuples.congruent_tuples(shape(a), shape(b))
 
 
 def weakly_congruent(a: object, b: object) -> bool:
-    """Whether the profile of b refines that of a (cute/int_tuple.hpp)."""
+    """Whether the profile of b refines that of a (cute/int_tuple.hpp).
+
+    Law: a partial order on profiles; ``congruent(a, b)`` where it holds both ways.
+    """
     return tuples.weakly_congruent_tuples(shape(a), shape(b))
 
 
 def compatible(a: object, b: object) -> bool:
-    """Whether every coordinate of a is one of b: b refines a, and sizes agree mode by mode (cute/int_tuple.hpp)."""
+    """Whether b refines a and their sizes agree mode by mode (cute/int_tuple.hpp).
+
+    Law: every coordinate of a is one of b, of the same index; a partial order.
+    """
     return tuples.compatible_tuples(shape(a), shape(b))

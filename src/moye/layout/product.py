@@ -14,11 +14,12 @@ from __future__ import annotations
 from moye.errors import LayoutError
 from moye.layout import ints, tuples
 from moye.layout.algebra import Tiler, by_mode, complement_modes, composition, make_modes
-from moye.layout.divide import unpack
+from moye.layout.divide import unpack, zip_by
+from moye.layout.generators import make_ordered_layout
 from moye.layout.ints import Int, is_static, mul
-from moye.layout.layout import Layout, cosize, from_modes, make_layout, make_ordered_layout, size
-from moye.layout.tuples import IntTuple
-from moye.layout.verb import verb
+from moye.layout.layout import Layout, cosize, from_modes, make_layout, size
+from moye.layout.tuples import IntTuple, LayoutLeft, Major
+from moye.layout.verb import multiplying, verb
 
 
 def _copies(block: Layout, tiler: Layout, keep_pitch: bool = False) -> Layout:
@@ -31,38 +32,57 @@ def _copies(block: Layout, tiler: Layout, keep_pitch: bool = False) -> Layout:
     return composition(places, tiler)
 
 
-@verb
+@multiplying
 def logical_product(block: Layout, tiler: Tiler) -> Layout:
-    """``(A, composition(complement(A, size(A) * cosize(B)), B))``, by mode under a tuple (cute/layout.hpp)."""
+    """The block, and the places of its copies; by mode under a tuple (cute/layout.hpp).
+
+    Law: ``logical_product(A, B) == make_layout(A, composition(complement(A, size(A) * cosize(B)), B))``.
+    """
+    return _product(block, tiler)
+
+
+def _product(block: Layout, tiler: Tiler) -> Layout:
     if tiler is None:
         return block
     if isinstance(tiler, tuple):
-        return by_mode(block, tiler, logical_product, "logical_product")
+        return by_mode(block, tiler, _product, "logical_product")
     arrangement = tiler if isinstance(tiler, Layout) else make_layout(tiler)
     return make_layout(block, _copies(block, arrangement))
 
 
-@verb
-def zipped_product(block: Layout, tiler: Layout | Int) -> Layout:
-    """logical_product as ((block modes), (tiler modes)) (cute/layout.hpp)."""
-    return logical_product(block, tiler)
+@multiplying
+def zipped_product(block: Layout, tiler: Tiler) -> Layout:
+    """logical_product as ((block modes), (tiler modes)) (cute/layout.hpp).
+
+    Law: mode 0 is the block, and ``zipped_product(A, B)(i) == logical_product(A, B)(i)`` for a layout B.
+    """
+    return zip_by(logical_product(block, tiler), tiler)
 
 
-@verb
-def tiled_product(block: Layout, tiler: Layout | Int) -> Layout:
-    """logical_product as ((block modes), tiler, tiler, ...) (cute/layout.hpp)."""
-    return unpack(logical_product(block, tiler), False, True)
+@multiplying
+def tiled_product(block: Layout, tiler: Tiler) -> Layout:
+    """zipped_product as ((block modes), tiler, tiler, ...) (cute/layout.hpp).
+
+    Law: ``tiled_product(A, B)(i) == zipped_product(A, B)(i)`` for every index i.
+    """
+    return unpack(zipped_product(block, tiler), False, True)
 
 
-@verb
-def flat_product(block: Layout, tiler: Layout | Int) -> Layout:
-    """logical_product as (block, block, ..., tiler, tiler, ...) (cute/layout.hpp)."""
-    return unpack(logical_product(block, tiler), True, True)
+@multiplying
+def flat_product(block: Layout, tiler: Tiler) -> Layout:
+    """zipped_product as (block, block, ..., tiler, tiler, ...) (cute/layout.hpp).
+
+    Law: ``flat_product(A, B)(i) == zipped_product(A, B)(i)`` for every index i.
+    """
+    return unpack(zipped_product(block, tiler), True, True)
 
 
-@verb
+@multiplying
 def blocked_product(block: Layout, tiler: Layout | Int) -> Layout:
-    """Mode i is (block mode i, tiler mode i): whole blocks side by side (cute/layout.hpp)."""
+    """Mode i is (block mode i, tiler mode i): whole blocks side by side (cute/layout.hpp).
+
+    Law: ``blocked_product(A, B)((a0, b0), (a1, b1)) == logical_product(A, B)((a0, a1), (b0, b1))``.
+    """
     arrangement = tiler if isinstance(tiler, Layout) else make_layout(tiler)
     inside, places = list(block), list(_copies(block, arrangement, keep_pitch=True))
     both = [make_layout(a, b) for a, b in zip(inside, places, strict=False)]
@@ -72,9 +92,12 @@ def blocked_product(block: Layout, tiler: Layout | Int) -> Layout:
     return modes[0] if scalar else make_modes(modes)
 
 
-@verb
+@multiplying
 def raked_product(block: Layout, tiler: Layout | Int) -> Layout:
-    """Mode i is (tiler mode i, block mode i): the elements of the blocks interleaved (cute/layout.hpp)."""
+    """Mode i is (tiler mode i, block mode i): the elements of the blocks interleaved (cute/layout.hpp).
+
+    Law: ``raked_product(A, B)((b0, a0), (b1, a1)) == logical_product(A, B)((a0, a1), (b0, b1))``.
+    """
     arrangement = tiler if isinstance(tiler, Layout) else make_layout(tiler)
     inside, places = list(block), list(_copies(block, arrangement))
     count = max(len(inside), len(places))
@@ -86,12 +109,16 @@ def raked_product(block: Layout, tiler: Layout | Int) -> Layout:
 
 
 @verb
-def tile_to_shape(block: Layout, target: IntTuple, order: IntTuple | None = None) -> Layout:
-    """The block repeated to fill ``target``, modes in ascending ``order``, as (block, count) each (cute/layout.hpp)."""
+def tile_to_shape(block: Layout, target: IntTuple, order: IntTuple | Major | None = None) -> Layout:
+    """The block repeated to fill ``target``, along the modes in ascending ``order`` (cute/layout.hpp).
+
+    Law: mode i is (block mode i, count) of size ``target[i]``, and the offsets are disjoint copies of the block's.
+    """
     extents = tuples.product_each(target)
     have = tuples.product_each(block.shape)
     if len(have) > len(extents):
-        raise LayoutError(f"tile_to_shape of {block} to {tuples.text(target)}: the block has more modes")
+        raise LayoutError(f"tile_to_shape of {block} to {tuples.text(target)}: the block has {len(have)} modes, "
+                          f"the target {len(extents)}")
     have += (1,) * (len(extents) - len(have))
     counts: list[Int] = []
     for i, (extent, part) in enumerate(zip(extents, have, strict=True)):
@@ -101,5 +128,5 @@ def tile_to_shape(block: Layout, target: IntTuple, order: IntTuple | None = None
         counts.append(ints.ceil_div(extent, part))
     shape = tuple(counts)
     padded = make_modes([*block, *[Layout(1, 0)] * (len(extents) - len(block))])
-    ordered = make_ordered_layout(shape, tuple(range(len(shape))) if order is None else order)
+    ordered = make_ordered_layout(shape, LayoutLeft if order is None else order)
     return blocked_product(padded, ordered)

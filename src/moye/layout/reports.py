@@ -15,9 +15,10 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from moye.errors import LayoutError
-from moye.layout.algebra import composition, right_inverse
+from moye.layout.algebra import composition
 from moye.layout.banks import BankReport, bank_conflicts
 from moye.layout.divide import logical_divide, zipped_divide
+from moye.layout.inverse import right_inverse
 from moye.layout.layout import Layout, make_layout, rank, size
 from moye.layout.sectors import SECTOR, SectorReport, sectors_per_request
 from moye.layout.swizzle import ComposedLayout

@@ -6,22 +6,25 @@ In: ``Swizzle(bits, base, shift)``, and a layout whose offsets it permutes.  Out
 >>> str(layout), layout(1, 0), Swizzle(2, 0, 2)(0b0111)
 ('Sw<2,3,3> o 0 o (8,8):(8,1)', 8, 6)
 
-Layout verbs act on the inner layout and keep the swizzle; swizzled layouts have no inverses here.
+Layout verbs act on the inner layout and keep the swizzle.  Inverses, and layouts in front of a swizzle, exist where the
+layout moves bits as a whole: extents and strides are powers of two as far as the swizzle reaches.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from math import gcd
-from typing import TypeVar
+from typing import overload
 
 from moye.display import Drawable
-from moye.errors import LayoutError
+from moye.errors import FactError, LayoutError
 from moye.layout import ints, tuples
-from moye.layout.ints import DynInt, Int, add, is_const
-from moye.layout.layout import Layout, cosize
+from moye.layout.algebra import composition, flat_modes
+from moye.layout.ints import DynInt, Int, add, divides, is_const, is_static, known_less_equal
+from moye.layout.inverse import right_inverse
+from moye.layout.layout import Layout, cosize, make_layout, need_numbers, size
+from moye.layout.notation import is_swizzled, read_swizzle, read_swizzled
 from moye.layout.tuples import Coord, IntTuple
 from moye.layout.verb import OffsetFunction, WrappedLayout
 
@@ -43,8 +46,23 @@ class Swizzle(OffsetFunction, Drawable):
         if abs(self.shift) < self.bits:
             raise LayoutError(f"{self} moves {self.bits} bits by {self.shift}: source and target overlap")
 
+    @staticmethod
+    def parse(source: str) -> Swizzle:
+        """The swizzle that a text denotes: ``Swizzle.parse(str(sw)) == sw``."""
+        return Swizzle(*read_swizzle(source))
+
+    @property
+    def source_mask(self) -> int:
+        """The bits that are read."""
+        return ((1 << self.bits) - 1) << (self.base + max(self.shift, 0))
+
+    @property
+    def target_mask(self) -> int:
+        """The bits that are written."""
+        return ((1 << self.bits) - 1) << (self.base + max(-self.shift, 0))
+
     def __call__(self, offset: Int) -> Int:
-        mask = ((1 << self.bits) - 1) << (self.base + max(self.shift, 0))
+        mask = self.source_mask
         if mask == 0 or is_const(offset, 0):
             return offset
         low, high = ints.lower_bound(offset), ints.upper_bound(offset)
@@ -56,9 +74,61 @@ class Swizzle(OffsetFunction, Drawable):
             return offset ^ moved
         return moved ^ offset
 
-    def after(self, layout: Layout) -> ComposedLayout:
-        """``crd -> self(layout(crd))``, as ``composition(self, layout)``."""
+    @overload
+    def after(self, layout: Layout | WrappedLayout) -> ComposedLayout: ...
+
+    @overload
+    def after(self, layout: OffsetFunction) -> Swizzle: ...
+
+    def after(self, layout: Layout | WrappedLayout | OffsetFunction) -> ComposedLayout | Swizzle:
+        """``crd -> self(layout(crd))``; after another swizzle of the same shift, the one swizzle that is both."""
+        asked = f"composition of {self} with {layout}"
+        if isinstance(layout, Swizzle):
+            return self._merged(layout, asked)
+        if isinstance(layout, ComposedLayout):
+            if not (is_const(layout.offset, 0) or layout.swizzle.bits == 0):
+                raise LayoutError(f"{asked}: the offset {layout.offset} stands between the two swizzles")
+            return ComposedLayout(self._merged(layout.swizzle, asked), layout.offset, layout.layout)
+        if not isinstance(layout, Layout):
+            raise LayoutError(f"{asked}: a layout or a swizzle is needed")
         return ComposedLayout(self, 0, layout)
+
+    def _merged(self, other: Swizzle, asked: str) -> Swizzle:
+        if not self.bits or not other.bits:
+            return self if self.bits else other
+        if self == other:
+            return Swizzle(0, self.base, self.shift)
+        if self.shift != other.shift or other.target_mask & self.source_mask:
+            raise LayoutError(f"{asked}: only swizzles of one shift, the second of which reads nothing that the first "
+                              "writes, are one swizzle together")
+        return make_swizzle(self.source_mask ^ other.source_mask, self.target_mask ^ other.target_mask)
+
+    def through(self, layout: Layout, asked: str, *, holes: bool = False, below: Int | None = None) -> Swizzle:
+        """The swizzle S with ``layout(self(i)) == S(layout(i))`` for i < ``below``, by default the layout's size.
+
+        With ``holes``, bits that the layout drops are never set, as in a left inverse.
+        """
+        need_numbers(layout, "composition")
+        if not self.bits:
+            return self
+        below = size(layout) if below is None else below
+        moved = _Bits(layout, asked)
+        moved.cover(below)
+        pairs: list[tuple[int, int]] = []
+        first = self.base + max(self.shift, 0)
+        for source in range(first, first + self.bits):
+            if known_less_equal(below, 1 << source):
+                continue
+            to, target = moved.of(source), moved.of(source - self.shift)
+            if not target or (to == 0 and holes):
+                continue
+            if to == 0:
+                raise LayoutError(f"{asked}: {layout} drops bit {source}, which {self} reads")
+            pairs.append((to, target))
+        moved.check(max([0, *(max(pair) for pair in pairs)]))
+        if len({to / target for to, target in pairs}) > 1:
+            raise LayoutError(f"{asked}: {layout} moves the bits that {self} pairs by different distances")
+        return make_swizzle(sum(to for to, _ in pairs), sum(target for _, target in pairs), asked)
 
     @property
     def period(self) -> int:
@@ -71,8 +141,90 @@ class Swizzle(OffsetFunction, Drawable):
     __repr__ = __str__
 
 
+class _Bits:
+    """Where the bits of an index go in a layout that moves bits as a whole; errors name a mode that does not."""
+
+    def __init__(self, layout: Layout, asked: str) -> None:
+        self.layout, self.asked = layout, asked
+        self.modes = tuples.merge(flat_modes(layout), keep_last=True)
+
+    def cover(self, below: Int) -> None:
+        """Take in all indices below a number: past the end the last mode goes on."""
+        start = ints.prod([extent for extent, _ in self.modes[:-1]])
+        if self.modes and is_static(below) and is_static(start) and is_static(self.modes[-1][0]):
+            extent, step = self.modes[-1]
+            count = -(-below // max(start, 1))
+            self.modes[-1] = (count if ints.known_less(extent, count) else extent, step)
+
+    def of(self, position: int) -> int:
+        """The offset of the index 1 << position, a power of two or 0; past the end the last mode goes on."""
+        start = 1
+        for extent, step in self.modes[:-1]:
+            width = (2 << position) // start
+            if divides(width, extent):
+                return self._step(position, width // 2, extent, step)
+            if not is_static(extent):
+                raise FactError(f"{self.asked} needs to know that {extent} is a multiple of {width}")
+            if extent & (extent - 1):
+                raise self._fail(extent, step, f"no bit as a whole: {extent} is no power of two")
+            start *= extent
+        extent, step = self.modes[-1] if self.modes else (1, 0)
+        count = (1 << position) // start
+        if is_static(extent):
+            self.modes[-1:] = [(max(extent, 2 * count), step)]
+        return self._step(position, count, extent, step)
+
+    def _step(self, position: int, count: int, extent: Int, step: Int) -> int:
+        if not is_static(step):
+            raise FactError(f"{self.asked} needs the static stride of the mode {extent}:{step} of {self.layout}")
+        found = step * count
+        if found < 0 or found & (found - 1):
+            raise self._fail(extent, step, f"bit {position} to offset {found}, which is no power of two")
+        return found
+
+    def check(self, top: int) -> None:
+        """Modes must not carry into each other up to the bit ``top``."""
+        if not top:
+            return
+        reach, what = 1, f"its offsets across bit {top.bit_length() - 1}"
+        live = [(extent, step) for extent, step in self.modes if not is_const(step, 0)]
+        below = [(extent, step) for extent, step in live if not divides(2 * top, step)]
+        for extent, step in sorted(below, key=lambda mode: mode[1] if is_static(mode[1]) else 2 * top):
+            if not is_static(step) or step < reach or step & (step - 1):
+                raise self._fail(extent, step, what)
+            if not is_static(extent):
+                raise FactError(f"{self.asked} needs the static extent of the mode {extent}:{step} of {self.layout}")
+            reach = step * extent
+        if reach > 2 * top and len(below) < len(live):
+            raise self._fail(*below[-1], what)
+
+    def _fail(self, extent: Int, step: Int, what: str) -> LayoutError:
+        return LayoutError(f"{self.asked}: the mode {extent}:{step} of {self.layout} moves {what}",
+                           hint="a swizzle goes through layouts whose extents and strides are powers of two")
+
+
+def make_swizzle(source_mask: int, target_mask: int, asked: str = "make_swizzle") -> Swizzle:
+    """The swizzle that reads and writes the bits of two masks (cute/swizzle.hpp).
+
+    Law: ``make_swizzle(y, z)(i) == i ^ z`` for i = y, and the masks of the result are y and z.
+    """
+    bits = source_mask.bit_count()
+    if not bits and not target_mask:
+        return Swizzle(0, 0, 0)
+    if source_mask <= 0 or target_mask <= 0:
+        raise LayoutError(f"{asked}: the masks {source_mask:#x} and {target_mask:#x} must have bits")
+    low, down = ((mask & -mask).bit_length() - 1 for mask in (source_mask, target_mask))
+    if source_mask >> low != target_mask >> down or source_mask >> low != (1 << bits) - 1:
+        raise LayoutError(f"{asked}: bits {source_mask:#x} moved to {target_mask:#x} are not one run of bits each, so "
+                          "they are no swizzle")
+    return Swizzle(bits, min(low, down), low - down)
+
+
 def swizzle(bits: int, base: int, shift: int, offsets: Sequence[int]) -> tuple[Int, ...]:
-    """``Swizzle(bits, base, shift)`` of each offset."""
+    """``Swizzle(bits, base, shift)`` of each offset.
+
+    Law: an involution, ``swizzle(b, m, s, swizzle(b, m, s, x)) == x``.
+    """
     sw = Swizzle(bits, base, shift)
     return tuple(sw(offset) for offset in offsets)
 
@@ -89,6 +241,7 @@ class ComposedLayout(WrappedLayout, Drawable):
     def __init__(self, swizzle: Swizzle, offset: Int, layout: Layout) -> None:
         if not isinstance(swizzle, Swizzle) or not isinstance(layout, Layout):
             raise LayoutError(f"a composed layout is a Swizzle, an offset and a Layout, not {swizzle!r}, {layout!r}")
+        need_numbers(layout, f"{swizzle}")
         object.__setattr__(self, "swizzle", swizzle)
         object.__setattr__(self, "offset", offset)
         object.__setattr__(self, "layout", layout)
@@ -102,12 +255,8 @@ class ComposedLayout(WrappedLayout, Drawable):
     @staticmethod
     def parse(source: str) -> ComposedLayout:
         """The swizzled layout that a text denotes: ``ComposedLayout.parse(str(layout)) == layout``."""
-        found = re.fullmatch(r"\s*Sw<(\d+),(\d+),(-?\d+)>\s*o\s*(?:_?(-?\d+)\s*o\s*)?(.*)", source)
-        if not found:
-            raise LayoutError(f"{source!r} is not in the notation of swizzled layouts",
-                              hint="it is Sw<bits,base,shift> o offset o shape:stride")
-        bits, base, shift, offset, inner = found.groups()
-        return ComposedLayout(Swizzle(int(bits), int(base), int(shift)), int(offset or 0), Layout.parse(inner))
+        parts = read_swizzled(source)
+        return ComposedLayout(Swizzle(*parts.bits_base_shift), parts.offset, make_layout(parts.shape, parts.stride))
 
     @property
     def shape(self) -> IntTuple:
@@ -138,6 +287,50 @@ class ComposedLayout(WrappedLayout, Drawable):
     def with_layout(self, layout: Layout) -> ComposedLayout:
         """The same swizzle and offset around another layout."""
         return ComposedLayout(self.swizzle, self.offset, layout)
+
+    def moved(self, offset: Int) -> tuple[ComposedLayout, Int]:
+        """The swizzled layout from another origin, which stays inside the swizzle, and therefore 0."""
+        return ComposedLayout(self.swizzle, add(self.offset, offset), self.layout), 0
+
+    def around(self, inner: WrappedLayout, asked: str) -> ComposedLayout:
+        """The swizzle after a swizzled layout: one swizzle, where both merge."""
+        assert isinstance(inner, ComposedLayout), "swizzled layouts are the wrappers that layouts go behind"
+        if inner.swizzle.bits == 0:
+            return ComposedLayout(self.swizzle, add(self.offset, inner.offset), inner.layout)
+        if self.swizzle.bits and not is_const(self.offset, 0):
+            raise LayoutError(f"{asked}: the offset {self.offset} stands between the two swizzles")
+        if self.swizzle.bits == 0 and not is_const(self.offset, 0):
+            raise LayoutError(f"{asked}: the offset {self.offset} follows the swizzle of the right side")
+        return self.swizzle.after(inner)
+
+    def behind(self, lhs: Layout, asked: str) -> ComposedLayout:
+        """``crd -> lhs(self(crd))``: the swizzle moves through the layout."""
+        if not is_const(self.offset, 0):
+            raise LayoutError(f"{asked}: the offset {self.offset} of the right side must be 0")
+        swizzle = self.swizzle.through(lhs, asked, below=cosize(self.layout))
+        return ComposedLayout(swizzle, 0, composition(lhs, self.layout))
+
+    def inverse(self, side: Callable[[Layout], Layout], asked: str) -> ComposedLayout:
+        """``S(offset + L(i))`` backwards: a swizzle through the inverse of L, for offset 0."""
+        if not is_const(self.offset, 0):
+            raise LayoutError(f"{asked}: with the offset {self.offset} it has no inverse of this form",
+                              hint="invert the layout with offset 0 and subtract the offset from the index")
+        plain = side(self.layout)
+        right = side is right_inverse
+        if right:
+            plain = self._closed(plain, asked)
+        return ComposedLayout(self.swizzle.through(plain, asked, holes=not right), 0, plain)
+
+    def _closed(self, inverse: Layout, asked: str) -> Layout:
+        """As much of a right inverse as the swizzle maps onto itself."""
+        count, sw = size(inverse), self.swizzle
+        block = 1 << (sw.base + max(-sw.shift, 0) + sw.bits)
+        if sw.bits == 0 or divides(block, count):
+            return inverse
+        if not is_static(count):
+            raise FactError(f"{asked} needs to know that {count} is a multiple of {block}, which {sw} permutes")
+        whole = count // block * block or min(count, 1 << (sw.base + max(sw.shift, 0)))
+        return inverse if whole == count else composition(inverse, Layout(whole, 1))
 
     def contiguous_run(self) -> int:
         """The swizzle permutes runs of 2^base offsets; an offset off their grid leaves shorter ones."""
@@ -173,58 +366,9 @@ class ComposedLayout(WrappedLayout, Drawable):
     __repr__ = __str__
 
 
-R = TypeVar("R", Layout, ComposedLayout)
+def parse(source: str) -> Layout | ComposedLayout:
+    """The layout that a text denotes: plain, with basis strides, or swizzled.
 
-
-def recast(layout: R, old_bits: int, new_bits: int) -> R:
-    """The layout of the same memory in elements of another width (cute/layout.hpp, recast_layout)."""
-    if old_bits <= 0 or new_bits <= 0:
-        raise LayoutError(f"recast of {layout} from {old_bits} to {new_bits} bits: widths are positive")
-    common = gcd(old_bits, new_bits)
-    down, up = old_bits // common, new_bits // common
-    if isinstance(layout, ComposedLayout):
-        asked = f"recast of {layout} from {old_bits} to {new_bits} bits"
-        offset = ints.exact_div(ints.mul(layout.offset, down), up, asked)
-        return ComposedLayout(_recast_swizzle(layout.swizzle, down, up, asked), offset,
-                              recast(layout.layout, old_bits, new_bits))
-    return upcast(downcast(layout, down), up)
-
-
-def _recast_swizzle(sw: Swizzle, down: int, up: int, asked: str) -> Swizzle:
-    if down & (down - 1) or up & (up - 1):
-        raise LayoutError(f"{asked}: a swizzle changes only by powers of two")
-    base = sw.base + down.bit_length() - up.bit_length()
-    return Swizzle(sw.bits, base, sw.shift) if base >= 0 else Swizzle(max(sw.bits + base, 0), 0, sw.shift)
-
-
-def downcast(layout: Layout, factor: int) -> Layout:
-    """Each element becomes ``factor`` narrower ones: contiguous modes grow, other strides scale (cute/layout.hpp)."""
-    def one(extent: Int, step: Int) -> tuple[Int, Int]:
-        return (ints.mul(extent, factor), step) if is_const(step, 1) else (extent, ints.mul(step, factor))
-
-    return _map_modes(layout, one) if factor != 1 else layout
-
-
-def upcast(layout: Layout, factor: int) -> Layout:
-    """``factor`` neighbouring elements become one: contiguous modes shrink, other strides divide (cute/layout.hpp)."""
-    asked = f"upcast of {layout} by {factor}"
-
-    def one(extent: Int, step: Int) -> tuple[Int, Int]:
-        if is_const(step, 0):
-            return extent, step
-        if isinstance(step, DynInt):
-            return extent, ints.exact_div(step, factor, asked)
-        if is_const(extent, 1):
-            return extent, ints.ceil_div(abs(step), factor) * (1 if step > 0 else -1)
-        if factor % abs(step) == 0:
-            per = factor // abs(step)
-            return ints.exact_div(extent, per, asked), 1 if step > 0 else -1
-        return extent, ints.exact_div(step, factor, asked)
-
-    return _map_modes(layout, one) if factor != 1 else layout
-
-
-def _map_modes(layout: Layout, f: Callable[[Int, Int], tuple[Int, Int]]) -> Layout:
-    pairs = [f(extent, step) for extent, step in tuples.zip_leaves(layout.shape, layout.stride)]
-    return Layout(tuples.unflatten_tuple([s for s, _ in pairs], layout.shape),
-                  tuples.unflatten_tuple([d for _, d in pairs], layout.shape))
+    Law: ``parse(str(l)) == l`` for every static layout; bad notation gets a caret under the offending character.
+    """
+    return ComposedLayout.parse(source) if is_swizzled(source) else Layout.parse(source)

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
-from typing import TypeAlias, overload
+from enum import Enum
+from typing import TypeAlias
 
 from moye.errors import LayoutError
 from moye.layout import ints
@@ -21,6 +22,22 @@ from moye.layout.ints import DynInt, Int, add, floor_div, is_const, mod, mul, sa
 IntTuple: TypeAlias = "Int | tuple[IntTuple, ...]"
 Coord: TypeAlias = "Int | slice | tuple[Coord, ...] | None"
 Modes: TypeAlias = list[tuple[Int, Int]]
+
+
+class Major(Enum):
+    """Which mode of a compact layout is fastest: ``LayoutLeft`` or ``LayoutRight`` (cute/stride.hpp)."""
+
+    LEFT = "LayoutLeft"
+    RIGHT = "LayoutRight"
+
+    def __repr__(self) -> str:
+        return self.value
+
+    __str__ = __repr__
+
+
+LayoutLeft = Major.LEFT
+LayoutRight = Major.RIGHT
 
 
 def as_int_tuple(x: object, what: str) -> IntTuple:
@@ -54,12 +71,18 @@ def flatten_tuple(x: IntTuple) -> tuple[Int, ...]:
 
 
 def product(x: IntTuple) -> Int:
-    """The product of all leaves; 1 for the empty tuple."""
+    """The product of all leaves (cute/int_tuple.hpp).
+
+    Law: ``product((a, b)) == product(a) * product(b)``, and 1 for the empty tuple.
+    """
     return ints.prod(flatten_tuple(x)) if isinstance(x, tuple) else x
 
 
 def product_each(x: IntTuple) -> tuple[Int, ...]:
-    """The product of each mode: ``product_each(((2, 2), 4)) == (4, 4)``."""
+    """The product of each mode (cute/int_tuple.hpp).
+
+    Law: ``product_each((a, b)) == (product(a), product(b))``.
+    """
     return tuple(map(product, x)) if isinstance(x, tuple) else (x,)
 
 
@@ -126,6 +149,8 @@ def unflatten_tuple(flat: Sequence[IntTuple], profile: IntTuple) -> IntTuple:
 
 def zip_leaves(shape: IntTuple, stride: IntTuple) -> Modes:
     """The flat modes (extent, stride) of a shape and a congruent stride."""
+    if not isinstance(shape, tuple) and not isinstance(stride, tuple):
+        return [(shape, stride)]
     return list(zip(flatten_tuple(shape), flatten_tuple(stride), strict=True))
 
 
@@ -143,20 +168,77 @@ def merge(modes: Modes, keep_last: bool = False) -> Modes:
     return merged
 
 
-def compact_stride(shape: IntTuple, start: Int = 1) -> IntTuple:
-    """Column-major strides of a shape, the first one ``start``; a static extent 1 gets stride 0, as in CuTe."""
+def compact_col_major(shape: IntTuple, start: Int = 1) -> IntTuple:
+    """The strides of a shape whose leftmost mode is fastest; a static extent 1 gets stride 0, as in CuTe.
+
+    Law: the layout ``shape:compact_col_major(shape)`` is the identity on indices (cute/stride.hpp).
+    """
     step = start
 
     def build(extent: IntTuple) -> IntTuple:
         nonlocal step
         if isinstance(extent, tuple):
-            return tuple(build(item) for item in extent)
+            return tuple([build(item) for item in extent])
         if is_const(extent, 1):
             return 0
         here, step = step, mul(step, extent)
         return here
 
     return build(shape)
+
+
+def compact_row_major(shape: IntTuple, start: Int = 1) -> IntTuple:
+    """The strides of a shape whose rightmost mode is fastest; a static extent 1 gets stride 0, as in CuTe.
+
+    Law: reversed leaves have the reversed strides of ``compact_col_major`` (cute/stride.hpp).
+    """
+    leaves = flatten_tuple(shape)
+    steps = flatten_tuple(compact_col_major(leaves[::-1], start))[::-1]
+    return unflatten_tuple(steps, shape)
+
+
+def compact_order(shape: IntTuple, order: IntTuple | Major) -> IntTuple:
+    """The strides of a shape whose modes are fastest in ascending order; ties, and dynamic ones last, left to right.
+
+    Law: the layout ``shape:compact_order(shape, order)`` is a bijection onto 0 .. size-1, and a mode of lower order
+    has smaller strides (cute/stride.hpp).
+    """
+    if isinstance(order, Major):
+        return compact_col_major(shape) if order is LayoutLeft else compact_row_major(shape)
+    ranks: list[tuple[Int, Int]] = []
+
+    def visit(s: IntTuple, o: IntTuple, path: str) -> None:
+        if not isinstance(o, tuple):
+            ranks.extend([(leaf, o) for leaf in flatten_tuple(s)])
+        elif isinstance(s, tuple) and len(s) == len(o):
+            for i, (item, item_order) in enumerate(zip(s, o, strict=True)):
+                visit(item, item_order, f"{path} {i}")
+        else:
+            raise LayoutError(f"order {text(order)} does not fit the shape {text(shape)}"
+                              f"{' at mode' + path if path else ''}: {text(o)} orders {len(o)} modes, "
+                              f"{text(s)} has {tuple_rank(s)}")
+
+    visit(shape, order, "")
+    steps: list[Int] = [0] * len(ranks)
+    step: Int = 1
+    for i in sorted(range(len(ranks)), key=lambda i: _rank_key(ranks[i][1])):
+        if not is_const(ranks[i][0], 1):
+            steps[i], step = step, mul(step, ranks[i][0])
+    return unflatten_tuple(steps, shape)
+
+
+def _rank_key(order: Int) -> tuple[bool, int]:
+    return (False, order) if isinstance(order, int) else (True, 0)
+
+
+def has_mode(x: IntTuple, path: Sequence[int]) -> bool:
+    """Whether a tuple has a mode at a path; an integer has mode 0."""
+    for i in path:
+        modes = x if isinstance(x, tuple) else (x,)
+        if not -len(modes) <= i < len(modes):
+            return False
+        x = modes[i]
+    return True
 
 
 def has_slice(crd: Coord) -> bool:
@@ -194,62 +276,3 @@ def _index_to_offset(index: Int, modes: Modes) -> Int:
             total = add(total, mul(mod(index, extent), step))
         index = floor_div(index, extent)
     return add(total, mul(index, modes[-1][1])) if modes else 0
-
-
-def idx2crd(shape: IntTuple, idx: IntTuple) -> IntTuple:
-    """The natural coordinate of an index: ``crd2idx(idx2crd(shape, i), shape) == i`` (cute/stride.hpp)."""
-    if isinstance(idx, tuple):
-        if not isinstance(shape, tuple) or len(shape) != len(idx):
-            raise LayoutError(f"index {text(idx)} has other modes than shape {text(shape)}")
-        return tuple(map(idx2crd, shape, idx))
-    if not isinstance(shape, tuple):
-        return idx
-    leaves: list[Int] = []
-    for extent in flatten_tuple(shape):
-        leaves.append(mod(idx, extent))
-        idx = floor_div(idx, extent)
-    return unflatten_tuple(leaves, shape)
-
-
-@overload
-def ceil_div(a: Int, b: Int) -> Int: ...
-
-
-@overload
-def ceil_div(a: IntTuple, b: IntTuple) -> IntTuple: ...
-
-
-def ceil_div(a: IntTuple, b: IntTuple) -> IntTuple:
-    """Least n with n * b >= a, by mode; an integer b divides a tuple from the left (cute/int_tuple.hpp)."""
-    if isinstance(b, tuple):
-        if not isinstance(a, tuple) or len(a) < len(b):
-            raise LayoutError(f"ceil_div of {text(a)} by {text(b)}: the divisor has more modes")
-        return tuple(map(ceil_div, a, b)) + a[len(b):]
-    if isinstance(a, tuple):
-        result: list[IntTuple] = []
-        for item in a:
-            result.append(ceil_div(item, b))
-            b = ints.ceil_div(b, product(item))
-        return tuple(result)
-    return ints.ceil_div(a, b)
-
-
-def shape_div(a: IntTuple, b: IntTuple) -> IntTuple:
-    """What is left of shape a after b elements: a / b, or 1 where a divides b (cute/int_tuple.hpp)."""
-    if isinstance(b, tuple):
-        if not isinstance(a, tuple):
-            return shape_div(a, product(b))
-        if len(a) != len(b):
-            raise LayoutError(f"shape_div of {text(a)} by {text(b)}: ranks {len(a)} and {len(b)} differ")
-        return tuple(map(shape_div, a, b))
-    if isinstance(a, tuple):
-        result: list[IntTuple] = []
-        for item in a:
-            result.append(shape_div(item, b))
-            rest = shape_div(b, product(item))
-            assert not isinstance(rest, tuple), "the quotient of integers is an integer"
-            b = rest
-        return tuple(result)
-    if ints.divides(b, a) is not True and ints.divides(a, b):
-        return 1
-    return ints.exact_div(a, b, f"shape_div of {a} by {b}")

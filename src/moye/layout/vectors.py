@@ -16,7 +16,7 @@ from functools import reduce
 from operator import or_
 
 from moye.errors import LayoutError
-from moye.layout.algebra import max_common_layout, right_inverse
+from moye.layout.inverse import max_common_layout, right_inverse
 from moye.layout.layout import Layout, size
 from moye.layout.swizzle import ComposedLayout
 from moye.layout.tables import LIMIT, AnyLayout, element_count, plain, static_modes, static_offset

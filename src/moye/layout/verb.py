@@ -13,9 +13,10 @@ from __future__ import annotations
 import functools
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Concatenate, ParamSpec, Protocol, Self, TypeVar
+from typing import Any, Concatenate, ParamSpec, Protocol, Self, TypeVar
 
 from moye.errors import LayoutError
+from moye.layout.ints import Int
 from moye.layout.layout import Layout
 
 
@@ -34,6 +35,30 @@ class WrappedLayout(ABC):
     def contiguous_run(self) -> int:
         """A power of two: aligned runs of so many offsets stay contiguous; 0 where all offsets stay."""
 
+    @abstractmethod
+    def moved(self, offset: Int) -> object:
+        """The same from an origin ``offset`` further on, as ``domain_offset`` returns it."""
+
+    def require_tiles(self, tiler: object, asked: str) -> None:
+        """Refuse a division that would leave the elements that there are; most wrappers round up, as layouts do."""
+        return
+
+    def require_inside(self, other: object, asked: str) -> None:
+        """Refuse a composition that would leave the elements that there are."""
+        return
+
+    def inverse(self, side: Callable[[Layout], Layout], asked: str) -> WrappedLayout:
+        """The right or left inverse, given that of plain layouts."""
+        raise LayoutError(f"{asked} is not defined: only layouts and swizzled layouts have inverses")
+
+    def around(self, inner: WrappedLayout, asked: str) -> Self:
+        """The same function around a wrapped layout."""
+        raise LayoutError(f"{asked}: the right side must be a plain layout or a tiler")
+
+    def behind(self, lhs: Layout, asked: str) -> WrappedLayout:
+        """``crd -> lhs(self(crd))``."""
+        raise LayoutError(f"{asked}: the right side must be a plain layout or a tiler")
+
 
 class OffsetFunction(ABC):
     """A function of offsets, such as a swizzle, that layouts can be put behind."""
@@ -41,8 +66,12 @@ class OffsetFunction(ABC):
     __slots__ = ()
 
     @abstractmethod
-    def after(self, layout: Layout) -> WrappedLayout:
-        """``crd -> self(layout(crd))``."""
+    def after(self, layout: Any) -> Any:
+        """``crd -> self(layout(crd))`` for a layout, plain or wrapped, or for another function."""
+
+    @abstractmethod
+    def through(self, layout: Layout, asked: str) -> Self:
+        """The function f with ``layout(self(i)) == f(layout(i))``; LayoutError where there is none of this kind."""
 
 
 P = ParamSpec("P")
@@ -67,3 +96,44 @@ def verb(plain: Callable[Concatenate[Layout, P], Layout]) -> Verb[P]:
         return plain(layout, *args, **kwargs)
 
     return both  # type: ignore[return-value]
+
+
+def telling(f: Callable[..., Any]) -> Callable[..., Any]:
+    """A verb of a layout and a tiler whose errors begin with what was asked of it, not of the verbs inside it."""
+
+    @functools.wraps(f)
+    def told(layout: Any, tiler: Any, /, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return f(layout, tiler, *args, **kwargs)
+        except LayoutError as error:
+            if not isinstance(layout, (Layout, WrappedLayout)):
+                raise
+            inner = getattr(error, "inner", error.message)
+            asked = f"{f.__name__} of {layout} by {_tiler_text(tiler)}: "
+            again = type(error)(asked + inner.removeprefix(asked), hint=error.hint, locs=error.locs)
+            again.inner = inner.removeprefix(asked)  # type: ignore[attr-defined]
+            raise again from None
+
+    return told
+
+
+def _tiler_text(tiler: Any) -> str:
+    return f"<{','.join(map(_tiler_text, tiler))}>" if isinstance(tiler, tuple) else str(tiler)
+
+
+def dividing(plain: Callable[Concatenate[Layout, P], Layout]) -> Verb[P]:
+    """A verb that splits a layout by a tiler, its first argument: wrappers may refuse tiles that do not fit."""
+    both = verb(plain)
+
+    @functools.wraps(plain)
+    def checked(layout: Layout | WrappedLayout, /, *args: P.args, **kwargs: P.kwargs) -> Layout | WrappedLayout:
+        if isinstance(layout, WrappedLayout):
+            layout.require_tiles(args[0], plain.__name__)
+        return both(layout, *args, **kwargs)
+
+    return telling(checked)
+
+
+def multiplying(plain: Callable[Concatenate[Layout, P], Layout]) -> Verb[P]:
+    """A verb that repeats a layout in the arrangement of a tiler, its first argument."""
+    return telling(verb(plain))

@@ -91,10 +91,15 @@ def _numpy_dtype(dtype: Any, kind: str) -> DType:
 
 def _named(name: str, kind: str) -> DType:
     try:
-        return dtypes.from_name(name)
+        found = dtypes.from_name(name)
+        if found.bits < 8:
+            raise ArgumentError(f"a {kind} array of dtype {name} cannot be an argument of a kernel: it holds one "
+                                f"element a byte", hint=f"pack {32 // found.bits} elements into a uint32, the first "
+                                f"lowest, and take mo.recast(x, mo.{name}) in the kernel")
+        return found
     except DTypeError as error:
         raise ArgumentError(f"a {kind} array of dtype {name} cannot be an argument of a kernel: "
-                            f"moye knows {', '.join(dtypes.BY_NAME)}") from error
+                            f"moye knows {', '.join(map(str, dtypes.ALL))}") from error
 
 
 def _element_strides(strides: tuple[int, ...], size: int, kind: str) -> tuple[int, ...]:

@@ -11,7 +11,8 @@ from moye.errors import UnsupportedError
 from moye.ir import ops
 from moye.ir.nodes import Block, Extent, Literal, Operand, Ref, TileRef, Value
 from moye.sim.atomics import AtomicSite
-from moye.sim.gemm import GemmSite
+from moye.sim.matrix import gemm_site
+from moye.sim.matrix_copy import MatrixCopySite
 from moye.sim.plans import CopySite, InspectSite, LoadSite, MapSite, ReduceSite, StoreSite
 from moye.sim.uniformity import SCALAR
 from moye.sim.writer import Writer
@@ -67,12 +68,13 @@ def emit_copy(w: Writer, op: ops.Copy) -> None:
         pred = _ref(w, op.pred)
     elif op.pred is not None:
         pred = w.operand(op.pred)
-    w.line(f"P[{w.site(CopySite(op))}]({_ref(w, op.dst)}, {_ref(w, op.src)}, {_dynamic(w, op.dst.strides)}, "
+    site = MatrixCopySite(op) if op.atom.matrices else CopySite(op)
+    w.line(f"P[{w.site(site)}]({_ref(w, op.dst)}, {_ref(w, op.src)}, {_dynamic(w, op.dst.strides)}, "
            f"{_dynamic(w, op.src.strides)}, {_dynamic(w, op.extents, uniform=op)}, {pred}, {w.mask})")
 
 
 def emit_gemm(w: Writer, op: ops.Gemm) -> None:
-    w.line(f"P[{w.site(GemmSite(op))}]({w.mask})")
+    w.line(f"P[{w.site(gemm_site(op))}]({w.mask})")
 
 
 def emit_map(w: Writer, op: ops.Map, body: Block) -> None:

@@ -39,13 +39,18 @@ def numpy_dtype(dtype: DType) -> np.dtype[Any]:
     return found
 
 
+def storage(dtype: DType) -> np.dtype[Any]:
+    """What registers of a dtype are kept as: 32-bit words where elements are narrower than a byte."""
+    return np.dtype(np.uint32) if dtype.bits < 8 else numpy_dtype(dtype)
+
+
 def poison(dtype: DType) -> Any:
     """What undefined memory holds: a NaN with a recognisable payload, 0x7f bytes for integers, True for bool."""
     if dtype.kind is Kind.BOOL:
         return np.True_
-    bits = _POISON.get(dtype.name)
-    raw = b"\x7f" * dtype.bytes if bits is None else bits.to_bytes(dtype.bytes, "little")
-    return np.frombuffer(raw, numpy_dtype(dtype))[0]
+    bits, stored = _POISON.get(dtype.name), storage(dtype)
+    raw = b"\x7f" * stored.itemsize if bits is None else bits.to_bytes(dtype.bytes, "little")
+    return np.frombuffer(raw, stored)[0]
 
 
 @dataclass(slots=True)
@@ -194,15 +199,19 @@ class Shared:
 
 
 class Fragment:
-    """One register buffer of every thread: ``data`` is (elements, T, blocks); ``known`` says what was set."""
+    """One register buffer of every thread: ``data`` is (elements, T, blocks); ``known`` says what was set.
+
+    Elements narrower than a byte are kept as 32-bit words.
+    """
 
     __slots__ = ("buffer", "data", "dtype", "known", "lanes")
 
     def __init__(self, buffer: Buffer, threads: int, blocks: int) -> None:
         self.buffer = buffer
-        self.dtype = numpy_dtype(buffer.dtype)
-        self.data: Array = np.empty((buffer.elements or 0, threads, blocks), self.dtype)
-        self.known = np.zeros(buffer.elements or 0, np.bool_)
+        self.dtype = storage(buffer.dtype)
+        rows = -(-(buffer.elements or 0) * buffer.dtype.bits // (8 * self.dtype.itemsize))
+        self.data: Array = np.empty((rows, threads, blocks), self.dtype)
+        self.known = np.zeros(rows, np.bool_)
         self.lanes: Array | None = None
         """Per lane, where elements are set for some threads only."""
 
@@ -244,3 +253,30 @@ class Fragment:
     def view(self, dtype: np.dtype[Any]) -> Array | None:
         """The data as another dtype of the same width, or None."""
         return self.data.view(dtype) if dtype.itemsize == self.dtype.itemsize else None
+
+    @property
+    def per_row(self) -> int:
+        """Elements of the buffer in one row."""
+        return max(1, 8 * self.dtype.itemsize // self.buffer.dtype.bits)
+
+    def elements(self, dtype: DType) -> Array:
+        """The data as elements of any width (V, T, blocks): a view where the width is the same, else a copy."""
+        wanted = numpy_dtype(dtype)
+        same = None if dtype.bits < 8 else self.view(wanted)
+        if same is not None:
+            return same
+        lanes = np.ascontiguousarray(np.moveaxis(self.data, 0, -1))
+        if dtype.bits >= 8:
+            return np.moveaxis(lanes.view(wanted), -1, 0)
+        shifts = np.arange(0, 8, dtype.bits, dtype=np.uint8)
+        parts = (lanes.view(np.uint8)[..., None] >> shifts) & np.uint8((1 << dtype.bits) - 1)
+        if dtype.kind is Kind.INT:                      # the upper half of the range is negative
+            parts = ((parts ^ np.uint8(1 << (dtype.bits - 1))) - np.uint8(1 << (dtype.bits - 1))).view(np.int8)
+        return np.moveaxis(parts.reshape(*lanes.shape[:-1], -1), -1, 0)
+
+    def rows(self, dtype: DType, elements: Array) -> Array:
+        """The rows of ``data`` that hold these elements of another width."""
+        own = 8 * self.dtype.itemsize
+        if dtype.bits <= own:
+            return np.unique(elements * dtype.bits // own)
+        return np.unique(elements[..., None] * (dtype.bits // own) + np.arange(dtype.bits // own))

@@ -161,7 +161,7 @@ class Watch:
         if missing is None:
             return
         at, count = self._first(missing, None)
-        row, lane = int(rows[at[0]]), (at[1], at[2])
+        row, lane = int(rows[at[0]]) * fragment.per_row, (at[1], at[2])
         coordinate = coordinate_of(fragment.buffer, row)
         shown = f"({', '.join(map(str, coordinate))})" if coordinate is not None else f"[{row}]"
         self.report("B7", f"{self.who(lane)} uses {fragment.buffer.name}{shown} before it was set", op, lane=lane,

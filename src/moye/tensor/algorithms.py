@@ -32,6 +32,8 @@ from moye.tensor import copying
 from moye.tensor.context import builder, locate
 from moye.tensor.coords import CoordTensor
 from moye.tensor.expr import Expr, Scalar, operand_of
+from moye.tensor.fits import require_tile
+from moye.tensor.matrices import emit_matrices
 from moye.tensor.space import common_space
 from moye.tensor.tensor import Tensor, copy_plain, is_slice, make_fragment, make_fragment_like, normalise, recast_tensor
 from moye.tensor.tiled import CopyAtom, TiledCopy, TiledMMA, check_threads, thread_coordinate
@@ -63,7 +65,13 @@ def copyto(*args: object, pred: Tensor | Scalar | None = None, zero_fill: bool =
     for tensor in (dst, src):
         if tensor.dtype.bits != atom.dtype.bits:
             raise DTypeError(f"{atom} moves {atom.dtype}, but {tensor.label} holds {tensor.dtype}", locs=(locate(),))
-    copying.emit_copy(atom.op, dst, src, pred, zero_fill=zero_fill)
+    if not atom.op.matrices:
+        copying.emit_copy(atom.op, dst, src, pred, zero_fill=zero_fill)
+        return
+    if pred is not None:
+        raise TensorError(f"{atom} is executed by whole warps and takes no predicate", locs=(locate(),))
+    copying.check_pair(atom.op, dst, src)
+    emit_matrices(atom.op, dst, src)
 
 
 # --- gemm ------------------------------------------------------------------------------------------------------------
@@ -197,7 +205,7 @@ def tile(tensor: Any, tiler: tuple[int, ...], coordinate: tuple[object, ...], *,
                           locs=(locate(),))
     if not ragged:
         for mode, extent in enumerate(tiler):
-            _require_tile(tensor, mode, extent, tiler)
+            require_tile(tensor.label, size(tensor.layout, mode), mode, extent, tiler)
     if isinstance(tensor, CoordTensor):
         return _tile_coordinates(tensor, tiler, coordinate)
     divided = zipped_divide(tensor.layout, tiler)
@@ -232,19 +240,6 @@ def _rank_n(layout: Layout) -> Layout:
 
 def _modes_of(layout: Layout) -> list[Layout]:
     return [layout.mode(i) for i in range(rank(layout))] if isinstance(layout.shape, tuple) else [layout]
-
-
-def _require_tile(tensor: Tensor | CoordTensor, mode: int, extent: int, tiler: tuple[int, ...]) -> None:
-    have: Int = size(tensor.layout, mode)
-    shape = "(" + ", ".join(str(t) for t in tiler) + ")"
-    if isinstance(have, int):
-        if have % extent:
-            raise TensorError(f"the tile {shape} does not divide {tensor.label}: its extent {have} in mode {mode} is "
-                              f"no multiple of {extent}", hint="pad the array, or use mo.tile(..., ragged=True) with "
-                                                               "predicated copies", locs=(locate(),))
-        return
-    have.require_divisible(extent, f"the tile {shape} does not divide argument {tensor.label}: its extent {{value}} in "
-                                   f"mode {mode} is no multiple of {extent}")
 
 
 def parallelize(tensor: Tensor, thr_layout: Layout, thread: Int) -> Tensor:

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from moye.errors import TensorError
+from moye.dtypes import DType
+from moye.errors import DTypeError, TensorError
 from moye.ir import ops
 from moye.ir.builder import LoopBound
 from moye.ir.nodes import Buffer, Literal, Operand, Value
@@ -34,6 +35,15 @@ class View(Protocol):
     def buffer(self) -> Buffer: ...
     @property
     def label(self) -> str: ...
+
+
+class Typed(Protocol):
+    """A tensor as far as its elements go."""
+
+    @property
+    def label(self) -> str: ...
+    @property
+    def dtype(self) -> DType: ...
 
 
 def check_coordinate(tensor: View, coordinate: object) -> None:
@@ -155,3 +165,12 @@ def _limit_of(kind: str, other: Scalar, loop: LoopBound) -> Scalar | None:
         return expr.arithmetic("add", other, 1)
     last = expr.arithmetic("sub", wrap(loop.stop), 1)
     return other if kind == "ne" and expr.compare("eq", other, last) is True else None
+
+
+def need_bytes(*tensors: Typed) -> None:
+    """Single elements are whole bytes."""
+    for tensor in tensors:
+        if tensor.dtype.bits < 8:
+            raise DTypeError(f"{tensor.label} holds {tensor.dtype}: elements narrower than a byte are only operands of "
+                             f"an MMA operation", hint="read and write them as words: mo.recast(x, mo.uint32)",
+                             locs=(locate(),))

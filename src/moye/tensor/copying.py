@@ -20,6 +20,7 @@ from moye.ir import ops
 from moye.ir.nodes import Buffer, Extent, Operand, TileRef, Value
 from moye.layout import ComposedLayout, Int, IntTuple, Layout, Swizzle, rank, size
 from moye.layout.tuples import zip_leaves
+from moye.tensor.bounds import need_bytes
 from moye.tensor.context import builder, locate
 from moye.tensor.expr import Expr, operand_of, truth
 from moye.tensor.space import IndexSpace, common_space, merged
@@ -50,8 +51,9 @@ class View(Protocol):
 
 
 def emit_copy(op: CopyOp, dst: View, src: View, pred: object = None, *, zero_fill: bool = False) -> None:
-    """Record dst[i] = src[i] with this operation; one op for the whole tile."""
-    _check_pair(op, dst, src)
+    """Record dst[i] = src[i] with this operation of single threads; one op for the whole tile."""
+    need_bytes(dst, src)
+    check_pair(op, dst, src)
     space = _space(dst, src, pred)
     width = _automatic_width(dst, src, space) if op.bits is None else op.bits // dst.dtype.bits
     if op.bits is not None:
@@ -62,11 +64,11 @@ def emit_copy(op: CopyOp, dst: View, src: View, pred: object = None, *, zero_fil
     if at is not None:
         to, of = (replace(ref, lane=_static(s[at])) for ref, s in zip((to, of), space.strides, strict=False))
     builder().emit(ops.Copy(
-        dst=to, src=of, extents=tuple(_extent(e) for e in accesses.extents), width=width, atom=op,
+        dst=to, src=of, extents=tuple(extent_of(e) for e in accesses.extents), width=width, atom=op,
         pred=_predicate(pred, accesses), zero_fill=zero_fill))
 
 
-def _extent(extent: Int) -> Extent:
+def extent_of(extent: Int) -> Extent:
     if isinstance(extent, int):
         return extent
     operand = operand_of(extent, builder().index)  # type: ignore[arg-type]
@@ -78,8 +80,8 @@ def _static(stride: Int) -> int:
     return stride
 
 
-def _check_pair(op: CopyOp, dst: View, src: View) -> None:
-    if dst.dtype.bits != src.dtype.bits or dst.dtype != src.dtype:
+def check_pair(op: CopyOp, dst: View, src: View) -> None:
+    if (dst.dtype.bits, dst.dtype.numpy) != (src.dtype.bits, src.dtype.numpy):         # float32 as tfloat32 will do
         raise DTypeError(f"{op}: {dst.label} holds {dst.dtype} but {src.label} holds {src.dtype}", locs=(locate(),))
     if op.bits is not None and op.bits % dst.dtype.bits:
         raise DTypeError(f"{op} moves {op.bits} bits at a time, no multiple of a {dst.dtype}", locs=(locate(),))
@@ -145,17 +147,17 @@ def _divisor(x: Int) -> int:
     return (abs(x) or 1 << 40) if isinstance(x, int) else x.divisor
 
 
-def _proven(view: View, strides: tuple[Int, ...], skip: int) -> int:
+def proven(view: View, strides: tuple[Int, ...], skip: int) -> int:
     """Bytes that every access address is known to be a multiple of."""
     if view.space is Space.REGISTER:
         return 1 << 20
-    proven = view.alignment
+    known = view.alignment
     for d, stride in enumerate(strides):
         if d != skip:
-            proven = math.gcd(proven, _divisor(stride) * view.dtype.bits // 8)
+            known = math.gcd(known, _divisor(stride) * view.dtype.bits // 8)
     if view.swizzle is not None:
-        proven = math.gcd(proven, (1 << view.swizzle.base) * view.dtype.bits // 8)
-    return proven
+        known = math.gcd(known, (1 << view.swizzle.base) * view.dtype.bits // 8)
+    return known
 
 
 def _automatic_width(dst: View, src: View, space: IndexSpace) -> int:
@@ -163,7 +165,7 @@ def _automatic_width(dst: View, src: View, space: IndexSpace) -> int:
     while width > 1:
         at = _unit_dimension(dst, src, space, width)
         needed = width * dst.dtype.bits // 8
-        if at is not None and all(_proven(view, space.strides[i], at) % needed == 0
+        if at is not None and all(proven(view, space.strides[i], at) % needed == 0
                                   for i, view in enumerate((dst, src))):
             return width
         width //= 2
@@ -176,8 +178,8 @@ def _prove_width(op: CopyOp, dst: View, src: View, space: IndexSpace, width: int
     if at is None:
         raise _not_contiguous(op, dst, src, space, width)
     for view, strides in ((dst, space.strides[0]), (src, space.strides[1])):
-        if _proven(view, strides, at) % needed:
-            raise _misaligned(op, view, strides, at, needed)
+        if proven(view, strides, at) % needed:
+            raise misaligned(op, view, strides, at, needed)
 
 
 def _not_contiguous(op: CopyOp, dst: View, src: View, space: IndexSpace, width: int) -> TensorError:
@@ -233,7 +235,7 @@ def _padding(view: View, bad: Int, unit: int) -> str:
     return f"{pad}a stride of {good} instead of {bad}"
 
 
-def _misaligned(op: CopyOp, view: View, strides: tuple[Int, ...], at: int, needed: int) -> AlignmentError:
+def misaligned(op: CopyOp, view: View, strides: tuple[Int, ...], at: int, needed: int) -> AlignmentError:
     itemsize, name = view.dtype.bits // 8, _home(view)
     unit = needed // itemsize
     bad = _bad_stride(view, needed)

@@ -17,8 +17,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from moye.atoms.universal import AUTO_COPY
-from moye.dtypes import DType, Space
-from moye.errors import LayoutError, TensorError
+from moye.dtypes import DType, Space, uint32
+from moye.errors import DTypeError, LayoutError, TensorError
 from moye.ir import ops
 from moye.ir.nodes import Block, Buffer, Literal, Operand, Ref, TileRef, Value
 from moye.layout import (
@@ -27,6 +27,7 @@ from moye.layout import (
     IntTuple,
     Layout,
     Swizzle,
+    WrappedLayout,
     append,
     cosize,
     crd2idx,
@@ -38,20 +39,21 @@ from moye.layout import (
     slice_and_offset,
 )
 from moye.tensor import copying, expr
-from moye.tensor.bounds import check_coordinate
+from moye.tensor.bounds import check_coordinate, need_bytes
 from moye.tensor.context import builder, locate
 from moye.tensor.expr import Expr, Scalar, is_scalar, operand_of
+from moye.tensor.fits import require_inside, require_tiles
 from moye.tensor.operators import Elementwise
 from moye.tensor.space import IndexSpace, common_space, merged
 
 AUTO = "_"  # first letter of names that moye gives, until the user's variable names the thing
 
 
-class Tensor(Elementwise):
+class Tensor(Elementwise, WrappedLayout):
     """A view of memory in a kernel: ``dtype`` elements of ``buffer`` at ``offset + layout(coordinate)``.
 
     ``offset`` counts elements of ``dtype`` and is static for register tensors.  ``swizzle`` (in elements) is applied to
-    the whole offset.  ``name`` is the user's variable.
+    the whole offset.  ``name`` is the user's variable.  Layout verbs take tensors and give views.
     """
 
     __slots__ = ("buffer", "dtype", "layout", "name", "offset", "swizzle")
@@ -146,6 +148,7 @@ class Tensor(Elementwise):
 
     def ref(self, coordinate: object) -> Ref:
         """The element at a full coordinate."""
+        need_bytes(self)
         offset = self.offset_of(coordinate)
         if self.space is Space.REGISTER:
             _static_offset(self, offset)
@@ -157,8 +160,25 @@ class Tensor(Elementwise):
                        tuple(s if isinstance(s, int) else _value(s) for s in strides), self.swizzle, self.layout,
                        self.name or self.buffer.name)
 
+    # --- layout verbs ---
+
     def with_layout(self, layout: Layout) -> Tensor:
         return Tensor(self.buffer, self.offset, layout, self.dtype, self.swizzle, self.name)
+
+    def moved(self, offset: Int) -> Tensor:
+        """The same layout from an element ``offset`` further on."""
+        return Tensor(self.buffer, self.offset + offset, self.layout, self.dtype, self.swizzle, self.name)
+
+    def contiguous_run(self) -> int:
+        return 0 if self.swizzle is None else math.gcd(1 << self.swizzle.base, _divisor(self.offset))
+
+    def require_tiles(self, tiler: Any, asked: str) -> None:
+        """A division must not round up, or the last tiles would leave the tensor; launch checks dynamic extents."""
+        require_tiles(self.label, self.layout, tiler, asked)
+
+    def require_inside(self, other: Any, asked: str) -> None:
+        """A composition must stay inside the tensor; launch checks dynamic extents."""
+        require_inside(self.label, self.layout, other)
 
     # --- registers ---
 
@@ -177,6 +197,7 @@ class Tensor(Elementwise):
     def reduce(self, kind: str, init: Scalar | None = None) -> Scalar:
         """Fold all elements of a register tensor: "add", "mul", "min", "max", "and", "or", "xor"."""
         _need_registers(self, "reduce")
+        need_bytes(self)
         space = merged(common_space([self.layout]))
         value = Value(self.dtype)
         op = ops.Reduce(result=value, kind=kind, src=self.tile_ref(space.strides[0]), extents=_static(space, self))
@@ -292,6 +313,9 @@ def shared_array(dtype: DType, layout: Layout | ComposedLayout | IntTuple, *, al
 
     ``align`` is the alignment of its first byte (a power of two; default 16, or the span of its swizzle).
     """
+    if dtype.bits < 8:
+        raise DTypeError(f"shared_array of {dtype}: elements narrower than a byte live in registers",
+                         hint=f"make it of mo.uint32, and take mo.recast(x, mo.{dtype})", locs=(locate(),))
     if not isinstance(layout, (Layout, ComposedLayout)):
         layout = make_layout(layout)
     swizzle = layout.swizzle if isinstance(layout, ComposedLayout) else None
@@ -369,6 +393,7 @@ def _static(space: IndexSpace, tensor: Tensor) -> tuple[int, ...]:
 
 def emit_map(dst: Tensor, space: IndexSpace, sources: Sequence[Tensor], compute: Callable[..., Operand]) -> None:
     """One Map op: dst over the space's first strides, sources over the others; ``compute`` takes the element Exprs."""
+    need_bytes(dst, *sources)
     b = builder()
     inputs = tuple(Value(source.dtype) for source in sources)
     offset = 1
@@ -462,6 +487,8 @@ def assign(target: Tensor, value: object) -> None:
 
 def copy_plain(dst: Tensor, src: Tensor, pred: Tensor | Scalar | None = None, *, zero_fill: bool = False) -> None:
     """A synchronous element-by-element copy, as wide as layouts and alignment prove, converting where dtypes differ."""
+    if dst.dtype.bits < 8 and dst.dtype == src.dtype:
+        dst, src = recast_tensor(dst, uint32), recast_tensor(src, uint32)
     if pred is None and dst.space is Space.REGISTER and src.space is Space.REGISTER:
         assign(dst, src)
     elif dst.dtype == src.dtype:

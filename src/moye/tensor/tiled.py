@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from moye.atoms.atom import CopyOp, MmaOp
+from moye.atoms.matrix import memory_layout, register_layout
 from moye.display import Drawable
 from moye.dtypes import DType
 from moye.errors import LaunchError, LayoutError, TensorError
@@ -22,6 +23,7 @@ from moye.layout import (
     IntTuple,
     Layout,
     append,
+    complement,
     composition,
     crd2idx,
     logical_divide,
@@ -36,6 +38,8 @@ from moye.layout import (
 from moye.tensor.context import builder, locate, tracing
 from moye.tensor.coords import CoordTensor, apply_view
 from moye.tensor.expr import Expr
+from moye.tensor.retile import retiled, side_of
+from moye.tensor.skeleton import by_strides, leading_modes
 from moye.tensor.tensor import Tensor, make_fragment, make_fragment_like
 
 
@@ -56,6 +60,22 @@ class CopyAtom(Drawable):
     def values(self) -> int:
         """Elements per access."""
         return 1 if self.op.bits is None else self.op.bits // self.dtype.bits
+
+    @property
+    def source(self) -> Layout | None:
+        """(thread, value) of the source -> (thread, value) of the registers; None where they are the same."""
+        return self._memory() if self.op.name.startswith("Ld") else None
+
+    @property
+    def destination(self) -> Layout | None:
+        """(thread, value) of the destination -> (thread, value) of the registers; None where they are the same."""
+        return self._memory() if self.op.name.startswith("St") else None
+
+    def _memory(self) -> Layout | None:
+        if not self.op.matrices:
+            return None
+        bits = self.dtype.bits
+        return composition(right_inverse(register_layout(self.op, bits)), memory_layout(self.op, bits))
 
     def __str__(self) -> str:
         return f"CopyAtom({self.op}, {self.dtype})"
@@ -96,30 +116,42 @@ class ThrCopy:
 
     def partition_S(self, tensor: Any) -> Any:
         """This thread's elements of a source tile: ((CPY, REST), rest modes...)."""
-        return self._partition(tensor, "partition_S")
+        return self._partition(tensor, "partition_S", self.tiled.atom.source)
 
     def partition_D(self, tensor: Any) -> Any:
         """This thread's elements of a destination tile: ((CPY, REST), rest modes...)."""
-        return self._partition(tensor, "partition_D")
+        return self._partition(tensor, "partition_D", self.tiled.atom.destination)
 
-    def _partition(self, tensor: Tensor | CoordTensor, what: str) -> Any:
+    def _partition(self, tensor: Tensor | CoordTensor, what: str, side: Layout | None) -> Any:
         tiler = self.tiled.tiler
-        _check_tile(what, tensor, tiler, str(self.tiled))
+        _check_tile(what, tensor, tiler, self.tiled)
 
         def part(whole: Layout) -> tuple[Layout, Int]:
-            divided = zipped_divide(whole, tiler)
-            tv = composition(divided.mode(0), self.tiled.layout_tv)
-            values = logical_divide(tv.mode(1), self.tiled.atom.values)
-            layout = make_layout(values, *_modes(divided.mode(1), rank(whole)))
-            return layout, crd2idx(self.thread, tv.mode(0))
+            tile, others = leading_modes(whole, len(tiler))
+            threads, values, rests = by_strides(_copy_parts, (self.tiled, side), tile)
+            return make_layout(values, *rests, *others), crd2idx(self.thread, threads)
 
         return apply_view(tensor, part)
 
-    def retile_S(self, tensor: Tensor) -> Tensor:
-        """A register tensor of another partition with the CPY mode that this copy wants; for one-thread atoms as is."""
-        return tensor
+    def retile_S(self, tensor: Any) -> Any:
+        """Registers of another partition, (MMA, MMA_M, ...), as this copy reads them: (CPY, CPY_M, ...).
 
-    retile_D = retile_S
+        The values of a thread are the same ones in another order.  LayoutError where they are not.
+        """
+        return self._retile(tensor, "retile_S")
+
+    def retile_D(self, tensor: Any) -> Any:
+        """Registers of another partition, (MMA, MMA_M, ...), as this copy writes them: (CPY, CPY_M, ...)."""
+        return self._retile(tensor, "retile_D")
+
+    def _retile(self, tensor: Any, what: str) -> Any:
+        tiled = self.tiled
+
+        def part(whole: Layout) -> tuple[Layout, Int]:
+            return retiled(what, tiled.layout_tv, tiler=tiled.tiler, values=tiled.atom.values, threads=tiled.threads,
+                           whole=whole), 0
+
+        return apply_view(tensor, part)
 
 
 def make_tiled_copy(atom: CopyAtom, thr_layout: Layout, val_layout: Layout | None = None) -> TiledCopy:
@@ -157,10 +189,12 @@ class TiledMMA(Drawable):
     @property
     def layout(self) -> Layout:
         """(V, M, N, K) -> thread index."""
-        modes = [make_layout(self.op.threads, 1 if self.op.threads > 1 else 0)]
-        for mode in _modes(self.atom_layout, rank(self.atom_layout)):
-            modes.append(Layout(mode.shape, _scale(mode.stride, self.op.threads)))
-        return make_layout(*modes)
+        lanes = self.op.lanes
+        atoms = _modes(self.atom_layout, rank(self.atom_layout))
+        if self.op.thr_id is None:
+            return make_layout(lanes, *(Layout(mode.shape, _scale(mode.stride, self.op.threads)) for mode in atoms))
+        first = complement(lanes, self.threads)         # atom number -> its first thread
+        return make_layout(lanes, *(composition(first, mode) for mode in atoms))
 
     @property
     def threads(self) -> int:
@@ -242,43 +276,95 @@ class ThrMMA:
 
     def _partition(self, tensor: Tensor | CoordTensor, dims: tuple[int, int], tv: Layout, what: str) -> Any:
         tiled = self.tiled
-        _check_tile(what, tensor, tuple(tiled.tile_size(d) for d in dims), str(tiled))
+        _check_tile(what, tensor, tuple(tiled.tile_size(d) for d in dims), tiled)
         coordinate = thread_coordinate(self.thread, tiled.layout)
 
         def part(whole: Layout) -> tuple[Layout, Int]:
-            atoms, rests = [], []
+            tile, others = leading_modes(whole, 2)
+            threads, values, rests = by_strides(_mma_parts, (tiled, dims, tv), tile)
             offset: Int = 0
-            modes = _modes(whole, rank(whole))
-            for mode, d in zip(modes, dims, strict=False):
-                atom, threads, rest = self._split(mode, d)
-                offset = offset + crd2idx(coordinate[1 + d], threads)
-                atoms.append(atom)
-                rests.append(rest)
-            values = composition(make_layout(*atoms), tv)
-            return make_layout(values.mode(1), *rests, *modes[2:]), offset + crd2idx(coordinate[0], values.mode(0))
+            for d, mode in zip((0, *(1 + d for d in dims)), threads, strict=True):
+                offset = offset + crd2idx(coordinate[d], mode)
+            return make_layout(values, *rests, *others), offset
 
         return apply_view(tensor, part)
-
-    def _split(self, mode: Layout, d: int) -> tuple[Layout, Layout, Layout]:
-        """One mode of the tile as (within the atom, over threads, the rest)."""
-        perm = self.tiled.permutations[d]
-        if perm is not None:
-            mode = logical_divide(mode, perm)
-        by_atom = logical_divide(mode, self.tiled.op.shape_mnk[d])
-        by_thread = logical_divide(by_atom.mode(1), _int(size(self.tiled.atom_layout, d)))
-        return by_atom.mode(0), by_thread.mode(0), by_thread.mode(1)
 
 
 def make_tiled_mma(op: MmaOp, atom_layout: Layout | None = None,
                    permutations: tuple[Layout | int | None, ...] = ()) -> TiledMMA:
-    """Repeat an MMA operation over ``atom_layout`` (rank 1 to 3: along M, N, K)."""
+    """Repeat an MMA operation over ``atom_layout`` (rank 1 to 3: along M, N, K).
+
+    Raises LayoutError where the atoms of a quad-pair operation (sm_70) fill no whole warps.
+    """
     layout = make_layout((1, 1, 1)) if atom_layout is None else _as_layout(atom_layout)
     modes = _modes(layout, rank(layout))
     if len(modes) > 3:
         raise LayoutError(f"make_tiled_mma: the atom layout {layout} has rank {len(modes)}; M, N and K are 3")
     modes += [make_layout(1, 0)] * (3 - len(modes))
+    if op.thr_id is not None and _int(op.threads * size(layout)) % 32:
+        raise LayoutError(f"make_tiled_mma: {op} takes {op.threads} threads spread over a warp, and the atom layout "
+                          f"{layout} has {size(layout)} of them", hint=f"use a multiple of {32 // op.threads} atoms, "
+                          "which fill whole warps")
     perms = tuple(permutations) + (None,) * (3 - len(permutations))
     return TiledMMA(op, make_layout(*modes), perms)
+
+
+def make_tiled_copy_A(atom: CopyAtom, mma: TiledMMA) -> TiledCopy:
+    """The copy that gives each thread its part of an (M, K) tile as the MMA wants it (cute/atom/copy_atom.hpp)."""
+    return _copy_for(atom, mma, (0, 2), mma.op.a_layout)
+
+
+def make_tiled_copy_B(atom: CopyAtom, mma: TiledMMA) -> TiledCopy:
+    """The copy that gives each thread its part of an (N, K) tile as the MMA wants it (cute/atom/copy_atom.hpp)."""
+    return _copy_for(atom, mma, (1, 2), mma.op.b_layout)
+
+
+def make_tiled_copy_C(atom: CopyAtom, mma: TiledMMA) -> TiledCopy:
+    """The copy that takes each thread its part of an (M, N) tile as the MMA left it (cute/atom/copy_atom.hpp)."""
+    return _copy_for(atom, mma, (0, 1), mma.op.c_layout)
+
+
+def _copy_for(atom: CopyAtom, mma: TiledMMA, dims: tuple[int, int], tv: Layout) -> TiledCopy:
+    tile = tuple(mma.tile_size(d) for d in dims)
+    threads, values, rests = _mma_parts((mma, dims, tv), make_layout(tile))
+    along = dict(zip(dims, (threads.mode(1), threads.mode(2)), strict=True))
+    modes = [along.get(d) or make_layout(_int(size(mma.atom_layout, d)), 0) for d in range(3)]
+    by_thread = composition(make_layout(threads.mode(0), *modes), right_inverse(mma.layout))
+    by_value = make_layout(values, *rests)
+    held = _int(size(by_value))
+    if held % atom.values or mma.threads % atom.op.threads:
+        raise LayoutError(f"{atom} moves {atom.values} {atom.dtype} per thread at a time, but {mma} gives a thread "
+                          f"{held} of its {tile[0]}x{tile[1]} tile",
+                          hint="an atom of fewer values, or a larger tile: permutations=(M, N, K) of make_tiled_mma")
+    return TiledCopy(atom, make_layout(by_thread, by_value), tile)
+
+
+# --- partitions ------------------------------------------------------------------------------------------------------
+
+Parts = tuple[Layout, Layout, list[Layout]]
+"""What a partition makes of a tile: the modes over threads, the values of a thread, the rest modes."""
+
+
+def _copy_parts(how: tuple[TiledCopy, Layout | None], tile: Layout) -> Parts:
+    tiled, side = how
+    divided = zipped_divide(tile, tiled.tiler)
+    threads, values = side_of(tiled.layout_tv, tiled.atom.op.threads, tiled.atom.values, side)
+    return (composition(divided.mode(0), threads), composition(divided.mode(0), values),
+            _modes(divided.mode(1), rank(tile)))
+
+
+def _mma_parts(how: tuple[TiledMMA, tuple[int, int], Layout], tile: Layout) -> Parts:
+    tiled, dims, tv = how
+    atoms, threads, rests = [], [], []
+    for mode, d in zip(_modes(tile, rank(tile)), dims, strict=True):
+        perm = tiled.permutations[d]
+        by_atom = logical_divide(mode if perm is None else logical_divide(mode, perm), tiled.op.shape_mnk[d])
+        by_thread = logical_divide(by_atom.mode(1), _int(size(tiled.atom_layout, d)))
+        atoms.append(by_atom.mode(0))
+        threads.append(by_thread.mode(0))
+        rests.append(by_thread.mode(1))
+    values = composition(make_layout(*atoms), tv)
+    return make_layout(values.mode(0), *threads), values.mode(1), rests
 
 
 # --- pieces ----------------------------------------------------------------------------------------------------------
@@ -328,7 +414,7 @@ def _shape(tiler: tuple[int, ...]) -> str:
     return "(" + ",".join(str(t) for t in tiler) + ")"
 
 
-def _check_tile(what: str, tensor: Tensor | CoordTensor, tile: tuple[int, ...], tiled: str) -> None:
+def _check_tile(what: str, tensor: Tensor | CoordTensor, tile: tuple[int, ...], tiled: object) -> None:
     if rank(tensor.layout) < len(tile):
         raise TensorError(f"{what}({tensor.label}): {tensor.layout} has rank {rank(tensor.layout)}, but {tiled} covers "
                           f"{len(tile)} modes", locs=(locate(),))

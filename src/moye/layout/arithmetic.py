@@ -1,0 +1,250 @@
+"""Arithmetic of integer tuples: quotients of shapes, products by element, and comparisons of coordinates.
+
+In: integer tuples.  Out: integer tuples, numbers and truths.
+
+>>> ceil_div((10, 9), (4, 3)), shape_div((2, 6), 4), elem_less((1, 2), (4, 3)), inner_product((1, 2), (8, 1))
+((3, 3), (1, 3), True, 10)
+
+A comparison of dynamic integers that their facts do not decide is a FactError.  Source: cute/int_tuple.hpp.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import overload
+
+from moye.errors import FactError, LayoutError
+from moye.layout import ints
+from moye.layout.ints import Int, add, known_less, mul
+from moye.layout.tuples import IntTuple, product, text, tuple_rank
+
+
+@overload
+def ceil_div(a: Int, b: Int) -> Int: ...
+
+
+@overload
+def ceil_div(a: IntTuple, b: IntTuple) -> IntTuple: ...
+
+
+def ceil_div(a: IntTuple, b: IntTuple) -> IntTuple:
+    """Quotients rounded up, by mode; an integer b divides a tuple from the left (cute/int_tuple.hpp).
+
+    Law: ``ceil_div(a, b)`` is the least n with ``n * b >= a``.
+    """
+    if isinstance(b, tuple):
+        if not isinstance(a, tuple) or len(a) < len(b):
+            raise LayoutError(f"ceil_div of {text(a)} by {text(b)}: the divisor has {len(b)} modes, "
+                              f"the dividend {tuple_rank(a)}")
+        return tuple(map(ceil_div, a, b)) + a[len(b):]
+    if isinstance(a, tuple):
+        result: list[IntTuple] = []
+        for item in a:
+            result.append(ceil_div(item, b))
+            b = ints.ceil_div(b, product(item))
+        return tuple(result)
+    if ints.is_static(b) and b <= 0:
+        raise LayoutError(f"ceil_div of {a} by {b}: the divisor is not positive")
+    return ints.ceil_div(a, b)
+
+
+def round_up(a: IntTuple, b: IntTuple) -> IntTuple:
+    """Multiples that are not below, by mode (cute/int_tuple.hpp).
+
+    Law: ``round_up(a, b) == ceil_div(a, b) * b`` leaf by leaf.
+    """
+    if isinstance(b, tuple) and isinstance(a, tuple) and len(a) >= len(b):
+        return tuple(map(round_up, a, b)) + a[len(b):]
+    if isinstance(a, tuple) or isinstance(b, tuple):
+        raise LayoutError(f"round_up of {text(a)} to {text(b)}: their structures differ")
+    return a if ints.divides(b, a) else mul(ceil_div(a, b), b)
+
+
+def shape_div(a: IntTuple, b: IntTuple) -> IntTuple:
+    """What is left of shape a after b elements (cute/int_tuple.hpp).
+
+    Law: ``shape_div(a, b)`` is a / b, or 1 where a divides b; a tuple is divided from the left.
+    """
+    if isinstance(b, tuple):
+        if not isinstance(a, tuple):
+            return shape_div(a, product(b))
+        if len(a) != len(b):
+            raise LayoutError(f"shape_div of {text(a)} by {text(b)}: ranks {len(a)} and {len(b)} differ")
+        return tuple(map(shape_div, a, b))
+    if isinstance(a, tuple):
+        result: list[IntTuple] = []
+        for item in a:
+            result.append(shape_div(item, b))
+            rest = shape_div(b, product(item))
+            assert not isinstance(rest, tuple), "the quotient of integers is an integer"
+            b = rest
+        return tuple(result)
+    if ints.divides(b, a) is not True and ints.divides(a, b):
+        return 1
+    return ints.exact_div(a, b, f"shape_div of {a} by {b}")
+
+
+def evenly_divides(a: IntTuple, b: IntTuple) -> bool:
+    """Whether b divides a by mode, which dynamic integers must prove (cute/int_tuple.hpp).
+
+    Law: ``evenly_divides(a, b)`` means that ``ceil_div(a, b)`` rounds nothing up.
+    """
+    if isinstance(b, tuple):
+        return isinstance(a, tuple) and len(a) >= len(b) and all(map(evenly_divides, a, b))
+    return ints.divides(b, product(a)) is True
+
+
+def inner_product(a: IntTuple, b: IntTuple) -> Int:
+    """The sum of the products of leaves (cute/int_tuple.hpp).
+
+    Law: ``inner_product(crd, stride) == Layout(shape, stride)(crd)`` for natural coordinates.
+    """
+    total: Int = 0
+    for x, y in _pairs(a, b, "inner_product"):
+        total = add(total, mul(x, y))
+    return total
+
+
+def elem_scale(a: IntTuple, b: IntTuple) -> IntTuple:
+    """The leaves of a times the sizes of the modes of b (cute/int_tuple.hpp).
+
+    Law: ``product(elem_scale(a, b)) == product(a) * product(b)``.
+    """
+    if not isinstance(a, tuple):
+        return mul(a, product(b))
+    if not isinstance(b, tuple) or len(a) != len(b):
+        raise LayoutError(f"elem_scale of {text(a)} by {text(b)}: ranks {tuple_rank(a)} and {tuple_rank(b)} differ")
+    return tuple(map(elem_scale, a, b))
+
+
+def product_like(a: IntTuple, guide: IntTuple) -> IntTuple:
+    """The products of the modes of a that stand where the guide has leaves (cute/int_tuple.hpp).
+
+    Law: congruent with the guide, and ``product(product_like(a, guide)) == product(a)``.
+    """
+    if not isinstance(guide, tuple):
+        return product(a)
+    if not isinstance(a, tuple) or len(a) != len(guide):
+        raise LayoutError(f"product_like of {text(a)} by {text(guide)}: the guide has {len(guide)} modes, "
+                          f"the tuple {tuple_rank(a)}")
+    return tuple(map(product_like, a, guide))
+
+
+def prefix_product(a: IntTuple, start: Int = 1) -> IntTuple:
+    """The products of all leaves to the left of each (pycute/int_tuple.py).
+
+    Law: congruent with a; the leaf after x is x's own prefix product times x.
+    """
+    def build(x: IntTuple) -> IntTuple:
+        nonlocal start
+        if isinstance(x, tuple):
+            return tuple([build(item) for item in x])
+        here, start = start, mul(start, x)
+        return here
+
+    return build(a)
+
+
+def _pairs(a: IntTuple, b: IntTuple, what: str) -> Iterator[tuple[Int, Int]]:
+    if isinstance(a, tuple) and isinstance(b, tuple):
+        if len(a) != len(b):
+            raise LayoutError(f"{what} of {text(a)} and {text(b)}: ranks {len(a)} and {len(b)} differ")
+        for x, y in zip(a, b, strict=True):
+            yield from _pairs(x, y, what)
+    elif isinstance(a, tuple) or isinstance(b, tuple):
+        raise LayoutError(f"{what} of {text(a)} and {text(b)}: one of them is an integer, the other a tuple")
+    else:
+        yield a, b
+
+
+# --- order -----------------------------------------------------------------------------------------------------------
+
+
+def _less(a: Int, b: Int, what: str) -> bool:
+    less = known_less(a, b)
+    if less is None:
+        raise FactError(f"{what} needs a bound that tells whether {a} < {b}")
+    return less
+
+
+def elem_less(a: IntTuple, b: IntTuple) -> bool:
+    """Whether every leaf of a is less than that of b: whether coordinate a lies inside shape b (cute/int_tuple.hpp).
+
+    Law: ``elem_less(a, b)`` means ``x < y`` for all pairs of leaves; an integer b bounds the index of a tuple.
+    """
+    if isinstance(a, tuple) and isinstance(b, tuple) and len(a) > len(b):
+        return False
+    if isinstance(a, tuple) and isinstance(b, tuple):
+        return all(elem_less(x, y) for x, y in zip(a, b, strict=False))
+    if not isinstance(a, tuple):
+        return _less(a, product(b), f"elem_less of {a} and {text(b)}")
+    raise LayoutError(f"elem_less of {text(a)} and {text(b)}: the second is an integer, the first a tuple")
+
+
+def elem_leq(a: IntTuple, b: IntTuple) -> bool:
+    """Whether every leaf of a is at most that of b.
+
+    Law: ``elem_leq(a, b)`` means ``x <= y`` for all pairs of leaves; cute/int_tuple.hpp has ``not elem_less(b, a)``.
+    """
+    return all(not _less(y, x, f"elem_leq of {text(a)} and {text(b)}") for x, y in _pairs(a, b, "elem_leq"))
+
+
+def elem_gtr(a: IntTuple, b: IntTuple) -> bool:
+    """Whether every leaf of a is greater than that of b (cute/int_tuple.hpp).
+
+    Law: ``elem_gtr(a, b) == elem_less(b, a)``.
+    """
+    return all(_less(y, x, f"elem_gtr of {text(a)} and {text(b)}") for x, y in _pairs(a, b, "elem_gtr"))
+
+
+def elem_geq(a: IntTuple, b: IntTuple) -> bool:
+    """Whether every leaf of a is at least that of b.
+
+    Law: ``elem_geq(a, b) == elem_leq(b, a)``; cute/int_tuple.hpp has ``not elem_less(a, b)``.
+    """
+    return elem_leq(b, a)
+
+
+def _first_difference(a: IntTuple, b: IntTuple, what: str, rightmost: bool) -> int:
+    """-1, 0 or 1: how a and b compare in the first leaf, from either end, in which they differ."""
+    pairs = list(_pairs(a, b, what))
+    asked = f"{what} of {text(a)} and {text(b)}"
+    for x, y in reversed(pairs) if rightmost else pairs:
+        if not ints.same(x, y):
+            if _less(x, y, asked):
+                return -1
+            if _less(y, x, asked):
+                return 1
+    return 0
+
+
+def lex_less(a: IntTuple, b: IntTuple) -> bool:
+    """Whether a comes before b, the leftmost leaf deciding first (cute/int_tuple.hpp).
+
+    Law: the order of row-major indices.
+    """
+    return _first_difference(a, b, "lex_less", False) < 0
+
+
+def lex_leq(a: IntTuple, b: IntTuple) -> bool:
+    """Whether a does not come after b, the leftmost leaf deciding first (cute/int_tuple.hpp).
+
+    Law: ``lex_leq(a, b) == (not lex_less(b, a))``.
+    """
+    return _first_difference(a, b, "lex_leq", False) <= 0
+
+
+def colex_less(a: IntTuple, b: IntTuple) -> bool:
+    """Whether a comes before b, the rightmost leaf deciding first (cute/int_tuple.hpp).
+
+    Law: the order of column-major indices.
+    """
+    return _first_difference(a, b, "colex_less", True) < 0
+
+
+def colex_leq(a: IntTuple, b: IntTuple) -> bool:
+    """Whether a does not come after b, the rightmost leaf deciding first (cute/int_tuple.hpp).
+
+    Law: ``colex_leq(a, b) == (not colex_less(b, a))``.
+    """
+    return _first_difference(a, b, "colex_leq", True) <= 0

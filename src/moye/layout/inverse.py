@@ -1,0 +1,199 @@
+"""Inverses of layouts, what a layout forgets, and what two layouts have in common.
+
+In: layouts.  Out: layouts that obey the law in each docstring, in CuTe's form.
+
+>>> a, b = Layout.parse("(4,8):(8,1)"), Layout.parse("(8,4):(1,9)")
+>>> str(right_inverse(a)), max_common_vector(make_layout((8, 4)), b)
+('(8,4):(4,1)', 8)
+
+A swizzled layout has a swizzled inverse where one exists (swizzle.py).  Source: cute/layout.hpp.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from math import gcd
+from typing import overload
+
+from moye.errors import FactError, LayoutError
+from moye.layout import tuples
+from moye.layout.algebra import ascending, coalesce, compose_proven, composition, flat_modes
+from moye.layout.ints import Int, exact_div, is_const, is_static, known_less, mul, same
+from moye.layout.layout import Layout, cosize, from_modes, need_numbers, size
+from moye.layout.tuples import Modes
+from moye.layout.verb import WrappedLayout
+
+
+@overload
+def right_inverse(layout: Layout) -> Layout: ...
+
+
+@overload
+def right_inverse(layout: WrappedLayout) -> WrappedLayout: ...
+
+
+def right_inverse(layout: Layout | WrappedLayout) -> Layout | WrappedLayout:
+    """The indices at which the offsets 0, 1, 2, ... lie, as far as they do (cute/layout.hpp).
+
+    Law: ``layout(right_inverse(layout)(i)) == i`` for every i below its size, the largest that is provable.
+    """
+    plain = _invertible(layout, "right_inverse")
+    if isinstance(layout, WrappedLayout):
+        return layout.inverse(right_inverse, f"right_inverse of {layout}")
+    modes = tuples.merge(flat_modes(plain))
+    found: Modes = []
+    reach: Int = 1
+    while True:
+        at: Int = 1
+        for i, (extent, step) in enumerate(modes):
+            if same(step, reach):
+                found.append((extent, at))
+                reach = mul(reach, extent)
+                modes[i] = (extent, 0)  # used up, but it still counts in the indices of later modes
+                break
+            at = mul(at, extent)
+        else:
+            return from_modes(tuples.merge(found))
+
+
+@overload
+def left_inverse(layout: Layout) -> Layout: ...
+
+
+@overload
+def left_inverse(layout: WrappedLayout) -> WrappedLayout: ...
+
+
+def left_inverse(layout: Layout | WrappedLayout) -> Layout | WrappedLayout:
+    """From an offset back to its index; modes of stride 0 are left out (cute/layout.hpp).
+
+    Law: ``left_inverse(layout)(layout(i)) == i`` for every index i of an injective layout; of others it is an index
+    with that offset, or an error.
+    """
+    plain = _invertible(layout, "left_inverse")
+    if isinstance(layout, WrappedLayout):
+        return layout.inverse(left_inverse, f"left_inverse of {layout}")
+    asked = f"left_inverse of {layout}"
+    at: Int = 1
+    modes: list[tuple[Int, Int, Int]] = []  # (stride, extent, stride of the index)
+    for extent, step in tuples.merge(flat_modes(plain)):
+        if not is_const(step, 0):
+            modes.append((step, extent, at))
+        at = mul(at, extent)
+    if not modes:
+        return coalesce(plain)
+    modes = [modes[i] for i in ascending([step for step, _, _ in modes], lambda: asked)]
+    if known_less(modes[0][0], 0):
+        raise LayoutError(f"{asked}: the stride of its mode {modes[0][1]}:{modes[0][0]} is negative")
+    inverse: Modes = [(modes[0][0], 0)]
+    below = 0  # the largest offset that the modes so far add up to, once they overlap
+    for (step, extent, index), (above, width, _) in pairwise(modes):
+        why = f"{asked}: the stride of its mode {width}:{above} must be a multiple of that of {extent}:{step}"
+        inverse.append((exact_div(above, step, why), index))
+        below = _check_apart(asked, (extent, step), (width, above), below)
+    step, extent, index = modes[-1]
+    ends = same(mul(index, extent), at) and same(step, flat_modes(plain)[-1][1])  # past it, offsets go on in its steps
+    if below and not ends and is_static(extent) and is_static(step) \
+            and below + (extent - 1) * step >= extent * step:
+        raise LayoutError(f"{asked}: it is not injective, its mode {extent}:{step} ends before what the others reach")
+    inverse.append((extent, index))
+    return from_modes(tuples.merge(inverse))
+
+
+def _check_apart(asked: str, mode: tuple[Int, Int], above: tuple[Int, Int], below: int) -> int:
+    """Two modes in the order of their strides: whether an offset still tells one coordinate of the lower one.
+
+    Where modes overlap, CuTe's inverse gives one of the indices; it does so as long as a mode with a gap above it ends
+    past everything below, ``below`` being the largest offset of the modes so far (0 while none overlap).
+    """
+    extent, step = mode
+    overlaps = known_less(above[1], mul(extent, step))
+    if overlaps is None:
+        raise FactError(f"{asked} needs a bound that tells whether {above[1]} < {mul(extent, step)}")
+    if not overlaps and not below:
+        return 0
+    if not (is_static(extent) and is_static(step) and is_static(above[0]) and is_static(above[1])):
+        raise FactError(f"{asked}: its modes {extent}:{step} and {above[0]}:{above[1]} overlap, so they must be static")
+    largest = (below or step - 1) + (extent - 1) * step
+    if step == above[1] or largest >= extent * step < above[1]:
+        raise LayoutError(f"{asked}: it is not injective, its modes {extent}:{step} and {above[0]}:{above[1]} leave no "
+                          "room to tell offsets apart")
+    return largest
+
+
+def _invertible(layout: Layout | WrappedLayout, what: str) -> Layout:
+    plain = layout.layout if isinstance(layout, WrappedLayout) else layout
+    if not isinstance(plain, Layout):
+        raise LayoutError(f"{what} takes a layout, not {layout!r}")
+    need_numbers(plain, what)
+    return plain
+
+
+def nullspace(layout: Layout | WrappedLayout) -> Layout:
+    """The indices that lead nowhere: those of the modes of stride 0 (cute/layout.hpp).
+
+    Law: ``layout(nullspace(layout)(i)) == layout(0)`` for every i, the largest such.
+    """
+    plain = layout.layout if isinstance(layout, WrappedLayout) else layout
+    if not isinstance(plain, Layout):
+        raise LayoutError(f"nullspace takes a layout, not {layout!r}")
+    at: Int = 1
+    kernel: Modes = []
+    for extent, step in flat_modes(plain):
+        if is_const(step, 0):
+            kernel.append((extent, at))
+        at = mul(at, extent)
+    return from_modes(tuples.merge(kernel))
+
+
+def max_common_layout(a: Layout | WrappedLayout, b: Layout | WrappedLayout) -> Layout:
+    """The indices at which two layouts are contiguous, in the same order (cute/layout.hpp, cute/swizzle_layout.hpp).
+
+    Law: for ``v = max_common_layout(a, b)``, ``a(v(i)) - a(0) == b(v(i)) - b(0) == i``; the largest for plain layouts
+    of one size.
+    """
+    common = _common(_invertible(a, "max_common_layout"), _invertible(b, "max_common_layout"))
+    count = size(common)
+    assert is_static(count), "a common layout is static"
+    run = _run(count, a, b)
+    return common if run == count else composition(common, Layout(run, 1))
+
+
+def _common(a: Layout, b: Layout) -> Layout:
+    modes = flat_modes(right_inverse(b))
+    for count in range(len(modes), 0, -1):
+        shorter = from_modes(modes[:count])
+        beyond = known_less(size(a), cosize(shorter))
+        if beyond:
+            continue
+        try:
+            common = coalesce(compose_proven(a, shorter))
+        except LayoutError:
+            continue
+        extent, step = flat_modes(common)[0]
+        if is_static(extent) and is_const(step, 1) and (beyond is False or _inside(a, extent)):
+            return composition(shorter, Layout(extent, 1))
+    return Layout(1, 0)
+
+
+def _inside(layout: Layout, count: int) -> bool:
+    """Whether a static mode of stride 1 alone has so many elements."""
+    return any(is_const(step, 1) and is_static(extent) and extent >= count
+               for extent, step in flat_modes(coalesce(layout)))
+
+
+def _run(count: int, *layouts: Layout | WrappedLayout) -> int:
+    for layout in layouts:
+        if isinstance(layout, WrappedLayout):
+            count = gcd(count, layout.contiguous_run())
+    return count
+
+
+def max_common_vector(a: Layout | WrappedLayout, b: Layout | WrappedLayout) -> int:
+    """The most elements that are contiguous from 0 in both layouts, in the same order (cute/layout.hpp).
+
+    Law: ``max_common_vector(a, b) == size(max_common_layout(a, b))``.
+    """
+    count = size(max_common_layout(a, b))
+    assert is_static(count), "a common layout is static"
+    return count
