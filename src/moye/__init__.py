@@ -32,8 +32,8 @@ _TRACED = (
     "shuffle_down", "shuffle_idx", "shuffle_up", "shuffle_xor", "static_range", "store", "sync_threads", "sync_warp",
     "thread_idx", "vote_all", "vote_any", "warp_idx", "warp_reduce", "where",
 )
-_MATH = ("ceil", "clz", "cos", "erf", "exp", "exp2", "floor", "isinf", "isnan", "log", "log10", "log2", "maximum",
-         "minimum", "popcount", "rsqrt", "sigmoid", "sin", "sqrt", "tan", "tanh", "trunc")
+_MATH = ("ceil", "clz", "cos", "erf", "exp", "exp2", "floor", "gelu", "isinf", "isnan", "log", "log10", "log2",
+         "maximum", "minimum", "popcount", "relu", "rsqrt", "sigmoid", "silu", "sin", "sqrt", "tan", "tanh", "trunc")
 _DTYPES = ("bfloat16", "float16", "float32", "float64", "float8_e4m3fn", "float8_e5m2", "int16", "int32", "int64",
            "int4", "int8", "tfloat32", "uint1", "uint128", "uint16", "uint32", "uint4", "uint64", "uint8")
 _ERRORS = ("AlignmentError", "ArgumentError", "CompileError", "DTypeError", "DriverError", "FactError", "LaunchError",
