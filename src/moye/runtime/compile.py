@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from moye import env
-from moye.errors import LaunchError
+from moye.atoms.atom import CopyOp, MmaOp
+from moye.errors import LaunchError, UnsupportedError
 from moye.ir.nodes import Func
 from moye.ir.text import to_text
 from moye.ir.verify import verify
@@ -152,11 +153,39 @@ def compile_program(spec: Specialised, arch: str, *, restrict: bool = True) -> P
                               f"{arch} has {shared_limit(arch)}", hint="use smaller tiles or fewer stages")
         spec.func.restrict = restrict
         printed = print_kernel(spec.func, lineinfo=lineinfo, asserts=asserts)
+        check_arch(spec.func, printed, arch)
         if "cuda" in env.show():
             print(printed.source, file=sys.stderr)
         program = Program(printed, arch, _compiled(printed, arch, ("-lineinfo",) if lineinfo else ()))
         spec.programs[key] = program
     return program
+
+
+def check_arch(func: Func, printed: Printed, arch: str) -> None:
+    """Raises UnsupportedError where a kernel has an operation that the architecture is too old for."""
+    have = int(arch.strip("sm_af"))
+    if printed.arch <= have:
+        return
+    for op in func.body.walk():
+        atom = getattr(op, "mma", None) or getattr(op, "atom", None)
+        if atom is not None and atom.arch > have:
+            raise UnsupportedError(f"{func.name} uses {atom}, which sm_{atom.arch} and later have, and is compiled for "
+                                   f"{arch}", hint=_alternatives(atom, have), locs=(op.loc,))
+    raise UnsupportedError(f"{func.name} needs sm_{printed.arch} or later, and is compiled for {arch}")
+
+
+def _alternatives(atom: CopyOp | MmaOp, have: int) -> str | None:
+    """The MMA operations on the same dtypes that an architecture has."""
+    from moye import mma
+
+    if isinstance(atom, CopyOp):
+        return None
+    dtypes = (atom.a_dtype, atom.b_dtype, atom.c_dtype)
+    same = [str(op) for op in mma.ALL.values() if (op.a_dtype, op.b_dtype, op.c_dtype) == dtypes and op.arch <= have]
+    if same:
+        return f"sm_{have} has {', '.join(same)}"
+    kinds = dict.fromkeys(f"{op.a_dtype} x {op.b_dtype} + {op.c_dtype}" for op in mma.ALL.values() if op.arch <= have)
+    return f"sm_{have} has operations on {', '.join(kinds)}"
 
 
 def _compiled(printed: Printed, arch: str, flags: tuple[str, ...]) -> Compiled:
