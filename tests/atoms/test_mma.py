@@ -293,3 +293,14 @@ def test_elements_narrower_than_a_byte():
     args[1] = np.zeros((64, 64), ml_dtypes.int4)
     with pytest.raises(mo.ArgumentError, match=r"dtype int4 cannot be an argument .* a byte\nhint: pack 8 "):
         case.launch(args, 1)
+
+
+# --- pictures --------------------------------------------------------------------------------------------------------
+
+
+def test_pictures_show_the_lanes_of_quad_pairs():
+    """The 8 threads of an sm_70 operation under their numbers in the warp; every operation can be drawn and printed."""
+    shown = str(mo.draw(mo.mma.SM70_8x8x4_F32F16F16F32_TN))
+    assert "T19" in shown and "T16" in shown and "T4" not in shown
+    for op in (mo.mma.SM80_16x8x64_S32S4U4S32_TN, mo.mma.SM80_8x8x128_S32U1U1S32_TN_XORPOPC):
+        assert str(op) in str(mo.draw(op))

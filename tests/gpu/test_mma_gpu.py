@@ -14,8 +14,6 @@ import ops_kernels_tiles as tiles
 from ops_kernels import CASES, TOLERANCE, difference
 from ops_kernels_tiles import mma_kernels as kernels
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
 torch = pytest.importorskip("torch")
 
 
