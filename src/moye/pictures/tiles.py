@@ -105,7 +105,8 @@ def mma_sheet(mma: TiledMMA, look: Look, lanes: Layout | None = None) -> Sheet:
     for title, place, shape, corner, turned, partition in blocks:
         held = holders(mma.threads, shape, partition)
         if lanes is not None:
-            held = {place: [(int(lanes(thread)), value) for thread, value in pairs] for place, pairs in held.items()}
+            names = {t: lane for t in range(mma.threads) if isinstance(lane := lanes(t), int)}
+            held = {place: [(names[thread], value) for thread, value in pairs] for place, pairs in held.items()}
         drawn, rows, columns = (shape[::-1], *corner[::-1]) if turned else (shape, *corner)
         panels += _panels(corner_plan(drawn, rows, columns), drawn, held, title, place=place, turned=turned)
     cut = f"cropped to (m,n,k) = {text(kept)} of {text(tile)}: max_cells={look.max_cells}"
