@@ -177,6 +177,51 @@ def buffered(D: mo.Static, A: mo.Static, B: mo.Static, mma, bK: mo.Constexpr):
     mo.copyto(tCgD, c)
 
 
+@mo.kernel
+def staged(D, A: mo.Static, B: mo.Static, mma):
+    """Operands in shared memory: each k of the tile is loaded into registers before its products."""
+    tid = mo.thread_idx().x
+    thr, op = mma.get_slice(tid), mma.op
+    sA, sB = (mo.shared_array(x.dtype, mo.make_layout(x.shape, (mo.size(x, 1), 1))) for x in (A, B))
+    threads = mo.make_layout((8, 8))
+    for shared, source in ((sA, A), (sB, B)):
+        mo.copyto(mo.parallelize(shared, threads, tid), mo.parallelize(source, threads, tid))
+    mo.sync_threads()
+    if op.a_dtype.bits < 8:
+        sA, sB = mo.recast(sA, op.a_dtype), mo.recast(sB, op.b_dtype)
+    tCgD = thr.partition_C(mo.tile(D, (2 * mma.tile_size(0), 2 * mma.tile_size(1)), (0, 0)))
+    c = thr.make_fragment_C(tCgD)
+    c.fill(0)
+    mo.gemm(mma, thr.partition_A(sA), thr.partition_B(sB), c)
+    mo.copyto(tCgD, c)
+
+
+@mo.kernel
+def scattered(D: mo.Static, A: mo.Static, B: mo.Static, C: mo.Static, mma):
+    """Fragments whose values do not lie side by side: registers are packed for the instruction and taken apart."""
+    thr, op = mma.get_slice(mo.thread_idx().x), mma.op
+    parts = thr.partition_A(A), thr.partition_B(B), thr.partition_C(C)
+    a, b, c = (mo.fragment(mo.make_layout(part.shape, reverse(part.shape)), dtype)
+               for part, dtype in zip(parts, (op.a_dtype, op.b_dtype, op.c_dtype), strict=True))
+    for fragment, part in zip((a, b, c), parts, strict=True):
+        mo.copyto(fragment, part)
+    mo.gemm(mma, a, b, c)
+    mo.copyto(thr.partition_C(D), c)
+
+
+def reverse(shape):
+    """Row-major strides."""
+    leaves, total = [], 1
+    for extent in reversed(mo.flatten(mo.make_layout(shape)).shape):
+        leaves.insert(0, total)
+        total *= extent
+    return _nested(shape, iter(leaves))
+
+
+def _nested(shape, leaves):
+    return tuple(_nested(s, leaves) for s in shape) if isinstance(shape, tuple) else next(leaves)
+
+
 for _op in WARP_MMAS:
     add(f"mma-{_op}", mma_kernel, arguments(_op), expected, sizes=(1,), grid=lambda n: BLOCKS,
         tolerance=0 if _op.d_dtype.is_integer else 10 * TOLERANCE[_op.d_dtype.name])

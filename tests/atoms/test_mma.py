@@ -195,6 +195,24 @@ def test_half_a_warp_is_c6(op):
     assert mo.check(kernel)[1, 32](mma, 32).ok
 
 
+@pytest.mark.parametrize("name", ["SM80_16x8x16_F32F16F16F32_TN", "SM80_16x8x32_S32S8S8S32_TN",
+                                  "SM80_16x8x64_S32S4U4S32_TN", "SM70_8x8x4_F16F16F16F16_TT"])
+def test_operands_in_shared_memory(name):
+    op = mo.mma.ALL[name]
+    mma, rng = kernels.tiled(op), np.random.default_rng(1)
+    M, N, K = 2 * mma.tile_size(0), 2 * mma.tile_size(1), 4 * op.shape_mnk[2]
+    A, B = kernels.data(rng, (M, K), op.a_dtype), kernels.data(rng, (N, K), op.b_dtype)
+    D = np.zeros((M, N), kernels.numpy_of(op.d_dtype))
+    report = mo.check(kernels.staged)[1, 64](D, A, B, mma)
+    assert report.ok, str(report)
+    wanted = kernels.expected([D, A, B, np.zeros_like(D), mma])[0]
+    if op.d_dtype.is_integer:
+        assert np.array_equal(D, wanted)
+    else:
+        assert difference(D, wanted) <= 10 * TOLERANCE[op.d_dtype.name]
+    assert kernels.staged.compile(D, A, B, mma, block=64, arch="sm_80").spills == 0
+
+
 # --- code ------------------------------------------------------------------------------------------------------------
 
 
@@ -232,6 +250,32 @@ def test_buffered_fragments_in_the_simulator():
     report = mo.check(kernels.buffered)[1, case.block](D[:rows], A[:rows], B, mma, bK)
     assert report.ok, str(report)
     assert difference(D[:rows], kernels.expected([D[:rows], A[:rows], B, 0 * C[:rows], mma])[0]) < 0.04
+
+
+SCATTERED = ["SM80_16x8x16_F16F16F16F16_TN", "SM80_16x8x32_S32S8U8S32_TN", "SM80_16x8x8_F32TF32TF32F32_TN",
+             "SM80_16x8x8_F32BF16BF16F32_TN"]
+
+
+@pytest.mark.parametrize("name", SCATTERED)
+def test_values_that_do_not_lie_side_by_side(name):
+    op = mo.mma.ALL[name]
+    D, A, B, C, mma = kernels.one_tile_arguments(op, np.random.default_rng(5))
+    report = mo.check(kernels.scattered)[1, 32](D, A, B, C, mma)
+    assert report.ok, str(report)
+    assert np.array_equal(D, kernels.expected([D, A, B, C, mma])[0])
+    compiled = kernels.scattered.compile(D, A, B, C, mma, block=32, arch="sm_80")
+    assert compiled.spills == 0
+    assert ("pack(" in compiled.source) == (op.a_dtype.bits < 32)
+    assert ("unsigned w" in compiled.source) == (op.d_dtype.bits < 32)
+
+
+@pytest.mark.parametrize("name", [*SCATTERED, "SM70_8x8x4_F16F16F16F16_NT"])
+def test_columns_compile(name):
+    """A and B along M and N: values of a word come from far apart."""
+    args = kernels.one_tile_arguments(mo.mma.ALL[name], np.random.default_rng(5), "F")
+    compiled = kernels.one_tile.compile(*args, block=32, arch="sm_80")
+    assert compiled.spills == 0
+    assert "LDL" not in compiled.sass
 
 
 # --- errors ----------------------------------------------------------------------------------------------------------

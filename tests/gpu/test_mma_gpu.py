@@ -82,3 +82,10 @@ def test_fragments_that_a_loop_carries(name):
     rows = len(D) // kernels.BLOCKS
     found = on_gpu(kernels.buffered, 1, case.block, [D[:rows], A[:rows], B, mma, bK])
     agree(mma.op, found, kernels.expected([D[:rows], A[:rows], B, 0 * C[:rows], mma])[0])
+
+
+@pytest.mark.parametrize("name", ["SM80_16x8x16_F16F16F16F16_TN", "SM80_16x8x32_S32S8U8S32_TN",
+                                  "SM80_16x8x8_F32BF16BF16F32_TN"])
+def test_values_that_do_not_lie_side_by_side(name):
+    host = kernels.one_tile_arguments(mo.mma.ALL[name], np.random.default_rng(5))
+    agree(mo.mma.ALL[name], on_gpu(kernels.scattered, 1, 32, host), kernels.expected(host)[0])
