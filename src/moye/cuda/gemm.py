@@ -139,7 +139,8 @@ def _results(kernel: Kernel, op: ops.Gemm, steps: list[Step]) -> tuple[list[str]
         for lane, value in enumerate(group):
             part = Text(name)
             if ref.dtype.bits < 32:
-                part = from_bits(ref.dtype, infix(">>", part, Text(str(lane * ref.dtype.bits))), kernel.helpers)
+                shifted = infix(">>", part, Text(str(lane * ref.dtype.bits))) if lane else part
+                part = from_bits(ref.dtype, shifted, kernel.helpers)
             after.append(memory.set(ref, memory.offset(ref, steps, value), part))
     return places, after
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from moye import env
+from moye.atoms.atom import CopyOp, MmaOp
 from moye.errors import LaunchError, UnsupportedError
 from moye.ir.nodes import Func
 from moye.ir.text import to_text
@@ -167,9 +168,30 @@ def compile_program(spec: Specialised, arch: str, *, restrict: bool = True) -> P
 
 def check_arch(func: Func, printed: Printed, arch: str) -> None:
     """Raises UnsupportedError where a kernel has an operation that the architecture is too old for."""
-    if printed.arch > _capability(arch):
-        raise UnsupportedError(f"{func.name} uses {printed.newest}, which need sm_{printed.arch} or later, but is "
-                               f"compiled for {arch}")
+    have = int(arch.strip("sm_af"))
+    if printed.arch <= have:
+        return
+    for op in func.body.walk():
+        atom = getattr(op, "mma", None) or getattr(op, "atom", None)
+        if atom is not None and atom.arch > have:
+            raise UnsupportedError(f"{func.name} uses {atom}, which sm_{atom.arch} and later have, and is compiled for "
+                                   f"{arch}", hint=_alternatives(atom, have), locs=(op.loc,))
+    raise UnsupportedError(f"{func.name} uses {printed.newest}, which need sm_{printed.arch} or later, but is "
+                           f"compiled for {arch}")
+
+
+def _alternatives(atom: CopyOp | MmaOp, have: int) -> str | None:
+    """The MMA operations on the same dtypes that an architecture has."""
+    from moye import mma
+
+    if isinstance(atom, CopyOp):
+        return None
+    dtypes = (atom.a_dtype, atom.b_dtype, atom.c_dtype)
+    same = [str(op) for op in mma.ALL.values() if (op.a_dtype, op.b_dtype, op.c_dtype) == dtypes and op.arch <= have]
+    if same:
+        return f"sm_{have} has {', '.join(same)}"
+    kinds = dict.fromkeys(f"{op.a_dtype} x {op.b_dtype} + {op.c_dtype}" for op in mma.ALL.values() if op.arch <= have)
+    return f"sm_{have} has operations on {', '.join(kinds)}"
 
 
 def _compiled(printed: Printed, arch: str, flags: tuple[str, ...]) -> Compiled:
