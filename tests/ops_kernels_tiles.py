@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
+import mma_kernels
 import moye as mo
 import ops_kernels
 import ops_kernels_edges
@@ -25,7 +26,7 @@ from ops_kernels import (
     values,
 )
 
-__all__ = ["CASES", "CP_ASYNCS", "MMAS", "ops_kernels", "ops_kernels_edges", "to_device", "to_host"]
+__all__ = ["CASES", "CP_ASYNCS", "MMAS", "mma_kernels", "ops_kernels", "ops_kernels_edges", "to_device", "to_host"]
 
 # --- copies ----------------------------------------------------------------------------------------------------------
 

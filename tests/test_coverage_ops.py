@@ -227,13 +227,18 @@ def records():
         for name, thing in vars(module).items():
             if isinstance(thing, (CopyOp, MmaOp)):
                 yield name, thing
-            if inspect.isfunction(thing) and thing.__module__ == module.__name__ and not name.startswith("_"):
+            if inspect.isfunction(thing) and thing.__module__ == module.__name__ and _takes_dtypes(thing):
                 for dtype, cache_ in itertools.product(dt.ALL, ("always", "global")):
                     options = {"cache": cache_} if "cache" in inspect.signature(thing).parameters else {}
                     try:
                         yield name, thing(dtype, **options)
                     except mo.DTypeError:
                         continue
+
+
+def _takes_dtypes(function):
+    first, *_ = inspect.signature(function).parameters.values()
+    return first.annotation == "DType" and not function.__name__.startswith("_")
 
 
 def alike(atom):
@@ -251,7 +256,8 @@ def test_atoms():
               if isinstance(atom, CopyOp) or atom.a_dtype in (dt.int32, *table.FLOATS) or atom.ptx}
     missing = [text for key, text in wanted.items() if key not in used]
     assert not missing, f"no kernel in ops_kernels.py uses {missing}"
-    assert {name for name, _ in records()} >= {"UniversalCopy", "CpAsync", "UniversalFMA", "AUTO_COPY"}
+    assert {name for name, _ in records()} >= {"UniversalCopy", "CpAsync", "UniversalFMA", "AUTO_COPY", *mo.mma.ALL}
+    assert {f"mma-{name}" for name in mo.mma.ALL} <= set(CASES)
     assert len(CP_ASYNCS) == len({alike(a) for name, a in records() if name == "CpAsync"})
 
 

@@ -78,7 +78,7 @@ _HOME: dict[str, tuple[str, str]] = {
     "inspections": ("moye.runtime.simulate", "inspections"),
     "TensorLike": ("moye.runtime.arguments", "TensorLike"), "describe": ("moye.runtime.arrays", "describe"),
 }
-_MODULES = ("env", "errors", "kernels", "layout", "testing")
+_MODULES = ("env", "errors", "kernels", "layout", "mma", "testing")
 
 __all__ = ["__version__", *sorted(_HOME), *_MODULES]
 

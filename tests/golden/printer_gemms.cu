@@ -25,23 +25,18 @@ __device__ __forceinline__ void mma_sm80_16x8x8_f32tf32tf32f32_tn(float& d0, flo
           "r"(__float_as_uint(b0)), "r"(__float_as_uint(b1)),
           "f"(c0), "f"(c1), "f"(c2), "f"(c3));
 }
-__device__ __forceinline__ unsigned pack(f16 x0, f16 x1) {
-    return x0.bits | (unsigned)x1.bits << 16;
+__device__ __forceinline__ void put_16(unsigned& word, int shift, unsigned x) {
+    word = word & ~(0xffffu << shift) | (x & 0xffffu) << shift;
 }
-__device__ __forceinline__ void mma_sm80_16x8x16_f16f16f16f16_tn(f16& d0, f16& d1, f16& d2, f16& d3,
-    f16 a0, f16 a1, f16 a2, f16 a3, f16 a4, f16 a5, f16 a6, f16 a7,
-    f16 b0, f16 b1, f16 b2, f16 b3,
-    f16 c0, f16 c1, f16 c2, f16 c3) {
-    unsigned w0, w1;
+__device__ __forceinline__ void mma_sm80_16x8x16_f16f16f16f16_tn(unsigned& d0, unsigned& d1,
+    unsigned a0, unsigned a1, unsigned a2, unsigned a3,
+    unsigned b0, unsigned b1,
+    unsigned c0, unsigned c1) {
     asm volatile("mma.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16 {%0, %1}, {%2, %3, %4, %5}, {%6, %7}, {%8, %9};"
-        : "=r"(w0), "=r"(w1)
-        : "r"(pack(a0, a1)), "r"(pack(a2, a3)), "r"(pack(a4, a5)), "r"(pack(a6, a7)),
-          "r"(pack(b0, b1)), "r"(pack(b2, b3)),
-          "r"(pack(c0, c1)), "r"(pack(c2, c3)));
-    d0.bits = (unsigned short)w0;
-    d1.bits = (unsigned short)(w0 >> 16);
-    d2.bits = (unsigned short)w1;
-    d3.bits = (unsigned short)(w1 >> 16);
+        : "=r"(d0), "=r"(d1)
+        : "r"(a0), "r"(a1), "r"(a2), "r"(a3),
+          "r"(b0), "r"(b1),
+          "r"(c0), "r"(c1));
 }
 __device__ __forceinline__ void mma_sm80_8x8x4_f64f64f64f64_tn(double& d0, double& d1,
     double a0,
@@ -53,17 +48,17 @@ __device__ __forceinline__ void mma_sm80_8x8x4_f64f64f64f64_tn(double& d0, doubl
           "d"(b0),
           "d"(c0), "d"(c1));
 }
-__device__ __forceinline__ unsigned pack(signed char x0, signed char x1, signed char x2, signed char x3) {
-    return (unsigned char)x0 | (unsigned)(unsigned char)x1 << 8 | (unsigned)(unsigned char)x2 << 16 | (unsigned)(unsigned char)x3 << 24;
+__device__ __forceinline__ void put_8(unsigned& word, int shift, unsigned x) {
+    word = word & ~(0xffu << shift) | (x & 0xffu) << shift;
 }
 __device__ __forceinline__ void mma_sm80_16x8x32_s32s8s8s32_tn(int& d0, int& d1, int& d2, int& d3,
-    signed char a0, signed char a1, signed char a2, signed char a3, signed char a4, signed char a5, signed char a6, signed char a7, signed char a8, signed char a9, signed char a10, signed char a11, signed char a12, signed char a13, signed char a14, signed char a15,
-    signed char b0, signed char b1, signed char b2, signed char b3, signed char b4, signed char b5, signed char b6, signed char b7,
+    unsigned a0, unsigned a1, unsigned a2, unsigned a3,
+    unsigned b0, unsigned b1,
     int c0, int c1, int c2, int c3) {
     asm volatile("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%10, %11, %12, %13};"
         : "=r"(d0), "=r"(d1), "=r"(d2), "=r"(d3)
-        : "r"(pack(a0, a1, a2, a3)), "r"(pack(a4, a5, a6, a7)), "r"(pack(a8, a9, a10, a11)), "r"(pack(a12, a13, a14, a15)),
-          "r"(pack(b0, b1, b2, b3)), "r"(pack(b4, b5, b6, b7)),
+        : "r"(a0), "r"(a1), "r"(a2), "r"(a3),
+          "r"(b0), "r"(b1),
           "r"(c0), "r"(c1), "r"(c2), "r"(c3));
 }
 
@@ -386,31 +381,31 @@ gemms(f16* __restrict__ g_float16,
     for (int i = 0; i < 8; ++i) {
         D_SM80_16x8x8_F32TF32TF32F32_TN[i] = rD_SM80_16x8x8_F32TF32TF32F32_TN[i];
     }
-    f16 rD_SM80_16x8x16_F16F16F16F16_TN[8];
-    f16 rA_SM80_16x8x16_F16F16F16F16_TN[16];
-    f16 rB_SM80_16x8x16_F16F16F16F16_TN[8];
+    unsigned rD_SM80_16x8x16_F16F16F16F16_TN[4];
+    unsigned rA_SM80_16x8x16_F16F16F16F16_TN[8];
+    unsigned rB_SM80_16x8x16_F16F16F16F16_TN[4];
     #pragma unroll
     for (int i = 0; i < 8; ++i) {
-        rD_SM80_16x8x16_F16F16F16F16_TN[i] = D_SM80_16x8x16_F16F16F16F16_TN[i];
+        put_16(rD_SM80_16x8x16_F16F16F16F16_TN[i / 2], i % 2 * 16, D_SM80_16x8x16_F16F16F16F16_TN[i].bits);
     }
     #pragma unroll
     for (int i = 0; i < 16; ++i) {
-        rA_SM80_16x8x16_F16F16F16F16_TN[i] = A_SM80_16x8x16_F16F16F16F16_TN[i];
+        put_16(rA_SM80_16x8x16_F16F16F16F16_TN[i / 2], i % 2 * 16, A_SM80_16x8x16_F16F16F16F16_TN[i].bits);
     }
     #pragma unroll
     for (int i = 0; i < 8; ++i) {
-        rB_SM80_16x8x16_F16F16F16F16_TN[i] = B_SM80_16x8x16_F16F16F16F16_TN[i];
+        put_16(rB_SM80_16x8x16_F16F16F16F16_TN[i / 2], i % 2 * 16, B_SM80_16x8x16_F16F16F16F16_TN[i].bits);
     }
     #pragma unroll
     for (int i = 0; i < 2; ++i) {
-        mma_sm80_16x8x16_f16f16f16f16_tn(rD_SM80_16x8x16_F16F16F16F16_TN[4 * i], rD_SM80_16x8x16_F16F16F16F16_TN[4 * i + 1], rD_SM80_16x8x16_F16F16F16F16_TN[4 * i + 2], rD_SM80_16x8x16_F16F16F16F16_TN[4 * i + 3],
-            rA_SM80_16x8x16_F16F16F16F16_TN[8 * i], rA_SM80_16x8x16_F16F16F16F16_TN[8 * i + 1], rA_SM80_16x8x16_F16F16F16F16_TN[8 * i + 2], rA_SM80_16x8x16_F16F16F16F16_TN[8 * i + 3], rA_SM80_16x8x16_F16F16F16F16_TN[8 * i + 4], rA_SM80_16x8x16_F16F16F16F16_TN[8 * i + 5], rA_SM80_16x8x16_F16F16F16F16_TN[8 * i + 6], rA_SM80_16x8x16_F16F16F16F16_TN[8 * i + 7],
-            rB_SM80_16x8x16_F16F16F16F16_TN[0], rB_SM80_16x8x16_F16F16F16F16_TN[1], rB_SM80_16x8x16_F16F16F16F16_TN[2], rB_SM80_16x8x16_F16F16F16F16_TN[3],
-            rD_SM80_16x8x16_F16F16F16F16_TN[4 * i], rD_SM80_16x8x16_F16F16F16F16_TN[4 * i + 1], rD_SM80_16x8x16_F16F16F16F16_TN[4 * i + 2], rD_SM80_16x8x16_F16F16F16F16_TN[4 * i + 3]);
+        mma_sm80_16x8x16_f16f16f16f16_tn(rD_SM80_16x8x16_F16F16F16F16_TN[2 * i], rD_SM80_16x8x16_F16F16F16F16_TN[2 * i + 1],
+            rA_SM80_16x8x16_F16F16F16F16_TN[4 * i], rA_SM80_16x8x16_F16F16F16F16_TN[4 * i + 1], rA_SM80_16x8x16_F16F16F16F16_TN[4 * i + 2], rA_SM80_16x8x16_F16F16F16F16_TN[4 * i + 3],
+            rB_SM80_16x8x16_F16F16F16F16_TN[0], rB_SM80_16x8x16_F16F16F16F16_TN[1],
+            rD_SM80_16x8x16_F16F16F16F16_TN[2 * i], rD_SM80_16x8x16_F16F16F16F16_TN[2 * i + 1]);
     }
     #pragma unroll
     for (int i = 0; i < 8; ++i) {
-        D_SM80_16x8x16_F16F16F16F16_TN[i] = rD_SM80_16x8x16_F16F16F16F16_TN[i];
+        D_SM80_16x8x16_F16F16F16F16_TN[i] = f16{(unsigned short)(rD_SM80_16x8x16_F16F16F16F16_TN[i / 2] >> (i % 2 * 16))};
     }
     double rD_SM80_8x8x4_F64F64F64F64_TN[4];
     double rA_SM80_8x8x4_F64F64F64F64_TN[2];
@@ -439,25 +434,25 @@ gemms(f16* __restrict__ g_float16,
         D_SM80_8x8x4_F64F64F64F64_TN[i] = rD_SM80_8x8x4_F64F64F64F64_TN[i];
     }
     int rD_SM80_16x8x32_S32S8S8S32_TN[8];
-    signed char rA_SM80_16x8x32_S32S8S8S32_TN[32];
-    signed char rB_SM80_16x8x32_S32S8S8S32_TN[16];
+    unsigned rA_SM80_16x8x32_S32S8S8S32_TN[8];
+    unsigned rB_SM80_16x8x32_S32S8S8S32_TN[4];
     #pragma unroll
     for (int i = 0; i < 8; ++i) {
         rD_SM80_16x8x32_S32S8S8S32_TN[i] = D_SM80_16x8x32_S32S8S8S32_TN[i];
     }
     #pragma unroll
     for (int i = 0; i < 32; ++i) {
-        rA_SM80_16x8x32_S32S8S8S32_TN[i] = A_SM80_16x8x32_S32S8S8S32_TN[i];
+        put_8(rA_SM80_16x8x32_S32S8S8S32_TN[i / 4], i % 4 * 8, (unsigned char)A_SM80_16x8x32_S32S8S8S32_TN[i]);
     }
     #pragma unroll
     for (int i = 0; i < 16; ++i) {
-        rB_SM80_16x8x32_S32S8S8S32_TN[i] = B_SM80_16x8x32_S32S8S8S32_TN[i];
+        put_8(rB_SM80_16x8x32_S32S8S8S32_TN[i / 4], i % 4 * 8, (unsigned char)B_SM80_16x8x32_S32S8S8S32_TN[i]);
     }
     #pragma unroll
     for (int i = 0; i < 2; ++i) {
         mma_sm80_16x8x32_s32s8s8s32_tn(rD_SM80_16x8x32_S32S8S8S32_TN[4 * i], rD_SM80_16x8x32_S32S8S8S32_TN[4 * i + 1], rD_SM80_16x8x32_S32S8S8S32_TN[4 * i + 2], rD_SM80_16x8x32_S32S8S8S32_TN[4 * i + 3],
-            rA_SM80_16x8x32_S32S8S8S32_TN[16 * i], rA_SM80_16x8x32_S32S8S8S32_TN[16 * i + 1], rA_SM80_16x8x32_S32S8S8S32_TN[16 * i + 2], rA_SM80_16x8x32_S32S8S8S32_TN[16 * i + 3], rA_SM80_16x8x32_S32S8S8S32_TN[16 * i + 4], rA_SM80_16x8x32_S32S8S8S32_TN[16 * i + 5], rA_SM80_16x8x32_S32S8S8S32_TN[16 * i + 6], rA_SM80_16x8x32_S32S8S8S32_TN[16 * i + 7], rA_SM80_16x8x32_S32S8S8S32_TN[16 * i + 8], rA_SM80_16x8x32_S32S8S8S32_TN[16 * i + 9], rA_SM80_16x8x32_S32S8S8S32_TN[16 * i + 10], rA_SM80_16x8x32_S32S8S8S32_TN[16 * i + 11], rA_SM80_16x8x32_S32S8S8S32_TN[16 * i + 12], rA_SM80_16x8x32_S32S8S8S32_TN[16 * i + 13], rA_SM80_16x8x32_S32S8S8S32_TN[16 * i + 14], rA_SM80_16x8x32_S32S8S8S32_TN[16 * i + 15],
-            rB_SM80_16x8x32_S32S8S8S32_TN[0], rB_SM80_16x8x32_S32S8S8S32_TN[1], rB_SM80_16x8x32_S32S8S8S32_TN[2], rB_SM80_16x8x32_S32S8S8S32_TN[3], rB_SM80_16x8x32_S32S8S8S32_TN[4], rB_SM80_16x8x32_S32S8S8S32_TN[5], rB_SM80_16x8x32_S32S8S8S32_TN[6], rB_SM80_16x8x32_S32S8S8S32_TN[7],
+            rA_SM80_16x8x32_S32S8S8S32_TN[4 * i], rA_SM80_16x8x32_S32S8S8S32_TN[4 * i + 1], rA_SM80_16x8x32_S32S8S8S32_TN[4 * i + 2], rA_SM80_16x8x32_S32S8S8S32_TN[4 * i + 3],
+            rB_SM80_16x8x32_S32S8S8S32_TN[0], rB_SM80_16x8x32_S32S8S8S32_TN[1],
             rD_SM80_16x8x32_S32S8S8S32_TN[4 * i], rD_SM80_16x8x32_S32S8S8S32_TN[4 * i + 1], rD_SM80_16x8x32_S32S8S8S32_TN[4 * i + 2], rD_SM80_16x8x32_S32S8S8S32_TN[4 * i + 3]);
     }
     #pragma unroll

@@ -11,10 +11,11 @@ Records are compared and hashed by value: they are part of a kernel's specialisa
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from moye.display import Drawable
 from moye.dtypes import DType
-from moye.layout import Layout
+from moye.layout import Layout, make_layout
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +56,11 @@ class MmaOp(Drawable):
     """One matrix multiply-accumulate instruction, D = A * B + C.
 
     ``a_layout`` maps (thread, value) to the element index of A viewed as a column-major (M, K) tile; ``b_layout``
-    likewise for (N, K) and ``c_layout`` for (M, N).  ``threads`` is how many threads execute it together.
+    likewise for (N, K) and ``c_layout`` for (M, N).  ``threads`` is how many threads execute it together; ``thr_id``
+    maps them to the lanes of their warp where these are not neighbours (CuTe's ThrID).
     ``ptx`` is empty for operations that print as plain C++ (``d += a * b``).
+    ``product`` is what is summed over k: a * b, or for single bits a ^ b or a & b.  ``saturate`` clamps integer sums,
+    which otherwise wrap.
     """
 
     name: str
@@ -71,6 +75,14 @@ class MmaOp(Drawable):
     c_layout: Layout
     ptx: str = ""
     arch: int = 80
+    thr_id: Layout | None = None
+    product: Literal["mul", "xor", "and"] = "mul"
+    saturate: bool = False
+
+    @property
+    def lanes(self) -> Layout:
+        """Thread of the atom -> thread of the warp (of the block for scalar operations)."""
+        return self.thr_id or make_layout(self.threads, 1 if self.threads > 1 else 0)
 
     def __repr__(self) -> str:
         return self.name

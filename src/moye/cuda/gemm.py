@@ -4,7 +4,7 @@ In: a Gemm op.  Out: k outermost, then rows, then columns; serpentine turns back
 
 >>> gemm(kernel, op)     # tCrC[i + 4 * j] += tCrA[i] * tCrB[j];
 
-A PTX atom is called with one argument per value that a thread holds; the function packs narrow elements into registers.
+A PTX atom is called with one argument per register that a thread holds: narrow values lie in 32-bit words (words.py).
 ``MmaOp.ptx`` is the instruction, either bare (``mma.sync.aligned...``) or with ``{d}, {a}, {b}, {c}`` where its operand
 lists go.
 """
@@ -13,11 +13,12 @@ from __future__ import annotations
 
 from moye import dtypes as dt
 from moye.atoms.atom import MmaOp
-from moye.cuda.expressions import Text, combine, convert
+from moye.cuda.expressions import Text, combine, convert, from_bits, infix
 from moye.cuda.intrinsics import Intrinsics, constraint
 from moye.cuda.kernel import Kernel
 from moye.cuda.names import identifier
 from moye.cuda.tiles import flat_steps, merged
+from moye.cuda.vectors import packed
 from moye.dtypes import DType
 from moye.errors import UnsupportedError
 from moye.ir import ops
@@ -72,6 +73,7 @@ def _element(kernel: Kernel, ref: TileRef, steps: list[Step], value: int) -> Tex
 def _multiply(kernel: Kernel, op: ops.Gemm, steps: list[list[Step]]) -> None:
     dtype, helpers = op.mma.c_dtype, kernel.helpers
     wide = dtype if dtype.bits >= 32 else dt.float32 if dtype.is_float else dt.int32
+    to = kernel.memory.offset(op.d, steps[0], op.d_values[0])
     d, a, b, c = (_element(kernel, ref, own, values[0]) for ref, own, values in
                   zip(_operands(op), steps, (op.d_values, op.a_values, op.b_values, op.c_values), strict=True))
     a, b = convert(op.a.dtype, wide, a, helpers), convert(op.b.dtype, wide, b, helpers)
@@ -79,36 +81,90 @@ def _multiply(kernel: Kernel, op: ops.Gemm, steps: list[list[Step]]) -> None:
         kernel.writer.line(f"{d.text} += {combine('mul', wide, a, b, helpers).text};")
         return
     whole = combine("add", wide, combine("mul", wide, a, b, helpers), convert(op.c.dtype, wide, c, helpers), helpers)
-    kernel.writer.line(f"{d.text} = {convert(wide, op.d.dtype, whole, helpers).text};")
+    kernel.writer.line(kernel.memory.set(op.d, to, convert(wide, op.d.dtype, whole, helpers)))
 
 
 # --- PTX atoms -------------------------------------------------------------------------------------------------------
 
 
 def _call(kernel: Kernel, op: ops.Gemm, steps: list[list[Step]]) -> None:
-    """One call of the atom's function: the values of d, a, b, c in order."""
+    """One call of the atom's function: the registers of d, a, b, c in order."""
     lists = (op.d_values, op.a_values, op.b_values, op.c_values)
     name = _function(op.mma, [len(values) for values in lists], kernel.helpers)
-    groups = [", ".join(_element(kernel, ref, own, value).text for value in values)
-              for ref, own, values in zip(_operands(op), steps, lists, strict=True)]
-    call = f"{name}({', '.join(groups)});"
+    results, after = _results(kernel, op, steps[0])
+    groups = [results, *(_registers(kernel, ref, own, values) for ref, own, values in
+                         zip(_operands(op)[1:], steps[1:], lists[1:], strict=True))]
+    texts = [", ".join(group) for group in groups if group]
+    call = f"{name}({', '.join(texts)});"
     if len(call) <= 100:
         kernel.writer.line(call)
-        return
-    kernel.writer.line(f"{name}({groups[0]},")
-    for group in groups[1:-1]:
-        kernel.writer.line(f"    {group},")
-    kernel.writer.line(f"    {groups[-1]});")
+    else:
+        kernel.writer.line(f"{name}({texts[0]},")
+        for text in texts[1:-1]:
+            kernel.writer.line(f"    {text},")
+        kernel.writer.line(f"    {texts[-1]});")
+    for line in after:
+        kernel.writer.line(line)
+
+
+def _registers(kernel: Kernel, ref: TileRef, steps: list[Step], values: tuple[int, ...]) -> list[str]:
+    """The registers of an operand: its values, or words of narrow ones."""
+    if ref.dtype.bits >= 32:
+        return [_element(kernel, ref, steps, value).text for value in values]
+    found = []
+    for group in _words(ref.dtype, values):
+        word = kernel.memory.word(ref, steps, group[0], len(group)) if _side_by_side(group) else None
+        if word is None:
+            found.append(packed(kernel, ref.dtype, [_element(kernel, ref, steps, value) for value in group]).text)
+        else:
+            found.append(f"{kernel.memory.name(ref.buffer)}[{word.text}]")
+    return found
+
+
+def _results(kernel: Kernel, op: ops.Gemm, steps: list[Step]) -> tuple[list[str], list[str]]:
+    """The registers of d as lvalues, and the lines that take them apart where they are not stored so."""
+    ref, values, memory = op.d, op.d_values, kernel.memory
+    if ref.dtype.bits >= 32 and not memory.in_words(ref.buffer):
+        return [_element(kernel, ref, steps, value).text for value in values], []
+    places, after = [], []
+    for group in _words(ref.dtype, values):
+        word = memory.word(ref, steps, group[0], len(group)) if _side_by_side(group) and ref.dtype.bits < 32 else None
+        if word is not None:
+            places.append(f"{memory.name(ref.buffer)}[{word.text}]")
+            continue
+        name = kernel.names.fresh("w")
+        ctype = kernel.helpers.ctype(ref.dtype) if ref.dtype.bits >= 32 else "unsigned"
+        kernel.writer.line(f"{ctype} {name};")
+        places.append(name)
+        for lane, value in enumerate(group):
+            part = Text(name)
+            if ref.dtype.bits < 32:
+                part = from_bits(ref.dtype, infix(">>", part, Text(str(lane * ref.dtype.bits))), kernel.helpers)
+            after.append(memory.set(ref, memory.offset(ref, steps, value), part))
+    return places, after
+
+
+def _words(dtype: DType, values: tuple[int, ...]) -> list[tuple[int, ...]]:
+    """The values in groups that share a 32-bit register."""
+    each = max(1, 32 // dtype.bits)
+    if len(values) % each:
+        raise UnsupportedError(f"{len(values)} values of {dtype} do not fill 32-bit registers")
+    return [values[i:i + each] for i in range(0, len(values), each)]
+
+
+def _side_by_side(values: tuple[int, ...]) -> bool:
+    return values == tuple(range(values[0], values[0] + len(values)))
 
 
 def _function(mma: MmaOp, counts: list[int], helpers: Intrinsics) -> str:
-    """The inline function of a PTX atom."""
+    """The inline function of a PTX atom: one parameter per register."""
     name = "mma_" + identifier(mma.name).lower()
     dtypes = (mma.d_dtype, mma.a_dtype, mma.b_dtype, mma.c_dtype)
-    parameters = ",".join(_parameters(helpers.ctype(dtype), letter, count)
+    counts = [len(_words(dtype, tuple(range(count)))) for dtype, count in zip(dtypes, counts, strict=True)]
+    parameters = ",".join(_parameters(_ctype(dtype, helpers), letter, count)
                            for letter, dtype, count in zip("dabc", dtypes, counts, strict=True) if count)
-    before, outputs, after = _outputs(mma.d_dtype, counts[0])
-    inputs = [_inputs(dtype, letter, count, helpers)
+    outputs = [f'"={_letter(mma.d_dtype)}"(d{i})' for i in range(counts[0])]
+    inputs = [[f'"{_letter(dtype)}"({_raw(dtype, f"{letter}{i}")})' for i in range(count)]
               for letter, dtype, count in zip("abc", dtypes[1:], counts[1:], strict=True)]
     first, places = len(outputs), {"d": _places(0, len(outputs))}
     for letter, group in zip("abc", inputs, strict=True):
@@ -118,8 +174,7 @@ def _function(mma: MmaOp, counts: list[int], helpers: Intrinsics) -> str:
     for letter, text in places.items():
         ptx = ptx.replace(f"{{{letter}}}", text)
     rows = [", ".join(group) for group in inputs if group]
-    body = [*before, f'asm volatile("{ptx}"', f"    : {', '.join(outputs)}",
-            "    : " + ",\n          ".join(rows) + ");", *after]
+    body = [f'asm volatile("{ptx}"', f"    : {', '.join(outputs)}", "    : " + ",\n          ".join(rows) + ");"]
     return helpers.function(name, f"void ({parameters})", *body, arch=mma.arch)
 
 
@@ -133,34 +188,14 @@ def _places(first: int, count: int) -> str:
     return "{" + ", ".join(f"%{first + i}" for i in range(count)) + "}"
 
 
-def _inputs(dtype: DType, letter: str, count: int, helpers: Intrinsics) -> list[str]:
-    """The asm inputs of one operand's registers: one per value, or one per 32 bits of narrow values."""
-    if dtype.bits >= 32:
-        return [f'"{_letter(dtype)}"({_raw(dtype, f"{letter}{i}")})' for i in range(count)]
-    per_word = 32 // dtype.bits
-    if count % per_word:
-        raise UnsupportedError(f"{count} values of {dtype} do not fill 32-bit registers")
-    pack = helpers.pack(dtype, per_word)
-    return [f'"r"({pack}({", ".join(f"{letter}{i + lane}" for lane in range(per_word))}))'
-            for i in range(0, count, per_word)]
+def _ctype(dtype: DType, helpers: Intrinsics) -> str:
+    """The C type of one register."""
+    return "unsigned" if dtype.bits < 32 else helpers.ctype(dtype)
 
 
 def _letter(dtype: DType) -> str:
-    return "r" if dtype.name == "tfloat32" else constraint(dtype)
+    return "r" if dtype.bits < 32 or dtype.name == "tfloat32" else constraint(dtype)
 
 
 def _raw(dtype: DType, name: str) -> str:
     return f"__float_as_uint({name})" if dtype.name == "tfloat32" else name
-
-
-def _outputs(dtype: DType, count: int) -> tuple[list[str], list[str], list[str]]:
-    """(declarations, asm outputs, statements that unpack) of d's registers."""
-    if dtype.bits >= 32:
-        return [], [f'"={constraint(dtype)}"(d{i})' for i in range(count)], []
-    per_word = 32 // dtype.bits
-    if dtype.bits != 16 or count % per_word:
-        raise UnsupportedError(f"{count} results of {dtype} do not fill 32-bit registers")
-    words = [f"w{i}" for i in range(count // per_word)]
-    after = [f"d{i}.bits = (unsigned short){f'w{i // 2}' if i % 2 == 0 else f'(w{i // 2} >> 16)'};"
-             for i in range(count)]
-    return [f"unsigned {', '.join(words)};"], [f'"=r"({word})' for word in words], after

@@ -9,12 +9,14 @@ Values narrower than 32 bits leave and enter registers in words, the first lowes
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from moye.atoms.atom import CopyOp
 from moye.cuda import vectors
-from moye.cuda.expressions import Text, bits_of, from_bits, total
+from moye.cuda.expressions import Text, bits_of, from_bits
 from moye.cuda.kernel import Kernel
-from moye.cuda.tiles import merged
-from moye.dtypes import DType, Space
+from moye.cuda.tiles import Steps, merged
+from moye.dtypes import Space
 from moye.ir import ops
 from moye.ir.nodes import TileRef
 
@@ -30,34 +32,53 @@ def copy(kernel: Kernel, op: ops.Copy) -> None:
     name = _function(kernel, op.atom, loads)
     with kernel.nest(space.loops(kernel)):
         address = kernel.memory.shared_address(memory, kernel.memory.offset(memory, space.steps(kernel, 0)))
-        at = kernel.memory.offset(registers, space.steps(kernel, 1))
-        places = [_element(kernel, registers, at, value) for value in op.registers]
+        steps = space.steps(kernel, 1)
         if loads:
-            _load(kernel, name, address, places, registers.dtype)
+            _load(kernel, op, name, address, steps)
         else:
-            _store(kernel, name, address, places, registers.dtype)
+            words = [_word(kernel, registers, steps, part) for part in _parts(op, registers)]
+            kernel.writer.line(f"{name}({address.text}, {', '.join(word.text for word in words)});")
 
 
-def _element(kernel: Kernel, ref: TileRef, at: Text, value: int) -> Text:
-    return kernel.memory.element(ref, total([at, Text(str(value))]))
+def _parts(op: ops.Copy, ref: TileRef) -> list[tuple[int, ...]]:
+    """The register offsets of the values of each 32-bit register."""
+    each = 32 // ref.dtype.bits
+    return [op.registers[i:i + each] for i in range(0, len(op.registers), each)]
 
 
-def _load(kernel: Kernel, name: str, address: Text, places: list[Text], dtype: DType) -> None:
-    per_word = 32 // dtype.bits
-    words = [kernel.names.fresh(f"w{i}") for i in range(len(places) // per_word)]
-    kernel.writer.line(f"unsigned {', '.join(words)};")
-    kernel.writer.line(f"{name}({', '.join(words)}, {address.text});")
-    for i, place in enumerate(places):
-        value = vectors.part_of_word(kernel, Text(words[i // per_word]), dtype, i % per_word) if per_word > 1 \
-            else from_bits(dtype, Text(words[i]), kernel.helpers)
-        kernel.writer.line(f"{place.text} = {value.text};")
+def _whole(kernel: Kernel, ref: TileRef, steps: Steps, part: tuple[int, ...]) -> Text | None:
+    """A word of registers that holds just these values, as an lvalue."""
+    if any(b - a != 1 for a, b in pairwise(part)):
+        return None
+    at = kernel.memory.word(ref, steps, part[0], len(part))
+    return None if at is None else Text(f"{kernel.memory.name(ref.buffer)}[{at.text}]")
 
 
-def _store(kernel: Kernel, name: str, address: Text, places: list[Text], dtype: DType) -> None:
-    per_word = 32 // dtype.bits
-    words = [vectors.packed(kernel, dtype, places[i:i + per_word]) if per_word > 1
-             else Text(bits_of(dtype, places[i]).text) for i in range(0, len(places), per_word)]
-    kernel.writer.line(f"{name}({address.text}, {', '.join(word.text for word in words)});")
+def _word(kernel: Kernel, ref: TileRef, steps: Steps, part: tuple[int, ...]) -> Text:
+    """The values of one 32-bit register as an unsigned number."""
+    whole = _whole(kernel, ref, steps, part)
+    if whole is not None:
+        return whole
+    values = [kernel.memory.element(ref, kernel.memory.offset(ref, steps, value)) for value in part]
+    return vectors.packed(kernel, ref.dtype, values) if len(part) > 1 else bits_of(ref.dtype, values[0])
+
+
+def _load(kernel: Kernel, op: ops.Copy, name: str, address: Text, steps: Steps) -> None:
+    """A call whose results go to words of registers, or through words of their own to the values."""
+    ref, memory = op.dst, kernel.memory
+    parts = _parts(op, ref)
+    places = [_whole(kernel, ref, steps, part) for part in parts]
+    fresh = {i: kernel.names.fresh(f"w{i}") for i, place in enumerate(places) if place is None}
+    if fresh:
+        kernel.writer.line(f"unsigned {', '.join(fresh.values())};")
+    results = [fresh[i] if place is None else place.text for i, place in enumerate(places)]
+    kernel.writer.line(f"{name}({', '.join(results)}, {address.text});")
+    for i, word in fresh.items():
+        for lane, value in enumerate(parts[i]):
+            whole = Text(word)
+            number = vectors.part_of_word(kernel, whole, ref.dtype, lane) if len(parts[i]) > 1 \
+                else from_bits(ref.dtype, whole, kernel.helpers)
+            kernel.writer.line(memory.set(ref, memory.offset(ref, steps, value), number))
 
 
 def _function(kernel: Kernel, atom: CopyOp, loads: bool) -> str:

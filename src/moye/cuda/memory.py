@@ -5,14 +5,16 @@ In: ``Ref`` and ``TileRef``, and the texts of loop indices.  Out: lvalues such a
 >>> memory.element(ref, memory.offset(ref.offset))
 'A[tid + 32 * i]'
 
-Register buffers that only constants index are named scalars ``tCrA_3``; the others are arrays.
+Register buffers that only constants index are named scalars ``tCrA_3``; the others are arrays, of 32-bit words where
+narrow elements are operands of tensor cores (words.py).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from moye.cuda.expressions import PRIMARY, UNARY, Text, call, infix, scaled, total
+from moye.cuda import words
+from moye.cuda.expressions import PRIMARY, UNARY, Text, assignment, call, infix, scaled, total
 from moye.cuda.intrinsics import Intrinsics
 from moye.cuda.names import Names
 from moye.cuda.uses import Uses
@@ -52,6 +54,21 @@ class Memory:
         return buffer.space is not Space.REGISTER or buffer.id in self.uses.arrays
 
     # --- registers ---
+
+    def in_words(self, buffer: Buffer) -> bool:
+        """Whether a register buffer is an array of 32-bit words."""
+        return buffer.id in self.uses.words
+
+    def word(self, ref: AnyRef, steps: Sequence[tuple[Text, Extent]], first: int, count: int) -> Text | None:
+        """The index of the word that holds ``count`` elements from ``first`` on; None where they fill none."""
+        each = words.per_word(ref.dtype)
+        parts = [ref.offset.value if isinstance(ref.offset, Literal) else 1, first, count,
+                 *(stride if isinstance(stride, int) else 1 for _, stride in steps)]
+        if not self.in_words(ref.buffer) or ref.swizzle is not None or any(part % each for part in parts):
+            return None
+        terms = [Text(str(parts[0] // each)), *(scaled(index, stride // each) for index, stride in steps
+                                                if isinstance(stride, int) and stride), Text(str(first // each))]
+        return total(terms)
 
     def scalars(self, buffer: Buffer) -> list[str]:
         """The names of the elements of a register buffer that is no array."""
@@ -107,12 +124,24 @@ class Memory:
         return Text(f"({'const ' if self.is_const(buffer) else ''}{wanted}*){name}", UNARY)
 
     def element(self, ref: AnyRef, offset: Text) -> Text:
-        """The element at an offset, as an lvalue."""
+        """The element at an offset; an lvalue unless it is part of a word."""
         deps = self.uses.depends(ref.buffer)
+        if self._is_part(ref):
+            found = words.element(self.name(ref.buffer), offset, ref.dtype, self.helpers)
+            return Text(found.text, found.level, found.deps | deps)
         if not self.is_array(ref.buffer):
             return Text(self.scalar(ref.buffer, int(offset.text)), PRIMARY, deps)
         pointer = self.pointer(ref)
         return Text(f"{pointer.at(PRIMARY)}[{offset.text}]", PRIMARY, offset.deps | pointer.deps | deps)
+
+    def set(self, ref: AnyRef, offset: Text, value: Text) -> str:
+        """The statement that sets the element at an offset."""
+        if self._is_part(ref):
+            return words.put(self.name(ref.buffer), offset, ref.dtype, value, self.helpers)
+        return assignment(self.element(ref, offset).text, value)
+
+    def _is_part(self, ref: AnyRef) -> bool:
+        return ref.dtype.bits <= 32 and self.in_words(ref.buffer)
 
     def address(self, ref: AnyRef, offset: Text) -> Text:
         """The address of the element at an offset."""
@@ -153,6 +182,8 @@ class Memory:
 
     def declaration(self, buffer: Buffer) -> str:
         """The declaration of a register buffer."""
+        if self.in_words(buffer):
+            return f"unsigned {self.name(buffer)}[{-(-(buffer.elements or 0) * buffer.dtype.bits // 32)}];"
         ctype = self.helpers.ctype(buffer.dtype)
         if not self.is_array(buffer):
             return f"{ctype} {', '.join(self.scalars(buffer))};"

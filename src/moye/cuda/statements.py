@@ -179,16 +179,16 @@ def _load(kernel: Kernel, op: ops.Load) -> None:
 
 @_prints(ops.Store)
 def _store(kernel: Kernel, op: ops.Store) -> None:
-    value = kernel.values.operand(op.value).text
+    value = kernel.values.operand(op.value)
     if op.order is None:
-        place = kernel.memory.element(op.ref, kernel.memory.offset(op.ref)).text
+        line = kernel.memory.set(op.ref, kernel.memory.offset(op.ref), value)
         kernel.values.before(op)
-        kernel.writer.line(f"{place} = {value};")
+        kernel.writer.line(line)
         return
     pointer = _pointer(kernel, op.ref)
     kernel.values.before(op)
     store = kernel.helpers.store(op.ref.dtype, op.ref.buffer.space, op.order, op.scope)
-    kernel.writer.line(f"{store}({pointer}, {value});")
+    kernel.writer.line(f"{store}({pointer}, {value.text});")
 
 
 @_prints(ops.Atomic)

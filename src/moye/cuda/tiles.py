@@ -131,12 +131,14 @@ def _access(kernel: Kernel, op: ops.Copy, space: IndexSpace, width: int, guard: 
     elif op.atom.asynchronous or op.atom.ptx:
         raise UnsupportedError(f"the CUDA printer does not know the copy {op.atom}")
     elif width > 1:
-        vectors.move(kernel, op.dst, dst, op.src, src, width, zeros)
+        to, of = (vectors.End(ref, at, memory.word(ref, space.steps(kernel, i), 0, width) if ref.lane == 1 else None)
+                  for i, (ref, at) in enumerate(((op.dst, dst), (op.src, src))))
+        vectors.move(kernel, to, of, width, zeros)
     else:
         value = memory.element(op.src, src)
         if zeros is not None:
             value = Text(f"{zeros.at(SELECT + 1)} ? {value.text} : {literal(0, op.src.dtype, kernel.helpers).text}")
-        kernel.writer.line(f"{memory.element(op.dst, dst).text} = {value.text};")
+        kernel.writer.line(memory.set(op.dst, dst, value))
     if isinstance(op.pred, TileRef) and not op.zero_fill:
         kernel.writer.close()
 
@@ -167,12 +169,12 @@ def map_(kernel: Kernel, op: ops.Map, run: Callable[[Block], None]) -> None:
         run(op.body)
         values.now = kernel.uses.end[id(op)]
         result = values.operand(op.value)
-        place = target or memory.element(op.dst, memory.offset(op.dst, space.steps(kernel, 0))).text
-        kernel.writer.line(assignment(place, result))
+        to = memory.offset(op.dst, space.steps(kernel, 0))
+        kernel.writer.line(assignment(target, result) if target else memory.set(op.dst, to, result))
     if target:
         with kernel.nest(space.loops(kernel)):
-            place = memory.element(op.dst, memory.offset(op.dst, space.steps(kernel, 0))).text
-            kernel.writer.line(f"{place} = {target};")
+            to = memory.offset(op.dst, space.steps(kernel, 0))
+            kernel.writer.line(memory.set(op.dst, to, Text(target)))
 
 
 def _inputs(kernel: Kernel, op: ops.Map, space: IndexSpace) -> None:

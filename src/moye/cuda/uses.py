@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from moye.dtypes import Space
+from moye.dtypes import Kind, Space
 from moye.ir import ops
 from moye.ir.nodes import Block, Buffer, Func, Literal, Operand, Ref, TileRef, Value, Var
 
@@ -47,6 +47,7 @@ class Uses:
         self.buffers: dict[int, Buffer] = {}  # those that live ops touch
         self.written: set[int] = set()
         self.arrays: set[int] = set()  # register buffers that a loop indexes
+        self.words: set[int] = set()  # register buffers that are stored as 32-bit words
         self._read_vars: set[int] = set()
         self._read_buffers: set[int] = set()
         self._block_kills: dict[int, frozenset[int]] = {}
@@ -133,6 +134,9 @@ class Uses:
             self.buffers[ref.buffer.id] = ref.buffer
             if ref.buffer.space is Space.REGISTER and not _is_one_element(op, ref):
                 self.arrays.add(ref.buffer.id)
+            if _wants_words(op, ref):
+                self.words.add(ref.buffer.id)
+                self.arrays.add(ref.buffer.id)
 
     def _wanted(self, op: ops.Op) -> bool:
         """Whether the op prints anything; what its blocks hold has been decided."""
@@ -208,6 +212,16 @@ class Uses:
             found = frozenset().union(*(self.kills(op) for op in block.ops))
             self._block_kills[id(block)] = found
         return found
+
+
+def _wants_words(op: ops.Op, ref: Ref | TileRef) -> bool:
+    """Whether registers are packed operands of tensor cores, or seen as elements of several widths."""
+    own, seen = ref.buffer.dtype, ref.dtype
+    if ref.buffer.space is not Space.REGISTER or max(own.bits, seen.bits) > 32 or Kind.BOOL in (own.kind, seen.kind):
+        return False
+    together = (isinstance(op, ops.Gemm) and op.mma.ptx) or (isinstance(op, ops.Copy) and op.atom.matrices)
+    packed = bool(together) and seen.bits < 32
+    return packed or min(own.bits, seen.bits) < 8 or own.bits != seen.bits
 
 
 def _is_one_element(op: ops.Op, ref: Ref | TileRef) -> bool:

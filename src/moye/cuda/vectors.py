@@ -1,16 +1,18 @@
 """Accesses of several elements at once: float4 loads and stores, spread over or gathered from register arrays.
 
-In: two references and their offsets.  Out: lines that move ``width`` elements with one access per memory.
+In: two ends, each a reference and its offset.  Out: lines that move ``width`` elements with one access per memory.
 
->>> move(kernel, dst, Text("4 * i"), src, Text("tid"), 4, None)   # const float4 v = ...; r[4 * i] = v.x; ...
+>>> move(kernel, End(dst, Text("4 * i")), End(src, Text("tid")), 4, None)   # const float4 v = ...; r[4 * i] = v.x; ...
 
-Elements narrower than 32 bits travel in unsigned words and are shifted out of them: an array of registers is never
-reinterpreted, which could send it to local memory.
+Elements narrower than 32 bits travel in unsigned words and are shifted out of them, or moved as words into registers
+that are stored so: an array of registers is never reinterpreted, which could send it to local memory.
 """
 
 from __future__ import annotations
 
-from moye.cuda.expressions import SELECT, Text, c_cast, call, from_bits, infix, total
+from dataclasses import dataclass
+
+from moye.cuda.expressions import SELECT, Text, bits_of, c_cast, call, from_bits, infix, total
 from moye.cuda.kernel import Kernel
 from moye.dtypes import DType, Space
 from moye.ir.nodes import TileRef
@@ -20,6 +22,15 @@ _TYPES = {("float", 2): "float2", ("float", 4): "float4", ("double", 2): "double
           ("int", 4): "int4", ("unsigned", 2): "uint2", ("unsigned", 4): "uint4", ("long long", 2): "longlong2",
           ("unsigned long long", 2): "ulonglong2"}
 _WORDS = {16: "unsigned short", 32: "unsigned", 64: "uint2", 128: "uint4"}
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """One side of an access: the first element's offset, and the index of its word where the elements fill words."""
+
+    ref: TileRef
+    at: Text
+    word: Text | None = None
 
 
 def vector_type(dtype: DType, width: int) -> str | None:
@@ -38,24 +49,39 @@ def access_width(dst: TileRef, src: TileRef, width: int) -> int:
     return width
 
 
-def move(kernel: Kernel, dst: TileRef, to: Text, src: TileRef, at: Text, width: int, zeros: Text | None) -> None:
+def move(kernel: Kernel, dst: End, src: End, width: int, zeros: Text | None) -> None:
     """``width`` elements from src to dst; zeros where the text ``zeros`` is false."""
-    ctype = vector_type(src.dtype, width) or ""
-    memory = kernel.memory
-    if src.buffer.space is Space.REGISTER:
-        value = _gathered(kernel, src, at, width, ctype)
+    ctype = vector_type(src.ref.dtype, width) or ""
+    memory, to = kernel.memory, dst.ref
+    if src.ref.buffer.space is Space.REGISTER:
+        value = _gathered(kernel, src, width, ctype)
     else:
-        value = memory.vector(src, at, ctype)
+        value = memory.vector(src.ref, src.at, ctype)
     if zeros is not None:
         value = Text(f"{zeros.at(SELECT + 1)} ? {value.at(SELECT)} : {_zero(ctype)}", SELECT)
-    if dst.buffer.space is not Space.REGISTER:
-        kernel.writer.line(f"{memory.vector(dst, to, ctype).text} = {value.text};")
+    if to.buffer.space is not Space.REGISTER:
+        kernel.writer.line(f"{memory.vector(to, dst.at, ctype).text} = {value.text};")
+        return
+    if dst.word is not None and ctype == "unsigned":
+        kernel.writer.line(f"{memory.name(to.buffer)}[{dst.word.text}] = {value.text};")
         return
     name = kernel.names.fresh("v")
     kernel.writer.line(f"const {ctype} {name} = {value.text};")
+    if dst.word is not None:
+        for i in range(to.dtype.bits * width // 32):
+            place = f"{memory.name(to.buffer)}[{total([dst.word, Text(str(i))]).text}]"
+            kernel.writer.line(f"{place} = {_word(name, ctype, i, to.dtype)};")
+        return
     for lane in range(width):
-        place = memory.element(dst, total([to, Text(str(lane * dst.lane))]))
-        kernel.writer.line(f"{place.text} = {_lane(kernel, name, ctype, dst.dtype, lane).text};")
+        at = total([dst.at, Text(str(lane * to.lane))])
+        kernel.writer.line(memory.set(to, at, _lane(kernel, name, ctype, to.dtype, lane)))
+
+
+def _word(name: str, ctype: str, i: int, dtype: DType) -> str:
+    """Word ``i`` of a loaded vector."""
+    if dtype.bits == 32:
+        return bits_of(dtype, Text(f"{name}.{_FIELDS[i]}")).text
+    return name if ctype.startswith("unsigned") else f"{name}.{_FIELDS[i]}"
 
 
 def _zero(ctype: str) -> str:
@@ -80,16 +106,24 @@ def part_of_word(kernel: Kernel, word: Text, dtype: DType, part: int) -> Text:
     return from_bits(dtype, infix(">>", word, Text(str(shift))) if shift else word, kernel.helpers)
 
 
-def _gathered(kernel: Kernel, src: TileRef, at: Text, width: int, ctype: str) -> Text:
+def _gathered(kernel: Kernel, src: End, width: int, ctype: str) -> Text:
     """``width`` register elements as one vector."""
-    elements = [kernel.memory.element(src, total([at, Text(str(lane * src.lane))])) for lane in range(width)]
-    if src.dtype.bits >= 32:
-        return Text(f"make_{ctype}({', '.join(element.text for element in elements)})")
-    per_word = max(32 // src.dtype.bits, 1)
-    words = [packed(kernel, src.dtype, elements[first:first + per_word]) for first in range(0, width, per_word)]
+    ref, memory = src.ref, kernel.memory
+    if src.word is not None and ref.dtype.bits < 32:
+        parts = [Text(f"{memory.name(ref.buffer)}[{total([src.word, Text(str(i))]).text}]")
+                 for i in range(ref.dtype.bits * width // 32)]
+        return _vector(ctype, parts)
+    elements = [memory.element(ref, total([src.at, Text(str(lane * ref.lane))])) for lane in range(width)]
+    if ref.dtype.bits >= 32:
+        return _vector(ctype, elements)
+    each = max(32 // ref.dtype.bits, 1)
+    return _vector(ctype, [packed(kernel, ref.dtype, elements[first:first + each]) for first in range(0, width, each)])
+
+
+def _vector(ctype: str, parts: list[Text]) -> Text:
     if ctype.startswith("unsigned"):
-        return c_cast(ctype, words[0]) if ctype == "unsigned short" else words[0]
-    return Text(f"make_{ctype}({', '.join(word.text for word in words)})")
+        return c_cast(ctype, parts[0]) if ctype == "unsigned short" else parts[0]
+    return Text(f"make_{ctype}({', '.join(part.text for part in parts)})")
 
 
 def packed(kernel: Kernel, dtype: DType, elements: list[Text]) -> Text:

@@ -11,7 +11,7 @@ from moye.errors import UnsupportedError
 from moye.ir import ops
 from moye.ir.nodes import Block, Extent, Literal, Operand, Ref, TileRef, Value
 from moye.sim.atomics import AtomicSite
-from moye.sim.gemm import GemmSite
+from moye.sim.matrix import gemm_site
 from moye.sim.matrix_copy import MatrixCopySite
 from moye.sim.plans import CopySite, InspectSite, LoadSite, MapSite, ReduceSite, StoreSite
 from moye.sim.uniformity import SCALAR
@@ -74,7 +74,7 @@ def emit_copy(w: Writer, op: ops.Copy) -> None:
 
 
 def emit_gemm(w: Writer, op: ops.Gemm) -> None:
-    w.line(f"P[{w.site(GemmSite(op))}]({w.mask})")
+    w.line(f"P[{w.site(gemm_site(op))}]({w.mask})")
 
 
 def emit_map(w: Writer, op: ops.Map, body: Block) -> None:

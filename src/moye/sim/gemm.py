@@ -1,12 +1,11 @@
-"""Matrix products on register fragments: scalar FMA as broadcast multiply-add, other atoms through their layouts.
+"""Matrix products on register fragments: scalar FMA as broadcast multiply-add; what all atoms share.
 
 In: an ``ops.Gemm``.  Out: ``GemmSite.bind(batch)``, called with the mask.
 
 >>> GemmSite(op).bind(batch)(None)
 
 With ``Hooks(exact_fma=True)`` each multiply-add of floats rounds once (fma.py), else the product and the sum do.
-For an atom of several threads the fragments are gathered into matrices by ``a_layout``, ``b_layout`` and ``c_layout``,
-multiplied by ``np.matmul`` in the accumulator's precision, and scattered back.
+Atoms of several threads are in matrix.py.
 """
 
 from __future__ import annotations
@@ -15,15 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from moye.atoms.atom import MmaOp
-from moye.dtypes import DType, Kind
-from moye.errors import UnsupportedError
 from moye.ir import ops
 from moye.ir.nodes import TileRef
-from moye.layout import Layout, size
 from moye.sim.addressing import as_slice, coordinates, register_rows
 from moye.sim.fma import fused
-from moye.sim.masks import Mask, lanes_of
+from moye.sim.masks import Mask
 from moye.sim.memory import Array, numpy_dtype
 from moye.sim.state import BatchState
 
@@ -56,13 +51,12 @@ class GemmSite:
             table = table + part.reshape(shape)
         return table + np.array(values, np.int64)
 
-    def bind(self, batch: BatchState) -> _Fma | _Matrix:
-        scalar = self.op.mma.threads == 1 and self.op.mma.shape_mnk == (1, 1, 1)
-        return _Fma(self, batch) if scalar else _Matrix(self, batch)
+    def bind(self, batch: BatchState) -> Checked:
+        return _Fma(self, batch)
 
 
-class _Checked:
-    """What both kinds share: fragments, and which of their elements are read and set."""
+class Checked:
+    """What both kinds of product share: fragments, and which of their elements are read and set."""
 
     def __init__(self, site: GemmSite, batch: BatchState) -> None:
         self.site, self.op, self.batch = site, site.op, batch
@@ -85,7 +79,7 @@ class _Checked:
         self.fragments["d"].mark(self.set, None if mask is None else np.asarray(mask))
 
 
-class _Fma(_Checked):
+class _Fma(Checked):
     """d = a * b + c of one thread: for each k, one multiply and one add per row of n (or of m)."""
 
     def __init__(self, site: GemmSite, batch: BatchState) -> None:
@@ -170,92 +164,3 @@ def store_rows(data: Array, rows: Array, values: Array, mask: Mask) -> None:
     """data[rows] = values in the lanes of the mask."""
     values = values.astype(data.dtype)
     data[rows] = values if mask is None else np.where(np.asarray(mask), values, data[rows])
-
-
-def owners(layout: Layout, elements: int, threads: int) -> tuple[Array, Array]:
-    """(thread, value) that hold each element of the tile that the layout of an atom describes."""
-    thread_of, value_of = np.zeros(elements, np.int64), np.zeros(elements, np.int64)
-    values = int(size(layout)) // threads  # type: ignore[arg-type]
-    for thread in range(threads):
-        for value in range(values):
-            element = int(layout(thread, value))  # type: ignore[arg-type]
-            thread_of[element], value_of[element] = thread, value
-    return thread_of, value_of
-
-
-def _precision(dtype: DType) -> np.dtype[Any]:
-    if dtype.kind in (Kind.INT, Kind.UINT) or dtype.name == "float64":
-        return np.dtype(np.float64)                     # exact for the products of 8-bit integers
-    return np.dtype(np.float32)
-
-
-class _Matrix(_Checked):
-    """d = a * b + c of a group of threads."""
-
-    def __init__(self, site: GemmSite, batch: BatchState) -> None:
-        super().__init__(site, batch)
-        mma: MmaOp = self.op.mma
-        m, n, k = mma.shape_mnk
-        if batch.threads % mma.threads:
-            raise UnsupportedError(f"{mma} takes groups of {mma.threads} threads, and the block has {batch.threads}",
-                                   locs=(self.op.loc,))
-        self.kind = _precision(mma.c_dtype)
-        self.groups = batch.threads // mma.threads
-        self.a = owners(mma.a_layout, m * k, mma.threads)
-        self.b = owners(mma.b_layout, n * k, mma.threads)
-        self.c = owners(mma.c_layout, m * n, mma.threads)
-
-    def _tiles(self, data: Array, rows: Array, owner: tuple[Array, Array], shape: tuple[int, int]) -> Array:
-        """Fragments as matrices (outer, inner, groups, B, *shape) for rows (outer, inner, V)."""
-        threads = self.op.mma.threads
-        grouped = data.reshape(len(data), self.groups, threads, -1)
-        picked = grouped[rows[:, :, owner[1]], :, owner[0]]        # (outer, inner, elements, groups, B)
-        matrix = picked.astype(self.kind).reshape(*rows.shape[:2], shape[1], shape[0], *picked.shape[-2:])
-        return matrix.transpose(0, 1, 4, 5, 3, 2)
-
-    def __call__(self, mask: Mask) -> None:
-        self.check(mask)
-        self._whole_groups(mask)
-        site, mma = self.site, self.op.mma
-        m, n, k = mma.shape_mnk
-        a = self._tiles(self._operand("a", self.op.a), site.a, self.a, (m, k))
-        b = self._tiles(self._operand("b", self.op.b), site.b, self.b, (n, k))
-        result = self._tiles(self.data("c", self.op.c), site.c, self.c, (m, n))
-        columns = b.swapaxes(-1, -2)
-        for step in range(site.k):
-            result = result + np.matmul(a[step][:, None], columns[step][None, :])
-        self._scatter(result, mask)
-
-    def _operand(self, name: str, ref: TileRef) -> Array:
-        data = self.data(name, ref)
-        if ref.dtype.name == "tfloat32":                # the hardware ignores the low 13 bits
-            data = (data.view(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32)
-        return data
-
-    def _scatter(self, result: Array, mask: Mask) -> None:
-        """Matrices (M, N, groups, B, m, n) back into registers."""
-        threads, site = self.op.mma.threads, self.site
-        data = self.data("d", self.op.d)
-        flat = result.swapaxes(-1, -2).reshape(*result.shape[:4], -1)
-        grouped = data.reshape(len(data), self.groups, threads, -1)
-        values = np.moveaxis(flat, -1, 2).astype(data.dtype)       # (M, N, elements, groups, B)
-        rows, lanes = site.d[:, :, self.c[1]], self.c[0]
-        if mask is not None:
-            active = lanes_of(mask, self.batch.threads, self.batch.blocks).reshape(self.groups, threads, -1)
-            keep = np.moveaxis(active[:, lanes], 1, 0)             # (elements, groups, B)
-            values = np.where(keep, values, grouped[rows, :, lanes])
-        grouped[rows, :, lanes] = values
-
-    def _whole_groups(self, mask: Mask) -> None:
-        """C6: the atom needs all threads of its group."""
-        if self.watch is None or mask is None:
-            return
-        lanes = lanes_of(mask, self.batch.threads, self.batch.blocks)
-        inside = lanes.reshape(self.groups, self.op.mma.threads, -1).sum(axis=1)
-        partial = np.argwhere((inside > 0) & (inside < self.op.mma.threads))
-        if len(partial):
-            group, block = (int(i) for i in partial[0])
-            first = group * self.op.mma.threads
-            self.watch.report("C6", f"{self.op.mma} needs threads {first} to {first + self.op.mma.threads - 1} "
-                              f"together, but only {int(inside[group, block])} of them are here", self.op,
-                              lane=(first, block), count=len(partial))

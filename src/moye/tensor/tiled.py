@@ -23,6 +23,7 @@ from moye.layout import (
     IntTuple,
     Layout,
     append,
+    complement,
     composition,
     crd2idx,
     logical_divide,
@@ -188,10 +189,12 @@ class TiledMMA(Drawable):
     @property
     def layout(self) -> Layout:
         """(V, M, N, K) -> thread index."""
-        modes = [make_layout(self.op.threads, 1 if self.op.threads > 1 else 0)]
-        for mode in _modes(self.atom_layout, rank(self.atom_layout)):
-            modes.append(Layout(mode.shape, _scale(mode.stride, self.op.threads)))
-        return make_layout(*modes)
+        lanes = self.op.lanes
+        atoms = _modes(self.atom_layout, rank(self.atom_layout))
+        if self.op.thr_id is None:
+            return make_layout(lanes, *(Layout(mode.shape, _scale(mode.stride, self.op.threads)) for mode in atoms))
+        first = complement(lanes, self.threads)         # atom number -> its first thread
+        return make_layout(lanes, *(composition(first, mode) for mode in atoms))
 
     @property
     def threads(self) -> int:
@@ -289,12 +292,19 @@ class ThrMMA:
 
 def make_tiled_mma(op: MmaOp, atom_layout: Layout | None = None,
                    permutations: tuple[Layout | int | None, ...] = ()) -> TiledMMA:
-    """Repeat an MMA operation over ``atom_layout`` (rank 1 to 3: along M, N, K)."""
+    """Repeat an MMA operation over ``atom_layout`` (rank 1 to 3: along M, N, K).
+
+    Raises LayoutError where the atoms of a quad-pair operation (sm_70) fill no whole warps.
+    """
     layout = make_layout((1, 1, 1)) if atom_layout is None else _as_layout(atom_layout)
     modes = _modes(layout, rank(layout))
     if len(modes) > 3:
         raise LayoutError(f"make_tiled_mma: the atom layout {layout} has rank {len(modes)}; M, N and K are 3")
     modes += [make_layout(1, 0)] * (3 - len(modes))
+    if op.thr_id is not None and _int(op.threads * size(layout)) % 32:
+        raise LayoutError(f"make_tiled_mma: {op} takes {op.threads} threads spread over a warp, and the atom layout "
+                          f"{layout} has {size(layout)} of them", hint=f"use a multiple of {32 // op.threads} atoms, "
+                          "which fill whole warps")
     perms = tuple(permutations) + (None,) * (3 - len(permutations))
     return TiledMMA(op, make_layout(*modes), perms)
 

@@ -1,0 +1,75 @@
+"""What the matrix products share: which tile a block works on, and how an operand gets into shared memory.
+
+In: an operand (rows, K) in global memory, its stages of shared memory, a tiled copy.  Out: ``Side``, and ``load`` that
+fills one stage.
+
+>>> a = side_of(A, sA, copy_A, thr_mma.partition_A, (bM, bK), bx, (ragged_M, ragged_K)); load(a, stage, k_tile, K, full)
+
+Rows beyond the edge and k beyond the end become zero.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import moye as mo
+
+GROUP = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One operand as a thread sees it: what it copies from (and its coordinates) and to, and what it multiplies."""
+
+    copy: mo.TiledCopy
+    source: Any             # (CPY, CPY_M, CPY_K, k)
+    stages: Any             # (CPY, CPY_M, CPY_K, stages)
+    coords: Any             # of source
+    rows: Any               # (1, CPY_M, 1): whether a row lies inside, or None
+    operand: Any            # (MMA, MMA_M, MMA_K, stages)
+
+
+@mo.jit
+def load(side, stage, k_tile, K, full):
+    """One tile of an operand into a stage: rows beyond the edge, and k beyond the end, become zero."""
+    dst, rows = side.stages[:, :, :, stage], side.rows
+    if full is None or k_tile < full:
+        mo.copyto(side.copy, dst, side.source[:, :, :, k_tile], pred=rows, zero_fill=rows is not None)
+    else:
+        inside = mo.fragment((1, mo.size(dst, 1), mo.size(dst, 2)), mo.bool)
+        for i in mo.static_range(mo.size(dst, 1)):
+            for j in mo.static_range(mo.size(dst, 2)):
+                ends = side.coords[0, i, j, k_tile][1] < K
+                inside[0, i, j] = ends if rows is None else ends & rows[0, i, 0]
+        mo.copyto(side.copy, dst, side.source[:, :, :, k_tile], pred=inside, zero_fill=True)
+
+
+@mo.jit
+def row_predicate(coords, copies, extent):
+    """Whether each row that a thread copies lies inside the array."""
+    rows = mo.fragment((1, copies, 1), mo.bool)
+    for i in mo.static_range(copies):
+        rows[0, i, 0] = coords[0, i, 0, 0][0] < extent
+    return rows
+
+
+@mo.jit
+def raster(pid, m_tiles, n_tiles):
+    """Tile coordinates of a block: groups of GROUP tiles of M walk along N together, so that they share B in L2."""
+    width = GROUP * n_tiles
+    first = pid // width * GROUP
+    rows = mo.min(m_tiles - first, GROUP)
+    return first + pid % width % rows, pid % width // rows
+
+
+@mo.jit
+def side_of(X, smem, copy, partition, tiles, coordinate, ragged):
+    """Partition one operand X (rows, K) for this thread; ``ragged`` along rows and along K."""
+    tid = mo.thread_idx().x
+    thr = copy.get_slice(tid)
+    gX = mo.tile(X, tiles, (coordinate, None), ragged=ragged[0] or ragged[1])           # (rows, bK, k)
+    cX = mo.tile(mo.identity_tensor(mo.shape(X)), tiles, (coordinate, None), ragged=True)
+    coords, stages = thr.partition_S(cX), thr.partition_D(smem)
+    rows = row_predicate(coords, mo.size(stages, 1), mo.size(X, 0)) if ragged[0] else None
+    return Side(copy, thr.partition_S(gX), stages, coords, rows, partition(smem))
