@@ -77,18 +77,22 @@ class Intrinsics:
         self._types: dict[str, str] = {}
         self._functions: dict[str, str] = {}
         self.arch = 80
+        self.newest = ""  # what needs this arch
 
     def text(self) -> list[str]:
         """Every type and function used, as lines."""
         texts = [*self._types.values(), *self._functions.values()]
         return [line for text in texts for line in text.split("\n")]
 
-    def need(self, arch: int) -> None:
-        self.arch = max(self.arch, arch)
+    def need(self, arch: int, what: str = "instructions") -> None:
+        """``what``, in the plural, needs this compute capability."""
+        if arch > self.arch:
+            self.arch, self.newest = arch, what
 
-    def function(self, name: str, signature: str, *body: str, overload: str = "", arch: int = 80) -> str:
+    def function(self, name: str, signature: str, *body: str, overload: str = "", arch: int = 80,
+                 what: str = "") -> str:
         """Note one function; ``signature`` is 'result (parameters)', ``body`` its statements.  Returns its name."""
-        self.need(arch)
+        self.need(arch, what or f"instructions in {name}")
         key = f"{name}({overload})"
         if key not in self._functions:
             result, _, parameters = signature.partition(" (")

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from moye import env
-from moye.errors import LaunchError
+from moye.errors import LaunchError, UnsupportedError
 from moye.ir.nodes import Func
 from moye.ir.text import to_text
 from moye.ir.verify import verify
@@ -125,9 +125,13 @@ def specialise(function: types.FunctionType, call: Call, block: Dim3, cluster: D
     return Specialised(func, traced.captures, compile_guards(func), shared)
 
 
+def _capability(arch: str) -> int:
+    return int(arch.strip("sm_af"))
+
+
 def shared_limit(arch: str) -> int:
     """Shared memory per block that an architecture allows, in bytes."""
-    return SHARED_LIMITS.get(int(arch.strip("sm_af")), 232448)
+    return SHARED_LIMITS.get(_capability(arch), 232448)
 
 
 def default_arch(device: int | None = None) -> str:
@@ -152,11 +156,19 @@ def compile_program(spec: Specialised, arch: str, *, restrict: bool = True) -> P
                               f"{arch} has {shared_limit(arch)}", hint="use smaller tiles or fewer stages")
         spec.func.restrict = restrict
         printed = print_kernel(spec.func, lineinfo=lineinfo, asserts=asserts)
+        check_arch(spec.func, printed, arch)
         if "cuda" in env.show():
             print(printed.source, file=sys.stderr)
         program = Program(printed, arch, _compiled(printed, arch, ("-lineinfo",) if lineinfo else ()))
         spec.programs[key] = program
     return program
+
+
+def check_arch(func: Func, printed: Printed, arch: str) -> None:
+    """Raises UnsupportedError where a kernel has an operation that the architecture is too old for."""
+    if printed.arch > _capability(arch):
+        raise UnsupportedError(f"{func.name} uses {printed.newest}, which need sm_{printed.arch} or later, but is "
+                               f"compiled for {arch}")
 
 
 def _compiled(printed: Printed, arch: str, flags: tuple[str, ...]) -> Compiled:
