@@ -22,6 +22,9 @@ SMALL = {
     "07_reductions": {"N": 2048},
     "08_elementwise": {"M": 64, "N": 64},
     "09_matmul_double_buffered": {"M": 256, "N": 128, "K": 32},
+    "10_matmul_tensor_core": {"M": 64, "N": 48, "K": 32},
+    "11_matmul_ldmatrix": {"M": 64, "N": 48, "K": 32},
+    "12_matmul_tensor_core_double_buffered": {"M": 256, "N": 128, "K": 64},
     "d3_missing_barrier": {},
     "d3_missing_barrier_fixed": {},
 }

@@ -29,6 +29,7 @@ def columns(*shape, dtype=mo.float32):
 
 
 A, B, C = columns(256, 64), columns(384, 64), columns(256, 384)
+ROWS_A, ROWS_B = mo.TensorLike(mo.float32, (256, 64), (64, 1)), mo.TensorLike(mo.float32, (384, 64), (64, 1))
 X, VECTOR, ONE = columns(256, 512), columns(1 << 14), columns(1)
 
 
@@ -61,6 +62,11 @@ KERNELS = {
     "gelu": Example("08_elementwise", "gelu", "gelu_kernel", (X, X, 1.5)),
     "in_place": Example("08_elementwise", "in_place", "in_place_kernel", (X, columns(256, 1))),
     "double_buffered": Example("09_matmul_double_buffered", "matmul", "matmul_kernel", (A, B, C)),
+    "tensor_core": Example("10_matmul_tensor_core", "matmul", "matmul_kernel", (A, ROWS_B, C)),
+    "ldmatrix_k": Example("11_matmul_ldmatrix", "matmul", "matmul_kernel", (ROWS_A, ROWS_B, C, "k")),
+    "ldmatrix_m": Example("11_matmul_ldmatrix", "matmul", "matmul_kernel", (A, ROWS_B, C, "m")),
+    "tensor_core_double_buffered": Example("12_matmul_tensor_core_double_buffered", "matmul", "matmul_kernel",
+                                           (A, ROWS_B, C)),
 }
 WITH_IR = ("transpose", "double_buffered")
 
@@ -123,7 +129,7 @@ def test_compiled(name, arch):
 
 
 def test_every_kernel_of_the_examples_is_here():
-    found = {(path.stem, name) for path in EXAMPLES.glob("0*.py") for name, thing in vars(load(path.stem)).items()
+    found = {(path.stem, name) for path in EXAMPLES.glob("*.py") for name, thing in vars(load(path.stem)).items()
              if type(thing).__name__ == "Kernel"}
     assert found == {(example.stem, example.kernel) for example in KERNELS.values()}
 

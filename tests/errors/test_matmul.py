@@ -95,6 +95,77 @@ def test_double_buffered(name, example, refuses):
     refuses(name, launch, launch.C)
 
 
+class TensorCoreLaunch:
+    """A launch of example 11 or 12, as its host function makes it, in which one thing at a time is made wrong."""
+
+    def __init__(self, example, **wrong):
+        self.example = example
+        self.A, self.B, self.C = columns(256, 32), np.full((384, 32), np.nan, np.float32), columns(256, 384)
+        self.options, self.block = (), 128
+        self.replaced = {name: value for name, value in wrong.items() if name.isdigit()}
+        for name, value in wrong.items():
+            setattr(self, name, value)
+
+    def __getitem__(self, config):
+        """Stands in for the kernel: an argument that is made wrong is named by its place."""
+        def launch(*args):
+            args = [self.replaced.get(str(i), arg) for i, arg in enumerate(args)]
+            self.example.matmul_kernel[config[0], self.block](*args)
+        return launch
+
+    def __call__(self):
+        self.example.matmul(self.A, self.B, self.C, *self.options, kernel=self)
+
+
+TF32 = mo.mma.SM80_16x8x8_F32TF32TF32F32_TN
+ELEMENTS = tiled_copy(mo.UniversalCopy(mo.float32), (1, 1), threads=(32, 4))
+TENSOR_CORE = {
+    "tensor_core_tile_does_not_divide_M": {"A": columns(264, 32), "C": columns(264, 384)},
+    "tensor_core_tile_does_not_divide_N": {"B": np.full((380, 32), np.nan, np.float32), "C": columns(256, 380)},
+    "tensor_core_tile_does_not_divide_K": {"A": columns(256, 24), "B": np.full((384, 24), np.nan, np.float32)},
+    "tensor_core_row_major_A": {"A": np.full((256, 32), np.nan, np.float32)},
+    "tensor_core_column_major_B": {"B": columns(384, 32)},
+    "tensor_core_misaligned_A": {"A": _offset((256, 32))},
+    "tensor_core_dtype_float64": {"A": columns(256, 32, dtype=np.float64)},
+    "tensor_core_block_of_64": {"block": 64},
+    # the arguments of the kernel: A, sA_layout, copy_A, read_A, B, sB_layout, ...
+    "tensor_core_tile_no_multiple_of_the_copy": {"1": mo.make_layout((72, 16, 2), (1, 72, 1152))},
+    "tensor_core_tile_no_multiple_of_the_mma": {"9": mo.make_tiled_mma(TF32, mo.make_layout((4, 1, 1)), (256, 32, 8))},
+    "tensor_core_mma_of_float16": {"9": mo.make_tiled_mma(mo.mma.SM80_16x8x16_F32F16F16F32_TN, mo.make_layout((2, 2)))},
+    "tensor_core_ldmatrix_on_column_major_smem": {"5": mo.make_layout((128, 16, 2), (1, 136, 2176)), "6": ELEMENTS},
+    "tensor_core_ldmatrix_on_odd_rows": {"5": mo.make_layout((128, 16, 2), (18, 1, 2304)), "6": ELEMENTS},
+}
+
+
+@pytest.mark.parametrize("name", TENSOR_CORE)
+def test_tensor_core(name, example, refuses):
+    launch = TensorCoreLaunch(example("12_matmul_tensor_core_double_buffered"), **TENSOR_CORE[name])
+    refuses(name, launch, launch.C)
+
+
+@pytest.mark.parametrize(("stem", "options"), [("10_matmul_tensor_core", ()), ("11_matmul_ldmatrix", ("m",))])
+@pytest.mark.parametrize(("wrong", "extents"), [("M", (40, 24, 16)), ("N", (48, 28, 16)), ("K", (48, 24, 12))])
+def test_ragged_tiles_of_one_instruction(stem, options, wrong, extents, example):
+    M, N, K = extents
+    A, B, C = columns(M, K), np.ones((N, K), np.float32), columns(M, N)
+    with pytest.raises(mo.PreconditionError, match=r"does not divide argument [AB]: its extent \d+ in mode [01]"):
+        example(stem).matmul(A, B, C, *options)
+    assert np.isnan(C).all()
+
+
+def test_ldmatrix_of_a_column_major_operand(example, refuses):
+    """Example 11 says which A it takes by ldmatrix."""
+    launch = TensorCoreLaunch(example("11_matmul_ldmatrix"), options=("k",), block=32)
+    refuses("ldmatrix_of_column_major_A", launch, launch.C)
+
+
+def test_the_tensor_core_launch_is_right_but_for_what_is_made_wrong(example):
+    launch = TensorCoreLaunch(example("12_matmul_tensor_core_double_buffered"))
+    launch.A[...], launch.B[...] = 1, 1
+    launch()
+    assert (launch.C == 32).all()
+
+
 def test_the_launch_is_right_but_for_what_is_made_wrong(example):
     """Otherwise the tests above might be refused for another reason."""
     launch = Launch(example("05_matmul_vectorized").matmul_kernel)

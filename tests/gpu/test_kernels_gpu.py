@@ -24,8 +24,17 @@ MATMULS = {
     "overlapped_32x8_4": ("06_matmul_overlapped", ((32, 8), True)),
     "double_buffered": ("09_matmul_double_buffered", ()),
 }
+# name: (example, options, order of A; B is row-major)
+TENSOR_CORE = {
+    "tensor_core": ("10_matmul_tensor_core", (), "F"),
+    "ldmatrix_k": ("11_matmul_ldmatrix", ("k",), "C"),
+    "ldmatrix_m": ("11_matmul_ldmatrix", ("m",), "F"),
+    "tensor_core_double_buffered": ("12_matmul_tensor_core_double_buffered", (), "F"),
+}
 # The GPU contracts a * b + c to one rounding, the simulator rounds twice.
 TO_NUMPY, TO_SIMULATOR = 1e-5, 1e-6
+# Tensor cores sum the products of an instruction in an order of their own, and cut off where float32 rounds.
+TF32_TO_NUMPY, TF32_TO_SIMULATOR = 1e-3, 5e-6
 
 
 @cache
@@ -68,6 +77,24 @@ def test_matmul(name, size, monkeypatch):
     assert difference(C, simulated.astype(np.float64)) < TO_SIMULATOR
 
 
+@pytest.mark.parametrize("size", SIZES, ids=str)
+@pytest.mark.parametrize("name", TENSOR_CORE)
+def test_tensor_core_matmul(name, size, monkeypatch):
+    monkeypatch.setenv("MOYE_CHECK", "0")
+    (stem, options, order), (M, N, K) = TENSOR_CORE[name], size
+    if M * N > 1 << 20 and name != "tensor_core_double_buffered":
+        M, N = M // 4, N // 4                           # 16x8 tiles: the simulator's share
+    rng = np.random.default_rng(0)
+    A, B = np.asarray(columns(rng, M, K), order=order), rng.standard_normal((N, K), np.float32)
+    simulated = poisoned(M, N)
+    A_gpu, C = device(A) if order == "F" else torch.from_numpy(A).cuda(), device(simulated)
+    load(stem).matmul(A_gpu, torch.from_numpy(B).cuda(), C, *options)
+    load(stem).matmul(A, B, simulated, *options)
+    C = C.cpu().numpy()
+    assert difference(C, A.astype(np.float64) @ B.T.astype(np.float64)) < TF32_TO_NUMPY
+    assert difference(C, simulated.astype(np.float64)) < TF32_TO_SIMULATOR
+
+
 @pytest.mark.parametrize("run", ["copy", "staged_copy"])
 @pytest.mark.parametrize("size", [(2048, 1024), (96, 64)], ids=str)
 def test_copy(run, size):
@@ -108,7 +135,9 @@ def test_elementwise(run):
 
 SMALL = {"01_copy": (256, 512), "02_transpose": (512, 256), "03_matmul_tiled": (256, 384, 64),
          "04_matmul_async": (256, 384, 64), "05_matmul_vectorized": (256, 384, 64),
-         "06_matmul_overlapped": (256, 384, 64), "07_reductions": (1 << 14,), "08_elementwise": (256, 256)}
+         "06_matmul_overlapped": (256, 384, 64), "07_reductions": (1 << 14,), "08_elementwise": (256, 256),
+         "10_matmul_tensor_core": (256, 384, 64), "11_matmul_ldmatrix": (256, 384, 64),
+         "12_matmul_tensor_core_double_buffered": (2048, 2048, 256)}
 
 
 @pytest.mark.parametrize("stem", SMALL)

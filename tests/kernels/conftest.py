@@ -1,6 +1,7 @@
 """The kernels of the examples as test cases: each with its operands, its result in float64, and its source.
 
-``case.run(M, N, K, kernel=...)`` launches one kernel on poisoned outputs and returns (the launch's result, the error).
+``case.run(M, N, K, kernel=...)`` launches one kernel on poisoned outputs and returns (the launch's result, the error
+against the operands as the MMA sees them).
 """
 
 from __future__ import annotations
@@ -28,6 +29,14 @@ def load(stem):
     return module
 
 
+def tf32(x, half):
+    """float32 with its low 13 bits cut off, rounded before by adding half of the last that stays."""
+    return ((x.view(np.uint32) + np.uint32(half)) & np.uint32(0xFFFFE000)).view(np.float32)
+
+
+NARROWED = {"float32": lambda x: x, "rounded": lambda x: tf32(x, 0x1000), "cut": lambda x: tf32(x, 0)}
+
+
 @dataclass(frozen=True)
 class Case:
     """A matmul of the examples, and the options that its host function takes after A, B and C."""
@@ -35,6 +44,9 @@ class Case:
     name: str
     stem: str
     options: tuple = ()
+    orders: str = "FF"              # of A and B
+    bK: int = 8                     # of a k-tile
+    operands: str = "float32"       # as the MMA sees them: see NARROWED
 
     @property
     def module(self):
@@ -50,9 +62,11 @@ class Case:
 
     def run(self, M, N, K, kernel=None, module=None):
         rng = np.random.default_rng([M, N, K])
-        A, B = (np.asfortranarray(rng.standard_normal((n, K), np.float32)) for n in (M, N))
+        A, B = (np.asarray(rng.standard_normal((n, K), np.float32), order=order)
+                for n, order in zip((M, N), self.orders, strict=True))
         C = np.full((M, N), np.nan, np.float32, order="F")
         result = (module or self.module).matmul(A, B, C, *self.options, kernel=kernel or self.kernel)
+        A, B = map(NARROWED[self.operands], (A, B))
         expected = A.astype(np.float64) @ B.T.astype(np.float64)
         return result, np.linalg.norm(C - expected) / np.linalg.norm(expected)
 
@@ -71,6 +85,10 @@ MATMULS = [
     Case("overlapped_32x8_3", "06_matmul_overlapped", ((32, 8), False)),
     Case("overlapped_32x8_4", "06_matmul_overlapped", ((32, 8), True)),
     Case("double_buffered", "09_matmul_double_buffered"),
+    Case("tensor_core", "10_matmul_tensor_core", orders="FC", operands="rounded"),
+    Case("ldmatrix_k", "11_matmul_ldmatrix", ("k",), orders="CC", operands="cut"),
+    Case("ldmatrix_m", "11_matmul_ldmatrix", ("m",), orders="FC", operands="cut"),
+    Case("tensor_core_double_buffered", "12_matmul_tensor_core_double_buffered", orders="FC", bK=16, operands="cut"),
 ]
 
 

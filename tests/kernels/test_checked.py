@@ -12,10 +12,10 @@ import moye as mo
 # --- clean -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("K", [8, 16, 40], ids="K={}".format)
-def test_matmuls_are_clean(matmul, K):
+@pytest.mark.parametrize("k_tiles", [1, 2, 5], ids="k_tiles={}".format)
+def test_matmuls_are_clean(matmul, k_tiles):
     """For one k-tile, for two, and for several."""
-    report, error = matmul.run(256, 128, K, mo.check(matmul.kernel))
+    report, error = matmul.run(256, 128, k_tiles * matmul.bK, mo.check(matmul.kernel))
     assert report.ok, str(report)
     assert error < 1e-5
 
@@ -112,13 +112,16 @@ EXPECTED = {
     "05_matmul_vectorized": ["D1", "D3", "D4"],
     "06_matmul_overlapped": ["D1", "D3", "D4"],
     "09_matmul_double_buffered": ["D1", "D3", "D1", "D3"],
+    "10_matmul_tensor_core": ["D1", "D3", "D4"],
+    "11_matmul_ldmatrix": ["D1", "D3", "D4"],
+    "12_matmul_tensor_core_double_buffered": ["D1", "D3", "D1", "D3"],
 }
 
 
 def test_each_barrier_is_needed(barrier):
     """With several k-tiles, none is redundant: its deletion is reported, at the tensors that it protects."""
     case, module, number, statement = barrier
-    report, _ = case.run(128, 256, 32, mo.check(module.matmul_kernel), module)
+    report, _ = case.run(128, 256, 4 * case.bK, mo.check(module.matmul_kernel), module)
     place = case.lines(r"^ +mo\.(sync_threads|cp_async_wait)\(\)$").index(number)
     found = {(f.code, f.tensor) for f in report.findings}
     code = EXPECTED[case.stem][place]

@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 
 TOLERANCE = 1e-5
-SIZES = [(128, 128, 8), (256, 384, 32), (384, 128, 64)]
+SIZES = [(128, 128, 1), (256, 384, 4), (384, 128, 8)]       # M, N and k-tiles
 
 
 @pytest.mark.parametrize("size", SIZES, ids=str)
 def test_matmul(matmul, size):
-    _, error = matmul.run(*size)
+    M, N, k_tiles = size
+    _, error = matmul.run(M, N, k_tiles * matmul.bK)
     assert error < TOLERANCE
 
 

@@ -1,0 +1,131 @@
+// matmul_kernel
+//   A: float32 (A_0,A_1):(1,A_s1), 16-byte aligned
+//   sA_layout = (16,8):(1,16)
+//   copy_A = TiledCopy(CopyAtom(CpAsync(uint128, cache="always"), float32), tv (32,4):(4,1), tile (16,8))
+//   B: float32 (B_0,B_1):(B_s0,1), 16-byte aligned
+//   sB_layout = (8,8):(8,1)
+//   copy_B = TiledCopy(CopyAtom(CpAsync(float64, cache="always"), float32), tv ((4,8),2):((16,1),8), tile (8,8))
+//   C: float32 (C_0,C_1):(1,C_s1), 16-byte aligned
+//   mma_C = TiledMMA(SM80_16x8x8_F32TF32TF32F32_TN, atoms (1,1,1):(0,0,0))
+//   sA: shared float32 (16,8):(1,16)
+//   sB: shared float32 (8,8):(8,1)
+//   block (32, 1, 1)
+//   768 bytes of static shared memory
+
+__device__ __forceinline__ void cp_async_16(unsigned dst_smem, const void* src) {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 16;" :: "r"(dst_smem), "l"(src) : "memory");
+}
+__device__ __forceinline__ void cp_async_8(unsigned dst_smem, const void* src) {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 8;" :: "r"(dst_smem), "l"(src) : "memory");
+}
+__device__ __forceinline__ void cp_async_wait_all() {
+    asm volatile("cp.async.wait_all;" ::: "memory");
+}
+__device__ __forceinline__ float to_tf32(float x) {
+    unsigned y; asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(y) : "f"(x)); return __uint_as_float(y);
+}
+__device__ __forceinline__ void mma_sm80_16x8x8_f32tf32tf32f32_tn(float& d0, float& d1, float& d2, float& d3,
+    float a0, float a1, float a2, float a3,
+    float b0, float b1,
+    float c0, float c1, float c2, float c3) {
+    asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%10, %11, %12, %13};"
+        : "=f"(d0), "=f"(d1), "=f"(d2), "=f"(d3)
+        : "r"(__float_as_uint(a0)), "r"(__float_as_uint(a1)), "r"(__float_as_uint(a2)), "r"(__float_as_uint(a3)),
+          "r"(__float_as_uint(b0)), "r"(__float_as_uint(b1)),
+          "f"(c0), "f"(c1), "f"(c2), "f"(c3));
+}
+
+extern "C" __global__ void __launch_bounds__(32)
+matmul_kernel(const float* __restrict__ A, const int A_1, const int A_s1,
+              const float* __restrict__ B, const int B_s0,
+              float* __restrict__ C, const int C_s1) {
+    __shared__ __align__(16) float sA[128];  // (16,8):(1,16)
+    __shared__ __align__(16) float sB[64];  // (8,8):(8,1)
+    const unsigned sA_s = (unsigned)__cvta_generic_to_shared(sA);
+    const unsigned sB_s = (unsigned)__cvta_generic_to_shared(sB);
+
+    // 10_matmul_tensor_core.py:22  bx, by, _ = mo.block_idx()
+    const int by = blockIdx.y;
+    // 10_matmul_tensor_core.py:23  tid = mo.thread_idx().x
+    const int tx = threadIdx.x;
+    // 10_matmul_tensor_core.py:27  gA = mo.tile(A, (bM, bK), (bx, None))  # (bM, bK, k)
+    const int t0 = A_s1 * 8;
+    const int t1 = (int)blockIdx.x * 16;
+    // 10_matmul_tensor_core.py:32  tAgA = thr_copy_A.partition_S(gA)  # (CPY, CPY_M, CPY_K, k)
+    const int t2 = tx % 4;
+    const int t3 = tx / 4;
+    // 10_matmul_tensor_core.py:33  tAsA = thr_copy_A.partition_D(sA)  # (CPY, CPY_M, CPY_K)
+    const int t4 = tx * 4;
+    // 10_matmul_tensor_core.py:35  tBgB = thr_copy_B.partition_S(gB)  # (CPY, CPY_N, CPY_K, k)
+    const int t5 = by * B_s0 * 8 + t2 * 2 + t3 * B_s0;
+    // 10_matmul_tensor_core.py:36  tBsB = thr_copy_B.partition_D(sB)  # (CPY, CPY_N, CPY_K)
+    const int t6 = tx * 2;
+    // 10_matmul_tensor_core.py:39  tCsA = thr_mma.partition_A(sA)  # (MMA, MMA_M, MMA_K)
+    const int t7 = t2 * 16 + t3;
+    // 10_matmul_tensor_core.py:40  tCsB = thr_mma.partition_B(sB)  # (MMA, MMA_N, MMA_K)
+    const int t8 = t2 + t3 * 8;
+    // 10_matmul_tensor_core.py:42  tCrA = thr_mma.make_fragment_A(tCsA)  # (MMA, MMA_M, MMA_K), tf32
+    float tCrA[4];
+    // 10_matmul_tensor_core.py:43  tCrB = thr_mma.make_fragment_B(tCsB)  # (MMA, MMA_N, MMA_K), tf32
+    float tCrB[2];
+    // 10_matmul_tensor_core.py:44  tCrC = thr_mma.make_fragment_C(tCgC)  # (MMA, MMA_M, MMA_N)
+    float tCrC[4];
+    // 10_matmul_tensor_core.py:45  tCrC.fill(0)
+    #pragma unroll
+    for (int i = 0; i < 4; ++i) {
+        tCrC[i] = 0.0f;
+    }
+    // 10_matmul_tensor_core.py:48  mo.copyto(copy_A, tAsA, tAgA[:, :, :, k])
+    const float* A_k = &A[t1 + t2 * 4 + t3 * A_s1];
+    // 10_matmul_tensor_core.py:47  for k in range(mo.size(tAgA, 3)):
+    for (int k = 0; k < (A_1 >> 3); ++k) {
+        // 10_matmul_tensor_core.py:48  mo.copyto(copy_A, tAsA, tAgA[:, :, :, k])
+        cp_async_16(sA_s + 4 * t4, A_k);
+        // 10_matmul_tensor_core.py:49  mo.copyto(copy_B, tBsB, tBgB[:, :, :, k])
+        cp_async_8(sB_s + 4 * t6, &B[t5 + k * 8]);
+        // 10_matmul_tensor_core.py:50  mo.cp_async_wait()
+        cp_async_wait_all();
+        // 10_matmul_tensor_core.py:51  mo.sync_threads()
+        __syncthreads();
+        // 10_matmul_tensor_core.py:52  mo.copyto(tCrA, tCsA)
+        float frag5[4];
+        #pragma unroll
+        for (int j = 0; j < 2; ++j) {
+            #pragma unroll
+            for (int i = 0; i < 2; ++i) {
+                frag5[i + 2 * j] = sA[t7 + 8 * i + 64 * j];
+            }
+        }
+        #pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            tCrA[i] = to_tf32(frag5[i]);
+        }
+        // 10_matmul_tensor_core.py:53  mo.copyto(tCrB, tCsB)
+        float frag6[2];
+        #pragma unroll
+        for (int i = 0; i < 2; ++i) {
+            frag6[i] = sB[t8 + 4 * i];
+        }
+        #pragma unroll
+        for (int i = 0; i < 2; ++i) {
+            tCrB[i] = to_tf32(frag6[i]);
+        }
+        // 10_matmul_tensor_core.py:54  mo.gemm(mma_C, tCrC, tCrA, tCrB, tCrC)
+        mma_sm80_16x8x8_f32tf32tf32f32_tn(tCrC[0], tCrC[1], tCrC[2], tCrC[3],
+            tCrA[0], tCrA[1], tCrA[2], tCrA[3],
+            tCrB[0], tCrB[1],
+            tCrC[0], tCrC[1], tCrC[2], tCrC[3]);
+        // 10_matmul_tensor_core.py:55  mo.sync_threads()
+        __syncthreads();
+        // 10_matmul_tensor_core.py:48  mo.copyto(copy_A, tAsA, tAgA[:, :, :, k])
+        A_k += t0;
+    }
+    // 10_matmul_tensor_core.py:56  mo.copyto(tCgC, tCrC)
+    #pragma unroll
+    for (int j = 0; j < 2; ++j) {
+        #pragma unroll
+        for (int i = 0; i < 2; ++i) {
+            C[t1 + by * C_s1 * 8 + t2 * C_s1 * 2 + t3 + i * C_s1 + 8 * j] = tCrC[i + 2 * j];
+        }
+    }
+}
