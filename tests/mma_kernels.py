@@ -1,6 +1,7 @@
 """Matrix products by every tensor-core operation, for ``CASES``: 2x2 atoms a warp, fragments straight from memory.
 
-In: nothing.  Out: ``WARP_MMAS`` and a case ``mma-<CuTe's name>`` for each: D = A * B^T + C over a loop of k-tiles.
+In: nothing.  Out: ``WARP_MMAS`` and a case ``mma-<CuTe's name>`` for each: D = A * B^T + C over a loop of k-tiles;
+kernels of one instruction, of raw tf32 operands, and of fragments that a loop carries.
 """
 
 from __future__ import annotations
@@ -106,6 +107,119 @@ def expected(args):
         total = total + PRODUCTS[mma.op.product](A[:, i:i + k], B[:, i:i + k])
         total = np.clip(total, -2**31, 2**31 - 1) if mma.op.saturate else total.astype(np.int32).astype(np.int64)
     return {0: total.astype(np.int32)}
+
+
+@mo.kernel
+def one_tile(D, A, B, C, mma):
+    """D = A * B + C: one instruction of a warp (or one of each of its quad-pairs), D apart from C."""
+    thr, op = mma.get_slice(mo.thread_idx().x), mma.op
+    if op.a_dtype.bits < 8:
+        A, B = mo.recast(A, op.a_dtype), mo.recast(B, op.b_dtype)
+    bM, bN, bK = mma.tile_size(0), mma.tile_size(1), mma.tile_size(2)
+    tCgC = thr.partition_C(mo.tile(C, (bM, bN), (0, 0)))
+    tCgA = thr.partition_A(mo.tile(A, (bM, bK), (0, 0)))
+    tCgB = thr.partition_B(mo.tile(B, (bN, bK), (0, 0)))
+    a, b = thr.make_fragment_A(tCgA), thr.make_fragment_B(tCgB)
+    c, d = thr.make_fragment_C(tCgC), thr.make_fragment_C(tCgC)
+    mo.copyto(a, tCgA)
+    mo.copyto(b, tCgB)
+    mo.copyto(c, tCgC)
+    mo.gemm(mma, d, a, b, c)
+    mo.copyto(thr.partition_C(mo.tile(D, (bM, bN), (0, 0))), d)
+
+
+def one_tile_arguments(op, rng, order="C"):
+    mma = mo.make_tiled_mma(op, mo.make_layout((1, 1) if op.threads == 32 else (2, 2)))
+    M, N, K = (mma.tile_size(d) for d in range(3))
+    A, B = data(rng, (M, K), op.a_dtype), data(rng, (N, K), op.b_dtype)
+    if op.a_dtype.bits >= 8:
+        A, B = (np.asarray(x, order=order) for x in (A, B))
+    return [np.zeros((M, N), numpy_of(op.d_dtype)), A, B, start(rng, (M, N), op.c_dtype), mma]
+
+
+@mo.kernel
+def raw_tf32(D: mo.Static, A: mo.Static, B: mo.Static, mma):
+    """The bits of float32 as tf32, without a conversion."""
+    thr = mma.get_slice(mo.thread_idx().x)
+    tCgA = thr.partition_A(mo.recast(A, mo.tfloat32))
+    tCgB = thr.partition_B(mo.recast(B, mo.tfloat32))
+    tCgD = thr.partition_C(D)
+    a, b, d = thr.make_fragment_A(tCgA), thr.make_fragment_B(tCgB), thr.make_fragment_C(tCgD)
+    mo.copyto(a, tCgA)
+    mo.copyto(b, tCgB)
+    d.fill(0)
+    mo.gemm(mma, a, b, d)
+    mo.copyto(tCgD, d)
+
+
+@mo.kernel
+def buffered(D: mo.Static, A: mo.Static, B: mo.Static, mma, bK: mo.Constexpr):
+    """Fragments of the next k-tile are loaded before the product of this one: registers live across iterations."""
+    bM, bN = 2 * mma.tile_size(0), 2 * mma.tile_size(1)
+    thr = mma.get_slice(mo.thread_idx().x)
+    tCgA = thr.partition_A(mo.tile(A, (bM, bK), (0, None)))     # (MMA, MMA_M, MMA_K, k)
+    tCgB = thr.partition_B(mo.tile(B, (bN, bK), (0, None)))     # (MMA, MMA_N, MMA_K, k)
+    tCgD = thr.partition_C(mo.tile(D, (bM, bN), (0, 0)))        # (MMA, MMA_M, MMA_N)
+    c = thr.make_fragment_C(tCgD)
+    a, b = thr.make_fragment_A(tCgA[:, :, :, 0]), thr.make_fragment_B(tCgB[:, :, :, 0])
+    more_a, more_b = mo.make_fragment_like(a), mo.make_fragment_like(b)
+    c.fill(0)
+    mo.copyto(a, tCgA[:, :, :, 0])
+    mo.copyto(b, tCgB[:, :, :, 0])
+    last = mo.size(tCgA, 3) - 1
+    for k in range(last):
+        mo.copyto(more_a, tCgA[:, :, :, k + 1])
+        mo.copyto(more_b, tCgB[:, :, :, k + 1])
+        mo.gemm(mma, a, b, c)
+        mo.copyto(a, more_a)
+        mo.copyto(b, more_b)
+    mo.gemm(mma, a, b, c)
+    mo.copyto(tCgD, c)
+
+
+@mo.kernel
+def staged(D, A: mo.Static, B: mo.Static, mma):
+    """Operands in shared memory: each k of the tile is loaded into registers before its products."""
+    tid = mo.thread_idx().x
+    thr, op = mma.get_slice(tid), mma.op
+    sA, sB = (mo.shared_array(x.dtype, mo.make_layout(x.shape, (mo.size(x, 1), 1))) for x in (A, B))
+    threads = mo.make_layout((8, 8))
+    for shared, source in ((sA, A), (sB, B)):
+        mo.copyto(mo.parallelize(shared, threads, tid), mo.parallelize(source, threads, tid))
+    mo.sync_threads()
+    if op.a_dtype.bits < 8:
+        sA, sB = mo.recast(sA, op.a_dtype), mo.recast(sB, op.b_dtype)
+    tCgD = thr.partition_C(mo.tile(D, (2 * mma.tile_size(0), 2 * mma.tile_size(1)), (0, 0)))
+    c = thr.make_fragment_C(tCgD)
+    c.fill(0)
+    mo.gemm(mma, thr.partition_A(sA), thr.partition_B(sB), c)
+    mo.copyto(tCgD, c)
+
+
+@mo.kernel
+def scattered(D: mo.Static, A: mo.Static, B: mo.Static, C: mo.Static, mma):
+    """Fragments whose values do not lie side by side: registers are packed for the instruction and taken apart."""
+    thr, op = mma.get_slice(mo.thread_idx().x), mma.op
+    parts = thr.partition_A(A), thr.partition_B(B), thr.partition_C(C)
+    a, b, c = (mo.fragment(mo.make_layout(part.shape, reverse(part.shape)), dtype)
+               for part, dtype in zip(parts, (op.a_dtype, op.b_dtype, op.c_dtype), strict=True))
+    for fragment, part in zip((a, b, c), parts, strict=True):
+        mo.copyto(fragment, part)
+    mo.gemm(mma, a, b, c)
+    mo.copyto(thr.partition_C(D), c)
+
+
+def reverse(shape):
+    """Row-major strides."""
+    leaves, total = [], 1
+    for extent in reversed(mo.flatten(mo.make_layout(shape)).shape):
+        leaves.insert(0, total)
+        total *= extent
+    return _nested(shape, iter(leaves))
+
+
+def _nested(shape, leaves):
+    return tuple(_nested(s, leaves) for s in shape) if isinstance(shape, tuple) else next(leaves)
 
 
 for _op in WARP_MMAS:

@@ -19,6 +19,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import matrix_kernels
 import moye as mo
 from moye import atoms
 from moye import dtypes as dt
@@ -259,6 +260,17 @@ def test_atoms():
     assert {name for name, _ in records()} >= {"UniversalCopy", "CpAsync", "UniversalFMA", "AUTO_COPY", *mo.mma.ALL}
     assert {f"mma-{name}" for name in mo.mma.ALL} <= set(CASES)
     assert len(CP_ASYNCS) == len({alike(a) for name, a in records() if name == "CpAsync"})
+
+
+def test_matrix_copies():
+    """Every ldmatrix and stmatrix is in a kernel of ``matrix_kernels.py``, which tests/atoms and tests/gpu run."""
+    cases = {**matrix_kernels.ROUND_TRIPS, **matrix_kernels.PRODUCTS}
+    used = {copy.atom.op for case in cases.values() for copy in case.arguments if isinstance(copy, mo.TiledCopy)}
+    assert {make(n, transpose=t) for make in (mo.LdMatrix, mo.StMatrix) for n in (1, 2, 4)
+            for t in (False, True)} == {op for op in used if op.matrices}
+    text = (Path(__file__).parent / "gpu" / "test_matrix_copies_gpu.py").read_text()
+    assert "CASES = {**ROUND_TRIPS, **PRODUCTS}" in text
+    assert "parametrize(\"name\", CASES)" in text
 
 
 # --- the kernels -----------------------------------------------------------------------------------------------------

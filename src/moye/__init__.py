@@ -32,8 +32,8 @@ _TRACED = (
     "shuffle_down", "shuffle_idx", "shuffle_up", "shuffle_xor", "static_range", "store", "sync_threads", "sync_warp",
     "thread_idx", "vote_all", "vote_any", "warp_idx", "warp_reduce", "where",
 )
-_MATH = ("ceil", "clz", "cos", "erf", "exp", "exp2", "floor", "isinf", "isnan", "log", "log10", "log2", "maximum",
-         "minimum", "popcount", "rsqrt", "sigmoid", "sin", "sqrt", "tan", "tanh", "trunc")
+_MATH = ("ceil", "clz", "cos", "erf", "exp", "exp2", "floor", "gelu", "isinf", "isnan", "log", "log10", "log2",
+         "maximum", "minimum", "popcount", "relu", "rsqrt", "sigmoid", "silu", "sin", "sqrt", "tan", "tanh", "trunc")
 _DTYPES = ("bfloat16", "float16", "float32", "float64", "float8_e4m3fn", "float8_e5m2", "int16", "int32", "int64",
            "int4", "int8", "tfloat32", "uint1", "uint128", "uint16", "uint32", "uint4", "uint64", "uint8")
 _ERRORS = ("AlignmentError", "ArgumentError", "CompileError", "DTypeError", "DriverError", "FactError", "LaunchError",
@@ -65,6 +65,7 @@ _HOME: dict[str, tuple[str, str]] = {
     "make_tiled_copy_B": ("moye.tensor.tiled", "make_tiled_copy_B"),
     "make_tiled_copy_C": ("moye.tensor.tiled", "make_tiled_copy_C"),
     "make_tiled_mma": ("moye.tensor.tiled", "make_tiled_mma"),
+    "smem_layout_atom": ("moye.tensor.smem_atoms", "smem_layout_atom"),
     "LdMatrix": ("moye.atoms.matrix", "LdMatrix"), "StMatrix": ("moye.atoms.matrix", "StMatrix"),
     "UniversalCopy": ("moye.atoms.universal", "UniversalCopy"), "CpAsync": ("moye.atoms.universal", "CpAsync"),
     "UniversalFMA": ("moye.atoms.universal", "UniversalFMA"),

@@ -52,7 +52,7 @@ extern "C" __global__ void __launch_bounds__(128) async_copies(float* __restrict
     const bool t0 = thread_x < 9;
     #pragma unroll
     for (int i = 0; i < 4; ++i) {
-        cp_async_4(sA_s + 4 * swizzle_3_2_3(thread_x + 512 * i), &A[thread_x + 512 * i]);
+        cp_async_4(sA_s + 4 * (swizzle_3_2_3(thread_x) + 512 * i), &A[thread_x + 512 * i]);
     }
     cp_async_commit();
     cp_async_wait_group<0>();
@@ -60,7 +60,7 @@ extern "C" __global__ void __launch_bounds__(128) async_copies(float* __restrict
     if (t0) {
         #pragma unroll
         for (int i = 0; i < 4; ++i) {
-            cp_async_4(sA_s + 4 * swizzle_3_2_3(thread_x + 512 * i), &A[thread_x + 512 * i]);
+            cp_async_4(sA_s + 4 * (swizzle_3_2_3(thread_x) + 512 * i), &A[thread_x + 512 * i]);
         }
     }
     cp_async_commit();
@@ -68,14 +68,14 @@ extern "C" __global__ void __launch_bounds__(128) async_copies(float* __restrict
     __syncthreads();
     #pragma unroll
     for (int i = 0; i < 4; ++i) {
-        cp_async_4_zfill(sA_s + 4 * swizzle_3_2_3(thread_x + 512 * i), &A[thread_x + 512 * i], t0 ? 4 : 0);
+        cp_async_4_zfill(sA_s + 4 * (swizzle_3_2_3(thread_x) + 512 * i), &A[thread_x + 512 * i], t0 ? 4 : 0);
     }
     cp_async_commit();
     cp_async_wait_group<0>();
     __syncthreads();
     #pragma unroll
     for (int i = 0; i < 4; ++i) {
-        cp_async_4_zfill(sA_s + 4 * swizzle_3_2_3(thread_x + 512 * i), &A[thread_x + 512 * i], flags[i] ? 4 : 0);
+        cp_async_4_zfill(sA_s + 4 * (swizzle_3_2_3(thread_x) + 512 * i), &A[thread_x + 512 * i], flags[i] ? 4 : 0);
     }
     cp_async_commit();
     cp_async_wait_group<0>();
@@ -83,7 +83,7 @@ extern "C" __global__ void __launch_bounds__(128) async_copies(float* __restrict
     const int t1 = thread_x * 2;
     #pragma unroll
     for (int i = 0; i < 4; ++i) {
-        cp_async_8(sA_s + 4 * swizzle_3_2_3(t1 + 512 * i), &A[t1 + 512 * i]);
+        cp_async_8(sA_s + 4 * (swizzle_3_2_3(t1) + 512 * i), &A[t1 + 512 * i]);
     }
     cp_async_commit();
     cp_async_wait_group<0>();
@@ -91,7 +91,7 @@ extern "C" __global__ void __launch_bounds__(128) async_copies(float* __restrict
     if (t0) {
         #pragma unroll
         for (int i = 0; i < 4; ++i) {
-            cp_async_8(sA_s + 4 * swizzle_3_2_3(t1 + 512 * i), &A[t1 + 512 * i]);
+            cp_async_8(sA_s + 4 * (swizzle_3_2_3(t1) + 512 * i), &A[t1 + 512 * i]);
         }
     }
     cp_async_commit();
@@ -99,14 +99,14 @@ extern "C" __global__ void __launch_bounds__(128) async_copies(float* __restrict
     __syncthreads();
     #pragma unroll
     for (int i = 0; i < 4; ++i) {
-        cp_async_8_zfill(sA_s + 4 * swizzle_3_2_3(t1 + 512 * i), &A[t1 + 512 * i], t0 ? 8 : 0);
+        cp_async_8_zfill(sA_s + 4 * (swizzle_3_2_3(t1) + 512 * i), &A[t1 + 512 * i], t0 ? 8 : 0);
     }
     cp_async_commit();
     cp_async_wait_group<0>();
     __syncthreads();
     #pragma unroll
     for (int i = 0; i < 4; ++i) {
-        cp_async_8_zfill(sA_s + 4 * swizzle_3_2_3(t1 + 512 * i), &A[t1 + 512 * i], flags[i] ? 8 : 0);
+        cp_async_8_zfill(sA_s + 4 * (swizzle_3_2_3(t1) + 512 * i), &A[t1 + 512 * i], flags[i] ? 8 : 0);
     }
     cp_async_commit();
     cp_async_wait_group<0>();
@@ -114,7 +114,7 @@ extern "C" __global__ void __launch_bounds__(128) async_copies(float* __restrict
     const int t2 = thread_x * 4;
     #pragma unroll
     for (int i = 0; i < 4; ++i) {
-        cp_async_16(sA_s + 4 * swizzle_3_2_3(t2 + 512 * i), &A[t2 + 512 * i]);
+        cp_async_16(sA_s + 4 * (swizzle_3_2_3(t2) + 512 * i), &A[t2 + 512 * i]);
     }
     cp_async_commit();
     cp_async_wait_group<0>();
@@ -122,7 +122,7 @@ extern "C" __global__ void __launch_bounds__(128) async_copies(float* __restrict
     if (t0) {
         #pragma unroll
         for (int i = 0; i < 4; ++i) {
-            cp_async_16(sA_s + 4 * swizzle_3_2_3(t2 + 512 * i), &A[t2 + 512 * i]);
+            cp_async_16(sA_s + 4 * (swizzle_3_2_3(t2) + 512 * i), &A[t2 + 512 * i]);
         }
     }
     cp_async_commit();
@@ -130,21 +130,21 @@ extern "C" __global__ void __launch_bounds__(128) async_copies(float* __restrict
     __syncthreads();
     #pragma unroll
     for (int i = 0; i < 4; ++i) {
-        cp_async_16_zfill(sA_s + 4 * swizzle_3_2_3(t2 + 512 * i), &A[t2 + 512 * i], t0 ? 16 : 0);
+        cp_async_16_zfill(sA_s + 4 * (swizzle_3_2_3(t2) + 512 * i), &A[t2 + 512 * i], t0 ? 16 : 0);
     }
     cp_async_commit();
     cp_async_wait_group<0>();
     __syncthreads();
     #pragma unroll
     for (int i = 0; i < 4; ++i) {
-        cp_async_16_zfill(sA_s + 4 * swizzle_3_2_3(t2 + 512 * i), &A[t2 + 512 * i], flags[i] ? 16 : 0);
+        cp_async_16_zfill(sA_s + 4 * (swizzle_3_2_3(t2) + 512 * i), &A[t2 + 512 * i], flags[i] ? 16 : 0);
     }
     cp_async_commit();
     cp_async_wait_group<0>();
     __syncthreads();
     #pragma unroll
     for (int i = 0; i < 4; ++i) {
-        cp_async_cg_16(sA_s + 4 * swizzle_3_2_3(t2 + 512 * i), &A[t2 + 512 * i]);
+        cp_async_cg_16(sA_s + 4 * (swizzle_3_2_3(t2) + 512 * i), &A[t2 + 512 * i]);
     }
     cp_async_commit();
     cp_async_wait_group<0>();
@@ -152,7 +152,7 @@ extern "C" __global__ void __launch_bounds__(128) async_copies(float* __restrict
     if (t0) {
         #pragma unroll
         for (int i = 0; i < 4; ++i) {
-            cp_async_cg_16(sA_s + 4 * swizzle_3_2_3(t2 + 512 * i), &A[t2 + 512 * i]);
+            cp_async_cg_16(sA_s + 4 * (swizzle_3_2_3(t2) + 512 * i), &A[t2 + 512 * i]);
         }
     }
     cp_async_commit();
@@ -160,14 +160,14 @@ extern "C" __global__ void __launch_bounds__(128) async_copies(float* __restrict
     __syncthreads();
     #pragma unroll
     for (int i = 0; i < 4; ++i) {
-        cp_async_cg_16_zfill(sA_s + 4 * swizzle_3_2_3(t2 + 512 * i), &A[t2 + 512 * i], t0 ? 16 : 0);
+        cp_async_cg_16_zfill(sA_s + 4 * (swizzle_3_2_3(t2) + 512 * i), &A[t2 + 512 * i], t0 ? 16 : 0);
     }
     cp_async_commit();
     cp_async_wait_group<0>();
     __syncthreads();
     #pragma unroll
     for (int i = 0; i < 4; ++i) {
-        cp_async_cg_16_zfill(sA_s + 4 * swizzle_3_2_3(t2 + 512 * i), &A[t2 + 512 * i], flags[i] ? 16 : 0);
+        cp_async_cg_16_zfill(sA_s + 4 * (swizzle_3_2_3(t2) + 512 * i), &A[t2 + 512 * i], flags[i] ? 16 : 0);
     }
     cp_async_commit();
     cp_async_wait_group<0>();
@@ -178,7 +178,7 @@ extern "C" __global__ void __launch_bounds__(128) async_copies(float* __restrict
     for (int j = 0; j < 4; ++j) {
         #pragma unroll
         for (int i = 0; i < 4; ++i) {
-            r[4 * i + j] = sA[swizzle_3_2_3(t2 + 512 * i + j)];
+            r[4 * i + j] = sA[swizzle_3_2_3(t2 + j) + 512 * i];
         }
     }
     #pragma unroll

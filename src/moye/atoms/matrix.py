@@ -41,7 +41,7 @@ def memory_layout(op: CopyOp, bits: int) -> Layout:
 
     Threads beyond the rows repeat those of others.  ``bits`` is the width of an element.
     """
-    _check(op, bits)
+    check_width(op, bits)
     row = ROW_BITS // bits
     rows = ROWS * op.matrices
     if rows == WARP:
@@ -51,14 +51,15 @@ def memory_layout(op: CopyOp, bits: int) -> Layout:
 
 def register_layout(op: CopyOp, bits: int) -> Layout:
     """(thread, value) -> element of the matrices, row after row: what a thread holds."""
-    _check(op, bits)
+    check_width(op, bits)
     row, pair = ROW_BITS // bits, REGISTER_BITS // bits
     if op.transpose:
         return Layout(((4, 8), (pair, op.matrices)), ((pair * row, 1), (row, ROWS * row)))
     return Layout((WARP, (pair, op.matrices)), (pair, (1, ROWS * row)))
 
 
-def _check(op: CopyOp, bits: int) -> None:
+def check_width(op: CopyOp, bits: int) -> None:
+    """DTypeError where the matrices cannot have elements of this width."""
     if bits not in (8, 16, 32) or (op.transpose and bits != 16):
         possible = "16" if op.transpose else "8, 16 or 32"
         raise DTypeError(f"{op} moves elements of {possible} bits, not {bits}")

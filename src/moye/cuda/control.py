@@ -14,6 +14,7 @@ from math import prod
 
 from moye.cuda.expressions import ADD, Text, negated
 from moye.cuda.kernel import Kernel
+from moye.dtypes import Space
 from moye.errors import IRError
 from moye.ir import ops
 from moye.ir.nodes import Block, Operand, Value
@@ -56,11 +57,21 @@ def if_(kernel: Kernel, op: ops.If, run: Run, statement: Statement) -> None:
 
 
 def _only_copies(kernel: Kernel, op: ops.If) -> bool:
-    """Whether an if does nothing but a few cp.async: predicated, they leave the compiler one straight run of code."""
+    """Whether an if does nothing but a few cp.async: predicated, they leave the compiler one straight run of code.
+
+    It may fill registers of its own with their predicates.
+    """
     if _live(kernel, op.orelse) or kernel.when:
         return False
-    points = 0
+    points, own = 0, set()
     for inner in _live(kernel, op.then):
+        if isinstance(inner, ops.Alloc):
+            own.add(inner.buffer.id)
+            continue
+        if isinstance(inner, ops.Store) and inner.ref.buffer.id in own:
+            continue
+        if isinstance(inner, ops.Load) and inner.ref.buffer.space is Space.REGISTER:
+            continue
         if isinstance(inner, ops.Copy) and inner.atom.asynchronous == "cp.async" \
                 and (inner.pred is None or inner.zero_fill):
             for extent in inner.extents:

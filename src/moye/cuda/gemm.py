@@ -31,7 +31,7 @@ def gemm(kernel: Kernel, op: ops.Gemm) -> None:
     """d = a * b + c over the index space."""
     if op.mma.ptx == "" and op.mma.threads != 1:
         raise UnsupportedError(f"{op.mma} has no PTX text, and its {op.mma.threads} threads cannot share plain C++")
-    kernel.helpers.need(op.mma.arch)
+    kernel.helpers.need(op.mma.arch, f"{op.mma} operations")
     kernel.values.before(op)
     rows, columns = kernel.indices[0], kernel.indices[1]
     i, m_steps = _role(op, "m", rows)
@@ -139,7 +139,8 @@ def _results(kernel: Kernel, op: ops.Gemm, steps: list[Step]) -> tuple[list[str]
         for lane, value in enumerate(group):
             part = Text(name)
             if ref.dtype.bits < 32:
-                part = from_bits(ref.dtype, infix(">>", part, Text(str(lane * ref.dtype.bits))), kernel.helpers)
+                shifted = infix(">>", part, Text(str(lane * ref.dtype.bits))) if lane else part
+                part = from_bits(ref.dtype, shifted, kernel.helpers)
             after.append(memory.set(ref, memory.offset(ref, steps, value), part))
     return places, after
 

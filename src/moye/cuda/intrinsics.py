@@ -77,18 +77,22 @@ class Intrinsics:
         self._types: dict[str, str] = {}
         self._functions: dict[str, str] = {}
         self.arch = 80
+        self.newest = ""  # what needs this arch
 
     def text(self) -> list[str]:
         """Every type and function used, as lines."""
         texts = [*self._types.values(), *self._functions.values()]
         return [line for text in texts for line in text.split("\n")]
 
-    def need(self, arch: int) -> None:
-        self.arch = max(self.arch, arch)
+    def need(self, arch: int, what: str = "instructions") -> None:
+        """``what``, in the plural, needs this compute capability."""
+        if arch > self.arch:
+            self.arch, self.newest = arch, what
 
-    def function(self, name: str, signature: str, *body: str, overload: str = "", arch: int = 80) -> str:
+    def function(self, name: str, signature: str, *body: str, overload: str = "", arch: int = 80,
+                 what: str = "") -> str:
         """Note one function; ``signature`` is 'result (parameters)', ``body`` its statements.  Returns its name."""
-        self.need(arch)
+        self.need(arch, what or f"instructions in {name}")
         key = f"{name}({overload})"
         if key not in self._functions:
             result, _, parameters = signature.partition(" (")
@@ -112,7 +116,8 @@ class Intrinsics:
         body, arch = _TO_F32[self.ctype(dtype)]
         if dtype.bits == 8:
             self.to_f32(dt.float16)
-        return self.function("f32", f"float ({dtype.cuda} x)", *body, overload=dtype.cuda, arch=arch)
+        return self.function("f32", f"float ({dtype.cuda} x)", *body, overload=dtype.cuda, arch=arch,
+                             what=f"conversions from {dtype}")
 
     def from_f32(self, dtype: DType) -> str:
         """The conversion function from float to a narrow float (round to nearest even) or to tf32 (ties away)."""
@@ -120,7 +125,8 @@ class Intrinsics:
             return self.function("to_tf32", "float (float x)", "unsigned y;",
                                  'asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(y) : "f"(x));', "return __uint_as_float(y);")
         body, arch = _FROM_F32[self.ctype(dtype)]
-        return self.function(f"to_{dtype.cuda}", f"{dtype.cuda} (float x)", *body, arch=arch)
+        return self.function(f"to_{dtype.cuda}", f"{dtype.cuda} (float x)", *body, arch=arch,
+                             what=f"conversions to {dtype}")
 
     def pack(self, dtype: DType, count: int) -> str:
         """The function from ``count`` narrow elements to one unsigned word, the first lowest."""

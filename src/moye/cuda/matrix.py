@@ -94,4 +94,5 @@ def _function(kernel: Kernel, atom: CopyOp, loads: bool) -> str:
     else:
         parameters = ", ".join(["unsigned dst_smem", *(f"unsigned {r}" for r in registers)])
         body = f'asm volatile("{atom.ptx} [%0], {{{places}}};" :: "r"(dst_smem), {operands} : "memory");'
-    return kernel.helpers.function(name, f"void ({parameters})", body, arch=atom.arch)
+    return kernel.helpers.function(name, f"void ({parameters})", body, arch=atom.arch,
+                                   what=f"{'ldmatrix' if loads else 'stmatrix'} instructions")

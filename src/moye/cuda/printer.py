@@ -42,7 +42,7 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class Printed:
-    """A printed kernel."""
+    """A printed kernel; ``newest`` says what of it needs ``arch``."""
 
     source: str
     name: str
@@ -50,6 +50,7 @@ class Printed:
     dynamic_smem: int
     static_smem: int
     arch: int
+    newest: str = ""
 
 
 def print_kernel(func: Func, *, lineinfo: bool = False, asserts: bool = False) -> Printed:
@@ -64,11 +65,11 @@ def print_kernel(func: Func, *, lineinfo: bool = False, asserts: bool = False) -
     statements.run(kernel, func.body)
     shared += _addresses(kernel)
     if func.cluster_dim != (1, 1, 1):
-        kernel.helpers.need(90)
+        kernel.helpers.need(90, "clusters")
     lines = [*_header(func, plan, name), "", *_with_blank(kernel.helpers.text()), *_signature(func, name, parameters),
              *(f"    {line}" for line in shared), *([""] if shared else []), kernel.writer.text(), "}", ""]
     return Printed("\n".join(lines), name, slots, plan.total if plan.dynamic else 0,
-                   0 if plan.dynamic else plan.total, kernel.helpers.arch)
+                   0 if plan.dynamic else plan.total, kernel.helpers.arch, kernel.helpers.newest)
 
 
 def _with_blank(lines: list[str]) -> list[str]:

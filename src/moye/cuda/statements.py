@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from moye import dtypes as dt
-from moye.cuda import control, expressions, gemm, matrix, tiles
+from moye.cuda import control, conversions, expressions, gemm, matrix, tiles
 from moye.cuda.expressions import SELECT, Text, assignment, bits_of, c_cast, call, from_bits, infix, negated
 from moye.cuda.kernel import Kernel
 from moye.cuda.uses import ORDER
@@ -222,7 +222,8 @@ def _alloc(kernel: Kernel, op: ops.Alloc) -> None:
 
 @_prints(ops.Map)
 def _map(kernel: Kernel, op: ops.Map) -> None:
-    tiles.map_(kernel, op, lambda body: run(kernel, body))
+    if not conversions.packed(kernel, op):
+        tiles.map_(kernel, op, lambda body: run(kernel, body))
 
 
 @_prints(ops.Copy)

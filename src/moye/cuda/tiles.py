@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from moye.cuda import vectors
 from moye.cuda.expressions import DIV, SELECT, Text, assignment, combine, literal, select
 from moye.cuda.kernel import Kernel
+from moye.cuda.words import per_word
 from moye.dtypes import Space
 from moye.errors import UnsupportedError
 from moye.ir import ops
@@ -162,6 +163,9 @@ def map_(kernel: Kernel, op: ops.Map, run: Callable[[Block], None]) -> None:
     space = merged(op.extents, [op.dst.strides, *(source.strides for source in op.sources)])
     values, memory = kernel.values, kernel.memory
     values.before(op)
+    if (words := _whole_words(kernel, op, space)) is not None:
+        _move_words(kernel, op, words)
+        return
     overlap = any(_clashes(op.dst, source) for source in op.sources)
     target = _temporary(kernel, op, space) if overlap else None
     with kernel.nest(space.loops(kernel)):
@@ -175,6 +179,34 @@ def map_(kernel: Kernel, op: ops.Map, run: Callable[[Block], None]) -> None:
         with kernel.nest(space.loops(kernel)):
             to = memory.offset(op.dst, space.steps(kernel, 0))
             kernel.writer.line(memory.set(op.dst, to, Text(target)))
+
+
+def _whole_words(kernel: Kernel, op: ops.Map, space: IndexSpace) -> IndexSpace | None:
+    """The space in words, where an op moves elements from words to words in groups that fill them."""
+    if len(op.sources) != 1 or op.value is not op.inputs[0] or op.dst.dtype.bits >= 32 or not space.extents \
+            or op.sources[0].buffer is op.dst.buffer:
+        return None
+    each, refs = per_word(op.dst.dtype), (op.dst, op.sources[0])
+    extents = [extent // each if d == 0 and isinstance(extent, int) else extent
+               for d, extent in enumerate(space.extents)]
+    strides = [[each if d == 0 else stride for d, stride in enumerate(own)] for own in space.strides]
+    words = IndexSpace(extents, strides)
+    whole = isinstance(space.extents[0], int) and space.extents[0] % each == 0
+    side_by_side = all(own[0] == 1 for own in space.strides)
+    if not whole or not side_by_side or any(kernel.memory.word(ref, words.steps(kernel, i), 0, each) is None
+                                            for i, ref in enumerate(refs)):
+        return None
+    return words
+
+
+def _move_words(kernel: Kernel, op: ops.Map, space: IndexSpace) -> None:
+    memory = kernel.memory
+    with kernel.nest(space.loops(kernel)):
+        to, of = (memory.word(ref, space.steps(kernel, i), 0, per_word(ref.dtype))
+                  for i, ref in enumerate((op.dst, op.sources[0])))
+        if to is not None and of is not None:
+            kernel.writer.line(f"{memory.name(op.dst.buffer)}[{to.text}] = "
+                               f"{memory.name(op.sources[0].buffer)}[{of.text}];")
 
 
 def _inputs(kernel: Kernel, op: ops.Map, space: IndexSpace) -> None:

@@ -55,6 +55,7 @@ class Uses:
         self._next = 0
         self._number(func.body, 0)
         self._mark(func.body, 0, [])
+        self._spread_words(func.body)
 
     # --- first pass: who is read, who is written ---
 
@@ -138,6 +139,18 @@ class Uses:
                 self.words.add(ref.buffer.id)
                 self.arrays.add(ref.buffer.id)
 
+    def _spread_words(self, block: Block) -> None:
+        """What is moved between registers keeps its form: fragments that are copied into words are words."""
+        links = [{ref.buffer.id for ref, _ in op.refs() if _is_narrow(ref)} for op in block.walk()
+                 if isinstance(op, (ops.Map, ops.Copy)) and id(op) in self.live]
+        before = -1
+        while before < len(self.words):
+            before = len(self.words)
+            for link in links:
+                if not link.isdisjoint(self.words):
+                    self.words |= link
+        self.arrays |= self.words
+
     def _wanted(self, op: ops.Op) -> bool:
         """Whether the op prints anything; what its blocks hold has been decided."""
         if isinstance(op, ops.Inspect) or (isinstance(op, ops.Assert) and not self.asserts):
@@ -217,11 +230,18 @@ class Uses:
 def _wants_words(op: ops.Op, ref: Ref | TileRef) -> bool:
     """Whether registers are packed operands of tensor cores, or seen as elements of several widths."""
     own, seen = ref.buffer.dtype, ref.dtype
-    if ref.buffer.space is not Space.REGISTER or max(own.bits, seen.bits) > 32 or Kind.BOOL in (own.kind, seen.kind):
-        return False
     together = (isinstance(op, ops.Gemm) and op.mma.ptx) or (isinstance(op, ops.Copy) and op.atom.matrices)
-    packed = bool(together) and seen.bits < 32
-    return packed or min(own.bits, seen.bits) < 8 or own.bits != seen.bits
+    if together and _is_narrow(ref):
+        return True
+    return ref.buffer.space is Space.REGISTER and own.bits != seen.bits and max(own.bits, seen.bits) <= 32 and \
+        Kind.BOOL not in (own.kind, seen.kind)
+
+
+def _is_narrow(ref: Ref | TileRef) -> bool:
+    """Whether a reference is to registers of elements that share 32-bit words."""
+    own, seen = ref.buffer.dtype, ref.dtype
+    return ref.buffer.space is Space.REGISTER and own.bits <= 32 and seen.bits < 32 and \
+        Kind.BOOL not in (own.kind, seen.kind)
 
 
 def _is_one_element(op: ops.Op, ref: Ref | TileRef) -> bool:

@@ -87,7 +87,7 @@ def _line(op: ops.Op, names: _Names) -> str:
     result = getattr(op, "result", None)
     head = f"{names.value(result)}: {result.dtype} = " if isinstance(result, Value) else ""
     parts = [f"{f.name}={names.show(getattr(op, f.name))}" for f in fields(op)
-             if f.name not in _HIDDEN and getattr(op, f.name) is not None]
+             if f.name not in _HIDDEN and getattr(op, f.name) not in (None, ())]
     if isinstance(op, ops.Map):
         parts.insert(0, "inputs=" + names.show(op.inputs))
     return f"{head}{type(op).__name__} {' '.join(parts)}".rstrip()

@@ -27,25 +27,7 @@ class Epilogue:
     activation: Callable[[Any], Any] | None = None
 
 
-@mo.jit
-def relu(x):
-    """max(x, 0)."""
-    return mo.maximum(x, 0.0)
-
-
-@mo.jit
-def gelu(x):
-    """x times the normal distribution function of x."""
-    return 0.5 * x * (1.0 + mo.erf(x * 0.7071067811865476))
-
-
-@mo.jit
-def silu(x):
-    """x times the logistic function of x."""
-    return x * mo.sigmoid(x)
-
-
-ACTIVATIONS: dict[str, Callable[[Any], Any] | None] = {"none": None, "relu": relu, "gelu": gelu, "silu": silu}
+ACTIVATIONS: dict[str, Callable[[Any], Any] | None] = {"none": None, "relu": mo.relu, "gelu": mo.gelu, "silu": mo.silu}
 
 
 @mo.jit

@@ -35,8 +35,11 @@ def mainloop(plan, a, b, acc, tCrA, tCrB, k_first, k_last, K, full):
             load(a, s, k_first + s, K, full)
             load(b, s, k_first + s, K, full)
         mo.cp_async_commit()
-    rA = plan.read_A.get_slice(tid).retile_D(tCrA)                      # (CPY, CPY_M, CPY_K)
-    rB = plan.read_B.get_slice(tid).retile_D(tCrB)                      # (CPY, CPY_N, CPY_K)
+    rounding = tCrA.dtype == mo.tfloat32                                # float32 is rounded in registers
+    tCfA = mo.make_fragment_like(tCrA, mo.float32) if rounding else tCrA
+    tCfB = mo.make_fragment_like(tCrB, mo.float32) if rounding else tCrB
+    rA = plan.read_A.get_slice(tid).retile_D(tCfA)                      # (CPY, CPY_M, CPY_K)
+    rB = plan.read_B.get_slice(tid).retile_D(tCfB)                      # (CPY, CPY_N, CPY_K)
     if k_first < k_last:
         mo.cp_async_wait(stages - 2)
         mo.sync_threads()
@@ -60,6 +63,9 @@ def mainloop(plan, a, b, acc, tCrA, tCrB, k_first, k_last, K, full):
                         load(b, write, k_tile + (stages - 1), K, full)
                     mo.cp_async_commit()
                     write = write + 1 if write + 1 < stages else 0
+                if rounding:
+                    mo.copyto(tCrA[:, :, k], tCfA[:, :, k])
+                    mo.copyto(tCrB[:, :, k], tCfB[:, :, k])
                 mo.gemm(plan.mma, tCrA[:, :, k], tCrB[:, :, k], acc)
 
 

@@ -16,6 +16,7 @@ from typing import Any
 import moye as mo
 
 GROUP = 8
+_MANY = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,15 +33,19 @@ class Side:
 
 @mo.jit
 def load(side, stage, k_tile, K, full):
-    """One tile of an operand into a stage: rows beyond the edge, and k beyond the end, become zero."""
+    """One tile of an operand into a stage; rows beyond the edge, and k beyond K, become zero.
+
+    The first ``full`` tiles (None: all) end before K.  Only where a thread copies much is it worth telling them apart.
+    """
     dst, rows = side.stages[:, :, :, stage], side.rows
-    if full is None or k_tile < full:
+    many = mo.size(dst, 1) * mo.size(dst, 2) > _MANY
+    if full is None or (many and k_tile < full):
         mo.copyto(side.copy, dst, side.source[:, :, :, k_tile], pred=rows, zero_fill=rows is not None)
     else:
         inside = mo.fragment((1, mo.size(dst, 1), mo.size(dst, 2)), mo.bool)
-        for i in mo.static_range(mo.size(dst, 1)):
-            for j in mo.static_range(mo.size(dst, 2)):
-                ends = side.coords[0, i, j, k_tile][1] < K
+        for j in mo.static_range(mo.size(dst, 2)):
+            ends = side.coords[0, 0, j, k_tile][1] < K
+            for i in mo.static_range(mo.size(dst, 1)):
                 inside[0, i, j] = ends if rows is None else ends & rows[0, i, 0]
         mo.copyto(side.copy, dst, side.source[:, :, :, k_tile], pred=inside, zero_fill=True)
 

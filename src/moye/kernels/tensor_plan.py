@@ -92,7 +92,7 @@ def _operand(config: TensorConfig, dtype: Any, rows: int, major: str) -> tuple[A
     """Shared layout (rows, bK, stages) and the copy that fills it."""
     quad, threads, bK = 16 // dtype.bytes, config.threads, config.bK
     if major == "mn":
-        across = min(128 // dtype.bytes, rows) // quad
+        across = max(min(128 // dtype.bytes, rows) // quad, threads // bK)
         thr, val = mo.make_layout((across, threads // across)), mo.make_layout((quad, 1))
     else:
         across = bK // quad if major == "k" else min(bK, threads)

@@ -4,15 +4,20 @@ In: a traced scalar, a Python number or a register tensor.  Out: the same kind o
 
 >>> a[...] = mo.exp(a); x = mo.rsqrt(mo.max(y, 1e-6), fast=True)
 
-Accurate by default; ``fast=True`` takes the approximate hardware instruction where there is one.
+Accurate by default; ``fast=True`` takes the approximate hardware instruction where there is one.  Activations have
+PyTorch's names and definitions; those of 8- and 16-bit floats compute in float32 and round once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from typing import Literal as OneOf
 
+from moye import dtypes as dt
+from moye.errors import TraceError
 from moye.tensor import expr
+from moye.tensor.context import locate
 from moye.tensor.tensor import Tensor, elementwise
 
 Argument = Any
@@ -76,3 +81,46 @@ def _pair(kind: str, a: Argument, b: Argument) -> Argument:
 
 minimum = _extremum("min", "The smaller of two (or the smallest of several) values.")
 maximum = _extremum("max", "The larger of two (or the largest of several) values.")
+
+
+# --- activations -----------------------------------------------------------------------------------------------------
+
+
+def relu(x: Argument) -> Argument:
+    """``x`` where it is not negative, else 0; a NaN stays.  Source: torch.nn.functional.relu."""
+    def function(e: Any) -> Any:
+        return expr.where(expr.compare("lt", e, 0), 0, e)
+    return elementwise(function, x) if isinstance(x, Tensor) else function(x)
+
+
+def gelu(x: Argument, *, approximate: OneOf["none", "tanh"] = "none", fast: bool = False) -> Argument:
+    """``x`` times the normal distribution's cumulative function of it.
+
+    With ``approximate="none"`` through erf, with ``"tanh"`` as x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3))),
+    of which ``fast=True`` takes the hardware's tanh.  Source: torch.nn.functional.gelu; Hendrycks and Gimpel,
+    "Gaussian error linear units".
+    """
+    if approximate == "tanh":
+        return _each(lambda e: 0.5 * e * (1.0 + expr.unary("tanh", _gelu_inner(e), fast=fast)), x)
+    if approximate == "none":
+        return _each(lambda e: 0.5 * e * (1.0 + expr.unary("erf", e * 0.7071067811865476)), x)
+    raise TraceError(f"gelu's approximate is 'none' or 'tanh', not {approximate!r}", locs=(locate(),))
+
+
+def _gelu_inner(x: Any) -> Any:
+    return 0.7978845608028654 * (x + 0.044715 * x * x * x)
+
+
+def silu(x: Argument, *, fast: bool = False) -> Argument:
+    """``x * sigmoid(x)``.  Source: torch.nn.functional.silu."""
+    return _each(lambda e: e * expr.unary("sigmoid", e, fast=fast), x)
+
+
+def _each(function: Callable[[Any], Any], x: Argument) -> Argument:
+    """The function of a float scalar or of each element, computed in 32 bits at least and rounded once."""
+    def wide(e: Any) -> Any:
+        own = e.dtype if isinstance(e, expr.Expr) else dt.float32
+        work = own if own.is_float and own.bits >= 32 else dt.float32
+        result = function(expr.Expr(expr.operand_of(e, work)))
+        return result.to(own) if own.is_float else result
+    return elementwise(wide, x) if isinstance(x, Tensor) else wide(x)

@@ -2,7 +2,7 @@
 
 Contract: a Map whose result is read by one later Map of the same block, element for element, is folded into that Map's
 body; nothing written in between may be one of its sources.  The first Map is left without readers, for ``dce.py``.
-Runs in place.
+A result in 8-bit floats stays a tile of its own, which is converted several elements at a time.  Runs in place.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from dataclasses import replace
 from moye.dtypes import Space
 from moye.ir import ops
 from moye.ir.nodes import Block, Func, Operand, TileRef, Value
+from moye.passes.convert import FLOAT8
 
 
 def fuse(func: Func) -> Func:
@@ -52,7 +53,8 @@ def _feeds(producer: ops.Map, consumer: ops.Map, readers: dict[int, list[ops.Op]
     """Whether all that the producer writes is read by this consumer alone, element for element."""
     target = producer.dst
     reads = [s for s in consumer.sources if s.buffer is target.buffer]
-    if not reads or target.buffer is consumer.dst.buffer or producer.extents != consumer.extents:
+    if not reads or target.buffer is consumer.dst.buffer or producer.extents != consumer.extents \
+            or target.dtype in FLOAT8:
         return False
     users = readers.get(target.buffer.id, [])
     if any(user is not producer and user is not consumer for user in users):

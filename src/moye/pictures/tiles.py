@@ -89,8 +89,11 @@ def atom_sheet(atom: CopyAtom, look: Look) -> Sheet:
     return copy_sheet(tiled, replace(look, title=look.title or str(atom)))
 
 
-def mma_sheet(mma: TiledMMA, look: Look) -> Sheet:
-    """A to the left of C, B transposed above it, so that rows of A and columns of B lead to their products."""
+def mma_sheet(mma: TiledMMA, look: Look, lanes: Layout | None = None) -> Sheet:
+    """A to the left of C, B transposed above it, so that rows of A and columns of B lead to their products.
+
+    ``lanes`` renames the threads.
+    """
     m, n, k = tile = (mma.tile_size(0), mma.tile_size(1), mma.tile_size(2))
     kept = _corner(tile, look.max_cells)
     blocks = (
@@ -101,6 +104,9 @@ def mma_sheet(mma: TiledMMA, look: Look) -> Sheet:
     panels: list[Panel] = []
     for title, place, shape, corner, turned, partition in blocks:
         held = holders(mma.threads, shape, partition)
+        if lanes is not None:
+            names = {t: lane for t in range(mma.threads) if isinstance(lane := lanes(t), int)}
+            held = {place: [(names[thread], value) for thread, value in pairs] for place, pairs in held.items()}
         drawn, rows, columns = (shape[::-1], *corner[::-1]) if turned else (shape, *corner)
         panels += _panels(corner_plan(drawn, rows, columns), drawn, held, title, place=place, turned=turned)
     cut = f"cropped to (m,n,k) = {text(kept)} of {text(tile)}: max_cells={look.max_cells}"
@@ -123,8 +129,9 @@ def _legend(panels: Sequence[Panel]) -> tuple[str, ...]:
 
 
 def op_sheet(op: MmaOp, look: Look) -> Sheet:
-    """One MMA operation by its own threads."""
-    return mma_sheet(make_tiled_mma(op), replace(look, title=look.title or str(op)))
+    """One MMA operation by its own threads, under their numbers in the warp."""
+    alone = replace(op, thr_id=None)
+    return mma_sheet(make_tiled_mma(alone), replace(look, title=look.title or str(op)), op.thr_id)
 
 
 def _panels(plan: Plan, drawn: Coordinate, held: Holders, title: str, *, place: Coordinate = (0, 0),

@@ -15,13 +15,15 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from moye import env
-from moye.errors import LaunchError
+from moye.atoms.atom import CopyOp, MmaOp
+from moye.errors import LaunchError, UnsupportedError
 from moye.ir.nodes import Func
 from moye.ir.text import to_text
 from moye.ir.verify import verify
 from moye.lang.rewrite import rewritten_source
 from moye.lang.trace import Capture, trace
 from moye.passes.advance import advance
+from moye.passes.convert import isolate
 from moye.passes.dce import eliminate
 from moye.passes.fuse import fuse
 from moye.passes.smem import plan
@@ -112,7 +114,7 @@ def specialise(function: types.FunctionType, call: Call, block: Dim3, cluster: D
     if "ast" in show:
         print(rewritten_source(function), file=sys.stderr)
     traced = trace(function, call.specs, block=block, cluster=cluster, index_bits=call.index_bits)
-    func = eliminate(advance(fuse(traced.func)))
+    func = eliminate(isolate(advance(fuse(traced.func))))
     verify(func)
     if "ir" in show:
         print(to_text(func), file=sys.stderr)
@@ -125,9 +127,13 @@ def specialise(function: types.FunctionType, call: Call, block: Dim3, cluster: D
     return Specialised(func, traced.captures, compile_guards(func), shared)
 
 
+def _capability(arch: str) -> int:
+    return int(arch.strip("sm_af"))
+
+
 def shared_limit(arch: str) -> int:
     """Shared memory per block that an architecture allows, in bytes."""
-    return SHARED_LIMITS.get(int(arch.strip("sm_af")), 232448)
+    return SHARED_LIMITS.get(_capability(arch), 232448)
 
 
 def default_arch(device: int | None = None) -> str:
@@ -152,11 +158,40 @@ def compile_program(spec: Specialised, arch: str, *, restrict: bool = True) -> P
                               f"{arch} has {shared_limit(arch)}", hint="use smaller tiles or fewer stages")
         spec.func.restrict = restrict
         printed = print_kernel(spec.func, lineinfo=lineinfo, asserts=asserts)
+        check_arch(spec.func, printed, arch)
         if "cuda" in env.show():
             print(printed.source, file=sys.stderr)
         program = Program(printed, arch, _compiled(printed, arch, ("-lineinfo",) if lineinfo else ()))
         spec.programs[key] = program
     return program
+
+
+def check_arch(func: Func, printed: Printed, arch: str) -> None:
+    """Raises UnsupportedError where a kernel has an operation that the architecture is too old for."""
+    have = int(arch.strip("sm_af"))
+    if printed.arch <= have:
+        return
+    for op in func.body.walk():
+        atom = getattr(op, "mma", None) or getattr(op, "atom", None)
+        if atom is not None and atom.arch > have:
+            raise UnsupportedError(f"{func.name} uses {atom}, which sm_{atom.arch} and later have, and is compiled for "
+                                   f"{arch}", hint=_alternatives(atom, have), locs=(op.loc,))
+    raise UnsupportedError(f"{func.name} uses {printed.newest}, which need sm_{printed.arch} or later, but is "
+                           f"compiled for {arch}")
+
+
+def _alternatives(atom: CopyOp | MmaOp, have: int) -> str | None:
+    """The MMA operations on the same dtypes that an architecture has."""
+    from moye import mma
+
+    if isinstance(atom, CopyOp):
+        return None
+    dtypes = (atom.a_dtype, atom.b_dtype, atom.c_dtype)
+    same = [str(op) for op in mma.ALL.values() if (op.a_dtype, op.b_dtype, op.c_dtype) == dtypes and op.arch <= have]
+    if same:
+        return f"sm_{have} has {', '.join(same)}"
+    kinds = dict.fromkeys(f"{op.a_dtype} x {op.b_dtype} + {op.c_dtype}" for op in mma.ALL.values() if op.arch <= have)
+    return f"sm_{have} has operations on {', '.join(kinds)}"
 
 
 def _compiled(printed: Printed, arch: str, flags: tuple[str, ...]) -> Compiled:

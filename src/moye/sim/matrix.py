@@ -76,19 +76,20 @@ class MatrixProduct(Checked):
         a = self._picked("a", self.op.a, site.a, self.a, (k, m)).transpose(0, 4, 5, 1, 3, 2)
         b = self._picked("b", self.op.b, site.b, self.b, (k, n)).transpose(0, 4, 5, 2, 1, 3)
         c = self._picked("c", self.op.c, site.c, self.c, (n, m)).transpose(4, 5, 0, 3, 1, 2)
-        a, b = a.reshape(*a.shape[:3], -1, k), b.reshape(*b.shape[:4], -1)
-        result = c.reshape(*c.shape[:2], c.shape[2] * m, -1)
+        a, b = _wide(a.reshape(*a.shape[:3], -1, k)), _wide(b.reshape(*b.shape[:4], -1))
+        result = _wide(c.reshape(*c.shape[:2], c.shape[2] * m, -1))
         with np.errstate(over="ignore", invalid="ignore"):
             for step in range(site.k):
                 result = self._rounded(result + self._summed(a[step], b[step]))
-            self._scatter(result.reshape(c.shape), mask)
+            data = self.data("d", self.op.d)
+            self._scatter(data, result.astype(data.dtype, copy=False).reshape(c.shape), mask)
 
     def _picked(self, name: str, ref: TileRef, rows: Array, owner: tuple[Array, Array],
                 shape: tuple[int, int]) -> Array:
-        """Elements as float64 (outer, inner, columns, rows, groups, B) for register rows (outer, inner, V)."""
+        """Elements (outer, inner, columns, rows, groups, B) for register rows (outer, inner, V)."""
         thread, value = owner
         picked = self.operand(name, ref)[rows[:, :, value][..., None], self.lanes[:, thread].T]
-        return picked.astype(np.float64).reshape(*rows.shape[:2], *shape, *picked.shape[-2:])
+        return np.asarray(picked.reshape(*rows.shape[:2], *shape, *picked.shape[-2:]))
 
     def operand(self, name: str, ref: TileRef) -> Array:
         """The registers of one operand as its elements (V, T, B)."""
@@ -114,12 +115,11 @@ class MatrixProduct(Checked):
             return np.clip(sums, info.min, info.max)
         return sums.astype(np.int64).astype(numpy_dtype(dtype)).astype(np.float64)
 
-    def _scatter(self, result: Array, mask: Mask) -> None:
+    def _scatter(self, data: Array, result: Array, mask: Mask) -> None:
         """Matrices (groups, B, M, m, N, n) back into registers."""
         site, (thread, value) = self.site, self.c
-        data = self.data("d", self.op.d)
         values = result.transpose(2, 4, 5, 3, 0, 1)                    # (M, N, n, m, groups, B)
-        values = values.reshape(*values.shape[:2], -1, *values.shape[4:]).astype(data.dtype)
+        values = values.reshape(*values.shape[:2], -1, *values.shape[4:])
         rows, lanes = site.d[:, :, value][..., None], self.lanes[:, thread].T
         if mask is not None:
             active = lanes_of(mask, self.batch.threads, self.batch.blocks)
@@ -139,6 +139,11 @@ class MatrixProduct(Checked):
             self.watch.report("C6", f"{self.op.mma} needs threads {first} to {first + self.together - 1} "
                               f"together, but only {int(inside[group, block])} of them are here", self.op,
                               lane=(first, block), count=len(partial))
+
+
+def _wide(x: Array) -> Array:
+    """As float64, in which the products and sums are exact enough; converted last, since narrow data moves faster."""
+    return x if x.dtype == np.float64 else x.astype(np.float64)
 
 
 class MatrixSite(GemmSite):

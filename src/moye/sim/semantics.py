@@ -163,10 +163,10 @@ def constant(value: float, dtype: DType) -> Any:
 
 
 def round_to_tf32(a: Array) -> Array:
-    """Round to nearest at 10 bits of mantissa, ties away from zero, as cvt.rna does."""
+    """Round to nearest at 10 bits of mantissa, ties away from zero, as cvt.rna does; a NaN keeps its upper bits."""
     bits = np.array(a, np.float32).view(np.uint32)
-    rounded = (bits + np.uint32(0x1000)) & np.uint32(0xFFFFE000)
-    return np.where(np.isfinite(a), rounded.view(np.float32), a)
+    half = np.isfinite(a) * np.uint32(0x1000)
+    return np.asarray((bits + half) & np.uint32(0xFFFFE000)).view(np.float32)
 
 
 def round_to_odd(a: Array) -> Array:
@@ -186,6 +186,7 @@ def round_to_odd(a: Array) -> Array:
 
 
 _FINITE = {"float8_e4m3fn": 448.0, "float8_e5m2": 57344.0}
+_NAN: dict[int, Any] = {8: np.uint8(0x7F), 16: np.uint16(0x7FFF)}   # whatever NaN it was
 
 
 def _narrowed(a: Array, target: DType) -> Array:
@@ -193,11 +194,11 @@ def _narrowed(a: Array, target: DType) -> Array:
     single = a.astype(np.float32) if a.dtype.itemsize <= (4 if a.dtype.kind not in "iu" else 2) else round_to_odd(a)
     if target.name == "tfloat32":
         return round_to_tf32(single)
-    largest = _FINITE.get(target.name)
-    if largest is None:
-        return single.astype(numpy_dtype(target))
+    largest = _FINITE.get(target.name, np.inf)
     narrow = np.asarray(np.clip(single, -largest, largest)).astype(numpy_dtype(target))
-    return np.where(np.isnan(single), np.uint8(0x7F), narrow.view(np.uint8)).view(narrow.dtype)
+    nan = _NAN[target.bits]
+    bits: Array = np.where(np.isnan(single), nan, narrow.view(nan.dtype))
+    return bits.view(narrow.dtype)
 
 
 def cast(a: Any, source: DType, target: DType) -> Any:

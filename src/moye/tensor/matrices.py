@@ -32,7 +32,12 @@ def emit_matrices(op: CopyOp, dst: View, src: View) -> None:
     if coalesce(row) != make_layout(width):
         raise TensorError(f"{op} moves rows of {width} contiguous {memory.dtype}, but a thread's row of {memory.label} "
                           f"is {row}: its layout is {memory.layout}", locs=(locate(),),
-                          hint="the tile is contiguous along the other mode: transpose=True (16-bit elements alone)")
+                          hint="the tile is contiguous along the other mode: transpose="
+                          + ("False" if op.transpose else "True (16-bit elements alone)"))
+    count, times = size(others), size(rows)
+    if isinstance(times, int) and count != times:
+        raise TensorError(f"{registers.label} {registers.layout} takes {count} times {op}, but {memory.label} "
+                          f"{memory.layout} {times}", locs=(locate(),))
     layouts = [others, rows] if dst is registers else [rows, others]
     try:
         space = merged(common_space(layouts))

@@ -442,9 +442,8 @@ def elementwise(fn: Callable[..., Scalar], *operands: object, dtype: DType | Non
 
     result_dtype = dtype or _result_dtype(compute, tensors)
     layouts = broadcast([t.layout for t in tensors])
-    space = _common(layouts, tensors)
     result = make_fragment(make_layout(layouts[0].shape), result_dtype)
-    emit_map(result, space, tensors, lambda *xs: operand_of(compute(*xs), result_dtype))
+    emit_map(result, _common(layouts, tensors), tensors, lambda *xs: operand_of(compute(*xs), result_dtype))
     return result
 
 

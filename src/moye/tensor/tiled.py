@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from moye.atoms.atom import CopyOp, MmaOp
-from moye.atoms.matrix import memory_layout, register_layout
+from moye.atoms.matrix import check_width, memory_layout, register_layout
 from moye.display import Drawable
 from moye.dtypes import DType
 from moye.errors import LaunchError, LayoutError, TensorError
@@ -52,6 +52,8 @@ class CopyAtom(Drawable):
 
     def __post_init__(self) -> None:
         bits = self.op.bits
+        if self.op.matrices:
+            check_width(self.op, self.dtype.bits)
         if bits is not None and (bits % self.dtype.bits or bits < self.dtype.bits):
             raise LayoutError(f"CopyAtom({self.op}, {self.dtype}): an access of {bits} bits holds no whole number of "
                               f"{self.dtype.bits}-bit elements")
@@ -169,6 +171,9 @@ def make_tiled_copy(atom: CopyAtom, thr_layout: Layout, val_layout: Layout | Non
         raise LayoutError(
             f"make_tiled_copy: {atom} moves {atom.values} {atom.dtype} at a time, but the value layout {val_layout} "
             f"gives a thread {values}", hint=f"use a value layout with a multiple of {atom.values} contiguous elements")
+    if threads % atom.op.threads:
+        raise LayoutError(f"make_tiled_copy: {atom} is executed by {atom.op.threads} threads together, but the thread "
+                          f"layout {thr_layout} has {threads}")
     mn = raked_product(thr_layout, val_layout)
     tv = with_shape(right_inverse(mn), (threads, values))
     tiler = tuple(_int(size(mn, mode)) for mode in range(rank(mn)))
@@ -332,7 +337,9 @@ def _copy_for(atom: CopyAtom, mma: TiledMMA, dims: tuple[int, int], tv: Layout) 
     by_thread = composition(make_layout(threads.mode(0), *modes), right_inverse(mma.layout))
     by_value = make_layout(values, *rests)
     held = _int(size(by_value))
-    if held % atom.values or mma.threads % atom.op.threads:
+    if mma.threads % atom.op.threads:
+        raise LayoutError(f"{atom} is executed by {atom.op.threads} threads together, but {mma} has {mma.threads}")
+    if held % atom.values:
         raise LayoutError(f"{atom} moves {atom.values} {atom.dtype} per thread at a time, but {mma} gives a thread "
                           f"{held} of its {tile[0]}x{tile[1]} tile",
                           hint="an atom of fewer values, or a larger tile: permutations=(M, N, K) of make_tiled_mma")
