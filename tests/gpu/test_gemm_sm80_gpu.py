@@ -18,7 +18,7 @@ from moye.kernels.gemm_sm80 import gemm_sm80
 
 @dataclass(frozen=True)
 class Kind:
-    """torch dtypes of the operands and of C; ``tf32``: the MMA sees the upper 19 bits of a float32."""
+    """torch dtypes of the operands and of C; ``tf32``: the MMA sees a float32 rounded to 19 bits, ties away."""
 
     operand: torch.dtype
     out: torch.dtype
@@ -69,7 +69,7 @@ def array(shape, dtype, order):
 
 def seen(x, kind):
     """An operand in float64 as the MMA sees it."""
-    return ((x.view(torch.int32) & -0x2000).view(torch.float32) if kind.tf32 else x).double()
+    return (((x.view(torch.int32) + 0x1000) & -0x2000).view(torch.float32) if kind.tf32 else x).double()
 
 
 def poison(C):

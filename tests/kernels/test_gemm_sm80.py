@@ -20,7 +20,7 @@ from moye.kernels.tensor_config import TensorConfig, configs
 
 @dataclass(frozen=True)
 class Kind:
-    """NumPy dtypes of the operands and of C; ``tf32``: the MMA sees the upper 19 bits of a float32."""
+    """NumPy dtypes of the operands and of C; ``tf32``: the MMA sees a float32 rounded to 19 bits, ties away."""
 
     operand: type
     out: type
@@ -74,7 +74,7 @@ def poison(C):
 def seen(x, kind):
     """An operand in float64 as the MMA sees it."""
     if kind.tf32:
-        x = (x.view(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32)
+        x = ((x.view(np.uint32) + np.uint32(0x1000)) & np.uint32(0xFFFFE000)).view(np.float32)
     return x.astype(np.float64)
 
 
