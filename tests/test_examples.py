@@ -6,9 +6,13 @@ import importlib.util
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+import moye as mo
 from moye.cuda import driver
+from moye.layout import analysis
+from moye.tensor.retile import side_of
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 FILES = sorted(EXAMPLES.rglob("*.py"))
@@ -25,6 +29,7 @@ SMALL = {
     "10_matmul_tensor_core": {"M": 64, "N": 48, "K": 32},
     "11_matmul_ldmatrix": {"M": 64, "N": 48, "K": 32},
     "12_matmul_tensor_core_double_buffered": {"M": 256, "N": 128, "K": 64},
+    "13_matmul_pipelined": {"M": 128, "N": 64, "K": 256},
     "d3_missing_barrier": {},
     "d3_missing_barrier_fixed": {},
 }
@@ -77,3 +82,32 @@ def test_is_short_and_explained(path):
     text = path.read_text()
     assert text.startswith('"""')
     assert text.count("\n") <= 150, f"{path.name} has {text.count(chr(10))} lines"
+
+
+@pytest.mark.parametrize("stages", [2, 3, 4])
+def test_the_pipelined_product_is_clean(stages):
+    """Under every check, with fewer tiles than stages and with more."""
+    example = _load(EXAMPLES / "13_matmul_pipelined.py")
+    example.PIPE = mo.Pipeline(stages)
+    example.SA = example.SB = mo.tile_to_shape(example.ATOM, (64, 64, stages))
+    for K in (64, 384):
+        A, B = (np.eye(64, K, k, dtype=np.float16) for k in (0, 1))
+        C = np.full((64, 64), np.nan, np.float32)
+        report = example.matmul(A, B, C, mo.check(example.matmul_kernel))
+        assert report.ok, str(report)
+        assert np.array_equal(C, A @ B.T)
+
+
+def test_the_pipelined_product_has_no_bank_conflicts():
+    example = _load(EXAMPLES / "13_matmul_pipelined.py")
+    assert analysis.copy_report(example.COPY, smem=example.SA).banks.degree == 1
+    for load, smem in ((example.LOAD_A, example.SA), (example.LOAD_B, example.SB)):
+        rows = mo.make_layout(*side_of(load.layout_tv, load.atom.op.threads, load.atom.values, load.atom.source))
+        places = analysis.thread_values(rows, load.tiler, smem)
+        assert analysis.bank_conflicts(places, 16, "ldmatrix").degree == 1
+    program = example.matmul_kernel.compile(
+        *(mo.TensorLike(mo.float16, (512, 512), (512, 1)) if x == "AB" else x for x in (
+            "AB", example.SA, example.COPY, example.LOAD_A, "AB", example.SB, example.COPY, example.LOAD_B)),
+        mo.TensorLike(mo.float32, (512, 512), (512, 1)), example.MMA, example.PIPE, block=128, arch="sm_80")
+    assert program.spills == program.stack == 0
+    assert "PRMT" not in program.sass

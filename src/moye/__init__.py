@@ -65,6 +65,7 @@ _HOME: dict[str, tuple[str, str]] = {
     "make_tiled_copy_B": ("moye.tensor.tiled", "make_tiled_copy_B"),
     "make_tiled_copy_C": ("moye.tensor.tiled", "make_tiled_copy_C"),
     "make_tiled_mma": ("moye.tensor.tiled", "make_tiled_mma"),
+    "Pipeline": ("moye.pipelines", "Pipeline"),
     "smem_layout_atom": ("moye.tensor.smem_atoms", "smem_layout_atom"),
     "LdMatrix": ("moye.atoms.matrix", "LdMatrix"), "StMatrix": ("moye.atoms.matrix", "StMatrix"),
     "UniversalCopy": ("moye.atoms.universal", "UniversalCopy"), "CpAsync": ("moye.atoms.universal", "CpAsync"),

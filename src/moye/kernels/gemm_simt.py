@@ -71,37 +71,33 @@ def store(C, acc, pred, plan, beta):
 @mo.jit
 def mainloop(plan, a, b, acc, k_first, k_last, K, full):
     """acc += A * B over the k tiles [k_first, k_last): stages of shared memory, fragments one k ahead."""
-    bK, stages = plan.config.bK, plan.config.stages
-    for s in mo.static_range(stages - 1):
+    bK, pipe = plan.config.bK, mo.Pipeline(plan.config.stages)
+    for s in mo.static_range(pipe.ahead):
         if k_first + s < k_last:
             load(a, s, k_first + s, K, full)
             load(b, s, k_first + s, K, full)
-        mo.cp_async_commit()
+        pipe.commit()
     tCrA = mo.fragment((1, mo.size(a.operand, 1), 2), a.operand.dtype)      # (MMA, MMA_M, 2)
     tCrB = mo.fragment((1, mo.size(b.operand, 1), 2), b.operand.dtype)      # (MMA, MMA_N, 2)
     if k_first < k_last:
-        mo.cp_async_wait(stages - 2)
-        mo.sync_threads()
-        read, write = 0, stages - 1
+        pipe.wait()
+        state = pipe.start()
         tCsA, tCsB = a.operand[:, :, :, 0], b.operand[:, :, :, 0]           # (MMA, MMA_M, MMA_K)
         mo.copyto(tCrA[:, :, 0], tCsA[:, :, 0])
         mo.copyto(tCrB[:, :, 0], tCsB[:, :, 0])
         for k_tile in range(k_first, k_last):
             for k in mo.static_range(bK):
                 if k == bK - 1:
-                    mo.cp_async_wait(stages - 2)
-                    mo.sync_threads()
-                    following = read + 1 if read + 1 < stages else 0
-                    read = following if k_tile + 1 < k_last else read       # after the last tile: any valid one
-                    tCsA, tCsB = a.operand[:, :, :, read], b.operand[:, :, :, read]
+                    pipe.wait()
+                    state = state.next(k_tile + 1 < k_last)
+                    tCsA, tCsB = a.operand[:, :, :, state.read], b.operand[:, :, :, state.read]
                 mo.copyto(tCrA[:, :, (k + 1) % 2], tCsA[:, :, (k + 1) % bK])
                 mo.copyto(tCrB[:, :, (k + 1) % 2], tCsB[:, :, (k + 1) % bK])
                 if k == 0:
-                    if k_tile + (stages - 1) < k_last:
-                        load(a, write, k_tile + (stages - 1), K, full)
-                        load(b, write, k_tile + (stages - 1), K, full)
-                    mo.cp_async_commit()
-                    write = write + 1 if write + 1 < stages else 0
+                    if k_tile + pipe.ahead < k_last:
+                        load(a, state.write, k_tile + pipe.ahead, K, full)
+                        load(b, state.write, k_tile + pipe.ahead, K, full)
+                    pipe.commit()
                 mo.gemm(plan.mma, tCrA[:, :, k % 2], tCrB[:, :, k % 2], acc)
 
 

@@ -177,12 +177,13 @@ class Merger:
         x, y = a.leaves[i], b.leaves[i]
         if _equal(x, y) and (_is_constant(x) or (old is not None and _equal(x, old))):
             return lambda: x
-        var = _reusable(name, old)
+        variable = name + a.names[i]
+        var = _reusable(variable, old)
         dtype = _merged_dtype(x, y)
         if var is None or var.dtype != dtype:
             same = old is not None and (carried_dtype(old) == dtype if isinstance(old, Expr) else _fits(old, dtype))
             init = operand_of(old, dtype) if old is not None and same else None
-            var = Var(name, dtype)
+            var = Var(variable, dtype)
             self.declared.append(ops.Declare(var=var, init=init, loc=self.op.loc))
         for leaf, arm in ((x, "then"), (y, "orelse")):
             check_dtype(_called(name), dtype, leaf)

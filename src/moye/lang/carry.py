@@ -16,11 +16,14 @@ from typing import Any, NoReturn
 from moye import dtypes as dt
 from moye.dtypes import Space
 from moye.errors import TraceError
+from moye.pipelines import PipelineState
 from moye.tensor.context import locate
 from moye.tensor.expr import Expr, Scalar, default_dtype, is_scalar, plain, wrap
 from moye.tensor.tensor import Tensor, index_operand
 
 SOMEWHERE = "on some path to this point"
+_OWN = (PipelineState,)
+"""moye's dataclasses whose numbers vary; those of the others, such as a layout's or an atom's, are static."""
 
 
 class Undefined:
@@ -62,36 +65,41 @@ class Carried:
 
     structure: object
     leaves: list[Scalar]
+    names: list[str]
+    """Per leaf what its variable is called beyond the name of the whole: ``_read`` for a field."""
 
 
 def take_apart(value: object) -> Carried:
     """The structure and the leaves of a value."""
-    leaves: list[Scalar] = []
-    return Carried(_structure(value, leaves), leaves)
+    parts = Carried(None, [], [])
+    parts.structure = _structure(value, parts, "")
+    return parts
 
 
-def _structure(value: object, leaves: list[Scalar]) -> object:
+def _structure(value: object, into: Carried, name: str) -> object:
     if is_scalar(value):
-        leaves.append(plain(value))
+        into.leaves.append(plain(value))
+        into.names.append(name)
         return "scalar"
     if isinstance(value, Tensor):
         if value.space is Space.REGISTER:
             return ("fragment", value.buffer.id, value.offset, value.dtype, _Static(value.layout), value)
-        leaves.append(Expr(index_operand(value.offset)))
+        into.leaves.append(Expr(index_operand(value.offset)))
+        into.names.append(name)
         return ("tensor", value.buffer.id, value.dtype, _Static(value.layout), value.swizzle, _Same(value))
     if isinstance(value, (tuple, list)):
-        return (type(value), tuple(_structure(item, leaves) for item in value))
+        return (type(value), tuple(_structure(item, into, name) for item in value))
     if isinstance(value, dict):
-        return (dict, tuple((key, _structure(item, leaves)) for key, item in value.items()))
+        return (dict, tuple((key, _structure(item, into, name)) for key, item in value.items()))
     if is_dataclass(value) and not isinstance(value, type) and _is_carried(value):
-        parts = tuple((f.name, _structure(getattr(value, f.name), leaves)) for f in fields(value))
+        parts = tuple((f.name, _structure(getattr(value, f.name), into, f"{name}_{f.name}")) for f in fields(value))
         return (type(value), parts, _Same(value))
     return _Static(value)
 
 
 def _is_carried(value: object) -> bool:
     """Whether a dataclass instance is taken apart: the user's always, moye's own where it holds traced values."""
-    if not type(value).__module__.startswith("moye."):
+    if isinstance(value, _OWN) or not type(value).__module__.startswith("moye."):
         return True
     parts = (getattr(value, f.name) for f in fields(value))  # type: ignore[arg-type]
     return any(isinstance(part, (Expr, Tensor)) or
@@ -181,6 +189,9 @@ def describe(structure: object) -> str:
         return f"a view of {like.buffer.name} with layout {like.layout}"
     if isinstance(structure, tuple) and structure and structure[0] == "fragment":
         return f"the register tensor {structure[5].label} with layout {structure[5].layout}"
+    if isinstance(structure, tuple) and len(structure) == 3 and isinstance(structure[2], _Same):
+        fields_ = ", ".join(f"{name}={describe(part)}" for name, part in structure[1])
+        return f"{structure[0].__name__}({fields_})"
     if isinstance(structure, tuple) and len(structure) == 2 and isinstance(structure[0], type):
         return f"{structure[0].__name__} of {len(structure[1])}"
     return repr(structure)

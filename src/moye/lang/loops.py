@@ -215,8 +215,8 @@ class _Dynamic(Loop):
                 parts = take_apart(value)
                 slot = _Slot(parts.structure, [], [])
                 declared: list[ops.Op] = []
-                for leaf in parts.leaves:
-                    var = Var(name, carried_dtype(leaf))
+                for leaf, part in zip(parts.leaves, parts.names, strict=True):
+                    var = Var(name + part, carried_dtype(leaf))
                     operand = operand_of(leaf, var.dtype)
                     slot.variables.append(var)
                     slot.facts.append(fold.facts_of(operand) if var.dtype.is_integer else _NONE)
@@ -265,8 +265,8 @@ class _Dynamic(Loop):
         """A variable first set inside the loop: declared in front of it without a value."""
         parts = take_apart(value)
         slot = _Slot(parts.structure, [], [], late=True)
-        for leaf in parts.leaves:
-            var = Var(name, carried_dtype(leaf))
+        for leaf, part in zip(parts.leaves, parts.names, strict=True):
+            var = Var(name + part, carried_dtype(leaf))
             operand = operand_of(leaf, var.dtype)
             slot.variables.append(var)
             slot.facts.append(fold.facts_of(operand) if var.dtype.is_integer else _NONE)

@@ -36,11 +36,12 @@ from moye.lang.signature import (
 )
 from moye.lang.trace import JitFunction
 from moye.layout import ComposedLayout, Layout, Swizzle
+from moye.pipelines import Pipeline
 from moye.runtime.arrays import ArrayInfo, describe
 from moye.tensor.tiled import CopyAtom, TiledCopy, TiledMMA
 
-_STATIC_TYPES = (Layout, ComposedLayout, Swizzle, DType, CopyOp, MmaOp, CopyAtom, TiledCopy, TiledMMA, str, bytes,
-                 type(None), enum.Enum)
+_STATIC_TYPES = (Layout, ComposedLayout, Swizzle, DType, CopyOp, MmaOp, CopyAtom, TiledCopy, TiledMMA, Pipeline,
+                 str, bytes, type(None), enum.Enum)
 _FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, types.MethodType, JitFunction, type)
 _VECTOR_BYTES = 16
 
