@@ -139,8 +139,7 @@ def test_an_architecture_too_old():
     case = ROUND_TRIPS["x4-float16-stmatrix"]
     with pytest.raises(UnsupportedError) as caught:
         case.kernel.compile(*case.arguments, block=case.block, arch="sm_80")
-    assert caught.value.message == "round_trip uses stmatrix instructions, which need sm_90 or later, but is " \
-                                   "compiled for sm_80"
+    assert caught.value.message == "round_trip uses StMatrix(4), which sm_90 and later have, and is compiled for sm_80"
 
 
 # --- refusals --------------------------------------------------------------------------------------------------------
