@@ -30,6 +30,8 @@ def columns(*shape, dtype=mo.float32):
 
 A, B, C = columns(256, 64), columns(384, 64), columns(256, 384)
 ROWS_A, ROWS_B = mo.TensorLike(mo.float32, (256, 64), (64, 1)), mo.TensorLike(mo.float32, (384, 64), (64, 1))
+HALF_A, HALF_B = mo.TensorLike(mo.float16, (256, 64), (64, 1)), mo.TensorLike(mo.float16, (384, 64), (64, 1))
+ROWS_C = mo.TensorLike(mo.float32, (256, 384), (384, 1))
 X, VECTOR, ONE = columns(256, 512), columns(1 << 14), columns(1)
 
 
@@ -67,6 +69,7 @@ KERNELS = {
     "ldmatrix_m": Example("11_matmul_ldmatrix", "matmul", "matmul_kernel", (A, ROWS_B, C, "m")),
     "tensor_core_double_buffered": Example("12_matmul_tensor_core_double_buffered", "matmul", "matmul_kernel",
                                            (A, ROWS_B, C)),
+    "pipelined": Example("13_matmul_pipelined", "matmul", "matmul_kernel", (HALF_A, HALF_B, ROWS_C)),
 }
 WITH_IR = ("transpose", "double_buffered")
 

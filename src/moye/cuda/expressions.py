@@ -68,6 +68,7 @@ def infix(sign: str, a: Text, b: Text, *, associative: bool = False) -> Text:
     left, right = level, level + (not associative)
     if level in (MUL, DIV):
         left, right = DIV, MUL + (not associative)
+        level = min(level, a.level) if a.level >= DIV else level        # i % 4 * x is still no factor of y * i % 4 * x
     if sign in _BITWISE:  # legible without knowing C's table by heart
         left, right = (left if f" {sign} " in a.text and a.level == level else UNARY), UNARY
     elif sign == "||":
