@@ -29,6 +29,7 @@ def main():
         "compile.py": "" if installed("cuda.bindings") else "cuda-bindings is not installed",
         "gpu_twins.py": on_gpu(),
         "gemm_simt.py": on_gpu(),
+        "gemm_sm80.py": on_gpu(),
         "launch.py": on_gpu(),
     }
     failed = []

@@ -112,15 +112,15 @@ def agree(name, M, N, K, orders="CCC", batches=(), *, alpha=1, beta=0, bias=None
     check_error(C, exact, kind, K)
 
 
-@pytest.mark.parametrize("size", SIZES, ids=str)
-@pytest.mark.parametrize("orders", ORDERS)
+@pytest.mark.parametrize(("size", "orders"), [(SIZES[i % len(SIZES)], ORDERS[i % len(ORDERS)]) for i in range(16)],
+                         ids=str)
 @pytest.mark.parametrize("name", HALVES)
 def test_halves(name, orders, size):
     agree(name, *size, orders)
 
 
-@pytest.mark.parametrize("size", SIZES, ids=str)
-@pytest.mark.parametrize("orders", ["CCC", "CFC", "FCF", "FFC"])
+@pytest.mark.parametrize(("size", "orders"), [(size, ORDERS[3 * i % len(ORDERS)]) for i, size in enumerate(SIZES)],
+                         ids=str)
 @pytest.mark.parametrize("name", [name for name in KINDS if name not in HALVES])
 def test_other_dtypes(name, orders, size):
     agree(name, *size, orders)
@@ -132,7 +132,7 @@ def test_large(name):
     agree(name, 2049, 2047, 1023, "FCF")
 
 
-@pytest.mark.parametrize("orders", ["CCC", "FCC", "CFF", "FFF"])
+@pytest.mark.parametrize("orders", ["CCC", "FFF"])
 @pytest.mark.parametrize("name", ["f16", "bf16", "tf32", "f64", "s8"])
 def test_batches(name, orders):
     agree(name, 256, 128, 192, orders, (3,))
@@ -140,15 +140,14 @@ def test_batches(name, orders):
     agree(name, 17, 9, 33, orders, (1,))
 
 
-@pytest.mark.parametrize("splits", [1, 2, 3, 8])
+@pytest.mark.parametrize("splits", [1, 3, 8])
 @pytest.mark.parametrize("name", ["f16", "bf16", "tf32", "f64", "s8"])
 def test_splits(name, splits):
     agree(name, 64, 64, 512, splits=splits)
     agree(name, 33, 65, 391, "FCF", splits=splits)
 
 
-@pytest.mark.parametrize("scale", [(2.0, 0), (1, 1.0), (0.5, -2.0), (0, 1.5)], ids=str)
-@pytest.mark.parametrize("orders", ["CCC", "FCF"])
+@pytest.mark.parametrize(("scale", "orders"), [((2.0, 0), "CCC"), ((0.5, -2.0), "FCF"), ((0, 1.5), "CCC")], ids=str)
 @pytest.mark.parametrize("name", [name for name, kind in KINDS.items() if not kind.exact])
 def test_alpha_and_beta(name, orders, scale):
     alpha, beta = scale

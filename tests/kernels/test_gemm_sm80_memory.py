@@ -1,0 +1,73 @@
+"""How ``gemm_sm80`` touches memory: no bank conflicts, whole sectors, wide instructions, no spills."""
+
+from __future__ import annotations
+
+import re
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import moye as mo
+from moye.kernels.epilogues import Epilogue
+from moye.kernels.gemm_sm80 import gemm_sm80_kernel
+from moye.kernels.tensor_config import configs
+from moye.kernels.tensor_plan import by_matrix, make_plan
+from moye.layout import analysis
+from moye.tensor.retile import side_of
+
+OUT = {mo.float16: mo.float16, mo.bfloat16: mo.bfloat16, mo.float32: mo.float32, mo.float64: mo.float64,
+       mo.int8: mo.int32, mo.float8_e4m3fn: mo.float16}
+CASES = [(dtype, config, major) for dtype in OUT for config in configs(dtype) for major in ("k", "mn")
+         if major == "k" or dtype.bits >= 16]
+
+
+def plan_of(dtype, config, major, ragged=False):
+    out = OUT[dtype]
+    return make_plan(config, dtype, out, major, major, (ragged,) * 3, 16 // out.bytes, False, 1, Epilogue())
+
+
+def read_degree(copy, smem, dtype, major):
+    """Bank conflicts of a warp's reads of a stage."""
+    atom = copy.atom
+    places = mo.layout.make_layout(*side_of(copy.layout_tv, atom.op.threads, atom.values, atom.source))
+    where = analysis.thread_values(places, copy.tiler, smem)
+    return analysis.bank_conflicts(where, dtype.bits, "ldmatrix" if by_matrix(dtype, major) else "ld").degree
+
+
+@pytest.mark.parametrize(("dtype", "config", "major"), CASES, ids=str)
+def test_no_bank_conflicts_in_the_main_loop(dtype, config, major):
+    plan = plan_of(dtype, config, major)
+    for copy, read, smem in ((plan.copy_A, plan.read_A, plan.sA), (plan.copy_B, plan.read_B, plan.sB)):
+        stage = smem[:, :, 0]
+        assert analysis.copy_report(copy, smem=stage).banks.degree == 1
+        assert read_degree(read, stage, dtype, major) == 1
+
+
+@pytest.mark.parametrize(("dtype", "config"), [(dtype, config) for dtype in OUT for config in configs(dtype)], ids=str)
+def test_stores_are_16_bytes_and_whole_sectors(dtype, config):
+    plan = plan_of(dtype, config, "k")
+    tile = mo.make_layout((mo.size(plan.sC, 0), config.bN), (4096, 1))
+    report = analysis.copy_report(plan.store, smem=plan.sC, gmem=tile, access="ld")
+    assert plan.store.atom.op.bits == 128
+    assert report.sectors.efficiency == 1
+    assert report.banks.degree == 1
+
+
+@pytest.mark.parametrize("ragged", [False, True])
+@pytest.mark.parametrize("major", ["k", "mn"])
+@pytest.mark.parametrize("dtype", [mo.bfloat16, mo.float32], ids=str)
+def test_instructions(dtype, major, ragged):
+    """Wide copies, ldmatrix and stores; nothing packed, nothing spilled."""
+    config, order = configs(dtype)[0], "C" if major == "k" else "F"
+    A = np.zeros((512, 512), ml_dtypes.bfloat16 if dtype is mo.bfloat16 else np.float32, order=order)
+    C = np.zeros((512, 512), A.dtype)
+    program = gemm_sm80_kernel.compile(A, A, C, None, None, 1.0, 0.0, 1, plan_of(dtype, config, major, ragged),
+                                       block=config.threads, arch="sm_90a")
+    assert program.spills == program.stack == 0
+    opcodes = set(re.findall(r"\b(LDGSTS\S*|STG\S*|LDSM\S*|PRMT|HMMA\S*)", program.sass))
+    copies = {name for name in opcodes if name.startswith("LDGSTS")}
+    assert copies and all(re.fullmatch(r"LDGSTS\.E\.BYPASS\S*\.128(\.ZFILL)?", name) for name in copies)
+    assert {name for name in opcodes if name.startswith("STG")} == {"STG.E.128"}
+    assert any(name.startswith("LDSM") for name in opcodes) == by_matrix(dtype, major)
+    assert "PRMT" not in opcodes
