@@ -29,40 +29,36 @@ Activation = str | Callable[[Any], Any]
 def mainloop(plan, a, b, acc, tCrA, tCrB, k_first, k_last, K, full):
     """acc += A * B over the k tiles [k_first, k_last): stages of shared memory, fragments one k block ahead."""
     tid = mo.thread_idx().x
-    stages, k_blocks = plan.config.stages, mo.size(tCrA, 2)
-    for s in mo.static_range(stages - 1):
+    k_blocks, pipe = mo.size(tCrA, 2), mo.Pipeline(plan.config.stages)
+    for s in mo.static_range(pipe.ahead):
         if k_first + s < k_last:
             load(a, s, k_first + s, K, full)
             load(b, s, k_first + s, K, full)
-        mo.cp_async_commit()
+        pipe.commit()
     rounding = tCrA.dtype == mo.tfloat32                                # float32 is rounded in registers
     tCfA = mo.make_fragment_like(tCrA, mo.float32) if rounding else tCrA
     tCfB = mo.make_fragment_like(tCrB, mo.float32) if rounding else tCrB
     rA = plan.read_A.get_slice(tid).retile_D(tCfA)                      # (CPY, CPY_M, CPY_K)
     rB = plan.read_B.get_slice(tid).retile_D(tCfB)                      # (CPY, CPY_N, CPY_K)
     if k_first < k_last:
-        mo.cp_async_wait(stages - 2)
-        mo.sync_threads()
-        read, write = 0, stages - 1
+        pipe.wait()
+        state = pipe.start()
         tXsA, tXsB = a.operand[:, :, :, 0], b.operand[:, :, :, 0]       # (CPY, CPY_M, CPY_K)
         mo.copyto(plan.read_A, rA[:, :, 0], tXsA[:, :, 0])
         mo.copyto(plan.read_B, rB[:, :, 0], tXsB[:, :, 0])
         for k_tile in range(k_first, k_last):
             for k in mo.static_range(k_blocks):
                 if k == k_blocks - 1:
-                    mo.cp_async_wait(stages - 2)
-                    mo.sync_threads()
-                    following = read + 1 if read + 1 < stages else 0
-                    read = following if k_tile + 1 < k_last else read  # after the last tile: any valid one
-                    tXsA, tXsB = a.operand[:, :, :, read], b.operand[:, :, :, read]
+                    pipe.wait()
+                    state = state.next(k_tile + 1 < k_last)
+                    tXsA, tXsB = a.operand[:, :, :, state.read], b.operand[:, :, :, state.read]
                 mo.copyto(plan.read_A, rA[:, :, (k + 1) % k_blocks], tXsA[:, :, (k + 1) % k_blocks])
                 mo.copyto(plan.read_B, rB[:, :, (k + 1) % k_blocks], tXsB[:, :, (k + 1) % k_blocks])
                 if k == 0:
-                    if k_tile + (stages - 1) < k_last:
-                        load(a, write, k_tile + (stages - 1), K, full)
-                        load(b, write, k_tile + (stages - 1), K, full)
-                    mo.cp_async_commit()
-                    write = write + 1 if write + 1 < stages else 0
+                    if k_tile + pipe.ahead < k_last:
+                        load(a, state.write, k_tile + pipe.ahead, K, full)
+                        load(b, state.write, k_tile + pipe.ahead, K, full)
+                    pipe.commit()
                 if rounding:
                     mo.copyto(tCrA[:, :, k], tCfA[:, :, k])
                     mo.copyto(tCrB[:, :, k], tCfB[:, :, k])
