@@ -117,3 +117,20 @@ def test_several_addresses_under_a_condition():
     expected = A[:, 1:].astype("f8").reshape(32, 4, -1).sum(axis=(1, 2))
     assert np.allclose(out, expected, rtol=1e-4, atol=1e-4)
     assert "A_k" not in source_of(rows, np.asfortranarray(A), out)      # contiguous: one address
+
+
+@mo.kernel
+def first_column(A, out):
+    tid = mo.thread_idx().x
+    acc = mo.float32(0)
+    for k in range(mo.size(A, 1)):
+        acc = acc + A[tid, k]
+        break
+    out[tid] = acc
+
+
+def test_a_loop_that_always_leaves():
+    A, out = strided(32, 7), np.full(32, np.nan, "f4")
+    first_column[1, 32](A, out)
+    assert np.array_equal(out, A[:, 0])
+    assert "A_k" not in source_of(first_column, A, out)

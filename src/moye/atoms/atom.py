@@ -26,7 +26,8 @@ class CopyOp:
     alignment prove.  ``asynchronous``: None, or "cp.async" (completes at cp.async.wait_*).  ``cache`` is "always"
     (cp.async.ca), "global" (cp.async.cg) or None.  ``ptx`` is the instruction's text with %0 destination, %1 source.
     ``arch`` is the first architecture that has it (80 for sm_80).  ``matrices``: how many 8x8 matrices a whole warp
-    moves (ldmatrix, stmatrix; their layouts are in ``matrix.py``); ``bits`` are then those in one thread's registers.
+    moves (ldmatrix, stmatrix; their layouts are in ``matrix.py``); ``bits`` are then those in one thread's registers,
+    and ``stores`` says that they go to shared memory.
     """
 
     name: str
@@ -37,6 +38,7 @@ class CopyOp:
     arch: int = 80
     matrices: int = 0
     transpose: bool = False
+    stores: bool = False
 
     @property
     def bytes(self) -> int:

@@ -33,7 +33,7 @@ def _matrix(name: str, instruction: str, matrices: int, transpose: bool, arch: i
         raise DTypeError(f"{name}({matrices}): {instruction} moves 1, 2 or 4 matrices, not {matrices}")
     ptx = f"{instruction}.sync.aligned.m8n8.x{matrices}{'.trans' if transpose else ''}.shared.b16"
     return CopyOp(f"{name}({matrices}{', transpose=True' if transpose else ''})", REGISTER_BITS * matrices, ptx=ptx,
-                  arch=arch, matrices=matrices, transpose=transpose)
+                  arch=arch, matrices=matrices, transpose=transpose, stores=name == "StMatrix")
 
 
 def memory_layout(op: CopyOp, bits: int) -> Layout:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import moye as mo
+from moye.kernels.operands import factor
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,12 +29,6 @@ class Epilogue:
 
 
 ACTIVATIONS: dict[str, Callable[[Any], Any] | None] = {"none": None, "relu": mo.relu, "gelu": mo.gelu, "silu": mo.silu}
-
-
-@mo.jit
-def factor(x, dtype):
-    """A runtime factor in the accumulators' dtype: float64 ones arrive as their bits."""
-    return x.bitcast(dtype) if dtype == mo.float64 else x
 
 
 @mo.jit

@@ -14,12 +14,10 @@ import functools
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 import moye as mo
-from moye.kernels.operands import load, raster, side_of
+from moye.kernels.operands import factor, load, raster, scalar, side_of
 from moye.kernels.simt_config import TileConfig, choose
-from moye.kernels.workspace import empty, transposed
+from moye.kernels.workspace import empty, swapped
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +48,6 @@ def edge_predicate(acc, coords, M, N, vector):
             m, n = coords[0, i * vector, j]
             inside[0, i, j] = (m < M) & (n < N)
     return inside.with_layout(mo.make_layout((1, (vector, groups), columns), (0, (0, 1), groups)))
-
-
-@mo.jit
-def factor(x, dtype):
-    """A runtime factor in the matrices' dtype: float64 ones arrive as their bits."""
-    return x.bitcast(dtype) if dtype == mo.float64 else x
 
 
 @mo.jit
@@ -168,11 +160,11 @@ def gemm_simt(A: Any, B: Any, C: Any, *, alpha: float = 1, beta: float = 0, conf
     a, b, c = mo.describe(A), mo.describe(B), mo.describe(C)
     _check(a, b, c)
     if c.strides[0] != 1 and c.strides[1] == 1:
-        A, B, C = B, A, transposed(C)
+        A, B, C = B, A, swapped(C)
         a, b, c = b, a, mo.describe(C)
     (M, K), N = a.shape, b.shape[0]
     scaled, accumulate = alpha != 1, beta != 0
-    alpha, beta = _scalar(alpha, c.dtype), _scalar(beta, c.dtype)
+    alpha, beta = scalar(alpha, c.dtype, "gemm_simt"), scalar(beta, c.dtype, "gemm_simt")
     if M == 0 or N == 0:
         return C
     if config is None:
@@ -190,13 +182,6 @@ def gemm_simt(A: Any, B: Any, C: Any, *, alpha: float = 1, beta: float = 0, conf
     if not final:
         sum_kernel[-(-M * N // 256), 256](C, target, alpha, beta, scaled, accumulate)
     return C
-
-
-def _scalar(x: float, dtype: Any) -> Any:
-    """A factor in the matrices' dtype; a float64 as its bits, since Python floats arrive in float32."""
-    if dtype == mo.int32 and x != int(x):
-        raise mo.ArgumentError(f"gemm_simt: int32 matrices are scaled by integers, not {x}")
-    return np.float64(x).view(np.int64) if dtype == mo.float64 else int(x) if dtype == mo.int32 else float(x)
 
 
 def _check(a: Any, b: Any, c: Any) -> None:

@@ -13,11 +13,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 import moye as mo
 from moye.kernels.epilogues import ACTIVATIONS, Epilogue, reduce_kernel, store
-from moye.kernels.operands import load, raster, side_of
+from moye.kernels.operands import load, raster, scalar, side_of
 from moye.kernels.tensor_config import TensorConfig, choose, instruction, outputs
 from moye.kernels.tensor_plan import major_of, make_plan, store_width
 from moye.kernels.workspace import empty, swapped
@@ -126,7 +124,7 @@ def gemm_sm80(A: Any, B: Any, C: Any, *, bias: Any = None, residual: Any = None,
     function = ACTIVATIONS[activation] if isinstance(activation, str) else activation
     finish = Epilogue(alpha != 1, beta != 0, residual is not None, bias is not None, function)
     ragged = (M % config.bM != 0, N % config.bN != 0, K % config.bK != 0)
-    factors = [_scalar(x, a.dtype) for x in (alpha, beta)]
+    factors = [scalar(x, a.dtype, "gemm_sm80") for x in (alpha, beta)]
     batched, majors = len(c.shape) == 3, (major_of(a, M, K), major_of(b, N, K))
     grid = (-(-M // config.bM) * -(-N // config.bN), batches * splits)
     if splits == 1:
@@ -142,15 +140,6 @@ def gemm_sm80(A: Any, B: Any, C: Any, *, bias: Any = None, residual: Any = None,
     whole, more = (C, residual) if batched else (C[:, :, None], None if residual is None else residual[:, :, None])
     reduce_kernel[(-(-M * N // 256), batches), 256](whole, sums, more, bias, *factors, splits, finish)
     return result
-
-
-def _scalar(x: float, dtype: Any) -> Any:
-    """A factor in the accumulators' dtype; a float64 as its bits, since Python floats arrive in float32."""
-    if dtype.is_integer:
-        if x != int(x):
-            raise mo.ArgumentError(f"gemm_sm80: integers are scaled by integers, not {x}")
-        return int(x)
-    return np.float64(x).view(np.int64) if dtype == mo.float64 else float(x)
 
 
 def _check(a: Any, b: Any, c: Any, activation: Activation) -> None:

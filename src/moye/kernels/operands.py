@@ -1,4 +1,4 @@
-"""What the matrix products share: which tile a block works on, and how an operand gets into shared memory.
+"""What the matrix products share: which tile a block works on, how operands get into shared memory, factors.
 
 In: an operand (rows, K) in global memory, its stages of shared memory, a tiled copy.  Out: ``Side``, and ``load`` that
 fills one stage.
@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
 
 import moye as mo
 
@@ -78,3 +80,18 @@ def side_of(X, smem, copy, partition, tiles, coordinate, ragged):
     coords, stages = thr.partition_S(cX), thr.partition_D(smem)
     rows = row_predicate(coords, mo.size(stages, 1), mo.size(X, 0)) if ragged[0] else None
     return Side(copy, thr.partition_S(gX), stages, coords, rows, partition(smem))
+
+
+@mo.jit
+def factor(x, dtype):
+    """A runtime factor in the dtype of the sums: float64 ones arrive as their bits."""
+    return x.bitcast(dtype) if dtype == mo.float64 else x
+
+
+def scalar(x: float, dtype: Any, name: str) -> Any:
+    """A factor as a kernel takes it; for float64 sums as bits, since Python floats arrive in float32."""
+    if dtype.is_integer:
+        if x != int(x):
+            raise mo.ArgumentError(f"{name}: {dtype} matrices are scaled by integers, not {x}")
+        return int(x)
+    return np.float64(x).view(np.int64) if dtype == mo.float64 else float(x)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import functools
 from dataclasses import dataclass
 
-_SMS = 132
+SMS = 132
 _CLOCK_FLOPS = 128 * 1.98e9 * 2     # FMA lanes of one multiprocessor, fp32
 _PROLOGUE = 2.2e-6                  # seconds before a block's first FMA and after its last
 _EPILOGUE = 6.0e-11                 # seconds per element of a block's tile, once
@@ -94,7 +94,7 @@ def modelled(config: TileConfig, splits: int, M: int, N: int, K: int) -> float:
     """Seconds that this configuration should take."""
     tiles = -(-M // config.bM) * -(-N // config.bN) * splits
     k_tiles = -(-max(1, -(-K // config.bK)) // splits)
-    per_sm = -(-tiles // _SMS)
+    per_sm = -(-tiles // SMS)
     waves, rest = divmod(per_sm, config.blocks)
     work = 2.0 * config.bM * config.bN * config.bK * k_tiles
     time = waves * config.blocks * work / (_CLOCK_FLOPS * config.rate)

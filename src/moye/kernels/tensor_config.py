@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import moye as mo
+from moye.kernels.simt_config import SMS
 
-_SMS = 132
 _PEAK = 3.7e12                      # operations per second of one multiprocessor at rate 1, 16-bit operands
 _START = 4.0e-6                     # seconds of a launch, the first loads and the last stores
 _REDUCTION = 4.0e-6                 # seconds of a second launch
@@ -105,7 +105,7 @@ def modelled(config: TensorConfig, splits: int, M: int, N: int, K: int, batches:
     tiles = -(-M // config.bM) * -(-N // config.bN) * batches * splits
     k_tiles = -(-max(1, -(-K // config.bK)) // splits)
     work = 2.0 * config.bM * config.bN * config.bK * k_tiles
-    waves, rest = divmod(-(-tiles // _SMS), config.blocks)
+    waves, rest = divmod(-(-tiles // SMS), config.blocks)
     time = waves * config.blocks * work / (_PEAK * config.rates[config.blocks - 1])
     if rest:
         time += rest * work / (_PEAK * config.rates[rest - 1])

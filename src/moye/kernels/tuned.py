@@ -13,7 +13,7 @@ from typing import Any
 
 import moye as mo
 from moye.kernels.gemm_simt import gemm_simt
-from moye.kernels.simt_config import DOUBLE, FLOAT, TileConfig, configs, fits
+from moye.kernels.simt_config import DOUBLE, FLOAT, SMS, TileConfig, configs, fits
 
 _SPLITS = (1, 2, 4, 8)
 _WAVES = 4                              # of blocks, beyond which splitting K cannot help
@@ -31,7 +31,7 @@ def _unfit(config: mo.Config, *, A: Any, B: Any, **_: Any) -> bool | str:
     if not fits(tile, M, N, K):
         return "the tile does not divide the problem"
     tiles = -(-M // tile.bM) * -(-N // tile.bN)
-    if config["splits"] > 1 and (K // tile.bK < 4 * config["splits"] or tiles > _WAVES * 132):
+    if config["splits"] > 1 and (K // tile.bK < 4 * config["splits"] or tiles > _WAVES * SMS):
         return "too little along K to split"
     return False
 

@@ -1,6 +1,6 @@
 """Arrays that a kernel's host function needs beside its arguments, from the library of the arguments.
 
-In: an array of the user's.  Out: an uninitialised array beside it, or its transpose as a view.
+In: an array of the user's.  Out: an uninitialised array beside it, or a view with its modes exchanged.
 
 >>> empty(C, float32, (M, N, splits))       # column-major, on C's device
 
@@ -25,13 +25,6 @@ def empty(like: Any, dtype: Any, shape: tuple[int, ...]) -> Any:
     if package in ("numpy", "cupy") and module is not None:
         return module.empty(shape, dtype=dtype.numpy, order="F")
     raise mo.ArgumentError(f"{package} arrays cannot be made here: pass torch, CuPy or NumPy arrays, or splits=1")
-
-
-def transposed(x: Any) -> Any:
-    """The transpose as a view; ArgumentError where the library has none."""
-    if not hasattr(x, "T"):
-        raise mo.ArgumentError(f"a {type(x).__name__} has no transpose: pass a column-major C")
-    return x.T
 
 
 def swapped(x: Any) -> Any:

@@ -8,6 +8,7 @@ Out: ``ops.If`` and, for each variable that differs between the arms, a Var assi
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
 
@@ -25,7 +26,7 @@ Locals = dict[str, Any]
 CONDITIONAL = "value"  # the name of what ``a if c else b`` merges
 
 
-class Branch:
+class Branch(ABC):
     """The protocol; see the module's docstring."""
 
     def __init__(self, names: tuple[str, ...]) -> None:
@@ -34,12 +35,16 @@ class Branch:
     def _values(self, variables: Locals) -> tuple[Any, ...]:
         return tuple(variables.get(n, Undefined(n)) for n in self.names)
 
-    def then(self, variables: Locals) -> bool: raise NotImplementedError
-    def end_then(self, variables: Locals) -> None: ...
-    def orelse(self) -> bool: raise NotImplementedError
-    def restore(self) -> tuple[Any, ...]: raise NotImplementedError
-    def end_else(self, variables: Locals) -> None: ...
-    def merge(self, variables: Locals) -> tuple[Any, ...]: raise NotImplementedError
+    @abstractmethod
+    def then(self, variables: Locals) -> bool: ...
+    def end_then(self, variables: Locals) -> None: ...  # noqa: B027  most need nothing
+    @abstractmethod
+    def orelse(self) -> bool: ...
+    @abstractmethod
+    def restore(self) -> tuple[Any, ...]: ...
+    def end_else(self, variables: Locals) -> None: ...  # noqa: B027
+    @abstractmethod
+    def merge(self, variables: Locals) -> tuple[Any, ...]: ...
 
 
 class StaticIf(Branch):

@@ -10,6 +10,7 @@ A dynamic body is traced again where a carried value's facts at its end are weak
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -76,7 +77,7 @@ def dynamic_range(*args: Scalar, unroll: int | bool | None = None) -> DynamicRan
     return DynamicRange(start, stop, step, factor)
 
 
-class Loop:
+class Loop(ABC):
     """The protocol; see the module's docstring."""
 
     dynamic = False
@@ -84,19 +85,16 @@ class Loop:
     def __init__(self, names: tuple[str, ...]) -> None:
         self.names = names
 
-    def __iter__(self) -> Iterator[Any]:
-        raise NotImplementedError
+    @abstractmethod
+    def __iter__(self) -> Iterator[Any]: ...
 
     def begin(self, variables: Locals) -> tuple[Any, ...]:
         return tuple(variables.get(n, Undefined(n)) for n in self.names)
 
-    def end(self, variables: Locals) -> None: ...
+    def end(self, variables: Locals) -> None: ...  # noqa: B027  most need nothing
 
     def after(self, variables: Locals) -> tuple[Any, ...]:
         return tuple(variables.get(n, Undefined(n)) for n in self.names)
-
-    def test(self, cond: object) -> int:
-        raise NotImplementedError
 
     def break_(self, variables: Locals) -> int:
         return self._leave("break")

@@ -4,7 +4,7 @@ Contract: where a For accesses global memory at ``a + (iv + c) * s``, with ``a``
 loop, the offset becomes a variable: ``a + (start + c) * s`` before the loop, and ``step * s`` more at the end of
 its body.  Static strides stay (one multiplication by a constant is as cheap), so do single addresses under
 a condition (a pointer would hold two registers all along to save one multiplication), loops with static bounds (they
-unroll) and loops with a ``continue``.  The old offsets are left without users, for ``dce.py``.  In place.
+unroll), loops that always leave, and loops with a ``continue``.  Old offsets are left to ``dce.py``.  In place.
 """
 
 from __future__ import annotations
@@ -61,8 +61,9 @@ class _Advance:
     def before(self) -> list[ops.Op]:
         """Rewrite the loop; what comes before it."""
         static = isinstance(self.loop.start, Literal) and isinstance(self.loop.stop, Literal)
-        if static or any(isinstance(op, ops.Exit) and op.target is self.loop and op.kind == "continue"
-                         for op in self.loop.body.walk()):
+        once = bool(self.loop.body.ops) and isinstance(self.loop.body.ops[-1], ops.Exit)
+        if static or once or any(isinstance(op, ops.Exit) and op.target is self.loop and op.kind == "continue"
+                                 for op in self.loop.body.walk()):
             return []
         self.inside = {self.loop.iv.id, *_defined(self.loop.body)}
         own = {id(op) for op in self.loop.body.ops}

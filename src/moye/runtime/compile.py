@@ -168,7 +168,7 @@ def compile_program(spec: Specialised, arch: str, *, restrict: bool = True) -> P
 
 def check_arch(func: Func, printed: Printed, arch: str) -> None:
     """Raises UnsupportedError where a kernel has an operation that the architecture is too old for."""
-    have = int(arch.strip("sm_af"))
+    have = _capability(arch)
     if printed.arch <= have:
         return
     for op in func.body.walk():

@@ -22,8 +22,8 @@ from moye.tensor.space import common_space, merged
 def emit_matrices(op: CopyOp, dst: View, src: View) -> None:
     """Record a copy of whole warps, dst[i] = src[i]."""
     memory, registers = (dst, src) if dst.space is Space.SHARED else (src, dst)
-    if (memory.space, registers.space) != (Space.SHARED, Space.REGISTER) or op.name.startswith("Ld") != (src is memory):
-        way = "smem to registers" if op.name.startswith("Ld") else "registers to smem"
+    if (memory.space, registers.space) != (Space.SHARED, Space.REGISTER) or op.stores != (dst is memory):
+        way = "registers to smem" if op.stores else "smem to registers"
         raise TensorError(f"{op} copies from {way}; {src.label} lives in {src.space.value} and {dst.label} in "
                           f"{dst.space.value}", locs=(locate(),))
     width, held = ROW_BITS // dst.dtype.bits, (op.bits or 0) // dst.dtype.bits

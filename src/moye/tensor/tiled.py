@@ -66,12 +66,12 @@ class CopyAtom(Drawable):
     @property
     def source(self) -> Layout | None:
         """(thread, value) of the source -> (thread, value) of the registers; None where they are the same."""
-        return self._memory() if self.op.name.startswith("Ld") else None
+        return None if self.op.stores else self._memory()
 
     @property
     def destination(self) -> Layout | None:
         """(thread, value) of the destination -> (thread, value) of the registers; None where they are the same."""
-        return self._memory() if self.op.name.startswith("St") else None
+        return self._memory() if self.op.stores else None
 
     def _memory(self) -> Layout | None:
         if not self.op.matrices:

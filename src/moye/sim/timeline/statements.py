@@ -199,7 +199,9 @@ def _rows(op: ops.Op) -> Iterator[tuple[Ref | TileRef, bool, Array]]:
     elif isinstance(op, _MEMORY):
         extents, width = _space(op)
         for ref, written in op.refs():
-            if ref.buffer.space is Space.REGISTER:
+            if ref.buffer.space is Space.REGISTER and isinstance(op, ops.Copy) and op.registers:
+                yield ref, written, register_rows(ref, extents, 1)[:, None] + np.array(op.registers)
+            elif ref.buffer.space is Space.REGISTER:
                 each = width if not (isinstance(op, ops.Copy) and ref is op.pred) else 1
                 yield ref, written, register_rows(ref, extents, each)
 
