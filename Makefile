@@ -13,6 +13,7 @@ VENV   := .venv
 PY     := $(VENV)/bin/python
 DEMO   ?= examples/09_matmul_double_buffered.py
 JOBS   ?= 2
+GPU_JOBS ?= 12
 # A stamp is older than pyproject.toml exactly when the dependencies may have changed.
 DEMO_STAMP := $(VENV)/.stamp-demo
 TEST_STAMP := $(VENV)/.stamp-test
@@ -56,7 +57,7 @@ gpu-test bench: $(TEST_STAMP)
 endif
 
 gpu-test:
-	PYTHONPATH=src $(GPU_PY) -m pytest -q tests/gpu
+	PYTHONPATH=src $(GPU_PY) -m pytest -q -n $(GPU_JOBS) tests/gpu
 
 bench:
 	PYTHONPATH=src $(GPU_PY) benchmarks/run.py

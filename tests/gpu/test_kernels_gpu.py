@@ -95,6 +95,20 @@ def test_tensor_core_matmul(name, size, monkeypatch):
     assert difference(C, simulated.astype(np.float64)) < TF32_TO_SIMULATOR
 
 
+@pytest.mark.parametrize("size", [(512, 512, 512), (256, 384, 192), (128, 64, 64)], ids=str)
+def test_pipelined_matmul(size):
+    M, N, K = size                                      # the last: fewer k-tiles than stages
+    rng = np.random.default_rng(0)
+    A, B = (rng.standard_normal((n, K)).astype(np.float16) for n in (M, N))
+    simulated = np.full((M, N), np.nan, np.float32)
+    C = torch.from_numpy(simulated).cuda()
+    load("13_matmul_pipelined").matmul(torch.from_numpy(A).cuda(), torch.from_numpy(B).cuda(), C)
+    load("13_matmul_pipelined").matmul(A, B, simulated)
+    C = C.cpu().numpy()
+    assert difference(C, A.astype(np.float64) @ B.T.astype(np.float64)) < TO_NUMPY
+    assert difference(C, simulated.astype(np.float64)) < TO_SIMULATOR
+
+
 @pytest.mark.parametrize("run", ["copy", "staged_copy"])
 @pytest.mark.parametrize("size", [(2048, 1024), (96, 64)], ids=str)
 def test_copy(run, size):
@@ -137,7 +151,7 @@ SMALL = {"01_copy": (256, 512), "02_transpose": (512, 256), "03_matmul_tiled": (
          "04_matmul_async": (256, 384, 64), "05_matmul_vectorized": (256, 384, 64),
          "06_matmul_overlapped": (256, 384, 64), "07_reductions": (1 << 14,), "08_elementwise": (256, 256),
          "10_matmul_tensor_core": (256, 384, 64), "11_matmul_ldmatrix": (256, 384, 64),
-         "12_matmul_tensor_core_double_buffered": (2048, 2048, 256)}
+         "12_matmul_tensor_core_double_buffered": (2048, 2048, 256), "13_matmul_pipelined": (256, 384, 192)}
 
 
 @pytest.mark.parametrize("stem", SMALL)
