@@ -54,13 +54,13 @@ def test_links_lead_somewhere(page):
 
 
 def test_the_finding_in_the_readme_is_the_real_one():
-    """The example's docstring is compared with a run in tests/kernels."""
+    """The example's docstring is compared with a run in test_broken.py."""
     docstring = (ROOT / "examples" / "broken" / "d3_missing_barrier.py").read_text()
     finding = docstring[docstring.index("D3: sA"):docstring.index("\n\nD3: sB")]
     assert finding in (ROOT / "README.md").read_text()
 
 
 def test_the_examples_in_the_readme_are_all_there_are():
-    told = set(re.findall(r"examples/([\w/]+)\.py\)", (ROOT / "README.md").read_text()))
-    there = {str(p.relative_to(ROOT / "examples").with_suffix("")) for p in (ROOT / "examples").rglob("*.py")}
-    assert told == there - {"broken/d3_missing_barrier_fixed"}
+    """Those with a fault have a page of their own."""
+    told = set(re.findall(r"examples/(\w+)\.py\)", (ROOT / "README.md").read_text()))
+    assert told == {p.stem for p in (ROOT / "examples").glob("*.py")}

@@ -1,22 +1,24 @@
 """The first kernel of MoYe's page on asynchronous copies, as printed there: it waits, but no barrier follows.
 
 `cp_async_wait` covers the copies of one's own thread.  The products read what other threads have copied, and nothing
-says that those copies are finished: class D3.  d3_missing_barrier_fixed.py has one line more and is clean.  The report:
+says that those copies are finished: class D3.  d3_missing_barrier_fixed.py has one line more and is clean.
 
-D3: sA(0, 0) is read by thread 16 of block (0, 0, 0) while nothing orders it after the asynchronous copy by thread 0: the copy was waited for (line 61), but there is no barrier between that wait and this read
-  examples/broken/d3_missing_barrier.py:59 in matmul_kernel
+The report:
+
+D3: sA(0, 0) is read by thread 16 of block (0, 0, 0) while nothing orders it after the asynchronous copy by thread 0: the copy was waited for (line 63), but there is no barrier between that wait and this read
+  examples/broken/d3_missing_barrier.py:61 in matmul_kernel
     mo.copyto(copy_A, tAsA, tAgA[:, :, :, k])
     ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
-  examples/broken/d3_missing_barrier.py:62 in matmul_kernel
+  examples/broken/d3_missing_barrier.py:64 in matmul_kernel
     mo.gemm(mma_C, tCsA, tCsB, tCrC)
     ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
 hint: sync_threads() after cp_async_wait()
 
-D3: sB(0, 0) is read by thread 15 of block (0, 0, 0) while nothing orders it after the asynchronous copy by thread 0: the copy was waited for (line 61), but there is no barrier between that wait and this read
-  examples/broken/d3_missing_barrier.py:60 in matmul_kernel
+D3: sB(0, 0) is read by thread 15 of block (0, 0, 0) while nothing orders it after the asynchronous copy by thread 0: the copy was waited for (line 63), but there is no barrier between that wait and this read
+  examples/broken/d3_missing_barrier.py:62 in matmul_kernel
     mo.copyto(copy_B, tBsB, tBgB[:, :, :, k])
     ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
-  examples/broken/d3_missing_barrier.py:62 in matmul_kernel
+  examples/broken/d3_missing_barrier.py:64 in matmul_kernel
     mo.gemm(mma_C, tCsA, tCsB, tCrC)
     ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
 hint: sync_threads() after cp_async_wait()

@@ -81,11 +81,14 @@ class MoyeError(Exception):
     """Base of every error that moye raises on purpose.
 
     ``message`` is one sentence with both values; ``locs`` the program points; ``hint`` what to do, or None.
+    ``code`` is the class of the checker's catalogue that the error belongs to (``A5``), None for all others.
     """
 
-    def __init__(self, message: str, *, hint: str | None = None, locs: Iterable[Loc] = ()) -> None:
+    def __init__(self, message: str, *, hint: str | None = None, locs: Iterable[Loc] = (),
+                 code: str | None = None) -> None:
         self.message = message
         self.hint = hint
+        self.code = code
         self.locs: list[Loc] = [loc for loc in locs if loc.frames]
         super().__init__(message)
 
@@ -96,7 +99,8 @@ class MoyeError(Exception):
         return self
 
     def __str__(self) -> str:
-        parts = [self.message, *(loc.render() for loc in self.locs)]
+        head = f"{self.code}: {self.message}" if self.code else self.message
+        parts = [head, *(loc.render() for loc in self.locs)]
         if self.hint:
             parts.append(f"hint: {self.hint}")
         return "\n".join(parts)

@@ -39,6 +39,7 @@ class Report:
     grid: Dim3
     block: Dim3
     findings: list[Any] = field(default_factory=list)
+    lints: list[Any] = field(default_factory=list)
     unsupported: list[str] = field(default_factory=list)
     checked: tuple[str, ...] = ("bounds", "alignment", "uninitialised reads", "shared-memory races",
                                 "asynchronous copies", "barriers", "integer overflow", "asserts")

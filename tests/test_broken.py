@@ -1,0 +1,78 @@
+"""examples/broken: every kernel with a fault is reported as its class, its twin, one line different, is clean."""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import importlib.util
+import os
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+BROKEN = Path(__file__).parents[1] / "examples" / "broken"
+STEMS = sorted(path.stem for path in BROKEN.glob("*.py") if not path.stem.endswith("_fixed"))
+MARK = "The report:\n\n"
+
+
+@cache
+def load(stem: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"broken_{stem}", BROKEN / f"{stem}.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def code_of(stem: str) -> str:
+    """``d3_missing_barrier`` -> ``D3``."""
+    return stem.split("_")[0].upper()
+
+
+def body(stem: str) -> list[str]:
+    """The lines below the docstring, without comments on lint rules."""
+    text = (BROKEN / f"{stem}.py").read_text()
+    docstring = ast.parse(text).body[0]
+    lines = text.splitlines()[docstring.end_lineno:]
+    return [line for line in lines if line.strip() and not line.startswith("# ruff")]
+
+
+def told(report) -> list:
+    """What the class of the example appears among."""
+    return report.findings or report.lints
+
+
+@pytest.mark.parametrize("stem", STEMS)
+def test_the_fault_is_found(stem, capsys):
+    report = load(stem).main()
+    assert {found.code for found in told(report)} == {code_of(stem)}
+    assert code_of(stem).startswith("P") or not report.ok
+    assert str(report) in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("stem", STEMS)
+def test_its_twin_is_clean(stem):
+    report = load(f"{stem}_fixed").main()
+    assert report.ok and not report.findings, str(report)
+    assert code_of(stem) not in {lint.code for lint in report.lints}
+
+
+@pytest.mark.parametrize("stem", STEMS)
+def test_the_two_differ_by_one_line(stem):
+    changes = [line for line in difflib.ndiff(body(stem), body(f"{stem}_fixed")) if line[0] in "+-"]
+    assert sum(line[0] == "-" for line in changes) <= 1 and sum(line[0] == "+" for line in changes) <= 1, changes
+    assert changes
+
+
+@pytest.mark.parametrize("stem", STEMS)
+def test_the_report_in_its_docstring_is_the_real_one(stem):
+    path, module = BROKEN / f"{stem}.py", load(stem)
+    assert module.__doc__ is not None and MARK in module.__doc__
+    report = "\n\n".join(map(str, told(module.main()))).replace(f"{BROKEN.parents[1]}/", "") + "\n"
+    kept, said = module.__doc__.split(MARK)
+    if os.environ.get("UPDATE_GOLDEN") and said != report:
+        path.write_text(path.read_text().replace(kept + MARK + said, kept + MARK + report))
+        pytest.skip("written anew; run again: line numbers may have moved")
+    assert said == report
