@@ -47,6 +47,8 @@ class Subject:
         path = folder / self.path.name
         path.write_text(text)
         name = self.module or f"mutant_{self.path.stem}"
+        if name in sys.modules:
+            raise ImportError(f"{name} was imported before its mutant")
         sys.meta_path.insert(0, _Replaced(name, path))
         return importlib.import_module(self.entry or name)
 

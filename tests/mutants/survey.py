@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import argparse
 import json
-import subprocess
+import multiprocessing
+import os
 import sys
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
@@ -22,14 +23,18 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+from child import send
 from mutate import Mutant, mutants
 from subjects import SUBJECTS
 
 HERE = Path(__file__).parent
 KEPT = HERE / "verdicts.json"
-LIMIT = {"simulator": 60, "gpu": 60}
+LIMIT = {"simulator": 60, "gpu": 30}
 HANGS = ("F4", "G4", "C4", "C5", "timeout")
 Record = dict[str, Any]
+PROCESSES = multiprocessing.get_context("forkserver")
+PRELOADED = ["numpy", "ml_dtypes", "moye.sim.machine", "moye.cuda.printer", "moye.cuda.nvrtc", "child"]
+"""Nothing that is mutated, and nothing that imports what is."""
 
 
 def all_mutants(pattern: str = "", kinds: tuple[str, ...] = ()) -> list[tuple[str, Mutant]]:
@@ -44,16 +49,20 @@ def all_mutants(pattern: str = "", kinds: tuple[str, ...] = ()) -> list[tuple[st
 
 def run(where: str, subject: str, mutant: str) -> Record:
     """The verdict of one mutant, from its own process."""
-    command = [sys.executable, str(HERE / "child.py"), where, subject, mutant]
+    ours, theirs = PROCESSES.Pipe(duplex=False)
+    process = PROCESSES.Process(target=send, args=(theirs, where, subject, mutant))
+    process.start()
+    theirs.close()
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT[where])
-    except subprocess.TimeoutExpired:
-        return {"verdict": "timeout", "code": "timeout"}
-    lines = done.stdout.splitlines()
-    if done.returncode or not lines:
-        return {"verdict": "crash", "code": "crash", "message": (done.stderr.strip().splitlines() or [""])[-1]}
-    record: Record = json.loads(lines[-1])
-    return record
+        if not ours.poll(LIMIT[where]):
+            return {"verdict": "timeout", "code": "timeout"}
+        record: Record = ours.recv()
+        return record
+    except EOFError:
+        return {"verdict": "crash", "code": "crash"}
+    finally:
+        process.kill()
+        process.join()
 
 
 def simulate(chosen: list[tuple[str, Mutant]], jobs: int) -> dict[str, dict[str, Record]]:
@@ -113,6 +122,8 @@ def main() -> None:
     parser.add_argument("--kinds", default="", help="sync,predicate,stage,layout; all by default")
     parser.add_argument("-o", type=Path, default=KEPT)
     options = parser.parse_args()
+    os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"
+    PROCESSES.set_forkserver_preload([*PRELOADED, *(["torch"] if options.what == "gpu" else [])])
     table = json.loads(options.o.read_text()) if options.o.exists() else {}
     if options.what == "simulator":
         kinds = tuple(filter(None, options.kinds.split(",")))
