@@ -16,6 +16,7 @@ import json
 import multiprocessing
 import os
 import sys
+import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -74,16 +75,22 @@ def simulate(chosen: list[tuple[str, Mutant]], jobs: int) -> dict[str, dict[str,
     return table
 
 
-def on_gpu(table: dict[str, dict[str, Record]], jobs: int, pattern: str) -> None:
-    """Add what the GPU does with every mutant that can be launched there."""
+def on_gpu(table: dict[str, dict[str, Record]], jobs: int, pattern: str, seconds: float) -> int:
+    """Add what the GPU does with every mutant that can be launched there; how many were left out for lack of time."""
     chosen = [(subject, name, record) for subject, records in table.items() if pattern in subject
               for name, record in records.items() if _launchable(record["simulator"])]
-    subjects = sorted({subject for subject, _, _ in chosen})
+    chosen.sort(key=lambda item: not item[1].startswith("sync"))
+    subjects, end = sorted({subject for subject, _, _ in chosen}), time.monotonic() + seconds
     with ThreadPoolExecutor(jobs) as pool:
         correct = dict(zip(subjects, pool.map(lambda s: run("gpu", s, ""), subjects), strict=True))
-        results = pool.map(lambda item: run("gpu", item[0], item[1]), chosen)
+        results = pool.map(lambda i: run("gpu", i[0], i[1]) if time.monotonic() < end else None, chosen)
+        left = 0
         for (subject, _, record), result in zip(chosen, results, strict=True):
-            record["gpu"] = _compared(result, correct[subject])
+            if result is None:
+                left += 1
+            else:
+                record["gpu"] = _compared(result, correct[subject])
+    return left
 
 
 def _launchable(verdict: Record) -> bool:
@@ -120,6 +127,7 @@ def main() -> None:
     parser.add_argument("-k", default="", help="subjects whose name contains this")
     parser.add_argument("-j", type=int, default=2, help="processes at a time")
     parser.add_argument("--kinds", default="", help="sync,predicate,stage,layout; all by default")
+    parser.add_argument("--seconds", type=float, default=600, help="start nothing on the GPU after so long")
     parser.add_argument("-o", type=Path, default=KEPT)
     options = parser.parse_args()
     os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"
@@ -131,7 +139,7 @@ def main() -> None:
             for name, record in records.items():
                 table.setdefault(subject, {}).setdefault(name, {}).update(record)
     elif options.what == "gpu":
-        on_gpu(table, options.j, options.k)
+        print(f"{on_gpu(table, options.j, options.k, options.seconds)} mutants not run on the GPU for lack of time")
     options.o.write_text(json.dumps(table, indent=1) + "\n")
     print(summary(table))
 
