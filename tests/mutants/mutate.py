@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 SYNC = {"sync_threads", "sync_warp", "cp_async_wait", "cp_async_commit", "fence", "barrier_sync", "barrier_arrive",
         "wait", "commit"}
@@ -33,10 +33,13 @@ class Mutant:
     line: int
     what: str
     text: str
+    function: str = ""
+    start: int = 0
 
     @property
     def name(self) -> str:
-        return f"{self.kind}:{self.line}:{self.what}"
+        """The same however far down its file the function lies."""
+        return f"{self.kind} {self.function}+{self.line - self.start}: {self.what}"
 
 
 class _Source:
@@ -73,10 +76,12 @@ def mutants(text: str, functions: tuple[str, ...]) -> list[Mutant]:
     source, tree = _Source(text), ast.parse(text)
     found = []
     for function in _functions(tree, functions):
+        of_function = []
         for node in ast.walk(function):
             for field in ("body", "orelse"):
-                found += _of_statements(source, getattr(node, field, None))
-            found += _of_expression(source, node)
+                of_function += _of_statements(source, getattr(node, field, None))
+            of_function += _of_expression(source, node)
+        found += [replace(mutant, function=function.name, start=function.lineno) for mutant in of_function]
     unique = {mutant.name: mutant for mutant in found}
     return sorted(unique.values(), key=lambda mutant: (mutant.line, mutant.kind))
 

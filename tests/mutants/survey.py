@@ -136,8 +136,9 @@ def main() -> None:
     if options.what == "simulator":
         kinds = tuple(filter(None, options.kinds.split(",")))
         for subject, records in simulate(all_mutants(options.k, kinds), options.j).items():
-            for name, record in records.items():
-                table.setdefault(subject, {}).setdefault(name, {}).update(record)
+            before = table.get(subject, {})
+            kept = {} if not kinds else {name: old for name, old in before.items() if not name.startswith(kinds)}
+            table[subject] = kept | {name: {**before.get(name, {}), **record} for name, record in records.items()}
     elif options.what == "gpu":
         print(f"{on_gpu(table, options.j, options.k, options.seconds)} mutants not run on the GPU for lack of time")
     options.o.write_text(json.dumps(table, indent=1) + "\n")
