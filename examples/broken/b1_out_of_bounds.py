@@ -4,14 +4,13 @@ Class B1.  b1_out_of_bounds_fixed.py tests for the neighbour.
 
 The report:
 
-B1: thread 71 of block (1, 0, 0) reads x(200) at line 25, outside of x with layout (200):(1)
-  examples/broken/b1_out_of_bounds.py:25 in differences_kernel
+B1: thread 71 of block (1, 0, 0) reads x(200) at line 24, outside of x with layout (200):(1)
+  examples/broken/b1_out_of_bounds.py:24 in differences_kernel
     y[i] = x[i + 1] - x[i]
            ^^^^^^^^
 hint: predicate the access, or pass an array whose extents are multiples of the tile
 """
 
-# ruff: noqa: E501
 
 import numpy as np
 

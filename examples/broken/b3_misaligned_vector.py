@@ -4,7 +4,11 @@ The second column begins at byte 132, which is no multiple of 16: class B3.
 
 The report:
 
-x
+B3: UniversalCopy(uint128) needs addresses that are multiples of 16 bytes, but staged with layout ((4,1),1,1):((1,0),0,0) in staged of layout (32,8):(1,33) is misaligned: the stride 33 of staged is 132 bytes
+  examples/broken/b3_misaligned_vector.py:26 in transpose_kernel
+    mo.copyto(copy, thr_copy.partition_D(staged), thr_copy.partition_S(x))
+    ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+hint: pad by 4: a stride of 36 instead of 33
 """
 
 # ruff: noqa: E501

@@ -4,7 +4,11 @@ Its second column begins at byte 132, which is no multiple of 8: class B4.
 
 The report:
 
-x
+B4: CpAsync(float64, cache="always") needs addresses that are multiples of 8 bytes, but staged with layout ((2,1),1,2):((1,0),0,132) in staged of layout (32,8):(1,33) is misaligned: the stride 33 of staged is 132 bytes
+  examples/broken/b4_misaligned_cp_async.py:26 in transpose_kernel
+    mo.copyto(copy, thr_copy.partition_D(staged), thr_copy.partition_S(x))
+    ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+hint: pad by 2: a stride of 34 instead of 33
 """
 
 # ruff: noqa: E501

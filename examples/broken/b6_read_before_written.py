@@ -2,20 +2,19 @@
 
 The report:
 
-B6: bins(5) of block (0, 0, 0) is updated by thread 31 at line 30 before anything wrote it
-  examples/broken/b6_read_before_written.py:30 in histogram_kernel
+B6: bins(5) of block (0, 0, 0) is updated by thread 31 at line 29 before anything wrote it
+  examples/broken/b6_read_before_written.py:29 in histogram_kernel
     mo.atomic_add(bins, x[bx * 64 + tid] % 64, 1)
     ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
 hint: write or fill it first
 
-B6: bins(0) of block (0, 0, 0) is read by thread 0 at line 32 before anything wrote it
-  examples/broken/b6_read_before_written.py:32 in histogram_kernel
+B6: bins(0) of block (0, 0, 0) is read by thread 0 at line 31 before anything wrote it
+  examples/broken/b6_read_before_written.py:31 in histogram_kernel
     mo.atomic_add(counts, tid, bins[tid])
                                ^^^^^^^^^
 hint: write or fill it first
 """
 
-# ruff: noqa: E501
 
 import numpy as np
 

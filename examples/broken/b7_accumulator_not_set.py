@@ -2,14 +2,13 @@
 
 The report:
 
-B7: thread 0 of block (0, 0, 0) uses tCrC(0, 0, 0) at line 31 before it was set
-  examples/broken/b7_accumulator_not_set.py:31 in matmul_kernel
+B7: thread 0 of block (0, 0, 0) uses tCrC(0, 0, 0) at line 30 before it was set
+  examples/broken/b7_accumulator_not_set.py:30 in matmul_kernel
     mo.gemm(mma, tCrA, tCrB, tCrC)
     ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
 hint: set it first, for example with tCrC.fill(0)
 """
 
-# ruff: noqa: E501
 
 import numpy as np
 

@@ -4,14 +4,13 @@ It counts arrivals, not who arrives: warps 0 and 2 may let each other through.  
 
 The report:
 
-C5: warps 0-3 of block (0, 0, 0) arrive at named barrier 1 at line 27 before it opens: 128 threads where 64 are expected
-  examples/broken/c5_one_barrier_for_two_groups.py:27 in reverse_halves_kernel
+C5: warps 0-3 of block (0, 0, 0) arrive at named barrier 1 at line 26 before it opens: 128 threads where 64 are expected
+  examples/broken/c5_one_barrier_for_two_groups.py:26 in reverse_halves_kernel
     mo.barrier_sync(1, 64)
     ^^^^^^^^^^^^^^^^^^^^^^
 hint: a named barrier for each group, with the number of its threads as the count
 """
 
-# ruff: noqa: E501
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""d4_prefetch_into_read_stage.py with a barrier between the reads of a stage and the copy that refills it.  It is clean.
+"""d4_prefetch_into_read_stage.py with a barrier between the reads of a stage and the copy into it.  It is clean.
 """
 
 import numpy as np

@@ -3,11 +3,11 @@ it is full.  At the start nobody has said that it is free: both wait forever, cl
 
 The report:
 
-F4: block (0, 0, 0) is deadlocked: warp 0 waits at named barrier 1 (line 33) for 32 more arrivals, which only warp 1 could bring; warp 1 waits at named barrier 2 (line 39) for 32 more arrivals, which only warp 0 could bring
-  examples/broken/f4_cyclic_wait.py:33 in hand_over_kernel
+F4: block (0, 0, 0) is deadlocked: warp 0 waits at named barrier 1 (line 32) for 32 more arrivals, which only warp 1 could bring; warp 1 waits at named barrier 2 (line 38) for 32 more arrivals, which only warp 0 could bring
+  examples/broken/f4_cyclic_wait.py:32 in hand_over_kernel
     mo.barrier_sync(FREE, 64)
     ^^^^^^^^^^^^^^^^^^^^^^^^^
-  examples/broken/f4_cyclic_wait.py:39 in hand_over_kernel
+  examples/broken/f4_cyclic_wait.py:38 in hand_over_kernel
     mo.barrier_sync(FULL, 64)
     ^^^^^^^^^^^^^^^^^^^^^^^^^
 hint: one of them must arrive before it waits
@@ -18,7 +18,6 @@ hint: one of them must arrive before it waits
 import numpy as np
 
 import moye as mo
-
 
 FREE, FULL = 1, 2                                       # named barriers of 64 threads
 

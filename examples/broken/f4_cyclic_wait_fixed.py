@@ -5,7 +5,6 @@ import numpy as np
 
 import moye as mo
 
-
 FREE, FULL = 1, 2                                       # named barriers of 64 threads
 
 

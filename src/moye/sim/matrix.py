@@ -139,9 +139,9 @@ class MatrixProduct(Checked):
             first = group * self.together
             here = [first + int(t) for t in np.flatnonzero(lanes[first:first + self.together, block])]
             self.watch.report("C6", f"{self.op.mma}{at(self.op)} is executed by threads {first}-"
-                              f"{first + self.together - 1} together, but only {crowd(here, self.batch.threads)} of block "
-                              f"{self.watch.block(block)} are here", self.op, lane=(here[0], block), count=len(partial),
-                              hint="let the condition around it be the same for all of them")
+                              f"{first + self.together - 1} together, but only {crowd(here, self.batch.threads)} of "
+                              f"block {self.watch.block(block)} are here", self.op, lane=(here[0], block),
+                              count=len(partial), hint="let the condition around it be the same for all of them")
 
 
 def _wide(x: Array) -> Array:

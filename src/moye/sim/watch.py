@@ -97,9 +97,9 @@ class Watch:
         coordinate = memory.coordinate(wrong) if plain else None
         shown = f"({', '.join(map(str, coordinate))})" if coordinate is not None else f" element {wrong}"
         lane = (found[-2], found[-1])
-        self.report("B1", f"{self.who(lane)} {verb} {memory.arg.name}{shown}{at(op)}, outside of {memory.arg.name} with "
-                          f"layout {make_layout(memory.arg.shape, memory.arg.strides)}", op, lane=lane, count=count,
-                    tensor=memory.arg.name, coordinate=coordinate,
+        self.report("B1", f"{self.who(lane)} {verb} {memory.arg.name}{shown}{at(op)}, outside of {memory.arg.name} "
+                          f"with layout {make_layout(memory.arg.shape, memory.arg.strides)}", op, lane=lane,
+                    count=count, tensor=memory.arg.name, coordinate=coordinate,
                     hint="predicate the access, or pass an array whose extents are multiples of the tile")
 
     def _misaligned(self, op: ops.Op, ref: Ref | TileRef, address: Array, bad: Array, size: int, mask: Mask,
@@ -109,8 +109,8 @@ class Watch:
             return
         where = int(np.broadcast_to(address, (*address.shape[:-2], self.threads, len(self.block_ids)))[found])
         lane = (found[-2], found[-1])
-        self.report("B4" if asynchronous else "B3", f"{self.who(lane)} accesses {size} bytes of {label(ref)}{at(op)} at byte "
-                    f"address {where:#x}, which is no multiple of {size}", op, lane=lane, count=count,
+        self.report("B4" if asynchronous else "B3", f"{self.who(lane)} accesses {size} bytes of {label(ref)}{at(op)}, "
+                    f"at byte address {where:#x}, which is no multiple of {size}", op, lane=lane, count=count,
                     tensor=ref.buffer.name, hint=f"make strides and offsets multiples of {size} bytes")
 
     def shared(self, op: ops.Op, ref: Ref | TileRef, shared: Shared, index: Array, width: int, mask: Mask,
@@ -142,16 +142,16 @@ class Watch:
         beyond = coordinate_beyond(ref.buffer, offset * ref.dtype.bits // ref.buffer.dtype.bits)
         if beyond is None:
             what = f"element {offset} of {name}"
-            why, hint = f"which has {elements} elements of {ref.dtype}", "is each index below its extent?"
+            why, hint = f"which has {elements} elements of {ref.dtype}", ""
         else:
             mode, last = beyond.mode, beyond.mode == len(beyond.coordinate) - 1 > 0
             what = f"{name}({', '.join(map(str, beyond.coordinate))})"
-            index = f"stage {beyond.coordinate[mode]} of {beyond.extent} stages" if last else \
+            place = f"stage {beyond.coordinate[mode]} of {beyond.extent} stages" if last else \
                 f"index {beyond.coordinate[mode]} of {beyond.extent}"
-            why = f"outside of {name} with layout {layout}: {index}, in mode {mode}"
-            hint = f"take the stage modulo {beyond.extent}" if last else None
+            why = f"outside of {name} with layout {layout}: {place}, in mode {mode}"
+            hint = f"take the stage modulo {beyond.extent}" if last else ""
         self.report("B2", f"{self.who(lane)} {verb} {what}{at(op)}, {why}", op, lane=lane, tensor=name, count=count,
-                    coordinate=None if beyond is None else beyond.coordinate, hint=hint)
+                    coordinate=None if beyond is None else beyond.coordinate, hint=hint or None)
 
     def _tell(self, op: ops.Op, ref: Ref | TileRef, address: Array, size: int, mask: Mask, how: str) -> None:
         tell = getattr(self.checker, how)
@@ -181,8 +181,8 @@ class Watch:
         row, lane = int(rows[found[0]]) * fragment.per_row, (found[1], found[2])
         coordinate = coordinate_of(fragment.buffer, row)
         shown = f"({', '.join(map(str, coordinate))})" if coordinate is not None else f"[{row}]"
-        self.report("B7", f"{self.who(lane)} uses {fragment.buffer.name}{shown}{at(op)} before it was set", op, lane=lane,
-                    tensor=fragment.buffer.name, coordinate=coordinate, count=count,
+        self.report("B7", f"{self.who(lane)} uses {fragment.buffer.name}{shown}{at(op)} before it was set", op,
+                    lane=lane, tensor=fragment.buffer.name, coordinate=coordinate, count=count,
                     hint=f"set it first, for example with {fragment.buffer.name}.fill(0)")
 
     # --- scalars -----------------------------------------------------------------------------------------------------

@@ -125,8 +125,8 @@ def test_tail_without_commits_is_told_apart(bench):
     b = bench(T, 1, 3 * TILE)
     multistage(b, "tail commit")
     assert b.findings[0].code == "D2" and b.findings[0].message.endswith(
-        "cp_async_wait(1) at line 3 (k = 5), leaves the newest group in flight, and none was committed after that of the "
-        "copy; iteration k = 4 lacks its commit: no cp_async_commit() since the wait before it at line 3")
+        "cp_async_wait(1) at line 3 (k = 5), leaves the newest group in flight, and none was committed after that of "
+        "the copy; iteration k = 4 lacks its commit: no cp_async_commit() since the wait before it at line 3")
     assert "an empty group where nothing is left to copy" in b.findings[0].hint
 
 

@@ -123,15 +123,16 @@ def coordinate_beyond(buffer: Buffer, element_offset: int) -> Beyond | None:
     layout = buffer.layout.layout if isinstance(buffer.layout, ComposedLayout) else buffer.layout
     leaves = [(stride, extent, number) for number in range(rank(layout))
               for extent, stride in zip(flatten_tuple(layout.mode(number).shape),
-                                        flatten_tuple(layout.mode(number).stride), strict=True)]
-    if not leaves or not all(isinstance(number, int) for leaf in leaves for number in leaf):
+                                        flatten_tuple(layout.mode(number).stride), strict=True)
+              if isinstance(extent, int) and isinstance(stride, int)]
+    if not leaves or len(leaves) != len(flatten_tuple(layout.shape)):
         return None
     stride, extent, outermost = max(leaves)
     if not stride or [leaf for leaf in leaves if leaf[2] == outermost][-1][0] != stride:
         return None
     outer, inner = divmod(element_offset, stride)
     coordinate, whole = coordinate_of(buffer, inner), size(layout, outermost)
-    if coordinate is None or 0 <= outer < extent:
+    if coordinate is None or 0 <= outer < extent or not isinstance(whole, int):
         return None
     index = coordinate[outermost] + outer * (whole // extent)
     return Beyond((*coordinate[:outermost], index, *coordinate[outermost + 1:]), outermost, whole)

@@ -23,6 +23,7 @@ from moye.sim.checkers.clocks import Bools, Clocks, Ints
 from moye.sim.checkers.copies import CopyGroups
 from moye.sim.checkers.findings import Reporter
 from moye.sim.checkers.footprint import Footprint, footprint
+from moye.sim.checkers.reuse import Reuse
 from moye.sim.checkers.shadow import (
     NEVER,
     PENDING,
@@ -37,7 +38,6 @@ from moye.sim.checkers.shadow import (
     take,
     thread_of,
 )
-from moye.sim.checkers.reuse import Reuse
 from moye.sim.checkers.verdicts import Clashes, Judge
 
 ACQUIRES = ("acquire", "acq_rel", "seq_cst")

@@ -150,14 +150,14 @@ class Judge:
 
     def two_groups(self, op: Op, number: int, lost: Unordered) -> None:
         """C5: threads arrive at a barrier that others have passed, and nothing orders the two."""
-        arrives, passed = np.flatnonzero(lost.arrives), np.flatnonzero(lost.passed)
         size, block = len(lost.arrives), tuple(int(x) for x in self.block_ids[lost.column])
+        later, first = (crowd(np.flatnonzero(mask).tolist(), size) for mask in (lost.arrives, lost.passed))
         what = f"named barrier {number}" if number else "barrier 0, which is that of sync_threads,"
         self.reporter.add(Finding(
-            "C5", f"{crowd(arrives.tolist(), size)} of block {block} and {crowd(passed.tolist(), size)} use {what} in an "
-            f"order that nothing decides: no barrier between {crowd(passed.tolist(), size)} passing it"
-            f"{at(lost.before)} and {crowd(arrives.tolist(), size)} arriving{at(op)}", (lost.before.loc, op.loc), block,
-            (int(passed[0]), int(arrives[0])), "", None, "give each group a named barrier of its own"))
+            "C5", f"{later} of block {block} and {first} use {what} in an order that nothing decides: no barrier "
+            f"between {first} passing it{at(lost.before)} and {later} arriving{at(op)}", (lost.before.loc, op.loc),
+            block, (int(lost.passed.argmax()), int(lost.arrives.argmax())), "", None,
+            "give each group a named barrier of its own"))
 
     def _sync(self, clashes: Clashes, code: int) -> Ints:
         return np.where(clashes.thread // self.warp == clashes.actor // self.warp, _C3, code)
@@ -207,7 +207,8 @@ class Judge:
                 HINTS["B6"]
         if scene.code == "B11":
             return (f"{scene.here} is {scene.verb} by thread {scene.actor}{at(scene.op)}, but {shadow.buffer.name} was "
-                    f"allocated again{at(shadow.allocated)} and nothing has written it since {scene.then}", HINTS["B11"])
+                    f"allocated again{at(shadow.allocated)} and nothing has written it since {scene.then}",
+                    HINTS["B11"])
         if scene.code == "D1":
             return f"{scene.here} is {scene.verb} while a copy into it is in flight: {_not_waited(scene)}", HINTS["D1"]
         if scene.code == "D2":
@@ -230,8 +231,8 @@ class Judge:
         newer = int(counts.at_wait[at_]) - 1 - group
         left = "newest group" if last.pending == 1 else f"{last.pending} newest groups"
         after = ("none was", "only one was")[newer] if newer < 2 else f"only {newer} were"
-        why = (f"the last wait between {scene.then} and {scene.now}, {waited}, leaves the {left} in flight, and {after} "
-               f"committed after that of the copy")
+        why = (f"the last wait between {scene.then} and {scene.now}, {waited}, leaves the {left} in flight, and "
+               f"{after} committed after that of the copy")
         if int(counts.before[at_]) == int(counts.at_wait[at_]):
             before = counts.told(int(counts.previous[at_]), *at_)
             lacks = f"iteration {trips_of(before.trips)} lacks its commit: " if before.trips else ""
@@ -252,8 +253,8 @@ def _whole_block(codes: Ints, earlier: Ints) -> Ints:
 def _tell_unordered(scene: Scene) -> tuple[str, str | None]:
     """C1, C3 and D3 of reads and writes alike."""
     if scene.code == "D3":
-        return (f"{scene.here} may be {scene.verb} before {scene.then} has arrived: no barrier between the wait of thread "
-                f"{scene.rival}{at(scene.wait)} and {scene.now}", HINTS["D3"])
+        return (f"{scene.here} may be {scene.verb} before {scene.then} has arrived: no barrier between the wait of "
+                f"thread {scene.rival}{at(scene.wait)} and {scene.now}", HINTS["D3"])
     return (f"{scene.here} may be {scene.verb} before it is written: no {scene.barrier} between {scene.then} and "
             f"{scene.now}", HINTS[scene.code])
 
@@ -273,8 +274,8 @@ def _tell_overwrite(scene: Scene) -> tuple[str, str | None]:
 
 
 def _tell_twice(scene: Scene) -> tuple[str, str | None]:
-    return (f"{scene.here} is written by threads {scene.rival} and {scene.actor} in one statement{at(scene.op)}: nothing "
-            f"orders the two", "let one thread write each element")
+    return (f"{scene.here} is written by threads {scene.rival} and {scene.actor} in one statement{at(scene.op)}: "
+            f"nothing orders the two", "let one thread write each element")
 
 
 def _not_waited(scene: Scene) -> str:
