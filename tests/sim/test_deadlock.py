@@ -43,8 +43,8 @@ def test_a_cycle_names_every_group():
     assert finding.message == (
         "block (0, 0, 0) is deadlocked: "
         f"warp 0 waits at named barrier 1 (line {line('the first')}) for 32 more arrivals, which only warps 1-3 could "
-        f"bring; warp 1 waits at named barrier 2 (line {line('the second')}) for 32 more arrivals, which only warps 0 "
-        f"and 2-3 could bring; warps 2-3 wait at named barrier 3 (line {line('the third')}) for 32 more arrivals, which "
+        f"bring; warp 1 waits at named barrier 2 (line {line('the second')}) for 32 more arrivals, which only warps "
+        f"0 and 2-3 could bring; warps 2-3 wait at named barrier 3 (line {line('the third')}) for 32 more arrivals, which "
         "only warps 0-1 could bring")
     assert [loc.line for loc in finding.locs] == [line("the first"), line("the second"), line("the third")]
     assert finding.hint == "one of them must arrive before it waits"
@@ -65,8 +65,8 @@ def test_who_has_left_is_told_with_where():
     assert finding.code == "C5"
     assert finding.message == (
         f"block (0, 0, 0) is deadlocked: warps 0-1 wait at named barrier 1 (line {line('barrier_sync')}) for 64 more "
-        f"arrivals, and no other thread is left to bring them; warp 3 has returned (line {line('    return')}); warp 2 has "
-        f"come to the end of the kernel")
+        f"arrivals, and no other thread is left to bring them; warp 3 has returned (line {line('    return')}); warp 2 "
+        f"has come to the end of the kernel")
     assert [loc.line for loc in finding.locs] == [line("barrier_sync"), line("    return")]
 
 
@@ -109,6 +109,40 @@ def test_a_block_barrier_names_the_threads_that_are_missing():
         f"block (0, 0, 0) is deadlocked: threads 0-47 wait at sync_threads (line {line('sync_threads')}) for threads "
         f"48-127; threads 48-127 wait at named barrier 1 (line {line('barrier_sync')}) for 48 more arrivals, which "
         "only threads 0-47 could bring")
+
+
+@mo.kernel
+def named_barrier_0(x):
+    tid = mo.thread_idx().x
+    if tid < 64:
+        mo.barrier_sync(0, 64)
+        x[tid] = 1
+    mo.sync_threads()
+    x[tid] = 2
+
+
+def test_named_barrier_0_is_that_of_sync_threads():
+    """No deadlock here, but warps 2-3 could arrive first and let a warp of the others pass."""
+    finding, line = stuck(named_barrier_0)
+    assert finding.code == "C5" and "barrier 0, which is that of sync_threads" in finding.message
+    assert [loc.line for loc in finding.locs] == [line("barrier_sync"), line("sync_threads")]
+
+
+def test_counts_and_numbers_that_no_barrier_has():
+    @mo.kernel
+    def counted(x, count: mo.Constexpr):
+        mo.barrier_sync(1, count)
+
+    @mo.kernel
+    def numbered(x, n):
+        mo.barrier_sync(n, 128)
+
+    with pytest.raises(mo.MoyeError, match="a multiple of 32 up to 1024") as caught:
+        counted[1, 128](np.zeros(1, np.float32), 48)
+    assert caught.value.code == "C5"
+    (finding,) = mo.check(numbered)[1, 128](np.zeros(1, np.float32), 16).findings
+    assert finding.code == "C5" and "arrive at named barrier 16 at line" in finding.message
+    assert finding.message.endswith("; barriers are 0 to 15") and mo.check(numbered)[1, 128](np.zeros(1), 15).ok
 
 
 @mo.kernel
