@@ -44,8 +44,8 @@ def test_a_cycle_names_every_group():
         "block (0, 0, 0) is deadlocked: "
         f"warp 0 waits at named barrier 1 (line {line('the first')}) for 32 more arrivals, which only warps 1-3 could "
         f"bring; warp 1 waits at named barrier 2 (line {line('the second')}) for 32 more arrivals, which only warps "
-        f"0 and 2-3 could bring; warps 2-3 wait at named barrier 3 (line {line('the third')}) for 32 more arrivals, which "
-        "only warps 0-1 could bring")
+        f"0 and 2-3 could bring; warps 2-3 wait at named barrier 3 (line {line('the third')}) for 32 more arrivals, "
+        "which only warps 0-1 could bring")
     assert [loc.line for loc in finding.locs] == [line("the first"), line("the second"), line("the third")]
     assert finding.hint == "one of them must arrive before it waits"
 
