@@ -246,8 +246,8 @@ def test_too_few_threads():
 
 def test_half_a_warp_is_a_finding():
     report = misuse("half a warp")
-    assert [finding.code for finding in report.findings] == ["C7"]
-    assert "LdMatrix(4) is executed by 16 of the 32 threads of warp 0" in str(report)
+    assert [finding.code for finding in report.findings] == ["C6"]
+    assert "but only threads 0-15 of warp 0 of block (0, 0, 0) execute it" in str(report)
     assert "let the condition around it be the same for the whole warp" in str(report)
     assert misuse("fine").ok
 
@@ -276,5 +276,5 @@ def test_a_row_that_nobody_wrote_is_a_finding():
     """It is the thread that names the row, whoever gets its values."""
     report = mo.check(incomplete)[1, 32](np.zeros((32, 8), np.float16), kernels.one_warp(mo.LdMatrix(4), mo.float16))
     assert not report.ok
-    assert "thread 9 of block" in str(report)
+    assert "is read by thread 9" in str(report)
     assert "s(9, 0)" in str(report)

@@ -134,9 +134,10 @@ def sync_warp(mask: int = _FULL) -> None:
 def _named_barrier(kind: Any, barrier: Scalar, threads: int) -> None:
     if not isinstance(threads, int) or threads % 32 or not 0 < threads <= 1024:
         raise TraceError(f"barrier_{kind}({barrier}, {threads}): the thread count is a multiple of 32 up to 1024",
-                         locs=(locate(),))
+                         locs=(locate(),), code="C5")
     if isinstance(barrier, int) and not 0 <= barrier <= 15:
-        raise TraceError(f"barrier_{kind}({barrier}, {threads}): barriers are 0 to 15", locs=(locate(),))
+        raise TraceError(f"barrier_{kind}({barrier}, {threads}): barriers are 0 to 15", locs=(locate(),),
+                         code="C5")
     builder().emit(ops.NamedBarrier(kind=kind, barrier=operand_of(barrier, dt.int32), threads=threads))
 
 
