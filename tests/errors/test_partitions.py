@@ -117,6 +117,19 @@ def pool(Y, stages: mo.Constexpr):
     Y[tid] = sA[tid, 0] + sB[tid, 0]
 
 
+@mo.kernel
+def load(A: mo.Static, mma, copy, copy_S, fixed: mo.Constexpr):
+    tid = mo.thread_idx().x
+    sA = mo.shared_array(A.dtype, mo.make_layout((32, 16), (24, 1)))
+    sA[tid % 32, tid // 32] = A[tid % 32, tid // 32]
+    mo.sync_threads()
+    thr_copy = copy.get_slice(tid)
+    tCrA = mma.make_fragment_A(mma.get_slice(tid).partition_A(sA))
+    if fixed:
+        tCrA = thr_copy.retile_D(tCrA)
+    mo.copyto(copy, tCrA, copy_S.get_slice(tid).partition_S(sA))
+
+
 ROWS = mo.make_tiled_copy(ATOM, layout("(8,8):(8,1)"))
 COLUMNS = mo.make_tiled_copy(ATOM, layout("(8,8):(1,8)"))
 GRID = mo.make_tiled_mma(FMA, layout("(4,4):(1,4)"))
@@ -131,7 +144,17 @@ def moves(copy, source=None, named=None, shape=(16, 16), block=64):
     return lambda Y: move[1, block](Y, tile(shape), copy, source or copy, named or copy)
 
 
+def matrices(atoms):
+    """An MMA of two warps and the ldmatrix copy of its A."""
+    mma = mo.make_tiled_mma(MMA.op, mo.make_layout(atoms))
+    return mma, mo.make_tiled_copy_A(mo.CopyAtom(mo.LdMatrix(4), mo.float16), mma)
+
+
+ALONG_M, ALONG_N = matrices((2, 1, 1)), matrices((1, 2, 1))
+
+
 REFUSED = {
+    "ldmatrix_of_another_copy": ((1,), lambda Y: load[1, 64](tile((32, 16), np.float16), *ALONG_M, ALONG_N[1], True)),
     "values_of_two_threads": ((16, 16), moves(hand_made("(64,2):(1,1)", (16, 8)))),
     "threads_of_one_element": ((16, 16), moves(mo.make_tiled_copy(ATOM, layout("(8,8):(2,16)")))),
     "tile_half_copied": ((16, 16), moves(hand_made("(64,1):(1,0)", (16, 8)))),
@@ -203,6 +226,11 @@ def test_equal_functions_are_the_same(other):
     X, Y = tile((16, 16)), nans((16, 16))
     move[1, 64](Y, X, ROWS, other, ROWS)
     same(Y, X)
+
+
+@pytest.mark.parametrize("retiled", [True, False])
+def test_ldmatrix_of_its_own_copy(retiled):
+    load.trace(tile((32, 16), np.float16), *ALONG_M, ALONG_M[1], retiled, block=64)
 
 
 def test_a_plain_copy_may_permute():

@@ -136,9 +136,12 @@ def check_partitions(how: object, dst: Tensor, src: Tensor) -> None:
         return
     if not (isinstance(how, TiledCopy) and isinstance(to.tiled, TiledCopy) and isinstance(of.tiled, TiledCopy)):
         return
-    if how.atom.op.matrices:                            # the two sides have orders of their own: compare one of them
-        part = "D" if how.atom.op.stores else "S"
-        to, of = Partition(to.tiled, part), Partition(of.tiled, part)
+    if how.atom.op.matrices:                            # memory and registers have orders of their own
+        memory, registers = (to, of) if how.atom.op.stores else (of, to)
+        if memory.tiled.atom.op != how.atom.op:  # type: ignore[attr-defined]
+            return
+        held = Partition(memory.tiled, memory.tiled.register_side)  # type: ignore[attr-defined]
+        to, of = (held, registers) if how.atom.op.stores else (registers, held)
     if why := _difference(to, of, dst, src):
         raise TensorError(f"{src.label} is partitioned by {of.tiled} and {dst.label} by {to.tiled}: {why}",
                           locs=(locate(),), code="A5", hint="partition both with the tiled copy that copyto names")

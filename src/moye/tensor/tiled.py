@@ -101,6 +101,11 @@ class TiledCopy(Drawable):
         """The thread mode of the (thread, value) layout: ``mo.size(copy)`` counts its threads."""
         return self.layout_tv.mode(0)
 
+    @property
+    def register_side(self) -> str:
+        """The side, "S" or "D", that has the (thread, value) layout as it stands; of matrix copies the registers'."""
+        return "S" if self.atom.op.stores else "D"
+
     def get_slice(self, thread: Int) -> ThrCopy:
         """The part of one thread; ``thread`` is its index within the tiled copy."""
         check_threads(f"the tiled copy {self.atom}", self.threads, thread)
@@ -154,7 +159,7 @@ class ThrCopy:
             return retiled(what, tiled.layout_tv, tiler=tiled.tiler, values=tiled.atom.values, threads=tiled.threads,
                            whole=whole), 0
 
-        return apply_view(tensor, part, Partition(tiled, what[-1]), read_only=what == "retile_S")
+        return apply_view(tensor, part, Partition(tiled, tiled.register_side), read_only=what == "retile_S")
 
 
 def make_tiled_copy(atom: CopyAtom, thr_layout: Layout, val_layout: Layout | None = None) -> TiledCopy:
