@@ -18,6 +18,7 @@ from moye.ir import ops
 from moye.ir.nodes import Block, Value
 from moye.layout import (
     Int,
+    IntTuple,
     Layout,
     append,
     crd2idx,
@@ -33,13 +34,14 @@ from moye.tensor.agreement import after_copy, check_cover, check_partitions
 from moye.tensor.context import builder, locate
 from moye.tensor.coords import CoordTensor
 from moye.tensor.expr import Expr, Scalar, operand_of
-from moye.tensor.fits import require_tile
+from moye.tensor.fits import require_extent, require_tile, require_tiles
 from moye.tensor.matrices import emit_matrices
 from moye.tensor.order import Partition
+from moye.tensor.partitions import kind, require_threads
 from moye.tensor.slices import is_slice, normalise
 from moye.tensor.space import common_space
 from moye.tensor.tensor import Tensor, copy_plain, make_fragment, make_fragment_like, recast_tensor
-from moye.tensor.tiled import CopyAtom, TiledCopy, TiledMMA, check_threads, thread_coordinate
+from moye.tensor.tiled import CopyAtom, TiledCopy, TiledMMA, thread_coordinate
 
 # --- copy ------------------------------------------------------------------------------------------------------------
 
@@ -53,6 +55,9 @@ def copyto(*args: object, pred: Tensor | Scalar | None = None, zero_fill: bool =
     ``pred`` is a traced bool, or a bool register tensor over the modes of dst (a mode of size 1 is repeated): where it
     is false nothing is read, and dst keeps its value, or becomes zero with ``zero_fill=True``.
     """
+    if pred is not None and not isinstance(pred, (Tensor, bool, Expr)):
+        raise TensorError(f"copyto: the predicate {kind(pred)} is no bool and no bool register tensor",
+                          locs=(locate(),))
     if len(args) == 2 and all(isinstance(a, Tensor) for a in args):
         to, of = args
         assert isinstance(to, Tensor) and isinstance(of, Tensor), "both are tensors"
@@ -219,19 +224,28 @@ def _values(tensor: Tensor) -> tuple[int, ...]:
 # --- views -----------------------------------------------------------------------------------------------------------
 
 
-def tile(tensor: Any, tiler: tuple[int, ...], coordinate: tuple[object, ...], *, ragged: bool = False) -> Any:
+def tile(tensor: Any, tiler: tuple[Any, ...], coordinate: tuple[object, ...], *, ragged: bool = False) -> Any:
     """The tile of ``tensor`` at a tile coordinate: ``tile(A, (bM, bK), (bx, None))`` is (bM, bK, k).
 
-    ``None`` keeps all tiles of that mode as a trailing mode.  The tile must divide each extent: for dynamic extents
-    that is checked at every launch.  With ``ragged=True`` tile counts round up and accesses must be predicated.
+    A mode is tiled by an integer or a layout, a nested mode also by a tuple of them.  ``None`` in the coordinate keeps
+    all tiles of that mode as a trailing mode.  The tile must divide each extent: for dynamic extents that is checked at
+    every launch.  With ``ragged=True`` tile counts round up and accesses must be predicated.
     """
+    if not isinstance(tensor, (Tensor, CoordTensor)):
+        raise TensorError(f"tile takes a tensor of a kernel, not {kind(tensor)}", locs=(locate(),))
+    if not isinstance(tiler, tuple) or not isinstance(coordinate, tuple):
+        raise TensorError(f"tile({tensor.label}, {kind(tiler)}, {kind(coordinate)}): the tile and its coordinate are "
+                          "tuples of one entry for each mode", hint="(64,) is a tile of one mode", locs=(locate(),))
     if len(tiler) > rank(tensor.layout) or len(coordinate) != len(tiler):
         raise TensorError(f"tile({tensor.label}, {tiler}, {coordinate}): {tensor.layout} has rank "
                           f"{rank(tensor.layout)}, the tile {len(tiler)} and the coordinate {len(coordinate)} entries",
                           locs=(locate(),))
-    if not ragged:
-        for mode, extent in enumerate(tiler):
+    for mode, extent in enumerate(tiler):
+        require_extent(tensor.label, tensor.layout.mode(mode), mode, extent)
+        if not ragged and isinstance(extent, int):
             require_tile(tensor.label, size(tensor.layout, mode), mode, extent, tiler)
+        elif not ragged:
+            require_tiles(tensor.label, tensor.layout.mode(mode), extent, "tile", mode)
     if isinstance(tensor, CoordTensor):
         return _tile_coordinates(tensor, tiler, coordinate)
     divided = zipped_divide(tensor.layout, tiler)
@@ -246,7 +260,7 @@ def tile(tensor: Any, tiler: tuple[int, ...], coordinate: tuple[object, ...], *,
     return Tensor(tensor.buffer, outer.offset_of(full), inner, tensor.dtype, tensor.swizzle, tensor.name)
 
 
-def _tile_coordinates(tensor: CoordTensor, tiler: tuple[int, ...], coordinate: tuple[object, ...]) -> CoordTensor:
+def _tile_coordinates(tensor: CoordTensor, tiler: tuple[Any, ...], coordinate: tuple[object, ...]) -> CoordTensor:
     """The tile of a coordinate tensor; no bounds are recorded: coordinates may be compared, not read through."""
     def part(whole: Layout) -> tuple[Layout, Int]:
         divided = zipped_divide(whole, tiler)
@@ -268,14 +282,15 @@ def _modes_of(layout: Layout) -> list[Layout]:
     return [layout.mode(i) for i in range(rank(layout))] if isinstance(layout.shape, tuple) else [layout]
 
 
-def parallelize(tensor: Tensor, thr_layout: Layout, thread: Int) -> Tensor:
+def parallelize(tensor: Tensor, thr_layout: Layout | IntTuple, thread: Int) -> Tensor:
     """The elements of a tile that one thread of ``thr_layout`` handles: its rest modes (REST_M, REST_N, ...)."""
+    thr_layout = thr_layout if isinstance(thr_layout, Layout) else make_layout(thr_layout)
     shape = tuple(size(thr_layout, mode) for mode in range(rank(thr_layout)))
     threads = size(thr_layout)
     if not isinstance(threads, int) or len(shape) > rank(tensor.layout):
         raise TensorError(f"parallelize({tensor.label}, {thr_layout}): a static thread layout of at most "
                           f"{rank(tensor.layout)} modes is needed", locs=(locate(),))
-    check_threads(f"the thread layout {thr_layout}", threads, thread, "parallelize")
+    require_threads(f"the thread layout {thr_layout}", threads, thread, "parallelize")
     for mode, extent in enumerate(shape):
         have = size(tensor.layout, mode)
         if isinstance(have, int) and isinstance(extent, int) and have % extent:

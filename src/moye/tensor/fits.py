@@ -51,6 +51,24 @@ def require_tile(label: str, have: Int, mode: int, extent: int, tiler: tuple[int
                                    f"mode {mode} is no multiple of {extent}", code="A4")
 
 
+def require_extent(label: str, layout: Layout, mode: int, extent: Any) -> None:
+    """``mo.tile``: what tiles a mode is a static integer or layout, or of a nested mode a tuple of them."""
+    if isinstance(extent, tuple):
+        have = rank(layout) if isinstance(layout.shape, tuple) else 1
+        if len(extent) > have:
+            raise TensorError(f"the tile {extent} of mode {mode} of {label} has {len(extent)} modes, and that mode, "
+                              f"{layout}, has {have}", hint=f"mo.make_layout({extent}) tiles a mode that is not nested",
+                              locs=(locate(),))
+        for i, part in enumerate(extent):
+            require_extent(label, layout.mode(i), mode, part)
+    elif isinstance(extent, Layout):
+        if not isinstance(size(extent), int):
+            raise TensorError(f"the tile {extent} of mode {mode} of {label} must be static", locs=(locate(),))
+    elif type(extent) is not int or extent < 1:
+        raise TensorError(f"the tile of mode {mode} of {label} is {extent!r}, which is no positive static integer",
+                          locs=(locate(),))
+
+
 def require_tiles(label: str, layout: Layout, tiler: Any, asked: str, mode: int | None = None) -> None:
     """A division by a tiler must not round an extent up: launch checks dynamic ones."""
     if tiler is None:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from moye.atoms.universal import AUTO_COPY
-from moye.dtypes import DType, Space, uint32
+from moye.dtypes import DType, Space, require_dtype, uint32
 from moye.errors import DTypeError, LayoutError, TensorError
 from moye.ir import ops
 from moye.ir.nodes import Block, Buffer, Literal, Operand, Ref, TileRef, Value
@@ -31,7 +31,6 @@ from moye.layout import (
     append,
     cosize,
     crd2idx,
-    is_static,
     make_layout,
     rank,
     recast,
@@ -276,6 +275,7 @@ def shared_array(dtype: DType, layout: Layout | ComposedLayout | IntTuple, *, al
 
     ``align`` is the alignment of its first byte (a power of two; default 16, or the span of its swizzle).
     """
+    require_dtype("shared_array", dtype)
     if dtype.bits < 8:
         raise DTypeError(f"shared_array of {dtype}: elements narrower than a byte live in registers",
                          hint=f"make it of mo.uint32, and take mo.recast(x, mo.{dtype})", locs=(locate(),))
@@ -283,12 +283,11 @@ def shared_array(dtype: DType, layout: Layout | ComposedLayout | IntTuple, *, al
         layout = make_layout(layout)
     swizzle = layout.swizzle if isinstance(layout, ComposedLayout) else None
     inner = layout.layout if isinstance(layout, ComposedLayout) else layout
-    if not is_static(cosize(inner)):
+    elements = cosize(inner)
+    if not isinstance(elements, int):
         raise TensorError(f"shared_array: the layout {layout} is not static", locs=(locate(),))
     if align is None:
         align = 16 if swizzle is None else max(16, swizzle.span * dtype.bits // 8)
-    elements = cosize(inner)
-    assert isinstance(elements, int), "a static cosize"
     buffer = Buffer(_auto_name("smem"), Space.SHARED, dtype, elements, layout, align=align, loc=locate())
     builder().allocate(buffer)
     return Tensor(buffer, 0, inner, dtype, swizzle)
@@ -296,6 +295,7 @@ def shared_array(dtype: DType, layout: Layout | ComposedLayout | IntTuple, *, al
 
 def make_fragment(layout: Layout, dtype: DType) -> Tensor:
     """A register tensor of static layout; contents undefined."""
+    require_dtype("a register tensor", dtype)
     elements = cosize(layout)
     if not isinstance(elements, int):
         raise TensorError(f"a register tensor needs a static layout, not {layout}",
@@ -310,8 +310,8 @@ def make_fragment_like(tensor: Tensor | Layout, dtype: DType | None = None) -> T
     """A register tensor of the same shape, compact, column-major over the modes."""
     layout = tensor.layout if isinstance(tensor, Tensor) else tensor
     chosen = dtype or (tensor.dtype if isinstance(tensor, Tensor) else None)
-    if chosen is None:
-        raise TensorError("make_fragment_like of a layout needs a dtype", locs=(locate(),))
+    if chosen is None or not hasattr(layout, "shape"):
+        raise TensorError("make_fragment_like takes a tensor, or a layout and a dtype", locs=(locate(),))
     return make_fragment(make_layout(layout.shape), chosen)
 
 

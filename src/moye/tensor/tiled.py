@@ -16,8 +16,8 @@ from typing import Any
 from moye.atoms.atom import CopyOp, MmaOp
 from moye.atoms.matrix import check_width, memory_layout, register_layout
 from moye.display import Drawable
-from moye.dtypes import DType
-from moye.errors import LaunchError, LayoutError, TensorError
+from moye.dtypes import DType, require_dtype
+from moye.errors import LayoutError, TensorError
 from moye.layout import (
     Int,
     IntTuple,
@@ -26,6 +26,7 @@ from moye.layout import (
     complement,
     composition,
     crd2idx,
+    is_bijective,
     logical_divide,
     make_layout,
     raked_product,
@@ -35,10 +36,19 @@ from moye.layout import (
     with_shape,
     zipped_divide,
 )
-from moye.tensor.context import builder, locate, tracing
+from moye.tensor.context import locate
 from moye.tensor.coords import CoordTensor, apply_view
-from moye.tensor.expr import Expr
 from moye.tensor.order import Partition
+from moye.tensor.partitions import (
+    Permutation,
+    kind,
+    permutations_of,
+    require_copy,
+    require_made,
+    require_mma,
+    require_threads,
+    require_tiled,
+)
 from moye.tensor.retile import retiled, side_of
 from moye.tensor.skeleton import by_strides, leading_modes
 from moye.tensor.tensor import Tensor, make_fragment, make_fragment_like
@@ -52,6 +62,8 @@ class CopyAtom(Drawable):
     dtype: DType
 
     def __post_init__(self) -> None:
+        require_copy("CopyAtom", self.op)
+        require_dtype("CopyAtom", self.dtype)
         bits = self.op.bits
         if self.op.matrices:
             check_width(self.op, self.dtype.bits)
@@ -108,7 +120,7 @@ class TiledCopy(Drawable):
 
     def get_slice(self, thread: Int) -> ThrCopy:
         """The part of one thread; ``thread`` is its index within the tiled copy."""
-        check_threads(f"the tiled copy {self.atom}", self.threads, thread)
+        require_threads(f"the tiled copy {self.atom}", self.threads, thread)
         return ThrCopy(self, thread)
 
     def __str__(self) -> str:
@@ -132,7 +144,7 @@ class ThrCopy:
 
     def _partition(self, tensor: Tensor | CoordTensor, what: str, side: Layout | None) -> Any:
         tiler = self.tiled.tiler
-        _check_tile(what, tensor, tiler, self.tiled)
+        require_tiled(what, tensor, tiler, self.tiled)
 
         def part(whole: Layout) -> tuple[Layout, Int]:
             tile, others = leading_modes(whole, len(tiler))
@@ -154,6 +166,7 @@ class ThrCopy:
 
     def _retile(self, tensor: Any, what: str) -> Any:
         tiled = self.tiled
+        require_made(what, tensor, Tensor, "mo.fragment or partition_fragment_*")
 
         def part(whole: Layout) -> tuple[Layout, Int]:
             return retiled(what, tiled.layout_tv, tiler=tiled.tiler, values=tiled.atom.values, threads=tiled.threads,
@@ -167,6 +180,7 @@ def make_tiled_copy(atom: CopyAtom, thr_layout: Layout, val_layout: Layout | Non
 
     Raises LayoutError where a thread's values are fewer than the atom moves at a time.
     """
+    require_made("make_tiled_copy", atom, CopyAtom, "mo.CopyAtom(operation, dtype)")
     thr_layout = _as_layout(thr_layout)
     val_layout = make_layout(1) if val_layout is None else _as_layout(val_layout)
     most = max(rank(thr_layout), rank(val_layout))
@@ -195,7 +209,7 @@ class TiledMMA(Drawable):
 
     op: MmaOp
     atom_layout: Layout
-    permutations: tuple[Layout | int | None, ...] = (None, None, None)
+    permutations: tuple[Permutation, ...] = (None, None, None)
 
     @property
     def layout(self) -> Layout:
@@ -220,7 +234,7 @@ class TiledMMA(Drawable):
 
     def get_slice(self, thread: Int) -> ThrMMA:
         """The part of one thread; ``thread`` is its index within the tiled MMA."""
-        check_threads(f"the tiled MMA {self}", self.threads, thread)
+        require_threads(f"the tiled MMA {self}", self.threads, thread)
         return ThrMMA(self, thread)
 
     def make_fragment_A(self, tensor: Tensor) -> Tensor:
@@ -237,6 +251,9 @@ class TiledMMA(Drawable):
 
     def partition_fragment_C(self, shape: tuple[int, int]) -> Tensor:
         """Accumulators for a C tile of this shape: (MMA, MMA_M, MMA_N)."""
+        if not isinstance(shape, tuple) or len(shape) != 2 or not all(isinstance(extent, int) for extent in shape):
+            raise TensorError(f"partition_fragment_C takes the shape (M, N) of a tile, two integers, not {kind(shape)}",
+                              locs=(locate(),))
         parts = []
         for mode, extent in enumerate(shape):
             tile = self.tile_size(mode)
@@ -288,7 +305,7 @@ class ThrMMA:
     def _partition(self, tensor: Tensor | CoordTensor, what: str) -> Any:
         tiled = self.tiled
         dims, tv = operand_of_mma(tiled.op, what[-1])
-        _check_tile(what, tensor, tuple(tiled.tile_size(d) for d in dims), tiled)
+        require_tiled(what, tensor, tuple(tiled.tile_size(d) for d in dims), tiled)
         coordinate = thread_coordinate(self.thread, tiled.layout)
 
         def part(whole: Layout) -> tuple[Layout, Int]:
@@ -303,11 +320,13 @@ class ThrMMA:
 
 
 def make_tiled_mma(op: MmaOp, atom_layout: Layout | None = None,
-                   permutations: tuple[Layout | int | None, ...] = ()) -> TiledMMA:
+                   permutations: tuple[Permutation, ...] = ()) -> TiledMMA:
     """Repeat an MMA operation over ``atom_layout`` (rank 1 to 3: along M, N, K).
 
-    Raises LayoutError where the atoms of a quad-pair operation (sm_70) fill no whole warps.
+    Raises LayoutError where the atoms do not divide a tile of ``permutations``, or where those of a quad-pair operation
+    (sm_70) fill no whole warps.
     """
+    require_mma("make_tiled_mma", op)
     layout = make_layout((1, 1, 1)) if atom_layout is None else _as_layout(atom_layout)
     modes = _modes(layout, rank(layout))
     if len(modes) > 3:
@@ -317,27 +336,34 @@ def make_tiled_mma(op: MmaOp, atom_layout: Layout | None = None,
         raise LayoutError(f"make_tiled_mma: {op} takes {op.threads} threads spread over a warp, and the atom layout "
                           f"{layout} has {size(layout)} of them", hint=f"use a multiple of {32 // op.threads} atoms, "
                           "which fill whole warps")
-    perms = tuple(permutations) + (None,) * (3 - len(permutations))
-    return TiledMMA(op, make_layout(*modes), perms)
+    atoms = make_layout(*modes)
+    if not is_bijective(atoms):
+        raise LayoutError(f"make_tiled_mma: the atom layout {layout} does not number its {size(layout)} atoms from 0 "
+                          f"to {_int(size(layout)) - 1}")
+    counts = tuple(_int(size(mode)) for mode in modes)
+    return TiledMMA(op, atoms, permutations_of(op, counts, permutations))
 
 
 def make_tiled_copy_A(atom: CopyAtom, mma: TiledMMA) -> TiledCopy:
     """The copy that gives each thread its part of an (M, K) tile as the MMA wants it (cute/atom/copy_atom.hpp)."""
-    return _copy_for(atom, mma, "A")
+    return _copy_for("A", atom, mma)
 
 
 def make_tiled_copy_B(atom: CopyAtom, mma: TiledMMA) -> TiledCopy:
     """The copy that gives each thread its part of an (N, K) tile as the MMA wants it (cute/atom/copy_atom.hpp)."""
-    return _copy_for(atom, mma, "B")
+    return _copy_for("B", atom, mma)
 
 
 def make_tiled_copy_C(atom: CopyAtom, mma: TiledMMA) -> TiledCopy:
     """The copy that takes each thread its part of an (M, N) tile as the MMA left it (cute/atom/copy_atom.hpp)."""
-    return _copy_for(atom, mma, "C")
+    return _copy_for("C", atom, mma)
 
 
-def _copy_for(atom: CopyAtom, mma: TiledMMA, operand: str) -> TiledCopy:
-    dims, tv = operand_of_mma(mma.op, operand)
+def _copy_for(which: str, atom: CopyAtom, mma: TiledMMA) -> TiledCopy:
+    what = f"make_tiled_copy_{which}"
+    require_made(what, atom, CopyAtom, "mo.CopyAtom(operation, dtype)")
+    require_made(what, mma, TiledMMA, "mo.make_tiled_mma(operation, atom_layout)")
+    dims, tv = operand_of_mma(mma.op, which)
     tile = tuple(mma.tile_size(d) for d in dims)
     threads, values, rests = mma_parts((mma, dims, tv), make_layout(tile))
     along = dict(zip(dims, (threads.mode(1), threads.mode(2)), strict=True))
@@ -346,10 +372,11 @@ def _copy_for(atom: CopyAtom, mma: TiledMMA, operand: str) -> TiledCopy:
     by_value = make_layout(values, *rests)
     held = _int(size(by_value))
     if mma.threads % atom.op.threads:
-        raise LayoutError(f"{atom} is executed by {atom.op.threads} threads together, but {mma} has {mma.threads}")
+        raise LayoutError(f"{atom} is executed by {atom.op.threads} threads together, but {mma} has "
+                          f"{mma.threads}")
     if held % atom.values:
-        raise LayoutError(f"{atom} moves {atom.values} {atom.dtype} per thread at a time, but {mma} gives a thread "
-                          f"{held} of its {tile[0]}x{tile[1]} tile",
+        raise LayoutError(f"{atom} moves {atom.values} {atom.dtype} per thread at a time, but {mma} gives a "
+                          f"thread {held} of its {tile[0]}x{tile[1]} tile",
                           hint="an atom of fewer values, or a larger tile: permutations=(M, N, K) of make_tiled_mma")
     return TiledCopy(atom, make_layout(by_thread, by_value), tile)
 
@@ -434,32 +461,3 @@ def _scale(x: IntTuple, factor: int) -> IntTuple:
 
 def _shape(tiler: tuple[int, ...]) -> str:
     return "(" + ",".join(str(t) for t in tiler) + ")"
-
-
-def _check_tile(what: str, tensor: Tensor | CoordTensor, tile: tuple[int, ...], tiled: object) -> None:
-    if rank(tensor.layout) < len(tile):
-        raise TensorError(f"{what}({tensor.label}): {tensor.layout} has rank {rank(tensor.layout)}, but {tiled} covers "
-                          f"{len(tile)} modes", locs=(locate(),))
-    for mode, extent in enumerate(tile):
-        have = size(tensor.layout, mode)
-        if isinstance(have, int) and have % extent:
-            raise TensorError(f"{what}({tensor.label}): extent {have} of mode {mode} of {tensor.layout} is no multiple "
-                              f"of {extent}, which {tiled} covers", locs=(locate(),), code="A4")
-        if not isinstance(have, int):
-            have.require_divisible(extent, f"{what}({tensor.label}): extent {{value}} of mode {mode} is no multiple of "
-                                           f"{extent}, which {tiled} covers", code="A4")
-
-
-def check_threads(what: str, threads: int, thread: Int, call: str = "get_slice") -> None:
-    """The thread index must run over exactly the threads of the tiled object (class A10)."""
-    if isinstance(thread, int):
-        if not 0 <= thread < threads:
-            raise TensorError(f"{call}({thread}): {what} has {threads} threads", locs=(locate(),), code="A10")
-        return
-    if tracing() and isinstance(thread, Expr) and thread.lower == 0 and thread.upper is not None \
-            and thread.upper + 1 != threads:
-        have = thread.upper + 1
-        block = builder().func.block_dim
-        raise LaunchError(f"{what} has {threads} threads, but the thread index given to {call} runs over {have} "
-                          f"(a block of {block})", hint=f"launch kernel[grid, {threads}](...)", locs=(locate(),),
-                          code="A10")
