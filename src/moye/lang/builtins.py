@@ -408,10 +408,23 @@ def assume(cond: Scalar, message: str = "") -> None:
     cond = truth(cond)
     text = message or "an assumption of the kernel does not hold"
     if expr.can_guard(cond.operand):
-        builder().guard(cond.operand, text)
+        fields = _arguments(cond.operand)
+        values = ", ".join(f"{name} = {{{name}}}" for name in fields)
+        escaped = text.replace("{", "{{").replace("}", "}}")
+        builder().guard(cond.operand, f"{escaped} ({values})" if fields else text, fields)
     else:
         builder().emit(ops.Assert(cond=cond.operand, message=text, assume=True))
     _learn(cond.operand)
+
+
+def _arguments(operand: Operand) -> dict[str, Operand]:
+    """The arguments that an expression is made of, by name."""
+    if not isinstance(operand, Value):
+        return {}
+    if operand.id in builder().parameters:
+        return {operand.name: operand} if operand.name.isidentifier() else {}
+    parts = operand.op.operands() if operand.op is not None else ()
+    return {name: value for part in parts for name, value in _arguments(part).items()}
 
 
 def _learn(cond: Operand) -> None:

@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from moye.errors import ArgumentError
+from moye.errors import ArgumentError, MoyeError
 from moye.runtime import simulate
 from moye.runtime.arguments import Call, classify
 from moye.runtime.arrays import ArrayInfo, describe, numpy_type
 from moye.runtime.compile import Dim3
 from moye.runtime.kernel import Kernel, check_written, dim3, slots
+from moye.sim.checkers.findings import Finding
 
 if TYPE_CHECKING:
     from moye.sim.timeline.view import Timeline
@@ -94,6 +95,15 @@ class CheckedLauncher:
         self.block = block
 
     def __call__(self, *args: Any, **kwargs: Any) -> Report:
+        try:
+            return self._run(*args, **kwargs)
+        except MoyeError as error:
+            if error.code is None:
+                raise
+            found = Finding(error.code, error.message, tuple(error.locs), None, (), "", None, error.hint)
+            return Report(self.checked.kernel.__name__, self.grid, self.block, [found])
+
+    def _run(self, *args: Any, **kwargs: Any) -> Report:
         kernel = self.checked.kernel
         call = classify(kernel.signature, args, kwargs)
         back = _to_host(call)

@@ -20,7 +20,7 @@ from moye.errors import LaunchError, SimulationError
 from moye.ir.nodes import TensorParam
 from moye.runtime.arguments import Call
 from moye.runtime.arrays import ArrayInfo, host_view
-from moye.runtime.compile import Dim3, Specialised, compile_program, default_arch
+from moye.runtime.compile import Dim3, Specialised, compile_program, default_arch, require_shared
 from moye.runtime.snapshots import Snapshot, snapshots
 
 if TYPE_CHECKING:
@@ -68,6 +68,8 @@ def run(spec: Specialised, call: Call, grid: Dim3, *, check: bool, collect: bool
 
     named = env.check() if check and not collect else True
     _check_limits(spec, grid)
+    if arch := default_arch() if collect else env.arch():
+        require_shared(spec, arch)
     arguments = _arguments(spec, call)
     gathered = _state["timelines"]
     hooks = Hooks(progress=_state["progress"], stop_on_first=not collect, printer=print,
@@ -85,7 +87,7 @@ def run(spec: Specialised, call: Call, grid: Dim3, *, check: bool, collect: bool
 
 def violation(finding: Any) -> SimulationError:
     """A finding as an error."""
-    return SimulationError(f"{finding.code}: {finding.message}", finding=finding, hint=finding.hint, locs=finding.locs)
+    return SimulationError(finding.message, finding=finding, hint=finding.hint, locs=finding.locs, code=finding.code)
 
 
 def _check_limits(spec: Specialised, grid: Dim3) -> None:

@@ -57,7 +57,7 @@ class StopSimulation(SimulationError):
     """Ends a simulation at its first violation; ``finding`` says which."""
 
     def __init__(self, finding: Finding) -> None:
-        super().__init__(f"{finding.code}: {finding.message}", finding=finding, hint=finding.hint, locs=finding.locs)
+        super().__init__(finding.message, finding=finding, hint=finding.hint, locs=finding.locs, code=finding.code)
 
 
 class Reporter:
