@@ -99,6 +99,8 @@ def emit_commit(w: Writer, op: ops.CpAsyncCommit) -> None:
 
 
 def emit_wait(w: Writer, op: ops.CpAsyncWait) -> None:
+    if w.check:
+        w.line(f"B.watch.waiting({w.op(op)}, B.copies)")
     w.line(f"B.copies.wait({op.pending!r}, {w.mask})")
     if w.check:
         w.line(f"B.watch.checker.wait({w.op(op)}, {op.pending!r}, B.lanes({w.mask}))")

@@ -53,6 +53,8 @@ class SharedChecker:
         self.copies = CopyGroups(threads)
         self.judge = Judge(reporter, block_ids, warp, self.copies)
         self.shadows: dict[int, Shadow] = {}
+        self.ignored: frozenset[int] = frozenset()
+        """The ids of block barriers that are taken to order nothing."""
         # Fences make relaxed operations synchronise; telling which is beyond what is tracked, so all are taken to.
         self.fenced = any(isinstance(op, Fence) for op in func.body.walk())
 
@@ -163,6 +165,8 @@ class SharedChecker:
 
     def barrier(self, op: Op, active: Bools | None) -> None:
         """A block barrier is complete among these threads."""
+        if id(op) in self.ignored:
+            return
         active = self._mask(active)
         self.clocks.barrier(None if active is None else self._groups(active))
 
