@@ -31,7 +31,6 @@ from moye.layout import (
     append,
     cosize,
     crd2idx,
-    is_static,
     make_layout,
     rank,
     recast,
@@ -45,6 +44,7 @@ from moye.tensor.expr import Expr, Scalar, is_scalar, operand_of
 from moye.tensor.fits import require_inside, require_tiles
 from moye.tensor.operators import Elementwise
 from moye.tensor.space import IndexSpace, common_space, merged
+from moye.tensor.views import layout_and_swizzle
 
 AUTO = "_"  # first letter of names that moye gives, until the user's variable names the thing
 
@@ -162,8 +162,9 @@ class Tensor(Elementwise, WrappedLayout):
 
     # --- layout verbs ---
 
-    def with_layout(self, layout: Layout) -> Tensor:
-        return Tensor(self.buffer, self.offset, layout, self.dtype, self.swizzle, self.name)
+    def with_layout(self, layout: Layout | ComposedLayout) -> Tensor:
+        inner, swizzle = layout_and_swizzle(self, layout)
+        return Tensor(self.buffer, self.offset, inner, self.dtype, swizzle, self.name)
 
     def moved(self, offset: Int) -> Tensor:
         """The same layout from an element ``offset`` further on."""
@@ -320,12 +321,11 @@ def shared_array(dtype: DType, layout: Layout | ComposedLayout | IntTuple, *, al
         layout = make_layout(layout)
     swizzle = layout.swizzle if isinstance(layout, ComposedLayout) else None
     inner = layout.layout if isinstance(layout, ComposedLayout) else layout
-    if not is_static(cosize(inner)):
+    elements = cosize(inner)
+    if not isinstance(elements, int):
         raise TensorError(f"shared_array: the layout {layout} is not static", locs=(locate(),))
     if align is None:
         align = 16 if swizzle is None else max(16, swizzle_span(swizzle) * dtype.bits // 8)
-    elements = cosize(inner)
-    assert isinstance(elements, int), "a static cosize"
     buffer = Buffer(_auto_name("smem"), Space.SHARED, dtype, elements, layout, align=align, loc=locate())
     builder().allocate(buffer)
     return Tensor(buffer, 0, inner, dtype, swizzle)

@@ -32,7 +32,10 @@ def lints(meter: Meter, shared_bytes: int, compiled: Compiled | None = None) -> 
     """What one launch could do better."""
     meter.waits.close()
     seen = rows(meter)
-    return [*conflicts.lints(seen), *narrow(seen), *uncoalesced(meter.func, seen), *waits(meter), *swizzles(meter),
+    wider = narrow(seen)
+    at = {lint.locs for lint in wider}                  # a wider access is the cure of what narrow ones cost
+    rest = [row for row in seen if (row.loc,) not in at]
+    return [*conflicts.lints(rest), *wider, *uncoalesced(meter.func, rest), *waits(meter), *swizzles(meter),
             *occupancy.lints(meter.func, shared_bytes, compiled)]
 
 
@@ -47,8 +50,8 @@ def narrow(seen: list[Row]) -> list[Lint]:
         if row.possible <= row.bytes or row.requests <= NARROW * total or not isinstance(op, ops.Copy):
             continue
         to, of = op.dst.name or op.dst.buffer.name, op.src.name or op.src.buffer.name
-        message = (f"{op.atom} copies {row.bytes} bytes at a time from {of} to {to}, where {row.possible} are possible: a "
-                   f"thread's values lie side by side on both sides, at multiples of {row.possible} bytes")
+        message = (f"{op.atom} copies {row.bytes} bytes at a time from {of} to {to}, where {row.possible} are "
+                   f"possible: a thread's values lie side by side on both sides, at multiples of {row.possible} bytes")
         numbers = {"bytes": row.bytes, "possible": row.possible, "requests": row.requests}
         found.setdefault(row.loc, Lint("P2", message, (row.loc,), row.tensor, _wider(op, row.possible), numbers))
     return list(found.values())
@@ -96,7 +99,10 @@ def _step(row: Row) -> int | None:
 
 def _along(func: Func, row: Row) -> str:
     """Along which mode the tensor is contiguous."""
-    buffer = row.parts[0].ref.buffer
+    buffer, size = row.parts[0].ref.buffer, row.bytes
+    if _step(row) == size:
+        return f"neighbouring threads are together already: let rows begin at multiples of 32 bytes, or be longer than " \
+               f"{32 // size} accesses"
     strides = next((p.strides for p in func.params if isinstance(p, TensorParam) and p.buffer is buffer), ())
     modes = [mode for mode, stride in enumerate(strides) if isinstance(stride, int) and stride == 1]
     if len(modes) != 1 or len(strides) < 2:
@@ -129,13 +135,13 @@ def waits(meter: Meter) -> list[Lint]:
 
 def swizzles(meter: Meter) -> list[Lint]:
     """Bytes that were written through one swizzle and read through another."""
-    found = []
-    for one in meter.swizzles.found.values():
+    found, pairs = [], {(one.write.loc, one.read.loc): one for one in reversed(meter.swizzles.found.values())}
+    for one in pairs.values():
         name = one.buffer.name
         message = (f"byte {one.at} of {name} was written through {_named(one.written)} and is read through "
                    f"{_named(one.taken)}: the reader finds another element there (swizzles in bytes)")
         found.append(Lint("A6", message, (one.write.loc, one.read.loc), name,
-                          f"use one layout for both: views of {name} keep its swizzle, with_layout replaces it",
+                          f"make the views that write {name} and those that read it from one swizzled tensor",
                           {"byte": one.at}))
     return found
 
