@@ -3,13 +3,12 @@
 The report:
 
 P5: sync_threads orders nothing in this launch: 4 blocks checked without it are as clean as with it
-  examples/broken/p5_redundant_barrier.py:27 in reverse_kernel
+  examples/broken/p5_redundant_barrier.py:26 in reverse_kernel
     mo.sync_threads()
     ^^^^^^^^^^^^^^^^^
 hint: leave it out, unless another launch needs it
 """
 
-# ruff: noqa: E501
 
 import numpy as np
 

@@ -17,7 +17,8 @@ def codes(report):
 
 def line(report, instruction, tensor):
     """The one line of the counters with this instruction and tensor."""
-    (found,) = [one for one in report.counters()["lines"] if (one["instruction"], one["tensor"]) == (instruction, tensor)]
+    lines = report.counters()["lines"]
+    (found,) = [one for one in lines if (one["instruction"], one["tensor"]) == (instruction, tensor)]
     return found
 
 
@@ -66,7 +67,8 @@ def test_ldmatrix(layout, degree):
 
 def test_the_proposed_layout_is_free_of_conflicts():
     """What a hint names is tried: the same kernel with it has no lint."""
-    (lint,) = [one for one in kernels.run_matrices(mo.make_layout((32, 64), (64, 1))).lints if "ldmatrix" in one.message]
+    report = kernels.run_matrices(mo.make_layout((32, 64), (64, 1)))
+    (lint,) = [one for one in report.lints if "ldmatrix" in one.message]
     for text in lint.hint.split(" as ")[1].split(" no bank")[0].split(" or "):
         layout = mo.Layout.parse(text) if "Sw" not in text else mo.ComposedLayout.parse(text)
         assert "P1" not in codes(kernels.run_matrices(layout)), text
@@ -148,7 +150,7 @@ def test_redundant_barriers(count, found):
     assert report.ok, str(report)
     lines = [lint.locs[0].line for lint in report.lints if lint.code == "P5"]
     assert len(lines) == found and len(set(lines)) == found
-    assert not [lint for lint in mo.check(barriers_in_a_loop)[1, 64](np.zeros_like(x), x, count).lints]
+    assert not mo.check(barriers_in_a_loop)[1, 64](np.zeros_like(x), x, count).lints
 
 
 @mo.kernel
@@ -235,7 +237,8 @@ def two_views(y, x, layout, swizzle, read_swizzled: mo.Constexpr, wide: mo.Const
             view.fill(0)
     else:
         to, of = (view, x) if wide else (mo.recast(view, mo.float16), mo.recast(x, mo.float16))
-        mo.copyto(mo.tile(to, (mo.size(to, 0), 1), (0, tid)), mo.tile(of, (mo.size(of, 0), 1), (0, tid)))
+        column = (32 if wide else 64, 1)
+        mo.copyto(mo.tile(to, column, (0, tid)), mo.tile(of, column, (0, tid)))
     mo.sync_threads()
     source = view if read_swizzled else smem
     mo.copyto(mo.tile(y, (32, 1), (0, tid)), mo.tile(source, (32, 1), (0, tid)))

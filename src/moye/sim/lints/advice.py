@@ -101,8 +101,7 @@ def _along(func: Func, row: Row) -> str:
     """Along which mode the tensor is contiguous."""
     buffer, size = row.parts[0].ref.buffer, row.bytes
     if _step(row) == size:
-        return f"neighbouring threads are together already: let rows begin at multiples of 32 bytes, or be longer than " \
-               f"{32 // size} accesses"
+        return "neighbouring threads lie side by side already: let rows begin at multiples of 32 bytes, or be longer"
     strides = next((p.strides for p in func.params if isinstance(p, TensorParam) and p.buffer is buffer), ())
     modes = [mode for mode, stride in enumerate(strides) if isinstance(stride, int) and stride == 1]
     if len(modes) != 1 or len(strides) < 2:

@@ -112,4 +112,8 @@ class SwizzleWatch:
 
 
 def _is_fill(op: ops.Op) -> bool:
+    """Whether one value goes everywhere."""
+    if isinstance(op, ops.Copy):
+        steps = op.src.strides
+        return op.src.buffer.space is Space.REGISTER and op.width == 1 and bool(steps) and not any(steps)
     return isinstance(op, ops.Map) and not op.sources
