@@ -257,3 +257,51 @@ def test_two_swizzles(read_swizzled, filled, wide, found):
     assert len(lints) == found
     if found:
         assert "Sw<3,4,3>" in lints[0].message and len(lints[0].locs) == 2
+
+
+# --- how it is counted -----------------------------------------------------------------------------------------------
+
+
+@mo.kernel
+def gather(y, x, index, count):
+    """Every thread walks its own way through x: no pattern comes twice."""
+    bx, _, _ = mo.block_idx()
+    tid = mo.thread_idx().x
+    at = index[128 * bx + tid]
+    total = mo.float32(0)
+    for _ in range(count):
+        at = (at * 1103 + 12345) % 4096
+        total += x[at]
+    y[128 * bx + tid] = total
+
+
+def test_patterns_that_never_repeat_are_sampled():
+    """Requests are exact; sectors are those of some blocks, and the table says so."""
+    blocks, rounds = 64, 100
+    index = np.random.default_rng(0).integers(0, 4096, 128 * blocks).astype(np.int32)
+    x, y = np.ones(4096, np.float32), np.zeros(128 * blocks, np.float32)
+    report = mo.check(gather)[blocks, 128](y, x, index, rounds)
+    exact, at = 0, index.astype(np.int64)
+    for _ in range(rounds):
+        at = (at * 1103 + 12345) % 4096
+        exact += sum(len(set(warp)) for warp in (at.reshape(-1, 32) // 8).tolist())
+    loads = line(report, "ld.global", "x")
+    assert loads["sampled"] and loads["requests"] == rounds * blocks * 4
+    assert loads["sectors"] == pytest.approx(exact, rel=0.02)
+    assert "~" in report.table() and "scaled to all" in report.table()
+
+
+@pytest.mark.parametrize("blocks", [1, 7])
+def test_batches_of_blocks_add_up(blocks):
+    """The same counts whether blocks run together or one after the other."""
+    x, y = np.ones(128 * 9, np.float32), np.zeros(128 * 9, np.float32)
+    report = mo.check(kernels.masked)[9, 128](y, x, 100)
+    from moye.runtime.arguments import classify
+    from moye.runtime.simulate import launch_arguments
+    from moye.sim.lints.table import counters
+    from moye.sim.machine import Hooks, simulate
+    call = classify(kernels.masked.signature, (y, x, 100), {})
+    spec = kernels.masked.specialised(call, (128, 1, 1))
+    outcome = simulate(spec.func, launch_arguments(spec, call), (9, 1, 1), check=True,
+                       hooks=Hooks(lints=True, blocks=blocks))
+    assert counters(outcome.meter) == report.counters()

@@ -11,6 +11,7 @@ The model is that of moye.layout.banks and moye.layout.sectors, with NumPy over 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +20,7 @@ from moye.layout.banks import BANKS
 from moye.layout.requests import WARP
 from moye.layout.sectors import SECTOR
 
-Ints = npt.NDArray[np.int64]
+Ints = npt.NDArray[np.signedinteger[Any]]
 Bools = npt.NDArray[np.bool_]
 WORD, WIDEST = 4, 16
 
@@ -37,9 +38,6 @@ class Cost:
     ideal: int
     degree: int
     skew: int = 0
-
-    def times(self, count: int) -> Cost:
-        return Cost(self.requests * count, self.passes * count, self.ideal * count, self.degree, self.skew)
 
 
 NOTHING = Cost(0, 0, 0, 0)
@@ -89,7 +87,7 @@ def shared_cost(address: Ints, size: int, mask: Bools | None) -> Cost:
     if mask is not None and len(mask) != len(address):
         mask = np.repeat(mask, len(address) // len(mask), axis=0)
     active = _active(mask, address.shape)
-    rows = np.asarray(by_warp(address), np.int64) // WORD
+    rows = (np.asarray(by_warp(address), np.int64) // WORD).astype(np.int32)        # int32 sorts faster
     words = max(size // WORD, 1)
     lanes = WARP // words                                               # of one phase
     rows = rows.reshape(-1, lanes)

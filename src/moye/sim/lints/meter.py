@@ -152,6 +152,8 @@ class Meter:
             self.waits.access(ref, address, size, how)
             self.swizzles.access(op, ref, address, size, lanes, how)
         record = self._record(op, ref, size, how)
+        if address.shape[2] > 1 and _congruent(address, _period(record)):
+            address = address[:, :, :1]
         columns = max(address.shape[2], 1 if lanes is None else lanes.shape[2])
         times = blocks if columns == 1 else 1
         variant = _find(record, address, lanes)
@@ -173,10 +175,7 @@ class Meter:
         """The cost of a pattern that was not seen before."""
         record.misses += 1
         variant = Variant(address - int(address.flat[0]), int(address.flat[0]), lanes, NOTHING)
-        same = columns > 1 and (lanes is None or lanes.shape[2] == 1) and _congruent(address, _period(record))
-        if same:
-            variant.cost = _cost(record, address[:, :, :1], lanes, threads, 1).times(columns)
-        elif record.misses > MISSES and columns > 1 and address.shape[0] * threads * columns > SAMPLED_LANES:
+        if record.misses > MISSES and columns > 1 and address.shape[0] * threads * columns > SAMPLED_LANES:
             variant.cost = _sampled(record, address, lanes, threads, columns)
             record.sampled = True
         else:
@@ -225,6 +224,8 @@ def _same(a: Bools | None, b: Bools | None) -> bool:
 def _congruent(address: Ints, period: int) -> bool:
     """Whether all blocks do the same, up to a shift that changes no cost."""
     shift = address[:1, :1] - address[:1, :1, :1]
+    if not np.array_equal(address[-1, -1] - shift[0, 0], address[-1, -1, :1].repeat(shift.shape[2])):
+        return False
     return not (shift % period).any() and bool((address - shift == address[:, :, :1]).all())
 
 
