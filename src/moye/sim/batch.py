@@ -69,8 +69,11 @@ class Batch:
         self.ready: list[Group] = [Group(0, [None] * len(self.program.slots), None)]
         if self.launch.check:
             checker = SharedChecker(self.program.func, self.threads, self.blocks, self.launch.reporter, self.block_ids)
+            checker.ignored = self.launch.hooks.ignored
+            if self.launch.meter is not None:
+                self.launch.meter.begin(self.blocks)
             if self.watch is None:
-                self.watch = Watch(self.threads, self.block_ids, self.launch.reporter, checker)
+                self.watch = Watch(self.threads, self.block_ids, self.launch.reporter, checker, self.launch.meter)
             self.watch.block_ids, self.watch.checker = self.block_ids, checker
 
     # --- lanes -------------------------------------------------------------------------------------------------------

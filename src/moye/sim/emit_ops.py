@@ -101,6 +101,8 @@ def emit_commit(w: Writer, op: ops.CpAsyncCommit) -> None:
 
 
 def emit_wait(w: Writer, op: ops.CpAsyncWait) -> None:
+    if w.check:
+        w.line(f"B.watch.waiting({w.op(op)}, B.copies)")
     w.line(f"B.copies.wait({op.pending!r}, {w.mask})")
     if w.check:
         trips = ", ".join(f"{iv.name!r}: {w.name(iv)}" for iv in w.loops.get(id(op), ()))

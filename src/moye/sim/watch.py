@@ -18,6 +18,8 @@ from moye.layout import make_layout
 from moye.sim.checkers.findings import Finding, Reporter, coordinate_beyond, coordinate_of
 from moye.sim.checkers.shared import SharedChecker
 from moye.sim.checkers.words import at
+from moye.sim.copies import AsyncCopies
+from moye.sim.lints.meter import Meter
 from moye.sim.masks import Mask
 from moye.sim.memory import Array, Fragment, Global, Shared
 from moye.sim.semantics import INT32_LIMITS, WIDE_INT
@@ -34,11 +36,14 @@ def label(ref: Ref | TileRef) -> str:
 class Watch:
     """The checks of one batch of blocks."""
 
-    def __init__(self, threads: int, block_ids: Array, reporter: Reporter, checker: SharedChecker) -> None:
+    def __init__(self, threads: int, block_ids: Array, reporter: Reporter, checker: SharedChecker,
+                 meter: Meter | None = None) -> None:
         self.threads = threads
         self.block_ids = block_ids
         self.reporter = reporter
         self.checker = checker
+        self.meter = meter
+        """Counts what accesses cost, where lints are wanted."""
 
     # --- reporting ---------------------------------------------------------------------------------------------------
 
@@ -74,6 +79,9 @@ class Watch:
             index, mask = index[::width], _per_access(mask, width)
         if not index.size:
             return
+        if self.meter is not None:                      # as on a device: an allocation starts at a whole sector
+            self.meter.count(op, ref, index * memory.itemsize + memory.address % 16, width * memory.itemsize, mask,
+                             "read" if verb == "reads" else "write", self.threads, len(self.block_ids))
         high = memory.high - (width - 1)
         if index.min() < memory.low or index.max() > high:
             self._outside(op, ref, memory, index, width, mask, verb)
@@ -128,6 +136,8 @@ class Watch:
         size = width * itemsize
         if size > itemsize and (skew := address & (size - 1)).any():
             self._misaligned(op, ref, address, skew != 0, size, mask, how == "async_write")
+        if self.meter is not None:
+            self.meter.count(op, ref, address, size, mask, how, self.threads, len(self.block_ids))
         self._tell(op, ref, address, size, mask, how)
 
     def _outside_shared(self, op: ops.Op, ref: Ref | TileRef, index: Array, elements: int, width: int, mask: Mask,
@@ -171,6 +181,11 @@ class Watch:
         for access in range(len(lanes)):                # a predicate of its own for each access
             if lanes[access].any():
                 tell(op, ref, address[access:access + 1], size, lanes[access])
+
+    def waiting(self, op: ops.CpAsyncWait, copies: AsyncCopies) -> None:
+        """A wait for asynchronous copies begins."""
+        if self.meter is not None:
+            self.meter.waits.before(op, copies)
 
     def register(self, op: ops.Op, ref: Ref | TileRef, fragment: Fragment, rows: Array, mask: Mask) -> None:
         """B7: elements of a fragment are used before they were set."""

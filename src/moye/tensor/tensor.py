@@ -46,6 +46,7 @@ from moye.tensor.operators import Elementwise
 from moye.tensor.order import Order, Partition
 from moye.tensor.slices import is_slice, normalise, shown, wide
 from moye.tensor.space import IndexSpace, common_space, merged
+from moye.tensor.views import layout_and_swizzle
 
 AUTO = "_"  # first letter of names that moye gives, until the user's variable names the thing
 
@@ -169,10 +170,11 @@ class Tensor(Elementwise, WrappedLayout):
 
     # --- layout verbs ---
 
-    def with_layout(self, layout: Layout) -> Tensor:
-        require_allocated(self, layout)
+    def with_layout(self, layout: Layout | ComposedLayout) -> Tensor:
+        inner, swizzle = layout_and_swizzle(self, layout)
+        require_allocated(self, inner)
         self.unordered()
-        return Tensor(self.buffer, self.offset, layout, self.dtype, self.swizzle, self.name)
+        return Tensor(self.buffer, self.offset, inner, self.dtype, swizzle, self.name)
 
     def moved(self, offset: Int) -> Tensor:
         """The same layout from an element ``offset`` further on."""

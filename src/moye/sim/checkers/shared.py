@@ -62,6 +62,8 @@ class SharedChecker:
         # Threads may order their arrivals through global memory, which is not tracked.
         self.flagged = any(isinstance(op, (Atomic, Load, Store)) and op.order is not None and
                            op.ref.buffer.space is not Space.SHARED for op in func.body.walk())
+        self.ignored: frozenset[int] = frozenset()
+        """The ids of block barriers that are taken to order nothing."""
         # Fences make relaxed operations synchronise; telling which is beyond what is tracked, so all are taken to.
         self.fenced = any(isinstance(op, Fence) for op in func.body.walk())
 
@@ -183,6 +185,8 @@ class SharedChecker:
 
     def barrier(self, op: Op, active: Bools | None) -> None:
         """A block barrier is complete among these threads."""
+        if id(op) in self.ignored:
+            return
         active = self._mask(active)
         if self.reuse.openings and BLOCK in self.reuse.openings:
             self._groups(self._who(active))
