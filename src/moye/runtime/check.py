@@ -13,18 +13,23 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+from typing import Literal as OneOf
 
 import numpy as np
 
-from moye.errors import ArgumentError
-from moye.runtime import simulate
+from moye.errors import ArgumentError, MoyeError
+from moye.runtime import barriers, simulate
 from moye.runtime.arguments import Call, classify
 from moye.runtime.arrays import ArrayInfo, describe, numpy_type
 from moye.runtime.compile import Dim3
 from moye.runtime.kernel import Kernel, check_written, dim3, slots
+from moye.sim.checkers.findings import Finding
 
 if TYPE_CHECKING:
+    from moye.sim.lints.meter import Meter
     from moye.sim.timeline.view import Timeline
+
+Lints = bool | OneOf["deep"]
 
 
 @dataclass(slots=True)
@@ -45,6 +50,7 @@ class Report:
                                 "asynchronous copies", "barriers", "integer overflow", "asserts")
     not_judged: tuple[str, ...] = ("races between blocks in global memory",)
     recorded: Timeline | None = field(default=None, repr=False)
+    traffic: Meter | None = field(default=None, repr=False)
 
     @property
     def ok(self) -> bool:
@@ -63,10 +69,36 @@ class Report:
                                 hint="mo.check(kernel, timeline=True)")
         return self.recorded
 
+    def table(self) -> str:
+        """What each memory instruction cost: requests, wavefronts, sectors, widths, one line per statement."""
+        from moye.sim.lints.table import table
+
+        return table(self._counted())
+
+    def counters(self) -> dict[str, Any]:
+        """The same as numbers: totals as a profiler counts them, and under ``lines`` one dict per line of the table."""
+        from moye.sim.lints.table import counters
+
+        return counters(self._counted())
+
+    def _counted(self) -> Meter:
+        if self.traffic is None:
+            raise ArgumentError(f"this run of {self.kernel} counted no accesses", hint="mo.check(kernel, lints=True)")
+        return self.traffic
+
+    def _loops(self) -> str:
+        """The table of the instructions in loops."""
+        from moye.sim.lints.table import table
+
+        return "" if self.traffic is None else table(self.traffic, loops_only=True)
+
     def __str__(self) -> str:
         verdict = "clean for this launch" if self.ok else f"{len(self.findings)} finding(s)"
         head = f"{self.kernel}[{self.grid}, {self.block}]: {verdict} ({', '.join(self.checked)})"
         parts = [head, *(str(f) for f in self.findings), *(f"unsupported: {u}" for u in self.unsupported)]
+        parts += [str(lint) for lint in self.lints]
+        if loops := self._loops():
+            parts.append(f"memory accesses in loops:\n{loops}")
         if self.not_judged:
             parts.append(f"not judged: {', '.join(self.not_judged)}")
         return "\n".join(parts)
@@ -75,10 +107,12 @@ class Report:
 class Checked:
     """A kernel to be run in the checking simulator."""
 
-    def __init__(self, kernel: Kernel, earliest: bool = False, record: tuple[int, ...] = ()) -> None:
+    def __init__(self, kernel: Kernel, earliest: bool = False, record: tuple[int, ...] = (),
+                 lints: Lints = True) -> None:
         self.kernel = kernel
         self.earliest = earliest
         self.record = record
+        self.lints = lints
 
     def __getitem__(self, config: Any) -> CheckedLauncher:
         grid, block = config
@@ -94,6 +128,15 @@ class CheckedLauncher:
         self.block = block
 
     def __call__(self, *args: Any, **kwargs: Any) -> Report:
+        try:
+            return self._run(*args, **kwargs)
+        except MoyeError as error:
+            if error.code is None:
+                raise
+            found = Finding(error.code, error.message, tuple(error.locs), None, (), "", None, error.hint)
+            return Report(self.checked.kernel.__name__, self.grid, self.block, [found])
+
+    def _run(self, *args: Any, **kwargs: Any) -> Report:
         kernel = self.checked.kernel
         call = classify(kernel.signature, args, kwargs)
         back = _to_host(call)
@@ -102,8 +145,12 @@ class CheckedLauncher:
         spec.check(slots(call), self.grid)
         report = Report(kernel.__name__, self.grid, self.block)
         if 0 not in self.grid:
+            before = barriers.arguments(spec, call) if self.checked.lints == "deep" else None
             outcome = simulate.run(spec, call, self.grid, check=True, collect=True, earliest=self.checked.earliest,
-                                   record=self.checked.record)
+                                   record=self.checked.record, lints=bool(self.checked.lints))
+            report.lints, report.traffic = simulate.lints_of(outcome, spec), outcome.meter
+            if before is not None and outcome.meter is not None and not outcome.findings:
+                report.lints += barriers.lints(spec, before, self.grid, outcome.meter)
             report.findings = list(outcome.findings)
             report.unsupported = list(getattr(outcome, "unsupported", []))
             report.recorded = simulate.timeline_of(outcome, spec)
@@ -112,17 +159,22 @@ class CheckedLauncher:
         return report
 
 
-def check(kernel: Kernel, *, earliest: bool = False, timeline: bool | Iterable[int] = False) -> Checked:
+def check(kernel: Kernel, *, earliest: bool = False, timeline: bool | Iterable[int] = False,
+          lints: Lints = True) -> Checked:
     """Check a kernel: ``mo.check(k)[grid, block](*args)`` returns a Report.
 
     ``earliest`` completes asynchronous copies at once instead of at their latest legal time.
     ``timeline`` records events for ``report.timeline()``: True those of block 0, or the numbers of the blocks, x
     fastest; ArgumentError at the launch where the grid has no such block.
+    ``lints`` counts what accesses cost, for ``report.lints`` and ``report.table()``; "deep" also runs the launch again
+    without each of its block barriers, to find redundant ones.
     """
+    if lints not in (True, False, "deep"):
+        raise ArgumentError(f'mo.check takes lints=True, False or "deep", not {lints!r}')
     if not isinstance(kernel, Kernel):
         raise ArgumentError(f"mo.check takes a kernel, not {kernel!r}")
     record = ((0,) if timeline else ()) if isinstance(timeline, bool) else tuple(timeline)
-    return Checked(kernel, earliest, record)
+    return Checked(kernel, earliest, record, lints)
 
 
 def _to_host(call: Call) -> list[tuple[Any, Any]]:

@@ -27,7 +27,7 @@ from moye.passes.advance import advance
 from moye.passes.convert import isolate
 from moye.passes.dce import eliminate
 from moye.passes.fuse import fuse
-from moye.passes.smem import plan
+from moye.passes.smem import plan, require_spans
 from moye.runtime.arguments import Call
 from moye.runtime.guards import Check, compile_guards
 
@@ -120,11 +120,8 @@ def specialise(function: types.FunctionType, call: Call, block: Dim3, cluster: D
     if "ir" in show:
         print(to_text(func), file=sys.stderr)
     shared = plan(func).total
-    limit = max(SHARED_LIMITS.values())
-    if shared > limit:
-        sizes = ", ".join(f"{b.name} {b.bytes}" for b in func.shared_buffers)
-        raise LaunchError(f"{func.name} needs {shared} bytes of shared memory per block ({sizes}); no device has more "
-                          f"than {limit}", hint="use smaller tiles or fewer stages")
+    _require_shared(func, shared, max(SHARED_LIMITS.values()), "; no device has more than")
+    require_spans(func)
     return Specialised(func, traced.captures, compile_guards(func), shared)
 
 
@@ -135,6 +132,20 @@ def _capability(arch: str) -> int:
 def shared_limit(arch: str) -> int:
     """Shared memory per block that an architecture allows, in bytes."""
     return SHARED_LIMITS.get(_capability(arch), 232448)
+
+
+def require_shared(spec: Specialised, arch: str, extra: int = 0) -> None:
+    """B10: LaunchError where a block needs more shared memory than an architecture allows it."""
+    _require_shared(spec.func, spec.shared_bytes + extra, shared_limit(arch), f", and {arch} has")
+
+
+def _require_shared(func: Func, needed: int, limit: int, has: str) -> None:
+    if needed <= limit:
+        return
+    sizes = ", ".join(f"{b.name} {b.bytes}" for b in func.shared_buffers)
+    raise LaunchError(f"{func.name} needs {needed} bytes of shared memory per block ({sizes}){has} {limit}",
+                      hint="use smaller tiles or fewer stages", code="B10",
+                      locs=tuple(b.loc for b in sorted(func.shared_buffers, key=lambda b: -b.bytes)[:1]))
 
 
 def default_arch(device: int | None = None) -> str:
@@ -158,9 +169,7 @@ def compile_program(spec: Specialised, arch: str, *, restrict: bool = True) -> P
     key = (arch, restrict, asserts, lineinfo)
     program = spec.programs.get(key)
     if program is None:
-        if spec.shared_bytes > shared_limit(arch):
-            raise LaunchError(f"{spec.func.name} needs {spec.shared_bytes} bytes of shared memory per block, and "
-                              f"{arch} has {shared_limit(arch)}", hint="use smaller tiles or fewer stages")
+        require_shared(spec, arch)
         check_atoms(spec.func, arch)
         spec.func.restrict = restrict
         printed = print_kernel(spec.func, lineinfo=lineinfo, asserts=asserts)

@@ -18,6 +18,7 @@ from moye.ir import ops
 from moye.ir.nodes import Buffer, Extent, Func, Param, ScalarParam, TensorParam, Value
 from moye.sim.checkers.findings import Finding, Reporter
 from moye.sim.debug import Inspection
+from moye.sim.lints.meter import Meter
 from moye.sim.masks import Mask
 from moye.sim.memory import Array, Global, TensorArg
 from moye.sim.segments import name_of
@@ -48,6 +49,12 @@ class Hooks:
     inspect: Callable[[Inspection], None] | None = None
     record: Sequence[int] = ()
     """The blocks (x fastest) whose events are recorded for a timeline."""
+    lints: bool = False
+    """Count what every access costs (checked runs)."""
+    ignored: frozenset[int] = frozenset()
+    """The ids of block barriers that are executed, and order nothing for the checks."""
+    first: int | None = None
+    """Run only so many blocks, the first of the grid."""
     blocks: int | None = None
     resident: int | None = None
     spins: int = 10_000
@@ -66,6 +73,8 @@ class Outcome:
     segments: int
     reporter: Reporter
     tape: Tape | None = None
+    meter: Meter | None = None
+    """What accesses cost, where ``Hooks.lints`` asked for it."""
 
 
 @dataclass(slots=True)
@@ -90,6 +99,7 @@ class Launch:
     inspections: list[Inspection] = field(default_factory=list)
     memories: dict[tuple[int, str], Global] = field(default_factory=dict)
     tape: Tape | None = None
+    meter: Meter | None = None
 
     def __post_init__(self) -> None:
         if len(self.arguments) != len(self.func.params):

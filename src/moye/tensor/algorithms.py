@@ -13,7 +13,7 @@ from typing import Any
 
 from moye.atoms.atom import CopyOp, MmaOp
 from moye.dtypes import DType, Space
-from moye.errors import DTypeError, TensorError
+from moye.errors import DTypeError, LaunchError, TensorError
 from moye.ir import ops
 from moye.ir.nodes import Block, Value
 from moye.layout import (
@@ -30,14 +30,17 @@ from moye.layout import (
 )
 from moye.layout import recast as recast_layout
 from moye.tensor import copying
+from moye.tensor.agreement import after_copy, check_cover, check_partitions
 from moye.tensor.context import builder, locate
 from moye.tensor.coords import CoordTensor
 from moye.tensor.expr import Expr, Scalar, operand_of
 from moye.tensor.fits import require_extent, require_tile, require_tiles
 from moye.tensor.matrices import emit_matrices
+from moye.tensor.order import Partition
 from moye.tensor.partitions import kind, require_threads
+from moye.tensor.slices import is_slice, normalise
 from moye.tensor.space import common_space
-from moye.tensor.tensor import Tensor, copy_plain, is_slice, make_fragment, make_fragment_like, normalise, recast_tensor
+from moye.tensor.tensor import Tensor, copy_plain, make_fragment, make_fragment_like, recast_tensor
 from moye.tensor.tiled import CopyAtom, TiledCopy, TiledMMA, thread_coordinate
 
 # --- copy ------------------------------------------------------------------------------------------------------------
@@ -56,7 +59,11 @@ def copyto(*args: object, pred: Tensor | Scalar | None = None, zero_fill: bool =
         raise TensorError(f"copyto: the predicate {kind(pred)} is no bool and no bool register tensor",
                           locs=(locate(),))
     if len(args) == 2 and all(isinstance(a, Tensor) for a in args):
-        copy_plain(args[0], args[1], pred, zero_fill=zero_fill)  # type: ignore[arg-type]
+        to, of = args
+        assert isinstance(to, Tensor) and isinstance(of, Tensor), "both are tensors"
+        check_partitions(None, to, of)
+        copy_plain(to, of, pred, zero_fill=zero_fill)
+        after_copy(None, to, of)
         return
     if len(args) != 3 or not (isinstance(args[1], Tensor) and isinstance(args[2], Tensor)):
         raise TensorError(f"copyto takes (dst, src) or (tiled_copy, dst, src), not "
@@ -70,13 +77,29 @@ def copyto(*args: object, pred: Tensor | Scalar | None = None, zero_fill: bool =
     for tensor in (dst, src):
         if tensor.dtype.bits != atom.dtype.bits:
             raise DTypeError(f"{atom} moves {atom.dtype}, but {tensor.label} holds {tensor.dtype}", locs=(locate(),))
+    if isinstance(how, TiledCopy):
+        check_cover(how, dst)
+    check_partitions(how, dst, src)
+    after_copy(how, dst, src)
     if not atom.op.matrices:
         copying.emit_copy(atom.op, dst, src, pred, zero_fill=zero_fill)
         return
     if pred is not None:
         raise TensorError(f"{atom} is executed by whole warps and takes no predicate", locs=(locate(),))
     copying.check_pair(atom.op, dst, src)
+    require_warps(atom.op)
     emit_matrices(atom.op, dst, src)
+
+
+def require_warps(op: CopyOp | MmaOp) -> None:
+    """C6: what whole warps execute together needs a block of whole warps, unless only some of its threads come here."""
+    func = builder().func
+    together = 32 if op.threads > 1 else 1
+    if func.threads % together and not builder().conditions and not builder().jumped:
+        last = func.threads // 32
+        raise LaunchError(f"{op} is executed by whole warps, but warp {last} of a block of {func.block_dim} has "
+                          f"{func.threads % 32} threads of 32", hint=f"launch {32 * (last + 1)} threads a block",
+                          locs=(locate(),), code="C6")
 
 
 # --- gemm ------------------------------------------------------------------------------------------------------------
@@ -98,6 +121,9 @@ def gemm(how: TiledMMA | MmaOp, *tensors: Tensor) -> None:
                               locs=(locate(),))
     a, b = _with_k(a), _with_k(b)
     _check_gemm(op, d, a, b, c)
+    require_warps(op)
+    if d.order is not None:
+        d.order.put(Partition(how, "C") if isinstance(how, TiledMMA) else None)
     if a.space is not Space.REGISTER and b.space is not Space.REGISTER:
         _gemm_staged(op, d, a, b, c)
     else:
@@ -269,10 +295,10 @@ def parallelize(tensor: Tensor, thr_layout: Layout | IntTuple, thread: Int) -> T
         have = size(tensor.layout, mode)
         if isinstance(have, int) and isinstance(extent, int) and have % extent:
             raise TensorError(f"parallelize({tensor.label}, {thr_layout}): extent {have} of mode {mode} is no multiple "
-                              f"of {extent}", locs=(locate(),))
+                              f"of {extent}", locs=(locate(),), code="A4")
         if not isinstance(have, int) and isinstance(extent, int):
             have.require_divisible(extent, f"parallelize({tensor.label}, {thr_layout}): extent {{value}} of mode "
-                                           f"{mode} is no multiple of {extent}")
+                                           f"{mode} is no multiple of {extent}", code="A4")
     divided = zipped_divide(tensor.layout, shape)
     coordinate = thread_coordinate(thread, thr_layout)
     offset = tensor.offset + crd2idx(coordinate if len(coordinate) > 1 else coordinate[0], divided.mode(0))

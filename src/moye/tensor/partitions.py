@@ -73,17 +73,17 @@ def require_tiled(what: str, tensor: Any, tile: tuple[int, ...], tiled: object) 
         have = size(tensor.layout, mode)
         if isinstance(have, int) and have % extent:
             raise TensorError(f"{what}({tensor.label}): extent {have} of mode {mode} of {tensor.layout} is no multiple "
-                              f"of {extent}, which {tiled} covers", locs=(locate(),))
+                              f"of {extent}, which {tiled} covers", locs=(locate(),), code="A4")
         if not isinstance(have, int):
             have.require_divisible(extent, f"{what}({tensor.label}): extent {{value}} of mode {mode} is no multiple of "
-                                           f"{extent}, which {tiled} covers")
+                                           f"{extent}, which {tiled} covers", code="A4")
 
 
 def require_threads(what: str, threads: int, thread: Any, call: str = "get_slice") -> None:
     """The thread index must run over exactly the threads of the tiled object (class A10)."""
     if isinstance(thread, int):
         if not 0 <= thread < threads:
-            raise TensorError(f"{call}({thread}): {what} has {threads} threads", locs=(locate(),))
+            raise TensorError(f"{call}({thread}): {what} has {threads} threads", locs=(locate(),), code="A10")
         return
     if not isinstance(thread, (DynInt, Integral)):
         raise TensorError(f"{call}({thread!r}): the index of a thread is an integer, such as mo.thread_idx().x",
@@ -93,7 +93,8 @@ def require_threads(what: str, threads: int, thread: Any, call: str = "get_slice
         have = thread.upper + 1
         block = builder().func.block_dim
         raise LaunchError(f"{what} has {threads} threads, but the thread index given to {call} runs over {have} "
-                          f"(a block of {block})", hint=f"launch kernel[grid, {threads}](...)", locs=(locate(),))
+                          f"(a block of {block})", hint=f"launch kernel[grid, {threads}](...)", locs=(locate(),),
+                          code="A10")
 
 
 def kind(x: object) -> str:

@@ -38,6 +38,7 @@ from moye.layout import (
 )
 from moye.tensor.context import locate
 from moye.tensor.coords import CoordTensor, apply_view
+from moye.tensor.order import Partition
 from moye.tensor.partitions import (
     Permutation,
     kind,
@@ -112,6 +113,11 @@ class TiledCopy(Drawable):
         """The thread mode of the (thread, value) layout: ``mo.size(copy)`` counts its threads."""
         return self.layout_tv.mode(0)
 
+    @property
+    def register_side(self) -> str:
+        """The side, "S" or "D", that has the (thread, value) layout as it stands; of matrix copies the registers'."""
+        return "S" if self.atom.op.stores else "D"
+
     def get_slice(self, thread: Int) -> ThrCopy:
         """The part of one thread; ``thread`` is its index within the tiled copy."""
         require_threads(f"the tiled copy {self.atom}", self.threads, thread)
@@ -142,10 +148,10 @@ class ThrCopy:
 
         def part(whole: Layout) -> tuple[Layout, Int]:
             tile, others = leading_modes(whole, len(tiler))
-            threads, values, rests = by_strides(_copy_parts, (self.tiled, side), tile)
+            threads, values, rests = by_strides(copy_parts, (self.tiled, side), tile)
             return make_layout(values, *rests, *others), crd2idx(self.thread, threads)
 
-        return apply_view(tensor, part)
+        return apply_view(tensor, part, Partition(self.tiled, what[-1]))
 
     def retile_S(self, tensor: Any) -> Any:
         """Registers of another partition, (MMA, MMA_M, ...), as this copy reads them: (CPY, CPY_M, ...).
@@ -166,7 +172,7 @@ class ThrCopy:
             return retiled(what, tiled.layout_tv, tiler=tiled.tiler, values=tiled.atom.values, threads=tiled.threads,
                            whole=whole), 0
 
-        return apply_view(tensor, part)
+        return apply_view(tensor, part, Partition(tiled, tiled.register_side), read_only=what == "retile_S")
 
 
 def make_tiled_copy(atom: CopyAtom, thr_layout: Layout, val_layout: Layout | None = None) -> TiledCopy:
@@ -253,7 +259,7 @@ class TiledMMA(Drawable):
             tile = self.tile_size(mode)
             if extent % tile:
                 raise TensorError(f"partition_fragment_C{shape}: extent {extent} of mode {mode} is no multiple of "
-                                  f"{tile}, which {self} covers", locs=(locate(),))
+                                  f"{tile}, which {self} covers", locs=(locate(),), code="A4")
             parts.append(extent // (self.op.shape_mnk[mode] * _int(size(self.atom_layout, mode))))
         return make_fragment(make_layout((_int(size(self.op.c_layout, 1)), *parts)), self.op.c_dtype)
 
@@ -271,15 +277,15 @@ class ThrMMA:
 
     def partition_A(self, tensor: Any) -> Any:
         """This thread's part of an (M, K) tile: (MMA, MMA_M, MMA_K, ...)."""
-        return self._partition(tensor, (0, 2), self.tiled.op.a_layout, "partition_A")
+        return self._partition(tensor, "partition_A")
 
     def partition_B(self, tensor: Any) -> Any:
         """This thread's part of an (N, K) tile: (MMA, MMA_N, MMA_K, ...)."""
-        return self._partition(tensor, (1, 2), self.tiled.op.b_layout, "partition_B")
+        return self._partition(tensor, "partition_B")
 
     def partition_C(self, tensor: Any) -> Any:
         """This thread's part of an (M, N) tile: (MMA, MMA_M, MMA_N, ...)."""
-        return self._partition(tensor, (0, 1), self.tiled.op.c_layout, "partition_C")
+        return self._partition(tensor, "partition_C")
 
     def make_fragment_A(self, tensor: Tensor) -> Tensor:
         return self.tiled.make_fragment_A(tensor)
@@ -296,20 +302,21 @@ class ThrMMA:
     def partition_fragment_B(self, tensor: Tensor) -> Tensor:
         return self.make_fragment_B(self.partition_B(tensor))
 
-    def _partition(self, tensor: Tensor | CoordTensor, dims: tuple[int, int], tv: Layout, what: str) -> Any:
+    def _partition(self, tensor: Tensor | CoordTensor, what: str) -> Any:
         tiled = self.tiled
+        dims, tv = operand_of_mma(tiled.op, what[-1])
         require_tiled(what, tensor, tuple(tiled.tile_size(d) for d in dims), tiled)
         coordinate = thread_coordinate(self.thread, tiled.layout)
 
         def part(whole: Layout) -> tuple[Layout, Int]:
             tile, others = leading_modes(whole, 2)
-            threads, values, rests = by_strides(_mma_parts, (tiled, dims, tv), tile)
+            threads, values, rests = by_strides(mma_parts, (tiled, dims, tv), tile)
             offset: Int = 0
             for d, mode in zip((0, *(1 + d for d in dims)), threads, strict=True):
                 offset = offset + crd2idx(coordinate[d], mode)
             return make_layout(values, *rests, *others), offset
 
-        return apply_view(tensor, part)
+        return apply_view(tensor, part, Partition(tiled, what[-1]))
 
 
 def make_tiled_mma(op: MmaOp, atom_layout: Layout | None = None,
@@ -356,9 +363,9 @@ def _copy_for(which: str, atom: CopyAtom, mma: TiledMMA) -> TiledCopy:
     what = f"make_tiled_copy_{which}"
     require_made(what, atom, CopyAtom, "mo.CopyAtom(operation, dtype)")
     require_made(what, mma, TiledMMA, "mo.make_tiled_mma(operation, atom_layout)")
-    dims, tv = {"A": ((0, 2), mma.op.a_layout), "B": ((1, 2), mma.op.b_layout), "C": ((0, 1), mma.op.c_layout)}[which]
+    dims, tv = operand_of_mma(mma.op, which)
     tile = tuple(mma.tile_size(d) for d in dims)
-    threads, values, rests = _mma_parts((mma, dims, tv), make_layout(tile))
+    threads, values, rests = mma_parts((mma, dims, tv), make_layout(tile))
     along = dict(zip(dims, (threads.mode(1), threads.mode(2)), strict=True))
     modes = [along.get(d) or make_layout(_int(size(mma.atom_layout, d)), 0) for d in range(3)]
     by_thread = composition(make_layout(threads.mode(0), *modes), right_inverse(mma.layout))
@@ -380,7 +387,13 @@ Parts = tuple[Layout, Layout, list[Layout]]
 """What a partition makes of a tile: the modes over threads, the values of a thread, the rest modes."""
 
 
-def _copy_parts(how: tuple[TiledCopy, Layout | None], tile: Layout) -> Parts:
+def operand_of_mma(op: MmaOp, operand: str) -> tuple[tuple[int, int], Layout]:
+    """Which of (M, N, K) the modes of operand A, B or C are, and its (thread, value) layout."""
+    return {"A": ((0, 2), op.a_layout), "B": ((1, 2), op.b_layout), "C": ((0, 1), op.c_layout)}[operand]
+
+
+def copy_parts(how: tuple[TiledCopy, Layout | None], tile: Layout) -> Parts:
+    """The parts of a tile by a tiled copy, whose threads and values are those of ``side`` of its atom."""
     tiled, side = how
     divided = zipped_divide(tile, tiled.tiler)
     threads, values = side_of(tiled.layout_tv, tiled.atom.op.threads, tiled.atom.values, side)
@@ -388,7 +401,8 @@ def _copy_parts(how: tuple[TiledCopy, Layout | None], tile: Layout) -> Parts:
             _modes(divided.mode(1), rank(tile)))
 
 
-def _mma_parts(how: tuple[TiledMMA, tuple[int, int], Layout], tile: Layout) -> Parts:
+def mma_parts(how: tuple[TiledMMA, tuple[int, int], Layout], tile: Layout) -> Parts:
+    """The parts of a tile by an operand of a tiled MMA."""
     tiled, dims, tv = how
     atoms, threads, rests = [], [], []
     for mode, d in zip(_modes(tile, rank(tile)), dims, strict=True):
