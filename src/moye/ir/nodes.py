@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import ClassVar
 
+from moye.atoms.tma import TensorMap
 from moye.dtypes import DType, Space
 from moye.errors import UNKNOWN, Loc
 from moye.layout import ComposedLayout, Layout, Swizzle
@@ -191,12 +192,16 @@ class Block:
 
 @dataclass(slots=True)
 class TensorParam:
-    """A tensor argument: its buffer and the Values (or static ints) of its extents and strides, in elements."""
+    """A tensor argument: its buffer and the Values (or static ints) of its extents and strides, in elements.
+
+    With a ``tensor_map`` it is only copied by TMA, and the kernel gets the encoded map in place of a pointer.
+    """
 
     name: str
     buffer: Buffer
     shape: tuple[Extent, ...]
     strides: tuple[Extent, ...]
+    tensor_map: TensorMap | None = None
 
 
 @dataclass(slots=True)

@@ -37,14 +37,34 @@ from moye.ir.effects import (
     dynamic_extents,
     operands_of,
 )
+from moye.ir.hopper import (
+    BulkCommit,
+    BulkWait,
+    ClusterArrive,
+    ClusterWait,
+    Elect,
+    GridDependency,
+    MbarrierArrive,
+    MbarrierInit,
+    MbarrierWait,
+    ProxyFence,
+    SetMaxRegisters,
+    TmaCopy,
+    Wgmma,
+    WgmmaCommit,
+    WgmmaFence,
+    WgmmaWait,
+)
 from moye.ir.nodes import Block, Buffer, Extent, Op, Operand, Ref, TileRef, Value, Var
 
 __all__ = [
     "ARITHMETIC", "BINARY", "COMPARISONS", "LOGICAL", "MATH", "SPECIALS", "UNARY", "Alloc", "Assert", "Assign",
-    "Atomic", "Binary", "Cast", "Copy", "CpAsyncCommit", "CpAsyncWait", "Declare", "Exit", "Fence", "For", "Gemm", "If",
-    "Inspect",
-    "Load", "Loop", "Map", "NamedBarrier", "Op", "Order", "Print", "Read", "Reduce", "Scope", "Scope_", "Select",
-    "Shuffle", "Special", "Store", "SyncThreads", "SyncWarp", "Unary", "Vote", "dtype_of_math",
+    "Atomic", "Binary", "BulkCommit", "BulkWait", "Cast", "ClusterArrive", "ClusterWait", "Copy", "CpAsyncCommit",
+    "CpAsyncWait", "Declare", "Elect", "Exit", "Fence", "For", "Gemm", "GridDependency", "If", "Inspect", "Load",
+    "Loop", "Map", "MbarrierArrive", "MbarrierInit", "MbarrierWait", "NamedBarrier", "Op", "Order", "Print",
+    "ProxyFence", "Read", "Reduce", "Scope", "Scope_", "Select", "SetMaxRegisters", "Shuffle", "Special", "Store",
+    "SyncThreads", "SyncWarp", "TmaCopy", "Unary", "Vote", "Wgmma", "WgmmaCommit", "WgmmaFence", "WgmmaWait",
+    "dtype_of_math",
 ]
 
 ARITHMETIC = ("add", "sub", "mul", "div", "floordiv", "mod", "min", "max", "shl", "shr", "and", "or", "xor", "pow")
