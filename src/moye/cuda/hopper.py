@@ -21,9 +21,10 @@ from moye.ir.nodes import Operand, Ref
 ARCH = 90
 _WIDEST = 108
 _SPECIALS = {"cluster_rank": "cluster_ctarank", **{f"cluster_block_{axis}": f"cluster_ctaid.{axis}" for axis in "xyz"}}
-_WAIT = ("unsigned done;", "do {",
-         '    asm volatile("{.reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p;}"',
-         '                 : "=r"(done) : "r"(barrier), "r"(parity) : "memory");', "} while (!done);")
+_WAIT = (
+    "unsigned done;", "do {",
+    '    asm volatile("{.reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p;}"',
+    '                 : "=r"(done) : "r"(barrier), "r"(parity) : "memory");', "} while (!done);")
 _ELECT = ("unsigned elected;", 'asm volatile("{.reg .pred p; elect.sync _|p, 0xffffffff; selp.u32 %0, 1, 0, p;}" '
           ': "=r"(elected) :: "memory");', "return elected != 0;")
 
@@ -140,7 +141,7 @@ def special(helpers: Intrinsics, kind: str) -> str | None:
     register = _SPECIALS.get(kind)
     if register is None:
         return None
-    return helpers.function(kind, "int ()", "int x;", f'asm("mov.u32 %0, %{register};" : "=r"(x));', "return x;",
+    return helpers.function(register.replace(".", "_"), "int ()", "int x;", f'asm("mov.u32 %0, %{register};" : "=r"(x));', "return x;",
                             arch=ARCH, what="clusters")
 
 

@@ -51,7 +51,7 @@ def mbarrier_init(bars: Tensor, i: object, count: Scalar) -> None:
 
 
 def mbarrier_arrive(bars: Tensor, i: object, *, cta: Scalar | None = None) -> None:
-    """mbarrier.arrive: one arrival of this thread (release); at the barrier of block ``cta`` of the cluster if given."""
+    """mbarrier.arrive (release) of this thread; at the barrier of block ``cta`` of the cluster if one is given."""
     ref = _barrier("mbarrier_arrive", bars, i)
     builder().emit(ops.MbarrierArrive(ref=ref, rank=_rank("mbarrier_arrive", cta)))
 
@@ -129,10 +129,8 @@ def tma_store_wait(pending: int, read: bool = True) -> None:
     store is written.
     """
     if not isinstance(pending, int) or pending < 0:
-        raise TraceError(f"tma_store_wait({pending}): the count is a static integer >= 0",
-                         hint="a loop variable is static in mo.static_range" if isinstance(pending, Expr) else None,
-                         locs=(locate(),))
-    builder().emit(ops.BulkWait(pending=int(pending), read=bool(read)))
+        raise TraceError(f"tma_store_wait({pending}): the count is a static integer >= 0", locs=(locate(),))
+    builder().emit(ops.BulkWait(pending=pending, read=read))
 
 
 # --- warps and warp groups -------------------------------------------------------------------------------------------
