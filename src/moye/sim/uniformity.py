@@ -154,4 +154,4 @@ def _special(func: Func, kind: str) -> int:
     name, _, axis = kind.partition("_")
     if name == "thread":
         return THREAD if func.block_dim["xyz".index(axis)] > 1 else SCALAR
-    return BLOCK if name == "block" else SCALAR
+    return BLOCK if name in ("block", "cluster") else SCALAR
