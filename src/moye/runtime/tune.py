@@ -33,7 +33,7 @@ from moye.errors import (
     TensorError,
 )
 from moye.ir.nodes import TensorParam
-from moye.runtime.arguments import TensorLike, tensor_spec
+from moye.runtime.arguments import tensor_spec
 from moye.runtime.arrays import ArrayInfo, describe, span_bytes
 from moye.runtime.cache import DiskCache, cache_key
 from moye.runtime.compile import default_arch
