@@ -2,10 +2,10 @@
 
 In: nothing.  Out: ``TmaLoad``, ``TmaStore``, ``TmaReduceAdd``, and ``TensorMap``, which tensor parameters carry.
 
->>> TensorMap(float16, modes=(1, 0), box=(64, 128), swizzle=128)      # a row-major (M, K): boxes of 128 rows, 64 columns
+>>> TensorMap(float16, modes=(1, 0), box=(64, 128), swizzle=128)   # a row-major (M, K): 128 rows of 64
 
-Extents and strides of the tensor come at launch.  Source: PTX ISA, cp.async.bulk.tensor and cp.reduce.async.bulk.tensor;
-CUDA driver API, cuTensorMapEncodeTiled.
+Extents and strides of the tensor come at launch.  Source: PTX ISA, cp.async.bulk.tensor and
+cp.reduce.async.bulk.tensor; CUDA driver API, cuTensorMapEncodeTiled.
 """
 
 from __future__ import annotations

@@ -10,7 +10,6 @@ Source: PTX ISA, cp.async.bulk.tensor, cp.reduce.async.bulk.tensor, prefetch.ten
 
 from __future__ import annotations
 
-from moye.cuda.expressions import call
 from moye.cuda.intrinsics import Intrinsics
 from moye.cuda.kernel import Kernel
 from moye.errors import IRError

@@ -38,7 +38,7 @@ from moye.lang.signature import (
 from moye.lang.trace import JitFunction
 from moye.layout import ComposedLayout, Layout, Swizzle
 from moye.pipelines import Pipeline
-from moye.runtime.arrays import ArrayInfo, TensorLike, describe, natural_strides
+from moye.runtime.arrays import ArrayInfo, describe, natural_strides
 from moye.runtime.tma import TmaCopy
 from moye.tensor.tiled import CopyAtom, TiledCopy, TiledMMA
 

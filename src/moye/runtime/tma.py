@@ -96,7 +96,7 @@ def _require_reachable(op: TmaOp, info: ArrayInfo, tiling: TmaTiling) -> None:
         if apart % _PART or not 0 < apart < 1 << 40:
             raise LayoutError(f"{asked}: stride {stride} of mode {mode} is {apart} bytes, and TMA takes multiples of "
                               f"{_PART} below 2^40", code="B5",
-                              hint=f"pad the rows of the array to a multiple of {_PART * 8 // info.dtype.bits} elements")
+                              hint=f"pad its rows to a multiple of {_PART * 8 // info.dtype.bits} elements")
 
 
 def _shown(info: ArrayInfo) -> str:

@@ -72,7 +72,7 @@ def prefetch_tensormap(tma: TmaTensor) -> None:
 
 
 def copy_tma(tma: TmaTensor, places: tuple[object, ...], barrier: tuple[Tensor, Int] | None,
-             multicast: Scalar | None, hint: str | None) -> None:
+             multicast: Scalar | None, hint: Any) -> None:
     """One tile, box by box.  ``places`` are (dst, src): for a load the shared tile and the coordinates."""
     load = tma.tiling.op.kind == "load"
     if len(places) != 2:
@@ -95,7 +95,7 @@ def copy_tma(tma: TmaTensor, places: tuple[object, ...], barrier: tuple[Tensor, 
             smem=Ref(smem.buffer, index_operand(smem.offset + offset + box.offset), smem.dtype),
             barrier=None if barrier is None else _barrier(tma, *barrier),
             multicast=None if multicast is None else operand_of(multicast, uint16),
-            hint=hint))  # type: ignore[arg-type]
+            hint=hint))
 
 
 def _coordinate(x: Any) -> Operand:
@@ -111,7 +111,7 @@ def _part(mask: Scalar) -> Expr:
     below = b.binary("sub", b.binary("shl", one, b.cast(rank_here, int32)), one)
     wide = b.cast(operand_of(mask, uint16), uint32)
     place = b.unary("popcount", b.binary("and", wide, below))
-    return Expr(b.cast(place, b.index))  # type: ignore[arg-type]
+    return Expr(b.cast(place, b.index))
 
 
 # --- what fits -------------------------------------------------------------------------------------------------------
@@ -128,9 +128,9 @@ def _tile(tma: TmaTensor, tile: object, load: bool) -> Tensor:
                          locs=(locate(),))
     have, wanted = _whole(tile.layout, tile.swizzle), _whole(tma.smem_layout)
     if have != wanted:
-        shown = tile.layout if tile.swizzle is None else ComposedLayout(tile.swizzle, 0, tile.layout)
+        whole = tile.layout if tile.swizzle is None else ComposedLayout(tile.swizzle, 0, tile.layout)
         raise TensorError(f"copyto: {tma.label} copies tiles of layout {tma.smem_layout}, but {tile.label} has layout "
-                          f"{shown}", hint="slice one stage of the shared tensor, and give make_tma_copy its layout",
+                          f"{whole}", hint="slice one stage of the shared tensor, and give make_tma_copy its layout",
                           locs=(locate(),))
     align = tma.tiling.align
     tile.buffer.align = max(tile.buffer.align, align)
@@ -144,7 +144,7 @@ def _tile(tma: TmaTensor, tile: object, load: bool) -> Tensor:
 def _whole(layout: Layout | ComposedLayout, swizzle: Any = None) -> tuple[object, str]:
     """A layout as a function of the linear index, so that equal functions are equal."""
     if isinstance(layout, ComposedLayout):
-        layout, swizzle = layout.layout, layout.swizzle
+        return _whole(layout.layout, layout.swizzle)
     return coalesce(layout), str(swizzle) if swizzle is not None and swizzle.bits else ""
 
 
@@ -172,7 +172,7 @@ def _check_options(tma: TmaTensor, load: bool, barrier: object, multicast: Scala
     if hint is not None and hint not in typing.get_args(Hint):
         raise TensorError(f'copyto: the hint is "evict_first" or "evict_last", not {hint!r}', locs=(locate(),))
     if load != (barrier is not None):
-        what = "needs the mbarrier that it completes on" if load else "completes on no mbarrier, but with its bulk group"
+        what = "needs the mbarrier that it completes on" if load else "completes with its bulk group, on no mbarrier"
         raise TensorError(f"copyto: a {tma.tiling.op.kind} with {tma.label} {what}", locs=(locate(),),
                           hint="barrier=(bars, i)" if load else "leave out barrier=")
     if multicast is not None and not load:
