@@ -59,15 +59,19 @@ class Case:
     sizes: tuple[int, ...] = (FULL, RAGGED)
     block: Any = THREADS
     grid: Callable[[int], Any] = field(default=lambda n: math.ceil(n / THREADS))
+    cluster: tuple[int, int, int] = (1, 1, 1)
 
     def arguments(self, n: int) -> list[Any]:
         return self.make(np.random.default_rng([n, len(self.name)]), n)
 
     def launch(self, arguments: list[Any], n: int) -> None:
-        self.kernel[self.grid(n), self.block](*arguments)
+        if self.cluster == (1, 1, 1):
+            self.kernel[self.grid(n), self.block](*arguments)
+        else:
+            self.kernel.launch(*arguments, grid=self.grid(n), block=self.block, cluster=self.cluster)
 
     def trace(self):
-        return self.kernel.trace(*self.arguments(self.sizes[-1]), block=self.block)
+        return self.kernel.trace(*self.arguments(self.sizes[-1]), block=self.block, cluster=self.cluster)
 
 
 CASES: dict[str, Case] = {}

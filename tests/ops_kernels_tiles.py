@@ -11,6 +11,7 @@ import mma_kernels
 import moye as mo
 import ops_kernels
 import ops_kernels_edges
+import ops_kernels_hopper
 from moye import dtypes as dt
 from moye.sim import semantics
 from ops_kernels import (
@@ -26,7 +27,8 @@ from ops_kernels import (
     values,
 )
 
-__all__ = ["CASES", "CP_ASYNCS", "MMAS", "mma_kernels", "ops_kernels", "ops_kernels_edges", "to_device", "to_host"]
+__all__ = ["CASES", "CP_ASYNCS", "MMAS", "mma_kernels", "ops_kernels", "ops_kernels_edges", "ops_kernels_hopper",
+           "to_device", "to_host"]
 
 # --- copies ----------------------------------------------------------------------------------------------------------
 

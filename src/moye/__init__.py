@@ -32,6 +32,13 @@ _TRACED = (
     "shuffle_down", "shuffle_idx", "shuffle_up", "shuffle_xor", "static_range", "store", "sync_threads", "sync_warp",
     "thread_idx", "vote_all", "vote_any", "warp_idx", "warp_reduce", "where",
 )
+_HOPPER = (
+    "block_in_cluster_idx", "cluster_arrive", "cluster_dim", "cluster_idx", "cluster_rank", "cluster_sync",
+    "cluster_wait", "elect", "fence_mbarrier_init", "fence_proxy_async", "griddepcontrol_launch_dependents",
+    "griddepcontrol_wait", "mbarrier_arrive", "mbarrier_arrive_expect_tx", "mbarrier_array", "mbarrier_expect_tx",
+    "mbarrier_init", "mbarrier_wait", "tma_store_arrive", "tma_store_wait", "warpgroup_idx", "warpgroup_reg_alloc",
+    "warpgroup_reg_dealloc",
+)
 _MATH = ("ceil", "clz", "cos", "erf", "exp", "exp2", "floor", "gelu", "isinf", "isnan", "log", "log10", "log2",
          "maximum", "minimum", "popcount", "relu", "rsqrt", "sigmoid", "silu", "sin", "sqrt", "tan", "tanh", "trunc")
 _DTYPES = ("bfloat16", "float16", "float32", "float64", "float8_e4m3fn", "float8_e5m2", "int16", "int32", "int64",
@@ -43,6 +50,7 @@ _ERRORS = ("AlignmentError", "ArgumentError", "CompileError", "DTypeError", "Dri
 _HOME: dict[str, tuple[str, str]] = {
     **{name: ("moye.layout", name) for name in _ALGEBRA},
     **{name: ("moye.lang.builtins", name) for name in _TRACED},
+    **{name: ("moye.lang.hopper", name) for name in _HOPPER},
     **{name: ("moye.lang.math", name) for name in _MATH},
     **{name: ("moye.dtypes", name) for name in _DTYPES},
     **{name: ("moye.errors", name) for name in _ERRORS},

@@ -14,7 +14,7 @@ from __future__ import annotations
 from moye import dtypes as dt
 from moye.atoms.atom import CopyOp
 from moye.dtypes import DType, Kind, Space
-from moye.errors import UnsupportedError
+from moye.errors import UNKNOWN, Loc, UnsupportedError
 from moye.layout import Swizzle
 
 _DEVICE = "__device__ __forceinline__"
@@ -78,6 +78,9 @@ class Intrinsics:
         self._functions: dict[str, str] = {}
         self.arch = 80
         self.newest = ""  # what needs this arch
+        self.newest_loc = UNKNOWN
+        self.accelerated = ""  # what only architectures such as sm_90a have, none without the letter
+        self.at: Loc = UNKNOWN  # the program point being printed
 
     def text(self) -> list[str]:
         """Every type and function used, as lines."""
@@ -87,7 +90,11 @@ class Intrinsics:
     def need(self, arch: int, what: str = "instructions") -> None:
         """``what``, in the plural, needs this compute capability."""
         if arch > self.arch:
-            self.arch, self.newest = arch, what
+            self.arch, self.newest, self.newest_loc = arch, what, self.at
+
+    def need_accelerated(self, what: str) -> None:
+        """``what``, in the plural, needs an architecture with a letter, as in sm_90a."""
+        self.accelerated = self.accelerated or what
 
     def function(self, name: str, signature: str, *body: str, overload: str = "", arch: int = 80,
                  what: str = "") -> str:

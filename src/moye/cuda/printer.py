@@ -19,6 +19,8 @@ from moye.cuda import statements, tensor_copies
 from moye.cuda.kernel import Kernel
 from moye.cuda.names import identifier, is_free
 from moye.dtypes import DType
+from moye.errors import UNKNOWN, Loc
+from moye.ir import ops
 from moye.ir.nodes import Extent, Func, ScalarParam, TensorParam, Value
 from moye.passes import smem
 
@@ -45,7 +47,10 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class Printed:
-    """A printed kernel; ``newest`` says what of it needs ``arch``."""
+    """A printed kernel; ``newest`` says what of it needs ``arch``, and ``newest_loc`` where that is.
+
+    ``accelerated`` says what of it exists on architectures such as sm_90a alone, which have a letter.
+    """
 
     source: str
     name: str
@@ -54,6 +59,8 @@ class Printed:
     static_smem: int
     arch: int
     newest: str = ""
+    newest_loc: Loc = UNKNOWN
+    accelerated: str = ""
 
 
 def print_kernel(func: Func, *, lineinfo: bool = False, asserts: bool = False) -> Printed:
@@ -72,7 +79,8 @@ def print_kernel(func: Func, *, lineinfo: bool = False, asserts: bool = False) -
     lines = [*_header(func, plan, name), "", *_with_blank(kernel.helpers.text()), *_signature(func, name, parameters),
              *(f"    {line}" for line in shared), *([""] if shared else []), kernel.writer.text(), "}", ""]
     return Printed("\n".join(lines), name, slots, plan.total if plan.dynamic else 0,
-                   0 if plan.dynamic else plan.total, kernel.helpers.arch, kernel.helpers.newest)
+                   0 if plan.dynamic else plan.total, kernel.helpers.arch, kernel.helpers.newest,
+                   kernel.helpers.newest_loc, kernel.helpers.accelerated)
 
 
 def _with_blank(lines: list[str]) -> list[str]:
@@ -160,7 +168,7 @@ def _value(kernel: Kernel, value: Value, hint: str, slot: Slot, slots: list[Slot
 
 def _signature(func: Func, name: str, groups: list[list[str]]) -> list[str]:
     cluster = "" if func.cluster_dim == (1, 1, 1) else f" __cluster_dims__{func.cluster_dim}".replace(" (", "(")
-    bounds = f"{func.threads}, {func.min_blocks}" if func.min_blocks > 1 else str(func.threads)
+    bounds = f"{func.threads}, {func.min_blocks}" if func.min_blocks > 1 or _sets_registers(func) else func.threads
     head = f'extern "C" __global__ void{cluster} __launch_bounds__({bounds})'
     flat = f"{head} {name}({', '.join(', '.join(group) for group in groups)}) {{"
     rows = [row for group in groups for row in _rows(group, _WIDTH - len(name))]
@@ -169,6 +177,11 @@ def _signature(func: Func, name: str, groups: list[list[str]]) -> list[str]:
     indent = " " * (len(name) + 1)
     first, *rest = rows
     return [head, f"{name}({first},", *(f"{indent}{row}," for row in rest[:-1]), f"{indent}{rest[-1]}) {{"]
+
+
+def _sets_registers(func: Func) -> bool:
+    """Whether register budgets change: ptxas wants to know the first one, and so the blocks of a multiprocessor."""
+    return any(isinstance(op, ops.SetMaxRegisters) for op in func.body.walk())
 
 
 def _rows(group: list[str], width: int) -> Iterator[str]:

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from moye import dtypes as dt
-from moye.cuda import control, conversions, expressions, gemm, matrix, tensor_copies, tiles
+from moye.cuda import control, conversions, expressions, gemm, hopper, matrix, tensor_copies, tiles
 from moye.cuda.expressions import SELECT, Text, assignment, bits_of, c_cast, call, from_bits, infix, negated
 from moye.cuda.kernel import Kernel
 from moye.cuda.uses import ORDER
@@ -45,6 +45,7 @@ def statement(kernel: Kernel, op: ops.Op) -> None:
         raise UnsupportedError(f"the CUDA printer does not know {type(op).__name__}", locs=(op.loc,))
     kernel.values.now = kernel.uses.index[id(op)]
     kernel.writer.at(op.loc)
+    kernel.helpers.at = op.loc
     try:
         printer(kernel, op)
     except UnsupportedError as error:
@@ -69,6 +70,10 @@ def _special(kernel: Kernel, op: ops.Special) -> None:
         clock = "clock64" if op.result.dtype.bits == 64 else "clock"
         name = kernel.helpers.globaltimer() if op.kind == "globaltimer" else clock
         kernel.values.name(op.result, f"{name}()", op.kind)
+        return
+    reads = hopper.special(kernel.helpers, op.kind)
+    if reads is not None:
+        kernel.values.define(op, c_cast(op.result.dtype.cuda, Text(f"{reads}()")), initial=f"{reads}()", hint=op.kind)
         return
     if op.kind not in _SPECIALS:
         raise UnsupportedError(f"the CUDA printer does not know the special register {op.kind!r}")
@@ -304,6 +309,14 @@ def _vote(kernel: Kernel, op: ops.Vote) -> None:
     found = call(f"__{op.kind}_sync", Text(_mask(op.mask)), kernel.values.operand(op.pred))
     plain = op.kind == "ballot" or not kernel.uses.count.get(op.result.id)
     _together(kernel, op, op.result, found if plain else infix("!=", found, Text("0")))
+
+
+@_prints(ops.Elect)
+def _elect(kernel: Kernel, op: ops.Elect) -> None:
+    _together(kernel, op, op.result, Text(f"{hopper.elect(kernel.helpers)}()"))
+
+
+TABLE.update(hopper.PRINTERS)
 
 
 def _together(kernel: Kernel, op: ops.Op, result: Value, text: Text) -> None:

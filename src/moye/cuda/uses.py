@@ -22,7 +22,10 @@ ORDER = -3  # what must be evaluated by all lanes at its place (shuffles): contr
 NOTHING: frozenset[int] = frozenset()
 
 _PURE = (ops.Special, ops.Binary, ops.Unary, ops.Select, ops.Cast, ops.Read, ops.Reduce)
-_FENCING = (ops.SyncThreads, ops.SyncWarp, ops.NamedBarrier, ops.CpAsyncCommit, ops.CpAsyncWait, ops.Fence)
+_FENCING = (ops.SyncThreads, ops.SyncWarp, ops.NamedBarrier, ops.CpAsyncCommit, ops.CpAsyncWait, ops.Fence,
+            ops.MbarrierInit, ops.MbarrierArrive, ops.MbarrierWait, ops.ProxyFence, ops.BulkCommit, ops.BulkWait,
+            ops.SetMaxRegisters, ops.ClusterArrive, ops.ClusterWait, ops.GridDependency)
+_TOGETHER = (ops.Shuffle, ops.Vote, ops.Elect)
 
 
 def result_of(op: ops.Op) -> Value | None:
@@ -209,7 +212,7 @@ class Uses:
             return frozenset(var.id for var, _ in op.pairs)
         if isinstance(op, _FENCING):
             return frozenset((MEMORY, ORDER))
-        if isinstance(op, (ops.Shuffle, ops.Vote)):
+        if isinstance(op, _TOGETHER):
             return frozenset((ORDER,))
         found = frozenset().union(*(self.block_kills(block) for block in op.blocks()))
         for ref, written in op.refs():

@@ -75,7 +75,7 @@ MATH = ("exp", "exp2", "log", "log2", "log10", "sqrt", "rsqrt", "sin", "cos", "t
         "round", "trunc", "abs", "sigmoid")
 UNARY = ("neg", "not", "invert", "popcount", "clz", "isnan", "isinf", *MATH)
 SPECIALS = ("thread_x", "thread_y", "thread_z", "block_x", "block_y", "block_z", "grid_x", "grid_y", "grid_z",
-            "clock", "globaltimer")
+            "cluster_rank", "cluster_block_x", "cluster_block_y", "cluster_block_z", "clock", "globaltimer")
 
 
 # --- scalars ---------------------------------------------------------------------------------------------------------
@@ -83,7 +83,10 @@ SPECIALS = ("thread_x", "thread_y", "thread_z", "block_x", "block_y", "block_z",
 
 @dataclass(slots=True, kw_only=True)
 class Special(Op):
-    """A hardware register: thread and block index, grid extent, clock (clock and globaltimer are not pure)."""
+    """A hardware register: thread and block index, grid extent, clock (clock and globaltimer are not pure).
+
+    ``cluster_rank`` is the block's linear index within its cluster (x fastest), ``cluster_block_x`` one coordinate.
+    """
 
     pure = True
     result: Value

@@ -46,7 +46,8 @@ class _Names:
 def to_text(func: Func) -> str:
     """The whole function."""
     names = _Names()
-    lines = [f"kernel {func.name}, block {func.block_dim}, index int{func.index_bits}"]
+    cluster = "" if func.cluster_dim == (1, 1, 1) else f", cluster {func.cluster_dim}"
+    lines = [f"kernel {func.name}, block {func.block_dim}{cluster}, index int{func.index_bits}"]
     for param in func.params:
         if isinstance(param, TensorParam):
             lines.append(f"  param {param.name}: {param.buffer.dtype} {names.show(param.shape)}:"

@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 from moye.dtypes import DType, Kind, Space
 from moye.errors import IRError, TraceError
-from moye.ir import ops
+from moye.ir import ops, verify_hopper
 from moye.ir.nodes import Block, Func, Literal, Operand, Ref, ScalarParam, TensorParam, TileRef, Value, Var
 
 
@@ -269,5 +269,5 @@ def _special(op: ops.Special) -> str | None:
 _RULES: dict[type[ops.Op], Callable[..., str | None]] = {
     ops.Binary: _binary, ops.Unary: _unary, ops.If: _cond, ops.Select: _cond, ops.Assert: _cond, ops.For: _for,
     ops.Copy: _copy, ops.Gemm: _gemm, ops.Store: _store, ops.Load: _load, ops.NamedBarrier: _barrier, ops.Cast: _cast,
-    ops.Special: _special,
+    ops.Special: _special, **verify_hopper.RULES,
 }

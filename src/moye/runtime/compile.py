@@ -181,6 +181,10 @@ def compile_program(spec: Specialised, arch: str, *, restrict: bool = True) -> P
     return program
 
 
+_ACCELERATED = 90
+"""The architecture that moye always compiles for with its ``a``."""
+
+
 def check_atoms(func: Func, arch: str) -> None:
     """Raises UnsupportedError for the newest atom of a kernel where the architecture is too old for it."""
     match = re.fullmatch(r"(?:sm_|compute_)?(\d{2,3})[af]?", str(arch))
@@ -197,10 +201,13 @@ def check_atoms(func: Func, arch: str) -> None:
 
 def check_arch(func: Func, printed: Printed, arch: str) -> None:
     """Raises UnsupportedError where a kernel has an instruction that the architecture is too old for."""
-    if printed.arch <= _capability(arch):
-        return
-    raise UnsupportedError(f"{func.name} uses {printed.newest}, which need sm_{printed.arch} or later, but is "
-                           f"compiled for {arch}")
+    if printed.arch > _capability(arch):
+        needed = f"sm_{printed.arch}{'a' if printed.arch == _ACCELERATED else ''}"
+        raise UnsupportedError(f"{func.name} uses {printed.newest}, which need {needed} or later, but is compiled for "
+                               f"{arch}", locs=(printed.newest_loc,) if printed.newest_loc.frames else ())
+    if printed.accelerated and arch[-1].isdigit():
+        raise UnsupportedError(f"{func.name} uses {printed.accelerated}, which need an architecture with an a, such "
+                               f"as sm_90a, but is compiled for {arch}", hint=f'compile for "{arch}a"')
 
 
 def _alternatives(atom: CopyOp | MmaOp, have: int) -> str | None:

@@ -55,6 +55,7 @@ class Batch:
         self.tape = self.launch.tape.of(self, first) if self.launch.tape is not None else None
         for axis, name in enumerate(("block_x", "block_y", "block_z")):
             self.specials[name] = np.ascontiguousarray(self.block_ids[None, :, axis], np.int32)
+        self.specials |= _in_cluster(self.block_ids, self.program.func.cluster_dim)
         for name, extent in zip(("grid_x", "grid_y", "grid_z"), self.launch.grid, strict=True):
             self.specials[name] = extent
         for shared in self.shared.values():
@@ -238,6 +239,13 @@ def block_ids(grid: tuple[int, int, int], first: int, count: int) -> Array:
     """The coordinates (count, 3) of consecutive blocks, x fastest."""
     linear = np.arange(first, first + count)
     return np.stack([linear % grid[0], linear // grid[0] % grid[1], linear // (grid[0] * grid[1])], axis=1)
+
+
+def _in_cluster(block_ids: Array, cluster: tuple[int, int, int]) -> dict[str, Any]:
+    """The cluster's registers: each block's place within its cluster, (1, B)."""
+    x, y, z = (np.ascontiguousarray(block_ids[None, :, axis] % cluster[axis], np.int32) for axis in range(3))
+    rank = x + cluster[0] * (y + cluster[1] * z)
+    return {"cluster_block_x": x, "cluster_block_y": y, "cluster_block_z": z, "cluster_rank": rank}
 
 
 def _threads(block_dim: tuple[int, int, int]) -> dict[str, Any]:

@@ -137,6 +137,8 @@ def _result(levels: Levels, op: ops.Op) -> int:
         return _loaded(levels, op.ref)
     if isinstance(op, ops.Vote):
         return THREAD | levels.of(op.pred)
+    if isinstance(op, ops.Elect):
+        return THREAD
     if isinstance(op, (ops.Atomic, ops.Shuffle, ops.Reduce)):
         return FULL
     raise UnsupportedError(f"the simulator does not know the operation {type(op).__name__}", locs=(op.loc,))
@@ -152,4 +154,4 @@ def _special(func: Func, kind: str) -> int:
     name, _, axis = kind.partition("_")
     if name == "thread":
         return THREAD if func.block_dim["xyz".index(axis)] > 1 else SCALAR
-    return BLOCK if name == "block" else SCALAR
+    return BLOCK if name in ("block", "cluster") else SCALAR

@@ -1,0 +1,76 @@
+"""The verifier's rules of single ops of sm_90.
+
+In: an op.  Out: a sentence if it is broken, None if not.
+
+>>> RULES[ops.SetMaxRegisters](op)
+'20 registers: no multiple of 8 from 24 to 256'
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from moye.dtypes import Kind, Space, uint64
+from moye.ir import ops
+from moye.ir.nodes import Operand, Ref
+
+
+def is_register_budget(count: int) -> bool:
+    """Whether setmaxnreg takes this count."""
+    return 24 <= count <= 256 and count % 8 == 0
+
+
+def _barrier(ref: Ref) -> str | None:
+    if ref.buffer.space is not Space.SHARED or ref.dtype != uint64:
+        return f"its barrier is {ref.dtype} in {ref.buffer.space.value}, not uint64 in shared memory"
+    return "its barrier is swizzled" if ref.swizzle is not None else None
+
+
+def _integers(**operands: Operand | None) -> str | None:
+    """The first operand that is no 32-bit integer."""
+    for name, operand in operands.items():
+        if operand is not None and (not operand.dtype.is_integer or operand.dtype.bits != 32):
+            return f"its {name} is {operand.dtype}, not a 32-bit integer"
+    return None
+
+
+def _init(op: ops.MbarrierInit) -> str | None:
+    return _barrier(op.ref) or _integers(count=op.count)
+
+
+def _arrive(op: ops.MbarrierArrive) -> str | None:
+    if not op.arrives and (op.bytes is None or op.rank is not None):
+        return "without an arrival it expects bytes at a barrier of its own block"
+    return _barrier(op.ref) or _integers(bytes=op.bytes, rank=op.rank)
+
+
+def _wait(op: ops.MbarrierWait) -> str | None:
+    return _barrier(op.ref) or _integers(parity=op.parity)
+
+
+def _proxy(op: ops.ProxyFence) -> str | None:
+    return None if op.kind in ("async", "mbarrier_init") else f"unknown kind {op.kind!r}"
+
+
+def _bulk_wait(op: ops.BulkWait) -> str | None:
+    return None if op.pending >= 0 else f"waits for all but {op.pending} groups"
+
+
+def _elect(op: ops.Elect) -> str | None:
+    return None if op.result.dtype.kind is Kind.BOOL else f"gives {op.result.dtype}, not bool"
+
+
+def _registers(op: ops.SetMaxRegisters) -> str | None:
+    if op.kind not in ("inc", "dec"):
+        return f"unknown kind {op.kind!r}"
+    return None if is_register_budget(op.count) else f"{op.count} registers: no multiple of 8 from 24 to 256"
+
+
+def _grid(op: ops.GridDependency) -> str | None:
+    return None if op.kind in ("wait", "launch_dependents") else f"unknown kind {op.kind!r}"
+
+
+RULES: dict[type[ops.Op], Callable[..., str | None]] = {
+    ops.MbarrierInit: _init, ops.MbarrierArrive: _arrive, ops.MbarrierWait: _wait, ops.ProxyFence: _proxy,
+    ops.BulkWait: _bulk_wait, ops.Elect: _elect, ops.SetMaxRegisters: _registers, ops.GridDependency: _grid,
+}

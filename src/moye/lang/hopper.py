@@ -1,0 +1,233 @@
+"""What sm_90 adds to the kernel language: mbarriers, clusters, register budgets, elections, dependent launches.
+
+In: scalars and tensors of the kernel being traced.  Out: one op each.
+
+>>> full = mo.mbarrier_array(4); mo.mbarrier_init(full, 0, 1); mo.mbarrier_wait(full, stage, phase)
+
+Each docstring names the PTX instruction (PTX ISA) that the operation stands for.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+from moye import dtypes as dt
+from moye.dtypes import Space
+from moye.errors import DTypeError, TensorError, TraceError
+from moye.ir import ops
+from moye.ir.nodes import Operand, Ref, Value
+from moye.ir.verify_hopper import is_register_budget
+from moye.lang.builtins import Dim3, block_idx, linear_thread
+from moye.layout import IntTuple
+from moye.tensor.context import builder, locate
+from moye.tensor.expr import Expr, Scalar, operand_of
+from moye.tensor.tensor import Tensor, shared_array
+
+__all__ = [
+    "block_in_cluster_idx", "cluster_arrive", "cluster_dim", "cluster_idx", "cluster_rank", "cluster_sync",
+    "cluster_wait", "elect", "fence_mbarrier_init", "fence_proxy_async", "griddepcontrol_launch_dependents",
+    "griddepcontrol_wait", "mbarrier_arrive", "mbarrier_arrive_expect_tx", "mbarrier_array", "mbarrier_expect_tx",
+    "mbarrier_init", "mbarrier_wait", "tma_store_arrive", "tma_store_wait", "warpgroup_idx", "warpgroup_reg_alloc",
+    "warpgroup_reg_dealloc",
+]
+
+_MOST = (1 << 20) - 1  # arrivals, and bytes, that one phase of an mbarrier counts
+_WARPGROUP = 128
+
+
+# --- mbarriers -------------------------------------------------------------------------------------------------------
+
+
+def mbarrier_array(shape: IntTuple) -> Tensor:
+    """Shared memory for mbarriers: a uint64 each, 8-byte aligned, not initialised."""
+    return shared_array(dt.uint64, shape, align=8)
+
+
+def mbarrier_init(bars: Tensor, i: object, count: Scalar) -> None:
+    """mbarrier.init: phase 0 begins, ``count`` arrivals complete each phase.  One thread initialises a barrier."""
+    ref = _barrier("mbarrier_init", bars, i)
+    builder().emit(ops.MbarrierInit(ref=ref, count=_number("mbarrier_init", "count", count, 1, _MOST)))
+
+
+def mbarrier_arrive(bars: Tensor, i: object, *, cta: Scalar | None = None) -> None:
+    """mbarrier.arrive (release) of this thread; at the barrier of block ``cta`` of the cluster if one is given."""
+    ref = _barrier("mbarrier_arrive", bars, i)
+    builder().emit(ops.MbarrierArrive(ref=ref, rank=_rank("mbarrier_arrive", cta)))
+
+
+def mbarrier_arrive_expect_tx(bars: Tensor, i: object, bytes: Scalar, *, cta: Scalar | None = None) -> None:
+    """mbarrier.arrive.expect_tx: the phase also waits for ``bytes`` of asynchronous copies; then one arrival."""
+    what = "mbarrier_arrive_expect_tx"
+    ref = _barrier(what, bars, i)
+    builder().emit(ops.MbarrierArrive(ref=ref, bytes=_number(what, "bytes", bytes, 0, _MOST), rank=_rank(what, cta)))
+
+
+def mbarrier_expect_tx(bars: Tensor, i: object, bytes: Scalar) -> None:
+    """mbarrier.expect_tx: the phase also waits for ``bytes`` of asynchronous copies; nobody arrives."""
+    ref = _barrier("mbarrier_expect_tx", bars, i)
+    expected = _number("mbarrier_expect_tx", "bytes", bytes, 0, _MOST)
+    builder().emit(ops.MbarrierArrive(ref=ref, bytes=expected, arrives=False))
+
+
+def mbarrier_wait(bars: Tensor, i: object, parity: Scalar) -> None:
+    """mbarrier.try_wait.parity in a loop: until the phase of this parity is complete (acquire).
+
+    The phases of a barrier have the parities 0, 1, 0, ...  Waiting for parity 1 of a new barrier returns at once.
+    """
+    ref = _barrier("mbarrier_wait", bars, i)
+    builder().emit(ops.MbarrierWait(ref=ref, parity=_number("mbarrier_wait", "parity", parity, 0, 1)))
+
+
+def fence_mbarrier_init() -> None:
+    """fence.mbarrier_init.release.cluster: initialised barriers are visible to the cluster after its next barrier."""
+    builder().emit(ops.ProxyFence(kind="mbarrier_init"))
+
+
+def fence_proxy_async() -> None:
+    """fence.proxy.async.shared::cta: what this thread wrote to shared memory is visible to TMA and wgmma after it."""
+    builder().emit(ops.ProxyFence(kind="async"))
+
+
+def _barrier(what: str, bars: object, i: object) -> Ref:
+    if not isinstance(bars, Tensor) or bars.space is not Space.SHARED or bars.dtype is not dt.uint64:
+        raise TensorError(f"{what}: {bars!r} is no shared tensor of mbarriers",
+                          hint="mo.mbarrier_array(n) makes n of them", locs=(locate(),))
+    return bars.ref(i)
+
+
+def _number(what: str, name: str, value: Scalar, lower: int, upper: int) -> Operand:
+    """An int32 operand; a static one must lie between the bounds."""
+    if isinstance(value, int) and not lower <= value <= upper:
+        raise TraceError(f"{what}: {name} is {value}, which does not lie between {lower} and {upper}",
+                         locs=(locate(),))
+    if isinstance(value, float) or (isinstance(value, Expr) and value.dtype.is_float):
+        raise DTypeError(f"{what}: {name} is {value}, which is no integer", locs=(locate(),))
+    return operand_of(value, dt.int32)
+
+
+def _rank(what: str, cta: Scalar | None) -> Operand | None:
+    """The block of the cluster that is meant; None where there is but this one."""
+    blocks = prod(builder().func.cluster_dim)
+    if cta is None or (isinstance(cta, int) and cta == 0 and blocks == 1):
+        return None
+    return _number(what, "cta", cta, 0, blocks - 1)
+
+
+# --- bulk groups -----------------------------------------------------------------------------------------------------
+
+
+def tma_store_arrive() -> None:
+    """cp.async.bulk.commit_group: this thread's bulk stores so far become its newest group."""
+    builder().emit(ops.BulkCommit())
+
+
+def tma_store_wait(pending: int, read: bool = True) -> None:
+    """cp.async.bulk.wait_group[.read]: waits for all but the newest ``pending`` bulk groups of this thread.
+
+    With ``read`` until their shared memory has been read, so that it may be written again; without, until what they
+    store is written.
+    """
+    if not isinstance(pending, int) or pending < 0:
+        raise TraceError(f"tma_store_wait({pending}): the count is a static integer >= 0", locs=(locate(),))
+    builder().emit(ops.BulkWait(pending=pending, read=read))
+
+
+# --- warps and warp groups -------------------------------------------------------------------------------------------
+
+
+def elect() -> Scalar:
+    """elect.sync: true in one lane of the warp, all of whose lanes must call."""
+    result = Value(dt.bool_)
+    op = ops.Elect(result=result)
+    result.op = op
+    builder().emit(op)
+    return Expr(result)
+
+
+def warpgroup_idx() -> Scalar:
+    """Warp group (four consecutive warps, the first a multiple of four) within the block."""
+    return linear_thread() // _WARPGROUP
+
+
+def warpgroup_reg_alloc(count: int) -> None:
+    """setmaxnreg.inc: every thread of the warp group may use ``count`` registers, once others have given them back."""
+    _registers("inc", "warpgroup_reg_alloc", count)
+
+
+def warpgroup_reg_dealloc(count: int) -> None:
+    """setmaxnreg.dec: every thread of the warp group keeps ``count`` registers and gives the rest back."""
+    _registers("dec", "warpgroup_reg_dealloc", count)
+
+
+def _registers(kind: Any, what: str, count: int) -> None:
+    if not isinstance(count, int) or not is_register_budget(count):
+        raise TraceError(f"{what}({count}): a budget is a static multiple of 8 from 24 to 256", locs=(locate(),),
+                         code="F6")
+    if builder().func.threads % _WARPGROUP:
+        raise TraceError(f"{what}({count}): a block of {builder().func.threads} threads is no whole number of warp "
+                         f"groups of {_WARPGROUP}", locs=(locate(),), code="F6")
+    builder().emit(ops.SetMaxRegisters(kind=kind, count=count))
+
+
+# --- clusters --------------------------------------------------------------------------------------------------------
+
+
+def _special(kind: str, extent: int) -> Scalar:
+    if extent == 1:
+        return 0
+    value = builder().special(kind, lower=0, upper=extent - 1)
+    value.name = value.name or kind
+    return Expr(value)
+
+
+def cluster_dim() -> Dim3:
+    """Blocks of a cluster along each axis: static, part of the specialisation (%cluster_nctaid)."""
+    return Dim3(*builder().func.cluster_dim)
+
+
+def cluster_rank() -> Scalar:
+    """The block's linear index within its cluster, x fastest (%cluster_ctarank)."""
+    return _special("cluster_rank", prod(builder().func.cluster_dim))
+
+
+def block_in_cluster_idx() -> Dim3:
+    """The block's index within its cluster (%cluster_ctaid)."""
+    return Dim3(*(_special(f"cluster_block_{a}", n) for a, n in zip("xyz", builder().func.cluster_dim, strict=True)))
+
+
+def cluster_idx() -> Dim3:
+    """The cluster's index within the grid (%clusterid)."""
+    return Dim3(*(b // c for b, c in zip(block_idx(), builder().func.cluster_dim, strict=True)))
+
+
+def cluster_arrive(relaxed: bool = False) -> None:
+    """barrier.cluster.arrive: every thread of the cluster's blocks arrives, and waits later.
+
+    It releases what the thread wrote before it; ``relaxed`` orders nothing, and costs no fence.
+    """
+    builder().emit(ops.ClusterArrive(relaxed=bool(relaxed)))
+
+
+def cluster_wait() -> None:
+    """barrier.cluster.wait: until every thread of the cluster's blocks has arrived (acquire)."""
+    builder().emit(ops.ClusterWait())
+
+
+def cluster_sync() -> None:
+    """cluster_arrive and cluster_wait: all threads of the cluster meet; orders their memory accesses."""
+    cluster_arrive()
+    cluster_wait()
+
+
+# --- dependent launches ----------------------------------------------------------------------------------------------
+
+
+def griddepcontrol_wait() -> None:
+    """griddepcontrol.wait: until the launches that this one depends on are complete and their writes visible."""
+    builder().emit(ops.GridDependency(kind="wait"))
+
+
+def griddepcontrol_launch_dependents() -> None:
+    """griddepcontrol.launch_dependents: launches that depend on this one may begin."""
+    builder().emit(ops.GridDependency(kind="launch_dependents"))
