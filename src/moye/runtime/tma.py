@@ -85,7 +85,7 @@ def _require_reachable(op: TmaOp, info: ArrayInfo, tiling: TmaTiling) -> None:
     """B5: what a tensor map demands of pointer, extents and strides."""
     asked = f"make_tma_copy({op}) of a {info.dtype} array {_shown(info)}"
     if info.ptr % _PART:
-        raise LayoutError(f"{asked}: its data pointer {info.ptr:#x} is no multiple of {_PART}", code="B5",
+        raise LayoutError(f"{asked}: its data pointer {info.ptr:#x} is no multiple of {_PART} bytes", code="B5",
                           hint="pass a copy, or a slice that begins at a multiple of 16 bytes")
     for mode, (extent, stride) in enumerate(zip(info.shape, info.strides, strict=True)):
         if not 1 <= extent < 1 << 31:

@@ -159,7 +159,8 @@ def _dimensions(asked: str, dtype: DType, modes: list[Leaves], unit: int, span: 
     if span and run % row:
         raise _broken(asked, f"rows of {run * dtype.bits // 8} bytes are no multiple of the {span} bytes that the "
                              "swizzle works on", hint=f"mo.smem_layout_atom(..., bytes={span}) has such rows")
-    inner = row or _fitting(run, math.gcd(run, _PART * 8 // dtype.bits))
+    together = _PART if run <= MAX_BOX else _ALIGN      # boxes side by side begin at whole lines
+    inner = row or _fitting(run, math.gcd(run, together * 8 // dtype.bits))
     if inner * dtype.bits // 8 % _PART:
         raise _broken(asked, f"the tile has runs of {inner * dtype.bits // 8} bytes along mode {unit}, and TMA copies "
                              f"multiples of {_PART}")
@@ -206,7 +207,7 @@ def _require_places(asked: str, dtype: DType, boxes: tuple[TmaBox, ...], align: 
                           hint="give the tile a compact or a swizzled layout: TMA leaves no gaps")
     if len(boxes) > _MOST_BOXES:
         raise _broken(asked, f"it takes {len(boxes)} boxes, and at most {_MOST_BOXES} are issued for a tile",
-                      hint="let the modes of the tile follow each other in shared memory")
+                      hint=f"a box takes rows that follow each other without a gap, of at most {MAX_BOX} elements")
 
 
 def _parts(asked: str, dtype: DType, dims: list[tuple[int, int]], count: int,

@@ -33,7 +33,7 @@ Hint = OneOf["evict_first", "evict_last"]
 class TmaTensor:
     """A TMA copy in a kernel: ``tensor`` are the coordinates of its array, ``bytes`` those of one tile.
 
-    ``dtype`` and ``smem_layout`` are those of one tile in shared memory.
+    ``tile`` has the extents of a tile, ``dtype`` and ``smem_layout`` are those of one in shared memory.
     """
 
     __slots__ = ("buffer", "name", "tensor", "tiling")
@@ -51,6 +51,10 @@ class TmaTensor:
     @property
     def bytes(self) -> int:
         return self.tiling.bytes
+
+    @property
+    def tile(self) -> tuple[int, ...]:
+        return self.tiling.tile
 
     @property
     def dtype(self) -> DType:
