@@ -78,6 +78,9 @@ _HOME: dict[str, tuple[str, str]] = {
     "LdMatrix": ("moye.atoms.matrix", "LdMatrix"), "StMatrix": ("moye.atoms.matrix", "StMatrix"),
     "UniversalCopy": ("moye.atoms.universal", "UniversalCopy"), "CpAsync": ("moye.atoms.universal", "CpAsync"),
     "UniversalFMA": ("moye.atoms.universal", "UniversalFMA"),
+    "TmaLoad": ("moye.atoms.tma", "TmaLoad"), "TmaStore": ("moye.atoms.tma", "TmaStore"),
+    "TmaReduceAdd": ("moye.atoms.tma", "TmaReduceAdd"),
+    "prefetch_tensormap": ("moye.tensor.tma_copy", "prefetch_tensormap"),
     "draw": ("moye.pictures", "draw"), "Picture": ("moye.pictures", "Picture"),
     "autotune": ("moye.runtime.tune", "autotune"), "Config": ("moye.runtime.tune", "Config"),
     "compile_only": ("moye.runtime.prepare", "compile_only"), "kernel": ("moye.runtime.kernel", "kernel"),
@@ -85,7 +88,8 @@ _HOME: dict[str, tuple[str, str]] = {
     "Report": ("moye.runtime.check", "Report"), "timelines": ("moye.runtime.simulate", "timelines"),
     "Timeline": ("moye.sim.timeline.view", "Timeline"),
     "inspections": ("moye.runtime.simulate", "inspections"),
-    "TensorLike": ("moye.runtime.arguments", "TensorLike"), "describe": ("moye.runtime.arrays", "describe"),
+    "TensorLike": ("moye.runtime.arrays", "TensorLike"), "make_tma_copy": ("moye.runtime.tma", "make_tma_copy"),
+    "TmaCopy": ("moye.runtime.tma", "TmaCopy"), "describe": ("moye.runtime.arrays", "describe"),
 }
 _MODULES = ("env", "errors", "kernels", "layout", "mma", "testing")
 

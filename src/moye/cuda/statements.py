@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from moye import dtypes as dt
-from moye.cuda import control, conversions, expressions, gemm, hopper, matrix, tiles
+from moye.cuda import control, conversions, expressions, gemm, hopper, matrix, tensor_copies, tiles
 from moye.cuda.expressions import SELECT, Text, assignment, bits_of, c_cast, call, from_bits, infix, negated
 from moye.cuda.kernel import Kernel
 from moye.cuda.uses import ORDER
@@ -231,6 +231,11 @@ def _alloc(kernel: Kernel, op: ops.Alloc) -> None:
 def _map(kernel: Kernel, op: ops.Map) -> None:
     if not conversions.packed(kernel, op):
         tiles.map_(kernel, op, lambda body: run(kernel, body))
+
+
+@_prints(ops.TmaCopy)
+def _tma_copy(kernel: Kernel, op: ops.TmaCopy) -> None:
+    tensor_copies.copy(kernel, op)
 
 
 @_prints(ops.Copy)

@@ -49,6 +49,7 @@ class Uses:
         self.live: set[int] = set()
         self.labels: set[tuple[int, str]] = set()  # (id(target), kind) of exits that C cannot say without goto
         self.buffers: dict[int, Buffer] = {}  # those that live ops touch
+        self.maps: set[int] = set()  # global buffers that are copied by their tensor map
         self.written: set[int] = set()
         self.arrays: set[int] = set()  # register buffers that a loop indexes
         self.words: set[int] = set()  # register buffers that are stored as 32-bit words
@@ -135,6 +136,8 @@ class Uses:
     def _note_refs(self, op: ops.Op) -> None:
         if isinstance(op, ops.Alloc):
             return
+        if isinstance(op, ops.TmaCopy):
+            self.maps.add(op.tensor.id)
         for ref, _ in op.refs():
             self.buffers[ref.buffer.id] = ref.buffer
             if ref.buffer.space is Space.REGISTER and not _is_one_element(op, ref):

@@ -88,7 +88,8 @@ class TmaCopy(Op):
     ``smem`` is the box's first element: its shape, swizzle and order of modes are those of the tensor map.
     ``coordinates`` are the box's first element in the tensor, one per mode of the map (unit stride first).
     A load completes on ``barrier``; stores and reductions belong to the thread's bulk group.  ``multicast`` is the mask
-    of the blocks of the cluster that receive a load.  ``hint`` is an L2 policy.
+    of the blocks of the cluster that receive a load.  ``hint`` is an L2 policy.  A "prefetch" fetches the tensor map
+    itself (prefetch.tensormap), without ``smem`` and coordinates.
     """
 
     kind: OneOf["load", "store", "reduce_add", "prefetch"]

@@ -42,11 +42,13 @@ from moye.tensor.slices import is_slice, normalise
 from moye.tensor.space import common_space
 from moye.tensor.tensor import Tensor, copy_plain, make_fragment, make_fragment_like, recast_tensor
 from moye.tensor.tiled import CopyAtom, TiledCopy, TiledMMA, thread_coordinate
+from moye.tensor.tma_copy import TmaTensor, copy_tma
 
 # --- copy ------------------------------------------------------------------------------------------------------------
 
 
-def copyto(*args: object, pred: Tensor | Scalar | None = None, zero_fill: bool = False) -> None:
+def copyto(*args: object, pred: Tensor | Scalar | None = None, zero_fill: bool = False,
+           barrier: tuple[Tensor, Int] | None = None, multicast: Scalar | None = None, hint: str | None = None) -> None:
     """``copyto(dst, src)`` or ``copyto(tiled_copy, dst, src)``: dst[i] = src[i].
 
     Without a tiled copy (or atom) it is synchronous, as wide as both layouts and alignments prove, and converts where
@@ -54,7 +56,20 @@ def copyto(*args: object, pred: Tensor | Scalar | None = None, zero_fill: bool =
 
     ``pred`` is a traced bool, or a bool register tensor over the modes of dst (a mode of size 1 is repeated): where it
     is false nothing is read, and dst keeps its value, or becomes zero with ``zero_fill=True``.
+
+    ``copyto(tma, dst, src)`` copies one tile by TMA, for one thread to call: a load from the coordinates src to the
+    shared tile dst completes on ``barrier=(bars, i)``, in every block of the mask ``multicast``; a store goes from the
+    shared tile src to the coordinates dst.  ``hint`` is "evict_first" or "evict_last".
     """
+    if args and isinstance(args[0], TmaTensor):
+        if pred is not None or zero_fill:
+            raise TensorError(f"copyto: TMA checks bounds itself, so a copy with {args[0].label} takes no predicate",
+                              locs=(locate(),))
+        copy_tma(args[0], args[1:], barrier, multicast, hint)
+        return
+    if barrier is not None or multicast is not None or hint is not None:
+        raise TensorError("copyto: barrier=, multicast= and hint= are for copies with a mo.make_tma_copy",
+                          locs=(locate(),))
     if pred is not None and not isinstance(pred, (Tensor, bool, Expr)):
         raise TensorError(f"copyto: the predicate {kind(pred)} is no bool and no bool register tensor",
                           locs=(locate(),))
@@ -229,7 +244,8 @@ def tile(tensor: Any, tiler: tuple[Any, ...], coordinate: tuple[object, ...], *,
 
     A mode is tiled by an integer or a layout, a nested mode also by a tuple of them.  ``None`` in the coordinate keeps
     all tiles of that mode as a trailing mode.  The tile must divide each extent: for dynamic extents that is checked at
-    every launch.  With ``ragged=True`` tile counts round up and accesses must be predicated.
+    every launch.  With ``ragged=True`` tile counts round up and accesses must be predicated; so they do without it for
+    the coordinates of a TMA copy, which needs no predicates.
     """
     if not isinstance(tensor, (Tensor, CoordTensor)):
         raise TensorError(f"tile takes a tensor of a kernel, not {kind(tensor)}", locs=(locate(),))
@@ -240,6 +256,7 @@ def tile(tensor: Any, tiler: tuple[Any, ...], coordinate: tuple[object, ...], *,
         raise TensorError(f"tile({tensor.label}, {tiler}, {coordinate}): {tensor.layout} has rank "
                           f"{rank(tensor.layout)}, the tile {len(tiler)} and the coordinate {len(coordinate)} entries",
                           locs=(locate(),))
+    ragged = ragged or (isinstance(tensor, CoordTensor) and tensor.ragged)
     for mode, extent in enumerate(tiler):
         require_extent(tensor.label, tensor.layout.mode(mode), mode, extent)
         if not ragged and isinstance(extent, int):
