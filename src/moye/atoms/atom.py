@@ -80,9 +80,6 @@ class MmaOp(Drawable):
     thr_id: Layout | None = None
     product: Literal["mul", "xor", "and"] = "mul"
     saturate: bool = False
-    a_major: Literal["k", "mn"] = "k"
-    """Which mode of an operand in shared memory is contiguous (wgmma)."""
-    b_major: Literal["k", "mn"] = "k"
 
     @property
     def lanes(self) -> Layout:
