@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from moye import dtypes as dt
-from moye.cuda import control, conversions, expressions, gemm, hopper, matrix, tensor_copies, tiles
+from moye.cuda import control, conversions, expressions, gemm, hopper, matrix, tensor_copies, tiles, wgmma
 from moye.cuda.expressions import SELECT, Text, assignment, bits_of, c_cast, call, from_bits, infix, negated
 from moye.cuda.kernel import Kernel
 from moye.cuda.uses import ORDER
@@ -245,6 +245,10 @@ def _copy(kernel: Kernel, op: ops.Copy) -> None:
 
 TABLE[ops.Reduce] = tiles.reduce_  # type: ignore[assignment]
 TABLE[ops.Gemm] = gemm.gemm  # type: ignore[assignment]
+TABLE[ops.Wgmma] = wgmma.wgmma  # type: ignore[assignment]
+TABLE[ops.WgmmaFence] = wgmma.fence  # type: ignore[assignment]
+TABLE[ops.WgmmaCommit] = wgmma.commit  # type: ignore[assignment]
+TABLE[ops.WgmmaWait] = wgmma.wait  # type: ignore[assignment]
 
 
 # --- threads together ------------------------------------------------------------------------------------------------

@@ -159,9 +159,13 @@ class Wgmma(Op):
 
 @dataclass(slots=True, kw_only=True)
 class WgmmaFence(Op):
-    """wgmma.fence.sync.aligned: orders the warpgroup's register accesses before its next wgmma."""
+    """wgmma.fence.sync.aligned: orders the warpgroup's register accesses before its next wgmma.
+
+    ``registers`` are the buffers that these have as operands and that something else has written (``passes/wgmma.py``).
+    """
 
     blocking = True
+    registers: tuple[Buffer, ...] = field(default=())
 
 
 @dataclass(slots=True, kw_only=True)
@@ -173,7 +177,10 @@ class WgmmaCommit(Op):
 
 @dataclass(slots=True, kw_only=True)
 class WgmmaWait(Op):
-    """wgmma.wait_group.sync.aligned ``pending``; ``results`` are the register buffers that are complete after it."""
+    """wgmma.wait_group.sync.aligned ``pending``; ``results`` are the register buffers that are complete after it.
+
+    They are found by ``passes/wgmma.py``.
+    """
 
     blocking = True
     pending: int

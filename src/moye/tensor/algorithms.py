@@ -43,6 +43,7 @@ from moye.tensor.space import common_space
 from moye.tensor.tensor import Tensor, copy_plain, make_fragment, make_fragment_like, recast_tensor
 from moye.tensor.tiled import CopyAtom, TiledCopy, TiledMMA, thread_coordinate
 from moye.tensor.tma_copy import TmaTensor, copy_tma
+from moye.tensor.wgmma import emit_wgmma
 
 # --- copy ------------------------------------------------------------------------------------------------------------
 
@@ -109,7 +110,11 @@ def copyto(*args: object, pred: Tensor | Scalar | None = None, zero_fill: bool =
 def require_warps(op: CopyOp | MmaOp) -> None:
     """C6: what whole warps execute together needs a block of whole warps, unless only some of its threads come here."""
     func = builder().func
-    together = 32 if op.threads > 1 else 1
+    together = 1 if op.threads == 1 else max(32, op.threads)
+    if together == 128 and func.threads % together and not builder().conditions and not builder().jumped:
+        raise LaunchError(f"{op} is executed by whole warpgroups of 128 threads, and a block of {func.block_dim} has "
+                          f"{func.threads}", hint=f"launch {-(-func.threads // 128) * 128} threads a block",
+                          locs=(locate(),), code="C6")
     if func.threads % together and not builder().conditions and not builder().jumped:
         last = func.threads // 32
         raise LaunchError(f"{op} is executed by whole warps, but warp {last} of a block of {func.block_dim} has "
@@ -120,11 +125,14 @@ def require_warps(op: CopyOp | MmaOp) -> None:
 # --- gemm ------------------------------------------------------------------------------------------------------------
 
 
-def gemm(how: TiledMMA | MmaOp, *tensors: Tensor) -> None:
+def gemm(how: TiledMMA | MmaOp, *tensors: Tensor, accumulate: Scalar = True) -> None:
     """``gemm(mma, A, B, C)``: C += A * B, or ``gemm(mma, D, A, B, C)``: D = A * B + C.
 
     A is (V, M[, K]), B is (V, N[, K]), C and D are (V, M, N).  C and D live in registers; A and B in registers or in
     memory, from which each k (or all of it, if the other one is in registers) is loaded into registers first.
+
+    Of wgmma, A and B are what make_fragment_A and make_fragment_B gave; it is complete at warpgroup_wait, D is C, and
+    where ``accumulate`` (a bool, traced or not) is false C starts from zero.
     """
     op = how.op if isinstance(how, TiledMMA) else how
     if not isinstance(op, MmaOp) or len(tensors) not in (3, 4) or not all(isinstance(t, Tensor) for t in tensors):
@@ -137,9 +145,16 @@ def gemm(how: TiledMMA | MmaOp, *tensors: Tensor) -> None:
     a, b = _with_k(a), _with_k(b)
     _check_gemm(op, d, a, b, c)
     require_warps(op)
+    if not op.shared and accumulate is not True:
+        raise TensorError(f"gemm with {op}: accumulate={accumulate} is for wgmma", hint="C.fill(0) starts from zero",
+                          locs=(locate(),))
     if d.order is not None:
         d.order.put(Partition(how, "C") if isinstance(how, TiledMMA) else None)
-    if a.space is not Space.REGISTER and b.space is not Space.REGISTER:
+    if op.shared:
+        if d is not c:
+            raise TensorError(f"gemm with {op} accumulates in place: D is C, gemm(mma, A, B, C)", locs=(locate(),))
+        emit_wgmma(op, d, a, b, accumulate)
+    elif a.space is not Space.REGISTER and b.space is not Space.REGISTER:
         _gemm_staged(op, d, a, b, c)
     else:
         emit_gemm(op, d, _in_registers(a), _in_registers(b), c)
