@@ -81,7 +81,8 @@ class _Walk:
         after = self.groups, self.uncommitted, self.fence
         self.groups, self.uncommitted, self.fence = groups, uncommitted, fence
         self.block(op.orelse)
-        newest = zip_longest(reversed(after[0]), reversed(self.groups), fillvalue={})
+        nothing: Buffers = {}
+        newest = zip_longest(reversed(after[0]), reversed(self.groups), fillvalue=nothing)
         self.groups = [{**a, **b} for a, b in newest][::-1]
         self.uncommitted = {**after[1], **self.uncommitted}
         self.fence = self.fence if self.fence is not fence else after[2]

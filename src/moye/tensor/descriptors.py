@@ -105,7 +105,8 @@ def _along_k(rows: Layout, k: Layout, together: int, row: int) -> Canonical:
     count = _int(size(rows))
     stride = _int(rows(ROWS)) if count > ROWS else ROWS * row
     leading = _int(k(together)) if row == together else together
-    return (make_layout((ROWS, count // ROWS), (row, stride)), make_layout((together, 2), (1, leading))), leading, stride
+    wanted = make_layout((ROWS, count // ROWS), (row, stride)), make_layout((together, 2), (1, leading))
+    return wanted, leading, stride
 
 
 def _along_rows(rows: Layout, k: Layout, together: int, row: int) -> Canonical:
@@ -132,8 +133,9 @@ def _not_canonical(op: MmaOp, operand: str, tensor: View, found: tuple[Layout, L
     else:
         needs = f"{name} as ({row},m):(1,{'l' if width else 's'}) and K as (8,2):({row},{'s' if width else 'l'})"
     swizzled = f"a swizzle of {width} bytes" if width else "no swizzle"
-    return TensorError(f"{op} cannot read {tensor.label} as {operand}, contiguous along {'K' if major == 'k' else name}: "
-                       f"with {swizzled} it needs {needs}, but {tensor.label} has {coalesce(rows)} and {coalesce(k)}",
+    along = "K" if major == "k" else name
+    return TensorError(f"{op} cannot read {tensor.label} as {operand}, contiguous along {along}: {swizzled} it "
+                       f"needs {needs}, but {tensor.label} has {coalesce(rows)} and {coalesce(k)}",
                        locs=(locate(),), code="A9", hint=_atoms(tensor.dtype, major))
 
 
