@@ -120,8 +120,8 @@ def __getattr__(name: str) -> Any:
     record = ALL.get(name)
     if record is None:
         near = ", ".join(difflib.get_close_matches(name, sm90.NAMES if name.startswith("SM90") else ALL, 3))
-        raise AttributeError(f"there is no MMA operation {name!r}; mo.mma.ALL has all {len(ALL)}"
-                             f" of warps, dir(mo.mma) those of warpgroups too" + (f", the nearest {near}" if near else ""))
+        raise AttributeError(f"there is no MMA operation {name!r}; mo.mma.ALL has all {len(ALL)}, dir(mo.mma) those of "
+                             "warpgroups too" + (f", the nearest {near}" if near else ""))
     return record
 
 

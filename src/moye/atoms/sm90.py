@@ -5,8 +5,8 @@ In: a name of CuTe's.  Out: its ``MmaOp``; ``NAMES`` has all names, which one ta
 >>> warpgroup_mma("SM90_64x256x16_F32BF16BF16_SS").shape_mnk
 (64, 256, 16)
 
-SS: A and B in shared memory; RS: A in registers.  Two letters are the majors of A and B as in CuTe's names, T: A along K,
-N: A along M; N: B along K, T: B along N; 16-bit operations without letters are TN.  Source: PTX ISA, "Asynchronous
+SS: A and B in shared memory; RS: A in registers.  Two letters are the majors of A and B as in CuTe's names, T: A along
+K, N: A along M; N: B along K, T: B along N; 16-bit operations without letters are TN.  Source: PTX ISA, "Asynchronous
 Warpgroup Level Matrix Instructions", "Register Fragments for wgmma"; CuTe cute/arch/mma_sm90_gmma.hpp.
 """
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Literal as OneOf
 
 from moye.atoms.tma import TensorMap
-from moye.cuda import statements, tensor_copies
+from moye.cuda import statements, tensor_copies, wgmma
 from moye.cuda.kernel import Kernel
 from moye.cuda.names import identifier, is_free
 from moye.dtypes import DType
@@ -213,6 +213,7 @@ def _shared(kernel: Kernel, plan: smem.SmemPlan, pool: str) -> Iterator[str]:
 
 
 def _addresses(kernel: Kernel) -> list[str]:
-    return [f"const unsigned {address} = (unsigned)__cvta_generic_to_shared({kernel.memory.name(buffer)});"
-            for buffer in kernel.func.shared_buffers
-            if (address := kernel.memory.addresses.get(buffer.id)) is not None]
+    found = [f"const unsigned {address} = (unsigned)__cvta_generic_to_shared({kernel.memory.name(buffer)});"
+             for buffer in kernel.func.shared_buffers
+             if (address := kernel.memory.addresses.get(buffer.id)) is not None]
+    return [*found, *([wgmma.declaration(kernel)] if kernel.warpgroup else [])]

@@ -86,6 +86,9 @@ def _special(kernel: Kernel, op: ops.Special) -> None:
 
 @_prints(ops.Binary)
 def _binary(kernel: Kernel, op: ops.Binary) -> None:
+    if (uniform := wgmma.warpgroup(kernel, op)) is not None:
+        kernel.values.define(op, uniform, alias=True)
+        return
     skipping = op.kind in ops.LOGICAL
     a = kernel.values.operand(op.a)
     b = kernel.values.unordered(op.b) if skipping else kernel.values.operand(op.b)

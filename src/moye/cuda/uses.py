@@ -54,6 +54,7 @@ class Uses:
         self.written: set[int] = set()
         self.arrays: set[int] = set()  # register buffers that a loop indexes
         self.words: set[int] = set()  # register buffers that are stored as 32-bit words
+        self.has_wgmma = any(isinstance(op, ops.Wgmma) for op in func.body.walk())
         self._read_vars: set[int] = set()
         self._read_buffers: set[int] = set()
         self._block_kills: dict[int, frozenset[int]] = {}

@@ -20,11 +20,11 @@ from moye.cuda.names import identifier
 from moye.cuda.tiles import flat_steps, merged
 from moye.errors import UnsupportedError
 from moye.ir import ops
-from moye.ir.nodes import Buffer, Extent, Literal, TileRef
+from moye.ir.nodes import Buffer, Extent, Literal, Operand, TileRef, Value
 from moye.layout import size
 
 Step = tuple[Text, Extent]
-_UNIT = 16
+_UNIT, _THREADS = 16, 128
 _MODES = {0: 0, 128: 1, 64: 2, 32: 3}
 _ROW = 16
 """Operands to a line of the inline functions."""
@@ -147,6 +147,41 @@ def _list(places: list[str]) -> str:
 
 def _wrapped(operands: list[str]) -> str:
     return ",\n      ".join(", ".join(operands[i:i + _ROW // 2]) for i in range(0, len(operands), _ROW // 2))
+
+
+# --- which warpgroup ---
+
+
+def warpgroup(kernel: Kernel, op: ops.Binary) -> Text | None:
+    """``thread / 128`` of a kernel with wgmma, as a number that the compiler knows to be the same in a whole warp.
+
+    Descriptors that depend on it then live in uniform registers.  None for every other op.
+    """
+    func, count = kernel.func, _groups(op.b)
+    if op.kind != "floordiv" or not count or count < 0 or not kernel.uses.has_wgmma or func.threads % 32 \
+            or func.block_dim[1:] != (1, 1):
+        return None
+    source, first = op.a, 0
+    inner = source.op if isinstance(source, Value) else None
+    if isinstance(inner, ops.Binary) and inner.kind in ("add", "sub") and count == 1 and _groups(inner.b) is not None:
+        source, first = inner.a, (_groups(inner.b) or 0) * (1 if inner.kind == "add" else -1)
+    special = source.op if isinstance(source, Value) else None
+    if not isinstance(special, ops.Special) or special.kind != "thread_x":
+        return None
+    kernel.warpgroup = kernel.warpgroup or kernel.names.fresh("warpgroup", everywhere=True)
+    groups = total([Text(kernel.warpgroup), Text(str(first))])
+    return groups if count == 1 else infix("/", groups, Text(str(count)))
+
+
+def _groups(operand: Operand) -> int | None:
+    """A constant number of threads in warpgroups, None where they are not whole."""
+    whole = isinstance(operand, Literal) and int(operand.value) % _THREADS == 0
+    return int(operand.value) // _THREADS if isinstance(operand, Literal) and whole else None
+
+
+def declaration(kernel: Kernel) -> str:
+    """The number of the thread's warpgroup, at the start of the kernel, where all lanes are."""
+    return f"const int {kernel.warpgroup} = __shfl_sync(0xffffffffu, threadIdx.x / {_THREADS}, 0);"
 
 
 # --- fences and waits ------------------------------------------------------------------------------------------------
