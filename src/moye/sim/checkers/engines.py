@@ -103,7 +103,7 @@ class Engines:
         """Threads arrive (release)."""
         self._visible(op, ref, element, lanes)
         if arrives:
-            self.checker.clocks.send((f"arrive {ref.buffer.id}", element), self.checker.groups(lanes))
+            self.checker.clocks.send((f"arrive {ref.buffer.id}", element), self.checker.groups(self.checker.who(lanes)))
 
     def phase(self, buffer: Buffer, element: int, where: Bools) -> None:
         """A phase is complete in the blocks ``where``."""
@@ -113,11 +113,11 @@ class Engines:
     def passed(self, op: ops.MbarrierWait, ref: Ref, element: int, lanes: Bools, phase: Ints) -> None:
         """Threads go on after a wait (acquire); ``phase`` is the one under way, per block."""
         self._visible(op, ref, element, lanes)
-        engine, who = self._barrier(ref.buffer, element), self.checker.groups(lanes)
+        engine, who = self._barrier(ref.buffer, element), self.checker.groups(self.checker.who(lanes))
         clocks = self.checker.clocks
         if clocks.columns == 1 and (phase[lanes.any(axis=0)] != phase[lanes.any(axis=0)][0]).any():
             self.checker.expand()
-            who = self.checker.groups(lanes)
+            who = self.checker.groups(self.checker.who(lanes))
         epoch = phase if clocks.columns > 1 else phase[lanes.any(axis=0)][:1]
         clocks.receive((f"phase {ref.buffer.id}", element), who)
         clocks.hear(engine, who, epoch)
@@ -138,10 +138,10 @@ class Engines:
                     _fence(shadow, who, clocks.now[clocks.group])
 
     def cluster_arrive(self, lanes: Bools) -> None:
-        self.checker.clocks.send(("cluster", 0), self.checker.groups(lanes))
+        self.checker.clocks.send(("cluster", 0), self.checker.groups(self.checker.who(lanes)))
 
     def cluster_leave(self, lanes: Bools) -> None:
-        self.checker.clocks.receive(("cluster", 0), self.checker.groups(lanes))
+        self.checker.clocks.receive(("cluster", 0), self.checker.groups(self.checker.who(lanes)))
 
     def bulk_wait(self, op: ops.BulkWait, lanes: Bools, limit: Ints) -> None:
         """Threads know that their groups below ``limit`` (T, B) have read their sources."""
@@ -163,7 +163,7 @@ class Engines:
         here = lanes.any(axis=0)
         if self.checker.clocks.columns == 1 and (epoch[here] != epoch[here][0]).any():
             self.checker.expand()
-        who = self.checker.groups(lanes)
+        who = self.checker.groups(self.checker.who(lanes))
         return who, epoch if self.checker.clocks.columns > 1 else epoch[here][:1]
 
     def products_done(self, lanes: Bools, limit: Ints) -> None:
