@@ -27,6 +27,7 @@ from moye.sim.state import BatchState
 from moye.sim.tma import swizzled
 
 WARPGROUP = 128
+_INT32 = -(1 << 31), (1 << 31) - 1
 
 
 class WgmmaSite:
@@ -226,7 +227,9 @@ class Wgmma:
             before = np.where(issued.fresh[:, None], 0, before)
         total = before + flat
         narrow = self.op.mma.d_dtype
-        if narrow.kind is not Kind.FLOAT:
+        if self.op.mma.saturate:
+            total = np.clip(total, *_INT32)
+        elif narrow.kind is not Kind.FLOAT:
             total = total.astype(np.int64).astype(np.int32).astype(self.kind)
         elif narrow.bits < 32:
             total = total.astype(numpy_dtype(narrow)).astype(self.kind)
