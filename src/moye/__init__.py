@@ -39,6 +39,7 @@ _HOPPER = (
     "mbarrier_init", "mbarrier_wait", "tma_store_arrive", "tma_store_wait", "warpgroup_idx", "warpgroup_reg_alloc",
     "warpgroup_reg_dealloc",
 )
+_WARPGROUP = ("warpgroup_arrive", "warpgroup_commit_batch", "warpgroup_wait")
 _MATH = ("ceil", "clz", "cos", "erf", "exp", "exp2", "floor", "gelu", "isinf", "isnan", "log", "log10", "log2",
          "maximum", "minimum", "popcount", "relu", "rsqrt", "sigmoid", "silu", "sin", "sqrt", "tan", "tanh", "trunc")
 _DTYPES = ("bfloat16", "float16", "float32", "float64", "float8_e4m3fn", "float8_e5m2", "int16", "int32", "int64",
@@ -57,6 +58,7 @@ _HOME: dict[str, tuple[str, str]] = {
     "abs": ("moye.lang.math", "abs_"), "max": ("moye.lang.math", "maximum"), "min": ("moye.lang.math", "minimum"),
     "round": ("moye.lang.math", "round_"), "bool": ("moye.dtypes", "bool_"),
     "range": ("moye.lang.loops", "dynamic_range"),
+    **{name: ("moye.lang.wgmma", name) for name in _WARPGROUP},
     "inspect": ("moye.lang.debug", "inspect"), "jit": ("moye.lang.trace", "jit"),
     "Constexpr": ("moye.lang.signature", "Constexpr"), "Static": ("moye.lang.signature", "Static"),
     "Tensor": ("moye.tensor.tensor", "Tensor"), "shared_array": ("moye.tensor.tensor", "shared_array"),
@@ -78,6 +80,9 @@ _HOME: dict[str, tuple[str, str]] = {
     "LdMatrix": ("moye.atoms.matrix", "LdMatrix"), "StMatrix": ("moye.atoms.matrix", "StMatrix"),
     "UniversalCopy": ("moye.atoms.universal", "UniversalCopy"), "CpAsync": ("moye.atoms.universal", "CpAsync"),
     "UniversalFMA": ("moye.atoms.universal", "UniversalFMA"),
+    "TmaLoad": ("moye.atoms.tma", "TmaLoad"), "TmaStore": ("moye.atoms.tma", "TmaStore"),
+    "TmaReduceAdd": ("moye.atoms.tma", "TmaReduceAdd"),
+    "prefetch_tensormap": ("moye.tensor.tma_copy", "prefetch_tensormap"),
     "draw": ("moye.pictures", "draw"), "Picture": ("moye.pictures", "Picture"),
     "autotune": ("moye.runtime.tune", "autotune"), "Config": ("moye.runtime.tune", "Config"),
     "compile_only": ("moye.runtime.prepare", "compile_only"), "kernel": ("moye.runtime.kernel", "kernel"),
@@ -85,7 +90,8 @@ _HOME: dict[str, tuple[str, str]] = {
     "Report": ("moye.runtime.check", "Report"), "timelines": ("moye.runtime.simulate", "timelines"),
     "Timeline": ("moye.sim.timeline.view", "Timeline"),
     "inspections": ("moye.runtime.simulate", "inspections"),
-    "TensorLike": ("moye.runtime.arguments", "TensorLike"), "describe": ("moye.runtime.arrays", "describe"),
+    "TensorLike": ("moye.runtime.arrays", "TensorLike"), "make_tma_copy": ("moye.runtime.tma", "make_tma_copy"),
+    "TmaCopy": ("moye.runtime.tma", "TmaCopy"), "describe": ("moye.runtime.arrays", "describe"),
 }
 _MODULES = ("env", "errors", "kernels", "layout", "mma", "testing")
 

@@ -1,12 +1,14 @@
-"""Every register-level tensor-core operation under CuTe's name, and a search by dtypes.
+"""Every tensor-core operation under CuTe's name, and searches by dtypes, of warps' operations and of warpgroups'.
 
 In: an attribute or dtypes.  Out: ``MmaOp`` records, for ``make_tiled_mma`` and ``gemm``.
 
 >>> mo.mma.SM80_16x8x8_F32TF32TF32F32_TN
 >>> mo.mma.find(mo.bfloat16, mo.bfloat16, mo.float32, shape=(16, 8, 16))
 [SM80_16x8x16_F32BF16BF16F32_TN]
+>>> mo.mma.wgmma(mo.bfloat16, mo.bfloat16, mo.float32, 256)
+SM90_64x256x16_F32BF16BF16_SS
 
-The records are data of ``moye.atoms``; warpgroup operations and ``UniversalFMA`` are not among them.
+The records are data of ``moye.atoms``; those of warpgroups are not in ``ALL``, and ``UniversalFMA`` is not among them.
 """
 
 from __future__ import annotations
@@ -16,10 +18,13 @@ import re
 from types import ModuleType
 from typing import Any
 
-from moye.atoms import sm70, sm75, sm80, sm89
+from moye.atoms import sm70, sm75, sm80, sm89, sm90
 from moye.atoms.atom import MmaOp
+from moye.atoms.warp import DTYPES
 from moye.dtypes import DType, float32, require_dtype
 from moye.errors import DTypeError
+
+_WARPGROUP = frozenset(sm90.NAMES)
 
 
 def _records(*modules: ModuleType) -> dict[str, MmaOp]:
@@ -27,9 +32,9 @@ def _records(*modules: ModuleType) -> dict[str, MmaOp]:
 
 
 ALL: dict[str, MmaOp] = _records(sm70, sm75, sm80, sm89)
-"""Name -> record, oldest architecture first."""
+"""Name -> record of the operations of threads, quad-pairs and warps, oldest architecture first."""
 
-__all__ = ["ALL", "find"]
+__all__ = ["ALL", "find", "wgmma"]
 
 
 def find(a: DType, b: DType, c: DType, shape: tuple[int, int, int] | None = None,
@@ -54,6 +59,44 @@ def find(a: DType, b: DType, c: DType, shape: tuple[int, int, int] | None = None
     return sorted(found, key=lambda op: (op.arch, op.shape_mnk[0] * op.shape_mnk[2], not op.saturate), reverse=True)
 
 
+def wgmma(a: DType, b: DType, c: DType, n: int, *, a_major: str = "k", b_major: str = "k",
+          a_source: str = "shared") -> MmaOp:
+    """The operation of a warpgroup (sm_90a) on A of ``a``, B of ``b`` and accumulators of ``c``: 64 x ``n`` x 32 bytes.
+
+    B lies in shared memory and A in "shared" memory or in "registers".  A major is the mode along which an operand in
+    shared memory is contiguous: "k", or "mn" for 16-bit operands.  Raises DTypeError with what is possible.
+    """
+    for dtype in (a, b, c):
+        require_dtype("mma.wgmma", dtype)
+    asked = f"mma.wgmma({a}, {b}, {c}, {n!r})"
+    families = {tuple(DTYPES[word] for word in (x.a, x.b, x.d)): x for x in sm90.FAMILIES}
+    family = families.get((a, b, c))
+    if family is None:
+        listed = "; ".join(", ".join(map(str, triple)) for triple in families)
+        raise DTypeError(f"{asked}: wgmma has no operation of A {a}, B {b} and C {c}; there are {listed}",
+                         hint="tensor cores take float32 operands as tfloat32" if float32 in (a, b) else None)
+    if n not in family.columns:
+        listed = ", ".join(map(str, family.columns)) if family.integer else "the multiples of 8 from 8 to 256"
+        raise DTypeError(f"{asked}: N of wgmma on {a} and {b} is one of {listed}, not {n!r}")
+    if a_source not in ("shared", "registers"):
+        raise DTypeError(f'{asked}: a_source is "shared" or "registers", not {a_source!r}')
+    for name, major in (("a_major", a_major), ("b_major", b_major)):
+        if major not in ("k", "mn"):
+            raise DTypeError(f'{asked}: {name} is "k" or "mn", not {major!r}')
+    source = "SS" if a_source == "shared" else "RS"
+    majors = ("T" if a_major == "k" else "N") + ("N" if b_major == "k" else "T")
+    if majors not in family.majors(source):
+        raise DTypeError(_no_majors(asked, a, a_major, b_major, len(family.majors(source)) == 1))
+    return sm90.warpgroup_mma(family.name(n, source, majors))
+
+
+def _no_majors(asked: str, a: DType, a_major: str, b_major: str, only_k: bool) -> str:
+    if only_k:
+        return (f'{asked}: operands of {a.bits} bits are contiguous along K, a_major="k" and b_major="k", not '
+                f'a_major="{a_major}" and b_major="{b_major}"')
+    return f'{asked}: A in registers has a_major="k", not "{a_major}"; b_major may be "k" or "mn"'
+
+
 def _no_dtypes(a: DType, b: DType, c: DType) -> DTypeError:
     """The operations that share both operands, else one, else all, as (A, B, C)."""
     every = list(dict.fromkeys((op.a_dtype, op.b_dtype, op.c_dtype) for op in ALL.values()))
@@ -72,13 +115,15 @@ def _number(arch: str | int) -> int:
 
 
 def __getattr__(name: str) -> Any:
+    if name in _WARPGROUP:
+        return sm90.warpgroup_mma(name)
     record = ALL.get(name)
     if record is None:
-        near = ", ".join(difflib.get_close_matches(name, ALL, 3))
-        raise AttributeError(f"there is no MMA operation {name!r}; mo.mma.ALL has all {len(ALL)}"
-                             + (f", the nearest {near}" if near else ""))
+        near = ", ".join(difflib.get_close_matches(name, sm90.NAMES if name.startswith("SM90") else ALL, 3))
+        raise AttributeError(f"there is no MMA operation {name!r}; mo.mma.ALL has all {len(ALL)}, dir(mo.mma) those of "
+                             "warpgroups too" + (f", the nearest {near}" if near else ""))
     return record
 
 
 def __dir__() -> list[str]:
-    return [*__all__, *ALL]
+    return [*__all__, *ALL, *sm90.NAMES]

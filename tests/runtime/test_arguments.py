@@ -12,7 +12,8 @@ import pytest
 import moye as mo
 from ir.interpreter import run
 from moye.lang.signature import ScalarSpec, StaticSpec, TensorSpec
-from moye.runtime.arguments import Signature, TensorLike, classify, natural_strides
+from moye.runtime.arguments import Signature, classify
+from moye.runtime.arrays import TensorLike, natural_strides
 
 
 def one(x):

@@ -63,6 +63,8 @@ class MmaOp(Drawable):
     ``ptx`` is empty for operations that print as plain C++ (``d += a * b``).
     ``product`` is what is summed over k: a * b, or for single bits a ^ b or a & b.  ``saturate`` clamps integer sums,
     which otherwise wrap.
+    ``shared`` names the operands that are read from shared memory through descriptors ("ab" or "b", of wgmma): every
+    thread of their layouts has the whole tile.  ``a_major`` and ``b_major`` say along which mode these are contiguous.
     """
 
     name: str
@@ -80,6 +82,9 @@ class MmaOp(Drawable):
     thr_id: Layout | None = None
     product: Literal["mul", "xor", "and"] = "mul"
     saturate: bool = False
+    shared: Literal["", "b", "ab"] = ""
+    a_major: Literal["k", "mn"] = "k"
+    b_major: Literal["k", "mn"] = "k"
 
     @property
     def lanes(self) -> Layout:

@@ -1,17 +1,59 @@
-"""What a tensor map says that is static: its box, its swizzle, the order of its modes.
+"""TMA: which copies there are, and what a tensor map says that is static: its box, its swizzle, the order of modes.
 
-In: nothing.  Out: ``TensorMap``, which tensor parameters carry that are read or written by TMA.
+In: nothing.  Out: ``TmaLoad``, ``TmaStore``, ``TmaReduceAdd``, and ``TensorMap``, which tensor parameters carry.
 
->>> TensorMap(float16, modes=(1, 0), box=(64, 128), swizzle=128)      # a row-major (M, K): boxes of 128 rows, 64 columns
+>>> TensorMap(float16, modes=(1, 0), box=(64, 128), swizzle=128)   # a row-major (M, K): 128 rows of 64
 
-Extents and strides of the tensor come at launch.  Source: CUDA driver API, cuTensorMapEncodeTiled.
+Extents and strides of the tensor come at launch.  Source: PTX ISA, cp.async.bulk.tensor and
+cp.reduce.async.bulk.tensor; CUDA driver API, cuTensorMapEncodeTiled.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
+from typing import Literal as OneOf
 
+from moye import dtypes as dt
 from moye.dtypes import DType
+
+
+@dataclass(frozen=True, slots=True)
+class TmaOp:
+    """A copy of boxes between a tensor in global memory and shared memory; sm_90 and later have them."""
+
+    kind: ClassVar[OneOf["load", "store", "reduce_add"]]
+
+    def takes(self, dtype: DType) -> bool:
+        """Whether there are tensor maps of this dtype that the operation works on."""
+        return dtype in TYPES
+
+    def __str__(self) -> str:
+        return f"{type(self).__name__}()"
+
+
+@dataclass(frozen=True, slots=True)
+class TmaLoad(TmaOp):
+    """Global to shared memory; completes on an mbarrier.  What lies outside the tensor reads as zero."""
+
+    kind = "load"
+
+
+@dataclass(frozen=True, slots=True)
+class TmaStore(TmaOp):
+    """Shared to global memory, of the thread's bulk group.  What lies outside the tensor is dropped."""
+
+    kind = "store"
+
+
+@dataclass(frozen=True, slots=True)
+class TmaReduceAdd(TmaOp):
+    """Adds shared to global memory, one element at a time atomically, of the thread's bulk group."""
+
+    kind = "reduce_add"
+
+    def takes(self, dtype: DType) -> bool:
+        return dtype in _ADDED
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,3 +77,14 @@ class TensorMap:
         for extent in self.box:
             elements *= extent
         return elements * self.dtype.bits // 8
+
+
+TYPES = {
+    dt.bool_: "UINT8", dt.int8: "UINT8", dt.uint8: "UINT8", dt.float8_e4m3fn: "UINT8", dt.float8_e5m2: "UINT8",
+    dt.int16: "UINT16", dt.uint16: "UINT16", dt.int32: "INT32", dt.uint32: "UINT32", dt.int64: "INT64",
+    dt.uint64: "UINT64", dt.float16: "FLOAT16", dt.bfloat16: "BFLOAT16", dt.float32: "FLOAT32",
+    dt.tfloat32: "FLOAT32", dt.float64: "FLOAT64",
+}
+"""CUtensorMapDataType of each dtype: one that moves every bit as it is."""
+
+_ADDED = frozenset((dt.int32, dt.uint32, dt.uint64, dt.float16, dt.bfloat16, dt.float32))

@@ -111,6 +111,11 @@ class Intrinsics:
 
     # --- types and conversions ---
 
+    def declare(self, name: str, text: str) -> str:
+        """Note one type by its definition.  Returns its name."""
+        self._types.setdefault(name, text)
+        return name
+
     def ctype(self, dtype: DType) -> str:
         """The C type of an element."""
         bits = _STRUCTS.get(dtype.cuda)

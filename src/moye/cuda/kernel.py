@@ -35,6 +35,7 @@ class Kernel:
         self.uses = Uses(func, asserts)
         self.values = Values(self.uses, self.names, self.writer, self.helpers)
         self.memory = Memory(func, self.uses, self.names, self.values, self.helpers)
+        self.warpgroup = ""  # the name of the thread's warpgroup, once asked for
         self.loops: list[ops.Op] = []  # those that are open, outermost first
         self.when = ""  # the name of the condition that the copies being printed are predicated on
         self.labels: dict[tuple[int, str], str] = {}  # (id(target), kind of exit) -> its goto label

@@ -14,7 +14,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal as OneOf
 
-from moye.cuda import statements
+from moye.atoms.tma import TensorMap
+from moye.cuda import statements, tensor_copies, wgmma
 from moye.cuda.kernel import Kernel
 from moye.cuda.names import identifier, is_free
 from moye.dtypes import DType
@@ -33,13 +34,15 @@ _WIDTH = 116
 class Slot:
     """One kernel parameter: what of which argument it holds, and its ``struct`` format character.
 
-    ``param`` is the position in ``func.params``; ``mode`` that in its shape or strides (-1 for ptr and scalar).
+    ``param`` is the position in ``func.params``; ``mode`` that in its shape or strides (-1 for what is neither).  A
+    "map" is the tensor map ``map``, encoded for the argument.
     """
 
-    kind: OneOf["ptr", "shape", "stride", "scalar"]
+    kind: OneOf["ptr", "map", "shape", "stride", "scalar"]
     param: int
     mode: int
     format: str
+    map: TensorMap | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +138,9 @@ def _parameters(kernel: Kernel) -> tuple[list[Slot], list[list[str]]]:
 
 def _tensor(kernel: Kernel, param: TensorParam, position: int, slots: list[Slot], group: list[str]) -> None:
     buffer = param.buffer
+    if param.tensor_map is not None and buffer.id in kernel.uses.maps:
+        slots.append(Slot("map", position, -1, "128s", param.tensor_map))
+        group.append(f"const __grid_constant__ {tensor_copies.map_type(kernel.helpers)} {kernel.memory.name(buffer)}")
     if buffer.id in kernel.uses.buffers:
         const = "const " if kernel.memory.is_const(buffer) else ""
         restrict = " __restrict__" if kernel.uses.restricts(buffer) else ""
@@ -207,6 +213,7 @@ def _shared(kernel: Kernel, plan: smem.SmemPlan, pool: str) -> Iterator[str]:
 
 
 def _addresses(kernel: Kernel) -> list[str]:
-    return [f"const unsigned {address} = (unsigned)__cvta_generic_to_shared({kernel.memory.name(buffer)});"
-            for buffer in kernel.func.shared_buffers
-            if (address := kernel.memory.addresses.get(buffer.id)) is not None]
+    found = [f"const unsigned {address} = (unsigned)__cvta_generic_to_shared({kernel.memory.name(buffer)});"
+             for buffer in kernel.func.shared_buffers
+             if (address := kernel.memory.addresses.get(buffer.id)) is not None]
+    return [*found, *([wgmma.declaration(kernel)] if kernel.warpgroup else [])]

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from moye import dtypes as dt
-from moye.cuda import control, conversions, expressions, gemm, hopper, matrix, tiles
+from moye.cuda import control, conversions, expressions, gemm, hopper, matrix, tensor_copies, tiles, wgmma
 from moye.cuda.expressions import SELECT, Text, assignment, bits_of, c_cast, call, from_bits, infix, negated
 from moye.cuda.kernel import Kernel
 from moye.cuda.uses import ORDER
@@ -86,6 +86,9 @@ def _special(kernel: Kernel, op: ops.Special) -> None:
 
 @_prints(ops.Binary)
 def _binary(kernel: Kernel, op: ops.Binary) -> None:
+    if (uniform := wgmma.warpgroup(kernel, op)) is not None:
+        kernel.values.define(op, uniform, alias=True)
+        return
     skipping = op.kind in ops.LOGICAL
     a = kernel.values.operand(op.a)
     b = kernel.values.unordered(op.b) if skipping else kernel.values.operand(op.b)
@@ -233,6 +236,11 @@ def _map(kernel: Kernel, op: ops.Map) -> None:
         tiles.map_(kernel, op, lambda body: run(kernel, body))
 
 
+@_prints(ops.TmaCopy)
+def _tma_copy(kernel: Kernel, op: ops.TmaCopy) -> None:
+    tensor_copies.copy(kernel, op)
+
+
 @_prints(ops.Copy)
 def _copy(kernel: Kernel, op: ops.Copy) -> None:
     (matrix if op.atom.matrices else tiles).copy(kernel, op)
@@ -240,6 +248,10 @@ def _copy(kernel: Kernel, op: ops.Copy) -> None:
 
 TABLE[ops.Reduce] = tiles.reduce_  # type: ignore[assignment]
 TABLE[ops.Gemm] = gemm.gemm  # type: ignore[assignment]
+TABLE[ops.Wgmma] = wgmma.wgmma  # type: ignore[assignment]
+TABLE[ops.WgmmaFence] = wgmma.fence  # type: ignore[assignment]
+TABLE[ops.WgmmaCommit] = wgmma.commit  # type: ignore[assignment]
+TABLE[ops.WgmmaWait] = wgmma.wait  # type: ignore[assignment]
 
 
 # --- threads together ------------------------------------------------------------------------------------------------

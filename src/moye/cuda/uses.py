@@ -24,7 +24,8 @@ NOTHING: frozenset[int] = frozenset()
 _PURE = (ops.Special, ops.Binary, ops.Unary, ops.Select, ops.Cast, ops.Read, ops.Reduce)
 _FENCING = (ops.SyncThreads, ops.SyncWarp, ops.NamedBarrier, ops.CpAsyncCommit, ops.CpAsyncWait, ops.Fence,
             ops.MbarrierInit, ops.MbarrierArrive, ops.MbarrierWait, ops.ProxyFence, ops.BulkCommit, ops.BulkWait,
-            ops.SetMaxRegisters, ops.ClusterArrive, ops.ClusterWait, ops.GridDependency)
+            ops.SetMaxRegisters, ops.ClusterArrive, ops.ClusterWait, ops.GridDependency,
+            ops.WgmmaFence, ops.WgmmaCommit, ops.WgmmaWait)
 _TOGETHER = (ops.Shuffle, ops.Vote, ops.Elect)
 
 
@@ -49,9 +50,11 @@ class Uses:
         self.live: set[int] = set()
         self.labels: set[tuple[int, str]] = set()  # (id(target), kind) of exits that C cannot say without goto
         self.buffers: dict[int, Buffer] = {}  # those that live ops touch
+        self.maps: set[int] = set()  # global buffers that are copied by their tensor map
         self.written: set[int] = set()
         self.arrays: set[int] = set()  # register buffers that a loop indexes
         self.words: set[int] = set()  # register buffers that are stored as 32-bit words
+        self.has_wgmma = any(isinstance(op, ops.Wgmma) for op in func.body.walk())
         self._read_vars: set[int] = set()
         self._read_buffers: set[int] = set()
         self._loaded_buffers: set[int] = set()  # the same without those that atomics alone read
@@ -140,6 +143,8 @@ class Uses:
     def _note_refs(self, op: ops.Op) -> None:
         if isinstance(op, ops.Alloc):
             return
+        if isinstance(op, ops.TmaCopy):
+            self.maps.add(op.tensor.id)
         for ref, _ in op.refs():
             self.buffers[ref.buffer.id] = ref.buffer
             if ref.buffer.space is Space.REGISTER and not _is_one_element(op, ref):
@@ -223,7 +228,8 @@ class Uses:
         if isinstance(op, ops.Assign):
             return frozenset(var.id for var, _ in op.pairs)
         if isinstance(op, _FENCING):
-            return frozenset((MEMORY, ORDER))
+            settled = op.results if isinstance(op, ops.WgmmaWait) else ()
+            return frozenset((MEMORY, ORDER, *(buffer.id for buffer in settled)))
         if isinstance(op, _TOGETHER):
             return frozenset((ORDER,))
         found = frozenset().union(*(self.block_kills(block) for block in op.blocks()))
@@ -260,7 +266,8 @@ def _releases(op: ops.Op) -> bool:
 def _wants_words(op: ops.Op, ref: Ref | TileRef) -> bool:
     """Whether registers are packed operands of tensor cores, or seen as elements of several widths."""
     own, seen = ref.buffer.dtype, ref.dtype
-    together = (isinstance(op, ops.Gemm) and op.mma.ptx) or (isinstance(op, ops.Copy) and op.atom.matrices)
+    together = (isinstance(op, (ops.Gemm, ops.Wgmma)) and op.mma.ptx) or \
+        (isinstance(op, ops.Copy) and op.atom.matrices)
     if together and _is_narrow(ref):
         return True
     return ref.buffer.space is Space.REGISTER and own.bits != seen.bits and max(own.bits, seen.bits) <= 32 and \
@@ -276,7 +283,7 @@ def _is_narrow(ref: Ref | TileRef) -> bool:
 
 def _is_one_element(op: ops.Op, ref: Ref | TileRef) -> bool:
     """Whether a register reference is one element at a constant offset."""
-    if ref.dtype != ref.buffer.dtype or not isinstance(ref.offset, Literal):
+    if ref.dtype != ref.buffer.dtype or not isinstance(ref.offset, Literal) or isinstance(op, ops.Wgmma):
         return False
     if isinstance(ref, Ref):
         return True

@@ -56,10 +56,13 @@ class Values:
     def is_bound(self, value: Value) -> bool:
         return value.id in self._known
 
-    def define(self, op: ops.Op, text: Text, *, initial: str = "", hint: str = "") -> None:
-        """The Value that ``op`` makes; ``initial`` is how its const is initialised if not by ``text``."""
+    def define(self, op: ops.Op, text: Text, *, alias: bool = False, initial: str = "", hint: str = "") -> None:
+        """The Value that ``op`` makes; ``initial`` is how its const is initialised if not by ``text``.
+
+        An ``alias`` is as cheap as a name, and gets none of its own.
+        """
         value: Value = op.result  # type: ignore[attr-defined]
-        self.define_value(value, text, alias=isinstance(op, ops.Read), initial=initial, hint=hint)
+        self.define_value(value, text, alias=alias or isinstance(op, ops.Read), initial=initial, hint=hint)
 
     def define_value(self, value: Value, text: Text, *, alias: bool = False, initial: str = "", hint: str = "") -> None:
         count = self.uses.count.get(value.id, 0)

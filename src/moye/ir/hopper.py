@@ -88,7 +88,8 @@ class TmaCopy(Op):
     ``smem`` is the box's first element: its shape, swizzle and order of modes are those of the tensor map.
     ``coordinates`` are the box's first element in the tensor, one per mode of the map (unit stride first).
     A load completes on ``barrier``; stores and reductions belong to the thread's bulk group.  ``multicast`` is the mask
-    of the blocks of the cluster that receive a load.  ``hint`` is an L2 policy.
+    of the blocks of the cluster that receive a load.  ``hint`` is an L2 policy.  A "prefetch" fetches the tensor map
+    itself (prefetch.tensormap), without ``smem`` and coordinates.
     """
 
     kind: OneOf["load", "store", "reduce_add", "prefetch"]
@@ -158,9 +159,13 @@ class Wgmma(Op):
 
 @dataclass(slots=True, kw_only=True)
 class WgmmaFence(Op):
-    """wgmma.fence.sync.aligned: orders the warpgroup's register accesses before its next wgmma."""
+    """wgmma.fence.sync.aligned: orders the warpgroup's register accesses before its next wgmma.
+
+    ``registers`` are the buffers that these have as operands and that something else has written (``passes/wgmma.py``).
+    """
 
     blocking = True
+    registers: tuple[Buffer, ...] = field(default=())
 
 
 @dataclass(slots=True, kw_only=True)
@@ -172,7 +177,10 @@ class WgmmaCommit(Op):
 
 @dataclass(slots=True, kw_only=True)
 class WgmmaWait(Op):
-    """wgmma.wait_group.sync.aligned ``pending``; ``results`` are the register buffers that are complete after it."""
+    """wgmma.wait_group.sync.aligned ``pending``; ``results`` are the register buffers that are complete after it.
+
+    They are found by ``passes/wgmma.py``.
+    """
 
     blocking = True
     pending: int

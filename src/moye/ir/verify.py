@@ -245,6 +245,26 @@ def _gemm(op: ops.Gemm) -> str | None:
     return None
 
 
+def _wgmma(op: ops.Wgmma) -> str | None:
+    if len(op.roles) != len(op.extents) or set(op.roles) - set("mnk"):
+        return f"roles {op.roles!r} for {len(op.extents)} extents"
+    if op.accumulate.dtype.kind is not Kind.BOOL:
+        return f"accumulate is {op.accumulate.dtype}, not bool"
+    if (op.a_descriptor is not None) != ("a" in op.mma.shared):
+        return f"{op.mma} and the descriptor {op.a_descriptor} of a"
+    for name in "abd":
+        ref: TileRef = getattr(op, name)
+        if (ref.buffer.space is Space.SHARED) != (name in op.mma.shared):
+            return f"operand {name} is in {ref.buffer.space.value}"
+        if ref.dtype != getattr(op.mma, f"{name}_dtype"):
+            return f"operand {name} is {ref.dtype}, not {getattr(op.mma, name + '_dtype')}"
+        if len(ref.strides) != len(op.roles) or any(
+                stride and role not in {"a": "mk", "b": "nk", "d": "mn"}[name]
+                for stride, role in zip(ref.strides, op.roles, strict=True)):
+            return f"operand {name} moves by {ref.strides} along {op.roles!r}"
+    return None
+
+
 def _store(op: ops.Store) -> str | None:
     return None if op.value.dtype == op.ref.dtype else f"stores {op.value.dtype} into {op.ref.dtype}"
 
@@ -269,5 +289,5 @@ def _special(op: ops.Special) -> str | None:
 _RULES: dict[type[ops.Op], Callable[..., str | None]] = {
     ops.Binary: _binary, ops.Unary: _unary, ops.If: _cond, ops.Select: _cond, ops.Assert: _cond, ops.For: _for,
     ops.Copy: _copy, ops.Gemm: _gemm, ops.Store: _store, ops.Load: _load, ops.NamedBarrier: _barrier, ops.Cast: _cast,
-    ops.Special: _special, **verify_hopper.RULES,
+    ops.Special: _special, ops.Wgmma: _wgmma, **verify_hopper.RULES,
 }

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from moye.dtypes import Kind, Space, uint64
+from moye.dtypes import Kind, Space, uint16, uint64
 from moye.ir import ops
 from moye.ir.nodes import Operand, Ref
 
@@ -56,6 +56,23 @@ def _bulk_wait(op: ops.BulkWait) -> str | None:
     return None if op.pending >= 0 else f"waits for all but {op.pending} groups"
 
 
+def _tma(op: ops.TmaCopy) -> str | None:
+    if op.tensor.space is not Space.GLOBAL:
+        return f"its tensor is in {op.tensor.space.value}"
+    if op.kind == "prefetch":
+        return "a prefetch has memory, coordinates or a barrier" if op.smem or op.coordinates or op.barrier else None
+    if op.smem is None or op.smem.buffer.space is not Space.SHARED or op.smem.swizzle is not None:
+        return "its box is in no shared memory, or swizzled by more than its tensor map"
+    if (op.kind == "load") != (op.barrier is not None) or (op.kind != "load" and op.multicast is not None):
+        return "loads have a barrier and may be multicast, nothing else"
+    if not 1 <= len(op.coordinates) <= 5:
+        return f"{len(op.coordinates)} coordinates"
+    if op.multicast is not None and op.multicast.dtype != uint16:
+        return f"its mask is {op.multicast.dtype}, not uint16"
+    coordinates = _integers(**{f"coordinate {d}": x for d, x in enumerate(op.coordinates)})
+    return coordinates or (None if op.barrier is None else _barrier(op.barrier))
+
+
 def _elect(op: ops.Elect) -> str | None:
     return None if op.result.dtype.kind is Kind.BOOL else f"gives {op.result.dtype}, not bool"
 
@@ -73,4 +90,5 @@ def _grid(op: ops.GridDependency) -> str | None:
 RULES: dict[type[ops.Op], Callable[..., str | None]] = {
     ops.MbarrierInit: _init, ops.MbarrierArrive: _arrive, ops.MbarrierWait: _wait, ops.ProxyFence: _proxy,
     ops.BulkWait: _bulk_wait, ops.Elect: _elect, ops.SetMaxRegisters: _registers, ops.GridDependency: _grid,
+    ops.TmaCopy: _tma,
 }

@@ -14,6 +14,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
 from moye.dtypes import DType
+from moye.tensor.tma import TmaTiling
 
 
 class Constexpr:
@@ -37,6 +38,14 @@ class TensorSpec:
     strides: tuple[int | None, ...]
     divisors: tuple[int, ...]
     align: int
+
+
+@dataclass(frozen=True, slots=True)
+class TmaSpec:
+    """A TMA copy: its array, which a kernel reads and writes by that copy alone, and its static part."""
+
+    tensor: TensorSpec
+    tiling: TmaTiling
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +78,7 @@ class TreeSpec:
     items: tuple[Spec, ...]
 
 
-Spec = TensorSpec | ScalarSpec | StaticSpec | TreeSpec
+Spec = TensorSpec | TmaSpec | ScalarSpec | StaticSpec | TreeSpec
 
 
 def map_leaves(spec: Spec, leaf: Callable[[Spec, str], Any], name: str) -> Any:

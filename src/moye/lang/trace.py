@@ -29,12 +29,15 @@ from moye.lang.control import CONTROL
 from moye.lang.functions import KernelMarker
 from moye.lang.rewrite import attribute_reads, free_names, rewrite
 from moye.lang.scopes import regions
-from moye.lang.signature import ScalarSpec, Spec, StaticSpec, TensorSpec, TreeSpec, map_leaves
+from moye.lang.signature import ScalarSpec, Spec, StaticSpec, TensorSpec, TmaSpec, TreeSpec, map_leaves
 from moye.lang.source import definition
 from moye.layout import Layout
 from moye.tensor.context import frame_of, locate, trace_into, tracing
+from moye.tensor.coords import CoordTensor, identity_tensor
 from moye.tensor.expr import Expr
 from moye.tensor.tensor import Tensor
+from moye.tensor.tma import TmaTiling
+from moye.tensor.tma_copy import TmaTensor
 
 _callees: list[list[types.FunctionType]] = []
 
@@ -154,8 +157,10 @@ def bind(func: Func, specs: dict[str, Spec]) -> dict[str, Any]:
             value = Value(spec.dtype, name=name)
             func.params.append(ScalarParam(name, value))
             return Expr(value)
-        assert isinstance(spec, TensorSpec), "a leaf spec"
+        assert isinstance(spec, (TensorSpec, TmaSpec)), "a leaf spec"
         tensors += 1
+        if isinstance(spec, TmaSpec):
+            return _bind_tma(func, spec, name, tensors - 1)
         return _bind_tensor(func, spec, name, tensors - 1)
 
     return {name: map_leaves(spec, leaf, name) for name, spec in specs.items()}
@@ -176,6 +181,16 @@ def _bind_tensor(func: Func, spec: TensorSpec, name: str, index: int) -> Tensor:
     return Tensor(buffer, 0, layout, spec.dtype, None, name)
 
 
+def _bind_tma(func: Func, spec: TmaSpec, name: str, index: int) -> TmaTensor:
+    array = _bind_tensor(func, spec.tensor, name, index)
+    param = func.params[-1]
+    assert isinstance(param, TensorParam), "just made"
+    param.tensor_map = spec.tiling.map
+    coordinates = identity_tensor(array.layout.shape)
+    return TmaTensor(spec.tiling, array.buffer, CoordTensor(coordinates.layout, coordinates.offset, name, ragged=True),
+                     name)
+
+
 def _leaf(x: Extent) -> Any:
     return x if isinstance(x, int) else Expr(x)
 
@@ -187,11 +202,19 @@ def _add_notes(func: Func, specs: dict[str, Spec]) -> None:
         param = params.get(name)
         if isinstance(param, TensorParam):
             func.notes.append(f"{name}: {param.buffer.dtype} {param.buffer.layout}, {param.buffer.align}-byte aligned")
+            if isinstance(spec, TmaSpec):
+                func.notes.append(f"{name}: {spec.tiling}, {_boxes(spec.tiling)}")
         elif isinstance(spec, StaticSpec):
             text = str(spec.value)
             func.notes.append(f"{name} = {text if len(text) <= 100 else text[:97] + '...'}")
     for buffer in func.shared_buffers:
         func.notes.append(f"{buffer.name}: shared {buffer.dtype} {buffer.layout}")
+
+
+def _boxes(tiling: TmaTiling) -> str:
+    box, swizzle = " x ".join(str(extent) for extent in tiling.map.box), tiling.map.swizzle
+    swizzled = f" with {swizzle}-byte swizzle" if swizzle else ""
+    return f"{len(tiling.boxes)} box{'es' if len(tiling.boxes) > 1 else ''} of {box}{swizzled}"
 
 
 # --- captures --------------------------------------------------------------------------------------------------------

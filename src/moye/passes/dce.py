@@ -12,7 +12,7 @@ from moye.ir import ops
 from moye.ir.nodes import Block, Buffer, Func, Operand, Ref, TileRef, Value
 
 _SCALAR = (ops.Special, ops.Binary, ops.Unary, ops.Select, ops.Cast, ops.Read, ops.Reduce, ops.Load)
-_WRITES = (ops.Store, ops.Copy, ops.Map, ops.Gemm)
+_WRITES = (ops.Store, ops.Copy, ops.Map, ops.Gemm, ops.Wgmma)
 _REGIONS = (ops.If, ops.For, ops.Scope)
 
 
@@ -103,7 +103,7 @@ class _Marker:
                 self.sweep(inner)
 
 
-def _target(op: ops.Store | ops.Copy | ops.Map | ops.Gemm) -> Ref | TileRef:
+def _target(op: ops.Store | ops.Copy | ops.Map | ops.Gemm | ops.Wgmma) -> Ref | TileRef:
     if isinstance(op, ops.Store):
         return op.ref
-    return op.d if isinstance(op, ops.Gemm) else op.dst
+    return op.d if isinstance(op, (ops.Gemm, ops.Wgmma)) else op.dst

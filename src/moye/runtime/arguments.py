@@ -15,13 +15,13 @@ import enum
 import inspect
 import math
 import types
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from moye import dtypes as dt
 from moye.atoms.atom import CopyOp, MmaOp
-from moye.dtypes import DType, require_dtype
+from moye.dtypes import DType
 from moye.errors import ArgumentError, DTypeError
 from moye.lang.signature import (
     Constexpr,
@@ -30,6 +30,7 @@ from moye.lang.signature import (
     Static,
     StaticSpec,
     TensorSpec,
+    TmaSpec,
     TreeSpec,
     is_tree,
     parts_of,
@@ -37,35 +38,14 @@ from moye.lang.signature import (
 from moye.lang.trace import JitFunction
 from moye.layout import ComposedLayout, Layout, Swizzle
 from moye.pipelines import Pipeline
-from moye.runtime.arrays import ArrayInfo, describe
+from moye.runtime.arrays import ArrayInfo, describe, natural_strides
+from moye.runtime.tma import TmaCopy
 from moye.tensor.tiled import CopyAtom, TiledCopy, TiledMMA
 
 _STATIC_TYPES = (Layout, ComposedLayout, Swizzle, DType, CopyOp, MmaOp, CopyAtom, TiledCopy, TiledMMA, Pipeline,
                  str, bytes, type(None), enum.Enum)
 _FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, types.MethodType, JitFunction, type)
 _VECTOR_BYTES = 16
-
-
-@dataclass(frozen=True, slots=True)
-class TensorLike:
-    """An array to compile for without having one: dtype, shape, strides in elements (column-major by default)."""
-
-    dtype: DType
-    shape: tuple[int, ...]
-    strides: tuple[int, ...] | None = None
-    align: int = 16
-
-    def __post_init__(self) -> None:
-        require_dtype("TensorLike", self.dtype)
-        for what, value in (("shape", self.shape), ("strides", self.strides)):
-            if value is not None and (not isinstance(value, tuple) or not all(isinstance(x, int) for x in value)):
-                raise ArgumentError(f"TensorLike: the {what} {value!r} is no tuple of integers")
-
-    def info(self) -> ArrayInfo:
-        strides = self.strides
-        if strides is None:
-            strides = tuple(math.prod(self.shape[:i]) for i in range(len(self.shape)))
-        return ArrayInfo(self.align, self.shape, strides, self.dtype, None, True, "spec")
 
 
 @dataclass(slots=True)
@@ -125,7 +105,9 @@ def _classify(call: Call, name: str, value: Any, role: str) -> Spec:
     if isinstance(value, (bool, int, float)):
         call.leaves.append(value)
         return ScalarSpec(_scalar_dtype(name, value))
-    info = value.info() if isinstance(value, TensorLike) else _describe(name, value)
+    if isinstance(value, TmaCopy):
+        return _tma(call, name, value, role)
+    info = _describe(name, value)
     if info is not None:
         return _tensor(call, name, info, value, role)
     if is_tree(value):
@@ -183,21 +165,12 @@ def _tensor(call: Call, name: str, info: ArrayInfo, value: Any, role: str) -> Te
     return tensor_spec(info, static_shape=role == "static")
 
 
-def natural_strides(shape: Sequence[int], strides: Sequence[int]) -> tuple[int, ...]:
-    """Strides in which those that no element depends on are what a dense array has there.
-
-    NumPy gives empty arrays zeros, and new axes of extent 1; torch gives an empty mode and its neighbour the same.  An
-    empty array of which nothing else is known is column-major.
-    """
-    if 0 in shape and not any(strides):
-        return tuple(math.prod(max(1, extent) for extent in shape[:mode]) for mode in range(len(shape)))
-    natural = list(strides)
-    for mode, (extent, stride) in enumerate(zip(shape, strides, strict=True)):
-        doubled = extent == 0 and stride == 1 and natural.count(1) > 1
-        if doubled or (stride == 0 and extent <= 1 and any(natural)):
-            turn = max(max(1, e) * s for e, s in zip(shape, natural, strict=True))
-            natural[mode] = turn if 1 in natural else 1
-    return tuple(natural)
+def _tma(call: Call, name: str, value: TmaCopy, role: str) -> TmaSpec:
+    """The array of a TMA copy, as it is now; coordinates have 32 bits, whatever its strides are."""
+    info, tiling = value.describe()
+    call.arrays.append((name, info, value.array))
+    call.leaves.append(info)
+    return TmaSpec(tensor_spec(info, static_shape=role == "static"), tiling)
 
 
 def tensor_spec(info: ArrayInfo, *, static_shape: bool = False) -> TensorSpec:

@@ -13,14 +13,15 @@ from __future__ import annotations
 
 import ctypes
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from moye import dtypes
 from moye.cuda import driver
-from moye.dtypes import DType
+from moye.dtypes import DType, require_dtype
 from moye.errors import ArgumentError, DTypeError
 
 
@@ -34,6 +35,28 @@ class ArrayInfo(NamedTuple):
     device: int | None
     writable: bool
     kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class TensorLike:
+    """An array to compile for without having one: dtype, shape, strides in elements (column-major by default)."""
+
+    dtype: DType
+    shape: tuple[int, ...]
+    strides: tuple[int, ...] | None = None
+    align: int = 16
+
+    def __post_init__(self) -> None:
+        require_dtype("TensorLike", self.dtype)
+        for what, value in (("shape", self.shape), ("strides", self.strides)):
+            if value is not None and (not isinstance(value, tuple) or not all(isinstance(x, int) for x in value)):
+                raise ArgumentError(f"TensorLike: the {what} {value!r} is no tuple of integers")
+
+    def info(self) -> ArrayInfo:
+        strides = self.strides
+        if strides is None:
+            strides = tuple(math.prod(self.shape[:i]) for i in range(len(self.shape)))
+        return ArrayInfo(self.align, self.shape, strides, self.dtype, None, True, "spec")
 
 
 _new = tuple.__new__                                    # half the time of ArrayInfo(...), on the launch path
@@ -50,6 +73,8 @@ def describe(obj: Any) -> ArrayInfo | None:
 
 def _reader(cls: type) -> Describe:
     """How to read instances of a class; decided once per class."""
+    if issubclass(cls, TensorLike):
+        return TensorLike.info
     for base in cls.__mro__:
         package = base.__module__.partition(".")[0]
         if (package, base.__name__) in _KNOWN:
@@ -340,3 +365,20 @@ def _window(info: ArrayInfo, steps: list[tuple[int, int]], period: int) -> int:
 def _apart(first_a: int, size_a: int, first_b: int, size_b: int, period: int) -> bool:
     """Do [first_a, +size_a) and [first_b, +size_b) miss each other modulo the period?"""
     return (first_b - first_a) % period >= size_a and (first_a - first_b) % period >= size_b
+
+
+def natural_strides(shape: Sequence[int], strides: Sequence[int]) -> tuple[int, ...]:
+    """Strides in which those that no element depends on are what a dense array has there.
+
+    NumPy gives empty arrays zeros, and new axes of extent 1; torch gives an empty mode and its neighbour the same.  An
+    empty array of which nothing else is known is column-major.
+    """
+    if 0 in shape and not any(strides):
+        return tuple(math.prod(max(1, extent) for extent in shape[:mode]) for mode in range(len(shape)))
+    natural = list(strides)
+    for mode, (extent, stride) in enumerate(zip(shape, strides, strict=True)):
+        doubled = extent == 0 and stride == 1 and natural.count(1) > 1
+        if doubled or (stride == 0 and extent <= 1 and any(natural)):
+            turn = max(max(1, e) * s for e, s in zip(shape, natural, strict=True))
+            natural[mode] = turn if 1 in natural else 1
+    return tuple(natural)

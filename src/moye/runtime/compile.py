@@ -28,6 +28,7 @@ from moye.passes.convert import isolate
 from moye.passes.dce import eliminate
 from moye.passes.fuse import fuse
 from moye.passes.smem import plan, require_spans
+from moye.passes.wgmma import settle
 from moye.runtime.arguments import Call
 from moye.runtime.guards import Check, compile_guards
 
@@ -115,7 +116,7 @@ def specialise(function: types.FunctionType, call: Call, block: Dim3, cluster: D
     if "ast" in show:
         print(rewritten_source(function), file=sys.stderr)
     traced = trace(function, call.specs, block=block, cluster=cluster, index_bits=call.index_bits)
-    func = eliminate(isolate(advance(fuse(traced.func))))
+    func = settle(eliminate(isolate(advance(fuse(traced.func)))))
     verify(func)
     if "ir" in show:
         print(to_text(func), file=sys.stderr)
@@ -194,6 +195,10 @@ def check_atoms(func: Func, arch: str) -> None:
     uses = [(atom, op.loc) for op in func.body.walk()
             if (atom := getattr(op, "mma", None) or getattr(op, "atom", None)) is not None and atom.ptx]
     atom, loc = max(uses, key=lambda use: use[0].arch, default=(None, None))
+    for mma, where in uses:
+        if isinstance(mma, MmaOp) and mma.shared and have != 90:
+            raise UnsupportedError(f"{func.name} uses {mma}, which sm_90a alone has, and is compiled for {arch}",
+                                   hint=_alternatives(mma, have), locs=(where,))
     if atom is not None and loc is not None and atom.arch > have:
         raise UnsupportedError(f"{func.name} uses {atom}, which sm_{atom.arch} and later have, and is compiled for "
                                f"{arch}", hint=_alternatives(atom, have), locs=(loc,))

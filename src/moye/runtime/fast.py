@@ -24,12 +24,13 @@ from moye.cuda import driver, events
 from moye.errors import DriverError
 from moye.ir import ops
 from moye.ir.nodes import Func, Literal, ScalarParam, TensorParam, Value
-from moye.lang.signature import ScalarSpec, StaticSpec, TensorSpec
+from moye.lang.signature import ScalarSpec, StaticSpec, TensorSpec, TmaSpec
 from moye.lang.trace import Capture, JitFunction
 from moye.runtime.arguments import Call, static_key
 from moye.runtime.arrays import ArrayInfo, span_bytes
 from moye.runtime.compile import Dim3, Program, Specialised
-from moye.runtime.launch import array_kind, slot_value
+from moye.runtime.launch import array_kind, encoded_map, slot_value
+from moye.runtime.tma import TmaCopy
 
 held: list[object] = []
 """Not empty while some thread only compiles (``prepare.compile_only``): then nobody takes the short way."""
@@ -47,6 +48,9 @@ _ARRAYS = {                                             # kind -> (pointer, what
     "torch": ("{a}.data_ptr()", ("{a}.dtype", "{a}.shape", "{a}.stride()", "{a}.get_device()", "{a}.is_neg()")),
     "cupy": ("{a}.data.ptr", ("{a}.dtype", "{a}.shape", "{a}.strides", "{a}.device.id")),
 }
+_ARRAYS |= {f"tma-{kind}": (pointer.format(a="{a}.array"),
+                            ("{a}.key", "{a}.array.__class__", *(text.format(a="{a}.array") for text in fixed)))
+            for kind, (pointer, fixed) in _ARRAYS.items()}
 _ARRAY_CLASSES = {("torch", "Tensor"): "torch", ("torch.nn.parameter", "Parameter"): "torch",
                   ("cupy", "ndarray"): "cupy"}
 _NUMBERS = {int: "int", float: "float", bool: "bool"}
@@ -112,12 +116,19 @@ def _kinds(call: Call, args: tuple[Any, ...]) -> tuple[str, ...] | None:
 
 def _kind(spec: Any, x: Any) -> str:
     if isinstance(spec, TensorSpec):
-        return _ARRAY_CLASSES.get((type(x).__module__.partition("._")[0], type(x).__name__), "")
+        return _array_kind(x)
+    if isinstance(spec, TmaSpec):
+        kind = _array_kind(x.array)
+        return f"tma-{kind}" if kind else ""
     if isinstance(spec, ScalarSpec):
         return _NUMBERS.get(type(x), "")
     if isinstance(spec, StaticSpec):
         return "unstable" if isinstance(x, _UNSTABLE) else "repr" if isinstance(x, float) else "static"
     return ""
+
+
+def _array_kind(x: Any) -> str:
+    return _ARRAY_CLASSES.get((type(x).__module__.partition("._")[0], type(x).__name__), "")
 
 
 def _key_function(kinds: tuple[str, ...]) -> Callable[[tuple[Any, ...]], Any]:
@@ -207,6 +218,7 @@ def _body(writer: _Writer, spec: Specialised, ready: Ready, call: Call, args: tu
     lines += [f"p{i} = {_ARRAYS[kinds[i]][0].format(a=f'a{i}')}" for i in leaf_args if kinds[i] in _ARRAYS]
     numbers = [kinds[i] for i in leaf_args if kinds[i] not in _ARRAYS]
     values = "".join(f"{'p' if kinds[i] in _ARRAYS else 'a'}{i}, " for i in (leaf_args[n] for n in ready.sources))
+    packed = _packed(writer, ready, call, leaf_args, kinds)
     lines.append("s = stream(ordinal)")
     if not numbers:
         lines += [f"found = recent.get(({values}s))", "if found is not None:", "    config, params = found",
@@ -214,12 +226,24 @@ def _body(writer: _Writer, spec: Specialised, ready: Ready, call: Call, args: tu
                   "    if failed: failed = retry(config, params)", "else:"]
     else:
         lines.append("if True:")
-    return [*lines, *(f"    {line}" for line in _unseen(writer, spec, call, args, kinds, leaf_args, values)),
+    return [*lines, *(f"    {line}" for line in _unseen(writer, spec, call, args, kinds, leaf_args, values, packed)),
             "if failed: OTHERWISE"]
 
 
+def _packed(writer: _Writer, ready: Ready, call: Call, leaf_args: Sequence[int], kinds: Sequence[str]) -> str:
+    """What a launch packs: pointers and numbers, and the tensor maps of pointers."""
+    parts = []
+    for n, slot in zip(ready.sources, ready.slots, strict=True):
+        i, leaf = leaf_args[n], call.leaves[n]
+        if slot.kind == "map" and isinstance(leaf, ArrayInfo):
+            parts.append(f"{writer.name(encoded_map(slot, leaf))}(p{i}), ")
+        else:
+            parts.append(f"{'p' if kinds[i] in _ARRAYS else 'a'}{i}, ")
+    return "".join(parts)
+
+
 def _unseen(writer: _Writer, spec: Specialised, call: Call, args: tuple[Any, ...], kinds: tuple[str, ...],
-            leaf_args: Sequence[int], values: str) -> list[str]:
+            leaf_args: Sequence[int], values: str, packed: str) -> list[str]:
     """The launch of pointers and numbers that are not among the recent ones, which are known to fit and packed."""
     numbers = [kinds[i] for i in leaf_args if kinds[i] not in _ARRAYS]
     moved = _moved(writer, spec, call, leaf_args, kinds, args)
@@ -228,15 +252,15 @@ def _unseen(writer: _Writer, spec: Specialised, call: Call, args: tuple[Any, ...
         lines.append(f"check({_slot_list(call, leaf_args)}, grid)")
     lines += ["try: buffer = pool.pop()", "except IndexError: buffer = refill()", "pack, memory, params = buffer"]
     if "int" in numbers or "float" in numbers:
-        lines += [f"try: pack(memory, 0, {values})",
+        lines += [f"try: pack(memory, 0, {packed})",
                   "except (error, OverflowError): OTHERWISE"]
     else:
-        lines.append(f"pack(memory, 0, {values})")
+        lines.append(f"pack(memory, 0, {packed})")
     lines += ["try: config = configs[s]", "except KeyError: config = configure(s)",
               "failed = call(config, function, params, None)", "if failed: failed = retry(config, params)",
               "pool.append(buffer)"]
     if not numbers:
-        lines.append(f"if len(recent) < {_RECENT}: recent[{values}s] = (config, refill(({values}))[2])")
+        lines.append(f"if len(recent) < {_RECENT}: recent[{values}s] = (config, refill(({packed}))[2])")
     return lines
 
 
@@ -254,9 +278,13 @@ def _same(writer: _Writer, args: tuple[Any, ...], kinds: tuple[str, ...]) -> lis
             return ["False"]
         else:
             found.append(f"a{i}.__class__ is {writer.name(type(x))}")
-    check = _tensor_check([args[i] for i in tensors]) if all(kinds[i] == "torch" for i in tensors) else None
+    inner = {i: (args[i].array, f"a{i}.array") if kinds[i].startswith("tma") else (args[i], f"a{i}") for i in tensors}
+    torchs = all(kinds[i] in ("torch", "tma-torch") for i in tensors)
+    check = _tensor_check([x for x, _ in inner.values()]) if torchs else None
     if check is not None:
-        return [*found, f"{writer.name(check)}({', '.join(f'a{i}' for i in tensors)})"]
+        found += [f"a{i}.__class__ is {writer.name(TmaCopy)} and a{i}.key == {writer.name(args[i].key)}"
+                  for i in tensors if kinds[i] == "tma-torch"]
+        return [*found, f"{writer.name(check)}({', '.join(text for _, text in inner.values())})"]
     for i in tensors:
         found.append(f"a{i}.__class__ is {writer.name(type(args[i]))}")
         for text in _ARRAYS[kinds[i]][1]:
@@ -396,12 +424,17 @@ class Ready:
         self._cluster = None if func.cluster_dim == (1, 1, 1) else func.cluster_dim
         self._smem = program.printed.dynamic_smem + smem
         slots = program.printed.slots
-        moving = [slot.kind in ("ptr", "scalar") for slot in slots]
+        moving = [slot.kind in ("ptr", "map", "scalar") for slot in slots]
         self._order = [i for i, m in enumerate(moving) if m] + [i for i, m in enumerate(moving) if not m]
-        self.sources = [slots[i].param for i in self._order if moving[i]]
+        self.slots = [slots[i] for i in self._order if moving[i]]
+        self.sources = [slot.param for slot in self.slots]
         """Which leaf each value of ``pack`` comes from."""
         self._formats = [slots[i].format for i in self._order]
         self._values = [slot_value(slots[i], call) for i in self._order]
+
+    def moving(self, call: Call) -> list[Any]:
+        """The values of ``pack`` for a call like the first."""
+        return [slot_value(slot, call) for slot in self.slots]
 
     def buffer(self, values: Sequence[Any] | None = None) -> tuple[Callable[..., None], Any, Any]:
         """(pack, memory, parameters) for one launch at a time: ``pack(memory, 0, *what moves)`` fills them."""

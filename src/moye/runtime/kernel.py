@@ -21,7 +21,8 @@ from moye.errors import ArgumentError, LaunchError, TraceError
 from moye.ir.nodes import Func
 from moye.lang.trace import changed
 from moye.runtime import prepare, reasons, simulate
-from moye.runtime.arguments import Call, Signature, TensorLike, classify, same_device
+from moye.runtime.arguments import Call, Signature, classify, same_device
+from moye.runtime.arrays import TensorLike
 from moye.runtime.compile import Dim3, Program, Specialised, compile_program, default_arch, specialise
 from moye.runtime.fast import Plan, Plans, missing
 from moye.runtime.launch import array_kind, check_written, dim3, load, overlaps, slot_value, slots, stream_handle

@@ -10,6 +10,8 @@ It launches nothing: ``kernel.py`` and ``fast.py`` do.
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from moye.errors import ArgumentError, LaunchError
@@ -68,7 +70,16 @@ def slot_value(slot: Any, call: Call) -> Any:
         return leaf
     if slot.kind == "ptr":
         return leaf.ptr
+    if slot.kind == "map":
+        return encoded_map(slot, leaf)(leaf.ptr)
     return leaf.shape[slot.mode] if slot.kind == "shape" else leaf.strides[slot.mode]
+
+
+def encoded_map(slot: Any, leaf: ArrayInfo) -> Callable[[int], bytes]:
+    """A function of the pointer: the tensor map of an array like ``leaf`` that begins there."""
+    from moye.cuda.tensor_maps import encode
+
+    return partial(encode, slot.map, tuple(leaf.shape), tuple(leaf.strides), leaf.device or 0)
 
 
 def load(program: Program, device: int) -> Any:

@@ -23,10 +23,11 @@ from moye.dtypes import DType
 from moye.errors import ArgumentError, LaunchError
 from moye.ir.nodes import ScalarParam
 from moye.runtime import fast, simulate
-from moye.runtime.arguments import Call, TensorLike
-from moye.runtime.arrays import ArrayInfo, describe
+from moye.runtime.arguments import Call
+from moye.runtime.arrays import ArrayInfo, TensorLike, describe
 from moye.runtime.compile import Dim3, Program, Specialised, compile_program, default_arch, require_shared
 from moye.runtime.launch import array_kind, check_written, load, overlaps, slots, stream_handle
+from moye.runtime.tma import TmaCopy
 
 # --- compiling only --------------------------------------------------------------------------------------------------
 
@@ -139,8 +140,7 @@ class Prepared:
 
     def _packed(self, call: Call) -> Any:
         """New parameter memory: a launch in another thread may be reading the old."""
-        leaves = [call.leaves[i] for i in self._ready.sources]
-        return self._ready.buffer([leaf.ptr if isinstance(leaf, ArrayInfo) else leaf for leaf in leaves])[2]
+        return self._ready.buffer(self._ready.moving(call))[2]
 
     def _the_long_way(self, config: Any) -> None:
         if (held := compilation()) is not None:
@@ -179,6 +179,7 @@ def replaced(spec: Specialised, call: Call, arguments: Mapping[str | int, Any]) 
         old = leaves[index]
         if isinstance(old, ArrayInfo):
             position = next(i for i, (_, known, _) in enumerate(arrays) if known is old)
+            value = value.array if isinstance(value, TmaCopy) else value
             leaves[index] = info = _array(names[index], old, value)
             arrays[position] = (names[index], info, value)
         else:

@@ -12,7 +12,7 @@ import types
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from moye.lang.signature import ScalarSpec, Spec, StaticSpec, TensorSpec, TreeSpec
+from moye.lang.signature import ScalarSpec, Spec, StaticSpec, TensorSpec, TmaSpec, TreeSpec
 from moye.lang.trace import Capture
 
 _LONGEST = 60
@@ -65,6 +65,9 @@ def changes(captures: Sequence[Capture]) -> list[str]:
 def _spec(what: str, old: Spec, new: Spec) -> list[str]:
     if isinstance(old, TensorSpec) and isinstance(new, TensorSpec):
         return [f"{what}: {change}" for change in _tensor(old, new)]
+    if isinstance(old, TmaSpec) and isinstance(new, TmaSpec):
+        tiles = [] if old.tiling == new.tiling else [f"{what} changed from {old.tiling} to {new.tiling}"]
+        return [*(f"{what}: {change}" for change in _tensor(old.tensor, new.tensor)), *tiles]
     if isinstance(old, ScalarSpec) and isinstance(new, ScalarSpec):
         return [f"{what}: dtype {old.dtype} -> {new.dtype}"]
     if isinstance(old, StaticSpec) and isinstance(new, StaticSpec):
@@ -101,6 +104,8 @@ def _tensor(old: TensorSpec, new: TensorSpec) -> list[str]:
 def _noun(spec: Spec) -> str:
     if isinstance(spec, TensorSpec):
         return "a tensor"
+    if isinstance(spec, TmaSpec):
+        return "a TMA copy"
     if isinstance(spec, ScalarSpec):
         return f"a {spec.dtype} scalar"
     return f"the static value {_short(spec.value)}" if isinstance(spec, StaticSpec) else "a container"

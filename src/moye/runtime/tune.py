@@ -33,7 +33,7 @@ from moye.errors import (
     TensorError,
 )
 from moye.ir.nodes import TensorParam
-from moye.runtime.arguments import TensorLike, tensor_spec
+from moye.runtime.arguments import tensor_spec
 from moye.runtime.arrays import ArrayInfo, describe, span_bytes
 from moye.runtime.cache import DiskCache, cache_key
 from moye.runtime.compile import default_arch
@@ -165,7 +165,7 @@ class Autotuned:
     def best(self, *args: Any, **kwargs: Any) -> Config:
         """The configuration for these arguments, tuned if it is not known yet."""
         arguments = self._bind(args, kwargs)
-        infos = {name: _array(value) for name, value in arguments.items()}
+        infos = {name: describe(value) for name, value in arguments.items()}
         exact = tuple(_exact(value, infos[name]) for name, value in arguments.items()
                       if self._in_key(name, infos[name]))
         found = self._chosen.get(exact)
@@ -343,10 +343,6 @@ def _written(job: Job) -> list[tuple[int, int]]:
 
 
 # --- keys ------------------------------------------------------------------------------------------------------------
-
-
-def _array(value: Any) -> ArrayInfo | None:
-    return value.info() if isinstance(value, TensorLike) else describe(value)
 
 
 def _exact(value: Any, info: ArrayInfo | None) -> Any:

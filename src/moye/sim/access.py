@@ -131,6 +131,8 @@ class RegisterEnd:
 
     def check_write(self, index: Array, mask: Mask, asynchronous: bool = False) -> None:
         if self.watch:
+            if self.watch.wgmma.used:
+                self.watch.wgmma.use(self.op, self.fragment, self.own, mask, write=True)
             self.fragment.mark(self.own, None if mask is None else np.asarray(mask))
 
 

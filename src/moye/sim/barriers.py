@@ -1,7 +1,7 @@
-"""Who waits for whom: block barriers, named barriers and warp-wide operations of one batch of blocks.
+"""Who waits for whom: barriers of all kinds and warp-wide operations of one batch of blocks.
 
 In: groups of lanes that arrive at a blocking op.  Out: groups that may go on (``batch.ready``), and findings: C4, C5,
-C6, F4 where lanes wait for something that cannot come.
+C6, F4 where lanes wait for something that cannot come (who waits for what is told by waiters.py).
 
 The common case, all threads of all blocks at once, never gets here: see Batch.
 """
@@ -16,15 +16,17 @@ import numpy as np
 from moye.ir import ops
 from moye.sim.checkers.findings import Finding
 from moye.sim.checkers.words import at, crowd, several
-from moye.sim.deadlock import Deadlock, Waiter
+from moye.sim.deadlock import Deadlock
 from moye.sim.groups import Group
 from moye.sim.masks import lanes_of
 from moye.sim.memory import Array
 from moye.sim.state import BatchState
+from moye.sim.waiters import numbers, span_of, waiters
 from moye.sim.warp import WARP
 
 _LAST_BARRIER = 15
-_NAMES: dict[type, str] = {ops.SyncWarp: "sync_warp", ops.Shuffle: "a shuffle", ops.Vote: "a vote"}
+_ALL = 0xFFFFFFFF
+_TOGETHER = (ops.SyncWarp, ops.Shuffle, ops.Vote, ops.Elect, ops.WgmmaFence)
 
 
 @dataclass(slots=True)
@@ -35,6 +37,10 @@ class Waiting:
     group: Group
     lanes: Array
     barrier: int = -1
+    element: Array | None = None
+    """Per lane (T, B) the barrier of an mbarrier tensor ..."""
+    parity: Array | None = None
+    """... and the parity of the phase that it waits for."""
 
 
 class Barriers:
@@ -72,8 +78,48 @@ class Barriers:
         """Let go whoever need not wait any longer: after an arrival, and after threads have exited."""
         self._block_barrier()
         for entry in list(self.waiting):
-            if isinstance(entry.op, (ops.SyncWarp, ops.Shuffle, ops.Vote)):
+            if isinstance(entry.op, _TOGETHER):
                 self._warp(entry)
+            elif isinstance(entry.op, ops.MbarrierWait):
+                self._phase(entry.op, entry)
+            elif isinstance(entry.op, ops.ClusterWait) and (free := self.batch.cluster.passed(entry.lanes)).any():
+                self.batch.cluster.leave(entry.op, free)
+                self._release(entry, free)
+
+    # --- mbarriers ---------------------------------------------------------------------------------------------------
+
+    def await_phase(self, op: ops.MbarrierWait, group: Group, payload: tuple[Any, Any], after: int) -> bool:
+        """The lanes of a group wait for a phase; whether all of them go on at once."""
+        batch = self.batch
+        shape = (batch.threads, batch.blocks)
+        lanes = lanes_of(group.mask, *shape)
+        last = (op.ref.buffer.elements or 1) - 1
+        element, parity = (np.broadcast_to(np.asarray(value), shape) for value in payload)
+        element = np.clip(element, 0, last)
+        free = lanes & batch.mbarriers.passed(op, element, parity)
+        if free.any():
+            batch.mbarriers.passes(op, element, free)
+        rest = lanes & ~free
+        if not rest.any():
+            return True
+        if free.any():
+            batch.ready.append(Group(after, list(group.env), batch.normal(free)))
+        group.pc, group.mask = after, rest
+        for other in self.waiting:
+            if other.op is op and other.element is not None and batch.merge(other.group, group):
+                other.lanes = lanes_of(other.group.mask, *shape).copy()
+                other.element, other.parity = (np.where(rest, new, old) for new, old in
+                                               ((element, other.element), (parity, other.parity)))
+                return False
+        self.waiting.append(Waiting(op, group, rest, element=element, parity=parity))
+        return False
+
+    def _phase(self, op: ops.MbarrierWait, entry: Waiting) -> None:
+        assert entry.element is not None and entry.parity is not None, "it waits for a phase"
+        free = entry.lanes & self.batch.mbarriers.passed(op, entry.element, entry.parity)
+        if free.any():
+            self.batch.mbarriers.passes(op, entry.element, free)
+            self._release(entry, free)
 
     def _release(self, entry: Waiting, lanes: Array) -> None:
         """These lanes of an entry go on."""
@@ -117,7 +163,7 @@ class Barriers:
         if not len(bad):
             return
         block = int(bad[0])
-        met = {id(op): (op, _numbers(np.logical_or.reduce([e.lanes[:, block] for e in entries if e.op is op])))
+        met = {id(op): (op, numbers(np.logical_or.reduce([e.lanes[:, block] for e in entries if e.op is op])))
                for op, there in zip(points, here[:, block], strict=True) if there}
         told = [f"{crowd(threads, self.batch.threads)} at sync_threads{at(op)}" for op, threads in met.values()]
         self._report("C4", f"the threads of block {self._block(block)} have come to different barriers: "
@@ -162,7 +208,7 @@ class Barriers:
     def _wrong(self, op: ops.NamedBarrier, lanes: Array, number: int, why: str, before: ops.NamedBarrier) -> None:
         """C5, told of the first block with such lanes."""
         block, size = int(np.argmax(lanes.any(axis=0))), self.batch.threads
-        threads = _numbers(lanes[:, block])
+        threads = numbers(lanes[:, block])
         self._report("C5", f"{crowd(threads, size)} of block {self._block(block)} arrive"
                      f"{'' if several(threads, size) else 's'} at named barrier {number}{at(op)}{why}",
                      [op] if before is op else [before, op], block, threads[:1],
@@ -187,12 +233,12 @@ class Barriers:
 
     def _warp(self, entry: Waiting) -> None:
         batch = self.batch
-        needed = self._named_by(entry.op)[:, None]
+        needed = self.named_by(entry.op)[:, None]
         there = entry.lanes
         if isinstance(entry.op, ops.SyncWarp):
             there = np.logical_or.reduce([e.lanes for e in self.waiting if isinstance(e.op, ops.SyncWarp)])
         missing = needed & ~batch.gone() & ~there
-        warp = np.arange(batch.threads) // WARP
+        warp = np.arange(batch.threads) // span_of(entry.op)
         lacking = np.zeros((int(warp[-1]) + 1, batch.blocks), np.bool_)
         np.logical_or.at(lacking, warp, missing)
         lanes = entry.lanes & ~lacking[warp]
@@ -203,9 +249,9 @@ class Barriers:
         else:
             self._release(entry, lanes)
 
-    def _named_by(self, op: ops.Op) -> Array:
+    def named_by(self, op: ops.Op) -> Array:
         """The threads whose lane the mask of a warp operation names."""
-        bits: int = op.mask  # type: ignore[attr-defined]
+        bits: int = getattr(op, "mask", _ALL)
         named: Array = (bits >> (np.arange(self.batch.threads) % WARP) & 1).astype(np.bool_)
         return named
 
@@ -223,33 +269,17 @@ class Barriers:
         blocked = np.logical_or.reduce([entry.lanes for entry in self.waiting]).any(axis=0)
         block = int(np.argmax(blocked))
         entries = [entry for entry in self.waiting if entry.lanes[:, block].any()]
-        dead = Deadlock(self._block(block), self.batch.threads, tuple(self._waiter(entry, block) for entry in entries),
-                        self.batch.exits(block))
+        told = [waiter for entry in entries for waiter in waiters(self, entry, block)]
+        dead = Deadlock(self._block(block), self.batch.threads, tuple(told), self.batch.exits(block))
         threads = tuple(waiter.threads[0] for waiter in dead.told)
         self.batch.launch.reporter.add(Finding(dead.code, str(dead), dead.locs, dead.block, threads, "", None,
                                                dead.hint), fatal=True)
         self.waiting.clear()
 
-    def _waiter(self, entry: Waiting, block: int) -> Waiter:
-        """The lanes of an entry in one block, with the threads that could let them go on."""
-        alive, lanes = ~self.batch.gone()[:, block], entry.lanes[:, block]
-        if isinstance(entry.op, ops.NamedBarrier):
-            here = [e.lanes[:, block] for e in self.waiting if e.barrier == entry.barrier]
-            lacking = max(0, self.expected[entry.barrier] - int(self.counts[entry.barrier][block]))
-            return Waiter("named", f"named barrier {entry.barrier}", _numbers(lanes), entry.op,
-                          _numbers(alive & ~np.logical_or.reduce(here)), lacking, entry.op.threads)
-        if isinstance(entry.op, ops.SyncThreads):
-            here = [e.lanes[:, block] for e in self.waiting if isinstance(e.op, ops.SyncThreads)]
-            return Waiter("block", "sync_threads", _numbers(lanes), entry.op,
-                          _numbers(alive & ~np.logical_or.reduce(here)))
-        warp = np.arange(self.batch.threads) // WARP
-        mates = np.isin(warp, warp[lanes]) & self._named_by(entry.op)
-        return Waiter("warp", _NAMES[type(entry.op)], _numbers(lanes), entry.op, _numbers(alive & mates & ~lanes))
-
     def waits(self, entry: Waiting, block: int) -> str:
         """What the lanes of an entry in one block wait for, in words."""
         dead = Deadlock(self._block(block), self.batch.threads, ())
-        return dead.sentence(self._waiter(entry, block))
+        return "; ".join(dead.sentence(waiter) for waiter in waiters(self, entry, block))
 
     def _block(self, block: int) -> tuple[int, ...]:
         return tuple(int(i) for i in self.batch.block_ids[block])
@@ -260,8 +290,3 @@ class Barriers:
             self.batch.launch.reporter.add(Finding(code, message, tuple(op.loc for op in points),
                                                    None if block is None else self._block(block), threads, "", None,
                                                    hint))
-
-
-def _numbers(lanes: Array) -> tuple[int, ...]:
-    """The threads of a mask (T,)."""
-    return tuple(int(t) for t in np.flatnonzero(lanes))

@@ -15,16 +15,21 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from moye.dtypes import Space
-from moye.errors import Loc
+from moye.errors import Loc, UnsupportedError
 from moye.ir import ops
+from moye.ir.nodes import Func
 from moye.sim.barriers import Barriers
 from moye.sim.checkers.shared import SharedChecker
+from moye.sim.cluster import Cluster
 from moye.sim.copies import AsyncCopies
 from moye.sim.deadlock import Exited
 from moye.sim.groups import Group, merge_values, same_values
 from moye.sim.masks import Mask, both, lanes_of, minus, union
+from moye.sim.mbarriers import Mbarriers
 from moye.sim.memory import Array, Fragment, Shared
+from moye.sim.tma import TensorCopies
 from moye.sim.watch import Watch
+from moye.sim.wgmma import Products
 
 if TYPE_CHECKING:
     from moye.sim.launch import Launch
@@ -40,7 +45,11 @@ class Batch:
         self.threads, self.blocks, self.block_dim = func.threads, count, func.block_dim
         self.watch: Watch | None = None
         self.params = launch.params
-        self.copies = AsyncCopies(earliest=launch.hooks.asynchronous == "earliest")
+        earliest = launch.hooks.asynchronous == "earliest"
+        self.copies = AsyncCopies(earliest=earliest)
+        self.mbarriers, self.cluster = Mbarriers(self), Cluster(self, cluster_size(func))
+        self.tensor_copies = TensorCopies(self, earliest=earliest)
+        self.products = Products(self, earliest=earliest)
         self.barriers = Barriers(self)
         registers = [b for b in func.buffers if b.space is Space.REGISTER]
         self.fragments = {b.id: Fragment(b, self.threads, count) for b in registers}
@@ -60,8 +69,8 @@ class Batch:
             self.specials[name] = extent
         for shared in self.shared.values():
             shared.reset()
-        self.copies.reset()
-        self.barriers.reset()
+        for part in (self.copies, self.barriers, self.mbarriers, self.cluster, self.tensor_copies, self.products):
+            part.reset()
         self.exited: Mask = False
         self.returned: dict[Loc, tuple[ops.Exit, Mask]] = {}
         self.spinning: list[Group] = []
@@ -74,8 +83,10 @@ class Batch:
             if self.launch.meter is not None:
                 self.launch.meter.begin(self.blocks)
             if self.watch is None:
-                self.watch = Watch(self.threads, self.block_ids, self.launch.reporter, checker, self.launch.meter)
-            self.watch.block_ids, self.watch.checker = self.block_ids, checker
+                self.watch = Watch(self.threads, self.block_ids, self.launch.reporter, checker, self.launch.meter,
+                                   self.program.func, self.fragments)
+            else:
+                self.watch.restart(self.block_ids, checker)
 
     # --- lanes -------------------------------------------------------------------------------------------------------
 
@@ -133,12 +144,16 @@ class Batch:
 
     def run(self) -> str:
         """Run until every block is done, or until somebody must wait for other blocks."""
-        while self.ready:
-            self._advance(self._next())
+        while self.ready or self.tensor_copies.land():
+            while self.ready:
+                self._advance(self._next())
         if self.spinning:
             return "spinning"
         if self.barriers.waiting:
             self.barriers.deadlock()
+        else:
+            self.tensor_copies.finish()
+            self.products.finish()
         if self.watch is not None:
             self.watch.checker.finish()
         self.launch.done += self.blocks
@@ -203,7 +218,10 @@ class Batch:
 
     def _wait(self, group: Group, result: tuple[Any, ...]) -> int | None:
         _, mask, op, payload, after = result
-        if mask is None and not isinstance(op, ops.NamedBarrier):
+        group.mask = mask
+        if isinstance(op, ops.MbarrierWait):
+            return int(after) if self.barriers.await_phase(op, group, payload, after) else None
+        if mask is None and not isinstance(op, (ops.NamedBarrier, ops.ClusterWait)):
             if self.watch is not None:
                 if isinstance(op, ops.SyncThreads):
                     self.watch.checker.barrier(op, None)
@@ -233,6 +251,15 @@ class Batch:
 
     _handlers: ClassVar[dict[str, Callable[[Any, Group, tuple[Any, ...]], int | None]]] = {
         "branch": _branch, "wait": _wait, "yield": _spin, "leave": _leave}
+
+
+def cluster_size(func: Func) -> int:
+    """The blocks of a cluster."""
+    x, y, z = func.cluster_dim
+    if x * y * z > 1:
+        raise UnsupportedError(f"the simulator runs blocks one by one, and {func.name} has clusters of {x * y * z} "
+                               f"blocks", locs=(func.loc,))
+    return x * y * z
 
 
 def block_ids(grid: tuple[int, int, int], first: int, count: int) -> Array:

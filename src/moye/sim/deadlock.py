@@ -22,6 +22,10 @@ HINTS = {
     "C4": "let every thread of the block reach sync_threads, or use barrier_sync(id, count) among some of them",
     "C5": "count the threads that arrive and those that wait at the barrier, and no others",
     "C6": "let every lane of the mask reach it",
+    "D7": "expect the bytes that the copies of one phase bring, no more and no less",
+    "D9": "initialise the mbarrier with the number of arrivals that come in each phase",
+    "E6": "let all 128 threads of the warpgroup reach it",
+    "F3": "let both sides go through equally many phases of each barrier",
     "F4": "one of them must arrive before it waits",
 }
 
@@ -31,17 +35,21 @@ class Waiter:
     """Threads of one block that wait at one point.
 
     ``needs`` are the threads that could let them go on.  ``missing`` arrivals of them are enough (0: all must come);
-    ``count`` is what the barrier was told to expect.
+    ``count`` is what the barrier was told to expect.  Of an mbarrier: ``bytes`` that have not come (below 0: too many
+    have), ``spent``: all who ever arrive at it have done so in this phase, ``gone``: some of them have exited.
     """
 
-    kind: OneOf["block", "named", "warp"]
+    kind: OneOf["block", "named", "warp", "warpgroup", "mbarrier"]
     what: str
-    """``named barrier 1``, ``sync_threads``, ``shuffle_xor``."""
+    """``named barrier 1``, ``sync_threads``, ``shuffle_xor``, ``phase 2 of full(0)``."""
     threads: tuple[int, ...]
     point: ops.Op
     needs: tuple[int, ...]
     missing: int = 0
     count: int = 0
+    bytes: int = 0
+    spent: bool = False
+    gone: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,12 +80,24 @@ class Deadlock:
 
     @property
     def code(self) -> str:
-        """The class: of a block barrier C4, of warps alone C6, else C5 if a count cannot be met, F4 if it could."""
+        """The class: of a block barrier C4, of warps alone C6, else C5 if a count cannot be met, F4 if it could.
+
+        Of an mbarrier D7 if bytes alone are missing, D9 if all have come and are too few, F3 if somebody left early.
+        """
         kinds = {waiter.kind for waiter in self.waiters}
+        if "warpgroup" in kinds:
+            return "E6"
+        phases = [waiter for waiter in self.waiters if waiter.kind == "mbarrier"]
+        if any(waiter.bytes and not waiter.missing for waiter in phases):
+            return "D7"
+        if any(waiter.spent and waiter.missing for waiter in phases):
+            return "D9"
         if "block" in kinds:
             return "C4"
         if kinds == {"warp"}:
             return "C6"
+        if phases:
+            return "F4" if self.cycle() or not any(waiter.gone for waiter in phases) else "F3"
         named = [waiter for waiter in self.waiters if waiter.kind == "named"]
         if any(waiter.count > self.size or waiter.missing > len(waiter.needs) for waiter in named):
             return "C5"
@@ -109,6 +129,8 @@ class Deadlock:
     def sentence(self, waiter: Waiter) -> str:
         """``warps 0-3 wait at named barrier 1 (line 20) for 128 more arrivals, which only warps 4-7 could bring``"""
         verb = "wait" if several(waiter.threads, self.size) else "waits"
+        if waiter.kind == "mbarrier":
+            return self._phase(waiter, verb)
         head = f"{crowd(waiter.threads, self.size)} {verb} at {waiter.what}{bracketed(waiter.point)}"
         if waiter.missing:
             more = f"{waiter.missing} more arrival{'s' if waiter.missing > 1 else ''}"
@@ -116,6 +138,21 @@ class Deadlock:
                 return f"{head} for {more}, and no other thread is left to bring them"
             return f"{head} for {more}, which only {crowd(waiter.needs, self.size)} could bring"
         return f"{head} for {crowd(waiter.needs, self.size)}" if waiter.needs else head
+
+    def _phase(self, waiter: Waiter, verb: str) -> str:
+        """``warps 0-3 wait for phase 2 of full(0) (line 20), which lacks 1 of 1 arrivals and 8192 bytes``"""
+        head = f"{crowd(waiter.threads, self.size)} {verb} for {waiter.what}{bracketed(waiter.point)}"
+        lacks = [f"{waiter.missing} of {waiter.count} arrivals"] if waiter.missing else []
+        if waiter.bytes > 0:
+            lacks.append(f"{waiter.bytes} bytes")
+        if waiter.bytes < 0:
+            head += f", where {-waiter.bytes} bytes more have come than were expected"
+        if not lacks:
+            return head
+        head += f"{' and' if waiter.bytes < 0 else ', which'} lacks {' and '.join(lacks)}"
+        if waiter.missing and waiter.needs and len(waiter.needs) + len(waiter.threads) < self.size:
+            head += f" (so far {crowd(waiter.needs, self.size)} arrived there)"
+        return head
 
     def _left(self, gone: Exited) -> str:
         have = "have" if several(gone.threads, self.size) else "has"

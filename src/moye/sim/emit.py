@@ -14,7 +14,7 @@ from typing import Any
 from moye.errors import UnsupportedError
 from moye.ir import ops
 from moye.ir.nodes import Block, Func, Value
-from moye.sim import emit_ops, emit_scalar
+from moye.sim import emit_hopper, emit_ops, emit_scalar
 from moye.sim.segments import Branch, Goto, Item, IvStart, IvStep, Loops, Segment, Wait, Yield
 from moye.sim.timeline.statements import Statements, note
 from moye.sim.uniformity import SCALAR, Levels
@@ -29,9 +29,10 @@ _SIMPLE: dict[type, Callable[[Any, Any], None]] = {
     ops.Gemm: emit_ops.emit_gemm, ops.Reduce: emit_ops.emit_reduce, ops.CpAsyncCommit: emit_ops.emit_commit,
     ops.CpAsyncWait: emit_ops.emit_wait, ops.Shuffle: emit_ops.emit_shuffle, ops.Vote: emit_ops.emit_vote,
     ops.Print: emit_ops.emit_print, ops.Assert: emit_ops.emit_assert, ops.Inspect: emit_ops.emit_inspect,
+    **emit_hopper.TABLE,
 }
 _STRUCTURED = (ops.Map, ops.If, ops.For, ops.Loop, ops.Scope, ops.Exit)
-_WAITING = (ops.SyncThreads, ops.SyncWarp, ops.NamedBarrier)
+_WAITING = (ops.SyncThreads, ops.SyncWarp, ops.NamedBarrier, ops.MbarrierWait, ops.ClusterWait)
 HANDLED: frozenset[type] = frozenset({*_SIMPLE, *_STRUCTURED, *_WAITING})
 """Every op class that the simulator runs."""
 
@@ -98,7 +99,11 @@ class Emitter(Writer):
                 self.line(f"return ('branch', m0, {cond}, {end.yes.index}, {end.no.index})")
         elif isinstance(end, Wait):
             self.record(end.op)
-            payload = self.operand(end.op.barrier) if isinstance(end.op, ops.NamedBarrier) else "None"
+            payload = "None"
+            if isinstance(end.op, ops.NamedBarrier):
+                payload = self.operand(end.op.barrier)
+            elif isinstance(end.op, ops.MbarrierWait):
+                payload = f"({self.operand(end.op.ref.offset)}, {self.operand(end.op.parity)})"
             self.line(f"return ('wait', m0, {self.op(end.op)}, {payload}, {end.next.index})")
         elif isinstance(end, Yield):
             self.line(f"return ('yield', m0, {self.op(end.loop)}, {end.next.index})")

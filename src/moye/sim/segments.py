@@ -100,6 +100,11 @@ def name_of(item: Operand | Var) -> str:
     return f"v{item.id}" if isinstance(item, Value) else f"x{item.id}"
 
 
+_STRAIGHT = (ops.SetMaxRegisters, ops.WgmmaCommit, ops.WgmmaWait)
+"""Blocking on a device, and nothing that lanes must meet for here."""
+_COMPUTING = (ops.Shuffle, ops.Vote, ops.Elect, ops.WgmmaFence)
+"""What has something to do once the lanes have met."""
+
 # --- where to cut ----------------------------------------------------------------------------------------------------
 
 
@@ -117,7 +122,7 @@ def splitting(func: Func) -> set[int]:
 def _splits(op: ops.Op, found: set[int]) -> bool:
     inner = [_splits(child, found) for block in op.blocks() for child in block]
     leaves = isinstance(op, ops.Exit) and op.target is not None and id(op.target) in found
-    if op.blocking or any(inner) or leaves or id(op) in found or polls(op):
+    if (op.blocking and not isinstance(op, _STRAIGHT)) or any(inner) or leaves or id(op) in found or polls(op):
         found.add(id(op))
     return id(op) in found
 
@@ -202,7 +207,7 @@ class _Lowering:
             after = Segment()
             self.here.end = Wait(op, after)
             self.place(after)
-            if isinstance(op, (ops.Shuffle, ops.Vote)):
+            if isinstance(op, _COMPUTING):
                 after.items.append(op)
 
     def go(self, target: Segment) -> None:
@@ -285,6 +290,8 @@ def _end_operands(segment: Segment, loops: Loops) -> Iterator[Operand]:
         yield from (end.cond.iv, end.cond.stop) if isinstance(end.cond, ops.For) else (end.cond,)
     elif isinstance(end, Wait) and isinstance(end.op, ops.NamedBarrier):
         yield end.op.barrier
+    elif isinstance(end, Wait) and isinstance(end.op, ops.MbarrierWait):
+        yield from end.op.operands()
 
 
 def _use(segment: Segment, item: Operand | Var) -> None:

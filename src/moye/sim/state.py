@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from moye.dtypes import DType
 from moye.ir import ops
-from moye.ir.nodes import Buffer
+from moye.ir.nodes import Buffer, Func
 from moye.sim.checkers.findings import Reporter
 from moye.sim.copies import AsyncCopies
 from moye.sim.deadlock import Exited
@@ -26,6 +26,7 @@ class LaunchState(Protocol):
 
     writes: int
     reporter: Reporter
+    func: Func
 
     @property
     def exact_fma(self) -> bool: ...

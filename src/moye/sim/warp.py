@@ -1,4 +1,4 @@
-"""Exchange within a warp: shuffles and votes of the lanes that arrived together.
+"""Exchange within a warp: shuffles, votes and the election of one of the lanes that arrived together.
 
 In: an op, its operands and the mask.  Out: the result of each lane (T, B).
 
@@ -100,3 +100,14 @@ def vote(batch: BatchState, op: ops.Vote, pred: Any, mask: Mask) -> Array:
     else:
         result = np.asarray(yes.any(axis=1) if op.kind == "any" else ~(active & ~yes).any(axis=1))
     return np.repeat(result, WARP, axis=0)[:threads]
+
+
+def elect(batch: BatchState, mask: Mask) -> Array:
+    """True in the lowest active lane of each warp."""
+    lanes = np.ones((batch.threads, 1), np.bool_) if mask is None else np.asarray(mask)
+    lanes = np.broadcast_to(lanes, (batch.threads, lanes.shape[1]))
+    result = np.zeros_like(lanes)
+    for first in range(0, batch.threads, WARP):
+        warp = lanes[first:first + WARP]
+        result[first + warp.argmax(axis=0), np.arange(lanes.shape[1])] = warp.any(axis=0)
+    return result

@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 
 from moye.ir import ops
-from moye.ir.nodes import Ref, TileRef
+from moye.ir.nodes import Func, Ref, TileRef
 from moye.layout import make_layout
 from moye.sim.checkers.findings import Finding, Reporter, coordinate_beyond, coordinate_of
+from moye.sim.checkers.products import ProductChecks
 from moye.sim.checkers.shared import SharedChecker
 from moye.sim.checkers.words import at
 from moye.sim.copies import AsyncCopies
@@ -37,13 +38,19 @@ class Watch:
     """The checks of one batch of blocks."""
 
     def __init__(self, threads: int, block_ids: Array, reporter: Reporter, checker: SharedChecker,
-                 meter: Meter | None = None) -> None:
+                 meter: Meter | None, func: Func, fragments: dict[int, Fragment]) -> None:
         self.threads = threads
         self.block_ids = block_ids
         self.reporter = reporter
         self.checker = checker
         self.meter = meter
         """Counts what accesses cost, where lints are wanted."""
+        self.wgmma = ProductChecks(self, func, fragments)
+
+    def restart(self, block_ids: Array, checker: SharedChecker) -> None:
+        """The next blocks."""
+        self.block_ids, self.checker = block_ids, checker
+        self.wgmma.reset()
 
     # --- reporting ---------------------------------------------------------------------------------------------------
 
@@ -189,6 +196,8 @@ class Watch:
 
     def register(self, op: ops.Op, ref: Ref | TileRef, fragment: Fragment, rows: Array, mask: Mask) -> None:
         """B7: elements of a fragment are used before they were set."""
+        if self.wgmma.used and self.wgmma.use(op, fragment, rows, mask, write=False):
+            return
         missing = fragment.unset(rows, None if mask is None else np.asarray(mask))
         if missing is None:
             return

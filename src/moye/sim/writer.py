@@ -24,12 +24,12 @@ from moye.sim.memory import numpy_dtype
 from moye.sim.segments import Loops, name_of
 from moye.sim.semantics import limits
 from moye.sim.uniformity import SCALAR, Levels
-from moye.sim.warp import shuffle, vote
+from moye.sim.warp import elect, shuffle, vote
 
 GLOBALS: dict[str, Any] = {
     "np": np, "both": masks.both, "minus": masks.minus, "wide": masks.wide, "choose": masks.choose,
     "cast": semantics.cast, "bitcast": semantics.bitcast, "wrap": semantics.wrap, "to_scalar": semantics.to_scalar,
-    "shuffle": shuffle, "vote": vote, "say": say,
+    "shuffle": shuffle, "vote": vote, "elect": elect, "say": say,
 }
 
 

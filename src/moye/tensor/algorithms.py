@@ -42,11 +42,14 @@ from moye.tensor.slices import is_slice, normalise
 from moye.tensor.space import common_space
 from moye.tensor.tensor import Tensor, copy_plain, make_fragment, make_fragment_like, recast_tensor
 from moye.tensor.tiled import CopyAtom, TiledCopy, TiledMMA, thread_coordinate
+from moye.tensor.tma_copy import TmaTensor, copy_tma
+from moye.tensor.wgmma import emit_wgmma
 
 # --- copy ------------------------------------------------------------------------------------------------------------
 
 
-def copyto(*args: object, pred: Tensor | Scalar | None = None, zero_fill: bool = False) -> None:
+def copyto(*args: object, pred: Tensor | Scalar | None = None, zero_fill: bool = False,
+           barrier: tuple[Tensor, Int] | None = None, multicast: Scalar | None = None, hint: str | None = None) -> None:
     """``copyto(dst, src)`` or ``copyto(tiled_copy, dst, src)``: dst[i] = src[i].
 
     Without a tiled copy (or atom) it is synchronous, as wide as both layouts and alignments prove, and converts where
@@ -54,7 +57,20 @@ def copyto(*args: object, pred: Tensor | Scalar | None = None, zero_fill: bool =
 
     ``pred`` is a traced bool, or a bool register tensor over the modes of dst (a mode of size 1 is repeated): where it
     is false nothing is read, and dst keeps its value, or becomes zero with ``zero_fill=True``.
+
+    ``copyto(tma, dst, src)`` copies one tile by TMA, for one thread to call: a load from the coordinates src to the
+    shared tile dst completes on ``barrier=(bars, i)``, in every block of the mask ``multicast``; a store goes from the
+    shared tile src to the coordinates dst.  ``hint`` is "evict_first" or "evict_last".
     """
+    if args and isinstance(args[0], TmaTensor):
+        if pred is not None or zero_fill:
+            raise TensorError(f"copyto: TMA checks bounds itself, so a copy with {args[0].label} takes no predicate",
+                              locs=(locate(),))
+        copy_tma(args[0], args[1:], barrier, multicast, hint)
+        return
+    if barrier is not None or multicast is not None or hint is not None:
+        raise TensorError("copyto: barrier=, multicast= and hint= are for copies with a mo.make_tma_copy",
+                          locs=(locate(),))
     if pred is not None and not isinstance(pred, (Tensor, bool, Expr)):
         raise TensorError(f"copyto: the predicate {kind(pred)} is no bool and no bool register tensor",
                           locs=(locate(),))
@@ -94,7 +110,11 @@ def copyto(*args: object, pred: Tensor | Scalar | None = None, zero_fill: bool =
 def require_warps(op: CopyOp | MmaOp) -> None:
     """C6: what whole warps execute together needs a block of whole warps, unless only some of its threads come here."""
     func = builder().func
-    together = 32 if op.threads > 1 else 1
+    together = 1 if op.threads == 1 else max(32, op.threads)
+    if together == 128 and func.threads % together and not builder().conditions and not builder().jumped:
+        raise LaunchError(f"{op} is executed by whole warpgroups of 128 threads, and a block of {func.block_dim} has "
+                          f"{func.threads}", hint=f"launch {-(-func.threads // 128) * 128} threads a block",
+                          locs=(locate(),), code="C6")
     if func.threads % together and not builder().conditions and not builder().jumped:
         last = func.threads // 32
         raise LaunchError(f"{op} is executed by whole warps, but warp {last} of a block of {func.block_dim} has "
@@ -105,11 +125,14 @@ def require_warps(op: CopyOp | MmaOp) -> None:
 # --- gemm ------------------------------------------------------------------------------------------------------------
 
 
-def gemm(how: TiledMMA | MmaOp, *tensors: Tensor) -> None:
+def gemm(how: TiledMMA | MmaOp, *tensors: Tensor, accumulate: Scalar = True) -> None:
     """``gemm(mma, A, B, C)``: C += A * B, or ``gemm(mma, D, A, B, C)``: D = A * B + C.
 
     A is (V, M[, K]), B is (V, N[, K]), C and D are (V, M, N).  C and D live in registers; A and B in registers or in
     memory, from which each k (or all of it, if the other one is in registers) is loaded into registers first.
+
+    Of wgmma, A and B are what make_fragment_A and make_fragment_B gave; it is complete at warpgroup_wait, D is C, and
+    where ``accumulate`` (a bool, traced or not) is false C starts from zero.
     """
     op = how.op if isinstance(how, TiledMMA) else how
     if not isinstance(op, MmaOp) or len(tensors) not in (3, 4) or not all(isinstance(t, Tensor) for t in tensors):
@@ -122,9 +145,16 @@ def gemm(how: TiledMMA | MmaOp, *tensors: Tensor) -> None:
     a, b = _with_k(a), _with_k(b)
     _check_gemm(op, d, a, b, c)
     require_warps(op)
+    if not op.shared and accumulate is not True:
+        raise TensorError(f"gemm with {op}: accumulate={accumulate} is for wgmma", hint="C.fill(0) starts from zero",
+                          locs=(locate(),))
     if d.order is not None:
         d.order.put(Partition(how, "C") if isinstance(how, TiledMMA) else None)
-    if a.space is not Space.REGISTER and b.space is not Space.REGISTER:
+    if op.shared:
+        if d is not c:
+            raise TensorError(f"gemm with {op} accumulates in place: D is C, gemm(mma, A, B, C)", locs=(locate(),))
+        emit_wgmma(op, d, a, b, accumulate)
+    elif a.space is not Space.REGISTER and b.space is not Space.REGISTER:
         _gemm_staged(op, d, a, b, c)
     else:
         emit_gemm(op, d, _in_registers(a), _in_registers(b), c)
@@ -229,7 +259,8 @@ def tile(tensor: Any, tiler: tuple[Any, ...], coordinate: tuple[object, ...], *,
 
     A mode is tiled by an integer or a layout, a nested mode also by a tuple of them.  ``None`` in the coordinate keeps
     all tiles of that mode as a trailing mode.  The tile must divide each extent: for dynamic extents that is checked at
-    every launch.  With ``ragged=True`` tile counts round up and accesses must be predicated.
+    every launch.  With ``ragged=True`` tile counts round up and accesses must be predicated; so they do without it for
+    the coordinates of a TMA copy, which needs no predicates.
     """
     if not isinstance(tensor, (Tensor, CoordTensor)):
         raise TensorError(f"tile takes a tensor of a kernel, not {kind(tensor)}", locs=(locate(),))
@@ -240,6 +271,7 @@ def tile(tensor: Any, tiler: tuple[Any, ...], coordinate: tuple[object, ...], *,
         raise TensorError(f"tile({tensor.label}, {tiler}, {coordinate}): {tensor.layout} has rank "
                           f"{rank(tensor.layout)}, the tile {len(tiler)} and the coordinate {len(coordinate)} entries",
                           locs=(locate(),))
+    ragged = ragged or (isinstance(tensor, CoordTensor) and tensor.ragged)
     for mode, extent in enumerate(tiler):
         require_extent(tensor.label, tensor.layout.mode(mode), mode, extent)
         if not ragged and isinstance(extent, int):

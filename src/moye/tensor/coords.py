@@ -36,14 +36,18 @@ from moye.tensor.tensor import Tensor
 
 
 class CoordTensor(WrappedLayout):
-    """Coordinates as a function of a coordinate: ``offset + layout(coordinate)``, with basis strides."""
+    """Coordinates as a function of a coordinate: ``offset + layout(coordinate)``, with basis strides.
 
-    __slots__ = ("layout", "name", "offset")
+    ``ragged``: tiles of it may reach past its extents without being asked for, as TMA checks bounds itself.
+    """
 
-    def __init__(self, layout: Layout, offset: ArithmeticTuple, name: str = "") -> None:
+    __slots__ = ("layout", "name", "offset", "ragged")
+
+    def __init__(self, layout: Layout, offset: ArithmeticTuple, name: str = "", ragged: bool = False) -> None:
         self.layout = layout
         self.offset = offset
         self.name = name
+        self.ragged = ragged
 
     @property
     def shape(self) -> IntTuple:
@@ -55,11 +59,11 @@ class CoordTensor(WrappedLayout):
 
     def with_layout(self, layout: Layout) -> CoordTensor:
         """The same origin with another layout."""
-        return CoordTensor(layout, self.offset, self.name)
+        return CoordTensor(layout, self.offset, self.name, self.ragged)
 
     def moved(self, offset: Any) -> CoordTensor:
         """The same layout from an origin ``offset`` further on."""
-        return CoordTensor(self.layout, self.offset + offset, self.name)
+        return CoordTensor(self.layout, self.offset + offset, self.name, self.ragged)
 
     def contiguous_run(self) -> int:
         return 0
@@ -67,7 +71,7 @@ class CoordTensor(WrappedLayout):
     def each(self, fn: Callable[[Layout], tuple[Layout, Int]]) -> CoordTensor:
         """Apply a view, (layout) -> (layout, offset)."""
         layout, offset = fn(self.layout)
-        return CoordTensor(layout, self.offset + offset, self.name)
+        return CoordTensor(layout, self.offset + offset, self.name, self.ragged)
 
     def __getitem__(self, coordinate: Any) -> Any:
         """A view where the coordinate has open modes, else the tuple of coordinates."""

@@ -52,6 +52,7 @@ from moye.tensor.partitions import (
 from moye.tensor.retile import retiled, side_of
 from moye.tensor.skeleton import by_strides, leading_modes
 from moye.tensor.tensor import Tensor, make_fragment, make_fragment_like
+from moye.tensor.wgmma import descriptor_view
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,11 +239,15 @@ class TiledMMA(Drawable):
         return ThrMMA(self, thread)
 
     def make_fragment_A(self, tensor: Tensor) -> Tensor:
-        """Registers for a partition of A: (MMA, MMA_M, MMA_K)."""
+        """Registers for a partition of A: (MMA, MMA_M, MMA_K); of wgmma the view that its descriptors are made from."""
+        if "a" in self.op.shared:
+            return descriptor_view(self.op, "A", tensor)
         return make_fragment_like(tensor, self.op.a_dtype)
 
     def make_fragment_B(self, tensor: Tensor) -> Tensor:
-        """Registers for a partition of B: (MMA, MMA_N, MMA_K)."""
+        """Registers for a partition of B: (MMA, MMA_N, MMA_K); of wgmma the view that its descriptors are made from."""
+        if self.op.shared:
+            return descriptor_view(self.op, "B", tensor)
         return make_fragment_like(tensor, self.op.b_dtype)
 
     def make_fragment_C(self, tensor: Tensor) -> Tensor:

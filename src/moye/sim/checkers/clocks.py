@@ -5,9 +5,11 @@ group reaches splits it).  ``now[g]`` is the epoch of group g, ``seen[g, h]`` th
 every thread of g is ordered after; ``seen[g, g]`` is about the *other* threads of g.  So an access by u at epoch e is
 ordered before thread t iff u is t, or e <= seen[group[t], group[u]].
 
+Asynchronous units (a barrier's copies, a warpgroup's products) are ``engines``: they work on their own, and
+``heard[g, e]`` is the latest epoch of engine e that every thread of g knows to be complete.
+
 In: barriers with the threads that reach them.  Out: ``seen``, ``now``, ``group``.  All arrays end in a block
-dimension, which is 1 until blocks differ.  Past ``limit`` groups a mask is rounded up to whole groups: that can hide
-a race but never invents one.
+dimension, 1 until blocks differ.  Past ``limit`` groups a mask is rounded up to whole groups: that hides races only.
 """
 
 from __future__ import annotations
@@ -18,6 +20,8 @@ import numpy.typing as npt
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 Channel = tuple[str, int]
+Known = tuple[Ints, Ints]
+"""Epochs of groups (G, columns) and of engines (E, columns)."""
 
 
 class Clocks:
@@ -32,7 +36,8 @@ class Clocks:
         self.columns = 1
         self.seen: Ints = np.zeros((self.groups, self.groups, 1), np.int64)
         self.now: Ints = np.ones((self.groups, 1), np.int64)
-        self._channels: dict[Channel, Ints] = {}
+        self.heard: Ints = np.zeros((self.groups, 0, 1), np.int64)
+        self._channels: dict[Channel, Known] = {}
         self._members: Ints | None = None
 
     # --- shape -------------------------------------------------------------------------------------------------------
@@ -42,7 +47,9 @@ class Clocks:
         self.columns = columns
         self.seen = np.repeat(self.seen, columns, axis=2)
         self.now = np.repeat(self.now, columns, axis=1)
-        self._channels = {key: np.repeat(known, columns, axis=1) for key, known in self._channels.items()}
+        self.heard = np.repeat(self.heard, columns, axis=2)
+        self._channels = {key: (np.repeat(known, columns, axis=1), np.repeat(heard, columns, axis=1))
+                          for key, (known, heard) in self._channels.items()}
 
     def split(self, active: Bools) -> list[int]:
         """Split groups until each is wholly inside or outside the mask (T, columns); the parent of each new group."""
@@ -64,8 +71,9 @@ class Clocks:
         self.seen = np.concatenate([self.seen, self.seen[parent:parent + 1]], axis=0)
         self.seen = np.concatenate([self.seen, self.seen[:, parent:parent + 1]], axis=1)
         self.now = np.concatenate([self.now, self.now[parent:parent + 1]], axis=0)
-        self._channels = {key: np.concatenate([known, known[parent:parent + 1]], axis=0)
-                          for key, known in self._channels.items()}
+        self.heard = np.concatenate([self.heard, self.heard[parent:parent + 1]], axis=0)
+        self._channels = {key: (np.concatenate([known, known[parent:parent + 1]], axis=0), heard)
+                          for key, (known, heard) in self._channels.items()}
 
     def _onehot(self) -> Ints:
         if self._members is None:
@@ -86,22 +94,27 @@ class Clocks:
 
     # --- order -------------------------------------------------------------------------------------------------------
 
-    def release(self, who: Bools) -> Ints:
+    def release(self, who: Bools) -> Known:
         """What the groups ``who`` know together, themselves included; whatever they do next is not part of it."""
         known: Ints = np.where(who[:, None, :], self.seen, 0).max(axis=0)
         known = np.where(who, self.now, known)
         self.now += who
-        return known
+        return known, np.where(who[:, None, :], self.heard, 0).max(axis=0)
 
-    def acquire(self, who: Bools, known: Ints) -> None:
-        """The groups ``who`` are from here on ordered after everything in ``known`` (G, columns)."""
-        self.seen = np.where(who[:, None, :], np.maximum(self.seen, known[None]), self.seen)
+    def acquire(self, who: Bools, known: Known) -> None:
+        """The groups ``who`` are from here on ordered after everything in ``known``."""
+        seen, heard = known
+        self.seen = np.where(who[:, None, :], np.maximum(self.seen, seen[None]), self.seen)
+        if heard.any():                                 # engines that came later are not in it
+            part = self.heard[:, :len(heard)]
+            self.heard[:, :len(heard)] = np.where(who[:, None, :], np.maximum(part, heard[None]), part)
 
     def barrier(self, who: Bools | None) -> None:
         """A barrier among whole groups (None: all of them)."""
         if who is None:
             self.seen = np.repeat(self.now[None], self.groups, axis=0)
             self.now = self.now + 1
+            self.heard = np.repeat(self.heard.max(axis=0, keepdims=True), self.groups, axis=0)
         else:
             self.acquire(who, self.release(who))
 
@@ -118,8 +131,11 @@ class Clocks:
 
     def send(self, channel: Channel, who: Bools) -> None:
         """The groups ``who`` leave what they know in the channel (a named barrier, a flag)."""
-        known, before = self.release(who), self._channels.get(channel)
-        self._channels[channel] = known if before is None else np.maximum(before, known)
+        known, heard = self.release(who)
+        if (before := self._channels.get(channel)) is not None:
+            known = np.maximum(before[0], known)
+            heard[:len(before[1])] = np.maximum(before[1], heard[:len(before[1])])
+        self._channels[channel] = known, heard
 
     def receive(self, channel: Channel, who: Bools) -> None:
         """The groups ``who`` take over what was left in the channel."""
@@ -128,7 +144,36 @@ class Clocks:
 
     def close(self, channel: Channel, where: Bools) -> None:
         """Empty the channel in the blocks ``where``."""
-        self._channels[channel] = np.where(where, 0, self._channels[channel])
+        known, heard = self._channels[channel]
+        self._channels[channel] = np.where(where, 0, known), np.where(where, 0, heard)
+
+    def publish(self, channel: Channel, to: Channel, where: Bools) -> None:
+        """In the blocks ``where`` the channel ``to`` holds from here on what ``channel`` holds now."""
+        if (source := self._channels.get(channel)) is None:
+            return
+        known, heard = source
+        old, past = self._channels.get(to, (np.zeros_like(known), heard[:0]))
+        before = np.zeros_like(heard)
+        before[:len(past)] = past
+        self._channels[to] = np.where(where, known, old), np.where(where, heard, before)
+
+    # --- engines -----------------------------------------------------------------------------------------------------
+
+    def engine(self) -> int:
+        """A new engine."""
+        self.heard = np.concatenate([self.heard, np.zeros((self.groups, 1, self.columns), np.int64)], axis=1)
+        return self.heard.shape[1] - 1
+
+    def hear(self, engine: int, who: Bools, epoch: Ints | int) -> None:
+        """The groups ``who`` know from here on what the engine did up to an epoch (one a column, or one for all)."""
+        heard = self.heard[:, engine]
+        self.heard[:, engine] = np.where(who, np.maximum(heard, epoch), heard)
+
+    def known_engine(self, group: Ints, engine: Ints | int, block: Ints | None) -> Ints:
+        """``heard[group, engine]`` for groups (D,) and engines (D, C) or one."""
+        column = np.arange(self.columns) if block is None else block[:, None]
+        found: Ints = self.heard[group[:, None], engine, column]
+        return found
 
     # --- questions ---------------------------------------------------------------------------------------------------
 

@@ -27,8 +27,9 @@ NEVER = (1 << 30) - 1
 """The epoch of what has not happened yet: later than every other."""
 IN_FLIGHT = NEVER << EPOCH_SHIFT
 
-SYNC, PENDING, WAITED = 1, 2, 3
-"""Kinds of write: an ordinary one, an asynchronous one in flight, an asynchronous one that was waited for."""
+ENGINE, SYNC, PENDING, WAITED = 0, 1, 2, 3
+"""Kinds of write: by an engine (its number in place of the thread), an ordinary one, an asynchronous one of cp.async in
+flight, one that was waited for."""
 
 
 def pack(epoch: Ints, op: int, kind: int, thread: Ints) -> Ints:
@@ -157,6 +158,12 @@ class Shadow:
         """Units not written since the buffer was allocated again, None where it was allocated once ..."""
         self.allocated: Op | None = None
         """... and where it was."""
+        self.engines: dict[int, Ints] = {}
+        """Per engine that has read the buffer the last read of each unit ..."""
+        self.fences: Ints | None = None
+        """... and, where that matters, when its last writer made each unit visible to engines (0: not yet) ..."""
+        self.foreign: Bools | None = None
+        """... and whether another thread has fenced since."""
         self.cache = FootprintCache()
 
     @property
@@ -171,10 +178,16 @@ class Shadow:
         self.write = np.repeat(self.write, columns, axis=1)
         if self.stale is not None:
             self.stale = np.repeat(self.stale, columns, axis=1)
+        self._repeat(columns, 1)
         for recent in self._recents:
             recent.expand(columns)
         if self.copies is not None:
             self.copies.repeat(columns, 1)
+
+    def _repeat(self, times: int, axis: int) -> None:
+        self.engines = {engine: np.repeat(last, times, axis) for engine, last in self.engines.items()}
+        if self.fences is not None and self.foreign is not None:
+            self.fences, self.foreign = np.repeat(self.fences, times, axis), np.repeat(self.foreign, times, axis)
 
     def refine(self, unit: int) -> None:
         """Go over to smaller units."""
@@ -183,6 +196,7 @@ class Shadow:
         self.write = np.repeat(self.write, times, axis=0)
         if self.stale is not None:
             self.stale = np.repeat(self.stale, times, axis=0)
+        self._repeat(times, 0)
         for recent in self._recents:
             recent.refine(times)
         if self.copies is not None:
@@ -214,3 +228,9 @@ class Shadow:
         epoch = clocks.now[clocks.group[thread], column]
         flat[at] = (record & ((1 << EPOCH_SHIFT) - 1)) | (WAITED << THREAD_BITS) | (epoch << EPOCH_SHIFT)
         self.copies.wait_op.reshape(-1)[at] = op
+
+
+def renew(shadow: Shadow, at: Footprint) -> None:
+    """What is written belongs to the tensor as it was last allocated."""
+    if shadow.stale is not None:
+        put(shadow.stale, at.unit, at.block, np.zeros((len(at.unit), 1), np.bool_))

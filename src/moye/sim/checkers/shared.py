@@ -18,13 +18,15 @@ import numpy as np
 
 from moye.dtypes import Space
 from moye.ir.nodes import Buffer, Func, Ref, TileRef
-from moye.ir.ops import Alloc, Atomic, CpAsyncWait, Fence, Load, Op, Store
+from moye.ir.ops import Alloc, Atomic, CpAsyncWait, Fence, Load, Op, Store, TmaCopy, Wgmma
 from moye.sim.checkers.clocks import Bools, Clocks, Ints
 from moye.sim.checkers.copies import CopyGroups
+from moye.sim.checkers.engines import Engines
 from moye.sim.checkers.findings import Reporter
 from moye.sim.checkers.footprint import Footprint, footprint
 from moye.sim.checkers.reuse import Reuse
 from moye.sim.checkers.shadow import (
+    ENGINE,
     NEVER,
     PENDING,
     SYNC,
@@ -35,6 +37,7 @@ from moye.sim.checkers.shadow import (
     kind_of,
     pack,
     put,
+    renew,
     take,
     thread_of,
 )
@@ -59,6 +62,10 @@ class SharedChecker:
         self.judge = Judge(reporter, block_ids, warp, self.copies)
         self.shadows: dict[int, Shadow] = {}
         self.reuse = Reuse()
+        self.engines = Engines(self)
+        # Whether asynchronous units read shared memory, so that proxy fences matter.
+        self.proxies = any(isinstance(op, Wgmma) or (isinstance(op, TmaCopy) and op.kind in ("store", "reduce_add"))
+                           for op in func.body.walk())
         # Threads may order their arrivals through global memory, which is not tracked.
         self.flagged = any(isinstance(op, (Atomic, Load, Store)) and op.order is not None and
                            op.ref.buffer.space is not Space.SHARED for op in func.body.walk())
@@ -78,11 +85,11 @@ class SharedChecker:
         if found is None:
             return
         shadow, at = found
-        if (clashes := self._against_write(shadow, at, initialised=True)) is not None:
-            self.judge.read(shadow, op, clashes, _READ)
+        if (clashes := self.against_write(shadow, at, initialised=True)) is not None:
+            self.engines.judge.read(shadow, op, clashes, self.engines)
         if ordered:
             return                                      # ordered with atomics; not kept against plain writes
-        if shadow.atomics is not None and (clashes := self._against(shadow.atomics, at)) is not None:
+        if shadow.atomics is not None and (clashes := self.against(shadow.atomics, at)) is not None:
             self.judge.read(shadow, op, clashes, _READ)
         shadow.reads.add(at, self.clocks, self.judge.number(op))
 
@@ -107,7 +114,7 @@ class SharedChecker:
         if shadow.atomics is None:
             shadow.atomics = Recent(shadow.units, self.clocks)
         stores = isinstance(op, Store)
-        if (clashes := self._against_write(shadow, at, initialised=not stores)) is not None:
+        if (clashes := self.against_write(shadow, at, initialised=not stores)) is not None:
             self.judge.read(shadow, op, clashes, _UPDATED)
         self._after_reads(shadow, op, at, _UPDATED, asynchronous=False)
         shadow.atomics.add(at, self.clocks, self.judge.number(op))
@@ -115,7 +122,7 @@ class SharedChecker:
             last = take(shadow.write, at.unit, at.block)
             here = pack(np.zeros_like(last), self.judge.number(op), SYNC, at.first[:, None])
             put(shadow.write, at.unit, at.block, np.where(last == 0, here, last))
-        _renew(shadow, at)
+        renew(shadow, at)
         self._synchronise(op, ref, active, acquire=False)
 
     def _write(self, op: Op, ref: Ref | TileRef, addresses: Ints, width: int, active: Bools | None, *,
@@ -126,22 +133,25 @@ class SharedChecker:
         shadow, at = found
         verb = _COPIED if asynchronous else _WRITTEN
         self._twice(shadow, op, at, verb)
-        if (clashes := self._against_write(shadow, at, initialised=False)) is not None:
-            self.judge.write(shadow, op, clashes, verb)
-        if shadow.atomics is not None and (clashes := self._against(shadow.atomics, at)) is not None:
+        if (clashes := self.against_write(shadow, at, initialised=False)) is not None:
+            self.engines.judge.write(shadow, op, clashes, verb, self.engines)
+        if shadow.atomics is not None and (clashes := self.against(shadow.atomics, at)) is not None:
             shadow.atomics.forget(clashes.unit, clashes.block)
             self.judge.write(shadow, op, clashes, verb)
         self._after_reads(shadow, op, at, verb, asynchronous)
+        if shadow.engines:
+            self.engines.against_engines(shadow, op, at)
         epoch = self.clocks.epoch(at.group, at.block)
         if asynchronous:
             self._issue(shadow, at)
             epoch = np.full_like(epoch, NEVER)
         kind = PENDING if asynchronous else SYNC
         put(shadow.write, at.unit, at.block, pack(epoch, self.judge.number(op), kind, at.first[:, None]))
-        _renew(shadow, at)
+        renew(shadow, at)
+        self.engines.renewed(shadow, at)
 
     def _after_reads(self, shadow: Shadow, op: Op, at: Footprint, verb: str, asynchronous: bool) -> None:
-        clashes = self._against(shadow.reads, at)
+        clashes = self.against(shadow.reads, at)
         if clashes is not None:
             shadow.reads.forget(clashes.unit, clashes.block)
             self.judge.overwrite(shadow, op, clashes, verb, asynchronous)
@@ -153,7 +163,7 @@ class SharedChecker:
         columns = self.clocks.columns if at.block is None else 1
         column, entry = np.tile(np.arange(columns), entry.size), entry.repeat(columns)
         record = pack(np.zeros_like(entry), self.judge.number(op), SYNC, at.second[entry])
-        self.judge.twice(shadow, op, self._clashes(at, entry, column, record, at.first[entry]), verb)
+        self.judge.twice(shadow, op, self.clashes(at, entry, column, record, at.first[entry]), verb)
 
     def _issue(self, shadow: Shadow, at: Footprint) -> None:
         if shadow.copies is None:
@@ -166,14 +176,14 @@ class SharedChecker:
 
     def commit(self, op: Op, active: Bools | None) -> None:
         """Each thread's open group of asynchronous copies is closed."""
-        self.copies.commit(self._who(active))
+        self.copies.commit(self.who(active))
 
     def wait(self, op: CpAsyncWait, active: Bools | None, trips: Mapping[str, Any] | None = None) -> None:
         """Each thread waits until at most ``op.pending`` of its groups are in flight (None: nothing at all).
 
         ``trips`` are the variables of the loops around it, for the reader.
         """
-        self.copies.wait(self._who(active), op, trips or {})
+        self.copies.wait(self.who(active), op, trips or {})
         for shadow in self.shadows.values():
             shadow.complete(self.copies.done, self.judge.number(op), self.clocks)
 
@@ -189,9 +199,9 @@ class SharedChecker:
             return
         active = self._mask(active)
         if self.reuse.openings and BLOCK in self.reuse.openings:
-            self._groups(self._who(active))
-            self._ordered_use(op, BLOCK, self._who(active))
-        self.clocks.barrier(None if active is None else self._groups(active))
+            self.groups(self.who(active))
+            self._ordered_use(op, BLOCK, self.who(active))
+        self.clocks.barrier(None if active is None else self.groups(active))
 
     def named_barrier(self, op: Op, barrier_id: int, arrived: Bools | None, released: Bools | None) -> None:
         """Threads arrive at a named barrier, and those that wait are released.
@@ -199,12 +209,12 @@ class SharedChecker:
         Arrivals count from the moment of the call: called once when the barrier completes it is right for threads
         that wait; an arrival that does not wait is exact if it is told when it happens, with nobody released.
         """
-        came, freed = self._who(arrived), self._who(released)
-        came, freed = self._who(came), self._who(freed)  # the second may have made one column a block
+        came, freed = self.who(arrived), self.who(released)
+        came, freed = self.who(came), self.who(freed)  # the second may have made one column a block
         for mask in (came, freed):
-            self._groups(mask)                          # split by both before either is looked up
+            self.groups(mask)                          # split by both before either is looked up
         self._ordered_use(op, barrier_id, came)
-        arriving, leaving = self._groups(came | freed), self._groups(freed)
+        arriving, leaving = self.groups(came | freed), self.groups(freed)
         self.clocks.send(("barrier", barrier_id), arriving)
         self.clocks.receive(("barrier", barrier_id), leaving)
         self.clocks.close(("barrier", barrier_id), np.logical_or.reduce(leaving, axis=0))
@@ -220,7 +230,7 @@ class SharedChecker:
     def warp_sync(self, op: Op, lane_mask: int, active: Bools | None) -> None:
         """The lanes of ``lane_mask`` of each warp meet, as far as they are active."""
         lanes = np.array([lane_mask >> (t % self.clocks.warp) & 1 for t in range(self.threads)], np.bool_)
-        self.clocks.warp_barrier(self._groups(self._who(active) & lanes[:, None]))
+        self.clocks.warp_barrier(self.groups(self.who(active) & lanes[:, None]))
 
     def finish(self) -> None:
         """The blocks are through: their state is dropped (a copy in flight at the end harms nobody)."""
@@ -234,7 +244,7 @@ class SharedChecker:
         release = release and (self.fenced or order in RELEASES)
         if not (acquire or release):
             return
-        who = self._groups(self._who(active))
+        who = self.groups(self.who(active))
         if acquire:
             self.clocks.receive(("buffer", ref.buffer.id), who)
         if release:
@@ -242,10 +252,12 @@ class SharedChecker:
 
     # --- order -------------------------------------------------------------------------------------------------------
 
-    def _against_write(self, shadow: Shadow, at: Footprint, *, initialised: bool) -> Clashes | None:
+    def against_write(self, shadow: Shadow, at: Footprint, *, initialised: bool) -> Clashes | None:
         """Entries whose last write is not ordered before them (or, if it must be ``initialised``, is missing)."""
         last = take(shadow.write, at.unit, at.block)
-        known = self.clocks.known(at.group, self.clocks.group.take(thread_of(last)), at.block)
+        known = self.clocks.known(at.group, self.clocks.group.take(thread_of(last), mode="clip"), at.block)
+        if self.engines.all:
+            known = self.engines.known(last, known, at)
         bad = epoch_of(last) > known
         if initialised:
             bad |= last == 0
@@ -257,12 +269,12 @@ class SharedChecker:
         record = last[entry, column]
         thread = thread_of(record)
         actor = np.where(at.first[entry] != thread, at.first[entry], at.second[entry])
-        keep = (actor != thread) | (kind_of(record) == PENDING) | (record == 0)
+        keep = (actor != thread) | (kind_of(record) == PENDING) | (kind_of(record) == ENGINE)
         if initialised and shadow.stale is not None:
             keep |= take(shadow.stale, at.unit, at.block)[entry, column]
-        return self._clashes(at, entry[keep], column[keep], record[keep], actor[keep]) if keep.any() else None
+        return self.clashes(at, entry[keep], column[keep], record[keep], actor[keep]) if keep.any() else None
 
-    def _against(self, recent: Recent, at: Footprint) -> Clashes | None:
+    def against(self, recent: Recent, at: Footprint) -> Clashes | None:
         """Entries that are not ordered after every recent access by another thread."""
         newest = recent.rows(at)
         known = self.clocks.known_all(at.group, at.block)
@@ -277,9 +289,9 @@ class SharedChecker:
         block = column if at.block is None else at.block[entry]
         record = np.where(own, recent.other[at.unit[entry], group, block], record)
         keep = epoch_of(record) > limit
-        return self._clashes(at, entry[keep], column[keep], record[keep], actor[keep]) if keep.any() else None
+        return self.clashes(at, entry[keep], column[keep], record[keep], actor[keep]) if keep.any() else None
 
-    def _clashes(self, at: Footprint, entry: Ints, column: Ints, record: Ints, actor: Ints) -> Clashes:
+    def clashes(self, at: Footprint, entry: Ints, column: Ints, record: Ints, actor: Ints) -> Clashes:
         return Clashes(at.unit[entry], column if at.block is None else at.block[entry], record, actor)
 
     # --- addresses, masks and shapes ---------------------------------------------------------------------------------
@@ -290,14 +302,14 @@ class SharedChecker:
         if addresses.shape[2] > 1 and bool((addresses == addresses[:, :, :1]).all()):
             addresses = addresses[:, :, :1]
         if addresses.shape[2] > 1:
-            self._expand()
+            self.expand()
         if not addresses.size:
             return None
-        shadow = self._shadow(ref.buffer, width)
+        shadow = self.shadow(ref.buffer, width)
         key = (self.judge.number(op), width, by_group)
         at = shadow.cache.find(key, addresses, active, shadow.unit, shadow.units)
         if at is None:
-            self._align(shadow, addresses, width)
+            self.align(shadow, addresses, width)
             at = footprint(addresses, width, active, shadow.unit, shadow.units, self.clocks.group,
                            self.clocks.groups, by_group)
             if at is None:
@@ -305,13 +317,16 @@ class SharedChecker:
             shadow.cache.keep(key, addresses, active, at)
         return shadow, at
 
-    def _shadow(self, buffer: Buffer, width: int) -> Shadow:
+    def shadow(self, buffer: Buffer, width: int) -> Shadow:
         shadow = self.shadows.get(buffer.id)
         if shadow is None:
             shadow = self.shadows[buffer.id] = Shadow(buffer, width, self.clocks)
+            if self.proxies:
+                shadow.fences = np.zeros(shadow.write.shape, np.int64)
+                shadow.foreign = np.zeros(shadow.write.shape, np.bool_)
         return shadow
 
-    def _align(self, shadow: Shadow, addresses: Ints, width: int) -> None:
+    def align(self, shadow: Shadow, addresses: Ints, width: int) -> None:
         """Make the unit divide the width and the addresses."""
         unit = gcd(shadow.unit, width)
         if np.any(addresses % unit):
@@ -326,16 +341,16 @@ class SharedChecker:
         if active.shape[1] > 1 and bool((active == active[:, :1]).all()):
             active = active[:, :1]
         if active.shape[1] > 1:
-            self._expand()
+            self.expand()
         return None if active.all() else active
 
-    def _who(self, active: Bools | None) -> Bools:
+    def who(self, active: Bools | None) -> Bools:
         """The mask as (T, columns)."""
         active = self._mask(active)
         shape = (self.threads, self.clocks.columns)
         return np.ones(shape, np.bool_) if active is None else np.broadcast_to(active, shape)
 
-    def _groups(self, who: Bools) -> Bools:
+    def groups(self, who: Bools) -> Bools:
         """The groups of a mask, split so that they fit it."""
         who = np.broadcast_to(who, (self.threads, self.clocks.columns))
         if parents := self.clocks.split(who):
@@ -343,7 +358,7 @@ class SharedChecker:
                 shadow.split(parents, self.clocks.group)
         return self.clocks.groups_of(who)
 
-    def _expand(self) -> None:
+    def expand(self) -> None:
         """Blocks differ from here on: one column each."""
         if self.clocks.columns > 1:
             return
@@ -352,9 +367,3 @@ class SharedChecker:
         self.reuse.expand(self.blocks)
         for shadow in self.shadows.values():
             shadow.expand(self.blocks)
-
-
-def _renew(shadow: Shadow, at: Footprint) -> None:
-    """What is written belongs to the tensor as it was last allocated."""
-    if shadow.stale is not None:
-        put(shadow.stale, at.unit, at.block, np.zeros((len(at.unit), 1), np.bool_))

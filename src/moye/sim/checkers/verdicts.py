@@ -187,7 +187,7 @@ class Judge:
                 locs, threads = locs[::-1], threads[::-1]
             byte = scene.unit * shadow.unit
             self.reporter.add(Finding(scene.code, message, locs, scene.block, threads, shadow.buffer.name,
-                                      _coordinate(shadow.buffer, byte), hint), len(same))
+                                      coordinate(shadow.buffer, byte), hint), len(same))
 
     def _scene(self, shadow: Shadow, op: Op, clashes: Clashes, i: int, code: str, verb: str) -> Scene:
         unit, column, record = int(clashes.unit[i]), int(clashes.block[i]), clashes.record[i:i + 1]
@@ -195,7 +195,7 @@ class Judge:
         if shadow.copies is not None and int(clashes.kind[i]) == WAITED:
             wait = self.ops[int(shadow.copies.wait_op[unit, column])]
         actor = int(clashes.actor[i])
-        return Scene(code, _element(shadow.buffer, unit * shadow.unit), actor, int(clashes.thread[i]),
+        return Scene(code, element(shadow.buffer, unit * shadow.unit), actor, int(clashes.thread[i]),
                      tuple(int(x) for x in self.block_ids[column]), op, self.ops[int(op_of(record)[0])], verb,
                      unit, column, actor // self.warp, wait)
 
@@ -290,13 +290,13 @@ def _points(scene: Scene) -> tuple[Loc, Loc | None]:
     return (scene.op.loc, None) if scene.other is None else (scene.other.loc, scene.op.loc)
 
 
-def _coordinate(buffer: Buffer, byte: int) -> Coordinate | None:
+def coordinate(buffer: Buffer, byte: int) -> Coordinate | None:
     return coordinate_of(buffer, byte * 8 // buffer.dtype.bits)
 
 
-def _element(buffer: Buffer, byte: int) -> str:
+def element(buffer: Buffer, byte: int) -> str:
     """``sA(17, 3)``, or the byte where the layout has no element (padding)."""
-    coordinate = _coordinate(buffer, byte)
-    if coordinate is None:
+    where = coordinate(buffer, byte)
+    if where is None:
         return f"byte {byte} of {buffer.name}"
-    return f"{buffer.name}({', '.join(map(str, coordinate))})"
+    return f"{buffer.name}({', '.join(map(str, where))})"

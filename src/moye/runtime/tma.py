@@ -1,0 +1,103 @@
+"""TMA copies as arguments of kernels: an array, and the tiles that it is copied in.
+
+In: an operation, an array, the layout of one tile in shared memory.  Out: ``TmaCopy``.
+
+>>> tma_A = make_tma_copy(TmaLoad(), A, mo.tile_to_shape(mo.smem_layout_atom(mo.bfloat16, "k"), (128, 64)))
+
+What of it is static is part of the specialisation; the array is a runtime argument like any other, and its tensor map
+is encoded at launch.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from moye.atoms.tma import TmaOp
+from moye.errors import ArgumentError, LayoutError
+from moye.layout import ComposedLayout, Layout, make_layout
+from moye.runtime import arrays
+from moye.runtime.arrays import ArrayInfo
+from moye.tensor.tma import TmaTiling, tma_tiling
+
+_PART = 16
+
+
+class TmaCopy:
+    """A TMA copy of one array; in the kernel it has ``.tensor``, the coordinates, and ``.bytes`` of one tile."""
+
+    __slots__ = ("array", "multicast", "op", "smem_layout", "tile")
+
+    def __init__(self, op: TmaOp, array: Any, smem_layout: Layout | ComposedLayout, tile: tuple[int, ...] | None,
+                 multicast: int) -> None:
+        self.op = op
+        self.array = array
+        self.smem_layout = smem_layout
+        self.tile = tile
+        self.multicast = multicast
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """All of it but the array."""
+        return self.op, self.smem_layout, self.tile, self.multicast
+
+    def describe(self) -> tuple[ArrayInfo, TmaTiling]:
+        """The array as it is now, and its boxes; LayoutError (B5) where TMA cannot copy it."""
+        info = arrays.describe(self.array)
+        if info is None:
+            raise ArgumentError(f"make_tma_copy({self.op}) takes an array, not a {type(self.array).__qualname__}")
+        if 0 in info.strides:
+            info = info._replace(strides=arrays.natural_strides(info.shape, info.strides))
+        classes = tuple(stride if stride == 1 else None for stride in info.strides)
+        tiling = tma_tiling(self.op, info.dtype, classes, self.smem_layout, self.tile, self.multicast)
+        _require_reachable(self.op, info, tiling)
+        return info, tiling
+
+    def __repr__(self) -> str:
+        return f"TmaCopy({self.op}, tiles {self.smem_layout})"
+
+
+def make_tma_copy(atom: TmaOp, array: Any, smem_layout: Layout | ComposedLayout | Any,
+                  tile: tuple[int, ...] | None = None, multicast: int = 1) -> TmaCopy:
+    """A TMA copy of an array in tiles that lie in shared memory as ``smem_layout`` says, for a kernel to take.
+
+    Mode i of the tile runs along mode i of the array; ``tile`` says otherwise: the extent of a tile along each mode of
+    the array, whose elements the layout takes in the order of their coordinates.  The layout is plain, or has a swizzle
+    as ``mo.smem_layout_atom`` makes them; it is contiguous along the mode that the array is contiguous along.  With
+    ``multicast`` n each of n blocks of a cluster loads an n-th of a tile for all of them.
+    """
+    if not isinstance(atom, TmaOp):
+        raise ArgumentError(f"make_tma_copy: {atom!r} is no TMA operation",
+                            hint="mo.TmaLoad(), mo.TmaStore() or mo.TmaReduceAdd()")
+    if not isinstance(smem_layout, (Layout, ComposedLayout)):
+        smem_layout = make_layout(smem_layout)
+    if tile is not None and not (isinstance(tile, tuple) and all(isinstance(x, int) and x > 0 for x in tile)):
+        raise ArgumentError(f"make_tma_copy: the tile {tile!r} is no tuple of positive integers")
+    if not isinstance(multicast, int) or not 1 <= multicast <= 16:
+        raise ArgumentError(f"make_tma_copy: multicast to 1 to 16 blocks, not {multicast!r}")
+    if multicast > 1 and atom.kind != "load":
+        raise ArgumentError(f"make_tma_copy: only loads are multicast, not {atom}")
+    copy = TmaCopy(atom, array, smem_layout, tile, multicast)
+    copy.describe()
+    return copy
+
+
+def _require_reachable(op: TmaOp, info: ArrayInfo, tiling: TmaTiling) -> None:
+    """B5: what a tensor map demands of pointer, extents and strides."""
+    asked = f"make_tma_copy({op}) of a {info.dtype} array {_shown(info)}"
+    if info.ptr % _PART:
+        raise LayoutError(f"{asked}: its data pointer {info.ptr:#x} is no multiple of {_PART} bytes", code="B5",
+                          hint="pass a copy, or a slice that begins at a multiple of 16 bytes")
+    for mode, (extent, stride) in enumerate(zip(info.shape, info.strides, strict=True)):
+        if not 1 <= extent < 1 << 31:
+            raise LayoutError(f"{asked}: extent {extent} of mode {mode}, and TMA takes 1 to 2147483647", code="B5")
+        apart = stride * info.dtype.bits // 8
+        if mode == tiling.map.modes[0] or extent == 1:
+            continue
+        if apart % _PART or not 0 < apart < 1 << 40:
+            raise LayoutError(f"{asked}: stride {stride} of mode {mode} is {apart} bytes, and TMA takes multiples of "
+                              f"{_PART} below 2^40", code="B5",
+                              hint=f"pad its rows to a multiple of {_PART * 8 // info.dtype.bits} elements")
+
+
+def _shown(info: ArrayInfo) -> str:
+    return f"({','.join(map(str, info.shape))}):({','.join(map(str, info.strides))})"

@@ -1,0 +1,229 @@
+"""Findings about asynchronous units: which class, which element, which words.
+
+In: clashes that engines.py found, and what is known of the engines.  Out: findings D6, D8, D10, D12-D16, E3.
+
+It does not decide whether two accesses are ordered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from moye.ir import ops
+from moye.ir.nodes import Ref
+from moye.sim.checkers.clocks import Bools, Ints
+from moye.sim.checkers.findings import Finding
+from moye.sim.checkers.shadow import ENGINE, Shadow, epoch_of, kind_of, op_of, thread_of
+from moye.sim.checkers.verdicts import Clashes, Judge, coordinate, element
+from moye.sim.checkers.words import at, crowd
+
+if TYPE_CHECKING:
+    from moye.sim.checkers.engines import Engines
+
+_HINTS = {
+    "B9": "wait for the mbarrier of the copy before the memory is used again",
+    "C1": "let the writer arrive at a barrier that the reader waits at",
+    "D6": "mbarrier_wait(barrier, stage, phase) before the tile is read",
+    "D8": "flip the parity each time the ring of stages wraps around",
+    "D10": "fence_mbarrier_init() and then sync_threads() after mbarrier_init",
+    "D12": "fence_proxy_async() in the threads that write, then a barrier, then the asynchronous read",
+    "D13": "let the readers arrive at an mbarrier that the thread which copies waits for",
+    "D14": "fence_proxy_async() in the threads that write, before the barrier",
+    "D15": "tma_store_wait(0, read=True) and then a barrier before the source is written again",
+    "D16": "let the thread that stores wait, and then a barrier",
+    "E3": "warpgroup_wait(0) before the stage is released",
+}
+
+
+@dataclass(slots=True)
+class Engine:
+    """``major`` is the barrier tensor, the storing thread or the warpgroup."""
+
+    kind: str
+    name: str
+    major: int
+    minor: int
+    waits: list[tuple[ops.MbarrierWait, Bools, Ints]] = field(default_factory=list)
+    """The last waits for an mbarrier: op, lanes, the phase that was under way per block."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fenced:
+    """Units that a proxy does not see: ``foreign`` where another thread has fenced, ``late`` where after the barrier."""
+
+    clashes: Clashes
+    foreign: Bools
+    late: Bools
+
+
+class EngineJudge:
+    """Tells them to the reporter of the shared checker's judge."""
+
+    def __init__(self, judge: Judge) -> None:
+        self.judge = judge
+
+    def _add(self, code: str, message: str, points: Sequence[ops.Op | None], block: int, threads: tuple[int, ...],
+             shadow: Shadow | None, unit: int, count: int, tensor: str = "") -> None:
+        where = None if shadow is None else coordinate(shadow.buffer, unit * shadow.unit)
+        self.judge.reporter.add(Finding(
+            code, message, tuple(op.loc for op in points if op is not None), self._block(block), threads,
+            shadow.buffer.name if shadow is not None else tensor, where, _HINTS[code]), count)
+
+    def _block(self, column: int) -> tuple[int, ...]:
+        return tuple(int(x) for x in self.judge.block_ids[column])
+
+    def _each(self, clashes: Clashes) -> list[tuple[int, int]]:
+        """(a witness, how many) per op of the earlier access and kind: the lowest unit."""
+        keys = op_of(clashes.record) * 4 + kind_of(clashes.record)
+        found = []
+        for key in np.unique(keys):
+            same = np.flatnonzero(keys == key)
+            found.append((int(same[np.argmin(clashes.unit[same])]), len(same)))
+        return found
+
+    def _what(self, shadow: Shadow, clashes: Clashes, i: int) -> str:
+        return f"{element(shadow.buffer, int(clashes.unit[i]) * shadow.unit)} of block " \
+               f"{self._block(int(clashes.block[i]))}"
+
+    def _op(self, clashes: Clashes, i: int) -> ops.Op | None:
+        return self.judge.ops[int(op_of(clashes.record[i:i + 1])[0])]
+
+    # --- mbarriers ---------------------------------------------------------------------------------------------------
+
+    def unmade(self, op: ops.Op, ref: Ref, number: int, lanes: Bools) -> None:
+        """D10: nobody has initialised it."""
+        thread, block = _first(lanes)
+        self._add("D10", f"thread {thread} of block {self._block(block)} uses {ref.buffer.name}({number}){at(op)} "
+                  f"before it is initialised", [op], block, (thread,), None, 0, 1, ref.buffer.name)
+
+    def unshown(self, op: ops.Op, ref: Ref, number: int, lanes: Bools, init: ops.Op) -> None:
+        """D10: asynchronous units may not see it."""
+        thread, block = _first(lanes)
+        self._add("D10", f"the copy{at(op)} of block {self._block(block)} completes on {ref.buffer.name}({number}), whose "
+                  f"initialisation{at(init)} is not fenced", [init, op], block, (thread,), None, 0, 1, ref.buffer.name)
+
+    def unordered_init(self, op: ops.Op, ref: Ref, number: int, bad: Bools, init: ops.Op, maker: Ints) -> None:
+        """D10: no barrier since the initialisation."""
+        thread, block = _first(bad)
+        self._add("D10", f"thread {thread} of block {self._block(block)} uses {ref.buffer.name}({number}){at(op)} with no "
+                  f"barrier since thread {int(maker[block])} initialised it{at(init)}", [init, op], block,
+                  (int(maker[block]), thread), None, 0, int(bad.sum()), ref.buffer.name)
+
+    # --- accesses ----------------------------------------------------------------------------------------------------
+
+    def read(self, shadow: Shadow, op: ops.Op, clashes: Clashes, engines: Engines) -> None:
+        """An asynchronous read of what is not there, or not known to be."""
+        early = (kind_of(clashes.record) == ENGINE) & (clashes.record != 0)
+        if early.any():
+            self.unwaited(shadow, op, _some(clashes, early), "read", engines)
+        if not early.all():
+            self.judge.read(shadow, op, _some(clashes, ~early), "read")
+
+    def write(self, shadow: Shadow, op: ops.Op, clashes: Clashes, verb: str, engines: Engines) -> None:
+        """A write over what is not known to have been written."""
+        early = (kind_of(clashes.record) == ENGINE) & (clashes.record != 0)
+        if early.any():
+            self.unwaited(shadow, op, _some(clashes, early), verb, engines)
+        if not early.all():
+            self.judge.write(shadow, op, _some(clashes, ~early), verb)
+
+    def unwaited(self, shadow: Shadow, op: ops.Op, clashes: Clashes, verb: str, engines: Engines) -> None:
+        """D6, or D8 where the wait was for another phase; B9 for writes."""
+        for i, count in self._each(clashes):
+            thread, block = int(clashes.actor[i]), int(clashes.block[i])
+            engine = engines.all[int(thread_of(clashes.record[i:i + 1])[0])]
+            phase, copy = int(epoch_of(clashes.record[i:i + 1])[0]) - 1, self._op(clashes, i)
+            what = f"{self._what(shadow, clashes, i)} is {verb} by thread {thread}{at(op)}"
+            wait = _last_wait(engine, thread, block)
+            points, code = [copy, op], "D6" if verb == "read" else "B9"
+            if wait is not None and verb == "read" and wait[1] <= phase:
+                code, points = "D8", [copy, wait[0], op]
+                passed = f"phase {wait[1] - 1} is complete" if wait[1] else "no phase before the first is under way"
+                message = (f"{what}, but the copy{at(copy)} completes phase {phase} of {engine.name}, and the wait"
+                           f"{at(wait[0])} passes because {passed}")
+            else:
+                message = f"{what} without a wait for phase {phase} of {engine.name}, which the copy{at(copy)} completes"
+            self._add(code, message, points, block, (thread,), shadow, int(clashes.unit[i]), count)
+
+    def load_over_write(self, shadow: Shadow, op: ops.Op, clashes: Clashes, engines: Sequence[Engine]) -> None:
+        """A tensor copy into what was written, with nothing to order the two."""
+        for i, count in self._each(clashes):
+            other, thread = self._op(clashes, i), int(clashes.actor[i])
+            if kind_of(clashes.record[i:i + 1])[0] == ENGINE:
+                engine = engines[int(thread_of(clashes.record[i:i + 1])[0])]
+                code, why = "B9", f"phase {int(epoch_of(clashes.record[i:i + 1])[0]) - 1} of {engine.name}, which " \
+                                  f"completes the copy{at(other)} into it, was not waited for"
+            else:
+                code, why = "D13", f"no barrier between the write by thread {int(clashes.thread[i])}{at(other)} and " \
+                                   f"the copy"
+            self._add(code, f"{self._what(shadow, clashes, i)} is filled by the copy{at(op)} of thread {thread}: {why}",
+                      [other, op], int(clashes.block[i]), (thread,), shadow, int(clashes.unit[i]), count)
+
+    def load_over_read(self, shadow: Shadow, op: ops.Op, clashes: Clashes) -> None:
+        """D13: a tensor copy into what others may still read."""
+        for i, count in self._each(clashes):
+            reader, thread, other = int(clashes.thread[i]), int(clashes.actor[i]), self._op(clashes, i)
+            self._add("D13", f"{self._what(shadow, clashes, i)} may be overwritten by the copy{at(op)} while it is still "
+                      f"being read: nothing orders the read by thread {reader}{at(other)} before thread {thread} "
+                      f"issues it", [other, op], int(clashes.block[i]), (reader, thread), shadow,
+                      int(clashes.unit[i]), count)
+
+    def overwrite(self, shadow: Shadow, op: ops.Op, clashes: Clashes, engine: Engine,
+                  idle: Sequence[tuple[ops.BulkWait, Bools]]) -> None:
+        """E3 or D15: written while an engine may still read it; D16 where somebody else has waited."""
+        for i, count in self._each(clashes):
+            other, thread, block = self._op(clashes, i), int(clashes.actor[i]), int(clashes.block[i])
+            points = [other, op]
+            what = f"{self._what(shadow, clashes, i)} is overwritten{at(op)}"
+            by = "the copy" if isinstance(op, ops.TmaCopy) else "the write"
+            if engine.kind == "products":
+                code = "E3"
+                message = (f"{what} while the wgmma{at(other)} of {engine.name} may still read it: {by} by thread "
+                           f"{thread} is not ordered after a warpgroup_wait that covers it")
+            else:
+                code, strangers = "D15", [(wait, lanes) for wait, lanes in idle if lanes[:, block].any()]
+                why = f"{by} by thread {thread} is not ordered after a wait of {engine.name}, which issued it"
+                if strangers:
+                    code, (wait, lanes) = "D16", strangers[-1]
+                    points.insert(1, wait)
+                    who = crowd(np.flatnonzero(lanes[:, block]).tolist(), len(lanes))
+                    why = f"the wait{at(wait)} is by {who}, and only {engine.name}, which issued the store, can wait for it"
+                message = f"{what} while the store{at(other)} may still read it: {why}"
+            self._add(code, message, points, block, (thread,), shadow, int(clashes.unit[i]), count)
+
+    def unfenced(self, shadow: Shadow, op: ops.Op, lost: Fenced) -> None:
+        """D12, or D14 where the fence is another thread's."""
+        what = "wgmma" if isinstance(op, ops.Wgmma) else "copy"
+        for i, count in self._each(lost.clashes):
+            writer, other = int(lost.clashes.thread[i]), self._op(lost.clashes, i)
+            code = "D14" if lost.foreign[i] and not lost.late[i] else "D12"
+            if code == "D14":
+                why = f"only other threads have fenced since thread {writer} wrote it{at(other)}"
+            elif lost.late[i]:
+                why = f"thread {writer}, which wrote it{at(other)}, fences after the barrier that orders the two"
+            else:
+                why = f"no fence_proxy_async() of thread {writer} since it wrote it{at(other)}"
+            self._add(code, f"{self._what(shadow, lost.clashes, i)} is read by the {what}{at(op)}, which may not see the "
+                      f"write: {why}", [other, op], int(lost.clashes.block[i]), (writer, int(lost.clashes.actor[i])),
+                      shadow, int(lost.clashes.unit[i]), count)
+
+
+def _some(clashes: Clashes, keep: Bools) -> Clashes:
+    return Clashes(clashes.unit[keep], clashes.block[keep], clashes.record[keep], clashes.actor[keep])
+
+
+def _first(lanes: Bools) -> tuple[int, int]:
+    block = int(np.argmax(lanes.any(axis=0)))
+    return int(np.argmax(lanes[:, block])), block
+
+
+def _last_wait(engine: Engine, thread: int, block: int) -> tuple[ops.MbarrierWait, int] | None:
+    """The thread's last wait for the mbarrier, and the phase that was under way then."""
+    for op, lanes, phase in reversed(engine.waits):
+        if lanes[thread, block]:
+            return op, int(phase[block])
+    return None

@@ -1,0 +1,345 @@
+"""What asynchronous units do to shared memory: tensor copies and wgmma, their mbarriers, groups and proxy fences.
+
+In: the copies, products, arrivals, waits and fences of one batch.  Out: records and clocks for the shared checker, and
+findings D6, D8, D10, D12-D16, E3 through ``EngineJudge``.
+
+Each mbarrier is an engine: what a load of phase n writes has epoch n + 1, and whoever waits for that phase has heard of
+it.  Each thread that stores, and each warpgroup, is one: what its group n reads has epoch n + 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from moye.ir import ops
+from moye.ir.nodes import Buffer, Ref, TileRef
+from moye.sim.checkers.clocks import Bools, Ints
+from moye.sim.checkers.engine_verdicts import Engine, EngineJudge, Fenced
+from moye.sim.checkers.footprint import Footprint
+from moye.sim.checkers.shadow import ENGINE, Shadow, epoch_of, kind_of, pack, put, renew, take, thread_of
+
+if TYPE_CHECKING:
+    from moye.sim.checkers.shared import SharedChecker
+
+Chunks = Callable[[int], Ints]
+"""The byte addresses of the 16-byte chunks that an operation touches, from where it starts."""
+_CHUNK, _WARPGROUP = 16, 128
+
+
+class Boxes(Protocol):
+    """A tensor copy: per issuing thread its block, byte offset in shared memory, mbarrier and its phase, bulk group."""
+
+    thread: Ints
+    block: Ints
+    start: Ints
+    element: Ints
+    phase: Ints
+    group: Ints
+
+
+class Engines:
+    """The asynchronous units of one batch."""
+
+    def __init__(self, checker: SharedChecker) -> None:
+        self.checker = checker
+        self.judge = EngineJudge(checker.judge)
+        self.all: list[Engine] = []
+        self._numbers: dict[tuple[str, int, int], int] = {}
+        self.made: dict[tuple[int, int], tuple[ops.MbarrierInit, Ints, Ints]] = {}
+        """Per mbarrier its init op, the thread that did it and that thread's epoch, per block."""
+        self.shown: set[tuple[int, int]] = set()
+        """The mbarriers whose initialisation was fenced."""
+        self.idle: list[tuple[ops.BulkWait, Bools]] = []
+
+    def engine(self, kind: str, major: int, minor: int, name: str) -> int:
+        """The number of an engine, new or old."""
+        key = (kind, major, minor)
+        if key not in self._numbers:
+            self._numbers[key] = self.checker.clocks.engine()
+            self.all.append(Engine(kind, name, major, minor))
+        return self._numbers[key]
+
+    def _barrier(self, buffer: Buffer, element: int) -> int:
+        return self.engine("mbarrier", buffer.id, element, f"{buffer.name}({element})")
+
+    # --- mbarriers ---------------------------------------------------------------------------------------------------
+
+    def init(self, op: ops.MbarrierInit, element: int, lanes: Bools) -> None:
+        """A thread initialises a barrier."""
+        who = self.checker.who(lanes)
+        thread = who.argmax(axis=0)
+        clocks = self.checker.clocks
+        key = (op.ref.buffer.id, element)
+        self.made[key] = (op, thread, clocks.now[clocks.group[thread], np.arange(clocks.columns)])
+        self.shown.discard(key)
+
+    def _visible(self, op: ops.Op, ref: Ref, element: int, lanes: Bools, *, proxy: bool = False) -> None:
+        """D10: the initialisation must be ordered before this use."""
+        made = self.made.get((ref.buffer.id, element))
+        if made is None:
+            self.judge.unmade(op, ref, element, lanes)
+            return
+        if proxy and (ref.buffer.id, element) not in self.shown:
+            self.judge.unshown(op, ref, element, lanes, made[0])
+        who, clocks = self.checker.who(lanes), self.checker.clocks
+        init, thread, epoch = (x if isinstance(x, ops.Op) else self._columns(x) for x in made)
+        column = np.arange(clocks.columns)
+        for group in np.flatnonzero(clocks.groups_of(who).any(axis=1)).tolist():
+            here = who & (clocks.group == group)[:, None]
+            known = clocks.seen[group, clocks.group[thread], column] >= epoch       # type: ignore[index]
+            here[thread, column] = False                                            # type: ignore[index]
+            if (bad := here & ~known).any():
+                self.judge.unordered_init(op, ref, element, bad, init, thread)      # type: ignore[arg-type]
+                return
+
+    def _columns(self, x: Ints) -> Ints:
+        columns = self.checker.clocks.columns
+        return np.broadcast_to(x, (columns,)) if len(x) == 1 else x
+
+    def arrive(self, op: ops.MbarrierArrive, ref: Ref, element: int, lanes: Bools, arrives: bool) -> None:
+        """Threads arrive (release)."""
+        self._visible(op, ref, element, lanes)
+        if arrives:
+            self.checker.clocks.send((f"arrive {ref.buffer.id}", element), self.checker.groups(self.checker.who(lanes)))
+
+    def phase(self, buffer: Buffer, element: int, where: Bools) -> None:
+        """A phase is complete in the blocks ``where``."""
+        columns = self.checker.who(where[None])[0]
+        self.checker.clocks.publish((f"arrive {buffer.id}", element), (f"phase {buffer.id}", element), columns)
+
+    def passed(self, op: ops.MbarrierWait, ref: Ref, element: int, lanes: Bools, phase: Ints) -> None:
+        """Threads go on after a wait (acquire); ``phase`` is the one under way, per block."""
+        self._visible(op, ref, element, lanes)
+        engine, who = self._barrier(ref.buffer, element), self.checker.groups(self.checker.who(lanes))
+        clocks = self.checker.clocks
+        if clocks.columns == 1 and (phase[lanes.any(axis=0)] != phase[lanes.any(axis=0)][0]).any():
+            self.checker.expand()
+            who = self.checker.groups(self.checker.who(lanes))
+        epoch = phase if clocks.columns > 1 else phase[lanes.any(axis=0)][:1]
+        clocks.receive((f"phase {ref.buffer.id}", element), who)
+        clocks.hear(engine, who, epoch)
+        self.all[engine].waits.append((op, lanes, phase.copy()))
+        del self.all[engine].waits[:-4]
+
+    # --- other synchronisation ---------------------------------------------------------------------------------------
+
+    def fence(self, op: ops.ProxyFence, lanes: Bools | None) -> None:
+        """Each thread makes its writes visible to the asynchronous proxy, or its mbarriers to everybody."""
+        who, clocks = self.checker.who(lanes), self.checker.clocks
+        for key, (_, thread, _) in self.made.items():
+            if who[self._columns(thread), np.arange(clocks.columns)].any():
+                self.shown.add(key)
+        if op.kind == "async":
+            for shadow in self.checker.shadows.values():
+                if shadow.fences is not None:
+                    _fence(shadow, who, clocks.now[clocks.group])
+
+    def cluster_arrive(self, lanes: Bools) -> None:
+        self.checker.clocks.send(("cluster", 0), self.checker.groups(self.checker.who(lanes)))
+
+    def cluster_leave(self, lanes: Bools) -> None:
+        self.checker.clocks.receive(("cluster", 0), self.checker.groups(self.checker.who(lanes)))
+
+    def bulk_wait(self, op: ops.BulkWait, lanes: Bools, limit: Ints) -> None:
+        """Threads know that their groups below ``limit`` (T, B) have read their sources."""
+        told = False
+        for engine, entry in enumerate(self.all):
+            if entry.kind != "store" or not lanes[entry.major].any():
+                continue
+            told = True
+            only = np.zeros_like(lanes)
+            only[entry.major] = lanes[entry.major]
+            epoch = np.maximum(limit[entry.major], 0)
+            who, epoch = self._heard(only, epoch)
+            self.checker.clocks.hear(engine, who, epoch)
+        if not told:
+            self.idle.append((op, lanes))
+
+    def _heard(self, lanes: Bools, epoch: Ints) -> tuple[Bools, Ints]:
+        """The groups of a mask and an epoch per column."""
+        here = lanes.any(axis=0)
+        if self.checker.clocks.columns == 1 and (epoch[here] != epoch[here][0]).any():
+            self.checker.expand()
+        who = self.checker.groups(self.checker.who(lanes))
+        return who, epoch if self.checker.clocks.columns > 1 else epoch[here][:1]
+
+    def products_done(self, lanes: Bools, limit: Ints) -> None:
+        """Warpgroups know that their products of the groups below ``limit`` (T, B) are complete."""
+        for engine, entry in enumerate(self.all):
+            first = entry.major * _WARPGROUP
+            if entry.kind == "products" and lanes[first].any():
+                only = np.zeros_like(lanes)
+                only[first:first + _WARPGROUP] = lanes[first:first + _WARPGROUP]
+                who, epoch = self._heard(only, np.maximum(limit[first], 0))
+                self.checker.clocks.hear(engine, who, epoch)
+
+    # --- accesses ----------------------------------------------------------------------------------------------------
+
+    def load(self, op: ops.TmaCopy, chunks: Chunks, boxes: Boxes) -> None:
+        """Boxes that will be written, in the phase under way of their barriers."""
+        assert op.barrier is not None and op.smem is not None, "a load has both"
+        for element in np.unique(boxes.element).tolist():
+            mine = boxes.element == element
+            self._visible(op, op.barrier, element, self._lanes(boxes, mine), proxy=True)
+            engine = self._barrier(op.barrier.buffer, element)
+            found = self._find(op.smem, chunks, boxes, mine)
+            if found is None:
+                continue
+            shadow, at, row = found
+            if (clashes := self.checker.against_write(shadow, at, initialised=False)) is not None:
+                self.judge.load_over_write(shadow, op, clashes, self.all)
+            if (clashes := self.checker.against(shadow.reads, at)) is not None:
+                shadow.reads.forget(clashes.unit, clashes.block)
+                self.judge.load_over_read(shadow, op, clashes)
+            self.against_engines(shadow, op, at)
+            epoch = self._epochs(boxes.phase + 1, boxes.block, row)
+            record = pack(epoch, self.checker.judge.number(op), ENGINE, np.full_like(epoch, engine))
+            put(shadow.write, at.unit, at.block, record)
+            self.renewed(shadow, at)
+            renew(shadow, at)
+
+    def store(self, op: ops.TmaCopy, chunks: Chunks, boxes: Boxes, committed: Ints) -> None:
+        """Boxes that will be read."""
+        assert op.smem is not None, "a store has a source"
+        for thread in np.unique(boxes.thread).tolist():
+            engine = self.engine("store", thread, 0, f"thread {thread}")
+            self._read(op, op.smem, chunks, boxes, boxes.thread == thread, engine)
+
+    def products(self, op: ops.Wgmma, ref: TileRef, chunks: Chunks, boxes: Boxes, warpgroup: int) -> None:
+        """An operand that will be read by one warpgroup; ``boxes`` has an entry for each of its groups of threads."""
+        engine = self.engine("products", warpgroup, 0, f"warpgroup {warpgroup}")
+        self._read(op, ref, chunks, boxes, np.ones(len(boxes.thread), np.bool_), engine)
+
+    def _read(self, op: ops.Op, ref: Ref | TileRef, chunks: Chunks, boxes: Boxes, mine: Bools, engine: int) -> None:
+        found = self._find(ref, chunks, boxes, mine)
+        if found is None:
+            return
+        shadow, at, row = found
+        judge = self.checker.judge
+        if (clashes := self.checker.against_write(shadow, at, initialised=True)) is not None:
+            self.judge.read(shadow, op, clashes, self)
+        elif (lost := self._unfenced(shadow, at)) is not None:
+            self.judge.unfenced(shadow, op, lost)
+        last = shadow.engines.setdefault(engine, np.zeros_like(shadow.write))
+        epoch = self._epochs(boxes.group + 1, boxes.block, row)
+        put(last, at.unit, at.block, pack(epoch, judge.number(op), ENGINE, np.full_like(epoch, engine)))
+
+    def _lanes(self, boxes: Boxes, mine: Bools) -> Bools:
+        lanes = np.zeros((self.checker.threads, self.checker.blocks), np.bool_)
+        lanes[boxes.thread[mine], boxes.block[mine]] = True
+        return lanes
+
+    def _epochs(self, values: Ints, block: Ints, row: Ints) -> Ints:
+        """Per entry (D, columns): the values of the boxes; ``row`` is one box of each entry."""
+        columns = self.checker.clocks.columns
+        if columns == 1 or len(values) < columns or not np.array_equal(np.unique(block), np.arange(columns)):
+            return values[row][:, None]
+        per_block = np.zeros(columns, np.int64)
+        per_block[block] = values
+        same = bool((per_block == per_block[0]).all())
+        return values[row][:, None] if same else np.broadcast_to(per_block, (len(row), columns))
+
+    def _find(self, ref: Ref | TileRef, chunks: Chunks, boxes: Boxes,
+              mine: Bools) -> tuple[Shadow, Footprint, Ints] | None:
+        """The units of these boxes, one entry per unit and issuing thread; and a box of each entry."""
+        checker, places = self.checker, np.flatnonzero(mine)
+        uniform = _uniform(boxes, places, checker.blocks)
+        if not uniform:
+            checker.expand()
+        else:
+            places = places[boxes.block[places] == boxes.block[places[0]]]
+        shadow = checker.shadow(ref.buffer, _CHUNK)
+        known: dict[int, Ints] = {}
+        units, thread, block, row = [], [], [], []
+        for place in places.tolist():
+            start = int(boxes.start[place])
+            if start not in known:
+                address = chunks(start)
+                checker.align(shadow, address, _CHUNK)
+                per = _CHUNK // shadow.unit
+                known[start] = (address[:, None] // shadow.unit + np.arange(per)).reshape(-1)
+            inside = known[start][(known[start] >= 0) & (known[start] < shadow.units)]
+            units.append(inside)
+            for values, of in ((thread, boxes.thread), (block, boxes.block)):
+                values.append(np.full(len(inside), of[place], np.int64))
+            row.append(np.full(len(inside), place, np.int64))
+        if not units or not sum(map(len, units)):
+            return None
+        unit, who, where = (np.concatenate(x) for x in (units, thread, block))
+        at = Footprint(unit, checker.clocks.group[who], None if uniform else where, who, who, int(unit.min()),
+                       int(unit.max()))
+        return shadow, at, np.concatenate(row)
+
+    # --- questions of the shared checker -----------------------------------------------------------------------------
+
+    def known(self, last: Ints, known: Ints, at: Footprint) -> Ints:
+        """``known`` epochs, of writes by engines those that the entries' groups have heard of."""
+        mine = (kind_of(last) == ENGINE) & (last != 0)
+        if not mine.any():
+            return known
+        number = np.where(mine, thread_of(last), 0)
+        return np.where(mine, self.checker.clocks.known_engine(at.group, number, at.block), known)
+
+    def against_engines(self, shadow: Shadow, op: ops.Op, at: Footprint) -> None:
+        """Writes over what engines may still read."""
+        for engine, table in shadow.engines.items():
+            last = take(table, at.unit, at.block)
+            bad = epoch_of(last) > self.checker.clocks.known_engine(at.group, engine, at.block)
+            if bad.any():
+                entry, column = np.nonzero(bad)
+                clashes = self.checker.clashes(at, entry, column, last[entry, column], at.first[entry])
+                put(table, at.unit, at.block, np.where(bad, 0, last))
+                self.judge.overwrite(shadow, op, clashes, self.all[engine], self.idle)
+
+    def renewed(self, shadow: Shadow, at: Footprint) -> None:
+        """These units have been written: nobody has fenced that."""
+        if shadow.fences is not None and shadow.foreign is not None:
+            nothing: Any = np.zeros((len(at.unit), 1), np.int64)
+            put(shadow.fences, at.unit, at.block, nothing)
+            put(shadow.foreign, at.unit, at.block, nothing.astype(np.bool_))
+
+    def _unfenced(self, shadow: Shadow, at: Footprint) -> Fenced | None:
+        """Units whose writer has not fenced, or whose fence the reader is not ordered after."""
+        if shadow.fences is None or shadow.foreign is None:
+            return None
+        last, fence = (take(x, at.unit, at.block) for x in (shadow.write, shadow.fences))
+        known = self.checker.clocks.known(at.group, self.checker.clocks.group.take(
+            np.where(kind_of(last) == ENGINE, 0, thread_of(last))), at.block)
+        late = (fence > known) & (thread_of(last) != at.first[:, None])
+        bad = (last != 0) & (kind_of(last) != ENGINE) & ((fence == 0) | late)
+        if not bad.any():
+            return None
+        entry, column = np.nonzero(bad)
+        foreign = take(shadow.foreign, at.unit, at.block)[entry, column]
+        clashes = self.checker.clashes(at, entry, column, last[entry, column], at.first[entry])
+        put(shadow.fences, at.unit, at.block, np.where(bad, 1, fence))           # told once
+        return Fenced(clashes, foreign, fence[entry, column] != 0)
+
+
+def _uniform(boxes: Boxes, places: Ints, blocks: int) -> bool:
+    """Whether all blocks of the batch do the same."""
+    if blocks == 1:
+        return True
+    if len(places) % blocks:
+        return False
+    order = places[np.lexsort((boxes.thread[places], boxes.block[places]))]
+    grid = order.reshape(blocks, -1)
+    if (boxes.block[grid] != np.arange(blocks)[:, None]).any():
+        return False
+    return all(bool((x[grid] == x[grid[:1]]).all())
+               for x in (boxes.thread, boxes.start, boxes.element, boxes.phase, boxes.group))
+
+
+def _fence(shadow: Shadow, who: Bools, now: Ints) -> None:
+    """The threads ``who`` (T, columns) fence what they wrote last."""
+    assert shadow.fences is not None and shadow.foreign is not None, "it is followed"
+    row, column = np.nonzero((shadow.write != 0) & (kind_of(shadow.write) != ENGINE) & (shadow.fences == 0))
+    if not row.size:
+        return
+    thread = thread_of(shadow.write[row, column])
+    mine = who[thread, column]
+    shadow.fences[row[mine], column[mine]] = now[thread[mine], column[mine]]
+    shadow.foreign[row[~mine], column[~mine]] = True

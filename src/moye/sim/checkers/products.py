@@ -1,0 +1,171 @@
+"""What wgmma demands of registers: fences before, waits after.
+
+In: issues, fences and waits of warpgroups, and every use of the registers they work on.  Out: findings E1, E2, E4, E5;
+operands in shared memory go to engines.py.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from moye.dtypes import Space
+from moye.ir import ops
+from moye.ir.nodes import Func
+from moye.sim.checkers.words import at
+from moye.sim.memory import Array, Fragment
+
+if TYPE_CHECKING:
+    from moye.sim.watch import Watch
+    from moye.sim.wgmma import Issued, Wgmma
+
+_WARPGROUP = 128
+
+
+class Held:
+    """What products in flight do with one fragment: per row and lane the group that uses it last (-1: none)."""
+
+    def __init__(self, fragment: Fragment) -> None:
+        self.group: Array = np.full(fragment.data.shape, -1, np.int64)
+        self.results: Array = np.zeros(len(fragment.data), np.bool_)
+        self.op: ops.Wgmma | None = None
+
+
+class ProductChecks:
+    """The checks of the warpgroups of one batch."""
+
+    def __init__(self, watch: Watch, func: Func, fragments: dict[int, Fragment]) -> None:
+        self.watch, self.fragments = watch, fragments
+        self.used = {ref.buffer.id for op in func.body.walk() if isinstance(op, ops.Wgmma) for ref in (op.d, op.a)
+                     if ref.buffer.space is Space.REGISTER}
+        self.reset()
+
+    def reset(self) -> None:
+        self.held: dict[int, Held] = {}
+        self.touched: dict[int, Array] = {
+            number: np.ones(self.fragments[number].data.shape[1:], np.bool_) for number in self.used}
+        """Per fragment the lanes (T, B) that have changed it since their last fence."""
+
+    def fence(self, lanes: Array | None) -> None:
+        """warpgroup_arrive."""
+        for touched in self.touched.values():
+            touched &= False if lanes is None else ~lanes
+
+    # --- wgmma -------------------------------------------------------------------------------------------------------
+
+    def issue(self, product: Wgmma, issued: Issued, active: Array) -> None:
+        """A product begins."""
+        op, site = product.op, product.site
+        fragments = [(product.fragment, product.rows, True)]
+        if not site.shared_a:
+            fragments.append((product.batch.fragments[op.a.buffer.id], np.unique(site.a_rows), False))
+        for fragment, rows, result in fragments:
+            self._unfenced(op, fragment, active)
+            if result:
+                self._first_k(product, issued, active)
+            else:
+                self.watch.register(op, op.a, fragment, rows, active)
+            held = self.held.setdefault(fragment.buffer.id, Held(fragment))
+            group = np.zeros(active.shape, np.int64)
+            for w, block, number in zip(issued.lead, issued.block, issued.group, strict=True):
+                group[w * _WARPGROUP:(w + 1) * _WARPGROUP, block] = number
+            held.group[rows] = np.where(active, group, held.group[rows])
+            held.results[rows], held.op = result, op
+        self._operands(product, issued)
+
+    def _unfenced(self, op: ops.Wgmma, fragment: Fragment, active: Array) -> None:
+        """E1."""
+        touched = self.touched[fragment.buffer.id]
+        bad = touched & active
+        if bad.any():
+            thread, block = (int(i) for i in np.argwhere(bad)[0])
+            name = fragment.buffer.name
+            self.watch.report("E1", f"the wgmma{at(op)} of {self.watch.who((thread, block))} uses {name} with no "
+                              f"warpgroup_arrive() since its registers were touched", op, lane=(thread, block),
+                              tensor=name, hint="warpgroup_arrive() before the first wgmma and after any other access")
+            touched &= ~active
+
+    def _first_k(self, product: Wgmma, issued: Issued, active: Array) -> None:
+        """E5: accumulates on what was never set."""
+        adds = np.zeros_like(active)
+        for w, block, fresh in zip(issued.lead, issued.block, issued.fresh, strict=True):
+            adds[w * _WARPGROUP:(w + 1) * _WARPGROUP, block] = not fresh
+        if not adds.any():
+            return
+        held = self.held.get(product.fragment.buffer.id)
+        missing = product.fragment.unset(product.rows, adds)
+        if missing is not None and held is not None:
+            missing = missing & (held.group[product.rows] < 0)
+        if missing is None or not missing.any():
+            return
+        _, thread, block = (int(i) for i in np.argwhere(missing)[0])
+        self.watch.report("E5", f"the wgmma{at(product.op)} of {self.watch.who((thread, block))} adds to "
+                          f"{product.fragment.buffer.name}, which was not set", product.op, lane=(thread, block),
+                          tensor=product.fragment.buffer.name, hint="accumulate=False for the first k, or fill(0)")
+
+    def _operands(self, product: Wgmma, issued: Issued) -> None:
+        """The reads of shared memory, by each group of threads that issues."""
+        engines, clocks = self.watch.checker.engines, self.watch.checker.clocks
+        for a in (True, False):
+            if a and not product.site.shared_a:
+                continue
+            ref, start = (product.op.a, issued.a) if a else (product.op.b, issued.b)
+            for w in np.unique(issued.lead).tolist():
+                mine = issued.lead == w
+                first = w * _WARPGROUP
+                groups, which = np.unique(clocks.group[first:first + _WARPGROUP], return_index=True)
+                times = len(groups)
+                boxes = Reads(np.tile(first + which, int(mine.sum())), *(
+                    np.repeat(x[mine], times) for x in (issued.block, start, issued.group)))
+                engines.products(product.op, ref, lambda s, a=a: product.chunks(a, s), boxes, w)  # type: ignore[misc]
+
+    def wait(self, op: ops.WgmmaWait, lanes: Array, limit: Array) -> None:
+        """warpgroup_wait: groups below the limit (T, B) are complete."""
+        for number, held in self.held.items():
+            done = (held.group >= 0) & (held.group < limit) & lanes
+            if done.any():
+                held.group[done] = -1
+                if held.results.any():
+                    fragment = self.fragments[number]
+                    for row in np.flatnonzero(done.any(axis=(1, 2)) & held.results).tolist():
+                        rows, here = np.array([row]), done[row]
+                        fragment.mark(rows, None if here.all() else here)
+        self.watch.checker.engines.products_done(lanes, limit)
+
+    # --- registers ---------------------------------------------------------------------------------------------------
+
+    def use(self, op: ops.Op, fragment: Fragment, rows: Array, mask: Any, *, write: bool) -> bool:
+        """E2, E4: other ops read or write registers of products in flight; whether they do.
+
+        A write wants a fence before the next product.
+        """
+        if write and (touched := self.touched.get(fragment.buffer.id)) is not None:
+            touched |= True if mask is None else mask
+        held = self.held.get(fragment.buffer.id)
+        if held is None:
+            return False
+        bad = held.group[rows] >= 0
+        if mask is not None:
+            bad = bad & mask
+        if not write:
+            bad = bad & held.results[rows][:, None, None]
+        if not bad.any():
+            return False
+        row, thread, block = (int(i) for i in np.argwhere(bad)[0])
+        result = bool(held.results[rows[row]])
+        code = "E2" if result else "E4"
+        does = "written" if write else "read"
+        what = "adds to" if result else "reads"
+        self.watch.report(code, f"{fragment.buffer.name} is {does}{at(op)} by {self.watch.who((thread, block))} while the "
+                          f"wgmma{at(held.op)} that {what} it is in flight", op, lane=(thread, block),
+                          tensor=fragment.buffer.name, hint="warpgroup_wait(0) first")
+        return True
+
+
+class Reads:
+    """Operands as engines.py takes them."""
+
+    def __init__(self, thread: Array, block: Array, start: Array, group: Array) -> None:
+        self.thread, self.block, self.start, self.group = thread, block, start, group
+        self.element = self.phase = np.zeros_like(thread)

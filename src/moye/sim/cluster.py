@@ -1,0 +1,47 @@
+"""The barrier of a cluster of blocks, and which block of the batch is which of its cluster.
+
+In: arrivals and waits with their masks.  Out: who may go on.
+
+The blocks of a cluster are neighbours in a batch.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from moye.ir import ops
+from moye.sim.masks import Mask, lanes_of
+from moye.sim.memory import Array
+from moye.sim.state import BatchState
+
+
+class Cluster:
+    """Counts the arrivals of each thread at barrier.cluster, which has no number: there is one per cluster."""
+
+    def __init__(self, batch: BatchState, size: int) -> None:
+        self.batch, self.size = batch, size
+        self.reset()
+
+    def reset(self) -> None:
+        self.came: Array = np.zeros((self.batch.threads, self.batch.blocks), np.int64)
+
+    def arrive(self, op: ops.ClusterArrive, mask: Mask) -> None:
+        if mask is False:
+            return
+        lanes = lanes_of(mask, self.batch.threads, self.batch.blocks)
+        self.came += lanes
+        if self.batch.watch is not None:
+            self.batch.watch.checker.engines.cluster_arrive(lanes)
+        if self.batch.barriers.waiting:
+            self.batch.barriers.resolve()
+
+    def passed(self, lanes: Array) -> Array:
+        """Which of these lanes find that all threads of their cluster have arrived as often as they have."""
+        last = np.where(self.batch.gone(), np.iinfo(np.int64).max, self.came).min(axis=0)
+        last = np.repeat(last.reshape(-1, self.size).min(axis=1), self.size)
+        return np.asarray(lanes & (self.came <= last))
+
+    def leave(self, op: ops.ClusterWait, lanes: Array) -> None:
+        """These lanes go on."""
+        if self.batch.watch is not None:
+            self.batch.watch.checker.engines.cluster_leave(lanes)

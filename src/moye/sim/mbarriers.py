@@ -1,0 +1,206 @@
+"""mbarriers of one batch of blocks: phases, pending arrivals, expected bytes.
+
+In: init, arrive, wait with the element of the barrier tensor and the mask; ``landed`` bytes of copies.  Out: phases,
+and who may pass.  A phase is complete when nobody is missing and as many bytes have come as were expected.
+
+A wait for parity p passes once the phase under way has the other parity (mbarrier.try_wait.parity): the one of parity
+p is over, or none has begun yet where p is 1.  What copies do is in tma.py, who waits in barriers.py.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from moye.ir import ops
+from moye.ir.nodes import Buffer, Ref
+from moye.sim.checkers.words import at, crowd
+from moye.sim.masks import Mask, lanes_of
+from moye.sim.memory import Array
+from moye.sim.state import BatchState
+
+
+class Phases:
+    """The barriers of one shared tensor: arrays (elements, blocks)."""
+
+    __slots__ = ("arrivals", "buffer", "bytes", "came", "count", "here", "pending", "phase", "ready")
+
+    def __init__(self, buffer: Buffer, threads: int, blocks: int) -> None:
+        self.buffer = buffer
+        shape = (buffer.elements or 0, blocks)
+        self.phase: Array = np.zeros(shape, np.int64)
+        self.count: Array = np.zeros(shape, np.int64)
+        self.pending: Array = np.zeros(shape, np.int64)
+        self.bytes: Array = np.zeros(shape, np.int64)
+        self.arrivals: Array = np.zeros(shape, np.int64)
+        """How many have come in the phase under way, those too many included."""
+        self.ready: Array = np.zeros(shape, np.bool_)
+        """Which are initialised."""
+        self.came: Array = np.zeros((shape[0], threads, blocks), np.bool_)
+        """Which threads have ever arrived ..."""
+        self.here: Array = np.zeros_like(self.came)
+        """... and which in the phase under way."""
+
+
+class Cells:
+    """The lanes of a mask as a list: thread, block and barrier of each."""
+
+    __slots__ = ("block", "element", "thread")
+
+    def __init__(self, batch: BatchState, mask: Mask, offset: Any, elements: int) -> None:
+        lanes = lanes_of(mask, batch.threads, batch.blocks)
+        self.thread, self.block = np.nonzero(lanes)
+        self.element = np.clip(self.of(batch, offset), 0, elements - 1)
+
+    def of(self, batch: BatchState, value: Any) -> Array:
+        """The value that each of the lanes has."""
+        if not isinstance(value, np.ndarray):
+            return np.full(len(self.thread), value, np.int64)
+        full: Array = np.broadcast_to(value, (batch.threads, batch.blocks))
+        return full[self.thread, self.block]
+
+    def lanes(self, batch: BatchState, element: int) -> Array:
+        """Those at one barrier as a mask (T, B)."""
+        found = np.zeros((batch.threads, batch.blocks), np.bool_)
+        here = self.element == element
+        found[self.thread[here], self.block[here]] = True
+        return found
+
+
+class Mbarriers:
+    """All barriers of a batch."""
+
+    def __init__(self, batch: BatchState) -> None:
+        self.batch = batch
+        self.reset()
+
+    def reset(self) -> None:
+        self.all: dict[int, Phases] = {}
+
+    def of(self, buffer: Buffer) -> Phases:
+        """The barriers of a shared tensor."""
+        found = self.all.get(buffer.id)
+        if found is None:
+            found = self.all[buffer.id] = Phases(buffer, self.batch.threads, self.batch.blocks)
+        return found
+
+    # --- what threads do ---------------------------------------------------------------------------------------------
+
+    def init(self, op: ops.MbarrierInit, offset: Any, count: Any, mask: Mask) -> None:
+        """Phase 0 begins."""
+        if mask is False:
+            return
+        phases = self.of(op.ref.buffer)
+        cells = Cells(self.batch, mask, offset, len(phases.phase))
+        where = cells.element, cells.block
+        if self.batch.watch is not None:
+            for element in np.unique(cells.element).tolist():
+                self.batch.watch.checker.engines.init(op, element, cells.lanes(self.batch, element))
+            self._in_use(op, phases, where)
+        phases.count[where] = phases.pending[where] = cells.of(self.batch, count)
+        phases.bytes[where] = phases.phase[where] = phases.arrivals[where] = 0
+        phases.ready[where] = True
+
+    def arrive(self, op: ops.MbarrierArrive, offset: Any, expected: Any, rank: Any, mask: Mask) -> None:
+        """Each lane of the mask arrives (unless it only expects), after it has expected ``expected`` bytes."""
+        if mask is False:
+            return
+        batch, phases = self.batch, self.of(op.ref.buffer)
+        cells = Cells(batch, mask, offset, len(phases.phase))
+        where = cells.element, cells.block if rank is None else batch.remote(op, cells.block, cells.of(batch, rank))
+        if batch.watch is not None:
+            for element in np.unique(cells.element).tolist():
+                batch.watch.checker.engines.arrive(op, op.ref, element, cells.lanes(batch, element), op.arrives)
+        if expected is not None:
+            np.add.at(phases.bytes, where, cells.of(batch, expected))
+        if op.arrives:
+            np.subtract.at(phases.pending, where, 1)
+            np.add.at(phases.arrivals, where, 1)
+            phases.came[where[0], cells.thread, where[1]] = phases.here[where[0], cells.thread, where[1]] = True
+            if batch.watch is not None:
+                self._too_many(op, phases, cells, where)
+        self.settle(phases)
+
+    def landed(self, phases: Phases, element: Array, block: Array, count: int) -> None:
+        """A copy has brought ``count`` bytes to each of these."""
+        np.subtract.at(phases.bytes, (element, block), count)
+        self.settle(phases)
+
+    def settle(self, phases: Phases) -> None:
+        """Complete what is complete, and let go who waits for it."""
+        moved = False
+        while (done := phases.ready & (phases.pending <= 0) & (phases.bytes == 0) & (phases.count > 0)).any():
+            self.batch.tensor_copies.complete(phases, done)
+            phases.phase += done
+            phases.pending += np.where(done, phases.count, 0)
+            phases.arrivals[done] = 0
+            phases.here &= ~done[:, None]
+            moved = True
+            if self.batch.watch is not None:
+                for element in np.flatnonzero(done.any(axis=1)).tolist():
+                    self.batch.watch.checker.engines.phase(phases.buffer, element, done[element])
+        if moved and self.batch.barriers.waiting:
+            self.batch.barriers.resolve()
+
+    # --- questions ---------------------------------------------------------------------------------------------------
+
+    def passed(self, op: ops.MbarrierWait, element: Array, parity: Array) -> Array:
+        """Where (T, B) the phase of this parity is complete."""
+        phases = self.of(op.ref.buffer)
+        column = np.arange(self.batch.blocks)
+        found: Array = phases.ready[element, column] & ((phases.phase[element, column] & 1) != parity)
+        return found
+
+    def passes(self, op: ops.MbarrierWait, element: Array, lanes: Array) -> None:
+        """These lanes go on: the checks learn it."""
+        if self.batch.watch is None:
+            return
+        phases = self.of(op.ref.buffer)
+        for one in np.unique(element[lanes]).tolist():
+            self.batch.watch.checker.engines.passed(op, op.ref, one, lanes & (element == one), phases.phase[one])
+
+    # --- findings ----------------------------------------------------------------------------------------------------
+
+    def _in_use(self, op: ops.MbarrierInit, phases: Phases, where: tuple[Array, Array]) -> None:
+        """D11: initialised again in the middle of a phase."""
+        busy = phases.ready[where] & ((phases.pending[where] != phases.count[where]) | (phases.bytes[where] != 0))
+        watch = self.batch.watch
+        if watch is None or not busy.any():
+            return
+        element, block = (int(x[busy][0]) for x in where)
+        watch.report("D11", f"{name(op.ref, element)} of block {watch.block(block)} is initialised again{at(op)} while "
+                     f"its phase {int(phases.phase[element, block])} is under way: "
+                     f"{state(phases, element, block)}", op, tensor=op.ref.buffer.name, coordinate=(element,))
+
+    def _too_many(self, op: ops.MbarrierArrive, phases: Phases, cells: Cells, where: tuple[Array, Array]) -> None:
+        """D9: more arrivals than a phase counts."""
+        over = phases.ready[where] & (phases.pending[where] < 0)
+        watch = self.batch.watch
+        if watch is None or not over.any():
+            return
+        element, block = (int(x[over][0]) for x in where)
+        threads = cells.thread[(where[0] == element) & (where[1] == block)].tolist()
+        count, came = int(phases.count[element, block]), int(phases.arrivals[element, block])
+        watch.report("D9", f"{name(op.ref, element)} of block {watch.block(block)} counts {count} arrival"
+                     f"{'s' if count > 1 else ''} a phase, but {came} come in phase "
+                     f"{int(phases.phase[element, block])}, the last by {crowd(threads, self.batch.threads)}{at(op)}",
+                     op, lane=(threads[0], block), tensor=op.ref.buffer.name, coordinate=(element,),
+                     hint="initialise it with as many arrivals as threads arrive, or let one thread arrive")
+
+
+def name(ref: Ref, element: int) -> str:
+    """``full(2)``"""
+    return f"{ref.buffer.name}({element})"
+
+
+def state(phases: Phases, element: int, block: int) -> str:
+    """``1 of 2 arrivals and 4096 bytes are missing``"""
+    missing, count, bytes_ = (int(x[element, block]) for x in (phases.pending, phases.count, phases.bytes))
+    parts = [f"{missing} of {count} arrival{'s' if count > 1 else ''}"] if missing > 0 else []
+    if bytes_:
+        parts.append(f"{bytes_} byte{'s' if bytes_ > 1 else ''}" if bytes_ > 0 else f"{-bytes_} bytes too many have come")
+    if bytes_ < 0:
+        return ", ".join([*(f"{p} missing" for p in parts[:-1]), parts[-1]])
+    verb = "is" if parts == ["1 of 1 arrival"] else "are"
+    return f"{' and '.join(parts)} {verb} missing" if parts else "nothing is missing"

@@ -1,0 +1,97 @@
+"""Who waits in a block that cannot go on, as data: parked lanes -> ``Waiter``s.
+
+In: the barriers of a batch, one of their entries, a block.  Out: ``Waiter``s with the threads that could let each go on.
+
+What is said of them is in deadlock.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+
+import numpy as np
+
+from moye.ir import ops
+from moye.sim.deadlock import Waiter
+from moye.sim.mbarriers import name
+from moye.sim.memory import Array
+from moye.sim.state import BatchState
+from moye.sim.warp import WARP
+
+_WARPGROUP = 128
+_NAMES: dict[type, str] = {ops.SyncWarp: "sync_warp", ops.Shuffle: "a shuffle", ops.Vote: "a vote", ops.Elect: "elect",
+                           ops.WgmmaFence: "warpgroup_arrive"}
+
+
+class Entry(Protocol):
+    """Lanes (T, B) at a blocking op."""
+
+    op: ops.Op
+    lanes: Array
+    barrier: int
+    element: Array | None
+
+
+class Parked(Protocol):
+    """What is asked of the barriers."""
+
+    batch: BatchState
+    counts: dict[int, Array]
+    expected: dict[int, int]
+
+    @property
+    def waiting(self) -> Sequence[Entry]: ...
+    def named_by(self, op: ops.Op) -> Array: ...
+
+
+def numbers(lanes: Array) -> tuple[int, ...]:
+    """The threads of a mask (T,)."""
+    return tuple(int(t) for t in np.flatnonzero(lanes))
+
+
+def span_of(op: ops.Op) -> int:
+    """How many neighbouring threads meet at a warp-wide op."""
+    return _WARPGROUP if isinstance(op, ops.WgmmaFence) else WARP
+
+
+def waiters(barriers: Parked, entry: Entry, block: int) -> Iterator[Waiter]:
+    """The lanes of an entry in one block, with the threads that could let them go on."""
+    alive, lanes = ~barriers.batch.gone()[:, block], entry.lanes[:, block]
+    if isinstance(entry.op, ops.MbarrierWait):
+        yield from _phases(barriers, entry, entry.op, block)
+    elif isinstance(entry.op, ops.NamedBarrier):
+        here = [e.lanes[:, block] for e in barriers.waiting if e.barrier == entry.barrier]
+        lacking = max(0, barriers.expected[entry.barrier] - int(barriers.counts[entry.barrier][block]))
+        yield Waiter("named", f"named barrier {entry.barrier}", numbers(lanes), entry.op,
+                     numbers(alive & ~np.logical_or.reduce(here)), lacking, entry.op.threads)
+    elif isinstance(entry.op, (ops.SyncThreads, ops.ClusterWait)):
+        here = [e.lanes[:, block] for e in barriers.waiting if isinstance(e.op, type(entry.op))]
+        what = "sync_threads" if isinstance(entry.op, ops.SyncThreads) else "cluster_wait"
+        yield Waiter("block", what, numbers(lanes), entry.op, numbers(alive & ~np.logical_or.reduce(here)))
+    else:
+        group = np.arange(barriers.batch.threads) // span_of(entry.op)
+        mates = np.isin(group, group[lanes]) & barriers.named_by(entry.op)
+        kind = "warpgroup" if isinstance(entry.op, ops.WgmmaFence) else "warp"
+        yield Waiter(kind, _NAMES[type(entry.op)], numbers(lanes), entry.op,  # type: ignore[arg-type]
+                     numbers(alive & mates & ~lanes))
+
+
+def _phases(barriers: Parked, entry: Entry, op: ops.MbarrierWait, block: int) -> Iterator[Waiter]:
+    """One waiter per barrier: those who have arrived there before could arrive again, else anybody."""
+    assert entry.element is not None, "it waits for a phase"
+    phases, lanes = barriers.batch.mbarriers.of(op.ref.buffer), entry.lanes[:, block]
+    alive = ~barriers.batch.gone()[:, block]
+    for element in np.unique(entry.element[lanes, block]).tolist():
+        mine = lanes & (entry.element[:, block] == element)
+        came = phases.came[element, :, block]
+        here = phases.here[element, :, block]
+        needs = came & ~here if came.any() else ~mine
+        missing = max(0, int(phases.pending[element, block]))
+        number = int(phases.phase[element, block])
+        what = f"phase {number} of {name(op.ref, element)}"
+        if not phases.ready[element, block]:
+            what = f"{name(op.ref, element)}, which is not initialised,"
+        yield Waiter("mbarrier", what, numbers(mine), op, numbers(needs & alive), missing,
+                     int(phases.count[element, block]), int(phases.bytes[element, block]),
+                     bool(came.any() and not (came & ~here).any()), bool((needs & ~alive).any()))

@@ -1,0 +1,222 @@
+"""Which boxes TMA copies a tile of shared memory in, derived from the tile's layout.
+
+In: an operation, a dtype, which modes of the array have unit stride, the layout of one tile.  Out: ``TmaTiling``.
+
+>>> tma_tiling(TmaLoad(), float16, (None, 1), ComposedLayout.parse("Sw<3,3,3> o 0 o (128,64):(64,1)"), None, 1).map
+TensorMap(float16, modes=(1, 0), box=(64, 128), swizzle=128)
+
+TMA writes a box with its dimensions one after the other, the array's unit stride first, and then swaps 16-byte parts
+of it: address bits 4 to 6 are XORed with bits 7 to 9 (two of them for 64 bytes, one for 32).  Source: CUDA C++
+Programming Guide, Tensor Memory Access; CUDA driver API, cuTensorMapEncodeTiled.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from moye.atoms.tma import TensorMap, TmaOp
+from moye.dtypes import DType
+from moye.errors import DTypeError, LayoutError
+from moye.layout import ComposedLayout, Layout, coalesce, composition, is_injective, make_layout, rank, size
+from moye.layout.tuples import zip_leaves
+
+AnyLayout = Layout | ComposedLayout
+Leaves = list[tuple[int, int]]
+"""(extent, stride) of a mode's parts; each begins where the coordinates of those before end."""
+
+MAX_BOX, MAX_RANK = 256, 5
+_ALIGN, _PART, _MOST_BOXES = 128, 16, 64
+
+
+@dataclass(frozen=True, slots=True)
+class TmaBox:
+    """One box of a tile: its first element along each dimension of the map, and its offset in shared memory."""
+
+    coordinates: tuple[int, ...]
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class TmaTiling:
+    """The static part of a TMA copy: element i of a tile, in the order of its coordinates, lies at ``layout(i)``.
+
+    ``tile`` has the tile's extent along each mode of the array.  A tile in shared memory is aligned to ``align`` bytes.
+    With ``multicast`` n a block copies the n-th part of each box alone: parts lie ``part`` apart, (dimension of the
+    map, coordinates, elements of shared memory).
+    """
+
+    op: TmaOp
+    map: TensorMap
+    layout: AnyLayout
+    tile: tuple[int, ...]
+    boxes: tuple[TmaBox, ...]
+    align: int
+    multicast: int = 1
+    part: tuple[int, int, int] = (0, 0, 0)
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of one tile: what an mbarrier of its loads waits for."""
+        return math.prod(self.tile) * self.map.dtype.bits // 8
+
+    def __str__(self) -> str:
+        return f"{self.op} of {self.map.dtype} tiles {self.layout}"
+
+
+@functools.lru_cache(1024)
+def tma_tiling(op: TmaOp, dtype: DType, strides: tuple[int | None, ...], layout: AnyLayout,
+               tile: tuple[int, ...] | None, multicast: int) -> TmaTiling:
+    """The boxes of a tile; LayoutError (B5) where TMA cannot copy it.  ``strides`` holds 1 for unit strides."""
+    asked = f"make_tma_copy({op}) of a {dtype} array and tiles {layout}"
+    if not op.takes(dtype):
+        raise DTypeError(f"{asked}: there is no {type(op).__name__} of {dtype}")
+    if not 1 <= len(strides) <= MAX_RANK:
+        raise _broken(asked, f"the array has {len(strides)} modes, and TMA takes 1 to {MAX_RANK}")
+    span = _span(asked, dtype, layout)
+    inner = layout.layout if isinstance(layout, ComposedLayout) else layout
+    modes, extents = _modes(asked, inner, len(strides), tile)
+    unit = _unit(asked, strides, modes)
+    dims = _dimensions(asked, dtype, modes, unit, span)
+    boxes, align = _boxes(modes, dims), max(_ALIGN, 8 * span)
+    _require_places(asked, dtype, boxes, align)
+    part = (0, 0, 0)
+    if multicast != 1:
+        dims, part = _parts(asked, dtype, dims, multicast, align)
+    box = TensorMap(dtype, tuple(mode for mode, _ in dims), tuple(extent for _, extent in dims), span)
+    return TmaTiling(op, box, layout, extents, boxes, align, multicast, part)
+
+
+def _broken(asked: str, why: str, hint: str | None = None) -> LayoutError:
+    return LayoutError(f"{asked}: {why}", hint=hint, code="B5")
+
+
+def _span(asked: str, dtype: DType, layout: AnyLayout) -> int:
+    """The bytes of a row that the layout's swizzle permutes parts of: 128, 64, 32, or 0 without one."""
+    if not isinstance(layout, ComposedLayout) or not layout.swizzle.bits:
+        return 0
+    swizzle, together = layout.swizzle, _PART * 8 // dtype.bits
+    if layout.offset != 0:
+        raise _broken(asked, f"the tile begins at offset {layout.offset} of its swizzle, and TMA needs 0")
+    if (1 << swizzle.base) != together or swizzle.shift != 3 or swizzle.bits > 3:
+        base = together.bit_length() - 1
+        raise _broken(asked, f"TMA has no swizzle {swizzle} of {dtype}", hint="it has " + ", ".join(
+            f"Sw<{bits},{base},3>" for bits in (1, 2, 3)) + ", as mo.smem_layout_atom makes them")
+    return _PART << swizzle.bits
+
+
+def _modes(asked: str, inner: Layout, count: int, tile: tuple[int, ...] | None) -> tuple[list[Leaves], tuple[int, ...]]:
+    """The parts of the tile along each mode of the array, and its extents."""
+    if not is_static(inner):
+        raise _broken(asked, "the layout of the tile must be static")
+    if tile is None:
+        tile = tuple(_number(size(inner, mode)) for mode in range(rank(inner)))
+    if len(tile) > count or math.prod(tile) != size(inner):
+        raise _broken(asked, f"a tile {tile} of an array of {count} modes is not the {size(inner)} elements of {inner}")
+    tile += (1,) * (count - len(tile))
+    if not is_injective(inner):
+        raise _broken(asked, "several elements of the tile lie at one place of shared memory")
+    try:
+        whole = composition(inner, make_layout(tile))
+    except LayoutError as error:
+        raise _broken(asked, f"it has no modes of {tile} elements ({error.message})") from None
+    return [[(_number(e), _number(s)) for e, s in zip_leaves(part.shape, part.stride) if e != 1]
+            for part in (coalesce(whole.mode(mode)) for mode in range(count))], tile
+
+
+def is_static(layout: Layout) -> bool:
+    """Whether all extents and strides are known."""
+    return all(isinstance(e, int) and isinstance(s, int) for e, s in zip_leaves(layout.shape, layout.stride))
+
+
+def _number(x: Any) -> int:
+    assert isinstance(x, int), "a static layout has integers"
+    return x
+
+
+def _unit(asked: str, strides: Sequence[int | None], modes: list[Leaves]) -> int:
+    """The mode along which the array and the tile are contiguous."""
+    found = [mode for mode, stride in enumerate(strides) if stride == 1]
+    if not found:
+        raise _broken(asked, "no mode of the array has stride 1", hint="pass a contiguous copy")
+    both = [mode for mode in found if modes[mode] and modes[mode][0][1] == 1]
+    if both:
+        return both[0]
+    own = next((mode for mode, leaves in enumerate(modes) if leaves and leaves[0][1] == 1), None)
+    tiles = "along no mode" if own is None else f"along mode {own}"
+    raise _broken(asked, f"the array is contiguous along mode {found[0]} and the tile {tiles}, but TMA does not "
+                         "transpose", hint=f"make the tile's layout contiguous along mode {found[0]}")
+
+
+def _dimensions(asked: str, dtype: DType, modes: list[Leaves], unit: int, span: int) -> list[tuple[int, int]]:
+    """(mode, extent) of each dimension of a box: as many modes as follow each other without a gap in the tile."""
+    run = modes[unit][0][0]
+    row = span * 8 // dtype.bits
+    if span and run % row:
+        raise _broken(asked, f"rows of {run * dtype.bits // 8} bytes are no multiple of the {span} bytes that the "
+                             "swizzle works on", hint=f"mo.smem_layout_atom(..., bytes={span}) has such rows")
+    together = _PART if run <= MAX_BOX else _ALIGN      # boxes side by side begin at whole lines
+    inner = row or _fitting(run, math.gcd(run, together * 8 // dtype.bits))
+    if inner * dtype.bits // 8 % _PART:
+        raise _broken(asked, f"the tile has runs of {inner * dtype.bits // 8} bytes along mode {unit}, and TMA copies "
+                             f"multiples of {_PART}")
+    dims, reached = [(unit, inner)], inner
+    rest = [mode for mode in range(len(modes)) if mode != unit]
+    while following := [mode for mode in rest if modes[mode] and modes[mode][0][1] == reached]:
+        mode = following[0]
+        extent = _fitting(modes[mode][0][0])
+        dims.append((mode, extent))
+        rest.remove(mode)
+        reached *= extent
+    return [*dims, *((mode, 1) for mode in rest)]
+
+
+def _fitting(extent: int, of: int = 1) -> int:
+    """The largest multiple of ``of`` that divides an extent and is one of a box."""
+    return next(part for part in range(min(extent, MAX_BOX), 0, -1) if extent % part == 0 and part % of == 0)
+
+
+def _boxes(modes: list[Leaves], dims: list[tuple[int, int]]) -> tuple[TmaBox, ...]:
+    """Every box of the tile, in the order of their places."""
+    steps: list[tuple[int, int, int, int]] = []         # (count, dimension, coordinates apart, elements apart)
+    for d, (mode, extent) in enumerate(dims):
+        step = 1
+        for n, (count, stride) in enumerate(modes[mode]):
+            inside = extent if n == 0 else 1
+            steps.append((count // inside, d, step * inside, stride * inside))
+            step *= count
+    boxes = []
+    for at in itertools.product(*(range(count) for count, *_ in steps)):
+        coordinates = [0] * len(dims)
+        offset = 0
+        for i, (_, d, coordinate, stride) in zip(at, steps, strict=True):
+            coordinates[d] += i * coordinate
+            offset += i * stride
+        boxes.append(TmaBox(tuple(coordinates), offset))
+    return tuple(sorted(boxes, key=lambda box: box.offset))
+
+
+def _require_places(asked: str, dtype: DType, boxes: tuple[TmaBox, ...], align: int) -> None:
+    for box in boxes:
+        if (at := box.offset * dtype.bits // 8) % align:
+            raise _broken(asked, f"its boxes begin at multiples of {align} bytes, but one would at byte {at}",
+                          hint="give the tile a compact or a swizzled layout: TMA leaves no gaps")
+    if len(boxes) > _MOST_BOXES:
+        raise _broken(asked, f"it takes {len(boxes)} boxes, and at most {_MOST_BOXES} are issued for a tile",
+                      hint=f"a box takes rows that follow each other without a gap, of at most {MAX_BOX} elements")
+
+
+def _parts(asked: str, dtype: DType, dims: list[tuple[int, int]], count: int,
+           align: int) -> tuple[list[tuple[int, int]], tuple[int, int, int]]:
+    """The dimensions of one part of a box, and how far the parts lie apart."""
+    last = max(d for d, (_, extent) in enumerate(dims) if extent > 1)
+    mode, extent = dims[last]
+    apart = math.prod(e for _, e in dims) // max(count, 1)
+    if count < 1 or not last or extent % count or apart * dtype.bits // 8 % align:
+        raise _broken(asked, f"boxes of {' x '.join(str(e) for _, e in dims)} elements have no {count} parts that each "
+                             f"begin at a multiple of {align} bytes")
+    return [*dims[:last], (mode, extent // count), *dims[last + 1:]], (last, extent // count, apart)

@@ -1,0 +1,198 @@
+"""Copies by TMA in a kernel: the object that a TMA copy argument becomes, and what ``copyto`` makes of it.
+
+In: a ``TmaTensor``, a tile of shared memory, a tile of its coordinates.  Out: one ``ops.TmaCopy`` for each box.
+
+>>> gA = mo.tile(tma_A.tensor, (bM, bK), (bx, None))            # (bM, bK, k): coordinates
+>>> mo.copyto(tma_A, sA[:, :, stage], gA[:, :, k], barrier=(full, stage))
+
+Nothing here waits: loads complete on their mbarrier, stores at the thread's bulk wait.
+"""
+
+from __future__ import annotations
+
+import typing
+from typing import Any
+from typing import Literal as OneOf
+
+from moye.dtypes import DType, Space, int32, uint16, uint32, uint64
+from moye.errors import AlignmentError, DTypeError, TensorError
+from moye.ir import ops
+from moye.ir.nodes import Buffer, Operand, Ref
+from moye.layout import ComposedLayout, Int, Layout, ScaledBasis, coalesce, rank
+from moye.layout.tuples import zip_leaves
+from moye.tensor.context import builder, locate
+from moye.tensor.coords import CoordTensor
+from moye.tensor.expr import Expr, Scalar, operand_of
+from moye.tensor.slices import normalise
+from moye.tensor.tensor import Tensor, index_operand
+from moye.tensor.tma import TmaTiling
+
+Hint = OneOf["evict_first", "evict_last"]
+
+
+class TmaTensor:
+    """A TMA copy in a kernel: ``tensor`` are the coordinates of its array, ``bytes`` those of one tile.
+
+    ``tile`` has the extents of a tile, ``dtype`` and ``smem_layout`` are those of one in shared memory.
+    """
+
+    __slots__ = ("buffer", "name", "tensor", "tiling")
+
+    def __init__(self, tiling: TmaTiling, buffer: Buffer, tensor: CoordTensor, name: str) -> None:
+        self.tiling = tiling
+        self.buffer = buffer
+        self.tensor = tensor
+        self.name = name
+
+    @property
+    def label(self) -> str:
+        return self.name
+
+    @property
+    def bytes(self) -> int:
+        return self.tiling.bytes
+
+    @property
+    def tile(self) -> tuple[int, ...]:
+        return self.tiling.tile
+
+    @property
+    def dtype(self) -> DType:
+        return self.tiling.map.dtype
+
+    @property
+    def smem_layout(self) -> Layout | ComposedLayout:
+        return self.tiling.layout
+
+    def __repr__(self) -> str:
+        return f"{self.name}: {self.tiling}"
+
+
+def prefetch_tensormap(tma: TmaTensor) -> None:
+    """Fetch the tensor map of a TMA copy, so that the first copy need not wait for it; for one thread to call."""
+    if not isinstance(tma, TmaTensor):
+        raise TensorError(f"prefetch_tensormap takes a TMA copy, not a {type(tma).__name__}", locs=(locate(),))
+    builder().emit(ops.TmaCopy(kind="prefetch", tensor=tma.buffer, smem=None, coordinates=()))
+
+
+def copy_tma(tma: TmaTensor, places: tuple[object, ...], barrier: tuple[Tensor, Int] | None,
+             multicast: Scalar | None, hint: Any) -> None:
+    """One tile, box by box.  ``places`` are (dst, src): for a load the shared tile and the coordinates."""
+    load = tma.tiling.op.kind == "load"
+    if len(places) != 2:
+        raise TensorError(f"copyto takes (tma, dst, src), not {len(places) + 1} arguments", locs=(locate(),))
+    tile, coordinates = places if load else places[::-1]
+    smem, first = _tile(tma, tile, load), _first(tma, coordinates)
+    _check_options(tma, load, barrier, multicast, hint)
+    if not load:
+        tma.buffer.written = True
+    offset: Any = 0
+    if tma.tiling.multicast > 1:
+        assert multicast is not None, "checked with the options"
+        part, (d, apart, elements) = _part(multicast), tma.tiling.part
+        first[d] = first[d] + part * apart
+        offset = part * elements
+    for box in tma.tiling.boxes:
+        at = tuple(_coordinate(start + step) for start, step in zip(first, box.coordinates, strict=True))
+        builder().emit(ops.TmaCopy(
+            kind=tma.tiling.op.kind, tensor=tma.buffer, coordinates=at,
+            smem=Ref(smem.buffer, index_operand(smem.offset + offset + box.offset), smem.dtype),
+            barrier=None if barrier is None else _barrier(tma, *barrier),
+            multicast=None if multicast is None else operand_of(multicast, uint16),
+            hint=hint))
+
+
+def _coordinate(x: Any) -> Operand:
+    """A coordinate as TMA takes it, of 32 bits."""
+    return builder().cast(operand_of(x, int32), int32) if isinstance(x, int) else builder().cast(x.operand, int32)
+
+
+def _part(mask: Scalar) -> Expr:
+    """Which part of a box is this block's: its place among the blocks of the mask."""
+    b = builder()
+    rank_here = b.cast(b.special("cluster_rank", lower=0, upper=15), uint32)
+    one = operand_of(1, uint32)
+    below = b.binary("sub", b.binary("shl", one, b.cast(rank_here, int32)), one)
+    wide = b.cast(operand_of(mask, uint16), uint32)
+    place = b.unary("popcount", b.binary("and", wide, below))
+    return Expr(b.cast(place, b.index))
+
+
+# --- what fits -------------------------------------------------------------------------------------------------------
+
+
+def _tile(tma: TmaTensor, tile: object, load: bool) -> Tensor:
+    """The tile of shared memory, if it is one that the tensor map describes, aligned as TMA needs it."""
+    if not isinstance(tile, Tensor) or tile.space is not Space.SHARED:
+        shown = repr(tile) if isinstance(tile, (Tensor, CoordTensor)) else f"a {type(tile).__name__}"
+        raise TensorError(f"copyto: {tma.label} {'loads into' if load else 'stores from'} a tensor in shared memory, "
+                          f"not {shown}", locs=(locate(),))
+    if tile.dtype.bits != tma.dtype.bits:
+        raise DTypeError(f"copyto: {tma.label} copies {tma.dtype}, but {tile.label} holds {tile.dtype}",
+                         locs=(locate(),))
+    have, wanted = _whole(tile.layout, tile.swizzle), _whole(tma.smem_layout)
+    if have != wanted:
+        whole = tile.layout if tile.swizzle is None else ComposedLayout(tile.swizzle, 0, tile.layout)
+        raise TensorError(f"copyto: {tma.label} copies tiles of layout {tma.smem_layout}, but {tile.label} has layout "
+                          f"{whole}", hint="slice one stage of the shared tensor, and give make_tma_copy its layout",
+                          locs=(locate(),))
+    align = tma.tiling.align
+    tile.buffer.align = max(tile.buffer.align, align)
+    if tile.alignment % align:
+        raise AlignmentError(f"copyto: TMA needs {tile.label} at a multiple of {align} bytes, but its first element is "
+                             f"known to be at a multiple of {tile.alignment} bytes only",
+                             hint=f"let the stages lie multiples of {align} bytes apart", locs=(locate(),), code="B5")
+    return tile
+
+
+def _whole(layout: Layout | ComposedLayout, swizzle: Any = None) -> tuple[object, str]:
+    """A layout as a function of the linear index, so that equal functions are equal."""
+    if isinstance(layout, ComposedLayout):
+        return _whole(layout.layout, layout.swizzle)
+    return coalesce(layout), str(swizzle) if swizzle is not None and swizzle.bits else ""
+
+
+def _first(tma: TmaTensor, coordinates: object) -> list[Any]:
+    """The coordinates of a tile's first element, one for each dimension of the map."""
+    if not isinstance(coordinates, CoordTensor):
+        shown = repr(coordinates) if isinstance(coordinates, Tensor) else f"a {type(coordinates).__name__}"
+        raise TensorError(f"copyto: {tma.label} takes coordinates of its array, not {shown}",
+                          hint=f"tile {tma.label}.tensor", locs=(locate(),))
+    found: list[list[Any]] = []                         # [extent, basis], neighbours of one mode merged
+    for extent, basis in zip_leaves(coordinates.layout.shape, coordinates.layout.stride):
+        if found and isinstance(basis, ScaledBasis) and basis == found[-1][1] * found[-1][0]:
+            found[-1][0] *= extent
+        elif not (isinstance(extent, int) and extent == 1):
+            found.append([extent, basis])
+    wanted = [[extent, ScaledBasis(1, (mode,))] for mode, extent in enumerate(tma.tiling.tile) if extent != 1]
+    if found != wanted or len(coordinates.offset) != len(tma.tiling.tile):
+        raise TensorError(f"copyto: {tma.label} copies tiles of {tma.tiling.tile}, but the coordinates are "
+                          f"{coordinates.layout}", hint=f"mo.tile({tma.label}.tensor, {tma.tiling.tile}, ...)",
+                          locs=(locate(),))
+    return [coordinates.offset[mode] for mode in tma.tiling.map.modes]
+
+
+def _check_options(tma: TmaTensor, load: bool, barrier: object, multicast: Scalar | None, hint: str | None) -> None:
+    if hint is not None and hint not in typing.get_args(Hint):
+        raise TensorError(f'copyto: the hint is "evict_first" or "evict_last", not {hint!r}', locs=(locate(),))
+    if load != (barrier is not None):
+        what = "needs the mbarrier that it completes on" if load else "completes with its bulk group, on no mbarrier"
+        raise TensorError(f"copyto: a {tma.tiling.op.kind} with {tma.label} {what}", locs=(locate(),),
+                          hint="barrier=(bars, i)" if load else "leave out barrier=")
+    if multicast is not None and not load:
+        raise TensorError(f"copyto: only loads are multicast, and {tma.label} is a {tma.tiling.op}", locs=(locate(),))
+    if tma.tiling.multicast > 1 and multicast is None:
+        raise TensorError(f"copyto: {tma.label} is made for {tma.tiling.multicast} blocks that each load a part of a "
+                          "tile for all of them, so the copy needs their mask", hint="multicast=0b11", locs=(locate(),))
+    blocks = tma.tiling.multicast
+    if isinstance(multicast, int) and blocks > 1 and multicast.bit_count() != blocks:
+        raise TensorError(f"copyto: {tma.label} is made for {blocks} blocks, but the mask {multicast:#b} has "
+                          f"{multicast.bit_count()}", locs=(locate(),))
+
+
+def _barrier(tma: TmaTensor, bars: object, index: Int) -> Ref:
+    if not isinstance(bars, Tensor) or bars.space is not Space.SHARED or bars.dtype != uint64:
+        shown = repr(bars) if isinstance(bars, Tensor) else f"a {type(bars).__name__}"
+        raise TensorError(f"copyto: the mbarriers of a load with {tma.label} are a shared tensor of uint64, not "
+                          f"{shown}", hint="mo.mbarrier_array(n) makes one", locs=(locate(),))
+    return bars.ref(normalise(index, rank(bars.layout)))

@@ -1,0 +1,159 @@
+// stages_kernel
+//   A: float16 (A_0,A_1):(A_s0,1), 16-byte aligned
+//   A: TmaLoad() of float16 tiles Sw<2,3,3> o 0 o ((8,4),(32,2)):((32,256),(1,1024)), 2 boxes of 32 x 32 with 64-byte swizzle
+//   out: float16 (out_0,out_1):(1,out_s1), 16-byte aligned
+//   stages = 2
+//   sA: shared float16 Sw<2,3,3> o 0 o (((8,4),1),((32,2),1),(1,2)):(((32,256),0),((1,1024),0),(0,2048))
+//   full: shared uint64 2:1
+//   block (128, 1, 1)
+//   8208 bytes of static shared memory
+
+struct __align__(64) TensorMap { unsigned long long words[16]; };
+struct f16 { unsigned short bits; };
+__device__ __forceinline__ void mbarrier_init(unsigned barrier, unsigned count) {
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" :: "r"(barrier), "r"(count) : "memory");
+}
+__device__ __forceinline__ void fence_mbarrier_init() {
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+__device__ __forceinline__ void mbarrier_arrive_expect_tx(unsigned barrier, unsigned bytes) {
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;"
+                 :: "r"(barrier), "r"(bytes) : "memory");
+}
+__device__ __forceinline__ void tma_load_2d_hint(unsigned smem, const TensorMap* map, int c0, int c1, unsigned bar, unsigned long long policy) {
+    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1, {%2, %3}], [%4], %5;"
+                 :: "r"(smem), "l"(map), "r"(c0), "r"(c1), "r"(bar), "l"(policy) : "memory");
+}
+__device__ __forceinline__ void mbarrier_wait(unsigned barrier, unsigned parity) {
+    unsigned done;
+    do {
+        asm volatile("{.reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p;}"
+                     : "=r"(done) : "r"(barrier), "r"(parity) : "memory");
+    } while (!done);
+}
+__device__ __forceinline__ int swizzle_2_3_3(int x) {
+    return x ^ (x >> 3 & 24);
+}
+__device__ __forceinline__ float f32(f16 x) {
+    float y; asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x.bits)); return y;
+}
+__device__ __forceinline__ f16 to_f16(float x) {
+    f16 y; asm("cvt.rn.f16.f32 %0, %1;" : "=h"(y.bits) : "f"(x)); return y;
+}
+
+extern "C" __global__ void __launch_bounds__(128)
+stages_kernel(const __grid_constant__ TensorMap A, const int A_1,
+              f16* __restrict__ out, const int out_s1) {
+    __shared__ __align__(512) f16 sA[4096];  // Sw<2,3,3> o 0 o (((8,4),1),((32,2),1),(1,2)):(((32,256),0),((1,1024),0),(0,2048))
+    __shared__ __align__(8) unsigned long long full[2];  // 2:1
+    const unsigned sA_s = (unsigned)__cvta_generic_to_shared(sA);
+    const unsigned full_s = (unsigned)__cvta_generic_to_shared(full);
+
+    // tma_kernels.py:86  tid, bx = mo.thread_idx().x, mo.block_idx().x
+    const int tx = threadIdx.x;
+    const int bx = blockIdx.x;
+    // tma_kernels.py:87  gA = mo.tile(A.tensor, A.tile, (bx, None))  # (bM, bK, k)
+    const int tiles = (A_1 + 63) >> 6;
+    const int t0 = bx * 32;
+    // tma_kernels.py:89  if tid == 0:
+    const bool t1 = tx == 0;
+    if (t1) {
+        // tma_kernels.py:91  mo.mbarrier_init(full, i, 1)
+        mbarrier_init(full_s, 1);
+        mbarrier_init(full_s + 8, 1);
+        // tma_kernels.py:92  mo.fence_mbarrier_init()
+        fence_mbarrier_init();
+    }
+    // tma_kernels.py:93  mo.sync_threads()
+    __syncthreads();
+    // tma_kernels.py:94  if tid == 0:
+    if (t1) {
+        // tma_kernels.py:95  for k in range(mo.min(tiles, stages)):
+        for (int k = 0; k < min(tiles, 2); ++k) {
+            // tma_kernels.py:96  mo.mbarrier_arrive_expect_tx(full, k, A.bytes)
+            mbarrier_arrive_expect_tx(full_s + 8 * k, 4096);
+            // tma_kernels.py:97  mo.copyto(A, sA[:, :, k], gA[:, :, k], barrier=(full, k), hint="evict_first")
+            const int t2 = k * 2048;
+            const int t3 = k * 64;
+            tma_load_2d_hint(sA_s + 2 * t2, &A, t3, t0, full_s + 8 * k, 0x12F0000000000000ull);
+            tma_load_2d_hint(sA_s + 2 * (t2 + 1024), &A, t3 + 32, t0, full_s + 8 * k, 0x12F0000000000000ull);
+        }
+    }
+    // tma_kernels.py:98  total = mo.make_fragment_like(mo.make_layout(math.prod(A.tile) // BLOCK), A.dtype)
+    f16 total[16];
+    // tma_kernels.py:99  total.fill(0)
+    #pragma unroll
+    for (int i = 0; i < 16; ++i) {
+        total[i] = f16{0x0000};
+    }
+    // tma_kernels.py:100  for k in range(tiles):
+    for (int k = 0; k < tiles; ++k) {
+        // tma_kernels.py:101  stage = k % stages
+        const int stage = k & 1;
+        // tma_kernels.py:102  mo.mbarrier_wait(full, stage, k // stages % 2)
+        mbarrier_wait(full_s + 8 * stage, (k >> 1) & 1);
+        // tma_kernels.py:103  tile = sA[:, :, stage]
+        const int t4 = stage * 2048;
+        // tma_kernels.py:105  total[i] = total[i] + tile[tid + i * BLOCK]
+        total[0] = to_f16(f32(total[0]) + f32(sA[swizzle_2_3_3(t4 + tx % 32 * 32 + tx / 32)]));
+        const int t5 = tx + 128;
+        total[1] = to_f16(f32(total[1]) + f32(sA[swizzle_2_3_3(t4 + t5 % 32 * 32 + t5 / 32)]));
+        const int t6 = tx + 256;
+        total[2] = to_f16(f32(total[2]) + f32(sA[swizzle_2_3_3(t4 + t6 % 32 * 32 + t6 / 32)]));
+        const int t7 = tx + 384;
+        total[3] = to_f16(f32(total[3]) + f32(sA[swizzle_2_3_3(t4 + t7 % 32 * 32 + t7 / 32)]));
+        const int t8 = tx + 512;
+        total[4] = to_f16(f32(total[4]) + f32(sA[swizzle_2_3_3(t4 + t8 % 32 * 32 + t8 / 32)]));
+        const int t9 = tx + 640;
+        total[5] = to_f16(f32(total[5]) + f32(sA[swizzle_2_3_3(t4 + t9 % 32 * 32 + t9 / 32)]));
+        const int t10 = tx + 768;
+        total[6] = to_f16(f32(total[6]) + f32(sA[swizzle_2_3_3(t4 + t10 % 32 * 32 + t10 / 32)]));
+        const int t11 = tx + 896;
+        total[7] = to_f16(f32(total[7]) + f32(sA[swizzle_2_3_3(t4 + t11 % 32 * 32 + t11 / 32)]));
+        const int t12 = tx + 1024;
+        total[8] = to_f16(f32(total[8]) + f32(sA[swizzle_2_3_3(t4 + t12 % 32 * 32 + t12 / 32 % 32 + 1024)]));
+        const int t13 = tx + 1152;
+        total[9] = to_f16(f32(total[9]) + f32(sA[swizzle_2_3_3(t4 + t13 % 32 * 32 + t13 / 32 % 32 + 1024)]));
+        const int t14 = tx + 1280;
+        total[10] = to_f16(f32(total[10]) + f32(sA[swizzle_2_3_3(t4 + t14 % 32 * 32 + t14 / 32 % 32 + 1024)]));
+        const int t15 = tx + 1408;
+        total[11] = to_f16(f32(total[11]) + f32(sA[swizzle_2_3_3(t4 + t15 % 32 * 32 + t15 / 32 % 32 + 1024)]));
+        const int t16 = tx + 1536;
+        total[12] = to_f16(f32(total[12]) + f32(sA[swizzle_2_3_3(t4 + t16 % 32 * 32 + t16 / 32 % 32 + 1024)]));
+        const int t17 = tx + 1664;
+        total[13] = to_f16(f32(total[13]) + f32(sA[swizzle_2_3_3(t4 + t17 % 32 * 32 + t17 / 32 % 32 + 1024)]));
+        const int t18 = tx + 1792;
+        total[14] = to_f16(f32(total[14]) + f32(sA[swizzle_2_3_3(t4 + t18 % 32 * 32 + t18 / 32 % 32 + 1024)]));
+        const int t19 = tx + 1920;
+        total[15] = to_f16(f32(total[15]) + f32(sA[swizzle_2_3_3(t4 + t19 % 32 * 32 + t19 / 32 % 32 + 1024)]));
+        // tma_kernels.py:106  mo.sync_threads()
+        __syncthreads();
+        // tma_kernels.py:107  if tid == 0 and k + stages < tiles:
+        if (t1 && k + 2 < tiles) {
+            // tma_kernels.py:108  mo.mbarrier_arrive_expect_tx(full, stage, A.bytes)
+            mbarrier_arrive_expect_tx(full_s + 8 * stage, 4096);
+            // tma_kernels.py:109  mo.copyto(A, sA[:, :, stage], gA[:, :, k + stages], barrier=(full, stage), hint="evict_...
+            const int t20 = k * 64;
+            tma_load_2d_hint(sA_s + 2 * t4, &A, t20 + 128, t0, full_s + 8 * stage, 0x14F0000000000000ull);
+            tma_load_2d_hint(sA_s + 2 * (t4 + 1024), &A, t20 + 160, t0, full_s + 8 * stage, 0x14F0000000000000ull);
+        }
+    }
+    // tma_kernels.py:111  out[tid + i * BLOCK, bx] = total[i]
+    const int t21 = bx * out_s1;
+    out[tx + t21] = total[0];
+    out[tx + 128 + t21] = total[1];
+    out[tx + 256 + t21] = total[2];
+    out[tx + 384 + t21] = total[3];
+    out[tx + 512 + t21] = total[4];
+    out[tx + 640 + t21] = total[5];
+    out[tx + 768 + t21] = total[6];
+    out[tx + 896 + t21] = total[7];
+    out[tx + 1024 + t21] = total[8];
+    out[tx + 1152 + t21] = total[9];
+    out[tx + 1280 + t21] = total[10];
+    out[tx + 1408 + t21] = total[11];
+    out[tx + 1536 + t21] = total[12];
+    out[tx + 1664 + t21] = total[13];
+    out[tx + 1792 + t21] = total[14];
+    out[tx + 1920 + t21] = total[15];
+}

@@ -1,0 +1,264 @@
+"""TMA: the boxes of a tile against what the hardware writes, what is refused, what kernels look like."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import moye as mo
+from moye.cuda import nvrtc
+from moye.cuda.printer import print_kernel
+from moye.errors import MoyeError
+from moye.ir import ops
+from moye.layout import ComposedLayout, make_layout
+from moye.tensor.tma import tma_tiling
+from tma_kernels import BLOCK, CASES, copy_kernel, multicast_kernel, read_kernel, stages_kernel, write_kernel
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+HALF_K = mo.tile_to_shape(mo.smem_layout_atom(mo.float16, "k"), (128, 64))
+
+
+def like(case):
+    """The array of a case without memory."""
+    array = case.array(lambda shape: np.empty(shape, case.dtype.numpy))
+    return mo.TensorLike(case.dtype, array.shape, tuple(s // array.itemsize for s in array.strides))
+
+
+def written(tiling, dtype):
+    """{place in the tile: byte of shared memory} as the hardware writes it, box by box.
+
+    A box is written with its first dimension fastest; of each byte address the 16-byte part within its row is XORed
+    with the number of the 128-byte line, as far as the swizzle reaches.
+    """
+    box, size, parts = tiling.map.box, dtype.bits // 8, max(tiling.map.swizzle // 16, 1)
+    found = {}
+    for one in tiling.boxes:
+        for n, at in enumerate(itertools.product(*(range(extent) for extent in box[::-1]))):
+            byte = (one.offset + n) * size
+            byte ^= (byte // 128 % parts) * 16
+            place = [0] * len(box)
+            for d, i in enumerate(at[::-1]):
+                place[tiling.map.modes[d]] = one.coordinates[d] + i
+            assert tuple(place) not in found
+            found[tuple(place)] = byte
+    return found
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_boxes_are_what_the_hardware_writes(name):
+    case = CASES[name]
+    _, tiling = case.copy(mo.TmaLoad(), like(case)).describe()
+    found, bytes_ = written(tiling, case.dtype), case.dtype.bits // 8
+    assert len(found) == math.prod(tiling.tile) == tiling.bytes // bytes_ == tiling.map.bytes * len(tiling.boxes) // bytes_
+    for n, place in enumerate(itertools.product(*(range(extent) for extent in case.extents[::-1]))):
+        assert found[place[::-1]] == case.layout(n) * bytes_, place
+    assert all(extent <= 256 for extent in tiling.map.box)
+    assert all(box.offset * bytes_ % tiling.align == 0 for box in tiling.boxes)
+
+
+@pytest.mark.parametrize(("dtype", "major", "row", "shape", "order", "box", "count"), [
+    (mo.float16, "k", 128, (128, 64), None, (64, 128), 1), (mo.float16, "k", 128, (128, 128), None, (64, 128), 2),
+    (mo.bfloat16, "mn", 128, (128, 64), None, (64, 8), 16), (mo.bfloat16, "mn", 128, (128, 64), (1, 0), (64, 64), 2),
+    (mo.float32, "k", 64, (256, 32), None, (16, 256), 2), (mo.int8, "k", 32, (64, 32), None, (32, 64), 1),
+    (mo.float16, "k", 128, (512, 64), None, (64, 256), 2), (mo.float8_e4m3fn, "k", 128, (128, 128), None, (128, 128), 1),
+])
+def test_boxes_of_the_atoms(dtype, major, row, shape, order, box, count):
+    layout = mo.tile_to_shape(mo.smem_layout_atom(dtype, major, row), shape, order)
+    tiling = tma_tiling(mo.TmaLoad(), dtype, (None, 1) if major == "k" else (1, None), layout, None, 1)
+    assert (tiling.map.box, len(tiling.boxes), tiling.map.swizzle) == (box, count, row)
+    assert tiling.map.modes == ((1, 0) if major == "k" else (0, 1))
+    assert tiling.align == 8 * row or row == 16
+
+
+def test_parts_of_a_multicast():
+    tiling = tma_tiling(mo.TmaLoad(), mo.float16, (None, 1), HALF_K, None, 4)
+    assert (tiling.map.box, tiling.part, tiling.bytes) == ((64, 32), (1, 32, 2048), 16384)
+
+
+# --- refusals --------------------------------------------------------------------------------------------------------
+
+ROWS, COLUMNS = mo.TensorLike(mo.float16, (256, 128), (128, 1)), mo.TensorLike(mo.float16, (256, 128))
+
+
+def make(array, layout, *args, op=None, **named):
+    if isinstance(layout, str):
+        layout = mo.layout.parse(layout)
+    return lambda: mo.make_tma_copy(op or mo.TmaLoad(), array, layout, *args, **named)
+
+
+REFUSED = {
+    "no_unit_stride": make(mo.TensorLike(mo.float16, (64, 64), (128, 2)), HALF_K),
+    "transposing": make(COLUMNS, HALF_K),
+    "padded_rows": make(ROWS, "(128,64):(72,1)"),
+    "many_rows": make(ROWS, "(128,64):(128,1)"),
+    "short_runs": make(ROWS, "(128,4):(4,1)"),
+    "a_swizzle_of_8_bytes": make(ROWS, "Sw<3,2,3> o 0 o (128,64):(64,1)"),
+    "a_swizzle_of_longer_rows": make(ROWS, "Sw<3,3,3> o 0 o (128,32):(32,1)"),
+    "an_offset_swizzle": make(ROWS, "Sw<3,3,3> o 64 o (128,64):(64,1)"),
+    "overlapping": make(ROWS, "(128,64):(0,1)"),
+    "six_modes": make(mo.TensorLike(mo.float16, (2,) * 6), "8:1"),
+    "another_tile": make(ROWS, HALF_K, (64, 64)),
+    "odd_row_stride": make(mo.TensorLike(mo.float16, (256, 100), (100, 1)), HALF_K),
+    "misaligned_pointer": make(mo.TensorLike(mo.float16, (256, 128), (128, 1), align=8), HALF_K),
+    "empty": make(mo.TensorLike(mo.float16, (0, 128), (128, 1)), HALF_K),
+    "adding_float64": make(mo.TensorLike(mo.float64, (64, 16), (16, 1)), "(8,16):(16,1)", op=mo.TmaReduceAdd()),
+    "int4": make(mo.TensorLike(mo.int4, (64, 32), (32, 1)), "(8,32):(32,1)"),
+    "no_array": make("A", HALF_K), "no_operation": make(ROWS, HALF_K, op=mo.CpAsync(mo.float32)),
+    "multicast_of_a_store": make(ROWS, HALF_K, multicast=2, op=mo.TmaStore()),
+    "multicast_of_odd_parts": make(ROWS, HALF_K, multicast=3),
+}
+OF_TMA = ("no_unit_stride", "transposing", "padded_rows", "many_rows", "short_runs", "a_swizzle_of_8_bytes",
+          "a_swizzle_of_longer_rows", "an_offset_swizzle", "overlapping", "six_modes", "another_tile", "odd_row_stride",
+          "misaligned_pointer", "empty", "multicast_of_odd_parts")
+
+
+def traced(body, *args, dtype=mo.float16, layout=HALF_K):
+    """A kernel of one shared tile, mbarriers and what ``body`` makes of them."""
+    def kernel(tma):
+        smem, bars = mo.shared_array(dtype, layout), mo.mbarrier_array(2)
+        body(tma, smem, bars, mo.tile(tma.tensor, (128, 64), (0, 0)))
+    return lambda: mo.kernel(kernel).trace(make(ROWS, HALF_K, *args)(), block=32)
+
+
+def _store_with_a_barrier(tma):
+    def kernel(tma):
+        smem, bars = mo.shared_array(mo.float16, HALF_K), mo.mbarrier_array(1)
+        mo.copyto(tma, mo.tile(tma.tensor, (128, 64), (0, 0)), smem, barrier=(bars, 0))
+    return lambda: mo.kernel(kernel).trace(tma(), block=32)
+
+
+IN_KERNELS = {
+    "load_without_a_barrier": traced(lambda tma, smem, bars, at: mo.copyto(tma, smem, at)),
+    "store_with_a_barrier": _store_with_a_barrier(make(ROWS, HALF_K, op=mo.TmaStore())),
+    "load_turned_round": traced(lambda tma, smem, bars, at: mo.copyto(tma, at, smem, barrier=(bars, 0))),
+    "another_layout": traced(lambda tma, smem, bars, at: mo.copyto(tma, smem, at, barrier=(bars, 0)),
+                             layout=make_layout((128, 64), (64, 1))),
+    "another_dtype": traced(lambda tma, smem, bars, at: mo.copyto(tma, smem, at, barrier=(bars, 0)), dtype=mo.float32),
+    "other_coordinates": traced(lambda tma, smem, bars, at: mo.copyto(
+        tma, smem, mo.tile(tma.tensor, (64, 64), (0, 0)), barrier=(bars, 0))),
+    "unaligned_stage": traced(lambda tma, smem, bars, at: mo.copyto(tma, smem.moved(64), at, barrier=(bars, 0))),
+    "predicated": traced(lambda tma, smem, bars, at: mo.copyto(tma, smem, at, barrier=(bars, 0), pred=True)),
+    "a_hint_of_its_own": traced(lambda tma, smem, bars, at: mo.copyto(tma, smem, at, barrier=(bars, 0), hint="keep")),
+    "parts_without_a_mask": traced(lambda tma, smem, bars, at: mo.copyto(tma, smem, at, barrier=(bars, 0)), None, 2),
+    "a_barrier_of_floats": traced(lambda tma, smem, bars, at: mo.copyto(tma, smem, at, barrier=(smem, 0))),
+}
+
+
+@pytest.mark.parametrize("name", [*REFUSED, *IN_KERNELS])
+def test_refusals(name):
+    """``UPDATE_GOLDEN=1`` writes the messages anew."""
+    with pytest.raises(MoyeError) as caught:
+        {**REFUSED, **IN_KERNELS}[name]()
+    golden = Path(__file__).parent / "golden" / f"tma_{name}.txt"
+    text = f"{type(caught.value).__name__}: {caught.value.message}\n" + \
+        (f"hint: {caught.value.hint}\n" if caught.value.hint else "")
+    if os.environ.get("UPDATE_GOLDEN"):
+        golden.parent.mkdir(exist_ok=True)
+        golden.write_text(text)
+    assert text == golden.read_text()
+    assert caught.value.code == ("B5" if name in (*OF_TMA, "unaligned_stage") else None)
+
+
+# --- kernels ---------------------------------------------------------------------------------------------------------
+
+
+def compiled(kernel, *args, cluster=(1, 1, 1), arch="sm_90a"):
+    return kernel.compile(*args, block=BLOCK, cluster=cluster, arch=arch)
+
+
+@pytest.mark.parametrize("name", ["float16-k-128-2", "int8-mn-64", "vector", "batch", "cube-turned"])
+def test_kernels_compile(name):
+    case = CASES[name]
+    array, out = like(case), mo.TensorLike(case.dtype, (math.prod(case.extents), math.prod(case.grid)))
+    for kernel, args in ((copy_kernel, (case.copy(mo.TmaLoad(), array), case.copy(mo.TmaStore(), array))),
+                         (read_kernel, (case.copy(mo.TmaLoad(), array), out)),
+                         (write_kernel, (case.copy(mo.TmaStore(), array), out))):
+        program = compiled(kernel, *args)
+        assert "UTMALDG" in program.sass or "UTMASTG" in program.sass
+        assert program.spills == 0
+
+
+def test_golden_copy():
+    """What a copy looks like: maps by value, a call for each box; ``UPDATE_GOLDEN=1`` writes it anew."""
+    case = CASES["float16-k-128-2"]
+    program = compiled(copy_kernel, case.copy(mo.TmaLoad(), like(case)), case.copy(mo.TmaStore(), like(case)))
+    golden = GOLDEN / "tma_copy.cu"
+    if os.environ.get("UPDATE_GOLDEN"):
+        golden.write_text(program.source)
+    assert program.source == golden.read_text()
+    assert [slot.format for slot in program.printed.slots] == ["128s", "128s"]
+
+
+def test_golden_stages():
+    """Two stages of two boxes each: their addresses are one sum."""
+    case = CASES["float16-k-64-2"]
+    program = compiled(stages_kernel, case.copy(mo.TmaLoad(), like(case)), mo.TensorLike(mo.float16, (2048, 4)), 2)
+    golden = GOLDEN / "tma_stages.cu"
+    if os.environ.get("UPDATE_GOLDEN"):
+        golden.write_text(program.source)
+    assert program.source == golden.read_text()
+
+
+def test_multicast_compiles():
+    half = mo.make_tma_copy(mo.TmaLoad(), ROWS, HALF_K, multicast=2)
+    program = compiled(multicast_kernel, half, mo.TensorLike(mo.float16, (8192, 4)), cluster=(2, 1, 1))
+    assert "multicast::cluster" in program.source
+    assert "UTMALDG.2D.MULTICAST" in program.sass
+
+
+def test_reduction_compiles():
+    case = CASES["float32-k-128-1"]
+    out = mo.TensorLike(case.dtype, (math.prod(case.extents), math.prod(case.grid)))
+    program = compiled(write_kernel, case.copy(mo.TmaReduceAdd(), like(case)), out)
+    assert "cp.reduce.async.bulk.tensor.2d.global.shared::cta.add.tile.bulk_group" in program.source
+    assert "UTMAREDG.2D.ADD" in program.sass
+
+
+def test_an_older_architecture_is_refused():
+    case = CASES["vector"]
+    with pytest.raises(mo.UnsupportedError, match=r"need sm_90a or later, but is compiled for sm_80"):
+        compiled(copy_kernel, case.copy(mo.TmaLoad(), like(case)), case.copy(mo.TmaStore(), like(case)), arch="sm_80")
+
+
+def test_plain_tiles_are_aligned_for_tma():
+    case = CASES["vector"]
+    func = copy_kernel.trace(case.copy(mo.TmaLoad(), like(case)), case.copy(mo.TmaStore(), like(case)), block=BLOCK)
+    assert [b.align for b in func.shared_buffers] == [128, 8]
+    assert [p.buffer.written for p in func.params] == [False, True]
+    kinds = [op.kind for op in func.body.walk() if isinstance(op, ops.TmaCopy)]
+    assert kinds == ["prefetch", "load", "store"]
+    assert print_kernel(func).static_smem == 1024 + 8
+    assert nvrtc.normalize_arch("sm_90a") == "sm_90a"
+
+
+def test_tiles_need_not_divide():
+    """No guard: what lies outside reads as zero and is not written."""
+    case = CASES["float16-k-128-1"]
+    func = copy_kernel.trace(case.copy(mo.TmaLoad(), like(case)), case.copy(mo.TmaStore(), like(case)), block=BLOCK)
+    assert func.guards == []
+
+
+def test_the_specialisation_is_the_tiling_and_not_the_array():
+    array, wider = mo.TensorLike(mo.float16, (256, 128), (128, 1)), mo.TensorLike(mo.float16, (77, 512), (512, 1))
+    first, second = (copy_kernel.trace(mo.make_tma_copy(mo.TmaLoad(), x, HALF_K),
+                                       mo.make_tma_copy(mo.TmaStore(), x, HALF_K), block=BLOCK) for x in (array, wider))
+    assert first is second
+
+
+def test_containers_hold_tma_copies():
+    def kernel(pair):
+        smem = mo.shared_array(pair[0].dtype, pair[0].smem_layout)
+        mo.copyto(pair[1], mo.tile(pair[1].tensor, pair[1].tile, (0, 0)), smem)
+    pair = (mo.make_tma_copy(mo.TmaLoad(), ROWS, HALF_K), mo.make_tma_copy(mo.TmaStore(), ROWS, HALF_K))
+    func = mo.kernel(kernel).trace(pair, block=32)
+    assert [(p.name, p.tensor_map.box) for p in func.params] == [("pair_0", (64, 128)), ("pair_1", (64, 128))]
+
+
+def test_a_layout_as_numbers():
+    assert mo.make_tma_copy(mo.TmaLoad(), mo.TensorLike(mo.float32, (512,)), 64).smem_layout == make_layout(64)
+    assert isinstance(HALF_K, ComposedLayout)
