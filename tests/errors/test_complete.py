@@ -15,6 +15,8 @@
 | a tile that the atom does not divide | mma_tile_not_divided partition_A_not_divided copy_partition_not_divided |
 | an operand that no copy atom serves | transposed_ldmatrix_of_tf32 ldmatrix_of_float64 smem_atom_of_another_major |
 | an architecture that is too old | arch_bf16_on_sm_75 arch_fp8_on_sm_80 arch_stmatrix_on_sm_80 arch_cp_async_on_sm_70 |
+| an architecture without mbarriers, clusters, setmaxnreg | arch_mbarrier_on_sm_80 arch_registers_on_sm_100 |
+| a register budget that setmaxnreg does not take | registers_of_twenty registers_of_a_parameter |
 | matrices that do not fit | gemm_sm80_other_K gemm_sm80_C_is_turned gemm_sm80_short_bias gemm_sm80_mixed_devices |
 | a string or number where moye has an object | find_a_string mma_of_a_string atom_of_a_string tile_of_a_number |
 | a variable whose structure changes in a loop | carries_two_buffers carries_two_layouts rebinds_registers |
@@ -47,6 +49,9 @@ MUST_SAY = {
     "arch_bf16_on_sm_75": ("sm_80", "sm_75"),
     "arch_fp8_on_sm_80": ("sm_89", "sm_80"),
     "arch_stmatrix_on_sm_80": ("sm_90", "sm_80", "mo.UniversalCopy"),
+    "arch_mbarrier_on_sm_80": ("sm_90a", "sm_80", "mbarriers"),
+    "arch_registers_on_sm_100": ("sm_90a", "sm_100", "setmaxnreg"),
+    "registers_of_twenty": ("F6", "20", "multiple of 8", "24", "256"),
     "gemm_sm80_short_bias": ("(64,)", "(32,)"),
     "uses_try": ("try", "hint:"),
 }

@@ -19,7 +19,6 @@ from moye.ir import ops
 from moye.ir.nodes import Operand, Ref
 
 ARCH = 90
-_WIDEST = 108
 _SPECIALS = {"cluster_rank": "cluster_ctarank", **{f"cluster_block_{axis}": f"cluster_ctaid.{axis}" for axis in "xyz"}}
 _WAIT = (
     "unsigned done;", "do {",
@@ -61,8 +60,8 @@ def _mbarrier_arrive(kernel: Kernel, op: ops.MbarrierArrive) -> None:
     if op.rank is None:
         name = _on_barrier(kernel.helpers, name, f"mbarrier.{verb}.shared::cta.b64 {token}[%0]{more};", *bytes_)
     else:
-        ptx = (f"{{.reg .b32 remote; mapa.shared::cluster.u32 remote, %0, %{1 + expects}; "
-               f"mbarrier.{verb}.shared::cluster.b64 {token}[remote]{more};}}")
+        ptx = (f"{{.reg .b32 remote; mapa.shared::cluster.u32 remote, %0, %{1 + expects}; \"\n"
+               f'             "mbarrier.{verb}.shared::cluster.b64 {token}[remote]{more};}}')
         name = _on_barrier(kernel.helpers, f"{name}_cluster", ptx, *bytes_, "rank", what="clusters")
     _call(kernel, op, name, _barrier(kernel, op.ref), *_values(kernel, op.bytes, op.rank))
 
@@ -125,10 +124,9 @@ def _on_barrier(helpers: Intrinsics, name: str, ptx: str, *parameters: str, what
     names = ("barrier", *parameters)
     signature = f"void ({', '.join(f'unsigned {each}' for each in names)})"
     inputs = ", ".join(f'"r"({each})' for each in names)
-    body = (f'asm volatile("{ptx}"', f':: {inputs} : "memory");')
-    whole = " ".join(body)
-    lines = (whole,) if len(whole) <= _WIDEST else (body[0], f"             {body[1]}")
-    return helpers.function(name, signature, *lines, arch=ARCH, what=what)
+    before = "\n             " if "\n" in ptx else " "
+    body = f'asm volatile("{ptx}"{before}:: {inputs} : "memory");'
+    return helpers.function(name, signature, *body.split("\n"), arch=ARCH, what=what)
 
 
 def elect(helpers: Intrinsics) -> str:
@@ -141,8 +139,8 @@ def special(helpers: Intrinsics, kind: str) -> str | None:
     register = _SPECIALS.get(kind)
     if register is None:
         return None
-    return helpers.function(register.replace(".", "_"), "int ()", "int x;", f'asm("mov.u32 %0, %{register};" : "=r"(x));', "return x;",
-                            arch=ARCH, what="clusters")
+    return helpers.function(register.replace(".", "_"), "int ()", "int x;",
+                            f'asm("mov.u32 %0, %{register};" : "=r"(x));', "return x;", arch=ARCH, what="clusters")
 
 
 PRINTERS: dict[type[ops.Op], Callable[[Kernel, Any], None]] = {

@@ -77,9 +77,8 @@ class Intrinsics:
         self._types: dict[str, str] = {}
         self._functions: dict[str, str] = {}
         self.arch = 80
-        self.newest = ""  # what needs this arch
-        self.newest_loc = UNKNOWN
-        self.accelerated = ""  # what only architectures such as sm_90a have, none without the letter
+        self.newest = ("", UNKNOWN)  # what needs this arch, and where
+        self.accelerated = ("", UNKNOWN)  # what only architectures such as sm_90a have, none without the letter
         self.at: Loc = UNKNOWN  # the program point being printed
 
     def text(self) -> list[str]:
@@ -90,11 +89,12 @@ class Intrinsics:
     def need(self, arch: int, what: str = "instructions") -> None:
         """``what``, in the plural, needs this compute capability."""
         if arch > self.arch:
-            self.arch, self.newest, self.newest_loc = arch, what, self.at
+            self.arch, self.newest = arch, (what, self.at)
 
     def need_accelerated(self, what: str) -> None:
         """``what``, in the plural, needs an architecture with a letter, as in sm_90a."""
-        self.accelerated = self.accelerated or what
+        if not self.accelerated[0]:
+            self.accelerated = (what, self.at)
 
     def function(self, name: str, signature: str, *body: str, overload: str = "", arch: int = 80,
                  what: str = "") -> str:

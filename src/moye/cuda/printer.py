@@ -47,9 +47,9 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class Printed:
-    """A printed kernel; ``newest`` says what of it needs ``arch``, and ``newest_loc`` where that is.
+    """A printed kernel; ``newest`` says what of it needs ``arch``, and where.
 
-    ``accelerated`` says what of it exists on architectures such as sm_90a alone, which have a letter.
+    ``accelerated`` says the same of what only architectures with a letter have, such as sm_90a.
     """
 
     source: str
@@ -58,9 +58,8 @@ class Printed:
     dynamic_smem: int
     static_smem: int
     arch: int
-    newest: str = ""
-    newest_loc: Loc = UNKNOWN
-    accelerated: str = ""
+    newest: tuple[str, Loc] = ("", UNKNOWN)
+    accelerated: tuple[str, Loc] = ("", UNKNOWN)
 
 
 def print_kernel(func: Func, *, lineinfo: bool = False, asserts: bool = False) -> Printed:
@@ -75,12 +74,13 @@ def print_kernel(func: Func, *, lineinfo: bool = False, asserts: bool = False) -
     statements.run(kernel, func.body)
     shared += _addresses(kernel)
     if func.cluster_dim != (1, 1, 1):
+        kernel.helpers.at = func.loc
         kernel.helpers.need(90, "clusters")
     lines = [*_header(func, plan, name), "", *_with_blank(kernel.helpers.text()), *_signature(func, name, parameters),
              *(f"    {line}" for line in shared), *([""] if shared else []), kernel.writer.text(), "}", ""]
     return Printed("\n".join(lines), name, slots, plan.total if plan.dynamic else 0,
                    0 if plan.dynamic else plan.total, kernel.helpers.arch, kernel.helpers.newest,
-                   kernel.helpers.newest_loc, kernel.helpers.accelerated)
+                   kernel.helpers.accelerated)
 
 
 def _with_blank(lines: list[str]) -> list[str]:
@@ -143,7 +143,7 @@ def _tensor(kernel: Kernel, param: TensorParam, position: int, slots: list[Slot]
         group.append(f"const __grid_constant__ {tensor_copies.map_type(kernel.helpers)} {kernel.memory.name(buffer)}")
     if buffer.id in kernel.uses.buffers:
         const = "const " if kernel.memory.is_const(buffer) else ""
-        restrict = " __restrict__" if kernel.func.restrict else ""
+        restrict = " __restrict__" if kernel.uses.restrict else ""
         slots.append(Slot("ptr", position, -1, "P"))
         group.append(f"{const}{kernel.helpers.ctype(buffer.dtype)}*{restrict} {kernel.memory.name(buffer)}")
     for mode, extent in enumerate(param.shape):

@@ -73,7 +73,9 @@ def _special(kernel: Kernel, op: ops.Special) -> None:
         return
     reads = hopper.special(kernel.helpers, op.kind)
     if reads is not None:
-        kernel.values.define(op, c_cast(op.result.dtype.cuda, Text(f"{reads}()")), initial=f"{reads}()", hint=op.kind)
+        call_ = Text(f"{reads}()")
+        text = call_ if op.result.dtype == dt.int32 else c_cast(op.result.dtype.cuda, call_)
+        kernel.values.define(op, text, initial=call_.text, hint=op.kind)
         return
     if op.kind not in _SPECIALS:
         raise UnsupportedError(f"the CUDA printer does not know the special register {op.kind!r}")

@@ -39,6 +39,7 @@ class Uses:
     def __init__(self, func: Func, asserts: bool) -> None:
         self.func = func
         self.asserts = asserts
+        self.restrict = func.restrict and not _depends_on_a_launch(func)
         self.index: dict[int, int] = {}  # id(op) -> position
         self.end: dict[int, int] = {}  # id(block) or id(Map) -> position of its last op
         self.count: dict[int, int] = {}
@@ -200,7 +201,7 @@ class Uses:
             return frozenset((buffer.id,))
         if buffer.space is Space.SHARED:
             return frozenset((buffer.id, MEMORY))
-        if self.func.restrict:
+        if self.restrict:
             return frozenset((buffer.id, MEMORY)) if self.is_written(buffer) else NOTHING
         return frozenset((buffer.id, GLOBAL, MEMORY))
 
@@ -217,7 +218,7 @@ class Uses:
         found = frozenset().union(*(self.block_kills(block) for block in op.blocks()))
         for ref, written in op.refs():
             if written:
-                aliased = ref.buffer.space is Space.GLOBAL and not self.func.restrict
+                aliased = ref.buffer.space is Space.GLOBAL and not self.restrict
                 found |= {GLOBAL if aliased else ref.buffer.id}
         ordered = isinstance(op, (ops.Load, ops.Store)) and op.order is not None
         if ordered or (isinstance(op, ops.Atomic) and op.order != "relaxed"):
@@ -231,6 +232,11 @@ class Uses:
             found = frozenset().union(*(self.kills(op) for op in block.ops))
             self._block_kills[id(block)] = found
         return found
+
+
+def _depends_on_a_launch(func: Func) -> bool:
+    """Whether an earlier launch may still write arguments: a restricted pointer lets loads move before the wait."""
+    return any(isinstance(op, ops.GridDependency) and op.kind == "wait" for op in func.body.walk())
 
 
 def _wants_words(op: ops.Op, ref: Ref | TileRef) -> bool:

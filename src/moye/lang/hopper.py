@@ -108,9 +108,13 @@ def _number(what: str, name: str, value: Scalar, lower: int, upper: int) -> Oper
 
 def _rank(what: str, cta: Scalar | None) -> Operand | None:
     """The block of the cluster that is meant; None where there is but this one."""
-    blocks = prod(builder().func.cluster_dim)
+    cluster = builder().func.cluster_dim
+    blocks = prod(cluster)
     if cta is None or (isinstance(cta, int) and cta == 0 and blocks == 1):
         return None
+    if isinstance(cta, int) and not 0 <= cta < blocks:
+        raise TraceError(f"{what}: there is no block {cta} in a cluster of {cluster}",
+                         hint=None if blocks > 1 else "kernel.launch(..., cluster=) makes clusters", locs=(locate(),))
     return _number(what, "cta", cta, 0, blocks - 1)
 
 

@@ -201,13 +201,15 @@ def check_atoms(func: Func, arch: str) -> None:
 
 def check_arch(func: Func, printed: Printed, arch: str) -> None:
     """Raises UnsupportedError where a kernel has an instruction that the architecture is too old for."""
+    what, loc = printed.newest
     if printed.arch > _capability(arch):
         needed = f"sm_{printed.arch}{'a' if printed.arch == _ACCELERATED else ''}"
-        raise UnsupportedError(f"{func.name} uses {printed.newest}, which need {needed} or later, but is compiled for "
-                               f"{arch}", locs=(printed.newest_loc,) if printed.newest_loc.frames else ())
-    if printed.accelerated and arch[-1].isdigit():
-        raise UnsupportedError(f"{func.name} uses {printed.accelerated}, which need an architecture with an a, such "
-                               f"as sm_90a, but is compiled for {arch}", hint=f'compile for "{arch}a"')
+        raise UnsupportedError(f"{func.name} uses {what}, which need {needed} or later, but is compiled for {arch}",
+                               locs=(loc,) if loc.frames else ())
+    what, loc = printed.accelerated
+    if what and arch[-1].isdigit():
+        raise UnsupportedError(f"{func.name} uses {what}, which need an architecture with an a, such as sm_90a, but is "
+                               f"compiled for {arch}", hint=f'compile for "{arch}a"', locs=(loc,))
 
 
 def _alternatives(atom: CopyOp | MmaOp, have: int) -> str | None:
