@@ -1,4 +1,4 @@
-"""Launches with TMA copies: the maps that the driver is asked for, how often, and that both ways pass the same bytes."""
+"""Launches with TMA copies: what the driver is asked for, how often, and that both ways pass the same bytes."""
 
 from __future__ import annotations
 
