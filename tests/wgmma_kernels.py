@@ -107,6 +107,17 @@ def chained(D: mo.Static, A: mo.Static, B: mo.Static, E: mo.Static, first, secon
     mo.copyto(two.partition_C(D), out)
 
 
+def chained_arguments(rng, M=64, N=128, K=64, P=64):
+    """A of (M, K), B of (N, K), E of (P, N), the last contiguous along P in shared memory."""
+    types = (mo.bfloat16, mo.bfloat16, mo.float32)
+    first = mo.make_tiled_mma(mo.mma.wgmma(*types, N))
+    second = mo.make_tiled_mma(mo.mma.wgmma(*types, P, b_major="mn", a_source="registers"))
+    layouts = (smem_layout(mo.bfloat16, "k", 128, M, (M, K)), smem_layout(mo.bfloat16, "k", 128, N, (N, K)),
+               smem_layout(mo.bfloat16, "mn", 128, P, (P, N)))
+    data = [mma_kernels.data(rng, shape, mo.bfloat16) for shape in ((M, K), (N, K), (P, N))]
+    return [poison((M, P), mo.float32), *data, first, second, layouts]
+
+
 # --- cases -----------------------------------------------------------------------------------------------------------
 
 
