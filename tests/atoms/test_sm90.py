@@ -21,7 +21,7 @@ BF16 = (mo.bfloat16, mo.bfloat16, mo.float32)
 
 
 def test_the_table():
-    """16-bit: 3 dtypes, 4 majors with A shared and 2 without; tf32; 4 pairs of 8-bit floats; 4 of integers, saturating."""
+    """16-bit: 3 dtypes, 4 majors with A shared and 2 without; tf32; 4 pairs of 8-bit floats and of integers."""
     assert len(EVERY) == 32 * (3 * 6 + 2 + 8 * 2) + 18 * 4 * 2 * 2
     assert len({(op.ptx, op.shared) for op in EVERY}) == len(EVERY)
     assert all(str(op) == name and getattr(mo.mma, name) is op for name, op in zip(sm90.NAMES, EVERY, strict=True))
