@@ -264,6 +264,19 @@ def test_containers_hold_tma_copies():
     assert [(p.name, p.tensor_map.box) for p in func.params] == [("pair_0", (64, 128)), ("pair_1", (64, 128))]
 
 
+def test_users_names_and_those_of_the_printed_functions():
+    """A parameter may have the name of a type or a function that is printed."""
+    def kernel(TensorMap, tma_load_2d, tma_store):
+        smem, bars = mo.shared_array(mo.float16, HALF_K), mo.mbarrier_array(1)
+        mo.copyto(TensorMap, smem, mo.tile(TensorMap.tensor, (128, 64), (0, 0)), barrier=(bars, 0))
+        mo.copyto(tma_load_2d, smem, mo.tile(tma_load_2d.tensor, (128, 64), (0, 0)), barrier=(bars, 0))
+        mo.copyto(tma_store, mo.tile(tma_store.tensor, (128, 64), (0, 0)), smem)
+    program = compiled(mo.kernel(kernel), *(mo.make_tma_copy(op, ROWS, HALF_K) for op in (
+        mo.TmaLoad(), mo.TmaLoad(), mo.TmaStore())))
+    assert [param in program.source for param in ("TensorMap TensorMap_,", "TensorMap tma_load_2d_,",
+                                                  "TensorMap tma_store)")] == [True] * 3
+
+
 def test_wide_indices_are_coordinates_of_32_bits():
     """Another array needs 64-bit indices; TMA takes 32 bits all the same."""
     case = CASES["float16-k-128-1"]
