@@ -36,7 +36,8 @@ class Waiter:
 
     ``needs`` are the threads that could let them go on.  ``missing`` arrivals of them are enough (0: all must come);
     ``count`` is what the barrier was told to expect.  Of an mbarrier: ``bytes`` that have not come (below 0: too many
-    have), ``spent``: all who ever arrive at it have done so in this phase, ``gone``: some of them have exited.
+    have), ``spent``: all who ever arrive at it have done so in this phase, ``gone``: some who could have exited,
+    ``known``: ``needs`` are those who have arrived before.
     """
 
     kind: OneOf["block", "named", "warp", "warpgroup", "mbarrier"]
@@ -50,6 +51,7 @@ class Waiter:
     bytes: int = 0
     spent: bool = False
     gone: bool = False
+    known: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +152,7 @@ class Deadlock:
         if not lacks:
             return head
         head += f"{' and' if waiter.bytes < 0 else ', which'} lacks {' and '.join(lacks)}"
-        if waiter.missing and waiter.needs and len(waiter.needs) + len(waiter.threads) < self.size:
+        if waiter.missing and waiter.needs and waiter.known:
             head += f" (so far {crowd(waiter.needs, self.size)} arrived there)"
         return head
 
