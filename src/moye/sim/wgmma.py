@@ -18,7 +18,7 @@ from moye.errors import UnsupportedError
 from moye.ir import ops
 from moye.ir.nodes import TileRef
 from moye.sim.addressing import coordinates
-from moye.sim.checkers.words import at, crowd
+from moye.sim.checkers.words import at, crowd, several
 from moye.sim.descriptors import operand_bytes
 from moye.sim.masks import Mask, lanes_of
 from moye.sim.matrix import owners
@@ -155,7 +155,7 @@ class Wgmma:
             here = [first + int(t) for t in np.flatnonzero(lanes[first:first + WARPGROUP, block])]
             watch.report("E6", f"{self.op.mma}{at(self.op)} is executed by threads {first}-{first + WARPGROUP - 1} "
                          f"together, but only {crowd(here, self.batch.threads)} of block {watch.block(block)} "
-                         f"{'is' if len(here) == 1 else 'are'} here", self.op, lane=(here[0], block),
+                         f"{'are' if several(here, self.batch.threads) else 'is'} here", self.op, lane=(here[0], block),
                          count=int(partial.sum()),
                          hint="let whole warpgroups, threads 128 w to 128 w + 127, execute it")
         return np.asarray(inside == WARPGROUP)
