@@ -109,9 +109,8 @@ def stores(target, fault: mo.Constexpr = ""):
     for turn in mo.static_range(2):
         for i in range(tid, 1024, 64):
             smem[i] = mo.float32(1000 * turn) + i
-        if fault not in ("no-fence", "late-fence"):
-            if fault != "other-fence" or tid == 0:
-                mo.fence_proxy_async()
+        if fault not in ("no-fence", "late-fence") and (fault != "other-fence" or tid == 0):
+            mo.fence_proxy_async()
         mo.sync_threads()
         if fault == "late-fence":
             mo.fence_proxy_async()
