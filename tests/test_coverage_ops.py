@@ -21,6 +21,8 @@ import pytest
 
 import matrix_kernels
 import moye as mo
+import tma_kernels
+import wgmma_kernels
 from moye import atoms
 from moye import dtypes as dt
 from moye.atoms.atom import CopyOp, MmaOp
@@ -159,8 +161,26 @@ def occurring():
     return {name: occurrences(func) for name, func in traced().items()}
 
 
+@cache
+def elsewhere():
+    """Tensor copies and wgmma: kernels that tests/sim/test_hopper.py runs."""
+    case = tma_kernels.CASES["float32-k-128-1"]
+    source, out = case.array(lambda shape: np.zeros(shape, np.float32)), np.zeros((128, 1), np.float32, order="F")
+    load = case.copy(mo.TmaLoad(), source)
+    shared = mo.make_tma_copy(mo.TmaLoad(), source, case.layout, multicast=2)
+    products = [wgmma_kernels.CASES[f"SM90_64x8x16_F32F16F16_{source}-128"] for source in ("SS", "RS")]
+    block = tma_kernels.BLOCK
+    return [
+        tma_kernels.copy_kernel.trace(load, case.copy(mo.TmaStore(), source), block=block),
+        tma_kernels.write_kernel.trace(case.copy(mo.TmaReduceAdd(), source), out, block=block),
+        tma_kernels.stages_kernel.trace(load, out, 2, block=block),
+        tma_kernels.multicast_kernel.trace(shared, out, block=block, cluster=2),
+        *(wgmma_kernels.wgmma_kernel.trace(*each.arguments(np.random.default_rng(0)), block=each.threads)
+          for each in products)]
+
+
 def everything():
-    return set().union(*occurring().values())
+    return set().union(*occurring().values(), *map(occurrences, elsewhere()))
 
 
 # --- tables ----------------------------------------------------------------------------------------------------------

@@ -98,3 +98,114 @@ def run_gemm(shape, tile=(BM, BN, BK), stages=4, fault="", check=True, **options
         return mo.check(gemm, **options)[grid, CONSUMERS + 128](*arguments), C, expected
     gemm[grid, CONSUMERS + 128](*arguments)
     return None, C, expected
+
+
+@mo.kernel
+def stores(target, fault: mo.Constexpr = ""):
+    """Two tiles of (32, 32) float32 through one buffer: all 64 threads write, thread 0 stores."""
+    smem = mo.shared_array(target.dtype, target.smem_layout)
+    tid = mo.thread_idx().x
+    gC = mo.tile(target.tensor, target.tile, (None, 0))                 # (32, 32, 2)
+    for turn in mo.static_range(2):
+        for i in range(tid, 1024, 64):
+            smem[i] = mo.float32(1000 * turn) + i
+        if fault not in ("no-fence", "late-fence") and (fault != "other-fence" or tid == 0):
+            mo.fence_proxy_async()
+        mo.sync_threads()
+        if fault == "late-fence":
+            mo.fence_proxy_async()
+        if tid == 0:
+            mo.copyto(target, gC[:, :, turn], smem)
+            if fault != "no-commit":
+                mo.tma_store_arrive()
+            if fault not in ("no-wait", "other-wait") and (turn == 0 or fault != "no-last-wait"):
+                mo.tma_store_wait(0, read=True)
+        if fault == "other-wait" and tid == 1:
+            mo.tma_store_wait(0, read=True)
+        if fault != "no-barrier":
+            mo.sync_threads()
+
+
+def run_stores(fault="", **options):
+    C = np.full((64, 32), np.nan, np.float32)
+    copy = mo.make_tma_copy(mo.TmaStore(), C, mo.tile_to_shape(mo.smem_layout_atom(mo.float32, "k"), (32, 32)))
+    tile = np.arange(1024, dtype=np.float32).reshape(32, 32, order="F")
+    return mo.check(stores, lints=False, **options)[1, 64](copy, fault), C, np.concatenate([tile, tile + 1000])
+
+
+@mo.kernel
+def loads(out, source, fault: mo.Constexpr = ""):
+    """Two tiles of (32, 32) float32 through one buffer: thread 0 loads, all 64 threads read."""
+    smem, bars = mo.shared_array(source.dtype, source.smem_layout), mo.mbarrier_array(1)
+    tid = mo.thread_idx().x
+    gA = mo.tile(source.tensor, source.tile, (None, 0))                 # (32, 32, 2)
+    if tid == 0:
+        mo.mbarrier_init(bars, 0, 1)
+        mo.fence_mbarrier_init()
+    mo.sync_threads()
+    for turn in mo.static_range(2):
+        if tid == 0:
+            if fault != "no-expect":
+                mo.mbarrier_arrive_expect_tx(bars, 0, source.bytes)
+            mo.copyto(source, smem, gA[:, :, turn], barrier=(bars, 0))
+            if fault == "init-again":
+                mo.mbarrier_init(bars, 0, 1)
+        if fault != "no-wait" and (fault != "one-waits" or tid == 0):
+            mo.mbarrier_wait(bars, 0, turn)
+        for i in range(tid, 1024, 64):
+            out[i, turn] = smem[i]
+        if fault == "overwrite":
+            smem[tid] = mo.float32(0)
+        if fault not in ("no-barrier", "overwrite"):
+            mo.sync_threads()
+
+
+def run_loads(fault="", **options):
+    A = np.random.default_rng(3).standard_normal((64, 32)).astype(np.float32)
+    out = np.full((1024, 2), np.nan, np.float32, order="F")
+    copy = mo.make_tma_copy(mo.TmaLoad(), A, mo.tile_to_shape(mo.smem_layout_atom(mo.float32, "k"), (32, 32)))
+    expected = np.stack([A[:32].ravel("F"), A[32:].ravel("F")], axis=1)
+    return mo.check(loads, lints=False, **options)[1, 64](out, copy, fault), out, expected
+
+
+@mo.kernel
+def registers(C: mo.Static, A: mo.Static, B: mo.Static, mma, sB_layout, fault: mo.Constexpr = ""):
+    """C = A * B^T of one warpgroup with A in registers and B in shared memory."""
+    sB = mo.shared_array(B.dtype, sB_layout)
+    tid = mo.thread_idx().x
+    threads = mo.make_layout((8, 16))
+    mo.copyto(mo.parallelize(sB, threads, tid), mo.parallelize(B, threads, tid))
+    if fault != "no-fence":
+        mo.fence_proxy_async()
+    mo.sync_threads()
+    thr = mma.get_slice(tid)
+    tCgA = thr.partition_A(A)
+    tCrA = thr.make_fragment_A(tCgA)
+    mo.copyto(tCrA, tCgA)
+    acc = mma.partition_fragment_C((64, mo.size(sB_layout, 0)))
+    if fault == "touched":
+        mo.warpgroup_arrive()
+        acc.fill(0)
+    else:
+        mo.warpgroup_arrive()
+    if fault != "one-warp" or tid < 32:
+        mo.gemm(mma, tCrA, thr.partition_fragment_B(sB), acc, accumulate=fault == "touched")
+    if fault == "changed":
+        tCrA.fill(0)
+    mo.warpgroup_commit_batch()
+    if fault == "refilled":
+        sB[tid, 0] = B.dtype(0)
+    if fault != "no-wait":
+        mo.warpgroup_wait(0)
+    if fault != "unread":
+        mo.copyto(thr.partition_C(C), acc)
+
+
+def run_registers(fault="", **options):
+    rng = np.random.default_rng(5)
+    A, B = rng.standard_normal((64, 64)).astype(np.float16), rng.standard_normal((128, 64)).astype(np.float16)
+    C = np.full((64, 128), np.nan, np.float32)
+    mma = mo.make_tiled_mma(mo.mma.wgmma(mo.float16, mo.float16, mo.float32, 128, a_source="registers"))
+    layout = mo.tile_to_shape(mo.smem_layout_atom(mo.float16, "k"), (128, 64))
+    report = mo.check(registers, lints=False, **options)[1, 128](C, A, B, mma, layout, fault)
+    return report, C, A.astype(np.float64) @ B.astype(np.float64).T

@@ -94,8 +94,8 @@ class Barriers:
         shape = (batch.threads, batch.blocks)
         lanes = lanes_of(group.mask, *shape)
         last = (op.ref.buffer.elements or 1) - 1
-        element, parity = (np.broadcast_to(np.asarray(value), shape) for value in payload)
-        element = np.clip(element, 0, last)
+        element: Array = np.clip(np.broadcast_to(np.asarray(payload[0]), shape), 0, last)
+        parity: Array = np.broadcast_to(np.asarray(payload[1]), shape)
         free = lanes & batch.mbarriers.passed(op, element, parity)
         if free.any():
             batch.mbarriers.passes(op, element, free)
@@ -108,8 +108,8 @@ class Barriers:
         for other in self.waiting:
             if other.op is op and other.element is not None and batch.merge(other.group, group):
                 other.lanes = lanes_of(other.group.mask, *shape).copy()
-                other.element, other.parity = (np.where(rest, new, old) for new, old in
-                                               ((element, other.element), (parity, other.parity)))
+                other.element = np.where(rest, element, other.element)
+                other.parity = np.where(rest, parity, other.parity)     # type: ignore[arg-type]
                 return False
         self.waiting.append(Waiting(op, group, rest, element=element, parity=parity))
         return False

@@ -9,15 +9,15 @@ threads of all blocks are at one point, the loop in ``_advance`` is all there is
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from moye.dtypes import Space
-from moye.errors import Loc, UnsupportedError
+from moye.errors import Loc
 from moye.ir import ops
-from moye.ir.nodes import Func
 from moye.sim.barriers import Barriers
 from moye.sim.checkers.shared import SharedChecker
 from moye.sim.cluster import Cluster
@@ -47,7 +47,7 @@ class Batch:
         self.params = launch.params
         earliest = launch.hooks.asynchronous == "earliest"
         self.copies = AsyncCopies(earliest=earliest)
-        self.mbarriers, self.cluster = Mbarriers(self), Cluster(self, cluster_size(func))
+        self.mbarriers, self.cluster = Mbarriers(self), Cluster(self, math.prod(func.cluster_dim))
         self.tensor_copies = TensorCopies(self, earliest=earliest)
         self.products = Products(self, earliest=earliest)
         self.barriers = Barriers(self)
@@ -60,7 +60,7 @@ class Batch:
 
     def restart(self, first: int) -> None:
         """Begin with the blocks ``first`` to ``first + self.blocks - 1`` of the grid (x fastest)."""
-        self.block_ids = block_ids(self.launch.grid, first, self.blocks)
+        self.block_ids = block_ids(self.launch.grid, first, self.blocks, self.program.func.cluster_dim)
         self.tape = self.launch.tape.of(self, first) if self.launch.tape is not None else None
         for axis, name in enumerate(("block_x", "block_y", "block_z")):
             self.specials[name] = np.ascontiguousarray(self.block_ids[None, :, axis], np.int32)
@@ -253,19 +253,16 @@ class Batch:
         "branch": _branch, "wait": _wait, "yield": _spin, "leave": _leave}
 
 
-def cluster_size(func: Func) -> int:
-    """The blocks of a cluster."""
-    x, y, z = func.cluster_dim
-    if x * y * z > 1:
-        raise UnsupportedError(f"the simulator runs blocks one by one, and {func.name} has clusters of {x * y * z} "
-                               f"blocks", locs=(func.loc,))
-    return x * y * z
+def block_ids(grid: tuple[int, int, int], first: int, count: int,
+              cluster: tuple[int, int, int] = (1, 1, 1)) -> Array:
+    """The coordinates (count, 3) of consecutive blocks: cluster after cluster, x fastest."""
+    each, rank = np.divmod(np.arange(first, first + count), math.prod(cluster))
+    counts = [extent // own for extent, own in zip(grid, cluster, strict=True)]
 
+    def place(index: Array, shape: Sequence[int]) -> Array:
+        return np.stack([index % shape[0], index // shape[0] % shape[1], index // (shape[0] * shape[1])], axis=1)
 
-def block_ids(grid: tuple[int, int, int], first: int, count: int) -> Array:
-    """The coordinates (count, 3) of consecutive blocks, x fastest."""
-    linear = np.arange(first, first + count)
-    return np.stack([linear % grid[0], linear // grid[0] % grid[1], linear // (grid[0] * grid[1])], axis=1)
+    return place(each, counts) * cluster + place(rank, cluster)
 
 
 def _in_cluster(block_ids: Array, cluster: tuple[int, int, int]) -> dict[str, Any]:

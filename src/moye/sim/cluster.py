@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from moye.ir import ops
+from moye.sim.checkers.words import at
 from moye.sim.masks import Mask, lanes_of
 from moye.sim.memory import Array
 from moye.sim.state import BatchState
@@ -40,6 +41,15 @@ class Cluster:
         last = np.where(self.batch.gone(), np.iinfo(np.int64).max, self.came).min(axis=0)
         last = np.repeat(last.reshape(-1, self.size).min(axis=1), self.size)
         return np.asarray(lanes & (self.came <= last))
+
+    def remote(self, op: ops.Op, block: Array, rank: Array) -> Array:
+        """The columns of the blocks of these ranks; D20 for a rank that the cluster does not have."""
+        bad = (rank < 0) | (rank >= self.size)
+        if bad.any() and self.batch.watch is not None:
+            watch, n = self.batch.watch, int(np.argmax(bad))
+            watch.report("D20", f"block {watch.block(int(block[n]))} addresses block {int(rank[n])}{at(op)} of its "
+                         f"cluster of {self.size}", op, lane=(0, int(block[n])), count=int(bad.sum()))
+        return np.asarray(block // self.size * self.size + np.clip(rank, 0, self.size - 1))
 
     def leave(self, op: ops.ClusterWait, lanes: Array) -> None:
         """These lanes go on."""

@@ -36,7 +36,8 @@ class Waiter:
 
     ``needs`` are the threads that could let them go on.  ``missing`` arrivals of them are enough (0: all must come);
     ``count`` is what the barrier was told to expect.  Of an mbarrier: ``bytes`` that have not come (below 0: too many
-    have), ``spent``: all who ever arrive at it have done so in this phase, ``gone``: some of them have exited.
+    have), ``spent``: all who ever arrive at it have done so in this phase, ``gone``: some who could have exited,
+    ``known``: ``needs`` are those who have arrived before.
     """
 
     kind: OneOf["block", "named", "warp", "warpgroup", "mbarrier"]
@@ -50,6 +51,7 @@ class Waiter:
     bytes: int = 0
     spent: bool = False
     gone: bool = False
+    known: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +90,7 @@ class Deadlock:
         if "warpgroup" in kinds:
             return "E6"
         phases = [waiter for waiter in self.waiters if waiter.kind == "mbarrier"]
-        if any(waiter.bytes and not waiter.missing for waiter in phases):
+        if any(waiter.bytes < 0 or (waiter.bytes and not waiter.missing) for waiter in phases):
             return "D7"
         if any(waiter.spent and waiter.missing for waiter in phases):
             return "D9"
@@ -143,16 +145,12 @@ class Deadlock:
         """``warps 0-3 wait for phase 2 of full(0) (line 20), which lacks 1 of 1 arrivals and 8192 bytes``"""
         head = f"{crowd(waiter.threads, self.size)} {verb} for {waiter.what}{bracketed(waiter.point)}"
         lacks = [f"{waiter.missing} of {waiter.count} arrivals"] if waiter.missing else []
-        if waiter.bytes > 0:
-            lacks.append(f"{waiter.bytes} bytes")
-        if waiter.bytes < 0:
-            head += f", where {-waiter.bytes} bytes more have come than were expected"
-        if not lacks:
-            return head
-        head += f"{' and' if waiter.bytes < 0 else ', which'} lacks {' and '.join(lacks)}"
-        if waiter.missing and waiter.needs and len(waiter.needs) + len(waiter.threads) < self.size:
+        lacks += [f"{waiter.bytes} bytes"] if waiter.bytes > 0 else []
+        if lacks:
+            head += f", which lacks {' and '.join(lacks)}"
+        if waiter.missing and waiter.needs and waiter.known:
             head += f" (so far {crowd(waiter.needs, self.size)} arrived there)"
-        return head
+        return head if waiter.bytes >= 0 else f"{head}, and {-waiter.bytes} more bytes have come than were expected"
 
     def _left(self, gone: Exited) -> str:
         have = "have" if several(gone.threads, self.size) else "has"

@@ -11,6 +11,7 @@ after the other, unless blocks poll memory: then further blocks are admitted, as
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -61,7 +62,8 @@ def blocks_per_batch(func: Func, total: int) -> int:
     each = func.threads * registers + shared
     most = max(1, min(LANES // func.threads, 512, BATCH_BYTES // max(each, 1)))
     batches = -(-total // most)
-    return -(-total // batches)
+    cluster = math.prod(func.cluster_dim)               # its blocks run together
+    return -(-total // (batches * cluster)) * cluster
 
 
 def resident_blocks(func: Func) -> int:
@@ -76,10 +78,12 @@ class _Queue:
 
     def __init__(self, program: Program, launch: Launch) -> None:
         self.program, self.launch = program, launch
+        cluster = math.prod(program.func.cluster_dim)
         self.total = launch.grid[0] * launch.grid[1] * launch.grid[2]
         if launch.hooks.first is not None:
-            self.total = min(self.total, launch.hooks.first)
-        self.size = launch.hooks.blocks or blocks_per_batch(program.func, max(self.total, 1))
+            self.total = min(self.total, -(-launch.hooks.first // cluster) * cluster)
+        self.size = -(-(launch.hooks.blocks or 0) // cluster) * cluster or \
+            blocks_per_batch(program.func, max(self.total, 1))
         self.next = 0
         self.free: list[Batch] = []
 

@@ -14,33 +14,12 @@ from typing import Any
 import numpy as np
 
 from moye.ir import ops
-from moye.ir.nodes import Buffer, Ref
+from moye.ir.nodes import Buffer
 from moye.sim.checkers.words import at, crowd
 from moye.sim.masks import Mask, lanes_of
 from moye.sim.memory import Array
+from moye.sim.phases import Phases, name, state
 from moye.sim.state import BatchState
-
-
-class Phases:
-    """The barriers of one shared tensor: arrays (elements, blocks)."""
-
-    __slots__ = ("arrivals", "buffer", "bytes", "came", "count", "here", "pending", "phase", "ready")
-
-    def __init__(self, buffer: Buffer, threads: int, blocks: int) -> None:
-        self.buffer = buffer
-        shape = (buffer.elements or 0, blocks)
-        self.phase: Array = np.zeros(shape, np.int64)
-        self.count: Array = np.zeros(shape, np.int64)
-        self.pending: Array = np.zeros(shape, np.int64)
-        self.bytes: Array = np.zeros(shape, np.int64)
-        self.arrivals: Array = np.zeros(shape, np.int64)
-        """How many have come in the phase under way, those too many included."""
-        self.ready: Array = np.zeros(shape, np.bool_)
-        """Which are initialised."""
-        self.came: Array = np.zeros((shape[0], threads, blocks), np.bool_)
-        """Which threads have ever arrived ..."""
-        self.here: Array = np.zeros_like(self.came)
-        """... and which in the phase under way."""
 
 
 class Cells:
@@ -108,10 +87,12 @@ class Mbarriers:
             return
         batch, phases = self.batch, self.of(op.ref.buffer)
         cells = Cells(batch, mask, offset, len(phases.phase))
-        where = cells.element, cells.block if rank is None else batch.remote(op, cells.block, cells.of(batch, rank))
+        block = cells.block if rank is None else batch.cluster.remote(op, cells.block, cells.of(batch, rank))
+        where = cells.element, block
         if batch.watch is not None:
             for element in np.unique(cells.element).tolist():
-                batch.watch.checker.engines.arrive(op, op.ref, element, cells.lanes(batch, element), op.arrives)
+                batch.watch.checker.engines.arrive(op, op.ref, element, cells.lanes(batch, element), op.arrives,
+                                                   remote=rank is not None)
         if expected is not None:
             np.add.at(phases.bytes, where, cells.of(batch, expected))
         if op.arrives:
@@ -187,20 +168,3 @@ class Mbarriers:
                      f"{int(phases.phase[element, block])}, the last by {crowd(threads, self.batch.threads)}{at(op)}",
                      op, lane=(threads[0], block), tensor=op.ref.buffer.name, coordinate=(element,),
                      hint="initialise it with as many arrivals as threads arrive, or let one thread arrive")
-
-
-def name(ref: Ref, element: int) -> str:
-    """``full(2)``"""
-    return f"{ref.buffer.name}({element})"
-
-
-def state(phases: Phases, element: int, block: int) -> str:
-    """``1 of 2 arrivals and 4096 bytes are missing``"""
-    missing, count, bytes_ = (int(x[element, block]) for x in (phases.pending, phases.count, phases.bytes))
-    parts = [f"{missing} of {count} arrival{'s' if count > 1 else ''}"] if missing > 0 else []
-    if bytes_:
-        parts.append(f"{bytes_} byte{'s' if bytes_ > 1 else ''}" if bytes_ > 0 else f"{-bytes_} bytes too many have come")
-    if bytes_ < 0:
-        return ", ".join([*(f"{p} missing" for p in parts[:-1]), parts[-1]])
-    verb = "is" if parts == ["1 of 1 arrival"] else "are"
-    return f"{' and '.join(parts)} {verb} missing" if parts else "nothing is missing"

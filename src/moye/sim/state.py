@@ -18,6 +18,7 @@ from moye.sim.deadlock import Exited
 from moye.sim.groups import Group
 from moye.sim.masks import Mask
 from moye.sim.memory import Array, Fragment, Global, Shared
+from moye.sim.phases import Phases
 from moye.sim.watch import Watch
 
 
@@ -36,6 +37,49 @@ class LaunchState(Protocol):
                   mask: Mask) -> None: ...
 
 
+class MbarriersState(Protocol):
+    """The mbarriers of a batch."""
+
+    all: dict[int, Phases]
+
+    def of(self, buffer: Buffer) -> Phases: ...
+    def landed(self, phases: Phases, element: Array, block: Array, count: int) -> None: ...
+    def passed(self, op: ops.MbarrierWait, element: Array, parity: Array) -> Array: ...
+    def passes(self, op: ops.MbarrierWait, element: Array, lanes: Array) -> None: ...
+
+
+class TensorCopiesState(Protocol):
+    """The boxes in flight of a batch."""
+
+    def issue(self, issued: Any) -> None: ...
+    def complete(self, phases: Phases, done: Array) -> None: ...
+
+
+class ProductsState(Protocol):
+    """The products in flight of a batch."""
+
+    earliest: bool
+    flying: list[Any]
+    accumulators: dict[tuple[int, bytes, tuple[int, int, int]], Any]
+    committed: Array
+
+
+class BarriersState(Protocol):
+    """Who waits in a batch."""
+
+    waiting: list[Any]
+
+    def resolve(self) -> None: ...
+
+
+class ClusterState(Protocol):
+    """The clusters of a batch."""
+
+    def passed(self, lanes: Array) -> Array: ...
+    def leave(self, op: ops.ClusterWait, lanes: Array) -> None: ...
+    def remote(self, op: ops.Op, block: Array, rank: Array) -> Array: ...
+
+
 class BatchState(Protocol):
     """The blocks that run together."""
 
@@ -49,6 +93,16 @@ class BatchState(Protocol):
     copies: AsyncCopies
     ready: list[Group]
 
+    @property
+    def mbarriers(self) -> MbarriersState: ...
+    @property
+    def tensor_copies(self) -> TensorCopiesState: ...
+    @property
+    def products(self) -> ProductsState: ...
+    @property
+    def barriers(self) -> BarriersState: ...
+    @property
+    def cluster(self) -> ClusterState: ...
     @property
     def launch(self) -> LaunchState: ...
     def normal(self, lanes: Array) -> Mask: ...

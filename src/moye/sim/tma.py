@@ -20,11 +20,12 @@ from moye.ir.nodes import TensorParam
 from moye.sim.addressing import coordinates
 from moye.sim.checkers.words import at, crowd
 from moye.sim.masks import Mask, lanes_of
-from moye.sim.mbarriers import Cells, Phases
+from moye.sim.mbarriers import Cells
 from moye.sim.memory import Array, numpy_dtype
+from moye.sim.phases import Phases
 from moye.sim.state import BatchState
 
-_ALIGNMENT = 128
+_ALIGNMENT, _BLOCKS = 128, 16
 
 
 def swizzled(address: Any, span: int) -> Any:
@@ -69,8 +70,8 @@ class TmaBox:
             self._single(lanes_of(mask, batch.threads, batch.blocks))
             self._placed(issued)
         if multicast is not None:
-            issued = batch.multicast(op, issued, cells.of(batch, multicast))
-        batch.tensor_copies.issue(issued, offset, mask)
+            issued = issued.spread(batch, cells.of(batch, multicast))
+        batch.tensor_copies.issue(issued)
 
     # --- moving ------------------------------------------------------------------------------------------------------
 
@@ -160,7 +161,7 @@ class TmaBox:
 class Issued:
     """An executed op: per issuing thread its block, byte offset in shared memory, coordinates, barrier, group."""
 
-    __slots__ = ("block", "box", "element", "first", "group", "phase", "start", "thread")
+    __slots__ = ("block", "box", "element", "first", "foreign", "group", "phase", "start", "thread")
 
     def __init__(self, box: TmaBox, thread: Array, block: Array, start: Array, first: list[Array],
                  element: Array) -> None:
@@ -168,12 +169,24 @@ class Issued:
             box, thread, block, start, first, element)
         self.phase: Array = np.zeros_like(element)
         self.group: Array = np.zeros_like(element)
+        self.foreign: Array = np.zeros(len(element), np.bool_)
+        """Which of them another block of the cluster has issued."""
 
     def part(self, keep: Array) -> Issued:
         """Some of the threads."""
         some = Issued(self.box, self.thread[keep], self.block[keep], self.start[keep], [x[keep] for x in self.first],
                       self.element[keep])
-        some.phase, some.group = self.phase[keep], self.group[keep]
+        some.phase, some.group, some.foreign = self.phase[keep], self.group[keep], self.foreign[keep]
+        return some
+
+
+    def spread(self, batch: BatchState, mask: Array) -> Issued:
+        """The same for every block of the cluster that a mask names; each has its own barrier."""
+        bits = (mask[:, None] >> np.arange(_BLOCKS) & 1).astype(np.bool_)
+        place, rank = np.nonzero(bits)
+        some = self.part(place)
+        some.block = batch.cluster.remote(self.box.op, some.block, rank)
+        some.foreign = some.block != self.block[place]
         return some
 
 
@@ -189,7 +202,7 @@ class TensorCopies:
         self.stores: list[Issued] = []
         self.committed: Array = np.zeros((self.batch.threads, self.batch.blocks), np.int64)
 
-    def issue(self, issued: Issued, offset: Any, mask: Mask) -> None:
+    def issue(self, issued: Issued) -> None:
         """A copy begins."""
         op, batch = issued.box.op, self.batch
         watch = batch.watch
@@ -225,7 +238,8 @@ class TensorCopies:
             return False
         wanted = self._wanted()
         before = {key: self.batch.mbarriers.all[key].phase.copy() for key in wanted}
-        moved, kept = False, []
+        moved = False
+        kept: list[Issued] = []
         loads, self.loads = self.loads, []
         for number, load in enumerate(loads):
             barrier = load.box.op.barrier

@@ -1,6 +1,6 @@
 """Who waits in a block that cannot go on, as data: parked lanes -> ``Waiter``s.
 
-In: the barriers of a batch, one of their entries, a block.  Out: ``Waiter``s with the threads that could let each go on.
+In: the barriers of a batch, one of their entries, a block.  Out: ``Waiter``s with the threads that could let them go.
 
 What is said of them is in deadlock.py.
 """
@@ -14,8 +14,8 @@ import numpy as np
 
 from moye.ir import ops
 from moye.sim.deadlock import Waiter
-from moye.sim.mbarriers import name
 from moye.sim.memory import Array
+from moye.sim.phases import name
 from moye.sim.state import BatchState
 from moye.sim.warp import WARP
 
@@ -94,4 +94,4 @@ def _phases(barriers: Parked, entry: Entry, op: ops.MbarrierWait, block: int) ->
             what = f"{name(op.ref, element)}, which is not initialised,"
         yield Waiter("mbarrier", what, numbers(mine), op, numbers(needs & alive), missing,
                      int(phases.count[element, block]), int(phases.bytes[element, block]),
-                     bool(came.any() and not (came & ~here).any()), bool((needs & ~alive).any()))
+                     bool(came.any() and not (came & ~here).any()), bool((needs & ~alive).any()), bool(came.any()))

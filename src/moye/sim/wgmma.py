@@ -1,7 +1,7 @@
 """Matrix products of warpgroups (wgmma): issued now, computed at the wait that covers their group.
 
-In: an ``ops.Wgmma`` with its offsets, the accumulate flag and the mask; commits and waits.  Out: accumulators, which are
-poison from the first product on until a wait covers the last.
+In: an ``ops.Wgmma`` with its offsets, the accumulate flag and the mask; commits and waits.  Out: accumulators, which
+are poison from the first product on until a wait covers the last.
 
 Operands in shared memory are found through their descriptors and read when the product is computed, or when it is
 issued (``earliest``).  Products are summed in float32 (integers exactly); tf32 operands lose their low 13 bits.
@@ -18,7 +18,7 @@ from moye.errors import UnsupportedError
 from moye.ir import ops
 from moye.ir.nodes import TileRef
 from moye.sim.addressing import coordinates
-from moye.sim.checkers.words import at, crowd
+from moye.sim.checkers.words import at, crowd, several
 from moye.sim.descriptors import operand_bytes
 from moye.sim.masks import Mask, lanes_of
 from moye.sim.matrix import owners
@@ -155,7 +155,7 @@ class Wgmma:
             here = [first + int(t) for t in np.flatnonzero(lanes[first:first + WARPGROUP, block])]
             watch.report("E6", f"{self.op.mma}{at(self.op)} is executed by threads {first}-{first + WARPGROUP - 1} "
                          f"together, but only {crowd(here, self.batch.threads)} of block {watch.block(block)} "
-                         f"{'is' if len(here) == 1 else 'are'} here", self.op, lane=(here[0], block),
+                         f"{'are' if several(here, self.batch.threads) else 'is'} here", self.op, lane=(here[0], block),
                          count=int(partial.sum()),
                          hint="let whole warpgroups, threads 128 w to 128 w + 127, execute it")
         return np.asarray(inside == WARPGROUP)
@@ -204,8 +204,8 @@ class Wgmma:
         """Read the operands and add the products."""
         site, batch = self.site, self.batch
         held = batch.products.accumulators[self.op.d.buffer.id, self.rows.tobytes(), site_shape(site)]
-        lead, block = issued.lead, issued.block
-        m, n, k = self.op.mma.shape_mnk
+        block = issued.block
+        m, _, k = self.op.mma.shape_mnk
         for number in range(site.k):
             b = [self._shared(self.op.b, issued.b, site.b[j, number], site.b_bytes, self.op.b_descriptor, block)
                  for j in range(site.n)]
@@ -336,6 +336,6 @@ class Products:
             if watch is not None and len(flying):
                 group, block = (int(i) for i in flying[0])
                 op = held.product.op
-                watch.report("D18", f"block {watch.block(block)} ends while the wgmma{at(op)} of warpgroup {group} is in "
-                             f"flight", op, lane=(group * WARPGROUP, block), tensor=op.d.buffer.name,
+                watch.report("D18", f"block {watch.block(block)} ends while the wgmma{at(op)} of warpgroup {group} is "
+                             f"in flight", op, lane=(group * WARPGROUP, block), tensor=op.d.buffer.name,
                              count=len(flying), hint="warpgroup_commit_batch() and warpgroup_wait(0)")

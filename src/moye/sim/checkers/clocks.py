@@ -162,7 +162,7 @@ class Clocks:
     def engine(self) -> int:
         """A new engine."""
         self.heard = np.concatenate([self.heard, np.zeros((self.groups, 1, self.columns), np.int64)], axis=1)
-        return self.heard.shape[1] - 1
+        return int(self.heard.shape[1]) - 1
 
     def hear(self, engine: int, who: Bools, epoch: Ints | int) -> None:
         """The groups ``who`` know from here on what the engine did up to an epoch (one a column, or one for all)."""

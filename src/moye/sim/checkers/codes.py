@@ -117,10 +117,11 @@ CODES: dict[str, Code] = _parse(_TABLE)
 GROUPS: dict[str, frozenset[str]] = {
     "bounds": frozenset({"B1", "B2"}),
     "alignment": frozenset({"B3", "B4"}),
-    "uninitialised": frozenset({"B6", "B7", "B11"}),
-    "races": frozenset({"B9", "C1", "C2", "C3", "D3", "D4"}),
-    "copies": frozenset({"D1", "D2", "D3", "D4", "B9"}),
-    "barriers": frozenset({"C4", "C5", "C6", "C7", "F4", "G4"}),
+    "uninitialised": frozenset({"B6", "B7", "B11", "E2", "E5"}),
+    "races": frozenset({"B9", "C1", "C2", "C3", "D3", "D4", "D6", "D13", "D15", "D16", "E3", "E4"}),
+    "copies": frozenset({"D1", "D2", "D3", "D4", "B9", "D6", "D7", "D8", "D12", "D13", "D14", "D15", "D16", "D18",
+                         "D20", "D21", "E1", "E2", "E3", "E4"}),
+    "barriers": frozenset({"C4", "C5", "C6", "C7", "D7", "D8", "D9", "D10", "D11", "E6", "F3", "F4", "G4"}),
     "overflow": frozenset({"A11"}),
     "asserts": frozenset({"A12"}),
 }

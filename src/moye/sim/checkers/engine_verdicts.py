@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -20,9 +19,6 @@ from moye.sim.checkers.findings import Finding
 from moye.sim.checkers.shadow import ENGINE, Shadow, epoch_of, kind_of, op_of, thread_of
 from moye.sim.checkers.verdicts import Clashes, Judge, coordinate, element
 from moye.sim.checkers.words import at, crowd
-
-if TYPE_CHECKING:
-    from moye.sim.checkers.engines import Engines
 
 _HINTS = {
     "B9": "wait for the mbarrier of the copy before the memory is used again",
@@ -53,7 +49,7 @@ class Engine:
 
 @dataclass(frozen=True, slots=True)
 class Fenced:
-    """Units that a proxy does not see: ``foreign`` where another thread has fenced, ``late`` where after the barrier."""
+    """Units that a proxy does not see: ``foreign`` where another thread fenced, ``late`` where after the barrier."""
 
     clashes: Clashes
     foreign: Bools
@@ -103,19 +99,20 @@ class EngineJudge:
     def unshown(self, op: ops.Op, ref: Ref, number: int, lanes: Bools, init: ops.Op) -> None:
         """D10: asynchronous units may not see it."""
         thread, block = _first(lanes)
-        self._add("D10", f"the copy{at(op)} of block {self._block(block)} completes on {ref.buffer.name}({number}), whose "
-                  f"initialisation{at(init)} is not fenced", [init, op], block, (thread,), None, 0, 1, ref.buffer.name)
+        self._add("D10", f"the copy{at(op)} of block {self._block(block)} completes on {ref.buffer.name}({number}), "
+                  f"whose initialisation{at(init)} is not fenced", [init, op], block, (thread,), None, 0, 1,
+                  ref.buffer.name)
 
     def unordered_init(self, op: ops.Op, ref: Ref, number: int, bad: Bools, init: ops.Op, maker: Ints) -> None:
         """D10: no barrier since the initialisation."""
         thread, block = _first(bad)
-        self._add("D10", f"thread {thread} of block {self._block(block)} uses {ref.buffer.name}({number}){at(op)} with no "
-                  f"barrier since thread {int(maker[block])} initialised it{at(init)}", [init, op], block,
+        self._add("D10", f"thread {thread} of block {self._block(block)} uses {ref.buffer.name}({number}){at(op)} with "
+                  f"no barrier since thread {int(maker[block])} initialised it{at(init)}", [init, op], block,
                   (int(maker[block]), thread), None, 0, int(bad.sum()), ref.buffer.name)
 
     # --- accesses ----------------------------------------------------------------------------------------------------
 
-    def read(self, shadow: Shadow, op: ops.Op, clashes: Clashes, engines: Engines) -> None:
+    def read(self, shadow: Shadow, op: ops.Op, clashes: Clashes, engines: Sequence[Engine]) -> None:
         """An asynchronous read of what is not there, or not known to be."""
         early = (kind_of(clashes.record) == ENGINE) & (clashes.record != 0)
         if early.any():
@@ -123,7 +120,7 @@ class EngineJudge:
         if not early.all():
             self.judge.read(shadow, op, _some(clashes, ~early), "read")
 
-    def write(self, shadow: Shadow, op: ops.Op, clashes: Clashes, verb: str, engines: Engines) -> None:
+    def write(self, shadow: Shadow, op: ops.Op, clashes: Clashes, verb: str, engines: Sequence[Engine]) -> None:
         """A write over what is not known to have been written."""
         early = (kind_of(clashes.record) == ENGINE) & (clashes.record != 0)
         if early.any():
@@ -131,11 +128,11 @@ class EngineJudge:
         if not early.all():
             self.judge.write(shadow, op, _some(clashes, ~early), verb)
 
-    def unwaited(self, shadow: Shadow, op: ops.Op, clashes: Clashes, verb: str, engines: Engines) -> None:
+    def unwaited(self, shadow: Shadow, op: ops.Op, clashes: Clashes, verb: str, engines: Sequence[Engine]) -> None:
         """D6, or D8 where the wait was for another phase; B9 for writes."""
         for i, count in self._each(clashes):
             thread, block = int(clashes.actor[i]), int(clashes.block[i])
-            engine = engines.all[int(thread_of(clashes.record[i:i + 1])[0])]
+            engine = engines[int(thread_of(clashes.record[i:i + 1])[0])]
             phase, copy = int(epoch_of(clashes.record[i:i + 1])[0]) - 1, self._op(clashes, i)
             what = f"{self._what(shadow, clashes, i)} is {verb} by thread {thread}{at(op)}"
             wait = _last_wait(engine, thread, block)
@@ -146,7 +143,8 @@ class EngineJudge:
                 message = (f"{what}, but the copy{at(copy)} completes phase {phase} of {engine.name}, and the wait"
                            f"{at(wait[0])} passes because {passed}")
             else:
-                message = f"{what} without a wait for phase {phase} of {engine.name}, which the copy{at(copy)} completes"
+                message = f"{what} without a wait for phase {phase} of {engine.name}, which the copy{at(copy)} " \
+                          f"completes"
             self._add(code, message, points, block, (thread,), shadow, int(clashes.unit[i]), count)
 
     def load_over_write(self, shadow: Shadow, op: ops.Op, clashes: Clashes, engines: Sequence[Engine]) -> None:
@@ -167,8 +165,8 @@ class EngineJudge:
         """D13: a tensor copy into what others may still read."""
         for i, count in self._each(clashes):
             reader, thread, other = int(clashes.thread[i]), int(clashes.actor[i]), self._op(clashes, i)
-            self._add("D13", f"{self._what(shadow, clashes, i)} may be overwritten by the copy{at(op)} while it is still "
-                      f"being read: nothing orders the read by thread {reader}{at(other)} before thread {thread} "
+            self._add("D13", f"{self._what(shadow, clashes, i)} may be overwritten by the copy{at(op)} while it is "
+                      f"still being read: nothing orders the read by thread {reader}{at(other)} before thread {thread} "
                       f"issues it", [other, op], int(clashes.block[i]), (reader, thread), shadow,
                       int(clashes.unit[i]), count)
 
@@ -191,7 +189,7 @@ class EngineJudge:
                     code, (wait, lanes) = "D16", strangers[-1]
                     points.insert(1, wait)
                     who = crowd(np.flatnonzero(lanes[:, block]).tolist(), len(lanes))
-                    why = f"the wait{at(wait)} is by {who}, and only {engine.name}, which issued the store, can wait for it"
+                    why = f"the wait{at(wait)} is by {who}, and only {engine.name}, which issued it, can wait for it"
                 message = f"{what} while the store{at(other)} may still read it: {why}"
             self._add(code, message, points, block, (thread,), shadow, int(clashes.unit[i]), count)
 
@@ -207,9 +205,9 @@ class EngineJudge:
                 why = f"thread {writer}, which wrote it{at(other)}, fences after the barrier that orders the two"
             else:
                 why = f"no fence_proxy_async() of thread {writer} since it wrote it{at(other)}"
-            self._add(code, f"{self._what(shadow, lost.clashes, i)} is read by the {what}{at(op)}, which may not see the "
-                      f"write: {why}", [other, op], int(lost.clashes.block[i]), (writer, int(lost.clashes.actor[i])),
-                      shadow, int(lost.clashes.unit[i]), count)
+            self._add(code, f"{self._what(shadow, lost.clashes, i)} is read by the {what}{at(op)}, which may not see "
+                      f"the write: {why}", [other, op], int(lost.clashes.block[i]),
+                      (writer, int(lost.clashes.actor[i])), shadow, int(lost.clashes.unit[i]), count)
 
 
 def _some(clashes: Clashes, keep: Bools) -> Clashes:

@@ -10,19 +10,18 @@ it.  Each thread that stores, and each warpgroup, is one: what its group n reads
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 import numpy as np
 
 from moye.ir import ops
 from moye.ir.nodes import Buffer, Ref, TileRef
-from moye.sim.checkers.clocks import Bools, Ints
+from moye.sim.checkers.clocks import Bools, Clocks, Ints
 from moye.sim.checkers.engine_verdicts import Engine, EngineJudge, Fenced
 from moye.sim.checkers.footprint import Footprint
-from moye.sim.checkers.shadow import ENGINE, Shadow, epoch_of, kind_of, pack, put, renew, take, thread_of
-
-if TYPE_CHECKING:
-    from moye.sim.checkers.shared import SharedChecker
+from moye.sim.checkers.shadow import ENGINE, Recent, Shadow, epoch_of, kind_of, pack, put, renew, take, thread_of
+from moye.sim.checkers.verdicts import Clashes, Judge
 
 Chunks = Callable[[int], Ints]
 """The byte addresses of the 16-byte chunks that an operation touches, from where it starts."""
@@ -38,18 +37,47 @@ class Boxes(Protocol):
     element: Ints
     phase: Ints
     group: Ints
+    foreign: Bools
+    """Which another block of the cluster has issued."""
+
+
+@dataclass(slots=True)
+class Made:
+    """The initialisation of an mbarrier: by which thread and at which epoch of it, per block."""
+
+    op: ops.MbarrierInit
+    thread: Ints
+    epoch: Ints
+
+
+class Memory(Protocol):
+    """The shared checker."""
+
+    threads: int
+    blocks: int
+    clocks: Clocks
+    judge: Judge
+    shadows: dict[int, Shadow]
+
+    def who(self, active: Bools | None) -> Bools: ...
+    def groups(self, who: Bools) -> Bools: ...
+    def expand(self) -> None: ...
+    def shadow(self, buffer: Buffer, width: int) -> Shadow: ...
+    def align(self, shadow: Shadow, addresses: Ints, width: int) -> None: ...
+    def against_write(self, shadow: Shadow, at: Footprint, *, initialised: bool) -> Clashes | None: ...
+    def against(self, recent: Recent, at: Footprint) -> Clashes | None: ...
+    def clashes(self, at: Footprint, entry: Ints, column: Ints, record: Ints, actor: Ints) -> Clashes: ...
 
 
 class Engines:
     """The asynchronous units of one batch."""
 
-    def __init__(self, checker: SharedChecker) -> None:
+    def __init__(self, checker: Memory) -> None:
         self.checker = checker
         self.judge = EngineJudge(checker.judge)
         self.all: list[Engine] = []
         self._numbers: dict[tuple[str, int, int], int] = {}
-        self.made: dict[tuple[int, int], tuple[ops.MbarrierInit, Ints, Ints]] = {}
-        """Per mbarrier its init op, the thread that did it and that thread's epoch, per block."""
+        self.made: dict[tuple[int, int], Made] = {}
         self.shown: set[tuple[int, int]] = set()
         """The mbarriers whose initialisation was fenced."""
         self.idle: list[tuple[ops.BulkWait, Bools]] = []
@@ -69,41 +97,49 @@ class Engines:
 
     def init(self, op: ops.MbarrierInit, element: int, lanes: Bools) -> None:
         """A thread initialises a barrier."""
-        who = self.checker.who(lanes)
+        who, clocks = self.checker.who(lanes), self.checker.clocks
         thread = who.argmax(axis=0)
-        clocks = self.checker.clocks
+        epoch = clocks.now[clocks.group[thread], np.arange(clocks.columns)]
         key = (op.ref.buffer.id, element)
-        self.made[key] = (op, thread, clocks.now[clocks.group[thread], np.arange(clocks.columns)])
+        self.made[key] = Made(op, thread, np.where(who.any(axis=0), epoch, 0))
         self.shown.discard(key)
 
     def _visible(self, op: ops.Op, ref: Ref, element: int, lanes: Bools, *, proxy: bool = False) -> None:
-        """D10: the initialisation must be ordered before this use."""
-        made = self.made.get((ref.buffer.id, element))
+        """D10: the initialisation must be ordered before this use; told once for each tensor of barriers."""
+        key = (ref.buffer.id, element)
+        made = self.made.get(key)
         if made is None:
             self.judge.unmade(op, ref, element, lanes)
             return
-        if proxy and (ref.buffer.id, element) not in self.shown:
-            self.judge.unshown(op, ref, element, lanes, made[0])
+        if proxy and key not in self.shown:
+            self.judge.unshown(op, ref, element, lanes, made.op)
+            self.shown |= {key for key in self.made if key[0] == ref.buffer.id}
         who, clocks = self.checker.who(lanes), self.checker.clocks
-        init, thread, epoch = (x if isinstance(x, ops.Op) else self._columns(x) for x in made)
-        column = np.arange(clocks.columns)
+        thread, epoch, column = self._columns(made.thread), self._columns(made.epoch), np.arange(clocks.columns)
         for group in np.flatnonzero(clocks.groups_of(who).any(axis=1)).tolist():
             here = who & (clocks.group == group)[:, None]
-            known = clocks.seen[group, clocks.group[thread], column] >= epoch       # type: ignore[index]
-            here[thread, column] = False                                            # type: ignore[index]
+            known = clocks.seen[group, clocks.group[thread], column] >= epoch
+            here[thread, column] = False
             if (bad := here & ~known).any():
-                self.judge.unordered_init(op, ref, element, bad, init, thread)      # type: ignore[arg-type]
+                self.judge.unordered_init(op, ref, element, bad, made.op, thread)
+                for other, init in self.made.items():
+                    if other[0] == ref.buffer.id:
+                        init.epoch = np.zeros_like(init.epoch)
                 return
 
     def _columns(self, x: Ints) -> Ints:
         columns = self.checker.clocks.columns
         return np.broadcast_to(x, (columns,)) if len(x) == 1 else x
 
-    def arrive(self, op: ops.MbarrierArrive, ref: Ref, element: int, lanes: Bools, arrives: bool) -> None:
-        """Threads arrive (release)."""
+    def arrive(self, op: ops.MbarrierArrive, ref: Ref, element: int, lanes: Bools, arrives: bool, *,
+               remote: bool) -> None:
+        """Threads arrive (release); what they order in other blocks of the cluster is not followed."""
+        if remote:
+            return
         self._visible(op, ref, element, lanes)
         if arrives:
-            self.checker.clocks.send((f"arrive {ref.buffer.id}", element), self.checker.groups(self.checker.who(lanes)))
+            self.checker.clocks.send((f"arrive {ref.buffer.id}", element),
+                                     self.checker.groups(self.checker.who(lanes)))
 
     def phase(self, buffer: Buffer, element: int, where: Bools) -> None:
         """A phase is complete in the blocks ``where``."""
@@ -129,8 +165,8 @@ class Engines:
     def fence(self, op: ops.ProxyFence, lanes: Bools | None) -> None:
         """Each thread makes its writes visible to the asynchronous proxy, or its mbarriers to everybody."""
         who, clocks = self.checker.who(lanes), self.checker.clocks
-        for key, (_, thread, _) in self.made.items():
-            if who[self._columns(thread), np.arange(clocks.columns)].any():
+        for key, made in self.made.items():
+            if who[self._columns(made.thread), np.arange(clocks.columns)].any():
                 self.shown.add(key)
         if op.kind == "async":
             for shadow in self.checker.shadows.values():
@@ -183,23 +219,27 @@ class Engines:
         assert op.barrier is not None and op.smem is not None, "a load has both"
         for element in np.unique(boxes.element).tolist():
             mine = boxes.element == element
-            self._visible(op, op.barrier, element, self._lanes(boxes, mine), proxy=True)
+            self._visible(op, op.barrier, element, self._lanes(boxes, mine & ~boxes.foreign), proxy=True)
             engine = self._barrier(op.barrier.buffer, element)
             found = self._find(op.smem, chunks, boxes, mine)
             if found is None:
                 continue
             shadow, at, row = found
-            if (clashes := self.checker.against_write(shadow, at, initialised=False)) is not None:
-                self.judge.load_over_write(shadow, op, clashes, self.all)
-            if (clashes := self.checker.against(shadow.reads, at)) is not None:
-                shadow.reads.forget(clashes.unit, clashes.block)
-                self.judge.load_over_read(shadow, op, clashes)
-            self.against_engines(shadow, op, at)
+            if not boxes.foreign.any():                 # the order between blocks is not followed
+                self._overwrites(shadow, op, at)
             epoch = self._epochs(boxes.phase + 1, boxes.block, row)
             record = pack(epoch, self.checker.judge.number(op), ENGINE, np.full_like(epoch, engine))
             put(shadow.write, at.unit, at.block, record)
             self.renewed(shadow, at)
             renew(shadow, at)
+
+    def _overwrites(self, shadow: Shadow, op: ops.TmaCopy, at: Footprint) -> None:
+        if (clashes := self.checker.against_write(shadow, at, initialised=False)) is not None:
+            self.judge.load_over_write(shadow, op, clashes, self.all)
+        if (clashes := self.checker.against(shadow.reads, at)) is not None:
+            shadow.reads.forget(clashes.unit, clashes.block)
+            self.judge.load_over_read(shadow, op, clashes)
+        self.against_engines(shadow, op, at)
 
     def store(self, op: ops.TmaCopy, chunks: Chunks, boxes: Boxes, committed: Ints) -> None:
         """Boxes that will be read."""
@@ -220,7 +260,7 @@ class Engines:
         shadow, at, row = found
         judge = self.checker.judge
         if (clashes := self.checker.against_write(shadow, at, initialised=True)) is not None:
-            self.judge.read(shadow, op, clashes, self)
+            self.judge.read(shadow, op, clashes, self.all)
         elif (lost := self._unfenced(shadow, at)) is not None:
             self.judge.unfenced(shadow, op, lost)
         last = shadow.engines.setdefault(engine, np.zeros_like(shadow.write))
@@ -253,7 +293,10 @@ class Engines:
             places = places[boxes.block[places] == boxes.block[places[0]]]
         shadow = checker.shadow(ref.buffer, _CHUNK)
         known: dict[int, Ints] = {}
-        units, thread, block, row = [], [], [], []
+        units: list[Ints] = []
+        thread: list[Ints] = []
+        block: list[Ints] = []
+        row: list[Ints] = []
         for place in places.tolist():
             start = int(boxes.start[place])
             if start not in known:

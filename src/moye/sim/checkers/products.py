@@ -6,21 +6,61 @@ operands in shared memory go to engines.py.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any, Protocol
 
 import numpy as np
 
 from moye.dtypes import Space
 from moye.ir import ops
-from moye.ir.nodes import Func
+from moye.ir.nodes import Func, Ref, TileRef
+from moye.sim.checkers.shared import SharedChecker
 from moye.sim.checkers.words import at
+from moye.sim.masks import Mask
 from moye.sim.memory import Array, Fragment
 
-if TYPE_CHECKING:
-    from moye.sim.watch import Watch
-    from moye.sim.wgmma import Issued, Wgmma
-
 _WARPGROUP = 128
+
+
+class Site(Protocol):
+    """The static part of a product."""
+
+    shared_a: bool
+    a_rows: Array
+
+
+class Product(Protocol):
+    """A wgmma op in one batch: its accumulators and their registers."""
+
+    op: ops.Wgmma
+    fragment: Fragment
+    rows: Array
+
+    @property
+    def site(self) -> Site: ...
+    def chunks(self, a: bool, start: int) -> Array: ...
+
+
+class Instances(Protocol):
+    """One execution: per warpgroup and block the starts of the operands, whether sums start at zero, the group."""
+
+    lead: Array
+    block: Array
+    a: Array
+    b: Array
+    fresh: Array
+    group: Array
+
+
+class Watching(Protocol):
+    """What reports, and knows the checks of shared memory."""
+
+    checker: SharedChecker
+
+    def report(self, code: str, message: str, op: ops.Op, *, lane: tuple[int, int] | None = None, tensor: str = "",
+               coordinate: tuple[int, ...] | None = None, hint: str | None = None, count: int = 1) -> None: ...
+    def who(self, lane: tuple[int, int]) -> str: ...
+    def register(self, op: ops.Op, ref: Ref | TileRef, fragment: Fragment, rows: Array, mask: Mask) -> None: ...
 
 
 class Held:
@@ -35,7 +75,7 @@ class Held:
 class ProductChecks:
     """The checks of the warpgroups of one batch."""
 
-    def __init__(self, watch: Watch, func: Func, fragments: dict[int, Fragment]) -> None:
+    def __init__(self, watch: Watching, func: Func, fragments: Mapping[int, Fragment]) -> None:
         self.watch, self.fragments = watch, fragments
         self.used = {ref.buffer.id for op in func.body.walk() if isinstance(op, ops.Wgmma) for ref in (op.d, op.a)
                      if ref.buffer.space is Space.REGISTER}
@@ -54,12 +94,12 @@ class ProductChecks:
 
     # --- wgmma -------------------------------------------------------------------------------------------------------
 
-    def issue(self, product: Wgmma, issued: Issued, active: Array) -> None:
+    def issue(self, product: Product, issued: Instances, active: Array) -> None:
         """A product begins."""
         op, site = product.op, product.site
         fragments = [(product.fragment, product.rows, True)]
         if not site.shared_a:
-            fragments.append((product.batch.fragments[op.a.buffer.id], np.unique(site.a_rows), False))
+            fragments.append((self.fragments[op.a.buffer.id], np.unique(site.a_rows), False))
         for fragment, rows, result in fragments:
             self._unfenced(op, fragment, active)
             if result:
@@ -86,7 +126,7 @@ class ProductChecks:
                               tensor=name, hint="warpgroup_arrive() before the first wgmma and after any other access")
             touched &= ~active
 
-    def _first_k(self, product: Wgmma, issued: Issued, active: Array) -> None:
+    def _first_k(self, product: Product, issued: Instances, active: Array) -> None:
         """E5: accumulates on what was never set."""
         adds = np.zeros_like(active)
         for w, block, fresh in zip(issued.lead, issued.block, issued.fresh, strict=True):
@@ -104,7 +144,7 @@ class ProductChecks:
                           f"{product.fragment.buffer.name}, which was not set", product.op, lane=(thread, block),
                           tensor=product.fragment.buffer.name, hint="accumulate=False for the first k, or fill(0)")
 
-    def _operands(self, product: Wgmma, issued: Issued) -> None:
+    def _operands(self, product: Product, issued: Instances) -> None:
         """The reads of shared memory, by each group of threads that issues."""
         engines, clocks = self.watch.checker.engines, self.watch.checker.clocks
         for a in (True, False):
@@ -157,8 +197,8 @@ class ProductChecks:
         code = "E2" if result else "E4"
         does = "written" if write else "read"
         what = "adds to" if result else "reads"
-        self.watch.report(code, f"{fragment.buffer.name} is {does}{at(op)} by {self.watch.who((thread, block))} while the "
-                          f"wgmma{at(held.op)} that {what} it is in flight", op, lane=(thread, block),
+        self.watch.report(code, f"{fragment.buffer.name} is {does}{at(op)} by {self.watch.who((thread, block))} while "
+                          f"the wgmma{at(held.op)} that {what} it is in flight", op, lane=(thread, block),
                           tensor=fragment.buffer.name, hint="warpgroup_wait(0) first")
         return True
 
@@ -169,3 +209,4 @@ class Reads:
     def __init__(self, thread: Array, block: Array, start: Array, group: Array) -> None:
         self.thread, self.block, self.start, self.group = thread, block, start, group
         self.element = self.phase = np.zeros_like(thread)
+        self.foreign = np.zeros(len(thread), np.bool_)

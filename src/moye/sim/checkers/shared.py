@@ -86,7 +86,7 @@ class SharedChecker:
             return
         shadow, at = found
         if (clashes := self.against_write(shadow, at, initialised=True)) is not None:
-            self.engines.judge.read(shadow, op, clashes, self.engines)
+            self.engines.judge.read(shadow, op, clashes, self.engines.all)
         if ordered:
             return                                      # ordered with atomics; not kept against plain writes
         if shadow.atomics is not None and (clashes := self.against(shadow.atomics, at)) is not None:
@@ -134,7 +134,7 @@ class SharedChecker:
         verb = _COPIED if asynchronous else _WRITTEN
         self._twice(shadow, op, at, verb)
         if (clashes := self.against_write(shadow, at, initialised=False)) is not None:
-            self.engines.judge.write(shadow, op, clashes, verb, self.engines)
+            self.engines.judge.write(shadow, op, clashes, verb, self.engines.all)
         if shadow.atomics is not None and (clashes := self.against(shadow.atomics, at)) is not None:
             shadow.atomics.forget(clashes.unit, clashes.block)
             self.judge.write(shadow, op, clashes, verb)
