@@ -152,4 +152,4 @@ def gemm_sm90(A: Any, B: Any, C: Any, *, config: WarpgroupConfig | None = None) 
 
 
 def _major(info: Any) -> str:
-    return "k" if info.strides[1] == 1 else "m"
+    return "k" if info.strides[1] == 1 else "mn"
