@@ -33,13 +33,8 @@ _MATH = """exp exp2 log log2 log10 sqrt rsqrt sin cos tan tanh erf floor ceil ri
 logb jn yn j0 j1 y0 y1 gamma tgamma lgamma remainder fma fdim hypot cbrt ldexp frexp modf acos asin atan atan2 cosh
 sinh acosh asinh atanh expm1 log1p exp10 erfc norm signbit isfinite div labs index read write pipe time exit select"""
 RESERVED = frozenset(_WORDS.split()) | frozenset(name + f for name in _MATH.split() for f in ("", "f"))
-<<<<<<< HEAD
-_WRAPPER = re.compile(r"((cp_async|mma|fence|swizzle|atom|red|ld|st|mbarrier|bulk|setmaxnreg|griddepcontrol)_"
-                      r"|tma_(load|store|reduce_add)_[1-5]d)\w*$")
-=======
-_WRAPPER = re.compile(r"(cp_async|mma|fence|swizzle|atom|red|ld|st|mbarrier|bulk|setmaxnreg|griddepcontrol|wgmma|"
-                      r"warpgroup)_\w*$")
->>>>>>> ff4e586 (Golden text of wgmma and what ptxas makes of it; errors of sums measured by what was summed)
+_WRAPPER = re.compile(r"((cp_async|mma|fence|swizzle|atom|red|ld|st|mbarrier|bulk|setmaxnreg|griddepcontrol|wgmma|"
+                      r"warpgroup)_|tma_(load|store|reduce_add)_[1-5]d)\w*$")
 
 
 def identifier(hint: str) -> str:
