@@ -17,6 +17,7 @@ import numpy as np
 from moye.dtypes import Space
 from moye.ir import ops
 from moye.sim.barriers import Barriers
+from moye.sim.checkers.globals import GlobalChecker
 from moye.sim.checkers.shared import SharedChecker
 from moye.sim.copies import AsyncCopies
 from moye.sim.groups import Group, merge_values, same_values
@@ -66,9 +67,10 @@ class Batch:
         self.ready: list[Group] = [Group(0, [None] * len(self.program.slots), None)]
         if self.launch.check:
             checker = SharedChecker(self.program.func, self.threads, self.blocks, self.launch.reporter, self.block_ids)
+            globals_ = GlobalChecker(self.launch.globals, first, self.blocks, checker)
             if self.watch is None:
-                self.watch = Watch(self.threads, self.block_ids, self.launch.reporter, checker)
-            self.watch.block_ids, self.watch.checker = self.block_ids, checker
+                self.watch = Watch(self.threads, self.block_ids, self.launch.reporter, checker, globals_)
+            self.watch.block_ids, self.watch.checker, self.watch.globals = self.block_ids, checker, globals_
 
     # --- lanes -------------------------------------------------------------------------------------------------------
 
@@ -121,6 +123,7 @@ class Batch:
             self.barriers.deadlock()
         if self.watch is not None:
             self.watch.checker.finish()
+            self.watch.globals.finish()
         self.launch.done += self.blocks
         return "done"
 

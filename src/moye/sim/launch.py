@@ -17,6 +17,7 @@ from moye.errors import ArgumentError
 from moye.ir import ops
 from moye.ir.nodes import Buffer, Extent, Func, Param, ScalarParam, TensorParam, Value
 from moye.sim.checkers.findings import Finding, Reporter
+from moye.sim.checkers.globals import GlobalMemory
 from moye.sim.debug import Inspection
 from moye.sim.masks import Mask
 from moye.sim.memory import Array, Global, TensorArg
@@ -66,6 +67,10 @@ class Outcome:
     segments: int
     reporter: Reporter
     tape: Tape | None = None
+    unsupported: list[str] = field(default_factory=list)
+    """What of this launch could not be judged ..."""
+    not_judged: list[str] = field(default_factory=list)
+    """... and what was left out because it is too large."""
 
 
 @dataclass(slots=True)
@@ -90,12 +95,17 @@ class Launch:
     inspections: list[Inspection] = field(default_factory=list)
     memories: dict[tuple[int, str], Global] = field(default_factory=dict)
     tape: Tape | None = None
+    globals: GlobalMemory = field(init=False)
+    """What the checker of races in global memory keeps for the whole launch; only in checked runs."""
 
     def __post_init__(self) -> None:
         if len(self.arguments) != len(self.func.params):
             raise ArgumentError(f"{self.func.name} has {len(self.func.params)} parameters, not {len(self.arguments)}")
         for param, argument in zip(self.func.params, self.arguments, strict=True):
             self._bind(param, argument)
+        if self.check:
+            self.globals = GlobalMemory(self.func, lambda buffer: self.memory(buffer, buffer.dtype), self.grid,
+                                        self.reporter)
 
     def _bind(self, param: Param, argument: Argument) -> None:
         if isinstance(param, ScalarParam):

@@ -45,10 +45,12 @@ def simulate(func: Func, arguments: Sequence[Argument], grid: tuple[int, int, in
     try:
         with np.errstate(all="ignore"):
             _run(program, launch)
+            if check:
+                launch.globals.conflicts.tell()         # of batches that never came to their end
     except StopSimulation:
         pass
     return Outcome(reporter.findings, launch.printed, launch.inspections, launch.done, launch.steps, reporter,
-                   launch.tape)
+                   launch.tape, *((launch.globals.unsupported, launch.globals.plan.not_judged) if check else ()))
 
 
 def blocks_per_batch(func: Func, total: int) -> int:

@@ -16,7 +16,7 @@ import numpy as np
 
 from moye.ir.nodes import Buffer, Func, Ref, TileRef
 from moye.ir.ops import Atomic, Fence, Load, Op, Store
-from moye.sim.checkers.clocks import Bools, Clocks, Ints
+from moye.sim.checkers.clocks import Bools, Channel, Clocks, Ints
 from moye.sim.checkers.copies import CopyGroups
 from moye.sim.checkers.findings import Reporter
 from moye.sim.checkers.footprint import Footprint, footprint
@@ -153,11 +153,11 @@ class SharedChecker:
 
     def commit(self, op: Op, active: Bools | None) -> None:
         """Each thread's open group of asynchronous copies is closed."""
-        self.copies.commit(self._who(active))
+        self.copies.commit(self.everyone(active))
 
     def wait(self, op: Op, pending: int | None, active: Bools | None) -> None:
         """Each thread waits until at most ``pending`` of its groups are in flight (None: nothing at all)."""
-        self.copies.wait(self._who(active), pending, self.judge.number(op))
+        self.copies.wait(self.everyone(active), pending, self.judge.number(op))
         for shadow in self.shadows.values():
             shadow.complete(self.copies.done, self.judge.number(op), self.clocks)
 
@@ -172,7 +172,7 @@ class SharedChecker:
         Arrivals count from the moment of the call: called once when the barrier completes it is right for threads
         that wait; an arrival that does not wait is exact if it is told when it happens, with nobody released.
         """
-        came, freed = self._who(arrived), self._who(released)
+        came, freed = self.everyone(arrived), self.everyone(released)
         for mask in (came, freed):
             self._groups(mask)                          # split by both before either is looked up
         arriving, leaving = self._groups(came | freed), self._groups(freed)
@@ -183,7 +183,21 @@ class SharedChecker:
     def warp_sync(self, op: Op, lane_mask: int, active: Bools | None) -> None:
         """The lanes of ``lane_mask`` of each warp meet, as far as they are active."""
         lanes = np.array([lane_mask >> (t % self.clocks.warp) & 1 for t in range(self.threads)], np.bool_)
-        self.clocks.warp_barrier(self._groups(self._who(active) & lanes[:, None]))
+        self.clocks.warp_barrier(self._groups(self.everyone(active) & lanes[:, None]))
+
+    def order(self, channel: Channel, active: Bools | None, *, acquire: bool = False, release: bool = False) -> None:
+        """The threads take over what was left in the channel, or leave there what they know."""
+        if not (acquire or release):
+            return
+        who = self.split(active)
+        if acquire:
+            self.clocks.receive(channel, who)
+        if release:
+            self.clocks.send(channel, who)
+
+    def split(self, active: Bools | None) -> Bools:
+        """The groups of these threads, split so that they fit the mask."""
+        return self._groups(self.everyone(active))
 
     def finish(self) -> None:
         """The blocks are through: their state is dropped (a copy in flight at the end harms nobody)."""
@@ -195,13 +209,7 @@ class SharedChecker:
         order = op.order if isinstance(op, (Atomic, Load, Store)) else None
         acquire = acquire and (self.fenced or order in ACQUIRES)
         release = release and (self.fenced or order in RELEASES)
-        if not (acquire or release):
-            return
-        who = self._groups(self._who(active))
-        if acquire:
-            self.clocks.receive(("buffer", ref.buffer.id), who)
-        if release:
-            self.clocks.send(("buffer", ref.buffer.id), who)
+        self.order(("buffer", ref.buffer.id), active, acquire=acquire, release=release)
 
     # --- order -------------------------------------------------------------------------------------------------------
 
@@ -288,7 +296,7 @@ class SharedChecker:
             self._expand()
         return None if active.all() else active
 
-    def _who(self, active: Bools | None) -> Bools:
+    def everyone(self, active: Bools | None) -> Bools:
         """The mask as (T, columns)."""
         active = self._mask(active)
         shape = (self.threads, self.clocks.columns)
