@@ -87,6 +87,7 @@ class SharedEnd:
     def check_write(self, index: Array, mask: Mask, asynchronous: bool = False) -> None:
         if self.watch:
             how = "async_write" if asynchronous else "write"
+            self.memory.disown(index, self.dtype.itemsize, None if mask is None else np.asarray(mask))
             self.watch.shared(self.op, self.ref, self.memory, index, self.width, mask, how)
 
 

@@ -44,9 +44,16 @@ class Batch:
         registers = [b for b in func.buffers if b.space is Space.REGISTER]
         self.fragments = {b.id: Fragment(b, self.threads, count) for b in registers}
         self.shared = {b.id: Shared(b, count) for b in func.shared_buffers}
+        self._own()
         self.specials: dict[str, Any] = _threads(func.block_dim)
         self.restart(first)
         self.plans = [site.bind(self) for site in program.sites]
+
+    def _own(self) -> None:
+        """Where leftovers of predicated copies are looked for, who wrote each element is kept."""
+        for number in () if self.launch.stale is None else self.launch.stale.buffers:
+            memory = self.shared[number] if number in self.shared else self.fragments[number]
+            memory.owner = np.zeros(memory.data.shape, np.int16)
 
     def restart(self, first: int) -> None:
         """Begin with the blocks ``first`` to ``first + self.blocks - 1`` of the grid (x fastest)."""

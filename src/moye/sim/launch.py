@@ -23,6 +23,7 @@ from moye.sim.masks import Mask
 from moye.sim.memory import Array, Global, TensorArg
 from moye.sim.segments import name_of
 from moye.sim.semantics import to_scalar
+from moye.sim.stale import Stale
 from moye.sim.timeline.tape import Tape
 
 __all__ = ["Argument", "Finding", "Hooks", "Launch", "Outcome", "Reporter"]
@@ -95,6 +96,8 @@ class Launch:
     inspections: list[Inspection] = field(default_factory=list)
     memories: dict[tuple[int, str], Global] = field(default_factory=dict)
     tape: Tape | None = None
+    stale: Stale | None = None
+    """The predicated copies whose leftovers are looked for."""
     globals: GlobalMemory = field(init=False)
     """What the checker of races in global memory keeps for the whole launch; only in checked runs."""
 
@@ -103,9 +106,12 @@ class Launch:
             raise ArgumentError(f"{self.func.name} has {len(self.func.params)} parameters, not {len(self.arguments)}")
         for param, argument in zip(self.func.params, self.arguments, strict=True):
             self._bind(param, argument)
-        if self.check:
-            self.globals = GlobalMemory(self.func, lambda buffer: self.memory(buffer, buffer.dtype), self.grid,
-                                        self.reporter)
+
+    def watch(self, stale: Stale, spent: int | None) -> None:
+        """Check global memory and look for leftovers; ``spent``: bytes taken already, None for no global memory."""
+        self.stale = stale if stale.numbers else None
+        self.globals = GlobalMemory(self.func, lambda buffer: self.memory(buffer, buffer.dtype), self.grid,
+                                    self.reporter, spent)
 
     def _bind(self, param: Param, argument: Argument) -> None:
         if isinstance(param, ScalarParam):

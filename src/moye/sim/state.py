@@ -17,6 +17,7 @@ from moye.sim.copies import AsyncCopies
 from moye.sim.groups import Group
 from moye.sim.masks import Mask
 from moye.sim.memory import Array, Fragment, Global, Shared
+from moye.sim.stale import Stale
 from moye.sim.watch import Watch
 
 
@@ -25,6 +26,7 @@ class LaunchState(Protocol):
 
     writes: int
     reporter: Reporter
+    stale: Stale | None
 
     @property
     def exact_fma(self) -> bool: ...

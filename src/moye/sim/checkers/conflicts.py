@@ -217,7 +217,9 @@ class Conflicts:
             if packing.detail else ()
         what, coordinate = self._element(clash, i)
         earlier = self._op(clash, i)
-        acts = [_act(clash.rival_kind, other, threads[0] if threads else None),
+        through = sorted({ref.buffer.name for ref, _ in earlier.refs() if ref.buffer.space is Space.GLOBAL})
+        alias = f" through {' or '.join(through)}" if self._aliased(clash) else ""
+        acts = [_act(clash.rival_kind, other, threads[0] if threads else None) + alias,
                 _act(clash.kind, mine, threads[1] if threads else None)]
         locs = (earlier.loc, clash.op.loc)
         if clash.rival_kind in (READ, STRONG):          # the write comes first

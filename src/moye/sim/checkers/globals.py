@@ -21,7 +21,7 @@ from moye.sim.checkers.between import Between, Fences
 from moye.sim.checkers.clocks import Bools, Ints
 from moye.sim.checkers.conflicts import Clash, Conflicts
 from moye.sim.checkers.findings import Reporter
-from moye.sim.checkers.regions import ATOMIC, STRONG, WRITE, Region, is_narrow, kind_of, plan
+from moye.sim.checkers.regions import ATOMIC, STRONG, WRITE, Plan, Region, is_narrow, kind_of, plan
 from moye.sim.checkers.shared import ACQUIRES, RELEASES, SharedChecker
 from moye.sim.checkers.tracks import UnitTracks
 from moye.sim.masks import lanes_of
@@ -35,19 +35,24 @@ class GlobalMemory:
     """What the batches of one launch share."""
 
     def __init__(self, func: Func, memory: Callable[[Buffer], Global], grid: tuple[int, int, int], reporter: Reporter,
-                 spent: int = 0) -> None:
+                 spent: int | None = 0) -> None:
         walked = list(func.body.walk())
         self.func = func
         self.fenced = any(isinstance(op, ops.Fence) and not is_narrow(op, func) for op in walked)
         ordered = [op for op in walked if _is_global(op) and kind_of(op, False) in (ATOMIC, STRONG)]
         wide = any(not is_narrow(op, func) and getattr(op, "order", None) != "relaxed" for op in ordered)
         self.between = Between() if wide or (self.fenced and ordered) else None
-        self.plan = plan(func, memory, grid[0] * grid[1] * grid[2], ordered=self.between is not None, spent=spent)
+        self.plan = Plan([]) if spent is None else plan(func, memory, grid[0] * grid[1] * grid[2],
+                                                        ordered=self.between is not None, spent=spent)
         self.numbers = {id(op): number for number, op in enumerate(self.plan.ops, 1)}
         self.tracked: dict[int, UnitTracks] = {}
         self.ordered = bool(ordered)
         """Whether threads may order each other through global memory at all, be it within a block."""
         self.conflicts = Conflicts(func, self.plan.ops, grid, reporter, memory)
+
+    def forget(self) -> None:
+        """Give the memory back."""
+        self.tracked.clear()
 
     @property
     def unsupported(self) -> list[str]:
