@@ -1,6 +1,5 @@
 """b8_stale_tail.py with zeros where the predicate is false: clean."""
 
-# ruff: noqa: E501
 
 import numpy as np
 

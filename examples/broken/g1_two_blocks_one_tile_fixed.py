@@ -1,6 +1,5 @@
 """g1_two_blocks_one_tile.py with the tile chosen by both axes: clean."""
 
-# ruff: noqa: E501
 
 import numpy as np
 

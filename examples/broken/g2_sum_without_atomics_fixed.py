@@ -1,6 +1,5 @@
 """g2_sum_without_atomics.py with an atomic addition: clean."""
 
-# ruff: noqa: E501
 
 import numpy as np
 

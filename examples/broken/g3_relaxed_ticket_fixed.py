@@ -1,6 +1,5 @@
 """g3_relaxed_ticket.py with a ticket that releases and acquires: clean."""
 
-# ruff: noqa: E501
 
 import numpy as np
 

@@ -1,6 +1,5 @@
 """g4_grid_barrier.py with no more blocks than are resident together: clean."""
 
-# ruff: noqa: E501
 
 import numpy as np
 

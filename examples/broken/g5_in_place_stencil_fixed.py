@@ -1,6 +1,5 @@
 """g5_in_place_stencil.py with another array to write to: clean."""
 
-# ruff: noqa: E501
 
 import numpy as np
 

@@ -59,9 +59,9 @@ class Stale:
         """The lanes ``wrong`` (V, T, B) leave the elements ``rows`` (broadcast likewise) as they were."""
         number = self.numbers[id(op)]
         if number not in self.left:
-            v, thread, block = (int(i) for i in np.argwhere(wrong)[0])
-            row = int(np.broadcast_to(rows, wrong.shape)[v, thread, block])
-            self.left[number] = Left(op, thread, tuple(int(i) for i in block_ids[block]), row, 0)
+            v, t, b = (int(i) for i in np.argwhere(wrong)[0])
+            element = int(np.broadcast_to(rows, wrong.shape)[v, t, b])
+            self.left[number] = Left(op, t, tuple(int(i) for i in block_ids[b]), element, 0)
         self.left[number].count += int(wrong.sum())
         if self.chosen is not None and number in self.chosen:
             _, thread, block = np.nonzero(wrong)
@@ -160,7 +160,7 @@ class Again:
                 if at.size:
                     offset = (start + int(at[0])) // size - argument.base
                     coordinate = self.memory(buffer).coordinate(offset)
-                    return f"{argument.name}({', '.join(map(str, coordinate))})"
+                    return f"{buffer.name}({', '.join(map(str, coordinate))})"
         return None
 
     @staticmethod

@@ -52,7 +52,7 @@ class Between:
     def __init__(self) -> None:
         self.channels: dict[int, _Channel] = {}
         self.acquires: dict[int, list[_Acquire]] = {}
-        self.steps = 0
+        self.steps = self.releases = 0
         self._reached: dict[tuple[tuple[int, int], ...], Links] = {}
 
     @property
@@ -73,6 +73,7 @@ class Between:
     def release(self, block: int, address: int, epochs: Ints, links: Links) -> None:
         """A thread publishes at the address what it knows of its block, and what it has acquired."""
         self.steps += 1
+        self.releases += 1
         channel = self.channels.setdefault(address, _Channel())
         channel.by_block.setdefault(block, []).append(len(channel.log))
         channel.log.append(_Release(block, epochs, links))

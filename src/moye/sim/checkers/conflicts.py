@@ -42,7 +42,7 @@ _DONE = {WRITE: "written", READ: "read", ATOMIC: "updated atomically", STRONG: "
 
 @dataclass(frozen=True, slots=True)
 class Clash:
-    """Entry by entry a unit, the record of the access now and that of the earlier one; ``together`` in one statement."""
+    """Entry by entry a unit, the record of the access now and of the earlier one; ``together`` in one statement."""
 
     tracks: UnitTracks
     buffer: Buffer
@@ -189,7 +189,7 @@ class Conflicts:
             self._between(clash, self._class(clash), p.count)
 
     def _split(self, p: _Pending, changed: Callable[[int, int, int], bool], yes: str | None, no: str) -> None:
-        """Report the clashes that are ``changed`` by both blocks as ``yes`` (None: not at all), the others as ``no``."""
+        """Report the clashes ``changed`` by both blocks as ``yes`` (None: not at all), the others as ``no``."""
         blocks = zip(p.clash.unit.tolist(), *(side.tolist() for side in p.clash.blocks()), strict=True)
         inside: Bools = np.array([changed(*key) for key in blocks], np.bool_)
         for code, at in ((yes, np.flatnonzero(inside)), (no, np.flatnonzero(~inside))):
@@ -241,7 +241,7 @@ class Conflicts:
         memory, region = self.memory(clash.buffer), clash.tracks.region
         offset = (region.start + int(clash.unit[i]) * region.unit - memory.address) // memory.itemsize
         coordinate = memory.coordinate(offset)
-        return f"{memory.arg.name}({', '.join(map(str, coordinate))})", coordinate
+        return f"{clash.buffer.name}({', '.join(map(str, coordinate))})", coordinate
 
 
 _WHY = {

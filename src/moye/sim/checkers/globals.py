@@ -72,7 +72,8 @@ class GlobalMemory:
 def _differ(a: Array, b: Array) -> Bools:
     """Where two arrays of one dtype differ in their bits."""
     bits = np.dtype(f"u{a.dtype.itemsize}")
-    return np.ascontiguousarray(a).view(bits) != np.ascontiguousarray(b).view(bits)
+    differ: Bools = np.ascontiguousarray(a).view(bits) != np.ascontiguousarray(b).view(bits)
+    return differ
 
 
 def _is_global(op: ops.Op) -> bool:
@@ -87,6 +88,8 @@ class GlobalChecker:
         self.threads = memory.func.threads
         self.fences = Fences(self.threads, blocks)
         self._lanes: dict[int, Ints] = {}
+        self._published = 0
+        self._polled: dict[int, tuple[tuple[int, int], Ints, Bools | None]] = {}
         self.doubtful: Clash | None = None
         """Threads of a block that write an element in one statement, until ``settle`` knows their values."""
 
@@ -182,11 +185,12 @@ class GlobalChecker:
             thread = (np.arange(self.threads) << packing.lane_shift if packing.detail
                       else np.zeros(self.threads, np.int64))
             base = self._lanes[packing.block_shift] = thread[:, None] + block
-        number = self.memory.numbers[id(op)] << packing.epochs
+        number: int | Ints = self.memory.numbers[id(op)] << packing.epochs
         if packing.detail:
             last = (1 << packing.epochs) - 1
-            return base + (number + np.minimum(clocks.now, last).take(clocks.group, axis=0))
-        return (base + number).astype(packing.dtype)    # type: ignore[return-value]
+            number = number + np.minimum(clocks.now, last).take(clocks.group, axis=0)
+        records: Ints = (base + number).astype(packing.dtype, copy=False)
+        return records
 
     def _together(self, clash: Clash) -> None:
         """Writes in one statement: those of two blocks clash, those of two threads unless their values are the same."""
@@ -209,11 +213,9 @@ class GlobalChecker:
         if not (others := np.flatnonzero(~inside)).size:
             return
         part = clash.pick(others)
-        if self.memory.between is not None:
-            if self.memory.between.exhausted:
-                return
+        if (between := self.memory.between) is not None:
             part = part.pick(np.flatnonzero(~self._ordered_between(part)))
-            if self.memory.between.exhausted:
+            if between.exhausted:
                 return
         if clash.soft:
             part = part.pick(np.flatnonzero(self._narrow(part)))
@@ -269,6 +271,8 @@ class GlobalChecker:
     def _synchronise(self, op: ops.Op, memory: Global, index: Ints, mask: Bools | None) -> None:
         """Acquire and release lane by lane, in the order in which atomic operations are done."""
         order, between = getattr(op, "order", None), self.memory.between
+        if isinstance(op, ops.Load) and not self._news(op, index, mask):
+            return
         if self.shared.fenced or order in ACQUIRES or order in RELEASES:
             self.shared.split(mask)
             self.shared.order(_CHANNEL, mask, acquire=self.shared.fenced or order in ACQUIRES)
@@ -288,6 +292,15 @@ class GlobalChecker:
                 self._acquire(thread, block, where)
             if releases:
                 self._release(thread, block, where, strong=order in RELEASES)
+
+    def _news(self, op: ops.Op, index: Ints, mask: Bools | None) -> bool:
+        """Whether anything was released since these lanes last read these addresses: they may be polling."""
+        between = self.memory.between
+        count = (self._published, 0 if between is None else between.releases)
+        before = self._polled.get(id(op))
+        self._polled[id(op)] = (count, index, mask)
+        return before is None or before[0] != count or not np.array_equal(before[1], index) or \
+            (before[2] is not mask and (before[2] is None or mask is None or not np.array_equal(before[2], mask)))
 
     def _acquire(self, thread: int, block: int, address: int) -> None:
         clocks, between = self.shared.clocks, self.memory.between
@@ -314,4 +327,5 @@ class GlobalChecker:
         """What follows in these threads is not part of what they have released; order within the block."""
         order = getattr(op, "order", None)
         if self.shared.fenced or order in RELEASES:
+            self._published += not isinstance(op, ops.Load)
             self.shared.order(_CHANNEL, mask, release=True)

@@ -9,12 +9,9 @@ neither's owner or clashes with one of the two.  A third reader is forgotten, wh
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from moye.sim.checkers.clocks import Bools, Ints
 from moye.sim.checkers.regions import WRITE, Packing, Region
-
-Records = npt.NDArray[np.signedinteger[np.typing.NBitBase]]
 
 
 class Track:
@@ -22,8 +19,8 @@ class Track:
 
     def __init__(self, units: int, packing: Packing, *, single: bool) -> None:
         self.packing = packing
-        self.newest: Ints = np.zeros(units, packing.dtype)      # type: ignore[assignment]
-        self.other: Ints | None = None if single else np.zeros(units, packing.dtype)    # type: ignore[assignment]
+        self.newest: Ints = np.zeros(units, packing.dtype)
+        self.other: Ints | None = None if single else np.zeros(units, packing.dtype)
 
     @property
     def words(self) -> list[Ints]:
