@@ -37,7 +37,7 @@ class Report:
     """What one checked launch showed.
 
     ``findings`` are proven violations; ``unsupported`` says what of this kernel could not be judged, ``not_judged``
-    what no launch is checked for.
+    what was left out because it is too large.
     """
 
     kernel: str
@@ -47,8 +47,8 @@ class Report:
     lints: list[Any] = field(default_factory=list)
     unsupported: list[str] = field(default_factory=list)
     checked: tuple[str, ...] = ("bounds", "alignment", "uninitialised reads", "shared-memory races",
-                                "asynchronous copies", "barriers", "integer overflow", "asserts")
-    not_judged: tuple[str, ...] = ("races between blocks in global memory",)
+                                "global-memory races", "asynchronous copies", "barriers", "integer overflow", "asserts")
+    not_judged: tuple[str, ...] = ()
     recorded: Timeline | None = field(default=None, repr=False)
     traffic: Meter | None = field(default=None, repr=False)
 
@@ -152,7 +152,7 @@ class CheckedLauncher:
             if before is not None and outcome.meter is not None and not outcome.findings:
                 report.lints += barriers.lints(spec, before, self.grid, outcome.meter)
             report.findings = list(outcome.findings)
-            report.unsupported = list(getattr(outcome, "unsupported", []))
+            report.unsupported, report.not_judged = list(outcome.unsupported), tuple(outcome.not_judged)
             report.recorded = simulate.timeline_of(outcome, spec)
         for host, device in back:
             device[...] = _as_device(host, device)

@@ -63,6 +63,7 @@ class _Atomic:
         if isinstance(self.end, GlobalEnd):
             self.end.check_read(index, mask)
         elif isinstance(self.end, SharedEnd):
+            self.end.memory.disown(index, self.end.dtype.itemsize, None if mask is None else np.asarray(mask))
             self.batch.watch.shared(self.op, self.op.ref, self.end.memory, index, 1, mask, "atomic")
 
     def _cells(self, index: Array) -> tuple[Array, Array]:

@@ -18,6 +18,7 @@ from moye.dtypes import Space
 from moye.errors import Loc
 from moye.ir import ops
 from moye.sim.barriers import Barriers
+from moye.sim.checkers.globals import GlobalChecker
 from moye.sim.checkers.shared import SharedChecker
 from moye.sim.copies import AsyncCopies
 from moye.sim.deadlock import Exited
@@ -45,9 +46,16 @@ class Batch:
         registers = [b for b in func.buffers if b.space is Space.REGISTER]
         self.fragments = {b.id: Fragment(b, self.threads, count) for b in registers}
         self.shared = {b.id: Shared(b, count) for b in func.shared_buffers}
+        self._own()
         self.specials: dict[str, Any] = _threads(func.block_dim)
         self.restart(first)
         self.plans = [site.bind(self) for site in program.sites]
+
+    def _own(self) -> None:
+        """Where leftovers of predicated copies are looked for, who wrote each element is kept."""
+        for number in () if self.launch.stale is None else self.launch.stale.buffers:
+            memory = self.shared[number] if number in self.shared else self.fragments[number]
+            memory.owner = np.zeros(memory.data.shape, np.int16)
 
     def restart(self, first: int) -> None:
         """Begin with the blocks ``first`` to ``first + self.blocks - 1`` of the grid (x fastest)."""
@@ -70,11 +78,13 @@ class Batch:
         if self.launch.check:
             checker = SharedChecker(self.program.func, self.threads, self.blocks, self.launch.reporter, self.block_ids)
             checker.ignored = self.launch.hooks.ignored
+            globals_ = GlobalChecker(self.launch.globals, first, self.blocks, checker)
             if self.launch.meter is not None:
                 self.launch.meter.begin(self.blocks)
             if self.watch is None:
-                self.watch = Watch(self.threads, self.block_ids, self.launch.reporter, checker, self.launch.meter)
-            self.watch.block_ids, self.watch.checker = self.block_ids, checker
+                self.watch = Watch(self.threads, self.block_ids, self.launch.reporter, checker, globals_,
+                                   self.launch.meter)
+            self.watch.block_ids, self.watch.checker, self.watch.globals = self.block_ids, checker, globals_
 
     # --- lanes -------------------------------------------------------------------------------------------------------
 
@@ -140,6 +150,7 @@ class Batch:
             self.barriers.deadlock()
         if self.watch is not None:
             self.watch.checker.finish()
+            self.watch.globals.finish()
         self.launch.done += self.blocks
         return "done"
 

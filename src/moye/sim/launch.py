@@ -17,12 +17,14 @@ from moye.errors import ArgumentError
 from moye.ir import ops
 from moye.ir.nodes import Buffer, Extent, Func, Param, ScalarParam, TensorParam, Value
 from moye.sim.checkers.findings import Finding, Reporter
+from moye.sim.checkers.globals import GlobalMemory
 from moye.sim.debug import Inspection
 from moye.sim.lints.meter import Meter
 from moye.sim.masks import Mask
 from moye.sim.memory import Array, Global, TensorArg
 from moye.sim.segments import name_of
 from moye.sim.semantics import to_scalar
+from moye.sim.stale import Stale
 from moye.sim.timeline.tape import Tape
 
 __all__ = ["Argument", "Finding", "Hooks", "Launch", "Outcome", "Reporter"]
@@ -75,6 +77,10 @@ class Outcome:
     tape: Tape | None = None
     meter: Meter | None = None
     """What accesses cost, where ``Hooks.lints`` asked for it."""
+    unsupported: list[str] = field(default_factory=list)
+    """What of this launch could not be judged ..."""
+    not_judged: list[str] = field(default_factory=list)
+    """... and what was left out because it is too large."""
 
 
 @dataclass(slots=True)
@@ -100,12 +106,22 @@ class Launch:
     memories: dict[tuple[int, str], Global] = field(default_factory=dict)
     tape: Tape | None = None
     meter: Meter | None = None
+    stale: Stale | None = None
+    """The predicated copies whose leftovers are looked for."""
+    globals: GlobalMemory = field(init=False)
+    """What the checker of races in global memory keeps for the whole launch; only in checked runs."""
 
     def __post_init__(self) -> None:
         if len(self.arguments) != len(self.func.params):
             raise ArgumentError(f"{self.func.name} has {len(self.func.params)} parameters, not {len(self.arguments)}")
         for param, argument in zip(self.func.params, self.arguments, strict=True):
             self._bind(param, argument)
+
+    def watch(self, stale: Stale, spent: int | None) -> None:
+        """Check global memory and look for leftovers; ``spent``: bytes taken already, None for no global memory."""
+        self.stale = stale if stale.numbers else None
+        self.globals = GlobalMemory(self.func, lambda buffer: self.memory(buffer, buffer.dtype), self.grid,
+                                    self.reporter, spent)
 
     def _bind(self, param: Param, argument: Argument) -> None:
         if isinstance(param, ScalarParam):

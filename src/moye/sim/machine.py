@@ -12,6 +12,7 @@ after the other, unless blocks poll memory: then further blocks are admitted, as
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -22,6 +23,7 @@ from moye.sim.launch import Argument, Finding, Hooks, Launch, Outcome, Reporter
 from moye.sim.lints.meter import Meter
 from moye.sim.memory import TensorArg
 from moye.sim.program import Program, program_of
+from moye.sim.stale import Again, Stale
 from moye.sim.stops import StopSimulation, stuck
 from moye.sim.timeline.tape import Tape
 
@@ -42,16 +44,36 @@ def simulate(func: Func, arguments: Sequence[Argument], grid: tuple[int, int, in
     launch = Launch(func, arguments, grid, check, hooks, reporter)
     if check and hooks.lints:
         launch.meter = Meter(func)
+    again = Again(func, arguments, lambda buffer: launch.memory(buffer, buffer.dtype)) if check else None
+    if again is not None:
+        launch.watch(again.stale, again.bytes)
     program = program_of(func, check=check, record=bool(hooks.record))
     if program.statements is not None:
         launch.tape = Tape(program.statements, grid, hooks.record)
     try:
         with np.errstate(all="ignore"):
             _run(program, launch)
+            if check:
+                launch.globals.conflicts.tell()         # of batches that never came to their end
+            if again is not None and launch.done == grid[0] * grid[1] * grid[2]:
+                again.judge(lambda stale: _repeat(program_of(func, check=True), launch, stale), reporter)
     except StopSimulation:
         pass
-    return Outcome(reporter.findings, launch.printed, launch.inspections, launch.done, launch.steps, reporter,
-                   launch.tape, launch.meter)
+    outcome = Outcome(reporter.findings, launch.printed, launch.inspections, launch.done, launch.steps, reporter,
+                      launch.tape, launch.meter)
+    if again is not None:
+        outcome.unsupported = [*launch.globals.unsupported, *again.unsupported]
+        outcome.not_judged = launch.globals.plan.not_judged
+    return outcome
+
+
+def _repeat(program: Program, launch: Launch, stale: Stale) -> None:
+    """The launch once more, unheard, with other values where ``stale`` says so."""
+    launch.globals.forget()
+    hooks = replace(launch.hooks, progress=None, stop_on_first=False, printer=None, inspect=None, record=())
+    second = Launch(launch.func, launch.arguments, launch.grid, True, hooks, Reporter(launch.func, False, frozenset()))
+    second.watch(stale, None)
+    _run(program, second)
 
 
 def blocks_per_batch(func: Func, total: int) -> int:

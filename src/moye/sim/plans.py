@@ -17,10 +17,10 @@ import numpy as np
 from moye.dtypes import Space
 from moye.ir import ops
 from moye.ir.nodes import Extent, TileRef
-from moye.sim.access import Operand, RegisterEnd
+from moye.sim.access import GlobalEnd, Operand, RegisterEnd
 from moye.sim.addressing import register_rows
 from moye.sim.masks import Mask, both
-from moye.sim.memory import Array, numpy_dtype
+from moye.sim.memory import Array, Fragment, Shared, numpy_dtype
 from moye.sim.semantics import reduction, to_scalar
 from moye.sim.state import BatchState
 
@@ -107,6 +107,8 @@ class _Copy:
         self.asynchronous = op.atom.asynchronous is not None
         self.view = self.dst.view if isinstance(self.dst, RegisterEnd) else None
         self.checked = batch.watch is not None
+        stale = batch.launch.stale
+        self.stale = stale if stale is not None and id(op) in stale.numbers else None
 
     def __call__(self, dst: Any, src: Any, dst_strides: tuple[Any, ...], src_strides: tuple[Any, ...],
                  extents: tuple[Any, ...], pred: Any, mask: Mask) -> None:
@@ -119,11 +121,25 @@ class _Copy:
         if self.checked:
             if reading is not False:
                 self.src.check_read(of, reading, self.asynchronous)
-            self.dst.check_write(to, writing, self.asynchronous)
+            if self.stale is None:
+                self.dst.check_write(to, writing, self.asynchronous)
+            else:
+                self._watched(to, writing, mask)
         if self.asynchronous:
             self.batch.copies.issue(self, to, of, reading, writing)
         elif not (mask is None and reading is None and self.view is not None and self.src.load_into(of, self.view)):
             self.perform(to, of, reading, writing)
+
+    def _watched(self, to: Array, writing: Mask, mask: Mask) -> None:
+        """A copy whose leftovers are looked for."""
+        dst = self.dst
+        assert self.stale is not None and not isinstance(dst, GlobalEnd), "a copy into shared memory or registers"
+        memory: Shared | Fragment = dst.fragment if isinstance(dst, RegisterEnd) else dst.memory
+        rows = dst.own[:, None, None] if isinstance(dst, RegisterEnd) else to
+        owner, memory.owner = memory.owner, None        # what this copy writes is its own
+        dst.check_write(to, writing, self.asynchronous)
+        memory.owner = owner
+        self.stale.copied(self.op, memory, rows, writing, mask, self.batch.threads, self.batch.block_ids)
 
     def perform(self, to: Array, of: Array, reading: Mask, writing: Mask) -> None:
         """Move the values now."""

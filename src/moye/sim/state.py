@@ -18,6 +18,7 @@ from moye.sim.deadlock import Exited
 from moye.sim.groups import Group
 from moye.sim.masks import Mask
 from moye.sim.memory import Array, Fragment, Global, Shared
+from moye.sim.stale import Stale
 from moye.sim.watch import Watch
 
 
@@ -26,6 +27,7 @@ class LaunchState(Protocol):
 
     writes: int
     reporter: Reporter
+    stale: Stale | None
 
     @property
     def exact_fma(self) -> bool: ...

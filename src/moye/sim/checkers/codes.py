@@ -117,8 +117,8 @@ CODES: dict[str, Code] = _parse(_TABLE)
 GROUPS: dict[str, frozenset[str]] = {
     "bounds": frozenset({"B1", "B2"}),
     "alignment": frozenset({"B3", "B4"}),
-    "uninitialised": frozenset({"B6", "B7", "B11"}),
-    "races": frozenset({"B9", "C1", "C2", "C3", "D3", "D4"}),
+    "uninitialised": frozenset({"B6", "B7", "B8", "B11"}),
+    "races": frozenset({"B9", "C1", "C2", "C3", "D3", "D4", "D19", "G1", "G2", "G3", "G5"}),
     "copies": frozenset({"D1", "D2", "D3", "D4", "B9"}),
     "barriers": frozenset({"C4", "C5", "C6", "C7", "F4", "G4"}),
     "overflow": frozenset({"A11"}),
