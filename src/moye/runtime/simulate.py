@@ -61,8 +61,11 @@ def timeline_of(outcome: Any, spec: Specialised) -> Timeline | None:
 
 
 def run(spec: Specialised, call: Call, grid: Dim3, *, check: bool, collect: bool = False, earliest: bool = False,
-        record: tuple[int, ...] = ()) -> Any:
-    """Simulate one launch; returns the simulator's Outcome.  ``record``: the blocks that a timeline is wanted of."""
+        record: tuple[int, ...] = (), sample: tuple[int, ...] | None = None, probe: Any = None) -> Any:
+    """Simulate one launch; returns the simulator's Outcome.
+
+    ``record``: the blocks that a timeline is wanted of.  ``sample``: the blocks that run, None for all.
+    """
     from moye.sim.checkers.codes import chosen
     from moye.sim.machine import Hooks, simulate
 
@@ -71,7 +74,7 @@ def run(spec: Specialised, call: Call, grid: Dim3, *, check: bool, collect: bool
     arguments = _arguments(spec, call)
     gathered = _state["timelines"]
     hooks = Hooks(progress=_state["progress"], stop_on_first=not collect, printer=print,
-                  record=record or ((0,) if gathered is not None else ()),
+                  record=record or ((0,) if gathered is not None else ()), sample=sample, probe=probe,
                   codes=chosen(named) if isinstance(named, frozenset) else None,
                   asynchronous="earliest" if earliest else "latest", exact_fma=env.exact_fma())
     outcome = simulate(spec.func, arguments, grid, check=check, hooks=hooks)
@@ -81,6 +84,15 @@ def run(spec: Specialised, call: Call, grid: Dim3, *, check: bool, collect: bool
     if outcome.findings and not collect:
         raise violation(outcome.findings[0])
     return outcome
+
+
+def probed(spec: Specialised, call: Call, grid: Dim3, block: int, probe: Any, *, earliest: bool) -> None:
+    """Run one block again, unchecked and without a word, for somebody who looks at what it does."""
+    from moye.sim.machine import Hooks, simulate
+
+    hooks = Hooks(sample=(block,), probe=probe, asynchronous="earliest" if earliest else "latest",
+                  exact_fma=env.exact_fma())
+    simulate(spec.func, _arguments(spec, call), grid, check=False, hooks=hooks)
 
 
 def violation(finding: Any) -> SimulationError:

@@ -41,7 +41,11 @@ class GlobalEnd:
 
     def store(self, index: Array, values: Any, mask: Mask) -> None:
         self.launch.writes += 1
+        self.changed(index, mask)
         self.memory.write(index, values, None if mask is None else np.asarray(mask))
+
+    def changed(self, index: Array, mask: Mask) -> None:
+        """The elements are about to be changed: for those who want to know (probe.py)."""
 
     def check_read(self, index: Array, mask: Mask, asynchronous: bool = False) -> None:
         if self.watch:

@@ -7,10 +7,13 @@ In: a Func's arguments, the grid, ``Hooks``.  Out: ``Launch``, which the batches
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from typing import Literal as OneOf
+
+import numpy as np
 
 from moye.dtypes import DType
 from moye.errors import ArgumentError
@@ -20,6 +23,7 @@ from moye.sim.checkers.findings import Finding, Reporter
 from moye.sim.debug import Inspection
 from moye.sim.masks import Mask
 from moye.sim.memory import Array, Global, TensorArg
+from moye.sim.probe import Probe
 from moye.sim.segments import name_of
 from moye.sim.semantics import to_scalar
 from moye.sim.timeline.tape import Tape
@@ -37,6 +41,7 @@ class Hooks:
     ``exact_fma`` rounds a multiply-add of a float ``Gemm`` once, as a GPU does; else the product is rounded too.
     ``codes`` are the classes of violations to report (None: all).
     ``blocks`` fixes the number of blocks of a batch; ``resident`` how many blocks may run at once.
+    ``sample``: the blocks (numbers in the grid, x fastest) that run, None for all.  ``probe`` is told of every access.
     """
 
     progress: Callable[[int, int], None] | None = None
@@ -48,6 +53,8 @@ class Hooks:
     inspect: Callable[[Inspection], None] | None = None
     record: Sequence[int] = ()
     """The blocks (x fastest) whose events are recorded for a timeline."""
+    sample: Sequence[int] | None = None
+    probe: Probe | None = None
     blocks: int | None = None
     resident: int | None = None
     spins: int = 10_000
@@ -66,6 +73,8 @@ class Outcome:
     segments: int
     reporter: Reporter
     tape: Tape | None = None
+    unsupported: list[str] = field(default_factory=list)
+    """What could not be judged, a sentence each."""
 
 
 @dataclass(slots=True)
@@ -90,6 +99,7 @@ class Launch:
     inspections: list[Inspection] = field(default_factory=list)
     memories: dict[tuple[int, str], Global] = field(default_factory=dict)
     tape: Tape | None = None
+    unsupported: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         if len(self.arguments) != len(self.func.params):
@@ -113,6 +123,17 @@ class Launch:
             self.params[name_of(extent)] = int(number)
         elif extent != number:
             raise ArgumentError(f"{self.func.name} was made for {param.name} with {extent} where it has {number} now")
+
+    @property
+    def total(self) -> int:
+        """How many blocks run."""
+        return math.prod(self.grid) if self.hooks.sample is None else len(self.hooks.sample)
+
+    def numbers(self, first: int, count: int) -> Array:
+        """The numbers in the grid (x fastest) of ``count`` blocks that run, from the ``first``."""
+        if self.hooks.sample is None:
+            return np.arange(first, first + count)
+        return np.array(self.hooks.sample[first:first + count])
 
     def memory(self, buffer: Buffer, dtype: DType) -> Global:
         """A tensor parameter as elements of ``dtype``."""

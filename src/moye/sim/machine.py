@@ -35,7 +35,7 @@ MULTIPROCESSORS, THREADS_EACH, SHARED_EACH, BLOCKS_EACH = 132, 2048, 227 << 10, 
 
 def simulate(func: Func, arguments: Sequence[Argument], grid: tuple[int, int, int], *, check: bool,
              hooks: Hooks | None = None) -> Outcome:
-    """Run every block of the grid; ``arguments`` are parallel to ``func.params``."""
+    """Run every block of the grid, or those of ``hooks.sample``; ``arguments`` are parallel to ``func.params``."""
     hooks = hooks or Hooks()
     reporter = Reporter(func, hooks.stop_on_first, hooks.codes)
     launch = Launch(func, arguments, grid, check, hooks, reporter)
@@ -48,7 +48,7 @@ def simulate(func: Func, arguments: Sequence[Argument], grid: tuple[int, int, in
     except StopSimulation:
         pass
     return Outcome(reporter.findings, launch.printed, launch.inspections, launch.done, launch.steps, reporter,
-                   launch.tape)
+                   launch.tape, launch.unsupported)
 
 
 def blocks_per_batch(func: Func, total: int) -> int:
@@ -73,7 +73,7 @@ class _Queue:
 
     def __init__(self, program: Program, launch: Launch) -> None:
         self.program, self.launch = program, launch
-        self.total = launch.grid[0] * launch.grid[1] * launch.grid[2]
+        self.total = launch.total
         self.size = launch.hooks.blocks or blocks_per_batch(program.func, max(self.total, 1))
         self.next = 0
         self.free: list[Batch] = []
