@@ -190,10 +190,14 @@ def test_the_reference_may_fail_as_it_likes():
 # --- k-steps ---------------------------------------------------------------------------------------------------------
 
 
+def product(A, B):
+    return A.astype(np.float64) @ B.T.astype(np.float64)
+
+
 @pytest.fixture
 def multiply(tmp_path):
     """Run an example's matmul with its source edited; the message of its one finding V1."""
-    def run(stem, *edits, K=64, expect=lambda A, B: A.astype(np.float64) @ B.T.astype(np.float64), order=np.asfortranarray):
+    def run(stem, *edits, K=64, expect=product, order=np.asfortranarray):
         source = (ROOT / "examples" / f"{stem}.py").read_text()
         for old, new in edits:
             assert old in source
@@ -267,3 +271,45 @@ def test_a_tensor_core_matmul(multiply):
     found, = multiply("10_matmul_tensor_core", ("tBgB[:, :, :, k])", "tBgB[:, :, :, k - (k == 6)])"),
                       order=columns_and_rows)
     assert "right up to k-step 5 and wrong from k-step 6 on (of 8" in found.message
+
+
+@mo.kernel
+def through_shared(A, B, C, mma, fault: mo.Constexpr):
+    """C in float16, through shared memory: a thread stores what another one summed."""
+    tid = mo.thread_idx().x
+    sC = mo.shared_array(mo.float16, mo.make_layout((16, 16), (1, 18)))         # (M, N)
+    thr_mma = mma.get_slice(tid)
+    tCsC = thr_mma.partition_C(sC)                      # (MMA, MMA_M, MMA_N)
+    tCrC = mo.make_fragment_like(tCsC, mo.float32)      # (MMA, MMA_M, MMA_N)
+    tCrC.fill(0)
+    for k in range(mo.size(A, 1) // 4):
+        gA = mo.tile(A, (16, 4), (0, k))                # (M, 4)
+        gB = mo.tile(B, (16, 4), (0, k))                # (N, 4)
+        tCrA = mo.make_fragment_like(thr_mma.partition_A(gA))
+        tCrB = mo.make_fragment_like(thr_mma.partition_B(gB))
+        mo.copyto(tCrA, thr_mma.partition_A(gA))
+        mo.copyto(tCrB, thr_mma.partition_B(gB))
+        if fault and k == 2 and tid == 7:
+            tCrB.fill(0)
+        mo.gemm(mma, tCrA, tCrB, tCrC)
+    narrow = mo.make_fragment_like(tCrC, mo.float16)
+    narrow[...] = tCrC
+    mo.copyto(tCsC, narrow)
+    mo.sync_threads()
+    for column in mo.static_range(4):
+        C[tid % 16, tid // 16 + 4 * column] = sC[tid % 16, tid // 16 + 4 * column]
+
+
+@pytest.mark.parametrize("fault", [False, True])
+def test_an_epilogue_through_shared_memory(fault):
+    rng = np.random.default_rng(1)
+    A, B = (np.asfortranarray(rng.standard_normal((16, 32), np.float32)) for _ in range(2))
+    C = np.zeros((16, 16), np.float16, order="F")
+    mma = mo.make_tiled_mma(mo.UniversalFMA(mo.float32), mo.make_layout((8, 8)))
+    report = mo.check(through_shared, expect=product)[1, 64](A, B, C, mma, fault)
+    assert report.ok is not fault, str(report)
+    if fault:
+        found, = report.findings
+        assert found.threads == (7,) and "stored it from register narrow(0, 0, 0)" in found.message, found.message
+        assert "right up to k-step 1 and wrong from k-step 2 on (of 8" in found.message
+        assert "; the step adds nothing" in found.message

@@ -17,14 +17,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from moye import display
 from moye.errors import ArgumentError, MoyeError, UnsupportedError
 from moye.runtime import fast, simulate
 from moye.runtime.arguments import Call
 from moye.runtime.compile import Dim3, Specialised
 from moye.runtime.onhost import on_host
 from moye.runtime.report import Report, refused
-from moye.runtime.report_html import fragment
 from moye.runtime.sampling import Blocks, sampled
 from moye.runtime.verdict import Expectation, expectation
 
@@ -166,7 +164,6 @@ def _inside(blocks: Iterable[Any], grid: Dim3) -> tuple[Any, ...] | None:
 
 
 _sessions: list[Session] = []
-display.register(Report, lambda report: {"text/html": fragment(report)})
 
 
 def session() -> Session | None:

@@ -269,7 +269,7 @@ def _beyond(got: Array, expected: Array, rtol: float, typical: float, only: Arra
     for part in _chunks(got.shape):
         g, e = _wide(got[part]), _wide(expected[part])
         with np.errstate(invalid="ignore"):
-            off = ~(np.abs(g - e) <= rtol * (np.abs(e) + typical) + least)
+            off = ~(np.abs(g - e) <= rtol * (np.abs(e) + typical) + least) | np.isinf(e)
         same = (g == e) | (np.isnan(g) & np.isnan(e))
         wrong[part] = off & ~same
     return wrong if only is None else wrong & only

@@ -13,16 +13,16 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from moye.display import Drawable
 from moye.errors import ArgumentError, Loc, MoyeError
 from moye.runtime.compile import Dim3
+from moye.runtime.report_html import fragment
 
 if TYPE_CHECKING:
     from moye.sim.timeline.view import Timeline
 
 
 @dataclass(slots=True)
-class Report(Drawable):
+class Report:
     """What one checked launch showed.
 
     ``findings`` are proven violations; ``unsupported`` says what of this kernel could not be judged, ``not_judged``
@@ -101,6 +101,9 @@ class Report(Drawable):
         if self.not_judged:
             parts.append(f"not judged: {', '.join(self.not_judged)}")
         return "\n".join(parts)
+
+    def _repr_html_(self) -> str:
+        return fragment(self)
 
     # --- data --------------------------------------------------------------------------------------------------------
 

@@ -9,10 +9,29 @@ they are about marked, and its hint.
 from __future__ import annotations
 
 from html import escape
-from typing import Any
+from typing import Any, Protocol
 
 from moye.errors import Frame, Loc
-from moye.runtime.report import Report
+
+
+class Shown(Protocol):
+    """What a Report has to say."""
+
+    kernel: str
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    findings: list[Any]
+    lints: list[Any]
+    unsupported: list[str]
+    checked: tuple[str, ...]
+    not_judged: tuple[str, ...]
+
+    @property
+    def verdict(self) -> str: ...
+    @property
+    def extent(self) -> str: ...
+    def count(self, finding: Any) -> int: ...
+
 
 STYLE = """
 .moye-report{--ink:#1f2328;--dim:#59636e;--paper:#fff;--line:#d1d9e0;--code:#f6f8fa;--bad:#cf222e;--mark:#ffdce0;
@@ -30,7 +49,7 @@ overflow-x:auto;font:12px/1.5 ui-monospace,monospace;white-space:pre}
 """
 
 
-def fragment(report: Report) -> str:
+def fragment(report: Shown) -> str:
     """The report as one element."""
     tone = "bad" if report.findings else "warn" if report.unsupported else "good"
     parts = ['<div class="moye-report">', f"<style>{STYLE}</style>",
