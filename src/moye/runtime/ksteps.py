@@ -155,7 +155,7 @@ def k_step(steps: Steps, name: str, element: Element, control: Element | None, e
     asked = last if found is None else found[1]
     if control is not None and not judge.right(control, asked):
         return _NOT_LINEAR
-    if not judge.linear(element, max(1, min(asked, last - 1))) or \
+    if not judge.linear(element, max(1, last // 2 if found is None else found[0])) or \
             judge.close(element, judge.partial(element, 0), judge.partial(element, last), last):
         return _NOT_LINEAR
     if found is None:
