@@ -15,7 +15,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from moye.errors import ArgumentError, MoyeError, UnsupportedError
 from moye.runtime import fast, simulate
@@ -24,7 +24,9 @@ from moye.runtime.compile import Dim3, Specialised
 from moye.runtime.onhost import on_host
 from moye.runtime.report import Report, refused
 from moye.runtime.sampling import Blocks, sampled
-from moye.runtime.verdict import Expectation, expectation
+
+if TYPE_CHECKING:
+    from moye.runtime.verdict import Expectation
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +90,8 @@ def _run(name: str, grid: Dim3, block: Dim3, spec: Specialised, call: Call, how:
     report.blocks = sample = sampled(grid, how.blocks)
     wanted: Expectation | None = None
     if how.expect is not None:
+        from moye.runtime.verdict import expectation    # the simulator is loaded where it is needed
+
         wanted = expectation(how.expect, how.rtol, spec, call, values or {})
     record = _recorded(how.timeline, sample)
     try:
