@@ -90,7 +90,7 @@ def _run(name: str, grid: Dim3, block: Dim3, spec: Specialised, call: Call, how:
     report.blocks = sample = sampled(grid, how.blocks)
     wanted: Expectation | None = None
     if how.expect is not None:
-        from moye.runtime.verdict import expectation    # the simulator is loaded where it is needed
+        from moye.runtime.verdict import expectation  # the simulator is loaded where it is needed
 
         wanted = expectation(how.expect, how.rtol, spec, call, values or {})
     record = _recorded(how.timeline, sample)
