@@ -1,7 +1,7 @@
 # make demo      set up .venv and run the double-buffered matmul (GPU if there is one, else the simulator)
 # make test      ruff, mypy, and every test that needs no GPU; some need Chromium and LaTeX (apt: chromium
 #                chromium-driver texlive-latex-base texlive-pictures): TEST_WITHOUT=browser,latex does without
-# make gpu-test  the tests that need a GPU
+# make gpu-test  the tests that need a GPU, GPU_JOBS at a time; then, one by one, those that time it
 # make bench     the benchmarks that this machine can run
 # make pictures  draw docs/images anew
 # make wheel     build dist/moye-*.whl
@@ -57,7 +57,8 @@ gpu-test bench: $(TEST_STAMP)
 endif
 
 gpu-test:
-	PYTHONPATH=src $(GPU_PY) -m pytest -q -n $(GPU_JOBS) tests/gpu
+	PYTHONPATH=src $(GPU_PY) -m pytest -q -n $(GPU_JOBS) -m "not alone" tests/gpu
+	PYTHONPATH=src $(GPU_PY) -m pytest -q -m alone tests/gpu
 
 bench:
 	PYTHONPATH=src $(GPU_PY) benchmarks/run.py

@@ -1,15 +1,18 @@
 """What a first launch pays: cold compile, and a kernel that is on disk; every figure from fresh processes.
 
-For the double-buffered matmul and the fastest configuration of ``gemm_simt``.  Cold: trace, print and NVRTC with
---no-cache and no disk cache; a literal of the kernel differs in each process, as NVRTC and the driver cache by content.
-Disk hit: another fresh process whose kernel the first one left on disk: trace and print, then what comes beyond them,
-the look-up (key, reading, checking the digest) and, where there is a GPU, the driver's module load.  Imports are
-excluded, loading the NVRTC library is not.
+For the double-buffered matmul, the fastest configuration of ``gemm_simt``, and ``gemm_sm80`` on each dtype.  Cold:
+trace, print and NVRTC with --no-cache and no disk cache; a literal of the kernel differs in each process, as NVRTC and
+the driver cache by content.  Disk hit: another fresh process whose kernel the first one left on disk: trace and print,
+then what comes beyond them, the look-up (key, reading, checking the digest) and, where there is a GPU, the driver's
+module load.  Imports are excluded, loading the NVRTC library is not.
 
-    python benchmarks/compile.py [processes] [arch]
+    python benchmarks/compile.py [processes] [arch] [--only NAME]
+
+``--only`` takes part of a name, as "gemm_sm80" or "int8", and may be repeated.
 """
 
-import importlib
+import argparse
+import importlib.util
 import json
 import linecache
 import os
@@ -20,6 +23,7 @@ import sys
 import tempfile
 import time
 import types
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -27,11 +31,53 @@ import numpy as np
 from moye.runtime.prepare import compile_only
 
 ROOT = Path(__file__).parents[1]
-SOURCES = {
-    "double-buffered": (ROOT / "examples" / "09_matmul_double_buffered.py", "tCrC.fill(0)"),
-    "gemm_simt": (Path(importlib.import_module("moye.kernels").__file__).with_name("gemm_simt.py"), "acc.fill(0)"),
+KERNELS = Path(importlib.import_module("moye.kernels").__file__).parent
+
+
+@dataclass(frozen=True)
+class Case:
+    """A kernel: its file, the call written once in it whose 0 becomes a literal, the host function, its operands.
+
+    ``out``: the dtype of C where it is not that of A and B.
+    """
+
+    path: Path
+    marker: str
+    function: str
+    sizes: tuple[int, int, int]
+    order: str
+    dtype: str = "float32"
+    out: str | None = None
+
+    def literal(self):
+        """Another one each time, of the accumulators' type."""
+        return str(secrets.randbelow(10**9)) if self.out == "int32" else f"{secrets.randbelow(10**9)}e-12"
+
+    def arrays(self):
+        """A (M, K), B (N, K) and C (M, N); within ``compile_only`` nothing runs: their memory is never touched."""
+        M, N, K = self.sizes
+        dtype, out = numpy_dtype(self.dtype), numpy_dtype(self.out or self.dtype)
+        return tuple(np.empty(shape, of, self.order) for shape, of in (((M, K), dtype), ((N, K), dtype), ((M, N), out)))
+
+
+def numpy_dtype(name):
+    return np.dtype(getattr(importlib.import_module("ml_dtypes"), name) if name == "bfloat16" else name)
+
+
+def sm80(dtype, out=None):
+    return Case(KERNELS / "gemm_sm80.py", "acc.fill(0)", "gemm_sm80", (2048, 2048, 2048), "C", dtype, out)
+
+
+CASES = {
+    "double-buffered": Case(ROOT / "examples" / "09_matmul_double_buffered.py", "tCrC.fill(0)", "matmul",
+                            (2048, 2048, 256), "F"),
+    "gemm_simt": Case(KERNELS / "gemm_simt.py", "acc.fill(0)", "gemm_simt", (4096, 4096, 4096), "F"),
+    "gemm_sm80 bfloat16": sm80("bfloat16"),
+    "gemm_sm80 float16": sm80("float16"),
+    "gemm_sm80 tf32": sm80("float32"),
+    "gemm_sm80 float64": sm80("float64"),
+    "gemm_sm80 int8": sm80("int8", "int32"),
 }
-SIZES = {"double-buffered": (2048, 2048, 256), "gemm_simt": (4096, 4096, 4096)}
 IMPORTED = ("moye.cuda.nvrtc", "moye.cuda.printer", "moye.lang.builtins", "moye.runtime.cache",
             "moye.runtime.toolchain", "cuda.bindings.nvrtc", "cuda.bindings.driver", "moye.cuda.driver")
 ROWS = (("cold", "trace", "trace"), ("cold", "print", "print"), ("cold", "nvrtc", "NVRTC"), ("cold", "rest", "rest"),
@@ -42,34 +88,25 @@ ROWS = (("cold", "trace", "trace"), ("cold", "print", "print"), ("cold", "nvrtc"
 # --- in a child process ----------------------------------------------------------------------------------------------
 
 
-def varied(path, marker, literal):
+def varied(case, literal):
     """The kernel's module, its accumulators filled with ``literal``."""
-    text = path.read_text()
-    if text.count(marker) != 1:
-        sys.exit(f"{path} has {marker} {text.count(marker)} times, not once")
-    text = text.replace(marker, marker.replace("0", literal))
-    name = f"<{path.stem} filled with {literal}>"
+    text = case.path.read_text()
+    if text.count(case.marker) != 1:
+        sys.exit(f"{case.path} has {case.marker} {text.count(case.marker)} times, not once")
+    text = text.replace(case.marker, case.marker.replace("0", literal))
+    name = f"<{case.path.stem} filled with {literal}>"
     linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
     module = types.ModuleType("varied")
-    module.__file__ = str(path)
+    module.__file__ = str(case.path)
     sys.modules["varied"] = module                      # dataclasses look their module up
     exec(compile(text, name, "exec"), module.__dict__)
     return module
 
 
-def launch(name, module):
-    """A launch on column-major arrays; within ``compile_only`` nothing runs, and their memory is never touched."""
-    M, N, K = SIZES[name]
-    A, B, C = (np.empty(shape, np.float32, order="F") for shape in ((M, K), (N, K), (M, N)))
-    if name == "gemm_simt":
-        module.gemm_simt(A, B, C)
-    else:
-        module.matmul(A, B, C)
-
-
 def measure(name, literal, arch):
     """Seconds of each phase in this process, and what came out."""
-    module = varied(*SOURCES[name], literal)
+    case = CASES[name]
+    function, arrays = getattr(varied(case, literal), case.function), case.arrays()
     for needed in IMPORTED:
         importlib.import_module(needed)
     printer, printing = importlib.import_module("moye.cuda.printer"), []
@@ -84,7 +121,7 @@ def measure(name, literal, arch):
 
     start = time.perf_counter()
     with compile_only(arch, trace_only=True) as gathered:
-        launch(name, module)
+        function(*arrays)
     traced = time.perf_counter()
     job, = gathered.jobs
     program = job.compile()
@@ -123,7 +160,7 @@ def samples(name, arch, processes):
     """(cold results, disk-hit results), one process each."""
     cold, hits = [], []
     for _ in range(processes):
-        literal = f"{secrets.randbelow(10**9)}e-12"
+        literal = CASES[name].literal()
         cold.append(child(name, literal, arch, MOYE_DISK_CACHE="0", MOYE_NVRTC_NO_CACHE="1"))
         with tempfile.TemporaryDirectory(prefix="moye-compile-") as folder:
             kept = {"MOYE_DISK_CACHE": "1", "MOYE_CACHE_DIR": folder}
@@ -139,9 +176,12 @@ def line(label, seconds):
     print(f"  {label:22} {statistics.median(ms):7.1f} ms ({min(ms):.1f} .. {max(ms):.1f})")
 
 
-def main(processes=5, arch="sm_90a"):
+def main(names, processes, arch):
     print(f"{arch}, {os.cpu_count()} cores; medians of {processes} processes each (least .. largest)")
-    for name in SOURCES:
+    for name in names:
+        if CASES[name].dtype == "bfloat16" and importlib.util.find_spec("ml_dtypes") is None:
+            print(f"{name}: not run, ml_dtypes is not installed")
+            continue
         results = samples(name, arch, processes)
         first = results["cold"][0]
         print(f"{name}: {first['registers']} registers, {first['spills']} bytes spilled, cubin {first['bytes']} bytes")
@@ -158,8 +198,21 @@ def main(processes=5, arch="sm_90a"):
             print(f"  (no GPU of {arch} here: the driver's module load is not in it)")
 
 
+def chosen():
+    """What the command line asks for: names, processes, architecture."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("processes", nargs="?", type=int, default=5)
+    parser.add_argument("arch", nargs="?", default="sm_90a")
+    parser.add_argument("--only", action="append", metavar="NAME", help="kernels whose names have this in them")
+    asked = parser.parse_args()
+    names = [name for name in CASES if asked.only is None or any(part in name for part in asked.only)]
+    if not names:
+        parser.error(f"no kernel has {' or '.join(asked.only)} in its name; there are {', '.join(CASES)}")
+    return names, asked.processes, asked.arch
+
+
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--child"]:
         print(json.dumps(measure(*sys.argv[2:5])))
     else:
-        main(*map(int, sys.argv[1:2]), *sys.argv[2:3])
+        main(*chosen())

@@ -30,8 +30,6 @@ SMALL = {
     "11_matmul_ldmatrix": {"M": 64, "N": 48, "K": 32},
     "12_matmul_tensor_core_double_buffered": {"M": 256, "N": 128, "K": 64},
     "13_matmul_pipelined": {"M": 128, "N": 64, "K": 256},
-    "d3_missing_barrier": {},
-    "d3_missing_barrier_fixed": {},
 }
 
 
@@ -52,7 +50,7 @@ def test_main(path, monkeypatch, capsys, tmp_path):
     module = _load(path)
     monkeypatch.setattr(module, "GPU", False, raising=False)
     extra = {"out": tmp_path} if path.stem.startswith("09") else {}
-    module.main(**SMALL[path.stem], **extra)
+    module.main(**({} if path.parent.name == "broken" else SMALL[path.stem]), **extra)
     assert capsys.readouterr().out
 
 

@@ -5,7 +5,7 @@ says that those copies are finished: class D3.  d3_missing_barrier_fixed.py has 
 
 The report:
 
-D3: sA(0, 0) is read by thread 16 of block (0, 0, 0) while nothing orders it after the asynchronous copy by thread 0: the copy was waited for (line 63), but there is no barrier between that wait and this read
+D3: sA(0, 0) of block (0, 0, 0) may be read before the asynchronous copy by thread 0 at line 61 has arrived: no barrier between the wait of thread 0 at line 63 and the read by thread 16 at line 64
   examples/broken/d3_missing_barrier.py:61 in matmul_kernel
     mo.copyto(copy_A, tAsA, tAgA[:, :, :, k])
     ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
@@ -14,7 +14,7 @@ D3: sA(0, 0) is read by thread 16 of block (0, 0, 0) while nothing orders it aft
     ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
 hint: sync_threads() after cp_async_wait()
 
-D3: sB(0, 0) is read by thread 15 of block (0, 0, 0) while nothing orders it after the asynchronous copy by thread 0: the copy was waited for (line 63), but there is no barrier between that wait and this read
+D3: sB(0, 0) of block (0, 0, 0) may be read before the asynchronous copy by thread 0 at line 62 has arrived: no barrier between the wait of thread 0 at line 63 and the read by thread 15 at line 64
   examples/broken/d3_missing_barrier.py:62 in matmul_kernel
     mo.copyto(copy_B, tBsB, tBgB[:, :, :, k])
     ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^

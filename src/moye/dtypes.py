@@ -128,6 +128,15 @@ def from_name(name: str) -> DType:
     return dtype
 
 
+def require_dtype(what: str, dtype: object) -> None:
+    """DTypeError unless this is a dtype; its hint is the dtype of that name."""
+    if not isinstance(dtype, DType):
+        name = dtype if isinstance(dtype, str) else getattr(dtype, "__name__", None) or str(dtype)
+        found = BY_NAME.get(str(name).rpartition(".")[2])
+        raise DTypeError(f"{what}: {dtype!r} is no dtype of moye",
+                         hint=f"use mo.{found}" if found else f"moye has {', '.join(BY_NAME)}")
+
+
 def promote(a: DType, b: DType) -> DType:
     """The dtype of ``a + b``: the wider of the higher family.
 

@@ -158,8 +158,8 @@ class SimulationError(MoyeError, RuntimeError):
     """The simulated kernel violated a rule of the machine; ``finding`` holds the first violation."""
 
     def __init__(self, message: str, *, finding: object = None, hint: str | None = None,
-                 locs: Sequence[Loc] = ()) -> None:
-        super().__init__(message, hint=hint, locs=locs)
+                 locs: Sequence[Loc] = (), code: str | None = None) -> None:
+        super().__init__(message, hint=hint, locs=locs, code=code)
         self.finding = finding
 
 

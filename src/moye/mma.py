@@ -11,12 +11,14 @@ The records are data of ``moye.atoms``; warpgroup operations and ``UniversalFMA`
 
 from __future__ import annotations
 
+import difflib
+import re
 from types import ModuleType
 from typing import Any
 
 from moye.atoms import sm70, sm75, sm80, sm89
 from moye.atoms.atom import MmaOp
-from moye.dtypes import DType
+from moye.dtypes import DType, float32, require_dtype
 from moye.errors import DTypeError
 
 
@@ -37,7 +39,10 @@ def find(a: DType, b: DType, c: DType, shape: tuple[int, int, int] | None = None
     ``shape`` is (M, N, K) of one instruction; ``arch`` the architecture they must run on ("sm_80", "sm_90a" or 80).
     Raises DTypeError with what is possible where there is none.
     """
+    for dtype in (a, b, c):
+        require_dtype("mma.find", dtype)
     have = None if arch is None else _number(arch)
+    shape = tuple(shape) if isinstance(shape, list) else shape
     fits = [op for op in ALL.values() if (op.a_dtype, op.b_dtype, op.c_dtype) == (a, b, c)]
     if not fits:
         raise _no_dtypes(a, b, c)
@@ -50,21 +55,28 @@ def find(a: DType, b: DType, c: DType, shape: tuple[int, int, int] | None = None
 
 
 def _no_dtypes(a: DType, b: DType, c: DType) -> DTypeError:
-    """The operations that share the operands, else all, as (A, B, C)."""
+    """The operations that share both operands, else one, else all, as (A, B, C)."""
     every = list(dict.fromkeys((op.a_dtype, op.b_dtype, op.c_dtype) for op in ALL.values()))
-    near = [triple for triple in every if triple[:2] == (a, b)] or every
+    near = ([triple for triple in every if triple[:2] == (a, b)]
+            or [triple for triple in every if triple[0] == a or triple[1] == b] or every)
     listed = "; ".join(", ".join(map(str, triple)) for triple in near)
-    return DTypeError(f"no MMA operation of A {a}, B {b} and C {c}; there are {listed}")
+    return DTypeError(f"no MMA operation of A {a}, B {b} and C {c}; there are {listed}",
+                      hint="tensor cores take float32 operands as tfloat32" if float32 in (a, b) else None)
 
 
 def _number(arch: str | int) -> int:
-    return arch if isinstance(arch, int) else int(arch.removeprefix("sm_").rstrip("af"))
+    match = re.fullmatch(r"(?:sm_|compute_)?(\d{2,3})[af]?", str(arch))
+    if match is None:
+        raise DTypeError(f"mma.find: {arch!r} is not an architecture such as 'sm_80', 'sm_90a' or 80")
+    return int(match[1])
 
 
 def __getattr__(name: str) -> Any:
     record = ALL.get(name)
     if record is None:
-        raise AttributeError(f"there is no MMA operation {name!r}; mo.mma.ALL has all {len(ALL)}")
+        near = ", ".join(difflib.get_close_matches(name, ALL, 3))
+        raise AttributeError(f"there is no MMA operation {name!r}; mo.mma.ALL has all {len(ALL)}"
+                             + (f", the nearest {near}" if near else ""))
     return record
 
 

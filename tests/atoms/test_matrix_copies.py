@@ -12,7 +12,7 @@ import matrix_kernels as kernels
 import moye as mo
 from matrix_kernels import PRODUCTS, ROUND_TRIPS
 from moye.atoms.matrix import memory_layout, register_layout
-from moye.errors import AlignmentError, DTypeError, LayoutError, TensorError, UnsupportedError
+from moye.errors import AlignmentError, DTypeError, LaunchError, LayoutError, TensorError, UnsupportedError
 from moye.layout import make_layout, size
 
 OPS = [(make, matrices, transpose, bits) for make in (mo.LdMatrix, mo.StMatrix) for matrices in (1, 2, 4)
@@ -177,10 +177,10 @@ def misused(x, copy, layout, how: mo.Constexpr):
     x[tid, 0] = regs[0, 0, 0]
 
 
-def misuse(how, op=None, layout=None, block=32):
+def misuse(how, op=None, layout=None, block=32, kernel=misused):
     op = op or mo.LdMatrix(4)
     layout = layout or make_layout((8 * op.matrices, 8), (8, 1))
-    return mo.check(misused)[1, block](np.zeros((64, 8), np.float16), kernels.one_warp(op, mo.float16), layout, how)
+    return kernel[1, block](np.zeros((64, 8), np.float16), kernels.one_warp(op, mo.float16), layout, how)
 
 
 @pytest.mark.parametrize(("how", "op", "layout", "error", "sentence", "hint"), [
@@ -245,17 +245,19 @@ def test_too_few_threads():
 
 
 def test_half_a_warp_is_a_finding():
-    report = misuse("half a warp")
-    assert [finding.code for finding in report.findings] == ["C7"]
-    assert "LdMatrix(4) is executed by 16 of the 32 threads of warp 0" in str(report)
+    report = misuse("half a warp", kernel=mo.check(misused))
+    assert [finding.code for finding in report.findings] == ["C6"]
+    assert "but only threads 0-15 of warp 0 of block (0, 0, 0) execute it" in str(report)
     assert "let the condition around it be the same for the whole warp" in str(report)
-    assert misuse("fine").ok
+    assert misuse("fine", kernel=mo.check(misused)).ok
 
 
 def test_a_block_of_part_of_a_warp():
-    with pytest.raises(UnsupportedError) as caught:
+    with pytest.raises(LaunchError) as caught:
         misuse("fine", block=48)
-    assert caught.value.message == "LdMatrix(4) is executed by whole warps, and the block has 48 threads"
+    assert caught.value.code == "C6"
+    assert caught.value.message == "LdMatrix(4) is executed by whole warps, but warp 1 of a block of (48, 1, 1) has " \
+                                   "16 threads of 32"
 
 
 @mo.kernel
@@ -276,5 +278,5 @@ def test_a_row_that_nobody_wrote_is_a_finding():
     """It is the thread that names the row, whoever gets its values."""
     report = mo.check(incomplete)[1, 32](np.zeros((32, 8), np.float16), kernels.one_warp(mo.LdMatrix(4), mo.float16))
     assert not report.ok
-    assert "thread 9 of block" in str(report)
+    assert "is read by thread 9" in str(report)
     assert "s(9, 0)" in str(report)

@@ -11,6 +11,12 @@
 | wrong device | mixed_devices two_devices cuda_array_without_a_gpu |
 | a block size that is not the tiled MMA's | block_of_128 block_of_512 block_of_two_axes |
 | too much shared memory | double_too_much_shared_memory too_much_shared_memory_for_sm_80 |
+| dtypes that no MMA operation has | find_no_such_operands find_no_such_sums gemm_of_int16 gemm_sm80_of_two_dtypes |
+| a tile that the atom does not divide | mma_tile_not_divided partition_A_not_divided copy_partition_not_divided |
+| an operand that no copy atom serves | transposed_ldmatrix_of_tf32 ldmatrix_of_float64 smem_atom_of_another_major |
+| an architecture that is too old | arch_bf16_on_sm_75 arch_fp8_on_sm_80 arch_stmatrix_on_sm_80 arch_cp_async_on_sm_70 |
+| matrices that do not fit | gemm_sm80_other_K gemm_sm80_C_is_turned gemm_sm80_short_bias gemm_sm80_mixed_devices |
+| a string or number where moye has an object | find_a_string mma_of_a_string atom_of_a_string tile_of_a_number |
 | a variable whose structure changes in a loop | carries_two_buffers carries_two_layouts rebinds_registers |
 | a variable that has no value or another dtype on some path | set_in_one_arm set_in_a_loop carries_int_then_float |
 | Python that a kernel cannot use | uses_try uses_yield uses_async uses_for_else uses_global uses_walrus_behind_and |
@@ -35,6 +41,13 @@ MUST_SAY = {
     "block_of_128": ("128", "256"),
     "double_too_much_shared_memory": ("266232", "232448", "sA"),
     "carries_two_layouts": ("'part'", "(32):(1)", "(8):(32)"),
+    "find_no_such_sums": ("bfloat16, bfloat16, float32",),
+    "mma_tile_not_divided": ("48", "32", "along M"),
+    "transposed_ldmatrix_of_tf32": ("16 bits", "32", "mo.UniversalCopy"),
+    "arch_bf16_on_sm_75": ("sm_80", "sm_75"),
+    "arch_fp8_on_sm_80": ("sm_89", "sm_80"),
+    "arch_stmatrix_on_sm_80": ("sm_90", "sm_80", "mo.UniversalCopy"),
+    "gemm_sm80_short_bias": ("(64,)", "(32,)"),
     "uses_try": ("try", "hint:"),
 }
 

@@ -35,6 +35,7 @@ def sleep(cycles=2_000_000):
     return lambda: torch.cuda._sleep(cycles)
 
 
+@pytest.mark.alone
 def test_do_bench_agrees_with_torchs_events():
     start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
     sleep()()
@@ -51,6 +52,7 @@ def test_do_bench_agrees_with_torchs_events():
     assert len(testing.do_bench(sleep(), 5, 20, return_mode="all")) >= 5
 
 
+@pytest.mark.alone
 def test_a_slow_host_is_not_device_time():
     x = torch.zeros(64, device="cuda")
 
@@ -63,6 +65,7 @@ def test_a_slow_host_is_not_device_time():
     assert together < 0.2 and captured < 0.2
 
 
+@pytest.mark.alone
 def test_interleave():
     found = testing.interleave({"one": sleep(), "two": sleep(4_000_000)}, rounds=6)
     assert found["two"] == pytest.approx(2 * found["one"], rel=0.15)

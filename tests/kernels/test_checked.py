@@ -118,4 +118,4 @@ def test_the_barrier_of_the_transpose_is_needed(example, mutate):
     module = mutate("02_transpose", number)
     src, dst = np.ones((64, 64), np.float32, order="F"), np.full((64, 64), np.nan, np.float32, order="F")
     report = module.transpose(dst, src, mo.check(module.transpose_kernel))
-    assert {f.code for f in report.findings} == {"C1", "C3"}, "between warps, and within one"
+    assert [f.code for f in report.findings] == ["C1"], "one missing barrier, between warps and within one"

@@ -77,9 +77,9 @@ def test_strided_views_of_larger_arrays():
 
 @pytest.mark.parametrize("change, message", [
     (lambda A, B, C: (A[:, :7], B, C), "are not .M, K., .N, K. and .M, N."),
-    (lambda A, B, C: (A.astype("f8"), B, C), "B holds float32"),
+    (lambda A, B, C: (A.astype("f8"), B, C), "B holds float32, A float64; A, B and C are all"),
     (lambda A, B, C: (A[0], B, C), "A must be a matrix, not .8,."),
-    (lambda A, B, C: ("A", B, C), "A must be a matrix, not no array"),
+    (lambda A, B, C: ("A", B, C), "A must be a matrix, not a str"),
 ])
 def test_wrong_arguments(change, message):
     A, B, C = (np.zeros(s, "f4", order="F") for s in ((16, 8), (16, 8), (16, 16)))

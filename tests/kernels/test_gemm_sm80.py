@@ -285,7 +285,7 @@ def test_an_activation_of_ones_own():
     (lambda A, B, C: (A.astype(np.float32), B, C), {}, "A holds float32 and B float16; they must be the same"),
     (lambda A, B, C: (A.astype(np.int16), B.astype(np.int16), C), {}, "no MMA operation for int16; there are some for"),
     (lambda A, B, C: (A[0], B, C), {}, "A must be a matrix or a batch of them, not .8,."),
-    (lambda A, B, C: ("A", B, C), {}, "A must be a matrix or a batch of them, not no array"),
+    (lambda A, B, C: ("A", B, C), {}, "A must be a matrix or a batch of them, not a str"),
     (lambda A, B, C: (A, B, C), {"activation": "tanh"}, "activation='tanh' is none of"),
     (lambda A, B, C: (A, B, C.astype(np.int32)), {}, "C holds int32; for operands of float16 it may hold float32"),
 ])

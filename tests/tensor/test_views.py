@@ -265,3 +265,35 @@ def test_names_reach_the_ir():
     assert [b.name for b in func.buffers] == ["sA", "frag"]
     copy = next(op for op in func.body.walk() if isinstance(op, ops.Copy))
     assert (copy.dst.name, copy.src.name) == ("tile", "frag")
+
+
+def test_nested_tiles():
+    """Modes of ((4,8),8) tiled by ((2,4),4): tile ((i,j),k) has rows 2i, 2i + 1 of columns 4j to 4j + 3."""
+    @mo.kernel
+    def kernel(x, out, i, j, k):
+        nested = x.with_layout(mo.make_layout(((4, 8), 8), ((1, 4), 32)))
+        t = mo.tile(nested, ((2, 4), 4), ((i, j), k))           # ((2,4),4)
+        u = mo.tile(nested, ((2, 4), 4), (i + 2 * j, None))     # ((2,4),4,2)
+        v = mo.tile(x, (mo.make_layout((4, 2)), 4), (3, k))     # ((4,2),4)
+        for a in mo.static_range(2):
+            for b in mo.static_range(4):
+                for c in mo.static_range(4):
+                    out[0, a, b, c], out[1, a, b, c] = t[(a, b), c], u[(a, b), c, k]
+                    out[2, a, b, c] = v[(b, a), c]
+
+    x, out = np.arange(256, dtype=np.int32).reshape(32, 8, order="F"), np.zeros((3, 2, 4, 4), np.int32)
+    launch(kernel, x, out, 1, 1, 1)
+    place = x.reshape(4, 8, 8, order="F")[2:, 4:, 4:]
+    assert np.array_equal(out[0], place) and np.array_equal(out[1], place)
+    assert np.array_equal(out[2], x[24:, 4:].reshape(4, 2, 4, order="F").transpose(1, 0, 2))
+
+
+def test_nested_tiles_of_coordinates():
+    @mo.kernel
+    def kernel(x):
+        t = mo.tile(mo.identity_tensor(((4, 8), 8)), ((2, 4), 4), ((1, 1), 1))
+        x[0], x[1] = t[(1, 2), 3]
+
+    x = np.zeros(2, np.int32)
+    launch(kernel, x)
+    assert list(x) == [3 + 4 * 6, 7]

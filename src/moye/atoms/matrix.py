@@ -29,8 +29,8 @@ def StMatrix(matrices: int, *, transpose: bool = False) -> CopyOp:
 
 
 def _matrix(name: str, instruction: str, matrices: int, transpose: bool, arch: int) -> CopyOp:
-    if matrices not in (1, 2, 4):
-        raise DTypeError(f"{name}({matrices}): {instruction} moves 1, 2 or 4 matrices, not {matrices}")
+    if not isinstance(matrices, int) or matrices not in (1, 2, 4):
+        raise DTypeError(f"{name}({matrices!r}): {instruction} moves 1, 2 or 4 matrices, not {matrices!r}")
     ptx = f"{instruction}.sync.aligned.m8n8.x{matrices}{'.trans' if transpose else ''}.shared.b16"
     return CopyOp(f"{name}({matrices}{', transpose=True' if transpose else ''})", REGISTER_BITS * matrices, ptx=ptx,
                   arch=arch, matrices=matrices, transpose=transpose, stores=name == "StMatrix")
@@ -62,4 +62,14 @@ def check_width(op: CopyOp, bits: int) -> None:
     """DTypeError where the matrices cannot have elements of this width."""
     if bits not in (8, 16, 32) or (op.transpose and bits != 16):
         possible = "16" if op.transpose else "8, 16 or 32"
-        raise DTypeError(f"{op} moves elements of {possible} bits, not {bits}")
+        raise DTypeError(f"{op} moves elements of {possible} bits, not {bits}", hint=_instead(op, bits))
+
+
+def _instead(op: CopyOp, bits: int) -> str | None:
+    """What moves elements of this width."""
+    if bits < 8:
+        return "mo.recast them to whole words, mo.uint32"
+    each = "mo.UniversalCopy(dtype) moves them one by one"
+    if not op.transpose or bits not in (8, 32):
+        return each
+    return f"without transpose it moves 8, 16 or 32 bits, of a tile that is contiguous along K; along M or N, {each}"

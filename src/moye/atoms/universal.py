@@ -11,7 +11,7 @@ Source: PTX ISA, "Data Movement and Conversion Instructions: cp.async"; CuTe cut
 from __future__ import annotations
 
 from moye.atoms.atom import CopyOp, MmaOp
-from moye.dtypes import DType
+from moye.dtypes import DType, require_dtype
 from moye.errors import DTypeError
 from moye.layout import make_layout
 
@@ -20,6 +20,7 @@ AUTO_COPY = CopyOp("AutoVectorizingCopy", None)
 
 def UniversalCopy(dtype: DType) -> CopyOp:
     """A load and a store of ``dtype.bits`` bits per thread: 8, 16, 32, 64 or 128."""
+    require_dtype("UniversalCopy", dtype)
     if dtype.bits not in (8, 16, 32, 64, 128):
         raise DTypeError(f"UniversalCopy({dtype}): an access is 8, 16, 32, 64 or 128 bits wide, not {dtype.bits}")
     return CopyOp(f"UniversalCopy({dtype})", dtype.bits)
@@ -31,6 +32,7 @@ def CpAsync(dtype: DType, *, cache: str = "always") -> CopyOp:
     ``dtype`` is only a width.  ``cache="always"`` is cp.async.ca (L1 and L2); ``cache="global"`` is cp.async.cg (L2
     only), which exists for 16 bytes alone.  Source: PTX ISA, cp.async.
     """
+    require_dtype("CpAsync", dtype)
     if cache not in ("always", "global"):
         raise DTypeError(f'CpAsync({dtype}, cache={cache!r}): cache is "always" or "global"')
     if dtype.bits not in (32, 64, 128):
@@ -46,6 +48,8 @@ def CpAsync(dtype: DType, *, cache: str = "always") -> CopyOp:
 def UniversalFMA(a: DType, b: DType | None = None, c: DType | None = None) -> MmaOp:
     """d = a * b + c by one thread on one element: 1x1x1."""
     b, c = b or a, c or a
+    for dtype in (a, b, c):
+        require_dtype("UniversalFMA", dtype)
     one = make_layout((1, 1))
     name = f"UniversalFMA({a})" if a == b == c else f"UniversalFMA({a}, {b}, {c})"
     return MmaOp(name, (1, 1, 1), a, b, c, c, 1, one, one, one)

@@ -141,7 +141,7 @@ def normalize_arch(arch: str) -> str:
 
     9.0 always gets its ``a``: the cubin runs on that architecture alone in either case, and wgmma needs it.
     """
-    match = re.fullmatch(r"(?:sm_|compute_)?(\d{2,3})([af]?)", arch)
+    match = re.fullmatch(r"(?:sm_|compute_)?(\d{2,3})([af]?)", str(arch))
     if match is None:
         raise CompileError(f"{arch!r} is not an architecture such as 'sm_80' or 'sm_90a'")
     if int(match[1]) < OLDEST:

@@ -287,12 +287,12 @@ class Builder:
     # --- assumptions ---
 
     def guard(self, cond: Operand, message: str, fields: dict[str, Operand] | None = None,
-              hint: str | None = None) -> Guard:
+              hint: str | None = None, code: str = "A12") -> Guard:
         """Check ``cond`` at every launch; equal guards are kept once."""
         for known in self.func.guards:
             if key_of(known.cond) == key_of(cond):
                 return known
-        new = Guard(cond, message, fields or {}, hint, self.locate())
+        new = Guard(cond, message, fields or {}, hint, self.locate(), code)
         self.func.guards.append(new)
         return new
 

@@ -215,7 +215,7 @@ class Guard:
     """What the trace assumed about arguments: checked on every launch; nothing runs if ``cond`` is false.
 
     ``cond`` is a bool made of pure ops over parameter Values and ``Special`` grid extents.
-    ``message`` may use ``{name}`` fields for the Values in ``fields``.
+    ``message`` may use ``{name}`` fields for the Values in ``fields``; ``code`` is its class in the checker's table.
     """
 
     cond: Operand
@@ -223,6 +223,7 @@ class Guard:
     fields: dict[str, Operand]
     hint: str | None
     loc: Loc
+    code: str | None = None
 
 
 @dataclass(slots=True)

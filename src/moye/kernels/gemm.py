@@ -15,6 +15,9 @@ from typing import Any
 import moye as mo
 from moye.kernels.gemm_simt import gemm_simt
 from moye.kernels.gemm_sm80 import gemm_sm80
+from moye.kernels.tensor_config import instructions
+
+_EPILOGUE = ("bias", "residual", "activation", "config", "splits")
 
 
 def gemm(A: Any, B: Any, C: Any, *, alpha: float = 1, beta: float = 0, tf32: bool = False, **epilogue: Any) -> Any:
@@ -25,9 +28,17 @@ def gemm(A: Any, B: Any, C: Any, *, alpha: float = 1, beta: float = 0, tf32: boo
     which takes no epilogue and no batches.  ArgumentError for arguments that neither takes.
     """
     info = mo.describe(A)
+    unknown = [name for name in epilogue if name not in _EPILOGUE]
+    if unknown:
+        raise mo.ArgumentError(f"gemm takes no {', '.join(unknown)}; there are alpha, beta, tf32, "
+                               f"{', '.join(_EPILOGUE)}")
+    if info is not None and info.dtype not in (mo.int32, *instructions()):
+        raise mo.ArgumentError(f"gemm: no kernel for {info.dtype}; there are some for int32, "
+                               f"{', '.join(map(str, instructions()))}")
     if info is not None and info.dtype in (mo.float32, mo.int32) and not (tf32 and info.dtype == mo.float32):
         if epilogue:
-            raise mo.ArgumentError(f"gemm: {', '.join(epilogue)} with {info.dtype} operands",
-                                   hint="tf32=True has epilogues")
+            raise mo.ArgumentError(f"gemm: operands of {info.dtype} go to gemm_simt, which takes no "
+                                   f"{', '.join(epilogue)} here", hint="tf32=True multiplies float32 on tensor cores, "
+                                   "with epilogues" if info.dtype == mo.float32 else None)
         return gemm_simt(A, B, C, alpha=alpha, beta=beta)
     return gemm_sm80(A, B, C, alpha=alpha, beta=beta, **epilogue)

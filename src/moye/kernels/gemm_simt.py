@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import moye as mo
-from moye.kernels.operands import factor, load, raster, scalar, side_of
+from moye.kernels.arguments import configured, matrices, part_count, same_problem, scalar
+from moye.kernels.operands import factor, load, raster, side_of
 from moye.kernels.simt_config import TileConfig, choose
 from moye.kernels.workspace import empty, swapped
 
@@ -157,14 +158,16 @@ def gemm_simt(A: Any, B: Any, C: Any, *, alpha: float = 1, beta: float = 0, conf
     A is (M, K), B (N, K) and C (M, N), of one dtype (float32, float64, int32), any strides, on one device.  ``config``
     and ``splits`` override the choice.  ArgumentError for other shapes and dtypes.
     """
-    a, b, c = mo.describe(A), mo.describe(B), mo.describe(C)
+    a, b, c = matrices("gemm_simt", A, B, C)
     _check(a, b, c)
+    configured("gemm_simt", config, TileConfig)
+    part_count("gemm_simt", splits)
+    factors = [scalar(x, c.dtype, "gemm_simt") for x in (alpha, beta)]
     if c.strides[0] != 1 and c.strides[1] == 1:
         A, B, C = B, A, swapped(C)
         a, b, c = b, a, mo.describe(C)
     (M, K), N = a.shape, b.shape[0]
     scaled, accumulate = alpha != 1, beta != 0
-    alpha, beta = scalar(alpha, c.dtype, "gemm_simt"), scalar(beta, c.dtype, "gemm_simt")
     if M == 0 or N == 0:
         return C
     if config is None:
@@ -178,23 +181,18 @@ def gemm_simt(A: Any, B: Any, C: Any, *, alpha: float = 1, beta: float = 0, conf
                      final and scaled, final and accumulate, _store_vector(c, M) > 1 or K > 1024)
     target = C if final else empty(C, c.dtype, (M, N, splits))
     grid = (-(-M // config.bM) * -(-N // config.bN), splits)
-    gemm_kernel[grid, config.threads](A, B, target, alpha, beta, chunk, plan)
+    gemm_kernel[grid, config.threads](A, B, target, *factors, chunk, plan)
     if not final:
-        sum_kernel[-(-M * N // 256), 256](C, target, alpha, beta, scaled, accumulate)
+        sum_kernel[-(-M * N // 256), 256](C, target, *factors, scaled, accumulate)
     return C
 
 
 def _check(a: Any, b: Any, c: Any) -> None:
     for name, info in (("A", a), ("B", b), ("C", c)):
-        if info is None or len(info.shape) != 2:
-            found = "no array" if info is None else tuple(info.shape)
-            raise mo.ArgumentError(f"gemm_simt: {name} must be a matrix, not {found}")
         if info.dtype not in (mo.float32, mo.float64, mo.int32) or info.dtype != a.dtype:
-            raise mo.ArgumentError(f"gemm_simt: {name} holds {info.dtype}; A, B and C are all float32, float64 or "
-                                   f"int32")
-    if a.shape[1] != b.shape[1] or c.shape != (a.shape[0], b.shape[0]):
-        raise mo.ArgumentError(f"gemm_simt: A {tuple(a.shape)}, B {tuple(b.shape)} and C {tuple(c.shape)} are not "
-                               f"(M, K), (N, K) and (M, N)")
+            raise mo.ArgumentError(f"gemm_simt: {name} holds {info.dtype}" + (f", A {a.dtype}" if name != "A" else "")
+                                   + "; A, B and C are all float32, float64 or int32")
+    same_problem("gemm_simt", a, b, c)
 
 
 def _major(info: Any, config: TileConfig, extent: int) -> str:

@@ -14,8 +14,9 @@ from collections.abc import Callable
 from typing import Any
 
 import moye as mo
+from moye.kernels.arguments import activation_of, addend, configured, matrices, part_count, same_problem, scalar
 from moye.kernels.epilogues import ACTIVATIONS, Epilogue, reduce_kernel, store
-from moye.kernels.operands import load, raster, scalar, side_of
+from moye.kernels.operands import load, raster, side_of
 from moye.kernels.tensor_config import TensorConfig, choose, instruction, outputs
 from moye.kernels.tensor_plan import major_of, make_plan, store_width
 from moye.kernels.workspace import empty, swapped
@@ -109,8 +110,14 @@ def gemm_sm80(A: Any, B: Any, C: Any, *, bias: Any = None, residual: Any = None,
     with C int32.  ``residual`` is like C, ``bias`` has N elements.  ``activation``: "none", "relu", "gelu", "silu" or a
     function of a register tensor.  ``config`` and ``splits`` override the choice.  ArgumentError for other arguments.
     """
-    a, b, c, result = mo.describe(A), mo.describe(B), mo.describe(C), C
-    _check(a, b, c, activation)
+    a, b, c = matrices("gemm_sm80", A, B, C, ranks=(2, 3))
+    _check(a, b, c)
+    addend("gemm_sm80", "bias", bias, (b.shape[0],), c.dtype)
+    addend("gemm_sm80", "residual", residual, tuple(c.shape), c.dtype)
+    configured("gemm_sm80", config, TensorConfig)
+    part_count("gemm_sm80", splits)
+    factors = [scalar(x, a.dtype, "gemm_sm80") for x in (alpha, beta)]
+    function, result = activation_of("gemm_sm80", activation, ACTIVATIONS), C
     if c.strides[0] == 1 and c.strides[1] != 1 and bias is None:
         A, B, C, residual = B, A, swapped(C), None if residual is None else swapped(residual)
         a, b, c = b, a, mo.describe(C)
@@ -121,10 +128,8 @@ def gemm_sm80(A: Any, B: Any, C: Any, *, bias: Any = None, residual: Any = None,
     config = config or chosen
     splits = max(1, min(parts if splits is None and config == chosen else splits or 1, -(-K // config.bK)))
     chunk = -(-max(1, -(-K // config.bK)) // splits)
-    function = ACTIVATIONS[activation] if isinstance(activation, str) else activation
     finish = Epilogue(alpha != 1, beta != 0, residual is not None, bias is not None, function)
     ragged = (M % config.bM != 0, N % config.bN != 0, K % config.bK != 0)
-    factors = [scalar(x, a.dtype, "gemm_sm80") for x in (alpha, beta)]
     batched, majors = len(c.shape) == 3, (major_of(a, M, K), major_of(b, N, K))
     grid = (-(-M // config.bM) * -(-N // config.bN), batches * splits)
     if splits == 1:
@@ -142,20 +147,11 @@ def gemm_sm80(A: Any, B: Any, C: Any, *, bias: Any = None, residual: Any = None,
     return result
 
 
-def _check(a: Any, b: Any, c: Any, activation: Activation) -> None:
-    for name, info in (("A", a), ("B", b), ("C", c)):
-        if info is None or len(info.shape) not in (2, 3):
-            found = "no array" if info is None else tuple(info.shape)
-            raise mo.ArgumentError(f"gemm_sm80: {name} must be a matrix or a batch of them, not {found}")
+def _check(a: Any, b: Any, c: Any) -> None:
     if a.dtype != b.dtype:
         raise mo.ArgumentError(f"gemm_sm80: A holds {a.dtype} and B {b.dtype}; they must be the same")
     instruction(a.dtype)
     if c.dtype not in outputs(a.dtype):
         raise mo.ArgumentError(f"gemm_sm80: C holds {c.dtype}; for operands of {a.dtype} it may hold "
                                f"{', '.join(map(str, outputs(a.dtype)))}")
-    batches = {x.shape[2:] for x in (a, b, c)}
-    if a.shape[1] != b.shape[1] or c.shape[:2] != (a.shape[0], b.shape[0]) or len(batches) > 1:
-        raise mo.ArgumentError(f"gemm_sm80: A {tuple(a.shape)}, B {tuple(b.shape)} and C {tuple(c.shape)} are not "
-                               f"(M, K), (N, K) and (M, N), each with the same batch mode or none")
-    if isinstance(activation, str) and activation not in ACTIVATIONS:
-        raise mo.ArgumentError(f"gemm_sm80: activation={activation!r} is none of {', '.join(map(repr, ACTIVATIONS))}")
+    same_problem("gemm_sm80", a, b, c)

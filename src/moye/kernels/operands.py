@@ -13,8 +13,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 import moye as mo
 
 GROUP = 8
@@ -86,12 +84,3 @@ def side_of(X, smem, copy, partition, tiles, coordinate, ragged):
 def factor(x, dtype):
     """A runtime factor in the dtype of the sums: float64 ones arrive as their bits."""
     return x.bitcast(dtype) if dtype == mo.float64 else x
-
-
-def scalar(x: float, dtype: Any, name: str) -> Any:
-    """A factor as a kernel takes it; for float64 sums as bits, since Python floats arrive in float32."""
-    if dtype.is_integer:
-        if x != int(x):
-            raise mo.ArgumentError(f"{name}: {dtype} matrices are scaled by integers, not {x}")
-        return int(x)
-    return np.float64(x).view(np.int64) if dtype == mo.float64 else float(x)

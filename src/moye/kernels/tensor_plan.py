@@ -62,6 +62,7 @@ def make_plan(config: TensorConfig, dtype: Any, out: Any, major_A: str, major_B:
     """The plan of one kind of problem; the same object for the same kind."""
     op = instruction(dtype)
     m, n, k = op.shape_mnk
+    _multiples(config, (m * config.wM, 2 * n * config.wN, k), f"{config.wM}x{config.wN} warps of {op}")
     mma = mo.make_tiled_mma(op, mo.make_layout((config.wM, config.wN, 1)), (m * config.wM, 2 * n * config.wN, k))
     sA, copy_A = _operand(config, dtype, config.bM, major_A)
     sB, copy_B = _operand(config, dtype, config.bN, major_B)
@@ -71,9 +72,21 @@ def make_plan(config: TensorConfig, dtype: Any, out: Any, major_A: str, major_B:
     store = mo.make_tiled_copy(mo.CopyAtom(width, out), mo.make_layout((config.threads // across, across), (across, 1)),
                                mo.make_layout((1, vector)))
     pitch = config.bN + max(8, 16 // out.bytes)         # rows start in other banks
+    for copy, tile in ((copy_A, (copy_A.tiler[0], 1, copy_A.tiler[1])), (copy_B, (1, *copy_B.tiler))):
+        if copy.threads != config.threads:
+            raise mo.ArgumentError(f"gemm_sm80: the {config.threads} threads of {config} do not share out rows of "
+                                   f"bK={config.bK} elements, 16 bytes each")
+        _multiples(config, tile, f"{copy.threads} threads of {copy.atom}")
     return Plan(config, sA, sB, mo.make_layout((rows, config.bN), (pitch, 1)), copy_A, copy_B,
                 mo.make_tiled_copy_A(_reader(dtype, major_A), mma), mo.make_tiled_copy_B(_reader(dtype, major_B), mma),
                 mma, store, ragged, batched, splits, epilogue)
+
+
+def _multiples(config: TensorConfig, tile: tuple[int, int, int], what: str) -> None:
+    """ArgumentError where the extents of a configuration's tile are no multiples of these."""
+    for name, extent, of in zip(("bM", "bN", "bK"), (config.bM, config.bN, config.bK), tile, strict=True):
+        if extent % of:
+            raise mo.ArgumentError(f"gemm_sm80: {name}={extent} of {config} is no multiple of {of}, which {what} cover")
 
 
 def _reader(dtype: Any, major: str) -> mo.CopyAtom:

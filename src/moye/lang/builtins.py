@@ -134,9 +134,10 @@ def sync_warp(mask: int = _FULL) -> None:
 def _named_barrier(kind: Any, barrier: Scalar, threads: int) -> None:
     if not isinstance(threads, int) or threads % 32 or not 0 < threads <= 1024:
         raise TraceError(f"barrier_{kind}({barrier}, {threads}): the thread count is a multiple of 32 up to 1024",
-                         locs=(locate(),))
+                         locs=(locate(),), code="C5")
     if isinstance(barrier, int) and not 0 <= barrier <= 15:
-        raise TraceError(f"barrier_{kind}({barrier}, {threads}): barriers are 0 to 15", locs=(locate(),))
+        raise TraceError(f"barrier_{kind}({barrier}, {threads}): barriers are 0 to 15", locs=(locate(),),
+                         code="C5")
     builder().emit(ops.NamedBarrier(kind=kind, barrier=operand_of(barrier, dt.int32), threads=threads))
 
 
@@ -407,10 +408,23 @@ def assume(cond: Scalar, message: str = "") -> None:
     cond = truth(cond)
     text = message or "an assumption of the kernel does not hold"
     if expr.can_guard(cond.operand):
-        builder().guard(cond.operand, text)
+        fields = _arguments(cond.operand)
+        values = ", ".join(f"{name} = {{{name}}}" for name in fields)
+        escaped = text.replace("{", "{{").replace("}", "}}")
+        builder().guard(cond.operand, f"{escaped} ({values})" if fields else text, fields)
     else:
         builder().emit(ops.Assert(cond=cond.operand, message=text, assume=True))
     _learn(cond.operand)
+
+
+def _arguments(operand: Operand) -> dict[str, Operand]:
+    """The arguments that an expression is made of, by name."""
+    if not isinstance(operand, Value):
+        return {}
+    if operand.id in builder().parameters:
+        return {operand.name: operand} if operand.name.isidentifier() else {}
+    parts = operand.op.operands() if operand.op is not None else ()
+    return {name: value for part in parts for name, value in _arguments(part).items()}
 
 
 def _learn(cond: Operand) -> None:

@@ -170,7 +170,7 @@ def rebuild(structure: object, leaves: Iterator[Scalar]) -> Any:
     if kind == "tensor":
         like, leaf = structure[5].value, next(leaves)
         offset: Any = wrap(leaf.operand) if isinstance(leaf, Expr) else leaf
-        return Tensor(like.buffer, offset, like.layout, like.dtype, like.swizzle, like.name)
+        return Tensor(like.buffer, offset, like.layout, like.dtype, like.swizzle, like.name, like.order)
     if kind is dict:
         return {key: rebuild(item, leaves) for key, item in structure[1]}
     if kind in (tuple, list):

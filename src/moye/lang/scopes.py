@@ -46,5 +46,5 @@ def naming(name: str, value: Any) -> Any:
             value.buffer.name = name
         if value.name == name:
             return value
-        return Tensor(value.buffer, value.offset, value.layout, value.dtype, value.swizzle, name)
+        return Tensor(value.buffer, value.offset, value.layout, value.dtype, value.swizzle, name, value.order)
     return value

@@ -62,7 +62,7 @@ class ScaledBasis(DynInt):
     def exact_div(self, divisor: Int) -> NoReturn:
         self._number()
 
-    def require_divisible(self, divisor: int, what: str) -> NoReturn:
+    def require_divisible(self, divisor: int, what: str, code: str = "A12") -> NoReturn:
         self._number()
 
     def __eq__(self, other: object) -> bool:

@@ -84,8 +84,11 @@ class DynInt(ABC):
         """The quotient of a division that is known to be exact."""
 
     @abstractmethod
-    def require_divisible(self, divisor: int, what: str) -> Int:
-        """The exact quotient: proves that ``divisor`` divides, or records it as an assumption, or raises."""
+    def require_divisible(self, divisor: int, what: str, code: str = "A12") -> Int:
+        """The exact quotient: proves that ``divisor`` divides, or records it as an assumption, or raises.
+
+        ``code`` is the class of the error, A4 where tiles would not divide an extent.
+        """
 
 
 Int: TypeAlias = int | DynInt

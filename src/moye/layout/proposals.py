@@ -97,7 +97,7 @@ def propose(layout: AnyLayout, element_bits: int, accesses: Sequence[Access]) ->
     left.
     """
     search = _Search.of(layout, element_bits, accesses)
-    found = [search.best([_Candidate(layout, "as it is", 0)])]
+    found = [search.best([Candidate(layout, "as it is", 0)])]
     if found[0] is None or not found[0].conflict_free:
         found += [search.best(search.paddings(layout)), search.best(search.swizzles(layout))]
     ranked = sorted((proposal for proposal in found if proposal is not None), key=_cost)
@@ -114,7 +114,7 @@ def propose_padding(layout: AnyLayout, element_bits: int, accesses: Sequence[Acc
     the CUDA C++ Best Practices Guide, shared memory in matrix multiplication.
     """
     search = _Search.of(layout, element_bits, accesses)
-    found = search.best([_Candidate(layout, "as it is", 0), *search.paddings(layout)])
+    found = search.best([Candidate(layout, "as it is", 0), *search.paddings(layout)])
     if found is None:
         raise search.refusal(layout, f"padding by up to {ROW // element_bits} elements")
     return found
@@ -128,7 +128,7 @@ def propose_swizzle(layout: AnyLayout, element_bits: int, accesses: Sequence[Acc
     Source: CuTe, cute/swizzle.hpp.
     """
     search = _Search.of(layout, element_bits, accesses)
-    found = search.best([_Candidate(layout, "as it is", 0), *search.swizzles(layout)])
+    found = search.best([Candidate(layout, "as it is", 0), *search.swizzles(layout)])
     if found is None:
         raise search.refusal(layout, "swizzle")
     return found
@@ -139,10 +139,19 @@ def _cost(proposal: Proposal) -> tuple[int, int]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Candidate:
+class Candidate:
+    """A layout to try: what was changed, and how many elements longer it is."""
+
     layout: AnyLayout
     change: str
-    extra: int          # elements
+    extra: int
+
+
+def candidates(layout: AnyLayout, element_bits: int, vector: int) -> Iterator[Candidate]:
+    """Every padding, by the memory it adds, then every swizzle, simplest first, that keep runs of ``vector`` whole."""
+    search = _Search(element_bits, (), ((element_bits * vector, vector),), (), ())
+    yield from search.paddings(layout)
+    yield from search.swizzles(layout)
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +195,7 @@ class _Search:
                 return error.message
         return result
 
-    def best(self, candidates: Iterable[_Candidate]) -> Proposal | None:
+    def best(self, candidates: Iterable[Candidate]) -> Proposal | None:
         """The candidate with the fewest wavefronts; of equals the earlier one."""
         best: Proposal | None = None
         for candidate in candidates:
@@ -206,7 +215,7 @@ class _Search:
         """The error for a layout that no candidate of a family makes accessible."""
         return LayoutError(f"no {family} makes the accesses to {layout} possible; as it is, {self.judge(layout)}")
 
-    def paddings(self, layout: AnyLayout) -> list[_Candidate]:
+    def paddings(self, layout: AnyLayout) -> list[Candidate]:
         """By the memory they add: the stride at each step of the sorted modes grows by 1, 2, ... elements."""
         modes = static_modes(layout, "propose_padding")
         order = sorted((i for i, (extent, step) in enumerate(modes) if extent > 1 and step > 0),
@@ -217,7 +226,7 @@ class _Search:
                  if modes[order[at]][1] >= unit and all(modes[i][1] % modes[order[at]][1] == 0 for i in order[at:])]
         return sorted(found, key=lambda candidate: candidate.extra)
 
-    def swizzles(self, layout: AnyLayout) -> Iterator[_Candidate]:
+    def swizzles(self, layout: AnyLayout) -> Iterator[Candidate]:
         """By simplicity: bits, base, shift."""
         unit = max(vector for _, vector in self.widths).bit_length() - 1
         row = max(ROW // self.element_bits, 1).bit_length() - 1
@@ -228,7 +237,7 @@ class _Search:
                 for shift in range(bits, top - base - bits + 1):
                     swizzled = ComposedLayout(Swizzle(bits, base, shift), 0, inner)
                     what = f"groups of {1 << base}" if base else "single elements"
-                    yield _Candidate(swizzled, f"{swizzled.swizzle} permutes {what}", _end(swizzled) - _end(layout))
+                    yield Candidate(swizzled, f"{swizzled.swizzle} permutes {what}", _end(swizzled) - _end(layout))
 
 
 def _end(layout: AnyLayout) -> int:
@@ -251,7 +260,7 @@ def _tally(requests: Iterable[Request], bits: int) -> tuple[int, int, int]:
     return degree, wavefronts, ideal
 
 
-def _padded(layout: AnyLayout, modes: list[tuple[int, int]], grown: list[int], amount: int) -> _Candidate:
+def _padded(layout: AnyLayout, modes: list[tuple[int, int]], grown: list[int], amount: int) -> Candidate:
     """The strides from mode ``grown[0]`` on, in proportion; a swizzle stays around them."""
     old, inner = modes[grown[0]][1], plain(layout)
     steps = [step // old * (old + amount) if i in grown else step for i, (_, step) in enumerate(modes)]
@@ -259,4 +268,4 @@ def _padded(layout: AnyLayout, modes: list[tuple[int, int]], grown: list[int], a
     if isinstance(layout, ComposedLayout):
         padded = layout.with_layout(plain(padded))
     change = f"stride {old} of mode {grown[0]} becomes {old + amount}"
-    return _Candidate(padded, change, _end(padded) - _end(layout))
+    return Candidate(padded, change, _end(padded) - _end(layout))

@@ -61,6 +61,11 @@ class Swizzle(OffsetFunction, Drawable):
         """The bits that are written."""
         return ((1 << self.bits) - 1) << (self.base + max(-self.shift, 0))
 
+    @property
+    def span(self) -> int:
+        """Offsets after which it repeats: what it is put on must begin at a multiple of so many."""
+        return 1 << (self.base + self.bits + abs(self.shift))
+
     def __call__(self, offset: Int) -> Int:
         mask = self.source_mask
         if mask == 0 or is_const(offset, 0):

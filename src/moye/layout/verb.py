@@ -110,7 +110,7 @@ def telling(f: Callable[..., Any]) -> Callable[..., Any]:
                 raise
             inner = getattr(error, "inner", error.message)
             asked = f"{f.__name__} of {layout} by {_tiler_text(tiler)}: "
-            again = type(error)(asked + inner.removeprefix(asked), hint=error.hint, locs=error.locs)
+            again = type(error)(asked + inner.removeprefix(asked), hint=error.hint, locs=error.locs, code=error.code)
             again.inner = inner.removeprefix(asked)  # type: ignore[attr-defined]
             raise again from None
 

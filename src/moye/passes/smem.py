@@ -12,7 +12,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from moye.errors import LayoutError
 from moye.ir.nodes import Buffer, Func
+from moye.layout import ComposedLayout
 
 STATIC_LIMIT = 48 * 1024
 
@@ -43,3 +45,18 @@ def plan(func: Func) -> SmemPlan:
         offsets[buffer.id] = start
         end, align = start + buffer.bytes, max(align, buffer.align)
     return SmemPlan(offsets, end, align)
+
+
+def require_spans(func: Func) -> None:
+    """A7: a swizzled tile must begin at a multiple of what its swizzle spans, or its rows meet other banks."""
+    placed = plan(func)
+    for buffer in func.shared_buffers:
+        if not isinstance(buffer.layout, ComposedLayout) or not buffer.layout.swizzle.bits:
+            continue
+        swizzle, start = buffer.layout.swizzle, placed.offset(buffer)
+        span = swizzle.span * buffer.dtype.bits // 8
+        if start % span:
+            raise LayoutError(f"{func.name}: {buffer.name} with layout {buffer.layout} begins at byte {start} of "
+                              f"shared memory, which is no multiple of the {span} bytes that {swizzle} spans",
+                              hint=f"leave out align={buffer.align}: the default is {max(16, span)}",
+                              locs=(buffer.loc,), code="A7")

@@ -21,7 +21,7 @@ from typing import Any
 
 from moye import dtypes as dt
 from moye.atoms.atom import CopyOp, MmaOp
-from moye.dtypes import DType
+from moye.dtypes import DType, require_dtype
 from moye.errors import ArgumentError, DTypeError
 from moye.lang.signature import (
     Constexpr,
@@ -54,6 +54,12 @@ class TensorLike:
     shape: tuple[int, ...]
     strides: tuple[int, ...] | None = None
     align: int = 16
+
+    def __post_init__(self) -> None:
+        require_dtype("TensorLike", self.dtype)
+        for what, value in (("shape", self.shape), ("strides", self.strides)):
+            if value is not None and (not isinstance(value, tuple) or not all(isinstance(x, int) for x in value)):
+                raise ArgumentError(f"TensorLike: the {what} {value!r} is no tuple of integers")
 
     def info(self) -> ArrayInfo:
         strides = self.strides

@@ -16,7 +16,7 @@ from typing import Any
 
 from moye.errors import ArgumentError, LaunchError
 from moye.runtime.arguments import Call, classify
-from moye.runtime.checking import Options, Refused, checking, judged, options, session
+from moye.runtime.checking import Lints, Options, Refused, checking, judged, options, session
 from moye.runtime.compile import Dim3, Specialised
 from moye.runtime.kernel import Extents, Kernel, dim3
 from moye.runtime.report import Report
@@ -64,13 +64,15 @@ class Checked:
 
 
 def check(kernel: Kernel, *, earliest: bool = False, timeline: bool | Iterable[int] = False,
-          blocks: Blocks | None = None, expect: Callable[..., Any] | None = None,
+          lints: Lints = True, blocks: Blocks | None = None, expect: Callable[..., Any] | None = None,
           rtol: float | None = None) -> Checked:
     """Check a kernel: ``mo.check(k)[grid, block](*args)`` returns a Report.
 
     ``earliest`` completes asynchronous copies at once instead of at their latest legal time.
     ``timeline`` records events for ``report.timeline()``: True those of the first block that runs, or the numbers of
     the blocks, x fastest; ArgumentError at the launch where the grid has no such block.
+    ``lints`` counts what accesses cost, for ``report.lints`` and ``report.table()``; "deep" also runs the launch again
+    without each of its block barriers, to find redundant ones.
     ``blocks``: run only so many blocks (corners, edges and the interior in turn), or only those of these indices
     (coordinates, or numbers with x fastest).
     ``expect``: a function of the arguments as they were before the launch, with NumPy arrays (by the names of its
@@ -80,4 +82,4 @@ def check(kernel: Kernel, *, earliest: bool = False, timeline: bool | Iterable[i
     if not isinstance(kernel, Kernel):
         raise ArgumentError(f"mo.check takes a kernel, not {kernel!r}",
                             hint="with mo.checking() as reports: ... checks what a function launches")
-    return Checked(kernel, options(earliest, timeline, blocks, expect, rtol))
+    return Checked(kernel, options(earliest, timeline, blocks, lints, expect, rtol))

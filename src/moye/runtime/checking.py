@@ -16,9 +16,10 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
+from typing import Literal as OneOf
 
 from moye.errors import ArgumentError, MoyeError, UnsupportedError
-from moye.runtime import fast, simulate
+from moye.runtime import barriers, fast, simulate
 from moye.runtime.arguments import Call
 from moye.runtime.compile import Dim3, Specialised
 from moye.runtime.onhost import on_host
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
     from moye.runtime.verdict import Expectation
 
 
+Lints = bool | OneOf["deep"]
+
+
 @dataclass(frozen=True, slots=True)
 class Options:
     """How launches are checked; the words are those of ``mo.check``."""
@@ -36,22 +40,25 @@ class Options:
     earliest: bool = False
     timeline: bool | tuple[int, ...] = False
     blocks: Blocks | None = None
+    lints: Lints = True
     expect: Callable[..., Any] | None = None
     rtol: float | None = None
 
     def __post_init__(self) -> None:
+        if self.lints not in (True, False, "deep"):
+            raise ArgumentError(f'mo.check takes lints=True, False or "deep", not {self.lints!r}')
         if self.rtol is not None and not self.rtol >= 0:
             raise ArgumentError(f"rtol is {self.rtol}, and must not be negative")
         if self.expect is not None and not callable(self.expect):
             raise ArgumentError(f"expect is {self.expect!r}, and must be a function of the kernel's arguments")
 
 
-def options(earliest: bool, timeline: bool | Iterable[int], blocks: Blocks | None,
+def options(earliest: bool, timeline: bool | Iterable[int], blocks: Blocks | None, lints: Lints,
             expect: Callable[..., Any] | None = None, rtol: float | None = None) -> Options:
     """The options that a user gave."""
     recorded = timeline if isinstance(timeline, bool) else tuple(timeline)
     several = tuple(blocks) if isinstance(blocks, Iterable) else blocks     # an iterator can be read but once
-    return Options(earliest, recorded, several, expect, rtol)
+    return Options(earliest, recorded, several, lints, expect, rtol)
 
 
 Launch = Callable[[], tuple[Call, Specialised]]
@@ -94,15 +101,19 @@ def _run(name: str, grid: Dim3, block: Dim3, spec: Specialised, call: Call, how:
 
         wanted = expectation(how.expect, how.rtol, spec, call, values or {})
     record = _recorded(how.timeline, sample)
+    before = barriers.arguments(spec, call) if how.lints == "deep" and sample is None else None
     try:
         outcome = simulate.run(spec, call, grid, check=True, collect=True, earliest=how.earliest, record=record,
-                               sample=sample, probe=None if wanted is None else wanted.owners)
+                               lints=bool(how.lints), sample=sample, probe=None if wanted is None else wanted.owners)
     except UnsupportedError as error:
         report.unsupported.append(str(error))
         return report
     report.findings = list(outcome.findings)
     report.counts = [outcome.reporter.occurrences(finding) for finding in report.findings]
     report.unsupported = list(outcome.unsupported)
+    report.lints, report.traffic = simulate.lints_of(outcome, spec), outcome.meter
+    if before is not None and outcome.meter is not None and not outcome.findings:
+        report.lints += barriers.lints(spec, before, grid, outcome.meter)
     report.recorded = simulate.timeline_of(outcome, spec)
     if sample is not None:
         report.not_judged = (f"only {report.extent} ran; outputs of the others are untouched", *report.not_judged)
@@ -176,7 +187,7 @@ def session() -> Session | None:
 
 
 @contextmanager
-def checking(*, earliest: bool = False, timeline: bool = False, blocks: Blocks | None = None,
+def checking(*, earliest: bool = False, timeline: bool = False, blocks: Blocks | None = None, lints: Lints = True,
              each: Callable[[Report], None] | None = None, explicit: bool = False) -> Iterator[list[Report]]:
     """Within the block every launch of every kernel is checked as by ``mo.check``; the reports gather in the list.
 
@@ -184,7 +195,7 @@ def checking(*, earliest: bool = False, timeline: bool = False, blocks: Blocks |
     is a report as well if it leaves the block.  ``each(report)`` is called as each launch ends.
     Reports of launches under ``mo.check`` are their callers', with ``explicit`` the list's too.
     """
-    here = Session(options(earliest, timeline, blocks), each, explicit)
+    here = Session(options(earliest, timeline, blocks, lints), each, explicit)
     _sessions.append(here)
     fast.held.append(here)
     try:

@@ -9,6 +9,7 @@ In: a kernel function and classified arguments.  Out: ``Specialised`` (the Func,
 
 from __future__ import annotations
 
+import re
 import sys
 import types
 from dataclasses import dataclass, field
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from moye import env
 from moye.atoms.atom import CopyOp, MmaOp
-from moye.errors import LaunchError, UnsupportedError
+from moye.errors import CompileError, LaunchError, UnsupportedError
 from moye.ir.nodes import Func
 from moye.ir.text import to_text
 from moye.ir.verify import verify
@@ -26,7 +27,7 @@ from moye.passes.advance import advance
 from moye.passes.convert import isolate
 from moye.passes.dce import eliminate
 from moye.passes.fuse import fuse
-from moye.passes.smem import plan
+from moye.passes.smem import plan, require_spans
 from moye.runtime.arguments import Call
 from moye.runtime.guards import Check, compile_guards
 
@@ -119,11 +120,8 @@ def specialise(function: types.FunctionType, call: Call, block: Dim3, cluster: D
     if "ir" in show:
         print(to_text(func), file=sys.stderr)
     shared = plan(func).total
-    limit = max(SHARED_LIMITS.values())
-    if shared > limit:
-        sizes = ", ".join(f"{b.name} {b.bytes}" for b in func.shared_buffers)
-        raise LaunchError(f"{func.name} needs {shared} bytes of shared memory per block ({sizes}); no device has more "
-                          f"than {limit}", hint="use smaller tiles or fewer stages")
+    _require_shared(func, shared, max(SHARED_LIMITS.values()), "; no device has more than")
+    require_spans(func)
     return Specialised(func, traced.captures, compile_guards(func), shared)
 
 
@@ -134,6 +132,20 @@ def _capability(arch: str) -> int:
 def shared_limit(arch: str) -> int:
     """Shared memory per block that an architecture allows, in bytes."""
     return SHARED_LIMITS.get(_capability(arch), 232448)
+
+
+def require_shared(spec: Specialised, arch: str, extra: int = 0) -> None:
+    """B10: LaunchError where a block needs more shared memory than an architecture allows it."""
+    _require_shared(spec.func, spec.shared_bytes + extra, shared_limit(arch), f", and {arch} has")
+
+
+def _require_shared(func: Func, needed: int, limit: int, has: str) -> None:
+    if needed <= limit:
+        return
+    sizes = ", ".join(f"{b.name} {b.bytes}" for b in func.shared_buffers)
+    raise LaunchError(f"{func.name} needs {needed} bytes of shared memory per block ({sizes}){has} {limit}",
+                      hint="use smaller tiles or fewer stages", code="B10",
+                      locs=tuple(b.loc for b in sorted(func.shared_buffers, key=lambda b: -b.bytes)[:1]))
 
 
 def default_arch(device: int | None = None) -> str:
@@ -148,14 +160,17 @@ def compile_program(spec: Specialised, arch: str, *, restrict: bool = True) -> P
     from moye.cuda.nvrtc import normalize_arch
     from moye.cuda.printer import print_kernel
 
-    arch = normalize_arch(arch)
+    try:
+        arch = normalize_arch(arch)
+    except CompileError:                                # what the kernel needs says more than what moye needs
+        check_atoms(spec.func, arch)
+        raise
     asserts, lineinfo = env.device_assert(), env.lineinfo()
     key = (arch, restrict, asserts, lineinfo)
     program = spec.programs.get(key)
     if program is None:
-        if spec.shared_bytes > shared_limit(arch):
-            raise LaunchError(f"{spec.func.name} needs {spec.shared_bytes} bytes of shared memory per block, and "
-                              f"{arch} has {shared_limit(arch)}", hint="use smaller tiles or fewer stages")
+        require_shared(spec, arch)
+        check_atoms(spec.func, arch)
         spec.func.restrict = restrict
         printed = print_kernel(spec.func, lineinfo=lineinfo, asserts=asserts)
         check_arch(spec.func, printed, arch)
@@ -166,26 +181,37 @@ def compile_program(spec: Specialised, arch: str, *, restrict: bool = True) -> P
     return program
 
 
+def check_atoms(func: Func, arch: str) -> None:
+    """Raises UnsupportedError for the newest atom of a kernel where the architecture is too old for it."""
+    match = re.fullmatch(r"(?:sm_|compute_)?(\d{2,3})[af]?", str(arch))
+    if match is None:
+        return                                          # the compiler has a sentence for what is no architecture
+    have = int(match[1])
+    uses = [(atom, op.loc) for op in func.body.walk()
+            if (atom := getattr(op, "mma", None) or getattr(op, "atom", None)) is not None and atom.ptx]
+    atom, loc = max(uses, key=lambda use: use[0].arch, default=(None, None))
+    if atom is not None and loc is not None and atom.arch > have:
+        raise UnsupportedError(f"{func.name} uses {atom}, which sm_{atom.arch} and later have, and is compiled for "
+                               f"{arch}", hint=_alternatives(atom, have), locs=(loc,))
+
+
 def check_arch(func: Func, printed: Printed, arch: str) -> None:
-    """Raises UnsupportedError where a kernel has an operation that the architecture is too old for."""
-    have = _capability(arch)
-    if printed.arch <= have:
+    """Raises UnsupportedError where a kernel has an instruction that the architecture is too old for."""
+    if printed.arch <= _capability(arch):
         return
-    for op in func.body.walk():
-        atom = getattr(op, "mma", None) or getattr(op, "atom", None)
-        if atom is not None and atom.arch > have:
-            raise UnsupportedError(f"{func.name} uses {atom}, which sm_{atom.arch} and later have, and is compiled for "
-                                   f"{arch}", hint=_alternatives(atom, have), locs=(op.loc,))
     raise UnsupportedError(f"{func.name} uses {printed.newest}, which need sm_{printed.arch} or later, but is "
                            f"compiled for {arch}")
 
 
 def _alternatives(atom: CopyOp | MmaOp, have: int) -> str | None:
-    """The MMA operations on the same dtypes that an architecture has."""
+    """What an architecture has instead: MMA operations on the same dtypes, or on any."""
     from moye import mma
+    from moye.cuda.nvrtc import OLDEST
 
+    if have < OLDEST:
+        return f"moye compiles for sm_{OLDEST} and later"
     if isinstance(atom, CopyOp):
-        return None
+        return "mo.UniversalCopy(dtype) copies on every architecture"
     dtypes = (atom.a_dtype, atom.b_dtype, atom.c_dtype)
     same = [str(op) for op in mma.ALL.values() if (op.a_dtype, op.b_dtype, op.c_dtype) == dtypes and op.arch <= have]
     if same:

@@ -64,7 +64,7 @@ def _failure(func: Func, names: dict[int, str]) -> Callable[[int, Sequence[Any],
         fields = {name: eval(_python(operand, names), {"s": s, "g": g, "min": min, "max": max, "abs": abs})
                   for name, operand in guard.fields.items()}
         text = guard.message.format(**fields) if fields else guard.message
-        raise PreconditionError(f"{func.name}: {text}", hint=guard.hint, locs=(guard.loc,))
+        raise PreconditionError(f"{func.name}: {text}", hint=guard.hint, locs=(guard.loc,), code=guard.code)
     return fail
 
 

@@ -192,8 +192,9 @@ class Compiled(Program):
         call = classify(self.kernel.signature, args, kwargs)
         asked = Shape(call.specs, call.index_bits, self.shape.block, self.shape.cluster)
         if different := reasons.differences(self.shape, asked):
+            code = "A11" if asked._replace(index_bits=self.shape.index_bits) == self.shape else "A12"
             raise ArgumentError(f"{self.kernel.__name__} was compiled for other arguments: {'; '.join(different)}",
-                                hint="kernel.prepare(...) compiles what it needs")
+                                hint="kernel.prepare(...) compiles what it needs", code=code)
         prepared: Prepared = self.kernel.prepare(*args, grid=grid, block=self.shape.block, cluster=self.shape.cluster,
                                                  stream=stream, smem=smem, **kwargs)
         return prepared

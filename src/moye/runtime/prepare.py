@@ -25,7 +25,7 @@ from moye.ir.nodes import ScalarParam
 from moye.runtime import checking, fast
 from moye.runtime.arguments import Call, TensorLike
 from moye.runtime.arrays import ArrayInfo, describe
-from moye.runtime.compile import Dim3, Program, Specialised, compile_program, default_arch, shared_limit
+from moye.runtime.compile import Dim3, Program, Specialised, compile_program, default_arch, require_shared
 from moye.runtime.launch import array_kind, check_written, load, overlaps, slots, stream_handle
 from moye.runtime.onhost import simulated
 
@@ -60,9 +60,7 @@ class Compilation:
         if spec.func.threads > 1024:
             raise LaunchError(f"{spec.func.name}: block {spec.func.block_dim} has {spec.func.threads} threads, and at "
                               f"most 1024 are possible")
-        if spec.shared_bytes > shared_limit(job.arch):
-            raise LaunchError(f"{spec.func.name} needs {spec.shared_bytes} bytes of shared memory per block, and "
-                              f"{job.arch} has {shared_limit(job.arch)}", hint="use smaller tiles or fewer stages")
+        require_shared(spec, job.arch)
         self.jobs.append(job)
         if not self.trace_only:
             self.programs.append(job.compile())
@@ -205,11 +203,11 @@ def _array(name: str, old: ArrayInfo, value: Any) -> ArrayInfo:
                              ("device", info.device, old.device)):
         if new != known:
             raise ArgumentError(f"argument {name!r} has {what} {new}, and the launch was prepared with {known}",
-                                hint="prepare another launch")
+                                hint="prepare another launch", code="A12")
     aligned, wanted = (math.gcd(ptr, 16) for ptr in (info.ptr, old.ptr))
     if aligned < wanted:
         raise ArgumentError(f"argument {name!r} is aligned to {aligned} bytes, and the launch was prepared for "
-                            f"{wanted}", hint="prepare another launch")
+                            f"{wanted}", hint="prepare another launch", code="A12")
     return info
 
 

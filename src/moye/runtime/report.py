@@ -18,6 +18,7 @@ from moye.runtime.compile import Dim3
 from moye.runtime.report_html import fragment
 
 if TYPE_CHECKING:
+    from moye.sim.lints.meter import Meter
     from moye.sim.timeline.view import Timeline
 
 
@@ -40,6 +41,7 @@ class Report:
                                 "asynchronous copies", "barriers", "integer overflow", "asserts")
     not_judged: tuple[str, ...] = ("races between blocks in global memory",)
     recorded: Timeline | None = field(default=None, repr=False)
+    traffic: Meter | None = field(default=None, repr=False)
     blocks: tuple[int, ...] | None = None
     counts: list[int] = field(default_factory=list)
     """How often each finding was seen, parallel to ``findings``; missing ones once."""
@@ -68,6 +70,29 @@ class Report:
                                 hint="mo.check(kernel, timeline=True)")
         return self.recorded
 
+    def table(self) -> str:
+        """What each memory instruction cost: requests, wavefronts, sectors, widths, one line per statement."""
+        from moye.sim.lints.table import table
+
+        return table(self._metered())
+
+    def counters(self) -> dict[str, Any]:
+        """The same as numbers: totals as a profiler counts them, and under ``lines`` one dict per line of the table."""
+        from moye.sim.lints.table import counters
+
+        return counters(self._metered())
+
+    def _metered(self) -> Meter:
+        if self.traffic is None:
+            raise ArgumentError(f"this run of {self.kernel} counted no accesses", hint="mo.check(kernel, lints=True)")
+        return self.traffic
+
+    def _loops(self) -> str:
+        """The table of the instructions in loops."""
+        from moye.sim.lints.table import table
+
+        return "" if self.traffic is None else table(self.traffic, loops_only=True)
+
     # --- text --------------------------------------------------------------------------------------------------------
 
     @property
@@ -93,11 +118,13 @@ class Report:
     def details(self, *, lints: bool = True) -> list[str]:
         """Each finding, lint and unjudged part as text."""
         parts = [str(f) + more(self.count(f)) for f in self.findings]
-        parts += [f"lint: {lint}" for lint in self.lints] if lints else []
+        parts += [str(lint) for lint in self.lints] if lints else []
         return [*parts, *(f"unsupported: {u}" for u in self.unsupported)]
 
     def __str__(self) -> str:
         parts = [f"{self.head} ({', '.join(self.checked)})", *self.details()]
+        if loops := self._loops():
+            parts.append(f"memory accesses in loops:\n{loops}")
         if self.not_judged:
             parts.append(f"not judged: {', '.join(self.not_judged)}")
         return "\n".join(parts)
@@ -140,7 +167,8 @@ def _finding(found: Any) -> dict[str, Any]:
     return {"code": found.code, "title": found.title, "message": found.message, "hint": getattr(found, "hint", None),
             "points": [_point(loc) for loc in getattr(found, "locs", ())],
             "block": None if block is None else list(block), "threads": list(threads),
-            "tensor": getattr(found, "tensor", ""), "coordinate": None if coordinate is None else list(coordinate)}
+            "tensor": getattr(found, "tensor", ""), "coordinate": None if coordinate is None else list(coordinate),
+            "numbers": dict(getattr(found, "numbers", {}))}
 
 
 def _point(loc: Loc) -> list[dict[str, Any]]:

@@ -20,10 +20,11 @@ from moye.errors import LaunchError, SimulationError
 from moye.ir.nodes import TensorParam
 from moye.runtime.arguments import Call
 from moye.runtime.arrays import ArrayInfo, host_view
-from moye.runtime.compile import Dim3, Specialised, compile_program, default_arch
+from moye.runtime.compile import Dim3, Specialised, compile_program, default_arch, require_shared
 from moye.runtime.snapshots import Snapshot, snapshots
 
 if TYPE_CHECKING:
+    from moye.sim.lints.lint import Lint
     from moye.sim.timeline.view import Timeline
 
 Progress = Callable[[int, int], None]
@@ -60,22 +61,38 @@ def timeline_of(outcome: Any, spec: Specialised) -> Timeline | None:
     return Timeline(outcome.tape, lambda: compile_program(spec, default_arch()).overlap())
 
 
+def lints_of(outcome: Any, spec: Specialised) -> list[Lint]:
+    """What a counted launch could do better."""
+    if outcome.meter is None:
+        return []
+    from moye.sim.lints.advice import lints
+    from moye.sim.lints.occupancy import Compiled
+
+    programs = list(spec.programs.values())
+    compiled = Compiled(programs[-1].registers, programs[-1].spills) if programs else None
+    return lints(outcome.meter, spec.shared_bytes, compiled)
+
+
 def run(spec: Specialised, call: Call, grid: Dim3, *, check: bool, collect: bool = False, earliest: bool = False,
-        record: tuple[int, ...] = (), sample: tuple[int, ...] | None = None, probe: Any = None) -> Any:
+        record: tuple[int, ...] = (), lints: bool = False, sample: tuple[int, ...] | None = None,
+        probe: Any = None) -> Any:
     """Simulate one launch; returns the simulator's Outcome.
 
-    ``record``: the blocks that a timeline is wanted of.  ``sample``: the blocks that run, None for all.
+    ``record``: the blocks that a timeline is wanted of; ``lints``: count what every access costs; ``sample``: the
+    blocks that run, None for all.
     """
     from moye.sim.checkers.codes import chosen
     from moye.sim.machine import Hooks, simulate
 
     named = env.check() if check and not collect else True
     _check_limits(spec, grid)
-    arguments = _arguments(spec, call)
+    if arch := default_arch() if collect else env.arch():
+        require_shared(spec, arch)
+    arguments = launch_arguments(spec, call)
     gathered = _state["timelines"]
     hooks = Hooks(progress=_state["progress"], stop_on_first=not collect, printer=print,
                   record=record or ((0,) if gathered is not None else ()), sample=sample, probe=probe,
-                  codes=chosen(named) if isinstance(named, frozenset) else None,
+                  lints=lints, codes=chosen(named) if isinstance(named, frozenset) else None,
                   asynchronous="earliest" if earliest else "latest", exact_fma=env.exact_fma())
     outcome = simulate(spec.func, arguments, grid, check=check, hooks=hooks)
     _state["inspections"] = snapshots(outcome.inspections, spec.func)
@@ -92,12 +109,12 @@ def probed(spec: Specialised, call: Call, grid: Dim3, block: int, probe: Any, *,
 
     hooks = Hooks(sample=(block,), probe=probe, asynchronous="earliest" if earliest else "latest",
                   exact_fma=env.exact_fma())
-    simulate(spec.func, _arguments(spec, call), grid, check=False, hooks=hooks)
+    simulate(spec.func, launch_arguments(spec, call), grid, check=False, hooks=hooks)
 
 
 def violation(finding: Any) -> SimulationError:
     """A finding as an error."""
-    return SimulationError(f"{finding.code}: {finding.message}", finding=finding, hint=finding.hint, locs=finding.locs)
+    return SimulationError(finding.message, finding=finding, hint=finding.hint, locs=finding.locs, code=finding.code)
 
 
 def _check_limits(spec: Specialised, grid: Dim3) -> None:
@@ -108,7 +125,8 @@ def _check_limits(spec: Specialised, grid: Dim3) -> None:
         raise LaunchError(f"{spec.func.name}: grid {grid} lies outside (1, 1, 1) .. (2147483647, 65535, 65535)")
 
 
-def _arguments(spec: Specialised, call: Call) -> list[Any]:
+def launch_arguments(spec: Specialised, call: Call) -> list[Any]:
+    """What the simulator takes, on the memory of the call's host arrays."""
     from moye.sim.machine import TensorArg
 
     objects = {id(info): obj for _, info, obj in call.arrays}

@@ -15,11 +15,16 @@ import numpy as np
 
 from moye.ir import ops
 from moye.sim.checkers.findings import Finding
+from moye.sim.checkers.words import at, crowd, several
+from moye.sim.deadlock import Deadlock, Waiter
 from moye.sim.groups import Group
 from moye.sim.masks import lanes_of
 from moye.sim.memory import Array
 from moye.sim.state import BatchState
 from moye.sim.warp import WARP
+
+_LAST_BARRIER = 15
+_NAMES: dict[type, str] = {ops.SyncWarp: "sync_warp", ops.Shuffle: "a shuffle", ops.Vote: "a vote"}
 
 
 @dataclass(slots=True)
@@ -44,6 +49,7 @@ class Barriers:
         self.counts: dict[int, Array] = {}              # arrivals per block at each named barrier
         self.expected: dict[int, int] = {}
         self.came: dict[int, Array] = {}
+        self.last: dict[int, ops.NamedBarrier] = {}     # the op of the last arrival
 
     # --- arrival -----------------------------------------------------------------------------------------------------
 
@@ -108,14 +114,15 @@ class Barriers:
             return
         here = np.array([np.logical_or.reduce([e.lanes for e in entries if e.op is op]).any(axis=0) for op in points])
         bad = np.flatnonzero((here.sum(axis=0) > 1) & complete)
-        if len(bad):
-            block = int(bad[0])
-            met = [op for op, there in zip(points, here[:, block], strict=True) if there]
-            threads = tuple(int(np.argmax(np.logical_or.reduce([e.lanes for e in entries if e.op is op])[:, block]))
-                            for op in met)
-            self._report("C4", f"the threads of block {self._block(block)} meet at different sync_threads: thread "
-                         f"{threads[0]} at one, thread {threads[1]} at another", met, block, threads,
-                         "move sync_threads out of the condition")
+        if not len(bad):
+            return
+        block = int(bad[0])
+        met = {id(op): (op, _numbers(np.logical_or.reduce([e.lanes[:, block] for e in entries if e.op is op])))
+               for op, there in zip(points, here[:, block], strict=True) if there}
+        told = [f"{crowd(threads, self.batch.threads)} at sync_threads{at(op)}" for op, threads in met.values()]
+        self._report("C4", f"the threads of block {self._block(block)} have come to different barriers: "
+                     f"{', '.join(told)}", [op for op, _ in met.values()], block,
+                     tuple(threads[0] for _, threads in met.values()), "move sync_threads out of the condition")
 
     # --- named barriers ----------------------------------------------------------------------------------------------
 
@@ -136,19 +143,30 @@ class Barriers:
     def _count(self, op: ops.NamedBarrier, number: int, part: Array) -> None:
         count = self.counts.setdefault(number, np.zeros(self.batch.blocks, np.int64))
         came = self.came.setdefault(number, np.zeros_like(part))
+        before = self.last.setdefault(number, op)
+        if not 0 <= number <= _LAST_BARRIER:
+            self._wrong(op, part, number, f"; barriers are 0 to {_LAST_BARRIER}", op)
         expected = self.expected.setdefault(number, op.threads)
-        pending = count > 0
         if expected != op.threads:
-            if pending.any():
-                self._wrong_count(op, number, f"{op.threads} threads are named here, {expected} by those before")
+            if (count > 0).any():
+                self._wrong(op, part, number, f" for {op.threads} threads while others wait there for {expected}, "
+                            f"as those do that came{at(before)}", before)
             self.expected[number] = op.threads
+        self.last[number] = op
         count += part.sum(axis=0)
         came |= part
         if (over := count > op.threads).any():
-            self._wrong_count(op, number, f"{int(count[over][0])} threads arrive, but it is for {op.threads}")
+            self._wrong(op, came & over, number, f" before it opens: {int(count[over][0])} threads where {op.threads} "
+                        f"are expected", before)
 
-    def _wrong_count(self, op: ops.NamedBarrier, number: int, why: str) -> None:
-        self._report("C5", f"named barrier {number}: {why}", [op], None, (), None)
+    def _wrong(self, op: ops.NamedBarrier, lanes: Array, number: int, why: str, before: ops.NamedBarrier) -> None:
+        """C5, told of the first block with such lanes."""
+        block, size = int(np.argmax(lanes.any(axis=0))), self.batch.threads
+        threads = _numbers(lanes[:, block])
+        self._report("C5", f"{crowd(threads, size)} of block {self._block(block)} arrive"
+                     f"{'' if several(threads, size) else 's'} at named barrier {number}{at(op)}{why}",
+                     [op] if before is op else [before, op], block, threads[:1],
+                     "a named barrier for each group, with the number of its threads as the count")
 
     def _complete(self, op: ops.NamedBarrier, number: int) -> None:
         count = self.counts[number]
@@ -169,8 +187,7 @@ class Barriers:
 
     def _warp(self, entry: Waiting) -> None:
         batch = self.batch
-        bits: int = entry.op.mask  # type: ignore[attr-defined]
-        needed = (bits >> (np.arange(batch.threads) % WARP) & 1).astype(np.bool_)[:, None]
+        needed = self._named_by(entry.op)[:, None]
         there = entry.lanes
         if isinstance(entry.op, ops.SyncWarp):
             there = np.logical_or.reduce([e.lanes for e in self.waiting if isinstance(e.op, ops.SyncWarp)])
@@ -186,6 +203,12 @@ class Barriers:
         else:
             self._release(entry, lanes)
 
+    def _named_by(self, op: ops.Op) -> Array:
+        """The threads whose lane the mask of a warp operation names."""
+        bits: int = op.mask  # type: ignore[attr-defined]
+        named: Array = (bits >> (np.arange(self.batch.threads) % WARP) & 1).astype(np.bool_)
+        return named
+
     def _sync_warps(self, op: ops.SyncWarp, lanes: Array) -> None:
         if self.batch.watch is not None:
             self.batch.watch.checker.warp_sync(op, op.mask, lanes)
@@ -197,33 +220,36 @@ class Barriers:
 
     def deadlock(self) -> None:
         """Report what each group waits for, and give the blocks up."""
-        reporter = self.batch.launch.reporter
         blocked = np.logical_or.reduce([entry.lanes for entry in self.waiting]).any(axis=0)
         block = int(np.argmax(blocked))
         entries = [entry for entry in self.waiting if entry.lanes[:, block].any()]
-        points = list({id(entry.op): entry.op for entry in entries}.values())
-        threads = tuple(int(np.argmax(entry.lanes[:, block])) for entry in entries)
-        waits = "; ".join(self.waits(entry, block) for entry in entries)
-        reporter.add(Finding(self._deadlock_code(entries), f"block {self._block(block)} is deadlocked: {waits}",
-                             tuple(op.loc for op in points), self._block(block), threads, "", None, None),
-                     fatal=True)
+        dead = Deadlock(self._block(block), self.batch.threads, tuple(self._waiter(entry, block) for entry in entries),
+                        self.batch.exits(block))
+        threads = tuple(waiter.threads[0] for waiter in dead.told)
+        self.batch.launch.reporter.add(Finding(dead.code, str(dead), dead.locs, dead.block, threads, "", None,
+                                               dead.hint), fatal=True)
         self.waiting.clear()
 
-    @staticmethod
-    def _deadlock_code(entries: list[Waiting]) -> str:
-        if any(isinstance(entry.op, ops.SyncThreads) for entry in entries):
-            return "C4"
-        numbers = {entry.barrier for entry in entries if isinstance(entry.op, ops.NamedBarrier)}
-        return "C6" if not numbers else "C5" if len(numbers) == 1 else "F4"
+    def _waiter(self, entry: Waiting, block: int) -> Waiter:
+        """The lanes of an entry in one block, with the threads that could let them go on."""
+        alive, lanes = ~self.batch.gone()[:, block], entry.lanes[:, block]
+        if isinstance(entry.op, ops.NamedBarrier):
+            here = [e.lanes[:, block] for e in self.waiting if e.barrier == entry.barrier]
+            lacking = max(0, self.expected[entry.barrier] - int(self.counts[entry.barrier][block]))
+            return Waiter("named", f"named barrier {entry.barrier}", _numbers(lanes), entry.op,
+                          _numbers(alive & ~np.logical_or.reduce(here)), lacking, entry.op.threads)
+        if isinstance(entry.op, ops.SyncThreads):
+            here = [e.lanes[:, block] for e in self.waiting if isinstance(e.op, ops.SyncThreads)]
+            return Waiter("block", "sync_threads", _numbers(lanes), entry.op,
+                          _numbers(alive & ~np.logical_or.reduce(here)))
+        warp = np.arange(self.batch.threads) // WARP
+        mates = np.isin(warp, warp[lanes]) & self._named_by(entry.op)
+        return Waiter("warp", _NAMES[type(entry.op)], _numbers(lanes), entry.op, _numbers(alive & mates & ~lanes))
 
     def waits(self, entry: Waiting, block: int) -> str:
-        threads = np.flatnonzero(entry.lanes[:, block])
-        who = f"{len(threads)} threads ({threads[0]}..{threads[-1]})"
-        if isinstance(entry.op, ops.NamedBarrier):
-            return (f"{who} wait at named barrier {entry.barrier}, where {int(self.counts[entry.barrier][block])} of "
-                    f"{entry.op.threads} have arrived")
-        name = {"SyncThreads": "sync_threads", "SyncWarp": "sync_warp"}.get(type(entry.op).__name__, "a warp operation")
-        return f"{who} wait at {name}"
+        """What the lanes of an entry in one block wait for, in words."""
+        dead = Deadlock(self._block(block), self.batch.threads, ())
+        return dead.sentence(self._waiter(entry, block))
 
     def _block(self, block: int) -> tuple[int, ...]:
         return tuple(int(i) for i in self.batch.block_ids[block])
@@ -234,3 +260,8 @@ class Barriers:
             self.batch.launch.reporter.add(Finding(code, message, tuple(op.loc for op in points),
                                                    None if block is None else self._block(block), threads, "", None,
                                                    hint))
+
+
+def _numbers(lanes: Array) -> tuple[int, ...]:
+    """The threads of a mask (T,)."""
+    return tuple(int(t) for t in np.flatnonzero(lanes))

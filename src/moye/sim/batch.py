@@ -15,10 +15,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from moye.dtypes import Space
+from moye.errors import Loc
 from moye.ir import ops
 from moye.sim.barriers import Barriers
 from moye.sim.checkers.shared import SharedChecker
 from moye.sim.copies import AsyncCopies
+from moye.sim.deadlock import Exited
 from moye.sim.groups import Group, merge_values, same_values
 from moye.sim.masks import Mask, both, lanes_of, minus, union
 from moye.sim.memory import Array, Fragment, Shared
@@ -63,14 +65,18 @@ class Batch:
         self.copies.reset()
         self.barriers.reset()
         self.exited: Mask = False
+        self.returned: dict[Loc, tuple[ops.Exit, Mask]] = {}
         self.spinning: list[Group] = []
         self.polled: dict[int, ops.Op] = {}
         self.seen: dict[int, list[Any]] = {}            # what those that poll carried at their last look
         self.ready: list[Group] = [Group(0, [None] * len(self.program.slots), None)]
         if self.launch.check:
             checker = SharedChecker(self.program.func, self.threads, self.blocks, self.launch.reporter, self.block_ids)
+            checker.ignored = self.launch.hooks.ignored
+            if self.launch.meter is not None:
+                self.launch.meter.begin(self.blocks)
             if self.watch is None:
-                self.watch = Watch(self.threads, self.block_ids, self.launch.reporter, checker)
+                self.watch = Watch(self.threads, self.block_ids, self.launch.reporter, checker, self.launch.meter)
             self.watch.block_ids, self.watch.checker = self.block_ids, checker
 
     # --- lanes -------------------------------------------------------------------------------------------------------
@@ -96,9 +102,22 @@ class Batch:
         lanes = np.asarray(mask)
         return np.broadcast_to(lanes, (self.threads, lanes.shape[1]))
 
-    def leave(self, mask: Mask) -> None:
-        """The threads of the mask exit."""
+    def leave(self, mask: Mask, op: ops.Exit | None = None) -> None:
+        """The threads of the mask exit, by a ``return`` or at the end of the kernel."""
         self.exited = union(self.exited, mask)
+        if op is not None:
+            self.returned[op.loc] = (op, union(self.returned.get(op.loc, (op, False))[1], mask))
+
+    def exits(self, block: int) -> tuple[Exited, ...]:
+        """The threads of a block that have exited, by where."""
+        rest, found = self.gone()[:, block].copy(), []
+        for op, mask in self.returned.values():
+            if mask is not False and (here := lanes_of(mask, self.threads, self.blocks)[:, block]).any():
+                rest &= ~here
+                found.append(Exited(tuple(int(t) for t in np.flatnonzero(here)), op))
+        if rest.any():
+            found.append(Exited(tuple(int(t) for t in np.flatnonzero(rest)), None))
+        return tuple(found)
 
     def merge(self, into: Group, other: Group) -> bool:
         """Make one group of two at the same segment, if their values allow it."""

@@ -15,7 +15,7 @@ from moye.errors import UnsupportedError
 from moye.ir import ops
 from moye.ir.nodes import Block, Func, Value
 from moye.sim import emit_ops, emit_scalar
-from moye.sim.segments import Branch, Goto, Item, IvStart, IvStep, Segment, Wait, Yield
+from moye.sim.segments import Branch, Goto, Item, IvStart, IvStep, Loops, Segment, Wait, Yield
 from moye.sim.timeline.statements import Statements, note
 from moye.sim.uniformity import SCALAR, Levels
 from moye.sim.writer import Writer
@@ -39,8 +39,9 @@ HANDLED: frozenset[type] = frozenset({*_SIMPLE, *_STRUCTURED, *_WAITING})
 class Emitter(Writer):
     """A Writer that knows every op."""
 
-    def __init__(self, func: Func, levels: Levels, check: bool, statements: Statements | None = None) -> None:
-        super().__init__(func, levels, check)
+    def __init__(self, func: Func, levels: Levels, check: bool, statements: Statements | None = None,
+                 loops: Loops | None = None) -> None:
+        super().__init__(func, levels, check, loops)
         self.statements = statements
         """What is recorded for a timeline, None for nothing."""
 
@@ -252,7 +253,7 @@ class Emitter(Writer):
         self.line(f"{gone} = {self.mask}")
         first = 0
         if op.target is None:
-            self.line(f"B.leave({gone})")
+            self.line(f"B.leave({gone}, {self.op(op)})")
         else:
             owned = [i for i, (owner, _) in enumerate(self.masks) if owner is op.target]
             first = owned[1] if op.kind == "continue" else owned[0]

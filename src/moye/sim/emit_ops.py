@@ -60,6 +60,8 @@ def emit_alloc(w: Writer, op: ops.Alloc) -> None:
     """A register fragment begins as poison; shared memory is poisoned when its blocks start."""
     if op.buffer.space.value == "rmem":
         w.line(f"B.fragments[{op.buffer.id}].reset({w.mask})")
+    elif w.check:
+        w.line(f"B.watch.checker.allocate({w.op(op)}, B.lanes({w.mask}))")
 
 
 def emit_copy(w: Writer, op: ops.Copy) -> None:
@@ -99,9 +101,12 @@ def emit_commit(w: Writer, op: ops.CpAsyncCommit) -> None:
 
 
 def emit_wait(w: Writer, op: ops.CpAsyncWait) -> None:
+    if w.check:
+        w.line(f"B.watch.waiting({w.op(op)}, B.copies)")
     w.line(f"B.copies.wait({op.pending!r}, {w.mask})")
     if w.check:
-        w.line(f"B.watch.checker.wait({w.op(op)}, {op.pending!r}, B.lanes({w.mask}))")
+        trips = ", ".join(f"{iv.name!r}: {w.name(iv)}" for iv in w.loops.get(id(op), ()))
+        w.line(f"B.watch.checker.wait({w.op(op)}, B.lanes({w.mask}), {{{trips}}})")
 
 
 def emit_shuffle(w: Writer, op: ops.Shuffle) -> None:

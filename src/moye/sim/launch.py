@@ -21,6 +21,7 @@ from moye.ir import ops
 from moye.ir.nodes import Buffer, Extent, Func, Param, ScalarParam, TensorParam, Value
 from moye.sim.checkers.findings import Finding, Reporter
 from moye.sim.debug import Inspection
+from moye.sim.lints.meter import Meter
 from moye.sim.masks import Mask
 from moye.sim.memory import Array, Global, TensorArg
 from moye.sim.probe import Probe
@@ -55,6 +56,12 @@ class Hooks:
     """The blocks (x fastest) whose events are recorded for a timeline."""
     sample: Sequence[int] | None = None
     probe: Probe | None = None
+    lints: bool = False
+    """Count what every access costs (checked runs)."""
+    ignored: frozenset[int] = frozenset()
+    """The ids of block barriers that are executed, and order nothing for the checks."""
+    first: int | None = None
+    """Run only so many blocks, the first of the grid."""
     blocks: int | None = None
     resident: int | None = None
     spins: int = 10_000
@@ -75,6 +82,8 @@ class Outcome:
     tape: Tape | None = None
     unsupported: list[str] = field(default_factory=list)
     """What could not be judged, a sentence each."""
+    meter: Meter | None = None
+    """What accesses cost, where ``Hooks.lints`` asked for it."""
 
 
 @dataclass(slots=True)
@@ -100,6 +109,7 @@ class Launch:
     memories: dict[tuple[int, str], Global] = field(default_factory=dict)
     tape: Tape | None = None
     unsupported: list[str] = field(default_factory=list)
+    meter: Meter | None = None
 
     def __post_init__(self) -> None:
         if len(self.arguments) != len(self.func.params):
@@ -127,7 +137,8 @@ class Launch:
     @property
     def total(self) -> int:
         """How many blocks run."""
-        return math.prod(self.grid) if self.hooks.sample is None else len(self.hooks.sample)
+        total = math.prod(self.grid) if self.hooks.sample is None else len(self.hooks.sample)
+        return total if self.hooks.first is None else min(total, self.hooks.first)
 
     def numbers(self, first: int, count: int) -> Array:
         """The numbers in the grid (x fastest) of ``count`` blocks that run, from the ``first``."""

@@ -19,6 +19,7 @@ from moye.dtypes import Space
 from moye.ir.nodes import Func
 from moye.sim.batch import Batch
 from moye.sim.launch import Argument, Finding, Hooks, Launch, Outcome, Reporter
+from moye.sim.lints.meter import Meter
 from moye.sim.memory import TensorArg
 from moye.sim.program import Program, program_of
 from moye.sim.stops import StopSimulation, stuck
@@ -39,6 +40,8 @@ def simulate(func: Func, arguments: Sequence[Argument], grid: tuple[int, int, in
     hooks = hooks or Hooks()
     reporter = Reporter(func, hooks.stop_on_first, hooks.codes)
     launch = Launch(func, arguments, grid, check, hooks, reporter)
+    if check and hooks.lints:
+        launch.meter = Meter(func)
     program = program_of(func, check=check, record=bool(hooks.record))
     if program.statements is not None:
         launch.tape = Tape(program.statements, grid, hooks.record)
@@ -48,7 +51,7 @@ def simulate(func: Func, arguments: Sequence[Argument], grid: tuple[int, int, in
     except StopSimulation:
         pass
     return Outcome(reporter.findings, launch.printed, launch.inspections, launch.done, launch.steps, reporter,
-                   launch.tape, launch.unsupported)
+                   launch.tape, launch.unsupported, launch.meter)
 
 
 def blocks_per_batch(func: Func, total: int) -> int:

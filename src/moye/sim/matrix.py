@@ -18,6 +18,7 @@ from moye.errors import UnsupportedError
 from moye.ir import ops
 from moye.ir.nodes import TileRef
 from moye.layout import Layout, size
+from moye.sim.checkers.words import at, crowd
 from moye.sim.gemm import Checked, GemmSite
 from moye.sim.masks import Mask, lanes_of
 from moye.sim.memory import Array, numpy_dtype
@@ -136,9 +137,11 @@ class MatrixProduct(Checked):
         if len(partial):
             group, block = (int(i) for i in partial[0])
             first = group * self.together
-            self.watch.report("C6", f"{self.op.mma} needs threads {first} to {first + self.together - 1} "
-                              f"together, but only {int(inside[group, block])} of them are here", self.op,
-                              lane=(first, block), count=len(partial))
+            here = [first + int(t) for t in np.flatnonzero(lanes[first:first + self.together, block])]
+            self.watch.report("C6", f"{self.op.mma}{at(self.op)} is executed by threads {first}-"
+                              f"{first + self.together - 1} together, but only {crowd(here, self.batch.threads)} of "
+                              f"block {self.watch.block(block)} are here", self.op, lane=(here[0], block),
+                              count=len(partial), hint="let the condition around it be the same for all of them")
 
 
 def _wide(x: Array) -> Array:

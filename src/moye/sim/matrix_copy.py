@@ -2,7 +2,7 @@
 
 In: an ``ops.Copy`` whose atom moves matrices.  Out: ``MatrixCopySite(op).bind(batch)``, called as a copy is.
 
-Each row counts as read or written by the thread that gives its address.  A warp that is not whole is finding C7.
+Each row counts as read or written by the thread that gives its address.  A warp that is not whole is finding C6.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from moye.ir import ops
 from moye.layout import size
 from moye.sim.access import Operand, RegisterEnd
 from moye.sim.addressing import static_table
+from moye.sim.checkers.words import at, crowd
 from moye.sim.masks import Mask, both, lanes_of
 from moye.sim.memory import Array
 from moye.sim.state import BatchState
@@ -102,7 +103,8 @@ class MatrixCopyPlan:
         part = np.argwhere(active.any(axis=1) & ~active.all(axis=1))
         if len(part):
             warp, block = (int(i) for i in part[0])
-            count = int(active[warp, :, block].sum())
-            watch.report("C7", f"{self.op.atom} is executed by {count} of the 32 threads of warp {warp}", self.op,
-                         lane=(warp * WARP + int(active[warp, :, block].argmax()), block), count=len(part),
+            here = [warp * WARP + int(lane) for lane in np.flatnonzero(active[warp, :, block])]
+            watch.report("C6", f"{self.op.atom}{at(self.op)} is an instruction of a whole warp, but only "
+                         f"{crowd(here, self.batch.threads)} of warp {warp} of block "
+                         f"{watch.block(block)} execute it", self.op, lane=(here[0], block), count=len(part),
                          hint="let the condition around it be the same for the whole warp")

@@ -20,7 +20,7 @@ from moye.ir.nodes import Func, ScalarParam, Value, Var
 from moye.sim.emit import Emitter
 from moye.sim.groups import Slot
 from moye.sim.memory import numpy_dtype
-from moye.sim.segments import Segment, lower, name_of
+from moye.sim.segments import Segment, around, lower, name_of
 from moye.sim.timeline.statements import Statements
 from moye.sim.uniformity import Levels, analyse
 
@@ -59,10 +59,11 @@ def program_of(func: Func, *, check: bool, record: bool = False) -> Program:
 def generate(func: Func, check: bool, record: bool = False) -> Program:
     levels = analyse(func)
     statements = Statements(func) if record else None
-    segments = lower(func, statements.loops if statements else None)
+    loops = around(func.body, ops.CpAsyncWait) if check else {}
+    segments = lower(func, loops | statements.loops if statements else loops)
     slots = _slots(func, segments, levels)
     params = {name: name for name in _param_names(func)}
-    emitter = Emitter(func, levels, check, statements)
+    emitter = Emitter(func, levels, check, statements, loops)
     indices = {name: slot.index for name, slot in slots.items()}
     for segment in segments:
         emitter.segment(segment, indices, params)

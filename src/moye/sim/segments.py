@@ -245,6 +245,18 @@ class _Lowering:
         self.place(after)
 
 
+def around(block: Block, kind: type[ops.Op], loops: tuple[Value, ...] = ()) -> dict[int, tuple[Value, ...]]:
+    """The variables of the loops around every op of one class, by its id."""
+    found: dict[int, tuple[Value, ...]] = {}
+    for op in block:
+        if isinstance(op, kind):
+            found[id(op)] = loops
+        inside = (*loops, op.iv) if isinstance(op, ops.For) else loops
+        for inner in op.blocks():
+            found |= around(inner, kind, inside)
+    return found
+
+
 # --- liveness --------------------------------------------------------------------------------------------------------
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from moye.ir import ops
+from moye.sim.checkers.words import at
 from moye.sim.masks import Mask, lanes_of
 from moye.sim.memory import Array, numpy_dtype
 from moye.sim.state import BatchState
@@ -62,9 +63,22 @@ def _check(batch: BatchState, op: ops.Shuffle, source: Array, mask: Mask) -> Non
     bad = np.argwhere(active & ~(good & named))
     if len(bad):
         thread, block = (int(i) for i in bad[0])
-        watch.report("C7", f"{watch.who((thread, block))} reads lane {int(reads[thread, block]) % WARP} in a shuffle, "
-                     f"and that lane does not take part", op, lane=(thread, block), count=len(bad),
-                     hint="let every lane of the warp reach the shuffle, and name it in the mask")
+        other = int(reads[thread, block])
+        if not named[thread, 0]:
+            why = f"is not in its own mask {op.mask:#x}"
+        else:
+            why = f"reads lane {other % WARP}, {_absent(other, named, batch.gone()[:, block])},"
+        watch.report("C7", f"{watch.who((thread, block))} {why} in the shuffle{at(op)}", op, lane=(thread, block),
+                     count=len(bad), hint="let every lane that is read reach the shuffle, and name it in the mask")
+
+
+def _absent(thread: int, named: Array, gone: Array) -> str:
+    """Why a thread does not take part."""
+    if thread >= len(named):
+        return "which the block does not have"
+    if not named[thread, 0]:
+        return "which is not in the mask"
+    return "which has exited" if gone[thread] else "which is not there"
 
 
 def vote(batch: BatchState, op: ops.Vote, pred: Any, mask: Mask) -> Array:

@@ -14,8 +14,12 @@ import numpy as np
 
 from moye.ir import ops
 from moye.ir.nodes import Ref, TileRef
-from moye.sim.checkers.findings import Finding, Reporter, coordinate_of
+from moye.layout import make_layout
+from moye.sim.checkers.findings import Finding, Reporter, coordinate_beyond, coordinate_of
 from moye.sim.checkers.shared import SharedChecker
+from moye.sim.checkers.words import at
+from moye.sim.copies import AsyncCopies
+from moye.sim.lints.meter import Meter
 from moye.sim.masks import Mask
 from moye.sim.memory import Array, Fragment, Global, Shared
 from moye.sim.semantics import INT32_LIMITS, WIDE_INT
@@ -32,23 +36,30 @@ def label(ref: Ref | TileRef) -> str:
 class Watch:
     """The checks of one batch of blocks."""
 
-    def __init__(self, threads: int, block_ids: Array, reporter: Reporter, checker: SharedChecker) -> None:
+    def __init__(self, threads: int, block_ids: Array, reporter: Reporter, checker: SharedChecker,
+                 meter: Meter | None = None) -> None:
         self.threads = threads
         self.block_ids = block_ids
         self.reporter = reporter
         self.checker = checker
+        self.meter = meter
+        """Counts what accesses cost, where lints are wanted."""
 
     # --- reporting ---------------------------------------------------------------------------------------------------
 
     def report(self, code: str, message: str, op: ops.Op, *, lane: tuple[int, int] | None = None, tensor: str = "",
                coordinate: tuple[int, ...] | None = None, hint: str | None = None, count: int = 1) -> None:
         """One violation; ``lane`` is (thread, block of the batch)."""
-        block = None if lane is None else tuple(int(i) for i in self.block_ids[lane[1]])
+        block = None if lane is None else self.block(lane[1])
         threads = () if lane is None else (lane[0],)
         self.reporter.add(Finding(code, message, (op.loc,), block, threads, tensor, coordinate, hint), count)
 
+    def block(self, column: int) -> tuple[int, ...]:
+        """The coordinates of a block of the batch."""
+        return tuple(int(i) for i in self.block_ids[column])
+
     def who(self, lane: tuple[int, int]) -> str:
-        return f"thread {lane[0]} of block {tuple(int(i) for i in self.block_ids[lane[1]])}"
+        return f"thread {lane[0]} of block {self.block(lane[1])}"
 
     def _first(self, bad: Array, mask: Mask) -> tuple[tuple[int, ...], int]:
         """Position (V, T, B) of the first bad lane of the mask, and how many there are; () if there is none."""
@@ -68,6 +79,9 @@ class Watch:
             index, mask = index[::width], _per_access(mask, width)
         if not index.size:
             return
+        if self.meter is not None:                      # as on a device: an allocation starts at a whole sector
+            self.meter.count(op, ref, index * memory.itemsize + memory.address % 16, width * memory.itemsize, mask,
+                             "read" if verb == "reads" else "write", self.threads, len(self.block_ids))
         high = memory.high - (width - 1)
         if index.min() < memory.low or index.max() > high:
             self._outside(op, ref, memory, index, width, mask, verb)
@@ -82,29 +96,29 @@ class Watch:
     def _outside(self, op: ops.Op, ref: Ref | TileRef, memory: Global, index: Array, width: int, mask: Mask,
                  verb: str) -> None:
         high = memory.high - (width - 1)
-        at, count = self._first((index < memory.low) | (index > high), mask)
-        if not at:
+        found, count = self._first((index < memory.low) | (index > high), mask)
+        if not found:
             return
-        offset = int(np.broadcast_to(index, (*index.shape[:-2], self.threads, len(self.block_ids)))[at])
+        offset = int(np.broadcast_to(index, (*index.shape[:-2], self.threads, len(self.block_ids)))[found])
         wrong = offset if offset < memory.low else max(offset, memory.high + 1)
         plain = memory.itemsize == memory.arg.memory.dtype.itemsize
         coordinate = memory.coordinate(wrong) if plain else None
         shown = f"({', '.join(map(str, coordinate))})" if coordinate is not None else f" element {wrong}"
-        lane = (at[-2], at[-1])
-        self.report("B1", f"{self.who(lane)} {verb} {memory.arg.name}{shown}, outside of {memory.arg.name} with shape "
-                          f"{memory.arg.shape} and strides {memory.arg.strides}", op, lane=lane, count=count,
-                    tensor=memory.arg.name, coordinate=coordinate,
+        lane = (found[-2], found[-1])
+        self.report("B1", f"{self.who(lane)} {verb} {memory.arg.name}{shown}{at(op)}, outside of {memory.arg.name} "
+                          f"with layout {make_layout(memory.arg.shape, memory.arg.strides)}", op, lane=lane,
+                    count=count, tensor=memory.arg.name, coordinate=coordinate,
                     hint="predicate the access, or pass an array whose extents are multiples of the tile")
 
     def _misaligned(self, op: ops.Op, ref: Ref | TileRef, address: Array, bad: Array, size: int, mask: Mask,
                     asynchronous: bool) -> None:
-        at, count = self._first(bad, mask)
-        if not at:
+        found, count = self._first(bad, mask)
+        if not found:
             return
-        where = int(np.broadcast_to(address, (*address.shape[:-2], self.threads, len(self.block_ids)))[at])
-        lane = (at[-2], at[-1])
-        self.report("B4" if asynchronous else "B3", f"{self.who(lane)} accesses {size} bytes of {label(ref)} at byte "
-                    f"address {where:#x}, which is no multiple of {size}", op, lane=lane, count=count,
+        where = int(np.broadcast_to(address, (*address.shape[:-2], self.threads, len(self.block_ids)))[found])
+        lane = (found[-2], found[-1])
+        self.report("B4" if asynchronous else "B3", f"{self.who(lane)} accesses {size} bytes of {label(ref)}{at(op)}, "
+                    f"at byte address {where:#x}, which is no multiple of {size}", op, lane=lane, count=count,
                     tensor=ref.buffer.name, hint=f"make strides and offsets multiples of {size} bytes")
 
     def shared(self, op: ops.Op, ref: Ref | TileRef, shared: Shared, index: Array, width: int, mask: Mask,
@@ -122,19 +136,32 @@ class Watch:
         size = width * itemsize
         if size > itemsize and (skew := address & (size - 1)).any():
             self._misaligned(op, ref, address, skew != 0, size, mask, how == "async_write")
+        if self.meter is not None:
+            self.meter.count(op, ref, address, size, mask, how, self.threads, len(self.block_ids))
         self._tell(op, ref, address, size, mask, how)
 
     def _outside_shared(self, op: ops.Op, ref: Ref | TileRef, index: Array, elements: int, width: int, mask: Mask,
                         how: str) -> None:
-        at, count = self._first((index < 0) | (index > elements - width), mask)
-        if not at:
+        found, count = self._first((index < 0) | (index > elements - width), mask)
+        if not found:
             return
-        offset = int(np.broadcast_to(index, (*index.shape[:-2], self.threads, len(self.block_ids)))[at])
-        lane = (at[-2], at[-1])
+        offset = int(np.broadcast_to(index, (*index.shape[:-2], self.threads, len(self.block_ids)))[found])
+        lane = (found[-2], found[-1])
         verb = "reads" if how == "read" else "writes"
-        self.report("B2", f"{self.who(lane)} {verb} element {offset} of {ref.buffer.name}, which has {elements} "
-                          f"elements of {ref.dtype}", op, lane=lane, tensor=ref.buffer.name, count=count,
-                    hint="is a stage index taken modulo the number of stages?")
+        name, layout = ref.buffer.name, ref.buffer.layout
+        beyond = coordinate_beyond(ref.buffer, offset * ref.dtype.bits // ref.buffer.dtype.bits)
+        if beyond is None:
+            what = f"element {offset} of {name}"
+            why, hint = f"which has {elements} elements of {ref.dtype}", ""
+        else:
+            mode, last = beyond.mode, beyond.mode == len(beyond.coordinate) - 1 > 0
+            what = f"{name}({', '.join(map(str, beyond.coordinate))})"
+            place = f"stage {beyond.coordinate[mode]} of {beyond.extent} stages" if last else \
+                f"index {beyond.coordinate[mode]} of {beyond.extent}"
+            why = f"outside of {name} with layout {layout}: {place}, in mode {mode}"
+            hint = f"take the stage modulo {beyond.extent}" if last else ""
+        self.report("B2", f"{self.who(lane)} {verb} {what}{at(op)}, {why}", op, lane=lane, tensor=name, count=count,
+                    coordinate=None if beyond is None else beyond.coordinate, hint=hint or None)
 
     def _tell(self, op: ops.Op, ref: Ref | TileRef, address: Array, size: int, mask: Mask, how: str) -> None:
         tell = getattr(self.checker, how)
@@ -155,17 +182,22 @@ class Watch:
             if lanes[access].any():
                 tell(op, ref, address[access:access + 1], size, lanes[access])
 
+    def waiting(self, op: ops.CpAsyncWait, copies: AsyncCopies) -> None:
+        """A wait for asynchronous copies begins."""
+        if self.meter is not None:
+            self.meter.waits.before(op, copies)
+
     def register(self, op: ops.Op, ref: Ref | TileRef, fragment: Fragment, rows: Array, mask: Mask) -> None:
         """B7: elements of a fragment are used before they were set."""
         missing = fragment.unset(rows, None if mask is None else np.asarray(mask))
         if missing is None:
             return
-        at, count = self._first(missing, None)
-        row, lane = int(rows[at[0]]) * fragment.per_row, (at[1], at[2])
+        found, count = self._first(missing, None)
+        row, lane = int(rows[found[0]]) * fragment.per_row, (found[1], found[2])
         coordinate = coordinate_of(fragment.buffer, row)
         shown = f"({', '.join(map(str, coordinate))})" if coordinate is not None else f"[{row}]"
-        self.report("B7", f"{self.who(lane)} uses {fragment.buffer.name}{shown} before it was set", op, lane=lane,
-                    tensor=fragment.buffer.name, coordinate=coordinate, count=count,
+        self.report("B7", f"{self.who(lane)} uses {fragment.buffer.name}{shown}{at(op)} before it was set", op,
+                    lane=lane, tensor=fragment.buffer.name, coordinate=coordinate, count=count,
                     hint=f"set it first, for example with {fragment.buffer.name}.fill(0)")
 
     # --- scalars -----------------------------------------------------------------------------------------------------
@@ -175,10 +207,10 @@ class Watch:
         exact = function(a, b, dtype=WIDE_INT)
         result: Array = exact.astype(np.int32)
         if exact.size and (exact.min() < INT32_LIMITS[0] or exact.max() > INT32_LIMITS[1]):
-            at, count = self._first(exact != result, mask)
-            if at:
-                number = int(np.broadcast_to(exact, (*exact.shape[:-2], self.threads, len(self.block_ids)))[at])
-                self._overflow(op, number, (at[-2], at[-1]), count)
+            found, count = self._first(exact != result, mask)
+            if found:
+                number = int(np.broadcast_to(exact, (*exact.shape[:-2], self.threads, len(self.block_ids)))[found])
+                self._overflow(op, number, (found[-2], found[-1]), count)
         return result
 
     def _overflow(self, op: ops.Binary | ops.Unary, number: int, lane: tuple[int, int], count: int) -> None:
@@ -195,18 +227,18 @@ class Watch:
         """A11: neg or abs of the smallest int32."""
         bad = np.equal(a, INT32_LIMITS[0])
         if bad.any():
-            at, count = self._first(np.atleast_2d(bad), mask)
-            if at:
-                self._overflow(op, -INT32_LIMITS[0], (at[-2], at[-1]), count)
+            found, count = self._first(np.atleast_2d(bad), mask)
+            if found:
+                self._overflow(op, -INT32_LIMITS[0], (found[-2], found[-1]), count)
 
     def divisor(self, op: ops.Binary, b: Any, mask: Mask) -> None:
         """A12: an integer is divided by zero."""
         bad = np.equal(b, 0)
         if not bad.any():
             return
-        at, count = self._first(np.atleast_2d(bad), mask)
-        if at:
-            lane, sign = (at[-2], at[-1]), "//" if op.kind == "floordiv" else "%"
+        found, count = self._first(np.atleast_2d(bad), mask)
+        if found:
+            lane, sign = (found[-2], found[-1]), "//" if op.kind == "floordiv" else "%"
             self.report("A12", f"division by zero: {self.who(lane)} computes a {sign} b with b = 0", op, lane=lane,
                         count=count, tensor=op.result.name or "",
                         hint="test the divisor first: mo.where computes both of its sides")
@@ -214,10 +246,10 @@ class Watch:
     def assertion(self, op: ops.Assert, cond: Any, mask: Mask) -> None:
         """A12: an assert or an assumption does not hold."""
         bad = ~np.asarray(cond, np.bool_).reshape((1, 1) if np.ndim(cond) == 0 else np.shape(cond))
-        at, count = self._first(bad, mask)
-        if at:
+        found, count = self._first(bad, mask)
+        if found:
             what = "the assumption" if op.assume else "the assertion"
-            lane = (at[-2], at[-1])
+            lane = (found[-2], found[-1])
             self.report("A12", f"{what} does not hold for {self.who(lane)}: {op.message}", op, lane=lane, count=count)
 
 

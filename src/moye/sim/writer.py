@@ -21,7 +21,7 @@ from moye.ir.nodes import Func, Literal, Operand, Value, Var
 from moye.sim import masks, semantics
 from moye.sim.debug import say
 from moye.sim.memory import numpy_dtype
-from moye.sim.segments import name_of
+from moye.sim.segments import Loops, name_of
 from moye.sim.semantics import limits
 from moye.sim.uniformity import SCALAR, Levels
 from moye.sim.warp import shuffle, vote
@@ -36,8 +36,10 @@ GLOBALS: dict[str, Any] = {
 class Writer:
     """Writes the functions of one program."""
 
-    def __init__(self, func: Func, levels: Levels, check: bool) -> None:
+    def __init__(self, func: Func, levels: Levels, check: bool, loops: Loops | None = None) -> None:
         self.func, self.levels, self.check = func, levels, check
+        self.loops: Loops = loops or {}
+        """The variables of the loops around each wait for copies, which findings tell."""
         self.lines: list[str] = []
         self.depth = 0
         self.scope: dict[str, Any] = dict(GLOBALS)

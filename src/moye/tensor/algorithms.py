@@ -13,11 +13,12 @@ from typing import Any
 
 from moye.atoms.atom import CopyOp, MmaOp
 from moye.dtypes import DType, Space
-from moye.errors import DTypeError, TensorError
+from moye.errors import DTypeError, LaunchError, TensorError
 from moye.ir import ops
 from moye.ir.nodes import Block, Value
 from moye.layout import (
     Int,
+    IntTuple,
     Layout,
     append,
     crd2idx,
@@ -29,14 +30,18 @@ from moye.layout import (
 )
 from moye.layout import recast as recast_layout
 from moye.tensor import copying
+from moye.tensor.agreement import after_copy, check_cover, check_partitions
 from moye.tensor.context import builder, locate
 from moye.tensor.coords import CoordTensor
 from moye.tensor.expr import Expr, Scalar, operand_of
-from moye.tensor.fits import require_tile
+from moye.tensor.fits import require_extent, require_tile, require_tiles
 from moye.tensor.matrices import emit_matrices
+from moye.tensor.order import Partition
+from moye.tensor.partitions import kind, require_threads
+from moye.tensor.slices import is_slice, normalise
 from moye.tensor.space import common_space
-from moye.tensor.tensor import Tensor, copy_plain, is_slice, make_fragment, make_fragment_like, normalise, recast_tensor
-from moye.tensor.tiled import CopyAtom, TiledCopy, TiledMMA, check_threads, thread_coordinate
+from moye.tensor.tensor import Tensor, copy_plain, make_fragment, make_fragment_like, recast_tensor
+from moye.tensor.tiled import CopyAtom, TiledCopy, TiledMMA, thread_coordinate
 
 # --- copy ------------------------------------------------------------------------------------------------------------
 
@@ -50,8 +55,15 @@ def copyto(*args: object, pred: Tensor | Scalar | None = None, zero_fill: bool =
     ``pred`` is a traced bool, or a bool register tensor over the modes of dst (a mode of size 1 is repeated): where it
     is false nothing is read, and dst keeps its value, or becomes zero with ``zero_fill=True``.
     """
+    if pred is not None and not isinstance(pred, (Tensor, bool, Expr)):
+        raise TensorError(f"copyto: the predicate {kind(pred)} is no bool and no bool register tensor",
+                          locs=(locate(),))
     if len(args) == 2 and all(isinstance(a, Tensor) for a in args):
-        copy_plain(args[0], args[1], pred, zero_fill=zero_fill)  # type: ignore[arg-type]
+        to, of = args
+        assert isinstance(to, Tensor) and isinstance(of, Tensor), "both are tensors"
+        check_partitions(None, to, of)
+        copy_plain(to, of, pred, zero_fill=zero_fill)
+        after_copy(None, to, of)
         return
     if len(args) != 3 or not (isinstance(args[1], Tensor) and isinstance(args[2], Tensor)):
         raise TensorError(f"copyto takes (dst, src) or (tiled_copy, dst, src), not "
@@ -65,13 +77,29 @@ def copyto(*args: object, pred: Tensor | Scalar | None = None, zero_fill: bool =
     for tensor in (dst, src):
         if tensor.dtype.bits != atom.dtype.bits:
             raise DTypeError(f"{atom} moves {atom.dtype}, but {tensor.label} holds {tensor.dtype}", locs=(locate(),))
+    if isinstance(how, TiledCopy):
+        check_cover(how, dst)
+    check_partitions(how, dst, src)
+    after_copy(how, dst, src)
     if not atom.op.matrices:
         copying.emit_copy(atom.op, dst, src, pred, zero_fill=zero_fill)
         return
     if pred is not None:
         raise TensorError(f"{atom} is executed by whole warps and takes no predicate", locs=(locate(),))
     copying.check_pair(atom.op, dst, src)
+    require_warps(atom.op)
     emit_matrices(atom.op, dst, src)
+
+
+def require_warps(op: CopyOp | MmaOp) -> None:
+    """C6: what whole warps execute together needs a block of whole warps, unless only some of its threads come here."""
+    func = builder().func
+    together = 32 if op.threads > 1 else 1
+    if func.threads % together and not builder().conditions and not builder().jumped:
+        last = func.threads // 32
+        raise LaunchError(f"{op} is executed by whole warps, but warp {last} of a block of {func.block_dim} has "
+                          f"{func.threads % 32} threads of 32", hint=f"launch {32 * (last + 1)} threads a block",
+                          locs=(locate(),), code="C6")
 
 
 # --- gemm ------------------------------------------------------------------------------------------------------------
@@ -93,6 +121,9 @@ def gemm(how: TiledMMA | MmaOp, *tensors: Tensor) -> None:
                               locs=(locate(),))
     a, b = _with_k(a), _with_k(b)
     _check_gemm(op, d, a, b, c)
+    require_warps(op)
+    if d.order is not None:
+        d.order.put(Partition(how, "C") if isinstance(how, TiledMMA) else None)
     if a.space is not Space.REGISTER and b.space is not Space.REGISTER:
         _gemm_staged(op, d, a, b, c)
     else:
@@ -193,19 +224,28 @@ def _values(tensor: Tensor) -> tuple[int, ...]:
 # --- views -----------------------------------------------------------------------------------------------------------
 
 
-def tile(tensor: Any, tiler: tuple[int, ...], coordinate: tuple[object, ...], *, ragged: bool = False) -> Any:
+def tile(tensor: Any, tiler: tuple[Any, ...], coordinate: tuple[object, ...], *, ragged: bool = False) -> Any:
     """The tile of ``tensor`` at a tile coordinate: ``tile(A, (bM, bK), (bx, None))`` is (bM, bK, k).
 
-    ``None`` keeps all tiles of that mode as a trailing mode.  The tile must divide each extent: for dynamic extents
-    that is checked at every launch.  With ``ragged=True`` tile counts round up and accesses must be predicated.
+    A mode is tiled by an integer or a layout, a nested mode also by a tuple of them.  ``None`` in the coordinate keeps
+    all tiles of that mode as a trailing mode.  The tile must divide each extent: for dynamic extents that is checked at
+    every launch.  With ``ragged=True`` tile counts round up and accesses must be predicated.
     """
+    if not isinstance(tensor, (Tensor, CoordTensor)):
+        raise TensorError(f"tile takes a tensor of a kernel, not {kind(tensor)}", locs=(locate(),))
+    if not isinstance(tiler, tuple) or not isinstance(coordinate, tuple):
+        raise TensorError(f"tile({tensor.label}, {kind(tiler)}, {kind(coordinate)}): the tile and its coordinate are "
+                          "tuples of one entry for each mode", hint="(64,) is a tile of one mode", locs=(locate(),))
     if len(tiler) > rank(tensor.layout) or len(coordinate) != len(tiler):
         raise TensorError(f"tile({tensor.label}, {tiler}, {coordinate}): {tensor.layout} has rank "
                           f"{rank(tensor.layout)}, the tile {len(tiler)} and the coordinate {len(coordinate)} entries",
                           locs=(locate(),))
-    if not ragged:
-        for mode, extent in enumerate(tiler):
+    for mode, extent in enumerate(tiler):
+        require_extent(tensor.label, tensor.layout.mode(mode), mode, extent)
+        if not ragged and isinstance(extent, int):
             require_tile(tensor.label, size(tensor.layout, mode), mode, extent, tiler)
+        elif not ragged:
+            require_tiles(tensor.label, tensor.layout.mode(mode), extent, "tile", mode)
     if isinstance(tensor, CoordTensor):
         return _tile_coordinates(tensor, tiler, coordinate)
     divided = zipped_divide(tensor.layout, tiler)
@@ -220,7 +260,7 @@ def tile(tensor: Any, tiler: tuple[int, ...], coordinate: tuple[object, ...], *,
     return Tensor(tensor.buffer, outer.offset_of(full), inner, tensor.dtype, tensor.swizzle, tensor.name)
 
 
-def _tile_coordinates(tensor: CoordTensor, tiler: tuple[int, ...], coordinate: tuple[object, ...]) -> CoordTensor:
+def _tile_coordinates(tensor: CoordTensor, tiler: tuple[Any, ...], coordinate: tuple[object, ...]) -> CoordTensor:
     """The tile of a coordinate tensor; no bounds are recorded: coordinates may be compared, not read through."""
     def part(whole: Layout) -> tuple[Layout, Int]:
         divided = zipped_divide(whole, tiler)
@@ -242,22 +282,23 @@ def _modes_of(layout: Layout) -> list[Layout]:
     return [layout.mode(i) for i in range(rank(layout))] if isinstance(layout.shape, tuple) else [layout]
 
 
-def parallelize(tensor: Tensor, thr_layout: Layout, thread: Int) -> Tensor:
+def parallelize(tensor: Tensor, thr_layout: Layout | IntTuple, thread: Int) -> Tensor:
     """The elements of a tile that one thread of ``thr_layout`` handles: its rest modes (REST_M, REST_N, ...)."""
+    thr_layout = thr_layout if isinstance(thr_layout, Layout) else make_layout(thr_layout)
     shape = tuple(size(thr_layout, mode) for mode in range(rank(thr_layout)))
     threads = size(thr_layout)
     if not isinstance(threads, int) or len(shape) > rank(tensor.layout):
         raise TensorError(f"parallelize({tensor.label}, {thr_layout}): a static thread layout of at most "
                           f"{rank(tensor.layout)} modes is needed", locs=(locate(),))
-    check_threads(f"the thread layout {thr_layout}", threads, thread, "parallelize")
+    require_threads(f"the thread layout {thr_layout}", threads, thread, "parallelize")
     for mode, extent in enumerate(shape):
         have = size(tensor.layout, mode)
         if isinstance(have, int) and isinstance(extent, int) and have % extent:
             raise TensorError(f"parallelize({tensor.label}, {thr_layout}): extent {have} of mode {mode} is no multiple "
-                              f"of {extent}", locs=(locate(),))
+                              f"of {extent}", locs=(locate(),), code="A4")
         if not isinstance(have, int) and isinstance(extent, int):
             have.require_divisible(extent, f"parallelize({tensor.label}, {thr_layout}): extent {{value}} of mode "
-                                           f"{mode} is no multiple of {extent}")
+                                           f"{mode} is no multiple of {extent}", code="A4")
     divided = zipped_divide(tensor.layout, shape)
     coordinate = thread_coordinate(thread, thr_layout)
     offset = tensor.offset + crd2idx(coordinate if len(coordinate) > 1 else coordinate[0], divided.mode(0))

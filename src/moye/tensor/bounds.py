@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from moye.dtypes import DType
+from moye.dtypes import DType, Space
 from moye.errors import DTypeError, TensorError
 from moye.ir import ops
 from moye.ir.builder import LoopBound
@@ -70,7 +70,7 @@ def _check_entry(tensor: View, mode: int, entry: int | Expr, extent: Int) -> Non
     if (high is not None and high < 0) or (low is not None and isinstance(extent, int) and low >= extent):
         raise TensorError(f"{tensor.label}: index {entry} is outside mode {mode} of extent {extent} ({tensor.layout})",
                           hint="indices count from 0 and never from the end" if high is not None and high < 0 else None,
-                          locs=(locate(),))
+                          locs=(locate(),), code=_code(tensor))
     if isinstance(entry, int) and isinstance(extent, int):
         return
     found = _largest(entry)
@@ -83,9 +83,14 @@ def _check_entry(tensor: View, mode: int, entry: int | Expr, extent: Int) -> Non
         view = "" if tensor.label == tensor.buffer.name else f" (a view of {tensor.buffer.name})"
         message = f"index {{bound}} of {tensor.label}{view}, mode {mode}, is outside its extent {{extent}}"
         fields = {"bound": operand_of(bound), "extent": operand_of(extent)}  # type: ignore[arg-type]
-        guard = builder().guard(inside.operand, message, fields, _hint(entry, loop))
+        guard = builder().guard(inside.operand, message, fields, _hint(entry, loop), _code(tensor) or "A12")
         if loop is not None and len(builder().func.guards) > before:
             loop.guards.append(guard)
+
+
+def _code(tensor: View) -> str | None:
+    """The class of an index out of bounds; registers have none."""
+    return {Space.GLOBAL: "B1", Space.SHARED: "B2"}.get(tensor.buffer.space)
 
 
 def _hint(entry: int | Expr, loop: LoopBound | None) -> str | None:

@@ -30,7 +30,9 @@ from moye.layout import (
     slice_and_offset,
 )
 from moye.tensor.context import locate
-from moye.tensor.tensor import Tensor, is_slice, normalise
+from moye.tensor.order import Order, Partition
+from moye.tensor.slices import is_slice, normalise
+from moye.tensor.tensor import Tensor
 
 
 class CoordTensor(WrappedLayout):
@@ -85,12 +87,19 @@ def _plain(coordinate: Any) -> Any:
     return tuple(map(_plain, coordinate)) if isinstance(coordinate, tuple) else coordinate
 
 
-def apply_view(x: Tensor | CoordTensor, fn: Callable[[Layout], tuple[Layout, Int]]) -> Any:
-    """A view of a tensor or of coordinates: ``fn`` maps a layout to (layout, offset to add)."""
+def apply_view(x: Tensor | CoordTensor, fn: Callable[[Layout], tuple[Layout, Int]],
+               partition: Partition | None = None, read_only: bool = False) -> Any:
+    """A view of a tensor or of coordinates: ``fn`` maps a layout to (layout, offset to add).
+
+    ``partition`` says what order it gives the values, ``read_only`` that registers are not written through it.
+    """
     if isinstance(x, CoordTensor):
         return x.each(fn)
     layout, offset = fn(x.layout)
-    return Tensor(x.buffer, x.offset + offset, layout, x.dtype, x.swizzle, x.name)
+    if not read_only:
+        x.unordered()
+    return Tensor(x.buffer, x.offset + offset, layout, x.dtype, x.swizzle, x.name,
+                  None if partition is None else Order(partition))
 
 
 def make_coord_tensor(layout: Layout) -> CoordTensor:

@@ -190,12 +190,12 @@ def _not_contiguous(op: CopyOp, dst: View, src: View, space: IndexSpace, width: 
             return TensorError(
                 f"{op} moves {width} contiguous {view.dtype} at a time, but a thread's values of {view.label} are not "
                 f"contiguous: its layout is {view.layout}, in {_home(view)} of layout {view.buffer.layout}",
-                hint=_contiguity_hint(view), locs=(locate(),))
+                hint=_contiguity_hint(view), locs=(locate(),), code="A9")
     if len(space.strides) > 2:
         return TensorError(f"{op} moves {width} {dst.dtype} at a time, so its predicate must be the same for all of "
                            "them", hint="give it a mode of size 1 where the copy is contiguous", locs=(locate(),))
     return TensorError(f"{op} moves {width} contiguous {dst.dtype} at a time, but {dst.label} {dst.layout} and "
-                       f"{src.label} {src.layout} are contiguous along different modes", locs=(locate(),))
+                       f"{src.label} {src.layout} are contiguous along different modes", locs=(locate(),), code="A9")
 
 
 def _home(view: View) -> str:
@@ -261,7 +261,8 @@ def misaligned(op: CopyOp, view: View, strides: tuple[Int, ...], at: int, needed
         hint = f"let them lie multiples of {unit} elements apart"
     return AlignmentError(
         f"{op} needs addresses that are multiples of {needed} bytes, but {view.label} with layout {view.layout} in "
-        f"{name} of layout {view.buffer.layout} is misaligned: {where}", hint=hint, locs=(locate(),))
+        f"{name} of layout {view.buffer.layout} is misaligned: {where}", hint=hint, locs=(locate(),),
+        code="B4" if op.asynchronous else "B3")
 
 
 def _bad_stride(view: View, needed: int) -> Int | None:

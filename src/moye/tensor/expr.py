@@ -27,6 +27,7 @@ Scalar: TypeAlias = "int | float | bool | Expr"
 Int: TypeAlias = "int | DynInt"
 
 _INTEGER_ONLY = ("invert", "popcount", "clz")
+_PREDICATE = "pad the array, or use mo.tile(..., ragged=True) with predicated copies"
 _NARROW = (dt.float16, dt.bfloat16, dt.float8_e4m3fn, dt.float8_e5m2)
 
 
@@ -62,10 +63,11 @@ class Expr(DynInt):
             return ir_builder.key_of(self.operand) == ir_builder.key_of(other.operand)
         return isinstance(other, int) and self.lower == other == self.upper
 
-    def require_divisible(self, divisor: int, what: str) -> Int:
+    def require_divisible(self, divisor: int, what: str, code: str = "A12") -> Int:
         """The exact quotient by ``divisor``; assumes divisibility at launch where it is not known."""
         if self.divisor % divisor:
-            assume_divisible(self, divisor, what or f"{self} must be a multiple of {divisor}")
+            assume_divisible(self, divisor, what or f"{self} must be a multiple of {divisor}",
+                             _PREDICATE if code == "A4" else None, code)
         return self.exact_div(divisor)
 
     def exact_div(self, divisor: Int) -> Int:
@@ -361,18 +363,18 @@ def can_guard(operand: Operand, *, conditional: bool = False) -> bool:
     return (conditional or builder().conditions == 0) and ir_builder.expressible(operand, builder().parameters)
 
 
-def assume_divisible(x: Expr, divisor: int, message: str, hint: str | None = None) -> None:
+def assume_divisible(x: Expr, divisor: int, message: str, hint: str | None = None, code: str = "A12") -> None:
     """Assume ``x % divisor == 0`` from here on, checked at every launch; FactError where that is not possible."""
     b = builder()
     cond = b.binary("eq", b.binary("mod", x.operand, operand_of(divisor, x.dtype)), operand_of(0, x.dtype))
     if isinstance(cond, Literal) and not cond.value:
-        raise FactError(message.format(value=x), hint=hint, locs=(locate(),))
+        raise FactError(message.format(value=x), hint=hint, locs=(locate(),), code=code)
     if not can_guard(cond):
         why = "under a traced condition it cannot be checked at launch"
         if not ir_builder.expressible(cond, b.parameters):
             why = "launch cannot check it, since it depends on more than arguments"
         raise FactError(f"{message.format(value=x)}: it is not known whether {x} is a multiple of {divisor}, and {why}",
                         hint=f"say mo.assume({x} % {divisor} == 0) before", locs=(locate(),))
-    b.guard(cond, message, {"value": x.operand}, hint)
+    b.guard(cond, message, {"value": x.operand}, hint, code)
     if isinstance(x.operand, Value):
         x.operand.divisor = math.lcm(x.operand.divisor, divisor)

@@ -10,13 +10,32 @@ Coordinates are checked in bounds.py.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
 
+from moye.dtypes import DType, Space
 from moye.errors import TensorError
+from moye.ir.nodes import Buffer, TensorParam, Value
 from moye.layout import Int, Layout, complement, cosize, divides, known_less, make_layout, rank, size
+from moye.layout.tuples import zip_leaves
 from moye.tensor import expr
 from moye.tensor.context import builder, locate, tracing
 from moye.tensor.expr import Expr, operand_of
+
+INDEX_LIMIT = (1 << 31) - 1
+"""The largest offset of 32-bit indices."""
+
+
+class View(Protocol):
+    """What this module needs of a tensor."""
+
+    @property
+    def buffer(self) -> Buffer: ...
+    @property
+    def dtype(self) -> DType: ...
+    @property
+    def offset(self) -> Int: ...
+    @property
+    def label(self) -> str: ...
 
 
 def require_tile(label: str, have: Int, mode: int, extent: int, tiler: tuple[int, ...]) -> None:
@@ -26,10 +45,28 @@ def require_tile(label: str, have: Int, mode: int, extent: int, tiler: tuple[int
         if have % extent:
             raise TensorError(f"the tile {shape} does not divide {label}: its extent {have} in mode {mode} is "
                               f"no multiple of {extent}", hint="pad the array, or use mo.tile(..., ragged=True) with "
-                                                               "predicated copies", locs=(locate(),))
+                                                               "predicated copies", locs=(locate(),), code="A4")
         return
     have.require_divisible(extent, f"the tile {shape} does not divide argument {label}: its extent {{value}} in "
-                                   f"mode {mode} is no multiple of {extent}")
+                                   f"mode {mode} is no multiple of {extent}", code="A4")
+
+
+def require_extent(label: str, layout: Layout, mode: int, extent: Any) -> None:
+    """``mo.tile``: what tiles a mode is a static integer or layout, or of a nested mode a tuple of them."""
+    if isinstance(extent, tuple):
+        have = rank(layout) if isinstance(layout.shape, tuple) else 1
+        if len(extent) > have:
+            raise TensorError(f"the tile {extent} of mode {mode} of {label} has {len(extent)} modes, and that mode, "
+                              f"{layout}, has {have}", hint=f"mo.make_layout({extent}) tiles a mode that is not nested",
+                              locs=(locate(),))
+        for i, part in enumerate(extent):
+            require_extent(label, layout.mode(i), mode, part)
+    elif isinstance(extent, Layout):
+        if not isinstance(size(extent), int):
+            raise TensorError(f"the tile {extent} of mode {mode} of {label} must be static", locs=(locate(),))
+    elif type(extent) is not int or extent < 1:
+        raise TensorError(f"the tile of mode {mode} of {label} is {extent!r}, which is no positive static integer",
+                          locs=(locate(),))
 
 
 def require_tiles(label: str, layout: Layout, tiler: Any, asked: str, mode: int | None = None) -> None:
@@ -49,9 +86,9 @@ def require_tiles(label: str, layout: Layout, tiler: Any, asked: str, mode: int 
     if isinstance(have, int):
         if have % covered:
             raise TensorError(message.format(value=have), hint="use mo.tile(..., ragged=True) with predicated copies",
-                              locs=(locate(),))
+                              locs=(locate(),), code="A4")
     elif not divides(covered, have):
-        have.require_divisible(covered, message)
+        have.require_divisible(covered, message, code="A4")
 
 
 def require_inside(label: str, layout: Layout, other: Any, mode: int | None = None) -> None:
@@ -67,9 +104,50 @@ def require_inside(label: str, layout: Layout, other: Any, mode: int | None = No
     where = "" if mode is None else f" of mode {mode}"
     if beyond:
         raise TensorError(f"composition({label}, {other}) reaches index {reach - 1}, past the extent {have}{where} of "
-                          f"{layout}", locs=(locate(),))
+                          f"{layout}", hint=f"compose with a layout of cosize {have} at most", locs=(locate(),),
+                          code="A3")
     if beyond is None and tracing() and isinstance(have, Expr):
         inside = expr.compare("ge", have, reach)
         if isinstance(inside, Expr) and expr.can_guard(inside.operand):
             message = f"composition({label}, {other}) reaches {{reach}} elements, past the extent {{extent}}{where}"
-            builder().guard(inside.operand, message, {"reach": operand_of(reach), "extent": operand_of(have)}, None)  # type: ignore[arg-type]
+            fields = {"reach": operand_of(reach), "extent": operand_of(have)}  # type: ignore[arg-type]
+            builder().guard(inside.operand, message, fields, code="A3")
+
+
+def require_allocated(view: View, layout: Layout) -> None:
+    """A static layout in place of a view's own must end inside the shared or register buffer."""
+    buffer, reach = view.buffer, cosize(layout)
+    start = view.offset if isinstance(view.offset, int) else view.offset.lower
+    if buffer.elements is None or not isinstance(reach, int) or start is None or \
+            any(not isinstance(step, int) or step < 0 for _, step in zip_leaves(layout.shape, layout.stride)):
+        return
+    held = buffer.elements * buffer.dtype.bits // view.dtype.bits
+    if start + reach <= held:
+        return
+    begins = "" if start == 0 else f" from element {start}"
+    where = "" if view.label == buffer.name else f", a view of {buffer.name}"
+    raise TensorError(f"the layout {layout}{begins} of {view.label}{where} reaches element {start + reach - 1}, and "
+                      f"its allocation of layout {buffer.layout} has {held}",
+                      hint="allocate it with the cosize of the largest of its layouts" if buffer.space is Space.SHARED
+                      else None, locs=(locate(),), code="A3")
+
+
+def require_index(view: View, dtype: DType) -> None:
+    """A11: the elements of an argument, recast to narrower ones, must be within reach of 32-bit indices; at launch."""
+    b, times = builder(), view.dtype.bits // dtype.bits
+    param = next((p for p in b.func.params if isinstance(p, TensorParam) and p.buffer is view.buffer), None)
+    if times < 2 or b.func.index_bits == 64 or param is None:
+        return
+    reach: Any = 1
+    for extent, step in zip(param.shape, param.strides, strict=True):
+        reach = reach + (_number(extent) - 1) * _number(step)
+    inside = expr.compare("le", reach, INDEX_LIMIT // times)
+    if isinstance(inside, Expr) and expr.can_guard(inside.operand):
+        message = f"recast({view.label}, {dtype}): the {{reach}} elements of {param.name} are {times} times as many " \
+                  f"of {dtype}, which 32-bit indices do not reach"
+        b.guard(inside.operand, message, {"reach": operand_of(reach)}, "take a part of the array, or of its own dtype",
+                code="A11")
+
+
+def _number(x: int | Value) -> Any:
+    return x if isinstance(x, int) else Expr(x)

@@ -31,7 +31,7 @@ def emit_matrices(op: CopyOp, dst: View, src: View) -> None:
     values, others = _split(op, registers, held)
     if coalesce(row) != make_layout(width):
         raise TensorError(f"{op} moves rows of {width} contiguous {memory.dtype}, but a thread's row of {memory.label} "
-                          f"is {row}: its layout is {memory.layout}", locs=(locate(),),
+                          f"is {row}: its layout is {memory.layout}", locs=(locate(),), code="A9",
                           hint="the tile is contiguous along the other mode: transpose="
                           + ("False" if op.transpose else "True (16-bit elements alone)"))
     count, times = size(others), size(rows)

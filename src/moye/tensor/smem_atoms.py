@@ -11,7 +11,7 @@ cute/arch/mma_sm90_gmma.hpp and cute/atom/mma_traits_sm90_gmma.hpp, Layout_K_SW1
 
 from __future__ import annotations
 
-from moye.dtypes import DType
+from moye.dtypes import DType, require_dtype
 from moye.errors import LayoutError
 from moye.layout import ComposedLayout, Layout, Swizzle
 
@@ -30,11 +30,13 @@ def smem_layout_atom(dtype: DType, major: str, bytes: int = 128) -> Layout | Com
     row, so ldmatrix, stmatrix and 16-byte accesses along the rows have no conflicts.  A buffer of it begins at a
     multiple of 8 rows, 1024 bytes for rows of 128 (``mo.shared_array`` sees to that).
     """
-    asked = f'smem_layout_atom({dtype}, "{major}", {bytes})'
+    require_dtype("smem_layout_atom", dtype)
+    named = f'"{major}"' if isinstance(major, str) else repr(major)
+    asked = f"smem_layout_atom({dtype}, {named}, {bytes!r})"
     if major not in ("k", "mn"):
         raise LayoutError(f'{asked}: a tile is contiguous along "k" or along "mn", not along {major!r}')
-    if bytes not in _BITS:
-        raise LayoutError(f"{asked}: rows are {', '.join(map(str, _BITS))} bytes long, not {bytes}")
+    if not isinstance(bytes, int) or bytes not in _BITS:
+        raise LayoutError(f"{asked}: rows are {', '.join(map(str, _BITS))} bytes long, not {bytes!r}")
     together, row = _ACCESS * 8 // dtype.bits, bytes * 8 // dtype.bits
     plain = Layout((_ROWS, row), (row, 1)) if major == "k" else Layout((row, _ROWS), (1, row))
     if not _BITS[bytes]:

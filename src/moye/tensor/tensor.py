@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from moye.atoms.universal import AUTO_COPY
-from moye.dtypes import DType, Space, uint32
+from moye.dtypes import DType, Space, require_dtype, uint32
 from moye.errors import DTypeError, LayoutError, TensorError
 from moye.ir import ops
 from moye.ir.nodes import Block, Buffer, Literal, Operand, Ref, TileRef, Value
@@ -31,7 +31,6 @@ from moye.layout import (
     append,
     cosize,
     crd2idx,
-    is_static,
     make_layout,
     rank,
     recast,
@@ -42,9 +41,12 @@ from moye.tensor import copying, expr
 from moye.tensor.bounds import check_coordinate, need_bytes
 from moye.tensor.context import builder, locate
 from moye.tensor.expr import Expr, Scalar, is_scalar, operand_of
-from moye.tensor.fits import require_inside, require_tiles
+from moye.tensor.fits import require_allocated, require_index, require_inside, require_tiles
 from moye.tensor.operators import Elementwise
+from moye.tensor.order import Order, Partition
+from moye.tensor.slices import is_slice, normalise, shown, wide
 from moye.tensor.space import IndexSpace, common_space, merged
+from moye.tensor.views import layout_and_swizzle
 
 AUTO = "_"  # first letter of names that moye gives, until the user's variable names the thing
 
@@ -53,19 +55,21 @@ class Tensor(Elementwise, WrappedLayout):
     """A view of memory in a kernel: ``dtype`` elements of ``buffer`` at ``offset + layout(coordinate)``.
 
     ``offset`` counts elements of ``dtype`` and is static for register tensors.  ``swizzle`` (in elements) is applied to
-    the whole offset.  ``name`` is the user's variable.  Layout verbs take tensors and give views.
+    the whole offset.  ``name`` is the user's variable, ``order`` says which elements of a tile a thread's values are.
+    Layout verbs take tensors and give views.
     """
 
-    __slots__ = ("buffer", "dtype", "layout", "name", "offset", "swizzle")
+    __slots__ = ("buffer", "dtype", "layout", "name", "offset", "order", "swizzle")
 
     def __init__(self, buffer: Buffer, offset: Int, layout: Layout, dtype: DType, swizzle: Swizzle | None = None,
-                 name: str = "") -> None:
+                 name: str = "", order: Order | None = None) -> None:
         self.buffer = buffer
         self.offset = offset
         self.layout = layout
         self.dtype = dtype
         self.swizzle = swizzle
         self.name = name
+        self.order = order
 
     # --- properties ---
 
@@ -107,9 +111,9 @@ class Tensor(Elementwise, WrappedLayout):
         """The sub-layout and element offset of a slicing coordinate, bounds recorded or checked."""
         check_coordinate(self, coordinate)
         try:
-            sub, moved = slice_and_offset(_wide(coordinate), self.layout)
+            sub, moved = slice_and_offset(wide(coordinate), self.layout)
         except LayoutError as error:
-            raise TensorError(f"{self.label}[{_show(coordinate)}]: {error.message}", locs=(locate(),)) from None
+            raise TensorError(f"{self.label}[{shown(coordinate)}]: {error.message}", locs=(locate(),)) from None
         return sub, self.offset + moved
 
     def __getitem__(self, coordinate: object) -> Tensor | Scalar:
@@ -118,7 +122,10 @@ class Tensor(Elementwise, WrappedLayout):
             sub, offset = self.view(coordinate)
             if self.space is Space.REGISTER:
                 _static_offset(self, offset)
-            return Tensor(self.buffer, offset, sub, self.dtype, self.swizzle, self.name)
+            whole = isinstance(coordinate, tuple) and coordinate[0] is None
+            if not whole:
+                self.unordered()
+            return Tensor(self.buffer, offset, sub, self.dtype, self.swizzle, self.name, self.order if whole else None)
         value = Value(self.dtype, name="")
         op = ops.Load(result=value, ref=self.ref(coordinate))
         value.op = op
@@ -133,18 +140,19 @@ class Tensor(Elementwise, WrappedLayout):
             assign(target, value)
             return
         if not is_scalar(value):
-            raise TensorError(f"{self.label}[{_show(coordinate)}] is one element; it cannot hold {value!r}",
+            raise TensorError(f"{self.label}[{shown(coordinate)}] is one element; it cannot hold {value!r}",
                               locs=(locate(),))
         number: Any = value
+        self.unordered()
         builder().emit(ops.Store(ref=self.ref(coordinate), value=operand_of(number, self.dtype)))
 
     def offset_of(self, coordinate: object) -> Int:
         """The element offset of a full coordinate, bounds recorded or checked."""
         check_coordinate(self, coordinate)
         try:
-            return self.offset + crd2idx(_wide(coordinate), self.layout)
+            return self.offset + crd2idx(wide(coordinate), self.layout)
         except LayoutError as error:
-            raise TensorError(f"{self.label}[{_show(coordinate)}]: {error.message}", locs=(locate(),)) from None
+            raise TensorError(f"{self.label}[{shown(coordinate)}]: {error.message}", locs=(locate(),)) from None
 
     def ref(self, coordinate: object) -> Ref:
         """The element at a full coordinate."""
@@ -162,11 +170,15 @@ class Tensor(Elementwise, WrappedLayout):
 
     # --- layout verbs ---
 
-    def with_layout(self, layout: Layout) -> Tensor:
-        return Tensor(self.buffer, self.offset, layout, self.dtype, self.swizzle, self.name)
+    def with_layout(self, layout: Layout | ComposedLayout) -> Tensor:
+        inner, swizzle = layout_and_swizzle(self, layout)
+        require_allocated(self, inner)
+        self.unordered()
+        return Tensor(self.buffer, self.offset, inner, self.dtype, swizzle, self.name)
 
     def moved(self, offset: Int) -> Tensor:
         """The same layout from an element ``offset`` further on."""
+        self.unordered()
         return Tensor(self.buffer, self.offset + offset, self.layout, self.dtype, self.swizzle, self.name)
 
     def contiguous_run(self) -> int:
@@ -182,6 +194,11 @@ class Tensor(Elementwise, WrappedLayout):
 
     # --- registers ---
 
+    def unordered(self) -> None:
+        """Registers may be written through a view, or element by element: the order of their values is not known."""
+        if self.order is not None and self.space is Space.REGISTER:
+            self.order.put(None)
+
     def fill(self, value: Scalar) -> None:
         """Set every element to one scalar."""
         if not is_scalar(value):
@@ -191,6 +208,9 @@ class Tensor(Elementwise, WrappedLayout):
             one.fill(value)
             copying.emit_copy(AUTO_COPY, self, one.with_layout(Layout(self.layout.shape, _zeros(self.layout.shape))))
             return
+        if self.order is not None:
+            b = builder()
+            self.order.fill(conditional=b.conditions > 0 or size(self.layout) != self.buffer.elements)
         space = merged(common_space([self.layout]))
         emit_map(self, space, [], lambda: operand_of(value, self.dtype))
 
@@ -226,12 +246,6 @@ def _zeros(shape: IntTuple) -> IntTuple:
     return tuple(_zeros(s) for s in shape) if isinstance(shape, tuple) else 0
 
 
-def _show(coordinate: object) -> str:
-    if isinstance(coordinate, tuple):
-        return ", ".join(f"({_show(c)})" if isinstance(c, tuple) else _show(c) for c in coordinate)
-    return ":" if coordinate is None or isinstance(coordinate, slice) else str(coordinate)
-
-
 def index_operand(x: Int) -> Operand:
     """An offset as an operand of the kernel's index width."""
     index = builder().index
@@ -242,56 +256,6 @@ def _value(x: Int) -> Value:
     operand = index_operand(x)
     assert isinstance(operand, Value), "a dynamic stride is a Value"
     return operand
-
-
-def normalise(coordinate: object, modes: int) -> object:
-    """A coordinate with ``...`` and slices replaced by None, as a tuple of one entry per mode (or one integer)."""
-    if coordinate is Ellipsis:
-        return (None,) * modes
-    if not isinstance(coordinate, tuple):
-        entry = _entry(coordinate)
-        return (None,) * modes if entry is None else entry
-    if any(c is Ellipsis for c in coordinate):
-        at = next(i for i, c in enumerate(coordinate) if c is Ellipsis)
-        missing = modes - (len(coordinate) - 1)
-        coordinate = (*coordinate[:at], *(None,) * missing, *coordinate[at + 1:])
-    if len(coordinate) != modes:
-        raise TensorError(f"a coordinate of {len(coordinate)} entries for a tensor of rank {modes}: "
-                          f"[{_show(coordinate)}]", locs=(locate(),))
-    return tuple(_entry(c) for c in coordinate)
-
-
-def _entry(c: object) -> object:
-    if isinstance(c, tuple):
-        return tuple(_entry(x) for x in c)
-    if isinstance(c, slice):
-        if (c.start, c.stop, c.step) != (None, None, None):
-            raise TensorError("only whole modes are sliced, with ':'; use mo.tile for a part", locs=(locate(),))
-        return None
-    if isinstance(c, Expr):
-        if c.dtype.is_float:
-            raise TensorError(f"the index {c} is a {c.dtype}, not an integer", hint="convert it with int(...)",
-                              locs=(locate(),))
-        return expr.wrap(c.operand)
-    if c is None or isinstance(c, int):
-        return c
-    if hasattr(c, "__index__"):
-        return c.__index__()
-    raise TensorError(f"{c!r} is no coordinate", locs=(locate(),))
-
-
-def _wide(coordinate: object) -> Any:
-    """A coordinate in the kernel's index width, so that its product with a stride cannot overflow a narrower one."""
-    if isinstance(coordinate, tuple):
-        return tuple(_wide(c) for c in coordinate)
-    return coordinate.to(builder().index) if isinstance(coordinate, Expr) else coordinate
-
-
-def is_slice(coordinate: object) -> bool:
-    """Whether a normalised coordinate leaves a mode open."""
-    if isinstance(coordinate, tuple):
-        return any(is_slice(c) for c in coordinate)
-    return coordinate is None
 
 
 def _static_offset(tensor: Tensor, offset: Int) -> None:
@@ -313,6 +277,7 @@ def shared_array(dtype: DType, layout: Layout | ComposedLayout | IntTuple, *, al
 
     ``align`` is the alignment of its first byte (a power of two; default 16, or the span of its swizzle).
     """
+    require_dtype("shared_array", dtype)
     if dtype.bits < 8:
         raise DTypeError(f"shared_array of {dtype}: elements narrower than a byte live in registers",
                          hint=f"make it of mo.uint32, and take mo.recast(x, mo.{dtype})", locs=(locate(),))
@@ -320,24 +285,19 @@ def shared_array(dtype: DType, layout: Layout | ComposedLayout | IntTuple, *, al
         layout = make_layout(layout)
     swizzle = layout.swizzle if isinstance(layout, ComposedLayout) else None
     inner = layout.layout if isinstance(layout, ComposedLayout) else layout
-    if not is_static(cosize(inner)):
+    elements = cosize(inner)
+    if not isinstance(elements, int):
         raise TensorError(f"shared_array: the layout {layout} is not static", locs=(locate(),))
     if align is None:
-        align = 16 if swizzle is None else max(16, swizzle_span(swizzle) * dtype.bits // 8)
-    elements = cosize(inner)
-    assert isinstance(elements, int), "a static cosize"
+        align = 16 if swizzle is None else max(16, swizzle.span * dtype.bits // 8)
     buffer = Buffer(_auto_name("smem"), Space.SHARED, dtype, elements, layout, align=align, loc=locate())
     builder().allocate(buffer)
     return Tensor(buffer, 0, inner, dtype, swizzle)
 
 
-def swizzle_span(swizzle: Swizzle) -> int:
-    """Elements after which a swizzle repeats: its buffer must be aligned to as many."""
-    return 1 << (swizzle.base + swizzle.bits + abs(swizzle.shift))
-
-
 def make_fragment(layout: Layout, dtype: DType) -> Tensor:
     """A register tensor of static layout; contents undefined."""
+    require_dtype("a register tensor", dtype)
     elements = cosize(layout)
     if not isinstance(elements, int):
         raise TensorError(f"a register tensor needs a static layout, not {layout}",
@@ -345,15 +305,15 @@ def make_fragment(layout: Layout, dtype: DType) -> Tensor:
                           locs=(locate(),))
     buffer = Buffer(_auto_name("frag"), Space.REGISTER, dtype, elements, layout, align=16, loc=locate())
     builder().allocate(buffer)
-    return Tensor(buffer, 0, layout, dtype)
+    return Tensor(buffer, 0, layout, dtype, order=Order())
 
 
 def make_fragment_like(tensor: Tensor | Layout, dtype: DType | None = None) -> Tensor:
     """A register tensor of the same shape, compact, column-major over the modes."""
     layout = tensor.layout if isinstance(tensor, Tensor) else tensor
     chosen = dtype or (tensor.dtype if isinstance(tensor, Tensor) else None)
-    if chosen is None:
-        raise TensorError("make_fragment_like of a layout needs a dtype", locs=(locate(),))
+    if chosen is None or not hasattr(layout, "shape"):
+        raise TensorError("make_fragment_like takes a tensor, or a layout and a dtype", locs=(locate(),))
     return make_fragment(make_layout(layout.shape), chosen)
 
 
@@ -361,6 +321,8 @@ def recast_tensor(tensor: Tensor, dtype: DType) -> Tensor:
     """The same memory as elements of another dtype (widths may differ; the unit-stride mode scales)."""
     old, new = tensor.dtype.bits, dtype.bits
     offset = tensor.offset
+    require_index(tensor, dtype)
+    tensor.unordered()
     if new > old:
         factor = new // old
         if (isinstance(offset, int) and offset % factor) or (not isinstance(offset, int) and offset.divisor % factor):
@@ -444,7 +406,15 @@ def elementwise(fn: Callable[..., Scalar], *operands: object, dtype: DType | Non
     layouts = broadcast([t.layout for t in tensors])
     result = make_fragment(make_layout(layouts[0].shape), result_dtype)
     emit_map(result, _common(layouts, tensors), tensors, lambda *xs: operand_of(compute(*xs), result_dtype))
+    assert result.order is not None, "a new fragment has an order"
+    for partition in {known_order(t) for t in tensors if size(t.layout) == size(result.layout)}:
+        result.order.put(partition)
     return result
+
+
+def known_order(tensor: Tensor) -> Partition | None:
+    """The partition that the values of a tensor follow, if that is known."""
+    return None if tensor.order is None else tensor.order.known
 
 
 def _common(layouts: Sequence[Layout], tensors: Sequence[Tensor]) -> IndexSpace:
@@ -452,8 +422,8 @@ def _common(layouts: Sequence[Layout], tensors: Sequence[Tensor]) -> IndexSpace:
     try:
         return merged(common_space(layouts))
     except LayoutError as error:
-        shown = " and ".join(f"{t.label} {t.layout}" for t in tensors)
-        raise TensorError(f"{shown} do not fit together: {error.message}", locs=(locate(),)) from None
+        names = " and ".join(f"{t.label} {t.layout}" for t in tensors)
+        raise TensorError(f"{names} do not fit together: {error.message}", locs=(locate(),)) from None
 
 
 def _result_dtype(compute: Callable[..., Scalar], tensors: Sequence[Tensor]) -> DType:
@@ -476,6 +446,8 @@ def assign(target: Tensor, value: object) -> None:
         if value.offset == target.offset and value.layout == target.layout and value.dtype == target.dtype:
             return
         value = elementwise(lambda x: x, value)  # read everything before anything is written
+    if target.order is not None:
+        target.order.put(known_order(value))
     layouts = broadcast([target.layout, value.layout])
     if _static_size(layouts[0]) != _static_size(target.layout):
         raise TensorError(f"{target.label} {target.layout} cannot take {value.label} {value.layout}, which is "

@@ -16,8 +16,8 @@ from typing import Any
 from moye.atoms.atom import CopyOp, MmaOp
 from moye.atoms.matrix import check_width, memory_layout, register_layout
 from moye.display import Drawable
-from moye.dtypes import DType
-from moye.errors import LaunchError, LayoutError, TensorError
+from moye.dtypes import DType, require_dtype
+from moye.errors import LayoutError, TensorError
 from moye.layout import (
     Int,
     IntTuple,
@@ -26,6 +26,7 @@ from moye.layout import (
     complement,
     composition,
     crd2idx,
+    is_bijective,
     logical_divide,
     make_layout,
     raked_product,
@@ -35,9 +36,19 @@ from moye.layout import (
     with_shape,
     zipped_divide,
 )
-from moye.tensor.context import builder, locate, tracing
+from moye.tensor.context import locate
 from moye.tensor.coords import CoordTensor, apply_view
-from moye.tensor.expr import Expr
+from moye.tensor.order import Partition
+from moye.tensor.partitions import (
+    Permutation,
+    kind,
+    permutations_of,
+    require_copy,
+    require_made,
+    require_mma,
+    require_threads,
+    require_tiled,
+)
 from moye.tensor.retile import retiled, side_of
 from moye.tensor.skeleton import by_strides, leading_modes
 from moye.tensor.tensor import Tensor, make_fragment, make_fragment_like
@@ -51,6 +62,8 @@ class CopyAtom(Drawable):
     dtype: DType
 
     def __post_init__(self) -> None:
+        require_copy("CopyAtom", self.op)
+        require_dtype("CopyAtom", self.dtype)
         bits = self.op.bits
         if self.op.matrices:
             check_width(self.op, self.dtype.bits)
@@ -100,9 +113,14 @@ class TiledCopy(Drawable):
         """The thread mode of the (thread, value) layout: ``mo.size(copy)`` counts its threads."""
         return self.layout_tv.mode(0)
 
+    @property
+    def register_side(self) -> str:
+        """The side, "S" or "D", that has the (thread, value) layout as it stands; of matrix copies the registers'."""
+        return "S" if self.atom.op.stores else "D"
+
     def get_slice(self, thread: Int) -> ThrCopy:
         """The part of one thread; ``thread`` is its index within the tiled copy."""
-        check_threads(f"the tiled copy {self.atom}", self.threads, thread)
+        require_threads(f"the tiled copy {self.atom}", self.threads, thread)
         return ThrCopy(self, thread)
 
     def __str__(self) -> str:
@@ -126,14 +144,14 @@ class ThrCopy:
 
     def _partition(self, tensor: Tensor | CoordTensor, what: str, side: Layout | None) -> Any:
         tiler = self.tiled.tiler
-        _check_tile(what, tensor, tiler, self.tiled)
+        require_tiled(what, tensor, tiler, self.tiled)
 
         def part(whole: Layout) -> tuple[Layout, Int]:
             tile, others = leading_modes(whole, len(tiler))
-            threads, values, rests = by_strides(_copy_parts, (self.tiled, side), tile)
+            threads, values, rests = by_strides(copy_parts, (self.tiled, side), tile)
             return make_layout(values, *rests, *others), crd2idx(self.thread, threads)
 
-        return apply_view(tensor, part)
+        return apply_view(tensor, part, Partition(self.tiled, what[-1]))
 
     def retile_S(self, tensor: Any) -> Any:
         """Registers of another partition, (MMA, MMA_M, ...), as this copy reads them: (CPY, CPY_M, ...).
@@ -148,12 +166,13 @@ class ThrCopy:
 
     def _retile(self, tensor: Any, what: str) -> Any:
         tiled = self.tiled
+        require_made(what, tensor, Tensor, "mo.fragment or partition_fragment_*")
 
         def part(whole: Layout) -> tuple[Layout, Int]:
             return retiled(what, tiled.layout_tv, tiler=tiled.tiler, values=tiled.atom.values, threads=tiled.threads,
                            whole=whole), 0
 
-        return apply_view(tensor, part)
+        return apply_view(tensor, part, Partition(tiled, tiled.register_side), read_only=what == "retile_S")
 
 
 def make_tiled_copy(atom: CopyAtom, thr_layout: Layout, val_layout: Layout | None = None) -> TiledCopy:
@@ -161,6 +180,7 @@ def make_tiled_copy(atom: CopyAtom, thr_layout: Layout, val_layout: Layout | Non
 
     Raises LayoutError where a thread's values are fewer than the atom moves at a time.
     """
+    require_made("make_tiled_copy", atom, CopyAtom, "mo.CopyAtom(operation, dtype)")
     thr_layout = _as_layout(thr_layout)
     val_layout = make_layout(1) if val_layout is None else _as_layout(val_layout)
     most = max(rank(thr_layout), rank(val_layout))
@@ -189,7 +209,7 @@ class TiledMMA(Drawable):
 
     op: MmaOp
     atom_layout: Layout
-    permutations: tuple[Layout | int | None, ...] = (None, None, None)
+    permutations: tuple[Permutation, ...] = (None, None, None)
 
     @property
     def layout(self) -> Layout:
@@ -214,7 +234,7 @@ class TiledMMA(Drawable):
 
     def get_slice(self, thread: Int) -> ThrMMA:
         """The part of one thread; ``thread`` is its index within the tiled MMA."""
-        check_threads(f"the tiled MMA {self}", self.threads, thread)
+        require_threads(f"the tiled MMA {self}", self.threads, thread)
         return ThrMMA(self, thread)
 
     def make_fragment_A(self, tensor: Tensor) -> Tensor:
@@ -231,12 +251,15 @@ class TiledMMA(Drawable):
 
     def partition_fragment_C(self, shape: tuple[int, int]) -> Tensor:
         """Accumulators for a C tile of this shape: (MMA, MMA_M, MMA_N)."""
+        if not isinstance(shape, tuple) or len(shape) != 2 or not all(isinstance(extent, int) for extent in shape):
+            raise TensorError(f"partition_fragment_C takes the shape (M, N) of a tile, two integers, not {kind(shape)}",
+                              locs=(locate(),))
         parts = []
         for mode, extent in enumerate(shape):
             tile = self.tile_size(mode)
             if extent % tile:
                 raise TensorError(f"partition_fragment_C{shape}: extent {extent} of mode {mode} is no multiple of "
-                                  f"{tile}, which {self} covers", locs=(locate(),))
+                                  f"{tile}, which {self} covers", locs=(locate(),), code="A4")
             parts.append(extent // (self.op.shape_mnk[mode] * _int(size(self.atom_layout, mode))))
         return make_fragment(make_layout((_int(size(self.op.c_layout, 1)), *parts)), self.op.c_dtype)
 
@@ -254,15 +277,15 @@ class ThrMMA:
 
     def partition_A(self, tensor: Any) -> Any:
         """This thread's part of an (M, K) tile: (MMA, MMA_M, MMA_K, ...)."""
-        return self._partition(tensor, (0, 2), self.tiled.op.a_layout, "partition_A")
+        return self._partition(tensor, "partition_A")
 
     def partition_B(self, tensor: Any) -> Any:
         """This thread's part of an (N, K) tile: (MMA, MMA_N, MMA_K, ...)."""
-        return self._partition(tensor, (1, 2), self.tiled.op.b_layout, "partition_B")
+        return self._partition(tensor, "partition_B")
 
     def partition_C(self, tensor: Any) -> Any:
         """This thread's part of an (M, N) tile: (MMA, MMA_M, MMA_N, ...)."""
-        return self._partition(tensor, (0, 1), self.tiled.op.c_layout, "partition_C")
+        return self._partition(tensor, "partition_C")
 
     def make_fragment_A(self, tensor: Tensor) -> Tensor:
         return self.tiled.make_fragment_A(tensor)
@@ -279,28 +302,31 @@ class ThrMMA:
     def partition_fragment_B(self, tensor: Tensor) -> Tensor:
         return self.make_fragment_B(self.partition_B(tensor))
 
-    def _partition(self, tensor: Tensor | CoordTensor, dims: tuple[int, int], tv: Layout, what: str) -> Any:
+    def _partition(self, tensor: Tensor | CoordTensor, what: str) -> Any:
         tiled = self.tiled
-        _check_tile(what, tensor, tuple(tiled.tile_size(d) for d in dims), tiled)
+        dims, tv = operand_of_mma(tiled.op, what[-1])
+        require_tiled(what, tensor, tuple(tiled.tile_size(d) for d in dims), tiled)
         coordinate = thread_coordinate(self.thread, tiled.layout)
 
         def part(whole: Layout) -> tuple[Layout, Int]:
             tile, others = leading_modes(whole, 2)
-            threads, values, rests = by_strides(_mma_parts, (tiled, dims, tv), tile)
+            threads, values, rests = by_strides(mma_parts, (tiled, dims, tv), tile)
             offset: Int = 0
             for d, mode in zip((0, *(1 + d for d in dims)), threads, strict=True):
                 offset = offset + crd2idx(coordinate[d], mode)
             return make_layout(values, *rests, *others), offset
 
-        return apply_view(tensor, part)
+        return apply_view(tensor, part, Partition(tiled, what[-1]))
 
 
 def make_tiled_mma(op: MmaOp, atom_layout: Layout | None = None,
-                   permutations: tuple[Layout | int | None, ...] = ()) -> TiledMMA:
+                   permutations: tuple[Permutation, ...] = ()) -> TiledMMA:
     """Repeat an MMA operation over ``atom_layout`` (rank 1 to 3: along M, N, K).
 
-    Raises LayoutError where the atoms of a quad-pair operation (sm_70) fill no whole warps.
+    Raises LayoutError where the atoms do not divide a tile of ``permutations``, or where those of a quad-pair operation
+    (sm_70) fill no whole warps.
     """
+    require_mma("make_tiled_mma", op)
     layout = make_layout((1, 1, 1)) if atom_layout is None else _as_layout(atom_layout)
     modes = _modes(layout, rank(layout))
     if len(modes) > 3:
@@ -310,38 +336,47 @@ def make_tiled_mma(op: MmaOp, atom_layout: Layout | None = None,
         raise LayoutError(f"make_tiled_mma: {op} takes {op.threads} threads spread over a warp, and the atom layout "
                           f"{layout} has {size(layout)} of them", hint=f"use a multiple of {32 // op.threads} atoms, "
                           "which fill whole warps")
-    perms = tuple(permutations) + (None,) * (3 - len(permutations))
-    return TiledMMA(op, make_layout(*modes), perms)
+    atoms = make_layout(*modes)
+    if not is_bijective(atoms):
+        raise LayoutError(f"make_tiled_mma: the atom layout {layout} does not number its {size(layout)} atoms from 0 "
+                          f"to {_int(size(layout)) - 1}")
+    counts = tuple(_int(size(mode)) for mode in modes)
+    return TiledMMA(op, atoms, permutations_of(op, counts, permutations))
 
 
 def make_tiled_copy_A(atom: CopyAtom, mma: TiledMMA) -> TiledCopy:
     """The copy that gives each thread its part of an (M, K) tile as the MMA wants it (cute/atom/copy_atom.hpp)."""
-    return _copy_for(atom, mma, (0, 2), mma.op.a_layout)
+    return _copy_for("A", atom, mma)
 
 
 def make_tiled_copy_B(atom: CopyAtom, mma: TiledMMA) -> TiledCopy:
     """The copy that gives each thread its part of an (N, K) tile as the MMA wants it (cute/atom/copy_atom.hpp)."""
-    return _copy_for(atom, mma, (1, 2), mma.op.b_layout)
+    return _copy_for("B", atom, mma)
 
 
 def make_tiled_copy_C(atom: CopyAtom, mma: TiledMMA) -> TiledCopy:
     """The copy that takes each thread its part of an (M, N) tile as the MMA left it (cute/atom/copy_atom.hpp)."""
-    return _copy_for(atom, mma, (0, 1), mma.op.c_layout)
+    return _copy_for("C", atom, mma)
 
 
-def _copy_for(atom: CopyAtom, mma: TiledMMA, dims: tuple[int, int], tv: Layout) -> TiledCopy:
+def _copy_for(which: str, atom: CopyAtom, mma: TiledMMA) -> TiledCopy:
+    what = f"make_tiled_copy_{which}"
+    require_made(what, atom, CopyAtom, "mo.CopyAtom(operation, dtype)")
+    require_made(what, mma, TiledMMA, "mo.make_tiled_mma(operation, atom_layout)")
+    dims, tv = operand_of_mma(mma.op, which)
     tile = tuple(mma.tile_size(d) for d in dims)
-    threads, values, rests = _mma_parts((mma, dims, tv), make_layout(tile))
+    threads, values, rests = mma_parts((mma, dims, tv), make_layout(tile))
     along = dict(zip(dims, (threads.mode(1), threads.mode(2)), strict=True))
     modes = [along.get(d) or make_layout(_int(size(mma.atom_layout, d)), 0) for d in range(3)]
     by_thread = composition(make_layout(threads.mode(0), *modes), right_inverse(mma.layout))
     by_value = make_layout(values, *rests)
     held = _int(size(by_value))
     if mma.threads % atom.op.threads:
-        raise LayoutError(f"{atom} is executed by {atom.op.threads} threads together, but {mma} has {mma.threads}")
+        raise LayoutError(f"{atom} is executed by {atom.op.threads} threads together, but {mma} has "
+                          f"{mma.threads}")
     if held % atom.values:
-        raise LayoutError(f"{atom} moves {atom.values} {atom.dtype} per thread at a time, but {mma} gives a thread "
-                          f"{held} of its {tile[0]}x{tile[1]} tile",
+        raise LayoutError(f"{atom} moves {atom.values} {atom.dtype} per thread at a time, but {mma} gives a "
+                          f"thread {held} of its {tile[0]}x{tile[1]} tile",
                           hint="an atom of fewer values, or a larger tile: permutations=(M, N, K) of make_tiled_mma")
     return TiledCopy(atom, make_layout(by_thread, by_value), tile)
 
@@ -352,7 +387,13 @@ Parts = tuple[Layout, Layout, list[Layout]]
 """What a partition makes of a tile: the modes over threads, the values of a thread, the rest modes."""
 
 
-def _copy_parts(how: tuple[TiledCopy, Layout | None], tile: Layout) -> Parts:
+def operand_of_mma(op: MmaOp, operand: str) -> tuple[tuple[int, int], Layout]:
+    """Which of (M, N, K) the modes of operand A, B or C are, and its (thread, value) layout."""
+    return {"A": ((0, 2), op.a_layout), "B": ((1, 2), op.b_layout), "C": ((0, 1), op.c_layout)}[operand]
+
+
+def copy_parts(how: tuple[TiledCopy, Layout | None], tile: Layout) -> Parts:
+    """The parts of a tile by a tiled copy, whose threads and values are those of ``side`` of its atom."""
     tiled, side = how
     divided = zipped_divide(tile, tiled.tiler)
     threads, values = side_of(tiled.layout_tv, tiled.atom.op.threads, tiled.atom.values, side)
@@ -360,7 +401,8 @@ def _copy_parts(how: tuple[TiledCopy, Layout | None], tile: Layout) -> Parts:
             _modes(divided.mode(1), rank(tile)))
 
 
-def _mma_parts(how: tuple[TiledMMA, tuple[int, int], Layout], tile: Layout) -> Parts:
+def mma_parts(how: tuple[TiledMMA, tuple[int, int], Layout], tile: Layout) -> Parts:
+    """The parts of a tile by an operand of a tiled MMA."""
     tiled, dims, tv = how
     atoms, threads, rests = [], [], []
     for mode, d in zip(_modes(tile, rank(tile)), dims, strict=True):
@@ -419,31 +461,3 @@ def _scale(x: IntTuple, factor: int) -> IntTuple:
 
 def _shape(tiler: tuple[int, ...]) -> str:
     return "(" + ",".join(str(t) for t in tiler) + ")"
-
-
-def _check_tile(what: str, tensor: Tensor | CoordTensor, tile: tuple[int, ...], tiled: object) -> None:
-    if rank(tensor.layout) < len(tile):
-        raise TensorError(f"{what}({tensor.label}): {tensor.layout} has rank {rank(tensor.layout)}, but {tiled} covers "
-                          f"{len(tile)} modes", locs=(locate(),))
-    for mode, extent in enumerate(tile):
-        have = size(tensor.layout, mode)
-        if isinstance(have, int) and have % extent:
-            raise TensorError(f"{what}({tensor.label}): extent {have} of mode {mode} of {tensor.layout} is no multiple "
-                              f"of {extent}, which {tiled} covers", locs=(locate(),))
-        if not isinstance(have, int):
-            have.require_divisible(extent, f"{what}({tensor.label}): extent {{value}} of mode {mode} is no multiple of "
-                                           f"{extent}, which {tiled} covers")
-
-
-def check_threads(what: str, threads: int, thread: Int, call: str = "get_slice") -> None:
-    """The thread index must run over exactly the threads of the tiled object (class A10)."""
-    if isinstance(thread, int):
-        if not 0 <= thread < threads:
-            raise TensorError(f"{call}({thread}): {what} has {threads} threads", locs=(locate(),))
-        return
-    if tracing() and isinstance(thread, Expr) and thread.lower == 0 and thread.upper is not None \
-            and thread.upper + 1 != threads:
-        have = thread.upper + 1
-        block = builder().func.block_dim
-        raise LaunchError(f"{what} has {threads} threads, but the thread index given to {call} runs over {have} "
-                          f"(a block of {block})", hint=f"launch kernel[grid, {threads}](...)", locs=(locate(),))

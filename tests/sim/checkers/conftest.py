@@ -8,7 +8,19 @@ import pytest
 from moye.dtypes import Space, float32, int32
 from moye.errors import Frame, Loc
 from moye.ir.nodes import Block, Buffer, Func, Literal, Ref
-from moye.ir.ops import Atomic, CpAsyncCommit, CpAsyncWait, Fence, Load, NamedBarrier, Op, Store, SyncThreads, SyncWarp
+from moye.ir.ops import (
+    Alloc,
+    Atomic,
+    CpAsyncCommit,
+    CpAsyncWait,
+    Fence,
+    Load,
+    NamedBarrier,
+    Op,
+    Store,
+    SyncThreads,
+    SyncWarp,
+)
 from moye.layout import make_layout
 from moye.sim.checkers.findings import Reporter
 from moye.sim.checkers.shared import SharedChecker
@@ -83,8 +95,12 @@ class Bench:
         self.checker.commit(self.op(CpAsyncCommit, line), self.mask(active))
         return self
 
-    def wait(self, line=0, pending=None, active=None):
-        self.checker.wait(self.op(CpAsyncWait, line, pending=pending), pending, self.mask(active))
+    def wait(self, line=0, pending=None, active=None, **trips):
+        self.checker.wait(self.op(CpAsyncWait, line, pending=pending), self.mask(active), trips)
+        return self
+
+    def allocate(self, line=0, active=None):
+        self.checker.allocate(self.op(Alloc, line, buffer=self.sA), self.mask(active))
         return self
 
     def sync(self, line=0, active=None):

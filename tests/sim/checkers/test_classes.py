@@ -165,8 +165,8 @@ def test_message_names_element_threads_block_and_lines(bench):
     b.copy(1, TID).wait(2).read(3, OTHER)
     (finding,) = b.findings
     assert finding.message == (
-        "sA(0, 0) is read by thread 32 of block (0, 0, 0) while nothing orders it after the asynchronous copy by "
-        "thread 0: the copy was waited for (line 2), but there is no barrier between that wait and this read")
+        "sA(0, 0) of block (0, 0, 0) may be read before the asynchronous copy by thread 0 at line 1 has arrived: "
+        "no barrier between the wait of thread 0 at line 2 and the read by thread 32 at line 3")
     assert (finding.code, finding.tensor, finding.coordinate) == ("D3", "sA", (0, 0))
     assert (finding.threads, finding.block) == ((0, 32), (0, 0, 0))
     assert str(finding).splitlines()[1:] == ["  kernel.py:1", "  kernel.py:3",
@@ -194,7 +194,9 @@ def test_too_permissive_wait_says_what_would_do(bench):
     for stage in range(3):
         b.copy(1, TID + 64 * stage).commit()
     b.wait(3, pending=1).sync().read(5, OTHER + 128)
-    assert "cp_async_wait(1), which leaves its newest group in flight, and none was committed" in b.findings[0].message
+    assert b.findings[0].message.endswith(
+        "the last wait between the asynchronous copy by thread 0 at line 1 and the read by thread 32 at line 5, "
+        "cp_async_wait(1) at line 3, leaves the newest group in flight, and none was committed after that of the copy")
     assert b.findings[0].hint == "cp_async_wait(0)"
 
 
@@ -213,7 +215,8 @@ def test_coordinate_of_inverts_the_layout(bench, layout):
 def test_padding_is_named_by_its_byte(bench):
     b = bench(T, layout=make_layout((31, 4), (1, 32)))
     b.read(1, np.full(T, 31), active=[31])
-    assert b.findings[0].message == "byte 124 of sA is read by thread 31 of block (0, 0, 0) before anything wrote it"
+    assert b.findings[0].message == ("byte 124 of sA of block (0, 0, 0) is read by thread 31 at "
+                                     "line 1 before anything wrote it")
 
 
 def test_every_class_of_the_catalogue_has_a_title():

@@ -17,9 +17,9 @@ class Without:
     def __init__(self, b, out=None, iteration=None):
         self.b, self.out, self.iteration, self.now = b, out, iteration, None
 
-    def __call__(self, name, method, line, *args):
+    def __call__(self, name, method, line, *args, **trips):
         if name != self.out or (self.iteration is not None and self.now != self.iteration):
-            getattr(self.b, method)(line, *args)
+            getattr(self.b, method)(line, *args, **trips)
 
 
 def single_buffer(b, out=None, iteration=None):
@@ -57,7 +57,7 @@ def multistage(b, out=None, iteration=None, stages=3, tiles=6):
         do("first copy", "copy", 1, MINE + stage * TILE)
         do("first commit", "commit", 2)
     for do.now in range(tiles):
-        do("wait", "wait", 3, stages - 2)
+        do("wait", "wait", 3, stages - 2, None, k=do.now)
         do("sync", "sync", 4)
         do("read", "read", 5, READ + do.now % stages * TILE)
         ahead = do.now + stages - 1
@@ -124,8 +124,10 @@ def test_first_kernel_of_page_003(bench):
 def test_tail_without_commits_is_told_apart(bench):
     b = bench(T, 1, 3 * TILE)
     multistage(b, "tail commit")
-    assert "no group was committed since the wait before" in b.findings[0].message
-    assert "tail" in b.findings[0].hint
+    assert b.findings[0].code == "D2" and b.findings[0].message.endswith(
+        "cp_async_wait(1) at line 3 (k = 5), leaves the newest group in flight, and none was committed after that of "
+        "the copy; iteration k = 4 lacks its commit: no cp_async_commit() since the wait before it at line 3")
+    assert "an empty group where nothing is left to copy" in b.findings[0].hint
 
 
 def test_redundant_barriers_make_no_difference(bench):
@@ -151,7 +153,7 @@ def ping_pong(b, full=True, empty=True):
 
 
 @pytest.mark.parametrize(("full", "empty", "expected"), [
-    (True, True, []), (False, True, ["C1(2, 4)"]), (True, False, ["C2(2, 4)"]),
+    (True, True, []), (False, True, ["C1(2, 4)", "C5(1, 5)"]), (True, False, ["C2(2, 4)", "C5(3, 3)"]),
 ])
 def test_producer_and_consumer_over_named_barriers(bench, full, empty, expected):
     b = bench(64)
@@ -175,3 +177,52 @@ def test_named_barriers_with_other_ids_do_not_order(bench):
     b.write(1, TID, active=range(32)).named(2, 1, arrived=range(32))
     b.named(3, 2, arrived=range(32, 64), released=range(32, 64)).read(4, TID - 32, active=range(32, 64))
     assert b.codes() == ["C1(1, 4)"]
+
+
+# --- one barrier, two groups -----------------------------------------------------------------------------------------
+
+
+def test_two_groups_on_one_named_barrier(bench):
+    """Each pair of warps meets on its own here; but nothing keeps the barrier from letting warps 0 and 2 pass."""
+    b = bench(128)
+    pairs = range(64), range(64, 128)
+    for pair in pairs:
+        b.named(2, 1, arrived=pair, released=pair)
+    (finding,) = b.findings
+    assert finding.code == "C5" and finding.threads == (0, 64)
+    assert finding.message == (
+        "warps 2-3 of block (0, 0, 0) and warps 0-1 use named barrier 1 in an order that nothing decides: no barrier "
+        "between warps 0-1 passing it at line 2 and warps 2-3 arriving at line 2")
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_two_groups_on_one_named_barrier_one_after_the_other(bench, number):
+    """Ordered by the block barrier, or by another named one: nobody's arrival can count for the others."""
+    b = bench(128)
+    b.named(2, 1, arrived=range(64), released=range(64))
+    if number == 1:
+        b.sync(3)
+    else:
+        b.named(3, 2, arrived=range(96), released=range(64, 96)).named(4, 3, arrived=range(64, 128),
+                                                                    released=range(96, 128))
+    b.named(5, 1, arrived=range(64, 128), released=range(64, 128))
+    assert b.codes() == []
+
+
+def test_a_group_meets_on_its_barrier_again_and_again(bench):
+    b = bench(128, 3)
+    for _ in range(3):
+        b.named(2, 1, arrived=range(64), released=range(64)).named(3, 2, arrived=range(64, 128),
+                                                                released=range(64, 128))
+    assert b.codes() == []
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+def test_barrier_0_is_that_of_the_block(bench, ordered):
+    b = bench(128)
+    b.named(2, 0, arrived=range(64), released=range(64))
+    if ordered:
+        b.named(3, 1, arrived=range(128), released=range(64, 128))
+    b.sync(4)
+    assert b.codes() == ([] if ordered else ["C5(2, 4)"])
+    assert ordered or "barrier 0, which is that of sync_threads" in b.findings[0].message

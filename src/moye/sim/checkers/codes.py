@@ -30,17 +30,17 @@ _TABLE = """
 A1  T    a tiled copy writes one destination element from two threads
 A2  T    a thread/value layout leaves part of the tile uncopied
 A3  T    a view reaches past its allocation
-A4  L    a tile does not divide an extent and the access is not predicated
+A4  T/L  a tile does not divide an extent and the access is not predicated
 A5  T    source and destination partitioned by different tiled copies
 A6  S    written through one swizzle, read through another
 A7  T    a swizzled tile at an offset that its swizzle span does not divide
 A8  T    accumulators of one MMA tiling stored with the partition of another
 A9  T    operand major-ness and MMA atom disagree
 A10 T    the block's threads differ from those of the tiled copy or MMA that it uses
-A11 L    an offset that does not fit the index width in use
-A12 L    an argument that breaks what its specialisation assumed
-B1  S    global access out of bounds
-B2  S    shared access out of bounds of its own tensor
+A11 L/S  an offset that does not fit the index width in use
+A12 L/S  an argument that breaks what its specialisation assumed
+B1  L/S  global access out of bounds
+B2  T/S  shared access out of bounds of its own tensor
 B3  T/S  vector access to an address that is not aligned to its width
 B4  T/S  asynchronous copy whose source or destination is not aligned to its size
 B5  T/L  a tensor map or tile that breaks the rules of TMA
@@ -118,7 +118,7 @@ CODES: dict[str, Code] = _parse(_TABLE)
 GROUPS: dict[str, frozenset[str]] = {
     "bounds": frozenset({"B1", "B2"}),
     "alignment": frozenset({"B3", "B4"}),
-    "uninitialised": frozenset({"B6", "B7"}),
+    "uninitialised": frozenset({"B6", "B7", "B11"}),
     "races": frozenset({"B9", "C1", "C2", "C3", "D3", "D4"}),
     "copies": frozenset({"D1", "D2", "D3", "D4", "B9"}),
     "barriers": frozenset({"C4", "C5", "C6", "C7", "F4", "G4"}),

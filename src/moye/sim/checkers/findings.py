@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from moye.errors import FactError, Loc, SimulationError
 from moye.ir.nodes import Buffer, Func
 from moye.layout import ComposedLayout, Layout, offsets, rank, size
+from moye.layout.tuples import flatten_tuple
 from moye.sim.checkers.codes import CODES
 
 Coordinate = tuple[int, ...]
@@ -56,7 +57,7 @@ class StopSimulation(SimulationError):
     """Ends a simulation at its first violation; ``finding`` says which."""
 
     def __init__(self, finding: Finding) -> None:
-        super().__init__(f"{finding.code}: {finding.message}", finding=finding, hint=finding.hint, locs=finding.locs)
+        super().__init__(finding.message, finding=finding, hint=finding.hint, locs=finding.locs, code=finding.code)
 
 
 class Reporter:
@@ -103,6 +104,38 @@ def coordinate_of(buffer: Buffer, element_offset: int) -> Coordinate | None:
     except FactError:
         return None                                     # a dynamic layout: nothing to search through
     return None if index is None else _split(index, buffer.layout)
+
+
+@dataclass(frozen=True, slots=True)
+class Beyond:
+    """An element outside of a tensor by the index of one mode alone, which has ``extent``."""
+
+    coordinate: Coordinate
+    mode: int
+    extent: int
+
+
+def coordinate_beyond(buffer: Buffer, element_offset: int) -> Beyond | None:
+    """The coordinate of an element outside of the buffer, if the index of its outermost mode alone leads there.
+
+    That is the mode with the largest stride, the stages of a pipeline: ``(5, 3)`` at offset 101 of (32,2):(1,32).
+    """
+    layout = buffer.layout.layout if isinstance(buffer.layout, ComposedLayout) else buffer.layout
+    leaves = [(stride, extent, number) for number in range(rank(layout))
+              for extent, stride in zip(flatten_tuple(layout.mode(number).shape),
+                                        flatten_tuple(layout.mode(number).stride), strict=True)
+              if isinstance(extent, int) and isinstance(stride, int)]
+    if not leaves or len(leaves) != len(flatten_tuple(layout.shape)):
+        return None
+    stride, extent, outermost = max(leaves)
+    if not stride or [leaf for leaf in leaves if leaf[2] == outermost][-1][0] != stride:
+        return None
+    outer, inner = divmod(element_offset, stride)
+    coordinate, whole = coordinate_of(buffer, inner), size(layout, outermost)
+    if coordinate is None or 0 <= outer < extent or not isinstance(whole, int):
+        return None
+    index = coordinate[outermost] + outer * (whole // extent)
+    return Beyond((*coordinate[:outermost], index, *coordinate[outermost + 1:]), outermost, whole)
 
 
 @functools.lru_cache(maxsize=64)

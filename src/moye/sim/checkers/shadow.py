@@ -9,9 +9,12 @@ In: footprints and clocks.  Out: records, as (entries, columns) arrays.  It deci
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from moye.ir.nodes import Buffer
+from moye.ir.ops import Op
 from moye.sim.checkers.clocks import Bools, Clocks, Ints
 from moye.sim.checkers.footprint import Footprint, FootprintCache
 
@@ -48,7 +51,7 @@ def op_of(record: Ints) -> Ints:
     return (record >> (THREAD_BITS + KIND_BITS)) & OP
 
 
-def take(state: Ints, row: Ints, block: Ints | None) -> Ints:
+def take(state: Any, row: Ints, block: Ints | None) -> Any:
     """Rows of ``state`` (R, columns): (D, columns), or (D, 1) where each entry has its own block."""
     columns = state.shape[-1]
     if block is None and columns > 1:
@@ -57,7 +60,7 @@ def take(state: Ints, row: Ints, block: Ints | None) -> Ints:
     return state.reshape(-1).take(index)[:, None]
 
 
-def put(state: Ints, row: Ints, block: Ints | None, values: Ints) -> None:
+def put(state: Ints | Bools, row: Ints, block: Ints | None, values: Ints | Bools) -> None:
     """``take``'s inverse; rows are distinct."""
     columns = state.shape[-1]
     if block is None and columns > 1:
@@ -150,14 +153,24 @@ class Shadow:
         self.atomics: Recent | None = None
         self.copies: InFlight | None = None
         self.pending = False                            # whether a copy may be in flight
+        self.stale: Bools | None = None
+        """Units not written since the buffer was allocated again, None where it was allocated once ..."""
+        self.allocated: Op | None = None
+        """... and where it was."""
         self.cache = FootprintCache()
 
     @property
     def _recents(self) -> list[Recent]:
         return [self.reads] if self.atomics is None else [self.reads, self.atomics]
 
+    def allocate(self, op: Op) -> None:
+        """A new tensor in the place of the old one, whose contents are nobody's."""
+        self.stale, self.allocated = np.ones(self.write.shape, np.bool_), op
+
     def expand(self, columns: int) -> None:
         self.write = np.repeat(self.write, columns, axis=1)
+        if self.stale is not None:
+            self.stale = np.repeat(self.stale, columns, axis=1)
         for recent in self._recents:
             recent.expand(columns)
         if self.copies is not None:
@@ -168,6 +181,8 @@ class Shadow:
         times = self.unit // unit
         self.cache.clear()
         self.write = np.repeat(self.write, times, axis=0)
+        if self.stale is not None:
+            self.stale = np.repeat(self.stale, times, axis=0)
         for recent in self._recents:
             recent.refine(times)
         if self.copies is not None:

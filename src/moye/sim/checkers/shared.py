@@ -1,7 +1,7 @@
 """Races, missing waits and uninitialised reads in shared memory, by happens-before; values are never looked at.
 
 In: what each statement of a batch of blocks does to shared memory (byte addresses (V, T, B), masks (T, B)), and its
-barriers, commits and waits.  Out: findings of classes B6, B9, C1-C3 and D1-D5 through the reporter.
+barriers, commits and waits.  Out: findings of classes B6, B9, B11, C1-C3 and D1-D5 through the reporter.
 
 An access is a violation if it touches what another thread wrote (or writes what another read) and the vector clocks
 of clocks.py do not order it after that access; a copy by cp.async counts as in flight until its issuer waits for its
@@ -10,16 +10,20 @@ group.  While blocks do the same everything is done once for all of them (arrays
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import gcd
+from typing import Any
 
 import numpy as np
 
+from moye.dtypes import Space
 from moye.ir.nodes import Buffer, Func, Ref, TileRef
-from moye.ir.ops import Atomic, Fence, Load, Op, Store
+from moye.ir.ops import Alloc, Atomic, CpAsyncWait, Fence, Load, Op, Store
 from moye.sim.checkers.clocks import Bools, Clocks, Ints
 from moye.sim.checkers.copies import CopyGroups
 from moye.sim.checkers.findings import Reporter
 from moye.sim.checkers.footprint import Footprint, footprint
+from moye.sim.checkers.reuse import Reuse
 from moye.sim.checkers.shadow import (
     NEVER,
     PENDING,
@@ -38,8 +42,9 @@ from moye.sim.checkers.verdicts import Clashes, Judge
 
 ACQUIRES = ("acquire", "acq_rel", "seq_cst")
 RELEASES = ("release", "acq_rel", "seq_cst")
-_READ, _WRITTEN, _OVERWRITTEN = "read by", "written by", "overwritten by"
-_COPIED, _UPDATED = "overwritten by an asynchronous copy of", "updated atomically by"
+BLOCK = 0
+"""The named barrier that is the block barrier."""
+_READ, _WRITTEN, _COPIED, _UPDATED = "read", "written", "copied", "updated"
 
 
 class SharedChecker:
@@ -53,6 +58,12 @@ class SharedChecker:
         self.copies = CopyGroups(threads)
         self.judge = Judge(reporter, block_ids, warp, self.copies)
         self.shadows: dict[int, Shadow] = {}
+        self.reuse = Reuse()
+        # Threads may order their arrivals through global memory, which is not tracked.
+        self.flagged = any(isinstance(op, (Atomic, Load, Store)) and op.order is not None and
+                           op.ref.buffer.space is not Space.SHARED for op in func.body.walk())
+        self.ignored: frozenset[int] = frozenset()
+        """The ids of block barriers that are taken to order nothing."""
         # Fences make relaxed operations synchronise; telling which is beyond what is tracked, so all are taken to.
         self.fenced = any(isinstance(op, Fence) for op in func.body.walk())
 
@@ -104,6 +115,7 @@ class SharedChecker:
             last = take(shadow.write, at.unit, at.block)
             here = pack(np.zeros_like(last), self.judge.number(op), SYNC, at.first[:, None])
             put(shadow.write, at.unit, at.block, np.where(last == 0, here, last))
+        _renew(shadow, at)
         self._synchronise(op, ref, active, acquire=False)
 
     def _write(self, op: Op, ref: Ref | TileRef, addresses: Ints, width: int, active: Bools | None, *,
@@ -126,12 +138,13 @@ class SharedChecker:
             epoch = np.full_like(epoch, NEVER)
         kind = PENDING if asynchronous else SYNC
         put(shadow.write, at.unit, at.block, pack(epoch, self.judge.number(op), kind, at.first[:, None]))
+        _renew(shadow, at)
 
     def _after_reads(self, shadow: Shadow, op: Op, at: Footprint, verb: str, asynchronous: bool) -> None:
         clashes = self._against(shadow.reads, at)
         if clashes is not None:
             shadow.reads.forget(clashes.unit, clashes.block)
-            self.judge.overwrite(shadow, op, clashes, verb if asynchronous else _OVERWRITTEN, asynchronous)
+            self.judge.overwrite(shadow, op, clashes, verb, asynchronous)
 
     def _twice(self, shadow: Shadow, op: Op, at: Footprint, verb: str) -> None:
         entry = np.flatnonzero(at.first != at.second)
@@ -155,15 +168,29 @@ class SharedChecker:
         """Each thread's open group of asynchronous copies is closed."""
         self.copies.commit(self._who(active))
 
-    def wait(self, op: Op, pending: int | None, active: Bools | None) -> None:
-        """Each thread waits until at most ``pending`` of its groups are in flight (None: nothing at all)."""
-        self.copies.wait(self._who(active), pending, self.judge.number(op))
+    def wait(self, op: CpAsyncWait, active: Bools | None, trips: Mapping[str, Any] | None = None) -> None:
+        """Each thread waits until at most ``op.pending`` of its groups are in flight (None: nothing at all).
+
+        ``trips`` are the variables of the loops around it, for the reader.
+        """
+        self.copies.wait(self._who(active), op, trips or {})
         for shadow in self.shadows.values():
             shadow.complete(self.copies.done, self.judge.number(op), self.clocks)
 
+    def allocate(self, op: Alloc, active: Bools | None) -> None:
+        """The buffer is allocated, for the first time or again; by all threads, else nothing is known of the others."""
+        shadow = self.shadows.get(op.buffer.id)
+        if shadow is not None and self._mask(active) is None:
+            shadow.allocate(op)
+
     def barrier(self, op: Op, active: Bools | None) -> None:
         """A block barrier is complete among these threads."""
+        if id(op) in self.ignored:
+            return
         active = self._mask(active)
+        if self.reuse.openings and BLOCK in self.reuse.openings:
+            self._groups(self._who(active))
+            self._ordered_use(op, BLOCK, self._who(active))
         self.clocks.barrier(None if active is None else self._groups(active))
 
     def named_barrier(self, op: Op, barrier_id: int, arrived: Bools | None, released: Bools | None) -> None:
@@ -173,12 +200,22 @@ class SharedChecker:
         that wait; an arrival that does not wait is exact if it is told when it happens, with nobody released.
         """
         came, freed = self._who(arrived), self._who(released)
+        came, freed = self._who(came), self._who(freed)  # the second may have made one column a block
         for mask in (came, freed):
             self._groups(mask)                          # split by both before either is looked up
+        self._ordered_use(op, barrier_id, came)
         arriving, leaving = self._groups(came | freed), self._groups(freed)
         self.clocks.send(("barrier", barrier_id), arriving)
         self.clocks.receive(("barrier", barrier_id), leaving)
         self.clocks.close(("barrier", barrier_id), np.logical_or.reduce(leaving, axis=0))
+        if freed.any():
+            self.reuse.opened(op, barrier_id, freed, self.clocks)
+
+    def _ordered_use(self, op: Op, number: int, came: Bools) -> None:
+        """C5 if threads arrive at a barrier that others have passed, and nothing orders the two."""
+        if self.flagged or (lost := self.reuse.unordered(number, came, self.clocks)) is None:
+            return
+        self.judge.two_groups(op, number, lost)
 
     def warp_sync(self, op: Op, lane_mask: int, active: Bools | None) -> None:
         """The lanes of ``lane_mask`` of each warp meet, as far as they are active."""
@@ -212,6 +249,8 @@ class SharedChecker:
         bad = epoch_of(last) > known
         if initialised:
             bad |= last == 0
+            if shadow.stale is not None:
+                bad |= take(shadow.stale, at.unit, at.block)
         if not bad.any():
             return None
         entry, column = np.nonzero(bad)
@@ -219,6 +258,8 @@ class SharedChecker:
         thread = thread_of(record)
         actor = np.where(at.first[entry] != thread, at.first[entry], at.second[entry])
         keep = (actor != thread) | (kind_of(record) == PENDING) | (record == 0)
+        if initialised and shadow.stale is not None:
+            keep |= take(shadow.stale, at.unit, at.block)[entry, column]
         return self._clashes(at, entry[keep], column[keep], record[keep], actor[keep]) if keep.any() else None
 
     def _against(self, recent: Recent, at: Footprint) -> Clashes | None:
@@ -308,5 +349,12 @@ class SharedChecker:
             return
         self.clocks.expand(self.blocks)
         self.copies.expand(self.blocks)
+        self.reuse.expand(self.blocks)
         for shadow in self.shadows.values():
             shadow.expand(self.blocks)
+
+
+def _renew(shadow: Shadow, at: Footprint) -> None:
+    """What is written belongs to the tensor as it was last allocated."""
+    if shadow.stale is not None:
+        put(shadow.stale, at.unit, at.block, np.zeros((len(at.unit), 1), np.bool_))

@@ -16,14 +16,16 @@ import numpy as np
 
 from moye.errors import Loc
 from moye.ir.nodes import Buffer
-from moye.ir.ops import CpAsyncWait, Op
+from moye.ir.ops import Op
 from moye.sim.checkers.clocks import Bools, Ints
 from moye.sim.checkers.copies import CopyGroups
 from moye.sim.checkers.findings import Coordinate, Finding, Reporter, coordinate_of
+from moye.sim.checkers.reuse import Unordered
 from moye.sim.checkers.shadow import OP_BITS, PENDING, WAITED, Shadow, kind_of, op_of, thread_of
+from moye.sim.checkers.words import at, crowd, trips_of
 
-ORDER = ("D1", "D2", "D3", "D4", "B9", "C3", "C1", "C2", "B6")
-_D1, _D2, _D3, _D4, _B9, _C3, _C1, _C2, _B6 = range(len(ORDER))
+ORDER = ("D1", "D2", "D3", "D4", "B9", "C3", "C1", "C2", "B6", "B11")
+_D1, _D2, _D3, _D4, _B9, _C3, _C1, _C2, _B6, _B11 = range(len(ORDER))
 
 HINTS = {
     "D1": "cp_async_wait() and then sync_threads() before the read",
@@ -34,6 +36,7 @@ HINTS = {
     "C2": "sync_threads() between the reads and the next write",
     "C3": "sync_warp() between the two",
     "B6": "write or fill it first",
+    "B11": "allocate it before the loop to keep its contents, or write it first in each iteration",
 }
 
 
@@ -67,16 +70,35 @@ class Scene:
     op: Op
     other: Op | None
     verb: str
-    """``read by``, ``written by`` ..."""
+    """``read``, ``written``, ``copied`` or ``updated``: what the actor does."""
     unit: int
     column: int
     warp: int
-    waited: str
-    """`` (line 12)`` of the wait for an asynchronous copy, or nothing."""
+    wait: Op | None
+    """The wait for an asynchronous copy."""
+
+    @property
+    def here(self) -> str:
+        return f"{self.what} of block {self.block}"
 
     @property
     def now(self) -> str:
-        return f"{self.what} is {self.verb} thread {self.actor} of block {self.block}"
+        """``the read by thread 37 at line 47``"""
+        return f"the {NOUNS[self.verb]} by thread {self.actor}{at(self.op)}"
+
+    @property
+    def then(self) -> str:
+        """``the write by thread 5 at line 41``; of an asynchronous one the copy."""
+        return f"the {'asynchronous copy' if self.code[0] == 'D' or self.code == 'B9' else 'write'} by thread " \
+               f"{self.rival}{at(self.other)}"
+
+    @property
+    def barrier(self) -> str:
+        """What is missing between the two, and whose lanes they are where that matters."""
+        return f"sync_warp among the lanes of warp {self.warp}" if self.code == "C3" else "barrier"
+
+
+NOUNS = {"read": "read", "written": "write", "copied": "asynchronous copy", "updated": "atomic update"}
 
 
 Tell = Callable[[Scene], tuple[str, str | None]]
@@ -103,12 +125,13 @@ class Judge:
 
     # --- classes -----------------------------------------------------------------------------------------------------
 
-    def read(self, shadow: Shadow, op: Op, clashes: Clashes, verb: str = "read by") -> None:
+    def read(self, shadow: Shadow, op: Op, clashes: Clashes, verb: str = "read") -> None:
         """Reads that nothing orders after the last write (or that find none)."""
         kind = clashes.kind
         early = self._waited_since(shadow, clashes)
-        codes = np.select([clashes.record == 0, (kind == PENDING) & early, kind == PENDING, kind == WAITED],
-                          [_B6, _D2, _D1, _D3], self._sync(clashes, _C1))
+        stale = np.zeros_like(early) if shadow.stale is None else shadow.stale[clashes.unit, clashes.block]
+        codes = np.select([clashes.record == 0, stale, (kind == PENDING) & early, kind == PENDING, kind == WAITED],
+                          [_B6, _B11, _D2, _D1, _D3], self._sync(clashes, _C1))
         self._report(shadow, op, clashes, codes, verb, lambda scene: self._tell_read(shadow, scene))
 
     def write(self, shadow: Shadow, op: Op, clashes: Clashes, verb: str) -> None:
@@ -125,6 +148,17 @@ class Judge:
         """Writes of one unit by two threads in one statement."""
         self._report(shadow, op, clashes, np.full(clashes.unit.shape, _C1), verb, _tell_twice)
 
+    def two_groups(self, op: Op, number: int, lost: Unordered) -> None:
+        """C5: threads arrive at a barrier that others have passed, and nothing orders the two."""
+        size, block = len(lost.arrives), tuple(int(x) for x in self.block_ids[lost.column])
+        later, first = (crowd(np.flatnonzero(mask).tolist(), size) for mask in (lost.arrives, lost.passed))
+        what = f"named barrier {number}" if number else "barrier 0, which is that of sync_threads,"
+        self.reporter.add(Finding(
+            "C5", f"{later} of block {block} and {first} use {what} in an order that nothing decides: no barrier "
+            f"between {first} passing it{at(lost.before)} and {later} arriving{at(op)}", (lost.before.loc, op.loc),
+            block, (int(lost.passed.argmax()), int(lost.arrives.argmax())), "", None,
+            "give each group a named barrier of its own"))
+
     def _sync(self, clashes: Clashes, code: int) -> Ints:
         return np.where(clashes.thread // self.warp == clashes.actor // self.warp, _C3, code)
 
@@ -138,10 +172,12 @@ class Judge:
     # --- reports -----------------------------------------------------------------------------------------------------
 
     def _report(self, shadow: Shadow, op: Op, clashes: Clashes, codes: Ints, verb: str, tell: Tell) -> None:
-        keys = (codes.astype(np.int64) << OP_BITS) | op_of(clashes.record)
+        whole = _whole_block(codes, op_of(clashes.record))
+        keys = (whole.astype(np.int64) << OP_BITS) | op_of(clashes.record)
         for key in np.unique(keys):
             same = np.flatnonzero(keys == key)
-            i = int(same[np.argmin(clashes.unit[same])])
+            witness = np.flatnonzero((keys == key) & (codes == whole))
+            i = int(witness[np.argmin(clashes.unit[witness])])
             scene = self._scene(shadow, op, clashes, i, ORDER[int(key) >> OP_BITS], verb)
             message, hint = tell(scene)
             first, second = _points(scene)
@@ -161,95 +197,93 @@ class Judge:
         actor = int(clashes.actor[i])
         return Scene(code, _element(shadow.buffer, unit * shadow.unit), actor, int(clashes.thread[i]),
                      tuple(int(x) for x in self.block_ids[column]), op, self.ops[int(op_of(record)[0])], verb,
-                     unit, column, actor // self.warp, "" if wait is None else _line(wait))
+                     unit, column, actor // self.warp, wait)
 
     # --- words -------------------------------------------------------------------------------------------------------
 
     def _tell_read(self, shadow: Shadow, scene: Scene) -> tuple[str, str | None]:
         if scene.code == "B6":
-            return f"{scene.now} before anything wrote it", HINTS["B6"]
+            return f"{scene.here} is {scene.verb} by thread {scene.actor}{at(scene.op)} before anything wrote it", \
+                HINTS["B6"]
+        if scene.code == "B11":
+            return (f"{scene.here} is {scene.verb} by thread {scene.actor}{at(scene.op)}, but {shadow.buffer.name} was "
+                    f"allocated again{at(shadow.allocated)} and nothing has written it since {scene.then}",
+                    HINTS["B11"])
         if scene.code == "D1":
-            return (f"{scene.now} while {_copy(scene)} into it is in flight: {_not_waited(scene)}",
-                    HINTS["D1"])
+            return f"{scene.here} is {scene.verb} while a copy into it is in flight: {_not_waited(scene)}", HINTS["D1"]
         if scene.code == "D2":
             why, hint = self._too_permissive(shadow, scene)
-            return f"{scene.now} while {_copy(scene)} into it may be in flight: {why}", hint
+            return f"{scene.here} is {scene.verb} while a copy into it may be in flight: {why}", hint
         return _tell_unordered(scene)
 
     def _too_permissive(self, shadow: Shadow, scene: Scene) -> tuple[str, str]:
         """Why the issuer's last wait did not cover the copy, and what would."""
-        copies, counts, at = shadow.copies, self.copies, (scene.rival, scene.column)
+        copies, counts, at_ = shadow.copies, self.copies, (scene.rival, scene.column)
         if copies is None:
             raise ValueError(f"{shadow.buffer.name} has no asynchronous copies to wait for")
         group = int(copies.group[scene.unit, scene.column])
-        wait = self.ops[int(counts.wait_op[at])]
-        pending = wait.pending if isinstance(wait, CpAsyncWait) else None
-        where = "" if wait is None else _line(wait)
-        if group >= int(counts.at_wait[at]):
-            return (f"no cp_async_commit() stands between it and the wait of thread {scene.rival}{where}, and a wait "
-                    f"with a count covers committed copies only",
+        last = counts.told(int(counts.last[at_]), *at_)
+        waited = f"cp_async_wait({last.pending}){at(last.op, last.trips)}"
+        if group >= int(counts.at_wait[at_]):
+            return (f"no cp_async_commit() between {scene.then} and the last wait before {scene.now}, {waited}, and a "
+                    f"wait with a count covers committed copies only",
                     "cp_async_commit() after the copies, or cp_async_wait()")
-        newer = int(counts.at_wait[at]) - 1 - group
-        left = "newest group" if pending == 1 else f"{pending} newest groups"
+        newer = int(counts.at_wait[at_]) - 1 - group
+        left = "newest group" if last.pending == 1 else f"{last.pending} newest groups"
         after = ("none was", "only one was")[newer] if newer < 2 else f"only {newer} were"
-        why = (f"thread {scene.rival} waited{where} with cp_async_wait({pending}), which leaves its {left} in flight, "
-               f"and {after} committed after this one")
-        if int(counts.before[at]) == int(counts.at_wait[at]):
-            return (f"{why}; no group was committed since the wait before, after {int(counts.at_wait[at])} commits "
-                    f"in all", "an empty cp_async_commit() in each iteration of the tail keeps the counts right")
+        why = (f"the last wait between {scene.then} and {scene.now}, {waited}, leaves the {left} in flight, and "
+               f"{after} committed after that of the copy")
+        if int(counts.before[at_]) == int(counts.at_wait[at_]):
+            before = counts.told(int(counts.previous[at_]), *at_)
+            lacks = f"iteration {trips_of(before.trips)} lacks its commit: " if before.trips else ""
+            return (f"{why}; {lacks}no cp_async_commit() since the wait before it{at(before.op)}",
+                    "cp_async_commit() in each iteration, an empty group where nothing is left to copy")
         return why, f"cp_async_wait({newer})"
 
 
+def _whole_block(codes: Ints, earlier: Ints) -> Ints:
+    """C3 where nothing but lanes of a warp clash: with threads of other warps it is one missing block barrier."""
+    for code in (_C1, _C2):
+        across = np.unique(earlier[codes == code])
+        if across.size:
+            codes = np.where((codes == _C3) & np.isin(earlier, across), code, codes)
+    return codes
+
+
 def _tell_unordered(scene: Scene) -> tuple[str, str | None]:
-    """C1, C3 and D3 share their sentence, for reads and writes alike."""
+    """C1, C3 and D3 of reads and writes alike."""
     if scene.code == "D3":
-        return (f"{scene.now} while nothing orders it after {_copy(scene)}: the copy was waited for{scene.waited}, but "
-                f"there is no barrier between that wait and this {_noun(scene)}", HINTS["D3"])
-    why = f"{_missing(scene)} between them"
-    return f"{scene.now} while nothing orders it after the write by thread {scene.rival}: {why}", HINTS[scene.code]
+        return (f"{scene.here} may be {scene.verb} before {scene.then} has arrived: no barrier between the wait of "
+                f"thread {scene.rival}{at(scene.wait)} and {scene.now}", HINTS["D3"])
+    return (f"{scene.here} may be {scene.verb} before it is written: no {scene.barrier} between {scene.then} and "
+            f"{scene.now}", HINTS[scene.code])
 
 
 def _tell_write(scene: Scene) -> tuple[str, str | None]:
     if scene.code == "B9":
-        return (f"{scene.now} while {_copy(scene)} into it is in flight: {_not_waited(scene)}",
-                HINTS["B9"])
+        return f"{scene.here} is {scene.verb} while a copy into it is in flight: {_not_waited(scene)}", HINTS["B9"]
     if scene.code == "D3":
         return _tell_unordered(scene)
-    return (f"{scene.now} and was written by thread {scene.rival}, and nothing orders the two writes: "
-            f"{_missing(scene)} between them", HINTS[scene.code])
+    return (f"{scene.here} is written twice in an order that nothing decides: no {scene.barrier} between {scene.then} "
+            f"and {scene.now}", HINTS[scene.code])
 
 
 def _tell_overwrite(scene: Scene) -> tuple[str, str | None]:
-    this = "copy" if scene.code == "D4" else "write"
-    return (f"{scene.now} while thread {scene.rival} may still be reading it: {_missing(scene)} between that read and "
-            f"this {this}", HINTS[scene.code])
+    return (f"{scene.here} may be overwritten while it is still being read: no {scene.barrier} between the read by "
+            f"thread {scene.rival}{at(scene.other)} and {scene.now}", HINTS[scene.code])
 
 
 def _tell_twice(scene: Scene) -> tuple[str, str | None]:
-    return (f"{scene.now} and by thread {scene.rival} in one statement: two writes that nothing orders",
-            "let one thread write each element")
-
-
-def _missing(scene: Scene) -> str:
-    if scene.code == "C3":
-        return f"both are lanes of warp {scene.warp}, and there is no sync_warp"
-    return "there is no barrier"
-
-
-def _noun(scene: Scene) -> str:
-    return "read" if scene.verb == "read by" else "write"
+    return (f"{scene.here} is written by threads {scene.rival} and {scene.actor} in one statement{at(scene.op)}: "
+            f"nothing orders the two", "let one thread write each element")
 
 
 def _not_waited(scene: Scene) -> str:
-    return f"thread {scene.rival} has not waited for it"
-
-
-def _copy(scene: Scene) -> str:
-    return "the asynchronous copy by " + ("itself" if scene.rival == scene.actor else f"thread {scene.rival}")
-
-
-def _line(op: Op) -> str:
-    return f" (line {op.loc.line})" if op.loc.line else ""
+    """No wait of the one that issued the copy, which is the only one who can."""
+    if scene.rival == scene.actor:
+        return (f"thread {scene.actor} has no cp_async_wait() between its asynchronous copy{at(scene.other)} and its "
+                f"{NOUNS[scene.verb]}{at(scene.op)}")
+    return f"no cp_async_wait() of thread {scene.rival} between {scene.then} and {scene.now}"
 
 
 def _points(scene: Scene) -> tuple[Loc, Loc | None]:

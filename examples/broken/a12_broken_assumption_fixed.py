@@ -1,0 +1,31 @@
+"""a12_broken_assumption.py with the whole groups alone.
+"""
+
+import numpy as np
+
+import moye as mo
+
+
+@mo.kernel
+def sums_kernel(Y, X, n):
+    mo.assume(n % 4 == 0, "the kernel takes whole groups of 4")
+    i = mo.block_idx().x * 64 + mo.thread_idx().x
+    if i < n // 4:
+        Y[i] = X[4 * i] + X[4 * i + 1] + X[4 * i + 2] + X[4 * i + 3]
+
+
+def sums(Y, X, kernel=sums_kernel):
+    n = X.shape[0] // 4 * 4
+    return kernel[mo.ceil_div(n, 256), 64](Y, X, n)
+
+
+def main():
+    X = np.ones(1002, np.float32)
+    Y = np.zeros(250, np.float32)
+    report = sums(Y, X, mo.check(sums_kernel))
+    print(report)
+    return report
+
+
+if __name__ == "__main__":
+    main()

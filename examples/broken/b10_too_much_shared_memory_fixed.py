@@ -1,0 +1,33 @@
+"""b10_too_much_shared_memory.py with seven stages.
+"""
+
+import numpy as np
+
+import moye as mo
+
+
+@mo.kernel
+def ring_kernel(Y, X, stages: mo.Constexpr):
+    tid = mo.thread_idx().x
+    ring = mo.shared_array(X.dtype, mo.make_layout((8192, stages)))
+    for s in mo.static_range(stages):
+        ring[tid, s] = X[tid, s]
+    for s in mo.static_range(stages):
+        Y[tid, s] = ring[tid, s]
+
+
+def through_ring(Y, X, kernel=ring_kernel):
+    stages = 7
+    return kernel[1, 128](Y, X, stages)
+
+
+def main():
+    X = np.ones((128, 8), np.float32)
+    Y = np.zeros_like(X)
+    report = through_ring(Y, X, mo.check(ring_kernel))
+    print(report)
+    return report
+
+
+if __name__ == "__main__":
+    main()

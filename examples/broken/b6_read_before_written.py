@@ -1,0 +1,46 @@
+"""A histogram in shared memory whose counters nobody set to zero: class B6.
+
+The report:
+
+B6: bins(5) of block (0, 0, 0) is updated by thread 31 at line 29 before anything wrote it
+  examples/broken/b6_read_before_written.py:29 in histogram_kernel
+    mo.atomic_add(bins, x[bx * 64 + tid] % 64, 1)
+    ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+hint: write or fill it first
+
+B6: bins(0) of block (0, 0, 0) is read by thread 0 at line 31 before anything wrote it
+  examples/broken/b6_read_before_written.py:31 in histogram_kernel
+    mo.atomic_add(counts, tid, bins[tid])
+                               ^^^^^^^^^
+hint: write or fill it first
+"""
+
+
+import numpy as np
+
+import moye as mo
+
+
+@mo.kernel
+def histogram_kernel(x, counts):
+    bx, tid = mo.block_idx().x, mo.thread_idx().x
+    bins = mo.shared_array(mo.int32, 64)
+    mo.sync_threads()
+    mo.atomic_add(bins, x[bx * 64 + tid] % 64, 1)
+    mo.sync_threads()
+    mo.atomic_add(counts, tid, bins[tid])
+
+
+def histogram(x, counts, kernel=histogram_kernel):
+    return kernel[x.shape[0] // 64, 64](x, counts)
+
+
+def main():
+    x, counts = np.full(128, 5, np.int32), np.zeros(64, np.int32)
+    report = histogram(x, counts, mo.check(histogram_kernel))
+    print(report)
+    return report
+
+
+if __name__ == "__main__":
+    main()

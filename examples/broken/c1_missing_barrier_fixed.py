@@ -1,0 +1,32 @@
+"""c1_missing_barrier.py with the barrier that it lacks.  It is clean.
+"""
+
+import numpy as np
+
+import moye as mo
+
+
+@mo.kernel
+def transpose_kernel(x, y):
+    bx, by, _ = mo.block_idx()
+    tx, ty, _ = mo.thread_idx()
+    tile = mo.shared_array(mo.float32, mo.make_layout((16, 16), (1, 17)))
+    gX, gY = mo.tile(x, (16, 16), (bx, by)), mo.tile(y, (16, 16), (by, bx))
+    tile[ty, tx] = gX[ty, tx]
+    mo.sync_threads()
+    gY[ty, tx] = tile[tx, ty]
+
+
+def transpose(x, y, kernel=transpose_kernel):
+    return kernel[(x.shape[0] // 16, x.shape[1] // 16), (16, 16)](x, y)
+
+
+def main():
+    x, y = np.arange(32 * 16, dtype=np.float32).reshape(32, 16), np.zeros((16, 32), np.float32)
+    report = transpose(x, y, mo.check(transpose_kernel))
+    print(report)
+    return report
+
+
+if __name__ == "__main__":
+    main()

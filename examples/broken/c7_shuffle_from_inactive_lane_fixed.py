@@ -1,0 +1,37 @@
+"""c7_shuffle_from_inactive_lane.py with the distances of eight sums.  It is clean.
+"""
+
+import numpy as np
+
+import moye as mo
+
+
+@mo.kernel
+def sum_kernel(x, y):
+    tid = mo.thread_idx().x
+    sums = mo.shared_array(mo.float32, 8)
+    total = mo.warp_reduce(x[tid])
+    if mo.lane_idx() == 0:
+        sums[mo.warp_idx()] = total
+    mo.sync_threads()
+    if tid < 8:
+        part = sums[tid]
+        for distance in (4, 2, 1):
+            part += mo.shuffle_xor(part, distance, mask=0xFF)
+        if tid == 0:
+            y[0] = part
+
+
+def total(x, y, kernel=sum_kernel):
+    return kernel[1, 256](x, y)
+
+
+def main():
+    x, y = np.ones(256, np.float32), np.zeros(1, np.float32)
+    report = total(x, y, mo.check(sum_kernel))
+    print(report)
+    return report
+
+
+if __name__ == "__main__":
+    main()

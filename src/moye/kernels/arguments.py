@@ -1,0 +1,108 @@
+"""What the matrix products refuse, each in one sentence, before anything is traced.
+
+In: the arguments of a host function and its name.  Out: what they describe, or ArgumentError.
+
+>>> a, b, c = matrices("gemm_sm80", A, B, C, ranks=(2, 3))
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+
+import moye as mo
+
+
+def matrices(name: str, A: Any, B: Any, C: Any, ranks: tuple[int, ...] = (2,)) -> tuple[Any, Any, Any]:
+    """A, B and C as moye describes them, their ranks and strides checked."""
+    noun = "a matrix or a batch of them" if 3 in ranks else "a matrix"
+    return _array(name, "A", A, ranks, noun), _array(name, "B", B, ranks, noun), _array(name, "C", C, ranks, noun)
+
+
+def _array(name: str, letter: str, x: Any, ranks: tuple[int, ...], noun: str) -> Any:
+    info = mo.describe(x)
+    if info is None or len(info.shape) not in ranks:
+        found = f"a {type(x).__name__}" if info is None else tuple(info.shape)
+        raise mo.ArgumentError(f"{name}: {letter} must be {noun}, not {found}")
+    if any(step < 0 for step in info.strides):
+        raise mo.ArgumentError(f"{name}: {letter} has a negative stride {min(info.strides)}", hint="pass a copy")
+    return info
+
+
+def same_problem(name: str, a: Any, b: Any, c: Any) -> None:
+    """A (M, K), B (N, K) and C (M, N), with the same batch mode or none."""
+    batches = {x.shape[2:] for x in (a, b, c)}
+    (M, K), (N, depth) = a.shape[:2], b.shape[:2]
+    if depth == K and tuple(c.shape[:2]) == (M, N) and len(batches) == 1:
+        return
+    turned = N == K and tuple(c.shape[:2]) == (M, depth) and len(a.shape) == 2
+    alike = "" if name == "gemm_simt" else ", each with the same batch mode or none"
+    raise mo.ArgumentError(f"{name}: A {tuple(a.shape)}, B {tuple(b.shape)} and C {tuple(c.shape)} are not (M, K), "
+                           f"(N, K) and (M, N){alike}", hint="B is (K, N) here: pass B.T" if turned else None)
+
+
+def addend(name: str, letter: str, x: Any, shape: tuple[int, ...], sums: Any) -> None:
+    """What an epilogue adds: None, or an array of this shape that the sums can take."""
+    if x is None:
+        return
+    info = _array(name, letter, x, (len(shape),), f"an array of shape {shape}")
+    if tuple(info.shape) != shape:
+        raise mo.ArgumentError(f"{name}: {letter} must be an array of shape {shape}, not {tuple(info.shape)}")
+    if sums.is_integer and not info.dtype.is_integer:
+        raise mo.ArgumentError(f"{name}: {letter} holds {info.dtype}, and the sums are {sums}: it must hold integers")
+
+
+def scalar(x: Any, dtype: Any, name: str) -> Any:
+    """A factor as a kernel takes it; for float64 sums as bits, since Python floats arrive in float32."""
+    try:
+        if isinstance(x, (str, bytes)):
+            raise TypeError
+        value = float(x)
+    except (TypeError, ValueError):
+        raise mo.ArgumentError(f"{name}: alpha and beta are real numbers, not {x!r}") from None
+    if dtype.is_integer:
+        if not value.is_integer():
+            raise mo.ArgumentError(f"{name}: {dtype} matrices are scaled by integers, not {x}")
+        return int(x)
+    return np.float64(value).view(np.int64) if dtype == mo.float64 else value
+
+
+def part_count(name: str, splits: Any) -> None:
+    """How many parts K is split into."""
+    if splits is not None and (not isinstance(splits, int) or splits < 1):
+        raise mo.ArgumentError(f"{name}: splits={splits!r} is no positive integer and not None")
+
+
+def configured(name: str, config: Any, wanted: Any) -> None:
+    """A configuration of this kernel: a record of positive integers."""
+    if config is None:
+        return
+    if not isinstance(config, wanted):
+        raise mo.ArgumentError(f"{name}: config={config!r} is no mo.kernels.{wanted.__name__}")
+    for field in fields(wanted):
+        value = getattr(config, field.name)
+        if field.type == "int" and (not isinstance(value, int) or value < 1):
+            raise mo.ArgumentError(f"{name}: {field.name}={value!r} of {config} is no positive integer")
+
+
+def activation_of(name: str, activation: Any, known: Mapping[str, Any]) -> Any:
+    """The function of an activation, or None."""
+    if isinstance(activation, str) and activation in known:
+        return known[activation]
+    if activation is None:
+        return None
+    try:
+        if isinstance(activation, str) or not callable(activation):
+            raise TypeError
+        inspect.signature(activation).bind(None)
+    except ValueError:                                  # one of C, which has no signature
+        return activation
+    except TypeError:
+        shown = getattr(activation, "__qualname__", repr(activation))
+        raise mo.ArgumentError(f"{name}: activation={shown} is none of {', '.join(map(repr, known))} and no "
+                               f"function of one register tensor") from None
+    return activation

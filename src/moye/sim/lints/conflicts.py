@@ -1,0 +1,229 @@
+"""P1: bank conflicts of shared memory, who meets where, and a layout that avoids them.
+
+In: the rows of a launch.  Out: lints; the hint names a padding or a swizzle of the buffer's layout under which all
+accesses that the run made to the buffer were counted again.
+
+Layouts to try come from moye.layout.proposals; one that breaks up an access is out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from moye.errors import FactError, LayoutError
+from moye.ir.nodes import Buffer
+from moye.layout.banks import BankRequest, bank_request
+from moye.layout.proposals import Candidate, candidates
+from moye.layout.requests import WARP, Request, ranges
+from moye.layout.swizzle import ComposedLayout
+from moye.layout.tables import AnyLayout, plain, static_modes, static_offset
+from moye.sim.addressing import apply_swizzle, static_table
+from moye.sim.lints.costs import Bools, Ints, shared_cost
+from moye.sim.lints.lint import Lint
+from moye.sim.lints.meter import Traffic
+from moye.sim.lints.rows import Row
+
+EXCESS = 0.01
+"""The share of all wavefronts that conflicts must cost to be told."""
+_LAYOUT_LIMIT = 1 << 16
+_SEARCHED = 16
+"""Accesses of a thread that candidates are tried with; the best is counted with all of them."""
+
+
+def lints(rows: list[Row]) -> list[Lint]:
+    """One lint per statement and tensor with conflicts that cost something."""
+    shared = [row for row in rows if row.shared and row.direction != "atomic"]
+    total = sum(row.passes for row in shared)
+    found = [row for row in shared if row.degree > 1 and row.excess > EXCESS * total]
+    hints = {row.parts[0].ref.buffer.id: None for row in found}
+    answers = {at: advice([part for row in shared for part in row.parts if part.ref.buffer.id == at]) for at in hints}
+    return [_lint(row, answers[row.parts[0].ref.buffer.id], total) for row in found]
+
+
+def _lint(row: Row, hint: str | None, total: int) -> Lint:
+    buffer, worst = row.parts[0].ref.buffer, witness(row.worst)
+    verb = "read" if row.direction == "load" else "written"
+    each, ideal = row.passes / row.requests, row.ideal / row.requests
+    meet = f"; threads {ranges(worst.threads)} meet in bank {worst.bank}" if worst is not None and worst.threads else ""
+    message = (f"{row.tensor} of layout {buffer.layout} is {verb} with {row.degree}-way bank conflicts: "
+               f"{row.instruction} takes {each:.4g} wavefronts a request instead of {ideal:.4g}{meet}")
+    numbers = {"requests": row.requests, "wavefronts": row.passes, "ideal": row.ideal, "degree": row.degree,
+               "share": round(row.excess / total, 4)}
+    return Lint("P1", message, (row.loc,), row.tensor, hint, numbers)
+
+
+def witness(record: Traffic) -> BankRequest | None:
+    """The worst request of an instruction, as the layout analysis tells it."""
+    variant = record.worst
+    if variant is None:
+        return None
+    best: BankRequest | None = None
+    for block in range(min(variant.relative.shape[2], 8)):
+        address, mask = _column(variant.relative + variant.origin, variant.mask, block)
+        cost = shared_cost(address, record.size, mask)
+        if best is None or cost.degree > best.degree:
+            best = _request(address, mask, record, cost.skew)
+    return best
+
+
+def _column(address: Ints, mask: Bools | None, block: int) -> tuple[Ints, Bools | None]:
+    """What one block does: (V, T, 1)."""
+    one = address[:, :, block:block + 1]
+    if mask is None:
+        return one, None
+    lanes = mask[:, :, min(block, mask.shape[2] - 1)][:, :, None]
+    shape = (one.shape[0], max(one.shape[1], lanes.shape[1]), 1)
+    return np.broadcast_to(one, shape), np.broadcast_to(lanes, shape)
+
+
+def _request(address: Ints, mask: Bools | None, record: Traffic, skew: int) -> BankRequest:
+    warps = -(-address.shape[1] // WARP)
+    parts = max(record.size // record.bytes, 1)
+    value, warp = divmod(skew, warps)
+    lanes = slice(warp * WARP, (warp + 1) * WARP)
+    row = address[value // parts, lanes, 0] + value % parts * record.bytes
+    active = np.ones(len(row), np.bool_) if mask is None else mask[value // parts, lanes, 0]
+    row = np.where(active, row, row[int(active.argmax())])              # an idle lane does what an active one does
+    found = bank_request(Request(warp, value, tuple((row * 8).tolist())), record.bytes * 8)
+    return replace(found, threads=tuple(thread for thread in found.threads if active[thread - warp * WARP]))
+
+
+# --- proposals -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """Accesses to a buffer as indices into its layout (V, vector, T, 1), the bytes of one, how often it was made."""
+
+    index: Ints
+    size: int
+    mask: Bools | None
+    weight: int
+
+    def passes(self, place: Ints, itemsize: int, limit: int | None) -> int | None:
+        """Wavefronts where index ``i`` lies at element ``place[i]``; None where an access falls apart."""
+        moved = place[self.index[:limit]]
+        first = moved[:, 0]
+        if (moved != first[:, None] + np.arange(moved.shape[1])[:, None, None]).any():
+            return None
+        address = first * itemsize
+        if (address % self.size).any():
+            return None
+        return self.weight * shared_cost(address, self.size, None if self.mask is None else self.mask[:limit]).passes
+
+
+def advice(records: Iterable[Traffic]) -> str | None:
+    """A padding and a swizzle that remove most conflicts of all these accesses to one buffer, in a sentence."""
+    records = list(records)
+    buffer = records[0].ref.buffer
+    patterns = _patterns(buffer, records)
+    if not patterns:
+        return None
+    itemsize = buffer.dtype.bytes
+    now = places(buffer.layout)
+    before, ideal = _total(patterns, now, itemsize, None), sum(_least(pattern) for pattern in patterns)
+    unit = max(pattern.index.shape[1] for pattern in patterns)
+    chosen = []
+    for family in (False, True):
+        tried = (one for one in candidates(buffer.layout, buffer.dtype.bits, unit)
+                 if isinstance(one.layout, ComposedLayout) is family or isinstance(buffer.layout, ComposedLayout))
+        best = _best(tried, patterns, itemsize)
+        after = None if best is None else _total(patterns, places(best.layout), itemsize, None)
+        if best is not None and before is not None and after is not None and 2 * (after - ideal) <= before - ideal:
+            chosen.append((after, best))
+    least = min((after for after, _ in chosen), default=0)
+    said = list(dict.fromkeys(str(best.layout) for after, best in chosen if after == least))
+    if not said:
+        return None
+    left = "no bank conflicts are left" if least == ideal else f"{least} wavefronts instead of {before}"
+    return f"with {buffer.name} as {' or '.join(said)} {left}"
+
+
+def _least(pattern: Pattern) -> int:
+    same = np.zeros(pattern.index[:, 0].shape, np.int64)
+    return pattern.weight * shared_cost(same, pattern.size, pattern.mask).ideal
+
+
+def _best(tried: Iterable[Candidate], patterns: list[Pattern], itemsize: int) -> Candidate | None:
+    """The first with the fewest wavefronts."""
+    best, least = None, None
+    ideal = sum(_ideal_part(pattern) for pattern in patterns)
+    for one in tried:
+        passes = _total(patterns, places(one.layout), itemsize, _SEARCHED)
+        if passes is not None and (least is None or passes < least):
+            best, least = one, passes
+            if passes <= ideal:
+                break
+    return best
+
+
+def _ideal_part(pattern: Pattern) -> int:
+    part = Pattern(pattern.index[:_SEARCHED], pattern.size,
+                   None if pattern.mask is None else pattern.mask[:_SEARCHED], pattern.weight)
+    return _least(part)
+
+
+def _total(patterns: list[Pattern], place: Ints, itemsize: int, limit: int | None) -> int | None:
+    total = 0
+    for pattern in patterns:
+        passes = pattern.passes(place, itemsize, limit)
+        if passes is None:
+            return None
+        total += passes
+    return total
+
+
+def places(layout: AnyLayout) -> Ints:
+    """Index -> offset."""
+    modes = static_modes(layout, "bank conflicts")
+    table = static_table(tuple(extent for extent, _ in modes), tuple(step for _, step in modes))
+    assert table is not None, "the layout is static"
+    swizzle = layout.swizzle if isinstance(layout, ComposedLayout) else None
+    return np.asarray(apply_swizzle(swizzle, table + static_offset(layout)))
+
+
+def _patterns(buffer: Buffer, records: list[Traffic]) -> list[Pattern]:
+    """Every access to the buffer in indices of its layout; nothing where that cannot be said of all of them."""
+    try:
+        place = places(buffer.layout)
+    except (FactError, LayoutError):
+        return []
+    count = max(buffer.elements or 0, int(place.max(initial=0)) + 1)
+    if len(place) > _LAYOUT_LIMIT or plain(buffer.layout).shape == () or not all(one.complete for one in records):
+        return []
+    index = np.full(count, -1, np.int64)
+    index[place] = np.arange(len(place))
+    found = []
+    for record in records:
+        for variant in record.variants:
+            pattern = _pattern(record, variant.relative + variant.origin, variant.mask, variant.hits, index,
+                               buffer.dtype.bytes)
+            if pattern is None:
+                return []
+            found.append(pattern)
+    return found
+
+
+def _pattern(record: Traffic, address: Ints, mask: Bools | None, weight: int, index: Ints,
+             itemsize: int) -> Pattern | None:
+    address, mask = _column(address, mask, 0)
+    vector = record.size // itemsize
+    if not vector or record.size % itemsize or record.size != record.bytes or (address % itemsize).any():
+        return None
+    elements = address[:, None] // itemsize + np.arange(vector)[:, None, None]
+    if mask is not None:                                # idle lanes may point anywhere
+        elements = _settled(elements, mask)
+    if elements.min() < 0 or elements.max() >= len(index):
+        return None
+    logical = index[elements]
+    return None if (logical < 0).any() else Pattern(logical, record.size, mask, weight)
+
+
+def _settled(elements: Ints, mask: Bools) -> Ints:
+    """Idle lanes take the whole access of the first active lane."""
+    at = np.unravel_index(int(mask.argmax()), mask.shape)
+    first = elements[at[0], :, at[1], at[2]]
+    return np.where(mask[:, None], elements, first[None, :, None, None])

@@ -1,0 +1,106 @@
+"""What tiled copies and tiled MMAs take: atoms, permutations, tensors, threads; each refused in one sentence.
+
+In: an argument, and whose it is.  Out: nothing; a TensorError, LayoutError or LaunchError, or a guard for launch.
+
+>>> require_tiled("partition_A", gA, (128, 16), mma)     # launch checks dynamic extents
+"""
+
+from __future__ import annotations
+
+from numbers import Integral
+from typing import Any
+
+from moye.atoms.atom import CopyOp, MmaOp
+from moye.errors import LaunchError, LayoutError, TensorError
+from moye.layout import DynInt, Layout, is_bijective, rank, size
+from moye.tensor.context import builder, locate, tracing
+from moye.tensor.coords import CoordTensor
+from moye.tensor.expr import Expr
+from moye.tensor.tensor import Tensor
+
+Permutation = Layout | int | None
+
+
+def require_mma(what: str, op: object) -> None:
+    """An MMA operation, as a record."""
+    if not isinstance(op, MmaOp):
+        raise TensorError(f"{what}: {kind(op)} is no MMA operation",
+                          hint="mo.mma.find(a, b, c) has those of three dtypes, mo.UniversalFMA(dtype) is scalar")
+
+
+def require_copy(what: str, op: object) -> None:
+    """A copy operation, as a record."""
+    if not isinstance(op, CopyOp):
+        raise TensorError(f"{what}: {kind(op)} is no copy operation",
+                          hint="mo.UniversalCopy(dtype), mo.CpAsync(dtype), mo.LdMatrix(4) and mo.StMatrix(4) are")
+
+
+def require_made(what: str, x: object, wanted: type, how: str) -> None:
+    """An object of moye's own; ``how`` makes one."""
+    if not isinstance(x, wanted):
+        raise TensorError(f"{what}: {kind(x)} is no {wanted.__name__}", hint=f"make one with {how}")
+
+
+def permutations_of(op: MmaOp, atoms: tuple[int, ...], given: object) -> tuple[Permutation, ...]:
+    """The permutations of a tiled MMA of so many atoms along M, N and K, one for each of the three."""
+    if given is not None and not isinstance(given, (tuple, list)):
+        raise LayoutError(f"make_tiled_mma: permutations={given!r} is no tuple of up to three tiles, along M, N and K")
+    perms = tuple(given or ())
+    if len(perms) > 3:
+        raise LayoutError(f"make_tiled_mma: there are {len(perms)} permutations {perms}; M, N and K are 3")
+    for name, perm, extent, count in zip("MNK", perms, op.shape_mnk, atoms, strict=False):
+        if perm is None:
+            continue
+        if not isinstance(perm, Layout) and (type(perm) is not int or perm < 1):
+            raise LayoutError(f"make_tiled_mma: the tile {perm!r} along {name} is no positive integer, layout or None")
+        have = size(perm) if isinstance(perm, Layout) else perm
+        if not isinstance(have, int) or have % (extent * count):
+            raise LayoutError(f"make_tiled_mma: the tile {perm} along {name} has {have} elements, no multiple of "
+                              f"{extent * count}, which {count} {'atom covers' if count == 1 else 'atoms cover'}: {op}")
+        if isinstance(perm, Layout) and not is_bijective(perm):
+            raise LayoutError(f"make_tiled_mma: the tile {perm} along {name} is no permutation of 0 to {have - 1}")
+    return perms + (None,) * (3 - len(perms))
+
+
+def require_tiled(what: str, tensor: Any, tile: tuple[int, ...], tiled: object) -> None:
+    """A partition: the extents of its tensor must be multiples of what the tiled copy or tiled MMA covers."""
+    if not isinstance(tensor, (Tensor, CoordTensor)):
+        raise TensorError(f"{what} takes a tensor of a kernel, not {kind(tensor)}", locs=(locate(),))
+    if rank(tensor.layout) < len(tile):
+        raise TensorError(f"{what}({tensor.label}): {tensor.layout} has rank {rank(tensor.layout)}, but {tiled} covers "
+                          f"{len(tile)} modes", locs=(locate(),))
+    for mode, extent in enumerate(tile):
+        have = size(tensor.layout, mode)
+        if isinstance(have, int) and have % extent:
+            raise TensorError(f"{what}({tensor.label}): extent {have} of mode {mode} of {tensor.layout} is no multiple "
+                              f"of {extent}, which {tiled} covers", locs=(locate(),), code="A4")
+        if not isinstance(have, int):
+            have.require_divisible(extent, f"{what}({tensor.label}): extent {{value}} of mode {mode} is no multiple of "
+                                           f"{extent}, which {tiled} covers", code="A4")
+
+
+def require_threads(what: str, threads: int, thread: Any, call: str = "get_slice") -> None:
+    """The thread index must run over exactly the threads of the tiled object (class A10)."""
+    if isinstance(thread, int):
+        if not 0 <= thread < threads:
+            raise TensorError(f"{call}({thread}): {what} has {threads} threads", locs=(locate(),), code="A10")
+        return
+    if not isinstance(thread, (DynInt, Integral)):
+        raise TensorError(f"{call}({thread!r}): the index of a thread is an integer, such as mo.thread_idx().x",
+                          locs=(locate(),))
+    if tracing() and isinstance(thread, Expr) and thread.lower == 0 and thread.upper is not None \
+            and thread.upper + 1 != threads:
+        have = thread.upper + 1
+        block = builder().func.block_dim
+        raise LaunchError(f"{what} has {threads} threads, but the thread index given to {call} runs over {have} "
+                          f"(a block of {block})", hint=f"launch kernel[grid, {threads}](...)", locs=(locate(),),
+                          code="A10")
+
+
+def kind(x: object) -> str:
+    """A value as a sentence names it."""
+    if x is None or isinstance(x, (bool, int, float, str, tuple, list, CopyOp, MmaOp)):
+        return repr(x)
+    if type(x).__module__.startswith("moye."):
+        return str(x)
+    return f"the {type(x).__name__} {getattr(x, '__name__', '')}".rstrip()
