@@ -5,7 +5,7 @@ g4_grid_barrier_fixed.py launches few enough.
 
 The report:
 
-G4: thread 0 of block (0, 0, 0) polls memory forever: the 44 blocks that have not started wait for it to end; 1023 threads (1..1023) wait at sync_threads
+G4: thread 0 of block (0, 0, 0) polls memory forever: the 44 blocks that have not started wait for it to end; threads 1-1023 wait at sync_threads (line 35) for thread 0
   examples/broken/g4_grid_barrier.py:33 in shift_kernel
     while mo.load(arrived, 0, order="acquire") < blocks:
     ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^

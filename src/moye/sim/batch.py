@@ -49,7 +49,9 @@ class Batch:
         self._own()
         self.specials: dict[str, Any] = _threads(func.block_dim)
         self.restart(first)
-        self.plans = [site.bind(self) for site in program.sites]
+        self.plans: list[Any] = [site.bind(self) for site in program.sites]
+        if (probe := launch.hooks.probe) is not None:
+            self.plans = [probe.watched(plan, self) for plan in self.plans]
 
     def _own(self) -> None:
         """Where leftovers of predicated copies are looked for, who wrote each element is kept."""
@@ -58,9 +60,10 @@ class Batch:
             memory.owner = np.zeros(memory.data.shape, np.int16)
 
     def restart(self, first: int) -> None:
-        """Begin with the blocks ``first`` to ``first + self.blocks - 1`` of the grid (x fastest)."""
-        self.block_ids = block_ids(self.launch.grid, first, self.blocks)
-        self.tape = self.launch.tape.of(self, first) if self.launch.tape is not None else None
+        """Begin with the blocks ``first`` to ``first + self.blocks - 1`` of those that run (x fastest)."""
+        self.numbers = self.launch.numbers(first, self.blocks)
+        self.block_ids = block_ids(self.launch.grid, self.numbers)
+        self.tape = self.launch.tape.of(self, self.numbers) if self.launch.tape is not None else None
         for axis, name in enumerate(("block_x", "block_y", "block_z")):
             self.specials[name] = np.ascontiguousarray(self.block_ids[None, :, axis], np.int32)
         for name, extent in zip(("grid_x", "grid_y", "grid_z"), self.launch.grid, strict=True):
@@ -245,9 +248,8 @@ class Batch:
         "branch": _branch, "wait": _wait, "yield": _spin, "leave": _leave}
 
 
-def block_ids(grid: tuple[int, int, int], first: int, count: int) -> Array:
-    """The coordinates (count, 3) of consecutive blocks, x fastest."""
-    linear = np.arange(first, first + count)
+def block_ids(grid: tuple[int, int, int], linear: Array) -> Array:
+    """The coordinates (count, 3) of blocks by their numbers, x fastest."""
     return np.stack([linear % grid[0], linear // grid[0] % grid[1], linear // (grid[0] * grid[1])], axis=1)
 
 

@@ -7,10 +7,13 @@ In: a Func's arguments, the grid, ``Hooks``.  Out: ``Launch``, which the batches
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from typing import Literal as OneOf
+
+import numpy as np
 
 from moye.dtypes import DType
 from moye.errors import ArgumentError
@@ -22,6 +25,7 @@ from moye.sim.debug import Inspection
 from moye.sim.lints.meter import Meter
 from moye.sim.masks import Mask
 from moye.sim.memory import Array, Global, TensorArg
+from moye.sim.probe import Probe
 from moye.sim.segments import name_of
 from moye.sim.semantics import to_scalar
 from moye.sim.stale import Stale
@@ -40,6 +44,7 @@ class Hooks:
     ``exact_fma`` rounds a multiply-add of a float ``Gemm`` once, as a GPU does; else the product is rounded too.
     ``codes`` are the classes of violations to report (None: all).
     ``blocks`` fixes the number of blocks of a batch; ``resident`` how many blocks may run at once.
+    ``sample``: the blocks (numbers in the grid, x fastest) that run, None for all.  ``probe`` is told of every access.
     """
 
     progress: Callable[[int, int], None] | None = None
@@ -51,6 +56,8 @@ class Hooks:
     inspect: Callable[[Inspection], None] | None = None
     record: Sequence[int] = ()
     """The blocks (x fastest) whose events are recorded for a timeline."""
+    sample: Sequence[int] | None = None
+    probe: Probe | None = None
     lints: bool = False
     """Count what every access costs (checked runs)."""
     ignored: frozenset[int] = frozenset()
@@ -75,12 +82,12 @@ class Outcome:
     segments: int
     reporter: Reporter
     tape: Tape | None = None
+    unsupported: list[str] = field(default_factory=list)
+    """What could not be judged, a sentence each."""
     meter: Meter | None = None
     """What accesses cost, where ``Hooks.lints`` asked for it."""
-    unsupported: list[str] = field(default_factory=list)
-    """What of this launch could not be judged ..."""
     not_judged: list[str] = field(default_factory=list)
-    """... and what was left out because it is too large."""
+    """What was left out because it is too large."""
 
 
 @dataclass(slots=True)
@@ -105,6 +112,7 @@ class Launch:
     inspections: list[Inspection] = field(default_factory=list)
     memories: dict[tuple[int, str], Global] = field(default_factory=dict)
     tape: Tape | None = None
+    unsupported: list[str] = field(default_factory=list)
     meter: Meter | None = None
     stale: Stale | None = None
     """The predicated copies whose leftovers are looked for."""
@@ -120,8 +128,8 @@ class Launch:
     def watch(self, stale: Stale, spent: int | None) -> None:
         """Check global memory and look for leftovers; ``spent``: bytes taken already, None for no global memory."""
         self.stale = stale if stale.numbers else None
-        self.globals = GlobalMemory(self.func, lambda buffer: self.memory(buffer, buffer.dtype), self.grid,
-                                    self.reporter, spent)
+        self.globals = GlobalMemory(self.func, lambda buffer: self.memory(buffer, buffer.dtype), self.total,
+                                    self.place, self.reporter, spent)
 
     def _bind(self, param: Param, argument: Argument) -> None:
         if isinstance(param, ScalarParam):
@@ -139,6 +147,23 @@ class Launch:
             self.params[name_of(extent)] = int(number)
         elif extent != number:
             raise ArgumentError(f"{self.func.name} was made for {param.name} with {extent} where it has {number} now")
+
+    @property
+    def total(self) -> int:
+        """How many blocks run."""
+        total = math.prod(self.grid) if self.hooks.sample is None else len(self.hooks.sample)
+        return total if self.hooks.first is None else min(total, self.hooks.first)
+
+    def numbers(self, first: int, count: int) -> Array:
+        """The numbers in the grid (x fastest) of ``count`` blocks that run, from the ``first``."""
+        if self.hooks.sample is None:
+            return np.arange(first, first + count)
+        return np.array(self.hooks.sample[first:first + count])
+
+    def place(self, position: int) -> tuple[int, int, int]:
+        """The coordinates of a block, from its position among those that run."""
+        number, (x, y, _) = int(self.numbers(position, 1)[0]), self.grid
+        return number % x, number // x % y, number // (x * y)
 
     def memory(self, buffer: Buffer, dtype: DType) -> Global:
         """A tensor parameter as elements of ``dtype``."""

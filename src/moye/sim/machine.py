@@ -38,7 +38,7 @@ MULTIPROCESSORS, THREADS_EACH, SHARED_EACH, BLOCKS_EACH = 132, 2048, 227 << 10, 
 
 def simulate(func: Func, arguments: Sequence[Argument], grid: tuple[int, int, int], *, check: bool,
              hooks: Hooks | None = None) -> Outcome:
-    """Run every block of the grid; ``arguments`` are parallel to ``func.params``."""
+    """Run every block of the grid, or those of ``hooks.sample``; ``arguments`` are parallel to ``func.params``."""
     hooks = hooks or Hooks()
     reporter = Reporter(func, hooks.stop_on_first, hooks.codes)
     launch = Launch(func, arguments, grid, check, hooks, reporter)
@@ -55,14 +55,14 @@ def simulate(func: Func, arguments: Sequence[Argument], grid: tuple[int, int, in
             _run(program, launch)
             if check:
                 launch.globals.conflicts.tell()         # of batches that never came to their end
-            if again is not None and launch.done == grid[0] * grid[1] * grid[2]:
+            if again is not None and launch.done == launch.total:
                 again.judge(lambda stale: _repeat(program_of(func, check=True), launch, stale), reporter)
     except StopSimulation:
         pass
     outcome = Outcome(reporter.findings, launch.printed, launch.inspections, launch.done, launch.steps, reporter,
-                      launch.tape, launch.meter)
+                      launch.tape, launch.unsupported, launch.meter)
     if again is not None:
-        outcome.unsupported = [*launch.globals.unsupported, *again.unsupported]
+        outcome.unsupported += [*launch.globals.unsupported, *again.unsupported]
         outcome.not_judged = launch.globals.plan.not_judged
     return outcome
 
@@ -98,9 +98,7 @@ class _Queue:
 
     def __init__(self, program: Program, launch: Launch) -> None:
         self.program, self.launch = program, launch
-        self.total = launch.grid[0] * launch.grid[1] * launch.grid[2]
-        if launch.hooks.first is not None:
-            self.total = min(self.total, launch.hooks.first)
+        self.total = launch.total
         self.size = launch.hooks.blocks or blocks_per_batch(program.func, max(self.total, 1))
         self.next = 0
         self.free: list[Batch] = []

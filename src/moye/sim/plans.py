@@ -32,11 +32,11 @@ class LoadSite:
         self.op = op
         self.operand = Operand(op, op.ref, ())
 
-    def bind(self, batch: BatchState) -> _Load:
-        return _Load(self, batch)
+    def bind(self, batch: BatchState) -> LoadPlan:
+        return LoadPlan(self, batch)
 
 
-class _Load:
+class LoadPlan:
     def __init__(self, site: LoadSite, batch: BatchState) -> None:
         self.end = site.operand.bind(batch)
         self.dtype = site.op.result.dtype
@@ -58,11 +58,11 @@ class StoreSite:
         self.op = op
         self.operand = Operand(op, op.ref, ())
 
-    def bind(self, batch: BatchState) -> _Store:
-        return _Store(self, batch)
+    def bind(self, batch: BatchState) -> StorePlan:
+        return StorePlan(self, batch)
 
 
-class _Store:
+class StorePlan:
     def __init__(self, site: StoreSite, batch: BatchState) -> None:
         self.end = site.operand.bind(batch)
 
@@ -82,8 +82,8 @@ class CopySite:
         self.src = Operand(op, op.src, op.extents, op.width, order)
         self.pred = Operand(op, op.pred, op.extents, 1, order) if isinstance(op.pred, TileRef) else None
 
-    def bind(self, batch: BatchState) -> _Copy:
-        return _Copy(self, batch)
+    def bind(self, batch: BatchState) -> CopyPlan:
+        return CopyPlan(self, batch)
 
 
 def _order(op: ops.Copy) -> Array | None:
@@ -97,7 +97,7 @@ def _order(op: ops.Copy) -> Array | None:
     return None
 
 
-class _Copy:
+class CopyPlan:
     def __init__(self, site: CopySite, batch: BatchState) -> None:
         op = site.op
         self.op, self.batch = op, batch
@@ -169,11 +169,11 @@ class MapSite:
         self.sources = [Operand(op, ref, op.extents) for ref in op.sources]
         self.dst = Operand(op, op.dst, op.extents)
 
-    def bind(self, batch: BatchState) -> _Map:
-        return _Map(self, batch)
+    def bind(self, batch: BatchState) -> MapPlan:
+        return MapPlan(self, batch)
 
 
-class _Map:
+class MapPlan:
     def __init__(self, site: MapSite, batch: BatchState) -> None:
         self.sources = [source.bind(batch) for source in site.sources]
         self.dst = site.dst.bind(batch)

@@ -44,6 +44,7 @@ class BatchState(Protocol):
     blocks: int
     block_dim: tuple[int, int, int]
     block_ids: Array
+    numbers: Array
     watch: Watch | None
     fragments: dict[int, Fragment]
     shared: dict[int, Shared]

@@ -104,6 +104,7 @@ P5  P    a redundant barrier or fence
 P6  P    spills or local memory
 P7  P    serialised wgmma
 P8  P    occupancy limited by shared memory or registers
+V1  S    wrong result
 """
 
 
@@ -127,10 +128,27 @@ GROUPS: dict[str, frozenset[str]] = {
 """What the simulator judges, by the names of MOYE_CHECK and in the order in which a Report tells it."""
 
 
+SHORT = {"align": "alignment", "init": "uninitialised", "uninitialized": "uninitialised", "race": "races",
+         "copy": "copies", "barrier": "barriers", "assert": "asserts"}
+"""Other names of groups."""
+
+
 def chosen(names: Iterable[str]) -> frozenset[str]:
-    """The codes of the groups named; MoyeError for a name that is none."""
-    names = list(names)
-    for name in sorted(names):
-        if name not in GROUPS:
-            raise MoyeError(f"MOYE_CHECK: there is no checker {name!r}; the checkers are {', '.join(GROUPS)}")
-    return frozenset().union(*(GROUPS[name] for name in names))
+    """The codes of the groups and classes named, in any case; MoyeError for a name that is none."""
+    return frozenset[str]().union(*(_named(name) for name in sorted(names)))
+
+
+def _named(name: str) -> frozenset[str]:
+    low, code = name.lower(), CODES.get(name.upper())
+    if low == "all":
+        return frozenset(code for code, row in CODES.items() if row.when != "P")
+    if code is not None:
+        if code.when == "P":
+            raise MoyeError(f"MOYE_CHECK: {code.code} ({code.title}) is a lint, and no lint makes a launch fail",
+                            hint="mo.check(kernel) reports lints")
+        return frozenset({code.code})
+    group = SHORT.get(low, low)
+    if group not in GROUPS:
+        raise MoyeError(f"MOYE_CHECK: there is no checker {name!r}; the checkers are {', '.join(GROUPS)}, all, and "
+                        f"classes such as D3")
+    return GROUPS[group]

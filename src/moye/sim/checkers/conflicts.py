@@ -96,12 +96,16 @@ def _signals(op: ops.Op, used: set[int]) -> bool:
     return isinstance(op, (ops.Load, ops.Store)) and op.order is not None
 
 
+Place = Callable[[int], tuple[int, int, int]]
+"""The coordinates of a block, from its position among those that run."""
+
+
 class Conflicts:
     """Classifies clashes and reports them."""
 
-    def __init__(self, func: Func, numbered: list[ops.Op], grid: tuple[int, int, int], reporter: Reporter,
+    def __init__(self, func: Func, numbered: list[ops.Op], place: Place, reporter: Reporter,
                  memory: Callable[[Buffer], Global]) -> None:
-        self.ops, self.grid, self.reporter, self.memory = numbered, grid, reporter, memory
+        self.ops, self.place, self.reporter, self.memory = numbered, place, reporter, memory
         self.signals = signals(func)
         self.used = {operand.id for op in func.body.walk() for operand in op.operands() if isinstance(operand, Value)}
         self._pending: dict[tuple[int, int, int, int, int], _Pending] = {}
@@ -122,7 +126,7 @@ class Conflicts:
 
     def _inside(self, clash: Clash, code: str, late: bool) -> None:
         i = int(np.argmin(clash.unit))
-        packing, where = clash.tracks.packing, self._block(int(clash.blocks()[0][i]))
+        packing, where = clash.tracks.packing, self.place(int(clash.blocks()[0][i]))
         actor, rival = (int(packing.thread(r[i:i + 1])[0]) for r in (clash.record, clash.rival))
         what, coordinate = self._element(clash, i)
         other = self._op(clash, i)
@@ -212,7 +216,7 @@ class Conflicts:
     def _between(self, clash: Clash, code: str, count: int) -> None:
         i = int(np.argmin(clash.unit))
         packing = clash.tracks.packing
-        mine, other = (self._block(int(blocks[i])) for blocks in clash.blocks())
+        mine, other = (self.place(int(blocks[i])) for blocks in clash.blocks())
         threads = tuple(int(packing.thread(r[i:i + 1])[0]) for r in (clash.rival, clash.record)) \
             if packing.detail else ()
         what, coordinate = self._element(clash, i)
@@ -232,10 +236,6 @@ class Conflicts:
     def _op(self, clash: Clash, i: int) -> ops.Op:
         """The op of the earlier access."""
         return self.ops[int(clash.tracks.packing.op(clash.rival[i:i + 1])[0]) - 1]
-
-    def _block(self, number: int) -> tuple[int, int, int]:
-        x, y, _ = self.grid
-        return number % x, number // x % y, number // (x * y)
 
     def _element(self, clash: Clash, i: int) -> tuple[str, Coordinate | None]:
         memory, region = self.memory(clash.buffer), clash.tracks.region

@@ -19,7 +19,7 @@ from moye.ir import ops
 from moye.ir.nodes import Buffer, Func, Ref, TileRef
 from moye.sim.checkers.between import Between, Fences
 from moye.sim.checkers.clocks import Bools, Ints
-from moye.sim.checkers.conflicts import Clash, Conflicts
+from moye.sim.checkers.conflicts import Clash, Conflicts, Place
 from moye.sim.checkers.findings import Reporter
 from moye.sim.checkers.regions import ATOMIC, STRONG, WRITE, Plan, Region, is_narrow, kind_of, plan
 from moye.sim.checkers.shared import ACQUIRES, RELEASES, SharedChecker
@@ -34,7 +34,7 @@ _CHANNEL = ("global", 0)
 class GlobalMemory:
     """What the batches of one launch share."""
 
-    def __init__(self, func: Func, memory: Callable[[Buffer], Global], grid: tuple[int, int, int], reporter: Reporter,
+    def __init__(self, func: Func, memory: Callable[[Buffer], Global], blocks: int, place: Place, reporter: Reporter,
                  spent: int | None = 0) -> None:
         walked = list(func.body.walk())
         self.func = func
@@ -42,13 +42,13 @@ class GlobalMemory:
         ordered = [op for op in walked if _is_global(op) and kind_of(op, False) in (ATOMIC, STRONG)]
         wide = any(not is_narrow(op, func) and getattr(op, "order", None) != "relaxed" for op in ordered)
         self.between = Between() if wide or (self.fenced and ordered) else None
-        self.plan = Plan([]) if spent is None else plan(func, memory, grid[0] * grid[1] * grid[2],
-                                                        ordered=self.between is not None, spent=spent)
+        self.plan = Plan([]) if spent is None else plan(func, memory, blocks, ordered=self.between is not None,
+                                                        spent=spent)
         self.numbers = {id(op): number for number, op in enumerate(self.plan.ops, 1)}
         self.tracked: dict[int, UnitTracks] = {}
         self.ordered = bool(ordered)
         """Whether threads may order each other through global memory at all, be it within a block."""
-        self.conflicts = Conflicts(func, self.plan.ops, grid, reporter, memory)
+        self.conflicts = Conflicts(func, self.plan.ops, place, reporter, memory)
 
     def forget(self) -> None:
         """Give the memory back."""
@@ -81,7 +81,7 @@ def _is_global(op: ops.Op) -> bool:
 
 
 class GlobalChecker:
-    """The part of one batch: blocks ``first`` on of the grid, whose threads ``shared`` keeps the clocks of."""
+    """The part of one batch: blocks ``first`` on of those that run, whose threads ``shared`` keeps the clocks of."""
 
     def __init__(self, memory: GlobalMemory, first: int, blocks: int, shared: SharedChecker) -> None:
         self.memory, self.shared, self.first, self.blocks = memory, shared, first, blocks
