@@ -23,12 +23,14 @@ from moye.sim.checkers.conflicts import Clash, Conflicts, Place
 from moye.sim.checkers.findings import Reporter
 from moye.sim.checkers.regions import ATOMIC, STRONG, WRITE, Plan, Region, is_narrow, kind_of, plan
 from moye.sim.checkers.shared import ACQUIRES, RELEASES, SharedChecker
-from moye.sim.checkers.tracks import UnitTracks
+from moye.sim.checkers.tracks import Pattern, UnitTracks, held
 from moye.sim.masks import lanes_of
 from moye.sim.memory import Array, Global
 
 _CHANNEL = ("global", 0)
 """Within a block all of global memory is one channel, which can only add order."""
+MOST_UNITS = 1 << 20
+"""Units of an access whose pattern is kept."""
 
 
 class GlobalMemory:
@@ -46,6 +48,9 @@ class GlobalMemory:
                                                         spent=spent)
         self.numbers = {id(op): number for number, op in enumerate(self.plan.ops, 1)}
         self.tracked: dict[int, UnitTracks] = {}
+        self.patterns: dict[int, Pattern] = {}
+        self.lanes: dict[tuple[int, int], Ints] = {}
+        """Per packing and number of blocks the record of each lane of the first blocks."""
         self.ordered = bool(ordered)
         """Whether threads may order each other through global memory at all, be it within a block."""
         self.conflicts = Conflicts(func, self.plan.ops, place, reporter, memory)
@@ -69,6 +74,15 @@ class GlobalMemory:
         return found
 
 
+def _units(region: Region, memory: Global, index: Ints) -> Ints:
+    """The unit of each element."""
+    skew = memory.address - region.start
+    if memory.itemsize == region.unit and skew % region.unit == 0:
+        return index + skew // region.unit if skew else index
+    units: Ints = (index * memory.itemsize + skew) // region.unit
+    return units
+
+
 def _differ(a: Array, b: Array) -> Bools:
     """Where two arrays of one dtype differ in their bits."""
     bits = np.dtype(f"u{a.dtype.itemsize}")
@@ -87,7 +101,6 @@ class GlobalChecker:
         self.memory, self.shared, self.first, self.blocks = memory, shared, first, blocks
         self.threads = memory.func.threads
         self.fences = Fences(self.threads, blocks)
-        self._lanes: dict[int, Ints] = {}
         self._published = 0
         self._polled: dict[int, tuple[tuple[int, int], Ints, Bools | None]] = {}
         self.doubtful: Clash | None = None
@@ -104,8 +117,7 @@ class GlobalChecker:
             self._synchronise(op, memory, index, mask)
         region = self.memory.plan.regions.get(ref.buffer.id)
         if region is not None and kind in region.kinds:
-            address = memory.address - region.start + index * memory.itemsize
-            self._judge(op, region, ref.buffer, kind, address, size, mask)
+            self._judge(op, region, ref.buffer, kind, _units(region, memory, index), size, mask)
         if strong and self.memory.ordered:
             self._publish(op, mask)
 
@@ -128,38 +140,46 @@ class GlobalChecker:
         """The blocks are through."""
         self.memory.conflicts.tell()
 
-    def _judge(self, op: ops.Op, region: Region, buffer: Buffer, kind: int, address: Ints, size: int,
+    def _judge(self, op: ops.Op, region: Region, buffer: Buffer, kind: int, unit: Ints, size: int,
                mask: Bools | None) -> None:
         tracks = self.memory.tracks(region)
-        unit, record = self._flat(op, tracks, address, size, mask)
+        unit, record, whole = self._flat(op, tracks, unit, size, mask)
         if not unit.size:
             return
+        span = slice(int(unit.min()), int(unit.max()) + 1)
         shift = tracks.packing.lane_shift
         for rival in region.against(kind):
             if rival not in tracks.tracks:
                 continue
             for word in tracks.tracks[rival].words:
-                old = word.take(unit)
-                if old.any() and (at := np.flatnonzero((old != 0) & ((old ^ record) >> shift != 0))).size:
+                old = held(word, unit, span)
+                if old is not None and (at := np.flatnonzero((old != 0) & ((old ^ record) >> shift != 0))).size:
                     self._against(Clash(tracks, buffer, op, kind, rival, unit[at], record[at], old[at]))
         track = tracks.tracks.get(kind)
         if track is None:
             return
-        if kind != WRITE:
-            track.add(unit, record)
-        elif (lost := track.lost(unit, record)) is not None:
+        lost = track.lost(unit, record, self._apart(op, unit) if whole else None, span)
+        if kind == WRITE and lost is not None:
             winner = track.newest.take(unit[lost])
             differs = np.flatnonzero((winner ^ record[lost]) >> shift != 0)
             if differs.size:
                 at = np.flatnonzero(lost)[differs]
                 self._together(Clash(tracks, buffer, op, kind, WRITE, unit[at], record[at], winner[differs], True))
 
-    def _flat(self, op: ops.Op, tracks: UnitTracks, address: Ints, size: int,
-              mask: Bools | None) -> tuple[Ints, Ints]:
-        """(unit, record) of every lane and unit that the access touches."""
+    def _apart(self, op: ops.Op, unit: Ints) -> Pattern:
+        """What is known of the units relative to the first: whether an op's lanes never meet at one of them."""
+        relative = unit - unit[0]
+        pattern = self.memory.patterns.get(id(op))
+        if pattern is None or not np.array_equal(pattern.relative, relative):
+            pattern = Pattern(relative)
+            if len(unit) <= MOST_UNITS:
+                self.memory.patterns[id(op)] = pattern
+        return pattern
+
+    def _flat(self, op: ops.Op, tracks: UnitTracks, unit: Ints, size: int,
+              mask: Bools | None) -> tuple[Ints, Ints, bool]:
+        """(unit, record) of every lane and unit that the access touches, and whether that is all lanes."""
         region = tracks.region
-        unit = address >> (region.unit.bit_length() - 1) if region.unit & (region.unit - 1) == 0 \
-            else address // region.unit
         lanes = self._records(op, tracks)
         shape = (len(unit), *lanes.shape)
         inside: Bools | None = None if mask is None else np.asarray(mask)
@@ -174,18 +194,19 @@ class GlobalChecker:
             flat, record = np.broadcast_to(unit, shape)[inside], np.broadcast_to(lanes, shape)[inside]
         if (parts := size // region.unit) > 1:
             flat, record = (flat[:, None] + np.arange(parts)).reshape(-1), np.repeat(record, parts)
-        return flat, record
+        return flat, record, inside is None
 
     def _records(self, op: ops.Op, tracks: UnitTracks) -> Ints:
         """The record of each lane (T, B) if it does ``op`` now."""
         packing, clocks = tracks.packing, self.shared.clocks
-        base = self._lanes.get(packing.block_shift)
+        key = (packing.block_shift, self.blocks)
+        base = self.memory.lanes.get(key)
         if base is None:
-            block = np.arange(self.first, self.first + self.blocks) << packing.block_shift
+            block = np.arange(self.blocks) << packing.block_shift
             thread = (np.arange(self.threads) << packing.lane_shift if packing.detail
                       else np.zeros(self.threads, np.int64))
-            base = self._lanes[packing.block_shift] = thread[:, None] + block
-        number: int | Ints = self.memory.numbers[id(op)] << packing.epochs
+            base = self.memory.lanes[key] = thread[:, None] + block
+        number: int | Ints = (self.first << packing.block_shift) + (self.memory.numbers[id(op)] << packing.epochs)
         if packing.detail:
             last = (1 << packing.epochs) - 1
             number = number + np.minimum(clocks.now, last).take(clocks.group, axis=0)

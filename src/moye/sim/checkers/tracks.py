@@ -8,10 +8,28 @@ neither's owner or clashes with one of the two.  A third reader is forgotten, wh
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from moye.sim.checkers.clocks import Bools, Ints
 from moye.sim.checkers.regions import WRITE, Packing, Region
+
+
+@dataclass(slots=True)
+class Pattern:
+    """The units of an access by all lanes, relative to the first one; ``apart``: no two lanes meet at one."""
+
+    relative: Ints
+    apart: bool = False
+
+
+def held(word: Ints, unit: Ints, span: slice) -> Ints | None:
+    """What a word of a track holds for these units, which lie in ``span``; None if that is nothing."""
+    if span.stop - span.start <= 4 * len(unit) and not word[span].any():
+        return None
+    old = word.take(unit)
+    return old if old.any() else None
 
 
 class Track:
@@ -26,23 +44,26 @@ class Track:
     def words(self) -> list[Ints]:
         return [self.newest] if self.other is None else [self.newest, self.other]
 
-    def lost(self, unit: Ints, record: Ints) -> Bools | None:
-        """Write the records; where another lane of the same access had the last word, or None."""
-        self.newest[unit] = record
-        lost: Bools = self.newest.take(unit) != record
-        return lost if lost.any() else None
+    def lost(self, unit: Ints, record: Ints, pattern: Pattern | None, span: slice) -> Bools | None:
+        """Write the records, and keep what they displace as far as there is room and it is of somebody else.
 
-    def add(self, unit: Ints, record: Ints) -> None:
-        """Write the records and keep what they displace, as far as it is of somebody else."""
-        if self.other is None:
-            self.newest[unit] = record
-            return
-        before = self.newest.take(unit)
-        lost = self.lost(unit, record)
-        if (at := np.flatnonzero(before)).size:
+        Out: where another lane of the same access had the last word, or None.
+        """
+        before = None if self.other is None else held(self.newest, unit, span)
+        self.newest[unit] = record
+        lost: Bools | None = None
+        if pattern is None or not pattern.apart:
+            lost = self.newest.take(unit) != record
+            if not lost.any():
+                lost = None
+                if pattern is not None:
+                    pattern.apart = True
+        if before is not None and (at := np.flatnonzero((before != 0) & ((before ^ record) >> self.packing.lane_shift
+                                                                         != 0))).size:
             self._keep(unit[at], before[at])
-        if lost is not None:
+        if lost is not None and self.other is not None:
             self._keep(unit[lost], record[lost])
+        return lost
 
     def _keep(self, unit: Ints, record: Ints) -> None:
         """Offer records to ``other``: those of another block are kept first."""
