@@ -10,7 +10,7 @@ import difflib
 import json
 from pathlib import Path
 
-from moye.sim.checkers.codes import CODES, REPORTED_AS
+from moye.sim.checkers.codes import CODES
 
 DOCS = Path(__file__).parent
 PAGE = DOCS / "checker.md"
@@ -52,8 +52,7 @@ def section(stem: str) -> str:
     said, report, _ = parts(stem)
     paragraphs = said.split("\n\n")
     text = "\n\n".join(" ".join(paragraph.split("\n")) for paragraph in paragraphs)
-    also = f" (reported as {REPORTED_AS[code.code]})" if code.code in REPORTED_AS else ""
-    return (f"### {code.code}: {code.title}{also}\n\n{text}\n\n```diff\n{difference(stem)}\n```\n```text\n"
+    return (f"### {code.code}: {code.title}\n\n{text}\n\n```diff\n{difference(stem)}\n```\n```text\n"
             f"{report.split(chr(10) * 2)[0]}\n```\n\n[{stem}.py](../examples/broken/{stem}.py)")
 
 
