@@ -3,7 +3,7 @@
 #                chromium-driver texlive-latex-base texlive-pictures): TEST_WITHOUT=browser,latex does without
 # make gpu-test  the tests that need a GPU, GPU_JOBS at a time; then, one by one, those that time it
 # make bench     the benchmarks that this machine can run
-# make pictures  draw docs/images anew
+# make pictures  draw docs/images and write docs/checker.md anew
 # make wheel     build dist/moye-*.whl
 # make lint      ruff and mypy alone
 # make clean     remove everything that make made
@@ -65,6 +65,7 @@ bench:
 
 pictures: $(DEMO_STAMP)
 	$(PY) docs/make_pictures.py
+	$(PY) docs/make_checker.py
 
 wheel: | $(PY)
 	$(PY) -m pip wheel --quiet --no-deps --wheel-dir dist .

@@ -21,11 +21,10 @@ import numpy as np
 ROOT = Path(__file__).parents[1]
 BROKEN = ROOT / "examples" / "broken"
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
-LIMIT = 60
-SUMMARY = re.compile(r"(?:ERROR|RACECHECK) SUMMARY: (\d+)")
-KINDS = (("out of bounds", "out of bounds"), ("misaligned", "misaligned"), ("Race reported", "race"),
-         ("Uninitialized", "uninitialised"), ("Barrier error", "barrier"), ("divergent", "barrier"),
-         ("Out-of-range Shared", "out of bounds"), ("hazard", "race"))
+LIMIT = 25
+KINDS = (("is out of bounds", "out of bounds"), ("is misaligned", "misaligned"), ("Race reported", "race"),
+         ("Uninitialized __", "uninitialised"), ("Barrier error", "barrier"), ("divergent thread", "barrier"))
+FAULT = re.compile(r"^=+ (?:Invalid|Error:|Warning:|Fatal|Uninitialized|Barrier|Potential)", re.MULTILINE)
 
 
 # --- under the sanitizer ---------------------------------------------------------------------------------------------
@@ -83,7 +82,7 @@ def child(stem):
 def judge(item):
     """What one tool says of one kernel."""
     stem, tool = item
-    command = ["compute-sanitizer", "--tool", tool, *(["--racecheck-report", "all"] if tool == "racecheck" else []),
+    command = ["compute-sanitizer", "--tool", tool, *(["--report-api-errors", "no"] if tool == "memcheck" else []),
                sys.executable, __file__, "--child", stem]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT, cwd=ROOT)
@@ -92,11 +91,10 @@ def judge(item):
     text = done.stdout + done.stderr
     if "REFUSED" in text:
         return "not launched"
-    found = SUMMARY.search(text)
-    if found is None:
+    if "ERROR SUMMARY" not in text and "RACECHECK SUMMARY" not in text:
         return "failed"
     kinds = sorted({kind for pattern, kind in KINDS if pattern in text})
-    return "nothing" if found[1] == "0" and not kinds else ", ".join(kinds) or f"{found[1]} errors"
+    return ", ".join(kinds) or ("another error" if FAULT.search(text) else "nothing")
 
 
 def main(processes=12):

@@ -8,15 +8,19 @@ from __future__ import annotations
 import ast
 import difflib
 import json
+from collections import Counter
 from pathlib import Path
 
-from moye.sim.checkers.codes import CODES, REPORTED_AS
+from moye.sim.checkers.codes import CODES
 
 DOCS = Path(__file__).parent
 PAGE = DOCS / "checker.md"
 BROKEN = DOCS.parent / "examples" / "broken"
 SANITIZER = DOCS / "sanitizer.json"
 MARK = "The report:\n\n"
+MUTANTS = DOCS.parent / "tests" / "mutants" / "verdicts.json"
+VERDICTS = ("violation", "rejected", "wrong", "right")
+WHAT = {"sync": "barrier, wait, commit, fence", "predicate": "predicate", "stage": "stage index", "layout": "layout"}
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
 
 
@@ -52,8 +56,7 @@ def section(stem: str) -> str:
     said, report, _ = parts(stem)
     paragraphs = said.split("\n\n")
     text = "\n\n".join(" ".join(paragraph.split("\n")) for paragraph in paragraphs)
-    also = f" (reported as {REPORTED_AS[code.code]})" if code.code in REPORTED_AS else ""
-    return (f"### {code.code}: {code.title}{also}\n\n{text}\n\n```diff\n{difference(stem)}\n```\n```text\n"
+    return (f"### {code.code}: {code.title}\n\n{text}\n\n```diff\n{difference(stem)}\n```\n```text\n"
             f"{report.split(chr(10) * 2)[0]}\n```\n\n[{stem}.py](../examples/broken/{stem}.py)")
 
 
@@ -70,9 +73,25 @@ def sanitizer() -> str:
     return "\n".join(rows)
 
 
+def mutants() -> str:
+    """How many mutants of each kind there are, and what became of them."""
+    subjects = json.loads(MUTANTS.read_text()).values()
+    records = [(name.split()[0], record) for of in subjects for name, record in of.items()]
+    heads = ("changed", "mutants", "violation", "refused", "wrong, V1", "clean and right", "change results on the H200",
+             "of them clean")
+    rows = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
+    for kind in WHAT:
+        of = [record for k, record in records if k == kind]
+        verdicts = Counter(record["simulator"]["verdict"] for record in of)
+        changed = [r["simulator"]["verdict"] for r in of if r.get("gpu", {}).get("changed")]
+        rows.append(f"| {WHAT[kind]} | {len(of)} | " + " | ".join(str(verdicts[v]) for v in VERDICTS)
+                    + f" | {len(changed)} | {changed.count('right')} |")
+    return "\n".join(rows)
+
+
 def filled(page: str) -> str:
     """The page with what stands between its marks written anew."""
-    for name, text in (("classes", classes()), ("sanitizer", sanitizer())):
+    for name, text in (("classes", classes()), ("sanitizer", sanitizer()), ("mutants", mutants())):
         start, end = f"<!-- {name}: docs/make_checker.py -->\n", f"<!-- end of {name} -->"
         before, _, rest = page.partition(start)
         _, _, after = rest.partition(end)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -129,3 +130,135 @@ def test_timelines_that_cannot_be(script, arguments, message):
     with pytest.raises(SystemExit) as left:
         cli.main(["timeline", *arguments])
     assert message in str(left.value.code)
+
+
+# --- moye check ------------------------------------------------------------------------------------------------------
+
+PROGRAM = '''
+import sys
+import numpy as np
+import moye as mo
+
+@mo.kernel
+def double(x):
+    x[mo.thread_idx().x + 32 * mo.block_idx().x] = 2.0
+
+@mo.kernel
+def races(x):
+    tid = mo.thread_idx().x
+    staged = mo.shared_array(mo.float32, 64)
+    staged[tid] = x[tid]
+    x[tid] = staged[63 - tid]
+
+@mo.kernel
+def refused(x):
+    raise mo.TensorError("nonsense", code="A5")
+
+x = np.zeros(128, np.float32)
+
+def run(name, times=1):
+    for _ in range(times):
+        {"double": double, "races": races, "refused": refused}[name][1, 64](x)
+
+def grid():
+    double[4, 32](x)
+
+def fails():
+    raise ValueError("mine\\nand more")
+
+def leaves(code):
+    sys.exit(code)
+
+if __name__ == "__main__":
+    for name in sys.argv[1:]:
+        if name == "--double":
+            name = "double"
+        run(name)
+'''
+
+
+@pytest.fixture
+def check(script, capsys):
+    """``moye check program.py...``: (status, stdout, stderr)."""
+    (script.parent / "program.py").write_text(PROGRAM)
+
+    def run(*args):
+        with pytest.raises(SystemExit) as left:
+            cli.main(["check", *args])
+        out, err = capsys.readouterr()
+        return left.value.code, out, err
+    return run
+
+
+def test_check_of_a_clean_program_folds_what_is_alike(check):
+    status, out, err = check("program.py", "double", "double", "--double")
+    assert (status, err) == (0, "")
+    assert out == ("double[(1, 1, 1), (64, 1, 1)]: clean for this launch (3 times)\n"
+                   "program.py: 3 launches of 1 kernel, no findings\n")
+
+
+def test_check_shows_a_finding_once_and_exits_with_1(check):
+    status, out, _ = check("program.py", "double", "races", "races", "double")
+    lines = out.splitlines()
+    assert status == 1
+    assert lines[0] == "double[(1, 1, 1), (64, 1, 1)]: clean for this launch"
+    assert lines[1] == "races[(1, 1, 1), (64, 1, 1)]: 1 finding" and lines[2].startswith("C1: staged(")
+    assert out.count("C1: ") == 1 and "races[(1, 1, 1), (64, 1, 1)]: 1 finding, as above" in lines
+    assert lines[-1] == "program.py: 4 launches of 2 kernels, 2 launches with findings"
+
+
+def test_check_of_a_function_with_arguments(check):
+    status, out, _ = check("program.py::run", "double", "2")
+    assert status == 0 and "(2 times)" in out and out.endswith("program.py::run: 2 launches of 1 kernel, no findings\n")
+
+
+def test_check_of_a_sample(check):
+    status, out, _ = check("--blocks", "2", "program.py::grid")
+    assert status == 0 and "double[(4, 1, 1), (32, 1, 1)]: clean for this launch, 2 of 4 blocks" in out
+
+
+def test_a_refused_launch_that_ends_the_program_is_a_violation(check):
+    status, out, err = check("program.py", "refused")
+    assert status == 1 and "A5: nonsense" in out and "Traceback" not in err
+    assert "1 launch with findings; the program failed: TensorError: A5: nonsense" in out
+
+
+def test_a_program_that_fails_itself(check):
+    status, out, err = check("program.py::fails")
+    assert status == 2 and "ValueError: mine" in err
+    assert out == "program.py::fails: 0 launches of 0 kernels, no findings; the program failed: ValueError: mine\n"
+    assert check("program.py::leaves", "0")[0] == 0
+    assert check("program.py::leaves", "3")[:2] == (
+        2, "program.py::leaves: 0 launches of 0 kernels, no findings; the program failed: it exited with 3\n")
+    assert check("program.py", "races", "nonsense")[0] == 1, "a violation comes first"
+
+
+@pytest.mark.parametrize(("arguments", "message"), [
+    (["nowhere.py"], "there is no script nowhere.py"),
+    (["program.py::nothing"], "program.py has no function nothing"),
+    (["--blocks", "0", "program.py"], "Invalid value for '--blocks'"),
+    ([], "Missing argument"),
+])
+def test_programs_that_cannot_be_checked(check, arguments, message):
+    status, out, err = check(*arguments)
+    assert status == 2 and message in err and out == ""
+
+
+def test_check_writes_json(check, tmp_path):
+    status, _, _ = check("program.py", "races", "double", "--json", "found.json")
+    data = json.loads((tmp_path / "found.json").read_text())
+    assert status == 1 and (data["target"], data["status"], data["failure"]) == ("program.py", 1, None)
+    assert [launch["ok"] for launch in data["launches"]] == [False, True]
+    assert data["launches"][0]["findings"][0]["code"] == "C1"
+    assert check("program.py", "--json", "no/such/folder.json")[0] == 2
+
+
+def test_check_fails_on_what_is_not_judged_if_asked_to(check, tmp_path):
+    (tmp_path / "chain.py").write_text(
+        "import numpy as np\nimport moye as mo\n\n@mo.kernel\ndef chain(flags):\n    bx, _, _ = mo.block_idx()\n"
+        "    if bx > 0:\n        while mo.load(flags, bx - 1) == 0:\n            pass\n    mo.store(flags, bx, 1)\n\n"
+        "chain[8, 1](np.zeros(8, np.int32))\n")
+    assert check("chain.py")[0] == 0
+    status, out, _ = check("--blocks", "2", "chain.py")
+    assert status == 0 and "unsupported: block" in out and "1 not judged completely" in out
+    assert check("--blocks", "2", "--fail-on-unsupported", "chain.py")[0] == 1

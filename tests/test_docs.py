@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import io
+import json
 import linecache
 import re
 from pathlib import Path
@@ -64,3 +66,13 @@ def test_the_examples_in_the_readme_are_all_there_are():
     """Those with a fault have a page of their own."""
     told = set(re.findall(r"examples/(\w+)\.py\)", (ROOT / "README.md").read_text()))
     assert told == {p.stem for p in (ROOT / "examples").glob("*.py")}
+
+
+def test_the_page_of_the_checker_is_up_to_date():
+    spec = importlib.util.spec_from_file_location("make_checker", ROOT / "docs" / "make_checker.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    page = module.PAGE.read_text()
+    assert module.filled(page) == page, "make pictures writes it anew"
+    assert set(module.stems()) <= set(json.loads(module.SANITIZER.read_text())) | {
+        stem for stem in module.stems() if stem.startswith("p")}

@@ -1,6 +1,7 @@
-"""The ``moye`` command: version, environment variables, pictures of layouts, timelines of scripts, the disk cache.
+"""The ``moye`` command: version, environment, pictures of layouts, checks and timelines of scripts, the disk cache.
 
-In: a command line.  Out: text on stdout, exit status 0; one sentence on stderr and 1 where something is wrong.
+In: a command line.  Out: text on stdout, exit status 0; one sentence on stderr and 1 where something is wrong (of
+``moye check``: 1 for a violation, 2 where the script is missing or fails itself).
 
 >>> main(["draw", "((2,2),4):((1,8),2)", "-o", "layout.svg"])
 
@@ -47,6 +48,7 @@ def main(args: Sequence[str] | None = None) -> None:
         timeline(script, output, launch, arguments or ())
 
     app.command(name="timeline", help=str(timeline.__doc__))(draw_timeline)
+    app.command(name="check", context_settings={"ignore_unknown_options": True})(_check(typer))
 
     try:
         app(args)
@@ -119,6 +121,43 @@ def _draw(typer: Any) -> Callable[..., None]:
             sys.stdout.write(picture.render(picture.format))
 
     return draw
+
+
+def _check(typer: Any) -> Callable[..., None]:
+    """The command ``moye check``, whose options typer has to describe."""
+    def check(
+        target: str = typer.Argument(..., metavar="SCRIPT[::FUNCTION]", show_default=False, help=(
+            "The program, run as __main__; or the function of it to call, numbers as numbers.")),
+        arguments: list[str] = typer.Argument(None, help=(                           # noqa: B008
+            "What the program is given; options that are not below too.")),
+        blocks: int = typer.Option(None, min=1, help="Run only so many blocks of each launch."),
+        earliest: bool = typer.Option(False, "--earliest", help="Complete asynchronous copies at once, not at the "
+                                                                "latest legal moment."),
+        lints: bool = typer.Option(True, help="Show lints, which never fail."),
+        json: Path = typer.Option(None, help="Write everything found to this file."),    # noqa: B008
+        fail_on_unsupported: bool = typer.Option(False, "--fail-on-unsupported", help=(
+            "Exit with 1 also where something could not be judged.")),
+    ) -> None:
+        """Run a program with every launch of its kernels in the checking simulator.
+
+        The exit status is 1 if a violation was found, 2 if there is no such program or it fails itself, else 0.
+        """
+        from moye.runtime.program import FAILED, check_program
+
+        def say(text: str) -> None:
+            print(text, flush=True)
+
+        try:
+            outcome = check_program(target, arguments or (), say, earliest=earliest, blocks=blocks, lints=lints)
+            if json is not None:
+                json.write_text(outcome.as_json(), encoding="utf-8")
+        except (MoyeError, OSError) as error:
+            print(error, file=sys.stderr)
+            sys.exit(FAILED)
+        say(str(outcome))
+        sys.exit(outcome.status(fail_on_unsupported=fail_on_unsupported))
+
+    return check
 
 
 def cache_ls() -> None:

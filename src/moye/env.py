@@ -40,7 +40,8 @@ class Variable:
 
 
 CHECK = Variable("MOYE_CHECK", "0, 1 or names", "1",
-                 "checks of a simulated run: 1 the basic ones, 0 none, or a comma list of checkers")
+                 "checks of a simulated run: 1 all, 0 none, or a comma list (races, align, ..., all, D3), with which "
+                 "launches on CUDA arrays run in the simulator too")
 SHOW = Variable("MOYE_SHOW", "names", "", f"print each kernel at these stations: a comma list of {', '.join(STATIONS)}")
 CACHE_DIR = Variable("MOYE_CACHE_DIR", "path", "", "where compiled kernels are kept; else $XDG_CACHE_HOME/moye")
 DISK_CACHE = Variable("MOYE_DISK_CACHE", "bool", "1", "keep compiled kernels on disk")

@@ -253,6 +253,7 @@ def test_registers_may_be_used_again():
             thr_copy = copy.get_slice(tid)
             mo.copyto(copy, held, thr_copy.partition_S(X))
             mo.copyto(copy, thr_copy.partition_D(Y), held)
+            mo.sync_threads()                           # other threads write the element in the next trip
 
     X, Y = tile((8, 8)), nans((8, 8))
     twice[1, 64](Y, X, ROWS, COLUMNS)
@@ -282,6 +283,7 @@ def test_accumulators_belong_to_the_mma_that_wrote_them():
             tCrC.fill(0)
             mo.gemm(mma, thr_mma.partition_A(A), thr_mma.partition_B(B), tCrC)
             mo.copyto(thr_mma.partition_C(C), tCrC)
+            mo.sync_threads()                           # other threads write the element in the next trip
 
     A, B, C = tile((32, 8)), tile((32, 8)), nans((32, 32))
     two[1, 16](C, A, B, GRID, GRID_T)

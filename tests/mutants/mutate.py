@@ -13,6 +13,7 @@ Only the functions named are changed, methods included.
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -82,8 +83,17 @@ def mutants(text: str, functions: tuple[str, ...]) -> list[Mutant]:
                 of_function += _of_statements(source, getattr(node, field, None))
             of_function += _of_expression(source, node)
         found += [replace(mutant, function=function.name, start=function.lineno) for mutant in of_function]
-    unique = {mutant.name: mutant for mutant in found}
-    return sorted(unique.values(), key=lambda mutant: (mutant.line, mutant.kind))
+    found.sort(key=lambda mutant: (mutant.line, mutant.kind))
+    unique: dict[str, Mutant] = {}
+    for mutant in found:                                # two neighbours exchanged are one mutant
+        unique.setdefault(mutant.text, mutant)
+    count: Counter[str] = Counter()
+    named = []
+    for mutant in unique.values():
+        count[mutant.name] += 1
+        again = f" ({count[mutant.name]})" if count[mutant.name] > 1 else ""
+        named.append(replace(mutant, what=mutant.what + again))
+    return named
 
 
 def _functions(tree: ast.Module, names: tuple[str, ...]) -> Iterator[ast.FunctionDef]:

@@ -22,13 +22,18 @@ Arrays = dict[str, np.ndarray]
 
 @dataclass
 class Job:
-    """One launch: ``launch(**inputs, **outputs)``; of the outputs those in ``expected`` are compared."""
+    """One launch: ``launch(**inputs, **outputs)``; the output ``result`` must be ``reference(**inputs)``."""
 
     launch: Callable[..., Any]
     inputs: Arrays
     outputs: Arrays
-    expected: Arrays
+    result: str
+    reference: Callable[..., np.ndarray]
     tolerance: float = 1e-5
+
+    @property
+    def expected(self) -> np.ndarray:
+        return self.reference(**self.inputs)
 
 
 @dataclass(frozen=True)
@@ -81,8 +86,8 @@ def matmul(module: ModuleType, large: bool, *, sizes: tuple[int, int, int] = (25
            dtype: str = "float32", arguments: tuple[Any, ...] = (), tolerance: float = 1e-5) -> Job:
     M, N, K = (2048, 2048, 256) if large else sizes
     A, B = (np.asarray(_columns((n, K), dtype), order=order) for n, order in zip((M, N), orders, strict=True))
-    return Job(lambda A, B, C: module.matmul(A, B, C, *arguments), {"A": A, "B": B}, {"C": _poisoned((M, N))},
-               {"C": _product(A, B)}, tolerance)
+    return Job(lambda A, B, C: module.matmul(A, B, C, *arguments), {"A": A, "B": B}, {"C": _poisoned((M, N))}, "C",
+               _product, tolerance)
 
 
 def gemm(module: ModuleType, large: bool, *, function: str, dtype: str, splits: int = 1, tiles: int = -1,
@@ -94,45 +99,46 @@ def gemm(module: ModuleType, large: bool, *, function: str, dtype: str, splits: 
     else:
         config = importlib.import_module("moye.kernels.simt_config").FLOAT[tiles]
     return Job(lambda A, B, C: getattr(module, function)(A, B, C, config=config, splits=splits),
-               {"A": A, "B": B}, {"C": _poisoned((M, N), order="C")}, {"C": _product(A, B)}, tolerance)
+               {"A": A, "B": B}, {"C": _poisoned((M, N), order="C")}, "C", _product, tolerance)
 
 
 def transpose(module: ModuleType, large: bool) -> Job:
     src = _columns((4096, 2048) if large else (96, 64))
     return Job(lambda src, dst: module.transpose(dst, src), {"src": src}, {"dst": _poisoned(src.shape[::-1])},
-               {"dst": src.T.astype(np.float64)})
+               "dst", lambda src: src.T.astype(np.float64))
 
 
 def copy(module: ModuleType, large: bool) -> Job:
     src = _columns((4096, 2048) if large else (96, 64))
     return Job(lambda src, dst: module.staged_copy(dst, src), {"src": src}, {"dst": _poisoned(src.shape)},
-               {"dst": src.astype(np.float64)})
+               "dst", lambda src: src.astype(np.float64))
 
 
 def ticket(module: ModuleType, large: bool) -> Job:
     x = _columns((1 << 18, 16) if large else (256, 4))
     tiles = x.shape[0] // module.THREADS
     return Job(module.ticket, {"x": x}, {"partial": _poisoned(x.shape), "counter": np.zeros(tiles, np.int32),
-                                         "out": _poisoned(x.shape[:1])}, {"out": 2 * x.astype(np.float64).sum(1)})
+                                         "out": _poisoned(x.shape[:1])},
+               "out", lambda x: 2 * x.astype(np.float64).sum(1))
 
 
 def turns(module: ModuleType, large: bool) -> Job:
     x = _columns((1 << 13, 8) if large else (256, 4))
     tiles = x.shape[0] // module.THREADS
     return Job(module.turns, {"x": x}, {"turn": np.zeros(tiles, np.int32), "out": _poisoned(x.shape[:1])},
-               {"out": x.astype(np.float64).sum(1)})
+               "out", lambda x: x.astype(np.float64).sum(1))
 
 
 def turned(module: ModuleType, large: bool, *, function: str, width: int, factor: int = 1) -> Job:
     x = _columns(((1 << 20) if large else 2 * module.ITEMS * module.THREADS,))
-    expected = factor * x.astype(np.float64).reshape(-1, width)[:, ::-1].ravel()
-    return Job(getattr(module, function), {"x": x}, {"out": _poisoned(x.shape)}, {"out": expected})
+    return Job(getattr(module, function), {"x": x}, {"out": _poisoned(x.shape)}, "out",
+               lambda x: factor * x.astype(np.float64).reshape(-1, width)[:, ::-1].ravel())
 
 
 def ring(module: ModuleType, large: bool) -> Job:
     x = _columns((512 * 32, 256) if large else (512 * 6, 2))
-    expected = x.astype(np.float64).T.reshape(x.shape[1], -1, 512)[:, :, ::-1].reshape(x.shape[1], -1).T
-    return Job(module.stages, {"x": x}, {"out": _poisoned(x.shape)}, {"out": expected})
+    return Job(module.stages, {"x": x}, {"out": _poisoned(x.shape)}, "out",
+               lambda x: x.astype(np.float64).T.reshape(x.shape[1], -1, 512)[:, :, ::-1].reshape(x.shape[1], -1).T)
 
 
 # --- the table -------------------------------------------------------------------------------------------------------

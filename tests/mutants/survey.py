@@ -48,6 +48,12 @@ def all_mutants(pattern: str = "", kinds: tuple[str, ...] = ()) -> list[tuple[st
     return found
 
 
+def prepare(where: str) -> None:
+    """The server that processes are forked from: what they need is imported once, and each computes on one core."""
+    os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"
+    PROCESSES.set_forkserver_preload([*PRELOADED, *(["torch"] if where == "gpu" else [])])
+
+
 def run(where: str, subject: str, mutant: str) -> Record:
     """The verdict of one mutant, from its own process."""
     ours, theirs = PROCESSES.Pipe(duplex=False)
@@ -75,10 +81,11 @@ def simulate(chosen: list[tuple[str, Mutant]], jobs: int) -> dict[str, dict[str,
     return table
 
 
-def on_gpu(table: dict[str, dict[str, Record]], jobs: int, pattern: str, seconds: float) -> int:
+def on_gpu(table: dict[str, dict[str, Record]], jobs: int, pattern: str, seconds: float, missing: bool) -> int:
     """Add what the GPU does with every mutant that can be launched there; how many were left out for lack of time."""
     chosen = [(subject, name, record) for subject, records in table.items() if pattern in subject
-              for name, record in records.items() if _launchable(record["simulator"])]
+              for name, record in records.items()
+              if _launchable(record["simulator"]) and not (missing and "gpu" in record)]
     chosen.sort(key=lambda item: not item[1].startswith("sync"))
     subjects, end = sorted({subject for subject, _, _ in chosen}), time.monotonic() + seconds
     with ThreadPoolExecutor(jobs) as pool:
@@ -91,6 +98,11 @@ def on_gpu(table: dict[str, dict[str, Record]], jobs: int, pattern: str, seconds
             else:
                 record["gpu"] = _compared(result, correct[subject])
     return left
+
+
+def _known(record: Record | None) -> bool:
+    """Whether the simulator has judged a mutant."""
+    return record is not None and record["simulator"]["verdict"] not in ("crash", "timeout")
 
 
 def _launchable(verdict: Record) -> bool:
@@ -128,19 +140,23 @@ def main() -> None:
     parser.add_argument("-j", type=int, default=2, help="processes at a time")
     parser.add_argument("--kinds", default="", help="sync,predicate,stage,layout; all by default")
     parser.add_argument("--seconds", type=float, default=600, help="start nothing on the GPU after so long")
+    parser.add_argument("--missing", action="store_true", help="only what has no result yet")
     parser.add_argument("-o", type=Path, default=KEPT)
     options = parser.parse_args()
-    os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"
-    PROCESSES.set_forkserver_preload([*PRELOADED, *(["torch"] if options.what == "gpu" else [])])
+    prepare(options.what)
     table = json.loads(options.o.read_text()) if options.o.exists() else {}
     if options.what == "simulator":
         kinds = tuple(filter(None, options.kinds.split(",")))
-        for subject, records in simulate(all_mutants(options.k, kinds), options.j).items():
-            before = table.get(subject, {})
-            kept = {} if not kinds else {name: old for name, old in before.items() if not name.startswith(kinds)}
-            table[subject] = kept | {name: {**before.get(name, {}), **record} for name, record in records.items()}
+        chosen = [(subject, mutant) for subject, mutant in all_mutants(options.k, kinds)
+                  if not (options.missing and _known(table.get(subject, {}).get(mutant.name)))]
+        for subject, records in simulate(chosen, options.j).items():
+            for name, record in records.items():
+                table.setdefault(subject, {}).setdefault(name, {}).update(record)
+        table = {subject: {m.name: table[subject][m.name] for s, m in all_mutants(subject)
+                           if s == subject and m.name in table[subject]} for subject in table}
     elif options.what == "gpu":
-        print(f"{on_gpu(table, options.j, options.k, options.seconds)} mutants not run on the GPU for lack of time")
+        left = on_gpu(table, options.j, options.k, options.seconds, options.missing)
+        print(f"{left} mutants not run on the GPU for lack of time")
     options.o.write_text(json.dumps(table, indent=1) + "\n")
     print(summary(table))
 

@@ -8,6 +8,7 @@ import pytest
 import moye as mo
 from moye.errors import MoyeError, SimulationError
 from moye.runtime.check import Report
+from moye.sim.checkers import regions
 from moye.sim.checkers.codes import CODES, GROUPS
 
 BLOCK = 64
@@ -73,6 +74,13 @@ def half_a_barrier(x, n):
         mo.sync_threads()
 
 
+@faulty("C2", "global-memory races", "races")
+@mo.kernel
+def rotates(x, n):
+    tid = mo.thread_idx().x
+    x[tid] = x[(tid + 32) % 64]
+
+
 @faulty("A11", "integer overflow", "overflow")
 @mo.kernel
 def overflows(x, n):
@@ -110,14 +118,24 @@ def test_every_check_of_a_report_has_a_kernel():
     assert set().union(*GROUPS.values()) <= set(CODES)
 
 
-def test_a_report_says_what_is_not_judged():
+def test_a_report_says_what_is_not_judged(monkeypatch):
+    """Records that tell the threads of a block apart do not fit, those that tell blocks apart do, or neither."""
     @mo.kernel
-    def every_block_writes(x):
+    def writes(x):
         x[mo.thread_idx().x] = mo.block_idx().x
 
-    report = mo.check(every_block_writes)[2, BLOCK](np.zeros(BLOCK, np.float32))
-    assert report.ok and str(report).splitlines()[-1] == "not judged: races between blocks in global memory"
-    assert "clean for this launch" in str(report)
+    x = np.zeros(BLOCK, np.float32)
+    assert mo.check(writes)[1, BLOCK](x).not_judged == ()
+    monkeypatch.setattr(regions, "SPARE", 0)
+    report = mo.check(writes)[1, BLOCK](x)
+    assert report.ok and "clean for this launch" in str(report)
+    assert str(report).splitlines()[-1] == ("not judged: races within a block in global memory on x, which is too "
+                                            "large for it")
+    assert [f.code for f in mo.check(writes)[2, BLOCK](x).findings] == ["G1"]
+    monkeypatch.setattr(regions, "SHARE", 0)
+    report = mo.check(writes)[2, BLOCK](x)
+    assert not report.ok and not report.findings
+    assert report.unsupported == ["races in global memory on x: 64 units of 4 bytes are more than can be remembered"]
 
 
 @pytest.mark.parametrize("code", FAULTY)

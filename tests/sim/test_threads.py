@@ -356,7 +356,7 @@ def chain(acquire=True):
 def test_blocks_wait_for_later_blocks(acquire):
     f, c = np.zeros(13, np.int32), np.zeros(13, np.int32)
     outcome = chain(acquire).run(f, c, 12, grid=(12, 1, 1), blocks=4)
-    assert not outcome.findings
+    assert codes(outcome) == ([] if acquire else ["G3"])        # a plain read of what is stored with an order
     assert c[:12].tolist() == list(range(11, -1, -1))
 
 
@@ -407,14 +407,14 @@ def test_a_warp_waits_for_another_through_shared_memory():
     with k.if_(k.lt(k.tid, 32)) as branch:
         with k.loop() as loop, k.if_(k.eq(k.load(s, 0, order="acquire", scope="cta"), 1)):
             k.exit("break", loop)
-        k.store(C, k.tid, k.load(s, 1))
+        k.store(C, k.add(k.tid, k.mul(k.bid, 32)), k.load(s, 1))
     with k.else_(branch), k.if_(k.eq(k.tid, 63)):
         k.store(s, 1, 42)
         k.store(s, 0, 1, order="release", scope="cta")
-    c = np.zeros(64, np.int32)
+    c = np.zeros(96, np.int32)
     outcome = k.run(c, grid=(3, 1, 1))
     assert not outcome.findings
-    assert (c[:32] == 42).all()
+    assert (c == 42).all()
 
 
 def test_a_lock_between_threads_and_blocks():

@@ -196,6 +196,19 @@ def synchronize_stream(stream: int, ordinal: int) -> None:
         _check(_driver().cuStreamSynchronize(_driver().CUstream(stream)), f"work on a stream of device {ordinal}")
 
 
+def copy_to_host(host: int, pointer: int, size: int, ordinal: int) -> None:
+    """Copy bytes of a device to a host address, and wait until they are there."""
+    with current_device(ordinal):
+        _check(_driver().cuMemcpyDtoH(host, pointer, size), f"copying {size} bytes from device {ordinal}")
+
+
+def copy_to_device(pointer: int, host: int, size: int, ordinal: int) -> None:
+    """Copy bytes at a host address to a device, and wait until they are there."""
+    with current_device(ordinal):
+        _check(_driver().cuMemcpyHtoD(pointer, host, size), f"copying {size} bytes to device {ordinal}")
+        _check(_driver().cuCtxSynchronize(), f"copying {size} bytes to device {ordinal}")
+
+
 def pointer_device(pointer: int) -> int:
     """The ordinal of the device that a pointer belongs to.
 

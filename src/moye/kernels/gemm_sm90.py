@@ -16,7 +16,7 @@ import moye as mo
 from moye.kernels.arguments import matrices, same_problem
 from moye.kernels.operands import raster
 from moye.kernels.simt_config import SMS
-from moye.kernels.warpgroup_plan import CHUNK, CONSUMERS, THREADS, Plan, WarpgroupConfig, choose, make_plan
+from moye.kernels.warpgroup_plan import CHUNK, CONSUMERS, THREADS, WarpgroupConfig, choose, make_plan
 
 
 @mo.jit

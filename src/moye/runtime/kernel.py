@@ -20,12 +20,13 @@ from moye import env
 from moye.errors import ArgumentError, LaunchError, TraceError
 from moye.ir.nodes import Func
 from moye.lang.trace import changed
-from moye.runtime import prepare, reasons, simulate
+from moye.runtime import checking, prepare, reasons
 from moye.runtime.arguments import Call, Signature, classify, same_device
 from moye.runtime.arrays import TensorLike
 from moye.runtime.compile import Dim3, Program, Specialised, compile_program, default_arch, specialise
 from moye.runtime.fast import Plan, Plans, missing
 from moye.runtime.launch import array_kind, check_written, dim3, load, overlaps, slot_value, slots, stream_handle
+from moye.runtime.onhost import simulated
 from moye.runtime.prepare import Prepared
 from moye.runtime.reasons import Shape
 
@@ -103,13 +104,17 @@ class Kernel:
     def _run(self, call: Call, grid: Dim3, block: Dim3, cluster: Dim3 = (1, 1, 1), stream: Any = None,
              smem: int = 0) -> Launched | None:
         """Check and launch; what it used, where that was a device."""
+        if (session := checking.session()) is not None and prepare.compilation() is None:
+            session.launch(self.__name__, grid, block,
+                           lambda: (call, self._checked(call, grid, block, cluster)[1]))
+            return None
         device, spec = self._checked(call, grid, block, cluster)
         if (held := prepare.compilation()) is not None:
             held.take(spec, call, device)
         elif 0 in grid:
             pass
-        elif device is None:
-            simulate.run(spec, call, grid, check=bool(env.check()))
+        elif device is None or isinstance(env.check(), frozenset):      # named checks ask for the simulator
+            simulated(spec, call, grid)
         else:
             return _launch_device(spec, call, device, grid, stream, smem)
         return None

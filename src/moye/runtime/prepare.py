@@ -22,11 +22,12 @@ from moye import env
 from moye.dtypes import DType
 from moye.errors import ArgumentError, LaunchError
 from moye.ir.nodes import ScalarParam
-from moye.runtime import fast, simulate
+from moye.runtime import checking, fast
 from moye.runtime.arguments import Call
 from moye.runtime.arrays import ArrayInfo, TensorLike, describe
 from moye.runtime.compile import Dim3, Program, Specialised, compile_program, default_arch, require_shared
 from moye.runtime.launch import array_kind, check_written, load, overlaps, slots, stream_handle
+from moye.runtime.onhost import simulated
 from moye.runtime.tma import TmaCopy
 
 # --- compiling only --------------------------------------------------------------------------------------------------
@@ -145,12 +146,15 @@ class Prepared:
     def _the_long_way(self, config: Any) -> None:
         if (held := compilation()) is not None:
             held.take(self._spec, self._call, self._ordinal)
+        elif (session := checking.session()) is not None:
+            session.launch(self._spec.func.name, self._grid, self._spec.func.block_dim,
+                           lambda: (self._call, self._spec))
         elif error := self._ready.retry(config, self._params):
             raise self._ready.failure(error)
 
 
 class PreparedOnHost(Prepared):
-    """The same for host arrays, which it simulates, and for empty grids, which launch nothing."""
+    """The same for what is simulated (host arrays, or any where MOYE_CHECK names checks), and for empty grids."""
 
     __slots__ = ()
 
@@ -160,8 +164,11 @@ class PreparedOnHost(Prepared):
     def __call__(self) -> None:
         if (held := compilation()) is not None:
             held.take(self._spec, self._call, None)
+        elif (session := checking.session()) is not None:
+            session.launch(self._spec.func.name, self._grid, self._spec.func.block_dim,
+                           lambda: (self._call, self._spec))
         elif 0 not in self._grid:
-            simulate.run(self._spec, self._call, self._grid, check=bool(env.check()))
+            simulated(self._spec, self._call, self._grid)
 
     def _packed(self, call: Call) -> Any:
         return None
@@ -223,7 +230,7 @@ def _number(spec: Specialised, index: int, value: Any) -> int | float | bool:
 
 def prepare(spec: Specialised, call: Call, device: int | None, grid: Dim3, stream: Any, smem: int) -> Prepared:
     """A prepared launch of checked arguments."""
-    if device is None or 0 in grid:
+    if device is None or 0 in grid or isinstance(env.check(), frozenset):
         return PreparedOnHost(spec, call, grid)
     program = compile_program(spec, default_arch(device), restrict=not overlaps(spec.func, call))
     return Prepared(spec, program, call, device, grid, stream, smem)

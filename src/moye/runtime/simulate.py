@@ -74,10 +74,12 @@ def lints_of(outcome: Any, spec: Specialised) -> list[Lint]:
 
 
 def run(spec: Specialised, call: Call, grid: Dim3, *, check: bool, collect: bool = False, earliest: bool = False,
-        record: tuple[int, ...] = (), lints: bool = False) -> Any:
+        record: tuple[int, ...] = (), lints: bool = False, sample: tuple[int, ...] | None = None,
+        probe: Any = None) -> Any:
     """Simulate one launch; returns the simulator's Outcome.
 
-    ``record``: the blocks that a timeline is wanted of; ``lints``: count what every access costs.
+    ``record``: the blocks that a timeline is wanted of; ``lints``: count what every access costs; ``sample``: the
+    blocks that run, None for all.
     """
     from moye.sim.checkers.codes import chosen
     from moye.sim.machine import Hooks, simulate
@@ -89,7 +91,7 @@ def run(spec: Specialised, call: Call, grid: Dim3, *, check: bool, collect: bool
     arguments = launch_arguments(spec, call)
     gathered = _state["timelines"]
     hooks = Hooks(progress=_state["progress"], stop_on_first=not collect, printer=print,
-                  record=record or ((0,) if gathered is not None else ()),
+                  record=record or ((0,) if gathered is not None else ()), sample=sample, probe=probe,
                   lints=lints, codes=chosen(named) if isinstance(named, frozenset) else None,
                   asynchronous="earliest" if earliest else "latest", exact_fma=env.exact_fma())
     outcome = simulate(spec.func, arguments, grid, check=check, hooks=hooks)
@@ -99,6 +101,15 @@ def run(spec: Specialised, call: Call, grid: Dim3, *, check: bool, collect: bool
     if outcome.findings and not collect:
         raise violation(outcome.findings[0])
     return outcome
+
+
+def probed(spec: Specialised, call: Call, grid: Dim3, block: int, probe: Any, *, earliest: bool) -> None:
+    """Run one block again, unchecked and without a word, for somebody who looks at what it does."""
+    from moye.sim.machine import Hooks, simulate
+
+    hooks = Hooks(sample=(block,), probe=probe, asynchronous="earliest" if earliest else "latest",
+                  exact_fma=env.exact_fma())
+    simulate(spec.func, launch_arguments(spec, call), grid, check=False, hooks=hooks)
 
 
 def violation(finding: Any) -> SimulationError:

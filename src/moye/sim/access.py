@@ -41,7 +41,14 @@ class GlobalEnd:
 
     def store(self, index: Array, values: Any, mask: Mask) -> None:
         self.launch.writes += 1
-        self.memory.write(index, values, None if mask is None else np.asarray(mask))
+        self.changed(index, mask)
+        lanes = None if mask is None else np.asarray(mask)
+        self.memory.write(index, values, lanes)
+        if self.watch and self.watch.globals.doubtful is not None:
+            self.watch.globals.settle(self.memory, index, values, lanes)
+
+    def changed(self, index: Array, mask: Mask) -> None:
+        """The elements are about to be changed: for those who want to know (probe.py)."""
 
     def check_read(self, index: Array, mask: Mask, asynchronous: bool = False) -> None:
         if self.watch:
@@ -84,6 +91,7 @@ class SharedEnd:
     def check_write(self, index: Array, mask: Mask, asynchronous: bool = False) -> None:
         if self.watch:
             how = "async_write" if asynchronous else "write"
+            self.memory.disown(index, self.dtype.itemsize, None if mask is None else np.asarray(mask))
             self.watch.shared(self.op, self.ref, self.memory, index, self.width, mask, how)
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from moye.dtypes import Space
 from moye.errors import UnsupportedError
 from moye.ir import ops
-from moye.sim.access import GlobalEnd, Operand, SharedEnd
+from moye.sim.access import End, GlobalEnd, Operand, SharedEnd
 from moye.sim.masks import Mask, lanes_of
 from moye.sim.memory import Array
 from moye.sim.state import BatchState
@@ -35,18 +35,20 @@ class AtomicSite:
         self.op = op
         self.operand = Operand(op, op.ref, ())
 
-    def bind(self, batch: BatchState) -> _Atomic:
-        return _Atomic(self, batch)
+    def bind(self, batch: BatchState) -> AtomicPlan:
+        return AtomicPlan(self, batch)
 
 
-class _Atomic:
+class AtomicPlan:
     def __init__(self, site: AtomicSite, batch: BatchState) -> None:
         self.op, self.batch = site.op, batch
-        self.end = site.operand.bind(batch)
+        self.end: End = site.operand.bind(batch)
 
     def __call__(self, offset: Any, value: Any, compare: Any, mask: Mask) -> Array:
         index = self.end.locate(offset, (), ())
         self._check(index, mask)
+        if isinstance(self.end, GlobalEnd):
+            self.end.changed(index, mask)
         shape = (self.batch.threads, self.batch.blocks)
         flat, cell = self._cells(np.broadcast_to(index[0], shape))
         active = lanes_of(mask, *shape) & (cell >= 0) & (cell < len(flat))
@@ -63,6 +65,7 @@ class _Atomic:
         if isinstance(self.end, GlobalEnd):
             self.end.check_read(index, mask)
         elif isinstance(self.end, SharedEnd):
+            self.end.memory.disown(index, self.end.dtype.itemsize, None if mask is None else np.asarray(mask))
             self.batch.watch.shared(self.op, self.op.ref, self.end.memory, index, 1, mask, "atomic")
 
     def _cells(self, index: Array) -> tuple[Array, Array]:

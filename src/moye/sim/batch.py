@@ -10,7 +10,7 @@ threads of all blocks are at one point, the loop in ``_advance`` is all there is
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -19,11 +19,13 @@ from moye.dtypes import Space
 from moye.errors import Loc
 from moye.ir import ops
 from moye.sim.barriers import Barriers
+from moye.sim.checkers.globals import GlobalChecker
 from moye.sim.checkers.shared import SharedChecker
 from moye.sim.cluster import Cluster
 from moye.sim.copies import AsyncCopies
 from moye.sim.deadlock import Exited
 from moye.sim.groups import Group, merge_values, same_values
+from moye.sim.launch import places
 from moye.sim.masks import Mask, both, lanes_of, minus, union
 from moye.sim.mbarriers import Mbarriers
 from moye.sim.memory import Array, Fragment, Shared
@@ -54,14 +56,24 @@ class Batch:
         registers = [b for b in func.buffers if b.space is Space.REGISTER]
         self.fragments = {b.id: Fragment(b, self.threads, count) for b in registers}
         self.shared = {b.id: Shared(b, count) for b in func.shared_buffers}
+        self._own()
         self.specials: dict[str, Any] = _threads(func.block_dim)
         self.restart(first)
-        self.plans = [site.bind(self) for site in program.sites]
+        self.plans: list[Any] = [site.bind(self) for site in program.sites]
+        if (probe := launch.hooks.probe) is not None:
+            self.plans = [probe.watched(plan, self) for plan in self.plans]
+
+    def _own(self) -> None:
+        """Where leftovers of predicated copies are looked for, who wrote each element is kept."""
+        for number in () if self.launch.stale is None else self.launch.stale.buffers:
+            memory = self.shared[number] if number in self.shared else self.fragments[number]
+            memory.owner = np.zeros(memory.data.shape, np.int16)
 
     def restart(self, first: int) -> None:
-        """Begin with the blocks ``first`` to ``first + self.blocks - 1`` of the grid (x fastest)."""
-        self.block_ids = block_ids(self.launch.grid, first, self.blocks, self.program.func.cluster_dim)
-        self.tape = self.launch.tape.of(self, first) if self.launch.tape is not None else None
+        """Begin with the blocks ``first`` to ``first + self.blocks - 1`` of those that run."""
+        self.numbers = self.launch.numbers(first, self.blocks)
+        self.block_ids = places(self.numbers, self.launch.grid)
+        self.tape = self.launch.tape.of(self, self.numbers) if self.launch.tape is not None else None
         for axis, name in enumerate(("block_x", "block_y", "block_z")):
             self.specials[name] = np.ascontiguousarray(self.block_ids[None, :, axis], np.int32)
         self.specials |= _in_cluster(self.block_ids, self.program.func.cluster_dim)
@@ -80,13 +92,14 @@ class Batch:
         if self.launch.check:
             checker = SharedChecker(self.program.func, self.threads, self.blocks, self.launch.reporter, self.block_ids)
             checker.ignored = self.launch.hooks.ignored
+            globals_ = GlobalChecker(self.launch.globals, first, self.blocks, checker)
             if self.launch.meter is not None:
                 self.launch.meter.begin(self.blocks)
             if self.watch is None:
-                self.watch = Watch(self.threads, self.block_ids, self.launch.reporter, checker, self.launch.meter,
-                                   self.program.func, self.fragments)
+                self.watch = Watch(self.threads, self.block_ids, self.launch.reporter, checker, globals_,
+                                   self.launch.meter, self.program.func, self.fragments)
             else:
-                self.watch.restart(self.block_ids, checker)
+                self.watch.restart(self.block_ids, checker, globals_)
 
     # --- lanes -------------------------------------------------------------------------------------------------------
 
@@ -156,6 +169,7 @@ class Batch:
             self.products.finish()
         if self.watch is not None:
             self.watch.checker.finish()
+            self.watch.globals.finish()
         self.launch.done += self.blocks
         return "done"
 
@@ -251,18 +265,6 @@ class Batch:
 
     _handlers: ClassVar[dict[str, Callable[[Any, Group, tuple[Any, ...]], int | None]]] = {
         "branch": _branch, "wait": _wait, "yield": _spin, "leave": _leave}
-
-
-def block_ids(grid: tuple[int, int, int], first: int, count: int,
-              cluster: tuple[int, int, int] = (1, 1, 1)) -> Array:
-    """The coordinates (count, 3) of consecutive blocks: cluster after cluster, x fastest."""
-    each, rank = np.divmod(np.arange(first, first + count), math.prod(cluster))
-    counts = [extent // own for extent, own in zip(grid, cluster, strict=True)]
-
-    def place(index: Array, shape: Sequence[int]) -> Array:
-        return np.stack([index % shape[0], index // shape[0] % shape[1], index // (shape[0] * shape[1])], axis=1)
-
-    return place(each, counts) * cluster + place(rank, cluster)
 
 
 def _in_cluster(block_ids: Array, cluster: tuple[int, int, int]) -> dict[str, Any]:

@@ -53,7 +53,9 @@ def emit_atomic(w: Writer, op: ops.Atomic) -> None:
 
 
 def emit_fence(w: Writer, op: ops.Fence) -> None:
-    """Nothing: simulated memory is sequentially consistent; what a fence orders is judged by the checkers."""
+    """Simulated memory is sequentially consistent; what a fence orders is judged by the checkers."""
+    if w.check:
+        w.line(f"B.watch.fence({w.op(op)}, {w.mask})")
 
 
 def emit_alloc(w: Writer, op: ops.Alloc) -> None:

@@ -7,22 +7,28 @@ In: a Func's arguments, the grid, ``Hooks``.  Out: ``Launch``, which the batches
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from typing import Literal as OneOf
 
+import numpy as np
+
 from moye.dtypes import DType
-from moye.errors import ArgumentError
+from moye.errors import ArgumentError, UnsupportedError
 from moye.ir import ops
 from moye.ir.nodes import Buffer, Extent, Func, Param, ScalarParam, TensorParam, Value
 from moye.sim.checkers.findings import Finding, Reporter
+from moye.sim.checkers.globals import GlobalMemory
 from moye.sim.debug import Inspection
 from moye.sim.lints.meter import Meter
 from moye.sim.masks import Mask
 from moye.sim.memory import Array, Global, TensorArg
+from moye.sim.probe import Probe
 from moye.sim.segments import name_of
 from moye.sim.semantics import to_scalar
+from moye.sim.stale import Stale
 from moye.sim.timeline.tape import Tape
 
 __all__ = ["Argument", "Finding", "Hooks", "Launch", "Outcome", "Reporter"]
@@ -38,6 +44,7 @@ class Hooks:
     ``exact_fma`` rounds a multiply-add of a float ``Gemm`` once, as a GPU does; else the product is rounded too.
     ``codes`` are the classes of violations to report (None: all).
     ``blocks`` fixes the number of blocks of a batch; ``resident`` how many blocks may run at once.
+    ``sample``: the blocks (numbers in the grid, x fastest) that run, None for all.  ``probe`` is told of every access.
     """
 
     progress: Callable[[int, int], None] | None = None
@@ -49,6 +56,8 @@ class Hooks:
     inspect: Callable[[Inspection], None] | None = None
     record: Sequence[int] = ()
     """The blocks (x fastest) whose events are recorded for a timeline."""
+    sample: Sequence[int] | None = None
+    probe: Probe | None = None
     lints: bool = False
     """Count what every access costs (checked runs)."""
     ignored: frozenset[int] = frozenset()
@@ -73,8 +82,12 @@ class Outcome:
     segments: int
     reporter: Reporter
     tape: Tape | None = None
+    unsupported: list[str] = field(default_factory=list)
+    """What could not be judged, a sentence each."""
     meter: Meter | None = None
     """What accesses cost, where ``Hooks.lints`` asked for it."""
+    not_judged: list[str] = field(default_factory=list)
+    """What was left out because it is too large."""
 
 
 @dataclass(slots=True)
@@ -99,13 +112,24 @@ class Launch:
     inspections: list[Inspection] = field(default_factory=list)
     memories: dict[tuple[int, str], Global] = field(default_factory=dict)
     tape: Tape | None = None
+    unsupported: list[str] = field(default_factory=list)
     meter: Meter | None = None
+    stale: Stale | None = None
+    """The predicated copies whose leftovers are looked for."""
+    globals: GlobalMemory = field(init=False)
+    """What the checker of races in global memory keeps for the whole launch; only in checked runs."""
 
     def __post_init__(self) -> None:
         if len(self.arguments) != len(self.func.params):
             raise ArgumentError(f"{self.func.name} has {len(self.func.params)} parameters, not {len(self.arguments)}")
         for param, argument in zip(self.func.params, self.arguments, strict=True):
             self._bind(param, argument)
+
+    def watch(self, stale: Stale, spent: int | None) -> None:
+        """Check global memory and look for leftovers; ``spent``: bytes taken already, None for no global memory."""
+        self.stale = stale if stale.numbers else None
+        self.globals = GlobalMemory(self.func, lambda buffer: self.memory(buffer, buffer.dtype), self.total,
+                                    self.place, self.reporter, spent)
 
     def _bind(self, param: Param, argument: Argument) -> None:
         if isinstance(param, ScalarParam):
@@ -123,6 +147,34 @@ class Launch:
             self.params[name_of(extent)] = int(number)
         elif extent != number:
             raise ArgumentError(f"{self.func.name} was made for {param.name} with {extent} where it has {number} now")
+
+    @property
+    def total(self) -> int:
+        """How many blocks run; whole clusters."""
+        total, cluster = math.prod(self.grid), math.prod(self.func.cluster_dim)
+        if self.hooks.sample is not None:
+            if cluster > 1:
+                raise UnsupportedError(f"{self.func.name} runs in clusters of {cluster} blocks, and single blocks of a "
+                                       f"cluster cannot be sampled", hint="leave out blocks=")
+            total = len(self.hooks.sample)
+        return total if self.hooks.first is None else min(total, -(-self.hooks.first // cluster) * cluster)
+
+    def numbers(self, first: int, count: int) -> Array:
+        """The numbers in the grid (x fastest) of ``count`` blocks that run, from the ``first``: cluster by cluster."""
+        if self.hooks.sample is not None:
+            return np.array(self.hooks.sample[first:first + count])
+        cluster = self.func.cluster_dim
+        if cluster == (1, 1, 1):
+            return np.arange(first, first + count)
+        each, rank = np.divmod(np.arange(first, first + count), math.prod(cluster))
+        counts = tuple(extent // own for extent, own in zip(self.grid, cluster, strict=True))
+        x, y, z = (places(each, counts) * cluster + places(rank, cluster)).T
+        return np.asarray(x + self.grid[0] * (y + self.grid[1] * z))
+
+    def place(self, position: int) -> tuple[int, int, int]:
+        """The coordinates of a block, from its position among those that run."""
+        x, y, z = places(self.numbers(position, 1), self.grid)[0].tolist()
+        return x, y, z
 
     def memory(self, buffer: Buffer, dtype: DType) -> Global:
         """A tensor parameter as elements of ``dtype``."""
@@ -159,3 +211,8 @@ class Launch:
         self.inspections.append(inspection)
         if self.hooks.inspect is not None:
             self.hooks.inspect(inspection)
+
+
+def places(numbers: Array, shape: tuple[int, ...]) -> Array:
+    """The coordinates (count, 3) of numbers that count with x fastest."""
+    return np.stack([numbers % shape[0], numbers // shape[0] % shape[1], numbers // (shape[0] * shape[1])], axis=1)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -23,6 +24,7 @@ from moye.sim.launch import Argument, Finding, Hooks, Launch, Outcome, Reporter
 from moye.sim.lints.meter import Meter
 from moye.sim.memory import TensorArg
 from moye.sim.program import Program, program_of
+from moye.sim.stale import Again, Stale
 from moye.sim.stops import StopSimulation, stuck
 from moye.sim.timeline.tape import Tape
 
@@ -37,22 +39,42 @@ MULTIPROCESSORS, THREADS_EACH, SHARED_EACH, BLOCKS_EACH = 132, 2048, 227 << 10, 
 
 def simulate(func: Func, arguments: Sequence[Argument], grid: tuple[int, int, int], *, check: bool,
              hooks: Hooks | None = None) -> Outcome:
-    """Run every block of the grid; ``arguments`` are parallel to ``func.params``."""
+    """Run every block of the grid, or those of ``hooks.sample``; ``arguments`` are parallel to ``func.params``."""
     hooks = hooks or Hooks()
     reporter = Reporter(func, hooks.stop_on_first, hooks.codes)
     launch = Launch(func, arguments, grid, check, hooks, reporter)
     if check and hooks.lints:
         launch.meter = Meter(func)
+    again = Again(func, arguments, lambda buffer: launch.memory(buffer, buffer.dtype)) if check else None
+    if again is not None:
+        launch.watch(again.stale, again.bytes)
     program = program_of(func, check=check, record=bool(hooks.record))
     if program.statements is not None:
         launch.tape = Tape(program.statements, grid, hooks.record)
     try:
         with np.errstate(all="ignore"):
             _run(program, launch)
+            if check:
+                launch.globals.conflicts.tell()         # of batches that never came to their end
+            if again is not None and launch.done == launch.total:
+                again.judge(lambda stale: _repeat(program_of(func, check=True), launch, stale), reporter)
     except StopSimulation:
         pass
-    return Outcome(reporter.findings, launch.printed, launch.inspections, launch.done, launch.steps, reporter,
-                   launch.tape, launch.meter)
+    outcome = Outcome(reporter.findings, launch.printed, launch.inspections, launch.done, launch.steps, reporter,
+                      launch.tape, launch.unsupported, launch.meter)
+    if again is not None:
+        outcome.unsupported += [*launch.globals.unsupported, *again.unsupported]
+        outcome.not_judged = launch.globals.plan.not_judged
+    return outcome
+
+
+def _repeat(program: Program, launch: Launch, stale: Stale) -> None:
+    """The launch once more, unheard, with other values where ``stale`` says so."""
+    launch.globals.forget()
+    hooks = replace(launch.hooks, progress=None, stop_on_first=False, printer=None, inspect=None, record=())
+    second = Launch(launch.func, launch.arguments, launch.grid, True, hooks, Reporter(launch.func, False, frozenset()))
+    second.watch(stale, None)
+    _run(program, second)
 
 
 def blocks_per_batch(func: Func, total: int) -> int:
@@ -78,10 +100,7 @@ class _Queue:
 
     def __init__(self, program: Program, launch: Launch) -> None:
         self.program, self.launch = program, launch
-        cluster = math.prod(program.func.cluster_dim)
-        self.total = launch.grid[0] * launch.grid[1] * launch.grid[2]
-        if launch.hooks.first is not None:
-            self.total = min(self.total, -(-launch.hooks.first // cluster) * cluster)
+        self.total, cluster = launch.total, math.prod(program.func.cluster_dim)
         self.size = -(-(launch.hooks.blocks or 0) // cluster) * cluster or \
             blocks_per_batch(program.func, max(self.total, 1))
         self.next = 0

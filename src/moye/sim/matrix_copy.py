@@ -48,11 +48,11 @@ class MatrixCopySite:
         first = int(self.register.offset.value)
         self.rows = (table[:, None] + first + np.array(op.registers)).reshape(-1)      # (E V)
 
-    def bind(self, batch: BatchState) -> _MatrixCopy:
-        return _MatrixCopy(self, batch)
+    def bind(self, batch: BatchState) -> MatrixCopyPlan:
+        return MatrixCopyPlan(self, batch)
 
 
-class _MatrixCopy:
+class MatrixCopyPlan:
     def __init__(self, site: MatrixCopySite, batch: BatchState) -> None:
         self.site, self.batch, self.op = site, batch, site.op
         if batch.threads % WARP:

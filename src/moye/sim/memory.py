@@ -129,7 +129,7 @@ def _reach(arg: TensorArg) -> tuple[int, int]:
 class Shared:
     """One shared allocation of every block of a batch: ``data`` is (elements, blocks)."""
 
-    __slots__ = ("blocks", "buffer", "column", "data", "dtype", "elements")
+    __slots__ = ("blocks", "buffer", "column", "data", "dtype", "elements", "owner")
 
     def __init__(self, buffer: Buffer, blocks: int) -> None:
         self.buffer = buffer
@@ -138,9 +138,29 @@ class Shared:
         self.blocks = blocks
         self.data: Array = np.empty((self.elements, blocks), self.dtype)
         self.column: Array = np.arange(blocks)
+        self.owner: Array | None = None
+        """Per element the copy that wrote it last (0: anything else), where that is asked for."""
 
     def reset(self) -> None:
         self.data[...] = poison(self.buffer.dtype)
+        if self.owner is not None:
+            self.owner[...] = 0
+
+    def disown(self, index: Array, itemsize: int, mask: Array | None) -> None:
+        """Something writes these elements of ``itemsize`` bytes."""
+        if self.owner is None or not len(self.owner):
+            return
+        if itemsize != self.dtype.itemsize:
+            self.owner[...] = 0
+            return
+        shape = np.broadcast_shapes(index.shape, (1, self.blocks), () if mask is None else mask.shape)
+        index = np.broadcast_to(index.clip(0, len(self.owner) - 1), shape)
+        column = np.broadcast_to(self.column, shape)
+        if mask is None:
+            self.owner[index, column] = 0
+        else:
+            mask = np.broadcast_to(mask, shape)
+            self.owner[index[mask], column[mask]] = 0
 
     def read(self, index: Array, dtype: np.dtype[Any]) -> Array:
         """The elements (..., T or 1, blocks); indices outside are clipped."""
@@ -204,7 +224,7 @@ class Fragment:
     Elements narrower than a byte are kept as 32-bit words.
     """
 
-    __slots__ = ("buffer", "data", "dtype", "known", "lanes")
+    __slots__ = ("buffer", "data", "dtype", "known", "lanes", "owner")
 
     def __init__(self, buffer: Buffer, threads: int, blocks: int) -> None:
         self.buffer = buffer
@@ -214,9 +234,13 @@ class Fragment:
         self.known = np.zeros(rows, np.bool_)
         self.lanes: Array | None = None
         """Per lane, where elements are set for some threads only."""
+        self.owner: Array | None = None
+        """Per element and lane the copy that wrote it last (0: anything else), where that is asked for."""
 
     def reset(self, mask: Array | None) -> None:
         """The buffer begins here: poison, for the lanes of the mask."""
+        if self.owner is not None:
+            self.owner[:, True if mask is None else np.broadcast_to(mask, self.owner.shape[1:])] = 0
         if mask is None:
             self.data[...] = poison(self.buffer.dtype)
             self.known[:] = False
@@ -230,6 +254,8 @@ class Fragment:
 
     def mark(self, rows: Array, mask: Array | None) -> None:
         """The elements ``rows`` are set in the lanes of the mask."""
+        if self.owner is not None:
+            self.owner[rows] = 0 if mask is None else np.where(mask, 0, self.owner[rows])
         if mask is None:
             self.known[rows] = True
         elif not self.known[rows].all():

@@ -17,10 +17,10 @@ import numpy as np
 from moye.dtypes import Space
 from moye.ir import ops
 from moye.ir.nodes import Extent, TileRef
-from moye.sim.access import Operand, RegisterEnd
+from moye.sim.access import GlobalEnd, Operand, RegisterEnd
 from moye.sim.addressing import register_rows
 from moye.sim.masks import Mask, both
-from moye.sim.memory import Array, numpy_dtype
+from moye.sim.memory import Array, Fragment, Shared, numpy_dtype
 from moye.sim.semantics import reduction, to_scalar
 from moye.sim.state import BatchState
 
@@ -32,11 +32,11 @@ class LoadSite:
         self.op = op
         self.operand = Operand(op, op.ref, ())
 
-    def bind(self, batch: BatchState) -> _Load:
-        return _Load(self, batch)
+    def bind(self, batch: BatchState) -> LoadPlan:
+        return LoadPlan(self, batch)
 
 
-class _Load:
+class LoadPlan:
     def __init__(self, site: LoadSite, batch: BatchState) -> None:
         self.end = site.operand.bind(batch)
         self.dtype = site.op.result.dtype
@@ -58,11 +58,11 @@ class StoreSite:
         self.op = op
         self.operand = Operand(op, op.ref, ())
 
-    def bind(self, batch: BatchState) -> _Store:
-        return _Store(self, batch)
+    def bind(self, batch: BatchState) -> StorePlan:
+        return StorePlan(self, batch)
 
 
-class _Store:
+class StorePlan:
     def __init__(self, site: StoreSite, batch: BatchState) -> None:
         self.end = site.operand.bind(batch)
 
@@ -82,8 +82,8 @@ class CopySite:
         self.src = Operand(op, op.src, op.extents, op.width, order)
         self.pred = Operand(op, op.pred, op.extents, 1, order) if isinstance(op.pred, TileRef) else None
 
-    def bind(self, batch: BatchState) -> _Copy:
-        return _Copy(self, batch)
+    def bind(self, batch: BatchState) -> CopyPlan:
+        return CopyPlan(self, batch)
 
 
 def _order(op: ops.Copy) -> Array | None:
@@ -97,7 +97,7 @@ def _order(op: ops.Copy) -> Array | None:
     return None
 
 
-class _Copy:
+class CopyPlan:
     def __init__(self, site: CopySite, batch: BatchState) -> None:
         op = site.op
         self.op, self.batch = op, batch
@@ -107,6 +107,8 @@ class _Copy:
         self.asynchronous = op.atom.asynchronous is not None
         self.view = self.dst.view if isinstance(self.dst, RegisterEnd) else None
         self.checked = batch.watch is not None
+        stale = batch.launch.stale
+        self.stale = stale if stale is not None and id(op) in stale.numbers else None
 
     def __call__(self, dst: Any, src: Any, dst_strides: tuple[Any, ...], src_strides: tuple[Any, ...],
                  extents: tuple[Any, ...], pred: Any, mask: Mask) -> None:
@@ -119,11 +121,25 @@ class _Copy:
         if self.checked:
             if reading is not False:
                 self.src.check_read(of, reading, self.asynchronous)
-            self.dst.check_write(to, writing, self.asynchronous)
+            if self.stale is None:
+                self.dst.check_write(to, writing, self.asynchronous)
+            else:
+                self._watched(to, writing, mask)
         if self.asynchronous:
             self.batch.copies.issue(self, to, of, reading, writing)
         elif not (mask is None and reading is None and self.view is not None and self.src.load_into(of, self.view)):
             self.perform(to, of, reading, writing)
+
+    def _watched(self, to: Array, writing: Mask, mask: Mask) -> None:
+        """A copy whose leftovers are looked for."""
+        dst = self.dst
+        assert self.stale is not None and not isinstance(dst, GlobalEnd), "a copy into shared memory or registers"
+        memory: Shared | Fragment = dst.fragment if isinstance(dst, RegisterEnd) else dst.memory
+        rows = dst.own[:, None, None] if isinstance(dst, RegisterEnd) else to
+        owner, memory.owner = memory.owner, None        # what this copy writes is its own
+        dst.check_write(to, writing, self.asynchronous)
+        memory.owner = owner
+        self.stale.copied(self.op, memory, rows, writing, mask, self.batch.threads, self.batch.block_ids)
 
     def perform(self, to: Array, of: Array, reading: Mask, writing: Mask) -> None:
         """Move the values now."""
@@ -153,11 +169,11 @@ class MapSite:
         self.sources = [Operand(op, ref, op.extents) for ref in op.sources]
         self.dst = Operand(op, op.dst, op.extents)
 
-    def bind(self, batch: BatchState) -> _Map:
-        return _Map(self, batch)
+    def bind(self, batch: BatchState) -> MapPlan:
+        return MapPlan(self, batch)
 
 
-class _Map:
+class MapPlan:
     def __init__(self, site: MapSite, batch: BatchState) -> None:
         self.sources = [source.bind(batch) for source in site.sources]
         self.dst = site.dst.bind(batch)

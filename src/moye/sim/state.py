@@ -19,6 +19,7 @@ from moye.sim.groups import Group
 from moye.sim.masks import Mask
 from moye.sim.memory import Array, Fragment, Global, Shared
 from moye.sim.phases import Phases
+from moye.sim.stale import Stale
 from moye.sim.watch import Watch
 
 
@@ -28,6 +29,7 @@ class LaunchState(Protocol):
     writes: int
     reporter: Reporter
     func: Func
+    stale: Stale | None
 
     @property
     def exact_fma(self) -> bool: ...
@@ -87,6 +89,7 @@ class BatchState(Protocol):
     blocks: int
     block_dim: tuple[int, int, int]
     block_ids: Array
+    numbers: Array
     watch: Watch | None
     fragments: dict[int, Fragment]
     shared: dict[int, Shared]

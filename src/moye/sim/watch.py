@@ -1,7 +1,7 @@
-"""Judges every access of a checked run: bounds, alignment, undefined registers, overflow; feeds the shared checker.
+"""Judges every access of a checked run: bounds, alignment, undefined registers, overflow; feeds the race checkers.
 
 In: the indices (V, T or 1, B or 1) and the mask of an access.  Out: findings B1-B4, B7, A11, A12 through the
-reporter; the byte addresses of shared accesses for ``SharedChecker``.
+reporter; accesses for ``SharedChecker`` and ``GlobalChecker``.
 
 It never changes what the kernel computes.  Races are judged in checkers/.
 """
@@ -16,6 +16,7 @@ from moye.ir import ops
 from moye.ir.nodes import Func, Ref, TileRef
 from moye.layout import make_layout
 from moye.sim.checkers.findings import Finding, Reporter, coordinate_beyond, coordinate_of
+from moye.sim.checkers.globals import GlobalChecker
 from moye.sim.checkers.products import ProductChecks
 from moye.sim.checkers.shared import SharedChecker
 from moye.sim.checkers.words import at
@@ -38,18 +39,19 @@ class Watch:
     """The checks of one batch of blocks."""
 
     def __init__(self, threads: int, block_ids: Array, reporter: Reporter, checker: SharedChecker,
-                 meter: Meter | None, func: Func, fragments: dict[int, Fragment]) -> None:
+                 globals_: GlobalChecker, meter: Meter | None, func: Func, fragments: dict[int, Fragment]) -> None:
         self.threads = threads
         self.block_ids = block_ids
         self.reporter = reporter
         self.checker = checker
+        self.globals = globals_
         self.meter = meter
         """Counts what accesses cost, where lints are wanted."""
         self.wgmma = ProductChecks(self, func, fragments)
 
-    def restart(self, block_ids: Array, checker: SharedChecker) -> None:
+    def restart(self, block_ids: Array, checker: SharedChecker, globals_: GlobalChecker) -> None:
         """The next blocks."""
-        self.block_ids, self.checker = block_ids, checker
+        self.block_ids, self.checker, self.globals = block_ids, checker, globals_
         self.wgmma.reset()
 
     # --- reporting ---------------------------------------------------------------------------------------------------
@@ -81,7 +83,7 @@ class Watch:
 
     def globally(self, op: ops.Op, ref: Ref | TileRef, memory: Global, index: Array, width: int, mask: Mask,
                  verb: str, *, asynchronous: bool = False) -> None:
-        """B1, B3, B4 of an access to global memory."""
+        """B1, B3, B4 of an access to global memory, which is then told to the checker of races there."""
         if width > 1:
             index, mask = index[::width], _per_access(mask, width)
         if not index.size:
@@ -99,6 +101,12 @@ class Watch:
             skew = (memory.address + index * memory.itemsize) % size
         if (width > 1 or memory.address % size) and skew.any():
             self._misaligned(op, ref, index * memory.itemsize + memory.address, skew != 0, size, mask, asynchronous)
+        self.globals.access(op, ref, memory, index, size, None if mask is None else np.asarray(mask),
+                            verb == "writes")
+
+    def fence(self, op: ops.Fence, mask: Mask) -> None:
+        """A fence of the lanes of the mask."""
+        self.globals.fence(op, None if mask is None else np.asarray(mask))
 
     def _outside(self, op: ops.Op, ref: Ref | TileRef, memory: Global, index: Array, width: int, mask: Mask,
                  verb: str) -> None:

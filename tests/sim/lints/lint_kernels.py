@@ -116,3 +116,49 @@ def staged_sum(y, x, pending: mo.Constexpr, ahead: mo.Constexpr, late: mo.Conste
 def run_staged(pending, ahead, late=False):
     x = np.asfortranarray(np.ones((32, 8), np.float32))
     return mo.check(staged_sum)[1, 32](np.zeros(32, np.float32), x, pending, ahead, late)
+
+
+@mo.kernel
+def staged_rows(y, x, layout, tiled):
+    """A tile comes by cp.async; one element goes out again."""
+    tid = mo.thread_idx().x
+    smem = mo.shared_array(mo.float32, layout)
+    thr_copy = tiled.get_slice(tid)
+    mo.copyto(tiled, thr_copy.partition_D(smem), thr_copy.partition_S(x))
+    mo.cp_async_commit()
+    mo.cp_async_wait()
+    mo.sync_threads()
+    if tid == 0:
+        y[0] = smem[0, 0]
+
+
+def run_rows(atom, layout, thr, val):
+    """The tile is the first columns of an array of rows of 1024 bytes, which begin at lines."""
+    x = np.ones((mo.size(layout, 0), 256), np.float32)[:, :mo.size(layout, 1)]
+    tiled = mo.make_tiled_copy(mo.CopyAtom(atom, mo.float32), thr, val)
+    report = mo.check(staged_rows)[1, mo.size(thr)](np.zeros(1, np.float32), x, layout, tiled)
+    assert report.ok, str(report)
+    return report
+
+
+@mo.kernel
+def filled_rows(y, x, count, tiled):
+    """As staged_rows; the threads from ``count`` on fill in zeros."""
+    tid = mo.thread_idx().x
+    smem = mo.shared_array(mo.float32, mo.make_layout((16, 8), (8, 1)))
+    thr_copy = tiled.get_slice(tid)
+    mo.copyto(tiled, thr_copy.partition_D(smem), thr_copy.partition_S(x), pred=tid < count, zero_fill=True)
+    mo.cp_async_commit()
+    mo.cp_async_wait()
+    mo.sync_threads()
+    if tid == 0:
+        y[0] = smem[15, 7]
+
+
+def run_filled(count, thr, val):
+    x = np.ones((16, 256), np.float32)[:, :8]
+    tiled = mo.make_tiled_copy(mo.CopyAtom(mo.CpAsync(mo.uint128), mo.float32), thr, val)
+    y = np.full(1, 7, np.float32)
+    report = mo.check(filled_rows)[1, mo.size(thr)](y, x, count, tiled)
+    assert report.ok and y[0] == (count == 32), str(report)
+    return report

@@ -104,6 +104,7 @@ P5  P    a redundant barrier or fence
 P6  P    spills or local memory
 P7  P    serialised wgmma
 P8  P    occupancy limited by shared memory or registers
+V1  S    wrong result
 """
 
 
@@ -117,8 +118,9 @@ CODES: dict[str, Code] = _parse(_TABLE)
 GROUPS: dict[str, frozenset[str]] = {
     "bounds": frozenset({"B1", "B2"}),
     "alignment": frozenset({"B3", "B4"}),
-    "uninitialised": frozenset({"B6", "B7", "B11", "E2", "E5"}),
-    "races": frozenset({"B9", "C1", "C2", "C3", "D3", "D4", "D6", "D13", "D15", "D16", "E3", "E4"}),
+    "uninitialised": frozenset({"B6", "B7", "B8", "B11", "E2", "E5"}),
+    "races": frozenset({"B9", "C1", "C2", "C3", "D3", "D4", "D6", "D13", "D15", "D16", "D19", "E3", "E4", "G1", "G2", "G3",
+                        "G5"}),
     "copies": frozenset({"D1", "D2", "D3", "D4", "B9", "D6", "D7", "D8", "D12", "D13", "D14", "D15", "D16", "D18",
                          "D20", "D21", "E1", "E2", "E3", "E4"}),
     "barriers": frozenset({"C4", "C5", "C6", "C7", "D7", "D8", "D9", "D10", "D11", "E6", "F3", "F4", "G4"}),
@@ -128,10 +130,27 @@ GROUPS: dict[str, frozenset[str]] = {
 """What the simulator judges, by the names of MOYE_CHECK and in the order in which a Report tells it."""
 
 
+SHORT = {"align": "alignment", "init": "uninitialised", "uninitialized": "uninitialised", "race": "races",
+         "copy": "copies", "barrier": "barriers", "assert": "asserts"}
+"""Other names of groups."""
+
+
 def chosen(names: Iterable[str]) -> frozenset[str]:
-    """The codes of the groups named; MoyeError for a name that is none."""
-    names = list(names)
-    for name in sorted(names):
-        if name not in GROUPS:
-            raise MoyeError(f"MOYE_CHECK: there is no checker {name!r}; the checkers are {', '.join(GROUPS)}")
-    return frozenset().union(*(GROUPS[name] for name in names))
+    """The codes of the groups and classes named, in any case; MoyeError for a name that is none."""
+    return frozenset[str]().union(*(_named(name) for name in sorted(names)))
+
+
+def _named(name: str) -> frozenset[str]:
+    low, code = name.lower(), CODES.get(name.upper())
+    if low == "all":
+        return frozenset(code for code, row in CODES.items() if row.when != "P")
+    if code is not None:
+        if code.when == "P":
+            raise MoyeError(f"MOYE_CHECK: {code.code} ({code.title}) is a lint, and no lint makes a launch fail",
+                            hint="mo.check(kernel) reports lints")
+        return frozenset({code.code})
+    group = SHORT.get(low, low)
+    if group not in GROUPS:
+        raise MoyeError(f"MOYE_CHECK: there is no checker {name!r}; the checkers are {', '.join(GROUPS)}, all, and "
+                        f"classes such as D3")
+    return GROUPS[group]

@@ -59,7 +59,7 @@ class Memory(Protocol):
     judge: Judge
     shadows: dict[int, Shadow]
 
-    def who(self, active: Bools | None) -> Bools: ...
+    def everyone(self, active: Bools | None) -> Bools: ...
     def groups(self, who: Bools) -> Bools: ...
     def expand(self) -> None: ...
     def shadow(self, buffer: Buffer, width: int) -> Shadow: ...
@@ -97,7 +97,7 @@ class Engines:
 
     def init(self, op: ops.MbarrierInit, element: int, lanes: Bools) -> None:
         """A thread initialises a barrier."""
-        who, clocks = self.checker.who(lanes), self.checker.clocks
+        who, clocks = self.checker.everyone(lanes), self.checker.clocks
         thread = who.argmax(axis=0)
         epoch = clocks.now[clocks.group[thread], np.arange(clocks.columns)]
         key = (op.ref.buffer.id, element)
@@ -114,7 +114,7 @@ class Engines:
         if proxy and key not in self.shown:
             self.judge.unshown(op, ref, element, lanes, made.op)
             self.shown |= {key for key in self.made if key[0] == ref.buffer.id}
-        who, clocks = self.checker.who(lanes), self.checker.clocks
+        who, clocks = self.checker.everyone(lanes), self.checker.clocks
         thread, epoch, column = self._columns(made.thread), self._columns(made.epoch), np.arange(clocks.columns)
         for group in np.flatnonzero(clocks.groups_of(who).any(axis=1)).tolist():
             here = who & (clocks.group == group)[:, None]
@@ -139,21 +139,21 @@ class Engines:
         self._visible(op, ref, element, lanes)
         if arrives:
             self.checker.clocks.send((f"arrive {ref.buffer.id}", element),
-                                     self.checker.groups(self.checker.who(lanes)))
+                                     self.checker.groups(self.checker.everyone(lanes)))
 
     def phase(self, buffer: Buffer, element: int, where: Bools) -> None:
         """A phase is complete in the blocks ``where``."""
-        columns = self.checker.who(where[None])[0]
+        columns = self.checker.everyone(where[None])[0]
         self.checker.clocks.publish((f"arrive {buffer.id}", element), (f"phase {buffer.id}", element), columns)
 
     def passed(self, op: ops.MbarrierWait, ref: Ref, element: int, lanes: Bools, phase: Ints) -> None:
         """Threads go on after a wait (acquire); ``phase`` is the one under way, per block."""
         self._visible(op, ref, element, lanes)
-        engine, who = self._barrier(ref.buffer, element), self.checker.groups(self.checker.who(lanes))
+        engine, who = self._barrier(ref.buffer, element), self.checker.groups(self.checker.everyone(lanes))
         clocks = self.checker.clocks
         if clocks.columns == 1 and (phase[lanes.any(axis=0)] != phase[lanes.any(axis=0)][0]).any():
             self.checker.expand()
-            who = self.checker.groups(self.checker.who(lanes))
+            who = self.checker.groups(self.checker.everyone(lanes))
         epoch = phase if clocks.columns > 1 else phase[lanes.any(axis=0)][:1]
         clocks.receive((f"phase {ref.buffer.id}", element), who)
         clocks.hear(engine, who, epoch)
@@ -164,7 +164,7 @@ class Engines:
 
     def fence(self, op: ops.ProxyFence, lanes: Bools | None) -> None:
         """Each thread makes its writes visible to the asynchronous proxy, or its mbarriers to everybody."""
-        who, clocks = self.checker.who(lanes), self.checker.clocks
+        who, clocks = self.checker.everyone(lanes), self.checker.clocks
         for key, made in self.made.items():
             if who[self._columns(made.thread), np.arange(clocks.columns)].any():
                 self.shown.add(key)
@@ -174,10 +174,10 @@ class Engines:
                     _fence(shadow, who, clocks.now[clocks.group])
 
     def cluster_arrive(self, lanes: Bools) -> None:
-        self.checker.clocks.send(("cluster", 0), self.checker.groups(self.checker.who(lanes)))
+        self.checker.clocks.send(("cluster", 0), self.checker.groups(self.checker.everyone(lanes)))
 
     def cluster_leave(self, lanes: Bools) -> None:
-        self.checker.clocks.receive(("cluster", 0), self.checker.groups(self.checker.who(lanes)))
+        self.checker.clocks.receive(("cluster", 0), self.checker.groups(self.checker.everyone(lanes)))
 
     def bulk_wait(self, op: ops.BulkWait, lanes: Bools, limit: Ints) -> None:
         """Threads know that their groups below ``limit`` (T, B) have read their sources."""
@@ -199,7 +199,7 @@ class Engines:
         here = lanes.any(axis=0)
         if self.checker.clocks.columns == 1 and (epoch[here] != epoch[here][0]).any():
             self.checker.expand()
-        who = self.checker.groups(self.checker.who(lanes))
+        who = self.checker.groups(self.checker.everyone(lanes))
         return who, epoch if self.checker.clocks.columns > 1 else epoch[here][:1]
 
     def products_done(self, lanes: Bools, limit: Ints) -> None:

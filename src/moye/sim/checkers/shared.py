@@ -19,7 +19,7 @@ import numpy as np
 from moye.dtypes import Space
 from moye.ir.nodes import Buffer, Func, Ref, TileRef
 from moye.ir.ops import Alloc, Atomic, CpAsyncWait, Fence, Load, Op, Store, TmaCopy, Wgmma
-from moye.sim.checkers.clocks import Bools, Clocks, Ints
+from moye.sim.checkers.clocks import Bools, Channel, Clocks, Ints
 from moye.sim.checkers.copies import CopyGroups
 from moye.sim.checkers.engines import Engines
 from moye.sim.checkers.findings import Reporter
@@ -176,14 +176,14 @@ class SharedChecker:
 
     def commit(self, op: Op, active: Bools | None) -> None:
         """Each thread's open group of asynchronous copies is closed."""
-        self.copies.commit(self.who(active))
+        self.copies.commit(self.everyone(active))
 
     def wait(self, op: CpAsyncWait, active: Bools | None, trips: Mapping[str, Any] | None = None) -> None:
         """Each thread waits until at most ``op.pending`` of its groups are in flight (None: nothing at all).
 
         ``trips`` are the variables of the loops around it, for the reader.
         """
-        self.copies.wait(self.who(active), op, trips or {})
+        self.copies.wait(self.everyone(active), op, trips or {})
         for shadow in self.shadows.values():
             shadow.complete(self.copies.done, self.judge.number(op), self.clocks)
 
@@ -199,8 +199,8 @@ class SharedChecker:
             return
         active = self._mask(active)
         if self.reuse.openings and BLOCK in self.reuse.openings:
-            self.groups(self.who(active))
-            self._ordered_use(op, BLOCK, self.who(active))
+            self.groups(self.everyone(active))
+            self._ordered_use(op, BLOCK, self.everyone(active))
         self.clocks.barrier(None if active is None else self.groups(active))
 
     def named_barrier(self, op: Op, barrier_id: int, arrived: Bools | None, released: Bools | None) -> None:
@@ -209,8 +209,8 @@ class SharedChecker:
         Arrivals count from the moment of the call: called once when the barrier completes it is right for threads
         that wait; an arrival that does not wait is exact if it is told when it happens, with nobody released.
         """
-        came, freed = self.who(arrived), self.who(released)
-        came, freed = self.who(came), self.who(freed)  # the second may have made one column a block
+        came, freed = self.everyone(arrived), self.everyone(released)
+        came, freed = self.everyone(came), self.everyone(freed)  # the second may have made one column a block
         for mask in (came, freed):
             self.groups(mask)                          # split by both before either is looked up
         self._ordered_use(op, barrier_id, came)
@@ -230,7 +230,21 @@ class SharedChecker:
     def warp_sync(self, op: Op, lane_mask: int, active: Bools | None) -> None:
         """The lanes of ``lane_mask`` of each warp meet, as far as they are active."""
         lanes = np.array([lane_mask >> (t % self.clocks.warp) & 1 for t in range(self.threads)], np.bool_)
-        self.clocks.warp_barrier(self.groups(self.who(active) & lanes[:, None]))
+        self.clocks.warp_barrier(self.groups(self.everyone(active) & lanes[:, None]))
+
+    def order(self, channel: Channel, active: Bools | None, *, acquire: bool = False, release: bool = False) -> None:
+        """The threads take over what was left in the channel, or leave there what they know."""
+        if not (acquire or release):
+            return
+        who = self.split(active)
+        if acquire:
+            self.clocks.receive(channel, who)
+        if release:
+            self.clocks.send(channel, who)
+
+    def split(self, active: Bools | None) -> Bools:
+        """The groups of these threads, split so that they fit the mask."""
+        return self.groups(self.everyone(active))
 
     def finish(self) -> None:
         """The blocks are through: their state is dropped (a copy in flight at the end harms nobody)."""
@@ -242,13 +256,7 @@ class SharedChecker:
         order = op.order if isinstance(op, (Atomic, Load, Store)) else None
         acquire = acquire and (self.fenced or order in ACQUIRES)
         release = release and (self.fenced or order in RELEASES)
-        if not (acquire or release):
-            return
-        who = self.groups(self.who(active))
-        if acquire:
-            self.clocks.receive(("buffer", ref.buffer.id), who)
-        if release:
-            self.clocks.send(("buffer", ref.buffer.id), who)
+        self.order(("buffer", ref.buffer.id), active, acquire=acquire, release=release)
 
     # --- order -------------------------------------------------------------------------------------------------------
 
@@ -344,7 +352,7 @@ class SharedChecker:
             self.expand()
         return None if active.all() else active
 
-    def who(self, active: Bools | None) -> Bools:
+    def everyone(self, active: Bools | None) -> Bools:
         """The mask as (T, columns)."""
         active = self._mask(active)
         shape = (self.threads, self.clocks.columns)

@@ -1,7 +1,8 @@
 """P1: bank conflicts of shared memory, who meets where, and a layout that avoids them.
 
 In: the rows of a launch.  Out: lints; the hint names a padding or a swizzle of the buffer's layout under which all
-accesses that the run made to the buffer were counted again.
+accesses that the run made to the buffer were counted again.  A cp.async.ca out of many lines costs wavefronts that no
+layout of shared memory removes: that is said instead.
 
 Layouts to try come from moye.layout.proposals; one that breaks up an access is out.
 """
@@ -21,14 +22,15 @@ from moye.layout.requests import WARP, Request, ranges
 from moye.layout.swizzle import ComposedLayout
 from moye.layout.tables import AnyLayout, plain, static_modes, static_offset
 from moye.sim.addressing import apply_swizzle, static_table
-from moye.sim.lints.costs import Bools, Ints, shared_cost
+from moye.sim.lints.costs import LINE, Bools, Cost, Ints, active_lanes, by_warp, wavefronts
 from moye.sim.lints.lint import Lint
-from moye.sim.lints.meter import Traffic
+from moye.sim.lints.meter import NOT_READ, Traffic, Variant
 from moye.sim.lints.rows import Row
 
 EXCESS = 0.01
 """The share of all wavefronts that conflicts must cost to be told."""
 _LAYOUT_LIMIT = 1 << 16
+_BLOCKS = 8
 _SEARCHED = 16
 """Accesses of a thread that candidates are tried with; the best is counted with all of them."""
 
@@ -37,10 +39,43 @@ def lints(rows: list[Row]) -> list[Lint]:
     """One lint per statement and tensor with conflicts that cost something."""
     shared = [row for row in rows if row.shared and row.direction != "atomic"]
     total = sum(row.passes for row in shared)
-    found = [row for row in shared if row.degree > 1 and row.excess > EXCESS * total]
-    hints = {row.parts[0].ref.buffer.id: None for row in found}
+    found = [row for row in shared if (row.degree > 1 or row.spread) and row.excess > EXCESS * total]
+    hints = {row.parts[0].ref.buffer.id: None for row in found if not _scattered(row)}
     answers = {at: advice([part for row in shared for part in row.parts if part.ref.buffer.id == at]) for at in hints}
-    return [_lint(row, answers[row.parts[0].ref.buffer.id], total) for row in found]
+    return [_from_lines(row, total) if _scattered(row) else _lint(row, answers[row.parts[0].ref.buffer.id], total)
+            for row in found]
+
+
+def _scattered(row: Row) -> bool:
+    """Whether most of what is too much comes from the lines that are read, not from banks."""
+    return 2 * row.spread >= max(row.excess, 1)
+
+
+def _from_lines(row: Row, total: int) -> Lint:
+    """Copies whose requests read from many lines."""
+    each, ideal = row.passes / row.requests, row.ideal / row.requests
+    lines, least, most = _lines_read(row)
+    run = f"{least}" if least == most else f"{least} to {most}"
+    message = (f"{row.tensor} is written with one wavefront per line: {row.instruction} takes {each:.4g} wavefronts a "
+               f"request instead of {ideal:.4g}, as cp.async.ca goes line by line and a request reads {run} bytes from "
+               f"each of {lines} lines of {LINE} bytes")
+    hint = f"let a request read longer contiguous runs: {LINE} bytes of a line fill a wavefront"
+    return Lint("P1", message, (row.loc,), row.tensor, hint, _numbers(row, total) | {"lines": lines})
+
+
+def _lines_read(row: Row) -> tuple[int, int, int]:
+    """The lines of the request that reads the most, the fewest and the most bytes that it asks of one."""
+    most = np.zeros(0, np.int64)
+    for variant in (variant for part in row.parts for variant in part.variants if variant.cost.spread):
+        for block in range(_blocks(variant)):
+            address, mask, lines = _column(variant, block)
+            assert lines is not None, "only copies by lines are scattered"
+            rows, active = by_warp(lines), active_lanes(mask, address.shape)
+            for at, read in enumerate(rows):
+                here = read != NOT_READ if active is None else active[at] & (read != NOT_READ)
+                counts = np.unique(read[here], return_counts=True)[1]
+                most = counts * row.bytes if len(counts) > len(most) else most
+    return len(most), int(most.min()), int(most.max())
 
 
 def _lint(row: Row, hint: str | None, total: int) -> Lint:
@@ -50,9 +85,12 @@ def _lint(row: Row, hint: str | None, total: int) -> Lint:
     meet = f"; threads {ranges(worst.threads)} meet in bank {worst.bank}" if worst is not None and worst.threads else ""
     message = (f"{row.tensor} of layout {buffer.layout} is {verb} with {row.degree}-way bank conflicts: "
                f"{row.instruction} takes {each:.4g} wavefronts a request instead of {ideal:.4g}{meet}")
-    numbers = {"requests": row.requests, "wavefronts": row.passes, "ideal": row.ideal, "degree": row.degree,
-               "share": round(row.excess / total, 4)}
-    return Lint("P1", message, (row.loc,), row.tensor, hint, numbers)
+    return Lint("P1", message, (row.loc,), row.tensor, hint, _numbers(row, total))
+
+
+def _numbers(row: Row, total: int) -> dict[str, int | float | str]:
+    return {"requests": row.requests, "wavefronts": row.passes, "ideal": row.ideal, "degree": row.degree,
+            "share": round(row.excess / total, 4)}
 
 
 def witness(record: Traffic) -> BankRequest | None:
@@ -61,34 +99,46 @@ def witness(record: Traffic) -> BankRequest | None:
     if variant is None:
         return None
     best: BankRequest | None = None
-    for block in range(min(variant.relative.shape[2], 8)):
-        address, mask = _column(variant.relative + variant.origin, variant.mask, block)
-        cost = shared_cost(address, record.size, mask)
+    for block in range(_blocks(variant)):
+        address, mask, lines = _column(variant, block)
+        cost = wavefronts(address, record.size, mask, record.cache, lines)
         if best is None or cost.degree > best.degree:
-            best = _request(address, mask, record, cost.skew)
+            best = _request(address, mask, lines, record, cost.skew)
     return best
 
 
-def _column(address: Ints, mask: Bools | None, block: int) -> tuple[Ints, Bools | None]:
-    """What one block does: (V, T, 1)."""
-    one = address[:, :, block:block + 1]
-    if mask is None:
-        return one, None
-    lanes = mask[:, :, min(block, mask.shape[2] - 1)][:, :, None]
-    shape = (one.shape[0], max(one.shape[1], lanes.shape[1]), 1)
-    return np.broadcast_to(one, shape), np.broadcast_to(lanes, shape)
+def _blocks(variant: Variant) -> int:
+    """The first blocks of those that differ."""
+    columns = [int(one.shape[2]) for one in (variant.relative, variant.mask, variant.lines) if one is not None]
+    return min(max(columns), _BLOCKS)
 
 
-def _request(address: Ints, mask: Bools | None, record: Traffic, skew: int) -> BankRequest:
+def _column(variant: Variant, block: int) -> tuple[Ints, Bools | None, Ints | None]:
+    """What one block does: addresses, mask and lines of the source, (V, T, 1)."""
+    address, mask, lines = (None if one is None else one[:, :, min(block, one.shape[2] - 1)][:, :, None]
+                            for one in (variant.relative + variant.origin, variant.mask, variant.lines))
+    assert address is not None, "a variant has addresses"
+    shape = np.broadcast_shapes(*(one.shape for one in (address, mask, lines) if one is not None))
+    return (np.broadcast_to(address, shape), None if mask is None else np.broadcast_to(mask, shape),
+            None if lines is None else np.broadcast_to(lines, shape))
+
+
+def _request(address: Ints, mask: Bools | None, lines: Ints | None, record: Traffic, skew: int) -> BankRequest:
+    """One request; of a copy by lines its worst line."""
     warps = -(-address.shape[1] // WARP)
     parts = max(record.size // record.bytes, 1)
     value, warp = divmod(skew, warps)
     lanes = slice(warp * WARP, (warp + 1) * WARP)
     row = address[value // parts, lanes, 0] + value % parts * record.bytes
     active = np.ones(len(row), np.bool_) if mask is None else mask[value // parts, lanes, 0]
-    row = np.where(active, row, row[int(active.argmax())])              # an idle lane does what an active one does
-    found = bank_request(Request(warp, value, tuple((row * 8).tolist())), record.bytes * 8)
-    return replace(found, threads=tuple(thread for thread in found.threads if active[thread - warp * WARP]))
+    which = np.zeros(len(row), np.int64) if lines is None else lines[value // parts, lanes, 0]
+    found = []
+    for line in np.unique(which[active]):
+        here = active & (which == line)
+        settled = np.where(here, row, row[int(here.argmax())])          # an idle lane does what an active one does
+        one = bank_request(Request(warp, value, tuple((settled * 8).tolist())), record.bytes * 8)
+        found.append(replace(one, threads=tuple(thread for thread in one.threads if here[thread - warp * WARP])))
+    return max(found, key=lambda one: one.degree)
 
 
 # --- proposals -------------------------------------------------------------------------------------------------------
@@ -102,6 +152,8 @@ class Pattern:
     size: int
     mask: Bools | None
     weight: int
+    cache: str | None = None
+    lines: Ints | None = None
 
     def passes(self, place: Ints, itemsize: int, limit: int | None) -> int | None:
         """Wavefronts where index ``i`` lies at element ``place[i]``; None where an access falls apart."""
@@ -112,7 +164,18 @@ class Pattern:
         address = first * itemsize
         if (address % self.size).any():
             return None
-        return self.weight * shared_cost(address, self.size, None if self.mask is None else self.mask[:limit]).passes
+        return self.weight * self._cost(address, limit).passes
+
+    def least(self, limit: int | None) -> int:
+        """The fewest wavefronts that any layout takes."""
+        if self.cache is None:
+            return self.weight * self._cost(np.zeros_like(self.index[:limit, 0]), limit).ideal
+        cost = self._cost(self.index[:limit, 0] * (self.size // self.index.shape[1]), limit)
+        return self.weight * (cost.ideal + cost.spread)
+
+    def _cost(self, address: Ints, limit: int | None) -> Cost:
+        return wavefronts(address, self.size, None if self.mask is None else self.mask[:limit], self.cache,
+                          None if self.lines is None else self.lines[:limit])
 
 
 def advice(records: Iterable[Traffic]) -> str | None:
@@ -124,7 +187,7 @@ def advice(records: Iterable[Traffic]) -> str | None:
         return None
     itemsize = buffer.dtype.bytes
     now = places(buffer.layout)
-    before, ideal = _total(patterns, now, itemsize, None), sum(_least(pattern) for pattern in patterns)
+    before, ideal = _total(patterns, now, itemsize, None), sum(pattern.least(None) for pattern in patterns)
     unit = max(pattern.index.shape[1] for pattern in patterns)
     chosen = []
     for family in (False, True):
@@ -142,15 +205,10 @@ def advice(records: Iterable[Traffic]) -> str | None:
     return f"with {buffer.name} as {' or '.join(said)} {left}"
 
 
-def _least(pattern: Pattern) -> int:
-    same = np.zeros(pattern.index[:, 0].shape, np.int64)
-    return pattern.weight * shared_cost(same, pattern.size, pattern.mask).ideal
-
-
 def _best(tried: Iterable[Candidate], patterns: list[Pattern], itemsize: int) -> Candidate | None:
     """The first with the fewest wavefronts."""
     best, least = None, None
-    ideal = sum(_ideal_part(pattern) for pattern in patterns)
+    ideal = sum(pattern.least(_SEARCHED) for pattern in patterns)
     for one in tried:
         passes = _total(patterns, places(one.layout), itemsize, _SEARCHED)
         if passes is not None and (least is None or passes < least):
@@ -158,12 +216,6 @@ def _best(tried: Iterable[Candidate], patterns: list[Pattern], itemsize: int) ->
             if passes <= ideal:
                 break
     return best
-
-
-def _ideal_part(pattern: Pattern) -> int:
-    part = Pattern(pattern.index[:_SEARCHED], pattern.size,
-                   None if pattern.mask is None else pattern.mask[:_SEARCHED], pattern.weight)
-    return _least(part)
 
 
 def _total(patterns: list[Pattern], place: Ints, itemsize: int, limit: int | None) -> int | None:
@@ -199,17 +251,15 @@ def _patterns(buffer: Buffer, records: list[Traffic]) -> list[Pattern]:
     found = []
     for record in records:
         for variant in record.variants:
-            pattern = _pattern(record, variant.relative + variant.origin, variant.mask, variant.hits, index,
-                               buffer.dtype.bytes)
+            pattern = _pattern(record, variant, index, buffer.dtype.bytes)
             if pattern is None:
                 return []
             found.append(pattern)
     return found
 
 
-def _pattern(record: Traffic, address: Ints, mask: Bools | None, weight: int, index: Ints,
-             itemsize: int) -> Pattern | None:
-    address, mask = _column(address, mask, 0)
+def _pattern(record: Traffic, variant: Variant, index: Ints, itemsize: int) -> Pattern | None:
+    address, mask, lines = _column(variant, 0)
     vector = record.size // itemsize
     if not vector or record.size % itemsize or record.size != record.bytes or (address % itemsize).any():
         return None
@@ -219,7 +269,9 @@ def _pattern(record: Traffic, address: Ints, mask: Bools | None, weight: int, in
     if elements.min() < 0 or elements.max() >= len(index):
         return None
     logical = index[elements]
-    return None if (logical < 0).any() else Pattern(logical, record.size, mask, weight)
+    if (logical < 0).any():
+        return None
+    return Pattern(logical, record.size, mask, variant.hits, record.cache, lines)
 
 
 def _settled(elements: Ints, mask: Bools) -> Ints:

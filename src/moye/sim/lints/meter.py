@@ -1,7 +1,7 @@
 """Counts what every access of a checked run costs, per instruction.
 
-In: each access as the checks see it: op, reference, byte addresses (V, T or 1, B or 1), mask.  Out: ``Traffic``
-records, one per op and end.
+In: each access as the checks see it: op, reference, byte addresses (V, T or 1, B or 1), mask; of an asynchronous copy
+the source before the destination.  Out: ``Traffic`` records, one per op and end.
 
 Accesses repeat up to a shift: what a pattern costs is worked out once, and found again by comparing addresses.  Where
 patterns keep changing, some blocks of a batch stand for all of them, and the record says that it was sampled.
@@ -11,13 +11,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from moye.dtypes import Space
 from moye.ir import ops
 from moye.ir.nodes import Func, Ref, TileRef
-from moye.sim.lints.costs import NOTHING, WIDEST, WORD, Bools, Cost, Ints, global_cost, shared_cost
+from moye.sim.lints.costs import LINE, NOTHING, WIDEST, WORD, Bools, Cost, Ints, global_cost, wavefronts
 from moye.sim.lints.swizzles import SwizzleWatch
 from moye.sim.lints.waits import WaitWatch
 from moye.sim.masks import Mask
@@ -28,6 +30,8 @@ MISSES = 64
 SAMPLED_LANES = 2048
 KEPT_ELEMENTS = 1 << 17
 _SECTOR_PERIOD = 32
+NOT_READ = -1 << 31
+"""In place of a line: the lanes that are filled with zeros instead."""
 
 
 @dataclass(slots=True)
@@ -38,6 +42,8 @@ class Variant:
     origin: int
     mask: Bools | None
     cost: Cost
+    lines: Ints | None = None
+    """Of a cp.async.ca: the line of the source that each lane reads, counted from the first lane's."""
     hits: int = 0
 
 
@@ -61,6 +67,8 @@ class Traffic:
     passes: int = 0
     ideal: int = 0
     degree: int = 0
+    spread: int = 0
+    """Passes above the ideal that no layout of shared memory removes: a cp.async.ca goes line by line."""
     sampled: bool = False
     complete: bool = True
     """All of its patterns are among the variants."""
@@ -79,6 +87,11 @@ class Traffic:
     @property
     def asynchronous(self) -> bool:
         return isinstance(self.op, ops.Copy) and self.op.atom.asynchronous is not None
+
+    @property
+    def cache(self) -> str | None:
+        """How a cp.async that writes this memory goes through L1: "always" or "global"; None for any other access."""
+        return self.op.atom.cache if self.shared and self.asynchronous and isinstance(self.op, ops.Copy) else None
 
     @property
     def bytes(self) -> int:
@@ -105,6 +118,7 @@ class Traffic:
         self.requests += cost.requests * times
         self.passes += cost.passes * times
         self.ideal += cost.ideal * times
+        self.spread += cost.spread * times
         self.degree = max(self.degree, cost.degree)
 
 
@@ -117,6 +131,8 @@ class Meter:
         self.loops = loops_of(func)
         self.blocks = 0
         self.swizzles = SwizzleWatch(func)
+        self.sources: dict[int, Ints] = {}
+        """Of copies into shared memory that are being counted: the lines they read."""
         self.waits = WaitWatch({at for at, loops in self.loops.items() if loops})
 
     @property
@@ -147,18 +163,22 @@ class Meter:
         if mask is False or not address.size:
             return
         address = address if address.ndim == 3 else address[None]
-        lanes = _lanes(mask)
+        lanes, lines = _lanes(mask), None
         if ref.buffer.space is Space.SHARED:
             self.waits.access(ref, address, size, how)
             self.swizzles.access(op, ref, address, size, lanes, how)
         record = self._record(op, ref, size, how)
+        if record.asynchronous and not record.shared:
+            self.sources[id(op)] = _lines(address, lanes)
+        if record.cache == "always":
+            lines = self.sources.pop(id(op), np.full((1, 1, 1), NOT_READ))
         if address.shape[2] > 1 and _congruent(address, _period(record)):
             address = address[:, :, :1]
-        columns = max(address.shape[2], 1 if lanes is None else lanes.shape[2])
+        columns = max(one.shape[2] for one in (address, lanes, lines) if one is not None)
         times = blocks if columns == 1 else 1
-        variant = _find(record, address, lanes)
+        variant = _find(record, address, lanes, lines)
         if variant is None:
-            variant = self._new(record, address, lanes, threads, columns)
+            variant = self._new(record, address, lanes, lines, (threads, columns))
         variant.hits += times
         record.runs += blocks
         record.add(variant.cost, times)
@@ -171,20 +191,23 @@ class Meter:
             record = self.records[key] = Traffic(op, ref, direction, size, bool(self.loops.get(id(op))))
         return record
 
-    def _new(self, record: Traffic, address: Ints, lanes: Bools | None, threads: int, columns: int) -> Variant:
+    def _new(self, record: Traffic, address: Ints, lanes: Bools | None, lines: Ints | None,
+             shape: tuple[int, int]) -> Variant:
         """The cost of a pattern that was not seen before."""
         record.misses += 1
-        variant = Variant(address - int(address.flat[0]), int(address.flat[0]), lanes, NOTHING)
+        variant = Variant(address - int(address.flat[0]), int(address.flat[0]), lanes, NOTHING, lines)
+        threads, columns = shape
         if record.misses > MISSES and columns > 1 and address.shape[0] * threads * columns > SAMPLED_LANES:
-            variant.cost = _sampled(record, address, lanes, threads, columns)
+            variant.cost = _sampled(record, address, lanes, lines, shape)
             record.sampled = True
         else:
-            variant.cost = _cost(record, address, lanes, threads, columns)
-        if address.size <= KEPT_ELEMENTS:
+            variant.cost = _cost(record, address, lanes, lines, shape)
+        kept = max(address.size, 0 if lines is None else lines.size) <= KEPT_ELEMENTS
+        if kept:
             if lanes is not None:
                 variant.mask = lanes.copy()
             record.variants.insert(0, variant)
-        if len(record.variants) > VARIANTS or address.size > KEPT_ELEMENTS:
+        if len(record.variants) > VARIANTS or not kept:
             record.complete = False
             del record.variants[VARIANTS:]
         return variant
@@ -197,18 +220,28 @@ def _lanes(mask: Mask) -> Bools | None:
     return lanes if lanes.ndim == 3 else lanes[None]
 
 
+def _lines(source: Ints, lanes: Bools | None) -> Ints:
+    """Which line each lane reads, counted from the first lane's; arrays are taken to begin at a line."""
+    lines = source // LINE
+    lines -= lines[:1, :1]
+    if lanes is not None:
+        lines = np.where(lanes, lines, NOT_READ)
+    return lines[:, :, :1] if bool((lines == lines[:, :, :1]).all()) else lines
+
+
 def _period(record: Traffic) -> int:
     """Moving all addresses by so many bytes changes no cost."""
     return WORD if record.shared else _SECTOR_PERIOD
 
 
-def _find(record: Traffic, address: Ints, lanes: Bools | None) -> Variant | None:
+def _find(record: Traffic, address: Ints, lanes: Bools | None, lines: Ints | None) -> Variant | None:
     origin, period = int(address.flat[0]), _period(record)
     last = int(address.flat[-1]) - origin
     relative = None
     for variant in record.variants:
         if (origin - variant.origin) % period or variant.relative.shape != address.shape \
-                or variant.relative.flat[-1] != last or not _same(variant.mask, lanes):
+                or variant.relative.flat[-1] != last or not _same(variant.mask, lanes) \
+                or not _same(variant.lines, lines):
             continue
         if relative is None:
             relative = address - origin
@@ -217,7 +250,7 @@ def _find(record: Traffic, address: Ints, lanes: Bools | None) -> Variant | None
     return None
 
 
-def _same(a: Bools | None, b: Bools | None) -> bool:
+def _same(a: Bools | Ints | None, b: Bools | Ints | None) -> bool:
     return a is b if a is None or b is None else np.array_equal(a, b)
 
 
@@ -229,23 +262,32 @@ def _congruent(address: Ints, period: int) -> bool:
     return not (shift % period).any() and bool((address - shift == address[:, :, :1]).all())
 
 
-def _cost(record: Traffic, address: Ints, lanes: Bools | None, threads: int, columns: int) -> Cost:
-    address = np.broadcast_to(address, (address.shape[0], threads, columns))
-    mask = None if lanes is None else np.broadcast_to(lanes, (address.shape[0], threads, columns))
-    return (shared_cost if record.shared else global_cost)(address, record.size, mask)
+def _cost(record: Traffic, address: Ints, lanes: Bools | None, lines: Ints | None, shape: tuple[int, int]) -> Cost:
+    full = (address.shape[0], *shape)
+    address = np.broadcast_to(address, full)
+    mask = None if lanes is None else np.broadcast_to(lanes, full)
+    if not record.shared:
+        return global_cost(address, record.size, mask)
+    return wavefronts(address, record.size, mask, record.cache, None if lines is None else np.broadcast_to(lines, full))
 
 
-def _sampled(record: Traffic, address: Ints, lanes: Bools | None, threads: int, columns: int) -> Cost:
+def _sampled(record: Traffic, address: Ints, lanes: Bools | None, lines: Ints | None, shape: tuple[int, int]) -> Cost:
     """The cost of some blocks, scaled to all by the number of their requests."""
+    threads, columns = shape
     step = -(-columns * address.shape[0] * threads // SAMPLED_LANES)
     some = np.arange(0, columns, step)
-    part = _cost(record, address[:, :, some] if address.shape[2] > 1 else address,
-                 None if lanes is None else lanes[:, :, some] if lanes.shape[2] > 1 else lanes, threads, len(some))
+    part = _cost(record, _columns(address, some), None if lanes is None else _columns(lanes, some),
+                 None if lines is None else _columns(lines, some), (threads, len(some)))
     if not part.requests or (lanes is not None and lanes.shape[2] > 1):
-        return _cost(record, address, lanes, threads, columns)
+        return _cost(record, address, lanes, lines, shape)
     scale = columns / len(some)
     return replace(part, requests=round(part.requests * scale), passes=round(part.passes * scale),
-                   ideal=round(part.ideal * scale))
+                   ideal=round(part.ideal * scale), spread=round(part.spread * scale))
+
+
+def _columns(lanes: npt.NDArray[Any], some: Ints) -> npt.NDArray[Any]:
+    """Some of the blocks, where there is more than one."""
+    return lanes[:, :, some] if lanes.shape[2] > 1 else lanes
 
 
 def loops_of(func: Func) -> dict[int, tuple[ops.Op, ...]]:

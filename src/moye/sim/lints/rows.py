@@ -46,6 +46,11 @@ class Row:
         return self.passes - self.ideal
 
     @property
+    def spread(self) -> int:
+        """The part of ``excess`` that comes from copies out of many lines."""
+        return sum(part.spread for part in self.parts)
+
+    @property
     def degree(self) -> int:
         return max((part.degree for part in self.parts), default=0)
 

@@ -3,7 +3,7 @@
 In: generated code that calls ``note`` just before each op of a ``Statements``.  Out: ``Tape.notes``, in the order of
 the run: which lanes of which warps ran which statement, the loop variables, the stage of shared memory.
 
->>> Tape(statements, (16, 16, 1), (0,)).of(batch, 0)    # None for a batch without block 0
+>>> Tape(statements, (16, 16, 1), (0,)).of(batch, numbers)     # None for a batch without block 0
 
 The order of the run respects every barrier and wait, so it is one order in which the warps may have done it.
 """
@@ -58,10 +58,10 @@ class Tape:
         self.dropped = 0
         self.tables: dict[int, Array | None] = {}
 
-    def of(self, batch: BatchState, first: int) -> BatchTape | None:
-        """What a batch that begins at block ``first`` writes to."""
-        mine = tuple(b for b in self.sampled if first <= b < first + batch.blocks)
-        return BatchTape(self, batch, mine, np.array(mine) - first) if mine else None
+    def of(self, batch: BatchState, numbers: Array) -> BatchTape | None:
+        """What a batch of the blocks ``numbers`` (ascending) writes to."""
+        mine = tuple(b for b in self.sampled if b in numbers)
+        return BatchTape(self, batch, mine, np.searchsorted(numbers, mine)) if mine else None
 
     def table(self, buffer: Buffer) -> Array | None:
         """The stage of each element of a shared tensor, -1 in its gaps; None where it has one stage."""

@@ -1,0 +1,352 @@
+"""Races in global memory, within a block and between blocks, by happens-before; values are never looked at.
+
+In: the accesses of a batch of blocks to the arguments that the kernel writes.  Out: findings C1-C3 (within a block),
+D19, G1-G3 and G5 (between blocks) through the reporter.
+
+Blocks have no order, whichever ran first here, unless releases and acquires give them one (between.py); within a block
+the clocks of the shared-memory checker say.  What is remembered is in regions.py and tracks.py, the words and classes
+are in conflicts.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from moye.dtypes import Space
+from moye.ir import ops
+from moye.ir.nodes import Buffer, Func, Ref, TileRef
+from moye.sim.checkers.between import Between, Fences
+from moye.sim.checkers.clocks import Bools, Ints
+from moye.sim.checkers.conflicts import Clash, Conflicts, Place
+from moye.sim.checkers.findings import Reporter
+from moye.sim.checkers.regions import ATOMIC, STRONG, WRITE, Plan, Region, is_narrow, kind_of, plan
+from moye.sim.checkers.shared import ACQUIRES, RELEASES, SharedChecker
+from moye.sim.checkers.tracks import Pattern, UnitTracks, held
+from moye.sim.masks import lanes_of
+from moye.sim.memory import Array, Global
+
+_CHANNEL = ("global", 0)
+"""Within a block all of global memory is one channel, which can only add order."""
+MOST_UNITS = 1 << 20
+"""Units of an access whose pattern is kept."""
+
+
+class GlobalMemory:
+    """What the batches of one launch share."""
+
+    def __init__(self, func: Func, memory: Callable[[Buffer], Global], blocks: int, place: Place, reporter: Reporter,
+                 spent: int | None = 0) -> None:
+        walked = list(func.body.walk())
+        self.func = func
+        self.fenced = any(isinstance(op, ops.Fence) and not is_narrow(op, func) for op in walked)
+        ordered = [op for op in walked if _is_global(op) and kind_of(op, False) in (ATOMIC, STRONG)]
+        wide = any(not is_narrow(op, func) and getattr(op, "order", None) != "relaxed" for op in ordered)
+        self.between = Between() if wide or (self.fenced and ordered) else None
+        self.plan = Plan([]) if spent is None else plan(func, memory, blocks, ordered=self.between is not None,
+                                                        spent=spent)
+        self.numbers = {id(op): number for number, op in enumerate(self.plan.ops, 1)}
+        self.tracked: dict[int, UnitTracks] = {}
+        self.patterns: dict[int, Pattern] = {}
+        self.lanes: dict[tuple[int, int], Ints] = {}
+        """Per packing and number of blocks the record of each lane of the first blocks."""
+        self.ordered = bool(ordered)
+        """Whether threads may order each other through global memory at all, be it within a block."""
+        self.conflicts = Conflicts(func, self.plan.ops, place, reporter, memory)
+
+    def forget(self) -> None:
+        """Give the memory back."""
+        self.tracked.clear()
+
+    @property
+    def unsupported(self) -> list[str]:
+        """What could not be judged."""
+        more = []
+        if self.between is not None and self.between.exhausted:
+            more.append("races in global memory between blocks: there is too much synchronisation to follow")
+        return [*self.plan.unsupported, *more]
+
+    def tracks(self, region: Region) -> UnitTracks:
+        found = self.tracked.get(region.start)
+        if found is None:
+            found = self.tracked[region.start] = UnitTracks(region)
+        return found
+
+
+def _units(region: Region, memory: Global, index: Ints) -> Ints:
+    """The unit of each element."""
+    skew = memory.address - region.start
+    if memory.itemsize == region.unit and skew % region.unit == 0:
+        return index + skew // region.unit if skew else index
+    units: Ints = (index * memory.itemsize + skew) // region.unit
+    return units
+
+
+def _differ(a: Array, b: Array) -> Bools:
+    """Where two arrays of one dtype differ in their bits."""
+    bits = np.dtype(f"u{a.dtype.itemsize}")
+    differ: Bools = np.ascontiguousarray(a).view(bits) != np.ascontiguousarray(b).view(bits)
+    return differ
+
+
+def _is_global(op: ops.Op) -> bool:
+    return any(ref.buffer.space is Space.GLOBAL for ref, _ in op.refs())
+
+
+class GlobalChecker:
+    """The part of one batch: blocks ``first`` on of those that run, whose threads ``shared`` keeps the clocks of."""
+
+    def __init__(self, memory: GlobalMemory, first: int, blocks: int, shared: SharedChecker) -> None:
+        self.memory, self.shared, self.first, self.blocks = memory, shared, first, blocks
+        self.threads = memory.func.threads
+        self.fences = Fences(self.threads, blocks)
+        self._published = 0
+        self._polled: dict[int, tuple[tuple[int, int], Ints, Bools | None]] = {}
+        self.doubtful: Clash | None = None
+        """Threads of a block that write an element in one statement, until ``settle`` knows their values."""
+
+    # --- accesses ----------------------------------------------------------------------------------------------------
+
+    def access(self, op: ops.Op, ref: Ref | TileRef, memory: Global, index: Ints, size: int, mask: Bools | None,
+               written: bool) -> None:
+        """``size`` bytes at each element index (V, T or 1, B or 1) are read or written by the lanes of the mask."""
+        kind = kind_of(op, written)
+        strong = kind in (ATOMIC, STRONG)
+        if strong and self.memory.ordered:
+            self._synchronise(op, memory, index, mask)
+        region = self.memory.plan.regions.get(ref.buffer.id)
+        if region is not None and kind in region.kinds:
+            self._judge(op, region, ref.buffer, kind, _units(region, memory, index), size, mask)
+        if strong and self.memory.ordered:
+            self._publish(op, mask)
+
+    def settle(self, memory: Global, index: Ints, values: object, mask: Bools | None) -> None:
+        """The statement has been executed: threads that wrote one element are in doubt only if its values differ."""
+        clash, self.doubtful = self.doubtful, None
+        if clash is None:
+            return
+        shape = (len(index), self.threads, self.blocks)
+        wanted = np.broadcast_to(np.asarray(values, memory.dtype), shape)
+        differs = _differ(np.broadcast_to(memory.read(index), shape), wanted)
+        if mask is not None:
+            differs = differs & mask
+        region = clash.tracks.region
+        address = memory.address - region.start + np.broadcast_to(index, shape)[differs] * memory.itemsize
+        if (at := np.flatnonzero(np.isin(clash.unit, address // region.unit))).size:
+            self._against(clash.pick(at))
+
+    def finish(self) -> None:
+        """The blocks are through."""
+        self.memory.conflicts.tell()
+
+    def _judge(self, op: ops.Op, region: Region, buffer: Buffer, kind: int, unit: Ints, size: int,
+               mask: Bools | None) -> None:
+        tracks = self.memory.tracks(region)
+        unit, record, whole = self._flat(op, tracks, unit, size, mask)
+        if not unit.size:
+            return
+        span = slice(int(unit.min()), int(unit.max()) + 1)
+        shift = tracks.packing.lane_shift
+        for rival in region.against(kind):
+            if rival not in tracks.tracks:
+                continue
+            for word in tracks.tracks[rival].words:
+                old = held(word, unit, span)
+                if old is not None and (at := np.flatnonzero((old != 0) & ((old ^ record) >> shift != 0))).size:
+                    self._against(Clash(tracks, buffer, op, kind, rival, unit[at], record[at], old[at]))
+        track = tracks.tracks.get(kind)
+        if track is None:
+            return
+        lost = track.lost(unit, record, self._apart(op, unit) if whole else None, span)
+        if kind == WRITE and lost is not None:
+            winner = track.newest.take(unit[lost])
+            differs = np.flatnonzero((winner ^ record[lost]) >> shift != 0)
+            if differs.size:
+                at = np.flatnonzero(lost)[differs]
+                self._together(Clash(tracks, buffer, op, kind, WRITE, unit[at], record[at], winner[differs], True))
+
+    def _apart(self, op: ops.Op, unit: Ints) -> Pattern:
+        """What is known of the units relative to the first: whether an op's lanes never meet at one of them."""
+        relative = unit - unit[0]
+        pattern = self.memory.patterns.get(id(op))
+        if pattern is None or not np.array_equal(pattern.relative, relative):
+            pattern = Pattern(relative)
+            if len(unit) <= MOST_UNITS:
+                self.memory.patterns[id(op)] = pattern
+        return pattern
+
+    def _flat(self, op: ops.Op, tracks: UnitTracks, unit: Ints, size: int,
+              mask: Bools | None) -> tuple[Ints, Ints, bool]:
+        """(unit, record) of every lane and unit that the access touches, and whether that is all lanes."""
+        region = tracks.region
+        lanes = self._records(op, tracks)
+        shape = (len(unit), *lanes.shape)
+        inside: Bools | None = None if mask is None else np.asarray(mask)
+        low, high = int(unit.min()), int(unit.max())
+        if low < 0 or high > region.units - size // region.unit:
+            fits = (unit >= 0) & (unit <= region.units - size // region.unit)
+            inside = fits if inside is None else inside & fits
+        if inside is None:
+            flat, record = np.broadcast_to(unit, shape).reshape(-1), np.broadcast_to(lanes, shape).reshape(-1)
+        else:
+            inside = np.broadcast_to(inside, shape)
+            flat, record = np.broadcast_to(unit, shape)[inside], np.broadcast_to(lanes, shape)[inside]
+        if (parts := size // region.unit) > 1:
+            flat, record = (flat[:, None] + np.arange(parts)).reshape(-1), np.repeat(record, parts)
+        return flat, record, inside is None
+
+    def _records(self, op: ops.Op, tracks: UnitTracks) -> Ints:
+        """The record of each lane (T, B) if it does ``op`` now."""
+        packing, clocks = tracks.packing, self.shared.clocks
+        key = (packing.block_shift, self.blocks)
+        base = self.memory.lanes.get(key)
+        if base is None:
+            block = np.arange(self.blocks) << packing.block_shift
+            thread = (np.arange(self.threads) << packing.lane_shift if packing.detail
+                      else np.zeros(self.threads, np.int64))
+            base = self.memory.lanes[key] = thread[:, None] + block
+        number: int | Ints = (self.first << packing.block_shift) + (self.memory.numbers[id(op)] << packing.epochs)
+        if packing.detail:
+            last = (1 << packing.epochs) - 1
+            number = number + np.minimum(clocks.now, last).take(clocks.group, axis=0)
+        records: Ints = (base + number).astype(packing.dtype, copy=False)
+        return records
+
+    def _together(self, clash: Clash) -> None:
+        """Writes in one statement: those of two blocks clash, those of two threads unless their values are the same."""
+        blocks, rivals = clash.blocks()
+        if (at := np.flatnonzero(blocks != rivals)).size:
+            self._against(clash.pick(at))
+        if clash.tracks.packing.detail and (at := np.flatnonzero(blocks == rivals)).size:
+            self.doubtful = clash.pick(at)
+
+    # --- order -------------------------------------------------------------------------------------------------------
+
+    def _against(self, clash: Clash) -> None:
+        """Report the entries that nothing orders."""
+        packing = clash.tracks.packing
+        inside = packing.block(clash.record) == packing.block(clash.rival)
+        if packing.detail and (own := np.flatnonzero(inside)).size:
+            part = clash.pick(own)
+            if not clash.soft and (late := np.flatnonzero(~self._ordered_inside(part))).size:
+                self.memory.conflicts.within(part.pick(late))
+        if not (others := np.flatnonzero(~inside)).size:
+            return
+        part = clash.pick(others)
+        if (between := self.memory.between) is not None:
+            part = part.pick(np.flatnonzero(~self._ordered_between(part)))
+            if between.exhausted:
+                return
+        if clash.soft:
+            part = part.pick(np.flatnonzero(self._narrow(part)))
+        if part.unit.size:
+            self.memory.conflicts.add(part)
+
+    def _ordered_inside(self, clash: Clash) -> Bools:
+        packing, clocks = clash.tracks.packing, self.shared.clocks
+        column = packing.block(clash.record) - self.first if clocks.columns > 1 else 0
+        group = clocks.group[packing.thread(clash.record)]
+        ordered: Bools = packing.epoch(clash.rival) <= clocks.seen[group, clocks.group[packing.thread(clash.rival)],
+                                                                   column]
+        return ordered
+
+    def _narrow(self, clash: Clash) -> Bools:
+        """Whether one of two atomic accesses has a scope that does not reach the other's block."""
+        if is_narrow(clash.op, self.memory.func):
+            return np.ones(clash.unit.shape, np.bool_)
+        narrow = np.array([False, *(is_narrow(op, self.memory.func) for op in self.memory.plan.ops)])
+        return narrow[clash.tracks.packing.op(clash.rival)]
+
+    def _ordered_between(self, clash: Clash) -> Bools:
+        """Entry by entry, whether a chain of releases and acquires leads from the rival to the actor."""
+        between, packing = self.memory.between, clash.tracks.packing
+        assert between is not None, "blocks may order each other"
+        actor = clash.record >> packing.lane_shift
+        ordered = np.zeros(actor.shape, np.bool_)
+        lanes, inverse = np.unique(actor, return_inverse=True)
+        for number, lane in enumerate(lanes.tolist()):
+            thread, block = lane & ((1 << packing.threads) - 1), lane >> packing.threads
+            column = block - self.first if self.shared.clocks.columns > 1 else 0
+            links = between.visible(block, thread, self.shared.clocks, column)
+            if not links:
+                continue
+            at = np.flatnonzero(inverse == number)
+            rivals, row = np.unique(packing.block(clash.rival[at]), return_inverse=True)
+            known = between.known(links, rivals, self.threads)
+            ordered[at] = packing.epoch(clash.rival[at]) <= known[row, packing.thread(clash.rival[at])]
+        return ordered
+
+    # --- synchronisation ---------------------------------------------------------------------------------------------
+
+    def fence(self, op: ops.Fence, mask: Bools | None) -> None:
+        """The lanes of the mask execute a fence."""
+        between = self.memory.between
+        if between is None or is_narrow(op, self.memory.func):
+            return
+        clocks = self.shared.clocks
+        who = self.shared.split(mask)
+        self.fences.fence(self.shared.everyone(mask), clocks)
+        clocks.now = clocks.now + who
+
+    def _synchronise(self, op: ops.Op, memory: Global, index: Ints, mask: Bools | None) -> None:
+        """Acquire and release lane by lane, in the order in which atomic operations are done."""
+        order, between = getattr(op, "order", None), self.memory.between
+        if isinstance(op, ops.Load) and not self._news(op, index, mask):
+            return
+        if self.shared.fenced or order in ACQUIRES or order in RELEASES:
+            self.shared.split(mask)
+            self.shared.order(_CHANNEL, mask, acquire=self.shared.fenced or order in ACQUIRES)
+        if between is None or is_narrow(op, self.memory.func) or between.exhausted:
+            return
+        store = isinstance(op, ops.Store)
+        acquires = not store and (order in ACQUIRES or self.memory.fenced)
+        releases = order in RELEASES or (not isinstance(op, ops.Load) and self.fences.any)
+        if not releases and (not acquires or not between.channels):
+            return
+        shape = (self.threads, self.blocks)
+        active = lanes_of(mask, *shape)
+        address = np.broadcast_to(memory.address + index[0] * memory.itemsize, shape)
+        for block, thread in np.argwhere(active.T).tolist():
+            where = int(address[thread, block])
+            if acquires:
+                self._acquire(thread, block, where)
+            if releases:
+                self._release(thread, block, where, strong=order in RELEASES)
+
+    def _news(self, op: ops.Op, index: Ints, mask: Bools | None) -> bool:
+        """Whether anything was released since these lanes last read these addresses: they may be polling."""
+        between = self.memory.between
+        count = (self._published, 0 if between is None else between.releases)
+        before = self._polled.get(id(op))
+        self._polled[id(op)] = (count, index, mask)
+        return before is None or before[0] != count or not np.array_equal(before[1], index) or \
+            (before[2] is not mask and (before[2] is None or mask is None or not np.array_equal(before[2], mask)))
+
+    def _acquire(self, thread: int, block: int, address: int) -> None:
+        clocks, between = self.shared.clocks, self.memory.between
+        assert between is not None, "blocks may order each other"
+        epoch = int(clocks.now[clocks.group[thread], block if clocks.columns > 1 else 0])
+        between.acquire(self.first + block, thread, epoch, address)
+
+    def _release(self, thread: int, block: int, address: int, *, strong: bool) -> None:
+        clocks, between = self.shared.clocks, self.memory.between
+        assert between is not None, "blocks may order each other"
+        column = block if clocks.columns > 1 else 0
+        if strong:
+            group = clocks.group[thread]
+            epochs = clocks.seen[group, clocks.group, column].copy()
+            epochs[thread] = clocks.now[group, column]
+        else:
+            epochs = self.fences.published(thread, block, clocks, column)
+            if not epochs.any():
+                return
+        links = between.visible(self.first + block, thread, clocks, column)
+        between.release(self.first + block, address, epochs, links)
+
+    def _publish(self, op: ops.Op, mask: Bools | None) -> None:
+        """What follows in these threads is not part of what they have released; order within the block."""
+        order = getattr(op, "order", None)
+        if self.shared.fenced or order in RELEASES:
+            self._published += not isinstance(op, ops.Load)
+            self.shared.order(_CHANNEL, mask, release=True)

@@ -1,0 +1,175 @@
+"""Class B8: a predicated-off copy leaves the previous tile's data, and the kernel uses it.
+
+In: a checked launch of a kernel with predicated copies that fill nothing in.  Out: a finding, if the outputs depend on
+what such a copy has left.
+
+The first run notes where a copy is off at an element that the same copy wrote before and nothing since.  Only then the
+launch is run again, from the arguments as they were, with other finite values in those elements: an output that
+changes was made from stale data.  (A copy that is off for the whole block keeps its tile on purpose.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from moye.dtypes import Space
+from moye.ir import ops
+from moye.ir.nodes import Block, Buffer, Func, TensorParam
+from moye.sim.checkers.findings import Finding, Reporter, coordinate_of
+from moye.sim.checkers.regions import ATOMIC, SHARE, SPARE, WRITE, accesses
+from moye.sim.masks import Mask, lanes_of
+from moye.sim.memory import Array, Fragment, Shared, TensorArg
+
+CHUNK = 1 << 24
+
+
+@dataclass(slots=True)
+class Left:
+    """The first element that a copy has left as it was."""
+
+    op: ops.Copy
+    thread: int
+    block: tuple[int, ...]
+    element: int
+    count: int
+
+
+class Stale:
+    """The copies to watch in one run; ``chosen`` (None: none) are those whose leftovers get other values."""
+
+    def __init__(self, func: Func, chosen: frozenset[int] | None = None) -> None:
+        self.chosen = chosen
+        self.left: dict[int, Left] = {}
+        keys: dict[tuple[object, int], list[ops.Copy]] = {}
+        looped: set[int] = set()
+        for op, inside in _walk(func.body, False):
+            if isinstance(op, ops.Copy) and _keeps(op):
+                keys.setdefault((op.loc, op.dst.buffer.id), []).append(op)
+                if inside:
+                    looped.add(id(op))
+        several = [same for same in keys.values() if len(same) > 1 or id(same[0]) in looped]
+        self.numbers = {id(op): number for number, same in enumerate(several, 1) for op in same}
+        self.buffers = {same[0].dst.buffer.id for same in several}
+
+    def note(self, op: ops.Copy, memory: Shared | Fragment, rows: Array, wrong: Array, block_ids: Array) -> None:
+        """The lanes ``wrong`` (V, T, B) leave the elements ``rows`` (broadcast likewise) as they were."""
+        number = self.numbers[id(op)]
+        if number not in self.left:
+            v, t, b = (int(i) for i in np.argwhere(wrong)[0])
+            element = int(np.broadcast_to(rows, wrong.shape)[v, t, b])
+            self.left[number] = Left(op, t, tuple(int(i) for i in block_ids[b]), element, 0)
+        self.left[number].count += int(wrong.sum())
+        if self.chosen is not None and number in self.chosen:
+            _, thread, block = np.nonzero(wrong)
+            row = np.broadcast_to(rows, wrong.shape)[wrong]
+            at = (row, block) if isinstance(memory, Shared) else (row, thread, block)
+            memory.data[at] = _other(memory.data[at])
+
+    def copied(self, op: ops.Copy, memory: Shared | Fragment, rows: Array, on: Mask, mask: Mask, threads: int,
+               block_ids: Array) -> None:
+        """A copy to the elements ``rows`` (V, T or 1, B or 1) runs in the lanes ``on`` out of ``mask``."""
+        shape = (len(rows), threads, len(block_ids))
+        owner, number = memory.owner, self.numbers[id(op)]
+        if owner is None:
+            return
+        here = np.broadcast_to(lanes_of(None, threads, len(block_ids)) if on is None else np.asarray(on), shape)
+        wanted = np.broadcast_to(lanes_of(mask, threads, len(block_ids)), shape)
+        column = np.arange(shape[2])
+        full = np.clip(np.broadcast_to(rows, shape), 0, len(owner) - 1)
+        at = (full, column) if isinstance(memory, Shared) else (full, np.arange(threads)[:, None], column)
+        wrong = wanted & ~here & here.any(axis=(0, 1)) & (owner[at] == number)
+        if wrong.any():
+            self.note(op, memory, rows, wrong, block_ids)
+        owner[tuple(np.broadcast_to(part, shape)[here] for part in at)] = number
+
+
+def _walk(block: Block, inside: bool) -> Iterator[tuple[ops.Op, bool]]:
+    for op in block:
+        yield op, inside
+        for inner in op.blocks():
+            yield from _walk(inner, inside or isinstance(op, (ops.For, ops.Loop)))
+
+
+def _keeps(op: ops.Copy) -> bool:
+    """Whether a copy from global memory leaves something as it was where its predicate is false."""
+    return (op.pred is not None and not op.zero_fill and op.src.buffer.space is Space.GLOBAL
+            and op.dst.buffer.space is not Space.GLOBAL and op.dst.dtype.bits == op.dst.buffer.dtype.bits
+            and op.dst.dtype.bits >= 8)
+
+
+def _other(values: Array) -> Array:
+    """Other finite values."""
+    if values.dtype.kind not in "fV":
+        return values ^ 1 if values.dtype.kind in "iu" else ~values
+    wide = values.astype(np.float64)
+    other = (4 * np.abs(wide) + 3).astype(values.dtype)
+    usable = np.isfinite(other.astype(np.float64)) & (other != values)
+    return np.where(usable, other, values.dtype.type(0))
+
+
+class Again:
+    """The second run of a launch, if it needs one.  Made before the first run, because it needs the arguments."""
+
+    def __init__(self, func: Func, arguments: Sequence[Any], memory: Callable[[Buffer], Any]) -> None:
+        self.func, self.memory = func, memory
+        self.stale = Stale(func)
+        written = {ref.buffer.id for _, ref, kind, _ in accesses(func) if kind in (WRITE, ATOMIC)}
+        self.outputs: list[tuple[Buffer, TensorArg]] = [
+            (param.buffer, argument) for param, argument in zip(func.params, arguments, strict=True)
+            if isinstance(param, TensorParam) and isinstance(argument, TensorArg) and param.buffer.id in written]
+        self.bytes = sum(argument.memory.nbytes for _, argument in self.outputs) if self.stale.numbers else 0
+        self.unsupported: list[str] = []
+        self.before: list[Array] = []
+        if self.bytes * (2 - SHARE) > SPARE:
+            self.unsupported = [f"whether data that a predicated copy leaves behind is used: {self.bytes} bytes of "
+                                "outputs are too many to run the kernel twice"]
+            self.stale, self.bytes = Stale(Func("", [], Block(), (1, 1, 1))), 0
+        elif self.stale.numbers:
+            self.before = [argument.memory.copy() for _, argument in self.outputs]
+
+    def judge(self, run: Callable[[Stale], None], reporter: Reporter) -> None:
+        """Run the launch with other leftovers, and report the copies whose leftovers the outputs depend on."""
+        if not self.stale.left:
+            return
+        first = [argument.memory.copy() for _, argument in self.outputs]
+        try:
+            noted = sorted(self.stale.left)
+            changed = self._changed(run, frozenset(noted), first)
+            for number in noted if changed is not None else ():
+                alone = changed if len(noted) == 1 else self._changed(run, frozenset({number}), first)
+                if alone is not None:
+                    self._report(self.stale.left[number], alone, reporter)
+        finally:
+            for (_, argument), kept in zip(self.outputs, first, strict=True):
+                argument.memory[...] = kept
+
+    def _changed(self, run: Callable[[Stale], None], chosen: frozenset[int], first: list[Array]) -> str | None:
+        """The first output element that differs, as text."""
+        for (_, argument), before in zip(self.outputs, self.before, strict=True):
+            argument.memory[...] = before
+        run(Stale(self.func, chosen))
+        for (buffer, argument), kept in zip(self.outputs, first, strict=True):
+            size = kept.dtype.itemsize
+            now, then = argument.memory.view(np.uint8), kept.view(np.uint8)
+            for start in range(0, len(now), CHUNK):
+                at = np.flatnonzero(now[start:start + CHUNK] != then[start:start + CHUNK])
+                if at.size:
+                    offset = (start + int(at[0])) // size - argument.base
+                    coordinate = self.memory(buffer).coordinate(offset)
+                    return f"{buffer.name}({', '.join(map(str, coordinate))})"
+        return None
+
+    @staticmethod
+    def _report(left: Left, output: str, reporter: Reporter) -> None:
+        buffer = left.op.dst.buffer
+        coordinate = coordinate_of(buffer, left.element)
+        shown = f"({', '.join(map(str, coordinate))})" if coordinate is not None else f"[{left.element}]"
+        reporter.add(Finding(
+            "B8", f"{buffer.name}{shown} keeps what an earlier run of this copy left there, because its predicate is "
+            f"false for thread {left.thread} of block {left.block}, and the stale value is used: with another one in "
+            f"its place {output} changes", (left.op.loc,), left.block, (left.thread,), buffer.name, coordinate,
+            "zero_fill=True"), left.count)
