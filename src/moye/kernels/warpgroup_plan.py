@@ -55,10 +55,11 @@ def choose(M: int, N: int, K: int) -> WarpgroupConfig:
 def make_plan(config: WarpgroupConfig, dtype: Any, out: Any, major_A: str, major_B: str) -> Plan:
     """The layouts and operations of a configuration."""
     bM, bN, bK, stages = config.bM, config.bN, config.bK, config.stages
-    atom_A, atom_B, atom_C = (mo.smem_layout_atom(t, m) for t, m in ((dtype, major_A), (dtype, major_B), (out, "k")))
-    sA, sB = mo.tile_to_shape(atom_A, (bM, bK, stages)), mo.tile_to_shape(atom_B, (bN, bK, stages))
-    sC = mo.tile_to_shape(atom_C, (bM, CHUNK, 2))
-    tiles = (mo.tile_to_shape(atom_A, (bM, bK)), mo.tile_to_shape(atom_B, (bN, bK)), mo.tile_to_shape(atom_C, (64, CHUNK)))
+    atoms = [mo.smem_layout_atom(t, major) for t, major in ((dtype, major_A), (dtype, major_B), (out, "k"))]
+    sA, sB, sC = (mo.tile_to_shape(atom, shape) for atom, shape in
+                  zip(atoms, ((bM, bK, stages), (bN, bK, stages), (bM, CHUNK, 2)), strict=True))
+    tiles = [mo.tile_to_shape(atom, shape)
+             for atom, shape in zip(atoms, ((bM, bK), (bN, bK), (64, CHUNK)), strict=True)]
     two = mo.make_layout((2, 1))
     majors = {"a_major": major_A, "b_major": major_B}
     mma = mo.make_tiled_mma(mo.mma.wgmma(dtype, dtype, mo.float32, bN, **majors), two)
