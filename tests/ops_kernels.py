@@ -83,6 +83,8 @@ def add(name, kernel, make, expected, **options):
 
 
 def leaves(argument):
+    if isinstance(argument, mo.TmaCopy):
+        return [argument.array]
     return [x for a in argument for x in leaves(a)] if isinstance(argument, tuple) else [argument]
 
 
@@ -112,7 +114,7 @@ def compare(case, arguments, tolerance, n) -> None:
     before = case.arguments(n)
     wanted = case.expected(before)
     for position, (got, was) in enumerate(zip(arguments, before, strict=True)):
-        if isinstance(was, np.ndarray) or (isinstance(was, tuple) and was and isinstance(was[0], np.ndarray)):
+        if any(isinstance(x, np.ndarray) for x in leaves(was)):
             pairs = zip(leaves(got), leaves(wanted.get(position, was)), strict=True)
             exact = 0.0 if position not in wanted else tolerance
             problems = [told for mine, theirs in pairs if (told := mismatch(case, mine, theirs, exact))]

@@ -12,6 +12,8 @@ import moye as mo
 import ops_kernels
 import ops_kernels_edges
 import ops_kernels_hopper
+import ops_kernels_tma
+import ops_kernels_wgmma
 from moye import dtypes as dt
 from moye.sim import semantics
 from ops_kernels import (
@@ -28,7 +30,7 @@ from ops_kernels import (
 )
 
 __all__ = ["CASES", "CP_ASYNCS", "MMAS", "mma_kernels", "ops_kernels", "ops_kernels_edges", "ops_kernels_hopper",
-           "to_device", "to_host"]
+           "ops_kernels_tma", "ops_kernels_wgmma", "to_device", "to_host"]
 
 # --- copies ----------------------------------------------------------------------------------------------------------
 
@@ -467,6 +469,8 @@ def to_device(x):
     """A torch tensor of the same bits, shape and strides; other arguments as they are."""
     if isinstance(x, tuple) and x and isinstance(x[0], np.ndarray):
         return tuple(to_device(y) for y in x)
+    if isinstance(x, mo.TmaCopy):
+        return mo.TmaCopy(x.op, to_device(x.array), *x.key[1:])
     if not isinstance(x, np.ndarray):
         return x
     columns = x.ndim == 2 and x.flags.f_contiguous and not x.flags.c_contiguous
@@ -481,6 +485,8 @@ def to_host(x, like):
     """What the device tensor holds, with the dtype of ``like``."""
     if isinstance(like, tuple) and like and isinstance(like[0], np.ndarray):
         return tuple(to_host(a, b) for a, b in zip(x, like, strict=True))
+    if isinstance(like, mo.TmaCopy):
+        return mo.TmaCopy(like.op, to_host(x.array, like.array), *like.key[1:])
     if not isinstance(like, np.ndarray):
         return x
     import torch

@@ -80,7 +80,7 @@ def write_kernel(target, values):
 
 @mo.kernel
 def stages_kernel(A, out, stages: mo.Constexpr):
-    """The tiles of a row of tiles through a ring of stages; their sum, element by element, into out (elements, rows)."""
+    """Each row of tiles through a ring of stages; its sum, element by element: out is (elements, rows)."""
     whole = mo.tile_to_shape(A.smem_layout, (*A.tile, stages))
     sA, full = mo.shared_array(A.dtype, whole), mo.mbarrier_array(stages)
     tid, bx = mo.thread_idx().x, mo.block_idx().x

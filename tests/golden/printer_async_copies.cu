@@ -39,7 +39,7 @@ __device__ __forceinline__ void cp_async_wait_all() {
     asm volatile("cp.async.wait_all;" ::: "memory");
 }
 
-extern "C" __global__ void __launch_bounds__(128) async_copies(float* __restrict__ A) {
+extern "C" __global__ void __launch_bounds__(128) async_copies(float* A) {
     __shared__ __align__(1024) float sA[4096];  // (64,64):(1,64)
     const unsigned sA_s = (unsigned)__cvta_generic_to_shared(sA);
 

@@ -1,10 +1,7 @@
 // snapshots
 //   block (64, 1, 1)
 
-extern "C" __global__ void __launch_bounds__(64)
-snapshots(int* __restrict__ out,
-          const int* __restrict__ A,
-          const int n) {
+extern "C" __global__ void __launch_bounds__(64) snapshots(int* out, const int* __restrict__ A, const int n) {
     int x = 1;
     int y = 2;
     const int x_1 = x;

@@ -228,7 +228,7 @@ def test_floats_are_never_guards():
 
 
 def test_sixty_four_bit_coordinates_do_not_overflow():
-    from moye.runtime.arguments import TensorLike
+    from moye.runtime.arrays import TensorLike
 
     @mo.kernel
     def kernel(x):

@@ -50,7 +50,7 @@ def device(monkeypatch, tmp_path):
     monkeypatch.setattr(driver, "device_limits", lambda ordinal: limits)
     monkeypatch.setattr(driver, "current_stream", lambda ordinal, kind="": 0)
     monkeypatch.setattr(events, "capturing", lambda stream, ordinal: False)
-    monkeypatch.setattr(tune, "_array", lambda v: v.info() if isinstance(v, mo.TensorLike) else None)
+    monkeypatch.setattr(tune, "describe", lambda v: v.info() if isinstance(v, mo.TensorLike) else None)
     timed = []
 
     def times(candidates, call, infos, ordinal, kind):

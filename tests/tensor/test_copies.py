@@ -8,7 +8,7 @@ import pytest
 import moye as mo
 from ir.interpreter import run
 from moye.ir import ops
-from moye.runtime.arguments import TensorLike
+from moye.runtime.arrays import TensorLike
 from tensor.test_views import launch
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
 import os
@@ -15,6 +16,8 @@ from moye.cuda import nvrtc
 from moye.cuda.printer import print_kernel
 from moye.errors import MoyeError
 from moye.ir import ops
+from moye.ir.nodes import Literal
+from moye.ir.verify_hopper import RULES
 from moye.layout import ComposedLayout, make_layout
 from moye.tensor.tma import tma_tiling
 from tma_kernels import BLOCK, CASES, copy_kernel, multicast_kernel, read_kernel, stages_kernel, write_kernel
@@ -54,7 +57,8 @@ def test_boxes_are_what_the_hardware_writes(name):
     case = CASES[name]
     _, tiling = case.copy(mo.TmaLoad(), like(case)).describe()
     found, bytes_ = written(tiling, case.dtype), case.dtype.bits // 8
-    assert len(found) == math.prod(tiling.tile) == tiling.bytes // bytes_ == tiling.map.bytes * len(tiling.boxes) // bytes_
+    assert len(found) == math.prod(tiling.tile)
+    assert tiling.bytes == len(found) * bytes_ == tiling.map.bytes * len(tiling.boxes)
     for n, place in enumerate(itertools.product(*(range(extent) for extent in case.extents[::-1]))):
         assert found[place[::-1]] == case.layout(n) * bytes_, place
     assert all(extent <= 256 for extent in tiling.map.box)
@@ -65,7 +69,8 @@ def test_boxes_are_what_the_hardware_writes(name):
     (mo.float16, "k", 128, (128, 64), None, (64, 128), 1), (mo.float16, "k", 128, (128, 128), None, (64, 128), 2),
     (mo.bfloat16, "mn", 128, (128, 64), None, (64, 8), 16), (mo.bfloat16, "mn", 128, (128, 64), (1, 0), (64, 64), 2),
     (mo.float32, "k", 64, (256, 32), None, (16, 256), 2), (mo.int8, "k", 32, (64, 32), None, (32, 64), 1),
-    (mo.float16, "k", 128, (512, 64), None, (64, 256), 2), (mo.float8_e4m3fn, "k", 128, (128, 128), None, (128, 128), 1),
+    (mo.float16, "k", 128, (512, 64), None, (64, 256), 2),
+    (mo.float8_e4m3fn, "k", 128, (128, 128), None, (128, 128), 1),
 ])
 def test_boxes_of_the_atoms(dtype, major, row, shape, order, box, count):
     layout = mo.tile_to_shape(mo.smem_layout_atom(dtype, major, row), shape, order)
@@ -257,6 +262,53 @@ def test_containers_hold_tma_copies():
     pair = (mo.make_tma_copy(mo.TmaLoad(), ROWS, HALF_K), mo.make_tma_copy(mo.TmaStore(), ROWS, HALF_K))
     func = mo.kernel(kernel).trace(pair, block=32)
     assert [(p.name, p.tensor_map.box) for p in func.params] == [("pair_0", (64, 128)), ("pair_1", (64, 128))]
+
+
+def test_users_names_and_those_of_the_printed_functions():
+    """A parameter may have the name of a type or a function that is printed."""
+    def kernel(TensorMap, tma_load_2d, tma_store):
+        smem, bars = mo.shared_array(mo.float16, HALF_K), mo.mbarrier_array(1)
+        mo.copyto(TensorMap, smem, mo.tile(TensorMap.tensor, (128, 64), (0, 0)), barrier=(bars, 0))
+        mo.copyto(tma_load_2d, smem, mo.tile(tma_load_2d.tensor, (128, 64), (0, 0)), barrier=(bars, 0))
+        mo.copyto(tma_store, mo.tile(tma_store.tensor, (128, 64), (0, 0)), smem)
+    program = compiled(mo.kernel(kernel), *(mo.make_tma_copy(op, ROWS, HALF_K) for op in (
+        mo.TmaLoad(), mo.TmaLoad(), mo.TmaStore())))
+    assert [param in program.source for param in ("TensorMap TensorMap_,", "TensorMap tma_load_2d_,",
+                                                  "TensorMap tma_store)")] == [True] * 3
+
+
+def test_wide_indices_are_coordinates_of_32_bits():
+    """Another array needs 64-bit indices; TMA takes 32 bits all the same."""
+    case = CASES["float16-k-128-1"]
+    out = mo.TensorLike(case.dtype, (math.prod(case.extents), 1 << 21))
+    func = read_kernel.trace(case.copy(mo.TmaLoad(), like(case)), out, block=BLOCK)
+    load = next(op for op in func.body.walk() if isinstance(op, ops.TmaCopy) and op.kind == "load")
+    assert func.index_bits == 64
+    assert [x.dtype for x in load.coordinates] == [mo.int32, mo.int32]
+    assert compiled(read_kernel, case.copy(mo.TmaLoad(), like(case)), out).spills == 0
+
+
+def test_an_array_that_is_only_large_needs_no_wide_indices():
+    array = mo.TensorLike(mo.float16, (1 << 20, 1 << 14), (1 << 14, 1))
+    func = copy_kernel.trace(mo.make_tma_copy(mo.TmaLoad(), array, HALF_K),
+                             mo.make_tma_copy(mo.TmaStore(), array, HALF_K), block=BLOCK)
+    assert func.index_bits == 32
+
+
+@pytest.mark.parametrize(("kind", "changes", "told"), [
+    ("prefetch", {"coordinates": (Literal(0, mo.int32),)}, "a prefetch has memory"),
+    ("load", {"smem": None}, "no shared memory"), ("load", {"barrier": None}, "loads have a barrier"),
+    ("load", {"kind": "store"}, "loads have a barrier"), ("load", {"coordinates": ()}, "0 coordinates"),
+    ("load", {"coordinates": (Literal(0, mo.int64),)}, "coordinate 0 is int64"),
+    ("load", {"multicast": Literal(3, mo.int32)}, "its mask is int32"),
+    ("store", {"multicast": Literal(3, mo.uint16)}, "loads have a barrier"),
+])
+def test_the_verifier_knows_what_a_copy_needs(kind, changes, told):
+    case = CASES["float16-k-128-1"]
+    func = copy_kernel.trace(case.copy(mo.TmaLoad(), like(case)), case.copy(mo.TmaStore(), like(case)), block=BLOCK)
+    op = next(op for op in func.body.walk() if isinstance(op, ops.TmaCopy) and op.kind == kind)
+    assert RULES[ops.TmaCopy](op) is None
+    assert told in RULES[ops.TmaCopy](dataclasses.replace(op, **changes))
 
 
 def test_a_layout_as_numbers():

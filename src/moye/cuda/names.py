@@ -27,13 +27,14 @@ float2 float4 double2 int2 int4 uint2 uint4 longlong2 ulonglong2
 f16 bf16 e4m3 e5m2 f32 to_f16 to_bf16 to_e4m3 to_e5m2 to_tf32 round_to_odd floor_div floor_mod globaltimer pack
 bar_sync bar_arrive exp2_approx sqrt_approx rsqrt_approx tanh_approx
 elect cluster_ctarank cluster_ctaid_x cluster_ctaid_y cluster_ctaid_z cluster_arrive_release cluster_arrive_relaxed
-cluster_wait
+cluster_wait TensorMap prefetch_tensormap
 """
 _MATH = """exp exp2 log log2 log10 sqrt rsqrt sin cos tan tanh erf floor ceil rint trunc fabs fmin fmax pow fmod round
 logb jn yn j0 j1 y0 y1 gamma tgamma lgamma remainder fma fdim hypot cbrt ldexp frexp modf acos asin atan atan2 cosh
 sinh acosh asinh atanh expm1 log1p exp10 erfc norm signbit isfinite div labs index read write pipe time exit select"""
 RESERVED = frozenset(_WORDS.split()) | frozenset(name + f for name in _MATH.split() for f in ("", "f"))
-_WRAPPER = re.compile(r"(cp_async|mma|fence|swizzle|atom|red|ld|st|mbarrier|bulk|setmaxnreg|griddepcontrol)_\w*$")
+_WRAPPER = re.compile(r"((cp_async|mma|fence|swizzle|atom|red|ld|st|mbarrier|bulk|setmaxnreg|griddepcontrol|wgmma|"
+                      r"warpgroup)_|tma_(load|store|reduce_add)_[1-5]d)\w*$")
 
 
 def identifier(hint: str) -> str:

@@ -143,7 +143,7 @@ def _tensor(kernel: Kernel, param: TensorParam, position: int, slots: list[Slot]
         group.append(f"const __grid_constant__ {tensor_copies.map_type(kernel.helpers)} {kernel.memory.name(buffer)}")
     if buffer.id in kernel.uses.buffers:
         const = "const " if kernel.memory.is_const(buffer) else ""
-        restrict = " __restrict__" if kernel.uses.restrict else ""
+        restrict = " __restrict__" if kernel.uses.restricts(buffer) else ""
         slots.append(Slot("ptr", position, -1, "P"))
         group.append(f"{const}{kernel.helpers.ctype(buffer.dtype)}*{restrict} {kernel.memory.name(buffer)}")
     for mode, extent in enumerate(param.shape):

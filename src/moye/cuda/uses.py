@@ -57,12 +57,15 @@ class Uses:
         self.has_wgmma = any(isinstance(op, ops.Wgmma) for op in func.body.walk())
         self._read_vars: set[int] = set()
         self._read_buffers: set[int] = set()
+        self._loaded_buffers: set[int] = set()  # the same without those that atomics alone read
         self._block_kills: dict[int, frozenset[int]] = {}
         self._survey(func.body)
         self._next = 0
         self._number(func.body, 0)
         self._mark(func.body, 0, [])
         self._spread_words(func.body)
+        self._orders = any(MEMORY in self.kills(op) for op in func.body.walk())
+        self._releases = any(_releases(op) for op in func.body.walk())
 
     # --- first pass: who is read, who is written ---
 
@@ -77,6 +80,8 @@ class Uses:
                         self.written.add(ref.buffer.id)
                     if not written or both:
                         self._read_buffers.add(ref.buffer.id)
+                    if not written:
+                        self._loaded_buffers.add(ref.buffer.id)
 
     # --- second pass: positions ---
 
@@ -197,6 +202,15 @@ class Uses:
     def is_written(self, buffer: Buffer) -> bool:
         return buffer.written or buffer.id in self.written
 
+    def restricts(self, buffer: Buffer) -> bool:
+        """Whether the pointer to an argument is __restrict__, for which the compiler ignores barriers and fences.
+
+        It may then move loads and stores across them, so no data that threads pass on goes through such a pointer.
+        """
+        if not self.restrict or not self.is_written(buffer):
+            return self.restrict
+        return not self._releases and not (self._orders and buffer.id in self._loaded_buffers)
+
     def depends(self, buffer: Buffer) -> frozenset[int]:
         """What a load from the buffer depends on."""
         if buffer.space is Space.REGISTER:
@@ -240,6 +254,13 @@ class Uses:
 def _depends_on_a_launch(func: Func) -> bool:
     """Whether an earlier launch may still write arguments: a restricted pointer lets loads move before the wait."""
     return any(isinstance(op, ops.GridDependency) and op.kind == "wait" for op in func.body.walk())
+
+
+def _releases(op: ops.Op) -> bool:
+    """Whether other blocks may read behind this op what the kernel wrote before it."""
+    if isinstance(op, (ops.Store, ops.Atomic)):
+        return op.order in ("release", "acq_rel", "seq_cst")
+    return isinstance(op, ops.Fence) or (isinstance(op, ops.ClusterArrive) and not op.relaxed)
 
 
 def _wants_words(op: ops.Op, ref: Ref | TileRef) -> bool:

@@ -221,7 +221,7 @@ def _pin(kernel: Kernel, buffers: tuple[Buffer, ...]) -> None:
         ctype = "unsigned" if narrow else kernel.helpers.ctype(buffer.dtype)
         letter = "r" if narrow else constraint(buffer.dtype)
         count = -(-(buffer.elements or 0) * buffer.dtype.bits // 32) if narrow else buffer.elements or 0
-        pin = kernel.helpers.function("pin", f"void ({ctype}& x)", f'asm volatile("" : "+{letter}"(x) :: "memory");',
+        pin = kernel.helpers.function("wgmma_pin", f"void ({ctype}& x)", f'asm volatile("" : "+{letter}"(x) :: "memory");',
                                       overload=ctype)
         with kernel.nest([(count, kernel.indices[0])]):
             at = kernel.indices[0] if count > 1 else "0"

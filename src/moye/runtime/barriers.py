@@ -65,10 +65,15 @@ def lints(spec: Specialised, before: list[Any], grid: Dim3, meter: Meter) -> lis
     return found
 
 
+_OTHERS = (ops.Atomic, ops.Fence, ops.NamedBarrier, ops.MbarrierInit, ops.MbarrierWait, ops.ClusterArrive, ops.TmaCopy,
+           ops.Wgmma)
+"""What threads may pass something on by, besides sync_threads, or what it may make visible."""
+
+
 def _judged(func: Func, meter: Meter) -> list[ops.SyncThreads]:
     """The barriers whose redundancy the checks can prove."""
     walked = list(func.body.walk())
-    others = any(isinstance(op, (ops.Atomic, ops.Fence, ops.NamedBarrier)) for op in walked)
+    others = any(isinstance(op, _OTHERS) for op in walked)
     if others or not func.restrict or _global_exchange(walked):
         return []
     return [op for op in walked if isinstance(op, ops.SyncThreads)

@@ -10,9 +10,11 @@ is encoded at launch.
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from moye.atoms.tma import TmaOp
+from moye.dtypes import DType
 from moye.errors import ArgumentError, LayoutError
 from moye.layout import ComposedLayout, Layout, make_layout
 from moye.runtime import arrays
@@ -47,10 +49,8 @@ class TmaCopy:
             raise ArgumentError(f"make_tma_copy({self.op}) takes an array, not a {type(self.array).__qualname__}")
         if 0 in info.strides:
             info = info._replace(strides=arrays.natural_strides(info.shape, info.strides))
-        classes = tuple(stride if stride == 1 else None for stride in info.strides)
-        tiling = tma_tiling(self.op, info.dtype, classes, self.smem_layout, self.tile, self.multicast)
-        _require_reachable(self.op, info, tiling)
-        return info, tiling
+        return info, _tiling(self.op, info.dtype, info.shape, info.strides, info.ptr % _PART, self.smem_layout,
+                             self.tile, self.multicast)
 
     def __repr__(self) -> str:
         return f"TmaCopy({self.op}, tiles {self.smem_layout})"
@@ -81,23 +81,29 @@ def make_tma_copy(atom: TmaOp, array: Any, smem_layout: Layout | ComposedLayout 
     return copy
 
 
-def _require_reachable(op: TmaOp, info: ArrayInfo, tiling: TmaTiling) -> None:
-    """B5: what a tensor map demands of pointer, extents and strides."""
-    asked = f"make_tma_copy({op}) of a {info.dtype} array {_shown(info)}"
-    if info.ptr % _PART:
-        raise LayoutError(f"{asked}: its data pointer {info.ptr:#x} is no multiple of {_PART} bytes", code="B5",
-                          hint="pass a copy, or a slice that begins at a multiple of 16 bytes")
-    for mode, (extent, stride) in enumerate(zip(info.shape, info.strides, strict=True)):
+@functools.lru_cache(4096)
+def _tiling(op: TmaOp, dtype: DType, shape: tuple[int, ...], strides: tuple[int, ...], above: int,
+            layout: Layout | ComposedLayout, tile: tuple[int, ...] | None, multicast: int) -> TmaTiling:
+    """The boxes of an array that begins ``above`` bytes behind a multiple of 16, once for each."""
+    classes = tuple(stride if stride == 1 else None for stride in strides)
+    tiling = tma_tiling(op, dtype, classes, layout, tile, multicast)
+    asked = f"make_tma_copy({op}) of a {dtype} array ({','.join(map(str, shape))}):({','.join(map(str, strides))})"
+    _require_reachable(asked, dtype, shape, strides, tiling.map.modes[0])
+    if above:
+        raise LayoutError(f"{asked}: its first element lies {above} bytes behind a multiple of {_PART}, and TMA needs "
+                          "it at one", code="B5", hint="pass a copy, or a slice that begins at such a place")
+    return tiling
+
+
+def _require_reachable(asked: str, dtype: DType, shape: tuple[int, ...], strides: tuple[int, ...], unit: int) -> None:
+    """B5: what a tensor map demands of extents and strides."""
+    for mode, (extent, stride) in enumerate(zip(shape, strides, strict=True)):
         if not 1 <= extent < 1 << 31:
             raise LayoutError(f"{asked}: extent {extent} of mode {mode}, and TMA takes 1 to 2147483647", code="B5")
-        apart = stride * info.dtype.bits // 8
-        if mode == tiling.map.modes[0] or extent == 1:
+        apart = stride * dtype.bits // 8
+        if mode == unit or extent == 1:
             continue
         if apart % _PART or not 0 < apart < 1 << 40:
             raise LayoutError(f"{asked}: stride {stride} of mode {mode} is {apart} bytes, and TMA takes multiples of "
                               f"{_PART} below 2^40", code="B5",
-                              hint=f"pad its rows to a multiple of {_PART * 8 // info.dtype.bits} elements")
-
-
-def _shown(info: ArrayInfo) -> str:
-    return f"({','.join(map(str, info.shape))}):({','.join(map(str, info.strides))})"
+                              hint=f"pad its rows to a multiple of {_PART * 8 // dtype.bits} elements")

@@ -134,7 +134,7 @@ def _not_canonical(op: MmaOp, operand: str, tensor: View, found: tuple[Layout, L
         needs = f"{name} as ({row},m):(1,{'l' if width else 's'}) and K as (8,2):({row},{'s' if width else 'l'})"
     swizzled = f"a swizzle of {width} bytes" if width else "no swizzle"
     along = "K" if major == "k" else name
-    return TensorError(f"{op} cannot read {tensor.label} as {operand}, contiguous along {along}: {swizzled} it "
+    return TensorError(f"{op} cannot read {tensor.label} as {operand}, contiguous along {along}: with {swizzled} it "
                        f"needs {needs}, but {tensor.label} has {coalesce(rows)} and {coalesce(k)}",
                        locs=(locate(),), code="A9", hint=_atoms(tensor.dtype, major))
 

@@ -1,0 +1,67 @@
+"""Configurations, layouts and tiled operations of ``gemm_sm90``.
+
+In: the problem and what is contiguous.  Out: ``WarpgroupConfig``, and ``Plan``: what a launch is specialised on.
+
+>>> make_plan(WarpgroupConfig(128, 256, 64, 4), mo.bfloat16, mo.bfloat16, "k", "k")
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import Any
+
+import moye as mo
+
+CONSUMERS, THREADS = 256, 384
+CHUNK = 64
+"""Columns of C that are stored at a time: 128 bytes of 16-bit elements."""
+
+
+@dataclass(frozen=True, slots=True)
+class WarpgroupConfig:
+    """Tiles of ``bM x bN x bK`` in ``stages`` stages; two warpgroups share a tile, 64 rows each."""
+
+    bM: int
+    bN: int
+    bK: int
+    stages: int
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a launch is specialised on; ``chunk`` is the MMA that has the accumulators of one chunk."""
+
+    config: WarpgroupConfig
+    dtype: Any
+    out: Any
+    sA: Any
+    sB: Any
+    sC: Any
+    sA_tile: Any
+    sB_tile: Any
+    sC_tile: Any
+    mma: mo.TiledMMA
+    chunk: mo.TiledMMA
+    store: mo.TiledCopy
+
+
+def choose(M: int, N: int, K: int) -> WarpgroupConfig:
+    """The widest tile that does not leave most of the device idle."""
+    return WarpgroupConfig(128, 256, 64, 4) if -(-M // 128) * -(-N // 256) >= 64 else WarpgroupConfig(128, 128, 64, 5)
+
+
+@functools.lru_cache(maxsize=256)
+def make_plan(config: WarpgroupConfig, dtype: Any, out: Any, major_A: str, major_B: str) -> Plan:
+    """The layouts and operations of a configuration."""
+    bM, bN, bK, stages = config.bM, config.bN, config.bK, config.stages
+    atom_A, atom_B, atom_C = (mo.smem_layout_atom(t, m) for t, m in ((dtype, major_A), (dtype, major_B), (out, "k")))
+    sA, sB = mo.tile_to_shape(atom_A, (bM, bK, stages)), mo.tile_to_shape(atom_B, (bN, bK, stages))
+    sC = mo.tile_to_shape(atom_C, (bM, CHUNK, 2))
+    tiles = (mo.tile_to_shape(atom_A, (bM, bK)), mo.tile_to_shape(atom_B, (bN, bK)), mo.tile_to_shape(atom_C, (64, CHUNK)))
+    two = mo.make_layout((2, 1))
+    majors = {"a_major": major_A, "b_major": major_B}
+    mma = mo.make_tiled_mma(mo.mma.wgmma(dtype, dtype, mo.float32, bN, **majors), two)
+    chunk = mo.make_tiled_mma(mo.mma.wgmma(dtype, dtype, mo.float32, CHUNK, **majors), two)
+    store = mo.make_tiled_copy_C(mo.CopyAtom(mo.StMatrix(4), out), chunk)
+    return Plan(config, dtype, out, sA, sB, sC, *tiles, mma, chunk, store)

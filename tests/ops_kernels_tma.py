@@ -1,0 +1,62 @@
+"""Copies by TMA for ``CASES``: loads, stores, reductions, prefetches, hints, parts for several blocks.
+
+In: nothing.  Out: cases in ``CASES``, whose sizes count rows; the kernels are those of ``tma_kernels.py``.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+import moye as mo
+from moye import dtypes as dt
+from ops_kernels import add, numpy_of, poison
+from tma_kernels import BLOCK, copy_kernel, multicast_kernel, read_kernel, stages_kernel, write_kernel
+
+ROWS, COLUMNS = 32, 64
+
+
+def _layout(dtype, rows=ROWS, row=128):
+    return mo.tile_to_shape(mo.smem_layout_atom(dtype, "k", row), (rows, COLUMNS))
+
+
+def _numbers(rng, n, dtype, columns=COLUMNS):
+    """A row-major array of small integers."""
+    return rng.integers(-9, 9, (n, columns)).astype(numpy_of(dtype))
+
+
+def _tiles(array, rows=ROWS):
+    """(elements of a tile, tiles) of a column of tiles, zeros below the array."""
+    padded = np.zeros((-(-len(array) // rows) * rows, array.shape[1]), array.dtype)
+    padded[:len(array)] = array
+    return np.asfortranarray(np.stack([padded[i:i + rows].ravel("F") for i in range(0, len(padded), rows)], axis=1))
+
+
+def _blocks(n):
+    return -(-n // ROWS)
+
+
+for _dtype in (dt.float16, dt.float32, dt.int32):
+    add(f"tma-copy-{_dtype}", copy_kernel,
+        lambda rng, n, d=_dtype: [mo.make_tma_copy(mo.TmaLoad(), _numbers(rng, n, d), _layout(d)),
+                                  mo.make_tma_copy(mo.TmaStore(), poison((n, COLUMNS), d), _layout(d))],
+        lambda args: {1: args[0].array}, sizes=(96, 45), block=BLOCK, grid=_blocks)
+    add(f"tma-add-{_dtype}", write_kernel,
+        lambda rng, n, d=_dtype: [mo.make_tma_copy(mo.TmaReduceAdd(), _numbers(rng, n, d), _layout(d, row=64)),
+                                  _tiles(_numbers(rng, n, d))],
+        lambda args: {0: args[0].array + np.concatenate(
+            [tile.reshape((ROWS, COLUMNS), order="F") for tile in args[1].T])[:len(args[0].array)]},
+        sizes=(96, 45), block=BLOCK, grid=_blocks)
+add("tma-read-int8", read_kernel,
+    lambda rng, n: [mo.make_tma_copy(mo.TmaLoad(), _numbers(rng, n, dt.int8), _layout(dt.int8, row=32)),
+                    poison((_blocks(n), ROWS * COLUMNS), dt.int8).T],
+    lambda args: {1: _tiles(args[0].array)}, sizes=(96, 45), block=BLOCK, grid=_blocks)
+add("tma-stages", stages_kernel,
+    lambda rng, n: [mo.make_tma_copy(mo.TmaLoad(), _numbers(rng, n, dt.float32, 5 * COLUMNS), _layout(dt.float32)),
+                    poison((_blocks(n), ROWS * COLUMNS), dt.float32).T, 3],
+    lambda args: {1: _tiles(args[0].array.reshape(-1, 5, COLUMNS).sum(axis=1, dtype=np.float32))},
+    sizes=(96, 45), block=BLOCK, grid=_blocks)
+add("tma-multicast", multicast_kernel,
+    lambda rng, n: [mo.make_tma_copy(mo.TmaLoad(), _numbers(rng, n, dt.float16), _layout(dt.float16), multicast=2),
+                    poison((2 * _blocks(n), ROWS * COLUMNS), dt.float16).T],
+    lambda args: {1: _tiles(args[0].array).repeat(2, axis=1)},
+    sizes=(96, 45), block=BLOCK, grid=lambda n: 2 * _blocks(n), cluster=(2, 1, 1))
