@@ -209,3 +209,93 @@ def run_registers(fault="", **options):
     layout = mo.tile_to_shape(mo.smem_layout_atom(mo.float16, "k"), (128, 64))
     report = mo.check(registers, lints=False, **options)[1, 128](C, A, B, mma, layout, fault)
     return report, C, A.astype(np.float64) @ B.astype(np.float64).T
+
+
+@mo.kernel
+def persistent(C, A, B, mma, sA_layout, sB_layout, rows, columns, tiles):
+    """Each block takes every ``grid``-th tile of C; one elected thread loads ahead of two warpgroups that multiply.
+
+    Tiles of C leave through shared memory by TMA, the next mainloop runs meanwhile.
+    """
+    stages = mo.size(sA_layout, 2)
+    sA, sB = mo.shared_array(A.dtype, sA_layout), mo.shared_array(B.dtype, sB_layout)
+    sC = mo.shared_array(C.dtype, C.smem_layout)
+    full, empty = mo.mbarrier_array(stages), mo.mbarrier_array(stages)
+    tid, grid = mo.thread_idx().x, mo.grid_dim().x
+    bM, bN, bK = mo.size(sA_layout, 0), mo.size(sB_layout, 0), mo.size(sA_layout, 1)
+    gA = mo.tile(A.tensor, (bM, bK), (None, None), ragged=True)         # (bM, bK, m, k)
+    gB = mo.tile(B.tensor, (bN, bK), (None, None), ragged=True)         # (bN, bK, n, k)
+    gC = mo.tile(C.tensor, (bM, bN), (None, None), ragged=True)         # (bM, bN, m, n)
+    if mo.warp_idx() == 0 and mo.elect():
+        for i in mo.static_range(stages):
+            mo.mbarrier_init(full, i, 1)
+            mo.mbarrier_init(empty, i, 2)
+        mo.fence_mbarrier_init()
+    mo.sync_threads()
+    stage, phase = 0, 0
+    if mo.warpgroup_idx() == 0:
+        mo.warpgroup_reg_dealloc(40)
+        if mo.warp_idx() == 0 and mo.elect():
+            tile = mo.block_idx().x
+            while tile < rows * columns:
+                for k in range(tiles):
+                    mo.mbarrier_wait(empty, stage, phase ^ 1)
+                    mo.mbarrier_arrive_expect_tx(full, stage, A.bytes + B.bytes)
+                    mo.copyto(A, sA[:, :, stage], gA[:, :, tile % rows, k], barrier=(full, stage))
+                    mo.copyto(B, sB[:, :, stage], gB[:, :, tile // rows, k], barrier=(full, stage))
+                    stage += 1
+                    if stage == stages:
+                        stage, phase = 0, phase ^ 1
+                tile += grid
+    else:
+        mo.warpgroup_reg_alloc(232)
+        thread = tid % 128 + 128 * ((mo.warpgroup_idx() - 1) % 2)
+        thr = mma.get_slice(thread)
+        tCrA = thr.partition_fragment_A(sA)
+        tCrB = thr.partition_fragment_B(sB)
+        acc = mma.partition_fragment_C((bM, bN))
+        tile = mo.block_idx().x
+        while tile < rows * columns:
+            before = stage
+            for k in range(tiles):
+                mo.mbarrier_wait(full, stage, phase)
+                mo.warpgroup_arrive()
+                mo.gemm(mma, tCrA[:, :, :, stage], tCrB[:, :, :, stage], acc, accumulate=k > 0)
+                mo.warpgroup_commit_batch()
+                mo.warpgroup_wait(1)
+                if k > 0 and tid % 128 == 0:
+                    mo.mbarrier_arrive(empty, before)
+                before = stage
+                stage += 1
+                if stage == stages:
+                    stage, phase = 0, phase ^ 1
+            mo.warpgroup_wait(0)
+            if tid % 128 == 0:
+                mo.mbarrier_arrive(empty, before)
+            if thread == 0:
+                mo.tma_store_wait(0, read=True)
+            mo.barrier_sync(1, 256)
+            mo.copyto(thr.partition_C(sC), acc)
+            mo.fence_proxy_async()
+            mo.barrier_sync(1, 256)
+            if thread == 0:
+                mo.copyto(C, gC[:, :, tile % rows, tile // rows], sC)
+                mo.tma_store_arrive()
+            tile += grid
+        if thread == 0:
+            mo.tma_store_wait(0)
+
+
+def run_persistent(shape, grid, stages=3, **options):
+    import ml_dtypes
+    (M, N, K), (bM, bN, bK) = shape, (128, 64, 64)
+    rng = np.random.default_rng(0)
+    A, B = (rng.standard_normal((rows, K)).astype(ml_dtypes.bfloat16) for rows in (M, N))
+    C = np.full((M, N), np.nan, np.float32)
+    mma = mo.make_tiled_mma(mo.mma.wgmma(mo.bfloat16, mo.bfloat16, mo.float32, bN), mo.make_layout((2, 1)))
+    atom = mo.smem_layout_atom(mo.bfloat16, "k")
+    loads_ = [mo.make_tma_copy(mo.TmaLoad(), x, mo.tile_to_shape(atom, (rows, bK))) for x, rows in ((A, bM), (B, bN))]
+    store = mo.make_tma_copy(mo.TmaStore(), C, mo.tile_to_shape(mo.smem_layout_atom(mo.float32, "k"), (bM, bN)))
+    arguments = (store, *loads_, mma, *layouts(bM, bN, bK, stages), -(-M // bM), -(-N // bN), -(-K // bK))
+    return mo.check(persistent, lints=False, **options)[grid, 384](*arguments), C, \
+        A.astype(np.float64) @ B.astype(np.float64).T

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hopper_kernels import run_gemm, run_loads, run_registers, run_stores
+from hopper_kernels import run_gemm, run_loads, run_persistent, run_registers, run_stores
 
 import moye as mo
 import tma_kernels
 import wgmma_kernels
+from moye.sim import machine
 from moye.sim.descriptors import operand_bytes
 from moye.sim.tma import swizzled
 
@@ -29,6 +30,23 @@ def source_line(finding, which=0):
 def test_gemm(shape, stages, earliest):
     """Ragged along k, fewer k-tiles than stages, several blocks."""
     report, C, expected = run_gemm(shape, stages=stages, earliest=earliest, timeline=True)
+    assert report.ok, str(report)
+    np.testing.assert_allclose(C, expected, rtol=0, atol=1e-3)
+
+
+@pytest.mark.parametrize("earliest", TIMES)
+@pytest.mark.parametrize(("shape", "grid"), [((256, 256, 256), 3), ((256, 200, 136), 1), ((200, 256, 320), 5)])
+def test_persistent_blocks(shape, grid, earliest):
+    """Blocks with different numbers of tiles, ragged ones too; the last group of a tile stays in flight."""
+    report, C, expected = run_persistent(shape, grid, earliest=earliest)
+    assert report.ok, str(report)
+    np.testing.assert_allclose(C, expected, rtol=0, atol=1e-3)
+
+
+def test_batches_begin_afresh(monkeypatch):
+    """Two blocks at a time: nothing is left of the ones before."""
+    monkeypatch.setattr(machine, "LANES", 2 * 384)
+    report, C, expected = run_gemm((384, 256, 128), stages=2)
     assert report.ok, str(report)
     np.testing.assert_allclose(C, expected, rtol=0, atol=1e-3)
 

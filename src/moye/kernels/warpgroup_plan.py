@@ -58,11 +58,11 @@ def make_plan(config: WarpgroupConfig, dtype: Any, out: Any, major_A: str, major
     atoms = [mo.smem_layout_atom(t, major) for t, major in ((dtype, major_A), (dtype, major_B), (out, "k"))]
     sA, sB, sC = (mo.tile_to_shape(atom, shape) for atom, shape in
                   zip(atoms, ((bM, bK, stages), (bN, bK, stages), (bM, CHUNK, 2)), strict=True))
-    tiles = [mo.tile_to_shape(atom, shape)
-             for atom, shape in zip(atoms, ((bM, bK), (bN, bK), (64, CHUNK)), strict=True)]
+    tile_A, tile_B, tile_C = (mo.tile_to_shape(atom, shape) for atom, shape in
+                              zip(atoms, ((bM, bK), (bN, bK), (64, CHUNK)), strict=True))
     two = mo.make_layout((2, 1))
     majors = {"a_major": major_A, "b_major": major_B}
     mma = mo.make_tiled_mma(mo.mma.wgmma(dtype, dtype, mo.float32, bN, **majors), two)
     chunk = mo.make_tiled_mma(mo.mma.wgmma(dtype, dtype, mo.float32, CHUNK, **majors), two)
     store = mo.make_tiled_copy_C(mo.CopyAtom(mo.StMatrix(4), out), chunk)
-    return Plan(config, dtype, out, sA, sB, sC, *tiles, mma, chunk, store)
+    return Plan(config, dtype, out, sA, sB, sC, tile_A, tile_B, tile_C, mma, chunk, store)
