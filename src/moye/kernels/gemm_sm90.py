@@ -18,6 +18,8 @@ from moye.kernels.operands import raster
 from moye.kernels.simt_config import SMS
 from moye.kernels.warpgroup_plan import CHUNK, CONSUMERS, THREADS, WarpgroupConfig, choose, make_plan
 
+DTYPES = (mo.float16, mo.bfloat16)
+
 
 @mo.jit
 def produce(plan, A, B, ring, k_tiles, m_tiles, n_tiles):
@@ -149,6 +151,17 @@ def gemm_sm90(A: Any, B: Any, C: Any, *, config: WarpgroupConfig | None = None) 
     tma_C = mo.make_tma_copy(mo.TmaStore(), C, plan.sC_tile)
     gemm_sm90_kernel[min(tiles, SMS), THREADS](tma_A, tma_B, tma_C, M, N, K, plan)
     return C
+
+
+def suits(A: Any, B: Any, C: Any) -> bool:
+    """Whether ``gemm_sm90`` takes these arrays and is the faster kernel for them: 16-bit types, large M and N."""
+    infos = [mo.describe(x) for x in (A, B, C)]
+    if any(info is None or len(info.shape) != 2 or info.dtype not in DTYPES or info.ptr % 16 for info in infos):
+        return False
+    apart = all(step == 1 or step % 8 == 0 for info in infos for step in info.strides)
+    c = infos[2]
+    return apart and all(1 in info.strides for info in infos) and c.strides[1] == 1 and c.shape[1] % 8 == 0 \
+        and min(c.shape) >= 256 and infos[0].dtype == infos[1].dtype and infos[0].shape[1] > 0
 
 
 def _major(info: Any) -> str:
