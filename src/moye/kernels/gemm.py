@@ -26,7 +26,8 @@ def gemm(A: Any, B: Any, C: Any, *, alpha: float = 1, beta: float = 0, tf32: boo
 
     Shapes, strides and ``epilogue`` (bias, residual, activation, ...) as in ``gemm_sm80``, which multiplies float16,
     bfloat16, float8, float64, int8 and uint8, and float32 where ``tf32``; else float32 and int32 go to ``gemm_simt``,
-    which takes no epilogue and no batches.  On sm_90a large plain products of 16-bit types go to ``gemm_sm90``.  ArgumentError for arguments that neither takes.
+    which takes no epilogue and no batches.  On sm_90a large plain products of 16-bit types go to ``gemm_sm90``.
+    ArgumentError for arguments that none takes.
     """
     info = mo.describe(A)
     unknown = [name for name in epilogue if name not in _EPILOGUE]
