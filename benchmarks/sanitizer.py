@@ -37,19 +37,24 @@ class OnGpu:
         self.kernel = kernel
 
     def __getitem__(self, config):
-        return lambda *args, **kwargs: self.launch(config, args, kwargs)
+        return lambda *args, **kwargs: self.launch(*args, grid=config[0], block=config[1], **kwargs)
 
-    def launch(self, config, args, kwargs):
+    def launch(self, *args, grid, block, cluster=1, **kwargs):
         import cupy
 
         import moye as mo
 
+        arrays = {}
+
         def moved(x):
             if isinstance(x, mo.TmaCopy):
                 return mo.make_tma_copy(x.op, moved(x.array), x.smem_layout, x.tile, x.multicast)
-            return _moved(cupy, x) if isinstance(x, np.ndarray) else x
+            if isinstance(x, np.ndarray) and id(x) not in arrays:
+                arrays[id(x)] = _moved(cupy, x)
+            return arrays.get(id(x), x)
 
-        self.kernel[config](*map(moved, args), **{name: moved(x) for name, x in kwargs.items()})
+        named = {name: moved(x) for name, x in kwargs.items()}
+        self.kernel.launch(*map(moved, args), grid=grid, block=block, cluster=cluster, **named)
         cupy.cuda.runtime.deviceSynchronize()
         print("LAUNCHED")
         sys.stdout.flush()
