@@ -8,8 +8,11 @@ In: arrays of any library that moye takes.  Out: results written into the output
 from moye.kernels.gemm import gemm
 from moye.kernels.gemm_simt import gemm_simt
 from moye.kernels.gemm_sm80 import gemm_sm80
+from moye.kernels.gemm_sm90 import gemm_sm90
 from moye.kernels.simt_config import TileConfig
 from moye.kernels.tensor_config import TensorConfig
 from moye.kernels.tuned import tuned_gemm_simt
+from moye.kernels.warpgroup_plan import WarpgroupConfig
 
-__all__ = ["TensorConfig", "TileConfig", "gemm", "gemm_simt", "gemm_sm80", "tuned_gemm_simt"]
+__all__ = ["TensorConfig", "TileConfig", "WarpgroupConfig", "gemm", "gemm_simt", "gemm_sm80", "gemm_sm90",
+           "tuned_gemm_simt"]
