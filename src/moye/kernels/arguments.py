@@ -51,8 +51,8 @@ def tma_mode(name: str, letter: str, info: Any, modes: tuple[int, ...] = (1, 0))
     units = [mode for mode in modes if info.strides[mode] == 1]
     if not units:
         where = f" in mode {modes[0]}" if len(modes) == 1 else ""
-        raise mo.LayoutError(f"{shown} has no stride 1{where}, and TMA needs one", hint="pass a contiguous copy, or use "
-                             "gemm_sm80, which takes any strides", code="B5")
+        raise mo.LayoutError(f"{shown} has no stride 1{where}, and TMA needs one", code="B5",
+                             hint="pass a contiguous copy, or use gemm_sm80, which takes any strides")
     if above := info.ptr % 16:
         raise mo.LayoutError(f"{shown} begins {above} bytes behind a multiple of 16, and TMA needs it at one",
                              hint="pass a copy, or use gemm_sm80, which takes any arrays", code="B5")
