@@ -1,6 +1,6 @@
 """What a first launch pays: cold compile, and a kernel that is on disk; every figure from fresh processes.
 
-For the double-buffered matmul, the fastest configuration of ``gemm_simt``, and ``gemm_sm80`` on each dtype.  Cold:
+For the double-buffered matmul, the fastest ``gemm_simt``, ``gemm_sm80`` on each dtype, and ``gemm_sm90``.  Cold:
 trace, print and NVRTC with --no-cache and no disk cache; a literal of the kernel differs in each process, as NVRTC and
 the driver cache by content.  Disk hit: another fresh process whose kernel the first one left on disk: trace and print,
 then what comes beyond them, the look-up (key, reading, checking the digest) and, where there is a GPU, the driver's
@@ -38,7 +38,7 @@ KERNELS = Path(importlib.import_module("moye.kernels").__file__).parent
 class Case:
     """A kernel: its file, the call written once in it whose 0 becomes a literal, the host function, its operands.
 
-    ``out``: the dtype of C where it is not that of A and B.
+    ``out``: the dtype of C where it is not that of A and B.  ``integer``: the literal is one.
     """
 
     path: Path
@@ -48,10 +48,11 @@ class Case:
     order: str
     dtype: str = "float32"
     out: str | None = None
+    integer: bool = False
 
     def literal(self):
-        """Another one each time, of the accumulators' type."""
-        return str(secrets.randbelow(10**9)) if self.out == "int32" else f"{secrets.randbelow(10**9)}e-12"
+        """Another one each time, of the type that it stands for."""
+        return str(secrets.randbelow(10**9)) if self.integer else f"{secrets.randbelow(10**9)}e-12"
 
     def arrays(self):
         """A (M, K), B (N, K) and C (M, N); within ``compile_only`` nothing runs: their memory is never touched."""
@@ -65,7 +66,8 @@ def numpy_dtype(name):
 
 
 def sm80(dtype, out=None):
-    return Case(KERNELS / "gemm_sm80.py", "acc.fill(0)", "gemm_sm80", (2048, 2048, 2048), "C", dtype, out)
+    return Case(KERNELS / "gemm_sm80.py", "acc.fill(0)", "gemm_sm80", (2048, 2048, 2048), "C", dtype, out,
+                out == "int32")
 
 
 CASES = {
@@ -77,6 +79,8 @@ CASES = {
     "gemm_sm80 tf32": sm80("float32"),
     "gemm_sm80 float64": sm80("float64"),
     "gemm_sm80 int8": sm80("int8", "int32"),
+    "gemm_sm90 bfloat16": Case(KERNELS / "gemm_sm90.py", "or k > 0", "gemm_sm90", (4096, 4096, 4096), "C",
+                               "bfloat16", integer=True),           # the k tile that sums begin at
 }
 IMPORTED = ("moye.cuda.nvrtc", "moye.cuda.printer", "moye.lang.builtins", "moye.runtime.cache",
             "moye.runtime.toolchain", "cuda.bindings.nvrtc", "cuda.bindings.driver", "moye.cuda.driver")
@@ -89,12 +93,12 @@ ROWS = (("cold", "trace", "trace"), ("cold", "print", "print"), ("cold", "nvrtc"
 
 
 def varied(case, literal):
-    """The kernel's module, its accumulators filled with ``literal``."""
+    """The kernel's module with ``literal`` in it."""
     text = case.path.read_text()
     if text.count(case.marker) != 1:
         sys.exit(f"{case.path} has {case.marker} {text.count(case.marker)} times, not once")
     text = text.replace(case.marker, case.marker.replace("0", literal))
-    name = f"<{case.path.stem} filled with {literal}>"
+    name = f"<{case.path.stem} with {literal}>"
     linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
     module = types.ModuleType("varied")
     module.__file__ = str(case.path)

@@ -23,6 +23,13 @@ def on_gpu():
     return "" if torch.cuda.is_available() else "there is no GPU"
 
 
+def on_hopper():
+    if obstacle := on_gpu():
+        return obstacle
+    import torch
+    return "" if torch.cuda.get_device_capability() == (9, 0) else "wgmma needs compute capability 9.0"
+
+
 def main():
     obstacles = {
         "simulator.py": "",
@@ -30,6 +37,7 @@ def main():
         "gpu_twins.py": on_gpu(),
         "gemm_simt.py": on_gpu(),
         "gemm_sm80.py": on_gpu(),
+        "gemm.py": on_hopper(),
         "launch.py": on_gpu(),
     }
     failed = []

@@ -30,7 +30,19 @@ SMALL = {
     "11_matmul_ldmatrix": {"M": 64, "N": 48, "K": 32},
     "12_matmul_tensor_core_double_buffered": {"M": 256, "N": 128, "K": 64},
     "13_matmul_pipelined": {"M": 128, "N": 64, "K": 256},
+    "14_tma_copy": {"M": 100, "N": 44},
+    "15_matmul_wgmma": {"M": 256, "N": 128, "K": 72},
 }
+
+
+class Compiled:
+    """In place of a kernel: its launches are compiled for sm_90a."""
+
+    def __init__(self, kernel):
+        self.kernel = kernel
+
+    def __getitem__(self, launch):
+        return lambda *arguments: self.kernel.compile(*arguments, block=launch[1], arch="sm_90a")
 
 
 def _load(path):
@@ -94,6 +106,37 @@ def test_the_pipelined_product_is_clean(stages):
         report = example.matmul(A, B, C, mo.check(example.matmul_kernel))
         assert report.ok, str(report)
         assert np.array_equal(C, A @ B.T)
+
+
+@pytest.mark.parametrize("K", [8, 64, 264, 640])
+def test_the_product_of_warpgroups_is_clean(K):
+    """Under every check, with fewer tiles than stages and with more; K may end within a tile."""
+    example = _load(EXAMPLES / "15_matmul_wgmma.py")
+    A, B = (np.random.default_rng(K + i).standard_normal((rows, K)).astype(np.float16)
+            for i, rows in enumerate((256, 128)))
+    C = np.full((256, 128), np.nan, np.float32)
+    report = example.matmul(A, B, C, mo.check(example.matmul_kernel))
+    assert report.ok, str(report)
+    expected = A.astype(np.float64) @ B.T.astype(np.float64)
+    assert np.linalg.norm(C - expected) < 1e-6 * np.linalg.norm(expected)
+
+
+def test_the_product_of_warpgroups_is_compiled_without_a_loss():
+    """No spills and no note of ptxas that it serialises products."""
+    example = _load(EXAMPLES / "15_matmul_wgmma.py")
+    A, B = (np.zeros((256, 128), np.float16) for _ in range(2))
+    program = example.matmul(A, B, np.zeros((256, 256), np.float32), Compiled(example.matmul_kernel))
+    assert program.spills == program.stack == 0
+    assert "(C7" not in program.compiled.log
+
+
+def test_the_copy_by_tma_is_clean():
+    example = _load(EXAMPLES / "14_tma_copy.py")
+    src = np.arange(100 * 44, dtype=np.float32).reshape(100, 44)
+    dst = np.full_like(src, np.nan)
+    report = example.copy(dst, src, mo.check(example.copy_kernel))
+    assert report.ok, str(report)
+    assert np.array_equal(dst, src)
 
 
 def test_the_pipelined_product_has_no_bank_conflicts():

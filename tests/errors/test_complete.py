@@ -18,6 +18,7 @@
 | an architecture without mbarriers, clusters, setmaxnreg | arch_mbarrier_on_sm_80 arch_registers_on_sm_100 |
 | a register budget that setmaxnreg does not take | registers_of_twenty registers_of_a_parameter |
 | matrices that do not fit | gemm_sm80_other_K gemm_sm80_C_is_turned gemm_sm80_short_bias gemm_sm80_mixed_devices |
+| an array that TMA cannot describe | gemm_sm90_odd_rows_of_A gemm_sm90_no_unit_stride gemm_sm90_unaligned_A |
 | a string or number where moye has an object | find_a_string mma_of_a_string atom_of_a_string tile_of_a_number |
 | a variable whose structure changes in a loop | carries_two_buffers carries_two_layouts rebinds_registers |
 | a variable that has no value or another dtype on some path | set_in_one_arm set_in_a_loop carries_int_then_float |
@@ -53,6 +54,8 @@ MUST_SAY = {
     "arch_registers_on_sm_100": ("sm_90a", "sm_100", "setmaxnreg"),
     "registers_of_twenty": ("F6", "20", "multiple of 8", "24", "256"),
     "gemm_sm80_short_bias": ("(64,)", "(32,)"),
+    "gemm_sm90_odd_rows_of_A": ("A (48,32):(33,1)", "66 bytes", "16", "pad it to a multiple of 8"),
+    "gemm_sm90_column_major_C": ("(48,64):(1,48)", "gemm_sm90(B, A, C.T)"),
     "uses_try": ("try", "hint:"),
 }
 

@@ -109,6 +109,35 @@ def test_pipelined_matmul(size):
     assert difference(C, simulated.astype(np.float64)) < TO_SIMULATOR
 
 
+def require_hopper():
+    if torch.cuda.get_device_capability() != (9, 0):
+        pytest.skip("wgmma needs sm_90a")
+
+
+@pytest.mark.parametrize("size", [(512, 512, 1024), (256, 384, 200), (128, 128, 64)], ids=str)
+def test_matmul_of_warpgroups(size):
+    require_hopper()
+    M, N, K = size                                      # the last: fewer k-tiles than stages
+    rng = np.random.default_rng(0)
+    A, B = (rng.standard_normal((n, K)).astype(np.float16) for n in (M, N))
+    simulated = np.full((M, N), np.nan, np.float32)
+    C = torch.from_numpy(simulated).cuda()
+    load("15_matmul_wgmma").matmul(torch.from_numpy(A).cuda(), torch.from_numpy(B).cuda(), C)
+    load("15_matmul_wgmma").matmul(A, B, simulated)
+    C = C.cpu().numpy()
+    assert difference(C, A.astype(np.float64) @ B.T.astype(np.float64)) < TO_NUMPY
+    assert difference(C, simulated.astype(np.float64)) < TF32_TO_SIMULATOR
+
+
+@pytest.mark.parametrize("size", [(2048, 1024), (100, 44)], ids=str)
+def test_copy_by_tma(size):
+    require_hopper()
+    src = torch.randn(size, device="cuda")
+    dst = torch.full_like(src, float("nan"))
+    load("14_tma_copy").copy(dst, src)
+    assert torch.equal(dst, src)
+
+
 @pytest.mark.parametrize("run", ["copy", "staged_copy"])
 @pytest.mark.parametrize("size", [(2048, 1024), (96, 64)], ids=str)
 def test_copy(run, size):
@@ -147,15 +176,19 @@ def test_elementwise(run):
     assert difference(out_gpu.cpu().numpy(), out.astype(np.float64)) < TO_SIMULATOR
 
 
+HOPPER = ("14_tma_copy", "15_matmul_wgmma")
 SMALL = {"01_copy": (256, 512), "02_transpose": (512, 256), "03_matmul_tiled": (256, 384, 64),
          "04_matmul_async": (256, 384, 64), "05_matmul_vectorized": (256, 384, 64),
          "06_matmul_overlapped": (256, 384, 64), "07_reductions": (1 << 14,), "08_elementwise": (256, 256),
          "10_matmul_tensor_core": (256, 384, 64), "11_matmul_ldmatrix": (256, 384, 64),
-         "12_matmul_tensor_core_double_buffered": (2048, 2048, 256), "13_matmul_pipelined": (256, 384, 192)}
+         "12_matmul_tensor_core_double_buffered": (2048, 2048, 256), "13_matmul_pipelined": (256, 384, 192),
+         "14_tma_copy": (1000, 204), "15_matmul_wgmma": (256, 384, 200)}
 
 
 @pytest.mark.parametrize("stem", SMALL)
 def test_example_runs_on_the_gpu(stem, capsys):
+    if stem in HOPPER:
+        require_hopper()
     module = load(stem)
     assert module.GPU
     module.main(*SMALL[stem])

@@ -13,12 +13,11 @@ from __future__ import annotations
 from typing import Any
 
 import moye as mo
-from moye.kernels.arguments import matrices, same_problem
+from moye.kernels.arguments import configured, matrices, same_problem, tma_mode
+from moye.kernels.gemm_sm80 import gemm_sm80
 from moye.kernels.operands import raster
 from moye.kernels.simt_config import SMS
-from moye.kernels.warpgroup_plan import CHUNK, CONSUMERS, THREADS, WarpgroupConfig, choose, make_plan
-
-DTYPES = (mo.float16, mo.bfloat16)
+from moye.kernels.warpgroup_plan import CHUNK, CONSUMERS, DTYPES, THREADS, WarpgroupConfig, choose, make_plan
 
 
 @mo.jit
@@ -79,8 +78,8 @@ def store(plan, C, sC, acc, bx, by):
     tRsC, tRrC = thr_store.partition_D(sC), thr_store.retile_S(part)    # (CPY, CPY_M, CPY_N, buffers), (CPY, ...)
     chunks = mo.size(sums, 1)
     for c in mo.static_range(chunks):
-        if first:
-            mo.tma_store_wait(1)
+        if first:                                       # after an odd number the last store was from this buffer
+            mo.tma_store_wait(0 if c == 0 and chunks % 2 else 1)
         mo.barrier_sync(1 + group, 128)
         mo.copyto(part.with_layout(mo.make_layout(CHUNK // 2)), sums[:, c])
         mo.copyto(plan.store, tRsC[:, :, :, c % 2], tRrC)
@@ -136,15 +135,25 @@ def gemm_sm90(A: Any, B: Any, C: Any, *, config: WarpgroupConfig | None = None) 
     """C = A @ B.T, in place; returns C.  sm_90a.
 
     A is (M, K), B (N, K), C (M, N) with N contiguous, float16 or bfloat16, of any extents; A and B with either mode
-    contiguous.  Other strides are multiples of 16 bytes (B5 otherwise).  ArgumentError for other arguments.
+    contiguous.  Other strides are multiples of 16 bytes (LayoutError otherwise).  ``config`` overrides the choice.
+    ArgumentError for other arguments.
     """
     a, b, c = matrices("gemm_sm90", A, B, C)
+    _check_dtypes(a, b, c)
     same_problem("gemm_sm90", a, b, c)
+    configured("gemm_sm90", config, WarpgroupConfig)
     (M, K), N = a.shape, b.shape[0]
     if 0 in (M, N):
         return C
+    if K == 0:                                          # TMA has no maps of empty arrays
+        return gemm_sm80(A, B, C)
+    if c.strides[0] == 1 and c.strides[1] != 1:
+        raise mo.LayoutError(f"gemm_sm90: C ({M},{N}):(1,{c.strides[1]}) is contiguous along M, and it is stored along "
+                             "N", hint="gemm_sm90(B, A, C.T) is the same product", code="B5")
+    majors = [("mn", "k")[tma_mode("gemm_sm90", letter, info)] for letter, info in (("A", a), ("B", b))]
+    tma_mode("gemm_sm90", "C", c, (1,))
     config = config or choose(M, N, K)
-    plan = make_plan(config, a.dtype, c.dtype, _major(a), _major(b))
+    plan = make_plan(config, a.dtype, c.dtype, *majors)
     tiles = -(-M // config.bM) * -(-N // config.bN)
     tma_A = mo.make_tma_copy(mo.TmaLoad(), A, plan.sA_tile)
     tma_B = mo.make_tma_copy(mo.TmaLoad(), B, plan.sB_tile)
@@ -164,5 +173,10 @@ def suits(A: Any, B: Any, C: Any) -> bool:
         and min(c.shape) >= 256 and infos[0].dtype == infos[1].dtype and infos[0].shape[1] > 0
 
 
-def _major(info: Any) -> str:
-    return "k" if info.strides[1] == 1 else "mn"
+def _check_dtypes(a: Any, b: Any, c: Any) -> None:
+    if a.dtype != b.dtype:
+        raise mo.ArgumentError(f"gemm_sm90: A holds {a.dtype} and B {b.dtype}; they must be the same")
+    for letter, info in (("A", a), ("C", c)):
+        if info.dtype not in DTYPES:
+            raise mo.ArgumentError(f"gemm_sm90: {letter} holds {info.dtype}; it may hold {', '.join(map(str, DTYPES))}",
+                                   hint="mo.kernels.gemm takes other dtypes")

@@ -14,6 +14,7 @@ from typing import Any
 import moye as mo
 
 CONSUMERS, THREADS = 256, 384
+DTYPES = (mo.float16, mo.bfloat16)
 CHUNK = 64
 """Columns of C that are stored at a time: 128 bytes of 16-bit elements."""
 
@@ -53,7 +54,8 @@ def choose(M: int, N: int, K: int) -> WarpgroupConfig:
 
 @functools.lru_cache(maxsize=256)
 def make_plan(config: WarpgroupConfig, dtype: Any, out: Any, major_A: str, major_B: str) -> Plan:
-    """The layouts and operations of a configuration."""
+    """The layouts and operations of a configuration; ArgumentError for one that the kernel cannot have."""
+    _require(config)
     bM, bN, bK, stages = config.bM, config.bN, config.bK, config.stages
     atoms = [mo.smem_layout_atom(t, major) for t, major in ((dtype, major_A), (dtype, major_B), (out, "k"))]
     majors = (major_A, major_B, "k")
@@ -71,3 +73,14 @@ def make_plan(config: WarpgroupConfig, dtype: Any, out: Any, major_A: str, major
 def _tiles(atom: Any, major: str, shape: tuple[int, ...]) -> Any:
     """Atoms one after the other along K, so that a box of TMA has the rows of an atom and all of K."""
     return mo.tile_to_shape(atom, shape, (1, 0, 2)[:len(shape)] if major == "mn" else None)
+
+
+def _require(config: WarpgroupConfig) -> None:
+    """ArgumentError for extents that the layouts, the instruction or the ring of stages do not take."""
+    for name, value, holds, why in (
+            ("bM", config.bM, config.bM == 128, "is not 128: two warpgroups have 64 rows each"),
+            ("bN", config.bN, config.bN % CHUNK == 0 and config.bN <= 256, f"is none of {CHUNK}, 128, 192 and 256"),
+            ("bK", config.bK, config.bK % 64 == 0, "is no multiple of 64, the columns of a swizzled row"),
+            ("stages", config.stages, config.stages > 1, "is less than 2: one is filled while another is read")):
+        if not holds:
+            raise mo.ArgumentError(f"gemm_sm90: {name}={value} of {config} {why}")

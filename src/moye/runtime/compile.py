@@ -177,8 +177,8 @@ def compile_program(spec: Specialised, arch: str, *, restrict: bool = True) -> P
     key = (arch, restrict, asserts, lineinfo)
     program = spec.programs.get(key)
     if program is None:
-        require_shared(spec, arch)
         check_atoms(spec.func, arch)
+        require_shared(spec, arch)
         spec.func.restrict = restrict
         printed = print_kernel(spec.func, lineinfo=lineinfo, asserts=asserts)
         check_arch(spec.func, printed, arch)

@@ -25,7 +25,15 @@ from moye.ir.nodes import ScalarParam
 from moye.runtime import checking, fast
 from moye.runtime.arguments import Call
 from moye.runtime.arrays import ArrayInfo, TensorLike, describe
-from moye.runtime.compile import Dim3, Program, Specialised, compile_program, default_arch, require_shared
+from moye.runtime.compile import (
+    Dim3,
+    Program,
+    Specialised,
+    check_atoms,
+    compile_program,
+    default_arch,
+    require_shared,
+)
 from moye.runtime.launch import array_kind, check_written, load, overlaps, slots, stream_handle
 from moye.runtime.onhost import simulated
 from moye.runtime.tma import TmaCopy
@@ -61,6 +69,7 @@ class Compilation:
         if spec.func.threads > 1024:
             raise LaunchError(f"{spec.func.name}: block {spec.func.block_dim} has {spec.func.threads} threads, and at "
                               f"most 1024 are possible")
+        check_atoms(spec.func, job.arch)
         require_shared(spec, job.arch)
         self.jobs.append(job)
         if not self.trace_only:
