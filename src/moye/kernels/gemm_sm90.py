@@ -136,7 +136,8 @@ def gemm_sm90(A: Any, B: Any, C: Any, *, config: WarpgroupConfig | None = None) 
 
     A is (M, K), B (N, K), C (M, N) with N contiguous, float16 or bfloat16, of any extents; A and B with either mode
     contiguous.  Other strides are multiples of 16 bytes (LayoutError otherwise).  ``config`` overrides the choice.
-    ArgumentError for other arguments.
+    Where N is no multiple of 8 the work goes to ``gemm_sm80``: TMA writes whole parts of 16 bytes.  ArgumentError for
+    other arguments.
     """
     a, b, c = matrices("gemm_sm90", A, B, C)
     _check_dtypes(a, b, c)
@@ -145,11 +146,11 @@ def gemm_sm90(A: Any, B: Any, C: Any, *, config: WarpgroupConfig | None = None) 
     (M, K), N = a.shape, b.shape[0]
     if 0 in (M, N):
         return C
-    if K == 0:                                          # TMA has no maps of empty arrays
-        return gemm_sm80(A, B, C)
     if c.strides[0] == 1 and c.strides[1] != 1:
         raise mo.LayoutError(f"gemm_sm90: C ({M},{N}):(1,{c.strides[1]}) is contiguous along M, and it is stored along "
                              "N", hint="gemm_sm90(B, A, C.T) is the same product", code="B5")
+    if K == 0 or N % 8:                                 # TMA: no maps of empty arrays, whole 16 bytes written
+        return gemm_sm80(A, B, C)
     majors = [("mn", "k")[tma_mode("gemm_sm90", letter, info)] for letter, info in (("A", a), ("B", b))]
     tma_mode("gemm_sm90", "C", c, (1,))
     config = config or choose(M, N, K)

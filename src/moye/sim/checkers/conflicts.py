@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from math import prod
 
 import numpy as np
 
@@ -107,6 +108,7 @@ class Conflicts:
                  memory: Callable[[Buffer], Global]) -> None:
         self.ops, self.place, self.reporter, self.memory = numbered, place, reporter, memory
         self.signals = signals(func)
+        self.cluster = prod(func.cluster_dim)
         self.used = {operand.id for op in func.body.walk() for operand in op.operands() if isinstance(operand, Value)}
         self._pending: dict[tuple[int, int, int, int, int], _Pending] = {}
 
@@ -150,7 +152,10 @@ class Conflicts:
     # --- between blocks ----------------------------------------------------------------------------------------------
 
     def add(self, clash: Clash) -> None:
-        """Keep clashes between blocks until ``tell``."""
+        """Keep clashes between blocks until ``tell``; the order within a cluster is not followed."""
+        if self.cluster > 1:
+            mine, other = clash.blocks()
+            clash = clash.pick(np.flatnonzero(mine // self.cluster != other // self.cluster))
         packing = clash.tracks.packing
         for number in np.unique(packing.op(clash.rival)).tolist():
             part = clash.pick(np.flatnonzero(packing.op(clash.rival) == number))

@@ -46,6 +46,8 @@ class GlobalMemory:
         self.between = Between() if wide or (self.fenced and ordered) else None
         self.plan = Plan([]) if spent is None else plan(func, memory, blocks, ordered=self.between is not None,
                                                         spent=spent)
+        if any(extent > 1 for extent in func.cluster_dim):
+            self.plan.not_judged.append("races in global memory between blocks of one cluster")
         self.numbers = {id(op): number for number, op in enumerate(self.plan.ops, 1)}
         self.tracked: dict[int, UnitTracks] = {}
         self.patterns: dict[int, Pattern] = {}
