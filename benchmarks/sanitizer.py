@@ -1,6 +1,6 @@
 """Who finds what: the kernels of examples/broken under NVIDIA's compute-sanitizer, beside moye's own report.
 
-    python benchmarks/sanitizer.py [processes]              # needs a GPU, CuPy and compute-sanitizer
+    python benchmarks/sanitizer.py [processes [known.json]]         # needs a GPU, CuPy and compute-sanitizer
 
 Every kernel, and its correct twin, runs on the GPU under memcheck, racecheck, initcheck and synccheck, a process for
 each pair with a time limit.  Prints a table and writes sanitizer.json.  Classes that moye finds before anything runs
@@ -37,15 +37,24 @@ class OnGpu:
         self.kernel = kernel
 
     def __getitem__(self, config):
-        return lambda *args, **kwargs: self.launch(config, args, kwargs)
+        return lambda *args, **kwargs: self.launch(*args, grid=config[0], block=config[1], **kwargs)
 
-    def launch(self, config, args, kwargs):
+    def launch(self, *args, grid, block, cluster=1, **kwargs):
         import cupy
 
-        def moved(x):
-            return _moved(cupy, x) if isinstance(x, np.ndarray) else x
+        import moye as mo
 
-        self.kernel[config](*map(moved, args), **{name: moved(x) for name, x in kwargs.items()})
+        arrays = {}
+
+        def moved(x):
+            if isinstance(x, mo.TmaCopy):
+                return mo.make_tma_copy(x.op, moved(x.array), x.smem_layout, x.tile, x.multicast)
+            if isinstance(x, np.ndarray) and id(x) not in arrays:
+                arrays[id(x)] = _moved(cupy, x)
+            return arrays.get(id(x), x)
+
+        named = {name: moved(x) for name, x in kwargs.items()}
+        self.kernel.launch(*map(moved, args), grid=grid, block=block, cluster=cluster, **named)
         cupy.cuda.runtime.deviceSynchronize()
         print("LAUNCHED")
         sys.stdout.flush()
@@ -97,13 +106,15 @@ def judge(item):
     return ", ".join(kinds) or ("another error" if FAULT.search(text) else "nothing")
 
 
-def main(processes=12):
+def main(processes=12, known="sanitizer.json"):
+    """Kernels that the file has already are left as they are."""
+    before = json.loads(Path(known).read_text()) if Path(known).exists() else {}
     stems = sorted(p.stem for p in BROKEN.glob("*.py") if not p.stem.endswith("_fixed"))
-    stems = [stem for stem in stems if not stem.startswith("p")]
+    stems = [stem for stem in stems if not stem.startswith("p") and stem not in before]
     items = [(stem + end, tool) for stem in stems for end in ("", "_fixed") for tool in TOOLS]
     with ThreadPoolExecutor(processes) as pool:
         said = dict(zip(items, pool.map(judge, items), strict=True))
-    table = {stem: {tool: [said[stem, tool], said[f"{stem}_fixed", tool]] for tool in TOOLS} for stem in stems}
+    table = before | {stem: {tool: [said[stem, tool], said[f"{stem}_fixed", tool]] for tool in TOOLS} for stem in stems}
     Path("sanitizer.json").write_text(json.dumps(table, indent=1) + "\n")
     print(f"{'kernel':32} " + " ".join(f"{tool:>16}" for tool in TOOLS) + "   of the correct twin")
     for stem, row in table.items():
@@ -115,4 +126,4 @@ if __name__ == "__main__":
     if sys.argv[1:2] == ["--child"]:
         child(sys.argv[2])
     else:
-        main(*map(int, sys.argv[1:2]))
+        main(*map(int, sys.argv[1:2]), *sys.argv[2:3])

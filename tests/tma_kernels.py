@@ -157,7 +157,8 @@ class Case:
         """A NumPy array of the case; ``fill(shape)`` gives dense values, of rows that TMA can step over."""
         order = [self.major, *(m for m in range(len(self.shape)) if m != self.major)][::-1]
         dense = [self.shape[m] for m in order]
-        padded = fill((*dense[:-1], dense[-1] + -dense[-1] % (128 // self.dtype.bits)))      # 16 bytes each
+        part = 128 // self.dtype.bits                           # 16 bytes
+        padded = fill((*dense[:-1], dense[-1] + -dense[-1] % part + (2 * part if len(dense) > 1 else 0)))
         return padded[..., :dense[-1]].transpose(np.argsort(order))
 
     def tiles(self, array):
@@ -180,12 +181,12 @@ def _swizzled(dtype, major, row, shape, order=None):
 def _cases():
     """Every dtype with every swizzle and both majors; then ranks, plain layouts, tiles of other modes."""
     for dtype, row in itertools.product((mo.float16, mo.float32, mo.int8), (128, 64, 32, 16)):
-        wide = row * 8 // dtype.bits
+        wide, part = row * 8 // dtype.bits, 128 // dtype.bits
         for count in (1, 2):
-            yield f"{dtype}-k-{row}-{count}", Case(dtype, (100, 3 * wide + 2), 1,
+            yield f"{dtype}-k-{row}-{count}", Case(dtype, (100, 3 * wide + part), 1,
                                                    _swizzled(dtype, "k", row, (32, count * wide)))
-        yield f"{dtype}-mn-{row}", Case(dtype, (3 * wide + 2, 45), 0, _swizzled(dtype, "mn", row, (2 * wide, 16)))
-        yield f"{dtype}-mn-{row}-rows", Case(dtype, (3 * wide + 2, 45), 0,
+        yield f"{dtype}-mn-{row}", Case(dtype, (3 * wide + part, 45), 0, _swizzled(dtype, "mn", row, (2 * wide, 16)))
+        yield f"{dtype}-mn-{row}-rows", Case(dtype, (3 * wide + part, 45), 0,
                                              _swizzled(dtype, "mn", row, (2 * wide, 16), (1, 0)))
     half, real = mo.float16, mo.float32
     yield "plain-row", Case(real, (70, 44), 1, mo.make_layout((16, 32), (32, 1)))
@@ -200,8 +201,11 @@ def _cases():
     yield "batch-first", Case(half, (3, 40, 72), 2, _swizzled(half, "k", 128, (16, 64)), tile=(1, 16, 64))
     yield "cube", Case(real, (20, 30, 9), 0, mo.make_layout((16, 8, 4), (1, 16, 128)))
     yield "cube-turned", Case(real, (20, 30, 9), 0, mo.make_layout((16, 8, 4), (1, 64, 16)))
-    yield "cube-swizzled", Case(half, (9, 20, 70), 2, mo.ComposedLayout.parse(
+    yield "cube-swizzled", Case(half, (9, 20, 72), 2, mo.ComposedLayout.parse(
         "Sw<2,3,3> o 0 o (4,16,(32,2)):(512,32,(1,2048))"))
 
 
 CASES = dict(_cases())
+LOADS = CASES | {f"{dtype}-ends-within-16-bytes": Case(dtype, (100, extent), 1, _swizzled(dtype, "k", 128, (32, wide)))
+                 for dtype, extent, wide in ((mo.float16, 195, 64), (mo.int8, 45, 128))}
+"""Rows that end within 16 bytes can only be loaded."""

@@ -185,7 +185,7 @@ def tolerance(op):
     """Of ``error``: some roundings to float16 or float32, the 13 bits that sums of products of 8-bit floats keep."""
     if op.d_dtype != mo.float32:
         return 2**-9 if op.d_dtype == mo.float16 else 0
-    return 2**-12 if op.a_dtype.bits == 8 else 2**-19
+    return 2**-11 if op.a_dtype.bits == 8 else 2**-19
 
 
 def _cases():

@@ -93,6 +93,7 @@ _HOME: dict[str, tuple[str, str]] = {
     "inspections": ("moye.runtime.simulate", "inspections"),
     "TensorLike": ("moye.runtime.arrays", "TensorLike"), "make_tma_copy": ("moye.runtime.tma", "make_tma_copy"),
     "TmaCopy": ("moye.runtime.tma", "TmaCopy"), "describe": ("moye.runtime.arrays", "describe"),
+    "arch_of": ("moye.runtime.compile", "arch_of"),
 }
 _MODULES = ("env", "errors", "kernels", "layout", "mma", "testing")
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import moye as mo
-from tma_kernels import BLOCK, CASES, copy_kernel, multicast_kernel, read_kernel, stages_kernel, write_kernel
+from tma_kernels import BLOCK, CASES, LOADS, copy_kernel, multicast_kernel, read_kernel, stages_kernel, write_kernel
 
 torch = pytest.importorskip("torch")
 
@@ -64,9 +64,9 @@ def test_copies(name):
     assert same_bits(memory_of(y), memory_of(to_device(target)))
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", LOADS)
 def test_loads_as_the_layout_says(name):
-    case = CASES[name]
+    case = LOADS[name]
     source = random(case, 3)
     expected = case.tiles(source)
     out = torch.full(expected.shape[::-1], 7, dtype=to_device(source).dtype, device="cuda").T

@@ -116,10 +116,12 @@ REFUSED = {
     "no_array": make("A", HALF_K), "no_operation": make(ROWS, HALF_K, op=mo.CpAsync(mo.float32)),
     "multicast_of_a_store": make(ROWS, HALF_K, multicast=2, op=mo.TmaStore()),
     "multicast_of_odd_parts": make(ROWS, HALF_K, multicast=3),
+    "stored_rows_that_end_within_16_bytes": make(mo.TensorLike(mo.float16, (256, 99), (104, 1)), HALF_K,
+                                                 op=mo.TmaStore()),
 }
 OF_TMA = ("no_unit_stride", "transposing", "padded_rows", "many_rows", "short_runs", "a_swizzle_of_8_bytes",
           "a_swizzle_of_longer_rows", "an_offset_swizzle", "overlapping", "six_modes", "another_tile", "odd_row_stride",
-          "misaligned_pointer", "empty", "multicast_of_odd_parts")
+          "misaligned_pointer", "empty", "multicast_of_odd_parts", "stored_rows_that_end_within_16_bytes")
 
 
 def traced(body, *args, dtype=mo.float16, layout=HALF_K):

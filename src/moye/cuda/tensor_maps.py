@@ -32,7 +32,7 @@ def encode(tensor_map: TensorMap, shape: tuple[int, ...], strides: tuple[int, ..
     with driver.current_device(ordinal):
         result = drv.cuTensorMapEncodeTiled(
             getattr(drv.CUtensorMapDataType, f"CU_TENSOR_MAP_DATA_TYPE_{TYPES[tensor_map.dtype]}"),
-            len(dims), pointer, [drv.cuuint64_t(n) for n in dims], [drv.cuuint64_t(n) for n in apart],
+            len(dims), pointer, [drv.cuuint64_t(n) for n in dims], [drv.cuuint64_t(n) for n in apart or [_PART]],
             [drv.cuuint32_t(n) for n in tensor_map.box], [drv.cuuint32_t(1) for _ in dims],
             drv.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE,
             getattr(drv.CUtensorMapSwizzle, f"CU_TENSOR_MAP_SWIZZLE_{swizzle}"),

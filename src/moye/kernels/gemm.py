@@ -15,6 +15,7 @@ from typing import Any
 import moye as mo
 from moye.kernels.gemm_simt import gemm_simt
 from moye.kernels.gemm_sm80 import gemm_sm80
+from moye.kernels.gemm_sm90 import gemm_sm90, suits
 from moye.kernels.tensor_config import instructions
 
 _EPILOGUE = ("bias", "residual", "activation", "config", "splits")
@@ -25,7 +26,8 @@ def gemm(A: Any, B: Any, C: Any, *, alpha: float = 1, beta: float = 0, tf32: boo
 
     Shapes, strides and ``epilogue`` (bias, residual, activation, ...) as in ``gemm_sm80``, which multiplies float16,
     bfloat16, float8, float64, int8 and uint8, and float32 where ``tf32``; else float32 and int32 go to ``gemm_simt``,
-    which takes no epilogue and no batches.  ArgumentError for arguments that neither takes.
+    which takes no epilogue and no batches.  On sm_90a large plain products of 16-bit types go to ``gemm_sm90``.
+    ArgumentError for arguments that none takes.
     """
     info = mo.describe(A)
     unknown = [name for name in epilogue if name not in _EPILOGUE]
@@ -41,4 +43,6 @@ def gemm(A: Any, B: Any, C: Any, *, alpha: float = 1, beta: float = 0, tf32: boo
                                    f"{', '.join(epilogue)} here", hint="tf32=True multiplies float32 on tensor cores, "
                                    "with epilogues" if info.dtype == mo.float32 else None)
         return gemm_simt(A, B, C, alpha=alpha, beta=beta)
+    if not epilogue and (alpha, beta) == (1, 0) and mo.arch_of(A) == "sm_90a" and suits(A, B, C):
+        return gemm_sm90(A, B, C)
     return gemm_sm80(A, B, C, alpha=alpha, beta=beta, **epilogue)

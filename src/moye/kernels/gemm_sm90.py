@@ -162,6 +162,17 @@ def gemm_sm90(A: Any, B: Any, C: Any, *, config: WarpgroupConfig | None = None) 
     return C
 
 
+def suits(A: Any, B: Any, C: Any) -> bool:
+    """Whether ``gemm_sm90`` takes these arrays and is the faster kernel for them: 16-bit types, large M and N."""
+    infos = [mo.describe(x) for x in (A, B, C)]
+    if any(info is None or len(info.shape) != 2 or info.dtype not in DTYPES or info.ptr % 16 for info in infos):
+        return False
+    apart = all(step == 1 or step % 8 == 0 for info in infos for step in info.strides)
+    c = infos[2]
+    return apart and all(1 in info.strides for info in infos) and c.strides[1] == 1 and c.shape[1] % 8 == 0 \
+        and min(c.shape) >= 256 and infos[0].dtype == infos[1].dtype and infos[0].shape[1] > 0
+
+
 def _check_dtypes(a: Any, b: Any, c: Any) -> None:
     if a.dtype != b.dtype:
         raise mo.ArgumentError(f"gemm_sm90: A holds {a.dtype} and B {b.dtype}; they must be the same")

@@ -58,16 +58,21 @@ def make_plan(config: WarpgroupConfig, dtype: Any, out: Any, major_A: str, major
     _require(config)
     bM, bN, bK, stages = config.bM, config.bN, config.bK, config.stages
     atoms = [mo.smem_layout_atom(t, major) for t, major in ((dtype, major_A), (dtype, major_B), (out, "k"))]
-    sA, sB, sC = (mo.tile_to_shape(atom, shape) for atom, shape in
-                  zip(atoms, ((bM, bK, stages), (bN, bK, stages), (bM, CHUNK, 2)), strict=True))
-    tile_A, tile_B, tile_C = (mo.tile_to_shape(atom, shape) for atom, shape in
-                              zip(atoms, ((bM, bK), (bN, bK), (64, CHUNK)), strict=True))
+    majors = (major_A, major_B, "k")
+    sA, sB, sC = (_tiles(atom, major, shape) for atom, major, shape in
+                  zip(atoms, majors, ((bM, bK, stages), (bN, bK, stages), (bM, CHUNK, 2)), strict=True))
+    tile_A, tile_B, tile_C = (_tiles(atom, major, shape) for atom, major, shape in
+                              zip(atoms, majors, ((bM, bK), (bN, bK), (64, CHUNK)), strict=True))
     two = mo.make_layout((2, 1))
-    majors = {"a_major": major_A, "b_major": major_B}
-    mma = mo.make_tiled_mma(mo.mma.wgmma(dtype, dtype, mo.float32, bN, **majors), two)
-    chunk = mo.make_tiled_mma(mo.mma.wgmma(dtype, dtype, mo.float32, CHUNK, **majors), two)
+    mma, chunk = (mo.make_tiled_mma(mo.mma.wgmma(dtype, dtype, mo.float32, n, a_major=major_A, b_major=major_B), two)
+                  for n in (bN, CHUNK))
     store = mo.make_tiled_copy_C(mo.CopyAtom(mo.StMatrix(4), out), chunk)
     return Plan(config, dtype, out, sA, sB, sC, tile_A, tile_B, tile_C, mma, chunk, store)
+
+
+def _tiles(atom: Any, major: str, shape: tuple[int, ...]) -> Any:
+    """Atoms one after the other along K, so that a box of TMA has the rows of an atom and all of K."""
+    return mo.tile_to_shape(atom, shape, (1, 0, 2)[:len(shape)] if major == "mn" else None)
 
 
 def _require(config: WarpgroupConfig) -> None:

@@ -30,6 +30,7 @@ from moye.passes.fuse import fuse
 from moye.passes.smem import plan, require_spans
 from moye.passes.wgmma import settle
 from moye.runtime.arguments import Call
+from moye.runtime.arrays import describe
 from moye.runtime.guards import Check, compile_guards
 
 if TYPE_CHECKING:
@@ -154,6 +155,12 @@ def default_arch(device: int | None = None) -> str:
     from moye.cuda import driver
 
     return env.arch() or (driver.device_arch(device or 0) if driver.available() else "sm_90a")
+
+
+def arch_of(array: Any) -> str | None:
+    """The architecture that kernels on this array are compiled for (``sm_90a``); None for host memory."""
+    info = describe(array)
+    return None if info is None or info.device is None else default_arch(info.device)
 
 
 def compile_program(spec: Specialised, arch: str, *, restrict: bool = True) -> Program:

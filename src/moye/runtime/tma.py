@@ -89,6 +89,11 @@ def _tiling(op: TmaOp, dtype: DType, shape: tuple[int, ...], strides: tuple[int,
     tiling = tma_tiling(op, dtype, classes, layout, tile, multicast)
     asked = f"make_tma_copy({op}) of a {dtype} array ({','.join(map(str, shape))}):({','.join(map(str, strides))})"
     _require_reachable(asked, dtype, shape, strides, tiling.map.modes[0])
+    row = shape[tiling.map.modes[0]] * dtype.bits // 8
+    if op.kind != "load" and row % _PART:
+        raise LayoutError(f"{asked}: its rows have {row} bytes, and TMA writes whole parts of {_PART} bytes: what lies "
+                          f"behind each row would be overwritten", code="B5",
+                          hint=f"store a multiple of {_PART * 8 // dtype.bits} elements, the padding included")
     if above:
         raise LayoutError(f"{asked}: its first element lies {above} bytes behind a multiple of {_PART}, and TMA needs "
                           "it at one", code="B5", hint="pass a copy, or a slice that begins at such a place")

@@ -1,0 +1,54 @@
+"""A tile comes by TMA and completes on an mbarrier that the same thread has just initialised.
+
+The copy reaches the mbarrier through another proxy, which may not see the initialisation: class D10.
+
+The report:
+
+D10: the copy at line 32 of block (0, 0, 0) completes on full(0), whose initialisation at line 28 is not fenced
+  examples/broken/d10_initialised_unseen.py:28 in column_sums_kernel
+    mo.mbarrier_init(full, 0, 1)
+    ^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+  examples/broken/d10_initialised_unseen.py:32 in column_sums_kernel
+    mo.copyto(A, sA, mo.tile(A.tensor, A.tile, (bx, 0)), barrier=(full, 0))
+    ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+hint: fence_mbarrier_init() and then sync_threads() after mbarrier_init
+"""
+
+import numpy as np
+
+import moye as mo
+
+
+@mo.kernel
+def column_sums_kernel(out, A):
+    sA = mo.shared_array(A.dtype, A.smem_layout)        # (32, 32)
+    full = mo.mbarrier_array(1)
+    tid, bx = mo.thread_idx().x, mo.block_idx().x
+    if tid == 0:
+        mo.mbarrier_init(full, 0, 1)
+    mo.sync_threads()
+    if tid == 0:
+        mo.mbarrier_arrive_expect_tx(full, 0, A.bytes)
+        mo.copyto(A, sA, mo.tile(A.tensor, A.tile, (bx, 0)), barrier=(full, 0))
+    mo.mbarrier_wait(full, 0, 0)
+    total = mo.float32(0)
+    for i in range(32):
+        total += sA[i, tid]
+    out[bx, tid] = total
+
+
+def column_sums(out, A, kernel=column_sums_kernel):
+    layout = mo.tile_to_shape(mo.smem_layout_atom(mo.float32, "k"), (32, 32))
+    return kernel[A.shape[0] // 32, 32](out, mo.make_tma_copy(mo.TmaLoad(), A, layout))
+
+
+def main(n=64):
+    A = np.random.default_rng(0).standard_normal((n, 32), np.float32)
+    out = np.full((n // 32, 32), np.nan, np.float32)
+    report = column_sums(out, A, mo.check(column_sums_kernel))
+    print(report)
+    return report
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,58 @@
+"""All threads write tiles to two stages of shared memory, and the thread that stores them by TMA fences first.
+
+A proxy fence covers the writes of its own thread; the store may not see those of the others: class D14.
+
+The report:
+
+D14: smem(0, 1, 0) of block (0, 0, 0) is read by the copy at line 38, which may not see the write: only other threads have fenced since thread 1 wrote it at line 32
+  examples/broken/d14_fence_of_one_thread.py:32 in scale_kernel
+    smem[i // 32, i % 32, k % 2] = factor * gX[i // 32, i % 32, k]
+    ^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+  examples/broken/d14_fence_of_one_thread.py:38 in scale_kernel
+    mo.copyto(Y, gY[:, :, k], smem[:, :, k % 2])
+    ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+hint: fence_proxy_async() in the threads that write, before the barrier
+"""
+
+# ruff: noqa: E501
+
+import numpy as np
+
+import moye as mo
+
+
+@mo.kernel
+def scale_kernel(Y, X, factor):
+    smem = mo.shared_array(Y.dtype, mo.tile_to_shape(Y.smem_layout, (*Y.tile, 2)))      # (32, 32, stages)
+    tid, bx = mo.thread_idx().x, mo.block_idx().x
+    gX = mo.tile(X, Y.tile, (bx, None))                 # (32, 32, k)
+    gY = mo.tile(Y.tensor, Y.tile, (bx, None))          # (32, 32, k)
+    for k in range(mo.size(gX, 2)):
+        for i in range(tid, 1024, 128):
+            smem[i // 32, i % 32, k % 2] = factor * gX[i // 32, i % 32, k]
+        if tid == 0:
+            mo.tma_store_wait(0)                        # behind the barrier the other stage is free
+            mo.fence_proxy_async()
+        mo.sync_threads()
+        if tid == 0:
+            mo.copyto(Y, gY[:, :, k], smem[:, :, k % 2])
+            mo.tma_store_arrive()
+    if tid == 0:
+        mo.tma_store_wait(0)
+
+
+def scale(Y, X, kernel=scale_kernel):
+    layout = mo.tile_to_shape(mo.smem_layout_atom(mo.float32, "k"), (32, 32))
+    return kernel[X.shape[0] // 32, 128](mo.make_tma_copy(mo.TmaStore(), Y, layout), X, 2.0)
+
+
+def main(n=64, K=96):
+    X = np.random.default_rng(0).standard_normal((n, K), np.float32)
+    Y = np.full_like(X, np.nan)
+    report = scale(Y, X, mo.check(scale_kernel))
+    print(report)
+    return report
+
+
+if __name__ == "__main__":
+    main()
