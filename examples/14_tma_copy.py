@@ -22,8 +22,8 @@ def copy_kernel(load, store):
     bx, by, _ = mo.block_idx()
     smem = mo.shared_array(load.dtype, load.smem_layout)                # (bM, bN)
     arrived = mo.mbarrier_array(1)
-    gS = mo.tile(load.tensor, (bM, bN), (bx, by), ragged=True)          # (bM, bN), coordinates in the source
-    gD = mo.tile(store.tensor, (bM, bN), (bx, by), ragged=True)         # (bM, bN), coordinates in the target
+    gS = mo.tile(load.tensor, (bM, bN), (bx, by))                       # (bM, bN), coordinates in the source
+    gD = mo.tile(store.tensor, (bM, bN), (bx, by))                      # (bM, bN), coordinates in the target
 
     if mo.thread_idx().x == 0:
         mo.mbarrier_init(arrived, 0, 1)                                 # one thread will arrive, below

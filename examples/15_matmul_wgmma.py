@@ -33,8 +33,8 @@ def produce(A, B, ring):
     """Load a tile of A and of B into every stage that has become empty."""
     sA, sB, full, empty = ring
     bx, by, _ = mo.block_idx()
-    gA = mo.tile(A.tensor, (BM, BK), (bx, None), ragged=True)           # (BM, BK, k), coordinates in A
-    gB = mo.tile(B.tensor, (BN, BK), (by, None), ragged=True)           # (BN, BK, k)
+    gA = mo.tile(A.tensor, (BM, BK), (bx, None))                        # (BM, BK, k), coordinates in A
+    gB = mo.tile(B.tensor, (BN, BK), (by, None))                        # (BN, BK, k)
     stage, phase = 0, 1                                 # a barrier starts in phase 0: waiting for 1 does not block
     for k in range(mo.size(gA, 2)):
         mo.mbarrier_wait(empty, stage, phase)
