@@ -70,7 +70,8 @@ def sanitizer() -> str:
     rows = [f"| class | {' | '.join(TOOLS)} |", "|---|" + "---|" * len(TOOLS)]
     rows += (f"| [{code_of(stem)}](../examples/broken/{stem}.py) | "
              + " | ".join(said[stem][tool][0] for tool in TOOLS) + " |" for stem in stems() if stem in said)
-    return "\n".join(rows)
+    rest = ", ".join(dict.fromkeys(code_of(stem) for stem in stems() if stem not in said and not stem.startswith("p")))
+    return "\n".join([*rows, "", f"Not run there: {rest}."] if rest else rows)
 
 
 def mutants() -> str:

@@ -1,8 +1,8 @@
 """A copy by TMA, the smallest one: a tile per block into shared memory, and from there into another array.
 
 One thread asks for a whole tile; the hardware computes the addresses, swizzled as the layout says.  An mbarrier counts
-the bytes that arrive.  Rows are multiples of 16 bytes apart; edges need no predicates: what lies outside of the array
-reads as zero and is not stored.
+the bytes that arrive.  Rows have a multiple of 16 bytes; edges need no predicates: what lies outside of the array reads
+as zero and is not stored.
 """
 
 import numpy as np

@@ -477,7 +477,8 @@ def to_device(x):
     rows = np.ascontiguousarray(x.T if columns else x)
     import torch
     octets = torch.from_numpy(rows.reshape(-1).view(np.uint8).copy()).cuda()
-    made = octets.view(getattr(torch, str(x.dtype))).reshape(rows.shape)
+    dtype = getattr(torch, str(x.dtype))
+    made = (octets.view(dtype) if rows.size else torch.empty(0, dtype=dtype, device="cuda")).reshape(rows.shape)
     return made.T if columns else made
 
 

@@ -52,6 +52,7 @@ PRODUCTS = {
     "gemm_sm90_odd_rows_of_A": Product(half(48, 33)[:, :32]),
     "gemm_sm90_odd_columns_of_B": Product(B=half(32, 65)[:, :64].T),
     "gemm_sm90_odd_rows_of_C": Product(C=half(48, 65)[:, :64]),
+    "gemm_sm90_ragged_rows_of_C": Product(B=half(63, 32), C=half(48, 64)[:, :63]),
     "gemm_sm90_one_row_for_all": Product(np.broadcast_to(half(1, 32), (48, 32))),
     "gemm_sm90_no_unit_stride": Product(half(48, 64)[:, ::2]),
     "gemm_sm90_no_unit_stride_of_C": Product(C=half(48, 128)[:, ::2]),

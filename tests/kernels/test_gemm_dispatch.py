@@ -46,5 +46,12 @@ def test_the_choice(monkeypatch):
     assert chosen == ["gemm_sm80", "gemm_sm90", "gemm_sm80", "gemm_sm80"]
 
 
+@pytest.mark.parametrize("strides", [(0, 2), (2, 2)], ids=["one_row_for_all", "overlapping"])
+def test_rows_that_tma_does_not_step_over(strides):
+    _, B, C = operands()
+    A = np.lib.stride_tricks.as_strided(np.zeros(1024, np.float16), (256, 64), strides)
+    assert not suits(A, B, C)
+
+
 def test_host_memory_has_no_architecture():
     assert mo.arch_of(np.zeros(4)) is None

@@ -301,3 +301,12 @@ def test_integers_take_no_fractions():
     with pytest.raises(mo.ArgumentError, match=r"matrices are scaled by integers, not 0\.5"):
         gemm_sm80(A, B, C, alpha=0.5)
     assert (C == 3).all()
+
+
+@pytest.mark.parametrize("strides", [(1, 1), (0, 1), (1, 0), (0, 0)], ids=str)
+def test_k_of_zero_with_any_strides(strides):
+    """Libraries disagree about the strides of empty arrays."""
+    empty = np.lib.stride_tricks.as_strided(np.zeros((8, 8), np.float16), (128, 0), [2 * step for step in strides])
+    C = np.full((128, 128), np.nan, np.float16)
+    gemm_sm80(empty, empty, C)
+    assert not C.any()

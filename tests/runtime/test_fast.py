@@ -425,3 +425,10 @@ def test_torchs_guards_tell_apart_what_they_must():
     assert check(torch.ones(8, 6), torch.ones(8, 6).T)
     for other in (a[:7], a.T, a.double(), torch._neg_view(a), torch.zeros(6, 8).T, a.to("meta"), 1):
         assert not check(other, b)
+
+
+def test_a_key_that_an_array_does_not_have_goes_the_long_way():
+    """A TMA copy holds an array of any library, and looks like every other TMA copy."""
+    plans = fast.Plans((1, 1, 1))
+    plans._keys[int,] = lambda args: args[0].stride()
+    assert plans.find((3,)) is None

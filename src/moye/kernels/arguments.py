@@ -47,23 +47,29 @@ def same_problem(name: str, a: Any, b: Any, c: Any) -> None:
 
 def tma_mode(name: str, letter: str, info: Any, modes: tuple[int, ...] = (1, 0)) -> int:
     """The mode, one of these, that TMA runs along: its stride is 1.  LayoutError (B5) for what TMA cannot describe."""
-    shown = f"{name}: {letter} ({','.join(map(str, info.shape))}):({','.join(map(str, info.strides))}) of {info.dtype}"
+    if info.ptr % 16 == 0:
+        for mode in modes:
+            apart = info.strides[1 - mode] * info.dtype.bytes
+            if info.strides[mode] == 1 and (info.shape[1 - mode] == 1 or (apart and apart % 16 == 0)):
+                return mode
+    raise _undescribed(f"{name}: {letter} ({','.join(map(str, info.shape))}):({','.join(map(str, info.strides))}) of "
+                       f"{info.dtype}", info, modes)
+
+
+def _undescribed(shown: str, info: Any, modes: tuple[int, ...]) -> mo.LayoutError:
+    """Why TMA cannot describe an array."""
     units = [mode for mode in modes if info.strides[mode] == 1]
     if not units:
         where = f" in mode {modes[0]}" if len(modes) == 1 else ""
-        raise mo.LayoutError(f"{shown} has no stride 1{where}, and TMA needs one", code="B5",
-                             hint="pass a contiguous copy, or use gemm_sm80, which takes any strides")
+        return mo.LayoutError(f"{shown} has no stride 1{where}, and TMA needs one", code="B5",
+                              hint="pass a contiguous copy, or use gemm_sm80, which takes any strides")
     if above := info.ptr % 16:
-        raise mo.LayoutError(f"{shown} begins {above} bytes behind a multiple of 16, and TMA needs it at one",
-                             hint="pass a copy, or use gemm_sm80, which takes any arrays", code="B5")
-    for mode in units:
-        apart = info.strides[1 - mode] * info.dtype.bytes
-        if info.shape[1 - mode] == 1 or (apart and apart % 16 == 0):
-            return mode
+        return mo.LayoutError(f"{shown} begins {above} bytes behind a multiple of 16, and TMA needs it at one",
+                              hint="pass a copy, or use gemm_sm80, which takes any arrays", code="B5")
     mode = 1 - units[0]
-    raise mo.LayoutError(f"{shown} has a stride of {info.strides[mode] * info.dtype.bytes} bytes in mode {mode}, and "
-                         "TMA takes positive multiples of 16", code="B5",
-                         hint=f"pad it to a multiple of {16 // info.dtype.bytes} elements, or use gemm_sm80")
+    return mo.LayoutError(f"{shown} has a stride of {info.strides[mode] * info.dtype.bytes} bytes in mode {mode}, and "
+                          "TMA takes positive multiples of 16", code="B5",
+                          hint=f"pad it to a multiple of {16 // info.dtype.bytes} elements, or use gemm_sm80")
 
 
 def addend(name: str, letter: str, x: Any, shape: tuple[int, ...], sums: Any) -> None:

@@ -134,10 +134,9 @@ def gemm_sm90_kernel(A, B, C, M, N, K, plan: mo.Constexpr):
 def gemm_sm90(A: Any, B: Any, C: Any, *, config: WarpgroupConfig | None = None) -> Any:
     """C = A @ B.T, in place; returns C.  sm_90a.
 
-    A is (M, K), B (N, K), C (M, N) with N contiguous, float16 or bfloat16, of any extents; A and B with either mode
-    contiguous.  Other strides are multiples of 16 bytes (LayoutError otherwise).  ``config`` overrides the choice.
-    Where N is no multiple of 8 the work goes to ``gemm_sm80``: TMA writes whole parts of 16 bytes.  ArgumentError for
-    other arguments.
+    A is (M, K), B (N, K), C (M, N) with N contiguous and a multiple of 8, float16 or bfloat16; A and B with either mode
+    contiguous, M and K of any extents.  Other strides are multiples of 16 bytes (LayoutError otherwise).  ``config``
+    overrides the choice.  ArgumentError for other arguments.
     """
     a, b, c = matrices("gemm_sm90", A, B, C)
     _check_dtypes(a, b, c)
@@ -146,13 +145,10 @@ def gemm_sm90(A: Any, B: Any, C: Any, *, config: WarpgroupConfig | None = None) 
     (M, K), N = a.shape, b.shape[0]
     if 0 in (M, N):
         return C
-    if c.strides[0] == 1 and c.strides[1] != 1:
-        raise mo.LayoutError(f"gemm_sm90: C ({M},{N}):(1,{c.strides[1]}) is contiguous along M, and it is stored along "
-                             "N", hint="gemm_sm90(B, A, C.T) is the same product", code="B5")
-    if K == 0 or N % 8:                                 # TMA: no maps of empty arrays, whole 16 bytes written
+    if K == 0:                                          # TMA has no maps of empty arrays
         return gemm_sm80(A, B, C)
     majors = [("mn", "k")[tma_mode("gemm_sm90", letter, info)] for letter, info in (("A", a), ("B", b))]
-    tma_mode("gemm_sm90", "C", c, (1,))
+    _check_stores(c)
     config = config or choose(M, N, K)
     plan = make_plan(config, a.dtype, c.dtype, *majors)
     tiles = -(-M // config.bM) * -(-N // config.bN)
@@ -168,9 +164,9 @@ def suits(A: Any, B: Any, C: Any) -> bool:
     infos = [mo.describe(x) for x in (A, B, C)]
     if any(info is None or len(info.shape) != 2 or info.dtype not in DTYPES or info.ptr % 16 for info in infos):
         return False
-    apart = all(step == 1 or step % 8 == 0 for info in infos for step in info.strides)
+    apart = all(step == 1 or (step > 0 and step % 8 == 0) for info in infos for step in info.strides)
     c = infos[2]
-    return apart and all(1 in info.strides for info in infos) and c.strides[1] == 1 and c.shape[1] % 8 == 0 \
+    return apart and all(info.strides.count(1) == 1 for info in infos) and c.strides[1] == 1 and c.shape[1] % 8 == 0 \
         and min(c.shape) >= 256 and infos[0].dtype == infos[1].dtype and infos[0].shape[1] > 0
 
 
@@ -181,3 +177,15 @@ def _check_dtypes(a: Any, b: Any, c: Any) -> None:
         if info.dtype not in DTYPES:
             raise mo.ArgumentError(f"gemm_sm90: {letter} holds {info.dtype}; it may hold {', '.join(map(str, DTYPES))}",
                                    hint="mo.kernels.gemm takes other dtypes")
+
+
+def _check_stores(c: Any) -> None:
+    """LayoutError where TMA cannot store C, along N and in whole parts of 16 bytes."""
+    M, N = c.shape
+    if c.strides[0] == 1 and c.strides[1] != 1:
+        raise mo.LayoutError(f"gemm_sm90: C ({M},{N}):(1,{c.strides[1]}) is contiguous along M, and it is stored along "
+                             "N", hint="gemm_sm90(B, A, C.T) is the same product", code="B5")
+    tma_mode("gemm_sm90", "C", c, (1,))
+    if N * c.dtype.bytes % 16:
+        raise mo.LayoutError(f"gemm_sm90: the rows of C ({M},{N}) have {N * c.dtype.bytes} bytes, and TMA stores "
+                             "multiples of 16", hint="use gemm_sm80, which takes any extents", code="B5")

@@ -40,6 +40,8 @@ class Plan:
 
 def major_of(info: Any, rows: int, K: int) -> str:
     """How an operand is copied: "k" or "mn", 16 bytes along what is contiguous, or "element" by element."""
+    if 0 in info.shape:
+        return "element"                                # nothing is copied, and strides may be anything
     quad = 16 // info.dtype.bytes
     aligned = info.ptr % 16 == 0 and all(s % quad == 0 for s in info.strides if s != 1)
     if info.strides[1] == 1 and aligned and K % quad == 0:

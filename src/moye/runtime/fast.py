@@ -85,8 +85,8 @@ class Plans:
             return None
         try:
             return self._plans.get((classes, key(args)))
-        except (TypeError, RuntimeError):               # no hash, no memory: the long way says so
-            return None
+        except (TypeError, RuntimeError, AttributeError):
+            return None                                 # no hash, no memory; a TMA copy of another library's array
 
     def add(self, spec: Specialised, program: Program, call: Call, device: int, args: tuple[Any, ...],
             long: LongWay) -> Plan | None:
@@ -98,8 +98,12 @@ class Plans:
         key = self._keys.setdefault(classes, _key_function(kinds))
         if len(self._plans) >= _LIMIT:
             self._plans.clear()
-        plan = _plan(spec, Ready(program, call, device, self.grid, spec.func), call, args, kinds, long)
-        self._plans[classes, key(args)] = plan
+        try:
+            found = classes, key(args)
+        except AttributeError:                          # the first TMA copies were of another library's arrays
+            return None
+        plan = self._plans[found] = _plan(spec, Ready(program, call, device, self.grid, spec.func), call, args, kinds,
+                                          long)
         return plan
 
 
