@@ -43,6 +43,7 @@ class Example:
     host: str
     kernel: str
     arguments: tuple
+    arches: tuple = ARCHES
 
 
 KERNELS = {
@@ -70,6 +71,8 @@ KERNELS = {
     "tensor_core_double_buffered": Example("12_matmul_tensor_core_double_buffered", "matmul", "matmul_kernel",
                                            (A, ROWS_B, C)),
     "pipelined": Example("13_matmul_pipelined", "matmul", "matmul_kernel", (HALF_A, HALF_B, ROWS_C)),
+    "tma_copy": Example("14_tma_copy", "copy", "copy_kernel", (ROWS_A, ROWS_A), ("sm_90a",)),
+    "wgmma": Example("15_matmul_wgmma", "matmul", "matmul_kernel", (HALF_A, HALF_B, ROWS_C), ("sm_90a",)),
 }
 WITH_IR = ("transpose", "double_buffered")
 
@@ -120,8 +123,7 @@ def test_golden_ir(name):
     compare(GOLDEN / f"{name}.ir", to_text(traced(name)).rstrip() + "\n")
 
 
-@pytest.mark.parametrize("name", KERNELS)
-@pytest.mark.parametrize("arch", ARCHES)
+@pytest.mark.parametrize(("name", "arch"), [(name, arch) for name in KERNELS for arch in KERNELS[name].arches])
 def test_compiled(name, arch):
     """Registers hold everything: no spills, no local memory."""
     printed = print_kernel(traced(name))
