@@ -57,8 +57,10 @@ gpu-test bench: $(TEST_STAMP)
 endif
 
 gpu-test:
-	PYTHONPATH=src $(GPU_PY) -m pytest -q -n $(GPU_JOBS) -m "not alone" tests/gpu
-	PYTHONPATH=src $(GPU_PY) -m pytest -q -m alone tests/gpu
+	@status=0; \
+	PYTHONPATH=src $(GPU_PY) -m pytest -q -n $(GPU_JOBS) -m "not alone" tests/gpu || status=1; \
+	PYTHONPATH=src $(GPU_PY) -m pytest -q -m alone tests/gpu || status=1; \
+	exit $$status
 
 bench:
 	PYTHONPATH=src $(GPU_PY) benchmarks/run.py

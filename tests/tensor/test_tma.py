@@ -151,6 +151,8 @@ IN_KERNELS = {
     "unaligned_stage": traced(lambda tma, smem, bars, at: mo.copyto(tma, smem.moved(64), at, barrier=(bars, 0))),
     "predicated": traced(lambda tma, smem, bars, at: mo.copyto(tma, smem, at, barrier=(bars, 0), pred=True)),
     "a_hint_of_its_own": traced(lambda tma, smem, bars, at: mo.copyto(tma, smem, at, barrier=(bars, 0), hint="keep")),
+    "a_mask_of_three_blocks": traced(lambda tma, smem, bars, at: mo.copyto(tma, smem, at, barrier=(bars, 0),
+                                                                           multicast=0b111), None, 2),
     "parts_without_a_mask": traced(lambda tma, smem, bars, at: mo.copyto(tma, smem, at, barrier=(bars, 0)), None, 2),
     "a_barrier_of_floats": traced(lambda tma, smem, bars, at: mo.copyto(tma, smem, at, barrier=(smem, 0))),
 }
@@ -168,7 +170,8 @@ def test_refusals(name):
         golden.parent.mkdir(exist_ok=True)
         golden.write_text(text)
     assert text == golden.read_text()
-    assert caught.value.code == ("B5" if name in (*OF_TMA, "unaligned_stage") else None)
+    codes = dict.fromkeys((*OF_TMA, "unaligned_stage"), "B5") | {"a_mask_of_three_blocks": "D20"}
+    assert caught.value.code == codes.get(name)
 
 
 # --- kernels ---------------------------------------------------------------------------------------------------------

@@ -187,7 +187,7 @@ def _check_options(tma: TmaTensor, load: bool, barrier: object, multicast: Scala
     blocks = tma.tiling.multicast
     if isinstance(multicast, int) and blocks > 1 and multicast.bit_count() != blocks:
         raise TensorError(f"copyto: {tma.label} is made for {blocks} blocks, but the mask {multicast:#b} has "
-                          f"{multicast.bit_count()}", locs=(locate(),))
+                          f"{multicast.bit_count()}", locs=(locate(),), code="D20")
 
 
 def _barrier(tma: TmaTensor, bars: object, index: Int) -> Ref:

@@ -371,3 +371,38 @@ def test_batches_of_blocks_add_up(blocks):
     outcome = simulate(spec.func, launch_arguments(spec, call), (9, 1, 1), check=True,
                        hooks=Hooks(lints=True, blocks=blocks))
     assert counters(outcome.meter) == report.counters()
+
+
+@mo.kernel
+def crosswise_kernel(x, y, tile, tma: mo.Constexpr):
+    """A tile of plain rows read by columns: by TMA into shared memory, or by threads."""
+    tid = mo.thread_idx().x
+    smem, bars = mo.shared_array(mo.float32, tile, align=128), mo.mbarrier_array(1)
+    if tma:
+        if tid == 0:
+            mo.mbarrier_init(bars, 0, 1)
+            mo.fence_mbarrier_init()
+            mo.mbarrier_arrive_expect_tx(bars, 0, x.bytes)
+            mo.copyto(x, smem, mo.tile(x.tensor, (32, 32), (0, 0)), barrier=(bars, 0))
+        mo.sync_threads()
+        mo.mbarrier_wait(bars, 0, 0)
+    else:
+        for i in range(32):
+            smem[i, tid] = x[i, tid]
+        mo.sync_threads()
+    total = mo.float32(0)
+    for j in range(32):
+        total += smem[tid, j]
+    y[tid] = total
+
+
+@pytest.mark.parametrize("tma", [False, True])
+def test_no_other_layout_is_proposed_for_a_tile_of_tma(tma):
+    x, y = np.ones((32, 32), np.float32), np.zeros(32, np.float32)
+    tile = mo.make_layout((32, 32), (32, 1))
+    source = mo.make_tma_copy(mo.TmaLoad(), x, tile) if tma else x
+    report = mo.check(crosswise_kernel)[1, 32](source, y, tile, tma)
+    assert report.ok and (y == 32).all()
+    (lint,) = [lint for lint in report.lints if lint.code == "P1"]
+    assert "32-way" in lint.message
+    assert (lint.hint is None) is tma

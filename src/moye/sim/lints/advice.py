@@ -35,7 +35,7 @@ def lints(meter: Meter, shared_bytes: int, compiled: Compiled | None = None) -> 
     wider = narrow(seen)
     at = {lint.locs for lint in wider}                  # a wider access is the cure of what narrow ones cost
     rest = [row for row in seen if (row.loc,) not in at]
-    return [*conflicts.lints(rest), *wider, *uncoalesced(meter.func, rest), *waits(meter), *swizzles(meter),
+    return [*conflicts.lints(meter.func, rest), *wider, *uncoalesced(meter.func, rest), *waits(meter), *swizzles(meter),
             *occupancy.lints(meter.func, shared_bytes, compiled)]
 
 

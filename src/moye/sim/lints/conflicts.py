@@ -15,7 +15,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from moye.errors import FactError, LayoutError
-from moye.ir.nodes import Buffer
+from moye.ir.nodes import Buffer, Func
+from moye.ir.ops import TmaCopy, Wgmma
 from moye.layout.banks import BankRequest, bank_request
 from moye.layout.proposals import Candidate, candidates
 from moye.layout.requests import WARP, Request, ranges
@@ -35,13 +36,18 @@ _SEARCHED = 16
 """Accesses of a thread that candidates are tried with; the best is counted with all of them."""
 
 
-def lints(rows: list[Row]) -> list[Lint]:
-    """One lint per statement and tensor with conflicts that cost something."""
+def lints(func: Func, rows: list[Row]) -> list[Lint]:
+    """One lint per statement and tensor with conflicts that cost something.
+
+    No other layout is proposed for a buffer that TMA or wgmma uses: they take canonical layouts alone.
+    """
     shared = [row for row in rows if row.shared and row.direction != "atomic"]
     total = sum(row.passes for row in shared)
     found = [row for row in shared if (row.degree > 1 or row.spread) and row.excess > EXCESS * total]
-    hints = {row.parts[0].ref.buffer.id: None for row in found if not _scattered(row)}
-    answers = {at: advice([part for row in shared for part in row.parts if part.ref.buffer.id == at]) for at in hints}
+    asked = {row.parts[0].ref.buffer.id for row in found if not _scattered(row)}
+    fixed = {ref.buffer.id for op in func.body.walk() if isinstance(op, (TmaCopy, Wgmma)) for ref, _ in op.refs()}
+    answers = {at: None if at in fixed else advice([part for row in shared for part in row.parts
+                                                    if part.ref.buffer.id == at]) for at in asked}
     return [_from_lines(row, total) if _scattered(row) else _lint(row, answers[row.parts[0].ref.buffer.id], total)
             for row in found]
 
