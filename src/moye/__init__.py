@@ -35,9 +35,9 @@ _TRACED = (
 _HOPPER = (
     "block_in_cluster_idx", "cluster_arrive", "cluster_dim", "cluster_idx", "cluster_rank", "cluster_sync",
     "cluster_wait", "elect", "fence_mbarrier_init", "fence_proxy_async", "griddepcontrol_launch_dependents",
-    "griddepcontrol_wait", "mbarrier_arrive", "mbarrier_arrive_expect_tx", "mbarrier_array", "mbarrier_expect_tx",
-    "mbarrier_init", "mbarrier_wait", "tma_store_arrive", "tma_store_wait", "warpgroup_idx", "warpgroup_reg_alloc",
-    "warpgroup_reg_dealloc",
+    "griddepcontrol_wait", "map_shared_rank", "mbarrier_arrive", "mbarrier_arrive_expect_tx", "mbarrier_array",
+    "mbarrier_expect_tx", "mbarrier_init", "mbarrier_wait", "tma_store_arrive", "tma_store_wait", "warpgroup_idx",
+    "warpgroup_reg_alloc", "warpgroup_reg_dealloc",
 )
 _WARPGROUP = ("warpgroup_arrive", "warpgroup_commit_batch", "warpgroup_wait")
 _MATH = ("ceil", "clz", "cos", "erf", "exp", "exp2", "floor", "gelu", "isinf", "isnan", "log", "log10", "log2",
@@ -45,8 +45,8 @@ _MATH = ("ceil", "clz", "cos", "erf", "exp", "exp2", "floor", "gelu", "isinf", "
 _DTYPES = ("bfloat16", "float16", "float32", "float64", "float8_e4m3fn", "float8_e5m2", "int16", "int32", "int64",
            "int4", "int8", "tfloat32", "uint1", "uint128", "uint16", "uint32", "uint4", "uint64", "uint8")
 _ERRORS = ("AlignmentError", "ArgumentError", "CompileError", "DTypeError", "DriverError", "FactError", "LaunchError",
-           "LayoutError", "MoyeError", "PreconditionError", "SimulationError", "TensorError", "TraceError",
-           "UnsupportedError")
+           "LayoutError", "MoyeError", "PerformanceWarning", "PreconditionError", "SimulationError", "TensorError",
+           "TraceError", "UnsupportedError")
 
 _HOME: dict[str, tuple[str, str]] = {
     **{name: ("moye.layout", name) for name in _ALGEBRA},
@@ -75,13 +75,19 @@ _HOME: dict[str, tuple[str, str]] = {
     "make_tiled_copy_B": ("moye.tensor.tiled", "make_tiled_copy_B"),
     "make_tiled_copy_C": ("moye.tensor.tiled", "make_tiled_copy_C"),
     "make_tiled_mma": ("moye.tensor.tiled", "make_tiled_mma"),
-    "Pipeline": ("moye.pipelines", "Pipeline"),
+    "Pipeline": ("moye.pipelines.multistage", "Pipeline"),
+    "PipelineTma": ("moye.pipelines.tma", "PipelineTma"),
+    "PersistentTileScheduler": ("moye.schedulers.persistent", "PersistentTileScheduler"),
+    "StreamKScheduler": ("moye.schedulers.stream_k", "StreamKScheduler"),
+    "GroupedTileScheduler": ("moye.schedulers.grouped", "GroupedTileScheduler"),
     "smem_layout_atom": ("moye.tensor.smem_atoms", "smem_layout_atom"),
     "LdMatrix": ("moye.atoms.matrix", "LdMatrix"), "StMatrix": ("moye.atoms.matrix", "StMatrix"),
     "UniversalCopy": ("moye.atoms.universal", "UniversalCopy"), "CpAsync": ("moye.atoms.universal", "CpAsync"),
     "UniversalFMA": ("moye.atoms.universal", "UniversalFMA"),
     "TmaLoad": ("moye.atoms.tma", "TmaLoad"), "TmaStore": ("moye.atoms.tma", "TmaStore"),
     "TmaReduceAdd": ("moye.atoms.tma", "TmaReduceAdd"),
+    "BulkCopy": ("moye.atoms.bulk", "BulkCopy"), "BulkReduceAdd": ("moye.atoms.bulk", "BulkReduceAdd"),
+    "prefetch": ("moye.tensor.bulk_copy", "prefetch"),
     "prefetch_tensormap": ("moye.tensor.tma_copy", "prefetch_tensormap"),
     "draw": ("moye.pictures", "draw"), "Picture": ("moye.pictures", "Picture"),
     "autotune": ("moye.runtime.tune", "autotune"), "Config": ("moye.runtime.tune", "Config"),
@@ -95,7 +101,7 @@ _HOME: dict[str, tuple[str, str]] = {
     "TmaCopy": ("moye.runtime.tma", "TmaCopy"), "describe": ("moye.runtime.arrays", "describe"),
     "arch_of": ("moye.runtime.compile", "arch_of"),
 }
-_MODULES = ("env", "errors", "kernels", "layout", "mma", "testing")
+_MODULES = ("env", "errors", "kernels", "layout", "mma", "schedulers", "testing")
 
 __all__ = ["__version__", *sorted(_HOME), *_MODULES]
 

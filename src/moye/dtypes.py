@@ -24,6 +24,8 @@ class Space(enum.Enum):
 
     GLOBAL = "gmem"
     SHARED = "smem"
+    CLUSTER = "dsmem"
+    """Shared memory of any block of the cluster, seen from one of them (distributed shared memory)."""
     REGISTER = "rmem"
 
 

@@ -150,6 +150,10 @@ class CompileError(MoyeError, RuntimeError):
     """NVRTC rejected the printed source, or a needed package is missing."""
 
 
+class PerformanceWarning(UserWarning):
+    """The compiler notes that a kernel loses time; raised once when it is compiled for a launch."""
+
+
 class DriverError(MoyeError, RuntimeError):
     """The CUDA driver returned an error."""
 

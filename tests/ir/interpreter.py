@@ -325,7 +325,7 @@ class Thread:
         start, stop = self.get(op.start), self.get(op.stop)
         if start is POISON or stop is POISON:
             raise Fault("a loop's bound is undefined")
-        for i in range(start, stop, op.step):
+        for i in range(start, stop, op.step if isinstance(op.step, int) else self.get(op.step)):
             self.define(op.iv, i)
             try:
                 yield from self.block(op.body)

@@ -229,9 +229,53 @@ def negative_range(n, m):
     return total + m
 
 
+def strides(n, m):
+    total, last = 0, -1
+    for i in range(m, n, max(m - 2, 1)):
+        if i % 5 == 4:
+            continue
+        for j in range(i % 2, i, max(i // 4, 1)):
+            total = total * 3 % 1009 + j
+            if j > 11:
+                break
+        last = i
+    return total, last
+
+
 BOTH = [sum_to, countdown, nested, swaps, collatz, forever, early, early_in_loop, continues, both_arms_leave, one_arm,
-        last_index, rotate, stages, chain_of_facts, restored, restored_inside, while_and, nested_while, negative_range]
+        last_index, rotate, stages, chain_of_facts, restored, restored_inside, while_and, nested_while, negative_range,
+        strides]
 NUMBERS = [(0, 1), (1, 1), (2, 2), (5, 3), (9, 2), (12, 4), (27, 111), (31, 5)]
+
+
+@pytest.mark.parametrize(("step", "message"), [
+    (lambda n: n, "range: the step n is not known to be positive"),
+    (lambda n: 0, "range: the step 0 is no integer other than 0"),
+    (lambda n: 1.5, "range: the step 1.5 is no integer other than 0")])
+def test_a_step_that_may_stand_still(step, message):
+    def counts(n):
+        for _ in range(0, 8, step(n)):
+            mo.sync_threads()
+
+    with pytest.raises(TraceError) as caught:
+        mo.kernel(counts).trace(3, block=32)
+    assert caught.value.message == message
+
+
+@mo.kernel
+def persistent(out, n):
+    for t in range(mo.block_idx().x, n, mo.grid_dim().x):
+        out[t] = t % 7
+
+
+def test_a_loop_over_a_grid():
+    """The step is printed as it is, the variable is known not to be negative: C's own remainder."""
+    out = np.full(20, -1, np.int32)
+    persistent[3, 1](out, 17)
+    assert out.tolist() == [t % 7 for t in range(17)] + [-1] * 3
+    source = persistent.compile(out, 17, block=32, arch="sm_80").source
+    assert "for (int t = (int)blockIdx.x; t < n; t += (int)gridDim.x) {\n" in source
+    assert "t % 7" in source
 
 
 @pytest.mark.parametrize("fn", BOTH, ids=lambda f: f.__name__)

@@ -20,7 +20,17 @@ from moye.ir.nodes import Literal
 from moye.ir.verify_hopper import RULES
 from moye.layout import ComposedLayout, make_layout
 from moye.tensor.tma import tma_tiling
-from tma_kernels import BLOCK, CASES, copy_kernel, multicast_kernel, read_kernel, stages_kernel, write_kernel
+from tma_kernels import (
+    BLOCK,
+    CASES,
+    ROUNDED,
+    ROUNDING,
+    copy_kernel,
+    multicast_kernel,
+    read_kernel,
+    stages_kernel,
+    write_kernel,
+)
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 HALF_K = mo.tile_to_shape(mo.smem_layout_atom(mo.float16, "k"), (128, 64))
@@ -112,15 +122,26 @@ REFUSED = {
     "misaligned_pointer": make(mo.TensorLike(mo.float16, (256, 128), (128, 1), align=8), HALF_K),
     "empty": make(mo.TensorLike(mo.float16, (0, 128), (128, 1)), HALF_K),
     "adding_float64": make(mo.TensorLike(mo.float64, (64, 16), (16, 1)), "(8,16):(16,1)", op=mo.TmaReduceAdd()),
+    "rounding_to_bfloat16": lambda: mo.TmaLoad(rounding=mo.bfloat16),
+    "rounding_to_a_name": lambda: mo.TmaLoad(rounding="tfloat32"),
+    "rounding_of_float16": make(ROWS, HALF_K, op=ROUNDING),
+    "rounding_of_float64": make(mo.TensorLike(mo.float64, (64, 16), (16, 1)), "(8,16):(16,1)", op=ROUNDING),
     "int4": make(mo.TensorLike(mo.int4, (64, 32), (32, 1)), "(8,32):(32,1)"),
     "no_array": make("A", HALF_K), "no_operation": make(ROWS, HALF_K, op=mo.CpAsync(mo.float32)),
     "multicast_of_a_store": make(ROWS, HALF_K, multicast=2, op=mo.TmaStore()),
     "multicast_of_odd_parts": make(ROWS, HALF_K, multicast=3),
+    "negative_stride": make(mo.TensorLike(mo.float16, (256, 128), (-128, 1)), HALF_K),
+    "no_batches": make(mo.TensorLike(mo.float16, (256, 128, 0), (128, 1, 32768)), HALF_K),
+    "odd_batch_stride": make(mo.TensorLike(mo.float16, (256, 128, 3), (128, 1, 32772)), HALF_K, (128, 64, 1)),
+    "repeated_rows": make(mo.TensorLike(mo.float16, (256, 128), (0, 1)), HALF_K),
+    "storing_to_repeated_batches": make(mo.TensorLike(mo.float16, (256, 128, 3), (128, 1, 0)), HALF_K, (128, 64, 1),
+                                        op=mo.TmaStore()),
     "stored_rows_that_end_within_16_bytes": make(mo.TensorLike(mo.float16, (256, 99), (104, 1)), HALF_K,
                                                  op=mo.TmaStore()),
 }
 OF_TMA = ("no_unit_stride", "transposing", "padded_rows", "many_rows", "short_runs", "a_swizzle_of_8_bytes",
           "a_swizzle_of_longer_rows", "an_offset_swizzle", "overlapping", "six_modes", "another_tile", "odd_row_stride",
+          "negative_stride", "no_batches", "odd_batch_stride", "repeated_rows", "storing_to_repeated_batches",
           "misaligned_pointer", "empty", "multicast_of_odd_parts", "stored_rows_that_end_within_16_bytes")
 
 
@@ -227,6 +248,35 @@ def test_reduction_compiles():
     program = compiled(write_kernel, case.copy(mo.TmaReduceAdd(), like(case)), out)
     assert "cp.reduce.async.bulk.tensor.2d.global.shared::cta.add.tile.bulk_group" in program.source
     assert "UTMAREDG.2D.ADD" in program.sass
+
+
+def test_a_rounding_load_has_the_same_boxes():
+    """Of tfloat32 elements, which is what the kernel finds in shared memory."""
+    plain, rounded = (ROUNDED.copy(op, like(ROUNDED)) for op in (mo.TmaLoad(), ROUNDING))
+    (_, of_plain), (_, of_rounded) = plain.describe(), rounded.describe()
+    assert (of_plain.map.dtype, of_rounded.map.dtype) == (mo.float32, mo.tfloat32)
+    assert dataclasses.replace(of_rounded, op=of_plain.op, map=of_plain.map) == of_plain
+    assert dataclasses.replace(of_rounded.map, dtype=mo.float32) == of_plain.map
+    assert plain.key != rounded.key
+
+    @mo.kernel
+    def sees(tma):
+        smem = mo.shared_array(tma.dtype, tma.smem_layout)
+        mo.copyto(tma, smem, mo.tile(tma.tensor, tma.tile, (0, 0)), barrier=(mo.mbarrier_array(1), 0))
+
+    for copy, dtype in ((plain, mo.float32), (rounded, mo.tfloat32)):
+        shared, = (x for x in sees.trace(copy, block=32).buffers if x.name == "smem")
+        assert shared.dtype == dtype
+
+
+def test_a_rounding_load_compiles():
+    """The map rounds, not the instruction: both programs are the same but for what the elements are called."""
+    out = mo.TensorLike(mo.float32, (math.prod(ROUNDED.extents), math.prod(ROUNDED.grid)))
+    programs = [compiled(read_kernel, ROUNDED.copy(op, like(ROUNDED)), out) for op in (mo.TmaLoad(), ROUNDING)]
+    instructions = [[line.split("//")[0].split() for line in program.sass.splitlines()] for program in programs]
+    assert [line for line in instructions[0] if "UTMALDG" in str(line)]
+    assert len(instructions[0]) == len(instructions[1])
+    assert programs[1].spills == 0
 
 
 def test_an_older_architecture_is_refused():

@@ -16,6 +16,7 @@ from typing import Literal as OneOf
 
 from moye import dtypes as dt
 from moye.dtypes import DType
+from moye.errors import DTypeError
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,15 +29,40 @@ class TmaOp:
         """Whether there are tensor maps of this dtype that the operation works on."""
         return dtype in TYPES
 
+    def in_shared(self, dtype: DType) -> DType:
+        """What elements of this dtype are in shared memory."""
+        return dtype
+
     def __str__(self) -> str:
         return f"{type(self).__name__}()"
 
 
 @dataclass(frozen=True, slots=True)
 class TmaLoad(TmaOp):
-    """Global to shared memory; completes on an mbarrier.  What lies outside the tensor reads as zero."""
+    """Global to shared memory; completes on an mbarrier.  What lies outside the tensor reads as zero.
 
+    ``rounding=tfloat32``: float32 elements are rounded to tfloat32 on their way, ties to even
+    (CU_TENSOR_MAP_DATA_TYPE_TFLOAT32).
+    """
+
+    rounding: DType | None = None
     kind = "load"
+
+    def __post_init__(self) -> None:
+        if self.rounding not in (None, dt.tfloat32):
+            raise DTypeError(f"TmaLoad(rounding={self.rounding!r}): TMA rounds to tfloat32 alone",
+                             hint="rounding=mo.tfloat32, or None")
+
+    def takes(self, dtype: DType) -> bool:
+        """Of float32 alone where it rounds."""
+        return dtype in TYPES if self.rounding is None else dtype == dt.float32
+
+    def in_shared(self, dtype: DType) -> DType:
+        """What elements of this dtype are in shared memory."""
+        return self.rounding or dtype
+
+    def __str__(self) -> str:
+        return "TmaLoad()" if self.rounding is None else f"TmaLoad(rounding={self.rounding})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +109,9 @@ TYPES = {
     dt.bool_: "UINT8", dt.int8: "UINT8", dt.uint8: "UINT8", dt.float8_e4m3fn: "UINT8", dt.float8_e5m2: "UINT8",
     dt.int16: "UINT16", dt.uint16: "UINT16", dt.int32: "INT32", dt.uint32: "UINT32", dt.int64: "INT64",
     dt.uint64: "UINT64", dt.float16: "FLOAT16", dt.bfloat16: "BFLOAT16", dt.float32: "FLOAT32",
-    dt.tfloat32: "FLOAT32", dt.float64: "FLOAT64",
+    dt.tfloat32: "TFLOAT32", dt.float64: "FLOAT64",
 }
-"""CUtensorMapDataType of each dtype: one that moves every bit as it is."""
+"""CUtensorMapDataType of each dtype: one that moves every bit as it is, but for tfloat32, to which float32
+is rounded."""
 
 _ADDED = frozenset((dt.int32, dt.uint32, dt.uint64, dt.float16, dt.bfloat16, dt.float32))

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from moye import dtypes as dt
-from moye.dtypes import DType, Kind
+from moye.dtypes import DType, Kind, Space
 from moye.errors import Loc
 from moye.ir import fold, ops
 from moye.ir.nodes import Block, Buffer, Func, Guard, Literal, Operand, ScalarParam, Value, Var
@@ -63,6 +63,7 @@ class Builder:
         self.trips: tuple[tuple[str, int], ...] = ()  # of the unrolled loops that are open here
         self._left: list[bool] = [False]  # per open block: whether a jump may have skipped the rest of it
         self._parameters: frozenset[int] | None = None
+        self._mapped: dict[int, Buffer] = {}  # by the id of their base
 
     # --- blocks ---
 
@@ -262,6 +263,20 @@ class Builder:
             return value, ops.Cast(result=value, a=a, bits=bits)
 
         return self._pure(("cast", dtype.name, bits, key_of(a)), make)
+
+    def map_shared(self, buffer: Buffer, rank: Operand) -> Buffer:
+        """What a shared buffer is in block ``rank`` of the cluster: one buffer, with one address, for each rank."""
+        def make() -> tuple[Value, ops.Op]:
+            value = Value(dt.uint32)
+            return value, ops.MapShared(result=value, buffer=buffer, rank=rank)
+
+        base = self._pure(("map_shared", buffer.id, key_of(rank)), make)
+        found = self._mapped.get(base.id)
+        if found is None:
+            found = self._mapped[base.id] = Buffer(
+                buffer.name, Space.CLUSTER, buffer.dtype, buffer.elements, buffer.layout, align=buffer.align,
+                loc=buffer.loc, owner=buffer, base=base)
+        return found
 
     # --- variables ---
 

@@ -23,6 +23,8 @@ def operands_of(*refs: Ref | TileRef | None) -> Iterator[Operand]:
         if ref is None:
             continue
         yield ref.offset
+        if ref.buffer.base is not None:
+            yield ref.buffer.base
         if isinstance(ref, TileRef):
             for stride in ref.strides:
                 if isinstance(stride, Value):

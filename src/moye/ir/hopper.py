@@ -89,10 +89,10 @@ class TmaCopy(Op):
     ``coordinates`` are the box's first element in the tensor, one per mode of the map (unit stride first).
     A load completes on ``barrier``; stores and reductions belong to the thread's bulk group.  ``multicast`` is the mask
     of the blocks of the cluster that receive a load.  ``hint`` is an L2 policy.  A "prefetch" fetches the tensor map
-    itself (prefetch.tensormap), without ``smem`` and coordinates.
+    itself (prefetch.tensormap), without ``smem`` and coordinates; a "prefetch_box" fetches a box to the L2 cache.
     """
 
-    kind: OneOf["load", "store", "reduce_add", "prefetch"]
+    kind: OneOf["load", "store", "reduce_add", "prefetch", "prefetch_box"]
     tensor: Buffer
     smem: Ref | None
     coordinates: tuple[Operand, ...]
@@ -111,6 +111,51 @@ class TmaCopy(Op):
             yield self.smem, self.kind == "load"
         if self.barrier is not None:
             yield self.barrier, True
+
+
+@dataclass(slots=True, kw_only=True)
+class BulkCopy(Op):
+    """cp.async.bulk, cp.reduce.async.bulk: the first ``bytes`` of a contiguous run of ``run`` bytes, without a map.
+
+    A "load" goes from global to shared memory, a "send" from shared memory to that of a block of the cluster; they
+    complete on ``barrier``, which lies where the data arrives.  A "store" and a "reduce_add" (elements of the dtype of
+    ``dst``, each added atomically) go from shared to global memory, of the thread's bulk group.  A "prefetch" fetches
+    global memory to the L2 cache (cp.async.bulk.prefetch.L2).  ``multicast`` is the mask of the blocks of the cluster
+    that receive a load.  ``hint`` is an L2 policy.
+    """
+
+    kind: OneOf["load", "send", "store", "reduce_add", "prefetch"]
+    dst: Ref | None
+    src: Ref
+    bytes: Operand
+    run: int
+    barrier: Ref | None = None
+    multicast: Operand | None = None
+    hint: OneOf["evict_first", "evict_last"] | None = None
+
+    @property
+    def smem(self) -> Ref | None:
+        """The end in shared memory; of a send the one that it goes to."""
+        if self.kind == "prefetch":
+            return None
+        return self.dst if self.kind in ("load", "send") else self.src
+
+    def operands(self) -> Iterator[Operand]:
+        yield from operands_of(self.dst, self.src, self.barrier)
+        yield self.bytes
+        if self.multicast is not None:
+            yield self.multicast
+
+    def refs(self) -> Iterator[tuple[Ref | TileRef, bool]]:
+        yield self.src, False
+        if self.dst is not None:
+            yield self.dst, True
+        if self.barrier is not None:
+            yield self.barrier, True
+
+
+AnyBulk = TmaCopy | BulkCopy
+"""A copy by the asynchronous units, with a tensor map or without."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -205,6 +250,22 @@ class SetMaxRegisters(Op):
     blocking = True
     kind: OneOf["inc", "dec"]
     count: int
+
+
+@dataclass(slots=True, kw_only=True)
+class MapShared(Op):
+    """mapa.shared::cluster: the address (uint32) that shared ``buffer`` has in block ``rank`` of the cluster.
+
+    It is the ``base`` of the buffers through which that block's shared memory is accessed.
+    """
+
+    pure = True
+    result: Value
+    buffer: Buffer
+    rank: Operand
+
+    def operands(self) -> Iterator[Operand]:
+        yield self.rank
 
 
 @dataclass(slots=True, kw_only=True)

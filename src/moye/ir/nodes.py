@@ -90,12 +90,16 @@ class Buffer:
     ``layout`` is the layout it was made with: findings print logical coordinates through it.
     ``align`` is the alignment of element 0 in bytes that the kernel may rely on.
     ``index`` is the position among the tensor parameters for global buffers, -1 otherwise.
+    In the space CLUSTER it is no allocation of its own but the shared tensor ``owner`` of another block of the cluster,
+    at the address ``base`` (``ops.MapShared``).
     """
 
-    __slots__ = ("align", "dtype", "elements", "id", "index", "layout", "loc", "name", "space", "written")
+    __slots__ = ("align", "base", "dtype", "elements", "id", "index", "layout", "loc", "name", "owner", "space",
+                 "written")
 
     def __init__(self, name: str, space: Space, dtype: DType, elements: int | None, layout: Layout | ComposedLayout,
-                 *, align: int, index: int = -1, loc: Loc = UNKNOWN) -> None:
+                 *, align: int, index: int = -1, loc: Loc = UNKNOWN, owner: Buffer | None = None,
+                 base: Value | None = None) -> None:
         self.id = next(_ids)
         self.name = name
         self.space = space
@@ -105,6 +109,8 @@ class Buffer:
         self.align = align
         self.index = index
         self.loc = loc
+        self.owner = owner
+        self.base = base
         self.written = False  # set by the builder when an op writes it (decides const and __restrict__)
 
     @property
@@ -113,6 +119,11 @@ class Buffer:
         if self.elements is None:
             raise ValueError(f"buffer {self.name} has no static size")
         return self.elements * self.dtype.bits // 8
+
+    @property
+    def root(self) -> Buffer:
+        """The allocation: the buffer itself, or the shared tensor that it is in another block."""
+        return self if self.owner is None else self.owner
 
     def __repr__(self) -> str:
         return f"{self.space.value} {self.name}.{self.id}"

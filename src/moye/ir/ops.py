@@ -38,12 +38,15 @@ from moye.ir.effects import (
     operands_of,
 )
 from moye.ir.hopper import (
+    AnyBulk,
     BulkCommit,
+    BulkCopy,
     BulkWait,
     ClusterArrive,
     ClusterWait,
     Elect,
     GridDependency,
+    MapShared,
     MbarrierArrive,
     MbarrierInit,
     MbarrierWait,
@@ -58,13 +61,13 @@ from moye.ir.hopper import (
 from moye.ir.nodes import Block, Buffer, Extent, Op, Operand, Ref, TileRef, Value, Var
 
 __all__ = [
-    "ARITHMETIC", "BINARY", "COMPARISONS", "LOGICAL", "MATH", "SPECIALS", "UNARY", "Alloc", "Assert", "Assign",
-    "Atomic", "Binary", "BulkCommit", "BulkWait", "Cast", "ClusterArrive", "ClusterWait", "Copy", "CpAsyncCommit",
-    "CpAsyncWait", "Declare", "Elect", "Exit", "Fence", "For", "Gemm", "GridDependency", "If", "Inspect", "Load",
-    "Loop", "Map", "MbarrierArrive", "MbarrierInit", "MbarrierWait", "NamedBarrier", "Op", "Order", "Print",
-    "ProxyFence", "Read", "Reduce", "Scope", "Scope_", "Select", "SetMaxRegisters", "Shuffle", "Special", "Store",
-    "SyncThreads", "SyncWarp", "TmaCopy", "Unary", "Vote", "Wgmma", "WgmmaCommit", "WgmmaFence", "WgmmaWait",
-    "dtype_of_math",
+    "ARITHMETIC", "BINARY", "COMPARISONS", "LOGICAL", "MATH", "SPECIALS", "UNARY", "Alloc", "AnyBulk", "Assert",
+    "Assign", "Atomic", "Binary", "BulkCommit", "BulkCopy", "BulkWait", "Cast", "ClusterArrive", "ClusterWait", "Copy",
+    "CpAsyncCommit", "CpAsyncWait", "Declare", "Elect", "Exit", "Fence", "For", "Gemm", "GridDependency", "If",
+    "Inspect", "Load", "Loop", "Map", "MapShared", "MbarrierArrive", "MbarrierInit", "MbarrierWait", "NamedBarrier",
+    "Op", "Order", "Print", "ProxyFence", "Read", "Reduce", "Scope", "Scope_", "Select", "SetMaxRegisters", "Shuffle",
+    "Special", "Store", "SyncThreads", "SyncWarp", "TmaCopy", "Unary", "Vote", "Wgmma", "WgmmaCommit", "WgmmaFence",
+    "WgmmaWait", "dtype_of_math",
 ]
 
 ARITHMETIC = ("add", "sub", "mul", "div", "floordiv", "mod", "min", "max", "shl", "shr", "and", "or", "xor", "pow")
@@ -328,20 +331,28 @@ class If(Op):
 
 @dataclass(slots=True, kw_only=True)
 class For(Op):
-    """for (iv = start; iv < stop (or > stop for step < 0); iv += step) body.  ``step`` is a static non-zero int.
+    """for (iv = start; iv < stop (or > stop for step < 0); iv += step) body.
 
+    ``step`` is a static non-zero int, or a value that is known to be positive.
     ``unroll``: None lets the compiler choose, 0 asks for full unrolling, 1 forbids, n > 1 asks for n.
     """
 
     iv: Value
     start: Operand
     stop: Operand
-    step: int
+    step: int | Value
     body: Block
     unroll: int | None = None
 
+    @property
+    def up(self) -> bool:
+        """Whether ``iv`` grows."""
+        return isinstance(self.step, Value) or self.step > 0
+
     def operands(self) -> Iterator[Operand]:
         yield from (self.start, self.stop)
+        if isinstance(self.step, Value):
+            yield self.step
 
     def blocks(self) -> Iterator[Block]:
         yield self.body

@@ -25,6 +25,10 @@ class _Names:
         number = self.ids.setdefault(value.id, len(self.ids))
         return f"%{number}" + (f".{value.name}" if value.name else "")
 
+    def place(self, buffer: Buffer) -> str:
+        """What a reference points into, with its address where that is in another block."""
+        return buffer.name if buffer.base is None else f"{buffer.name}@{self.value(buffer.base)}"
+
     def show(self, x: object) -> str:
         if isinstance(x, Value):
             return self.value(x)
@@ -35,9 +39,9 @@ class _Names:
         if isinstance(x, Buffer):
             return f"{x.space.value} {x.name}: {x.dtype} {x.layout}"
         if isinstance(x, Ref):
-            return f"{x.buffer.name}[{self.show(x.offset)}]"
+            return f"{self.place(x.buffer)}[{self.show(x.offset)}]"
         if isinstance(x, TileRef):
-            return f"{x.buffer.name}[{self.show(x.offset)} + {self.show(x.strides)}]"
+            return f"{self.place(x.buffer)}[{self.show(x.offset)} + {self.show(x.strides)}]"
         if isinstance(x, tuple):
             return "(" + ", ".join(self.show(item) for item in x) + ")"
         return str(x)
@@ -83,8 +87,8 @@ def _block(block: Block, names: _Names, lines: list[str], depth: int) -> None:
 
 def _line(op: ops.Op, names: _Names) -> str:
     if isinstance(op, ops.For):
-        return f"for {names.value(op.iv)} in {names.show(op.start)} .. {names.show(op.stop)} step {op.step} " \
-               f"unroll {op.unroll}"
+        return f"for {names.value(op.iv)} in {names.show(op.start)} .. {names.show(op.stop)} " \
+               f"step {names.show(op.step)} unroll {op.unroll}"
     result = getattr(op, "result", None)
     head = f"{names.value(result)}: {result.dtype} = " if isinstance(result, Value) else ""
     parts = [f"{f.name}={names.show(getattr(op, f.name))}" for f in fields(op)

@@ -86,8 +86,10 @@ class _Verifier:
             raise self.fail(op, f"{operand} is used but not defined in an enclosing block before it")
 
     def reference(self, op: ops.Op, ref: Ref | TileRef) -> None:
-        if ref.buffer.space is not Space.GLOBAL and ref.buffer.id not in self.buffers:
+        if ref.buffer.space is not Space.GLOBAL and ref.buffer.root.id not in self.buffers:
             raise self.fail(op, f"{ref.buffer} is used but not allocated before it")
+        if ref.buffer.space is Space.CLUSTER and type(op) not in _MAPPED:
+            raise self.fail(op, f"{ref.buffer} is in another block of the cluster")
         if not ref.offset.dtype.is_integer:
             raise self.fail(op, f"the offset {ref.offset} of {ref.buffer} is no integer")
         if ref.buffer.space is not Space.REGISTER:
@@ -194,7 +196,10 @@ def _cond(op: ops.If | ops.Select | ops.Assert) -> str | None:
 
 
 def _for(op: ops.For) -> str | None:
-    if op.step == 0:
+    if isinstance(op.step, Value):
+        if op.step.dtype != op.iv.dtype or op.step.lower is None or op.step.lower < 1:
+            return f"its step, {op.step.dtype}, is not known to be a positive {op.iv.dtype}"
+    elif op.step == 0:
         return "its step is 0"
     if not op.start.dtype == op.stop.dtype == op.iv.dtype:
         return f"bounds {op.start.dtype}, {op.stop.dtype} and variable {op.iv.dtype} differ"
@@ -266,10 +271,14 @@ def _wgmma(op: ops.Wgmma) -> str | None:
 
 
 def _store(op: ops.Store) -> str | None:
+    if op.order is not None and op.ref.buffer.space is Space.CLUSTER:
+        return f"an ordered store into {op.ref.buffer}"
     return None if op.value.dtype == op.ref.dtype else f"stores {op.value.dtype} into {op.ref.dtype}"
 
 
 def _load(op: ops.Load) -> str | None:
+    if op.order is not None and op.ref.buffer.space is Space.CLUSTER:
+        return f"an ordered load from {op.ref.buffer}"
     return None if op.result.dtype == op.ref.dtype else f"loads {op.ref.dtype} as {op.result.dtype}"
 
 
@@ -285,6 +294,8 @@ def _cast(op: ops.Cast) -> str | None:
 def _special(op: ops.Special) -> str | None:
     return None if op.kind in ops.SPECIALS else f"unknown kind {op.kind!r}"
 
+
+_MAPPED = (ops.Load, ops.Store, ops.Copy, ops.BulkCopy, ops.Inspect)  # what reads and writes memory of other blocks
 
 _RULES: dict[type[ops.Op], Callable[..., str | None]] = {
     ops.Binary: _binary, ops.Unary: _unary, ops.If: _cond, ops.Select: _cond, ops.Assert: _cond, ops.For: _for,

@@ -10,9 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from moye.dtypes import Kind, Space, uint16, uint64
+from moye.atoms.bulk import ADDED, PART
+from moye.dtypes import Kind, Space, uint16, uint32, uint64
 from moye.ir import ops
-from moye.ir.nodes import Operand, Ref
+from moye.ir.nodes import Literal, Operand, Ref
+
+_NAMES = {Space.SHARED: "shared memory", Space.CLUSTER: "shared memory of the cluster"}
 
 
 def is_register_budget(count: int) -> bool:
@@ -20,9 +23,9 @@ def is_register_budget(count: int) -> bool:
     return 24 <= count <= 256 and count % 8 == 0
 
 
-def _barrier(ref: Ref) -> str | None:
-    if ref.buffer.space is not Space.SHARED or ref.dtype != uint64:
-        return f"its barrier is {ref.dtype} in {ref.buffer.space.value}, not uint64 in shared memory"
+def _barrier(ref: Ref, space: Space = Space.SHARED) -> str | None:
+    if ref.buffer.space is not space or ref.dtype != uint64:
+        return f"its barrier is {ref.dtype} in {ref.buffer.space.value}, not uint64 in {_NAMES[space]}"
     return "its barrier is swizzled" if ref.swizzle is not None else None
 
 
@@ -61,7 +64,10 @@ def _tma(op: ops.TmaCopy) -> str | None:
         return f"its tensor is in {op.tensor.space.value}"
     if op.kind == "prefetch":
         return "a prefetch has memory, coordinates or a barrier" if op.smem or op.coordinates or op.barrier else None
-    if op.smem is None or op.smem.buffer.space is not Space.SHARED or op.smem.swizzle is not None:
+    if op.kind == "prefetch_box":
+        if op.smem or op.barrier or op.multicast is not None:
+            return "what it fetches goes to the L2 cache, and nowhere else"
+    elif op.smem is None or op.smem.buffer.space is not Space.SHARED or op.smem.swizzle is not None:
         return "its box is in no shared memory, or swizzled by more than its tensor map"
     if (op.kind == "load") != (op.barrier is not None) or (op.kind != "load" and op.multicast is not None):
         return "loads have a barrier and may be multicast, nothing else"
@@ -73,8 +79,39 @@ def _tma(op: ops.TmaCopy) -> str | None:
     return coordinates or (None if op.barrier is None else _barrier(op.barrier))
 
 
+_PLACES = {"load": (Space.SHARED, Space.GLOBAL), "send": (Space.CLUSTER, Space.SHARED),
+           "store": (Space.GLOBAL, Space.SHARED), "reduce_add": (Space.GLOBAL, Space.SHARED),
+           "prefetch": (None, Space.GLOBAL)}
+
+
+def _bulk(op: ops.BulkCopy) -> str | None:
+    spaces = (None if op.dst is None else op.dst.buffer.space, op.src.buffer.space)
+    if spaces != _PLACES.get(op.kind):
+        return f"a {op.kind} from {spaces[1].value} to {'nowhere' if spaces[0] is None else spaces[0].value}"
+    if op.src.swizzle is not None or (op.dst is not None and op.dst.swizzle is not None):
+        return "its run is swizzled"
+    if (op.kind in ("load", "send")) != (op.barrier is not None):
+        return "loads and sends have a barrier, nothing else"
+    if (op.kind != "load" and op.multicast is not None) or (op.kind == "send" and op.hint is not None):
+        return "loads alone are multicast, and sends have no hint"
+    if op.multicast is not None and op.multicast.dtype != uint16:
+        return f"its mask is {op.multicast.dtype}, not uint16"
+    if op.run % PART or (isinstance(op.bytes, Literal) and int(op.bytes.value) not in range(PART, op.run + 1, PART)):
+        return f"copies {op.bytes} bytes of a run of {op.run}"
+    if op.kind == "reduce_add" and op.src.dtype not in ADDED:
+        return f"adds {op.src.dtype}"
+    home = Space.CLUSTER if op.kind == "send" else Space.SHARED
+    return _integers(bytes=op.bytes) or (None if op.barrier is None else _barrier(op.barrier, home))
+
+
 def _elect(op: ops.Elect) -> str | None:
     return None if op.result.dtype.kind is Kind.BOOL else f"gives {op.result.dtype}, not bool"
+
+
+def _map(op: ops.MapShared) -> str | None:
+    if op.buffer.space is not Space.SHARED or op.result.dtype != uint32:
+        return f"maps {op.buffer} to an address of {op.result.dtype}"
+    return _integers(rank=op.rank)
 
 
 def _registers(op: ops.SetMaxRegisters) -> str | None:
@@ -89,6 +126,6 @@ def _grid(op: ops.GridDependency) -> str | None:
 
 RULES: dict[type[ops.Op], Callable[..., str | None]] = {
     ops.MbarrierInit: _init, ops.MbarrierArrive: _arrive, ops.MbarrierWait: _wait, ops.ProxyFence: _proxy,
-    ops.BulkWait: _bulk_wait, ops.Elect: _elect, ops.SetMaxRegisters: _registers, ops.GridDependency: _grid,
-    ops.TmaCopy: _tma,
+    ops.BulkWait: _bulk_wait, ops.Elect: _elect, ops.MapShared: _map, ops.SetMaxRegisters: _registers,
+    ops.GridDependency: _grid, ops.TmaCopy: _tma, ops.BulkCopy: _bulk,
 }

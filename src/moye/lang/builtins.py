@@ -46,10 +46,11 @@ class Dim3(NamedTuple):
 # --- indices ---------------------------------------------------------------------------------------------------------
 
 
-def _special(kind: str, name: str, lower: int, upper: int | None) -> Scalar:
+def _special(kind: str, name: str, lower: int, upper: int | None, divisor: int = 1) -> Scalar:
     if upper is not None and lower == upper:
         return lower
     value = builder().special(kind, lower=lower, upper=upper)
+    value.divisor = divisor
     value.name = value.name or name
     return Expr(value)
 
@@ -71,8 +72,9 @@ def block_dim() -> Dim3:
 
 
 def grid_dim() -> Dim3:
-    """gridDim: blocks along each axis (%nctaid)."""
-    return Dim3(*(_special(f"grid_{a}", f"grid_{a}", 1, None) for a in _AXES))
+    """gridDim: blocks along each axis, whole clusters (%nctaid)."""
+    cluster = builder().func.cluster_dim
+    return Dim3(*(_special(f"grid_{a}", f"grid_{a}", n, None, n) for a, n in zip(_AXES, cluster, strict=True)))
 
 
 def linear_thread() -> Scalar:
@@ -296,8 +298,9 @@ def block_reduce(value: Scalar, scratch: Tensor, kind: str = "add") -> Scalar:
 
 
 def _element(tensor: Tensor, coordinate: object, what: str) -> Ref:
-    if not isinstance(tensor, Tensor) or tensor.space is Space.REGISTER:
-        raise TensorError(f"{what}: {tensor!r} is no global or shared tensor", locs=(locate(),))
+    if not isinstance(tensor, Tensor) or tensor.space not in (Space.GLOBAL, Space.SHARED):
+        raise TensorError(f"{what}: {tensor!r} is no global tensor, nor one in this block's shared memory",
+                          locs=(locate(),))
     return tensor.ref(coordinate)
 
 

@@ -16,14 +16,15 @@ from typing import Any, NoReturn
 from moye import dtypes as dt
 from moye.dtypes import Space
 from moye.errors import TraceError
-from moye.pipelines import PipelineState
+from moye.ir import ops
+from moye.ir.nodes import Buffer, Literal
 from moye.tensor.context import locate
 from moye.tensor.expr import Expr, Scalar, default_dtype, is_scalar, plain, wrap
 from moye.tensor.tensor import Tensor, index_operand
 
 SOMEWHERE = "on some path to this point"
-_OWN = (PipelineState,)
-"""moye's dataclasses whose numbers vary; those of the others, such as a layout's or an atom's, are static."""
+_VARIES = "varies"
+"""An attribute of moye's dataclasses whose numbers vary; those of the others, such as a layout's, are static."""
 
 
 class Undefined:
@@ -99,7 +100,7 @@ def _structure(value: object, into: Carried, name: str) -> object:
 
 def _is_carried(value: object) -> bool:
     """Whether a dataclass instance is taken apart: the user's always, moye's own where it holds traced values."""
-    if isinstance(value, _OWN) or not type(value).__module__.startswith("moye."):
+    if hasattr(type(value), _VARIES) or not type(value).__module__.startswith("moye."):
         return True
     parts = (getattr(value, f.name) for f in fields(value))  # type: ignore[arg-type]
     return any(isinstance(part, (Expr, Tensor)) or
@@ -180,13 +181,22 @@ def rebuild(structure: object, leaves: Iterator[Scalar]) -> Any:
     return kind(**{name: rebuild(item, leaves) for name, item in structure[1]})
 
 
+def _block(buffer: Buffer) -> str:
+    """Which block of the cluster a mapped tensor is in."""
+    mapped = None if buffer.base is None else buffer.base.op
+    if not isinstance(mapped, ops.MapShared):
+        return ""
+    rank = mapped.rank
+    return f" in block {rank.value if isinstance(rank, Literal) else rank.name or 'of a traced rank'}"
+
+
 def describe(structure: object) -> str:
     """A structure for error messages."""
     if structure == "scalar":
         return "a scalar"
     if isinstance(structure, tuple) and structure and structure[0] == "tensor":
         like = structure[5].value
-        return f"a view of {like.buffer.name} with layout {like.layout}"
+        return f"a view of {like.buffer.name}{_block(like.buffer)} with layout {like.layout}"
     if isinstance(structure, tuple) and structure and structure[0] == "fragment":
         return f"the register tensor {structure[5].label} with layout {structure[5].layout}"
     if isinstance(structure, tuple) and len(structure) == 3 and isinstance(structure[2], _Same):

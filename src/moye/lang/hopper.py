@@ -27,9 +27,9 @@ from moye.tensor.tensor import Tensor, shared_array
 __all__ = [
     "block_in_cluster_idx", "cluster_arrive", "cluster_dim", "cluster_idx", "cluster_rank", "cluster_sync",
     "cluster_wait", "elect", "fence_mbarrier_init", "fence_proxy_async", "griddepcontrol_launch_dependents",
-    "griddepcontrol_wait", "mbarrier_arrive", "mbarrier_arrive_expect_tx", "mbarrier_array", "mbarrier_expect_tx",
-    "mbarrier_init", "mbarrier_wait", "tma_store_arrive", "tma_store_wait", "warpgroup_idx", "warpgroup_reg_alloc",
-    "warpgroup_reg_dealloc",
+    "griddepcontrol_wait", "map_shared_rank", "mbarrier_arrive", "mbarrier_arrive_expect_tx", "mbarrier_array",
+    "mbarrier_expect_tx", "mbarrier_init", "mbarrier_wait", "tma_store_arrive", "tma_store_wait", "warpgroup_idx",
+    "warpgroup_reg_alloc", "warpgroup_reg_dealloc",
 ]
 
 _MOST = (1 << 20) - 1  # arrivals, and bytes, that one phase of an mbarrier counts
@@ -91,8 +91,10 @@ def fence_proxy_async() -> None:
 
 def _barrier(what: str, bars: object, i: object) -> Ref:
     if not isinstance(bars, Tensor) or bars.space is not Space.SHARED or bars.dtype is not dt.uint64:
-        raise TensorError(f"{what}: {bars!r} is no shared tensor of mbarriers",
-                          hint="mo.mbarrier_array(n) makes n of them", locs=(locate(),))
+        mapped = isinstance(bars, Tensor) and bars.space is Space.CLUSTER
+        raise TensorError(f"{what}: {bars!r} is no shared tensor of mbarriers", locs=(locate(),),
+                          hint="cta= names the block whose barrier is meant, of the tensor that is not mapped"
+                          if mapped else "mo.mbarrier_array(n) makes n of them")
     return bars.ref(i)
 
 
@@ -108,14 +110,20 @@ def _number(what: str, name: str, value: Scalar, lower: int, upper: int) -> Oper
 
 def _rank(what: str, cta: Scalar | None) -> Operand | None:
     """The block of the cluster that is meant; None where there is but this one."""
-    cluster = builder().func.cluster_dim
-    blocks = prod(cluster)
+    blocks = prod(builder().func.cluster_dim)
     if cta is None or (isinstance(cta, int) and cta == 0 and blocks == 1):
         return None
-    if isinstance(cta, int) and not 0 <= cta < blocks:
-        raise TraceError(f"{what}: there is no block {cta} in a cluster of {cluster}",
-                         hint=None if blocks > 1 else "kernel.launch(..., cluster=) makes clusters", locs=(locate(),))
+    _in_cluster(what, cta)
     return _number(what, "cta", cta, 0, blocks - 1)
+
+
+def _in_cluster(what: str, rank: Scalar) -> None:
+    """A static rank must be one of the cluster's."""
+    cluster = builder().func.cluster_dim
+    if isinstance(rank, int) and not 0 <= rank < prod(cluster):
+        raise TraceError(f"{what}: there is no block {rank} in a cluster of {cluster}",
+                         hint=None if prod(cluster) > 1 else "kernel.launch(..., cluster=) makes clusters",
+                         locs=(locate(),))
 
 
 # --- bulk groups -----------------------------------------------------------------------------------------------------
@@ -203,6 +211,26 @@ def block_in_cluster_idx() -> Dim3:
 def cluster_idx() -> Dim3:
     """The cluster's index within the grid (%clusterid)."""
     return Dim3(*(b // c for b, c in zip(block_idx(), builder().func.cluster_dim, strict=True)))
+
+
+def map_shared_rank(tensor: Tensor, rank: Scalar) -> Tensor:
+    """mapa (space shared::cluster): the same tensor in the shared memory of block ``rank`` of this block's cluster.
+
+    Of the same layout, dtype and swizzle.  It is read and written by element and by copies of single threads to and
+    from registers (ld, st.shared::cluster), and BulkCopy copies shared memory to it; TMA, cp.async, matrix copies,
+    wgmma and atomics do not take it.  What another block wrote is there after a cluster barrier, and a block may exit
+    only when no other needs its memory.
+    """
+    what = "map_shared_rank"
+    if not isinstance(tensor, Tensor) or tensor.space is not Space.SHARED:
+        mapped = isinstance(tensor, Tensor) and tensor.space is Space.CLUSTER
+        why = "is in the shared memory of a block of the cluster already" if mapped else "is no shared tensor"
+        raise TensorError(f"{what}: {tensor!r} {why}",
+                          hint="map the tensor that mo.shared_array made, or a view of it", locs=(locate(),))
+    blocks = prod(builder().func.cluster_dim)
+    _in_cluster(what, rank)
+    buffer = builder().map_shared(tensor.buffer, _number(what, "rank", rank, 0, blocks - 1))
+    return Tensor(buffer, tensor.offset, tensor.layout, tensor.dtype, tensor.swizzle)
 
 
 def cluster_arrive(relaxed: bool = False) -> None:

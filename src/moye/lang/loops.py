@@ -38,15 +38,15 @@ class DynamicRange:
 
     start: Scalar
     stop: Scalar
-    step: int
+    step: Scalar
     unroll: int | None = None
 
     def static(self) -> range:
         """Python's range."""
-        if isinstance(self.start, Expr) or isinstance(self.stop, Expr):
+        if any(isinstance(x, Expr) for x in (self.start, self.stop, self.step)):
             raise TraceError(f"range({self.start}, {self.stop}) is known only when the kernel runs; here it is "
                              "iterated over while tracing", hint="loop over it with a for statement", locs=(locate(),))
-        return range(int(self.start), int(self.stop), self.step)
+        return range(int(self.start), int(self.stop), int(self.step))
 
     def __iter__(self) -> Iterator[int]:
         return iter(self.static())
@@ -66,10 +66,13 @@ def dynamic_range(*args: Scalar, unroll: int | bool | None = None) -> DynamicRan
     if not 1 <= len(args) <= 3:
         raise TraceError(f"range takes 1 to 3 arguments, not {len(args)}", locs=(locate(),))
     start, stop, step = (0, args[0], 1) if len(args) == 1 else (*args[:2], args[2] if len(args) == 3 else 1)
-    step = plain(step)
-    if not isinstance(step, int) or step == 0:
-        raise TraceError(f"range: the step {step} must be a static non-zero integer", locs=(locate(),))
-    start, stop = plain(start), plain(stop)
+    start, stop, step = plain(start), plain(stop), plain(step)
+    if isinstance(step, Expr) and step.dtype.is_integer:
+        if step.lower is None or step.lower < 1:
+            raise TraceError(f"range: the step {step} is not known to be positive", locs=(locate(),),
+                             hint="say mo.assume(step > 0) before")
+    elif not isinstance(step, int) or step == 0:
+        raise TraceError(f"range: the step {step} is no integer other than 0", locs=(locate(),))
     for bound in (start, stop):
         if not is_scalar(bound) or (bound.dtype.is_float if isinstance(bound, Expr) else isinstance(bound, float)):
             raise TraceError(f"range: {bound!r} is no integer", locs=(locate(),))
@@ -326,17 +329,17 @@ class DynamicFor(_Dynamic):
     def __init__(self, bounds: DynamicRange, names: tuple[str, ...], target: str) -> None:
         super().__init__(names)
         b = builder()
-        wide = any(isinstance(x, Expr) and x.dtype.bits == 64 for x in (bounds.start, bounds.stop))
+        wide = any(isinstance(x, Expr) and x.dtype.bits == 64 for x in (bounds.start, bounds.stop, bounds.step))
         index = dt.int64 if wide else dt.int32
-        start, stop = operand_of(bounds.start, index), operand_of(bounds.stop, index)
+        start, stop, by = (operand_of(x, index) for x in (bounds.start, bounds.stop, bounds.step))
         iv = Value(index, name=target or "i")
-        iv.lower, iv.upper, iv.divisor = _iv_facts(start, stop, bounds.step)
-        self.op = ops.For(iv=iv, start=start, stop=stop, step=bounds.step, body=Block(), unroll=bounds.unroll,
-                          loc=b.locate())
+        self.op = ops.For(iv=iv, start=start, stop=stop, step=by if isinstance(by, Value) else int(by.value),
+                          body=Block(), unroll=bounds.unroll, loc=b.locate())
+        iv.lower, iv.upper, iv.divisor = _iv_facts(self.op)
         self.bound = LoopBound(self.op, stop, b.conditions)
-        if bounds.step > 0:
+        if self.op.up:
             b.loops[iv.id] = self.bound
-        first, last = (start, stop) if bounds.step > 0 else (stop, start)
+        first, last = (start, stop) if self.op.up else (stop, start)
         most, least = fold.facts_of(first)[1], fold.facts_of(last)[0]
         self.skips = most is None or least is None or most >= least
 
@@ -426,14 +429,15 @@ def still_holds(read: ops.Read) -> bool:
     return False
 
 
-def _iv_facts(start: Operand, stop: Operand, step: int) -> fold.Facts:
-    low, high = (start, stop) if step > 0 else (stop, start)
+def _iv_facts(op: ops.For) -> fold.Facts:
+    low, high = (op.start, op.stop) if op.up else (op.stop, op.start)
     lower, upper = fold.facts_of(low)[0], fold.facts_of(high)[1]
-    if step > 0:
+    if op.up:
         upper = None if upper is None else upper - 1
     else:
         lower = None if lower is None else lower + 1
-    return lower, upper, fold.common_divisor(fold.facts_of(start)[2], abs(step))
+    step = op.step.divisor if isinstance(op.step, Value) else abs(op.step)
+    return lower, upper, fold.common_divisor(fold.facts_of(op.start)[2], step)
 
 
 def _widen(assumed: fold.Facts, seen: fold.Facts, passes: int) -> fold.Facts:

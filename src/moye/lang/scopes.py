@@ -9,6 +9,7 @@ Kept per builder, so that nested traces do not see each other.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -32,6 +33,15 @@ def above(marker: object) -> list[object]:
     return stack[stack.index(marker) + 1:]
 
 
+class Named(ABC):
+    """What holds tensors of its own and calls them after the variable that it is assigned to."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def named(self, name: str) -> None: ...
+
+
 def naming(name: str, value: Any) -> Any:
     """Give a fresh value or tensor the name of the user's variable that it is assigned to."""
     if isinstance(value, Expr):
@@ -47,4 +57,6 @@ def naming(name: str, value: Any) -> Any:
         if value.name == name:
             return value
         return Tensor(value.buffer, value.offset, value.layout, value.dtype, value.swizzle, name, value.order)
+    if isinstance(value, Named):
+        value.named(name)
     return value

@@ -60,6 +60,8 @@ class _Advance:
 
     def before(self) -> list[ops.Op]:
         """Rewrite the loop; what comes before it."""
+        if not isinstance(self.loop.step, int):         # a pointer would advance by a product
+            return []
         static = isinstance(self.loop.start, Literal) and isinstance(self.loop.stop, Literal)
         once = bool(self.loop.body.ops) and isinstance(self.loop.body.ops[-1], ops.Exit)
         if static or once or any(isinstance(op, ops.Exit) and op.target is self.loop and op.kind == "continue"
@@ -165,8 +167,10 @@ class _Advance:
         read = _read(pointer, pointer.loc)
         yield read
         by: Operand = pointer.stride
-        if self.loop.step != 1:
-            scaled = _binary("mul", by, Literal(self.loop.step, by.dtype), pointer.loc)
+        count = self.loop.step
+        assert isinstance(count, int), "pointers advance in loops of a static step alone"
+        if count != 1:
+            scaled = _binary("mul", by, Literal(count, by.dtype), pointer.loc)
             yield scaled
             by = scaled.result
         total = _binary("add", read.result, by, pointer.loc)

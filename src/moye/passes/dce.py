@@ -11,7 +11,7 @@ from moye.dtypes import Space
 from moye.ir import ops
 from moye.ir.nodes import Block, Buffer, Func, Operand, Ref, TileRef, Value
 
-_SCALAR = (ops.Special, ops.Binary, ops.Unary, ops.Select, ops.Cast, ops.Read, ops.Reduce, ops.Load)
+_SCALAR = (ops.Special, ops.Binary, ops.Unary, ops.Select, ops.Cast, ops.Read, ops.Reduce, ops.Load, ops.MapShared)
 _WRITES = (ops.Store, ops.Copy, ops.Map, ops.Gemm, ops.Wgmma)
 _REGIONS = (ops.If, ops.For, ops.Scope)
 

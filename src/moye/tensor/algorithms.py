@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import Any
 
 from moye.atoms.atom import CopyOp, MmaOp
+from moye.atoms.bulk import BulkOp
 from moye.dtypes import DType, Space
 from moye.errors import DTypeError, LaunchError, TensorError
 from moye.ir import ops
@@ -31,6 +32,7 @@ from moye.layout import (
 from moye.layout import recast as recast_layout
 from moye.tensor import copying
 from moye.tensor.agreement import after_copy, check_cover, check_partitions
+from moye.tensor.bulk_copy import copy_bulk
 from moye.tensor.context import builder, locate
 from moye.tensor.coords import CoordTensor
 from moye.tensor.expr import Expr, Scalar, operand_of
@@ -49,7 +51,8 @@ from moye.tensor.wgmma import emit_wgmma
 
 
 def copyto(*args: object, pred: Tensor | Scalar | None = None, zero_fill: bool = False,
-           barrier: tuple[Tensor, Int] | None = None, multicast: Scalar | None = None, hint: str | None = None) -> None:
+           barrier: tuple[Tensor, Int] | None = None, multicast: Scalar | None = None, hint: str | None = None,
+           size: Scalar | None = None) -> None:
     """``copyto(dst, src)`` or ``copyto(tiled_copy, dst, src)``: dst[i] = src[i].
 
     Without a tiled copy (or atom) it is synchronous, as wide as both layouts and alignments prove, and converts where
@@ -61,16 +64,25 @@ def copyto(*args: object, pred: Tensor | Scalar | None = None, zero_fill: bool =
     ``copyto(tma, dst, src)`` copies one tile by TMA, for one thread to call: a load from the coordinates src to the
     shared tile dst completes on ``barrier=(bars, i)``, in every block of the mask ``multicast``; a store goes from the
     shared tile src to the coordinates dst.  ``hint`` is "evict_first" or "evict_last".
+
+    ``copyto(mo.BulkCopy(), dst, src)`` copies one contiguous run of a static layout, or its first ``size`` elements,
+    for one thread to call; addresses and sizes are multiples of 16 bytes.  From global to shared memory (of all blocks
+    of ``multicast``) it completes on ``barrier``; from shared memory to a ``mo.map_shared_rank`` on that block's
+    barrier of the same place; to global memory, where ``mo.BulkReduceAdd()`` adds, it is of the thread's bulk group.
     """
-    if args and isinstance(args[0], TmaTensor):
-        if pred is not None or zero_fill:
-            raise TensorError(f"copyto: TMA checks bounds itself, so a copy with {args[0].label} takes no predicate",
+    if args and isinstance(args[0], (TmaTensor, BulkOp)):
+        _without_predicate(args[0], pred, zero_fill)
+        if isinstance(args[0], BulkOp):
+            copy_bulk(args[0], args[1:], barrier, multicast, hint, size)
+        elif size is not None:
+            raise TensorError(f"copyto: {args[0].label} copies whole tiles, so size= is for mo.BulkCopy",
                               locs=(locate(),))
-        copy_tma(args[0], args[1:], barrier, multicast, hint)
+        else:
+            copy_tma(args[0], args[1:], barrier, multicast, hint)
         return
-    if barrier is not None or multicast is not None or hint is not None:
-        raise TensorError("copyto: barrier=, multicast= and hint= are for copies with a mo.make_tma_copy",
-                          locs=(locate(),))
+    if any(option is not None for option in (barrier, multicast, hint, size)):
+        raise TensorError("copyto: barrier=, multicast=, hint= and size= are for copies with a mo.make_tma_copy or "
+                          "mo.BulkCopy", locs=(locate(),))
     if pred is not None and not isinstance(pred, (Tensor, bool, Expr)):
         raise TensorError(f"copyto: the predicate {kind(pred)} is no bool and no bool register tensor",
                           locs=(locate(),))
@@ -84,7 +96,11 @@ def copyto(*args: object, pred: Tensor | Scalar | None = None, zero_fill: bool =
     if len(args) != 3 or not (isinstance(args[1], Tensor) and isinstance(args[2], Tensor)):
         raise TensorError(f"copyto takes (dst, src) or (tiled_copy, dst, src), not "
                           f"({', '.join(type(a).__name__ for a in args)})", locs=(locate(),))
-    how, dst, src = args[0], args[1], args[2]
+    _copy_by_atom(args[0], args[1], args[2], pred, zero_fill=zero_fill)
+
+
+def _copy_by_atom(how: object, dst: Tensor, src: Tensor, pred: Tensor | Scalar | None, *, zero_fill: bool) -> None:
+    """A copy by a tiled copy, an atom or an operation."""
     atom = how.atom if isinstance(how, TiledCopy) else how
     if isinstance(atom, CopyOp):
         atom = CopyAtom(atom, dst.dtype)
@@ -105,6 +121,16 @@ def copyto(*args: object, pred: Tensor | Scalar | None = None, zero_fill: bool =
     copying.check_pair(atom.op, dst, src)
     require_warps(atom.op)
     emit_matrices(atom.op, dst, src)
+
+
+def _without_predicate(how: TmaTensor | BulkOp, pred: object, zero_fill: bool) -> None:
+    if pred is None and not zero_fill:
+        return
+    if isinstance(how, BulkOp):
+        raise TensorError(f"copyto: a copy with {how} takes no predicate", locs=(locate(),),
+                          hint="if around it, or size= for a part of the run")
+    raise TensorError(f"copyto: TMA checks bounds itself, so a copy with {how.label} takes no predicate",
+                      locs=(locate(),))
 
 
 def require_warps(op: CopyOp | MmaOp) -> None:

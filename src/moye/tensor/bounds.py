@@ -90,7 +90,7 @@ def _check_entry(tensor: View, mode: int, entry: int | Expr, extent: Int) -> Non
 
 def _code(tensor: View) -> str | None:
     """The class of an index out of bounds; registers have none."""
-    return {Space.GLOBAL: "B1", Space.SHARED: "B2"}.get(tensor.buffer.space)
+    return {Space.GLOBAL: "B1", Space.SHARED: "B2", Space.CLUSTER: "B2"}.get(tensor.buffer.space)
 
 
 def _hint(entry: int | Expr, loop: LoopBound | None) -> str | None:

@@ -238,20 +238,8 @@ def _padding(view: View, bad: Int, unit: int) -> str:
 def misaligned(op: CopyOp, view: View, strides: tuple[Int, ...], at: int, needed: int) -> AlignmentError:
     itemsize, name = view.dtype.bits // 8, _home(view)
     unit = needed // itemsize
-    bad = _bad_stride(view, needed)
-    if view.buffer.align % needed:
-        where = f"its data pointer is known to be a multiple of {view.buffer.align} bytes only"
-        hint = f"pass {_an(name)} whose data pointer is a multiple of {needed}" if view.space is Space.GLOBAL else \
-            f"mo.shared_array(..., align={needed})"
-    elif bad is not None and view.space is Space.GLOBAL:
-        where = f"its stride {bad} is not known to be a multiple of {unit} elements"
-        hint = f"pass {_an(name)} whose strides are multiples of {unit} elements"
-    elif bad is not None:
-        where = f"the stride {bad} of {name} is {_bytes(bad, itemsize)} bytes"
-        hint = _padding(view, bad, unit)
-    elif view.alignment % needed:
-        where = f"its first element is known to be aligned to {view.alignment} bytes only"
-        hint = f"slice at multiples of {unit} elements"
+    if (found := misalignment(view, needed)) is not None:
+        where, hint = found
     elif view.swizzle is not None and (itemsize << view.swizzle.base) % needed:
         where = f"its swizzle {view.swizzle} keeps only {itemsize << view.swizzle.base} bytes together"
         hint = f"use a swizzle whose base is at least {(unit - 1).bit_length()}"
@@ -263,6 +251,29 @@ def misaligned(op: CopyOp, view: View, strides: tuple[Int, ...], at: int, needed
         f"{op} needs addresses that are multiples of {needed} bytes, but {view.label} with layout {view.layout} in "
         f"{name} of layout {view.buffer.layout} is misaligned: {where}", hint=hint, locs=(locate(),),
         code="B4" if op.asynchronous else "B3")
+
+
+def misalignment(view: View, needed: int) -> tuple[str, str] | None:
+    """Why the first element of a view may not lie at a multiple of ``needed`` bytes, and what to do; None if it does.
+
+    Strides of its buffer that lead to other addresses count too.
+    """
+    itemsize, name = view.dtype.bits // 8, _home(view)
+    unit = needed // itemsize
+    bad = _bad_stride(view, needed)
+    if view.buffer.align % needed:
+        where = f"its data pointer is known to be a multiple of {view.buffer.align} bytes only"
+        return where, f"pass {_an(name)} whose data pointer is a multiple of {needed}" \
+            if view.space is Space.GLOBAL else f"mo.shared_array(..., align={needed})"
+    if bad is not None and view.space is Space.GLOBAL:
+        return f"its stride {bad} is not known to be a multiple of {unit} elements", \
+            f"pass {_an(name)} whose strides are multiples of {unit} elements"
+    if bad is not None:
+        return f"the stride {bad} of {name} is {_bytes(bad, itemsize)} bytes", _padding(view, bad, unit)
+    if view.alignment % needed:
+        return f"its first element is known to be aligned to {view.alignment} bytes only", \
+            f"slice at multiples of {unit} elements"
+    return None
 
 
 def _bad_stride(view: View, needed: int) -> Int | None:

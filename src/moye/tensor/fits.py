@@ -126,10 +126,9 @@ def require_allocated(view: View, layout: Layout) -> None:
         return
     begins = "" if start == 0 else f" from element {start}"
     where = "" if view.label == buffer.name else f", a view of {buffer.name}"
+    hint = None if buffer.space is Space.REGISTER else "allocate it with the cosize of the largest of its layouts"
     raise TensorError(f"the layout {layout}{begins} of {view.label}{where} reaches element {start + reach - 1}, and "
-                      f"its allocation of layout {buffer.layout} has {held}",
-                      hint="allocate it with the cosize of the largest of its layouts" if buffer.space is Space.SHARED
-                      else None, locs=(locate(),), code="A3")
+                      f"its allocation of layout {buffer.layout} has {held}", hint=hint, locs=(locate(),), code="A3")
 
 
 def require_index(view: View, dtype: DType) -> None:

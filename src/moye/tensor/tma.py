@@ -71,23 +71,27 @@ class TmaTiling:
 @functools.lru_cache(1024)
 def tma_tiling(op: TmaOp, dtype: DType, strides: tuple[int | None, ...], layout: AnyLayout,
                tile: tuple[int, ...] | None, multicast: int) -> TmaTiling:
-    """The boxes of a tile; LayoutError (B5) where TMA cannot copy it.  ``strides`` holds 1 for unit strides."""
+    """The boxes of a tile; LayoutError (B5) where TMA cannot copy it.
+
+    ``strides`` holds 1 for unit strides, and 0 for modes along which the array repeats itself: the map leaves them out.
+    """
     asked = f"make_tma_copy({op}) of a {dtype} array and tiles {layout}"
     if not op.takes(dtype):
-        raise DTypeError(f"{asked}: there is no {type(op).__name__} of {dtype}")
+        raise DTypeError(f"{asked}: there is no {str(op).removesuffix('()')} of {dtype}")
     if not 1 <= len(strides) <= MAX_RANK:
         raise _broken(asked, f"the array has {len(strides)} modes, and TMA takes 1 to {MAX_RANK}")
     span = _span(asked, dtype, layout)
     inner = layout.layout if isinstance(layout, ComposedLayout) else layout
     modes, extents = _modes(asked, inner, len(strides), tile)
     unit = _unit(asked, strides, modes)
-    dims = _dimensions(asked, dtype, modes, unit, span)
+    _require_single(asked, strides, extents)
+    dims = _dimensions(asked, dtype, modes, [mode for mode, stride in enumerate(strides) if stride != 0], unit, span)
     boxes, align = _boxes(modes, dims), max(_ALIGN, 8 * span)
     _require_places(asked, dtype, boxes, align)
     part = (0, 0, 0)
     if multicast != 1:
         dims, part = _parts(asked, dtype, dims, multicast, align)
-    box = TensorMap(dtype, tuple(mode for mode, _ in dims), tuple(extent for _, extent in dims), span)
+    box = TensorMap(op.in_shared(dtype), tuple(mode for mode, _ in dims), tuple(extent for _, extent in dims), span)
     return TmaTiling(op, box, layout, extents, boxes, align, multicast, part)
 
 
@@ -152,7 +156,16 @@ def _unit(asked: str, strides: Sequence[int | None], modes: list[Leaves]) -> int
                          "transpose", hint=f"make the tile's layout contiguous along mode {found[0]}")
 
 
-def _dimensions(asked: str, dtype: DType, modes: list[Leaves], unit: int, span: int) -> list[tuple[int, int]]:
+def _require_single(asked: str, strides: Sequence[int | None], extents: tuple[int, ...]) -> None:
+    """A tile has one element along a mode of stride 0."""
+    for mode, (stride, extent) in enumerate(zip(strides, extents, strict=True)):
+        if stride == 0 and extent > 1:
+            raise _broken(asked, f"mode {mode} of the array has stride 0 and the tile {extent} elements along it, but "
+                                 "TMA repeats none", hint=f"make the tile's extent 1 along mode {mode}, or pass a copy")
+
+
+def _dimensions(asked: str, dtype: DType, modes: list[Leaves], moving: list[int], unit: int,
+                span: int) -> list[tuple[int, int]]:
     """(mode, extent) of each dimension of a box: as many modes as follow each other without a gap in the tile."""
     run = modes[unit][0][0]
     row = span * 8 // dtype.bits
@@ -165,7 +178,7 @@ def _dimensions(asked: str, dtype: DType, modes: list[Leaves], unit: int, span: 
         raise _broken(asked, f"the tile has runs of {inner * dtype.bits // 8} bytes along mode {unit}, and TMA copies "
                              f"multiples of {_PART}")
     dims, reached = [(unit, inner)], inner
-    rest = [mode for mode in range(len(modes)) if mode != unit]
+    rest = [mode for mode in moving if mode != unit]
     while following := [mode for mode in rest if modes[mode] and modes[mode][0][1] == reached]:
         mode = following[0]
         extent = _fitting(modes[mode][0][0])

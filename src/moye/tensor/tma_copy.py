@@ -97,9 +97,21 @@ def copy_tma(tma: TmaTensor, places: tuple[object, ...], barrier: tuple[Tensor, 
         builder().emit(ops.TmaCopy(
             kind=tma.tiling.op.kind, tensor=tma.buffer, coordinates=at,
             smem=Ref(smem.buffer, index_operand(smem.offset + offset + box.offset), smem.dtype),
-            barrier=None if barrier is None else _barrier(tma, *barrier),
+            barrier=None if barrier is None else barrier_ref(f"a load with {tma.label}", *barrier),
             multicast=None if multicast is None else operand_of(multicast, uint16),
             hint=hint))
+
+
+def prefetch_boxes(tma: TmaTensor, coordinates: object, hint: Any) -> None:
+    """One tile to the L2 cache, box by box, the parts of other blocks among them."""
+    first, (dimension, apart, _) = _first(tma, coordinates, "prefetch"), tma.tiling.part
+    check_hint("prefetch", hint)
+    for box in tma.tiling.boxes:
+        for part in range(tma.tiling.multicast):
+            at = [start + step for start, step in zip(first, box.coordinates, strict=True)]
+            at[dimension] = at[dimension] + part * apart
+            builder().emit(ops.TmaCopy(kind="prefetch_box", tensor=tma.buffer, smem=None, hint=hint,
+                                       coordinates=tuple(_coordinate(x) for x in at)))
 
 
 def _coordinate(x: Any) -> Operand:
@@ -152,11 +164,11 @@ def _whole(layout: Layout | ComposedLayout, swizzle: Any = None) -> tuple[object
     return coalesce(layout), str(swizzle) if swizzle is not None and swizzle.bits else ""
 
 
-def _first(tma: TmaTensor, coordinates: object) -> list[Any]:
+def _first(tma: TmaTensor, coordinates: object, asked: str = "copyto") -> list[Any]:
     """The coordinates of a tile's first element, one for each dimension of the map."""
     if not isinstance(coordinates, CoordTensor):
         shown = repr(coordinates) if isinstance(coordinates, Tensor) else f"a {type(coordinates).__name__}"
-        raise TensorError(f"copyto: {tma.label} takes coordinates of its array, not {shown}",
+        raise TensorError(f"{asked}: {tma.label} takes coordinates of its array, not {shown}",
                           hint=f"tile {tma.label}.tensor", locs=(locate(),))
     found: list[list[Any]] = []                         # [extent, basis], neighbours of one mode merged
     for extent, basis in zip_leaves(coordinates.layout.shape, coordinates.layout.stride):
@@ -166,15 +178,20 @@ def _first(tma: TmaTensor, coordinates: object) -> list[Any]:
             found.append([extent, basis])
     wanted = [[extent, ScaledBasis(1, (mode,))] for mode, extent in enumerate(tma.tiling.tile) if extent != 1]
     if found != wanted or len(coordinates.offset) != len(tma.tiling.tile):
-        raise TensorError(f"copyto: {tma.label} copies tiles of {tma.tiling.tile}, but the coordinates are "
+        raise TensorError(f"{asked}: {tma.label} copies tiles of {tma.tiling.tile}, but the coordinates are "
                           f"{coordinates.layout}", hint=f"mo.tile({tma.label}.tensor, {tma.tiling.tile}, ...)",
                           locs=(locate(),))
     return [coordinates.offset[mode] for mode in tma.tiling.map.modes]
 
 
-def _check_options(tma: TmaTensor, load: bool, barrier: object, multicast: Scalar | None, hint: str | None) -> None:
+def check_hint(asked: str, hint: object) -> None:
+    """An L2 policy by name, or none."""
     if hint is not None and hint not in typing.get_args(Hint):
-        raise TensorError(f'copyto: the hint is "evict_first" or "evict_last", not {hint!r}', locs=(locate(),))
+        raise TensorError(f'{asked}: the hint is "evict_first" or "evict_last", not {hint!r}', locs=(locate(),))
+
+
+def _check_options(tma: TmaTensor, load: bool, barrier: object, multicast: Scalar | None, hint: str | None) -> None:
+    check_hint("copyto", hint)
     if load != (barrier is not None):
         what = "needs the mbarrier that it completes on" if load else "completes with its bulk group, on no mbarrier"
         raise TensorError(f"copyto: a {tma.tiling.op.kind} with {tma.label} {what}", locs=(locate(),),
@@ -190,9 +207,10 @@ def _check_options(tma: TmaTensor, load: bool, barrier: object, multicast: Scala
                           f"{multicast.bit_count()}", locs=(locate(),), code="D20")
 
 
-def _barrier(tma: TmaTensor, bars: object, index: Int) -> Ref:
+def barrier_ref(what: str, bars: object, index: Int) -> Ref:
+    """The mbarrier that a copy completes on."""
     if not isinstance(bars, Tensor) or bars.space is not Space.SHARED or bars.dtype != uint64:
         shown = repr(bars) if isinstance(bars, Tensor) else f"a {type(bars).__name__}"
-        raise TensorError(f"copyto: the mbarriers of a load with {tma.label} are a shared tensor of uint64, not "
-                          f"{shown}", hint="mo.mbarrier_array(n) makes one", locs=(locate(),))
+        raise TensorError(f"copyto: the mbarriers of {what} are a shared tensor of uint64, not {shown}",
+                          hint="mo.mbarrier_array(n) makes one", locs=(locate(),))
     return bars.ref(normalise(index, rank(bars.layout)))

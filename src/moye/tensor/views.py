@@ -30,7 +30,7 @@ class View(Protocol):
 def layout_and_swizzle(tensor: View, layout: Layout | ComposedLayout) -> tuple[Any, Swizzle | None]:
     """The layout and the swizzle of ``tensor.with_layout(layout)``."""
     starts = isinstance(tensor.offset, int) and tensor.offset == 0 and tensor.swizzle is None
-    if isinstance(layout, ComposedLayout) and starts and tensor.space is Space.SHARED \
+    if isinstance(layout, ComposedLayout) and starts and tensor.space in (Space.SHARED, Space.CLUSTER) \
             and isinstance(layout.offset, int) and layout.offset == 0:
         return layout.layout, layout.swizzle
     return layout, tensor.swizzle

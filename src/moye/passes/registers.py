@@ -1,0 +1,146 @@
+"""What warp groups make of a block's registers: F6 where they ask for more than there are.
+
+In: a Func, and the registers of a thread where it has been compiled.  Out: nothing, or a TraceError.
+
+>>> budgets(func)       # the last setmaxnreg of each warp group, by its number
+{0: SetMaxRegisters(kind='dec', count=40), 1: SetMaxRegisters(kind='inc', count=232)}
+
+A block starts with as many registers as its threads have at launch, and setmaxnreg only hands them round (PTX ISA,
+setmaxnreg): whoever asks for more than the others give back waits for ever.  Branches on anything but the thread's
+index are left to the simulator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from moye.errors import TraceError
+from moye.ir import ops
+from moye.ir.nodes import Block, Func, Operand, Value
+
+WARPGROUP, REGISTERS, MOST = 128, 65536, 256
+
+Budgets = dict[int, ops.SetMaxRegisters]
+Lane = Mapping[str, int]
+"""The index of a thread, by the kinds of ``Special``."""
+
+_BINARY: dict[str, Callable[[int, int], int]] = {
+    "add": lambda a, b: a + b, "sub": lambda a, b: a - b, "mul": lambda a, b: a * b, "min": min, "max": max,
+    "floordiv": lambda a, b: a // b, "mod": lambda a, b: a % b, "shl": lambda a, b: a << b, "shr": lambda a, b: a >> b,
+    "and": lambda a, b: a & b, "or": lambda a, b: a | b, "xor": lambda a, b: a ^ b,
+    "lt": lambda a, b: a < b, "le": lambda a, b: a <= b, "gt": lambda a, b: a > b, "ge": lambda a, b: a >= b,
+    "eq": lambda a, b: a == b, "ne": lambda a, b: a != b, "land": lambda a, b: bool(a and b),
+    "lor": lambda a, b: bool(a or b),
+}
+
+
+class _UnknownError(Exception):
+    """It depends on more than the thread's index."""
+
+
+def budgets(func: Func) -> Budgets | None:
+    """The last budget that each warp group sets, of those that set one; None where that cannot be told."""
+    if func.threads % WARPGROUP or not any(isinstance(op, ops.SetMaxRegisters) for op in func.body.walk()):
+        return {}
+    found: Budgets = {}
+    x, y, _ = func.block_dim
+    for group in range(func.threads // WARPGROUP):
+        threads = range(group * WARPGROUP, (group + 1) * WARPGROUP)
+        lanes = [{"thread_x": t % x, "thread_y": t // x % y, "thread_z": t // (x * y)} for t in threads]
+        try:
+            _walk(func.body, lanes, group, found)
+        except _UnknownError:
+            return None
+    return found
+
+
+def at_launch(func: Func, registers: int | None = None) -> int:
+    """Registers of a thread when the kernel starts, at most; exactly where it has been compiled."""
+    most = REGISTERS // (func.threads * func.min_blocks) // 8 * 8
+    return min(most, MOST) if registers is None else -(-registers // 8) * 8
+
+
+def require_budgets(func: Func, registers: int | None = None) -> None:
+    """F6 where the budgets of all warp groups exceed what the block starts with."""
+    found = budgets(func)
+    if found and (message := exceeded(func, found, at_launch(func, registers))):
+        raise TraceError(f"{func.name}: {message}", hint=advice(found, at_launch(func, registers)), code="F6",
+                         locs=tuple({str(op.loc): op.loc for op in found.values()}.values()))
+
+
+def exceeded(func: Func, found: Mapping[int, ops.SetMaxRegisters], each: int) -> str | None:
+    """The sentence, if the budgets of some warp groups are more than these had: the others keep theirs."""
+    counts = [op.count for _, op in sorted(found.items())]
+    if sum(counts) <= each * len(counts):
+        return None
+    some = f"{len(counts)} warp groups" if len(counts) > 1 else "a warp group"
+    return (f"{some} of a block of {func.threads} threads want {' + '.join(map(str, counts))} = {sum(counts)} "
+            f"registers for a thread of each, and have {len(counts)} * {each} = {each * len(counts)}: who asks last "
+            f"waits for ever")
+
+
+def advice(found: Mapping[int, ops.SetMaxRegisters], each: int) -> str | None:
+    """The largest budget that those who ask for more could have."""
+    more = [op.count for op in found.values() if op.kind == "inc"]
+    left = each * len(found) - sum(op.count for op in found.values() if op.kind == "dec")
+    count = left // len(more) // 8 * 8 if more else 0
+    return f"warpgroup_reg_alloc({count})" if count > each else None
+
+
+def _walk(block: Block, lanes: Sequence[Lane], group: int, found: Budgets) -> ops.Exit | None:
+    """Follow one warp group; where it leaves the block early."""
+    for op in block.ops:
+        left: ops.Exit | None = None
+        if isinstance(op, ops.SetMaxRegisters):
+            found[group] = op
+        elif isinstance(op, ops.Exit):
+            return op
+        elif not _matters(op):
+            continue
+        elif isinstance(op, ops.If):
+            left = _branch(op, lanes, group, found)
+        elif isinstance(op, ops.Scope):
+            left = _walk(op.body, lanes, group, found)
+            left = None if left is not None and left.target is op else left
+        else:
+            raise _UnknownError
+        if left is not None:
+            return left
+    return None
+
+
+def _branch(op: ops.If, lanes: Sequence[Lane], group: int, found: Budgets) -> ops.Exit | None:
+    """Either side; of both, each with its threads, none may set a budget or leave."""
+    taken = [bool(_value(op.cond, lane)) for lane in lanes]
+    if all(taken) or not any(taken):
+        return _walk(op.then if taken[0] else op.orelse, lanes, group, found)
+    before = found.get(group)
+    for side, block in ((True, op.then), (False, op.orelse)):
+        some = [lane for lane, yes in zip(lanes, taken, strict=True) if yes is side]
+        if _walk(block, some, group, found) is not None or found.get(group) is not before:
+            raise _UnknownError
+    return None
+
+
+def _matters(op: ops.Op) -> bool:
+    """Whether an op with blocks sets a budget, or may leave what is around it."""
+    inside = [inner for block in op.blocks() for inner in block.walk()]
+    return any(isinstance(inner, ops.SetMaxRegisters) or (
+        isinstance(inner, ops.Exit) and inner.target is not op and inner.target not in inside) for inner in inside)
+
+
+def _value(operand: Operand, lane: Lane) -> int:
+    if not isinstance(operand, Value):
+        return int(operand.value)
+    match operand.op:
+        case ops.Special(kind=kind) if kind in lane:
+            return lane[kind]
+        case ops.Binary(kind=kind, a=a, b=b) if kind in _BINARY:
+            return int(_BINARY[kind](_value(a, lane), _value(b, lane)))
+        case ops.Unary(kind="not", a=a):
+            return int(not _value(a, lane))
+        case ops.Cast(a=a, bits=False, result=result) if result.dtype.is_integer:
+            return _value(a, lane)
+        case ops.Select(cond=cond, a=a, b=b):
+            return _value(a if _value(cond, lane) else b, lane)
+    raise _UnknownError

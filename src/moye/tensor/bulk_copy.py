@@ -1,0 +1,223 @@
+"""Bulk copies in a kernel: what ``copyto`` makes of ``BulkCopy`` and ``BulkReduceAdd``, and prefetches.
+
+In: two tensors that are one contiguous run of memory each, in the same order.  Out: one ``ops.BulkCopy``.
+
+>>> mo.copyto(mo.BulkCopy(), sX[:, stage], gX[:, k], barrier=(full, stage))
+
+Nothing here waits: what arrives in shared memory completes on its mbarrier, what leaves for global memory at the
+thread's bulk wait.  A bulk copy permutes nothing; tiles with rows apart, and swizzles, are for TMA.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+from moye.atoms.bulk import ADDED, PART, BulkOp, BulkReduceAdd
+from moye.dtypes import Space, int32, uint16
+from moye.errors import AlignmentError, DTypeError, LayoutError, TensorError
+from moye.ir import ops
+from moye.ir.nodes import Operand, Ref
+from moye.layout import Int, is_bijective
+from moye.layout.tuples import zip_leaves
+from moye.tensor.bounds import need_bytes
+from moye.tensor.context import builder, locate
+from moye.tensor.copying import misalignment
+from moye.tensor.expr import Expr, Scalar, operand_of
+from moye.tensor.space import common_space, merged
+from moye.tensor.tensor import Tensor, index_operand
+from moye.tensor.tma import is_static
+from moye.tensor.tma_copy import TmaTensor, barrier_ref, check_hint, prefetch_boxes
+
+_KINDS: dict[tuple[Space, Space], Any] = {
+    (Space.SHARED, Space.GLOBAL): "load", (Space.CLUSTER, Space.SHARED): "send", (Space.GLOBAL, Space.SHARED): "store"}
+
+
+def copy_bulk(op: BulkOp, places: tuple[object, ...], barrier: tuple[Tensor, Int] | None, multicast: Scalar | None,
+              hint: Any, size: Scalar | None) -> None:
+    """One run, or its first ``size`` elements.  ``places`` are (dst, src)."""
+    asked = f"copyto with {op}"
+    if len(places) != 2 or not all(isinstance(place, Tensor) for place in places):
+        raise TensorError(f"{asked} takes two tensors, dst and src, and not "
+                          f"({', '.join(type(place).__name__ for place in places)})", locs=(locate(),))
+    dst, src = places
+    assert isinstance(dst, Tensor) and isinstance(src, Tensor), "both are tensors"
+    kind = _kind(asked, op, dst, src)
+    _check_dtypes(asked, op, dst, src)
+    elements = _run(asked, dst, src)
+    _check_swizzles(asked, (dst, src), elements, size)
+    for view in (dst, src):
+        _require_aligned(asked, view)
+    count = _bytes(asked, src, elements, size)
+    _check_options(asked, kind, barrier, multicast, hint)
+    builder().emit(ops.BulkCopy(
+        kind=kind, dst=_first(dst), src=_first(src), bytes=count, run=elements * src.dtype.bytes,
+        barrier=None if barrier is None else _barrier(op, dst, *barrier),
+        multicast=None if multicast is None else operand_of(multicast, uint16), hint=hint))
+
+
+def prefetch(what: TmaTensor | Tensor, coordinates: object = None, *, hint: str | None = None,
+             size: Scalar | None = None) -> None:
+    """Fetch to the L2 cache what a later copy reads; nobody waits for it, and nothing else changes.
+
+    ``prefetch(tma, coordinates)`` is one tile of a TMA copy (cp.async.bulk.prefetch.tensor), ``prefetch(gX)`` one
+    contiguous run of global memory, or its first ``size`` elements (cp.async.bulk.prefetch.L2), under the rules of bulk
+    copies.  For one thread to call.
+    """
+    policy: Any = hint
+    if isinstance(what, TmaTensor):
+        if size is not None:
+            raise TensorError(f"prefetch: {what.label} has tiles of one size: size= is for tensors", locs=(locate(),))
+        prefetch_boxes(what, coordinates, policy)
+        return
+    if not isinstance(what, Tensor) or what.space is not Space.GLOBAL or coordinates is not None:
+        shown = repr(what) if isinstance(what, Tensor) else f"a {type(what).__name__}"
+        raise TensorError(f"prefetch takes a tensor in global memory, or a TMA copy and coordinates, not {shown}"
+                          f"{'' if coordinates is None else ' and coordinates'}", locs=(locate(),))
+    need_bytes(what)
+    check_hint("prefetch", hint)
+    elements = _run("prefetch", what)
+    _require_aligned("prefetch", what)
+    builder().emit(ops.BulkCopy(kind="prefetch", dst=None, src=_first(what), hint=policy,
+                                bytes=_bytes("prefetch", what, elements, size), run=elements * what.dtype.bytes))
+
+
+def _first(view: Tensor) -> Ref:
+    """The first element of a run."""
+    return Ref(view.buffer, index_operand(view.offset), view.dtype)
+
+
+def _barrier(op: BulkOp, dst: Tensor, bars: object, index: Int) -> Ref:
+    """The mbarrier, in the block that ``dst`` is in."""
+    ref = barrier_ref(f"a copy with {op}", bars, index)
+    if dst.buffer.base is None:
+        return ref
+    mapped = dst.buffer.base.op
+    assert isinstance(mapped, ops.MapShared), "memory of another block is mapped"
+    return Ref(builder().map_shared(ref.buffer, mapped.rank), ref.offset, ref.dtype)
+
+
+# --- what fits -------------------------------------------------------------------------------------------------------
+
+
+def _kind(asked: str, op: BulkOp, dst: Tensor, src: Tensor) -> Any:
+    found = _KINDS.get((dst.space, src.space))
+    if isinstance(op, BulkReduceAdd):
+        found = "reduce_add" if found == "store" else None
+    if found is None:
+        ways = "from shared to global memory" if isinstance(op, BulkReduceAdd) else \
+            "between global and shared memory, and from shared memory to another block's"
+        raise TensorError(f"{asked} goes {ways}: {src.label} lives in {src.space.value} and {dst.label} in "
+                          f"{dst.space.value}", locs=(locate(),))
+    return found
+
+
+def _check_dtypes(asked: str, op: BulkOp, dst: Tensor, src: Tensor) -> None:
+    need_bytes(dst, src)
+    if (dst.dtype.bits, dst.dtype.numpy) != (src.dtype.bits, src.dtype.numpy):
+        raise DTypeError(f"{asked}: {dst.label} holds {dst.dtype} but {src.label} holds {src.dtype}", locs=(locate(),))
+    if isinstance(op, BulkReduceAdd) and dst.dtype not in ADDED:
+        raise DTypeError(f"{asked}: {dst.label} holds {dst.dtype}, and what it adds is "
+                         f"{', '.join(dtype.name for dtype in ADDED)}", locs=(locate(),))
+
+
+def _run(asked: str, *views: Tensor) -> int:
+    """The elements of the views, each of which is one run of memory in the same order; TensorError (B5) if not."""
+    for view in views:
+        if not is_static(view.layout):
+            extents = all(isinstance(extent, int) for extent, _ in zip_leaves(view.layout.shape, view.layout.stride))
+            raise TensorError(f"{asked}: the layout {view.layout} of {view.label} is not static", locs=(locate(),),
+                              hint="let a run be one mode of the array, as of x.reshape(count, run)" if extents else
+                              f"mo.tile({view.label}, ...) cuts static tiles, and size= copies a part of one")
+    try:
+        space = merged(common_space([view.layout for view in views]))
+    except LayoutError as error:
+        raise TensorError(f"{asked}: {error.message}", locs=(locate(),)) from None
+    reach = 1
+    for extent, *strides in sorted(zip(space.extents, *space.strides, strict=True), key=lambda part: part[1]):
+        if any(stride != reach for stride in strides):
+            raise _no_run(asked, views)
+        reach *= extent
+    return reach
+
+
+def _no_run(asked: str, views: tuple[Tensor, ...]) -> TensorError:
+    for view in views:
+        if not is_bijective(view.layout):
+            return TensorError(f"{asked} moves one contiguous run, and {view.label} with layout {view.layout} is none",
+                               hint="copy it run by run, or by TMA: mo.make_tma_copy", locs=(locate(),), code="B5")
+    return TensorError(f"{asked} permutes nothing, but {' and '.join(f'{v.label} {v.layout}' for v in views)} run "
+                       "through memory in different orders", hint="give both the strides of one",
+                       locs=(locate(),), code="B5")
+
+
+def _check_swizzles(asked: str, views: tuple[Tensor, Tensor], elements: int, size: Scalar | None) -> None:
+    """Swizzled runs are copied where both are permuted alike: one swizzle, and whole periods of it."""
+    found = [None if v.swizzle is None or not v.swizzle.bits else v.swizzle for v in views]
+    if found == [None, None]:
+        return
+    if found[0] is None or found[0] != found[1]:
+        shown = " and ".join(f"{v.label} is {'not swizzled' if s is None else f'swizzled by {s}'}"
+                             for v, s in zip(views, found, strict=True))
+        raise TensorError(f"{asked} permutes nothing, but {shown}", hint="mo.make_tma_copy copies swizzled tiles",
+                          locs=(locate(),), code="B5")
+    parts: list[Int | Scalar] = [elements, *(view.offset for view in views), *([] if size is None else [size])]
+    if any(_divisor(part) % found[0].period for part in parts):
+        raise TensorError(f"{asked} copies what is swizzled by {found[0]} in whole periods of {found[0].period} "
+                          f"elements, and the run of {views[1].label} begins or ends within one",
+                          hint="copy whole tiles", locs=(locate(),), code="B5")
+
+
+def _require_aligned(asked: str, view: Tensor) -> None:
+    """Shared memory is aligned as needed; of the rest it must be proven."""
+    if view.space is not Space.GLOBAL:
+        for buffer in (view.buffer, view.buffer.root):
+            buffer.align = max(buffer.align, PART)
+    if view.alignment % PART == 0:
+        return
+    found = misalignment(view, PART)
+    assert found is not None, "it is not known to be aligned"
+    where, hint = found
+    if not isinstance(view.offset, int) and hint.startswith("slice"):
+        hint += f", and say so of a number: mo.assume(start % {PART // view.dtype.bytes} == 0)"
+    raise AlignmentError(f"{asked} needs addresses that are multiples of {PART} bytes, but {view.label} is misaligned: "
+                         f"{where}", hint=hint, locs=(locate(),), code="B5")
+
+
+def _divisor(x: Any) -> int:
+    return (abs(x) or 1 << 40) if isinstance(x, int) else int(x.divisor)
+
+
+def _bytes(asked: str, view: Tensor, elements: int, size: Scalar | None) -> Operand:
+    """How many bytes are copied, a multiple of 16."""
+    count, unit = elements if size is None else size, PART // view.dtype.bytes
+    if not isinstance(count, int) and not (isinstance(count, Expr) and count.dtype.is_integer):
+        raise DTypeError(f"{asked}: size={count} is no integer", locs=(locate(),))
+    low, high = (count, count) if isinstance(count, int) else (count.lower, count.upper)
+    if (low is not None and low > elements) or (high is not None and high < 1):
+        raise TensorError(f"{asked}: size={count} is not from 1 to the {elements} elements of {view.label} "
+                          f"{view.layout}", locs=(locate(),), code="B2")
+    if _divisor(count) * view.dtype.bytes % PART:
+        why = f"size={count} is not known to be a multiple of {unit} elements of {view.dtype}"
+        if isinstance(count, int):
+            why = f"{count} elements of {view.dtype} are {count * view.dtype.bytes} bytes"
+        raise AlignmentError(f"{asked} moves multiples of {PART} bytes, but {why}", locs=(locate(),), code="B5",
+                             hint=None if isinstance(count, int) else f"mo.assume(size % {unit} == 0) says that it is")
+    return operand_of(count * view.dtype.bytes, int32)
+
+
+def _check_options(asked: str, kind: str, barrier: object, multicast: Scalar | None, hint: object) -> None:
+    check_hint(asked, hint)
+    arrives = kind in ("load", "send")
+    if arrives != (barrier is not None):
+        what = "into shared memory needs the mbarrier that it completes on" if arrives else \
+            "into global memory completes with its bulk group, on no mbarrier"
+        raise TensorError(f"{asked} {what}", locs=(locate(),), hint="barrier=(bars, i)" if arrives else
+                          "leave out barrier=")
+    if kind == "send" and prod(builder().func.cluster_dim) == 1:
+        raise TensorError(f"{asked}: a cluster of one block has no other, and the GPU no such instruction there",
+                          hint="launch(..., cluster=2), or copy it with threads", locs=(locate(),))
+    if multicast is not None and kind != "load":
+        raise TensorError(f"{asked}: only copies from global to shared memory are multicast", locs=(locate(),))
+    if hint is not None and kind == "send":
+        raise TensorError(f"{asked}: a copy to another block passes no L2 cache, so it takes no hint", locs=(locate(),))

@@ -1,0 +1,142 @@
+"""Register budgets of warp groups against what a block starts with (F6), before anything runs and in the simulator."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import moye as mo
+from moye.passes.registers import at_launch, budgets, require_budgets
+
+X = np.zeros(1024, np.float32)
+
+
+@mo.jit
+def fill(Y, X, down, early):
+    """A role in a function of its own, which may return early."""
+    tid = mo.thread_idx().x
+    if early and X[0] > 0:
+        return
+    mo.warpgroup_reg_dealloc(down)
+    Y[tid] = X[tid]
+
+
+@mo.kernel
+def roles(Y, X, down: mo.Constexpr, up: mo.Constexpr, how: mo.Constexpr):
+    """The first warp group gives registers back, the others ask for them."""
+    tid = mo.thread_idx().x
+    first = mo.warpgroup_idx() == 0
+    if how == "return":
+        if mo.warp_idx() < 4:
+            mo.warpgroup_reg_dealloc(down)
+            return
+        mo.warpgroup_reg_alloc(up)
+        Y[tid] = X[tid]
+    elif how == "calls":
+        if first:
+            fill(Y, X, down, False)
+        else:
+            mo.warpgroup_reg_alloc(up)
+    elif how == "early":
+        if first:
+            fill(Y, X, down, True)
+        else:
+            mo.warpgroup_reg_alloc(up)
+    elif how == "data":
+        if X[0] == 0:
+            if first:
+                mo.warpgroup_reg_dealloc(down)
+            else:
+                mo.warpgroup_reg_alloc(up)
+    elif how == "twice":
+        mo.warpgroup_reg_dealloc(24)
+        if not first:
+            mo.warpgroup_reg_alloc(up)
+    elif how == "half":
+        if tid < 64:
+            Y[tid] = X[tid]
+        elif tid >= 128:
+            mo.warpgroup_reg_alloc(up)
+    elif first:
+        mo.warpgroup_reg_dealloc(down)
+    else:
+        mo.warpgroup_reg_alloc(up)
+
+
+def counts(how, block=384, up=232):
+    found = budgets(roles.trace(X, X, 40, up, how, block=block))
+    return None if found is None else {group: op.count for group, op in found.items()}
+
+
+@pytest.mark.parametrize("how", ["", "return", "calls"])
+@pytest.mark.parametrize("block", [384, (128, 3), (32, 4, 3)])
+def test_budgets_of_roles(how, block):
+    """Blocks are numbered with x fastest."""
+    assert counts(how) == {0: 40, 1: 232, 2: 232}
+    if how != "return":                                 # which tells roles apart by their warps
+        func = roles.trace(X, X, 40, 232, how, block=block)
+        assert {group: op.count for group, op in budgets(func).items()} == {0: 40, 1: 232, 2: 232}
+
+
+def test_budgets_that_change_and_that_stay():
+    assert counts("twice") == {0: 24, 1: 232, 2: 232}
+    assert counts("half", up=168) == {1: 168, 2: 168}
+
+
+@pytest.mark.parametrize("how", ["data", "early"])
+def test_budgets_that_depend_on_data(how):
+    assert counts(how) is None
+
+
+@pytest.mark.parametrize(("threads", "blocks", "each"), [(128, 1, 256), (256, 1, 256), (384, 1, 168), (512, 1, 128),
+                                                         (384, 2, 80), (1024, 1, 64)])
+def test_registers_at_launch(threads, blocks, each):
+    @mo.kernel
+    def kernel(Y, blocks: mo.Constexpr):
+        mo.min_blocks(blocks)
+        Y[mo.thread_idx().x] = 1.0
+
+    func = kernel.trace(X, blocks, block=threads)
+    assert at_launch(func) == each and at_launch(func, 165) == 168
+
+
+@pytest.mark.parametrize(("down", "up", "most"), [(40, 232, None), (24, 240, None), (40, 240, 232), (48, 232, 224),
+                                                  (160, 256, 168)])
+@pytest.mark.parametrize("how", ["", "return", "calls"])
+def test_more_than_there_are(how, down, up, most):
+    """168 registers each for three warp groups; nothing is compiled, nothing runs."""
+    if most is None:
+        assert mo.check(roles)[1, 384](np.zeros(384, np.float32), X[:384], down, up, how).ok
+        return
+    with pytest.raises(mo.TraceError) as caught:
+        roles.trace(X, X, down, up, how, block=384)
+    assert caught.value.code == "F6" and caught.value.hint == (f"warpgroup_reg_alloc({most})" if most > 168 else None)
+    assert f"want {down} + {up} + {up} = {down + 2 * up} registers for a thread of each, and have 3 * 168 = 504" in \
+        caught.value.message
+    assert len(caught.value.locs) == 2
+
+
+def test_what_the_compiler_gave_counts():
+    func = roles.trace(X, X, 40, 232, "", block=384)
+    require_budgets(func, 168)
+    with pytest.raises(mo.TraceError, match=r"have 3 \* 128 = 384"):
+        require_budgets(func, 128)
+
+
+@pytest.mark.parametrize("how", ["data", "early"])
+@pytest.mark.parametrize(("up", "codes"), [(232, []), (240, ["F6"])])
+def test_in_the_simulator(how, up, codes):
+    """A block in which the budgets are set; one with other data sets none, or others."""
+    report = mo.check(roles, lints=False)[1, 384](np.zeros(384, np.float32), X[:384], 40, up, how)
+    assert [finding.code for finding in report.findings] == codes, str(report)
+    if codes:
+        (finding,) = report.findings
+        assert finding.message.startswith("block (0, 0, 0): 3 warp groups of a block of 384 threads want 40 + 240 +")
+        assert finding.block == (0, 0, 0) and finding.hint == "warpgroup_reg_alloc(232)"
+        assert "mo.warpgroup_reg_alloc(up)" in finding.locs[0].innermost.text()
+    other = mo.check(roles, lints=False)[1, 384](np.zeros(384, np.float32), X[:384] + 1, 40, 232, how)
+    assert other.ok == (how == "data")                  # the others ask for what the first has not given back
+
+
+def test_a_compiled_kernel_has_enough():
+    assert roles.compile(X, X, 40, 232, "", block=384, arch="sm_90a").registers == 168
