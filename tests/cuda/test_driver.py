@@ -170,6 +170,28 @@ def test_refused_launches(grid, block, cluster, smem, limits, words):
         driver.check_launch("k", limits, grid, block, cluster, smem)
 
 
+def test_dependent_launches_need_sm_90():
+    driver.check_launch("k", H200, (1, 1, 1), (64, 1, 1), None, 0, dependent=True)
+    with pytest.raises(LaunchError, match=r"k: dependent launches need sm_90, and NVIDIA A100 is sm_80\n.*without dep"):
+        driver.check_launch("k", A100, (1, 1, 1), (64, 1, 1), None, 0, dependent=True)
+
+
+@pytest.mark.parametrize(("cluster", "dependent", "names"), [
+    (None, False, []), ((1, 1, 1), False, []), ((2, 1, 1), False, ["CLUSTER_DIMENSION"]),
+    (None, True, ["PROGRAMMATIC_STREAM_SERIALIZATION"]),
+    ((2, 1, 1), True, ["CLUSTER_DIMENSION", "PROGRAMMATIC_STREAM_SERIALIZATION"])], ids=str)
+def test_launch_attributes(cluster, dependent, names):
+    drv = pytest.importorskip("cuda.bindings.driver")
+    found = driver._launch_attributes(drv, cluster, dependent)
+    assert [attribute.id.name.removeprefix("CU_LAUNCH_ATTRIBUTE_") for attribute in found] == names
+    for name, attribute in zip(names, found, strict=True):
+        value = attribute.value
+        if name == "CLUSTER_DIMENSION":
+            assert (value.clusterDim.x, value.clusterDim.y, value.clusterDim.z) == cluster
+        else:
+            assert value.programmaticStreamSerializationAllowed == 1
+
+
 def test_a_launch_bound_is_named():
     with pytest.raises(LaunchError, match="registers or launch bound allow 256"):
         driver.check_launch("k", H200, (1, 1, 1), (512, 1, 1), None, 0, threads=256)

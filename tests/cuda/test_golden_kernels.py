@@ -31,7 +31,9 @@ def columns(*shape, dtype=mo.float32):
 A, B, C = columns(256, 64), columns(384, 64), columns(256, 384)
 ROWS_A, ROWS_B = mo.TensorLike(mo.float32, (256, 64), (64, 1)), mo.TensorLike(mo.float32, (384, 64), (64, 1))
 HALF_A, HALF_B = mo.TensorLike(mo.float16, (256, 64), (64, 1)), mo.TensorLike(mo.float16, (384, 64), (64, 1))
+HALF_C = mo.TensorLike(mo.float16, (256, 384), (384, 1))
 ROWS_C = mo.TensorLike(mo.float32, (256, 384), (384, 1))
+LONG_ROWS = mo.TensorLike(mo.float32, (8, 16384), (16384, 1))
 X, VECTOR, ONE = columns(256, 512), columns(1 << 14), columns(1)
 
 
@@ -73,6 +75,10 @@ KERNELS = {
     "pipelined": Example("13_matmul_pipelined", "matmul", "matmul_kernel", (HALF_A, HALF_B, ROWS_C)),
     "tma_copy": Example("14_tma_copy", "copy", "copy_kernel", (ROWS_A, ROWS_A), ("sm_90a",)),
     "wgmma": Example("15_matmul_wgmma", "matmul", "matmul_kernel", (HALF_A, HALF_B, ROWS_C), ("sm_90a",)),
+    "cluster_softmax": Example("16_cluster_reduction", "softmax", "softmax_kernel", (LONG_ROWS, LONG_ROWS),
+                               ("sm_90a",)),
+    "warp_specialized": Example("17_matmul_warp_specialized", "matmul", "matmul_kernel", (HALF_A, HALF_B, HALF_C),
+                                ("sm_90a",)),
 }
 WITH_IR = ("transpose", "double_buffered")
 
@@ -86,6 +92,9 @@ class Tracer:
     def __getitem__(self, config):
         _, block = config
         return lambda *args: self.kernel.trace(*args, block=block)
+
+    def launch(self, *args, grid, block, cluster):
+        return self.kernel.trace(*args, block=block, cluster=cluster)
 
 
 @cache

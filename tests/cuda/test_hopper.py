@@ -36,7 +36,8 @@ def instructions(sass):
     return re.findall(r"/\*[0-9a-f]{4,}\*/ +(?:@!?U?P\w+ +)?([A-Z][\w.]*)", sass)
 
 
-@pytest.mark.parametrize("name", ["hopper-ring", "hopper-cluster-2x2x2", "hopper-alone"])
+@pytest.mark.parametrize("name", ["hopper-ring", "hopper-cluster-2x2x2", "hopper-alone", "peer-sum-4",
+                                  "peer-elements-swizzled-float16"])
 def test_golden(name):
     source = compiled(name).source
     path = GOLDEN / f"{name.replace('-', '_')}.cu"
@@ -77,12 +78,64 @@ def test_a_releasing_cluster_barrier_does():
 
 def test_one_function_per_instruction():
     """Every asm of this family stands in a function of its own and is called wherever it is needed."""
-    for name in ("hopper-ring", "hopper-cluster-2x2x2", "hopper-alone", "hopper-expected-bytes"):
+    for name in ("hopper-ring", "hopper-cluster-2x2x2", "hopper-alone", "hopper-expected-bytes", "peer-copy-int16-8",
+                 "peer-sum-2", "peer-elements-plain-float64"):
         source = compiled(name).source
         head, _, body = source.partition('extern "C"')
         assert "asm" not in body
         instruction = re.findall(r'asm(?: volatile)?\("([^"]*)"', head)
         assert len(instruction) == len(set(instruction)) > 1
+
+
+@pytest.mark.parametrize(("dtype", "instruction"), [
+    ("uint8", "b8"), ("int16", "b16"), ("float16", "b16"), ("float8_e4m3fn", "b8"), ("int32", "b32"),
+    ("float32", "b32"), ("int64", "b64"), ("float64", "b64")])
+def test_elements_of_other_blocks(dtype, instruction):
+    program = compiled(f"peer-elements-plain-{dtype}")
+    for kind in ("ld", "st"):
+        assert re.findall(rf"{kind}\.shared::cluster\S* ", program.source) == [f"{kind}.shared::cluster.{instruction} "]
+
+
+@pytest.mark.parametrize(("name", "instruction"), [
+    ("float32-16", "v4.f32"), ("float32-8", "v2.f32"), ("float64-16", "v2.f64"), ("int32-16", "v4.b32"),
+    ("int64-16", "v2.b64"), ("uint8-16", "v4.b32"), ("float16-8", "v2.b32"), ("bfloat16-4", "b32"),
+    ("uint8-2", "b16")])
+def test_vectors_of_other_blocks(name, instruction):
+    """The width of the atom is that of every access, and nothing goes through local memory."""
+    program = compiled(f"peer-copy-{name}")
+    for kind in ("ld", "st"):
+        assert set(re.findall(rf"{kind}\.shared::cluster\S* ", program.source)) == \
+            {f"{kind}.shared::cluster.{instruction} "}
+    assert len(re.findall(r"const unsigned \w+ = map_shared_rank\(", program.source)) == 4
+    assert program.spills == 0 and not [n for n in instructions(program.sass) if n.startswith(("LDL", "STL"))]
+
+
+def test_float4_sums_over_a_cluster():
+    """Sixteen bytes an access from the other blocks, each mapped once, and registers stay registers."""
+    program = compiled("peer-sum-4")
+    found = instructions(program.sass)
+    assert program.spills == 0 and not [n for n in found if n.startswith(("LDL", "STL"))]
+    assert len(re.findall(r"ld\.shared::cluster\.v4\.f32 \{%f", program.ptx)) == 4 * 2
+    assert len(re.findall(r"\tmapa\.shared::cluster\.u32", program.ptx)) == 4
+
+
+def test_loads_from_other_blocks_stay_before_the_barrier():
+    """What was loaded before a barrier of the cluster is not printed behind it, nor behind a store to that memory."""
+    @mo.kernel
+    def reads(x):
+        tid = mo.thread_idx().x
+        kept = mo.shared_array(mo.int32, 64)
+        there = mo.map_shared_rank(kept, 1)
+        before = there[tid]
+        kept[tid] = 3
+        middle = there[tid]
+        mo.cluster_sync()
+        x[tid] = before + middle
+
+    body = print_kernel(reads.trace(X, block=64, cluster=2)).source.partition('extern "C"')[2]
+    lines = [line.strip() for line in body.splitlines() if "//" not in line]
+    order = [found[0] for line in lines if (found := re.search(r"ld_cluster_int|kept\[tx\]|cluster_arrive\w+", line))]
+    assert order == ["ld_cluster_int", "kept[tx]", "ld_cluster_int", "cluster_arrive_release"]
 
 
 def test_values_from_memory_are_read_before_an_arrival():

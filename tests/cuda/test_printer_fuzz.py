@@ -154,8 +154,11 @@ class Generator:
         body.append(op)
 
     def count(self, body, values, variables, targets, depth) -> None:
-        iv, step, stop = Value(I32, name="i"), self.random.choice([1, 2, -1]), self.masked(body, values, 3)
-        start, stop = (lit(0), stop) if step > 0 else (stop, lit(0))
+        iv, step, stop = Value(I32, name="i"), self.random.choice([1, 2, -1, None]), self.masked(body, values, 3)
+        if step is None:
+            step = self.define(body, ops.Binary, kind="add", a=self.masked(body, values, 1), b=lit(1))
+            step.lower = 1
+        start, stop = (stop, lit(0)) if step == -1 else (lit(0), stop)
         op = ops.For(iv=iv, start=start, stop=stop, step=step, body=Block())
         self.block(op.body.ops, [*values, iv], variables, [*targets, op], depth)
         body.append(op)
@@ -235,11 +238,12 @@ class Interpreter:
             self.run(op.then if self.get(op.cond) else op.orelse)
         elif isinstance(op, ops.For):
             i, stop = self.get(op.start), self.get(op.stop)
-            while i < stop if op.step > 0 else i > stop:
+            step = op.step if isinstance(op.step, int) else self.get(op.step)
+            while i < stop if step > 0 else i > stop:
                 self.values[op.iv.id] = i
                 if self.left(op, op.body) == "break":
                     break
-                i += op.step
+                i += step
         elif isinstance(op, ops.Loop):
             while self.left(op, op.body) != "break":
                 pass

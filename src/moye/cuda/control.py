@@ -136,26 +136,34 @@ def _else(kernel: Kernel, orelse: list[ops.Op], run: Run, statement: Statement) 
 def for_(kernel: Kernel, op: ops.For, run: Run) -> None:
     """A counting loop."""
     values = kernel.values
-    start, stop = values.operand(op.start).text, values.operand(op.stop)
-    if not stop.deps.isdisjoint(kernel.uses.block_kills(op.body)):
-        end = kernel.names.fresh(f"{op.iv.name or 'i'}_end")
-        kernel.writer.line(f"const {kernel.helpers.ctype(op.iv.dtype)} {end} = {stop.text};")
-        stop = Text(end)
+    start, stop = values.operand(op.start).text, _fixed(kernel, op, op.stop, "end")
+    step = "" if isinstance(op.step, int) else _fixed(kernel, op, op.step, "step").text
     values.looping(op.body)
     with kernel.names.scope():
-        _counting(kernel, op, start, stop.at(ADD), run)
+        _counting(kernel, op, start, stop.at(ADD), step, run)
 
 
-def _counting(kernel: Kernel, op: ops.For, start: str, stop: str, run: Run) -> None:
+def _fixed(kernel: Kernel, op: ops.For, operand: Operand, what: str) -> Text:
+    """What every iteration reads; a constant of its own where the body changes what it is made of."""
+    text = kernel.values.operand(operand)
+    if text.deps.isdisjoint(kernel.uses.block_kills(op.body)):
+        return text
+    name = kernel.names.fresh(f"{op.iv.name or 'i'}_{what}")
+    kernel.writer.line(f"const {kernel.helpers.ctype(op.iv.dtype)} {name} = {text.text};")
+    return Text(name)
+
+
+def _counting(kernel: Kernel, op: ops.For, start: str, stop: str, step: str, run: Run) -> None:
+    """``step``: of a loop whose step is known only when the kernel runs."""
     writer = kernel.writer
     name = kernel.names.fresh(op.iv.name or "i")
     kernel.values.bind(op.iv, name)
     ctype = kernel.helpers.ctype(op.iv.dtype)
     if op.unroll is not None:
         writer.line("#pragma unroll" if op.unroll == 0 else f"#pragma unroll {op.unroll}")
-    sign, size = "<" if op.step > 0 else ">", abs(op.step)
-    step = f"{'++' if op.step > 0 else '--'}{name}" if size == 1 else f"{name} {'+' if op.step > 0 else '-'}= {size}"
-    writer.open(f"for ({ctype} {name} = {start}; {name} {sign} {stop}; {step}) {{")
+    size = step if isinstance(op.step, Value) else abs(op.step)
+    on = f"{'++' if op.up else '--'}{name}" if size == 1 else f"{name} {'+' if op.up else '-'}= {size}"
+    writer.open(f"for ({ctype} {name} = {start}; {name} {'<' if op.up else '>'} {stop}; {on}) {{")
     _body(kernel, op, lambda: run(kernel, op.body))
 
 

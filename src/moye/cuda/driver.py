@@ -300,16 +300,19 @@ class LoadedKernel:
         self._context = int(_primary_context(ordinal))
         self._get_current = drv.cuCtxGetCurrent
         self._launch = drv.cuLaunchKernelEx
-        self._configs: dict[tuple[Dim3, Dim3, Dim3 | None, int, int], Any] = {}
+        self._configs: dict[tuple[Dim3, Dim3, Dim3 | None, int, int, bool], Any] = {}
         self._smem_allowed = _SMEM_DEFAULT - self.smem_static
         self._lock = threading.Lock()
 
     def launch(self, grid: Dim3, block: Dim3, cluster: Dim3 | None, smem: int, stream: int,
-               params: Sequence[Any]) -> None:
-        """Queue the kernel: ``grid`` in blocks, with a cluster too; ``smem`` dynamic bytes; ``stream`` a CUstream."""
-        config = self._configs.get((grid, block, cluster, smem, stream))
+               params: Sequence[Any], dependent: bool = False) -> None:
+        """Queue the kernel: ``grid`` in blocks, with a cluster too; ``smem`` dynamic bytes; ``stream`` a CUstream.
+
+        ``dependent``: it may begin before what the stream holds is complete.
+        """
+        config = self._configs.get((grid, block, cluster, smem, stream, dependent))
         if config is None:
-            config = self._configure(grid, block, cluster, smem, stream)
+            config = self._configure(grid, block, cluster, smem, stream, dependent)
         address = self._params.pack(params)
         if int(self._get_current()[1]) == self._context:
             error, = self._launch(config, self._function, address, 0)
@@ -319,9 +322,10 @@ class LoadedKernel:
         if error:
             raise _failure(error, f"launching {self.name} with grid {grid}, block {block}")
 
-    def _configure(self, grid: Dim3, block: Dim3, cluster: Dim3 | None, smem: int, stream: int) -> Any:
+    def _configure(self, grid: Dim3, block: Dim3, cluster: Dim3 | None, smem: int, stream: int,
+                   dependent: bool = False) -> Any:
         """Check a launch configuration against the device and build it; built ones are kept and never changed."""
-        check_launch(self.name, self._limits, grid, block, cluster, smem + self.smem_static, self.threads)
+        check_launch(self.name, self._limits, grid, block, cluster, smem + self.smem_static, self.threads, dependent)
         drv = _driver()
         with self._lock, current_device(self.ordinal):
             if smem > self._smem_allowed:
@@ -331,13 +335,13 @@ class LoadedKernel:
             config.gridDimX, config.gridDimY, config.gridDimZ = grid
             config.blockDimX, config.blockDimY, config.blockDimZ = block
             config.sharedMemBytes, config.hStream = smem, drv.CUstream(stream)
-            if cluster is not None and cluster != (1, 1, 1):
-                if cluster[0] * cluster[1] * cluster[2] > _PORTABLE_CLUSTER:
-                    self._allow("NON_PORTABLE_CLUSTER_SIZE_ALLOWED", 1)
-                config.attrs, config.numAttrs = [_cluster_attribute(drv, cluster)], 1
+            if cluster is not None and cluster[0] * cluster[1] * cluster[2] > _PORTABLE_CLUSTER:
+                self._allow("NON_PORTABLE_CLUSTER_SIZE_ALLOWED", 1)
+            if attributes := _launch_attributes(drv, cluster, dependent):
+                config.attrs, config.numAttrs = attributes, len(attributes)
             if len(self._configs) >= _MAX_CONFIGS:
                 self._configs.clear()
-            self._configs[grid, block, cluster, smem, stream] = config
+            self._configs[grid, block, cluster, smem, stream, dependent] = config
         return config
 
     def _allow(self, key: str, value: int) -> None:
@@ -348,17 +352,28 @@ def _attribute(key: str) -> Any:
     return getattr(_driver().CUfunction_attribute, f"CU_FUNC_ATTRIBUTE_{key}")
 
 
-def _cluster_attribute(drv: ModuleType, cluster: Dim3) -> Any:
-    attribute = drv.CUlaunchAttribute()
-    attribute.id = drv.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
-    value = drv.CUlaunchAttributeValue()
-    value.clusterDim.x, value.clusterDim.y, value.clusterDim.z = cluster
-    attribute.value = value
-    return attribute
+def _launch_attributes(drv: ModuleType, cluster: Dim3 | None, dependent: bool) -> list[Any]:
+    """What a launch asks for beyond its extents."""
+    wanted = []
+    if cluster is not None and cluster != (1, 1, 1):
+        value = drv.CUlaunchAttributeValue()
+        value.clusterDim.x, value.clusterDim.y, value.clusterDim.z = cluster
+        wanted.append(("CLUSTER_DIMENSION", value))
+    if dependent:
+        value = drv.CUlaunchAttributeValue()
+        value.programmaticStreamSerializationAllowed = 1
+        wanted.append(("PROGRAMMATIC_STREAM_SERIALIZATION", value))
+    attributes = []
+    for name, value in wanted:
+        attribute = drv.CUlaunchAttribute()
+        attribute.id = getattr(drv.CUlaunchAttributeID, f"CU_LAUNCH_ATTRIBUTE_{name}")
+        attribute.value = value
+        attributes.append(attribute)
+    return attributes
 
 
 def check_launch(name: str, limits: DeviceLimits, grid: Dim3, block: Dim3, cluster: Dim3 | None, smem: int,
-                 threads: int | None = None) -> None:
+                 threads: int | None = None, dependent: bool = False) -> None:
     """LaunchError unless the device and the kernel (at most ``threads`` a block) allow this configuration."""
     if min(grid) < 1 or any(g > most for g, most in zip(grid, _MAX_GRID, strict=True)):
         raise LaunchError(f"{name}: grid {grid} lies outside (1, 1, 1) .. {_MAX_GRID}")
@@ -370,11 +385,15 @@ def check_launch(name: str, limits: DeviceLimits, grid: Dim3, block: Dim3, clust
     if smem > limits.max_smem:
         raise LaunchError(f"{name} needs {smem} bytes of shared memory per block, and {limits.name} has "
                           f"{limits.max_smem}")
+    older = int(limits.arch.strip("sm_af")) < 90
+    if dependent and older:
+        raise LaunchError(f"{name}: dependent launches need sm_90, and {limits.name} is {limits.arch}",
+                          hint="launch it without dependent=True: griddepcontrol needs sm_90 too")
     if cluster is None or cluster == (1, 1, 1):
         return
     if min(cluster) < 1 or (blocks := cluster[0] * cluster[1] * cluster[2]) > _MAX_CLUSTER:
         raise LaunchError(f"{name}: a cluster has 1 to {_MAX_CLUSTER} blocks, not {cluster}")
-    if int(limits.arch.strip("sm_af")) < 90:
+    if older:
         raise LaunchError(f"{name}: clusters of {blocks} blocks need sm_90, and {limits.name} is {limits.arch}")
     if any(g % c for g, c in zip(grid, cluster, strict=True)):
         raise LaunchError(f"{name}: cluster {cluster} does not divide grid {grid}")

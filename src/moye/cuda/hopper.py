@@ -5,7 +5,8 @@ In: an op.  Out: one call per op, barriers as addresses of the shared window.
 >>> PRINTERS[ops.MbarrierWait](kernel, op)       # mbarrier_wait(full_s + 8 * stage, phase);
 
 Remote arrivals have the default form of mbarrier.arrive: release semantics of cluster scope, spelled out, make ptxas
-put a fence of the whole GPU in front of each of them.
+put a fence of the whole GPU in front of each of them.  Where they hand over what threads wrote to shared memory of the
+cluster (handover.py) that is what it takes, and a wait that acquires at that scope.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from moye.cuda import peers
 from moye.cuda.intrinsics import Intrinsics
 from moye.cuda.kernel import Kernel
 from moye.ir import ops
@@ -60,16 +62,20 @@ def _mbarrier_arrive(kernel: Kernel, op: ops.MbarrierArrive) -> None:
     if op.rank is None:
         name = _on_barrier(kernel.helpers, name, f"mbarrier.{verb}.shared::cta.b64 {token}[%0]{more};", *bytes_)
     else:
+        order = ".release.cluster" if id(op) in kernel.uses.handovers else ""
         ptx = (f"{{.reg .b32 remote; mapa.shared::cluster.u32 remote, %0, %{1 + expects}; \"\n"
-               f'             "mbarrier.{verb}.shared::cluster.b64 {token}[remote]{more};}}')
-        name = _on_barrier(kernel.helpers, f"{name}_cluster", ptx, *bytes_, "rank", what="clusters")
+               f'             "mbarrier.{verb}{order}.shared::cluster.b64 {token}[remote]{more};}}')
+        name = f"{name}{order.replace('.cluster', '').replace('.', '_')}_cluster"
+        name = _on_barrier(kernel.helpers, name, ptx, *bytes_, "rank", what="clusters")
     _call(kernel, op, name, _barrier(kernel, op.ref), *_values(kernel, op.bytes, op.rank))
 
 
 def _mbarrier_wait(kernel: Kernel, op: ops.MbarrierWait) -> None:
     """A loop around mbarrier.try_wait.parity, which itself waits for a while."""
-    name = kernel.helpers.function("mbarrier_wait", "void (unsigned barrier, unsigned parity)", *_WAIT, arch=ARCH,
-                                   what="mbarriers")
+    order = ".acquire.cluster" if id(op) in kernel.uses.handovers else ""
+    wait = [line.replace("try_wait.parity", f"try_wait.parity{order}") for line in _WAIT]
+    name = f"mbarrier_wait{order.replace('.', '_')}"
+    name = kernel.helpers.function(name, "void (unsigned barrier, unsigned parity)", *wait, arch=ARCH, what="mbarriers")
     _call(kernel, op, name, _barrier(kernel, op.ref), *_values(kernel, op.parity))
 
 
@@ -94,6 +100,14 @@ def _set_max_registers(kernel: Kernel, op: ops.SetMaxRegisters) -> None:
     kernel.helpers.need_accelerated("register budgets (setmaxnreg)")
     _statement(kernel, op, f"setmaxnreg_{op.kind}_{op.count}", f"setmaxnreg.{op.kind}.sync.aligned.u32 {op.count};",
                "register budgets (setmaxnreg)")
+
+
+def _map_shared(kernel: Kernel, op: ops.MapShared) -> None:
+    """The mapped address, under a name of its own: ``s_1`` of s in block 1."""
+    rank, mapa = kernel.values.operand(op.rank), peers.mapa(kernel.helpers)
+    where = rank.text if rank.text.isidentifier() or rank.text.isdigit() else "rank"
+    kernel.values.name(op.result, f"{mapa}({kernel.memory.window(op.buffer)}, {rank.text})",
+                       f"{kernel.memory.name(op.buffer)}_{where}")
 
 
 def _cluster_arrive(kernel: Kernel, op: ops.ClusterArrive) -> None:
@@ -147,5 +161,5 @@ PRINTERS: dict[type[ops.Op], Callable[[Kernel, Any], None]] = {
     ops.MbarrierInit: _mbarrier_init, ops.MbarrierArrive: _mbarrier_arrive, ops.MbarrierWait: _mbarrier_wait,
     ops.ProxyFence: _proxy_fence, ops.BulkCommit: _bulk_commit, ops.BulkWait: _bulk_wait,
     ops.SetMaxRegisters: _set_max_registers, ops.ClusterArrive: _cluster_arrive, ops.ClusterWait: _cluster_wait,
-    ops.GridDependency: _grid_dependency,
+    ops.GridDependency: _grid_dependency, ops.MapShared: _map_shared,
 }

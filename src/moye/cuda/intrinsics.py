@@ -239,7 +239,7 @@ class Intrinsics:
         state, address = _ADDRESS[space]
         name = f"ld_{order}_{scope}_{state}"
         ctype = self.ctype(dtype)
-        out, reg, finish = _output(dtype)
+        out, reg, finish = output(dtype)
         body = (f'asm volatile("{before}ld.{ptx}.{scope}.{state}.b{dtype.bits} %0, [%1];" : "={reg} : {address} '
                 ': "memory");')
         return self.function(name, f"{ctype} (const {ctype}* p)", out, body, finish, overload=ctype,
@@ -276,7 +276,7 @@ class Intrinsics:
             return self.function(name, f"void ({parameters}",
                                  f'asm volatile("{before}{op} [%0], %1;" :: {inputs} : "memory");', overload=ctype,
                                  arch=arch)
-        out, reg, finish = _output(dtype)
+        out, reg, finish = output(dtype)
         places = "[%1], %2, %3" if kind == "cas" else "[%1], %2"
         return self.function(name, f"{ctype} ({parameters}", out,
                              f'asm volatile("{before}{op} %0, {places};" : "={reg} : {inputs} : "memory");',
@@ -324,7 +324,7 @@ def register_input(dtype: DType, name: str) -> str:
     return f'"{letter}"((unsigned short){name})' if dtype.bits == 8 else f'"{letter}"({name})'
 
 
-def _output(dtype: DType) -> tuple[str, str, str]:
+def output(dtype: DType) -> tuple[str, str, str]:
     """(declaration, constraint and place, return statement) of an asm output holding one element."""
     letter = constraint(dtype)
     if dtype.cuda in _STRUCTS and dtype.bits == 16:

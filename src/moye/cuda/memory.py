@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from moye.cuda import words
+from moye.cuda import peers, words
 from moye.cuda.expressions import PRIMARY, UNARY, Text, assignment, call, infix, scaled, total
 from moye.cuda.intrinsics import Intrinsics
 from moye.cuda.names import Names
@@ -133,11 +133,15 @@ class Memory:
             return Text(found.text, found.level, found.deps | deps)
         if not self.is_array(ref.buffer):
             return Text(self.scalar(ref.buffer, int(offset.text)), PRIMARY, deps)
+        if ref.buffer.space is Space.CLUSTER:
+            return self._load(ref, offset, None)
         pointer = self.pointer(ref)
         return Text(f"{pointer.at(PRIMARY)}[{offset.text}]", PRIMARY, offset.deps | pointer.deps | deps)
 
     def set(self, ref: AnyRef, offset: Text, value: Text) -> str:
         """The statement that sets the element at an offset."""
+        if ref.buffer.space is Space.CLUSTER:
+            return self._store(ref, offset, None, value)
         if self._is_part(ref):
             return words.put(self.name(ref.buffer), offset, ref.dtype, value, self.helpers)
         return assignment(self.element(ref, offset).text, value)
@@ -154,16 +158,41 @@ class Memory:
 
     def shared_address(self, ref: AnyRef, offset: Text) -> Text:
         """The address of the element at an offset as a 32-bit address of the shared window."""
-        buffer = ref.buffer
+        return total([Text(self.window(ref.buffer)), scaled(offset, ref.dtype.bytes)])
+
+    def window(self, buffer: Buffer) -> str:
+        """The name of the address of a buffer's first byte in the shared window."""
         if buffer.space is not Space.SHARED:
             raise IRError(f"{buffer} is not in shared memory")
         name = self.addresses.get(buffer.id)
         if name is None:
             name = self.addresses[buffer.id] = self.names.fresh(f"{self.name(buffer)}_s", everywhere=True)
-        return total([Text(name), scaled(offset, ref.dtype.bytes)])
+        return name
+
+    def peer_address(self, ref: AnyRef, offset: Text) -> Text:
+        """The address of the element at an offset in the shared memory of a block of the cluster."""
+        if ref.buffer.base is None:
+            raise IRError(f"{ref.buffer} is not in the shared memory of a block of the cluster")
+        return total([self.values.operand(ref.buffer.base), scaled(offset, ref.dtype.bytes)])
+
+    def _load(self, ref: AnyRef, offset: Text, ctype: str | None) -> Text:
+        address = self.peer_address(ref, offset)
+        found = call(peers.load(self.helpers, ref.dtype, ctype), address)
+        return Text(found.text, found.level, found.deps | self.uses.depends(ref.buffer))
+
+    def _store(self, ref: AnyRef, offset: Text, ctype: str | None, value: Text) -> str:
+        return f"{peers.store(self.helpers, ref.dtype, ctype)}({self.peer_address(ref, offset).text}, {value.text});"
+
+    def set_vector(self, ref: AnyRef, offset: Text, ctype: str, value: Text) -> str:
+        """The statement that sets several elements at an offset."""
+        if ref.buffer.space is Space.CLUSTER:
+            return self._store(ref, offset, ctype, value)
+        return f"{self.vector(ref, offset, ctype).text} = {value.text};"
 
     def vector(self, ref: AnyRef, offset: Text, ctype: str) -> Text:
-        """Several elements at an offset as one lvalue of a vector type."""
+        """Several elements at an offset as one value of a vector type."""
+        if ref.buffer.space is Space.CLUSTER:
+            return self._load(ref, offset, ctype)
         const = "const " if self.is_const(ref.buffer) else ""
         address = self.address(ref, offset)
         return Text(f"*({const}{ctype}*){address.at(UNARY)}", UNARY,

@@ -14,7 +14,18 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from moye import dtypes as dt
-from moye.cuda import control, conversions, expressions, gemm, hopper, matrix, tensor_copies, tiles, wgmma
+from moye.cuda import (
+    bulk_copies,
+    control,
+    conversions,
+    expressions,
+    gemm,
+    hopper,
+    matrix,
+    tensor_copies,
+    tiles,
+    wgmma,
+)
 from moye.cuda.expressions import SELECT, Text, assignment, bits_of, c_cast, call, from_bits, infix, negated
 from moye.cuda.kernel import Kernel
 from moye.cuda.uses import ORDER
@@ -239,6 +250,11 @@ def _map(kernel: Kernel, op: ops.Map) -> None:
 @_prints(ops.TmaCopy)
 def _tma_copy(kernel: Kernel, op: ops.TmaCopy) -> None:
     tensor_copies.copy(kernel, op)
+
+
+@_prints(ops.BulkCopy)
+def _bulk_copy(kernel: Kernel, op: ops.BulkCopy) -> None:
+    bulk_copies.copy(kernel, op)
 
 
 @_prints(ops.Copy)

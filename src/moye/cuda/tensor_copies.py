@@ -16,10 +16,11 @@ from moye.errors import IRError
 from moye.ir import ops
 
 _WHAT = "tensor copies (TMA)"
-_POLICIES = {"evict_first": "0x12F0000000000000ull", "evict_last": "0x14F0000000000000ull"}
+POLICIES = {"evict_first": "0x12F0000000000000ull", "evict_last": "0x14F0000000000000ull"}
 _PTX = {"load": "cp.async.bulk.tensor.{n}d.shared::cluster.global.tile.mbarrier::complete_tx::bytes",
         "store": "cp.async.bulk.tensor.{n}d.global.shared::cta.tile.bulk_group",
-        "reduce_add": "cp.reduce.async.bulk.tensor.{n}d.global.shared::cta.add.tile.bulk_group"}
+        "reduce_add": "cp.reduce.async.bulk.tensor.{n}d.global.shared::cta.add.tile.bulk_group",
+        "prefetch_box": "cp.async.bulk.prefetch.tensor.{n}d.L2.global.tile"}
 
 
 def map_type(helpers: Intrinsics) -> str:
@@ -35,17 +36,17 @@ def copy(kernel: Kernel, op: ops.TmaCopy) -> None:
     if op.kind == "prefetch":
         kernel.writer.line(f"{_prefetch(kernel.helpers)}({tensor});")
         return
-    if op.smem is None or (op.kind == "load") != (op.barrier is not None):
+    if (op.smem is None) != (op.kind == "prefetch_box") or (op.kind == "load") != (op.barrier is not None):
         raise IRError(f"a TMA {op.kind} without its shared memory or its barrier", locs=(op.loc,))
     memory, values = kernel.memory, kernel.values
-    arguments = [memory.shared_address(op.smem, memory.offset(op.smem)).text, tensor,
-                 *(values.operand(x).text for x in op.coordinates)]
+    arguments = [] if op.smem is None else [memory.shared_address(op.smem, memory.offset(op.smem)).text]
+    arguments += [tensor, *(values.operand(x).text for x in op.coordinates)]
     if op.barrier is not None:
         arguments.append(memory.shared_address(op.barrier, memory.offset(op.barrier)).text)
     if op.multicast is not None:
         arguments.append(values.operand(op.multicast).text)
     if op.hint is not None:
-        arguments.append(_POLICIES[op.hint])
+        arguments.append(POLICIES[op.hint])
     name = _function(kernel.helpers, op)
     kernel.writer.line(f"{name}({', '.join(arguments)});")
 
@@ -61,9 +62,12 @@ def _function(helpers: Intrinsics, op: ops.TmaCopy) -> str:
     axes = [f"c{i}" for i in range(n)]
     parameters = ["unsigned smem", f"const {map_type(helpers)}* map", *(f"int {axis}" for axis in axes)]
     inputs = ['"r"(smem)', '"l"(map)', *(f'"r"({axis})' for axis in axes)]
-    name, ptx = f"tma_{op.kind}_{n}d", _PTX[op.kind].format(n=n)
-    box = f"[%1, {{{', '.join(f'%{2 + i}' for i in range(n))}}}]"
-    places = f"[%0], {box}" if load else f"{box}, [%0]"
+    name, ptx = f"tma_{op.kind.removesuffix('_box')}_{n}d", _PTX[op.kind].format(n=n)
+    first = 1
+    if op.smem is None:
+        parameters, inputs, first = parameters[1:], inputs[1:], 0
+    box = f"[%{first}, {{{', '.join(f'%{first + 1 + i}' for i in range(n))}}}]"
+    places = box if op.smem is None else f"[%0], {box}" if load else f"{box}, [%0]"
     for wanted, parameter, letter, suffix, dotted in (
             (load, "unsigned bar", "r", "", ""),
             (op.multicast is not None, "unsigned short mask", "h", "_multicast", ".multicast::cluster"),

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from moye.cuda.handover import handovers
 from moye.dtypes import Kind, Space
 from moye.ir import ops
 from moye.ir.nodes import Block, Buffer, Func, Literal, Operand, Ref, TileRef, Value, Var
@@ -21,7 +22,7 @@ GLOBAL = -2  # global memory where arguments may overlap
 ORDER = -3  # what must be evaluated by all lanes at its place (shuffles): control flow kills it
 NOTHING: frozenset[int] = frozenset()
 
-_PURE = (ops.Special, ops.Binary, ops.Unary, ops.Select, ops.Cast, ops.Read, ops.Reduce)
+_PURE = (ops.Special, ops.Binary, ops.Unary, ops.Select, ops.Cast, ops.Read, ops.Reduce, ops.MapShared)
 _FENCING = (ops.SyncThreads, ops.SyncWarp, ops.NamedBarrier, ops.CpAsyncCommit, ops.CpAsyncWait, ops.Fence,
             ops.MbarrierInit, ops.MbarrierArrive, ops.MbarrierWait, ops.ProxyFence, ops.BulkCommit, ops.BulkWait,
             ops.SetMaxRegisters, ops.ClusterArrive, ops.ClusterWait, ops.GridDependency,
@@ -55,6 +56,7 @@ class Uses:
         self.arrays: set[int] = set()  # register buffers that a loop indexes
         self.words: set[int] = set()  # register buffers that are stored as 32-bit words
         self.has_wgmma = any(isinstance(op, ops.Wgmma) for op in func.body.walk())
+        self.handovers = handovers(func)
         self._read_vars: set[int] = set()
         self._read_buffers: set[int] = set()
         self._loaded_buffers: set[int] = set()  # the same without those that atomics alone read
@@ -215,8 +217,8 @@ class Uses:
         """What a load from the buffer depends on."""
         if buffer.space is Space.REGISTER:
             return frozenset((buffer.id,))
-        if buffer.space is Space.SHARED:
-            return frozenset((buffer.id, MEMORY))
+        if buffer.space in (Space.SHARED, Space.CLUSTER):
+            return frozenset((buffer.root.id, MEMORY))
         if self.restrict:
             return frozenset((buffer.id, MEMORY)) if self.is_written(buffer) else NOTHING
         return frozenset((buffer.id, GLOBAL, MEMORY))
@@ -236,7 +238,7 @@ class Uses:
         for ref, written in op.refs():
             if written:
                 aliased = ref.buffer.space is Space.GLOBAL and not self.restrict
-                found |= {GLOBAL if aliased else ref.buffer.id}
+                found |= {GLOBAL if aliased else ref.buffer.root.id}
         ordered = isinstance(op, (ops.Load, ops.Store)) and op.order is not None
         if ordered or (isinstance(op, ops.Atomic) and op.order != "relaxed"):
             found |= {MEMORY, ORDER}

@@ -60,7 +60,7 @@ def move(kernel: Kernel, dst: End, src: End, width: int, zeros: Text | None) -> 
     if zeros is not None:
         value = Text(f"{zeros.at(SELECT + 1)} ? {value.at(SELECT)} : {_zero(ctype)}", SELECT)
     if to.buffer.space is not Space.REGISTER:
-        kernel.writer.line(f"{memory.vector(to, dst.at, ctype).text} = {value.text};")
+        kernel.writer.line(memory.set_vector(to, dst.at, ctype, value))
         return
     if dst.word is not None and ctype == "unsigned":
         kernel.writer.line(f"{memory.name(to.buffer)}[{dst.word.text}] = {value.text};")

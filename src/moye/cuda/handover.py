@@ -1,0 +1,160 @@
+"""Which mbarrier operations order plain accesses between the blocks of a cluster, and so need its scope spelled out.
+
+In: a Func.  Out: ids of ops: remote arrivals (release) after accesses that other blocks may depend on, and waits
+(acquire) before reads of what other blocks may have written, each with no barrier of the cluster in between.
+
+Spelled out, the scope costs a fence of the whole GPU at each arrival and an invalidation of L1 at each wait; the ring
+of stages of a multicast, whose tiles the asynchronous proxy writes, does without.  May flag too many, never too few.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from moye.dtypes import Space
+from moye.ir import ops
+from moye.ir.nodes import Block, Func
+
+_LOOPS = (ops.For, ops.Loop)
+_MEETINGS = (ops.SyncThreads, ops.SyncWarp, ops.NamedBarrier, ops.Atomic)
+_HEARS, _TELLS = (*_MEETINGS, ops.MbarrierWait, ops.Load), (*_MEETINGS, ops.MbarrierArrive, ops.Store)
+"""What passes on within a block what its threads know."""
+State = tuple[bool, bool]
+"""Whether there were such accesses before the last arrival at the cluster's barrier, and since."""
+CLEAN: State = (False, False)
+
+
+def handovers(func: Func) -> set[int]:
+    """The ids of the arrivals and waits that hand over what threads have done to shared memory of the cluster."""
+    walked = list(func.body.walk())
+    mapped = {op.buffer.id for op in walked if isinstance(op, ops.MapShared)}
+    if not mapped or not any(isinstance(op, ops.MbarrierArrive) and op.rank is not None for op in walked):
+        return set()
+    found: set[int] = set()
+    _Releases({id(op) for op in walked if _tells(op, mapped)}, found).block(func.body, CLEAN, False)
+    _Acquires({id(op) for op in walked if _asks(op, mapped)}, found).block(func.body, False, False)
+    return found
+
+
+def _tells(op: ops.Op, mapped: set[int]) -> bool:
+    """Whether an op writes what is mapped, or reads it in another block: that is done when the value is here."""
+    return any(ref.buffer.root.id in mapped and (written or ref.buffer.space is Space.CLUSTER)
+               for ref, written in op.refs())
+
+
+def _asks(op: ops.Op, mapped: set[int]) -> bool:
+    """Whether an op reads what is mapped."""
+    return any(ref.buffer.root.id in mapped and not written for ref, written in op.refs())
+
+
+def _orders(op: ops.Op) -> bool:
+    """Whether it is no plain access."""
+    return not isinstance(op, (ops.Load, ops.Store)) or op.order is not None
+
+
+def _join(a: State, b: State) -> State:
+    return a[0] or b[0], a[1] or b[1]
+
+
+def _leaves(op: ops.Op) -> bool:
+    """Whether threads may not come to what follows the op in its block."""
+    return any(isinstance(inner, ops.Exit) for block in op.blocks() for inner in block.walk())
+
+
+@dataclass(slots=True)
+class _Flow:
+    """``accesses``: the ids of the ops that matter; ``found``: those that need the scope."""
+
+    accesses: set[int]
+    found: set[int]
+
+    def any(self, inside: Sequence[ops.Op]) -> bool:
+        """Whether one of these ops, or one inside of them, matters."""
+        return any(id(op) in self.accesses for op in Block(list(inside)).walk())
+
+    def elsewhere(self, block: Block) -> Iterator[tuple[ops.Op, bool]]:
+        """The ops of a block, each with whether threads that took another way there have accesses that matter."""
+        before = False
+        for position, op in enumerate(block.ops):
+            leaves = isinstance(op, ops.If) and _leaves(op)
+            yield op, before or (leaves and self.any(block.ops[position + 1:]))
+            before |= leaves and self.any([op])
+
+
+@dataclass(slots=True)
+class _Releases(_Flow):
+    """Forwards: what other blocks may depend on.  ``others``: whether threads in another branch have such accesses,
+    which barriers within the block pass on."""
+
+    left: dict[tuple[int, bool], State] = field(default_factory=dict)
+    """By a region and whether it goes on there with ``continue``: what is so at the jumps."""
+
+    def block(self, block: Block, state: State, others: bool) -> State:
+        for op, elsewhere in self.elsewhere(block):
+            state = self.op(op, state, others or elsewhere)
+        return state
+
+    def op(self, op: ops.Op, state: State, others: bool) -> State:
+        if others and isinstance(op, _HEARS) and _orders(op):
+            state = state[0], True
+        if isinstance(op, ops.MbarrierArrive) and op.rank is not None and any(state):
+            self.found.add(id(op))
+        elif isinstance(op, ops.ClusterArrive) and not op.relaxed:
+            return any(state), False
+        elif isinstance(op, ops.ClusterWait):
+            return False, state[1]
+        elif isinstance(op, ops.Exit):
+            key = (id(op.target), op.kind == "continue")
+            self.left[key] = _join(self.left.get(key, CLEAN), state)
+            return CLEAN
+        elif isinstance(op, ops.If):
+            return _join(self.block(op.then, state, others or self.any(op.orelse.ops)),
+                         self.block(op.orelse, state, others or self.any(op.then.ops)))
+        elif isinstance(op, (*_LOOPS, ops.Scope)):
+            return self.region(op, state, others)
+        elif id(op) in self.accesses:
+            return state[0], True
+        return state
+
+    def region(self, op: ops.For | ops.Loop | ops.Scope, state: State, others: bool) -> State:
+        end = state
+        for _ in range(3 if isinstance(op, _LOOPS) else 1):     # two bits: a third round changes nothing more
+            end = _join(self.block(op.body, state, others), self.left.get((id(op), True), CLEAN))
+            state = _join(state, end)
+        end = state if isinstance(op, ops.For) else end
+        return _join(end, self.left.get((id(op), False), CLEAN))
+
+
+@dataclass(slots=True)
+class _Acquires(_Flow):
+    """Backwards: whether what other blocks may have written is read before the next barrier of the cluster."""
+
+    on: dict[tuple[int, bool], bool] = field(default_factory=dict)
+    """By a region and whether it is its next iteration: what holds where a jump goes."""
+
+    def block(self, block: Block, needed: bool, others: bool) -> bool:
+        for op, elsewhere in reversed(list(self.elsewhere(block))):
+            needed = self.op(op, needed, others or elsewhere)
+        return needed
+
+    def op(self, op: ops.Op, needed: bool, others: bool) -> bool:
+        if isinstance(op, ops.MbarrierWait) and needed:
+            self.found.add(id(op))
+        elif isinstance(op, ops.ClusterWait):
+            return False
+        elif isinstance(op, ops.Exit):
+            return self.on.get((id(op.target), op.kind == "continue"), False)
+        elif isinstance(op, ops.If):
+            then = self.block(op.then, needed, others or self.any(op.orelse.ops))
+            return self.block(op.orelse, needed, others or self.any(op.then.ops)) or then
+        elif isinstance(op, (*_LOOPS, ops.Scope)):
+            return self.region(op, needed, others)
+        return needed or id(op) in self.accesses or (others and isinstance(op, _TELLS) and _orders(op))
+
+    def region(self, op: ops.For | ops.Loop | ops.Scope, needed: bool, others: bool) -> bool:
+        self.on[id(op), False], start = needed, needed
+        for _ in range(2 if isinstance(op, _LOOPS) else 1):
+            self.on[id(op), True] = start or needed
+            start = self.block(op.body, start or needed, others) or (needed and isinstance(op, ops.For))
+        return start

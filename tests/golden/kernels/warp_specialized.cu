@@ -1,0 +1,288 @@
+// matmul_kernel
+//   A: float16 (A_0,A_1):(A_s0,1), 16-byte aligned
+//   A: TmaLoad() of float16 tiles Sw<3,3,3> o 0 o ((8,16),(64,1)):((64,512),(1,0)), 1 box of 64 x 128 with 128-byte swizzle
+//   sA_layout = Sw<3,3,3> o 0 o ((8,16),(64,1),(1,5)):((64,512),(1,0),(0,8192))
+//   B: float16 (B_0,B_1):(B_s0,1), 16-byte aligned
+//   B: TmaLoad() of float16 tiles Sw<3,3,3> o 0 o ((8,16),(64,1)):((64,512),(1,0)), 1 box of 64 x 128 with 128-byte swizzle
+//   sB_layout = Sw<3,3,3> o 0 o ((8,16),(64,1),(1,5)):((64,512),(1,0),(0,8192))
+//   C: float16 (C_0,C_1):(C_s0,1), 16-byte aligned
+//   C: TmaStore() of float16 tiles Sw<3,3,3> o 0 o ((8,16),(64,2)):((64,512),(1,8192)), 2 boxes of 64 x 128 with 128-byte swizzle
+//   sC_layout = Sw<3,3,3> o 0 o ((8,16),(64,2)):((64,512),(1,8192))
+//   mma = TiledMMA(SM90_64x128x16_F32F16F16_SS, atoms (2,1,1):(1,0,0))
+//   copy_C = TiledCopy(CopyAtom(StMatrix(4), float16), tv ((4,8,8),((2,2,16),1,1)):((256,1,16),((128,8,1024),0...
+//   sA: shared float16 Sw<3,3,3> o 0 o ((8,16),(64,1),(1,5)):((64,512),(1,0),(0,8192))
+//   sB: shared float16 Sw<3,3,3> o 0 o ((8,16),(64,1),(1,5)):((64,512),(1,0),(0,8192))
+//   sC: shared float16 Sw<3,3,3> o 0 o ((8,16),(64,2)):((64,512),(1,8192))
+//   pipe_full: shared uint64 5:1
+//   pipe_empty: shared uint64 5:1
+//   block (384, 1, 1)
+//   196688 bytes of dynamic shared memory
+
+struct __align__(64) TensorMap { unsigned long long words[16]; };
+struct f16 { unsigned short bits; };
+__device__ __forceinline__ void mbarrier_init(unsigned barrier, unsigned count) {
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" :: "r"(barrier), "r"(count) : "memory");
+}
+__device__ __forceinline__ void fence_mbarrier_init() {
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+__device__ __forceinline__ void setmaxnreg_dec_40() {
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 40;" ::: "memory");
+}
+__device__ __forceinline__ bool elect() {
+    unsigned elected;
+    asm volatile("{.reg .pred p; elect.sync _|p, 0xffffffff; selp.u32 %0, 1, 0, p;}" : "=r"(elected) :: "memory");
+    return elected != 0;
+}
+__device__ __forceinline__ void mbarrier_wait(unsigned barrier, unsigned parity) {
+    unsigned done;
+    do {
+        asm volatile("{.reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p;}"
+                     : "=r"(done) : "r"(barrier), "r"(parity) : "memory");
+    } while (!done);
+}
+__device__ __forceinline__ void mbarrier_arrive_expect_tx(unsigned barrier, unsigned bytes) {
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" :: "r"(barrier), "r"(bytes) : "memory");
+}
+__device__ __forceinline__ void tma_load_2d(unsigned smem, const TensorMap* map, int c0, int c1, unsigned bar) {
+    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];"
+                 :: "r"(smem), "l"(map), "r"(c0), "r"(c1), "r"(bar) : "memory");
+}
+__device__ __forceinline__ void setmaxnreg_inc_232() {
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 232;" ::: "memory");
+}
+__device__ __forceinline__ void warpgroup_arrive() {
+    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+}
+__device__ __forceinline__ void wgmma_64x128x16_f32f16f16_ss(float* d, unsigned long long a, unsigned long long b, int accumulate) {
+    asm volatile("{ .reg .pred p; setp.ne.b32 p, %66, 0; "
+        "wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 "
+        "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+        "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
+        "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
+        "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, %64, %65, p, 1, 1, 0, 0; }"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]),
+          "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]),
+          "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]),
+          "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]),
+          "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]), "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]),
+          "+f"(d[40]), "+f"(d[41]), "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]),
+          "+f"(d[48]), "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]),
+          "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63])
+        : "l"(a), "l"(b), "r"(accumulate));
+}
+__device__ __forceinline__ unsigned long long wgmma_descriptor(unsigned smem, unsigned long long layout) {
+    return (smem & 0x3ffff) >> 4 | layout;
+}
+__device__ __forceinline__ void warpgroup_commit_batch() {
+    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
+__device__ __forceinline__ void warpgroup_wait_1() {
+    asm volatile("wgmma.wait_group.sync.aligned 1;" ::: "memory");
+}
+__device__ __forceinline__ void mbarrier_arrive(unsigned barrier) {
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" :: "r"(barrier) : "memory");
+}
+__device__ __forceinline__ void warpgroup_wait_0() {
+    asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+}
+__device__ __forceinline__ void wgmma_pin(float& x) {
+    asm volatile("" : "+f"(x) :: "memory");
+}
+__device__ __forceinline__ f16 to_f16(float x) {
+    f16 y; asm("cvt.rn.f16.f32 %0, %1;" : "=h"(y.bits) : "f"(x)); return y;
+}
+__device__ __forceinline__ void put_16(unsigned& word, int shift, unsigned x) {
+    word = word & ~(0xffffu << shift) | (x & 0xffffu) << shift;
+}
+__device__ __forceinline__ void stmatrix_x4(unsigned dst_smem, unsigned r0, unsigned r1, unsigned r2, unsigned r3) {
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" :: "r"(dst_smem), "r"(r0), "r"(r1), "r"(r2), "r"(r3) : "memory");
+}
+__device__ __forceinline__ int swizzle_3_3_3(int x) {
+    return x ^ (x >> 3 & 56);
+}
+__device__ __forceinline__ void fence_proxy_async() {
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+__device__ __forceinline__ void bar_sync(int barrier, int threads) {
+    asm volatile("bar.sync %0, %1;" :: "r"(barrier), "r"(threads) : "memory");
+}
+__device__ __forceinline__ void tma_store_2d(unsigned smem, const TensorMap* map, int c0, int c1) {
+    asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%1, {%2, %3}], [%0];"
+                 :: "r"(smem), "l"(map), "r"(c0), "r"(c1) : "memory");
+}
+__device__ __forceinline__ void bulk_commit_group() {
+    asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+}
+__device__ __forceinline__ void bulk_wait_group_read_0() {
+    asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+}
+
+extern "C" __global__ void __launch_bounds__(384, 1)
+matmul_kernel(const __grid_constant__ TensorMap A, const int A_1,
+              const __grid_constant__ TensorMap B,
+              const __grid_constant__ TensorMap C,
+              const int K) {
+    extern __shared__ __align__(1024) unsigned char smem_pool[];
+    f16* const sA = reinterpret_cast<f16*>(smem_pool);  // Sw<3,3,3> o 0 o ((8,16),(64,1),(1,5)):((64,512),(1,0),(0,8192))
+    f16* const sB = reinterpret_cast<f16*>(smem_pool + 81920);  // Sw<3,3,3> o 0 o ((8,16),(64,1),(1,5)):((64,512),(1,0),(0,8192))
+    f16* const sC = reinterpret_cast<f16*>(smem_pool + 163840);  // Sw<3,3,3> o 0 o ((8,16),(64,2)):((64,512),(1,8192))
+    unsigned long long* const pipe_full = reinterpret_cast<unsigned long long*>(smem_pool + 196608);  // 5:1
+    unsigned long long* const pipe_empty = reinterpret_cast<unsigned long long*>(smem_pool + 196648);  // 5:1
+    const unsigned sA_s = (unsigned)__cvta_generic_to_shared(sA);
+    const unsigned sB_s = (unsigned)__cvta_generic_to_shared(sB);
+    const unsigned sC_s = (unsigned)__cvta_generic_to_shared(sC);
+    const unsigned pipe_full_s = (unsigned)__cvta_generic_to_shared(pipe_full);
+    const unsigned pipe_empty_s = (unsigned)__cvta_generic_to_shared(pipe_empty);
+    const int warpgroup = __shfl_sync(0xffffffffu, threadIdx.x / 128, 0);
+
+    // 17_matmul_warp_specialized.py:82  pipe.init()
+    const int tx = threadIdx.x;
+    // 17_matmul_warp_specialized.py:25  bx, by, _ = mo.block_idx()  < 17_matmul_warp_specialized.py:87
+    const int bx = blockIdx.x;
+    const int by = blockIdx.y;
+    // 17_matmul_warp_specialized.py:82  pipe.init()
+    const bool t0 = tx == 0;
+    if (t0) {
+        mbarrier_init(pipe_full_s, 1);
+        mbarrier_init(pipe_empty_s, 2);
+        mbarrier_init(pipe_full_s + 8, 1);
+        mbarrier_init(pipe_empty_s + 8, 2);
+        mbarrier_init(pipe_full_s + 16, 1);
+        mbarrier_init(pipe_empty_s + 16, 2);
+        mbarrier_init(pipe_full_s + 24, 1);
+        mbarrier_init(pipe_empty_s + 24, 2);
+        mbarrier_init(pipe_full_s + 32, 1);
+        mbarrier_init(pipe_empty_s + 32, 2);
+        fence_mbarrier_init();
+    }
+    // 17_matmul_warp_specialized.py:83  mo.sync_threads()
+    __syncthreads();
+    // 17_matmul_warp_specialized.py:84  if mo.warpgroup_idx() == 2:
+    if (warpgroup == 2) {
+        // 17_matmul_warp_specialized.py:85  mo.warpgroup_reg_dealloc(40)  # registers that the other two take
+        setmaxnreg_dec_40();
+        // 17_matmul_warp_specialized.py:86  if mo.warp_idx() == CONSUMERS // 32 a...  < 17_matmul_warp_specialized.py:86
+        const bool t1 = tx / 32 == 8;
+        bool cond = t1;
+        if (t1) {
+            cond = elect();
+        }
+        if (cond) {
+            // 17_matmul_warp_specialized.py:26  gA = mo.tile(A.tensor, (BM, BK), (bx,...  < 17_matmul_warp_specialized.py:87
+            const int t2 = bx * 128;
+            // 17_matmul_warp_specialized.py:27  gB = mo.tile(B.tensor, (BN, BK), (by,...  < 17_matmul_warp_specialized.py:87
+            const int t3 = by * 128;
+            // 17_matmul_warp_specialized.py:29  for k in range(mo.size(gA, 2)):  < 17_matmul_warp_specialized.py:87
+            int state_stage = 0;
+            int state_phase = 1;
+            for (int k = 0; k < ((A_1 + 63) >> 6); ++k) {
+                // 17_matmul_warp_specialized.py:30  pipe.producer_acquire(state)  # and e...  < 17_matmul_warp_specialized.py:87
+                mbarrier_wait(pipe_empty_s + 8 * state_stage, state_phase);
+                mbarrier_arrive_expect_tx(pipe_full_s + 8 * state_stage, 32768);
+                // 17_matmul_warp_specialized.py:31  mo.copyto(A, sA[:, :, state.stage], g...  < 17_matmul_warp_specialized.py:87
+                const int t4 = state_stage * 8192;
+                const int t5 = k * 64;
+                tma_load_2d(sA_s + 2 * t4, &A, t5, t2, pipe_full_s + 8 * state_stage);
+                // 17_matmul_warp_specialized.py:32  mo.copyto(B, sB[:, :, state.stage], g...  < 17_matmul_warp_specialized.py:87
+                tma_load_2d(sB_s + 2 * t4, &B, t5, t3, pipe_full_s + 8 * state_stage);
+                // 17_matmul_warp_specialized.py:33  state = state.next()  < 17_matmul_warp_specialized.py:87
+                const int t6 = state_stage + 1;
+                const bool t7 = t6 == 5;
+                // 17_matmul_warp_specialized.py:29  for k in range(mo.size(gA, 2)):  < 17_matmul_warp_specialized.py:87
+                state_stage = t7 ? 0 : t6;
+                state_phase = t7 ? state_phase ^ 1 : state_phase;
+            }
+        }
+    } else {
+        // 17_matmul_warp_specialized.py:89  mo.warpgroup_reg_alloc(232)
+        setmaxnreg_inc_232();
+        // 17_matmul_warp_specialized.py:40  thr_mma, first = mma.get_slice(tid %...  < 17_matmul_warp_specialized.py:90
+        const int t8 = tx % 256;
+        const bool first = tx % 128 == 0;
+        // 17_matmul_warp_specialized.py:41  tCrA = thr_mma.partition_fragment_A(s...  < 17_matmul_warp_specialized.py:90
+        const int t9 = t8 / 128 * 4096;
+        // 17_matmul_warp_specialized.py:43  tCrC = mma.partition_fragment_C((BM,...  < 17_matmul_warp_specialized.py:90
+        float tCrC[64];
+        // 17_matmul_warp_specialized.py:46  for k in range(k_tiles):  < 17_matmul_warp_specialized.py:90
+        int before_stage = 0;
+        int state_stage = 0;
+        int state_phase = 0;
+        for (int k = 0; k < ((K + 63) >> 6); ++k) {
+            // 17_matmul_warp_specialized.py:47  pipe.consumer_wait(state)  < 17_matmul_warp_specialized.py:90
+            mbarrier_wait(pipe_full_s + 8 * state_stage, state_phase);
+            // 17_matmul_warp_specialized.py:48  mo.warpgroup_arrive()  < 17_matmul_warp_specialized.py:90
+            warpgroup_arrive();
+            // 17_matmul_warp_specialized.py:50  mo.gemm(mma, tCrA[:, :, kk, state.sta...  < 17_matmul_warp_specialized.py:90
+            const int t10 = state_stage * 8192;
+            const bool t11 = k > 0;
+            const unsigned long long tCrA_desc = wgmma_descriptor(sA_s + 2 * (t9 + t10), 0x4000004000010000ull);
+            const unsigned long long tCrB_desc = wgmma_descriptor(sB_s + 2 * t10, 0x4000004000010000ull);
+            wgmma_64x128x16_f32f16f16_ss(tCrC, tCrA_desc, tCrB_desc, t11);
+            const int t12 = t10 + 16;
+            const unsigned long long tCrA_desc_1 = wgmma_descriptor(sA_s + 2 * (t9 + t12), 0x4000004000010000ull);
+            const unsigned long long tCrB_desc_1 = wgmma_descriptor(sB_s + 2 * t12, 0x4000004000010000ull);
+            wgmma_64x128x16_f32f16f16_ss(tCrC, tCrA_desc_1, tCrB_desc_1, true);
+            const int t13 = t10 + 32;
+            const unsigned long long tCrA_desc_2 = wgmma_descriptor(sA_s + 2 * (t9 + t13), 0x4000004000010000ull);
+            const unsigned long long tCrB_desc_2 = wgmma_descriptor(sB_s + 2 * t13, 0x4000004000010000ull);
+            wgmma_64x128x16_f32f16f16_ss(tCrC, tCrA_desc_2, tCrB_desc_2, true);
+            const int t14 = t10 + 48;
+            const unsigned long long tCrA_desc_3 = wgmma_descriptor(sA_s + 2 * (t9 + t14), 0x4000004000010000ull);
+            const unsigned long long tCrB_desc_3 = wgmma_descriptor(sB_s + 2 * t14, 0x4000004000010000ull);
+            wgmma_64x128x16_f32f16f16_ss(tCrC, tCrA_desc_3, tCrB_desc_3, true);
+            // 17_matmul_warp_specialized.py:51  mo.warpgroup_commit_batch()  < 17_matmul_warp_specialized.py:90
+            warpgroup_commit_batch();
+            // 17_matmul_warp_specialized.py:52  mo.warpgroup_wait(1)  # the products...  < 17_matmul_warp_specialized.py:90
+            warpgroup_wait_1();
+            // 17_matmul_warp_specialized.py:53  if k > 0 and first:  < 17_matmul_warp_specialized.py:90
+            if (t11 && first) {
+                // 17_matmul_warp_specialized.py:54  pipe.consumer_release(before)  # one...  < 17_matmul_warp_specialized.py:90
+                mbarrier_arrive(pipe_empty_s + 8 * before_stage);
+            }
+            // 17_matmul_warp_specialized.py:55  before, state = state, state.next()  < 17_matmul_warp_specialized.py:90
+            const int t15 = state_stage + 1;
+            const bool t16 = t15 == 5;
+            // 17_matmul_warp_specialized.py:46  for k in range(k_tiles):  < 17_matmul_warp_specialized.py:90
+            before_stage = state_stage;
+            state_stage = t16 ? 0 : t15;
+            state_phase = t16 ? state_phase ^ 1 : state_phase;
+        }
+        // 17_matmul_warp_specialized.py:56  mo.warpgroup_wait(0)  < 17_matmul_warp_specialized.py:90
+        warpgroup_wait_0();
+        #pragma unroll
+        for (int i = 0; i < 64; ++i) {
+            wgmma_pin(tCrC[i]);
+        }
+        // 17_matmul_warp_specialized.py:66  part = tCrC.to(sC.dtype)  # (MMA, MMA...  < 17_matmul_warp_specialized.py:90
+        unsigned part[32];
+        #pragma unroll
+        for (int i = 0; i < 64; ++i) {
+            put_16(part[i / 2], i % 2 * 16, to_f16(tCrC[i]).bits);
+        }
+        // 17_matmul_warp_specialized.py:67  mo.copyto(copy_C, thr_copy.partition_...  < 17_matmul_warp_specialized.py:90
+        #pragma unroll
+        for (int j = 0; j < 2; ++j) {
+            #pragma unroll
+            for (int i = 0; i < 4; ++i) {
+                stmatrix_x4(sC_s + 2 * (swizzle_3_3_3(tx % 16 * 64 + t8 / 16 % 2 * 8 + t8 / 32 * 1024 + 16 * i) + 8192 * j), part[4 * i + 16 * j], part[4 * i + 16 * j + 1], part[4 * i + 16 * j + 2], part[4 * i + 16 * j + 3]);
+            }
+        }
+        // 17_matmul_warp_specialized.py:68  mo.fence_proxy_async()  # what this t...  < 17_matmul_warp_specialized.py:90
+        fence_proxy_async();
+        // 17_matmul_warp_specialized.py:69  mo.barrier_sync(1, CONSUMERS)  < 17_matmul_warp_specialized.py:90
+        bar_sync(1, 256);
+        // 17_matmul_warp_specialized.py:70  if tid == 0:  < 17_matmul_warp_specialized.py:90
+        if (t0) {
+            // 17_matmul_warp_specialized.py:71  mo.copyto(C, mo.tile(C.tensor, (BM, B...  < 17_matmul_warp_specialized.py:90
+            const int t17 = bx * 128;
+            const int t18 = by * 128;
+            tma_store_2d(sC_s, &C, t18, t17);
+            tma_store_2d(sC_s + 16384, &C, t18 + 64, t17);
+            // 17_matmul_warp_specialized.py:72  mo.tma_store_arrive()  < 17_matmul_warp_specialized.py:90
+            bulk_commit_group();
+            // 17_matmul_warp_specialized.py:73  mo.tma_store_wait(0)  < 17_matmul_warp_specialized.py:90
+            bulk_wait_group_read_0();
+        }
+    }
+}

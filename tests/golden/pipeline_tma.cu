@@ -1,0 +1,325 @@
+// roles
+//   C: float32 (C_0,C_1):(C_s0,1), 16-byte aligned
+//   A: float16 (A_0,A_1):(A_s0,1), 16-byte aligned
+//   A: TmaLoad() of float16 tiles Sw<3,3,3> o 0 o ((8,16),(64,1)):((64,512),(1,0)), 1 box of 64 x 128 with 128-byte swizzle
+//   B: float16 (B_0,B_1):(B_s0,1), 16-byte aligned
+//   B: TmaLoad() of float16 tiles Sw<3,3,3> o 0 o ((8,4),(64,1)):((64,512),(1,0)), 1 box of 64 x 32 with 128-byte swizzle
+//   stages = 3
+//   fault = 
+//   sA: shared float16 Sw<3,3,3> o 0 o ((8,16),(64,1),(1,3)):((64,512),(1,0),(0,8192))
+//   sB: shared float16 Sw<3,3,3> o 0 o ((8,4),(64,1),(1,3)):((64,512),(1,0),(0,2048))
+//   pipe_full: shared uint64 3:1
+//   pipe_empty: shared uint64 3:1
+//   block (384, 1, 1)
+//   61488 bytes of dynamic shared memory
+
+struct __align__(64) TensorMap { unsigned long long words[16]; };
+struct f16 { unsigned short bits; };
+__device__ __forceinline__ void mbarrier_init(unsigned barrier, unsigned count) {
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" :: "r"(barrier), "r"(count) : "memory");
+}
+__device__ __forceinline__ void fence_mbarrier_init() {
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+__device__ __forceinline__ void setmaxnreg_dec_40() {
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 40;" ::: "memory");
+}
+__device__ __forceinline__ void mbarrier_wait(unsigned barrier, unsigned parity) {
+    unsigned done;
+    do {
+        asm volatile("{.reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p;}"
+                     : "=r"(done) : "r"(barrier), "r"(parity) : "memory");
+    } while (!done);
+}
+__device__ __forceinline__ void mbarrier_arrive_expect_tx(unsigned barrier, unsigned bytes) {
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" :: "r"(barrier), "r"(bytes) : "memory");
+}
+__device__ __forceinline__ void tma_load_2d(unsigned smem, const TensorMap* map, int c0, int c1, unsigned bar) {
+    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];"
+                 :: "r"(smem), "l"(map), "r"(c0), "r"(c1), "r"(bar) : "memory");
+}
+__device__ __forceinline__ void setmaxnreg_inc_232() {
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 232;" ::: "memory");
+}
+__device__ __forceinline__ void warpgroup_arrive() {
+    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+}
+__device__ __forceinline__ void wgmma_64x32x16_f32f16f16_ss(float* d, unsigned long long a, unsigned long long b, int accumulate) {
+    asm volatile("{ .reg .pred p; setp.ne.b32 p, %18, 0; "
+        "wgmma.mma_async.sync.aligned.m64n32k16.f32.f16.f16 "
+        "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15}, %16, %17, p, 1, 1, 0, 0; }"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]),
+          "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15])
+        : "l"(a), "l"(b), "r"(accumulate));
+}
+__device__ __forceinline__ unsigned long long wgmma_descriptor(unsigned smem, unsigned long long layout) {
+    return (smem & 0x3ffff) >> 4 | layout;
+}
+__device__ __forceinline__ void warpgroup_commit_batch() {
+    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
+__device__ __forceinline__ void warpgroup_wait_1() {
+    asm volatile("wgmma.wait_group.sync.aligned 1;" ::: "memory");
+}
+__device__ __forceinline__ void mbarrier_arrive(unsigned barrier) {
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" :: "r"(barrier) : "memory");
+}
+__device__ __forceinline__ void warpgroup_wait_0() {
+    asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+}
+__device__ __forceinline__ void wgmma_pin(float& x) {
+    asm volatile("" : "+f"(x) :: "memory");
+}
+
+extern "C" __global__ void __launch_bounds__(384, 1)
+roles(float* __restrict__ C, const int C_0, const int C_1, const int C_s0,
+      const __grid_constant__ TensorMap A, const int A_1,
+      const __grid_constant__ TensorMap B,
+      const int K) {
+    extern __shared__ __align__(1024) unsigned char smem_pool[];
+    f16* const sA = reinterpret_cast<f16*>(smem_pool);  // Sw<3,3,3> o 0 o ((8,16),(64,1),(1,3)):((64,512),(1,0),(0,8192))
+    f16* const sB = reinterpret_cast<f16*>(smem_pool + 49152);  // Sw<3,3,3> o 0 o ((8,4),(64,1),(1,3)):((64,512),(1,0),(0,2048))
+    unsigned long long* const pipe_full = reinterpret_cast<unsigned long long*>(smem_pool + 61440);  // 3:1
+    unsigned long long* const pipe_empty = reinterpret_cast<unsigned long long*>(smem_pool + 61464);  // 3:1
+    const unsigned sA_s = (unsigned)__cvta_generic_to_shared(sA);
+    const unsigned sB_s = (unsigned)__cvta_generic_to_shared(sB);
+    const unsigned pipe_full_s = (unsigned)__cvta_generic_to_shared(pipe_full);
+    const unsigned pipe_empty_s = (unsigned)__cvta_generic_to_shared(pipe_empty);
+    const int warpgroup = __shfl_sync(0xffffffffu, threadIdx.x / 128, 0);
+
+    // pipeline_tma_kernels.py:88  tid = mo.thread_idx().x
+    const int tx = threadIdx.x;
+    // pipeline_tma_kernels.py:48  gA = mo.tile(A.tensor, (BM, BK), (mo.block_idx()...  < pipeline_tma_kernels.py:100
+    const int bx = blockIdx.x;
+    // pipeline_tma_kernels.py:93  pipe.init()
+    if (tx == 0) {
+        mbarrier_init(pipe_full_s, 1);
+        mbarrier_init(pipe_empty_s, 2);
+        mbarrier_init(pipe_full_s + 8, 1);
+        mbarrier_init(pipe_empty_s + 8, 2);
+        mbarrier_init(pipe_full_s + 16, 1);
+        mbarrier_init(pipe_empty_s + 16, 2);
+        fence_mbarrier_init();
+    }
+    // pipeline_tma_kernels.py:95  mo.sync_threads()
+    __syncthreads();
+    // pipeline_tma_kernels.py:96  n_tiles, k_tiles = mo.ceil_div(mo.size(C, 1), BN), mo.ceil_div(K, BK)
+    const int n_tiles = (C_1 + 31) >> 5;
+    const int k_tiles = (K + 63) >> 6;
+    // pipeline_tma_kernels.py:97  if mo.warpgroup_idx() == 2:
+    if (warpgroup == 2) {
+        // pipeline_tma_kernels.py:98  mo.warpgroup_reg_dealloc(40)
+        setmaxnreg_dec_40();
+        // pipeline_tma_kernels.py:99  if tid == CONSUMERS:
+        if (tx == 256) {
+            // pipeline_tma_kernels.py:48  gA = mo.tile(A.tensor, (BM, BK), (mo.block_idx()...  < pipeline_tma_kernels.py:100
+            const int t0 = (A_1 + 63) >> 6;
+            const int t1 = bx * 128;
+            // pipeline_tma_kernels.py:51  for n in range(n_tiles):  < pipeline_tma_kernels.py:100
+            int state_stage = 0;
+            int state_phase = 1;
+            for (int n = 0; n < n_tiles; ++n) {
+                // pipeline_tma_kernels.py:52  for k in range(mo.size(gA, 2)):  < pipeline_tma_kernels.py:100
+                int state_stage_1 = state_stage;
+                int state_phase_1 = state_phase;
+                for (int k = 0; k < t0; ++k) {
+                    // pipeline_tma_kernels.py:56  pipe.producer_acquire(state, bytes=A.bytes if fa...  < pipeline_tma_kernels.py:100
+                    mbarrier_wait(pipe_empty_s + 8 * state_stage_1, state_phase_1);
+                    mbarrier_arrive_expect_tx(pipe_full_s + 8 * state_stage_1, 20480);
+                    // pipeline_tma_kernels.py:57  mo.copyto(A, sA[:, :, state.stage], gA[:, :, k],...  < pipeline_tma_kernels.py:100
+                    const int t2 = k * 64;
+                    tma_load_2d(sA_s + 2 * state_stage_1 * 8192, &A, t2, t1, pipe_full_s + 8 * state_stage_1);
+                    // pipeline_tma_kernels.py:58  mo.copyto(B, sB[:, :, state.stage], gB[:, :, n,...  < pipeline_tma_kernels.py:100
+                    tma_load_2d(sB_s + 2 * state_stage_1 * 2048, &B, t2, n * 32, pipe_full_s + 8 * state_stage_1);
+                    // pipeline_tma_kernels.py:59  state = state.next()  < pipeline_tma_kernels.py:100
+                    const int t3 = state_stage_1 + 1;
+                    const bool t4 = t3 == 3;
+                    // pipeline_tma_kernels.py:52  for k in range(mo.size(gA, 2)):  < pipeline_tma_kernels.py:100
+                    state_stage_1 = t4 ? 0 : t3;
+                    state_phase_1 = t4 ? state_phase_1 ^ 1 : state_phase_1;
+                }
+                // pipeline_tma_kernels.py:51  for n in range(n_tiles):  < pipeline_tma_kernels.py:100
+                state_stage = state_stage_1;
+                state_phase = state_phase_1;
+            }
+        }
+    } else {
+        // pipeline_tma_kernels.py:102  mo.warpgroup_reg_alloc(232)
+        setmaxnreg_inc_232();
+        // pipeline_tma_kernels.py:64  thr_mma, first = PAIR.get_slice(mo.thread_idx()....  < pipeline_tma_kernels.py:103
+        const int t5 = tx % 128;
+        const bool first = t5 == 0;
+        // pipeline_tma_kernels.py:65  tCrA, tCrB = thr_mma.partition_fragment_A(sA), t...  < pipeline_tma_kernels.py:103
+        const int t6 = tx % 256 / 128;
+        const int t7 = t6 * 4096;
+        // pipeline_tma_kernels.py:67  for n in range(n_tiles):  < pipeline_tma_kernels.py:103
+        int state_stage = 0;
+        int state_phase = 0;
+        for (int n = 0; n < n_tiles; ++n) {
+            // pipeline_tma_kernels.py:68  acc, before = PAIR.partition_fragment_C((BM, BN)...  < pipeline_tma_kernels.py:103
+            float acc[16];
+            // pipeline_tma_kernels.py:69  for k in range(k_tiles):  < pipeline_tma_kernels.py:103
+            int before_stage = state_stage;
+            int state_stage_1 = state_stage;
+            int state_phase_1 = state_phase;
+            for (int k = 0; k < k_tiles; ++k) {
+                // pipeline_tma_kernels.py:71  pipe.consumer_wait(state)  < pipeline_tma_kernels.py:103
+                mbarrier_wait(pipe_full_s + 8 * state_stage_1, state_phase_1);
+                // pipeline_tma_kernels.py:37  mo.warpgroup_arrive()  < pipeline_tma_kernels.py:103
+                warpgroup_arrive();
+                // pipeline_tma_kernels.py:39  mo.gemm(mma, tCrA[:, :, kk, stage], tCrB[:, :, k...  < pipeline_tma_kernels.py:103
+                const int t8 = state_stage_1 * 8192;
+                const int t9 = state_stage_1 * 2048;
+                const bool t10 = k > 0;
+                const unsigned long long tCrA_desc = wgmma_descriptor(sA_s + 2 * (t7 + t8), 0x4000004000010000ull);
+                const unsigned long long tCrB_desc = wgmma_descriptor(sB_s + 2 * t9, 0x4000004000010000ull);
+                wgmma_64x32x16_f32f16f16_ss(acc, tCrA_desc, tCrB_desc, t10);
+                const unsigned long long tCrA_desc_1 = wgmma_descriptor(sA_s + 2 * (t7 + t8 + 16), 0x4000004000010000ull);
+                const unsigned long long tCrB_desc_1 = wgmma_descriptor(sB_s + 2 * (t9 + 16), 0x4000004000010000ull);
+                wgmma_64x32x16_f32f16f16_ss(acc, tCrA_desc_1, tCrB_desc_1, true);
+                const unsigned long long tCrA_desc_2 = wgmma_descriptor(sA_s + 2 * (t7 + t8 + 32), 0x4000004000010000ull);
+                const unsigned long long tCrB_desc_2 = wgmma_descriptor(sB_s + 2 * (t9 + 32), 0x4000004000010000ull);
+                wgmma_64x32x16_f32f16f16_ss(acc, tCrA_desc_2, tCrB_desc_2, true);
+                const unsigned long long tCrA_desc_3 = wgmma_descriptor(sA_s + 2 * (t7 + t8 + 48), 0x4000004000010000ull);
+                const unsigned long long tCrB_desc_3 = wgmma_descriptor(sB_s + 2 * (t9 + 48), 0x4000004000010000ull);
+                wgmma_64x32x16_f32f16f16_ss(acc, tCrA_desc_3, tCrB_desc_3, true);
+                // pipeline_tma_kernels.py:40  mo.warpgroup_commit_batch()  < pipeline_tma_kernels.py:103
+                warpgroup_commit_batch();
+                // pipeline_tma_kernels.py:75  mo.warpgroup_wait(1)  < pipeline_tma_kernels.py:103
+                warpgroup_wait_1();
+                // pipeline_tma_kernels.py:76  if k > 0 and first and fault == "":  < pipeline_tma_kernels.py:103
+                if (t10 && first) {
+                    // pipeline_tma_kernels.py:77  pipe.consumer_release(before)  < pipeline_tma_kernels.py:103
+                    mbarrier_arrive(pipe_empty_s + 8 * before_stage);
+                }
+                // pipeline_tma_kernels.py:78  before, state = state, state.next()  < pipeline_tma_kernels.py:103
+                const int t11 = state_stage_1 + 1;
+                const bool t12 = t11 == 3;
+                // pipeline_tma_kernels.py:69  for k in range(k_tiles):  < pipeline_tma_kernels.py:103
+                before_stage = state_stage_1;
+                state_stage_1 = t12 ? 0 : t11;
+                state_phase_1 = t12 ? state_phase_1 ^ 1 : state_phase_1;
+            }
+            // pipeline_tma_kernels.py:79  mo.warpgroup_wait(0)  < pipeline_tma_kernels.py:103
+            warpgroup_wait_0();
+            #pragma unroll
+            for (int i = 0; i < 16; ++i) {
+                wgmma_pin(acc[i]);
+            }
+            // pipeline_tma_kernels.py:80  if first and fault not in ("no release", "releas...  < pipeline_tma_kernels.py:103
+            if (first) {
+                // pipeline_tma_kernels.py:81  pipe.consumer_release(before)  < pipeline_tma_kernels.py:103
+                mbarrier_arrive(pipe_empty_s + 8 * before_stage);
+            }
+            // pipeline_tma_kernels.py:25  cC = mo.tile(mo.identity_tensor(mo.shape(C)), ex...  < pipeline_tma_kernels.py:103
+            const int t13 = n * 32;
+            // pipeline_tma_kernels.py:27  tCgC, tCcC = thr_mma.partition_C(gC), thr_mma.pa...  < pipeline_tma_kernels.py:103
+            const int t14 = C_s0 * 8;
+            const int t15 = tx % 4 * 2;
+            const int t16 = t5 / 4 % 8;
+            const int t17 = t5 / 32;
+            const int t18 = bx * C_s0 * 128 + t13 + t15 + t16 * C_s0 + t17 * C_s0 * 16 + t6 * C_s0 * 64;
+            const int row = bx * 128 + t16 + t17 * 16 + t6 * 64;
+            const int column = t13 + t15;
+            // pipeline_tma_kernels.py:30  if row < mo.size(C, 0) and column < mo.size(C, 1):  < pipeline_tma_kernels.py:103
+            const bool t19 = row < C_0;
+            if (t19 && column < C_1) {
+                // pipeline_tma_kernels.py:31  tCgC[i] = acc[i]  < pipeline_tma_kernels.py:103
+                C[t18] = acc[0];
+            }
+            // pipeline_tma_kernels.py:29  row, column = tCcC[i]  < pipeline_tma_kernels.py:103
+            const int column_1 = column + 1;
+            // pipeline_tma_kernels.py:30  if row < mo.size(C, 0) and column < mo.size(C, 1):  < pipeline_tma_kernels.py:103
+            if (t19 && column_1 < C_1) {
+                // pipeline_tma_kernels.py:31  tCgC[i] = acc[i]  < pipeline_tma_kernels.py:103
+                C[t18 + 1] = acc[1];
+            }
+            // pipeline_tma_kernels.py:30  if row < mo.size(C, 0) and column < mo.size(C, 1):  < pipeline_tma_kernels.py:103
+            const bool t20 = row + 8 < C_0;
+            if (t20 && column < C_1) {
+                // pipeline_tma_kernels.py:31  tCgC[i] = acc[i]  < pipeline_tma_kernels.py:103
+                C[t18 + t14] = acc[2];
+            }
+            // pipeline_tma_kernels.py:30  if row < mo.size(C, 0) and column < mo.size(C, 1):  < pipeline_tma_kernels.py:103
+            if (t20 && column_1 < C_1) {
+                // pipeline_tma_kernels.py:31  tCgC[i] = acc[i]  < pipeline_tma_kernels.py:103
+                C[t18 + t14 + 1] = acc[3];
+            }
+            // pipeline_tma_kernels.py:29  row, column = tCcC[i]  < pipeline_tma_kernels.py:103
+            const int column_2 = column + 8;
+            // pipeline_tma_kernels.py:30  if row < mo.size(C, 0) and column < mo.size(C, 1):  < pipeline_tma_kernels.py:103
+            if (t19 && column_2 < C_1) {
+                // pipeline_tma_kernels.py:31  tCgC[i] = acc[i]  < pipeline_tma_kernels.py:103
+                C[t18 + 8] = acc[4];
+            }
+            // pipeline_tma_kernels.py:29  row, column = tCcC[i]  < pipeline_tma_kernels.py:103
+            const int column_3 = column + 9;
+            // pipeline_tma_kernels.py:30  if row < mo.size(C, 0) and column < mo.size(C, 1):  < pipeline_tma_kernels.py:103
+            if (t19 && column_3 < C_1) {
+                // pipeline_tma_kernels.py:31  tCgC[i] = acc[i]  < pipeline_tma_kernels.py:103
+                C[t18 + 9] = acc[5];
+            }
+            // pipeline_tma_kernels.py:30  if row < mo.size(C, 0) and column < mo.size(C, 1):  < pipeline_tma_kernels.py:103
+            if (t20 && column_2 < C_1) {
+                // pipeline_tma_kernels.py:31  tCgC[i] = acc[i]  < pipeline_tma_kernels.py:103
+                C[t18 + t14 + 8] = acc[6];
+            }
+            // pipeline_tma_kernels.py:30  if row < mo.size(C, 0) and column < mo.size(C, 1):  < pipeline_tma_kernels.py:103
+            if (t20 && column_3 < C_1) {
+                // pipeline_tma_kernels.py:31  tCgC[i] = acc[i]  < pipeline_tma_kernels.py:103
+                C[t18 + t14 + 9] = acc[7];
+            }
+            // pipeline_tma_kernels.py:29  row, column = tCcC[i]  < pipeline_tma_kernels.py:103
+            const int column_4 = column + 16;
+            // pipeline_tma_kernels.py:30  if row < mo.size(C, 0) and column < mo.size(C, 1):  < pipeline_tma_kernels.py:103
+            if (t19 && column_4 < C_1) {
+                // pipeline_tma_kernels.py:31  tCgC[i] = acc[i]  < pipeline_tma_kernels.py:103
+                C[t18 + 16] = acc[8];
+            }
+            // pipeline_tma_kernels.py:29  row, column = tCcC[i]  < pipeline_tma_kernels.py:103
+            const int column_5 = column + 17;
+            // pipeline_tma_kernels.py:30  if row < mo.size(C, 0) and column < mo.size(C, 1):  < pipeline_tma_kernels.py:103
+            if (t19 && column_5 < C_1) {
+                // pipeline_tma_kernels.py:31  tCgC[i] = acc[i]  < pipeline_tma_kernels.py:103
+                C[t18 + 17] = acc[9];
+            }
+            // pipeline_tma_kernels.py:30  if row < mo.size(C, 0) and column < mo.size(C, 1):  < pipeline_tma_kernels.py:103
+            if (t20 && column_4 < C_1) {
+                // pipeline_tma_kernels.py:31  tCgC[i] = acc[i]  < pipeline_tma_kernels.py:103
+                C[t18 + t14 + 16] = acc[10];
+            }
+            // pipeline_tma_kernels.py:30  if row < mo.size(C, 0) and column < mo.size(C, 1):  < pipeline_tma_kernels.py:103
+            if (t20 && column_5 < C_1) {
+                // pipeline_tma_kernels.py:31  tCgC[i] = acc[i]  < pipeline_tma_kernels.py:103
+                C[t18 + t14 + 17] = acc[11];
+            }
+            // pipeline_tma_kernels.py:29  row, column = tCcC[i]  < pipeline_tma_kernels.py:103
+            const int column_6 = column + 24;
+            // pipeline_tma_kernels.py:30  if row < mo.size(C, 0) and column < mo.size(C, 1):  < pipeline_tma_kernels.py:103
+            if (t19 && column_6 < C_1) {
+                // pipeline_tma_kernels.py:31  tCgC[i] = acc[i]  < pipeline_tma_kernels.py:103
+                C[t18 + 24] = acc[12];
+            }
+            // pipeline_tma_kernels.py:29  row, column = tCcC[i]  < pipeline_tma_kernels.py:103
+            const int column_7 = column + 25;
+            // pipeline_tma_kernels.py:30  if row < mo.size(C, 0) and column < mo.size(C, 1):  < pipeline_tma_kernels.py:103
+            if (t19 && column_7 < C_1) {
+                // pipeline_tma_kernels.py:31  tCgC[i] = acc[i]  < pipeline_tma_kernels.py:103
+                C[t18 + 25] = acc[13];
+            }
+            // pipeline_tma_kernels.py:30  if row < mo.size(C, 0) and column < mo.size(C, 1):  < pipeline_tma_kernels.py:103
+            if (t20 && column_6 < C_1) {
+                // pipeline_tma_kernels.py:31  tCgC[i] = acc[i]  < pipeline_tma_kernels.py:103
+                C[t18 + t14 + 24] = acc[14];
+            }
+            // pipeline_tma_kernels.py:30  if row < mo.size(C, 0) and column < mo.size(C, 1):  < pipeline_tma_kernels.py:103
+            if (t20 && column_7 < C_1) {
+                // pipeline_tma_kernels.py:31  tCgC[i] = acc[i]  < pipeline_tma_kernels.py:103
+                C[t18 + t14 + 25] = acc[15];
+            }
+            // pipeline_tma_kernels.py:67  for n in range(n_tiles):  < pipeline_tma_kernels.py:103
+            state_stage = state_stage_1;
+            state_phase = state_phase_1;
+        }
+    }
+}
