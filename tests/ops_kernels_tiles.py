@@ -10,8 +10,10 @@ import numpy as np
 import mma_kernels
 import moye as mo
 import ops_kernels
+import ops_kernels_bulk
 import ops_kernels_edges
 import ops_kernels_hopper
+import ops_kernels_peers
 import ops_kernels_tma
 import ops_kernels_wgmma
 from moye import dtypes as dt
@@ -29,8 +31,8 @@ from ops_kernels import (
     values,
 )
 
-__all__ = ["CASES", "CP_ASYNCS", "MMAS", "mma_kernels", "ops_kernels", "ops_kernels_edges", "ops_kernels_hopper",
-           "ops_kernels_tma", "ops_kernels_wgmma", "to_device", "to_host"]
+__all__ = ["CASES", "CP_ASYNCS", "MMAS", "mma_kernels", "ops_kernels", "ops_kernels_bulk", "ops_kernels_edges",
+           "ops_kernels_hopper", "ops_kernels_peers", "ops_kernels_tma", "ops_kernels_wgmma", "to_device", "to_host"]
 
 # --- copies ----------------------------------------------------------------------------------------------------------
 
@@ -403,6 +405,14 @@ def control_kernel(out, x, n):
     for _ in range(value % 4):
         first, second = second, first + 1               # at the same time
     out[i, 5] = first - second
+    strided = 0
+    for k in range(value % 3, mo.size(x, 0), mo.grid_dim().x * 7):
+        strided += k                                    # a step that is the same for all
+    for k in range(0, 12, mo.max(value % 5, 1)):        # one of this thread's own
+        if k == 9:
+            continue
+        strided = 3 * strided % 1009 + k
+    out[i, 6] = strided
 
 
 @mo.kernel
@@ -433,7 +443,7 @@ def _collatz(x, most):
 
 def _controlled(args):
     _, xs, n = args
-    rows = []
+    rows, grid = [], -(-len(xs) // THREADS)
     for x in xs.tolist():
         down = jumps = 0
         for k in range(n, -n, -3):
@@ -454,11 +464,14 @@ def _controlled(args):
         first, second = x, n
         for _ in range(x % 4):
             first, second = second, first + 1
-        rows.append((down, unrolled, before, jumps * 1000 + rest % 100, _collatz(x, 60), first - second))
+        strided = sum(range(x % 3, len(xs), 7 * grid))
+        for k in range(0, 12, max(x % 5, 1)):
+            strided = strided if k == 9 else 3 * strided % 1009 + k
+        rows.append((down, unrolled, before, jumps * 1000 + rest % 100, _collatz(x, 60), first - second, strided))
     return {0: np.array(rows, np.int32)}
 
 
-add("control", control_kernel, lambda rng, n: [poison((n, 6), dt.int32), integers(rng, n, dt.int32), 17], _controlled)
+add("control", control_kernel, lambda rng, n: [poison((n, 7), dt.int32), integers(rng, n, dt.int32), 17], _controlled)
 add("debug", debug_kernel, lambda rng, n: [poison(n, dt.int32), integers(rng, n, dt.int32), n],
     lambda args: {0: args[1]})
 

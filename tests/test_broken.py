@@ -6,6 +6,7 @@ import ast
 import difflib
 import importlib.util
 import os
+import re
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -18,6 +19,11 @@ LINTS = ("A6", "P1", "P2", "P3", "P4", "P5", "P6", "P7", "P8")
 MARK = "The report:\n\n"
 REPORTED_AS = {"D5": "D2"}
 """Commits left out in the tail make a wait too permissive: the finding says which iteration lacks its commit."""
+
+
+OF_A_COMPILER = ("P6", "P7")
+"""Their numbers, of bytes and of notes, are those of one version of ptxas."""
+NUMBER = re.compile(r"\d+")
 
 
 @cache
@@ -81,6 +87,8 @@ def test_the_report_in_its_docstring_is_the_real_one(stem):
     assert module.__doc__ is not None and MARK in module.__doc__
     report = "\n\n".join(map(str, told(module.main()))).replace(f"{BROKEN.parents[1]}/", "") + "\n"
     kept, said = module.__doc__.split(MARK)
+    if code_of(stem) in OF_A_COMPILER and NUMBER.sub("", said) == NUMBER.sub("", report):
+        return
     if os.environ.get("UPDATE_GOLDEN") and said != report:
         path.write_text(path.read_text().replace(kept + MARK + said, kept + MARK + report))
         pytest.skip("written anew; run again: line numbers may have moved")

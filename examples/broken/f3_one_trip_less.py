@@ -4,10 +4,13 @@ The loop that loads goes over whole tiles only, the one that reads over all, and
 
 The report:
 
-F3: block (0, 0, 0) is deadlocked: warp 0 waits for phase 2 of full(0) (line 38), which lacks 1 of 1 arrivals; warp 1 has come to the end of the kernel
-  examples/broken/f3_one_trip_less.py:38 in column_sums_kernel
+F3: block (0, 0, 0) is deadlocked: warp 0 waits for phase 2 of full(0) (line 41), which lacks 1 of 1 arrivals (thread 32 has arrived there at line 50, and has left); warp 1 has come to the end of the kernel
+  examples/broken/f3_one_trip_less.py:41 in column_sums_kernel
     mo.mbarrier_wait(full, stage, phase)
     ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+  examples/broken/f3_one_trip_less.py:50 in column_sums_kernel
+    mo.mbarrier_arrive_expect_tx(full, stage, A.bytes)
+    ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
 hint: let both sides go through equally many phases of each barrier
 """
 

@@ -61,6 +61,8 @@ def gemm(C, A, B, mma, sA_layout, sB_layout, fault: mo.Constexpr = ""):
         for k in range(tiles + 1 if fault == "trips" else tiles):
             if fault != "no-full-wait":
                 mo.mbarrier_wait(full, stage, phase ^ 1 if fault == "consumer-parity" else phase)
+            if fault == "released-first" and tid % 128 == 0:
+                mo.mbarrier_arrive(empty, stage)
             if fault != "no-arrive":
                 mo.warpgroup_arrive()
             for kk in mo.static_range(mo.size(tCrA, 2)):
@@ -68,7 +70,7 @@ def gemm(C, A, B, mma, sA_layout, sB_layout, fault: mo.Constexpr = ""):
                 mo.gemm(mma, tCrA[:, :, kk, stage], tCrB[:, :, kk, stage], acc, accumulate=first)
             mo.warpgroup_commit_batch()
             mo.warpgroup_wait(1 if fault == "early-release" else 0)
-            if tid % 128 == 0:
+            if fault != "released-first" and tid % 128 == 0:
                 mo.mbarrier_arrive(empty, stage)
             stage += 1
             if stage == stages:
@@ -150,6 +152,8 @@ def loads(out, source, fault: mo.Constexpr = ""):
             mo.copyto(source, smem, gA[:, :, turn], barrier=(bars, 0))
             if fault == "init-again":
                 mo.mbarrier_init(bars, 0, 1)
+        if fault == "stored" and tid == 32:
+            bars[0] = mo.uint64(0)
         if fault != "no-wait" and (fault != "one-waits" or tid == 0):
             mo.mbarrier_wait(bars, 0, turn)
         for i in range(tid, 1024, 64):

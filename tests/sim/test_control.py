@@ -8,7 +8,7 @@ from sim_kernels import K, codes
 
 from moye import dtypes as dt
 from moye.ir import ops
-from moye.ir.nodes import Literal
+from moye.ir.nodes import Literal, Value
 from moye.sim.emit import HANDLED
 from moye.sim.program import program_of
 from moye.sim.segments import lower
@@ -69,9 +69,9 @@ class OneThread:
         while True:
             if isinstance(op, ops.For):
                 self.env[op.iv] = i
-                if not (i < self.value(op.stop) if op.step > 0 else i > self.value(op.stop)):
+                if not (i < self.value(op.stop) if op.up else i > self.value(op.stop)):
                     return
-                i += op.step
+                i += op.step if isinstance(op.step, int) else self.value(op.step)
             try:
                 self.block(op.body)
             except Left as left:
@@ -160,8 +160,10 @@ class Gen:
         k, r = self.k, self.r
         if kind == "for":
             start, stop = (r.choice([0, 1, 2]), r.choice([3, 4, k.binary("mod", self.expr(), 5)]))
-            step = r.choice([1, 2, -1])
-            manager = k.for_(start, stop, step) if step > 0 else k.for_(stop, start, step)
+            step = r.choice([1, 2, -1, k.add(self.expr(), 1)])
+            if isinstance(step, Value):
+                step.lower = 1
+            manager = k.for_(stop, start, step) if step == -1 else k.for_(start, stop, step)
         elif kind == "loop":
             count = k.var(0, name="count")
             manager = k.loop()

@@ -112,6 +112,88 @@ def test_a_block_barrier_names_the_threads_that_are_missing():
 
 
 @mo.kernel
+def role_with_a_barrier_of_its_own(x, inner: mo.Constexpr, outer: mo.Constexpr):
+    """Warps 0-1 fill what warps 2-3 read; ``outer``: all meet at the end."""
+    tid = mo.thread_idx().x
+    part, full, empty = mo.shared_array(mo.float32, 64), mo.mbarrier_array(1), mo.mbarrier_array(1)
+    if tid == 0:
+        mo.mbarrier_init(full, 0, 64)
+        mo.mbarrier_init(empty, 0, 1)
+        mo.fence_mbarrier_init()
+    mo.sync_threads()
+    if mo.warp_idx() < 2:               # who fills
+        for k in range(3):
+            mo.mbarrier_wait(empty, 0, k % 2 ^ 1)
+            part[tid] = x[tid]
+            mo.mbarrier_arrive(full, 0)
+    else:
+        for k in range(3):
+            mo.mbarrier_wait(full, 0, k % 2)
+            x[tid] = part[127 - tid]
+            if inner == "block":
+                mo.sync_threads()       # of the block
+            else:
+                mo.barrier_sync(1, 64)
+            if tid == 64:
+                mo.mbarrier_arrive(empty, 0)
+    if outer:
+        mo.sync_threads()               # at the end
+
+
+def role(inner, outer=False):
+    report = mo.check(role_with_a_barrier_of_its_own, lints=False)[1, 128](np.ones(128, np.float32), inner, outer)
+    lines, first = inspect.getsourcelines(role_with_a_barrier_of_its_own.function)
+    return report, lambda text: next(first + i for i, line in enumerate(lines) if text in line)
+
+
+def test_a_block_barrier_inside_one_role():
+    report, line = role("block")
+    (finding,) = report.findings
+    assert finding.code == "F7" and finding.hint == "barrier_sync(id, count) among the threads of the role"
+    assert (f"warps 2-3 wait at sync_threads (line {line('# of the block')}), which is inside of one role (the branch "
+            f"at line {line('# who fills')}), for warps 0-1") in finding.message
+    assert [loc.line for loc in finding.locs] == [line("wait(empty"), line("# of the block"), line("# who fills")]
+    for outer in (False, True):
+        assert role("named", outer)[0].ok
+
+
+def test_a_block_barrier_inside_one_role_that_meets_another_one():
+    @mo.kernel
+    def kernel(x):
+        tid = mo.thread_idx().x
+        if tid < 32:                    # two roles
+            mo.barrier_arrive(1, 64)
+        else:
+            mo.barrier_sync(1, 64)
+            mo.sync_threads()           # inside
+        x[tid] = 1
+        mo.sync_threads()               # behind
+
+    finding, line = stuck(kernel, 64)
+    assert finding.code == "F7"
+    assert f"warp 0 at sync_threads at line {line('# behind')}" in finding.message
+    assert f"warp 1 at sync_threads at line {line('# inside')}" in finding.message
+    assert f"the branch at line {line('# two roles')} makes one of them part of one role" in finding.message
+
+
+@pytest.mark.parametrize("warps", [True, False])
+def test_a_condition_that_is_no_role(warps):
+    """On data, or through the middle of a warp."""
+    @mo.kernel
+    def kernel(x, warps: mo.Constexpr):
+        tid = mo.thread_idx().x
+        if x[tid] > 0 if warps else tid < 40:
+            mo.barrier_arrive(1, 64)
+            mo.sync_threads()
+        else:
+            mo.barrier_sync(2, 64)
+            x[tid] = 1
+
+    report = mo.check(kernel, lints=False)[1, 64](np.repeat([1.0, 0.0], 32).astype(np.float32), warps)
+    assert [finding.code for finding in report.findings] == ["C4"], str(report)
+
+
+@mo.kernel
 def named_barrier_0(x):
     tid = mo.thread_idx().x
     if tid < 64:

@@ -6,7 +6,19 @@ import numpy as np
 import pytest
 
 import moye as mo
-from tma_kernels import BLOCK, CASES, copy_kernel, read_kernel, write_kernel
+from tma_kernels import (
+    BLOCK,
+    CASES,
+    ROUNDED,
+    ROUNDING,
+    ROUNDINGS,
+    VIEWS,
+    copy_kernel,
+    read_kernel,
+    single_values,
+    view,
+    write_kernel,
+)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -24,3 +36,43 @@ def test_there_and_back(name):
     assert np.array_equal(out, tiles)
     assert np.array_equal(written, source)
     assert np.array_equal(copied, source)
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_batches(name):
+    """Tiles of one batch each, of views with any strides that TMA takes."""
+    case, _, source = view(name)
+    out = np.full(case.tiles(source).shape, 7, np.float16, order="F")
+    assert mo.check(read_kernel)[case.grid, BLOCK](case.copy(mo.TmaLoad(), source), out).ok
+    assert np.array_equal(out, case.tiles(source))
+
+
+def test_rounding():
+    """To 10 bits of mantissa, ties to even; outside of the array there are zeros."""
+    source = ROUNDED.array(single_values)
+    before = source.copy()
+    tiles = ROUNDED.tiles(source)
+    out = np.full(tiles.shape, 7, np.float32, order="F")
+    report = mo.check(read_kernel)[ROUNDED.grid, BLOCK](ROUNDED.copy(ROUNDING, source), out)
+    assert report.ok, str(report)
+    found = [name for name, rule in ROUNDINGS.items() if rule(tiles).tobytes() == out.tobytes()]
+    assert found == ["ties to even"]
+    assert source.tobytes() == before.tobytes()
+
+
+def test_what_is_not_a_number_stays_so():
+    """A NaN stays one; the same tile without rounding has every bit."""
+    source = ROUNDED.array(single_values)
+    source[5, 7] = np.nan
+    out, plain = (np.full(ROUNDED.tiles(source).shape, 7, np.float32, order="F") for _ in range(2))
+    read_kernel[ROUNDED.grid, BLOCK](ROUNDED.copy(ROUNDING, source), out)
+    read_kernel[ROUNDED.grid, BLOCK](ROUNDED.copy(mo.TmaLoad(), source), plain)
+    assert np.isnan(out).sum() == 1
+    assert plain.tobytes() == ROUNDED.tiles(source).tobytes()
+
+
+def test_rounded_there_and_back():
+    """What is stored again is float32 with 13 bits of zero."""
+    source, target = ROUNDED.array(single_values), ROUNDED.array(lambda shape: np.zeros(shape, np.float32))
+    copy_kernel[ROUNDED.grid, BLOCK](ROUNDED.copy(ROUNDING, source), ROUNDED.copy(mo.TmaStore(), target))
+    assert target.tobytes() == ROUNDINGS["ties to even"](np.ascontiguousarray(source)).tobytes()

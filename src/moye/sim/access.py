@@ -1,7 +1,8 @@
 """One operand of a memory operation in one batch: where it is, how it is read, written and checked.
 
-In: a ``Ref`` / ``TileRef`` and its ``Addresser``.  Out: ``GlobalEnd``, ``SharedEnd``, ``RegisterEnd``: ``locate`` gives
-indices, ``load`` and ``store`` move values (V, T, B), ``check_read`` and ``check_write`` judge (checked runs only).
+In: a ``Ref`` / ``TileRef`` and its ``Addresser``.  Out: ``GlobalEnd``, ``SharedEnd``, ``PeerEnd``, ``RegisterEnd``:
+``locate`` gives indices, ``load`` and ``store`` move values (V, T, B), ``check_read`` and ``check_write`` judge
+(checked runs only).
 
 A register operand is static: its ``locate`` gives its rows.
 """
@@ -95,6 +96,46 @@ class SharedEnd:
             self.watch.shared(self.op, self.ref, self.memory, index, self.width, mask, how)
 
 
+class PeerEnd:
+    """Shared memory of blocks of the cluster: an index is (element, column of the block) as one number."""
+
+    def __init__(self, op: ops.Op, ref: Ref | TileRef, addresser: Addresser, batch: BatchState) -> None:
+        self.op, self.ref, self.addresser, self.width = op, ref, addresser, addresser.width
+        self.launch = batch.launch
+        self.memory = batch.shared[ref.buffer.root.id]
+        self.dtype = numpy_dtype(ref.dtype)
+        self.watch = batch.watch
+
+    def locate(self, place: Any, strides: tuple[Any, ...], extents: tuple[Any, ...]) -> Array:
+        """Of an offset and the columns (T or 1, B) of the blocks."""
+        offset, column = place
+        index: Array = self.addresser(offset, strides, extents) * self.memory.blocks + column.astype(np.int64)
+        return index
+
+    def load(self, index: Array, mask: Mask) -> Array:
+        element, column = np.divmod(index, self.memory.blocks)
+        return self.memory.read(element, self.dtype, column)
+
+    def load_into(self, index: Array, out: Array) -> bool:
+        return False
+
+    def store(self, index: Array, values: Any, mask: Mask) -> None:
+        self.launch.writes += 1
+        element, column = np.divmod(index, self.memory.blocks)
+        self.memory.write(element, self.dtype, values, None if mask is None else np.asarray(mask), column)
+
+    def check_read(self, index: Array, mask: Mask, asynchronous: bool = False) -> None:
+        if self.watch:
+            element, column = np.divmod(index, self.memory.blocks)
+            self.watch.peer(self.op, self.ref, self.memory, element, column, self.width, mask, "read")
+
+    def check_write(self, index: Array, mask: Mask, asynchronous: bool = False) -> None:
+        if self.watch:
+            element, column = np.divmod(index, self.memory.blocks)
+            self.memory.disown(element, self.dtype.itemsize, None if mask is None else np.asarray(mask), column)
+            self.watch.peer(self.op, self.ref, self.memory, element, column, self.width, mask, "write")
+
+
 class RegisterEnd:
     """A register fragment; its rows are known, so ``locate`` ignores what it is given."""
 
@@ -165,7 +206,9 @@ class _Recast:
         self.fragment.data[...] = np.moveaxis(back, -1, 0)
 
 
-End = GlobalEnd | SharedEnd | RegisterEnd
+End = GlobalEnd | SharedEnd | PeerEnd | RegisterEnd
+_ENDS: dict[Space, type[GlobalEnd] | type[SharedEnd] | type[PeerEnd]] = {
+    Space.GLOBAL: GlobalEnd, Space.SHARED: SharedEnd, Space.CLUSTER: PeerEnd}
 
 
 class Operand:
@@ -184,5 +227,4 @@ class Operand:
     def bind(self, batch: BatchState) -> End:
         if self.register:
             return RegisterEnd(self.op, self.ref, self.rows, batch)
-        kind = GlobalEnd if self.ref.buffer.space is Space.GLOBAL else SharedEnd
-        return kind(self.op, self.ref, self.addresser, batch)
+        return _ENDS[self.ref.buffer.space](self.op, self.ref, self.addresser, batch)

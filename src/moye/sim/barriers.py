@@ -16,10 +16,11 @@ import numpy as np
 from moye.ir import ops
 from moye.sim.checkers.findings import Finding
 from moye.sim.checkers.words import at, crowd, several
-from moye.sim.deadlock import Deadlock
+from moye.sim.deadlock import HINTS, Deadlock
 from moye.sim.groups import Group
 from moye.sim.masks import lanes_of
 from moye.sim.memory import Array
+from moye.sim.roles import one_role
 from moye.sim.state import BatchState
 from moye.sim.waiters import numbers, span_of, waiters
 from moye.sim.warp import WARP
@@ -154,7 +155,7 @@ class Barriers:
                 self._release(entry, lanes)
 
     def _one_point(self, entries: list[Waiting], complete: Array) -> None:
-        """C4 where the threads of one block have reached different barriers."""
+        """C4 where the threads of one block have reached different barriers, F7 where one is inside of a role."""
         points = list({id(entry.op): entry.op for entry in entries}.values())
         if self.batch.watch is None or len(points) < 2:
             return
@@ -166,9 +167,13 @@ class Barriers:
         met = {id(op): (op, numbers(np.logical_or.reduce([e.lanes[:, block] for e in entries if e.op is op])))
                for op, there in zip(points, here[:, block], strict=True) if there}
         told = [f"{crowd(threads, self.batch.threads)} at sync_threads{at(op)}" for op, threads in met.values()]
-        self._report("C4", f"the threads of block {self._block(block)} have come to different barriers: "
-                     f"{', '.join(told)}", [op for op, _ in met.values()], block,
-                     tuple(threads[0] for _, threads in met.values()), "move sync_threads out of the condition")
+        branch = one_role(self.batch.launch.func, list(met.values()))
+        points = [op for op, _ in met.values()] + ([] if branch is None else [branch])
+        why = "" if branch is None else f"; the branch{at(branch)} makes one of them part of one role"
+        self._report("C4" if branch is None else "F7", f"the threads of block {self._block(block)} have come to "
+                     f"different barriers: {', '.join(told)}{why}", points, block,
+                     tuple(threads[0] for _, threads in met.values()),
+                     HINTS["F7"] if branch is not None else "move sync_threads out of the condition")
 
     # --- named barriers ----------------------------------------------------------------------------------------------
 
@@ -266,6 +271,9 @@ class Barriers:
 
     def deadlock(self) -> None:
         """Report what each group waits for, and give the blocks up."""
+        if self._follows():
+            self.waiting.clear()
+            return
         blocked = np.logical_or.reduce([entry.lanes for entry in self.waiting]).any(axis=0)
         block = int(np.argmax(blocked))
         entries = [entry for entry in self.waiting if entry.lanes[:, block].any()]
@@ -275,6 +283,14 @@ class Barriers:
         self.batch.launch.reporter.add(Finding(dead.code, str(dead), dead.locs, dead.block, threads, "", None,
                                                dead.hint), fatal=True)
         self.waiting.clear()
+
+    def _follows(self) -> bool:
+        """Whether somebody waits for an mbarrier whose use has been told to be wrong: this comes of it."""
+        if self.batch.watch is None or not self.batch.launch.reporter.findings:
+            return False
+        broken = self.batch.watch.checker.engines.stages.broken
+        return any(isinstance(entry.op, ops.MbarrierWait) and entry.op.ref.buffer.id in broken
+                   for entry in self.waiting)
 
     def waits(self, entry: Waiting, block: int) -> str:
         """What the lanes of an entry in one block wait for, in words."""

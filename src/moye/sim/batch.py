@@ -19,6 +19,7 @@ from moye.dtypes import Space
 from moye.errors import Loc
 from moye.ir import ops
 from moye.sim.barriers import Barriers
+from moye.sim.budgets import Budgets
 from moye.sim.checkers.globals import GlobalChecker
 from moye.sim.checkers.shared import SharedChecker
 from moye.sim.cluster import Cluster
@@ -52,7 +53,7 @@ class Batch:
         self.mbarriers, self.cluster = Mbarriers(self), Cluster(self, math.prod(func.cluster_dim))
         self.tensor_copies = TensorCopies(self, earliest=earliest)
         self.products = Products(self, earliest=earliest)
-        self.barriers = Barriers(self)
+        self.barriers, self.budgets = Barriers(self), Budgets(self)
         registers = [b for b in func.buffers if b.space is Space.REGISTER]
         self.fragments = {b.id: Fragment(b, self.threads, count) for b in registers}
         self.shared = {b.id: Shared(b, count) for b in func.shared_buffers}
@@ -81,7 +82,8 @@ class Batch:
             self.specials[name] = extent
         for shared in self.shared.values():
             shared.reset()
-        for part in (self.copies, self.barriers, self.mbarriers, self.cluster, self.tensor_copies, self.products):
+        for part in (self.copies, self.barriers, self.budgets, self.mbarriers, self.cluster, self.tensor_copies,
+                     self.products):
             part.reset()
         self.exited: Mask = False
         self.returned: dict[Loc, tuple[ops.Exit, Mask]] = {}
@@ -127,6 +129,9 @@ class Batch:
     def leave(self, mask: Mask, op: ops.Exit | None = None) -> None:
         """The threads of the mask exit, by a ``return`` or at the end of the kernel."""
         self.exited = union(self.exited, mask)
+        if self.watch is not None and self.watch.checker.peers.on:
+            self.watch.checker.peers.left(self.gone())
+            self.tensor_copies.left(self.gone())
         if op is not None:
             self.returned[op.loc] = (op, union(self.returned.get(op.loc, (op, False))[1], mask))
 
@@ -167,6 +172,7 @@ class Batch:
         else:
             self.tensor_copies.finish()
             self.products.finish()
+        self.budgets.finish()
         if self.watch is not None:
             self.watch.checker.finish()
             self.watch.globals.finish()

@@ -7,6 +7,8 @@ The blocks of a cluster are neighbours in a batch.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from moye.ir import ops
@@ -32,7 +34,7 @@ class Cluster:
         lanes = lanes_of(mask, self.batch.threads, self.batch.blocks)
         self.came += lanes
         if self.batch.watch is not None:
-            self.batch.watch.checker.engines.cluster_arrive(lanes)
+            self.batch.watch.checker.engines.cluster_arrive(lanes, relaxed=op.relaxed)
         if self.batch.barriers.waiting:
             self.batch.barriers.resolve()
 
@@ -41,6 +43,17 @@ class Cluster:
         last = np.where(self.batch.gone(), np.iinfo(np.int64).max, self.came).min(axis=0)
         last = np.repeat(last.reshape(-1, self.size).min(axis=1), self.size)
         return np.asarray(lanes & (self.came <= last))
+
+    def mapped(self, op: ops.MapShared, rank: Any, mask: Mask) -> Array:
+        """The columns of the blocks of these ranks (T or 1, B), for the lanes of the mask."""
+        ranks = np.broadcast_to(np.asarray(rank, np.int64), np.broadcast_shapes(np.shape(rank), (1, self.batch.blocks)))
+        wrong = (ranks < 0) | (ranks >= self.size)
+        if wrong.any():
+            lanes = lanes_of(mask, self.batch.threads, self.batch.blocks) & wrong
+            block, thread = np.nonzero(lanes.T)
+            self.remote(op, block, np.broadcast_to(ranks, lanes.shape)[thread, block])
+        own = np.arange(self.batch.blocks) // self.size * self.size
+        return np.asarray(own + np.clip(ranks, 0, self.size - 1), np.uint32)
 
     def remote(self, op: ops.Op, block: Array, rank: Array) -> Array:
         """The columns of the blocks of these ranks; D20 for a rank that the cluster does not have."""

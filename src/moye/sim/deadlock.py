@@ -13,7 +13,7 @@ from typing import Literal as OneOf
 
 from moye.errors import Loc
 from moye.ir import ops
-from moye.sim.checkers.words import bracketed, crowd, several
+from moye.sim.checkers.words import at, bracketed, crowd, several
 
 SHOWN = 6
 """How many groups are told before "more"."""
@@ -27,6 +27,8 @@ HINTS = {
     "E6": "let all 128 threads of the warpgroup reach it",
     "F3": "let both sides go through equally many phases of each barrier",
     "F4": "one of them must arrive before it waits",
+    "F5": "let the readers release every stage that is filled for them, or tell the one who fills them to stop",
+    "F7": "barrier_sync(id, count) among the threads of the role",
 }
 
 
@@ -37,7 +39,9 @@ class Waiter:
     ``needs`` are the threads that could let them go on.  ``missing`` arrivals of them are enough (0: all must come);
     ``count`` is what the barrier was told to expect.  Of an mbarrier: ``bytes`` that have not come (below 0: too many
     have), ``spent``: all who ever arrive at it have done so in this phase, ``gone``: some who could have exited,
-    ``known``: ``needs`` are those who have arrived before.
+    ``known``: ``needs`` are those who have arrived before, ``fills``: who waits wants to fill a stage that others read,
+    ``left``: who of those that have arrived before have exited, ``last``: an arrival of theirs.
+    Of a block barrier: ``role`` is the branch on one side of which it is, and on whose other side ``needs`` are.
     """
 
     kind: OneOf["block", "named", "warp", "warpgroup", "mbarrier"]
@@ -52,6 +56,10 @@ class Waiter:
     spent: bool = False
     gone: bool = False
     known: bool = False
+    fills: bool = False
+    left: tuple[int, ...] = ()
+    last: ops.Op | None = None
+    role: ops.If | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +90,10 @@ class Deadlock:
 
     @property
     def code(self) -> str:
-        """The class: of a block barrier C4, of warps alone C6, else C5 if a count cannot be met, F4 if it could.
+        """The class: of a block barrier C4, or F7 inside one role, of warps alone C6, else C5 or F4 (a cycle).
 
-        Of an mbarrier D7 if bytes alone are missing, D9 if all have come and are too few, F3 if somebody left early.
+        Of an mbarrier D7 if bytes alone are missing, D9 if all have come and are too few, F3 if somebody left early,
+        F5 if those were the readers.
         """
         kinds = {waiter.kind for waiter in self.waiters}
         if "warpgroup" in kinds:
@@ -95,11 +104,12 @@ class Deadlock:
         if any(waiter.spent and waiter.missing for waiter in phases):
             return "D9"
         if "block" in kinds:
-            return "C4"
+            return "F7" if all(waiter.role is not None for waiter in self.waiters if waiter.kind == "block") else "C4"
         if kinds == {"warp"}:
             return "C6"
         if phases:
-            return "F4" if self.cycle() or not any(waiter.gone for waiter in phases) else "F3"
+            left = [waiter for waiter in phases if waiter.gone and (waiter.known or not self.cycle())]
+            return "F4" if not left else "F5" if any(waiter.fills for waiter in left) else "F3"
         named = [waiter for waiter in self.waiters if waiter.kind == "named"]
         if any(waiter.count > self.size or waiter.missing > len(waiter.needs) for waiter in named):
             return "C5"
@@ -118,6 +128,8 @@ class Deadlock:
     @property
     def locs(self) -> tuple[Loc, ...]:
         points = [waiter.point.loc for waiter in self.told]
+        points += [waiter.last.loc for waiter in self.told if waiter.missing and waiter.last is not None]
+        points += [waiter.role.loc for waiter in self.told if waiter.role is not None]
         points += [gone.point.loc for gone in self.exited if gone.point is not None]
         return tuple(dict.fromkeys(points))
 
@@ -139,6 +151,8 @@ class Deadlock:
             if not waiter.needs:
                 return f"{head} for {more}, and no other thread is left to bring them"
             return f"{head} for {more}, which only {crowd(waiter.needs, self.size)} could bring"
+        if waiter.role is not None:
+            head += f", which is inside of one role (the branch{at(waiter.role)}),"
         return f"{head} for {crowd(waiter.needs, self.size)}" if waiter.needs else head
 
     def _phase(self, waiter: Waiter, verb: str) -> str:
@@ -150,6 +164,9 @@ class Deadlock:
             head += f", which lacks {' and '.join(lacks)}"
         if waiter.missing and waiter.needs and waiter.known:
             head += f" (so far {crowd(waiter.needs, self.size)} arrived there)"
+        if waiter.missing and waiter.left:
+            have = "have" if several(waiter.left, self.size) else "has"
+            head += f" ({crowd(waiter.left, self.size)} {have} arrived there{at(waiter.last)}, and {have} left)"
         return head if waiter.bytes >= 0 else f"{head}, and {-waiter.bytes} more bytes have come than were expected"
 
     def _left(self, gone: Exited) -> str:

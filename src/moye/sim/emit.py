@@ -83,8 +83,9 @@ class Emitter(Writer):
         elif isinstance(end, Wait):
             operands = end.op.operands()
         used |= {f"v{o.id}" for o in operands if isinstance(o, Value)}
-        used |= {f"v{item.loop.start.id}" for item in segment.items
-                 if isinstance(item, IvStart) and isinstance(item.loop.start, Value)}
+        counted = (item.loop.start if isinstance(item, IvStart) else item.loop.step for item in segment.items
+                   if isinstance(item, (IvStart, IvStep)))
+        used |= {f"v{o.id}" for o in counted if isinstance(o, Value)}
         return used & set(params)
 
     def end(self, segment: Segment, left: bool) -> None:
@@ -117,7 +118,7 @@ class Emitter(Writer):
         """A bool operand, or whether a For goes on; and its level."""
         if not isinstance(cond, ops.For):
             return self.operand(cond), self.level(cond)
-        return f"{self.name(cond.iv)} {'<' if cond.step > 0 else '>'} {self.operand(cond.stop)}", \
+        return f"{self.name(cond.iv)} {'<' if cond.up else '>'} {self.operand(cond.stop)}", \
             self.level(cond.iv, cond.stop)
 
     # --- items -------------------------------------------------------------------------------------------------------
@@ -148,7 +149,7 @@ class Emitter(Writer):
             loop = item.loop
             self.line(f"{self.name(loop.iv)} = {self.as_level(loop.start, self.level(loop.iv))}")
         elif isinstance(item, IvStep):
-            self.line(f"{self.name(item.loop.iv)} = {self.name(item.loop.iv)} + {item.loop.step}")
+            self.line(f"{self.name(item.loop.iv)} = {self.name(item.loop.iv)} + {self.step(item.loop)}")
         elif type(item) in _SIMPLE:
             _SIMPLE[type(item)](self, item)
         elif isinstance(item, ops.Map):
@@ -203,10 +204,10 @@ class Emitter(Writer):
                     self.under(mask, op, block)
 
     def count(self, op: ops.For) -> None:
-        iv, start, stop = self.name(op.iv), self.operand(op.start), self.operand(op.stop)
+        iv, start, stop, step = self.name(op.iv), self.operand(op.start), self.operand(op.stop), self.step(op)
         live = self._live(op)
-        if self.level(op.start, op.stop) == SCALAR:
-            self.line(f"for {iv} in range({start}, {stop}, {op.step}):")
+        if self.level(op.iv, op.stop) == SCALAR:
+            self.line(f"for {iv} in range({start}, {stop}, {step}):")
             with self.indented():
                 self.body(op, live)
             self._after(live)
@@ -217,8 +218,11 @@ class Emitter(Writer):
             self.line(f"{live} = both({live}, {self.condition(op)[0]})")
             self.line(f"if {live} is False: break")
             self.body(op, live)
-            self.line(f"{iv} = {iv} + {op.step}")
+            self.line(f"{iv} = {iv} + {step}")
         self._after(live)
+
+    def step(self, op: ops.For) -> str:
+        return str(op.step) if isinstance(op.step, int) else self.operand(op.step)
 
     def region(self, op: ops.Loop | ops.Scope) -> None:
         live = self._live(op)

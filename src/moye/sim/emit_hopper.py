@@ -2,7 +2,7 @@
 
 In: a Writer and an op.  Out: one line, such as ``B.mbarriers.arrive(OP3, v12, 4096, None, m0)``.
 
-What they do is in mbarriers.py, tma.py and wgmma.py.
+What they do is in mbarriers.py, tma.py, bulk.py and wgmma.py.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any
 
 from moye.ir import ops
 from moye.ir.nodes import Operand
+from moye.sim.bulk import BulkSite
 from moye.sim.tma import TmaSite
 from moye.sim.wgmma import WgmmaSite
 from moye.sim.writer import Writer
@@ -40,6 +41,13 @@ def emit_tma(w: Writer, op: ops.TmaCopy) -> None:
     barrier = "None" if op.barrier is None else w.operand(op.barrier.offset)
     first = "".join(f"{w.operand(x)}, " for x in op.coordinates)
     w.line(f"P[{w.site(TmaSite(op))}]({offset}, ({first}), {barrier}, {_optional(w, op.multicast)}, {w.mask})")
+
+
+def emit_bulk_copy(w: Writer, op: ops.BulkCopy) -> None:
+    dst, barrier = ("None" if ref is None else w.operand(ref.offset) for ref in (op.dst, op.barrier))
+    column = _optional(w, None if op.dst is None else op.dst.buffer.base)
+    w.line(f"P[{w.site(BulkSite(op))}]({dst}, {w.operand(op.src.offset)}, {w.operand(op.bytes)}, {barrier}, {column}, "
+           f"{_optional(w, op.multicast)}, {w.mask})")
 
 
 def emit_bulk_commit(w: Writer, op: ops.BulkCommit) -> None:
@@ -72,18 +80,29 @@ def emit_elect(w: Writer, op: ops.Elect) -> None:
     w.line(f"{w.name(op.result)} = elect(B, {w.mask})")
 
 
+def emit_map_shared(w: Writer, op: ops.MapShared) -> None:
+    """Which of the batch's blocks has the rank stands for the address there."""
+    w.line(f"{w.name(op.result)} = B.cluster.mapped({w.op(op)}, {w.operand(op.rank)}, {w.mask})")
+
+
 def emit_cluster_arrive(w: Writer, op: ops.ClusterArrive) -> None:
     w.line(f"B.cluster.arrive({w.op(op)}, {w.mask})")
 
 
+def emit_registers(w: Writer, op: ops.SetMaxRegisters) -> None:
+    if w.check:
+        w.line(f"B.budgets.change({w.op(op)}, {w.mask})")
+
+
 def emit_nothing(w: Writer, op: ops.Op) -> None:
-    """Register budgets and the order of launches change no value of one launch."""
+    """The order of launches changes no value of one launch."""
 
 
 TABLE: dict[type, Callable[[Any, Any], None]] = {
     ops.MbarrierInit: emit_init, ops.MbarrierArrive: emit_arrive, ops.ProxyFence: emit_proxy_fence,
-    ops.TmaCopy: emit_tma, ops.BulkCommit: emit_bulk_commit, ops.BulkWait: emit_bulk_wait, ops.Wgmma: emit_wgmma,
-    ops.WgmmaFence: emit_wgmma_fence, ops.WgmmaCommit: emit_wgmma_commit, ops.WgmmaWait: emit_wgmma_wait,
-    ops.Elect: emit_elect, ops.SetMaxRegisters: emit_nothing, ops.GridDependency: emit_nothing,
+    ops.TmaCopy: emit_tma, ops.BulkCopy: emit_bulk_copy, ops.BulkCommit: emit_bulk_commit,
+    ops.BulkWait: emit_bulk_wait, ops.Wgmma: emit_wgmma, ops.WgmmaFence: emit_wgmma_fence,
+    ops.WgmmaCommit: emit_wgmma_commit, ops.WgmmaWait: emit_wgmma_wait, ops.Elect: emit_elect,
+    ops.MapShared: emit_map_shared, ops.SetMaxRegisters: emit_registers, ops.GridDependency: emit_nothing,
     ops.ClusterArrive: emit_cluster_arrive,
 }

@@ -32,7 +32,9 @@ def _dynamic(w: Writer, extents: tuple[Extent, ...], *, uniform: ops.Op | None =
 
 
 def _ref(w: Writer, ref: Ref | TileRef) -> str:
-    return w.operand(ref.offset)
+    """Its offset, with the column of the block where that may be another one."""
+    base = ref.buffer.base
+    return w.operand(ref.offset) if base is None else f"({w.operand(ref.offset)}, {w.operand(base)})"
 
 
 def _pure(operand: Operand | None, w: Writer) -> str:

@@ -17,7 +17,9 @@ from moye.dtypes import DType, Kind
 from moye.errors import UnsupportedError
 from moye.ir import ops
 from moye.ir.nodes import TileRef
-from moye.layout import Layout, size
+from moye.layout import Layout
+from moye.layout.tuples import flatten_tuple
+from moye.sim.addressing import static_table
 from moye.sim.checkers.words import at, crowd
 from moye.sim.gemm import Checked, GemmSite
 from moye.sim.masks import Mask, lanes_of
@@ -29,12 +31,12 @@ _WARP = 32
 
 def owners(layout: Layout, elements: int, threads: int) -> tuple[Array, Array]:
     """(thread, value) that hold each element of the tile that the layout of an atom describes."""
+    offsets = static_table(*map(flatten_tuple, (layout.shape, layout.stride)))  # type: ignore[arg-type]
+    assert offsets is not None, "the layouts of an atom are static"
+    held = offsets.reshape(-1, threads).T               # (threads, values)
     thread_of, value_of = np.zeros(elements, np.int64), np.zeros(elements, np.int64)
-    values = int(size(layout)) // threads  # type: ignore[arg-type]
-    for thread in range(threads):
-        for value in range(values):
-            element = int(layout(thread, value))  # type: ignore[arg-type]
-            thread_of[element], value_of[element] = thread, value
+    thread_of[held] = np.arange(threads)[:, None]
+    value_of[held] = np.arange(held.shape[1])
     return thread_of, value_of
 
 

@@ -39,6 +39,12 @@ class Cells:
         full: Array = np.broadcast_to(value, (batch.threads, batch.blocks))
         return full[self.thread, self.block]
 
+    def spread(self, batch: BatchState, values: Array) -> Array:
+        """A value of each of the lanes as (T, B), -1 elsewhere."""
+        full = np.full((batch.threads, batch.blocks), -1, np.int64)
+        full[self.thread, self.block] = values
+        return full
+
     def lanes(self, batch: BatchState, element: int) -> Array:
         """Those at one barrier as a mask (T, B)."""
         found = np.zeros((batch.threads, batch.blocks), np.bool_)
@@ -73,10 +79,9 @@ class Mbarriers:
         phases = self.of(op.ref.buffer)
         cells = Cells(self.batch, mask, offset, len(phases.phase))
         where = cells.element, cells.block
-        if self.batch.watch is not None:
+        if self.batch.watch is not None and not self._in_use(op, phases, where):
             for element in np.unique(cells.element).tolist():
                 self.batch.watch.checker.engines.init(op, element, cells.lanes(self.batch, element))
-            self._in_use(op, phases, where)
         phases.count[where] = phases.pending[where] = cells.of(self.batch, count)
         phases.bytes[where] = phases.phase[where] = phases.arrivals[where] = 0
         phases.ready[where] = True
@@ -90,21 +95,23 @@ class Mbarriers:
         block = cells.block if rank is None else batch.cluster.remote(op, cells.block, cells.of(batch, rank))
         where = cells.element, block
         if batch.watch is not None:
+            to = None if rank is None else cells.spread(batch, block - cells.block // batch.cluster.size
+                                                        * batch.cluster.size)
             for element in np.unique(cells.element).tolist():
-                batch.watch.checker.engines.arrive(op, op.ref, element, cells.lanes(batch, element), op.arrives,
-                                                   remote=rank is not None)
+                batch.watch.checker.engines.arrive(op, element, cells.lanes(batch, element), phases.phase[element], to)
         if expected is not None:
             np.add.at(phases.bytes, where, cells.of(batch, expected))
         if op.arrives:
             np.subtract.at(phases.pending, where, 1)
             np.add.at(phases.arrivals, where, 1)
+            again = phases.here[where[0], cells.thread, where[1]]
             phases.came[where[0], cells.thread, where[1]] = phases.here[where[0], cells.thread, where[1]] = True
             if batch.watch is not None:
-                self._too_many(op, phases, cells, where)
+                self._too_many(op, phases, cells, where, again)
         self.settle(phases)
 
-    def landed(self, phases: Phases, element: Array, block: Array, count: int) -> None:
-        """A copy has brought ``count`` bytes to each of these."""
+    def landed(self, phases: Phases, element: Array, block: Array, count: Array) -> None:
+        """A copy has brought so many bytes to each of these."""
         np.subtract.at(phases.bytes, (element, block), count)
         self.settle(phases)
 
@@ -135,30 +142,41 @@ class Mbarriers:
 
     def passes(self, op: ops.MbarrierWait, element: Array, lanes: Array) -> None:
         """These lanes go on: the checks learn it."""
-        if self.batch.watch is None:
-            return
         phases = self.of(op.ref.buffer)
         for one in np.unique(element[lanes]).tolist():
+            phases.free[one] |= (lanes & (element == one)).any(axis=0) & (phases.phase[one] == 0)
+            if self.batch.watch is None:
+                continue
             self.batch.watch.checker.engines.passed(op, op.ref, one, lanes & (element == one), phases.phase[one])
 
     # --- findings ----------------------------------------------------------------------------------------------------
 
-    def _in_use(self, op: ops.MbarrierInit, phases: Phases, where: tuple[Array, Array]) -> None:
-        """D11: initialised again in the middle of a phase."""
+    def _in_use(self, op: ops.MbarrierInit, phases: Phases, where: tuple[Array, Array]) -> bool:
+        """D11: initialised again in the middle of a phase; whether it is told."""
         busy = phases.ready[where] & ((phases.pending[where] != phases.count[where]) | (phases.bytes[where] != 0))
         watch = self.batch.watch
         if watch is None or not busy.any():
-            return
+            return False
         element, block = (int(x[busy][0]) for x in where)
         watch.report("D11", f"{name(op.ref, element)} of block {watch.block(block)} is initialised again{at(op)} while "
                      f"its phase {int(phases.phase[element, block])} is under way: "
-                     f"{state(phases, element, block)}", op, tensor=op.ref.buffer.name, coordinate=(element,))
+                     f"{state(phases, element, block)}", op, tensor=op.ref.buffer.name, coordinate=(element,),
+                     hint="initialise it once, before the loop, and wait for the parity of each phase in turn")
+        watch.checker.engines.stages.tell(op.ref.buffer.id, "D11")
+        return True
 
-    def _too_many(self, op: ops.MbarrierArrive, phases: Phases, cells: Cells, where: tuple[Array, Array]) -> None:
-        """D9: more arrivals than a phase counts."""
+    def _too_many(self, op: ops.MbarrierArrive, phases: Phases, cells: Cells, where: tuple[Array, Array],
+                  again: Array) -> None:
+        """D9: more arrivals than a phase counts; F1 where a stage is filled ``again`` by who filled it."""
         over = phases.ready[where] & (phases.pending[where] < 0)
         watch = self.batch.watch
         if watch is None or not over.any():
+            return
+        engines = watch.checker.engines
+        if op.ref.buffer.id in engines.stages.empty and (over & again).any():
+            n = int(np.argmax(over & again))
+            engines.judge.pipelines.refilled(op, int(where[0][n]), int(cells.thread[n]), int(where[1][n]))
+        if op.ref.buffer.id in engines.stages.broken:
             return
         element, block = (int(x[over][0]) for x in where)
         threads = cells.thread[(where[0] == element) & (where[1] == block)].tolist()

@@ -146,48 +146,52 @@ class Shared:
         if self.owner is not None:
             self.owner[...] = 0
 
-    def disown(self, index: Array, itemsize: int, mask: Array | None) -> None:
+    def disown(self, index: Array, itemsize: int, mask: Array | None, column: Array | None = None) -> None:
         """Something writes these elements of ``itemsize`` bytes."""
         if self.owner is None or not len(self.owner):
             return
         if itemsize != self.dtype.itemsize:
             self.owner[...] = 0
             return
-        shape = np.broadcast_shapes(index.shape, (1, self.blocks), () if mask is None else mask.shape)
+        shape = np.broadcast_shapes(index.shape, (1, self.blocks), () if mask is None else mask.shape,
+                                    () if column is None else column.shape)
         index = np.broadcast_to(index.clip(0, len(self.owner) - 1), shape)
-        column = np.broadcast_to(self.column, shape)
+        column = np.broadcast_to(self.column if column is None else column, shape)
         if mask is None:
             self.owner[index, column] = 0
         else:
             mask = np.broadcast_to(mask, shape)
             self.owner[index[mask], column[mask]] = 0
 
-    def read(self, index: Array, dtype: np.dtype[Any]) -> Array:
-        """The elements (..., T or 1, blocks); indices outside are clipped."""
+    def read(self, index: Array, dtype: np.dtype[Any], column: Array | None = None) -> Array:
+        """The elements (..., T or 1, blocks); indices outside are clipped.  ``column``: of other blocks (T or 1, B)."""
         if dtype.itemsize != self.dtype.itemsize:
-            return self._read_recast(index, dtype)
+            return self._read_recast(index, dtype, self.column if column is None else column)
         data = self.data if dtype == self.dtype else self.data.view(dtype)
-        if index.shape[-1] == 1:
+        if column is None and index.shape[-1] == 1:
             return data.take(index[..., 0], axis=0, mode="clip")
-        return data.reshape(-1).take(index * self.blocks + self.column, mode="clip")
+        return data.reshape(-1).take(index * self.blocks + (self.column if column is None else column), mode="clip")
 
-    def _read_recast(self, index: Array, dtype: np.dtype[Any]) -> Array:
+    def _read_recast(self, index: Array, dtype: np.dtype[Any], column: Array) -> Array:
         own, wanted = self.dtype.itemsize, dtype.itemsize
         if wanted < own:
             ratio = own // wanted
-            flat = (index // ratio) * (self.blocks * ratio) + self.column * ratio + index % ratio
+            flat = (index // ratio) * (self.blocks * ratio) + column * ratio + index % ratio
             narrow: Array = self.data.view(dtype)
             return np.asarray(narrow.reshape(-1).take(flat, mode="clip"))
         ratio = wanted // own
-        parts = self.read(index[..., None, :, :] * ratio + np.arange(ratio)[:, None, None], self.dtype)
+        if column.ndim > 2:                             # a block for each access
+            column = column[..., None, :, :]
+        parts = self.read(index[..., None, :, :] * ratio + np.arange(ratio)[:, None, None], self.dtype, column)
         joined: Array = np.ascontiguousarray(np.moveaxis(parts, -3, -1)).view(dtype)
         return np.asarray(joined[..., 0])
 
-    def write(self, index: Array, dtype: np.dtype[Any], values: Any, mask: Array | None) -> None:
-        """Scatter; indices outside the allocation are dropped."""
+    def write(self, index: Array, dtype: np.dtype[Any], values: Any, mask: Array | None,
+              column: Array | None = None) -> None:
+        """Scatter; indices outside the allocation are dropped.  ``column``: into other blocks (T or 1, B)."""
         ratio = self.dtype.itemsize / dtype.itemsize
         if ratio < 1:
-            self._write_wide(index, dtype, values, mask)
+            self._write_wide(index, dtype, values, mask, column)
             return
         ratio = int(ratio)
         threads = np.shape(values)[-2:-1]
@@ -198,24 +202,26 @@ class Shared:
             inside = (index >= 0) & (index < limit)
             mask = inside if mask is None else mask & inside
         data = self.data if dtype == self.dtype else self.data.view(dtype)
-        if mask is None and ratio == 1 and index.shape[-1] == 1:
+        if mask is None and ratio == 1 and index.shape[-1] == 1 and column is None:
             data[index[..., 0]] = values
             return
-        flat = (index // ratio) * (self.blocks * ratio) + self.column * ratio + index % ratio if ratio > 1 \
-            else index * self.blocks + self.column
+        column = self.column if column is None else column
+        flat = (index // ratio) * (self.blocks * ratio) + column * ratio + index % ratio if ratio > 1 \
+            else index * self.blocks + column
         if mask is None:
             data.reshape(-1)[flat] = values
             return
         flat, values, mask = np.broadcast_arrays(flat, np.asarray(values, dtype), mask)
         data.reshape(-1)[flat[mask]] = values[mask]
 
-    def _write_wide(self, index: Array, dtype: np.dtype[Any], values: Any, mask: Array | None) -> None:
+    def _write_wide(self, index: Array, dtype: np.dtype[Any], values: Any, mask: Array | None,
+                    column: Array | None) -> None:
         ratio = dtype.itemsize // self.dtype.itemsize
         shape = np.broadcast_shapes(index.shape, np.shape(values), (1, self.blocks))
         parts = np.ascontiguousarray(np.broadcast_to(np.asarray(values, dtype), shape)).view(self.dtype)
         parts = np.moveaxis(parts.reshape(*shape, ratio), -1, 0)
         for part in range(ratio):
-            self.write(index * ratio + part, self.dtype, parts[part], mask)
+            self.write(index * ratio + part, self.dtype, parts[part], mask, column)
 
 
 class Fragment:

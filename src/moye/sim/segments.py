@@ -307,6 +307,8 @@ def _set(segment: Segment, item: Value | Var) -> None:
 def _account(segment: Segment, item: Item, loops: Loops, nested: bool) -> None:
     if isinstance(item, (IvStart, IvStep)):
         _use(segment, item.loop.start if isinstance(item, IvStart) else item.loop.iv)
+        if isinstance(item, IvStep) and isinstance(item.loop.step, Value):
+            _use(segment, item.loop.step)
         _set(segment, item.loop.iv)
         return
     for variable in loops.get(id(item), ()):

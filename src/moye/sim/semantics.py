@@ -169,6 +169,13 @@ def round_to_tf32(a: Array) -> Array:
     return np.asarray((bits + half) & np.uint32(0xFFFFE000)).view(np.float32)
 
 
+def nearest_tf32(a: Array) -> Array:
+    """Round to nearest at 10 bits of mantissa, ties to even, as TMA loads do (seen on an H200); NaNs stay NaNs."""
+    bits = np.array(a, np.float32).view(np.uint32)
+    half = np.isfinite(a) * (np.uint32(0xFFF) + (bits >> np.uint32(13) & np.uint32(1)))
+    return np.asarray((bits + half) & np.uint32(0xFFFFE000)).view(np.float32)
+
+
 def round_to_odd(a: Array) -> Array:
     """As float32 with a sticky last bit: rounding it further is like rounding ``a`` itself."""
     if a.dtype.kind in "iu" and a.dtype.itemsize == 8:

@@ -97,7 +97,7 @@ def _walk(block: Block, inside: bool) -> Iterator[tuple[ops.Op, bool]]:
 def _keeps(op: ops.Copy) -> bool:
     """Whether a copy from global memory leaves something as it was where its predicate is false."""
     return (op.pred is not None and not op.zero_fill and op.src.buffer.space is Space.GLOBAL
-            and op.dst.buffer.space is not Space.GLOBAL and op.dst.dtype.bits == op.dst.buffer.dtype.bits
+            and op.dst.buffer.space in (Space.SHARED, Space.REGISTER) and op.dst.dtype.bits == op.dst.buffer.dtype.bits
             and op.dst.dtype.bits >= 8)
 
 
@@ -117,7 +117,7 @@ class Again:
     def __init__(self, func: Func, arguments: Sequence[Any], memory: Callable[[Buffer], Any]) -> None:
         self.func, self.memory = func, memory
         self.stale = Stale(func)
-        written = {ref.buffer.id for _, ref, kind, _ in accesses(func) if kind in (WRITE, ATOMIC)}
+        written = {buffer.id for _, buffer, kind, _ in accesses(func) if kind in (WRITE, ATOMIC)}
         self.outputs: list[tuple[Buffer, TensorArg]] = [
             (param.buffer, argument) for param, argument in zip(func.params, arguments, strict=True)
             if isinstance(param, TensorParam) and isinstance(argument, TensorArg) and param.buffer.id in written]

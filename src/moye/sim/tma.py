@@ -4,25 +4,30 @@ In: an ``ops.TmaCopy`` with the shared offset, the coordinates and the barrier o
 and waits.  Out: memory, and bytes that land on mbarriers.
 
 A load is performed when nobody else can move and somebody waits for its barrier; a store reads its source at the wait
-that covers it, or when its block ends.  Bytes lie in shared memory as the hardware places them: row after row of the
-box, chunks of 16 bytes permuted by the address bits above.
+that covers it and writes at the one that covers that, or both when its block ends; so do the runs of bulk.py.  Bytes
+lie in shared memory as the hardware places them: row after row of the box, 16-byte chunks permuted by higher bits.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Protocol
 
 import numpy as np
 
+from moye.dtypes import tfloat32
 from moye.errors import UnsupportedError
 from moye.ir import ops
-from moye.ir.nodes import TensorParam
+from moye.ir.nodes import Buffer, TensorParam
 from moye.sim.addressing import coordinates
+from moye.sim.checkers.engines import Engines
 from moye.sim.checkers.words import at, crowd
+from moye.sim.lints import boxes
 from moye.sim.masks import Mask, lanes_of
 from moye.sim.mbarriers import Cells
 from moye.sim.memory import Array, numpy_dtype
 from moye.sim.phases import Phases
+from moye.sim.semantics import nearest_tf32
 from moye.sim.state import BatchState
 
 _ALIGNMENT, _BLOCKS = 128, 16
@@ -48,6 +53,8 @@ class TmaBox:
 
     def __init__(self, op: ops.TmaCopy, batch: BatchState) -> None:
         self.op, self.batch = op, batch
+        self.barrier = None if op.barrier is None else op.barrier.buffer
+        self.name = (op.smem.buffer if op.smem else op.tensor).name
         param = next(p for p in batch.launch.func.params if isinstance(p, TensorParam) and p.buffer is op.tensor)
         if param.tensor_map is None or param.tensor_map.dtype.bits < 8:
             raise UnsupportedError(f"the simulator copies no boxes of {param.name}: {param.tensor_map}", locs=(op.loc,))
@@ -59,16 +66,22 @@ class TmaBox:
         self.bytes = len(self.linear) * self.dtype.itemsize
 
     def __call__(self, offset: Any, first: tuple[Any, ...], barrier: Any, multicast: Any, mask: Mask) -> None:
-        if mask is False or self.op.kind == "prefetch":
-            return
         op, batch = self.op, self.batch
-        assert op.smem is not None, "only a prefetch has no shared memory"
+        if mask is False or op.smem is None:            # a prefetch changes nothing, wherever its box lies
+            return
         cells = Cells(batch, mask, 0 if op.barrier is None else barrier, 1 << 30)
         start = cells.of(batch, offset) * op.smem.dtype.bytes
-        issued = Issued(self, cells.thread, cells.block, start, [cells.of(batch, x) for x in first], cells.element)
+        issued = Issued(self, cells.thread, cells.block, start, [cells.of(batch, x) for x in first], cells.element,
+                        np.full_like(start, self.bytes))
+        issued.group = batch.tensor_copies.committed[issued.thread, issued.block]
         if batch.watch is not None:
-            self._single(lanes_of(mask, batch.threads, batch.blocks))
+            single(batch, op, lanes_of(mask, batch.threads, batch.blocks), "box", op.tensor.name)
             self._placed(issued)
+            batch.watch.globals.boxes(op, op.tensor, self.memory, issued, lambda: self.elements(issued))
+            if batch.watch.meter is not None:
+                offset, inside = self.elements(issued)
+                base = self.memory.address % 16                 # as on a device: an allocation starts at a whole sector
+                boxes.count(batch.watch.meter, op, offset * self.dtype.itemsize + base, inside, self.dtype.itemsize)
         if multicast is not None:
             issued = issued.spread(batch, cells.of(batch, multicast))
         batch.tensor_copies.issue(issued)
@@ -90,6 +103,8 @@ class TmaBox:
         """Global to shared; zeros for what lies outside."""
         offset, inside = self.elements(issued)
         values = self.memory.read(offset)
+        if self.map.dtype == tfloat32:
+            values = nearest_tf32(values)
         if not inside.all():
             values = np.where(inside, values, self.dtype.type(0))
         assert self.op.smem is not None, "a load has a destination"
@@ -109,19 +124,24 @@ class TmaBox:
             flat[at_, issued.block[:, None]] = values
         self.batch.launch.writes += 1
 
-    def store(self, issued: Issued) -> None:
-        """Shared to global, or added to it."""
-        offset, inside = self.elements(issued)
+    def fetch(self, issued: Issued) -> None:
+        """Shared memory is read: what is stored may be written later."""
         assert self.op.smem is not None, "a store has a source"
         shared = self.batch.shared[self.op.smem.buffer.id]
         at_ = swizzled(issued.start[:, None] + self.linear, self.map.swizzle) // self.dtype.itemsize
+        issued.values = np.stack([shared.read(at_[n][:, None, None], self.dtype)[:, 0, block]
+                                  for n, block in enumerate(issued.block.tolist())])
+
+    def store(self, issued: Issued) -> None:
+        """Shared to global, or added to it."""
+        if issued.values is None:
+            self.fetch(issued)
+        assert issued.values is not None, "it was fetched"
+        offset, inside = self.elements(issued)
         self.batch.launch.writes += 1
-        for n, block in enumerate(issued.block.tolist()):
-            values = shared.read(at_[n][:, None, None], self.dtype)[:, 0, block]
-            index, keep = offset[n], inside[n]
-            if self.op.kind == "reduce_add":
-                values = self.memory.read(index) + values
-            self.memory.write(index, values, keep)
+        for values, index, keep in zip(issued.values, offset, inside, strict=True):
+            total = self.memory.read(index) + values if self.op.kind == "reduce_add" else values
+            self.memory.write(index, total, keep)
 
     def chunks(self, start: int) -> Array:
         """The 16-byte chunks of the box, by address; the swizzle only permutes them."""
@@ -129,17 +149,14 @@ class TmaBox:
 
     # --- findings ----------------------------------------------------------------------------------------------------
 
-    def _single(self, lanes: Array) -> None:
-        """D21: several lanes of a warp issue the same copy."""
-        watch = self.batch.watch
-        count = np.add.reduceat(lanes.astype(np.int64), np.arange(0, len(lanes), 32), axis=0)
-        if watch is None or not (count > 1).any():
-            return
-        warp, block = (int(i) for i in np.argwhere(count > 1)[0])
-        here = np.flatnonzero(lanes[:, block] & (np.arange(len(lanes)) // 32 == warp)).tolist()
-        watch.report("D21", f"the copy of one box{at(self.op)} is issued by {crowd(here, len(lanes))} of block "
-                     f"{watch.block(block)}, once by each", self.op, lane=(here[0], block),
-                     tensor=self.op.tensor.name, hint="let one thread issue it: if elect()")
+    def tell(self, engines: Engines, issued: Issued) -> None:
+        """The checks of shared memory learn of it."""
+        op = self.op
+        assert op.smem is not None, "it moves shared memory"
+        if op.barrier is None:
+            engines.store(op, op.smem, self.chunks, issued)
+        else:
+            engines.load(op, op.smem, op.barrier, self.chunks, issued)
 
     def _placed(self, issued: Issued) -> None:
         """B2 and B4 of the box in shared memory."""
@@ -158,27 +175,61 @@ class TmaBox:
                              count=int(bad.sum()), tensor=buffer.name)
 
 
+def single(batch: BatchState, op: ops.AnyBulk, lanes: Array, what: str, tensor: str) -> None:
+    """D21: several of these lanes (T, B), which issue the same copy, are in one warp."""
+    watch = batch.watch
+    count = np.add.reduceat(lanes.astype(np.int64), np.arange(0, len(lanes), 32), axis=0)
+    if watch is None or not (count > 1).any():
+        return
+    warp, block = (int(i) for i in np.argwhere(count > 1)[0])
+    here = np.flatnonzero(lanes[:, block] & (np.arange(len(lanes)) // 32 == warp)).tolist()
+    watch.report("D21", f"the copy of one {what}{at(op)} is issued by {crowd(here, len(lanes))} of block "
+                 f"{watch.block(block)}, once by each", op, lane=(here[0], block), tensor=tensor,
+                 hint="let one thread issue it: if elect()")
+
+
+class Moved(Protocol):
+    """An op in one batch: what a copy in flight is asked for."""
+
+    barrier: Buffer | None
+    """The mbarriers that it completes on; None where it belongs to a bulk group."""
+    name: str
+    """Of the shared memory that it fills or reads."""
+
+    @property
+    def op(self) -> ops.AnyBulk: ...
+    def tell(self, engines: Engines, issued: Issued) -> None: ...
+    def load(self, issued: Issued) -> None: ...
+    def fetch(self, issued: Issued) -> None: ...
+    def store(self, issued: Issued) -> None: ...
+
+
 class Issued:
-    """An executed op: per issuing thread its block, byte offset in shared memory, coordinates, barrier, group."""
+    """An executed op: per issuing thread its block, byte offset in shared memory, the other end, barrier, bytes, group.
 
-    __slots__ = ("block", "box", "element", "first", "foreign", "group", "phase", "start", "thread")
+    ``first`` are coordinates of a tensor, or what bulk.py keeps there.
+    """
 
-    def __init__(self, box: TmaBox, thread: Array, block: Array, start: Array, first: list[Array],
-                 element: Array) -> None:
-        self.box, self.thread, self.block, self.start, self.first, self.element = (
-            box, thread, block, start, first, element)
+    __slots__ = ("block", "box", "bytes", "element", "first", "group", "issuer", "phase", "start", "thread", "values")
+
+    def __init__(self, box: Moved, thread: Array, block: Array, start: Array, first: list[Array], element: Array,
+                 count: Array) -> None:
+        self.box, self.thread, self.block, self.start, self.first, self.element, self.bytes = (
+            box, thread, block, start, first, element, count)
         self.phase: Array = np.zeros_like(element)
         self.group: Array = np.zeros_like(element)
-        self.foreign: Array = np.zeros(len(element), np.bool_)
-        """Which of them another block of the cluster has issued."""
+        self.issuer = block
+        """The block whose thread it is: of a multicast not always the one that receives."""
+        self.values: Array | None = None
+        """What a store has read of shared memory and not written yet."""
 
     def part(self, keep: Array) -> Issued:
         """Some of the threads."""
         some = Issued(self.box, self.thread[keep], self.block[keep], self.start[keep], [x[keep] for x in self.first],
-                      self.element[keep])
-        some.phase, some.group, some.foreign = self.phase[keep], self.group[keep], self.foreign[keep]
+                      self.element[keep], self.bytes[keep])
+        some.phase, some.group, some.issuer = self.phase[keep], self.group[keep], self.issuer[keep]
+        some.values = None if self.values is None else self.values[keep]
         return some
-
 
     def spread(self, batch: BatchState, mask: Array) -> Issued:
         """The same for every block of the cluster that a mask names; each has its own barrier."""
@@ -186,7 +237,6 @@ class Issued:
         place, rank = np.nonzero(bits)
         some = self.part(place)
         some.block = batch.cluster.remote(self.box.op, some.block, rank)
-        some.foreign = some.block != self.block[place]
         return some
 
 
@@ -200,34 +250,35 @@ class TensorCopies:
     def reset(self) -> None:
         self.loads: list[Issued] = []
         self.stores: list[Issued] = []
+        self.fetched: list[Issued] = []
+        """Stores that have read their sources and may not have written."""
+        self.outlived: set[int] = set()
+        """The ids of copies to other blocks of which it is told that their own has ended."""
         self.committed: Array = np.zeros((self.batch.threads, self.batch.blocks), np.int64)
 
     def issue(self, issued: Issued) -> None:
         """A copy begins."""
-        op, batch = issued.box.op, self.batch
+        box, batch = issued.box, self.batch
         watch = batch.watch
-        if op.kind != "load":
-            issued.group = self.committed[issued.thread, issued.block]
+        if box.barrier is None:
             if watch is not None:
-                watch.checker.engines.store(op, issued.box.chunks, issued, self.committed)
+                box.tell(watch.checker.engines, issued)
             self._keep_store(issued)
             return
-        assert op.barrier is not None, "a load completes on a barrier"
-        phases = batch.mbarriers.of(op.barrier.buffer)
+        phases = batch.mbarriers.of(box.barrier)
         issued.element = np.clip(issued.element, 0, len(phases.phase) - 1)
         issued.phase = phases.phase[issued.element, issued.block]
         if watch is not None:
-            watch.checker.engines.load(op, issued.box.chunks, issued)
+            box.tell(watch.checker.engines, issued)
         if self.earliest:
-            issued.box.load(issued)
-            batch.mbarriers.landed(phases, issued.element, issued.block, issued.box.bytes)
+            box.load(issued)
+            batch.mbarriers.landed(phases, issued.element, issued.block, issued.bytes)
         else:
             self.loads.append(issued)
 
     def _keep_store(self, issued: Issued) -> None:
         if self.earliest:
             issued.box.store(issued)
-            issued.thread = issued.thread.copy()
         self.stores.append(issued)
 
     # --- loads -------------------------------------------------------------------------------------------------------
@@ -242,9 +293,9 @@ class TensorCopies:
         kept: list[Issued] = []
         loads, self.loads = self.loads, []
         for number, load in enumerate(loads):
-            barrier = load.box.op.barrier
+            barrier = load.box.barrier
             assert barrier is not None, "a load completes on a barrier"
-            key, here = barrier.buffer.id, (load.element, load.block)
+            key, here = barrier.id, (load.element, load.block)
             keep = np.ones(len(load.thread), np.bool_)
             if key in wanted:
                 phases = self.batch.mbarriers.all[key]
@@ -254,7 +305,7 @@ class TensorCopies:
                 part = load.part(~keep)
                 part.box.load(part)
                 self.loads = [*kept, *([load.part(keep)] if keep.any() else []), *loads[number + 1:]]
-                self.batch.mbarriers.landed(phases, part.element, part.block, part.box.bytes)
+                self.batch.mbarriers.landed(phases, part.element, part.block, part.bytes)
             if keep.any():
                 kept.append(load if keep.all() else load.part(keep))
         self.loads = kept
@@ -277,18 +328,18 @@ class TensorCopies:
         if watch is None:
             return
         for load in self.loads:
-            barrier = load.box.op.barrier
-            if barrier is None or barrier.buffer is not phases.buffer:
+            barrier = load.box.barrier
+            if barrier is not phases.buffer or barrier.id in watch.checker.engines.stages.broken:
                 continue
             here = load.element, load.block
             early = done[here] & (load.phase == phases.phase[here])
             if early.any():
                 n = int(np.argmax(early))
                 element, block = int(load.element[n]), int(load.block[n])
-                watch.report("D7", f"phase {int(load.phase[n])} of {barrier.buffer.name}({element}) of block "
+                watch.report("D7", f"phase {int(load.phase[n])} of {barrier.name}({element}) of block "
                              f"{watch.block(block)} is complete before the copy{at(load.box.op)} has brought its "
-                             f"{load.box.bytes} bytes: fewer were expected than copies bring", load.box.op,
-                             lane=(int(load.thread[n]), block), tensor=barrier.buffer.name, coordinate=(element,),
+                             f"{int(load.bytes[n])} bytes: fewer were expected than copies bring", load.box.op,
+                             lane=(int(load.thread[n]), block), tensor=barrier.name, coordinate=(element,),
                              hint="expect the bytes of all copies that complete on the barrier in one phase")
 
     # --- stores ------------------------------------------------------------------------------------------------------
@@ -299,36 +350,74 @@ class TensorCopies:
             self.committed = self.committed + lanes_of(mask, self.batch.threads, self.batch.blocks)
 
     def wait(self, op: ops.BulkWait, mask: Mask) -> None:
-        """The stores of all but the newest groups of these threads read their sources now at the latest."""
+        """The stores of all but the newest groups of these threads read their sources now at the latest, or write."""
         if mask is False:
             return
-        lanes = lanes_of(mask, self.batch.threads, self.batch.blocks)
+        lanes, limit = lanes_of(mask, self.batch.threads, self.batch.blocks), self.committed - op.pending
         if self.batch.watch is not None:
-            self.batch.watch.checker.engines.bulk_wait(op, lanes, self.committed - op.pending)
-        self._perform(lambda x: lanes[x.thread, x.block] &
-                      (x.group < self.committed[x.thread, x.block] - op.pending))
+            self.batch.watch.checker.engines.bulk_wait(op, lanes, limit)
+            self.batch.watch.globals.bulk_wait(op, lanes, limit)
+        self._perform(lambda x: lanes[x.thread, x.block] & (x.group < limit[x.thread, x.block]), only_read=op.read)
 
-    def _perform(self, which: Any) -> None:
+    def _perform(self, which: Any, *, only_read: bool) -> None:
+        """Carry out the stores that ``which`` chooses; ``only_read``: what they write may come later."""
+        if not only_read:
+            self.fetched = self._some(self.fetched, which, lambda x: x.box.store(x))
+        fetched: list[Issued] = []
+
+        def perform(part: Issued) -> None:
+            if only_read:
+                part.box.fetch(part)
+                fetched.append(part)
+            else:
+                part.box.store(part)
+
+        self.stores = self._some(self.stores, which, (lambda x: None) if self.earliest else perform)
+        self.fetched += fetched
+
+    @staticmethod
+    def _some(stores: list[Issued], which: Any, perform: Callable[[Issued], None]) -> list[Issued]:
+        """Perform the chosen parts of stores; those that are left."""
         kept = []
-        for store in self.stores:
+        for store in stores:
             now = which(store)
-            if now.any() and not self.earliest:
-                store.box.store(store.part(now))
+            if now.any():
+                perform(store.part(now))
             if not now.all():
                 kept.append(store.part(~now))
-        self.stores = kept
+        return kept
+
+    def left(self, gone: Array) -> None:
+        """Threads (T, B) have exited: D18 where a block has ended whose memory a copy to another may still read."""
+        watch = self.batch.watch
+        ended: Array = np.logical_and.reduce(gone, axis=0)
+        for load in self.loads:
+            op, here = load.box.op, ended[load.issuer]
+            if watch is not None and op.kind == "send" and here.any() and id(op) not in self.outlived:
+                self.outlived.add(id(op))
+                lane = (int(load.thread[here][0]), int(load.issuer[here][0]))
+                watch.report("D18", f"block {watch.block(lane[1])} ends while the copy{at(op)} may still read "
+                             f"{op.src.buffer.name} in its shared memory", op, lane=lane, tensor=op.src.buffer.name,
+                             count=int(here.sum()), hint="mbarrier_wait in the block that receives, and then a barrier "
+                             "of the cluster before the kernel ends")
 
     def finish(self) -> None:
         """The blocks are through: D18 for what is in flight; stores are carried out."""
         watch = self.batch.watch
         if watch is not None:
+            broken = watch.checker.engines.stages.broken
             for issued in (*self.loads, *self.stores):
-                op, lane = issued.box.op, (int(issued.thread[0]), int(issued.block[0]))
-                load = op.kind == "load"
+                box, lane = issued.box, (int(issued.thread[0]), int(issued.block[0]))
+                op = box.op
+                if id(op) in self.outlived or (box.barrier is not None and (
+                        box.barrier.id in broken
+                        or watch.checker.engines.judge.pipelines.unused(op, int(issued.element[0]), *lane))):
+                    continue
+                load = box.barrier is not None
                 what = "has not arrived: nobody waits for its mbarrier" if load else \
                     f"may not have read its source: thread {lane[0]} does not wait for it"
                 watch.report("D18", f"block {watch.block(lane[1])} ends while the copy{at(op)} {what}", op, lane=lane,
-                             tensor=(op.smem.buffer if op.smem else op.tensor).name, count=len(issued.thread),
+                             tensor=box.name, count=len(issued.thread),
                              hint="wait for the mbarrier before the block ends" if load else
                              "tma_store_arrive() and tma_store_wait(0) in the thread that stores")
-        self._perform(lambda x: np.ones(len(x.thread), np.bool_))
+        self._perform(lambda x: np.ones(len(x.thread), np.bool_), only_read=False)

@@ -110,8 +110,9 @@ def _region(levels: Levels, op: ops.If | ops.For | ops.Loop | ops.Scope, frames:
     if isinstance(op, ops.If):
         inside = levels.of(op.cond)
     elif isinstance(op, ops.For):
-        levels.raise_to(levels.values, op.iv.id, levels.of(op.start))
-        inside = levels.join((op.start, op.stop))
+        step = levels.of(op.step) if isinstance(op.step, Value) else SCALAR
+        levels.raise_to(levels.values, op.iv.id, levels.of(op.start) | step)
+        inside = levels.of(op.stop) | levels.of(op.iv)
     for arm, body in enumerate(op.blocks()):
         key = (id(op), arm)
         _diverge(levels, key, inside)
@@ -133,6 +134,8 @@ def _result(levels: Levels, op: ops.Op) -> int:
         return levels.join(tuple(op.operands()))
     if isinstance(op, ops.Read):
         return levels.of_var(op.var)
+    if isinstance(op, ops.MapShared):
+        return BLOCK | levels.of(op.rank)
     if isinstance(op, ops.Load):
         return _loaded(levels, op.ref)
     if isinstance(op, ops.Vote):
@@ -147,7 +150,8 @@ def _result(levels: Levels, op: ops.Op) -> int:
 def _loaded(levels: Levels, ref: Ref) -> int:
     if ref.buffer.space is Space.REGISTER:
         return FULL
-    return levels.of(ref.offset) | (BLOCK if ref.buffer.space is Space.SHARED else SCALAR)
+    base = SCALAR if ref.buffer.base is None else levels.of(ref.buffer.base)
+    return levels.of(ref.offset) | base | (BLOCK if ref.buffer.space is Space.SHARED else SCALAR)
 
 
 def _special(func: Func, kind: str) -> int:

@@ -16,6 +16,7 @@ from moye.ir import ops
 from moye.sim.deadlock import Waiter
 from moye.sim.memory import Array
 from moye.sim.phases import name
+from moye.sim.roles import role_of, same_side
 from moye.sim.state import BatchState
 from moye.sim.warp import WARP
 
@@ -68,13 +69,27 @@ def waiters(barriers: Parked, entry: Entry, block: int) -> Iterator[Waiter]:
     elif isinstance(entry.op, (ops.SyncThreads, ops.ClusterWait)):
         here = [e.lanes[:, block] for e in barriers.waiting if isinstance(e.op, type(entry.op))]
         what = "sync_threads" if isinstance(entry.op, ops.SyncThreads) else "cluster_wait"
-        yield Waiter("block", what, numbers(lanes), entry.op, numbers(alive & ~np.logical_or.reduce(here)))
+        yield Waiter("block", what, numbers(lanes), entry.op, numbers(alive & ~np.logical_or.reduce(here)),
+                     role=_role(barriers, entry, alive, block))
     else:
         group = np.arange(barriers.batch.threads) // span_of(entry.op)
         mates = np.isin(group, group[lanes]) & barriers.named_by(entry.op)
         kind = "warpgroup" if isinstance(entry.op, ops.WgmmaFence) else "warp"
         yield Waiter(kind, _NAMES[type(entry.op)], numbers(lanes), entry.op,  # type: ignore[arg-type]
                      numbers(alive & mates & ~lanes))
+
+
+def _role(barriers: Parked, entry: Entry, alive: Array, block: int) -> ops.If | None:
+    """The branch that keeps the other warps from a block barrier, if they are all on its other side."""
+    branch = role_of(barriers.batch.launch.func, entry.op)
+    if branch is None:
+        return None
+    others = [other for other in barriers.waiting if other.lanes[:, block].any()]
+    mine = np.logical_or.reduce([other.lanes[:, block] for other in others if isinstance(other.op, ops.SyncThreads)])
+    apart = not any(same_side(branch, entry.op, other.op) for other in others
+                    if not isinstance(other.op, ops.SyncThreads))
+    warp = np.arange(len(mine)) // WARP
+    return branch if apart and not np.isin(warp[mine], warp[alive & ~mine]).any() else None
 
 
 def _phases(barriers: Parked, entry: Entry, op: ops.MbarrierWait, block: int) -> Iterator[Waiter]:
@@ -94,4 +109,23 @@ def _phases(barriers: Parked, entry: Entry, op: ops.MbarrierWait, block: int) ->
             what = f"{name(op.ref, element)}, which is not initialised,"
         yield Waiter("mbarrier", what, numbers(mine), op, numbers(needs & alive), missing,
                      int(phases.count[element, block]), int(phases.bytes[element, block]),
-                     bool(came.any() and not (came & ~here).any()), bool((needs & ~alive).any()), bool(came.any()))
+                     bool(came.any() and not (came & ~here).any()), bool((needs & ~alive).any()), bool(came.any()),
+                     _fills(barriers, op, element, block), *_left(barriers, op, element, came & ~here & ~alive, block))
+
+
+def _left(barriers: Parked, op: ops.MbarrierWait, element: int, gone: Array,
+          block: int) -> tuple[tuple[int, ...], ops.Op | None]:
+    """Threads that have arrived at a barrier and left, and where the last of them arrived, if that is followed."""
+    watch = barriers.batch.watch
+    arrivals = None if watch is None or not gone.any() else \
+        watch.checker.engines.stages.arrivals.get((op.ref.buffer.id, element))
+    last = None if arrivals is None else arrivals.op.get(int(arrivals.moment[gone, block].max()))
+    return numbers(gone), last
+
+
+def _fills(barriers: Parked, op: ops.MbarrierWait, element: int, block: int) -> bool:
+    """Whether a barrier is one at which the readers of a stage arrive."""
+    if barriers.batch.mbarriers.of(op.ref.buffer).free[:, block].any():
+        return True
+    watch = barriers.batch.watch
+    return watch is not None and op.ref.buffer in watch.checker.engines.stages.empty.values()

@@ -8,6 +8,7 @@ It never changes what the kernel computes.  Races are judged in checkers/.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -106,7 +107,9 @@ class Watch:
 
     def fence(self, op: ops.Fence, mask: Mask) -> None:
         """A fence of the lanes of the mask."""
-        self.globals.fence(op, None if mask is None else np.asarray(mask))
+        lanes = None if mask is None else np.asarray(mask)
+        self.globals.fence(op, lanes)
+        self.checker.fence(op, lanes if lanes is None else np.broadcast_to(lanes, (self.threads, lanes.shape[1])))
 
     def _outside(self, op: ops.Op, ref: Ref | TileRef, memory: Global, index: Array, width: int, mask: Mask,
                  verb: str) -> None:
@@ -153,24 +156,60 @@ class Watch:
             self._misaligned(op, ref, address, skew != 0, size, mask, how == "async_write")
         if self.meter is not None:
             self.meter.count(op, ref, address, size, mask, how, self.threads, len(self.block_ids))
-        self._tell(op, ref, address, size, mask, how)
+        if how != "read" and ref.buffer.id in self.checker.engines.barriers:
+            self._barrier(op, ref, address, size, mask)
+            return
+        self._tell(op, ref, address, size, mask, getattr(self.checker, how))
+
+    def peer(self, op: ops.Op, ref: Ref | TileRef, shared: Shared, index: Array, column: Array, width: int,
+             mask: Mask, how: str) -> None:
+        """The same of an access to the shared memory of the blocks ``column`` (V, T or 1, B) of the batch."""
+        if width > 1:
+            index, column, mask = index[::width], column[::width], _per_access(mask, width)
+        if not index.size:
+            return
+        itemsize, size = ref.dtype.bytes, width * ref.dtype.bytes
+        elements = shared.elements * shared.dtype.itemsize // itemsize
+        if index.min() < 0 or index.max() > elements - width:
+            self._outside_shared(op, ref, index, elements, width, mask, how, column)
+        address = index * itemsize
+        if size > itemsize and (skew := address & (size - 1)).any():
+            self._misaligned(op, ref, address, skew != 0, size, mask, False)
+        tell = getattr(self.checker.peers, how)
+        self._tell(op, ref, address, size, mask,
+                   lambda op, ref, address, size, lanes: tell(op, ref, address, column[:1], size, lanes))
+
+    def _barrier(self, op: ops.Op, ref: Ref | TileRef, address: Array, size: int, mask: Mask) -> None:
+        """D11: an mbarrier, which is initialised, is overwritten by an ordinary access."""
+        made, bytes_ = self.checker.engines.barriers[ref.buffer.id], ref.buffer.dtype.bytes
+        for element, init in sorted(made.items()):
+            found, count = self._first((address < (element + 1) * bytes_) & (address + size > element * bytes_), mask)
+            if found:
+                lane = (found[-2], found[-1])
+                self.report("D11", f"{self.who(lane)} writes to {ref.buffer.name}({element}){at(op)}, which is an "
+                            f"mbarrier since its initialisation{at(init)}", op, lane=lane, tensor=ref.buffer.name,
+                            coordinate=(element,), count=count,
+                            hint="only the operations of mbarriers may touch it; its phases need no reset")
+                self.checker.engines.stages.tell(ref.buffer.id, "D11")
 
     def _outside_shared(self, op: ops.Op, ref: Ref | TileRef, index: Array, elements: int, width: int, mask: Mask,
-                        how: str) -> None:
+                        how: str, column: Array | None = None) -> None:
         found, count = self._first((index < 0) | (index > elements - width), mask)
         if not found:
             return
-        offset = int(np.broadcast_to(index, (*index.shape[:-2], self.threads, len(self.block_ids)))[found])
+        shape = (*index.shape[:-2], self.threads, len(self.block_ids))
+        offset = int(np.broadcast_to(index, shape)[found])
+        of = "" if column is None else f" of block {self.block(int(np.broadcast_to(column, shape)[found]))}"
         lane = (found[-2], found[-1])
         verb = "reads" if how == "read" else "writes"
         name, layout = ref.buffer.name, ref.buffer.layout
         beyond = coordinate_beyond(ref.buffer, offset * ref.dtype.bits // ref.buffer.dtype.bits)
         if beyond is None:
-            what = f"element {offset} of {name}"
+            what = f"element {offset} of {name}{of}"
             why, hint = f"which has {elements} elements of {ref.dtype}", ""
         else:
             mode, last = beyond.mode, beyond.mode == len(beyond.coordinate) - 1 > 0
-            what = f"{name}({', '.join(map(str, beyond.coordinate))})"
+            what = f"{name}({', '.join(map(str, beyond.coordinate))}){of}"
             place = f"stage {beyond.coordinate[mode]} of {beyond.extent} stages" if last else \
                 f"index {beyond.coordinate[mode]} of {beyond.extent}"
             why = f"outside of {name} with layout {layout}: {place}, in mode {mode}"
@@ -178,8 +217,8 @@ class Watch:
         self.report("B2", f"{self.who(lane)} {verb} {what}{at(op)}, {why}", op, lane=lane, tensor=name, count=count,
                     coordinate=None if beyond is None else beyond.coordinate, hint=hint or None)
 
-    def _tell(self, op: ops.Op, ref: Ref | TileRef, address: Array, size: int, mask: Mask, how: str) -> None:
-        tell = getattr(self.checker, how)
+    def _tell(self, op: ops.Op, ref: Ref | TileRef, address: Array, size: int, mask: Mask,
+              tell: Callable[..., None]) -> None:
         if address.ndim == 2:
             address = address[None]
         if address.shape[1] != self.threads:

@@ -102,14 +102,12 @@ class Wgmma:
 
     def __init__(self, site: WgmmaSite, batch: BatchState) -> None:
         self.site, self.op, self.batch = site, site.op, batch
-        if batch.threads % WARPGROUP:
-            raise UnsupportedError(f"{self.op.mma} takes groups of {WARPGROUP} threads, and the block has "
-                                   f"{batch.threads}", locs=(self.op.loc,))
         self.fragment = batch.fragments[self.op.d.buffer.id]
         self.data = self._view(self.fragment, self.op.d)
         self.kind = np.dtype(np.float64 if self.op.mma.c_dtype.kind is not Kind.FLOAT else np.float32)
         self.rows = np.unique(site.d)
-        self.warpgroups = batch.threads // WARPGROUP
+        self.warpgroups = -(-batch.threads // WARPGROUP)
+        """The last one may lack threads, and executes no product then."""
 
     def _view(self, fragment: Fragment, ref: TileRef) -> Array:
         found = fragment.view(numpy_dtype(ref.dtype))
@@ -135,7 +133,7 @@ class Wgmma:
         starts = of(a) * op.a.dtype.bytes if self.site.shared_a else np.zeros(len(lead), np.int64)
         issued = Issued(self, lead, block, starts, of(b) * op.b.dtype.bytes, ~of(accumulate).astype(np.bool_),
                         batch.products.committed[lead * WARPGROUP, block])
-        active = np.repeat(whole, WARPGROUP, axis=0)
+        active = np.repeat(whole, WARPGROUP, axis=0)[:batch.threads]
         if batch.watch is not None:
             batch.watch.wgmma.issue(self, issued, active)
         self._take(issued, active)
@@ -146,7 +144,7 @@ class Wgmma:
 
     def _whole(self, lanes: Array) -> Array:
         """The whole warpgroups (W, B) of the mask; E6 for others."""
-        inside = lanes.reshape(self.warpgroups, WARPGROUP, -1).sum(axis=1)
+        inside = np.add.reduceat(lanes.astype(np.int64), np.arange(0, len(lanes), WARPGROUP), axis=0)
         watch = self.batch.watch
         partial = (inside > 0) & (inside < WARPGROUP)
         if watch is not None and partial.any():

@@ -255,6 +255,8 @@ def test_spills_and_registers_of_a_compiled_program():
     func = _func(barriers_in_a_loop, np.zeros(64, np.float32), np.zeros(64, np.float32), 1, block=64)
     assert occupancy_lints(func, 256, Compiled(32, 0)) == []
     assert [lint.code for lint in occupancy_lints(func, 256, Compiled(64, 24))] == ["P6"]
+    (lint,) = occupancy_lints(func, 256, Compiled(64, 0, 16))
+    assert lint.code == "P6" and lint.message == "each thread keeps 16 bytes in local memory"
 
 
 # --- reports ---------------------------------------------------------------------------------------------------------
@@ -397,7 +399,7 @@ def crosswise_kernel(x, y, tile, tma: mo.Constexpr):
 
 
 @pytest.mark.parametrize("tma", [False, True])
-def test_no_other_layout_is_proposed_for_a_tile_of_tma(tma):
+def test_a_canonical_layout_is_proposed_for_a_tile_of_tma(tma):
     x, y = np.ones((32, 32), np.float32), np.zeros(32, np.float32)
     tile = mo.make_layout((32, 32), (32, 1))
     source = mo.make_tma_copy(mo.TmaLoad(), x, tile) if tma else x
@@ -405,4 +407,4 @@ def test_no_other_layout_is_proposed_for_a_tile_of_tma(tma):
     assert report.ok and (y == 32).all()
     (lint,) = [lint for lint in report.lints if lint.code == "P1"]
     assert "32-way" in lint.message
-    assert (lint.hint is None) is tma
+    assert ("smem_layout_atom" in lint.hint) is tma     # TMA takes canonical layouts alone

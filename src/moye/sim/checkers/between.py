@@ -46,6 +46,12 @@ class _Acquire:
     upto: int
 
 
+def mates(block: int, cluster: int) -> list[tuple[int, int]]:
+    """(rank, block) of the other blocks of a block's cluster."""
+    first = block - block % cluster
+    return [(rank, first + rank) for rank in range(cluster) if first + rank != block]
+
+
 class Between:
     """The order between the blocks of one launch."""
 
@@ -79,13 +85,18 @@ class Between:
         channel.log.append(_Release(block, epochs, links))
 
     def visible(self, block: int, thread: int, clocks: Clocks, column: int) -> Links:
-        """What the thread has acquired, itself or through the barriers of its block."""
+        """What the thread has acquired, itself or through the barriers of its block and of its cluster."""
         links: Links = {}
         group, seen = clocks.group, clocks.seen
         for a in self.acquires.get(block, ()):
             known = a.thread == thread or a.epoch <= seen[group[thread], group[a.thread], column]
             if known and a.upto > links.get(a.address, 0):
                 links[a.address] = a.upto
+        for rank, mate in mates(block, clocks.cluster):
+            for a in self.acquires.get(mate, ()):
+                if a.epoch <= clocks.far[group[thread], rank, group[a.thread], column] and \
+                        a.upto > links.get(a.address, 0):
+                    links[a.address] = a.upto
         return links
 
     def _reach(self, links: Links) -> Links:

@@ -1,15 +1,13 @@
 """What each thread of a block knows of the others: vector clocks over groups of threads.
 
-Threads with the same history of synchronisation form a group (at first the warps; a barrier that only part of a
-group reaches splits it).  ``now[g]`` is the epoch of group g, ``seen[g, h]`` the latest epoch of h's threads that
-every thread of g is ordered after; ``seen[g, g]`` is about the *other* threads of g.  So an access by u at epoch e is
-ordered before thread t iff u is t, or e <= seen[group[t], group[u]].
+Threads with one history of synchronisation form a group (at first the warps; a barrier that part of it reaches splits
+it).  ``now[g]`` is the epoch of group g, ``seen[g, h]`` the latest epoch of h's threads that every thread of g is
+ordered after; ``seen[g, g]`` is about the *other* threads of g: u at epoch e is before t iff u is t, or e <= seen.
+``engines`` (a barrier's copies, a warpgroup's products) work on their own; ``heard[g, e]`` is the epoch of engine e
+that g knows to be complete.  In a cluster ``far[g, r]`` and ``far_heard[g, r]`` say the same of the block of rank r
+(of its own: nothing); epoch 1 there is that it has started.
 
-Asynchronous units (a barrier's copies, a warpgroup's products) are ``engines``: they work on their own, and
-``heard[g, e]`` is the latest epoch of engine e that every thread of g knows to be complete.
-
-In: barriers with the threads that reach them.  Out: ``seen``, ``now``, ``group``.  All arrays end in a block
-dimension, 1 until blocks differ.  Past ``limit`` groups a mask is rounded up to whole groups: that hides races only.
+All arrays end in a block dimension, 1 until blocks differ.  Past ``limit`` groups a mask is rounded up to whole ones.
 """
 
 from __future__ import annotations
@@ -20,23 +18,27 @@ import numpy.typing as npt
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 Channel = tuple[str, int]
-Known = tuple[Ints, Ints]
-"""Epochs of groups (G, columns) and of engines (E, columns)."""
+Known = tuple[Ints, ...]
+"""Epochs of groups (G, columns) and of engines (E, columns); then by rank those of a cluster (R, G or E, columns)."""
 
 
 class Clocks:
     """The clocks of the threads of one batch of blocks."""
 
-    def __init__(self, threads: int, warp: int) -> None:
+    def __init__(self, threads: int, warp: int, cluster: int = 1) -> None:
         self.threads = threads
         self.warp = warp
+        self.cluster = cluster
         self.group: Ints = np.arange(threads, dtype=np.int64) // warp
         self.groups = -(-threads // warp)
         self.limit = 2 * self.groups + 8
         self.columns = 1
         self.seen: Ints = np.zeros((self.groups, self.groups, 1), np.int64)
-        self.now: Ints = np.ones((self.groups, 1), np.int64)
+        self.now: Ints = np.full((self.groups, 1), 1 if cluster == 1 else 2, np.int64)
         self.heard: Ints = np.zeros((self.groups, 0, 1), np.int64)
+        ranks = 0 if cluster == 1 else cluster
+        self.far: Ints = np.zeros((self.groups, ranks, self.groups, 1), np.int64)
+        self.far_heard: Ints = np.zeros((self.groups, ranks, 0, 1), np.int64)
         self._channels: dict[Channel, Known] = {}
         self._members: Ints | None = None
 
@@ -48,8 +50,9 @@ class Clocks:
         self.seen = np.repeat(self.seen, columns, axis=2)
         self.now = np.repeat(self.now, columns, axis=1)
         self.heard = np.repeat(self.heard, columns, axis=2)
-        self._channels = {key: (np.repeat(known, columns, axis=1), np.repeat(heard, columns, axis=1))
-                          for key, (known, heard) in self._channels.items()}
+        self.far, self.far_heard = np.repeat(self.far, columns, axis=3), np.repeat(self.far_heard, columns, axis=3)
+        self._channels = {key: tuple(np.repeat(part, columns, axis=-1) for part in known)
+                          for key, known in self._channels.items()}
 
     def split(self, active: Bools) -> list[int]:
         """Split groups until each is wholly inside or outside the mask (T, columns); the parent of each new group."""
@@ -72,8 +75,12 @@ class Clocks:
         self.seen = np.concatenate([self.seen, self.seen[:, parent:parent + 1]], axis=1)
         self.now = np.concatenate([self.now, self.now[parent:parent + 1]], axis=0)
         self.heard = np.concatenate([self.heard, self.heard[parent:parent + 1]], axis=0)
-        self._channels = {key: (np.concatenate([known, known[parent:parent + 1]], axis=0), heard)
-                          for key, (known, heard) in self._channels.items()}
+        if self.cluster > 1:
+            self.far = np.concatenate([self.far, self.far[parent:parent + 1]], axis=0)
+            self.far = np.concatenate([self.far, self.far[:, :, parent:parent + 1]], axis=2)
+            self.far_heard = np.concatenate([self.far_heard, self.far_heard[parent:parent + 1]], axis=0)
+        self._channels = {key: tuple(_longer(part, parent) if i % 2 == 0 else part for i, part in enumerate(known))
+                          for key, known in self._channels.items()}
 
     def _onehot(self) -> Ints:
         if self._members is None:
@@ -99,15 +106,25 @@ class Clocks:
         known: Ints = np.where(who[:, None, :], self.seen, 0).max(axis=0)
         known = np.where(who, self.now, known)
         self.now += who
-        return known, np.where(who[:, None, :], self.heard, 0).max(axis=0)
+        heard = np.where(who[:, None, :], self.heard, 0).max(axis=0)
+        if self.cluster == 1:
+            return known, heard
+        inside = who[:, None, None, :]
+        return known, heard, np.where(inside, self.far, 0).max(axis=0), np.where(inside, self.far_heard, 0).max(axis=0)
 
     def acquire(self, who: Bools, known: Known) -> None:
         """The groups ``who`` are from here on ordered after everything in ``known``."""
-        seen, heard = known
+        seen, heard = known[:2]
         self.seen = np.where(who[:, None, :], np.maximum(self.seen, seen[None]), self.seen)
         if heard.any():                                 # engines that came later are not in it
             part = self.heard[:, :len(heard)]
             self.heard[:, :len(heard)] = np.where(who[:, None, :], np.maximum(part, heard[None]), part)
+        if self.cluster > 1:
+            far, far_heard = known[2:]
+            inside = who[:, None, None, :]
+            self.far = np.where(inside, np.maximum(self.far, far[None]), self.far)
+            part = self.far_heard[:, :, :far_heard.shape[1]]
+            self.far_heard[:, :, :far_heard.shape[1]] = np.where(inside, np.maximum(part, far_heard[None]), part)
 
     def barrier(self, who: Bools | None) -> None:
         """A barrier among whole groups (None: all of them)."""
@@ -115,6 +132,9 @@ class Clocks:
             self.seen = np.repeat(self.now[None], self.groups, axis=0)
             self.now = self.now + 1
             self.heard = np.repeat(self.heard.max(axis=0, keepdims=True), self.groups, axis=0)
+            if self.cluster > 1:
+                self.far, self.far_heard = (np.repeat(far.max(axis=0, keepdims=True), self.groups, axis=0)
+                                            for far in (self.far, self.far_heard))
         else:
             self.acquire(who, self.release(who))
 
@@ -131,11 +151,13 @@ class Clocks:
 
     def send(self, channel: Channel, who: Bools) -> None:
         """The groups ``who`` leave what they know in the channel (a named barrier, a flag)."""
-        known, heard = self.release(who)
-        if (before := self._channels.get(channel)) is not None:
-            known = np.maximum(before[0], known)
-            heard[:len(before[1])] = np.maximum(before[1], heard[:len(before[1])])
-        self._channels[channel] = known, heard
+        self._leave(channel, self.release(who))
+
+    def _leave(self, channel: Channel, known: Known) -> None:
+        """Something becomes known to whoever receives from the channel."""
+        before = self._channels.get(channel)
+        self._channels[channel] = known if before is None else \
+            tuple(np.maximum(_padded(old, new), new) for old, new in zip(before, known, strict=True))
 
     def receive(self, channel: Channel, who: Bools) -> None:
         """The groups ``who`` take over what was left in the channel."""
@@ -144,24 +166,67 @@ class Clocks:
 
     def close(self, channel: Channel, where: Bools) -> None:
         """Empty the channel in the blocks ``where``."""
-        known, heard = self._channels[channel]
-        self._channels[channel] = np.where(where, 0, known), np.where(where, 0, heard)
+        if channel in self._channels:
+            self._channels[channel] = tuple(np.where(where, 0, part) for part in self._channels[channel])
 
     def publish(self, channel: Channel, to: Channel, where: Bools) -> None:
         """In the blocks ``where`` the channel ``to`` holds from here on what ``channel`` holds now."""
         if (source := self._channels.get(channel)) is None:
             return
-        known, heard = source
-        old, past = self._channels.get(to, (np.zeros_like(known), heard[:0]))
-        before = np.zeros_like(heard)
-        before[:len(past)] = past
-        self._channels[to] = np.where(where, known, old), np.where(where, heard, before)
+        before = self._channels.get(to)
+        self._channels[to] = tuple(np.where(where, new, 0 if before is None else _padded(before[i], new))
+                                   for i, new in enumerate(source))
+
+    # --- clusters ----------------------------------------------------------------------------------------------------
+
+    def meet(self, channel: Channel, who: Bools) -> None:
+        """The groups ``who`` leave what they know in a channel of their cluster."""
+        known = self.release(who)
+        self._leave(channel, known if self.cluster == 1 else self._everywhere(*self._by_rank(known)))
+
+    def arrive(self, channel: Channel, who: Bools, rank: int | None) -> None:
+        """The groups ``who`` leave what they know in the channel of block ``rank`` (None: of every block) alone."""
+        far, far_heard = self._by_rank(self.release(who))
+        known = self._everywhere(far, far_heard)
+        if rank is not None:
+            here = np.arange(self.columns) % self.cluster == rank
+            known = tuple(np.where(here, part, 0) for part in known)
+        self._leave(channel, known)
+
+    def start(self, who: Bools) -> None:
+        """The groups ``who`` know that all blocks of their cluster have started."""
+        if self.cluster > 1:
+            self.far = np.where(who[:, None, None, :], np.maximum(self.far, 1), self.far)
+
+    def _by_rank(self, known: Known) -> tuple[Ints, Ints]:
+        """What is known of each block of the cluster, the own one included, joined over its blocks."""
+        found = []
+        for own, far in zip(known[:2], known[2:], strict=True):
+            if self.columns == 1:                       # every block has left the same
+                found.append(np.maximum(far, own[None]))
+                continue
+            column, whole = np.arange(self.columns), far.copy()
+            whole[column % self.cluster, :, column] = own.T
+            joined = whole.reshape(*whole.shape[:2], self.columns // self.cluster, self.cluster).max(axis=3)
+            found.append(np.repeat(joined, self.cluster, axis=2))
+        return found[0], found[1]
+
+    def _everywhere(self, far: Ints, far_heard: Ints) -> Known:
+        """The same as each block of the cluster receives it."""
+        if self.columns == 1:
+            return far[0], far_heard[0], far, far_heard
+        column = np.arange(self.columns)
+        own, own_heard = (part[column % self.cluster, :, column].T for part in (far, far_heard))
+        return own, own_heard, far, far_heard
 
     # --- engines -----------------------------------------------------------------------------------------------------
 
     def engine(self) -> int:
         """A new engine."""
         self.heard = np.concatenate([self.heard, np.zeros((self.groups, 1, self.columns), np.int64)], axis=1)
+        if self.cluster > 1:
+            new = np.zeros((self.groups, self.cluster, 1, self.columns), np.int64)
+            self.far_heard = np.concatenate([self.far_heard, new], axis=2)
         return int(self.heard.shape[1]) - 1
 
     def hear(self, engine: int, who: Bools, epoch: Ints | int) -> None:
@@ -174,6 +239,12 @@ class Clocks:
         column = np.arange(self.columns) if block is None else block[:, None]
         found: Ints = self.heard[group[:, None], engine, column]
         return found
+
+    def known_engine_of(self, group: Ints, rank: int, engine: int, block: Ints | None) -> Ints:
+        """The same of an engine of the block of this rank of the cluster, the own one perhaps."""
+        column = np.arange(self.columns) if block is None else block[:, None]
+        far: Ints = self.far_heard[group[:, None], rank, engine, column]
+        return np.where(column % self.cluster == rank, self.known_engine(group, engine, block), far)
 
     # --- questions ---------------------------------------------------------------------------------------------------
 
@@ -193,3 +264,25 @@ class Clocks:
         if block is None:
             return self.seen.take(group, axis=0)
         return self.seen[group, :, block][:, :, None]
+
+    def known_far(self, group: Ints, rank: Ints, other: Ints, block: Ints) -> Ints:
+        """Up to which epoch groups (D,) of ``block`` know the groups ``other`` (D,) of the blocks of these ranks."""
+        far = self.far[group, rank, other, block]
+        return np.where(rank == block % self.cluster, self.seen[group, other, block], far)
+
+    def known_far_all(self, group: Ints, rank: Ints, block: Ints) -> Ints:
+        """The same of all groups of those blocks: (D, G)."""
+        own = (rank == block % self.cluster)[:, None]
+        return np.where(own, self.seen[group, :, block], self.far[group, rank, :, block])
+
+
+def _longer(part: Ints, parent: int) -> Ints:
+    """Epochs of groups with a new last group, split off from its parent."""
+    return np.concatenate([part, part.take([parent], axis=-2)], axis=-2)
+
+
+def _padded(old: Ints, new: Ints) -> Ints:
+    """Epochs with as many rows as those that came later."""
+    missing = new.shape[-2] - old.shape[-2]
+    return old if not missing else np.concatenate(
+        [old, np.zeros((*old.shape[:-2], missing, old.shape[-1]), np.int64)], axis=-2)

@@ -43,7 +43,7 @@ B1  L/S  global access out of bounds
 B2  T/S  shared access out of bounds of its own tensor
 B3  T/S  vector access to an address that is not aligned to its width
 B4  T/S  asynchronous copy whose source or destination is not aligned to its size
-B5  T/L  a tensor map or tile that breaks the rules of TMA
+B5  T/L/S a tensor map, tile or run that breaks the rules of TMA and bulk copies
 B6  S    shared memory read before anything wrote it
 B7  T/S  register fragment used before it was set
 B8  S    a predicated-off copy leaves the previous tile's data, and it is used
@@ -74,7 +74,7 @@ D14 S    the proxy fence is executed by a thread other than the writer
 D15 S    source of a TMA store refilled before the store has read it
 D16 S    a bulk group waited on by a thread that did not issue it
 D17 S    waiting for the read where completion of the write is needed
-D18 S    exit with asynchronous operations outstanding
+D18 S    a block's shared memory used outside of its life, by asynchronous operations or other blocks
 D19 S    an operation of block scope used between blocks
 D20 S    wrong multicast mask or remote rank
 D21 S    a single-thread operation issued by a whole warp
@@ -89,7 +89,7 @@ F2  S    fewer k-tiles than stages
 F3  S    producer and consumer trip counts differ
 F4  S    cyclic wait
 F5  S    a consumer exits while the producer still waits
-F6  T    register budget exceeded or not a multiple of 8
+F6  T/S  register budget exceeded or not a multiple of 8
 F7  S    block-wide barrier inside one role
 G1  S    two blocks store one element
 G2  S    accumulation between blocks without atomics or initialisation
@@ -117,13 +117,14 @@ CODES: dict[str, Code] = _parse(_TABLE)
 
 GROUPS: dict[str, frozenset[str]] = {
     "bounds": frozenset({"B1", "B2"}),
-    "alignment": frozenset({"B3", "B4"}),
+    "alignment": frozenset({"B3", "B4", "B5"}),
     "uninitialised": frozenset({"B6", "B7", "B8", "B11", "E2", "E5"}),
-    "races": frozenset({"B9", "C1", "C2", "C3", "D3", "D4", "D6", "D13", "D15", "D16", "D19", "E3", "E4", "G1", "G2",
-                        "G3", "G5"}),
-    "copies": frozenset({"D1", "D2", "D3", "D4", "B9", "D6", "D7", "D8", "D12", "D13", "D14", "D15", "D16", "D18",
-                         "D20", "D21", "E1", "E2", "E3", "E4"}),
-    "barriers": frozenset({"C4", "C5", "C6", "C7", "D7", "D8", "D9", "D10", "D11", "E6", "F3", "F4", "G4"}),
+    "races": frozenset({"B9", "C1", "C2", "C3", "D3", "D4", "D6", "D13", "D15", "D16", "D17", "D19", "E3", "E4", "F1",
+                        "G1", "G2", "G3", "G5"}),
+    "copies": frozenset({"D1", "D2", "D3", "D4", "B9", "D6", "D7", "D8", "D12", "D13", "D14", "D15", "D16", "D17",
+                         "D18", "D20", "D21", "E1", "E2", "E3", "E4", "F1", "F2"}),
+    "barriers": frozenset({"C4", "C5", "C6", "C7", "D7", "D8", "D9", "D10", "D11", "E6", "F1", "F3", "F4", "F5",
+                           "F6", "F7", "G4"}),
     "overflow": frozenset({"A11"}),
     "asserts": frozenset({"A12"}),
 }

@@ -3,9 +3,10 @@
 In: ``Clash``: units, what happens to them now and the earlier record that it clashes with.  Out: one finding per class
 and pair of program points.
 
-Within a block that is C1-C3, at once.  Between blocks it is told when the batch is through, because the class depends
-on what else the two blocks do: who only writes is G1, who reads and writes what the other writes too is G2, who only
-reads is G5, and G3 takes precedence where the kernel signals through global memory.
+Within a block that is C1-C3, at once; of stores by TMA D3, and D17, D1 or B9 while they are not complete.  Between
+blocks it is told when the batch is through, because the class depends on what else the two blocks do: who only writes
+is G1, who reads and writes what the other writes too is G2, who only reads is G5, and G3 takes precedence where the
+kernel signals through global memory.
 """
 
 from __future__ import annotations
@@ -21,8 +22,9 @@ from moye.ir import ops
 from moye.ir.nodes import Buffer, Func, Value
 from moye.sim.checkers.clocks import Bools, Ints
 from moye.sim.checkers.findings import Coordinate, Finding, Reporter
-from moye.sim.checkers.regions import ATOMIC, READ, STRONG, WRITE
+from moye.sim.checkers.regions import ATOMIC, READ, STRONG, WRITE, tensors_of
 from moye.sim.checkers.tracks import UnitTracks
+from moye.sim.checkers.words import at
 from moye.sim.memory import Global
 from moye.sim.segments import polls
 
@@ -32,6 +34,10 @@ KEPT = 4096
 HINTS = {
     "C1": "sync_threads() between the two", "C2": "sync_threads() between the reads and the next write",
     "C3": "sync_warp() between the two",
+    "B9": "tma_store_wait(0, read=False) before it is written again",
+    "D1": "tma_store_wait(0, read=False) in the thread that stores, then a barrier",
+    "D3": "sync_threads() after tma_store_wait(0, read=False)",
+    "D17": "tma_store_wait(0, read=False), which waits until what is stored has been written",
     "D19": 'scope="gpu"',
     "G1": "let one block write each element",
     "G2": "mo.atomic_add, or a slice of a workspace for each block",
@@ -121,10 +127,10 @@ class Conflicts:
         late = clash.rival_kind in (READ, STRONG)
         warp = (actor // WARP == rival // WARP) & (not clash.together)
         for same in (False, True):
-            code = "C3" if same else "C2" if late else "C1"
             for number in np.unique(packing.op(clash.rival[warp == same])).tolist():
                 at = np.flatnonzero((warp == same) & (packing.op(clash.rival) == number))
-                self._inside(clash.pick(at), code, late)
+                stored = isinstance(self.ops[number - 1], ops.AnyBulk) and not late
+                self._inside(clash.pick(at), "D3" if stored else "C3" if same else "C2" if late else "C1", late)
 
     def _inside(self, clash: Clash, code: str, late: bool) -> None:
         i = int(np.argmin(clash.unit))
@@ -149,13 +155,26 @@ class Conflicts:
         self.reporter.add(Finding(code, text, locs, where, threads, clash.buffer.name, coordinate, hint),
                           len(clash.unit))
 
+    def unfinished(self, clash: Clash, store: ops.AnyBulk, wait: ops.BulkWait | None) -> None:
+        """D17: the thread that stored has waited (``wait``) for the read of the source alone; D1, B9: not at all."""
+        i = int(np.argmin(clash.unit))
+        packing, (mine, other) = clash.tracks.packing, (self.place(int(blocks[i])) for blocks in clash.blocks())
+        actor, rival = (int(packing.thread(r[i:i + 1])[0]) for r in (clash.record, clash.rival))
+        what, coordinate = self._element(clash, i)
+        code = "D17" if wait is not None else "D1" if clash.kind in (READ, STRONG) else "B9"
+        who = f"thread {rival}" if mine == other else f"thread {rival} of block {other}"
+        why = f"the wait{at(wait)} of {who} is over as soon as the store has read its source" if wait is not None else \
+            f"{who}, which stores it, has not waited for it"
+        text = (f"{what} in global memory is {_act(clash.kind, mine, actor)}{at(clash.op)}, but the store{at(store)} "
+                f"may not have written it: {why}")
+        points = (store, clash.op) if wait is None else (store, wait, clash.op)
+        self.reporter.add(Finding(code, text, tuple(op.loc for op in points), mine, (rival, actor),
+                                  clash.buffer.name, coordinate, HINTS[code]), len(clash.unit))
+
     # --- between blocks ----------------------------------------------------------------------------------------------
 
     def add(self, clash: Clash) -> None:
-        """Keep clashes between blocks until ``tell``; the order within a cluster is not followed."""
-        if self.cluster > 1:
-            mine, other = clash.blocks()
-            clash = clash.pick(np.flatnonzero(mine // self.cluster != other // self.cluster))
+        """Keep clashes between blocks until ``tell``."""
         packing = clash.tracks.packing
         for number in np.unique(packing.op(clash.rival)).tolist():
             part = clash.pick(np.flatnonzero(packing.op(clash.rival) == number))
@@ -201,9 +220,9 @@ class Conflicts:
         """Report the clashes ``changed`` by both blocks as ``yes`` (None: not at all), the others as ``no``."""
         blocks = zip(p.clash.unit.tolist(), *(side.tolist() for side in p.clash.blocks()), strict=True)
         inside: Bools = np.array([changed(*key) for key in blocks], np.bool_)
-        for code, at in ((yes, np.flatnonzero(inside)), (no, np.flatnonzero(~inside))):
-            if code is not None and at.size:
-                self._between(p.clash.pick(at), code, p.count if at.size == inside.size else len(at))
+        for code, here in ((yes, np.flatnonzero(inside)), (no, np.flatnonzero(~inside))):
+            if code is not None and here.size:
+                self._between(p.clash.pick(here), code, p.count if here.size == inside.size else len(here))
 
     def _class(self, clash: Clash) -> str:
         """The class where an atomic access takes part."""
@@ -212,11 +231,13 @@ class Conflicts:
         if clash.kinds != {ATOMIC, WRITE}:
             return "G3"
         atomic = clash.op if clash.kind == ATOMIC else self._op(clash, 0)
-        return "G2" if isinstance(atomic, ops.Atomic) and atomic.result.id not in self.used else "G3"
+        unread = isinstance(atomic, ops.AnyBulk) or (isinstance(atomic, ops.Atomic)
+                                                     and atomic.result.id not in self.used)
+        return "G2" if unread else "G3"
 
     def _aliased(self, clash: Clash) -> bool:
         """Whether the two accesses reach the element through different arguments."""
-        return all(ref.buffer is not clash.buffer for ref, _ in self._op(clash, 0).refs())
+        return clash.buffer not in tensors_of(self._op(clash, 0))
 
     def _between(self, clash: Clash, code: str, count: int) -> None:
         i = int(np.argmin(clash.unit))
@@ -226,15 +247,22 @@ class Conflicts:
             if packing.detail else ()
         what, coordinate = self._element(clash, i)
         earlier = self._op(clash, i)
-        through = sorted({ref.buffer.name for ref, _ in earlier.refs() if ref.buffer.space is Space.GLOBAL})
+        through = sorted(tensor.name for tensor in tensors_of(earlier))
         alias = f" through {' or '.join(through)}" if self._aliased(clash) else ""
         acts = [_act(clash.rival_kind, other, threads[0] if threads else None) + alias,
                 _act(clash.kind, mine, threads[1] if threads else None)]
         locs = (earlier.loc, clash.op.loc)
         if clash.rival_kind in (READ, STRONG):          # the write comes first
             locs, threads, acts = locs[::-1], threads[::-1], acts[::-1]
-        text = f"{what} is {acts[0]} and {acts[1]}{_WHY[code]}"
-        self.reporter.add(Finding(code, text, locs, mine, threads, clash.buffer.name, coordinate, HINTS[code]), count)
+        why, hint = _WHY[code], HINTS[code]
+        if code in ("G1", "G3", "G5") and not clash.together and self._one_cluster(clash, i):
+            why, hint = ": no barrier of their cluster lies between the two", "cluster_sync() between the two"
+        text = f"{what} is {acts[0]} and {acts[1]}{why}"
+        self.reporter.add(Finding(code, text, locs, mine, threads, clash.buffer.name, coordinate, hint), count)
+
+    def _one_cluster(self, clash: Clash, i: int) -> bool:
+        mine, other = (int(blocks[i]) for blocks in clash.blocks())
+        return mine // self.cluster == other // self.cluster
 
     # --- words -------------------------------------------------------------------------------------------------------
 

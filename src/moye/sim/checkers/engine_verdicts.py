@@ -1,14 +1,14 @@
 """Findings about asynchronous units: which class, which element, which words.
 
-In: clashes that engines.py found, and what is known of the engines.  Out: findings D6, D8, D10, D12-D16, E3.
+In: clashes that engines.py found, and what is known of the engines.  Out: findings D6, D8, D10, D12-D16, E3, F1.
 
-It does not decide whether two accesses are ordered.
+It does not decide whether two accesses are ordered.  What is wrong with a pipeline is in stage_verdicts.py.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -17,6 +17,8 @@ from moye.ir.nodes import Ref
 from moye.sim.checkers.clocks import Bools, Ints
 from moye.sim.checkers.findings import Finding
 from moye.sim.checkers.shadow import ENGINE, Shadow, epoch_of, kind_of, op_of, thread_of
+from moye.sim.checkers.stage_verdicts import StageJudge, passed, released
+from moye.sim.checkers.stages import Stages
 from moye.sim.checkers.verdicts import Clashes, Judge, coordinate, element
 from moye.sim.checkers.words import at, crowd
 
@@ -32,19 +34,20 @@ _HINTS = {
     "D15": "tma_store_wait(0, read=True) and then a barrier before the source is written again",
     "D16": "let the thread that stores wait, and then a barrier",
     "E3": "warpgroup_wait(0) before the stage is released",
+    "F1": "arrive at the barrier after the warpgroup_wait for the products that read the stage",
 }
+_RECEIVED = "mbarrier_wait in the block that receives, and then cluster_sync() or mbarrier_arrive(bars, i, cta=)"
 
 
 @dataclass(slots=True)
 class Engine:
-    """``major`` is the barrier tensor, the storing thread or the warpgroup."""
+    """``major`` is the barrier tensor, the storing thread, the warpgroup, or of copies to another block the engine of
+    the mbarrier there, and ``minor`` the rank of that block."""
 
     kind: str
     name: str
     major: int
     minor: int
-    waits: list[tuple[ops.MbarrierWait, Bools, Ints]] = field(default_factory=list)
-    """The last waits for an mbarrier: op, lanes, the phase that was under way per block."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,17 +62,19 @@ class Fenced:
 class EngineJudge:
     """Tells them to the reporter of the shared checker's judge."""
 
-    def __init__(self, judge: Judge) -> None:
+    def __init__(self, judge: Judge, stages: Stages) -> None:
         self.judge = judge
+        self.pipelines = StageJudge(self, stages)
 
-    def _add(self, code: str, message: str, points: Sequence[ops.Op | None], block: int, threads: tuple[int, ...],
-             shadow: Shadow | None, unit: int, count: int, tensor: str = "") -> None:
+    def add(self, code: str, message: str, points: Sequence[ops.Op | None], block: int, threads: tuple[int, ...],
+            shadow: Shadow | None, unit: int, count: int, *, tensor: str = "", hint: str = "") -> None:
+        """Report one."""
         where = None if shadow is None else coordinate(shadow.buffer, unit * shadow.unit)
         self.judge.reporter.add(Finding(
-            code, message, tuple(op.loc for op in points if op is not None), self._block(block), threads,
-            shadow.buffer.name if shadow is not None else tensor, where, _HINTS[code]), count)
+            code, message, tuple(op.loc for op in points if op is not None), self.block(block), threads,
+            shadow.buffer.name if shadow is not None else tensor, where, hint or _HINTS[code]), count)
 
-    def _block(self, column: int) -> tuple[int, ...]:
+    def block(self, column: int) -> tuple[int, ...]:
         return tuple(int(x) for x in self.judge.block_ids[column])
 
     def _each(self, clashes: Clashes) -> list[tuple[int, int]]:
@@ -81,11 +86,11 @@ class EngineJudge:
             found.append((int(same[np.argmin(clashes.unit[same])]), len(same)))
         return found
 
-    def _what(self, shadow: Shadow, clashes: Clashes, i: int) -> str:
+    def what(self, shadow: Shadow, clashes: Clashes, i: int) -> str:
         return f"{element(shadow.buffer, int(clashes.unit[i]) * shadow.unit)} of block " \
-               f"{self._block(int(clashes.block[i]))}"
+               f"{self.block(int(clashes.block[i]))}"
 
-    def _op(self, clashes: Clashes, i: int) -> ops.Op | None:
+    def op(self, clashes: Clashes, i: int) -> ops.Op | None:
         return self.judge.ops[int(op_of(clashes.record[i:i + 1])[0])]
 
     # --- mbarriers ---------------------------------------------------------------------------------------------------
@@ -93,22 +98,31 @@ class EngineJudge:
     def unmade(self, op: ops.Op, ref: Ref, number: int, lanes: Bools) -> None:
         """D10: nobody has initialised it."""
         thread, block = _first(lanes)
-        self._add("D10", f"thread {thread} of block {self._block(block)} uses {ref.buffer.name}({number}){at(op)} "
-                  f"before it is initialised", [op], block, (thread,), None, 0, 1, ref.buffer.name)
+        self.add("D10", f"thread {thread} of block {self.block(block)} uses {ref.buffer.name}({number}){at(op)} "
+                 f"before it is initialised", [op], block, (thread,), None, 0, 1,
+                 tensor=ref.buffer.name)
 
     def unshown(self, op: ops.Op, ref: Ref, number: int, lanes: Bools, init: ops.Op) -> None:
         """D10: asynchronous units may not see it."""
         thread, block = _first(lanes)
-        self._add("D10", f"the copy{at(op)} of block {self._block(block)} completes on {ref.buffer.name}({number}), "
-                  f"whose initialisation{at(init)} is not fenced", [init, op], block, (thread,), None, 0, 1,
-                  ref.buffer.name)
+        self.add("D10", f"the copy{at(op)} of block {self.block(block)} completes on {ref.buffer.name}({number}), "
+                 f"whose initialisation{at(init)} is not fenced", [init, op], block, (thread,), None, 0, 1,
+                 tensor=ref.buffer.name)
 
     def unordered_init(self, op: ops.Op, ref: Ref, number: int, bad: Bools, init: ops.Op, maker: Ints) -> None:
         """D10: no barrier since the initialisation."""
         thread, block = _first(bad)
-        self._add("D10", f"thread {thread} of block {self._block(block)} uses {ref.buffer.name}({number}){at(op)} with "
-                  f"no barrier since thread {int(maker[block])} initialised it{at(init)}", [init, op], block,
-                  (int(maker[block]), thread), None, 0, int(bad.sum()), ref.buffer.name)
+        self.add("D10", f"thread {thread} of block {self.block(block)} uses {ref.buffer.name}({number}){at(op)} with "
+                 f"no barrier since thread {int(maker[block])} initialised it{at(init)}", [init, op], block,
+                 (int(maker[block]), thread), None, 0, int(bad.sum()), tensor=ref.buffer.name)
+
+    def unordered_init_there(self, op: ops.Op, ref: Ref, number: int, lane: tuple[int, int], init: ops.Op,
+                             maker: tuple[int, int], count: int) -> None:
+        """D10: no barrier of the cluster since another block's thread has initialised it; both are (thread, column)."""
+        self.add("D10", f"thread {lane[0]} of block {self.block(lane[1])} uses {ref.buffer.name}({number}) of block "
+                 f"{self.block(maker[1])}{at(op)} with no barrier of the cluster since thread {maker[0]} of that "
+                 f"block initialised it{at(init)}", [init, op], lane[1], (maker[0], lane[0]), None, 0, count,
+                 tensor=ref.buffer.name, hint="fence_mbarrier_init() and then cluster_sync() after mbarrier_init")
 
     # --- accesses ----------------------------------------------------------------------------------------------------
 
@@ -117,8 +131,11 @@ class EngineJudge:
         early = (kind_of(clashes.record) == ENGINE) & (clashes.record != 0)
         if early.any():
             self.unwaited(shadow, op, _some(clashes, early), "read", engines)
-        if not early.all():
-            self.judge.read(shadow, op, _some(clashes, ~early), "read")
+        rest, never = ~early, clashes.record == 0
+        if self.pipelines.unfilled(shadow, op, _some(clashes, never)):
+            rest &= ~never
+        if rest.any():
+            self.judge.read(shadow, op, _some(clashes, rest), "read")
 
     def write(self, shadow: Shadow, op: ops.Op, clashes: Clashes, verb: str, engines: Sequence[Engine]) -> None:
         """A write over what is not known to have been written."""
@@ -129,59 +146,76 @@ class EngineJudge:
             self.judge.write(shadow, op, _some(clashes, ~early), verb)
 
     def unwaited(self, shadow: Shadow, op: ops.Op, clashes: Clashes, verb: str, engines: Sequence[Engine]) -> None:
-        """D6, or D8 where the wait was for another phase; B9 for writes."""
+        """D6, or D8 where the wait was for another phase, F1 where the stage was released since; B9 for writes."""
+        stages = self.pipelines.stages
         for i, count in self._each(clashes):
             thread, block = int(clashes.actor[i]), int(clashes.block[i])
             engine = engines[int(thread_of(clashes.record[i:i + 1])[0])]
-            phase, copy = int(epoch_of(clashes.record[i:i + 1])[0]) - 1, self._op(clashes, i)
-            what = f"{self._what(shadow, clashes, i)} is {verb} by thread {thread}{at(op)}"
-            wait = _last_wait(engine, thread, block)
+            full = engine.major, engine.minor
+            if stages.broken.get(engine.major) == "F1" or (
+                    verb == "read" and self.pipelines.late(shadow, op, clashes, i, count, full)):
+                continue
+            phase, copy = int(epoch_of(clashes.record[i:i + 1])[0]) - 1, self.op(clashes, i)
+            what = f"{self.what(shadow, clashes, i)} is {verb} by thread {thread}{at(op)}"
+            wait = stages.last_wait(full, thread, block)
             points, code = [copy, op], "D6" if verb == "read" else "B9"
-            if wait is not None and verb == "read" and wait[1] <= phase:
-                code, points = "D8", [copy, wait[0], op]
-                passed = f"phase {wait[1] - 1} is complete" if wait[1] else "no phase before the first is under way"
+            if wait is not None and verb == "read" and int(wait.phase[block]) <= phase:
+                code, points = "D8", [copy, wait.op, op]
                 message = (f"{what}, but the copy{at(copy)} completes phase {phase} of {engine.name}, and the wait"
-                           f"{at(wait[0])} passes because {passed}")
+                           f"{at(wait.op)} passes because {passed(wait, block)}")
             else:
                 message = f"{what} without a wait for phase {phase} of {engine.name}, which the copy{at(copy)} " \
                           f"completes"
-            self._add(code, message, points, block, (thread,), shadow, int(clashes.unit[i]), count)
+            self.add(code, message, points, block, (thread,), shadow, int(clashes.unit[i]), count)
+            stages.tell(engine.major, code)
 
-    def load_over_write(self, shadow: Shadow, op: ops.Op, clashes: Clashes, engines: Sequence[Engine]) -> None:
+    def load_over_write(self, shadow: Shadow, op: ops.AnyBulk, clashes: Clashes, engines: Sequence[Engine],
+                        stage: int) -> None:
         """A tensor copy into what was written, with nothing to order the two."""
         for i, count in self._each(clashes):
-            other, thread = self._op(clashes, i), int(clashes.actor[i])
+            other, thread = self.op(clashes, i), int(clashes.actor[i])
             if kind_of(clashes.record[i:i + 1])[0] == ENGINE:
+                if self.pipelines.unacquired(shadow, op, clashes, i, count, stage) or \
+                        self.pipelines.unseen(shadow, op, clashes, i, stage):
+                    return
                 engine = engines[int(thread_of(clashes.record[i:i + 1])[0])]
                 code, why = "B9", f"phase {int(epoch_of(clashes.record[i:i + 1])[0]) - 1} of {engine.name}, which " \
                                   f"completes the copy{at(other)} into it, was not waited for"
             else:
                 code, why = "D13", f"no barrier between the write by thread {int(clashes.thread[i])}{at(other)} and " \
                                    f"the copy"
-            self._add(code, f"{self._what(shadow, clashes, i)} is filled by the copy{at(op)} of thread {thread}: {why}",
-                      [other, op], int(clashes.block[i]), (thread,), shadow, int(clashes.unit[i]), count)
+            self.add(code, f"{self.what(shadow, clashes, i)} is filled by the copy{at(op)} of thread {thread}: {why}",
+                     [other, op], int(clashes.block[i]), (thread,), shadow, int(clashes.unit[i]), count)
 
-    def load_over_read(self, shadow: Shadow, op: ops.Op, clashes: Clashes) -> None:
-        """D13: a tensor copy into what others may still read."""
+    def load_over_read(self, shadow: Shadow, op: ops.AnyBulk, clashes: Clashes, stage: int) -> None:
+        """D13: a tensor copy into what others may still read; F1 where it is a stage that was not acquired."""
         for i, count in self._each(clashes):
-            reader, thread, other = int(clashes.thread[i]), int(clashes.actor[i]), self._op(clashes, i)
-            self._add("D13", f"{self._what(shadow, clashes, i)} may be overwritten by the copy{at(op)} while it is "
-                      f"still being read: nothing orders the read by thread {reader}{at(other)} before thread {thread} "
-                      f"issues it", [other, op], int(clashes.block[i]), (reader, thread), shadow,
-                      int(clashes.unit[i]), count)
+            if self.pipelines.unacquired(shadow, op, clashes, i, count, stage) or \
+                    self.pipelines.early(shadow, op, clashes, i, stage):
+                return
+            reader, thread, other = int(clashes.thread[i]), int(clashes.actor[i]), self.op(clashes, i)
+            self.add("D13", f"{self.what(shadow, clashes, i)} may be overwritten by the copy{at(op)} while it is "
+                     f"still being read: nothing orders the read by thread {reader}{at(other)} before thread {thread} "
+                     f"issues it", [other, op], int(clashes.block[i]), (reader, thread), shadow,
+                     int(clashes.unit[i]), count)
 
     def overwrite(self, shadow: Shadow, op: ops.Op, clashes: Clashes, engine: Engine,
-                  idle: Sequence[tuple[ops.BulkWait, Bools]]) -> None:
+                  idle: Sequence[tuple[ops.BulkWait, Bools]], stage: int) -> None:
         """E3 or D15: written while an engine may still read it; D16 where somebody else has waited."""
         for i, count in self._each(clashes):
-            other, thread, block = self._op(clashes, i), int(clashes.actor[i]), int(clashes.block[i])
-            points = [other, op]
-            what = f"{self._what(shadow, clashes, i)} is overwritten{at(op)}"
-            by = "the copy" if isinstance(op, ops.TmaCopy) else "the write"
+            if isinstance(op, ops.AnyBulk) and op.kind == "load" and engine.kind == "products" and \
+                    self.pipelines.unacquired(shadow, op, clashes, i, count, stage):
+                return
+            other, thread, block = self.op(clashes, i), int(clashes.actor[i]), int(clashes.block[i])
+            points, hint = [other, op], ""
+            what = f"{self.what(shadow, clashes, i)} is overwritten{at(op)}"
+            by = "the copy" if isinstance(op, ops.AnyBulk) else "the write"
             if engine.kind == "products":
-                code = "E3"
-                message = (f"{what} while the wgmma{at(other)} of {engine.name} may still read it: {by} by thread "
-                           f"{thread} is not ordered after a warpgroup_wait that covers it")
+                code, points, message = self._over_products(shadow, op, clashes, i, engine, stage)
+            elif engine.kind == "send":
+                code, hint = "D15", _RECEIVED
+                message = (f"{what} while the copy{at(other)} may still read it: {by} by thread {thread} is not "
+                           f"ordered after a wait for {engine.name}, on which the copy completes")
             else:
                 code, strangers = "D15", [(wait, lanes) for wait, lanes in idle if lanes[:, block].any()]
                 why = f"{by} by thread {thread} is not ordered after a wait of {engine.name}, which issued it"
@@ -191,13 +225,33 @@ class EngineJudge:
                     who = crowd(np.flatnonzero(lanes[:, block]).tolist(), len(lanes))
                     why = f"the wait{at(wait)} is by {who}, and only {engine.name}, which issued it, can wait for it"
                 message = f"{what} while the store{at(other)} may still read it: {why}"
-            self._add(code, message, points, block, (thread,), shadow, int(clashes.unit[i]), count)
+            self.add(code, message, points, block, (thread,), shadow, int(clashes.unit[i]), count, hint=hint)
+
+    def _over_products(self, shadow: Shadow, op: ops.Op, clashes: Clashes, i: int, engine: Engine,
+                       stage: int) -> tuple[str, list[ops.Op | None], str]:
+        """E3, or F1 where the stage was released before the products were issued: class, program points, words."""
+        other, thread, what = self.op(clashes, i), int(clashes.actor[i]), self.what(shadow, clashes, i)
+        wgmma = f"the wgmma{at(other)} of {engine.name}"
+        copy = op if isinstance(op, ops.AnyBulk) else None
+        by = "the copy" if copy else "the write"
+        message = (f"{what} is overwritten{at(op)} while {wgmma} may still read it: {by} by thread {thread} is not "
+                   f"ordered after a warpgroup_wait that covers it")
+        found = None if copy is None else self.pipelines.products(copy, clashes, i, engine.major, stage)
+        if found is None:
+            return "E3", [other, op], message
+        lapse, before = found
+        if not before:
+            return "E3", [other, lapse.arrival, op], f"{message}: thread {lapse.thread} releases the stage" \
+                                                     f"{at(lapse.arrival)} before one"
+        return "F1", [lapse.arrival, other, op], (
+            f"{what} is read by {wgmma} after {released(lapse, -1, stage)}, for which thread {thread} waits before it "
+            f"fills the stage again{at(op)}")
 
     def unfenced(self, shadow: Shadow, op: ops.Op, lost: Fenced) -> None:
         """D12, or D14 where the fence is another thread's."""
         what = "wgmma" if isinstance(op, ops.Wgmma) else "copy"
         for i, count in self._each(lost.clashes):
-            writer, other = int(lost.clashes.thread[i]), self._op(lost.clashes, i)
+            writer, other = int(lost.clashes.thread[i]), self.op(lost.clashes, i)
             code = "D14" if lost.foreign[i] and not lost.late[i] else "D12"
             if code == "D14":
                 why = f"only other threads have fenced since thread {writer} wrote it{at(other)}"
@@ -205,9 +259,9 @@ class EngineJudge:
                 why = f"thread {writer}, which wrote it{at(other)}, fences after the barrier that orders the two"
             else:
                 why = f"no fence_proxy_async() of thread {writer} since it wrote it{at(other)}"
-            self._add(code, f"{self._what(shadow, lost.clashes, i)} is read by the {what}{at(op)}, which may not see "
-                      f"the write: {why}", [other, op], int(lost.clashes.block[i]),
-                      (writer, int(lost.clashes.actor[i])), shadow, int(lost.clashes.unit[i]), count)
+            self.add(code, f"{self.what(shadow, lost.clashes, i)} is read by the {what}{at(op)}, which may not see "
+                     f"the write: {why}", [other, op], int(lost.clashes.block[i]),
+                     (writer, int(lost.clashes.actor[i])), shadow, int(lost.clashes.unit[i]), count)
 
 
 def _some(clashes: Clashes, keep: Bools) -> Clashes:
@@ -217,11 +271,3 @@ def _some(clashes: Clashes, keep: Bools) -> Clashes:
 def _first(lanes: Bools) -> tuple[int, int]:
     block = int(np.argmax(lanes.any(axis=0)))
     return int(np.argmax(lanes[:, block])), block
-
-
-def _last_wait(engine: Engine, thread: int, block: int) -> tuple[ops.MbarrierWait, int] | None:
-    """The thread's last wait for the mbarrier, and the phase that was under way then."""
-    for op, lanes, phase in reversed(engine.waits):
-        if lanes[thread, block]:
-            return op, int(phase[block])
-    return None

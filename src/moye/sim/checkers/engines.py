@@ -1,7 +1,7 @@
 """What asynchronous units do to shared memory: tensor copies and wgmma, their mbarriers, groups and proxy fences.
 
 In: the copies, products, arrivals, waits and fences of one batch.  Out: records and clocks for the shared checker, and
-findings D6, D8, D10, D12-D16, E3 through ``EngineJudge``.
+findings D6, D8, D10, D12-D16, E3, F1 through ``EngineJudge``.
 
 Each mbarrier is an engine: what a load of phase n writes has epoch n + 1, and whoever waits for that phase has heard of
 it.  Each thread that stores, and each warpgroup, is one: what its group n reads has epoch n + 1.
@@ -9,78 +9,42 @@ it.  Each thread that stores, and each warpgroup, is one: what its group n reads
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from moye.ir import ops
-from moye.ir.nodes import Buffer, Ref, TileRef
-from moye.sim.checkers.clocks import Bools, Clocks, Ints
+from moye.ir.nodes import Buffer, Func, Ref, TileRef
+from moye.sim.checkers.clocks import Bools, Ints
+from moye.sim.checkers.engine_records import Boxes, Chunks, Made, Memory
 from moye.sim.checkers.engine_verdicts import Engine, EngineJudge, Fenced
 from moye.sim.checkers.footprint import Footprint
-from moye.sim.checkers.shadow import ENGINE, Recent, Shadow, epoch_of, kind_of, pack, put, renew, take, thread_of
-from moye.sim.checkers.verdicts import Clashes, Judge
+from moye.sim.checkers.shadow import ENGINE, Shadow, epoch_of, kind_of, pack, put, renew, take, thread_of
+from moye.sim.checkers.stages import Stages
 
-Chunks = Callable[[int], Ints]
-"""The byte addresses of the 16-byte chunks that an operation touches, from where it starts."""
 _CHUNK, _WARPGROUP = 16, 128
-
-
-class Boxes(Protocol):
-    """A tensor copy: per issuing thread its block, byte offset in shared memory, mbarrier and its phase, bulk group."""
-
-    thread: Ints
-    block: Ints
-    start: Ints
-    element: Ints
-    phase: Ints
-    group: Ints
-    foreign: Bools
-    """Which another block of the cluster has issued."""
-
-
-@dataclass(slots=True)
-class Made:
-    """The initialisation of an mbarrier: by which thread and at which epoch of it, per block."""
-
-    op: ops.MbarrierInit
-    thread: Ints
-    epoch: Ints
-
-
-class Memory(Protocol):
-    """The shared checker."""
-
-    threads: int
-    blocks: int
-    clocks: Clocks
-    judge: Judge
-    shadows: dict[int, Shadow]
-
-    def everyone(self, active: Bools | None) -> Bools: ...
-    def groups(self, who: Bools) -> Bools: ...
-    def expand(self) -> None: ...
-    def shadow(self, buffer: Buffer, width: int) -> Shadow: ...
-    def align(self, shadow: Shadow, addresses: Ints, width: int) -> None: ...
-    def against_write(self, shadow: Shadow, at: Footprint, *, initialised: bool) -> Clashes | None: ...
-    def against(self, recent: Recent, at: Footprint) -> Clashes | None: ...
-    def clashes(self, at: Footprint, entry: Ints, column: Ints, record: Ints, actor: Ints) -> Clashes: ...
 
 
 class Engines:
     """The asynchronous units of one batch."""
 
-    def __init__(self, checker: Memory) -> None:
+    def __init__(self, checker: Memory, func: Func) -> None:
         self.checker = checker
-        self.judge = EngineJudge(checker.judge)
+        self.stages = Stages(func, checker.threads, checker.blocks)
+        self.judge = EngineJudge(checker.judge, self.stages)
         self.all: list[Engine] = []
         self._numbers: dict[tuple[str, int, int], int] = {}
         self.made: dict[tuple[int, int], Made] = {}
         self.shown: set[tuple[int, int]] = set()
         """The mbarriers whose initialisation was fenced."""
+        self.barriers: dict[int, dict[int, ops.MbarrierInit]] = {}
+        """Per tensor the elements that are mbarriers."""
         self.idle: list[tuple[ops.BulkWait, Bools]] = []
+        self.came: Ints = np.zeros((checker.threads, checker.blocks), np.int64)
+        """How often each thread has arrived at the barrier of its cluster ..."""
+        self.left: Ints = self.came.copy()
+        """... and has passed it."""
+        self._turns: Ints = np.zeros((2, checker.blocks), np.int64)
 
     def engine(self, kind: str, major: int, minor: int, name: str) -> int:
         """The number of an engine, new or old."""
@@ -101,7 +65,9 @@ class Engines:
         thread = who.argmax(axis=0)
         epoch = clocks.now[clocks.group[thread], np.arange(clocks.columns)]
         key = (op.ref.buffer.id, element)
-        self.made[key] = Made(op, thread, np.where(who.any(axis=0), epoch, 0))
+        came = self.came[np.broadcast_to(thread, (self.checker.blocks,)), np.arange(self.checker.blocks)]
+        self.barriers.setdefault(op.ref.buffer.id, {})[element] = op
+        self.made[key] = Made(op, thread, np.where(who.any(axis=0), epoch, 0), came)
         self.shown.discard(key)
 
     def _visible(self, op: ops.Op, ref: Ref, element: int, lanes: Bools, *, proxy: bool = False) -> None:
@@ -120,6 +86,8 @@ class Engines:
             here = who & (clocks.group == group)[:, None]
             known = clocks.seen[group, clocks.group[thread], column] >= epoch
             here[thread, column] = False
+            if key in self.shown:                       # with a fence any barrier of the cluster will do
+                here &= self._columned(self.left <= made.came)
             if (bad := here & ~known).any():
                 self.judge.unordered_init(op, ref, element, bad, made.op, thread)
                 for other, init in self.made.items():
@@ -127,19 +95,72 @@ class Engines:
                         init.epoch = np.zeros_like(init.epoch)
                 return
 
+    def _columned(self, mask: Bools) -> Bools:
+        """A mask (T, blocks) as (T, columns)."""
+        return mask if self.checker.clocks.columns > 1 else np.logical_or.reduce(mask, axis=1)[:, None]
+
     def _columns(self, x: Ints) -> Ints:
         columns = self.checker.clocks.columns
         return np.broadcast_to(x, (columns,)) if len(x) == 1 else x
 
-    def arrive(self, op: ops.MbarrierArrive, ref: Ref, element: int, lanes: Bools, arrives: bool, *,
-               remote: bool) -> None:
-        """Threads arrive (release); what they order in other blocks of the cluster is not followed."""
-        if remote:
+    def arrive(self, op: ops.MbarrierArrive, element: int, lanes: Bools, phase: Ints, to: Ints | None) -> None:
+        """Threads arrive (release) in the ``phase`` under way per block, at the barrier of the block of the cluster
+        whose rank (T, B) ``to`` says.
+        """
+        ref = op.ref
+        channel = (f"arrive {ref.buffer.id}", element)
+        if to is None:
+            self._visible(op, ref, element, lanes)
+            if op.arrives:
+                clocks = self.checker.clocks
+                self.stages.arrive(op, element, lanes, clocks.now[clocks.group], phase)
+                clocks.send(channel, self.checker.groups(self.checker.everyone(lanes)))
             return
-        self._visible(op, ref, element, lanes)
-        if arrives:
-            self.checker.clocks.send((f"arrive {ref.buffer.id}", element),
-                                     self.checker.groups(self.checker.everyone(lanes)))
+        ranks = np.unique(to[lanes]).tolist()
+        for rank in ranks:
+            self._visible_there(op, ref, element, lanes & (to == rank), rank)
+        self.checker.peers.arrived(op, ref, element, np.where(lanes, to, -1), self.came)
+        if self._alike(lanes, to):
+            self.checker.clocks.arrive(channel, self.checker.groups(self.checker.everyone(lanes)), None)
+            return
+        self.checker.expand()
+        for rank in ranks:
+            who = self.checker.groups(self.checker.everyone(lanes & (to == rank)))
+            self.checker.clocks.arrive(channel, who, rank)
+
+    def _alike(self, lanes: Bools, to: Ints) -> bool:
+        """Whether blocks do not differ yet, and the same groups of every block arrive at each block of its cluster."""
+        clocks = self.checker.clocks
+        if clocks.columns > 1 or (lanes != lanes[:, :1]).any():
+            return False
+        ranks = np.arange(self.checker.cluster)[:, None, None]
+        there: Bools = (to == ranks) & lanes                                            # (ranks, T, B)
+        groups = np.stack([there[:, clocks.group == g].any(axis=1) for g in range(clocks.groups)])
+        return bool((groups == groups[:, :1, :1]).all())
+
+    def _visible_there(self, op: ops.Op, ref: Ref, element: int, lanes: Bools, rank: int) -> None:
+        """D10 of the barrier of another block; told once for each tensor of barriers."""
+        key = (ref.buffer.id, element)
+        made = self.made.get(key)
+        if made is None:
+            self.judge.unmade(op, ref, element, lanes)
+            return
+        clocks, size = self.checker.clocks, self.checker.cluster
+        thread, block = np.nonzero(lanes)
+        owner = block // size * size + rank
+        column = np.zeros_like(block) if clocks.columns == 1 else block
+        maker, epoch = (np.broadcast_to(x, (self.checker.blocks,))[owner] for x in (made.thread, made.epoch))
+        known = clocks.known_far(clocks.group[thread], np.full_like(block, rank), clocks.group[maker], column)
+        bad = (known < epoch) & ((owner != block) | (thread != maker))
+        if key in self.shown:
+            bad &= self.left[thread, block] <= made.came[owner]
+        if bad.any():
+            at = int(np.argmax(bad))
+            self.judge.unordered_init_there(op, ref, element, (int(thread[at]), int(block[at])), made.op,
+                                            (int(maker[at]), int(owner[at])), int(bad.sum()))
+            for other, init in self.made.items():
+                if other[0] == ref.buffer.id:
+                    init.epoch = np.zeros_like(init.epoch)
 
     def phase(self, buffer: Buffer, element: int, where: Bools) -> None:
         """A phase is complete in the blocks ``where``."""
@@ -157,8 +178,7 @@ class Engines:
         epoch = phase if clocks.columns > 1 else phase[lanes.any(axis=0)][:1]
         clocks.receive((f"phase {ref.buffer.id}", element), who)
         clocks.hear(engine, who, epoch)
-        self.all[engine].waits.append((op, lanes, phase.copy()))
-        del self.all[engine].waits[:-4]
+        self.stages.wait(op, element, lanes, phase)
 
     # --- other synchronisation ---------------------------------------------------------------------------------------
 
@@ -173,11 +193,31 @@ class Engines:
                 if shadow.fences is not None:
                     _fence(shadow, who, clocks.now[clocks.group])
 
-    def cluster_arrive(self, lanes: Bools) -> None:
-        self.checker.clocks.send(("cluster", 0), self.checker.groups(self.checker.everyone(lanes)))
+    def cluster_arrive(self, lanes: Bools, *, relaxed: bool) -> None:
+        """Threads arrive at the barrier of their cluster; unless ``relaxed`` they release what they have done."""
+        self.came += lanes
+        for turn in () if relaxed else np.unique(self.came[lanes]).tolist():
+            here = lanes & (self.came == turn)
+            who, channel = self.checker.groups(self.checker.everyone(here)), ("cluster", turn % 2)
+            whole = np.repeat(here.any(axis=0).reshape(-1, self.checker.cluster).any(axis=1), self.checker.cluster)
+            stale = whole & (self._turns[turn % 2] != turn)     # everybody has passed the barrier two turns ago
+            self._turns[turn % 2, whole] = turn
+            self.checker.clocks.close(channel, self._columned(stale[None])[0])
+            self.checker.clocks.meet(channel, who)
+
+    def passes(self) -> Ints:
+        """How often threads of each block have passed the barrier of their cluster."""
+        passed: Ints = self.left.max(axis=0)
+        return passed
 
     def cluster_leave(self, lanes: Bools) -> None:
-        self.checker.clocks.receive(("cluster", 0), self.checker.groups(self.checker.everyone(lanes)))
+        """Threads pass the barrier of their cluster (acquire)."""
+        clocks = self.checker.clocks
+        for turn in np.unique(self.came[lanes]).tolist():
+            who = self.checker.groups(self.checker.everyone(lanes & (self.came == turn)))
+            clocks.receive(("cluster", turn % 2), who)
+            clocks.start(who)
+        self.left = np.where(lanes, self.came, self.left)
 
     def bulk_wait(self, op: ops.BulkWait, lanes: Bools, limit: Ints) -> None:
         """Threads know that their groups below ``limit`` (T, B) have read their sources."""
@@ -214,43 +254,68 @@ class Engines:
 
     # --- accesses ----------------------------------------------------------------------------------------------------
 
-    def load(self, op: ops.TmaCopy, chunks: Chunks, boxes: Boxes) -> None:
+    def load(self, op: ops.AnyBulk, smem: Ref, barrier: Ref, chunks: Chunks, boxes: Boxes) -> None:
         """Boxes that will be written, in the phase under way of their barriers."""
-        assert op.barrier is not None and op.smem is not None, "a load has both"
         for element in np.unique(boxes.element).tolist():
             mine = boxes.element == element
-            self._visible(op, op.barrier, element, self._lanes(boxes, mine & ~boxes.foreign), proxy=True)
-            engine = self._barrier(op.barrier.buffer, element)
-            found = self._find(op.smem, chunks, boxes, mine)
+            own = boxes.issuer == boxes.block
+            self._visible(op, barrier, element, self._lanes(boxes, mine & own), proxy=True)
+            engine = self._barrier(barrier.buffer, element)
+            found = self._find(smem, chunks, boxes, mine)
             if found is None:
                 continue
             shadow, at, row = found
-            if not boxes.foreign.any():                 # the order between blocks is not followed
-                self._overwrites(shadow, op, at)
+            self.stages.fill(barrier.buffer, element, boxes.block[mine], boxes.phase[mine])
+            quiet = barrier.buffer.id in self.stages.broken
+            if own.all():
+                if not quiet:
+                    self._overwrites(shadow, op, at, element)
+            elif self.checker.clocks.columns > 1 or not self.checker.peers.clear(shadow, at):
+                self.checker.expand()                   # the report says which blocks it is
+                found = self._find(smem, chunks, boxes, mine, apart=True)
+                assert found is not None, "the boxes are the same"
+                shadow, at, row = found
+                if not quiet:
+                    self._overwrites(shadow, op, at.pick(own[row]), element)
+                self.checker.peers.loaded(shadow, op, at.pick(~own[row]), boxes.issuer[row][~own[row]])
             epoch = self._epochs(boxes.phase + 1, boxes.block, row)
             record = pack(epoch, self.checker.judge.number(op), ENGINE, np.full_like(epoch, engine))
             put(shadow.write, at.unit, at.block, record)
             self.renewed(shadow, at)
             renew(shadow, at)
 
-    def _overwrites(self, shadow: Shadow, op: ops.TmaCopy, at: Footprint) -> None:
+    def _overwrites(self, shadow: Shadow, op: ops.AnyBulk, at: Footprint, stage: int) -> None:
         if (clashes := self.checker.against_write(shadow, at, initialised=False)) is not None:
-            self.judge.load_over_write(shadow, op, clashes, self.all)
+            self.judge.load_over_write(shadow, op, clashes, self.all, stage)
         if (clashes := self.checker.against(shadow.reads, at)) is not None:
             shadow.reads.forget(clashes.unit, clashes.block)
-            self.judge.load_over_read(shadow, op, clashes)
-        self.against_engines(shadow, op, at)
+            self.judge.load_over_read(shadow, op, clashes, stage)
+        self.against_engines(shadow, op, at, stage)
+        self.checker.peers.local(shadow, op, at, "loaded")
 
-    def store(self, op: ops.TmaCopy, chunks: Chunks, boxes: Boxes, committed: Ints) -> None:
+    def store(self, op: ops.AnyBulk, smem: Ref, chunks: Chunks, boxes: Boxes) -> None:
         """Boxes that will be read."""
-        assert op.smem is not None, "a store has a source"
         for thread in np.unique(boxes.thread).tolist():
             engine = self.engine("store", thread, 0, f"thread {thread}")
-            self._read(op, op.smem, chunks, boxes, boxes.thread == thread, engine)
+            self._read(op, smem, chunks, boxes, boxes.thread == thread, engine)
+
+    def send(self, op: ops.BulkCopy, barrier: Ref, chunks: Chunks, boxes: Boxes, to: Ints) -> None:
+        """Boxes that will be read for blocks of the cluster of these ranks; ``group`` is the barrier's phase there.
+
+        Whoever has heard that the phase is complete knows that they have been read.
+        """
+        self.checker.expand()
+        for element, rank in np.unique(np.stack([boxes.element, to]), axis=1).T.tolist():
+            mine = (boxes.element == element) & (to == rank)
+            self._visible_there(op, barrier, element, self._lanes(boxes, mine), rank)
+            there = self._barrier(barrier.buffer, element)
+            engine = self.engine("send", there, rank, f"{barrier.buffer.name}({element}) of the block of rank {rank}")
+            self._read(op, op.src, chunks, boxes, mine, engine)
 
     def products(self, op: ops.Wgmma, ref: TileRef, chunks: Chunks, boxes: Boxes, warpgroup: int) -> None:
         """An operand that will be read by one warpgroup; ``boxes`` has an entry for each of its groups of threads."""
         engine = self.engine("products", warpgroup, 0, f"warpgroup {warpgroup}")
+        self.stages.product(warpgroup, boxes.block, boxes.group)
         self._read(op, ref, chunks, boxes, np.ones(len(boxes.thread), np.bool_), engine)
 
     def _read(self, op: ops.Op, ref: Ref | TileRef, chunks: Chunks, boxes: Boxes, mine: Bools, engine: int) -> None:
@@ -263,6 +328,7 @@ class Engines:
             self.judge.read(shadow, op, clashes, self.all)
         elif (lost := self._unfenced(shadow, at)) is not None:
             self.judge.unfenced(shadow, op, lost)
+        self.checker.peers.local(shadow, op, at, "read")
         last = shadow.engines.setdefault(engine, np.zeros_like(shadow.write))
         epoch = self._epochs(boxes.group + 1, boxes.block, row)
         put(last, at.unit, at.block, pack(epoch, judge.number(op), ENGINE, np.full_like(epoch, engine)))
@@ -282,11 +348,14 @@ class Engines:
         same = bool((per_block == per_block[0]).all())
         return values[row][:, None] if same else np.broadcast_to(per_block, (len(row), columns))
 
-    def _find(self, ref: Ref | TileRef, chunks: Chunks, boxes: Boxes,
-              mine: Bools) -> tuple[Shadow, Footprint, Ints] | None:
-        """The units of these boxes, one entry per unit and issuing thread; and a box of each entry."""
+    def _find(self, ref: Ref | TileRef, chunks: Chunks, boxes: Boxes, mine: Bools, *,
+              apart: bool = False) -> tuple[Shadow, Footprint, Ints] | None:
+        """The units of these boxes, one entry per unit and issuing thread; and a box of each entry.
+
+        ``apart``: each block has entries of its own, even where all do the same.
+        """
         checker, places = self.checker, np.flatnonzero(mine)
-        uniform = _uniform(boxes, places, checker.blocks)
+        uniform = not apart and _uniform(boxes, places, checker.blocks)
         if not uniform:
             checker.expand()
         else:
@@ -326,16 +395,31 @@ class Engines:
         number = np.where(mine, thread_of(last), 0)
         return np.where(mine, self.checker.clocks.known_engine(at.group, number, at.block), known)
 
-    def against_engines(self, shadow: Shadow, op: ops.Op, at: Footprint) -> None:
-        """Writes over what engines may still read."""
+    def against_engines(self, shadow: Shadow, op: ops.Op, at: Footprint, stage: int = 0) -> None:
+        """Writes over what engines may still read; of a tensor copy with the element of its barrier."""
         for engine, table in shadow.engines.items():
             last = take(table, at.unit, at.block)
-            bad = epoch_of(last) > self.checker.clocks.known_engine(at.group, engine, at.block)
+            bad = epoch_of(last) > self._has_read(engine, at.group, at.block)
             if bad.any():
                 entry, column = np.nonzero(bad)
                 clashes = self.checker.clashes(at, entry, column, last[entry, column], at.first[entry])
                 put(table, at.unit, at.block, np.where(bad, 0, last))
-                self.judge.overwrite(shadow, op, clashes, self.all[engine], self.idle)
+                self.judge.overwrite(shadow, op, clashes, self.all[engine], self.idle, stage)
+
+    def _has_read(self, engine: int, group: Ints, block: Ints | None) -> Ints:
+        """Up to which epoch groups (D,) know that an engine of their block has read: (D, columns), or (D, 1)."""
+        entry, clocks = self.all[engine], self.checker.clocks
+        if entry.kind == "send":
+            return clocks.known_engine_of(group, entry.minor, entry.major, block)
+        return clocks.known_engine(group, engine, block)
+
+    def has_read_there(self, engine: int, group: Ints, rank: Ints, block: Ints) -> Ints:
+        """The same of groups (D,) of ``block`` and an engine of the blocks of these ranks: (D,)."""
+        entry, clocks = self.all[engine], self.checker.clocks
+        if entry.kind == "send":
+            return clocks.known_engine_of(group, entry.minor, entry.major, block)[:, 0]
+        found: Ints = clocks.far_heard[group, rank, engine, block]
+        return found
 
     def renewed(self, shadow: Shadow, at: Footprint) -> None:
         """These units have been written: nobody has fenced that."""
@@ -353,6 +437,8 @@ class Engines:
             np.where(kind_of(last) == ENGINE, 0, thread_of(last))), at.block)
         late = (fence > known) & (thread_of(last) != at.first[:, None])
         bad = (last != 0) & (kind_of(last) != ENGINE) & ((fence == 0) | late)
+        if shadow.others is not None:                   # whose fence shows what another block wrote is not followed
+            bad &= take(shadow.others.write, at.unit, at.block) == 0
         if not bad.any():
             return None
         entry, column = np.nonzero(bad)

@@ -38,12 +38,34 @@ class Footprint:
         return self if not units else replace(self, unit=self.unit + units, low=self.low + units,
                                               high=self.high + units)
 
+    def pick(self, keep: Ints | Bools) -> Footprint:
+        """Some of the entries."""
+        return replace(self, unit=self.unit[keep], group=self.group[keep], first=self.first[keep],
+                       second=self.second[keep], block=None if self.block is None else self.block[keep])
+
     def across(self, blocks: Ints) -> Footprint:
         """The same entries in each of these blocks."""
         count, times = len(self.unit), len(blocks)
         return replace(self, unit=np.repeat(self.unit, times), group=np.repeat(self.group, times),
                        block=np.tile(blocks, count), first=np.repeat(self.first, times),
                        second=np.repeat(self.second, times))
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """Entries of an access across the blocks of a cluster: ``at.block`` touches the unit of block ``owner``."""
+
+    at: Footprint
+    owner: Ints
+
+    @property
+    def actor(self) -> Ints:
+        """The block that accesses."""
+        assert self.at.block is not None, "the blocks of a cluster are told apart"
+        return self.at.block
+
+    def pick(self, keep: Ints | Bools) -> Reach:
+        return Reach(self.at.pick(keep), self.owner[keep])
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,28 +1,31 @@
 """Races in global memory, within a block and between blocks, by happens-before; values are never looked at.
 
 In: the accesses of a batch of blocks to the arguments that the kernel writes.  Out: findings C1-C3 (within a block),
-D19, G1-G3 and G5 (between blocks) through the reporter.
+D19, G1-G3 and G5 (between blocks), B9, D1, D3 and D17 (stores by TMA) through the reporter.
 
 Blocks have no order, whichever ran first here, unless releases and acquires give them one (between.py); within a block
-the clocks of the shared-memory checker say.  What is remembered is in regions.py and tracks.py, the words and classes
-are in conflicts.py.
+the clocks of the shared-memory checker say.  What is remembered is in regions.py, tracks.py and stored.py, the words
+and classes are in conflicts.py.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import prod
+from typing import Protocol
 
 import numpy as np
 
 from moye.dtypes import Space
 from moye.ir import ops
 from moye.ir.nodes import Buffer, Func, Ref, TileRef
-from moye.sim.checkers.between import Between, Fences
+from moye.sim.checkers.between import Between, Fences, mates
 from moye.sim.checkers.clocks import Bools, Ints
 from moye.sim.checkers.conflicts import Clash, Conflicts, Place
 from moye.sim.checkers.findings import Reporter
-from moye.sim.checkers.regions import ATOMIC, STRONG, WRITE, Plan, Region, is_narrow, kind_of, plan
+from moye.sim.checkers.regions import ATOMIC, READ, STRONG, WRITE, Plan, Region, is_narrow, kind_of, plan
 from moye.sim.checkers.shared import ACQUIRES, RELEASES, SharedChecker
+from moye.sim.checkers.stored import Stores
 from moye.sim.checkers.tracks import Pattern, UnitTracks, held
 from moye.sim.masks import lanes_of
 from moye.sim.memory import Array, Global
@@ -33,6 +36,14 @@ MOST_UNITS = 1 << 20
 """Units of an access whose pattern is kept."""
 
 
+class Boxes(Protocol):
+    """A tensor copy: of each thread that issues it the block and the bulk group."""
+
+    thread: Ints
+    block: Ints
+    group: Ints
+
+
 class GlobalMemory:
     """What the batches of one launch share."""
 
@@ -41,15 +52,16 @@ class GlobalMemory:
         walked = list(func.body.walk())
         self.func = func
         self.fenced = any(isinstance(op, ops.Fence) and not is_narrow(op, func) for op in walked)
-        ordered = [op for op in walked if _is_global(op) and kind_of(op, False) in (ATOMIC, STRONG)]
+        ordered = [op for op in walked if _is_global(op) and kind_of(op, False) in (ATOMIC, STRONG)
+                   and not isinstance(op, ops.AnyBulk)]
         wide = any(not is_narrow(op, func) and getattr(op, "order", None) != "relaxed" for op in ordered)
         self.between = Between() if wide or (self.fenced and ordered) else None
         self.plan = Plan([]) if spent is None else plan(func, memory, blocks, ordered=self.between is not None,
                                                         spent=spent)
-        if any(extent > 1 for extent in func.cluster_dim):
-            self.plan.not_judged.append("races in global memory between blocks of one cluster")
+        self.cluster = prod(func.cluster_dim)
         self.numbers = {id(op): number for number, op in enumerate(self.plan.ops, 1)}
         self.tracked: dict[int, UnitTracks] = {}
+        self.stores = Stores()
         self.patterns: dict[int, Pattern] = {}
         self.lanes: dict[tuple[int, int], Ints] = {}
         """Per packing and number of blocks the record of each lane of the first blocks."""
@@ -123,6 +135,40 @@ class GlobalChecker:
         if strong and self.memory.ordered:
             self._publish(op, mask)
 
+    def boxes(self, op: ops.AnyBulk, tensor: Buffer, memory: Global, boxes: Boxes,
+              elements: Callable[[], tuple[Ints, Bools]]) -> None:
+        """A bulk copy is issued; ``elements``: per thread the index of each element (N, V), and if it is there."""
+        region = self.memory.plan.regions.get(tensor.id)
+        kind = kind_of(op, op.kind != "load")
+        if region is None or kind not in region.kinds:
+            return
+        tracks, (index, inside) = self.memory.tracks(region), elements()
+        packing, column = tracks.packing, boxes.block
+        record = self._records(op, tracks)[boxes.thread, column]
+        if kind != READ and packing.detail:
+            record = record | packing.last
+        unit = _units(region, memory, index)
+        parts = memory.itemsize // region.unit
+        units = (unit[:, :, None] + np.arange(parts)).reshape(len(unit), -1)
+        inside = np.repeat(inside, parts, axis=1) & (units >= 0) & (units < region.units)
+        if kind != READ and packing.detail:
+            for n in np.flatnonzero(inside.any(axis=1)).tolist():
+                self.memory.stores.add((self.first + int(column[n]), int(boxes.thread[n])), op, tracks,
+                                       units[n][inside[n]], int(record[n]), int(boxes.group[n]))
+        records = np.broadcast_to(record[:, None], units.shape)
+        self._compare(op, tracks, tensor, kind, units[inside], records[inside], whole=False)
+        self.doubtful = None                            # one box by several threads is told of where it is issued
+
+    def bulk_wait(self, op: ops.BulkWait, lanes: Bools, limit: Ints) -> None:
+        """Threads have waited for their bulk groups below ``limit`` (T, B)."""
+        clocks = self.shared.clocks
+        for block, thread in [lane for lane in self.memory.stores.lanes
+                              if self.first <= lane[0] < self.first + self.blocks]:
+            column = block - self.first
+            if lanes[thread, column]:
+                epoch = clocks.now[clocks.group[thread], column if clocks.columns > 1 else 0]
+                self.memory.stores.wait(op, (block, thread), int(limit[thread, column]), int(epoch))
+
     def settle(self, memory: Global, index: Ints, values: object, mask: Bools | None) -> None:
         """The statement has been executed: threads that wrote one element are in doubt only if its values differ."""
         clash, self.doubtful = self.doubtful, None
@@ -141,21 +187,33 @@ class GlobalChecker:
     def finish(self) -> None:
         """The blocks are through."""
         self.memory.conflicts.tell()
+        if self.memory.between is None:
+            self.memory.stores.forget(self.first, self.blocks)
 
     def _judge(self, op: ops.Op, region: Region, buffer: Buffer, kind: int, unit: Ints, size: int,
                mask: Bools | None) -> None:
         tracks = self.memory.tracks(region)
         unit, record, whole = self._flat(op, tracks, unit, size, mask)
+        self._compare(op, tracks, buffer, kind, unit, record, whole=whole)
+
+    def _compare(self, op: ops.Op, tracks: UnitTracks, buffer: Buffer, kind: int, unit: Ints, record: Ints, *,
+                 whole: bool) -> None:
+        """Against what is remembered of these units, then remember them."""
         if not unit.size:
             return
         span = slice(int(unit.min()), int(unit.max()) + 1)
         shift = tracks.packing.lane_shift
-        for rival in region.against(kind):
+        for rival in tracks.region.against(kind):
             if rival not in tracks.tracks:
                 continue
             for word in tracks.tracks[rival].words:
                 old = held(word, unit, span)
-                if old is not None and (at := np.flatnonzero((old != 0) & ((old ^ record) >> shift != 0))).size:
+                if old is None:
+                    continue
+                meets = (old != 0) & ((old ^ record) >> shift != 0)
+                if tracks.region.bulk and tracks.packing.detail:
+                    meets |= tracks.packing.pending(old)        # a thread's own stores, too
+                if (at := np.flatnonzero(meets)).size:
                     self._against(Clash(tracks, buffer, op, kind, rival, unit[at], record[at], old[at]))
         track = tracks.tracks.get(kind)
         if track is None:
@@ -210,8 +268,7 @@ class GlobalChecker:
             base = self.memory.lanes[key] = thread[:, None] + block
         number: int | Ints = (self.first << packing.block_shift) + (self.memory.numbers[id(op)] << packing.epochs)
         if packing.detail:
-            last = (1 << packing.epochs) - 1
-            number = number + np.minimum(clocks.now, last).take(clocks.group, axis=0)
+            number = number + np.minimum(clocks.now, packing.last - 1).take(clocks.group, axis=0)
         records: Ints = (base + number).astype(packing.dtype, copy=False)
         return records
 
@@ -228,6 +285,8 @@ class GlobalChecker:
     def _against(self, clash: Clash) -> None:
         """Report the entries that nothing orders."""
         packing = clash.tracks.packing
+        if clash.tracks.region.bulk and packing.detail:
+            clash = self._unfinished(clash)
         inside = packing.block(clash.record) == packing.block(clash.rival)
         if packing.detail and (own := np.flatnonzero(inside)).size:
             part = clash.pick(own)
@@ -236,6 +295,8 @@ class GlobalChecker:
         if not (others := np.flatnonzero(~inside)).size:
             return
         part = clash.pick(others)
+        if self.memory.cluster > 1:
+            part = part.pick(np.flatnonzero(~self._ordered_in_cluster(part)))
         if (between := self.memory.between) is not None:
             part = part.pick(np.flatnonzero(~self._ordered_between(part)))
             if between.exhausted:
@@ -245,6 +306,27 @@ class GlobalChecker:
         if part.unit.size:
             self.memory.conflicts.add(part)
 
+    def _unfinished(self, clash: Clash) -> Clash:
+        """Tell of stores by TMA that are not complete; the entries that are left.
+
+        Between blocks that is only what is missing if the access is ordered after the wait for the source.
+        """
+        packing, left = clash.tracks.packing, np.ones(clash.unit.shape, np.bool_)
+        pending = packing.pending(clash.rival)
+        for record in np.unique(clash.rival[pending]).tolist():
+            at = np.flatnonzero(clash.rival == record)
+            block, thread = record >> packing.block_shift, int(packing.thread(record))
+            for stored, here in self.memory.stores.met((block, thread), record, clash.unit[at]):
+                part = clash.pick(at[here])
+                inside = packing.block(part.record) == block
+                part.rival[:] = record - packing.last + min(stored.waited, packing.last - 1)
+                if stored.wait is not None and self.memory.between is not None and not inside.all():
+                    inside |= self._ordered_between(part)
+                if (told := np.flatnonzero(inside)).size:
+                    self.memory.conflicts.unfinished(part.pick(told), stored.op, stored.wait)
+                    left[at[here][told]] = False
+        return clash if left.all() else clash.pick(np.flatnonzero(left))
+
     def _ordered_inside(self, clash: Clash) -> Bools:
         packing, clocks = clash.tracks.packing, self.shared.clocks
         column = packing.block(clash.record) - self.first if clocks.columns > 1 else 0
@@ -252,6 +334,18 @@ class GlobalChecker:
         ordered: Bools = packing.epoch(clash.rival) <= clocks.seen[group, clocks.group[packing.thread(clash.rival)],
                                                                    column]
         return ordered
+
+    def _ordered_in_cluster(self, clash: Clash) -> Bools:
+        """Entry by entry, whether both are of one cluster, and its barriers order them (or that cannot be told)."""
+        packing, clocks, size = clash.tracks.packing, self.shared.clocks, self.memory.cluster
+        mine, other = clash.blocks()
+        inside: Bools = mine // size == other // size
+        if not packing.detail:
+            return inside
+        column = (mine - self.first) * (clocks.columns > 1)
+        group, rival = (clocks.group[packing.thread(record)] for record in (clash.record, clash.rival))
+        known = clocks.far[group, other % size, rival, np.where(inside, column, 0)]
+        return inside & (packing.epoch(clash.rival) <= known)
 
     def _narrow(self, clash: Clash) -> Bools:
         """Whether one of two atomic accesses has a scope that does not reach the other's block."""
@@ -344,6 +438,9 @@ class GlobalChecker:
             if not epochs.any():
                 return
         links = between.visible(self.first + block, thread, clocks, column)
+        for rank, mate in mates(self.first + block, clocks.cluster):
+            if (far := clocks.far[clocks.group[thread], rank, clocks.group, column]).any():
+                between.release(mate, address, far, {})
         between.release(self.first + block, address, epochs, links)
 
     def _publish(self, op: ops.Op, mask: Bools | None) -> None:

@@ -14,6 +14,7 @@ import numpy as np
 from moye.dtypes import Space
 from moye.ir import ops
 from moye.ir.nodes import Func, Ref, TileRef
+from moye.sim.checkers.shadow import ENGINE, kind_of, thread_of
 from moye.sim.checkers.shared import SharedChecker
 from moye.sim.checkers.words import at
 from moye.sim.masks import Mask
@@ -53,9 +54,10 @@ class Instances(Protocol):
 
 
 class Watching(Protocol):
-    """What reports, and knows the checks of shared memory."""
+    """What reports, and knows the checks of shared memory; ``meter`` counts for lints."""
 
     checker: SharedChecker
+    meter: Any
 
     def report(self, code: str, message: str, op: ops.Op, *, lane: tuple[int, int] | None = None, tensor: str = "",
                coordinate: tuple[int, ...] | None = None, hint: str | None = None, count: int = 1) -> None: ...
@@ -113,6 +115,30 @@ class ProductChecks:
             held.group[rows] = np.where(active, group, held.group[rows])
             held.results[rows], held.op = result, op
         self._operands(product, issued)
+        if self.watch.meter is not None:
+            self._count(product, issued)
+
+    def _count(self, product: Product, issued: Instances) -> None:
+        """What the first block of the batch issues, for lints."""
+        op = product.op
+        for i in np.flatnonzero(issued.block == 0).tolist():
+            operands = [(op.b, int(issued.b[i]))] + ([(op.a, int(issued.a[i]))] if product.site.shared_a else [])
+            times = [self._copied(ref, start) for ref, start in operands] + ([] if product.site.shared_a else [None])
+            ready = None if None in times else max(time for time in times if time is not None)
+            self.watch.meter.products.issue(int(issued.lead[i]), op.d.buffer.id,
+                                            frozenset((ref.buffer.id, start) for ref, start in operands),
+                                            not issued.fresh[i], ready)
+
+    def _copied(self, ref: Ref | TileRef, start: int) -> int | None:
+        """When the tensor copy was issued that has filled an operand; None for any other writer."""
+        checker = self.watch.checker
+        shadow = checker.shadows[ref.buffer.id]
+        record = shadow.write[min(start // shadow.unit, shadow.units - 1), :1]
+        if kind_of(record)[0] != ENGINE or not record[0]:
+            return None
+        engine = checker.engines.all[int(thread_of(record)[0])]
+        fills = checker.engines.stages.fills.get((engine.major, engine.minor))
+        return None if fills is None else int(fills.last[0])
 
     def _unfenced(self, op: ops.Wgmma, fragment: Fragment, active: Array) -> None:
         """E1."""
@@ -162,6 +188,9 @@ class ProductChecks:
 
     def wait(self, op: ops.WgmmaWait, lanes: Array, limit: Array) -> None:
         """warpgroup_wait: groups below the limit (T, B) are complete."""
+        if self.watch.meter is not None:
+            for lead in np.flatnonzero(lanes[::_WARPGROUP, 0]).tolist():
+                self.watch.meter.products.wait(op, lead, self.watch.checker.engines.stages.moment)
         for number, held in self.held.items():
             done = (held.group >= 0) & (held.group < limit) & lanes
             if done.any():
@@ -180,6 +209,8 @@ class ProductChecks:
 
         A write wants a fence before the next product.
         """
+        if self.watch.meter is not None:
+            self.watch.meter.products.use(fragment.buffer.id)
         if write and (touched := self.touched.get(fragment.buffer.id)) is not None:
             touched |= True if mask is None else mask
         held = self.held.get(fragment.buffer.id)
@@ -209,4 +240,4 @@ class Reads:
     def __init__(self, thread: Array, block: Array, start: Array, group: Array) -> None:
         self.thread, self.block, self.start, self.group = thread, block, start, group
         self.element = self.phase = np.zeros_like(thread)
-        self.foreign = np.zeros(len(thread), np.bool_)
+        self.issuer = block

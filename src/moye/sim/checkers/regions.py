@@ -18,8 +18,8 @@ import numpy as np
 
 from moye.dtypes import Space
 from moye.ir import ops
-from moye.ir.nodes import Buffer, Func, Ref, TensorParam, TileRef
-from moye.sim.checkers.clocks import Ints
+from moye.ir.nodes import Buffer, Func, TensorParam
+from moye.sim.checkers.clocks import Bools, Ints
 from moye.sim.memory import Global
 
 WRITE, READ, ATOMIC, STRONG = range(4)
@@ -64,7 +64,16 @@ class Packing:
         return (record >> self.epochs) & ((1 << self.ops) - 1)
 
     def epoch(self, record: Ints) -> Ints:
-        return record & ((1 << self.epochs) - 1)
+        return record & self.last
+
+    @property
+    def last(self) -> int:
+        """The epoch of what has not happened yet: the store of a tensor copy that nobody has waited for."""
+        return (1 << self.epochs) - 1
+
+    def pending(self, record: Ints) -> Bools:
+        waits: Bools = (record != 0) & (record & self.last == self.last)
+        return waits
 
 
 @dataclass(slots=True)
@@ -79,6 +88,8 @@ class Region:
     written: int
     narrow: bool = False
     """Whether an atomic access has a scope below the grid, so that atomics of two blocks may clash."""
+    bulk: bool = False
+    """Whether bulk copies store to it."""
     packing: Packing | None = None
 
     def against(self, kind: int) -> tuple[int, ...]:
@@ -115,8 +126,10 @@ class Plan:
 
 
 def kind_of(op: ops.Op, written: bool) -> int:
-    """What ``op`` does through a reference."""
+    """What ``op`` does through a reference, or as a tensor copy to its tensor."""
     if isinstance(op, ops.Atomic) or (isinstance(op, ops.Store) and op.order is not None):
+        return ATOMIC
+    if isinstance(op, ops.AnyBulk) and op.kind == "reduce_add":
         return ATOMIC
     if isinstance(op, ops.Load) and op.order is not None:
         return STRONG
@@ -124,20 +137,28 @@ def kind_of(op: ops.Op, written: bool) -> int:
 
 
 def is_narrow(op: ops.Op, func: Func) -> bool:
-    """Whether the scope of an atomic access or a fence ends before other blocks."""
-    scope = getattr(op, "scope", "thread")
+    """Whether the scope of an atomic access or a fence ends before other blocks; a bulk reduction's never does."""
+    scope = getattr(op, "scope", "gpu" if isinstance(op, ops.AnyBulk) else "thread")
     return scope in ("thread", "cta") or (scope == "cluster" and func.cluster_dim == (1, 1, 1))
 
 
-def accesses(func: Func) -> Iterator[tuple[ops.Op, Ref | TileRef, int, int]]:
-    """(op, reference, kind, bytes at once) of every access to global memory."""
+def tensors_of(op: ops.Op) -> set[Buffer]:
+    """The tensors in global memory that an op reads or writes."""
+    found = {ref.buffer for ref, _ in op.refs() if ref.buffer.space is Space.GLOBAL}
+    return found | {op.tensor} if isinstance(op, ops.TmaCopy) else found
+
+
+def accesses(func: Func) -> Iterator[tuple[ops.Op, Buffer, int, int]]:
+    """(op, tensor, kind, bytes at once) of every access to global memory."""
     for op in func.body.walk():
-        if isinstance(op, ops.Inspect):
+        if isinstance(op, ops.Inspect) or (isinstance(op, ops.AnyBulk) and op.kind.startswith("prefetch")):
             continue
+        if isinstance(op, ops.TmaCopy):
+            yield op, op.tensor, kind_of(op, op.kind != "load"), max(op.tensor.dtype.bits // 8, 1)
         for ref, written in op.refs():
             if ref.buffer.space is Space.GLOBAL:
                 width = op.width if isinstance(op, ops.Copy) and ref in (op.dst, op.src) else 1
-                yield op, ref, kind_of(op, written), width * max(ref.dtype.bits // 8, 1)
+                yield op, ref.buffer, kind_of(op, written), width * max(ref.dtype.bits // 8, 1)
 
 
 def plan(func: Func, memory: Callable[[Buffer], Global], blocks: int, *, ordered: bool, spent: int = 0) -> Plan:
@@ -155,17 +176,18 @@ def plan(func: Func, memory: Callable[[Buffer], Global], blocks: int, *, ordered
         if more <= left and full.epochs >= 12:
             region.packing, left = full, left - more
     for region in regions:
-        _say(region, result)
+        _say(region, result, "block" if func.cluster_dim == (1, 1, 1) else "block or cluster")
     return result
 
 
-def _say(region: Region, result: Plan) -> None:
+def _say(region: Region, result: Plan, within: str) -> None:
     if region.packing is None:
         result.unsupported.append(f"races in global memory on {region.name}: {region.units} units of {region.unit} "
                                   "bytes are more than can be remembered")
         return
     if not region.packing.detail:
-        result.not_judged.append(f"races within a block in global memory on {region.name}, which is too large for it")
+        result.not_judged.append(f"races within a {within} in global memory on {region.name}, which is too large for "
+                                 "it")
     for buffer in region.buffers:
         result.regions[buffer.id] = region
 
@@ -176,16 +198,19 @@ def _packings(func: Func, blocks: int, count: int) -> tuple[Packing, Packing]:
 
 
 def _regions(func: Func, memory: Callable[[Buffer], Global],
-             found: list[tuple[ops.Op, Ref | TileRef, int, int]]) -> list[Region]:
+             found: list[tuple[ops.Op, Buffer, int, int]]) -> list[Region]:
     """Arguments whose spans overlap, merged; only what is written and can clash."""
     sizes: dict[int, int] = {}
     kinds: dict[int, set[int]] = {}
     narrow: set[int] = set()
-    for op, ref, kind, size in found:
+    bulk: set[int] = set()
+    for op, buffer, kind, size in found:
         if kind in (ATOMIC, STRONG) and is_narrow(op, func):
-            narrow.add(ref.buffer.id)
-        sizes[ref.buffer.id] = gcd(sizes.get(ref.buffer.id, 0), size)
-        kinds.setdefault(ref.buffer.id, set()).add(kind)
+            narrow.add(buffer.id)
+        if isinstance(op, ops.AnyBulk) and kind != READ:
+            bulk.add(buffer.id)
+        sizes[buffer.id] = gcd(sizes.get(buffer.id, 0), size)
+        kinds.setdefault(buffer.id, set()).add(kind)
     spans: list[tuple[int, int, Buffer]] = []
     for param in func.params:
         if isinstance(param, TensorParam) and param.buffer.id in sizes:
@@ -206,5 +231,6 @@ def _regions(func: Func, memory: Callable[[Buffer], Global],
             merged.append(Region([buffer], start, end, sizes[buffer.id], mine, written))
     for region in merged:
         region.narrow = any(buffer.id in narrow for buffer in region.buffers)
+        region.bulk = any(buffer.id in bulk for buffer in region.buffers)
         region.start -= region.start % region.unit
     return [region for region in merged if region.kinds & {WRITE, ATOMIC} and region.tracks]

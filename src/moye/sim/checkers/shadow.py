@@ -16,7 +16,7 @@ import numpy as np
 from moye.ir.nodes import Buffer
 from moye.ir.ops import Op
 from moye.sim.checkers.clocks import Bools, Clocks, Ints
-from moye.sim.checkers.footprint import Footprint, FootprintCache
+from moye.sim.checkers.footprint import Footprint, FootprintCache, Reach
 
 THREAD_BITS, KIND_BITS, OP_BITS = 11, 2, 19
 THREAD = (1 << THREAD_BITS) - 1
@@ -78,16 +78,17 @@ class Recent:
         self.newest: Ints = np.zeros(shape, np.int64)
         self.other: Ints = np.zeros(shape, np.int64)
 
-    def add(self, at: Footprint, clocks: Clocks, op: int) -> None:
-        row = at.unit * self.newest.shape[1] + at.group
+    def add(self, at: Footprint, clocks: Clocks, op: int, owner: Ints | None = None) -> None:
+        """Accesses of each entry's block to its own memory, or to that of ``owner``."""
+        row, place = at.unit * self.newest.shape[1] + at.group, at.block if owner is None else owner
         epoch = clocks.epoch(at.group, at.block)
-        before = take(self.newest, row, at.block)
-        other = np.where(thread_of(before) != at.first[:, None], before, take(self.other, row, at.block))
+        before = take(self.newest, row, place)
+        other = np.where(thread_of(before) != at.first[:, None], before, take(self.other, row, place))
         several = at.first != at.second
         if several.any():
             other = np.where(several[:, None], pack(epoch, op, SYNC, at.second[:, None]), other)
-        put(self.newest, row, at.block, pack(epoch, op, SYNC, at.first[:, None]))
-        put(self.other, row, at.block, other)
+        put(self.newest, row, place, pack(epoch, op, SYNC, at.first[:, None]))
+        put(self.other, row, place, other)
 
     def rows(self, at: Footprint) -> Ints:
         """The newest accesses to the entries' units by every group: (D, G, C)."""
@@ -118,6 +119,34 @@ class Recent:
         self.newest[:, parent], self.other[:, parent] = kept
         self.newest = np.concatenate([self.newest, both[0][:, None]], axis=1)
         self.other = np.concatenate([self.other, both[1][:, None]], axis=1)
+
+
+class Others:
+    """Accesses by other blocks of the cluster, (units, columns of the owners): as ``Shadow`` keeps those of its own."""
+
+    def __init__(self, units: int, clocks: Clocks) -> None:
+        self.write: Ints = np.zeros((units, clocks.columns), np.int64)
+        self.writer: Ints = np.zeros((units, clocks.columns), np.int64)
+        """The rank of the block that wrote last."""
+        self.reads: dict[int, Recent] = {}
+        """By the rank of the block that reads."""
+
+    def refine(self, times: int) -> None:
+        self.write, self.writer = np.repeat(self.write, times, axis=0), np.repeat(self.writer, times, axis=0)
+
+    def read(self, reach: Reach, clocks: Clocks, op: int) -> None:
+        """Rank by rank: of one block there is one entry for each unit and group."""
+        for rank in np.unique(reach.actor % clocks.cluster).tolist():
+            if rank not in self.reads:
+                self.reads[rank] = Recent(len(self.write), clocks)
+            part = reach.pick(reach.actor % clocks.cluster == rank)
+            self.reads[rank].add(part.at, clocks, op, part.owner)
+
+    def written(self, reach: Reach, clocks: Clocks, op: int) -> None:
+        """Of several writes of one unit the last one stays."""
+        epoch = clocks.epoch(reach.at.group, reach.actor)[:, 0]
+        self.write[reach.at.unit, reach.owner] = pack(epoch, op, SYNC, reach.at.first)
+        self.writer[reach.at.unit, reach.owner] = reach.actor % clocks.cluster
 
 
 class InFlight:
@@ -164,11 +193,14 @@ class Shadow:
         """... and, where that matters, when its last writer made each unit visible to engines (0: not yet) ..."""
         self.foreign: Bools | None = None
         """... and whether another thread has fenced since."""
+        self.others: Others | None = None
+        """What other blocks of the cluster have done to it, if any has."""
         self.cache = FootprintCache()
 
     @property
     def _recents(self) -> list[Recent]:
-        return [self.reads] if self.atomics is None else [self.reads, self.atomics]
+        by_others = [] if self.others is None else list(self.others.reads.values())
+        return [self.reads, *by_others] if self.atomics is None else [self.reads, self.atomics, *by_others]
 
     def allocate(self, op: Op) -> None:
         """A new tensor in the place of the old one, whose contents are nobody's."""
@@ -201,6 +233,8 @@ class Shadow:
             recent.refine(times)
         if self.copies is not None:
             self.copies.repeat(times, 0)
+        if self.others is not None:
+            self.others.refine(times)
         self.unit, self.units = unit, self.units * times
 
     def split(self, parents: list[int], group: Ints) -> None:

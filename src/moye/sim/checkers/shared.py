@@ -11,19 +11,20 @@ group.  While blocks do the same everything is done once for all of them (arrays
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import gcd
+from math import gcd, prod
 from typing import Any
 
 import numpy as np
 
 from moye.dtypes import Space
 from moye.ir.nodes import Buffer, Func, Ref, TileRef
-from moye.ir.ops import Alloc, Atomic, CpAsyncWait, Fence, Load, Op, Store, TmaCopy, Wgmma
+from moye.ir.ops import Alloc, AnyBulk, Atomic, CpAsyncWait, Fence, Load, Op, Store, Wgmma
 from moye.sim.checkers.clocks import Bools, Channel, Clocks, Ints
 from moye.sim.checkers.copies import CopyGroups
 from moye.sim.checkers.engines import Engines
 from moye.sim.checkers.findings import Reporter
 from moye.sim.checkers.footprint import Footprint, footprint
+from moye.sim.checkers.peers import Peers
 from moye.sim.checkers.reuse import Reuse
 from moye.sim.checkers.shadow import (
     ENGINE,
@@ -57,14 +58,17 @@ class SharedChecker:
                  warp: int = 32) -> None:
         self.threads = threads
         self.blocks = blocks
-        self.clocks = Clocks(threads, warp)
+        self.cluster = prod(func.cluster_dim)
+        self.clocks = Clocks(threads, warp, self.cluster)
         self.copies = CopyGroups(threads)
         self.judge = Judge(reporter, block_ids, warp, self.copies)
         self.shadows: dict[int, Shadow] = {}
         self.reuse = Reuse()
-        self.engines = Engines(self)
+        self.engines = Engines(self, func)
+        self.peers = Peers(self, func)
         # Whether asynchronous units read shared memory, so that proxy fences matter.
-        self.proxies = any(isinstance(op, Wgmma) or (isinstance(op, TmaCopy) and op.kind in ("store", "reduce_add"))
+        self.proxies = any(isinstance(op, Wgmma) or (isinstance(op, AnyBulk) and
+                                                     op.kind in ("store", "reduce_add", "send"))
                            for op in func.body.walk())
         # Threads may order their arrivals through global memory, which is not tracked.
         self.flagged = any(isinstance(op, (Atomic, Load, Store)) and op.order is not None and
@@ -87,6 +91,7 @@ class SharedChecker:
         shadow, at = found
         if (clashes := self.against_write(shadow, at, initialised=True)) is not None:
             self.engines.judge.read(shadow, op, clashes, self.engines.all)
+        self.peers.local(shadow, op, at, _READ)
         if ordered:
             return                                      # ordered with atomics; not kept against plain writes
         if shadow.atomics is not None and (clashes := self.against(shadow.atomics, at)) is not None:
@@ -117,6 +122,7 @@ class SharedChecker:
         if (clashes := self.against_write(shadow, at, initialised=not stores)) is not None:
             self.judge.read(shadow, op, clashes, _UPDATED)
         self._after_reads(shadow, op, at, _UPDATED, asynchronous=False)
+        self.peers.local(shadow, op, at, _WRITTEN)
         shadow.atomics.add(at, self.clocks, self.judge.number(op))
         if stores:
             last = take(shadow.write, at.unit, at.block)
@@ -141,6 +147,7 @@ class SharedChecker:
         self._after_reads(shadow, op, at, verb, asynchronous)
         if shadow.engines:
             self.engines.against_engines(shadow, op, at)
+        self.peers.local(shadow, op, at, _WRITTEN)
         epoch = self.clocks.epoch(at.group, at.block)
         if asynchronous:
             self._issue(shadow, at)
@@ -202,6 +209,8 @@ class SharedChecker:
             self.groups(self.everyone(active))
             self._ordered_use(op, BLOCK, self.everyone(active))
         self.clocks.barrier(None if active is None else self.groups(active))
+        if self.peers.on:
+            self.peers.block_barrier(op, active)
 
     def named_barrier(self, op: Op, barrier_id: int, arrived: Bools | None, released: Bools | None) -> None:
         """Threads arrive at a named barrier, and those that wait are released.
@@ -245,6 +254,12 @@ class SharedChecker:
     def split(self, active: Bools | None) -> Bools:
         """The groups of these threads, split so that they fit the mask."""
         return self.groups(self.everyone(active))
+
+    def fence(self, op: Fence, active: Bools | None) -> None:
+        """A fence of block scope, which orders nothing between blocks: what lies before it has an epoch of its own."""
+        if self.peers.on and op.scope in ("thread", "cta"):
+            self.clocks.now = self.clocks.now + self.split(active)
+            self.peers.block_barrier(op, active)
 
     def finish(self) -> None:
         """The blocks are through: their state is dropped (a copy in flight at the end harms nobody)."""
@@ -313,7 +328,7 @@ class SharedChecker:
             self.expand()
         if not addresses.size:
             return None
-        shadow = self.shadow(ref.buffer, width)
+        shadow = self.shadow(ref.buffer.root, width)
         key = (self.judge.number(op), width, by_group)
         at = shadow.cache.find(key, addresses, active, shadow.unit, shadow.units)
         if at is None:

@@ -3,7 +3,7 @@
 In: the ``Meter`` of a checked run, the shared memory of a block, what is known of a compiled program.
 Out: ``Lint`` records, by class.
 
-P5 needs further runs and is in moye.runtime.barriers; P7 is the compiler's to say.
+P5 needs further runs and is in moye.runtime.barriers; P7 is the compiler's to say (moye.runtime.simulate).
 """
 
 from __future__ import annotations
@@ -25,17 +25,20 @@ UNCOALESCED, CONTRIBUTES = 1.5, 0.1
 """P3: sectors for one that would do, and the share of all sectors that are too many."""
 NARROW = 0.01
 """P2: the share of all requests."""
+MULTIPROCESSORS = 132
+"""Those of an H100 or H200: blocks beyond them share one with another block."""
 _NAMES = {8: "float64", 16: "uint128"}
 
 
-def lints(meter: Meter, shared_bytes: int, compiled: Compiled | None = None) -> list[Lint]:
-    """What one launch could do better."""
+def lints(meter: Meter, shared_bytes: int, compiled: Compiled | None = None, blocks: int = 1) -> list[Lint]:
+    """What one launch of so many blocks could do better."""
     meter.waits.close()
     seen = rows(meter)
     wider = narrow(seen)
     at = {lint.locs for lint in wider}                  # a wider access is the cure of what narrow ones cost
     rest = [row for row in seen if (row.loc,) not in at]
-    return [*conflicts.lints(meter.func, rest), *wider, *uncoalesced(meter.func, rest), *waits(meter), *swizzles(meter),
+    return [*conflicts.lints(meter.func, rest), *wider, *uncoalesced(meter.func, rest), *waits(meter),
+            *products(meter, shared_bytes, compiled, blocks), *swizzles(meter),
             *occupancy.lints(meter.func, shared_bytes, compiled)]
 
 
@@ -69,7 +72,7 @@ def _wider(op: ops.Copy, wide: int) -> str:
 
 def uncoalesced(func: Func, seen: list[Row]) -> list[Lint]:
     """Requests to global memory that touch more sectors than their bytes fill, where that is much of the traffic."""
-    there = [row for row in seen if not row.shared and row.direction != "atomic"]
+    there = [row for row in seen if not row.shared and row.direction != "atomic" and not row.boxes]
     total, found = sum(row.passes for row in there), []
     for row in there:
         if row.passes < UNCOALESCED * row.ideal or row.excess < CONTRIBUTES * total:
@@ -127,6 +130,17 @@ def waits(meter: Meter) -> list[Lint]:
                           f"cp_async_wait({spare}), and a commit in every step, also where there is nothing to copy",
                           {"steps": steps.several, "groups": steps.groups, "pending": spare}))
     return found
+
+
+def products(meter: Meter, shared_bytes: int, compiled: Compiled | None, blocks: int) -> list[Lint]:
+    """Waits for all wgmma in each step of the one warp group that multiplies, with no other block to fill the gap."""
+    resident = occupancy.occupancy(meter.func.threads, shared_bytes, compiled.registers if compiled else None).blocks
+    if len(meter.products.groups) != 1 or (resident > 1 and blocks > MULTIPROCESSORS):
+        return []
+    return [Lint("P4", "warpgroup_wait(0) waits for the products of each step before the next ones are issued, whose "
+                 "operands are in another stage already: the tensor cores idle in between", (steps.op.loc,), "",
+                 "warpgroup_wait(1), and release the stage of the step before; warpgroup_wait(0) after the loop",
+                 {"steps": steps.spare}) for steps in meter.products.steps.values() if steps.idle]
 
 
 # --- A6 --------------------------------------------------------------------------------------------------------------

@@ -16,13 +16,14 @@ import numpy as np
 
 from moye.errors import FactError, LayoutError
 from moye.ir.nodes import Buffer, Func
-from moye.ir.ops import TmaCopy, Wgmma
+from moye.ir.ops import BulkCopy, TmaCopy, Wgmma
 from moye.layout.banks import BankRequest, bank_request
 from moye.layout.proposals import Candidate, candidates
 from moye.layout.requests import WARP, Request, ranges
 from moye.layout.swizzle import ComposedLayout
 from moye.layout.tables import AnyLayout, plain, static_modes, static_offset
 from moye.sim.addressing import apply_swizzle, static_table
+from moye.sim.lints.canonical import canonical, major
 from moye.sim.lints.costs import LINE, Bools, Cost, Ints, active_lanes, by_warp, wavefronts
 from moye.sim.lints.lint import Lint
 from moye.sim.lints.meter import NOT_READ, Traffic, Variant
@@ -39,15 +40,16 @@ _SEARCHED = 16
 def lints(func: Func, rows: list[Row]) -> list[Lint]:
     """One lint per statement and tensor with conflicts that cost something.
 
-    No other layout is proposed for a buffer that TMA or wgmma uses: they take canonical layouts alone.
+    For a buffer that TMA or wgmma uses canonical layouts alone are proposed, none for one that bulk copies use.
     """
     shared = [row for row in rows if row.shared and row.direction != "atomic"]
     total = sum(row.passes for row in shared)
     found = [row for row in shared if (row.degree > 1 or row.spread) and row.excess > EXCESS * total]
     asked = {row.parts[0].ref.buffer.id for row in found if not _scattered(row)}
-    fixed = {ref.buffer.id for op in func.body.walk() if isinstance(op, (TmaCopy, Wgmma)) for ref, _ in op.refs()}
-    answers = {at: None if at in fixed else advice([part for row in shared for part in row.parts
-                                                    if part.ref.buffer.id == at]) for at in asked}
+    runs, fixed = ({ref.buffer.root.id for op in func.body.walk() if isinstance(op, kinds) for ref, _ in op.refs()}
+                   for kinds in (BulkCopy, (TmaCopy, Wgmma)))
+    answers = {at: None if at in runs else (among_canonical if at in fixed else advice)(
+        [part for row in shared for part in row.parts if part.ref.buffer.id == at]) for at in asked}
     return [_from_lines(row, total) if _scattered(row) else _lint(row, answers[row.parts[0].ref.buffer.id], total)
             for row in found]
 
@@ -209,6 +211,24 @@ def advice(records: Iterable[Traffic]) -> str | None:
         return None
     left = "no bank conflicts are left" if least == ideal else f"{least} wavefronts instead of {before}"
     return f"with {buffer.name} as {' or '.join(said)} {left}"
+
+
+def among_canonical(records: list[Traffic]) -> str | None:
+    """The canonical layout that removes most conflicts of all these accesses, with the atom that it is made of."""
+    buffer = records[0].ref.buffer
+    patterns, itemsize = _patterns(buffer, records), buffer.dtype.bytes
+    before = _total(patterns, places(buffer.layout), itemsize, None) if patterns else None
+    if before is None:
+        return None
+    ideal = sum(pattern.least(None) for pattern in patterns)
+    counted = [(after, -row, layout) for row, layout in canonical(buffer.layout, buffer.dtype.bits)
+               if (after := _total(patterns, places(layout), itemsize, None)) is not None]
+    after, row, layout = min(counted, key=lambda one: one[:2], default=(before, 0, buffer.layout))
+    if 2 * (after - ideal) > before - ideal:
+        return None
+    left = "no bank conflicts are left" if after == ideal else f"{after} wavefronts instead of {before}"
+    atom = f'mo.smem_layout_atom(mo.{buffer.dtype}, "{major(buffer.layout)}", {-row})'
+    return f"with {buffer.name} as {layout}, of {atom}, for the tensor copy too, {left}"
 
 
 def _best(tried: Iterable[Candidate], patterns: list[Pattern], itemsize: int) -> Candidate | None:

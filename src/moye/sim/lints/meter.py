@@ -20,6 +20,7 @@ from moye.dtypes import Space
 from moye.ir import ops
 from moye.ir.nodes import Func, Ref, TileRef
 from moye.sim.lints.costs import LINE, NOTHING, WIDEST, WORD, Bools, Cost, Ints, global_cost, wavefronts
+from moye.sim.lints.products import ProductWatch
 from moye.sim.lints.swizzles import SwizzleWatch
 from moye.sim.lints.waits import WaitWatch
 from moye.sim.masks import Mask
@@ -133,7 +134,8 @@ class Meter:
         self.swizzles = SwizzleWatch(func)
         self.sources: dict[int, Ints] = {}
         """Of copies into shared memory that are being counted: the lines they read."""
-        self.waits = WaitWatch({at for at, loops in self.loops.items() if loops})
+        inside = {at for at, loops in self.loops.items() if loops}
+        self.waits, self.products = WaitWatch(inside), ProductWatch(inside)
 
     @property
     def traffic(self) -> list[Traffic]:
@@ -145,6 +147,7 @@ class Meter:
         """So many other blocks start."""
         self.blocks += blocks
         self.waits.close()
+        self.products.close()
         self.swizzles.forget()
 
     def rounds(self, loop: ops.Op) -> int:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from moye.dtypes import Space
 from moye.errors import Loc
 from moye.ir import ops
 from moye.ir.nodes import Func
@@ -26,10 +27,11 @@ NEAR = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """What is known of a compiled kernel: registers of a thread, bytes that it spills."""
+    """What is known of a compiled kernel: registers of a thread, bytes that it spills and has in local memory."""
 
     registers: int
     spills: int
+    local: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +61,7 @@ def occupancy(threads: int, shared: int, registers: int | None = None) -> Occupa
 
 
 def lints(func: Func, shared: int, compiled: Compiled | None) -> list[Lint]:
-    """P8 where few warps are left, or a little less would let one block more in; P6 where registers spill."""
+    """P8 where few warps are left, or a little less would let one block more in; P6 where local memory is used."""
     found = []
     now = occupancy(func.threads, shared, compiled.registers if compiled else None)
     if now.by_shared < min(now.by_threads, now.by_registers) and now.blocks and (lint := _shared(func, shared, now)):
@@ -68,10 +70,23 @@ def lints(func: Func, shared: int, compiled: Compiled | None) -> list[Lint]:
         found.append(Lint("P8", f"{compiled.registers} registers a thread let {_blocks(now.blocks)} of {func.threads} "
                           f"threads onto a multiprocessor: {now.warps} of 64 warps", _where(func),
                           hint="smaller register tiles, or min_blocks", numbers=_numbers(now, shared)))
-    if compiled and compiled.spills:
-        found.append(Lint("P6", f"each thread spills {compiled.spills} bytes of registers to local memory",
-                          _where(func), hint="smaller register tiles", numbers={"spills": compiled.spills}))
+    if compiled and (compiled.spills or compiled.local):
+        found.append(_local(func, compiled))
     return found
+
+
+def _local(func: Func, compiled: Compiled) -> Lint:
+    """P6, at the largest register tile."""
+    message = f"each thread keeps {compiled.local} bytes in local memory"
+    if compiled.spills:
+        message = (f"registers spill: each thread, which has {compiled.registers}, stores and loads {compiled.spills} "
+                   f"bytes of local memory")
+    tiles = [buffer for buffer in func.buffers if buffer.space is Space.REGISTER]
+    largest = max(tiles, key=lambda buffer: buffer.bytes, default=None)
+    where = _where(func) if largest is None or not largest.loc.frames else (largest.loc,)
+    hint = "smaller register tiles" + (f", or min_blocks below {func.min_blocks}" if func.min_blocks > 1 else "")
+    return Lint("P6", message, where, "" if largest is None else largest.name, hint,
+                {"spills": compiled.spills, "local": compiled.local, "registers": compiled.registers})
 
 
 def _shared(func: Func, shared: int, now: Occupancy) -> Lint | None:

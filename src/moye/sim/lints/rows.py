@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from moye.errors import Loc
 from moye.ir.nodes import Ref, TileRef
+from moye.ir.ops import TmaCopy
 from moye.sim.lints.meter import Meter, Traffic
 from moye.sim.lints.widths import possible_bytes
 
@@ -62,6 +63,11 @@ class Row:
     def bytes(self) -> int:
         """Bytes of one access of a thread."""
         return self.parts[0].bytes
+
+    @property
+    def boxes(self) -> bool:
+        """Whether these are boxes of a tensor copy, not accesses of threads."""
+        return isinstance(self.parts[0].op, TmaCopy)
 
     @property
     def possible(self) -> int:

@@ -23,7 +23,7 @@ SHORT = 15
 def table(meter: Meter, *, loops_only: bool = False) -> str:
     """Every instruction; ``loops_only``: those in loops, the most expensive ``SHORT`` of them.
 
-    ``bytes`` are those of one access of a thread, now and (after the slash) at most.
+    ``bytes`` are those of one access of a thread, now and (after the slash) at most, or of a box of a tensor copy.
     """
     seen = rows(meter)
     shown = seen
@@ -61,7 +61,7 @@ def counters(meter: Meter) -> dict[str, Any]:
     """Totals, and under ``lines`` one dict per statement, instruction and tensor.
 
     Requests are instructions of warps; conflicts are wavefronts above the fewest possible.  ``ldmatrix`` and
-    ``cp_async`` are counted beside plain loads and stores, as profilers do.
+    ``cp_async`` are counted beside plain loads and stores, as profilers do; of ``tma_load`` and its like the boxes.
     """
     seen = rows(meter)
     totals: dict[str, Any] = {}
@@ -75,6 +75,8 @@ def counters(meter: Meter) -> dict[str, Any]:
             _add(totals, "shared_conflicts", row.excess)
         else:
             _add(totals, f"{name}_sectors", row.passes)
+            if row.boxes:
+                _add(totals, f"{name}_bytes", row.requests * row.bytes)
     totals["lines"] = [_record(row) for row in seen]
     return totals
 
@@ -86,6 +88,8 @@ def _add(totals: dict[str, Any], name: str, count: int) -> None:
 def _kind(row: Row) -> str:
     space = "shared" if row.shared else "global"
     first = row.parts[0]
+    if row.boxes:
+        return row.instruction.replace(".", "_")
     if first.matrices:
         return "stmatrix" if row.direction == "store" else "ldmatrix"
     return f"cp_async_{space}" if first.asynchronous else f"{space}_{row.direction}"

@@ -147,7 +147,7 @@ def kind_of(op: ops.Op) -> Kind | None:
 
 def _moved(op: ops.Op) -> Kind | None:
     """By where it reads and writes."""
-    does = {(ref.buffer.space, written) for ref, written in op.refs()}
+    does = {(ref.buffer.root.space, written) for ref, written in op.refs()}
     if (Space.GLOBAL, True) in does:
         return "store"
     if (Space.GLOBAL, False) in does:

@@ -1,0 +1,37 @@
+"""c2_overwritten_while_another_block_reads.py with a second barrier of the cluster in each round.  It is clean.
+"""
+
+import numpy as np
+
+import moye as mo
+
+
+@mo.kernel
+def mix_kernel(out, X, rounds):
+    tid, bx, rank = mo.thread_idx().x, mo.block_idx().x, mo.cluster_rank()
+    shown = mo.shared_array(mo.float32, 64)
+    other = mo.map_shared_rank(shown, rank ^ 1)
+    value = X[tid, bx]
+    for _ in range(rounds):
+        shown[tid] = value
+        mo.cluster_sync()
+        value += 0.5 * other[63 - tid]
+        mo.cluster_sync()
+    out[tid, bx] = value
+    mo.cluster_sync()
+
+
+def mix(out, X, kernel=mix_kernel):
+    return kernel.launch(out, X, 3, grid=X.shape[1], block=64, cluster=2)
+
+
+def main(columns=4):
+    X = np.asfortranarray(np.random.default_rng(0).standard_normal((64, columns), np.float32))
+    out = np.full_like(X, np.nan)
+    report = mix(out, X, mo.check(mix_kernel))
+    print(report)
+    return report
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,58 @@
+"""f7_barrier_of_the_block_in_a_role.py with a barrier of the two warps.
+"""
+
+import numpy as np
+
+import moye as mo
+
+
+@mo.kernel
+def column_sums_kernel(out, A, layout):
+    stages = mo.size(layout, 2)
+    sA = mo.shared_array(A.dtype, layout)               # (32, 32, stages)
+    full, empty = mo.mbarrier_array(stages), mo.mbarrier_array(stages)
+    tid, bx = mo.thread_idx().x, mo.block_idx().x
+    gA = mo.tile(A.tensor, A.tile, (None, bx))          # (32, 32, k)
+    if tid == 0:
+        for i in mo.static_range(stages):
+            mo.mbarrier_init(full, i, 1)
+            mo.mbarrier_init(empty, i, 1)
+        mo.fence_mbarrier_init()
+    mo.sync_threads()
+    stage, phase = 0, 0
+    if tid < 64:
+        column, half = tid % 32, tid // 32
+        total = mo.float32(0)
+        for _ in range(mo.size(gA, 2)):
+            mo.mbarrier_wait(full, stage, phase)
+            for i in range(16):
+                total += sA[16 * half + i, column, stage]
+            mo.barrier_sync(1, 64)                      # both halves are read
+            if tid == 0:
+                mo.mbarrier_arrive(empty, stage)
+            stage, phase = (stage + 1) % stages, phase ^ (stage + 1) // stages
+        out[half, 32 * bx + column] = total
+    elif tid == 64:
+        for k in range(mo.size(gA, 2)):
+            mo.mbarrier_wait(empty, stage, phase ^ 1)
+            mo.mbarrier_arrive_expect_tx(full, stage, A.bytes)
+            mo.copyto(A, sA[:, :, stage], gA[:, :, k], barrier=(full, stage))
+            stage, phase = (stage + 1) % stages, phase ^ (stage + 1) // stages
+
+
+def column_sums(out, A, kernel=column_sums_kernel):
+    atom = mo.smem_layout_atom(mo.float32, "k")
+    copy = mo.make_tma_copy(mo.TmaLoad(), A, mo.tile_to_shape(atom, (32, 32)))
+    return kernel[A.shape[1] // 32, 96](out, copy, mo.tile_to_shape(atom, (32, 32, 2)))
+
+
+def main(K=192, n=64):
+    A = np.random.default_rng(0).standard_normal((K, n), np.float32)
+    out = np.full((2, n), np.nan, np.float32)
+    report = column_sums(out, A, mo.check(column_sums_kernel))
+    print(report)
+    return report
+
+
+if __name__ == "__main__":
+    main()
