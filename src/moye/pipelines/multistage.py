@@ -15,6 +15,7 @@ It moves no data and knows no barrier of its own; the same calls can be written 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from moye.errors import TraceError
 from moye.ir import ops
@@ -66,6 +67,8 @@ class PipelineState:
     ``read``: the stage of the oldest tile.  ``write``: the stage before it, which is free after ``wait``.  ``phase``:
     0 or 1, the parity of how often ``read`` came round (what an mbarrier of that stage is waited for with).
     """
+
+    varies: ClassVar[bool] = True
 
     pipeline: Pipeline
     read: Scalar

@@ -1,0 +1,61 @@
+"""Quotients of numbers that are not negative: 32-bit, unsigned, with what is known of the results.
+
+In: Python integers or scalars of the kernel.  Out: the same.
+
+>>> rows, column = divide(t, width)
+
+Nothing is checked here: a scheduler proves what it claims.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from moye import dtypes as dt
+from moye.ir import fold
+from moye.ir.nodes import Value
+from moye.tensor.context import builder
+from moye.tensor.expr import Expr, arithmetic, operand_of, plain
+
+
+def count(x: Any) -> Any:
+    """A number of tiles, rows or k-tiles: an int32 that is not negative."""
+    x = plain(x)
+    if isinstance(x, Expr) and x.dtype is not dt.int32:
+        x = x.to(dt.int32)
+    return bounded(x)
+
+
+def bounded(x: Any, upper: int | None = None) -> Any:
+    """``x``, of which it is known from here on that it lies between 0 and ``upper``."""
+    if isinstance(x, Expr) and isinstance(x.operand, Value):
+        lower, most, _ = fold.facts_of(x.operand)
+        if lower is None or lower < 0 or (upper is not None and (most is None or most > upper)):
+            builder().learn(x.operand, lower=0, upper=upper)
+    return x
+
+
+def smaller(a: Any, b: Any) -> Any:
+    """The smaller of two numbers."""
+    return min(a, b) if isinstance(a, int) and isinstance(b, int) else arithmetic("min", a, b)
+
+
+def larger(a: Any, b: Any) -> Any:
+    """The larger of two numbers."""
+    return max(a, b) if isinstance(a, int) and isinstance(b, int) else arithmetic("max", a, b)
+
+
+def divide(a: Any, b: Any) -> tuple[Any, Any]:
+    """Quotient and rest of ``a`` >= 0 by ``b`` > 0.
+
+    A power of two shifts, another constant multiplies; else one unsigned division, of which the rest is a product less.
+    """
+    if isinstance(a, int) and isinstance(b, int):
+        return divmod(a, b)
+    if isinstance(b, int) and b & (b - 1) == 0:
+        return bounded(a // b), bounded(a % b, b - 1)
+    least, most = (b, b) if isinstance(b, int) else (1, b.upper)
+    highest = a if isinstance(a, int) else a.upper
+    unsigned = Expr(operand_of(a, dt.uint32)) // Expr(operand_of(b, dt.uint32))
+    quotient = bounded(unsigned.to(dt.int32), None if highest is None else highest // least)
+    return quotient, bounded(a - quotient * b, None if most is None else most - 1)
