@@ -69,6 +69,27 @@ def test_an_error_without_a_code_raises():
         mo.check(double)[1, BLOCK]()
 
 
+@mo.kernel
+def waiting(x):
+    mo.griddepcontrol_launch_dependents()
+    mo.griddepcontrol_wait()
+    x[mo.thread_idx().x] = x[mo.thread_idx().x] * 2
+
+
+def test_what_a_dependent_launch_does_not_wait_for_is_not_judged():
+    told = "it is launched dependent and never calls griddepcontrol_wait()"
+    for kernel, dependent, expected in ((double, True, True), (double, False, False), (waiting, True, False)):
+        x = vector()
+        report = mo.check(kernel).launch(x, grid=1, block=BLOCK, dependent=dependent)
+        with mo.checking() as reports:
+            kernel.launch(x, grid=1, block=BLOCK, dependent=dependent)
+            kernel.prepare(x, grid=1, block=BLOCK, dependent=dependent)()
+        for each in (report, *reports):
+            assert each.ok and (told in " ".join(each.not_judged)) == expected, str(each)
+            assert (told in str(each)) == expected
+        assert np.array_equal(x, 8 * vector())
+
+
 def test_launch_and_a_bad_configuration():
     x = vector()
     report = mo.check(double).launch(x, grid=1, block=(BLOCK,), stream=3)

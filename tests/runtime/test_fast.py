@@ -56,7 +56,7 @@ class Stub:
     """The driver: every launch's parameters, and which way it came."""
 
     def __init__(self):
-        self.short, self.long, self.fail = [], [], []
+        self.short, self.long, self.fail, self.configs = [], [], [], []
         signature = ctypes.CFUNCTYPE(ctypes.c_int, *[ctypes.c_void_p] * 4)
         self.function = signature(self.launched)
         self.formats = None
@@ -77,9 +77,11 @@ class Stub:
             _function = 0x1234
 
             def _configure(self, *config):
+                stub.configs.append(config)
                 return types.SimpleNamespace(getPtr=lambda: ctypes.addressof(stub.function))
 
-            def launch(self, grid, block, cluster, smem, stream, params):
+            def launch(self, grid, block, cluster, smem, stream, params, dependent):
+                stub.configs.append((grid, block, cluster, smem, stream, dependent))
                 stub.long.append(tuple(params))
 
         loaded = Loaded()
@@ -191,6 +193,39 @@ def test_other_grids_blocks_and_keywords(stub):
         kernel[4, TILE](x, y, LAYOUT)
     with pytest.raises(ArgumentError, match="too many"):
         kernel[4, TILE](x, y, LAYOUT, 2.0, 1)
+
+
+@pytest.mark.parametrize(("options", "expected"), [
+    ({}, (None, 0, False)), ({"dependent": True}, (None, 0, True)), ({"smem": 64}, (None, 64, False)),
+    ({"cluster": 2, "dependent": True}, ((2, 1, 1), 0, True))], ids=str)
+def test_every_option_takes_the_short_way(stub, options, expected):
+    kernel, x, y = make_kernel(), Tensor(256), Tensor(256)
+    for factor in (2.0, 3.0, 4.0):
+        kernel.launch(x, y, LAYOUT, factor, grid=4, block=[TILE], **options)
+    kernel.launch(x, y, LAYOUT, 4.0, grid=(4, 1), block=TILE, **options)
+    assert ways(stub) == (1, 3)
+    cluster, smem, dependent = expected
+    assert stub.configs == [((4, 1, 1), (TILE, 1, 1), cluster, smem, 7, dependent)] * 2
+    kernel.launch(x, y, LAYOUT, 2.0, grid=4, block=TILE, stream=9, **options)
+    assert ways(stub) == (2, 3)
+    assert stub.configs[2:] == [((4, 1, 1), (TILE, 1, 1), cluster, smem, 9, dependent)]
+
+
+def test_launches_with_other_options_are_told_apart(stub):
+    kernel, x, y = make_kernel(), Tensor(256), Tensor(256)
+    for _ in range(3):
+        for options in ({}, {"dependent": True}, {"smem": 16}, {"smem": 16, "dependent": True}):
+            kernel.launch(x, y, LAYOUT, 2.0, grid=4, block=TILE, **options)
+        kernel[4, TILE](x, y, LAYOUT, 2.0)
+    assert ways(stub) == (5, 10)
+    assert {config[3:] for config in stub.configs} == {(0, 7, False), (0, 7, True), (16, 7, False), (16, 7, True)}
+
+
+def test_a_prepared_launch_is_dependent_if_asked(stub):
+    kernel, x, y = make_kernel(), Tensor(256), Tensor(256)
+    kernel.prepare(x, y, LAYOUT, 2.0, grid=4, block=TILE, dependent=True)()
+    kernel.compile(x, y, LAYOUT, 2.0, block=TILE).prepare(x, y, LAYOUT, 2.0, grid=4, dependent=True)()
+    assert [config[-1] for config in stub.configs] == [True, True]
 
 
 def test_arrays_that_overlap_a_written_one(stub):

@@ -25,7 +25,8 @@ def kinds(**values):
 class Encoder:
     """The driver as far as tensor maps go: an encoded map is the text of what was asked."""
 
-    CUtensorMapDataType = kinds(CU_TENSOR_MAP_DATA_TYPE_FLOAT32="f32", CU_TENSOR_MAP_DATA_TYPE_UINT8="u8")
+    CUtensorMapDataType = kinds(CU_TENSOR_MAP_DATA_TYPE_FLOAT32="f32", CU_TENSOR_MAP_DATA_TYPE_UINT8="u8",
+                                CU_TENSOR_MAP_DATA_TYPE_TFLOAT32="tf32")
     CUtensorMapInterleave = kinds(CU_TENSOR_MAP_INTERLEAVE_NONE="packed")
     CUtensorMapSwizzle = kinds(CU_TENSOR_MAP_SWIZZLE_128B="Sw128", CU_TENSOR_MAP_SWIZZLE_NONE="Sw0")
     CUtensorMapL2promotion = kinds(CU_TENSOR_MAP_L2_PROMOTION_L2_128B="L128")
@@ -110,6 +111,16 @@ def test_what_the_driver_is_asked(stub, encoder):  # noqa: F811
     kernel[1, 32](load(x), save(y), 2.0)
     assert encoder.asked == [("f32", 2, a.data_ptr(), list(a.shape[::-1]), [a.shape[1] * 4], [32, 32], [1, 1], "packed",
                               "Sw128", "L128", "zero") for a in (x, y)]
+
+
+def test_a_map_that_rounds(stub, encoder):  # noqa: F811
+    """One array, two maps and two specialisations."""
+    kernel, x, y = make_moves_alone(), aligned(64, 128), aligned(64, 128)
+    for rounding in (None, mo.tfloat32, None):
+        kernel[1, 32](mo.make_tma_copy(mo.TmaLoad(rounding=rounding), x, LAYOUT), save(y))
+    assert [asked[0] for asked in encoder.asked] == ["f32", "f32", "tf32"]
+    assert encoder.asked[0][1:] == encoder.asked[2][1:]
+    assert ways(stub) == (2, 1)
 
 
 def test_other_arrays_have_other_maps(stub, encoder):  # noqa: F811

@@ -1,9 +1,12 @@
-"""autotune: keys, pruning, parallel compilation, the choice, the disk; the device's clock is a stub."""
+"""autotune: pruning, parallel compilation, the choice, the disk; the device's clock is a stub."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
+import threading
+import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,8 +15,10 @@ import moye as mo
 from moye import env
 from moye.cuda import driver, events
 from moye.errors import ArgumentError, CompileError, LaunchError
+from moye.kernels import TileConfig
+from moye.runtime import arguments as classifying
+from moye.runtime import arrays, tune
 from moye.runtime import precompile as parallel
-from moye.runtime import tune
 from moye.runtime.cache import DiskCache
 from moye.runtime.fingerprint import fingerprint
 from moye.runtime.prepare import compile_only
@@ -50,13 +55,14 @@ def device(monkeypatch, tmp_path):
     monkeypatch.setattr(driver, "device_limits", lambda ordinal: limits)
     monkeypatch.setattr(driver, "current_stream", lambda ordinal, kind="": 0)
     monkeypatch.setattr(events, "capturing", lambda stream, ordinal: False)
-    monkeypatch.setattr(tune, "describe", lambda v: v.info() if isinstance(v, mo.TensorLike) else None)
-    timed = []
+    timed, real = [], arrays.describe
+    for module in (arrays, classifying):
+        monkeypatch.setattr(module, "describe", lambda v: v.info() if isinstance(v, OnDevice) else real(v))
 
-    def times(candidates, call, infos, ordinal, kind):
+    def times(candidates, problem, *, restore):
         timed.append([c.config for c in candidates])
         return {c.config: 1 / c.config["n"] for c in candidates}
-    monkeypatch.setattr(tune, "_timed", times)
+    monkeypatch.setattr(tune, "timed", times)
     return timed
 
 
@@ -72,6 +78,9 @@ def test_config():
     assert len({Config(BM=1), Config({"BM": 1}), Config(BM=2)}) == 2
     assert Config(BM=128, stages=3).kwargs == {"BM": 128, "stages": 3}
     assert str(Config(BM=128, stages=3)) == "BM=128, stages=3"
+    assert str(Config(tile=TileConfig(128, 64, 16, 3, 8, 8, 2, 2, 4, 0.5))) == \
+        "tile=TileConfig(bM=128, bN=64, bK=16, stages=3, tM=8, tN=8, wM=2, wN=2, blocks=4, rate=0.5)"
+    assert str(Config(tile=TileConfig(1, 1, 1, 1, 1, 1, 1, 1, 1, 1.0, whole=True))).endswith("rate=1.0, whole=True)")
 
 
 def test_declarations_are_checked():
@@ -112,6 +121,45 @@ def test_no_legal_configuration():
         tuned(x, x.copy())
 
 
+# --- tensor maps -----------------------------------------------------------------------------------------------------
+
+
+@mo.kernel
+def fetch(copy, y, n: mo.Constexpr):
+    sx, full = mo.shared_array(copy.dtype, copy.smem_layout), mo.mbarrier_array(1)
+    if mo.thread_idx().x == 0:
+        mo.mbarrier_init(full, 0, 1)
+        mo.fence_mbarrier_init()
+        mo.mbarrier_arrive_expect_tx(full, 0, copy.bytes)
+        mo.copyto(copy, sx, mo.tile(copy.tensor, copy.tile, (0, 0)), barrier=(full, 0))
+    mo.sync_threads()
+    mo.mbarrier_wait(full, 0, 0)
+    y[mo.thread_idx().x] = sx[0, mo.thread_idx().x] * n
+
+
+def tile_of(x, layout=((16, 64), (64, 1))):
+    return mo.make_tma_copy(mo.TmaLoad(), x, mo.make_layout(*layout))
+
+
+def fetched(pair, *, n):
+    copy, y = pair
+    fetch[1, 32](copy, y, n)
+
+
+def test_tma_copies_count_by_value(device):
+    tuned = autotune(CONFIGS, progress=False)(fetched)
+    x, y = OnDevice(mo.float32, (32, 128), (128, 1)), like(64)
+    assert tuned.best((tile_of(x), y)) == tuned.best((tile_of(x), y)) == Config(n=128)
+    assert len(device) == 1
+    assert f"pair: tuple(0: tma({mo.TmaLoad()!r}, (16,64):(64,1), None, 1) of float32 (32, 128):(4n, 1) align 16" in \
+        tuned.report()
+    autotune(CONFIGS, progress=False)(fetched).best((tile_of(x), y))
+    assert len(device) == 1                             # from the disk
+    tuned.best((tile_of(x, ((8, 64), (64, 1))), y))
+    tuned.best((tile_of(OnDevice(mo.float32, (64, 128), (128, 1))), y))
+    assert len(device) == 3
+
+
 # --- devices ---------------------------------------------------------------------------------------------------------
 
 
@@ -126,6 +174,15 @@ def test_the_fastest_legal_configuration_wins(device):
     assert len(device) == 1
     tuned.best(like(384), like(384))                    # another key
     assert device[1] == CONFIGS
+
+
+def test_a_report_counts_what_was_dropped_for_one_reason(device):
+    tuned = autotune([*CONFIGS, Config(n=32)], progress=False,
+                     prune=lambda config, x, y, threads: "no multiple of 64" if config["n"] % 64 else False)(launch)
+    tuned.best(like(256), like(256))
+    assert tuned.report().splitlines()[3:] == ["  n=128                 0.0078 ms   1.00x",
+                                               "  n=64                  0.0156 ms   2.00x",
+                                               "  2 configurations  - no multiple of 64"]
 
 
 def test_compiled_programs_come_from_worker_processes(device, monkeypatch, tmp_path):
@@ -146,13 +203,23 @@ def test_a_result_is_found_on_disk_until_the_source_changes(device, tmp_path):
     assert len(device) == 1
     assert "from the disk cache" in again.report()
     autotune(CONFIGS[1:], progress=False)(launch).best(like(256), like(256))
-    assert len(device) == 2
+    assert len(device) == 1                             # all of these are known
 
     def other(x, y, *, n):
         scale[mo.ceil_div(x.shape[0], n), 32](x, y, n)
     other.__name__ = "launch"
     autotune(CONFIGS, progress=False)(other).best(like(256), like(256))
-    assert len(device) == 3
+    assert len(device) == 2
+
+
+def test_a_new_configuration_is_tried_beside_the_best_of_those_before(device):
+    autotune(CONFIGS, progress=False)(launch).best(like(512), like(512))
+    more = autotune([*CONFIGS, Config(n=256)], progress=False)(launch)
+    assert more.best(like(512), like(512)) == Config(n=256)
+    assert device[1:] == [[Config(n=128), Config(n=256)]]
+    assert "n=96" in more.report() and "from the disk cache" not in more.report()
+    autotune([Config(n=256), *CONFIGS], progress=False)(launch).best(like(512), like(512))
+    assert len(device) == 2
 
 
 def test_prune(device):
@@ -180,6 +247,69 @@ def test_a_configuration_that_does_not_compile_drops_out(device, monkeypatch):
     assert "CompileError: NVRTC rejected it" in tuned.report()
 
 
+@mo.kernel
+def kept(x, y, n: mo.Constexpr):
+    s = mo.shared_array(mo.float32, mo.make_layout(n))
+    s[mo.thread_idx().x] = x[mo.thread_idx().x]
+    mo.sync_threads()
+    y[mo.thread_idx().x] = s[31 - mo.thread_idx().x]
+
+
+def test_what_the_device_has_no_room_for_is_not_compiled(device, monkeypatch):
+    small = replace(driver.device_limits(0), max_smem=320)
+    monkeypatch.setattr(driver, "device_limits", lambda ordinal: small)
+    compiled, real = [], parallel._Crew.compile
+    monkeypatch.setattr(parallel._Crew, "compile", lambda self, job: (compiled.append(job), real(self, job)))
+    tuned = autotune([Config(n=n) for n in (64, 80, 96)], progress=False)(lambda x, y, *, n: kept[1, 32](x, y, n))
+    assert tuned.best(like(64), like(64)) == Config(n=80)
+    assert len(compiled) == 2
+    assert "n=96  - shared memory takes 384 bytes of a block, and the device has 320" in tuned.report()
+
+
+def test_a_configuration_that_the_function_refuses_drops_out(device):
+    def picky(x, y, *, n):
+        if n == 128:
+            raise ArgumentError(f"no tile of {n}")
+        launch(x, y, n=n)
+    tuned = autotune(CONFIGS, progress=False)(picky)
+    assert tuned.best(like(256), like(256)) == Config(n=64)
+    assert "ArgumentError: no tile of 128" in tuned.report()
+
+
+def test_an_error_of_every_configuration_is_the_callers(device):
+    def strict(x, y, *, n):
+        raise ArgumentError(f"x has {x.shape[0]} elements")
+    with pytest.raises(ArgumentError, match=r"^x has 256 elements$"):
+        autotune(CONFIGS, progress=False)(strict)(like(256), like(256))
+    with pytest.raises(ArgumentError, match=r"^x has 256 elements$"):
+        autotune(CONFIGS, prune=lambda config, x, y: config["n"] == 96, progress=False)(strict)(like(256), like(256))
+    with pytest.raises(LaunchError, match=r"is legal:\n  2 configurations: pruned\n  n=128: ArgumentError: x has 256"):
+        autotune(CONFIGS, prune=lambda config, x, y: config["n"] < 128, progress=False)(strict)(like(256), like(256))
+
+
+def test_configurations_are_compiled_while_others_are_traced(device, monkeypatch):
+    begun, real = threading.Event(), parallel._Crew.compile
+    monkeypatch.setattr(parallel._Crew, "compile", lambda self, job: (begun.set(), real(self, job)))
+
+    def waiting(x, y, *, n):
+        assert n == 64 or begun.wait(60), "tracing ended before compiling began"
+        launch(x, y, n=n)
+    assert autotune(CONFIGS[1:], progress=False)(waiting).best(like(256), like(256)) == Config(n=128)
+
+
+def test_two_configurations_are_compiled_at_once(device, monkeypatch):
+    monkeypatch.setattr(parallel, "_cores", lambda: 2)
+    both, real = threading.Barrier(2), parallel.Worker.compile
+
+    def compile_(worker, request):
+        both.wait(60)                                   # raises unless both are here
+        return real(worker, request)
+    monkeypatch.setattr(parallel.Worker, "compile", compile_)
+    tuned = autotune(CONFIGS[1:], progress=False)(launch)
+    assert tuned.best(like(256), like(256)) == Config(n=128)
+    assert not both.broken
+
+
 def test_threads_compile_where_there_is_no_disk_cache(device, monkeypatch):
     monkeypatch.setenv("MOYE_DISK_CACHE", "0")
     monkeypatch.setattr(parallel, "Worker", None)
@@ -194,8 +324,9 @@ def test_no_tuning_within_a_capture(device, monkeypatch):
 
 def test_under_compile_only_nothing_is_timed(device):
     with compile_only("sm_80") as gathered:
-        autotune(CONFIGS)(launch)(like(256), like(256))
+        (tuned := autotune(CONFIGS, progress=False)(launch))(like(256), like(256))
     assert device == [] and len(gathered.programs) == 1
+    assert tuned.best(like(256), like(256)) == Config(n=128)        # the first legal one is not remembered
 
 
 def test_one_line_without_a_terminal(device, capsys):
@@ -237,6 +368,9 @@ def test_fingerprints():
         return f
     assert fingerprint(make(1)) == fingerprint(make(1)) != fingerprint(make(2))
     assert fingerprint(launch) != fingerprint(scale)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")                  # NumPy warns of names that it will have, or had
+        assert fingerprint(lambda x: np.zeros(x.bytes)) != fingerprint(lambda x: np.ones(x.bytes))
     code = ("import importlib.util as u; s = u.spec_from_file_location('t', %r); m = u.module_from_spec(s); "
             "s.loader.exec_module(m); from moye.runtime.fingerprint import fingerprint; print(fingerprint(m.launch))")
     done = subprocess.run([sys.executable, "-c", code % __file__], capture_output=True, text=True, check=True)

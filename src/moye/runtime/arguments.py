@@ -21,6 +21,7 @@ from typing import Any
 
 from moye import dtypes as dt
 from moye.atoms.atom import CopyOp, MmaOp
+from moye.atoms.bulk import BulkOp
 from moye.dtypes import DType
 from moye.errors import ArgumentError, DTypeError
 from moye.lang.signature import (
@@ -37,12 +38,12 @@ from moye.lang.signature import (
 )
 from moye.lang.trace import JitFunction
 from moye.layout import ComposedLayout, Layout, Swizzle
-from moye.pipelines import Pipeline
+from moye.pipelines.multistage import Pipeline
 from moye.runtime.arrays import ArrayInfo, describe, natural_strides
 from moye.runtime.tma import TmaCopy
 from moye.tensor.tiled import CopyAtom, TiledCopy, TiledMMA
 
-_STATIC_TYPES = (Layout, ComposedLayout, Swizzle, DType, CopyOp, MmaOp, CopyAtom, TiledCopy, TiledMMA, Pipeline,
+_STATIC_TYPES = (Layout, ComposedLayout, Swizzle, DType, CopyOp, BulkOp, MmaOp, CopyAtom, TiledCopy, TiledMMA, Pipeline,
                  str, bytes, type(None), enum.Enum)
 _FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, types.MethodType, JitFunction, type)
 _VECTOR_BYTES = 16

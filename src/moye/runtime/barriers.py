@@ -65,8 +65,8 @@ def lints(spec: Specialised, before: list[Any], grid: Dim3, meter: Meter) -> lis
     return found
 
 
-_OTHERS = (ops.Atomic, ops.Fence, ops.NamedBarrier, ops.MbarrierInit, ops.MbarrierWait, ops.ClusterArrive, ops.TmaCopy,
-           ops.Wgmma)
+_OTHERS = (ops.Atomic, ops.Fence, ops.NamedBarrier, ops.MbarrierInit, ops.MbarrierWait, ops.ClusterArrive,
+           ops.BulkCopy, ops.TmaCopy, ops.Wgmma)
 """What threads may pass something on by, besides sync_threads, or what it may make visible."""
 
 

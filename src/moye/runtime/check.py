@@ -43,11 +43,12 @@ class Checked:
         return launcher
 
     def launch(self, *args: Any, grid: Extents, block: Extents, cluster: Extents = (1, 1, 1), stream: Any = None,
-               smem: int | None = None, **kwargs: Any) -> Report:
+               smem: int | None = None, dependent: bool = False, **kwargs: Any) -> Report:
         """As ``Kernel.launch``; ``stream`` and ``smem`` mean nothing in the simulator, which waits for all streams."""
-        return self._run(args, kwargs, dim3(grid, "grid"), dim3(block, "block"), dim3(cluster, "cluster"))
+        return self._run(args, kwargs, dim3(grid, "grid"), dim3(block, "block"), dim3(cluster, "cluster"), dependent)
 
-    def _run(self, args: tuple[Any, ...], kwargs: dict[str, Any], grid: Dim3, block: Dim3, cluster: Dim3) -> Report:
+    def _run(self, args: tuple[Any, ...], kwargs: dict[str, Any], grid: Dim3, block: Dim3, cluster: Dim3,
+             dependent: bool = False) -> Report:
         kernel = self.kernel
 
         def prepared() -> tuple[Call, Specialised]:
@@ -55,7 +56,8 @@ class Checked:
             return call, kernel._checked(call, grid, block, cluster)[1]
 
         try:
-            report = judged(kernel.__name__, grid, block, prepared, self.how, kernel.signature.bind(args, kwargs))
+            report = judged(kernel.__name__, grid, block, prepared, self.how, kernel.signature.bind(args, kwargs),
+                            dependent)
         except Refused as no:
             report = no.report
         if (around := session()) is not None and around.explicit:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from typing import Literal as OneOf
 
 from moye.errors import ArgumentError, MoyeError, UnsupportedError
+from moye.ir.hopper import GridDependency
 from moye.runtime import barriers, fast, simulate
 from moye.runtime.arguments import Call
 from moye.runtime.compile import Dim3, Specialised
@@ -66,19 +67,29 @@ Launch = Callable[[], tuple[Call, Specialised]]
 
 
 def judged(name: str, grid: Dim3, block: Dim3, prepared: Launch, how: Options,
-           values: dict[str, Any] | None = None) -> Report:
+           values: dict[str, Any] | None = None, dependent: bool = False) -> Report:
     """Run one launch with every check; Refused where an error with a code refuses it.
 
-    ``values`` are the arguments by the kernel's parameters, for ``expect``.
+    ``values`` are the arguments by the kernel's parameters, for ``expect``.  A ``dependent`` launch runs after those
+    before it, as any.
     """
     try:
         call, spec = prepared()
         with on_host(call, spec.func) as host:
-            return _run(name, grid, block, spec, host, how, values)
+            report = _run(name, grid, block, spec, host, how, values)
+            if dependent and not _waits(spec):
+                report.not_judged += ("what launches before it may still be doing to its arrays: it is launched "
+                                      "dependent and never calls griddepcontrol_wait()",)
+            return report
     except MoyeError as error:
         if error.code:
             raise Refused(error, refused(error, name, grid, block)) from error
         raise
+
+
+def _waits(spec: Specialised) -> bool:
+    """Whether a kernel waits for the launches before it."""
+    return any(isinstance(op, GridDependency) and op.kind == "wait" for op in spec.func.body.walk())
 
 
 class Refused(Exception):
@@ -111,7 +122,9 @@ def _run(name: str, grid: Dim3, block: Dim3, spec: Specialised, call: Call, how:
     report.findings = list(outcome.findings)
     report.counts = [outcome.reporter.occurrences(finding) for finding in report.findings]
     report.unsupported, report.not_judged = list(outcome.unsupported), tuple(outcome.not_judged)
-    report.lints, report.traffic = simulate.lints_of(outcome, spec), outcome.meter
+    report.lints, missing = simulate.lints_of(outcome, spec, grid, deep=how.lints == "deep")
+    report.traffic = outcome.meter
+    report.not_judged += () if missing is None else (missing,)
     if before is not None and outcome.meter is not None and not outcome.findings:
         report.lints += barriers.lints(spec, before, grid, outcome.meter)
     report.recorded = simulate.timeline_of(outcome, spec)
@@ -153,13 +166,13 @@ class Session:
     reports: list[Report] = field(default_factory=list)
     refused: list[Refused] = field(default_factory=list)
 
-    def launch(self, name: str, grid: Dim3, block: Dim3, prepared: Launch) -> None:
+    def launch(self, name: str, grid: Dim3, block: Dim3, prepared: Launch, *, dependent: bool = False) -> None:
         """Check a launch in place of running it; what refuses it raises, as without a session."""
         how = self.how
         if how.blocks is not None and not isinstance(how.blocks, int):      # indices that another grid may not have
             how = replace(how, blocks=_inside(how.blocks, grid))
         try:
-            self.add(judged(name, grid, block, prepared, how))
+            self.add(judged(name, grid, block, prepared, how, dependent=dependent))
         except Refused as no:
             self.refused.append(no)
             raise no.error from None

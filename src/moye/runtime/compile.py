@@ -12,12 +12,13 @@ from __future__ import annotations
 import re
 import sys
 import types
+import warnings
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from moye import env
 from moye.atoms.atom import CopyOp, MmaOp
-from moye.errors import CompileError, LaunchError, UnsupportedError
+from moye.errors import UNKNOWN, CompileError, LaunchError, PerformanceWarning, UnsupportedError
 from moye.ir.nodes import Func
 from moye.ir.text import to_text
 from moye.ir.verify import verify
@@ -27,6 +28,7 @@ from moye.passes.advance import advance
 from moye.passes.convert import isolate
 from moye.passes.dce import eliminate
 from moye.passes.fuse import fuse
+from moye.passes.registers import budgets, require_budgets
 from moye.passes.smem import plan, require_spans
 from moye.passes.wgmma import settle
 from moye.runtime.arguments import Call
@@ -34,6 +36,7 @@ from moye.runtime.arrays import describe
 from moye.runtime.guards import Check, compile_guards
 
 if TYPE_CHECKING:
+    from moye.cuda.notes import Note
     from moye.cuda.nvrtc import Compiled
     from moye.cuda.overlap import CompiledOverlap
     from moye.cuda.printer import Printed
@@ -64,6 +67,9 @@ class Program:
     arch: str
     compiled: Compiled
     loaded: dict[int, Any] = field(default_factory=dict)
+    func: Func | None = field(default=None, repr=False)
+    _notes: tuple[Note, ...] | None = field(default=None, repr=False)
+    _warned: bool = field(default=False, repr=False)
 
     @property
     def source(self) -> str:
@@ -106,6 +112,30 @@ class Program:
         return self.compiled.stack_frame
 
     @property
+    def notes(self) -> tuple[Note, ...]:
+        """What ptxas notes of lost performance (wgmma that wait for each other), with the kernel's lines.
+
+        Where a note names a line of PTX the kernel is compiled once more, with line numbers.
+        """
+        from moye.cuda.notes import notes
+
+        if self._notes is None:
+            func = self.func
+            self._notes = () if func is None else notes(func, self.compiled.log, lambda: _with_lines(func, self.arch))
+        return self._notes
+
+    def warn(self) -> None:
+        """A ``PerformanceWarning`` for each note that costs time, at the kernel's line; once a program."""
+        if not self._warned:
+            self._warned = True
+            for note in self.notes:
+                if note.costs:
+                    frame = note.locs[0].innermost if note.locs else None
+                    name = self.printed.name if self.func is None else self.func.name
+                    warnings.warn_explicit(f"{name}: {note.message}", PerformanceWarning, frame.file if frame else name,
+                                           frame.line if frame else 1)
+
+    @property
     def smem(self) -> int:
         """Shared memory per block in bytes."""
         return self.printed.static_smem + self.printed.dynamic_smem
@@ -124,6 +154,7 @@ def specialise(function: types.FunctionType, call: Call, block: Dim3, cluster: D
     shared = plan(func).total
     _require_shared(func, shared, max(SHARED_LIMITS.values()), "; no device has more than")
     require_spans(func)
+    require_budgets(func)
     return Specialised(func, traced.captures, compile_guards(func), shared)
 
 
@@ -165,6 +196,7 @@ def arch_of(array: Any) -> str | None:
 
 def compile_program(spec: Specialised, arch: str, *, restrict: bool = True) -> Program:
     """Print and compile for an architecture such as ``sm_90a``; from the disk cache where it has it."""
+    from moye.cuda.notes import refused
     from moye.cuda.nvrtc import normalize_arch
     from moye.cuda.printer import print_kernel
 
@@ -184,7 +216,14 @@ def compile_program(spec: Specialised, arch: str, *, restrict: bool = True) -> P
         check_arch(spec.func, printed, arch)
         if "cuda" in env.show():
             print(printed.source, file=sys.stderr)
-        program = Program(printed, arch, _compiled(printed, arch, ("-lineinfo",) if lineinfo else ()))
+        try:
+            compiled = _compiled(printed, arch, ("-lineinfo",) if lineinfo else ())
+        except CompileError as error:
+            where = refused(spec.func, error.message, lambda: _with_lines(spec.func, arch))
+            raise error.at(where or UNKNOWN) from None
+        program = Program(printed, arch, compiled, func=spec.func)
+        if budgets(spec.func) and "'setmaxnreg' ignored" not in compiled.log:
+            require_budgets(spec.func, program.registers)
         spec.programs[key] = program
     return program
 
@@ -258,3 +297,24 @@ def _compiled(printed: Printed, arch: str, flags: tuple[str, ...]) -> Compiled:
     compiled = nvrtc.compile_cubin(printed.source, printed.name, arch, options=flags, no_cache=env.nvrtc_no_cache())
     cache.put(key, compiled.cubin, {"log": compiled.log, "kernel": printed.name, "arch": arch})
     return compiled
+
+
+def _with_lines(func: Func, arch: str) -> tuple[str, str, str]:
+    """A kernel compiled with line numbers: what the compiler says, PTX, source; from the disk cache where it has it."""
+    from moye.cuda import nvrtc
+    from moye.cuda.printer import print_kernel
+    from moye.runtime.cache import DiskCache, cache_key
+
+    printed, flags = print_kernel(func, asserts=env.device_assert()), ("-lineinfo",)
+    cache = DiskCache(env.cache_dir()) if env.disk_cache() else None
+    key = cache_key(printed.source, (arch, *flags, "notes"), nvrtc.compiler_version())
+    if cache is not None and (entry := cache.get_entry(key)) is not None:
+        return str(entry[1].get("log", "")), entry[0].decode(), printed.source
+    try:
+        said = nvrtc.compile_cubin(printed.source, printed.name, arch, options=flags, no_cache=True).log
+    except CompileError as error:
+        said = error.message
+    ptx = nvrtc.compile_ptx(printed.source, printed.name, arch, options=flags)
+    if cache is not None:
+        cache.put(key, ptx.encode(), {"log": said, "kernel": printed.name, "arch": arch})
+    return said, ptx, printed.source

@@ -70,10 +70,10 @@ class Plan(NamedTuple):
 class Plans:
     """The plans of one kernel for one grid and block."""
 
-    __slots__ = ("_keys", "_plans", "grid")
+    __slots__ = ("_keys", "_plans", "dependent", "grid", "smem")
 
-    def __init__(self, grid: Dim3) -> None:
-        self.grid = grid
+    def __init__(self, grid: Dim3, smem: int = 0, dependent: bool = False) -> None:
+        self.grid, self.smem, self.dependent = grid, smem, dependent
         self._plans: dict[Any, Plan] = {}
         self._keys: dict[tuple[type, ...], Callable[[tuple[Any, ...]], Any]] = {}
 
@@ -102,8 +102,8 @@ class Plans:
             found = classes, key(args)
         except AttributeError:                          # the first TMA copies were of another library's arrays
             return None
-        plan = self._plans[found] = _plan(spec, Ready(program, call, device, self.grid, spec.func), call, args, kinds,
-                                          long)
+        ready = Ready(program, call, device, self.grid, spec.func, self.smem, self.dependent)
+        plan = self._plans[found] = _plan(spec, ready, call, args, kinds, long)
         return plan
 
 
@@ -419,14 +419,15 @@ def _pointer(address: int, keep: Any) -> Any:
 class Ready:
     """A loaded kernel with a grid and the fixed parameters of one call: buffers, configurations, the driver call."""
 
-    def __init__(self, program: Program, call: Call, device: int, grid: Dim3, func: Func, smem: int = 0) -> None:
+    def __init__(self, program: Program, call: Call, device: int, grid: Dim3, func: Func, smem: int = 0,
+                 dependent: bool = False) -> None:
         self.loaded = program.loaded[device]
         self.call = events.launch_function()
         self.function = _pointer(int(self.loaded._function), self.loaded)
         self.configs: dict[int, Any] = {}
         self.device, self.grid, self._block = device, grid, func.block_dim
         self._cluster = None if func.cluster_dim == (1, 1, 1) else func.cluster_dim
-        self._smem = program.printed.dynamic_smem + smem
+        self._smem, self._dependent = program.printed.dynamic_smem + smem, dependent
         slots = program.printed.slots
         moving = [slot.kind in ("ptr", "map", "scalar") for slot in slots]
         self._order = [i for i, m in enumerate(moving) if m] + [i for i, m in enumerate(moving) if not m]
@@ -457,7 +458,7 @@ class Ready:
 
     def configure(self, stream: int) -> Any:
         """The launch configuration for a stream, checked once and kept."""
-        config = self.loaded._configure(self.grid, self._block, self._cluster, self._smem, stream)
+        config = self.loaded._configure(self.grid, self._block, self._cluster, self._smem, stream, self._dependent)
         if len(self.configs) >= _MOST_STREAMS:
             self.configs.clear()
         found = self.configs[stream] = _pointer(config.getPtr(), config)

@@ -16,6 +16,7 @@ import inspect
 import re
 import sys
 import types
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -77,11 +78,19 @@ def _reads(function: types.FunctionType) -> Iterator[tuple[str, Any]]:
         value = function.__globals__.get(name)
         if isinstance(value, types.ModuleType):
             if value.__name__.partition(".")[0] != "moye":
-                yield from ((f"{name}.{inner}", getattr(value, inner)) for inner in names if hasattr(value, inner))
+                yield from _attributes(name, value, names)
         elif name in function.__globals__:
             yield name, value
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         yield name, cell.cell_contents
+
+
+def _attributes(name: str, module: types.ModuleType, inner: list[str]) -> Iterator[tuple[str, Any]]:
+    """What the names may mean in a module; those that are no attributes of it may be deprecated there."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = [(f"{name}.{each}", getattr(module, each)) for each in inner if hasattr(module, each)]
+    yield from found
 
 
 def _nested(code: types.CodeType) -> Iterator[types.CodeType]:

@@ -78,14 +78,17 @@ class Kernel:
         """What ``kernel[config]`` is: a Launcher, and once one has launched, its plan."""
         if not isinstance(config, tuple) or len(config) != 2:
             raise LaunchError(f"{self.__name__}[...] takes [grid, block], not {config!r}")
-        same = dim3(config[0], "grid"), dim3(config[1], "block")
+        return self._keep(config, (dim3(config[0], "grid"), dim3(config[1], "block")))
+
+    def _keep(self, config: tuple[Any, ...], same: tuple[Any, ...]) -> Callable[..., None]:
+        """The launcher of a configuration, known from now on by what was asked for and by what is the same."""
         if len(self._launchers) >= _MOST_LAUNCHERS:
             self._launchers.clear()
         launcher = self._launchers.get(same) or Launcher(self, *same)
         if isinstance(launcher, Launcher):
             launcher.configs.add(same)
             self._launchers[same] = launcher
-            if all(type(n) is int for part in config for n in (part if isinstance(part, tuple) else (part,))):
+            if all(type(n) in (int, bool) for part in config for n in (part if isinstance(part, tuple) else (part,))):
                 launcher.configs.add(config)
                 self._launchers[config] = launcher
         return launcher
@@ -95,18 +98,31 @@ class Kernel:
                           hint=f"{self.__name__}[grid, block](...)")
 
     def launch(self, *args: Any, grid: Extents, block: Extents, cluster: Extents = (1, 1, 1), stream: Any = None,
-               smem: int | None = None, **kwargs: Any) -> None:
+               smem: int | None = None, dependent: bool = False, **kwargs: Any) -> None:
         """Launch with every option: ``grid`` and ``block`` extents, ``cluster`` shape, a CUDA ``stream`` (handle or
-        object; default: torch's current stream, else the legacy one), ``smem`` extra dynamic shared bytes."""
-        self._run(classify(self.signature, args, kwargs), dim3(grid, "grid"), dim3(block, "block"),
-                  dim3(cluster, "cluster"), stream, smem or 0)
+        object; default: torch's current stream, else the legacy one), ``smem`` extra dynamic shared bytes.
+
+        ``dependent`` (sm_90): the launch may begin while those before it on the stream still run, and what they wrote
+        is there behind ``mo.griddepcontrol_wait()``; without a call of that, the kernel may not touch their arrays.
+        """
+        if stream is not None:
+            self._run(classify(self.signature, args, kwargs), dim3(grid, "grid"), dim3(block, "block"),
+                      dim3(cluster, "cluster"), stream, smem or 0, dependent)
+            return
+        config = grid, block, cluster, smem or 0, dependent
+        try:
+            launcher = self._launchers[config]
+        except (KeyError, TypeError):
+            launcher = self._keep(config, (dim3(grid, "grid"), dim3(block, "block"), dim3(cluster, "cluster"),
+                                           smem or 0, bool(dependent)))
+        launcher(*args, **kwargs)
 
     def _run(self, call: Call, grid: Dim3, block: Dim3, cluster: Dim3 = (1, 1, 1), stream: Any = None,
-             smem: int = 0) -> Launched | None:
+             smem: int = 0, dependent: bool = False) -> Launched | None:
         """Check and launch; what it used, where that was a device."""
         if (session := checking.session()) is not None and prepare.compilation() is None:
             session.launch(self.__name__, grid, block,
-                           lambda: (call, self._checked(call, grid, block, cluster)[1]))
+                           lambda: (call, self._checked(call, grid, block, cluster)[1]), dependent=dependent)
             return None
         device, spec = self._checked(call, grid, block, cluster)
         if (held := prepare.compilation()) is not None:
@@ -116,7 +132,7 @@ class Kernel:
         elif device is None or isinstance(env.check(), frozenset):      # named checks ask for the simulator
             simulated(spec, call, grid)
         else:
-            return _launch_device(spec, call, device, grid, stream, smem)
+            return _launch_device(spec, call, device, grid, stream, smem, dependent)
         return None
 
     def _checked(self, call: Call, grid: Dim3, block: Dim3, cluster: Dim3) -> tuple[int | None, Specialised]:
@@ -161,17 +177,18 @@ class Kernel:
         shape = Shape(call.specs, call.index_bits, dim3(block, "block"), dim3(cluster, "cluster"))
         spec = self.specialised(call, shape.block, shape.cluster)
         program = compile_program(spec, arch or default_arch())
-        return Compiled(program.printed, program.arch, program.compiled, program.loaded, self, shape)
+        return Compiled(program.printed, program.arch, program.compiled, program.loaded, program.func, kernel=self,
+                        shape=shape)
 
     def prepare(self, *args: Any, grid: Extents, block: Extents, cluster: Extents = (1, 1, 1), stream: Any = None,
-                smem: int | None = None, **kwargs: Any) -> Prepared:
+                smem: int | None = None, dependent: bool = False, **kwargs: Any) -> Prepared:
         """Check and compile a launch and keep it: calling the result launches it again with the same arguments.
 
         ``.update(A=other)`` puts another array in place.  Without ``stream`` it follows the current one.
         """
         call, shape = classify(self.signature, args, kwargs), dim3(grid, "grid")
         device, spec = self._checked(call, shape, dim3(block, "block"), dim3(cluster, "cluster"))
-        return prepare.prepare(spec, call, device, shape, stream, smem or 0)
+        return prepare.prepare(spec, call, device, shape, stream, smem or 0, dependent)
 
     def trace(self, *args: Any, block: Extents, cluster: Extents = (1, 1, 1), **kwargs: Any) -> Func:
         """The IR for arguments or specs."""
@@ -187,7 +204,7 @@ class Compiled(Program):
     shape: Shape | None = None
 
     def prepare(self, *args: Any, grid: Extents, stream: Any = None, smem: int | None = None,
-                **kwargs: Any) -> Prepared:
+                dependent: bool = False, **kwargs: Any) -> Prepared:
         """A prepared launch of just this specialisation; ArgumentError where the arguments need another."""
         assert self.shape is not None, "made by Kernel.compile"
         call = classify(self.kernel.signature, args, kwargs)
@@ -197,19 +214,20 @@ class Compiled(Program):
             raise ArgumentError(f"{self.kernel.__name__} was compiled for other arguments: {'; '.join(different)}",
                                 hint="kernel.prepare(...) compiles what it needs", code=code)
         prepared: Prepared = self.kernel.prepare(*args, grid=grid, block=self.shape.block, cluster=self.shape.cluster,
-                                                 stream=stream, smem=smem, **kwargs)
+                                                 stream=stream, smem=smem, dependent=dependent, **kwargs)
         return prepared
 
 
 class Launcher:
-    """A kernel with its grid and block: call it with the arguments."""
+    """A kernel with its grid and block, and what else a launch may ask for: call it with the arguments."""
 
-    __slots__ = ("block", "configs", "grid", "kernel", "launch", "plans")
+    __slots__ = ("block", "cluster", "configs", "grid", "kernel", "launch", "plans")
 
-    def __init__(self, kernel: Kernel, grid: Dim3, block: Dim3) -> None:
-        self.kernel, self.grid, self.block = kernel, grid, block
+    def __init__(self, kernel: Kernel, grid: Dim3, block: Dim3, cluster: Dim3 = (1, 1, 1), smem: int = 0,
+                 dependent: bool = False) -> None:
+        self.kernel, self.grid, self.block, self.cluster = kernel, grid, block, cluster
         self.configs: set[Any] = set()
-        self.plans = Plans(grid)
+        self.plans = Plans(grid, smem, dependent)
         self.launch: Callable[..., None] = self._first
 
     def __call__(self, *args: Any, **kwargs: Any) -> None:
@@ -225,7 +243,8 @@ class Launcher:
         if plan is not None and plan.again(*args):
             self._use(plan)
             return
-        used = self.kernel._run(classify(self.kernel.signature, args, named), self.grid, self.block)
+        used = self.kernel._run(classify(self.kernel.signature, args, named), self.grid, self.block, self.cluster,
+                                None, self.plans.smem, self.plans.dependent)
         if used is not None and not named and not overlaps(used.spec.func, used.call):
             plan = self.plans.add(used.spec, used.program, used.call, used.device, args, self._long_way)
             if plan is not None:
@@ -238,16 +257,18 @@ class Launcher:
             self.kernel._launchers[config] = plan.launch
 
 
-def _launch_device(spec: Specialised, call: Call, device: int, grid: Dim3, stream: Any, smem: int) -> Launched:
+def _launch_device(spec: Specialised, call: Call, device: int, grid: Dim3, stream: Any, smem: int,
+                   dependent: bool) -> Launched:
     from moye.cuda import driver
 
     program = compile_program(spec, default_arch(device), restrict=not overlaps(spec.func, call))
+    program.warn()
     loaded = load(program, device)
     handle = driver.current_stream(device, array_kind(call)) if stream is None else stream_handle(stream)
     cluster = spec.func.cluster_dim
     loaded.launch(grid, spec.func.block_dim, None if cluster == (1, 1, 1) else cluster,
                   program.printed.dynamic_smem + smem, handle,
-                  [slot_value(slot, call) for slot in program.printed.slots])
+                  [slot_value(slot, call) for slot in program.printed.slots], dependent)
     return Launched(spec, program, call, device)
 
 

@@ -15,7 +15,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from contextlib import ExitStack
 from types import TracebackType
 from typing import Any
@@ -27,25 +27,64 @@ from moye.runtime.prepare import Job
 from moye.runtime.worker import Worker
 
 _MOST_WORKERS = 16
+_Key = tuple[int, str, bool]                            # of a kernel: specialisation, architecture, restrict
 
 
 def precompile(jobs: Sequence[Job], done: Callable[[int], None], workers: int | None = None) -> dict[int, MoyeError]:
     """Compile all jobs; the error of each that failed, by ``id(job)``."""
-    unique = {(id(job.spec), job.arch, job.restrict): job for job in jobs}
-    count = min(workers or os.cpu_count() or 1, _MOST_WORKERS, len(unique)) or 1
-    errors: dict[tuple[int, str, bool], MoyeError] = {}
-    with ExitStack() as stack:
-        crew = _Crew(stack)
-        pool = stack.enter_context(ThreadPoolExecutor(count))
-        futures = {pool.submit(crew.compile, job): key for key, job in unique.items()}
-        for finished, future in enumerate(as_completed(futures), 1):
+    with Compiling(workers) as compiling:
+        compiling.add(*jobs)
+        return compiling.finish(done)
+
+
+class Compiling:
+    """Jobs that are compiled while more of them are traced and added; a context manager, leaving it ends the rest."""
+
+    def __init__(self, workers: int | None = None) -> None:
+        self._pool = ThreadPoolExecutor(min(workers or _cores(), _MOST_WORKERS))
+        self._stack = ExitStack()
+        self._crew = _Crew(self._stack)
+        self._futures: dict[_Key, Future[None]] = {}
+        self._jobs: list[Job] = []
+
+    def __enter__(self) -> Compiling:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:
+        self._pool.shutdown(cancel_futures=True)        # before the workers, which its threads talk to
+        self._stack.__exit__(kind, error, trace)
+
+    def add(self, *jobs: Job) -> None:
+        """Begin to compile them, each kernel once."""
+        self._jobs += jobs
+        for job in jobs:
+            if (key := _key(job)) not in self._futures:
+                self._futures[key] = self._pool.submit(self._crew.compile, job)
+
+    def finish(self, done: Callable[[int], None]) -> dict[int, MoyeError]:
+        """Wait for all of them, telling ``done`` how many there are; the error of each that failed, by ``id(job)``."""
+        errors: dict[_Key, MoyeError] = {}
+        keys = {future: key for key, future in self._futures.items()}
+        for finished, future in enumerate(as_completed(keys), 1):
             error = future.exception()
             if isinstance(error, MoyeError):
-                errors[futures[future]] = error
+                errors[keys[future]] = error
             elif error is not None:
                 raise error
             done(finished)
-    return {id(job): errors[key] for job in jobs if (key := (id(job.spec), job.arch, job.restrict)) in errors}
+        return {id(job): errors[key] for job in self._jobs if (key := _key(job)) in errors}
+
+
+def _key(job: Job) -> _Key:
+    return id(job.spec), job.arch, job.restrict
+
+
+def _cores() -> int:
+    """The cores that this process may use: a container's share, where there is one."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 class _Crew:

@@ -107,15 +107,15 @@ def compilation() -> Compilation | None:
 class Prepared:
     """One launch with its arguments; call it to launch.  ``kernel.prepare`` makes it."""
 
-    __slots__ = ("_call", "_configs", "_function", "_grid", "_kind", "_launch", "_ordinal", "_params",
+    __slots__ = ("_call", "_configs", "_dependent", "_function", "_grid", "_kind", "_launch", "_ordinal", "_params",
                  "_ready", "_restrict", "_spec", "_stream")
 
     def __init__(self, spec: Specialised, program: Program, call: Call, device: int, grid: Dim3, stream: Any,
-                 smem: int) -> None:
-        self._spec, self._call, self._grid, self._ordinal = spec, call, grid, device
+                 smem: int, dependent: bool) -> None:
+        self._spec, self._call, self._grid, self._ordinal, self._dependent = spec, call, grid, device, dependent
         self._restrict = not overlaps(spec.func, call)
         load(program, device)
-        ready = self._ready = fast.Ready(program, call, device, grid, spec.func, smem)
+        ready = self._ready = fast.Ready(program, call, device, grid, spec.func, smem, dependent)
         self._configs, self._function, self._launch = ready.configs, ready.function, ready.call
         if stream is not None:
             handle = stream_handle(stream)
@@ -156,10 +156,13 @@ class Prepared:
         if (held := compilation()) is not None:
             held.take(self._spec, self._call, self._ordinal)
         elif (session := checking.session()) is not None:
-            session.launch(self._spec.func.name, self._grid, self._spec.func.block_dim,
-                           lambda: (self._call, self._spec))
+            self._check(session)
         elif error := self._ready.retry(config, self._params):
             raise self._ready.failure(error)
+
+    def _check(self, session: checking.Session) -> None:
+        session.launch(self._spec.func.name, self._grid, self._spec.func.block_dim, lambda: (self._call, self._spec),
+                       dependent=self._dependent)
 
 
 class PreparedOnHost(Prepared):
@@ -167,15 +170,14 @@ class PreparedOnHost(Prepared):
 
     __slots__ = ()
 
-    def __init__(self, spec: Specialised, call: Call, grid: Dim3) -> None:
-        self._spec, self._call, self._grid, self._restrict = spec, call, grid, False
+    def __init__(self, spec: Specialised, call: Call, grid: Dim3, dependent: bool) -> None:
+        self._spec, self._call, self._grid, self._dependent, self._restrict = spec, call, grid, dependent, False
 
     def __call__(self) -> None:
         if (held := compilation()) is not None:
             held.take(self._spec, self._call, None)
         elif (session := checking.session()) is not None:
-            session.launch(self._spec.func.name, self._grid, self._spec.func.block_dim,
-                           lambda: (self._call, self._spec))
+            self._check(session)
         elif 0 not in self._grid:
             simulated(self._spec, self._call, self._grid)
 
@@ -237,9 +239,11 @@ def _number(spec: Specialised, index: int, value: Any) -> int | float | bool:
     return number
 
 
-def prepare(spec: Specialised, call: Call, device: int | None, grid: Dim3, stream: Any, smem: int) -> Prepared:
+def prepare(spec: Specialised, call: Call, device: int | None, grid: Dim3, stream: Any, smem: int,
+            dependent: bool) -> Prepared:
     """A prepared launch of checked arguments."""
     if device is None or 0 in grid or isinstance(env.check(), frozenset):
-        return PreparedOnHost(spec, call, grid)
+        return PreparedOnHost(spec, call, grid, dependent)
     program = compile_program(spec, default_arch(device), restrict=not overlaps(spec.func, call))
-    return Prepared(spec, program, call, device, grid, stream, smem)
+    program.warn()
+    return Prepared(spec, program, call, device, grid, stream, smem, dependent)

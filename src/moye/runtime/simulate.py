@@ -11,12 +11,13 @@ With checks on, the first violation raises SimulationError, of the checkers that
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from moye import env
-from moye.errors import LaunchError, SimulationError
+from moye.errors import CompileError, LaunchError, SimulationError, UnsupportedError
 from moye.ir.nodes import TensorParam
 from moye.runtime.arguments import Call
 from moye.runtime.arrays import ArrayInfo, host_view
@@ -61,16 +62,29 @@ def timeline_of(outcome: Any, spec: Specialised) -> Timeline | None:
     return Timeline(outcome.tape, lambda: compile_program(spec, default_arch()).overlap())
 
 
-def lints_of(outcome: Any, spec: Specialised) -> list[Lint]:
-    """What a counted launch could do better."""
+def lints_of(outcome: Any, spec: Specialised, grid: Dim3, *, deep: bool) -> tuple[list[Lint], str | None]:
+    """What a counted launch could do better, and what could not be told; ``deep`` compiles it if nobody has."""
     if outcome.meter is None:
-        return []
+        return [], None
     from moye.sim.lints.advice import lints
+    from moye.sim.lints.lint import Lint
     from moye.sim.lints.occupancy import Compiled
 
-    programs = list(spec.programs.values())
-    compiled = Compiled(programs[-1].registers, programs[-1].spills) if programs else None
-    return lints(outcome.meter, spec.shared_bytes, compiled)
+    program, missing = next(reversed(spec.programs.values()), None), None
+    if program is None and deep:
+        try:
+            program = compile_program(spec, default_arch())
+        except (CompileError, UnsupportedError) as error:
+            missing = f"spills and serialised wgmma, which a compiler would tell of: {error.message.splitlines()[0]}"
+    if program is None:
+        return lints(outcome.meter, spec.shared_bytes, None, math.prod(grid)), missing
+    compiled = Compiled(program.registers, program.spills, program.stack)
+    found = lints(outcome.meter, spec.shared_bytes, compiled, math.prod(grid))
+    serial = [note for note in program.notes if note.serial]
+    if any(note.registers for note in serial):          # spills have the same cause
+        found = [lint for lint in found if lint.code != "P6"]
+    return [*found, *(Lint("P7", note.message, note.locs, "", note.hint, {"ptxas": note.code, "spills": program.spills})
+                      for note in serial)], None
 
 
 def run(spec: Specialised, call: Call, grid: Dim3, *, check: bool, collect: bool = False, earliest: bool = False,

@@ -62,8 +62,9 @@ def make_tma_copy(atom: TmaOp, array: Any, smem_layout: Layout | ComposedLayout 
 
     Mode i of the tile runs along mode i of the array; ``tile`` says otherwise: the extent of a tile along each mode of
     the array, whose elements the layout takes in the order of their coordinates.  The layout is plain, or has a swizzle
-    as ``mo.smem_layout_atom`` makes them; it is contiguous along the mode that the array is contiguous along.  With
-    ``multicast`` n each of n blocks of a cluster loads an n-th of a tile for all of them.
+    as ``mo.smem_layout_atom`` makes them; it is contiguous along the mode that the array is contiguous along.  Along a
+    mode of stride 0 a tile has one element, the same for every coordinate, and can only be loaded.  With ``multicast``
+    n each of n blocks of a cluster loads an n-th of a tile for all of them.
     """
     if not isinstance(atom, TmaOp):
         raise ArgumentError(f"make_tma_copy: {atom!r} is no TMA operation",
@@ -85,10 +86,13 @@ def make_tma_copy(atom: TmaOp, array: Any, smem_layout: Layout | ComposedLayout 
 def _tiling(op: TmaOp, dtype: DType, shape: tuple[int, ...], strides: tuple[int, ...], above: int,
             layout: Layout | ComposedLayout, tile: tuple[int, ...] | None, multicast: int) -> TmaTiling:
     """The boxes of an array that begins ``above`` bytes behind a multiple of 16, once for each."""
-    classes = tuple(stride if stride == 1 else None for stride in strides)
+    classes = tuple(s if s == 1 or (s == 0 and n > 1) else None for n, s in zip(shape, strides, strict=True))
     tiling = tma_tiling(op, dtype, classes, layout, tile, multicast)
     asked = f"make_tma_copy({op}) of a {dtype} array ({','.join(map(str, shape))}):({','.join(map(str, strides))})"
     _require_reachable(asked, dtype, shape, strides, tiling.map.modes[0])
+    if op.kind != "load" and 0 in classes:
+        raise LayoutError(f"{asked}: mode {classes.index(0)} has stride 0, and several tiles would be written to one "
+                          "place", code="B5", hint="write into an array of its own, and add up")
     row = shape[tiling.map.modes[0]] * dtype.bits // 8
     if op.kind != "load" and row % _PART:
         raise LayoutError(f"{asked}: its rows have {row} bytes, and TMA writes whole parts of {_PART} bytes: what lies "
@@ -106,9 +110,9 @@ def _require_reachable(asked: str, dtype: DType, shape: tuple[int, ...], strides
         if not 1 <= extent < 1 << 31:
             raise LayoutError(f"{asked}: extent {extent} of mode {mode}, and TMA takes 1 to 2147483647", code="B5")
         apart = stride * dtype.bits // 8
-        if mode == unit or extent == 1:
+        if mode == unit or extent == 1 or stride == 0:
             continue
         if apart % _PART or not 0 < apart < 1 << 40:
+            pad = f"pad its rows to a multiple of {_PART * 8 // dtype.bits} elements"
             raise LayoutError(f"{asked}: stride {stride} of mode {mode} is {apart} bytes, and TMA takes multiples of "
-                              f"{_PART} below 2^40", code="B5",
-                              hint=f"pad its rows to a multiple of {_PART * 8 // dtype.bits} elements")
+                              f"{_PART} below 2^40", code="B5", hint="pass a copy" if stride < 0 else pad)

@@ -6,81 +6,29 @@ In: a function that launches kernels, ``Config``s of its keyword arguments.  Out
 ... def matmul(A, B, C, *, BM, stages): ...
 >>> matmul(A, B, C); print(matmul.report())
 
-Illegal configurations are dropped while tracing, the others compiled in parallel (``precompile.py``), timed interleaved
-with L2 flushed, and the result is kept on disk.  Host arrays are simulated: there the first legal one is taken.
+Illegal configurations, and those that need more than a multiprocessor has, are dropped by tracing, the others compiled
+in parallel meanwhile and timed interleaved with L2 flushed (``candidates.py``).  Times are kept on disk, and only new
+configurations tried (``trials.py``).  Host arrays are simulated: there the first legal one is taken.
 """
 
 from __future__ import annotations
 
 import inspect
-import json
-import statistics
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial, update_wrapper
 from typing import Any, NamedTuple
 
-from moye import env
-from moye.errors import (
-    ArgumentError,
-    CompileError,
-    DTypeError,
-    LaunchError,
-    LayoutError,
-    PreconditionError,
-    TensorError,
-)
-from moye.ir.nodes import TensorParam
-from moye.runtime.arguments import tensor_spec
-from moye.runtime.arrays import ArrayInfo, describe, span_bytes
-from moye.runtime.cache import DiskCache, cache_key
-from moye.runtime.compile import default_arch
-from moye.runtime.fingerprint import fingerprint, text_of
-from moye.runtime.precompile import Progress, precompile
-from moye.runtime.prepare import Job, compilation, compile_only
+from moye.errors import ArgumentError, LaunchError, MoyeError
+from moye.runtime.candidates import Candidate, Problem, compile_all, timed
+from moye.runtime.precompile import Progress
+from moye.runtime.prepare import compilation
+from moye.runtime.trials import Config, Trial, TrialStore, merged, near
+from moye.runtime.tuning_key import Described, described
 
-ILLEGAL = (LayoutError, LaunchError, TensorError, DTypeError, PreconditionError)
-_ROUGH, _FINE = 3, 20                                   # rounds of timing: all configurations, then the best ones
-_NEAR, _MOST_NEAR = 1.3, 10
 Prune = Callable[..., bool | str]
-
-
-class Config:
-    """One choice of keyword arguments; equal and hashable by value."""
-
-    __slots__ = ("_items",)
-
-    def __init__(self, values: Mapping[str, Any] | None = None, /, **more: Any) -> None:
-        self._items = tuple(sorted({**(values or {}), **more}.items()))
-
-    @property
-    def kwargs(self) -> dict[str, Any]:
-        return dict(self._items)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Config) and self._items == other._items
-
-    def __hash__(self) -> int:
-        return hash(self._items)
-
-    def __getitem__(self, name: str) -> Any:
-        return self.kwargs[name]
-
-    def __str__(self) -> str:
-        return ", ".join(f"{name}={value}" for name, value in self._items)
-
-    def __repr__(self) -> str:
-        return f"Config({self})"
-
-
-class Trial(NamedTuple):
-    """What became of one configuration: its median milliseconds, or why it has none."""
-
-    config: Config
-    ms: float | None
-    why: str = ""
 
 
 @dataclass(slots=True)
@@ -97,22 +45,35 @@ class Tuning:
         return min((t for t in self.trials if t.ms is not None), key=lambda t: t.ms or 0.0).config
 
     def __str__(self) -> str:
-        rows = sorted(self.trials, key=lambda t: (t.ms is None, t.ms))
-        fastest = rows[0].ms or 1.0
-        width = max(len(str(t.config)) for t in rows)
+        ranked = sorted((trial for trial in self.trials if trial.ms), key=lambda trial: trial.ms or 0.0)
+        dropped = _by_reason((trial.config, trial.why) for trial in self.trials if not trial.ms)
+        names = [str(trial.config) for trial in ranked] + [_counted(configs) for configs in dropped.values()]
+        width, fastest = max(map(len, names)), ranked[0].ms or 1.0
+        told = [f"{t.ms:10.4f} ms  {t.ms / fastest:5.2f}x" for t in ranked if t.ms] + [f"- {why}" for why in dropped]
         head = f"{self.key} on {self.device}{' (from the disk cache)' if self.from_disk else ''}"
-        lines = [f"  {t.config!s:{width}}  " + (f"{t.ms:10.4f} ms  {t.ms / fastest:5.2f}x" if t.ms else f"- {t.why}")
-                 for t in rows]
-        return "\n".join([head, *lines])
+        return "\n".join([head, *(f"  {name:{width}}  {text}" for name, text in zip(names, told, strict=True))])
+
+
+def _by_reason(dropped: Iterable[tuple[Config, str]]) -> dict[str, list[Config]]:
+    """Configurations that dropped out, together where they did for one reason."""
+    found: dict[str, list[Config]] = {}
+    for config, why in dropped:
+        found.setdefault(why, []).append(config)
+    return found
+
+
+def _counted(configs: Sequence[Config]) -> str:
+    return str(configs[0]) if len(configs) == 1 else f"{len(configs)} configurations"
 
 
 def autotune(configs: Sequence[Config], key: Sequence[str] | None = None, *, prune: Prune | None = None,
              restore: bool = True, progress: bool = True) -> Callable[[Callable[..., Any]], Autotuned]:
     """Decorator of a host function that launches kernels: its configuration is the fastest for the key.
 
-    ``key`` names arguments: arrays count by dtype, shape, kinds of strides and alignment, others by value (by default
-    all arrays).  ``prune(config, **arguments)`` drops a configuration by answering True or the reason.  With
-    ``restore``, array arguments have the contents of before once tuning is over.
+    ``key`` names arguments: arrays count by dtype, shape, kinds of strides and alignment, TMA copies by their tiles
+    too, others by value; by default it names all that hold arrays.  ``prune(config, **arguments)`` drops a
+    configuration by answering True or the reason.  With ``restore``, array arguments have the contents of before once
+    tuning is over.
     """
     if not configs:
         raise ArgumentError("autotune needs at least one configuration")
@@ -129,15 +90,6 @@ class _Options(NamedTuple):
     prune: Prune | None
     restore: bool
     progress: bool
-
-
-@dataclass(slots=True)
-class _Candidate:
-    """A configuration on its way: what it launches, and why it dropped out."""
-
-    config: Config
-    jobs: list[Job] = field(default_factory=list)
-    why: str = ""
 
 
 class Autotuned:
@@ -165,14 +117,18 @@ class Autotuned:
     def best(self, *args: Any, **kwargs: Any) -> Config:
         """The configuration for these arguments, tuned if it is not known yet."""
         arguments = self._bind(args, kwargs)
-        infos = {name: describe(value) for name, value in arguments.items()}
-        exact = tuple(_exact(value, infos[name]) for name, value in arguments.items()
-                      if self._in_key(name, infos[name]))
-        found = self._chosen.get(exact)
-        if found is None:
+        found = {name: described(value) for name, value in arguments.items()}
+        in_key = {name: argument for name, argument in found.items() if self._in_key(name, argument)}
+        exact = tuple(argument.key() for argument in in_key.values())
+        chosen = self._chosen.get(exact)
+        if chosen is None:
             with self._lock:
-                found = self._chosen[exact] = self._choose(args, kwargs, arguments, infos)
-        return found
+                problem = Problem(partial(self.function, *args, **kwargs), arguments, found)
+                if compilation() is not None:           # nothing is timed there, so it is not to be remembered
+                    return self._first_legal(problem)
+                chosen = self._first_legal(problem) if problem.device is None else self._fastest(problem, in_key)
+                self._chosen[exact] = chosen
+        return chosen
 
     def report(self) -> str:
         """A table for each key: configurations with their times, or why they were dropped."""
@@ -186,184 +142,78 @@ class Autotuned:
         bound.apply_defaults()
         return {name: value for name, value in bound.arguments.items() if name not in self._names}
 
-    def _in_key(self, name: str, info: ArrayInfo | None) -> bool:
-        return name in self.options.key if self.options.key is not None else info is not None
+    def _in_key(self, name: str, argument: Described) -> bool:
+        return name in self.options.key if self.options.key is not None else any(True for _ in argument.arrays())
 
-    def _choose(self, args: tuple[Any, ...], kwargs: dict[str, Any], arguments: dict[str, Any],
-                infos: dict[str, ArrayInfo | None]) -> Config:
-        devices = {info.device for info in infos.values() if info is not None}
-        device = next((d for d in devices if d is not None), None)
-        call = partial(self.function, *args, **kwargs)
-        if device is None or compilation() is not None:
-            return self._first_legal(call, arguments)
-        key = ", ".join(f"{name}: {_class(arguments[name], info)}" for name, info in infos.items()
-                        if self._in_key(name, info))
-        tuning = self._tunings.get((device, key)) or self._tuned(call, arguments, infos, device, key)
-        self._tunings[device, key] = tuning
+    def _fastest(self, problem: Problem, in_key: Mapping[str, Described]) -> Config:
+        key = ", ".join(f"{name}: {argument.text()}" for name, argument in in_key.items())
+        tuning = self._tunings.get((problem.device, key)) or self._tuned(problem, key)
+        self._tunings[problem.device, key] = tuning
         return tuning.best
 
-    def _first_legal(self, call: Callable[..., Any], arguments: dict[str, Any]) -> Config:
-        """For the simulator, whose times mean nothing."""
-        reasons = []
-        for config in self.options.configs:
-            candidate = self._traced(config, call, arguments, None)
+    def _first_legal(self, problem: Problem) -> Config:
+        """For the simulator, whose times mean nothing, and where nothing runs."""
+        candidates = []
+        for candidate in self._candidates(problem):
+            if not candidate.why:
+                candidate.trace(problem, None)
             if not candidate.why:
                 if not self._said and compilation() is None:
                     self._said = True
                     print(f"moye: {self.function.__name__} has host arrays, so its first legal configuration is taken "
-                          f"({config})", file=sys.stderr)
-                return config
-            reasons.append(f"{config}: {candidate.why}")
-        raise _none_legal(self.function.__name__, reasons)
+                          f"({candidate.config})", file=sys.stderr)
+                return candidate.config
+            candidates.append(candidate)
+        raise self._none_legal(candidates)
 
-    def _traced(self, config: Config, call: Callable[..., Any], arguments: dict[str, Any],
-                arch: str | None) -> _Candidate:
-        """What a configuration launches, or why it is illegal."""
-        candidate = _Candidate(config)
-        dropped = self.options.prune(config, **arguments) if self.options.prune is not None else False
-        if dropped:
-            candidate.why = dropped if isinstance(dropped, str) else "pruned"
-            return candidate
-        try:
-            with compile_only(arch, trace_only=True) as gathered:
-                call(**config.kwargs)
-        except ILLEGAL as error:
-            candidate.why = f"{type(error).__name__}: {error.message}"
-        candidate.jobs = gathered.jobs
-        return candidate
+    def _candidates(self, problem: Problem) -> Iterator[Candidate]:
+        """Every configuration; those that the user's function drops have the reason."""
+        for config in self.options.configs:
+            dropped = self.options.prune(config, **problem.arguments) if self.options.prune is not None else False
+            yield Candidate(config, why=dropped if isinstance(dropped, str) else "pruned" if dropped else "")
 
-    def _tuned(self, call: Callable[..., Any], arguments: dict[str, Any], infos: dict[str, ArrayInfo | None],
-               device: int, key: str) -> Tuning:
-        """From the disk, or by trying."""
-        from moye.cuda import driver, nvrtc
+    def _tuned(self, problem: Problem, key: str) -> Tuning:
+        """From the disk as far as it knows the configurations, and by trying the others."""
+        from moye.cuda import driver
 
-        name = driver.device_limits(device).name
-        stored = cache_key(f"{key}\n{fingerprint(self.function)}", [str(c) for c in self.options.configs],
-                           f"autotune {name} {nvrtc.compiler_version()}")
-        cache = DiskCache(env.cache_dir()) if env.disk_cache() else None
-        if cache is not None and (blob := cache.get(stored)) is not None:
-            trials = [Trial(config, ms, why) for config, (ms, why) in zip(self.options.configs, json.loads(blob),
-                                                                          strict=True)]
-            return Tuning(key, name, trials, from_disk=True)
-        trials = self._try(call, arguments, infos, device)
-        if cache is not None:
-            cache.put(stored, json.dumps([[t.ms, t.why] for t in trials]).encode(),
-                      {"kernel": f"autotune {self.function.__name__}", "arch": name, "key": key})
-        return Tuning(key, name, trials)
+        assert problem.device is not None, "there is a device to time on"
+        device = driver.device_limits(problem.device).name
+        store, candidates = TrialStore(self.function, key, device), list(self._candidates(problem))
+        trials = store.load(c.config for c in candidates if not c.why)
+        rivals = near({config: trial.ms for config, trial in trials.items() if trial.ms})
+        new = [c for c in candidates if not c.why and c.config not in trials]
+        if new:
+            tried = [c for c in candidates if c in new or c.config in rivals]
+            trials = merged(trials, self._try(tried, problem))
+        if not any(trial.ms for trial in trials.values()):
+            raise self._none_legal(candidates)
+        if new:
+            store.save(trials.values())
+        return Tuning(key, device, [trials.get(c.config, Trial(c.config, None, c.why)) for c in candidates],
+                      from_disk=not new)
 
-    def _try(self, call: Callable[..., Any], arguments: dict[str, Any], infos: dict[str, ArrayInfo | None],
-             device: int) -> list[Trial]:
-        """Trace, compile and time every configuration."""
-        from moye.cuda import driver, events
-
-        kind = next((info.kind for info in infos.values() if info is not None and info.device is not None), "")
-        if events.capturing(driver.current_stream(device, kind), device):
-            raise LaunchError(f"{self.function.__name__} cannot be tuned while its stream is captured into a graph",
+    def _try(self, candidates: Sequence[Candidate], problem: Problem) -> list[Trial]:
+        """Trace, compile and time these."""
+        name = self.function.__name__
+        if problem.capturing():
+            raise LaunchError(f"{name} cannot be tuned while its stream is captured into a graph",
                               hint="call it once before the capture")
-        arch, shown = default_arch(device), self.options.progress
-        with Progress(self.function.__name__, len(self.options.configs), shown) as progress:
-            candidates = []
-            for config in self.options.configs:
-                candidates.append(self._traced(config, call, arguments, arch))
-                progress.show("tracing", len(candidates))
-            legal = [c for c in candidates if not c.why]
-            errors = precompile([job for c in legal for job in c.jobs], partial(progress.show, "compiling"))
-            for c in legal:
-                if failed := [errors[id(job)] for job in c.jobs if id(job) in errors]:
-                    c.why = f"{type(failed[0]).__name__}: {failed[0].message.splitlines()[0]}"
+        with Progress(name, len(candidates), self.options.progress) as progress:
+            compile_all(candidates, problem, progress)
             progress.show("timing", 0)
-            times = _timed([c for c in legal if not c.why], call, infos if self.options.restore else {}, device, kind)
-        if not times:
-            raise _none_legal(self.function.__name__, [f"{c.config}: {c.why}" for c in candidates])
+            times = timed([c for c in candidates if not c.why], problem, restore=self.options.restore)
         return [Trial(c.config, times.get(c.config), c.why) for c in candidates]
 
+    def _none_legal(self, candidates: Sequence[Candidate]) -> MoyeError:
+        """What all that were traced say, where several say the same: then the arguments are at fault."""
+        errors = [c.error for c in candidates if c.error is not None]
+        dropped = _by_reason((c.config, c.why) for c in candidates)
+        if len(errors) > 1 and len({c.why for c in candidates if c.error is not None}) == 1:
+            return errors[0]
+        reasons = "\n  ".join(f"{_counted(configs)}: {why}" for why, configs in dropped.items())
+        return LaunchError(f"none of the {len(candidates)} configurations of {self.function.__name__} is legal:\n  "
+                           f"{reasons}")
 
-def _none_legal(name: str, reasons: Sequence[str]) -> LaunchError:
-    return LaunchError(f"none of the {len(reasons)} configurations of {name} is legal:\n  " + "\n  ".join(reasons))
-
-
-# --- timing ----------------------------------------------------------------------------------------------------------
-
-
-def _timed(candidates: Sequence[_Candidate], call: Callable[..., Any], infos: Mapping[str, ArrayInfo | None],
-           device: int, kind: str) -> dict[Config, float]:
-    """Median milliseconds; a configuration that the device refuses drops out and says why."""
-    from moye.cuda import events
-
-    works: dict[str, Callable[[], object]] = {}
-    by_name = {str(i): c for i, c in enumerate(candidates)}
-    saved = _save(candidates, infos, device, kind)
-    try:
-        with events.Stopwatch(device, kind=kind) as watch:
-            for name, c in by_name.items():
-                work = partial(call, **c.config.kwargs)
-                try:
-                    work()
-                    watch.synchronize()
-                except (*ILLEGAL, CompileError) as error:
-                    c.why = f"{type(error).__name__}: {error.message.splitlines()[0]}"
-                else:
-                    works[name] = work
-            rough = _medians(events.interleave(works, _ROUGH, watch, warmup=1))
-            near = sorted(rough, key=lambda name: rough[name])[:_MOST_NEAR]
-            near = [name for name in near if rough[name] <= _NEAR * rough[near[0]]]
-            fine = _medians(events.interleave({name: works[name] for name in near}, _FINE, watch, warmup=1))
-    finally:
-        for memory, pointer, stream in saved:
-            memory.restore(pointer, stream)
-            memory.free()
-    slowest = max(fine.values(), default=0.0)           # a rough time must not beat the fine ones
-    return {c.config: fine.get(name, max(rough[name], slowest)) for name, c in by_name.items() if name in rough}
-
-
-def _medians(times: Mapping[str, Sequence[float]]) -> dict[str, float]:
-    return {name: statistics.median(measured) for name, measured in times.items()}
-
-
-def _save(candidates: Sequence[_Candidate], infos: Mapping[str, ArrayInfo | None], device: int,
-          kind: str) -> list[tuple[Any, int, int]]:
-    """Copies of the array arguments that some configuration writes: (memory, where it belongs, stream)."""
-    from moye.cuda import driver, events
-
-    own = [span_bytes(info) for info in infos.values() if info is not None and info.device == device]
-    written = {span for c in candidates for job in c.jobs for span in _written(job)}
-    stream = driver.current_stream(device, kind)
-    saved = []
-    for first, end in own:
-        if any(first < last and start < end for start, last in written):
-            memory = events.Memory(end - first, device)
-            memory.save(first, stream)
-            saved.append((memory, first, stream))
-    return saved
-
-
-def _written(job: Job) -> list[tuple[int, int]]:
-    return [span_bytes(leaf) for param, leaf in zip(job.spec.func.params, job.call.leaves, strict=True)
-            if isinstance(param, TensorParam) and param.buffer.written and isinstance(leaf, ArrayInfo)]
-
-
-# --- keys ------------------------------------------------------------------------------------------------------------
-
-
-def _exact(value: Any, info: ArrayInfo | None) -> Any:
-    """What finds a choice again at once."""
-    if info is not None:
-        return (info.dtype, tuple(info.shape), tuple(info.strides), info.device, info.ptr & 15)
-    try:
-        hash(value)
-    except TypeError:
-        return repr(value)
-    return (type(value), value)
-
-
-def _class(value: Any, info: ArrayInfo | None) -> str:
-    """An argument as text: what a choice is kept under."""
-    if info is None:
-        return text_of(value)
-    spec = tensor_spec(info)
-    strides = ", ".join(str(s) if s is not None else f"{divisor}n" for s, divisor in zip(spec.strides, spec.divisors,
-                                                                                       strict=True))
-    return f"{info.dtype} ({', '.join(map(str, info.shape))}):({strides}) align {spec.align}"
 
 
 __all__ = ["Autotuned", "Config", "Trial", "Tuning", "autotune"]
