@@ -1,57 +1,194 @@
-"""Which kernel ``gemm`` picks for 16-bit operands on a Hopper GPU: what TMA can describe, and is large."""
+"""Which kernel ``gemm`` picks, on every device, with which arguments; what it refuses before anything is compiled."""
 
 from __future__ import annotations
 
 import importlib
 
+import ml_dtypes
 import numpy as np
 import pytest
 
 import moye as mo
+from moye.cuda import nvrtc
+from moye.kernels import TensorConfig, WarpgroupConfig
 from moye.kernels.gemm_sm90 import suits
+from moye.runtime.prepare import compile_only
+from warpgroup_products import DTYPES, check_error, expected_of, filled, place
 
 gemm = importlib.import_module("moye.kernels.gemm")
+TENSOR, WARPGROUP = TensorConfig(64, 64, 32, 3, 2, 2, 1), WarpgroupConfig(64, 64, 64, 3, groups=1)
+OLDER = ["sm_70", "sm_80", "sm_89", "sm_100a", "sm_120"]
+HOPPER_ONLY = [{"gated": True}, {"row_scale": np.ones(64, np.float32)}, {"col_scale": np.ones(64, np.float32)},
+               {"config": WARPGROUP}]
 
 
-def operands(M=256, N=256, K=64, dtype=np.float16, out=np.float16, order="C", pad=0):
-    A, B = (np.zeros((rows, K + pad), dtype)[:, :K] for rows in (M, N))
-    return np.asarray(A, order=order) if not pad else A, B, np.zeros((M, N), out)
+def operands(a="f16", b=None, c=None, *, M=64, N=64, K=32, batches=()):
+    return [np.zeros(shape, DTYPES[name]) for shape, name in
+            (((M, K, *batches), a), ((N, K, *batches), b or a), ((M, N, *batches), c or a))]
 
 
-SUITED = {"full": {}, "ragged": {"M": 300, "N": 264, "K": 72}, "contiguous_along_m": {"order": "F"},
-          "padded_rows": {"pad": 8}}
-OTHERS = {"few_rows": {"M": 128}, "float32_result": {"out": np.float32}, "float32": {"dtype": np.float32},
-          "odd_row_stride": {"K": 60, "pad": 1}, "odd_N": {"N": 260}, "no_k": {"K": 0}}
+@pytest.fixture
+def picked(monkeypatch):
+    """``picked(arch, *operands, **options)``: the kernel, and the options that reach it."""
+    def ask(arch, A, B, C, **options):
+        calls = []
+        for kernel in ("gemm_simt", "gemm_sm80", "gemm_sm90"):
+            monkeypatch.setattr(gemm, kernel, lambda *_, kernel=kernel, **taken: calls.append((kernel, taken)))
+        monkeypatch.setattr(mo, "arch_of", lambda array: arch)
+        gemm.gemm(A, B, C, **options)
+        (kernel, taken), = calls
+        return kernel, {name: x for name, x in taken.items() if name not in ("alpha", "beta")}
+    return ask
 
 
-@pytest.mark.parametrize("name", SUITED)
-def test_suited(name):
-    assert suits(*operands(**SUITED[name]))
+# --- on Hopper -------------------------------------------------------------------------------------------------------
+
+TAKEN = {"f16": ("f16",), "bf16": ("bf16",), "into_f32": ("f16", "f16", "f32"), "into_bf16": ("f16", "f16", "bf16"),
+         "tf32": ("f32",), "tf32_into_bf16": ("f32", "f32", "bf16"), "e4m3": ("e4m3", "e4m3", "bf16"),
+         "e5m2": ("e5m2", "e5m2", "f32"), "mixed": ("e4m3", "e5m2", "f16"), "mixed_turned": ("e5m2", "e4m3", "f16"),
+         "s8": ("s8", "s8", "s32"), "u8": ("u8", "u8", "s32")}
+LEFT = {"f16_by_bf16": ("f16", "bf16", "f16"), "s8_by_u8": ("s8", "u8", "s32"), "s8_into_f32": ("s8", "s8", "f32"),
+        "f16_into_s32": ("f16", "f16", "s32")}
 
 
-@pytest.mark.parametrize("name", OTHERS)
-def test_left_to_the_others(name):
-    assert not suits(*operands(**OTHERS[name]))
+@pytest.mark.parametrize("name", TAKEN)
+def test_all_that_it_multiplies_goes_to_sm90(name, picked):
+    """Of any size and strides, few rows and odd ones, with batches and without."""
+    tf32 = TAKEN[name][0] == "f32"
+    for size in ({}, {"M": 1, "N": 1, "K": 1}, {"M": 3, "N": 5000, "K": 7}, {"K": 0}, {"batches": (3,)}):
+        A, B, C = operands(*TAKEN[name], **size)
+        assert suits(*map(mo.describe, (A, B, C)))
+        assert picked("sm_90a", A, B, C, tf32=tf32) == ("gemm_sm90", {})
+        assert picked("sm_90a", A[::2], B, C[::2, ::-1][:, ::-1], tf32=tf32)[0] == "gemm_sm90"
 
 
-def test_the_choice(monkeypatch):
-    chosen = []
-    for kernel in ("gemm_sm80", "gemm_sm90"):
-        monkeypatch.setattr(gemm, kernel, lambda *_, kernel=kernel, **__: chosen.append(kernel))
-    gemm.gemm(*operands())
-    monkeypatch.setattr(mo, "arch_of", lambda array: "sm_90a")
-    gemm.gemm(*operands())
-    gemm.gemm(*operands(), alpha=2)
-    gemm.gemm(*operands(), activation="relu")
-    assert chosen == ["gemm_sm80", "gemm_sm90", "gemm_sm80", "gemm_sm80"]
+@pytest.mark.parametrize("name", LEFT)
+def test_the_others_are_left_to_sm80(name, picked):
+    A, B, C = operands(*LEFT[name])
+    assert not suits(*map(mo.describe, (A, B, C)))
+    assert picked("sm_90a", A, B, C)[0] == "gemm_sm80"
 
 
-@pytest.mark.parametrize("strides", [(0, 2), (2, 2)], ids=["one_row_for_all", "overlapping"])
-def test_rows_that_tma_does_not_step_over(strides):
-    _, B, C = operands()
-    A = np.lib.stride_tricks.as_strided(np.zeros(1024, np.float16), (256, 64), strides)
-    assert not suits(A, B, C)
+def test_double_and_what_is_no_array_are_left():
+    doubles = [np.zeros((8, 8)) for _ in range(3)]
+    assert not suits(*map(mo.describe, doubles))
+    assert not suits(*map(mo.describe, ([[1.0]], *doubles[1:])))
+    assert not suits(*(mo.describe(np.zeros(8, np.float16)) for _ in range(3)))
+
+
+def test_what_only_sm80_has(picked):
+    """A number of splits, or a configuration of it."""
+    assert picked("sm_90a", *operands(), splits=2) == ("gemm_sm80", {"splits": 2})
+    assert picked("sm_90a", *operands(), config=TENSOR) == ("gemm_sm80", {"config": TENSOR})
+    assert picked("sm_90a", *operands("e4m3", c="f32"), splits=2, fast_accum=True) == ("gemm_sm80", {"splits": 2})
+
+
+@pytest.mark.parametrize("options", [*HOPPER_ONLY, {"fast_accum": True}, {"bias": np.ones(64, np.float32)},
+                                     {"residual": np.ones((64, 64), np.float16)}, {"activation": "relu"}],
+                         ids=lambda options: next(iter(options)))
+def test_options_reach_sm90(options, picked):
+    assert picked("sm_90a", *operands(), **options) == ("gemm_sm90", options)
+
+
+def test_options_that_say_nothing_are_dropped(picked):
+    nothing = {"gated": False, "row_scale": None, "col_scale": None, "splits": None}
+    assert picked("sm_90a", *operands(), **nothing) == ("gemm_sm90", {})
+    assert picked("sm_80", *operands(), **nothing) == ("gemm_sm80", {})
+
+
+# --- elsewhere -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("arch", [*OLDER, None])
+def test_elsewhere_sm80_multiplies(arch, picked):
+    for name in TAKEN.values():
+        assert picked(arch, *operands(*name), tf32=True, bias=None)[0] == "gemm_sm80"
+    assert picked(arch, *operands("e4m3", c="f32"), fast_accum=True) == ("gemm_sm80", {})
+
+
+@pytest.mark.parametrize("options", HOPPER_ONLY, ids=lambda options: next(iter(options)))
+def test_host_arrays_are_simulated_as_on_hopper(options, picked):
+    assert picked(None, *operands(), **options) == ("gemm_sm90", options)
+
+
+@pytest.mark.parametrize("arch", OLDER)
+@pytest.mark.parametrize("options", HOPPER_ONLY, ids=lambda options: next(iter(options)))
+def test_older_devices_are_named_before_anything_is_compiled(options, arch, monkeypatch):
+    monkeypatch.setattr(nvrtc, "compile_cubin", None)
+    monkeypatch.setattr(mo, "arch_of", lambda array: arch)
+    A, B, C = operands()
+    C[...] = 3
+    message = f"^gemm: {next(iter(options))} needs gemm_sm90, which runs on sm_90a, and this device is {arch}$"
+    with compile_only(arch) as gathered, pytest.raises(mo.ArgumentError, match=message):
+        gemm.gemm(A, B, C, **options)
+    assert not gathered.programs
+    assert (C == 3).all()
+
+
+@pytest.mark.parametrize("arch", ["sm_90a", *OLDER])
+@pytest.mark.parametrize("tf32", [False, True])
+def test_single_precision(tf32, arch, picked):
+    """float32 stays float32 unless tf32 is asked for."""
+    expected = ("gemm_sm90" if arch == "sm_90a" else "gemm_sm80") if tf32 else "gemm_simt"
+    assert picked(arch, *operands("f32"), tf32=tf32)[0] == expected
+
+
+@pytest.mark.parametrize("arch", ["sm_90a", "sm_80"])
+def test_int32_and_float64(arch, picked):
+    assert picked(arch, *operands("s32"))[0] == "gemm_simt"
+    assert picked(arch, *(np.zeros((8, 8)) for _ in range(3)))[0] == "gemm_sm80"
 
 
 def test_host_memory_has_no_architecture():
     assert mo.arch_of(np.zeros(4)) is None
+
+
+# --- refused ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("options", HOPPER_ONLY[:3], ids=lambda options: next(iter(options)))
+@pytest.mark.parametrize("other", [{"splits": 2}, {"config": TENSOR}], ids=["splits", "config"])
+@pytest.mark.parametrize("arch", ["sm_90a", None])
+def test_options_of_two_kernels(arch, other, options, picked):
+    with pytest.raises(mo.ArgumentError, match=f"^gemm: {next(iter(options))} needs gemm_sm90, which takes no splits"):
+        picked(arch, *operands(), **options, **other)
+
+
+def test_a_configuration_of_one_kernel_and_splits_of_the_other(picked):
+    with pytest.raises(mo.ArgumentError, match=r"^gemm: config needs gemm_sm90, which takes no splits and no Tensor"):
+        picked("sm_90a", *operands(), config=WARPGROUP, splits=2)
+
+
+@pytest.mark.parametrize("options", [*HOPPER_ONLY, {"bias": np.ones(64, np.float32)}], ids=lambda x: next(iter(x)))
+@pytest.mark.parametrize("arch", ["sm_90a", "sm_80"])
+def test_single_precision_takes_no_epilogue(arch, options, picked):
+    with pytest.raises(mo.ArgumentError, match=f"go to gemm_simt, which takes no {next(iter(options))} here"):
+        picked(arch, *operands("f32"), **options)
+
+
+def test_unknown_options(picked):
+    with pytest.raises(mo.ArgumentError, match=r"^gemm takes no gamma, delta; there are alpha, beta, tf32, bias"):
+        picked("sm_90a", *operands(), gamma=1, delta=2)
+
+
+# --- through to the end ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [("f16", "f16"), ("e4m3", "f32")])
+def test_either_kernel_gives_the_product(kind, monkeypatch):
+    """In the simulator, whose memory has no architecture, and as if it were Hopper's."""
+    rng, (name, out) = np.random.default_rng(1), kind
+    A, B = (filled(rng, (rows, 72), DTYPES[name]).x for rows in (40, 56))
+    for arch in (None, "sm_90a"):
+        monkeypatch.setattr(mo, "arch_of", lambda array, arch=arch: arch)
+        C = place((40, 56), DTYPES[out]).x
+        assert gemm.gemm(A, B, C) is C
+        check_error(C, *expected_of(A, B))
+
+
+def test_bfloat16_halves_through_the_dispatcher():
+    rng = np.random.default_rng(2)
+    A, B, C = (filled(rng, shape, ml_dtypes.bfloat16).x for shape in ((40, 72), (48, 72), (40, 24)))
+    gemm.gemm(A, B, C, gated=True)
+    first, second = (expected_of(A, B[part])[0] for part in (slice(24), slice(24, 48)))
+    check_error(C, first * second, 1e-5 * np.abs(first * second))

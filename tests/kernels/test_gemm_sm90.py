@@ -1,212 +1,187 @@
-"""``gemm_sm90`` against float64 NumPy in the simulator, checks on: dtypes, edges, transposes, configurations, blocks.
+"""``gemm_sm90`` against float64 NumPy in the simulator, checks on: dtypes, edges, strides, batches.
 
-The error may be 5% above that of rounding the exact result once, and what the accumulation in float32 costs.
+Schedules and epilogues have files of their own.  Operands lie in NaNs; so does C, and its surroundings stay so.
 """
 
 from __future__ import annotations
 
+import importlib
 import itertools
-import math
-import re
-from functools import cache
 
-import ml_dtypes
 import numpy as np
 import pytest
 
-import moye as mo
-from moye.kernels import WarpgroupConfig, gemm_sm90
-from moye.runtime.prepare import compile_only
+from moye.kernels import gemm_sm90
+from warpgroup_products import BYTES, DTYPES, KINDS, agree, check_error, expected_of, filled, place, tile, to_tf32
 
-DTYPES = {"f16": np.float16, "bf16": ml_dtypes.bfloat16}
-ORDERS = ["CC", "CF", "FC", "FF"]
-WIDE, NARROW = WarpgroupConfig(128, 256, 64, 4), WarpgroupConfig(128, 128, 64, 5)
-SMALL = WarpgroupConfig(128, 64, 64, 3)
-RAGGED = [(1, 8, 1), (33, 24, 19), (127, 264, 63), (129, 136, 136), (200, 264, 200)]
+OUTPUTS = [(kind, out) for kind in KINDS for out in (("s32",) if KINDS[kind][2] == "s32" else ("bf16", "f16", "f32"))]
+ORDERS = ["".join(letters) for letters in itertools.product("CF", repeat=3)]
+RAGGED = [(1, 8, 1), (33, 24, 19), (127, 264, 63), (129, 136, 136), (200, 7, 200)]
 
 
-def padded(rows, columns, dtype):
-    """A row-major NaN array whose rows are multiples of 16 bytes apart, with NaNs between them."""
-    return np.full((rows, -(-columns // 8) * 8 + 8), np.nan, dtype)[:, :columns]
+def small(kind):
+    return tile(kind, 64, 64)
 
 
-def array(rng, rows, columns, dtype, order):
-    """Random-normal; "C": columns are contiguous, "F": rows."""
-    x = padded(rows, columns, dtype) if order == "C" else padded(columns, rows, dtype).T
-    x[...] = rng.standard_normal((rows, columns))
-    return x
+# --- dtypes ----------------------------------------------------------------------------------------------------------
 
 
-def check_error(C, exact, K):
-    """No further from the exact result than its rounding, but for 5% and the accumulation."""
-    assert np.isfinite(C.astype(np.float64)).all()
-    norm = np.linalg.norm(exact)
-    rounding = np.linalg.norm(exact.astype(C.dtype).astype(np.float64) - exact) / norm
-    error = np.linalg.norm(C.astype(np.float64) - exact) / norm
-    bound = 1.05 * rounding + 2e-7 * math.sqrt(K + 16)
-    assert error <= bound, f"relative error {error:.2e}, allowed {bound:.2e}, of rounding alone {rounding:.2e}"
+@pytest.mark.parametrize(("kind", "out"), OUTPUTS)
+def test_dtypes(kind, out):
+    """Whole tiles, then every edge ragged, of the same program."""
+    bK = 128 // BYTES[kind]
+    agree(kind, 128, 64, 2 * bK, out=out, config=small(kind))
+    agree(kind, 120, 72, 2 * bK + 16, out=out, config=small(kind))
 
 
-def agree(name, M, N, K, orders="CC", out=None, **options):
-    """One launch on a poisoned C; what pads the rows of C stays as it was."""
-    rng, dtype = np.random.default_rng([M, N, K]), DTYPES[name]
-    A, B = array(rng, M, K, dtype, orders[0]), array(rng, N, K, dtype, orders[1])
-    C = padded(M, N, DTYPES[out or name])
-    assert gemm_sm90(A, B, C, **options) is C
-    assert np.isnan(C.base[:, N:].astype(np.float32)).all()
-    check_error(C, A.astype(np.float64) @ B.astype(np.float64).T, K)
+@pytest.mark.parametrize("kind", ["e4m3", "e5m2", "mixed", "mixed_turned"])
+def test_sums_in_the_tensor_core(kind):
+    agree(kind, 100, 72, 300, config=small(kind), fast_accum=True)
 
 
-@pytest.fixture
-def blocks(monkeypatch):
-    """``blocks(n)``: the persistent grid has at most n of them."""
-    return lambda count: monkeypatch.setitem(gemm_sm90.__globals__, "SMS", count)
-
-
-# --- shapes, strides, dtypes -----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("config", [WIDE, NARROW], ids=["wide", "narrow"])
-@pytest.mark.parametrize("orders", ORDERS)
-@pytest.mark.parametrize("name", DTYPES)
-def test_whole_tiles(name, orders, config):
-    agree(name, 128, 256, 128, orders, config=config)
-
-
-@pytest.mark.parametrize("size", RAGGED, ids=str)
-@pytest.mark.parametrize("orders", ORDERS)
-@pytest.mark.parametrize("name", DTYPES)
-def test_ragged(name, orders, size):
-    agree(name, *size, orders)
-
-
-@pytest.mark.parametrize("config", [WIDE, NARROW], ids=["wide", "narrow"])
-@pytest.mark.parametrize("edge", list(itertools.product((0, 1), repeat=3)), ids=str)
-def test_each_edge_of_each_configuration(config, edge):
-    M, N, K = (extent + 8 * more for extent, more in zip((128, config.bN, 128), edge, strict=True))
-    agree("f16", M, N, K, "CF", config=config)
-
-
-@pytest.mark.parametrize("config", [SMALL, WarpgroupConfig(128, 192, 64, 3), WarpgroupConfig(128, 64, 128, 2)], ids=str)
-def test_configurations_that_are_not_chosen(config):
-    agree("bf16", 140, 200, 330, "FC", config=config)
-
-
-def test_the_wide_tile_is_chosen_where_there_are_many(blocks):
-    blocks(3)
-    agree("bf16", 8 * 128, 8 * 256 - 8, 16)
-
-
-@pytest.mark.parametrize("out", DTYPES)
-@pytest.mark.parametrize("name", DTYPES)
-def test_sums_are_rounded_to_either_dtype(name, out):
-    agree(name, 100, 72, 64, out=out)
+def test_float32_operands_are_rounded_to_nearest():
+    """1 + 2^-11 is a tie, which goes to the even 1; a little less goes down, a little more up."""
+    A, C = np.zeros((4, 64), np.float32), place((4, 8), np.float32).x
+    A[:, 5] = 1 + 2.0 ** -11, 1 + 2.0 ** -11 - 2.0 ** -23, 1 + 2.0 ** -11 + 2.0 ** -23, -1 - 2.0 ** -11
+    gemm_sm90(A, np.ones((8, 64), np.float32), C)
+    assert np.array_equal(C, np.repeat(to_tf32(A[:, 5:6]), 8, 1))
+    assert C[:, 0].tolist() == [1, 1, 1 + 2 ** -10, -1]
 
 
 def test_results_are_rounded_once():
     """1 + 2^-11 and then 2^-20: sums in float16 would lose both."""
-    A, C = np.zeros((8, 64), np.float16), padded(8, 8, np.float16)
+    A, C = np.zeros((8, 64), np.float16), place((8, 8), np.float16).x
     A[:, 0], A[:, 17], A[:, 63] = 1, 2 ** -11, 2 ** -20
     gemm_sm90(A, np.ones((8, 64), np.float16), C)
     assert (C == 1 + 2 ** -10).all()
 
 
-@pytest.mark.parametrize("name", DTYPES)
-def test_views_of_larger_arrays(name):
-    """Neither what lies around A and B is read nor what lies around C is written."""
-    rng, dtype = np.random.default_rng(5), DTYPES[name]
-    whole = np.full((300, 304), np.nan, dtype)
-    A, B = whole[3:103, 8:80], whole[130:290:2, 88:160]
-    A[...], B[...] = rng.standard_normal(A.shape), rng.standard_normal(B.shape)
-    around = rng.standard_normal((120, 160)).astype(dtype)
-    before, C = around.copy(), around[7:107, 16:96]
-    C[...] = np.nan
-    gemm_sm90(A, B, C)
-    check_error(C, A.astype(np.float64) @ B.astype(np.float64).T, 72)
-    around[7:107, 16:96] = before[7:107, 16:96]
-    assert np.array_equal(around, before)
-
-
-@pytest.mark.parametrize("out", DTYPES)
-@pytest.mark.parametrize("name", DTYPES)
-def test_k_of_zero_and_nothing_to_write(name, out):
-    A, B, C = np.zeros((5, 0), DTYPES[name]), np.zeros((7, 0), DTYPES[name]), padded(5, 7, DTYPES[out])
-    assert gemm_sm90(A, B, C) is C
-    assert (C == 0).all()
-    nothing = np.zeros((0, 7), DTYPES[out])
-    assert gemm_sm90(np.zeros((0, 8), DTYPES[name]), np.zeros((7, 8), DTYPES[name]), nothing) is nothing
-
-
-# --- stages and blocks -----------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("stages", [2, 3, 5])
-@pytest.mark.parametrize("k_tiles", [1, 2, 4, 7])
-def test_fewer_and_more_k_tiles_than_stages(stages, k_tiles):
-    config = WarpgroupConfig(128, 128, 64, stages)
-    agree("f16", 128, 128, 64 * k_tiles, config=config)
-    agree("bf16", 127, 120, 64 * k_tiles - 5, "FC", config=config)
-
-
-@pytest.mark.parametrize("count", [1, 2, 3, 8])
-@pytest.mark.parametrize("config", [WIDE, NARROW, SMALL], ids=["wide", "narrow", "small"])
-def test_several_tiles_per_block(config, count, blocks):
-    """Stages and their parities go on from tile to tile; so do the buffers of C, of which the small tile needs one."""
-    blocks(count)
-    agree("f16", 3 * 128 - 8, 3 * config.bN - 8, 3 * 64 - 8, config=config)
-
-
-def test_tiles_in_groups(blocks):
-    """More rows of tiles than the groups that the blocks walk through, the last group smaller."""
-    blocks(5)
-    agree("bf16", 10 * 128, 2 * 64 + 8, 40, config=SMALL)
+# --- shapes and strides ----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("orders", ORDERS)
-def test_several_tiles_are_clean(orders, blocks):
-    """A report without findings, with a ring that goes round several times."""
-    blocks(2)
-    with mo.checking() as reports:
-        agree("f16", 200, 264, 200, orders, config=NARROW)
-    assert len(reports) == 1
-    assert reports[0].ok, str(reports[0])
+@pytest.mark.parametrize("kind", ["bf16", "f16"])
+def test_transposes(kind, orders):
+    agree(kind, 128, 128, 128, orders, config=small(kind))
+    agree(kind, 136, 72, 200, orders, config=small(kind))
 
 
-# --- compiled --------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("orders", ["CFC", "FCF", "FFC"])
+@pytest.mark.parametrize("kind", ["tf32", "e4m3", "s8"])
+def test_transposes_that_are_copied_first(kind, orders):
+    agree(kind, 72, 80, 200, orders, config=small(kind))
 
 
-@cache
-def compiled(name, orders, config, out=None):
-    """The program of a launch, for sm_90a."""
-    A, B, C = (np.zeros((256, 256), DTYPES[dtype], order=order)
-               for dtype, order in ((name, orders[0]), (name, orders[1]), (out or name, "C")))
-    with compile_only("sm_90a") as gathered:
-        gemm_sm90(A, B, C, config=config)
-    program, = gathered.programs
-    return program
+@pytest.mark.parametrize("orders", ["CFC", "FCF", "FFC"])
+@pytest.mark.parametrize("bN", [8, 16, 32, 192])
+def test_narrow_tiles_that_are_contiguous_along_their_rows(bN, orders):
+    agree("f16", 72, 2 * bN - 3 if bN < 64 else 200, 100, orders, config=tile("f16", 64, bN))
 
 
-@pytest.mark.parametrize("config", [WIDE, NARROW], ids=["wide", "narrow"])
-@pytest.mark.parametrize(("name", "orders"), [("bf16", "CC"), ("f16", "CC"), ("bf16", "CF"), ("f16", "FC"),
-                                              ("bf16", "FF")])
-def test_not_serialised(name, orders, config):
-    """No spills, none of ptxas's notes of lost performance (C7510 and its like), one instruction per 16 of k."""
-    program = compiled(name, orders, config)
-    assert program.spills == program.stack == 0
-    assert not re.findall(r"\(C\d+\).*", program.compiled.log)
-    assert program.registers == 168                     # 65536 of 384 threads; setmaxnreg shares them out anew
-    found = re.findall(r"\b(HGMMA\.[\w.]*|UTMALDG\S*|UTMASTG\S*|STSM\S*|STG\S*|STS\b\S*|LDG\S*)", program.sass)
-    shape = f"HGMMA.64x{config.bN}x16.F32" + (".BF16" if name == "bf16" else "")
-    products = [x for x in found if x.startswith("HGMMA")]
-    assert products == [shape] * (config.bK // 16)
-    others = {x.split(".")[0] for x in found} - {"HGMMA"}
-    assert others == {"UTMALDG", "UTMASTG", "STSM"}
+@pytest.mark.parametrize("size", RAGGED, ids=str)
+@pytest.mark.parametrize("orders", ["CCC", "CFC", "FCF", "FFF"])
+def test_ragged(orders, size):
+    """Of the configuration that is chosen."""
+    agree("bf16", *size, orders)
 
 
-def test_one_kernel_for_all_sizes():
-    """Extents and strides are runtime values."""
-    with compile_only("sm_90a") as gathered:
-        for M, N, K in ((256, 256, 256), (120, 72, 1000)):
-            gemm_sm90(*(np.zeros(shape, np.float16) for shape in ((M, K), (N, K), (M, N))), config=NARROW)
-    first, second = gathered.programs
-    assert first is second
+@pytest.mark.parametrize("edge", list(itertools.product((0, 1), repeat=3)), ids=str)
+def test_each_edge(edge):
+    M, N, K = (extent + 8 * more for extent, more in zip((128, 128, 128), edge, strict=True))
+    agree("f16", M, N, K, "CFC", config=tile("f16", 128, 128, groups=2))
+
+
+@pytest.mark.parametrize("odd", ["A", "B", "C", "ABC"])
+@pytest.mark.parametrize("kind", ["bf16", "tf32", "e5m2", "u8"])
+def test_odd_bases_and_odd_rows(kind, odd):
+    """Operands are copied for TMA; C is stored from registers, one element at a time."""
+    agree(kind, 65, 71, 67, odd=odd, config=small(kind))
+    agree(kind, 65, 71, 67, "FFF", odd=odd, config=small(kind))
+
+
+@pytest.mark.parametrize("K", [0, 1, 2, 7, 15, 17, 63, 65])
+@pytest.mark.parametrize("kind", ["bf16", "tf32", "mixed", "s8"])
+def test_odd_K(kind, K):
+    agree(kind, 40, 72, K, config=small(kind))
+
+
+@pytest.mark.parametrize("order", "CF")
+@pytest.mark.parametrize("N", [1, 8, 23, 66])
+@pytest.mark.parametrize("out", ["bf16", "f32"])
+def test_columns_of_C(out, N, order):
+    """Whole parts of 16 bytes, pairs of elements, and neither; along N and along M."""
+    agree("bf16", 66, N, 64, "CC" + order, out=out, config=small("bf16"))
+    agree("bf16", 71, N, 64, "CC" + order, out=out, config=small("bf16"))
+
+
+@pytest.mark.parametrize("kind", ["bf16", "tf32", "s8"])
+def test_strides_of_two(kind):
+    """No mode is contiguous, of any array."""
+    rng = np.random.default_rng(3)
+    A, B = (filled(rng, (2 * rows, 130), DTYPES[KINDS[kind][0]]).x[::2, ::2] for rows in (40, 50))
+    memory = place((80, 100), DTYPES[KINDS[kind][2]])
+    before, C = memory.x.copy(), memory.x[::2, 1::2]
+    gemm_sm90(A, B, C, config=small(kind))
+    check_error(C, *expected_of(A, B))
+    before[::2, 1::2] = C
+    assert np.array_equal(memory.x, before, equal_nan=kind != "s8")
+
+
+@pytest.mark.parametrize("shape", [(0, 7, 8), (7, 0, 8), (0, 0, 0)], ids=str)
+def test_nothing_to_write(shape):
+    M, N, K = shape
+    nothing = np.zeros((M, N), np.float16)
+    assert gemm_sm90(np.zeros((M, K), np.float16), np.zeros((N, K), np.float16), nothing) is nothing
+
+
+@pytest.mark.parametrize("strides", [(1, 1), (0, 1), (1, 0), (0, 0)], ids=str)
+def test_k_of_zero_with_any_strides(strides):
+    """Libraries disagree about the strides of empty arrays."""
+    empty = np.lib.stride_tricks.as_strided(np.zeros((8, 8), np.float16), (128, 0), [2 * step for step in strides])
+    C = place((128, 128), np.float16).x
+    gemm_sm90(empty, empty, C)
+    assert not C.any()
+
+
+def test_one_row_for_all():
+    """Along M the stride is zero: TMA repeats nothing in a tile, and the row is copied."""
+    rng = np.random.default_rng(4)
+    A, B, C = (filled(rng, shape, np.float16).x for shape in ((1, 72), (48, 72), (40, 48)))
+    gemm_sm90(np.broadcast_to(A, (40, 72)), B, C)
+    check_error(C, *expected_of(np.repeat(A, 40, 0), B))
+
+
+# --- batches ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("orders", ["CCC", "FFF"])
+@pytest.mark.parametrize("batches", [1, 3])
+@pytest.mark.parametrize("kind", ["bf16", "tf32", "e4m3", "u8"])
+def test_batches(kind, batches, orders):
+    agree(kind, 72, 80, 136, orders, batches=batches, config=small(kind))
+    if batches > 1:
+        agree(kind, 65, 34, 50, orders, batches=batches, odd="ABC", config=small(kind))
+
+
+def test_batches_between_the_rows():
+    """(rows, L, columns) seen as (rows, columns, L)."""
+    rng = np.random.default_rng(6)
+    A, B, C = (filled(rng, (rows, 3 * columns), np.float16).x.reshape(rows, 3, columns).transpose(0, 2, 1)
+               for rows, columns in ((40, 72), (56, 72), (40, 56)))
+    gemm_sm90(A, B, C)
+    check_error(C, *expected_of(A, B))
+
+
+@pytest.mark.parametrize("order", "CF")
+def test_one_operand_for_all_batches(order, monkeypatch):
+    """A batch mode of stride zero is TMA's: nothing is copied."""
+    rng = np.random.default_rng(2)
+    A, B, C = (filled(rng, shape, np.float16, order).x for shape in ((40, 72, 3), (32, 72), (40, 32, 3)))
+    monkeypatch.setattr(importlib.import_module("moye.kernels.gemm_sm90"), "packed", None)
+    gemm_sm90(A, np.broadcast_to(B[:, :, None], (32, 72, 3)), C)
+    check_error(C, *expected_of(A, np.repeat(B[:, :, None], 3, 2)))
+
+
+def test_no_batches():
+    nothing = np.zeros((8, 8, 0), np.float16)
+    assert gemm_sm90(np.zeros((8, 16, 0), np.float16), np.zeros((8, 16, 0), np.float16), nothing) is nothing

@@ -1,4 +1,4 @@
-"""Kernels written in moye's public language: matrix products on the ordinary cores and on tensor cores.
+"""Kernels written in moye's public language: matrix products on the ordinary cores and on tensor cores, copies for TMA.
 
 In: arrays of any library that moye takes.  Out: results written into the output array.
 
@@ -9,10 +9,12 @@ from moye.kernels.gemm import gemm
 from moye.kernels.gemm_simt import gemm_simt
 from moye.kernels.gemm_sm80 import gemm_sm80
 from moye.kernels.gemm_sm90 import gemm_sm90
+from moye.kernels.grouped_gemm_sm90 import grouped_gemm_sm90
+from moye.kernels.pack import packed
 from moye.kernels.simt_config import TileConfig
 from moye.kernels.tensor_config import TensorConfig
-from moye.kernels.tuned import tuned_gemm_simt
-from moye.kernels.warpgroup_plan import WarpgroupConfig
+from moye.kernels.tuned import tuned_gemm_simt, tuned_gemm_sm90
+from moye.kernels.warpgroup_config import WarpgroupConfig
 
 __all__ = ["TensorConfig", "TileConfig", "WarpgroupConfig", "gemm", "gemm_simt", "gemm_sm80", "gemm_sm90",
-           "tuned_gemm_simt"]
+           "grouped_gemm_sm90", "packed", "tuned_gemm_simt", "tuned_gemm_sm90"]

@@ -18,9 +18,15 @@ import moye as mo
 
 
 def matrices(name: str, A: Any, B: Any, C: Any, ranks: tuple[int, ...] = (2,)) -> tuple[Any, Any, Any]:
-    """A, B and C as moye describes them, their ranks and strides checked."""
+    """A, B and C as moye describes them, their ranks, strides and devices checked."""
     noun = "a matrix or a batch of them" if 3 in ranks else "a matrix"
-    return _array(name, "A", A, ranks, noun), _array(name, "B", B, ranks, noun), _array(name, "C", C, ranks, noun)
+    a, b, c = _array(name, "A", A, ranks, noun), _array(name, "B", B, ranks, noun), _array(name, "C", C, ranks, noun)
+    for letter, x in (("B", b), ("C", c)):              # here, where they still have the names that the user gave them
+        if x.device != a.device:
+            places = ["the host" if info.device is None else f"cuda:{info.device}" for info in (a, x)]
+            raise mo.ArgumentError(f"{name}: A is on {places[0]} but {letter} is on {places[1]}",
+                                   hint="move them to one device")
+    return a, b, c
 
 
 def _array(name: str, letter: str, x: Any, ranks: tuple[int, ...], noun: str) -> Any:
@@ -45,31 +51,19 @@ def same_problem(name: str, a: Any, b: Any, c: Any) -> None:
                            f"(N, K) and (M, N){alike}", hint="B is (K, N) here: pass B.T" if turned else None)
 
 
-def tma_mode(name: str, letter: str, info: Any, modes: tuple[int, ...] = (1, 0)) -> int:
-    """The mode, one of these, that TMA runs along: its stride is 1.  LayoutError (B5) for what TMA cannot describe."""
-    if info.ptr % 16 == 0:
-        for mode in modes:
-            apart = info.strides[1 - mode] * info.dtype.bytes
-            if info.strides[mode] == 1 and (info.shape[1 - mode] == 1 or (apart and apart % 16 == 0)):
-                return mode
-    raise _undescribed(f"{name}: {letter} ({','.join(map(str, info.shape))}):({','.join(map(str, info.strides))}) of "
-                       f"{info.dtype}", info, modes)
+def contiguous_mode(info: Any, modes: tuple[int, ...], *, loads: bool = False) -> int | None:
+    """The mode, one of these, along which TMA copies an array, or None: stride 1, the others multiples of 16 bytes.
 
-
-def _undescribed(shown: str, info: Any, modes: tuple[int, ...]) -> mo.LayoutError:
-    """Why TMA cannot describe an array."""
-    units = [mode for mode in modes if info.strides[mode] == 1]
-    if not units:
-        where = f" in mode {modes[0]}" if len(modes) == 1 else ""
-        return mo.LayoutError(f"{shown} has no stride 1{where}, and TMA needs one", code="B5",
-                              hint="pass a contiguous copy, or use gemm_sm80, which takes any strides")
-    if above := info.ptr % 16:
-        return mo.LayoutError(f"{shown} begins {above} bytes behind a multiple of 16, and TMA needs it at one",
-                              hint="pass a copy, or use gemm_sm80, which takes any arrays", code="B5")
-    mode = 1 - units[0]
-    return mo.LayoutError(f"{shown} has a stride of {info.strides[mode] * info.dtype.bytes} bytes in mode {mode}, and "
-                          "TMA takes positive multiples of 16", code="B5",
-                          hint=f"pad it to a multiple of {16 // info.dtype.bytes} elements, or use gemm_sm80")
+    ``loads``: the batch mode may have stride 0, one matrix for all.
+    """
+    if info.ptr % 16:
+        return None
+    for mode in modes:
+        apart = [(i, step * info.dtype.bytes) for i, (extent, step)
+                 in enumerate(zip(info.shape, info.strides, strict=True)) if i != mode and extent > 1]
+        if info.strides[mode] == 1 and all(step % 16 == 0 and (step > 0 or (loads and i == 2)) for i, step in apart):
+            return mode
+    return None
 
 
 def addend(name: str, letter: str, x: Any, shape: tuple[int, ...], sums: Any) -> None:
@@ -90,7 +84,8 @@ def scalar(x: Any, dtype: Any, name: str) -> Any:
             raise TypeError
         value = float(x)
     except (TypeError, ValueError):
-        raise mo.ArgumentError(f"{name}: alpha and beta are real numbers, not {x!r}") from None
+        shown = repr(x) if isinstance(x, (str, bytes, complex, type(None))) else f"a {type(x).__name__}"
+        raise mo.ArgumentError(f"{name}: alpha and beta are real numbers, not {shown}") from None
     if dtype.is_integer:
         if not value.is_integer():
             raise mo.ArgumentError(f"{name}: {dtype} matrices are scaled by integers, not {x}")

@@ -16,9 +16,11 @@ import moye as mo
 from moye.kernels.gemm_simt import gemm_simt
 from moye.kernels.gemm_sm80 import gemm_sm80
 from moye.kernels.gemm_sm90 import gemm_sm90, suits
-from moye.kernels.tensor_config import instructions
+from moye.kernels.tensor_config import TensorConfig, instructions
+from moye.kernels.warpgroup_config import WarpgroupConfig
 
 _EPILOGUE = ("bias", "residual", "activation", "config", "splits")
+_HOPPER = ("gated", "row_scale", "col_scale", "fast_accum")
 
 
 def gemm(A: Any, B: Any, C: Any, *, alpha: float = 1, beta: float = 0, tf32: bool = False, **epilogue: Any) -> Any:
@@ -26,14 +28,14 @@ def gemm(A: Any, B: Any, C: Any, *, alpha: float = 1, beta: float = 0, tf32: boo
 
     Shapes, strides and ``epilogue`` (bias, residual, activation, ...) as in ``gemm_sm80``, which multiplies float16,
     bfloat16, float8, float64, int8 and uint8, and float32 where ``tf32``; else float32 and int32 go to ``gemm_simt``,
-    which takes no epilogue and no batches.  On sm_90a large plain products of 16-bit types go to ``gemm_sm90``.
-    ArgumentError for arguments that none takes.
+    which takes no epilogue and no batches.  On sm_90a all that ``gemm_sm90`` multiplies goes there, which also takes
+    gated, row_scale, col_scale and fast_accum.  ArgumentError for arguments that none takes.
     """
     info = mo.describe(A)
-    unknown = [name for name in epilogue if name not in _EPILOGUE]
+    unknown = [name for name in epilogue if name not in (*_EPILOGUE, *_HOPPER)]
     if unknown:
         raise mo.ArgumentError(f"gemm takes no {', '.join(unknown)}; there are alpha, beta, tf32, "
-                               f"{', '.join(_EPILOGUE)}")
+                               f"{', '.join((*_EPILOGUE, *_HOPPER))}")
     if info is not None and info.dtype not in (mo.int32, *instructions()):
         raise mo.ArgumentError(f"gemm: no kernel for {info.dtype}; there are some for int32, "
                                f"{', '.join(map(str, instructions()))}")
@@ -43,6 +45,24 @@ def gemm(A: Any, B: Any, C: Any, *, alpha: float = 1, beta: float = 0, tf32: boo
                                    f"{', '.join(epilogue)} here", hint="tf32=True multiplies float32 on tensor cores, "
                                    "with epilogues" if info.dtype == mo.float32 else None)
         return gemm_simt(A, B, C, alpha=alpha, beta=beta)
-    if not epilogue and (alpha, beta) == (1, 0) and mo.arch_of(A) == "sm_90a" and suits(A, B, C):
-        return gemm_sm90(A, B, C)
+    if _on_hopper(A, B, C, info, epilogue):
+        return gemm_sm90(A, B, C, alpha=alpha, beta=beta, **epilogue)
+    epilogue.pop("fast_accum", None)                    # its sums are float32 anyway
     return gemm_sm80(A, B, C, alpha=alpha, beta=beta, **epilogue)
+
+
+def _on_hopper(A: Any, B: Any, C: Any, a: Any, epilogue: dict[str, Any]) -> bool:
+    """Whether the product goes to ``gemm_sm90``; ArgumentError where only it would do and the device is another."""
+    arch = mo.arch_of(A)
+    if not epilogue:
+        return arch == "sm_90a" and suits(a, mo.describe(B), mo.describe(C))
+    for name in ("splits", *_HOPPER[:3]):
+        if epilogue.get(name) is None or epilogue[name] is False:
+            epilogue.pop(name, None)
+    config = epilogue.get("config")
+    asked = [name for name in _HOPPER[:3] if name in epilogue] + ["config"] * isinstance(config, WarpgroupConfig)
+    other = "splits" in epilogue or isinstance(config, TensorConfig)
+    if asked and (arch not in (None, "sm_90a") or other):
+        why = "takes no splits and no TensorConfig" if other else f"runs on sm_90a, and this device is {arch}"
+        raise mo.ArgumentError(f"gemm: {', '.join(asked)} needs gemm_sm90, which {why}")
+    return bool(asked) or (arch == "sm_90a" and not other and suits(a, mo.describe(B), mo.describe(C)))

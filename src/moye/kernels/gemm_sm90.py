@@ -1,191 +1,223 @@
-"""Matrix products on Hopper's warpgroup instructions: C = A @ B.T, float32 sums; sm_90a.
+"""Matrix products on Hopper's warpgroup instructions: C = A @ B.T with fused epilogues; sm_90a.
 
-In: A (M, K), B (N, K), C (M, N) that TMA can describe.  Out: C, written in place.
+In: A (M, K), B (N, K), C (M, N), or batches of them.  Out: C, written in place.
 
->>> gemm_sm90(A, B, C)
+>>> gemm_sm90(A, B, C, bias=bias, activation="gelu")
+>>> gemm_sm90(X, W, C, activation="silu", gated=True)          # W (2 N, K): silu(X @ W[:N].T) * (X @ W[N:].T)
 
-A persistent grid.  One warp loads tiles by TMA into a ring of stages, two warpgroups multiply them and store their
-results through shared memory by TMA.  Edges need no predicates: TMA reads zeros outside and drops what it would store.
+Operands that TMA or the instruction cannot take as they lie are copied first, row by row along K.
 """
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import moye as mo
-from moye.kernels.arguments import configured, matrices, same_problem, tma_mode
-from moye.kernels.gemm_sm80 import gemm_sm80
-from moye.kernels.operands import raster
+from moye.kernels.arguments import (
+    activation_of,
+    addend,
+    configured,
+    contiguous_mode,
+    matrices,
+    same_problem,
+    scalar,
+)
+from moye.kernels.epilogues import ACTIVATIONS
+from moye.kernels.pack import packed
 from moye.kernels.simt_config import SMS
-from moye.kernels.warpgroup_plan import CHUNK, CONSUMERS, DTYPES, THREADS, WarpgroupConfig, choose, make_plan
+from moye.kernels.warpgroup_config import Problem, WarpgroupConfig, choose
+from moye.kernels.warpgroup_kernel import gemm_sm90_kernel
+from moye.kernels.warpgroup_plan import Fusion, Plan, make_plan
+from moye.kernels.workspace import swapped, zeros
+
+Activation = str | Callable[[Any], Any]
+_HALF, EIGHTH = (mo.float16, mo.bfloat16), (mo.float8_e4m3fn, mo.float8_e5m2)
+_STORE = mo.TmaStore()
+OUTPUTS: dict[Any, tuple[Any, ...]] = {
+    **dict.fromkeys((*_HALF, *EIGHTH), (*_HALF, mo.float32)), mo.float32: (mo.float32, *_HALF),
+    **dict.fromkeys((mo.int8, mo.uint8), (mo.int32,))}
+"""What C may hold, for each dtype of A and B; float32 operands are multiplied as tfloat32."""
 
 
-@mo.jit
-def produce(plan, A, B, ring, k_tiles, m_tiles, n_tiles):
-    """One thread fills the stages, tile after tile, as they become free."""
-    sA, sB, full, empty = ring
-    bM, bN, bK = plan.config.bM, plan.config.bN, plan.config.bK
-    grid = mo.grid_dim().x
-    gA = mo.tile(A.tensor, (bM, bK), (None, None), ragged=True)         # (bM, bK, m, k)
-    gB = mo.tile(B.tensor, (bN, bK), (None, None), ragged=True)         # (bN, bK, n, k)
-    stage, phase, tile = 0, 1, mo.block_idx().x
-    while tile < m_tiles * n_tiles:
-        bx, by = raster(tile, m_tiles, n_tiles)
-        for k in range(k_tiles):
-            mo.mbarrier_wait(empty, stage, phase)
-            mo.mbarrier_arrive_expect_tx(full, stage, A.bytes + B.bytes)
-            mo.copyto(A, sA[:, :, stage], gA[:, :, bx, k], barrier=(full, stage))
-            mo.copyto(B, sB[:, :, stage], gB[:, :, by, k], barrier=(full, stage))
-            stage += 1
-            if stage == plan.config.stages:
-                stage, phase = 0, phase ^ 1
-        tile += grid
+def gemm_sm90(A: Any, B: Any, C: Any, *, bias: Any = None, residual: Any = None, activation: Activation = "none",
+              gated: bool = False, row_scale: Any = None, col_scale: Any = None, alpha: float = 1, beta: float = 0,
+              fast_accum: bool = False, config: WarpgroupConfig | None = None) -> Any:
+    """C = activation(alpha * row_scale * col_scale * A @ B.T + beta * C + residual + bias), in place; returns C.
 
-
-@mo.jit
-def mainloop(plan, ring, acc, tCrA, tCrB, stage, phase, k_tiles):
-    """acc = A * B over all k tiles; the stage and phase after them.  A stage is free one step after its products."""
-    _, _, full, empty = ring
-    first, before = mo.thread_idx().x % 128 == 0, stage
-    for k in range(k_tiles):
-        mo.mbarrier_wait(full, stage, phase)
-        mo.warpgroup_arrive()
-        for kk in mo.static_range(mo.size(tCrA, 2)):
-            mo.gemm(plan.mma, tCrA[:, :, kk, stage], tCrB[:, :, kk, stage], acc, accumulate=kk > 0 or k > 0)
-        mo.warpgroup_commit_batch()
-        mo.warpgroup_wait(1)
-        if k > 0 and first:
-            mo.mbarrier_arrive(empty, before)
-        before = stage
-        stage += 1
-        if stage == plan.config.stages:
-            stage, phase = 0, phase ^ 1
-    mo.warpgroup_wait(0)
-    if first:
-        mo.mbarrier_arrive(empty, before)
-    return stage, phase
-
-
-@mo.jit
-def store(plan, C, sC, acc, bx, by):
-    """The warpgroup's 64 rows to C, CHUNK columns at a time, through two buffers of shared memory."""
-    tid = mo.thread_idx().x
-    group, first = tid // 128, tid % 128 == 0
-    gC = mo.tile(C.tensor, (64, CHUNK), (None, None), ragged=True)      # (64, CHUNK, m, n)
-    sums = acc.with_layout(mo.make_layout((CHUNK // 2, mo.size(acc) // (CHUNK // 2))))      # (values, chunk)
-    part = mo.make_fragment_like(plan.chunk.partition_fragment_C((128, CHUNK)), plan.out)  # (MMA, MMA_M, MMA_N)
-    thr_store = plan.store.get_slice(tid % CONSUMERS)
-    tRsC, tRrC = thr_store.partition_D(sC), thr_store.retile_S(part)    # (CPY, CPY_M, CPY_N, buffers), (CPY, ...)
-    chunks = mo.size(sums, 1)
-    for c in mo.static_range(chunks):
-        if first:                                       # after an odd number the last store was from this buffer
-            mo.tma_store_wait(0 if c == 0 and chunks % 2 else 1)
-        mo.barrier_sync(1 + group, 128)
-        mo.copyto(part.with_layout(mo.make_layout(CHUNK // 2)), sums[:, c])
-        mo.copyto(plan.store, tRsC[:, :, :, c % 2], tRrC)
-        mo.fence_proxy_async()
-        mo.barrier_sync(1 + group, 128)
-        if first:
-            sD = mo.tile(sC, (64, CHUNK, 1), (group, 0, c % 2))[:, :, 0]
-            mo.copyto(C, gC[:, :, 2 * bx + group, chunks * by + c], sD)
-            mo.tma_store_arrive()
-
-
-@mo.kernel
-def gemm_sm90_kernel(A, B, C, M, N, K, plan: mo.Constexpr):
-    """Tiles of C, block after block of the persistent grid."""
-    bM, bN, bK = plan.config.bM, plan.config.bN, plan.config.bK
-    tid, stages = mo.thread_idx().x, plan.config.stages
-    sA = mo.shared_array(plan.dtype, plan.sA)                           # (bM, bK, stages)
-    sB = mo.shared_array(plan.dtype, plan.sB)                           # (bN, bK, stages)
-    sC = mo.shared_array(plan.out, plan.sC)                             # (bM, CHUNK, 2)
-    full, empty = mo.mbarrier_array(stages), mo.mbarrier_array(stages)
-    if tid == 0:
-        for i in mo.static_range(stages):
-            mo.mbarrier_init(full, i, 1)
-            mo.mbarrier_init(empty, i, 2)
-        mo.fence_mbarrier_init()
-    mo.sync_threads()
-    ring = (sA, sB, full, empty)
-    m_tiles, n_tiles, k_tiles = mo.ceil_div(M, bM), mo.ceil_div(N, bN), mo.ceil_div(K, bK)
-    if mo.warpgroup_idx() == 2:
-        mo.warpgroup_reg_dealloc(40)
-        if tid == CONSUMERS:
-            produce(plan, A, B, ring, k_tiles, m_tiles, n_tiles)
-    else:
-        mo.warpgroup_reg_alloc(232)
-        thr_mma = plan.mma.get_slice(tid % CONSUMERS)
-        tCrA = thr_mma.partition_fragment_A(sA)                         # (MMA, MMA_M, MMA_K, stages)
-        tCrB = thr_mma.partition_fragment_B(sB)                         # (MMA, MMA_N, MMA_K, stages)
-        stage, phase, tile = 0, 0, mo.block_idx().x
-        while tile < m_tiles * n_tiles:
-            bx, by = raster(tile, m_tiles, n_tiles)
-            acc = plan.mma.partition_fragment_C((bM, bN))               # (MMA, MMA_M, MMA_N)
-            stage, phase = mainloop(plan, ring, acc, tCrA, tCrB, stage, phase, k_tiles)
-            store(plan, C, sC, acc, bx, by)
-            tile += mo.grid_dim().x
-        if tid % 128 == 0:
-            mo.tma_store_wait(0)
-
-
-# --- host ------------------------------------------------------------------------------------------------------------
-
-
-def gemm_sm90(A: Any, B: Any, C: Any, *, config: WarpgroupConfig | None = None) -> Any:
-    """C = A @ B.T, in place; returns C.  sm_90a.
-
-    A is (M, K), B (N, K), C (M, N) with N contiguous and a multiple of 8, float16 or bfloat16; A and B with either mode
-    contiguous, M and K of any extents.  Other strides are multiples of 16 bytes (LayoutError otherwise).  ``config``
-    overrides the choice.  ArgumentError for other arguments.
+    A is (M, K), B (N, K) and C (M, N), or (M, K, L), (N, K, L) and (M, N, L), on one device (sm_90a), of any strides:
+    float16, bfloat16, float8 or float32 (multiplied as tfloat32) with C float32, float16 or bfloat16; int8 or uint8
+    with C int32.  ``residual`` is like C, ``bias`` and ``col_scale`` have N elements, ``row_scale`` M.  ``activation``:
+    "none", "relu", "gelu", "silu" or a function of a register tensor.  ``gated``: B, bias and col_scale have 2 N rows,
+    and C = activation(first half) * second half.  Sums of float8 products are kept in float32, but with ``fast_accum``
+    in the 14 bits of the tensor core.  ``config`` overrides the choice.  ArgumentError for other arguments.
     """
-    a, b, c = matrices("gemm_sm90", A, B, C)
-    _check_dtypes(a, b, c)
-    same_problem("gemm_sm90", a, b, c)
+    a, b, c = matrices("gemm_sm90", A, B, C, ranks=(2, 3))
+    _check(a, b, c, gated)
+    _check_more(b, c, bias, residual, row_scale, col_scale, gated and (residual is not None or beta != 0))
     configured("gemm_sm90", config, WarpgroupConfig)
-    (M, K), N = a.shape, b.shape[0]
-    if 0 in (M, N):
+    factors = scalar(alpha, a.dtype, "gemm_sm90"), scalar(beta, a.dtype, "gemm_sm90")
+    function = activation_of("gemm_sm90", activation, ACTIVATIONS)
+    if 0 in c.shape:
         return C
-    if K == 0:                                          # TMA has no maps of empty arrays
-        return gemm_sm80(A, B, C)
-    majors = [("mn", "k")[tma_mode("gemm_sm90", letter, info)] for letter, info in (("A", a), ("B", b))]
-    _check_stores(c)
-    config = config or choose(M, N, K)
-    plan = make_plan(config, a.dtype, c.dtype, *majors)
-    tiles = -(-M // config.bM) * -(-N // config.bN)
-    tma_A = mo.make_tma_copy(mo.TmaLoad(), A, plan.sA_tile)
-    tma_B = mo.make_tma_copy(mo.TmaLoad(), B, plan.sB_tile)
-    tma_C = mo.make_tma_copy(mo.TmaStore(), C, plan.sC_tile)
-    gemm_sm90_kernel[min(tiles, SMS), THREADS](tma_A, tma_B, tma_C, M, N, K, plan)
+    if a.shape[1] == 0:                                 # TMA has no maps of empty arrays
+        A, B = (zeros(C, a.dtype, (x.shape[0], 16, *x.shape[2:])) for x in (a, b))
+        a, b = mo.describe(A), mo.describe(B)
+    fusion = Fusion(alpha != 1, row_scale is not None, col_scale is not None, beta != 0, residual is not None,
+                    bias is not None, function, gated)
+    recipe = _recipe(*(x._replace(ptr=x.ptr % 16) for x in (a, b, c)), fusion,
+                     a.dtype in EIGHTH and not fast_accum, config)
+    _launch(recipe, A, B, C, residual, (bias, row_scale, col_scale), factors)
     return C
 
 
-def suits(A: Any, B: Any, C: Any) -> bool:
-    """Whether ``gemm_sm90`` takes these arrays and is the faster kernel for them: 16-bit types, large M and N."""
-    infos = [mo.describe(x) for x in (A, B, C)]
-    if any(info is None or len(info.shape) != 2 or info.dtype not in DTYPES or info.ptr % 16 for info in infos):
-        return False
-    apart = all(step == 1 or (step > 0 and step % 8 == 0) for info in infos for step in info.strides)
-    c = infos[2]
-    return apart and all(info.strides.count(1) == 1 for info in infos) and c.strides[1] == 1 and c.shape[1] % 8 == 0 \
-        and min(c.shape) >= 256 and infos[0].dtype == infos[1].dtype and infos[0].shape[1] > 0
+@dataclass(frozen=True, slots=True)
+class _Recipe:
+    """All of a launch that follows from what the arrays are like: A, B and C as they are multiplied."""
+
+    plan: Plan
+    copied: tuple[bool, bool]
+    loads: tuple[mo.TmaLoad, mo.TmaLoad]
+    boxes: tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
+    blocks: int
+    N: int
 
 
-def _check_dtypes(a: Any, b: Any, c: Any) -> None:
-    if a.dtype != b.dtype:
-        raise mo.ArgumentError(f"gemm_sm90: A holds {a.dtype} and B {b.dtype}; they must be the same")
-    for letter, info in (("A", a), ("C", c)):
-        if info.dtype not in DTYPES:
-            raise mo.ArgumentError(f"gemm_sm90: {letter} holds {info.dtype}; it may hold {', '.join(map(str, DTYPES))}",
-                                   hint="mo.kernels.gemm takes other dtypes")
+@functools.lru_cache(maxsize=4096)
+def _recipe(a: Any, b: Any, c: Any, fusion: Fusion, promote: bool, config: WarpgroupConfig | None) -> _Recipe:
+    """The configuration and its plan; once for arrays of one kind."""
+    if config is None:
+        plain = fusion.accumulate or not stored(c, "warpgroup")
+        config = choose(Problem(a.shape[0], c.shape[1], a.shape[1], c.shape[2] if len(c.shape) == 3 else 1, a.dtype,
+                                promote, fusion.gated, _aligned(a) and _aligned(b), plain))
+    if config.split_k > max(1, -(-a.shape[1] // config.bK)):
+        raise mo.ArgumentError(f"gemm_sm90: split_k={config.split_k} of {config} makes more parts than K={a.shape[1]} "
+                               "has tiles")
+    if config.swap:
+        a, b, c = b, a, _turned(c)
+    M, N, K, batched = c.shape[0], c.shape[1], a.shape[1], len(c.shape) == 3
+    modes = [loaded(a), loaded(b, 2 if fusion.gated else 1)]
+    majors = ["mn" if mode == 0 else "k" for mode in modes]
+    major_C = "" if fusion.accumulate else stored(c, config.store)
+    dtypes = (multiplied(a.dtype), multiplied(b.dtype))
+    plan = make_plan(config, dtypes, c.dtype, *majors, major_C, fusion, width(c), promote, batched,
+                     (M, N, K) if config.static else None)
+    last, halves = (1,) if batched else (), 2 if fusion.gated else 1
+    boxes = ((config.bM, config.bK, *last), (config.bN // halves, config.bK, *last),
+             (mo.size(plan.tiles[2], 0), plan.columns, *last) if major_C else ())
+    loads = tuple(mo.TmaLoad(rounding=mo.tfloat32 if x.dtype == mo.float32 else None) for x in (a, b))
+    blocks = _blocks(config, -(-M // config.bM), -(-N // (config.bN // halves)), c.shape[2] if batched else 1)
+    return _Recipe(plan, (modes[0] is None, modes[1] is None), loads, boxes, blocks, N)
 
 
-def _check_stores(c: Any) -> None:
-    """LayoutError where TMA cannot store C, along N and in whole parts of 16 bytes."""
-    M, N = c.shape
-    if c.strides[0] == 1 and c.strides[1] != 1:
-        raise mo.LayoutError(f"gemm_sm90: C ({M},{N}):(1,{c.strides[1]}) is contiguous along M, and it is stored along "
-                             "N", hint="gemm_sm90(B, A, C.T) is the same product", code="B5")
-    tma_mode("gemm_sm90", "C", c, (1,))
-    if N * c.dtype.bytes % 16:
-        raise mo.LayoutError(f"gemm_sm90: the rows of C ({M},{N}) have {N * c.dtype.bytes} bytes, and TMA stores "
-                             "multiples of 16", hint="use gemm_sm80, which takes any extents", code="B5")
+def _turned(info: Any) -> Any:
+    """Of C.T."""
+    (M, N, *batches), (m, n, *apart) = info.shape, info.strides
+    return info._replace(shape=(N, M, *batches), strides=(n, m, *apart))
+
+
+def _blocks(config: WarpgroupConfig, m_tiles: int, n_tiles: int, batches: int) -> int:
+    """Blocks of the grid: no more than tiles, and than the device holds; for split tiles all of them."""
+    if config.multicast:
+        m_tiles, n_tiles = (m_tiles, -(-n_tiles // 2)) if config.multicast == "A" else (-(-m_tiles // 2), n_tiles)
+    blocks = m_tiles * n_tiles * batches * config.cluster
+    return blocks if config.split_k > 1 else min(blocks, SMS // config.cluster * config.cluster)
+
+
+def _launch(recipe: _Recipe, A: Any, B: Any, C: Any, residual: Any, vectors: tuple[Any, Any, Any],
+            factors: tuple[Any, Any]) -> None:
+    """One launch: TMA copies of the operands, C stored by TMA where it can be."""
+    plan, N = recipe.plan, recipe.N
+    config, gated, shares = plan.config, plan.fusion.gated, [2 if plan.config.multicast == side else 1 for side in "AB"]
+    if config.swap:
+        A, B, C, residual = B, A, swapped(C), None if residual is None else swapped(residual)
+    A, B = (packed(X) if copied else X for X, copied in zip((A, B), recipe.copied, strict=True))
+    (tile_A, tile_B, tile_C), (box_A, box_B, box_C) = plan.tiles, recipe.boxes
+    bias, rows, columns = vectors
+    B_up = bias_up = columns_up = None
+    if gated:
+        B, B_up = B[:N], mo.TmaCopy(recipe.loads[1], B[N:], tile_B, box_B, shares[1])
+        bias, bias_up = (None, None) if bias is None else (bias[:N], bias[N:])
+        columns, columns_up = (None, None) if columns is None else (columns[:N], columns[N:])
+    C_tma, C = (mo.TmaCopy(_STORE, C, tile_C, box_C, 1), None) if plan.major_C else (None, C)
+    gemm_sm90_kernel.launch(mo.TmaCopy(recipe.loads[0], A, tile_A, box_A, shares[0]),
+                            mo.TmaCopy(recipe.loads[1], B, tile_B, box_B, shares[1]), B_up, C_tma, C, residual, bias,
+                            bias_up, rows, columns, columns_up, factors[0] if plan.fusion.scaled else None,
+                            factors[1] if plan.fusion.accumulate else None, plan, grid=recipe.blocks,
+                            block=config.threads, cluster=config.cluster)
+
+
+def multiplied(dtype: Any) -> Any:
+    """What elements are multiplied as."""
+    return mo.tfloat32 if dtype == mo.float32 else dtype
+
+
+def loaded(info: Any, halves: int = 1) -> int | None:
+    """The mode along which TMA loads an operand as the instruction takes it; None for one that is copied first.
+
+    Each of the ``halves`` of its rows begins at a multiple of 16 bytes.
+    """
+    rows = info.dtype.bits == 16 and (halves == 1 or info.shape[0] // halves % 8 == 0)
+    return contiguous_mode(info, (1, 0) if rows else (1,), loads=True)
+
+
+def _aligned(info: Any) -> bool:
+    """Whether lines of an operand lie multiples of 128 bytes apart; those of copies do."""
+    mode = loaded(info)
+    return mode is None or info.strides[1 - mode] * info.dtype.bytes % 128 == 0
+
+
+def stored(c: Any, store: str) -> str:
+    """How TMA stores C: along N, "k", or along M, "mn"; "" for plain stores."""
+    mode = contiguous_mode(c, (1, 0)) if c.dtype.bits == 16 else None
+    if mode is None or c.shape[mode] * c.dtype.bytes % 16 or (mode == 0 and store == "warp"):
+        return ""
+    return ("mn", "k")[mode]
+
+
+def width(c: Any) -> int:
+    """Elements of C that one plain store takes."""
+    pair = c.strides[1] == 1 and c.ptr % (2 * c.dtype.bytes) == 0 and c.shape[1] % 2 == 0 \
+        and all(step % 2 == 0 for step in (c.strides[0], *c.strides[2:]))
+    return 2 if pair else 1
+
+
+def check_dtypes(name: str, a: Any, b: Any, c: Any) -> None:
+    """ArgumentError for dtypes that no instruction takes."""
+    for letter, info in (("A", a), ("B", b)):
+        if info.dtype not in OUTPUTS:
+            raise mo.ArgumentError(f"{name}: {letter} holds {info.dtype}; it may hold "
+                                   f"{', '.join(map(str, OUTPUTS))}", hint="mo.kernels.gemm takes other dtypes")
+    if a.dtype != b.dtype and not all(x.dtype in EIGHTH for x in (a, b)):
+        raise mo.ArgumentError(f"{name}: A holds {a.dtype} and B {b.dtype}; they must be the same")
+    if c.dtype not in OUTPUTS[a.dtype]:
+        raise mo.ArgumentError(f"{name}: C holds {c.dtype}; for operands of {a.dtype} it may hold "
+                               f"{', '.join(map(str, OUTPUTS[a.dtype]))}")
+
+
+def _check(a: Any, b: Any, c: Any, gated: bool) -> None:
+    """ArgumentError for dtypes and extents that do not fit."""
+    check_dtypes("gemm_sm90", a, b, c)
+    if not gated:
+        same_problem("gemm_sm90", a, b, c)
+    elif tuple(b.shape) != (2 * c.shape[1], *a.shape[1:]) or c.shape[0] != a.shape[0] or c.shape[2:] != a.shape[2:]:
+        raise mo.ArgumentError(f"gemm_sm90: with gated=True A {tuple(a.shape)}, B {tuple(b.shape)} and C "
+                               f"{tuple(c.shape)} are not (M, K), (2 N, K) and (M, N)")
+
+
+def _check_more(b: Any, c: Any, bias: Any, residual: Any, row_scale: Any, col_scale: Any, gated_sum: bool) -> None:
+    """ArgumentError for what is added or multiplied."""
+    addend("gemm_sm90", "bias", bias, (b.shape[0],), c.dtype)
+    addend("gemm_sm90", "col_scale", col_scale, (b.shape[0],), c.dtype)
+    addend("gemm_sm90", "row_scale", row_scale, (c.shape[0],), c.dtype)
+    addend("gemm_sm90", "residual", residual, tuple(c.shape), c.dtype)
+    if gated_sum:
+        raise mo.ArgumentError("gemm_sm90: gated=True takes no residual and no beta")
+
+
+def suits(a: Any, b: Any, c: Any) -> bool:
+    """Whether these describe arrays that ``gemm_sm90`` multiplies."""
+    return all(x is not None and len(x.shape) in (2, 3) for x in (a, b, c)) \
+        and (a.dtype == b.dtype or (a.dtype in EIGHTH and b.dtype in EIGHTH)) and c.dtype in OUTPUTS.get(a.dtype, ())

@@ -1,86 +1,128 @@
-"""Configurations, layouts and tiled operations of ``gemm_sm90``.
+"""Layouts and tiled operations of ``gemm_sm90``: what a launch is specialised on.
 
-In: the problem and what is contiguous.  Out: ``WarpgroupConfig``, and ``Plan``: what a launch is specialised on.
+In: a configuration, dtypes, what is contiguous, how C is stored, what is fused.  Out: ``Plan``.
 
->>> make_plan(WarpgroupConfig(128, 256, 64, 4), mo.bfloat16, mo.bfloat16, "k", "k")
+>>> make_plan(config, (mo.bfloat16, mo.bfloat16), mo.bfloat16, "k", "k", "k", Fusion())
 """
 
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from dataclasses import dataclass
+from math import gcd
 from typing import Any
 
 import moye as mo
+from moye.kernels.warpgroup_config import WarpgroupConfig, require
 
-CONSUMERS, THREADS = 256, 384
-DTYPES = (mo.float16, mo.bfloat16)
-CHUNK = 64
-"""Columns of C that are stored at a time: 128 bytes of 16-bit elements."""
+_WIDEST = 64
+"""Columns of C that are finished and stored at a time: 32 sums a thread."""
 
 
 @dataclass(frozen=True, slots=True)
-class WarpgroupConfig:
-    """Tiles of ``bM x bN x bK`` in ``stages`` stages; two warpgroups share a tile, 64 rows each."""
+class Fusion:
+    """What is done to the sums on their way to C, of which only what is asked for is done, in this order.
 
-    bM: int
-    bN: int
-    bK: int
-    stages: int
+    sums * alpha * row_scale[m] * col_scale[n] + beta * C + residual + bias[n], then the activation; ``gated``: two
+    products, the activation of the first times the second.
+    """
+
+    scaled: bool = False
+    rows: bool = False
+    columns: bool = False
+    accumulate: bool = False
+    residual: bool = False
+    bias: bool = False
+    activation: Callable[[Any], Any] | None = None
+    gated: bool = False
+
+    @property
+    def plain(self) -> bool:
+        """Whether nothing is read beside the sums: then registers are left for wider pieces."""
+        return not (self.rows or self.columns or self.accumulate or self.residual or self.bias or self.gated)
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a launch is specialised on; ``chunk`` is the MMA that has the accumulators of one chunk."""
+    """What a launch is specialised on.  ``chunk`` is the MMA that has the sums of the columns stored at a time.
+
+    ``major_C``: the mode along which TMA stores C, "k" for N and "mn" for M, or "" for plain stores.
+    """
 
     config: WarpgroupConfig
-    dtype: Any
+    dtypes: tuple[Any, Any]
     out: Any
     sA: Any
     sB: Any
     sC: Any
-    sA_tile: Any
-    sB_tile: Any
-    sC_tile: Any
+    tiles: tuple[Any, Any, Any]
     mma: mo.TiledMMA
     chunk: mo.TiledMMA
+    columns: int
     store: mo.TiledCopy
+    major_C: str
+    fusion: Fusion
+    promote: bool
+    batched: bool
+    extents: tuple[int, int, int] | None
+
+    @property
+    def gathers(self) -> bool:
+        """Whether blocks of a cluster gather their parts of the sums."""
+        return self.config.split_k > 1
 
 
-def choose(M: int, N: int, K: int) -> WarpgroupConfig:
-    """The widest tile that does not leave most of the device idle."""
-    return WarpgroupConfig(128, 256, 64, 4) if -(-M // 128) * -(-N // 256) >= 64 else WarpgroupConfig(128, 128, 64, 5)
+@functools.lru_cache(maxsize=1024)
+def make_plan(config: WarpgroupConfig, dtypes: tuple[Any, Any], out: Any, major_A: str, major_B: str, major_C: str,
+              fusion: Fusion = Fusion(), width: int = 1, promote: bool = False, batched: bool = False,
+              extents: tuple[int, int, int] | None = None) -> Plan:
+    """The plan of one kind of problem; ArgumentError for a configuration that the kernel cannot have.
 
-
-@functools.lru_cache(maxsize=256)
-def make_plan(config: WarpgroupConfig, dtype: Any, out: Any, major_A: str, major_B: str) -> Plan:
-    """The layouts and operations of a configuration; ArgumentError for one that the kernel cannot have."""
-    _require(config)
+    ``width``: elements of C that one plain store takes.
+    """
+    a, b = dtypes
+    require(config, a, gated=fusion.gated)
     bM, bN, bK, stages = config.bM, config.bN, config.bK, config.stages
-    atoms = [mo.smem_layout_atom(t, major) for t, major in ((dtype, major_A), (dtype, major_B), (out, "k"))]
-    majors = (major_A, major_B, "k")
-    sA, sB, sC = (_tiles(atom, major, shape) for atom, major, shape in
-                  zip(atoms, majors, ((bM, bK, stages), (bN, bK, stages), (bM, CHUNK, 2)), strict=True))
-    tile_A, tile_B, tile_C = (_tiles(atom, major, shape) for atom, major, shape in
-                              zip(atoms, majors, ((bM, bK), (bN, bK), (64, CHUNK)), strict=True))
-    two = mo.make_layout((2, 1))
-    mma, chunk = (mo.make_tiled_mma(mo.mma.wgmma(dtype, dtype, mo.float32, n, a_major=major_A, b_major=major_B), two)
-                  for n in (bN, CHUNK))
-    store = mo.make_tiled_copy_C(mo.CopyAtom(mo.StMatrix(4), out), chunk)
-    return Plan(config, dtype, out, sA, sB, sC, tile_A, tile_B, tile_C, mma, chunk, store)
+    halves = 2 if fusion.gated else 1
+    columns = gcd(bN // halves, _WIDEST if fusion.plain else _WIDEST // 2)
+    sA, tile_A = _operand(a, major_A, bM, bK, stages)
+    sB, tile_B = _operand(b, major_B, bN, bK, stages, halves)
+    sums = mo.int32 if a in (mo.int8, mo.uint8) else mo.float32
+    shared = 1 if config.schedule == "pingpong" else config.groups
+    mma = mo.make_tiled_mma(mo.mma.wgmma(a, b, sums, bN, a_major=major_A, b_major=major_B),
+                            mo.make_layout((shared, 1)))
+    chunk = mo.make_tiled_mma(mo.mma.wgmma(a, b, sums, columns), mo.make_layout((1, 1)))
+    sC, tile_C = _staged(config, out, major_C, columns)
+    return Plan(config, dtypes, out, sA, sB, sC, (tile_A, tile_B, tile_C), mma, chunk, columns,
+                _store(out, major_C, columns, width, chunk), major_C, fusion, promote, batched, extents)
+
+
+def _operand(dtype: Any, major: str, rows: int, bK: int, stages: int, halves: int = 1) -> tuple[Any, Any]:
+    """Shared layout (rows, bK, stages) and that of what one TMA copy brings; few rows lie in narrower swizzles."""
+    atom = mo.smem_layout_atom(dtype, major, 128 if major == "k" else gcd(128, rows // halves * dtype.bytes))
+    return _tiles(atom, major, (rows, bK, stages)), _tiles(atom, major, (rows // halves, bK))
+
+
+def _staged(config: WarpgroupConfig, out: Any, major: str, columns: int) -> tuple[Any, Any]:
+    """Shared layout (64 * groups, columns, 2) of C on its way out, and that of one TMA store."""
+    if not major:
+        return None, None
+    rows = 64 if config.store == "warpgroup" else 16
+    row = columns * out.bytes if major == "k" else 128
+    atom = mo.smem_layout_atom(out, major, min(row, 128))
+    return _tiles(atom, major, (64 * config.groups, columns, 2)), _tiles(atom, major, (rows, columns))
 
 
 def _tiles(atom: Any, major: str, shape: tuple[int, ...]) -> Any:
-    """Atoms one after the other along K, so that a box of TMA has the rows of an atom and all of K."""
+    """Atoms one after the other along the mode that is not contiguous, so that a box of TMA has all of it."""
     return mo.tile_to_shape(atom, shape, (1, 0, 2)[:len(shape)] if major == "mn" else None)
 
 
-def _require(config: WarpgroupConfig) -> None:
-    """ArgumentError for extents that the layouts, the instruction or the ring of stages do not take."""
-    for name, value, holds, why in (
-            ("bM", config.bM, config.bM == 128, "is not 128: two warpgroups have 64 rows each"),
-            ("bN", config.bN, config.bN % CHUNK == 0 and config.bN <= 256, f"is none of {CHUNK}, 128, 192 and 256"),
-            ("bK", config.bK, config.bK % 64 == 0, "is no multiple of 64, the columns of a swizzled row"),
-            ("stages", config.stages, config.stages > 1, "is less than 2: one is filled while another is read")):
-        if not holds:
-            raise mo.ArgumentError(f"gemm_sm90: {name}={value} of {config} {why}")
+def _store(out: Any, major: str, columns: int, width: int, chunk: mo.TiledMMA) -> mo.TiledCopy:
+    """Registers to shared memory, matrices of 8x8 at a time, or to global memory, ``width`` elements."""
+    if major:
+        return mo.make_tiled_copy_C(mo.CopyAtom(mo.StMatrix(4 if columns > 8 else 2, transpose=major == "mn"), out),
+                                    chunk)
+    words = {1: mo.uint8, 2: mo.uint16, 4: mo.uint32, 8: mo.uint64}
+    return mo.make_tiled_copy_C(mo.CopyAtom(mo.UniversalCopy(words[out.bytes * width]), out), chunk)

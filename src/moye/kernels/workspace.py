@@ -9,6 +9,7 @@ Libraries are found through ``sys.modules``; none is imported here.
 
 from __future__ import annotations
 
+import importlib
 import sys
 from typing import Any
 
@@ -32,3 +33,33 @@ def swapped(x: Any) -> Any:
     if not hasattr(x, "swapaxes"):
         raise mo.ArgumentError(f"a {type(x).__name__} has no swapaxes: pass a row-major C")
     return x.swapaxes(0, 1)
+
+
+def zeros(like: Any, dtype: Any, shape: tuple[int, ...]) -> Any:
+    """The same, of zeros."""
+    x = empty(like, dtype, shape)
+    x[...] = 0
+    return x
+
+
+def words(x: Any, info: Any) -> tuple[Any, int] | None:
+    """All whole 16 bytes of an array's memory as int32, and how many bytes behind their begin x does (-15 to 0).
+
+    What is between the elements of x counts as its memory.  None where there are no such words: the memory is short, or
+    belongs to torch and begins at no multiple of 4 bytes.
+    """
+    width, per = info.dtype.bytes, 4 // info.dtype.bytes
+    span = sum((extent - 1) * step for extent, step in zip(info.shape, info.strides, strict=True)) + 1
+    first = -info.ptr % 16 // width
+    count = (span - first) * width // 16 * (16 // width)
+    if count <= 0:
+        return None
+    if info.kind == "torch":
+        if (x.storage_offset() + first) % per:
+            return None
+        flat = x.detach().as_strided((span,), (1,))
+        kind = sys.modules["torch"].int32
+    else:
+        tricks = importlib.import_module(f"{info.kind}.lib.stride_tricks")      # of a library that is loaded
+        flat, kind = tricks.as_strided(x.view(f"u{width}"), (span,), (width,)), "int32"
+    return flat[first:first + count].view(kind), -first * width

@@ -1,0 +1,134 @@
+"""``gemm_sm90`` compiled for sm_90a, without a GPU: no spills, nothing serialised, the instructions that are meant.
+
+Each configuration for wide products, with dtypes and majors going round; tests/gpu compiles every one for every dtype.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+import numpy as np
+import pytest
+
+import moye as mo
+from moye.kernels import gemm_sm90
+from moye.kernels.warpgroup_config import configs
+from moye.runtime.prepare import compile_only
+from warpgroup_products import DTYPES, KINDS, tile
+
+PRODUCTS = {"bf16": "HGMMA.64x{}x16.F32.BF16", "f16": "HGMMA.64x{}x16.F32", "tf32": "HGMMA.64x{}x8.F32.TF32",
+            "e4m3": "QGMMA.64x{}x32.F32.E4M3.E4M3", "e5m2": "QGMMA.64x{}x32.F32.E5M2.E5M2",
+            "mixed": "QGMMA.64x{}x32.F32.E4M3.E5M2", "s8": "IGMMA.64x{}x32.S8.S8", "u8": "IGMMA.64x{}x32.U8.U8"}
+def known(kind, bM, bN, schedule="cooperative", *, split_k=1, multicast=""):
+    """The configuration of this kind that the choice knows."""
+    found, = (config for config in configs(CHOSEN[kind]) if (config.bM, config.bN, config.schedule, config.split_k,
+              config.multicast) == (bM, bN, schedule, split_k, multicast))
+    return found
+
+
+CHOSEN = {"bf16": mo.bfloat16, "f16": mo.float16, "tf32": mo.float32, "e4m3": mo.float8_e4m3fn,
+          "e5m2": mo.float8_e5m2, "mixed": mo.float8_e4m3fn, "s8": mo.int8, "u8": mo.uint8}
+PROGRAMS = {
+    "pingpong_192": ("bf16", "CC", known("bf16", 128, 192, "pingpong"), {}),
+    "pingpong_128": ("f16", "CF", known("f16", 128, 128, "pingpong"), {}),
+    "cooperative_256": ("bf16", "FC", known("bf16", 128, 256), {}),
+    "multicast_B": ("bf16", "CC", known("bf16", 128, 256, multicast="B"), {}),
+    "multicast_B_in_turns": ("f16", "FC", known("f16", 128, 192, "pingpong", multicast="B"), {}),
+    "pingpong_64_by_256": ("bf16", "FF", known("bf16", 64, 256, "pingpong"), {}),
+    "cooperative_128": ("f16", "FF", known("f16", 128, 128), {}),
+    "cooperative_192": ("bf16", "CC", known("bf16", 128, 192), {"alpha": 0.5}),
+    "pingpong_64_by_128": ("f16", "CC", known("f16", 64, 128, "pingpong"), {}),
+    "one_group_128": ("bf16", "CF", known("bf16", 64, 128), {}),
+    "one_group_64": ("f16", "FC", known("f16", 64, 64), {"out": "f32"}),
+    "split": ("bf16", "CC", known("bf16", 128, 128, split_k=2), {}),
+    "turned": ("bf16", "CC", tile("bf16", 64, 16, 12, swap=True), {}),
+    "turned_and_split": ("f16", "FC", tile("f16", 128, 64, 8, groups=2, split_k=8, swap=True), {}),
+    "tf32": ("tf32", "CC", known("tf32", 128, 256), {}),
+    "promoted": ("e4m3", "CC", known("e4m3", 128, 192), {}),
+    "fast": ("e5m2", "CC", known("e5m2", 128, 192, "pingpong"), {"fast_accum": True}),
+    "mixed": ("mixed", "CC", known("mixed", 64, 128), {}),
+    "int8": ("s8", "CC", known("s8", 128, 128, "pingpong"), {}),
+    "uint8": ("u8", "CC", known("u8", 64, 64), {}),
+    "gated": ("bf16", "CC", known("bf16", 128, 192, "pingpong"), {"gated": True, "activation": "silu"}),
+    "fused": ("bf16", "CC", known("bf16", 128, 256), {"bias": "f32", "activation": "gelu"}),
+}
+
+
+def product(kind, orders, config, M=256, N=256, K=2048, out=None, bias=None, **options):
+    """The arguments of a launch, of whole tiles."""
+    a, b, c = (DTYPES[name] for name in (*KINDS[kind][:2], out or KINDS[kind][2]))
+    rows = 2 * N if options.get("gated") else N
+    A, B = np.zeros((M, K), a, orders[0]), np.zeros((rows, K), b, orders[1])
+    more = {} if bias is None else {"bias": np.zeros(rows, DTYPES[bias])}
+    return (A, B, np.zeros((M, N), c)), {"config": config, **options, **more}
+
+
+def compiled(*args, **options):
+    """The programs of a launch, for sm_90a: the product's is the last."""
+    arrays, options = product(*args, **options)
+    with compile_only("sm_90a") as gathered:
+        gemm_sm90(*arrays, **options)
+    return gathered.programs
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_programs(name):
+    """No spills, no stack, none of ptxas's notes of lost performance (C7510 and its like).
+
+    An instruction for each 32 bytes of a k tile and 64 rows; operands by TMA, contiguous rows in boxes of 64; C by TMA
+    where its elements have 16 bits.
+    """
+    kind, orders, config, options = PROGRAMS[name]
+    program = compiled(kind, orders, config, **options)[-1]
+    assert program.spills == program.stack == 0
+    assert not re.findall(r"\(C\d+\).*", program.compiled.log)
+    count = Counter(re.findall(r"\b(?:[HQI]GMMA\.[\w.]*|UTMALDG|UTMASTG|USETMAXREG|STG|STL|LDL|LDG)", program.sass))
+    if config.groups == 2:
+        assert program.registers == 168                 # 65536 of 384 threads; setmaxnreg shares them out anew
+        assert count["USETMAXREG"] == 2
+    else:
+        assert program.registers <= (168 if kind == "mixed" else 128)       # promoted sums are there twice
+        assert count["USETMAXREG"] == 0
+    products = {op: n for op, n in count.items() if "GMMA" in op}
+    assert products == {PRODUCTS[kind].format(config.bN): config.rows // 64 * 4}
+    halves = 2 if options.get("gated") else 1
+    turned = orders[::-1] if config.swap else orders
+    boxes = [1 if order == "C" else rows // 64 for rows, order in zip((config.bM, config.bN), turned, strict=True)]
+    assert count["UTMALDG"] == boxes[0] + halves * boxes[1]
+    by_tma = np.dtype(DTYPES[options.get("out", KINDS[kind][2])]).itemsize == 2
+    columns = 32 if options.get("gated") or "bias" in options else 64
+    assert count["UTMASTG"] == (config.rows // 64 * -(-config.bN // halves // columns) if by_tma else 0)
+    assert (count["STG"] == 0) == by_tma
+    assert (count["LDG"] > 0) == ("bias" in options)
+    assert count["STL"] == count["LDL"] == 0
+
+
+def test_every_configuration_for_wide_products_is_among_them():
+    wide = {config for config in configs(mo.bfloat16) if config.split_k == 1}
+    assert wide <= {config for _, _, config, _ in PROGRAMS.values()}
+
+
+def test_one_program_for_all_sizes():
+    """Extents and strides are runtime values; so are factors, and where vectors lie."""
+    found = []
+    for M, N, K in ((256, 256, 256), (120, 72, 1000), (1, 8, 1)):
+        for alpha in (0.5, -3):
+            found += compiled("f16", "CC", tile("f16", 64, 64), M, N, -(-K // 8) * 8, bias="f32", alpha=alpha)
+    assert all(program is found[0] for program in found)
+
+
+def test_constant_extents_are_those_of_one_size():
+    config = tile("f16", 64, 64, static=True)
+    first, second, again = (compiled("f16", "CC", config, M)[0] for M in (256, 512, 256))
+    assert first is again
+    assert first is not second
+
+
+def test_operands_that_are_copied_have_programs_of_their_own():
+    """The copies, and then the same product."""
+    plain = compiled("tf32", "CC", tile("tf32", 64, 64))
+    copied = compiled("tf32", "FC", tile("tf32", 64, 64))
+    assert len(plain) == 1
+    assert copied[-1] is plain[0]
+    assert len(copied) == 2

@@ -1,0 +1,85 @@
+"""``tuned_gemm_sm90`` in the simulator: what it tries for a product, and that it gives what ``gemm_sm90`` gives."""
+
+from __future__ import annotations
+
+import itertools
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import moye as mo
+from moye.kernels import WarpgroupConfig, tuned_gemm_sm90
+from moye.kernels.warpgroup_config import Problem, choose, configs
+
+
+def tried(dtype, M, N, K, **options):
+    """The configurations that are not pruned for C = A @ B.T, and why others are."""
+    A, B, C = (mo.TensorLike(kind, shape, (shape[1], 1)) for kind, shape in
+               ((dtype, (M, K)), (dtype, (N, K)), (options.pop("out", mo.bfloat16), (M, N))))
+    fusion = {name: options.pop(name) for name in list(options) if name != "fast_accum"}
+    arguments = {"A": A, "B": B, "C": C, "alpha": 1, "beta": 0, "fast_accum": False, "fusion": fusion, **options}
+    answers = {config["config"]: tuned_gemm_sm90.options.prune(config, **arguments)
+               for config in tuned_gemm_sm90.options.configs}
+    return [config for config, why in answers.items() if not why], {why for why in answers.values() if why}
+
+
+def test_wide_products_try_wide_tiles():
+    found, why = tried(mo.bfloat16, 4096, 4096, 4096)
+    assert set(found) == set(configs(mo.bfloat16)) and why == {"not for bfloat16 and 4096 x 4096"}
+    assert set(tried(mo.float32, 4096, 4096, 4096)[0]) == set(configs(mo.float32))
+
+
+@pytest.mark.parametrize("M, N, swap", [(16, 8192, True), (8192, 5, False), (1, 1, False)])
+def test_few_rows_or_columns_try_narrow_tiles(M, N, swap):
+    found, _ = tried(mo.float16, M, N, 8192)
+    assert found and {config.swap for config in found} == {swap} and {config.stream for config in found} == {"A"}
+    assert {config.bN for config in found} == {16 if M == 16 else 8}
+    both = tried(mo.float16, M, 100, 8192)[0] if M == 8192 else []
+    assert not both or {config.bN for config in both} >= {128, 256}
+
+
+def test_splits_need_something_to_split():
+    assert {config.split_k for config in tried(mo.bfloat16, 16, 512, 8192)[0]} >= {1, 2, 4, 8}
+    found, why = tried(mo.bfloat16, 16, 512, 256)
+    assert {config.split_k for config in found} == {1, 2, 4} and "too little along K to split" in why
+
+
+def test_promoted_sums_leave_out_what_has_no_registers_for_them():
+    promoted, why = tried(mo.float8_e4m3fn, 4096, 4096, 4096)
+    fast, _ = tried(mo.float8_e4m3fn, 4096, 4096, 4096, fast_accum=True)
+    assert set(promoted) < set(fast) == set(configs(mo.float8_e4m3fn))
+    assert "float32 sums of float8 products take twice the registers" in why
+
+
+@pytest.mark.parametrize("gated", [False, True])
+@pytest.mark.parametrize("dtype", [mo.bfloat16, mo.float32, mo.int8, mo.float8_e5m2], ids=str)
+def test_what_the_rule_chooses_is_tried(dtype, gated):
+    out = mo.int32 if dtype == mo.int8 else mo.bfloat16
+    for M, N, K in itertools.product((1, 16, 100, 129, 4096), (8, 512, 4098), (16, 256, 4097)):
+        rule = choose(Problem(M, N, K, 1, dtype, dtype == mo.float8_e5m2, gated))
+        assert rule in tried(dtype, M, N, K, out=out, gated=gated)[0], (M, N, K)
+
+
+def test_gated_products_are_not_swapped():
+    assert set(tried(mo.bfloat16, 16, 4096, 4096, gated=True)[0]) == set(configs(mo.bfloat16, gated=True))
+
+
+@pytest.mark.parametrize("M, N, K", [(130, 136, 100), (20, 96, 70)])
+def test_the_first_legal_configuration_multiplies(M, N, K):
+    rng, dtype = np.random.default_rng([M, N, K]), ml_dtypes.bfloat16
+    A, B = (rng.standard_normal((rows, K)).astype(dtype) for rows in (M, N))
+    bias, C = rng.standard_normal(N).astype(dtype), np.full((M, N), np.nan, dtype)
+    assert tuned_gemm_sm90(A, B, C, bias=bias, activation="relu") is C
+    exact = np.maximum(A.astype("f8") @ B.astype("f8").T + bias.astype("f8"), 0)
+    assert np.linalg.norm(C.astype("f8") - exact) <= 3e-3 * np.linalg.norm(exact)
+    best = tuned_gemm_sm90.best(A, B, C, bias=bias, activation="relu")["config"]
+    assert isinstance(best, WarpgroupConfig) and best.swap == (M == 20)
+
+
+def test_it_complains_as_gemm_sm90_does():
+    x = np.zeros((16, 16), "f8")
+    with pytest.raises(mo.ArgumentError, match="gemm_sm90: A holds float64"):
+        tuned_gemm_sm90(x, x, x)
+    with pytest.raises(TypeError, match="unknown"):
+        tuned_gemm_sm90(*[np.zeros((16, 16), "f2")] * 3, unknown=1)

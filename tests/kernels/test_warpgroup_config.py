@@ -1,0 +1,151 @@
+"""Which configuration ``gemm_sm90`` picks: one that it can have, the same for the same problem, and some known ones.
+
+The model is of an H200; what it says of time is tested no further than that it is a time.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+
+import pytest
+
+import moye as mo
+from moye.kernels.warpgroup_config import Problem, WarpgroupConfig, choose, configs, deepest, estimate, fits, require
+from moye.kernels.warpgroup_plan import Fusion, make_plan
+
+DTYPES = {"bf16": mo.bfloat16, "f16": mo.float16, "f32": mo.float32, "e4m3": mo.float8_e4m3fn, "e5m2": mo.float8_e5m2,
+          "s8": mo.int8, "u8": mo.uint8}
+SHARED = 232448                         # bytes that a block may have on sm_90
+SKINNY = (8, 16, 32, 64, 128)
+
+
+def multiplied(dtype):
+    return mo.tfloat32 if dtype == mo.float32 else dtype
+
+
+def shared_bytes(config, dtype, *, gated):
+    """Of a block, with C staged in 16 bits; the mbarriers and the gaps between buffers have 1024 bytes."""
+    operands = (multiplied(dtype), multiplied(dtype))
+    plan = make_plan(config, operands, mo.bfloat16, "k", "k", "k", Fusion(gated=gated))
+    stages = (mo.cosize(plan.sA) + mo.cosize(plan.sB)) * dtype.bytes
+    return 1024 + stages + (0 if plan.gathers else 2 * mo.cosize(plan.sC))
+
+
+def problems(seed, count=100):
+    """Extents from one to 2^14, most of them no round numbers."""
+    rng = random.Random(seed)
+    for _ in range(count):
+        M, N, K = (rng.choice((2 ** rng.randrange(15), rng.randint(1, 300), round(2 ** rng.uniform(0, 14))))
+                   for _ in range(3))
+        gated = rng.random() < 0.25
+        yield M, N, K, rng.choice((1, 1, 2, 7, 64)), gated
+
+
+@pytest.mark.parametrize("name", DTYPES)
+def test_every_choice_is_legal(name):
+    """Of one hundred problems for each dtype, with promoted sums and without."""
+    dtype = DTYPES[name]
+    for M, N, K, batches, gated in problems(name):
+        for promote in {False, dtype.bits == 8 and dtype.is_float}:
+            config = choose(Problem(M, N, K, batches, dtype, promote, gated))
+            require(config, dtype, gated=gated)
+            assert fits(config, promote)
+            assert config.split_k <= max(1, -(-K // config.bK)), "some block would have nothing to add up"
+            assert shared_bytes(config, dtype, gated=gated) <= SHARED
+
+
+@pytest.mark.parametrize("name", DTYPES)
+def test_every_configuration_is_legal(name):
+    dtype = DTYPES[name]
+    for gated in (False, True):
+        found = [config for skinny in (0, *SKINNY) for config in configs(dtype, skinny=skinny, gated=gated)]
+        assert {config.schedule for config in found} == {"cooperative", "pingpong"}
+        for config in found:
+            require(config, dtype, gated=gated)
+            assert shared_bytes(config, dtype, gated=gated) <= SHARED
+
+
+def test_the_same_problem_has_the_same_configuration():
+    asked = [(M, N, K, batches, mo.bfloat16, False, gated) for M, N, K, batches, gated in problems("again", 50)]
+    first = [choose(Problem(*problem)) for problem in asked]
+    choose.cache_clear()
+    assert [choose(Problem(*problem)) for problem in reversed(asked)] == first[::-1]
+
+
+def test_as_deep_as_memory_holds():
+    """Every configuration of a deepest ring fits, and with one stage more it does not, or it has twelve."""
+    for skinny in SKINNY:
+        for config in configs(mo.bfloat16, skinny=skinny):
+            bytes_of_a_stage = 128 * (config.bM + config.bN)
+            assert config.stages == deepest(config.bM, config.bN, config.groups, gathers=config.split_k > 1)
+            used = config.stages * bytes_of_a_stage + (0 if config.split_k > 1 else
+                                                       256 * config.groups * min(config.bN, 64))
+            assert used <= SHARED - 2048
+            assert config.stages == 12 or used + bytes_of_a_stage > SHARED - 2048
+
+
+@pytest.mark.parametrize(("problem", "expected"), [
+    ((8192, 8192, 8192), {"bM": 128, "bN": 192, "schedule": "pingpong", "multicast": ""}),
+    ((4096, 4096, 4096), {"bM": 128, "bN": 256, "schedule": "cooperative", "multicast": ""}),
+    ((2048, 2048, 2048), {"bM": 128, "bN": 256, "schedule": "cooperative"}),
+    ((2048, 2048, 256), {"bM": 64, "bN": 256, "schedule": "pingpong", "store": "warp"}),
+    ((4096, 4096, 4097), {"multicast": "B"}),                       # rows that begin in the middle of 128 bytes
+    ((8192, 8192, 8200), {"multicast": "B"}),
+    ((16, 4096, 4096), {"bM": 64, "bN": 16, "swap": True, "stream": "A"}),
+    ((4096, 16, 4096), {"bM": 64, "bN": 16, "swap": False, "stream": "A"}),
+    ((1, 8192, 8192), {"bN": 8, "swap": True}),
+    ((9, 8192, 8192), {"bN": 16, "swap": True}),
+    ((256, 256, 4096), {"split_k": 4}),
+    ((129, 8192, 8192), {"swap": False, "stream": ""}),
+], ids=str)
+def test_anchored(problem, expected):
+    config = choose(Problem(*problem, 1, mo.bfloat16, aligned=problem[2] % 64 == 0))
+    assert {name: getattr(config, name) for name in expected} == expected
+
+
+def test_anchored_by_dtype():
+    """A k tile has 128 bytes; promoted sums need registers, so no warpgroups in turns; gated tiles are never turned."""
+    for dtype in DTYPES.values():
+        assert choose(Problem(4096, 4096, 4096, 1, dtype)).bK * dtype.bytes == 128
+    promoted = choose(Problem(8192, 8192, 8192, 1, mo.float8_e4m3fn, True))
+    assert (promoted.bN, promoted.schedule) == (192, "cooperative")
+    assert choose(Problem(8192, 8192, 8192, 1, mo.float8_e4m3fn)).schedule == "pingpong"
+    gated = choose(Problem(16, 8192, 8192, 1, mo.bfloat16, False, True))
+    assert (gated.swap, gated.split_k) == (False, 1)
+
+
+def test_parts_of_K_only_where_there_are_enough():
+    """Blocks that share a tile, for few tiles with a long K; never more of them than k tiles."""
+    assert choose(Problem(64, 64, 64, 1, mo.bfloat16)).split_k == 1
+    assert choose(Problem(64, 64, 127, 1, mo.bfloat16)).split_k == 1
+    assert choose(Problem(128, 128, 16384, 1, mo.bfloat16)).split_k > 1
+    assert choose(Problem(128, 128, 16384, 512, mo.bfloat16)).split_k == 1
+
+
+@pytest.mark.parametrize("config", configs(mo.bfloat16), ids=str)
+def test_an_estimate_is_a_time(config):
+    """Microseconds: never less than a launch, and no less for twice the batches or twice the k tiles."""
+    for M, N, K in ((1, 1, 16), (4096, 4096, 4096), (100, 5000, 333)):
+        once = estimate(config, Problem(M, N, K, 1, mo.bfloat16))
+        assert math.isfinite(once)
+        assert 5 < once < estimate(config, Problem(M, N, K, 100, mo.bfloat16))
+        deep, shallow = (estimate(config, Problem(M, N, k * K, 1, mo.bfloat16)) for k in (128, 64))
+        assert deep >= shallow
+
+
+def test_twice_the_products_of_8192_take_their_time():
+    """At least what the tensor cores need at their peak, 989 TFLOPS, and no more than twice that."""
+    least = 2 * 8192 ** 3 / 989e6
+    config = choose(Problem(8192, 8192, 8192, 1, mo.bfloat16))
+    assert least < estimate(config, Problem(8192, 8192, 8192, 1, mo.bfloat16)) < 2 * least
+
+
+@pytest.mark.parametrize(("config", "threads", "cluster", "rows"), [
+    (WarpgroupConfig(128, 256, 64, 4), 384, 1, 64), (WarpgroupConfig(64, 64, 64, 4, groups=1), 256, 1, 64),
+    (WarpgroupConfig(128, 128, 64, 4, "pingpong"), 384, 1, 128), (WarpgroupConfig(256, 64, 64, 4), 384, 1, 128),
+    (WarpgroupConfig(128, 64, 64, 4, split_k=8), 384, 8, 64),
+    (WarpgroupConfig(128, 64, 64, 4, multicast="A"), 384, 2, 64),
+], ids=str)
+def test_what_a_block_is(config, threads, cluster, rows):
+    assert (config.threads, config.cluster, config.rows) == (threads, cluster, rows)
