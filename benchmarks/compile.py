@@ -38,7 +38,8 @@ KERNELS = Path(importlib.import_module("moye.kernels").__file__).parent
 class Case:
     """A kernel: its file, the call written once in it whose 0 becomes a literal, the host function, its operands.
 
-    ``out``: the dtype of C where it is not that of A and B.  ``integer``: the literal is one.
+    ``out``: the dtype of C where it is not that of A and B.  ``integer``: the literal is one.  ``kernel``: its name,
+    where the host function is in a module of its own, which has the same name.
     """
 
     path: Path
@@ -49,10 +50,11 @@ class Case:
     dtype: str = "float32"
     out: str | None = None
     integer: bool = False
+    kernel: str = ""
 
     def literal(self):
         """Another one each time, of the type that it stands for."""
-        return str(secrets.randbelow(10**9)) if self.integer else f"{secrets.randbelow(10**9)}e-12"
+        return str(secrets.randbelow(2**20)) if self.integer else f"{secrets.randbelow(10**9)}e-12"
 
     def arrays(self):
         """A (M, K), B (N, K) and C (M, N); within ``compile_only`` nothing runs: their memory is never touched."""
@@ -62,12 +64,18 @@ class Case:
 
 
 def numpy_dtype(name):
-    return np.dtype(getattr(importlib.import_module("ml_dtypes"), name) if name == "bfloat16" else name)
+    special = importlib.import_module("ml_dtypes") if name in ("bfloat16", "float8_e4m3fn") else None
+    return np.dtype(name if special is None else getattr(special, name))
 
 
 def sm80(dtype, out=None):
     return Case(KERNELS / "gemm_sm80.py", "acc.fill(0)", "gemm_sm80", (2048, 2048, 2048), "C", dtype, out,
                 out == "int32")
+
+
+def sm90(dtype, out=None, sizes=(4096, 4096, 4096)):
+    return Case(KERNELS / "warpgroup_kernel.py", "return 0, k_tiles", "gemm_sm90", sizes, "C", dtype, out, True,
+                "gemm_sm90_kernel")                     # the first k tile
 
 
 CASES = {
@@ -79,8 +87,9 @@ CASES = {
     "gemm_sm80 tf32": sm80("float32"),
     "gemm_sm80 float64": sm80("float64"),
     "gemm_sm80 int8": sm80("int8", "int32"),
-    "gemm_sm90 bfloat16": Case(KERNELS / "gemm_sm90.py", "or k > 0", "gemm_sm90", (4096, 4096, 4096), "C",
-                               "bfloat16", integer=True),           # the k tile that sums begin at
+    "gemm_sm90 bfloat16": sm90("bfloat16"),
+    "gemm_sm90 e4m3": sm90("float8_e4m3fn", "bfloat16"),
+    "gemm_sm90 bfloat16 decode": sm90("bfloat16", sizes=(16, 8192, 8192)),
 }
 IMPORTED = ("moye.cuda.nvrtc", "moye.cuda.printer", "moye.lang.builtins", "moye.runtime.cache",
             "moye.runtime.toolchain", "cuda.bindings.nvrtc", "cuda.bindings.driver", "moye.cuda.driver")
@@ -107,10 +116,19 @@ def varied(case, literal):
     return module
 
 
+def host_function(case, module):
+    """The function that launches the module's kernel."""
+    if not case.kernel:
+        return getattr(module, case.function)
+    host = importlib.import_module(f"moye.kernels.{case.function}")
+    setattr(host, case.kernel, getattr(module, case.kernel))
+    return getattr(host, case.function)
+
+
 def measure(name, literal, arch):
     """Seconds of each phase in this process, and what came out."""
     case = CASES[name]
-    function, arrays = getattr(varied(case, literal), case.function), case.arrays()
+    function, arrays = host_function(case, varied(case, literal)), case.arrays()
     for needed in IMPORTED:
         importlib.import_module(needed)
     printer, printing = importlib.import_module("moye.cuda.printer"), []

@@ -138,6 +138,9 @@ def ways():
             lambda: touch[1, 128](A, LAYOUT, COPY, B, LAYOUT, COPY, others[next(turn) % 64], MMA)),
         "moye, fresh layouts each time": python_loop(
             lambda: touch[1, 128](A, mo.make_layout((128, 8, 2), (1, 130, 1040)), COPY, B, LAYOUT, COPY, C, MMA)),
+        "moye, kernel.launch": python_loop(lambda: touch.launch(*args, grid=1, block=128)),
+        "moye, dependent": python_loop(lambda: touch.launch(*args, grid=1, block=128, dependent=True))
+        if torch.cuda.get_device_capability() >= (9, 0) else None,
         "moye prepared": python_loop(prepared),
         "torch add_": python_loop(lambda: one.add_(1.0)),
         "CuPy RawKernel": cupy_way(),

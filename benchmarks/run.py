@@ -38,6 +38,7 @@ def main():
         "gemm_simt.py": on_gpu(),
         "gemm_sm80.py": on_gpu(),
         "gemm.py": on_hopper(),
+        "pack.py": on_gpu(),
         "launch.py": on_gpu(),
     }
     failed = []
