@@ -30,7 +30,7 @@ from moye.cuda import nvrtc, statements
 from moye.cuda.printer import print_kernel
 from moye.dtypes import Space
 from moye.ir import effects, hopper, ops
-from moye.ir.nodes import Literal, Op, TileRef
+from moye.ir.nodes import Literal, Op, TileRef, Value
 from moye.ir.verify import verify
 from moye.sim import atomics, emit, semantics
 from ops_kernels_tiles import CASES, CP_ASYNCS
@@ -83,7 +83,7 @@ def more_demands():
     wanted = {f"Fence {order} {scope}" for order in orders for scope in scopes}
     wanted |= {f"Unary fast {kind}" for kind in ops.MATH}
     wanted |= {f"Cast {a}->{b}" for a, b in PAIRS} | {f"Bitcast {a}->{b}" for a, b in table.BITCASTS}
-    wanted |= {f"Shuffle width {1 << i}" for i in range(6)} | {"For step<0", "For dynamic"}
+    wanted |= {f"Shuffle width {1 << i}" for i in range(6)} | {"For step<0", "For dynamic", "For step dynamic"}
     wanted |= {f"For unroll {u}" for u in (None, 0, 1, 4)} | {f"CpAsyncWait {n}" for n in (None, 0, 1)}
     wanted |= {f"{name} {mask}" for name in ("SyncWarp", "Shuffle", "Vote") for mask in ("full", "part")}
     wanted |= {"Copy pred tile", "Copy pred scalar", "Assign many", "swizzle"}
@@ -130,7 +130,7 @@ def _details(op):
             yield f"{'Bitcast' if op.bits else 'Cast'} {op.a.dtype}->{op.result.dtype}"
         case ops.For():
             yield f"For unroll {op.unroll}"
-            yield "For step<0" if op.step < 0 else "For step>0"
+            yield "For step dynamic" if isinstance(op.step, Value) else f"For step{'>' if op.up else '<'}0"
             yield "For static" if isinstance(op.stop, Literal) else "For dynamic"
         case ops.CpAsyncWait():
             yield f"CpAsyncWait {op.pending}"

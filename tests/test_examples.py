@@ -32,6 +32,8 @@ SMALL = {
     "13_matmul_pipelined": {"M": 128, "N": 64, "K": 256},
     "14_tma_copy": {"M": 100, "N": 44},
     "15_matmul_wgmma": {"M": 256, "N": 128, "K": 72},
+    "16_cluster_reduction": {"M": 3, "N": 8192},
+    "17_matmul_warp_specialized": {"M": 200, "N": 136, "K": 72},
 }
 
 
@@ -43,6 +45,9 @@ class Compiled:
 
     def __getitem__(self, launch):
         return lambda *arguments: self.kernel.compile(*arguments, block=launch[1], arch="sm_90a")
+
+    def launch(self, *arguments, grid, block, cluster):
+        return self.kernel.compile(*arguments, block=block, cluster=cluster, arch="sm_90a")
 
 
 def _load(path):
@@ -121,13 +126,45 @@ def test_the_product_of_warpgroups_is_clean(K):
     assert np.linalg.norm(C - expected) < 1e-6 * np.linalg.norm(expected)
 
 
-def test_the_product_of_warpgroups_is_compiled_without_a_loss():
+@pytest.mark.parametrize("K", [8, 64, 264, 640])
+def test_the_specialised_product_is_clean(K):
+    """Ragged along every mode, with fewer tiles than stages and with more."""
+    example = _load(EXAMPLES / "17_matmul_warp_specialized.py")
+    A, B = (np.random.default_rng(K + i).standard_normal((rows, K)).astype(np.float16)
+            for i, rows in enumerate((200, 136)))
+    C = np.full((200, 136), np.nan, np.float16)
+    report = example.matmul(A, B, C, mo.check(example.matmul_kernel))
+    assert report.ok, str(report)
+    expected = A.astype(np.float64) @ B.T.astype(np.float64)
+    assert np.linalg.norm(C - expected) < 3e-4 * np.linalg.norm(expected)
+
+
+@pytest.mark.parametrize(("stem", "out"), [("15_matmul_wgmma", np.float32), ("17_matmul_warp_specialized", np.float16)])
+def test_the_products_of_warpgroups_are_compiled_without_a_loss(stem, out):
     """No spills and no note of ptxas that it serialises products."""
-    example = _load(EXAMPLES / "15_matmul_wgmma.py")
+    example = _load(EXAMPLES / f"{stem}.py")
     A, B = (np.zeros((256, 128), np.float16) for _ in range(2))
-    program = example.matmul(A, B, np.zeros((256, 256), np.float32), Compiled(example.matmul_kernel))
+    program = example.matmul(A, B, np.zeros((256, 256), out), Compiled(example.matmul_kernel))
     assert program.spills == program.stack == 0
     assert "(C7" not in program.compiled.log
+
+
+@pytest.mark.parametrize("shape", [(1, 4096), (5, 16384)])
+def test_the_softmax_of_a_cluster_is_clean(shape):
+    example = _load(EXAMPLES / "16_cluster_reduction.py")
+    X = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+    Y = np.full_like(X, np.nan)
+    report = example.softmax(Y, X, mo.check(example.softmax_kernel))
+    assert report.ok and not report.lints and not report.not_judged, str(report)
+    wide = np.exp(X.astype(np.float64))
+    assert np.abs(Y - wide / wide.sum(axis=1, keepdims=True)).max() < 1e-7
+
+
+def test_the_softmax_of_a_cluster_stays_in_registers():
+    example = _load(EXAMPLES / "16_cluster_reduction.py")
+    program = example.softmax(*(np.zeros((4, 65536), np.float32) for _ in range(2)), Compiled(example.softmax_kernel))
+    assert program.spills == program.stack == 0
+    assert program.ptx.count("ld.shared::cluster") == 3 * example.BLOCKS    # the maximum twice
 
 
 def test_the_copy_by_tma_is_clean():

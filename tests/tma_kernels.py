@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -206,6 +206,63 @@ def _cases():
 
 
 CASES = dict(_cases())
+BATCHED = Case(mo.float16, (40, 72, 3), 1, _swizzled(mo.float16, "k", 128, (16, 64)), tile=(16, 64, 1))
+
+
+# --- rounding --------------------------------------------------------------------------------------------------------
+
+ROUNDED = CASES["float32-k-128-1"]
+ROUNDING = mo.TmaLoad(rounding=mo.tfloat32)
+
+
+def _nearest(x, half):
+    return ((x.view(np.uint32) + half) & np.uint32(0xFFFFE000)).view(np.float32)
+
+
+ROUNDINGS = {
+    "ties away from zero": lambda x: _nearest(x, np.uint32(0x1000)),
+    "ties to even": lambda x: _nearest(x, np.uint32(0xFFF) + (x.view(np.uint32) >> np.uint32(13) & np.uint32(1))),
+    "cut off": lambda x: _nearest(x, np.uint32(0)),
+    "not at all": lambda x: x,
+}
+"""Ways to keep 10 bits of the mantissa of a float32, all of them finite or infinite."""
+
+
+def single_values(shape):
+    """Random-normal float32, a third of them ties between two tfloat32, with the numbers at the ends of the range."""
+    x = np.ascontiguousarray(np.random.default_rng(20).standard_normal(shape), np.float32)
+    bits = x.view(np.uint32).reshape(-1)
+    bits[::3] = bits[::3] & np.uint32(0xFFFFE000) | np.uint32(0x1000)
+    ends = np.array([0, 1, 0xFFF, 0x1000, 0x1001, 0x3000, 0x7FFFFF, 0x800000, 0x7F7FFFFF, 0x7F7FEFFF, 0x7F7FF000,
+                     0x7F800000, 0x3F800FFF, 0x3F801000, 0x3F801001, 0x3F803000], np.uint32)
+    bits[1:len(ends) * 6:6], bits[4:len(ends) * 6:6] = ends, ends | np.uint32(1 << 31)
+    return x
+
+
+
+def _moved(x):
+    return np.moveaxis(x, 0, -1)
+
+
+VIEWS = {
+    "batches": _moved, "one-batch": lambda x: _moved(x[:1]), "one-row": lambda x: _moved(x[:, :1]),
+    "new-axis": lambda x: x[0][:, :, None],                 # of stride 0 in NumPy, of 1 in torch
+    "new-axis-of-stride-1": lambda x: np.lib.stride_tricks.as_strided(x[0], (40, 72, 1), (144, 2, 2)),
+    "batches-between": lambda x: x.reshape(40, 3, 72).transpose(0, 2, 1),
+    "every-second-row": lambda x: _moved(x[:, ::2]), "some-columns": lambda x: _moved(x[:, :, 8:50]),
+    "repeated": lambda x: np.broadcast_to(x[0][:, :, None], (40, 72, 3)),
+    "overlapping": lambda x: np.lib.stride_tricks.as_strided(x, (40, 72, 5), (144, 2, 16)),
+}
+"""Views of (3, 40, 72) as (rows, K, batches), which ``BATCHED`` takes the tiles of."""
+
+
+def view(name):
+    """(case, the array of random values that it is a view of, the view)."""
+    whole = np.random.default_rng(1).integers(-99, 99, (3, 40, 72)).astype(np.float16)
+    x = VIEWS[name](whole)
+    return replace(BATCHED, shape=x.shape), whole, x
+
+
 LOADS = CASES | {f"{dtype}-ends-within-16-bytes": Case(dtype, (100, extent), 1, _swizzled(dtype, "k", 128, (32, wide)))
                  for dtype, extent, wide in ((mo.float16, 195, 64), (mo.int8, 45, 128))}
 """Rows that end within 16 bytes can only be loaded."""

@@ -18,7 +18,8 @@
 | an architecture without mbarriers, clusters, setmaxnreg | arch_mbarrier_on_sm_80 arch_registers_on_sm_100 |
 | a register budget that setmaxnreg does not take | registers_of_twenty registers_of_a_parameter |
 | matrices that do not fit | gemm_sm80_other_K gemm_sm80_C_is_turned gemm_sm80_short_bias gemm_sm80_mixed_devices |
-| an array that TMA cannot describe | gemm_sm90_odd_rows_of_A gemm_sm90_no_unit_stride gemm_sm90_unaligned_A |
+| a configuration that no kernel has | gemm_sm90_of_96_columns gemm_sm90_of_one_stage gemm_sm90_split_in_turns |
+| what is fused does not fit | gemm_sm90_short_bias gemm_sm90_gated_with_beta gemm_sm90_integers_and_a_real_bias |
 | a string or number where moye has an object | find_a_string mma_of_a_string atom_of_a_string tile_of_a_number |
 | a variable whose structure changes in a loop | carries_two_buffers carries_two_layouts rebinds_registers |
 | a variable that has no value or another dtype on some path | set_in_one_arm set_in_a_loop carries_int_then_float |
@@ -54,8 +55,11 @@ MUST_SAY = {
     "arch_registers_on_sm_100": ("sm_90a", "sm_100", "setmaxnreg"),
     "registers_of_twenty": ("F6", "20", "multiple of 8", "24", "256"),
     "gemm_sm80_short_bias": ("(64,)", "(32,)"),
-    "gemm_sm90_odd_rows_of_A": ("A (48,32):(33,1)", "66 bytes", "16", "pad it to a multiple of 8"),
-    "gemm_sm90_column_major_C": ("(48,64):(1,48)", "gemm_sm90(B, A, C.T)"),
+    "gemm_sm90_of_96_columns": ("bN=96", "8, 16, 32, 64, 128, 192 and 256"),
+    "gemm_sm90_split_in_turns": ("split_k=2", "ping-pong"),
+    "gemm_sm90_split_beyond_its_tiles": ("split_k=2", "K=32"),
+    "gemm_sm90_gated_by_one_half": ("(48, 32)", "(64, 32)", "(48, 64)", "(2 N, K)"),
+    "gemm_sm90_integers_and_a_real_bias": ("bias", "float32", "int32"),
     "uses_try": ("try", "hint:"),
 }
 

@@ -16,6 +16,10 @@ def half(*shape):
     return np.ones(shape, np.float16)
 
 
+def single(*shape):
+    return np.ones(shape, np.float32)
+
+
 class Product:
     """A call in which one thing at a time is made wrong."""
 
@@ -30,43 +34,98 @@ class Product:
 class FakeCudaArray:
     """What a CUDA array looks like to moye; its memory is never touched."""
 
-    __cuda_array_interface__ = {"shape": (64, 32), "typestr": "<f2", "data": (1 << 40, False), "version": 3}  # noqa: RUF012
+    def __init__(self, shape=(64, 32), above=0):
+        self.shape, self.above = shape, above
+
+    @property
+    def __cuda_array_interface__(self):
+        return {"shape": self.shape, "typestr": "<f2", "data": ((1 << 40) + self.above, False), "version": 3}
 
 
-def configured(bM=128, bN=128, bK=64, stages=3):
-    return Product(config=WarpgroupConfig(bM, bN, bK, stages))
+def configured(bM=128, bN=128, bK=64, stages=3, schedule="cooperative", groups=2, *, gated=False, **more):
+    product = Product(half(48, 512), half(128 if gated else 64, 512),
+                      config=WarpgroupConfig(bM, bN, bK, stages, schedule, groups, **more))
+    product.options |= {"gated": True} if gated else {}
+    return product
+
+
+def gated(B=None, **options):
+    return Product(B=half(128, 32) if B is None else B, gated=True, **options)
+
+
+def integers(**options):
+    return Product(np.ones((48, 32), np.int8), np.ones((64, 32), np.int8), np.full((48, 64), 77, np.int32), **options)
 
 
 PRODUCTS = {
     # dtypes
-    "gemm_sm90_of_float32": Product(np.ones((48, 32), np.float32), np.ones((64, 32), np.float32)),
+    "gemm_sm90_of_float64": Product(np.ones((48, 32)), np.ones((64, 32))),
+    "gemm_sm90_of_int16": Product(B=np.ones((64, 32), np.int16)),
     "gemm_sm90_of_two_dtypes": Product(B=np.ones((64, 32), ml_dtypes.bfloat16)),
-    "gemm_sm90_into_float32": Product(C=np.full((48, 64), np.nan, np.float32)),
+    "gemm_sm90_of_two_signs": Product(np.ones((48, 32), np.int8), np.ones((64, 32), np.uint8)),
+    "gemm_sm90_into_float64": Product(C=np.full((48, 64), np.nan)),
+    "gemm_sm90_of_integers_into_float32": Product(np.ones((48, 32), np.int8), np.ones((64, 32), np.int8),
+                                                  np.full((48, 64), np.nan, np.float32)),
     # shapes
     "gemm_sm90_other_K": Product(half(48, 16)),
     "gemm_sm90_B_is_turned": Product(B=half(32, 64)),
     "gemm_sm90_C_is_turned": Product(C=half(64, 48)),
-    "gemm_sm90_of_a_batch": Product(half(48, 32, 2)),
+    "gemm_sm90_one_batch": Product(half(48, 32, 2)),
+    "gemm_sm90_other_batches": Product(half(48, 32, 2), half(64, 32, 3), np.full((48, 64, 2), np.nan, np.float16)),
+    "gemm_sm90_of_a_vector": Product(half(48)),
     "gemm_sm90_of_a_list": Product([[1.0]]),
-    # strides and pointers
-    "gemm_sm90_odd_rows_of_A": Product(half(48, 33)[:, :32]),
-    "gemm_sm90_odd_columns_of_B": Product(B=half(32, 65)[:, :64].T),
-    "gemm_sm90_odd_rows_of_C": Product(C=half(48, 65)[:, :64]),
-    "gemm_sm90_ragged_rows_of_C": Product(B=half(63, 32), C=half(48, 64)[:, :63]),
-    "gemm_sm90_one_row_for_all": Product(np.broadcast_to(half(1, 32), (48, 32))),
-    "gemm_sm90_no_unit_stride": Product(half(48, 64)[:, ::2]),
-    "gemm_sm90_no_unit_stride_of_C": Product(C=half(48, 128)[:, ::2]),
-    "gemm_sm90_column_major_C": Product(C=half(64, 48).T),
     "gemm_sm90_reversed_rows": Product(half(48, 32)[::-1]),
-    "gemm_sm90_unaligned_A": Product(half(48, 40)[:, 1:33]),
+    "gemm_sm90_reversed_C": Product(C=np.full((48, 64), np.nan, np.float16)[:, ::-1]),
+    # what is fused
+    "gemm_sm90_short_bias": Product(bias=single(32)),
+    "gemm_sm90_bias_is_a_list": Product(bias=[1.0] * 64),
+    "gemm_sm90_bias_of_rows": Product(bias=single(48)),
+    "gemm_sm90_row_scale_of_columns": Product(row_scale=single(64)),
+    "gemm_sm90_col_scale_is_a_matrix": Product(col_scale=single(1, 64)),
+    "gemm_sm90_other_residual": Product(residual=half(64, 48)),
+    "gemm_sm90_one_residual_for_all": Product(half(48, 32, 2), half(64, 32, 2), half(48, 64, 2),
+                                              residual=half(48, 64)),
+    "gemm_sm90_integers_and_a_real_bias": integers(bias=single(64)),
+    "gemm_sm90_integers_and_real_scales": integers(row_scale=single(48)),
+    "gemm_sm90_fraction_of_integers": integers(alpha=0.5),
+    "gemm_sm90_alpha_is_a_string": Product(alpha="2"),
+    "gemm_sm90_beta_is_an_array": Product(beta=single(48)),
+    "gemm_sm90_unknown_activation": Product(activation="tanh"),
+    "gemm_sm90_activation_of_two": Product(activation=lambda x, y: x),
+    # gated
+    "gemm_sm90_gated_by_one_half": gated(half(64, 32)),
+    "gemm_sm90_gated_by_an_odd_number_of_rows": gated(half(127, 32)),
+    "gemm_sm90_gated_with_a_residual": gated(residual=half(48, 64)),
+    "gemm_sm90_gated_with_beta": gated(beta=1),
+    "gemm_sm90_gated_by_half_a_bias": gated(bias=single(64)),
+    "gemm_sm90_gated_and_split": configured(64, 64, groups=1, split_k=2, stages=4, gated=True),
+    "gemm_sm90_gated_and_turned": configured(64, 64, groups=1, swap=True, gated=True),
+    "gemm_sm90_gated_by_four_columns": configured(bN=8, gated=True),
     # configurations
     "gemm_sm90_no_configuration": Product(config=TensorConfig(64, 64, 32, 3, 2, 2, 1)),
-    "gemm_sm90_of_256_rows": configured(bM=256),
+    "gemm_sm90_no_tile": configured(bM=0),
+    "gemm_sm90_of_half_a_stage": configured(stages=2.5),
+    "gemm_sm90_of_no_stages": configured(stages=0),
+    "gemm_sm90_of_one_stage": configured(stages=1),
+    "gemm_sm90_of_no_such_schedule": configured(schedule="stream_k"),
+    "gemm_sm90_of_three_groups": configured(bM=192, groups=3),
+    "gemm_sm90_in_turns_of_one_group": configured(schedule="pingpong", groups=1),
+    "gemm_sm90_of_64_rows_for_two_groups": configured(bM=64),
+    "gemm_sm90_of_96_rows": configured(bM=96, groups=1),
     "gemm_sm90_of_96_columns": configured(bN=96),
     "gemm_sm90_of_512_columns": configured(bN=512),
     "gemm_sm90_of_32_k": configured(bK=32),
-    "gemm_sm90_of_one_stage": configured(stages=1),
-    "gemm_sm90_of_no_stages": configured(stages=0),
+    "gemm_sm90_split_by_three": configured(split_k=3),
+    "gemm_sm90_split_in_turns": configured(schedule="pingpong", split_k=2),
+    "gemm_sm90_split_with_too_few_stages": configured(bN=256, split_k=2),
+    "gemm_sm90_split_with_no_room_for_C": configured(bN=64, split_k=2),
+    "gemm_sm90_split_beyond_its_tiles": Product(config=WarpgroupConfig(64, 64, 64, 4, groups=1, split_k=2)),
+    "gemm_sm90_multicast_of_C": configured(multicast="C"),
+    "gemm_sm90_multicast_and_split": configured(stages=8, split_k=2, multicast="A"),
+    "gemm_sm90_multicast_of_eight_columns": configured(bN=8, multicast="B"),
+    "gemm_sm90_stream_of_C": configured(stream="C"),
+    "gemm_sm90_stored_by_threads": configured(store="thread"),
+    "gemm_sm90_of_nine_stages": configured(stages=9),
 }
 
 
@@ -75,20 +134,30 @@ def test_product(name, refuses):
     refuses(name, PRODUCTS[name], PRODUCTS[name].C)
 
 
-def test_too_much_shared_memory(refuses):
-    refuses("gemm_sm90_of_nine_stages", configured(stages=9))
-
-
 def test_devices_of_a_product(refuses, monkeypatch):
     monkeypatch.setattr(driver, "pointer_device", lambda pointer: 0)
     product = Product(B=FakeCudaArray())
     refuses("gemm_sm90_mixed_devices", product, product.C)
 
 
-def test_the_product_is_right_but_for_what_is_made_wrong():
-    product = configured()
-    product()
-    assert (product.C == 32).all()
+def test_an_array_of_no_library_that_is_copied(refuses, monkeypatch):
+    """Its memory begins in the middle of 16 bytes; moye has nothing to make a copy with."""
+    monkeypatch.setattr(driver, "pointer_device", lambda pointer: 0)
+    product = Product(B=FakeCudaArray(above=2))
+    refuses("gemm_sm90_of_an_array_of_no_library", product, product.C)
+
+
+def test_an_array_of_no_library_that_is_turned(refuses, monkeypatch):
+    monkeypatch.setattr(driver, "pointer_device", lambda pointer: 0)
+    refuses("gemm_sm90_turned_for_an_array_of_no_library",
+            Product(C=FakeCudaArray((48, 64)), config=WarpgroupConfig(64, 64, 64, 3, groups=1, swap=True)))
+
+
+def test_the_products_are_right_but_for_what_is_made_wrong():
+    for product, expected in ((configured(), 512), (configured(64, 64, groups=1, gated=True), np.inf), (gated(), 1024),
+                              (integers(alpha=2), 64), (Product(bias=single(64)), 33)):
+        product()
+        assert np.array_equal(product.C, np.full_like(product.C, expected))
 
 
 @pytest.mark.parametrize("turned", [False, True])
@@ -104,6 +173,6 @@ def test_one_column_has_a_unit_stride_along_both_modes(turned):
 def test_architectures_without_it(arch, monkeypatch):
     """The sentence names sm_90a, and comes before that of shared memory."""
     monkeypatch.setattr(nvrtc, "compile_cubin", None)
-    with compile_only(arch), pytest.raises(mo.UnsupportedError, match=r"^gemm_sm90_kernel uses SM90_64x128x16_F32F16F16"
+    with compile_only(arch), pytest.raises(mo.UnsupportedError, match=r"^gemm_sm90_kernel uses SM90_64x64x16_F32F16F16"
                                            rf"_SS, which sm_90a alone has, and is compiled for {arch}\n"):
         Product()()

@@ -176,13 +176,14 @@ def test_elementwise(run):
     assert difference(out_gpu.cpu().numpy(), out.astype(np.float64)) < TO_SIMULATOR
 
 
-HOPPER = ("14_tma_copy", "15_matmul_wgmma")
+HOPPER = ("14_tma_copy", "15_matmul_wgmma", "16_cluster_reduction")
 SMALL = {"01_copy": (256, 512), "02_transpose": (512, 256), "03_matmul_tiled": (256, 384, 64),
          "04_matmul_async": (256, 384, 64), "05_matmul_vectorized": (256, 384, 64),
          "06_matmul_overlapped": (256, 384, 64), "07_reductions": (1 << 14,), "08_elementwise": (256, 256),
          "10_matmul_tensor_core": (256, 384, 64), "11_matmul_ldmatrix": (256, 384, 64),
          "12_matmul_tensor_core_double_buffered": (2048, 2048, 256), "13_matmul_pipelined": (256, 384, 192),
-         "14_tma_copy": (1000, 204), "15_matmul_wgmma": (256, 384, 200)}
+         "14_tma_copy": (1000, 204), "15_matmul_wgmma": (256, 384, 200),
+         "16_cluster_reduction": (200, 16384)}
 
 
 @pytest.mark.parametrize("stem", SMALL)

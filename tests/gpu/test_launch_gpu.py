@@ -122,6 +122,80 @@ def test_streams_and_graphs():
     torch.testing.assert_close(x, 2 * before)
 
 
+@mo.kernel
+def forward(out, x, k, times, place):
+    """out[i] = x reversed plus k, slowly; ``times`` has when the first block began (0) and when the last ended (1)."""
+    mo.griddepcontrol_launch_dependents()
+    i, last = mo.block_idx().x * TILE + mo.thread_idx().x, mo.size(x, 0) - 1
+    began = mo.globaltimer()
+    if i == 0:
+        times[place, 0] = began
+    mo.griddepcontrol_wait()
+    start = mo.clock()
+    while mo.clock() - start < 20000:
+        pass
+    out[i] = x[last - i] * 3 % 65521 + k
+    mo.sync_threads()
+    if i == last:
+        times[place, 1] = mo.globaltimer()
+
+
+@pytest.mark.alone
+@pytest.mark.parametrize("way", ["launch", "prepared", "graph"])
+def test_dependent_launches(way):
+    """Each reads what the one before it wrote, 200 times, and begins before that one has ended."""
+    if torch.cuda.get_device_capability() < (9, 0):
+        pytest.skip("dependent launches need sm_90")
+    n = 64 * TILE
+    first = torch.randint(0, 65521, (n,), device="cuda", dtype=torch.int32)
+    x, y, times = first.clone(), torch.zeros_like(first), torch.zeros(400, 2, device="cuda", dtype=torch.int64)
+    options = {"grid": 64, "block": TILE, "dependent": True}
+
+    def both(k):
+        forward.launch(y, x, k, times, 2 * k, **options)
+        forward.launch(x, y, k, times, 2 * k + 1, **options)
+
+    torch.cuda._sleep(100_000_000)                      # 50 ms: launches are queued before the first one begins
+    if way == "launch":
+        for k in range(200):
+            both(k)
+    elif way == "prepared":
+        pair = forward.prepare(y, x, 0, times, 0, **options), forward.prepare(x, y, 0, times, 0, **options)
+        for k in range(200):
+            for turn, again in enumerate(pair):
+                again.update(k=k, place=2 * k + turn)
+                again()
+    else:
+        both(0)
+        torch.cuda.synchronize()
+        x.copy_(first)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            for k in range(200):
+                both(k)
+        graph.replay()
+    expected = first.clone()
+    for k in range(200):
+        for _ in range(2):
+            expected = expected.flip(0) * 3 % 65521 + k
+    assert torch.equal(x, expected)
+    began, ended = times[1:, 0], times[:-1, 1]
+    assert int((began < ended).sum()) > 100
+    assert bool((times[1:, 1] > times[:-1, 1]).all())
+
+
+def test_launches_in_order_do_not_overlap():
+    n = 64 * TILE
+    x, y, times = (torch.zeros(*shape, device="cuda", dtype=dtype) for shape, dtype in
+                   (((n,), torch.int32), ((n,), torch.int32), ((20, 2), torch.int64)))
+    if torch.cuda.get_device_capability() < (9, 0):
+        pytest.skip("griddepcontrol needs sm_90")
+    for k in range(10):
+        forward.launch(y, x, k, times, 2 * k, grid=64, block=TILE)
+        forward.launch(x, y, k, times, 2 * k + 1, grid=64, block=TILE)
+    assert bool((times[1:, 0] >= times[:-1, 1]).all())
+
+
 def test_prepared_and_update():
     (x, y), z = pair(), torch.zeros(1024, device="cuda")
     prepared = axpy.compile(x, y, LAYOUT, 2.0, block=TILE).prepare(x, y, LAYOUT, 2.0, grid=8)

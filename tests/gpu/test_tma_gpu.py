@@ -12,7 +12,22 @@ import numpy as np
 import pytest
 
 import moye as mo
-from tma_kernels import BLOCK, CASES, LOADS, copy_kernel, multicast_kernel, read_kernel, stages_kernel, write_kernel
+from tma_kernels import (
+    BLOCK,
+    CASES,
+    LOADS,
+    ROUNDED,
+    ROUNDING,
+    ROUNDINGS,
+    VIEWS,
+    copy_kernel,
+    multicast_kernel,
+    read_kernel,
+    single_values,
+    stages_kernel,
+    view,
+    write_kernel,
+)
 
 torch = pytest.importorskip("torch")
 
@@ -75,6 +90,18 @@ def test_loads_as_the_layout_says(name):
     assert same_bits(out.T.cpu().numpy(), np.ascontiguousarray(expected.T))
 
 
+@pytest.mark.parametrize("name", VIEWS)
+def test_batches(name):
+    """Tiles of one batch each, of views with any strides that TMA takes."""
+    case, whole, source = view(name)
+    expected, start = case.tiles(source), (source.ctypes.data - whole.ctypes.data) // 2
+    x = torch.from_numpy(whole).cuda().as_strided(source.shape, [step // 2 for step in source.strides], start)
+    out = torch.full(expected.shape[::-1], 7, dtype=x.dtype, device="cuda").T
+    read_kernel[case.grid, BLOCK](case.copy(mo.TmaLoad(), x), out)
+    torch.cuda.synchronize()
+    assert same_bits(out.T.cpu().numpy(), np.ascontiguousarray(expected.T))
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_stores_as_the_layout_says(name):
     case = CASES[name]
@@ -84,6 +111,45 @@ def test_stores_as_the_layout_says(name):
     torch.cuda.synchronize()
     target[...] = source
     assert same_bits(memory_of(y), memory_of(to_device(target)))
+
+
+def read(op, source):
+    """The tiles of an array on the GPU, and in the simulator."""
+    found = np.full(ROUNDED.tiles(source).shape, 7, np.float32, order="F")
+    out = torch.full(found.shape[::-1], 7, dtype=torch.float32, device="cuda").T
+    read_kernel[ROUNDED.grid, BLOCK](ROUNDED.copy(op, to_device(source)), out)
+    torch.cuda.synchronize()
+    read_kernel[ROUNDED.grid, BLOCK](ROUNDED.copy(op, source), found)
+    return np.asfortranarray(out.cpu().numpy()), found
+
+
+def test_rounding_to_tfloat32():
+    """One of the known ways, the simulator's, in every bit: a third of the elements tells ties apart."""
+    source = ROUNDED.array(single_values)
+    found, simulated = read(ROUNDING, source)
+    tiles = ROUNDED.tiles(source)
+    matching = [name for name, rule in ROUNDINGS.items() if same_bits(rule(tiles), found)]
+    expected = [name for name, rule in ROUNDINGS.items() if same_bits(rule(tiles), simulated)]
+    different = np.argwhere(found.view(np.uint32) != simulated.view(np.uint32))
+    examples = [(hex(x.view(np.uint32)[tuple(at)]) for x in (tiles, found, simulated)) for at in different[:8]]
+    assert matching == expected, f"of, here, simulated: {[tuple(example) for example in examples]}"
+    assert len(different) == 0
+
+
+def test_what_is_not_a_number_stays_so():
+    source = ROUNDED.array(single_values)
+    source[5, 7] = np.nan
+    for op in (ROUNDING, mo.TmaLoad()):
+        found, simulated = read(op, source)
+        assert np.array_equal(np.isnan(found), np.isnan(simulated))
+
+
+def test_loads_with_and_without_rounding_of_one_array():
+    """The maps are different, and kept apart."""
+    source = ROUNDED.array(single_values)
+    for op in (mo.TmaLoad(), ROUNDING, mo.TmaLoad()):
+        found, simulated = read(op, source)
+        assert same_bits(found, simulated)
 
 
 @pytest.mark.parametrize("name", ["float16-k-128-2", "float32-mn-64", "float32-k-32-1", "vector", "batch"])

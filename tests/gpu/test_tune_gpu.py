@@ -9,6 +9,7 @@ import moye as mo
 from moye import testing
 from moye.cuda import driver, events
 from moye.errors import LaunchError
+from moye.kernels import tuned_gemm_sm90
 from moye.runtime.tune import Config, autotune
 
 
@@ -103,3 +104,84 @@ def test_autotune(capsys):
         tuned(x, y)
     graph.replay()
     torch.testing.assert_close(y, 2 * x)
+
+
+@mo.kernel
+def double_tiles(load, store, threads: mo.Constexpr):
+    """Each tile through shared memory and back, doubled."""
+    tid, smem, full = mo.thread_idx().x, mo.shared_array(load.dtype, load.smem_layout), mo.mbarrier_array(1)
+    bx, by, _ = mo.block_idx()
+    if tid == 0:
+        mo.mbarrier_init(full, 0, 1)
+        mo.fence_mbarrier_init()
+        mo.mbarrier_arrive_expect_tx(full, 0, load.bytes)
+        mo.copyto(load, smem, mo.tile(load.tensor, load.tile, (bx, by)), barrier=(full, 0))
+    mo.sync_threads()
+    mo.mbarrier_wait(full, 0, 0)
+    part = mo.parallelize(smem, mo.make_layout((threads // 64, 64), (64, 1)), tid)
+    for i in mo.static_range(mo.size(part)):
+        part[i] = part[i] * 2.0
+    mo.fence_proxy_async()
+    mo.sync_threads()
+    if tid == 0:
+        mo.copyto(store, mo.tile(store.tensor, store.tile, (bx, by)), smem)
+        mo.tma_store_arrive()
+        mo.tma_store_wait(0)
+
+
+def doubled(copies, *, threads):
+    load, store = copies
+    double_tiles[(load.array.shape[0] // 16, load.array.shape[1] // 64), threads](load, store, threads)
+
+
+def in_tiles(x):
+    return tuple(mo.make_tma_copy(op, x, mo.make_layout((16, 64), (64, 1))) for op in (mo.TmaLoad(), mo.TmaStore()))
+
+
+def test_tma_copies_are_keyed_by_value_and_their_arrays_restored(capsys):
+    if torch.cuda.get_device_capability()[0] < 9:
+        pytest.skip("TMA needs sm_90")
+    tuned = autotune([Config(threads=n) for n in (64, 128, 256)])(doubled)
+    x = torch.randn(1024, 1024, device="cuda")
+    expected = 2 * x
+    tuned(in_tiles(x))                                  # x is read and written: tuning must leave it as it was
+    torch.testing.assert_close(x, expected)
+    tuned(in_tiles(x))                                  # other objects, equal by value
+    torch.testing.assert_close(x, 2 * expected)
+    assert tuned.report().count(" on ") == 1
+    assert capsys.readouterr().err == "moye: tuned doubled over 3 configurations\n"
+
+
+def test_a_new_configuration_is_timed_beside_the_best_of_those_before(capsys):
+    x, y = torch.randn(1 << 22, device="cuda"), torch.randn(1 << 22, device="cuda")
+    autotune(CONFIGS, key=["x"])(launch).best(x, y)
+    more = autotune([*CONFIGS, Config(n=512)], key=["x"])(launch)
+    more.best(x, y)
+    first, second = (int(line.split()[-2]) for line in capsys.readouterr().err.splitlines())
+    assert first == 5 and 2 <= second <= 5              # of the five one is illegal
+    assert "n=512" in more.report() and "n=96" in more.report()
+    autotune([*CONFIGS, Config(n=512)], key=["x"])(launch).best(x, y)
+    assert capsys.readouterr().err == ""                # all of it from the disk
+
+
+@pytest.mark.parametrize("kind, M, N, K, options", [
+    (torch.bfloat16, 2048, 4096, 1024, {}), (torch.bfloat16, 16, 4096, 2048, {"activation": "relu"}),
+    (torch.float8_e4m3fn, 1024, 1024, 1024, {"fast_accum": True}), (torch.float32, 1000, 520, 333, {})],
+    ids=["wide", "few rows", "float8", "packed"])
+def test_tuned_gemm_sm90(kind, M, N, K, options):
+    if torch.cuda.get_device_capability() != (9, 0):
+        pytest.skip("wgmma needs sm_90a")
+    torch.manual_seed(M + N + K)
+    A, B = (torch.randn(rows, K, device="cuda").to(kind) for rows in (M, N))
+    C = torch.randn(M, N, device="cuda").to(torch.bfloat16)
+    expected = A.double() @ B.double().T - 2.0 * C.double()
+    if "activation" in options:
+        expected.relu_()
+    assert tuned_gemm_sm90(A, B, C, beta=-2.0, **options) is C      # C is read and written in every trial
+    error = float((C.double() - expected).norm() / expected.norm())
+    table = tuned_gemm_sm90.report()
+    print(table)
+    assert error < (2e-2 if options.get("fast_accum") else 3e-3)
+    assert "1.00x" in table and "configurations" in table
+    best = tuned_gemm_sm90.best(A, B, C, beta=-2.0, **options)["config"]
+    assert best.swap == (M == 16)

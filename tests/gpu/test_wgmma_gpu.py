@@ -6,6 +6,8 @@ products of 8-bit floats.
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 
@@ -70,3 +72,15 @@ def test_accumulators_as_operands():
     wanted = scores.astype(np.float64) @ E.astype(np.float64).T
     assert D.shape == wanted.shape
     assert difference(found, wanted) <= 1e-3        # a sum may round to the other neighbour
+
+
+def test_a_launch_warns_of_serialised_products():
+    """A tile of 128 x 256 in one warp group: once, at the line of the product."""
+    case = kernels.Case(mo.mma.wgmma(*BF16, 256), tiles=(2, 1))
+    host = case.arguments(np.random.default_rng(0))
+    kernels.wgmma_kernel._specialised.clear()
+    with pytest.warns(mo.PerformanceWarning, match="wgmma wait for each other"):
+        on_gpu(kernels.wgmma_kernel, case.threads, host)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", mo.PerformanceWarning)
+        on_gpu(kernels.wgmma_kernel, case.threads, host)

@@ -187,5 +187,6 @@ SUBJECTS: dict[str, Subject] = {
                        **_HALF),
     "epilogue": _part("moye.kernels.epilogues", "finish store", "gemm_sm80", **_HALF),
     "operands": _part("moye.kernels.operands", "load row_predicate side_of", "gemm_sm80", **_HALF),
-    "pipeline": _part("moye.pipelines", "commit wait ahead start next", "gemm_sm80", sizes=(100, 90, 400), **_HALF),
+    "pipeline": _part("moye.pipelines.multistage", "commit wait ahead start next", "gemm_sm80", sizes=(100, 90, 400),
+                      **_HALF),
 }
