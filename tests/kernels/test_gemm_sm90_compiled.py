@@ -97,11 +97,57 @@ def test_programs(name):
     boxes = [1 if order == "C" else rows // 64 for rows, order in zip((config.bM, config.bN), turned, strict=True)]
     assert count["UTMALDG"] == boxes[0] + halves * boxes[1]
     by_tma = np.dtype(DTYPES[options.get("out", KINDS[kind][2])]).itemsize == 2
-    columns = 32 if options.get("gated") or "bias" in options else 64
+    columns = 32 if options.get("gated") or "bias" in options or config.split_k == 8 else 64
     assert count["UTMASTG"] == (config.rows // 64 * -(-config.bN // halves // columns) if by_tma else 0)
     assert (count["STG"] == 0) == by_tma
     assert (count["LDG"] > 0) == ("bias" in options)
     assert count["STL"] == count["LDL"] == 0
+
+
+PROBLEMS = {                            # kind, orders of A, B and C, M, N, K, batches, what is fused
+    "one_row": ("bf16", "CCC", 1, 4098, 4096, 0, {}),
+    "eight_rows": ("f16", "CCC", 8, 4098, 4097, 0, {}),
+    "sixteen_rows": ("bf16", "CCC", 16, 4098, 4096, 0, {}),
+    "sixteen_rows_by_tma": ("bf16", "CCC", 16, 8192, 8192, 0, {}),
+    "sixty_four_rows": ("bf16", "CFC", 64, 4098, 1024, 0, {}),
+    "hundred_rows": ("f16", "CCC", 100, 4097, 16384, 0, {}),
+    "long_k": ("tf32", "CCC", 128, 128, 16384, 0, {}),
+    "thousand_rows": ("bf16", "CCC", 1000, 4098, 4096, 0, {}),
+    "odd_rows_of_C": ("f16", "CCC", 4096, 4097, 4096, 0, {}),
+    "pairs_of_C": ("bf16", "CCC", 8192, 8194, 8192, 0, {}),
+    "float32_C": ("bf16", "CCC", 8192, 8192, 8192, 0, {"out": "f32"}),
+    "odd_float32_C": ("tf32", "CCC", 8192, 8191, 8192, 0, {}),
+    "gelu": ("bf16", "CCC", 8192, 8192, 8192, 0, {"activation": "gelu"}),
+    "gelu_in_pairs": ("bf16", "CCC", 8192, 8194, 8192, 0, {"activation": "gelu"}),
+    "bias": ("f16", "CCC", 8192, 8192, 8192, 0, {"bias": "f32"}),
+    "bias_of_the_decoded": ("f16", "CCC", 16, 8192, 8192, 0, {"bias": "f32", "activation": "silu"}),
+    "bias_gelu": ("bf16", "CCC", 4096, 14336, 4096, 0, {"bias": "f32", "activation": "gelu"}),
+    "beta": ("bf16", "CCC", 8192, 8192, 8192, 0, {"beta": 0.5}),
+    "beta_of_columns": ("e4m3", "CCF", 2048, 14336, 64, 0, {"beta": 0.5, "bias": "f32", "fast_accum": True}),
+    "batches": ("bf16", "CCC", 1000, 11008, 4096, 3, {"out": "f32"}),
+    "gated_batches": ("f16", "CCC", 1000, 4096, 8192, 3, {"gated": True, "bias": "f32", "activation": "silu"}),
+    "gated_columns": ("bf16", "CCF", 2048, 14336, 64, 0, {"gated": True, "bias": "f32", "activation": "silu"}),
+    "promoted": ("e4m3", "CCC", 4096, 4096, 4096, 0, {"bias": "f32"}),
+    "integers": ("s8", "CCC", 4096, 4097, 4096, 0, {}),
+}
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_what_is_chosen_neither_spills_nor_serialises(name):
+    """Whatever is fused and however C is stored; nothing of these arrays is touched."""
+    kind, orders, M, N, K, batches, options = PROBLEMS[name]
+    a, b, c = (DTYPES[name] for name in (*KINDS[kind][:2], options.get("out", KINDS[kind][2])))
+    rows = 2 * N if options.get("gated") else N
+    A, B, C = (np.moveaxis(np.empty((batches, *shape), dtype), 0, -1) if batches else
+               np.empty(shape, dtype, order)
+               for shape, dtype, order in zip(((M, K), (rows, K), (M, N)), (a, b, c), orders, strict=True))
+    more = {key: np.empty(rows, DTYPES[value]) if key == "bias" else value for key, value in options.items()
+            if key != "out"}
+    with compile_only("sm_90a") as gathered:
+        gemm_sm90(A, B, C, **more)
+    program = gathered.programs[-1]
+    assert program.spills == program.stack == 0
+    assert not re.findall(r"\(C\d+\).*", program.compiled.log)
 
 
 def test_every_configuration_for_wide_products_is_among_them():

@@ -91,7 +91,7 @@ def _recipe(a: Any, b: Any, c: Any, fusion: Fusion, promote: bool, config: Warpg
     if config is None:
         plain = fusion.accumulate or not stored(c, "warpgroup")
         config = choose(Problem(a.shape[0], c.shape[1], a.shape[1], c.shape[2] if len(c.shape) == 3 else 1, a.dtype,
-                                promote, fusion.gated, _aligned(a) and _aligned(b), plain))
+                                promote, fusion.gated, _aligned(a) and _aligned(b), plain, _busy(c, fusion, plain)))
     if config.split_k > max(1, -(-a.shape[1] // config.bK)):
         raise mo.ArgumentError(f"gemm_sm90: split_k={config.split_k} of {config} makes more parts than K={a.shape[1]} "
                                "has tiles")
@@ -110,6 +110,17 @@ def _recipe(a: Any, b: Any, c: Any, fusion: Fusion, promote: bool, config: Warpg
     loads = tuple(mo.TmaLoad(rounding=mo.tfloat32 if x.dtype == mo.float32 else None) for x in (a, b))
     blocks = _blocks(config, -(-M // config.bM), -(-N // (config.bN // halves)), c.shape[2] if batched else 1)
     return _Recipe(plan, (modes[0] is None, modes[1] is None), loads, boxes, blocks, N)
+
+
+def _busy(c: Any, fusion: Fusion, plain: bool) -> bool:
+    """Whether the sums of a thread need registers beside them on their way to C: for what is fused, for addresses.
+
+    Gated tiles have half as many when they are stored.
+    """
+    batched, apart = len(c.shape) == 3, plain and width(c) == 1
+    if fusion.gated:
+        return batched or apart or fusion.bias or fusion.rows or fusion.columns
+    return not fusion.plain or apart or (plain and batched)
 
 
 def _turned(info: Any) -> Any:

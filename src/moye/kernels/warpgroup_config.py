@@ -142,9 +142,14 @@ def configs(dtype: Any, *, skinny: int = 0, gated: bool = False) -> tuple[Warpgr
     return tuple(wide) if gated else (*wide, *split)
 
 
-def fits(config: WarpgroupConfig, promote: bool) -> bool:
-    """Whether the sums of a thread, twice where they are promoted, stay in its registers."""
+def fits(config: WarpgroupConfig, promote: bool, busy: bool = False) -> bool:
+    """Whether the sums of a thread, twice where they are promoted, stay in its registers.
+
+    ``busy``: as in ``Problem``; two warpgroups with 128x192 tiles each have too few registers for that.
+    """
     sums = config.rows * config.bN // GROUP
+    if busy and sums > (120 if config.multicast else 128):
+        return False
     return not promote or (sums <= 96 and config.schedule == "cooperative")
 
 
@@ -153,7 +158,7 @@ class Problem:
     """What a choice depends on: extents, batches and dtype; ``promote`` and ``gated`` as in ``gemm_sm90``.
 
     ``aligned``: lines of A and B lie multiples of 128 bytes apart, else TMA fetches two parts of memory for one.
-    ``plain``: C is not stored by TMA.
+    ``plain``: C is not stored by TMA.  ``busy``: sums need registers beside them on their way to C.
     """
 
     M: int
@@ -165,6 +170,7 @@ class Problem:
     gated: bool = False
     aligned: bool = True
     plain: bool = False
+    busy: bool = False
 
 
 def estimate(config: WarpgroupConfig, problem: Problem) -> float:
@@ -217,5 +223,5 @@ def choose(problem: Problem) -> WarpgroupConfig:
     swap = bool(skinny) and problem.M < problem.N
     k_bytes = problem.K * problem.dtype.bytes
     found = [replace(config, swap=swap) for config in configs(problem.dtype, skinny=skinny, gated=problem.gated)
-             if fits(config, problem.promote) and config.split_k * 128 <= max(128, k_bytes)]
+             if fits(config, problem.promote, problem.busy) and config.split_k * 128 <= max(128, k_bytes)]
     return min(found, key=lambda config: estimate(config, problem))

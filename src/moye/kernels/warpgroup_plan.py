@@ -9,15 +9,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import gcd
 from typing import Any
 
 import moye as mo
 from moye.kernels.warpgroup_config import WarpgroupConfig, require
-
-_WIDEST = 64
-"""Columns of C that are finished and stored at a time: 32 sums a thread."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +36,8 @@ class Fusion:
 
     @property
     def plain(self) -> bool:
-        """Whether nothing is read beside the sums: then registers are left for wider pieces."""
-        return not (self.rows or self.columns or self.accumulate or self.residual or self.bias or self.gated)
+        """Whether sums are at most scaled: then registers are left for wider pieces."""
+        return replace(self, scaled=False) == Fusion()
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +82,9 @@ def make_plan(config: WarpgroupConfig, dtypes: tuple[Any, Any], out: Any, major_
     require(config, a, gated=fusion.gated)
     bM, bN, bK, stages = config.bM, config.bN, config.bK, config.stages
     halves = 2 if fusion.gated else 1
-    columns = gcd(bN // halves, _WIDEST if fusion.plain else _WIDEST // 2)
+    columns = gcd(bN // halves, _widest(config, fusion, plain=not major_C, width=width))
+    if not major_C and out.bits == 16:          # by 1: ptxas serialises products whose sums are only rounded and stored
+        fusion = replace(fusion, scaled=True)   # under predicates (C7514)
     sA, tile_A = _operand(a, major_A, bM, bK, stages)
     sB, tile_B = _operand(b, major_B, bN, bK, stages, halves)
     sums = mo.int32 if a in (mo.int8, mo.uint8) else mo.float32
@@ -96,6 +95,15 @@ def make_plan(config: WarpgroupConfig, dtypes: tuple[Any, Any], out: Any, major_
     sC, tile_C = _staged(config, out, major_C, columns)
     return Plan(config, dtypes, out, sA, sB, sC, (tile_A, tile_B, tile_C), mma, chunk, columns,
                 _store(out, major_C, columns, width, chunk), major_C, fusion, promote, batched, extents)
+
+
+def _widest(config: WarpgroupConfig, fusion: Fusion, *, plain: bool, width: int) -> int:
+    """Columns of C that are finished and stored at a time, 32 sums a thread; fewer where other things take registers:
+    what is fused, the sums of eight blocks, the addresses and predicates of plain stores.
+    """
+    if not fusion.plain:
+        return 16 if plain else 32
+    return 32 if config.split_k == 8 or (plain and width == 1) else 64
 
 
 def _operand(dtype: Any, major: str, rows: int, bK: int, stages: int, halves: int = 1) -> tuple[Any, Any]:

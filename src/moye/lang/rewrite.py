@@ -146,6 +146,11 @@ def _bind(names: Sequence[str], call: str) -> str:
     return f"({', '.join(names)},) = {call}" if names else call
 
 
+def _words(names: Sequence[str]) -> ast.expr:
+    """A literal tuple for a hole: texts that do not name what differs are parsed once."""
+    return ast.Tuple([ast.Constant(name) for name in names], ast.Load())
+
+
 def _span(first: ast.stmt | ast.expr, last: ast.stmt | ast.expr | None = None) -> Span:
     end = last or first
     return (first.lineno, first.col_offset, end.end_lineno or end.lineno, end.end_col_offset or end.col_offset)
@@ -369,8 +374,8 @@ class _Rewriter(_Expressions):
     def visit_For(self, node: ast.For) -> list[ast.stmt]:
         loop, head = self._names.fresh("l"), _span(node, node.iter)
         names, target = self._carried[node], node.target.id if isinstance(node.target, ast.Name) else ""
-        start = _emit(f"{loop} = {CONTROL}.loop(ITER, {names!r}, {target!r})", _span(node.iter),
-                      ITER=self.rewritten(node.iter))
+        start = _emit(f"{loop} = {CONTROL}.loop(ITER, NAMES, TARGET)", _span(node.iter), NAMES=_words(names),
+                      TARGET=ast.Constant(target), ITER=self.rewritten(node.iter))
         goal, first = self.rewritten(node.target), list[ast.stmt]()
         if assigned([goal]) & set(names):                   # what is carried is the last turn's: begin comes first
             item = self._names.fresh("t")
@@ -407,7 +412,8 @@ class _Rewriter(_Expressions):
 
     def visit_If(self, node: ast.If) -> list[ast.stmt]:
         branch, names, head = self._names.fresh("c"), self._carried[node], _span(node, node.test)
-        start = _emit(f"{branch} = {CONTROL}.if_(COND, {names!r})", _span(node.test), COND=self.rewritten(node.test))
+        start = _emit(f"{branch} = {CONTROL}.if_(COND, NAMES)", _span(node.test), NAMES=_words(names),
+                      COND=self.rewritten(node.test))
         then, orelse = _emit(f"if {branch}.then(locals()): pass\nif {branch}.orelse(): pass", head)
         assert isinstance(then, ast.If) and isinstance(orelse, ast.If), "both branches are ifs"
         then.body = [*self._suite(node.body, names), *_emit(f"{branch}.end_then(locals())", head)]
@@ -431,7 +437,7 @@ class _Rewriter(_Expressions):
                 node.value = self._named(name, node.value)
             case [ast.Tuple(items) | ast.List(items)] if items and all(isinstance(item, ast.Name) for item in items):
                 names = tuple(item.id for item in items if isinstance(item, ast.Name))
-                node.value = _expression(f"{CONTROL}.names({names!r}, E)", node.value, E=node.value)
+                node.value = _expression(f"{CONTROL}.names(NAMES, E)", node.value, NAMES=_words(names), E=node.value)
         return node
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.stmt:
@@ -443,7 +449,7 @@ class _Rewriter(_Expressions):
         return node
 
     def _named(self, name: str, value: ast.expr) -> ast.expr:
-        return _expression(f"{CONTROL}.name({name!r}, E)", value, E=value)
+        return _expression(f"{CONTROL}.name(NAME, E)", value, NAME=ast.Constant(name), E=value)
 
     def visit_Assert(self, node: ast.Assert) -> list[ast.stmt]:
         message = node.msg or ast.copy_location(ast.Constant(None), node)
