@@ -36,18 +36,19 @@ def picture(events: Sequence[Event], title: str, head: int, tail: int) -> str:
     for row in rows(events):
         lines, y = _row(row, columns, y, events)
         body += lines
-    width, height = max(int(_x(columns, len(columns.shown))) + 20, _least(title)), y + 34
+    width, height = max(int(_x(columns, len(columns.shown))) + 20, _least(title, events)), y + 34
     parts = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
              f'viewBox="0 0 {width} {height}" font-family="sans-serif" font-size="11">',
              f'<rect width="{width}" height="{height}" fill="white"/>',
              f'<text x="8" y="16" font-size="12">{escape(title)}</text>',
-             *_sections(columns, y), *body, *_legend(events, y + 22), "</svg>"]
+             *_sections(columns, y), *body, *_legend_lines(events, y + 22), "</svg>"]
     return "\n".join(parts) + "\n"
 
 
-def _least(title: str) -> int:
+def _least(title: str, events: Sequence[Event]) -> int:
     """Wide enough for the title and the legend."""
-    return max(20 + 7 * len(title), 1000)
+    _, text, last = _legend(events)
+    return max(20 + 7 * len(title), last + 6 * len(text), 1000)
 
 
 def _x(columns: Columns, column: int, within: float = 0) -> float:
@@ -141,14 +142,22 @@ def _tip(event: Event) -> str:
            f"{escape(f'{where}  {event.text}')}</title>"
 
 
-def _legend(events: Sequence[Event], y: int) -> Iterator[str]:
+def _legend(events: Sequence[Event]) -> tuple[list[tuple[str, str, int]], str, int]:
+    """(colour, text, place) of each entry, the text behind them and its place."""
     stages = sorted({event.stage for event in events if event.stage is not None})
     entries = [(STAGE_COLOURS[stage % len(STAGE_COLOURS)], f"stage {stage}") for stage in stages]
     entries += [(HIDDEN, "MMA, copy in flight"), (BARE, "MMA, none in flight")]
-    x = LEFT
+    x, placed = LEFT, []
     for colour, label in entries:
-        yield f'<rect x="{x}" y="{y - 9}" width="10" height="10" fill="{colour}"/>'
-        yield f'<text x="{x + 14}" y="{y}">{label}</text>'
+        placed.append((colour, label, x))
         x += 26 + 7 * len(label)
     more = ", A: arrive, C: commit" if any(event.kind == "arrive" for event in events) else ""
-    yield f'<text x="{x}" y="{y}">triangle: issue, dot: access, W: wait, B: barrier{more}</text>'
+    return placed, f"triangle: issue, dot: access, W: wait, B: barrier{more}", x
+
+
+def _legend_lines(events: Sequence[Event], y: int) -> Iterator[str]:
+    entries, text, last = _legend(events)
+    for colour, label, x in entries:
+        yield f'<rect x="{x}" y="{y - 9}" width="10" height="10" fill="{colour}"/>'
+        yield f'<text x="{x + 14}" y="{y}">{label}</text>'
+    yield f'<text x="{last}" y="{y}">{text}</text>'
