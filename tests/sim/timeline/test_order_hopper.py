@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hopper_pipelines import RUN, ends, products, run_ring, sends, stores, to_others
+from hopper_pipelines import RUN, ends, operands, products, run_ring, sends, stores, to_others
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -18,10 +18,6 @@ PRODUCTS = st.lists(st.sampled_from(["mma", "commit", 0, 1, 2]), max_size=10)
 
 def events_of(timeline, *kinds, warp=None):
     return [e for e in timeline.events if e.kind in kinds and warp in (None, e.warp)]
-
-
-def operands():
-    return np.zeros((64, 8), np.float32), np.ones(32, np.float32)
 
 
 def trace(*steps):
