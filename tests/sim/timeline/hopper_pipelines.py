@@ -17,7 +17,7 @@ SA, SB = mo.tile_to_shape(ATOM, (64, 64)), mo.tile_to_shape(ATOM, (8, 64))
 
 @mo.kernel
 def ring(out, x, stages: mo.Constexpr, late: mo.Constexpr = 0):
-    """Warp 0 loads runs of 32, the last one ragged; warps 1 and 2 add them, warp ``late`` after the other has waited."""
+    """Warp 0 loads runs of 32, the last one ragged; warps 1 and 2 add them, ``late`` after the other has waited."""
     tid = mo.thread_idx().x
     smem = mo.shared_array(x.dtype, (RUN, 1, stages))
     full, empty = mo.mbarrier_array(stages), mo.mbarrier_array(stages)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hopper_kernels import run_gemm, run_loads, run_registers
 from hopper_pipelines import RUN, ends, operands, products, run_ring, sends, stores, to_others
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import moye as mo
-from hopper_kernels import run_gemm
 from moye.sim.program import program_of
+from moye.sim.timeline import tape
 
 STORES = st.lists(st.sampled_from(["store", "commit", "read", 0, 1, 2]), max_size=10)
 PRODUCTS = st.lists(st.sampled_from(["mma", "commit", 0, 1, 2]), max_size=10)
@@ -124,6 +125,26 @@ def test_tensor_copies_with_a_ragged_end():
     assert str(timeline.overlap()) == "96 of 128 MMAs (3/4)", "each k-tile but the last: 4 products by 8 warps"
 
 
+def test_one_warp_may_load_and_wait():
+    """Two tiles through one buffer; every warp waits, and the first of them ends the load that its thread issued."""
+    timeline = run_loads(timeline=True)[0].timeline()
+    loads = events_of(timeline, "tma")
+    assert [timeline.events[e.done].warp for e in loads] == [0, 0]
+    assert [timeline.events[e.done].order for e in loads] == [e.order + 1 for e in loads]
+    assert [e.trips for e in loads] == [(("turn", 0),), (("turn", 1),)]
+
+
+def test_a_wgmma_ends_the_load_of_its_registers():
+    report, C, expected = run_registers(timeline=True)
+    assert report.ok and np.allclose(C, expected, atol=1e-3)
+    timeline = report.timeline()
+    for warp in range(4):
+        load, mma = events_of(timeline, "load", "mma", warp=warp)
+        assert (load.done, mma.completes, mma.in_flight) == (mma.index, (load.index,), 0)
+        assert timeline.events[mma.done].text == "mo.warpgroup_wait(0)"
+    assert "ends 2; until 5" in timeline.text()
+
+
 # --- clusters --------------------------------------------------------------------------------------------------------
 
 
@@ -150,6 +171,14 @@ def test_a_multicast_ends_in_its_own_block_if_that_receives(mask, ends_in):
     assert not any(e.completes for e in waits_of(timeline, 1 - ends_in))
     told = timeline.text()
     assert (f"of warp 0, block {wait.block}" in told) == (ends_in == 1)
+
+
+def test_an_arrow_goes_to_the_other_block():
+    timeline, _ = clustered(to_others, np.ones(32, np.float32), 0b10)
+    flows = {e["ph"]: (e["pid"], e["ts"]) for e in timeline.chrome()["traceEvents"] if e["ph"] in "sf"}
+    load, = events_of(timeline, "tma")
+    assert flows == {"s": (0, load.step), "f": (1, load.until)}
+    assert ">warp 0, block (1, 0, 0)</text>" in timeline.svg()
 
 
 @pytest.mark.parametrize(("mask", "block", "loads"), [(0b10, 0, [False]), (0b11, 0, [True]), (0b11, 1, [])])
@@ -209,7 +238,8 @@ def test_families_of_groups_are_apart():
     def mixed(x: mo.Static, out: mo.Static):
         tid = mo.thread_idx().x
         smem, back = mo.shared_array(mo.float32, 128), mo.shared_array(mo.float32, 32)
-        mo.copyto(mo.CopyAtom(mo.CpAsync(mo.float32), mo.float32), mo.tile(smem, (1,), (tid,)), mo.tile(x, (1,), (tid,)))
+        atom = mo.CopyAtom(mo.CpAsync(mo.float32), mo.float32)
+        mo.copyto(atom, mo.tile(smem, (1,), (tid,)), mo.tile(x, (1,), (tid,)))
         mo.cp_async_commit()
         if tid < 32:
             back[tid] = 1.0
@@ -238,6 +268,16 @@ def test_nothing_is_recorded_where_nothing_was_asked_for():
     func = products.trace(*operands(), (("load", 0), "mma", 0, ("wait", 0, 0)), block=128)
     assert "tape" not in program_of(func, check=True).source
     assert program_of(func, check=True, record=True).source.count("B.tape.note") > 4
+
+
+def test_what_takes_effect_later_is_counted_when_the_tape_is_full(monkeypatch):
+    steps = ("mma", ("load", 0), ("wait", 0, 0))
+    whole = trace(*steps)
+    monkeypatch.setattr(tape, "MOST", len(whole.events) // 4)
+    short = trace(*steps)
+    assert short.dropped >= 2 and not events_of(short, "wait")
+    with pytest.raises(mo.ArgumentError, match=f"lacks {short.dropped} statements"):
+        short.overlap()
 
 
 def test_a_recorded_run_finds_the_same():

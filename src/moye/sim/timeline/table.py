@@ -50,12 +50,13 @@ def _cells(event: Event, events: Sequence[Event]) -> tuple[str, ...]:
 
 def link(event: Event, events: Sequence[Event]) -> str:
     """What belongs together, by order numbers: the end of what goes on, or what ends here."""
-    if event.goes_on:
-        return "never ends" if event.done is None else _until(events[event.done], event)
     ended: dict[str, list[str]] = {}
     for other in (events[index] for index in event.completes if index != event.index):
         ended.setdefault(_whose(other, event), []).append(str(other.order))
-    return "; ".join(f"ends {', '.join(orders)}{whose}" for whose, orders in ended.items())
+    parts = [f"ends {', '.join(orders)}{whose}" for whose, orders in ended.items()]
+    if event.goes_on:
+        parts.append("never ends" if event.done is None else _until(events[event.done], event))
+    return "; ".join(parts)
 
 
 def _until(end: Event, event: Event) -> str:

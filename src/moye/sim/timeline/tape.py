@@ -175,12 +175,10 @@ class BatchTape:
         statement, mine = self.tape.statements.of(op), lanes[:, self.columns]
         if statement is None or not mine.any() or self._full():
             return
-        marks: dict[Mark, None] = {}
-        for thread, s in np.argwhere(mine).tolist():
-            column = int(self.columns[s])
-            number = int(element[thread, column])
-            marks[Mark(s, thread // WARP, self.blocks[s], op.ref.buffer.id, number,
-                       int(phase[number, column]) - 1)] = None
+        thread, s = np.nonzero(mine)
+        cells = np.unique(np.stack([s, thread // WARP, element[thread, self.columns[s]]], axis=1), axis=0).tolist()
+        marks = [Mark(s, warp, self.blocks[s], op.ref.buffer.id, number, int(phase[number, self.columns[s]]) - 1)
+                 for s, warp, number in cells]
         bits = self._bits(lanes)
         table = self.tape.table(op.ref.buffer)
         stages = None if table is None else self._one_each(table[element][None, :, self.columns], bits)
