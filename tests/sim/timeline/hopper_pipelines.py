@@ -110,7 +110,7 @@ def products(out: mo.Static, x: mo.Static, steps: mo.Constexpr):
 
 @mo.kernel
 def to_others(out, x: mo.Static, mask: mo.Constexpr):
-    """Block 0 of a cluster of two loads a run for the blocks of ``mask``; each of them waits for it."""
+    """Block 0 of a cluster of two loads a run for the blocks of ``mask``; each of them waits for it, block 1 last."""
     tid, rank = mo.thread_idx().x, mo.cluster_rank()
     smem, bars = mo.shared_array(x.dtype, 32), mo.mbarrier_array(1)
     if tid == 0:
@@ -120,10 +120,33 @@ def to_others(out, x: mo.Static, mask: mo.Constexpr):
     mo.cluster_sync()
     if rank == 0 and tid == 0:
         mo.copyto(mo.BulkCopy(), smem, mo.tile(x, (32,), (0,)), barrier=(bars, 0), multicast=mask)
+    if rank == 1:
+        mo.cluster_sync()
     if mask >> rank & 1 == 1:
         mo.mbarrier_wait(bars, 0, 0)
         out[tid, rank] = smem[tid]
+    if rank == 0:
+        mo.cluster_sync()
     mo.cluster_sync()
+
+
+@mo.kernel
+def by_lanes(out, x: mo.Static, order: mo.Constexpr):
+    """Two lanes load a run each, on a barrier each; the warp waits for them in this order."""
+    tid = mo.thread_idx().x
+    smem, bars = mo.shared_array(x.dtype, (32, 1, 2)), mo.mbarrier_array(2)
+    if tid == 0:
+        mo.mbarrier_init(bars, 0, 1)
+        mo.mbarrier_init(bars, 1, 1)
+        mo.fence_mbarrier_init()
+    mo.sync_warp()
+    if tid < 2:
+        mo.mbarrier_arrive_expect_tx(bars, tid, 128)
+        mo.copyto(mo.BulkCopy(), smem[:, 0, tid], mo.tile(x, (32,), (tid,)), barrier=(bars, tid))
+    for i in order:
+        mo.mbarrier_wait(bars, i, 0)
+    for i in mo.static_range(2):
+        out[tid, i] = smem[tid, 0, i]
 
 
 @mo.kernel

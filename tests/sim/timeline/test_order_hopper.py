@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from hopper_kernels import run_gemm, run_loads, run_registers
-from hopper_pipelines import RUN, ends, operands, products, run_ring, sends, stores, to_others
+from hopper_pipelines import RUN, by_lanes, ends, operands, products, run_ring, sends, stores, to_others
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -125,6 +125,16 @@ def test_tensor_copies_with_a_ragged_end():
     assert str(timeline.overlap()) == "96 of 128 MMAs (3/4)", "each k-tile but the last: 4 products by 8 warps"
 
 
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_a_copy_of_several_lanes_ends_with_the_last(order):
+    x, out = np.arange(64, dtype=np.float32), np.full((32, 2), np.nan, np.float32)
+    report = mo.check(by_lanes, lints=False, timeline=True)[1, 32](out, x, order)
+    assert report.ok and np.array_equal(out.T.reshape(-1), x), str(report)
+    load, first, last = events_of(report.timeline(), "tma", "wait")
+    assert (load.lanes, load.stage, load.done) == (2, None, last.index)
+    assert (first.stage, first.completes, last.stage, last.completes) == (order[0], (), order[1], (load.index,))
+
+
 def test_one_warp_may_load_and_wait():
     """Two tiles through one buffer; every warp waits, and the first of them ends the load that its thread issued."""
     timeline = run_loads(timeline=True)[0].timeline()
@@ -161,7 +171,7 @@ def waits_of(timeline, block):
 
 @pytest.mark.parametrize(("mask", "ends_in"), [(0b01, 0), (0b10, 1), (0b11, 0)])
 def test_a_multicast_ends_in_its_own_block_if_that_receives(mask, ends_in):
-    """In the other block there is no event for it, and the wait there ends nothing."""
+    """In the other block there is no event for it, and the wait there, though later, ends nothing."""
     x = np.arange(32, dtype=np.float32)
     timeline, out = clustered(to_others, x, mask)
     assert all(np.array_equal(out[:, b], x) == bool(mask >> b & 1) for b in range(2))

@@ -74,7 +74,7 @@ def land(drafts: Sequence[Draft]) -> None:
         ends = [waits.end(draft, mark) for mark in own or draft.marks if mark.block in recorded]
         known = [end for end in ends if end is not None]
         if known and len(known) == len(ends):
-            draft.done = max(known, key=lambda end: (drafts[end].note.step, -end))
+            draft.done = max(known, key=lambda end: drafts[end].note.step)
             drafts[draft.done].completes.append(index)
 
 
