@@ -5,13 +5,16 @@ from __future__ import annotations
 import os
 from fractions import Fraction
 from pathlib import Path
+from unittest import mock
 
+import ml_dtypes
 import numpy as np
 import pytest
 
 import moye as mo
 from moye.cuda.nvrtc import compile_cubin
 from moye.cuda.overlap import ptx_overlap, sass_overlap
+from moye.kernels import WarpgroupConfig, gemm_sm90
 
 TWINS = Path(__file__).parents[2] / "benchmarks" / "twins"
 NONE, THROUGH, DOUBLE = Fraction(0), Fraction(31, 32), Fraction(31, 32) * Fraction(7, 8)
@@ -101,14 +104,103 @@ def test_ptxas_undoes_the_overlap_of_the_hand_written_twin():
     assert sass.overlapped < 64, "ptxas may change, but 512 it will not be"
 
 
+# --- TMA and wgmma ---------------------------------------------------------------------------------------------------
+
+ROLES = {"15_matmul_wgmma": (256, 128, np.float32), "17_matmul_warp_specialized": (200, 136, np.float16)}
+
+
+def launch_roles(module, k, m=128, n=128, dtype=np.float16, **options):
+    """A matmul with a warp for each role, with the timeline of one block."""
+    rng = np.random.default_rng(k)
+    A, B = (rng.standard_normal((rows, k)).astype(np.float16) for rows in (m, n))
+    C = np.full((m, n), np.nan, dtype)
+    report = module.matmul(A, B, C, kernel=mo.check(module.matmul_kernel, **{"timeline": True, **options}))
+    assert report.ok, str(report)
+    exact = A.astype(np.float64) @ B.astype(np.float64).T
+    assert np.linalg.norm(C - exact) < 1e-3 * np.linalg.norm(exact)
+    return report.timeline()
+
+
+@pytest.mark.parametrize("earliest", [False, True])
+@pytest.mark.parametrize("k", [64, 104, 512, 1000])
+@pytest.mark.parametrize("stem", ROLES)
+def test_every_k_tile_but_the_last_hides_a_load(example, stem, k, earliest):
+    """Fewer k-tiles than stages and more; the block in the corner, where they are ragged."""
+    m, n, dtype = ROLES[stem]
+    tiles = -(-k // 64)
+    overlap = launch_roles(example(stem), k, m, n, dtype, earliest=earliest, timeline=[1]).overlap()
+    assert overlap.total == tiles * 4 * 8, "k-tiles, products of a k-tile, warps"
+    assert overlap.share == Fraction(tiles - 1, tiles)
+
+
+def test_the_last_k_tile_has_no_next(example):
+    """Which products hide nothing; loads of warp 8 end in warp 0, products at the wait of the next trip."""
+    timeline = launch_roles(example("17_matmul_warp_specialized"), 512)
+    mmas = [e for e in timeline.events if e.kind == "mma"]
+    assert {dict(e.trips)["k"] for e in mmas if not e.in_flight} == {7}
+    assert {e.in_flight for e in mmas if dict(e.trips)["k"] == 0} == {8}, "the other four stages, of A and of B"
+    loads = [e for e in timeline.events if e.kind == "tma"]
+    assert {(e.warp, timeline.events[e.done].warp) for e in loads} == {(8, 0)}
+    assert [dict(timeline.events[e.done].trips)["k"] for e in loads] == [k for k in range(8) for _ in "AB"]
+    for event in mmas:
+        wait, k = timeline.events[event.done], dict(event.trips)["k"]
+        assert (wait.warp, dict(wait.trips).get("k", 8)) == (event.warp, k + 1), "warpgroup_wait(1), one k-tile later"
+    stores = [e for e in timeline.events if e.kind == "tma store"]
+    assert stores and {timeline.events[e.done].text for e in stores} == {"mo.tma_store_wait(0)"}
+
+
+CONFIGS = {
+    "cooperative": (WarpgroupConfig(128, 128, 64, 3, groups=2), (128, 128, 512), 1),
+    "one_group": (WarpgroupConfig(64, 64, 64, 4, groups=1), (128, 72, 264), 4),
+    "pingpong": (WarpgroupConfig(64, 128, 64, 3, "pingpong", 2), (128, 256, 512), 4),
+    "pingpong_ragged": (WarpgroupConfig(64, 128, 64, 3, "pingpong", 2), (200, 136, 328), 8),
+    "multicast": (WarpgroupConfig(64, 64, 64, 3, groups=1, multicast="A"), (64, 256, 320), 2),
+}
+
+
+def launch_gemm(config, shape):
+    """gemm_sm90 by as few blocks as there can be, and the timeline of the first."""
+    M, N, K = shape
+    rng = np.random.default_rng(K)
+    A, B = (rng.standard_normal((rows, K)).astype(ml_dtypes.bfloat16) for rows in (M, N))
+    C = np.zeros((M, N), ml_dtypes.bfloat16)
+    with mock.patch.dict(gemm_sm90.__globals__, SMS=config.cluster), mo.timelines() as found:
+        gemm_sm90.__globals__["_recipe"].cache_clear()          # which has the number of blocks
+        gemm_sm90(A, B, C, config=config)
+    gemm_sm90.__globals__["_recipe"].cache_clear()
+    exact = A.astype(np.float64) @ B.astype(np.float64).T
+    assert np.linalg.norm(C - exact) < 5e-3 * np.linalg.norm(exact)
+    timeline, = found
+    return timeline
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_gemm_sm90_hides_loads_from_tile_to_tile(name):
+    """A persistent block goes on to load for its next tile: only the last k-tile of all has no next."""
+    config, shape, tiles = CONFIGS[name]
+    total = tiles * -(-shape[2] // 64)
+    overlap = launch_gemm(config, shape).overlap()
+    assert overlap.share == Fraction(total - 1, total)
+    assert overlap.total == total * 4 * 4 * config.bM // 64, "products of a k-tile, warps, rows"
+
+
+def test_loads_of_the_next_tile_are_in_flight_while_a_warpgroup_stores():
+    """Ping-pong: each warpgroup stores two tiles in two pieces, and all but the last tile of all hide loads."""
+    config, shape, _ = CONFIGS["pingpong"]
+    events = launch_gemm(config, shape).events
+    pieces = {warp: [e for e in events if e.kind == "write" and e.warp == warp] for warp in (0, 4)}
+    assert [[e.in_flight > 0 for e in pieces[warp]] for warp in (0, 4)] == [[True] * 4, [True, True, False, False]]
+
+
 PICTURES = {"single_stage": "04_matmul_async", "through_registers": "06_matmul_overlapped",
             "double_buffered": "09_matmul_double_buffered"}
 
 
-@pytest.mark.parametrize("name", PICTURES)
+@pytest.mark.parametrize("name", [*PICTURES, "warp_specialized"])
 def test_the_pictures_of_the_manual(example, name):
     path = Path(__file__).parents[2] / "docs" / "pictures" / f"timeline_{name}.svg"
-    svg = launch(example(PICTURES[name]), 32).svg()
+    svg = (launch(example(PICTURES[name]), 32) if name in PICTURES else
+           launch_roles(example("17_matmul_warp_specialized"), 512)).svg()
     if os.environ.get("UPDATE_GOLDEN"):
         path.write_text(svg)
     assert path.read_text() == svg, f"{path.name} differs: UPDATE_GOLDEN=1 rewrites it"

@@ -141,8 +141,10 @@ class Mbarriers:
         return found
 
     def passes(self, op: ops.MbarrierWait, element: Array, lanes: Array) -> None:
-        """These lanes go on: the checks learn it."""
+        """These lanes go on: the checks and the timeline learn it."""
         phases = self.of(op.ref.buffer)
+        if self.batch.tape is not None:
+            self.batch.tape.passed(op, element, lanes, phases.phase)
         for one in np.unique(element[lanes]).tolist():
             phases.free[one] |= (lanes & (element == one)).any(axis=0) & (phases.phase[one] == 0)
             if self.batch.watch is None:

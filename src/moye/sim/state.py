@@ -87,6 +87,35 @@ class ClusterState(Protocol):
     def remote(self, op: ops.Op, block: Array, rank: Array) -> Array: ...
 
 
+class AnyIssued(Protocol):
+    """A bulk copy that is issued: per box the thread, its block, the block that receives, mbarrier and phase."""
+
+    thread: Array
+    issuer: Array
+    block: Array
+    element: Array
+    phase: Array
+
+    @property
+    def box(self) -> AnyBox: ...
+
+
+class AnyBox(Protocol):
+    """What a bulk copy copies."""
+
+    @property
+    def op(self) -> ops.AnyBulk: ...
+    @property
+    def barrier(self) -> Buffer | None: ...
+
+
+class TapeState(Protocol):
+    """Where a timeline is recorded."""
+
+    def issued(self, issued: AnyIssued) -> None: ...
+    def passed(self, op: ops.MbarrierWait, element: Array, lanes: Array, phase: Array) -> None: ...
+
+
 class BatchState(Protocol):
     """The blocks that run together."""
 
@@ -101,6 +130,8 @@ class BatchState(Protocol):
     copies: AsyncCopies
     ready: list[Group]
 
+    @property
+    def tape(self) -> TapeState | None: ...
     @property
     def mbarriers(self) -> MbarriersState: ...
     @property

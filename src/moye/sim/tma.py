@@ -259,18 +259,17 @@ class TensorCopies:
     def issue(self, issued: Issued) -> None:
         """A copy begins."""
         box, batch = issued.box, self.batch
-        watch = batch.watch
-        if box.barrier is None:
-            if watch is not None:
-                box.tell(watch.checker.engines, issued)
+        phases = None if box.barrier is None else batch.mbarriers.of(box.barrier)
+        if phases is not None:
+            issued.element = np.clip(issued.element, 0, len(phases.phase) - 1)
+            issued.phase = phases.phase[issued.element, issued.block]
+        if batch.watch is not None:
+            box.tell(batch.watch.checker.engines, issued)
+        if batch.tape is not None:
+            batch.tape.issued(issued)
+        if phases is None:
             self._keep_store(issued)
-            return
-        phases = batch.mbarriers.of(box.barrier)
-        issued.element = np.clip(issued.element, 0, len(phases.phase) - 1)
-        issued.phase = phases.phase[issued.element, issued.block]
-        if watch is not None:
-            box.tell(watch.checker.engines, issued)
-        if self.earliest:
+        elif self.earliest:
             box.load(issued)
             batch.mbarriers.landed(phases, issued.element, issued.block, issued.bytes)
         else:

@@ -10,6 +10,8 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from hopper_pipelines import operands as hopper_operands
+from hopper_pipelines import products, run_ring
 from pipelines import (
     COPY,
     LOAD,
@@ -30,6 +32,8 @@ from moye.sim.timeline.columns import MOST, Columns, Gap, rows
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 HERE = f"{Path(__file__).parent}/"
+WGMMA = (("load", 0), "mma", "mma", "commit", ("load", 1), "mma", "commit", 1, ("wait", 0, 0), "mma", "commit", 0,
+         ("wait", 1, 0))
 SVG = "{http://www.w3.org/2000/svg}"
 
 
@@ -42,6 +46,8 @@ def timelines():
         "three stages": run(multistage, *operands(9), THREE, COPY, MMA),
         "registers": run(through_registers, *operands(5), mo.make_layout((16, 4)), LOAD, MMA),
         "scalars": run(carried_scalar, np.ones(128, np.float32), np.ones(128, np.float32), 4, block=32),
+        "ring": run_ring(260, 2, 2)[0].timeline(),
+        "wgmma": mo.check(products, lints=False, timeline=True)[1, 128](*hopper_operands(), WGMMA).timeline(),
         "roles": run(specialised, np.ones(32, np.float32), np.zeros((16, 4), np.float32), 3, MMA, block=96),
     }
 
@@ -51,7 +57,7 @@ def every():
     return timelines()
 
 
-@pytest.fixture(params=["tiny", "three stages", "registers", "scalars", "roles"])
+@pytest.fixture(params=["tiny", "three stages", "registers", "scalars", "roles", "ring", "wgmma"])
 def timeline(request, every):
     return every[request.param]
 
@@ -70,6 +76,12 @@ def test_golden_table(every):
 
 def test_golden_svg(every):
     compare("timeline_tiny.svg", every["tiny"].svg())
+
+
+@pytest.mark.parametrize("name", ["ring", "wgmma"])
+def test_golden_tables_and_pictures_of_sm_90(every, name):
+    compare(f"timeline_{name}.txt", every[name].text() + "\n")
+    compare(f"timeline_{name}.svg", every[name].svg())
 
 
 def test_golden_trace(every):
@@ -99,7 +111,7 @@ def test_a_trace_is_what_perfetto_loads(timeline):
     for events in tracks.values():
         ends = [event["ts"] + event["dur"] for event in events]
         assert all(end <= event["ts"] for end, event in zip(ends, events[1:], strict=False)), "monotone, no overlaps"
-    copies = [e for e in timeline.events if e.done is not None and e.done != e.index]
+    copies = [e for e in timeline.events if e.goes_on and e.kind != "mma" and e.done is not None]
     assert len(flows) == len(copies)
     for start, finish in flows.values():
         assert (start["ph"], finish["ph"], finish["bp"]) == ("s", "f", "e")
@@ -115,13 +127,44 @@ def test_an_arrow_goes_from_a_copy_to_its_wait(every):
     assert set(ends) == {("s", "cp.async"), ("f", "wait")}
 
 
+def test_an_arrow_goes_from_a_load_to_the_wait_of_another_warp(every):
+    events = every["ring"].chrome()["traceEvents"]
+    names = {e["tid"]: e["args"]["name"] for e in events if e["name"] == "thread_name"}
+    by_place = {(e["tid"], e["ts"]): e["name"] for e in events if e["ph"] == "X"}
+    ends = {e["ph"]: (names[e["tid"]], by_place[e["tid"], e["ts"]]) for e in events if e["ph"] in "sf"}
+    assert ends == {"s": ("warp 0", "tma"), "f": ("warp 1", "wait")}
+    bars = [e["name"] for e in events if e.get("cat") == "in flight"]
+    assert bars == [f"smem <- x stage {k % 2}" for k in range(9)]
+
+
+def test_a_bar_of_wgmmas_reaches_to_their_wait(every):
+    """One bar for what one wait ends: the first group, then the two behind it."""
+    timeline = every["wgmma"]
+    bars = [e for e in timeline.chrome()["traceEvents"] if e.get("cat") == "wgmma" and e["tid"] < 64]
+    mmas = [e for e in timeline.events if e.kind == "mma" and e.warp == 0]
+    assert [(bar["name"], bar["ts"], bar["ts"] + bar["dur"]) for bar in bars] == [
+        ("2 wgmma", mmas[0].step, mmas[0].until), ("2 wgmma", mmas[2].step, mmas[3].until)]
+    assert [e.in_flight for e in mmas] == [1, 1, 2, 1]
+    assert timeline.svg().count(">wgmma</text>") == len(rows(timeline.events))
+    assert ">wgmma</text>" not in every["ring"].svg()
+
+
 def test_copies_of_one_track_do_not_overlap(timeline):
     for warp in {e.warp for e in timeline.events}:
         mine = [e for e in timeline.events if e.warp == warp]
         end = defaultdict(int)
         for track, copy in flights(mine):
-            assert copy.index >= end[track]
-            end[track] = copy.done
+            assert copy.step >= end[track]
+            end[track] = copy.until
+
+
+def test_links_name_the_other_warp(every):
+    told = every["ring"].text().split("\n\n")
+    loads = [line for line in told[0].splitlines() if " tma " in line]
+    waits = [line for line in told[1].splitlines() if "ends" in line]
+    assert len(loads) == len(waits) == 3, "two trips and the last"
+    assert all(line.split("until ")[1].endswith(" of warp 1") for line in loads)
+    assert all(line.split("ends ")[1].endswith(" of warp 0") for line in waits)
 
 
 # --- columns ---------------------------------------------------------------------------------------------------------

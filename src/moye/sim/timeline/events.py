@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from moye.errors import Frame
-from moye.sim.timeline.statements import Kind
+from moye.sim.timeline.kinds import Kind
 
-COPIES = ("cp.async", "copy", "load")
-"""The kinds of copies from global memory; only they are ever in flight."""
+OWN = ("cp.async", "copy", "load")
+"""The kinds of copies from global memory that are in flight for the warp that issued them; "tma" is for its block."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,13 +27,15 @@ class Event:
     time: a statement that several warps run together has one step, and steps respect barriers.
     ``kind``: "cp.async" (issue of an asynchronous copy), "commit", "wait", "barrier", "copy" (global to shared
     memory, synchronous), "load" (global memory to registers), "read" and "write" (shared memory to and from registers),
-    "mma", "store" (to global memory), "use" (the first use of what a load brought, where it is none of these).
+    "mma", "store" (to global memory), "use" (the first use of what a load brought, where it is none of these); of
+    sm_90 "tma" (a tensor or bulk copy from global memory), "tma store" (to it), "tma send" (to another block), "arrive"
+    (at an mbarrier; a wait for one is noted when it passes).
     ``trips`` are (variable, value) of the loops around it, outermost first: those of the kernel, then unrolled ones.
     ``buffer`` and ``stage``: the shared tensor that it touches and, if that has three or more modes, the coordinate
-    in the last one, where all active lanes agree.
-    ``done``, of a copy: the index of the event that ends its flight; None where nothing does.
-    ``completes``: the indices of the copies whose flight ends here.  ``in_flight``: how many copies of this warp were
-    issued before this event and end after it.
+    in the last one, where all active lanes agree; of mbarriers the number.
+    ``done``, of what ``goes_on``, a copy or a wgmma: the index of the event that ends it, maybe of another warp; None
+    where nothing does.  ``until``: the step of that event.  ``completes``: the indices of the events that end here.
+    ``in_flight``: how many copies were issued before this event and end after it, see ``Timeline.overlap``.
     """
 
     index: int
@@ -51,6 +53,8 @@ class Event:
     done: int | None
     completes: tuple[int, ...]
     in_flight: int
+    until: int | None = None
+    goes_on: bool = False
 
     @property
     def where(self) -> str:
@@ -71,8 +75,7 @@ class Event:
     def alike(self) -> tuple[object, ...]:
         """What is the same for warps that do the same: everything but who, and indices."""
         return (self.kind, self.step, self.lanes, self.frame, self.tensors, self.trips, self.buffer, self.stage,
-                self.in_flight, None if self.done is None else self.done - self.index,
-                tuple(self.index - copy for copy in self.completes))
+                self.in_flight, self.until)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal as OneOf
 
 import numpy as np
 
@@ -24,21 +23,22 @@ from moye.sim.addressing import Addresser, register_rows
 from moye.sim.gemm import GemmSite
 from moye.sim.memory import Array
 from moye.sim.segments import name_of
+from moye.sim.timeline.kinds import MEMORY, Family, Kind, family_of, goes_on, is_noted_later, kind_of, pending_of
+from moye.sim.wgmma import WgmmaSite
 from moye.sim.writer import Writer
 
-Kind = OneOf["cp.async", "commit", "wait", "barrier", "copy", "load", "read", "write", "mma", "store", "use"]
 Key = tuple[str, int, int]
 Keys = frozenset[Key]
 NONE: Keys = frozenset()
-_BARRIERS = (ops.SyncThreads, ops.SyncWarp, ops.NamedBarrier)
-_MEMORY = (ops.Copy, ops.Load, ops.Store, ops.Map, ops.Atomic, ops.Reduce)
+_MBARRIERS = (ops.MbarrierInit, ops.MbarrierArrive, ops.MbarrierWait)
 
 
 @dataclass(frozen=True, slots=True)
 class Statement:
     """One op: its kind ("use" if it only reads registers), names (written first), and what it does to followed keys.
 
-    ``place`` is the shared operand that tells the stage, ``pred`` the predicate fragment of a copy.
+    ``place`` is the shared operand that tells the stage, ``pred`` the predicate fragment of a copy.  ``goes_on``: what
+    it begins ends elsewhere, at a wait that leaves ``pending`` groups of its ``family``, for a phase, or at a use.
     """
 
     number: int
@@ -51,7 +51,11 @@ class Statement:
     address: Addresser | None = None
     pred: TileRef | None = None
     pred_rows: Array | None = None
+    family: Family | None = None
     pending: int | None = None
+    goes_on: bool = False
+    later: bool = False
+    """It is noted where it takes effect."""
     reads: Keys = NONE
     writes: Keys = NONE
     loads: Keys = NONE
@@ -70,6 +74,8 @@ class Statements:
         self._known: dict[int, Statement] = {}
         self._followed = _followed_buffers(func)
         self._tainted = _tainted(func)
+        self.mbarriers = {op.ref.buffer.id for op in func.body.walk() if isinstance(op, _MBARRIERS)}
+        """Shared tensors whose elements are mbarriers: each is a stage of its own."""
         self._block(func.body, ())
 
     def of(self, op: ops.Op) -> Statement | None:
@@ -100,7 +106,7 @@ class Statements:
             len(self.list), kind or "use", op.loc, op.trips, tuple(v.name for v in loops), _names(op), place,
             Addresser(place, extents, width, None) if place is not None else None, pred,
             register_rows(pred, extents, 1) if pred is not None else None,
-            op.pending if isinstance(op, ops.CpAsyncWait) else None, reads, writes, loads, moves)
+            family_of(op), pending_of(op), goes_on(op), is_noted_later(op), reads, writes, loads, moves)
 
     # --- registers that are followed ---------------------------------------------------------------------------------
 
@@ -128,33 +134,6 @@ class Statements:
         else:
             return
         yield from (pair for pair in pairs if pair[0] in self._tainted)
-
-
-def kind_of(op: ops.Op) -> Kind | None:
-    """The kind of the event that an op is; None where a timeline does not show it."""
-    if isinstance(op, _BARRIERS):
-        return "barrier"
-    if isinstance(op, ops.CpAsyncWait):
-        return "wait"
-    if isinstance(op, ops.CpAsyncCommit):
-        return "commit"
-    if isinstance(op, ops.Gemm):
-        return "mma"
-    if isinstance(op, ops.Copy) and op.atom.asynchronous is not None:
-        return "cp.async"
-    return _moved(op) if isinstance(op, _MEMORY) else None
-
-
-def _moved(op: ops.Op) -> Kind | None:
-    """By where it reads and writes."""
-    does = {(ref.buffer.root.space, written) for ref, written in op.refs()}
-    if (Space.GLOBAL, True) in does:
-        return "store"
-    if (Space.GLOBAL, False) in does:
-        return "copy" if (Space.SHARED, True) in does else "load"
-    if (Space.SHARED, True) in does:
-        return "write"
-    return "read" if (Space.SHARED, False) in does else None
 
 
 def _from_global(op: ops.Op) -> bool:
@@ -196,7 +175,12 @@ def _rows(op: ops.Op) -> Iterator[tuple[Ref | TileRef, bool, Array]]:
     if isinstance(op, ops.Gemm):
         site = GemmSite(op)
         yield from ((op.a, False, site.a), (op.b, False, site.b), (op.c, False, site.c), (op.d, True, site.d))
-    elif isinstance(op, _MEMORY):
+    elif isinstance(op, ops.Wgmma):
+        products = WgmmaSite(op)
+        if not products.shared_a:
+            yield op.a, False, products.a_rows
+        yield from ((op.d, False, products.d), (op.d, True, products.d))
+    elif isinstance(op, MEMORY):
         extents, width = _space(op)
         for ref, written in op.refs():
             if ref.buffer.space is Space.REGISTER and isinstance(op, ops.Copy) and op.registers:
@@ -215,6 +199,11 @@ def _words(ref: Ref | TileRef, rows: Array) -> set[Key]:
 
 def _names(op: ops.Op) -> tuple[str, ...]:
     """The user's names of the tensors, what is written first."""
+    if isinstance(op, ops.TmaCopy):
+        near = () if op.smem is None else (op.smem.buffer.name,)
+        return (*near, op.tensor.name) if op.kind == "load" else (op.tensor.name, *near)
+    if isinstance(op, ops.BulkCopy):
+        return tuple(ref.buffer.name for ref in (op.dst, op.src) if ref is not None)
     refs = sorted(op.refs(), key=lambda pair: not pair[1])
     return tuple(dict.fromkeys(ref.name if isinstance(ref, TileRef) and ref.name else ref.buffer.name
                                for ref, _ in refs))

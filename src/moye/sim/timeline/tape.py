@@ -5,23 +5,25 @@ the run: which lanes of which warps ran which statement, the loop variables, the
 
 >>> Tape(statements, (16, 16, 1), (0,)).of(batch, numbers)     # None for a batch without block 0
 
-The order of the run respects every barrier and wait, so it is one order in which the warps may have done it.
+The order of the run respects every barrier and wait, so it is one order in which the warps may have done it.  The
+simulator says itself when a bulk copy is issued, and when a wait for a phase of an mbarrier passes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from moye.errors import ArgumentError
+from moye.ir import ops
 from moye.ir.nodes import Buffer
 from moye.layout import offsets
 from moye.sim.masks import Mask, both, lanes_of
 from moye.sim.memory import Array, numpy_dtype
-from moye.sim.state import BatchState
+from moye.sim.state import AnyIssued, BatchState
 from moye.sim.timeline.statements import Statement, Statements, stages
 from moye.sim.warp import WARP
 
@@ -30,10 +32,29 @@ MOST = 1_000_000
 Lanes = tuple[tuple[int, ...], ...]
 
 
+class Mark(NamedTuple):
+    """A phase of an mbarrier: warp ``warp`` of sampled block ``sample`` passes a wait for it, or copies complete on it.
+
+    The barrier is number ``element`` of the shared tensor ``buffer`` of ``block``, a number in the grid.
+    """
+
+    sample: int
+    warp: int
+    block: int
+    buffer: int
+    element: int
+    phase: int
+
+    @property
+    def mbarrier(self) -> tuple[int, int, int]:
+        """Which it is."""
+        return self.block, self.buffer, self.element
+
+
 @dataclass(frozen=True, slots=True)
 class Note:
     """One statement run by some warps.  ``lanes[s][w]`` are the active lanes (bits) of warp w of sampled block s;
-    ``trips`` and ``stages`` likewise, or one for all."""
+    ``trips`` and ``stages`` likewise, or one for all.  ``marks``: the phases of mbarriers that it has to do with."""
 
     step: int
     statement: Statement
@@ -41,6 +62,7 @@ class Note:
     lanes: Lanes
     trips: tuple[Any, ...]
     stages: Any
+    marks: tuple[Mark, ...] = ()
 
 
 class Tape:
@@ -64,11 +86,15 @@ class Tape:
         return BatchTape(self, batch, mine, np.searchsorted(numbers, mine)) if mine else None
 
     def table(self, buffer: Buffer) -> Array | None:
-        """The stage of each element of a shared tensor, -1 in its gaps; None where it has one stage."""
+        """The stage of each element of a shared tensor, -1 in its gaps; None where it has one stage.
+
+        Of mbarriers each is a stage.
+        """
         if buffer.id not in self.tables:
-            count = stages(buffer)
-            table: Array | None = None
-            if count > 1:
+            count, table = stages(buffer), None
+            if buffer.id in self.statements.mbarriers and (buffer.elements or 0) > 1:
+                table = np.arange(buffer.elements or 0)
+            elif count > 1:
                 places = offsets(buffer.layout)
                 table = np.full(max(buffer.elements or 0, max(places) + 1), -1)
                 table[places] = np.arange(len(places)) // (len(places) // count)
@@ -83,21 +109,80 @@ class BatchTape:
         self.tape, self.batch, self.blocks, self.columns = tape, batch, blocks, columns
         self.warps = -(-batch.threads // WARP)
         self.everybody = self._bits(None)
+        self.issuing: tuple[Statement, tuple[Any, ...], Any] | None = None
+        """The bulk copy that comes next, its loop variables, its place ..."""
+        self.parked: dict[int, list[Array]] = {}
+        """... and of each wait for a phase the loop variables (T, sampled blocks) of those who wait."""
 
     def note(self, number: int, mask: Mask, trips: tuple[Any, ...], place: tuple[Any, ...] | None, pred: Any) -> None:
         """Statement ``number`` runs now in the lanes of the mask."""
-        tape = self.tape
-        if len(tape.notes) >= MOST:
-            tape.dropped += 1
-            return
-        statement = tape.statements.list[number]
-        active = self._active(statement, mask, pred)
-        lanes = self.everybody if active is None else self._bits(active)
+        statement = self.tape.statements.list[number]
+        if statement.later:
+            self._keep(statement, mask, trips, place)
+        elif not self._full():
+            active = self._active(statement, mask, pred)
+            lanes = self.everybody if active is None else self._bits(active)
+            self._append(statement, lanes, trips, self._stages(statement, place, lanes) if place else None)
+
+    def _full(self) -> bool:
+        """Whether nothing more is recorded; it is counted then."""
+        full = len(self.tape.notes) >= MOST
+        self.tape.dropped += full
+        return full
+
+    def _append(self, statement: Statement, lanes: Lanes, trips: tuple[Any, ...], stages: Any,
+                marks: tuple[Mark, ...] = ()) -> None:
         if any(any(row) for row in lanes):
             per_warp = tuple(self._leading(value, lanes) if isinstance(value, np.ndarray) else int(value)
                              for value in trips)
-            tape.notes.append(Note(len(tape.notes), statement, self.blocks, lanes, per_warp,
-                                   self._stages(statement, place, lanes) if place else None))
+            notes = self.tape.notes
+            notes.append(Note(len(notes), statement, self.blocks, lanes, per_warp, stages, marks))
+
+    # --- what takes effect later -------------------------------------------------------------------------------------
+
+    def _keep(self, statement: Statement, mask: Mask, trips: tuple[Any, ...], place: tuple[Any, ...] | None) -> None:
+        """Until it is issued, or passes."""
+        if statement.kind != "wait":
+            self.issuing = statement, trips, place
+            return
+        if mask is False:
+            return
+        shape = self.batch.threads, self.batch.blocks
+        lanes = lanes_of(mask, *shape)
+        parked = self.parked.setdefault(statement.number, [np.zeros(shape, np.int64) for _ in trips])
+        for kept, value in zip(parked, trips, strict=True):
+            np.copyto(kept, value, where=lanes)
+
+    def issued(self, issued: AnyIssued) -> None:
+        """The bulk copy that was noted last is issued by these threads."""
+        copy, barrier = self.issuing, issued.box.barrier
+        if copy is None or copy[0] is not self.tape.statements.of(issued.box.op) or self._full():
+            return
+        sample = {int(column): s for s, column in enumerate(self.columns)}
+        rows, marks = [[0] * self.warps for _ in self.blocks], []
+        for n in np.flatnonzero(np.isin(issued.issuer, self.columns)).tolist():
+            s, thread = sample[int(issued.issuer[n])], int(issued.thread[n])
+            rows[s][thread // WARP] |= 1 << thread % WARP
+            if barrier is not None:
+                marks.append(Mark(s, thread // WARP, int(self.batch.numbers[issued.block[n]]), barrier.id,
+                                  int(issued.element[n]), int(issued.phase[n])))
+        lanes = tuple(map(tuple, rows))
+        statement, trips, place = copy
+        self._append(statement, lanes, trips, self._stages(statement, place, lanes) if place else None, tuple(marks))
+
+    def passed(self, op: ops.MbarrierWait, element: Array, lanes: Array, phase: Array) -> None:
+        """Lanes (T, B) that wait for mbarriers ``element`` go on: phases before ``phase`` (elements, B) are over."""
+        statement, mine = self.tape.statements.of(op), lanes[:, self.columns]
+        if statement is None or not mine.any() or self._full():
+            return
+        thread, s = np.nonzero(mine)
+        cells = np.unique(np.stack([s, thread // WARP, element[thread, self.columns[s]]], axis=1), axis=0).tolist()
+        marks = [Mark(s, warp, self.blocks[s], op.ref.buffer.id, number, int(phase[number, self.columns[s]]) - 1)
+                 for s, warp, number in cells]
+        bits = self._bits(lanes)
+        table = self.tape.table(op.ref.buffer)
+        stages = None if table is None else self._one_each(table[element][None, :, self.columns], bits)
+        self._append(statement, bits, tuple(self.parked[statement.number]), stages, tuple(marks))
 
     # --- lanes -------------------------------------------------------------------------------------------------------
 
@@ -147,7 +232,10 @@ class BatchTape:
         index = index[..., self.columns] if index.shape[-1] > 1 else index
         element = index * ref.dtype.bits // ref.buffer.dtype.bits
         found = np.where((element >= 0) & (element < len(table)), table[np.clip(element, 0, len(table) - 1)], -1)
-        found = np.broadcast_to(found, (len(found), self.batch.threads, len(self.blocks)))
+        return self._one_each(np.broadcast_to(found, (len(found), self.batch.threads, len(self.blocks))), lanes)
+
+    def _one_each(self, found: Array, lanes: Lanes) -> Any:
+        """Of stages (V, T, sampled blocks) that of each warp."""
         return tuple(tuple(self._one(found[:, w * WARP:(w + 1) * WARP, s], bits) for w, bits in enumerate(row))
                      for s, row in enumerate(lanes))
 

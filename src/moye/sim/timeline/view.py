@@ -54,17 +54,15 @@ class Timeline:
         return events_of(self._tape)
 
     def overlap(self) -> Overlap:
-        """How many MMAs run while a copy is on its way, in program order.
+        """How many MMAs begin while a copy from global memory is on its way, in program order.
 
-        An MMA is one gemm of register operands run by one warp; a gemm statement of shared operands is one for each k,
-        as its operands are read for each k.  It is overlapped if at least one copy of the same warp is in
-        flight: issued before it in the warp's program order, and ending after it.  Copies are those from global
-        memory.  One by ``cp.async`` ends at the wait that covers its group; a load into registers at the first
-        statement that reads one of those registers; a synchronous copy to shared memory where it is issued, so it
-        never counts.  A copy that nothing waits for or uses is not in flight.  ArgumentError if events were dropped.
-
-        The double-buffered matmul issues the next tile's copies before the first of its eight MMAs per k-tile and
-        waits before the last: seven of eight, in every k-tile but the last, which has no next one.
+        An MMA is one gemm run by one warp: of register operands, or one of the four of a wgmma; a gemm of shared
+        operands is one for each k, as its operands are read for each k.  A copy is in flight if it was issued before
+        the MMA and ends after the MMA begins, and if it was issued by the same warp, or by TMA from any warp of the
+        block.  ``cp.async`` ends at the wait that covers its group, a load into registers at the first statement that
+        reads one, a copy by TMA at the first wait that passes for its phase, in any warp; a synchronous copy where it
+        is issued, so it never counts, and one that nothing waits for or uses is not in flight.  docs/timeline.md
+        explains the figures of the examples.  ArgumentError if events were dropped.
         """
         if self.dropped:
             raise ArgumentError(f"the timeline of {self.kernel} lacks {self.dropped} statements, so that its overlap "
