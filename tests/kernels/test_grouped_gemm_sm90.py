@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 
 import ml_dtypes
@@ -26,7 +27,7 @@ def agree(heights, N, K, *, dtype=np.float16, out=np.float32, orders="CCC", begi
     B = filled(rng, (N, K, len(heights)), dtype, orders[1], odd=odd).x
     C = filled(rng, (M, N), out, orders[2], odd=odd, small=True).x
     expected = C.astype(np.float64)
-    for g, (first, last) in enumerate(zip(offsets, offsets[1:], strict=False)):
+    for g, (first, last) in enumerate(itertools.pairwise(offsets)):
         sums = alpha * seen(A[first:last]) @ seen(B[:, :, g]).T
         expected[first:last] = ACTIVATIONS[activation](sums)
     assert grouped_gemm_sm90(A, B, C, offsets, alpha=alpha, activation=activation, **options) is C
