@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import inspect
 import subprocess
 import sys
 import threading
@@ -376,3 +378,47 @@ def test_fingerprints():
     done = subprocess.run([sys.executable, "-c", code % __file__], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == fingerprint(launch)
     assert env.disk_cache()
+
+
+INDIRECT = """
+import functools
+@functools.lru_cache
+def cached(n): return n * {cached}
+class Sizes:
+    @property
+    def rows(self): return {rows}
+    @staticmethod
+    def columns(): return {columns}
+def helper(x): return x + {helper}
+TABLE = {{"a": [helper]}}
+def made(n): return lambda x: x * n
+one, two = made(1), made({two})
+def half(x, y): return x * {half}
+twice = functools.partial(half, {twice})
+def default(x): return x + {default}
+def function(A, h=default): return cached(1), Sizes().rows, TABLE["a"][0](2), one(1), two(2), twice(3), h(4)
+"""
+NUMBERS = {"cached": 2, "rows": 3, "columns": 4, "helper": 5, "two": 6, "half": 7, "twice": 8, "default": 9}
+
+
+def test_fingerprints_follow_what_functions_are_kept_in():
+    def of(**changed):
+        namespace = {"__name__": "somewhere"}
+        exec(INDIRECT.format(**(NUMBERS | changed)), namespace)
+        return fingerprint(namespace["function"])
+
+    assert of() == of()
+    assert len({of(), *(of(**{name: 99}) for name in NUMBERS)}) == 1 + len(NUMBERS)
+
+
+def test_the_kernels_that_are_tuned_are_followed_through_their_caches(monkeypatch):
+    before = fingerprint(mo.kernels.gemm_sm90)
+    plan = inspect.unwrap(importlib.import_module("moye.kernels.warpgroup_plan").make_plan)
+    monkeypatch.setattr(plan, "__code__", plan.__code__.replace(co_consts=(*plan.__code__.co_consts, 12345)))
+    assert fingerprint(mo.kernels.gemm_sm90) != before
+
+
+def test_fingerprints_stop_at_the_standard_library(monkeypatch):
+    before = fingerprint(mo.kernels.gemm_sm90)
+    monkeypatch.setattr(inspect.signature, "__defaults__", (1,))
+    assert fingerprint(mo.kernels.gemm_sm90) == before
