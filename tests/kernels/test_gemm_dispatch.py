@@ -176,7 +176,8 @@ def test_single_precision_takes_no_epilogue(arch, options, picked):
 @pytest.mark.parametrize("options", HOPPER_ONLY, ids=lambda options: next(iter(options)))
 @pytest.mark.parametrize("arch", ["sm_90a", None])
 def test_double_precision_takes_none_of_hoppers_options(arch, options, picked):
-    with pytest.raises(mo.ArgumentError, match=f"^gemm: {next(iter(options))} needs gemm_sm90, which multiplies no flo"):
+    message = f"^gemm: {next(iter(options))} needs gemm_sm90, which multiplies no float64"
+    with pytest.raises(mo.ArgumentError, match=message):
         picked(arch, *(np.zeros((8, 8)) for _ in range(3)), **options)
 
 

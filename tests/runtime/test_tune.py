@@ -178,6 +178,14 @@ def test_the_fastest_legal_configuration_wins(device):
     assert device[1] == CONFIGS
 
 
+def test_what_the_simulator_takes_is_no_choice_for_a_device(device, capsys):
+    """Where the key names no array either."""
+    tuned = autotune(CONFIGS, key=["threads"], progress=False)(launch)
+    host = np.zeros(256, np.float32)
+    assert tuned.best(host, host.copy()) == Config(n=64)
+    assert tuned.best(like(256), like(256)) == Config(n=128)
+
+
 def test_a_report_counts_what_was_dropped_for_one_reason(device):
     tuned = autotune([*CONFIGS, Config(n=32)], progress=False,
                      prune=lambda config, x, y, threads: "no multiple of 64" if config["n"] % 64 else False)(launch)

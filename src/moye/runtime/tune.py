@@ -22,7 +22,7 @@ from functools import partial, update_wrapper
 from typing import Any, NamedTuple
 
 from moye.errors import ArgumentError, LaunchError, MoyeError
-from moye.runtime.candidates import Candidate, Problem, compile_all, timed
+from moye.runtime.candidates import Candidate, Problem, compile_all, on_a_device, timed
 from moye.runtime.precompile import Progress
 from moye.runtime.prepare import compilation
 from moye.runtime.trials import Config, Trial, TrialStore, merged, near
@@ -119,7 +119,8 @@ class Autotuned:
         arguments = self._bind(args, kwargs)
         found = {name: described(value) for name, value in arguments.items()}
         in_key = {name: argument for name, argument in found.items() if self._in_key(name, argument)}
-        exact = tuple(argument.key() for argument in in_key.values())
+        where = on_a_device(info for argument in found.values() for info in argument.arrays())
+        exact = (where and where.device, *(argument.key() for argument in in_key.values()))
         chosen = self._chosen.get(exact)
         if chosen is None:
             with self._lock:
