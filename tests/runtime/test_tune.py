@@ -92,6 +92,14 @@ def test_declarations_are_checked():
         autotune([Config(a=1), Config(b=1)])
     with pytest.raises(ArgumentError, match="has no argument q"):
         autotune(CONFIGS, key=["q"])(launch)
+    with pytest.raises(ArgumentError, match=r"each a mo\.Config"):
+        autotune([{"n": 64}])
+    with pytest.raises(ArgumentError, match="key='xy' is no list of the names of arguments"):
+        autotune(CONFIGS, key="xy")
+    with pytest.raises(ArgumentError, match="autotune decorates functions, not 3"):
+        autotune(CONFIGS)(3)
+    with pytest.raises(ArgumentError, match="^Config: n is a list, which has no hash"):
+        Config(n=[64])
 
 
 # --- host arrays -----------------------------------------------------------------------------------------------------
@@ -114,6 +122,17 @@ def test_given_arguments_are_not_tuned():
     tuned(x, y, n=128)
     assert np.array_equal(y, 2 * x)
     assert tuned.report() == "launch"
+
+
+def test_given_by_position_they_are_not_tuned_either():
+    def by_position(n, *arrays):
+        launch(*arrays, n=n)
+
+    tuned = autotune(CONFIGS)(by_position)
+    x, y = np.arange(256, dtype=np.float32), np.zeros(256, np.float32)
+    tuned(128, x, y)
+    assert np.array_equal(y, 2 * x)
+    assert tuned.report() == "by_position"
 
 
 def test_no_legal_configuration():

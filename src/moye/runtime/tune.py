@@ -75,8 +75,10 @@ def autotune(configs: Sequence[Config], key: Sequence[str] | None = None, *, pru
     configuration by answering True or the reason.  With ``restore``, array arguments have the contents of before once
     tuning is over.
     """
-    if not configs:
-        raise ArgumentError("autotune needs at least one configuration")
+    if not configs or not all(isinstance(config, Config) for config in configs):
+        raise ArgumentError("autotune needs at least one configuration, each a mo.Config")
+    if isinstance(key, str):
+        raise ArgumentError(f"autotune: key={key!r} is no list of the names of arguments", hint=f"key=[{key!r}]")
     names = {tuple(config.kwargs) for config in configs}
     if len(names) != 1:
         raise ArgumentError(f"the configurations name different arguments: {' and '.join(map(str, sorted(names)))}")
@@ -99,10 +101,15 @@ class Autotuned:
         self.function = function
         self.options = options
         self._names = frozenset(options.configs[0].kwargs)
+        if not callable(function):
+            raise ArgumentError(f"autotune decorates functions, not {function!r}")
         self.signature = inspect.signature(function)
         unknown = ({*self._names, *(options.key or ())}) - set(self.signature.parameters)
         if unknown:
             raise ArgumentError(f"{function.__name__}{self.signature} has no argument {', '.join(sorted(unknown))}")
+        self._before = min((place for place, parameter in enumerate(self.signature.parameters.values())
+                            if parameter.name in self._names and parameter.kind is parameter.POSITIONAL_OR_KEYWORD),
+                           default=sys.maxsize)         # arguments, with more of which a configuration is given
         self._chosen: dict[Any, Config] = {}
         self._tunings: dict[Any, Tuning] = {}
         self._said = False
@@ -110,7 +117,7 @@ class Autotuned:
         update_wrapper(self, function)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if self._names & kwargs.keys():
+        if self._names & kwargs.keys() or len(args) > self._before:
             return self.function(*args, **kwargs)
         return self.function(*args, **kwargs, **self.best(*args, **kwargs).kwargs)
 
