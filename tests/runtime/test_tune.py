@@ -98,7 +98,7 @@ def test_declarations_are_checked():
         autotune(CONFIGS, key="xy")
     with pytest.raises(ArgumentError, match="autotune decorates functions, not 3"):
         autotune(CONFIGS)(3)
-    with pytest.raises(ArgumentError, match="^Config: n is a list, which has no hash"):
+    with pytest.raises(ArgumentError, match=r"^Config: n is a list, which has no hash"):
         Config(n=[64])
 
 
