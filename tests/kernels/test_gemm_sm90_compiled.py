@@ -199,3 +199,17 @@ def aligned(count):
     """Zeros that begin at a multiple of 16 bytes."""
     memory = np.zeros(2 * count + 16, np.uint8)
     return memory[-memory.ctypes.data % 16:][:2 * count].view(np.float16)
+
+
+def test_rows_beyond_32_bits_are_refused():
+    """The number of tiles would be negative, and nothing written."""
+    def ask(M, K=8):
+        A, B, C = (mo.TensorLike(mo.float16, shape, (shape[1], 1)) for shape in ((M, K), (8, K), (M, 8)))
+        with compile_only("sm_90a", trace_only=True) as gathered:
+            gemm_sm90(A, B, C)
+        return len(gathered.jobs)
+
+    assert ask((1 << 31) - 1024) == 1
+    for extents in (((1 << 31) - 100,), (1 << 32,), (8, 1 << 31)):
+        with pytest.raises(mo.ArgumentError, match=r"^gemm_sm90: \d+ rows, columns or batches are more than"):
+            ask(*extents)

@@ -36,6 +36,7 @@ from moye.kernels.workspace import halves, swapped, zeros
 Activation = str | Callable[[Any], Any]
 _HALF, EIGHTH = (mo.float16, mo.bfloat16), (mo.float8_e4m3fn, mo.float8_e5m2)
 _STORE = mo.TmaStore()
+_LONGEST = (1 << 31) - 1024
 OUTPUTS: dict[Any, tuple[Any, ...]] = {
     **dict.fromkeys((*_HALF, *EIGHTH), (*_HALF, mo.float32)), mo.float32: (mo.float32, *_HALF),
     **dict.fromkeys((mo.int8, mo.uint8), (mo.int32,))}
@@ -87,6 +88,7 @@ class _Recipe:
 @functools.lru_cache(maxsize=4096)
 def _recipe(a: Any, b: Any, c: Any, fusion: Fusion, promote: bool, config: WarpgroupConfig | None) -> _Recipe:
     """The configuration and its plan; once for arrays of one kind."""
+    check_extents("gemm_sm90", a, b)
     if config is None:
         plain = fusion.accumulate or not stored(c, "warpgroup")
         config = choose(Problem(a.shape[0], c.shape[1], a.shape[1], c.shape[2] if len(c.shape) == 3 else 1, a.dtype,
@@ -206,6 +208,14 @@ def check_dtypes(name: str, a: Any, b: Any, c: Any) -> None:
     if c.dtype not in OUTPUTS[a.dtype]:
         raise mo.ArgumentError(f"{name}: C holds {c.dtype}; for operands of {a.dtype} it may hold "
                                f"{', '.join(map(str, OUTPUTS[a.dtype]))}")
+
+
+def check_extents(name: str, *operands: Any) -> None:
+    """ArgumentError where numbers of rows, and a tile more, leave 32 bits."""
+    longest = max(extent for info in operands for extent in info.shape)
+    if longest > _LONGEST:
+        raise mo.ArgumentError(f"{name}: {longest} rows, columns or batches are more than {_LONGEST}",
+                               hint="multiply them in parts")
 
 
 def _check(a: Any, b: Any, c: Any, gated: bool) -> None:

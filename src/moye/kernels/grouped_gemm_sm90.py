@@ -17,7 +17,7 @@ from typing import Any
 import moye as mo
 from moye.kernels.arguments import activation_of, array, configured, matrices, scalar
 from moye.kernels.epilogues import ACTIVATIONS
-from moye.kernels.gemm_sm90 import EIGHTH, check_dtypes, loaded, multiplied, stored, width
+from moye.kernels.gemm_sm90 import EIGHTH, check_dtypes, check_extents, loaded, multiplied, stored, width
 from moye.kernels.pack import packed
 from moye.kernels.simt_config import SMS
 from moye.kernels.warpgroup_config import GROUP, Problem, WarpgroupConfig, choose
@@ -138,6 +138,7 @@ def grouped_gemm_sm90(A: Any, B: Any, C: Any, offsets: Any, *, activation: Activ
 @functools.lru_cache(maxsize=1024)
 def _plans(a: Any, b: Any, c: Any, fusion: Fusion, promote: bool, config: WarpgroupConfig | None) -> tuple[Plan, Plan]:
     """How whole tiles are stored, and those at the end of a group."""
+    check_extents("grouped_gemm_sm90", a, b)
     if config is None:
         rows = max(129, c.shape[0] // b.shape[2])
         found = choose(Problem(rows, c.shape[1], a.shape[1], b.shape[2], a.dtype, promote))
