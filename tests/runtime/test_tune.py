@@ -205,6 +205,17 @@ def test_what_the_simulator_takes_is_no_choice_for_a_device(device, capsys):
     assert tuned.best(like(256), like(256)) == Config(n=128)
 
 
+def test_a_key_may_be_asked_of_the_arguments(device):
+    def many(*, threads, **_):
+        return threads > 64
+
+    tuned = autotune(CONFIGS, key=["x", many], progress=False)(launch)
+    for threads, searches in ((32, 1), (64, 1), (128, 2), (96, 2)):
+        tuned.best(like(256), like(256), threads=threads)
+        assert len(device) == searches
+    assert "align 16, many: True on Stub" in tuned.report()
+
+
 def test_a_report_counts_what_was_dropped_for_one_reason(device):
     tuned = autotune([*CONFIGS, Config(n=32)], progress=False,
                      prune=lambda config, x, y, threads: "no multiple of 64" if config["n"] % 64 else False)(launch)

@@ -66,12 +66,13 @@ def _counted(configs: Sequence[Config]) -> str:
     return str(configs[0]) if len(configs) == 1 else f"{len(configs)} configurations"
 
 
-def autotune(configs: Sequence[Config], key: Sequence[str] | None = None, *, prune: Prune | None = None,
-             restore: bool = True, progress: bool = True) -> Callable[[Callable[..., Any]], Autotuned]:
+def autotune(configs: Sequence[Config], key: Sequence[str | Callable[..., Any]] | None = None, *,
+             prune: Prune | None = None, restore: bool = True, progress: bool = True) -> Callable[[Callable[..., Any]], Autotuned]:
     """Decorator of a host function that launches kernels: its configuration is the fastest for the key.
 
     ``key`` names arguments: arrays count by dtype, shape, kinds of strides and alignment, TMA copies by their tiles
-    too, others by value; by default it names all that hold arrays.  ``prune(config, **arguments)`` drops a
+    too, others by value; by default it names all that hold arrays.  A function in it, of the arguments by name, counts
+    by what it answers.  ``prune(config, **arguments)`` drops a
     configuration by answering True or the reason.  With ``restore``, array arguments have the contents of before once
     tuning is over.
     """
@@ -88,7 +89,7 @@ def autotune(configs: Sequence[Config], key: Sequence[str] | None = None, *, pru
 
 class _Options(NamedTuple):
     configs: list[Config]
-    key: list[str] | None
+    key: list[str | Callable[..., Any]] | None
     prune: Prune | None
     restore: bool
     progress: bool
@@ -104,7 +105,9 @@ class Autotuned:
         if not callable(function):
             raise ArgumentError(f"autotune decorates functions, not {function!r}")
         self.signature = inspect.signature(function)
-        unknown = ({*self._names, *(options.key or ())}) - set(self.signature.parameters)
+        self._asked = [part for part in options.key or () if not isinstance(part, str)]
+        named = {part for part in options.key or () if isinstance(part, str)}
+        unknown = (self._names | named) - set(self.signature.parameters)
         if unknown:
             raise ArgumentError(f"{function.__name__}{self.signature} has no argument {', '.join(sorted(unknown))}")
         self._before = min((place for place, parameter in enumerate(self.signature.parameters.values())
@@ -126,6 +129,7 @@ class Autotuned:
         arguments = self._bind(args, kwargs)
         found = {name: described(value) for name, value in arguments.items()}
         in_key = {name: argument for name, argument in found.items() if self._in_key(name, argument)}
+        in_key |= {part.__name__: described(part(**arguments)) for part in self._asked}
         where = on_a_device(info for argument in found.values() for info in argument.arrays())
         exact = (where and where.device, *(argument.key() for argument in in_key.values()))
         chosen = self._chosen.get(exact)
