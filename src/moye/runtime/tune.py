@@ -67,7 +67,8 @@ def _counted(configs: Sequence[Config]) -> str:
 
 
 def autotune(configs: Sequence[Config], key: Sequence[str | Callable[..., Any]] | None = None, *,
-             prune: Prune | None = None, restore: bool = True, progress: bool = True) -> Callable[[Callable[..., Any]], Autotuned]:
+             prune: Prune | None = None, restore: bool = True,
+             progress: bool = True) -> Callable[[Callable[..., Any]], Autotuned]:
     """Decorator of a host function that launches kernels: its configuration is the fastest for the key.
 
     ``key`` names arguments: arrays count by dtype, shape, kinds of strides and alignment, TMA copies by their tiles
