@@ -133,6 +133,13 @@ def test_single_precision(tf32, arch, picked):
     assert picked(arch, *operands("f32"), tf32=tf32)[0] == expected
 
 
+@pytest.mark.parametrize("kind", ["f32", "s32"])
+def test_single_precision_with_options_that_say_nothing(kind, picked):
+    nothing = {"bias": None, "residual": None, "activation": "none", "config": None, "splits": None, "gated": False,
+               "row_scale": None, "fast_accum": False}
+    assert picked("sm_90a", *operands(kind), **nothing) == ("gemm_simt", {})
+
+
 @pytest.mark.parametrize("arch", ["sm_90a", "sm_80"])
 def test_int32_and_float64(arch, picked):
     assert picked(arch, *operands("s32"))[0] == "gemm_simt"
@@ -164,6 +171,14 @@ def test_a_configuration_of_one_kernel_and_splits_of_the_other(picked):
 def test_single_precision_takes_no_epilogue(arch, options, picked):
     with pytest.raises(mo.ArgumentError, match=f"go to gemm_simt, which takes no {next(iter(options))} here"):
         picked(arch, *operands("f32"), **options)
+
+
+@pytest.mark.parametrize("options", HOPPER_ONLY, ids=lambda options: next(iter(options)))
+@pytest.mark.parametrize("arch", ["sm_90a", None])
+def test_double_precision_takes_none_of_hoppers_options(arch, options, picked):
+    message = f"^gemm: {next(iter(options))} needs gemm_sm90, which multiplies no float64"
+    with pytest.raises(mo.ArgumentError, match=message):
+        picked(arch, *(np.zeros((8, 8)) for _ in range(3)), **options)
 
 
 def test_unknown_options(picked):

@@ -5,6 +5,7 @@ Each configuration for wide products, with dtypes and majors going round; tests/
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 
@@ -178,3 +179,37 @@ def test_operands_that_are_copied_have_programs_of_their_own():
     assert len(plain) == 1
     assert copied[-1] is plain[0]
     assert len(copied) == 2
+
+
+@pytest.mark.parametrize(("M", "N", "rows", "options"), [
+    (256, 256, 512, {"gated": True}), (16, 512, 512, {}), (256, 512, 512, {"activation": "relu"})], ids=str)
+def test_specifications_are_compiled_as_arrays_are(M, N, rows, options):
+    """Halved for gated products, turned for few rows."""
+    shapes, sources = [(M, 2048), (rows, 2048), (M, N), (rows,)], []
+    arrays = [aligned(math.prod(shape)).reshape(shape) for shape in shapes]
+    specs = [mo.TensorLike(mo.float16, shape, (shape[1], 1) if len(shape) == 2 else (1,)) for shape in shapes]
+    for *operands, bias in (arrays, specs):
+        with compile_only("sm_90a") as gathered:
+            gemm_sm90(*operands, bias=bias, **options)
+        sources.append([program.source for program in gathered.programs])
+    assert sources[0] == sources[1] and len(sources[0]) == 1
+
+
+def aligned(count):
+    """Zeros that begin at a multiple of 16 bytes."""
+    memory = np.zeros(2 * count + 16, np.uint8)
+    return memory[-memory.ctypes.data % 16:][:2 * count].view(np.float16)
+
+
+def test_rows_beyond_32_bits_are_refused():
+    """The number of tiles would be negative, and nothing written."""
+    def ask(M, K=8):
+        A, B, C = (mo.TensorLike(mo.float16, shape, (shape[1], 1)) for shape in ((M, K), (8, K), (M, 8)))
+        with compile_only("sm_90a", trace_only=True) as gathered:
+            gemm_sm90(A, B, C)
+        return len(gathered.jobs)
+
+    assert ask((1 << 31) - 1024) == 1
+    for extents in (((1 << 31) - 100,), (1 << 32,), (8, 1 << 31)):
+        with pytest.raises(mo.ArgumentError, match=r"^gemm_sm90: \d+ rows, columns or batches are more than"):
+            ask(*extents)

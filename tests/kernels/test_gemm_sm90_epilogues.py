@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 import moye as mo
-from moye.kernels import gemm_sm90
+from moye.kernels import gemm_sm80, gemm_sm90
+from moye.kernels.warpgroup_kernel import gemm_sm90_kernel
 from warpgroup_products import agree, check_error, expected_of, filled, place, tile
 
 PLACES = {
@@ -175,3 +176,24 @@ def test_beta_of_zero_reads_nothing(beta, where):
     gemm_sm90(A, B, C, beta=beta, config=config)
     wrong = np.argwhere(np.isnan(C)).tolist()
     assert wrong == ([[M // 2, N // 3]] if beta else [])
+
+
+@pytest.mark.parametrize("product", [gemm_sm80, gemm_sm90])
+def test_an_activation_is_what_it_reads_now(product):
+    """Not the function that it was when its kernel was traced."""
+    A, factor = np.ones((8, 16), np.float16), 2.0
+
+    def scaled(x):
+        return x * factor
+
+    assert (product(A, A, np.zeros((8, 8), np.float32), activation=scaled) == 32).all()
+    factor = 3.0
+    assert (product(A, A, np.zeros((8, 8), np.float32), activation=scaled) == 48).all()
+
+
+def test_a_fresh_activation_of_the_same_code_is_not_traced_again():
+    A, traced = np.ones((8, 16), np.float16), []
+    for factor in (7.0, 7.0, 9.0):
+        gemm_sm90(A, A, np.zeros((8, 8), np.float32), activation=lambda x, factor=factor: x * factor)
+        traced.append(len(gemm_sm90_kernel.why_recompiled()))
+    assert traced[0] == traced[1] < traced[2]

@@ -83,3 +83,9 @@ def test_it_complains_as_gemm_sm90_does():
         tuned_gemm_sm90(x, x, x)
     with pytest.raises(TypeError, match="unknown"):
         tuned_gemm_sm90(*[np.zeros((16, 16), "f2")] * 3, unknown=1)
+
+
+def test_whether_c_is_read_is_in_the_key():
+    """Its value is not, which may change from call to call."""
+    asked = tuned_gemm_sm90.options.key[-1]
+    assert [asked(beta=beta, alpha=1) for beta in (0, 0.0, 1, -0.5, np.float32(2), "x")] == [False] * 2 + [True] * 4

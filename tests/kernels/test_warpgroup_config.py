@@ -149,3 +149,12 @@ def test_twice_the_products_of_8192_take_their_time():
 ], ids=str)
 def test_what_a_block_is(config, threads, cluster, rows):
     assert (config.threads, config.cluster, config.rows) == (threads, cluster, rows)
+
+
+@pytest.mark.parametrize("dtype", [mo.int8, mo.float16, mo.float32])
+def test_halves_of_gated_tiles_lie_in_one_swizzled_row(dtype):
+    """Those of wider tiles are not where TMA writes them."""
+    wide = WarpgroupConfig(64, 64, 256 // dtype.bytes, 3, groups=1)
+    require(wide, dtype)
+    with pytest.raises(mo.ArgumentError, match=rf"bK={wide.bK} of .* is not {wide.bK // 2}, the one swizzled row"):
+        require(wide, dtype, gated=True)

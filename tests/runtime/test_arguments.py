@@ -12,7 +12,7 @@ import pytest
 import moye as mo
 from ir.interpreter import run
 from moye.lang.signature import ScalarSpec, StaticSpec, TensorSpec
-from moye.runtime.arguments import Signature, classify
+from moye.runtime.arguments import Signature, classify, unstable
 from moye.runtime.arrays import TensorLike, natural_strides
 
 
@@ -112,6 +112,34 @@ def test_constexpr():
 
 class Colour(enum.Enum):
     RED = 1
+
+
+@dataclass(frozen=True)
+class Holder:
+    """A static value that holds a function, in a tuple."""
+
+    inner: tuple
+    name: str = "x"
+
+
+def test_functions_in_frozen_dataclasses_count_by_what_they_do():
+    def keep(x: mo.Constexpr):
+        pass
+
+    def scaled(factor):
+        return Holder((lambda x: x * factor,))
+
+    assert key(scaled(2), keep) == key(scaled(2), keep) != key(scaled(3), keep)
+    assert key(Holder((abs,)), keep) != key(Holder((abs,), "y"), keep)
+
+
+def test_what_may_change_within_the_same_object_is_unstable():
+    def plain(x, y=1):
+        return x + y
+
+    assert unstable(plain) and unstable((1,))
+    assert not unstable(Holder((plain, mo.gelu)))
+    assert unstable(Holder((lambda x: plain(x),))) and unstable(Holder((Holder((lambda x, y=[]: x,)),)))
 
 
 def test_layouts_atoms_strings_and_dtypes_are_static_by_value():

@@ -9,6 +9,7 @@ import pytest
 
 import moye as mo
 from ir.interpreter import run
+from moye.errors import LaunchError
 from moye.runtime.guards import compile_guards
 
 
@@ -238,3 +239,20 @@ def test_sixty_four_bit_coordinates_do_not_overflow():
     assert func.index_bits == 64
     offsets = [op.dst.offset for op in func.body.walk() if type(op).__name__ == "Copy"]
     assert offsets[0].dtype is mo.int64 and offsets[0].op.a.dtype is mo.int64 and offsets[0].op.kind == "mul"
+
+
+@mo.kernel
+def first_of_each_block(out):
+    if mo.thread_idx().x == 0:
+        out[mo.block_idx().x] = mo.cluster_rank()
+
+
+@pytest.mark.parametrize(("grid", "cluster", "message"), [
+    (3, 2, r"cluster \(2, 1, 1\) does not divide grid \(3, 1, 1\)"),
+    (32, 32, r"a cluster has 1 to 16 blocks, not \(32, 1, 1\)")])
+@pytest.mark.parametrize("launch", [first_of_each_block.launch, first_of_each_block.prepare,
+                                    lambda *args, **how: mo.check(first_of_each_block).launch(*args, **how)])
+def test_clusters_divide_the_grid_in_the_simulator_too(launch, grid, cluster, message):
+    """No device has the launch; the simulator gave blocks that do not exist."""
+    with pytest.raises(LaunchError, match=f"^first_of_each_block: {message}"):
+        launch(np.zeros(64, np.int32), grid=grid, block=32, cluster=cluster)

@@ -39,6 +39,12 @@ def test_functions_keys_and_devices_are_apart():
         assert TrialStore(function, key, device).load([Config(n="a")]) == {}
 
 
+def test_times_with_asserts_in_the_kernels_are_apart(monkeypatch):
+    TrialStore(work, "x: 3", "Stub").save(trials(a=1.0).values())
+    monkeypatch.setenv("MOYE_ASSERT", "1")
+    assert TrialStore(work, "x: 3", "Stub").load([Config(n="a")]) == {}
+
+
 def test_configurations_that_hold_functions_count_by_what_these_do():
     TrialStore(work, "", "Stub").save([Trial(Config(f=lambda x: x * 2), 1.0)])
     found = TrialStore(work, "", "Stub").load([Config(f=lambda x: x * 2), Config(f=lambda x: x * 3)])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import inspect
 import subprocess
 import sys
 import threading
@@ -90,6 +92,14 @@ def test_declarations_are_checked():
         autotune([Config(a=1), Config(b=1)])
     with pytest.raises(ArgumentError, match="has no argument q"):
         autotune(CONFIGS, key=["q"])(launch)
+    with pytest.raises(ArgumentError, match=r"each a mo\.Config"):
+        autotune([{"n": 64}])
+    with pytest.raises(ArgumentError, match="key='xy' is no list of the names of arguments"):
+        autotune(CONFIGS, key="xy")
+    with pytest.raises(ArgumentError, match="autotune decorates functions, not 3"):
+        autotune(CONFIGS)(3)
+    with pytest.raises(ArgumentError, match=r"^Config: n is a list, which has no hash"):
+        Config(n=[64])
 
 
 # --- host arrays -----------------------------------------------------------------------------------------------------
@@ -112,6 +122,17 @@ def test_given_arguments_are_not_tuned():
     tuned(x, y, n=128)
     assert np.array_equal(y, 2 * x)
     assert tuned.report() == "launch"
+
+
+def test_given_by_position_they_are_not_tuned_either():
+    def by_position(n, *arrays):
+        launch(*arrays, n=n)
+
+    tuned = autotune(CONFIGS)(by_position)
+    x, y = np.arange(256, dtype=np.float32), np.zeros(256, np.float32)
+    tuned(128, x, y)
+    assert np.array_equal(y, 2 * x)
+    assert tuned.report() == "by_position"
 
 
 def test_no_legal_configuration():
@@ -174,6 +195,25 @@ def test_the_fastest_legal_configuration_wins(device):
     assert len(device) == 1
     tuned.best(like(384), like(384))                    # another key
     assert device[1] == CONFIGS
+
+
+def test_what_the_simulator_takes_is_no_choice_for_a_device(device, capsys):
+    """Where the key names no array either."""
+    tuned = autotune(CONFIGS, key=["threads"], progress=False)(launch)
+    host = np.zeros(256, np.float32)
+    assert tuned.best(host, host.copy()) == Config(n=64)
+    assert tuned.best(like(256), like(256)) == Config(n=128)
+
+
+def test_a_key_may_be_asked_of_the_arguments(device):
+    def many(*, threads, **_):
+        return threads > 64
+
+    tuned = autotune(CONFIGS, key=["x", many], progress=False)(launch)
+    for threads, searches in ((32, 1), (64, 1), (128, 2), (96, 2)):
+        tuned.best(like(256), like(256), threads=threads)
+        assert len(device) == searches
+    assert "align 16, many: True on Stub" in tuned.report()
 
 
 def test_a_report_counts_what_was_dropped_for_one_reason(device):
@@ -376,3 +416,47 @@ def test_fingerprints():
     done = subprocess.run([sys.executable, "-c", code % __file__], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == fingerprint(launch)
     assert env.disk_cache()
+
+
+INDIRECT = """
+import functools
+@functools.lru_cache
+def cached(n): return n * {cached}
+class Sizes:
+    @property
+    def rows(self): return {rows}
+    @staticmethod
+    def columns(): return {columns}
+def helper(x): return x + {helper}
+TABLE = {{"a": [helper]}}
+def made(n): return lambda x: x * n
+one, two = made(1), made({two})
+def half(x, y): return x * {half}
+twice = functools.partial(half, {twice})
+def default(x): return x + {default}
+def function(A, h=default): return cached(1), Sizes().rows, TABLE["a"][0](2), one(1), two(2), twice(3), h(4)
+"""
+NUMBERS = {"cached": 2, "rows": 3, "columns": 4, "helper": 5, "two": 6, "half": 7, "twice": 8, "default": 9}
+
+
+def test_fingerprints_follow_what_functions_are_kept_in():
+    def of(**changed):
+        namespace = {"__name__": "somewhere"}
+        exec(INDIRECT.format(**(NUMBERS | changed)), namespace)
+        return fingerprint(namespace["function"])
+
+    assert of() == of()
+    assert len({of(), *(of(**{name: 99}) for name in NUMBERS)}) == 1 + len(NUMBERS)
+
+
+def test_the_kernels_that_are_tuned_are_followed_through_their_caches(monkeypatch):
+    before = fingerprint(mo.kernels.gemm_sm90)
+    plan = inspect.unwrap(importlib.import_module("moye.kernels.warpgroup_plan").make_plan)
+    monkeypatch.setattr(plan, "__code__", plan.__code__.replace(co_consts=(*plan.__code__.co_consts, 12345)))
+    assert fingerprint(mo.kernels.gemm_sm90) != before
+
+
+def test_fingerprints_stop_at_the_standard_library(monkeypatch):
+    before = fingerprint(mo.kernels.gemm_sm90)
+    monkeypatch.setattr(inspect.signature, "__defaults__", (1,))
+    assert fingerprint(mo.kernels.gemm_sm90) == before

@@ -192,9 +192,10 @@ def test_errors(options, message):
 
 
 @pytest.mark.parametrize(("tiles", "cluster", "waves", "efficiency"), [
-    ((132, 1), 1, 1, 1.0), ((133, 1), 1, 2, 133 / 264), ((32, 9), 1, 3, 288 / 396), ((66, 2), 2, 2, 132 / 264)])
+    ((132, 1), 1, 1, 1.0), ((133, 1), 1, 2, 133 / 264), ((32, 9), 1, 3, 288 / 396), ((66, 2), 2, 2, 1.0),
+    ((3, 1), 66, 2, 3 / 4)])
 def test_quantisation(tiles, cluster, waves, efficiency):
-    """Whole waves of 132 blocks, of which ``cluster`` share a tile."""
+    """Whole waves of 132 blocks, of which ``cluster`` share a tile and all work at it."""
     found = mo.schedulers.quantisation(mo.PersistentTileScheduler(*tiles, cluster=cluster), 132)
     assert (found.waves, found.efficiency) == (waves, pytest.approx(efficiency))
 
@@ -202,3 +203,28 @@ def test_quantisation(tiles, cluster, waves, efficiency):
 def test_quantisation_wants_numbers():
     with pytest.raises(ArgumentError, match=r"^quantisation: 0 tiles on 132 blocks; both are numbers >= 1$"):
         mo.schedulers.quantisation(mo.PersistentTileScheduler(0, 3), 132)
+
+
+def test_quantisation_of_what_it_does_not_model():
+    with pytest.raises(ArgumentError, match=r"^quantisation: 3 blocks are no whole clusters of 2$"):
+        mo.schedulers.quantisation(mo.PersistentTileScheduler(4, 3, cluster=2), 3)
+    with pytest.raises(ArgumentError, match=r"^quantisation: a GroupedTileScheduler does not say how many tiles"):
+        mo.schedulers.quantisation(mo.GroupedTileScheduler([0, 4], 16, 2), 132)
+
+
+@pytest.mark.parametrize("make", [
+    lambda x: mo.PersistentTileScheduler(x, 4), lambda x: mo.PersistentTileScheduler(4, 4, x),
+    lambda x: mo.GroupedTileScheduler([0, 4], 16, x), lambda x: mo.StreamKScheduler(4, 4, x, blocks=8),
+    lambda x: mo.StreamKScheduler(4, 4, 4, blocks=x)])
+@pytest.mark.parametrize("number", [-1, 1.5, "a", None, 1 << 31])
+def test_numbers_that_count_nothing(make, number):
+    with pytest.raises(TraceError, match=r"integers from [01] to 2147483647, not|must be told how many blocks"):
+        make(number)
+
+
+def test_no_blocks_no_k_tiles_and_too_many_tiles():
+    for make in (lambda: mo.StreamKScheduler(4, 4, 4, blocks=0), lambda: mo.StreamKScheduler(4, 4, 0, blocks=8),
+                 lambda: mo.PersistentTileScheduler(1 << 16, 1 << 15).tiles):
+        with pytest.raises(TraceError, match=r"^a scheduler counts tiles, k-tiles and blocks with integers from"):
+            make()
+    assert mo.PersistentTileScheduler(np.int64(3), 4).tiles == 12

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import math
 import struct
 import sys
 import threading
@@ -372,6 +373,14 @@ def _launch_attributes(drv: ModuleType, cluster: Dim3 | None, dependent: bool) -
     return attributes
 
 
+def check_cluster(name: str, grid: Dim3, cluster: Dim3) -> None:
+    """LaunchError for clusters that no device has, or of which the grid is no whole number."""
+    if min(cluster) < 1 or math.prod(cluster) > _MAX_CLUSTER:
+        raise LaunchError(f"{name}: a cluster has 1 to {_MAX_CLUSTER} blocks, not {cluster}")
+    if any(g % c for g, c in zip(grid, cluster, strict=True)):
+        raise LaunchError(f"{name}: cluster {cluster} does not divide grid {grid}")
+
+
 def check_launch(name: str, limits: DeviceLimits, grid: Dim3, block: Dim3, cluster: Dim3 | None, smem: int,
                  threads: int | None = None, dependent: bool = False) -> None:
     """LaunchError unless the device and the kernel (at most ``threads`` a block) allow this configuration."""
@@ -391,12 +400,10 @@ def check_launch(name: str, limits: DeviceLimits, grid: Dim3, block: Dim3, clust
                           hint="launch it without dependent=True: griddepcontrol needs sm_90 too")
     if cluster is None or cluster == (1, 1, 1):
         return
-    if min(cluster) < 1 or (blocks := cluster[0] * cluster[1] * cluster[2]) > _MAX_CLUSTER:
-        raise LaunchError(f"{name}: a cluster has 1 to {_MAX_CLUSTER} blocks, not {cluster}")
+    check_cluster(name, grid, cluster)
     if older:
-        raise LaunchError(f"{name}: clusters of {blocks} blocks need sm_90, and {limits.name} is {limits.arch}")
-    if any(g % c for g, c in zip(grid, cluster, strict=True)):
-        raise LaunchError(f"{name}: cluster {cluster} does not divide grid {grid}")
+        raise LaunchError(f"{name}: clusters of {math.prod(cluster)} blocks need sm_90, and {limits.name} is "
+                          f"{limits.arch}")
 
 
 def load(cubin: bytes, kernel_name: str, ordinal: int, formats: Sequence[str] = ()) -> LoadedKernel:

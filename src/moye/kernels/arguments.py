@@ -20,7 +20,7 @@ import moye as mo
 def matrices(name: str, A: Any, B: Any, C: Any, ranks: tuple[int, ...] = (2,)) -> tuple[Any, Any, Any]:
     """A, B and C as moye describes them, their ranks, strides and devices checked."""
     noun = "a matrix or a batch of them" if 3 in ranks else "a matrix"
-    a, b, c = _array(name, "A", A, ranks, noun), _array(name, "B", B, ranks, noun), _array(name, "C", C, ranks, noun)
+    a, b, c = array(name, "A", A, ranks, noun), array(name, "B", B, ranks, noun), array(name, "C", C, ranks, noun)
     for letter, x in (("B", b), ("C", c)):              # here, where they still have the names that the user gave them
         if x.device != a.device:
             places = ["the host" if info.device is None else f"cuda:{info.device}" for info in (a, x)]
@@ -29,7 +29,8 @@ def matrices(name: str, A: Any, B: Any, C: Any, ranks: tuple[int, ...] = (2,)) -
     return a, b, c
 
 
-def _array(name: str, letter: str, x: Any, ranks: tuple[int, ...], noun: str) -> Any:
+def array(name: str, letter: str, x: Any, ranks: tuple[int, ...], noun: str) -> Any:
+    """An argument as moye describes it; ArgumentError for other ranks and negative strides."""
     info = mo.describe(x)
     if info is None or len(info.shape) not in ranks:
         found = f"a {type(x).__name__}" if info is None else tuple(info.shape)
@@ -70,7 +71,7 @@ def addend(name: str, letter: str, x: Any, shape: tuple[int, ...], sums: Any) ->
     """What an epilogue adds: None, or an array of this shape that the sums can take."""
     if x is None:
         return
-    info = _array(name, letter, x, (len(shape),), f"an array of shape {shape}")
+    info = array(name, letter, x, (len(shape),), f"an array of shape {shape}")
     if tuple(info.shape) != shape:
         raise mo.ArgumentError(f"{name}: {letter} must be an array of shape {shape}, not {tuple(info.shape)}")
     if sums.is_integer and not info.dtype.is_integer:

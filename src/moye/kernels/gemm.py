@@ -15,7 +15,7 @@ from typing import Any
 import moye as mo
 from moye.kernels.gemm_simt import gemm_simt
 from moye.kernels.gemm_sm80 import gemm_sm80
-from moye.kernels.gemm_sm90 import gemm_sm90, suits
+from moye.kernels.gemm_sm90 import OUTPUTS, gemm_sm90, suits
 from moye.kernels.tensor_config import TensorConfig, instructions
 from moye.kernels.warpgroup_config import WarpgroupConfig
 
@@ -32,6 +32,7 @@ def gemm(A: Any, B: Any, C: Any, *, alpha: float = 1, beta: float = 0, tf32: boo
     gated, row_scale, col_scale and fast_accum.  ArgumentError for arguments that none takes.
     """
     info = mo.describe(A)
+    epilogue = {name: x for name, x in epilogue.items() if not _says_nothing(name, x)}
     unknown = [name for name in epilogue if name not in (*_EPILOGUE, *_HOPPER)]
     if unknown:
         raise mo.ArgumentError(f"gemm takes no {', '.join(unknown)}; there are alpha, beta, tf32, "
@@ -51,18 +52,21 @@ def gemm(A: Any, B: Any, C: Any, *, alpha: float = 1, beta: float = 0, tf32: boo
     return gemm_sm80(A, B, C, alpha=alpha, beta=beta, **epilogue)
 
 
+def _says_nothing(name: str, x: Any) -> bool:
+    """Whether an option is what it is by default."""
+    return name in (*_EPILOGUE, *_HOPPER) and (x is None or x is False or (isinstance(x, str) and x == "none"))
+
+
 def _on_hopper(A: Any, B: Any, C: Any, a: Any, epilogue: dict[str, Any]) -> bool:
     """Whether the product goes to ``gemm_sm90``; ArgumentError where only it would do and the device is another."""
     arch = mo.arch_of(A)
-    if not epilogue:
-        return arch == "sm_90a" and suits(a, mo.describe(B), mo.describe(C))
-    for name in ("splits", *_HOPPER[:3]):
-        if epilogue.get(name) is None or epilogue[name] is False:
-            epilogue.pop(name, None)
     config = epilogue.get("config")
     asked = [name for name in _HOPPER[:3] if name in epilogue] + ["config"] * isinstance(config, WarpgroupConfig)
     other = "splits" in epilogue or isinstance(config, TensorConfig)
     if asked and (arch not in (None, "sm_90a") or other):
         why = "takes no splits and no TensorConfig" if other else f"runs on sm_90a, and this device is {arch}"
         raise mo.ArgumentError(f"gemm: {', '.join(asked)} needs gemm_sm90, which {why}")
+    if asked and a is not None and a.dtype not in OUTPUTS:
+        raise mo.ArgumentError(f"gemm: {', '.join(asked)} needs gemm_sm90, which multiplies no {a.dtype}, but "
+                               f"{', '.join(map(str, OUTPUTS))}")
     return bool(asked) or (arch == "sm_90a" and not other and suits(a, mo.describe(B), mo.describe(C)))

@@ -31,11 +31,12 @@ from moye.kernels.simt_config import SMS
 from moye.kernels.warpgroup_config import Problem, WarpgroupConfig, choose
 from moye.kernels.warpgroup_kernel import gemm_sm90_kernel
 from moye.kernels.warpgroup_plan import Fusion, Plan, make_plan
-from moye.kernels.workspace import swapped, zeros
+from moye.kernels.workspace import halves, swapped, zeros
 
 Activation = str | Callable[[Any], Any]
 _HALF, EIGHTH = (mo.float16, mo.bfloat16), (mo.float8_e4m3fn, mo.float8_e5m2)
 _STORE = mo.TmaStore()
+_LONGEST = (1 << 31) - 1024
 OUTPUTS: dict[Any, tuple[Any, ...]] = {
     **dict.fromkeys((*_HALF, *EIGHTH), (*_HALF, mo.float32)), mo.float32: (mo.float32, *_HALF),
     **dict.fromkeys((mo.int8, mo.uint8), (mo.int32,))}
@@ -82,12 +83,12 @@ class _Recipe:
     loads: tuple[mo.TmaLoad, mo.TmaLoad]
     boxes: tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
     blocks: int
-    N: int
 
 
 @functools.lru_cache(maxsize=4096)
 def _recipe(a: Any, b: Any, c: Any, fusion: Fusion, promote: bool, config: WarpgroupConfig | None) -> _Recipe:
     """The configuration and its plan; once for arrays of one kind."""
+    check_extents("gemm_sm90", a, b)
     if config is None:
         plain = fusion.accumulate or not stored(c, "warpgroup")
         config = choose(Problem(a.shape[0], c.shape[1], a.shape[1], c.shape[2] if len(c.shape) == 3 else 1, a.dtype,
@@ -109,7 +110,7 @@ def _recipe(a: Any, b: Any, c: Any, fusion: Fusion, promote: bool, config: Warpg
              (mo.size(plan.tiles[2], 0), plan.columns, *last) if major_C else ())
     loads = tuple(mo.TmaLoad(rounding=mo.tfloat32 if x.dtype == mo.float32 else None) for x in (a, b))
     blocks = _blocks(config, -(-M // config.bM), -(-N // (config.bN // halves)), c.shape[2] if batched else 1)
-    return _Recipe(plan, (modes[0] is None, modes[1] is None), loads, boxes, blocks, N)
+    return _Recipe(plan, (modes[0] is None, modes[1] is None), loads, boxes, blocks)
 
 
 def _busy(c: Any, fusion: Fusion, plain: bool) -> bool:
@@ -140,7 +141,7 @@ def _blocks(config: WarpgroupConfig, m_tiles: int, n_tiles: int, batches: int) -
 def _launch(recipe: _Recipe, A: Any, B: Any, C: Any, residual: Any, vectors: tuple[Any, Any, Any],
             factors: tuple[Any, Any]) -> None:
     """One launch: TMA copies of the operands, C stored by TMA where it can be."""
-    plan, N = recipe.plan, recipe.N
+    plan = recipe.plan
     config, gated, shares = plan.config, plan.fusion.gated, [2 if plan.config.multicast == side else 1 for side in "AB"]
     if config.swap:
         A, B, C, residual = B, A, swapped(C), None if residual is None else swapped(residual)
@@ -149,9 +150,10 @@ def _launch(recipe: _Recipe, A: Any, B: Any, C: Any, residual: Any, vectors: tup
     bias, rows, columns = vectors
     B_up = bias_up = columns_up = None
     if gated:
-        B, B_up = B[:N], mo.TmaCopy(recipe.loads[1], B[N:], tile_B, box_B, shares[1])
-        bias, bias_up = (None, None) if bias is None else (bias[:N], bias[N:])
-        columns, columns_up = (None, None) if columns is None else (columns[:N], columns[N:])
+        B, B_up = halves(B)
+        B_up = mo.TmaCopy(recipe.loads[1], B_up, tile_B, box_B, shares[1])
+        bias, bias_up = (None, None) if bias is None else halves(bias)
+        columns, columns_up = (None, None) if columns is None else halves(columns)
     C_tma, C = (mo.TmaCopy(_STORE, C, tile_C, box_C, 1), None) if plan.major_C else (None, C)
     gemm_sm90_kernel.launch(mo.TmaCopy(recipe.loads[0], A, tile_A, box_A, shares[0]),
                             mo.TmaCopy(recipe.loads[1], B, tile_B, box_B, shares[1]), B_up, C_tma, C, residual, bias,
@@ -206,6 +208,14 @@ def check_dtypes(name: str, a: Any, b: Any, c: Any) -> None:
     if c.dtype not in OUTPUTS[a.dtype]:
         raise mo.ArgumentError(f"{name}: C holds {c.dtype}; for operands of {a.dtype} it may hold "
                                f"{', '.join(map(str, OUTPUTS[a.dtype]))}")
+
+
+def check_extents(name: str, *operands: Any) -> None:
+    """ArgumentError where numbers of rows, and a tile more, leave 32 bits."""
+    longest = max(extent for info in operands for extent in info.shape)
+    if longest > _LONGEST:
+        raise mo.ArgumentError(f"{name}: {longest} rows, columns or batches are more than {_LONGEST}",
+                               hint="multiply them in parts")
 
 
 def _check(a: Any, b: Any, c: Any, gated: bool) -> None:

@@ -15,15 +15,16 @@ from dataclasses import replace
 from typing import Any
 
 import moye as mo
-from moye.kernels.arguments import activation_of, configured, matrices, scalar
+from moye.kernels.arguments import activation_of, array, configured, matrices, scalar
 from moye.kernels.epilogues import ACTIVATIONS
-from moye.kernels.gemm_sm90 import EIGHTH, check_dtypes, loaded, multiplied, stored, width
+from moye.kernels.gemm_sm90 import EIGHTH, check_dtypes, check_extents, loaded, multiplied, stored, width
 from moye.kernels.pack import packed
 from moye.kernels.simt_config import SMS
 from moye.kernels.warpgroup_config import GROUP, Problem, WarpgroupConfig, choose
 from moye.kernels.warpgroup_epilogue import Output, below, finish, put
 from moye.kernels.warpgroup_kernel import mainloop, pieces, promoted_mainloop
 from moye.kernels.warpgroup_plan import Fusion, Plan, make_plan
+from moye.kernels.workspace import zeros
 
 Activation = str | Callable[[Any], Any]
 
@@ -110,14 +111,16 @@ def grouped_gemm_sm90(A: Any, B: Any, C: Any, offsets: Any, *, activation: Activ
     is a cooperative one of two warpgroups.  ArgumentError for other arguments.
     """
     a, _, c = matrices("grouped_gemm_sm90", A, A, C)
-    b, o = mo.describe(B), mo.describe(offsets)
+    b, o = array("grouped_gemm_sm90", "B", B, (3,), "(N, K, G)"), mo.describe(offsets)
     _check(a, b, c, o)
+    alpha = scalar(alpha, a.dtype, "grouped_gemm_sm90")
     configured("grouped_gemm_sm90", config, WarpgroupConfig)
     function = activation_of("grouped_gemm_sm90", activation, ACTIVATIONS)
     if 0 in (*c.shape, b.shape[2]):
         return C
     if a.shape[1] == 0:
-        raise mo.ArgumentError("grouped_gemm_sm90: K is 0, and there is nothing to multiply")
+        A, B = (zeros(C, a.dtype, (x.shape[0], 16, *x.shape[2:])) for x in (a, b))     # TMA has no maps of empty arrays
+        a, b = mo.describe(A), mo.describe(B)
     A, B = (X if loaded(x) is not None else packed(X) for X, x in ((A, a), (B, b)))
     fusion = Fusion(scaled=alpha != 1, activation=function)
     whole, partly = _plans(*(x._replace(ptr=x.ptr % 16) for x in (a, b, c)), fusion,
@@ -127,8 +130,7 @@ def grouped_gemm_sm90(A: Any, B: Any, C: Any, offsets: Any, *, activation: Activ
                     for X, x, tile, box in ((A, a, whole.tiles[0], (chosen.bM, chosen.bK)),
                                             (B, b, whole.tiles[1], (chosen.bN, chosen.bK, 1))))
     tma_C = mo.TmaCopy(mo.TmaStore(), C, whole.tiles[2], (64, whole.columns), 1) if whole.major_C else None
-    out = Output(tma_C, C, None, (None,), None, (None,), scalar(alpha, a.dtype, "grouped_gemm_sm90"), 0, c.shape[0],
-                 c.shape[1])
+    out = Output(tma_C, C, None, (None,), None, (None,), alpha, 0, c.shape[0], c.shape[1])
     grouped_gemm_sm90_kernel.launch(tma_A, tma_B, out, offsets, whole, partly, grid=SMS, block=chosen.threads)
     return C
 
@@ -136,14 +138,18 @@ def grouped_gemm_sm90(A: Any, B: Any, C: Any, offsets: Any, *, activation: Activ
 @functools.lru_cache(maxsize=1024)
 def _plans(a: Any, b: Any, c: Any, fusion: Fusion, promote: bool, config: WarpgroupConfig | None) -> tuple[Plan, Plan]:
     """How whole tiles are stored, and those at the end of a group."""
+    check_extents("grouped_gemm_sm90", a, b)
     if config is None:
         rows = max(129, c.shape[0] // b.shape[2])
         found = choose(Problem(rows, c.shape[1], a.shape[1], b.shape[2], a.dtype, promote))
         bK = 128 // a.dtype.bytes
         config = WarpgroupConfig(128, 256, bK, 4) if found.bN > 128 and not promote and c.shape[1] > 128 else \
             WarpgroupConfig(128, 128, bK, 5)
-    if config.schedule != "cooperative" or config.groups != 2 or config.cluster > 1 or config.swap:
-        raise mo.ArgumentError(f"grouped_gemm_sm90: {config} is no cooperative configuration of two warpgroups")
+    if config.schedule != "cooperative" or config.groups != 2 or config.cluster > 1 or config.swap \
+            or config.store != "warpgroup":
+        raise mo.ArgumentError(f"grouped_gemm_sm90: {config} is no cooperative configuration of two warpgroups",
+                               hint='schedule="cooperative", groups=2, split_k=1, swap=False, multicast="", '
+                                    'store="warpgroup"')
     majors = ["mn" if loaded(x) == 0 else "k" for x in (a, b)]
     dtypes = (multiplied(a.dtype), multiplied(b.dtype))
     major_C = stored(c, "warpgroup")
@@ -154,14 +160,12 @@ def _plans(a: Any, b: Any, c: Any, fusion: Fusion, promote: bool, config: Warpgr
 
 def _check(a: Any, b: Any, c: Any, o: Any) -> None:
     """ArgumentError for what is no group of products."""
-    if b is None or len(b.shape) != 3:
-        raise mo.ArgumentError(f"grouped_gemm_sm90: B must be (N, K, G), not {'no array' if b is None else b.shape}")
     check_dtypes("grouped_gemm_sm90", a, b, c)
     (M, K), (N, depth, groups) = a.shape, b.shape
     if depth != K or tuple(c.shape) != (M, N):
         raise mo.ArgumentError(f"grouped_gemm_sm90: A {tuple(a.shape)}, B {tuple(b.shape)} and C {tuple(c.shape)} are "
                                "not (M, K), (N, K, G) and (M, N)")
     if o is None or o.dtype != mo.int32 or tuple(o.shape) != (groups + 1,):
-        found = "no array" if o is None else f"{o.dtype} {tuple(o.shape)}"
+        found = "what is no array" if o is None else f"{o.dtype} {tuple(o.shape)}"
         raise mo.ArgumentError(f"grouped_gemm_sm90: offsets must be int32 ({groups + 1},) for {groups} groups, not "
                                f"{found}")

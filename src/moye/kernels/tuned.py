@@ -88,8 +88,13 @@ def _unfit_sm90(config: mo.Config, *, A: Any, C: Any, fast_accum: bool, fusion: 
     return False
 
 
-@mo.autotune([mo.Config(config=tile) for tile in _of_any_problem()], key=["A", "B", "C", "fast_accum", "fusion"],
-             prune=_unfit_sm90)
+def accumulates(*, beta: Any, **_: Any) -> bool:
+    """Whether C is read, and then not stored by TMA: another kernel, whatever beta is."""
+    return not (isinstance(beta, (int, float)) and beta == 0)
+
+
+@mo.autotune([mo.Config(config=tile) for tile in _of_any_problem()],
+             key=["A", "B", "C", "fast_accum", "fusion", accumulates], prune=_unfit_sm90)
 def tuned_gemm_sm90(A: Any, B: Any, C: Any, *, alpha: float = 1, beta: float = 0, fast_accum: bool = False,
                     config: WarpgroupConfig | None = None, **fusion: Any) -> Any:
     """``gemm_sm90`` with the fastest configuration for these shapes, strides and fused operations; sm_90a."""

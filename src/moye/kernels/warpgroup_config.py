@@ -78,6 +78,7 @@ def require(config: WarpgroupConfig, dtype: Any, *, gated: bool = False) -> None
             ("bN", config.bN <= 256 and (config.bN % 64 == 0 or config.bN in (8, 16, 32)),
              "is none of 8, 16, 32, 64, 128, 192 and 256"),
             ("bK", config.bK % row == 0, f"is no multiple of {row}, the columns of a swizzled row of {dtype}"),
+            ("bK", not gated or config.bK == row, f"is not {row}, the one swizzled row of a half of a gated tile"),
             ("stages", config.stages > 1, "is less than 2: one is filled while another is read"),
             ("split_k", config.split_k in (1, 2, 4, 8), "is none of 1, 2, 4 and 8, the blocks of a cluster"),
             ("split_k", config.split_k == 1 or cooperative, "splits a tile of one warpgroup in a ping-pong schedule"),

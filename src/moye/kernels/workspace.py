@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+from dataclasses import replace
 from typing import Any
 
 import moye as mo
@@ -30,9 +31,24 @@ def empty(like: Any, dtype: Any, shape: tuple[int, ...]) -> Any:
 
 def swapped(x: Any) -> Any:
     """A view with the first two modes exchanged."""
+    if isinstance(x, mo.TensorLike):
+        (rows, columns, *shape), (down, along, *apart) = x.shape, x.info().strides
+        return replace(x, shape=(columns, rows, *shape), strides=(along, down, *apart))
     if not hasattr(x, "swapaxes"):
-        raise mo.ArgumentError(f"a {type(x).__name__} has no swapaxes: pass a row-major C")
+        raise mo.ArgumentError(f"a {type(x).__name__} has no swapaxes",
+                               hint="pass a torch, CuPy or NumPy array; often a row-major C does too")
     return x.swapaxes(0, 1)
+
+
+def halves(x: Any) -> tuple[Any, Any]:
+    """Views of the first and the second half of the rows, or of the elements."""
+    if isinstance(x, mo.TensorLike):
+        half = replace(x, shape=(x.shape[0] // 2, *x.shape[1:]), strides=x.info().strides)
+        return half, half
+    if not hasattr(x, "__getitem__"):
+        raise mo.ArgumentError(f"a {type(x).__name__} has no rows to take: pass torch, CuPy or NumPy arrays")
+    rows = mo.describe(x).shape[0] // 2
+    return x[:rows], x[rows:]
 
 
 def zeros(like: Any, dtype: Any, shape: tuple[int, ...]) -> Any:

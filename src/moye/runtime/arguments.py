@@ -15,8 +15,8 @@ import enum
 import inspect
 import math
 import types
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from moye import dtypes as dt
@@ -46,6 +46,7 @@ from moye.tensor.tiled import CopyAtom, TiledCopy, TiledMMA
 _STATIC_TYPES = (Layout, ComposedLayout, Swizzle, DType, CopyOp, BulkOp, MmaOp, CopyAtom, TiledCopy, TiledMMA, Pipeline,
                  str, bytes, type(None), enum.Enum)
 _FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, types.MethodType, JitFunction, type)
+_PLAIN = (int, float, complex, str, bytes, type(None), DType)
 _VECTOR_BYTES = 16
 
 
@@ -199,12 +200,53 @@ def static_key(name: str, value: object, inside: tuple[object, ...] = ()) -> obj
         return (type(value), *(static_key(name, item, inside) for item in value))
     if isinstance(value, dict):
         return (dict, *((key, static_key(name, item, inside)) for key, item in value.items()))
+    if _is_record(value) and any(True for _ in _functions(value)):
+        return (type(value), *(static_key(name, item, inside) for item in _compared(value)))
     try:
         hash(value)
     except TypeError:
         raise ArgumentError(f"argument {name!r} is static, but a {type(value).__name__} cannot be hashed",
                             hint="make it a tuple or a frozen dataclass") from None
     return (type(value), value)
+
+
+def unstable(value: object) -> bool:
+    """Whether a static value may come to mean something else while it stays the same object: functions may.
+
+    Those in a frozen dataclass may where they have variables around them or defaults that are no plain values.
+    """
+    if not _is_record(value):
+        return isinstance(value, (types.FunctionType, JitFunction, tuple, list, dict))
+    return any(f.__closure__ or not all(isinstance(x, _PLAIN) for x in (*(f.__defaults__ or ()),
+                                                                         *(f.__kwdefaults__ or {}).values()))
+               for f in _functions(value))
+
+
+def _functions(value: object) -> Iterator[types.FunctionType]:
+    """The functions in a frozen dataclass, also in those and the tuples inside it."""
+    if _is_record(value):
+        for item in _compared(value):
+            yield from _functions(item)
+    elif isinstance(value, (tuple, list)):
+        for item in value:
+            yield from _functions(item)
+    elif isinstance(value, JitFunction):
+        yield value.function
+    elif isinstance(value, types.MethodType):
+        yield from _functions(value.__func__)
+    elif isinstance(value, types.FunctionType):
+        yield value
+
+
+def _is_record(value: object) -> bool:
+    """Whether a static value is a frozen dataclass, which may hold functions."""
+    params = getattr(type(value), "__dataclass_params__", None)
+    return params is not None and bool(params.frozen) and not isinstance(value, _STATIC_TYPES)
+
+
+def _compared(value: Any) -> list[Any]:
+    """What of a dataclass tells it from another."""
+    return [getattr(value, field.name) for field in fields(value) if field.compare]
 
 
 def _function_key(name: str, function: types.FunctionType, inside: tuple[object, ...]) -> object:

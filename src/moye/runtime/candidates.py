@@ -11,7 +11,7 @@ Compiling goes on in other processes while this one still traces.  Nothing here 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -40,6 +40,11 @@ ILLEGAL = (ArgumentError, LayoutError, LaunchError, TensorError, DTypeError, Pre
 _ROUGH, _FINE = 3, 20                                   # rounds of timing: all configurations, then the best ones
 
 
+def on_a_device(arrays: Iterable[ArrayInfo]) -> ArrayInfo | None:
+    """The first array that is on a device, which decides where a call runs."""
+    return next((info for info in arrays if info.device is not None), None)
+
+
 class Problem:
     """A call that needs a configuration; its arrays decide the device."""
 
@@ -47,7 +52,7 @@ class Problem:
         self.call = call
         self.arguments = arguments
         self.arrays = [info for argument in found.values() for info in argument.arrays()]
-        on_device = next((info for info in self.arrays if info.device is not None), None)
+        on_device = on_a_device(self.arrays)
         self.device = None if on_device is None else on_device.device
         self.kind = "" if on_device is None else on_device.kind
 

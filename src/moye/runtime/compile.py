@@ -13,7 +13,7 @@ import re
 import sys
 import types
 import warnings
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from moye import env
@@ -211,19 +211,19 @@ def compile_program(spec: Specialised, arch: str, *, restrict: bool = True) -> P
     if program is None:
         check_atoms(spec.func, arch)
         require_shared(spec, arch)
-        spec.func.restrict = restrict
-        printed = print_kernel(spec.func, lineinfo=lineinfo, asserts=asserts)
-        check_arch(spec.func, printed, arch)
+        func = replace(spec.func, restrict=restrict)    # other threads may print it otherwise
+        printed = print_kernel(func, lineinfo=lineinfo, asserts=asserts)
+        check_arch(func, printed, arch)
         if "cuda" in env.show():
             print(printed.source, file=sys.stderr)
         try:
             compiled = _compiled(printed, arch, ("-lineinfo",) if lineinfo else ())
         except CompileError as error:
-            where = refused(spec.func, error.message, lambda: _with_lines(spec.func, arch))
+            where = refused(func, error.message, lambda: _with_lines(func, arch))
             raise error.at(where or UNKNOWN) from None
-        program = Program(printed, arch, compiled, func=spec.func)
-        if budgets(spec.func) and "'setmaxnreg' ignored" not in compiled.log:
-            require_budgets(spec.func, program.registers)
+        program = Program(printed, arch, compiled, func=func)
+        if budgets(func) and "'setmaxnreg' ignored" not in compiled.log:
+            require_budgets(func, program.registers)
         spec.programs[key] = program
     return program
 

@@ -25,8 +25,8 @@ from moye.errors import DriverError
 from moye.ir import ops
 from moye.ir.nodes import Func, Literal, ScalarParam, TensorParam, Value
 from moye.lang.signature import ScalarSpec, StaticSpec, TensorSpec, TmaSpec
-from moye.lang.trace import Capture, JitFunction
-from moye.runtime.arguments import Call, static_key
+from moye.lang.trace import Capture
+from moye.runtime.arguments import Call, static_key, unstable
 from moye.runtime.arrays import ArrayInfo, span_bytes
 from moye.runtime.compile import Dim3, Program, Specialised
 from moye.runtime.launch import array_kind, encoded_map, slot_value
@@ -43,7 +43,6 @@ _LIMIT = 1024
 _RECENT = 16                                            # parameters kept packed per plan; whole launches, if no numbers
 _MOST_STREAMS = 64
 _BY_VALUE = (int, bool, str, bytes)
-_UNSTABLE = (types.FunctionType, JitFunction, tuple, list, dict)       # identity does not tell what they hold
 _ARRAYS = {                                             # kind -> (pointer, what else must not change)
     "torch": ("{a}.data_ptr()", ("{a}.dtype", "{a}.shape", "{a}.stride()", "{a}.get_device()", "{a}.is_neg()")),
     "cupy": ("{a}.data.ptr", ("{a}.dtype", "{a}.shape", "{a}.strides", "{a}.device.id")),
@@ -127,7 +126,7 @@ def _kind(spec: Any, x: Any) -> str:
     if isinstance(spec, ScalarSpec):
         return _NUMBERS.get(type(x), "")
     if isinstance(spec, StaticSpec):
-        return "unstable" if isinstance(x, _UNSTABLE) else "repr" if isinstance(x, float) else "static"
+        return "unstable" if unstable(x) else "repr" if isinstance(x, float) else "static"
     return ""
 
 

@@ -5,12 +5,14 @@ In: a function, kernel or device function.  Out: a hexadecimal digest that is th
 >>> fingerprint(matmul)
 '5f1d...'
 
-It follows names of modules and closures (also ``module.name``), within packages other than the standard library's and
-moye's own algebra; constants among them count by ``repr``.
+It follows names of modules and closures (also ``module.name``), defaults, what containers, partial and cached functions
+hold, and classes of the function's own package; it stops at the standard library and moye's own algebra, for which
+moye's version stands.  Constants count by ``repr``.
 """
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import inspect
 import re
@@ -28,20 +30,20 @@ _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 def fingerprint(function: Any) -> str:
     """The digest."""
     digest = hashlib.sha256(sys.modules["moye"].__version__.encode())
-    seen: set[int] = set()
-    queue = [function]
+    seen: dict[int, types.FunctionType] = {}            # closures of one code may hold different things
+    queue, package = [function], _package(_function(function))
     while queue:
         found = _function(queue.pop())
-        if found is None or id(found.__code__) in seen:
+        if found is None or id(found) in seen:
             continue
-        seen.add(id(found.__code__))
+        seen[id(found)] = found
         for part in _code(found.__code__):
             digest.update(part)
         digest.update(_text(found.__defaults__) + _text(found.__kwdefaults__))
+        queue += [*_held(found.__defaults__, package), *_held(found.__kwdefaults__, package)]
         for name, value in _reads(found):
-            if _function(value) is not None:
-                queue.append(value)
-            else:
+            queue += _held(value, package)
+            if _function(value) is None:
                 digest.update(f"{name}=".encode() + _text(value))
     return digest.hexdigest()
 
@@ -52,12 +54,35 @@ def text_of(value: Any) -> str:
 
 
 def _function(value: Any) -> types.FunctionType | None:
-    """The Python function in a function, kernel, device function or tuned function; not moye's own verbs."""
+    """The Python function in a function, kernel, device function, tuned or cached one; not moye's own verbs."""
     inner = value if isinstance(value, types.FunctionType) else getattr(value, "function", None)
-    if not isinstance(inner, types.FunctionType):
+    if isinstance(value, functools._lru_cache_wrapper):
+        inner = inspect.unwrap(value)
+    if not isinstance(inner, types.FunctionType) or _package(inner) in sys.stdlib_module_names:
         return None
     module = inner.__module__ or ""
     return None if module.startswith("moye.") and not module.startswith("moye.kernels") else inner
+
+
+def _package(function: types.FunctionType | None) -> str:
+    return ((function and function.__module__) or "").partition(".")[0]
+
+
+def _held(value: Any, package: str) -> Iterator[Any]:
+    """The functions in a value; of a class its methods and properties, where it belongs to the package."""
+    if isinstance(value, functools.partial):
+        value = (value.func, value.args, value.keywords)
+    if isinstance(value, dict):
+        value = tuple(value.values())
+    if isinstance(value, (tuple, list)):
+        for item in value:
+            yield from _held(item, package)
+    elif isinstance(value, type):
+        if value.__module__.partition(".")[0] == package or value.__module__.startswith("moye.kernels"):
+            for member in vars(value).values():
+                yield getattr(member, "__func__", getattr(member, "fget", member))
+    else:
+        yield value
 
 
 def _code(code: types.CodeType) -> Iterator[bytes]:

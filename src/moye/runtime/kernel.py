@@ -17,6 +17,7 @@ from functools import update_wrapper
 from typing import Any
 
 from moye import env
+from moye.cuda import driver
 from moye.errors import ArgumentError, LaunchError, TraceError
 from moye.ir.nodes import Func
 from moye.lang.trace import changed
@@ -137,6 +138,8 @@ class Kernel:
 
     def _checked(self, call: Call, grid: Dim3, block: Dim3, cluster: Dim3) -> tuple[int | None, Specialised]:
         """The device and the specialisation of a launch whose preconditions hold."""
+        if cluster != (1, 1, 1):
+            driver.check_cluster(self.__name__, grid, cluster)
         device = same_device(call, self.__name__)
         if device is None and any(info.kind == "spec" for _, info, _ in call.arrays) and not prepare.compilation():
             raise ArgumentError(f"{self.__name__}: a mo.TensorLike has no memory to run on",
@@ -259,8 +262,6 @@ class Launcher:
 
 def _launch_device(spec: Specialised, call: Call, device: int, grid: Dim3, stream: Any, smem: int,
                    dependent: bool) -> Launched:
-    from moye.cuda import driver
-
     program = compile_program(spec, default_arch(device), restrict=not overlaps(spec.func, call))
     program.warn()
     loaded = load(program, device)

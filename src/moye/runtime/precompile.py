@@ -17,6 +17,7 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from contextlib import ExitStack
+from dataclasses import replace
 from types import TracebackType
 from typing import Any
 
@@ -113,8 +114,8 @@ def _request(job: Job) -> dict[str, Any] | None:
     from moye.cuda import nvrtc
     from moye.cuda.printer import print_kernel
 
-    job.spec.func.restrict = job.restrict
-    printed, arch = print_kernel(job.spec.func, asserts=env.device_assert()), nvrtc.normalize_arch(job.arch)
+    func = replace(job.spec.func, restrict=job.restrict)
+    printed, arch = print_kernel(func, asserts=env.device_assert()), nvrtc.normalize_arch(job.arch)
     key, root = cache_key(printed.source, (arch,), nvrtc.compiler_version()), env.cache_dir()
     if DiskCache(root).get(key) is not None:
         return None

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from moye import env
+from moye.errors import ArgumentError
 from moye.runtime.cache import DiskCache, cache_key
 from moye.runtime.fingerprint import fingerprint, text_of
 
@@ -31,6 +32,12 @@ class Config:
 
     def __init__(self, values: Mapping[str, Any] | None = None, /, **more: Any) -> None:
         self._items = tuple(sorted({**(values or {}), **more}.items()))
+        for name, value in self._items:
+            try:
+                hash(value)
+            except TypeError:
+                raise ArgumentError(f"Config: {name} is a {type(value).__name__}, which has no hash",
+                                    hint="make it a tuple or a frozen dataclass") from None
 
     @property
     def kwargs(self) -> dict[str, Any]:
@@ -96,7 +103,8 @@ class TrialStore:
         from moye.cuda import nvrtc
 
         self._cache = DiskCache(env.cache_dir()) if env.disk_cache() else None
-        self._file = cache_key(f"{key}\n{fingerprint(function)}", (), f"trials {device} {nvrtc.compiler_version()}")
+        flags = ("asserts",) if env.device_assert() else ()                 # which take time
+        self._file = cache_key(f"{key}\n{fingerprint(function)}", flags, f"trials {device} {nvrtc.compiler_version()}")
         self._record = {"kernel": f"autotune {function.__name__}", "arch": device, "key": key}
 
     def load(self, configs: Iterable[Config]) -> dict[Config, Trial]:

@@ -22,7 +22,7 @@ from functools import partial, update_wrapper
 from typing import Any, NamedTuple
 
 from moye.errors import ArgumentError, LaunchError, MoyeError
-from moye.runtime.candidates import Candidate, Problem, compile_all, timed
+from moye.runtime.candidates import Candidate, Problem, compile_all, on_a_device, timed
 from moye.runtime.precompile import Progress
 from moye.runtime.prepare import compilation
 from moye.runtime.trials import Config, Trial, TrialStore, merged, near
@@ -66,17 +66,21 @@ def _counted(configs: Sequence[Config]) -> str:
     return str(configs[0]) if len(configs) == 1 else f"{len(configs)} configurations"
 
 
-def autotune(configs: Sequence[Config], key: Sequence[str] | None = None, *, prune: Prune | None = None,
-             restore: bool = True, progress: bool = True) -> Callable[[Callable[..., Any]], Autotuned]:
+def autotune(configs: Sequence[Config], key: Sequence[str | Callable[..., Any]] | None = None, *,
+             prune: Prune | None = None, restore: bool = True,
+             progress: bool = True) -> Callable[[Callable[..., Any]], Autotuned]:
     """Decorator of a host function that launches kernels: its configuration is the fastest for the key.
 
     ``key`` names arguments: arrays count by dtype, shape, kinds of strides and alignment, TMA copies by their tiles
-    too, others by value; by default it names all that hold arrays.  ``prune(config, **arguments)`` drops a
+    too, others by value; by default it names all that hold arrays.  A function in it, of the arguments by name, counts
+    by what it answers.  ``prune(config, **arguments)`` drops a
     configuration by answering True or the reason.  With ``restore``, array arguments have the contents of before once
     tuning is over.
     """
-    if not configs:
-        raise ArgumentError("autotune needs at least one configuration")
+    if not configs or not all(isinstance(config, Config) for config in configs):
+        raise ArgumentError("autotune needs at least one configuration, each a mo.Config")
+    if isinstance(key, str):
+        raise ArgumentError(f"autotune: key={key!r} is no list of the names of arguments", hint=f"key=[{key!r}]")
     names = {tuple(config.kwargs) for config in configs}
     if len(names) != 1:
         raise ArgumentError(f"the configurations name different arguments: {' and '.join(map(str, sorted(names)))}")
@@ -86,7 +90,7 @@ def autotune(configs: Sequence[Config], key: Sequence[str] | None = None, *, pru
 
 class _Options(NamedTuple):
     configs: list[Config]
-    key: list[str] | None
+    key: list[str | Callable[..., Any]] | None
     prune: Prune | None
     restore: bool
     progress: bool
@@ -99,10 +103,17 @@ class Autotuned:
         self.function = function
         self.options = options
         self._names = frozenset(options.configs[0].kwargs)
+        if not callable(function):
+            raise ArgumentError(f"autotune decorates functions, not {function!r}")
         self.signature = inspect.signature(function)
-        unknown = ({*self._names, *(options.key or ())}) - set(self.signature.parameters)
+        self._asked = [part for part in options.key or () if not isinstance(part, str)]
+        named = {part for part in options.key or () if isinstance(part, str)}
+        unknown = (self._names | named) - set(self.signature.parameters)
         if unknown:
             raise ArgumentError(f"{function.__name__}{self.signature} has no argument {', '.join(sorted(unknown))}")
+        self._before = min((place for place, parameter in enumerate(self.signature.parameters.values())
+                            if parameter.name in self._names and parameter.kind is parameter.POSITIONAL_OR_KEYWORD),
+                           default=sys.maxsize)         # arguments, with more of which a configuration is given
         self._chosen: dict[Any, Config] = {}
         self._tunings: dict[Any, Tuning] = {}
         self._said = False
@@ -110,7 +121,7 @@ class Autotuned:
         update_wrapper(self, function)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if self._names & kwargs.keys():
+        if self._names & kwargs.keys() or len(args) > self._before:
             return self.function(*args, **kwargs)
         return self.function(*args, **kwargs, **self.best(*args, **kwargs).kwargs)
 
@@ -119,7 +130,9 @@ class Autotuned:
         arguments = self._bind(args, kwargs)
         found = {name: described(value) for name, value in arguments.items()}
         in_key = {name: argument for name, argument in found.items() if self._in_key(name, argument)}
-        exact = tuple(argument.key() for argument in in_key.values())
+        in_key |= {part.__name__: described(part(**arguments)) for part in self._asked}
+        where = on_a_device(info for argument in found.values() for info in argument.arrays())
+        exact = (where and where.device, *(argument.key() for argument in in_key.values()))
         chosen = self._chosen.get(exact)
         if chosen is None:
             with self._lock:

@@ -4,26 +4,31 @@ In: Python integers or scalars of the kernel.  Out: the same.
 
 >>> rows, column = divide(t, width)
 
-Nothing is checked here: a scheduler proves what it claims.
+Static numbers are checked; of others a scheduler proves what it claims.
 """
 
 from __future__ import annotations
 
+from operator import index
 from typing import Any
 
 from moye import dtypes as dt
+from moye.errors import TraceError
 from moye.ir import fold
 from moye.ir.nodes import Value
-from moye.tensor.context import builder
+from moye.tensor.context import builder, locate
 from moye.tensor.expr import Expr, arithmetic, operand_of, plain
 
 
-def count(x: Any) -> Any:
-    """A number of tiles, rows or k-tiles: an int32 that is not negative."""
+def count(x: Any, least: int = 0) -> Any:
+    """A number of tiles, rows or k-tiles: a non-negative int32; TraceError for a static one below ``least``."""
     x = plain(x)
-    if isinstance(x, Expr) and x.dtype is not dt.int32:
-        x = x.to(dt.int32)
-    return bounded(x)
+    if not isinstance(x, Expr):
+        if not hasattr(x, "__index__") or not least <= index(x) < 1 << 31:
+            raise TraceError(f"a scheduler counts tiles, k-tiles and blocks with integers from {least} to 2147483647, "
+                             f"not {x!r}", locs=(locate(),))
+        return index(x)
+    return bounded(x if x.dtype is dt.int32 else x.to(dt.int32))
 
 
 def bounded(x: Any, upper: int | None = None) -> Any:

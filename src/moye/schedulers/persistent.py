@@ -41,7 +41,7 @@ class PersistentTileScheduler:
     @property
     def tiles(self) -> Any:
         """How many tiles there are."""
-        return bounded(self.tiles_m * self.tiles_n * self.batches)
+        return count(self.tiles_m * self.tiles_n * self.batches)
 
     @property
     def first(self) -> Any:

@@ -28,8 +28,11 @@ class Quantisation:
 
 
 def quantisation(scheduler: PersistentTileScheduler | StreamKScheduler, blocks: int) -> Quantisation:
-    """The model for ``blocks`` blocks; ArgumentError where the scheduler's numbers are not plain integers."""
-    tiles = scheduler.tiles
+    """The model for ``blocks`` blocks, whole clusters; ArgumentError where numbers are not plain integers."""
+    if not isinstance(scheduler, (PersistentTileScheduler, StreamKScheduler)):
+        raise ArgumentError(f"quantisation: a {type(scheduler).__name__} does not say how many tiles there are; "
+                            "PersistentTileScheduler and StreamKScheduler do")
+    tiles, cluster = scheduler.tiles, 1
     if not isinstance(tiles, int) or tiles < 1 or not isinstance(blocks, int) or blocks < 1:
         raise ArgumentError(f"quantisation: {tiles} tiles on {blocks} blocks; both are numbers >= 1")
     if isinstance(scheduler, StreamKScheduler):
@@ -38,5 +41,8 @@ def quantisation(scheduler: PersistentTileScheduler | StreamKScheduler, blocks: 
         share = -(-scheduler.split * scheduler.k_tiles // blocks)
         waves = Fraction(share, scheduler.k_tiles) + -(-(tiles - scheduler.split) // blocks)
     else:
-        waves = Fraction(-(-tiles // (blocks // scheduler.cluster)))
-    return Quantisation(float(waves), float(tiles / (waves * blocks)))
+        cluster = scheduler.cluster
+        if blocks % cluster:
+            raise ArgumentError(f"quantisation: {blocks} blocks are no whole clusters of {cluster}")
+        waves = Fraction(-(-tiles // (blocks // cluster)))
+    return Quantisation(float(waves), float(tiles * cluster / (waves * blocks)))

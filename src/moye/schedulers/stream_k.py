@@ -40,8 +40,8 @@ class StreamKScheduler:
             raise TraceError("StreamKScheduler: outside of a kernel it must be told how many blocks there are",
                              hint="blocks=", locs=(locate(),))
         self.whole = PersistentTileScheduler(tiles_m, tiles_n, batches, group, along)
-        self.tiles, self.k_tiles = self.whole.tiles, count(k_tiles)
-        self.blocks = grid_dim().x if blocks is None else count(blocks)
+        self.tiles, self.k_tiles = self.whole.tiles, count(k_tiles, 1)
+        self.blocks = grid_dim().x if blocks is None else count(blocks, 1)
         self.split = self._tiles_to_split() if hybrid else self.tiles
         """How many tiles, from the first, are split."""
         self._share, self._long = divide(bounded(self.split * self.k_tiles), self.blocks)
