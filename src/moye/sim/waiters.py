@@ -16,7 +16,7 @@ from moye.ir import ops
 from moye.sim.deadlock import Waiter
 from moye.sim.memory import Array
 from moye.sim.phases import name
-from moye.sim.roles import role_of, same_side
+from moye.sim.roles import is_open, role_of, same_side
 from moye.sim.state import BatchState
 from moye.sim.warp import WARP
 
@@ -65,12 +65,12 @@ def waiters(barriers: Parked, entry: Entry, block: int) -> Iterator[Waiter]:
         here = [e.lanes[:, block] for e in barriers.waiting if e.barrier == entry.barrier]
         lacking = max(0, barriers.expected[entry.barrier] - int(barriers.counts[entry.barrier][block]))
         yield Waiter("named", f"named barrier {entry.barrier}", numbers(lanes), entry.op,
-                     numbers(alive & ~np.logical_or.reduce(here)), lacking, entry.op.threads)
+                     numbers(alive & ~np.logical_or.reduce(here)), lacking, entry.op.threads, open=_open(barriers, entry))
     elif isinstance(entry.op, (ops.SyncThreads, ops.ClusterWait)):
         here = [e.lanes[:, block] for e in barriers.waiting if isinstance(e.op, type(entry.op))]
         what = "sync_threads" if isinstance(entry.op, ops.SyncThreads) else "cluster_wait"
         yield Waiter("block", what, numbers(lanes), entry.op, numbers(alive & ~np.logical_or.reduce(here)),
-                     role=_role(barriers, entry, alive, block))
+                     role=_role(barriers, entry, alive, block), open=_open(barriers, entry))
     else:
         group = np.arange(barriers.batch.threads) // span_of(entry.op)
         mates = np.isin(group, group[lanes]) & barriers.named_by(entry.op)
@@ -79,8 +79,15 @@ def waiters(barriers: Parked, entry: Entry, block: int) -> Iterator[Waiter]:
                      numbers(alive & mates & ~lanes))
 
 
+def _open(barriers: Parked, entry: Entry) -> bool:
+    """Whether all threads would come to it."""
+    return is_open(barriers.batch.launch.func, entry.op)
+
+
 def _role(barriers: Parked, entry: Entry, alive: Array, block: int) -> ops.If | None:
-    """The branch that keeps the other warps from a block barrier, if they are all on its other side."""
+    """The branch that keeps the other warps from a block barrier, if they are all on its other side; lanes that are
+    through with their role may be past it.
+    """
     branch = role_of(barriers.batch.launch.func, entry.op)
     if branch is None:
         return None
@@ -88,8 +95,10 @@ def _role(barriers: Parked, entry: Entry, alive: Array, block: int) -> ops.If | 
     mine = np.logical_or.reduce([other.lanes[:, block] for other in others if isinstance(other.op, ops.SyncThreads)])
     apart = not any(same_side(branch, entry.op, other.op) for other in others
                     if not isinstance(other.op, ops.SyncThreads))
-    warp = np.arange(len(mine)) // WARP
-    return branch if apart and not np.isin(warp[mine], warp[alive & ~mine]).any() else None
+    late = [other.lanes[:, block] for other in others if not isinstance(other.op, ops.MbarrierWait)
+            and _open(barriers, other)]
+    warp, elsewhere = np.arange(len(mine)) // WARP, alive & ~np.logical_or.reduce([mine, *late])
+    return branch if apart and not np.isin(warp[mine], warp[elsewhere]).any() else None
 
 
 def _phases(barriers: Parked, entry: Entry, op: ops.MbarrierWait, block: int) -> Iterator[Waiter]:

@@ -1,0 +1,76 @@
+"""Roles that wait for each other's phases for ever, where the other threads are at a barrier that all would reach."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import moye as mo
+
+STAGES = 2
+
+
+@mo.kernel
+def roles(out, A, end: mo.Constexpr, one_array: mo.Constexpr, fault: mo.Constexpr):
+    """Lane 0 of warp 2 loads tiles, warps 0-1 add up their columns; ``end``: the barrier at which all meet."""
+    tid, bx = mo.thread_idx().x, mo.block_idx().x
+    sA = mo.shared_array(A.dtype, mo.tile_to_shape(A.smem_layout, (*A.tile, STAGES)))       # (32, 32, stages)
+    full = mo.mbarrier_array(2 * STAGES if one_array else STAGES)
+    empty, first = (full, STAGES) if one_array else (mo.mbarrier_array(STAGES), 0)
+    if tid == 0:
+        for i in mo.static_range(STAGES):
+            mo.mbarrier_init(full, i, 1)
+            mo.mbarrier_init(empty, first + i, 64)
+        mo.fence_mbarrier_init()
+    mo.cluster_sync()
+    gA = mo.tile(A.tensor, A.tile, (bx, None))          # (32, 32, k)
+    tiles, warp, lane = mo.size(gA, 2), tid // 32, tid % 32
+    if warp == 2:
+        if lane == 0:
+            for k in range(tiles - (fault == "fills one less")):
+                stage, phase = k % STAGES, k // STAGES % 2
+                mo.mbarrier_wait(empty, first + stage, phase if fault == "first phase" else phase ^ 1)
+                mo.mbarrier_arrive_expect_tx(full, stage, A.bytes)
+                mo.copyto(A, sA[:, :, stage], gA[:, :, k], barrier=(full, stage))
+                if fault == "barrier in a role":
+                    mo.sync_threads()
+    else:
+        total = mo.float32(0)
+        for k in range(tiles - 3 * (fault == "reads fewer")):
+            stage, phase = k % STAGES, k // STAGES % 2
+            mo.mbarrier_wait(full, stage, phase)
+            for i in range(16):
+                total += sA[i + 16 * warp, lane, stage]
+            if fault != "no release":
+                mo.mbarrier_arrive(empty, first + stage)
+        out[tid, bx] = total
+    if end == "cluster":
+        mo.cluster_sync()
+    elif end == "block":
+        mo.sync_threads()
+    elif end == "named":
+        mo.barrier_sync(1, 96)
+
+
+def run(end, fault, *, one_array=False, tiles=6, **options):
+    A = np.random.default_rng(0).integers(-9, 9, (64, 32 * tiles)).astype(np.float32)
+    out = np.full((64, 2), np.nan, np.float32)
+    copy = mo.make_tma_copy(mo.TmaLoad(), A, mo.tile_to_shape(mo.smem_layout_atom(mo.float32, "k"), (32, 32)))
+    report = mo.check(roles, lints=False, **options).launch(out, copy, end, one_array, fault, grid=2, block=96,
+                                                            cluster=2)
+    return report, out, A.reshape(2, 2, 16, tiles, 32).sum((2, 3)).reshape(2, 64).T
+
+
+FAULTS = {"fills one less": "F3", "reads fewer": "F5", "first phase": "F4", "no release": "F4",
+          "barrier in a role": "F7"}
+
+
+@pytest.mark.parametrize("earliest", [False, True])
+@pytest.mark.parametrize("end", ["none", "named", "block", "cluster"])
+def test_a_barrier_for_all_does_not_hide_who_holds_them_up(end, earliest):
+    """It is not the barrier that is wrong, but the roles that do not come there."""
+    report, out, expected = run(end, "", earliest=earliest)
+    assert report.ok and np.array_equal(out, expected)
+    for fault, code in FAULTS.items():
+        report, _, _ = run(end, fault, earliest=earliest)
+        assert [finding.code for finding in report.findings] == [code], f"{fault}: {report}"
