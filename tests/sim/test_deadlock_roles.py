@@ -74,3 +74,13 @@ def test_a_barrier_for_all_does_not_hide_who_holds_them_up(end, earliest):
     for fault, code in FAULTS.items():
         report, _, _ = run(end, fault, earliest=earliest)
         assert [finding.code for finding in report.findings] == [code], f"{fault}: {report}"
+
+
+@pytest.mark.parametrize("fault", ["fills one less", "reads fewer"])
+def test_one_tensor_of_barriers_for_both_sides(fault):
+    """The barriers of copies are not taken for those at which readers arrive."""
+    report, out, expected = run("none", "", one_array=True)
+    assert report.ok and np.array_equal(out, expected)
+    (finding,) = run("none", fault, one_array=True)[0].findings
+    assert finding.code == FAULTS[fault]
+    assert finding.hint.startswith("let the readers release" if finding.code == "F5" else "let both sides go")

@@ -133,8 +133,10 @@ def _left(barriers: Parked, op: ops.MbarrierWait, element: int, gone: Array,
 
 
 def _fills(barriers: Parked, op: ops.MbarrierWait, element: int, block: int) -> bool:
-    """Whether a barrier is one at which the readers of a stage arrive."""
+    """Whether a barrier is one at which the readers of a stage arrive; its tensor may have those for copies, too."""
+    watch = barriers.batch.watch
+    if watch is not None and (op.ref.buffer.id, element) in watch.checker.engines.stages.fills:
+        return False
     if barriers.batch.mbarriers.of(op.ref.buffer).free[:, block].any():
         return True
-    watch = barriers.batch.watch
     return watch is not None and op.ref.buffer in watch.checker.engines.stages.empty.values()
