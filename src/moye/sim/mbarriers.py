@@ -92,7 +92,8 @@ class Mbarriers:
             return
         batch, phases = self.batch, self.of(op.ref.buffer)
         cells = Cells(batch, mask, offset, len(phases.phase))
-        block = cells.block if rank is None else batch.cluster.remote(op, cells.block, cells.of(batch, rank))
+        block = cells.block if rank is None else \
+            batch.cluster.remote(op, cells.thread, cells.block, cells.of(batch, rank))
         where = cells.element, block
         if batch.watch is not None:
             to = None if rank is None else cells.spread(batch, block - cells.block // batch.cluster.size

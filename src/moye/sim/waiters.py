@@ -65,7 +65,8 @@ def waiters(barriers: Parked, entry: Entry, block: int) -> Iterator[Waiter]:
         here = [e.lanes[:, block] for e in barriers.waiting if e.barrier == entry.barrier]
         lacking = max(0, barriers.expected[entry.barrier] - int(barriers.counts[entry.barrier][block]))
         yield Waiter("named", f"named barrier {entry.barrier}", numbers(lanes), entry.op,
-                     numbers(alive & ~np.logical_or.reduce(here)), lacking, entry.op.threads, open=_open(barriers, entry))
+                     numbers(alive & ~np.logical_or.reduce(here)), lacking, entry.op.threads,
+                     open=_open(barriers, entry))
     elif isinstance(entry.op, (ops.SyncThreads, ops.ClusterWait)):
         here = [e.lanes[:, block] for e in barriers.waiting if isinstance(e.op, type(entry.op))]
         what = "sync_threads" if isinstance(entry.op, ops.SyncThreads) else "cluster_wait"
