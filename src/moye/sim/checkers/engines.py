@@ -404,7 +404,14 @@ class Engines:
                 entry, column = np.nonzero(bad)
                 clashes = self.checker.clashes(at, entry, column, last[entry, column], at.first[entry])
                 put(table, at.unit, at.block, np.where(bad, 0, last))
-                self.judge.overwrite(shadow, op, clashes, self.all[engine], self.idle, stage)
+                idle = [] if self._has_waited(engine, last[entry, column], column) else self.idle
+                self.judge.overwrite(shadow, op, clashes, self.all[engine], idle, stage)
+
+    def _has_waited(self, engine: int, record: Ints, column: Ints) -> bool:
+        """Whether the thread that stores has itself waited for what it has read, so that no other wait was meant."""
+        entry, clocks = self.all[engine], self.checker.clocks
+        return entry.kind == "store" and bool(
+            (epoch_of(record) <= clocks.heard[clocks.group[entry.major], engine, column]).all())
 
     def _has_read(self, engine: int, group: Ints, block: Ints | None) -> Ints:
         """Up to which epoch groups (D,) know that an engine of their block has read: (D, columns), or (D, 1)."""
