@@ -84,3 +84,23 @@ def test_one_tensor_of_barriers_for_both_sides(fault):
     (finding,) = run("none", fault, one_array=True)[0].findings
     assert finding.code == FAULTS[fault]
     assert finding.hint.startswith("let the readers release" if finding.code == "F5" else "let both sides go")
+
+
+def test_a_barrier_that_a_role_returns_before():
+    """It is not for all: who waits there has not come to the end of its role."""
+    @mo.kernel
+    def kernel(x):
+        tid, bars = mo.thread_idx().x, mo.mbarrier_array(1)
+        if tid == 0:
+            mo.mbarrier_init(bars, 0, 32)
+            mo.fence_mbarrier_init()
+        mo.sync_threads()
+        if tid >= 32:
+            mo.mbarrier_wait(bars, 0, 0)
+            x[tid] = 1
+            return
+        mo.cluster_sync()
+        mo.mbarrier_arrive(bars, 0)
+
+    (finding,) = mo.check(kernel)[1, 64](np.zeros(64, np.float32)).findings
+    assert finding.code == "C4"

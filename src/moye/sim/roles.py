@@ -24,8 +24,10 @@ def role_of(func: Func, op: ops.Op) -> ops.If | None:
 
 
 def is_open(func: Func, op: ops.Op) -> bool:
-    """Whether no branch is around ``op``."""
-    return not any(True for _ in _around(func.body, op))
+    """Whether no branch is around ``op``, and none leads past it."""
+    past = (exit for exit in func.body.walk() if isinstance(exit, ops.Exit)
+            and (exit.target is None or _inside(exit.target.body, op)))
+    return not any(True for _ in _around(func.body, op)) and not any(True for _ in past)
 
 
 def same_side(branch: ops.If, a: ops.Op, b: ops.Op) -> bool:
