@@ -104,3 +104,37 @@ def test_a_barrier_that_a_role_returns_before():
 
     (finding,) = mo.check(kernel)[1, 64](np.zeros(64, np.float32)).findings
     assert finding.code == "C4"
+
+
+@mo.kernel
+def handed_on(out, x, fault: mo.Constexpr):
+    """Warp 0 writes what warp 1 reads, turn by turn."""
+    tid = mo.thread_idx().x
+    part, full, empty = mo.shared_array(mo.float32, 32), mo.mbarrier_array(1), mo.mbarrier_array(1)
+    if tid == 0:
+        mo.mbarrier_init(full, 0, 32)
+        mo.mbarrier_init(empty, 0, 32)
+        mo.fence_mbarrier_init()
+    mo.sync_threads()
+    for k in range(3):
+        if tid < 32:
+            mo.mbarrier_wait(empty, 0, k % 2 ^ 1)
+            part[tid] = x[tid, k]
+            mo.mbarrier_arrive(full, 0)
+        else:
+            mo.mbarrier_wait(full, 0, k % 2 ^ 1 if fault == "other parity" else k % 2)
+            out[tid - 32, k] = part[63 - tid]
+            if fault != "no release":
+                mo.mbarrier_arrive(empty, 0)
+
+
+def test_a_wait_for_the_other_parity_hangs():
+    """It passes over a phase: what is wrong is not that somebody arrives too late."""
+    x = np.arange(96, dtype=np.float32).reshape(32, 3)
+    found = {fault: mo.check(handed_on)[1, 64](np.zeros((32, 3), np.float32), x, fault)
+             for fault in ("", "no release", "other parity")}
+    assert found[""].ok and [finding.code for finding in found["no release"].findings] == ["F4"]
+    (finding,) = found["other parity"].findings
+    assert finding.code == "D8" and "wait for the parity of each phase in turn" in finding.hint
+    assert "warp 1 waits for phase 1 of full(0)" in finding.message
+    assert "while nobody has waited for the phase before it, which is complete" in finding.message

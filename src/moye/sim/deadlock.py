@@ -24,6 +24,7 @@ HINTS = {
     "C5": "count the threads that arrive and those that wait at the barrier, and no others",
     "C6": "let every lane of the mask reach it",
     "D7": "expect the bytes that the copies of one phase bring, no more and no less",
+    "D8": "wait for the parity of each phase in turn, 0 first, or 1 where the first phase is free",
     "D9": "initialise the mbarrier with the number of arrivals that come in each phase",
     "E6": "let all 128 threads of the warpgroup reach it",
     "F3": "let both sides go through equally many phases of each barrier",
@@ -41,7 +42,8 @@ class Waiter:
     ``count`` is what the barrier was told to expect.  Of an mbarrier: ``bytes`` that have not come (below 0: too many
     have), ``spent``: all who ever arrive at it have done so in this phase, ``gone``: some who could have exited,
     ``known``: ``needs`` are those who have arrived before, ``fills``: who waits wants to fill a stage that others read,
-    ``left``: who of those that have arrived before have exited, ``last``: an arrival of theirs.
+    ``left``: who of those that have arrived before have exited, ``last``: an arrival of theirs, ``skipped``: the phase
+    before this one is complete, and nobody has waited for it.
     Of a block barrier: ``role`` is the branch on one side of which it is, and on whose other side ``needs`` are.
     Of a block or named barrier: ``open``: no branch is around it, so that who has not come is only late.
     """
@@ -61,6 +63,7 @@ class Waiter:
     fills: bool = False
     left: tuple[int, ...] = ()
     last: ops.Op | None = None
+    skipped: bool = False
     role: ops.If | None = None
     open: bool = False
 
@@ -90,8 +93,8 @@ class Deadlock:
     def code(self) -> str:
         """The class: of a block barrier C4, or F7 inside one role, of warps alone C6, else C5 or F4 (a cycle).
 
-        Of an mbarrier D7 if bytes alone are missing, D9 if all have come and are too few, F3 if somebody left early,
-        F5 if those were the readers.  Who waits where everybody else would come but for an mbarrier has left as well.
+        Of an mbarrier D7 if bytes alone are missing, D9 if all have come and are too few, D8 if a phase was passed over,
+        F3 if somebody left early, F5 if those were the readers.  Who waits where everybody else would come but for an mbarrier has left as well.
         """
         kinds = {waiter.kind for waiter in self.waiters}
         if "warpgroup" in kinds:
@@ -101,6 +104,8 @@ class Deadlock:
             return "D7"
         if any(waiter.spent and waiter.missing for waiter in phases):
             return "D9"
+        if any(waiter.skipped for waiter in phases):
+            return "D8"
         blocks = [waiter for waiter in self.waiters if waiter.kind == "block" and not (phases and waiter.open)]
         if blocks:
             return "F7" if all(waiter.role is not None for waiter in blocks) else "C4"
@@ -173,6 +178,8 @@ class Deadlock:
         if waiter.missing and waiter.left:
             have = "have" if several(waiter.left, self.size) else "has"
             head += f" ({crowd(waiter.left, self.size)} {have} arrived there{at(waiter.last)}, and {have} left)"
+        if waiter.skipped:
+            head += ", while nobody has waited for the phase before it, which is complete"
         return head if waiter.bytes >= 0 else f"{head}, and {-waiter.bytes} more bytes have come than were expected"
 
     def _left(self, gone: Exited) -> str:

@@ -120,7 +120,9 @@ def _phases(barriers: Parked, entry: Entry, op: ops.MbarrierWait, block: int) ->
         yield Waiter("mbarrier", what, numbers(mine), op, numbers(needs & alive), missing,
                      int(phases.count[element, block]), int(phases.bytes[element, block]),
                      bool(came.any() and not (came & ~here).any()), bool((needs & ~alive).any()), bool(came.any()),
-                     _fills(barriers, op, element, block), *_left(barriers, op, element, came & ~here & ~alive, block))
+                     _fills(barriers, op, element, block), *_left(barriers, op, element, came & ~here & ~alive, block),
+                     skipped=int(came.sum()) <= int(phases.count[element, block])
+                     and _skipped(barriers, op, element, block, number))
 
 
 def _left(barriers: Parked, op: ops.MbarrierWait, element: int, gone: Array,
@@ -131,6 +133,19 @@ def _left(barriers: Parked, op: ops.MbarrierWait, element: int, gone: Array,
         watch.checker.engines.stages.arrivals.get((op.ref.buffer.id, element))
     last = None if arrivals is None else arrivals.op.get(int(arrivals.moment[gone, block].max()))
     return numbers(gone), last
+
+
+def _skipped(barriers: Parked, op: ops.MbarrierWait, element: int, block: int, number: int) -> bool:
+    """Whether an odd number of phases up to the one that is waited for are complete, and nobody has waited for them.
+
+    Then the parity is the other one; with an even number those who arrive go on too early.
+    """
+    watch = barriers.batch.watch
+    if watch is None:
+        return False
+    waits = watch.checker.engines.stages.waits.get((op.ref.buffer.id, element), ())
+    passed = max((int(wait.phase[block]) for wait in waits if wait.lanes[:, block].any()), default=0)
+    return (number - passed) % 2 == 1
 
 
 def _fills(barriers: Parked, op: ops.MbarrierWait, element: int, block: int) -> bool:
