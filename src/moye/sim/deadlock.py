@@ -93,8 +93,9 @@ class Deadlock:
     def code(self) -> str:
         """The class: of a block barrier C4, or F7 inside one role, of warps alone C6, else C5 or F4 (a cycle).
 
-        Of an mbarrier D7 if bytes alone are missing, D9 if all have come and are too few, D8 if a phase was passed over,
-        F3 if somebody left early, F5 if those were the readers.  Who waits where everybody else would come but for an mbarrier has left as well.
+        Of an mbarrier D7 if bytes alone are missing, D9 if all have come and are too few, D8 if a phase was passed
+        over, F3 if somebody left early, F5 if those were the readers.  Who waits where everybody else would come but
+        for an mbarrier has left as well.
         """
         kinds = {waiter.kind for waiter in self.waiters}
         if "warpgroup" in kinds:
