@@ -138,3 +138,34 @@ def test_a_wait_for_the_other_parity_hangs():
     assert finding.code == "D8" and "wait for the parity of each phase in turn" in finding.hint
     assert "warp 1 waits for phase 1 of full(0)" in finding.message
     assert "while nobody has waited for the phase before it, which is complete" in finding.message
+
+
+@mo.kernel
+def both_blocks(out, fault: mo.Constexpr):
+    """Thread 32 of each block of a cluster goes on when thread 0 of both has come; turn by turn."""
+    tid, rank = mo.thread_idx().x, mo.cluster_rank()
+    bars = mo.mbarrier_array(1)
+    if tid == 0:
+        mo.mbarrier_init(bars, 0, 2)
+        mo.fence_mbarrier_init()
+    mo.cluster_sync()
+    for k in range(2):
+        if tid == 32:
+            mo.mbarrier_wait(bars, 0, k)
+            out[rank, k] = 1
+        elif tid == 0:
+            for to in range(2):
+                if fault == "" or rank == 0 or to == 1 or k == 0:
+                    mo.mbarrier_arrive(bars, 0, cta=to)
+    if fault != "returns":
+        mo.cluster_sync()
+
+
+def test_the_same_thread_of_another_block_is_another_thread():
+    """Thread 0 of this block has come, and that of the other block, which came the last time, does not: no D9."""
+    out = np.zeros((2, 2), np.float32)
+    assert mo.check(both_blocks).launch(out, "", grid=2, block=64, cluster=2).ok and (out == 1).all()
+    for fault, code in (("returns", "F3"), ("waits", "F4")):
+        (finding,) = mo.check(both_blocks, lints=False).launch(out, fault, grid=2, block=64, cluster=2).findings
+        assert finding.code == code, str(finding)
+        assert "thread 32 waits for phase 1 of bars(0)" in finding.message and "lacks 1 of 2" in finding.message

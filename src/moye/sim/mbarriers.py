@@ -103,6 +103,9 @@ class Mbarriers:
         if expected is not None:
             np.add.at(phases.bytes, where, cells.of(batch, expected))
         if op.arrives:
+            if rank is not None:
+                away = block != cells.block
+                phases.far[cells.element[away], block[away]] = True
             np.subtract.at(phases.pending, where, 1)
             np.add.at(phases.arrivals, where, 1)
             again = phases.here[where[0], cells.thread, where[1]]

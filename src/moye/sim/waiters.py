@@ -8,6 +8,7 @@ What is said of them is in deadlock.py.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from math import prod
 from typing import Protocol
 
 import numpy as np
@@ -115,14 +116,24 @@ def _phases(barriers: Parked, entry: Entry, op: ops.MbarrierWait, block: int) ->
         missing = max(0, int(phases.pending[element, block]))
         number = int(phases.phase[element, block])
         what = f"phase {number} of {name(op.ref, element)}"
+        far = bool(phases.far[element, block])
+        away = far and _gone_elsewhere(barriers, came, block)
         if not phases.ready[element, block]:
             what = f"{name(op.ref, element)}, which is not initialised,"
         yield Waiter("mbarrier", what, numbers(mine), op, numbers(needs & alive), missing,
                      int(phases.count[element, block]), int(phases.bytes[element, block]),
-                     bool(came.any() and not (came & ~here).any()), bool((needs & ~alive).any()), bool(came.any()),
+                     bool(came.any() and not (came & ~here).any() and not (far and number)),
+                     away or bool((needs & ~alive).any()), bool(came.any()),
                      _fills(barriers, op, element, block), *_left(barriers, op, element, came & ~here & ~alive, block),
                      skipped=int(came.sum()) <= int(phases.count[element, block])
                      and _skipped(barriers, op, element, block, number))
+
+
+def _gone_elsewhere(barriers: Parked, came: Array, block: int) -> bool:
+    """Whether threads of other blocks of the cluster have exited that may have arrived."""
+    size = prod(barriers.batch.launch.func.cluster_dim)
+    peers = [peer for peer in range(block // size * size, (block // size + 1) * size) if peer != block]
+    return bool(barriers.batch.gone()[came][:, peers].any())
 
 
 def _left(barriers: Parked, op: ops.MbarrierWait, element: int, gone: Array,
