@@ -162,7 +162,7 @@ def both_blocks(out, fault: mo.Constexpr):
 
 
 def test_the_same_thread_of_another_block_is_another_thread():
-    """Thread 0 of this block has come, and that of the other block, which came the last time, does not: no D9."""
+    """That of this block has come, that of the other block, which came the last time, does not: no D9."""
     out = np.zeros((2, 2), np.float32)
     assert mo.check(both_blocks).launch(out, "", grid=2, block=64, cluster=2).ok and (out == 1).all()
     for fault, code in (("returns", "F3"), ("waits", "F4")):

@@ -32,7 +32,7 @@ class Phases:
         self.here: Array = np.zeros_like(self.came)
         """... and which in the phase under way."""
         self.far: Array = np.zeros(shape, np.bool_)
-        """Where threads of other blocks have arrived, too; then ``came`` and ``here`` hold for one of several blocks."""
+        """Where threads of other blocks have arrived, too: ``came`` and ``here`` do not tell them apart."""
         self.free: Array = np.zeros(shape, np.bool_)
         """Where somebody passed before any phase was complete: those wait for what nobody has used yet."""
 
