@@ -272,3 +272,36 @@ def test_rules_that_only_a_launch_can_break(starts, sizes, codes, told):
     report, _, _ = run_segments(starts, sizes)
     assert [finding.code for finding in report.findings][:len(codes)] == codes, str(report)
     assert re.search(told, report.findings[len(codes) - 1].message), str(report)
+
+
+@mo.kernel
+def two_buffers(out, barriers: mo.Constexpr):
+    """Each warp has a buffer of its own, which its first lane stores from; warp 1 begins later."""
+    tid, warp = mo.thread_idx().x, mo.warp_idx()
+    smem, runs = mo.shared_array(out.dtype, (128, 2)), mo.tile(out, (128,), (None,))
+    if warp == 1:
+        mo.barrier_sync(1, 64)
+    for turn in range(2):
+        if tid % 32 == 0:
+            mo.tma_store_wait(0, read=True)             # its own of the turn before
+        if barriers:
+            mo.sync_warp()
+        for i in range(tid % 32, 128, 32):
+            smem[i, warp] = mo.float32(turn) + i
+        mo.fence_proxy_async()
+        mo.sync_warp()
+        if tid % 32 == 0:
+            mo.copyto(mo.BulkCopy(), runs[:, 2 * warp + turn], smem[:, warp])
+            mo.tma_store_arrive()
+        if warp == 0 and turn == 0:
+            mo.barrier_arrive(1, 64)
+    if tid % 32 == 0:
+        mo.tma_store_wait(0)
+
+
+def test_who_stores_something_else_may_wait_for_that():
+    """It is the barrier after the right thread's wait that is missing, not that thread's wait."""
+    assert mo.check(two_buffers)[1, 64](np.zeros(512, np.float32), True).ok
+    for options in ({}, {"earliest": True}):
+        report = mo.check(two_buffers, lints=False, **options)[1, 64](np.zeros(512, np.float32), False)
+        assert {finding.code for finding in report.findings} == {"D15"}, str(report)

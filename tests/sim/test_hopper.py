@@ -265,10 +265,10 @@ def test_a_rank_that_the_cluster_does_not_have():
             mo.mbarrier_init(bars, 0, 1)
             mo.fence_mbarrier_init()
         mo.cluster_sync()
-        if mo.thread_idx().x == 0:
+        if mo.thread_idx().x == 7:
             mo.mbarrier_arrive(bars, 0, cta=out.shape[0])
         mo.cluster_sync()
 
-    with pytest.raises(mo.SimulationError, match=r"addresses block 5 .* of its cluster of 2") as found:
+    with pytest.raises(mo.SimulationError, match=r"thread 7 of .* addresses block 5 .* of its cluster of 2") as found:
         kernel.launch(np.zeros(5, np.int32), grid=2, block=32, cluster=2)
-    assert found.value.code == "D20"
+    assert found.value.code == "D20" and found.value.finding.threads == (7,)

@@ -51,17 +51,18 @@ class Cluster:
         if wrong.any():
             lanes = lanes_of(mask, self.batch.threads, self.batch.blocks) & wrong
             block, thread = np.nonzero(lanes.T)
-            self.remote(op, block, np.broadcast_to(ranks, lanes.shape)[thread, block])
+            self.remote(op, thread, block, np.broadcast_to(ranks, lanes.shape)[thread, block])
         own = np.arange(self.batch.blocks) // self.size * self.size
         return np.asarray(own + np.clip(ranks, 0, self.size - 1), np.uint32)
 
-    def remote(self, op: ops.Op, block: Array, rank: Array) -> Array:
+    def remote(self, op: ops.Op, thread: Array, block: Array, rank: Array) -> Array:
         """The columns of the blocks of these ranks; D20 for a rank that the cluster does not have."""
         bad = (rank < 0) | (rank >= self.size)
         if bad.any() and self.batch.watch is not None:
             watch, n = self.batch.watch, int(np.argmax(bad))
-            watch.report("D20", f"block {watch.block(int(block[n]))} addresses block {int(rank[n])}{at(op)} of its "
-                         f"cluster of {self.size}", op, lane=(0, int(block[n])), count=int(bad.sum()))
+            lane = int(thread[n]), int(block[n])
+            watch.report("D20", f"{watch.who(lane)} addresses block {int(rank[n])}{at(op)} of its cluster of "
+                         f"{self.size}", op, lane=lane, count=int(bad.sum()))
         return np.asarray(block // self.size * self.size + np.clip(rank, 0, self.size - 1))
 
     def leave(self, op: ops.ClusterWait, lanes: Array) -> None:

@@ -8,6 +8,7 @@ It knows no barrier: whatever threads wait at makes Waiters.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal as OneOf
 
@@ -23,6 +24,7 @@ HINTS = {
     "C5": "count the threads that arrive and those that wait at the barrier, and no others",
     "C6": "let every lane of the mask reach it",
     "D7": "expect the bytes that the copies of one phase bring, no more and no less",
+    "D8": "wait for the parity of each phase in turn, 0 first, or 1 where the first phase is free",
     "D9": "initialise the mbarrier with the number of arrivals that come in each phase",
     "E6": "let all 128 threads of the warpgroup reach it",
     "F3": "let both sides go through equally many phases of each barrier",
@@ -40,8 +42,10 @@ class Waiter:
     ``count`` is what the barrier was told to expect.  Of an mbarrier: ``bytes`` that have not come (below 0: too many
     have), ``spent``: all who ever arrive at it have done so in this phase, ``gone``: some who could have exited,
     ``known``: ``needs`` are those who have arrived before, ``fills``: who waits wants to fill a stage that others read,
-    ``left``: who of those that have arrived before have exited, ``last``: an arrival of theirs.
+    ``left``: who of those that have arrived before have exited, ``last``: an arrival of theirs, ``skipped``: the phase
+    before this one is complete, and nobody has waited for it.
     Of a block barrier: ``role`` is the branch on one side of which it is, and on whose other side ``needs`` are.
+    Of a block or named barrier: ``open``: no branch is around it, so that who has not come is only late.
     """
 
     kind: OneOf["block", "named", "warp", "warpgroup", "mbarrier"]
@@ -59,7 +63,9 @@ class Waiter:
     fills: bool = False
     left: tuple[int, ...] = ()
     last: ops.Op | None = None
+    skipped: bool = False
     role: ops.If | None = None
+    open: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,19 +87,15 @@ class Deadlock:
 
     def cycle(self) -> tuple[Waiter, ...]:
         """Waiters each of which needs threads of the next, and the last of the first; empty if there are none."""
-        edges = [[j for j, other in enumerate(self.waiters) if j != i and set(other.threads) & set(waiter.needs)]
-                 for i, waiter in enumerate(self.waiters)]
-        for start in range(len(edges)):
-            if path := _way_back(edges, start):
-                return tuple(self.waiters[i] for i in path)
-        return ()
+        return _ring(self.waiters)
 
     @property
     def code(self) -> str:
         """The class: of a block barrier C4, or F7 inside one role, of warps alone C6, else C5 or F4 (a cycle).
 
-        Of an mbarrier D7 if bytes alone are missing, D9 if all have come and are too few, F3 if somebody left early,
-        F5 if those were the readers.
+        Of an mbarrier D7 if bytes alone are missing, D9 if all have come and are too few, D8 if a phase was passed
+        over, F3 if somebody left early, F5 if those were the readers.  Who waits where everybody else would come but
+        for an mbarrier has left as well.
         """
         kinds = {waiter.kind for waiter in self.waiters}
         if "warpgroup" in kinds:
@@ -103,17 +105,27 @@ class Deadlock:
             return "D7"
         if any(waiter.spent and waiter.missing for waiter in phases):
             return "D9"
-        if "block" in kinds:
-            return "F7" if all(waiter.role is not None for waiter in self.waiters if waiter.kind == "block") else "C4"
+        if any(waiter.skipped for waiter in phases):
+            return "D8"
+        blocks = [waiter for waiter in self.waiters if waiter.kind == "block" and not (phases and waiter.open)]
+        if blocks:
+            return "F7" if all(waiter.role is not None for waiter in blocks) else "C4"
         if kinds == {"warp"}:
             return "C6"
         if phases:
-            left = [waiter for waiter in phases if waiter.gone and (waiter.known or not self.cycle())]
-            return "F4" if not left else "F5" if any(waiter.fills for waiter in left) else "F3"
+            return self._of_phases(phases)
         named = [waiter for waiter in self.waiters if waiter.kind == "named"]
         if any(waiter.count > self.size or waiter.missing > len(waiter.needs) for waiter in named):
             return "C5"
         return "F4" if self.cycle() else "C5"
+
+    def _of_phases(self, phases: list[Waiter]) -> str:
+        """F3, F4 or F5."""
+        through = {thread for waiter in self.waiters if waiter.open for thread in waiter.threads}
+        ring = _ring([waiter for waiter in self.waiters if not waiter.open])
+        left = [waiter for waiter in phases
+                if (waiter.gone or not through.isdisjoint(waiter.needs)) and (waiter.known or not ring)]
+        return "F4" if not left else "F5" if any(waiter.fills for waiter in left) else "F3"
 
     @property
     def hint(self) -> str:
@@ -167,12 +179,24 @@ class Deadlock:
         if waiter.missing and waiter.left:
             have = "have" if several(waiter.left, self.size) else "has"
             head += f" ({crowd(waiter.left, self.size)} {have} arrived there{at(waiter.last)}, and {have} left)"
+        if waiter.skipped:
+            head += ", while nobody has waited for the phase before it, which is complete"
         return head if waiter.bytes >= 0 else f"{head}, and {-waiter.bytes} more bytes have come than were expected"
 
     def _left(self, gone: Exited) -> str:
         have = "have" if several(gone.threads, self.size) else "has"
         how = "come to the end of the kernel" if gone.point is None else f"returned{bracketed(gone.point)}"
         return f"{crowd(gone.threads, self.size)} {have} {how}"
+
+
+def _ring(waiters: Sequence[Waiter]) -> tuple[Waiter, ...]:
+    """The first cycle among them."""
+    edges = [[j for j, other in enumerate(waiters) if j != i and set(other.threads) & set(waiter.needs)]
+             for i, waiter in enumerate(waiters)]
+    for start in range(len(edges)):
+        if path := _way_back(edges, start):
+            return tuple(waiters[i] for i in path)
+    return ()
 
 
 def _way_back(edges: list[list[int]], start: int) -> list[int]:

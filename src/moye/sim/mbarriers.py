@@ -92,7 +92,8 @@ class Mbarriers:
             return
         batch, phases = self.batch, self.of(op.ref.buffer)
         cells = Cells(batch, mask, offset, len(phases.phase))
-        block = cells.block if rank is None else batch.cluster.remote(op, cells.block, cells.of(batch, rank))
+        block = cells.block if rank is None else \
+            batch.cluster.remote(op, cells.thread, cells.block, cells.of(batch, rank))
         where = cells.element, block
         if batch.watch is not None:
             to = None if rank is None else cells.spread(batch, block - cells.block // batch.cluster.size
@@ -102,6 +103,9 @@ class Mbarriers:
         if expected is not None:
             np.add.at(phases.bytes, where, cells.of(batch, expected))
         if op.arrives:
+            if rank is not None:
+                away = block != cells.block
+                phases.far[cells.element[away], block[away]] = True
             np.subtract.at(phases.pending, where, 1)
             np.add.at(phases.arrivals, where, 1)
             again = phases.here[where[0], cells.thread, where[1]]

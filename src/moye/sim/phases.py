@@ -14,7 +14,7 @@ from moye.sim.memory import Array
 class Phases:
     """The barriers of one shared tensor: arrays (elements, blocks)."""
 
-    __slots__ = ("arrivals", "buffer", "bytes", "came", "count", "free", "here", "pending", "phase", "ready")
+    __slots__ = ("arrivals", "buffer", "bytes", "came", "count", "far", "free", "here", "pending", "phase", "ready")
 
     def __init__(self, buffer: Buffer, threads: int, blocks: int) -> None:
         self.buffer = buffer
@@ -31,6 +31,8 @@ class Phases:
         """Which threads have ever arrived ..."""
         self.here: Array = np.zeros_like(self.came)
         """... and which in the phase under way."""
+        self.far: Array = np.zeros(shape, np.bool_)
+        """Where threads of other blocks have arrived, too: ``came`` and ``here`` do not tell them apart."""
         self.free: Array = np.zeros(shape, np.bool_)
         """Where somebody passed before any phase was complete: those wait for what nobody has used yet."""
 

@@ -23,6 +23,13 @@ def role_of(func: Func, op: ops.Op) -> ops.If | None:
     return around[-1] if around else None
 
 
+def is_open(func: Func, op: ops.Op) -> bool:
+    """Whether no branch is around ``op``, and none leads past it."""
+    past = (exit for exit in func.body.walk() if isinstance(exit, ops.Exit)
+            and (exit.target is None or _inside(exit.target.body, op)))
+    return not any(True for _ in _around(func.body, op)) and not any(True for _ in past)
+
+
 def same_side(branch: ops.If, a: ops.Op, b: ops.Op) -> bool:
     """Whether both ops are on one side of a branch."""
     return any(_inside(side, a) and _inside(side, b) for side in branch.blocks())

@@ -236,7 +236,7 @@ class Issued:
         bits = (mask[:, None] >> np.arange(_BLOCKS) & 1).astype(np.bool_)
         place, rank = np.nonzero(bits)
         some = self.part(place)
-        some.block = batch.cluster.remote(self.box.op, some.block, rank)
+        some.block = batch.cluster.remote(self.box.op, some.thread, some.block, rank)
         return some
 
 

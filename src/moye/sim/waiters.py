@@ -8,6 +8,7 @@ What is said of them is in deadlock.py.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from math import prod
 from typing import Protocol
 
 import numpy as np
@@ -16,7 +17,7 @@ from moye.ir import ops
 from moye.sim.deadlock import Waiter
 from moye.sim.memory import Array
 from moye.sim.phases import name
-from moye.sim.roles import role_of, same_side
+from moye.sim.roles import is_open, role_of, same_side
 from moye.sim.state import BatchState
 from moye.sim.warp import WARP
 
@@ -65,12 +66,13 @@ def waiters(barriers: Parked, entry: Entry, block: int) -> Iterator[Waiter]:
         here = [e.lanes[:, block] for e in barriers.waiting if e.barrier == entry.barrier]
         lacking = max(0, barriers.expected[entry.barrier] - int(barriers.counts[entry.barrier][block]))
         yield Waiter("named", f"named barrier {entry.barrier}", numbers(lanes), entry.op,
-                     numbers(alive & ~np.logical_or.reduce(here)), lacking, entry.op.threads)
+                     numbers(alive & ~np.logical_or.reduce(here)), lacking, entry.op.threads,
+                     open=_open(barriers, entry))
     elif isinstance(entry.op, (ops.SyncThreads, ops.ClusterWait)):
         here = [e.lanes[:, block] for e in barriers.waiting if isinstance(e.op, type(entry.op))]
         what = "sync_threads" if isinstance(entry.op, ops.SyncThreads) else "cluster_wait"
         yield Waiter("block", what, numbers(lanes), entry.op, numbers(alive & ~np.logical_or.reduce(here)),
-                     role=_role(barriers, entry, alive, block))
+                     role=_role(barriers, entry, alive, block), open=_open(barriers, entry))
     else:
         group = np.arange(barriers.batch.threads) // span_of(entry.op)
         mates = np.isin(group, group[lanes]) & barriers.named_by(entry.op)
@@ -79,8 +81,15 @@ def waiters(barriers: Parked, entry: Entry, block: int) -> Iterator[Waiter]:
                      numbers(alive & mates & ~lanes))
 
 
+def _open(barriers: Parked, entry: Entry) -> bool:
+    """Whether all threads would come to it."""
+    return is_open(barriers.batch.launch.func, entry.op)
+
+
 def _role(barriers: Parked, entry: Entry, alive: Array, block: int) -> ops.If | None:
-    """The branch that keeps the other warps from a block barrier, if they are all on its other side."""
+    """The branch that keeps the other warps from a block barrier, if they are all on its other side; lanes that are
+    through with their role may be past it.
+    """
     branch = role_of(barriers.batch.launch.func, entry.op)
     if branch is None:
         return None
@@ -88,8 +97,10 @@ def _role(barriers: Parked, entry: Entry, alive: Array, block: int) -> ops.If | 
     mine = np.logical_or.reduce([other.lanes[:, block] for other in others if isinstance(other.op, ops.SyncThreads)])
     apart = not any(same_side(branch, entry.op, other.op) for other in others
                     if not isinstance(other.op, ops.SyncThreads))
-    warp = np.arange(len(mine)) // WARP
-    return branch if apart and not np.isin(warp[mine], warp[alive & ~mine]).any() else None
+    late = [other.lanes[:, block] for other in others if not isinstance(other.op, ops.MbarrierWait)
+            and _open(barriers, other)]
+    warp, elsewhere = np.arange(len(mine)) // WARP, alive & ~np.logical_or.reduce([mine, *late])
+    return branch if apart and not np.isin(warp[mine], warp[elsewhere]).any() else None
 
 
 def _phases(barriers: Parked, entry: Entry, op: ops.MbarrierWait, block: int) -> Iterator[Waiter]:
@@ -105,12 +116,24 @@ def _phases(barriers: Parked, entry: Entry, op: ops.MbarrierWait, block: int) ->
         missing = max(0, int(phases.pending[element, block]))
         number = int(phases.phase[element, block])
         what = f"phase {number} of {name(op.ref, element)}"
+        far = bool(phases.far[element, block])
+        away = far and _gone_elsewhere(barriers, came, block)
         if not phases.ready[element, block]:
             what = f"{name(op.ref, element)}, which is not initialised,"
         yield Waiter("mbarrier", what, numbers(mine), op, numbers(needs & alive), missing,
                      int(phases.count[element, block]), int(phases.bytes[element, block]),
-                     bool(came.any() and not (came & ~here).any()), bool((needs & ~alive).any()), bool(came.any()),
-                     _fills(barriers, op, element, block), *_left(barriers, op, element, came & ~here & ~alive, block))
+                     bool(came.any() and not (came & ~here).any() and not (far and number)),
+                     away or bool((needs & ~alive).any()), bool(came.any()),
+                     _fills(barriers, op, element, block), *_left(barriers, op, element, came & ~here & ~alive, block),
+                     skipped=int(came.sum()) <= int(phases.count[element, block])
+                     and _skipped(barriers, op, element, block, number))
+
+
+def _gone_elsewhere(barriers: Parked, came: Array, block: int) -> bool:
+    """Whether threads of other blocks of the cluster have exited that may have arrived."""
+    size = prod(barriers.batch.launch.func.cluster_dim)
+    peers = [peer for peer in range(block // size * size, (block // size + 1) * size) if peer != block]
+    return bool(barriers.batch.gone()[came][:, peers].any())
 
 
 def _left(barriers: Parked, op: ops.MbarrierWait, element: int, gone: Array,
@@ -123,9 +146,24 @@ def _left(barriers: Parked, op: ops.MbarrierWait, element: int, gone: Array,
     return numbers(gone), last
 
 
+def _skipped(barriers: Parked, op: ops.MbarrierWait, element: int, block: int, number: int) -> bool:
+    """Whether an odd number of phases up to the one that is waited for are complete, and nobody has waited for them.
+
+    Then the parity is the other one; with an even number those who arrive go on too early.
+    """
+    watch = barriers.batch.watch
+    if watch is None:
+        return False
+    waits = watch.checker.engines.stages.waits.get((op.ref.buffer.id, element), ())
+    passed = max((int(wait.phase[block]) for wait in waits if wait.lanes[:, block].any()), default=0)
+    return (number - passed) % 2 == 1
+
+
 def _fills(barriers: Parked, op: ops.MbarrierWait, element: int, block: int) -> bool:
-    """Whether a barrier is one at which the readers of a stage arrive."""
+    """Whether a barrier is one at which the readers of a stage arrive; its tensor may have those for copies, too."""
+    watch = barriers.batch.watch
+    if watch is not None and (op.ref.buffer.id, element) in watch.checker.engines.stages.fills:
+        return False
     if barriers.batch.mbarriers.of(op.ref.buffer).free[:, block].any():
         return True
-    watch = barriers.batch.watch
     return watch is not None and op.ref.buffer in watch.checker.engines.stages.empty.values()

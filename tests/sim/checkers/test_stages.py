@@ -237,3 +237,37 @@ def test_a_wait_for_the_readers_orders_what_another_thread_copies():
     report = mo.check(kernel, lints=False)[1, 64](out, mo.make_tma_copy(mo.TmaLoad(), A, layout))
     assert report.ok, str(report)
     np.testing.assert_array_equal(out, A[::32])
+
+
+@mo.kernel
+def one_after_the_other(out, X, fault: mo.Constexpr):
+    """Tiles through one buffer and one mbarrier, which is made anew for each of them."""
+    tid, bx = mo.thread_idx().x, mo.block_idx().x
+    sX, full = mo.shared_array(X.dtype, X.smem_layout), mo.mbarrier_array(1)
+    gX = mo.tile(X.tensor, X.tile, (bx, None))          # (32, 32, k)
+    for k in range(mo.size(gX, 2)):
+        if tid == 0:
+            mo.mbarrier_init(full, 0, 1)
+            mo.fence_mbarrier_init()
+        mo.sync_threads()
+        if tid == 0:
+            mo.mbarrier_arrive_expect_tx(full, 0, X.bytes)
+            mo.copyto(X, sX, gX[:, :, k], barrier=(full, 0))
+        mo.mbarrier_wait(full, 0, 0)
+        out[tid, k, bx] = sX[tid % 32, tid // 32]
+        if fault == "":
+            mo.sync_threads()
+
+
+@pytest.mark.parametrize("earliest", [False, True])
+def test_a_barrier_that_is_made_anew_while_others_may_wait_for_it(earliest):
+    """D11: no phase is under way, but a warp may not have seen yet that the last one is complete."""
+    X = np.random.default_rng(0).standard_normal((64, 96)).astype(np.float32)
+    copy = mo.make_tma_copy(mo.TmaLoad(), X, mo.tile_to_shape(mo.smem_layout_atom(mo.float32, "k"), (32, 32)))
+    check = mo.check(one_after_the_other, lints=False, earliest=earliest)
+    assert check[2, 64](np.full((64, 3, 2), np.nan, np.float32), copy, "").ok
+    assert check[2, 32](np.full((32, 3, 2), np.nan, np.float32), copy, "no barrier").ok         # there is no other warp
+    (finding,) = check[2, 64](np.full((64, 3, 2), np.nan, np.float32), copy, "no barrier").findings
+    assert finding.code == "D11" and finding.threads == (32, 0)
+    assert "full(0) of block (0, 0, 0) is initialised again by thread 0" in finding.message
+    assert lines_of(finding) == ["mo.mbarrier_wait(full, 0, 0)", "mo.mbarrier_init(full, 0, 1)"]

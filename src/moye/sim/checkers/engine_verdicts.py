@@ -116,6 +116,17 @@ class EngineJudge:
                  f"no barrier since thread {int(maker[block])} initialised it{at(init)}", [init, op], block,
                  (int(maker[block]), thread), None, 0, int(bad.sum()), tensor=ref.buffer.name)
 
+    def unordered_wait(self, op: ops.MbarrierInit, number: int, bad: Bools, maker: Ints) -> None:
+        """D11: initialised again, with no barrier since another warp has waited."""
+        thread, block = _first(bad)
+        wait = self.pipelines.stages.last_wait((op.ref.buffer.id, number), thread, block)
+        self.add("D11", f"{op.ref.buffer.name}({number}) of block {self.block(block)} is initialised again by thread "
+                 f"{int(maker[block])}{at(op)}, with no barrier since thread {thread} waits for it"
+                 f"{'' if wait is None else at(wait.op)}: it may be waiting still",
+                 [None if wait is None else wait.op, op], block, (thread, int(maker[block])), None, 0, int(bad.sum()),
+                 tensor=op.ref.buffer.name,
+                 hint="initialise it once, before the loop, or after a sync_threads()")
+
     def unordered_init_there(self, op: ops.Op, ref: Ref, number: int, lane: tuple[int, int], init: ops.Op,
                              maker: tuple[int, int], count: int) -> None:
         """D10: no barrier of the cluster since another block's thread has initialised it; both are (thread, column)."""

@@ -21,6 +21,7 @@ from moye.sim.checkers.engine_verdicts import Engine, EngineJudge, Fenced
 from moye.sim.checkers.footprint import Footprint
 from moye.sim.checkers.shadow import ENGINE, Shadow, epoch_of, kind_of, pack, put, renew, take, thread_of
 from moye.sim.checkers.stages import Stages
+from moye.sim.checkers.words import WARP
 
 _CHUNK, _WARPGROUP = 16, 128
 
@@ -65,10 +66,22 @@ class Engines:
         thread = who.argmax(axis=0)
         epoch = clocks.now[clocks.group[thread], np.arange(clocks.columns)]
         key = (op.ref.buffer.id, element)
+        self._initialised_again(op, element, thread, who)
         came = self.came[np.broadcast_to(thread, (self.checker.blocks,)), np.arange(self.checker.blocks)]
         self.barriers.setdefault(op.ref.buffer.id, {})[element] = op
         self.made[key] = Made(op, thread, np.where(who.any(axis=0), epoch, 0), came)
         self.shown.discard(key)
+
+    def _initialised_again(self, op: ops.MbarrierInit, element: int, thread: Ints, who: Bools) -> None:
+        """D11: other warps may not have passed their waits yet."""
+        clocks, passed = self.checker.clocks, self.stages.passed.pop((op.ref.buffer.id, element), None)
+        if passed is None:
+            return
+        passed = passed if clocks.columns > 1 else passed.max(axis=1, keepdims=True)
+        known = clocks.seen[clocks.group[thread], clocks.group[:, None], np.arange(clocks.columns)]
+        bad = (passed > known) & who.any(axis=0) & (np.arange(len(who))[:, None] // WARP != thread // WARP)
+        if bad.any():
+            self.judge.unordered_wait(op, element, bad, thread)
 
     def _visible(self, op: ops.Op, ref: Ref, element: int, lanes: Bools, *, proxy: bool = False) -> None:
         """D10: the initialisation must be ordered before this use; told once for each tensor of barriers."""
@@ -178,7 +191,7 @@ class Engines:
         epoch = phase if clocks.columns > 1 else phase[lanes.any(axis=0)][:1]
         clocks.receive((f"phase {ref.buffer.id}", element), who)
         clocks.hear(engine, who, epoch)
-        self.stages.wait(op, element, lanes, phase)
+        self.stages.wait(op, element, lanes, phase, clocks.now[clocks.group])
 
     # --- other synchronisation ---------------------------------------------------------------------------------------
 
@@ -404,7 +417,14 @@ class Engines:
                 entry, column = np.nonzero(bad)
                 clashes = self.checker.clashes(at, entry, column, last[entry, column], at.first[entry])
                 put(table, at.unit, at.block, np.where(bad, 0, last))
-                self.judge.overwrite(shadow, op, clashes, self.all[engine], self.idle, stage)
+                idle = [] if self._has_waited(engine, last[entry, column], column) else self.idle
+                self.judge.overwrite(shadow, op, clashes, self.all[engine], idle, stage)
+
+    def _has_waited(self, engine: int, record: Ints, column: Ints) -> bool:
+        """Whether the thread that stores has itself waited for what it has read, so that no other wait was meant."""
+        entry, clocks = self.all[engine], self.checker.clocks
+        return entry.kind == "store" and bool(
+            (epoch_of(record) <= clocks.heard[clocks.group[entry.major], engine, column]).all())
 
     def _has_read(self, engine: int, group: Ints, block: Ints | None) -> Ints:
         """Up to which epoch groups (D,) know that an engine of their block has read: (D, columns), or (D, 1)."""

@@ -92,12 +92,18 @@ class Stages:
         self.issued: dict[Key, Ints] = {}
         """Per warpgroup and group of products the moment of the last one, (B,)."""
         self.broken: dict[int, str] = {}
+        self.again = _again(func)
+        self.passed: dict[Key, Ints] = {}
+        """Of barriers that may be initialised again the epoch at which each thread last passed a wait, (T, B)."""
 
     # --- what happens ------------------------------------------------------------------------------------------------
 
-    def wait(self, op: ops.MbarrierWait, element: int, lanes: Bools, phase: Ints) -> None:
+    def wait(self, op: ops.MbarrierWait, element: int, lanes: Bools, phase: Ints, epoch: Ints) -> None:
         self.moment += 1
-        kept = self.waits.setdefault((op.ref.buffer.id, element), [])
+        key = op.ref.buffer.id, element
+        if op.ref.buffer.id in self.again:
+            self.passed[key] = np.where(lanes, epoch, self.passed.get(key, 0))
+        kept = self.waits.setdefault(key, [])
         kept.append(Wait(self.moment, op, element, lanes, phase.copy()))
         del kept[:-_KEPT]
 
@@ -247,6 +253,21 @@ def _pairs(func: Func) -> dict[int, Buffer]:
             those *= len(these)
         if len(these) == len(those):
             found |= {a.id: b for a, b in zip(these, those, strict=True)}
+    return found
+
+
+def _again(func: Func) -> set[int]:
+    """The tensors of mbarriers whose initialisation comes after a wait, or is in one loop with a wait."""
+    found, waited = set(), set()
+    for op in func.body.walk():
+        if isinstance(op, ops.MbarrierWait):
+            waited.add(op.ref.buffer.id)
+        elif isinstance(op, ops.MbarrierInit) and op.ref.buffer.id in waited:
+            found.add(op.ref.buffer.id)
+        elif isinstance(op, (ops.For, ops.Loop)):
+            inside = list(op.body.walk())
+            found |= {x.ref.buffer.id for x in inside if isinstance(x, ops.MbarrierInit)} & \
+                {x.ref.buffer.id for x in inside if isinstance(x, ops.MbarrierWait)}
     return found
 
 

@@ -1,0 +1,171 @@
+"""Roles that wait for each other's phases for ever, where the other threads are at a barrier that all would reach."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import moye as mo
+
+STAGES = 2
+
+
+@mo.kernel
+def roles(out, A, end: mo.Constexpr, one_array: mo.Constexpr, fault: mo.Constexpr):
+    """Lane 0 of warp 2 loads tiles, warps 0-1 add up their columns; ``end``: the barrier at which all meet."""
+    tid, bx = mo.thread_idx().x, mo.block_idx().x
+    sA = mo.shared_array(A.dtype, mo.tile_to_shape(A.smem_layout, (*A.tile, STAGES)))       # (32, 32, stages)
+    full = mo.mbarrier_array(2 * STAGES if one_array else STAGES)
+    empty, first = (full, STAGES) if one_array else (mo.mbarrier_array(STAGES), 0)
+    if tid == 0:
+        for i in mo.static_range(STAGES):
+            mo.mbarrier_init(full, i, 1)
+            mo.mbarrier_init(empty, first + i, 64)
+        mo.fence_mbarrier_init()
+    mo.cluster_sync()
+    gA = mo.tile(A.tensor, A.tile, (bx, None))          # (32, 32, k)
+    tiles, warp, lane = mo.size(gA, 2), tid // 32, tid % 32
+    if warp == 2:
+        if lane == 0:
+            for k in range(tiles - (fault == "fills one less")):
+                stage, phase = k % STAGES, k // STAGES % 2
+                mo.mbarrier_wait(empty, first + stage, phase if fault == "first phase" else phase ^ 1)
+                mo.mbarrier_arrive_expect_tx(full, stage, A.bytes)
+                mo.copyto(A, sA[:, :, stage], gA[:, :, k], barrier=(full, stage))
+                if fault == "barrier in a role":
+                    mo.sync_threads()
+    else:
+        total = mo.float32(0)
+        for k in range(tiles - 3 * (fault == "reads fewer")):
+            stage, phase = k % STAGES, k // STAGES % 2
+            mo.mbarrier_wait(full, stage, phase)
+            for i in range(16):
+                total += sA[i + 16 * warp, lane, stage]
+            if fault != "no release":
+                mo.mbarrier_arrive(empty, first + stage)
+        out[tid, bx] = total
+    if end == "cluster":
+        mo.cluster_sync()
+    elif end == "block":
+        mo.sync_threads()
+    elif end == "named":
+        mo.barrier_sync(1, 96)
+
+
+def run(end, fault, *, one_array=False, tiles=6, **options):
+    A = np.random.default_rng(0).integers(-9, 9, (64, 32 * tiles)).astype(np.float32)
+    out = np.full((64, 2), np.nan, np.float32)
+    copy = mo.make_tma_copy(mo.TmaLoad(), A, mo.tile_to_shape(mo.smem_layout_atom(mo.float32, "k"), (32, 32)))
+    report = mo.check(roles, lints=False, **options).launch(out, copy, end, one_array, fault, grid=2, block=96,
+                                                            cluster=2)
+    return report, out, A.reshape(2, 2, 16, tiles, 32).sum((2, 3)).reshape(2, 64).T
+
+
+FAULTS = {"fills one less": "F3", "reads fewer": "F5", "first phase": "F4", "no release": "F4",
+          "barrier in a role": "F7"}
+
+
+@pytest.mark.parametrize("earliest", [False, True])
+@pytest.mark.parametrize("end", ["none", "named", "block", "cluster"])
+def test_a_barrier_for_all_does_not_hide_who_holds_them_up(end, earliest):
+    """It is not the barrier that is wrong, but the roles that do not come there."""
+    report, out, expected = run(end, "", earliest=earliest)
+    assert report.ok and np.array_equal(out, expected)
+    for fault, code in FAULTS.items():
+        report, _, _ = run(end, fault, earliest=earliest)
+        assert [finding.code for finding in report.findings] == [code], f"{fault}: {report}"
+
+
+@pytest.mark.parametrize("fault", ["fills one less", "reads fewer"])
+def test_one_tensor_of_barriers_for_both_sides(fault):
+    """The barriers of copies are not taken for those at which readers arrive."""
+    report, out, expected = run("none", "", one_array=True)
+    assert report.ok and np.array_equal(out, expected)
+    (finding,) = run("none", fault, one_array=True)[0].findings
+    assert finding.code == FAULTS[fault]
+    assert finding.hint.startswith("let the readers release" if finding.code == "F5" else "let both sides go")
+
+
+def test_a_barrier_that_a_role_returns_before():
+    """It is not for all: who waits there has not come to the end of its role."""
+    @mo.kernel
+    def kernel(x):
+        tid, bars = mo.thread_idx().x, mo.mbarrier_array(1)
+        if tid == 0:
+            mo.mbarrier_init(bars, 0, 32)
+            mo.fence_mbarrier_init()
+        mo.sync_threads()
+        if tid >= 32:
+            mo.mbarrier_wait(bars, 0, 0)
+            x[tid] = 1
+            return
+        mo.cluster_sync()
+        mo.mbarrier_arrive(bars, 0)
+
+    (finding,) = mo.check(kernel)[1, 64](np.zeros(64, np.float32)).findings
+    assert finding.code == "C4"
+
+
+@mo.kernel
+def handed_on(out, x, fault: mo.Constexpr):
+    """Warp 0 writes what warp 1 reads, turn by turn."""
+    tid = mo.thread_idx().x
+    part, full, empty = mo.shared_array(mo.float32, 32), mo.mbarrier_array(1), mo.mbarrier_array(1)
+    if tid == 0:
+        mo.mbarrier_init(full, 0, 32)
+        mo.mbarrier_init(empty, 0, 32)
+        mo.fence_mbarrier_init()
+    mo.sync_threads()
+    for k in range(3):
+        if tid < 32:
+            mo.mbarrier_wait(empty, 0, k % 2 ^ 1)
+            part[tid] = x[tid, k]
+            mo.mbarrier_arrive(full, 0)
+        else:
+            mo.mbarrier_wait(full, 0, k % 2 ^ 1 if fault == "other parity" else k % 2)
+            out[tid - 32, k] = part[63 - tid]
+            if fault != "no release":
+                mo.mbarrier_arrive(empty, 0)
+
+
+def test_a_wait_for_the_other_parity_hangs():
+    """It passes over a phase: what is wrong is not that somebody arrives too late."""
+    x = np.arange(96, dtype=np.float32).reshape(32, 3)
+    found = {fault: mo.check(handed_on)[1, 64](np.zeros((32, 3), np.float32), x, fault)
+             for fault in ("", "no release", "other parity")}
+    assert found[""].ok and [finding.code for finding in found["no release"].findings] == ["F4"]
+    (finding,) = found["other parity"].findings
+    assert finding.code == "D8" and "wait for the parity of each phase in turn" in finding.hint
+    assert "warp 1 waits for phase 1 of full(0)" in finding.message
+    assert "while nobody has waited for the phase before it, which is complete" in finding.message
+
+
+@mo.kernel
+def both_blocks(out, fault: mo.Constexpr):
+    """Thread 32 of each block of a cluster goes on when thread 0 of both has come; turn by turn."""
+    tid, rank = mo.thread_idx().x, mo.cluster_rank()
+    bars = mo.mbarrier_array(1)
+    if tid == 0:
+        mo.mbarrier_init(bars, 0, 2)
+        mo.fence_mbarrier_init()
+    mo.cluster_sync()
+    for k in range(2):
+        if tid == 32:
+            mo.mbarrier_wait(bars, 0, k)
+            out[rank, k] = 1
+        elif tid == 0:
+            for to in range(2):
+                if fault == "" or rank == 0 or to == 1 or k == 0:
+                    mo.mbarrier_arrive(bars, 0, cta=to)
+    if fault != "returns":
+        mo.cluster_sync()
+
+
+def test_the_same_thread_of_another_block_is_another_thread():
+    """That of this block has come, that of the other block, which came the last time, does not: no D9."""
+    out = np.zeros((2, 2), np.float32)
+    assert mo.check(both_blocks).launch(out, "", grid=2, block=64, cluster=2).ok and (out == 1).all()
+    for fault, code in (("returns", "F3"), ("waits", "F4")):
+        (finding,) = mo.check(both_blocks, lints=False).launch(out, fault, grid=2, block=64, cluster=2).findings
+        assert finding.code == code, str(finding)
+        assert "thread 32 waits for phase 1 of bars(0)" in finding.message and "lacks 1 of 2" in finding.message
