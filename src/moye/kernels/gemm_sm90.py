@@ -51,9 +51,10 @@ def gemm_sm90(A: Any, B: Any, C: Any, *, bias: Any = None, residual: Any = None,
     A is (M, K), B (N, K) and C (M, N), or (M, K, L), (N, K, L) and (M, N, L), on one device (sm_90a), of any strides:
     float16, bfloat16, float8 or float32 (multiplied as tfloat32) with C float32, float16 or bfloat16; int8 or uint8
     with C int32.  ``residual`` is like C, ``bias`` and ``col_scale`` have N elements, ``row_scale`` M.  ``activation``:
-    "none", "relu", "gelu", "silu" or a function of a register tensor.  ``gated``: B, bias and col_scale have 2 N rows,
-    and C = activation(first half) * second half.  Sums of float8 products are kept in float32, but with ``fast_accum``
-    in the 14 bits of the tensor core.  ``config`` overrides the choice.  ArgumentError for other arguments.
+    "none", "relu", "gelu", "silu" or a function of a register tensor, whose globals are read once.  ``gated``: B, bias
+    and col_scale have 2 N rows, and C = activation(first half) * second half.  Sums of float8 products are kept in
+    float32, but with ``fast_accum`` in the tensor core's 14 bits.  ``config`` overrides the choice.  ArgumentError for
+    other arguments.
     """
     a, b, c = matrices("gemm_sm90", A, B, C, ranks=(2, 3))
     _check(a, b, c, gated)
