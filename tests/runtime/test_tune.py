@@ -456,6 +456,15 @@ def test_the_kernels_that_are_tuned_are_followed_through_their_caches(monkeypatc
     assert fingerprint(mo.kernels.gemm_sm90) != before
 
 
+@pytest.mark.parametrize("imports", ["", "import xml.dom.minidom, decimal; "])
+def test_fingerprints_do_not_depend_on_what_else_a_process_imports(imports):
+    """Or a result would be looked up under another key once torch is there."""
+    code = imports + ("import moye; from moye.runtime.fingerprint import fingerprint; "
+                      "print(fingerprint(moye.kernels.tuned_gemm_sm90))")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == fingerprint(mo.kernels.tuned_gemm_sm90)
+
+
 def test_fingerprints_stop_at_the_standard_library(monkeypatch):
     before = fingerprint(mo.kernels.gemm_sm90)
     monkeypatch.setattr(inspect.signature, "__defaults__", (1,))

@@ -101,8 +101,8 @@ def _reads(function: types.FunctionType) -> Iterator[tuple[str, Any]]:
     names = sorted({name for code in _nested(function.__code__) for name in code.co_names})
     for name in names:
         value = function.__globals__.get(name)
-        if isinstance(value, types.ModuleType):
-            if value.__name__.partition(".")[0] != "moye":
+        if isinstance(value, types.ModuleType):         # sys.modules, say, is another in every process
+            if value.__name__.partition(".")[0] not in ("moye", *sys.stdlib_module_names):
                 yield from _attributes(name, value, names)
         elif name in function.__globals__:
             yield name, value
