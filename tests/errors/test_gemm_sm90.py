@@ -57,6 +57,12 @@ def integers(**options):
     return Product(np.ones((48, 32), np.int8), np.ones((64, 32), np.int8), np.full((48, 64), 77, np.int32), **options)
 
 
+def shared(parts):
+    """A, B, C and the residual as parts of one array."""
+    A, B, C, *residual = parts(half(96, 200))
+    return Product(A, B, C, **({"residual": residual[0]} if residual else {}))
+
+
 PRODUCTS = {
     # dtypes
     "gemm_sm90_of_float64": Product(np.ones((48, 32)), np.ones((64, 32))),
@@ -76,6 +82,11 @@ PRODUCTS = {
     "gemm_sm90_of_a_list": Product([[1.0]]),
     "gemm_sm90_reversed_rows": Product(half(48, 32)[::-1]),
     "gemm_sm90_reversed_C": Product(C=np.full((48, 64), np.nan, np.float16)[:, ::-1]),
+    # memory
+    "gemm_sm90_C_is_A": shared(lambda X: (X[:48, :64], half(64, 64), X[:48, :64])),
+    "gemm_sm90_C_is_B_turned": shared(lambda X: (half(64, 64), X[:64, :64], X[:64, :64].T)),
+    "gemm_sm90_C_is_the_end_of_A": shared(lambda X: (X[:48, :64], half(64, 64), X[:48, 63:127])),
+    "gemm_sm90_residual_is_C_below": shared(lambda X: (half(48, 64), half(64, 64), X[:48, :64], X[1:49, :64])),
     # what is fused
     "gemm_sm90_short_bias": Product(bias=single(32)),
     "gemm_sm90_bias_is_a_list": Product(bias=[1.0] * 64),

@@ -162,3 +162,14 @@ def test_a_square_of_one_array():
     A, C = filled(np.random.default_rng(9), (100, 72), np.float16).x, place((100, 100), np.float16).x
     gemm_sm90(A, A, C)
     check_error(C, *expected_of(A, A))
+
+
+def test_columns_of_one_array():
+    """C and the operands may lie side by side in the same rows."""
+    whole = place((64, 200), np.float16).x
+    whole[...] = filled(np.random.default_rng(10), (64, 200), np.float16).x
+    A, B, C = whole[:, :64].copy(), whole[:, 128:192].copy(), whole[:, 64:128]
+    gemm_sm90(whole[:, :64], whole[:, 128:192], C)
+    check_error(C, *expected_of(A, B))
+    assert np.array_equal(whole[:, :64], A)
+    assert np.array_equal(whole[:, 128:192], B)

@@ -18,7 +18,7 @@ import moye as mo
 
 
 def matrices(name: str, A: Any, B: Any, C: Any, ranks: tuple[int, ...] = (2,)) -> tuple[Any, Any, Any]:
-    """A, B and C as moye describes them, their ranks, strides and devices checked."""
+    """A, B and C as moye describes them, their ranks, strides and devices checked, and that C is memory of its own."""
     noun = "a matrix or a batch of them" if 3 in ranks else "a matrix"
     a, b, c = array(name, "A", A, ranks, noun), array(name, "B", B, ranks, noun), array(name, "C", C, ranks, noun)
     for letter, x in (("B", b), ("C", c)):              # here, where they still have the names that the user gave them
@@ -26,7 +26,55 @@ def matrices(name: str, A: Any, B: Any, C: Any, ranks: tuple[int, ...] = (2,)) -
             places = ["the host" if info.device is None else f"cuda:{info.device}" for info in (a, x)]
             raise mo.ArgumentError(f"{name}: A is on {places[0]} but {letter} is on {places[1]}",
                                    hint="move them to one device")
+    apart(name, "A", a, c)
+    apart(name, "B", b, c)
     return a, b, c
+
+
+def apart(name: str, letter: str, x: Any, c: Any) -> None:
+    """ArgumentError for an operand that has memory in common with C; specifications have none."""
+    first, last = _span(x)
+    begin, end = _span(c)
+    if first < end and begin < last and x.kind != "spec" and _overlap(x, c):
+        raise mo.ArgumentError(f"{name}: C shares memory with {letter}, which is read while C is written",
+                               hint="write to another array")
+
+
+def _span(info: Any) -> tuple[int, int]:
+    """Addresses of the first byte and after the last; strides are not negative."""
+    if 0 in info.shape:
+        return 0, 0
+    last = 1
+    for extent, step in zip(info.shape, info.strides, strict=True):
+        last += (extent - 1) * step
+    return info.ptr, info.ptr + last * info.dtype.bytes
+
+
+def _same(x: Any, c: Any) -> bool:
+    """Whether an array of C's shape is C: each element is read by who writes it."""
+    return x.ptr == c.ptr and x.dtype == c.dtype and tuple(x.shape) == tuple(c.shape) and all(
+        extent == 1 or step == other for extent, step, other in zip(c.shape, x.strides, c.strides, strict=True))
+
+
+def _overlap(x: Any, y: Any) -> bool:
+    """Whether two arrays have an element in common, as far as NumPy finds out soon; nothing of them is touched."""
+    steps: Any = 100_000                                # NumPy's stubs know but two numbers
+    try:
+        return np.shares_memory(_Memory(x).array(), _Memory(y).array(), max_work=steps)
+    except np.exceptions.TooHardError:
+        return False
+
+
+class _Memory:
+    """Addresses of an array, on whatever device, as NumPy takes them."""
+
+    def __init__(self, info: Any) -> None:
+        size = info.dtype.bytes
+        self.__array_interface__ = {"version": 3, "shape": tuple(info.shape), "typestr": f"|V{size}",
+                                    "strides": tuple(step * size for step in info.strides), "data": (info.ptr, False)}
+
+    def array(self) -> Any:
+        return np.asarray(self)
 
 
 def array(name: str, letter: str, x: Any, ranks: tuple[int, ...], noun: str) -> Any:
@@ -67,15 +115,18 @@ def contiguous_mode(info: Any, modes: tuple[int, ...], *, loads: bool = False) -
     return None
 
 
-def addend(name: str, letter: str, x: Any, shape: tuple[int, ...], sums: Any) -> None:
-    """What an epilogue adds: None, or an array of this shape that the sums can take."""
+def addend(name: str, letter: str, x: Any, shape: tuple[int, ...], c: Any) -> None:
+    """What an epilogue adds: None, or an array of this shape that the sums can take, C itself or apart from it."""
     if x is None:
         return
     info = array(name, letter, x, (len(shape),), f"an array of shape {shape}")
     if tuple(info.shape) != shape:
         raise mo.ArgumentError(f"{name}: {letter} must be an array of shape {shape}, not {tuple(info.shape)}")
-    if sums.is_integer and not info.dtype.is_integer:
-        raise mo.ArgumentError(f"{name}: {letter} holds {info.dtype}, and the sums are {sums}: it must hold integers")
+    if c.dtype.is_integer and not info.dtype.is_integer:
+        raise mo.ArgumentError(f"{name}: {letter} holds {info.dtype}, and the sums are {c.dtype}: it must hold "
+                               "integers")
+    if not _same(info, c):
+        apart(name, letter, info, c)
 
 
 def scalar(x: Any, dtype: Any, name: str) -> Any:

@@ -112,8 +112,8 @@ def gemm_sm80(A: Any, B: Any, C: Any, *, bias: Any = None, residual: Any = None,
     """
     a, b, c = matrices("gemm_sm80", A, B, C, ranks=(2, 3))
     _check(a, b, c)
-    addend("gemm_sm80", "bias", bias, (b.shape[0],), c.dtype)
-    addend("gemm_sm80", "residual", residual, tuple(c.shape), c.dtype)
+    addend("gemm_sm80", "bias", bias, (b.shape[0],), c)
+    addend("gemm_sm80", "residual", residual, tuple(c.shape), c)
     configured("gemm_sm80", config, TensorConfig)
     part_count("gemm_sm80", splits)
     factors = [scalar(x, a.dtype, "gemm_sm80") for x in (alpha, beta)]

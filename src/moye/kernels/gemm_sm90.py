@@ -231,10 +231,10 @@ def _check(a: Any, b: Any, c: Any, gated: bool) -> None:
 
 def _check_more(b: Any, c: Any, bias: Any, residual: Any, row_scale: Any, col_scale: Any, gated_sum: bool) -> None:
     """ArgumentError for what is added or multiplied."""
-    addend("gemm_sm90", "bias", bias, (b.shape[0],), c.dtype)
-    addend("gemm_sm90", "col_scale", col_scale, (b.shape[0],), c.dtype)
-    addend("gemm_sm90", "row_scale", row_scale, (c.shape[0],), c.dtype)
-    addend("gemm_sm90", "residual", residual, tuple(c.shape), c.dtype)
+    addend("gemm_sm90", "bias", bias, (b.shape[0],), c)
+    addend("gemm_sm90", "col_scale", col_scale, (b.shape[0],), c)
+    addend("gemm_sm90", "row_scale", row_scale, (c.shape[0],), c)
+    addend("gemm_sm90", "residual", residual, tuple(c.shape), c)
     if gated_sum:
         raise mo.ArgumentError("gemm_sm90: gated=True takes no residual and no beta")
 

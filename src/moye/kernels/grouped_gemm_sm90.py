@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Any
 
 import moye as mo
-from moye.kernels.arguments import activation_of, array, configured, matrices, scalar
+from moye.kernels.arguments import activation_of, apart, array, configured, matrices, scalar
 from moye.kernels.epilogues import ACTIVATIONS
 from moye.kernels.gemm_sm90 import EIGHTH, check_dtypes, check_extents, loaded, multiplied, stored, width
 from moye.kernels.pack import packed
@@ -113,6 +113,7 @@ def grouped_gemm_sm90(A: Any, B: Any, C: Any, offsets: Any, *, activation: Activ
     a, _, c = matrices("grouped_gemm_sm90", A, A, C)
     b, o = array("grouped_gemm_sm90", "B", B, (3,), "(N, K, G)"), mo.describe(offsets)
     _check(a, b, c, o)
+    apart("grouped_gemm_sm90", "B", b, c)
     alpha = scalar(alpha, a.dtype, "grouped_gemm_sm90")
     configured("grouped_gemm_sm90", config, WarpgroupConfig)
     function = activation_of("grouped_gemm_sm90", activation, ACTIVATIONS)
