@@ -80,7 +80,7 @@ def test_the_first_legal_configuration_multiplies(M, N, K):
 def test_it_complains_as_gemm_sm90_does():
     x = np.zeros((16, 16), "f8")
     with pytest.raises(mo.ArgumentError, match="gemm_sm90: A holds float64"):
-        tuned_gemm_sm90(x, x, x)
+        tuned_gemm_sm90(x, x, x.copy())
     with pytest.raises(TypeError, match="unknown"):
         tuned_gemm_sm90(*[np.zeros((16, 16), "f2")] * 3, unknown=1)
 
