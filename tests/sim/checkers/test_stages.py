@@ -27,6 +27,9 @@ def consume(out, sA, full, empty, other, tiles, fault):
         if fault == "one-lane":
             if tid % 32 == 0:
                 mo.mbarrier_arrive(empty, stage)
+        elif fault == "count":
+            if tid % 16 == 0:
+                mo.mbarrier_arrive(empty, stage)
         elif fault not in ("unseen", "early", "two-pairs"):
             mo.mbarrier_arrive(empty, stage)
         if fault == "two-pairs":
@@ -65,7 +68,7 @@ def ring_kernel(out, A, layout, fault: mo.Constexpr, readers_first: mo.Constexpr
     if tid == 0:
         for i in mo.static_range(stages):
             mo.mbarrier_init(full, i, 1)
-            mo.mbarrier_init(empty, i, 1 if fault == "one-lane" else 32)
+            mo.mbarrier_init(empty, i, 1 if fault in ("one-lane", "count") else 32)
             mo.mbarrier_init(other, i, 32)
         mo.fence_mbarrier_init()
     mo.sync_threads()
@@ -115,7 +118,7 @@ WRONG = {                                               # (readers first, earlie
     "early": {None: ("F1", [ARRIVE, READ, COPY])},
     "unseen": {(True, False): ("F1", [ARRIVE, FILL]), (False, False): ("F1", [ARRIVE, FILL]),
                (False, True): ("F1", [ARRIVE, COPY])},
-    "one-lane": {None: ("D13", [READ, COPY])},
+    "one-lane": {None: ("D13", [READ, COPY])}, "count": {None: ("D9", [ARRIVE])},
     "same-parity": {(True, False): ("D8", ["wait(empty", FILL]), (False, False): ("D8", ["wait(empty", FILL]),
                     (False, True): ("D8", ["wait(empty", COPY])},
     "no-full-wait": {None: ("D6", [COPY, READ])},
