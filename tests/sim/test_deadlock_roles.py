@@ -29,7 +29,8 @@ def roles(out, A, end: mo.Constexpr, one_array: mo.Constexpr, fault: mo.Constexp
         if lane == 0:
             for k in range(tiles - (fault == "fills one less")):
                 stage, phase = k % STAGES, k // STAGES % 2
-                mo.mbarrier_wait(empty, first + stage, phase if fault == "first phase" else phase ^ 1)
+                if fault != "no acquire":
+                    mo.mbarrier_wait(empty, first + stage, phase if fault == "first phase" else phase ^ 1)
                 mo.mbarrier_arrive_expect_tx(full, stage, A.bytes)
                 mo.copyto(A, sA[:, :, stage], gA[:, :, k], barrier=(full, stage))
                 if fault == "barrier in a role":
@@ -39,9 +40,11 @@ def roles(out, A, end: mo.Constexpr, one_array: mo.Constexpr, fault: mo.Constexp
         for k in range(tiles - 3 * (fault == "reads fewer")):
             stage, phase = k % STAGES, k // STAGES % 2
             mo.mbarrier_wait(full, stage, phase)
+            if fault == "released first":
+                mo.mbarrier_arrive(empty, first + stage)
             for i in range(16):
                 total += sA[i + 16 * warp, lane, stage]
-            if fault != "no release":
+            if fault not in ("no release", "released first"):
                 mo.mbarrier_arrive(empty, first + stage)
         out[tid, bx] = total
     if end == "cluster":
@@ -84,6 +87,19 @@ def test_one_tensor_of_barriers_for_both_sides(fault):
     (finding,) = run("none", fault, one_array=True)[0].findings
     assert finding.code == FAULTS[fault]
     assert finding.hint.startswith("let the readers release" if finding.code == "F5" else "let both sides go")
+
+
+@pytest.mark.parametrize("earliest", [False, True])
+@pytest.mark.parametrize("one_array", [False, True])
+@pytest.mark.parametrize("fault", ["no acquire", "released first"])
+def test_a_stage_belongs_to_two_elements_of_one_tensor(fault, one_array, earliest):
+    """F1, with the element at which the readers of the stage arrive; alone, with no copies or arrivals too many."""
+    report, _, _ = run("none", fault, one_array=one_array, earliest=earliest)
+    (finding,) = report.findings
+    assert finding.code == "F1", str(report)
+    name = "full(2)" if one_array else "empty(0)"
+    words = f"nobody has waited for {name}" if fault == "no acquire" else f", at {name}, for which thread 64 waits"
+    assert words in finding.message
 
 
 def test_a_barrier_that_a_role_returns_before():

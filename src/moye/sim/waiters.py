@@ -166,4 +166,5 @@ def _fills(barriers: Parked, op: ops.MbarrierWait, element: int, block: int) -> 
         return False
     if barriers.batch.mbarriers.of(op.ref.buffer).free[:, block].any():
         return True
-    return watch is not None and op.ref.buffer in watch.checker.engines.stages.empty.values()
+    pairs = {} if watch is None else watch.checker.engines.stages.empty
+    return any(buffer is op.ref.buffer and buffer.id != full for full, buffer in pairs.items())
