@@ -157,6 +157,41 @@ def test_a_wait_for_the_other_parity_hangs():
 
 
 @mo.kernel
+def ahead(out, x, fault: mo.Constexpr):
+    """Warp 1 writes what warp 0 reads, each in a loop of its own."""
+    tid, turns = mo.thread_idx().x, mo.size(x, 1)
+    part, full, empty = mo.shared_array(mo.float32, 32), mo.mbarrier_array(1), mo.mbarrier_array(1)
+    if tid == 0:
+        mo.mbarrier_init(full, 0, 32)
+        mo.mbarrier_init(empty, 0, 32)
+        mo.fence_mbarrier_init()
+    mo.sync_threads()
+    if tid >= 32:
+        for k in range(turns - 1 if fault == "fewer" else turns):
+            if fault != "no acquire":
+                mo.mbarrier_wait(empty, 0, 1 if fault == "same parity" else k % 2 ^ 1)
+            part[tid - 32] = x[tid - 32, k]
+            mo.mbarrier_arrive(full, 0)
+    else:
+        for k in range(turns):
+            mo.mbarrier_wait(full, 0, k % 2)
+            out[tid, k] = part[31 - tid]
+            mo.mbarrier_arrive(empty, 0)
+
+
+@pytest.mark.parametrize("turns", [2, 3, 4, 5, 40, 41])
+@pytest.mark.parametrize(("fault", "code"), [("", ""), ("no acquire", "F1"), ("same parity", "D8"), ("fewer", "F3")])
+def test_who_is_overtaken_waits_in_vain(fault, code, turns):
+    """Both sides go through equally many phases, but one does not wait for the other."""
+    x, out = np.arange(32 * turns, dtype=np.float32).reshape(32, turns), np.zeros((32, turns), np.float32)
+    report = mo.check(ahead, lints=False)[1, 64](out, x, fault)
+    assert [finding.code for finding in report.findings] == ([code] if code else []), str(report)
+    told = "more phases are complete than they have waited for" in str(report)
+    assert told == (code in ("F1", "D8"))
+    assert code or np.array_equal(out, x[::-1])
+
+
+@mo.kernel
 def both_blocks(out, fault: mo.Constexpr):
     """Thread 32 of each block of a cluster goes on when thread 0 of both has come; turn by turn."""
     tid, rank = mo.thread_idx().x, mo.cluster_rank()

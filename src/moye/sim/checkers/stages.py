@@ -21,7 +21,8 @@ from moye.sim.checkers.clocks import Bools, Ints
 
 Key = tuple[int, int]
 """A tensor of mbarriers and an element of it."""
-_KEPT = 16
+KEPT = 16
+"""So many waits for each mbarrier, and operations that arrive at it, are remembered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +108,7 @@ class Stages:
             self.passed[key] = np.where(lanes, epoch, self.passed.get(key, 0))
         kept = self.waits.setdefault(key, [])
         kept.append(Wait(self.moment, op, element, lanes, phase.copy()))
-        del kept[:-_KEPT]
+        del kept[:-KEPT]
 
     def arrive(self, op: ops.MbarrierArrive, element: int, lanes: Bools, epoch: Ints, phase: Ints) -> None:
         self.moment += 1
@@ -121,7 +122,7 @@ class Stages:
         last.epoch = np.where(lanes, epoch, last.epoch)
         last.phase = np.where(lanes, phase, last.phase)
         last.op[self.moment] = op
-        if len(last.op) > _KEPT:
+        if len(last.op) > KEPT:
             del last.op[min(last.op)]
 
     def fill(self, full: Buffer, element: int, block: Ints, phase: Ints) -> None:
