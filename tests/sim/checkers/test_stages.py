@@ -274,3 +274,51 @@ def test_a_barrier_that_is_made_anew_while_others_may_wait_for_it(earliest):
     assert finding.code == "D11" and finding.threads == (32, 0)
     assert "full(0) of block (0, 0, 0) is initialised again by thread 0" in finding.message
     assert lines_of(finding) == ["mo.mbarrier_wait(full, 0, 0)", "mo.mbarrier_init(full, 0, 1)"]
+
+
+@mo.kernel
+def for_both(out, A, layout, fault: mo.Constexpr):
+    """Each block of a pair loads its half of the tiles for both of them; warp 0 adds up the columns."""
+    tid, rank, stages = mo.thread_idx().x, mo.cluster_rank(), mo.size(layout, 2)
+    sA = mo.shared_array(A.dtype, layout)               # (32, 32, stages)
+    full, empty = mo.mbarrier_array(stages), mo.mbarrier_array(stages)
+    if tid == 0:
+        for i in mo.static_range(stages):
+            mo.mbarrier_init(full, i, 1)
+            mo.mbarrier_init(empty, i, 2)
+        mo.fence_mbarrier_init()
+    mo.cluster_sync()
+    gA = mo.tile(A.tensor, A.tile, (None, 0))           # (32, 32, k)
+    if tid == 32:
+        for k in range(mo.size(gA, 2)):
+            if fault != "no-empty-wait":
+                mo.mbarrier_wait(empty, k % stages, k // stages % 2 ^ 1)
+            mo.mbarrier_arrive_expect_tx(full, k % stages, A.bytes)
+            mo.copyto(A, sA[:, :, k % stages], gA[:, :, k], barrier=(full, k % stages), multicast=0b11)
+    elif tid < 32:
+        total = mo.float32(0)
+        for k in range(mo.size(gA, 2)):
+            if fault != "no-full-wait":
+                mo.mbarrier_wait(full, k % stages, k // stages % 2)
+            for i in range(32):
+                total += sA[i, tid, k % stages]
+            mo.sync_warp()
+            if tid < 2:
+                mo.mbarrier_arrive(empty, k % stages, cta=tid)
+        out[rank, tid] = total
+    mo.cluster_sync()
+
+
+@pytest.mark.parametrize("earliest", [False, True])
+@pytest.mark.parametrize("stages", [1, 2, 3])
+@pytest.mark.parametrize(("fault", "code"), [("", ""), ("no-empty-wait", "F1"), ("no-full-wait", "D6")])
+def test_copies_for_two_blocks(fault, code, stages, earliest):
+    """One step that is left out is told once, not for the other block as well."""
+    A = np.random.default_rng(0).standard_normal((160, 32)).astype(np.float32)
+    out, atom = np.full((2, 32), np.nan, np.float32), mo.smem_layout_atom(mo.float32, "k")
+    copy = mo.make_tma_copy(mo.TmaLoad(), A, mo.tile_to_shape(atom, (32, 32)), multicast=2)
+    report = mo.check(for_both, lints=False, earliest=earliest).launch(
+        out, copy, mo.tile_to_shape(atom, (32, 32, stages)), fault, grid=2, block=64, cluster=2)
+    assert [finding.code for finding in report.findings] == ([code] if code else []), str(report)
+    if not code:
+        np.testing.assert_allclose(out, np.tile(A.astype(np.float64).sum(axis=0), (2, 1)), rtol=0, atol=1e-3)
