@@ -192,6 +192,43 @@ def test_who_is_overtaken_waits_in_vain(fault, code, turns):
 
 
 @mo.kernel
+def meets(out, x, count: mo.Constexpr, fault: mo.Constexpr):
+    """Thread 64 hands rows to warps 0-1, which meet at a barrier of ``count`` threads after each."""
+    tid = mo.thread_idx().x
+    part, full, empty = mo.shared_array(mo.float32, 64), mo.mbarrier_array(1), mo.mbarrier_array(1)
+    if tid == 0:
+        mo.mbarrier_init(full, 0, 1)
+        mo.mbarrier_init(empty, 0, 1)
+        mo.fence_mbarrier_init()
+    mo.sync_threads()
+    if tid >= 64:
+        if tid == 64:
+            for k in range(mo.size(x, 1)):
+                mo.mbarrier_wait(empty, 0, k % 2 ^ 1)
+                for i in range(64):
+                    part[i] = x[i, k]
+                mo.mbarrier_arrive(full, 0)
+        return
+    for k in range(mo.size(x, 1)):
+        mo.mbarrier_wait(full, 0, k % 2)
+        out[tid, k] = part[tid]
+        if fault != "one stays" or tid < 32 or k == 0:
+            mo.barrier_sync(1, count)
+        if tid == 0 and fault != "no release":
+            mo.mbarrier_arrive(empty, 0)
+
+
+@pytest.mark.parametrize(("count", "fault", "code"), [
+    (64, "", ""), (96, "", "C5"), (64, "no release", "F4"), (64, "one stays", "F4")])
+def test_a_count_that_those_who_are_there_cannot_meet(count, fault, code):
+    """C5, though thread 64, which could come, waits for those at the barrier."""
+    x, out = np.arange(192, dtype=np.float32).reshape(64, 3), np.zeros((64, 3), np.float32)
+    report = mo.check(meets, lints=False)[1, 96](out, x, count, fault)
+    assert [finding.code for finding in report.findings] == ([code] if code else []), str(report)
+    assert code or np.array_equal(out, x)
+
+
+@mo.kernel
 def both_blocks(out, fault: mo.Constexpr):
     """Thread 32 of each block of a cluster goes on when thread 0 of both has come; turn by turn."""
     tid, rank = mo.thread_idx().x, mo.cluster_rank()

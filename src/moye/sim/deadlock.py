@@ -116,12 +116,13 @@ class Deadlock:
             return "F7" if all(waiter.role is not None for waiter in blocks) else "C4"
         if kinds == {"warp"}:
             return "C6"
-        if phases:
-            return self._of_phases(phases)
-        named = [waiter for waiter in self.waiters if waiter.kind == "named"]
-        if any(waiter.count > self.size or waiter.missing > len(waiter.needs) for waiter in named):
-            return "C5"
-        return "F4" if self.cycle() else "C5"
+        code = self._of_phases(phases) if phases else "F4" if self.cycle() else "C5"
+        return "C5" if code == "F4" and self._too_few() else code
+
+    def _too_few(self) -> bool:
+        """Whether a named barrier would not open if all came who are there."""
+        return any(waiter.count > self.size or waiter.missing > len(waiter.needs)
+                   for waiter in self.waiters if waiter.kind == "named")
 
     def _of_phases(self, phases: list[Waiter]) -> str:
         """D8, F1, F3, F4 or F5."""
