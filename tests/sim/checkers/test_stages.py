@@ -277,6 +277,39 @@ def test_a_barrier_that_is_made_anew_while_others_may_wait_for_it(earliest):
 
 
 @mo.kernel
+def through_one_then_the_other(out, A):
+    """Tiles through a buffer with the one mbarrier of a tensor, and a last one through another with the other."""
+    tid = mo.thread_idx().x
+    first, last, bars = (mo.shared_array(A.dtype, A.smem_layout), mo.shared_array(A.dtype, A.smem_layout),
+                         mo.mbarrier_array(2))
+    gA = mo.tile(A.tensor, A.tile, (None, 0))           # (32, 32, k)
+    if tid == 0:
+        for i in mo.static_range(2):
+            mo.mbarrier_init(bars, i, 1)
+        mo.fence_mbarrier_init()
+    mo.sync_threads()
+    for k in range(mo.size(gA, 2)):
+        which = k // (mo.size(gA, 2) - 1)
+        if tid == 32:
+            mo.mbarrier_expect_tx(bars, which, A.bytes)
+            mo.mbarrier_arrive(bars, which)
+            if which == 0:
+                mo.copyto(A, first, gA[:, :, k], barrier=(bars, 0))
+            else:
+                mo.copyto(A, last, gA[:, :, k], barrier=(bars, 1))
+        mo.mbarrier_wait(bars, which, 0 if which == 1 else k % 2)
+        out[k, tid] = first[0, tid % 32] if which == 0 else last[0, tid % 32]
+
+
+def test_barriers_of_two_buffers_are_no_pair():
+    """Readers arrive at neither of them: a copy over what is read is D13."""
+    A, out = np.ones((96, 32), np.float32), np.zeros((3, 64), np.float32)
+    copy = mo.make_tma_copy(mo.TmaLoad(), A, mo.tile_to_shape(mo.smem_layout_atom(mo.float32, "k"), (32, 32)))
+    report = mo.check(through_one_then_the_other, lints=False)[1, 64](out, copy)
+    assert [finding.code for finding in report.findings] == ["D13"], str(report)
+
+
+@mo.kernel
 def for_both(out, A, layout, fault: mo.Constexpr):
     """Each block of a pair loads its half of the tiles for both of them; warp 0 adds up the columns."""
     tid, rank, stages = mo.thread_idx().x, mo.cluster_rank(), mo.size(layout, 2)

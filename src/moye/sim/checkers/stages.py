@@ -261,14 +261,15 @@ def _last(empty: tuple[Buffer, int], arrivals: Arrivals, moments: Ints, among: s
 def _pairs(func: Func) -> dict[int, Buffer]:
     """Of as many tensors with as many barriers each the first belongs to the first; one alone to all.
 
-    A tensor without such a partner may hold the barriers of both sides.
+    A tensor without such a partner may hold the barriers of both sides, unless who fills arrives as readers do.
     """
     walked = list(func.body.walk())
     full = {op.barrier.buffer.root for op in walked
             if isinstance(op, ops.AnyBulk) and op.kind == "load" and op.barrier is not None}
     released = {op.ref.buffer for op in walked
                 if isinstance(op, ops.MbarrierArrive) and op.arrives and op.bytes is None}
-    both, released = full & released, released - full
+    apart = {op.ref.buffer for op in walked if isinstance(op, ops.MbarrierArrive) and not op.arrives}
+    both, released = (full & released) - apart, released - full
     found: dict[int, Buffer] = {}
     for count in {buffer.elements for buffer in full}:
         these, those = (sorted((b for b in group if b.elements == count), key=lambda b: b.id)
