@@ -29,7 +29,8 @@ def roles(out, A, end: mo.Constexpr, one_array: mo.Constexpr, fault: mo.Constexp
         if lane == 0:
             for k in range(tiles - (fault == "fills one less")):
                 stage, phase = k % STAGES, k // STAGES % 2
-                mo.mbarrier_wait(empty, first + stage, phase if fault == "first phase" else phase ^ 1)
+                if fault != "no acquire":
+                    mo.mbarrier_wait(empty, first + stage, phase if fault == "first phase" else phase ^ 1)
                 mo.mbarrier_arrive_expect_tx(full, stage, A.bytes)
                 mo.copyto(A, sA[:, :, stage], gA[:, :, k], barrier=(full, stage))
                 if fault == "barrier in a role":
@@ -39,9 +40,11 @@ def roles(out, A, end: mo.Constexpr, one_array: mo.Constexpr, fault: mo.Constexp
         for k in range(tiles - 3 * (fault == "reads fewer")):
             stage, phase = k % STAGES, k // STAGES % 2
             mo.mbarrier_wait(full, stage, phase)
+            if fault == "released first":
+                mo.mbarrier_arrive(empty, first + stage)
             for i in range(16):
                 total += sA[i + 16 * warp, lane, stage]
-            if fault != "no release":
+            if fault not in ("no release", "released first"):
                 mo.mbarrier_arrive(empty, first + stage)
         out[tid, bx] = total
     if end == "cluster":
@@ -84,6 +87,19 @@ def test_one_tensor_of_barriers_for_both_sides(fault):
     (finding,) = run("none", fault, one_array=True)[0].findings
     assert finding.code == FAULTS[fault]
     assert finding.hint.startswith("let the readers release" if finding.code == "F5" else "let both sides go")
+
+
+@pytest.mark.parametrize("earliest", [False, True])
+@pytest.mark.parametrize("one_array", [False, True])
+@pytest.mark.parametrize("fault", ["no acquire", "released first"])
+def test_a_stage_belongs_to_two_elements_of_one_tensor(fault, one_array, earliest):
+    """F1, with the element at which the readers of the stage arrive; alone, with no copies or arrivals too many."""
+    report, _, _ = run("none", fault, one_array=one_array, earliest=earliest)
+    (finding,) = report.findings
+    assert finding.code == "F1", str(report)
+    name = "full(2)" if one_array else "empty(0)"
+    words = f"nobody has waited for {name}" if fault == "no acquire" else f", at {name}, for which thread 64 waits"
+    assert words in finding.message
 
 
 def test_a_barrier_that_a_role_returns_before():
@@ -138,6 +154,78 @@ def test_a_wait_for_the_other_parity_hangs():
     assert finding.code == "D8" and "wait for the parity of each phase in turn" in finding.hint
     assert "warp 1 waits for phase 1 of full(0)" in finding.message
     assert "while nobody has waited for the phase before it, which is complete" in finding.message
+
+
+@mo.kernel
+def ahead(out, x, fault: mo.Constexpr):
+    """Warp 1 writes what warp 0 reads, each in a loop of its own."""
+    tid, turns = mo.thread_idx().x, mo.size(x, 1)
+    part, full, empty = mo.shared_array(mo.float32, 32), mo.mbarrier_array(1), mo.mbarrier_array(1)
+    if tid == 0:
+        mo.mbarrier_init(full, 0, 32)
+        mo.mbarrier_init(empty, 0, 32)
+        mo.fence_mbarrier_init()
+    mo.sync_threads()
+    if tid >= 32:
+        for k in range(turns - 1 if fault == "fewer" else turns):
+            if fault != "no acquire":
+                mo.mbarrier_wait(empty, 0, 1 if fault == "same parity" else k % 2 ^ 1)
+            part[tid - 32] = x[tid - 32, k]
+            mo.mbarrier_arrive(full, 0)
+    else:
+        for k in range(turns):
+            mo.mbarrier_wait(full, 0, k % 2)
+            out[tid, k] = part[31 - tid]
+            mo.mbarrier_arrive(empty, 0)
+
+
+@pytest.mark.parametrize("turns", [2, 3, 4, 5, 40, 41])
+@pytest.mark.parametrize(("fault", "code"), [("", ""), ("no acquire", "F1"), ("same parity", "D8"), ("fewer", "F3")])
+def test_who_is_overtaken_waits_in_vain(fault, code, turns):
+    """Both sides go through equally many phases, but one does not wait for the other."""
+    x, out = np.arange(32 * turns, dtype=np.float32).reshape(32, turns), np.zeros((32, turns), np.float32)
+    report = mo.check(ahead, lints=False)[1, 64](out, x, fault)
+    assert [finding.code for finding in report.findings] == ([code] if code else []), str(report)
+    told = "more phases are complete than they have waited for" in str(report)
+    assert told == (code in ("F1", "D8"))
+    assert code or np.array_equal(out, x[::-1])
+
+
+@mo.kernel
+def meets(out, x, count: mo.Constexpr, fault: mo.Constexpr):
+    """Thread 64 hands rows to warps 0-1, which meet at a barrier of ``count`` threads after each."""
+    tid = mo.thread_idx().x
+    part, full, empty = mo.shared_array(mo.float32, 64), mo.mbarrier_array(1), mo.mbarrier_array(1)
+    if tid == 0:
+        mo.mbarrier_init(full, 0, 1)
+        mo.mbarrier_init(empty, 0, 1)
+        mo.fence_mbarrier_init()
+    mo.sync_threads()
+    if tid >= 64:
+        if tid == 64:
+            for k in range(mo.size(x, 1)):
+                mo.mbarrier_wait(empty, 0, k % 2 ^ 1)
+                for i in range(64):
+                    part[i] = x[i, k]
+                mo.mbarrier_arrive(full, 0)
+        return
+    for k in range(mo.size(x, 1)):
+        mo.mbarrier_wait(full, 0, k % 2)
+        out[tid, k] = part[tid]
+        if fault != "one stays" or tid < 32 or k == 0:
+            mo.barrier_sync(1, count)
+        if tid == 0 and fault != "no release":
+            mo.mbarrier_arrive(empty, 0)
+
+
+@pytest.mark.parametrize(("count", "fault", "code"), [
+    (64, "", ""), (96, "", "C5"), (64, "no release", "F4"), (64, "one stays", "F4")])
+def test_a_count_that_those_who_are_there_cannot_meet(count, fault, code):
+    """C5, though thread 64, which could come, waits for those at the barrier."""
+    x, out = np.arange(192, dtype=np.float32).reshape(64, 3), np.zeros((64, 3), np.float32)
+    report = mo.check(meets, lints=False)[1, 96](out, x, count, fault)
+    assert [finding.code for finding in report.findings] == ([code] if code else []), str(report)
+    assert code or np.array_equal(out, x)
 
 
 @mo.kernel

@@ -198,7 +198,7 @@ def test_descriptors_cover_their_tile(major, span):
 GEMM_FAULTS = {
     "count": (["D9"], "mbarrier_wait(empty"), "init-fence": (["D10"], "mo.mbarrier_init(full"),
     "init-barrier": (["D10", "D10"], "mo.mbarrier_init(empty"),
-    "every-lane": (["D9", "D21", "D21", "F4"], "mbarrier_arrive_expect_tx"),
+    "every-lane": (["D9", "D21", "D21"], "mbarrier_arrive_expect_tx"),
     "no-empty-wait": (["F1"], "mbarrier_arrive_expect_tx"), "released-first": (["F1"], "mbarrier_arrive(empty"),
     "producer-parity": (["F4"], "mbarrier_wait(empty"), "few-bytes": (["D7", "D7", "D18", "D18"], "mo.copyto(B"),
     "many-bytes": (["D7"], "mbarrier_wait(empty"), "no-arrive": (["E1"], "mo.gemm"), "first-k": (["E5"], "mo.gemm"),

@@ -27,6 +27,7 @@ HINTS = {
     "D8": "wait for the parity of each phase in turn, 0 first, or 1 where the first phase is free",
     "D9": "initialise the mbarrier with the number of arrivals that come in each phase",
     "E6": "let all 128 threads of the warpgroup reach it",
+    "F1": "let those who arrive wait first for a barrier at which the others arrive once they are through",
     "F3": "let both sides go through equally many phases of each barrier",
     "F4": "one of them must arrive before it waits",
     "F5": "let the readers release every stage that is filled for them, or tell the one who fills them to stop",
@@ -43,7 +44,8 @@ class Waiter:
     have), ``spent``: all who ever arrive at it have done so in this phase, ``gone``: some who could have exited,
     ``known``: ``needs`` are those who have arrived before, ``fills``: who waits wants to fill a stage that others read,
     ``left``: who of those that have arrived before have exited, ``last``: an arrival of theirs, ``skipped``: the phase
-    before this one is complete, and nobody has waited for it.
+    before this one is complete, and nobody has waited for it, ``lapped``: so many more phases are complete than those
+    who wait have waited for, ``again``: and who has arrived went on twice for the same phase of another barrier.
     Of a block barrier: ``role`` is the branch on one side of which it is, and on whose other side ``needs`` are.
     Of a block or named barrier: ``open``: no branch is around it, so that who has not come is only late.
     """
@@ -64,6 +66,8 @@ class Waiter:
     left: tuple[int, ...] = ()
     last: ops.Op | None = None
     skipped: bool = False
+    lapped: int = 0
+    again: bool = False
     role: ops.If | None = None
     open: bool = False
 
@@ -94,8 +98,8 @@ class Deadlock:
         """The class: of a block barrier C4, or F7 inside one role, of warps alone C6, else C5 or F4 (a cycle).
 
         Of an mbarrier D7 if bytes alone are missing, D9 if all have come and are too few, D8 if a phase was passed
-        over, F3 if somebody left early, F5 if those were the readers.  Who waits where everybody else would come but
-        for an mbarrier has left as well.
+        over, F3 if somebody left early, F5 if those were the readers; F1 or D8 if somebody left as they did not wait
+        for the others.  Who waits where everybody else would come but for an mbarrier has left as well.
         """
         kinds = {waiter.kind for waiter in self.waiters}
         if "warpgroup" in kinds:
@@ -112,20 +116,26 @@ class Deadlock:
             return "F7" if all(waiter.role is not None for waiter in blocks) else "C4"
         if kinds == {"warp"}:
             return "C6"
-        if phases:
-            return self._of_phases(phases)
-        named = [waiter for waiter in self.waiters if waiter.kind == "named"]
-        if any(waiter.count > self.size or waiter.missing > len(waiter.needs) for waiter in named):
-            return "C5"
-        return "F4" if self.cycle() else "C5"
+        code = self._of_phases(phases) if phases else "F4" if self.cycle() else "C5"
+        return "C5" if code == "F4" and self._too_few() else code
+
+    def _too_few(self) -> bool:
+        """Whether a named barrier would not open if all came who are there."""
+        return any(waiter.count > self.size or waiter.missing > len(waiter.needs)
+                   for waiter in self.waiters if waiter.kind == "named")
 
     def _of_phases(self, phases: list[Waiter]) -> str:
-        """F3, F4 or F5."""
+        """D8, F1, F3, F4 or F5."""
         through = {thread for waiter in self.waiters if waiter.open for thread in waiter.threads}
         ring = _ring([waiter for waiter in self.waiters if not waiter.open])
         left = [waiter for waiter in phases
                 if (waiter.gone or not through.isdisjoint(waiter.needs)) and (waiter.known or not ring)]
-        return "F4" if not left else "F5" if any(waiter.fills for waiter in left) else "F3"
+        if not left:
+            return "F4"
+        if any(waiter.fills for waiter in left):
+            return "F5"
+        lapped = [waiter for waiter in left if waiter.lapped]
+        return "F3" if not lapped else "D8" if any(waiter.again for waiter in lapped) else "F1"
 
     @property
     def hint(self) -> str:
@@ -181,6 +191,8 @@ class Deadlock:
             head += f" ({crowd(waiter.left, self.size)} {have} arrived there{at(waiter.last)}, and {have} left)"
         if waiter.skipped:
             head += ", while nobody has waited for the phase before it, which is complete"
+        elif waiter.lapped:
+            head += f", and {waiter.lapped} more phases are complete than they have waited for"
         return head if waiter.bytes >= 0 else f"{head}, and {-waiter.bytes} more bytes have come than were expected"
 
     def _left(self, gone: Exited) -> str:

@@ -182,7 +182,7 @@ class Mbarriers:
         if op.ref.buffer.id in engines.stages.empty and (over & again).any():
             n = int(np.argmax(over & again))
             engines.judge.pipelines.refilled(op, int(where[0][n]), int(cells.thread[n]), int(where[1][n]))
-        if op.ref.buffer.id in engines.stages.broken:
+        if engines.stages.broken.get(op.ref.buffer.id, "D9") != "D9":
             return
         element, block = (int(x[over][0]) for x in where)
         threads = cells.thread[(where[0] == element) & (where[1] == block)].tolist()
@@ -192,3 +192,4 @@ class Mbarriers:
                      f"{int(phases.phase[element, block])}, the last by {crowd(threads, self.batch.threads)}{at(op)}",
                      op, lane=(threads[0], block), tensor=op.ref.buffer.name, coordinate=(element,),
                      hint="initialise it with as many arrivals as threads arrive, or let one thread arrive")
+        engines.stages.tell(op.ref.buffer.id, "D9")

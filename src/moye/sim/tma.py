@@ -390,9 +390,11 @@ class TensorCopies:
         """Threads (T, B) have exited: D18 where a block has ended whose memory a copy to another may still read."""
         watch = self.batch.watch
         ended: Array = np.logical_and.reduce(gone, axis=0)
+        broken = {} if watch is None else watch.checker.engines.stages.broken
         for load in self.loads:
-            op, here = load.box.op, ended[load.issuer]
-            if watch is not None and op.kind == "send" and here.any() and id(op) not in self.outlived:
+            op, here, barrier = load.box.op, ended[load.issuer], load.box.barrier
+            told = id(op) in self.outlived or (barrier is not None and barrier.id in broken)
+            if watch is not None and op.kind == "send" and here.any() and not told:
                 self.outlived.add(id(op))
                 lane = (int(load.thread[here][0]), int(load.issuer[here][0]))
                 watch.report("D18", f"block {watch.block(lane[1])} ends while the copy{at(op)} may still read "

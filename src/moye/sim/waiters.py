@@ -14,6 +14,7 @@ from typing import Protocol
 import numpy as np
 
 from moye.ir import ops
+from moye.sim.checkers.stages import KEPT
 from moye.sim.deadlock import Waiter
 from moye.sim.memory import Array
 from moye.sim.phases import name
@@ -115,9 +116,11 @@ def _phases(barriers: Parked, entry: Entry, op: ops.MbarrierWait, block: int) ->
         needs = came & ~here if came.any() else ~mine
         missing = max(0, int(phases.pending[element, block]))
         number = int(phases.phase[element, block])
+        alone = int(came.sum()) <= int(phases.count[element, block])
         what = f"phase {number} of {name(op.ref, element)}"
         far = bool(phases.far[element, block])
         away = far and _gone_elsewhere(barriers, came, block)
+        lapped = 0 if far or not alone else _lapped(barriers, op, element, int(np.argmax(mine)), block, number)
         if not phases.ready[element, block]:
             what = f"{name(op.ref, element)}, which is not initialised,"
         yield Waiter("mbarrier", what, numbers(mine), op, numbers(needs & alive), missing,
@@ -125,8 +128,8 @@ def _phases(barriers: Parked, entry: Entry, op: ops.MbarrierWait, block: int) ->
                      bool(came.any() and not (came & ~here).any() and not (far and number)),
                      away or bool((needs & ~alive).any()), bool(came.any()),
                      _fills(barriers, op, element, block), *_left(barriers, op, element, came & ~here & ~alive, block),
-                     skipped=int(came.sum()) <= int(phases.count[element, block])
-                     and _skipped(barriers, op, element, block, number))
+                     skipped=alone and _skipped(barriers, op, element, block, number), lapped=lapped,
+                     again=lapped > 0 and _again(barriers, came, block))
 
 
 def _gone_elsewhere(barriers: Parked, came: Array, block: int) -> bool:
@@ -159,6 +162,37 @@ def _skipped(barriers: Parked, op: ops.MbarrierWait, element: int, block: int, n
     return (number - passed) % 2 == 1
 
 
+def _lapped(barriers: Parked, op: ops.MbarrierWait, element: int, thread: int, block: int, number: int) -> int:
+    """How many more phases are complete than the thread has waited for, if the parity makes it wait all the same."""
+    watch = barriers.batch.watch
+    if watch is None:
+        return 0
+    waits = watch.checker.engines.stages.waits.get((op.ref.buffer.id, element), [])
+    own = [int(wait.phase[block]) for wait in waits if wait.lanes[thread, block]]
+    first = 0
+    if len(waits) == KEPT:                              # the first ones are not known
+        if not own:
+            return 0
+        first = max(0, own[0] - 1)
+    ahead = number - first - len({phase for phase in own if phase})
+    return ahead if ahead > 0 and ahead % 2 == 0 else 0
+
+
+def _again(barriers: Parked, came: Array, block: int) -> bool:
+    """Whether one of these threads has gone on twice for the same phase of an mbarrier: the second parity is wrong."""
+    watch = barriers.batch.watch
+    for waits in () if watch is None else watch.checker.engines.stages.waits.values():
+        twice = np.zeros_like(came)
+        phases: dict[int, Array] = {}
+        for wait in waits:
+            lanes, phase = wait.lanes[:, block] & came, int(wait.phase[block])
+            twice |= lanes & phases.get(phase, np.zeros_like(came))
+            phases[phase] = phases.get(phase, np.zeros_like(came)) | lanes
+        if twice.any():
+            return True
+    return False
+
+
 def _fills(barriers: Parked, op: ops.MbarrierWait, element: int, block: int) -> bool:
     """Whether a barrier is one at which the readers of a stage arrive; its tensor may have those for copies, too."""
     watch = barriers.batch.watch
@@ -166,4 +200,5 @@ def _fills(barriers: Parked, op: ops.MbarrierWait, element: int, block: int) -> 
         return False
     if barriers.batch.mbarriers.of(op.ref.buffer).free[:, block].any():
         return True
-    return watch is not None and op.ref.buffer in watch.checker.engines.stages.empty.values()
+    pairs = {} if watch is None else watch.checker.engines.stages.empty
+    return any(buffer is op.ref.buffer and buffer.id != full for full, buffer in pairs.items())

@@ -27,6 +27,9 @@ def consume(out, sA, full, empty, other, tiles, fault):
         if fault == "one-lane":
             if tid % 32 == 0:
                 mo.mbarrier_arrive(empty, stage)
+        elif fault == "count":
+            if tid % 16 == 0:
+                mo.mbarrier_arrive(empty, stage)
         elif fault not in ("unseen", "early", "two-pairs"):
             mo.mbarrier_arrive(empty, stage)
         if fault == "two-pairs":
@@ -65,7 +68,7 @@ def ring_kernel(out, A, layout, fault: mo.Constexpr, readers_first: mo.Constexpr
     if tid == 0:
         for i in mo.static_range(stages):
             mo.mbarrier_init(full, i, 1)
-            mo.mbarrier_init(empty, i, 1 if fault == "one-lane" else 32)
+            mo.mbarrier_init(empty, i, 1 if fault in ("one-lane", "count") else 32)
             mo.mbarrier_init(other, i, 32)
         mo.fence_mbarrier_init()
     mo.sync_threads()
@@ -115,7 +118,7 @@ WRONG = {                                               # (readers first, earlie
     "early": {None: ("F1", [ARRIVE, READ, COPY])},
     "unseen": {(True, False): ("F1", [ARRIVE, FILL]), (False, False): ("F1", [ARRIVE, FILL]),
                (False, True): ("F1", [ARRIVE, COPY])},
-    "one-lane": {None: ("D13", [READ, COPY])},
+    "one-lane": {None: ("D13", [READ, COPY])}, "count": {None: ("D9", [ARRIVE])},
     "same-parity": {(True, False): ("D8", ["wait(empty", FILL]), (False, False): ("D8", ["wait(empty", FILL]),
                     (False, True): ("D8", ["wait(empty", COPY])},
     "no-full-wait": {None: ("D6", [COPY, READ])},
@@ -271,3 +274,84 @@ def test_a_barrier_that_is_made_anew_while_others_may_wait_for_it(earliest):
     assert finding.code == "D11" and finding.threads == (32, 0)
     assert "full(0) of block (0, 0, 0) is initialised again by thread 0" in finding.message
     assert lines_of(finding) == ["mo.mbarrier_wait(full, 0, 0)", "mo.mbarrier_init(full, 0, 1)"]
+
+
+@mo.kernel
+def through_one_then_the_other(out, A):
+    """Tiles through a buffer with the one mbarrier of a tensor, and a last one through another with the other."""
+    tid = mo.thread_idx().x
+    first, last, bars = (mo.shared_array(A.dtype, A.smem_layout), mo.shared_array(A.dtype, A.smem_layout),
+                         mo.mbarrier_array(2))
+    gA = mo.tile(A.tensor, A.tile, (None, 0))           # (32, 32, k)
+    if tid == 0:
+        for i in mo.static_range(2):
+            mo.mbarrier_init(bars, i, 1)
+        mo.fence_mbarrier_init()
+    mo.sync_threads()
+    for k in range(mo.size(gA, 2)):
+        which = k // (mo.size(gA, 2) - 1)
+        if tid == 32:
+            mo.mbarrier_expect_tx(bars, which, A.bytes)
+            mo.mbarrier_arrive(bars, which)
+            if which == 0:
+                mo.copyto(A, first, gA[:, :, k], barrier=(bars, 0))
+            else:
+                mo.copyto(A, last, gA[:, :, k], barrier=(bars, 1))
+        mo.mbarrier_wait(bars, which, 0 if which == 1 else k % 2)
+        out[k, tid] = first[0, tid % 32] if which == 0 else last[0, tid % 32]
+
+
+def test_barriers_of_two_buffers_are_no_pair():
+    """Readers arrive at neither of them: a copy over what is read is D13."""
+    A, out = np.ones((96, 32), np.float32), np.zeros((3, 64), np.float32)
+    copy = mo.make_tma_copy(mo.TmaLoad(), A, mo.tile_to_shape(mo.smem_layout_atom(mo.float32, "k"), (32, 32)))
+    report = mo.check(through_one_then_the_other, lints=False)[1, 64](out, copy)
+    assert [finding.code for finding in report.findings] == ["D13"], str(report)
+
+
+@mo.kernel
+def for_both(out, A, layout, fault: mo.Constexpr):
+    """Each block of a pair loads its half of the tiles for both of them; warp 0 adds up the columns."""
+    tid, rank, stages = mo.thread_idx().x, mo.cluster_rank(), mo.size(layout, 2)
+    sA = mo.shared_array(A.dtype, layout)               # (32, 32, stages)
+    full, empty = mo.mbarrier_array(stages), mo.mbarrier_array(stages)
+    if tid == 0:
+        for i in mo.static_range(stages):
+            mo.mbarrier_init(full, i, 1)
+            mo.mbarrier_init(empty, i, 2)
+        mo.fence_mbarrier_init()
+    mo.cluster_sync()
+    gA = mo.tile(A.tensor, A.tile, (None, 0))           # (32, 32, k)
+    if tid == 32:
+        for k in range(mo.size(gA, 2)):
+            if fault != "no-empty-wait":
+                mo.mbarrier_wait(empty, k % stages, k // stages % 2 ^ 1)
+            mo.mbarrier_arrive_expect_tx(full, k % stages, A.bytes)
+            mo.copyto(A, sA[:, :, k % stages], gA[:, :, k], barrier=(full, k % stages), multicast=0b11)
+    elif tid < 32:
+        total = mo.float32(0)
+        for k in range(mo.size(gA, 2)):
+            if fault != "no-full-wait":
+                mo.mbarrier_wait(full, k % stages, k // stages % 2)
+            for i in range(32):
+                total += sA[i, tid, k % stages]
+            mo.sync_warp()
+            if tid < 2:
+                mo.mbarrier_arrive(empty, k % stages, cta=tid)
+        out[rank, tid] = total
+    mo.cluster_sync()
+
+
+@pytest.mark.parametrize("earliest", [False, True])
+@pytest.mark.parametrize("stages", [1, 2, 3])
+@pytest.mark.parametrize(("fault", "code"), [("", ""), ("no-empty-wait", "F1"), ("no-full-wait", "D6")])
+def test_copies_for_two_blocks(fault, code, stages, earliest):
+    """One step that is left out is told once, not for the other block as well."""
+    A = np.random.default_rng(0).standard_normal((160, 32)).astype(np.float32)
+    out, atom = np.full((2, 32), np.nan, np.float32), mo.smem_layout_atom(mo.float32, "k")
+    copy = mo.make_tma_copy(mo.TmaLoad(), A, mo.tile_to_shape(atom, (32, 32)), multicast=2)
+    report = mo.check(for_both, lints=False, earliest=earliest).launch(
+        out, copy, mo.tile_to_shape(atom, (32, 32, stages)), fault, grid=2, block=64, cluster=2)
+    assert [finding.code for finding in report.findings] == ([code] if code else []), str(report)
+    if not code:
+        np.testing.assert_allclose(out, np.tile(A.astype(np.float64).sum(axis=0), (2, 1)), rtol=0, atol=1e-3)

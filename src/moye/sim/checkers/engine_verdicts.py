@@ -255,7 +255,7 @@ class EngineJudge:
             return "E3", [other, lapse.arrival, op], f"{message}: thread {lapse.thread} releases the stage" \
                                                      f"{at(lapse.arrival)} before one"
         return "F1", [lapse.arrival, other, op], (
-            f"{what} is read by {wgmma} after {released(lapse, -1, stage)}, for which thread {thread} waits before it "
+            f"{what} is read by {wgmma} after {released(lapse, -1)}, for which thread {thread} waits before it "
             f"fills the stage again{at(op)}")
 
     def unfenced(self, shadow: Shadow, op: ops.Op, lost: Fenced) -> None:

@@ -279,18 +279,19 @@ class Engines:
                 continue
             shadow, at, row = found
             self.stages.fill(barrier.buffer, element, boxes.block[mine], boxes.phase[mine])
-            quiet = barrier.buffer.id in self.stages.broken
+            broken = self.stages.broken
             if own.all():
-                if not quiet:
+                if barrier.buffer.id not in broken:
                     self._overwrites(shadow, op, at, element)
             elif self.checker.clocks.columns > 1 or not self.checker.peers.clear(shadow, at):
                 self.checker.expand()                   # the report says which blocks it is
                 found = self._find(smem, chunks, boxes, mine, apart=True)
                 assert found is not None, "the boxes are the same"
                 shadow, at, row = found
-                if not quiet:
+                if barrier.buffer.id not in broken:
                     self._overwrites(shadow, op, at.pick(own[row]), element)
-                self.checker.peers.loaded(shadow, op, at.pick(~own[row]), boxes.issuer[row][~own[row]])
+                if barrier.buffer.id not in broken:     # nothing is told of the block's own part
+                    self.checker.peers.loaded(shadow, op, at.pick(~own[row]), boxes.issuer[row][~own[row]])
             epoch = self._epochs(boxes.phase + 1, boxes.block, row)
             record = pack(epoch, self.checker.judge.number(op), ENGINE, np.full_like(epoch, engine))
             put(shadow.write, at.unit, at.block, record)

@@ -49,7 +49,7 @@ class StageJudge:
         lapse = self.stages.refilled(full, stage, thread, block)
         if lapse is not None and full.id not in self.stages.broken:
             head = f"thread {thread} of block {self.tells.block(block)} begins to fill the stage of"
-            self._lapse(lapse, f"{head} {full.name}({stage}) again", op, full, stage, thread, block, None, 0, 1)
+            self._lapse(lapse, f"{head} {full.name}({stage}) again", op, full, thread, block, None, 0, 1)
 
     def unacquired(self, shadow: Shadow, op: ops.AnyBulk, clashes: Clashes, i: int, count: int, stage: int) -> bool:
         """F1 and D8 of a copy into a stage that somebody may still use; whether it is told."""
@@ -60,13 +60,13 @@ class StageJudge:
         if lapse is None:
             return False
         self._lapse(lapse, f"{self.tells.what(shadow, clashes, i)} is filled again by thread {thread}", op, full,
-                    stage, thread, block, shadow, int(clashes.unit[i]), count)
+                    thread, block, shadow, int(clashes.unit[i]), count)
         return True
 
-    def _lapse(self, lapse: Lapse, head: str, op: ops.Op, full: Buffer, stage: int, thread: int, block: int,
+    def _lapse(self, lapse: Lapse, head: str, op: ops.Op, full: Buffer, thread: int, block: int,
                shadow: Shadow | None, unit: int, count: int) -> None:
         """Nobody has waited for the readers, or they for the tile, or a wait was for the wrong phase."""
-        name = f"{lapse.empty.name}({stage})"
+        name = f"{lapse.empty.name}({lapse.element})"
         if lapse.kind == "released":
             message = (f"{head}{at(op)}, but thread {lapse.thread} has released it{at(lapse.arrival)} with no wait for "
                        f"the tile that was there")
@@ -89,7 +89,7 @@ class StageJudge:
         lapse = None if wait is None else self.stages.arrived(wait, block, slice(0, None))
         if lapse is None:
             return False
-        self._lapse(lapse, f"{self.tells.what(shadow, clashes, i)} is filled again by thread {copier}", op, full, stage,
+        self._lapse(lapse, f"{self.tells.what(shadow, clashes, i)} is filled again by thread {copier}", op, full,
                     copier, block, shadow, int(clashes.unit[i]), 1)
         return True
 
@@ -104,7 +104,7 @@ class StageJudge:
         i, lapse = int(same[found[0]]), found[1]
         reader, copier, other = int(clashes.thread[i]), int(clashes.actor[i]), self.tells.op(clashes, i)
         message = (f"{self.tells.what(shadow, clashes, i)} is read by thread {reader}{at(other)} after "
-                   f"{released(lapse, reader, wait.element)}, for which thread {copier} waits before it fills the "
+                   f"{released(lapse, reader)}, for which thread {copier} waits before it fills the "
                    f"stage again{at(op)}")
         self.tells.add("F1", message, [lapse.arrival, other, op], int(clashes.block[i]), (reader, copier), shadow,
                        int(clashes.unit[i]), len(same), hint=_RELEASE)
@@ -137,7 +137,7 @@ class StageJudge:
             return False
         copy = self.tells.op(clashes, i)
         message = (f"{self.tells.what(shadow, clashes, i)} is read by thread {thread}{at(op)} after "
-                   f"{released(lapse, thread, full[1])}, and the copy{at(copy)} may have overwritten it")
+                   f"{released(lapse, thread)}, and the copy{at(copy)} may have overwritten it")
         self.tells.add("F1", message, [lapse.arrival, op, copy], block, (thread,), shadow, int(clashes.unit[i]), count,
                        hint=_RELEASE)
         self.stages.tell(full[0], "F1")
@@ -185,10 +185,10 @@ def passed(wait: Wait, block: int) -> str:
     return f"phase {phase - 1} is complete" if phase else "no phase before the first is under way"
 
 
-def released(lapse: Lapse, reader: int, stage: int) -> str:
+def released(lapse: Lapse, reader: int) -> str:
     """``it has released the stage at line 24, at empty(0)``"""
     who = "it" if lapse.thread == reader else f"thread {lapse.thread}"
-    return f"{who} has released the stage{at(lapse.arrival)}, at {lapse.empty.name}({stage})"
+    return f"{who} has released the stage{at(lapse.arrival)}, at {lapse.empty.name}({lapse.element})"
 
 
 def _full(op: ops.AnyBulk) -> Buffer:

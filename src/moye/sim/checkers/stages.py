@@ -4,7 +4,8 @@ In: waits and arrivals at mbarriers, tensor copies that complete on them.  Out: 
 not ordered after those who use the stage, and ``broken``: barriers of which such a thing has been told.
 
 A stage has a barrier ``full``, on which the copies into it complete, and one ``empty``, at which its readers arrive:
-the same element of two tensors of mbarriers.  Where a kernel has no such pair nothing is said here.
+the same element of two tensors of mbarriers, or two elements of one.  Where a kernel has no such pair nothing is said
+here.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from moye.sim.checkers.clocks import Bools, Ints
 
 Key = tuple[int, int]
 """A tensor of mbarriers and an element of it."""
-_KEPT = 16
+KEPT = 16
+"""So many waits for each mbarrier, and operations that arrive at it, are remembered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +70,7 @@ class Lapse:
 
     kind: OneOf["unacquired", "stale", "released"]
     empty: Buffer
+    element: int
     wait: Wait | None = None
     arrival: ops.MbarrierArrive | None = None
     thread: int = -1
@@ -82,7 +85,7 @@ class Stages:
     def __init__(self, func: Func, threads: int, blocks: int) -> None:
         self.shape = threads, blocks
         self.empty = _pairs(func)
-        """Per tensor of barriers on which copies complete the one at which readers arrive."""
+        """Per tensor of barriers on which copies complete the one at which readers arrive; it may be the same."""
         self.copies = _copied(func)
         """Per shared buffer that only bulk copies write the first of them."""
         self.moment = 0
@@ -105,7 +108,7 @@ class Stages:
             self.passed[key] = np.where(lanes, epoch, self.passed.get(key, 0))
         kept = self.waits.setdefault(key, [])
         kept.append(Wait(self.moment, op, element, lanes, phase.copy()))
-        del kept[:-_KEPT]
+        del kept[:-KEPT]
 
     def arrive(self, op: ops.MbarrierArrive, element: int, lanes: Bools, epoch: Ints, phase: Ints) -> None:
         self.moment += 1
@@ -119,7 +122,7 @@ class Stages:
         last.epoch = np.where(lanes, epoch, last.epoch)
         last.phase = np.where(lanes, phase, last.phase)
         last.op[self.moment] = op
-        if len(last.op) > _KEPT:
+        if len(last.op) > KEPT:
             del last.op[min(last.op)]
 
     def fill(self, full: Buffer, element: int, block: Ints, phase: Ints) -> None:
@@ -147,6 +150,20 @@ class Stages:
 
     # --- questions ---------------------------------------------------------------------------------------------------
 
+    def readers(self, full: int, element: int) -> tuple[Buffer, int] | None:
+        """The barrier at which the readers of a stage arrive.
+
+        Of one tensor the elements on which copies have completed are paired with the others, in order; all stages have
+        been filled when the first of them is filled again.
+        """
+        empty = self.empty.get(full)
+        if empty is None or empty.id != full:
+            return None if empty is None else (empty, element)
+        filled = sorted(other for number, other in self.fills if number == full)
+        rest = [other for other in range(empty.elements or 0) if other not in filled]
+        paired = len(filled) == len(rest) and element in filled
+        return (empty, rest[filled.index(element)]) if paired else None
+
     def refilled(self, full: Buffer, element: int, thread: int, block: int) -> Lapse | None:
         """Why a thread may not begin to fill the stage: it has arrived at ``full`` just now, and once in this phase."""
         arrivals = self.arrivals.get((full.id, element))
@@ -162,18 +179,19 @@ class Stages:
 
     def _acquired(self, full: Buffer, element: int, thread: int, block: int,
                   since: int) -> tuple[Lapse | None, Wait | None]:
-        empty = self.empty.get(full.id)
-        if empty is None or not since:                  # nothing was there before
+        readers = self.readers(full.id, element) if since else None
+        if readers is None:                             # or nothing was there before
             return None, None
-        waits = [wait for wait in self.waits.get((empty.id, element), ()) if wait.lanes[:, block].any()]
+        empty, at = readers
+        waits = [wait for wait in self.waits.get((empty.id, at), ()) if wait.lanes[:, block].any()]
         if not waits or waits[-1].moment <= since:
-            return Lapse("unacquired", empty), None
+            return Lapse("unacquired", empty, at), None
         own = [wait for wait in waits if wait.lanes[thread, block]]
         if not own or own[-1].moment <= since:          # another thread has: how the two are ordered is not known here
             return None, None
         before = [int(wait.phase[block]) for wait in own if wait.moment <= since]
         if int(own[-1].phase[block]) == (before[-1] if before else 0):
-            return Lapse("stale", empty, own[-1]), None
+            return Lapse("stale", empty, at, own[-1]), None
         return None, own[-1]
 
     def used(self, full: Buffer, block: int) -> dict[int, Wait]:
@@ -199,7 +217,7 @@ class Stages:
         op = arrivals.op.get(int(arrivals.moment[thread[i], block[i]]))
         if not found.any() or op is None:
             return None
-        return i, Lapse("released", wait.op.ref.buffer, wait, op, int(thread[i]))
+        return i, Lapse("released", wait.op.ref.buffer, wait.element, wait, op, int(thread[i]))
 
     def last_wait(self, key: Key, thread: int, block: int) -> Wait | None:
         """The thread's last wait for an mbarrier."""
@@ -220,31 +238,38 @@ class Stages:
         if arrivals is None:
             return None
         there = arrivals.phase[among, block] == wait.phase[block] - 1
-        return _last(wait.op.ref.buffer, arrivals, np.where(there, arrivals.moment[among, block], 0), among, wait)
+        moments = np.where(there, arrivals.moment[among, block], 0)
+        return _last((wait.op.ref.buffer, wait.element), arrivals, moments, among, wait)
 
     def since(self, full: int, element: int, block: int, among: slice, moment: int) -> Lapse | None:
         """Who of some threads has arrived at ``empty`` after this moment."""
-        empty = self.empty.get(full)
-        arrivals = None if empty is None else self.arrivals.get((empty.id, element))
+        empty = self.readers(full, element)
+        arrivals = None if empty is None else self.arrivals.get((empty[0].id, empty[1]))
         if empty is None or arrivals is None:
             return None
         moments = arrivals.moment[among, block]
         return _last(empty, arrivals, np.where(moments > moment, moments, 0), among, None)
 
 
-def _last(empty: Buffer, arrivals: Arrivals, moments: Ints, among: slice, wait: Wait | None) -> Lapse | None:
+def _last(empty: tuple[Buffer, int], arrivals: Arrivals, moments: Ints, among: slice,
+          wait: Wait | None) -> Lapse | None:
     i = int(np.argmax(moments))
     op = arrivals.op.get(int(moments[i]))
-    return None if op is None else Lapse("released", empty, wait, op, among.start + i, int(moments[i]))
+    return None if op is None else Lapse("released", *empty, wait, op, among.start + i, int(moments[i]))
 
 
 def _pairs(func: Func) -> dict[int, Buffer]:
-    """Of as many tensors with as many barriers each the first belongs to the first; one alone to all."""
+    """Of as many tensors with as many barriers each the first belongs to the first; one alone to all.
+
+    A tensor without such a partner may hold the barriers of both sides, unless who fills arrives as readers do.
+    """
     walked = list(func.body.walk())
     full = {op.barrier.buffer.root for op in walked
             if isinstance(op, ops.AnyBulk) and op.kind == "load" and op.barrier is not None}
     released = {op.ref.buffer for op in walked
-                if isinstance(op, ops.MbarrierArrive) and op.arrives and op.bytes is None} - full
+                if isinstance(op, ops.MbarrierArrive) and op.arrives and op.bytes is None}
+    apart = {op.ref.buffer for op in walked if isinstance(op, ops.MbarrierArrive) and not op.arrives}
+    both, released = (full & released) - apart, released - full
     found: dict[int, Buffer] = {}
     for count in {buffer.elements for buffer in full}:
         these, those = (sorted((b for b in group if b.elements == count), key=lambda b: b.id)
@@ -253,7 +278,7 @@ def _pairs(func: Func) -> dict[int, Buffer]:
             those *= len(these)
         if len(these) == len(those):
             found |= {a.id: b for a, b in zip(these, those, strict=True)}
-    return found
+    return {buffer.id: buffer for buffer in both} | found
 
 
 def _again(func: Func) -> set[int]:
