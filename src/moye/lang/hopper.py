@@ -19,9 +19,10 @@ from moye.ir import ops
 from moye.ir.nodes import Operand, Ref, Value
 from moye.ir.verify_hopper import is_register_budget
 from moye.lang.builtins import Dim3, block_idx, linear_thread
-from moye.layout import IntTuple
+from moye.layout import IntTuple, rank
 from moye.tensor.context import builder, locate
 from moye.tensor.expr import Expr, Scalar, operand_of
+from moye.tensor.slices import normalise
 from moye.tensor.tensor import Tensor, shared_array
 
 __all__ = [
@@ -95,7 +96,7 @@ def _barrier(what: str, bars: object, i: object) -> Ref:
         raise TensorError(f"{what}: {bars!r} is no shared tensor of mbarriers", locs=(locate(),),
                           hint="cta= names the block whose barrier is meant, of the tensor that is not mapped"
                           if mapped else "mo.mbarrier_array(n) makes n of them")
-    return bars.ref(i)
+    return bars.ref(normalise(i, rank(bars.layout)))
 
 
 def _number(what: str, name: str, value: Scalar, lower: int, upper: int) -> Operand:

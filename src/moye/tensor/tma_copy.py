@@ -97,7 +97,7 @@ def copy_tma(tma: TmaTensor, places: tuple[object, ...], barrier: tuple[Tensor, 
         builder().emit(ops.TmaCopy(
             kind=tma.tiling.op.kind, tensor=tma.buffer, coordinates=at,
             smem=Ref(smem.buffer, index_operand(smem.offset + offset + box.offset), smem.dtype),
-            barrier=None if barrier is None else barrier_ref(f"a load with {tma.label}", *barrier),
+            barrier=None if barrier is None else barrier_ref(f"a load with {tma.label}", barrier),
             multicast=None if multicast is None else operand_of(multicast, uint16),
             hint=hint))
 
@@ -190,8 +190,16 @@ def check_hint(asked: str, hint: object) -> None:
         raise TensorError(f'{asked}: the hint is "evict_first" or "evict_last", not {hint!r}', locs=(locate(),))
 
 
+def check_mask(asked: str, multicast: object) -> None:
+    """A mask of blocks is an integer."""
+    whole = not multicast.dtype.is_float if isinstance(multicast, Expr) else hasattr(multicast, "__index__")
+    if multicast is not None and not whole:
+        raise DTypeError(f"{asked}: multicast={multicast} is no integer", locs=(locate(),), hint="multicast=0b11")
+
+
 def _check_options(tma: TmaTensor, load: bool, barrier: object, multicast: Scalar | None, hint: str | None) -> None:
     check_hint("copyto", hint)
+    check_mask("copyto", multicast)
     if load != (barrier is not None):
         what = "needs the mbarrier that it completes on" if load else "completes with its bulk group, on no mbarrier"
         raise TensorError(f"copyto: a {tma.tiling.op.kind} with {tma.label} {what}", locs=(locate(),),
@@ -207,8 +215,14 @@ def _check_options(tma: TmaTensor, load: bool, barrier: object, multicast: Scala
                           f"{multicast.bit_count()}", locs=(locate(),), code="D20")
 
 
-def barrier_ref(what: str, bars: object, index: Int) -> Ref:
-    """The mbarrier that a copy completes on."""
+def barrier_ref(what: str, barrier: object) -> Ref:
+    """The mbarrier (bars, i) that a copy completes on."""
+    if not isinstance(barrier, (tuple, list)) or len(barrier) != 2:
+        kind = type(barrier).__name__
+        shown = f"a {kind} of {len(barrier)}" if isinstance(barrier, (tuple, list)) else f"a {kind}"
+        raise TensorError(f"copyto: the mbarrier of {what} is (bars, i), not {shown}", locs=(locate(),),
+                          hint="barrier=(bars, i)")
+    bars, index = barrier
     if not isinstance(bars, Tensor) or bars.space is not Space.SHARED or bars.dtype != uint64:
         shown = repr(bars) if isinstance(bars, Tensor) else f"a {type(bars).__name__}"
         raise TensorError(f"copyto: the mbarriers of {what} are a shared tensor of uint64, not {shown}",
