@@ -262,6 +262,19 @@ def test_a_step_that_may_stand_still(step, message):
     assert caught.value.message == message
 
 
+@pytest.mark.parametrize("unroll", ["4", 1.5, 0, -1, 1 << 31, [2]])
+def test_a_factor_that_no_loop_has(unroll):
+    """It went to the text of the pragma as it was."""
+    def counts(n):
+        for _ in mo.range(n, unroll=unroll):
+            mo.sync_threads()
+
+    with pytest.raises(TraceError) as caught:
+        mo.kernel(counts).trace(3, block=32)
+    assert caught.value.message == (f"range: unroll={unroll!r} is neither True nor False nor a static factor from 1 to "
+                                    "2147483647")
+
+
 @mo.kernel
 def persistent(out, n):
     for t in range(mo.block_idx().x, n, mo.grid_dim().x):

@@ -113,7 +113,7 @@ def test_the_index_of_an_mbarrier(verb, index):
         i = mo.where(mo.thread_idx().x > 0, 1.0, 0.0) if index == "a traced float" else index
         getattr(mo, f"mbarrier_{verb}")(bars, i, *([] if verb == "arrive" else [1]))
 
-    with pytest.raises(mo.TensorError, match="is no coordinate|not an integer") as caught:
+    with pytest.raises(mo.TensorError, match=r"is no coordinate|not an integer") as caught:
         picks.trace(X, block=32)
     assert [str(loc).rpartition(":")[0] for loc in caught.value.locs]
 

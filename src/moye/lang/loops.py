@@ -28,6 +28,7 @@ from moye.tensor.expr import Expr, Scalar, is_scalar, operand_of, plain, truth
 Locals = dict[str, Any]
 _NONE: fold.Facts = (None, None, 1)
 _PASSES = 6
+_MOST = 2**31 - 1  # what #pragma unroll takes
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +77,17 @@ def dynamic_range(*args: Scalar, unroll: int | bool | None = None) -> DynamicRan
     for bound in (start, stop):
         if not is_scalar(bound) or (bound.dtype.is_float if isinstance(bound, Expr) else isinstance(bound, float)):
             raise TraceError(f"range: {bound!r} is no integer", locs=(locate(),))
-    factor = {True: 0, False: 1, None: None}[unroll] if isinstance(unroll, bool) or unroll is None else unroll
-    return DynamicRange(start, stop, step, factor)
+    return DynamicRange(start, stop, step, _factor(unroll))
+
+
+def _factor(unroll: Any) -> int | None:
+    """``ops.For.unroll`` of what the user asks for."""
+    if unroll is None or isinstance(unroll, bool):
+        return {True: 0, False: 1, None: None}[unroll]
+    if not isinstance(unroll, int) or not 1 <= unroll <= _MOST:
+        raise TraceError(f"range: unroll={unroll!r} is neither True nor False nor a static factor from 1 to {_MOST}",
+                         locs=(locate(),))
+    return unroll
 
 
 class Loop(ABC):
