@@ -208,7 +208,6 @@ def _bytes(asked: str, view: Tensor, elements: int, size: Scalar | None) -> Oper
 
 def _check_options(asked: str, kind: str, barrier: object, multicast: Scalar | None, hint: object) -> None:
     check_hint(asked, hint)
-    check_mask(asked, multicast)
     arrives = kind in ("load", "send")
     if arrives != (barrier is not None):
         what = "into shared memory needs the mbarrier that it completes on" if arrives else \
@@ -220,5 +219,6 @@ def _check_options(asked: str, kind: str, barrier: object, multicast: Scalar | N
                           hint="launch(..., cluster=2), or copy it with threads", locs=(locate(),))
     if multicast is not None and kind != "load":
         raise TensorError(f"{asked}: only copies from global to shared memory are multicast", locs=(locate(),))
+    check_mask(asked, multicast)
     if hint is not None and kind == "send":
         raise TensorError(f"{asked}: a copy to another block passes no L2 cache, so it takes no hint", locs=(locate(),))

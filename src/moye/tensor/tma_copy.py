@@ -11,6 +11,7 @@ Nothing here waits: loads complete on their mbarrier, stores at the thread's bul
 from __future__ import annotations
 
 import typing
+from math import prod
 from typing import Any
 from typing import Literal as OneOf
 
@@ -191,15 +192,19 @@ def check_hint(asked: str, hint: object) -> None:
 
 
 def check_mask(asked: str, multicast: object) -> None:
-    """A mask of blocks is an integer."""
+    """A mask of blocks is an integer, and a static one has blocks of the cluster alone."""
     whole = not multicast.dtype.is_float if isinstance(multicast, Expr) else hasattr(multicast, "__index__")
     if multicast is not None and not whole:
         raise DTypeError(f"{asked}: multicast={multicast} is no integer", locs=(locate(),), hint="multicast=0b11")
+    cluster = builder().func.cluster_dim
+    if isinstance(multicast, int) and not 0 < multicast < 1 << prod(cluster):
+        raise TensorError(f"{asked}: the mask {int(multicast):#b} names no set of blocks of a cluster of {cluster}",
+                          hint="kernel.launch(..., cluster=) makes clusters" if prod(cluster) == 1 else None,
+                          locs=(locate(),), code="D20")
 
 
 def _check_options(tma: TmaTensor, load: bool, barrier: object, multicast: Scalar | None, hint: str | None) -> None:
     check_hint("copyto", hint)
-    check_mask("copyto", multicast)
     if load != (barrier is not None):
         what = "needs the mbarrier that it completes on" if load else "completes with its bulk group, on no mbarrier"
         raise TensorError(f"copyto: a {tma.tiling.op.kind} with {tma.label} {what}", locs=(locate(),),
@@ -213,6 +218,7 @@ def _check_options(tma: TmaTensor, load: bool, barrier: object, multicast: Scala
     if isinstance(multicast, int) and blocks > 1 and multicast.bit_count() != blocks:
         raise TensorError(f"copyto: {tma.label} is made for {blocks} blocks, but the mask {multicast:#b} has "
                           f"{multicast.bit_count()}", locs=(locate(),), code="D20")
+    check_mask("copyto", multicast)
 
 
 def barrier_ref(what: str, barrier: object) -> Ref:
