@@ -52,7 +52,11 @@ def mbarrier_init(bars: Tensor, i: object, count: Scalar) -> None:
 
 
 def mbarrier_arrive(bars: Tensor, i: object, *, cta: Scalar | None = None) -> None:
-    """mbarrier.arrive (release) of this thread; at the barrier of block ``cta`` of the cluster if one is given."""
+    """mbarrier.arrive (release) of this thread; at the barrier of block ``cta`` of the cluster if one is given.
+
+    Between blocks it hands over shared memory alone: what they exchange in global memory needs ``mo.fence`` before the
+    arrival and after the wait, or a barrier of the cluster.
+    """
     ref = _barrier("mbarrier_arrive", bars, i)
     builder().emit(ops.MbarrierArrive(ref=ref, rank=_rank("mbarrier_arrive", cta)))
 
