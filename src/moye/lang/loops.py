@@ -28,7 +28,6 @@ from moye.tensor.expr import Expr, Scalar, is_scalar, operand_of, plain, truth
 Locals = dict[str, Any]
 _NONE: fold.Facts = (None, None, 1)
 _PASSES = 6
-_MOST = 2**31 - 1  # what #pragma unroll takes
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,9 +86,8 @@ def _factor(unroll: Any) -> int | None:
     """``ops.For.unroll`` of what the user asks for."""
     if unroll is None or isinstance(unroll, bool):
         return {True: 0, False: 1, None: None}[unroll]
-    if not isinstance(unroll, int) or not 1 <= unroll <= _MOST:
-        raise TraceError(f"range: unroll={unroll!r} is neither True nor False nor a static factor from 1 to {_MOST}",
-                         locs=(locate(),))
+    if not isinstance(unroll, int) or not 1 <= unroll < 2**31:
+        raise TraceError(f"range: unroll={unroll!r} is no bool and no factor from 1 to {2**31 - 1}", locs=(locate(),))
     return unroll
 
 
