@@ -223,6 +223,16 @@ def test_carried_by_loops_and_branches(stages, far):
     assert out.tolist() == wanted
 
 
+def test_a_state_goes_on_by_whole_stages():
+    """A traced float was truncated."""
+    @mo.kernel
+    def half(x):
+        mo.PipelineTma(3, 16).producer_start().advance(mo.where(mo.thread_idx().x > 0, 1.5, 2.5))
+
+    with pytest.raises(mo.TraceError, match=r"advance.*: a state goes on by a number of stages >= 0"):
+        half.trace(mo.TensorLike(mo.float32, (4,)), block=32)
+
+
 def test_a_state_does_not_go_back():
     with pytest.raises(mo.PreconditionError, match="a pipeline's state does not go back"):
         skipping[1, 1](np.zeros((4, 2), np.int32), -1)

@@ -15,6 +15,7 @@ import pytest
 
 import moye as mo
 import ops_kernels_hopper
+import ops_kernels_peers  # noqa: F401 -- its cases
 from moye.cuda.printer import print_kernel
 from ops_kernels import CASES
 

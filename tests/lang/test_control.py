@@ -263,6 +263,67 @@ def test_a_step_that_may_stand_still(step, message):
 
 
 @mo.kernel
+def strides_in_blocks(out, a, b, s):
+    """What is assumed of a step holds until its block ends."""
+    n, last = 0, -1
+    for _ in range(2):
+        if b > 0:
+            mo.assume(s > 0)
+            for i in range(a, b, s):
+                n, last = n + 1, i
+        s = s + 1
+    out[0], out[1] = n, last
+
+
+def test_steps_that_are_assumed_inside_of_blocks():
+    out = np.zeros(2, np.int32)
+    strides_in_blocks[1, 1](out, -3, 11, 4)
+    assert out.tolist() == [len(range(-3, 11, 4)) + len(range(-3, 11, 5)), range(-3, 11, 5)[-1]]
+
+
+@pytest.mark.parametrize("dtype", [mo.int8, mo.uint8, mo.uint16, mo.int32, mo.uint32, mo.int64])
+def test_steps_of_every_integer(dtype):
+    """Wide enough a loop to hold the step: one of 3000000000 is not negative."""
+    @mo.kernel
+    def counts(out, x, a, b):
+        step, n = x[0], 0
+        mo.assume(step > 0)
+        for _ in range(a, b, step):
+            n += 1
+        out[0] = n
+
+    for step in (1, 3, 200, 3_000_000_000):
+        if step < 1 << dtype.bits - (dtype.name[0] == "i"):
+            out = np.zeros(1, np.int32)
+            counts[1, 1](out, np.array([step], dtype.name), -5, 9)
+            assert out[0] == len(range(-5, 9, step)), step
+
+
+def test_a_step_of_uint64():
+    @mo.kernel
+    def counts(out, x):
+        step = x[0]
+        mo.assume(step > 0)
+        for i in range(0, 8, step):
+            out[i] = 1
+
+    with pytest.raises(TraceError, match=r"^range: the step step is a uint64, and loops count in int64 at most"):
+        counts.trace(mo.TensorLike(mo.int32, (8,)), mo.TensorLike(mo.uint64, (1,)), block=1)
+
+
+@pytest.mark.parametrize("unroll", ["4", 1.5, 0, -1, 1 << 31, [2]])
+def test_a_factor_that_no_loop_has(unroll):
+    """It went to the text of the pragma as it was."""
+    def counts(n):
+        for _ in mo.range(n, unroll=unroll):
+            mo.sync_threads()
+
+    with pytest.raises(TraceError) as caught:
+        mo.kernel(counts).trace(3, block=32)
+    assert caught.value.message == f"range: unroll={unroll!r} is no bool and no factor from 1 to 2147483647"
+
+
+@mo.kernel
 def persistent(out, n):
     for t in range(mo.block_idx().x, n, mo.grid_dim().x):
         out[t] = t % 7

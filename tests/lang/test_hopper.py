@@ -103,6 +103,21 @@ def test_an_array_of_mbarriers():
     assert lines(func) == ["MbarrierInit ref=bars[5] count=1"]
 
 
+@pytest.mark.parametrize("index", ["a", [0], mo.float32, mo.make_layout(4), 1.5, "a traced float"])
+@pytest.mark.parametrize("verb", ["init", "arrive", "arrive_expect_tx", "expect_tx", "wait"])
+def test_the_index_of_an_mbarrier(verb, index):
+    """The same sentence as for elements of tensors, with the line."""
+    @mo.kernel
+    def picks(x):
+        bars = mo.mbarrier_array(4)
+        i = mo.where(mo.thread_idx().x > 0, 1.0, 0.0) if index == "a traced float" else index
+        getattr(mo, f"mbarrier_{verb}")(bars, i, *([] if verb == "arrive" else [1]))
+
+    with pytest.raises(mo.TensorError, match=r"is no coordinate|not an integer") as caught:
+        picks.trace(X, block=32)
+    assert [str(loc).rpartition(":")[0] for loc in caught.value.locs]
+
+
 # --- clusters --------------------------------------------------------------------------------------------------------
 
 

@@ -140,3 +140,31 @@ def test_in_the_simulator(how, up, codes):
 
 def test_a_compiled_kernel_has_enough():
     assert roles.compile(X, X, 40, 232, "", block=384, arch="sm_90a").registers == 168
+
+
+def _unsigned(x):
+    if mo.thread_idx().x.to(mo.uint32) - mo.uint32(128) < mo.uint32(256):
+        mo.warpgroup_reg_alloc(240)
+    else:
+        mo.warpgroup_reg_dealloc(24)
+
+
+def _narrow(x):
+    if mo.thread_idx().x.to(mo.uint8) < 128:
+        mo.warpgroup_reg_dealloc(24)
+    else:
+        mo.warpgroup_reg_alloc(240)
+
+
+def _divided(x):
+    if 128 // mo.thread_idx().x < 1:
+        mo.warpgroup_reg_dealloc(24)
+
+
+@pytest.mark.parametrize(("body", "counts"), [(_unsigned, [24, 240, 240]), (_narrow, [24, 240, 24]), (_divided, None)])
+def test_integers_of_the_gpu(body, counts):
+    """Differences of unsigned numbers wrap, narrow ones are cut, and nobody knows what is divided by 0."""
+    func = mo.kernel(body).trace(mo.TensorLike(mo.float32, (4,)), block=384)
+    found = budgets(func)
+    assert (found and [op.count for _, op in sorted(found.items())]) == counts
+    require_budgets(func)

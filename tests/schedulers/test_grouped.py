@@ -107,3 +107,13 @@ def test_errors(options, message):
     with pytest.raises(TraceError) as caught:
         mo.GroupedTileScheduler([0, 4], **{"tile_m": 16, "tiles_n": 2, **options})
     assert caught.value.message == message
+
+
+@pytest.mark.parametrize("offsets", [None, 3, 1.5, "floats"])
+def test_offsets_that_are_none(offsets):
+    @mo.kernel
+    def offset(x):
+        mo.GroupedTileScheduler(x if offsets == "floats" else offsets, 16, 2)
+
+    with pytest.raises(TraceError, match=r"GroupedTileScheduler: the offsets are .*, no tensor of integers"):
+        offset.trace(mo.TensorLike(mo.float32, (4,)), block=32)

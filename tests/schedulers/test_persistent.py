@@ -222,6 +222,16 @@ def test_numbers_that_count_nothing(make, number):
         make(number)
 
 
+def test_traced_floats_count_nothing():
+    """They were truncated."""
+    @mo.kernel
+    def halves(x):
+        mo.PersistentTileScheduler(mo.where(mo.thread_idx().x > 0, 1.5, 2.5), 4)
+
+    with pytest.raises(TraceError, match=r"^a scheduler counts .* not a float32 value"):
+        halves.trace(mo.TensorLike(mo.float32, (4,)), block=32)
+
+
 def test_no_blocks_no_k_tiles_and_too_many_tiles():
     for make in (lambda: mo.StreamKScheduler(4, 4, 4, blocks=0), lambda: mo.StreamKScheduler(4, 4, 0, blocks=8),
                  lambda: mo.PersistentTileScheduler(1 << 16, 1 << 15).tiles):

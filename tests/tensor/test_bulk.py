@@ -103,6 +103,10 @@ REFUSED = {
                                                                      barrier=(smem, 0))),
     "multicast_store": traced(load(back, barrier=False, multicast=3), cluster=2),
     "multicast_send": traced(load(peer, multicast=3), cluster=2),
+    "multicast_to_nobody": traced(load(whole, multicast=0), cluster=2),
+    "multicast_beyond_the_cluster": traced(load(whole, multicast=0b110), cluster=2),
+    "multicast_without_a_cluster": traced(load(whole, multicast=0b11)),
+    "multicast_of_a_float": traced(load(whole, multicast=1.5), cluster=2),
     "a_hint_of_its_own": traced(load(whole, hint="keep")),
     "a_hint_for_another_block": traced(load(peer, hint="evict_first"), cluster=2),
     "predicated": traced(load(whole, pred=True)),
@@ -138,7 +142,8 @@ REFUSED |= {"prefetch_of_a_part_of_a_tile": _tile_kernel(_part), "prefetch_of_an
 CODES = {"B5": ("rows_apart", "another_order", "swizzled_load", "part_of_a_swizzle", "twelve_bytes", "odd_pointer",
                 "odd_stride", "odd_start", "unknown_start", "odd_stage", "size_odd", "size_unknown",
                 "prefetch_of_an_odd_run"),
-         "B2": ("size_beyond", "size_zero")}
+         "B2": ("size_beyond", "size_zero"),
+         "D20": ("multicast_to_nobody", "multicast_beyond_the_cluster", "multicast_without_a_cluster")}
 
 
 @pytest.mark.parametrize("name", REFUSED)

@@ -87,3 +87,14 @@ def writes_coordinates(x):
 def test_coordinates_cannot_be_written():
     with pytest.raises(mo.TensorError, match="holds coordinates and cannot be written"):
         writes_coordinates[1, 1](np.zeros((4, 4), np.float32))
+
+
+@mo.kernel
+def iterates_over_coordinates(x):
+    tuple(mo.identity_tensor(mo.shape(x)))
+
+
+def test_coordinates_are_not_iterated_over():
+    """By its ``__getitem__`` alone an iteration would never end."""
+    with pytest.raises(mo.TensorError, match="cannot be iterated over; loop over coordinates"):
+        iterates_over_coordinates[1, 1](np.zeros((4, 4), np.float32))

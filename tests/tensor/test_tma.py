@@ -175,6 +175,11 @@ IN_KERNELS = {
     "a_mask_of_three_blocks": traced(lambda tma, smem, bars, at: mo.copyto(tma, smem, at, barrier=(bars, 0),
                                                                            multicast=0b111), None, 2),
     "parts_without_a_mask": traced(lambda tma, smem, bars, at: mo.copyto(tma, smem, at, barrier=(bars, 0)), None, 2),
+    "a_barrier_without_its_index": traced(lambda tma, smem, bars, at: mo.copyto(tma, smem, at, barrier=bars)),
+    "a_barrier_of_three": traced(lambda tma, smem, bars, at: mo.copyto(tma, smem, at, barrier=(bars, 0, 0))),
+    "coordinates_as_a_barrier": traced(lambda tma, smem, bars, at: mo.copyto(tma, smem, at, barrier=tma.tensor)),
+    "a_mask_of_float": traced(lambda tma, smem, bars, at: mo.copyto(
+        tma, smem, at, barrier=(bars, 0), multicast=mo.where(mo.thread_idx().x > 0, 1.0, 2.0))),
     "a_barrier_of_floats": traced(lambda tma, smem, bars, at: mo.copyto(tma, smem, at, barrier=(smem, 0))),
 }
 

@@ -1,10 +1,11 @@
-"""Which mbarrier operations order plain accesses between the blocks of a cluster, and so need its scope spelled out.
+"""Which mbarrier operations order plain accesses to shared memory of other blocks, and so need the cluster's scope.
 
 In: a Func.  Out: ids of ops: remote arrivals (release) after accesses that other blocks may depend on, and waits
 (acquire) before reads of what other blocks may have written, each with no barrier of the cluster in between.
 
 Spelled out, the scope costs a fence of the whole GPU at each arrival and an invalidation of L1 at each wait; the ring
 of stages of a multicast, whose tiles the asynchronous proxy writes, does without.  May flag too many, never too few.
+Global memory is not asked for: what blocks hand over there needs fences, or a barrier of the cluster.
 """
 
 from __future__ import annotations

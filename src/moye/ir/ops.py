@@ -333,7 +333,7 @@ class If(Op):
 class For(Op):
     """for (iv = start; iv < stop (or > stop for step < 0); iv += step) body.
 
-    ``step`` is a static non-zero int, or a value that is known to be positive.
+    ``step`` is a static non-zero int, or a value that is positive: the trace knew it.
     ``unroll``: None lets the compiler choose, 0 asks for full unrolling, 1 forbids, n > 1 asks for n.
     """
 

@@ -197,8 +197,8 @@ def _cond(op: ops.If | ops.Select | ops.Assert) -> str | None:
 
 def _for(op: ops.For) -> str | None:
     if isinstance(op.step, Value):
-        if op.step.dtype != op.iv.dtype or op.step.lower is None or op.step.lower < 1:
-            return f"its step, {op.step.dtype}, is not known to be a positive {op.iv.dtype}"
+        if op.step.dtype != op.iv.dtype:                # that it is positive was known where the loop was traced
+            return f"its step is {op.step.dtype}, and its variable {op.iv.dtype}"
     elif op.step == 0:
         return "its step is 0"
     if not op.start.dtype == op.stop.dtype == op.iv.dtype:

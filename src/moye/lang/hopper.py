@@ -19,9 +19,10 @@ from moye.ir import ops
 from moye.ir.nodes import Operand, Ref, Value
 from moye.ir.verify_hopper import is_register_budget
 from moye.lang.builtins import Dim3, block_idx, linear_thread
-from moye.layout import IntTuple
+from moye.layout import IntTuple, rank
 from moye.tensor.context import builder, locate
 from moye.tensor.expr import Expr, Scalar, operand_of
+from moye.tensor.slices import normalise
 from moye.tensor.tensor import Tensor, shared_array
 
 __all__ = [
@@ -51,7 +52,11 @@ def mbarrier_init(bars: Tensor, i: object, count: Scalar) -> None:
 
 
 def mbarrier_arrive(bars: Tensor, i: object, *, cta: Scalar | None = None) -> None:
-    """mbarrier.arrive (release) of this thread; at the barrier of block ``cta`` of the cluster if one is given."""
+    """mbarrier.arrive (release) of this thread; at the barrier of block ``cta`` of the cluster if one is given.
+
+    Between blocks it hands over shared memory alone: what they exchange in global memory needs ``mo.fence`` before the
+    arrival and after the wait, or a barrier of the cluster.
+    """
     ref = _barrier("mbarrier_arrive", bars, i)
     builder().emit(ops.MbarrierArrive(ref=ref, rank=_rank("mbarrier_arrive", cta)))
 
@@ -95,7 +100,7 @@ def _barrier(what: str, bars: object, i: object) -> Ref:
         raise TensorError(f"{what}: {bars!r} is no shared tensor of mbarriers", locs=(locate(),),
                           hint="cta= names the block whose barrier is meant, of the tensor that is not mapped"
                           if mapped else "mo.mbarrier_array(n) makes n of them")
-    return bars.ref(i)
+    return bars.ref(normalise(i, rank(bars.layout)))
 
 
 def _number(what: str, name: str, value: Scalar, lower: int, upper: int) -> Operand:

@@ -71,13 +71,24 @@ def dynamic_range(*args: Scalar, unroll: int | bool | None = None) -> DynamicRan
         if step.lower is None or step.lower < 1:
             raise TraceError(f"range: the step {step} is not known to be positive", locs=(locate(),),
                              hint="say mo.assume(step > 0) before")
+        if step.dtype is dt.uint64:
+            raise TraceError(f"range: the step {step} is a uint64, and loops count in int64 at most", locs=(locate(),),
+                             hint="convert it with .to(mo.int64)")
     elif not isinstance(step, int) or step == 0:
         raise TraceError(f"range: the step {step} is no integer other than 0", locs=(locate(),))
     for bound in (start, stop):
         if not is_scalar(bound) or (bound.dtype.is_float if isinstance(bound, Expr) else isinstance(bound, float)):
             raise TraceError(f"range: {bound!r} is no integer", locs=(locate(),))
-    factor = {True: 0, False: 1, None: None}[unroll] if isinstance(unroll, bool) or unroll is None else unroll
-    return DynamicRange(start, stop, step, factor)
+    return DynamicRange(start, stop, step, _factor(unroll))
+
+
+def _factor(unroll: Any) -> int | None:
+    """``ops.For.unroll`` of what the user asks for."""
+    if unroll is None or isinstance(unroll, bool):
+        return {True: 0, False: 1, None: None}[unroll]
+    if not isinstance(unroll, int) or not 1 <= unroll < 2**31:
+        raise TraceError(f"range: unroll={unroll!r} is no bool and no factor from 1 to {2**31 - 1}", locs=(locate(),))
+    return unroll
 
 
 class Loop(ABC):
@@ -330,6 +341,7 @@ class DynamicFor(_Dynamic):
         super().__init__(names)
         b = builder()
         wide = any(isinstance(x, Expr) and x.dtype.bits == 64 for x in (bounds.start, bounds.stop, bounds.step))
+        wide |= isinstance(bounds.step, Expr) and bounds.step.dtype is dt.uint32  # as int32 it might be negative
         index = dt.int64 if wide else dt.int32
         start, stop, by = (operand_of(x, index) for x in (bounds.start, bounds.stop, bounds.step))
         iv = Value(index, name=target or "i")

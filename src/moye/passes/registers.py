@@ -14,8 +14,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from moye.dtypes import DType
 from moye.errors import TraceError
 from moye.ir import ops
+from moye.ir.fold import wrap
 from moye.ir.nodes import Block, Func, Operand, Value
 
 WARPGROUP, REGISTERS, MOST = 128, 65536, 256
@@ -136,11 +138,19 @@ def _value(operand: Operand, lane: Lane) -> int:
         case ops.Special(kind=kind) if kind in lane:
             return lane[kind]
         case ops.Binary(kind=kind, a=a, b=b) if kind in _BINARY:
-            return int(_BINARY[kind](_value(a, lane), _value(b, lane)))
+            return _computed(kind, _value(a, lane), _value(b, lane), operand.dtype)
         case ops.Unary(kind="not", a=a):
             return int(not _value(a, lane))
         case ops.Cast(a=a, bits=False, result=result) if result.dtype.is_integer:
-            return _value(a, lane)
+            return wrap(_value(a, lane), result.dtype)
         case ops.Select(cond=cond, a=a, b=b):
             return _value(a if _value(cond, lane) else b, lane)
     raise _UnknownError
+
+
+def _computed(kind: str, a: int, b: int, dtype: DType) -> int:
+    """As the GPU computes it, unsigned differences among them."""
+    if (kind in ("floordiv", "mod") and b == 0) or (kind in ("shl", "shr") and not 0 <= b < dtype.bits):
+        raise _UnknownError
+    found = int(_BINARY[kind](a, b))
+    return wrap(found, dtype) if dtype.is_integer else found

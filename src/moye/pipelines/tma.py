@@ -152,7 +152,7 @@ class PipelineTmaState:
         A parity tells a phase from the next, not from the one after: wait there only when the other group has waited
         for the stages that it was left (PTX ISA, mbarrier.test_wait).
         """
-        if isinstance(n, Expr):
+        if isinstance(n, Expr) and not n.dtype.is_float:
             assume(n >= 0, "a pipeline's state does not go back")
             return self._around(n)
         if not isinstance(n, int) or n < 0:

@@ -23,12 +23,12 @@ from moye.tensor.expr import Expr, arithmetic, operand_of, plain
 def count(x: Any, least: int = 0) -> Any:
     """A number of tiles, rows or k-tiles: a non-negative int32; TraceError for a static one below ``least``."""
     x = plain(x)
-    if not isinstance(x, Expr):
-        if not hasattr(x, "__index__") or not least <= index(x) < 1 << 31:
-            raise TraceError(f"a scheduler counts tiles, k-tiles and blocks with integers from {least} to 2147483647, "
-                             f"not {x!r}", locs=(locate(),))
-        return index(x)
-    return bounded(x if x.dtype is dt.int32 else x.to(dt.int32))
+    if isinstance(x, Expr) and not x.dtype.is_float:
+        return bounded(x if x.dtype is dt.int32 else x.to(dt.int32))
+    if isinstance(x, Expr) or not hasattr(x, "__index__") or not least <= index(x) < 1 << 31:
+        raise TraceError(f"a scheduler counts tiles, k-tiles and blocks with integers from {least} to 2147483647, "
+                         f"not {x!r}", locs=(locate(),))
+    return index(x)
 
 
 def bounded(x: Any, upper: int | None = None) -> Any:

@@ -40,6 +40,9 @@ class GroupedTileScheduler:
                 raise TraceError(f"GroupedTileScheduler: {name}={value} is no static number >= 1", locs=(locate(),))
         if along not in ("m", "n"):
             raise TraceError(f'GroupedTileScheduler: along={along!r} is neither "m" nor "n"', locs=(locate(),))
+        if not hasattr(offsets, "__len__") or (isinstance(offsets, Tensor) and offsets.dtype.is_float):
+            raise TraceError(f"GroupedTileScheduler: the offsets are {offsets!r}, no tensor of integers",
+                             hint="int32, one element more than groups", locs=(locate(),))
         self.offsets, self.tile_m, self.tiles_n = offsets, tile_m, count(tiles_n)
         self.groups = count((size(offsets) if isinstance(offsets, Tensor) else len(offsets)) - 1)
         self.group, self.along = group, along

@@ -27,7 +27,7 @@ from moye.tensor.expr import Expr, Scalar, operand_of
 from moye.tensor.space import common_space, merged
 from moye.tensor.tensor import Tensor, index_operand
 from moye.tensor.tma import is_static
-from moye.tensor.tma_copy import TmaTensor, barrier_ref, check_hint, prefetch_boxes
+from moye.tensor.tma_copy import TmaTensor, barrier_ref, check_hint, check_mask, prefetch_boxes
 
 _KINDS: dict[tuple[Space, Space], Any] = {
     (Space.SHARED, Space.GLOBAL): "load", (Space.CLUSTER, Space.SHARED): "send", (Space.GLOBAL, Space.SHARED): "store"}
@@ -52,7 +52,7 @@ def copy_bulk(op: BulkOp, places: tuple[object, ...], barrier: tuple[Tensor, Int
     _check_options(asked, kind, barrier, multicast, hint)
     builder().emit(ops.BulkCopy(
         kind=kind, dst=_first(dst), src=_first(src), bytes=count, run=elements * src.dtype.bytes,
-        barrier=None if barrier is None else _barrier(op, dst, *barrier),
+        barrier=None if barrier is None else _barrier(op, dst, barrier),
         multicast=None if multicast is None else operand_of(multicast, uint16), hint=hint))
 
 
@@ -87,9 +87,9 @@ def _first(view: Tensor) -> Ref:
     return Ref(view.buffer, index_operand(view.offset), view.dtype)
 
 
-def _barrier(op: BulkOp, dst: Tensor, bars: object, index: Int) -> Ref:
+def _barrier(op: BulkOp, dst: Tensor, barrier: object) -> Ref:
     """The mbarrier, in the block that ``dst`` is in."""
-    ref = barrier_ref(f"a copy with {op}", bars, index)
+    ref = barrier_ref(f"a copy with {op}", barrier)
     if dst.buffer.base is None:
         return ref
     mapped = dst.buffer.base.op
@@ -219,5 +219,6 @@ def _check_options(asked: str, kind: str, barrier: object, multicast: Scalar | N
                           hint="launch(..., cluster=2), or copy it with threads", locs=(locate(),))
     if multicast is not None and kind != "load":
         raise TensorError(f"{asked}: only copies from global to shared memory are multicast", locs=(locate(),))
+    check_mask(asked, multicast)
     if hint is not None and kind == "send":
         raise TensorError(f"{asked}: a copy to another block passes no L2 cache, so it takes no hint", locs=(locate(),))

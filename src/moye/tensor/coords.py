@@ -80,6 +80,9 @@ class CoordTensor(WrappedLayout):
             return self.each(lambda layout: slice_and_offset(coordinate, layout))
         return _plain(self.offset + crd2idx(coordinate, self.layout))
 
+    def __iter__(self) -> None:
+        raise TensorError(f"{self.label} cannot be iterated over; loop over coordinates", locs=(locate(),))
+
     def __setitem__(self, coordinate: Any, value: Any) -> None:
         raise TensorError(f"{self.label} holds coordinates and cannot be written", locs=(locate(),))
 

@@ -11,6 +11,7 @@ Nothing here waits: loads complete on their mbarrier, stores at the thread's bul
 from __future__ import annotations
 
 import typing
+from math import prod
 from typing import Any
 from typing import Literal as OneOf
 
@@ -97,7 +98,7 @@ def copy_tma(tma: TmaTensor, places: tuple[object, ...], barrier: tuple[Tensor, 
         builder().emit(ops.TmaCopy(
             kind=tma.tiling.op.kind, tensor=tma.buffer, coordinates=at,
             smem=Ref(smem.buffer, index_operand(smem.offset + offset + box.offset), smem.dtype),
-            barrier=None if barrier is None else barrier_ref(f"a load with {tma.label}", *barrier),
+            barrier=None if barrier is None else barrier_ref(f"a load with {tma.label}", barrier),
             multicast=None if multicast is None else operand_of(multicast, uint16),
             hint=hint))
 
@@ -190,6 +191,18 @@ def check_hint(asked: str, hint: object) -> None:
         raise TensorError(f'{asked}: the hint is "evict_first" or "evict_last", not {hint!r}', locs=(locate(),))
 
 
+def check_mask(asked: str, multicast: object) -> None:
+    """A mask of blocks is an integer, and a static one has blocks of the cluster alone."""
+    whole = not multicast.dtype.is_float if isinstance(multicast, Expr) else hasattr(multicast, "__index__")
+    if multicast is not None and not whole:
+        raise DTypeError(f"{asked}: multicast={multicast} is no integer", locs=(locate(),), hint="multicast=0b11")
+    cluster = builder().func.cluster_dim
+    if isinstance(multicast, int) and not 0 < multicast < 1 << prod(cluster):
+        raise TensorError(f"{asked}: the mask {int(multicast):#b} names no set of blocks of a cluster of {cluster}",
+                          hint="kernel.launch(..., cluster=) makes clusters" if prod(cluster) == 1 else None,
+                          locs=(locate(),), code="D20")
+
+
 def _check_options(tma: TmaTensor, load: bool, barrier: object, multicast: Scalar | None, hint: str | None) -> None:
     check_hint("copyto", hint)
     if load != (barrier is not None):
@@ -205,10 +218,17 @@ def _check_options(tma: TmaTensor, load: bool, barrier: object, multicast: Scala
     if isinstance(multicast, int) and blocks > 1 and multicast.bit_count() != blocks:
         raise TensorError(f"copyto: {tma.label} is made for {blocks} blocks, but the mask {multicast:#b} has "
                           f"{multicast.bit_count()}", locs=(locate(),), code="D20")
+    check_mask("copyto", multicast)
 
 
-def barrier_ref(what: str, bars: object, index: Int) -> Ref:
-    """The mbarrier that a copy completes on."""
+def barrier_ref(what: str, barrier: object) -> Ref:
+    """The mbarrier (bars, i) that a copy completes on."""
+    if not isinstance(barrier, (tuple, list)) or len(barrier) != 2:
+        kind = type(barrier).__name__
+        shown = f"a {kind} of {len(barrier)}" if isinstance(barrier, (tuple, list)) else f"a {kind}"
+        raise TensorError(f"copyto: the mbarrier of {what} is (bars, i), not {shown}", locs=(locate(),),
+                          hint="barrier=(bars, i)")
+    bars, index = barrier
     if not isinstance(bars, Tensor) or bars.space is not Space.SHARED or bars.dtype != uint64:
         shown = repr(bars) if isinstance(bars, Tensor) else f"a {type(bars).__name__}"
         raise TensorError(f"copyto: the mbarriers of {what} are a shared tensor of uint64, not {shown}",
