@@ -4,7 +4,7 @@ The mask is of a column of blocks in a cluster of 2 x 2: its block 2 is not in t
 
 The report:
 
-D20: thread 0 of block (0, 0, 0) addresses block 2 at line 30 of its cluster of 2
+D20: copyto: the mask 0b101 names block 2 of a cluster of (2, 1, 1)
   examples/broken/d20_mask_of_other_cluster.py:30 in column_sums_kernel
     mo.copyto(A, sA, tile, barrier=(full, 0), multicast=0b101)
     ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^

@@ -197,10 +197,11 @@ def check_mask(asked: str, multicast: object) -> None:
     if multicast is not None and not whole:
         raise DTypeError(f"{asked}: multicast={multicast} is no integer", locs=(locate(),), hint="multicast=0b11")
     cluster = builder().func.cluster_dim
-    if isinstance(multicast, int) and not 0 < multicast < 1 << prod(cluster):
-        raise TensorError(f"{asked}: the mask {int(multicast):#b} names no set of blocks of a cluster of {cluster}",
-                          hint="kernel.launch(..., cluster=) makes clusters" if prod(cluster) == 1 else None,
-                          locs=(locate(),), code="D20")
+    blocks = prod(cluster)
+    if isinstance(multicast, int) and not 0 < multicast < 1 << blocks:
+        named = f"block {multicast.bit_length() - 1} of a cluster of {cluster}" if multicast > 0 else "no block"
+        raise TensorError(f"{asked}: the mask {int(multicast):#b} names {named}", code="D20", locs=(locate(),),
+                          hint="kernel.launch(..., cluster=) makes clusters" if blocks == 1 else None)
 
 
 def _check_options(tma: TmaTensor, load: bool, barrier: object, multicast: Scalar | None, hint: str | None) -> None:

@@ -76,7 +76,7 @@ D16 S    a bulk group waited on by a thread that did not issue it
 D17 S    waiting for the read where completion of the write is needed
 D18 S    a block's shared memory used outside of its life, by asynchronous operations or other blocks
 D19 S    an operation of block scope used between blocks
-D20 S    wrong multicast mask or remote rank
+D20 T/S  wrong multicast mask or remote rank
 D21 S    a single-thread operation issued by a whole warp
 E1  S    wgmma accumulators touched without the fence
 E2  S    wgmma accumulators read before the wait
