@@ -128,6 +128,7 @@ PROBLEMS = {                            # kind, orders of A, B and C, M, N, K, b
     "batches": ("bf16", "CCC", 1000, 11008, 4096, 3, {"out": "f32"}),
     "gated_batches": ("f16", "CCC", 1000, 4096, 8192, 3, {"gated": True, "bias": "f32", "activation": "silu"}),
     "gated_columns": ("bf16", "CCF", 2048, 14336, 64, 0, {"gated": True, "bias": "f32", "activation": "silu"}),
+    "residual_of_columns": ("bf16", "CCF", 4096, 4096, 1024, 0, {"residual": "bf16"}),
     "promoted": ("e4m3", "CCC", 4096, 4096, 4096, 0, {"bias": "f32"}),
     "integers": ("s8", "CCC", 4096, 4097, 4096, 0, {}),
 }
@@ -142,8 +143,8 @@ def test_what_is_chosen_neither_spills_nor_serialises(name):
     A, B, C = (np.moveaxis(np.empty((batches, *shape), dtype), 0, -1) if batches else
                np.empty(shape, dtype, order)
                for shape, dtype, order in zip(((M, K), (rows, K), (M, N)), (a, b, c), orders, strict=True))
-    more = {key: np.empty(rows, DTYPES[value]) if key == "bias" else value for key, value in options.items()
-            if key != "out"}
+    more = {key: np.empty(rows, DTYPES[value]) if key == "bias" else np.empty_like(C) if key == "residual" else value
+            for key, value in options.items() if key != "out"}
     with compile_only("sm_90a") as gathered:
         gemm_sm90(A, B, C, **more)
     program = gathered.programs[-1]

@@ -28,7 +28,7 @@ from moye.kernels.arguments import (
 from moye.kernels.epilogues import ACTIVATIONS
 from moye.kernels.pack import packed
 from moye.kernels.simt_config import SMS
-from moye.kernels.warpgroup_config import Problem, WarpgroupConfig, choose
+from moye.kernels.warpgroup_config import MOST, Problem, WarpgroupConfig, choose
 from moye.kernels.warpgroup_kernel import gemm_sm90_kernel
 from moye.kernels.warpgroup_plan import Fusion, Plan, make_plan
 from moye.kernels.workspace import halves, swapped, zeros
@@ -93,7 +93,7 @@ def _recipe(a: Any, b: Any, c: Any, fusion: Fusion, promote: bool, config: Warpg
     if config is None:
         plain = fusion.accumulate or not stored(c, "warpgroup")
         config = choose(Problem(a.shape[0], c.shape[1], a.shape[1], c.shape[2] if len(c.shape) == 3 else 1, a.dtype,
-                                promote, fusion.gated, _aligned(a) and _aligned(b), plain, _busy(c, fusion, plain)))
+                                promote, fusion.gated, _aligned(a) and _aligned(b), plain, _most(c, fusion, plain)))
     if config.split_k > max(1, -(-a.shape[1] // config.bK)):
         raise mo.ArgumentError(f"gemm_sm90: split_k={config.split_k} of {config} makes more parts than K={a.shape[1]} "
                                "has tiles")
@@ -114,15 +114,17 @@ def _recipe(a: Any, b: Any, c: Any, fusion: Fusion, promote: bool, config: Warpg
     return _Recipe(plan, (modes[0] is None, modes[1] is None), loads, boxes, blocks)
 
 
-def _busy(c: Any, fusion: Fusion, plain: bool) -> bool:
-    """Whether the sums of a thread need registers beside them on their way to C: for what is fused, for addresses.
+def _most(c: Any, fusion: Fusion, plain: bool) -> int:
+    """Sums of a thread that leave registers for their way to C: for what is fused, for addresses.
 
-    Gated tiles have half as many when they are stored.
+    Gated tiles have half as many when they are stored; a residual along M is read element by element.
     """
     batched, apart = len(c.shape) == 3, plain and width(c) == 1
     if fusion.gated:
-        return batched or apart or fusion.bias or fusion.rows or fusion.columns
-    return not fusion.plain or apart or (plain and batched)
+        return 128 if batched or apart or fusion.bias or fusion.rows or fusion.columns else MOST
+    if fusion.residual and not plain and stored(c, "warpgroup") == "mn":
+        return 120
+    return 128 if not fusion.plain or apart or (plain and batched) else MOST
 
 
 def _turned(info: Any) -> Any:

@@ -21,6 +21,8 @@ from moye.kernels.simt_config import SMS
 GROUP = 128
 """Threads of a warpgroup."""
 SCHEDULES = ("cooperative", "pingpong")
+MOST = 200
+"""Registers of a thread that sums may take: two warpgroups with 128x192 tiles each, and what multicasts need."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,13 +145,10 @@ def configs(dtype: Any, *, skinny: int = 0, gated: bool = False) -> tuple[Warpgr
     return tuple(wide) if gated else (*wide, *split)
 
 
-def fits(config: WarpgroupConfig, promote: bool, busy: bool = False) -> bool:
-    """Whether the sums of a thread, twice where they are promoted, stay in its registers.
-
-    ``busy``: as in ``Problem``; two warpgroups with 128x192 tiles each have too few registers for that.
-    """
+def fits(config: WarpgroupConfig, promote: bool, most: int = MOST) -> bool:
+    """Whether the sums of a thread, twice if they are promoted, stay in its registers; ``most`` as in ``Problem``."""
     sums = config.rows * config.bN // GROUP
-    if busy and sums > (120 if config.multicast else 128):
+    if sums + (8 if config.multicast else 0) > most:
         return False
     return not promote or (sums <= 96 and config.schedule == "cooperative")
 
@@ -159,7 +158,8 @@ class Problem:
     """What a choice depends on: extents, batches and dtype; ``promote`` and ``gated`` as in ``gemm_sm90``.
 
     ``aligned``: lines of A and B lie multiples of 128 bytes apart, else TMA fetches two parts of memory for one.
-    ``plain``: C is not stored by TMA.  ``busy``: sums need registers beside them on their way to C.
+    ``plain``: C is not stored by TMA.  ``most``: sums of a thread that leave registers for what is done to them on
+    their way to C.
     """
 
     M: int
@@ -171,7 +171,7 @@ class Problem:
     gated: bool = False
     aligned: bool = True
     plain: bool = False
-    busy: bool = False
+    most: int = MOST
 
 
 def estimate(config: WarpgroupConfig, problem: Problem) -> float:
@@ -224,5 +224,5 @@ def choose(problem: Problem) -> WarpgroupConfig:
     swap = bool(skinny) and problem.M < problem.N
     k_bytes = problem.K * problem.dtype.bytes
     found = [replace(config, swap=swap) for config in configs(problem.dtype, skinny=skinny, gated=problem.gated)
-             if fits(config, problem.promote, problem.busy) and config.split_k * 128 <= max(128, k_bytes)]
+             if fits(config, problem.promote, problem.most) and config.split_k * 128 <= max(128, k_bytes)]
     return min(found, key=lambda config: estimate(config, problem))

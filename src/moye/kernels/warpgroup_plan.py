@@ -82,7 +82,7 @@ def make_plan(config: WarpgroupConfig, dtypes: tuple[Any, Any], out: Any, major_
     require(config, a, gated=fusion.gated)
     bM, bN, bK, stages = config.bM, config.bN, config.bK, config.stages
     halves = 2 if fusion.gated else 1
-    columns = gcd(bN // halves, _widest(config, fusion, plain=not major_C, width=width))
+    columns = gcd(bN // halves, _widest(config, fusion, major_C, width))
     if not major_C and out.bits == 16:          # by 1: ptxas serialises products whose sums are only rounded and stored
         fusion = replace(fusion, scaled=True)   # under predicates (C7514)
     sA, tile_A = _operand(a, major_A, bM, bK, stages)
@@ -97,13 +97,13 @@ def make_plan(config: WarpgroupConfig, dtypes: tuple[Any, Any], out: Any, major_
                 _store(out, major_C, columns, width, chunk), major_C, fusion, promote, batched, extents)
 
 
-def _widest(config: WarpgroupConfig, fusion: Fusion, *, plain: bool, width: int) -> int:
+def _widest(config: WarpgroupConfig, fusion: Fusion, major_C: str, width: int) -> int:
     """Columns of C that are finished and stored at a time, 32 sums a thread; fewer where other things take registers:
-    what is fused, the sums of eight blocks, the addresses and predicates of plain stores.
+    what is fused, the sums of eight blocks, the addresses and predicates of plain stores and of strided loads.
     """
     if not fusion.plain:
-        return 16 if plain else 32
-    return 32 if config.split_k == 8 or (plain and width == 1) else 64
+        return 16 if not major_C else 32
+    return 32 if config.split_k == 8 or (not major_C and width == 1) else 64
 
 
 def _operand(dtype: Any, major: str, rows: int, bK: int, stages: int, halves: int = 1) -> tuple[Any, Any]:
