@@ -34,6 +34,7 @@ NAMESPACES = ("moye", "moye.layout", "moye.layout.analysis", "moye.kernels", "mo
 # These wait, open files, run a command line or show the machine on purpose.
 NOT_CALLED = {"main", "breakpoint", "do_bench", "interleave"}
 SEP = 60
+KERNEL = "in a kernel"
 
 
 class Plain:
@@ -123,6 +124,79 @@ def calls(namespace: str, rng: random.Random, each: int, pool: list[object] | No
             yield Call(name, function, tuple(rng.choice(pool) for _ in range(count)))
 
 
+@dataclass(frozen=True)
+class Traced:
+    """Stands for a value that exists only inside of a kernel."""
+
+    name: str
+
+    def __repr__(self) -> str:
+        return f"<{self.name}>"
+
+
+INSIDE = ("float", "int", "wide", "truth", "tensor", "matrix", "huge", "shared", "swizzled", "registers", "slice",
+          "thread", "mask", "barriers")
+
+
+def inside(name: str, x: Any, y: Any, n: Any) -> Any:
+    """The value that a ``Traced`` stands for."""
+    make: dict[str, Callable[[], Any]] = {
+        "float": lambda: x[0], "int": lambda: n, "wide": lambda: n.to(mo.int64), "truth": lambda: n > 0,
+        "tensor": lambda: x, "matrix": lambda: y, "huge": lambda: y[:, 0],
+        "shared": lambda: mo.shared_array(mo.float32, (4, 8)),
+        "swizzled": lambda: mo.shared_array(mo.float16, mo.smem_layout_atom(mo.float16, "k")),
+        "registers": lambda: mo.fragment((2, 3), mo.float32), "slice": lambda: y[0, :],
+        "thread": lambda: mo.thread_idx().x, "mask": lambda: mo.ballot(n > 0),
+        "barriers": lambda: mo.mbarrier_array(2),
+    }
+    return make[name]()
+
+
+METHODS = ("with_layout", "fill", "to", "load", "store", "reduce", "view", "recast", "__getitem__", "__setitem__",
+           "__add__", "__rsub__", "__mul__", "__truediv__", "__floordiv__", "__mod__", "__pow__", "__lshift__", "__lt__",
+           "__eq__", "__and__", "__neg__", "__invert__", "__iter__", "__len__", "__call__", "__contains__", "__bool__",
+           "__index__", "__float__", "__format__", "__matmul__", "__hash__")
+
+
+def method(name: str) -> Callable[..., Any]:
+    def called(value: Any, *args: Any) -> Any:
+        own = getattr(type(value), name, None)
+        return None if own is None else own(value, *args)
+
+    called.__name__ = name
+    return called
+
+
+def in_a_kernel(call: Call) -> Callable[[], None]:
+    """The call inside of a kernel that is traced."""
+    def body(x: Any, y: Any, n: Any) -> None:
+        args = [inside(a.name, x, y, n) if isinstance(a, Traced) else a for a in call.args]
+        result = call.function(*args)
+        if hasattr(result, "__next__"):
+            next(iter(result), None)
+
+    def k(x, y, n):                                     # type: ignore[no-untyped-def]
+        body(x, y, n)
+
+    def run() -> None:
+        mo.kernel(k).trace(mo.TensorLike(mo.float32, (64,)), mo.TensorLike(mo.float32, (16, 16)), 3, block=32)
+
+    return run
+
+
+def calls_in_a_kernel(rng: random.Random, each: int) -> Iterator[Call]:
+    """Drawn calls of every public function and of methods of traced values, with traced values among the junk."""
+    traced: list[object] = [Traced(name) for name in INSIDE]
+    pool = host_pool() + traced * 3
+    for call in calls("moye", rng, each, pool):
+        yield Call(f"in a kernel: {call}", in_a_kernel(call), ())
+    for name in METHODS:
+        for first in traced:
+            for _ in range(max(1, each // 4)):
+                call = Call(name, method(name), (first, *(rng.choice(pool) for _ in range(rng.randint(0, 2)))))
+                yield Call(f"in a kernel: {call}", in_a_kernel(call), ())
+
+
 class Hang(BaseException):
     """A call that takes too long; no ``except Exception`` may swallow it."""
 
@@ -146,9 +220,9 @@ def judged(call: Call, seconds: float) -> Fault | None:
     except BaseException as error:
         signal.setitimer(signal.ITIMER_REAL, 0)
         frames = traceback.extract_tb(error.__traceback__)
-        if isinstance(error, TypeError) and len(frames) == 1:
-            return None                                 # the arguments do not bind
         last = frames[-1]
+        if isinstance(error, TypeError) and last.filename == __file__:
+            return None                                 # the arguments do not bind
         where = f"{last.filename.rpartition('/moye/')[2]}:{last.lineno}"
         return Fault(str(call), f"{type(error).__name__}: {' '.join(str(error).split())[:90]}", where)
     finally:
@@ -163,11 +237,11 @@ def faults(drawn: Iterator[Call], seconds: float) -> list[Fault]:
 
 def main(seed: int, each: int) -> int:
     rng, count = random.Random(seed), 0
-    for namespace in NAMESPACES:
-        drawn = list(calls(namespace, rng, each))
+    for namespace in (*NAMESPACES, KERNEL):
+        drawn = list(calls_in_a_kernel(rng, each) if namespace == KERNEL else calls(namespace, rng, each))
         found = faults(iter(drawn), 10.0)
         count += len(found)
-        names = {fault.call.partition("(")[0] for fault in found}
+        names = {fault.call.removeprefix(f"{KERNEL}: ").partition("(")[0] for fault in found}
         print(f"{namespace}: {len(drawn)} calls, {len(found)} faults of {len(names)} functions")
         shown: Counter[str] = Counter()
         for fault in found:

@@ -26,6 +26,14 @@ def test_functions_on_the_host(namespace):
     assert not found, "\n".join(map(str, found))
 
 
+def test_functions_and_methods_in_a_kernel():
+    """A sample: all of them take a minute."""
+    rng = random.Random(21)
+    drawn = list(junk.calls_in_a_kernel(rng, 4))
+    found = junk.faults(iter(rng.sample(drawn, 4000)), SECONDS)
+    assert not found, "\n".join(map(str, found))
+
+
 def test_the_judge_sees_internal_errors_and_hangs():
     """The judge itself: what it must call a fault, and what not."""
     def internal(x):
