@@ -252,7 +252,7 @@ class Builder:
         """Value conversion, or a bitcast; the operand itself where nothing changes."""
         if a.dtype == dtype:
             return a
-        if isinstance(a, Literal) and not bits and (not constants.loses(a.dtype, dtype) or constants.fits(int(a.value), dtype)):
+        if isinstance(a, Literal) and not bits and not self._lost(a, dtype):
             return constants.cast_literal(a, dtype)
 
         def make() -> tuple[Value, ops.Op]:
@@ -264,6 +264,11 @@ class Builder:
             return value, ops.Cast(result=value, a=a, bits=bits)
 
         return self._pure(("cast", dtype.name, bits, key_of(a)), make)
+
+    @staticmethod
+    def _lost(a: Literal, dtype: DType) -> bool:
+        """Whether the simulator is to see a conversion of a constant: it does not fit, and is taken for a mistake."""
+        return constants.loses(a.dtype, dtype) and not constants.fits(int(a.value), dtype)
 
     def map_shared(self, buffer: Buffer, rank: Operand) -> Buffer:
         """What a shared buffer is in block ``rank`` of the cluster: one buffer, with one address, for each rank."""

@@ -30,8 +30,8 @@ def wrap(value: int, dtype: DType) -> int:
     return value - (1 << dtype.bits) if dtype.kind is Kind.INT and value >> (dtype.bits - 1) else value
 
 
-def literal(number: float, dtype: DType) -> Literal:
-    """A number as the dtype holds it: floats rounded, integers modulo 2^bits, floats as integers truncated, within range."""
+def literal(number: int | float, dtype: DType) -> Literal:
+    """A number as the dtype holds it: a float rounded, an integer modulo 2^bits, a float as integer saturated."""
     if dtype.is_float:
         return Literal(_float(number, dtype), dtype)
     if dtype.kind is Kind.BOOL:
@@ -44,7 +44,7 @@ def literal(number: float, dtype: DType) -> Literal:
     return Literal(wrap(int(number), dtype), dtype)
 
 
-def _float(number: float, dtype: DType) -> float:
+def _float(number: int | float, dtype: DType) -> float:
     """Rounded once: an integer beyond 2^53 is first made a float whose last digit tells that there was more."""
     if isinstance(number, int) and abs(number) >= 1 << 53 and dtype.bits < 64:
         drop = abs(number).bit_length() - 52
