@@ -14,8 +14,10 @@ from typing import Any
 import numpy as np
 
 from moye.ir import ops
+from moye.ir.constants import kept
 from moye.ir.nodes import Func, Ref, TileRef
 from moye.layout import make_layout
+from moye.sim import overflow
 from moye.sim.checkers.findings import Finding, Reporter, coordinate_beyond, coordinate_of
 from moye.sim.checkers.globals import GlobalChecker
 from moye.sim.checkers.products import ProductChecks
@@ -24,11 +26,8 @@ from moye.sim.checkers.words import at
 from moye.sim.copies import AsyncCopies
 from moye.sim.lints.meter import Meter
 from moye.sim.masks import Mask
-from moye.sim.memory import Array, Fragment, Global, Shared
-from moye.sim.semantics import INT32_LIMITS, WIDE_INT
-
-_RESULTS = {"add": "a sum", "sub": "a difference", "mul": "a product", "floordiv": "a quotient",
-            "neg": "a negation", "abs": "an absolute value"}
+from moye.sim.memory import Array, Fragment, Global, Shared, numpy_dtype
+from moye.sim.semantics import wrap
 
 
 def label(ref: Ref | TileRef) -> str:
@@ -259,33 +258,85 @@ class Watch:
     # --- scalars -----------------------------------------------------------------------------------------------------
 
     def arithmetic(self, op: ops.Binary, function: Any, a: Any, b: Any, mask: Mask) -> Array:
-        """A11: the int32 result of add, sub, mul or floordiv on arrays, with its overflow reported."""
-        exact = function(a, b, dtype=WIDE_INT)
-        result: Array = exact.astype(np.int32)
-        if exact.size and (exact.min() < INT32_LIMITS[0] or exact.max() > INT32_LIMITS[1]):
-            found, count = self._first(exact != result, mask)
-            if found:
-                number = int(np.broadcast_to(exact, (*exact.shape[:-2], self.threads, len(self.block_ids)))[found])
-                self._overflow(op, number, (found[-2], found[-1]), count)
+        """A11: the int32 or int64 result of an operation on arrays, with its overflow reported."""
+        result, bad = overflow.overflowed(op.kind, a, b, op.a.dtype.bits, function)
+        if bad is not None:
+            self.grown(op, op.kind, op.a.dtype.bits, op.result.name, a, b, bad, mask)
         return result
 
-    def _overflow(self, op: ops.Binary | ops.Unary, number: int, lane: tuple[int, int], count: int) -> None:
-        name = op.result.name or _RESULTS[op.kind]
-        self.report("A11", f"{self.who(lane)} computes {name} = {number}, which does not fit 32 bits", op, lane=lane,
-                    tensor=name, count=count, hint="compute it in int64")
+    def grown(self, op: ops.Op, kind: str, bits: int, name: str, a: Any, b: Any, bad: Array, mask: Mask) -> None:
+        """A11: where ``bad``, ``a kind b`` does not fit."""
+        found, count = self._first(np.atleast_2d(bad), mask)
+        if not found:
+            return
+        shape = (*np.shape(bad)[:-2], self.threads, len(self.block_ids))
+        x, y = (int(np.broadcast_to(part, shape)[found]) for part in (a, b))
+        self._overflow(op, kind, name, overflow.number(kind, x, y), bits, (found[-2], found[-1]), count)
+
+    def _overflow(self, op: ops.Op, kind: str, name: str, number: str, bits: int, lane: tuple[int, int],
+                  count: int) -> None:
+        self.report("A11", f"{self.who(lane)} computes {overflow.name_of(kind, name)} = {number}, which does not fit "
+                    f"{bits} bits", op, lane=lane, tensor=name or overflow.name_of(kind, name), count=count,
+                    hint=overflow.hint(kind, bits))
+
+    def added(self, op: ops.Op, name: str, old: Array, values: Array, lane: tuple[int, int]) -> None:
+        """A11: the elements that an asynchronous copy adds to what memory holds, for the thread that issued it."""
+        if not overflow.signed(old.dtype) or not old.size:
+            return
+        bits = old.dtype.itemsize * 8
+        _, bad = overflow.overflowed("add", old, values, bits)
+        if bad is not None:
+            first = int(np.flatnonzero(bad)[0])
+            sides = (int(np.broadcast_to(side, bad.shape).reshape(-1)[first]) for side in (old, values))
+            self._overflow(op, "add", name, overflow.number("add", *sides), bits, lane, int(bad.sum()))
+
+    def sum_beyond(self, op: ops.Gemm | ops.Wgmma, number: int, lane: tuple[int, int], count: int) -> None:
+        """A11: a sum of a matrix instruction leaves its 32-bit accumulators."""
+        self._overflow(op, "add", op.d.name, str(number), 32, lane, count)
 
     def overflow(self, op: ops.Binary, number: int) -> int:
         """A11 for an integer that is the same for all lanes; the wrapped number."""
-        self._overflow(op, number, (0, 0), 1)
-        return (number + (1 << 31)) % (1 << 32) - (1 << 31)
+        bits = op.result.dtype.bits
+        text = str(number) if abs(number) < 1 << 128 else f"a number of {number.bit_length()} bits"
+        self._overflow(op, op.kind, op.result.name, text, bits, (0, 0), 1)
+        return wrap(number, bits, True)
 
     def negation(self, op: ops.Unary, a: Any, mask: Mask) -> None:
-        """A11: neg or abs of the smallest int32."""
-        bad = np.equal(a, INT32_LIMITS[0])
+        """A11: neg or abs of the smallest int32 or int64."""
+        bits = op.a.dtype.bits
+        bad = np.equal(a, -(1 << (bits - 1)))
         if bad.any():
             found, count = self._first(np.atleast_2d(bad), mask)
             if found:
-                self._overflow(op, -INT32_LIMITS[0], (found[-2], found[-1]), count)
+                self._overflow(op, op.kind, op.result.name, str(1 << (bits - 1)), bits, (found[-2], found[-1]), count)
+
+    def narrowing(self, op: ops.Cast, a: Any, mask: Mask) -> None:
+        """A11: a conversion from 64 to 32 bits of a number that these do not hold."""
+        low, high = kept(op.result.dtype)
+        array = np.asarray(a, numpy_dtype(op.a.dtype))
+        bad = (array > high) | (array < low) if low and op.a.dtype.is_signed else array > high
+        if not bad.any():
+            return
+        found, count = self._first(np.atleast_2d(bad), mask)
+        if found:
+            number = int(np.broadcast_to(array, (*array.shape[:-2], self.threads, len(self.block_ids)))[found])
+            lane, name = (found[-2], found[-1]), op.result.name
+            self.report("A11", f"{self.who(lane)} converts {name or 'an integer'}{' = ' if name else ' '}{number} from "
+                        f"{op.a.dtype} to {op.result.dtype}, which does not fit 32 bits", op, lane=lane, count=count,
+                        tensor=name, hint=f"compute with it in {op.a.dtype} first, and convert what is left")
+
+    def shift(self, op: ops.Binary, b: Any, mask: Mask) -> None:
+        """A11: an integer is shifted by a negative count."""
+        bad = np.less(b, 0)
+        if not bad.any():
+            return
+        found, count = self._first(np.atleast_2d(bad), mask)
+        if found:
+            amount = int(np.broadcast_to(b, (*np.shape(bad)[:-2], self.threads, len(self.block_ids)))[found])
+            lane, sign = (found[-2], found[-1]), "<<" if op.kind == "shl" else ">>"
+            self.report("A11", f"{self.who(lane)} computes a {sign} b with b = {amount}: a shift by a negative count",
+                        op, lane=lane, count=count, tensor=op.result.name,
+                        hint="test the count first: mo.where computes both of its sides")
 
     def divisor(self, op: ops.Binary, b: Any, mask: Mask) -> None:
         """A12: an integer is divided by zero."""
