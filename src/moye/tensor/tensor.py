@@ -46,7 +46,7 @@ from moye.tensor.operators import Elementwise
 from moye.tensor.order import Order, Partition
 from moye.tensor.slices import is_slice, normalise, shown, wide
 from moye.tensor.space import IndexSpace, common_space, merged
-from moye.tensor.views import layout_and_swizzle
+from moye.tensor.views import placed
 
 AUTO = "_"  # first letter of names that moye gives, until the user's variable names the thing
 
@@ -171,10 +171,11 @@ class Tensor(Elementwise, WrappedLayout):
     # --- layout verbs ---
 
     def with_layout(self, layout: Layout | ComposedLayout) -> Tensor:
-        inner, swizzle = layout_and_swizzle(self, layout)
-        require_allocated(self, inner)
+        """The same memory under another layout: its shape is what coordinates of the view are judged against."""
+        offset, inner, swizzle = placed(self, layout)
+        require_allocated(self, offset, inner, swizzle)
         self.unordered()
-        return Tensor(self.buffer, self.offset, inner, self.dtype, swizzle, self.name)
+        return Tensor(self.buffer, offset, inner, self.dtype, swizzle, self.name)
 
     def moved(self, offset: Int) -> Tensor:
         """The same layout from an element ``offset`` further on."""
@@ -285,7 +286,7 @@ def shared_array(dtype: DType, layout: Layout | ComposedLayout | IntTuple, *, al
         layout = make_layout(layout)
     swizzle = layout.swizzle if isinstance(layout, ComposedLayout) else None
     inner = layout.layout if isinstance(layout, ComposedLayout) else layout
-    elements = cosize(inner)
+    elements = cosize(layout)                           # a swizzle may reach beyond the last offset
     if not isinstance(elements, int):
         raise TensorError(f"shared_array: the layout {layout} is not static", locs=(locate(),))
     if align is None:
