@@ -31,7 +31,7 @@ _SIMPLE: dict[type, Callable[[Any, Any], None]] = {
     ops.Print: emit_ops.emit_print, ops.Assert: emit_ops.emit_assert, ops.Inspect: emit_ops.emit_inspect,
     **emit_hopper.TABLE,
 }
-_STRUCTURED = (ops.Map, ops.If, ops.For, ops.Loop, ops.Scope, ops.Exit)
+_STRUCTURED = (ops.Map, ops.Bounds, ops.If, ops.For, ops.Loop, ops.Scope, ops.Exit)
 _WAITING = (ops.SyncThreads, ops.SyncWarp, ops.NamedBarrier, ops.MbarrierWait, ops.ClusterWait)
 HANDLED: frozenset[type] = frozenset({*_SIMPLE, *_STRUCTURED, *_WAITING})
 """Every op class that the simulator runs."""
@@ -73,7 +73,7 @@ class Emitter(Writer):
         used = set()
         for item in segment.items:
             for op in _walk(item):
-                for operand in op.operands():
+                for operand in (*op.operands(), *(op.places() if isinstance(op, ops.Bounds) else ())):
                     if isinstance(operand, Value):
                         used.add(f"v{operand.id}")
         end = segment.end
@@ -154,6 +154,8 @@ class Emitter(Writer):
             _SIMPLE[type(item)](self, item)
         elif isinstance(item, ops.Map):
             emit_ops.emit_map(self, item, item.body)
+        elif isinstance(item, ops.Bounds):
+            emit_ops.emit_bounds(self, item, item.body)
         elif isinstance(item, ops.If):
             self.branch(item)
         elif isinstance(item, ops.For):

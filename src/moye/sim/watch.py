@@ -70,7 +70,7 @@ class Watch:
     def who(self, lane: tuple[int, int]) -> str:
         return f"thread {lane[0]} of block {self.block(lane[1])}"
 
-    def _first(self, bad: Array, mask: Mask) -> tuple[tuple[int, ...], int]:
+    def first(self, bad: Array, mask: Mask) -> tuple[tuple[int, ...], int]:
         """Position (V, T, B) of the first bad lane of the mask, and how many there are; () if there is none."""
         shape = (*bad.shape[:-2], self.threads, len(self.block_ids))
         full = np.broadcast_to(bad, shape)
@@ -113,7 +113,7 @@ class Watch:
     def _outside(self, op: ops.Op, ref: Ref | TileRef, memory: Global, index: Array, width: int, mask: Mask,
                  verb: str) -> None:
         high = memory.high - (width - 1)
-        found, count = self._first((index < memory.low) | (index > high), mask)
+        found, count = self.first((index < memory.low) | (index > high), mask)
         if not found:
             return
         offset = int(np.broadcast_to(index, (*index.shape[:-2], self.threads, len(self.block_ids)))[found])
@@ -129,7 +129,7 @@ class Watch:
 
     def _misaligned(self, op: ops.Op, ref: Ref | TileRef, address: Array, bad: Array, size: int, mask: Mask,
                     asynchronous: bool) -> None:
-        found, count = self._first(bad, mask)
+        found, count = self.first(bad, mask)
         if not found:
             return
         where = int(np.broadcast_to(address, (*address.shape[:-2], self.threads, len(self.block_ids)))[found])
@@ -182,7 +182,7 @@ class Watch:
         """D11: an mbarrier, which is initialised, is overwritten by an ordinary access."""
         made, bytes_ = self.checker.engines.barriers[ref.buffer.id], ref.buffer.dtype.bytes
         for element, init in sorted(made.items()):
-            found, count = self._first((address < (element + 1) * bytes_) & (address + size > element * bytes_), mask)
+            found, count = self.first((address < (element + 1) * bytes_) & (address + size > element * bytes_), mask)
             if found:
                 lane = (found[-2], found[-1])
                 self.report("D11", f"{self.who(lane)} writes to {ref.buffer.name}({element}){at(op)}, which is an "
@@ -193,7 +193,7 @@ class Watch:
 
     def _outside_shared(self, op: ops.Op, ref: Ref | TileRef, index: Array, elements: int, width: int, mask: Mask,
                         how: str, column: Array | None = None) -> None:
-        found, count = self._first((index < 0) | (index > elements - width), mask)
+        found, count = self.first((index < 0) | (index > elements - width), mask)
         if not found:
             return
         shape = (*index.shape[:-2], self.threads, len(self.block_ids))
@@ -247,7 +247,7 @@ class Watch:
         missing = fragment.unset(rows, None if mask is None else np.asarray(mask))
         if missing is None:
             return
-        found, count = self._first(missing, None)
+        found, count = self.first(missing, None)
         row, lane = int(rows[found[0]]) * fragment.per_row, (found[1], found[2])
         coordinate = coordinate_of(fragment.buffer, row)
         shown = f"({', '.join(map(str, coordinate))})" if coordinate is not None else f"[{row}]"
@@ -266,7 +266,7 @@ class Watch:
 
     def grown(self, op: ops.Op, kind: str, bits: int, name: str, a: Any, b: Any, bad: Array, mask: Mask) -> None:
         """A11: where ``bad``, ``a kind b`` does not fit."""
-        found, count = self._first(np.atleast_2d(bad), mask)
+        found, count = self.first(np.atleast_2d(bad), mask)
         if not found:
             return
         shape = (*np.shape(bad)[:-2], self.threads, len(self.block_ids))
@@ -306,7 +306,7 @@ class Watch:
         bits = op.a.dtype.bits
         bad = np.equal(a, -(1 << (bits - 1)))
         if bad.any():
-            found, count = self._first(np.atleast_2d(bad), mask)
+            found, count = self.first(np.atleast_2d(bad), mask)
             if found:
                 self._overflow(op, op.kind, op.result.name, str(1 << (bits - 1)), bits, (found[-2], found[-1]), count)
 
@@ -317,7 +317,7 @@ class Watch:
         bad = (array > high) | (array < low) if low and op.a.dtype.is_signed else array > high
         if not bad.any():
             return
-        found, count = self._first(np.atleast_2d(bad), mask)
+        found, count = self.first(np.atleast_2d(bad), mask)
         if found:
             number = int(np.broadcast_to(array, (*array.shape[:-2], self.threads, len(self.block_ids)))[found])
             lane, name = (found[-2], found[-1]), op.result.name
@@ -330,7 +330,7 @@ class Watch:
         bad = np.less(b, 0)
         if not bad.any():
             return
-        found, count = self._first(np.atleast_2d(bad), mask)
+        found, count = self.first(np.atleast_2d(bad), mask)
         if found:
             amount = int(np.broadcast_to(b, (*np.shape(bad)[:-2], self.threads, len(self.block_ids)))[found])
             lane, sign = (found[-2], found[-1]), "<<" if op.kind == "shl" else ">>"
@@ -343,7 +343,7 @@ class Watch:
         bad = np.equal(b, 0)
         if not bad.any():
             return
-        found, count = self._first(np.atleast_2d(bad), mask)
+        found, count = self.first(np.atleast_2d(bad), mask)
         if found:
             lane, sign = (found[-2], found[-1]), "//" if op.kind == "floordiv" else "%"
             self.report("A12", f"division by zero: {self.who(lane)} computes a {sign} b with b = 0", op, lane=lane,
@@ -353,7 +353,7 @@ class Watch:
     def assertion(self, op: ops.Assert, cond: Any, mask: Mask) -> None:
         """A12: an assert or an assumption does not hold."""
         bad = ~np.asarray(cond, np.bool_).reshape((1, 1) if np.ndim(cond) == 0 else np.shape(cond))
-        found, count = self._first(bad, mask)
+        found, count = self.first(bad, mask)
         if found:
             what = "the assumption" if op.assume else "the assertion"
             lane = (found[-2], found[-1])
