@@ -400,14 +400,15 @@ def _apart(first_a: int, size_a: int, first_b: int, size_b: int, period: int) ->
 def natural_strides(shape: Sequence[int], strides: Sequence[int]) -> tuple[int, ...]:
     """Strides in which those that no element depends on are what a dense array has there.
 
-    NumPy gives empty arrays zeros, and new axes of extent 1; torch gives an empty mode and its neighbour the same.  An
-    empty array of which nothing else is known is column-major.
+    NumPy gives empty arrays zeros, and new axes of extent 1; torch gives an empty mode and its neighbour the same; both
+    give a last mode of extent 1, and so its neighbour, 1.  An empty array of which nothing else is known is
+    column-major.
     """
     if 0 in shape and not any(strides):
         return tuple(math.prod(max(1, extent) for extent in shape[:mode]) for mode in range(len(shape)))
     natural = list(strides)
     for mode, (extent, stride) in enumerate(zip(shape, strides, strict=True)):
-        doubled = extent == 0 and stride == 1 and natural.count(1) > 1
+        doubled = extent <= 1 and stride == 1 and natural.count(1) > 1
         if doubled or (stride == 0 and extent <= 1 and any(natural)):
             turn = max(max(1, e) * s for e, s in zip(shape, natural, strict=True))
             natural[mode] = turn if 1 in natural else 1
