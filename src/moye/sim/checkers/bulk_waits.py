@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from moye.ir import ops
 from moye.sim.checkers.clocks import Bools, Ints
 

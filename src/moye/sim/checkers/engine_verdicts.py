@@ -232,8 +232,8 @@ class EngineJudge:
                 message = (f"{what} while the copy{at(other)} may still read it: {by} by thread {thread} is not "
                            f"ordered after a wait for {engine.name}, on which the copy completes")
             else:
-                code, why, wait = "D15", f"{by} by thread {thread} is not ordered after a wait of {engine.name}, which " \
-                                         f"issued it", None
+                code, wait = "D15", None
+                why = f"{by} by thread {thread} is not ordered after a wait of {engine.name}, which issued it"
                 if bulk is not None:
                     group = int(epoch_of(clashes.record[i:i + 1])[0]) - 1
                     code, why, wait = _not_waited(bulk, engine, group, block, why)
