@@ -155,9 +155,8 @@ class Watch:
             self._misaligned(op, ref, address, skew != 0, size, mask, how == "async_write")
         if self.meter is not None:
             self.meter.count(op, ref, address, size, mask, how, self.threads, len(self.block_ids))
-        if how != "read" and ref.buffer.id in self.checker.engines.barriers:
-            self._barrier(op, ref, address, size, mask)
-            return
+        if how != "read" and (clear := self._clear(op, ref, address, size, mask)) is not None:
+            mask = clear
         self._tell(op, ref, address, size, mask, getattr(self.checker, how))
 
     def peer(self, op: ops.Op, ref: Ref | TileRef, shared: Shared, index: Array, column: Array, width: int,
@@ -178,18 +177,27 @@ class Watch:
         self._tell(op, ref, address, size, mask,
                    lambda op, ref, address, size, lanes: tell(op, ref, address, column[:1], size, lanes))
 
-    def _barrier(self, op: ops.Op, ref: Ref | TileRef, address: Array, size: int, mask: Mask) -> None:
-        """D11: an mbarrier, which is initialised, is overwritten by an ordinary access."""
-        made, bytes_ = self.checker.engines.barriers[ref.buffer.id], ref.buffer.dtype.bytes
-        for element, init in sorted(made.items()):
-            found, count = self.first((address < (element + 1) * bytes_) & (address + size > element * bytes_), mask)
-            if found:
-                lane = (found[-2], found[-1])
-                self.report("D11", f"{self.who(lane)} writes to {ref.buffer.name}({element}){at(op)}, which is an "
-                            f"mbarrier since its initialisation{at(init)}", op, lane=lane, tensor=ref.buffer.name,
-                            coordinate=(element,), count=count,
-                            hint="only the operations of mbarriers may touch it; its phases need no reset")
-                self.checker.engines.stages.tell(ref.buffer.id, "D11")
+    def _clear(self, op: ops.Op, ref: Ref | TileRef, address: Array, size: int, mask: Mask) -> Array | None:
+        """D11: an mbarrier, which is initialised, is overwritten by an ordinary access; the lanes that do not, then.
+
+        An mbarrier may lie beside data in one tensor: what misses it is an access as any other.
+        """
+        made, bytes_ = self.checker.engines.barriers.get(ref.buffer.root.id), ref.buffer.root.dtype.bytes
+        clear: Array | None = None
+        for element, init in sorted(made.items()) if made else ():
+            meets = (address < (element + 1) * bytes_) & (address + size > element * bytes_)
+            found, count = self.first(meets, mask) if meets.any() else ((), 0)
+            if not found:
+                continue
+            lane, name = (found[-2], found[-1]), ref.buffer.root.name
+            self.report("D11", f"{self.who(lane)} writes to {name}({element}){at(op)}, which is an mbarrier since its "
+                        f"initialisation{at(init)}", op, lane=lane, tensor=name, coordinate=(element,), count=count,
+                        hint="only the operations of mbarriers may touch it; its phases need no reset")
+            self.checker.engines.stages.tell(ref.buffer.root.id, "D11")
+            before = True if mask is None and clear is None else np.asarray(mask) if clear is None else clear
+            shape = (*meets.shape[:-2], self.threads, len(self.block_ids))
+            clear = np.broadcast_to(~meets, shape) & before
+        return clear
 
     def _outside_shared(self, op: ops.Op, ref: Ref | TileRef, index: Array, elements: int, width: int, mask: Mask,
                         how: str, column: Array | None = None) -> None:
