@@ -18,6 +18,7 @@ import numpy as np
 from moye.dtypes import Space
 from moye.errors import Loc
 from moye.ir import ops
+from moye.sim.absent import Laps
 from moye.sim.barriers import Barriers
 from moye.sim.budgets import Budgets
 from moye.sim.checkers.globals import GlobalChecker
@@ -39,6 +40,9 @@ if TYPE_CHECKING:
     from moye.sim.program import Program
 
 
+_FULL = 0xFFFFFFFF
+
+
 class Batch:
     """Some blocks of a launch that run together; ``restart`` makes it the next ones."""
 
@@ -54,6 +58,7 @@ class Batch:
         self.tensor_copies = TensorCopies(self, earliest=earliest)
         self.products = Products(self, earliest=earliest)
         self.barriers, self.budgets = Barriers(self), Budgets(self)
+        self.laps = Laps(self.threads, count)
         registers = [b for b in func.buffers if b.space is Space.REGISTER]
         self.fragments = {b.id: Fragment(b, self.threads, count) for b in registers}
         self.shared = {b.id: Shared(b, count) for b in func.shared_buffers}
@@ -83,7 +88,7 @@ class Batch:
         for shared in self.shared.values():
             shared.reset()
         for part in (self.copies, self.barriers, self.budgets, self.mbarriers, self.cluster, self.tensor_copies,
-                     self.products):
+                     self.products, self.laps):
             part.reset()
         self.exited: Mask = False
         self.returned: dict[Loc, tuple[ops.Exit, Mask]] = {}
@@ -241,7 +246,8 @@ class Batch:
         group.mask = mask
         if isinstance(op, ops.MbarrierWait):
             return int(after) if self.barriers.await_phase(op, group, payload, after) else None
-        if mask is None and not isinstance(op, (ops.NamedBarrier, ops.ClusterWait)):
+        if mask is None and not isinstance(op, (ops.NamedBarrier, ops.ClusterWait)) and \
+                getattr(op, "mask", _FULL) == _FULL:
             if self.watch is not None:
                 if isinstance(op, ops.SyncThreads):
                     self.watch.checker.barrier(op, None)

@@ -15,7 +15,7 @@ from moye.errors import UnsupportedError
 from moye.ir import ops
 from moye.ir.nodes import Block, Func, Value
 from moye.sim import emit_hopper, emit_ops, emit_scalar
-from moye.sim.segments import Branch, Goto, Item, IvStart, IvStep, Loops, Segment, Wait, Yield
+from moye.sim.segments import Branch, Goto, Item, IvStart, IvStep, Lap, Loops, Segment, Wait, Yield
 from moye.sim.timeline.statements import Statements, note
 from moye.sim.uniformity import SCALAR, Levels
 from moye.sim.writer import Writer
@@ -150,6 +150,8 @@ class Emitter(Writer):
             self.line(f"{self.name(loop.iv)} = {self.as_level(loop.start, self.level(loop.iv))}")
         elif isinstance(item, IvStep):
             self.line(f"{self.name(item.loop.iv)} = {self.name(item.loop.iv)} + {self.step(item.loop)}")
+        elif isinstance(item, Lap):
+            self.line(f"B.laps.{'enter' if item.first else 'count'}({id(item.loop)}, {self.mask})")
         elif type(item) in _SIMPLE:
             _SIMPLE[type(item)](self, item)
         elif isinstance(item, ops.Map):
@@ -271,7 +273,7 @@ class Emitter(Writer):
 
 
 def _walk(item: Item) -> Iterable[ops.Op]:
-    if isinstance(item, (IvStart, IvStep)):
+    if isinstance(item, (IvStart, IvStep, Lap)):
         return
     yield item
     for block in item.blocks():

@@ -17,6 +17,7 @@ from typing import Any
 from moye.dtypes import DType
 from moye.ir import ops
 from moye.ir.nodes import Func, ScalarParam, Value, Var
+from moye.sim.absent import counted
 from moye.sim.emit import Emitter
 from moye.sim.groups import Slot
 from moye.sim.memory import numpy_dtype
@@ -60,7 +61,8 @@ def generate(func: Func, check: bool, record: bool = False) -> Program:
     levels = analyse(func)
     statements = Statements(func) if record else None
     loops = around(func.body, ops.CpAsyncWait) if check else {}
-    segments = lower(func, loops | statements.loops if statements else loops)
+    segments = lower(func, loops | statements.loops if statements else loops,
+                     counted(func, levels) if check else frozenset())
     slots = _slots(func, segments, levels)
     params = {name: name for name in _param_names(func)}
     emitter = Emitter(func, levels, check, statements, loops)

@@ -7,11 +7,14 @@ They keep the parts (access, plans, barriers, ...) below the machine that puts t
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 from moye.dtypes import DType
+from moye.errors import Loc
 from moye.ir import ops
 from moye.ir.nodes import Buffer, Func
+from moye.sim.absent import Laps
 from moye.sim.checkers.findings import Reporter
 from moye.sim.copies import AsyncCopies
 from moye.sim.deadlock import Exited
@@ -72,6 +75,7 @@ class BarriersState(Protocol):
     """Who waits in a batch."""
 
     waiting: list[Any]
+    meetings: Any
 
     def resolve(self) -> None: ...
 
@@ -80,7 +84,9 @@ class ClusterState(Protocol):
     """The clusters of a batch."""
 
     size: int
+    came: Array
 
+    def comes(self, op: ops.ClusterWait, lanes: Array) -> None: ...
     def passed(self, lanes: Array) -> Array: ...
     def mapped(self, op: ops.MapShared, rank: Any, mask: Mask) -> Array: ...
     def leave(self, op: ops.ClusterWait, lanes: Array) -> None: ...
@@ -129,6 +135,8 @@ class BatchState(Protocol):
     shared: dict[int, Shared]
     copies: AsyncCopies
     ready: list[Group]
+    laps: Laps
+    returned: Mapping[Loc, tuple[ops.Exit, Mask]]
 
     @property
     def tape(self) -> TapeState | None: ...
