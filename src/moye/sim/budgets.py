@@ -63,7 +63,7 @@ class Budgets:
         watch, told = self.batch.watch, False
         for op, times in zip(self.ops, self.times, strict=True):
             groups = times.reshape(-1, WARPGROUP, self.batch.blocks)
-            odd = np.argwhere((groups.min(axis=1) != groups.max(axis=1)))
+            odd = np.argwhere(groups.min(axis=1) != groups.max(axis=1))
             if watch is None or not len(odd):
                 continue
             group, block = (int(i) for i in odd[0])

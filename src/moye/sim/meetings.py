@@ -91,14 +91,16 @@ class Meetings:
     def _one_pass(self, op: ops.Op, lanes: Array) -> None:
         """C4 where the threads of one block are in different passes of a loop around the barrier."""
         for loop, laps in self.batch.laps.around(self._path(op)):
-            most, least = np.where(lanes, laps, -1).max(axis=0), np.where(lanes, laps, np.iinfo(laps.dtype).max).min(axis=0)
+            most = np.where(lanes, laps, -1).max(axis=0)
+            least = np.where(lanes, laps, np.iinfo(laps.dtype).max).min(axis=0)
             bad = np.flatnonzero(lanes.any(axis=0) & (most != least))
             if not len(bad):
                 continue
             block = int(bad[0])
-            parts = [numbers(lanes[:, block] & (laps[:, block] == each)) for each in (int(least[block]), int(most[block]))]
+            passes = int(least[block]), int(most[block])
+            parts = [numbers(lanes[:, block] & (laps[:, block] == each)) for each in passes]
             told = " and ".join(f"{crowd(part, self.batch.threads)} in pass {each}"
-                                for part, each in zip(parts, (int(least[block]), int(most[block])), strict=True))
+                                for part, each in zip(parts, passes, strict=True))
             self._report("C4", f"the threads of block {self._name(block)} meet at sync_threads{at(op)} in different "
                          f"passes of the loop{at(loop)}: {told}", [op, loop], block,
                          tuple(part[0] for part in parts), "let every thread reach it in every pass, or none")
@@ -184,9 +186,9 @@ class Meetings:
     # --- warps -------------------------------------------------------------------------------------------------------
 
     def warp(self, op: ops.Op, lanes: Array) -> None:
-        """C6, E6: these lanes meet at a warp operation, without some that have gone past it."""
-        if self.batch.watch is None:
-            return
+        """C6: these lanes meet at a warp operation, without some that have gone past it."""
+        if self.batch.watch is None or isinstance(op, ops.WgmmaFence):
+            return                                      # E6 is told of the product that follows
         named, size = named_by(op, self.batch.threads)[:, None], self.batch.threads
         if not isinstance(op, ops.Shuffle) and (outside := lanes & ~named).any():
             block = int(np.argmax(outside.any(axis=0)))
@@ -205,12 +207,9 @@ class Meetings:
         block = int(np.argmax(missed.any(axis=0)))
         first = int(group[np.argmax(missed[:, block])])
         here, away = (numbers(x[:, block] & (group == first)) for x in (lanes, missed))
-        code = "E6" if isinstance(op, ops.WgmmaFence) else "C6"
-        if code == "E6" and any(finding.code == code for finding in self.batch.launch.reporter.findings):
-            return                                      # the product that follows has told it
-        self._report(code, f"{self._who(here, block)} reach{self._s(here, 'es')} {NAMES[type(op)]}{at(op)}, which "
+        self._report("C6", f"{self._who(here, block)} reach{self._s(here, 'es')} {NAMES[type(op)]}{at(op)}, which "
                      f"{self._left(away, missed, block)}", [op, *self._exits(missed, block)], block,
-                     (here[0], away[0]), HINTS[code])
+                     (here[0], away[0]), HINTS["C6"])
 
     def masks(self, entries: Sequence[Entry], lanes: Array) -> None:
         """C6 where lanes of one warp meet at sync_warps of different masks."""

@@ -40,7 +40,15 @@ class Lap:
     first: bool = False
 
 
-Item = ops.Op | IvStart | IvStep | Lap
+@dataclass(slots=True)
+class Turn:
+    """A loop that has no given number of passes begins, or another pass of it."""
+
+    loop: ops.Loop
+    first: bool = False
+
+
+Item = ops.Op | IvStart | IvStep | Lap | Turn
 Loops = Mapping[int, tuple[Value, ...]]
 """The variables of the loops around an op, by the op's id: what a recorded op needs besides its operands."""
 
@@ -110,7 +118,7 @@ def name_of(item: Operand | Var) -> str:
 
 _STRAIGHT = (ops.SetMaxRegisters, ops.WgmmaCommit, ops.WgmmaWait)
 """Blocking on a device, and nothing that lanes must meet for here."""
-_COMPUTING = (ops.Shuffle, ops.Vote, ops.Elect, ops.WgmmaFence)
+COMPUTING = (ops.Shuffle, ops.Vote, ops.Elect, ops.WgmmaFence)
 """What has something to do once the lanes have met."""
 
 # --- where to cut ----------------------------------------------------------------------------------------------------
@@ -218,7 +226,7 @@ class _Lowering:
             after = Segment()
             self.here.end = Wait(op, after)
             self.place(after)
-            if isinstance(op, _COMPUTING):
+            if isinstance(op, COMPUTING):
                 after.items.append(op)
 
     def go(self, target: Segment) -> None:
@@ -257,11 +265,14 @@ class _Lowering:
         body, latch, after = Segment(), Segment(), Segment()
         self.exits[id(op)] = {"break": after, "continue": latch}
         self.lap(op, first=True)
+        self.here.items.append(Turn(op, first=True))
         self.go(body)
         self.lap(op)
         self.block(op.body)
         self.go(latch)
         latch.end = Yield(op, body) if polls(op) else Goto(body)
+        if not polls(op):
+            latch.items.append(Turn(op))
         self.place(after)
 
     def lap(self, op: ops.For | ops.Loop, *, first: bool = False) -> None:
@@ -330,7 +341,7 @@ def _account(segment: Segment, item: Item, loops: Loops, nested: bool) -> None:
             _use(segment, item.loop.step)
         _set(segment, item.loop.iv)
         return
-    if isinstance(item, Lap):
+    if isinstance(item, (Lap, Turn)):
         return
     for variable in loops.get(id(item), ()):
         _use(segment, variable)

@@ -18,6 +18,7 @@ from moye.sim.absent import Laps
 from moye.sim.checkers.findings import Reporter
 from moye.sim.copies import AsyncCopies
 from moye.sim.deadlock import Exited
+from moye.sim.doubts import Doubts
 from moye.sim.groups import Group
 from moye.sim.masks import Mask
 from moye.sim.memory import Array, Fragment, Global, Shared
@@ -33,6 +34,7 @@ class LaunchState(Protocol):
     reporter: Reporter
     func: Func
     stale: Stale | None
+    hooks: Any
 
     @property
     def exact_fma(self) -> bool: ...
@@ -76,6 +78,8 @@ class BarriersState(Protocol):
 
     waiting: list[Any]
     meetings: Any
+
+    def waits(self, entry: Any, block: int) -> str: ...
 
     def resolve(self) -> None: ...
 
@@ -136,6 +140,7 @@ class BatchState(Protocol):
     copies: AsyncCopies
     ready: list[Group]
     laps: Laps
+    doubts: Doubts
     returned: Mapping[Loc, tuple[ops.Exit, Mask]]
 
     @property
