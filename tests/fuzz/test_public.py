@@ -1,4 +1,4 @@
-"""Every public function with junk: an error of moye's own in one sentence, or a result; never an internal one or a hang.
+"""Every public function with junk: an error of moye's own in one sentence, or a result; no internal one, no hang.
 
 By hand, longer and with what was found: ``python tests/fuzz/junk.py SEED CALLS_EACH``.
 """
@@ -54,8 +54,9 @@ def test_the_judge_sees_internal_errors_and_hangs():
 
 @pytest.mark.parametrize(("call", "result"), [
     (lambda: mo.layout.ceil_div(np.int64(100), 32), 4), (lambda: str(mo.make_layout(np.int64(3))), "3:1"),
-    (lambda: mo.size(mo.make_layout((np.int32(4), np.uint8(8)))), 32), (lambda: mo.crd2idx((np.int64(1), 2), (4, 8)), 9),
-    (lambda: mo.rank(mo.make_layout((4, 8)), np.int8(1)), 1), (lambda: mo.Swizzle(np.int64(3), 3, 3), mo.Swizzle(3, 3, 3)),
+    (lambda: mo.size(mo.make_layout((np.int32(4), np.uint8(8)))), 32),
+    (lambda: mo.crd2idx((np.int64(1), 2), (4, 8)), 9), (lambda: mo.rank(mo.make_layout((4, 8)), np.int8(1)), 1),
+    (lambda: mo.Swizzle(np.int64(3), 3, 3), mo.Swizzle(3, 3, 3)),
     (lambda: mo.layout.shape_div((8, np.int64(4)), 2), (4, 4)), (lambda: mo.layout.is_static(np.int64(3)), True),
 ])
 def test_numpys_integers_are_integers(call, result):

@@ -11,9 +11,9 @@ from moye.errors import UnsupportedError
 from moye.ir import ops
 from moye.ir.nodes import Block, Extent, Literal, Operand, Ref, TileRef, Value
 from moye.sim.atomics import AtomicSite
+from moye.sim.bounds import BoundsSite
 from moye.sim.matrix import gemm_site
 from moye.sim.matrix_copy import MatrixCopySite
-from moye.sim.bounds import BoundsSite
 from moye.sim.plans import CopySite, InspectSite, LoadSite, MapSite, ReduceSite, StoreSite
 from moye.sim.uniformity import SCALAR
 from moye.sim.writer import Writer

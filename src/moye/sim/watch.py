@@ -24,6 +24,7 @@ from moye.sim.checkers.products import ProductChecks
 from moye.sim.checkers.shared import SharedChecker
 from moye.sim.checkers.words import at
 from moye.sim.copies import AsyncCopies
+from moye.sim.doubts import Doubts, Origin, Uses
 from moye.sim.lints.meter import Meter
 from moye.sim.masks import Mask
 from moye.sim.memory import Array, Fragment, Global, Shared, numpy_dtype
@@ -39,7 +40,8 @@ class Watch:
     """The checks of one batch of blocks."""
 
     def __init__(self, threads: int, block_ids: Array, reporter: Reporter, checker: SharedChecker,
-                 globals_: GlobalChecker, meter: Meter | None, func: Func, fragments: dict[int, Fragment]) -> None:
+                 globals_: GlobalChecker, meter: Meter | None, func: Func, fragments: dict[int, Fragment],
+                 doubts: Doubts) -> None:
         self.threads = threads
         self.block_ids = block_ids
         self.reporter = reporter
@@ -48,6 +50,8 @@ class Watch:
         self.meter = meter
         """Counts what accesses cost, where lints are wanted."""
         self.wgmma = ProductChecks(self, func, fragments)
+        self.doubts = doubts
+        self.uses = Uses(doubts, reporter, self.who, self.block)
 
     def restart(self, block_ids: Array, checker: SharedChecker, globals_: GlobalChecker) -> None:
         """The next blocks."""
@@ -262,6 +266,32 @@ class Watch:
         self.report("B7", f"{self.who(lane)} uses {fragment.buffer.name}{shown}{at(op)} before it was set", op,
                     lane=lane, tensor=fragment.buffer.name, coordinate=coordinate, count=count,
                     hint=f"set it first, for example with {fragment.buffer.name}.fill(0)")
+        if missing is not None:
+            self.uses.tell(op, self.unset(op, fragment, rows, missing))
+
+    def carried(self, op: ops.Op, fragment: Fragment, rows: Array, mask: Mask) -> Array | None:
+        """The numbers of the origins of elements (rows, T, B) that are not set and will be kept; None: all are set."""
+        if self.wgmma.used and self.wgmma.use(op, fragment, rows, mask, write=False):
+            return None
+        missing = fragment.unset(rows, None if mask is None else np.asarray(mask))
+        return None if missing is None else self.unset(op, fragment, rows, missing)
+
+    def unset(self, op: ops.Op, fragment: Fragment, rows: Array, missing: Array) -> Array:
+        """Where (rows, T, B) elements that an op reads are not set, the numbers of where that comes from."""
+        numbers = np.zeros(missing.shape, np.int16)
+        for position in np.flatnonzero(missing.any(axis=(1, 2))).tolist():
+            row = int(rows[position])
+            number = fragment.origin.get(row, 0)
+            if not number:
+                element = row * fragment.per_row
+                coordinate = coordinate_of(fragment.buffer, element)
+                shown = f"({', '.join(map(str, coordinate))})" if coordinate is not None else f"[{element}]"
+                name = fragment.buffer.name
+                number = self.doubts.begin(Origin("B7", op, name, coordinate, f"set it first, for example with "
+                                                  f"{name}.fill(0)", None, f"uses {name}{shown}{at(op)} before it was "
+                                                  "set"))
+            numbers[position] = np.where(missing[position], number, 0)
+        return numbers
 
     # --- scalars -----------------------------------------------------------------------------------------------------
 
