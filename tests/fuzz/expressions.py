@@ -257,7 +257,10 @@ class Expressions:
 
     def _ifexp(self, t: str, depth: int) -> Text:
         plain, self.plain = self.plain, True
-        a, b = self.integer(t, depth - 1), self.right(t, depth) if self.chance(0.4) else self.integer(t, depth - 1)
+        a, b = self.integer(t, depth - 1), self.integer(t, depth - 1)
+        if self.chance(0.3):
+            n = self.number(t)
+            b = Text(f"({n})", n, n)
         text = f"({a.text} if {self.truth(depth - 1)} else {b.text})"
         self.plain = plain
         return Text(text, min(a.low, b.low), max(a.high, b.high))
@@ -325,7 +328,7 @@ class Expressions:
             return Text(f"mo.where({self.truth(depth - 1)}, {a.text}, {self.float_right(t, depth)})")
         if kind == "ifexp":
             plain, self.plain = self.plain, True
-            b = self.float_right(t, depth)
+            b = self.rng.choice([*EXACT, "inf"]) if self.chance(0.4) else self.floating(t, depth - 1).text
             text = f"({self.floating(t, depth - 1).text} if {self.truth(depth - 1)} else {b})"
             self.plain = plain
             return Text(text)

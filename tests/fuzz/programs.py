@@ -145,6 +145,7 @@ class Generator:
         self.finish()
         body = "\n".join(self.lines)
         names = [*data, *[f"o_{t}" for t in self.slots], *sorted({w for w in ("q_" + t for t in BITS) if w in body})]
+        names = [f"{p}: mo.Static" if p[0] in "mq" else p for p in names]
         parameters = [*names, "n", "w", "x", "c: mo.Constexpr"]
         source = HEAD + "".join(h + "\n\n\n" for h in helpers)
         source += f"@mo.kernel\ndef fuzz_{self.seed}({', '.join(parameters)}):\n{body}\n"
@@ -356,11 +357,13 @@ class Generator:
 
     def s_loop(self) -> None:
         fuel, before = self.fresh("i32"), self.meeting
-        self.line(f"{fuel} = {self.rng.choice(['0', '0', 'mo.int32(0)'])}")
+        forever = self.chance(0.4)
+        static = not forever and self.chance(0.3)       # then its turns are unrolled, and nothing may leave it
+        self.line(f"{fuel} = {'0' if static or forever else 'n // 32'}")
         most = self.rng.randint(1, 4)
         self.meeting = False
-        forever = self.chance(0.4)
-        cond = "True" if forever else f"{fuel} < {most}" + (f" and {self.e.truth(1)}" if self.chance(0.5) else "")
+        cond = "True" if forever else f"{fuel} < {most}" + (f" and {self.e.truth(1)}" if self.chance(0.5) and
+                                                            not static else "")
         self.line(f"while {cond}:")
         self.depth += 1
         self.line(f"{fuel} += 1")
@@ -368,7 +371,7 @@ class Generator:
             self.line(f"if {fuel} > {most}:")
             self.line("    break")
         self.depth -= 1
-        self.loops.append("free")
+        self.loops.append("static" if static else "free")
         known = len(self.scope.variables)
         self.scope.variables.append(Variable(fuel, "i32", 0, most + 1, False, True))
         self.block_of(4)
