@@ -12,7 +12,20 @@ from __future__ import annotations
 from dataclasses import fields
 
 from moye.ir import ops
-from moye.ir.nodes import Block, Buffer, Func, Index, Literal, Operand, Ref, ScalarParam, TensorParam, TileRef, Value, Var
+from moye.ir.nodes import (
+    Block,
+    Buffer,
+    Func,
+    Index,
+    Literal,
+    Operand,
+    Ref,
+    ScalarParam,
+    TensorParam,
+    TileRef,
+    Value,
+    Var,
+)
 
 _HIDDEN = {"loc", "trips", "result", "body", "then", "orelse", "target", "iv", "inputs"}
 

@@ -5,7 +5,9 @@ In: integer tuples.  Out: integer tuples, numbers and truths.
 >>> ceil_div((10, 9), (4, 3)), shape_div((2, 6), 4), elem_less((1, 2), (4, 3)), inner_product((1, 2), (8, 1))
 ((3, 3), (1, 3), True, 10)
 
-A comparison of dynamic integers that their facts do not decide is a traced bool in a kernel, else a FactError.  Source: cute/int_tuple.hpp.
+A comparison of dynamic integers that their facts do not decide is a traced bool in a kernel, else a FactError.
+
+Source: cute/int_tuple.hpp.
 """
 
 from __future__ import annotations

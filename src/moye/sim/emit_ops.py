@@ -11,9 +11,9 @@ from moye.errors import UnsupportedError
 from moye.ir import ops
 from moye.ir.nodes import Block, Extent, Literal, Operand, Ref, TileRef, Value
 from moye.sim.atomics import AtomicSite
+from moye.sim.bounds import BoundsSite
 from moye.sim.matrix import gemm_site
 from moye.sim.matrix_copy import MatrixCopySite
-from moye.sim.bounds import BoundsSite
 from moye.sim.plans import CopySite, InspectSite, LoadSite, MapSite, ReduceSite, StoreSite
 from moye.sim.uniformity import SCALAR
 from moye.sim.writer import Writer
@@ -111,7 +111,8 @@ def emit_bounds(w: Writer, op: ops.Bounds, body: Block) -> None:
         w.block(body)  # type: ignore[attr-defined]
         place = _tuple([_tuple([w.operand(index.offset), _dynamic(w, index.strides)]) for index in op.place])
         shape = _tuple([_extent(w, extent) for extent in op.shape])
-        w.line(f"P[{site}].report({bad}, {place}, {shape}, {points})")
+        there = "None" if op.buffer.base is None else w.operand(op.buffer.base)
+        w.line(f"P[{site}].report({bad}, {place}, {shape}, {points}, {there})")
 
 
 def _extent(w: Writer, extent: Extent) -> str:
