@@ -327,6 +327,9 @@ class Watch:
         if found:
             what = "the assumption" if op.assume else "the assertion"
             lane = (found[-2], found[-1])
+            if op.code:
+                self.report(op.code, f"{self.who(lane)}: {op.message}{at(op)}", op, lane=lane, count=count)
+                return
             self.report("A12", f"{what} does not hold for {self.who(lane)}: {op.message}", op, lane=lane, count=count)
 
 
