@@ -45,7 +45,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> Genera
 def _clean_environment(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> None:
     """No setting of the user's, and a disk cache of this run.
 
-    The workers of a run on a GPU share it: they would compile the same programs again, and compiling is most of the run.
+    The workers of a run on a GPU share it: they would compile the same programs again, which is most of the run.
     """
     for name in [name for name in os.environ if name.startswith("MOYE_")]:
         del os.environ[name]

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 
 from moye.dtypes import DType
 from moye.ir import ops
-from moye.ir.fold import wrap
+from moye.ir.constants import wrap
 from moye.ir.nodes import Operand, Value
 
 Lane = Mapping[str, int]

@@ -32,7 +32,7 @@ _SIMPLE: dict[type, Callable[[Any, Any], None]] = {
     ops.Print: emit_ops.emit_print, ops.Assert: emit_ops.emit_assert, ops.Inspect: emit_ops.emit_inspect,
     **emit_hopper.TABLE,
 }
-_STRUCTURED = (ops.Map, ops.If, ops.For, ops.Loop, ops.Scope, ops.Exit)
+_STRUCTURED = (ops.Map, ops.Bounds, ops.If, ops.For, ops.Loop, ops.Scope, ops.Exit)
 _WAITING = (ops.SyncThreads, ops.SyncWarp, ops.NamedBarrier, ops.MbarrierWait, ops.ClusterWait)
 HANDLED: frozenset[type] = frozenset({*_SIMPLE, *_STRUCTURED, *_WAITING})
 """Every op class that the simulator runs."""
@@ -76,7 +76,7 @@ class Emitter(Writer):
         used = set()
         for item in segment.items:
             for op in _walk(item):
-                for operand in op.operands():
+                for operand in (*op.operands(), *(op.places() if isinstance(op, ops.Bounds) else ())):
                     if isinstance(operand, Value):
                         used.add(f"v{operand.id}")
         end = segment.end
@@ -184,6 +184,10 @@ class Emitter(Writer):
         elif isinstance(item, ops.Map):
             following, self.flows = self.flows, None    # its body works on whole tensors
             emit_ops.emit_map(self, item, item.body)
+            self.flows = following
+        elif isinstance(item, ops.Bounds):
+            following, self.flows = self.flows, None
+            emit_ops.emit_bounds(self, item, item.body)
             self.flows = following
         elif isinstance(item, ops.If):
             self.branch(item)

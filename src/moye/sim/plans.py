@@ -17,6 +17,7 @@ import numpy as np
 from moye.dtypes import Space
 from moye.ir import ops
 from moye.ir.nodes import Extent, TileRef, Value
+from moye.sim import overflow
 from moye.sim.access import GlobalEnd, Operand, RegisterEnd
 from moye.sim.addressing import register_rows
 from moye.sim.masks import Mask, both
@@ -240,7 +241,10 @@ class _Reduce:
     def __init__(self, site: ReduceSite, batch: BatchState) -> None:
         self.src = site.src.bind(batch)
         self.fold = reduction(site.op.kind, site.op.src.dtype)
-        self.blocks = batch.blocks
+        self.blocks, self.op = batch.blocks, site.op
+        dtype = site.op.src.dtype
+        grows = site.op.kind in ("add", "mul") and dtype.is_integer and overflow.signed(numpy_dtype(dtype))
+        self.watch = batch.watch if grows else None
 
     def __call__(self, offset: Any, mask: Mask) -> Array:
         index = self.src.locate(offset, (), ())
@@ -248,8 +252,20 @@ class _Reduce:
         values = self.src.load(index, mask)
         result: Array = values[0].copy()
         for value in values[1:]:
-            self.fold(result, value, out=result)
+            if self.watch is None:
+                self.fold(result, value, out=result)
+            else:
+                result = self._watched(result, value, mask)
         return result
+
+    def _watched(self, result: Array, value: Array, mask: Mask) -> Array:
+        """One step, with A11 where it overflows."""
+        assert self.watch is not None, "asked by what is watched"
+        kind, bits = self.op.kind, self.op.src.dtype.bits
+        total, bad = overflow.overflowed(kind, result, value, bits)
+        if bad is not None:
+            self.watch.grown(self.op, kind, bits, self.op.result.name, result, value, bad, mask)
+        return total
 
 
 class InspectSite:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from moye.ir import ops
 from moye.ir.nodes import Block, Func, Operand, Value
-from moye.sim.warp import WARP
+from moye.sim.checkers.words import WARP
 
 _TALKS = (ops.MbarrierArrive, ops.MbarrierWait, ops.NamedBarrier, ops.TmaCopy)
 _THREAD = ("thread_x", "thread_y", "thread_z")

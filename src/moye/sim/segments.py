@@ -357,9 +357,12 @@ def _account(segment: Segment, item: Item, loops: Loops, nested: bool) -> None:
             _set(segment, value)
     for block in item.blocks():
         for child in block:
-            _account(segment, child, loops, nested=not isinstance(item, ops.Map) or nested)
+            _account(segment, child, loops, nested=not isinstance(item, (ops.Map, ops.Bounds)) or nested)
     if isinstance(item, ops.Map):
         _use(segment, item.value)
+    if isinstance(item, ops.Bounds):
+        for operand in item.places():
+            _use(segment, operand)
     if isinstance(item, ops.Declare):
         _set(segment, item.var)
     elif isinstance(item, ops.Assign):
