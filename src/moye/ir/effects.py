@@ -196,11 +196,15 @@ class Print(Op):
 
 @dataclass(slots=True, kw_only=True)
 class Assert(Op):
-    """assert cond, message.  ``assume`` marks mo.assume: a promise that the trace relied on."""
+    """assert cond, message.  ``assume`` marks mo.assume: a promise that the trace relied on.
+
+    ``code`` is the class of the violation, A12 where it is empty.
+    """
 
     cond: Operand
     message: str
     assume: bool = False
+    code: str = ""
 
     def operands(self) -> Iterator[Operand]:
         yield self.cond
