@@ -221,7 +221,7 @@ class Thread:
             case ops.Assert():
                 if not self.decide(op.cond):
                     raise Fault(f"assertion failed: {op.message}")
-            case ops.CpAsyncCommit() | ops.CpAsyncWait() | ops.Fence() | ops.Inspect():
+            case ops.CpAsyncCommit() | ops.CpAsyncWait() | ops.Fence() | ops.Inspect() | ops.Bounds():
                 pass
             case _:
                 raise NotImplementedError(type(op).__name__)

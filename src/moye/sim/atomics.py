@@ -97,10 +97,14 @@ class AtomicPlan:
                 self.batch.launch.writes += 1
             flat[cell] = new
             return old
-        self.batch.launch.writes += 1
+        before = flat[cell]
         if self.op.kind == "add" and flat.dtype.kind in "iu":
-            return _add_in_order(flat, cell, values)
-        return self._one_by_one(flat, cell, values, expected)
+            found = _add_in_order(flat, cell, values)
+        else:
+            found = self._one_by_one(flat, cell, values, expected)
+        if not np.array_equal(flat[cell], before):
+            self.batch.launch.writes += 1
+        return found
 
     def _new(self, old: Any, values: Any, expected: Any) -> Any:
         if self.op.kind == "exch":

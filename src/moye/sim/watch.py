@@ -24,6 +24,7 @@ from moye.sim.checkers.products import ProductChecks
 from moye.sim.checkers.shared import SharedChecker
 from moye.sim.checkers.words import at
 from moye.sim.copies import AsyncCopies
+from moye.sim.doubts import Doubts, Origin, Uses
 from moye.sim.lints.meter import Meter
 from moye.sim.masks import Mask
 from moye.sim.memory import Array, Fragment, Global, Shared, numpy_dtype
@@ -39,7 +40,8 @@ class Watch:
     """The checks of one batch of blocks."""
 
     def __init__(self, threads: int, block_ids: Array, reporter: Reporter, checker: SharedChecker,
-                 globals_: GlobalChecker, meter: Meter | None, func: Func, fragments: dict[int, Fragment]) -> None:
+                 globals_: GlobalChecker, meter: Meter | None, func: Func, fragments: dict[int, Fragment],
+                 doubts: Doubts) -> None:
         self.threads = threads
         self.block_ids = block_ids
         self.reporter = reporter
@@ -48,6 +50,8 @@ class Watch:
         self.meter = meter
         """Counts what accesses cost, where lints are wanted."""
         self.wgmma = ProductChecks(self, func, fragments)
+        self.doubts = doubts
+        self.uses = Uses(doubts, reporter, self.who, self.block)
 
     def restart(self, block_ids: Array, checker: SharedChecker, globals_: GlobalChecker) -> None:
         """The next blocks."""
@@ -70,7 +74,7 @@ class Watch:
     def who(self, lane: tuple[int, int]) -> str:
         return f"thread {lane[0]} of block {self.block(lane[1])}"
 
-    def _first(self, bad: Array, mask: Mask) -> tuple[tuple[int, ...], int]:
+    def first(self, bad: Array, mask: Mask) -> tuple[tuple[int, ...], int]:
         """Position (V, T, B) of the first bad lane of the mask, and how many there are; () if there is none."""
         shape = (*bad.shape[:-2], self.threads, len(self.block_ids))
         full = np.broadcast_to(bad, shape)
@@ -113,7 +117,7 @@ class Watch:
     def _outside(self, op: ops.Op, ref: Ref | TileRef, memory: Global, index: Array, width: int, mask: Mask,
                  verb: str) -> None:
         high = memory.high - (width - 1)
-        found, count = self._first((index < memory.low) | (index > high), mask)
+        found, count = self.first((index < memory.low) | (index > high), mask)
         if not found:
             return
         offset = int(np.broadcast_to(index, (*index.shape[:-2], self.threads, len(self.block_ids)))[found])
@@ -129,7 +133,7 @@ class Watch:
 
     def _misaligned(self, op: ops.Op, ref: Ref | TileRef, address: Array, bad: Array, size: int, mask: Mask,
                     asynchronous: bool) -> None:
-        found, count = self._first(bad, mask)
+        found, count = self.first(bad, mask)
         if not found:
             return
         where = int(np.broadcast_to(address, (*address.shape[:-2], self.threads, len(self.block_ids)))[found])
@@ -155,9 +159,8 @@ class Watch:
             self._misaligned(op, ref, address, skew != 0, size, mask, how == "async_write")
         if self.meter is not None:
             self.meter.count(op, ref, address, size, mask, how, self.threads, len(self.block_ids))
-        if how != "read" and ref.buffer.id in self.checker.engines.barriers:
-            self._barrier(op, ref, address, size, mask)
-            return
+        if how != "read" and (clear := self._clear(op, ref, address, size, mask)) is not None:
+            mask = clear
         self._tell(op, ref, address, size, mask, getattr(self.checker, how))
 
     def peer(self, op: ops.Op, ref: Ref | TileRef, shared: Shared, index: Array, column: Array, width: int,
@@ -178,22 +181,31 @@ class Watch:
         self._tell(op, ref, address, size, mask,
                    lambda op, ref, address, size, lanes: tell(op, ref, address, column[:1], size, lanes))
 
-    def _barrier(self, op: ops.Op, ref: Ref | TileRef, address: Array, size: int, mask: Mask) -> None:
-        """D11: an mbarrier, which is initialised, is overwritten by an ordinary access."""
-        made, bytes_ = self.checker.engines.barriers[ref.buffer.id], ref.buffer.dtype.bytes
-        for element, init in sorted(made.items()):
-            found, count = self._first((address < (element + 1) * bytes_) & (address + size > element * bytes_), mask)
-            if found:
-                lane = (found[-2], found[-1])
-                self.report("D11", f"{self.who(lane)} writes to {ref.buffer.name}({element}){at(op)}, which is an "
-                            f"mbarrier since its initialisation{at(init)}", op, lane=lane, tensor=ref.buffer.name,
-                            coordinate=(element,), count=count,
-                            hint="only the operations of mbarriers may touch it; its phases need no reset")
-                self.checker.engines.stages.tell(ref.buffer.id, "D11")
+    def _clear(self, op: ops.Op, ref: Ref | TileRef, address: Array, size: int, mask: Mask) -> Array | None:
+        """D11: an mbarrier, which is initialised, is overwritten by an ordinary access; the lanes that do not, then.
+
+        An mbarrier may lie beside data in one tensor: what misses it is an access as any other.
+        """
+        made, bytes_ = self.checker.engines.barriers.get(ref.buffer.root.id), ref.buffer.root.dtype.bytes
+        clear: Array | None = None
+        for element, init in sorted(made.items()) if made else ():
+            meets = (address < (element + 1) * bytes_) & (address + size > element * bytes_)
+            found, count = self.first(meets, mask) if meets.any() else ((), 0)
+            if not found:
+                continue
+            lane, name = (found[-2], found[-1]), ref.buffer.root.name
+            self.report("D11", f"{self.who(lane)} writes to {name}({element}){at(op)}, which is an mbarrier since its "
+                        f"initialisation{at(init)}", op, lane=lane, tensor=name, coordinate=(element,), count=count,
+                        hint="only the operations of mbarriers may touch it; its phases need no reset")
+            self.checker.engines.stages.tell(ref.buffer.root.id, "D11")
+            before = True if mask is None and clear is None else np.asarray(mask) if clear is None else clear
+            shape = (*meets.shape[:-2], self.threads, len(self.block_ids))
+            clear = np.broadcast_to(~meets, shape) & before
+        return clear
 
     def _outside_shared(self, op: ops.Op, ref: Ref | TileRef, index: Array, elements: int, width: int, mask: Mask,
                         how: str, column: Array | None = None) -> None:
-        found, count = self._first((index < 0) | (index > elements - width), mask)
+        found, count = self.first((index < 0) | (index > elements - width), mask)
         if not found:
             return
         shape = (*index.shape[:-2], self.threads, len(self.block_ids))
@@ -247,13 +259,39 @@ class Watch:
         missing = fragment.unset(rows, None if mask is None else np.asarray(mask))
         if missing is None:
             return
-        found, count = self._first(missing, None)
+        found, count = self.first(missing, None)
         row, lane = int(rows[found[0]]) * fragment.per_row, (found[1], found[2])
         coordinate = coordinate_of(fragment.buffer, row)
         shown = f"({', '.join(map(str, coordinate))})" if coordinate is not None else f"[{row}]"
         self.report("B7", f"{self.who(lane)} uses {fragment.buffer.name}{shown}{at(op)} before it was set", op,
                     lane=lane, tensor=fragment.buffer.name, coordinate=coordinate, count=count,
                     hint=f"set it first, for example with {fragment.buffer.name}.fill(0)")
+        if missing is not None:
+            self.uses.tell(op, self.unset(op, fragment, rows, missing))
+
+    def carried(self, op: ops.Op, fragment: Fragment, rows: Array, mask: Mask) -> Array | None:
+        """The numbers of the origins of elements (rows, T, B) that are not set and will be kept; None: all are set."""
+        if self.wgmma.used and self.wgmma.use(op, fragment, rows, mask, write=False):
+            return None
+        missing = fragment.unset(rows, None if mask is None else np.asarray(mask))
+        return None if missing is None else self.unset(op, fragment, rows, missing)
+
+    def unset(self, op: ops.Op, fragment: Fragment, rows: Array, missing: Array) -> Array:
+        """Where (rows, T, B) elements that an op reads are not set, the numbers of where that comes from."""
+        numbers = np.zeros(missing.shape, np.int16)
+        for position in np.flatnonzero(missing.any(axis=(1, 2))).tolist():
+            row = int(rows[position])
+            number = fragment.origin.get(row, 0)
+            if not number:
+                element = row * fragment.per_row
+                coordinate = coordinate_of(fragment.buffer, element)
+                shown = f"({', '.join(map(str, coordinate))})" if coordinate is not None else f"[{element}]"
+                name = fragment.buffer.name
+                number = self.doubts.begin(Origin("B7", op, name, coordinate, f"set it first, for example with "
+                                                  f"{name}.fill(0)", None, f"uses {name}{shown}{at(op)} before it was "
+                                                  "set"))
+            numbers[position] = np.where(missing[position], number, 0)
+        return numbers
 
     # --- scalars -----------------------------------------------------------------------------------------------------
 
@@ -266,7 +304,7 @@ class Watch:
 
     def grown(self, op: ops.Op, kind: str, bits: int, name: str, a: Any, b: Any, bad: Array, mask: Mask) -> None:
         """A11: where ``bad``, ``a kind b`` does not fit."""
-        found, count = self._first(np.atleast_2d(bad), mask)
+        found, count = self.first(np.atleast_2d(bad), mask)
         if not found:
             return
         shape = (*np.shape(bad)[:-2], self.threads, len(self.block_ids))
@@ -306,7 +344,7 @@ class Watch:
         bits = op.a.dtype.bits
         bad = np.equal(a, -(1 << (bits - 1)))
         if bad.any():
-            found, count = self._first(np.atleast_2d(bad), mask)
+            found, count = self.first(np.atleast_2d(bad), mask)
             if found:
                 self._overflow(op, op.kind, op.result.name, str(1 << (bits - 1)), bits, (found[-2], found[-1]), count)
 
@@ -317,7 +355,7 @@ class Watch:
         bad = (array > high) | (array < low) if low and op.a.dtype.is_signed else array > high
         if not bad.any():
             return
-        found, count = self._first(np.atleast_2d(bad), mask)
+        found, count = self.first(np.atleast_2d(bad), mask)
         if found:
             number = int(np.broadcast_to(array, (*array.shape[:-2], self.threads, len(self.block_ids)))[found])
             lane, name = (found[-2], found[-1]), op.result.name
@@ -330,7 +368,7 @@ class Watch:
         bad = np.less(b, 0)
         if not bad.any():
             return
-        found, count = self._first(np.atleast_2d(bad), mask)
+        found, count = self.first(np.atleast_2d(bad), mask)
         if found:
             amount = int(np.broadcast_to(b, (*np.shape(bad)[:-2], self.threads, len(self.block_ids)))[found])
             lane, sign = (found[-2], found[-1]), "<<" if op.kind == "shl" else ">>"
@@ -343,7 +381,7 @@ class Watch:
         bad = np.equal(b, 0)
         if not bad.any():
             return
-        found, count = self._first(np.atleast_2d(bad), mask)
+        found, count = self.first(np.atleast_2d(bad), mask)
         if found:
             lane, sign = (found[-2], found[-1]), "//" if op.kind == "floordiv" else "%"
             self.report("A12", f"division by zero: {self.who(lane)} computes a {sign} b with b = 0", op, lane=lane,
@@ -353,7 +391,7 @@ class Watch:
     def assertion(self, op: ops.Assert, cond: Any, mask: Mask) -> None:
         """A12: an assert or an assumption does not hold."""
         bad = ~np.asarray(cond, np.bool_).reshape((1, 1) if np.ndim(cond) == 0 else np.shape(cond))
-        found, count = self._first(bad, mask)
+        found, count = self.first(bad, mask)
         if found:
             what = "the assumption" if op.assume else "the assertion"
             lane = (found[-2], found[-1])
