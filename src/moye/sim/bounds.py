@@ -1,6 +1,6 @@
 """B1 and B2 by coordinates: whether the indices of an access lie inside the modes that they count.
 
-In: an ``ops.Bounds``; in each batch its run-time indices and the mask.  Out: where a check fails, and the finding, which
+In: an ``ops.Bounds``; in each batch its run-time indices and the mask.  Out: where a check fails, and the finding. It
 names the element in the modes of the tensor that was asked for.
 
 >>> bad = plan(checks, points, pred, mask); plan.report(bad, place, shape, points)
