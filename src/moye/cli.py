@@ -204,7 +204,7 @@ def timeline(script: Path, output: Path, launch: int = -1, arguments: Sequence[s
     os.environ["CUDA_VISIBLE_DEVICES"] = ""             # what the script launches is to be simulated
     sys.argv[:] = [str(script), *arguments]
     sys.path.insert(0, str(script.resolve().parent))
-    with timelines() as found:
+    with timelines(everywhere=True) as found:
         runpy.run_path(str(script), run_name="__main__")
     launches = f"{len(found)} launch{'' if len(found) == 1 else 'es'}"
     if not found:
