@@ -15,6 +15,7 @@ import numpy as np
 from moye.dtypes import Space
 from moye.errors import UnsupportedError
 from moye.ir import ops
+from moye.sim import overflow
 from moye.sim.access import End, GlobalEnd, Operand, SharedEnd
 from moye.sim.checkers.flags import Outcome
 from moye.sim.masks import Mask, lanes_of
@@ -60,6 +61,8 @@ class AtomicPlan:
         old.T[active.T] = found = self._apply(flat, where, values, expected)
         if self.batch.watch is None:
             return old
+        if self.op.kind == "add" and overflow.signed(flat.dtype):
+            self._check_sums(old, np.broadcast_to(np.asarray(value, flat.dtype), shape), active)
         wrote = np.zeros(shape, np.bool_)
         wrote.T[active.T] = self._wrote(found, values, expected)
         flags = self.batch.watch.globals.flags
@@ -76,6 +79,13 @@ class AtomicPlan:
         if not self.polls:
             return np.ones(old.shape, np.bool_)
         return np.asarray(self._new(old, values, expected) != old)
+
+    def _check_sums(self, old: Array, value: Array, active: Array) -> None:
+        """A11: what a lane found and what it added do not fit together."""
+        bits = old.dtype.itemsize * 8
+        _, bad = overflow.overflowed("add", np.where(active, old, 0), np.where(active, value, 0), bits)
+        if bad is not None and self.batch.watch is not None:
+            self.batch.watch.grown(self.op, "add", bits, self.op.ref.buffer.name, old, value, bad, active)
 
     def _check(self, index: Array, mask: Mask) -> None:
         assert self.batch.watch is not None, "the run is checked"
@@ -104,10 +114,14 @@ class AtomicPlan:
                 self.batch.launch.writes += 1
             flat[cell] = new
             return old
-        self.batch.launch.writes += 1
+        before = flat[cell]
         if self.op.kind == "add" and flat.dtype.kind in "iu":
-            return _add_in_order(flat, cell, values)
-        return self._one_by_one(flat, cell, values, expected)
+            found = _add_in_order(flat, cell, values)
+        else:
+            found = self._one_by_one(flat, cell, values, expected)
+        if not np.array_equal(flat[cell], before):
+            self.batch.launch.writes += 1
+        return found
 
     def _new(self, old: Any, values: Any, expected: Any) -> Any:
         if self.op.kind == "exch":
