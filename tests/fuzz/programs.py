@@ -97,13 +97,13 @@ class Generator:
         self.rng = random.Random(f"{seed} {fault}")
         self.seed, self.fault = seed, fault
         self.types = ["i32", *self.rng.sample([t for t in BITS if t not in ("i32", "bool")], self.rng.randint(1, 4))]
-        self.block = self.rng.choice([32, 32, 64, 64, 96])
-        self.grid = self.rng.choice([1, 2, 3])
+        self.block = self.rng.choice([32] * 6 + [64] * 2 + [96])
+        self.grid = self.rng.choice([1, 1, 1, 2, 3])
         self.scope = Scope(self.types)
         self.e = Expressions(self.rng, self.scope, risk)
         self.lines: list[str] = []
         self.depth = 1
-        self.budget = self.rng.randint(8, 26)
+        self.budget = self.rng.randint(8, 24)
         self.count = 0
         self.meeting = True         # whether all threads of the block come here
         self.loops: list[str] = []  # "free", "kept" (no divergent exits), "static"
@@ -331,7 +331,7 @@ class Generator:
         uniform = self.chance(0.5)
         self.e.uniform = uniform
         start, step = self.rng.randint(-2, 3), self.rng.choice([1, 1, 1, 2, 3, -1, -2])
-        most = start + step * self.rng.randint(1, 5)
+        most = start + step * self.rng.randint(1, 4)
         if self.chance(0.5):
             stop, last = str(most), most
         else:

@@ -302,7 +302,35 @@ def checked(x: int, t: str) -> int:
     return wrap(x, t)
 
 
+_LIMITS = {t: limits(t) for t in BITS if t[0] in "iu"}
+
+
+def _quickly(kind: str, a: Any, b: Any) -> Any:
+    """Integers of one dtype, or with a small Python integer: most of what runs."""
+    ends = _LIMITS.get(a.t)
+    if ends is None or a.maybe:
+        return None
+    if type(b) is Num:
+        if b.t != a.t or b.maybe:
+            return None
+        y = b.v
+    elif type(b) is int and ends[0] <= b <= ends[1]:
+        y = b
+    else:
+        return None
+    function = _COMPARE.get(kind)
+    if function is not None:
+        return Num("bool", function(a.v, y))
+    function = _INTEGER.get(kind)
+    if function is None or (y == 0 and kind in ("floordiv", "mod")):
+        return None
+    value = function(a.v, y)
+    return Num(a.t, value if ends[0] <= value <= ends[1] else checked(value, a.t))
+
+
 def binary(kind: str, a: Any, b: Any) -> Any:
+    if type(a) is Num and (found := _quickly(kind, a, b)) is not None:
+        return found
     if isinstance(a, Elementwise) or isinstance(b, Elementwise) or not _scalars(a, b):
         return NotImplemented
     t, maybe = common(a, b)
