@@ -121,6 +121,9 @@ class Expressions:
         return self.rng.choice([low, high, high - 1, high // 2 + 1]) if self.chance(0.12) else self.rng.choice(small)
 
     def cast(self, e: Text, source: str, t: str) -> Text:
+        if BITS[source] == 64 and t in ("i32", "u32") and not self.chance(self.risk) and "i" in source + t and not (
+                limits(t)[0] <= e.low and e.high <= limits(t)[1]):
+            e = self.tamed(e, source, self.rng.choice([1000, 65535, (1 << 31) - 1]))
         bare = source in ("i32", "i64", "f32", "bool")         # it may fold to a Python number, which has no methods
         text = f"mo.{NAMES[t]}({e.text})" if bare or self.chance(0.3) else f"({e.text}).to(mo.{NAMES[t]})"
         if family(t) == "f":

@@ -75,7 +75,7 @@ def number(seed: int, name: str) -> Num | int:
     if name == "n":
         return Num("i32", rng.randint(0, 20))
     if name == "w":
-        return Num("i64", rng.choice([3, 1 << 40, (1 << 33) + 5]))
+        return Num("i64", rng.choice([1 << 40, (1 << 33) + 5, (1 << 40) + 12345]))
     return Num("f32", rng.choice([0.5, -1.25, 3.0])) if name == "x" else rng.randint(0, 4)
 
 

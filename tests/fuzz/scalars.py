@@ -120,6 +120,10 @@ def convert(x: Any, source: str, t: str) -> Any:
         if x != x or not low <= math.trunc(x) <= high:
             raise Unclear("a float beyond the integers")
         return math.trunc(x)
+    if BITS[source] == 64 and BITS[t] == 32 and "i" in (family(source), family(t)):
+        low = -(1 << 31)                    # a conversion that loses its number is taken for a mistake (A11)
+        if not low <= x <= limits(t)[1]:
+            FAULTS.add("A11")
     return wrap(int(x), t)
 
 
