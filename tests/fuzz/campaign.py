@@ -22,10 +22,11 @@ HERE = Path(__file__).parent
 if __name__ == "__main__":
     sys.path[:0] = [str(HERE.parent), str(HERE.parents[1] / "src")]
 
-from fuzz.answers import Verdict, judge
-from fuzz.host import compiler, with_host
-from fuzz.programs import Program, draw
-from fuzz.reduction import reduced, signature
+from fuzz.answers import Verdict, judge  # noqa: E402
+from fuzz.generator import draw  # noqa: E402
+from fuzz.host import compiler, with_host  # noqa: E402
+from fuzz.programs import Program  # noqa: E402
+from fuzz.reduction import reduced, signature  # noqa: E402
 
 FOUND = HERE / "found"
 BATCH = 40

@@ -27,8 +27,9 @@ SRC = HERE.parents[1] / "src"
 if __name__ == "__main__":
     sys.path[:0] = [str(HERE.parent), *([] if "--judge" in sys.argv else [str(SRC)])]
 
-from fuzz.mutant_list import MUTANTS
-from fuzz.programs import Program, draw
+from fuzz.generator import draw  # noqa: E402
+from fuzz.mutant_list import MUTANTS  # noqa: E402
+from fuzz.programs import Program  # noqa: E402
 
 FIRST, BATCH, WANTED = 20_000, 6, 0.95
 
@@ -76,10 +77,10 @@ def judge(path: Path, seconds: float) -> str:
     from fuzz.answers import against
     from fuzz.programs import arguments
 
-    end, waiting = time.monotonic() + seconds, []
+    end, waiting = time.process_time() + seconds, []
     with tempfile.TemporaryDirectory() as name:
         for one in pickle.loads(path.read_bytes()):
-            if time.monotonic() > end:
+            if time.process_time() > end:
                 break
             verdict = against(one.program, arguments(one.program), one.codes, one.memories)
             if verdict.failed:
@@ -119,20 +120,22 @@ def verdict_of(mutant: tuple[str, str, str], known: Path, seconds: float) -> str
         tree = mutated(*mutant, Path(name))
         try:
             run = subprocess.run([sys.executable, str(HERE / "mutants.py"), "--judge", str(known), "--seconds",
-                                  str(seconds)], capture_output=True, text=True, timeout=3 * seconds + 30,
+                                  str(seconds)], capture_output=True, text=True, timeout=20 * seconds + 60,
                                  env={**os.environ, "PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"})
         except subprocess.TimeoutExpired:
             return "hang"
         return run.stdout.strip() if not run.returncode else f"broken: {run.stderr.strip().splitlines()[-1][:80]}"
 
 
-def table(chosen: list[tuple[str, str, str]], programs: int, seconds: float, jobs: int) -> float:
+def table(chosen: list[tuple[str, str, str]], programs: int, seconds: float, jobs: int, kept: Path | None) -> float:
     """Print one line a mutant; how many are killed, of one."""
     start, killed = time.monotonic(), 0
     with tempfile.TemporaryDirectory() as name:
         known = Path(name) / "corpus.pickle"
-        found = corpus(programs, Path(name))
+        found = pickle.loads(kept.read_bytes()) if kept and kept.exists() else corpus(programs, Path(name))
         known.write_bytes(pickle.dumps(found))
+        if kept and not kept.exists():
+            kept.write_bytes(known.read_bytes())
         print(f"{len(found)} programs in {time.monotonic() - start:.0f} s", flush=True)
         with ThreadPoolExecutor(jobs) as pool:
             results = pool.map(lambda m: verdict_of(m, known, seconds), chosen)
@@ -147,8 +150,9 @@ def table(chosen: list[tuple[str, str, str]], programs: int, seconds: float, job
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--programs", type=int, default=120)
-    parser.add_argument("--seconds", type=float, default=20, help="for one mutant")
+    parser.add_argument("--seconds", type=float, default=12, help="of one processor for one mutant")
     parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--corpus", type=Path, default=None, help="a file that keeps the programs for the next time")
     parser.add_argument("--only", default="", help="a part of the file's name or of the text")
     parser.add_argument("--judge", type=Path, default=None, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -156,7 +160,7 @@ def main() -> int:
         print(judge(options.judge, options.seconds))
         return 0
     chosen = [m for m in MUTANTS if options.only in m[0] or options.only in m[1]]
-    return 0 if table(chosen, options.programs, options.seconds, options.jobs) >= WANTED else 1
+    return 0 if table(chosen, options.programs, options.seconds, options.jobs, options.corpus) >= WANTED else 1
 
 
 if __name__ == "__main__":

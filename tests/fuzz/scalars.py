@@ -40,6 +40,13 @@ class Fault(Exception):
 
 FAULTS: set[str] = set()
 """Codes of what went wrong without ending the program."""
+SCRAMBLED: list[bool] = []
+"""While it has an element, what overflows is another number: whoever reads it computes something else."""
+
+
+def overflow(x: int, t: str) -> int:
+    FAULTS.add("A11")
+    return wrap(x ^ 0x55D5 if SCRAMBLED else x, t)
 
 
 def family(t: str) -> str:
@@ -123,7 +130,7 @@ def convert(x: Any, source: str, t: str) -> Any:
     if BITS[source] == 64 and BITS[t] == 32 and "i" in (family(source), family(t)):
         low = -(1 << 31)                    # a conversion that loses its number is taken for a mistake (A11)
         if not low <= x <= limits(t)[1]:
-            FAULTS.add("A11")
+            return overflow(int(x), t)
     return wrap(int(x), t)
 
 
@@ -301,9 +308,7 @@ _INTEGER = {"add": lambda a, b: a + b, "sub": lambda a, b: a - b, "mul": lambda 
 
 def checked(x: int, t: str) -> int:
     """An integer result: 32- and 64-bit signed ones must not overflow, the others wrap."""
-    if t in ("i32", "i64") and wrap(x, t) != x:
-        FAULTS.add("A11")
-    return wrap(x, t)
+    return overflow(x, t) if t in ("i32", "i64") and wrap(x, t) != x else wrap(x, t)
 
 
 _LIMITS = {t: limits(t) for t in BITS if t[0] in "iu"}

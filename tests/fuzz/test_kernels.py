@@ -8,8 +8,8 @@ import pytest
 
 from fuzz.answers import judge
 from fuzz.campaign import FOUND, judged, kept, replayed
+from fuzz.generator import draw
 from fuzz.host import compiler
-from fuzz.programs import draw
 from fuzz.reduction import reduced, signature
 
 RIGHT, BESIDE, OVERFLOWING = range(2000, 2024), range(3000, 3008), range(4000, 4012)
