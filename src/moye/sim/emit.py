@@ -186,7 +186,9 @@ class Emitter(Writer):
             emit_ops.emit_map(self, item, item.body)
             self.flows = following
         elif isinstance(item, ops.Bounds):
+            following, self.flows = self.flows, None
             emit_ops.emit_bounds(self, item, item.body)
+            self.flows = following
         elif isinstance(item, ops.If):
             self.branch(item)
         elif isinstance(item, ops.For):
