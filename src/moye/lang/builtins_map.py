@@ -19,7 +19,7 @@ from moye.errors import TraceError
 from moye.lang import math
 from moye.lang.builtins import dtype_cast
 from moye.lang.debug import breakpoint_, print_
-from moye.lang.loops import dynamic_range
+from moye.lang.ranges import dynamic_range
 from moye.tensor.context import locate
 from moye.tensor.expr import Expr, bitwise, truth
 from moye.tensor.tensor import Tensor

@@ -21,6 +21,8 @@ from moye.ir import ops
 from moye.ir.nodes import Block
 from moye.lang import branches, builtins_map, functions, loops
 from moye.lang.carry import Undefined
+from moye.lang.host import Snapshot
+from moye.lang.ranges import DynamicRange
 from moye.lang.scopes import naming
 from moye.tensor.context import builder, locate
 from moye.tensor.expr import Expr, Scalar, operand_of, truth, wrap
@@ -34,7 +36,7 @@ class Control:
 
     def loop(self, iterable: object, names: tuple[str, ...], target: str) -> loops.Loop:
         """A for statement; a dynamic loop for ``range`` and ``mo.range``, else Python's own iteration."""
-        if isinstance(iterable, loops.DynamicRange):
+        if isinstance(iterable, DynamicRange):
             return loops.DynamicFor(iterable, names, target)
         if isinstance(iterable, (Expr, Tensor)):
             raise TraceError(f"a kernel cannot iterate over {iterable!r}", hint="loop over range(mo.size(x, mode))",
@@ -46,9 +48,9 @@ class Control:
     def while_(self, names: tuple[str, ...], always: bool) -> loops.Loop:
         return loops.While(names, always)
 
-    def if_(self, cond: object, names: tuple[str, ...]) -> branches.Branch:
+    def if_(self, cond: object, names: tuple[str, ...], dead: tuple[str, ...] = ()) -> branches.Branch:
         if isinstance(cond, Expr):
-            return branches.DynamicIf(truth(cond), names)
+            return branches.DynamicIf(truth(cond), names, dead)
         return branches.StaticIf(bool(_truth_of(cond)), names)
 
     def function(self) -> functions.Returns:
@@ -85,13 +87,16 @@ class Control:
 
     def _dynamic_logic(self, first: Expr, rest: tuple[Callable[[], object], ...], kind: str) -> Scalar:
         """``first and rest``: both sides at once where the right one is pure, else an if of the kernel."""
-        b = builder()
+        b, host = builder(), Snapshot()
         b.open_conditions.append(first.operand if kind == "land" else b.unary("not", first.operand))
         with b.inside(Block()) as block:
             other = self._short_circuit(rest, kind)
             other = truth(other) if isinstance(other, Expr) else bool(_truth_of(other))
             right = operand_of(other, dt.bool_)
         b.open_conditions.pop()
+        if changed := host.changed():
+            raise TraceError(f"{next(iter(changed))} changes in an operand that may not run when the kernel does",
+                             hint="change it in an if statement", locs=(locate(),))
         if branches.may_speculate(block):
             b.splice(block)
             return wrap(b.binary(kind, first.operand, right))

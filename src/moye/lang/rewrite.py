@@ -343,7 +343,8 @@ class _Rewriter(_Expressions):
 
     def __init__(self, source: Source, function: ast.FunctionDef, names: _Names) -> None:
         super().__init__(source, function)
-        self._names, self._carried = names, Liveness(function).carried
+        liveness = Liveness(function)
+        self._names, self._carried, self._dead = names, liveness.carried, liveness.dead
         self._loops: list[str] = []
         self._alive: list[tuple[str, ...]] = []             # carried by the statements around
         self._early = any(isinstance(child, ast.Return) for statement in function.body
@@ -377,7 +378,7 @@ class _Rewriter(_Expressions):
         start = _emit(f"{loop} = {CONTROL}.loop(ITER, NAMES, TARGET)", _span(node.iter), NAMES=_words(names),
                       TARGET=ast.Constant(target), ITER=self.rewritten(node.iter))
         goal, first = self.rewritten(node.target), list[ast.stmt]()
-        if assigned([goal]) & set(names):                   # what is carried is the last turn's: begin comes first
+        if assigned([goal]) & set(names) or not isinstance(goal, ast.Name):   # begin reads what the last turn left
             item = self._names.fresh("t")
             first = _emit(f"TARGET = {item}", _span(goal), TARGET=goal)
             goal = ast.copy_location(ast.Name(item, ast.Store()), goal)
@@ -412,8 +413,9 @@ class _Rewriter(_Expressions):
 
     def visit_If(self, node: ast.If) -> list[ast.stmt]:
         branch, names, head = self._names.fresh("c"), self._carried[node], _span(node, node.test)
-        start = _emit(f"{branch} = {CONTROL}.if_(COND, NAMES)", _span(node.test), NAMES=_words(names),
-                      COND=self.rewritten(node.test))
+        dead = self._dead[node]
+        start = _emit(f"{branch} = {CONTROL}.if_(COND, NAMES{', DEAD' if dead else ''})", _span(node.test),
+                      NAMES=_words(names), DEAD=_words(dead), COND=self.rewritten(node.test))
         then, orelse = _emit(f"if {branch}.then(locals()): pass\nif {branch}.orelse(): pass", head)
         assert isinstance(then, ast.If) and isinstance(orelse, ast.If), "both branches are ifs"
         then.body = [*self._suite(node.body, names), *_emit(f"{branch}.end_then(locals())", head)]

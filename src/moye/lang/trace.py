@@ -27,6 +27,7 @@ from moye.ir.builder import Builder
 from moye.ir.nodes import Block, Buffer, Extent, Func, Param, ScalarParam, TensorParam, Value
 from moye.lang.control import CONTROL
 from moye.lang.functions import KernelMarker
+from moye.lang.rewrite import CONTROL as CONTROL_NAME
 from moye.lang.rewrite import attribute_reads, free_names, rewrite
 from moye.lang.scopes import regions
 from moye.lang.signature import ScalarSpec, Spec, StaticSpec, TensorSpec, TmaSpec, TreeSpec, map_leaves
@@ -244,7 +245,7 @@ def captures_of(functions: Sequence[types.FunctionType],
     todo = [*functions, *plain]
     known = {id(f) for f in todo}
     for position, function in enumerate(todo):          # it grows
-        for namespace, name, shown in _reads(function):
+        for namespace, name, shown in _reads(function, functions):
             if (id(namespace), name) in seen:
                 continue
             seen.add((id(namespace), name))
@@ -271,7 +272,14 @@ def _functions_in(spec: Spec) -> list[types.FunctionType]:
     return [spec.value] if isinstance(spec, StaticSpec) and isinstance(spec.value, types.FunctionType) else []
 
 
-def _reads(function: types.FunctionType) -> Iterator[tuple[Namespace, str, str]]:
+def _is_variable(name: str, function: types.FunctionType, traced: Sequence[types.FunctionType]) -> bool:
+    """Whether a free name of a function defined inside a traced one is a variable of that, made anew by each trace."""
+    code = function.__code__
+    return any(code.co_filename == outer.__code__.co_filename and name not in outer.__code__.co_freevars
+               and code.co_qualname.startswith(f"{outer.__code__.co_qualname}.<locals>.") for outer in traced)
+
+
+def _reads(function: types.FunctionType, traced: Sequence[types.FunctionType]) -> Iterator[tuple[Namespace, str, str]]:
     """Where each thing that a function may read lives, under which name, and as what the source shows it."""
     names = _names_read(function)
     cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
@@ -279,8 +287,12 @@ def _reads(function: types.FunctionType) -> Iterator[tuple[Namespace, str, str]]
         if name in function.__globals__:
             yield function.__globals__, name, name
     for name in names.free:
+        if name == CONTROL_NAME or _is_variable(name, function, traced):
+            continue
         yield cells[name], name, name
     for first, *rest in names.chains:
+        if first in cells and _is_variable(first, function, traced):
+            continue
         value = _held(cells[first], first) if first in cells else function.__globals__.get(first)
         shown = first
         for attribute in rest:

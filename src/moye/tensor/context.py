@@ -65,7 +65,7 @@ def trace_into(new: Builder) -> Iterator[Builder]:
         _state.builders.pop()
 
 
-def _is_internal(file: str) -> bool:
+def is_internal(file: str) -> bool:
     known = _inside.get(file)
     if known is None:
         known = file.startswith(_PACKAGE) and not file.startswith(_KERNELS)
@@ -77,7 +77,7 @@ def frame_of(code: CodeType, lasti: int) -> Frame | None:
     """The source frame of an instruction; None for moye's own code."""
     known = _codes.get(id(code))
     if known is None:
-        positions = [] if _is_internal(code.co_filename) else list(code.co_positions())
+        positions = [] if is_internal(code.co_filename) else list(code.co_positions())
         known = _codes[id(code)] = _Code(code, {}, positions)
     if not known.positions:
         return None
@@ -101,7 +101,7 @@ def locate() -> Loc:
     current = sys._getframe(1)
     while current is not None:
         code = current.f_code
-        if code.co_name == "_trace_entry" and _is_internal(code.co_filename):
+        if code.co_name == "_trace_entry" and is_internal(code.co_filename):
             break
         if code.co_name != "<lambda>" or not frames:
             frame = frame_of(code, current.f_lasti)
