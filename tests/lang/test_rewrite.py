@@ -16,6 +16,7 @@ import pytest
 
 from moye.errors import TraceError
 from moye.lang.rewrite import free_names, rewrite, rewritten_source
+from moye.lang.texts import joined
 
 _count = itertools.count()
 
@@ -48,6 +49,15 @@ class Static:
     def while_(self, names, always):
         self.note(names, f"while {always}")
         return StaticLoop(itertools.repeat(None), names)
+
+    def raising(self):
+        pass
+
+    def fails(self, message):
+        self.assert_(False, message)
+
+    def text(self, *parts):
+        return joined(parts)
 
     def if_(self, cond, names, dead=()):
         self.note(names, "if")

@@ -19,11 +19,11 @@ from moye import dtypes as dt
 from moye.errors import TraceError
 from moye.ir import ops
 from moye.ir.nodes import Block
-from moye.lang import branches, builtins_map, functions, loops
+from moye.lang import branches, builtins_map, functions, loops, texts
 from moye.lang.carry import Undefined
 from moye.lang.host import Snapshot
 from moye.lang.ranges import DynamicRange
-from moye.lang.scopes import naming
+from moye.lang.scopes import naming, regions
 from moye.tensor.context import builder, locate
 from moye.tensor.expr import Expr, Scalar, operand_of, truth, wrap
 from moye.tensor.tensor import Tensor
@@ -60,11 +60,31 @@ class Control:
         """A static assertion is checked now; a traced one by the simulator, and by the GPU on request."""
         if isinstance(cond, Expr):
             text = message()
-            builder().emit(ops.Assert(cond=truth(cond).operand, message="" if text is None else str(text)))
+            builder().emit(ops.Assert(cond=truth(cond).operand, message="" if text is None else texts.shown(text)))
         elif not cond:
             text = message()
-            raise TraceError("assertion failed while tracing" + (f": {text}" if text is not None else ""),
+            told = "" if text is None else texts.shown(text)
+            raise TraceError("assertion failed while tracing" + (f": {told}" if text is not None else ""),
                              locs=(locate(),))
+
+    def fails(self, message: Callable[[], object]) -> None:
+        """``assert False``: now, or when the kernel gets here."""
+        if not under_a_condition():
+            self.assert_(False, message)
+            return
+        text = message()
+        builder().emit(ops.Assert(cond=operand_of(False), message="" if text is None else texts.shown(text)))
+
+    def raising(self) -> None:
+        """A raise statement: only what tracing decides may raise."""
+        if under_a_condition():
+            raise TraceError("a kernel cannot raise under a traced condition: there are no exceptions on a device",
+                             hint='say assert False, "message" there: the simulator reports it when a thread gets there',
+                             locs=(locate(),))
+
+    def text(self, *parts: object) -> object:
+        """An f-string; one with values of the kernel can be printed."""
+        return texts.joined(parts)
 
     # --- expressions ---
 
@@ -141,6 +161,12 @@ class Control:
         if len(items) == len(names):
             return tuple(naming(n, v) for n, v in zip(names, items, strict=True))
         return items
+
+
+def under_a_condition() -> bool:
+    """Whether it is the kernel's values that decide whether this point is reached."""
+    return builder().jumped or any(isinstance(region, branches.DynamicIf)
+                                   or (isinstance(region, loops.Loop) and region.dynamic) for region in regions())
 
 
 def _truth_of(value: object) -> object:

@@ -65,7 +65,7 @@ class Loop(ABC):
             raise TraceError(f"{kind} under a traced condition leaves a loop that is unrolled while tracing",
                              hint="put what follows it in the body under an if with the opposite condition"
                              if kind == "continue" else
-                             "keep a flag: done = mo.bool_(False) before the loop, its body under if not done",
+                             "keep a flag: done = mo.bool(False) before the loop, its body under if not done",
                              locs=(locate(),))
         return 1 if kind == "break" else 2
 

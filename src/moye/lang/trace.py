@@ -25,7 +25,7 @@ from moye.dtypes import Space
 from moye.errors import Frame, Loc, MoyeError, TraceError
 from moye.ir.builder import Builder
 from moye.ir.nodes import Block, Buffer, Extent, Func, Param, ScalarParam, TensorParam, Value
-from moye.lang.control import CONTROL
+from moye.lang.control import CONTROL, under_a_condition
 from moye.lang.functions import KernelMarker
 from moye.lang.rewrite import CONTROL as CONTROL_NAME
 from moye.lang.rewrite import attribute_reads, free_names, rewrite
@@ -117,14 +117,22 @@ def _trace_entry(function: types.FunctionType, arguments: dict[str, Any]) -> Non
         result = function(**arguments)
     except MoyeError as error:
         raise error.at(_where(error)) from None
-    except TypeError as error:
-        if "__array_ufunc__" not in str(error):
-            raise
-        raise TraceError("NumPy's functions do not take scalars and tensors of a kernel", locs=(_where(error),),
-                         hint="use moye's function: mo.exp for np.exp") from None
+    except Exception as error:
+        raise _told(error)
     if result is not None:
         raise TraceError(f"the kernel {function.__name__} returns {result!r}; a kernel returns nothing",
                          hint="write results into an argument", locs=(_definition(function),))
+
+
+def _told(error: Exception) -> Exception:
+    """What a user is told of an exception that is not moye's own."""
+    if isinstance(error, TypeError) and "__array_ufunc__" in str(error):
+        return TraceError("NumPy's functions do not take scalars and tensors of a kernel", locs=(_where(error),),
+                          hint="use moye's function: mo.exp for np.exp")
+    if under_a_condition():
+        error.add_note("moye: both sides of a traced condition are traced, so that this is raised whether the kernel "
+                       "gets there or not")
+    return error
 
 
 def _where(error: BaseException) -> Loc:

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import CodeType
+from types import CodeType, FrameType
 
 from moye.errors import Frame, Loc, TraceError
 from moye.ir.builder import Builder
@@ -71,6 +71,23 @@ def is_internal(file: str) -> bool:
         known = file.startswith(_PACKAGE) and not file.startswith(_KERNELS)
         _inside[file] = known
     return known
+
+
+_LOOKING = frozenset({"IPython", "_pytest", "bdb", "code", "debugpy", "executing", "inspect", "ipykernel", "pdb", "pluggy",
+                      "pprint", "pydevd", "_pydevd_bundle", "pytest", "reprlib", "rich", "stack_data", "traceback"})
+"""Packages that show objects to people while the program stands still."""
+
+
+def text_is_asked_for(frame: FrameType | None) -> bool:
+    """Whether it is code of the kernel that asks for an object's text, not moye's own or a debugger's."""
+    while _state.builders and frame is not None and not is_internal(frame.f_code.co_filename):
+        module = str(frame.f_globals.get("__name__", "")).partition(".")[0]
+        if module in _LOOKING:
+            return False
+        if module == "__main__" or (module not in sys.stdlib_module_names and frame.f_code.co_name != "__repr__"):
+            return True
+        frame = frame.f_back                                # the repr of a tuple or a dataclass, say: who asks for it?
+    return False
 
 
 def frame_of(code: CodeType, lasti: int) -> Frame | None:
