@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import dis
 import enum
+import re
 import sys
 import types
 from collections.abc import Callable, Iterator, Sequence
@@ -118,7 +119,9 @@ def _trace_entry(function: types.FunctionType, arguments: dict[str, Any]) -> Non
     except MoyeError as error:
         raise error.at(_where(error)) from None
     except Exception as error:
-        raise _told(error)
+        if (told := _told(error)) is error:
+            raise
+        raise told from None
     if result is not None:
         raise TraceError(f"the kernel {function.__name__} returns {result!r}; a kernel returns nothing",
                          hint="write results into an argument", locs=(_definition(function),))
@@ -129,6 +132,9 @@ def _told(error: Exception) -> Exception:
     if isinstance(error, TypeError) and "__array_ufunc__" in str(error):
         return TraceError("NumPy's functions do not take scalars and tensors of a kernel", locs=(_where(error),),
                           hint="use moye's function: mo.exp for np.exp")
+    if isinstance(error, TypeError) and (found := re.search(r"'?\b(Expr|Tensor)\b'?", str(error))):
+        what = {"Expr": "a scalar of the kernel", "Tensor": "a tensor of the kernel"}[found[1]]
+        return TraceError(str(error).replace(found[0], what), locs=(_where(error),))
     if under_a_condition():
         error.add_note("moye: both sides of a traced condition are traced, so that this is raised whether the kernel "
                        "gets there or not")
