@@ -132,7 +132,8 @@ def _told(error: Exception) -> Exception:
     if isinstance(error, TypeError) and "__array_ufunc__" in str(error):
         return TraceError("NumPy's functions do not take scalars and tensors of a kernel", locs=(_where(error),),
                           hint="use moye's function: mo.exp for np.exp")
-    if isinstance(error, TypeError) and (found := re.search(r"'?\b(Expr|Tensor)\b'?", str(error))):
+    if isinstance(error, TypeError) and "subscriptable" not in str(error) and (found := re.search(
+            r"'?\b(Expr|Tensor)\b'?", str(error))):
         what = {"Expr": "a scalar of the kernel", "Tensor": "a tensor of the kernel"}[found[1]]
         return TraceError(str(error).replace(found[0], what), locs=(_where(error),))
     if under_a_condition():
