@@ -16,6 +16,7 @@ from typing import Any
 
 from moye.errors import ArgumentError, LaunchError
 from moye.runtime.arguments import Call, classify
+from moye.runtime.boundary import boundary
 from moye.runtime.checking import Lints, Options, Refused, checking, judged, options, session
 from moye.runtime.compile import Dim3, Specialised
 from moye.runtime.kernel import Extents, Kernel, dim3
@@ -37,11 +38,17 @@ class Checked:
             raise LaunchError(f"mo.check({self.kernel.__name__})[...] takes [grid, block], not {config!r}")
         grid, block = dim3(config[0], "grid"), dim3(config[1], "block")
 
+        @boundary
         def launcher(*args: Any, **kwargs: Any) -> Report:
             return self._run(args, kwargs, grid, block, (1, 1, 1))
 
         return launcher
 
+    def __call__(self, *args: Any, **kwargs: Any) -> Report:
+        name = self.kernel.__name__
+        raise LaunchError(f"mo.check({name}) needs a launch configuration", hint=f"mo.check({name})[grid, block](...)")
+
+    @boundary
     def launch(self, *args: Any, grid: Extents, block: Extents, cluster: Extents = (1, 1, 1), stream: Any = None,
                smem: int | None = None, dependent: bool = False, **kwargs: Any) -> Report:
         """As ``Kernel.launch``; ``stream`` and ``smem`` mean nothing in the simulator, which waits for all streams."""
