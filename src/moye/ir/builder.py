@@ -21,6 +21,7 @@ from moye.ir import constants, fold, ops
 from moye.ir.nodes import Block, Buffer, Func, Guard, Literal, Operand, ScalarParam, Value, Var
 
 Key = tuple[object, ...]
+_MOST_BLOCKS = (1 << 31) - 1  # along an axis of the grid
 
 
 @dataclass(slots=True)
@@ -179,7 +180,14 @@ class Builder:
 
     def special(self, kind: str, *, lower: int | None = None, upper: int | None = None,
                 dtype: DType = dt.int32) -> Value:
-        """A hardware register; clocks are read anew at each call."""
+        """A hardware register; clocks are read anew at each call.
+
+        Indices and extents of the grid are as wide as the other indices: what a block's position is multiplied with
+        must not leave 32 bits where arrays have more elements.
+        """
+        if kind.startswith(("block_", "grid_")) and self.index is dt.int64:
+            dtype, upper = dt.int64, _MOST_BLOCKS if upper is None else upper
+
         def make() -> tuple[Value, ops.Op]:
             value = Value(dtype, lower=lower, upper=upper)
             return value, ops.Special(result=value, kind=kind)

@@ -240,6 +240,8 @@ class Bounds(Op):
         for check in self.checks:
             yield from check.operands()
         yield from dynamic_extents((*self.points, *self.shape))
+        if self.buffer.base is not None:
+            yield self.buffer.base
         if isinstance(self.pred, TileRef):
             yield from operands_of(self.pred)
         elif self.pred is not None:

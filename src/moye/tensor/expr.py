@@ -17,7 +17,7 @@ from moye import dtypes as dt
 from moye.dtypes import DType, Kind
 from moye.errors import DTypeError, FactError, TraceError
 from moye.ir import builder as ir_builder
-from moye.ir import constants, fold
+from moye.ir import constants, fold, ops
 from moye.ir.nodes import Literal, Operand, Value
 from moye.layout import DynInt
 from moye.tensor.context import builder, locate
@@ -72,6 +72,9 @@ class Expr(DynInt):
 
     def exact_div(self, divisor: Int) -> Int:
         return _index(self // divisor)
+
+    def comparison(self, kind: str, other: Int) -> Scalar:
+        return compare(kind, self, other)
 
     # --- arithmetic ---
 
@@ -268,10 +271,29 @@ def arithmetic(kind: str, a: Scalar, b: Scalar) -> Scalar:
     dtype = _common(a, b)
     if dtype.kind is Kind.BOOL:
         dtype = dt.int32
+    dtype = _wide_enough(kind, a, b, dtype)
     work = dt.float32 if dtype in _NARROW else dtype
     b_ = builder()
     result = b_.binary(kind, operand_of(a, work), operand_of(b, work))
     return wrap(result if work is dtype else b_.cast(result, dtype), a, b)
+
+
+def _wide_enough(kind: str, a: Scalar, b: Scalar, dtype: DType) -> DType:
+    """int64 for arithmetic on thread and block indices that leaves 32 bits, where the kernel's indices have 64."""
+    if dtype is not dt.int32 or builder().index is dt.int32:
+        return dtype
+    x, y = operand_of(a, dtype), operand_of(b, dtype)
+    if not fold.may_overflow(kind, x, y) or not (_of_indices(x) and _of_indices(y)):
+        return dtype
+    return dt.int64
+
+
+def _of_indices(operand: Operand, depth: int = 16) -> bool:
+    """Whether an integer is made of thread indices and constants alone."""
+    op = None if isinstance(operand, Literal) else operand.op
+    if isinstance(op, ops.Binary) and depth:
+        return _of_indices(op.a, depth - 1) and _of_indices(op.b, depth - 1)
+    return isinstance(operand, Literal) or isinstance(op, ops.Special)
 
 
 def divide(a: Scalar, b: Scalar) -> Scalar:
@@ -318,6 +340,7 @@ def bitwise(kind: str, a: Scalar, b: Scalar) -> Scalar:
         return wrap(builder().binary(logical[kind], operand_of(a, dtype), operand_of(b, dtype)))
     if dtype.kind is Kind.BOOL:
         dtype = dt.int32
+    dtype = _wide_enough(kind, a, b, dtype) if shift else dtype
     right = operand_of(b, dt.int32) if shift else operand_of(b, dtype, modulo=True)
     return wrap(builder().binary(kind, operand_of(a, dtype, modulo=True), right), a, b)
 
