@@ -75,7 +75,7 @@ class Hooks:
     resident: int | None = None
     spins: int = 3
     """Rounds of polling in which nothing changes before the blocks count as deadlocked."""
-    steps: float = 250_000
+    steps: float = 100_000
     """Passes of a loop without a given number of them, and rounds of polling in which only variables of the polling
     threads change, before it counts as endless."""
 
