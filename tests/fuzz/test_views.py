@@ -3,9 +3,10 @@
 Each case draws a layout (nested, swizzled, static or of run-time extents) in global or shared memory, a chain of verbs,
 and how the last view is read or written.  The model knows nothing of the layout algebra: it keeps an array of offsets
 with one axis for each mode, and every verb says by indices alone which elements are left.  moye must touch those
-elements and report clean, or refuse the chain by one sentence.
+elements and report clean, or refuse the chain by one sentence.  Ragged tiles are drawn apart: with predicates that are
+right or one too large, B1 is reported if and only if some element outside is accessed.
 
-    python tests/fuzz/test_views.py 1000 100000         # seed and number of cases, by hand
+    python tests/fuzz/test_views.py 1000 100000 [ragged]        # seed and number of cases, by hand
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import numpy as np
 import moye as mo
 
 THREADS, ELEMENTS = 32, 1 << 12
-CASES, SEED = 160, 7
+CASES, RAGGED, SEED = 160, 60, 7
 MMA = mo.mma.SM80_16x8x16_F32F16F16F32_TN
 
 
@@ -428,6 +429,78 @@ def run(case, model):
     return None if np.array_equal(out, want) else f"{int((out != want).sum())} of {out.size} elements are wrong"
 
 
+# --- ragged tiles: which elements are accessed, and which of them lie outside ------------------------------------------
+
+
+@mo.kernel
+def ragged(out, src, rows: mo.int32, columns: mo.int32, tile: mo.Constexpr, step: mo.Constexpr, how: mo.Constexpr):
+    """Each thread's part of a ragged tile, where its coordinates are below (rows, columns)."""
+    bx, by, _ = mo.block_idx()
+    gS = mo.tile(src, tile, (bx, by), ragged=True)
+    cS = mo.tile(mo.identity_tensor(mo.shape(src)), tile, (bx, by), ragged=True)
+    part, where = applied(gS, step, 0), applied(cS, step, 0)
+    count, tid = mo.size(part.layout), mo.thread_idx().x
+    values = mo.make_fragment_like(part)
+    values.fill(0)
+    mask = mo.make_fragment_like(part.layout, mo.bool)
+    for i in mo.static_range(count):
+        mask[i] = mo.elem_less(where[i], (rows, columns))
+    if how == "copy":
+        mo.copyto(values, part, pred=mask)
+    elif how == "store":
+        mo.copyto(part, values, pred=mask)
+    elif how == "whole":
+        mo.copyto(values, part)
+    else:
+        for i in mo.static_range(count):
+            if mask[i]:
+                values[i] = part[i]
+    for i in mo.static_range(count):
+        out[tid, i] = values[i]
+
+
+def draw_ragged(rng):
+    """(extents, tile, step, model of one tile, how, limits), the limits of the predicate right or one too large."""
+    while True:
+        tile = (rng.choice((8, 16, 32)), rng.choice((8, 16, 32)))
+        case = Case([[(tile[0], 1)], [(tile[1], tile[0])]], None, "global")
+        model = rng.choice(PARTITIONS)(rng, case, Model.of(case.modes, None))
+        if case.steps and prod(model.shape) <= 64:
+            break
+    extents = tuple(rng.randint(1, 3 * t) for t in tile)
+    limits = tuple(e + rng.choice((0, 0, 1)) for e in extents)
+    return extents, tile, case.steps[0], model, rng.choice(("copy", "store", "elements", "whole")), limits
+
+
+def run_ragged(extents, tile, step, model, how, limits, order):
+    """None, or what is wrong with the verdict."""
+    grid = tuple(-(-e // t) for e, t in zip(extents, tile, strict=True))
+    whole = np.zeros(tuple(n * t + 1 for n, t in zip(grid, tile, strict=True)), np.int32, order=order)
+    src = whole[:extents[0], :extents[1]]                          # what lies beyond is memory, but not of the view
+    out = np.zeros((THREADS, prod(model.shape)), np.int32)
+    report = mo.check(ragged, lints=False)[grid, THREADS](out, src, *limits, tile, step, how)
+    index = np.stack([table.reshape(-1, order="F") for table in model.tables])
+    outside = False
+    for block in itertools.product(*map(range, grid)):
+        crd = [b * t + i for b, t, i in zip(block, tile, (index % tile[0], index // tile[0]), strict=True)]
+        asked = (crd[0] < limits[0]) & (crd[1] < limits[1]) if how != "whole" else np.ones_like(index, bool)
+        outside |= bool((asked & ((crd[0] >= extents[0]) | (crd[1] >= extents[1]))).any())
+    found = {finding.code for finding in report.findings} - {"G1", "G2", "C7"}
+    return None if ("B1" in found) == outside and (outside or not found) else f"outside {outside}:\n{report}"
+
+
+def fuzz_ragged(seed, count):
+    """The cases whose verdict is wrong."""
+    rng, failed = random.Random(seed), []
+    for number in range(count):
+        case = draw_ragged(rng)
+        order = rng.choice("CF")
+        answer = run_ragged(*case, order)
+        if answer is not None:
+            failed.append((number, (*case[:3], *case[4:], order), answer))
+    return failed, 0
+
+
 def fuzz(seed, count):
     """The cases that fail, and how many were refused."""
     rng, failed, refused = random.Random(seed), [], 0
@@ -448,8 +521,14 @@ def test_drawn_views():
     assert refused <= CASES // 5
 
 
+def test_drawn_ragged_tiles():
+    failed, _ = fuzz_ragged(SEED, RAGGED)
+    assert not failed, "\n".join(f"case {number}: {case}\n{answer}" for number, case, answer in failed[:5])
+
+
 if __name__ == "__main__":
-    found, said_no = fuzz(int(sys.argv[1]), int(sys.argv[2]))
+    kind = fuzz_ragged if "ragged" in sys.argv[3:] else fuzz
+    found, said_no = kind(int(sys.argv[1]), int(sys.argv[2]))
     for number, case, answer in found:
         print(f"case {number}: {case}\n{answer}\n")
     print(f"{len(found)} failed, {said_no} refused of {sys.argv[2]}")
