@@ -196,11 +196,15 @@ class Print(Op):
 
 @dataclass(slots=True, kw_only=True)
 class Assert(Op):
-    """assert cond, message.  ``assume`` marks mo.assume: a promise that the trace relied on."""
+    """assert cond, message.  ``assume`` marks mo.assume: a promise that the trace relied on.
+
+    ``code`` is the class of the violation, A12 where it is empty.
+    """
 
     cond: Operand
     message: str
     assume: bool = False
+    code: str = ""
 
     def operands(self) -> Iterator[Operand]:
         yield self.cond
@@ -236,6 +240,8 @@ class Bounds(Op):
         for check in self.checks:
             yield from check.operands()
         yield from dynamic_extents((*self.points, *self.shape))
+        if self.buffer.base is not None:
+            yield self.buffer.base
         if isinstance(self.pred, TileRef):
             yield from operands_of(self.pred)
         elif self.pred is not None:

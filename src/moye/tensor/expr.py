@@ -73,6 +73,9 @@ class Expr(DynInt):
     def exact_div(self, divisor: Int) -> Int:
         return _index(self // divisor)
 
+    def comparison(self, kind: str, other: Int) -> Scalar:
+        return compare(kind, self, other)
+
     # --- arithmetic ---
 
     def __add__(self, other: Any) -> Any: return arithmetic("add", self, other)
