@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 import moye as mo
+import tools
 from moye.cuda import driver, events
 from moye.errors import ArgumentError, PreconditionError
 from moye.runtime import arrays, autograd, fast
@@ -483,7 +484,7 @@ def test_why_recompiled():
 
 
 def test_torchs_guards_tell_apart_what_they_must():
-    torch = pytest.importorskip("torch")
+    torch = tools.library("torch")
     fast._tensor_guards.cache_clear()
     assert fast._tensor_guards() is not None
     a, b = torch.zeros(8, 6), torch.zeros(8, 6).T

@@ -255,17 +255,17 @@ class ParamBlock:
         buffers = self._buffers
         try:
             buffers.write(*values)
-        except struct.error as error:
+        except (struct.error, OverflowError) as error:
             raise self._misfit(values, error) from error
         return buffers.address
 
-    def _misfit(self, values: Sequence[Any], error: struct.error) -> MoyeError:
+    def _misfit(self, values: Sequence[Any], error: struct.error | OverflowError) -> MoyeError:
         if len(values) != len(self.formats):
             return ArgumentError(f"the kernel takes {len(self.formats)} parameters and got {len(values)}")
         for i, (form, value) in enumerate(zip(self.formats, values, strict=True)):
             try:
                 struct.pack(form, value)
-            except struct.error as own:
+            except (struct.error, OverflowError) as own:
                 return ArgumentError(f"parameter {i} is {value!r}, which is no {form!r} ({own})")
         return ArgumentError(f"the parameters do not fit {self.formats} ({error})")
 

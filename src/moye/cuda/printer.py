@@ -49,7 +49,8 @@ class Slot:
 class Printed:
     """A printed kernel; ``newest`` says what of it needs ``arch``, and where.
 
-    ``accelerated`` says the same of what only architectures with a letter have, such as sm_90a.
+    ``accelerated`` says the same of what only architectures with a letter have, such as sm_90a, and ``only`` of what one
+    architecture has and no later one.
     """
 
     source: str
@@ -60,6 +61,7 @@ class Printed:
     arch: int
     newest: tuple[str, Loc] = ("", UNKNOWN)
     accelerated: tuple[str, Loc] = ("", UNKNOWN)
+    only: tuple[str, int, Loc] = ("", 0, UNKNOWN)
 
 
 def print_kernel(func: Func, *, lineinfo: bool = False, asserts: bool = False) -> Printed:
@@ -80,7 +82,7 @@ def print_kernel(func: Func, *, lineinfo: bool = False, asserts: bool = False) -
              *(f"    {line}" for line in shared), *([""] if shared else []), kernel.writer.text(), "}", ""]
     return Printed("\n".join(lines), name, slots, plan.total if plan.dynamic else 0,
                    0 if plan.dynamic else plan.total, kernel.helpers.arch, kernel.helpers.newest,
-                   kernel.helpers.accelerated)
+                   kernel.helpers.accelerated, kernel.helpers.only)
 
 
 def _with_blank(lines: list[str]) -> list[str]:

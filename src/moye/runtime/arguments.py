@@ -161,12 +161,20 @@ def _scalar_dtype(name: str, value: bool | int | float) -> DType:
     if isinstance(value, bool):
         return dt.bool_
     if isinstance(value, float):
+        require_float32(name, value)
         return dt.float32
     if -(1 << 31) <= value < 1 << 31:
         return dt.int32
     if -(1 << 63) <= value < 1 << 63:
         return dt.int64
     raise ArgumentError(f"argument {name!r} is {value}, which does not fit 64 bits")
+
+
+def require_float32(name: str, value: float) -> None:
+    """A Python float is a float32 of the kernel: ArgumentError for a finite one that would become infinite."""
+    if math.isinf(dt.rounded(value, dt.float32)) and not math.isinf(value):
+        raise ArgumentError(f"argument {name!r} is {value}, which does not fit float32, what a Python float becomes",
+                            hint="pass it in an array of float64")
 
 
 def _tensor(call: Call, name: str, info: ArrayInfo, value: Any, role: str) -> TensorSpec:

@@ -341,6 +341,8 @@ def _moved(writer: _Writer, spec: Specialised, call: Call, leaf_args: Sequence[i
         if kinds[i] == "int":
             small = -(1 << 31) <= args[i] < 1 << 31
             found.append(f"{'not ' if small else ''}-2147483648 <= a{i} <= 2147483647")
+        elif kinds[i] == "float":
+            found.append(f"3.4028235677973366e+38 <= abs(a{i}) <= 1.7976931348623157e+308")     # no float32
     return found
 
 

@@ -18,7 +18,19 @@ import numpy as np
 
 from moye.dtypes import Space
 from moye.ir.nodes import Buffer, Func, Ref, TileRef
-from moye.ir.ops import Alloc, AnyBulk, Atomic, CpAsyncWait, Fence, Load, Op, Store, Wgmma
+from moye.ir.ops import (
+    Alloc,
+    AnyBulk,
+    Atomic,
+    CpAsyncWait,
+    Fence,
+    Load,
+    MbarrierWait,
+    NamedBarrier,
+    Op,
+    Store,
+    Wgmma,
+)
 from moye.sim.checkers.clocks import Bools, Channel, Clocks, Ints
 from moye.sim.checkers.copies import CopyGroups
 from moye.sim.checkers.engines import Engines
@@ -34,6 +46,8 @@ from moye.sim.checkers.shadow import (
     InFlight,
     Recent,
     Shadow,
+    Turns,
+    bit,
     epoch_of,
     kind_of,
     pack,
@@ -61,7 +75,7 @@ class SharedChecker:
         self.cluster = prod(func.cluster_dim)
         self.clocks = Clocks(threads, warp, self.cluster)
         self.copies = CopyGroups(threads)
-        self.judge = Judge(reporter, block_ids, warp, self.copies)
+        self.judge = Judge(reporter, block_ids, warp, self.copies, func)
         self.shadows: dict[int, Shadow] = {}
         self.reuse = Reuse()
         self.engines = Engines(self, func)
@@ -70,6 +84,8 @@ class SharedChecker:
         self.proxies = any(isinstance(op, Wgmma) or (isinstance(op, AnyBulk) and
                                                      op.kind in ("store", "reduce_add", "send"))
                            for op in func.body.walk())
+        # Whether parts of the block go on without the others, so that one may be a turn ahead.
+        self.overtaking = any(isinstance(op, (NamedBarrier, MbarrierWait)) for op in func.body.walk())
         # Threads may order their arrivals through global memory, which is not tracked.
         self.flagged = any(isinstance(op, (Atomic, Load, Store)) and op.order is not None and
                            op.ref.buffer.space is not Space.SHARED for op in func.body.walk())
@@ -89,8 +105,11 @@ class SharedChecker:
         if found is None:
             return
         shadow, at = found
-        if (clashes := self.against_write(shadow, at, initialised=True)) is not None:
+        if (clashes := self.against_write(shadow, at, initialised=True)) is not None and \
+                (clashes := self._overtaken(shadow, op, clashes)) is not None:
             self.engines.judge.read(shadow, op, clashes, self.engines.all)
+        if shadow.turns is not None:
+            shadow.turns.looked(at)
         self.peers.local(shadow, op, at, _READ)
         if ordered:
             return                                      # ordered with atomics; not kept against plain writes
@@ -153,6 +172,8 @@ class SharedChecker:
             self._issue(shadow, at)
             epoch = np.full_like(epoch, NEVER)
         kind = PENDING if asynchronous else SYNC
+        if shadow.turns is not None:
+            shadow.turns.written(at, take(shadow.write, at.unit, at.block))
         put(shadow.write, at.unit, at.block, pack(epoch, self.judge.number(op), kind, at.first[:, None]))
         renew(shadow, at)
         self.engines.renewed(shadow, at)
@@ -162,6 +183,24 @@ class SharedChecker:
         if clashes is not None:
             shadow.reads.forget(clashes.unit, clashes.block)
             self.judge.overwrite(shadow, op, clashes, verb, asynchronous)
+
+    def _overtaken(self, shadow: Shadow, op: Op, clashes: Clashes) -> Clashes | None:
+        """C2 of reads that find the next value, because its writer has not waited for them; the others that are left.
+
+        They have not read the value before, which they are ordered after.
+        """
+        turns = shadow.turns
+        if turns is None:
+            return clashes
+        place, group = (clashes.unit, clashes.block), self.clocks.group[clashes.actor]
+        before = turns.before[place]
+        known = self.clocks.seen[group, self.clocks.group.take(thread_of(before), mode="clip"), clashes.block]
+        late = (clashes.kind == SYNC) & (clashes.record != 0) & (before != 0) & (kind_of(before) == SYNC) & \
+            (epoch_of(before) <= known) & (turns.had_read[place] & bit(group) == 0)
+        late = turns.one_class(clashes.record, self.judge.number(op), late)
+        if late.any():
+            self.judge.overtaken(shadow, op, clashes.pick(late))
+        return None if late.all() else clashes.pick(~late)
 
     def _twice(self, shadow: Shadow, op: Op, at: Footprint, verb: str) -> None:
         entry = np.flatnonzero(at.first != at.second)
@@ -344,6 +383,8 @@ class SharedChecker:
         shadow = self.shadows.get(buffer.id)
         if shadow is None:
             shadow = self.shadows[buffer.id] = Shadow(buffer, width, self.clocks)
+            if self.overtaking:
+                shadow.turns = Turns(shadow.units, self.clocks.columns)
             if self.proxies:
                 shadow.fences = np.zeros(shadow.write.shape, np.int64)
                 shadow.foreign = np.zeros(shadow.write.shape, np.bool_)
