@@ -70,7 +70,7 @@ class Control:
     def fails(self, message: Callable[[], object]) -> None:
         """``assert False``: now, or when the kernel gets here."""
         if not under_a_condition():
-            self.assert_(False, message)
+            self.assertTrue(False, message)
             return
         text = message()
         builder().emit(ops.Assert(cond=operand_of(False), message="" if text is None else texts.shown(text)))

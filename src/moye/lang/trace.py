@@ -28,6 +28,7 @@ from moye.ir.builder import Builder
 from moye.ir.nodes import Block, Buffer, Extent, Func, Param, ScalarParam, TensorParam, Value
 from moye.lang.control import CONTROL, under_a_condition
 from moye.lang.functions import KernelMarker
+from moye.lang.pickling import reduced
 from moye.lang.rewrite import CONTROL as CONTROL_NAME
 from moye.lang.rewrite import attribute_reads, free_names, rewrite
 from moye.lang.scopes import regions
@@ -80,6 +81,15 @@ class JitFunction:
 
     def __get__(self, instance: object, owner: type | None = None) -> Any:
         return self if instance is None else types.MethodType(self, instance)
+
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        return reduced(self, jit, self.function)
+
+    def __copy__(self) -> JitFunction:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> JitFunction:
+        return self
 
     def __repr__(self) -> str:
         return f"<mo.jit {self.function.__qualname__}>"

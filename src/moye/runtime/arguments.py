@@ -11,6 +11,7 @@ annotations make more of it static.
 
 from __future__ import annotations
 
+import difflib
 import enum
 import inspect
 import math
@@ -49,6 +50,8 @@ _STATIC_TYPES = (Layout, ComposedLayout, Swizzle, DType, CopyOp, BulkOp, MmaOp, 
 _FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, types.MethodType, JitFunction, type)
 _PLAIN = (int, float, complex, str, bytes, type(None), DType)
 _VECTOR_BYTES = 16
+OPTIONS = ("grid", "block", "cluster", "stream", "smem", "dependent", "arch")
+"""The keywords of launches and compilations that are no arguments."""
 
 
 @dataclass(slots=True)
@@ -85,9 +88,22 @@ class Signature:
         try:
             bound = self.signature.bind(*args, **kwargs)
         except TypeError as error:
-            raise ArgumentError(f"{self.function.__name__}{self.signature}: {error}") from None
+            raise self._unbound(kwargs) or ArgumentError(f"{self.function.__name__}{self.signature}: "
+                                                         f"{error}") from None
         bound.apply_defaults()
         return bound.arguments
+
+    def _unbound(self, kwargs: Mapping[str, Any]) -> ArgumentError | None:
+        """What to say of a keyword that is no parameter: it may be a misspelt one, or an option."""
+        unknown = [name for name in kwargs if name not in self.signature.parameters]
+        if not unknown:
+            return None
+        name, kernel = unknown[0], self.function.__name__
+        near = difflib.get_close_matches(name, [*self.signature.parameters, *OPTIONS], 1, 0.7)
+        hint = f"did you mean {near[0]}=?" if near else None
+        if name in OPTIONS:
+            hint = f"{kernel}.launch(..., grid=, block=, cluster=, stream=, smem=, dependent=) takes options"
+        return ArgumentError(f"{kernel}{self.signature} has no parameter {name!r}", hint=hint)
 
 
 def _role(annotation: object) -> Role:

@@ -20,6 +20,7 @@ from moye.runtime.boundary import boundary
 from moye.runtime.checking import Lints, Options, Refused, checking, judged, options, session
 from moye.runtime.compile import Dim3, Specialised
 from moye.runtime.kernel import Extents, Kernel, dim3
+from moye.runtime.launch import more_smem
 from moye.runtime.report import Report
 from moye.runtime.sampling import Blocks
 
@@ -46,12 +47,14 @@ class Checked:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Report:
         name = self.kernel.__name__
-        raise LaunchError(f"mo.check({name}) needs a launch configuration", hint=f"mo.check({name})[grid, block](...)")
+        raise LaunchError(f"a checked launch of {name} needs a launch configuration",
+                          hint=f"mo.check({name})[grid, block](...)")
 
     @boundary
     def launch(self, *args: Any, grid: Extents, block: Extents, cluster: Extents = (1, 1, 1), stream: Any = None,
                smem: int | None = None, dependent: bool = False, **kwargs: Any) -> Report:
         """As ``Kernel.launch``; ``stream`` and ``smem`` mean nothing in the simulator, which waits for all streams."""
+        more_smem(smem)
         return self._run(args, kwargs, dim3(grid, "grid"), dim3(block, "block"), dim3(cluster, "cluster"), dependent)
 
     def _run(self, args: tuple[Any, ...], kwargs: dict[str, Any], grid: Dim3, block: Dim3, cluster: Dim3,

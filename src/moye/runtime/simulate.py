@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from moye import env
-from moye.errors import CompileError, LaunchError, SimulationError, UnsupportedError
+from moye.errors import CompileError, SimulationError, UnsupportedError
 from moye.ir.nodes import TensorParam
 from moye.runtime.arguments import Call
 from moye.runtime.arrays import ArrayInfo, host_view
@@ -110,7 +110,6 @@ def run(spec: Specialised, call: Call, grid: Dim3, *, check: bool, collect: bool
     from moye.sim.machine import Hooks, simulate
 
     named = env.check() if check and not collect else True
-    _check_limits(spec, grid)
     if arch := default_arch() if collect else env.arch():
         require_shared(spec, arch)
     arguments = launch_arguments(spec, call)
@@ -141,14 +140,6 @@ def probed(spec: Specialised, call: Call, grid: Dim3, block: int, probe: Any, *,
 def violation(finding: Any) -> SimulationError:
     """A finding as an error."""
     return SimulationError(finding.message, finding=finding, hint=finding.hint, locs=finding.locs, code=finding.code)
-
-
-def _check_limits(spec: Specialised, grid: Dim3) -> None:
-    if spec.func.threads > 1024:
-        raise LaunchError(f"{spec.func.name}: block {spec.func.block_dim} has {spec.func.threads} threads, and at most "
-                          f"1024 are possible")
-    if min(grid) < 0 or grid[0] >= 1 << 31 or max(grid[1:]) > 65535:
-        raise LaunchError(f"{spec.func.name}: grid {grid} lies outside (1, 1, 1) .. (2147483647, 65535, 65535)")
 
 
 def launch_arguments(spec: Specialised, call: Call) -> list[Any]:
