@@ -15,6 +15,8 @@ import re
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
+from itertools import islice
 
 from fuzz.answers import Verdict
 from fuzz.programs import Program
@@ -42,10 +44,8 @@ def reduced(program: Program, failure: Callable[[Program], str], seconds: float 
         again = False
         for cuts in (_statements, _expressions):
             skip = 0
-            while time.monotonic() < end:
-                candidate = next(_from(cuts(tree), skip), None)
-                if candidate is None:
-                    break
+            while time.monotonic() < end and (made := next(islice(cuts(tree), skip, None), None)):
+                candidate = made()
                 small = replace(program, source=_source(candidate))
                 if len(small.source) < len(_source(tree)) and failure(small) == wanted:
                     tree, again = candidate, True
@@ -58,12 +58,6 @@ def _source(tree: ast.Module) -> str:
     return ast.unparse(ast.fix_missing_locations(tree)) + "\n"
 
 
-def _from(candidates: Iterator[ast.Module], skip: int) -> Iterator[ast.Module]:
-    for position, candidate in enumerate(candidates):
-        if position >= skip:
-            yield candidate
-
-
 def _waits(node: ast.AST) -> bool:
     return any(isinstance(n, ast.Attribute) and n.attr in KEPT for n in ast.walk(node))
 
@@ -73,7 +67,7 @@ def _bodies(tree: ast.Module) -> list[tuple[ast.AST, str]]:
             if isinstance(getattr(node, name, None), list) and getattr(node, name)]
 
 
-def _statements(tree: ast.Module) -> Iterator[ast.Module]:
+def _statements(tree: ast.Module) -> Iterator[Callable[[], ast.Module]]:
     """One statement less, the last first; or a compound statement's body in its place."""
     for place, (node, name) in reversed(list(enumerate(_bodies(tree)))):
         for at in reversed(range(len(getattr(node, name)))):
@@ -82,11 +76,11 @@ def _statements(tree: ast.Module) -> Iterator[ast.Module]:
                                                                  and statement.name.startswith("fuzz_")):
                 continue
             if not _waits(statement) or isinstance(statement, (ast.If, ast.For, ast.While)):
-                yield _cut(tree, place, at, [])
+                yield partial(_cut, tree, place, at, [])
             for inner in ("body", "orelse"):
                 found = getattr(statement, inner, None)
                 if found and not isinstance(statement, ast.FunctionDef):
-                    yield _cut(tree, place, at, found)
+                    yield partial(_cut, tree, place, at, found)
 
 
 def _cut(tree: ast.Module, place: int, at: int, instead: list[ast.stmt]) -> ast.Module:
@@ -117,14 +111,18 @@ def _parts(node: ast.expr) -> list[ast.expr]:
     return []
 
 
-def _expressions(tree: ast.Module) -> Iterator[ast.Module]:
+def _expressions(tree: ast.Module) -> Iterator[Callable[[], ast.Module]]:
     for place, node in enumerate(ast.walk(tree)):
         if isinstance(node, ast.expr) and not _waits(node):
             for choice in range(len(_parts(node))):
-                new = copy.deepcopy(tree)
-                old = list(ast.walk(new))[place]
-                assert isinstance(old, ast.expr)
-                yield _Replacing(old, _parts(old)[choice]).visit(new)
+                yield partial(_simpler, tree, place, choice)
+
+
+def _simpler(tree: ast.Module, place: int, choice: int) -> ast.Module:
+    new = copy.deepcopy(tree)
+    old = list(ast.walk(new))[place]
+    assert isinstance(old, ast.expr), "the walk finds what it found in the tree that was copied"
+    return _Replacing(old, _parts(old)[choice]).visit(new)  # type: ignore[no-any-return]
 
 
 class _Replacing(ast.NodeTransformer):
