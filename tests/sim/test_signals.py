@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import signal_kernels as kernels
 import numpy as np
 import pytest
 
 import moye as mo
+import signal_kernels as kernels
 
 
 def ints(n):

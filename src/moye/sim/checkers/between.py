@@ -5,29 +5,54 @@ which epoch each thread of a block is ordered before somebody; ``view``: which v
 
 A place has a ``Location``: its values, each with its writer and its chain.  A chain is a release sequence (PTX ISA,
 memory consistency model): a write and the read-modify-writes that follow it.  Who reads a value acquires what the
-chain has released up to it, no more.  A release carries what its thread had acquired as links into other chains, so
-what a block knows is found by following them, and only when it is asked.
+chain has released up to it, no more.  What a thread knows is a ``Clock``: of each thread that releases the newest
+release that is known; a later one holds all that an earlier one did.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from bisect import bisect_right
+from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from moye.sim.checkers.clocks import Clocks, Ints
-from moye.sim.checkers.regions import CLUSTER, CTA, GPU
+from moye.sim.checkers.regions import CLUSTER, GPU
 
 Place = Hashable
 """A byte address in global memory, or (block, buffer, byte) in shared memory."""
-Links = dict[int, int]
-"""Chain -> how many releases of it are known."""
 Writer = tuple[int, int, int]
 """Block, thread, epoch."""
-MOST_STEPS = 3_000_000
-"""Reads, writes and links followed in one launch before it is given up."""
+Source = tuple[int, int, int]
+"""Block, thread, and how it releases: by a fence of one of the scopes, or (3) by its operations themselves."""
+Clock = dict[Source, "Release"]
+ITSELF = 3
+MOST_STEPS = 20_000_000
+"""Entries of clocks that are joined in one launch before it is given up."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Release:
+    """What a write publishes of its block, per thread (T,) and per engine, and what its thread had acquired."""
+
+    source: Source
+    number: int
+    epochs: Ints
+    heard: Ints
+    clock: Clock
+    others: tuple[tuple[int, Ints], ...]
+    """The same epochs of other blocks of the cluster, as its barriers have told them."""
+    scope: int
+
+    def of(self, block: int) -> Iterator[Ints]:
+        """The epochs of a block."""
+        if block == self.source[0]:
+            yield self.epochs
+        for other, epochs in self.others:
+            if other == block:
+                yield epochs
 
 
 @dataclass(eq=False, slots=True)
@@ -40,50 +65,29 @@ class Location:
     upto: list[int] = field(default_factory=lambda: [0])
     """How many releases the chain of each value had then."""
     writer: list[Writer | None] = field(default_factory=lambda: [None])
+    readers: dict[tuple[int, int], list[tuple[int, int]]] = field(default_factory=dict)
+    """What each thread of each block has seen: (epoch, value), the newest last."""
 
     @property
     def latest(self) -> int:
         return len(self.chain) - 1
 
-
-Views = dict[Location, int]
-"""The newest value that somebody has seen, or knows that somebody has."""
-
-
-@dataclass(frozen=True, slots=True)
-class Release:
-    """What a write publishes of one block."""
-
-    block: int
-    epochs: Ints
-    """Per thread of the block the latest epoch that is published, per engine of it the latest one heard of ..."""
-    heard: Ints
-    links: Links
-    views: Views
-    scope: int
+    def saw(self, block: int, thread: int, epoch: int, value: int) -> None:
+        """A thread has read a value."""
+        seen = self.readers.setdefault((block, thread), [])
+        if not seen or seen[-1][0] != epoch:
+            seen.append((epoch, value))
+        else:
+            seen[-1] = epoch, max(value, seen[-1][1])
 
 
 @dataclass(slots=True)
 class _Chain:
     log: list[Release] = field(default_factory=list)
-    by_block: dict[int, list[int]] = field(default_factory=dict)
     narrow: bool = False
-
-    def add(self, release: Release) -> None:
-        self.by_block.setdefault(release.block, []).append(len(self.log))
-        self.log.append(release)
-        self.narrow |= release.scope < GPU
-
-
-@dataclass(slots=True)
-class Acquire:
-    """A thread, and perhaps ``mates`` of it, that acquired at an epoch."""
-
-    thread: int
-    epoch: int
-    chain: int
-    upto: int
-    mates: frozenset[int]
+    done: int = 0
+    """So many of its releases are in ``clock``."""
+    clock: Clock = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +101,19 @@ class Eye:
     """(block, epochs (T,))."""
     own: int | None = None
     """The epoch of the thread up to which its own acquires count, None for all."""
+
+    def limit(self, thread: int) -> int | None:
+        """Up to which epoch what a thread of the block did counts, None for all."""
+        if thread != self.thread:
+            return int(self.row[thread])
+        return None if self.own is None else max(self.own, int(self.row[thread]))
+
+
+def join(into: Clock, more: Clock) -> None:
+    """What is known of each source is the newer of the two."""
+    for source, release in more.items():
+        if (old := into.get(source)) is None or old.number < release.number:
+            into[source] = release
 
 
 def eye_of(block: int, thread: int, clocks: Clocks, column: int) -> Eye:
@@ -120,13 +137,14 @@ class Between:
         self.cluster = cluster
         self.locations: dict[Place, Location] = {}
         self.chains: list[_Chain] = []
-        self.acquires: dict[int, dict[tuple[int, int, int], Acquire]] = {}
-        self.seen: dict[int, dict[tuple[int, int, Location], int]] = {}
-        """Per block what its threads saw: (thread, epoch, location) -> value."""
+        self.sources: dict[int, list[Source]] = {}
+        """Per block those that publish something of it."""
+        self.learnt: dict[int, dict[int, tuple[list[int], list[Clock]]]] = {}
+        """Per block and thread what it has acquired itself, and from which epoch on."""
+        self.versions: dict[int, int] = {}
+        """How often threads of a block have learnt something."""
         self.steps = self.events = 0
-        self._reached: dict[tuple[tuple[int, int], ...], Links] = {}
-        self._known: dict[tuple[tuple[tuple[int, int], ...], int], Ints] = {}
-        self._filtered: dict[tuple[int, int, int, int], int] = {}
+        self._numbers: dict[Source, int] = {}
 
     @property
     def exhausted(self) -> bool:
@@ -135,6 +153,16 @@ class Between:
 
     # --- writing -----------------------------------------------------------------------------------------------------
 
+    def release(self, source: Source, epochs: Ints, heard: Ints, clock: Clock, others: tuple[tuple[int, Ints], ...],
+                scope: int) -> Release:
+        """The next release of a source."""
+        number = self._numbers[source] = self._numbers.get(source, 0) + 1
+        for block in (source[0], *(other for other, _ in others)):
+            known = self.sources.setdefault(block, [])
+            if source not in known:
+                known.append(source)
+        return Release(source, number, epochs, heard, clock, others, scope)
+
     def write(self, place: Place, writer: Writer, before: Any, releases: Iterable[Release], *, rmw: bool) -> Location:
         """A strong write, of what was ``before``; one that is no read-modify-write begins a chain."""
         self.steps += 1
@@ -142,20 +170,19 @@ class Between:
         location = self.locations.get(place)
         if location is None:
             location = self.locations[place] = Location()
-        chain = location.chain[-1] if rmw else None
-        if chain is None:
-            chain = self._new()
+        number = location.chain[-1] if rmw else None
+        if number is None:
+            number = len(self.chains)
+            self.chains.append(_Chain())
+        chain = self.chains[number]
         for release in releases:
-            self.chains[chain].add(release)
+            chain.log.append(release)
+            chain.narrow |= release.scope < GPU
         location.values.append(before)
-        location.chain.append(chain)
-        location.upto.append(len(self.chains[chain].log))
+        location.chain.append(number)
+        location.upto.append(len(chain.log))
         location.writer.append(writer)
         return location
-
-    def _new(self) -> int:
-        self.chains.append(_Chain())
-        return len(self.chains) - 1
 
     def cut(self, places: Iterable[Place]) -> None:
         """Weak writes: whoever reads them learns nothing."""
@@ -165,121 +192,106 @@ class Between:
 
     # --- reading -----------------------------------------------------------------------------------------------------
 
-    def link(self, location: Location, value: int, block: int, scope: int) -> tuple[int, int] | None:
+    def gather(self, location: Location, value: int, block: int, scope: int) -> Clock:
         """What a read of a value by a block may acquire; morally strong if both scopes reach the other block."""
         self.steps += 1
-        chain, upto = location.chain[value], location.upto[value]
-        if chain is None or not upto:
-            return None
-        if scope == GPU and not self.chains[chain].narrow:
-            return chain, upto
-        key = (chain, upto, block if scope == CTA or self.chains[chain].narrow else block // self.cluster, scope)
-        if key not in self._filtered:
-            self._filtered[key] = new = self._new()
-            for release in self.chains[chain].log[:upto]:
-                if self._reaches(min(scope, release.scope), release.block, block):
-                    self.chains[new].add(release)
-        found = self._filtered[key]
-        return (found, len(self.chains[found].log)) if self.chains[found].log else None
+        number, upto = location.chain[value], location.upto[value]
+        if number is None or not upto:
+            return {}
+        chain = self.chains[number]
+        if scope == GPU and not chain.narrow and upto >= chain.done:
+            self._add(chain.clock, chain.log[chain.done:upto])
+            chain.done = upto
+            return dict(chain.clock)
+        found: Clock = {}
+        self._add(found, [release for release in chain.log[:upto]
+                          if self._reaches(min(scope, release.scope), release.source[0], block)])
+        return found
+
+    def _add(self, clock: Clock, releases: Iterable[Release]) -> None:
+        for release in releases:
+            self.steps += len(release.clock) + 1
+            join(clock, release.clock)
+            join(clock, {release.source: release})
 
     def _reaches(self, scope: int, a: int, b: int) -> bool:
         return scope == GPU or a == b or (scope == CLUSTER and a // self.cluster == b // self.cluster)
 
-    def acquire(self, block: int, thread: int, epoch: int, link: tuple[int, int],
-                mates: frozenset[int] = frozenset()) -> None:
-        """A thread, and ``mates`` of it, are ordered after what the link leads to."""
-        here, (chain, upto) = self.acquires.setdefault(block, {}), link
-        before = here.get((thread, epoch, chain))
-        if before is None:
-            here[thread, epoch, chain] = Acquire(thread, epoch, chain, upto, mates)
+    def acquire(self, block: int, thread: int, epoch: int, clock: Clock) -> None:
+        """A thread is ordered after what a clock says."""
+        epochs, clocks = self.learnt.setdefault(block, {}).setdefault(thread, ([], []))
+        before = clocks[-1] if clocks else {}
+        self.steps += len(clock)
+        if not any(source not in before or before[source].number < release.number
+                   for source, release in clock.items()):
+            return
+        self.versions[block] = self.versions.get(block, 0) + 1
+        self.steps += len(before)
+        merged = dict(before)
+        join(merged, clock)
+        if epochs and epochs[-1] == epoch:
+            clocks[-1] = merged
         else:
-            before.upto, before.mates = max(before.upto, upto), before.mates | mates
-
-    def saw(self, block: int, thread: int, epoch: int, location: Location, value: int) -> None:
-        """A thread has read a value."""
-        here, key = self.seen.setdefault(block, {}), (thread, epoch, location)
-        here[key] = max(here.get(key, 0), value)
+            epochs.append(epoch)
+            clocks.append(merged)
 
     # --- what is known -----------------------------------------------------------------------------------------------
 
-    def visible(self, eye: Eye) -> Links:
-        """What a thread has acquired, itself or through the barriers of its block and of its cluster."""
-        links: Links = {}
-        for a in self.acquires.get(eye.block, {}).values():
-            own = a.thread == eye.thread or eye.thread in a.mates
-            if (own and (eye.own is None or a.epoch <= eye.own)) or a.epoch <= eye.row[a.thread]:
-                links[a.chain] = max(a.upto, links.get(a.chain, 0))
+    def visible(self, eye: Eye) -> Clock:
+        """What a thread has acquired, itself or through the barriers of its block and of its cluster; not to change."""
+        found = [_upto(*learnt, eye.limit(thread)) for thread, learnt in self.learnt.get(eye.block, {}).items()]
         for mate, far in eye.far:
-            for a in self.acquires.get(mate, {}).values():
-                if a.epoch <= far[a.thread]:
-                    links[a.chain] = max(a.upto, links.get(a.chain, 0))
-        return links
+            found += [_upto(*learnt, int(far[thread])) for thread, learnt in self.learnt.get(mate, {}).items()]
+        known = [clock for clock in found if clock]
+        if len(known) <= 1:
+            return known[0] if known else {}
+        merged = dict(known[0])
+        for clock in known[1:]:
+            self.steps += len(clock)
+            join(merged, clock)
+        return merged
 
-    def views(self, eye: Eye) -> Views:
-        """The values that a thread has seen, itself or through barriers."""
-        found: Views = {}
-        for (thread, epoch, location), value in self.seen.get(eye.block, {}).items():
-            own = thread == eye.thread and (eye.own is None or epoch <= eye.own)
-            if own or epoch <= eye.row[thread]:
-                found[location] = max(value, found.get(location, 0))
-        for mate, far in eye.far:
-            for (thread, epoch, location), value in self.seen.get(mate, {}).items():
-                if epoch <= far[thread]:
-                    found[location] = max(value, found.get(location, 0))
-        return found
-
-    def view(self, eye: Eye, links: Links, location: Location) -> int:
-        """The newest value of a place that a thread knows to have been seen."""
-        newest = self.views(eye).get(location, 0)
-        for chain, upto in self._reach(links).items():
-            for release in self.chains[chain].log[:upto]:
-                newest = max(newest, release.views.get(location, 0))
-        return newest
-
-    def _reach(self, links: Links) -> Links:
-        """The links and whatever they lead to."""
-        key = tuple(sorted(links.items()))
-        if key in self._reached:
-            return self._reached[key]
-        reached: Links = {}
-        todo = list(links.items())
-        while todo and not self.exhausted:
-            chain, upto = todo.pop()
-            before = reached.get(chain, 0)
-            if upto <= before:
-                continue
-            reached[chain] = upto
-            for release in self.chains[chain].log[before:upto]:
-                self.steps += 1
-                todo.extend((c, n) for c, n in release.links.items() if n > reached.get(c, 0))
-        if len(self._reached) > 64:
-            self._reached.clear()
-        self._reached[key] = reached
-        return reached
-
-    def known(self, links: Links, rival: int, threads: int) -> Ints:
+    def known(self, clock: Clock, block: int, threads: int) -> Ints:
         """(threads,): the epoch of each thread of a block up to which everything is ordered before."""
-        key = (tuple(sorted(links.items())), rival)
-        if (found := self._known.get(key)) is not None:
-            return found
         known = np.zeros(threads, np.int64)
-        for release in self._of(links, rival):
-            np.maximum(known, release.epochs, out=known)
-        if len(self._known) > 1024:
-            self._known.clear()
-        self._known[key] = known
+        for source in self.sources.get(block, ()):
+            if (release := clock.get(source)) is not None:
+                for epochs in release.of(block):
+                    np.maximum(known, epochs, out=known)
         return known
 
-    def heard(self, links: Links, block: int, engines: int) -> Ints:
+    def heard(self, clock: Clock, block: int, engines: int) -> Ints:
         """(engines,): the epoch of each engine of a block up to which it is known to be complete."""
         heard = np.zeros(engines, np.int64)
-        for release in self._of(links, block):
-            np.maximum(heard[:len(release.heard)], release.heard, out=heard[:len(release.heard)])
+        for source in self.sources.get(block, ()):
+            if source[0] == block and (release := clock.get(source)) is not None:
+                np.maximum(heard[:len(release.heard)], release.heard, out=heard[:len(release.heard)])
         return heard
 
-    def _of(self, links: Links, block: int) -> Iterable[Release]:
-        for chain, upto in self._reach(links).items():
-            for position in self.chains[chain].by_block.get(block, ()):
-                if position >= upto:
+    def before(self, eye: Eye, clock: Clock, event: Writer) -> bool:
+        """Whether what a thread did at an epoch is ordered before the eye, whose clock it is."""
+        block, thread, epoch = event
+        if block == eye.block and ((limit := eye.limit(thread)) is None or epoch <= limit):
+            return True
+        if any(mate == block and epoch <= far[thread] for mate, far in eye.far):
+            return True
+        return any(epoch <= epochs[thread] for source in self.sources.get(block, ())
+                   if (release := clock.get(source)) is not None for epochs in release.of(block))
+
+    def view(self, eye: Eye, clock: Clock, location: Location, least: int = 0) -> int:
+        """The newest value of a place, from ``least`` on, that somebody has seen before the eye."""
+        newest = least
+        for (block, thread), seen in location.readers.items():
+            for epoch, value in reversed(seen):
+                if value <= newest:
                     break
-                yield self.chains[chain].log[position]
+                if self.before(eye, clock, (block, thread, epoch)):
+                    newest = value
+                    break
+        return newest
+
+
+def _upto(epochs: list[int], clocks: list[Clock], limit: int | None) -> Clock:
+    """What was acquired up to an epoch, None for all."""
+    at = len(epochs) if limit is None else bisect_right(epochs, limit)
+    return clocks[at - 1] if at else {}

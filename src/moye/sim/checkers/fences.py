@@ -1,15 +1,12 @@
 """What the fences of one batch of blocks cover: (T, blocks), for each scope.
 
-In: threads that execute a fence, relaxed reads of values that somebody released.  Out: ``published``: what a relaxed
-write after a fence releases; ``awaited``: what a fence acquires of the reads before it.
+In: threads that execute a fence.  Out: ``published``: what a relaxed write after a fence releases.
 
 A fence makes patterns with the strong accesses of its own thread (PTX ISA).  Where threads fence on both sides of a
 block barrier each fence covers its own thread's accesses too, whoever of the block signals.
 """
 
 from __future__ import annotations
-
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -46,13 +43,3 @@ class Fences:
         epochs: Ints = np.maximum(np.minimum(seen, self.own[:, block]), self.covered(thread, block))
         epochs[thread] = self.own[thread, block]
         return epochs
-
-
-@dataclass(slots=True)
-class Awaited:
-    """A relaxed read of something released, which a fence may acquire."""
-
-    thread: int
-    epoch: int
-    links: dict[int, tuple[int, int] | None]
-    """By the scope of the fence."""

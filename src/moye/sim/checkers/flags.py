@@ -17,7 +17,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from moye.ir import ops
-from moye.sim.checkers.between import Between, Eye, Links, Location, Place, Release, Writer, eye_of
+from moye.sim.checkers.between import ITSELF, Between, Clock, Eye, Location, Place, Release, Writer, eye_of
 from moye.sim.checkers.clocks import Bools, Clocks, Ints
 from moye.sim.checkers.fences import Fences
 from moye.sim.checkers.regions import CLUSTER, scope_of
@@ -193,26 +193,25 @@ class Flags:
         if getattr(op, "order", None) in RELEASES:
             epochs = eye.row.copy()
             epochs[thread] = self._epoch(block, thread)
-            return self._published(eye, epochs, scope)
+            return [self._published(eye, epochs, scope, ITSELF)]
         found: list[Release] = []
         for level in range(scope, -1, -1):
             if not self.fences[level].any:
                 continue
             epochs = self.fences[level].published(thread, block, eye.row)
-            if epochs.any() and not any((release.epochs >= epochs).all() for release in found if
-                                        release.block == eye.block):
+            if epochs.any() and not any((release.epochs >= epochs).all() for release in found):
                 own = int(self.fences[level].own[thread, block])
                 before = eye if not own else Eye(eye.block, thread, self.fences[level].covered(thread, block), eye.far,
                                                  own)
-                found += self._published(before, epochs, level)
+                found.append(self._published(before, epochs, level, level))
         return found
 
-    def _published(self, eye: Eye, epochs: Ints, scope: int) -> list[Release]:
+    def _published(self, eye: Eye, epochs: Ints, scope: int, how: int) -> Release:
         clocks, column = self.shared.clocks, self._column(eye.block - self.first)
-        links, views = self.between.visible(eye), self.between.views(eye) if self.between.seen else {}
         heard = clocks.heard[clocks.group[eye.thread], :, column].copy()
-        more = [Release(mate, far, heard[:0], {}, {}, scope) for mate, far in eye.far if far.any()]
-        return [*more, Release(eye.block, epochs, heard, links, views, scope)]
+        others = tuple((mate, far) for mate, far in eye.far if far.any())
+        return self.between.release((eye.block, eye.thread, how), epochs, heard, self.between.visible(eye), others,
+                                    scope)
 
     def cut(self, where: Where, address: Ints, mask: Bools | None, size: int) -> None:
         """Weak writes of ``size`` bytes at each address (V, T or 1, B or 1)."""
@@ -237,7 +236,7 @@ class Flags:
             members = [t for t in threads if clocks.group[t] == group]
             epoch = self._epoch(block, members[0])
             for t in members if where.watched else ():
-                self.between.saw(self.first + block, t, epoch, location, value)
+                location.saw(self.first + block, t, epoch, value)
             if getattr(op, "order", None) in ACQUIRES:
                 self._acquire(location, value, scope, block, members)
             elif self.traffic.ordered:
@@ -246,11 +245,11 @@ class Flags:
                     here[t, epoch, location] = value, scope
 
     def _acquire(self, location: Location, value: int, scope: int, block: int, members: list[int]) -> None:
-        link = self.between.link(location, value, self.first + block, scope)
-        if link is not None:
-            self.between.acquire(self.first + block, members[0], self._epoch(block, members[0]), link,
-                                 frozenset(members[1:]))
-            self._learn(block, members, dict([link]))
+        clock = self.between.gather(location, value, self.first + block, scope)
+        if clock:
+            for member in members:
+                self.between.acquire(self.first + block, member, self._epoch(block, member), clock)
+            self._learn(block, members, clock)
 
     def fence(self, op: ops.Fence, mask: Bools | None) -> None:
         """The lanes of the mask execute a fence."""
@@ -275,11 +274,11 @@ class Flags:
 
     # --- the clocks of the block -------------------------------------------------------------------------------------
 
-    def _learn(self, block: int, members: list[int], links: Links) -> None:
-        """Threads have acquired the links: what they learn of their own block goes to its clocks."""
+    def _learn(self, block: int, members: list[int], clock: Clock) -> None:
+        """Threads have acquired a clock: what they learn of their own block goes to its clocks."""
         shared, clocks, between = self.shared, self.shared.clocks, self.between
-        known = between.known(links, self.first + block, shared.threads)
-        heard = between.heard(links, self.first + block, clocks.heard.shape[1])
+        known = between.known(clock, self.first + block, shared.threads)
+        heard = between.heard(clock, self.first + block, clocks.heard.shape[1])
         group = int(clocks.group[members[0]])
         column = self._column(block)
         more: Bools = known > clocks.seen[group, clocks.group, column]
@@ -343,37 +342,25 @@ class Flags:
     def _floor(self, location: Location, block: int, thread: int, seen: int) -> int:
         """The oldest value that a thread may still read."""
         between, key = self.between, (block, thread, location)
-        token = (self._epoch(block, thread), len(between.acquires.get(self.first + block, ())),
-                 len(between.seen.get(self.first + block, ())))
+        eye = self.eye(block, thread)
+        token = self._epoch(block, thread), between.versions.get(eye.block, 0), hash(eye.row.tobytes())
         if key in self._floors and self._floors[key][0] == token:
             return max(seen, self._floors[key][1])
-        eye = self.eye(block, thread)
-        links = between.visible(eye)
-        low = max(seen, between.view(eye, links, location), location.latest - PATIENCE, 0)
-        floor = next((value for value in range(location.latest, low, -1)
-                      if self._knows(eye, links, location.writer[value])), low)
+        clock = between.visible(eye)
+        low = between.view(eye, clock, location, max(seen, location.latest - PATIENCE, 0))
+        floor = next((value for value in range(location.latest, low, -1) if (writer := location.writer[value]) is None
+                      or between.before(eye, clock, writer)), low)
         self._floors[key] = token, floor
         return floor
 
-    def _knows(self, eye: Eye, links: Links, writer: Writer | None) -> bool:
-        """Whether a write is ordered before what a thread does now."""
-        if writer is None:
-            return True
-        block, thread, epoch = writer
-        if block == eye.block:
-            return thread == eye.thread or bool(epoch <= eye.row[thread])
-        if any(mate == block and epoch <= far[thread] for mate, far in eye.far):
-            return True
-        return bool(links) and bool(epoch <= self.between.known(links, block, self.shared.threads)[thread])
-
     # --- questions ---------------------------------------------------------------------------------------------------
 
-    def observed(self, place: Place, eye: Eye, links: Links, rival: Writer) -> bool:
+    def observed(self, place: Place, eye: Eye, clock: Clock, rival: Writer) -> bool:
         """Whether a thread has seen an atomic write itself, through those that came after it (observation order)."""
         location = self.between.locations.get(place)
         if location is None:
             return False
-        value = self.between.view(eye, links, location)
+        value = self.between.view(eye, clock, location)
         chain = location.chain[value]
         while value > 0 and chain is not None and location.chain[value] == chain:
             if location.writer[value] == rival:
@@ -398,7 +385,7 @@ class Flags:
     def _fenced(self, block: int, thread: int) -> list[Release]:
         eye, fences = self.eye(block, thread), self.fences[CLUSTER]
         epochs = fences.published(thread, block, eye.row)
-        return self._published(eye, epochs, CLUSTER) if epochs.any() else []
+        return [self._published(eye, epochs, CLUSTER, CLUSTER)] if epochs.any() else []
 
     def waited(self, barrier: tuple[int, int], lanes: Bools) -> None:
         """Threads have waited for a barrier of their block."""

@@ -19,12 +19,25 @@ import numpy as np
 from moye.dtypes import Space
 from moye.ir import ops
 from moye.ir.nodes import Buffer, Func, Ref, TileRef
-from moye.sim.checkers.between import CLUSTER, CTA, GPU, Between, Eye
+from moye.sim.checkers.between import Between, Eye
 from moye.sim.checkers.clocks import Bools, Ints
 from moye.sim.checkers.conflicts import Clash, Conflicts, Place
 from moye.sim.checkers.findings import Reporter
 from moye.sim.checkers.flags import Flags, Where
-from moye.sim.checkers.regions import ATOMIC, READ, STRONG, WRITE, Plan, Region, kind_of, plan, scope_of
+from moye.sim.checkers.regions import (
+    ATOMIC,
+    CLUSTER,
+    CTA,
+    GPU,
+    READ,
+    STRONG,
+    WRITE,
+    Plan,
+    Region,
+    kind_of,
+    plan,
+    scope_of,
+)
 from moye.sim.checkers.shared import SharedChecker
 from moye.sim.checkers.stored import Stores
 from moye.sim.checkers.tracks import Pattern, UnitTracks, held
@@ -365,13 +378,13 @@ class GlobalChecker:
         """Entry by entry, whether a chain of releases and acquires leads from the rival to the actor."""
         between, packing = self.memory.between, clash.tracks.packing
         ordered = np.zeros(clash.unit.shape, np.bool_)
-        for eye, at in self._eyes(clash):
-            if not (links := between.visible(eye)):
+        for eye, at in self._eyes(clash, alike=True):
+            if not (clock := between.visible(eye)):
                 continue
             block, thread, epoch = (part(clash.rival[at]) for part in (packing.block, packing.thread, packing.epoch))
             for rival in np.unique(block).tolist():
                 here = block == rival
-                known = between.known(links, rival, self.threads)
+                known = between.known(clock, rival, self.threads)
                 ordered[at[here]] = epoch[here] <= known[thread[here]]
         return ordered
 
@@ -381,19 +394,28 @@ class GlobalChecker:
         if clash.rival_kind != ATOMIC or clash.soft or not packing.detail:
             return seen
         region = clash.tracks.region
-        for eye, at in self._eyes(clash):
-            links = self.memory.between.visible(eye)
+        for eye, at in self._eyes(clash, alike=False):
+            clock = self.memory.between.visible(eye)
             for i in at.tolist():
                 rival = tuple(int(part(clash.rival[i:i + 1])[0])
                               for part in (packing.block, packing.thread, packing.epoch))
                 place = region.start + int(clash.unit[i]) * region.unit
-                seen[i] = self.flags.observed(place, eye, links, (rival[0], rival[1], rival[2]))
+                seen[i] = self.flags.observed(place, eye, clock, (rival[0], rival[1], rival[2]))
         return seen
 
-    def _eyes(self, clash: Clash) -> Iterator[tuple[Eye, Ints]]:
-        """The actors, and the entries of each."""
-        packing = clash.tracks.packing
+    def _eyes(self, clash: Clash, *, alike: bool) -> Iterator[tuple[Eye, Ints]]:
+        """The actors, and the entries of each; ``alike``: one for those of a group that have learnt nothing alone."""
+        packing, first = clash.tracks.packing, dict[tuple[int, int], int]()
         lanes, inverse = np.unique(clash.record >> packing.lane_shift, return_inverse=True)
-        for number, lane in enumerate(lanes.tolist()):
+        actor = np.arange(len(lanes))
+        for number, lane in enumerate(lanes.tolist()) if alike else ():
             thread, block = lane & ((1 << packing.threads) - 1), lane >> packing.threads
-            yield self.flags.eye(block - self.first, thread), np.flatnonzero(inverse == number)
+            if thread not in self.memory.between.learnt.get(block, {}):
+                actor[number] = first.setdefault((block, int(self.shared.clocks.group[thread])), number)
+        actor = actor[inverse]
+        order = np.argsort(actor, kind="stable")
+        cuts = np.flatnonzero(np.diff(actor[order], prepend=-1))
+        for start, end in zip(cuts.tolist(), [*cuts[1:].tolist(), len(order)], strict=True):
+            lane = int(lanes[actor[order[start]]])
+            thread, block = lane & ((1 << packing.threads) - 1), lane >> packing.threads
+            yield self.flags.eye(block - self.first, thread), order[start:end]
