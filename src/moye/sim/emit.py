@@ -158,6 +158,13 @@ class Emitter(Writer):
         if self.flows is None or not isinstance(item, ops.Op):
             self.run(item)
             return
+        if isinstance(item, (ops.Map, ops.Bounds)):     # their bodies work on whole tensors
+            if names := users(self.flows, item):
+                self.doubted(item, names)
+            following, self.flows = self.flows, None
+            self.run(item)
+            self.flows = following
+            return
         if names := users(self.flows, item):
             self.doubted(item, names)
         self.run(item)
@@ -182,11 +189,8 @@ class Emitter(Writer):
         elif type(item) in _SIMPLE:
             _SIMPLE[type(item)](self, item)
         elif isinstance(item, ops.Map):
-            following, self.flows = self.flows, None    # its body works on whole tensors
             emit_ops.emit_map(self, item, item.body)
-            self.flows = following
         elif isinstance(item, ops.Bounds):
-            following, self.flows = self.flows, None
             emit_ops.emit_bounds(self, item, item.body)
             self.flows = following
         elif isinstance(item, ops.If):
