@@ -150,5 +150,5 @@ def printed_of(kernel: Any, passed: list[Any], program: Program) -> Any:
 
     try:
         return print_kernel(kernel.trace(*passed, block=program.block))
-    except Exception as error:
+    except Exception as error:          # what it is says the verdict
         return error

@@ -75,9 +75,12 @@ class Generator:
         for _ in range(self.rng.randint(2, 5)):
             self.declare()
         self.statements(self.budget)
+        for _ in range(3):
+            self.s_probe()
         self.finish()
         body = "\n".join(self.lines)
-        names = [*data, *[f"o_{t}" for t in self.slots], *sorted({w for w in (p + t for t in BITS for p in ("q_", "z_")) if w in body})]
+        written = {name for name in (p + t for t in BITS for p in ("q_", "z_")) if name in body}
+        names = [*data, *[f"o_{t}" for t in self.slots], *sorted(written)]
         names = [f"{p}: mo.Static" if p[0] in "mq" else p for p in names]
         parameters = [*names, "n", "w", "x", "c: mo.Constexpr"]
         source = HEAD + "".join(h + "\n\n\n" for h in helpers)
@@ -141,6 +144,8 @@ class Generator:
     # --- statements --------------------------------------------------------------------------------------------------
 
     def statements(self, most: int) -> None:
+        if self.loops and self.chance(0.4):
+            self.s_probe()
         for _ in range(self.rng.randint(1, max(1, most))):
             if self.budget <= 0:
                 break

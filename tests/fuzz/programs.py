@@ -4,8 +4,9 @@ In: ``Program``.  Out: what is passed, in the order of its parameters.
 
 >>> arguments(draw(7))
 
-A parameter's name says what it is: ``a_i8`` and ``m_i8`` are read (64 elements; 8 by 16), ``o_i8``, ``q_i8`` and ``z_i8`` written
-(threads by slots; 4 by threads; 16, by atomics), ``n`` is an int32 from 0 to 20, ``w`` an int64, ``x`` a float32, ``c`` static.
+A parameter's name says what it is: ``a_i8`` (64 elements) and ``m_i8`` (8 by 16) are read, ``o_i8`` (threads by slots),
+``q_i8`` (4 by threads) and ``z_i8`` (16, by atomics) written, ``n`` is an int32 from 0 to 20, ``w`` an int64, ``x`` a
+float32, ``c`` static.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import numpy as np
 
 from fuzz.scalars import NAMES, Num, bf16, family, limits
 
-SLOTS = 16
+SLOTS = 24
 LENGTH, ROWS, COLUMNS = 64, 8, 16
 
 
