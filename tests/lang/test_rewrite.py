@@ -59,6 +59,9 @@ class Static:
     def text(self, *parts):
         return joined(parts)
 
+    def subject(self, value):
+        return value
+
     def if_(self, cond, names, dead=()):
         self.note(names, "if")
         return StaticIf(bool(cond), names)

@@ -368,19 +368,31 @@ class Builder:
         return new
 
 
+GUARD_DEPTH = 60
+"""How deeply a condition that launch evaluates may nest: Python's parser takes 200 parentheses."""
+
+
 def expressible(operand: Operand, params: frozenset[int]) -> bool:
     """Whether launch can evaluate an operand: exact arithmetic on parameters (by id) and grid extents."""
-    if operand.dtype.is_float:
-        return False
-    if isinstance(operand, Literal) or operand.id in params:
-        return True
-    op = operand.op
-    if isinstance(op, ops.Special):
-        return op.kind in ("grid_x", "grid_y", "grid_z")
-    if isinstance(op, (ops.Binary, ops.Unary, ops.Cast, ops.Select)):
-        exact = operand.dtype.kind is Kind.BOOL or not constants.wraps(operand.dtype)
-        narrows = isinstance(op, ops.Cast) and (op.bits or op.a.dtype.bits > operand.dtype.bits)
-        known = not isinstance(op, ops.Unary) or op.kind in ("neg", "not", "abs")
-        return exact and known and not narrows and all(expressible(o, params) for o in op.operands())
-    return False
+    todo, deepest = [(operand, 0)], dict[int, int]()
+    while todo:
+        operand, depth = todo.pop()
+        if operand.dtype.is_float or depth > GUARD_DEPTH:
+            return False
+        if isinstance(operand, Literal) or operand.id in params or deepest.get(operand.id, -1) >= depth:
+            continue
+        deepest[operand.id] = depth
+        op = operand.op
+        if isinstance(op, ops.Special) and op.kind in ("grid_x", "grid_y", "grid_z"):
+            continue
+        if not isinstance(op, (ops.Binary, ops.Unary, ops.Cast, ops.Select)) or not _exact(operand.dtype, op):
+            return False
+        todo += [(part, depth + 1) for part in op.operands()]
+    return True
 
+
+def _exact(dtype: DType, op: ops.Op) -> bool:
+    """Whether Python's arithmetic gives what the kernel's does."""
+    exact = dtype.kind is Kind.BOOL or not constants.wraps(dtype)
+    narrows = isinstance(op, ops.Cast) and (op.bits or op.a.dtype.bits > dtype.bits)
+    return exact and not narrows and (not isinstance(op, ops.Unary) or op.kind in ("neg", "not", "abs"))
