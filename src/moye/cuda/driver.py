@@ -25,6 +25,7 @@ from typing import Any
 
 from moye.cuda import cubin as cubins
 from moye.errors import ArgumentError, DriverError, LaunchError, MoyeError
+from moye.origin import pip_install
 
 Dim3 = tuple[int, int, int]
 
@@ -75,7 +76,7 @@ def _driver() -> ModuleType:
         from cuda.bindings import driver
     except ImportError as error:
         raise DriverError(f"launching needs cuda-bindings, which is not installed ({error})",
-                          hint="pip install 'moye[cuda]'") from error
+                          hint=pip_install("cuda")) from error
     return driver  # type: ignore[no-any-return]
 
 

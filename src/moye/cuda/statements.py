@@ -26,6 +26,7 @@ from moye.cuda import (
     tiles,
     wgmma,
 )
+from moye.cuda.escapes import string
 from moye.cuda.expressions import SELECT, Text, assignment, bits_of, c_cast, call, from_bits, infix, negated
 from moye.cuda.kernel import Kernel
 from moye.cuda.uses import ORDER
@@ -362,9 +363,7 @@ _FORMATS = {dt.int64: "%lld", dt.uint64: "%llu", dt.uint32: "%u"}
 
 def _quoted(text: str) -> str:
     """The inside of a C string literal for printf."""
-    escaped = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "%": "%%", "?": "\\?"}
-    return "".join(escaped.get(c) or (c if c.isprintable() else f"\\{ord(c):03o}" if ord(c) < 256 else "?")
-                   for c in text)
+    return string(text).replace("%", "%%")
 
 
 def _formatted(kernel: Kernel, operand: Operand, asked: str = "") -> tuple[str, str]:

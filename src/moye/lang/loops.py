@@ -438,10 +438,10 @@ def still_holds(read: ops.Read) -> bool:
 def _iv_facts(op: ops.For) -> fold.Facts:
     low, high = (op.start, op.stop) if op.up else (op.stop, op.start)
     lower, upper = fold.facts_of(low)[0], fold.facts_of(high)[1]
-    if op.up:
-        upper = None if upper is None else upper - 1
-    else:
-        lower = None if lower is None else lower + 1
+    upper = upper - 1 if op.up and upper is not None else upper
+    lower = lower if op.up or lower is None else lower + 1
+    if lower is not None and upper is not None and lower > upper:
+        lower = upper = None        # it never runs: bounds that contradict each other would prove anything of its body
     step = op.step.divisor if isinstance(op.step, Value) else abs(op.step)
     return lower, upper, fold.common_divisor(fold.facts_of(op.start)[2], step)
 
