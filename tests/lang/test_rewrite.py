@@ -54,7 +54,7 @@ class Static:
         pass
 
     def fails(self, message):
-        self.assert_(False, message)
+        self.assertTrue(False, message)
 
     def text(self, *parts):
         return joined(parts)

@@ -16,11 +16,13 @@ from dataclasses import dataclass, field
 
 from moye import dtypes as dt
 from moye.dtypes import DType, Kind, Space
-from moye.errors import Loc
+from moye.errors import Loc, TraceError
 from moye.ir import constants, fold, ops
 from moye.ir.nodes import Block, Buffer, Func, Guard, Literal, Operand, ScalarParam, Value, Var
 
 Key = tuple[object, ...]
+MOST_OPS = 100_000
+"""Operations that one kernel may be traced to; a compiler takes minutes for fewer."""
 _MOST_BLOCKS = (1 << 31) - 1  # along an axis of the grid
 
 
@@ -78,6 +80,7 @@ class Builder:
         self.loops: dict[int, LoopBound] = {}  # by the id of the loop variable
         self.trips: tuple[tuple[str, int], ...] = ()  # of the unrolled loops that are open here
         self._left: list[bool] = [False]  # per open block: whether a jump may have skipped the rest of it
+        self._emitted = 0
         self._parameters: frozenset[int] | None = None
         self._mapped: dict[int, Buffer] = {}  # by the id of their base
 
@@ -116,6 +119,10 @@ class Builder:
         block = self._blocks[-1]
         if block.ops and isinstance(block.ops[-1], ops.Exit):
             return
+        self._emitted += 1
+        if self._emitted > MOST_OPS:
+            raise TraceError(f"{self.func.name} has more than {MOST_OPS} operations", locs=(self.locate(),),
+                             hint="unroll less: mo.range(n) is a loop of the kernel, mo.static_range one while tracing")
         op.loc = self.locate() if loc is None else loc
         op.trips = self.trips
         for ref, written in op.refs():

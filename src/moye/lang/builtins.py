@@ -142,8 +142,8 @@ def static_range(*args: int) -> range:
         raise TraceError(f"static_range({shown}): the bounds must be static", hint="use range for a loop of the kernel",
                          locs=(locate(),))
     if len(turns := range(*args)) > MOST_TURNS:
-        raise TraceError(f"static_range: {len(turns)} turns are more than the {MOST_TURNS} that a loop may be unrolled to",
-                         hint="use range for a loop of the kernel", locs=(locate(),))
+        raise TraceError(f"static_range: {len(turns)} turns are more than the {MOST_TURNS} that a loop may be "
+                         "unrolled to", hint="use range for a loop of the kernel", locs=(locate(),))
     return turns
 
 

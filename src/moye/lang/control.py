@@ -70,7 +70,7 @@ class Control:
     def fails(self, message: Callable[[], object]) -> None:
         """``assert False``: now, or when the kernel gets here."""
         if not under_a_condition():
-            self.assert_(False, message)
+            self.assertTrue(False, message)
             return
         text = message()
         builder().emit(ops.Assert(cond=operand_of(False), message="" if text is None else texts.shown(text)))
@@ -79,7 +79,7 @@ class Control:
         """A raise statement: only what tracing decides may raise."""
         if under_a_condition():
             raise TraceError("a kernel cannot raise under a traced condition: there are no exceptions on a device",
-                             hint='say assert False, "message" there: the simulator reports it when a thread gets there',
+                             hint='say assert False, "message": the simulator reports it when a thread gets there',
                              locs=(locate(),))
 
     def subject(self, value: object) -> object:

@@ -48,6 +48,9 @@ def told(error: Exception, where: Loc) -> Exception:
         return TraceError(text, locs=(where,), hint=_meant(error.name, error.__traceback__))
     if isinstance(error, AttributeError) and isinstance(error.obj, (Expr, Tensor)):
         return _missing(error.obj, str(error.name), where)
+    if isinstance(error, AttributeError) and type(error.obj).__module__.partition(".")[0] == "moye":
+        near = _near(str(error.name), (n for n in dir(error.obj) if not n.startswith("_")), lambda n: f".{n}")
+        return MissingError(text, locs=(where,), hint=near)
     internal = is_internal(_innermost(error))
     if isinstance(error, AttributeError) and isinstance(error.obj, types.ModuleType) and error.obj.__name__ == "moye":
         near = difflib.get_close_matches(str(error.name), dir(error.obj), 1, 0.6)
@@ -94,5 +97,6 @@ def _missing(value: Expr | Tensor, name: str, where: Loc) -> MissingError:
 
 
 def _near(name: str, known: Iterable[str], shown: Callable[[str], str]) -> str | None:
-    found = difflib.get_close_matches(name, list(dict.fromkeys(known)), 1, 0.6)
+    names = list(dict.fromkeys(known))
+    found = [n for n in names if sorted(n) == sorted(name)] or difflib.get_close_matches(name, names, 1, 0.6)
     return f"did you mean {shown(found[0])}?" if found else None

@@ -74,7 +74,8 @@ def is_internal(file: str) -> bool:
 
 
 _LOOKING = frozenset({"IPython", "_pytest", "bdb", "code", "debugpy", "executing", "inspect", "ipykernel", "pdb",
-                      "pluggy", "pprint", "pydevd", "_pydevd_bundle", "pytest", "reprlib", "rich", "stack_data", "traceback"})
+                      "pluggy", "pprint", "pydevd", "_pydevd_bundle", "pytest", "reprlib", "rich", "stack_data",
+                      "traceback"})
 """Packages that show objects to people while the program stands still."""
 
 
