@@ -46,6 +46,7 @@ from moye.tensor.fits import require_allocated, require_index, require_inside, r
 from moye.tensor.operators import Elementwise
 from moye.tensor.order import Order, Partition
 from moye.tensor.origin import Origin, Pending, Step
+from moye.tensor.recasting import recast_origin
 from moye.tensor.slices import is_slice, normalise, shown, wide
 from moye.tensor.space import IndexSpace, common_space, merged
 from moye.tensor.views import placed
@@ -350,10 +351,14 @@ def recast_tensor(tensor: Tensor, dtype: DType) -> Tensor:
         offset = offset // factor
     else:
         offset = offset * (old // new)
-    if tensor.swizzle is None:
-        return Tensor(tensor.buffer, offset, recast(tensor.layout, old, new), dtype, None, tensor.name)
-    swizzled = recast(ComposedLayout(tensor.swizzle, 0, tensor.layout), old, new)
-    return Tensor(tensor.buffer, offset, swizzled.layout, dtype, swizzled.swizzle, tensor.name)
+    swizzle = tensor.swizzle
+    if swizzle is None:
+        layout = recast(tensor.layout, old, new)
+    else:
+        swizzled = recast(ComposedLayout(swizzle, 0, tensor.layout), old, new)
+        layout, swizzle = swizzled.layout, swizzled.swizzle
+    origin = recast_origin(tensor.origin, tensor.layout, layout, new // old if new >= old else -(old // new))
+    return Tensor(tensor.buffer, offset, layout, dtype, swizzle, tensor.name, origin=origin)
 
 
 # --- elementwise -----------------------------------------------------------------------------------------------------
