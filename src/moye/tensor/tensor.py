@@ -132,8 +132,14 @@ class Tensor(Elementwise, WrappedLayout):
         except LayoutError as error:
             raise TensorError(f"{self.label}[{shown(coordinate)}]: {error.message}", locs=(locate(),)) from None
 
+    def _normalised(self, coordinate: object) -> object:
+        if isinstance(coordinate, tuple) and not coordinate and isinstance(self.layout.shape, int) \
+                and self.layout.shape == 1:             # an array without modes has one element
+            return 0
+        return normalise(coordinate, rank(self.layout))
+
     def __getitem__(self, coordinate: object) -> Tensor | Scalar:
-        coordinate = normalise(coordinate, rank(self.layout))
+        coordinate = self._normalised(coordinate)
         if is_slice(coordinate):
             whole = isinstance(coordinate, tuple) and coordinate[0] is None
             part = self.view(coordinate, self.order if whole else None)
@@ -149,7 +155,7 @@ class Tensor(Elementwise, WrappedLayout):
         return Expr(value)
 
     def __setitem__(self, coordinate: object, value: object) -> None:
-        coordinate = normalise(coordinate, rank(self.layout))
+        coordinate = self._normalised(coordinate)
         if is_slice(coordinate):
             target = self[coordinate]
             assert isinstance(target, Tensor), "a sliced tensor is a tensor"
