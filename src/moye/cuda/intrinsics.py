@@ -79,6 +79,7 @@ class Intrinsics:
         self.arch = 80
         self.newest = ("", UNKNOWN)  # what needs this arch, and where
         self.accelerated = ("", UNKNOWN)  # what only architectures such as sm_90a have, none without the letter
+        self.only: tuple[str, int, Loc] = ("", 0, UNKNOWN)  # what one architecture alone has
         self.at: Loc = UNKNOWN  # the program point being printed
 
     def text(self) -> list[str]:
@@ -90,6 +91,11 @@ class Intrinsics:
         """``what``, in the plural, needs this compute capability."""
         if arch > self.arch:
             self.arch, self.newest = arch, (what, self.at)
+
+    def need_only(self, arch: int, what: str) -> None:
+        """``what``, in the plural, is on this architecture and on no later one."""
+        if not self.only[1]:
+            self.only = (what, arch, self.at)
 
     def need_accelerated(self, what: str) -> None:
         """``what``, in the plural, needs an architecture with a letter, as in sm_90a."""
@@ -221,6 +227,16 @@ class Intrinsics:
         """bar.sync or bar.arrive: (barrier, threads)."""
         return self.function(f"bar_{kind}", "void (int barrier, int threads)",
                              f'asm volatile("bar.{kind} %0, %1;" :: "r"(barrier), "r"(threads) : "memory");')
+
+    def shift(self, kind: str, dtype: DType) -> str:
+        """shl and shr by a count that may be anything: PTX clamps it, where C++'s operators leave it undefined."""
+        bits = max(dtype.bits, 32)
+        word = dt.from_name(f"{'int' if dtype.kind is Kind.INT or dtype.bits < 32 else 'uint'}{bits}").cuda
+        form = f"b{bits}" if kind == "shl" else f"{'u' if word.startswith('unsigned') else 's'}{bits}"
+        register = _REGISTER[bits]
+        return self.function(kind, f"{word} ({word} x, unsigned count)", f"{word} y;",
+                             f'asm("{kind}.{form} %0, %1, %2;" : "={register}"(y) : "{register}"(x), "r"(count));',
+                             "return y;", overload=word)
 
     def fence(self, order: str, scope: str) -> str:
         """fence.sc or fence.acq_rel; between the accesses of one thread only the compiler needs telling."""

@@ -18,6 +18,7 @@ from moye.errors import ArgumentError, LaunchError
 from moye.ir.nodes import Func, TensorParam
 from moye.runtime.arguments import Call
 from moye.runtime.arrays import ArrayInfo, same_memory_overlap
+from moye.runtime.autograd import require_untracked, written, written_tensors
 from moye.runtime.compile import Dim3, Program
 
 _load_lock = threading.Lock()
@@ -35,6 +36,15 @@ def dim3(extents: Any, what: str) -> Dim3:
     return x, y, z
 
 
+def more_smem(smem: Any) -> int:
+    """How many bytes of dynamic shared memory a launch asks for; LaunchError for what is no such number."""
+    if smem is None:
+        return 0
+    if not hasattr(smem, "__index__") or smem.__index__() < 0:
+        raise LaunchError(f"smem is a number of bytes, not {smem!r}")
+    return int(smem.__index__())
+
+
 def slots(call: Call) -> list[Any]:
     """The runtime numbers of the parameters: extents then strides of each tensor, scalars as they are."""
     values: list[Any] = []
@@ -48,11 +58,11 @@ def slots(call: Call) -> list[Any]:
 
 
 def check_written(func: Func, call: Call, name: str) -> None:
-    """Arrays that the kernel writes must be writable."""
-    for param, leaf in zip(func.params, call.leaves, strict=True):
-        written = isinstance(param, TensorParam) and param.buffer.written
-        if written and isinstance(leaf, ArrayInfo) and not leaf.writable:
-            raise ArgumentError(f"{name} writes argument {param.name!r}, which is read-only")
+    """Arrays that the kernel writes must be writable, and torch tensors not be recorded by autograd."""
+    for param, info, _ in written(func, call):
+        if not info.writable:
+            raise ArgumentError(f"{name} writes argument {param!r}, which is read-only")
+    require_untracked(name, written_tensors(func, call))
 
 
 def overlaps(func: Func, call: Call) -> bool:
@@ -104,7 +114,7 @@ def array_kind(call: Call) -> str:
 
 def stream_handle(stream: Any) -> int:
     """The CUstream of a handle or of anybody's stream object."""
-    if isinstance(stream, int):
+    if isinstance(stream, int) and not isinstance(stream, bool) and stream >= 0:
         return stream
     for attribute in ("cuda_stream", "ptr", "handle"):
         if hasattr(stream, attribute):

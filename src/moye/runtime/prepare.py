@@ -19,12 +19,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from moye import env
-from moye.dtypes import DType
-from moye.errors import ArgumentError, LaunchError
+from moye.dtypes import DType, float32
+from moye.errors import ArgumentError
 from moye.ir.nodes import ScalarParam
 from moye.runtime import checking, fast
-from moye.runtime.arguments import Call
+from moye.runtime.arguments import Call, require_float32
 from moye.runtime.arrays import ArrayInfo, TensorLike, describe
+from moye.runtime.autograd import mark, require_untracked, written_tensors
 from moye.runtime.compile import (
     Dim3,
     Program,
@@ -66,9 +67,6 @@ class Compilation:
     def take(self, spec: Specialised, call: Call, device: int | None) -> None:
         """In place of a launch; LaunchError where no launch could work."""
         job = Job(spec, self.arch or default_arch(device), not overlaps(spec.func, call), call)
-        if spec.func.threads > 1024:
-            raise LaunchError(f"{spec.func.name}: block {spec.func.block_dim} has {spec.func.threads} threads, and at "
-                              f"most 1024 are possible")
         check_atoms(spec.func, job.arch)
         require_shared(spec, job.arch)
         self.jobs.append(job)
@@ -107,8 +105,8 @@ def compilation() -> Compilation | None:
 class Prepared:
     """One launch with its arguments; call it to launch.  ``kernel.prepare`` makes it."""
 
-    __slots__ = ("_call", "_configs", "_dependent", "_function", "_grid", "_kind", "_launch", "_ordinal", "_params",
-                 "_ready", "_restrict", "_spec", "_stream")
+    __slots__ = ("_call", "_configs", "_dependent", "_dirty", "_function", "_grid", "_kind", "_launch", "_ordinal",
+                 "_params", "_ready", "_restrict", "_spec", "_stream")
 
     def __init__(self, spec: Specialised, program: Program, call: Call, device: int, grid: Dim3, stream: Any,
                  smem: int, dependent: bool) -> None:
@@ -123,14 +121,22 @@ class Prepared:
         else:
             self._stream = fast.stream_reader(array_kind(call))
         ready.configure(self._stream(device))
-        self._params = self._packed(call)
+        self._params, self._dirty = self._packed(call), written_tensors(spec.func, call)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        raise ArgumentError("a prepared launch belongs to its process and its arrays, and is neither copied nor "
+                            "pickled", hint="pass the kernel, and prepare it there")
 
     def __call__(self) -> None:
         """Launch again with the same arguments."""
+        if self._dirty:
+            require_untracked(self._spec.func.name, self._dirty)
         stream = self._stream(self._ordinal)
         config = self._configs.get(stream) or self._ready.configure(stream)
         if fast.held or self._launch(config, self._function, self._params, None):
             self._the_long_way(config)
+        elif self._dirty:
+            mark(self._dirty)
 
     def update(self, arguments: Mapping[str | int, Any] | None = None, /, **named: Any) -> None:
         """Put other arrays (same dtype, shape, strides, device, alignment) or numbers in place of the present ones.
@@ -146,7 +152,7 @@ class Prepared:
             raise ArgumentError(f"{self._spec.func.name}: an updated argument overlaps another, and one of them is "
                                 f"written", hint="prepare a launch for these arguments")
         self._spec.check(slots(call), self._grid)
-        self._params, self._call = self._packed(call), call
+        self._params, self._call, self._dirty = self._packed(call), call, written_tensors(self._spec.func, call)
 
     def _packed(self, call: Call) -> Any:
         """New parameter memory: a launch in another thread may be reading the old."""
@@ -159,6 +165,8 @@ class Prepared:
             self._check(session)
         elif error := self._ready.retry(config, self._params):
             raise self._ready.failure(error)
+        else:
+            mark(self._dirty)
 
     def _check(self, session: checking.Session) -> None:
         session.launch(self._spec.func.name, self._grid, self._spec.func.block_dim, lambda: (self._call, self._spec),
@@ -172,8 +180,10 @@ class PreparedOnHost(Prepared):
 
     def __init__(self, spec: Specialised, call: Call, grid: Dim3, dependent: bool) -> None:
         self._spec, self._call, self._grid, self._dependent, self._restrict = spec, call, grid, dependent, False
+        self._dirty = written_tensors(spec.func, call)
 
     def __call__(self) -> None:
+        require_untracked(self._spec.func.name, self._dirty)
         if (held := compilation()) is not None:
             held.take(self._spec, self._call, None)
         elif (session := checking.session()) is not None:
@@ -231,6 +241,8 @@ def _number(spec: Specialised, index: int, value: Any) -> int | float | bool:
     wanted = bool if dtype.name == "bool" else float if dtype.is_float else int
     if type(value) is int and wanted is float:
         value = float(value)
+    if type(value) is float and dtype is float32:
+        require_float32(param.name, value)
     if type(value) is not wanted:
         raise ArgumentError(f"argument {param.name!r} is {value!r}, and the launch was prepared with a {dtype}")
     if wanted is int and not -(1 << (dtype.bits - 1)) <= value < 1 << dtype.bits:

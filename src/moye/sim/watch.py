@@ -14,21 +14,21 @@ from typing import Any
 import numpy as np
 
 from moye.ir import ops
+from moye.ir.constants import kept
 from moye.ir.nodes import Func, Ref, TileRef
 from moye.layout import make_layout
-from moye.sim.checkers.findings import Finding, Reporter, coordinate_beyond, coordinate_of
+from moye.sim import overflow
+from moye.sim.checkers.findings import Beyond, Finding, Reporter, coordinate_beyond, coordinate_of
 from moye.sim.checkers.globals import GlobalChecker
 from moye.sim.checkers.products import ProductChecks
 from moye.sim.checkers.shared import SharedChecker
 from moye.sim.checkers.words import at
 from moye.sim.copies import AsyncCopies
+from moye.sim.doubts import Doubts, Origin, Uses
 from moye.sim.lints.meter import Meter
 from moye.sim.masks import Mask
-from moye.sim.memory import Array, Fragment, Global, Shared
-from moye.sim.semantics import INT32_LIMITS, WIDE_INT
-
-_RESULTS = {"add": "a sum", "sub": "a difference", "mul": "a product", "floordiv": "a quotient",
-            "neg": "a negation", "abs": "an absolute value"}
+from moye.sim.memory import Array, Fragment, Global, Shared, numpy_dtype
+from moye.sim.semantics import wrap
 
 
 def label(ref: Ref | TileRef) -> str:
@@ -40,7 +40,8 @@ class Watch:
     """The checks of one batch of blocks."""
 
     def __init__(self, threads: int, block_ids: Array, reporter: Reporter, checker: SharedChecker,
-                 globals_: GlobalChecker, meter: Meter | None, func: Func, fragments: dict[int, Fragment]) -> None:
+                 globals_: GlobalChecker, meter: Meter | None, func: Func, fragments: dict[int, Fragment],
+                 doubts: Doubts) -> None:
         self.threads = threads
         self.block_ids = block_ids
         self.reporter = reporter
@@ -49,6 +50,8 @@ class Watch:
         self.meter = meter
         """Counts what accesses cost, where lints are wanted."""
         self.wgmma = ProductChecks(self, func, fragments)
+        self.doubts = doubts
+        self.uses = Uses(doubts, reporter, self.who, self.block)
 
     def restart(self, block_ids: Array, checker: SharedChecker, globals_: GlobalChecker) -> None:
         """The next blocks."""
@@ -108,7 +111,7 @@ class Watch:
     def fence(self, op: ops.Fence, mask: Mask) -> None:
         """A fence of the lanes of the mask."""
         lanes = None if mask is None else np.asarray(mask)
-        self.globals.fence(op, lanes)
+        self.globals.flags.fence(op, lanes)
         self.checker.fence(op, lanes if lanes is None else np.broadcast_to(lanes, (self.threads, lanes.shape[1])))
 
     def _outside(self, op: ops.Op, ref: Ref | TileRef, memory: Global, index: Array, width: int, mask: Mask,
@@ -158,9 +161,8 @@ class Watch:
             self._misaligned(op, ref, address, skew != 0, size, mask, how == "async_write")
         if self.meter is not None:
             self.meter.count(op, ref, address, size, mask, how, self.threads, len(self.block_ids))
-        if how != "read" and ref.buffer.id in self.checker.engines.barriers:
-            self._barrier(op, ref, address, size, mask)
-            return
+        if how != "read" and (clear := self._clear(op, ref, address, size, mask)) is not None:
+            mask = clear
         self._tell(op, ref, address, size, mask, getattr(self.checker, how))
 
     def peer(self, op: ops.Op, ref: Ref | TileRef, shared: Shared, index: Array, column: Array, width: int,
@@ -181,18 +183,27 @@ class Watch:
         self._tell(op, ref, address, size, mask,
                    lambda op, ref, address, size, lanes: tell(op, ref, address, column[:1], size, lanes))
 
-    def _barrier(self, op: ops.Op, ref: Ref | TileRef, address: Array, size: int, mask: Mask) -> None:
-        """D11: an mbarrier, which is initialised, is overwritten by an ordinary access."""
-        made, bytes_ = self.checker.engines.barriers[ref.buffer.id], ref.buffer.dtype.bytes
-        for element, init in sorted(made.items()):
-            found, count = self.first((address < (element + 1) * bytes_) & (address + size > element * bytes_), mask)
-            if found:
-                lane = (found[-2], found[-1])
-                self.report("D11", f"{self.who(lane)} writes to {ref.buffer.name}({element}){at(op)}, which is an "
-                            f"mbarrier since its initialisation{at(init)}", op, lane=lane, tensor=ref.buffer.name,
-                            coordinate=(element,), count=count,
-                            hint="only the operations of mbarriers may touch it; its phases need no reset")
-                self.checker.engines.stages.tell(ref.buffer.id, "D11")
+    def _clear(self, op: ops.Op, ref: Ref | TileRef, address: Array, size: int, mask: Mask) -> Array | None:
+        """D11: an mbarrier, which is initialised, is overwritten by an ordinary access; the lanes that do not, then.
+
+        An mbarrier may lie beside data in one tensor: what misses it is an access as any other.
+        """
+        made, bytes_ = self.checker.engines.barriers.get(ref.buffer.root.id), ref.buffer.root.dtype.bytes
+        clear: Array | None = None
+        for element, init in sorted(made.items()) if made else ():
+            meets = (address < (element + 1) * bytes_) & (address + size > element * bytes_)
+            found, count = self.first(meets, mask) if meets.any() else ((), 0)
+            if not found:
+                continue
+            lane, name = (found[-2], found[-1]), ref.buffer.root.name
+            self.report("D11", f"{self.who(lane)} writes to {name}({element}){at(op)}, which is an mbarrier since its "
+                        f"initialisation{at(init)}", op, lane=lane, tensor=name, coordinate=(element,), count=count,
+                        hint="only the operations of mbarriers may touch it; its phases need no reset")
+            self.checker.engines.stages.tell(ref.buffer.root.id, "D11")
+            before = True if mask is None and clear is None else np.asarray(mask) if clear is None else clear
+            shape = (*meets.shape[:-2], self.threads, len(self.block_ids))
+            clear = np.broadcast_to(~meets, shape) & before
+        return clear
 
     def _outside_shared(self, op: ops.Op, ref: Ref | TileRef, index: Array, elements: int, width: int, mask: Mask,
                         how: str, column: Array | None = None) -> None:
@@ -217,7 +228,7 @@ class Watch:
             place = f"stage {beyond.coordinate[mode]} of {beyond.extent} stages" if last else \
                 f"index {beyond.coordinate[mode]} of {beyond.extent}"
             why = f"outside of {name} with layout {layout}: {place}, in mode {mode}"
-            hint = f"take the stage modulo {beyond.extent}" if last else ""
+            hint = _stage_hint(beyond) if last else ""
         self.report("B2", f"{self.who(lane)} {verb} {what}{at(op)}, {why}", op, lane=lane, tensor=name, count=count,
                     coordinate=None if beyond is None else beyond.coordinate, hint=hint or None)
 
@@ -259,37 +270,115 @@ class Watch:
         self.report("B7", f"{self.who(lane)} uses {fragment.buffer.name}{shown}{at(op)} before it was set", op,
                     lane=lane, tensor=fragment.buffer.name, coordinate=coordinate, count=count,
                     hint=f"set it first, for example with {fragment.buffer.name}.fill(0)")
+        if missing is not None:
+            self.uses.tell(op, self.unset(op, fragment, rows, missing))
+
+    def carried(self, op: ops.Op, fragment: Fragment, rows: Array, mask: Mask) -> Array | None:
+        """The numbers of the origins of elements (rows, T, B) that are not set and will be kept; None: all are set."""
+        if self.wgmma.used and self.wgmma.use(op, fragment, rows, mask, write=False):
+            return None
+        missing = fragment.unset(rows, None if mask is None else np.asarray(mask))
+        return None if missing is None else self.unset(op, fragment, rows, missing)
+
+    def unset(self, op: ops.Op, fragment: Fragment, rows: Array, missing: Array) -> Array:
+        """Where (rows, T, B) elements that an op reads are not set, the numbers of where that comes from."""
+        numbers = np.zeros(missing.shape, np.int16)
+        for position in np.flatnonzero(missing.any(axis=(1, 2))).tolist():
+            row = int(rows[position])
+            number = fragment.origin.get(row, 0)
+            if not number:
+                element = row * fragment.per_row
+                coordinate = coordinate_of(fragment.buffer, element)
+                shown = f"({', '.join(map(str, coordinate))})" if coordinate is not None else f"[{element}]"
+                name = fragment.buffer.name
+                number = self.doubts.begin(Origin("B7", op, name, coordinate, f"set it first, for example with "
+                                                  f"{name}.fill(0)", None, f"uses {name}{shown}{at(op)} before it was "
+                                                  "set"))
+            numbers[position] = np.where(missing[position], number, 0)
+        return numbers
 
     # --- scalars -----------------------------------------------------------------------------------------------------
 
     def arithmetic(self, op: ops.Binary, function: Any, a: Any, b: Any, mask: Mask) -> Array:
-        """A11: the int32 result of add, sub, mul or floordiv on arrays, with its overflow reported."""
-        exact = function(a, b, dtype=WIDE_INT)
-        result: Array = exact.astype(np.int32)
-        if exact.size and (exact.min() < INT32_LIMITS[0] or exact.max() > INT32_LIMITS[1]):
-            found, count = self.first(exact != result, mask)
-            if found:
-                number = int(np.broadcast_to(exact, (*exact.shape[:-2], self.threads, len(self.block_ids)))[found])
-                self._overflow(op, number, (found[-2], found[-1]), count)
+        """A11: the int32 or int64 result of an operation on arrays, with its overflow reported."""
+        result, bad = overflow.overflowed(op.kind, a, b, op.a.dtype.bits, function)
+        if bad is not None:
+            self.grown(op, op.kind, op.a.dtype.bits, op.result.name, a, b, bad, mask)
         return result
 
-    def _overflow(self, op: ops.Binary | ops.Unary, number: int, lane: tuple[int, int], count: int) -> None:
-        name = op.result.name or _RESULTS[op.kind]
-        self.report("A11", f"{self.who(lane)} computes {name} = {number}, which does not fit 32 bits", op, lane=lane,
-                    tensor=name, count=count, hint="compute it in int64")
+    def grown(self, op: ops.Op, kind: str, bits: int, name: str, a: Any, b: Any, bad: Array, mask: Mask) -> None:
+        """A11: where ``bad``, ``a kind b`` does not fit."""
+        found, count = self.first(np.atleast_2d(bad), mask)
+        if not found:
+            return
+        shape = (*np.shape(bad)[:-2], self.threads, len(self.block_ids))
+        x, y = (int(np.broadcast_to(part, shape)[found]) for part in (a, b))
+        self._overflow(op, kind, name, overflow.number(kind, x, y), bits, (found[-2], found[-1]), count)
+
+    def _overflow(self, op: ops.Op, kind: str, name: str, number: str, bits: int, lane: tuple[int, int],
+                  count: int) -> None:
+        self.report("A11", f"{self.who(lane)} computes {overflow.name_of(kind, name)} = {number}, which does not fit "
+                    f"{bits} bits", op, lane=lane, tensor=name or overflow.name_of(kind, name), count=count,
+                    hint=overflow.hint(kind, bits))
+
+    def added(self, op: ops.Op, name: str, old: Array, values: Array, lane: tuple[int, int]) -> None:
+        """A11: the elements that an asynchronous copy adds to what memory holds, for the thread that issued it."""
+        if not overflow.signed(old.dtype) or not old.size:
+            return
+        bits = old.dtype.itemsize * 8
+        _, bad = overflow.overflowed("add", old, values, bits)
+        if bad is not None:
+            first = int(np.flatnonzero(bad)[0])
+            sides = (int(np.broadcast_to(side, bad.shape).reshape(-1)[first]) for side in (old, values))
+            self._overflow(op, "add", name, overflow.number("add", *sides), bits, lane, int(bad.sum()))
+
+    def sum_beyond(self, op: ops.Gemm | ops.Wgmma, number: int, lane: tuple[int, int], count: int) -> None:
+        """A11: a sum of a matrix instruction leaves its 32-bit accumulators."""
+        self._overflow(op, "add", op.d.name, str(number), 32, lane, count)
 
     def overflow(self, op: ops.Binary, number: int) -> int:
         """A11 for an integer that is the same for all lanes; the wrapped number."""
-        self._overflow(op, number, (0, 0), 1)
-        return (number + (1 << 31)) % (1 << 32) - (1 << 31)
+        bits = op.result.dtype.bits
+        text = str(number) if abs(number) < 1 << 128 else f"a number of {number.bit_length()} bits"
+        self._overflow(op, op.kind, op.result.name, text, bits, (0, 0), 1)
+        return wrap(number, bits, True)
 
     def negation(self, op: ops.Unary, a: Any, mask: Mask) -> None:
-        """A11: neg or abs of the smallest int32."""
-        bad = np.equal(a, INT32_LIMITS[0])
+        """A11: neg or abs of the smallest int32 or int64."""
+        bits = op.a.dtype.bits
+        bad = np.equal(a, -(1 << (bits - 1)))
         if bad.any():
             found, count = self.first(np.atleast_2d(bad), mask)
             if found:
-                self._overflow(op, -INT32_LIMITS[0], (found[-2], found[-1]), count)
+                self._overflow(op, op.kind, op.result.name, str(1 << (bits - 1)), bits, (found[-2], found[-1]), count)
+
+    def narrowing(self, op: ops.Cast, a: Any, mask: Mask) -> None:
+        """A11: a conversion from 64 to 32 bits of a number that these do not hold."""
+        low, high = kept(op.result.dtype)
+        array = np.asarray(a, numpy_dtype(op.a.dtype))
+        bad = (array > high) | (array < low) if low and op.a.dtype.is_signed else array > high
+        if not bad.any():
+            return
+        found, count = self.first(np.atleast_2d(bad), mask)
+        if found:
+            number = int(np.broadcast_to(array, (*array.shape[:-2], self.threads, len(self.block_ids)))[found])
+            lane, name = (found[-2], found[-1]), op.result.name
+            self.report("A11", f"{self.who(lane)} converts {name or 'an integer'}{' = ' if name else ' '}{number} from "
+                        f"{op.a.dtype} to {op.result.dtype}, which does not fit 32 bits", op, lane=lane, count=count,
+                        tensor=name, hint=f"compute with it in {op.a.dtype} first, and convert what is left")
+
+    def shift(self, op: ops.Binary, b: Any, mask: Mask) -> None:
+        """A11: an integer is shifted by a negative count."""
+        bad = np.less(b, 0)
+        if not bad.any():
+            return
+        found, count = self.first(np.atleast_2d(bad), mask)
+        if found:
+            amount = int(np.broadcast_to(b, (*np.shape(bad)[:-2], self.threads, len(self.block_ids)))[found])
+            lane, sign = (found[-2], found[-1]), "<<" if op.kind == "shl" else ">>"
+            self.report("A11", f"{self.who(lane)} computes a {sign} b with b = {amount}: a shift by a negative count",
+                        op, lane=lane, count=count, tensor=op.result.name,
+                        hint="test the count first: mo.where computes both of its sides")
 
     def divisor(self, op: ops.Binary, b: Any, mask: Mask) -> None:
         """A12: an integer is divided by zero."""
@@ -310,7 +399,17 @@ class Watch:
         if found:
             what = "the assumption" if op.assume else "the assertion"
             lane = (found[-2], found[-1])
+            if op.code:
+                self.report(op.code, f"{self.who(lane)}: {op.message}{at(op)}", op, lane=lane, count=count)
+                return
             self.report("A12", f"{what} does not hold for {self.who(lane)}: {op.message}", op, lane=lane, count=count)
+
+
+def _stage_hint(beyond: Beyond) -> str:
+    """The last of three modes or more counts stages; of a plain tile it may."""
+    if len(beyond.coordinate) > 2:
+        return f"take the stage modulo {beyond.extent}"
+    return f"keep the index below {beyond.extent}; where it counts stages, take it modulo {beyond.extent}"
 
 
 def _per_access(mask: Mask, width: int) -> Mask:

@@ -14,6 +14,7 @@ import numpy as np
 
 from moye.ir import ops
 from moye.ir.nodes import Ref
+from moye.sim.checkers.bulk_waits import BulkWaits
 from moye.sim.checkers.clocks import Bools, Ints
 from moye.sim.checkers.findings import Finding
 from moye.sim.checkers.shadow import ENGINE, Shadow, epoch_of, kind_of, op_of, thread_of
@@ -211,8 +212,11 @@ class EngineJudge:
                      int(clashes.unit[i]), count)
 
     def overwrite(self, shadow: Shadow, op: ops.Op, clashes: Clashes, engine: Engine,
-                  idle: Sequence[tuple[ops.BulkWait, Bools]], stage: int) -> None:
-        """E3 or D15: written while an engine may still read it; D16 where somebody else has waited."""
+                  bulk: BulkWaits | None, stage: int) -> None:
+        """E3 or D15: written while an engine may still read it; D16 where somebody else has waited.
+
+        ``bulk`` is None where the thread that stores has waited for it, so that a barrier alone is missing.
+        """
         for i, count in self._each(clashes):
             if isinstance(op, ops.AnyBulk) and op.kind == "load" and engine.kind == "products" and \
                     self.pipelines.unacquired(shadow, op, clashes, i, count, stage):
@@ -228,13 +232,13 @@ class EngineJudge:
                 message = (f"{what} while the copy{at(other)} may still read it: {by} by thread {thread} is not "
                            f"ordered after a wait for {engine.name}, on which the copy completes")
             else:
-                code, strangers = "D15", [(wait, lanes) for wait, lanes in idle if lanes[:, block].any()]
+                code, wait = "D15", None
                 why = f"{by} by thread {thread} is not ordered after a wait of {engine.name}, which issued it"
-                if strangers:
-                    code, (wait, lanes) = "D16", strangers[-1]
+                if bulk is not None:
+                    group = int(epoch_of(clashes.record[i:i + 1])[0]) - 1
+                    code, why, wait = _not_waited(bulk, engine, group, block, why)
+                if wait is not None:
                     points.insert(1, wait)
-                    who = crowd(np.flatnonzero(lanes[:, block]).tolist(), len(lanes))
-                    why = f"the wait{at(wait)} is by {who}, and only {engine.name}, which issued it, can wait for it"
                 message = f"{what} while the store{at(other)} may still read it: {why}"
             self.add(code, message, points, block, (thread,), shadow, int(clashes.unit[i]), count, hint=hint)
 
@@ -273,6 +277,21 @@ class EngineJudge:
             self.add(code, f"{self.what(shadow, lost.clashes, i)} is read by the {what}{at(op)}, which may not see "
                      f"the write: {why}", [other, op], int(lost.clashes.block[i]),
                      (writer, int(lost.clashes.actor[i])), shadow, int(lost.clashes.unit[i]), count)
+
+
+def _not_waited(bulk: BulkWaits, engine: Engine, group: int, block: int,
+                why: str) -> tuple[str, str, ops.BulkWait | None]:
+    """The class, why no wait covers the store of a group, and the wait that was meant to, if there is one."""
+    own, stranger = bulk.own(engine.major, group, block), bulk.stranger(engine.major, group, block)
+    if own is not None:
+        left = "the group of the store in flight" if own.committed else \
+            "it in flight: no tma_store_arrive() lies between the store and the wait"
+        return "D15", f"the last wait of {engine.name}, which issued it,{at(own.op)}, leaves {left}", own.op
+    if stranger is not None:
+        who = crowd(np.flatnonzero(stranger.lanes).tolist(), len(stranger.lanes))
+        return "D16", f"the wait{at(stranger.op)} is by {who}, and only {engine.name}, which issued it, can wait " \
+                      f"for it", stranger.op
+    return "D15", why, None
 
 
 def _some(clashes: Clashes, keep: Bools) -> Clashes:

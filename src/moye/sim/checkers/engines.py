@@ -15,6 +15,7 @@ import numpy as np
 
 from moye.ir import ops
 from moye.ir.nodes import Buffer, Func, Ref, TileRef
+from moye.sim.checkers.bulk_waits import BulkWaits
 from moye.sim.checkers.clocks import Bools, Ints
 from moye.sim.checkers.engine_records import Boxes, Chunks, Made, Memory
 from moye.sim.checkers.engine_verdicts import Engine, EngineJudge, Fenced
@@ -40,7 +41,7 @@ class Engines:
         """The mbarriers whose initialisation was fenced."""
         self.barriers: dict[int, dict[int, ops.MbarrierInit]] = {}
         """Per tensor the elements that are mbarriers."""
-        self.idle: list[tuple[ops.BulkWait, Bools]] = []
+        self.bulk = BulkWaits()
         self.came: Ints = np.zeros((checker.threads, checker.blocks), np.int64)
         """How often each thread has arrived at the barrier of its cluster ..."""
         self.left: Ints = self.came.copy()
@@ -190,6 +191,8 @@ class Engines:
             who = self.checker.groups(self.checker.everyone(lanes))
         epoch = phase if clocks.columns > 1 else phase[lanes.any(axis=0)][:1]
         clocks.receive((f"phase {ref.buffer.id}", element), who)
+        if self.checker.flags is not None:
+            self.checker.flags.waited((ref.buffer.id, element), lanes)
         clocks.hear(engine, who, epoch)
         self.stages.wait(op, element, lanes, phase, clocks.now[clocks.group])
 
@@ -234,18 +237,15 @@ class Engines:
 
     def bulk_wait(self, op: ops.BulkWait, lanes: Bools, limit: Ints) -> None:
         """Threads know that their groups below ``limit`` (T, B) have read their sources."""
-        told = False
+        self.bulk.waited(op, lanes, limit)
         for engine, entry in enumerate(self.all):
             if entry.kind != "store" or not lanes[entry.major].any():
                 continue
-            told = True
             only = np.zeros_like(lanes)
             only[entry.major] = lanes[entry.major]
             epoch = np.maximum(limit[entry.major], 0)
             who, epoch = self._heard(only, epoch)
             self.checker.clocks.hear(engine, who, epoch)
-        if not told:
-            self.idle.append((op, lanes))
 
     def _heard(self, lanes: Bools, epoch: Ints) -> tuple[Bools, Ints]:
         """The groups of a mask and an epoch per column."""
@@ -292,7 +292,7 @@ class Engines:
                     self._overwrites(shadow, op, at.pick(own[row]), element)
                 if barrier.buffer.id not in broken:     # nothing is told of the block's own part
                     self.checker.peers.loaded(shadow, op, at.pick(~own[row]), boxes.issuer[row][~own[row]])
-            epoch = self._epochs(boxes.phase + 1, boxes.block, row)
+            epoch = boxes.phase[row][:, None] + 1       # that of its box: boxes of blocks that do the same are alike
             record = pack(epoch, self.checker.judge.number(op), ENGINE, np.full_like(epoch, engine))
             put(shadow.write, at.unit, at.block, record)
             self.renewed(shadow, at)
@@ -311,6 +311,7 @@ class Engines:
         """Boxes that will be read."""
         for thread in np.unique(boxes.thread).tolist():
             engine = self.engine("store", thread, 0, f"thread {thread}")
+            self.bulk.issued(thread, boxes.block[boxes.thread == thread], boxes.group[boxes.thread == thread])
             self._read(op, smem, chunks, boxes, boxes.thread == thread, engine)
 
     def send(self, op: ops.BulkCopy, barrier: Ref, chunks: Chunks, boxes: Boxes, to: Ints) -> None:
@@ -344,23 +345,13 @@ class Engines:
             self.judge.unfenced(shadow, op, lost)
         self.checker.peers.local(shadow, op, at, "read")
         last = shadow.engines.setdefault(engine, np.zeros_like(shadow.write))
-        epoch = self._epochs(boxes.group + 1, boxes.block, row)
+        epoch = boxes.group[row][:, None] + 1
         put(last, at.unit, at.block, pack(epoch, judge.number(op), ENGINE, np.full_like(epoch, engine)))
 
     def _lanes(self, boxes: Boxes, mine: Bools) -> Bools:
         lanes = np.zeros((self.checker.threads, self.checker.blocks), np.bool_)
         lanes[boxes.thread[mine], boxes.block[mine]] = True
         return lanes
-
-    def _epochs(self, values: Ints, block: Ints, row: Ints) -> Ints:
-        """Per entry (D, columns): the values of the boxes; ``row`` is one box of each entry."""
-        columns = self.checker.clocks.columns
-        if columns == 1 or len(values) < columns or not np.array_equal(np.unique(block), np.arange(columns)):
-            return values[row][:, None]
-        per_block = np.zeros(columns, np.int64)
-        per_block[block] = values
-        same = bool((per_block == per_block[0]).all())
-        return values[row][:, None] if same else np.broadcast_to(per_block, (len(row), columns))
 
     def _find(self, ref: Ref | TileRef, chunks: Chunks, boxes: Boxes, mine: Bools, *,
               apart: bool = False) -> tuple[Shadow, Footprint, Ints] | None:
@@ -418,8 +409,9 @@ class Engines:
                 entry, column = np.nonzero(bad)
                 clashes = self.checker.clashes(at, entry, column, last[entry, column], at.first[entry])
                 put(table, at.unit, at.block, np.where(bad, 0, last))
-                idle = [] if self._has_waited(engine, last[entry, column], column) else self.idle
-                self.judge.overwrite(shadow, op, clashes, self.all[engine], idle, stage)
+                self.judge.overwrite(shadow, op, clashes, self.all[engine],
+                                     None if self._has_waited(engine, last[entry, column], column) else self.bulk,
+                                     stage)
 
     def _has_waited(self, engine: int, record: Ints, column: Ints) -> bool:
         """Whether the thread that stores has itself waited for what it has read, so that no other wait was meant."""

@@ -163,6 +163,47 @@ class InFlight:
         self.wait_op = np.repeat(self.wait_op, times, axis)
 
 
+class Turns:
+    """Of each unit the write before its last one, and which groups had read that: bits, by the number of the group."""
+
+    def __init__(self, units: int, columns: int) -> None:
+        self.before: Ints = np.zeros((units, columns), np.int64)
+        self.had_read: Ints = np.zeros((units, columns), np.int64)
+        self.read: Ints = np.zeros((units, columns), np.int64)
+        """Who has read the last one."""
+        self.told: dict[tuple[int, int], bool] = {}
+        """Of a pair of ops (a write, a read) that clash whether the write overtakes the read: what was told first."""
+
+    def repeat(self, times: int, axis: int) -> None:
+        self.before, self.had_read, self.read = (np.repeat(x, times, axis)
+                                                 for x in (self.before, self.had_read, self.read))
+
+    def one_class(self, record: Ints, reader: int, late: Bools) -> Bools:
+        """``late`` as it was for the first clash of each pair of ops: what comes later is a consequence of it."""
+        written = op_of(record)
+        for writer in np.unique(written).tolist():
+            here = written == writer
+            late = np.where(here, self.told.setdefault((writer, reader), bool(late[here].any())), late)
+        return late
+
+    def written(self, at: Footprint, last: Ints) -> None:
+        """``last`` (D, columns) is overwritten."""
+        put(self.before, at.unit, at.block, last)
+        put(self.had_read, at.unit, at.block, take(self.read, at.unit, at.block))
+        put(self.read, at.unit, at.block, np.zeros((len(at.unit), 1), np.int64))
+
+    def looked(self, at: Footprint) -> None:
+        """Groups read."""
+        for group in np.unique(at.group).tolist():
+            here = at if len(at.unit) == 1 else at.pick(at.group == group)
+            put(self.read, here.unit, here.block, take(self.read, here.unit, here.block) | bit(group))
+
+
+def bit(group: Ints | int) -> Ints:
+    """The bit of a group; of so many groups some share one."""
+    return np.int64(1) << (np.asarray(group, np.int64) % 62)
+
+
 def _before(group: Ints, child: int, parents: list[int], first: int) -> Ints:
     """The groups of the threads just after ``child`` was split off, given those after all the splits."""
     now = group.copy()
@@ -193,6 +234,8 @@ class Shadow:
         """... and, where that matters, when its last writer made each unit visible to engines (0: not yet) ..."""
         self.foreign: Bools | None = None
         """... and whether another thread has fenced since."""
+        self.turns: Turns | None = None
+        """What each unit held before its last write, where roles may overtake each other."""
         self.others: Others | None = None
         """What other blocks of the cluster have done to it, if any has."""
         self.cache = FootprintCache()
@@ -215,6 +258,8 @@ class Shadow:
             recent.expand(columns)
         if self.copies is not None:
             self.copies.repeat(columns, 1)
+        if self.turns is not None:
+            self.turns.repeat(columns, 1)
 
     def _repeat(self, times: int, axis: int) -> None:
         self.engines = {engine: np.repeat(last, times, axis) for engine, last in self.engines.items()}
@@ -233,6 +278,8 @@ class Shadow:
             recent.refine(times)
         if self.copies is not None:
             self.copies.repeat(times, 0)
+        if self.turns is not None:
+            self.turns.repeat(times, 0)
         if self.others is not None:
             self.others.refine(times)
         self.unit, self.units = unit, self.units * times

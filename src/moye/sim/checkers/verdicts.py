@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from moye.errors import Loc
-from moye.ir.nodes import Buffer
+from moye.ir.nodes import Buffer, Func
 from moye.ir.ops import Op
 from moye.sim.checkers.clocks import Bools, Ints
 from moye.sim.checkers.copies import CopyGroups
@@ -23,6 +23,7 @@ from moye.sim.checkers.findings import Coordinate, Finding, Reporter, coordinate
 from moye.sim.checkers.reuse import Unordered
 from moye.sim.checkers.shadow import OP_BITS, PENDING, WAITED, Shadow, kind_of, op_of, thread_of
 from moye.sim.checkers.words import at, crowd, trips_of
+from moye.sim.roles import role_of, same_side
 
 ORDER = ("D1", "D2", "D3", "D4", "B9", "C3", "C1", "C2", "B6", "B11")
 _D1, _D2, _D3, _D4, _B9, _C3, _C1, _C2, _B6, _B11 = range(len(ORDER))
@@ -36,6 +37,10 @@ HINTS = {
     "C2": "sync_threads() between the reads and the next write",
     "C3": "sync_warp() between the two",
     "B6": "write or fill it first",
+    "C1 roles": "a barrier that both roles come to: the writers arrive at it (barrier_arrive or mbarrier_arrive) and "
+                "the readers wait there",
+    "C2 roles": "a second barrier, \"empty\": the readers arrive there after the read, and the writers wait there "
+                "before they write again",
     "B11": "allocate it before the loop to keep its contents, or write it first in each iteration",
 }
 
@@ -56,6 +61,10 @@ class Clashes:
     @property
     def kind(self) -> Ints:
         return kind_of(self.record)
+
+    def pick(self, keep: Bools) -> Clashes:
+        """Some of the entries."""
+        return Clashes(self.unit[keep], self.block[keep], self.record[keep], self.actor[keep])
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +107,7 @@ class Scene:
         return f"sync_warp among the lanes of warp {self.warp}" if self.code == "C3" else "barrier"
 
 
+_READ = "read"
 NOUNS = {"read": "read", "written": "write", "copied": "asynchronous copy", "updated": "atomic update"}
 
 
@@ -107,7 +117,8 @@ Tell = Callable[[Scene], tuple[str, str | None]]
 class Judge:
     """Classifies clashes and reports them."""
 
-    def __init__(self, reporter: Reporter, block_ids: Ints, warp: int, copies: CopyGroups) -> None:
+    def __init__(self, reporter: Reporter, block_ids: Ints, warp: int, copies: CopyGroups, func: Func) -> None:
+        self.func = func
         self.reporter = reporter
         self.block_ids = block_ids
         self.warp = warp
@@ -143,6 +154,10 @@ class Judge:
         """Writes that nothing orders after earlier reads."""
         codes = np.full(clashes.unit.shape, _D4) if asynchronous else self._sync(clashes, _C2)
         self._report(shadow, op, clashes, codes, verb, _tell_overwrite)
+
+    def overtaken(self, shadow: Shadow, op: Op, clashes: Clashes) -> None:
+        """Reads that the next write may overtake, and has here."""
+        self._report(shadow, op, clashes, self._sync(clashes, _C2), _READ, _tell_overtaken)
 
     def twice(self, shadow: Shadow, op: Op, clashes: Clashes, verb: str) -> None:
         """Writes of one unit by two threads in one statement."""
@@ -180,6 +195,7 @@ class Judge:
             i = int(witness[np.argmin(clashes.unit[witness])])
             scene = self._scene(shadow, op, clashes, i, ORDER[int(key) >> OP_BITS], verb)
             message, hint = tell(scene)
+            hint = self._between_roles(scene) or hint
             first, second = _points(scene)
             threads = (scene.actor,) if scene.other is None else (scene.rival, scene.actor)
             locs = (first,) if second is None else (first, second)
@@ -188,6 +204,14 @@ class Judge:
             byte = scene.unit * shadow.unit
             self.reporter.add(Finding(scene.code, message, locs, scene.block, threads, shadow.buffer.name,
                                       coordinate(shadow.buffer, byte), hint), len(same))
+
+    def _between_roles(self, scene: Scene) -> str | None:
+        """What to do where the two ops are in two roles, which have no block barrier in common."""
+        hint = HINTS.get(f"{scene.code} roles")
+        if hint is None or scene.other is None or scene.other is scene.op:
+            return None
+        branch = role_of(self.func, scene.op)
+        return None if branch is None or same_side(branch, scene.op, scene.other) else hint
 
     def _scene(self, shadow: Shadow, op: Op, clashes: Clashes, i: int, code: str, verb: str) -> Scene:
         unit, column, record = int(clashes.unit[i]), int(clashes.block[i]), clashes.record[i:i + 1]
@@ -271,6 +295,11 @@ def _tell_write(scene: Scene) -> tuple[str, str | None]:
 def _tell_overwrite(scene: Scene) -> tuple[str, str | None]:
     return (f"{scene.here} may be overwritten while it is still being read: no {scene.barrier} between the read by "
             f"thread {scene.rival}{at(scene.other)} and {scene.now}", HINTS[scene.code])
+
+
+def _tell_overtaken(scene: Scene) -> tuple[str, str | None]:
+    return (f"{scene.here} may be overwritten while it is still being read: no {scene.barrier} between {scene.now} and "
+            f"the next write by thread {scene.rival}{at(scene.other)}", HINTS[scene.code])
 
 
 def _tell_twice(scene: Scene) -> tuple[str, str | None]:

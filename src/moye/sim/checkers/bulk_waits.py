@@ -1,0 +1,77 @@
+"""Which threads have waited for bulk groups since a store was issued, and how far: whose wait was meant for it.
+
+In: stores as they are issued, waits for bulk groups.  Out: ``Waited``, the last wait of the thread that stores, or of
+others.  It decides nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from moye.ir import ops
+from moye.sim.checkers.clocks import Bools, Ints
+
+KEPT = 64
+"""So many waits, and groups of each thread, are remembered."""
+
+
+@dataclass(frozen=True, slots=True)
+class Waited:
+    """One wait in one block: who takes part (T,), and whether the group had been committed before."""
+
+    op: ops.BulkWait
+    lanes: Bools
+    committed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Wait:
+    moment: int
+    op: ops.BulkWait
+    lanes: Bools
+    """(T, B)."""
+    committed: Ints
+    """How many groups each thread had committed, (T, B)."""
+
+
+class BulkWaits:
+    """The stores and waits of one batch."""
+
+    def __init__(self) -> None:
+        self._moment = 0
+        self._waits: list[_Wait] = []
+        self._issued: dict[tuple[int, int], dict[int, int]] = {}
+        """Per thread and block the moment at which a store of each group was issued."""
+
+    def issued(self, thread: int, block: Ints, group: Ints) -> None:
+        """A thread stores, in each of these blocks in the group next to it."""
+        self._moment += 1
+        for column, number in zip(block.tolist(), group.tolist(), strict=True):
+            groups = self._issued.setdefault((thread, column), {})
+            groups[number] = self._moment
+            if len(groups) > KEPT:
+                del groups[min(groups)]
+
+    def waited(self, op: ops.BulkWait, lanes: Bools, limit: Ints) -> None:
+        """Threads have waited for their groups below ``limit`` (T, B)."""
+        self._moment += 1
+        self._waits.append(_Wait(self._moment, op, lanes, limit + op.pending))
+        del self._waits[:-KEPT]
+
+    def own(self, thread: int, group: int, block: int) -> Waited | None:
+        """The last wait of the thread that stores, since it has issued a store of this group."""
+        for wait in self._since(thread, group, block):
+            if wait.lanes[thread, block]:
+                return Waited(wait.op, wait.lanes[:, block], bool(wait.committed[thread, block] > group))
+        return None
+
+    def stranger(self, thread: int, group: int, block: int) -> Waited | None:
+        """The last wait of other threads alone since then."""
+        for wait in self._since(thread, group, block):
+            if wait.lanes[:, block].any() and not wait.lanes[thread, block]:
+                return Waited(wait.op, wait.lanes[:, block], True)
+        return None
+
+    def _since(self, thread: int, group: int, block: int) -> list[_Wait]:
+        moment = self._issued.get((thread, block), {}).get(group, 0)
+        return [wait for wait in reversed(self._waits) if wait.moment > moment]
