@@ -117,6 +117,8 @@ class Watch:
     def _outside(self, op: ops.Op, ref: Ref | TileRef, memory: Global, index: Array, width: int, mask: Mask,
                  verb: str) -> None:
         high = memory.high - (width - 1)
+        if (ref.buffer.name, op.loc) in self.reporter.judged:
+            return
         found, count = self.first((index < memory.low) | (index > high), mask)
         if not found:
             return
@@ -205,6 +207,8 @@ class Watch:
 
     def _outside_shared(self, op: ops.Op, ref: Ref | TileRef, index: Array, elements: int, width: int, mask: Mask,
                         how: str, column: Array | None = None) -> None:
+        if (ref.buffer.name, op.loc) in self.reporter.judged:
+            return
         found, count = self.first((index < 0) | (index > elements - width), mask)
         if not found:
             return

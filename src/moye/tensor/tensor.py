@@ -46,6 +46,7 @@ from moye.tensor.fits import require_allocated, require_index, require_inside, r
 from moye.tensor.operators import Elementwise
 from moye.tensor.order import Order, Partition
 from moye.tensor.origin import Origin, Pending, Step
+from moye.tensor.recasting import recast_origin
 from moye.tensor.slices import is_slice, normalise, shown, wide
 from moye.tensor.space import IndexSpace, common_space, merged
 from moye.tensor.views import placed
@@ -137,8 +138,14 @@ class Tensor(Elementwise, WrappedLayout):
         except LayoutError as error:
             raise TensorError(f"{self.label}[{shown(coordinate)}]: {error.message}", locs=(locate(),)) from None
 
+    def _normalised(self, coordinate: object) -> object:
+        if isinstance(coordinate, tuple) and not coordinate and isinstance(self.layout.shape, int) \
+                and self.layout.shape == 1:             # an array without modes has one element
+            return 0
+        return normalise(coordinate, rank(self.layout))
+
     def __getitem__(self, coordinate: object) -> Tensor | Scalar:
-        coordinate = normalise(coordinate, rank(self.layout))
+        coordinate = self._normalised(coordinate)
         if is_slice(coordinate):
             whole = isinstance(coordinate, tuple) and coordinate[0] is None
             part = self.view(coordinate, self.order if whole else None)
@@ -154,7 +161,7 @@ class Tensor(Elementwise, WrappedLayout):
         return Expr(value)
 
     def __setitem__(self, coordinate: object, value: object) -> None:
-        coordinate = normalise(coordinate, rank(self.layout))
+        coordinate = self._normalised(coordinate)
         if is_slice(coordinate):
             target = self[coordinate]
             assert isinstance(target, Tensor), "a sliced tensor is a tensor"
@@ -360,10 +367,14 @@ def recast_tensor(tensor: Tensor, dtype: DType) -> Tensor:
         offset = offset // factor
     else:
         offset = offset * (old // new)
-    if tensor.swizzle is None:
-        return Tensor(tensor.buffer, offset, recast(tensor.layout, old, new), dtype, None, tensor.name)
-    swizzled = recast(ComposedLayout(tensor.swizzle, 0, tensor.layout), old, new)
-    return Tensor(tensor.buffer, offset, swizzled.layout, dtype, swizzled.swizzle, tensor.name)
+    swizzle = tensor.swizzle
+    if swizzle is None:
+        layout = recast(tensor.layout, old, new)
+    else:
+        swizzled = recast(ComposedLayout(swizzle, 0, tensor.layout), old, new)
+        layout, swizzle = swizzled.layout, swizzled.swizzle
+    origin = recast_origin(tensor.origin, tensor.layout, layout, new // old if new >= old else -(old // new))
+    return Tensor(tensor.buffer, offset, layout, dtype, swizzle, tensor.name, origin=origin)
 
 
 # --- elementwise -----------------------------------------------------------------------------------------------------
