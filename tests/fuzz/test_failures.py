@@ -35,7 +35,7 @@ def root(tmp_path):
 
 @pytest.mark.parametrize("name", failures.SCENARIOS)
 def test_each_call_fails_once(name, root):
-    found = list(failures.one_by_one(name, root, random.Random(f"{name} 1"), 50))
+    found = list(failures.one_by_one(name, root, random.Random(f"{name} 1"), 30))
     assert not found, "\n".join(map(str, found))
 
 
