@@ -39,6 +39,20 @@ class LoopBound:
     guards: list[Guard] = field(default_factory=list)
 
 
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A point of recording: open blocks, the last op, what was known and learned, and what had been asked for."""
+
+    depth: int
+    last: ops.Op | None
+    known: dict[Key, Value]
+    learned: int
+    conditions: int
+    buffers: int
+    guards: int
+    left: bool
+
+
 def key_of(operand: Operand) -> object:
     """What makes two operands the same: identity for values, dtype and number for literals."""
     if isinstance(operand, Literal):
@@ -159,6 +173,34 @@ class Builder:
             yield block
         finally:
             self.pop()
+
+    def mark(self) -> Mark:
+        """Where recording stands; ``rollback`` returns there."""
+        ops_ = self._blocks[-1].ops
+        return Mark(len(self._blocks), ops_[-1] if ops_ else None, dict(self._known[-1]), len(self._learned[-1]),
+                    len(self.open_conditions), len(self.func.buffers), len(self.func.guards), self._left[-1])
+
+    def rollback(self, mark: Mark) -> None:
+        """Forget everything recorded since ``mark``, and close the blocks opened since; hardware registers stay."""
+        while len(self._blocks) > mark.depth:
+            self.pop()
+        ops_ = self._blocks[-1].ops
+        if mark.last is not None:
+            keep = next(i for i, op in enumerate(ops_) if op is mark.last) + 1
+        else:
+            keep = next((i for i, op in enumerate(ops_) if not isinstance(op, ops.Special)), len(ops_))
+        gone = {id(op.result) for op in ops_[keep:] if isinstance(op, ops.Special)}
+        del ops_[keep:]
+        kept = {key: value for key, value in self._known[-1].items()
+                if key in mark.known or (key[0] == "special" and id(value) not in gone)}
+        self._known[-1] = kept
+        for value, before in reversed(self._learned[-1][mark.learned:]):
+            value.lower, value.upper, value.divisor = before
+        del self._learned[-1][mark.learned:]
+        del self.open_conditions[mark.conditions:]
+        del self.func.buffers[mark.buffers:]
+        del self.func.guards[mark.guards:]
+        self._left[-1] = mark.left
 
     def splice(self, block: Block) -> None:
         """Append the ops of a block that was recorded apart, as they are."""

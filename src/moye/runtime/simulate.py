@@ -100,11 +100,11 @@ def lints_of(outcome: Any, spec: Specialised, grid: Dim3, *, deep: bool) -> tupl
 
 def run(spec: Specialised, call: Call, grid: Dim3, *, check: bool, collect: bool = False, earliest: bool = False,
         record: tuple[int, ...] = (), lints: bool = False, sample: tuple[int, ...] | None = None,
-        probe: Any = None) -> Any:
+        probe: Any = None, seed: int = 0, schedules: int | None = 1) -> Any:
     """Simulate one launch; returns the simulator's Outcome.
 
     ``record``: the blocks that a timeline is wanted of; ``lints``: count what every access costs; ``sample``: the
-    blocks that run, None for all.
+    blocks that run, None for all; ``seed`` and ``schedules`` as in Hooks.
     """
     from moye.sim.checkers.codes import chosen
     from moye.sim.machine import Hooks, simulate
@@ -116,7 +116,8 @@ def run(spec: Specialised, call: Call, grid: Dim3, *, check: bool, collect: bool
     gathered = _timelines.get()
     hooks = Hooks(progress=_progress[0] if _progress else None, stop_on_first=not collect, printer=print,
                   record=record or ((0,) if gathered is not None else ()), sample=sample, probe=probe,
-                  lints=lints, codes=chosen(named) if isinstance(named, frozenset) else None,
+                  lints=lints, seed=seed, schedules=schedules,
+                  codes=chosen(named) if isinstance(named, frozenset) else None,
                   asynchronous="earliest" if earliest else "latest", exact_fma=env.exact_fma(), steps=env.steps())
     try:
         outcome = simulate(spec.func, arguments, grid, check=check, hooks=hooks)

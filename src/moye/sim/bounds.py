@@ -106,7 +106,7 @@ class BoundsPlan:
             return None
         bad = (reached < 0) | (reached >= extent)
         if isinstance(lanes, np.ndarray) and lanes.ndim == 3 and len(bad) == 1:
-            lanes = lanes.any(axis=0)
+            lanes = np.asarray(lanes.any(axis=0))
         found, count = self.watch.first(bad, lanes)
         if not found:
             return None

@@ -188,6 +188,7 @@ class Emitter(Writer):
         elif isinstance(item, ops.Bounds):
             following, self.flows = self.flows, None
             emit_ops.emit_bounds(self, item, item.body)
+            self.flows = following
         elif isinstance(item, ops.If):
             self.branch(item)
         elif isinstance(item, ops.For):

@@ -11,6 +11,7 @@ Truth of a traced value is an error here: control flow is rewritten by ``moye.la
 from __future__ import annotations
 
 import math
+import sys
 from typing import Any, NoReturn, TypeAlias
 
 from moye import dtypes as dt
@@ -20,7 +21,7 @@ from moye.ir import builder as ir_builder
 from moye.ir import constants, fold, ops
 from moye.ir.nodes import Literal, Operand, Value
 from moye.layout import DynInt
-from moye.tensor.context import builder, locate
+from moye.tensor.context import builder, locate, text_is_asked_for
 
 Number: TypeAlias = "int | float | bool"
 Scalar: TypeAlias = "int | float | bool | Expr"
@@ -165,15 +166,25 @@ class Expr(DynInt):
 
     def __str__(self) -> str:
         """As a leaf of a layout or a coordinate: its value or name, else ``?``."""
+        self._no_text()
         return str(self.operand.value) if isinstance(self.operand, Literal) else self.operand.name or "?"
 
     def __repr__(self) -> str:
         """As a word of a sentence."""
+        self._no_text()
         article = "an" if self.dtype.name[0] in "aeiou" else "a"
         return str(self) if isinstance(self.operand, Literal) or self.operand.name else f"{article} {self.dtype} value"
 
     def __format__(self, spec: str) -> str:
+        self._no_text()
         return format(repr(self), spec)
+
+    def _no_text(self) -> None:
+        """Code of a kernel, but for moye's own messages, cannot make a Python string of a value."""
+        if text_is_asked_for(sys._getframe(2)):
+            raise TraceError("a value of the kernel is known only when it runs and cannot become text while tracing",
+                             hint='print("x =", x) shows it, and so does an f-string in a function of the kernel',
+                             locs=(locate(),))
 
 
 def _index(x: Scalar) -> Int:
