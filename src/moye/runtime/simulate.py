@@ -119,7 +119,12 @@ def run(spec: Specialised, call: Call, grid: Dim3, *, check: bool, collect: bool
                   lints=lints, seed=seed, schedules=schedules,
                   codes=chosen(named) if isinstance(named, frozenset) else None,
                   asynchronous="earliest" if earliest else "latest", exact_fma=env.exact_fma(), steps=env.steps())
-    outcome = simulate(spec.func, arguments, grid, check=check, hooks=hooks)
+    try:
+        outcome = simulate(spec.func, arguments, grid, check=check, hooks=hooks)
+    except MemoryError as error:
+        raise UnsupportedError(f"{spec.func.name}: there was not enough memory to simulate this launch; what it "
+                               f"writes may be written in part", hint="mo.check(kernel, blocks=16) runs a few blocks"
+                               ) from error
     _last.inspections = tuple(snapshots(outcome.inspections, spec.func))
     if gathered is not None:
         gathered.append(timeline_of(outcome, spec))
