@@ -121,6 +121,7 @@ class Launch:
     ticks: int = 0
     printed: list[str] = field(default_factory=list)
     inspections: list[Inspection] = field(default_factory=list)
+    inspected_bytes: int = 0
     memories: dict[tuple[int, str], Global] = field(default_factory=dict)
     tape: Tape | None = None
     unsupported: list[str] = field(default_factory=list)
@@ -223,9 +224,18 @@ class Launch:
                   mask: Mask) -> None:
         inspection = Inspection(op.label, op.loc, block_ids.copy(), tensors, scalars,
                                 mask if mask is None or mask is False else mask.copy())  # type: ignore[union-attr]
+        self.inspected_bytes += sum(x.nbytes for x in (*tensors.values(), *scalars.values()) if hasattr(x, "nbytes"))
+        if self.inspected_bytes > MOST_INSPECTED:
+            raise UnsupportedError(f"mo.inspect: the snapshots of this launch take more than {MOST_INSPECTED >> 20} "
+                                   "MiB", hint="keep them under an if, of one turn of the loop or one block",
+                                   locs=(op.loc,))
         self.inspections.append(inspection)
         if self.hooks.inspect is not None:
             self.hooks.inspect(inspection)
+
+
+MOST_INSPECTED = 1 << 29
+"""Bytes of snapshots that one launch may keep."""
 
 
 def resident_blocks(func: Func) -> int:
