@@ -33,6 +33,7 @@ from moye.lang.rewrite import attribute_reads, free_names, rewrite
 from moye.lang.scopes import regions
 from moye.lang.signature import ScalarSpec, Spec, StaticSpec, TensorSpec, TmaSpec, TreeSpec, map_leaves
 from moye.lang.source import definition
+from moye.lang.subscripts import require_no_traced_keys
 from moye.lang.told import told
 from moye.layout import Layout
 from moye.tensor.context import frame_of, locate, trace_into, tracing
@@ -116,6 +117,7 @@ def trace(function: types.FunctionType, specs: dict[str, Spec], *, block: tuple[
         with trace_into(builder):
             regions().append(KernelMarker(rewritten.__code__))
             _trace_entry(rewritten, arguments)
+            require_no_traced_keys(arguments)
     finally:
         _callees.pop()
     _add_notes(func, specs)

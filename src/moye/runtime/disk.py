@@ -10,6 +10,7 @@ A FIFO or a device in place of a file is not waited for, a symbolic link is not 
 
 from __future__ import annotations
 
+import importlib
 import os
 import stat
 import sys
@@ -17,11 +18,11 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
-try:
-    import fcntl
-except ImportError:                                     # Windows: processes there do not wait for each other
-    fcntl = None  # type: ignore[assignment]
+fcntl: Any = None
+with suppress(ImportError):                             # Windows: processes there do not wait for each other
+    fcntl = importlib.import_module("fcntl")
 
 _MOST = 1 << 30
 _POLL = 0.01
