@@ -488,3 +488,20 @@ def cluster_scope(x, y, flag, fault: mo.Constexpr):
 def narrow_count(count, fault: mo.Constexpr):
     """Atomics of block scope by several blocks, in one statement."""
     mo.atomic_add(count, mo.block_idx().x if fault == "" else 0, 1, scope="cta")
+
+
+# --- workspaces ------------------------------------------------------------------------------------------------------
+
+
+@mo.kernel
+def workspace(x, work, y, n, fault: mo.Constexpr):
+    """Each thread leaves a value in the workspace and takes it back."""
+    i = mo.block_idx().x * 32 + mo.thread_idx().x
+    if i < (n - 1 if fault == "one missing" else n):
+        work[i] = x[i]
+    if fault == "read first":
+        y[i] = work[i]
+    elif fault == "added to":
+        mo.atomic_add(work, i, 1.0)
+    elif i < n:
+        y[i] = work[i]

@@ -106,3 +106,15 @@ def test_flags_of_a_cluster(fault, found):
 def test_atomics_of_block_scope_by_several_blocks_in_one_statement(fault):
     report = mo.check(kernels.narrow_count, lints=False)[4, 32](ints(4), fault)
     assert [f.code for f in report.findings] == (["D19"] if fault else []), str(report)
+
+
+@pytest.mark.parametrize(("fault", "n", "found"), [("", 60, []), ("read first", 60, ["B6"]), ("one missing", 60, ["B6"]),
+                                                   ("added to", 64, []), ("added to", 63, ["B6"])])
+def test_a_workspace_that_nobody_wrote(fault, n, found):
+    arguments = floats(64), floats(64), floats(64), n, fault
+    assert mo.check(kernels.workspace, lints=False)[2, 32](*arguments).ok
+    report = mo.check(kernels.workspace, lints=False, poison="work")[2, 32](*arguments)
+    assert [f.code for f in report.findings] == found, str(report)
+    if found:
+        assert report.findings[0].tensor == "work" and report.findings[0].coordinate == ({60: 59, 63: 63}[n] if
+                                                                                        fault != "read first" else 60,)

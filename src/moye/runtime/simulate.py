@@ -89,11 +89,12 @@ def lints_of(outcome: Any, spec: Specialised, grid: Dim3, *, deep: bool) -> tupl
 
 def run(spec: Specialised, call: Call, grid: Dim3, *, check: bool, collect: bool = False, earliest: bool = False,
         record: tuple[int, ...] = (), lints: bool = False, sample: tuple[int, ...] | None = None,
-        probe: Any = None, seed: int = 0, schedules: int | None = 1) -> Any:
+        probe: Any = None, seed: int = 0, schedules: int | None = 1,
+        poison: frozenset[str] = frozenset(), strict: bool = False) -> Any:
     """Simulate one launch; returns the simulator's Outcome.
 
     ``record``: the blocks that a timeline is wanted of; ``lints``: count what every access costs; ``sample``: the
-    blocks that run, None for all; ``seed`` and ``schedules`` as in Hooks.
+    blocks that run, None for all; ``seed``, ``schedules``, ``poison`` and ``strict`` as in Hooks.
     """
     from moye.sim.checkers.codes import chosen
     from moye.sim.machine import Hooks, simulate
@@ -106,7 +107,7 @@ def run(spec: Specialised, call: Call, grid: Dim3, *, check: bool, collect: bool
     gathered = _state["timelines"]
     hooks = Hooks(progress=_state["progress"], stop_on_first=not collect, printer=print,
                   record=record or ((0,) if gathered is not None else ()), sample=sample, probe=probe,
-                  lints=lints, seed=seed, schedules=schedules,
+                  lints=lints, seed=seed, schedules=schedules, poison=poison, strict=strict,
                   codes=chosen(named) if isinstance(named, frozenset) else None,
                   asynchronous="earliest" if earliest else "latest", exact_fma=env.exact_fma(), steps=env.steps())
     outcome = simulate(spec.func, arguments, grid, check=check, hooks=hooks)

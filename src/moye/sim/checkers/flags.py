@@ -131,6 +131,8 @@ class Flags:
     def _meet(self, where: Where, address: Ints, lanes: Bools) -> Iterator[tuple[int, Place, list[int]]]:
         """Block by block the lanes that reach one place."""
         block, thread = np.nonzero(lanes.T)
+        if not block.size:
+            return
         byte = address[thread, block]
         order = np.lexsort((thread, byte, block))
         block, thread, byte = block[order], thread[order], byte[order]

@@ -24,6 +24,7 @@ from moye.sim.checkers.clocks import Bools, Ints
 from moye.sim.checkers.conflicts import Clash, Conflicts, Place
 from moye.sim.checkers.findings import Reporter
 from moye.sim.checkers.flags import Flags, Where
+from moye.sim.checkers.poison import Unwritten
 from moye.sim.checkers.regions import (
     ATOMIC,
     CLUSTER,
@@ -72,6 +73,7 @@ class GlobalMemory:
         self.plan = Plan([]) if spent is None else plan(func, memory, blocks, ordered=self.crossing, spent=spent)
         self.traffic: Traffic = traffic(func, {buffer.id: region.buffers[0].id for region in self.plan.regions.values()
                                                for buffer in region.buffers})
+        self.unwritten = Unwritten(memory, place, reporter)
         self.between = Between(self.cluster)
         self.coarse = False
         self.numbers = {id(op): number for number, op in enumerate(self.plan.ops, 1)}
@@ -139,6 +141,8 @@ class GlobalChecker:
                written: bool) -> None:
         """``size`` bytes at each element index (V, T or 1, B or 1) are read or written by the lanes of the mask."""
         kind = kind_of(op, written)
+        if self.memory.unwritten:
+            self._unwritten(op, ref.buffer, memory, index, size, mask, written)
         if kind in (ATOMIC, STRONG):
             self.flags.access(op, self._where(ref.buffer), memory.address + index[0] * memory.itemsize, mask)
         region = self.memory.plan.regions.get(ref.buffer.id)
@@ -149,6 +153,13 @@ class GlobalChecker:
         if kind == WRITE and self.memory.traffic.key(ref.buffer) in self.memory.traffic.mixed:
             self.flags.cut(self._where(ref.buffer), memory.address + index * memory.itemsize, mask, size)
 
+    def _unwritten(self, op: ops.Op, buffer: Buffer, memory: Global, index: Ints, size: int, mask: Bools | None,
+                   written: bool) -> None:
+        shape = (len(index), self.threads, self.blocks)
+        lanes = np.ones(shape, np.bool_) if mask is None else np.broadcast_to(mask, shape)
+        self.memory.unwritten.access(op, buffer, memory, np.broadcast_to(index, shape), size, lanes, self.first,
+                                     reads=not written, writes=written or isinstance(op, ops.Atomic))
+
     def _where(self, buffer: Buffer) -> Where:
         return Where(lambda block, byte: byte, self.memory.traffic.watched(buffer))
 
@@ -157,6 +168,8 @@ class GlobalChecker:
         """A bulk copy is issued; ``elements``: per thread the index of each element (N, V), and if it is there."""
         region = self.memory.plan.regions.get(tensor.id)
         kind = kind_of(op, op.kind != "load")
+        if self.memory.unwritten:
+            self._unwritten_boxes(op, tensor, memory, boxes, *elements())
         if region is None or kind not in region.kinds:
             return
         tracks, (index, inside) = self.memory.tracks(region), elements()
@@ -175,6 +188,17 @@ class GlobalChecker:
         records = np.broadcast_to(record[:, None], units.shape)
         self._compare(op, tracks, tensor, kind, units[inside], records[inside], whole=False)
         self.doubtful = None                            # one box by several threads is told of where it is issued
+
+    def _unwritten_boxes(self, op: ops.AnyBulk, tensor: Buffer, memory: Global, boxes: Boxes, index: Ints,
+                         inside: Bools) -> None:
+        for n in range(len(index)):
+            shape = (int(inside[n].sum()), self.threads, self.blocks)
+            lanes = np.zeros(shape, np.bool_)
+            lanes[:, boxes.thread[n], boxes.block[n]] = True
+            self.memory.unwritten.access(op, tensor, memory,
+                                         np.broadcast_to(index[n][inside[n]][:, None, None], shape), memory.itemsize,
+                                         lanes, self.first, reads=op.kind in ("load", "reduce_add"),
+                                         writes=op.kind != "load")
 
     def bulk_wait(self, op: ops.BulkWait, lanes: Bools, limit: Ints) -> None:
         """Threads have waited for their bulk groups below ``limit`` (T, B)."""
@@ -413,9 +437,7 @@ class GlobalChecker:
             if thread not in self.memory.between.learnt.get(block, {}):
                 actor[number] = first.setdefault((block, int(self.shared.clocks.group[thread])), number)
         actor = actor[inverse]
-        order = np.argsort(actor, kind="stable")
-        cuts = np.flatnonzero(np.diff(actor[order], prepend=-1))
-        for start, end in zip(cuts.tolist(), [*cuts[1:].tolist(), len(order)], strict=True):
-            lane = int(lanes[actor[order[start]]])
+        for number in np.unique(actor).tolist():
+            lane = int(lanes[number])
             thread, block = lane & ((1 << packing.threads) - 1), lane >> packing.threads
-            yield self.flags.eye(block - self.first, thread), order[start:end]
+            yield self.flags.eye(block - self.first, thread), np.flatnonzero(actor == number)
