@@ -505,3 +505,26 @@ def workspace(x, work, y, n, fault: mo.Constexpr):
         mo.atomic_add(work, i, 1.0)
     elif i < n:
         y[i] = work[i]
+
+
+@mo.kernel
+def same_value(flag, y, where: mo.Constexpr, fault: mo.Constexpr):
+    """Threads that find something set one flag: all of them to one value, or to their own."""
+    tid, bid = mo.thread_idx().x, mo.block_idx().x
+    found = mo.shared_array(mo.int32, 1)
+    if tid == 0:
+        found[0] = 0
+    mo.sync_threads()
+    if tid % 5 == 0:
+        if where == "shared":
+            found[0] = tid if fault else 1
+        elif where == "global":
+            flag[bid] = tid if fault else 1
+        else:
+            flag[0] = bid if fault else 1
+    if where == "shared twice" and tid == 1:
+        found[0] = 2 if fault else 0
+    if where == "shared twice" and tid == 33:
+        found[0] = 3 if fault else 0
+    mo.sync_threads()
+    y[bid * 64 + tid] = found[0]

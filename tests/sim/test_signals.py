@@ -118,3 +118,34 @@ def test_a_workspace_that_nobody_wrote(fault, n, found):
     if found:
         assert report.findings[0].tensor == "work" and report.findings[0].coordinate == ({60: 59, 63: 63}[n] if
                                                                                         fault != "read first" else 60,)
+
+
+@pytest.mark.parametrize(("where", "code"), [("shared", "C1"), ("shared twice", "C1"), ("global", "C1"),
+                                             ("blocks", "G1")])
+def test_writes_of_one_value(where, code):
+    """Advice, unless the check is strict; a violation where the values differ."""
+    def run(fault, **how):
+        return mo.check(kernels.same_value, **how)[3, 64](ints(3), ints(192), where, fault)
+
+    report = run(False)
+    assert report.ok and code in {lint.code for lint in report.lints}, str(report)
+    assert {f.code for f in run(False, strict=True, lints=False).findings} & {code, "C3"}
+    assert {f.code for f in run(True, lints=False).findings} & {code, "C3"}
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("name", ["grid counter, atomics", "grid sense", "last block", "ring", "lookback", "spin lock",
+                                  "exchange lock", "ticket lock", "locked once", "semaphore"])
+def test_right_in_every_schedule(name, seed):
+    report = check(name, "", seed=seed, schedules=1)
+    assert report.ok and report.schedules == 1, str(report)
+
+
+def test_a_report_says_how_many_schedules_it_saw():
+    assert check("spin lock", "", schedules=5).schedules == 5 and "5 schedules" in str(check("spin lock", "", schedules=5))
+    assert check("spin lock", "").schedules == 3
+    assert check("lane flags", "").schedules is None, "blocks do not signal"
+    with pytest.raises(mo.ArgumentError, match="schedules is 0, and must be a positive integer, or None"):
+        check("spin lock", "", schedules=0)
+    with pytest.raises(mo.ArgumentError, match="poison names 'w', which is no array of workspace: it has x, work, y"):
+        mo.check(kernels.workspace, poison="w")[1, 32](floats(32), floats(32), floats(32), 32, "")

@@ -144,6 +144,7 @@ def _run(name: str, grid: Dim3, block: Dim3, spec: Specialised, call: Call, how:
     report.schedules = outcome.schedules
     report.unsupported, report.not_judged = list(outcome.unsupported), tuple(outcome.not_judged)
     report.lints, missing = simulate.lints_of(outcome, spec, grid, deep=how.lints == "deep")
+    report.lints += simulate.advice_of(outcome)
     report.traffic = outcome.meter
     report.not_judged += () if missing is None else (missing,)
     if before is not None and outcome.meter is not None and not outcome.findings:

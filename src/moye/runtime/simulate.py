@@ -62,6 +62,13 @@ def timeline_of(outcome: Any, spec: Specialised) -> Timeline | None:
     return Timeline(outcome.tape, lambda: compile_program(spec, default_arch()).overlap())
 
 
+def advice_of(outcome: Any) -> list[Lint]:
+    """Writes that nothing orders and that agree: with ``strict`` they are findings instead."""
+    from moye.sim.lints.lint import Lint
+
+    return [Lint(found.code, found.message, found.locs, found.tensor, found.hint) for found in outcome.reporter.advice]
+
+
 def lints_of(outcome: Any, spec: Specialised, grid: Dim3, *, deep: bool) -> tuple[list[Lint], str | None]:
     """What a counted launch could do better, and what could not be told; ``deep`` compiles it if nobody has."""
     if outcome.meter is None:

@@ -18,6 +18,7 @@ import numpy as np
 
 from moye.ir.nodes import Buffer, Func, Ref, TileRef
 from moye.ir.ops import Alloc, AnyBulk, CpAsyncWait, Fence, Load, MbarrierWait, NamedBarrier, Op, Store, Wgmma
+from moye.sim.checkers.agreement import Agreement, InDoubt, pick
 from moye.sim.checkers.clocks import Bools, Clocks, Ints
 from moye.sim.checkers.copies import CopyGroups
 from moye.sim.checkers.engines import Engines
@@ -76,6 +77,8 @@ class SharedChecker:
         self.overtaking = any(isinstance(op, (NamedBarrier, MbarrierWait)) for op in func.body.walk())
         self.flags: Flags | None = None
         """What the threads tell each other through memory, once that is followed."""
+        self.agreement, self.valued = Agreement(), False
+        """Writes that clash and whose values are not known yet; whether somebody tells of the values."""
         self.ignored: frozenset[int] = frozenset()
         """The ids of block barriers that are taken to order nothing."""
 
@@ -145,7 +148,10 @@ class SharedChecker:
         verb = _COPIED if asynchronous else _WRITTEN
         self._twice(shadow, op, at, verb)
         if (clashes := self.against_write(shadow, at, initialised=False)) is not None:
-            self.engines.judge.write(shadow, op, clashes, verb, self.engines.all)
+            plain = (kind_of(clashes.record) == SYNC) & (not asynchronous)
+            for part, late in ((plain, True), (~plain, False)):
+                if part.any():
+                    self._clash(InDoubt(shadow, op, pick(clashes, part), verb, together=False), late=late)
         if shadow.atomics is not None and (clashes := self._against_atomics(shadow, at)) is not None:
             shadow.atomics.forget(clashes.unit, clashes.block)
             self.judge.write(shadow, op, clashes, verb)
@@ -197,7 +203,28 @@ class SharedChecker:
         columns = self.clocks.columns if at.block is None else 1
         column, entry = np.tile(np.arange(columns), entry.size), entry.repeat(columns)
         record = pack(np.zeros_like(entry), self.judge.number(op), SYNC, at.second[entry])
-        self.judge.twice(shadow, op, self.clashes(at, entry, column, record, at.first[entry]), verb)
+        self._clash(InDoubt(shadow, op, self.clashes(at, entry, column, record, at.first[entry]), verb, together=True),
+                    late=verb == _WRITTEN)
+
+    def _clash(self, doubt: InDoubt, *, late: bool) -> None:
+        """Writes that nothing orders: ``late`` once their values are known, if that is ever told."""
+        if late and self.valued:
+            self.agreement.waiting.append(doubt)
+        else:
+            self._tell(doubt)
+
+    def _tell(self, doubt: InDoubt) -> None:
+        if doubt.together:
+            self.judge.twice(doubt.shadow, doubt.op, doubt.clashes, doubt.verb)
+        else:
+            self.engines.judge.write(doubt.shadow, doubt.op, doubt.clashes, doubt.verb, self.engines.all)
+
+    def settle(self, address: Ints, size: int, before: Any, after: Any, values: Any, mask: Bools | None) -> None:
+        """A statement has written ``values`` (V, T, B), of ``size`` bytes each: those that clash may agree."""
+        for doubt, agree in self.agreement.settle((len(address), self.threads, self.blocks), address, size, before,
+                                                   after, values, mask):
+            with self.judge.reporter.agreed(agree):
+                self._tell(doubt)
 
     def _issue(self, shadow: Shadow, at: Footprint) -> None:
         if shadow.copies is None:
