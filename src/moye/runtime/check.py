@@ -16,9 +16,11 @@ from typing import Any
 
 from moye.errors import ArgumentError, LaunchError
 from moye.runtime.arguments import Call, classify
+from moye.runtime.boundary import boundary
 from moye.runtime.checking import Lints, Options, Refused, checking, judged, options, session
 from moye.runtime.compile import Dim3, Specialised
 from moye.runtime.kernel import Extents, Kernel, dim3
+from moye.runtime.launch import more_smem
 from moye.runtime.report import Report
 from moye.runtime.sampling import Blocks
 
@@ -37,14 +39,22 @@ class Checked:
             raise LaunchError(f"mo.check({self.kernel.__name__})[...] takes [grid, block], not {config!r}")
         grid, block = dim3(config[0], "grid"), dim3(config[1], "block")
 
+        @boundary
         def launcher(*args: Any, **kwargs: Any) -> Report:
             return self._run(args, kwargs, grid, block, (1, 1, 1))
 
         return launcher
 
+    def __call__(self, *args: Any, **kwargs: Any) -> Report:
+        name = self.kernel.__name__
+        raise LaunchError(f"a checked launch of {name} needs a launch configuration",
+                          hint=f"mo.check({name})[grid, block](...)")
+
+    @boundary
     def launch(self, *args: Any, grid: Extents, block: Extents, cluster: Extents = (1, 1, 1), stream: Any = None,
                smem: int | None = None, dependent: bool = False, **kwargs: Any) -> Report:
         """As ``Kernel.launch``; ``stream`` and ``smem`` mean nothing in the simulator, which waits for all streams."""
+        more_smem(smem)
         return self._run(args, kwargs, dim3(grid, "grid"), dim3(block, "block"), dim3(cluster, "cluster"), dependent)
 
     def _run(self, args: tuple[Any, ...], kwargs: dict[str, Any], grid: Dim3, block: Dim3, cluster: Dim3,

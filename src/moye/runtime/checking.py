@@ -5,8 +5,8 @@ In: a specialised kernel and its classified arguments.  Out: a ``Report``, here 
 >>> with mo.checking(blocks=64) as reports: program()
 >>> all(report.ok for report in reports)
 
-A session is the process's: launches of every thread count.  Its launches run in the simulator wherever their arrays
-are, and write their outputs.
+A session is that of its thread or task: launches of others run as ever, unless it is ``everywhere``.  Its launches run
+in the simulator wherever their arrays are, and write their outputs.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from moye.runtime.compile import Dim3, Specialised
 from moye.runtime.onhost import on_host
 from moye.runtime.report import Report, refused
 from moye.runtime.sampling import Blocks, sampled
+from moye.runtime.scoped import Scoped
 
 if TYPE_CHECKING:
     from moye.runtime.verdict import Expectation
@@ -213,28 +214,30 @@ def _inside(blocks: Iterable[Any], grid: Dim3) -> tuple[Any, ...] | None:
     return found or None
 
 
-_sessions: list[Session] = []
+_session: Scoped[Session] = Scoped("checking")
 
 
 def session() -> Session | None:
-    """The innermost ``checking`` block, None outside of all."""
-    return _sessions[-1] if _sessions else None
+    """The innermost ``checking`` block that this thread or task is in, None outside of all."""
+    return _session.get()
 
 
 @contextmanager
 def checking(*, earliest: bool = False, timeline: bool = False, blocks: Blocks | None = None, lints: Lints = True,
-             each: Callable[[Report], None] | None = None, explicit: bool = False) -> Iterator[list[Report]]:
+             each: Callable[[Report], None] | None = None, explicit: bool = False,
+             everywhere: bool = False) -> Iterator[list[Report]]:
     """Within the block every launch of every kernel is checked as by ``mo.check``; the reports gather in the list.
 
+    That is every launch of this thread and of tasks begun in the block; with ``everywhere`` of all threads and tasks.
     CUDA arrays too are checked in the simulator.  Launches that are refused raise as ever; such an error with a code
     is a report as well if it leaves the block.  ``each(report)`` is called as each launch ends.
     Reports of launches under ``mo.check`` are their callers', with ``explicit`` the list's too.
     """
     here = Session(options(earliest, timeline, blocks, lints), each, explicit)
-    _sessions.append(here)
     fast.held.append(here)
     try:
-        yield here.reports
+        with _session.set(here, everywhere=everywhere):
+            yield here.reports
     except MoyeError as error:
         for no in here.refused:
             if no.error is error:
@@ -242,4 +245,3 @@ def checking(*, earliest: bool = False, timeline: bool = False, blocks: Blocks |
         raise
     finally:
         fast.held.remove(here)
-        _sessions.remove(here)

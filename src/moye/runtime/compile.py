@@ -13,12 +13,13 @@ import re
 import sys
 import types
 import warnings
-from dataclasses import dataclass, field, replace
+from contextlib import suppress
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from moye import env
 from moye.atoms.atom import CopyOp, MmaOp
-from moye.errors import UNKNOWN, CompileError, LaunchError, PerformanceWarning, TraceError, UnsupportedError
+from moye.errors import UNKNOWN, CompileError, LaunchError, MoyeError, PerformanceWarning, TraceError, UnsupportedError
 from moye.ir.nodes import Func
 from moye.ir.text import to_text
 from moye.ir.verify import verify
@@ -60,7 +61,7 @@ class Specialised:
     simulation: Any = None
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class Program:
     """A compiled kernel: the printed CUDA and what NVRTC made of it."""
 
@@ -71,6 +72,23 @@ class Program:
     func: Func | None = field(default=None, repr=False)
     _notes: tuple[Note, ...] | None = field(default=None, repr=False)
     _warned: bool = field(default=False, repr=False)
+
+    def __repr__(self) -> str:
+        told = [f"<{self.printed.name} for {self.arch}: {len(self.cubin)} bytes of code"]
+        with suppress(MoyeError):                       # where ptxas would have to be asked again, and cannot be
+            told += [f"{self.registers} registers", f"{self.spills} bytes spilled" if self.spills else ""]
+        return f"{', '.join(filter(None, [*told, f'{self.smem} bytes of shared memory']))}>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """All but the trace and what is loaded on devices, which belong to their process."""
+        left = {"loaded": {}, "func": None, "_notes": self.notes}
+        return _program, (type(self), {f.name: left.get(f.name, getattr(self, f.name)) for f in fields(self)})
+
+    def __copy__(self) -> Program:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Program:
+        return self
 
     @property
     def source(self) -> str:
@@ -142,6 +160,11 @@ class Program:
         return self.printed.static_smem + self.printed.dynamic_smem
 
 
+def _program(cls: type[Program], values: dict[str, Any]) -> Program:
+    """A program that was pickled."""
+    return cls(**values)
+
+
 def specialise(function: types.FunctionType, call: Call, block: Dim3, cluster: Dim3 = (1, 1, 1)) -> Specialised:
     """Trace, clean and verify a kernel for these specs."""
     show = env.show()
@@ -173,14 +196,19 @@ def shared_limit(arch: str) -> int:
 
 def require_shared(spec: Specialised, arch: str, extra: int = 0) -> None:
     """B10: LaunchError where a block needs more shared memory than an architecture allows it."""
-    _require_shared(spec.func, spec.shared_bytes + extra, shared_limit(arch), f", and {arch} has")
+    _require_shared(spec.func, spec.shared_bytes, shared_limit(arch), f", and {arch} has", extra)
 
 
-def _require_shared(func: Func, needed: int, limit: int, has: str) -> None:
-    if needed <= limit:
+def require_room(spec: Specialised, extra: int) -> None:
+    """B10: LaunchError where a block needs more shared memory, with so many bytes more, than any device has."""
+    _require_shared(spec.func, spec.shared_bytes, max(SHARED_LIMITS.values()), "; no device has more than", extra)
+
+
+def _require_shared(func: Func, needed: int, limit: int, has: str, extra: int = 0) -> None:
+    if needed + extra <= limit:
         return
-    sizes = ", ".join(f"{b.name} {b.bytes}" for b in func.shared_buffers)
-    raise LaunchError(f"{func.name} needs {needed} bytes of shared memory per block ({sizes}){has} {limit}",
+    sizes = ", ".join([f"{b.name} {b.bytes}" for b in func.shared_buffers] + ([f"smem={extra}"] if extra else []))
+    raise LaunchError(f"{func.name} needs {needed + extra} bytes of shared memory per block ({sizes}){has} {limit}",
                       hint="use smaller tiles or fewer stages", code="B10",
                       locs=tuple(b.loc for b in sorted(func.shared_buffers, key=lambda b: -b.bytes)[:1]))
 
@@ -261,6 +289,10 @@ def check_arch(func: Func, printed: Printed, arch: str) -> None:
         needed = f"sm_{printed.arch}{'a' if printed.arch == _ACCELERATED else ''}"
         raise UnsupportedError(f"{func.name} uses {what}, which need {needed} or later, but is compiled for {arch}",
                                locs=(loc,) if loc.frames else ())
+    what, only, loc = printed.only
+    if what and _capability(arch) != only:
+        raise UnsupportedError(f"{func.name} uses {what}, which sm_{only}a alone has, but is compiled for {arch}",
+                               locs=(loc,) if loc.frames else ())
     what, loc = printed.accelerated
     if what and arch[-1].isdigit():
         raise UnsupportedError(f"{func.name} uses {what}, which need an architecture with an a, such as sm_90a, but is "
@@ -286,34 +318,47 @@ def _alternatives(atom: CopyOp | MmaOp, have: int) -> str | None:
 
 def _compiled(printed: Printed, arch: str, flags: tuple[str, ...]) -> Compiled:
     from moye.cuda import nvrtc
-    from moye.runtime.cache import DiskCache, cache_key
+    from moye.runtime.cache import cache_key, opened
     from moye.runtime.toolchain import versions
 
-    if not env.disk_cache():
-        return nvrtc.compile_cubin(printed.source, printed.name, arch, options=flags, no_cache=env.nvrtc_no_cache())
-    cache = DiskCache(env.cache_dir())
-    key = ""
-    for version in versions(cache.root):
+    cache, key = opened(), ""
+    for version in versions(cache.root) if cache is not None else ():
         key = cache_key(printed.source, (arch, *flags), version)
-        entry = cache.get_entry(key)
-        if entry is not None:
+        entry = cache.get_entry(key) if cache is not None else None
+        if entry is not None and misfit(printed, arch, entry[0]) is None:
             return nvrtc.Compiled(printed.source, printed.name, arch, flags, entry[0], str(entry[1].get("log", "")))
     compiled = nvrtc.compile_cubin(printed.source, printed.name, arch, options=flags, no_cache=env.nvrtc_no_cache())
-    cache.put(key, compiled.cubin, {"log": compiled.log, "kernel": printed.name, "arch": arch})
+    if (problem := misfit(printed, arch, compiled.cubin)) is not None:
+        raise CompileError(f"NVRTC compiled {printed.name} for {arch}, and handed out something else: {problem}")
+    if cache is not None:
+        cache.put(key, compiled.cubin, {"log": compiled.log, "kernel": printed.name, "arch": arch})
     return compiled
+
+
+def misfit(printed: Printed, arch: str, cubin: bytes) -> str | None:
+    """Why these bytes are not this kernel compiled for this architecture, None where they are."""
+    from moye.cuda import cubin as cubins
+    from moye.cuda import driver
+
+    try:
+        driver.check_params(cubin, printed.name, [slot.format for slot in printed.slots])
+        found = cubins.arch(cubin)
+    except MoyeError as error:
+        return error.message
+    return None if found == _capability(arch) else f"it is compiled for sm_{found}"
 
 
 def _with_lines(func: Func, arch: str) -> tuple[str, str, str]:
     """A kernel compiled with line numbers: what the compiler says, PTX, source; from the disk cache where it has it."""
     from moye.cuda import nvrtc
     from moye.cuda.printer import print_kernel
-    from moye.runtime.cache import DiskCache, cache_key
+    from moye.runtime.cache import cache_key, opened
 
     printed, flags = print_kernel(func, asserts=env.device_assert()), ("-lineinfo",)
-    cache = DiskCache(env.cache_dir()) if env.disk_cache() else None
+    cache = opened()
     key = cache_key(printed.source, (arch, *flags, "notes"), nvrtc.compiler_version())
-    if cache is not None and (entry := cache.get_entry(key)) is not None:
-        return str(entry[1].get("log", "")), entry[0].decode(), printed.source
+    if cache is not None and (entry := cache.get_entry(key)) is not None and b".version" in entry[0]:
+        return str(entry[1].get("log", "")), entry[0].decode(errors="replace"), printed.source
     try:
         said = nvrtc.compile_cubin(printed.source, printed.name, arch, options=flags, no_cache=True).log
     except CompileError as error:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from moye.sim.timeline.view import Timeline
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class Report:
     """What one checked launch showed.
 
@@ -47,6 +47,14 @@ class Report:
     """How many schedules were seen; None where blocks do not signal to each other, so that one shows all."""
     counts: list[int] = field(default_factory=list)
     """How often each finding was seen, parallel to ``findings``; missing ones once."""
+
+    def __repr__(self) -> str:
+        """One line; ``str`` is all of it."""
+        codes = ", ".join(dict.fromkeys(str(finding.code) for finding in self.findings))
+        lints = f", {_counted(len(self.lints), 'lint')}" if self.lints else ""
+        some = f", {self.extent}" if self.extent else ""
+        return (f"<Report of {self.kernel}, grid {self.grid}, block {self.block}{some}: {self.verdict}"
+                f"{f' ({codes})' if codes else ''}{lints}>")
 
     @property
     def ok(self) -> bool:

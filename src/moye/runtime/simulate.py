@@ -12,16 +12,18 @@ With checks on, the first violation raises SimulationError, of the checkers that
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from moye import env
-from moye.errors import CompileError, LaunchError, SimulationError, UnsupportedError
+from moye.errors import CompileError, SimulationError, UnsupportedError
 from moye.ir.nodes import TensorParam
 from moye.runtime.arguments import Call
 from moye.runtime.arrays import ArrayInfo, host_view
 from moye.runtime.compile import Dim3, Specialised, compile_program, default_arch, require_shared
+from moye.runtime.scoped import Scoped
 from moye.runtime.snapshots import Snapshot, snapshots
 
 if TYPE_CHECKING:
@@ -29,28 +31,37 @@ if TYPE_CHECKING:
     from moye.sim.timeline.view import Timeline
 
 Progress = Callable[[int, int], None]
-_state: dict[str, Any] = {"inspections": [], "progress": None, "timelines": None}
+
+
+class _Last(threading.local):
+    """What the last simulated launch of a thread left."""
+
+    inspections: tuple[Snapshot, ...] = ()
+
+
+_last = _Last()
+_timelines: Scoped[list[Any]] = Scoped("timelines")
+_progress: list[Progress] = []
 
 
 def set_progress(callback: Progress | None) -> None:
-    """Call ``callback(blocks_done, blocks)`` while simulated launches run; None for silence."""
-    _state["progress"] = callback
+    """Call ``callback(blocks_done, blocks)`` while simulated launches of any thread run; None for silence."""
+    _progress[:] = [] if callback is None else [callback]
 
 
 def inspections() -> list[Snapshot]:
-    """The snapshots that ``mo.inspect`` and ``breakpoint()`` took in the last simulated launch."""
-    return list(_state["inspections"])
+    """The snapshots that ``mo.inspect`` and ``breakpoint()`` took in the last simulated launch of this thread."""
+    return list(_last.inspections)
 
 
 @contextmanager
-def timelines() -> Iterator[list[Timeline]]:
-    """Within the block every simulated launch records the timeline of its block 0; they gather in the list."""
-    before, found = _state["timelines"], list[Any]()
-    _state["timelines"] = found
-    try:
+def timelines(*, everywhere: bool = False) -> Iterator[list[Timeline]]:
+    """Within the block every simulated launch records the timeline of its block 0; they gather in the list.
+
+    That is every launch of this thread and of tasks begun in the block; with ``everywhere`` of all threads and tasks.
+    """
+    with _timelines.set([], everywhere=everywhere) as found:
         yield found
-    finally:
-        _state["timelines"] = before
 
 
 def timeline_of(outcome: Any, spec: Specialised) -> Timeline | None:
@@ -107,18 +118,22 @@ def run(spec: Specialised, call: Call, grid: Dim3, *, check: bool, collect: bool
     from moye.sim.machine import Hooks, simulate
 
     named = env.check() if check and not collect else True
-    _check_limits(spec, grid)
     if arch := default_arch() if collect else env.arch():
         require_shared(spec, arch)
     arguments = launch_arguments(spec, call)
-    gathered = _state["timelines"]
-    hooks = Hooks(progress=_state["progress"], stop_on_first=not collect, printer=print,
+    gathered = _timelines.get()
+    hooks = Hooks(progress=_progress[0] if _progress else None, stop_on_first=not collect, printer=print,
                   record=record or ((0,) if gathered is not None else ()), sample=sample, probe=probe,
                   lints=lints, seed=seed, schedules=schedules, poison=poison, strict=strict,
                   codes=chosen(named) if isinstance(named, frozenset) else None,
                   asynchronous="earliest" if earliest else "latest", exact_fma=env.exact_fma(), steps=env.steps())
-    outcome = simulate(spec.func, arguments, grid, check=check, hooks=hooks)
-    _state["inspections"] = snapshots(outcome.inspections, spec.func)
+    try:
+        outcome = simulate(spec.func, arguments, grid, check=check, hooks=hooks)
+    except MemoryError as error:
+        raise UnsupportedError(f"{spec.func.name}: there was not enough memory to simulate this launch; what it "
+                               f"writes may be written in part", hint="mo.check(kernel, blocks=16) runs a few blocks"
+                               ) from error
+    _last.inspections = tuple(snapshots(outcome.inspections, spec.func))
     if gathered is not None:
         gathered.append(timeline_of(outcome, spec))
     if outcome.findings and not collect:
@@ -138,14 +153,6 @@ def probed(spec: Specialised, call: Call, grid: Dim3, block: int, probe: Any, *,
 def violation(finding: Any) -> SimulationError:
     """A finding as an error."""
     return SimulationError(finding.message, finding=finding, hint=finding.hint, locs=finding.locs, code=finding.code)
-
-
-def _check_limits(spec: Specialised, grid: Dim3) -> None:
-    if spec.func.threads > 1024:
-        raise LaunchError(f"{spec.func.name}: block {spec.func.block_dim} has {spec.func.threads} threads, and at most "
-                          f"1024 are possible")
-    if min(grid) < 0 or grid[0] >= 1 << 31 or max(grid[1:]) > 65535:
-        raise LaunchError(f"{spec.func.name}: grid {grid} lies outside (1, 1, 1) .. (2147483647, 65535, 65535)")
 
 
 def launch_arguments(spec: Specialised, call: Call) -> list[Any]:

@@ -37,10 +37,10 @@ def versions(root: Path) -> Iterator[str]:
 
 def remembered(root: Path) -> str | None:
     """The version noted for this environment, while its library is as it was and no other is loaded already."""
-    found = DiskCache(root / _FOLDER).get_entry(_environment())
+    found = DiskCache(root, _FOLDER).get_entry(_environment())
     if found is None:
         return None
-    version, record = found[0].decode(), found[1]
+    version, record = found[0].decode(errors="replace"), found[1]
     library = str(record.get("library", ""))
     return version if _state(library) == record.get("state") and not _loaded(library) else None
 
@@ -49,7 +49,7 @@ def remember(root: Path, version: str) -> None:
     """Note the version of the library in use; nothing where its file is not known."""
     library = nvrtc.library_path()
     if (state := _state(library)) is not None:
-        DiskCache(root / _FOLDER).put(_environment(), version.encode(), {"library": library, "state": state})
+        DiskCache(root, _FOLDER).put(_environment(), version.encode(), {"library": library, "state": state})
 
 
 def _environment() -> str:
@@ -65,7 +65,7 @@ def _state(path: str) -> list[int] | None:
     """Size and time of change of a file or folder, None where there is none."""
     try:
         status = os.stat(path)
-    except OSError:
+    except (OSError, ValueError, MemoryError):
         return None
     return [status.st_size, status.st_mtime_ns]
 
@@ -74,6 +74,6 @@ def _loaded(library: str) -> bool:
     """Whether a library of this name is in the process already: it is the one that would be used."""
     try:
         ctypes.CDLL(os.path.basename(library), mode=os.RTLD_NOLOAD | os.RTLD_LAZY)
-    except OSError:
+    except (OSError, ValueError, MemoryError):
         return False
     return True

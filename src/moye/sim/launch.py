@@ -79,7 +79,7 @@ class Hooks:
     resident: int | None = None
     spins: int = 3
     """Rounds of polling in which nothing changes before the blocks count as deadlocked."""
-    steps: float = 250_000
+    steps: float = 100_000
     """Passes of a loop without a given number of them, and rounds of polling in which only variables of the polling
     threads change, before it counts as endless."""
 
@@ -125,6 +125,7 @@ class Launch:
     ticks: int = 0
     printed: list[str] = field(default_factory=list)
     inspections: list[Inspection] = field(default_factory=list)
+    inspected_bytes: int = 0
     memories: dict[tuple[int, str], Global] = field(default_factory=dict)
     tape: Tape | None = None
     unsupported: list[str] = field(default_factory=list)
@@ -230,9 +231,18 @@ class Launch:
                   mask: Mask) -> None:
         inspection = Inspection(op.label, op.loc, block_ids.copy(), tensors, scalars,
                                 mask if mask is None or mask is False else mask.copy())  # type: ignore[union-attr]
+        self.inspected_bytes += sum(x.nbytes for x in (*tensors.values(), *scalars.values()) if hasattr(x, "nbytes"))
+        if self.inspected_bytes > MOST_INSPECTED:
+            raise UnsupportedError(f"mo.inspect: the snapshots of this launch take more than {MOST_INSPECTED >> 20} "
+                                   "MiB", hint="keep them under an if, of one turn of the loop or one block",
+                                   locs=(op.loc,))
         self.inspections.append(inspection)
         if self.hooks.inspect is not None:
             self.hooks.inspect(inspection)
+
+
+MOST_INSPECTED = 1 << 29
+"""Bytes of snapshots that one launch may keep."""
 
 
 def resident_blocks(func: Func) -> int:

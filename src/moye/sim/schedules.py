@@ -1,7 +1,7 @@
 """The order in which a run takes blocks, and who of those that poll looks first: by a seed, 0 for the plain order.
 
-In: a seed, the number of blocks.  Out: ``Schedule``, which the machine asks; ``Rewind``, which puts outputs back so that
-a launch can run again in another order.
+In: a seed, the number of blocks.  Out: ``Schedule``, which the machine asks; ``Rewind``, which puts outputs back so
+that a launch can run again in another order.
 
 >>> Schedule(3, 132, 1).positions(0, 4)     # array([17, 90, 3, 55])
 """

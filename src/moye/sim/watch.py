@@ -18,7 +18,7 @@ from moye.ir.constants import kept
 from moye.ir.nodes import Func, Ref, TileRef
 from moye.layout import make_layout
 from moye.sim import overflow
-from moye.sim.checkers.findings import Finding, Reporter, coordinate_beyond, coordinate_of
+from moye.sim.checkers.findings import Beyond, Finding, Reporter, coordinate_beyond, coordinate_of
 from moye.sim.checkers.globals import GlobalChecker
 from moye.sim.checkers.products import ProductChecks
 from moye.sim.checkers.shared import SharedChecker
@@ -117,6 +117,8 @@ class Watch:
     def _outside(self, op: ops.Op, ref: Ref | TileRef, memory: Global, index: Array, width: int, mask: Mask,
                  verb: str) -> None:
         high = memory.high - (width - 1)
+        if (ref.buffer.name, op.loc) in self.reporter.judged:
+            return
         found, count = self.first((index < memory.low) | (index > high), mask)
         if not found:
             return
@@ -205,6 +207,8 @@ class Watch:
 
     def _outside_shared(self, op: ops.Op, ref: Ref | TileRef, index: Array, elements: int, width: int, mask: Mask,
                         how: str, column: Array | None = None) -> None:
+        if (ref.buffer.name, op.loc) in self.reporter.judged:
+            return
         found, count = self.first((index < 0) | (index > elements - width), mask)
         if not found:
             return
@@ -224,7 +228,7 @@ class Watch:
             place = f"stage {beyond.coordinate[mode]} of {beyond.extent} stages" if last else \
                 f"index {beyond.coordinate[mode]} of {beyond.extent}"
             why = f"outside of {name} with layout {layout}: {place}, in mode {mode}"
-            hint = f"take the stage modulo {beyond.extent}" if last else ""
+            hint = _stage_hint(beyond) if last else ""
         self.report("B2", f"{self.who(lane)} {verb} {what}{at(op)}, {why}", op, lane=lane, tensor=name, count=count,
                     coordinate=None if beyond is None else beyond.coordinate, hint=hint or None)
 
@@ -374,7 +378,7 @@ class Watch:
             lane, sign = (found[-2], found[-1]), "<<" if op.kind == "shl" else ">>"
             self.report("A11", f"{self.who(lane)} computes a {sign} b with b = {amount}: a shift by a negative count",
                         op, lane=lane, count=count, tensor=op.result.name,
-                        hint="test the count first: mo.where computes both of its sides")
+                        hint="test the count first")
 
     def divisor(self, op: ops.Binary, b: Any, mask: Mask) -> None:
         """A12: an integer is divided by zero."""
@@ -386,7 +390,7 @@ class Watch:
             lane, sign = (found[-2], found[-1]), "//" if op.kind == "floordiv" else "%"
             self.report("A12", f"division by zero: {self.who(lane)} computes a {sign} b with b = 0", op, lane=lane,
                         count=count, tensor=op.result.name or "",
-                        hint="test the divisor first: mo.where computes both of its sides")
+                        hint="test the divisor first")
 
     def assertion(self, op: ops.Assert, cond: Any, mask: Mask) -> None:
         """A12: an assert or an assumption does not hold."""
@@ -395,7 +399,17 @@ class Watch:
         if found:
             what = "the assumption" if op.assume else "the assertion"
             lane = (found[-2], found[-1])
+            if op.code:
+                self.report(op.code, f"{self.who(lane)}: {op.message}{at(op)}", op, lane=lane, count=count)
+                return
             self.report("A12", f"{what} does not hold for {self.who(lane)}: {op.message}", op, lane=lane, count=count)
+
+
+def _stage_hint(beyond: Beyond) -> str:
+    """The last of three modes or more counts stages; of a plain tile it may."""
+    if len(beyond.coordinate) > 2:
+        return f"take the stage modulo {beyond.extent}"
+    return f"keep the index below {beyond.extent}; where it counts stages, take it modulo {beyond.extent}"
 
 
 def _per_access(mask: Mask, width: int) -> Mask:

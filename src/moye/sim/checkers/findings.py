@@ -78,6 +78,8 @@ class Reporter:
         self.advice: list[Finding] = []
         """... if not, they are here."""
         self._agree = False
+        self.judged: set[tuple[str, Loc]] = set()
+        """(tensor, place) of the accesses whose coordinates were found outside: their memory is not counted again."""
         self._counts: dict[tuple[str, str, tuple[str, ...]], int] = {}
 
     @contextmanager
