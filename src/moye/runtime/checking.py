@@ -123,8 +123,8 @@ def _run(name: str, grid: Dim3, block: Dim3, spec: Specialised, call: Call, how:
         return report
     report.blocks = sample = sampled(grid, how.blocks)
     arrays = [param.name for param in spec.func.params if isinstance(param, TensorParam)]
-    if missing := sorted(str(name) for name in how.poison if name not in arrays):
-        raise ArgumentError(f"poison names {missing[0]!r}, which is no array of {name}: it has "
+    if unknown := sorted(str(name) for name in how.poison if name not in arrays):
+        raise ArgumentError(f"poison names {unknown[0]!r}, which is no array of {name}: it has "
                             f"{', '.join(arrays) or 'none'}")
     wanted: Expectation | None = None
     if how.expect is not None:

@@ -67,7 +67,7 @@ class Clocks:
     def split(self, active: Bools) -> list[int]:
         """Split groups until each is wholly inside or outside the mask (T, columns); the parent of each new group."""
         inside = self._inside(active)
-        partial: Bools = ((inside > 0) & (inside < self._sizes()[:, None])).any(axis=1)
+        partial: Bools = np.logical_or.reduce((inside > 0) & (inside < self._sizes()[:, None]), axis=1)
         if not partial.any():
             return []
         parents: list[int] = []
@@ -212,7 +212,8 @@ class Clocks:
         """The groups ``who`` leave what they know of shared memory in the channel of block ``rank`` (None: of every
         block) alone."""
         seen, heard, far, far_heard, wide = self.release(who)
-        known = (*self._everywhere(self._by_rank(seen, far), self._by_rank(heard, far_heard)), np.zeros_like(wide))
+        known: Known = (*self._everywhere(self._by_rank(seen, far), self._by_rank(heard, far_heard)),
+                        np.zeros_like(wide))
         if rank is not None:
             here = np.arange(self.columns) % self.cluster == rank
             known = tuple(np.where(here, part, 0) for part in known)
