@@ -370,14 +370,13 @@ def ticket_lock(ticket, serving, total, times, fault: mo.Constexpr):
 def locked_once(lock, ready, table, y, fault: mo.Constexpr):
     """Double-checked: the first block makes the table under a lock."""
     tid, bid = mo.thread_idx().x, mo.block_idx().x
-    if tid == 0:
-        if mo.load(ready, 0, order="relaxed" if fault == "relaxed check" else "acquire") == 0:
-            while mo.atomic_cas(lock, 0, 0, 1, order="acquire") != 0:
-                pass
-            if mo.load(ready, 0, order="relaxed") == 0:
-                table[0] = 7
-                mo.store(ready, 0, 1, order="relaxed" if fault == "relaxed ready" else "release")
-            mo.store(lock, 0, 0)
+    if tid == 0 and mo.load(ready, 0, order="relaxed" if fault == "relaxed check" else "acquire") == 0:
+        while mo.atomic_cas(lock, 0, 0, 1, order="acquire") != 0:
+            pass
+        if mo.load(ready, 0, order="relaxed") == 0:
+            table[0] = 7
+            mo.store(ready, 0, 1, order="relaxed" if fault == "relaxed ready" else "release")
+        mo.store(lock, 0, 0)
     mo.sync_threads()
     y[bid * 32 + tid] = table[0]
 
@@ -528,3 +527,15 @@ def same_value(flag, y, where: mo.Constexpr, fault: mo.Constexpr):
         found[0] = 3 if fault else 0
     mo.sync_threads()
     y[bid * 64 + tid] = found[0]
+
+
+@mo.kernel
+def named_twice(y, count, fault: mo.Constexpr):
+    """Two pairs of warps meet at a barrier each, or at one; the atomic has nothing to do with it."""
+    tid = mo.thread_idx().x
+    mo.atomic_add(count, 0, 1, order="acq_rel")
+    if tid < 64:
+        mo.barrier_sync(1, 64)
+    else:
+        mo.barrier_sync(1 if fault else 2, 64)
+    y[tid] = tid

@@ -415,7 +415,8 @@ class GlobalChecker:
         scopes = np.array([GPU, *(scope_of(op) for op in self.memory.plan.ops)])
         least = np.minimum(scopes[clash.tracks.packing.op(clash.rival)], scope_of(clash.op))
         mine, other = clash.blocks()
-        narrow: Bools = (least == CTA) | ((least == CLUSTER) & (mine // self.memory.cluster != other // self.memory.cluster))
+        apart = mine // self.memory.cluster != other // self.memory.cluster
+        narrow: Bools = (least == CTA) | ((least == CLUSTER) & apart)
         return narrow
 
     def _ordered_between(self, clash: Clash) -> Bools:

@@ -49,6 +49,8 @@ from moye.sim.checkers.shadow import (
 )
 from moye.sim.checkers.verdicts import Clashes, Judge
 
+MOST_RECORDS = 1 << 24
+"""Records of reads that are kept of all groups."""
 BLOCK = 0
 """The named barrier that is the block barrier."""
 _READ, _WRITTEN, _COPIED, _UPDATED = "read", "written", "copied", "updated"
@@ -441,7 +443,8 @@ class SharedChecker:
     def groups(self, who: Bools) -> Bools:
         """The groups of a mask, split so that they fit it."""
         who = np.broadcast_to(who, (self.threads, self.clocks.columns))
-        if parents := self.clocks.split(who):
+        units = sum(shadow.units for shadow in self.shadows.values()) * self.clocks.columns
+        if parents := self.clocks.split(who, MOST_RECORDS // max(units, 1)):
             for shadow in self.shadows.values():
                 shadow.split(parents, self.clocks.group)
         return self.clocks.groups_of(who)
