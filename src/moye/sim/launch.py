@@ -65,6 +65,10 @@ class Hooks:
     """Count what every access costs (checked runs)."""
     ignored: frozenset[int] = frozenset()
     """The ids of block barriers that are executed, and order nothing for the checks."""
+    poison: frozenset[str] = frozenset()
+    """The array parameters that hold nothing when the launch begins."""
+    strict: bool = False
+    """Report writes of one value by several threads or blocks as violations."""
     seed: int = 0
     """Which schedule runs: 0 is the plain order of blocks."""
     schedules: int | None = 1
@@ -145,6 +149,9 @@ class Launch:
         self.stale = stale if stale.numbers else None
         self.globals = GlobalMemory(self.func, lambda buffer: self.memory(buffer, buffer.dtype), self.total,
                                     self.place, self.reporter, spent)
+        for param in self.func.params:
+            if isinstance(param, TensorParam) and param.name in self.hooks.poison:
+                self.globals.unwritten.fill(param.buffer, self.memory(param.buffer, param.buffer.dtype))
 
     def _bind(self, param: Param, argument: Argument) -> None:
         if isinstance(param, ScalarParam):
