@@ -42,8 +42,8 @@ class Case:
     faults: list[str] = field(default_factory=list)
 
     def __str__(self) -> str:
-        return (f"{self.feed}, {self.roles}, leaves {self.leave}; {self.tiles} tiles of {self.rows}, {self.stages} stages, "
-                f"{self.buffers} buffers, {self.warps} warps")
+        return (f"{self.feed}, {self.roles}, leaves {self.leave}; {self.tiles} tiles of {self.rows}, {self.stages} "
+                f"stages, {self.buffers} buffers, {self.warps} warps")
 
     @property
     def computing(self) -> int:
@@ -233,7 +233,8 @@ def barriers(t: Text, case: Case) -> None:
     with t.block("if tid == 0:"):
         with t.block(f"for i in mo.static_range({case.stages}):"):
             t(f"mo.mbarrier_init(full, i, {32 if full else 1})")
-            t(f"mo.mbarrier_init(empty, i, {t.either(arrivals, count_too_high=arrivals + 1, count_too_low=arrivals - 1)})")
+            count = t.either(arrivals, count_too_high=arrivals + 1, count_too_low=arrivals - 1)
+            t(f"mo.mbarrier_init(empty, i, {count})")
         t("mo.fence_mbarrier_init()")
     t.but("no barrier after init", "mo.sync_threads()")
 
@@ -250,9 +251,8 @@ def engine_by_all(t: Text, case: Case) -> None:
         t(engine_copy(t, case))
         t("k = k_")
 
-    with t.block("if tid == 0:"):
-        with t.block(f"for k in mo.static_range({min(S, T)}):"):
-            load("k")
+    with t.block("if tid == 0:"), t.block(f"for k in mo.static_range({min(S, T)}):"):
+        load("k")
     with t.block(f"for k in range({T}):"):
         parity = t.either(f"k // {S} & 1", wrong_parity=f"(k // {S} & 1) ^ 1")
         if t.fault == "one waits":

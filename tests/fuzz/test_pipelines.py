@@ -43,5 +43,6 @@ def test_every_kind_of_pipeline_is_drawn():
     rng = random.Random(0)
     cases = [pipelines.draw(rng) for _ in range(300)]
     assert {(c.feed, c.roles, c.leave) for c in cases} == {
-        (f, r, o) for f in ("plain", "cp.async", "bulk", "tma") for r in ("all", "specialised") for o in ("direct", "tma")}
+        (feed, roles, leave) for feed in ("plain", "cp.async", "bulk", "tma") for roles in ("all", "specialised")
+        for leave in ("direct", "tma")}
     assert len({fault for case in cases for fault in case.faults}) >= 30
