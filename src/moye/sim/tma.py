@@ -112,11 +112,7 @@ class TmaBox:
         flat = shared.data.view(self.dtype) if shared.dtype.itemsize == self.dtype.itemsize else None
         at_ = swizzled(issued.start[:, None] + self.linear, self.map.swizzle) // self.dtype.itemsize
         if flat is None or at_.min() < 0 or at_.max() >= len(flat):
-            index = np.zeros((at_.shape[1], 1, self.batch.blocks), np.int64)
-            for n, block in enumerate(issued.block.tolist()):
-                index[:, 0, block] = at_[n]
-                only = np.arange(self.batch.blocks) == block
-                shared.write(index, self.dtype, values[n][:, None, None], only[None, None])
+            shared.write(at_.T[:, None], self.dtype, values.T[:, None], None, issued.block[None])
         elif len(issued.block) == self.batch.blocks and (at_ == at_[:1]).all() and \
                 np.array_equal(issued.block, shared.column):
             flat[at_[0]] = values.T
@@ -129,8 +125,7 @@ class TmaBox:
         assert self.op.smem is not None, "a store has a source"
         shared = self.batch.shared[self.op.smem.buffer.id]
         at_ = swizzled(issued.start[:, None] + self.linear, self.map.swizzle) // self.dtype.itemsize
-        issued.values = np.stack([shared.read(at_[n][:, None, None], self.dtype)[:, 0, block]
-                                  for n, block in enumerate(issued.block.tolist())])
+        issued.values = shared.read(at_.T[:, None], self.dtype, issued.block[None])[:, 0].T
 
     def store(self, issued: Issued) -> None:
         """Shared to global, or added to it."""
