@@ -1,6 +1,6 @@
 # make demo      set up .venv and run the double-buffered matmul (GPU if there is one, else the simulator)
-# make test      ruff, mypy, and every test that needs no GPU; some need Chromium and LaTeX (apt: chromium
-#                chromium-driver texlive-latex-base texlive-pictures): TEST_WITHOUT=browser,latex does without
+# make test      ruff, mypy, and every test that needs no GPU; those that need Chromium, LaTeX or torch are skipped where
+#                these are absent, and the last lines say so (TEST_REQUIRE=browser,latex,torch makes that an error)
 # make gpu-test  the tests that need a GPU, GPU_JOBS at a time; then, one by one, those that time it
 # make bench     the benchmarks that this machine can run
 # make pictures  draw docs/images and write docs/checker.md anew
@@ -13,7 +13,7 @@ VENV   := .venv
 PY     := $(VENV)/bin/python
 DEMO   ?= examples/09_matmul_double_buffered.py
 JOBS   ?= 2
-GPU_JOBS ?= 12
+GPU_JOBS ?= 15
 # A stamp is older than pyproject.toml exactly when the dependencies may have changed.
 DEMO_STAMP := $(VENV)/.stamp-demo
 TEST_STAMP := $(VENV)/.stamp-test
@@ -58,7 +58,7 @@ endif
 
 gpu-test:
 	@status=0; \
-	PYTHONPATH=src $(GPU_PY) -m pytest -q -n $(GPU_JOBS) -m "not alone" tests/gpu || status=1; \
+	PYTHONPATH=src $(GPU_PY) -m pytest -q -n $(GPU_JOBS) --dist worksteal -m "not alone" tests/gpu || status=1; \
 	PYTHONPATH=src $(GPU_PY) -m pytest -q -m alone tests/gpu || status=1; \
 	exit $$status
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
+
+import tools
 
 GPU = Path(__file__).parent / "gpu"
 
@@ -29,8 +32,23 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return True if collection_path == GPU and not _asked_for_gpu(config) else None
 
 
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> Generator[None]:
+    """Tests that a missing program or library left out are told in the last lines, after pytest's own summary."""
+    yield
+    skipped = terminalreporter.stats.get("skipped", [])
+    for line in tools.left_out([report.longrepr[2] for report in skipped if isinstance(report.longrepr, tuple)]):
+        terminalreporter.write_line(line, yellow=True)
+
+
 @pytest.fixture(autouse=True, scope="session")
-def _clean_environment(tmp_path_factory: pytest.TempPathFactory) -> None:
+def _clean_environment(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """No setting of the user's, and a disk cache of this run.
+
+    The workers of a run on a GPU share it: they would compile the same programs again, which is most of the run.
+    """
     for name in [name for name in os.environ if name.startswith("MOYE_")]:
         del os.environ[name]
-    os.environ["MOYE_CACHE_DIR"] = str(tmp_path_factory.mktemp("moye-cache"))
+    shared = _asked_for_gpu(request.config) and "PYTEST_XDIST_WORKER" in os.environ
+    folder = tmp_path_factory.getbasetemp().parent / "moye-cache" if shared else tmp_path_factory.mktemp("moye-cache")
+    os.environ["MOYE_CACHE_DIR"] = str(folder)

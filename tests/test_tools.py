@@ -1,4 +1,4 @@
-"""A missing browser or LaTeX fails a test; only TEST_WITHOUT skips it."""
+"""A missing browser, LaTeX or library skips a test and is told at the end; with TEST_REQUIRE it fails."""
 
 from __future__ import annotations
 
@@ -7,30 +7,51 @@ import pytest
 import tools
 
 
-def test_a_missing_program_is_a_failure_that_says_what_to_install(monkeypatch, tmp_path):
+@pytest.fixture
+def bare(monkeypatch, tmp_path):
+    """A machine without programs."""
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.delenv("TEST_WITHOUT", raising=False)
-    with pytest.raises(pytest.fail.Exception, match="needs chromium and chromedriver: apt-get install chromium"):
-        tools.programs("browser")
-    monkeypatch.setenv("TEST_WITHOUT", "latex")
-    with pytest.raises(pytest.fail.Exception, match="TEST_WITHOUT=browser does without"):
+    monkeypatch.delenv("TEST_REQUIRE", raising=False)
+    return tmp_path
+
+
+def test_a_missing_program_skips_and_says_what_to_install(bare):
+    with pytest.raises(pytest.skip.Exception, match="needs chromium and chromedriver: apt-get install chromium"):
         tools.programs("browser")
 
 
-def test_found_programs_are_paths(monkeypatch, tmp_path):
-    monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.delenv("TEST_WITHOUT", raising=False)
+def test_a_missing_program_that_is_required_fails(bare, monkeypatch):
+    monkeypatch.setenv("TEST_REQUIRE", "latex")
+    with pytest.raises(pytest.skip.Exception, match="needs chromium and chromedriver"):
+        tools.programs("browser")
+    with pytest.raises(pytest.fail.Exception, match=r"needs pdflatex: apt-get install tex.*TEST_REQUIRE=latex asks"):
+        tools.programs("latex")
+
+
+def test_a_missing_library(bare, monkeypatch):
+    monkeypatch.setitem(tools.LIBRARIES, "no_such_library", "pip install it")
+    with pytest.raises(pytest.skip.Exception, match="needs no_such_library: pip install it"):
+        tools.library("no_such_library")
+    monkeypatch.setenv("TEST_REQUIRE", "no_such_library, browser")
+    with pytest.raises(pytest.fail.Exception, match="needs no_such_library"):
+        tools.library("no_such_library")
+
+
+def test_found_programs_are_paths(bare):
     for name in ("google-chrome", "chromedriver"):
-        (tmp_path / name).write_text("#!/bin/sh\n")
-        (tmp_path / name).chmod(0o755)
-    assert tools.programs("browser") == [str(tmp_path / "google-chrome"), str(tmp_path / "chromedriver")]
+        (bare / name).write_text("#!/bin/sh\n")
+        (bare / name).chmod(0o755)
+    assert tools.programs("browser") == [str(bare / "google-chrome"), str(bare / "chromedriver")]
 
 
-def test_leaving_out_is_asked_for_by_name(monkeypatch):
-    monkeypatch.setenv("TEST_WITHOUT", "browser, latex")
-    for tool in tools.NEEDS:
-        with pytest.raises(pytest.skip.Exception, match="TEST_WITHOUT=browser, latex"):
-            tools.programs(tool)
-    monkeypatch.setenv("TEST_WITHOUT", "browsers")
-    with pytest.raises(pytest.fail.Exception, match="names browsers; it may name browser, latex"):
+def test_what_is_required_has_a_known_name(bare, monkeypatch):
+    monkeypatch.setenv("TEST_REQUIRE", "browsers")
+    with pytest.raises(pytest.fail.Exception, match="names browsers; it may name browser, latex, torch"):
         tools.programs("browser")
+
+
+def test_the_last_lines_count_what_was_left_out():
+    why = "Skipped: this test needs pdflatex: apt-get install it"
+    assert tools.left_out([why, "Skipped: no sm_90a", why]) == [
+        "NOT RUN: 2 tests or files: this test needs pdflatex: apt-get install it"]
+    assert tools.left_out(["Skipped: no sm_90a"]) == []

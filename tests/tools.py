@@ -1,39 +1,66 @@
-"""Programs beside Python that some tests need: found, or the test fails and says how to do without.
+"""Programs and libraries that some tests need: found, or the test skips and the run says so at its end.
 
-``TEST_WITHOUT=browser,latex`` leaves out what needs a browser or LaTeX, on a machine that cannot have them.
+``TEST_REQUIRE=browser,latex,torch`` makes the absence of what it names a failure: ``.ci/run`` sets it, so that no test
+is left out there without a word.
 """
 
 from __future__ import annotations
 
+import importlib
 import os
 import shutil
+from collections import Counter
+from types import ModuleType
 
 import pytest
 
-# what the tests call it -> (one of these programs for each need, the packages of Debian that hold them)
+# what the tests call it -> (one of these programs for each need, how to install them)
 NEEDS = {
     "browser": ((("chromium", "chromium-browser", "google-chrome", "google-chrome-stable"), ("chromedriver",)),
-                "chromium chromium-driver"),
-    "latex": ((("pdflatex",),), "texlive-latex-base texlive-pictures"),
+                "apt-get install chromium chromium-driver"),
+    "latex": ((("pdflatex",),), "apt-get install texlive-latex-base texlive-pictures"),
 }
+LIBRARIES = {"torch": "pip install torch"}
+MARK = "this test needs"
 
 
-def left_out(tool: str) -> bool:
-    """Whether the environment says to do without a tool."""
-    names = {name.strip() for name in os.environ.get("TEST_WITHOUT", "").split(",")} - {""}
-    if unknown := names - set(NEEDS):
-        pytest.fail(f"TEST_WITHOUT names {', '.join(sorted(unknown))}; it may name {', '.join(NEEDS)}")
+def required(tool: str) -> bool:
+    """Whether the environment says that a tool must be there."""
+    names = {name.strip() for name in os.environ.get("TEST_REQUIRE", "").split(",")} - {""}
+    known = [*NEEDS, *LIBRARIES]
+    if unknown := names - set(known):
+        pytest.fail(f"TEST_REQUIRE names {', '.join(sorted(unknown))}; it may name {', '.join(known)}")
     return tool in names
 
 
+def _absent(tool: str, missing: str, install: str) -> None:
+    """Skip, or fail where the environment requires the tool."""
+    why = f"{MARK} {missing}: {install}"
+    if required(tool):
+        pytest.fail(f"{why}; TEST_REQUIRE={os.environ['TEST_REQUIRE']} asks for it")
+    pytest.skip(why, allow_module_level=True)
+
+
 def programs(tool: str) -> list[str]:
-    """The paths of a tool's programs; skips where the tool is left out on purpose, fails where it is just not there."""
-    if left_out(tool):
-        pytest.skip(f"TEST_WITHOUT={os.environ['TEST_WITHOUT']}")
-    alternatives, packages = NEEDS[tool]
+    """The paths of a tool's programs."""
+    alternatives, install = NEEDS[tool]
     found = [next(filter(None, map(shutil.which, names)), None) for names in alternatives]
     missing = [names[0] for names, path in zip(alternatives, found, strict=True) if path is None]
     if missing:
-        pytest.fail(f"this test needs {' and '.join(missing)}: apt-get install {packages}; "
-                    f"TEST_WITHOUT={tool} does without")
+        _absent(tool, " and ".join(missing), install)
     return [path for path in found if path]
+
+
+def library(name: str) -> ModuleType:
+    """A library that only some tests need, imported."""
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        _absent(name, name, LIBRARIES[name])
+        raise                                   # not reached: the line above skips or fails
+
+
+def left_out(reasons: list[str]) -> list[str]:
+    """The last lines of a run: what was not run for want of a tool, from the reasons of all skipped tests."""
+    counts = Counter(reason.removeprefix("Skipped: ") for reason in reasons if MARK in reason)
+    return [f"NOT RUN: {count} tests or files: {why}" for why, count in sorted(counts.items())]

@@ -12,6 +12,7 @@ registers only, packed into 32-bit words, lowest first: their NumPy name is that
 from __future__ import annotations
 
 import enum
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -120,6 +121,31 @@ SUB_BYTE: tuple[DType, ...] = (int4, uint4, uint1)
 """Operands of tensor cores: views of 32-bit words."""
 
 BY_NAME: dict[str, DType] = {dtype.name: dtype for dtype in (*ALL, *SUB_BYTE)}
+
+
+_DIGITS: dict[str, tuple[int, int, float]] = {
+    "float32": (24, -149, (2 - 2.0**-23) * 2.0**127), "float16": (11, -24, 65504.0),
+    "bfloat16": (8, -133, (2 - 2.0**-7) * 2.0**127), "tfloat32": (11, -136, (2 - 2.0**-10) * 2.0**127),
+    "float8_e4m3fn": (4, -9, 448.0), "float8_e5m2": (3, -16, 57344.0),
+}
+"""Binary digits, the power of two of the smallest step, and the largest number of each float below float64."""
+
+
+def rounded(value: float, dtype: DType) -> float:
+    """The number as the float dtype holds it: to nearest, ties to even (tfloat32: away from zero, as cvt.rna does).
+
+    What is too large becomes infinite; 8-bit floats saturate, infinities too.
+    """
+    if dtype.name not in _DIGITS or math.isnan(value) or value == 0:
+        return value
+    digits, least, largest = _DIGITS[dtype.name]
+    beyond = largest if dtype.bits == 8 else math.inf
+    if math.isinf(value):
+        return math.copysign(beyond, value)
+    unit = max(math.frexp(value)[1] - digits, least)
+    steps = math.ldexp(abs(value), -unit)
+    result = math.ldexp(math.floor(steps + 0.5) if dtype is tfloat32 else round(steps), unit)
+    return math.copysign(beyond if result > largest else result, value)
 
 
 def from_name(name: str) -> DType:

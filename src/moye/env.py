@@ -50,9 +50,11 @@ ASSERT = Variable("MOYE_ASSERT", "bool", "0", "print assumptions about dynamic v
 LINEINFO = Variable("MOYE_LINEINFO", "bool", "0", "print #line directives and compile with -lineinfo, for profilers")
 FMA = Variable("MOYE_FMA", "fast or exact", "fast",
                "how the simulator's gemm rounds a * b + c: exact once, as a GPU does; fast the product too")
+STEPS = Variable("MOYE_STEPS", "number", "250000",
+                 "passes after which the simulator takes a while loop for endless; 0 for no limit")
 NVRTC_NO_CACHE = Variable("MOYE_NVRTC_NO_CACHE", "bool", "0", "tell NVRTC not to use the driver's compile cache")
 
-TABLE: tuple[Variable, ...] = (CHECK, SHOW, CACHE_DIR, DISK_CACHE, FMA, ARCH, ASSERT, LINEINFO, NVRTC_NO_CACHE)
+TABLE: tuple[Variable, ...] = (CHECK, SHOW, CACHE_DIR, DISK_CACHE, FMA, STEPS, ARCH, ASSERT, LINEINFO, NVRTC_NO_CACHE)
 
 
 def _flag(variable: Variable) -> bool:
@@ -91,6 +93,14 @@ def exact_fma() -> bool:
     if text not in ("fast", "exact"):
         raise FMA.bad("fast or exact")
     return text == "exact"
+
+
+def steps() -> float:
+    """MOYE_STEPS: passes after which a while loop counts as endless; infinity for 0."""
+    text = STEPS.raw().replace("_", "")
+    if not text.isdecimal():
+        raise STEPS.bad("a number of passes, or 0 for no limit")
+    return int(text) or float("inf")
 
 
 def cache_dir() -> Path:

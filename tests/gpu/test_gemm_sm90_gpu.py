@@ -2,7 +2,7 @@
 
 Operands lie in NaNs; so does C, and its surroundings stay so.  A kind is a line of ``KINDS``.  The error may be 5%
 above that of rounding the exact result once, and what sums on tensor cores cost; and 5% above torch's where torch
-multiplies.
+multiplies, or what ``wgmma`` cuts off, if that is more.
 """
 
 from __future__ import annotations
@@ -58,6 +58,11 @@ KINDS = {
     "mixed": Kind("e4m3", "e5m2", "f32"), "mixed_turned": Kind("e5m2", "e4m3", "bf16", fast=True),
     "s8": Kind("s8", "s8", "s32"), "u8": Kind("u8", "u8", "s32"),
 }
+# ``wgmma`` cuts off what a float32 sum cannot hold, so its error grows with K.  Measured, relative to the result and
+# to K: 2.41e-9 at K = 677, 2.37e-9 at 2056, 2.35e-9 at 4096, in ours and in cuBLAS's own ``wgmma`` kernels alike
+# (9.62e-6 both at 4096^3).  Where rows are odd or few, cuBLAS takes ``mma.sync`` of sm_80 for tf32 and splits K; these
+# sums are rounded and err less (3.4e-7 at K = 2056).  Its operands are rounded to tf32 there, too.
+WGMMA_CUTS = 2.5e-9
 SIZES = [(2048, 2048, 256), (4096, 2048, 1024), (127, 264, 63), (1000, 2056, 1000), (16, 4096, 4096), (2047, 2041, 333),
          (1, 1, 1), (64, 512, 1024)]
 ORDERS = ["CCC", "CFC", "FCF", "FFC", "CCF", "FFF", "CFF", "FCC"]
@@ -205,8 +210,9 @@ def agree(name, M, N, K, orders="CCC", *, odd="", batches=None, activation="none
     check_error(C, exact, kind, K, 1 + 5 * len(fused | factors))
     other = None if gated or fused or factors or activation != "none" or 0 in (M, N, K) else torchs(A, B, C)
     if other is not None:
-        error, bound = difference(C, exact), 1.05 * difference(other, exact) + 1e-7 * float(exact.norm())
-        assert error <= bound, f"error {error:.2e}, torch's {bound / 1.05:.2e}"
+        error, norm, torchs_error = difference(C, exact), float(exact.norm()), difference(other, exact)
+        bound = max(1.05 * torchs_error, WGMMA_CUTS * K * norm) + 1e-7 * norm
+        assert error <= bound, f"error {error:.2e}, torch's {torchs_error:.2e}, allowed {bound:.2e}"
     assert torch.equal(memory.around(), around), "something around C was written"
 
 

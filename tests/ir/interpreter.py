@@ -6,7 +6,7 @@ In: a Func, its arguments (NumPy arrays and numbers), a grid.  Out: the arrays, 
 
 The oracle for the simulator and the printer: slow and exact.  Threads are generators that stop at barriers, shuffles
 and votes.  Memory is bytes with a validity flag each: undefined values are POISON, and deciding or addressing by them
-raises.  Signed 32- and 64-bit overflow raises; other integers wrap.  Asynchronous copies happen at once.
+raises.  Signed 32- and 64-bit overflow raises, a shift's too; other integers wrap.  Asynchronous copies happen at once.
 """
 
 from __future__ import annotations
@@ -221,7 +221,7 @@ class Thread:
             case ops.Assert():
                 if not self.decide(op.cond):
                     raise Fault(f"assertion failed: {op.message}")
-            case ops.CpAsyncCommit() | ops.CpAsyncWait() | ops.Fence() | ops.Inspect():
+            case ops.CpAsyncCommit() | ops.CpAsyncWait() | ops.Fence() | ops.Inspect() | ops.Bounds():
                 pass
             case _:
                 raise NotImplementedError(type(op).__name__)
@@ -374,10 +374,10 @@ def binary(kind: str, a: Any, b: Any, dtype: DType, overflow: bool = True) -> An
             return number(_FLOAT[kind](a, b), dtype)
     if kind in ("floordiv", "mod") and b == 0:
         return POISON
-    if kind in ("shl", "shr") and not 0 <= b < dtype.bits:
+    if kind in ("shl", "shr") and b < 0:
         raise Fault(f"a shift of {dtype} by {b}")
     result = _INTEGER[kind](a, b)
-    if overflow and dtype.kind is Kind.INT and dtype.bits >= 32 and kind != "shl" and wrap(result, dtype) != result:
+    if overflow and dtype.kind is Kind.INT and dtype.bits >= 32 and wrap(result, dtype) != result:
         raise Fault(f"{a} {kind} {b} overflows {dtype}")
     return wrap(result, dtype)
 
@@ -412,7 +412,10 @@ def unary(kind: str, a: Any, dtype: DType) -> Any:
         return bool(np.isnan(a) if kind == "isnan" else np.isinf(a))
     if dtype.is_float:
         return number(_MATH[kind](float(a)), dtype)
-    return wrap(_MATH[kind](a), dtype)
+    result = _MATH[kind](a)
+    if dtype.kind is Kind.INT and dtype.bits >= 32 and wrap(result, dtype) != result:
+        raise Fault(f"{kind} {a} overflows {dtype}")
+    return wrap(result, dtype)
 
 
 def cast(a: Any, old: DType, new: DType, bits: bool = False) -> Any:

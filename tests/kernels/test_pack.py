@@ -188,7 +188,7 @@ def test_words_of_memory():
 
 @pytest.mark.parametrize(("x", "message"), [
     (3, "packed: X is a int: it copies torch, CuPy and NumPy arrays"),
-    (mo.TensorLike(mo.float32, (4, 4)), "packed: X is a TensorLike: it copies"),
+    (mo.TensorLike(mo.float32, (4,)), "packed: X must be a matrix"),
     (np.zeros(4, np.float32), r"packed: X must be a matrix or a batch of them, not \(4,\)"),
     (np.zeros((4, 4)), "packed: X holds float64, of 8 bytes; it may have 1, 2 or 4"),
     (np.zeros((4, 4), np.float32)[::-1], "packed: X has a negative stride -4")])

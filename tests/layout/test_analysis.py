@@ -144,6 +144,8 @@ def test_dynamic_leaves_are_named(ask: Any, sym: Any) -> None:
     ("8:1", "8:-1", 32, {}, 1, "src 8:-1 is contiguous for 1 element: no mode has stride 1"),
     ("(8,4):(1,8)", "(8,4):(1,-8)", 32, {"max_bits": 64}, 2, "an access has at most 64 bits"),
     ("Sw<2,2,3> o 0 o (8,8):(1,8)", "64:1", 8, {}, 4, "Sw<2,2,3> of dst keeps only runs of 4 together"),
+    ("Sw<1,0,1> o 0 o 16:1", "Sw<1,0,1> o 0 o 16:1", 8, {}, 16, "an access has at most 128 bits"),
+    ("Sw<1,0,1> o 0 o 8:1", "Sw<1,0,2> o 0 o 8:1", 8, {}, 1, "Sw<1,0,1> of dst keeps only runs of 1 together"),
     ("64:1", "Sw<1,4,3> o 4 o 64:1", 16, {}, 4, "the offset 4 of src Sw<1,4,3> o 4 o 64:1 is no multiple of 8"),
 ])
 def test_vector_width(dst: str, src: str, bits: int, options: Any, elements: int, why: str) -> None:

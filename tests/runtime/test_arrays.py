@@ -227,6 +227,58 @@ def test_recognising_imports_no_library():
     assert done.stdout.strip() == "[]"
 
 
+# --- arrays that are more than their memory --------------------------------------------------------------------------
+
+
+class Named(np.ndarray):
+    """A subclass whose elements are those of its memory."""
+
+    name = "x"
+
+
+class Reversed(np.ndarray):
+    def __getitem__(self, index):
+        return super().__getitem__(-1 - index)
+
+
+class Logged(Named):
+    def __setitem__(self, index, value):
+        super().__setitem__(index, value)
+
+
+@pytest.mark.parametrize(("make", "told", "hint"), [
+    (lambda x: np.ma.masked_array(x, [1, 0, 0, 1]), "a masked array (MaskedArray)", "filled"),
+    (lambda x: np.ma.masked_array(x), "a masked array (MaskedArray)", "getmaskarray"),
+    (lambda x: np.ma.masked, "a masked array (MaskedConstant)", "filled"),
+    (lambda x: np.ma.mrecords.fromarrays([x, x]), "a masked array (MaskedRecords)", "filled"),
+    (lambda x: x.view(Reversed), "Reversed reads and writes elements in a way of its own", "x.view(np.ndarray)"),
+    (lambda x: x.view(Logged), "Logged reads and writes elements in a way of its own", "x.view(np.ndarray)"),
+    (lambda x: np.rec.fromarrays([x, x], names="a,b"), "an array of records (a, b)".replace("an ", ""), "x['a']"),
+    (lambda x: np.zeros(4, [("a", "f4")]), "array of records (a)", "x['a']"),
+    (lambda x: x.astype(">f4"), "is byte-swapped", "newbyteorder"),
+    (lambda x: x.astype(object), "of dtype object", None),
+])
+def test_arrays_that_are_more_than_their_memory(make, told, hint):
+    import numpy.ma.mrecords  # noqa: F401
+
+    with pytest.raises(ArgumentError) as error:
+        describe(make(np.ones(4, "f4")))
+    assert told in error.value.message and (hint or "") in (error.value.hint or "")
+
+
+@pytest.mark.parametrize("cls", [np.matrix, np.recarray, Named])
+def test_subclasses_that_are_their_memory(cls):
+    x = np.ones((2, 3), "f4")
+    assert describe(x.view(cls))[:4] == describe(x)[:4]
+
+
+def test_mapped_files(tmp_path):
+    x = np.memmap(tmp_path / "x", "f4", "w+", shape=(4, 2))
+    assert describe(x)[1:3] == ((4, 2), (2, 1))
+    read_only = np.memmap(tmp_path / "x", "f4", "r", shape=(4, 2))
+    assert not describe(read_only).writable and not describe(np.broadcast_to(x[0], (3, 2))).writable
+
+
 # --- spans and overlaps ----------------------------------------------------------------------------------------------
 
 

@@ -16,9 +16,10 @@ import numpy as np
 import pytest
 
 import moye as mo
+import tools
 from moye.cuda import driver, events
 from moye.errors import ArgumentError, PreconditionError
-from moye.runtime import arrays, fast
+from moye.runtime import arrays, autograd, fast
 from moye.runtime.kernel import Compiled
 from moye.runtime.prepare import compile_only
 
@@ -31,7 +32,8 @@ class Tensor:
     def __init__(self, *shape, dtype=np.float32, array=None, device=0):
         self.array = np.zeros(shape, dtype) if array is None else array
         self.device_index, self.negated = device, False
-        self.is_cuda = True
+        self.is_cuda, self.requires_grad, self.is_leaf = True, False, True
+        self._version = 0
 
     dtype = property(lambda self: self.array.dtype)
     shape = property(lambda self: self.array.shape)
@@ -100,9 +102,39 @@ def stub(monkeypatch):
     monkeypatch.setattr(driver, "_primary_context", lambda ordinal: 1)
     monkeypatch.setattr(driver, "_driver", lambda: types.SimpleNamespace(cuCtxGetCurrent=lambda: (0, 1)))
     monkeypatch.delitem(arrays._READERS, Tensor, raising=False)
-    fast._tensor_guards.cache_clear()
+    for cached in (fast._tensor_guards, autograd._bumper):
+        cached.cache_clear()
     yield made
-    fast._tensor_guards.cache_clear()
+    for cached in (fast._tensor_guards, autograd._bumper):
+        cached.cache_clear()
+
+
+class Grad:
+    """As much of torch's autograd as a launch needs."""
+
+    def __init__(self, monkeypatch):
+        self.enabled, self.fails = True, False
+        torch = types.SimpleNamespace(_C=types.SimpleNamespace(_increment_version=self.bump), Tensor=Tensor,
+                                      empty=self.empty, is_grad_enabled=lambda: self.enabled)
+        monkeypatch.setitem(sys.modules, "torch", torch)
+
+    @staticmethod
+    def empty(size):
+        made = Tensor(size)
+        Tensor.__getitem__ = lambda self, index: Tensor(size)
+        return made
+
+    @staticmethod
+    def bump(tensors):
+        for tensor in tensors:
+            tensor._version += 1
+
+
+@pytest.fixture
+def grad(stub, monkeypatch):
+    yield Grad(monkeypatch)
+    if hasattr(Tensor, "__getitem__"):
+        del Tensor.__getitem__
 
 
 def make_kernel():
@@ -452,7 +484,7 @@ def test_why_recompiled():
 
 
 def test_torchs_guards_tell_apart_what_they_must():
-    torch = pytest.importorskip("torch")
+    torch = tools.library("torch")
     fast._tensor_guards.cache_clear()
     assert fast._tensor_guards() is not None
     a, b = torch.zeros(8, 6), torch.zeros(8, 6).T
@@ -467,3 +499,56 @@ def test_a_key_that_an_array_does_not_have_goes_the_long_way():
     plans = fast.Plans((1, 1, 1))
     plans._keys[int,] = lambda args: args[0].stride()
     assert plans.find((3,)) is None
+
+
+# --- autograd --------------------------------------------------------------------------------------------------------
+
+
+def test_both_ways_mark_what_they_write(stub, grad):
+    kernel, x, y, other = make_copy(), Tensor(256), Tensor(256), Tensor(512)
+    for launch in range(1, 5):
+        kernel[4, TILE](x, y)
+        assert (x._version, y._version) == (0, launch)
+    kernel[4, TILE](other, other)                       # overlapping: the long way
+    kernel[4, TILE](x, y)                               # found again among the plans
+    assert (x._version, y._version, other._version) == (0, 5, 1)
+    prepared = kernel.prepare(x, y, grid=4, block=TILE)
+    prepared()
+    prepared.update(y=(third := Tensor(256)))
+    prepared()
+    assert (x._version, y._version, third._version) == (0, 6, 1)
+
+
+def test_a_launch_that_failed_and_one_that_is_only_compiled_mark_nothing(stub, grad):
+    kernel, x, y = make_copy(), Tensor(256), Tensor(256)
+    kernel[4, TILE](x, y)
+    prepared = kernel.prepare(x, y, grid=4, block=TILE)
+    with compile_only("sm_90a", trace_only=True):
+        kernel[4, TILE](x, y)
+        prepared()
+    assert y._version == 1
+
+
+@pytest.mark.parametrize("first_tracked", [False, True])
+def test_no_way_writes_what_autograd_records(stub, grad, first_tracked):
+    kernel, x = make_copy(), Tensor(256)
+    free, tracked = Tensor(256), Tensor(256)
+    tracked.requires_grad = True
+    prepared = kernel.prepare(x, free, grid=4, block=TILE)
+    order = [tracked, free] if first_tracked else [free, tracked]
+    grad.enabled = False
+    for y in (*order, *order):                          # plans of both kinds
+        kernel[4, TILE](x, y)
+    grad.enabled = True
+    before = ways(stub)
+    for _ in range(2):
+        with pytest.raises(ArgumentError, match="writes argument 'y', a leaf that requires grad"):
+            kernel[4, TILE](x, tracked)
+        kernel[4, TILE](tracked, free)                  # reading is fine
+        kernel[4, TILE](x, free)
+    free.requires_grad = True
+    with pytest.raises(ArgumentError, match="requires grad"):
+        prepared()
+    with pytest.raises(ArgumentError, match="requires grad"):
+        kernel[4, TILE](x, free)
+    assert sum(ways(stub)) == sum(before) + 4

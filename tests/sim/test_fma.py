@@ -183,7 +183,8 @@ def products(dtype, exact, *, half=False, data=None):
     k.copy(k.tile(C, k.mul(k.tid, 12)), k.tile(c), (12,))
     x = (np.random.default_rng(0).standard_normal(47 * T) * 9).astype(kind) if data is None else data
     y = np.zeros(12 * T, kind)
-    assert not k.run(x, y, exact_fma=exact).findings
+    found = {finding.code for finding in k.run(x, y, exact_fma=exact).findings}
+    assert found == ({"A11"} if data is not None and data.dtype.kind == "i" else set())     # full of overflows
     x = x.reshape(T, 47)
     return (x[:, :15].reshape(T, 5, 3), x[:, 15:35].reshape(T, 4, 5), x[:, 35:].reshape(T, 4, 3),
             y.reshape(T, 4, 3))

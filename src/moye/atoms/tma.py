@@ -49,7 +49,7 @@ class TmaLoad(TmaOp):
     kind = "load"
 
     def __post_init__(self) -> None:
-        if self.rounding not in (None, dt.tfloat32):
+        if self.rounding is not None and self.rounding is not dt.tfloat32:
             raise DTypeError(f"TmaLoad(rounding={self.rounding!r}): TMA rounds to tfloat32 alone",
                              hint="rounding=mo.tfloat32, or None")
 

@@ -47,7 +47,7 @@ def CpAsync(dtype: DType, *, cache: str = "always") -> CopyOp:
 
 def UniversalFMA(a: DType, b: DType | None = None, c: DType | None = None) -> MmaOp:
     """d = a * b + c by one thread on one element: 1x1x1."""
-    b, c = b or a, c or a
+    b, c = a if b is None else b, a if c is None else c
     for dtype in (a, b, c):
         require_dtype("UniversalFMA", dtype)
     one = make_layout((1, 1))

@@ -131,17 +131,16 @@ def _int_literal(value: int, dtype: DType) -> Text:
 
 
 def _float_literal(value: float, dtype: DType, helpers: Intrinsics) -> Text:
+    value = dt.rounded(value, dtype)
     if dtype.bits < 32:
         bits = _narrow_bits(value, dtype)
         if bits is not None:
             return Text(f"{helpers.ctype(dtype)}{{{bits:#0{dtype.bits // 4 + 2}x}}}")
-        return call(helpers.from_f32(dtype), _float_literal(_sticky(value), dt.float32, helpers))
+        return call(helpers.from_f32(dtype), _float_literal(value, dt.float32, helpers))
     double = dtype.bits == 64
-    if not double and math.isfinite(value) and abs(value) >= 3.4028235677973366e38:
-        value = math.copysign(math.inf, value)
     if math.isfinite(value):
-        text = repr(value)
-        return Text(text if double else f"{text}f", UNARY if text.startswith("-") else PRIMARY)
+        text = repr(value) if double else f"{_shortest(value)}f"
+        return Text(text, UNARY if text.startswith("-") else PRIMARY)
     if double:
         positive = Text(f"__longlong_as_double({'0x7ff8' if math.isnan(value) else '0x7ff0'}000000000000LL)")
     else:
@@ -149,25 +148,26 @@ def _float_literal(value: float, dtype: DType, helpers: Intrinsics) -> Text:
     return prefix("-", positive) if value < 0 else positive
 
 
+def _shortest(value: float) -> str:
+    """The fewest digits that stand for this float32."""
+    for digits in range(1, 10):
+        short = float(f"{value:.{digits}g}")
+        if dt.rounded(short, dt.float32) == value:
+            return repr(short)
+    return repr(value)
+
+
 def _narrow_bits(value: float, dtype: DType) -> int | None:
     """The bits of a narrow float, None where the conversion is left to the device."""
     if value == 0:
         return 1 << (dtype.bits - 1) if math.copysign(1, value) < 0 else 0
-    if dtype == dt.float16 and abs(value) < 65504:
+    if dtype.bits != 16:
+        return None
+    if math.isnan(value):
+        return 0x7FFF
+    if dtype == dt.float16:
         return int.from_bytes(struct.pack("<e", value), "little")
-    if dtype == dt.bfloat16 and abs(value) < 3e38:
-        bits = int.from_bytes(struct.pack("<f", _sticky(value)), "little")
-        return bits + 0x7FFF + (bits >> 16 & 1) >> 16
-    return None
-
-
-def _sticky(value: float) -> float:
-    """As float32 rounded to odd: rounding it further is like rounding ``value`` itself."""
-    if not abs(value) < 3e38:
-        return value
-    near: float = struct.unpack("<f", struct.pack("<f", value))[0]
-    bits = int.from_bytes(struct.pack("<f", near), "little") - (abs(near) > abs(value)) | (near != value)
-    return float(struct.unpack("<f", bits.to_bytes(4, "little"))[0])
+    return int.from_bytes(struct.pack("<f", value), "little") >> 16
 
 
 # --- facts -----------------------------------------------------------------------------------------------------------
@@ -180,6 +180,12 @@ def non_negative(operand: Operand) -> bool:
     if isinstance(operand, Literal):
         return operand.value >= 0
     return operand.lower is not None and operand.lower >= 0
+
+
+def _below(operand: Operand, bound: int) -> bool:
+    """Whether facts prove the integer < bound."""
+    upper = int(operand.value) if isinstance(operand, Literal) else operand.upper
+    return upper is not None and upper < bound
 
 
 def _power_of_two(operand: Operand) -> int | None:
@@ -211,6 +217,9 @@ def binary(op: ops.Binary, a: Text, b: Text, helpers: Intrinsics) -> Text:
         return _floored(op, a, b, helpers)
     if op.kind in ("shl", "shr") and isinstance(op.b, Literal) and not 0 <= op.b.value < op.a.dtype.bits:
         return _shifted_out(op, a)
+    if op.kind in ("shl", "shr") and not (non_negative(op.b) and _below(op.b, max(op.a.dtype.bits, 32))):
+        shifted = call(helpers.shift(op.kind, op.a.dtype), a, b)
+        return c_cast(op.a.dtype.cuda, shifted) if op.a.dtype.bits < 32 else shifted
     a, b = _plain_literal(op, op.a, op.b, a), _plain_literal(op, op.b, op.a, b)
     return combine(op.kind, op.a.dtype, a, b, helpers)
 
@@ -283,7 +292,8 @@ def unary(op: ops.Unary, a: Text, helpers: Intrinsics) -> Text:
         wide = _unary(kind, dt.float32, call(helpers.to_f32(dtype), a), op.fast, helpers)
         return wide if kind in ("isnan", "isinf") else call(helpers.from_f32(dtype), wide)
     whole = _unary(kind, dtype, a, op.fast, helpers)
-    narrow = dtype.is_integer and dtype.bits < 32 and kind in ("neg", "invert")
+    narrow = dtype.is_integer and dtype.bits < 32 and \
+        kind in (("neg", "invert", "abs") if dtype.kind is Kind.INT else ("neg", "invert"))
     return c_cast(dtype.cuda, whole) if narrow else whole
 
 

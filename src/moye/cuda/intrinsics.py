@@ -222,6 +222,16 @@ class Intrinsics:
         return self.function(f"bar_{kind}", "void (int barrier, int threads)",
                              f'asm volatile("bar.{kind} %0, %1;" :: "r"(barrier), "r"(threads) : "memory");')
 
+    def shift(self, kind: str, dtype: DType) -> str:
+        """shl and shr by a count that may be anything: PTX clamps it, where C++'s operators leave it undefined."""
+        bits = max(dtype.bits, 32)
+        word = dt.from_name(f"{'int' if dtype.kind is Kind.INT or dtype.bits < 32 else 'uint'}{bits}").cuda
+        form = f"b{bits}" if kind == "shl" else f"{'u' if word.startswith('unsigned') else 's'}{bits}"
+        register = _REGISTER[bits]
+        return self.function(kind, f"{word} ({word} x, unsigned count)", f"{word} y;",
+                             f'asm("{kind}.{form} %0, %1, %2;" : "={register}"(y) : "{register}"(x), "r"(count));',
+                             "return y;", overload=word)
+
     def fence(self, order: str, scope: str) -> str:
         """fence.sc or fence.acq_rel; between the accesses of one thread only the compiler needs telling."""
         if scope == "thread" or order == "relaxed":

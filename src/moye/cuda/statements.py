@@ -423,6 +423,11 @@ def _inspect(kernel: Kernel, op: ops.Inspect) -> None:
     """Prints nothing: the GPU ignores it."""
 
 
+@_prints(ops.Bounds)
+def _bounds(kernel: Kernel, op: ops.Bounds) -> None:
+    """Prints nothing: the simulator judges it."""
+
+
 # --- control flow ----------------------------------------------------------------------------------------------------
 
 

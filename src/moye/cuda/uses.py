@@ -75,7 +75,7 @@ class Uses:
         for op in block.walk():
             if isinstance(op, ops.Read):
                 self._read_vars.add(op.var.id)
-            elif not isinstance(op, ops.Inspect):
+            elif not isinstance(op, (ops.Inspect, ops.Bounds)):
                 for ref, written in op.refs():
                     both = written and isinstance(op, ops.Atomic)
                     if written:
@@ -169,7 +169,7 @@ class Uses:
 
     def _wanted(self, op: ops.Op) -> bool:
         """Whether the op prints anything; what its blocks hold has been decided."""
-        if isinstance(op, ops.Inspect) or (isinstance(op, ops.Assert) and not self.asserts):
+        if isinstance(op, (ops.Inspect, ops.Bounds)) or (isinstance(op, ops.Assert) and not self.asserts):
             return False
         if isinstance(op, _PURE) or (isinstance(op, ops.Load) and op.order is None):
             return bool(self.count.get(op.result.id))

@@ -175,8 +175,9 @@ def warpgroup(kernel: Kernel, op: ops.Binary) -> Text | None:
 
 def _groups(operand: Operand) -> int | None:
     """A constant number of threads in warpgroups, None where they are not whole."""
-    whole = isinstance(operand, Literal) and int(operand.value) % _THREADS == 0
-    return int(operand.value) // _THREADS if isinstance(operand, Literal) and whole else None
+    if not isinstance(operand, Literal) or not operand.dtype.is_integer or operand.value % _THREADS:
+        return None
+    return int(operand.value) // _THREADS
 
 
 def declaration(kernel: Kernel) -> str:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from moye import dtypes as dt
 from moye.dtypes import DType, Kind, Space
 from moye.errors import Loc
-from moye.ir import fold, ops
+from moye.ir import constants, fold, ops
 from moye.ir.nodes import Block, Buffer, Func, Guard, Literal, Operand, ScalarParam, Value, Var
 
 Key = tuple[object, ...]
@@ -41,7 +41,8 @@ class LoopBound:
 def key_of(operand: Operand) -> object:
     """What makes two operands the same: identity for values, dtype and number for literals."""
     if isinstance(operand, Literal):
-        return (operand.dtype.name, type(operand.value), operand.value)
+        sign = math.copysign(1.0, operand.value) if isinstance(operand.value, float) else 0.0   # 0.0 is not -0.0
+        return (operand.dtype.name, type(operand.value), operand.value, sign)
     return operand.id
 
 
@@ -251,8 +252,8 @@ class Builder:
         """Value conversion, or a bitcast; the operand itself where nothing changes."""
         if a.dtype == dtype:
             return a
-        if isinstance(a, Literal) and not bits:
-            return fold.cast_literal(a, dtype)
+        if isinstance(a, Literal) and not bits and not self._lost(a, dtype):
+            return constants.cast_literal(a, dtype)
 
         def make() -> tuple[Value, ops.Op]:
             value = Value(dtype)
@@ -263,6 +264,11 @@ class Builder:
             return value, ops.Cast(result=value, a=a, bits=bits)
 
         return self._pure(("cast", dtype.name, bits, key_of(a)), make)
+
+    @staticmethod
+    def _lost(a: Literal, dtype: DType) -> bool:
+        """Whether the simulator is to see a conversion of a constant: it does not fit, and is taken for a mistake."""
+        return constants.loses(a.dtype, dtype) and not constants.fits(int(a.value), dtype)
 
     def map_shared(self, buffer: Buffer, rank: Operand) -> Buffer:
         """What a shared buffer is in block ``rank`` of the cluster: one buffer, with one address, for each rank."""
@@ -322,7 +328,7 @@ def expressible(operand: Operand, params: frozenset[int]) -> bool:
     if isinstance(op, ops.Special):
         return op.kind in ("grid_x", "grid_y", "grid_z")
     if isinstance(op, (ops.Binary, ops.Unary, ops.Cast, ops.Select)):
-        exact = operand.dtype.kind is Kind.BOOL or not fold.wraps(operand.dtype)
+        exact = operand.dtype.kind is Kind.BOOL or not constants.wraps(operand.dtype)
         narrows = isinstance(op, ops.Cast) and (op.bits or op.a.dtype.bits > operand.dtype.bits)
         known = not isinstance(op, ops.Unary) or op.kind in ("neg", "not", "abs")
         return exact and known and not narrows and all(expressible(o, params) for o in op.operands())

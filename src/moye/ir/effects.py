@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal as OneOf
 
-from moye.ir.nodes import Extent, Op, Operand, Ref, TileRef, Value
+from moye.ir.nodes import Block, Buffer, Extent, Index, Op, Operand, Ref, TileRef, Value
 
 Scope_ = OneOf["thread", "cta", "cluster", "gpu", "sys"]
 Order = OneOf["relaxed", "acquire", "release", "acq_rel", "seq_cst"]
@@ -204,6 +204,54 @@ class Assert(Op):
 
     def operands(self) -> Iterator[Operand]:
         yield self.cond
+
+
+@dataclass(slots=True, kw_only=True)
+class Bounds(Op):
+    """The access behind it is meant to keep its indices inside their modes: judged by the simulator alone.
+
+    ``checks`` are the indices that neither the trace nor the launch could prove, over the space ``points``; ``place``
+    is the element in the modes of the tensor that is accessed, which ``body`` computes only where a check fails.
+    Where ``pred`` is a fragment over the space ``extents``, ``points`` are its points times ``width`` elements
+    along dimension ``along`` of ``elements``: element by element.
+    """
+
+    buffer: Buffer
+    name: str
+    """The name of the tensor whose modes ``place`` counts; "" for the buffer itself."""
+    shape: tuple[Extent, ...]
+    write: bool
+    checks: tuple[Index, ...]
+    place: tuple[Index, ...]
+    body: Block
+    points: tuple[Extent, ...] = ()
+    pred: TileRef | Operand | None = None
+    extents: tuple[int, ...] = ()
+    elements: tuple[int, ...] = ()
+    width: int = 1
+    along: int = 0
+
+    def operands(self) -> Iterator[Operand]:
+        """All but those of ``place``, which the body defines."""
+        for check in self.checks:
+            yield from check.operands()
+        yield from dynamic_extents((*self.points, *self.shape))
+        if isinstance(self.pred, TileRef):
+            yield from operands_of(self.pred)
+        elif self.pred is not None:
+            yield self.pred
+
+    def places(self) -> Iterator[Operand]:
+        """The operands of ``place``."""
+        for index in self.place:
+            yield from index.operands()
+
+    def refs(self) -> Iterator[tuple[Ref | TileRef, bool]]:
+        if isinstance(self.pred, TileRef):
+            yield self.pred, False
+
+    def blocks(self) -> Iterator[Block]:
+        yield self.body
 
 
 @dataclass(slots=True, kw_only=True)

@@ -5,8 +5,9 @@ In: an operation and its operands.  Out: an equal, simpler operand, or None; and
 >>> facts("mul", x, Literal(8, int32))     # x in [0, 31]
 (0, 248, 8)
 
-Facts are (lower, upper, divisor).  Signed 32- and 64-bit integers are taken not to overflow (the simulator reports
-it); narrower and unsigned ones wrap.  Nothing is emitted here except through the ``build`` callback.
+Facts are (lower, upper, divisor).  Signed 32- and 64-bit integers are taken not to overflow, not in shifts either
+(the simulator reports it where ``may_overflow``); narrower and unsigned ones wrap.  No rule makes an overflow that the
+program does not have.  Nothing is emitted here except through the ``build`` callback.
 """
 
 from __future__ import annotations
@@ -17,13 +18,15 @@ from collections.abc import Callable
 from moye import dtypes as dt
 from moye.dtypes import DType, Kind
 from moye.ir import ops
+from moye.ir.constants import fits, limits, wrap, wraps
 from moye.ir.nodes import Literal, Operand, Value
 
 Facts = tuple[int | None, int | None, int]
 Build = Callable[[str, Operand, Operand], Operand]
 
 COMMUTATIVE = frozenset({"add", "mul", "min", "max", "and", "or", "xor", "land", "lor", "eq", "ne"})
-_NEVER = 1 << 62  # the divisor of zero
+_NEVER = 1 << 256  # the divisor of zero: a power of two that no other integer has
+_SURE = 1 << 62  # larger divisors are not kept
 
 
 def facts_of(operand: Operand) -> Facts:
@@ -36,19 +39,9 @@ def facts_of(operand: Operand) -> Facts:
 
 def common_divisor(a: int, b: int) -> int:
     """The greatest common divisor of two divisors; zero's is a multiple of every other."""
-    if a == _NEVER or b == _NEVER:
-        return b if a == _NEVER else a
+    if a >= _NEVER or b >= _NEVER:
+        return b if a >= _NEVER else a
     return math.gcd(a, b)
-
-
-def wraps(dtype: DType) -> bool:
-    """Whether arithmetic in the dtype is modulo 2^bits: unsigned and narrow integers."""
-    return dtype.kind is Kind.UINT or dtype.bits < 32
-
-
-def fits(number: int, dtype: DType) -> bool:
-    """Whether the dtype can hold the integer."""
-    return wrap(number, dtype) == number
 
 
 def meet(a: Facts, b: Facts) -> Facts:
@@ -117,8 +110,16 @@ def _sub(a: Facts, b: Facts) -> Facts:
     return lower, upper, common_divisor(a[2], b[2])
 
 
+def _product(a: int, b: int) -> int:
+    """What divides a product: of one too large to keep, a power of two."""
+    if a >= _NEVER or b >= _NEVER:
+        return _NEVER
+    both = a * b
+    return both if both < _SURE else min(both & -both, _SURE)
+
+
 def _mul(a: Facts, b: Facts) -> Facts:
-    divisor = min(a[2] * b[2], _NEVER)
+    divisor = _product(a[2], b[2])
     if None not in (a[0], a[1], b[0], b[1]):
         products = [x * y for x in a[:2] for y in b[:2] if x is not None and y is not None]
         return min(products), max(products), divisor
@@ -178,7 +179,7 @@ def _shift_right(a: Facts, b: Facts) -> Facts:
 
 
 def _shift_left(a: Facts, b: Facts) -> Facts:
-    if b[0] is None or b[0] != b[1] or not 0 <= b[0] < 31:
+    if b[0] is None or b[0] != b[1] or not 0 <= b[0] < 64:
         return None, None, a[2]
     return _mul(a, (1 << b[0], 1 << b[0], 1 << b[0]))
 
@@ -196,19 +197,25 @@ def _non_negative(facts: Facts) -> bool:
 # --- folding ---------------------------------------------------------------------------------------------------------
 
 
-def wrap(value: int, dtype: DType) -> int:
-    """The integer as the dtype holds it (two's complement)."""
-    value &= (1 << dtype.bits) - 1
-    return value - (1 << dtype.bits) if dtype.kind is Kind.INT and value >> (dtype.bits - 1) else value
+def may_overflow(kind: str, a: Operand, b: Operand | None = None) -> bool:
+    """Whether the facts of the operands leave room for a result that a signed dtype of 32 or 64 bits does not hold."""
+    if not a.dtype.is_integer or wraps(a.dtype):
+        return False
+    low, high = limits(a.dtype)
+    if b is None:
+        return kind in ("neg", "abs") and possible(a, low)
+    if kind == "floordiv":
+        return possible(a, low) and possible(b, -1)
+    if kind not in ("add", "sub", "mul", "shl"):
+        return False
+    lower, upper, _ = facts(kind, a, b)
+    return lower is None or upper is None or lower < low or upper > high
 
 
-def cast_literal(a: Literal, dtype: DType) -> Literal:
-    """The constant as another dtype holds it."""
-    if dtype.is_float:
-        return Literal(float(a.value), dtype)
-    if dtype.kind is Kind.BOOL:
-        return Literal(bool(a.value), dtype)
-    return Literal(wrap(int(a.value), dtype), dtype)
+def possible(operand: Operand, number: int) -> bool:
+    """Whether the facts of an integer allow it to be this number."""
+    lower, upper, divisor = facts_of(operand)
+    return (lower is None or lower <= number) and (upper is None or number <= upper) and number % divisor == 0
 
 
 _PYTHON: dict[str, Callable[..., int | float | bool]] = {
@@ -230,7 +237,12 @@ def _constant(kind: str, a: Literal, b: Literal) -> Literal | None:
     result = _PYTHON[kind](a.value, b.value)
     if kind in ops.COMPARISONS or kind in ops.LOGICAL:
         return Literal(bool(result), dt.bool_)
-    return Literal(wrap(int(result), a.dtype), a.dtype)
+    return _integer(int(result), a.dtype)
+
+
+def _integer(result: int, dtype: DType) -> Literal | None:
+    """The result of an operation on constants; None where it is an overflow, which the simulator is to see."""
+    return None if not fits(result, dtype) and not wraps(dtype) else Literal(wrap(result, dtype), dtype)
 
 
 def binary(kind: str, a: Operand, b: Operand, build: Build) -> Operand | None:
@@ -305,9 +317,16 @@ def _fold_mul(a: Operand, b: Operand, build: Build) -> Operand | None:
     if inner is not None:
         return _with(build, "mul", inner.a, _right(inner) * number)
     inner = _producer(a, "add")
-    if inner is not None and fits(_right(inner) * number, a.dtype):
+    if inner is not None and fits(_right(inner) * number, a.dtype) and _distributes(inner, b):
         return build("add", build("mul", inner.a, b), Literal(_right(inner) * number, a.dtype))
     return None
+
+
+def _distributes(inner: ops.Binary, factor: Operand) -> bool:
+    """Whether ``x * factor`` cannot overflow where ``(x + number) * factor`` does not: x is no further from zero."""
+    lower, upper, _ = facts_of(inner.a)
+    same = (lower is not None and lower >= 0) if _right(inner) >= 0 else (upper is not None and upper <= 0)
+    return same or not may_overflow("mul", inner.a, factor)
 
 
 def _split(x: Operand, d: int) -> tuple[Operand, Operand] | None:
@@ -434,9 +453,9 @@ def unary(kind: str, a: Operand) -> Operand | None:
         if kind == "not":
             return Literal(not a.value, dt.bool_)
         if kind == "neg" and a.dtype.kind is not Kind.BOOL:
-            return Literal(-a.value if a.dtype.is_float else wrap(-int(a.value), a.dtype), a.dtype)
+            return Literal(-a.value, a.dtype) if a.dtype.is_float else _integer(-int(a.value), a.dtype)
         if kind == "abs" and a.dtype.is_integer:
-            return Literal(wrap(abs(int(a.value)), a.dtype), a.dtype)
+            return _integer(abs(int(a.value)), a.dtype)
         if kind == "invert" and a.dtype.is_integer:
             return Literal(wrap(~int(a.value), a.dtype), a.dtype)
         return None

@@ -161,6 +161,25 @@ class TileRef:
     """Elements between neighbours within one access of a Copy; other than 1 in registers alone."""
 
 
+@dataclass(frozen=True, slots=True)
+class Index:
+    """An index along mode ``mode`` at each point of a space, ``offset + sum(i * stride)``, meant for 0 to extent - 1.
+
+    ``view`` is the name of the view whose mode it is; "" for the tensor that the view was made from.
+    """
+
+    mode: int
+    offset: Operand
+    extent: Extent
+    strides: tuple[Extent, ...] = ()
+    view: str = ""
+
+    def operands(self) -> Iterator[Operand]:
+        """Its scalars."""
+        yield self.offset
+        yield from (x for x in (self.extent, *self.strides) if isinstance(x, Value))
+
+
 @dataclass(slots=True, kw_only=True)
 class Op:
     """Base of every op (the ops are in ``ops.py``)."""

@@ -20,6 +20,7 @@ from moye.dtypes import DType
 from moye.ir.effects import (
     Assert,
     Atomic,
+    Bounds,
     CpAsyncCommit,
     CpAsyncWait,
     Fence,
@@ -62,7 +63,7 @@ from moye.ir.nodes import Block, Buffer, Extent, Op, Operand, Ref, TileRef, Valu
 
 __all__ = [
     "ARITHMETIC", "BINARY", "COMPARISONS", "LOGICAL", "MATH", "SPECIALS", "UNARY", "Alloc", "AnyBulk", "Assert",
-    "Assign", "Atomic", "Binary", "BulkCommit", "BulkCopy", "BulkWait", "Cast", "ClusterArrive", "ClusterWait", "Copy",
+    "Assign", "Atomic", "Binary", "Bounds", "BulkCommit", "BulkCopy", "BulkWait", "Cast", "ClusterArrive", "ClusterWait", "Copy",
     "CpAsyncCommit", "CpAsyncWait", "Declare", "Elect", "Exit", "Fence", "For", "Gemm", "GridDependency", "If",
     "Inspect", "Load", "Loop", "Map", "MapShared", "MbarrierArrive", "MbarrierInit", "MbarrierWait", "NamedBarrier",
     "Op", "Order", "Print", "ProxyFence", "Read", "Reduce", "Scope", "Scope_", "Select", "SetMaxRegisters", "Shuffle",

@@ -12,7 +12,20 @@ from __future__ import annotations
 from dataclasses import fields
 
 from moye.ir import ops
-from moye.ir.nodes import Block, Buffer, Func, Literal, Operand, Ref, ScalarParam, TensorParam, TileRef, Value, Var
+from moye.ir.nodes import (
+    Block,
+    Buffer,
+    Func,
+    Index,
+    Literal,
+    Operand,
+    Ref,
+    ScalarParam,
+    TensorParam,
+    TileRef,
+    Value,
+    Var,
+)
 
 _HIDDEN = {"loc", "trips", "result", "body", "then", "orelse", "target", "iv", "inputs"}
 
@@ -42,6 +55,9 @@ class _Names:
             return f"{self.place(x.buffer)}[{self.show(x.offset)}]"
         if isinstance(x, TileRef):
             return f"{self.place(x.buffer)}[{self.show(x.offset)} + {self.show(x.strides)}]"
+        if isinstance(x, Index):
+            steps = f" + {self.show(x.strides)}" if x.strides else ""
+            return f"{x.view}.{x.mode}: {self.show(x.offset)}{steps} < {self.show(x.extent)}"
         if isinstance(x, tuple):
             return "(" + ", ".join(self.show(item) for item in x) + ")"
         return str(x)
@@ -93,6 +109,8 @@ def _line(op: ops.Op, names: _Names) -> str:
     head = f"{names.value(result)}: {result.dtype} = " if isinstance(result, Value) else ""
     parts = [f"{f.name}={names.show(getattr(op, f.name))}" for f in fields(op)
              if f.name not in _HIDDEN and getattr(op, f.name) not in (None, ())]
+    if isinstance(op, ops.Bounds):                      # its places are of values that its body defines, below
+        parts = [f"{op.buffer.name} checks={names.show(op.checks)}"]
     if isinstance(op, ops.Map):
         parts.insert(0, "inputs=" + names.show(op.inputs))
     return f"{head}{type(op).__name__} {' '.join(parts)}".rstrip()

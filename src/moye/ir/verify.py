@@ -60,6 +60,9 @@ class _Verifier:
         if isinstance(op, ops.Map):
             self.map(op)
             return
+        if isinstance(op, ops.Bounds):
+            self.bounds(op)
+            return
         for operand in op.operands():
             self.operand(op, operand)
         for ref, _ in op.refs():
@@ -115,6 +118,23 @@ class _Verifier:
         self.operand(op, op.value)
         if op.value.dtype != op.dst.dtype:
             raise self.fail(op, f"stores {op.value.dtype} into {op.dst.dtype}")
+        self.values = before
+
+    def bounds(self, op: ops.Bounds) -> None:
+        for operand in op.operands():
+            self.operand(op, operand)
+        for ref, _ in op.refs():
+            self.reference(op, ref)
+        for check in (*op.checks, *op.place):
+            if check.strides and len(check.strides) != len(op.points):
+                raise self.fail(op, f"{len(check.strides)} strides over {len(op.points)} points")
+        before = set(self.values)
+        for inner in op.body.ops:
+            if not inner.pure:
+                raise self.fail(op, f"its body holds a {type(inner).__name__}, which is not pure")
+            self.op(inner)
+        for operand in op.places():
+            self.operand(op, operand)
         self.values = before
 
     def define(self, op: ops.Op) -> None:

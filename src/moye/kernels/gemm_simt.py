@@ -162,14 +162,14 @@ def gemm_simt(A: Any, B: Any, C: Any, *, alpha: float = 1, beta: float = 0, conf
     _check(a, b, c)
     configured("gemm_simt", config, TileConfig)
     part_count("gemm_simt", splits)
-    factors = [scalar(x, c.dtype, "gemm_simt") for x in (alpha, beta)]
+    factors, result = [scalar(x, c.dtype, "gemm_simt") for x in (alpha, beta)], C
     if c.strides[0] != 1 and c.strides[1] == 1:
         A, B, C = B, A, swapped(C)
         a, b, c = b, a, mo.describe(C)
     (M, K), N = a.shape, b.shape[0]
     scaled, accumulate = alpha != 1, beta != 0
     if M == 0 or N == 0:
-        return C
+        return result
     if config is None:
         config, chosen = choose(M, N, K, c.dtype.bytes)
         splits = chosen if splits is None else splits
@@ -184,7 +184,7 @@ def gemm_simt(A: Any, B: Any, C: Any, *, alpha: float = 1, beta: float = 0, conf
     gemm_kernel[grid, config.threads](A, B, target, *factors, chunk, plan)
     if not final:
         sum_kernel[-(-M * N // 256), 256](C, target, *factors, scaled, accumulate)
-    return C
+    return result
 
 
 def _check(a: Any, b: Any, c: Any) -> None:

@@ -19,7 +19,7 @@ from moye.kernels.epilogues import ACTIVATIONS, Epilogue, reduce_kernel, store
 from moye.kernels.operands import load, raster, side_of
 from moye.kernels.tensor_config import TensorConfig, choose, instruction, outputs
 from moye.kernels.tensor_plan import major_of, make_plan, store_width
-from moye.kernels.workspace import empty, swapped
+from moye.kernels.workspace import empty, one_batch, swapped
 
 Activation = str | Callable[[Any], Any]
 
@@ -142,7 +142,7 @@ def gemm_sm80(A: Any, B: Any, C: Any, *, bias: Any = None, residual: Any = None,
     plan = make_plan(config, a.dtype, total, *majors, ragged, store_width(mo.describe(part), N), batched, splits,
                      Epilogue())
     gemm_sm80_kernel[grid, config.threads](A, B, part, None, None, *factors, chunk, plan)
-    whole, more = (C, residual) if batched else (C[:, :, None], None if residual is None else residual[:, :, None])
+    whole, more = (x if batched or x is None else one_batch(x) for x in (C, residual))
     reduce_kernel[(-(-M * N // 256), batches), 256](whole, sums, more, bias, *factors, splits, finish)
     return result
 

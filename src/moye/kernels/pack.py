@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import moye as mo
-from moye.kernels.workspace import empty, swapped, words
+from moye.kernels.workspace import columns, empty, one_batch, swapped, words
 
 THREADS = 256
 PARTS = 4
@@ -262,11 +262,11 @@ def packed(X: Any) -> Any:
     line = 128 if K * width >= 1024 else 16
     pitch = -(-K * width // line) * line // width
     room = swapped(empty(X, info.dtype, (pitch, rows, batches)))        # (rows, padded K, L)
-    result = room[:, :K] if len(info.shape) == 3 else room[:, :K, 0]
+    result = columns(room, K, batched=len(info.shape) == 3)
     if 0 in info.shape:
         return result
     if len(info.shape) == 2:
-        X, info = X[:, :, None], info._replace(shape=(*info.shape, 1), strides=(*info.strides, 0))
+        X, info = one_batch(X), info._replace(shape=(*info.shape, 1), strides=(*info.strides, 0))
     memory = words(X, info) if 1 in info.strides[:2] else None
     span = sum((n - 1) * step for n, step in zip(info.shape, info.strides, strict=True))
     wide = max(span, rows * pitch * batches) * width >= _WIDE
@@ -293,7 +293,7 @@ def packed(X: Any) -> Any:
 def _described(X: Any) -> Any:
     """X as moye describes it, or ArgumentError."""
     info = mo.describe(X)
-    if info is None or info.kind not in ("numpy", "torch", "cupy"):
+    if info is None or info.kind not in ("numpy", "torch", "cupy", "spec"):
         raise mo.ArgumentError(f"packed: X is a {type(X).__name__}: it copies torch, CuPy and NumPy arrays")
     if len(info.shape) not in (2, 3):
         raise mo.ArgumentError(f"packed: X must be a matrix or a batch of them, not {tuple(info.shape)}")

@@ -19,6 +19,8 @@ import moye as mo
 
 def empty(like: Any, dtype: Any, shape: tuple[int, ...]) -> Any:
     """An uninitialised column-major array of this dtype and shape, of the library and on the device of ``like``."""
+    if isinstance(like, mo.TensorLike):
+        return mo.TensorLike(dtype, shape)
     package = type(like).__module__.partition(".")[0]
     module = sys.modules.get(package)
     if package == "torch" and module is not None:
@@ -40,6 +42,25 @@ def swapped(x: Any) -> Any:
     return x.swapaxes(0, 1)
 
 
+def one_batch(x: Any) -> Any:
+    """A view of a matrix as a batch of one."""
+    if isinstance(x, mo.TensorLike):
+        (rows, columns), (down, along) = x.shape, x.info().strides
+        return replace(x, shape=(rows, columns, 1), strides=(down, along, rows * down * columns * along))
+    if not hasattr(x, "__getitem__"):
+        raise mo.ArgumentError(f"a {type(x).__name__} cannot be viewed as a batch of one",
+                               hint="pass a torch, CuPy or NumPy array, or splits=1")
+    return x[:, :, None]
+
+
+def columns(x: Any, count: int, *, batched: bool) -> Any:
+    """A view of the first columns of a batch, or of its first matrix."""
+    if isinstance(x, mo.TensorLike):
+        kept = 3 if batched else 2
+        return replace(x, shape=(x.shape[0], count, *x.shape[2:])[:kept], strides=x.info().strides[:kept])
+    return x[:, :count] if batched else x[:, :count, 0]
+
+
 def halves(x: Any) -> tuple[Any, Any]:
     """Views of the first and the second half of the rows, or of the elements."""
     if isinstance(x, mo.TensorLike):
@@ -54,7 +75,8 @@ def halves(x: Any) -> tuple[Any, Any]:
 def zeros(like: Any, dtype: Any, shape: tuple[int, ...]) -> Any:
     """The same, of zeros."""
     x = empty(like, dtype, shape)
-    x[...] = 0
+    if not isinstance(x, mo.TensorLike):
+        x[...] = 0
     return x
 
 
@@ -70,6 +92,8 @@ def words(x: Any, info: Any) -> tuple[Any, int] | None:
     count = (span - first) * width // 16 * (16 // width)
     if count <= 0:
         return None
+    if info.kind == "spec":
+        return mo.TensorLike(mo.int32, (count // per,)), -first * width
     if info.kind == "torch":
         if (x.storage_offset() + first) % per:
             return None

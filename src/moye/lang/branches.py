@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from moye import dtypes as dt
-from moye.ir import fold, ops
+from moye.ir import constants, fold, ops
 from moye.ir.builder import key_of
 from moye.ir.nodes import Block, Literal, Operand, Value, Var
 from moye.lang.carry import Carried, Undefined, carried_dtype, rebuild, same_structure, take_apart
@@ -224,7 +224,7 @@ def _fits(number: int | float | bool, dtype: dt.DType) -> bool:
         return True
     if dtype.kind is dt.Kind.BOOL or isinstance(number, float):
         return isinstance(number, bool)
-    return fold.fits(int(number), dtype)
+    return constants.fits(int(number), dtype)
 
 
 def _facts(x: Scalar, dtype: dt.DType) -> fold.Facts:

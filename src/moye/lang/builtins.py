@@ -301,7 +301,7 @@ def _element(tensor: Tensor, coordinate: object, what: str) -> Ref:
     if not isinstance(tensor, Tensor) or tensor.space not in (Space.GLOBAL, Space.SHARED):
         raise TensorError(f"{what}: {tensor!r} is no global tensor, nor one in this block's shared memory",
                           locs=(locate(),))
-    return tensor.ref(coordinate)
+    return tensor.ref(coordinate, write=what != "load")
 
 
 def _atomic(kind: str, tensor: Tensor, coordinate: object, value: Scalar, order: str, scope: str,

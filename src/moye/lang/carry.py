@@ -19,7 +19,7 @@ from moye.errors import TraceError
 from moye.ir import ops
 from moye.ir.nodes import Buffer, Literal
 from moye.tensor.context import locate
-from moye.tensor.expr import Expr, Scalar, default_dtype, is_scalar, plain, wrap
+from moye.tensor.expr import Expr, Scalar, default_dtype, is_scalar, plain, position
 from moye.tensor.tensor import Tensor, index_operand
 
 SOMEWHERE = "on some path to this point"
@@ -170,7 +170,7 @@ def rebuild(structure: object, leaves: Iterator[Scalar]) -> Any:
         return structure[5]
     if kind == "tensor":
         like, leaf = structure[5].value, next(leaves)
-        offset: Any = wrap(leaf.operand) if isinstance(leaf, Expr) else leaf
+        offset: Any = position(leaf) if isinstance(leaf, Expr) else leaf
         return Tensor(like.buffer, offset, like.layout, like.dtype, like.swizzle, like.name, like.order)
     if kind is dict:
         return {key: rebuild(item, leaves) for key, item in structure[1]}

@@ -235,7 +235,7 @@ def map_shared_rank(tensor: Tensor, rank: Scalar) -> Tensor:
     blocks = prod(builder().func.cluster_dim)
     _in_cluster(what, rank)
     buffer = builder().map_shared(tensor.buffer, _number(what, "rank", rank, 0, blocks - 1))
-    return Tensor(buffer, tensor.offset, tensor.layout, tensor.dtype, tensor.swizzle)
+    return Tensor(buffer, tensor.offset, tensor.layout, tensor.dtype, tensor.swizzle, origin=tensor.origin)
 
 
 def cluster_arrive(relaxed: bool = False) -> None:

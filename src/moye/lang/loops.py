@@ -17,7 +17,7 @@ from typing import Any
 
 from moye import dtypes as dt
 from moye.errors import TraceError
-from moye.ir import fold, ops
+from moye.ir import constants, fold, ops
 from moye.ir.builder import LoopBound
 from moye.ir.nodes import Block, Operand, Value, Var
 from moye.lang.carry import Undefined, carried_dtype, describe, rebuild, same_structure, take_apart
@@ -474,7 +474,7 @@ def check_dtype(name: str, dtype: dt.DType, leaf: Scalar) -> None:
     elif dtype.is_float:
         fine = True
     else:
-        fine = dtype.is_integer and isinstance(leaf, int) and fold.fits(int(leaf), dtype)
+        fine = dtype.is_integer and isinstance(leaf, int) and constants.fits(int(leaf), dtype)
     if fine:
         return
     raise TraceError(f"{name} is {dtype} before this loop or branch and {have} at its end",

@@ -56,7 +56,8 @@ def naming(name: str, value: Any) -> Any:
             value.buffer.name = name
         if value.name == name:
             return value
-        return Tensor(value.buffer, value.offset, value.layout, value.dtype, value.swizzle, name, value.order)
+        return Tensor(value.buffer, value.offset, value.layout, value.dtype, value.swizzle, name, value.order,
+                      value.origin)
     if isinstance(value, Named):
         value.named(name)
     return value

@@ -66,6 +66,7 @@ from moye.layout.divide import (
     tiled_divide,
     zipped_divide,
 )
+from moye.layout.face import face_all
 from moye.layout.generators import make_identity_layout, make_layout_like, make_ordered_layout
 from moye.layout.ints import DynInt, Int, divides, is_static, known_less, same
 from moye.layout.inverse import left_inverse, max_common_layout, max_common_vector, nullspace, right_inverse
@@ -141,6 +142,8 @@ __all__ = [
     "tile_unzip", "tiled_divide", "tiled_product", "transform_layout", "unflatten", "upcast", "weakly_congruent",
     "with_shape", "zip_modes", "zipped_divide", "zipped_product",
 ]
+
+face_all(__all__, globals())
 
 
 def __getattr__(name: str) -> Any:

@@ -149,7 +149,7 @@ def composition(lhs: Layout | WrappedLayout | OffsetFunction, rhs: Tiler | Wrapp
         return lhs.around(inner, asked) if isinstance(lhs, WrappedLayout) else inner
     if isinstance(lhs, WrappedLayout):
         lhs.require_inside(rhs, asked)
-        return lhs.with_layout(_composed(lhs.layout, rhs))
+        return lhs.applied(lambda layout: _composed(layout, rhs))
     return _composed(lhs, rhs)
 
 

@@ -10,6 +10,7 @@ FactErrors.  It counts by the documented rules of the hardware and measures noth
 """
 
 from moye.layout.banks import ACCESSES, BANKS, BankReport, BankRequest, bank_conflicts, bank_map
+from moye.layout.face import face_all
 from moye.layout.predicates import (
     Collision,
     find_collision,
@@ -32,3 +33,5 @@ __all__ = [
     "operand_values", "propose", "propose_padding", "propose_swizzle", "sectors_per_request", "thread_values",
     "vector_width",
 ]
+
+face_all(__all__, globals())

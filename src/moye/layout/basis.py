@@ -27,7 +27,7 @@ class ScaledBasis(DynInt):
     divisor, lower, upper = 1, None, None
 
     def __init__(self, value: Int, path: tuple[int, ...]) -> None:
-        if not path or not all(isinstance(i, int) and i >= 0 for i in path):
+        if not isinstance(path, tuple) or not path or not all(isinstance(i, int) and i >= 0 for i in path):
             raise LayoutError(f"E{path!r} is no basis: it takes the positions of a coordinate, outermost first")
         self.value = value
         self.path = path
@@ -86,6 +86,8 @@ class ArithmeticTuple(tuple[Any, ...]):
     __slots__ = ()
 
     def __new__(cls, items: Iterable[Any] = ()) -> ArithmeticTuple:
+        if not isinstance(items, Iterable):
+            raise LayoutError(f"an ArithmeticTuple is made of the items of a tuple, not of {items!r}")
         return super().__new__(cls, [ArithmeticTuple(x) if type(x) is tuple else x for x in items])
 
     def __add__(self, other: Any) -> ArithmeticTuple:

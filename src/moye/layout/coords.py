@@ -165,13 +165,12 @@ def dice(crd: Coord, x: Any) -> Any:
 
 
 def _marked(crd: Coord, x: Any, closed: bool) -> Any:
-    layout = x.layout if isinstance(x, WrappedLayout) else x
+    if isinstance(x, WrappedLayout):
+        return x.applied(lambda layout: _marked(crd, layout, closed))
     if isinstance(crd, tuple):
-        parts = [tuple(_parts(crd, form, not closed)) for form in (layout.shape, layout.stride)]
-        kept = Layout.of(*parts)
-    else:
-        kept = layout if closed == (not has_slice(crd)) else Layout.of((), ())
-    return x.with_layout(kept) if isinstance(x, WrappedLayout) else kept
+        parts = [tuple(_parts(crd, form, not closed)) for form in (x.shape, x.stride)]
+        return Layout.of(*parts)
+    return x if closed == (not has_slice(crd)) else Layout.of((), ())
 
 
 def _parts(crd: Any, x: Any, is_open: bool) -> Iterator[Any]:
@@ -202,7 +201,7 @@ def domain_offset(crd: Coord, layout: Any) -> Any:
     Law: for ``moved, offset = domain_offset(c, l)``, ``moved(i) + offset == l(c + i)`` for coordinates within a mode.
     """
     if isinstance(layout, WrappedLayout):
-        return layout.moved(layout.layout(crd))
+        return layout.shifted(crd)
     if not isinstance(layout, Layout):
         raise LayoutError(f"domain_offset takes a layout, not {layout!r}")
     return layout, as_coordinate(layout(crd), layout.stride)

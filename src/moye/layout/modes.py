@@ -36,7 +36,7 @@ def flatten(x: Layout | WrappedLayout | IntTuple) -> Layout | WrappedLayout | In
     Law: ``flatten(l)(i) == l(i)`` for every index i, and ``depth(flatten(l)) <= 1``.
     """
     if isinstance(x, WrappedLayout):
-        return x.with_layout(flatten(x.layout))
+        return x.applied(flatten)
     if isinstance(x, Layout):
         return Layout(flatten(x.shape), flatten(x.stride))
     return tuples.flatten_tuple(x) if isinstance(x, tuple) else x

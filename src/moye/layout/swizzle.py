@@ -25,7 +25,7 @@ from moye.layout.ints import DynInt, Int, add, divides, is_const, is_static, kno
 from moye.layout.inverse import right_inverse
 from moye.layout.layout import Layout, cosize, make_layout, need_numbers, size
 from moye.layout.notation import is_swizzled, read_swizzle, read_swizzled
-from moye.layout.tuples import Coord, IntTuple
+from moye.layout.tuples import Coord, IntTuple, as_int_tuple
 from moye.layout.verb import OffsetFunction, WrappedLayout
 
 
@@ -41,6 +41,11 @@ class Swizzle(OffsetFunction, Drawable):
     shift: int
 
     def __post_init__(self) -> None:
+        for name in ("bits", "base", "shift"):
+            number = as_int_tuple(getattr(self, name), f"the swizzle's {name}")
+            if not isinstance(number, int):
+                raise LayoutError(f"a swizzle's {name} is a number known while tracing, not {number}")
+            object.__setattr__(self, name, number)
         if self.bits < 0 or self.base < 0:
             raise LayoutError(f"{self} has a negative number of bits or a negative base")
         if abs(self.shift) < self.bits:

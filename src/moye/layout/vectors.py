@@ -11,7 +11,7 @@ It answers for the whole copy: every vector lies aligned and contiguous in both 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from operator import or_
 
@@ -19,10 +19,12 @@ from moye.errors import LayoutError
 from moye.layout.inverse import max_common_layout, right_inverse
 from moye.layout.layout import Layout, size
 from moye.layout.swizzle import ComposedLayout
-from moye.layout.tables import LIMIT, AnyLayout, element_count, plain, static_modes, static_offset
+from moye.layout.tables import LIMIT, AnyLayout, element_count, offsets, plain, static_modes, static_offset
 
 WIDEST = 128
 """Bits of the widest access of one thread."""
+LISTED = 1 << 14
+"""Two swizzled layouts of up to so many elements are compared element by element; of more, each swizzle by itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +80,12 @@ def vector_width(dst: AnyLayout, src: AnyLayout, element_bits: int, *, dst_align
     limits.append(_run(sides, common, counts[0]))
     for side in sides:
         limits += _limits_of(side, common, element_bits)
+    swizzled = [limit for side in sides for limit in _swizzle_limit(side)]
+    if len(swizzled) == 2 and counts[0] <= LISTED:      # two swizzles may move a vector's elements alike
+        widest = min(limit.elements for limit in limits)
+        together = _together(sides, widest)
+        swizzled = [] if together == widest else [replace(limit, elements=together) for limit in swizzled]
+    limits += swizzled
     limits.sort(key=lambda limit: limit.elements)
     return VectorWidth(limits[0].elements, element_bits, tuple(limits))
 
@@ -144,13 +152,33 @@ def _limits_of(side: _Side, common: Layout, element_bits: int) -> Iterator[Limit
     offset = static_offset(side.layout)
     if offset:
         yield Limit(_power(offset), f"the offset {offset} of {side} is no multiple of {2 * _power(offset)}")
-    if isinstance(side.layout, ComposedLayout) and (moved := _moved_bits(side.layout, modes)):
-        kept = _power(moved) >> max(side.layout.swizzle.shift, 0)
-        yield Limit(kept, f"{side.layout.swizzle} of {side.name} keeps only runs of {kept} together")
     used = _index_runs(modes, common)
     for i, (extent, step) in enumerate(modes):
         if i not in used and extent > 1 and step:
             yield Limit(_power(step), f"stride {step} of mode {i} of {side} is no multiple of {2 * _power(step)}")
+
+
+def _swizzle_limit(side: _Side) -> Iterator[Limit]:
+    """The runs that a side's swizzle keeps together by itself."""
+    modes = static_modes(side.layout, "vector_width")
+    if isinstance(side.layout, ComposedLayout) and (moved := _moved_bits(side.layout, modes)):
+        kept = _power(moved) >> max(side.layout.swizzle.shift, 0)
+        yield Limit(kept, f"{side.layout.swizzle} of {side.name} keeps only runs of {kept} together")
+
+
+def _together(sides: list[_Side], widest: int) -> int:
+    """The widest vectors up to ``widest`` that obey the law of ``vector_width``, by looking at every element."""
+    pairs = sorted(zip(*(offsets(side.layout) for side in sides), strict=True))
+    width = widest
+    while width > 1 and not all(_is_vector(pairs[i:i + width]) for i in range(0, len(pairs), width)):
+        width //= 2
+    return width
+
+
+def _is_vector(pairs: list[tuple[int, int]]) -> bool:
+    """Whether both offsets run from a multiple of the count, one by one."""
+    (a, b), width = pairs[0], len(pairs)
+    return a % width == b % width == 0 and pairs == [(a + j, b + j) for j in range(width)]
 
 
 def _moved_bits(layout: ComposedLayout, modes: list[tuple[int, int]]) -> int:

@@ -31,6 +31,10 @@ class WrappedLayout(ABC):
     def with_layout(self, layout: Layout) -> Self:
         """The same function around another layout."""
 
+    def applied(self, plain: Callable[[Layout], Layout]) -> Self:
+        """The same function around what a verb makes of the layout."""
+        return self.with_layout(plain(self.layout))
+
     @abstractmethod
     def contiguous_run(self) -> int:
         """A power of two: aligned runs of so many offsets stay contiguous; 0 where all offsets stay."""
@@ -38,6 +42,10 @@ class WrappedLayout(ABC):
     @abstractmethod
     def moved(self, offset: Int) -> object:
         """The same from an origin ``offset`` further on, as ``domain_offset`` returns it."""
+
+    def shifted(self, coordinate: Any) -> object:
+        """The same from a coordinate on."""
+        return self.moved(self.layout(coordinate))
 
     def require_tiles(self, tiler: object, asked: str) -> None:
         """Refuse a division that would leave the elements that there are; most wrappers round up, as layouts do."""
@@ -90,7 +98,7 @@ def verb(plain: Callable[Concatenate[Layout, P], Layout]) -> Verb[P]:
     @functools.wraps(plain)
     def both(layout: Layout | WrappedLayout, /, *args: P.args, **kwargs: P.kwargs) -> Layout | WrappedLayout:
         if isinstance(layout, WrappedLayout):
-            return layout.with_layout(plain(layout.layout, *args, **kwargs))
+            return layout.applied(lambda inner: plain(inner, *args, **kwargs))
         if not isinstance(layout, Layout):
             raise LayoutError(f"{plain.__name__} takes a layout, not {layout!r}")
         return plain(layout, *args, **kwargs)

@@ -46,11 +46,17 @@ class _Marker:
     def block(self, block: Block) -> bool:
         """Mark the ops of a block; whether any is needed."""
         needed = False
-        for op in reversed(block.ops):
+        for position, op in reversed(list(enumerate(block.ops))):
+            if isinstance(op, ops.Bounds) and not self.judged(op, block.ops[position + 1:]):
+                continue
             if self.op(op):
                 self.kept.add(id(op))
                 needed = True
         return needed
+
+    def judged(self, op: ops.Bounds, behind: list[ops.Op]) -> bool:
+        """Whether the access that it is about, the next one to its buffer in this block, is needed."""
+        return next((id(other) in self.kept for other in behind if _touches(other, op.buffer)), True)
 
     def op(self, op: ops.Op) -> bool:
         """Whether an op is needed; what it uses is, then, too."""
@@ -73,7 +79,7 @@ class _Marker:
             return self.alive(op.buffer)
         elif isinstance(op, _WRITES) and not self.alive(_target(op).buffer):
             return False
-        elif isinstance(op, (ops.Loop, ops.Map)):
+        elif isinstance(op, (ops.Loop, ops.Map, ops.Bounds)):
             self.everything(op)
         self.use(*op.operands())
         self.buffers.update(ref.buffer.id for ref, written in op.refs() if not written)
@@ -81,10 +87,12 @@ class _Marker:
             self.variables.add(op.var.id)
         return True
 
-    def everything(self, op: ops.Loop | ops.Map) -> None:
+    def everything(self, op: ops.Loop | ops.Map | ops.Bounds) -> None:
         """The body: of a Map what its value needs, of a Loop what matters (the loop itself may not end, and stays)."""
         if isinstance(op, ops.Map):
             self.use(op.value)
+        elif isinstance(op, ops.Bounds):
+            self.use(*op.places())
         self.block(op.body)
 
     def use(self, *operands: Operand) -> None:
@@ -101,6 +109,10 @@ class _Marker:
                 op.pairs = tuple((v, source) for v, source in op.pairs if v.id in self.variables)
             for inner in op.blocks():
                 self.sweep(inner)
+
+
+def _touches(op: ops.Op, buffer: Buffer) -> bool:
+    return any(ref.buffer is buffer for ref, _ in op.refs())
 
 
 def _target(op: ops.Store | ops.Copy | ops.Map | ops.Gemm | ops.Wgmma) -> Ref | TileRef:

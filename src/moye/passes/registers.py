@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from moye.dtypes import DType
 from moye.errors import TraceError
 from moye.ir import ops
-from moye.ir.fold import wrap
+from moye.ir.constants import wrap
 from moye.ir.nodes import Block, Func, Operand, Value
 
 WARPGROUP, REGISTERS, MOST = 128, 65536, 256

@@ -153,7 +153,7 @@ def _scalar_dtype(name: str, value: bool | int | float) -> DType:
 
 
 def _tensor(call: Call, name: str, info: ArrayInfo, value: Any, role: str) -> TensorSpec:
-    if 0 in info.strides or 0 in info.shape:
+    if 0 in info.strides or 0 in info.shape or info.strides.count(1) > 1:
         info = info._replace(strides=natural_strides(info.shape, info.strides))
     call.arrays.append((name, info, value))
     call.leaves.append(info)

@@ -77,6 +77,8 @@ def _reader(cls: type) -> Describe:
         return TensorLike.info
     for base in cls.__mro__:
         package = base.__module__.partition(".")[0]
+        if base is np.ndarray:
+            return _ndarray_reader(cls)
         if (package, base.__name__) in _KNOWN:
             return _KNOWN[package, base.__name__]
         if package in ("jax", "jaxlib"):
@@ -110,6 +112,9 @@ def _numpy_dtype(dtype: Any, kind: str) -> DType:
         if not dtype.isnative:
             raise ArgumentError(f"a {kind} array of dtype {dtype.str} is byte-swapped",
                                 hint="x.astype(x.dtype.newbyteorder('='))")
+        if dtype.names:
+            raise ArgumentError(f"a {kind} array of records ({', '.join(dtype.names)}) cannot be an argument of a "
+                                f"kernel", hint=f"pass its fields: np.ascontiguousarray(x[{dtype.names[0]!r}])")
         found = _NUMPY_TYPES[dtype] = _named("uint128" if dtype == np.dtype("V16") else dtype.name, kind)
     return found
 
@@ -143,6 +148,28 @@ def _compact(shape: tuple[int, ...]) -> tuple[int, ...]:
 # --- libraries -------------------------------------------------------------------------------------------------------
 
 
+_PLAIN_ARRAYS = (np.ndarray, np.memmap, np.matrix, np.recarray)
+
+
+def _ndarray_reader(cls: type) -> Describe:
+    """Subclasses whose elements are not just what lies in memory are refused: a kernel would see the memory."""
+    bases = cls.__mro__[:cls.__mro__.index(np.ndarray)]
+    if any(base.__module__.startswith("numpy.ma") for base in bases):
+        return _masked
+    own = [base for base in bases if base not in _PLAIN_ARRAYS and {"__getitem__", "__setitem__"} & vars(base).keys()]
+    return _with_items_of_its_own if own else _numpy
+
+
+def _masked(obj: Any) -> ArrayInfo:
+    raise ArgumentError(f"a masked array ({type(obj).__name__}) cannot be an argument of a kernel, which would not see "
+                        f"its mask", hint="pass x.filled(value), or x.data and np.ma.getmaskarray(x) as two arguments")
+
+
+def _with_items_of_its_own(obj: Any) -> ArrayInfo:
+    raise ArgumentError(f"a {type(obj).__module__}.{type(obj).__qualname__} reads and writes elements in a way of its "
+                        f"own, and a kernel would see its memory alone", hint="pass x.view(np.ndarray)")
+
+
 def _numpy(obj: Any) -> ArrayInfo:
     dtype = _NUMPY_TYPES.get(obj.dtype) or _numpy_dtype(obj.dtype, "numpy")
     if not obj.flags.aligned:
@@ -159,10 +186,14 @@ def _torch(obj: Any) -> ArrayInfo:
             raise ArgumentError(f"a torch tensor is on device {str(obj.device)!r}: moye takes cpu and cuda tensors")
         if obj.is_neg():
             raise ArgumentError("a torch tensor has its negation pending", hint="x.resolve_neg()")
-        return _new(ArrayInfo, (obj.data_ptr(), obj.shape, obj.stride(), dtype, device, True, "torch"))
+        pointer, shape = obj.data_ptr(), obj.shape
+        if not pointer and 0 not in shape:              # one that wraps others: masked, fake, distributed
+            raise RuntimeError("its pointer is null")
+        return _new(ArrayInfo, (pointer, shape, obj.stride(), dtype, device, True, "torch"))
     except RuntimeError as error:                       # sparse, fake and functional tensors have no memory to point to
+        kind = "a nested tensor" if getattr(obj, "is_nested", False) else str(error).splitlines()[0]
         raise ArgumentError(f"a torch tensor of class {type(obj).__name__} has no memory that a kernel could use "
-                            f"({str(error).splitlines()[0]})") from error
+                            f"({kind})") from error
 
 
 def _torch_dtype(obj: Any) -> DType:
@@ -271,8 +302,7 @@ def _capsule(obj: Any, stream: int | None) -> Any:
         raise ArgumentError(f"{type(obj).__name__} does not hand out its memory through DLPack ({error})") from error
 
 
-_KNOWN: dict[tuple[str, str], Describe] = {("numpy", "ndarray"): _numpy, ("torch", "Tensor"): _torch,
-                                           ("cupy", "ndarray"): _cupy}
+_KNOWN: dict[tuple[str, str], Describe] = {("torch", "Tensor"): _torch, ("cupy", "ndarray"): _cupy}
 _READERS: dict[type, Describe] = {np.ndarray: _numpy}
 
 
@@ -370,14 +400,15 @@ def _apart(first_a: int, size_a: int, first_b: int, size_b: int, period: int) ->
 def natural_strides(shape: Sequence[int], strides: Sequence[int]) -> tuple[int, ...]:
     """Strides in which those that no element depends on are what a dense array has there.
 
-    NumPy gives empty arrays zeros, and new axes of extent 1; torch gives an empty mode and its neighbour the same.  An
-    empty array of which nothing else is known is column-major.
+    NumPy gives empty arrays zeros, and new axes of extent 1; torch gives an empty mode and its neighbour the same; both
+    give a last mode of extent 1, and so its neighbour, 1.  An empty array of which nothing else is known is
+    column-major.
     """
     if 0 in shape and not any(strides):
         return tuple(math.prod(max(1, extent) for extent in shape[:mode]) for mode in range(len(shape)))
     natural = list(strides)
     for mode, (extent, stride) in enumerate(zip(shape, strides, strict=True)):
-        doubled = extent == 0 and stride == 1 and natural.count(1) > 1
+        doubled = extent <= 1 and stride == 1 and natural.count(1) > 1
         if doubled or (stride == 0 and extent <= 1 and any(natural)):
             turn = max(max(1, e) * s for e, s in zip(shape, natural, strict=True))
             natural[mode] = turn if 1 in natural else 1

@@ -18,11 +18,12 @@ from typing import TYPE_CHECKING, Any
 
 from moye import env
 from moye.atoms.atom import CopyOp, MmaOp
-from moye.errors import UNKNOWN, CompileError, LaunchError, PerformanceWarning, UnsupportedError
+from moye.errors import UNKNOWN, CompileError, LaunchError, PerformanceWarning, TraceError, UnsupportedError
 from moye.ir.nodes import Func
 from moye.ir.text import to_text
 from moye.ir.verify import verify
 from moye.lang.rewrite import rewritten_source
+from moye.lang.subscripts import subscripted
 from moye.lang.trace import Capture, trace
 from moye.passes.advance import advance
 from moye.passes.convert import isolate
@@ -146,7 +147,10 @@ def specialise(function: types.FunctionType, call: Call, block: Dim3, cluster: D
     show = env.show()
     if "ast" in show:
         print(rewritten_source(function), file=sys.stderr)
-    traced = trace(function, call.specs, block=block, cluster=cluster, index_bits=call.index_bits)
+    try:
+        traced = trace(function, call.specs, block=block, cluster=cluster, index_bits=call.index_bits)
+    except (TraceError, TypeError, KeyError) as error:
+        raise subscripted(error) or error from None
     func = settle(eliminate(isolate(advance(fuse(traced.func)))))
     verify(func)
     if "ir" in show:

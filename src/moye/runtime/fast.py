@@ -26,6 +26,7 @@ from moye.ir import ops
 from moye.ir.nodes import Func, Literal, ScalarParam, TensorParam, Value
 from moye.lang.signature import ScalarSpec, StaticSpec, TensorSpec, TmaSpec
 from moye.lang.trace import Capture
+from moye.runtime import autograd
 from moye.runtime.arguments import Call, static_key, unstable
 from moye.runtime.arrays import ArrayInfo, span_bytes
 from moye.runtime.compile import Dim3, Program, Specialised
@@ -44,7 +45,8 @@ _RECENT = 16                                            # parameters kept packed
 _MOST_STREAMS = 64
 _BY_VALUE = (int, bool, str, bytes)
 _ARRAYS = {                                             # kind -> (pointer, what else must not change)
-    "torch": ("{a}.data_ptr()", ("{a}.dtype", "{a}.shape", "{a}.stride()", "{a}.get_device()", "{a}.is_neg()")),
+    "torch": ("{a}.data_ptr()", ("{a}.dtype", "{a}.shape", "{a}.stride()", "{a}.get_device()", "{a}.is_neg()",
+                                 "{a}.requires_grad")),
     "cupy": ("{a}.data.ptr", ("{a}.dtype", "{a}.shape", "{a}.strides", "{a}.device.id")),
 }
 _ARRAYS |= {f"tma-{kind}": (pointer.format(a="{a}.array"),
@@ -212,12 +214,14 @@ def _body(writer: _Writer, spec: Specialised, ready: Ready, call: Call, args: tu
           kinds: tuple[str, ...]) -> list[str]:
     """What both functions do: look at what the key does not hold, fill the parameters, launch."""
     leaf_args = [i for i, kind in enumerate(kinds) if kind in _ARRAYS or kind in _NUMBERS.values()]
+    before, after = _autograd(writer, spec, leaf_args, args, kinds)
     lines = []
     if spec.captures:
         lines += ["try:", f"    if held or not ({' and '.join(_captured(writer, spec.captures))}): OTHERWISE",
                   "except (KeyError, ValueError): OTHERWISE"]
     else:
         lines += ["if held: OTHERWISE"]
+    lines += before
     lines += [f"p{i} = {_ARRAYS[kinds[i]][0].format(a=f'a{i}')}" for i in leaf_args if kinds[i] in _ARRAYS]
     numbers = [kinds[i] for i in leaf_args if kinds[i] not in _ARRAYS]
     values = "".join(f"{'p' if kinds[i] in _ARRAYS else 'a'}{i}, " for i in (leaf_args[n] for n in ready.sources))
@@ -230,7 +234,21 @@ def _body(writer: _Writer, spec: Specialised, ready: Ready, call: Call, args: tu
     else:
         lines.append("if True:")
     return [*lines, *(f"    {line}" for line in _unseen(writer, spec, call, args, kinds, leaf_args, values, packed)),
-            "if failed: OTHERWISE"]
+            "if failed: OTHERWISE", *after]
+
+
+def _autograd(writer: _Writer, spec: Specialised, leaf_args: Sequence[int], args: tuple[Any, ...],
+              kinds: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Before and after the launch, for the torch tensors that it writes; whether each requires grad is known."""
+    dirty = [(args[i], f"a{i}") if kinds[i] == "torch" else (args[i].array, f"a{i}.array")
+             for i, param in zip(leaf_args, spec.func.params, strict=True)
+             if kinds[i] in ("torch", "tma-torch") and isinstance(param, TensorParam) and param.buffer.written]
+    bump = autograd.bumper()
+    if not dirty or bump is None:
+        return [], []
+    tracked = any(x.requires_grad for x, _ in dirty)
+    return ([f"if {writer.name(autograd.grad_enabled)}(): OTHERWISE"] if tracked else [],
+            [f"{writer.name(bump)}(({''.join(f'{text}, ' for _, text in dirty)}))"])
 
 
 def _packed(writer: _Writer, ready: Ready, call: Call, leaf_args: Sequence[int], kinds: Sequence[str]) -> str:
@@ -383,7 +401,7 @@ def _tensor_guards() -> Any:
         guards = torch._C._dynamo.guards.TensorGuards
         x = torch.empty(4, 6)
         others = [x[:3], x[:, :5], x.T, x.reshape(24), x.double(), x.to("meta"), torch.empty(8, 6)[::2], None,
-                  torch.nn.Parameter(x), torch._neg_view(x)]
+                  torch.nn.Parameter(x), torch.empty(4, 6).requires_grad_(), torch._neg_view(x)]
         check = guards(x, dynamic_dims_sizes=None, dynamic_dims_strides=None).check
         return guards if check(torch.zeros(4, 6)) and not any(check(other) for other in others) else None
     except Exception:                                   # any change of a private interface: attributes tell as well

@@ -24,6 +24,7 @@ from moye.lang.trace import changed
 from moye.runtime import checking, prepare, reasons
 from moye.runtime.arguments import Call, Signature, classify, same_device
 from moye.runtime.arrays import TensorLike
+from moye.runtime.autograd import mark, written_tensors
 from moye.runtime.compile import Dim3, Program, Specialised, compile_program, default_arch, specialise
 from moye.runtime.fast import Plan, Plans, missing
 from moye.runtime.launch import array_kind, check_written, dim3, load, overlaps, slot_value, slots, stream_handle
@@ -171,7 +172,7 @@ class Kernel:
 
     def compile(self, *args: Any, block: Extents, cluster: Extents = (1, 1, 1), arch: str | None = None,
                 **kwargs: Any) -> Compiled:
-        """Compile for arguments (or ``mo.TensorLike`` specs) without launching; needs no GPU.
+        """Compile for arguments (or ``mo.TensorLike`` specs, which overlap nothing) without launching; needs no GPU.
 
         The result has .source .ptx .cubin .sass .registers .spills .smem, and .prepare(*args, grid=).  ``arch``
         defaults to MOYE_ARCH, the current device's, or sm_90a.
@@ -179,7 +180,7 @@ class Kernel:
         call = classify(self.signature, args, kwargs)
         shape = Shape(call.specs, call.index_bits, dim3(block, "block"), dim3(cluster, "cluster"))
         spec = self.specialised(call, shape.block, shape.cluster)
-        program = compile_program(spec, arch or default_arch())
+        program = compile_program(spec, arch or default_arch(), restrict=not overlaps(spec.func, call))
         return Compiled(program.printed, program.arch, program.compiled, program.loaded, program.func, kernel=self,
                         shape=shape)
 
@@ -270,6 +271,7 @@ def _launch_device(spec: Specialised, call: Call, device: int, grid: Dim3, strea
     loaded.launch(grid, spec.func.block_dim, None if cluster == (1, 1, 1) else cluster,
                   program.printed.dynamic_smem + smem, handle,
                   [slot_value(slot, call) for slot in program.printed.slots], dependent)
+    mark(written_tensors(spec.func, call))
     return Launched(spec, program, call, device)
 
 

@@ -18,6 +18,7 @@ from moye.errors import ArgumentError, LaunchError
 from moye.ir.nodes import Func, TensorParam
 from moye.runtime.arguments import Call
 from moye.runtime.arrays import ArrayInfo, same_memory_overlap
+from moye.runtime.autograd import require_untracked, written, written_tensors
 from moye.runtime.compile import Dim3, Program
 
 _load_lock = threading.Lock()
@@ -48,11 +49,11 @@ def slots(call: Call) -> list[Any]:
 
 
 def check_written(func: Func, call: Call, name: str) -> None:
-    """Arrays that the kernel writes must be writable."""
-    for param, leaf in zip(func.params, call.leaves, strict=True):
-        written = isinstance(param, TensorParam) and param.buffer.written
-        if written and isinstance(leaf, ArrayInfo) and not leaf.writable:
-            raise ArgumentError(f"{name} writes argument {param.name!r}, which is read-only")
+    """Arrays that the kernel writes must be writable, and torch tensors not be recorded by autograd."""
+    for param, info, _ in written(func, call):
+        if not info.writable:
+            raise ArgumentError(f"{name} writes argument {param!r}, which is read-only")
+    require_untracked(name, written_tensors(func, call))
 
 
 def overlaps(func: Func, call: Call) -> bool:

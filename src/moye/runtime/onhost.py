@@ -21,6 +21,7 @@ from moye.ir.nodes import Func, TensorParam
 from moye.runtime import simulate
 from moye.runtime.arguments import Call
 from moye.runtime.arrays import ArrayInfo, span_bytes
+from moye.runtime.autograd import mark, written_tensors
 from moye.runtime.compile import Dim3, Specialised
 
 _ALIGN = 256
@@ -46,7 +47,10 @@ def simulated(spec: Specialised, call: Call, grid: Dim3) -> None:
 def on_host(call: Call, func: Func) -> Iterator[Call]:
     """The call on host memory; arrays that ``func`` writes are copied back unless the block raises."""
     if all(info.device is None for _, info, _ in call.arrays):
-        yield call
+        try:
+            yield call
+        finally:                                        # a violation comes when something may be written already
+            mark(written_tensors(func, call))
         return
     devices = {info.device for _, info, _ in call.arrays if info.device is not None}
     for device in devices:
@@ -60,6 +64,7 @@ def on_host(call: Call, func: Func) -> Iterator[Call]:
             first, end = span_bytes(leaf)
             if first < end:
                 driver.copy_to_device(first, span_bytes(pairs[id(leaf)])[0], end - first, leaf.device)
+    mark(written_tensors(func, call))
 
 
 def _copied(call: Call) -> list[_Copy]:

@@ -25,6 +25,7 @@ from moye.ir.nodes import ScalarParam
 from moye.runtime import checking, fast
 from moye.runtime.arguments import Call
 from moye.runtime.arrays import ArrayInfo, TensorLike, describe
+from moye.runtime.autograd import mark, require_untracked, written_tensors
 from moye.runtime.compile import (
     Dim3,
     Program,
@@ -107,8 +108,8 @@ def compilation() -> Compilation | None:
 class Prepared:
     """One launch with its arguments; call it to launch.  ``kernel.prepare`` makes it."""
 
-    __slots__ = ("_call", "_configs", "_dependent", "_function", "_grid", "_kind", "_launch", "_ordinal", "_params",
-                 "_ready", "_restrict", "_spec", "_stream")
+    __slots__ = ("_call", "_configs", "_dependent", "_dirty", "_function", "_grid", "_kind", "_launch", "_ordinal",
+                 "_params", "_ready", "_restrict", "_spec", "_stream")
 
     def __init__(self, spec: Specialised, program: Program, call: Call, device: int, grid: Dim3, stream: Any,
                  smem: int, dependent: bool) -> None:
@@ -123,14 +124,18 @@ class Prepared:
         else:
             self._stream = fast.stream_reader(array_kind(call))
         ready.configure(self._stream(device))
-        self._params = self._packed(call)
+        self._params, self._dirty = self._packed(call), written_tensors(spec.func, call)
 
     def __call__(self) -> None:
         """Launch again with the same arguments."""
+        if self._dirty:
+            require_untracked(self._spec.func.name, self._dirty)
         stream = self._stream(self._ordinal)
         config = self._configs.get(stream) or self._ready.configure(stream)
         if fast.held or self._launch(config, self._function, self._params, None):
             self._the_long_way(config)
+        elif self._dirty:
+            mark(self._dirty)
 
     def update(self, arguments: Mapping[str | int, Any] | None = None, /, **named: Any) -> None:
         """Put other arrays (same dtype, shape, strides, device, alignment) or numbers in place of the present ones.
@@ -146,7 +151,7 @@ class Prepared:
             raise ArgumentError(f"{self._spec.func.name}: an updated argument overlaps another, and one of them is "
                                 f"written", hint="prepare a launch for these arguments")
         self._spec.check(slots(call), self._grid)
-        self._params, self._call = self._packed(call), call
+        self._params, self._call, self._dirty = self._packed(call), call, written_tensors(self._spec.func, call)
 
     def _packed(self, call: Call) -> Any:
         """New parameter memory: a launch in another thread may be reading the old."""
@@ -159,6 +164,8 @@ class Prepared:
             self._check(session)
         elif error := self._ready.retry(config, self._params):
             raise self._ready.failure(error)
+        else:
+            mark(self._dirty)
 
     def _check(self, session: checking.Session) -> None:
         session.launch(self._spec.func.name, self._grid, self._spec.func.block_dim, lambda: (self._call, self._spec),
@@ -172,8 +179,10 @@ class PreparedOnHost(Prepared):
 
     def __init__(self, spec: Specialised, call: Call, grid: Dim3, dependent: bool) -> None:
         self._spec, self._call, self._grid, self._dependent, self._restrict = spec, call, grid, dependent, False
+        self._dirty = written_tensors(spec.func, call)
 
     def __call__(self) -> None:
+        require_untracked(self._spec.func.name, self._dirty)
         if (held := compilation()) is not None:
             held.take(self._spec, self._call, None)
         elif (session := checking.session()) is not None:

@@ -107,7 +107,7 @@ def run(spec: Specialised, call: Call, grid: Dim3, *, check: bool, collect: bool
     hooks = Hooks(progress=_state["progress"], stop_on_first=not collect, printer=print,
                   record=record or ((0,) if gathered is not None else ()), sample=sample, probe=probe,
                   lints=lints, codes=chosen(named) if isinstance(named, frozenset) else None,
-                  asynchronous="earliest" if earliest else "latest", exact_fma=env.exact_fma())
+                  asynchronous="earliest" if earliest else "latest", exact_fma=env.exact_fma(), steps=env.steps())
     outcome = simulate(spec.func, arguments, grid, check=check, hooks=hooks)
     _state["inspections"] = snapshots(outcome.inspections, spec.func)
     if gathered is not None:
@@ -122,7 +122,7 @@ def probed(spec: Specialised, call: Call, grid: Dim3, block: int, probe: Any, *,
     from moye.sim.machine import Hooks, simulate
 
     hooks = Hooks(sample=(block,), probe=probe, asynchronous="earliest" if earliest else "latest",
-                  exact_fma=env.exact_fma())
+                  exact_fma=env.exact_fma(), steps=env.steps())
     simulate(spec.func, launch_arguments(spec, call), grid, check=False, hooks=hooks)
 
 

@@ -47,7 +47,7 @@ class TmaCopy:
         info = arrays.describe(self.array)
         if info is None:
             raise ArgumentError(f"make_tma_copy({self.op}) takes an array, not a {type(self.array).__qualname__}")
-        if 0 in info.strides:
+        if 0 in info.strides or info.strides.count(1) > 1:
             info = info._replace(strides=arrays.natural_strides(info.shape, info.strides))
         return info, _tiling(self.op, info.dtype, info.shape, info.strides, info.ptr % _PART, self.smem_layout,
                              self.tile, self.multicast)

@@ -31,6 +31,9 @@ class Config:
     __slots__ = ("_items",)
 
     def __init__(self, values: Mapping[str, Any] | None = None, /, **more: Any) -> None:
+        if values is not None and not (isinstance(values, Mapping) and all(isinstance(name, str) for name in values)):
+            raise ArgumentError(f"Config takes values by the names of arguments, not {values!r}",
+                                hint="mo.Config(stages=3), or mo.Config({'stages': 3})")
         self._items = tuple(sorted({**(values or {}), **more}.items()))
         for name, value in self._items:
             try:

@@ -77,8 +77,9 @@ def autotune(configs: Sequence[Config], key: Sequence[str | Callable[..., Any]] 
     configuration by answering True or the reason.  With ``restore``, array arguments have the contents of before once
     tuning is over.
     """
-    if not configs or not all(isinstance(config, Config) for config in configs):
-        raise ArgumentError("autotune needs at least one configuration, each a mo.Config")
+    if not isinstance(configs, Sequence | Iterator) or not (configs := list(configs)) or \
+            not all(isinstance(config, Config) for config in configs):
+        raise ArgumentError(f"autotune needs a list of at least one configuration, each a mo.Config, not {configs!r}")
     if isinstance(key, str):
         raise ArgumentError(f"autotune: key={key!r} is no list of the names of arguments", hint=f"key=[{key!r}]")
     names = {tuple(config.kwargs) for config in configs}

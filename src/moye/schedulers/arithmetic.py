@@ -25,10 +25,19 @@ def count(x: Any, least: int = 0) -> Any:
     x = plain(x)
     if isinstance(x, Expr) and not x.dtype.is_float:
         return bounded(x if x.dtype is dt.int32 else x.to(dt.int32))
-    if isinstance(x, Expr) or not hasattr(x, "__index__") or not least <= index(x) < 1 << 31:
+    number = None if isinstance(x, Expr) else _whole(x)
+    if number is None or not least <= number < 1 << 31:
         raise TraceError(f"a scheduler counts tiles, k-tiles and blocks with integers from {least} to 2147483647, "
                          f"not {x!r}", locs=(locate(),))
-    return index(x)
+    return number
+
+
+def _whole(x: Any) -> int | None:
+    """x as a Python integer; None where it is none."""
+    try:
+        return index(x)
+    except TypeError:
+        return None
 
 
 def bounded(x: Any, upper: int | None = None) -> Any:

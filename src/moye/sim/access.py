@@ -184,6 +184,26 @@ class RegisterEnd:
                 self.watch.wgmma.use(self.op, self.fragment, self.own, mask, write=True)
             self.fragment.mark(self.own, None if mask is None else np.asarray(mask))
 
+    def carried(self, mask: Mask) -> Array | None:
+        """Where (V, T, B) what is read is not set, as numbers of origins; None where all is, or nobody checks."""
+        if not self.watch:
+            return None
+        if len(self.own) != len(self.rows):
+            self.check_read(self.rows, mask)
+            return None
+        return self.watch.carried(self.op, self.fragment, self.own, mask)
+
+    def doubt(self, numbers: Array, mask: Mask) -> None:
+        """What was just written depends on what was not set."""
+        if mask is not None:
+            numbers = np.where(np.asarray(mask), numbers, np.int16(0))
+        if not numbers.any():
+            return
+        if len(self.own) == len(self.rows):
+            self.fragment.unmark(self.own, np.broadcast_to(numbers, (len(self.own), *self.fragment.data.shape[1:])))
+        elif self.watch:
+            self.watch.uses.tell(self.op, numbers)
+
 
 class _Recast:
     """A fragment indexed in elements of another width."""

@@ -15,6 +15,7 @@ import numpy as np
 from moye.dtypes import Space
 from moye.errors import UnsupportedError
 from moye.ir import ops
+from moye.sim import overflow
 from moye.sim.access import End, GlobalEnd, Operand, SharedEnd
 from moye.sim.masks import Mask, lanes_of
 from moye.sim.memory import Array
@@ -57,7 +58,16 @@ class AtomicPlan:
         expected = None if compare is None else np.broadcast_to(np.asarray(compare, flat.dtype), shape).T[active.T]
         old = np.zeros(shape, flat.dtype)
         old.T[active.T] = self._apply(flat, where, values, expected)
+        if self.op.kind == "add" and self.batch.watch is not None and overflow.signed(flat.dtype):
+            self._check_sums(old, np.broadcast_to(np.asarray(value, flat.dtype), shape), active)
         return old
+
+    def _check_sums(self, old: Array, value: Array, active: Array) -> None:
+        """A11: what a lane found and what it added do not fit together."""
+        bits = old.dtype.itemsize * 8
+        _, bad = overflow.overflowed("add", np.where(active, old, 0), np.where(active, value, 0), bits)
+        if bad is not None and self.batch.watch is not None:
+            self.batch.watch.grown(self.op, "add", bits, self.op.ref.buffer.name, old, value, bad, active)
 
     def _check(self, index: Array, mask: Mask) -> None:
         if self.batch.watch is None:
@@ -87,10 +97,14 @@ class AtomicPlan:
                 self.batch.launch.writes += 1
             flat[cell] = new
             return old
-        self.batch.launch.writes += 1
+        before = flat[cell]
         if self.op.kind == "add" and flat.dtype.kind in "iu":
-            return _add_in_order(flat, cell, values)
-        return self._one_by_one(flat, cell, values, expected)
+            found = _add_in_order(flat, cell, values)
+        else:
+            found = self._one_by_one(flat, cell, values, expected)
+        if not np.array_equal(flat[cell], before):
+            self.batch.launch.writes += 1
+        return found
 
     def _new(self, old: Any, values: Any, expected: Any) -> Any:
         if self.op.kind == "exch":

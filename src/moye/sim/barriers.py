@@ -16,17 +16,15 @@ import numpy as np
 from moye.ir import ops
 from moye.sim.checkers.findings import Finding
 from moye.sim.checkers.words import at, crowd, several
-from moye.sim.deadlock import HINTS, Deadlock
+from moye.sim.deadlock import Deadlock
 from moye.sim.groups import Group
 from moye.sim.masks import lanes_of
+from moye.sim.meetings import Meetings, named_by
 from moye.sim.memory import Array
-from moye.sim.roles import one_role
 from moye.sim.state import BatchState
 from moye.sim.waiters import numbers, span_of, waiters
-from moye.sim.warp import WARP
 
 _LAST_BARRIER = 15
-_ALL = 0xFFFFFFFF
 _TOGETHER = (ops.SyncWarp, ops.Shuffle, ops.Vote, ops.Elect, ops.WgmmaFence)
 
 
@@ -49,6 +47,7 @@ class Barriers:
 
     def __init__(self, batch: BatchState) -> None:
         self.batch = batch
+        self.meetings = Meetings(batch)
         self.reset()
 
     def reset(self) -> None:
@@ -57,6 +56,7 @@ class Barriers:
         self.expected: dict[int, int] = {}
         self.came: dict[int, Array] = {}
         self.last: dict[int, ops.NamedBarrier] = {}     # the op of the last arrival
+        self.meetings.reset()
 
     # --- arrival -----------------------------------------------------------------------------------------------------
 
@@ -67,6 +67,8 @@ class Barriers:
         if isinstance(op, ops.NamedBarrier):
             self._named(op, group, lanes, payload)
             return
+        if isinstance(op, ops.ClusterWait):
+            batch.cluster.comes(op, lanes)
         for other in self.waiting:
             if other.op is op and batch.merge(other.group, group):
                 other.lanes = lanes_of(other.group.mask, batch.threads, batch.blocks).copy()
@@ -147,33 +149,12 @@ class Barriers:
         if not complete.any():
             return
         released = arrived & complete
-        self._one_point(entries, complete)
+        self.meetings.block(entries, complete)
         if self.batch.watch is not None:
             self.batch.watch.checker.barrier(entries[0].op, None if released.all() else released)
         for entry in entries:
             if (lanes := entry.lanes & complete).any():
                 self._release(entry, lanes)
-
-    def _one_point(self, entries: list[Waiting], complete: Array) -> None:
-        """C4 where the threads of one block have reached different barriers, F7 where one is inside of a role."""
-        points = list({id(entry.op): entry.op for entry in entries}.values())
-        if self.batch.watch is None or len(points) < 2:
-            return
-        here = np.array([np.logical_or.reduce([e.lanes for e in entries if e.op is op]).any(axis=0) for op in points])
-        bad = np.flatnonzero((here.sum(axis=0) > 1) & complete)
-        if not len(bad):
-            return
-        block = int(bad[0])
-        met = {id(op): (op, numbers(np.logical_or.reduce([e.lanes[:, block] for e in entries if e.op is op])))
-               for op, there in zip(points, here[:, block], strict=True) if there}
-        told = [f"{crowd(threads, self.batch.threads)} at sync_threads{at(op)}" for op, threads in met.values()]
-        branch = one_role(self.batch.launch.func, list(met.values()))
-        points = [op for op, _ in met.values()] + ([] if branch is None else [branch])
-        why = "" if branch is None else f"; the branch{at(branch)} makes one of them part of one role"
-        self._report("C4" if branch is None else "F7", f"the threads of block {self._block(block)} have come to "
-                     f"different barriers: {', '.join(told)}{why}", points, block,
-                     tuple(threads[0] for _, threads in met.values()),
-                     HINTS["F7"] if branch is not None else "move sync_threads out of the condition")
 
     # --- named barriers ----------------------------------------------------------------------------------------------
 
@@ -182,6 +163,7 @@ class Barriers:
         for number in np.unique(numbers[lanes]).tolist():
             part = lanes & (numbers == number)
             self._count(op, number, part)
+            self.meetings.arrives(op, number, part)
             if op.kind == "sync":
                 mine = Group(group.pc, list(group.env), part)
                 self.waiting.append(Waiting(op, mine, part, number))
@@ -221,9 +203,10 @@ class Barriers:
 
     def _complete(self, op: ops.NamedBarrier, number: int) -> None:
         count = self.counts[number]
-        complete = count >= self.expected[number]
+        complete = (count > 0) & (count + self.meetings.lent(number) >= self.expected[number])
         if not complete.any():
             return
+        self.meetings.opens(number, complete)
         came = self.came[number] & complete
         entries = [e for e in self.waiting if e.barrier == number and (e.lanes & complete).any()]
         if self.batch.watch is not None:
@@ -252,15 +235,16 @@ class Barriers:
         if isinstance(entry.op, ops.SyncWarp):
             self._sync_warps(entry.op, ~lacking[warp] & there)
         else:
+            self.meetings.warp(entry.op, lanes)
             self._release(entry, lanes)
 
     def named_by(self, op: ops.Op) -> Array:
         """The threads whose lane the mask of a warp operation names."""
-        bits: int = getattr(op, "mask", _ALL)
-        named: Array = (bits >> (np.arange(self.batch.threads) % WARP) & 1).astype(np.bool_)
-        return named
+        return named_by(op, self.batch.threads)
 
     def _sync_warps(self, op: ops.SyncWarp, lanes: Array) -> None:
+        self.meetings.warp(op, lanes)
+        self.meetings.masks([entry for entry in self.waiting if isinstance(entry.op, ops.SyncWarp)], lanes)
         if self.batch.watch is not None:
             self.batch.watch.checker.warp_sync(op, op.mask, lanes)
         for entry in list(self.waiting):

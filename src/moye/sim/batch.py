@@ -18,6 +18,7 @@ import numpy as np
 from moye.dtypes import Space
 from moye.errors import Loc
 from moye.ir import ops
+from moye.sim.absent import Laps
 from moye.sim.barriers import Barriers
 from moye.sim.budgets import Budgets
 from moye.sim.checkers.globals import GlobalChecker
@@ -25,11 +26,13 @@ from moye.sim.checkers.shared import SharedChecker
 from moye.sim.cluster import Cluster
 from moye.sim.copies import AsyncCopies
 from moye.sim.deadlock import Exited
+from moye.sim.doubts import Doubts
 from moye.sim.groups import Group, merge_values, same_values
 from moye.sim.launch import places
 from moye.sim.masks import Mask, both, lanes_of, minus, union
 from moye.sim.mbarriers import Mbarriers
 from moye.sim.memory import Array, Fragment, Shared
+from moye.sim.stops import endless
 from moye.sim.tma import TensorCopies
 from moye.sim.watch import Watch
 from moye.sim.wgmma import Products
@@ -37,6 +40,9 @@ from moye.sim.wgmma import Products
 if TYPE_CHECKING:
     from moye.sim.launch import Launch
     from moye.sim.program import Program
+
+
+_FULL = 0xFFFFFFFF
 
 
 class Batch:
@@ -54,6 +60,7 @@ class Batch:
         self.tensor_copies = TensorCopies(self, earliest=earliest)
         self.products = Products(self, earliest=earliest)
         self.barriers, self.budgets = Barriers(self), Budgets(self)
+        self.laps, self.doubts = Laps(self.threads, count), Doubts(self.threads, count)
         registers = [b for b in func.buffers if b.space is Space.REGISTER]
         self.fragments = {b.id: Fragment(b, self.threads, count) for b in registers}
         self.shared = {b.id: Shared(b, count) for b in func.shared_buffers}
@@ -83,13 +90,15 @@ class Batch:
         for shared in self.shared.values():
             shared.reset()
         for part in (self.copies, self.barriers, self.budgets, self.mbarriers, self.cluster, self.tensor_copies,
-                     self.products):
+                     self.products, self.laps, self.doubts):
             part.reset()
         self.exited: Mask = False
         self.returned: dict[Loc, tuple[ops.Exit, Mask]] = {}
         self.spinning: list[Group] = []
         self.polled: dict[int, ops.Op] = {}
-        self.seen: dict[int, list[Any]] = {}            # what those that poll carried at their last look
+        self.seen: dict[int, list[list[Any]]] = {}      # what those that poll carried at their last look ...
+        self.looking: dict[int, list[list[Any]]] = {}   # ... and carry in this round
+        self.turns: dict[tuple[int, int], int] = {}     # passes of loops, by the loop and the first lane in it
         self.ready: list[Group] = [Group(0, [None] * len(self.program.slots), None)]
         if self.launch.check:
             checker = SharedChecker(self.program.func, self.threads, self.blocks, self.launch.reporter, self.block_ids)
@@ -99,7 +108,7 @@ class Batch:
                 self.launch.meter.begin(self.blocks)
             if self.watch is None:
                 self.watch = Watch(self.threads, self.block_ids, self.launch.reporter, checker, globals_,
-                                   self.launch.meter, self.program.func, self.fragments)
+                                   self.launch.meter, self.program.func, self.fragments, self.doubts)
             else:
                 self.watch.restart(self.block_ids, checker, globals_)
 
@@ -182,6 +191,7 @@ class Batch:
     def resume(self) -> str:
         """Let those that poll look again."""
         self.ready, self.spinning = self.spinning, []
+        self.seen, self.looking = self.looking, {}
         return self.run()
 
     def _next(self) -> Group:
@@ -241,7 +251,8 @@ class Batch:
         group.mask = mask
         if isinstance(op, ops.MbarrierWait):
             return int(after) if self.barriers.await_phase(op, group, payload, after) else None
-        if mask is None and not isinstance(op, (ops.NamedBarrier, ops.ClusterWait)):
+        if mask is None and not isinstance(op, (ops.NamedBarrier, ops.ClusterWait)) and \
+                getattr(op, "mask", _FULL) == _FULL:
             if self.watch is not None:
                 if isinstance(op, ops.SyncThreads):
                     self.watch.checker.barrier(op, None)
@@ -256,14 +267,36 @@ class Batch:
         _, _, op, after = result
         group.pc = after
         self.polled[after] = op
-        values = [group.env[slot.index] for slot in self.program.live[after]]
-        if not same_values(values, self.seen.get(after)):
+        self.turn(op, group.mask)
+        slots = self.program.deciding(op, after)
+        if slots is None:
             self.launch.moves += 1
-        self.seen[after] = values
+        else:
+            values = [group.env[slot.index] for slot in slots]
+            if not any(same_values(values, before) for before in self.seen.get(after, ())):
+                self.launch.moves += 1
+            self.looking.setdefault(after, []).append(values)
         for other in self.spinning:
             if other.pc == after and self.merge(other, group):
                 return
         self.spinning.append(group)
+
+    def enter(self, loop: ops.Op, mask: Mask) -> None:
+        """Lanes come to a loop without a given number of passes."""
+        self.turns.pop((id(loop), _first(mask)), None)
+
+    def turn(self, loop: ops.Op, mask: Mask) -> None:
+        """Lanes begin another pass of it."""
+        if mask is False:
+            return
+        key = (id(loop), _first(mask))
+        passes = self.turns[key] = self.turns.get(key, 0) + 1
+        if passes > self.launch.hooks.steps:
+            self.endless(loop, mask)
+
+    def endless(self, loop: ops.Op, mask: Mask) -> None:
+        """A loop has made as many passes as it may."""
+        endless(self, loop, mask)
 
     def _leave(self, group: Group, result: tuple[Any, ...]) -> None:
         self.leave(result[1])
@@ -271,6 +304,11 @@ class Batch:
 
     _handlers: ClassVar[dict[str, Callable[[Any, Group, tuple[Any, ...]], int | None]]] = {
         "branch": _branch, "wait": _wait, "yield": _spin, "leave": _leave}
+
+
+def _first(mask: Mask) -> int:
+    """The first lane of a mask, as a number."""
+    return 0 if mask is None else int(np.argmax(mask))
 
 
 def _in_cluster(block_ids: Array, cluster: tuple[int, int, int]) -> dict[str, Any]:

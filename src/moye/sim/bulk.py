@@ -127,7 +127,11 @@ class BulkRun:
         for n, values in enumerate(issued.values):      # several may add to one element
             part = slice(None) if keep is None else keep[:, n]
             where = target[:, n][part]
-            self.far.write(where, self.far.read(where) + values[part], None)
+            old = self.far.read(where)
+            if self.batch.watch is not None and self.op.dst is not None:
+                self.batch.watch.added(self.op, self.op.dst.buffer.name, old, values[part],
+                                       (int(issued.thread[n]), int(issued.block[n])))
+            self.far.write(where, old + values[part], None)
 
     # --- findings ----------------------------------------------------------------------------------------------------
 

@@ -26,13 +26,23 @@ class Cluster:
         self.reset()
 
     def reset(self) -> None:
-        self.came: Array = np.zeros((self.batch.threads, self.batch.blocks), np.int64)
+        shape = self.batch.threads, self.batch.blocks
+        self.came: Array = np.zeros(shape, np.int64)
+        self.waited: Array = np.zeros(shape, np.int64)
+        self.points: list[ops.Op] = []
+        self.last: Array = np.zeros(shape, np.int16)
+        """Where each thread has arrived last, an index into ``points``."""
 
     def arrive(self, op: ops.ClusterArrive, mask: Mask) -> None:
         if mask is False:
             return
         lanes = lanes_of(mask, self.batch.threads, self.batch.blocks)
+        self._in_turn(op, lanes & (self.came > self.waited), "arrives", "has not waited since it arrived before")
         self.came += lanes
+        if not any(point is op for point in self.points):
+            self.points.append(op)
+        number = next(i for i, point in enumerate(self.points) if point is op)
+        self.last = np.where(lanes, np.int16(number), self.last)
         if self.batch.watch is not None:
             self.batch.watch.checker.engines.cluster_arrive(lanes, relaxed=op.relaxed)
         if self.batch.barriers.waiting:
@@ -65,7 +75,25 @@ class Cluster:
                          f"{self.size}", op, lane=lane, count=int(bad.sum()))
         return np.asarray(block // self.size * self.size + np.clip(rank, 0, self.size - 1))
 
+    def comes(self, op: ops.ClusterWait, lanes: Array) -> None:
+        """These lanes come to the wait."""
+        self._in_turn(op, lanes & (self.came <= self.waited), "waits", "has not arrived there since it waited last"
+                      if self.waited.any() else "has not arrived there")
+
+    def _in_turn(self, op: ops.Op, bad: Array, verb: str, why: str) -> None:
+        """C4: arriving and waiting do not alternate for these lanes."""
+        watch = self.batch.watch
+        if watch is None or not bad.any():
+            return
+        block = int(np.argmax(bad.any(axis=0)))
+        thread = int(np.argmax(bad[:, block]))
+        watch.report("C4", f"{watch.who((thread, block))} {verb} at the cluster's barrier{at(op)}, and {why}", op,
+                     lane=(thread, block), count=int(bad.sum()),
+                     hint="each thread arrives once and waits once, in turn: cluster_arrive(), cluster_wait()")
+
     def leave(self, op: ops.ClusterWait, lanes: Array) -> None:
         """These lanes go on."""
+        self.batch.barriers.meetings.cluster(op, lanes, self.came, self.points, self.last)
+        self.waited = np.where(lanes, self.came, self.waited)
         if self.batch.watch is not None:
             self.batch.watch.checker.engines.cluster_leave(lanes)

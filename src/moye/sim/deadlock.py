@@ -48,9 +48,11 @@ class Waiter:
     who wait have waited for, ``again``: and who has arrived went on twice for the same phase of another barrier.
     Of a block barrier: ``role`` is the branch on one side of which it is, and on whose other side ``needs`` are.
     Of a block or named barrier: ``open``: no branch is around it, so that who has not come is only late.
+    Of the barrier of a cluster: ``open``: who waits elsewhere would come to it next; ``others``: blocks of the cluster
+    threads of which have not come.
     """
 
-    kind: OneOf["block", "named", "warp", "warpgroup", "mbarrier"]
+    kind: OneOf["block", "cluster", "named", "warp", "warpgroup", "mbarrier"]
     what: str
     """``named barrier 1``, ``sync_threads``, ``shuffle_xor``, ``phase 2 of full(0)``."""
     threads: tuple[int, ...]
@@ -70,6 +72,7 @@ class Waiter:
     again: bool = False
     role: ops.If | None = None
     open: bool = False
+    others: tuple[tuple[int, ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +98,8 @@ class Deadlock:
 
     @property
     def code(self) -> str:
-        """The class: of a block barrier C4, or F7 inside one role, of warps alone C6, else C5 or F4 (a cycle).
+        """The class: of the barrier of a block or cluster C4, or F7 inside one role, of warps alone C6, else C5, or F4
+        (a cycle).
 
         Of an mbarrier D7 if bytes alone are missing, D9 if all have come and are too few, D8 if a phase was passed
         over, F3 if somebody left early, F5 if those were the readers; F1 or D8 if somebody left as they did not wait
@@ -111,7 +115,8 @@ class Deadlock:
             return "D9"
         if any(waiter.skipped for waiter in phases):
             return "D8"
-        blocks = [waiter for waiter in self.waiters if waiter.kind == "block" and not (phases and waiter.open)]
+        blocks = [waiter for waiter in self.waiters if waiter.kind in ("block", "cluster")
+                  and not (phases and waiter.open)]
         if blocks:
             return "F7" if all(waiter.role is not None for waiter in blocks) else "C4"
         if kinds == {"warp"}:
@@ -175,7 +180,10 @@ class Deadlock:
             return f"{head} for {more}, which only {crowd(waiter.needs, self.size)} could bring"
         if waiter.role is not None:
             head += f", which is inside of one role (the branch{at(waiter.role)}),"
-        return f"{head} for {crowd(waiter.needs, self.size)}" if waiter.needs else head
+        if waiter.others:
+            head += f", which threads of block{'s' if len(waiter.others) > 1 else ''} " \
+                    f"{', '.join(map(str, waiter.others))} have not come to,"
+        return f"{head} for {crowd(waiter.needs, self.size)}" if waiter.needs else head.removesuffix(",")
 
     def _phase(self, waiter: Waiter, verb: str) -> str:
         """``warps 0-3 wait for phase 2 of full(0) (line 20), which lacks 1 of 1 arrivals and 8192 bytes``"""

@@ -15,7 +15,8 @@ from moye.errors import UnsupportedError
 from moye.ir import ops
 from moye.ir.nodes import Block, Func, Value
 from moye.sim import emit_hopper, emit_ops, emit_scalar
-from moye.sim.segments import Branch, Goto, Item, IvStart, IvStep, Loops, Segment, Wait, Yield
+from moye.sim.doubts import flows, follow, users
+from moye.sim.segments import COMPUTING, Branch, Goto, Item, IvStart, IvStep, Lap, Loops, Segment, Turn, Wait, Yield
 from moye.sim.timeline.statements import Statements, note
 from moye.sim.uniformity import SCALAR, Levels
 from moye.sim.writer import Writer
@@ -31,7 +32,7 @@ _SIMPLE: dict[type, Callable[[Any, Any], None]] = {
     ops.Print: emit_ops.emit_print, ops.Assert: emit_ops.emit_assert, ops.Inspect: emit_ops.emit_inspect,
     **emit_hopper.TABLE,
 }
-_STRUCTURED = (ops.Map, ops.If, ops.For, ops.Loop, ops.Scope, ops.Exit)
+_STRUCTURED = (ops.Map, ops.Bounds, ops.If, ops.For, ops.Loop, ops.Scope, ops.Exit)
 _WAITING = (ops.SyncThreads, ops.SyncWarp, ops.NamedBarrier, ops.MbarrierWait, ops.ClusterWait)
 HANDLED: frozenset[type] = frozenset({*_SIMPLE, *_STRUCTURED, *_WAITING})
 """Every op class that the simulator runs."""
@@ -45,6 +46,8 @@ class Emitter(Writer):
         super().__init__(func, levels, check, loops)
         self.statements = statements
         """What is recorded for a timeline, None for nothing."""
+        self.flows = flows(func) if check else None
+        """The scalars whose values may be in doubt, which checked code follows."""
 
     # --- segments ----------------------------------------------------------------------------------------------------
 
@@ -73,7 +76,7 @@ class Emitter(Writer):
         used = set()
         for item in segment.items:
             for op in _walk(item):
-                for operand in op.operands():
+                for operand in (*op.operands(), *(op.places() if isinstance(op, ops.Bounds) else ())):
                     if isinstance(operand, Value):
                         used.add(f"v{operand.id}")
         end = segment.end
@@ -93,6 +96,11 @@ class Emitter(Writer):
         if isinstance(end, Goto):
             self.jump(str(end.target.index), left)
         elif isinstance(end, Branch):
+            if self.flows is not None and (names := self.flows.among(
+                    [end.cond.start, end.cond.stop] if isinstance(end.cond, ops.For) else [end.cond])):
+                about = end.cond if isinstance(end.cond, ops.For) else end.cond.op      # type: ignore[union-attr]
+                if about is not None:
+                    self.doubted(about, names)
             cond, level = self.condition(end.cond)
             if level == SCALAR:
                 self.jump(f"{end.yes.index} if {cond} else {end.no.index}", left)
@@ -101,6 +109,8 @@ class Emitter(Writer):
         elif isinstance(end, Wait):
             self.record(end.op)
             payload = "None"
+            if self.flows is not None and not isinstance(end.op, COMPUTING) and (names := users(self.flows, end.op)):
+                self.doubted(end.op, names)
             if isinstance(end.op, ops.NamedBarrier):
                 payload = self.operand(end.op.barrier)
             elif isinstance(end.op, ops.MbarrierWait):
@@ -145,15 +155,38 @@ class Emitter(Writer):
         self.items(list(block.ops))
 
     def item(self, item: Item) -> None:
+        if self.flows is None or not isinstance(item, ops.Op):
+            self.run(item)
+            return
+        if names := users(self.flows, item):
+            self.doubted(item, names)
+        self.run(item)
+        if told := follow(self.flows, item, self.operand, self.mask):
+            self.line(f"if B.doubts.on: {told}")
+
+    def doubted(self, op: ops.Op, names: tuple[int, ...]) -> None:
+        """The op uses scalars that may be in doubt."""
+        listed = ", ".join(f"'v{name}'" for name in names)
+        self.line(f"if B.doubts.on: B.watch.uses.used({self.op(op)}, ({listed},), {self.mask})")
+
+    def run(self, item: Item) -> None:
         if isinstance(item, IvStart):
             loop = item.loop
             self.line(f"{self.name(loop.iv)} = {self.as_level(loop.start, self.level(loop.iv))}")
         elif isinstance(item, IvStep):
             self.line(f"{self.name(item.loop.iv)} = {self.name(item.loop.iv)} + {self.step(item.loop)}")
+        elif isinstance(item, Lap):
+            self.line(f"B.laps.{'enter' if item.first else 'count'}({id(item.loop)}, {self.mask})")
+        elif isinstance(item, Turn):
+            self.line(f"B.{'enter' if item.first else 'turn'}({self.op(item.loop)}, {self.mask})")
         elif type(item) in _SIMPLE:
             _SIMPLE[type(item)](self, item)
         elif isinstance(item, ops.Map):
+            following, self.flows = self.flows, None    # its body works on whole tensors
             emit_ops.emit_map(self, item, item.body)
+        elif isinstance(item, ops.Bounds):
+            emit_ops.emit_bounds(self, item, item.body)
+            self.flows = following
         elif isinstance(item, ops.If):
             self.branch(item)
         elif isinstance(item, ops.For):
@@ -230,8 +263,12 @@ class Emitter(Writer):
             self.under(live, op, op.body)
             self._after(live)
             return
+        passes = self.fresh("n")
+        self.line(f"{passes} = 0")
         self.line("while True:")
         with self.indented():
+            self.line(f"{passes} += 1")
+            self.line(f"if {passes} > B.launch.hooks.steps: B.endless({self.op(op)}, {live})")
             self.body(op, live)
         self._after(live)
 
@@ -271,7 +308,7 @@ class Emitter(Writer):
 
 
 def _walk(item: Item) -> Iterable[ops.Op]:
-    if isinstance(item, (IvStart, IvStep)):
+    if isinstance(item, (IvStart, IvStep, Lap, Turn)):
         return
     yield item
     for block in item.blocks():

@@ -11,6 +11,7 @@ from moye.errors import UnsupportedError
 from moye.ir import ops
 from moye.ir.nodes import Block, Extent, Literal, Operand, Ref, TileRef, Value
 from moye.sim.atomics import AtomicSite
+from moye.sim.bounds import BoundsSite
 from moye.sim.matrix import gemm_site
 from moye.sim.matrix_copy import MatrixCopySite
 from moye.sim.plans import CopySite, InspectSite, LoadSite, MapSite, ReduceSite, StoreSite
@@ -92,6 +93,29 @@ def emit_map(w: Writer, op: ops.Map, body: Block) -> None:
     w.block(body)  # type: ignore[attr-defined]
     value = w.operand(op.value)
     w.line(f"P[{site}].write({_ref(w, op.dst)}, {value}, {w.mask})")
+
+
+def emit_bounds(w: Writer, op: ops.Bounds, body: Block) -> None:
+    """The place of the element is worked out only where a check fails."""
+    if not w.check:
+        return
+    site = w.site(BoundsSite(op))
+    checks = _tuple([_tuple([w.operand(check.offset), _dynamic(w, check.strides), _extent(w, check.extent)])
+                     for check in op.checks])
+    pred = "None" if op.pred is None else _ref(w, op.pred) if isinstance(op.pred, TileRef) else w.operand(op.pred)
+    points = _dynamic(w, op.points, uniform=op)
+    bad = w.fresh("b")
+    w.line(f"{bad} = P[{site}]({checks}, {points}, {pred}, {w.mask})")
+    w.line(f"if {bad} is not None:")
+    with w.indented():
+        w.block(body)  # type: ignore[attr-defined]
+        place = _tuple([_tuple([w.operand(index.offset), _dynamic(w, index.strides)]) for index in op.place])
+        shape = _tuple([_extent(w, extent) for extent in op.shape])
+        w.line(f"P[{site}].report({bad}, {place}, {shape}, {points})")
+
+
+def _extent(w: Writer, extent: Extent) -> str:
+    return str(extent) if isinstance(extent, int) else w.operand(extent)
 
 
 def emit_reduce(w: Writer, op: ops.Reduce) -> None:

@@ -13,9 +13,9 @@ from __future__ import annotations
 from moye import dtypes as dt
 from moye.dtypes import DType, Kind
 from moye.ir import fold, ops
+from moye.ir.constants import kept, limits, loses
 from moye.ir.nodes import Operand
 from moye.sim import semantics
-from moye.sim.semantics import limits
 from moye.sim.uniformity import SCALAR
 from moye.sim.writer import Writer
 
@@ -34,12 +34,15 @@ def emit_binary(w: Writer, op: ops.Binary) -> None:
             _integer_scalar(w, op, a, b)
         return
     function = semantics.binary(op.kind, dtype)
+    if w.check and op.kind in ("shl", "shr") and _negative(op.b):
+        w.line(f"B.watch.shift({w.op(op)}, {b}, {w.mask})")
     if op.kind in semantics.NONZERO and dtype.is_integer:
-        zero = _may_be(op.b, 0)
+        zero = fold.possible(op.b, 0)
         function = function if zero else semantics.NONZERO[op.kind]
         if w.check and zero:
             w.line(f"B.watch.divisor({w.op(op)}, {b}, {w.mask})")
     if w.check and _may_overflow(op):
+        a = w.as_level(op.a, 3) if op.kind == "shl" else a
         w.line(f"{result} = B.watch.arithmetic({w.op(op)}, {w.constant(function, 'F')}, {a}, {b}, {w.mask})")
     elif op.kind in ("shl", "shr"):
         w.line(f"{result} = {w.constant(function, 'F')}({w.as_level(op.a, 3)}, {b})")
@@ -47,26 +50,24 @@ def emit_binary(w: Writer, op: ops.Binary) -> None:
         w.line(f"{result} = {w.constant(function, 'F')}({a}, {b})")
 
 
-def _may_be(operand: Operand, number: int) -> bool:
-    """Whether the facts of an integer allow it to be this number."""
-    lower, upper, divisor = fold.facts_of(operand)
-    return (lower is None or lower <= number) and (upper is None or number <= upper) and number % divisor == 0
-
-
 def _may_overflow(op: ops.Binary | ops.Unary) -> bool:
-    """Whether the facts leave room for an int32 overflow."""
-    return op.result.dtype is dt.int32 and _may_exceed(op, op.result.dtype)
+    """Whether the facts of the operands leave room for an overflow of int32 or int64."""
+    return fold.may_overflow(op.kind, op.a, op.b if isinstance(op, ops.Binary) else None)
 
 
-def _may_exceed(op: ops.Binary | ops.Unary, dtype: DType) -> bool:
-    """Whether the facts leave room for a result that the dtype does not hold."""
+def _may_exceed(op: ops.Binary, dtype: DType) -> bool:
+    """Whether the facts leave room for a result that the dtype, which may be one that wraps, does not hold."""
     low, high = limits(dtype)
-    if isinstance(op, ops.Unary):
-        return op.kind in ("neg", "abs") and _may_be(op.a, low)
     if op.kind == "floordiv":
-        return low < 0 and _may_be(op.a, low) and _may_be(op.b, -1)
+        return low < 0 and fold.possible(op.a, low) and fold.possible(op.b, -1)
     lower, upper = op.result.lower, op.result.upper
     return op.kind in ("add", "sub", "mul") and (lower is None or upper is None or lower < low or upper > high)
+
+
+def _negative(operand: Operand) -> bool:
+    """Whether the facts of an integer allow it to be negative."""
+    lower = fold.facts_of(operand)[0]
+    return lower is None or lower < 0
 
 
 def _float_scalar(w: Writer, op: ops.Binary, a: str, b: str) -> None:
@@ -79,9 +80,11 @@ def _float_scalar(w: Writer, op: ops.Binary, a: str, b: str) -> None:
 
 def _integer_scalar(w: Writer, op: ops.Binary, a: str, b: str) -> None:
     result, dtype = w.name(op.result), op.result.dtype
-    zero = op.kind in semantics.NONZERO and _may_be(op.b, 0)
+    zero = op.kind in semantics.NONZERO and fold.possible(op.b, 0)
     if w.check and zero:
         w.line(f"if not {b}: B.watch.divisor({w.op(op)}, {b}, {w.mask})")
+    if w.check and op.kind in ("shl", "shr") and _negative(op.b):
+        w.line(f"if {b} < 0: B.watch.shift({w.op(op)}, {b}, {w.mask})")
     if op.kind in _INFIX:
         w.line(f"{result} = {a} {_INFIX[op.kind]} {b}")
     elif op.kind in semantics.PYTHON:
@@ -94,10 +97,11 @@ def _integer_scalar(w: Writer, op: ops.Binary, a: str, b: str) -> None:
     if op.kind not in _GROWS or not dtype.is_integer:
         return
     low, high = limits(dtype)
-    if op.kind != "shl" and not zero and not _may_exceed(op, dtype):
+    reported = _may_overflow(op)
+    if op.kind != "shl" and not zero and not reported and not _may_exceed(op, dtype):
         return
     fix = f"wrap({result}, {dtype.bits}, {low < 0})"
-    if w.check and _may_overflow(op):
+    if w.check and reported:
         fix = f"B.watch.overflow({w.op(op)}, {result})"
     w.line(f"if not {low} <= {result} <= {high}: {result} = {fix}")
 
@@ -130,12 +134,23 @@ def emit_cast(w: Writer, op: ops.Cast) -> None:
     a, result, source, target = w.operand(op.a), w.name(op.result), op.a.dtype, op.result.dtype
     fits = source.is_integer and target.is_integer and limits(target)[0] <= limits(source)[0] \
         and limits(source)[1] <= limits(target)[1]
+    if w.check and not op.bits and _loses(op):
+        w.line(f"B.watch.narrowing({w.op(op)}, {a}, {w.mask})")
     if op.bits:
         w.line(f"{result} = bitcast({a}, {w.moye_dtype(source)}, {w.moye_dtype(target)})")
     elif fits:
         w.line(f"{result} = {a}" if w.level(op.a) == SCALAR else f"{result} = {a}.astype({w.dtype(target)})")
     else:
         w.line(f"{result} = cast({a}, {w.moye_dtype(source)}, {w.moye_dtype(target)})")
+
+
+def _loses(op: ops.Cast) -> bool:
+    """Whether the facts leave room for a number that a conversion from 64 to 32 bits does not keep."""
+    if not loses(op.a.dtype, op.result.dtype):
+        return False
+    low, high = kept(op.result.dtype)
+    lower, upper, _ = fold.facts_of(op.a)
+    return lower is None or upper is None or lower < low or upper > high
 
 
 def emit_special(w: Writer, op: ops.Special) -> None:

@@ -17,6 +17,7 @@ import numpy as np
 from moye.errors import UnsupportedError
 from moye.ir import ops
 from moye.ir.nodes import TileRef
+from moye.sim import overflow
 from moye.sim.addressing import as_slice, coordinates, register_rows
 from moye.sim.fma import fused
 from moye.sim.masks import Mask
@@ -136,6 +137,8 @@ class _Fma(Checked):
 
     def __call__(self, mask: Mask) -> None:
         self.check(mask)
+        if self.watch is not None and overflow.signed(self.accumulate):
+            self._check_sums(mask)
         if self.steps is None:
             self._gathered(mask)
             return
@@ -152,6 +155,33 @@ class _Fma(Checked):
                 add(c, product, d)
             else:
                 add(c, product, out=d, where=where)
+
+    def _check_sums(self, mask: Mask) -> None:
+        """A11: a product or a sum on the way leaves the accumulator's dtype."""
+        site, kind, bits = self.site, self.accumulate, self.accumulate.itemsize * 8
+        if self._fit_together():
+            return
+        total = self.operands["c"][site.c[..., 0]].astype(kind)
+        for k in range(site.k):
+            a = self.operands["a"][site.a[k, :, 0]].astype(kind)[:, None]
+            b = self.operands["b"][site.b[k, :, 0]].astype(kind)[None, :]
+            product, bad = overflow.overflowed("mul", a, b, bits)
+            x, y, sign = a, b, "mul"
+            if bad is None:
+                x, y, sign = total, product, "add"
+                total, bad = overflow.overflowed("add", total, product, bits)
+            if bad is not None:
+                assert self.watch is not None, "asked by what is watched"
+                self.watch.grown(self.op, sign, bits, self.op.d.name, x, y, bad, mask)
+                return
+
+    def _fit_together(self) -> bool:
+        """Whether the largest operands, of all registers or else of these, show that no sum leaves the dtype."""
+        site, found = self.site, self.operands
+        if overflow.fits_together(found["a"], found["b"], found["c"], site.k):
+            return True
+        a, b, c = (found[name][np.unique(rows)] for name, rows in (("a", site.a), ("b", site.b), ("c", site.c)))
+        return overflow.fits_together(a, b, c, site.k)
 
     def _gathered(self, mask: Mask) -> None:
         site, operands, kind = self.site, self.operands, self.accumulate

@@ -66,9 +66,11 @@ class Hooks:
     """Run only so many blocks, the first of the grid."""
     blocks: int | None = None
     resident: int | None = None
-    spins: int = 10_000
-    """Rounds of polling in which nothing changes before the blocks count as deadlocked; a hundred times as many if
-    only variables of the polling threads change."""
+    spins: int = 3
+    """Rounds of polling in which nothing changes before the blocks count as deadlocked."""
+    steps: float = 250_000
+    """Passes of a loop without a given number of them, and rounds of polling in which only variables of the polling
+    threads change, before it counts as endless."""
 
 
 @dataclass(slots=True)

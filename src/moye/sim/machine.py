@@ -137,7 +137,7 @@ def _run(program: Program, launch: Launch) -> None:
             _turn(polling, queue, list(polling), fresh=False)
         lonely = 0 if before != (launch.writes, launch.done, queue.next) else lonely + 1
         idle = 0 if not lonely or launch.moves != moves else idle + 1
-        if idle > launch.hooks.spins or lonely > 100 * launch.hooks.spins:
+        if idle > launch.hooks.spins or lonely * len(polling) > launch.hooks.steps:
             stuck(polling, launch, queue.next, queue.total)
             return
 

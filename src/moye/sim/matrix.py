@@ -19,6 +19,7 @@ from moye.ir import ops
 from moye.ir.nodes import TileRef
 from moye.layout import Layout
 from moye.layout.tuples import flatten_tuple
+from moye.sim import overflow
 from moye.sim.addressing import static_table
 from moye.sim.checkers.words import at, crowd
 from moye.sim.gemm import Checked, GemmSite
@@ -83,7 +84,9 @@ class MatrixProduct(Checked):
         result = _wide(c.reshape(*c.shape[:2], c.shape[2] * m, -1))
         with np.errstate(over="ignore", invalid="ignore"):
             for step in range(site.k):
-                result = self._rounded(result + self._summed(a[step], b[step]))
+                result = result + self._summed(a[step], b[step])
+                self._check_range(result, mask)
+                result = self._rounded(result)
             data = self.data("d", self.op.d)
             self._scatter(data, result.astype(data.dtype, copy=False).reshape(c.shape), mask)
 
@@ -117,6 +120,18 @@ class MatrixProduct(Checked):
             info = np.iinfo(numpy_dtype(dtype))
             return np.clip(sums, info.min, info.max)
         return sums.astype(np.int64).astype(numpy_dtype(dtype)).astype(np.float64)
+
+    def _check_range(self, sums: Array, mask: Mask) -> None:
+        """A11: sums (groups, B, M, N) that a 32-bit accumulator does not hold and the instruction does not saturate."""
+        mma = self.op.mma
+        if self.watch is None or mma.d_dtype.kind is not Kind.INT or mma.saturate or not overflow.beyond(sums):
+            return
+        active = lanes_of(mask, self.batch.threads, self.batch.blocks)[self.lanes[:, 0]]
+        bad = np.argwhere(((sums < overflow.LOW) | (sums > overflow.HIGH)) & active[:, :, None, None])
+        if len(bad):
+            group, block, row, column = (int(i) for i in bad[0])
+            self.watch.sum_beyond(self.op, int(sums[group, block, row, column]), (int(self.lanes[group, 0]), block),
+                                  len(bad))
 
     def _scatter(self, data: Array, result: Array, mask: Mask) -> None:
         """Matrices (groups, B, M, m, N, n) back into registers."""

@@ -230,7 +230,7 @@ class Fragment:
     Elements narrower than a byte are kept as 32-bit words.
     """
 
-    __slots__ = ("buffer", "data", "dtype", "known", "lanes", "owner")
+    __slots__ = ("buffer", "data", "dtype", "known", "lanes", "origin", "owner")
 
     def __init__(self, buffer: Buffer, threads: int, blocks: int) -> None:
         self.buffer = buffer
@@ -240,6 +240,8 @@ class Fragment:
         self.known = np.zeros(rows, np.bool_)
         self.lanes: Array | None = None
         """Per lane, where elements are set for some threads only."""
+        self.origin: dict[int, int] = {}
+        """Per element that depends on one that was not set where that comes from (doubts.py)."""
         self.owner: Array | None = None
         """Per element and lane the copy that wrote it last (0: anything else), where that is asked for."""
 
@@ -247,6 +249,7 @@ class Fragment:
         """The buffer begins here: poison, for the lanes of the mask."""
         if self.owner is not None:
             self.owner[:, True if mask is None else np.broadcast_to(mask, self.owner.shape[1:])] = 0
+        self.origin.clear()
         if mask is None:
             self.data[...] = poison(self.buffer.dtype)
             self.known[:] = False
@@ -268,6 +271,18 @@ class Fragment:
             if self.lanes is None:
                 self.lanes = np.broadcast_to(self.known[:, None, None], self.data.shape).copy()
             self.lanes[rows] |= mask
+
+    def unmark(self, rows: Array, numbers: Array) -> None:
+        """Elements (rows, T, blocks) have been made of what was not set: the numbers say of what, 0 for those set."""
+        if self.lanes is None:
+            self.lanes = np.broadcast_to(self.known[:, None, None], self.data.shape).copy()
+        for position in np.flatnonzero(numbers.any(axis=(1, 2))).tolist():
+            row, here = int(rows[position]), numbers[position]
+            if self.known[row]:
+                self.lanes[row] = True
+                self.known[row] = False
+            self.lanes[row] &= here == 0
+            self.origin[row] = int(here[here != 0][0])
 
     def unset(self, rows: Array, mask: Array | None) -> Array | None:
         """Where (rows, T, blocks) an element is not set, or None."""

@@ -16,11 +16,13 @@ import numpy as np
 
 from moye.dtypes import Space
 from moye.ir import ops
-from moye.ir.nodes import Extent, TileRef
+from moye.ir.nodes import Extent, TileRef, Value
+from moye.sim import overflow
 from moye.sim.access import GlobalEnd, Operand, RegisterEnd
 from moye.sim.addressing import register_rows
 from moye.sim.masks import Mask, both
 from moye.sim.memory import Array, Fragment, Shared, numpy_dtype
+from moye.sim.segments import name_of
 from moye.sim.semantics import reduction, to_scalar
 from moye.sim.state import BatchState
 
@@ -41,10 +43,17 @@ class LoadPlan:
         self.end = site.operand.bind(batch)
         self.dtype = site.op.result.dtype
         self.uniform = site.op.ref.buffer.space is Space.GLOBAL
+        self.batch, self.checked, self.name = batch, batch.watch is not None, name_of(site.op.result)
 
     def __call__(self, offset: Any, mask: Mask) -> Any:
         index = self.end.locate(offset, (), ())
-        self.end.check_read(index, mask)
+        if isinstance(self.end, RegisterEnd):
+            if self.checked:
+                numbers = self.end.carried(mask)
+                if numbers is not None or self.batch.doubts.on:
+                    self.batch.doubts.put(self.name, None if numbers is None else numbers[0], mask)
+        else:
+            self.end.check_read(index, mask)
         values = self.end.load(index, mask)[0]
         if self.uniform and not isinstance(offset, np.ndarray):
             return to_scalar(values[0, 0], self.dtype)
@@ -65,10 +74,16 @@ class StoreSite:
 class StorePlan:
     def __init__(self, site: StoreSite, batch: BatchState) -> None:
         self.end = site.operand.bind(batch)
+        self.doubts = batch.doubts
+        self.name = name_of(site.op.value) if isinstance(site.op.value, Value) else ""
 
     def __call__(self, offset: Any, value: Any, mask: Mask) -> None:
         index = self.end.locate(offset, (), ())
         self.end.check_write(index, mask)
+        if self.doubts.on and isinstance(self.end, RegisterEnd):
+            found = self.doubts.of.get(self.name)
+            if found is not None:
+                self.end.doubt(found[None], mask)
         self.end.store(index, value, mask)
 
 
@@ -107,6 +122,8 @@ class CopyPlan:
         self.asynchronous = op.atom.asynchronous is not None
         self.view = self.dst.view if isinstance(self.dst, RegisterEnd) else None
         self.checked = batch.watch is not None
+        self.within = isinstance(self.dst, RegisterEnd) and isinstance(self.src, RegisterEnd) and \
+            not self.zero_fill and self.pred is None and len(self.src.rows) == len(self.dst.rows)
         stale = batch.launch.stale
         self.stale = stale if stale is not None and id(op) in stale.numbers else None
 
@@ -118,13 +135,18 @@ class CopyPlan:
         writing = mask if self.zero_fill else reading
         if writing is False or not len(to):
             return
+        numbers = None
         if self.checked:
-            if reading is not False:
+            if self.within:
+                numbers = self.src.carried(reading)     # type: ignore[union-attr]
+            elif reading is not False:
                 self.src.check_read(of, reading, self.asynchronous)
             if self.stale is None:
                 self.dst.check_write(to, writing, self.asynchronous)
             else:
                 self._watched(to, writing, mask)
+            if numbers is not None:
+                self.dst.doubt(numbers, writing)        # type: ignore[union-attr]
         if self.asynchronous:
             self.batch.copies.issue(self, to, of, reading, writing)
         elif not (mask is None and reading is None and self.view is not None and self.src.load_into(of, self.view)):
@@ -177,18 +199,30 @@ class MapPlan:
     def __init__(self, site: MapSite, batch: BatchState) -> None:
         self.sources = [source.bind(batch) for source in site.sources]
         self.dst = site.dst.bind(batch)
+        self.keeps = isinstance(self.dst, RegisterEnd)
+        self.numbers: Array | None = None
+        """Where what was read is not set: so is what is made of it."""
 
     def read(self, offsets: tuple[Any, ...], mask: Mask) -> list[Array]:
         loaded = []
+        self.numbers = None
         for end, offset in zip(self.sources, offsets, strict=True):
             index = end.locate(offset, (), ())
-            end.check_read(index, mask)
+            if self.keeps and isinstance(end, RegisterEnd):
+                numbers = end.carried(mask)
+                if numbers is not None:
+                    self.numbers = numbers if self.numbers is None else np.where(self.numbers != 0, self.numbers,
+                                                                                 numbers)
+            else:
+                end.check_read(index, mask)
             loaded.append(end.load(index, mask))
         return loaded
 
     def write(self, offset: Any, value: Any, mask: Mask) -> None:
         index = self.dst.locate(offset, (), ())
         self.dst.check_write(index, mask)
+        if self.numbers is not None and isinstance(self.dst, RegisterEnd):
+            self.dst.doubt(self.numbers, mask)
         self.dst.store(index, value, mask)
 
 
@@ -207,7 +241,10 @@ class _Reduce:
     def __init__(self, site: ReduceSite, batch: BatchState) -> None:
         self.src = site.src.bind(batch)
         self.fold = reduction(site.op.kind, site.op.src.dtype)
-        self.blocks = batch.blocks
+        self.blocks, self.op = batch.blocks, site.op
+        dtype = site.op.src.dtype
+        grows = site.op.kind in ("add", "mul") and dtype.is_integer and overflow.signed(numpy_dtype(dtype))
+        self.watch = batch.watch if grows else None
 
     def __call__(self, offset: Any, mask: Mask) -> Array:
         index = self.src.locate(offset, (), ())
@@ -215,8 +252,20 @@ class _Reduce:
         values = self.src.load(index, mask)
         result: Array = values[0].copy()
         for value in values[1:]:
-            self.fold(result, value, out=result)
+            if self.watch is None:
+                self.fold(result, value, out=result)
+            else:
+                result = self._watched(result, value, mask)
         return result
+
+    def _watched(self, result: Array, value: Array, mask: Mask) -> Array:
+        """One step, with A11 where it overflows."""
+        assert self.watch is not None, "asked by what is watched"
+        kind, bits = self.op.kind, self.op.src.dtype.bits
+        total, bad = overflow.overflowed(kind, result, value, bits)
+        if bad is not None:
+            self.watch.grown(self.op, kind, bits, self.op.result.name, result, value, bad, mask)
+        return total
 
 
 class InspectSite:

@@ -11,20 +11,24 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from moye.dtypes import DType
 from moye.ir import ops
 from moye.ir.nodes import Func, ScalarParam, Value, Var
+from moye.sim.absent import counted
 from moye.sim.emit import Emitter
 from moye.sim.groups import Slot
 from moye.sim.memory import numpy_dtype
 from moye.sim.segments import Segment, around, lower, name_of
+from moye.sim.spins import deciding, quiet
 from moye.sim.timeline.statements import Statements
 from moye.sim.uniformity import Levels, analyse
 
 _KEPT = 32
+
+
 @dataclass(slots=True)
 class Program:
     """Generated code of one Func: ``code[pc](batch, env, mask)``, the sites of its memory ops, the slots of ``env``."""
@@ -37,8 +41,20 @@ class Program:
     slots: dict[str, Slot]
     live: list[list[Slot]]
     """Per segment what its groups need."""
+    decisive: dict[int, list[Slot] | None] = field(default_factory=dict)
+    """Per segment at which a polling loop goes on what decides its next pass."""
     statements: Statements | None = None
     """What is told to a tape, None where nothing is."""
+
+
+    def deciding(self, loop: ops.Op, pc: int) -> list[Slot] | None:
+        """The slots of the variables that decide the next pass of a loop that polls; None where more does."""
+        assert isinstance(loop, (ops.Loop, ops.For)), "loops poll"
+        if pc not in self.decisive:
+            names = deciding(loop) if quiet(loop) else frozenset()
+            places = {self.slots[name].index for name in names if name in self.slots}
+            self.decisive[pc] = [slot for slot in self.live[pc] if slot.index in places] if quiet(loop) else None
+        return self.decisive[pc]
 
 
 _programs: OrderedDict[tuple[int, bool, bool], Program] = OrderedDict()
@@ -60,7 +76,8 @@ def generate(func: Func, check: bool, record: bool = False) -> Program:
     levels = analyse(func)
     statements = Statements(func) if record else None
     loops = around(func.body, ops.CpAsyncWait) if check else {}
-    segments = lower(func, loops | statements.loops if statements else loops)
+    segments = lower(func, loops | statements.loops if statements else loops,
+                     counted(func, levels) if check else frozenset())
     slots = _slots(func, segments, levels)
     params = {name: name for name in _param_names(func)}
     emitter = Emitter(func, levels, check, statements, loops)
@@ -71,7 +88,7 @@ def generate(func: Func, check: bool, record: bool = False) -> Program:
     exec(compile(source, f"<moye simulator: {func.name}>", "exec"), emitter.scope)
     code = [emitter.scope[f"s{segment.index}"] for segment in segments]
     live = [[slots[name] for name in sorted(segment.live_in) if name in slots] for segment in segments]
-    return Program(func, check, source, code, emitter.sites, slots, live, statements)
+    return Program(func, check, source, code, emitter.sites, slots, live, statements=statements)
 
 
 def _param_names(func: Func) -> set[str]:

@@ -30,6 +30,27 @@ def is_open(func: Func, op: ops.Op) -> bool:
     return not any(True for _ in _around(func.body, op)) and not any(True for _ in past)
 
 
+def leads_to(func: Func, op: ops.Op, kind: type[ops.Op]) -> bool:
+    """Whether an op of this class follows ``op`` on the way to the end, past no exit."""
+    return _follows(func.body, op, kind) is True
+
+
+def _follows(block: Block, op: ops.Op, kind: type[ops.Op]) -> bool | None:
+    """None: neither such an op nor an exit follows in the block, or ``op`` is not in it."""
+    for place, outer in enumerate(block.ops):
+        inside = [inner for inner in outer.blocks() if _inside(inner, op)]
+        if outer is not op and not inside:
+            continue
+        found = next((known for inner in inside if (known := _follows(inner, op, kind)) is not None), None)
+        for later in block.ops[place + 1:] if found is None else ():
+            if isinstance(later, kind) or any(isinstance(x, kind) for b in later.blocks() for x in b.walk()):
+                return True
+            if isinstance(later, ops.Exit):
+                return False
+        return found
+    return None
+
+
 def same_side(branch: ops.If, a: ops.Op, b: ops.Op) -> bool:
     """Whether both ops are on one side of a branch."""
     return any(_inside(side, a) and _inside(side, b) for side in branch.blocks())

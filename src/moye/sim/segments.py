@@ -32,7 +32,23 @@ class IvStep:
     loop: ops.For
 
 
-Item = ops.Op | IvStart | IvStep
+@dataclass(slots=True)
+class Lap:
+    """A pass of the loop begins, or the loop itself: passes are counted."""
+
+    loop: ops.For | ops.Loop
+    first: bool = False
+
+
+@dataclass(slots=True)
+class Turn:
+    """A loop that has no given number of passes begins, or another pass of it."""
+
+    loop: ops.Loop
+    first: bool = False
+
+
+Item = ops.Op | IvStart | IvStep | Lap | Turn
 Loops = Mapping[int, tuple[Value, ...]]
 """The variables of the loops around an op, by the op's id: what a recorded op needs besides its operands."""
 
@@ -102,7 +118,7 @@ def name_of(item: Operand | Var) -> str:
 
 _STRAIGHT = (ops.SetMaxRegisters, ops.WgmmaCommit, ops.WgmmaWait)
 """Blocking on a device, and nothing that lanes must meet for here."""
-_COMPUTING = (ops.Shuffle, ops.Vote, ops.Elect, ops.WgmmaFence)
+COMPUTING = (ops.Shuffle, ops.Vote, ops.Elect, ops.WgmmaFence)
 """What has something to do once the lanes have met."""
 
 # --- where to cut ----------------------------------------------------------------------------------------------------
@@ -157,9 +173,12 @@ def _invariant(operand: Operand, inside: set[int]) -> bool:
 # --- lowering --------------------------------------------------------------------------------------------------------
 
 
-def lower(func: Func, loops: Loops | None = None) -> list[Segment]:
-    """The segments in program order; execution begins at the first.  ``loops`` has an entry per op to be recorded."""
-    lowering = _Lowering(splitting(func))
+def lower(func: Func, loops: Loops | None = None, counted: frozenset[int] = frozenset()) -> list[Segment]:
+    """The segments in program order; execution begins at the first.
+
+    ``loops`` has an entry per op to be recorded; ``counted`` are the ids of the loops whose passes are counted.
+    """
+    lowering = _Lowering(splitting(func), counted)
     lowering.block(func.body)
     params = {name_of(p.value) for p in func.params if isinstance(p, ScalarParam)}
     params |= {name_of(e) for p in func.params if not isinstance(p, ScalarParam) for e in (*p.shape, *p.strides)
@@ -169,8 +188,8 @@ def lower(func: Func, loops: Loops | None = None) -> list[Segment]:
 
 
 class _Lowering:
-    def __init__(self, split: set[int]) -> None:
-        self.split = split
+    def __init__(self, split: set[int], counted: frozenset[int]) -> None:
+        self.split, self.counted = split, counted
         self.segments: list[Segment] = []
         self.exits: dict[int, dict[str, Segment]] = {}
         self.here = self.place(Segment())
@@ -207,7 +226,7 @@ class _Lowering:
             after = Segment()
             self.here.end = Wait(op, after)
             self.place(after)
-            if isinstance(op, _COMPUTING):
+            if isinstance(op, COMPUTING):
                 after.items.append(op)
 
     def go(self, target: Segment) -> None:
@@ -230,10 +249,12 @@ class _Lowering:
     def count(self, op: ops.For) -> None:
         head, body, latch, after = Segment(), Segment(), Segment(), Segment()
         self.exits[id(op)] = {"break": after, "continue": latch}
+        self.lap(op, first=True)
         self.here.items.append(IvStart(op))
         self.go(head)
         head.end = Branch(op, body, after)
         self.place(body)
+        self.lap(op)
         self.block(op.body)
         self.go(latch)
         latch.items.append(IvStep(op))
@@ -243,11 +264,20 @@ class _Lowering:
     def loop(self, op: ops.Loop) -> None:
         body, latch, after = Segment(), Segment(), Segment()
         self.exits[id(op)] = {"break": after, "continue": latch}
+        self.lap(op, first=True)
+        self.here.items.append(Turn(op, first=True))
         self.go(body)
+        self.lap(op)
         self.block(op.body)
         self.go(latch)
         latch.end = Yield(op, body) if polls(op) else Goto(body)
+        if not polls(op):
+            latch.items.append(Turn(op))
         self.place(after)
+
+    def lap(self, op: ops.For | ops.Loop, *, first: bool = False) -> None:
+        if id(op) in self.counted:
+            self.here.items.append(Lap(op, first))
 
 
 def around(block: Block, kind: type[ops.Op], loops: tuple[Value, ...] = ()) -> dict[int, tuple[Value, ...]]:
@@ -311,6 +341,8 @@ def _account(segment: Segment, item: Item, loops: Loops, nested: bool) -> None:
             _use(segment, item.loop.step)
         _set(segment, item.loop.iv)
         return
+    if isinstance(item, (Lap, Turn)):
+        return
     for variable in loops.get(id(item), ()):
         _use(segment, variable)
     for operand in item.operands():
@@ -325,9 +357,12 @@ def _account(segment: Segment, item: Item, loops: Loops, nested: bool) -> None:
             _set(segment, value)
     for block in item.blocks():
         for child in block:
-            _account(segment, child, loops, nested=not isinstance(item, ops.Map) or nested)
+            _account(segment, child, loops, nested=not isinstance(item, (ops.Map, ops.Bounds)) or nested)
     if isinstance(item, ops.Map):
         _use(segment, item.value)
+    if isinstance(item, ops.Bounds):
+        for operand in item.places():
+            _use(segment, operand)
     if isinstance(item, ops.Declare):
         _set(segment, item.var)
     elif isinstance(item, ops.Assign):

@@ -16,19 +16,12 @@ from typing import Any
 
 import numpy as np
 
-from moye import dtypes as dt
 from moye.dtypes import DType, Kind
 from moye.errors import UnsupportedError
+from moye.ir.constants import limits
 from moye.sim.memory import Array, numpy_dtype
 
 Function = Callable[..., Any]
-
-
-def limits(dtype: DType) -> tuple[int, int]:
-    """Smallest and largest integer of the dtype."""
-    if dtype.kind is Kind.INT:
-        return -(1 << (dtype.bits - 1)), (1 << (dtype.bits - 1)) - 1
-    return 0, (1 << dtype.bits) - 1
 
 
 def wrap(number: int, bits: int, signed: bool) -> int:
@@ -46,7 +39,7 @@ PYTHON: dict[str, Function] = {
     "lt": lambda a, b: a < b, "le": lambda a, b: a <= b, "gt": lambda a, b: a > b, "ge": lambda a, b: a >= b,
     "eq": lambda a, b: a == b, "ne": lambda a, b: a != b,
     "land": lambda a, b: bool(a and b), "lor": lambda a, b: bool(a or b),
-    "shl": lambda a, b: a << b if 0 <= b < 64 else 0,   # counts are unsigned and clamped, as in PTX
+    "shl": lambda a, b: a << min(b, 256) if b >= 0 else 0,      # counts are unsigned and clamped, as in PTX
     "shr": lambda a, b: a >> (b if 0 <= b < 64 else 64),
 }
 
@@ -252,6 +245,3 @@ def reduction(kind: str, dtype: DType) -> Any:
         return np.fmin if kind == "min" else np.fmax
     return REDUCTIONS[kind]
 
-
-WIDE_INT = np.dtype(np.int64)
-INT32_LIMITS = limits(dt.int32)

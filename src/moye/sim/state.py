@@ -7,14 +7,18 @@ They keep the parts (access, plans, barriers, ...) below the machine that puts t
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 from moye.dtypes import DType
+from moye.errors import Loc
 from moye.ir import ops
 from moye.ir.nodes import Buffer, Func
+from moye.sim.absent import Laps
 from moye.sim.checkers.findings import Reporter
 from moye.sim.copies import AsyncCopies
 from moye.sim.deadlock import Exited
+from moye.sim.doubts import Doubts
 from moye.sim.groups import Group
 from moye.sim.masks import Mask
 from moye.sim.memory import Array, Fragment, Global, Shared
@@ -30,6 +34,7 @@ class LaunchState(Protocol):
     reporter: Reporter
     func: Func
     stale: Stale | None
+    hooks: Any
 
     @property
     def exact_fma(self) -> bool: ...
@@ -72,6 +77,9 @@ class BarriersState(Protocol):
     """Who waits in a batch."""
 
     waiting: list[Any]
+    meetings: Any
+
+    def waits(self, entry: Any, block: int) -> str: ...
 
     def resolve(self) -> None: ...
 
@@ -80,7 +88,9 @@ class ClusterState(Protocol):
     """The clusters of a batch."""
 
     size: int
+    came: Array
 
+    def comes(self, op: ops.ClusterWait, lanes: Array) -> None: ...
     def passed(self, lanes: Array) -> Array: ...
     def mapped(self, op: ops.MapShared, rank: Any, mask: Mask) -> Array: ...
     def leave(self, op: ops.ClusterWait, lanes: Array) -> None: ...
@@ -129,6 +139,9 @@ class BatchState(Protocol):
     shared: dict[int, Shared]
     copies: AsyncCopies
     ready: list[Group]
+    laps: Laps
+    doubts: Doubts
+    returned: Mapping[Loc, tuple[ops.Exit, Mask]]
 
     @property
     def tape(self) -> TapeState | None: ...

@@ -1,25 +1,52 @@
-"""Why a simulation ends early: the first finding, or blocks that poll memory which nobody will change.
+"""Why a simulation ends early: the first finding, a loop without end, blocks that poll what nobody will change.
 
-In: batches that spin.  Out: finding F4, or G4 where blocks that could help have not been admitted; no finding but
-``unsupported`` where only some blocks of the grid run.
+In: batches that spin, loops.  Out: finding F4, or G4 where blocks that could help have not been admitted; no finding
+but ``unsupported`` where only some blocks of the grid run.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Protocol
 
 import numpy as np
 
-from moye.sim.batch import Batch
+from moye.ir import ops
 from moye.sim.checkers.findings import Finding, StopSimulation
+from moye.sim.checkers.words import at, crowd, several
+from moye.sim.groups import Group
 from moye.sim.launch import Launch
-from moye.sim.masks import lanes_of
+from moye.sim.masks import Mask, lanes_of
+from moye.sim.state import BatchState
 
-__all__ = ["StopSimulation", "stuck"]
+__all__ = ["StopSimulation", "endless", "stuck"]
 
 
-def stuck(polling: Sequence[Batch], launch: Launch, admitted: int, total: int) -> None:
+class Polling(BatchState, Protocol):
+    """Blocks of which some poll memory."""
+
+    spinning: list[Group]
+    polled: dict[int, ops.Op]
+
+
+def endless(batch: BatchState, loop: ops.Op, mask: Mask) -> None:
+    """F4: a loop has made as many passes as it may, and goes on.  The simulation ends."""
+    launch = batch.launch
+    lanes = lanes_of(mask, batch.threads, batch.blocks)
+    block = int(np.argmax(lanes.any(axis=0)))
+    threads = tuple(int(t) for t in np.flatnonzero(lanes[:, block]))
+    where = tuple(int(i) for i in batch.block_ids[block])
+    go = "go" if several(threads, batch.threads) else "goes"
+    finding = Finding("F4", f"{crowd(threads, batch.threads)} of block {where} {go} on with the loop{at(loop)} after "
+                      f"{launch.hooks.steps} passes, and nothing has ended it", (loop.loc,), where, threads[:1], "",
+                      None, "look at what its condition depends on; MOYE_STEPS=0 lets loops run for as long as they "
+                      "like")
+    launch.reporter.add(finding, fatal=True)
+    raise StopSimulation(finding)
+
+
+def stuck(polling: Sequence[Polling], launch: Launch, admitted: int, total: int) -> None:
     """Report the first block that polls in vain."""
     batch = polling[0]
     group = batch.spinning[0]

@@ -134,8 +134,15 @@ class TmaBox:
         assert issued.values is not None, "it was fetched"
         offset, inside = self.elements(issued)
         self.batch.launch.writes += 1
-        for values, index, keep in zip(issued.values, offset, inside, strict=True):
-            total = self.memory.read(index) + values if self.op.kind == "reduce_add" else values
+        watch = self.batch.watch
+        for n, (values, index, keep) in enumerate(zip(issued.values, offset, inside, strict=True)):
+            total = values
+            if self.op.kind == "reduce_add":
+                old = self.memory.read(index)
+                if watch is not None:
+                    watch.added(self.op, self.op.tensor.name, np.where(keep, old, 0), np.where(keep, values, 0),
+                                (int(issued.thread[n]), int(issued.block[n])))
+                total = old + values
             self.memory.write(index, total, keep)
 
     def chunks(self, start: int) -> Array:

@@ -86,6 +86,7 @@ def _op(levels: Levels, op: ops.Op, frames: Frames) -> None:
         if isinstance(op, ops.Map):
             for value in op.inputs:
                 levels.raise_to(levels.values, value.id, FULL)
+        if isinstance(op, (ops.Map, ops.Bounds)):
             _block(levels, op.body, frames)
         result = getattr(op, "result", None)
         if isinstance(result, Value):

@@ -18,12 +18,12 @@ from moye.sim.checkers.stages import KEPT
 from moye.sim.deadlock import Waiter
 from moye.sim.memory import Array
 from moye.sim.phases import name
-from moye.sim.roles import is_open, role_of, same_side
+from moye.sim.roles import is_open, leads_to, role_of, same_side
 from moye.sim.state import BatchState
 from moye.sim.warp import WARP
 
 _WARPGROUP = 128
-_NAMES: dict[type, str] = {ops.SyncWarp: "sync_warp", ops.Shuffle: "a shuffle", ops.Vote: "a vote", ops.Elect: "elect",
+NAMES: dict[type, str] = {ops.SyncWarp: "sync_warp", ops.Shuffle: "a shuffle", ops.Vote: "a vote", ops.Elect: "elect",
                            ops.WgmmaFence: "warpgroup_arrive"}
 
 
@@ -69,17 +69,33 @@ def waiters(barriers: Parked, entry: Entry, block: int) -> Iterator[Waiter]:
         yield Waiter("named", f"named barrier {entry.barrier}", numbers(lanes), entry.op,
                      numbers(alive & ~np.logical_or.reduce(here)), lacking, entry.op.threads,
                      open=_open(barriers, entry))
-    elif isinstance(entry.op, (ops.SyncThreads, ops.ClusterWait)):
-        here = [e.lanes[:, block] for e in barriers.waiting if isinstance(e.op, type(entry.op))]
-        what = "sync_threads" if isinstance(entry.op, ops.SyncThreads) else "cluster_wait"
-        yield Waiter("block", what, numbers(lanes), entry.op, numbers(alive & ~np.logical_or.reduce(here)),
+    elif isinstance(entry.op, ops.ClusterWait):
+        yield _cluster(barriers, entry, lanes, alive, block)
+    elif isinstance(entry.op, ops.SyncThreads):
+        here = [e.lanes[:, block] for e in barriers.waiting if isinstance(e.op, ops.SyncThreads)]
+        yield Waiter("block", "sync_threads", numbers(lanes), entry.op, numbers(alive & ~np.logical_or.reduce(here)),
                      role=_role(barriers, entry, alive, block), open=_open(barriers, entry))
     else:
         group = np.arange(barriers.batch.threads) // span_of(entry.op)
         mates = np.isin(group, group[lanes]) & barriers.named_by(entry.op)
         kind = "warpgroup" if isinstance(entry.op, ops.WgmmaFence) else "warp"
-        yield Waiter(kind, _NAMES[type(entry.op)], numbers(lanes), entry.op,  # type: ignore[arg-type]
+        yield Waiter(kind, NAMES[type(entry.op)], numbers(lanes), entry.op,  # type: ignore[arg-type]
                      numbers(alive & mates & ~lanes))
+
+
+def _cluster(barriers: Parked, entry: Entry, lanes: Array, alive: Array, block: int) -> Waiter:
+    """Who waits at the barrier of the cluster, and who of all its blocks has not arrived."""
+    batch, size = barriers.batch, barriers.batch.cluster.size
+    mine = int(batch.cluster.came[lanes, block].max())
+    first = block // size * size
+    lacking = ~batch.gone() & (batch.cluster.came < mine)
+    others = [tuple(int(i) for i in batch.block_ids[b]) for b in range(first, first + size)
+              if b != block and lacking[:, b].any()]
+    needs = alive & lacking[:, block]
+    late = all(leads_to(batch.launch.func, other.op, ops.ClusterArrive) for other in barriers.waiting
+               if (other.lanes[:, block] & needs).any())
+    return Waiter("cluster", "the cluster's barrier", numbers(lanes), entry.op, numbers(needs), open=late,
+                  others=tuple(others))
 
 
 def _open(barriers: Parked, entry: Entry) -> bool:

@@ -12,12 +12,16 @@ from typing import Any
 import numpy as np
 
 from moye.ir import ops
+from moye.ir.nodes import Value
 from moye.sim.checkers.words import at
+from moye.sim.doubts import Origin
 from moye.sim.masks import Mask, lanes_of
 from moye.sim.memory import Array, numpy_dtype
+from moye.sim.segments import name_of
 from moye.sim.state import BatchState
 
 WARP = 32
+_HINT = "let every lane that is read reach the shuffle, and name it in the mask"
 
 
 def sources(op: ops.Shuffle, lane: Any, threads: int) -> Array:
@@ -41,7 +45,9 @@ def shuffle(batch: BatchState, op: ops.Shuffle, value: Any, lane: Any, mask: Mas
     threads = batch.threads
     source = sources(op, lane, threads)
     if batch.watch is not None:
-        _check(batch, op, source, mask)
+        bad = _check(batch, op, source, mask)
+        if bad is not None or batch.doubts.on:
+            _doubt(batch, op, source, mask, bad)
     values = np.asarray(value, numpy_dtype(op.result.dtype))
     values = np.broadcast_to(values, (threads, values.shape[1] if values.ndim == 2 else 1))
     source = np.clip(source, 0, threads - 1)
@@ -50,26 +56,43 @@ def shuffle(batch: BatchState, op: ops.Shuffle, value: Any, lane: Any, mask: Mas
     return np.take_along_axis(np.broadcast_to(values, (threads, source.shape[1])), source, axis=0)
 
 
-def _check(batch: BatchState, op: ops.Shuffle, source: Array, mask: Mask) -> None:
+def _check(batch: BatchState, op: ops.Shuffle, source: Array, mask: Mask) -> Array | None:
+    """C7 for lanes that their own mask does not name; those (T, B) that read a lane which is not there."""
     watch, threads = batch.watch, batch.threads
     assert watch is not None, "checks are on"
     if mask is None and op.mask == 0xFFFFFFFF and source.max(initial=0) < threads:
-        return
+        return None
     active = lanes_of(mask, threads, batch.blocks)
     named = (op.mask >> (np.arange(threads) % WARP) & 1).astype(np.bool_)[:, None]
     there = active & named
     reads = np.broadcast_to(source, (threads, batch.blocks))
     good = np.take_along_axis(there, np.clip(reads, 0, threads - 1), axis=0) & (reads < threads)
-    bad = np.argwhere(active & ~(good & named))
-    if len(bad):
-        thread, block = (int(i) for i in bad[0])
-        other = int(reads[thread, block])
-        if not named[thread, 0]:
-            why = f"is not in its own mask {op.mask:#x}"
-        else:
-            why = f"reads lane {other % WARP}, {_absent(other, named, batch.gone()[:, block])},"
-        watch.report("C7", f"{watch.who((thread, block))} {why} in the shuffle{at(op)}", op, lane=(thread, block),
-                     count=len(bad), hint="let every lane that is read reach the shuffle, and name it in the mask")
+    outside = np.argwhere(active & ~named)
+    if len(outside):
+        thread, block = (int(i) for i in outside[0])
+        watch.report("C7", f"{watch.who((thread, block))} is not in its own mask {op.mask:#x} in the shuffle{at(op)}",
+                     op, lane=(thread, block), count=len(outside), hint=_HINT)
+    bad: Array = active & named & ~good
+    return bad if bad.any() else None
+
+
+def _doubt(batch: BatchState, op: ops.Shuffle, source: Array, mask: Mask, bad: Array | None) -> None:
+    """What a lane gets of one that is not there, or that has a value in doubt, is in doubt."""
+    doubts, shape = batch.doubts, (batch.threads, batch.blocks)
+    reads = np.broadcast_to(source, shape)
+    given = doubts.of.get(name_of(op.value)) if isinstance(op.value, Value) else None
+    new = np.zeros(shape, np.int16) if given is None else \
+        np.take_along_axis(given, np.clip(reads, 0, batch.threads - 1), axis=0)
+    if bad is not None:
+        named = (op.mask >> (np.arange(batch.threads) % WARP) & 1).astype(np.bool_)[:, None]
+        reads, gone = reads.copy(), batch.gone().copy()
+
+        def told(lane: tuple[int, int]) -> str:
+            other = int(reads[lane])
+            return f"reads lane {other % WARP}, {_absent(other, named, gone[:, lane[1]])}, in the shuffle{at(op)}"
+
+        new = np.where(bad, np.int16(doubts.begin(Origin("C7", op, "", None, _HINT, bad, told))), new)
+    doubts.put(name_of(op.result), new, mask)
 
 
 def _absent(thread: int, named: Array, gone: Array) -> str:

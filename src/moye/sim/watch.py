@@ -14,21 +14,21 @@ from typing import Any
 import numpy as np
 
 from moye.ir import ops
+from moye.ir.constants import kept
 from moye.ir.nodes import Func, Ref, TileRef
 from moye.layout import make_layout
+from moye.sim import overflow
 from moye.sim.checkers.findings import Finding, Reporter, coordinate_beyond, coordinate_of
 from moye.sim.checkers.globals import GlobalChecker
 from moye.sim.checkers.products import ProductChecks
 from moye.sim.checkers.shared import SharedChecker
 from moye.sim.checkers.words import at
 from moye.sim.copies import AsyncCopies
+from moye.sim.doubts import Doubts, Origin, Uses
 from moye.sim.lints.meter import Meter
 from moye.sim.masks import Mask
-from moye.sim.memory import Array, Fragment, Global, Shared
-from moye.sim.semantics import INT32_LIMITS, WIDE_INT
-
-_RESULTS = {"add": "a sum", "sub": "a difference", "mul": "a product", "floordiv": "a quotient",
-            "neg": "a negation", "abs": "an absolute value"}
+from moye.sim.memory import Array, Fragment, Global, Shared, numpy_dtype
+from moye.sim.semantics import wrap
 
 
 def label(ref: Ref | TileRef) -> str:
@@ -40,7 +40,8 @@ class Watch:
     """The checks of one batch of blocks."""
 
     def __init__(self, threads: int, block_ids: Array, reporter: Reporter, checker: SharedChecker,
-                 globals_: GlobalChecker, meter: Meter | None, func: Func, fragments: dict[int, Fragment]) -> None:
+                 globals_: GlobalChecker, meter: Meter | None, func: Func, fragments: dict[int, Fragment],
+                 doubts: Doubts) -> None:
         self.threads = threads
         self.block_ids = block_ids
         self.reporter = reporter
@@ -49,6 +50,8 @@ class Watch:
         self.meter = meter
         """Counts what accesses cost, where lints are wanted."""
         self.wgmma = ProductChecks(self, func, fragments)
+        self.doubts = doubts
+        self.uses = Uses(doubts, reporter, self.who, self.block)
 
     def restart(self, block_ids: Array, checker: SharedChecker, globals_: GlobalChecker) -> None:
         """The next blocks."""
@@ -71,7 +74,7 @@ class Watch:
     def who(self, lane: tuple[int, int]) -> str:
         return f"thread {lane[0]} of block {self.block(lane[1])}"
 
-    def _first(self, bad: Array, mask: Mask) -> tuple[tuple[int, ...], int]:
+    def first(self, bad: Array, mask: Mask) -> tuple[tuple[int, ...], int]:
         """Position (V, T, B) of the first bad lane of the mask, and how many there are; () if there is none."""
         shape = (*bad.shape[:-2], self.threads, len(self.block_ids))
         full = np.broadcast_to(bad, shape)
@@ -114,7 +117,7 @@ class Watch:
     def _outside(self, op: ops.Op, ref: Ref | TileRef, memory: Global, index: Array, width: int, mask: Mask,
                  verb: str) -> None:
         high = memory.high - (width - 1)
-        found, count = self._first((index < memory.low) | (index > high), mask)
+        found, count = self.first((index < memory.low) | (index > high), mask)
         if not found:
             return
         offset = int(np.broadcast_to(index, (*index.shape[:-2], self.threads, len(self.block_ids)))[found])
@@ -130,7 +133,7 @@ class Watch:
 
     def _misaligned(self, op: ops.Op, ref: Ref | TileRef, address: Array, bad: Array, size: int, mask: Mask,
                     asynchronous: bool) -> None:
-        found, count = self._first(bad, mask)
+        found, count = self.first(bad, mask)
         if not found:
             return
         where = int(np.broadcast_to(address, (*address.shape[:-2], self.threads, len(self.block_ids)))[found])
@@ -187,7 +190,7 @@ class Watch:
         clear: Array | None = None
         for element, init in sorted(made.items()) if made else ():
             meets = (address < (element + 1) * bytes_) & (address + size > element * bytes_)
-            found, count = self._first(meets, mask) if meets.any() else ((), 0)
+            found, count = self.first(meets, mask) if meets.any() else ((), 0)
             if not found:
                 continue
             lane, name = (found[-2], found[-1]), ref.buffer.root.name
@@ -202,7 +205,7 @@ class Watch:
 
     def _outside_shared(self, op: ops.Op, ref: Ref | TileRef, index: Array, elements: int, width: int, mask: Mask,
                         how: str, column: Array | None = None) -> None:
-        found, count = self._first((index < 0) | (index > elements - width), mask)
+        found, count = self.first((index < 0) | (index > elements - width), mask)
         if not found:
             return
         shape = (*index.shape[:-2], self.threads, len(self.block_ids))
@@ -256,51 +259,129 @@ class Watch:
         missing = fragment.unset(rows, None if mask is None else np.asarray(mask))
         if missing is None:
             return
-        found, count = self._first(missing, None)
+        found, count = self.first(missing, None)
         row, lane = int(rows[found[0]]) * fragment.per_row, (found[1], found[2])
         coordinate = coordinate_of(fragment.buffer, row)
         shown = f"({', '.join(map(str, coordinate))})" if coordinate is not None else f"[{row}]"
         self.report("B7", f"{self.who(lane)} uses {fragment.buffer.name}{shown}{at(op)} before it was set", op,
                     lane=lane, tensor=fragment.buffer.name, coordinate=coordinate, count=count,
                     hint=f"set it first, for example with {fragment.buffer.name}.fill(0)")
+        if missing is not None:
+            self.uses.tell(op, self.unset(op, fragment, rows, missing))
+
+    def carried(self, op: ops.Op, fragment: Fragment, rows: Array, mask: Mask) -> Array | None:
+        """The numbers of the origins of elements (rows, T, B) that are not set and will be kept; None: all are set."""
+        if self.wgmma.used and self.wgmma.use(op, fragment, rows, mask, write=False):
+            return None
+        missing = fragment.unset(rows, None if mask is None else np.asarray(mask))
+        return None if missing is None else self.unset(op, fragment, rows, missing)
+
+    def unset(self, op: ops.Op, fragment: Fragment, rows: Array, missing: Array) -> Array:
+        """Where (rows, T, B) elements that an op reads are not set, the numbers of where that comes from."""
+        numbers = np.zeros(missing.shape, np.int16)
+        for position in np.flatnonzero(missing.any(axis=(1, 2))).tolist():
+            row = int(rows[position])
+            number = fragment.origin.get(row, 0)
+            if not number:
+                element = row * fragment.per_row
+                coordinate = coordinate_of(fragment.buffer, element)
+                shown = f"({', '.join(map(str, coordinate))})" if coordinate is not None else f"[{element}]"
+                name = fragment.buffer.name
+                number = self.doubts.begin(Origin("B7", op, name, coordinate, f"set it first, for example with "
+                                                  f"{name}.fill(0)", None, f"uses {name}{shown}{at(op)} before it was "
+                                                  "set"))
+            numbers[position] = np.where(missing[position], number, 0)
+        return numbers
 
     # --- scalars -----------------------------------------------------------------------------------------------------
 
     def arithmetic(self, op: ops.Binary, function: Any, a: Any, b: Any, mask: Mask) -> Array:
-        """A11: the int32 result of add, sub, mul or floordiv on arrays, with its overflow reported."""
-        exact = function(a, b, dtype=WIDE_INT)
-        result: Array = exact.astype(np.int32)
-        if exact.size and (exact.min() < INT32_LIMITS[0] or exact.max() > INT32_LIMITS[1]):
-            found, count = self._first(exact != result, mask)
-            if found:
-                number = int(np.broadcast_to(exact, (*exact.shape[:-2], self.threads, len(self.block_ids)))[found])
-                self._overflow(op, number, (found[-2], found[-1]), count)
+        """A11: the int32 or int64 result of an operation on arrays, with its overflow reported."""
+        result, bad = overflow.overflowed(op.kind, a, b, op.a.dtype.bits, function)
+        if bad is not None:
+            self.grown(op, op.kind, op.a.dtype.bits, op.result.name, a, b, bad, mask)
         return result
 
-    def _overflow(self, op: ops.Binary | ops.Unary, number: int, lane: tuple[int, int], count: int) -> None:
-        name = op.result.name or _RESULTS[op.kind]
-        self.report("A11", f"{self.who(lane)} computes {name} = {number}, which does not fit 32 bits", op, lane=lane,
-                    tensor=name, count=count, hint="compute it in int64")
+    def grown(self, op: ops.Op, kind: str, bits: int, name: str, a: Any, b: Any, bad: Array, mask: Mask) -> None:
+        """A11: where ``bad``, ``a kind b`` does not fit."""
+        found, count = self.first(np.atleast_2d(bad), mask)
+        if not found:
+            return
+        shape = (*np.shape(bad)[:-2], self.threads, len(self.block_ids))
+        x, y = (int(np.broadcast_to(part, shape)[found]) for part in (a, b))
+        self._overflow(op, kind, name, overflow.number(kind, x, y), bits, (found[-2], found[-1]), count)
+
+    def _overflow(self, op: ops.Op, kind: str, name: str, number: str, bits: int, lane: tuple[int, int],
+                  count: int) -> None:
+        self.report("A11", f"{self.who(lane)} computes {overflow.name_of(kind, name)} = {number}, which does not fit "
+                    f"{bits} bits", op, lane=lane, tensor=name or overflow.name_of(kind, name), count=count,
+                    hint=overflow.hint(kind, bits))
+
+    def added(self, op: ops.Op, name: str, old: Array, values: Array, lane: tuple[int, int]) -> None:
+        """A11: the elements that an asynchronous copy adds to what memory holds, for the thread that issued it."""
+        if not overflow.signed(old.dtype) or not old.size:
+            return
+        bits = old.dtype.itemsize * 8
+        _, bad = overflow.overflowed("add", old, values, bits)
+        if bad is not None:
+            first = int(np.flatnonzero(bad)[0])
+            sides = (int(np.broadcast_to(side, bad.shape).reshape(-1)[first]) for side in (old, values))
+            self._overflow(op, "add", name, overflow.number("add", *sides), bits, lane, int(bad.sum()))
+
+    def sum_beyond(self, op: ops.Gemm | ops.Wgmma, number: int, lane: tuple[int, int], count: int) -> None:
+        """A11: a sum of a matrix instruction leaves its 32-bit accumulators."""
+        self._overflow(op, "add", op.d.name, str(number), 32, lane, count)
 
     def overflow(self, op: ops.Binary, number: int) -> int:
         """A11 for an integer that is the same for all lanes; the wrapped number."""
-        self._overflow(op, number, (0, 0), 1)
-        return (number + (1 << 31)) % (1 << 32) - (1 << 31)
+        bits = op.result.dtype.bits
+        text = str(number) if abs(number) < 1 << 128 else f"a number of {number.bit_length()} bits"
+        self._overflow(op, op.kind, op.result.name, text, bits, (0, 0), 1)
+        return wrap(number, bits, True)
 
     def negation(self, op: ops.Unary, a: Any, mask: Mask) -> None:
-        """A11: neg or abs of the smallest int32."""
-        bad = np.equal(a, INT32_LIMITS[0])
+        """A11: neg or abs of the smallest int32 or int64."""
+        bits = op.a.dtype.bits
+        bad = np.equal(a, -(1 << (bits - 1)))
         if bad.any():
-            found, count = self._first(np.atleast_2d(bad), mask)
+            found, count = self.first(np.atleast_2d(bad), mask)
             if found:
-                self._overflow(op, -INT32_LIMITS[0], (found[-2], found[-1]), count)
+                self._overflow(op, op.kind, op.result.name, str(1 << (bits - 1)), bits, (found[-2], found[-1]), count)
+
+    def narrowing(self, op: ops.Cast, a: Any, mask: Mask) -> None:
+        """A11: a conversion from 64 to 32 bits of a number that these do not hold."""
+        low, high = kept(op.result.dtype)
+        array = np.asarray(a, numpy_dtype(op.a.dtype))
+        bad = (array > high) | (array < low) if low and op.a.dtype.is_signed else array > high
+        if not bad.any():
+            return
+        found, count = self.first(np.atleast_2d(bad), mask)
+        if found:
+            number = int(np.broadcast_to(array, (*array.shape[:-2], self.threads, len(self.block_ids)))[found])
+            lane, name = (found[-2], found[-1]), op.result.name
+            self.report("A11", f"{self.who(lane)} converts {name or 'an integer'}{' = ' if name else ' '}{number} from "
+                        f"{op.a.dtype} to {op.result.dtype}, which does not fit 32 bits", op, lane=lane, count=count,
+                        tensor=name, hint=f"compute with it in {op.a.dtype} first, and convert what is left")
+
+    def shift(self, op: ops.Binary, b: Any, mask: Mask) -> None:
+        """A11: an integer is shifted by a negative count."""
+        bad = np.less(b, 0)
+        if not bad.any():
+            return
+        found, count = self.first(np.atleast_2d(bad), mask)
+        if found:
+            amount = int(np.broadcast_to(b, (*np.shape(bad)[:-2], self.threads, len(self.block_ids)))[found])
+            lane, sign = (found[-2], found[-1]), "<<" if op.kind == "shl" else ">>"
+            self.report("A11", f"{self.who(lane)} computes a {sign} b with b = {amount}: a shift by a negative count",
+                        op, lane=lane, count=count, tensor=op.result.name,
+                        hint="test the count first: mo.where computes both of its sides")
 
     def divisor(self, op: ops.Binary, b: Any, mask: Mask) -> None:
         """A12: an integer is divided by zero."""
         bad = np.equal(b, 0)
         if not bad.any():
             return
-        found, count = self._first(np.atleast_2d(bad), mask)
+        found, count = self.first(np.atleast_2d(bad), mask)
         if found:
             lane, sign = (found[-2], found[-1]), "//" if op.kind == "floordiv" else "%"
             self.report("A12", f"division by zero: {self.who(lane)} computes a {sign} b with b = 0", op, lane=lane,
@@ -310,7 +391,7 @@ class Watch:
     def assertion(self, op: ops.Assert, cond: Any, mask: Mask) -> None:
         """A12: an assert or an assumption does not hold."""
         bad = ~np.asarray(cond, np.bool_).reshape((1, 1) if np.ndim(cond) == 0 else np.shape(cond))
-        found, count = self._first(bad, mask)
+        found, count = self.first(bad, mask)
         if found:
             what = "the assumption" if op.assume else "the assertion"
             lane = (found[-2], found[-1])

@@ -17,6 +17,7 @@ from moye.dtypes import Kind, Space
 from moye.errors import UnsupportedError
 from moye.ir import ops
 from moye.ir.nodes import TileRef
+from moye.sim import overflow
 from moye.sim.addressing import coordinates
 from moye.sim.checkers.words import at, crowd, several
 from moye.sim.descriptors import operand_bytes
@@ -27,7 +28,6 @@ from moye.sim.state import BatchState
 from moye.sim.tma import swizzled
 
 WARPGROUP = 128
-_INT32 = -(1 << 31), (1 << 31) - 1
 
 
 class WgmmaSite:
@@ -226,12 +226,23 @@ class Wgmma:
         total = before + flat
         narrow = self.op.mma.d_dtype
         if self.op.mma.saturate:
-            total = np.clip(total, *_INT32)
+            total = np.clip(total, overflow.LOW, overflow.HIGH)
         elif narrow.kind is not Kind.FLOAT:
+            self._check_range(issued, total)
             total = total.astype(np.int64).astype(np.int32).astype(self.kind)
         elif narrow.bits < 32:
             total = total.astype(numpy_dtype(narrow)).astype(self.kind)
         held.values[lead, block, tile[0], tile[1]] = total
+
+    def _check_range(self, issued: Issued, sums: Array) -> None:
+        """A11: sums (N, values) that a 32-bit accumulator does not hold."""
+        watch = self.batch.watch
+        if watch is None or not overflow.beyond(sums):
+            return
+        found = np.argwhere((sums < overflow.LOW) | (sums > overflow.HIGH))
+        one, value = (int(i) for i in found[0])
+        lane = int(issued.lead[one]) * WARPGROUP, int(issued.block[one])
+        watch.sum_beyond(self.op, int(sums[one, value]), lane, len(found))
 
     def _shared(self, ref: TileRef, start: Array, step: int, inside: Array, descriptor: tuple[int, int, int],
                 block: Array) -> Array:

@@ -17,12 +17,12 @@ import numpy as np
 
 from moye.dtypes import DType, Kind
 from moye.ir import ops
+from moye.ir.constants import limits
 from moye.ir.nodes import Func, Literal, Operand, Value, Var
 from moye.sim import masks, semantics
 from moye.sim.debug import say
 from moye.sim.memory import numpy_dtype
 from moye.sim.segments import Loops, name_of
-from moye.sim.semantics import limits
 from moye.sim.uniformity import SCALAR, Levels
 from moye.sim.warp import elect, shuffle, vote
 

@@ -22,8 +22,11 @@ from moye.layout import (
     IntTuple,
     Layout,
     append,
+    complement,
     crd2idx,
+    divides,
     make_layout,
+    product,
     rank,
     size,
     slice_and_offset,
@@ -32,6 +35,7 @@ from moye.layout import (
 from moye.layout import recast as recast_layout
 from moye.tensor import copying
 from moye.tensor.agreement import after_copy, check_cover, check_partitions
+from moye.tensor.bounds import check_coordinate
 from moye.tensor.bulk_copy import copy_bulk
 from moye.tensor.context import builder, locate
 from moye.tensor.coords import CoordTensor
@@ -39,8 +43,9 @@ from moye.tensor.expr import Expr, Scalar, operand_of
 from moye.tensor.fits import require_extent, require_tile, require_tiles
 from moye.tensor.matrices import emit_matrices
 from moye.tensor.order import Partition
+from moye.tensor.origin import Origin
 from moye.tensor.partitions import kind, require_threads
-from moye.tensor.slices import is_slice, normalise
+from moye.tensor.slices import is_slice, normalise, wide
 from moye.tensor.space import common_space
 from moye.tensor.tensor import Tensor, copy_plain, make_fragment, make_fragment_like, recast_tensor
 from moye.tensor.tiled import CopyAtom, TiledCopy, TiledMMA, thread_coordinate
@@ -198,7 +203,7 @@ def _with_k(tensor: Tensor) -> Tensor:
     """(V, M) as (V, M, 1)."""
     if rank(tensor.layout) == 3:
         return tensor
-    return tensor.with_layout(append(tensor.layout))
+    return tensor.applied(append)
 
 
 def _check_gemm(op: MmaOp, d: Tensor, a: Tensor, b: Tensor, c: Tensor) -> None:
@@ -243,9 +248,7 @@ def _gemm_staged(op: MmaOp, d: Tensor, a: Tensor, b: Tensor, c: Tensor) -> None:
     bld.emit(loop)
     with bld.inside(loop.body):
         for fragment, source in zip(fragments, (a, b), strict=True):
-            sub, offset = slice_and_offset((None, None, Expr(k)), source.layout)
-            copy_plain(fragment, Tensor(source.buffer, source.offset + offset, sub, source.dtype, source.swizzle,
-                                        source.name))
+            copy_plain(fragment, source.derived(lambda layout: slice_and_offset((None, None, Expr(k)), layout)))
         emit_gemm(op, d, _with_k(fragments[0]), _with_k(fragments[1]), d)
 
 
@@ -304,32 +307,45 @@ def tile(tensor: Any, tiler: tuple[Any, ...], coordinate: tuple[object, ...], *,
             require_tile(tensor.label, size(tensor.layout, mode), mode, extent, tiler)
         elif not ragged:
             require_tiles(tensor.label, tensor.layout.mode(mode), extent, "tile", mode)
-    if isinstance(tensor, CoordTensor):
-        return _tile_coordinates(tensor, tiler, coordinate)
-    divided = zipped_divide(tensor.layout, tiler)
-    inner = divided.mode(0)
-    outer = Tensor(tensor.buffer, tensor.offset, _rank_n(divided.mode(1)), tensor.dtype, tensor.swizzle, tensor.name)
-    full = normalise((*coordinate, *(None,) * (rank(outer.layout) - len(coordinate))), rank(outer.layout))
+    if isinstance(tensor, CoordTensor):                 # coordinates may be compared, not read through: no bounds
+        return tensor.each(lambda layout: _tiled(layout, tiler, coordinate))
+    outer = _rank_n(zipped_divide(tensor.layout, tiler).mode(1))
+    tiles = Tensor(tensor.buffer, tensor.offset, outer, tensor.dtype, tensor.swizzle, tensor.name)
+    pending = check_coordinate(tiles, _full(coordinate, outer))
+    origin = tensor.origin
+    if ragged and (loose := tuple(mode for mode, extent in enumerate(tiler) if _rounds_up(tensor, mode, extent))):
+        origin = (origin or Origin.of(tensor)).beyond(tensor, loose)
+    return tensor.derived(lambda layout: _tiled(layout, tiler, coordinate), pending, origin=origin)
+
+
+def _rounds_up(tensor: Tensor, mode: int, extent: Any) -> bool:
+    """Whether the last tile of a mode may reach beyond it."""
+    part = tensor.layout.mode(mode)
+    if isinstance(extent, tuple):
+        return any(_leaves(size(part, i), each) for i, each in enumerate(extent)) if isinstance(part.shape, tuple) \
+            else _leaves(size(part), product(extent))
+    return _leaves(size(part), extent)
+
+
+def _leaves(have: Int, tile: Any) -> bool:
+    if isinstance(tile, Layout):
+        tile = size(tile) * size(complement(tile))
+    return not divides(tile, have)
+
+
+def _full(coordinate: tuple[object, ...], outer: Layout) -> object:
+    return normalise((*coordinate, *(None,) * (rank(outer) - len(coordinate))), rank(outer))
+
+
+def _tiled(whole: Layout, tiler: tuple[Any, ...], coordinate: tuple[object, ...]) -> tuple[Layout, Any]:
+    """The tile of a layout, and where it begins."""
+    divided = zipped_divide(whole, tiler)
+    outer = _rank_n(divided.mode(1))
+    full: Any = wide(_full(coordinate, outer))
     if is_slice(full):
-        rest = outer[full]
-        assert isinstance(rest, Tensor), "a sliced tensor is a tensor"
-        layout = make_layout(*_modes_of(inner), *_modes_of(rest.layout))
-        return Tensor(tensor.buffer, rest.offset, layout, tensor.dtype, tensor.swizzle, tensor.name)
-    return Tensor(tensor.buffer, outer.offset_of(full), inner, tensor.dtype, tensor.swizzle, tensor.name)
-
-
-def _tile_coordinates(tensor: CoordTensor, tiler: tuple[Any, ...], coordinate: tuple[object, ...]) -> CoordTensor:
-    """The tile of a coordinate tensor; no bounds are recorded: coordinates may be compared, not read through."""
-    def part(whole: Layout) -> tuple[Layout, Int]:
-        divided = zipped_divide(whole, tiler)
-        outer = _rank_n(divided.mode(1))
-        full = normalise((*coordinate, *(None,) * (rank(outer) - len(coordinate))), rank(outer))
-        if is_slice(full):
-            rest, offset = slice_and_offset(full, outer)  # type: ignore[arg-type]
-            return make_layout(*_modes_of(divided.mode(0)), *_modes_of(rest)), offset
-        return divided.mode(0), crd2idx(full, outer)  # type: ignore[arg-type]
-
-    return tensor.each(part)
+        rest, offset = slice_and_offset(full, outer)
+        return make_layout(*_modes_of(divided.mode(0)), *_modes_of(rest)), offset
+    return divided.mode(0), crd2idx(full, outer)
 
 
 def _rank_n(layout: Layout) -> Layout:
@@ -340,8 +356,13 @@ def _modes_of(layout: Layout) -> list[Layout]:
     return [layout.mode(i) for i in range(rank(layout))] if isinstance(layout.shape, tuple) else [layout]
 
 
-def parallelize(tensor: Tensor, thr_layout: Layout | IntTuple, thread: Int) -> Tensor:
-    """The elements of a tile that one thread of ``thr_layout`` handles: its rest modes (REST_M, REST_N, ...)."""
+def parallelize(tensor: Any, thr_layout: Layout | IntTuple, thread: Int) -> Any:
+    """The elements of a tile that one thread of ``thr_layout`` handles: its rest modes (REST_M, REST_N, ...).
+
+    Of an identity tensor they are their coordinates.
+    """
+    if not isinstance(tensor, (Tensor, CoordTensor)):
+        raise TensorError(f"parallelize takes a tensor of a kernel, not {kind(tensor)}", locs=(locate(),))
     thr_layout = thr_layout if isinstance(thr_layout, Layout) else make_layout(thr_layout)
     shape = tuple(size(thr_layout, mode) for mode in range(rank(thr_layout)))
     threads = size(thr_layout)
@@ -357,10 +378,13 @@ def parallelize(tensor: Tensor, thr_layout: Layout | IntTuple, thread: Int) -> T
         if not isinstance(have, int) and isinstance(extent, int):
             have.require_divisible(extent, f"parallelize({tensor.label}, {thr_layout}): extent {{value}} of mode "
                                            f"{mode} is no multiple of {extent}", code="A4")
-    divided = zipped_divide(tensor.layout, shape)
-    coordinate = thread_coordinate(thread, thr_layout)
-    offset = tensor.offset + crd2idx(coordinate if len(coordinate) > 1 else coordinate[0], divided.mode(0))
-    return Tensor(tensor.buffer, offset, divided.mode(1), tensor.dtype, tensor.swizzle, tensor.name)
+
+    def part(whole: Layout) -> tuple[Layout, Any]:
+        divided = zipped_divide(whole, shape)
+        coordinate: Any = thread_coordinate(thread, thr_layout)
+        return divided.mode(1), crd2idx(coordinate if len(coordinate) > 1 else coordinate[0], divided.mode(0))
+
+    return tensor.each(part) if isinstance(tensor, CoordTensor) else tensor.derived(part)
 
 
 def fragment(shape: object, dtype: DType) -> Tensor:

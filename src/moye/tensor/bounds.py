@@ -1,26 +1,30 @@
 """Whether coordinates lie inside a tensor: proven now, checked at launch, or left to the simulator.
 
-In: a view and a coordinate.  Out: nothing; a TensorError for what is certainly outside, a guard for what launch tells.
+In: a view and a coordinate.  Out: what is not proven; a TensorError for what is certainly outside, a guard
+for what launch tells.
 
 >>> check_coordinate(tAgA, (None, None, None, k + 1))      # k + 1 < extent of mode 3, as far as the loop goes
 
 Guarded are constants, block indices and loop variables (plus constants) against dynamic extents, where the access
-happens in every launch: what a condition or a jump may skip is the user's own test, and the simulator's to check.
+happens in every launch.  What a condition or a jump may skip is the user's own test, and the simulator's to check: it
+is handed back as ``Pending`` (accesses.py).
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Protocol
 
 from moye.dtypes import DType, Space
 from moye.errors import DTypeError, TensorError
 from moye.ir import ops
 from moye.ir.builder import LoopBound
-from moye.ir.nodes import Buffer, Literal, Operand, Value
+from moye.ir.nodes import Block, Buffer, Literal, Operand, Value
 from moye.layout import Int, IntTuple, Layout, product
 from moye.tensor import expr
 from moye.tensor.context import builder, locate
 from moye.tensor.expr import Expr, Scalar, operand_of, wrap
+from moye.tensor.origin import Pending
 
 _NEGATED = {"lt": "ge", "le": "gt", "gt": "le", "ge": "lt", "eq": "ne", "ne": "eq"}
 _MIRRORED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le", "eq": "eq", "ne": "ne"}
@@ -46,46 +50,110 @@ class Typed(Protocol):
     def dtype(self) -> DType: ...
 
 
-def check_coordinate(tensor: View, coordinate: object) -> None:
-    """Check every entry of a coordinate (open modes aside) against its extent."""
+def check_coordinate(tensor: View, coordinate: object) -> tuple[Pending, ...]:
+    """Check every entry of a coordinate (open modes aside) against its extent; those that are not proven inside.
+
+    Launch checks constants and block indices now, and what depends on loops once something is accessed there.
+    """
     shape = tensor.layout.shape
     if not isinstance(coordinate, tuple):
-        _check(tensor, 0, coordinate, shape)
-        return
+        return tuple(_check(tensor, 0, coordinate, shape))
     shapes = shape if isinstance(shape, tuple) else (shape,)
-    for mode, (entry, extent) in enumerate(zip(coordinate, shapes, strict=False)):
-        _check(tensor, mode, entry, extent)
+    return tuple(found for mode, (entry, extent) in enumerate(zip(coordinate, shapes, strict=False))
+                 for found in _check(tensor, mode, entry, extent))
 
 
-def _check(tensor: View, mode: int, entry: object, shape: IntTuple) -> None:
+def _check(tensor: View, mode: int, entry: object, shape: IntTuple) -> Iterator[Pending]:
     if isinstance(entry, tuple) and isinstance(shape, tuple):
         for part, extent in zip(entry, shape, strict=False):
-            _check(tensor, mode, part, extent)
+            yield from _check(tensor, mode, part, extent)
     elif isinstance(entry, (int, Expr)):
-        _check_entry(tensor, mode, entry, product(shape))
+        yield from _check_entry(tensor, mode, entry, product(shape))
 
 
-def _check_entry(tensor: View, mode: int, entry: int | Expr, extent: Int) -> None:
+def _check_entry(tensor: View, mode: int, entry: int | Expr, extent: Int) -> Iterator[Pending]:
     low, high = (entry, entry) if isinstance(entry, int) else (entry.lower, entry.upper)
+    if _never():
+        return
     if (high is not None and high < 0) or (low is not None and isinstance(extent, int) and low >= extent):
         raise TensorError(f"{tensor.label}: index {entry} is outside mode {mode} of extent {extent} ({tensor.layout})",
                           hint="indices count from 0 and never from the end" if high is not None and high < 0 else None,
                           locs=(locate(),), code=_code(tensor))
-    if isinstance(entry, int) and isinstance(extent, int):
+    if tensor.buffer.space is Space.REGISTER or proven(entry, extent):
         return
-    found = _largest(entry)
+    pending = Pending(entry, extent, mode, tensor.label)
+    depends = isinstance(entry, Expr) and _loop_part(entry.operand) is not None
+    if depends or not require_index_at_launch(tensor, pending):
+        yield pending
+
+
+def _never() -> bool:
+    """Whether this point is inside a loop that is known to have no iteration."""
+    loops = (bound.loop.iv for bound in builder().loops.values())
+    return any(iv.lower is not None and iv.upper is not None and iv.lower > iv.upper for iv in loops)
+
+
+def proven(index: Int, extent: Int) -> bool:
+    """Whether an index is known to lie inside its mode: by its facts, or by the conditions around this point."""
+    if isinstance(index, int) and isinstance(extent, int):
+        return 0 <= index < extent
+    low = index if isinstance(index, int) else index.lower
+    if low is None or low < 0:
+        return False
+    if not isinstance(index, int) and isinstance(extent, int) and index.upper is not None and index.upper < extent:
+        return True
+    with builder().inside(Block()):                     # only to see whether it folds
+        inside = expr.compare("lt", index, extent)  # type: ignore[arg-type]
+    return inside is True or (isinstance(index, Expr) and any(_says(cond, index, extent)
+                                                              for cond in builder().open_conditions))
+
+
+def _says(cond: Operand, index: Expr, extent: Int, negated: bool = False) -> bool:
+    """Whether a condition is, or implies, ``index < extent``."""
+    op = cond.op if isinstance(cond, Value) else None
+    if isinstance(op, ops.Unary) and op.kind == "not":
+        return _says(op.a, index, extent, not negated)
+    if not isinstance(op, ops.Binary):
+        return False
+    if op.kind == ("lor" if negated else "land"):
+        return _says(op.a, index, extent, negated) or _says(op.b, index, extent, negated)
+    kind = _NEGATED.get(op.kind) if negated else op.kind
+    sides = (op.a, op.b) if kind == "lt" else (op.b, op.a) if kind == "gt" else None
+    return sides is not None and _same(sides[0], index.operand) and _same(sides[1], operand_of(extent))  # type: ignore[arg-type]
+
+
+def _same(a: Operand, b: Operand) -> bool:
+    """Whether two operands are one integer, in whatever width."""
+    a, b = _narrow(a), _narrow(b)
+    return a.value == b.value if isinstance(a, Literal) and isinstance(b, Literal) else a is b
+
+
+def _narrow(operand: Operand) -> Operand:
+    op = operand.op if isinstance(operand, Value) else None
+    widens = isinstance(op, ops.Cast) and op.a.dtype.is_integer and op.a.dtype.bits <= operand.dtype.bits
+    return _narrow(op.a) if isinstance(op, ops.Cast) and widens else operand
+
+
+def require_index_at_launch(tensor: View, pending: Pending) -> bool:
+    """Have launch check an index that every launch reaches; whether that proves it for all of the kernel."""
+    entry, extent = pending.index, pending.extent
+    found = _largest(entry)  # type: ignore[arg-type]
     if found is None:
-        return
+        return False
     bound, loop = found
     inside = expr.compare("lt", bound, extent)
-    if isinstance(inside, Expr) and expr.can_guard(inside.operand, conditional=True):
-        before = len(builder().func.guards)
-        view = "" if tensor.label == tensor.buffer.name else f" (a view of {tensor.buffer.name})"
-        message = f"index {{bound}} of {tensor.label}{view}, mode {mode}, is outside its extent {{extent}}"
-        fields = {"bound": operand_of(bound), "extent": operand_of(extent)}  # type: ignore[arg-type]
-        guard = builder().guard(inside.operand, message, fields, _hint(entry, loop), _code(tensor) or "A12")
-        if loop is not None and len(builder().func.guards) > before:
-            loop.guards.append(guard)
+    if not isinstance(inside, Expr):
+        return inside is True and loop is None
+    if not expr.can_guard(inside.operand, conditional=True):
+        return False
+    before = len(builder().func.guards)
+    view = "" if pending.label == tensor.buffer.name else f" (a view of {tensor.buffer.name})"
+    message = f"index {{bound}} of {pending.label}{view}, mode {pending.mode}, is outside its extent {{extent}}"
+    fields = {"bound": operand_of(bound), "extent": operand_of(extent)}  # type: ignore[arg-type]
+    guard = builder().guard(inside.operand, message, fields, _hint(entry, loop), _code(tensor) or "A12")  # type: ignore[arg-type]
+    if loop is not None and len(builder().func.guards) > before:
+        loop.guards.append(guard)
+    return loop is None
 
 
 def _code(tensor: View) -> str | None:

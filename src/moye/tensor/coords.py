@@ -102,11 +102,10 @@ def apply_view(x: Tensor | CoordTensor, fn: Callable[[Layout], tuple[Layout, Int
     """
     if isinstance(x, CoordTensor):
         return x.each(fn)
-    layout, offset = fn(x.layout)
+    part = x.derived(fn, order=None if partition is None else Order(partition))
     if not read_only:
         x.unordered()
-    return Tensor(x.buffer, x.offset + offset, layout, x.dtype, x.swizzle, x.name,
-                  None if partition is None else Order(partition))
+    return part
 
 
 def make_coord_tensor(layout: Layout) -> CoordTensor:

@@ -20,9 +20,11 @@ from moye.ir import ops
 from moye.ir.nodes import Buffer, Extent, Operand, TileRef, Value
 from moye.layout import ComposedLayout, Int, IntTuple, Layout, Swizzle, rank, size
 from moye.layout.tuples import zip_leaves
+from moye.tensor.accesses import judge
 from moye.tensor.bounds import need_bytes
 from moye.tensor.context import builder, locate
 from moye.tensor.expr import Expr, operand_of, truth
+from moye.tensor.origin import Origin
 from moye.tensor.space import IndexSpace, common_space, merged
 
 _WIDEST = 128
@@ -46,6 +48,8 @@ class View(Protocol):
     @property
     def label(self) -> str: ...
     @property
+    def origin(self) -> Origin | None: ...
+    @property
     def alignment(self) -> int: ...
     def tile_ref(self, strides: tuple[Int, ...]) -> TileRef: ...
 
@@ -63,9 +67,27 @@ def emit_copy(op: CopyOp, dst: View, src: View, pred: object = None, *, zero_fil
     to, of = dst.tile_ref(accesses.strides[0]), src.tile_ref(accesses.strides[1])
     if at is not None:
         to, of = (replace(ref, lane=_static(s[at])) for ref, s in zip((to, of), space.strides, strict=False))
+    given = _predicate(pred, accesses)
+    _judge(dst, src, given, pred, space, width if at is not None else 1, at or 0, zero_fill=zero_fill)
     builder().emit(ops.Copy(
-        dst=to, src=of, extents=tuple(extent_of(e) for e in accesses.extents), width=width, atom=op,
-        pred=_predicate(pred, accesses), zero_fill=zero_fill))
+        dst=to, src=of, extents=tuple(extent_of(e) for e in accesses.extents), width=width, atom=op, pred=given,
+        zero_fill=zero_fill))
+
+
+def _judge(dst: View, src: View, given: TileRef | Operand | None, pred: object, space: IndexSpace, width: int, at: int,
+           *, zero_fill: bool) -> None:
+    """The bounds of both sides; what a predicate masks is not accessed, but where it writes zeros."""
+    mask = getattr(pred, "layout", None)
+    for view, write in ((src, False), (dst, True)):
+        if view.origin is None or not view.origin.loose:
+            continue
+        if given is None or (write and zero_fill):
+            judge(view, write)
+        elif mask is None:
+            judge(view, write, given)
+        else:
+            elements = tuple(e for e in space.extents if isinstance(e, int))
+            judge(view, write, given, (dst.layout, src.layout, mask), elements, width, at)
 
 
 def extent_of(extent: Int) -> Extent:

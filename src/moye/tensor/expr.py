@@ -17,7 +17,7 @@ from moye import dtypes as dt
 from moye.dtypes import DType, Kind
 from moye.errors import DTypeError, FactError, TraceError
 from moye.ir import builder as ir_builder
-from moye.ir import fold
+from moye.ir import constants, fold
 from moye.ir.nodes import Literal, Operand, Value
 from moye.layout import DynInt
 from moye.tensor.context import builder, locate
@@ -107,7 +107,7 @@ class Expr(DynInt):
     def __pow__(self, other: Any) -> Any:
         """A small constant power multiplies; any other is the float function, of integers in float32."""
         if isinstance(other, int) and not isinstance(other, bool) and 0 <= other <= 8:
-            result: Scalar = self if other else wrap(operand_of(1, self.dtype))
+            result: Scalar = self if other else wrap(operand_of(1, self.dtype), self)
             for _ in range(other - 1):
                 result = arithmetic("mul", result, self)
             return result
@@ -222,17 +222,28 @@ def operand_of(x: Scalar, dtype: DType | None = None, *, modulo: bool = False) -
                 raise DTypeError(f"{number} does not fit {chosen}: it is no integer", locs=(locate(),))
             number = int(number)
         pattern = modulo and -(1 << (chosen.bits - 1)) <= number < 1 << chosen.bits
-        if not pattern and not fold.fits(number, chosen):
+        if not pattern and not constants.fits(number, chosen):
             raise DTypeError(f"{number} does not fit {chosen}", hint="convert the other operand, with .to(mo.int64)",
                              locs=(locate(),))
-    return fold.cast_literal(Literal(number, default_dtype(number)), chosen)
+    elif chosen.is_float and isinstance(number, int) and abs(number) >= 1 << 1023:
+        raise DTypeError(f"an integer of {number.bit_length()} bits does not fit {chosen}", locs=(locate(),))
+    return constants.literal(number, chosen)
 
 
-def wrap(operand: Operand) -> Scalar:
-    """The scalar of an operand: a Python number for constants of the index and bool types, else an Expr."""
-    if isinstance(operand, Literal) and operand.dtype in (dt.int32, dt.int64, dt.bool_):
-        return operand.value
-    return Expr(operand)
+def wrap(operand: Operand, *sources: Scalar) -> Scalar:
+    """The scalar of an operand: a Python number for constants of the index and bool types, else an Expr.
+
+    What was made from a constant that the user gave a dtype, one of the ``sources``, keeps its own.
+    """
+    if isinstance(operand, Value) or operand.dtype not in (dt.bool_, dt.int32, builder().index):
+        return Expr(operand)
+    typed = any(isinstance(x, Expr) and isinstance(x.operand, Literal) for x in sources)
+    return Expr(operand) if typed and operand.dtype is not dt.bool_ else operand.value
+
+
+def position(x: Expr) -> Scalar:
+    """An index or offset: a Python number where it is a constant, whatever its dtype."""
+    return x.operand.value if isinstance(x.operand, Literal) else x
 
 
 def _common(a: Scalar, b: Scalar) -> DType:
@@ -260,7 +271,7 @@ def arithmetic(kind: str, a: Scalar, b: Scalar) -> Scalar:
     work = dt.float32 if dtype in _NARROW else dtype
     b_ = builder()
     result = b_.binary(kind, operand_of(a, work), operand_of(b, work))
-    return wrap(result if work is dtype else b_.cast(result, dtype))
+    return wrap(result if work is dtype else b_.cast(result, dtype), a, b)
 
 
 def divide(a: Scalar, b: Scalar) -> Scalar:
@@ -308,7 +319,7 @@ def bitwise(kind: str, a: Scalar, b: Scalar) -> Scalar:
     if dtype.kind is Kind.BOOL:
         dtype = dt.int32
     right = operand_of(b, dt.int32) if shift else operand_of(b, dtype, modulo=True)
-    return wrap(builder().binary(kind, operand_of(a, dtype, modulo=True), right))
+    return wrap(builder().binary(kind, operand_of(a, dtype, modulo=True), right), a, b)
 
 
 def compare(kind: str, a: Scalar, b: Any) -> Scalar:
@@ -333,16 +344,18 @@ def unary(kind: str, a: Scalar, *, fast: bool = False) -> Scalar:
     work = dt.float32 if dtype in _NARROW or not (keeps or dtype.is_float) else dtype
     b = builder()
     result = b.unary(kind, operand_of(a, work), fast=fast)
-    return wrap(b.cast(result, dtype) if dtype in _NARROW and result.dtype.is_float else result)
+    return wrap(b.cast(result, dtype) if dtype in _NARROW and result.dtype.is_float else result, a)
 
 
 def where(cond: Scalar, a: Scalar, b: Scalar) -> Scalar:
     """``a if cond else b`` for scalars, both evaluated."""
-    if not isinstance(cond, Expr):
+    if not isinstance(cond, Expr) and not isinstance(a, Expr) and not isinstance(b, Expr):
         return a if cond else b
     a, b = plain(a), plain(b)
     dtype = _common(a, b)
-    return wrap(builder().select(truth(cond).operand, operand_of(a, dtype), operand_of(b, dtype)))
+    if not isinstance(cond, Expr):
+        return wrap(operand_of(a if cond else b, dtype), a, b)
+    return wrap(builder().select(truth(cond).operand, operand_of(a, dtype), operand_of(b, dtype)), a, b)
 
 
 def truth(value: Expr) -> Expr:

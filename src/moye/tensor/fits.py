@@ -15,7 +15,19 @@ from typing import Any, Protocol
 from moye.dtypes import DType, Space
 from moye.errors import TensorError
 from moye.ir.nodes import Buffer, TensorParam, Value
-from moye.layout import Int, Layout, complement, cosize, divides, known_less, make_layout, rank, size
+from moye.layout import (
+    ComposedLayout,
+    Int,
+    Layout,
+    Swizzle,
+    complement,
+    cosize,
+    divides,
+    known_less,
+    make_layout,
+    rank,
+    size,
+)
 from moye.layout.tuples import zip_leaves
 from moye.tensor import expr
 from moye.tensor.context import builder, locate, tracing
@@ -114,20 +126,21 @@ def require_inside(label: str, layout: Layout, other: Any, mode: int | None = No
             builder().guard(inside.operand, message, fields, code="A3")
 
 
-def require_allocated(view: View, layout: Layout) -> None:
+def require_allocated(view: View, offset: Int, layout: Layout, swizzle: Swizzle | None) -> None:
     """A static layout in place of a view's own must end inside the shared or register buffer."""
     buffer, reach = view.buffer, cosize(layout)
-    start = view.offset if isinstance(view.offset, int) else view.offset.lower
+    start = offset if isinstance(offset, int) else offset.lower
     if buffer.elements is None or not isinstance(reach, int) or start is None or \
             any(not isinstance(step, int) or step < 0 for _, step in zip_leaves(layout.shape, layout.stride)):
         return
     held = buffer.elements * buffer.dtype.bits // view.dtype.bits
-    if start + reach <= held:
+    end = start + reach if swizzle is None else cosize(ComposedLayout(swizzle, start, layout))
+    if not isinstance(end, int) or end <= held:
         return
     begins = "" if start == 0 else f" from element {start}"
     where = "" if view.label == buffer.name else f", a view of {buffer.name}"
     hint = None if buffer.space is Space.REGISTER else "allocate it with the cosize of the largest of its layouts"
-    raise TensorError(f"the layout {layout}{begins} of {view.label}{where} reaches element {start + reach - 1}, and "
+    raise TensorError(f"the layout {layout}{begins} of {view.label}{where} reaches element {end - 1}, and "
                       f"its allocation of layout {buffer.layout} has {held}", hint=hint, locs=(locate(),), code="A3")
 
 

@@ -14,6 +14,7 @@ from moye.dtypes import Space
 from moye.errors import LayoutError, TensorError
 from moye.ir import ops
 from moye.layout import Layout, coalesce, logical_divide, make_layout, rank, size
+from moye.tensor.accesses import judge
 from moye.tensor.context import builder, locate
 from moye.tensor.copying import View, extent_of, misaligned, proven
 from moye.tensor.space import common_space, merged
@@ -47,6 +48,7 @@ def emit_matrices(op: CopyOp, dst: View, src: View) -> None:
     steps = space.strides[1 if dst is registers else 0]
     if proven(memory, steps, -1) % (ROW_BITS // 8):
         raise misaligned(op, memory, steps, -1, ROW_BITS // 8)
+    judge(memory, write=dst is memory)
     builder().emit(ops.Copy(
         dst=dst.tile_ref(space.strides[0]), src=src.tile_ref(space.strides[1]),
         extents=tuple(extent_of(e) for e in space.extents), width=width, atom=op,

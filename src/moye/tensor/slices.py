@@ -53,7 +53,7 @@ def _entry(c: object) -> object:
         if c.dtype.is_float:
             raise TensorError(f"the index {c} is a {c.dtype}, not an integer", hint="convert it with int(...)",
                               locs=(locate(),))
-        return expr.wrap(c.operand)
+        return expr.position(c)
     if c is None or isinstance(c, int):
         return c
     if hasattr(c, "__index__"):

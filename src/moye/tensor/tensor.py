@@ -38,15 +38,17 @@ from moye.layout import (
     slice_and_offset,
 )
 from moye.tensor import copying, expr
+from moye.tensor.accesses import judge_element
 from moye.tensor.bounds import check_coordinate, need_bytes
 from moye.tensor.context import builder, locate
 from moye.tensor.expr import Expr, Scalar, is_scalar, operand_of
 from moye.tensor.fits import require_allocated, require_index, require_inside, require_tiles
 from moye.tensor.operators import Elementwise
 from moye.tensor.order import Order, Partition
+from moye.tensor.origin import Origin, Pending, Step
 from moye.tensor.slices import is_slice, normalise, shown, wide
 from moye.tensor.space import IndexSpace, common_space, merged
-from moye.tensor.views import layout_and_swizzle
+from moye.tensor.views import placed
 
 AUTO = "_"  # first letter of names that moye gives, until the user's variable names the thing
 
@@ -55,14 +57,15 @@ class Tensor(Elementwise, WrappedLayout):
     """A view of memory in a kernel: ``dtype`` elements of ``buffer`` at ``offset + layout(coordinate)``.
 
     ``offset`` counts elements of ``dtype`` and is static for register tensors.  ``swizzle`` (in elements) is applied to
-    the whole offset.  ``name`` is the user's variable, ``order`` says which elements of a tile a thread's values are.
-    Layout verbs take tensors and give views.
+    the whole offset.  ``name`` is the user's variable, ``order`` says which elements of a tile a thread's values are,
+    ``origin`` where a view's elements lie in the tensor that it was made from.  Layout verbs take tensors and give
+    views.
     """
 
-    __slots__ = ("buffer", "dtype", "layout", "name", "offset", "order", "swizzle")
+    __slots__ = ("buffer", "dtype", "layout", "name", "offset", "order", "origin", "swizzle")
 
     def __init__(self, buffer: Buffer, offset: Int, layout: Layout, dtype: DType, swizzle: Swizzle | None = None,
-                 name: str = "", order: Order | None = None) -> None:
+                 name: str = "", order: Order | None = None, origin: Origin | None = None) -> None:
         self.buffer = buffer
         self.offset = offset
         self.layout = layout
@@ -70,6 +73,7 @@ class Tensor(Elementwise, WrappedLayout):
         self.swizzle = swizzle
         self.name = name
         self.order = order
+        self.origin = origin
 
     # --- properties ---
 
@@ -107,25 +111,36 @@ class Tensor(Elementwise, WrappedLayout):
 
     # --- views ---
 
-    def view(self, coordinate: object) -> tuple[Layout, Int]:
-        """The sub-layout and element offset of a slicing coordinate, bounds recorded or checked."""
-        check_coordinate(self, coordinate)
+    def derived(self, step: Step, pending: tuple[Pending, ...] = (), order: Order | None = None,
+                origin: Origin | None = None) -> Tensor:
+        """A view: ``step`` maps the layout to that of the view and an offset to add, and its coordinates likewise."""
+        layout, moved = step(self.layout)
+        if self.space is not Space.REGISTER:
+            origin = (origin or self.origin or Origin.of(self)).then(step, pending)
+        return Tensor(self.buffer, self.offset + moved, layout, self.dtype, self.swizzle, self.name, order, origin)
+
+    def applied(self, plain: Callable[[Layout], Layout]) -> Tensor:
+        self.unordered()
+        return self.derived(lambda layout: (plain(layout), 0))
+
+    def view(self, coordinate: object, order: Order | None = None) -> Tensor:
+        """The view of a slicing coordinate, whose closed entries are checked."""
+        pending = check_coordinate(self, coordinate)
         try:
-            sub, moved = slice_and_offset(wide(coordinate), self.layout)
+            return self.derived(lambda layout: slice_and_offset(wide(coordinate), layout), pending, order)
         except LayoutError as error:
             raise TensorError(f"{self.label}[{shown(coordinate)}]: {error.message}", locs=(locate(),)) from None
-        return sub, self.offset + moved
 
     def __getitem__(self, coordinate: object) -> Tensor | Scalar:
         coordinate = normalise(coordinate, rank(self.layout))
         if is_slice(coordinate):
-            sub, offset = self.view(coordinate)
-            if self.space is Space.REGISTER:
-                _static_offset(self, offset)
             whole = isinstance(coordinate, tuple) and coordinate[0] is None
+            part = self.view(coordinate, self.order if whole else None)
+            if self.space is Space.REGISTER:
+                _static_offset(self, part.offset)
             if not whole:
                 self.unordered()
-            return Tensor(self.buffer, offset, sub, self.dtype, self.swizzle, self.name, self.order if whole else None)
+            return part
         value = Value(self.dtype, name="")
         op = ops.Load(result=value, ref=self.ref(coordinate))
         value.op = op
@@ -144,20 +159,17 @@ class Tensor(Elementwise, WrappedLayout):
                               locs=(locate(),))
         number: Any = value
         self.unordered()
-        builder().emit(ops.Store(ref=self.ref(coordinate), value=operand_of(number, self.dtype)))
+        builder().emit(ops.Store(ref=self.ref(coordinate, write=True), value=operand_of(number, self.dtype)))
 
-    def offset_of(self, coordinate: object) -> Int:
-        """The element offset of a full coordinate, bounds recorded or checked."""
-        check_coordinate(self, coordinate)
+    def ref(self, coordinate: object, *, write: bool = False) -> Ref:
+        """The element at a full coordinate, which is about to be accessed."""
+        need_bytes(self)
+        own = check_coordinate(self, coordinate)
         try:
-            return self.offset + crd2idx(wide(coordinate), self.layout)
+            offset = self.offset + crd2idx(wide(coordinate), self.layout)
         except LayoutError as error:
             raise TensorError(f"{self.label}[{shown(coordinate)}]: {error.message}", locs=(locate(),)) from None
-
-    def ref(self, coordinate: object) -> Ref:
-        """The element at a full coordinate."""
-        need_bytes(self)
-        offset = self.offset_of(coordinate)
+        judge_element(self, coordinate, own, write)
         if self.space is Space.REGISTER:
             _static_offset(self, offset)
         return Ref(self.buffer, index_operand(offset), self.dtype, self.swizzle)
@@ -171,15 +183,22 @@ class Tensor(Elementwise, WrappedLayout):
     # --- layout verbs ---
 
     def with_layout(self, layout: Layout | ComposedLayout) -> Tensor:
-        inner, swizzle = layout_and_swizzle(self, layout)
-        require_allocated(self, inner)
+        """The same memory under another layout: its shape is what coordinates of the view are judged against."""
+        offset, inner, swizzle = placed(self, layout)
+        require_allocated(self, offset, inner, swizzle)
         self.unordered()
-        return Tensor(self.buffer, self.offset, inner, self.dtype, swizzle, self.name)
+        return Tensor(self.buffer, offset, inner, self.dtype, swizzle, self.name)
 
     def moved(self, offset: Int) -> Tensor:
         """The same layout from an element ``offset`` further on."""
         self.unordered()
         return Tensor(self.buffer, self.offset + offset, self.layout, self.dtype, self.swizzle, self.name)
+
+    def shifted(self, coordinate: Any) -> Tensor:
+        """The same shape from a coordinate on: the last elements of it lie beyond the tensor."""
+        self.unordered()
+        origin = (self.origin or Origin.of(self)).beyond(self, tuple(range(rank(self.layout))))
+        return self.derived(lambda layout: (layout, layout(wide(coordinate))), origin=origin)
 
     def contiguous_run(self) -> int:
         return 0 if self.swizzle is None else math.gcd(1 << self.swizzle.base, _divisor(self.offset))
@@ -285,7 +304,7 @@ def shared_array(dtype: DType, layout: Layout | ComposedLayout | IntTuple, *, al
         layout = make_layout(layout)
     swizzle = layout.swizzle if isinstance(layout, ComposedLayout) else None
     inner = layout.layout if isinstance(layout, ComposedLayout) else layout
-    elements = cosize(inner)
+    elements = cosize(layout)                           # a swizzle may reach beyond the last offset
     if not isinstance(elements, int):
         raise TensorError(f"shared_array: the layout {layout} is not static", locs=(locate(),))
     if align is None:

@@ -21,6 +21,7 @@ from moye.ir import ops
 from moye.ir.nodes import Buffer, Operand, Ref
 from moye.layout import ComposedLayout, Int, Layout, ScaledBasis, coalesce, rank
 from moye.layout.tuples import zip_leaves
+from moye.tensor.accesses import judge
 from moye.tensor.context import builder, locate
 from moye.tensor.coords import CoordTensor
 from moye.tensor.expr import Expr, Scalar, operand_of
@@ -87,6 +88,7 @@ def copy_tma(tma: TmaTensor, places: tuple[object, ...], barrier: tuple[Tensor, 
     _check_options(tma, load, barrier, multicast, hint)
     if not load:
         tma.buffer.written = True
+    judge(smem, write=load)
     offset: Any = 0
     if tma.tiling.multicast > 1:
         assert multicast is not None, "checked with the options"

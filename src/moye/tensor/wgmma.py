@@ -14,6 +14,7 @@ from moye.errors import TensorError
 from moye.ir import ops
 from moye.ir.nodes import Literal, Operand
 from moye.layout import crd2idx, size
+from moye.tensor.accesses import judge
 from moye.tensor.context import builder, locate
 from moye.tensor.descriptors import descriptor
 from moye.tensor.expr import Expr, Scalar, is_scalar, truth
@@ -35,6 +36,8 @@ def emit_wgmma(op: MmaOp, d: Tensor, a: Tensor, b: Tensor, accumulate: Scalar) -
     if not all(isinstance(x, int) for space in (m, n, k) for x in (*space.extents, *space.strides[0],
                                                                    *space.strides[1])):
         raise TensorError(f"gemm with {op}: the layouts of {a!r}, {b!r} and {d!r} must be static", locs=(locate(),))
+    for operand in (a, b):
+        judge(operand, write=False)
     builder().emit(ops.Wgmma(
         mma=op, roles="m" * len(zm) + "n" * len(zn) + "k" * len(zk),
         d=d.tile_ref((*m.strides[1], *n.strides[1], *zk)), a=a.tile_ref((*m.strides[0], *zn, *k.strides[0])),
@@ -47,7 +50,8 @@ def emit_wgmma(op: MmaOp, d: Tensor, a: Tensor, b: Tensor, accumulate: Scalar) -
 def descriptor_view(op: MmaOp, operand: str, tensor: Tensor) -> Tensor:
     """The tensor itself, once it is proven that descriptors can describe it."""
     descriptor(op, operand, tensor)
-    return Tensor(tensor.buffer, tensor.offset, tensor.layout, tensor.dtype, tensor.swizzle, order=tensor.order)
+    return Tensor(tensor.buffer, tensor.offset, tensor.layout, tensor.dtype, tensor.swizzle, order=tensor.order,
+                  origin=tensor.origin)
 
 
 def _truth(accumulate: Scalar) -> Operand:

@@ -30,7 +30,7 @@ gelu_kernel(float* __restrict__ out, const int out_s1,
     #pragma unroll
     for (int i = 0; i < 16; ++i) {
         const float a_i = a[i];
-        frag9[i] = scale * a_i * (tanhf((a_i + a_i * a_i * a_i * 0.044715f) * 0.79788456f) + 1.0f) / 2.0f;
+        frag9[i] = scale * a_i * (tanhf((a_i + a_i * a_i * a_i * 0.044715f) * 0.7978846f) + 1.0f) / 2.0f;
     }
     #pragma unroll
     for (int j = 0; j < 8; ++j) {

@@ -5,12 +5,14 @@ it).  ``now[g]`` is the epoch of group g, ``seen[g, h]`` the latest epoch of h's
 ordered after; ``seen[g, g]`` is about the *other* threads of g: u at epoch e is before t iff u is t, or e <= seen.
 ``engines`` (a barrier's copies, a warpgroup's products) work on their own; ``heard[g, e]`` is the epoch of engine e
 that g knows to be complete.  In a cluster ``far[g, r]`` and ``far_heard[g, r]`` say the same of the block of rank r
-(of its own: nothing); epoch 1 there is that it has started.
-
-All arrays end in a block dimension, 1 until blocks differ.  Past ``limit`` groups a mask is rounded up to whole ones.
+(of its own: nothing); epoch 1 there is that it has started.  ``wide`` is the part of ``far`` that holds for global
+memory, too.  All arrays end in a block dimension, 1 until blocks differ.  Past ``limit`` groups a mask is rounded up
+to whole ones, and ``coarse`` says so.
 """
 
 from __future__ import annotations
+
+import math
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +21,10 @@ Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 Channel = tuple[str, int]
 Known = tuple[Ints, ...]
-"""Epochs of groups (G, columns) and of engines (E, columns); then by rank those of a cluster (R, G or E, columns)."""
+"""Epochs of groups (G, columns) and of engines (E, columns); then by rank those of a cluster (R, G or E, columns), and
+those of groups once more, as far as they hold for global memory."""
+MOST = 1 << 22
+"""Epochs of groups that are kept of groups."""
 
 
 class Clocks:
@@ -31,13 +36,17 @@ class Clocks:
         self.cluster = cluster
         self.group: Ints = np.arange(threads, dtype=np.int64) // warp
         self.groups = -(-threads // warp)
-        self.limit = 2 * self.groups + 8
+        self.least = 2 * self.groups + 8
+        self.limit = max(self.least, threads)
+        self.coarse = False
+        """Whether more groups were needed than there may be."""
         self.columns = 1
         self.seen: Ints = np.zeros((self.groups, self.groups, 1), np.int64)
         self.now: Ints = np.full((self.groups, 1), 1 if cluster == 1 else 2, np.int64)
         self.heard: Ints = np.zeros((self.groups, 0, 1), np.int64)
         ranks = 0 if cluster == 1 else cluster
         self.far: Ints = np.zeros((self.groups, ranks, self.groups, 1), np.int64)
+        self.wide: Ints = self.far.copy()
         self.far_heard: Ints = np.zeros((self.groups, ranks, 0, 1), np.int64)
         self._channels: dict[Channel, Known] = {}
         self._members: Ints | None = None
@@ -51,35 +60,42 @@ class Clocks:
         self.now = np.repeat(self.now, columns, axis=1)
         self.heard = np.repeat(self.heard, columns, axis=2)
         self.far, self.far_heard = np.repeat(self.far, columns, axis=3), np.repeat(self.far_heard, columns, axis=3)
+        self.wide = np.repeat(self.wide, columns, axis=3)
         self._channels = {key: tuple(np.repeat(part, columns, axis=-1) for part in known)
                           for key, known in self._channels.items()}
 
     def split(self, active: Bools) -> list[int]:
         """Split groups until each is wholly inside or outside the mask (T, columns); the parent of each new group."""
+        inside = self._inside(active)
+        partial: Bools = ((inside > 0) & (inside < self._sizes()[:, None])).any(axis=1)
+        if not partial.any():
+            return []
         parents: list[int] = []
-        while self.groups < self.limit:
-            inside = self._inside(active)
-            partial = (inside > 0) & (inside < self._sizes()[:, None])
-            if not partial.any():
-                break
-            parent, column = (int(i) for i in np.argwhere(partial)[0])
-            self.group[(self.group == parent) & ~active[:, column]] = self.groups
-            self._append(parent)
-            parents.append(parent)
+        most = min(self.limit, max(self.least, math.isqrt(MOST // self.columns)))
+        for parent in np.flatnonzero(partial).tolist():
+            members = np.flatnonzero(self.group == parent)
+            kinds, kind = np.unique(active[members], axis=0, return_inverse=True)
+            for number in range(1, len(kinds)):
+                if self.groups + len(parents) >= most:
+                    self.coarse = True
+                    break
+                self.group[members[kind.reshape(-1) == number]] = self.groups + len(parents)
+                parents.append(parent)
+        if parents:
+            self._append(parents)
         return parents
 
-    def _append(self, parent: int) -> None:
-        self.groups += 1
+    def _append(self, parents: list[int]) -> None:
+        """New last groups, each split off from its parent."""
+        rows = [*range(self.groups), *parents]
+        self.groups = len(rows)
         self._members = None
-        self.seen = np.concatenate([self.seen, self.seen[parent:parent + 1]], axis=0)
-        self.seen = np.concatenate([self.seen, self.seen[:, parent:parent + 1]], axis=1)
-        self.now = np.concatenate([self.now, self.now[parent:parent + 1]], axis=0)
-        self.heard = np.concatenate([self.heard, self.heard[parent:parent + 1]], axis=0)
+        self.seen = self.seen[rows][:, rows]
+        self.now, self.heard = self.now[rows], self.heard[rows]
         if self.cluster > 1:
-            self.far = np.concatenate([self.far, self.far[parent:parent + 1]], axis=0)
-            self.far = np.concatenate([self.far, self.far[:, :, parent:parent + 1]], axis=2)
-            self.far_heard = np.concatenate([self.far_heard, self.far_heard[parent:parent + 1]], axis=0)
-        self._channels = {key: tuple(_longer(part, parent) if i % 2 == 0 else part for i, part in enumerate(known))
+            self.far, self.wide = self.far[rows][:, :, rows], self.wide[rows][:, :, rows]
+            self.far_heard = self.far_heard[rows]
+        self._channels = {key: tuple(part if i in (1, 3) else _longer(part, rows) for i, part in enumerate(known))
                           for key, known in self._channels.items()}
 
     def _onehot(self) -> Ints:
@@ -110,7 +126,9 @@ class Clocks:
         if self.cluster == 1:
             return known, heard
         inside = who[:, None, None, :]
-        return known, heard, np.where(inside, self.far, 0).max(axis=0), np.where(inside, self.far_heard, 0).max(axis=0)
+        far, far_heard, wide = (np.where(inside, part, 0).max(axis=0)
+                                for part in (self.far, self.far_heard, self.wide))
+        return known, heard, far, far_heard, wide
 
     def acquire(self, who: Bools, known: Known) -> None:
         """The groups ``who`` are from here on ordered after everything in ``known``."""
@@ -120,9 +138,10 @@ class Clocks:
             part = self.heard[:, :len(heard)]
             self.heard[:, :len(heard)] = np.where(who[:, None, :], np.maximum(part, heard[None]), part)
         if self.cluster > 1:
-            far, far_heard = known[2:]
+            far, far_heard, wide = known[2:]
             inside = who[:, None, None, :]
             self.far = np.where(inside, np.maximum(self.far, far[None]), self.far)
+            self.wide = np.where(inside, np.maximum(self.wide, wide[None]), self.wide)
             part = self.far_heard[:, :, :far_heard.shape[1]]
             self.far_heard[:, :, :far_heard.shape[1]] = np.where(inside, np.maximum(part, far_heard[None]), part)
 
@@ -133,8 +152,8 @@ class Clocks:
             self.now = self.now + 1
             self.heard = np.repeat(self.heard.max(axis=0, keepdims=True), self.groups, axis=0)
             if self.cluster > 1:
-                self.far, self.far_heard = (np.repeat(far.max(axis=0, keepdims=True), self.groups, axis=0)
-                                            for far in (self.far, self.far_heard))
+                self.far, self.far_heard, self.wide = (np.repeat(far.max(axis=0, keepdims=True), self.groups, axis=0)
+                                                       for far in (self.far, self.far_heard, self.wide))
         else:
             self.acquire(who, self.release(who))
 
@@ -182,12 +201,18 @@ class Clocks:
     def meet(self, channel: Channel, who: Bools) -> None:
         """The groups ``who`` leave what they know in a channel of their cluster."""
         known = self.release(who)
-        self._leave(channel, known if self.cluster == 1 else self._everywhere(*self._by_rank(known)))
+        if self.cluster == 1:
+            self._leave(channel, known)
+            return
+        seen, heard, far, far_heard, wide = known
+        wide = self._by_rank(seen, wide)
+        self._leave(channel, (*self._everywhere(self._by_rank(seen, far), self._by_rank(heard, far_heard)), wide))
 
     def arrive(self, channel: Channel, who: Bools, rank: int | None) -> None:
-        """The groups ``who`` leave what they know in the channel of block ``rank`` (None: of every block) alone."""
-        far, far_heard = self._by_rank(self.release(who))
-        known = self._everywhere(far, far_heard)
+        """The groups ``who`` leave what they know of shared memory in the channel of block ``rank`` (None: of every
+        block) alone."""
+        seen, heard, far, far_heard, wide = self.release(who)
+        known = (*self._everywhere(self._by_rank(seen, far), self._by_rank(heard, far_heard)), np.zeros_like(wide))
         if rank is not None:
             here = np.arange(self.columns) % self.cluster == rank
             known = tuple(np.where(here, part, 0) for part in known)
@@ -198,20 +223,16 @@ class Clocks:
         if self.cluster > 1:
             self.far = np.where(who[:, None, None, :], np.maximum(self.far, 1), self.far)
 
-    def _by_rank(self, known: Known) -> tuple[Ints, Ints]:
+    def _by_rank(self, own: Ints, far: Ints) -> Ints:
         """What is known of each block of the cluster, the own one included, joined over its blocks."""
-        found = []
-        for own, far in zip(known[:2], known[2:], strict=True):
-            if self.columns == 1:                       # every block has left the same
-                found.append(np.maximum(far, own[None]))
-                continue
-            column, whole = np.arange(self.columns), far.copy()
-            whole[column % self.cluster, :, column] = own.T
-            joined = whole.reshape(*whole.shape[:2], self.columns // self.cluster, self.cluster).max(axis=3)
-            found.append(np.repeat(joined, self.cluster, axis=2))
-        return found[0], found[1]
+        if self.columns == 1:                           # every block has left the same
+            return np.maximum(far, own[None])
+        column, whole = np.arange(self.columns), far.copy()
+        whole[column % self.cluster, :, column] = own.T
+        joined = whole.reshape(*whole.shape[:2], self.columns // self.cluster, self.cluster).max(axis=3)
+        return np.repeat(joined, self.cluster, axis=2)
 
-    def _everywhere(self, far: Ints, far_heard: Ints) -> Known:
+    def _everywhere(self, far: Ints, far_heard: Ints) -> tuple[Ints, Ints, Ints, Ints]:
         """The same as each block of the cluster receives it."""
         if self.columns == 1:
             return far[0], far_heard[0], far, far_heard
@@ -276,9 +297,9 @@ class Clocks:
         return np.where(own, self.seen[group, :, block], self.far[group, rank, :, block])
 
 
-def _longer(part: Ints, parent: int) -> Ints:
-    """Epochs of groups with a new last group, split off from its parent."""
-    return np.concatenate([part, part.take([parent], axis=-2)], axis=-2)
+def _longer(part: Ints, rows: list[int]) -> Ints:
+    """Epochs of groups, taken over by new last ones from those that they were split off from."""
+    return part.take(rows, axis=-2)
 
 
 def _padded(old: Ints, new: Ints) -> Ints:

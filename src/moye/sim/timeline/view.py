@@ -43,6 +43,8 @@ class Timeline:
     """
 
     def __init__(self, tape: Tape, compiled: Callable[[], object] | None = None) -> None:
+        if not isinstance(tape, Tape):
+            raise ArgumentError(f"a Timeline is what report.timeline() gives; it is not made of {tape!r}")
         func = tape.statements.func
         self.kernel, self.grid, self.block_dim = func.name, tape.grid, func.block_dim
         self.blocks, self.dropped = tape.sampled, tape.dropped

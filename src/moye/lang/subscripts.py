@@ -1,0 +1,113 @@
+"""What an error at ``x[i]`` means where ``x`` is no array: the Python object that was given for one.
+
+In: an error that came out of a trace.  Out: a TraceError that names the object, or None if it is about another thing.
+
+>>> subscripted(error)
+TraceError("x is a list of 3 elements, which has no element at tx, a number that is known only when the kernel runs")
+
+It reads the source text and the frame's variables, so it costs nothing where there is no error.
+"""
+
+from __future__ import annotations
+
+import ast
+from types import FrameType
+
+from moye.errors import MoyeError, TraceError
+from moye.tensor.context import frame_of
+from moye.tensor.expr import Expr
+
+_INDEXED = (list, tuple, str, bytes, range)
+
+
+def subscripted(error: BaseException) -> TraceError | None:
+    """The error as one about the object that was indexed, if it is that."""
+    step, last = error.__traceback__, None
+    while step is not None:
+        if (frame := frame_of(step.tb_frame.f_code, step.tb_lasti)) is not None:
+            last = step.tb_frame, frame
+        step = step.tb_next
+    if last is None:
+        return None
+    variables, frame = last
+    line = frame.text()
+    found = _indexed(line[frame.column:frame.end if frame.end > 0 else len(line)], variables)
+    if found is None:
+        return None
+    name, value, index = found
+    container = isinstance(value, (*_INDEXED, dict)) and index
+    if isinstance(error, (MoyeError, KeyError)) and not (container or isinstance(value, Expr)):
+        return None                                     # it says what is wrong already
+    locs = error.locs if isinstance(error, MoyeError) else ()
+    told = TraceError(f"{name} is {_named(value)}, {_without(value, index)}", hint=_hint(name, value), locs=locs)
+    return told if told.locs else _located(told, error)
+
+
+def _located(told: TraceError, error: BaseException) -> TraceError:
+    from moye.lang.trace import _where
+
+    told.at(_where(error))
+    return told
+
+
+def _indexed(text: str, variables: FrameType) -> tuple[str, object, str] | None:
+    """(name, value, index or "" where it is constant) of ``name[index]``, where the value is no tensor of a kernel."""
+    try:
+        node = ast.parse(text.strip(), mode="eval").body
+    except (SyntaxError, ValueError):
+        return None
+    if not isinstance(node, ast.Subscript):
+        return None
+    name = ast.unparse(node.value)
+    try:
+        value = _value(node.value, variables)
+    except (AttributeError, KeyError, LookupError, TypeError):
+        return None
+    if not isinstance(value, Expr) and type(value).__module__.startswith("moye."):
+        return None
+    return name, value, _dynamic(node.slice)
+
+
+def _value(node: ast.expr, variables: FrameType) -> object:
+    """The object that a name or a chain of attributes and constant indices stands for."""
+    if isinstance(node, ast.Name):
+        return variables.f_locals[node.id] if node.id in variables.f_locals else variables.f_globals[node.id]
+    if isinstance(node, ast.Attribute):
+        return getattr(_value(node.value, variables), node.attr)
+    if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
+        found: object = _value(node.value, variables)[node.slice.value]  # type: ignore[index]
+        return found
+    raise LookupError(ast.unparse(node))
+
+
+def _dynamic(node: ast.expr) -> str:
+    """The index as text, empty where it is a constant."""
+    return "" if all(isinstance(part, (ast.Constant, ast.UnaryOp, ast.USub, ast.Slice)) for part in ast.walk(node)) \
+        else ast.unparse(node)
+
+
+def _named(value: object) -> str:
+    if value is None or isinstance(value, type):
+        return str(value)
+    if isinstance(value, Expr):
+        return f"a {value.dtype} scalar of the kernel"
+    kind = type(value).__name__
+    article = "an" if kind[0] in "aeiou" else "a"
+    if not isinstance(value, (*_INDEXED, dict)):
+        return f"{article} {kind}"
+    return f"{article} {kind} of {len(value)} element{'' if len(value) == 1 else 's'}"
+
+
+def _without(value: object, index: str) -> str:
+    if isinstance(value, (*_INDEXED, dict)):
+        return f"and {index}, at which it is indexed, is known only when the kernel runs"
+    return "which has no elements"
+
+
+def _hint(name: str, value: object) -> str | None:
+    if isinstance(value, (list, tuple)):
+        return f"pass an array, np.asarray({name}); mo.static_range unrolls a loop over a {type(value).__name__}"
+    return "pass an array" if value is None or isinstance(value, (*_INDEXED, dict)) else None
+
+
+__all__ = ["subscripted"]
