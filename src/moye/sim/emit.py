@@ -184,9 +184,9 @@ class Emitter(Writer):
         elif isinstance(item, ops.Map):
             following, self.flows = self.flows, None    # its body works on whole tensors
             emit_ops.emit_map(self, item, item.body)
+            self.flows = following
         elif isinstance(item, ops.Bounds):
             emit_ops.emit_bounds(self, item, item.body)
-            self.flows = following
         elif isinstance(item, ops.If):
             self.branch(item)
         elif isinstance(item, ops.For):

@@ -111,7 +111,7 @@ class Watch:
     def fence(self, op: ops.Fence, mask: Mask) -> None:
         """A fence of the lanes of the mask."""
         lanes = None if mask is None else np.asarray(mask)
-        self.globals.fence(op, lanes)
+        self.globals.flags.fence(op, lanes)
         self.checker.fence(op, lanes if lanes is None else np.broadcast_to(lanes, (self.threads, lanes.shape[1])))
 
     def _outside(self, op: ops.Op, ref: Ref | TileRef, memory: Global, index: Array, width: int, mask: Mask,
