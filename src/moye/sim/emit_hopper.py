@@ -33,7 +33,7 @@ def emit_arrive(w: Writer, op: ops.MbarrierArrive) -> None:
 
 def emit_proxy_fence(w: Writer, op: ops.ProxyFence) -> None:
     if w.check:
-        w.line(f"B.watch.checker.engines.fence({w.op(op)}, B.lanes({w.mask}))")
+        w.line(f"B.watch.proxy_fence({w.op(op)}, B.lanes({w.mask}))")
 
 
 def emit_tma(w: Writer, op: ops.TmaCopy) -> None:

@@ -134,7 +134,7 @@ def emit_wait(w: Writer, op: ops.CpAsyncWait) -> None:
     w.line(f"B.copies.wait({op.pending!r}, {w.mask})")
     if w.check:
         trips = ", ".join(f"{iv.name!r}: {w.name(iv)}" for iv in w.loops.get(id(op), ()))
-        w.line(f"B.watch.checker.wait({w.op(op)}, B.lanes({w.mask}), {{{trips}}})")
+        w.line(f"B.watch.waited({w.op(op)}, B.lanes({w.mask}), {{{trips}}})")
 
 
 def emit_shuffle(w: Writer, op: ops.Shuffle) -> None:

@@ -21,6 +21,7 @@ from moye.ir import ops
 from moye.ir.nodes import Buffer, TensorParam
 from moye.sim.addressing import coordinates
 from moye.sim.checkers.engines import Engines
+from moye.sim.checkers.sources import Source
 from moye.sim.checkers.words import at, crowd
 from moye.sim.lints import boxes
 from moye.sim.masks import Mask, lanes_of
@@ -212,7 +213,8 @@ class Issued:
     ``first`` are coordinates of a tensor, or what bulk.py keeps there.
     """
 
-    __slots__ = ("block", "box", "bytes", "element", "first", "group", "issuer", "phase", "start", "thread", "values")
+    __slots__ = ("block", "box", "bytes", "element", "first", "group", "issuer", "phase", "source",
+                 "sources", "start", "thread", "values")
 
     def __init__(self, box: Moved, thread: Array, block: Array, start: Array, first: list[Array], element: Array,
                  count: Array) -> None:
@@ -222,6 +224,10 @@ class Issued:
         self.group: Array = np.zeros_like(element)
         self.issuer = block
         """The block whose thread it is: of a multicast not always the one that receives."""
+        self.sources: list[Source | None] = []
+        """What the checks of global memory keep of each load, as it was issued ..."""
+        self.source: Array = np.zeros_like(element)
+        """... and which of them belongs to each entry."""
         self.values: Array | None = None
         """What a store has read of shared memory and not written yet."""
 
@@ -231,6 +237,8 @@ class Issued:
                       self.element[keep], self.bytes[keep])
         some.phase, some.group, some.issuer = self.phase[keep], self.group[keep], self.issuer[keep]
         some.values = None if self.values is None else self.values[keep]
+        if self.sources:
+            some.sources, some.source = self.sources, self.source[keep]
         return some
 
     def spread(self, batch: BatchState, mask: Array) -> Issued:
@@ -265,6 +273,8 @@ class TensorCopies:
         if phases is not None:
             issued.element = np.clip(issued.element, 0, len(phases.phase) - 1)
             issued.phase = phases.phase[issued.element, issued.block]
+            if batch.watch is not None:
+                batch.watch.globals.overlaps.issued(issued, phases.buffer)
         if batch.watch is not None:
             box.tell(batch.watch.checker.engines, issued)
         if batch.tape is not None:

@@ -252,6 +252,17 @@ class Watch:
         if self.meter is not None:
             self.meter.waits.before(op, copies)
 
+    def waited(self, op: ops.CpAsyncWait, lanes: Array | None, trips: dict[str, Any]) -> None:
+        """It is over."""
+        self.checker.wait(op, lanes, trips)
+        self.globals.overlaps.waited()
+
+    def proxy_fence(self, op: ops.ProxyFence, lanes: Array | None) -> None:
+        """Threads fence for asynchronous units."""
+        self.checker.engines.fence(op, lanes)
+        if op.kind == "async":
+            self.globals.overlaps.fence(lanes)
+
     def register(self, op: ops.Op, ref: Ref | TileRef, fragment: Fragment, rows: Array, mask: Mask) -> None:
         """B7: elements of a fragment are used before they were set."""
         if self.wgmma.used and self.wgmma.use(op, fragment, rows, mask, write=False):

@@ -56,7 +56,8 @@ class Engines:
             self.all.append(Engine(kind, name, major, minor))
         return self._numbers[key]
 
-    def _barrier(self, buffer: Buffer, element: int) -> int:
+    def barrier(self, buffer: Buffer, element: int) -> int:
+        """The engine of an mbarrier."""
         return self.engine("mbarrier", buffer.id, element, f"{buffer.name}({element})")
 
     # --- mbarriers ---------------------------------------------------------------------------------------------------
@@ -184,7 +185,7 @@ class Engines:
     def passed(self, op: ops.MbarrierWait, ref: Ref, element: int, lanes: Bools, phase: Ints) -> None:
         """Threads go on after a wait (acquire); ``phase`` is the one under way, per block."""
         self._visible(op, ref, element, lanes)
-        engine, who = self._barrier(ref.buffer, element), self.checker.groups(self.checker.everyone(lanes))
+        engine, who = self.barrier(ref.buffer, element), self.checker.groups(self.checker.everyone(lanes))
         clocks = self.checker.clocks
         if clocks.columns == 1 and (phase[lanes.any(axis=0)] != phase[lanes.any(axis=0)][0]).any():
             self.checker.expand()
@@ -269,7 +270,7 @@ class Engines:
             mine = boxes.element == element
             own = boxes.issuer == boxes.block
             self._visible(op, barrier, element, self._lanes(boxes, mine & own), proxy=True)
-            engine = self._barrier(barrier.buffer, element)
+            engine = self.barrier(barrier.buffer, element)
             found = self._find(smem, chunks, boxes, mine)
             if found is None:
                 continue
@@ -321,7 +322,7 @@ class Engines:
         for element, rank in np.unique(np.stack([boxes.element, to]), axis=1).T.tolist():
             mine = (boxes.element == element) & (to == rank)
             self._visible_there(op, barrier, element, self._lanes(boxes, mine), rank)
-            there = self._barrier(barrier.buffer, element)
+            there = self.barrier(barrier.buffer, element)
             engine = self.engine("send", there, rank, f"{barrier.buffer.name}({element}) of the block of rank {rank}")
             self._read(op, op.src, chunks, boxes, mine, engine)
 

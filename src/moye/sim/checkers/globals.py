@@ -24,8 +24,22 @@ from moye.sim.checkers.clocks import Bools, Ints
 from moye.sim.checkers.conflicts import Clash, Conflicts, Place
 from moye.sim.checkers.findings import Reporter
 from moye.sim.checkers.flags import Flags, Where
-from moye.sim.checkers.regions import ATOMIC, READ, STRONG, WRITE, Plan, Region, is_narrow, kind_of, plan
+from moye.sim.checkers.global_fences import GlobalFences
+from moye.sim.checkers.overlaps import Overlaps
+from moye.sim.checkers.regions import (
+    ATOMIC,
+    READ,
+    STRONG,
+    WRITE,
+    Plan,
+    Region,
+    is_lasting,
+    is_narrow,
+    kind_of,
+    plan,
+)
 from moye.sim.checkers.shared import SharedChecker
+from moye.sim.checkers.sources import Sources
 from moye.sim.checkers.stored import Stores
 from moye.sim.checkers.tracks import Pattern, UnitTracks, held
 from moye.sim.checkers.traffic import Traffic, strong, traffic
@@ -64,6 +78,8 @@ class GlobalMemory:
         self.numbers = {id(op): number for number, op in enumerate(self.plan.ops, 1)}
         self.tracked: dict[int, UnitTracks] = {}
         self.stores = Stores()
+        self.sources = Sources()
+        self.proxies = GlobalFences(self.between, func.threads)
         self.patterns: dict[int, Pattern] = {}
         self.lanes: dict[tuple[int, int], Ints] = {}
         """Per packing and number of blocks the record of each lane of the first blocks."""
@@ -117,6 +133,7 @@ class GlobalChecker:
         self.memory, self.shared, self.first, self.blocks = memory, shared, first, blocks
         self.threads = memory.func.threads
         self.flags = shared.flags = Flags(memory.between, memory.traffic, first, blocks, shared)
+        self.overlaps = Overlaps(memory, shared, self.flags, first, blocks)
         self.doubtful: Clash | None = None
         """Threads of a block that write an element in one statement, until ``settle`` knows their values."""
 
@@ -149,7 +166,7 @@ class GlobalChecker:
         tracks, (index, inside) = self.memory.tracks(region), elements()
         packing, column = tracks.packing, boxes.block
         record = self._records(op, tracks)[boxes.thread, column]
-        if kind != READ and packing.detail:
+        if (kind != READ or region.lasts) and packing.detail:
             record = record | packing.last
         unit = _units(region, memory, index)
         parts = memory.itemsize // region.unit
@@ -159,7 +176,11 @@ class GlobalChecker:
             for n in np.flatnonzero(inside.any(axis=1)).tolist():
                 self.memory.stores.add((self.first + int(column[n]), int(boxes.thread[n])), op, tracks,
                                        units[n][inside[n]], int(record[n]), int(boxes.group[n]))
+        elif packing.detail and region.lasts:
+            self.overlaps.loading(op, boxes, units, inside, record)
         records = np.broadcast_to(record[:, None], units.shape)
+        if region.mixed:
+            self.overlaps.crossed(op, tracks, tensor, kind, units[inside], records[inside])
         self._compare(op, tracks, tensor, kind, units[inside], records[inside], whole=False)
         self.doubtful = None                            # one box by several threads is told of where it is issued
 
@@ -199,6 +220,8 @@ class GlobalChecker:
                mask: Bools | None) -> None:
         tracks = self.memory.tracks(region)
         unit, record, whole = self._flat(op, tracks, unit, size, mask)
+        if region.lasts and kind == READ and tracks.packing.detail and is_lasting(op):
+            record = self.overlaps.copied(tracks, unit, record)
         self._compare(op, tracks, buffer, kind, unit, record, whole=whole)
 
     def _compare(self, op: ops.Op, tracks: UnitTracks, buffer: Buffer, kind: int, unit: Ints, record: Ints, *,
@@ -216,8 +239,8 @@ class GlobalChecker:
                 if old is None:
                     continue
                 meets = (old != 0) & ((old ^ record) >> shift != 0)
-                if tracks.region.bulk and tracks.packing.detail:
-                    meets |= tracks.packing.pending(old)        # a thread's own stores, too
+                if (tracks.region.bulk or tracks.region.lasts) and tracks.packing.detail:
+                    meets |= tracks.packing.pending(old)        # a thread's own copies, too
                 if (at := np.flatnonzero(meets)).size:
                     self._against(Clash(tracks, buffer, op, kind, rival, unit[at], record[at], old[at]))
         track = tracks.tracks.get(kind)
@@ -292,6 +315,8 @@ class GlobalChecker:
         packing = clash.tracks.packing
         if clash.tracks.region.bulk and packing.detail:
             clash = self._unfinished(clash)
+        if clash.tracks.region.lasts and packing.detail:
+            clash = self.overlaps.reading(clash)
         inside = packing.block(clash.record) == packing.block(clash.rival)
         if packing.detail and (own := np.flatnonzero(inside)).size:
             part = clash.pick(own)
@@ -319,7 +344,7 @@ class GlobalChecker:
         Between blocks that is only what is missing if the access is ordered after the wait for the source.
         """
         packing, left = clash.tracks.packing, np.ones(clash.unit.shape, np.bool_)
-        pending = packing.pending(clash.rival)
+        pending = packing.pending(clash.rival) & (clash.rival_kind != READ)
         for record in np.unique(clash.rival[pending]).tolist():
             at = np.flatnonzero(clash.rival == record)
             block, thread = record >> packing.block_shift, int(packing.thread(record))

@@ -90,6 +90,10 @@ class Region:
     """Whether an atomic access has a scope below the grid, so that atomics of two blocks may clash."""
     bulk: bool = False
     """Whether bulk copies store to it."""
+    lasts: bool = False
+    """Whether asynchronous copies read it ..."""
+    mixed: bool = False
+    """... and whether both threads and bulk copies use it."""
     packing: Packing | None = None
 
     def against(self, kind: int) -> tuple[int, ...]:
@@ -140,6 +144,13 @@ def is_narrow(op: ops.Op, func: Func) -> bool:
     """Whether the scope of an atomic access or a fence ends before other blocks; a bulk reduction's never does."""
     scope = getattr(op, "scope", "gpu" if isinstance(op, ops.AnyBulk) else "thread")
     return scope in ("thread", "cta") or (scope == "cluster" and func.cluster_dim == (1, 1, 1))
+
+
+def is_lasting(op: ops.Op) -> bool:
+    """Whether what an op reads of global memory is read later than the op is executed."""
+    if isinstance(op, ops.AnyBulk):
+        return op.kind == "load"
+    return isinstance(op, ops.Copy) and op.atom.asynchronous is not None
 
 
 def tensors_of(op: ops.Op) -> set[Buffer]:
@@ -232,5 +243,9 @@ def _regions(func: Func, memory: Callable[[Buffer], Global],
     for region in merged:
         region.narrow = any(buffer.id in narrow for buffer in region.buffers)
         region.bulk = any(buffer.id in bulk for buffer in region.buffers)
+        mine = [op for op, buffer, *_ in found if buffer in region.buffers]
+        units = [isinstance(op, ops.AnyBulk) for op in mine]
+        region.mixed = any(units) and not all(units)
+        region.lasts = any(is_lasting(op) for op in mine)
         region.start -= region.start % region.unit
     return [region for region in merged if region.kinds & {WRITE, ATOMIC} and region.tracks]
