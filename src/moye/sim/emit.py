@@ -16,6 +16,8 @@ from moye.ir import ops
 from moye.ir.nodes import Block, Func, Value
 from moye.sim import emit_hopper, emit_ops, emit_scalar
 from moye.sim.doubts import flows, follow, users
+from moye.sim.emit_guards import emit_skipped
+from moye.sim.guards import guards
 from moye.sim.segments import COMPUTING, Branch, Goto, Item, IvStart, IvStep, Lap, Loops, Segment, Turn, Wait, Yield
 from moye.sim.timeline.statements import Statements, note
 from moye.sim.uniformity import SCALAR, Levels
@@ -46,6 +48,8 @@ class Emitter(Writer):
         super().__init__(func, levels, check, loops)
         self.statements = statements
         """What is recorded for a timeline, None for nothing."""
+        self.guards = guards(func) if check else {}
+        """Branches that leave something as it was, which checked code looks at."""
         self.flows = flows(func) if check else None
         """The scalars whose values may be in doubt, which checked code follows."""
 
@@ -216,6 +220,8 @@ class Emitter(Writer):
         self.mask = before
 
     def branch(self, op: ops.If) -> None:
+        if (guard := self.guards.get(id(op))) is not None:
+            emit_skipped(self, op, guard)
         cond = self.operand(op.cond)
         if self.level(op.cond) == SCALAR:
             self.line(f"if {cond}:")
