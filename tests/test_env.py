@@ -41,6 +41,8 @@ def test_defaults(monkeypatch):
     ("MOYE_LINEINFO", "true", env.lineinfo, True),
     ("MOYE_FMA", "Exact", env.exact_fma, True),
     ("MOYE_FMA", "fast", env.exact_fma, False),
+    ("MOYE_STEPS", "1_000", env.steps, 1000),
+    ("MOYE_STEPS", "0", env.steps, float("inf")),
     ("MOYE_NVRTC_NO_CACHE", "ON", env.nvrtc_no_cache, True),
 ])
 def test_values(monkeypatch, name, text, getter, value):
@@ -53,6 +55,7 @@ def test_values(monkeypatch, name, text, getter, value):
     ("MOYE_SHOW", "sass", env.show, "MOYE_SHOW=sass is not a comma list of ast, ir, cuda"),
     ("MOYE_ASSERT", "maybe", env.device_assert, "MOYE_ASSERT=maybe is not a truth value: use 1 or 0"),
     ("MOYE_FMA", "1", env.exact_fma, "MOYE_FMA=1 is not fast or exact"),
+    ("MOYE_STEPS", "many", env.steps, "MOYE_STEPS=many is not a number of passes, or 0 for no limit"),
     ("MOYE_ARCH", "hopper", env.arch, "MOYE_ARCH=hopper is not an architecture such as sm_80 or sm_90a"),
 ])
 def test_bad_values(monkeypatch, name, text, getter, sentence):
@@ -64,5 +67,5 @@ def test_bad_values(monkeypatch, name, text, getter, sentence):
 
 def test_the_table_names_every_variable_once():
     names = [variable.name for variable in env.TABLE]
-    assert len(set(names)) == len(names) == 9
+    assert len(set(names)) == len(names) == 10
     assert all(variable.help and variable.type for variable in env.TABLE)

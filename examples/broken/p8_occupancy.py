@@ -8,7 +8,7 @@ P8: 131072 bytes of shared memory let 1 block of 64 threads onto a multiprocesso
   examples/broken/p8_occupancy.py:26 in reverse_kernel
     staged = mo.shared_array(mo.float32, TILE)
              ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
-hint: smaller tiles: 2 blocks fit with 115712 bytes each
+hint: smaller tiles: 2 blocks fit with 115712 bytes each, if its registers allow, which are not known before it is compiled
 """
 
 

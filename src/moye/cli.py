@@ -22,6 +22,7 @@ from typing import Any
 
 from moye import env
 from moye.errors import MoyeError
+from moye.origin import pip_install
 from moye.runtime.cache import DiskCache
 
 PACKAGES = ("numpy", "cuda-core", "cuda-bindings", "nvidia-cuda-nvrtc", "nvidia-cuda-nvdisasm", "ml_dtypes", "torch")
@@ -32,7 +33,7 @@ def main(args: Sequence[str] | None = None) -> None:
     try:
         import typer
     except ImportError:
-        sys.exit("the moye command needs typer: pip install 'moye[cli]'")
+        sys.exit(f"the moye command needs typer: {pip_install('cli')}")
     app = typer.Typer(help="moye: layouts, kernels, and a checking simulator.", no_args_is_help=True,
                       add_completion=False, pretty_exceptions_enable=False)
     cache = typer.Typer(help="The disk cache of compiled kernels.", no_args_is_help=True)
@@ -162,21 +163,34 @@ def _check(typer: Any) -> Callable[..., None]:
 
 def cache_ls() -> None:
     """The compiled kernels on disk, most recently used first."""
-    disk = DiskCache(env.cache_dir())
+    disk = _disk_cache()
     entries = disk.entries()
     if entries:
         print(f"{'key':12}  {'kernel':32}  {'arch':8}  {'bytes':>9}  {'age':>6}")
     for entry in entries:
         record = disk.record(entry.key)
-        print(f"{entry.key[:12]}  {record.get('kernel', '?'):32}  {record.get('arch', '?'):8}  {entry.size:9}  "
-              f"{_age(time.time() - entry.used):>6}")
+        kernel, arch = (_shown(record.get(name, "?")) for name in ("kernel", "arch"))
+        print(f"{entry.key[:12]}  {kernel:32}  {arch:8}  {entry.size:9}  {_age(time.time() - entry.used):>6}")
     print(f"{disk.root}: {_kernels(len(entries))}, {sum(entry.size for entry in entries) / 1024:.1f} KiB")
 
 
 def cache_clear() -> None:
     """Remove every compiled kernel from the disk."""
-    disk = DiskCache(env.cache_dir())
+    disk = _disk_cache()
     print(f"{disk.root}: removed {_kernels(disk.clear())}")
+
+
+def _disk_cache() -> DiskCache:
+    """The disk cache, also where it is turned off; MoyeError where it is somebody else's."""
+    disk = DiskCache(env.cache_dir())
+    if (problem := disk.problem()) is not None:
+        raise MoyeError(f"the cache folder {str(disk.root)!r} {problem}")
+    return disk
+
+
+def _shown(value: object) -> str:
+    """A record's text on one line of a terminal."""
+    return "".join(c if c.isprintable() else "?" for c in str(value))
 
 
 def timeline(script: Path, output: Path, launch: int = -1, arguments: Sequence[str] = ()) -> None:
@@ -190,7 +204,7 @@ def timeline(script: Path, output: Path, launch: int = -1, arguments: Sequence[s
     os.environ["CUDA_VISIBLE_DEVICES"] = ""             # what the script launches is to be simulated
     sys.argv[:] = [str(script), *arguments]
     sys.path.insert(0, str(script.resolve().parent))
-    with timelines() as found:
+    with timelines(everywhere=True) as found:
         runpy.run_path(str(script), run_name="__main__")
     launches = f"{len(found)} launch{'' if len(found) == 1 else 'es'}"
     if not found:

@@ -44,17 +44,21 @@ CHECK = Variable("MOYE_CHECK", "0, 1 or names", "1",
                  "launches on CUDA arrays run in the simulator too")
 SHOW = Variable("MOYE_SHOW", "names", "", f"print each kernel at these stations: a comma list of {', '.join(STATIONS)}")
 CACHE_DIR = Variable("MOYE_CACHE_DIR", "path", "", "where compiled kernels are kept; else $XDG_CACHE_HOME/moye")
+CACHE_LIMIT = Variable("MOYE_CACHE_LIMIT", "size", "2G", "how much is kept on disk, in bytes or as 500M: what was used "
+                       "longest ago goes first; 0 for no limit")
 DISK_CACHE = Variable("MOYE_DISK_CACHE", "bool", "1", "keep compiled kernels on disk")
 ARCH = Variable("MOYE_ARCH", "arch", "", "compile for this architecture, such as sm_90a, whatever the device is")
 ASSERT = Variable("MOYE_ASSERT", "bool", "0", "print assumptions about dynamic values as device asserts")
 LINEINFO = Variable("MOYE_LINEINFO", "bool", "0", "print #line directives and compile with -lineinfo, for profilers")
 FMA = Variable("MOYE_FMA", "fast or exact", "fast",
                "how the simulator's gemm rounds a * b + c: exact once, as a GPU does; fast the product too")
-STEPS = Variable("MOYE_STEPS", "number", "250000",
+STEPS = Variable("MOYE_STEPS", "number", "100000",
                  "passes after which the simulator takes a while loop for endless; 0 for no limit")
+TRACEBACK = Variable("MOYE_TRACEBACK", "bool", "0", "show moye's own frames in tracebacks, for work on moye itself")
 NVRTC_NO_CACHE = Variable("MOYE_NVRTC_NO_CACHE", "bool", "0", "tell NVRTC not to use the driver's compile cache")
 
-TABLE: tuple[Variable, ...] = (CHECK, SHOW, CACHE_DIR, DISK_CACHE, FMA, STEPS, ARCH, ASSERT, LINEINFO, NVRTC_NO_CACHE)
+TABLE: tuple[Variable, ...] = (CHECK, SHOW, CACHE_DIR, CACHE_LIMIT, DISK_CACHE, FMA, STEPS, ARCH, ASSERT, LINEINFO,
+                               TRACEBACK, NVRTC_NO_CACHE)
 
 
 def _flag(variable: Variable) -> bool:
@@ -105,10 +109,22 @@ def steps() -> float:
 
 def cache_dir() -> Path:
     """MOYE_CACHE_DIR: the root of the disk cache; it need not exist."""
-    text = CACHE_DIR.raw()
-    if text:
-        return Path(text).expanduser()
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()) / "moye"
+    text, shared = CACHE_DIR.raw(), os.environ.get("XDG_CACHE_HOME", "")
+    if not text and os.path.isabs(shared):              # a relative one is to be ignored, says its specification
+        return Path(shared) / "moye"
+    try:
+        return Path(text).expanduser() if text else Path("~/.cache").expanduser() / "moye"
+    except RuntimeError:                                # no HOME, and a user whom the system does not know
+        raise MoyeError("the home folder of this user is not known, and so neither is the folder of the disk cache",
+                        hint="set MOYE_CACHE_DIR to an absolute path") from None
+
+
+def cache_limit() -> int:
+    """MOYE_CACHE_LIMIT: the most bytes that the disk cache holds; 0 for no limit."""
+    match = re.fullmatch(r"(\d{1,15})\s*([KMGT]?)(?:i?B)?", CACHE_LIMIT.raw(), re.IGNORECASE)
+    if match is None:
+        raise CACHE_LIMIT.bad("a size such as 500M or 2G")
+    return int(match[1]) << 10 * " KMGT".index(match[2].upper() or " ")
 
 
 def disk_cache() -> bool:
@@ -137,3 +153,8 @@ def lineinfo() -> bool:
 def nvrtc_no_cache() -> bool:
     """MOYE_NVRTC_NO_CACHE: pass --no-cache to NVRTC."""
     return _flag(NVRTC_NO_CACHE)
+
+
+def traceback() -> bool:
+    """MOYE_TRACEBACK: whether tracebacks keep moye's own frames."""
+    return _flag(TRACEBACK)

@@ -47,7 +47,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
         return (yield)
     from moye.runtime.checking import checking
 
-    with checking() as reports:
+    with checking(everywhere=True) as reports:
         try:
             result = yield
         except BaseException:

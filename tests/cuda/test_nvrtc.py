@@ -10,6 +10,7 @@ import pytest
 
 from moye.cuda import cubin, nvrtc
 from moye.errors import CompileError, UnsupportedError
+from moye.origin import pip_install
 
 SCALE = 'extern "C" __global__ void scale(float* a, float f) { a[threadIdx.x] *= f; }\n'
 
@@ -130,7 +131,7 @@ def test_without_the_package(monkeypatch):
     monkeypatch.setattr(builtins, "__import__", refuse)
     with pytest.raises(CompileError, match="cuda-bindings is not installed") as caught:
         nvrtc.compile_cubin(SCALE, "scale", "sm_80")
-    assert caught.value.hint == "pip install 'moye[cuda]'"
+    assert caught.value.hint == pip_install("cuda")
 
 
 def test_without_the_library():
@@ -157,7 +158,7 @@ def test_sass_without_a_disassembler(scale, monkeypatch):
     monkeypatch.setattr(nvrtc, "_disassembler", lambda: None)
     with pytest.raises(UnsupportedError, match="neither was found") as caught:
         _ = scale.sass
-    assert caught.value.hint == "pip install 'moye[sass]'"
+    assert caught.value.hint == pip_install("sass")
 
 
 def test_sass(scale):

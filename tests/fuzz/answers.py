@@ -23,7 +23,7 @@ import numpy as np
 import moye as mo
 from fuzz import interpreter
 from fuzz.programs import Program, arguments
-from fuzz.scalars import Num, Unclear
+from fuzz.scalars import SCRAMBLED, Num, Unclear
 from moye.errors import MoyeError
 
 EXPECTED = {"A11": {"A11"}, "B1": {"B1", "B2", "A4"}}
@@ -111,6 +111,8 @@ def against(program: Program, items: list[Any], codes: set[str], memories: list[
         return Verdict("crash", f"{type(error).__name__} in {last.filename.rpartition('/')[2]}: {error}"[:300])
     found = {f.code for f in report.findings}
     if codes:
+        if codes == {"A11"} and not found and unread(program, items, memories):
+            return Verdict("overflow", "of what nobody reads")
         return _of_a_fault(codes, found, report)
     if found or not report.ok:
         return Verdict("alarm", f"{sorted(found)} {report.findings[0] if found else report.unsupported}"[:600])
@@ -118,6 +120,18 @@ def against(program: Program, items: list[Any], codes: set[str], memories: list[
     if told:
         return Verdict("values", f"{len(told)} elements: {'; '.join(told[:3])}")
     return Verdict("clean", "", printed_of(kernel, passed, program), memories)
+
+
+def unread(program: Program, items: list[Any], memories: list[Any]) -> bool:
+    """Whether the program writes the same when what overflows is another number."""
+    SCRAMBLED.append(True)
+    try:
+        return repr(interpreter.run(program.source, program.name, items, program.grid, program.block)[1]) == \
+            repr(memories)
+    except Exception:
+        return False
+    finally:
+        SCRAMBLED.clear()
 
 
 def _of_a_fault(codes: set[str], found: set[str], report: Any) -> Verdict:

@@ -121,7 +121,10 @@ class Expressions:
         return self.rng.choice([low, high, high - 1, high // 2 + 1]) if self.chance(0.12) else self.rng.choice(small)
 
     def cast(self, e: Text, source: str, t: str) -> Text:
-        bare = source in ("i32", "i64", "bool")         # it may fold to a Python number, which has no methods
+        if BITS[source] == 64 and t in ("i32", "u32") and not self.chance(self.risk) and "i" in source + t and not (
+                limits(t)[0] <= e.low and e.high <= limits(t)[1]):
+            e = self.tamed(e, source, self.rng.choice([1000, 65535, (1 << 31) - 1]))
+        bare = source in ("i32", "i64", "f32", "bool")         # it may fold to a Python number, which has no methods
         text = f"mo.{NAMES[t]}({e.text})" if bare or self.chance(0.3) else f"({e.text}).to(mo.{NAMES[t]})"
         if family(t) == "f":
             return Text(text)
@@ -258,9 +261,6 @@ class Expressions:
     def _ifexp(self, t: str, depth: int) -> Text:
         plain, self.plain = self.plain, True
         a, b = self.integer(t, depth - 1), self.integer(t, depth - 1)
-        if self.chance(0.3):
-            n = self.number(t)
-            b = Text(f"({n})", n, n)
         text = f"({a.text} if {self.truth(depth - 1)} else {b.text})"
         self.plain = plain
         return Text(text, min(a.low, b.low), max(a.high, b.high))
@@ -325,10 +325,10 @@ class Expressions:
 
     def _choices(self, kind: str, a: Text, t: str, depth: int) -> Text:
         if kind == "where":
-            return Text(f"mo.where({self.truth(depth - 1)}, {a.text}, {self.float_right(t, depth)})")
+            return Text(f"mo.where({self.truth(depth - 1)}, {a.text}, {self.floating(t, depth - 1).text})")
         if kind == "ifexp":
             plain, self.plain = self.plain, True
-            b = self.rng.choice([*EXACT, "inf"]) if self.chance(0.4) else self.floating(t, depth - 1).text
+            b = self.floating(t, depth - 1).text        # no weak number: what facts decide would stay one
             text = f"({self.floating(t, depth - 1).text} if {self.truth(depth - 1)} else {b})"
             self.plain = plain
             return Text(text)

@@ -154,8 +154,8 @@ def inside(name: str, x: Any, y: Any, n: Any) -> Any:
 
 METHODS = ("with_layout", "fill", "to", "load", "store", "reduce", "view", "recast", "__getitem__", "__setitem__",
            "__add__", "__rsub__", "__mul__", "__truediv__", "__floordiv__", "__mod__", "__pow__", "__lshift__",
-           "__lt__", "__eq__", "__and__", "__neg__", "__invert__", "__iter__", "__len__", "__call__", "__contains__", "__bool__",
-           "__index__", "__float__", "__format__", "__matmul__", "__hash__")
+           "__lt__", "__eq__", "__and__", "__neg__", "__invert__", "__iter__", "__len__", "__call__",
+           "__contains__", "__bool__", "__index__", "__float__", "__format__", "__matmul__", "__hash__")
 
 
 def method(name: str) -> Callable[..., Any]:

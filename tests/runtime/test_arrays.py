@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from moye import dtypes
 from moye.cuda import driver
 from moye.errors import ArgumentError
+from moye.origin import pip_install
 from moye.runtime.arrays import ArrayInfo, describe, host_view, numpy_type, same_memory_overlap, span_bytes
 
 
@@ -147,7 +148,7 @@ def test_host_view_without_ml_dtypes(monkeypatch):
     monkeypatch.setattr(np, "dtype", lambda name: (_ for _ in ()).throw(TypeError(name)))
     with pytest.raises(ArgumentError, match="bfloat16 arrays on the host need ml_dtypes") as caught:
         numpy_type(dtypes.bfloat16)
-    assert caught.value.hint == "pip install 'moye[dtypes]'"
+    assert caught.value.hint == pip_install("dtypes")
 
 
 # --- the protocols ---------------------------------------------------------------------------------------------------

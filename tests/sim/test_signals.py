@@ -85,3 +85,24 @@ def test_faulty(name, fault):
 def test_messages(before, after, scope, found):
     report = mo.check(kernels.message, lints=False)[2, 64](ints(64), ints(64), ints(1), before, after, scope)
     assert [f.code for f in report.findings] == (["G3"] if found else []), str(report)
+
+
+@pytest.mark.parametrize(("fault", "found"), [("", []), ("no fence before", ["G3"]), ("no fence after", ["G3"]),
+                                              ("narrow", ["G3"])])
+def test_an_arrival_at_another_block_hands_over_shared_memory_alone(fault, found):
+    report = mo.check(kernels.remote_arrival, lints=False).launch(ints(64), ints(64), fault, grid=4, block=32,
+                                                                 cluster=2)
+    assert [f.code for f in report.findings] == found, str(report)
+
+
+@pytest.mark.parametrize(("fault", "found"), [("", set()), ("block", {"G3", "D19"}), ("other cluster", {"G3", "D19"})])
+def test_flags_of_a_cluster(fault, found):
+    report = mo.check(kernels.cluster_scope, lints=False).launch(ints(32), ints(32), ints(1), fault, grid=4, block=32,
+                                                                cluster=2)
+    assert {f.code for f in report.findings} == found, str(report)
+
+
+@pytest.mark.parametrize("fault", ["", "one element"])
+def test_atomics_of_block_scope_by_several_blocks_in_one_statement(fault):
+    report = mo.check(kernels.narrow_count, lints=False)[4, 32](ints(4), fault)
+    assert [f.code for f in report.findings] == (["D19"] if fault else []), str(report)

@@ -25,6 +25,7 @@ from typing import Any
 
 from moye.cuda import cubin as cubins
 from moye.errors import ArgumentError, DriverError, LaunchError, MoyeError
+from moye.origin import pip_install
 
 Dim3 = tuple[int, int, int]
 
@@ -75,7 +76,7 @@ def _driver() -> ModuleType:
         from cuda.bindings import driver
     except ImportError as error:
         raise DriverError(f"launching needs cuda-bindings, which is not installed ({error})",
-                          hint="pip install 'moye[cuda]'") from error
+                          hint=pip_install("cuda")) from error
     return driver  # type: ignore[no-any-return]
 
 
@@ -253,17 +254,17 @@ class ParamBlock:
         buffers = self._buffers
         try:
             buffers.write(*values)
-        except struct.error as error:
+        except (struct.error, OverflowError) as error:
             raise self._misfit(values, error) from error
         return buffers.address
 
-    def _misfit(self, values: Sequence[Any], error: struct.error) -> MoyeError:
+    def _misfit(self, values: Sequence[Any], error: struct.error | OverflowError) -> MoyeError:
         if len(values) != len(self.formats):
             return ArgumentError(f"the kernel takes {len(self.formats)} parameters and got {len(values)}")
         for i, (form, value) in enumerate(zip(self.formats, values, strict=True)):
             try:
                 struct.pack(form, value)
-            except struct.error as own:
+            except (struct.error, OverflowError) as own:
                 return ArgumentError(f"parameter {i} is {value!r}, which is no {form!r} ({own})")
         return ArgumentError(f"the parameters do not fit {self.formats} ({error})")
 

@@ -201,7 +201,7 @@ def _visibly_non_negative(operand: Operand, depth: int = 6) -> bool:
     op = operand.op
     if operand.dtype.kind is Kind.UINT:
         return True
-    if isinstance(op, ops.Special) and operand.dtype == dt.int32:
+    if isinstance(op, ops.Special) and op.kind not in ("clock", "globaltimer"):
         return not op.kind.startswith("cluster_")       # read by an asm, of which it knows nothing
     if isinstance(op, ops.Binary) and depth and op.kind in ("add", "mul", "floordiv", "mod", "and", "shr"):
         return _visibly_non_negative(op.a, depth - 1) and _visibly_non_negative(op.b, depth - 1)

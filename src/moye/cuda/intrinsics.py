@@ -79,6 +79,7 @@ class Intrinsics:
         self.arch = 80
         self.newest = ("", UNKNOWN)  # what needs this arch, and where
         self.accelerated = ("", UNKNOWN)  # what only architectures such as sm_90a have, none without the letter
+        self.only: tuple[str, int, Loc] = ("", 0, UNKNOWN)  # what one architecture alone has
         self.at: Loc = UNKNOWN  # the program point being printed
 
     def text(self) -> list[str]:
@@ -90,6 +91,11 @@ class Intrinsics:
         """``what``, in the plural, needs this compute capability."""
         if arch > self.arch:
             self.arch, self.newest = arch, (what, self.at)
+
+    def need_only(self, arch: int, what: str) -> None:
+        """``what``, in the plural, is on this architecture and on no later one."""
+        if not self.only[1]:
+            self.only = (what, arch, self.at)
 
     def need_accelerated(self, what: str) -> None:
         """``what``, in the plural, needs an architecture with a letter, as in sm_90a."""

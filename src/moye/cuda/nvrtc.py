@@ -15,9 +15,7 @@ from __future__ import annotations
 import functools
 import os
 import re
-import shutil
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -28,9 +26,10 @@ from typing import Any
 
 from moye import env
 from moye.cuda import cubin as cubins
+from moye.cuda import installed
 from moye.errors import CompileError, UnsupportedError
+from moye.origin import pip_install
 
-INSTALL = "pip install 'moye[cuda]'"
 OLDEST = 80
 
 
@@ -133,7 +132,7 @@ def compile_ptx(source: str, name: str, arch: str, *, options: Sequence[str] = (
     """The PTX of one source, for the virtual architecture of ``arch``."""
     arch = normalize_arch(arch)
     flags = [f"-arch={arch.replace('sm_', 'compute_')}", "-std=c++17", *options]
-    return _compile(source, name, arch, flags, "PTX")[0].rstrip(b"\0").decode()
+    return _compile(source, name, arch, flags, "PTX")[0].rstrip(b"\0").decode(errors="replace")
 
 
 def normalize_arch(arch: str) -> str:
@@ -171,7 +170,7 @@ def _nvrtc() -> ModuleType:
         from cuda.bindings import nvrtc
     except ImportError as error:
         raise CompileError(f"compiling needs NVRTC, and cuda-bindings is not installed ({error})",
-                           hint=INSTALL) from error
+                           hint=pip_install("cuda")) from error
     return nvrtc  # type: ignore[no-any-return]
 
 
@@ -179,10 +178,10 @@ def _call(function: Callable[..., Any], *args: Any) -> Any:
     """Call into NVRTC; its library is loaded by the first call, so that is where it may turn out to be missing."""
     try:
         return function(*args)
-    except RuntimeError as error:
-        reason = str(error).strip().splitlines()[0]
+    except (OSError, RuntimeError) as error:
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise CompileError(f"compiling needs NVRTC, and its library cannot be loaded ({reason})",
-                           hint=INSTALL) from error
+                           hint=pip_install("cuda")) from error
 
 
 def library_path() -> str:
@@ -190,19 +189,27 @@ def library_path() -> str:
     try:
         from cuda.pathfinder import load_nvidia_dynamic_lib
         path: str | None = load_nvidia_dynamic_lib("nvrtc").abs_path
-    except (ImportError, OSError, RuntimeError):
+    except (ImportError, OSError, RuntimeError, MemoryError):
         return ""
     return path if path and os.path.isfile(path) else ""
 
 
 def _compile(source: str, name: str, arch: str, flags: Sequence[str], target: str) -> tuple[bytes, str]:
-    nvrtc = _nvrtc()
+    try:
+        return _compiled(_nvrtc(), source, name, arch, flags, target)
+    except MemoryError as error:
+        raise CompileError(f"there was not enough memory to compile {name!r}") from error
+
+
+def _compiled(nvrtc: ModuleType, source: str, name: str, arch: str, flags: Sequence[str],
+              target: str) -> tuple[bytes, str]:
     error, program = _call(nvrtc.nvrtcCreateProgram, source.encode(), f"{name}.cu".encode(), 0, None, None)
     if error:
         raise CompileError(f"NVRTC could not start on kernel {name!r}: {error.name}")
     try:
         error, = nvrtc.nvrtcCompileProgram(program, len(flags), [flag.encode() for flag in flags])
-        log = _fetch(nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog, program).rstrip(b"\0").decode().strip()
+        said = _fetch(nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog, program).rstrip(b"\0")
+        log = said.decode(errors="replace").strip()
         if error:
             raise _rejection(source, name, arch, flags, log, error.name)
         return _fetch(getattr(nvrtc, f"nvrtcGet{target}Size"), getattr(nvrtc, f"nvrtcGet{target}"), program), log
@@ -278,12 +285,16 @@ def sass(cubin: bytes) -> str:
     tool = _disassembler()
     if tool is None:
         raise UnsupportedError("disassembling needs nvdisasm or cuobjdump, and neither was found",
-                               hint="pip install 'moye[sass]'")
-    with tempfile.TemporaryDirectory(prefix="moye-") as folder:
-        path = Path(folder) / "kernel.cubin"
-        path.write_bytes(cubin)
-        flag = "-c" if tool.name == "nvdisasm" else "-sass"
-        done = subprocess.run([tool, flag, path], capture_output=True, text=True, timeout=120, check=False)
+                               hint=pip_install("sass"))
+    try:
+        with tempfile.TemporaryDirectory(prefix="moye-") as folder:
+            path = Path(folder) / "kernel.cubin"
+            path.write_bytes(cubin)
+            flag = "-c" if tool.name == "nvdisasm" else "-sass"
+            done = subprocess.run([tool, flag, path], capture_output=True, text=True, timeout=120, check=False)
+    except (OSError, MemoryError, subprocess.SubprocessError, UnicodeDecodeError) as error:
+        raise CompileError(f"{tool.name} did not disassemble this cubin: "
+                           f"{type(error).__name__} {error}".rstrip()) from error
     if done.returncode:
         raise CompileError(f"{tool.name} failed on this cubin: {done.stderr.strip() or done.returncode}")
     return done.stdout
@@ -291,13 +302,5 @@ def sass(cubin: bytes) -> str:
 
 @functools.cache
 def _disassembler() -> Path | None:
-    """nvdisasm or cuobjdump: NVIDIA's wheel first, then PATH, the CUDA toolkit, triton's wheel."""
-    for tool in ("nvdisasm", "cuobjdump"):
-        wheels = [path for root in sys.path for path in sorted(Path(root).glob(f"nvidia/cu*/bin/{tool}"), reverse=True)]
-        on_path = shutil.which(tool)
-        toolkit = Path(os.environ.get("CUDA_HOME", "/usr/local/cuda")) / "bin" / tool
-        triton = [Path(root) / "triton/backends/nvidia/bin" / tool for root in sys.path]
-        for path in [*wheels, *([Path(on_path)] if on_path else []), toolkit, *triton]:
-            if os.access(path, os.X_OK):
-                return path
-    return None
+    """nvdisasm or cuobjdump, as installed."""
+    return installed.program("nvdisasm", "nvidia/cu*/bin") or installed.program("cuobjdump", "nvidia/cu*/bin")

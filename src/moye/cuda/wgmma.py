@@ -27,12 +27,14 @@ Step = tuple[Text, Extent]
 _UNIT, _THREADS = 16, 128
 _MODES = {0: 0, 128: 1, 64: 2, 32: 3}
 _ROW = 16
+_WHAT = "warpgroup products (wgmma)"
 """Operands to a line of the inline functions."""
 
 
 def wgmma(kernel: Kernel, op: ops.Wgmma) -> None:
     """d = a * b + d over the index space."""
     kernel.helpers.need(op.mma.arch, f"{op.mma} operations")
+    kernel.helpers.need_only(90, _WHAT)
     for operand in op.operands():
         kernel.values.evaluated(operand)
     kernel.values.before(op)
@@ -190,6 +192,7 @@ def declaration(kernel: Kernel) -> str:
 
 def fence(kernel: Kernel, op: ops.WgmmaFence) -> None:
     """The registers settled, then wgmma.fence."""
+    kernel.helpers.need_only(90, _WHAT)
     kernel.values.before(op)
     _pin(kernel, op.registers)
     name = kernel.helpers.function("warpgroup_arrive", "void ()",
@@ -199,6 +202,7 @@ def fence(kernel: Kernel, op: ops.WgmmaFence) -> None:
 
 def commit(kernel: Kernel, op: ops.WgmmaCommit) -> None:
     """wgmma.commit_group."""
+    kernel.helpers.need_only(90, _WHAT)
     kernel.values.before(op)
     name = kernel.helpers.function("warpgroup_commit_batch", "void ()",
                                    'asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");', arch=90)
@@ -207,6 +211,7 @@ def commit(kernel: Kernel, op: ops.WgmmaCommit) -> None:
 
 def wait(kernel: Kernel, op: ops.WgmmaWait) -> None:
     """wgmma.wait_group, then its results may be read."""
+    kernel.helpers.need_only(90, _WHAT)
     kernel.values.before(op)
     name = kernel.helpers.function(
         f"warpgroup_wait_{op.pending}", "void ()",

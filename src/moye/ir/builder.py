@@ -21,6 +21,7 @@ from moye.ir import constants, fold, ops
 from moye.ir.nodes import Block, Buffer, Func, Guard, Literal, Operand, ScalarParam, Value, Var
 
 Key = tuple[object, ...]
+_MOST_BLOCKS = (1 << 31) - 1  # along an axis of the grid
 
 
 @dataclass(slots=True)
@@ -36,6 +37,20 @@ class LoopBound:
     depth: int
     left: bool = False
     guards: list[Guard] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A point of recording: open blocks, the last op, what was known and learned, and what had been asked for."""
+
+    depth: int
+    last: ops.Op | None
+    known: dict[Key, Value]
+    learned: int
+    conditions: int
+    buffers: int
+    guards: int
+    left: bool
 
 
 def key_of(operand: Operand) -> object:
@@ -159,6 +174,34 @@ class Builder:
         finally:
             self.pop()
 
+    def mark(self) -> Mark:
+        """Where recording stands; ``rollback`` returns there."""
+        ops_ = self._blocks[-1].ops
+        return Mark(len(self._blocks), ops_[-1] if ops_ else None, dict(self._known[-1]), len(self._learned[-1]),
+                    len(self.open_conditions), len(self.func.buffers), len(self.func.guards), self._left[-1])
+
+    def rollback(self, mark: Mark) -> None:
+        """Forget everything recorded since ``mark``, and close the blocks opened since; hardware registers stay."""
+        while len(self._blocks) > mark.depth:
+            self.pop()
+        ops_ = self._blocks[-1].ops
+        if mark.last is not None:
+            keep = next(i for i, op in enumerate(ops_) if op is mark.last) + 1
+        else:
+            keep = next((i for i, op in enumerate(ops_) if not isinstance(op, ops.Special)), len(ops_))
+        gone = {id(op.result) for op in ops_[keep:] if isinstance(op, ops.Special)}
+        del ops_[keep:]
+        kept = {key: value for key, value in self._known[-1].items()
+                if key in mark.known or (key[0] == "special" and id(value) not in gone)}
+        self._known[-1] = kept
+        for value, before in reversed(self._learned[-1][mark.learned:]):
+            value.lower, value.upper, value.divisor = before
+        del self._learned[-1][mark.learned:]
+        del self.open_conditions[mark.conditions:]
+        del self.func.buffers[mark.buffers:]
+        del self.func.guards[mark.guards:]
+        self._left[-1] = mark.left
+
     def splice(self, block: Block) -> None:
         """Append the ops of a block that was recorded apart, as they are."""
         if not self.terminated():
@@ -179,7 +222,14 @@ class Builder:
 
     def special(self, kind: str, *, lower: int | None = None, upper: int | None = None,
                 dtype: DType = dt.int32) -> Value:
-        """A hardware register; clocks are read anew at each call."""
+        """A hardware register; clocks are read anew at each call.
+
+        Indices and extents of the grid are as wide as the other indices: what a block's position is multiplied with
+        must not leave 32 bits where arrays have more elements.
+        """
+        if kind.startswith(("block_", "grid_")) and self.index is dt.int64:
+            dtype, upper = dt.int64, _MOST_BLOCKS if upper is None else upper
+
         def make() -> tuple[Value, ops.Op]:
             value = Value(dtype, lower=lower, upper=upper)
             return value, ops.Special(result=value, kind=kind)

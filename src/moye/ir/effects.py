@@ -184,9 +184,13 @@ class Vote(Op):
 
 @dataclass(slots=True, kw_only=True)
 class Print(Op):
-    """print(...): ``parts`` are strings and operands, printed in order with the thread and block in front."""
+    """print(...): ``parts`` are strings and operands, printed in order with the thread and block in front.
+
+    ``formats``: per operand its printf format without a length, "" for the usual one; nothing where all are usual.
+    """
 
     parts: tuple[str | Operand, ...]
+    formats: tuple[str, ...] = ()
 
     def operands(self) -> Iterator[Operand]:
         for part in self.parts:
@@ -196,11 +200,15 @@ class Print(Op):
 
 @dataclass(slots=True, kw_only=True)
 class Assert(Op):
-    """assert cond, message.  ``assume`` marks mo.assume: a promise that the trace relied on."""
+    """assert cond, message.  ``assume`` marks mo.assume: a promise that the trace relied on.
+
+    ``code`` is the class of the violation, A12 where it is empty.
+    """
 
     cond: Operand
     message: str
     assume: bool = False
+    code: str = ""
 
     def operands(self) -> Iterator[Operand]:
         yield self.cond
@@ -236,6 +244,8 @@ class Bounds(Op):
         for check in self.checks:
             yield from check.operands()
         yield from dynamic_extents((*self.points, *self.shape))
+        if self.buffer.base is not None:
+            yield self.buffer.base
         if isinstance(self.pred, TileRef):
             yield from operands_of(self.pred)
         elif self.pred is not None:

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal as OneOf
 
+from moye import dtypes as dt
 from moye.atoms.atom import CopyOp, MmaOp
 from moye.dtypes import DType
 from moye.ir.effects import (
@@ -63,9 +64,9 @@ from moye.ir.nodes import Block, Buffer, Extent, Op, Operand, Ref, TileRef, Valu
 
 __all__ = [
     "ARITHMETIC", "BINARY", "COMPARISONS", "LOGICAL", "MATH", "SPECIALS", "UNARY", "Alloc", "AnyBulk", "Assert",
-    "Assign", "Atomic", "Binary", "Bounds", "BulkCommit", "BulkCopy", "BulkWait", "Cast", "ClusterArrive", "ClusterWait", "Copy",
-    "CpAsyncCommit", "CpAsyncWait", "Declare", "Elect", "Exit", "Fence", "For", "Gemm", "GridDependency", "If",
-    "Inspect", "Load", "Loop", "Map", "MapShared", "MbarrierArrive", "MbarrierInit", "MbarrierWait", "NamedBarrier",
+    "Assign", "Atomic", "Binary", "Bounds", "BulkCommit", "BulkCopy", "BulkWait", "Cast", "ClusterArrive",
+    "ClusterWait", "Copy", "CpAsyncCommit", "CpAsyncWait", "Declare", "Elect", "Exit", "Fence", "For", "Gemm",
+    "GridDependency", "If", "Inspect", "Load", "Loop", "Map", "MapShared", "MbarrierArrive", "MbarrierInit", "MbarrierWait", "NamedBarrier",
     "Op", "Order", "Print", "ProxyFence", "Read", "Reduce", "Scope", "Scope_", "Select", "SetMaxRegisters", "Shuffle",
     "Special", "Store", "SyncThreads", "SyncWarp", "TmaCopy", "Unary", "Vote", "Wgmma", "WgmmaCommit", "WgmmaFence",
     "WgmmaWait", "dtype_of_math",
@@ -80,6 +81,13 @@ MATH = ("exp", "exp2", "log", "log2", "log10", "sqrt", "rsqrt", "sin", "cos", "t
 UNARY = ("neg", "not", "invert", "popcount", "clz", "isnan", "isinf", *MATH)
 SPECIALS = ("thread_x", "thread_y", "thread_z", "block_x", "block_y", "block_z", "grid_x", "grid_y", "grid_z",
             "cluster_rank", "cluster_block_x", "cluster_block_y", "cluster_block_z", "clock", "globaltimer")
+_WORDS = (dt.int32, dt.uint32, dt.int64, dt.uint64)
+_BITS = (*_WORDS, dt.float32, dt.float64)
+ATOMICS: dict[str, tuple[DType, ...]] = {
+    "add": (*_BITS, dt.float16, dt.bfloat16), **dict.fromkeys(("min", "max", "and", "or", "xor"), _WORDS),
+    "exch": _BITS, "cas": _BITS,
+}
+"""The elements that PTX has each atomic operation for."""
 
 
 # --- scalars ---------------------------------------------------------------------------------------------------------

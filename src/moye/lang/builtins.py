@@ -307,10 +307,9 @@ def _element(tensor: Tensor, coordinate: object, what: str) -> Ref:
 def _atomic(kind: str, tensor: Tensor, coordinate: object, value: Scalar, order: str, scope: str,
             compare: Scalar | None = None) -> Scalar:
     ref = _element(tensor, coordinate, f"atomic_{kind}")
-    if ref.dtype.bits not in (32, 64) and not (kind == "add" and ref.dtype.bits == 16):
-        raise DTypeError(f"atomic_{kind} on {ref.dtype}: 32- and 64-bit elements only", locs=(locate(),))
-    if kind in ("and", "or", "xor", "min", "max") and ref.dtype.is_float:
-        raise DTypeError(f"atomic_{kind} on {ref.dtype}: integers only", locs=(locate(),))
+    if ref.dtype not in ops.ATOMICS[kind]:
+        raise DTypeError(f"atomic_{kind} on {ref.dtype}: PTX has it on {', '.join(map(str, ops.ATOMICS[kind]))} alone",
+                         locs=(locate(),))
     result = Value(ref.dtype)
     op = ops.Atomic(result=result, kind=kind, ref=ref, value=operand_of(value, ref.dtype),
                     compare=None if compare is None else operand_of(compare, ref.dtype),

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import dis
 import enum
+import re
 import sys
 import types
 from collections.abc import Callable, Iterator, Sequence
@@ -25,8 +26,9 @@ from moye.dtypes import Space
 from moye.errors import Frame, Loc, MoyeError, TraceError
 from moye.ir.builder import Builder
 from moye.ir.nodes import Block, Buffer, Extent, Func, Param, ScalarParam, TensorParam, Value
-from moye.lang.control import CONTROL
+from moye.lang.control import CONTROL, under_a_condition
 from moye.lang.functions import KernelMarker
+from moye.lang.rewrite import CONTROL as CONTROL_NAME
 from moye.lang.rewrite import attribute_reads, free_names, rewrite
 from moye.lang.scopes import regions
 from moye.lang.signature import ScalarSpec, Spec, StaticSpec, TensorSpec, TmaSpec, TreeSpec, map_leaves
@@ -116,14 +118,28 @@ def _trace_entry(function: types.FunctionType, arguments: dict[str, Any]) -> Non
         result = function(**arguments)
     except MoyeError as error:
         raise error.at(_where(error)) from None
-    except TypeError as error:
-        if "__array_ufunc__" not in str(error):
+    except Exception as error:
+        if (told := _told(error)) is error:
             raise
-        raise TraceError("NumPy's functions do not take scalars and tensors of a kernel", locs=(_where(error),),
-                         hint="use moye's function: mo.exp for np.exp") from None
+        raise told from None
     if result is not None:
         raise TraceError(f"the kernel {function.__name__} returns {result!r}; a kernel returns nothing",
                          hint="write results into an argument", locs=(_definition(function),))
+
+
+def _told(error: Exception) -> Exception:
+    """What a user is told of an exception that is not moye's own."""
+    if isinstance(error, TypeError) and "__array_ufunc__" in str(error):
+        return TraceError("NumPy's functions do not take scalars and tensors of a kernel", locs=(_where(error),),
+                          hint="use moye's function: mo.exp for np.exp")
+    if isinstance(error, TypeError) and "subscriptable" not in str(error) and (found := re.search(
+            r"'?\b(Expr|Tensor)\b'?", str(error))):
+        what = {"Expr": "a scalar of the kernel", "Tensor": "a tensor of the kernel"}[found[1]]
+        return TraceError(str(error).replace(found[0], what), locs=(_where(error),))
+    if under_a_condition():
+        error.add_note("moye: both sides of a traced condition are traced, so that this is raised whether the kernel "
+                       "gets there or not")
+    return error
 
 
 def _where(error: BaseException) -> Loc:
@@ -244,7 +260,7 @@ def captures_of(functions: Sequence[types.FunctionType],
     todo = [*functions, *plain]
     known = {id(f) for f in todo}
     for position, function in enumerate(todo):          # it grows
-        for namespace, name, shown in _reads(function):
+        for namespace, name, shown in _reads(function, functions):
             if (id(namespace), name) in seen:
                 continue
             seen.add((id(namespace), name))
@@ -271,7 +287,14 @@ def _functions_in(spec: Spec) -> list[types.FunctionType]:
     return [spec.value] if isinstance(spec, StaticSpec) and isinstance(spec.value, types.FunctionType) else []
 
 
-def _reads(function: types.FunctionType) -> Iterator[tuple[Namespace, str, str]]:
+def _is_variable(name: str, function: types.FunctionType, traced: Sequence[types.FunctionType]) -> bool:
+    """Whether a free name of a function defined inside a traced one is a variable of that, made anew by each trace."""
+    code = function.__code__
+    return any(code.co_filename == outer.__code__.co_filename and name not in outer.__code__.co_freevars
+               and code.co_qualname.startswith(f"{outer.__code__.co_qualname}.<locals>.") for outer in traced)
+
+
+def _reads(function: types.FunctionType, traced: Sequence[types.FunctionType]) -> Iterator[tuple[Namespace, str, str]]:
     """Where each thing that a function may read lives, under which name, and as what the source shows it."""
     names = _names_read(function)
     cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
@@ -279,8 +302,12 @@ def _reads(function: types.FunctionType) -> Iterator[tuple[Namespace, str, str]]
         if name in function.__globals__:
             yield function.__globals__, name, name
     for name in names.free:
+        if name == CONTROL_NAME or _is_variable(name, function, traced):
+            continue
         yield cells[name], name, name
     for first, *rest in names.chains:
+        if first in cells and _is_variable(first, function, traced):
+            continue
         value = _held(cells[first], first) if first in cells else function.__globals__.get(first)
         shown = first
         for attribute in rest:

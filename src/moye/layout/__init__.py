@@ -68,7 +68,7 @@ from moye.layout.divide import (
 )
 from moye.layout.face import face_all
 from moye.layout.generators import make_identity_layout, make_layout_like, make_ordered_layout
-from moye.layout.ints import DynInt, Int, divides, is_static, known_less, same
+from moye.layout.ints import DynInt, Int, divides, known_less, same
 from moye.layout.inverse import left_inverse, max_common_layout, max_common_vector, nullspace, right_inverse
 from moye.layout.layout import (
     Layout,
@@ -98,7 +98,7 @@ from moye.layout.modes import (
     weakly_congruent,
     zip_modes,
 )
-from moye.layout.predicates import is_bijective, is_compact, is_injective, is_surjective
+from moye.layout.predicates import is_bijective, is_compact, is_injective, is_static, is_surjective
 from moye.layout.product import (
     blocked_product,
     flat_product,

@@ -5,17 +5,21 @@ In: integer tuples.  Out: integer tuples, numbers and truths.
 >>> ceil_div((10, 9), (4, 3)), shape_div((2, 6), 4), elem_less((1, 2), (4, 3)), inner_product((1, 2), (8, 1))
 ((3, 3), (1, 3), True, 10)
 
-A comparison of dynamic integers that their facts do not decide is a FactError.  Source: cute/int_tuple.hpp.
+A comparison of dynamic integers that their facts do not decide is a traced bool in a kernel, else a FactError.
+
+Source: cute/int_tuple.hpp.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import overload
+from collections.abc import Iterable, Iterator
+from typing import Any, Literal, overload
 
 from moye.errors import FactError, LayoutError
 from moye.layout import ints
-from moye.layout.ints import Int, add, known_less, mul
+from moye.layout.algebra import Tiler, complement
+from moye.layout.ints import DynInt, Int, add, known_less, known_less_equal, mul
+from moye.layout.layout import Layout, size
 from moye.layout.tuples import IntTuple, product, text, tuple_rank
 
 
@@ -84,14 +88,19 @@ def shape_div(a: IntTuple, b: IntTuple) -> IntTuple:
     return ints.exact_div(a, b, f"shape_div of {a} by {b}")
 
 
-def evenly_divides(a: IntTuple, b: IntTuple) -> bool:
-    """Whether b divides a by mode, which dynamic integers must prove (cute/int_tuple.hpp).
+def evenly_divides(a: IntTuple, b: Tiler) -> bool:
+    """Whether b divides a by mode, which dynamic integers must prove; b may have layouts (cute/int_tuple.hpp).
 
-    Law: ``evenly_divides(a, b)`` means that ``ceil_div(a, b)`` rounds nothing up.
+    Law: ``evenly_divides(a, b)`` means that ``ceil_div(a, b)`` rounds nothing up; a layout divides what it and its
+    complement cover.
     """
     if isinstance(b, tuple):
-        return isinstance(a, tuple) and len(a) >= len(b) and all(map(evenly_divides, a, b))
-    return ints.divides(b, product(a)) is True
+        modes = a if isinstance(a, tuple) else (a,)
+        return len(modes) >= len(b) and all(map(evenly_divides, modes, b))
+    if b is None:
+        return True
+    tile = mul(size(b), size(complement(b))) if isinstance(b, Layout) else b
+    return ints.divides(tile, product(a)) is True
 
 
 def inner_product(a: IntTuple, b: IntTuple) -> Int:
@@ -167,17 +176,38 @@ def _less(a: Int, b: Int, what: str) -> bool:
     return less
 
 
+def _compared(kind: Literal["lt", "le"], a: Int, b: Int, what: str) -> Any:
+    """``a < b`` or ``a <= b``: a bool, or a traced one where the facts do not tell."""
+    known = known_less(a, b) if kind == "lt" else known_less_equal(a, b)
+    if known is not None:
+        return known
+    traced = a.comparison(kind, b) if isinstance(a, DynInt) else \
+        b.comparison({"lt": "gt", "le": "ge"}[kind], a) if isinstance(b, DynInt) else None
+    return _less(*((a, b) if kind == "lt" else (b, a)), what) if traced is None else traced
+
+
+def _every(parts: Iterable[Any]) -> Any:
+    """Whether all hold; traced where one of them is and none is known to fail."""
+    found: Any = True
+    for part in parts:
+        if part is False:
+            return False
+        found = part if found is True else found if part is True else found & part
+    return found
+
+
 def elem_less(a: IntTuple, b: IntTuple) -> bool:
     """Whether every leaf of a is less than that of b: whether coordinate a lies inside shape b (cute/int_tuple.hpp).
 
-    Law: ``elem_less(a, b)`` means ``x < y`` for all pairs of leaves; an integer b bounds the index of a tuple.
+    Law: ``elem_less(a, b)`` means ``x < y`` for all pairs of leaves; an integer b bounds the index of a tuple.  In a
+    kernel it is a traced bool where facts do not tell.
     """
     if isinstance(a, tuple) and isinstance(b, tuple) and len(a) > len(b):
         return False
     if isinstance(a, tuple) and isinstance(b, tuple):
-        return all(elem_less(x, y) for x, y in zip(a, b, strict=False))
+        return _truth(_every(elem_less(x, y) for x, y in zip(a, b, strict=False)))
     if not isinstance(a, tuple):
-        return _less(a, product(b), f"elem_less of {a} and {text(b)}")
+        return _truth(_compared("lt", a, product(b), f"elem_less of {a} and {text(b)}"))
     raise LayoutError(f"elem_less of {text(a)} and {text(b)}: the second is an integer, the first a tuple")
 
 
@@ -186,7 +216,8 @@ def elem_leq(a: IntTuple, b: IntTuple) -> bool:
 
     Law: ``elem_leq(a, b)`` means ``x <= y`` for all pairs of leaves; cute/int_tuple.hpp has ``not elem_less(b, a)``.
     """
-    return all(not _less(y, x, f"elem_leq of {text(a)} and {text(b)}") for x, y in _pairs(a, b, "elem_leq"))
+    what = f"elem_leq of {text(a)} and {text(b)}"
+    return _truth(_every(_compared("le", x, y, what) for x, y in _pairs(a, b, "elem_leq")))
 
 
 def elem_gtr(a: IntTuple, b: IntTuple) -> bool:
@@ -194,7 +225,8 @@ def elem_gtr(a: IntTuple, b: IntTuple) -> bool:
 
     Law: ``elem_gtr(a, b) == elem_less(b, a)``.
     """
-    return all(_less(y, x, f"elem_gtr of {text(a)} and {text(b)}") for x, y in _pairs(a, b, "elem_gtr"))
+    what = f"elem_gtr of {text(a)} and {text(b)}"
+    return _truth(_every(_compared("lt", y, x, what) for x, y in _pairs(a, b, "elem_gtr")))
 
 
 def elem_geq(a: IntTuple, b: IntTuple) -> bool:
@@ -203,6 +235,11 @@ def elem_geq(a: IntTuple, b: IntTuple) -> bool:
     Law: ``elem_geq(a, b) == elem_leq(b, a)``; cute/int_tuple.hpp has ``not elem_less(a, b)``.
     """
     return elem_leq(b, a)
+
+
+def _truth(truth: Any) -> bool:
+    """A truth, traced ones included, as the annotations of this module have it."""
+    return truth  # type: ignore[no-any-return]
 
 
 def _first_difference(a: IntTuple, b: IntTuple, what: str, rightmost: bool) -> int:

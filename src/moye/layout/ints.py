@@ -30,6 +30,10 @@ class DynInt(ABC):
     lower: int | None
     upper: int | None
 
+    def comparison(self, kind: str, other: Int) -> object:
+        """``self kind other`` ("lt", "le", "gt", "ge") as a traced bool; None for integers that trace nothing."""
+        return None
+
     @abstractmethod
     def __add__(self, other: Int) -> Int: ...
 

@@ -15,9 +15,12 @@ from dataclasses import dataclass
 from math import gcd
 
 from moye.errors import LayoutError
+from moye.layout.basis import ScaledBasis
+from moye.layout.layout import Layout
 from moye.layout.swizzle import ComposedLayout, Swizzle
 from moye.layout.tables import AnyLayout, coordinate, element_count, offsets, static_modes, static_offset
 from moye.layout.tuples import IntTuple, text
+from moye.layout.verb import WrappedLayout
 
 SEARCH_LIMIT = 1 << 20
 """Steps of the search for a collision."""
@@ -34,6 +37,22 @@ class Collision:
 
     def __str__(self) -> str:
         return f"{text(self.first)} and {text(self.second)} of {self.layout} share offset {self.offset}"
+
+
+def is_static(x: object) -> bool:
+    """Whether x is an integer, a tuple, a layout or a swizzle without anything dynamic (cute/int_tuple.hpp).
+
+    Law: ``is_static(l)`` means that every leaf of ``l.shape`` and ``l.stride`` is an int, or a basis stride of one.
+    """
+    if isinstance(x, tuple):
+        return all(map(is_static, x))
+    if isinstance(x, ComposedLayout):
+        return is_static(x.offset) and is_static(x.layout)
+    if isinstance(x, WrappedLayout):
+        return is_static(x.layout)
+    if isinstance(x, Layout):
+        return is_static(x.shape) and is_static(x.stride)
+    return isinstance(x, (int, Swizzle)) or (isinstance(x, ScaledBasis) and is_static(x.value))
 
 
 def is_injective(layout: AnyLayout) -> bool:

@@ -12,46 +12,27 @@ index are left to the simulator.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
-from moye.dtypes import DType
 from moye.errors import TraceError
 from moye.ir import ops
-from moye.ir.constants import wrap
-from moye.ir.nodes import Block, Func, Operand, Value
+from moye.ir.lanes import Lane, UnknownError, lanes_of_block, value_of
+from moye.ir.nodes import Block, Func
 
 WARPGROUP, REGISTERS, MOST = 128, 65536, 256
 
 Budgets = dict[int, ops.SetMaxRegisters]
-Lane = Mapping[str, int]
-"""The index of a thread, by the kinds of ``Special``."""
-
-_BINARY: dict[str, Callable[[int, int], int]] = {
-    "add": lambda a, b: a + b, "sub": lambda a, b: a - b, "mul": lambda a, b: a * b, "min": min, "max": max,
-    "floordiv": lambda a, b: a // b, "mod": lambda a, b: a % b, "shl": lambda a, b: a << b, "shr": lambda a, b: a >> b,
-    "and": lambda a, b: a & b, "or": lambda a, b: a | b, "xor": lambda a, b: a ^ b,
-    "lt": lambda a, b: a < b, "le": lambda a, b: a <= b, "gt": lambda a, b: a > b, "ge": lambda a, b: a >= b,
-    "eq": lambda a, b: a == b, "ne": lambda a, b: a != b, "land": lambda a, b: bool(a and b),
-    "lor": lambda a, b: bool(a or b),
-}
-
-
-class _UnknownError(Exception):
-    """It depends on more than the thread's index."""
-
-
 def budgets(func: Func) -> Budgets | None:
     """The last budget that each warp group sets, of those that set one; None where that cannot be told."""
     if func.threads % WARPGROUP or not any(isinstance(op, ops.SetMaxRegisters) for op in func.body.walk()):
         return {}
     found: Budgets = {}
-    x, y, _ = func.block_dim
+    all_lanes = lanes_of_block(func.block_dim)
     for group in range(func.threads // WARPGROUP):
-        threads = range(group * WARPGROUP, (group + 1) * WARPGROUP)
-        lanes = [{"thread_x": t % x, "thread_y": t // x % y, "thread_z": t // (x * y)} for t in threads]
+        lanes = all_lanes[group * WARPGROUP:(group + 1) * WARPGROUP]
         try:
             _walk(func.body, lanes, group, found)
-        except _UnknownError:
+        except UnknownError:
             return None
     return found
 
@@ -105,7 +86,7 @@ def _walk(block: Block, lanes: Sequence[Lane], group: int, found: Budgets) -> op
             left = _walk(op.body, lanes, group, found)
             left = None if left is not None and left.target is op else left
         else:
-            raise _UnknownError
+            raise UnknownError
         if left is not None:
             return left
     return None
@@ -113,14 +94,14 @@ def _walk(block: Block, lanes: Sequence[Lane], group: int, found: Budgets) -> op
 
 def _branch(op: ops.If, lanes: Sequence[Lane], group: int, found: Budgets) -> ops.Exit | None:
     """Either side; of both, each with its threads, none may set a budget or leave."""
-    taken = [bool(_value(op.cond, lane)) for lane in lanes]
+    taken = [bool(value_of(op.cond, lane)) for lane in lanes]
     if all(taken) or not any(taken):
         return _walk(op.then if taken[0] else op.orelse, lanes, group, found)
     before = found.get(group)
     for side, block in ((True, op.then), (False, op.orelse)):
         some = [lane for lane, yes in zip(lanes, taken, strict=True) if yes is side]
         if _walk(block, some, group, found) is not None or found.get(group) is not before:
-            raise _UnknownError
+            raise UnknownError
     return None
 
 
@@ -129,28 +110,3 @@ def _matters(op: ops.Op) -> bool:
     inside = [inner for block in op.blocks() for inner in block.walk()]
     return any(isinstance(inner, ops.SetMaxRegisters) or (
         isinstance(inner, ops.Exit) and inner.target is not op and inner.target not in inside) for inner in inside)
-
-
-def _value(operand: Operand, lane: Lane) -> int:
-    if not isinstance(operand, Value):
-        return int(operand.value)
-    match operand.op:
-        case ops.Special(kind=kind) if kind in lane:
-            return lane[kind]
-        case ops.Binary(kind=kind, a=a, b=b) if kind in _BINARY:
-            return _computed(kind, _value(a, lane), _value(b, lane), operand.dtype)
-        case ops.Unary(kind="not", a=a):
-            return int(not _value(a, lane))
-        case ops.Cast(a=a, bits=False, result=result) if result.dtype.is_integer:
-            return wrap(_value(a, lane), result.dtype)
-        case ops.Select(cond=cond, a=a, b=b):
-            return _value(a if _value(cond, lane) else b, lane)
-    raise _UnknownError
-
-
-def _computed(kind: str, a: int, b: int, dtype: DType) -> int:
-    """As the GPU computes it, unsigned differences among them."""
-    if (kind in ("floordiv", "mod") and b == 0) or (kind in ("shl", "shr") and not 0 <= b < dtype.bits):
-        raise _UnknownError
-    found = int(_BINARY[kind](a, b))
-    return wrap(found, dtype) if dtype.is_integer else found

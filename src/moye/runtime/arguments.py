@@ -40,6 +40,7 @@ from moye.lang.trace import JitFunction
 from moye.layout import ComposedLayout, Layout, Swizzle
 from moye.pipelines.multistage import Pipeline
 from moye.runtime.arrays import ArrayInfo, describe, natural_strides
+from moye.runtime.scalars import annotated
 from moye.runtime.tma import TmaCopy
 from moye.tensor.tiled import CopyAtom, TiledCopy, TiledMMA
 
@@ -64,13 +65,17 @@ class Call:
         return (*self.specs.values(), self.index_bits)
 
 
+Role = str | DType
+"""What an annotation asks for: "constexpr", "static", nothing, or the dtype of a scalar."""
+
+
 class Signature:
     """A kernel's parameters with what their annotations say."""
 
     def __init__(self, function: types.FunctionType) -> None:
         self.function = function
         self.signature = inspect.signature(function)
-        self.roles: dict[str, str] = {}
+        self.roles: dict[str, Role] = {}
         for name, parameter in self.signature.parameters.items():
             if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
                 raise ArgumentError(f"the kernel {function.__name__} has a parameter {parameter}; name each one")
@@ -85,9 +90,11 @@ class Signature:
         return bound.arguments
 
 
-def _role(annotation: object) -> str:
+def _role(annotation: object) -> Role:
     """What an annotation, possibly a quoted one, asks for."""
     name = annotation.strip("'\" ").rpartition(".")[2] if isinstance(annotation, str) else ""
+    if isinstance(annotation, DType) or name in dt.BY_NAME:
+        return annotation if isinstance(annotation, DType) else dt.BY_NAME[name]
     if annotation is Constexpr or name == "Constexpr":
         return "constexpr"
     return "static" if annotation is Static or name == "Static" else ""
@@ -101,7 +108,10 @@ def classify(signature: Signature, args: tuple[Any, ...], kwargs: Mapping[str, A
     return call
 
 
-def _classify(call: Call, name: str, value: Any, role: str) -> Spec:
+def _classify(call: Call, name: str, value: Any, role: Role) -> Spec:
+    if isinstance(role, DType):
+        call.leaves.append(number := annotated(name, value, role))
+        return ScalarSpec(role)
     if role == "constexpr" or isinstance(value, _STATIC_TYPES):
         return StaticSpec(static_key(name, value), value)
     if isinstance(value, (bool, int, float)):
@@ -144,6 +154,7 @@ def _scalar_dtype(name: str, value: bool | int | float) -> DType:
     if isinstance(value, bool):
         return dt.bool_
     if isinstance(value, float):
+        require_float32(name, value)
         return dt.float32
     if -(1 << 31) <= value < 1 << 31:
         return dt.int32
@@ -152,7 +163,14 @@ def _scalar_dtype(name: str, value: bool | int | float) -> DType:
     raise ArgumentError(f"argument {name!r} is {value}, which does not fit 64 bits")
 
 
-def _tensor(call: Call, name: str, info: ArrayInfo, value: Any, role: str) -> TensorSpec:
+def require_float32(name: str, value: float) -> None:
+    """A Python float is a float32 of the kernel: ArgumentError for a finite one that would become infinite."""
+    if math.isinf(dt.rounded(value, dt.float32)) and not math.isinf(value):
+        raise ArgumentError(f"argument {name!r} is {value}, which does not fit float32, what a Python float becomes",
+                            hint="pass it in an array of float64")
+
+
+def _tensor(call: Call, name: str, info: ArrayInfo, value: Any, role: Role) -> TensorSpec:
     if 0 in info.strides or 0 in info.shape or info.strides.count(1) > 1:
         info = info._replace(strides=natural_strides(info.shape, info.strides))
     call.arrays.append((name, info, value))

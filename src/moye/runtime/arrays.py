@@ -23,6 +23,7 @@ from moye import dtypes
 from moye.cuda import driver
 from moye.dtypes import DType, require_dtype
 from moye.errors import ArgumentError, DTypeError
+from moye.origin import pip_install
 
 
 class ArrayInfo(NamedTuple):
@@ -344,7 +345,7 @@ def numpy_type(dtype: DType) -> np.dtype[Any]:
         import ml_dtypes
     except ImportError as error:
         raise ArgumentError(f"{dtype} arrays on the host need ml_dtypes, which is not installed",
-                            hint="pip install 'moye[dtypes]'") from error
+                            hint=pip_install("dtypes")) from error
     found: np.dtype[Any] = np.dtype(getattr(ml_dtypes, dtype.numpy))
     return found
 

@@ -52,12 +52,14 @@ def lints(spec: Specialised, before: list[Any], grid: Dim3, meter: Meter) -> lis
     from moye.sim.lints.lint import Lint
     from moye.sim.machine import Hooks, simulate
 
-    found = []
+    found: list[Lint] = []
+    without: frozenset[int] = frozenset()               # those of the lints: they can be left out together
     for op in _judged(spec.func, meter):
         again = [replace(a, memory=a.memory.copy()) if hasattr(a, "memory") else a for a in before]
-        hooks = Hooks(stop_on_first=True, ignored=frozenset({id(op)}), first=BLOCKS)
+        hooks = Hooks(stop_on_first=True, ignored=without | {id(op)}, first=BLOCKS)
         outcome = simulate(spec.func, again, grid, check=True, hooks=hooks)
         if not outcome.findings:
+            without |= {id(op)}
             where = f"{outcome.blocks} blocks" if outcome.blocks > 1 else "1 block"
             message = f"sync_threads orders nothing in this launch: {where} checked without it are as clean as with it"
             found.append(Lint("P5", message, (op.loc,), "", "leave it out, unless another launch needs it",

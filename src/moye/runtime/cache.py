@@ -6,7 +6,8 @@ In: a key (sha256 of printed source, flags, compiler version), a blob, a small J
 >>> cache.put(key := cache_key(source, flags, compiler_version()), cubin, {"log": log})
 
 A file is written aside and renamed, and carries its own digest, so a reader sees a whole entry or none.  A disk that
-cannot be read or written is a miss, never an error.  Nothing is evicted: ``clear`` and ``prune`` are for the user.
+cannot be read or written is a miss, never an error, and so is what another user owns.  What was used longest ago goes
+first.
 """
 
 from __future__ import annotations
@@ -16,16 +17,24 @@ import json
 import os
 import re
 import tempfile
+import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from moye import env
 from moye.errors import MoyeError
+from moye.runtime import disk
 
 _MAGIC = b"moye-1\n"
 _DIGEST = 32
-_SUFFIX = ".bin"
+_SUFFIX, _ASIDE = ".bin", ".tmp"
+_KEY, _FOLDER = re.compile(r"[0-9a-f]{8,128}"), re.compile(r"[0-9a-f]{2}")
+_LEFT = 3600.0                                          # seconds after which nobody writes a file any more
+_room: dict[Path, int] = {}
+"""By the root of a cache: how many bytes this process may write before it looks again at how many there are."""
 
 
 def cache_key(source: str, flags: Sequence[str], compiler: str) -> str:
@@ -48,10 +57,15 @@ class Entry:
 
 
 class DiskCache:
-    """A directory of entries; it is made by the first ``put``."""
+    """A directory of entries; it is made by the first ``put``.  ``part`` is a directory of its own in it."""
 
-    def __init__(self, root: str | os.PathLike[str]) -> None:
-        self.root = Path(root)
+    def __init__(self, root: str | os.PathLike[str], part: str = "") -> None:
+        self._top = Path(root)
+        self.root = self._top / part
+
+    def problem(self) -> str | None:
+        """Why it cannot be used, None where it can."""
+        return disk.problem_of(self._top) or (disk.problem_of(self.root) if self.root != self._top else None)
 
     def get(self, key: str) -> bytes | None:
         """The blob, or None where there is no whole entry."""
@@ -59,56 +73,73 @@ class DiskCache:
         return None if found is None else found[0]
 
     def get_entry(self, key: str) -> tuple[bytes, dict[str, Any]] | None:
-        """The blob and its record, or None where there is no whole entry; a damaged file is removed."""
+        """The blob and its record, or None where there is no whole entry of ours; a damaged file is removed."""
         path = self._path(key)
-        try:
-            data = path.read_bytes()
-        except OSError:
+        data = None if self.problem() else disk.read(path)
+        if data is None:
             return None
         found = _unpack(data)
-        try:
-            if found is None:
-                path.unlink()
-            else:
-                os.utime(path)
-        except OSError:
-            pass
+        if found is None:
+            _remove(path)
         return found
 
     def record(self, key: str) -> dict[str, Any]:
         """The record of an entry, without using it: its age stays; empty where there is no whole entry."""
-        try:
-            found = _unpack(self._path(key).read_bytes())
-        except OSError:
-            return {}
+        data = disk.read(self._path(key), use=False)
+        found = None if data is None else _unpack(data)
         return {} if found is None else found[1]
 
     def put(self, key: str, blob: bytes, meta: Mapping[str, Any] | None = None) -> bool:
-        """Keep a blob and a record that JSON can hold; False where the disk does not let us."""
+        """Keep a blob and a record that JSON can hold; False where the disk does not let us.
+
+        Beyond MOYE_CACHE_LIMIT the least recently used entries go.
+        """
         path = self._path(key)
-        data = _pack(blob, meta or {})
-        aside = None
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            handle, aside = tempfile.mkstemp(prefix=".", suffix=".tmp", dir=path.parent)
+            size = self._write(path, blob, meta or {})
+        except (OSError, MemoryError):
+            return False
+        if size and not self.root.relative_to(self._top).parts:
+            self._bound(size)
+        return bool(size)
+
+    def _write(self, path: Path, blob: bytes, meta: Mapping[str, Any]) -> int:
+        """The bytes written; 0 where the folder is not to be used."""
+        data, aside = _pack(blob, meta), None
+        for folder in dict.fromkeys((self._top, self.root, path.parent)):
+            disk.make(folder)
+        if self.problem():
+            return 0
+        try:
+            handle, aside = tempfile.mkstemp(prefix=".", suffix=_ASIDE, dir=path.parent)
             with os.fdopen(handle, "wb") as file:
                 file.write(data)
             os.replace(aside, path)
-        except OSError:
+            aside = None
+        finally:
             if aside is not None:
                 _remove(Path(aside))
-            return False
-        return True
+        return len(data)
+
+    def _bound(self, written: int) -> None:
+        """Prune, once this process has written so much that there may be too much."""
+        limit = env.cache_limit()
+        if not limit:
+            return
+        known = _room.get(self.root, 0) - written
+        if known < 0:                                   # the first time, and whenever there may be no room left
+            if self.size() > limit:
+                self.prune(limit - limit // 8)
+            known = min(max(0, limit - self.size()), max(limit // 8, written))
+        _room[self.root] = known
 
     def entries(self) -> list[Entry]:
         """Every entry, most recently used first."""
         found = []
-        for path in self._files(f"*{_SUFFIX}"):
-            try:
-                status = path.stat()
-            except OSError:
-                continue
-            found.append(Entry(path.stem, status.st_size, status.st_mtime))
+        for path in self._files():
+            status = disk.is_plain(path) if _KEY.fullmatch(path.stem) and path.suffix == _SUFFIX else None
+            if status is not None and path.parent.name == path.stem[:2]:
+                found.append(Entry(path.stem, status.st_size, status.st_mtime))
         return sorted(found, key=lambda entry: -entry.used)
 
     def size(self) -> int:
@@ -117,27 +148,78 @@ class DiskCache:
 
     def clear(self) -> int:
         """Remove every entry and whatever a killed process left aside; the number of entries removed."""
-        for path in self._files(".*.tmp"):
-            _remove(path)
+        self._remove_left(0.0)
         return sum(_remove(self._path(entry.key)) for entry in self.entries())
 
     def prune(self, limit: int) -> int:
-        """Remove the least recently used entries beyond ``limit`` bytes; the number removed."""
-        kept, removed = 0, 0
-        for entry in self.entries():
-            if kept + entry.size <= limit:
-                kept += entry.size
-            else:
-                removed += _remove(self._path(entry.key))
+        """Remove the least recently used entries until at most ``limit`` bytes are left; the number removed."""
+        self._remove_left(_LEFT)
+        entries, removed = self.entries(), 0
+        size = sum(entry.size for entry in entries)
+        for entry in reversed(entries):
+            if size <= limit:
+                break
+            size -= entry.size
+            removed += _remove(self._path(entry.key))
         return removed
 
+    def locked(self) -> AbstractContextManager[bool]:
+        """Alone among all who ask for this, to read entries and put others in their place; False where nobody can be
+        kept out."""
+        try:
+            disk.make(self._top)
+        except OSError:
+            return nullcontext(False)
+        return nullcontext(False) if self.problem() else disk.locked(self._top / ".lock")
+
+    def _remove_left(self, age: float) -> None:
+        """Remove what killed processes left aside so many seconds ago."""
+        for path in self._files():
+            if path.name.startswith(".") and path.suffix == _ASIDE and (status := disk.is_plain(path)) is not None \
+                    and status.st_mtime <= time.time() - age:
+                _remove(path)
+
     def _path(self, key: str) -> Path:
-        if not re.fullmatch(r"[0-9a-f]{8,128}", key):
+        if not _KEY.fullmatch(key):
             raise MoyeError(f"{key!r} is not a cache key: a key is a hexadecimal digest")
         return self.root / key[:2] / f"{key}{_SUFFIX}"
 
-    def _files(self, pattern: str) -> Iterator[Path]:
-        yield from self.root.glob(f"[0-9a-f][0-9a-f]/{pattern}")
+    def _files(self) -> Iterator[Path]:
+        """Whatever lies where entries lie."""
+        for folder in _listed(self.root):
+            if _FOLDER.fullmatch(folder.name):
+                yield from _listed(folder)
+
+
+def opened() -> DiskCache | None:
+    """The disk cache; None where it is turned off, or where there is no folder for it: that is said once."""
+    if not env.disk_cache():
+        return None
+    try:
+        cache = DiskCache(env.cache_dir())
+        problem = cache.problem() or _unmade(cache.root)
+    except MoyeError as error:
+        disk.say_once(f"nothing is kept on disk: {error.message}")
+        return None
+    if problem is not None:
+        disk.say_once(f"nothing is kept on disk: the cache folder {str(cache.root)!r} {problem}")
+        return None
+    return cache
+
+
+def _unmade(root: Path) -> str | None:
+    try:
+        disk.make(root)
+    except OSError as error:
+        return f"cannot be made ({error.strerror or error})"
+    return None
+
+
+def _listed(folder: Path) -> list[Path]:
+    try:
+        return [folder / name for name in sorted(os.listdir(folder))]
+    except OSError:
+        return []
 
 
 def _pack(blob: bytes, meta: Mapping[str, Any]) -> bytes:
@@ -152,7 +234,11 @@ def _unpack(data: bytes) -> tuple[bytes, dict[str, Any]] | None:
     if len(body) < 4 or not data.startswith(_MAGIC) or hashlib.sha256(body).digest() != digest:
         return None
     end = 4 + int.from_bytes(body[:4], "little")
-    return body[end:], json.loads(body[4:end])
+    try:
+        record = json.loads(body[4:end])
+    except (ValueError, RecursionError):                # of another program, or another version
+        return None
+    return (body[end:], record) if isinstance(record, dict) and end <= len(body) else None
 
 
 def _remove(path: Path) -> bool:

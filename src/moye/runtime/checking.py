@@ -5,8 +5,8 @@ In: a specialised kernel and its classified arguments.  Out: a ``Report``, here 
 >>> with mo.checking(blocks=64) as reports: program()
 >>> all(report.ok for report in reports)
 
-A session is the process's: launches of every thread count.  Its launches run in the simulator wherever their arrays
-are, and write their outputs.
+A session is that of its thread or task: launches of others run as ever, unless it is ``everywhere``.  Its launches run
+in the simulator wherever their arrays are, and write their outputs.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from moye.runtime.compile import Dim3, Specialised
 from moye.runtime.onhost import on_host
 from moye.runtime.report import Report, refused
 from moye.runtime.sampling import Blocks, sampled
+from moye.runtime.scoped import Scoped
 
 if TYPE_CHECKING:
     from moye.runtime.verdict import Expectation
@@ -44,22 +45,33 @@ class Options:
     lints: Lints = True
     expect: Callable[..., Any] | None = None
     rtol: float | None = None
+    seed: int = 0
+    schedules: int | None = None
 
     def __post_init__(self) -> None:
         if self.lints not in (True, False, "deep"):
             raise ArgumentError(f'mo.check takes lints=True, False or "deep", not {self.lints!r}')
+        if not _whole(self.seed) or self.seed < 0:
+            raise ArgumentError(f"seed is {self.seed!r}, and must be an integer that is not negative")
+        if self.schedules is not None and (not _whole(self.schedules) or self.schedules < 1):
+            raise ArgumentError(f"schedules is {self.schedules!r}, and must be a positive integer, or None")
         if self.rtol is not None and not self.rtol >= 0:
             raise ArgumentError(f"rtol is {self.rtol}, and must not be negative")
         if self.expect is not None and not callable(self.expect):
             raise ArgumentError(f"expect is {self.expect!r}, and must be a function of the kernel's arguments")
 
 
+def _whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
 def options(earliest: bool, timeline: bool | Iterable[int], blocks: Blocks | None, lints: Lints,
-            expect: Callable[..., Any] | None = None, rtol: float | None = None) -> Options:
+            expect: Callable[..., Any] | None = None, rtol: float | None = None, seed: int = 0,
+            schedules: int | None = None) -> Options:
     """The options that a user gave."""
     recorded = timeline if isinstance(timeline, bool) else tuple(timeline)
     several = tuple(blocks) if isinstance(blocks, Iterable) else blocks     # an iterator can be read but once
-    return Options(earliest, recorded, several, lints, expect, rtol)
+    return Options(earliest, recorded, several, lints, expect, rtol, seed, schedules)
 
 
 Launch = Callable[[], tuple[Call, Specialised]]
@@ -115,12 +127,14 @@ def _run(name: str, grid: Dim3, block: Dim3, spec: Specialised, call: Call, how:
     before = barriers.arguments(spec, call) if how.lints == "deep" and sample is None else None
     try:
         outcome = simulate.run(spec, call, grid, check=True, collect=True, earliest=how.earliest, record=record,
-                               lints=bool(how.lints), sample=sample, probe=None if wanted is None else wanted.owners)
+                               lints=bool(how.lints), sample=sample, probe=None if wanted is None else wanted.owners,
+                               seed=how.seed, schedules=how.schedules)
     except UnsupportedError as error:
         report.unsupported.append(str(error))
         return report
     report.findings = list(outcome.findings)
     report.counts = [outcome.reporter.occurrences(finding) for finding in report.findings]
+    report.schedules = outcome.schedules
     report.unsupported, report.not_judged = list(outcome.unsupported), tuple(outcome.not_judged)
     report.lints, missing = simulate.lints_of(outcome, spec, grid, deep=how.lints == "deep")
     report.traffic = outcome.meter
@@ -191,28 +205,30 @@ def _inside(blocks: Iterable[Any], grid: Dim3) -> tuple[Any, ...] | None:
     return found or None
 
 
-_sessions: list[Session] = []
+_session: Scoped[Session] = Scoped("checking")
 
 
 def session() -> Session | None:
-    """The innermost ``checking`` block, None outside of all."""
-    return _sessions[-1] if _sessions else None
+    """The innermost ``checking`` block that this thread or task is in, None outside of all."""
+    return _session.get()
 
 
 @contextmanager
 def checking(*, earliest: bool = False, timeline: bool = False, blocks: Blocks | None = None, lints: Lints = True,
-             each: Callable[[Report], None] | None = None, explicit: bool = False) -> Iterator[list[Report]]:
+             each: Callable[[Report], None] | None = None, explicit: bool = False,
+             everywhere: bool = False) -> Iterator[list[Report]]:
     """Within the block every launch of every kernel is checked as by ``mo.check``; the reports gather in the list.
 
+    That is every launch of this thread and of tasks begun in the block; with ``everywhere`` of all threads and tasks.
     CUDA arrays too are checked in the simulator.  Launches that are refused raise as ever; such an error with a code
     is a report as well if it leaves the block.  ``each(report)`` is called as each launch ends.
     Reports of launches under ``mo.check`` are their callers', with ``explicit`` the list's too.
     """
     here = Session(options(earliest, timeline, blocks, lints), each, explicit)
-    _sessions.append(here)
     fast.held.append(here)
     try:
-        yield here.reports
+        with _session.set(here, everywhere=everywhere):
+            yield here.reports
     except MoyeError as error:
         for no in here.refused:
             if no.error is error:
@@ -220,4 +236,3 @@ def checking(*, earliest: bool = False, timeline: bool = False, blocks: Blocks |
         raise
     finally:
         fast.held.remove(here)
-        _sessions.remove(here)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from moye import env
 from moye.atoms.atom import CopyOp, MmaOp
-from moye.errors import UNKNOWN, CompileError, LaunchError, PerformanceWarning, TraceError, UnsupportedError
+from moye.errors import UNKNOWN, CompileError, LaunchError, MoyeError, PerformanceWarning, TraceError, UnsupportedError
 from moye.ir.nodes import Func
 from moye.ir.text import to_text
 from moye.ir.verify import verify
@@ -261,6 +261,10 @@ def check_arch(func: Func, printed: Printed, arch: str) -> None:
         needed = f"sm_{printed.arch}{'a' if printed.arch == _ACCELERATED else ''}"
         raise UnsupportedError(f"{func.name} uses {what}, which need {needed} or later, but is compiled for {arch}",
                                locs=(loc,) if loc.frames else ())
+    what, only, loc = printed.only
+    if what and _capability(arch) != only:
+        raise UnsupportedError(f"{func.name} uses {what}, which sm_{only}a alone has, but is compiled for {arch}",
+                               locs=(loc,) if loc.frames else ())
     what, loc = printed.accelerated
     if what and arch[-1].isdigit():
         raise UnsupportedError(f"{func.name} uses {what}, which need an architecture with an a, such as sm_90a, but is "
@@ -286,34 +290,47 @@ def _alternatives(atom: CopyOp | MmaOp, have: int) -> str | None:
 
 def _compiled(printed: Printed, arch: str, flags: tuple[str, ...]) -> Compiled:
     from moye.cuda import nvrtc
-    from moye.runtime.cache import DiskCache, cache_key
+    from moye.runtime.cache import cache_key, opened
     from moye.runtime.toolchain import versions
 
-    if not env.disk_cache():
-        return nvrtc.compile_cubin(printed.source, printed.name, arch, options=flags, no_cache=env.nvrtc_no_cache())
-    cache = DiskCache(env.cache_dir())
-    key = ""
-    for version in versions(cache.root):
+    cache, key = opened(), ""
+    for version in versions(cache.root) if cache is not None else ():
         key = cache_key(printed.source, (arch, *flags), version)
-        entry = cache.get_entry(key)
-        if entry is not None:
+        entry = cache.get_entry(key) if cache is not None else None
+        if entry is not None and misfit(printed, arch, entry[0]) is None:
             return nvrtc.Compiled(printed.source, printed.name, arch, flags, entry[0], str(entry[1].get("log", "")))
     compiled = nvrtc.compile_cubin(printed.source, printed.name, arch, options=flags, no_cache=env.nvrtc_no_cache())
-    cache.put(key, compiled.cubin, {"log": compiled.log, "kernel": printed.name, "arch": arch})
+    if (problem := misfit(printed, arch, compiled.cubin)) is not None:
+        raise CompileError(f"NVRTC compiled {printed.name} for {arch}, and handed out something else: {problem}")
+    if cache is not None:
+        cache.put(key, compiled.cubin, {"log": compiled.log, "kernel": printed.name, "arch": arch})
     return compiled
+
+
+def misfit(printed: Printed, arch: str, cubin: bytes) -> str | None:
+    """Why these bytes are not this kernel compiled for this architecture, None where they are."""
+    from moye.cuda import cubin as cubins
+    from moye.cuda import driver
+
+    try:
+        driver.check_params(cubin, printed.name, [slot.format for slot in printed.slots])
+        found = cubins.arch(cubin)
+    except MoyeError as error:
+        return error.message
+    return None if found == _capability(arch) else f"it is compiled for sm_{found}"
 
 
 def _with_lines(func: Func, arch: str) -> tuple[str, str, str]:
     """A kernel compiled with line numbers: what the compiler says, PTX, source; from the disk cache where it has it."""
     from moye.cuda import nvrtc
     from moye.cuda.printer import print_kernel
-    from moye.runtime.cache import DiskCache, cache_key
+    from moye.runtime.cache import cache_key, opened
 
     printed, flags = print_kernel(func, asserts=env.device_assert()), ("-lineinfo",)
-    cache = DiskCache(env.cache_dir()) if env.disk_cache() else None
+    cache = opened()
     key = cache_key(printed.source, (arch, *flags, "notes"), nvrtc.compiler_version())
-    if cache is not None and (entry := cache.get_entry(key)) is not None:
-        return str(entry[1].get("log", "")), entry[0].decode(), printed.source
+    if cache is not None and (entry := cache.get_entry(key)) is not None and b".version" in entry[0]:
+        return str(entry[1].get("log", "")), entry[0].decode(errors="replace"), printed.source
     try:
         said = nvrtc.compile_cubin(printed.source, printed.name, arch, options=flags, no_cache=True).log
     except CompileError as error:

@@ -44,6 +44,7 @@ _LIMIT = 1024
 _RECENT = 16                                            # parameters kept packed per plan; whole launches, if no numbers
 _MOST_STREAMS = 64
 _BY_VALUE = (int, bool, str, bytes)
+_OWN = {"int": ("int32", "int64"), "float": ("float32",), "bool": ("bool",)}
 _ARRAYS = {                                             # kind -> (pointer, what else must not change)
     "torch": ("{a}.data_ptr()", ("{a}.dtype", "{a}.shape", "{a}.stride()", "{a}.get_device()", "{a}.is_neg()",
                                  "{a}.requires_grad")),
@@ -126,7 +127,8 @@ def _kind(spec: Any, x: Any) -> str:
         kind = _array_kind(x.array)
         return f"tma-{kind}" if kind else ""
     if isinstance(spec, ScalarSpec):
-        return _NUMBERS.get(type(x), "")
+        kind = _NUMBERS.get(type(x), "")
+        return kind if spec.dtype.name in _OWN.get(kind, ()) else ""    # an annotation's dtype: values are checked
     if isinstance(spec, StaticSpec):
         return "unstable" if unstable(x) else "repr" if isinstance(x, float) else "static"
     return ""
@@ -341,6 +343,8 @@ def _moved(writer: _Writer, spec: Specialised, call: Call, leaf_args: Sequence[i
         if kinds[i] == "int":
             small = -(1 << 31) <= args[i] < 1 << 31
             found.append(f"{'not ' if small else ''}-2147483648 <= a{i} <= 2147483647")
+        elif kinds[i] == "float":
+            found.append(f"3.4028235677973366e+38 <= abs(a{i}) <= 1.7976931348623157e+308")     # no float32
     return found
 
 

@@ -21,8 +21,7 @@ Check = Callable[[Sequence[Any], tuple[int, int, int]], None]
 
 _INFIX = {"add": "+", "sub": "-", "mul": "*", "floordiv": "//", "mod": "%", "lt": "<", "le": "<=", "gt": ">",
           "ge": ">=",
-          "eq": "==", "ne": "!=", "land": "and", "lor": "or", "and": "&", "or": "|", "xor": "^", "shl": "<<",
-          "shr": ">>"}
+          "eq": "==", "ne": "!=", "land": "and", "lor": "or", "and": "&", "or": "|", "xor": "^"}
 _PREFIX = {"neg": "-", "not": "not ", "abs": "abs"}
 
 
@@ -49,10 +48,13 @@ def compile_guards(func: Func) -> Check:
     conditions: dict[str, int] = {}  # equal ones once: a loop's body may have been traced twice
     for index, guard in enumerate(func.guards):
         conditions.setdefault(_python(guard.cond, names), index)
+    lines.append("    try:")
     for condition, index in conditions.items():
-        lines.append(f"    if not {condition}: fail({index}, s, g)")
-    lines.append("    return None")
-    namespace: dict[str, Any] = {"fail": _failure(func, names), "min": min, "max": max, "abs": abs}
+        lines.append(f"        if not {condition}: fail({index}, s, g)")
+    lines.append("        return None")
+    lines.append("    except Undefined: undefined(s, g)")
+    namespace: dict[str, Any] = {**_FUNCTIONS, "fail": _failure(func, names), "Undefined": ZeroDivisionError,
+                                 "undefined": _undefined(func, names)}
     exec("\n".join(lines), namespace)
     check: Check = namespace["check"]
     return check
@@ -61,11 +63,52 @@ def compile_guards(func: Func) -> Check:
 def _failure(func: Func, names: dict[int, str]) -> Callable[[int, Sequence[Any], tuple[int, int, int]], None]:
     def fail(index: int, s: Sequence[Any], g: tuple[int, int, int]) -> None:
         guard: Guard = func.guards[index]
-        fields = {name: eval(_python(operand, names), {"s": s, "g": g, "min": min, "max": max, "abs": abs})
-                  for name, operand in guard.fields.items()}
-        text = guard.message.format(**fields) if fields else guard.message
-        raise PreconditionError(f"{func.name}: {text}", hint=guard.hint, locs=(guard.loc,), code=guard.code)
+        raise PreconditionError(f"{func.name}: {_told(guard, names, s, g)}", hint=guard.hint, locs=(guard.loc,),
+                                code=guard.code)
     return fail
+
+
+def _undefined(func: Func, names: dict[int, str]) -> Callable[[Sequence[Any], tuple[int, int, int]], None]:
+    """What is raised for the first assumption that no value can be computed of."""
+    def undefined(s: Sequence[Any], g: tuple[int, int, int]) -> None:
+        for guard in func.guards:
+            try:
+                _value(guard.cond, names, s, g)
+            except ZeroDivisionError as error:
+                raise PreconditionError(f"{func.name}: {_told(guard, names, s, g)}: {error}, in what is assumed",
+                                        hint=guard.hint, locs=(guard.loc,), code=guard.code) from None
+    return undefined
+
+
+def _told(guard: Guard, names: dict[int, str], s: Sequence[Any], g: tuple[int, int, int]) -> str:
+    """The message of a guard, with its numbers; one that has no value is a question mark."""
+    fields: dict[str, Any] = {}
+    for name, operand in guard.fields.items():
+        try:
+            fields[name] = _value(operand, names, s, g)
+        except ZeroDivisionError:
+            fields[name] = "?"
+    return guard.message.format(**fields) if fields else guard.message
+
+
+def _value(operand: Operand, names: dict[int, str], s: Sequence[Any], g: tuple[int, int, int]) -> Any:
+    return eval(_python(operand, names), {**_FUNCTIONS, "s": s, "g": g})
+
+
+def _shift_left(a: int, b: int) -> int:
+    if not 0 <= b < _MOST_BITS:
+        raise ZeroDivisionError(f"a shift by {b}")
+    return a << b
+
+
+def _shift_right(a: int, b: int) -> int:
+    if b < 0:
+        raise ZeroDivisionError(f"a shift by {b}")
+    return a >> b
+
+
+_MOST_BITS = 64
+_FUNCTIONS: dict[str, Any] = {"min": min, "max": max, "abs": abs, "shl": _shift_left, "shr": _shift_right}
 
 
 def _python(operand: Operand, names: dict[int, str]) -> str:
@@ -79,7 +122,7 @@ def _python(operand: Operand, names: dict[int, str]) -> str:
         return f"g[{'xyz'.index(op.kind[-1])}]"
     if isinstance(op, ops.Binary):
         a, b = _python(op.a, names), _python(op.b, names)
-        if op.kind in ("min", "max"):
+        if op.kind in _FUNCTIONS:
             return f"{op.kind}({a}, {b})"
         return f"({a} {_INFIX[op.kind]} {b})"
     if isinstance(op, ops.Cast):

@@ -25,6 +25,7 @@ from moye.runtime import checking, prepare, reasons
 from moye.runtime.arguments import Call, Signature, classify, same_device
 from moye.runtime.arrays import TensorLike
 from moye.runtime.autograd import mark, written_tensors
+from moye.runtime.boundary import boundary
 from moye.runtime.compile import Dim3, Program, Specialised, compile_program, default_arch, specialise
 from moye.runtime.fast import Plan, Plans, missing
 from moye.runtime.launch import array_kind, check_written, dim3, load, overlaps, slot_value, slots, stream_handle
@@ -99,6 +100,7 @@ class Kernel:
         raise LaunchError(f"the kernel {self.__name__} needs a launch configuration",
                           hint=f"{self.__name__}[grid, block](...)")
 
+    @boundary
     def launch(self, *args: Any, grid: Extents, block: Extents, cluster: Extents = (1, 1, 1), stream: Any = None,
                smem: int | None = None, dependent: bool = False, **kwargs: Any) -> None:
         """Launch with every option: ``grid`` and ``block`` extents, ``cluster`` shape, a CUDA ``stream`` (handle or
@@ -170,6 +172,7 @@ class Kernel:
         """One sentence for each specialisation after the first: what differed from the nearest earlier one."""
         return list(self._reasons)
 
+    @boundary
     def compile(self, *args: Any, block: Extents, cluster: Extents = (1, 1, 1), arch: str | None = None,
                 **kwargs: Any) -> Compiled:
         """Compile for arguments (or ``mo.TensorLike`` specs, which overlap nothing) without launching; needs no GPU.
@@ -184,6 +187,7 @@ class Kernel:
         return Compiled(program.printed, program.arch, program.compiled, program.loaded, program.func, kernel=self,
                         shape=shape)
 
+    @boundary
     def prepare(self, *args: Any, grid: Extents, block: Extents, cluster: Extents = (1, 1, 1), stream: Any = None,
                 smem: int | None = None, dependent: bool = False, **kwargs: Any) -> Prepared:
         """Check and compile a launch and keep it: calling the result launches it again with the same arguments.
@@ -194,6 +198,7 @@ class Kernel:
         device, spec = self._checked(call, shape, dim3(block, "block"), dim3(cluster, "cluster"))
         return prepare.prepare(spec, call, device, shape, stream, smem or 0, dependent)
 
+    @boundary
     def trace(self, *args: Any, block: Extents, cluster: Extents = (1, 1, 1), **kwargs: Any) -> Func:
         """The IR for arguments or specs."""
         call = classify(self.signature, args, kwargs)
@@ -207,6 +212,7 @@ class Compiled(Program):
     kernel: Any = None
     shape: Shape | None = None
 
+    @boundary
     def prepare(self, *args: Any, grid: Extents, stream: Any = None, smem: int | None = None,
                 dependent: bool = False, **kwargs: Any) -> Prepared:
         """A prepared launch of just this specialisation; ArgumentError where the arguments need another."""
@@ -234,12 +240,14 @@ class Launcher:
         self.plans = Plans(grid, smem, dependent)
         self.launch: Callable[..., None] = self._first
 
+    @boundary
     def __call__(self, *args: Any, **kwargs: Any) -> None:
         self.launch(*args, **kwargs)
 
     def _first(self, *args: Any, **kwargs: Any) -> None:
         self._long_way(args, (), kwargs)
 
+    @boundary
     def _long_way(self, args: tuple[Any, ...], rest: tuple[Any, ...], named: dict[str, Any]) -> None:
         """Launch where the plan used last does not hold."""
         args = (*(a for a in args if a is not missing), *rest)

@@ -23,7 +23,7 @@ from typing import Any
 
 from moye import env
 from moye.errors import MoyeError
-from moye.runtime.cache import DiskCache, cache_key
+from moye.runtime.cache import cache_key, opened
 from moye.runtime.prepare import Job
 from moye.runtime.worker import Worker
 
@@ -93,7 +93,7 @@ class _Crew:
 
     def __init__(self, stack: ExitStack) -> None:
         self._stack, self._own, self._lock = stack, threading.local(), threading.Lock()
-        self._processes = env.disk_cache() and bool(sys.executable)
+        self._processes = opened() is not None and bool(sys.executable)
 
     def compile(self, job: Job) -> None:
         """Compile one job; whatever the worker could not do, this process does, and raises its errors."""
@@ -116,11 +116,11 @@ def _request(job: Job) -> dict[str, Any] | None:
 
     func = replace(job.spec.func, restrict=job.restrict)
     printed, arch = print_kernel(func, asserts=env.device_assert()), nvrtc.normalize_arch(job.arch)
-    key, root = cache_key(printed.source, (arch,), nvrtc.compiler_version()), env.cache_dir()
-    if DiskCache(root).get(key) is not None:
+    key, cache = cache_key(printed.source, (arch,), nvrtc.compiler_version()), opened()
+    if cache is None or cache.get(key) is not None:
         return None
-    return {"source": printed.source, "name": printed.name, "arch": arch, "flags": [], "key": key, "root": str(root),
-            "no_cache": env.nvrtc_no_cache()}
+    return {"source": printed.source, "name": printed.name, "arch": arch, "flags": [], "key": key,
+            "root": str(cache.root), "no_cache": env.nvrtc_no_cache()}
 
 
 class Progress:

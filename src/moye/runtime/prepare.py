@@ -19,11 +19,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from moye import env
-from moye.dtypes import DType
+from moye.dtypes import DType, float32
 from moye.errors import ArgumentError, LaunchError
 from moye.ir.nodes import ScalarParam
 from moye.runtime import checking, fast
-from moye.runtime.arguments import Call
+from moye.runtime.arguments import Call, require_float32
 from moye.runtime.arrays import ArrayInfo, TensorLike, describe
 from moye.runtime.autograd import mark, require_untracked, written_tensors
 from moye.runtime.compile import (
@@ -240,6 +240,8 @@ def _number(spec: Specialised, index: int, value: Any) -> int | float | bool:
     wanted = bool if dtype.name == "bool" else float if dtype.is_float else int
     if type(value) is int and wanted is float:
         value = float(value)
+    if type(value) is float and dtype is float32:
+        require_float32(param.name, value)
     if type(value) is not wanted:
         raise ArgumentError(f"argument {param.name!r} is {value!r}, and the launch was prepared with a {dtype}")
     if wanted is int and not -(1 << (dtype.bits - 1)) <= value < 1 << dtype.bits:

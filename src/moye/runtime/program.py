@@ -71,7 +71,8 @@ def check_program(target: str, arguments: Sequence[str], say: Say, *, earliest: 
     printer, failure = _Printer(say, lints), None
     with _as_program(path, arguments):
         try:
-            with checking(earliest=earliest, blocks=blocks, lints=lints, each=printer.report, explicit=True) as reports:
+            with checking(earliest=earliest, blocks=blocks, lints=lints, each=printer.report, explicit=True,
+                          everywhere=True) as reports:
                 _run(path, function, arguments)
         except SystemExit as left:
             if left.code not in (None, 0):

@@ -12,6 +12,7 @@ With checks on, the first violation raises SimulationError, of the checkers that
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,7 @@ from moye.ir.nodes import TensorParam
 from moye.runtime.arguments import Call
 from moye.runtime.arrays import ArrayInfo, host_view
 from moye.runtime.compile import Dim3, Specialised, compile_program, default_arch, require_shared
+from moye.runtime.scoped import Scoped
 from moye.runtime.snapshots import Snapshot, snapshots
 
 if TYPE_CHECKING:
@@ -29,28 +31,37 @@ if TYPE_CHECKING:
     from moye.sim.timeline.view import Timeline
 
 Progress = Callable[[int, int], None]
-_state: dict[str, Any] = {"inspections": [], "progress": None, "timelines": None}
+
+
+class _Last(threading.local):
+    """What the last simulated launch of a thread left."""
+
+    inspections: tuple[Snapshot, ...] = ()
+
+
+_last = _Last()
+_timelines: Scoped[list[Any]] = Scoped("timelines")
+_progress: list[Progress] = []
 
 
 def set_progress(callback: Progress | None) -> None:
-    """Call ``callback(blocks_done, blocks)`` while simulated launches run; None for silence."""
-    _state["progress"] = callback
+    """Call ``callback(blocks_done, blocks)`` while simulated launches of any thread run; None for silence."""
+    _progress[:] = [] if callback is None else [callback]
 
 
 def inspections() -> list[Snapshot]:
-    """The snapshots that ``mo.inspect`` and ``breakpoint()`` took in the last simulated launch."""
-    return list(_state["inspections"])
+    """The snapshots that ``mo.inspect`` and ``breakpoint()`` took in the last simulated launch of this thread."""
+    return list(_last.inspections)
 
 
 @contextmanager
-def timelines() -> Iterator[list[Timeline]]:
-    """Within the block every simulated launch records the timeline of its block 0; they gather in the list."""
-    before, found = _state["timelines"], list[Any]()
-    _state["timelines"] = found
-    try:
+def timelines(*, everywhere: bool = False) -> Iterator[list[Timeline]]:
+    """Within the block every simulated launch records the timeline of its block 0; they gather in the list.
+
+    That is every launch of this thread and of tasks begun in the block; with ``everywhere`` of all threads and tasks.
+    """
+    with _timelines.set([], everywhere=everywhere) as found:
         yield found
-    finally:
-        _state["timelines"] = before
 
 
 def timeline_of(outcome: Any, spec: Specialised) -> Timeline | None:
@@ -89,11 +100,11 @@ def lints_of(outcome: Any, spec: Specialised, grid: Dim3, *, deep: bool) -> tupl
 
 def run(spec: Specialised, call: Call, grid: Dim3, *, check: bool, collect: bool = False, earliest: bool = False,
         record: tuple[int, ...] = (), lints: bool = False, sample: tuple[int, ...] | None = None,
-        probe: Any = None) -> Any:
+        probe: Any = None, seed: int = 0, schedules: int | None = 1) -> Any:
     """Simulate one launch; returns the simulator's Outcome.
 
     ``record``: the blocks that a timeline is wanted of; ``lints``: count what every access costs; ``sample``: the
-    blocks that run, None for all.
+    blocks that run, None for all; ``seed`` and ``schedules`` as in Hooks.
     """
     from moye.sim.checkers.codes import chosen
     from moye.sim.machine import Hooks, simulate
@@ -103,13 +114,14 @@ def run(spec: Specialised, call: Call, grid: Dim3, *, check: bool, collect: bool
     if arch := default_arch() if collect else env.arch():
         require_shared(spec, arch)
     arguments = launch_arguments(spec, call)
-    gathered = _state["timelines"]
-    hooks = Hooks(progress=_state["progress"], stop_on_first=not collect, printer=print,
+    gathered = _timelines.get()
+    hooks = Hooks(progress=_progress[0] if _progress else None, stop_on_first=not collect, printer=print,
                   record=record or ((0,) if gathered is not None else ()), sample=sample, probe=probe,
-                  lints=lints, codes=chosen(named) if isinstance(named, frozenset) else None,
+                  lints=lints, seed=seed, schedules=schedules,
+                  codes=chosen(named) if isinstance(named, frozenset) else None,
                   asynchronous="earliest" if earliest else "latest", exact_fma=env.exact_fma(), steps=env.steps())
     outcome = simulate(spec.func, arguments, grid, check=check, hooks=hooks)
-    _state["inspections"] = snapshots(outcome.inspections, spec.func)
+    _last.inspections = tuple(snapshots(outcome.inspections, spec.func))
     if gathered is not None:
         gathered.append(timeline_of(outcome, spec))
     if outcome.findings and not collect:

@@ -37,10 +37,10 @@ def versions(root: Path) -> Iterator[str]:
 
 def remembered(root: Path) -> str | None:
     """The version noted for this environment, while its library is as it was and no other is loaded already."""
-    found = DiskCache(root / _FOLDER).get_entry(_environment())
+    found = DiskCache(root, _FOLDER).get_entry(_environment())
     if found is None:
         return None
-    version, record = found[0].decode(), found[1]
+    version, record = found[0].decode(errors="replace"), found[1]
     library = str(record.get("library", ""))
     return version if _state(library) == record.get("state") and not _loaded(library) else None
 
@@ -49,7 +49,7 @@ def remember(root: Path, version: str) -> None:
     """Note the version of the library in use; nothing where its file is not known."""
     library = nvrtc.library_path()
     if (state := _state(library)) is not None:
-        DiskCache(root / _FOLDER).put(_environment(), version.encode(), {"library": library, "state": state})
+        DiskCache(root, _FOLDER).put(_environment(), version.encode(), {"library": library, "state": state})
 
 
 def _environment() -> str:

@@ -13,12 +13,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from moye import env
 from moye.errors import ArgumentError
-from moye.runtime.cache import DiskCache, cache_key
+from moye.runtime.cache import cache_key, opened
 from moye.runtime.fingerprint import fingerprint, text_of
 
 _NEAR, _MOST_NEAR = 1.3, 10
@@ -105,7 +106,7 @@ class TrialStore:
     def __init__(self, function: Callable[..., Any], key: str, device: str) -> None:
         from moye.cuda import nvrtc
 
-        self._cache = DiskCache(env.cache_dir()) if env.disk_cache() else None
+        self._cache = opened()
         flags = ("asserts",) if env.device_assert() else ()                 # which take time
         self._file = cache_key(f"{key}\n{fingerprint(function)}", flags, f"trials {device} {nvrtc.compiler_version()}")
         self._record = {"kernel": f"autotune {function.__name__}", "arch": device, "key": key}
@@ -118,12 +119,24 @@ class TrialStore:
     def save(self, trials: Iterable[Trial]) -> None:
         """Keep these beside what is there by now."""
         if self._cache is not None:
-            stored = self._stored() | {_text(trial.config): (trial.ms, trial.why) for trial in trials}
-            self._cache.put(self._file, json.dumps(stored).encode(), self._record)
+            with self._cache.locked():                  # others may have saved theirs meanwhile
+                stored = self._stored() | {_text(trial.config): (trial.ms, trial.why) for trial in trials}
+                self._cache.put(self._file, json.dumps(stored).encode(), self._record)
 
     def _stored(self) -> dict[str, tuple[float | None, str]]:
         blob = self._cache.get(self._file) if self._cache is not None else None
-        return {} if blob is None else {text: (ms, why) for text, (ms, why) in json.loads(blob).items()}
+        try:
+            found = {} if blob is None else json.loads(blob)
+            return {str(text): _outcome(ms, why) for text, (ms, why) in found.items()}
+        except (AttributeError, RecursionError, TypeError, ValueError):
+            return {}                                   # a file of another kind
+
+
+def _outcome(ms: Any, why: Any) -> tuple[float | None, str]:
+    """What became of a configuration, as it was kept; ValueError for anything else."""
+    if not isinstance(why, str) or not (ms is None or (isinstance(ms, (int, float)) and 0 <= ms < math.inf)):
+        raise ValueError(f"{ms!r} milliseconds, {why!r}")
+    return ms, why
 
 
 def _text(config: Config) -> str:

@@ -17,7 +17,8 @@ import sys
 from types import TracebackType
 from typing import Any
 
-from moye.cuda import nvrtc
+from moye.cuda import cubin, nvrtc
+from moye.cuda.installed import folders
 from moye.errors import MoyeError
 from moye.runtime.cache import DiskCache
 
@@ -26,10 +27,9 @@ class Worker:
     """The parent's side of one such process."""
 
     def __init__(self) -> None:
-        path = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
-        self._process = subprocess.Popen([sys.executable, "-m", __name__], stdin=subprocess.PIPE,
+        self._process = subprocess.Popen([sys.executable, "-P", "-m", __name__], stdin=subprocess.PIPE,
                                          stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-                                         env={**os.environ, "PYTHONPATH": path})
+                                         env={**os.environ, "PYTHONPATH": os.pathsep.join(folders(moye=True))})
 
     def compile(self, request: dict[str, Any]) -> bool:
         """Whether the compiled kernel now lies in the disk cache."""
@@ -56,6 +56,7 @@ def compile_request(request: dict[str, Any]) -> bool:
     try:
         compiled = nvrtc.compile_cubin(request["source"], request["name"], request["arch"],
                                        options=request["flags"], no_cache=request["no_cache"])
+        cubin.parse(compiled.cubin)
     except MoyeError:
         return False
     record = {"log": compiled.log, "kernel": request["name"], "arch": request["arch"]}

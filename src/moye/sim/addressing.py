@@ -94,7 +94,10 @@ class Addresser:
 
 def register_rows(ref: Ref | TileRef, extents: tuple[Extent, ...], width: int) -> Array:
     """The elements of a register fragment that a reference touches (register references are static)."""
-    table = static_table(extents, ref.strides if isinstance(ref, TileRef) else ())
+    strides = ref.strides if isinstance(ref, TileRef) else ()
+    table = static_table(extents, strides)
+    if table is None and all(isinstance(stride, int) and stride == 0 for stride in strides):
+        table = np.zeros(1, np.int64)                   # one access over and over, however often
     if table is None or not isinstance(ref.offset, Literal):
         raise TypeError(f"the register reference into {ref.buffer.name} is not static")
     lane = ref.lane if isinstance(ref, TileRef) else 1

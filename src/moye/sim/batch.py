@@ -195,7 +195,7 @@ class Batch:
         if self.watch is None:
             return
         events = self.launch.globals.between.events
-        if events != self._events and self.spinning and not self._spun:
+        if events != self._events and self.spinning and not self._spun and self.launch.schedule.wakes():
             self.ready, self.spinning = [*self.spinning, *self.ready], []
         self._events, self._spun = events, False
 

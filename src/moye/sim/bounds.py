@@ -1,7 +1,7 @@
 """B1 and B2 by coordinates: whether the indices of an access lie inside the modes that they count.
 
-In: an ``ops.Bounds``; in each batch its run-time indices and the mask.  Out: where a check fails, and the finding, which
-names the element in the modes of the tensor that was asked for.
+In: an ``ops.Bounds``; in each batch its run-time indices and the mask.  Out: where a check fails, and the finding,
+which names the element in the modes of the tensor that was asked for.
 
 >>> bad = plan(checks, points, pred, mask); plan.report(bad, place, shape, points)
 
@@ -106,7 +106,7 @@ class BoundsPlan:
             return None
         bad = (reached < 0) | (reached >= extent)
         if isinstance(lanes, np.ndarray) and lanes.ndim == 3 and len(bad) == 1:
-            lanes = lanes.any(axis=0)
+            lanes = np.asarray(lanes.any(axis=0))
         found, count = self.watch.first(bad, lanes)
         if not found:
             return None
@@ -127,8 +127,8 @@ class BoundsPlan:
     # --- the finding -------------------------------------------------------------------------------------------------
 
     def report(self, failed: Failed, place: tuple[tuple[Any, tuple[Any, ...]], ...], shape: tuple[Any, ...],
-               points: tuple[Any, ...]) -> None:
-        """Tell which element it is."""
+               points: tuple[Any, ...], there: Any = None) -> None:
+        """Tell which element it is; ``there`` are the columns of the blocks whose memory it would be, if of others."""
         assert self.watch is not None, "only checked runs judge"
         coordinate = tuple(self._at(addresser, given, points, failed)
                            for addresser, given in zip(self.site.place, place, strict=True)) or None
@@ -141,6 +141,9 @@ class BoundsPlan:
         who, verb = self.watch.who(lane), "writes" if op.write else "reads"
         if outside:
             of = "" if name == buffer.name else f", a view of {buffer.name}"
+            if there is not None:
+                columns = np.broadcast_to(there, (self.watch.threads, len(self.watch.block_ids)))
+                of += f" of block {self.watch.block(int(columns[lane]))}"
             said = f"{who} {verb} {name}{shown}{of}{at(op)}, outside of {name} with {self._home(name, extents)}"
             said += _stage(coordinate, extents, buffer.space)
         else:

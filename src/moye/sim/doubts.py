@@ -24,7 +24,7 @@ from moye.sim.masks import Mask, lanes_of
 from moye.sim.memory import Array
 
 PURE = (ops.Binary, ops.Unary, ops.Cast)
-_SILENT = (ops.Print, ops.Inspect, ops.Map)
+_SILENT = (ops.Print, ops.Inspect, ops.Map, ops.Bounds)
 
 
 @dataclass(slots=True)
@@ -61,7 +61,7 @@ def flows(func: Func) -> Flows:
 def _outside_maps(block: Block) -> Iterator[ops.Op]:
     for op in block:
         yield op
-        for inner in () if isinstance(op, ops.Map) else op.blocks():
+        for inner in () if isinstance(op, (ops.Map, ops.Bounds)) else op.blocks():
             yield from _outside_maps(inner)
 
 

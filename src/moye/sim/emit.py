@@ -190,6 +190,7 @@ class Emitter(Writer):
             emit_ops.emit_map(self, item, item.body)
             self.flows = following
         elif isinstance(item, ops.Bounds):
+            following, self.flows = self.flows, None
             emit_ops.emit_bounds(self, item, item.body)
         elif isinstance(item, ops.If):
             self.branch(item)

@@ -111,7 +111,8 @@ def emit_bounds(w: Writer, op: ops.Bounds, body: Block) -> None:
         w.block(body)  # type: ignore[attr-defined]
         place = _tuple([_tuple([w.operand(index.offset), dynamic(w, index.strides)]) for index in op.place])
         shape = _tuple([_extent(w, extent) for extent in op.shape])
-        w.line(f"P[{site}].report({bad}, {place}, {shape}, {points})")
+        there = "None" if op.buffer.base is None else w.operand(op.buffer.base)
+        w.line(f"P[{site}].report({bad}, {place}, {shape}, {points}, {there})")
 
 
 def _extent(w: Writer, extent: Extent) -> str:

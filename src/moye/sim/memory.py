@@ -19,6 +19,7 @@ import numpy.typing as npt
 from moye.dtypes import DType, Kind
 from moye.errors import UnsupportedError
 from moye.ir.nodes import Buffer
+from moye.origin import pip_install
 
 Array = npt.NDArray[Any]
 
@@ -34,7 +35,7 @@ def numpy_dtype(dtype: DType) -> np.dtype[Any]:
         import ml_dtypes
     except ImportError:
         raise UnsupportedError(f"the simulator needs the package ml_dtypes to compute with {dtype}",
-                               hint="pip install 'moye[dtypes]'") from None
+                               hint=pip_install("dtypes")) from None
     found: np.dtype[Any] = np.dtype(getattr(ml_dtypes, dtype.numpy))
     return found
 

@@ -44,7 +44,7 @@ class LoadPlan:
         self.dtype = site.op.result.dtype
         self.uniform = site.op.ref.buffer.space is Space.GLOBAL and site.op.order is None
         self.batch, self.checked, self.name = batch, batch.watch is not None, name_of(site.op.result)
-        self.launch, self.watch = batch.launch, batch.watch if site.op.order is not None else None
+        self.watch = batch.watch if site.op.order is not None else None
 
     def __call__(self, offset: Any, mask: Mask) -> Any:
         index = self.end.locate(offset, (), ())
@@ -58,7 +58,7 @@ class LoadPlan:
         values = self.end.load(index, mask)[0]
         if self.watch is not None:
             values, older = self.watch.globals.flags.give(values)
-            self.launch.writes += older                 # who polls gets on
+            self.batch.launch.writes += older                 # who polls gets on
         if self.uniform and not isinstance(offset, np.ndarray):
             return to_scalar(values[0, 0], self.dtype)
         return values.copy() if isinstance(self.end, RegisterEnd) else values

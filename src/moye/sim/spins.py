@@ -16,7 +16,7 @@ from moye.sim.segments import name_of
 
 _QUIET = (ops.Special, ops.Binary, ops.Unary, ops.Select, ops.Cast, ops.Declare, ops.Read, ops.Assign, ops.Load,
           ops.Store, ops.Atomic, ops.Fence, ops.If, ops.For, ops.Loop, ops.Scope, ops.Exit, ops.SyncWarp,
-          ops.SyncThreads, ops.Shuffle, ops.Vote, ops.Elect)
+          ops.SyncThreads, ops.Shuffle, ops.Vote, ops.Elect, ops.Bounds)
 """What changes nothing but variables and memory."""
 
 

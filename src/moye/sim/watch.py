@@ -18,7 +18,7 @@ from moye.ir.constants import kept
 from moye.ir.nodes import Func, Ref, TileRef
 from moye.layout import make_layout
 from moye.sim import overflow
-from moye.sim.checkers.findings import Finding, Reporter, coordinate_beyond, coordinate_of
+from moye.sim.checkers.findings import Beyond, Finding, Reporter, coordinate_beyond, coordinate_of
 from moye.sim.checkers.globals import GlobalChecker
 from moye.sim.checkers.products import ProductChecks
 from moye.sim.checkers.shared import SharedChecker
@@ -224,7 +224,7 @@ class Watch:
             place = f"stage {beyond.coordinate[mode]} of {beyond.extent} stages" if last else \
                 f"index {beyond.coordinate[mode]} of {beyond.extent}"
             why = f"outside of {name} with layout {layout}: {place}, in mode {mode}"
-            hint = f"take the stage modulo {beyond.extent}" if last else ""
+            hint = _stage_hint(beyond) if last else ""
         self.report("B2", f"{self.who(lane)} {verb} {what}{at(op)}, {why}", op, lane=lane, tensor=name, count=count,
                     coordinate=None if beyond is None else beyond.coordinate, hint=hint or None)
 
@@ -406,7 +406,17 @@ class Watch:
         if found:
             what = "the assumption" if op.assume else "the assertion"
             lane = (found[-2], found[-1])
+            if op.code:
+                self.report(op.code, f"{self.who(lane)}: {op.message}{at(op)}", op, lane=lane, count=count)
+                return
             self.report("A12", f"{what} does not hold for {self.who(lane)}: {op.message}", op, lane=lane, count=count)
+
+
+def _stage_hint(beyond: Beyond) -> str:
+    """The last of three modes or more counts stages; of a plain tile it may."""
+    if len(beyond.coordinate) > 2:
+        return f"take the stage modulo {beyond.extent}"
+    return f"keep the index below {beyond.extent}; where it counts stages, take it modulo {beyond.extent}"
 
 
 def _per_access(mask: Mask, width: int) -> Mask:

@@ -16,7 +16,7 @@ from moye.dtypes import Space
 from moye.errors import MoyeError
 from moye.ir import ops
 from moye.ir.nodes import Block, Extent, Index, Operand, TileRef, Value
-from moye.layout import Int, Layout, crd2idx
+from moye.layout import Int, Layout, coalesce, crd2idx
 from moye.layout.tuples import zip_leaves
 from moye.tensor.bounds import View, proven, require_index_at_launch
 from moye.tensor.context import builder
@@ -44,13 +44,13 @@ def judge_element(tensor: Any, coordinate: object, own: tuple[Pending, ...], wri
         if found is None:
             return None
         try:
-            return tuple(found[1] + crd2idx(wide(coordinate), found[0]))  # type: ignore[arg-type]
+            return tuple(found[1] + crd2idx(wide(coordinate), found[0]))
         except (MoyeError, TypeError):
             return None
 
     checks = [*_scalars(tensor, (*origin.pending, *own))]
     for track in origin.tracks:
-        if track.modes and (found := _shadow(lambda track=track: at(track))) is not None:  # type: ignore[misc]
+        if track.modes and (found := _shadow(lambda track=track: at(track))) is not None:
             checks += [_index(mode, found[mode], track.root.extents[mode], track.root.name)
                        for mode in sorted(track.modes) if not _inside(found[mode], track.root.extents[mode])]
     if checks:
@@ -81,6 +81,27 @@ def judge(tensor: Any, write: bool, pred: Any = None, others: Sequence[Layout] =
     if checks:
         used = points if any(check.strides for check in checks) else ()
         _emit(tensor, origin, write, checks, lambda: _first(origin), used, pred, elements, width, along_)
+
+
+def judge_run(tensor: Any, count: Any, *, write: bool) -> None:
+    """An access to the first ``count`` elements of a run (None: all of it)."""
+    if count is None or tensor.origin is None or not tensor.origin.loose:
+        judge(tensor, write)
+        return
+    origin, last = tensor.origin, count - 1
+    checks = [*_scalars(tensor, origin.pending)]
+    for track in origin.tracks:
+        found = track.place.now() if track.modes else None
+        if found is None:
+            continue
+        for mode in sorted(track.modes):
+            run = coalesce(along(found[0], mode))
+            steps = [step for _, step in zip_leaves(run.shape, run.stride)]
+            if len(steps) == 1:                         # else rows of a matrix: the memory that it reaches is judged
+                end = _shadow(lambda start=found[1][mode], step=steps[0]: start + wide(last) * step)
+                checks.append(_index(mode, end, track.root.extents[mode], track.root.name))
+    if checks:
+        _emit(tensor, origin, write, checks, lambda: _first(origin))
 
 
 def _first(origin: Origin) -> tuple[Int, ...] | None:

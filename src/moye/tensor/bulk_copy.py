@@ -20,7 +20,7 @@ from moye.ir import ops
 from moye.ir.nodes import Operand, Ref
 from moye.layout import Int, is_bijective
 from moye.layout.tuples import zip_leaves
-from moye.tensor.accesses import judge
+from moye.tensor.accesses import judge_run
 from moye.tensor.bounds import need_bytes
 from moye.tensor.context import builder, locate
 from moye.tensor.copying import misalignment
@@ -52,7 +52,7 @@ def copy_bulk(op: BulkOp, places: tuple[object, ...], barrier: tuple[Tensor, Int
     count = _bytes(asked, src, elements, size)
     _check_options(asked, kind, barrier, multicast, hint)
     for view in (src, dst):
-        judge(view, write=view is dst)
+        judge_run(view, size, write=view is dst)
     builder().emit(ops.BulkCopy(
         kind=kind, dst=_first(dst), src=_first(src), bytes=count, run=elements * src.dtype.bytes,
         barrier=None if barrier is None else _barrier(op, dst, barrier),
@@ -79,7 +79,7 @@ def prefetch(what: TmaTensor | Tensor, coordinates: object = None, *, hint: str 
                           f"{'' if coordinates is None else ' and coordinates'}", locs=(locate(),))
     need_bytes(what)
     check_hint("prefetch", hint)
-    judge(what, write=False)
+    judge_run(what, size, write=False)
     elements = _run("prefetch", what)
     _require_aligned("prefetch", what)
     builder().emit(ops.BulkCopy(kind="prefetch", dst=None, src=_first(what), hint=policy,

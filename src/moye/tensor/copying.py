@@ -24,6 +24,7 @@ from moye.tensor.accesses import judge
 from moye.tensor.bounds import need_bytes
 from moye.tensor.context import builder, locate
 from moye.tensor.expr import Expr, operand_of, truth
+from moye.tensor.extents import agreed
 from moye.tensor.origin import Origin
 from moye.tensor.space import IndexSpace, common_space, merged
 
@@ -64,6 +65,8 @@ def emit_copy(op: CopyOp, dst: View, src: View, pred: object = None, *, zero_fil
         _prove_width(op, dst, src, space, width)
     at = _unit_dimension(dst, src, space, width) if width > 1 else None
     accesses = space if at is None else _accesses(space, width, at)
+    for view, strides in zip((dst, src), accesses.strides, strict=False):
+        _require_static_registers(view, accesses.extents, strides)
     to, of = dst.tile_ref(accesses.strides[0]), src.tile_ref(accesses.strides[1])
     if at is not None:
         to, of = (replace(ref, lane=_static(s[at])) for ref, s in zip((to, of), space.strides, strict=False))
@@ -90,6 +93,14 @@ def _judge(dst: View, src: View, given: TileRef | Operand | None, pred: object, 
             judge(view, write, given, (dst.layout, src.layout, mask), elements, width, at)
 
 
+def _require_static_registers(view: View, extents: tuple[Int, ...], strides: tuple[Int, ...]) -> None:
+    """Registers are named one by one: only one that is read over and over may be read a dynamic number of times."""
+    if view.space is Space.REGISTER and not all(isinstance(x, int) for x in extents) and \
+            not all(_is(step, 0) for step in strides):
+        raise TensorError(f"{view.label} lives in registers, which have no addresses: a copy with its layout "
+                          f"{view.layout} needs static extents", hint="mo.tile cuts static tiles", locs=(locate(),))
+
+
 def extent_of(extent: Int) -> Extent:
     if isinstance(extent, int):
         return extent
@@ -114,7 +125,7 @@ def check_pair(op: CopyOp, dst: View, src: View) -> None:
 
 def _space(dst: View, src: View, pred: object) -> IndexSpace:
     _check_sizes(dst, src)
-    layouts = [dst.layout, src.layout]
+    layouts = list(agreed(dst, src))
     mask = getattr(pred, "layout", None)
     if mask is not None:
         _check_predicate(pred, dst)  # type: ignore[arg-type]

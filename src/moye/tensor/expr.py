@@ -11,16 +11,17 @@ Truth of a traced value is an error here: control flow is rewritten by ``moye.la
 from __future__ import annotations
 
 import math
+import sys
 from typing import Any, NoReturn, TypeAlias
 
 from moye import dtypes as dt
 from moye.dtypes import DType, Kind
 from moye.errors import DTypeError, FactError, TraceError
 from moye.ir import builder as ir_builder
-from moye.ir import constants, fold
+from moye.ir import constants, fold, ops
 from moye.ir.nodes import Literal, Operand, Value
 from moye.layout import DynInt
-from moye.tensor.context import builder, locate
+from moye.tensor.context import builder, locate, text_is_asked_for
 
 Number: TypeAlias = "int | float | bool"
 Scalar: TypeAlias = "int | float | bool | Expr"
@@ -72,6 +73,9 @@ class Expr(DynInt):
 
     def exact_div(self, divisor: Int) -> Int:
         return _index(self // divisor)
+
+    def comparison(self, kind: str, other: Int) -> Scalar:
+        return compare(kind, self, other)
 
     # --- arithmetic ---
 
@@ -162,15 +166,25 @@ class Expr(DynInt):
 
     def __str__(self) -> str:
         """As a leaf of a layout or a coordinate: its value or name, else ``?``."""
+        self._no_text()
         return str(self.operand.value) if isinstance(self.operand, Literal) else self.operand.name or "?"
 
     def __repr__(self) -> str:
         """As a word of a sentence."""
+        self._no_text()
         article = "an" if self.dtype.name[0] in "aeiou" else "a"
         return str(self) if isinstance(self.operand, Literal) or self.operand.name else f"{article} {self.dtype} value"
 
     def __format__(self, spec: str) -> str:
+        self._no_text()
         return format(repr(self), spec)
+
+    def _no_text(self) -> None:
+        """Code of a kernel, but for moye's own messages, cannot make a Python string of a value."""
+        if text_is_asked_for(sys._getframe(2)):
+            raise TraceError("a value of the kernel is known only when it runs and cannot become text while tracing",
+                             hint='print("x =", x) shows it, and so does an f-string in a function of the kernel',
+                             locs=(locate(),))
 
 
 def _index(x: Scalar) -> Int:
@@ -268,10 +282,29 @@ def arithmetic(kind: str, a: Scalar, b: Scalar) -> Scalar:
     dtype = _common(a, b)
     if dtype.kind is Kind.BOOL:
         dtype = dt.int32
+    dtype = _wide_enough(kind, a, b, dtype)
     work = dt.float32 if dtype in _NARROW else dtype
     b_ = builder()
     result = b_.binary(kind, operand_of(a, work), operand_of(b, work))
     return wrap(result if work is dtype else b_.cast(result, dtype), a, b)
+
+
+def _wide_enough(kind: str, a: Scalar, b: Scalar, dtype: DType) -> DType:
+    """int64 for arithmetic on thread and block indices that leaves 32 bits, where the kernel's indices have 64."""
+    if dtype is not dt.int32 or builder().index is dt.int32:
+        return dtype
+    x, y = operand_of(a, dtype), operand_of(b, dtype)
+    if not fold.may_overflow(kind, x, y) or not (_of_indices(x) and _of_indices(y)):
+        return dtype
+    return dt.int64
+
+
+def _of_indices(operand: Operand, depth: int = 16) -> bool:
+    """Whether an integer is made of thread indices and constants alone."""
+    op = None if isinstance(operand, Literal) else operand.op
+    if isinstance(op, ops.Binary) and depth:
+        return _of_indices(op.a, depth - 1) and _of_indices(op.b, depth - 1)
+    return isinstance(operand, Literal) or isinstance(op, ops.Special)
 
 
 def divide(a: Scalar, b: Scalar) -> Scalar:
@@ -318,6 +351,7 @@ def bitwise(kind: str, a: Scalar, b: Scalar) -> Scalar:
         return wrap(builder().binary(logical[kind], operand_of(a, dtype), operand_of(b, dtype)))
     if dtype.kind is Kind.BOOL:
         dtype = dt.int32
+    dtype = _wide_enough(kind, a, b, dtype) if shift else dtype
     right = operand_of(b, dt.int32) if shift else operand_of(b, dtype, modulo=True)
     return wrap(builder().binary(kind, operand_of(a, dtype, modulo=True), right), a, b)
 

@@ -12,10 +12,13 @@ from typing import Any
 
 from moye.atoms.atom import CopyOp, MmaOp
 from moye.errors import LaunchError, LayoutError, TensorError
+from moye.ir import ops
+from moye.ir.lanes import UnknownError, lanes_of_block, value_of
+from moye.ir.nodes import Literal
 from moye.layout import DynInt, Layout, is_bijective, rank, size
 from moye.tensor.context import builder, locate, tracing
 from moye.tensor.coords import CoordTensor
-from moye.tensor.expr import Expr
+from moye.tensor.expr import Expr, operand_of
 from moye.tensor.tensor import Tensor
 
 Permutation = Layout | int | None
@@ -88,13 +91,39 @@ def require_threads(what: str, threads: int, thread: Any, call: str = "get_slice
     if not isinstance(thread, (DynInt, Integral)):
         raise TensorError(f"{call}({thread!r}): the index of a thread is an integer, such as mo.thread_idx().x",
                           locs=(locate(),))
-    if tracing() and isinstance(thread, Expr) and thread.lower == 0 and thread.upper is not None \
-            and thread.upper + 1 != threads:
+    if not tracing() or not isinstance(thread, Expr):
+        return
+    if builder().conditions or builder().jumped:
+        _require_some(what, threads, thread, call)
+    elif thread.lower == 0 and thread.upper is not None and thread.upper + 1 != threads:
         have = thread.upper + 1
         block = builder().func.block_dim
         raise LaunchError(f"{what} has {threads} threads, but the thread index given to {call} runs over {have} "
                           f"(a block of {block})", hint=f"launch kernel[grid, {threads}](...)", locs=(locate(),),
                           code="A10")
+
+
+def _require_some(what: str, threads: int, thread: Expr, call: str) -> None:
+    """The same where only some of the block's threads come: A10 where one of them is none of the tiled object's.
+
+    Where that depends on more than the thread's index, the simulator looks at it.
+    """
+    here = builder()
+    index = operand_of(thread)
+    said = f"{what} has {threads} threads, but the thread index given to {call}"
+    try:
+        came = [value_of(index, lane) for lane in lanes_of_block(here.func.block_dim)
+                if all(value_of(cond, lane) for cond in here.open_conditions)]
+    except UnknownError:
+        came = None
+    if came is not None and all(0 <= number < threads for number in came):
+        return
+    if came is not None and not here.jumped:
+        raise LaunchError(f"{said} runs from {min(came)} to {max(came)} under the condition around it",
+                          hint=f"let in {threads} threads, and count them from 0", locs=(locate(),), code="A10")
+    if thread.lower == 0 and thread.upper is not None and thread.upper + 1 > threads:
+        fits = here.binary("lt", index, Literal(threads, index.dtype))
+        here.emit(ops.Assert(cond=fits, message=f"{said} is {threads} or more", code="A10"))
 
 
 def kind(x: object) -> str:

@@ -16,8 +16,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from moye.errors import LayoutError
-from moye.layout import Int, Layout, is_static, product, rank
-from moye.layout.ints import same
+from moye.layout import Int, Layout, product, rank
+from moye.layout.ints import is_static, same
 from moye.layout.tuples import zip_leaves
 from moye.tensor.context import builder, tracing
 from moye.tensor.expr import Expr, can_guard, compare, operand_of
@@ -41,12 +41,12 @@ def _is_one(extent: Int) -> bool:
 
 def _next_extent(heads: list[Leaf], layouts: Sequence[Layout], last: bool) -> Int:
     """The extent of the next dimension; ``last``: nothing else is left of this mode in any layout."""
-    first = heads[0][0]
-    if all(same(first, extent) for extent, _ in heads):
-        return first
     extents = [extent for extent, _ in heads]
+    first = next((extent for extent in extents if isinstance(extent, int)), extents[0])
+    if all(same(first, extent) for extent in extents):
+        return first
     if not all(isinstance(extent, int) for extent in extents):
-        if last and _assume_equal(extents, layouts):
+        if last and _assume_equal([first, *extents], layouts):  # static from here on, where one of them is
             return first
         raise LayoutError(f"{_names(layouts)} have no common refinement: the extents {_list(extents)} are not known "
                           f"to be equal")

@@ -486,6 +486,7 @@ def copy_plain(dst: Tensor, src: Tensor, pred: Tensor | Scalar | None = None, *,
     elif src.space is Space.REGISTER:
         copying.emit_copy(AUTO_COPY, dst, src.to(dst.dtype), pred, zero_fill=zero_fill)
     else:
-        staged = make_fragment_like(src)
+        static = isinstance(size(src.layout), int)
+        staged = make_fragment_like(src.layout if static else dst.layout, src.dtype)
         copying.emit_copy(AUTO_COPY, staged, src, pred, zero_fill=zero_fill)
         copy_plain(dst, staged, None if zero_fill else pred)

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from moye.sim.checkers.clocks import Clocks, Ints
+from moye.sim.checkers.regions import CLUSTER, CTA, GPU
 
 Place = Hashable
 """A byte address in global memory, or (block, buffer, byte) in shared memory."""
@@ -25,8 +26,6 @@ Links = dict[int, int]
 """Chain -> how many releases of it are known."""
 Writer = tuple[int, int, int]
 """Block, thread, epoch."""
-CTA, CLUSTER, GPU = range(3)
-"""Scopes; that of the system is the grid's."""
 MOST_STEPS = 3_000_000
 """Reads, writes and links followed in one launch before it is given up."""
 

@@ -17,13 +17,13 @@ from typing import Any, Protocol
 import numpy as np
 
 from moye.ir import ops
-from moye.sim.checkers.between import CTA, GPU, Between, Eye, Links, Location, Place, Release, Writer, eye_of
+from moye.sim.checkers.between import Between, Eye, Links, Location, Place, Release, Writer, eye_of
 from moye.sim.checkers.clocks import Bools, Clocks, Ints
 from moye.sim.checkers.fences import Fences
+from moye.sim.checkers.regions import CLUSTER, scope_of
 from moye.sim.checkers.traffic import ACQUIRES, RELEASES, Traffic
 from moye.sim.masks import lanes_of
 
-SCOPES = {"thread": CTA, "cta": CTA, "cluster": 1, "gpu": GPU, "sys": GPU}
 PATIENCE = 32
 """So many values before the newest are given to loads that poll."""
 
@@ -189,7 +189,7 @@ class Flags:
 
     def _releases(self, op: ops.Op, block: int, thread: int) -> list[Release]:
         """What a strong write publishes: everything before it if it releases, else what lies before a fence."""
-        eye, scope = self.eye(block, thread), SCOPES[getattr(op, "scope", "gpu")]
+        eye, scope = self.eye(block, thread), scope_of(op)
         if getattr(op, "order", None) in RELEASES:
             epochs = eye.row.copy()
             epochs[thread] = self._epoch(block, thread)
@@ -232,7 +232,7 @@ class Flags:
     def _observe(self, op: ops.Op, where: Where, location: Location, value: int, block: int,
                  threads: list[int]) -> None:
         """Threads of a block have read a value."""
-        clocks, scope = self.shared.clocks, SCOPES[getattr(op, "scope", "gpu")]
+        clocks, scope = self.shared.clocks, scope_of(op)
         for group in np.unique(clocks.group[threads]).tolist():
             members = [t for t in threads if clocks.group[t] == group]
             epoch = self._epoch(block, members[0])
@@ -254,7 +254,7 @@ class Flags:
 
     def fence(self, op: ops.Fence, mask: Bools | None) -> None:
         """The lanes of the mask execute a fence."""
-        clocks, who, scope = self.shared.clocks, self.shared.everyone(mask), SCOPES[op.scope]
+        clocks, who, scope = self.shared.clocks, self.shared.everyone(mask), scope_of(op)
         for level in range(scope + 1):
             self.fences[level].fence(who, clocks)
         clocks.now = clocks.now + clocks.groups_of(who)
@@ -383,29 +383,32 @@ class Flags:
 
     # --- mbarriers of other blocks -----------------------------------------------------------------------------------
 
-    def arrived(self, place: Callable[[int], Place], to: Ints) -> None:
-        """Threads arrive at the barriers of the blocks ``to`` (T, B), -1 for none: a fence before it is needed."""
-        if not self.fences[1].any:
+    def arrived(self, barrier: tuple[int, int], to: Ints) -> None:
+        """Threads arrive at a barrier of the blocks of their cluster that have the ranks ``to`` (T, B), -1 for none.
+
+        That is about shared memory: global memory needs a fence before it, and one after the wait.
+        """
+        if not self.fences[CLUSTER].any:
             return
         for thread, block in np.argwhere(to >= 0).tolist():
             writer: Writer = self.first + block, thread, self._epoch(block, thread)
-            releases = self._fenced(block, thread)
-            self.between.write(place(int(to[thread, block])), writer, 0, releases, rmw=True)
+            owner = writer[0] // self.between.cluster * self.between.cluster + int(to[thread, block])
+            self.between.write((owner, *barrier), writer, 0, self._fenced(block, thread), rmw=True)
 
     def _fenced(self, block: int, thread: int) -> list[Release]:
-        eye, fences = self.eye(block, thread), self.fences[1]
+        eye, fences = self.eye(block, thread), self.fences[CLUSTER]
         epochs = fences.published(thread, block, eye.row)
-        return self._published(eye, epochs, 1) if epochs.any() else []
+        return self._published(eye, epochs, CLUSTER) if epochs.any() else []
 
-    def waited(self, place: Callable[[int], Place], lanes: Bools) -> None:
-        """Threads have waited for barriers of their blocks."""
-        for block in np.flatnonzero(lanes.any(axis=0)).tolist():
-            location = self.between.locations.get(place(self.first + block))
+    def waited(self, barrier: tuple[int, int], lanes: Bools) -> None:
+        """Threads have waited for a barrier of their block."""
+        for block in np.flatnonzero(lanes.any(axis=0)).tolist() if self.between.locations else ():
+            location = self.between.locations.get((self.first + block, *barrier))
             if location is None:
                 continue
             here = self._awaited.setdefault(block, {})
             for thread in np.flatnonzero(lanes[:, block]).tolist():
-                here[thread, self._epoch(block, thread), location] = location.latest, 1
+                here[thread, self._epoch(block, thread), location] = location.latest, CLUSTER
 
 
 def _moved(place: Place, step: int) -> Place:

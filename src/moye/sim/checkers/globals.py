@@ -19,7 +19,7 @@ import numpy as np
 from moye.dtypes import Space
 from moye.ir import ops
 from moye.ir.nodes import Buffer, Func, Ref, TileRef
-from moye.sim.checkers.between import Between, Eye
+from moye.sim.checkers.between import CLUSTER, CTA, GPU, Between, Eye
 from moye.sim.checkers.clocks import Bools, Ints
 from moye.sim.checkers.conflicts import Clash, Conflicts, Place
 from moye.sim.checkers.findings import Reporter
@@ -34,9 +34,9 @@ from moye.sim.checkers.regions import (
     Plan,
     Region,
     is_lasting,
-    is_narrow,
     kind_of,
     plan,
+    scope_of,
 )
 from moye.sim.checkers.shared import SharedChecker
 from moye.sim.checkers.sources import Sources
@@ -381,10 +381,10 @@ class GlobalChecker:
 
     def _narrow(self, clash: Clash) -> Bools:
         """Whether one of two atomic accesses has a scope that does not reach the other's block."""
-        if is_narrow(clash.op, self.memory.func):
-            return np.ones(clash.unit.shape, np.bool_)
-        narrow = np.array([False, *(is_narrow(op, self.memory.func) for op in self.memory.plan.ops)])
-        return narrow[clash.tracks.packing.op(clash.rival)]
+        scopes = np.array([GPU, *(scope_of(op) for op in self.memory.plan.ops)])
+        least = np.minimum(scopes[clash.tracks.packing.op(clash.rival)], scope_of(clash.op))
+        mine, other = clash.blocks()
+        return (least == CTA) | ((least == CLUSTER) & (mine // self.memory.cluster != other // self.memory.cluster))
 
     def _ordered_between(self, clash: Clash) -> Bools:
         """Entry by entry, whether a chain of releases and acquires leads from the rival to the actor."""

@@ -18,18 +18,7 @@ import numpy as np
 
 from moye.dtypes import Space
 from moye.ir.nodes import Buffer, Func, Ref, TileRef
-from moye.ir.ops import (
-    Alloc,
-    AnyBulk,
-    CpAsyncWait,
-    Fence,
-    Load,
-    MbarrierWait,
-    NamedBarrier,
-    Op,
-    Store,
-    Wgmma,
-)
+from moye.ir.ops import Alloc, AnyBulk, CpAsyncWait, Fence, Load, MbarrierWait, NamedBarrier, Op, Store, Wgmma
 from moye.sim.checkers.clocks import Bools, Clocks, Ints
 from moye.sim.checkers.copies import CopyGroups
 from moye.sim.checkers.engines import Engines

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from moye.dtypes import Space
 from moye.ir import ops
 from moye.ir.nodes import Func, TensorParam
 from moye.layout import Swizzle
@@ -103,6 +104,8 @@ def _step(row: Row) -> int | None:
 def _along(func: Func, row: Row) -> str:
     """Along which mode the tensor is contiguous."""
     buffer, size = row.parts[0].ref.buffer, row.bytes
+    if (fixed := _of_product(func, row)) is not None:
+        return fixed
     if _step(row) == size:
         return "neighbouring threads lie side by side already: let rows begin at multiples of 32 bytes, or be longer"
     strides = next((p.strides for p in func.params if isinstance(p, TensorParam) and p.buffer is buffer), ())
@@ -110,6 +113,36 @@ def _along(func: Func, row: Row) -> str:
     if len(modes) != 1 or len(strides) < 2:
         return "let neighbouring threads take neighbouring elements"
     return f"{row.tensor} is contiguous along mode {modes[0]}: let neighbouring threads run along it"
+
+
+def _of_product(func: Func, row: Row) -> str | None:
+    """The hint where the registers are those of a matrix product, whose atom says which thread holds what."""
+    results, operands = product_buffers(func)
+    here = {ref.buffer.id for part in row.parts for ref, _ in part.op.refs() if ref.buffer.space is Space.REGISTER}
+    if row.direction == "load" and here & operands and not here & results:
+        return "the atom says which thread holds what: copy the tile to shared memory first, by a tiled copy whose " \
+               "threads run along rows"
+    if row.direction != "load" and here & results:
+        return "the atom says which thread holds what: bring the tile to shared memory first, and store it from " \
+               "there by a tiled copy whose threads run along rows"
+    return None
+
+
+def product_buffers(func: Func) -> tuple[set[int], set[int]]:
+    """The ids of the register buffers with results of products of many threads, and with their operands."""
+    results, operands, moves = set[int](), set[int](), list[tuple[int, int]]()
+    for op in func.body.walk():
+        refs = [(ref.buffer, written) for ref, written in op.refs() if ref.buffer.space is Space.REGISTER]
+        if isinstance(op, ops.Wgmma) or (isinstance(op, ops.Gemm) and op.mma.threads > 1):
+            results |= {buffer.id for buffer, written in refs if written}
+            operands |= {buffer.id for buffer, written in refs if not written}
+        elif isinstance(op, (ops.Copy, ops.Map)):
+            moves += [(of.id, to.id) for of, read in refs if not read for to, written in refs if written]
+    operands -= results
+    for _ in moves:                                     # what is converted or scaled before or after
+        results |= {to for of, to in moves if of in results}
+        operands |= {of for of, to in moves if to in operands and of not in results}
+    return results, operands
 
 
 # --- P4 --------------------------------------------------------------------------------------------------------------
@@ -120,7 +153,7 @@ def waits(meter: Meter) -> list[Lint]:
     found = []
     for steps in meter.waits.steps.values():
         spare = steps.spare
-        if not 0 < spare < NEVER:
+        if not 0 < spare < NEVER or steps.uneven:
             continue
         said = "cp_async_wait()" if steps.op.pending is None else "cp_async_wait(0)"
         newest = "the newest of them is" if spare == 1 else f"the newest {spare} of them are"

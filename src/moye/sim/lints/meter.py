@@ -146,7 +146,7 @@ class Meter:
     def begin(self, blocks: int) -> None:
         """So many other blocks start."""
         self.blocks += blocks
-        self.waits.close()
+        self.waits.begin()
         self.products.close()
         self.swizzles.forget()
 

@@ -14,6 +14,7 @@ from moye.dtypes import Space
 from moye.errors import Loc
 from moye.ir import ops
 from moye.ir.nodes import Func
+from moye.passes.registers import MOST, at_launch
 from moye.sim.lints.lint import Lint
 
 SHARED, RESERVED, THREADS, BLOCKS, REGISTERS, WARP = 228 << 10, 1 << 10, 2048, 32, 65536, 32
@@ -63,8 +64,9 @@ def occupancy(threads: int, shared: int, registers: int | None = None) -> Occupa
 def lints(func: Func, shared: int, compiled: Compiled | None) -> list[Lint]:
     """P8 where few warps are left, or a little less would let one block more in; P6 where local memory is used."""
     found = []
-    now = occupancy(func.threads, shared, compiled.registers if compiled else None)
-    if now.by_shared < min(now.by_threads, now.by_registers) and now.blocks and (lint := _shared(func, shared, now)):
+    now = occupancy(func.threads, shared, compiled.registers if compiled else fewest_registers(func))
+    tight = now.by_shared < min(now.by_threads, now.by_registers)
+    if tight and now.blocks and (lint := _shared(func, shared, now, compiled)):
         found.append(lint)
     elif now.by_registers < min(now.by_threads, now.by_shared) and now.warps < FEW_WARPS and compiled:
         found.append(Lint("P8", f"{compiled.registers} registers a thread let {_blocks(now.blocks)} of {func.threads} "
@@ -89,17 +91,27 @@ def _local(func: Func, compiled: Compiled) -> Lint:
                 {"spills": compiled.spills, "local": compiled.local, "registers": compiled.registers})
 
 
-def _shared(func: Func, shared: int, now: Occupancy) -> Lint | None:
+def _shared(func: Func, shared: int, now: Occupancy, compiled: Compiled | None) -> Lint | None:
     each = SHARED // (now.by_shared + 1) // 128 * 128 - RESERVED        # what one block more would leave for each
     overlapped = any(isinstance(op, ops.Copy) and op.atom.asynchronous for op in func.body.walk())
     near = now.by_shared <= FEW_BLOCKS and now.warps < MANY_WARPS and shared - each <= NEAR * shared
     if not near and (now.warps >= FEW_WARPS or overlapped):
         return None
+    known = "" if compiled else ", if its registers allow, which are not known before it is compiled"
     message = (f"{shared} bytes of shared memory let {_blocks(now.blocks)} of {func.threads} threads onto a "
                f"multiprocessor: {now.warps} of 64 warps")
-    hint = f"{shared - each} bytes less let one block more in" if near else \
-        f"smaller tiles: {_blocks(now.by_shared + 1)} fit with {each} bytes each"
+    hint = f"{shared - each} bytes less let one block more in{known}" if near else \
+        f"smaller tiles: {_blocks(now.by_shared + 1)} fit with {each} bytes each{known}"
     return Lint("P8", message, _where(func), _largest(func), hint, _numbers(now, shared))
+
+
+def fewest_registers(func: Func) -> int:
+    """Registers that a thread needs at least: those of its sums; all that it can have where roles share them."""
+    if any(isinstance(op, ops.SetMaxRegisters) for op in func.body.walk()):
+        return at_launch(func)
+    sums = {ref.buffer.id: ref.buffer.bytes for op in func.body.walk() if isinstance(op, (ops.Gemm, ops.Wgmma))
+            for ref, written in op.refs() if written and ref.buffer.space is Space.REGISTER}
+    return min(sum(sums.values()) // 4, MOST)
 
 
 def _blocks(count: int) -> str:

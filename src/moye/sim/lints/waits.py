@@ -30,6 +30,10 @@ class Steps:
     several: int = 0
     groups: int = 0
     spare: int = NEVER
+    alone: bool = False
+    """Whether there was but one group in flight at its last execution ..."""
+    uneven: bool = False
+    """... and several at a later one: no count of groups fits all of them."""
 
 
 @dataclass(slots=True)
@@ -56,6 +60,9 @@ class WaitWatch:
         if op.pending or id(op) not in self.inside or not copies.flying or isinstance(copies.committed, np.ndarray):
             return
         groups = {copy.group for copy in copies.flying}
+        steps = self.steps.setdefault(id(op), Steps(op))
+        steps.uneven |= steps.alone and len(groups) > 1
+        steps.alone = len(groups) == 1
         if len(groups) < 2 or copies.committed in groups:       # not committed: no count could leave it in flight
             return
         ranks: dict[int, Ints] = {}
@@ -66,7 +73,6 @@ class WaitWatch:
             at = (np.unique(copy.to[:, :, 0])[:, None] * width + np.arange(width)).reshape(-1)
             at = at[(at >= 0) & (at < len(bytes_))]
             bytes_[at] = copies.committed - 1 - copy.group
-        steps = self.steps.setdefault(id(op), Steps(op))
         self.open = _Open(steps, ranks, len(groups), max(copies.committed - min(groups), 1))
 
     def access(self, ref: Ref | TileRef, address: Ints, size: int, how: str) -> None:
@@ -80,6 +86,12 @@ class WaitWatch:
         at = at[(at >= 0) & (at < len(ranks))]
         if len(at):
             self.open.least = min(self.open.least, int(ranks[at].min()))
+
+    def begin(self) -> None:
+        """The next blocks."""
+        self.close()
+        for steps in self.steps.values():
+            steps.alone = False
 
     def close(self) -> None:
         """The next wait begins, or the blocks end."""
