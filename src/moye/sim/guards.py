@@ -1,4 +1,4 @@
-"""Statements that fill shared memory from global memory under a condition, in a loop: what they leave where it is false.
+"""Statements that fill shared memory from global memory under a condition, in a loop, and what they leave if it fails.
 
 In: a Func.  Out: ``guards``: by the id of an ``if`` what it guards, and which of its operations the addresses need.
 

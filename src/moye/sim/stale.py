@@ -64,13 +64,15 @@ class Stale:
         several = [same for same in keys.values() if len(same) > 1 or id(same[0]) in looped]
         self.numbers = {id(op): number for number, same in enumerate(several, 1) for op in same}
         self.buffers = {target_of(same[0]).id for same in several}
-        self._bounds = {id(op): _bounds(op, loops_of(func)) for same in several for op in same if isinstance(op, ops.Copy)}
+        loops = loops_of(func)
+        self._bounds = {id(op): _bounds(op, loops) for same in several for op in same if isinstance(op, ops.Copy)}
 
     def ragged(self, op: ops.Copy) -> bool:
         """Whether the predicate of a copy bounds an index."""
         return bool(self._bounds.get(id(op)))
 
-    def note(self, op: ops.Copy | ops.Store, memory: Shared | Fragment, rows: Array, wrong: Array, block_ids: Array) -> None:
+    def note(self, op: ops.Copy | ops.Store, memory: Shared | Fragment, rows: Array, wrong: Array,
+             block_ids: Array) -> None:
         """The lanes ``wrong`` (V, T, B) leave the elements ``rows`` (broadcast likewise) as they were."""
         number = self.numbers[id(op)]
         if number not in self.left:

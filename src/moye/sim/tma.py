@@ -78,7 +78,7 @@ class TmaBox:
         if batch.watch is not None:
             single(batch, op, lanes_of(mask, batch.threads, batch.blocks), "box", op.tensor.name)
             self._placed(issued)
-            batch.watch.globals.boxes(op, op.tensor, self.memory, issued, lambda: self.elements(issued))
+            batch.watch.boxes(op, op.tensor, self.memory, issued, lambda: self.elements(issued))
             if batch.watch.meter is not None:
                 offset, inside = self.elements(issued)
                 base = self.memory.address % 16                 # as on a device: an allocation starts at a whole sector

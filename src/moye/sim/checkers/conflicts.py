@@ -206,8 +206,9 @@ class Conflicts:
             other, over = self._op(part, i), part.kind == WRITE
             who = f"thread {writer}" if here == there else f"thread {writer} of block {there}"
             verb = "overwritten" if over else "read"
-            text = (f"{what} in global memory is {verb} by the copy{at(part.op)} of thread {actor} of block {here}, which "
-                    f"goes through the asynchronous proxy: no fence_proxy_async() lies between the write by {who}{at(other)} and the copy")
+            text = (f"{what} in global memory is {verb} by the copy{at(part.op)} of thread {actor} of block {here}, "
+                    f"which goes through the asynchronous proxy: no fence_proxy_async() lies between the write by {who}"
+                    f"{at(other)} and the copy")
             code = "D14" if fenced else "D13" if over else "D12"
             self.reporter.add(Finding(code, text, (other.loc, part.op.loc), here, (writer, actor),
                                       part.buffer.name, coordinate, HINTS["D12"]), len(part.unit))

@@ -105,7 +105,8 @@ def _fence(shadow: Shadow, who: Bools, now: Ints) -> None:
     thread = thread_of(shadow.write[row, column])
     mine = who[thread, column]
     shadow.fences[row[mine], column[mine]] = now[thread[mine], column[mine]]
-    shadow.foreign[row[~mine], column[~mine]] = True
+    others = ~mine & who.any(axis=0)[column]            # threads of the same block
+    shadow.foreign[row[others], column[others]] = True
 
 
 def _fence_there(others: Others, who: Bools, clocks: Clocks) -> None:
