@@ -159,7 +159,7 @@ class Dependent:
             return waited
         columns = np.arange(self.shape[1]) if clocks.columns > 1 else np.zeros(self.shape[1], np.int64)
         seen = clocks.seen[:, clocks.group][:, :, columns]                              # (G, T, B)
-        known = ((seen >= self.epoch) & waited).any(axis=1)
+        known: Bools = np.logical_or.reduce((seen >= self.epoch) & waited, axis=1)
         behind: Bools = waited | known[clocks.group]
         return behind
 

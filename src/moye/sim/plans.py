@@ -193,7 +193,7 @@ class CopyPlan:
         """The copy is off everywhere."""
         if self.stale is not None and isinstance(self.src, GlobalEnd):
             memory: Shared | Fragment = self.dst.fragment if isinstance(self.dst, RegisterEnd) else \
-                self.dst.memory                         # type: ignore[union-attr, assignment]
+                self.dst.memory                         # type: ignore[assignment]
             rows = self.dst.own[:, None, None] if isinstance(self.dst, RegisterEnd) else to
             self.stale.skipped(self.op, memory, rows, mask, self.stale.ragged(self.op), _outside(self.src, of),
                                self.batch.threads, self.batch.block_ids)

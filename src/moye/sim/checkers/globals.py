@@ -25,7 +25,7 @@ from moye.sim.checkers.conflicts import Clash, Conflicts, Place
 from moye.sim.checkers.findings import Reporter
 from moye.sim.checkers.flags import Flags, Where
 from moye.sim.checkers.global_fences import GlobalFences
-from moye.sim.checkers.overlaps import Overlaps
+from moye.sim.checkers.overlaps import Loading, Overlaps
 from moye.sim.checkers.regions import (
     ATOMIC,
     READ,
@@ -49,11 +49,9 @@ MOST_UNITS = 1 << 20
 """Units of an access whose pattern is kept."""
 
 
-class Boxes(Protocol):
-    """A tensor copy: of each thread that issues it the block and the bulk group."""
+class Boxes(Loading, Protocol):
+    """A bulk copy: of each thread that issues it the bulk group, too."""
 
-    thread: Ints
-    block: Ints
     group: Ints
 
 

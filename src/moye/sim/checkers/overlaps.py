@@ -29,7 +29,7 @@ MOST_PAIRS = 4096
 """Pairs of a write and a bulk copy of one box that are asked about."""
 
 
-class Boxes(Protocol):
+class Loading(Protocol):
     """A bulk copy: of each thread that issues it the block that receives and the mbarrier there."""
 
     thread: Ints
@@ -102,7 +102,7 @@ class Overlaps:
             clocks = self.shared.clocks
             self.memory.sources.waited(self.shared.copies.done, clocks.now[clocks.group])
 
-    def loading(self, op: ops.AnyBulk, boxes: Boxes, units: Ints, inside: Bools, record: Ints) -> Ints:
+    def loading(self, op: ops.AnyBulk, boxes: Loading, units: Ints, inside: Bools, record: Ints) -> Ints:
         """A bulk copy reads these units (N, V): the records (N,) of reads that are not complete."""
         boxes.sources = [self.memory.sources.add((self.first + column, thread), op, units[n][inside[n]], int(record[n]))
                          if inside[n].any() else None
@@ -111,7 +111,7 @@ class Overlaps:
         boxes.source = np.arange(len(record))
         return record
 
-    def issued(self, boxes: Boxes, barrier: Buffer) -> None:
+    def issued(self, boxes: Loading, barrier: Buffer) -> None:
         """It is known where they arrive."""
         if not boxes.sources:
             return

@@ -105,7 +105,7 @@ def _fence(shadow: Shadow, who: Bools, now: Ints) -> None:
     thread = thread_of(shadow.write[row, column])
     mine = who[thread, column]
     shadow.fences[row[mine], column[mine]] = now[thread[mine], column[mine]]
-    others = ~mine & who.any(axis=0)[column]            # threads of the same block
+    others = ~mine & np.logical_or.reduce(who, axis=0)[column]            # threads of the same block
     shadow.foreign[row[others], column[others]] = True
 
 
