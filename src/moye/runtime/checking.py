@@ -87,13 +87,14 @@ def judged(name: str, grid: Dim3, block: Dim3, prepared: Launch, how: Options,
     """Run one launch with every check; Refused where an error with a code refuses it.
 
     ``values`` are the arguments by the kernel's parameters, for ``expect``.  A ``dependent`` launch runs after those
-    before it, as any.
+    before it, as any, and is judged as one that overlaps the last of them.
     """
     try:
         call, spec = prepared()
         with on_host(call, spec.func) as host:
-            report = _run(name, grid, block, spec, host, how, values)
-            if dependent and not _waits(spec):
+            known = bool(simulate.launched_before())
+            report = _run(name, grid, block, spec, host, how, values, dependent)
+            if dependent and not known and not _waits(spec):
                 report.not_judged += ("what launches before it may still be doing to its arrays: it is launched "
                                       "dependent and never calls griddepcontrol_wait()",)
             return report
@@ -117,7 +118,7 @@ class Refused(Exception):
 
 
 def _run(name: str, grid: Dim3, block: Dim3, spec: Specialised, call: Call, how: Options,
-         values: dict[str, Any] | None) -> Report:
+         values: dict[str, Any] | None, dependent: bool = False) -> Report:
     report = Report(name, grid, block)
     if 0 in grid:
         return report
@@ -136,7 +137,8 @@ def _run(name: str, grid: Dim3, block: Dim3, spec: Specialised, call: Call, how:
     try:
         outcome = simulate.run(spec, call, grid, check=True, collect=True, earliest=how.earliest, record=record,
                                lints=bool(how.lints), sample=sample, probe=None if wanted is None else wanted.owners,
-                               seed=how.seed, schedules=how.schedules, poison=how.poison, strict=how.strict)
+                               seed=how.seed, schedules=how.schedules, poison=how.poison, strict=how.strict,
+                               dependent=dependent)
     except UnsupportedError as error:
         report.unsupported.append(str(error))
         return report

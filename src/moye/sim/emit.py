@@ -17,6 +17,8 @@ from moye.ir.nodes import Block, Func, Operand, Value
 from moye.sim import emit_hopper, emit_ops, emit_scalar
 from moye.sim.choices import Choices, choices, condition
 from moye.sim.doubts import flows, follow, users
+from moye.sim.emit_guards import emit_skipped
+from moye.sim.guards import guards
 from moye.sim.segments import COMPUTING, Branch, Goto, Item, IvStart, IvStep, Lap, Loops, Segment, Turn, Wait, Yield
 from moye.sim.timeline.statements import Statements, note
 from moye.sim.uniformity import SCALAR, Levels
@@ -48,6 +50,8 @@ class Emitter(Writer):
         self.statements = statements
         """What is recorded for a timeline, None for nothing."""
         self.choices = choices(func, emit_scalar.judged) if check else Choices()
+        self.guards = guards(func) if check else {}
+        """Branches that leave something as it was, which checked code looks at."""
         self.flows = flows(func) if check else None
         """The scalars whose values may be in doubt, which checked code follows."""
 
@@ -248,6 +252,8 @@ class Emitter(Writer):
         self.mask = before
 
     def branch(self, op: ops.If) -> None:
+        if (guard := self.guards.get(id(op))) is not None:
+            emit_skipped(self, op, guard)
         cond = self.operand(op.cond)
         if self.level(op.cond) == SCALAR:
             self.line(f"if {cond}:")

@@ -22,6 +22,7 @@ from moye.ir.nodes import Buffer, Extent, Func, Param, ScalarParam, TensorParam,
 from moye.sim.checkers.findings import Finding, Reporter
 from moye.sim.checkers.globals import GlobalMemory
 from moye.sim.debug import Inspection
+from moye.sim.dependence import Dependence, Prior
 from moye.sim.lints.meter import Meter
 from moye.sim.masks import Mask
 from moye.sim.memory import Array, Global, TensorArg
@@ -71,6 +72,8 @@ class Hooks:
     """Report writes of one value by several threads or blocks as violations."""
     seed: int = 0
     """Which schedule runs: 0 is the plain order of blocks."""
+    prior: Sequence[Prior] | None = None
+    """The launches before this one that may still run, None where it is no dependent one."""
     schedules: int | None = 1
     """How many schedules run, from ``seed`` on, until one shows a violation; None: several where blocks signal."""
     first: int | None = None
@@ -101,6 +104,8 @@ class Outcome:
     """What accesses cost, where ``Hooks.lints`` asked for it."""
     not_judged: list[str] = field(default_factory=list)
     """What was left out because it is too large."""
+    prior: tuple[Prior, ...] = ()
+    """This launch, as one that comes after it has to do with it."""
     schedules: int | None = None
     """How many schedules were seen, None where blocks do not signal to each other."""
 
@@ -133,6 +138,8 @@ class Launch:
     stale: Stale | None = None
     """The predicated copies whose leftovers are looked for."""
     schedule: Schedule = field(init=False)
+    dependence: Dependence | None = None
+    """What launches before it touch; only in checked runs."""
     globals: GlobalMemory = field(init=False)
     """What the checker of races in global memory keeps for the whole launch; only in checked runs."""
 

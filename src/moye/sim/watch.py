@@ -15,7 +15,7 @@ import numpy as np
 
 from moye.ir import ops
 from moye.ir.constants import kept
-from moye.ir.nodes import Func, Ref, TileRef
+from moye.ir.nodes import Buffer, Func, Ref, TileRef
 from moye.layout import make_layout
 from moye.sim import overflow
 from moye.sim.checkers.findings import Beyond, Finding, Reporter, coordinate_beyond, coordinate_of
@@ -24,6 +24,7 @@ from moye.sim.checkers.products import ProductChecks
 from moye.sim.checkers.shared import SharedChecker
 from moye.sim.checkers.words import at
 from moye.sim.copies import AsyncCopies
+from moye.sim.dependence import Dependence, Dependent, Prior
 from moye.sim.doubts import Doubts, Origin, Uses
 from moye.sim.lints.meter import Meter
 from moye.sim.masks import Mask
@@ -47,6 +48,7 @@ class Watch:
         self.reporter = reporter
         self.checker = checker
         self.globals = globals_
+        self.dependent: Dependent | None = None
         self.meter = meter
         """Counts what accesses cost, where lints are wanted."""
         self.wgmma = ProductChecks(self, func, fragments)
@@ -57,6 +59,34 @@ class Watch:
         """The next blocks."""
         self.block_ids, self.checker, self.globals = block_ids, checker, globals_
         self.wgmma.reset()
+
+    def depend(self, launch: Dependence | None) -> None:
+        """These blocks belong to a launch that may run beside those before it."""
+        self.dependent = None
+        if launch is not None and (launch.prior or launch.recording):
+            self.dependent = Dependent(launch, self.checker, self.threads, len(self.block_ids), self._too_early)
+
+    def _too_early(self, op: ops.Op, lane: tuple[int, int], memory: Global, element: int, written: bool, does: str,
+                   prior: Prior, count: int) -> None:
+        """G3: an access that may come before those of an earlier launch."""
+        coordinate = memory.coordinate(element)
+        self.report("G3", f"{self.who(lane)} {'writes' if written else 'reads'} {memory.arg.name}"
+                    f"({', '.join(map(str, coordinate))}){at(op)} with no griddepcontrol_wait() before: the launch of "
+                    f"{prior.name}, which this one does not wait for, may {does} it later", op, lane=lane, count=count,
+                    tensor=memory.arg.name, coordinate=coordinate, hint="griddepcontrol_wait() in every thread, or in "
+                    "one and then a barrier, before what earlier launches use is touched")
+
+    def waited_for_launches(self, lanes: Array | None) -> None:
+        """Threads wait for the launches before this one."""
+        if self.dependent is not None:
+            self.dependent.wait(lanes)
+
+    def boxes(self, op: ops.AnyBulk, tensor: Buffer, memory: Global, issued: Any,
+              elements: Callable[[], tuple[Array, Array]]) -> None:
+        """A bulk copy of elements of global memory is issued."""
+        if self.dependent is not None:
+            self.dependent.boxes(op, memory, issued.thread, issued.block, *elements())
+        self.globals.boxes(op, tensor, memory, issued, elements)
 
     # --- reporting ---------------------------------------------------------------------------------------------------
 
@@ -105,8 +135,10 @@ class Watch:
             skew = (memory.address + index * memory.itemsize) % size
         if (width > 1 or memory.address % size) and skew.any():
             self._misaligned(op, ref, index * memory.itemsize + memory.address, skew != 0, size, mask, asynchronous)
-        self.globals.access(op, ref, memory, index, size, None if mask is None else np.asarray(mask),
-                            verb == "writes")
+        lanes = None if mask is None else np.asarray(mask)
+        if self.dependent is not None:
+            self.dependent.access(op, memory, index, size, lanes, verb == "writes")
+        self.globals.access(op, ref, memory, index, size, lanes, verb == "writes")
 
     def fence(self, op: ops.Fence, mask: Mask) -> None:
         """A fence of the lanes of the mask."""
@@ -255,6 +287,17 @@ class Watch:
         """A wait for asynchronous copies begins."""
         if self.meter is not None:
             self.meter.waits.before(op, copies)
+
+    def waited(self, op: ops.CpAsyncWait, lanes: Array | None, trips: dict[str, Any]) -> None:
+        """It is over."""
+        self.checker.wait(op, lanes, trips)
+        self.globals.overlaps.waited()
+
+    def proxy_fence(self, op: ops.ProxyFence, lanes: Array | None) -> None:
+        """Threads fence for asynchronous units."""
+        self.checker.engines.fence(op, lanes)
+        if op.kind == "async":
+            self.globals.overlaps.fence(lanes)
 
     def register(self, op: ops.Op, ref: Ref | TileRef, fragment: Fragment, rows: Array, mask: Mask) -> None:
         """B7: elements of a fragment are used before they were set."""

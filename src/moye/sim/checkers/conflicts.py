@@ -35,6 +35,9 @@ HINTS = {
     "C1": "sync_threads() between the two", "C2": "sync_threads() between the reads and the next write",
     "C3": "sync_warp() between the two",
     "B9": "tma_store_wait(0, read=False) before it is written again",
+    "B9 read": "cp_async_wait() in the thread that copies, and then a barrier, before it is written",
+    "B9 load": "mbarrier_wait for the copy before its source is written",
+    "D12": "fence_proxy_async() in the threads that write, before the barrier or the flag that orders the two",
     "D1": "tma_store_wait(0, read=False) in the thread that stores, then a barrier",
     "D3": "sync_threads() after tma_store_wait(0, read=False)",
     "D17": "tma_store_wait(0, read=False), which waits until what is stored has been written",
@@ -174,6 +177,44 @@ class Conflicts:
         points = (store, clash.op) if wait is None else (store, wait, clash.op)
         self.reporter.add(Finding(code, text, tuple(op.loc for op in points), mine, (rival, actor),
                                   clash.buffer.name, coordinate, HINTS[code]), len(clash.unit))
+
+    def lasting(self, clash: Clash, copy: ops.Op, waited: bool | None) -> None:
+        """B9: written while a copy may still read it, C2 where others have waited for that; None: cp.async."""
+        i = int(np.argmin(clash.unit))
+        packing, where = clash.tracks.packing, self.place(int(clash.blocks()[0][i]))
+        actor, rival = (int(packing.thread(r[i:i + 1])[0]) for r in (clash.record, clash.rival))
+        what, coordinate = self._element(clash, i)
+        code, kind = "C2" if waited else "B9", "bulk copy" if isinstance(copy, ops.AnyBulk) else "asynchronous copy"
+        why = f"no barrier lies between a wait for the copy and thread {actor}" if waited else \
+            f"thread {rival}, which issued it, has not waited for it" if waited is None else \
+            "nobody has waited for the mbarrier on which it completes"
+        text = (f"{what} in global memory is {_act(clash.kind, where, actor)}{at(clash.op)}, while the {kind}{at(copy)}"
+                f" may still be reading it: {why}")
+        hint = HINTS["C2"] if waited else HINTS["B9 read"] if waited is None else HINTS["B9 load"]
+        self.reporter.add(Finding(code, text, (copy.loc, clash.op.loc), where, (rival, actor), clash.buffer.name,
+                                  coordinate, hint), len(clash.unit))
+
+    def unfenced(self, clash: Clash, fenced: bool) -> None:
+        """D12: written by threads and read by a bulk copy, with no proxy fence in between; D13: overwritten by one.
+
+        D14 where threads have ``fenced``, but not in between.
+        """
+        packing, number = clash.tracks.packing, clash.tracks.packing.op(clash.rival)
+        for one in np.unique(number).tolist():
+            part = clash.pick(np.flatnonzero(number == one))
+            i = int(np.argmin(part.unit))
+            here, there = (self.place(int(blocks[i])) for blocks in part.blocks())
+            actor, writer = (int(packing.thread(r[i:i + 1])[0]) for r in (part.record, part.rival))
+            what, coordinate = self._element(part, i)
+            other, over = self._op(part, i), part.kind == WRITE
+            who = f"thread {writer}" if here == there else f"thread {writer} of block {there}"
+            verb = "overwritten" if over else "read"
+            text = (f"{what} in global memory is {verb} by the copy{at(part.op)} of thread {actor} of block {here}, "
+                    f"which goes through the asynchronous proxy: no fence_proxy_async() lies between the write by {who}"
+                    f"{at(other)} and the copy")
+            code = "D14" if fenced else "D13" if over else "D12"
+            self.reporter.add(Finding(code, text, (other.loc, part.op.loc), here, (writer, actor),
+                                      part.buffer.name, coordinate, HINTS["D12"]), len(part.unit))
 
     # --- between blocks ----------------------------------------------------------------------------------------------
 

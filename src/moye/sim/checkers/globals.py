@@ -26,6 +26,8 @@ from moye.sim.checkers.clocks import Bools, Ints
 from moye.sim.checkers.conflicts import Clash, Conflicts, Place
 from moye.sim.checkers.findings import Reporter
 from moye.sim.checkers.flags import Flags, Where
+from moye.sim.checkers.global_fences import GlobalFences
+from moye.sim.checkers.overlaps import Loading, Overlaps
 from moye.sim.checkers.poison import Unwritten
 from moye.sim.checkers.regions import (
     ATOMIC,
@@ -37,11 +39,13 @@ from moye.sim.checkers.regions import (
     WRITE,
     Plan,
     Region,
+    is_lasting,
     kind_of,
     plan,
     scope_of,
 )
 from moye.sim.checkers.shared import SharedChecker
+from moye.sim.checkers.sources import Sources
 from moye.sim.checkers.stored import Stores
 from moye.sim.checkers.tracks import Pattern, UnitTracks, held
 from moye.sim.checkers.traffic import Traffic, strong, traffic
@@ -51,11 +55,9 @@ MOST_UNITS = 1 << 20
 """Units of an access whose pattern is kept."""
 
 
-class Boxes(Protocol):
-    """A tensor copy: of each thread that issues it the block and the bulk group."""
+class Boxes(Loading, Protocol):
+    """A bulk copy: of each thread that issues it the bulk group, too."""
 
-    thread: Ints
-    block: Ints
     group: Ints
 
 
@@ -81,6 +83,8 @@ class GlobalMemory:
         self.numbers = {id(op): number for number, op in enumerate(self.plan.ops, 1)}
         self.tracked: dict[int, UnitTracks] = {}
         self.stores = Stores()
+        self.sources = Sources()
+        self.proxies = GlobalFences(self.between, func.threads)
         self.patterns: dict[int, Pattern] = {}
         self.lanes: dict[tuple[int, int], Ints] = {}
         """Per packing and number of blocks the record of each lane of the first blocks."""
@@ -131,6 +135,7 @@ class GlobalChecker:
         """Writes of elements that others write, until ``settle`` knows their values ..."""
         self._before: Array | None = None
         """... and what the elements hold before."""
+        self.overlaps = Overlaps(memory, shared, self.flags, first, blocks)
 
     # --- accesses ----------------------------------------------------------------------------------------------------
 
@@ -175,7 +180,7 @@ class GlobalChecker:
         tracks, (index, inside) = self.memory.tracks(region), elements()
         packing, column = tracks.packing, boxes.block
         record = self._records(op, tracks)[boxes.thread, column]
-        if kind != READ and packing.detail:
+        if (kind != READ or region.lasts) and packing.detail:
             record = record | packing.last
         unit = _units(region, memory, index)
         parts = memory.itemsize // region.unit
@@ -185,7 +190,11 @@ class GlobalChecker:
             for n in np.flatnonzero(inside.any(axis=1)).tolist():
                 self.memory.stores.add((self.first + int(column[n]), int(boxes.thread[n])), op, tracks,
                                        units[n][inside[n]], int(record[n]), int(boxes.group[n]))
+        elif packing.detail and region.lasts:
+            self.overlaps.loading(op, boxes, units, inside, record)
         records = np.broadcast_to(record[:, None], units.shape)
+        if region.mixed:
+            self.overlaps.crossed(op, tracks, tensor, kind, units[inside], records[inside])
         self._compare(op, tracks, tensor, kind, units[inside], records[inside], whole=False)
         self.doubtful = []                              # one box by several threads is told of where it is issued
 
@@ -247,6 +256,8 @@ class GlobalChecker:
                mask: Bools | None) -> None:
         tracks = self.memory.tracks(region)
         unit, record, whole = self._flat(op, tracks, unit, size, mask)
+        if region.lasts and kind == READ and tracks.packing.detail and is_lasting(op):
+            record = self.overlaps.copied(tracks, unit, record)
         self._compare(op, tracks, buffer, kind, unit, record, whole=whole)
 
     def _compare(self, op: ops.Op, tracks: UnitTracks, buffer: Buffer, kind: int, unit: Ints, record: Ints, *,
@@ -264,8 +275,8 @@ class GlobalChecker:
                 if old is None:
                     continue
                 meets = (old != 0) & ((old ^ record) >> shift != 0)
-                if tracks.region.bulk and tracks.packing.detail:
-                    meets |= tracks.packing.pending(old)        # a thread's own stores, too
+                if (tracks.region.bulk or tracks.region.lasts) and tracks.packing.detail:
+                    meets |= tracks.packing.pending(old)        # a thread's own copies, too
                 if (at := np.flatnonzero(meets)).size:
                     self._meet(Clash(tracks, buffer, op, kind, rival, unit[at], record[at], old[at]))
         track = tracks.tracks.get(kind)
@@ -348,6 +359,8 @@ class GlobalChecker:
         packing = clash.tracks.packing
         if clash.tracks.region.bulk and packing.detail:
             clash = self._unfinished(clash)
+        if clash.tracks.region.lasts and packing.detail:
+            clash = self.overlaps.reading(clash)
         inside = packing.block(clash.record) == packing.block(clash.rival)
         if packing.detail and (own := np.flatnonzero(inside)).size:
             part = clash.pick(own)
@@ -375,7 +388,7 @@ class GlobalChecker:
         Between blocks that is only what is missing if the access is ordered after the wait for the source.
         """
         packing, left = clash.tracks.packing, np.ones(clash.unit.shape, np.bool_)
-        pending = packing.pending(clash.rival)
+        pending = packing.pending(clash.rival) & (clash.rival_kind != READ)
         for record in np.unique(clash.rival[pending]).tolist():
             at = np.flatnonzero(clash.rival == record)
             block, thread = record >> packing.block_shift, int(packing.thread(record))

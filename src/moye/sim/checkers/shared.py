@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from moye.dtypes import Space
 from moye.ir.nodes import Buffer, Func, Ref, TileRef
 from moye.ir.ops import Alloc, AnyBulk, CpAsyncWait, Fence, Load, MbarrierWait, NamedBarrier, Op, Store, Wgmma
 from moye.sim.checkers.agreement import Agreement, InDoubt, pick
@@ -26,6 +27,7 @@ from moye.sim.checkers.findings import Reporter
 from moye.sim.checkers.flags import Flags, Where
 from moye.sim.checkers.footprint import Footprint, footprint
 from moye.sim.checkers.peers import Peers
+from moye.sim.checkers.proxies import renewed
 from moye.sim.checkers.reuse import Reuse
 from moye.sim.checkers.shadow import (
     ENGINE,
@@ -71,10 +73,8 @@ class SharedChecker:
         self.reuse = Reuse()
         self.engines = Engines(self, func)
         self.peers = Peers(self, func)
-        # Whether asynchronous units read shared memory, so that proxy fences matter.
-        self.proxies = any(isinstance(op, Wgmma) or (isinstance(op, AnyBulk) and
-                                                     op.kind in ("store", "reduce_add", "send"))
-                           for op in func.body.walk())
+        self.proxies = _in_two_proxies(func)
+        """The tensors for which proxy fences matter."""
         # Whether parts of the block go on without the others, so that one may be a turn ahead.
         self.overtaking = any(isinstance(op, (NamedBarrier, MbarrierWait)) for op in func.body.walk())
         self.flags: Flags | None = None
@@ -172,7 +172,7 @@ class SharedChecker:
             shadow.turns.written(at, take(shadow.write, at.unit, at.block))
         put(shadow.write, at.unit, at.block, pack(epoch, self.judge.number(op), kind, at.first[:, None]))
         renew(shadow, at)
-        self.engines.renewed(shadow, at)
+        renewed(shadow, at)
 
     def _after_reads(self, shadow: Shadow, op: Op, at: Footprint, verb: str, asynchronous: bool) -> None:
         clashes = self.against(shadow.reads, at)
@@ -411,7 +411,7 @@ class SharedChecker:
             shadow = self.shadows[buffer.id] = Shadow(buffer, width, self.clocks)
             if self.overtaking:
                 shadow.turns = Turns(shadow.units, self.clocks.columns)
-            if self.proxies:
+            if buffer.id in self.proxies:
                 shadow.fences = np.zeros(shadow.write.shape, np.int64)
                 shadow.foreign = np.zeros(shadow.write.shape, np.bool_)
         return shadow
@@ -458,3 +458,15 @@ class SharedChecker:
         self.reuse.expand(self.blocks)
         for shadow in self.shadows.values():
             shadow.expand(self.blocks)
+
+
+def _in_two_proxies(func: Func) -> frozenset[int]:
+    """The shared tensors that asynchronous units read or write and that threads write, too."""
+    units, threads = set[int](), set[int]()
+    for op in func.body.walk():
+        asynchronous = isinstance(op, (AnyBulk, Wgmma))
+        barrier = op.barrier if isinstance(op, AnyBulk) else None
+        for ref, written in op.refs():
+            if ref.buffer.space in (Space.SHARED, Space.CLUSTER) and ref is not barrier and (asynchronous or written):
+                (units if asynchronous else threads).add(ref.buffer.root.id)
+    return frozenset(units & threads)
