@@ -366,8 +366,14 @@ def _quoted(text: str) -> str:
     return string(text).replace("%", "%%")
 
 
-def _formatted(kernel: Kernel, operand: Operand) -> tuple[str, str]:
+def _formatted(kernel: Kernel, operand: Operand, asked: str = "") -> tuple[str, str]:
     """(printf format, argument) of one operand."""
+    usual, argument = _usual(kernel, operand)
+    wide = "ll" if asked and usual in ("%lld", "%llu") else ""
+    return (f"{asked[:-1]}{wide}{asked[-1]}" if asked else usual), argument
+
+
+def _usual(kernel: Kernel, operand: Operand) -> tuple[str, str]:
     text, dtype = kernel.values.operand(operand), operand.dtype
     if dtype.kind is Kind.BOOL:
         return "%s", f'{text.at(SELECT + 1)} ? "True" : "False"'
@@ -382,11 +388,12 @@ def _formatted(kernel: Kernel, operand: Operand) -> tuple[str, str]:
 @_prints(ops.Print)
 def _print(kernel: Kernel, op: ops.Print) -> None:
     formats, arguments = [f"{_WHERE} "], [_PLACES]
+    asked = iter(op.formats)
     for part in op.parts:
         if isinstance(part, str):
             formats.append(_quoted(part))
         else:
-            form, argument = _formatted(kernel, part)
+            form, argument = _formatted(kernel, part, next(asked, ""))
             formats.append(form)
             arguments.append(argument)
     if len(arguments) > 27:

@@ -160,6 +160,13 @@ class Emitter(Writer):
         if self.flows is None or not isinstance(item, ops.Op):
             self.run(item)
             return
+        if isinstance(item, (ops.Map, ops.Bounds)):     # their bodies work on whole tensors
+            if names := users(self.flows, item):
+                self.doubted(item, names)
+            following, self.flows = self.flows, None
+            self.run(item)
+            self.flows = following
+            return
         if names := users(self.flows, item):
             self.doubted(item, names)
         self.run(item)
@@ -209,12 +216,10 @@ class Emitter(Writer):
         elif type(item) in _SIMPLE:
             self.simple(item)
         elif isinstance(item, ops.Map):
-            following, self.flows = self.flows, None    # its body works on whole tensors
             emit_ops.emit_map(self, item, item.body)
-            self.flows = following
         elif isinstance(item, ops.Bounds):
-            following, self.flows = self.flows, None
             emit_ops.emit_bounds(self, item, item.body)
+            self.flows = following
         elif isinstance(item, ops.If):
             self.branch(item)
         elif isinstance(item, ops.For):

@@ -111,12 +111,14 @@ class Watch:
     def fence(self, op: ops.Fence, mask: Mask) -> None:
         """A fence of the lanes of the mask."""
         lanes = None if mask is None else np.asarray(mask)
-        self.globals.fence(op, lanes)
+        self.globals.flags.fence(op, lanes)
         self.checker.fence(op, lanes if lanes is None else np.broadcast_to(lanes, (self.threads, lanes.shape[1])))
 
     def _outside(self, op: ops.Op, ref: Ref | TileRef, memory: Global, index: Array, width: int, mask: Mask,
                  verb: str) -> None:
         high = memory.high - (width - 1)
+        if (ref.buffer.name, op.loc) in self.reporter.judged:
+            return
         found, count = self.first((index < memory.low) | (index > high), mask)
         if not found:
             return
@@ -205,6 +207,8 @@ class Watch:
 
     def _outside_shared(self, op: ops.Op, ref: Ref | TileRef, index: Array, elements: int, width: int, mask: Mask,
                         how: str, column: Array | None = None) -> None:
+        if (ref.buffer.name, op.loc) in self.reporter.judged:
+            return
         found, count = self.first((index < 0) | (index > elements - width), mask)
         if not found:
             return
