@@ -326,3 +326,18 @@ def test_and_or_skip_what_they_do_not_need():
     assert mo.check(kernel)[1, BLOCK](out, np.full(BLOCK, 2000, np.int32), 0).ok
     assert (out == 2).all()
     assert codes(mo.check(kernel)[1, BLOCK](out, np.full(BLOCK, 900, np.int32), 0)) == ["A11"]
+
+
+def test_undefined_data_is_no_overflow():
+    """What nobody wrote is told as that, not as sums of whatever was there."""
+    @mo.kernel
+    def kernel(counts, x):
+        bins = mo.shared_array(mo.int32, 64)
+        i = mo.thread_idx().x
+        mo.atomic_add(bins, x[i] % 64, 1)
+        mo.sync_threads()
+        mo.atomic_add(counts, 0, bins[i])
+        counts[i + 1] = bins[i] * 3 - 1
+
+    report = mo.check(kernel)[1, BLOCK](np.zeros(BLOCK + 1, np.int32), np.zeros(BLOCK, np.int32))
+    assert set(codes(report)) == {"B6"}

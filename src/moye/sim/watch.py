@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from moye.dtypes import int32, int64
 from moye.ir import ops
 from moye.ir.constants import kept
 from moye.ir.nodes import Buffer, Func, Ref, TileRef
@@ -28,8 +29,12 @@ from moye.sim.dependence import Dependence, Dependent, Prior
 from moye.sim.doubts import Doubts, Origin, Uses
 from moye.sim.lints.meter import Meter
 from moye.sim.masks import Mask
-from moye.sim.memory import Array, Fragment, Global, Shared, numpy_dtype
+from moye.sim.memory import Array, Fragment, Global, Shared, numpy_dtype, poison
 from moye.sim.semantics import wrap
+
+_INTS = {32: int32, 64: int64}
+_UNDEFINED = frozenset({"B6", "B7"})
+"""Findings about data that nobody wrote: arithmetic on it is not judged."""
 
 
 def label(ref: Ref | TileRef) -> str:
@@ -351,6 +356,8 @@ class Watch:
 
     def grown(self, op: ops.Op, kind: str, bits: int, name: str, a: Any, b: Any, bad: Array, mask: Mask) -> None:
         """A11: where ``bad``, ``a kind b`` does not fit."""
+        undefined = poison(_INTS[bits])
+        bad = bad & np.not_equal(a, undefined) & np.not_equal(b, undefined)
         found, count = self.first(np.atleast_2d(bad), mask)
         if not found:
             return
@@ -360,6 +367,8 @@ class Watch:
 
     def _overflow(self, op: ops.Op, kind: str, name: str, number: str, bits: int, lane: tuple[int, int],
                   count: int) -> None:
+        if any(finding.code in _UNDEFINED for finding in self.reporter.findings):
+            return                                      # what is computed from undefined data says nothing
         self.report("A11", f"{self.who(lane)} computes {overflow.name_of(kind, name)} = {number}, which does not fit "
                     f"{bits} bits", op, lane=lane, tensor=name or overflow.name_of(kind, name), count=count,
                     hint=overflow.hint(kind, bits))
@@ -400,6 +409,7 @@ class Watch:
         low, high = kept(op.result.dtype)
         array = np.asarray(a, numpy_dtype(op.a.dtype))
         bad = (array > high) | (array < low) if low and op.a.dtype.is_signed else array > high
+        bad = bad & (array != poison(op.a.dtype))
         if not bad.any():
             return
         found, count = self.first(np.atleast_2d(bad), mask)
