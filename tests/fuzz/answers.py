@@ -68,7 +68,7 @@ def differences(items: list[Any], memories: list[Any], found: list[Any], names: 
     """Elements whose bits differ; any NaN is like any other."""
     told = []
     for name, item, memory, array in zip(names, items, memories, found, strict=True):
-        if not isinstance(item, tuple) or name[0] not in "oq":
+        if not isinstance(item, tuple) or name[0] not in "oqz":
             continue
         t, flat = item[1], array.ravel(order="F")
         got = flat.astype(np.float32 if t == "bf16" else flat.dtype).tolist()
@@ -150,5 +150,5 @@ def printed_of(kernel: Any, passed: list[Any], program: Program) -> Any:
 
     try:
         return print_kernel(kernel.trace(*passed, block=program.block))
-    except Exception as error:
+    except Exception as error:          # what it is says the verdict
         return error

@@ -164,7 +164,7 @@ class Expressions:
     def walk(self, t: str) -> Text:
         """Some steps of arithmetic from a narrow integer, as indices are computed."""
         e = self.narrow(t)
-        for _ in range(self.rng.randint(1, 4)):
+        for _ in range(self.rng.randint(1, 3)):
             made = self.step(e, t)
             if made.text and limits(t)[0] <= made.low and made.high <= limits(t)[1] and len(made.text) < 200:
                 e = made
@@ -378,12 +378,14 @@ class Expressions:
     def floating(self, t: str, depth: int) -> Text:
         if depth <= 0 or self.chance(0.15):
             return self.leaf(t)
-        kind = self.rng.choice(["+", "+", "-", "*", "*", "/", "min", "max", "neg", "abs", "sqrt", "round", "where",
-                                "ifexp", "cast", "//", "mixed", "quotient", "call"])
+        kind = self.rng.choice(["+", "+", "-", "*", "*", "/", "**", "min", "max", "neg", "abs", "sqrt", "round",
+                                "where", "ifexp", "cast", "//", "mixed", "quotient", "call"])
         a = self.floating(t, depth - 1)
         if kind in ("+", "-", "*", "/"):
             b = self.float_right(t, depth)
             return Text(f"({a.text} {kind} {b})" if self.chance(0.75) else f"({b} {kind} {a.text})")
+        if kind == "**":
+            return Text(f"({a.text} ** {self.rng.randint(1, 3)})")
         if kind in ("min", "max"):
             return Text(f"{self.rng.choice(['mo.', ''])}{kind}({a.text}, {self.float_right(t, depth)})")
         if kind in ("neg", "abs", "sqrt", "round"):

@@ -75,9 +75,12 @@ class Generator:
         for _ in range(self.rng.randint(2, 5)):
             self.declare()
         self.statements(self.budget)
+        for _ in range(3):
+            self.s_probe()
         self.finish()
         body = "\n".join(self.lines)
-        names = [*data, *[f"o_{t}" for t in self.slots], *sorted({w for w in ("q_" + t for t in BITS) if w in body})]
+        written = {name for name in (p + t for t in BITS for p in ("q_", "z_")) if name in body}
+        names = [*data, *[f"o_{t}" for t in self.slots], *sorted(written)]
         names = [f"{p}: mo.Static" if p[0] in "mq" else p for p in names]
         parameters = [*names, "n", "w", "x", "c: mo.Constexpr"]
         source = HEAD + "".join(h + "\n\n\n" for h in helpers)
@@ -141,6 +144,8 @@ class Generator:
     # --- statements --------------------------------------------------------------------------------------------------
 
     def statements(self, most: int) -> None:
+        if self.loops and self.chance(0.4):
+            self.s_probe()
         for _ in range(self.rng.randint(1, max(1, most))):
             if self.budget <= 0:
                 break
@@ -149,7 +154,8 @@ class Generator:
 
     def statement(self) -> None:
         kinds = ["assign"] * 6 + ["augment"] * 2 + ["swap", "pair", "declare", "store", "store", "state", "fragment",
-                                                    "fragment", "view", "view", "closure"]
+                                                    "fragment", "view", "view", "closure", "atomic",
+                                                    "probe", "probe", "probe"]
         if self.depth < 4:
             kinds += ["branch"] * 4 + ["count"] * 3 + ["loop", "unrolled"]
         if self.loops:
@@ -217,6 +223,28 @@ class Generator:
         sign = self.rng.choice("+*") if t not in ("i32", "i64") else "^" if family(t) == "i" else "+"
         self.line(f"    {name}[{i} % 2] = {name}[{i} % 2] {sign} {name}[({i} + 1) % 2]")
         self.out(t, Text(f"{name}[0]"))
+
+    def s_probe(self) -> None:
+        """Comparisons and quotients close to bounds, stored: what folding takes for decided is seen at once."""
+        t = self.rng.choice([s for s in self.types if family(s) in "iu"])
+        bits = []
+        for bit in range(self.rng.randint(3, 7)):
+            e = self.e.walk(t)
+            sign = self.rng.choice(["<", "<=", ">", ">=", "==", "!="])
+            bits.append(f"mo.int32({e.text} {sign} {self.e.near(e, t)}) * {1 << bit}")
+        self.out("i32", Text(" + ".join(bits)))
+        for kind in self.rng.sample(["%", "//", "min", "max"], 2):
+            e = self.e.walk(t)
+            n = self.e.near(e, t)
+            self.out(t, Text(f"mo.{kind}({e.text}, {n})" if kind[0] == "m" else f"({e.text}) {kind} {max(n, 1)}"))
+
+    def s_atomic(self) -> None:
+        """What comes out does not depend on who comes first; one kind for each array, since kinds do not commute."""
+        t = self.rng.choice([s for s in self.types if s in ("i32", "u32", "u64", "i64")])
+        kind = {"i32": "add", "u32": "xor", "u64": "max", "i64": "min"}[t]
+        e = self.e.of(t, 2)
+        e = self.e.tamed(e, t, 1000) if kind == "add" else e
+        self.line(f"mo.atomic_{kind}(z_{t}, {self.e.index(16)}, {e.text})")
 
     def s_closure(self) -> None:
         t = self.rng.choice(self.types)
@@ -437,7 +465,8 @@ class Generator:
             self.line(self.elementwise(name, t))
         if self.chance(0.5) and rows == 4:
             self.features.add("store_tile")
-            self.line(f"mo.copyto(mo.tile(q_{t}, (4, 1), (0, gid))[:, 0], {name})")
+            to = self.rng.choice([s for s in self.types if family(s) == "f"]) if family(t) == "f" else t
+            self.line(f"mo.copyto(mo.tile(q_{to}, (4, 1), (0, gid))[:, 0], {name})")
         else:
             self.out(t, Text(f"{name}[{self.rng.randint(0, rows - 1)}]"))
         if self.chance(0.3) and family(t) == "f":

@@ -72,9 +72,12 @@ def corpus(count: int, folder: Path) -> list[Known]:
     return [k for k, v in zip(known, final, strict=True) if not v.failed]
 
 
-def judge(path: Path, seconds: float) -> str:
-    """In a mutant's process: how the first program fails that does, or nothing."""
-    from fuzz.answers import against
+def judge(path: Path, seconds: float, all_run: bool) -> str:
+    """In a mutant's process: how the first program fails that does, or nothing.
+
+    A right program whose CUDA is what it was is simulated only where the simulator may be another (``all_run``).
+    """
+    from fuzz.answers import against, for_moye, kernel_of, printed_of
     from fuzz.programs import arguments
 
     end, waiting = time.process_time() + seconds, []
@@ -82,13 +85,18 @@ def judge(path: Path, seconds: float) -> str:
         for one in pickle.loads(path.read_bytes()):
             if time.process_time() > end:
                 break
-            verdict = against(one.program, arguments(one.program), one.codes, one.memories)
+            program, items = one.program, arguments(one.program)
+            if not all_run and not one.codes:
+                printed = printed_of(kernel_of(program), for_moye(items), program)
+                if getattr(printed, "source", "") == one.printed:
+                    continue
+            verdict = against(program, items, one.codes, one.memories)
             if verdict.failed:
-                return f"{one.program.seed} {verdict.kind}"
+                return f"{program.seed} {verdict.kind}"
             if isinstance(verdict.printed, Exception):
-                return f"{one.program.seed} crash"
+                return f"{program.seed} crash"
             if verdict.kind == "clean" and verdict.printed.source != one.printed:
-                waiting.append((one.program, verdict))
+                waiting.append((program, verdict))
             if len(waiting) == BATCH and (found := _hosted(waiting, Path(name))):
                 return found
             waiting = waiting if len(waiting) < BATCH else []
@@ -120,7 +128,8 @@ def verdict_of(mutant: tuple[str, str, str], known: Path, seconds: float) -> str
         tree = mutated(*mutant, Path(name))
         try:
             run = subprocess.run([sys.executable, str(HERE / "mutants.py"), "--judge", str(known), "--seconds",
-                                  str(seconds)], capture_output=True, text=True, timeout=20 * seconds + 60,
+                                  str(seconds), "--only", mutant[0]], capture_output=True, text=True,
+                                 timeout=20 * seconds + 60,
                                  env={**os.environ, "PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"})
         except subprocess.TimeoutExpired:
             return "hang"
@@ -157,7 +166,7 @@ def main() -> int:
     parser.add_argument("--judge", type=Path, default=None, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.judge is not None:
-        print(judge(options.judge, options.seconds))
+        print(judge(options.judge, options.seconds, options.only.startswith("sim/")))
         return 0
     chosen = [m for m in MUTANTS if options.only in m[0] or options.only in m[1]]
     return 0 if table(chosen, options.programs, options.seconds, options.jobs, options.corpus) >= WANTED else 1

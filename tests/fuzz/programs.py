@@ -4,8 +4,9 @@ In: ``Program``.  Out: what is passed, in the order of its parameters.
 
 >>> arguments(draw(7))
 
-A parameter's name says what it is: ``a_i8`` and ``m_i8`` are read (64 elements; 8 by 16), ``o_i8`` and ``q_i8`` written
-(threads by slots; 4 by threads), ``n`` is an int32 from 0 to 20, ``w`` an int64, ``x`` a float32, ``c`` static.
+A parameter's name says what it is: ``a_i8`` (64 elements) and ``m_i8`` (8 by 16) are read, ``o_i8`` (threads by slots),
+``q_i8`` (4 by threads) and ``z_i8`` (16, by atomics) written, ``n`` is an int32 from 0 to 20, ``w`` an int64, ``x`` a
+float32, ``c`` static.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import numpy as np
 
 from fuzz.scalars import NAMES, Num, bf16, family, limits
 
-SLOTS = 12
+SLOTS = 24
 LENGTH, ROWS, COLUMNS = 64, 8, 16
 
 
@@ -45,11 +46,11 @@ class Program:
 def array(seed: int, name: str, threads: int) -> np.ndarray:
     """The array that a parameter's name stands for, as float64 or integers that its dtype holds."""
     kind, t = name.split("_")
-    shape = {"a": (LENGTH,), "m": (ROWS, COLUMNS), "o": (threads, SLOTS), "q": (4, threads)}[kind]
+    shape = {"a": (LENGTH,), "m": (ROWS, COLUMNS), "o": (threads, SLOTS), "q": (4, threads), "z": (16,)}[kind]
     rng = np.random.default_rng([seed, zlib.crc32(name.encode())])
     numpy_type = {"bool": "bool", "f16": "float16", "bf16": "float32", "f32": "float32", "f64": "float64"}.get(
         t, NAMES[t])
-    if kind in "oq":
+    if kind in "oqz":
         return np.zeros(shape, numpy_type, order="F")
     if t == "bool":
         return np.asfortranarray(rng.integers(0, 2, shape).astype(bool))

@@ -79,8 +79,15 @@ class Control:
         """A raise statement: only what tracing decides may raise."""
         if under_a_condition():
             raise TraceError("a kernel cannot raise under a traced condition: there are no exceptions on a device",
-                             hint='say assert False, "message" there: the simulator reports it when a thread gets there',
+                             hint='say assert False, "message": the simulator reports it when a thread gets there',
                              locs=(locate(),))
+
+    def subject(self, value: object) -> object:
+        """What a match statement looks at: Python decides it, so that it must be known."""
+        if isinstance(value, (Expr, Tensor)):
+            raise TraceError(f"a match statement cannot look at {value!r}, which is known only when the kernel runs",
+                             hint="use if and elif", locs=(locate(),))
+        return value
 
     def text(self, *parts: object) -> object:
         """An f-string; one with values of the kernel can be printed."""

@@ -34,7 +34,8 @@ def boundary(function: Callable[_P, _R]) -> Callable[_P, _R]:
             told = _too_deep(error)
             raise told from (error if told is not error and env.traceback() else None)
         except Exception as error:
-            raise error.with_traceback(_users(error.__traceback__))
+            error.__traceback__ = _users(error.__traceback__)
+            raise
     return call
 
 

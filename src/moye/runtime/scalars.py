@@ -25,8 +25,8 @@ def annotated(name: str, value: Any, dtype: DType) -> int | float | bool:
     """The value as a number of this dtype; ArgumentError where it is none."""
     number = value.item() if not isinstance(value, (int, float)) and _is_scalar(value) else value
     if not isinstance(number, (bool, int, float)) or not (dtype.is_float or dtype.bits <= 64):
-        raise ArgumentError(f"argument {name!r} is annotated mo.{dtype}, and a {type(value).__name__} is no such number",
-                            hint="annotate scalars alone; an array brings its dtype")
+        raise ArgumentError(f"argument {name!r} is annotated mo.{dtype}, and a {type(value).__name__} is no such "
+                            "number", hint="annotate scalars alone; an array brings its dtype")
     if dtype is dt.bool_:
         fits = isinstance(number, bool) or number in (0, 1)
         number = bool(number)
@@ -38,7 +38,7 @@ def annotated(name: str, value: Any, dtype: DType) -> int | float | bool:
         fits = not isinstance(number, float) and low <= number < low + (1 << dtype.bits)
         number = int(number) if fits else number
     if not fits:
-        raise ArgumentError(f"argument {name!r} is {value!r}, which mo.{dtype} cannot hold, as its parameter is annotated")
+        raise ArgumentError(f"argument {name!r} is {value!r}, which mo.{dtype}, its annotation, cannot hold")
     return number
 
 

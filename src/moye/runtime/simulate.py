@@ -73,6 +73,13 @@ def timeline_of(outcome: Any, spec: Specialised) -> Timeline | None:
     return Timeline(outcome.tape, lambda: compile_program(spec, default_arch()).overlap())
 
 
+def advice_of(outcome: Any) -> list[Lint]:
+    """Writes that nothing orders and that agree: with ``strict`` they are findings instead."""
+    from moye.sim.lints.lint import Lint
+
+    return [Lint(found.code, found.message, found.locs, found.tensor, found.hint) for found in outcome.reporter.advice]
+
+
 def lints_of(outcome: Any, spec: Specialised, grid: Dim3, *, deep: bool) -> tuple[list[Lint], str | None]:
     """What a counted launch could do better, and what could not be told; ``deep`` compiles it if nobody has."""
     if outcome.meter is None:
@@ -100,11 +107,12 @@ def lints_of(outcome: Any, spec: Specialised, grid: Dim3, *, deep: bool) -> tupl
 
 def run(spec: Specialised, call: Call, grid: Dim3, *, check: bool, collect: bool = False, earliest: bool = False,
         record: tuple[int, ...] = (), lints: bool = False, sample: tuple[int, ...] | None = None,
-        probe: Any = None, seed: int = 0, schedules: int | None = 1) -> Any:
+        probe: Any = None, seed: int = 0, schedules: int | None = 1,
+        poison: frozenset[str] = frozenset(), strict: bool = False) -> Any:
     """Simulate one launch; returns the simulator's Outcome.
 
     ``record``: the blocks that a timeline is wanted of; ``lints``: count what every access costs; ``sample``: the
-    blocks that run, None for all; ``seed`` and ``schedules`` as in Hooks.
+    blocks that run, None for all; ``seed``, ``schedules``, ``poison`` and ``strict`` as in Hooks.
     """
     from moye.sim.checkers.codes import chosen
     from moye.sim.machine import Hooks, simulate
@@ -116,10 +124,15 @@ def run(spec: Specialised, call: Call, grid: Dim3, *, check: bool, collect: bool
     gathered = _timelines.get()
     hooks = Hooks(progress=_progress[0] if _progress else None, stop_on_first=not collect, printer=print,
                   record=record or ((0,) if gathered is not None else ()), sample=sample, probe=probe,
-                  lints=lints, seed=seed, schedules=schedules,
+                  lints=lints, seed=seed, schedules=schedules, poison=poison, strict=strict,
                   codes=chosen(named) if isinstance(named, frozenset) else None,
                   asynchronous="earliest" if earliest else "latest", exact_fma=env.exact_fma(), steps=env.steps())
-    outcome = simulate(spec.func, arguments, grid, check=check, hooks=hooks)
+    try:
+        outcome = simulate(spec.func, arguments, grid, check=check, hooks=hooks)
+    except MemoryError as error:
+        raise UnsupportedError(f"{spec.func.name}: there was not enough memory to simulate this launch; what it "
+                               f"writes may be written in part", hint="mo.check(kernel, blocks=16) runs a few blocks"
+                               ) from error
     _last.inspections = tuple(snapshots(outcome.inspections, spec.func))
     if gathered is not None:
         gathered.append(timeline_of(outcome, spec))

@@ -68,9 +68,9 @@ class AtomicPlan:
         flags = self.batch.watch.globals.flags
         flags.outcome = Outcome(old, wrote)
         self._check(index, mask)
-        old, older = flags.give(old)
+        given, older = flags.give(old)
         self.batch.launch.writes += older               # who polls gets on
-        return old
+        return np.asarray(given)
 
     def _wrote(self, old: Array, values: Array, expected: Array | None) -> Array:
         """Where it counts as a write: a comparison that fails writes nothing, nor does a poll that adds nothing."""

@@ -41,6 +41,7 @@ def simulate(func: Func, arguments: Sequence[Argument], grid: tuple[int, int, in
     """Run every block of the grid, or those of ``hooks.sample``; ``arguments`` are parallel to ``func.params``."""
     hooks = hooks or Hooks()
     reporter = Reporter(func, hooks.stop_on_first, hooks.codes)
+    reporter.strict = hooks.strict
     launch = Launch(func, arguments, grid, check, hooks, reporter)
     if check and hooks.lints:
         launch.meter = Meter(func)

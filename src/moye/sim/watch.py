@@ -378,7 +378,7 @@ class Watch:
             lane, sign = (found[-2], found[-1]), "<<" if op.kind == "shl" else ">>"
             self.report("A11", f"{self.who(lane)} computes a {sign} b with b = {amount}: a shift by a negative count",
                         op, lane=lane, count=count, tensor=op.result.name,
-                        hint="test the count first: mo.where computes both of its sides")
+                        hint="test the count first")
 
     def divisor(self, op: ops.Binary, b: Any, mask: Mask) -> None:
         """A12: an integer is divided by zero."""
@@ -390,7 +390,7 @@ class Watch:
             lane, sign = (found[-2], found[-1]), "//" if op.kind == "floordiv" else "%"
             self.report("A12", f"division by zero: {self.who(lane)} computes a {sign} b with b = 0", op, lane=lane,
                         count=count, tensor=op.result.name or "",
-                        hint="test the divisor first: mo.where computes both of its sides")
+                        hint="test the divisor first")
 
     def assertion(self, op: ops.Assert, cond: Any, mask: Mask) -> None:
         """A12: an assert or an assumption does not hold."""

@@ -60,10 +60,12 @@ class Clash:
     record: Ints
     rival: Ints
     together: bool = False
+    agree: bool = False
+    """Whether both write the same value."""
 
     def pick(self, at: Ints) -> Clash:
         return Clash(self.tracks, self.buffer, self.op, self.kind, self.rival_kind, self.unit[at], self.record[at],
-                     self.rival[at], self.together)
+                     self.rival[at], self.together, self.agree)
 
     @property
     def soft(self) -> bool:
@@ -117,7 +119,7 @@ class Conflicts:
         self.remote = any(isinstance(op, ops.MbarrierArrive) and op.rank is not None for op in func.body.walk())
         self.cluster = prod(func.cluster_dim)
         self.used = {operand.id for op in func.body.walk() for operand in op.operands() if isinstance(operand, Value)}
-        self._pending: dict[tuple[int, int, int, int, int], _Pending] = {}
+        self._pending: dict[tuple[int, int, int, int, int, bool], _Pending] = {}
 
     # --- within a block ----------------------------------------------------------------------------------------------
 
@@ -153,8 +155,9 @@ class Conflicts:
         locs, threads = (other.loc, clash.op.loc), (rival, actor)
         if late:
             locs, threads = locs[::-1], threads[::-1]
-        self.reporter.add(Finding(code, text, locs, where, threads, clash.buffer.name, coordinate, hint),
-                          len(clash.unit))
+        with self.reporter.agreed(clash.agree):
+            self.reporter.add(Finding(code, text, locs, where, threads, clash.buffer.name, coordinate, hint),
+                              len(clash.unit))
 
     def unfinished(self, clash: Clash, store: ops.AnyBulk, wait: ops.BulkWait | None) -> None:
         """D17: the thread that stored has waited (``wait``) for the read of the source alone; D1, B9: not at all."""
@@ -179,7 +182,8 @@ class Conflicts:
         packing = clash.tracks.packing
         for number in np.unique(packing.op(clash.rival)).tolist():
             part = clash.pick(np.flatnonzero(packing.op(clash.rival) == number))
-            key = (clash.tracks.region.start, id(clash.op), int(number), clash.kind, clash.rival_kind)
+            key = (clash.tracks.region.start, id(clash.op), int(number), clash.kind, clash.rival_kind,
+                   clash.agree)
             found = self._pending.get(key)
             kept = part.pick(np.argsort(part.unit, kind="stable")[:KEPT])
             if found is None:
@@ -208,7 +212,7 @@ class Conflicts:
         """``both``: the units that one of two blocks reads and both write."""
         clash = p.clash
         if clash.kinds == {WRITE}:
-            code = "G3" if self.signals and self._op(clash, 0) is not clash.op else "G1"
+            code = "G3" if self.signals and not clash.agree and self._op(clash, 0) is not clash.op else "G1"
             self._split(p, lambda unit, a, b: unit in both, None, code)
         elif clash.kinds == {WRITE, READ}:
             handed = self.signals or (self.remote and self._one_cluster(clash, 0))
@@ -263,7 +267,8 @@ class Conflicts:
                 why += ", and an arrival at the mbarrier of another block hands over shared memory alone"
                 hint = 'mo.fence(scope="cluster") before the arrival and after the wait, or cluster_sync()'
         text = f"{what} is {acts[0]} and {acts[1]}{why}"
-        self.reporter.add(Finding(code, text, locs, mine, threads, clash.buffer.name, coordinate, hint), count)
+        with self.reporter.agreed(clash.agree):
+            self.reporter.add(Finding(code, text, locs, mine, threads, clash.buffer.name, coordinate, hint), count)
 
     def _one_cluster(self, clash: Clash, i: int) -> bool:
         mine, other = (int(blocks[i]) for blocks in clash.blocks())
@@ -298,4 +303,4 @@ def _act(kind: int, block: tuple[int, int, int], thread: int | None) -> str:
 def _joined(a: Clash, b: Clash) -> Clash:
     unit, record, rival = (np.concatenate(pair)[:KEPT] for pair in
                            ((a.unit, b.unit), (a.record, b.record), (a.rival, b.rival)))
-    return Clash(a.tracks, a.buffer, a.op, a.kind, a.rival_kind, unit, record, rival, a.together)
+    return Clash(a.tracks, a.buffer, a.op, a.kind, a.rival_kind, unit, record, rival, a.together, a.agree)
