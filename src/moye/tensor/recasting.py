@@ -35,8 +35,8 @@ def recast_origin(origin: Origin | None, old: Layout, new: Layout, factor: int) 
         else:
             parts = [(extent, along * count if count > 1 else along)
                      for (_, along), (extent, _), count in zip(leaves, after, counts, strict=True)]
-        return Layout(unflatten_tuple([s for s, _ in parts], coordinates.shape),  # type: ignore[arg-type]
-                      unflatten_tuple([d for _, d in parts], coordinates.shape)), 0  # type: ignore[arg-type]
+        return Layout(unflatten_tuple([s for s, _ in parts], coordinates.shape),
+                      unflatten_tuple([d for _, d in parts], coordinates.shape)), 0
 
     whole = origin if factor < 0 else replace(origin, tracks=_shortened(origin.tracks, counts))
     return whole.then(step)

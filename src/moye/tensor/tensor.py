@@ -37,6 +37,7 @@ from moye.layout import (
     size,
     slice_and_offset,
 )
+from moye.layout.ints import is_const
 from moye.tensor import copying, expr
 from moye.tensor.accesses import judge_element
 from moye.tensor.bounds import check_coordinate, need_bytes
@@ -59,8 +60,7 @@ class Tensor(Elementwise, WrappedLayout):
 
     ``offset`` counts elements of ``dtype`` and is static for register tensors.  ``swizzle`` (in elements) is applied to
     the whole offset.  ``name`` is the user's variable, ``order`` says which elements of a tile a thread's values are,
-    ``origin`` where a view's elements lie in the tensor that it was made from.  Layout verbs take tensors and give
-    views.
+    ``origin`` where a view's elements lie in the tensor it was made from.  Layout verbs take tensors and give views.
     """
 
     __slots__ = ("buffer", "dtype", "layout", "name", "offset", "order", "origin", "swizzle")
@@ -139,8 +139,7 @@ class Tensor(Elementwise, WrappedLayout):
             raise TensorError(f"{self.label}[{shown(coordinate)}]: {error.message}", locs=(locate(),)) from None
 
     def _normalised(self, coordinate: object) -> object:
-        if isinstance(coordinate, tuple) and not coordinate and isinstance(self.layout.shape, int) \
-                and self.layout.shape == 1:             # an array without modes has one element
+        if coordinate == () and is_const(self.layout.shape, 1):     # an array without modes has one element
             return 0
         return normalise(coordinate, rank(self.layout))
 
@@ -208,8 +207,7 @@ class Tensor(Elementwise, WrappedLayout):
         return Tensor(self.buffer, self.offset + offset, self.layout, self.dtype, self.swizzle, self.name)
 
     def shifted(self, coordinate: Any) -> Tensor:
-        """The same shape from a coordinate on: the last elements of it lie beyond the tensor."""
-        self.unordered()
+        self.unordered()                                # the last elements of the shape lie beyond the tensor
         origin = (self.origin or Origin.of(self)).beyond(self, tuple(range(rank(self.layout))))
         return self.derived(lambda layout: (layout, layout(wide(coordinate))), origin=origin)
 
@@ -367,11 +365,11 @@ def recast_tensor(tensor: Tensor, dtype: DType) -> Tensor:
         offset = offset // factor
     else:
         offset = offset * (old // new)
-    swizzle = tensor.swizzle
+    layout, swizzle = tensor.layout, tensor.swizzle
     if swizzle is None:
-        layout = recast(tensor.layout, old, new)
+        layout = recast(layout, old, new)
     else:
-        swizzled = recast(ComposedLayout(swizzle, 0, tensor.layout), old, new)
+        swizzled = recast(ComposedLayout(swizzle, 0, layout), old, new)
         layout, swizzle = swizzled.layout, swizzled.swizzle
     origin = recast_origin(tensor.origin, tensor.layout, layout, new // old if new >= old else -(old // new))
     return Tensor(tensor.buffer, offset, layout, dtype, swizzle, tensor.name, origin=origin)
@@ -507,7 +505,6 @@ def copy_plain(dst: Tensor, src: Tensor, pred: Tensor | Scalar | None = None, *,
     elif src.space is Space.REGISTER:
         copying.emit_copy(AUTO_COPY, dst, src.to(dst.dtype), pred, zero_fill=zero_fill)
     else:
-        static = isinstance(size(src.layout), int)
-        staged = make_fragment_like(src.layout if static else dst.layout, src.dtype)
+        staged = make_fragment_like(src.layout if isinstance(size(src.layout), int) else dst.layout, src.dtype)
         copying.emit_copy(AUTO_COPY, staged, src, pred, zero_fill=zero_fill)
         copy_plain(dst, staged, None if zero_fill else pred)
