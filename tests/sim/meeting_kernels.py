@@ -1,4 +1,4 @@
-"""Kernels in which only a part of a warp, block or cluster comes to where all should meet; ``ok``: the twin that is right.
+"""Kernels in which only a part of a warp, block or cluster comes to where all should meet; ``ok``: the right twin.
 
 In: ``x`` (one element for each thread of the grid), ``ok``.  Out: ``CASES``: what is wrong, and how it is launched.
 """
@@ -356,9 +356,8 @@ def a_shuffle_in_each_arm(x, ok: mo.Constexpr):
 @mo.kernel
 def vote_by_half(x, ok: mo.Constexpr):
     tid = mo.thread_idx().x
-    if tid % 32 < (32 if ok else 16):
-        if mo.vote_any(x[tid] > 0):
-            x[tid] = 1.0
+    if tid % 32 < (32 if ok else 16) and mo.vote_any(x[tid] > 0):
+        x[tid] = 1.0
     x[tid] += 2.0
 
 
@@ -367,9 +366,8 @@ def vote_by_half(x, ok: mo.Constexpr):
 def vote_in_a_loop_of_lanes(x, ok: mo.Constexpr):
     tid = mo.thread_idx().x
     for k in range(tid % 3 + 1):
-        if k == 0 or not ok:
-            if mo.vote_all(x[tid] > 5):
-                x[tid] = 1.0
+        if (k == 0 or not ok) and mo.vote_all(x[tid] > 5):
+            x[tid] = 1.0
         x[tid] += 2.0
 
 
@@ -377,9 +375,8 @@ def vote_in_a_loop_of_lanes(x, ok: mo.Constexpr):
 @mo.kernel
 def elect_by_half(x, ok: mo.Constexpr):
     tid = mo.thread_idx().x
-    if tid % 2 == 0 or ok:
-        if mo.elect():
-            x[tid] = 1.0
+    if (tid % 2 == 0 or ok) and mo.elect():
+        x[tid] = 1.0
     x[tid] += 2.0
 
 
@@ -431,9 +428,8 @@ def budget_by_three_warps(x, ok: mo.Constexpr):
 @mo.kernel
 def budget_without_the_first_warp(x, ok: mo.Constexpr):
     """Warp 0 of the second group does not give its registers back."""
-    if mo.warpgroup_idx() == 1:
-        if mo.warp_idx() != 4 or ok:
-            mo.warpgroup_reg_dealloc(40)
+    if mo.warpgroup_idx() == 1 and (mo.warp_idx() != 4 or ok):
+        mo.warpgroup_reg_dealloc(40)
     x[mo.thread_idx().x] = 2.0
 
 

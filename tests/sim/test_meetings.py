@@ -1,4 +1,4 @@
-"""Barriers and warp operations that only a part comes to: found, and the twin is clean; who has returned may be absent."""
+"""Barriers and warp operations that only a part comes to are found, the twin is clean; who has returned may be absent."""
 
 from __future__ import annotations
 
@@ -122,9 +122,8 @@ def shuffle_after_a_return(x, n):
 @mo.kernel
 def elected_in_one_warp(x, n):
     tid = mo.thread_idx().x
-    if mo.warp_idx() == 0:
-        if mo.elect():
-            x[tid] = 3.0
+    if mo.warp_idx() == 0 and mo.elect():
+        x[tid] = 3.0
     x[tid] += 1.0
 
 
