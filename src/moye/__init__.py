@@ -57,7 +57,7 @@ _HOME: dict[str, tuple[str, str]] = {
     **{name: ("moye.errors", name) for name in _ERRORS},
     "abs": ("moye.lang.math", "abs_"), "max": ("moye.lang.math", "maximum"), "min": ("moye.lang.math", "minimum"),
     "round": ("moye.lang.math", "round_"), "bool": ("moye.dtypes", "bool_"),
-    "range": ("moye.lang.loops", "dynamic_range"),
+    "range": ("moye.lang.ranges", "dynamic_range"),
     **{name: ("moye.lang.wgmma", name) for name in _WARPGROUP},
     "inspect": ("moye.lang.debug", "inspect"), "jit": ("moye.lang.trace", "jit"),
     "Constexpr": ("moye.lang.signature", "Constexpr"), "Static": ("moye.lang.signature", "Static"),

@@ -54,10 +54,11 @@ FMA = Variable("MOYE_FMA", "fast or exact", "fast",
                "how the simulator's gemm rounds a * b + c: exact once, as a GPU does; fast the product too")
 STEPS = Variable("MOYE_STEPS", "number", "100000",
                  "passes after which the simulator takes a while loop for endless; 0 for no limit")
+TRACEBACK = Variable("MOYE_TRACEBACK", "bool", "0", "show moye's own frames in tracebacks, for work on moye itself")
 NVRTC_NO_CACHE = Variable("MOYE_NVRTC_NO_CACHE", "bool", "0", "tell NVRTC not to use the driver's compile cache")
 
 TABLE: tuple[Variable, ...] = (CHECK, SHOW, CACHE_DIR, CACHE_LIMIT, DISK_CACHE, FMA, STEPS, ARCH, ASSERT, LINEINFO,
-                               NVRTC_NO_CACHE)
+                               TRACEBACK, NVRTC_NO_CACHE)
 
 
 def _flag(variable: Variable) -> bool:
@@ -152,3 +153,8 @@ def lineinfo() -> bool:
 def nvrtc_no_cache() -> bool:
     """MOYE_NVRTC_NO_CACHE: pass --no-cache to NVRTC."""
     return _flag(NVRTC_NO_CACHE)
+
+
+def traceback() -> bool:
+    """MOYE_TRACEBACK: whether tracebacks keep moye's own frames."""
+    return _flag(TRACEBACK)

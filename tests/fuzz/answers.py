@@ -23,7 +23,7 @@ import numpy as np
 import moye as mo
 from fuzz import interpreter
 from fuzz.programs import Program, arguments
-from fuzz.scalars import Num, Unclear
+from fuzz.scalars import SCRAMBLED, Num, Unclear
 from moye.errors import MoyeError
 
 EXPECTED = {"A11": {"A11"}, "B1": {"B1", "B2", "A4"}}
@@ -68,7 +68,7 @@ def differences(items: list[Any], memories: list[Any], found: list[Any], names: 
     """Elements whose bits differ; any NaN is like any other."""
     told = []
     for name, item, memory, array in zip(names, items, memories, found, strict=True):
-        if not isinstance(item, tuple) or name[0] not in "oq":
+        if not isinstance(item, tuple) or name[0] not in "oqz":
             continue
         t, flat = item[1], array.ravel(order="F")
         got = flat.astype(np.float32 if t == "bf16" else flat.dtype).tolist()
@@ -111,6 +111,8 @@ def against(program: Program, items: list[Any], codes: set[str], memories: list[
         return Verdict("crash", f"{type(error).__name__} in {last.filename.rpartition('/')[2]}: {error}"[:300])
     found = {f.code for f in report.findings}
     if codes:
+        if codes == {"A11"} and not found and unread(program, items, memories):
+            return Verdict("overflow", "of what nobody reads")
         return _of_a_fault(codes, found, report)
     if found or not report.ok:
         return Verdict("alarm", f"{sorted(found)} {report.findings[0] if found else report.unsupported}"[:600])
@@ -118,6 +120,18 @@ def against(program: Program, items: list[Any], codes: set[str], memories: list[
     if told:
         return Verdict("values", f"{len(told)} elements: {'; '.join(told[:3])}")
     return Verdict("clean", "", printed_of(kernel, passed, program), memories)
+
+
+def unread(program: Program, items: list[Any], memories: list[Any]) -> bool:
+    """Whether the program writes the same when what overflows is another number."""
+    SCRAMBLED.append(True)
+    try:
+        return repr(interpreter.run(program.source, program.name, items, program.grid, program.block)[1]) == \
+            repr(memories)
+    except Exception:
+        return False
+    finally:
+        SCRAMBLED.clear()
 
 
 def _of_a_fault(codes: set[str], found: set[str], report: Any) -> Verdict:
@@ -136,5 +150,5 @@ def printed_of(kernel: Any, passed: list[Any], program: Program) -> Any:
 
     try:
         return print_kernel(kernel.trace(*passed, block=program.block))
-    except Exception as error:
+    except Exception as error:          # what it is says the verdict
         return error

@@ -121,7 +121,10 @@ class Expressions:
         return self.rng.choice([low, high, high - 1, high // 2 + 1]) if self.chance(0.12) else self.rng.choice(small)
 
     def cast(self, e: Text, source: str, t: str) -> Text:
-        bare = source in ("i32", "i64", "bool")         # it may fold to a Python number, which has no methods
+        if BITS[source] == 64 and t in ("i32", "u32") and not self.chance(self.risk) and "i" in source + t and not (
+                limits(t)[0] <= e.low and e.high <= limits(t)[1]):
+            e = self.tamed(e, source, self.rng.choice([1000, 65535, (1 << 31) - 1]))
+        bare = source in ("i32", "i64", "f32", "bool")         # it may fold to a Python number, which has no methods
         text = f"mo.{NAMES[t]}({e.text})" if bare or self.chance(0.3) else f"({e.text}).to(mo.{NAMES[t]})"
         if family(t) == "f":
             return Text(text)
@@ -133,11 +136,82 @@ class Expressions:
     def integer(self, t: str, depth: int) -> Text:
         if depth <= 0 or self.chance(0.15):
             return self.leaf(t)
+        if self.chance(0.3):
+            return self.walk(t)
         kind = self.rng.choice(["add", "add", "sub", "mul", "mul", "and", "or", "xor", "shl", "shr", "floordiv",
                                 "floordiv", "mod", "mod", "min", "max", "neg", "abs", "invert", "where", "ifexp",
                                 "cast", "count", "call", "clamp", "from_float", "bits"])
         return getattr(self, f"_{kind}", self._plain)(t, depth) if hasattr(self, f"_{kind}") else \
             self._plain(t, depth, kind)
+
+    def narrow(self, t: str) -> Text:
+        """An integer of which little is possible: what folding knows most of."""
+        found = [v for v in self.known(lambda v: v.t == "i32") if v.high - v.low < 5000]
+        if found and self.chance(0.6):
+            v = self.rng.choice(found)
+            return self.cast(Text(v.name, v.low, v.high), "i32", t)
+        e, n = self.leaf(t), self.rng.choice([2, 3, 4, 5, 8, 16, 32])
+        return self.rng.choice([Text(f"({e.text} % {n})", 0, n - 1), Text(f"({e.text} & {n - 1})", 0, n - 1),
+                                self.cast(Text(self.truth(0), 0, 1), "bool", t), Text(f"({e.text} % {n})", 0, n - 1)])
+
+    def near(self, e: Text, t: str) -> int:
+        """A number close to the bounds of an expression."""
+        low, high = limits(t)
+        found = [x for x in (e.low, e.high, e.high + 1, e.high - 1, e.low - 1, e.low + 1, (e.low + e.high) // 2,
+                             e.high // 2 + 1, 4, 8) if low <= x <= high]
+        return self.rng.choice(found)
+
+    def walk(self, t: str) -> Text:
+        """Some steps of arithmetic from a narrow integer, as indices are computed."""
+        e = self.narrow(t)
+        for _ in range(self.rng.randint(1, 3)):
+            made = self.step(e, t)
+            if made.text and limits(t)[0] <= made.low and made.high <= limits(t)[1] and len(made.text) < 200:
+                e = made
+        return e
+
+    def step(self, e: Text, t: str) -> Text:
+        kind = self.rng.choice(["+", "-", "*", "//", "%", "<<", ">>", "&", "|", "^", "min", "max", "-c", "neg", "abs",
+                                "pair", "where", "//", "%", "*", "+"])
+        if kind in ("//", "%"):
+            n = self.rng.choice([2, 3, 4, 8, 6, 12, max(self.near(e, t), 2)])
+            if kind == "%":
+                return Text(f"({e.text} % {n})", 0 if e.low < 0 or e.high >= n else e.low, min(n - 1, e.high)
+                            if e.low >= 0 else n - 1)
+            return Text(f"({e.text} // {n})", e.low // n, e.high // n)
+        if kind in ("+", "-", "*", "-c"):
+            n = self.rng.choice([1, 2, 3, 4, 8, 7, 12, abs(self.near(e, t)) if kind != "*" else 6])
+            text = f"({n} - {e.text})" if kind == "-c" else f"({e.text} {kind} {n})"
+            ends = [n - x if kind == "-c" else x + n if kind == "+" else x - n if kind == "-" else x * n
+                    for x in (e.low, e.high)]
+            return Text(text, min(ends), max(ends))
+        if kind in ("<<", ">>"):
+            n = self.rng.randint(0, 4)
+            return Text(f"({e.text} {kind} {n})", e.low << n if kind == "<<" else e.low >> n,
+                        e.high << n if kind == "<<" else e.high >> n)
+        return self._other_step(kind, e, t)
+
+    def _other_step(self, kind: str, e: Text, t: str) -> Text:
+        if kind in ("&", "|", "^"):
+            n = abs(self.near(e, t))
+            top = (1 << _bits(e.low, e.high, n)) - 1
+            low = 0 if e.low >= 0 or kind == "&" else -top - 1
+            return Text(f"({e.text} {kind} {n})", low, min(n, top) if kind == "&" else top)
+        if kind in ("min", "max"):
+            n, pick = self.near(e, t), min if kind == "min" else max
+            return Text(f"mo.{kind}({e.text}, {n})", pick(e.low, n), pick(e.high, n))
+        if kind in ("neg", "abs") and family(t) == "i":
+            low = 0 if e.low <= 0 <= e.high else min(abs(e.low), abs(e.high))
+            return Text(f"(-{e.text})", -e.high, -e.low) if kind == "neg" else \
+                Text(f"abs({e.text})", low, max(abs(e.low), abs(e.high)))
+        other = self.narrow(t)
+        if kind == "where":
+            return Text(f"mo.where({self.compare(1)}, {e.text}, {other.text})", min(e.low, other.low),
+                        max(e.high, other.high))
+        sign = self.rng.choice("+-*")
+        ends = [x + y if sign == "+" else x - y if sign == "-" else x * y for x in (e.low, e.high)
+                for y in (other.low, other.high)]
+        return Text(f"({e.text} {sign} {other.text})", min(ends), max(ends))
 
     def right(self, t: str, depth: int) -> Text:
         """A right operand: a weak number, one of a narrower dtype, or one of the same."""
@@ -258,9 +332,6 @@ class Expressions:
     def _ifexp(self, t: str, depth: int) -> Text:
         plain, self.plain = self.plain, True
         a, b = self.integer(t, depth - 1), self.integer(t, depth - 1)
-        if self.chance(0.3):
-            n = self.number(t)
-            b = Text(f"({n})", n, n)
         text = f"({a.text} if {self.truth(depth - 1)} else {b.text})"
         self.plain = plain
         return Text(text, min(a.low, b.low), max(a.high, b.high))
@@ -307,12 +378,14 @@ class Expressions:
     def floating(self, t: str, depth: int) -> Text:
         if depth <= 0 or self.chance(0.15):
             return self.leaf(t)
-        kind = self.rng.choice(["+", "+", "-", "*", "*", "/", "min", "max", "neg", "abs", "sqrt", "round", "where",
-                                "ifexp", "cast", "//", "mixed", "quotient", "call"])
+        kind = self.rng.choice(["+", "+", "-", "*", "*", "/", "**", "min", "max", "neg", "abs", "sqrt", "round",
+                                "where", "ifexp", "cast", "//", "mixed", "quotient", "call"])
         a = self.floating(t, depth - 1)
         if kind in ("+", "-", "*", "/"):
             b = self.float_right(t, depth)
             return Text(f"({a.text} {kind} {b})" if self.chance(0.75) else f"({b} {kind} {a.text})")
+        if kind == "**":
+            return Text(f"({a.text} ** {self.rng.randint(1, 3)})")
         if kind in ("min", "max"):
             return Text(f"{self.rng.choice(['mo.', ''])}{kind}({a.text}, {self.float_right(t, depth)})")
         if kind in ("neg", "abs", "sqrt", "round"):
@@ -325,10 +398,10 @@ class Expressions:
 
     def _choices(self, kind: str, a: Text, t: str, depth: int) -> Text:
         if kind == "where":
-            return Text(f"mo.where({self.truth(depth - 1)}, {a.text}, {self.float_right(t, depth)})")
+            return Text(f"mo.where({self.truth(depth - 1)}, {a.text}, {self.floating(t, depth - 1).text})")
         if kind == "ifexp":
             plain, self.plain = self.plain, True
-            b = self.rng.choice([*EXACT, "inf"]) if self.chance(0.4) else self.floating(t, depth - 1).text
+            b = self.floating(t, depth - 1).text        # no weak number: what facts decide would stay one
             text = f"({self.floating(t, depth - 1).text} if {self.truth(depth - 1)} else {b})"
             self.plain = plain
             return Text(text)
@@ -379,5 +452,12 @@ class Expressions:
     def compare(self, depth: int) -> str:
         t = self.rng.choice([s for s in self.scope.types if s != "bool"])
         sign = self.rng.choice(["<", "<=", ">", ">=", "==", "!="])
+        if family(t) in "iu" and depth > 0 and self.chance(0.4):
+            e = self.walk(t)
+            if self.chance(0.25):       # both sides of one base
+                return f"({e.text} {sign} {self.step(e, t).text or e.text})" if t not in ("i32", "i64") else \
+                    f"({e.text} {sign} {e.text} + {self.rng.choice([0, 1, 2])})" if e.high < 1 << 30 else \
+                    f"({e.text} {sign} {e.text})"
+            return f"({e.text} {sign} {self.near(e, t)})"
         b = self.right(t, depth).text if family(t) in "iu" else self.float_right(t, depth)
         return f"({self.of(t, depth - 1).text} {sign} {b})"

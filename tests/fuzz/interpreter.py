@@ -53,6 +53,12 @@ def _attribute(call: ast.Call) -> str:
         and function.value.id == "mo" else ""
 
 
+def _counts(iterable: ast.expr) -> bool:
+    """Whether a loop over it is one of the kernel: range and mo.range."""
+    return isinstance(iterable, ast.Call) and (_attribute(iterable) == "range" or (
+        isinstance(iterable.func, ast.Name) and iterable.func.id == "range"))
+
+
 class Rewriter(ast.NodeTransformer):
     def __init__(self, collective: set[str]) -> None:
         self.collective = collective
@@ -72,10 +78,7 @@ class Rewriter(ast.NodeTransformer):
         return node
 
     def _loop(self, node: Any) -> Any:
-        names = [n for n in _assigned(node.body)]
-        static = isinstance(node, ast.For) and not (isinstance(node.iter, ast.Call) and (
-            _attribute(node.iter) == "range" or (isinstance(node.iter.func, ast.Name) and node.iter.func.id == "range")))
-        names = [] if static else names
+        names = [] if isinstance(node, ast.For) and not _counts(node.iter) else _assigned(node.body)
         self.loops.append(names)
         self.generic_visit(node)
         self.loops.pop()
@@ -147,7 +150,7 @@ def rewritten(source: str) -> ast.Module:
     return ast.fix_missing_locations(Rewriter(collective).visit(tree))
 
 
-# --- what rewritten code calls -----------------------------------------------------------------------------------------
+# --- what rewritten code calls ---------------------------------------------------------------------------------------
 
 
 def _traced(x: Any) -> bool:
@@ -230,7 +233,9 @@ def _where(cond: Any, a: Any, b: Any) -> Any:
 
 def _math(kind: str) -> Any:
     def function(x: Any) -> Any:
-        return places.elementwise(lambda e: scalars.unary(kind, e), x) if isinstance(x, View) else scalars.unary(kind, x)
+        if isinstance(x, View):
+            return places.elementwise(lambda e: scalars.unary(kind, e), x)
+        return scalars.unary(kind, x)
     return function
 
 
@@ -337,7 +342,8 @@ class Machine:
     # --- scheduling ---
 
     def run(self, kernel: Any, arguments: list[Any]) -> None:
-        for self.number in range(self.grid):
+        for block in range(self.grid):
+            self.number = block
             self.shared, self.allocations = {}, {}
             self._block([self._start(kernel, arguments, t) for t in range(self.block)])
 

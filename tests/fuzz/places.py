@@ -133,11 +133,8 @@ class View(Elementwise):
         return Num(self.t, value)
 
     def store(self, linear: int, value: Any) -> None:
-        if isinstance(value, Num):
-            value = convert(value.v, value.t, self.t)
-        else:
-            value = fitted(value, self.t)
-        self.memory[self._place(linear)] = value
+        new = convert(value.v, value.t, self.t) if isinstance(value, Num) else fitted(value, self.t)
+        self.memory[self._place(linear)] = new
 
     def elements(self) -> list[int]:
         return [int(x) for x in self.where.ravel(order="F")]

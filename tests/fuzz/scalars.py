@@ -40,6 +40,13 @@ class Fault(Exception):
 
 FAULTS: set[str] = set()
 """Codes of what went wrong without ending the program."""
+SCRAMBLED: list[bool] = []
+"""While it has an element, what overflows is another number: whoever reads it computes something else."""
+
+
+def overflow(x: int, t: str) -> int:
+    FAULTS.add("A11")
+    return wrap(x ^ 0x55D5 if SCRAMBLED else x, t)
 
 
 def family(t: str) -> str:
@@ -120,6 +127,10 @@ def convert(x: Any, source: str, t: str) -> Any:
         if x != x or not low <= math.trunc(x) <= high:
             raise Unclear("a float beyond the integers")
         return math.trunc(x)
+    if BITS[source] == 64 and BITS[t] == 32 and "i" in (family(source), family(t)):
+        low = -(1 << 31)                    # a conversion that loses its number is taken for a mistake (A11)
+        if not low <= x <= limits(t)[1]:
+            return overflow(int(x), t)
     return wrap(int(x), t)
 
 
@@ -297,12 +308,38 @@ _INTEGER = {"add": lambda a, b: a + b, "sub": lambda a, b: a - b, "mul": lambda 
 
 def checked(x: int, t: str) -> int:
     """An integer result: 32- and 64-bit signed ones must not overflow, the others wrap."""
-    if t in ("i32", "i64") and wrap(x, t) != x:
-        FAULTS.add("A11")
-    return wrap(x, t)
+    return overflow(x, t) if t in ("i32", "i64") and wrap(x, t) != x else wrap(x, t)
+
+
+_LIMITS = {t: limits(t) for t in BITS if t[0] in "iu"}
+
+
+def _quickly(kind: str, a: Any, b: Any) -> Any:
+    """Integers of one dtype, or with a small Python integer: most of what runs."""
+    ends = _LIMITS.get(a.t)
+    if ends is None or a.maybe:
+        return None
+    if type(b) is Num:
+        if b.t != a.t or b.maybe:
+            return None
+        y = b.v
+    elif type(b) is int and ends[0] <= b <= ends[1]:
+        y = b
+    else:
+        return None
+    function = _COMPARE.get(kind)
+    if function is not None:
+        return Num("bool", function(a.v, y))
+    function = _INTEGER.get(kind)
+    if function is None or (y == 0 and kind in ("floordiv", "mod")):
+        return None
+    value = function(a.v, y)
+    return Num(a.t, value if ends[0] <= value <= ends[1] else checked(value, a.t))
 
 
 def binary(kind: str, a: Any, b: Any) -> Any:
+    if type(a) is Num and (found := _quickly(kind, a, b)) is not None:
+        return found
     if isinstance(a, Elementwise) or isinstance(b, Elementwise) or not _scalars(a, b):
         return NotImplemented
     t, maybe = common(a, b)

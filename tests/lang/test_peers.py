@@ -129,7 +129,7 @@ def test_what_a_branch_mapped_does_not_leave_it():
             kept.append(mo.map_shared_rank(s, k))
         kept[0][0] = 1
 
-    with pytest.raises(mo.TraceError, match="computed inside a loop or if"):
+    with pytest.raises(mo.TraceError, match="the list kept changes its parts in a loop"):
         leaks.trace(X, 3, block=32, cluster=2)
 
 

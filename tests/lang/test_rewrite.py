@@ -16,6 +16,7 @@ import pytest
 
 from moye.errors import TraceError
 from moye.lang.rewrite import free_names, rewrite, rewritten_source
+from moye.lang.texts import joined
 
 _count = itertools.count()
 
@@ -49,7 +50,19 @@ class Static:
         self.note(names, f"while {always}")
         return StaticLoop(itertools.repeat(None), names)
 
-    def if_(self, cond, names):
+    def raising(self):
+        pass
+
+    def fails(self, message):
+        self.assertTrue(False, message)
+
+    def text(self, *parts):
+        return joined(parts)
+
+    def subject(self, value):
+        return value
+
+    def if_(self, cond, names, dead=()):
         self.note(names, "if")
         return StaticIf(bool(cond), names)
 
@@ -156,8 +169,8 @@ class Traced(Static):
     def while_(self, names, always):
         return TracedLoop(self, None, names)
 
-    def if_(self, cond, names):
-        return TracedIf(self, bool(cond), names)
+    def if_(self, cond, names, dead=()):
+        return TracedIf(self, bool(cond), names, dead)
 
     def function(self):
         return TracedFrame(self)
@@ -220,8 +233,8 @@ class TracedLoop:
 
 
 class TracedIf:
-    def __init__(self, control, cond, names):
-        self.control, self.cond, self.names, self.outer = control, cond, names, control.live
+    def __init__(self, control, cond, names, dead):
+        self.control, self.cond, self.names, self.outer, self.dead = control, cond, names, control.live, dead
 
     def then(self, variables):
         self.before, self.control.live = values(self.names, variables), self.outer and self.cond
@@ -241,7 +254,8 @@ class TracedIf:
 
     def merge(self, variables):
         self.control.live = self.first[0] or self.second[0]
-        return self.first[1] if self.first[0] else self.second[1] if self.second[0] else (777,) * len(self.names)
+        merged = self.first[1] if self.first[0] else self.second[1] if self.second[0] else (777,) * len(self.names)
+        return tuple(777 if name in self.dead else value for name, value in zip(self.names, merged, strict=True))
 
 
 class TracedFrame:
@@ -819,7 +833,7 @@ def test_tracebacks_point_at_the_user_s_code(text):
 
 def test_errors_of_the_control_object_point_at_the_statement():
     class Failing(Static):
-        def if_(self, cond, names):
+        def if_(self, cond, names, dead=()):
             return 1 / 0
 
     fn = define("    b = 1\n    if a < b: c = 1\n    return c\n")

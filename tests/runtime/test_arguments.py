@@ -255,3 +255,32 @@ def test_specialisations_are_reused():
     again = [kernel.trace(x, lambda v: v + 2, n, block=32) for n in (1, 2)]
     assert again[0] is again[1]
     assert kernel.trace(x, lambda v: v * 2, 3, block=64) is not first
+
+
+@pytest.mark.parametrize("number", [1e300, -1e300, 3.4028235677973366e38, np.float64(1e39)])
+def test_floats_beyond_float32(number):
+    """At every launch, also when the kernel has run before with another number."""
+    @mo.kernel
+    def kernel(x, f):
+        x[0] = f
+
+    x = np.zeros(1, np.float32)
+    kernel[1, 1](x, 1.0)
+    for launch in (kernel[1, 1], mo.check(kernel)[1, 1]):
+        with pytest.raises(mo.MoyeError, match=r"'f' is .* does not fit float32"):
+            launch(x, number)
+    for fine in (3.4028235677973362e38, float("inf"), -float("inf"), 1e-300):
+        kernel[1, 1](x, fine)
+        assert x[0] == np.float32(fine)
+    kernel[1, 1](x, float("nan"))
+    assert np.isnan(x[0])
+
+
+@pytest.mark.parametrize("number", [1 << 63, -(1 << 63) - 1, 10**400])
+def test_integers_beyond_int64(number):
+    @mo.kernel
+    def kernel(x, n):
+        x[0] = 1
+
+    with pytest.raises(mo.MoyeError, match="does not fit 64 bits"):
+        kernel[1, 1](np.zeros(1, np.int32), number)

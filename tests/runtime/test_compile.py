@@ -10,6 +10,8 @@ import pytest
 
 import moye as mo
 from moye.cuda import printer
+from moye.dtypes import ALL
+from moye.ir import ops
 from moye.runtime.arguments import classify
 from moye.runtime.compile import compile_program
 
@@ -124,3 +126,107 @@ def test_ptxas_keeps_the_store_before_a_load_of_the_same_array():
     if _disassembler() is None:
         pytest.skip("no disassembler is installed")
     assert (stored(ROW, ROW), stored(ROW, OTHER)) == (2, 1)
+
+
+# --- what an architecture lacks --------------------------------------------------------------------------------------
+
+
+def register_budget(x):
+    mo.warpgroup_reg_alloc(240)
+    x[mo.thread_idx().x] = 1.0
+
+
+def fence_alone(x):
+    mo.warpgroup_arrive()
+    x[mo.thread_idx().x] = 1.0
+
+
+def commit_alone(x):
+    mo.warpgroup_commit_batch()
+    x[mo.thread_idx().x] = 1.0
+
+
+def wait_alone(x):
+    mo.warpgroup_wait(0)
+    x[mo.thread_idx().x] = 1.0
+
+
+def cluster_barrier(x):
+    mo.cluster_sync()
+    x[mo.thread_idx().x] = 1.0
+
+
+def narrow_floats(x):
+    x[mo.thread_idx().x] = x[0].to(mo.float8_e4m3fn).to(mo.float32)
+
+
+def bf16_sum(x):
+    s = mo.shared_array(mo.bfloat16, (4,))
+    mo.atomic_add(s, 0, 1.0)
+    x[0] = s[0]
+
+
+BODIES = [register_budget, fence_alone, commit_alone, wait_alone, cluster_barrier, narrow_floats, bf16_sum]
+ARCHS = ["sm_80", "sm_89", "sm_90", "sm_90a", "sm_100", "sm_100a", "sm_103a", "sm_120", "sm_120a"]
+
+
+@pytest.mark.parametrize("body", BODIES, ids=lambda f: f.__name__)
+@pytest.mark.parametrize("arch", ARCHS)
+def test_an_instruction_that_the_architecture_lacks_is_named(body, arch):
+    """ptxas is never the one who says it: each compiles or is refused before."""
+    kernel = mo.kernel(body)
+    only = body in (fence_alone, commit_alone, wait_alone)
+    try:
+        registers = kernel.compile(mo.TensorLike(mo.float32, (128,)), block=128, arch=arch).registers
+    except mo.errors.UnsupportedError as error:
+        assert arch in str(error) and (not only or "90" not in arch)
+    else:
+        assert registers > 0 and (not only or "90" in arch)
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_100a", "sm_120a"])
+@pytest.mark.parametrize("source", ["shared", "registers"])
+def test_wgmma_is_named(arch, source):
+    mma = mo.make_tiled_mma(mo.mma.wgmma(mo.float16, mo.float16, mo.float32, 64))
+    layout = mo.tile_to_shape(mo.smem_layout_atom(mo.float16, "k"), (64, 64))
+
+    @mo.kernel
+    def kernel(mma, layout):
+        acc, s = mma.partition_fragment_C((64, 64)), mo.shared_array(mo.float16, layout)
+        t = mma.get_slice(mo.thread_idx().x)
+        mo.warpgroup_arrive()
+        mo.gemm(mma, t.partition_fragment_A(s), t.partition_fragment_B(s), acc, accumulate=source == "shared")
+        mo.warpgroup_commit_batch()
+        mo.warpgroup_wait(0)
+
+    with pytest.raises(mo.errors.UnsupportedError, match="sm_90a"):
+        kernel.compile(mma, layout, block=128, arch=arch)
+
+
+# --- atomics ---------------------------------------------------------------------------------------------------------
+
+
+@mo.jit
+def cas(x, i, value):
+    return mo.atomic_cas(x, i, value, value)
+
+
+@mo.kernel
+def atomic(x, step: mo.Constexpr, shared: mo.Constexpr, used: mo.Constexpr):
+    t = mo.shared_array(x.dtype, (8,)) if shared else x
+    old = step(t, 0, x[1])
+    if used:
+        x[2] = old
+
+
+@pytest.mark.parametrize("kind", ["add", "min", "max", "and", "or", "xor", "exch", "cas"])
+def test_atomics_are_refused_while_tracing_or_compile(kind):
+    step = cas if kind == "cas" else getattr(mo, f"atomic_{kind}")
+    for dtype in ALL:
+        spec, has = mo.TensorLike(dtype, (32,)), dtype in ops.ATOMICS[kind]
+        for shared, used in ((False, True), (True, False)):
+            if has:
+                printer.print_kernel(atomic.trace(spec, step, shared, used, block=32))
+            else:
+                with pytest.raises(mo.errors.DTypeError, match=f"atomic_{kind} on {dtype}: PTX has it on"):
+                    atomic.trace(spec, step, shared, used, block=32)

@@ -256,3 +256,36 @@ def test_clusters_divide_the_grid_in_the_simulator_too(launch, grid, cluster, me
     """No device has the launch; the simulator gave blocks that do not exist."""
     with pytest.raises(LaunchError, match=f"^first_of_each_block: {message}"):
         launch(np.zeros(64, np.int32), grid=grid, block=32, cluster=cluster)
+
+
+@pytest.mark.parametrize(("condition", "bad", "good"), [
+    (lambda n, m: n % m == 0, (3, 0), (6, 3)), (lambda n, m: n // m > 0, (3, 0), (3, 1)),
+    (lambda n, m: mo.ceil_div(n, m) > 0, (3, 0), (3, 2)), (lambda n, m: (n >> m) >= 0, (3, -1), (3, 1)),
+    (lambda n, m: (n << m) > 0, (3, -1), (3, 4)), (lambda n, m: (n << m) > 0, (3, 10**9), (3, 4)),
+    (lambda n, m: (n % (m - 4)) + 1 > 0, (3, 4), (3, 7)), (lambda n, m: mo.min(n // m, 5) >= 0, (7, 0), (7, 2)),
+], ids=["mod", "floordiv", "ceil_div", "shr", "shl", "far shl", "inner", "min"])
+def test_guards_that_have_no_value(condition, bad, good):
+    """An assumption that divides by zero, or shifts by what is no count, does not hold."""
+    @mo.kernel
+    def kernel(x, n, m):
+        mo.assume(condition(n, m), "what is assumed")
+        x[0] = 1
+
+    x = np.zeros(1, np.int32)
+    kernel[1, 1](x, *good)
+    with pytest.raises(mo.errors.PreconditionError, match="what is assumed"):
+        kernel[1, 1](x, *bad)
+
+
+def test_the_other_guards_are_still_judged():
+    """The first broken assumption is told, whether it is false or has no value."""
+    @mo.kernel
+    def kernel(x, n, m):
+        mo.assume(n > 0, "n is positive")
+        mo.assume(n % m == 0, "m divides n")
+        x[0] = 1
+
+    x = np.zeros(1, np.int32)
+    for n, m, told in ((0, 0, "n is positive"), (3, 0, "m divides n.*by zero"), (3, 2, "m divides n")):
+        with pytest.raises(mo.errors.PreconditionError, match=told):
+            kernel[1, 1](x, n, m)

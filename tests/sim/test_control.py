@@ -290,3 +290,22 @@ def test_programs_are_kept():
 def test_every_op_class_is_run():
     classes = {c for c in vars(ops).values() if isinstance(c, type) and issubclass(c, ops.Op) and c is not ops.Op}
     assert classes == set(HANDLED)
+
+
+def test_a_loop_backwards_that_never_runs_reads_nothing():
+    """Its bounds are of run-time values, and contradict each other: nothing of its body is proved out of bounds."""
+    import moye as mo
+
+    @mo.kernel
+    def never(out, x, n):
+        tid = mo.thread_idx().x
+        out[tid] = 7
+        for i in range(-1, mo.min(mo.max(n, -4), -1), -1):
+            out[tid] = x[(i >> 31) % 64]
+        for i in range(5, mo.max(mo.min(n, 9), 5)):
+            if i > 100:
+                out[tid] = x[i + 1000]
+
+    out, x = np.zeros(32, np.int32), np.zeros(64, np.int32)
+    assert mo.check(never)[1, 32](out, x, 3).ok
+    assert (out == 7).all()

@@ -35,6 +35,7 @@ _NO_BINARY = 209
 _SMEM_DEFAULT = 48 * 1024                               # above it a kernel must opt in
 _PORTABLE_CLUSTER, _MAX_CLUSTER = 8, 16
 _MAX_GRID = (2**31 - 1, 65535, 65535)
+_MAX_THREADS, _MAX_BLOCK_Z = 1024, 64
 _MAX_CONFIGS = 256
 
 # --- devices ---------------------------------------------------------------------------------------------------------
@@ -382,6 +383,24 @@ def check_cluster(name: str, grid: Dim3, cluster: Dim3) -> None:
         raise LaunchError(f"{name}: cluster {cluster} does not divide grid {grid}")
 
 
+def check_block(name: str, block: Dim3, cluster: Dim3 = (1, 1, 1)) -> None:
+    """LaunchError for blocks and clusters that no device has."""
+    size = math.prod(block)
+    if size > _MAX_THREADS:
+        raise LaunchError(f"{name}: block {block} has {size} threads, and at most {_MAX_THREADS} are possible")
+    if block[2] > _MAX_BLOCK_Z:
+        raise LaunchError(f"{name}: block {block} has extent {block[2]} along z, and at most {_MAX_BLOCK_Z} are "
+                          f"possible", hint="put threads along x and y")
+    if math.prod(cluster) > _MAX_CLUSTER:
+        raise LaunchError(f"{name}: a cluster has 1 to {_MAX_CLUSTER} blocks, not {cluster}")
+
+
+def check_grid(name: str, grid: Dim3) -> None:
+    """LaunchError for grids that no device has; one without blocks is launched as nothing."""
+    if min(grid) < 0 or any(g > most for g, most in zip(grid, _MAX_GRID, strict=True)):
+        raise LaunchError(f"{name}: grid {grid} lies outside (1, 1, 1) .. {_MAX_GRID}")
+
+
 def check_launch(name: str, limits: DeviceLimits, grid: Dim3, block: Dim3, cluster: Dim3 | None, smem: int,
                  threads: int | None = None, dependent: bool = False) -> None:
     """LaunchError unless the device and the kernel (at most ``threads`` a block) allow this configuration."""
@@ -389,7 +408,7 @@ def check_launch(name: str, limits: DeviceLimits, grid: Dim3, block: Dim3, clust
         raise LaunchError(f"{name}: grid {grid} lies outside (1, 1, 1) .. {_MAX_GRID}")
     most = min(limits.max_threads, threads or limits.max_threads)
     size = block[0] * block[1] * block[2]
-    if min(block) < 1 or block[2] > 64 or size > most:
+    if min(block) < 1 or block[2] > _MAX_BLOCK_Z or size > most:
         why = f"the kernel's registers or launch bound allow {most}" if most < limits.max_threads else f"at most {most}"
         raise LaunchError(f"{name}: block {block} has {size} threads, and {why}")
     if smem > limits.max_smem:

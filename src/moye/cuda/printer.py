@@ -16,6 +16,7 @@ from typing import Literal as OneOf
 
 from moye.atoms.tma import TensorMap
 from moye.cuda import statements, tensor_copies, wgmma
+from moye.cuda.escapes import comment
 from moye.cuda.kernel import Kernel
 from moye.cuda.names import identifier, is_free
 from moye.dtypes import DType
@@ -49,8 +50,8 @@ class Slot:
 class Printed:
     """A printed kernel; ``newest`` says what of it needs ``arch``, and where.
 
-    ``accelerated`` says the same of what only architectures with a letter have, such as sm_90a, and ``only`` of what one
-    architecture has and no later one.
+    ``accelerated`` says the same of what only architectures with a letter have, such as sm_90a, and ``only`` of what
+    one architecture has and no later one.
     """
 
     source: str
@@ -99,9 +100,9 @@ def _kernel_name(func: Func) -> str:
 
 
 def _header(func: Func, plan: smem.SmemPlan, name: str) -> Iterator[str]:
-    yield f"// {func.name}"
+    yield f"// {comment(func.name)}"
     for note in func.notes:
-        yield from (f"//   {line.rstrip(chr(92))}" for line in note.splitlines())
+        yield from (f"//   {comment(line)}" for line in note.splitlines())
     x, y, z = func.block_dim
     yield f"//   block ({x}, {y}, {z})" + _cluster(func)
     if plan.total:
@@ -206,12 +207,13 @@ def _shared(kernel: Kernel, plan: smem.SmemPlan, pool: str) -> Iterator[str]:
         yield f"extern __shared__ __align__({plan.align}) unsigned char {pool}[];"
     for buffer in kernel.func.shared_buffers:
         ctype, name = kernel.helpers.ctype(buffer.dtype), kernel.memory.name(buffer)
+        layout = comment(str(buffer.layout))
         if plan.dynamic:
             start = plan.offset(buffer)
             where = f"{pool} + {start}" if start else pool
-            yield f"{ctype}* const {name} = reinterpret_cast<{ctype}*>({where});  // {buffer.layout}"
+            yield f"{ctype}* const {name} = reinterpret_cast<{ctype}*>({where});  // {layout}"
         else:
-            yield f"__shared__ __align__({buffer.align}) {ctype} {name}[{buffer.elements}];  // {buffer.layout}"
+            yield f"__shared__ __align__({buffer.align}) {ctype} {name}[{buffer.elements}];  // {layout}"
 
 
 def _addresses(kernel: Kernel) -> list[str]:

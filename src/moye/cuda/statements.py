@@ -26,6 +26,7 @@ from moye.cuda import (
     tiles,
     wgmma,
 )
+from moye.cuda.escapes import string
 from moye.cuda.expressions import SELECT, Text, assignment, bits_of, c_cast, call, from_bits, infix, negated
 from moye.cuda.kernel import Kernel
 from moye.cuda.uses import ORDER
@@ -362,13 +363,17 @@ _FORMATS = {dt.int64: "%lld", dt.uint64: "%llu", dt.uint32: "%u"}
 
 def _quoted(text: str) -> str:
     """The inside of a C string literal for printf."""
-    escaped = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "%": "%%", "?": "\\?"}
-    return "".join(escaped.get(c) or (c if c.isprintable() else f"\\{ord(c):03o}" if ord(c) < 256 else "?")
-                   for c in text)
+    return string(text).replace("%", "%%")
 
 
-def _formatted(kernel: Kernel, operand: Operand) -> tuple[str, str]:
+def _formatted(kernel: Kernel, operand: Operand, asked: str = "") -> tuple[str, str]:
     """(printf format, argument) of one operand."""
+    usual, argument = _usual(kernel, operand)
+    wide = "ll" if asked and usual in ("%lld", "%llu") else ""
+    return (f"{asked[:-1]}{wide}{asked[-1]}" if asked else usual), argument
+
+
+def _usual(kernel: Kernel, operand: Operand) -> tuple[str, str]:
     text, dtype = kernel.values.operand(operand), operand.dtype
     if dtype.kind is Kind.BOOL:
         return "%s", f'{text.at(SELECT + 1)} ? "True" : "False"'
@@ -383,11 +388,12 @@ def _formatted(kernel: Kernel, operand: Operand) -> tuple[str, str]:
 @_prints(ops.Print)
 def _print(kernel: Kernel, op: ops.Print) -> None:
     formats, arguments = [f"{_WHERE} "], [_PLACES]
+    asked = iter(op.formats)
     for part in op.parts:
         if isinstance(part, str):
             formats.append(_quoted(part))
         else:
-            form, argument = _formatted(kernel, part)
+            form, argument = _formatted(kernel, part, next(asked, ""))
             formats.append(form)
             arguments.append(argument)
     if len(arguments) > 27:

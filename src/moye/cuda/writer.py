@@ -14,6 +14,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from moye.cuda.escapes import comment, string
 from moye.errors import Frame, Loc
 
 _MOST = 110
@@ -31,8 +32,8 @@ def describe(loc: Loc) -> str:
     if len(loc.frames) > 1:
         caller = f"  < {_where(loc.frames[0])}"
     source = re.sub(r" {3,}", "  ", frame.text().strip())
-    source = source.rstrip("\\").rstrip()  # a backslash would continue the comment
-    text = f"{_where(frame)}  {source}".rstrip()
+    text = comment(f"{_where(frame)}  {source}")
+    caller = comment(caller)
     room = _MOST - len(caller)
     return (text if len(text) <= room else text[: room - 3].rstrip() + "...") + caller
 
@@ -82,8 +83,7 @@ class Writer:
             text = self._described[self._loc] = describe(Loc(self._loc))
         self.lines.append((self.level, f"// {text}"))
         if self._lineinfo and not self._loc[0].file.startswith("<"):
-            file = self._loc[0].file.replace("\\", "\\\\").replace('"', '\\"')
-            self.lines.append((0, f'#line {self._loc[0].line} "{file}"'))
+            self.lines.append((0, f'#line {self._loc[0].line} "{string(self._loc[0].file)}"'))
 
     @contextmanager
     def aside(self) -> Iterator[list[tuple[int, str]]]:

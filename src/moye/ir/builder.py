@@ -16,11 +16,13 @@ from dataclasses import dataclass, field
 
 from moye import dtypes as dt
 from moye.dtypes import DType, Kind, Space
-from moye.errors import Loc
+from moye.errors import Loc, TraceError
 from moye.ir import constants, fold, ops
 from moye.ir.nodes import Block, Buffer, Func, Guard, Literal, Operand, ScalarParam, Value, Var
 
 Key = tuple[object, ...]
+MOST_OPS = 100_000
+"""Operations that one kernel may be traced to; a compiler takes minutes for fewer."""
 _MOST_BLOCKS = (1 << 31) - 1  # along an axis of the grid
 
 
@@ -37,6 +39,20 @@ class LoopBound:
     depth: int
     left: bool = False
     guards: list[Guard] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A point of recording: open blocks, the last op, what was known and learned, and what had been asked for."""
+
+    depth: int
+    last: ops.Op | None
+    known: dict[Key, Value]
+    learned: int
+    conditions: int
+    buffers: int
+    guards: int
+    left: bool
 
 
 def key_of(operand: Operand) -> object:
@@ -64,6 +80,7 @@ class Builder:
         self.loops: dict[int, LoopBound] = {}  # by the id of the loop variable
         self.trips: tuple[tuple[str, int], ...] = ()  # of the unrolled loops that are open here
         self._left: list[bool] = [False]  # per open block: whether a jump may have skipped the rest of it
+        self._emitted = 0
         self._parameters: frozenset[int] | None = None
         self._mapped: dict[int, Buffer] = {}  # by the id of their base
 
@@ -102,6 +119,10 @@ class Builder:
         block = self._blocks[-1]
         if block.ops and isinstance(block.ops[-1], ops.Exit):
             return
+        self._emitted += 1
+        if self._emitted > MOST_OPS:
+            raise TraceError(f"{self.func.name} has more than {MOST_OPS} operations", locs=(self.locate(),),
+                             hint="unroll less: mo.range(n) is a loop of the kernel, mo.static_range one while tracing")
         op.loc = self.locate() if loc is None else loc
         op.trips = self.trips
         for ref, written in op.refs():
@@ -159,6 +180,34 @@ class Builder:
             yield block
         finally:
             self.pop()
+
+    def mark(self) -> Mark:
+        """Where recording stands; ``rollback`` returns there."""
+        ops_ = self._blocks[-1].ops
+        return Mark(len(self._blocks), ops_[-1] if ops_ else None, dict(self._known[-1]), len(self._learned[-1]),
+                    len(self.open_conditions), len(self.func.buffers), len(self.func.guards), self._left[-1])
+
+    def rollback(self, mark: Mark) -> None:
+        """Forget everything recorded since ``mark``, and close the blocks opened since; hardware registers stay."""
+        while len(self._blocks) > mark.depth:
+            self.pop()
+        ops_ = self._blocks[-1].ops
+        if mark.last is not None:
+            keep = next(i for i, op in enumerate(ops_) if op is mark.last) + 1
+        else:
+            keep = next((i for i, op in enumerate(ops_) if not isinstance(op, ops.Special)), len(ops_))
+        gone = {id(op.result) for op in ops_[keep:] if isinstance(op, ops.Special)}
+        del ops_[keep:]
+        kept = {key: value for key, value in self._known[-1].items()
+                if key in mark.known or (key[0] == "special" and id(value) not in gone)}
+        self._known[-1] = kept
+        for value, before in reversed(self._learned[-1][mark.learned:]):
+            value.lower, value.upper, value.divisor = before
+        del self._learned[-1][mark.learned:]
+        del self.open_conditions[mark.conditions:]
+        del self.func.buffers[mark.buffers:]
+        del self.func.guards[mark.guards:]
+        self._left[-1] = mark.left
 
     def splice(self, block: Block) -> None:
         """Append the ops of a block that was recorded apart, as they are."""
@@ -326,19 +375,31 @@ class Builder:
         return new
 
 
+GUARD_DEPTH = 60
+"""How deeply a condition that launch evaluates may nest: Python's parser takes 200 parentheses."""
+
+
 def expressible(operand: Operand, params: frozenset[int]) -> bool:
     """Whether launch can evaluate an operand: exact arithmetic on parameters (by id) and grid extents."""
-    if operand.dtype.is_float:
-        return False
-    if isinstance(operand, Literal) or operand.id in params:
-        return True
-    op = operand.op
-    if isinstance(op, ops.Special):
-        return op.kind in ("grid_x", "grid_y", "grid_z")
-    if isinstance(op, (ops.Binary, ops.Unary, ops.Cast, ops.Select)):
-        exact = operand.dtype.kind is Kind.BOOL or not constants.wraps(operand.dtype)
-        narrows = isinstance(op, ops.Cast) and (op.bits or op.a.dtype.bits > operand.dtype.bits)
-        known = not isinstance(op, ops.Unary) or op.kind in ("neg", "not", "abs")
-        return exact and known and not narrows and all(expressible(o, params) for o in op.operands())
-    return False
+    todo, deepest = [(operand, 0)], dict[int, int]()
+    while todo:
+        operand, depth = todo.pop()
+        if operand.dtype.is_float or depth > GUARD_DEPTH:
+            return False
+        if isinstance(operand, Literal) or operand.id in params or deepest.get(operand.id, -1) >= depth:
+            continue
+        deepest[operand.id] = depth
+        op = operand.op
+        if isinstance(op, ops.Special) and op.kind in ("grid_x", "grid_y", "grid_z"):
+            continue
+        if not isinstance(op, (ops.Binary, ops.Unary, ops.Cast, ops.Select)) or not _exact(operand.dtype, op):
+            return False
+        todo += [(part, depth + 1) for part in op.operands()]
+    return True
 
+
+def _exact(dtype: DType, op: ops.Op) -> bool:
+    """Whether Python's arithmetic gives what the kernel's does."""
+    exact = dtype.kind is Kind.BOOL or not constants.wraps(dtype)
+    narrows = isinstance(op, ops.Cast) and (op.bits or op.a.dtype.bits > dtype.bits)
+    return exact and not narrows and (not isinstance(op, ops.Unary) or op.kind in ("neg", "not", "abs"))

@@ -184,9 +184,13 @@ class Vote(Op):
 
 @dataclass(slots=True, kw_only=True)
 class Print(Op):
-    """print(...): ``parts`` are strings and operands, printed in order with the thread and block in front."""
+    """print(...): ``parts`` are strings and operands, printed in order with the thread and block in front.
+
+    ``formats``: per operand its printf format without a length, "" for the usual one; nothing where all are usual.
+    """
 
     parts: tuple[str | Operand, ...]
+    formats: tuple[str, ...] = ()
 
     def operands(self) -> Iterator[Operand]:
         for part in self.parts:

@@ -66,10 +66,10 @@ __all__ = [
     "ARITHMETIC", "BINARY", "COMPARISONS", "LOGICAL", "MATH", "SPECIALS", "UNARY", "Alloc", "AnyBulk", "Assert",
     "Assign", "Atomic", "Binary", "Bounds", "BulkCommit", "BulkCopy", "BulkWait", "Cast", "ClusterArrive",
     "ClusterWait", "Copy", "CpAsyncCommit", "CpAsyncWait", "Declare", "Elect", "Exit", "Fence", "For", "Gemm",
-    "GridDependency", "If", "Inspect", "Load", "Loop", "Map", "MapShared", "MbarrierArrive", "MbarrierInit", "MbarrierWait", "NamedBarrier",
-    "Op", "Order", "Print", "ProxyFence", "Read", "Reduce", "Scope", "Scope_", "Select", "SetMaxRegisters", "Shuffle",
-    "Special", "Store", "SyncThreads", "SyncWarp", "TmaCopy", "Unary", "Vote", "Wgmma", "WgmmaCommit", "WgmmaFence",
-    "WgmmaWait", "dtype_of_math",
+    "GridDependency", "If", "Inspect", "Load", "Loop", "Map", "MapShared", "MbarrierArrive", "MbarrierInit",
+    "MbarrierWait", "NamedBarrier", "Op", "Order", "Print", "ProxyFence", "Read", "Reduce", "Scope", "Scope_",
+    "Select", "SetMaxRegisters", "Shuffle", "Special", "Store", "SyncThreads", "SyncWarp", "TmaCopy", "Unary", "Vote",
+    "Wgmma", "WgmmaCommit", "WgmmaFence", "WgmmaWait", "dtype_of_math",
 ]
 
 ARITHMETIC = ("add", "sub", "mul", "div", "floordiv", "mod", "min", "max", "shl", "shr", "and", "or", "xor", "pow")

@@ -17,7 +17,9 @@ from moye.ir import constants, fold, ops
 from moye.ir.builder import key_of
 from moye.ir.nodes import Block, Literal, Operand, Value, Var
 from moye.lang.carry import Carried, Undefined, carried_dtype, rebuild, same_structure, take_apart
+from moye.lang.host import Snapshot
 from moye.lang.loops import changed_structure, check_dtype, still_holds
+from moye.lang.mutable import State
 from moye.lang.scopes import regions
 from moye.tensor.context import builder, locate
 from moye.tensor.expr import Expr, Scalar, is_scalar, operand_of, where, wrap
@@ -70,13 +72,19 @@ class StaticIf(Branch):
 
 
 class DynamicIf(Branch):
-    """A traced condition: both arms are traced; what they leave behind is merged."""
+    """A traced condition: both arms are traced; what they leave behind is merged.
 
-    def __init__(self, cond: Expr, names: tuple[str, ...]) -> None:
+    ``dead`` names need their old value in the second arm, but nobody reads them behind the if.
+    """
+
+    def __init__(self, cond: Expr, names: tuple[str, ...], dead: tuple[str, ...] = ()) -> None:
         super().__init__(names)
+        self.dead = dead
         self.op = ops.If(cond=cond.operand, then=Block(), orelse=Block(), loc=locate())
         self.before: tuple[Any, ...] = ()
         self.arms: list[tuple[Any, ...] | None] = []
+        self.host = Snapshot()
+        self.hosts: list[dict[int, State] | None] = []
 
     def then(self, variables: Locals) -> bool:
         self.before = self._values(variables)
@@ -106,6 +114,8 @@ class DynamicIf(Branch):
     def _finish(self, variables: Locals) -> None:
         b = builder()
         self.arms.append(None if b.terminated() else self._values(variables))
+        self.hosts.append(None if b.terminated() else self.host.states())
+        self.host.restore()
         b.open_conditions.pop()
         b.pop()
         stack = regions()
@@ -115,15 +125,24 @@ class DynamicIf(Branch):
         """Variables that differ between the arms become Vars, declared in front of the if."""
         merger = Merger(self.op)
         then, orelse = self.arms
-        result = [merger.variable(name, before, None if then is None else then[i],
+        result = [(lambda name=name: Undefined(name)) if name in self.dead else
+                  merger.variable(name, before, None if then is None else then[i],
                                   None if orelse is None else orelse[i], then is None, orelse is None)
                   for i, (name, before) in enumerate(zip(self.names, self.before, strict=True))]
+        places = [(place, merger.variable(place, before, one, other, then is None, orelse is None))
+                  for place, before, one, other in self.host.merged((self.hosts[0], self.hosts[1]))]
         merger.place()
         if then is None and orelse is None:  # both arms left: nothing follows
             leave = self.op.then.ops[-1]
             assert isinstance(leave, ops.Exit), "an arm that leaves ends in an Exit"
             builder().emit(ops.Exit(kind=leave.kind, target=leave.target))
+        self.host.put([(place, make()) for place, make in places])
         return tuple(make() for make in result)
+
+    @property
+    def changes_objects(self) -> bool:
+        """Whether an arm changed an object that was there before."""
+        return any(self.hosts)
 
 
 class Merger:
@@ -282,7 +301,7 @@ def conditional_value(cond: Expr, then: Callable[[], object], orelse: Callable[[
     b = orelse()
     branch.end_else({CONDITIONAL: b})
     blocks = (branch.op.then, branch.op.orelse)
-    if is_scalar(a) and is_scalar(b) and all(may_speculate(block) for block in blocks):
+    if not branch.changes_objects and is_scalar(a) and is_scalar(b) and all(may_speculate(block) for block in blocks):
         for block in blocks:
             builder().splice(block)
         return where(cond, a, b)  # type: ignore[arg-type]

@@ -19,7 +19,8 @@ from moye.errors import TraceError
 from moye.lang import math
 from moye.lang.builtins import dtype_cast
 from moye.lang.debug import breakpoint_, print_
-from moye.lang.loops import dynamic_range
+from moye.lang.ranges import dynamic_range
+from moye.lang.texts import format_of, repr_of, text_of
 from moye.tensor.context import locate
 from moye.tensor.expr import Expr, bitwise, truth
 from moye.tensor.tensor import Tensor
@@ -98,4 +99,7 @@ TRACED: dict[object, Callable[..., Any]] = {
     builtins.any: _quantifier(any, "or"),
     builtins.all: _quantifier(all, "and"),
     builtins.len: _length,
+    builtins.str: text_of,
+    builtins.repr: repr_of,
+    builtins.format: format_of,
 }

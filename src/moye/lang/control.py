@@ -19,9 +19,11 @@ from moye import dtypes as dt
 from moye.errors import TraceError
 from moye.ir import ops
 from moye.ir.nodes import Block
-from moye.lang import branches, builtins_map, functions, loops
+from moye.lang import branches, builtins_map, functions, loops, texts
 from moye.lang.carry import Undefined
-from moye.lang.scopes import naming
+from moye.lang.host import Snapshot
+from moye.lang.ranges import DynamicRange
+from moye.lang.scopes import naming, regions
 from moye.tensor.context import builder, locate
 from moye.tensor.expr import Expr, Scalar, operand_of, truth, wrap
 from moye.tensor.tensor import Tensor
@@ -34,7 +36,7 @@ class Control:
 
     def loop(self, iterable: object, names: tuple[str, ...], target: str) -> loops.Loop:
         """A for statement; a dynamic loop for ``range`` and ``mo.range``, else Python's own iteration."""
-        if isinstance(iterable, loops.DynamicRange):
+        if isinstance(iterable, DynamicRange):
             return loops.DynamicFor(iterable, names, target)
         if isinstance(iterable, (Expr, Tensor)):
             raise TraceError(f"a kernel cannot iterate over {iterable!r}", hint="loop over range(mo.size(x, mode))",
@@ -46,9 +48,9 @@ class Control:
     def while_(self, names: tuple[str, ...], always: bool) -> loops.Loop:
         return loops.While(names, always)
 
-    def if_(self, cond: object, names: tuple[str, ...]) -> branches.Branch:
+    def if_(self, cond: object, names: tuple[str, ...], dead: tuple[str, ...] = ()) -> branches.Branch:
         if isinstance(cond, Expr):
-            return branches.DynamicIf(truth(cond), names)
+            return branches.DynamicIf(truth(cond), names, dead)
         return branches.StaticIf(bool(_truth_of(cond)), names)
 
     def function(self) -> functions.Returns:
@@ -58,11 +60,38 @@ class Control:
         """A static assertion is checked now; a traced one by the simulator, and by the GPU on request."""
         if isinstance(cond, Expr):
             text = message()
-            builder().emit(ops.Assert(cond=truth(cond).operand, message="" if text is None else str(text)))
+            builder().emit(ops.Assert(cond=truth(cond).operand, message="" if text is None else texts.shown(text)))
         elif not cond:
             text = message()
-            raise TraceError("assertion failed while tracing" + (f": {text}" if text is not None else ""),
+            told = "" if text is None else texts.shown(text)
+            raise TraceError("assertion failed while tracing" + (f": {told}" if text is not None else ""),
                              locs=(locate(),))
+
+    def fails(self, message: Callable[[], object]) -> None:
+        """``assert False``: now, or when the kernel gets here."""
+        if not under_a_condition():
+            self.assertTrue(False, message)
+            return
+        text = message()
+        builder().emit(ops.Assert(cond=operand_of(False), message="" if text is None else texts.shown(text)))
+
+    def raising(self) -> None:
+        """A raise statement: only what tracing decides may raise."""
+        if under_a_condition():
+            raise TraceError("a kernel cannot raise under a traced condition: there are no exceptions on a device",
+                             hint='say assert False, "message": the simulator reports it when a thread gets there',
+                             locs=(locate(),))
+
+    def subject(self, value: object) -> object:
+        """What a match statement looks at: Python decides it, so that it must be known."""
+        if isinstance(value, (Expr, Tensor)):
+            raise TraceError(f"a match statement cannot look at {value!r}, which is known only when the kernel runs",
+                             hint="use if and elif", locs=(locate(),))
+        return value
+
+    def text(self, *parts: object) -> object:
+        """An f-string; one with values of the kernel can be printed."""
+        return texts.joined(parts)
 
     # --- expressions ---
 
@@ -85,13 +114,16 @@ class Control:
 
     def _dynamic_logic(self, first: Expr, rest: tuple[Callable[[], object], ...], kind: str) -> Scalar:
         """``first and rest``: both sides at once where the right one is pure, else an if of the kernel."""
-        b = builder()
+        b, host = builder(), Snapshot()
         b.open_conditions.append(first.operand if kind == "land" else b.unary("not", first.operand))
         with b.inside(Block()) as block:
             other = self._short_circuit(rest, kind)
             other = truth(other) if isinstance(other, Expr) else bool(_truth_of(other))
             right = operand_of(other, dt.bool_)
         b.open_conditions.pop()
+        if changed := host.changed():
+            raise TraceError(f"{next(iter(changed))} changes in an operand that may not run when the kernel does",
+                             hint="change it in an if statement", locs=(locate(),))
         if branches.may_speculate(block):
             b.splice(block)
             return wrap(b.binary(kind, first.operand, right))
@@ -136,6 +168,12 @@ class Control:
         if len(items) == len(names):
             return tuple(naming(n, v) for n, v in zip(names, items, strict=True))
         return items
+
+
+def under_a_condition() -> bool:
+    """Whether it is the kernel's values that decide whether this point is reached."""
+    return builder().jumped or any(isinstance(region, branches.DynamicIf)
+                                   or (isinstance(region, loops.Loop) and region.dynamic) for region in regions())
 
 
 def _truth_of(value: object) -> object:

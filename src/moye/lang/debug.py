@@ -10,13 +10,13 @@ Snapshots are kept by the simulator alone; printing works on both back ends.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Mapping
 
 from moye.dtypes import Space
 from moye.errors import TraceError
 from moye.ir import ops
-from moye.layout import idx2crd, size
+from moye.lang.texts import Part, parts_of
+from moye.layout import size
 from moye.tensor.context import builder, locate
 from moye.tensor.expr import Expr, is_scalar, operand_of
 from moye.tensor.space import common_space, merged
@@ -67,28 +67,16 @@ def breakpoint_() -> None:
     inspect("breakpoint", **_visible(sys._getframe(1).f_locals))
 
 
-def print_(*values: object, sep: str = " ", end: str = "\n") -> None:
+def print_(*values: object, sep: str | None = " ", end: str | None = "\n", **options: object) -> None:
     """``print`` in a kernel: one line per thread, with its block and thread index in front."""
-    parts: list[Any] = []
+    if set(options) - {"flush"}:
+        raise TraceError(f"print in a kernel takes sep and end, not {', '.join(sorted(options))}", locs=(locate(),))
+    parts: list[Part] = []
     for i, value in enumerate(values):
         if i:
-            parts.append(sep)
-        if isinstance(value, Tensor):
-            parts.extend(_tensor_parts(value))
-        else:
-            parts.append(value.operand if isinstance(value, Expr) else str(value))
-    builder().emit(ops.Print(parts=(*parts, end)))
-
-
-def _tensor_parts(tensor: Tensor) -> Iterator[object]:
-    count = size(tensor.layout)
-    if not isinstance(count, int) or count > 64:
-        raise TraceError(f"print: {tensor!r} has too many elements to print (64 at most)",
-                         hint="print a slice, or use mo.inspect", locs=(locate(),))
-    yield f"{tensor.label} ["
-    for i in range(count):
-        if i:
-            yield ", "
-        element = tensor[idx2crd(tensor.layout.shape, i)]
-        yield element.operand if isinstance(element, Expr) else str(element)
-    yield "]"
+            parts.extend(parts_of(" " if sep is None else sep))
+        parts.extend(parts_of(value))
+    parts.extend(parts_of("\n" if end is None else end))
+    formats = [form for part in parts if not isinstance(part, str) for form in (part[1],)]
+    builder().emit(ops.Print(parts=tuple(part if isinstance(part, str) else part[0] for part in parts if part != ""),
+                             formats=tuple(formats) if any(formats) else ()))

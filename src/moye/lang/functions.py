@@ -17,6 +17,7 @@ from moye.ir import fold, ops
 from moye.ir.nodes import Block, Operand, Var
 from moye.lang.branches import DynamicIf
 from moye.lang.carry import carried_dtype, rebuild, same_structure, take_apart
+from moye.lang.host import Place, Snapshot
 from moye.lang.loops import Loop, changed_structure, check_dtype
 from moye.lang.scopes import above, regions
 from moye.tensor.context import builder, locate
@@ -42,6 +43,9 @@ class Returns:
         self.variables: list[Var] = []
         self.facts: list[fold.Facts] = []
         self.left = False
+        self.host = None if self.kernel else Snapshot()
+        self.parts: dict[Place, tuple[object, list[Var]]] = {}
+        """Parts of Python objects that some way out of the function changed, and the Vars that hold them."""
         self.scope = ops.Scope(body=Block(), loc=locate())
         stack.append(self)
         if not self.kernel:
@@ -68,6 +72,7 @@ class Returns:
             return
         if builder().terminated():
             return
+        self._store_parts()
         parts = take_apart(value)
         if not self.left:
             self.structure = parts.structure
@@ -86,6 +91,31 @@ class Returns:
         if pairs:
             builder().emit(ops.Assign(pairs=tuple(pairs)))
 
+    def _store_parts(self) -> None:
+        """Keep what the function changed so far in Python objects: their old values are the Vars' first ones."""
+        assert self.host is not None, "of a device function"
+        for place, value in self.host.changed().items():
+            now = take_apart(value)
+            if place not in self.parts:
+                was = take_apart(self.host.before(place))
+                if not same_structure(was.structure, now.structure):
+                    raise changed_structure(f"the variable {place!r}", was.structure, now.structure)
+                held = []
+                for old, new, part in zip(was.leaves, now.leaves, was.names, strict=True):
+                    dtype = carried_dtype(new if isinstance(new, Expr) else old)
+                    held.append(Var(place + part, dtype))
+                self.parts[place] = was.structure, held
+        pairs = []
+        for place, (structure, held) in self.parts.items():
+            now = take_apart(self.host.now(place))
+            if not same_structure(structure, now.structure):
+                raise changed_structure(f"the variable {place!r}", structure, now.structure)
+            for var, leaf in zip(held, now.leaves, strict=True):
+                check_dtype(f"the variable {place!r}", var.dtype, leaf)
+                pairs.append((var, operand_of(leaf, var.dtype)))
+        if pairs:
+            builder().emit(ops.Assign(pairs=tuple(pairs)))
+
     def finish(self) -> Any:
         """The end of the function: merge what early returns left."""
         if self not in regions():
@@ -93,6 +123,8 @@ class Returns:
         if self.left and not self.kernel and self.variables and not builder().terminated():
             raise TraceError(f"{self.name} returns a value under a traced condition, but not on every path",
                              hint="end it with a return of such a value", locs=(locate(),))
+        if self.left and not self.kernel and not builder().terminated():
+            self._store_parts()
         self._close()
         return self.value
 
@@ -108,9 +140,21 @@ class Returns:
             return
         for var in self.variables:
             b.declare(var, None)
+        self._declare_parts()
         b.emit(self.scope)
         reads = [Expr(b.read(v, f)) for v, f in zip(self.variables, self.facts, strict=True)]
         self.value = rebuild(self.structure, iter(reads)) if self.structure is not None else None
+        if self.host is not None:
+            self.host.restore()
+            self.host.put([(place, rebuild(structure, iter([Expr(b.read(var)) for var in held])))
+                           for place, (structure, held) in self.parts.items()])
+
+    def _declare_parts(self) -> None:
+        for place, (_, held) in self.parts.items():
+            assert self.host is not None, "of a device function"
+            for var, leaf in zip(held, take_apart(self.host.before(place)).leaves, strict=True):
+                check_dtype(f"the variable {place!r}", var.dtype, leaf)
+                builder().declare(var, operand_of(leaf, var.dtype))
 
 
 def _check_result(name: str, dtype: DType, leaf: Scalar) -> None:

@@ -2,7 +2,7 @@
 
 In: the AST of one function.  Out: ``Liveness(node).carried``: statement -> sorted names.  A loop carries a name that
 its body assigns and that is read before it is written in the body, or live after the loop; an if carries a name that
-a branch assigns and that is live after the if or on entry to its else.
+a branch assigns and that is live after the if or on entry to its else; ``dead``: those live in the latter alone.
 
 >>> Liveness(node).carried[loop]
 ('smem_read', 'smem_write')
@@ -245,6 +245,7 @@ class Liveness:
 
     def __init__(self, function: ast.FunctionDef) -> None:
         self.carried: dict[ast.stmt, tuple[str, ...]] = {}
+        self.dead: dict[ast.stmt, tuple[str, ...]] = {}
         self._exposed: dict[ast.stmt, Names] = {}
         self._everywhere = NONE.union(*map(captured, nested_scopes(function.body)))
         self._suite(function.body, NONE, _Exits(record=True))
@@ -295,7 +296,9 @@ class Liveness:
     def _if(self, node: ast.If, after: Names, exits: _Exits) -> Names:
         then, orelse = self._suite(node.body, after, exits), self._suite(node.orelse, after, exits)
         if exits.record:
-            self._carry(node, assigned([*node.body, *node.orelse]), after | orelse)
+            stores = assigned([*node.body, *node.orelse])
+            self._carry(node, stores, after | orelse)
+            self.dead[node] = tuple(sorted((stores & orelse) - after - self._everywhere))
         return _before(then | orelse, node.test)
 
     def _match(self, node: ast.Match, after: Names, exits: _Exits) -> Names:

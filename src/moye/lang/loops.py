@@ -11,7 +11,7 @@ A dynamic body is traced again where a carried value's facts at its end are weak
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,74 +21,17 @@ from moye.ir import constants, fold, ops
 from moye.ir.builder import LoopBound
 from moye.ir.nodes import Block, Operand, Value, Var
 from moye.lang.carry import Undefined, carried_dtype, describe, rebuild, same_structure, take_apart
+from moye.lang.host import Place, Snapshot
+from moye.lang.ranges import DynamicRange
 from moye.lang.scopes import above, regions
 from moye.tensor.context import builder, locate
-from moye.tensor.expr import Expr, Scalar, is_scalar, operand_of, plain, truth
+from moye.tensor.expr import Expr, Scalar, operand_of, truth
 
 Locals = dict[str, Any]
 _NONE: fold.Facts = (None, None, 1)
 _PASSES = 6
-
-
-@dataclass(frozen=True, slots=True)
-class DynamicRange:
-    """``range(...)`` in a kernel: in a ``for`` statement a loop of the kernel; elsewhere (in comprehensions, ``zip``,
-    ``list``) Python's own range, whose bounds must be static.
-    """
-
-    start: Scalar
-    stop: Scalar
-    step: Scalar
-    unroll: int | None = None
-
-    def static(self) -> range:
-        """Python's range."""
-        if any(isinstance(x, Expr) for x in (self.start, self.stop, self.step)):
-            raise TraceError(f"range({self.start}, {self.stop}) is known only when the kernel runs; here it is "
-                             "iterated over while tracing", hint="loop over it with a for statement", locs=(locate(),))
-        return range(int(self.start), int(self.stop), int(self.step))
-
-    def __iter__(self) -> Iterator[int]:
-        return iter(self.static())
-
-    def __reversed__(self) -> Iterator[int]:
-        return reversed(self.static())
-
-    def __len__(self) -> int:
-        return len(self.static())
-
-    def __getitem__(self, index: int) -> int:
-        return self.static()[index]
-
-
-def dynamic_range(*args: Scalar, unroll: int | bool | None = None) -> DynamicRange:
-    """``range`` in a kernel: a loop of the kernel.  ``unroll``: True (fully), False (not at all), or a factor."""
-    if not 1 <= len(args) <= 3:
-        raise TraceError(f"range takes 1 to 3 arguments, not {len(args)}", locs=(locate(),))
-    start, stop, step = (0, args[0], 1) if len(args) == 1 else (*args[:2], args[2] if len(args) == 3 else 1)
-    start, stop, step = plain(start), plain(stop), plain(step)
-    if isinstance(step, Expr) and step.dtype.is_integer:
-        if step.lower is None or step.lower < 1:
-            raise TraceError(f"range: the step {step} is not known to be positive", locs=(locate(),),
-                             hint="say mo.assume(step > 0) before")
-        if step.dtype is dt.uint64:
-            raise TraceError(f"range: the step {step} is a uint64, and loops count in int64 at most", locs=(locate(),),
-                             hint="convert it with .to(mo.int64)")
-    elif not isinstance(step, int) or step == 0:
-        raise TraceError(f"range: the step {step} is no integer other than 0", locs=(locate(),))
-    for bound in (start, stop):
-        if not is_scalar(bound) or (bound.dtype.is_float if isinstance(bound, Expr) else isinstance(bound, float)):
-            raise TraceError(f"range: {bound!r} is no integer", locs=(locate(),))
-    return DynamicRange(start, stop, step, _factor(unroll))
-
-
-def _factor(unroll: Any) -> int | None:
-    """``ops.For.unroll`` of what the user asks for."""
-    if unroll is None or isinstance(unroll, bool):
-        return {True: 0, False: 1, None: None}[unroll]
-    if not isinstance(unroll, int) or not 1 <= unroll < 2**31:
-        raise TraceError(f"range: unroll={unroll!r} is no bool and no factor from 1 to {2**31 - 1}", locs=(locate(),))
-    return unroll
+MOST_TURNS = 1 << 14
+"""Turns that a loop may be unrolled to while tracing."""
 
 
 class Loop(ABC):
@@ -120,7 +63,9 @@ class Loop(ABC):
         """In an unrolled loop: Python's own jump, legal only where no traced condition decides it."""
         if above(self):
             raise TraceError(f"{kind} under a traced condition leaves a loop that is unrolled while tracing",
-                             hint="make it a loop of the kernel: for i in range(...) or mo.range(...)",
+                             hint="put what follows it in the body under an if with the opposite condition"
+                             if kind == "continue" else
+                             "keep a flag: done = mo.bool(False) before the loop, its body under if not done",
                              locs=(locate(),))
         return 1 if kind == "break" else 2
 
@@ -139,6 +84,8 @@ class StaticFor(Loop):
         b = builder()
         try:
             for trip, item in enumerate(self.iterable):
+                if trip >= MOST_TURNS:
+                    raise too_many_turns("this for", "loop over range(n), a loop of the kernel")
                 if self.target:
                     b.trips = (*self.around, (self.target, item if type(item) is int else trip))
                 yield item
@@ -186,25 +133,42 @@ class _Dynamic(Loop):
         """Whether the body may be left before its first statement."""
         self.gaps: set[str] = set()
         """Late variables that some way out of the body, or to its next iteration, leaves unset."""
+        self.host: Snapshot | None = None
+        self.places: list[Place] = []
+        """Parts of Python objects that the body changes, carried like names; each is found by a pass of its own."""
+        self.found: list[Place] = []
 
     def _open_pass(self) -> None:
         b = builder()
         self.weaker = False
+        self.found.clear()
         self.gaps.clear()
         self.op.body = Block()
         self._buffers = len(b.func.buffers)
         b.push(self.op.body)
         regions().append(self)
 
+    def _passes(self) -> Iterator[None]:
+        """One turn for each time that the body must be traced."""
+        self.passes = 0
+        while True:
+            self._open_pass()
+            yield None
+            found = list(self.found)
+            if not self._close_pass(self.passes == _PASSES - 1):
+                break
+            self.places += found
+            self.passes += not found
+
     def _close_pass(self, last: bool) -> bool:
         """Close the body; True if it must be traced again."""
         b = builder()
         _close(self)
         b.pop()
-        again = self.weaker and not last
+        again = bool(self.found) or (self.weaker and not last)
         if again:
             del b.func.buffers[self._buffers:]
-        if again and self.passes == _PASSES - 2:
+        if again and not self.found and self.passes == _PASSES - 2:
             for slot in self.slots.values():  # enough: with no facts at all the next pass is the last
                 slot.facts = [_NONE] * len(slot.facts)
         return again
@@ -212,14 +176,20 @@ class _Dynamic(Loop):
     def begin(self, variables: Locals) -> tuple[Any, ...]:
         if not self.dynamic:
             return super().begin(variables)
+        if self.host is None:
+            self.host = Snapshot()
         if not self._started:
             self._started = True
-            self._declare(variables)
+            self._declare(self.names, variables)
+        self.host.restore()
+        new = [place for place in self.places if place not in self.slots]
+        self._declare(new, {place: self.host.before(place) for place in new})
+        self.host.put([(place, self._read(place)) for place in self.places])
         return tuple(self._read(n) for n in self.names)
 
-    def _declare(self, variables: Locals) -> None:
-        """Vars for all carried names, with their first values, in front of the loop."""
-        for name in self.names:
+    def _declare(self, names: Sequence[str], variables: Locals) -> None:
+        """Vars for carried names, with their first values, in front of the loop."""
+        for name in names:
             value = variables.get(name, Undefined(name))
             if isinstance(value, Undefined):
                 continue
@@ -246,9 +216,11 @@ class _Dynamic(Loop):
 
     def _assign(self, variables: Locals) -> None:
         """Write the carried variables at the end of the body or at a jump."""
+        self._store({**{name: variables.get(name, Undefined(name)) for name in self.names}, **self._parts()})
+
+    def _store(self, values: Locals) -> None:
         pairs: list[tuple[Var, Operand]] = []
-        for name in self.names:
-            value = variables.get(name, Undefined(name))
+        for name, value in values.items():
             if isinstance(value, Undefined):
                 self.gaps.add(name)
                 continue
@@ -260,6 +232,13 @@ class _Dynamic(Loop):
                 pairs.extend(self._update(name, slot, i, leaf))
         if pairs:
             builder().emit(ops.Assign(pairs=tuple(pairs)))
+
+    def _parts(self) -> Locals:
+        """What is now in the carried parts of Python objects; others that changed are noted, for another pass."""
+        assert self.host is not None, "begin took it"
+        changed = self.host.changed()
+        self.found += [place for place in changed if place not in self.places and place not in self.found]
+        return {place: changed[place] if place in changed else self.host.before(place) for place in self.places}
 
     def _update(self, name: str, slot: _Slot, i: int, leaf: Scalar) -> list[tuple[Var, Operand]]:
         var = slot.variables[i]
@@ -297,19 +276,21 @@ class _Dynamic(Loop):
         if not self.dynamic:
             _close(self)
             return super().after(variables)
-        result: list[Any] = []
-        for name in self.names:
-            slot = self.slots.get(name)
-            if slot is None:
-                result.append(variables.get(name, Undefined(name)))
-                continue
-            if slot.late and (self.skips or name in self.gaps):
-                result.append(Undefined(name, "where the loop before runs no iteration" if self.skips else
-                                        "on some way out of the loop before"))
-                continue
-            reads = [Expr(builder().read(v, f)) for v, f in zip(slot.variables, slot.facts, strict=True)]
-            result.append(rebuild(slot.structure, iter(reads)))
-        return tuple(result)
+        if self.host is not None:
+            self.host.restore()
+            self.host.put([(place, self._left(place, self.host.before(place))) for place in self.places])
+        return tuple(self._left(name, variables.get(name, Undefined(name))) for name in self.names)
+
+    def _left(self, name: str, otherwise: object) -> Any:
+        """What is in a variable behind the loop."""
+        slot = self.slots.get(name)
+        if slot is None:
+            return otherwise
+        if slot.late and (self.skips or name in self.gaps):
+            return Undefined(name, "where the loop before runs no iteration" if self.skips else
+                             "on some way out of the loop before")
+        reads = [Expr(builder().read(v, f)) for v, f in zip(slot.variables, slot.facts, strict=True)]
+        return rebuild(slot.structure, iter(reads))
 
     def break_(self, variables: Locals) -> int:
         return self._jump("break", variables)
@@ -354,13 +335,15 @@ class DynamicFor(_Dynamic):
         first, last = (start, stop) if self.op.up else (stop, start)
         most, least = fold.facts_of(first)[1], fold.facts_of(last)[0]
         self.skips = most is None or least is None or most >= least
+        least, most = fold.facts_of(first)[0], fold.facts_of(last)[1]
+        self.never = least is not None and most is not None and least >= most
+        """Whether it runs no iteration in any launch: its body is not traced."""
 
     def __iter__(self) -> Iterator[Any]:
-        for self.passes in range(_PASSES):
-            self._open_pass()
+        if self.never:
+            return
+        for _ in self._passes():
             yield Expr(self.op.iv)
-            if not self._close_pass(self.passes == _PASSES - 1):
-                break
         if self.bound.left:  # its variable need not reach the bound
             guards = builder().func.guards
             guards[:] = [g for g in guards if not any(g is void for void in self.bound.guards)]
@@ -368,65 +351,76 @@ class DynamicFor(_Dynamic):
 
 
 class While(_Dynamic):
-    """while c: ``ops.Loop`` whose body starts with ``if not c: break``; unrolled where c is static."""
+    """while c: ``ops.Loop`` whose body starts with ``if not c: break``; unrolled as long as c is static.
+
+    Where c turns out to be traced after iterations in which it was static, or a traced condition leaves the loop, what
+    was unrolled is forgotten, and the loop starts again as one of the kernel.
+    """
 
     def __init__(self, names: tuple[str, ...], always: bool) -> None:
         super().__init__(names)
         self.op = ops.Loop(body=Block(), loc=builder().locate())
-        self.always = always
         self.dynamic = always
-        self.stopped = False
+        self._mark = builder().mark()
+        self._first: Locals | None = None
+        self._turns = 0
 
     def __iter__(self) -> Iterator[Any]:
-        if self._decided():
+        if self._unrolled():
             regions().append(self)
-            while self._decided():
+            while self._unrolled():
                 yield None
             _close(self)
-        for self.passes in range(_PASSES):
-            self._open_pass()
+        for _ in self._passes():
             yield None
-            if not self._close_pass(self.passes == _PASSES - 1):
-                break
         self._place()
 
-    def _decided(self) -> bool:
+    def _unrolled(self) -> bool:
         """Whether every condition so far was static."""
         return not self.dynamic
 
     def begin(self, variables: Locals) -> tuple[Any, ...]:
-        if not self.dynamic:
-            builder().push(Block())  # where the condition is computed; thrown away if it proves to be traced
-        return super().begin(variables)
+        if self._first is None:
+            self.host, self._first = Snapshot(), {name: variables[name] for name in self.names if name in variables}
+        if self.dynamic:
+            return super().begin(self._first)
+        self._turns += 1
+        if self._turns > MOST_TURNS:
+            raise too_many_turns("this while", "start with a traced value, such as mo.int32(0)")
+        return tuple(variables.get(n, Undefined(n)) for n in self.names)
+
+    def _restart(self) -> int:
+        """From the start again, as a loop of the kernel."""
+        builder().rollback(self._mark)
+        _close(self)
+        self.dynamic = True
+        return 2
+
+    def _leave(self, kind: str) -> int:
+        return self._restart() if above(self) else super()._leave(kind)
 
     def test(self, cond: object) -> int:
-        b = builder()
         if not self.dynamic:
-            probe = b.pop()
-            if not isinstance(cond, Expr):
-                b.splice(probe)
+            return self._restart() if isinstance(cond, Expr) else 0 if cond else 1
+        if not isinstance(cond, Expr) and cond:
+            return 0
+        b = builder()
+        self.skips = True
         if isinstance(cond, Expr):
-            if not self.dynamic:
-                if self.stopped:
-                    raise TraceError("the condition of this while became a traced value after iterations in which it "
-                                     "was static", hint="start with a traced value, such as mo.int32(0)",
-                                     locs=(locate(),))
-                self.dynamic = True
-                return 2
-            self.skips = True
             leave = ops.If(cond=b.unary("not", truth(cond).operand), then=Block(), orelse=Block())
             with b.inside(leave.then):
+                self._store(self._parts())              # the test may have changed them
                 b.emit(ops.Exit(kind="break", target=self.op))
             b.emit(leave)
             return 0
-        if self.dynamic:
-            if cond:
-                return 0
-            self.skips = True
-            b.emit(ops.Exit(kind="break", target=self.op))
-            return 2
-        self.stopped = True
-        return 0 if cond else 1
+        self._store(self._parts())
+        b.emit(ops.Exit(kind="break", target=self.op))
+        return 2
+
+
+def too_many_turns(what: str, hint: str) -> TraceError:
+    return TraceError(f"{what} is unrolled while tracing, and not done after {MOST_TURNS} turns", hint=hint,
+                      locs=(locate(),))
 
 
 def still_holds(read: ops.Read) -> bool:
@@ -444,10 +438,10 @@ def still_holds(read: ops.Read) -> bool:
 def _iv_facts(op: ops.For) -> fold.Facts:
     low, high = (op.start, op.stop) if op.up else (op.stop, op.start)
     lower, upper = fold.facts_of(low)[0], fold.facts_of(high)[1]
-    if op.up:
-        upper = None if upper is None else upper - 1
-    else:
-        lower = None if lower is None else lower + 1
+    upper = upper - 1 if op.up and upper is not None else upper
+    lower = lower if op.up or lower is None else lower + 1
+    if lower is not None and upper is not None and lower > upper:
+        lower = upper = None        # it never runs: bounds that contradict each other would prove anything of its body
     step = op.step.divisor if isinstance(op.step, Value) else abs(op.step)
     return lower, upper, fold.common_divisor(fold.facts_of(op.start)[2], step)
 

@@ -23,12 +23,13 @@ from weakref import WeakKeyDictionary
 
 from moye.errors import TraceError
 from moye.lang.liveness import Liveness, always_true, assigned
+from moye.lang.refusals import Refusals
 from moye.lang.source import Source, cloned, compile_inner, head_of, source_of
 
 CONTROL = "__moye__"
 RESERVED = (CONTROL, "locals")
-BUILTINS = frozenset({"abs", "all", "any", "bool", "breakpoint", "divmod", "enumerate", "float", "int", "len", "max",
-                      "min", "pow", "print", "range", "reversed", "round", "sum", "zip"})
+BUILTINS = frozenset({"abs", "all", "any", "bool", "breakpoint", "divmod", "enumerate", "float", "format", "int", "len",
+                      "max", "min", "pow", "print", "range", "repr", "reversed", "round", "str", "sum", "zip"})
 OPERATORS: dict[type[ast.cmpop], str] = {ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">",
                                          ast.GtE: ">="}
 Node = TypeVar("Node", bound=ast.AST)
@@ -94,7 +95,7 @@ def attribute_reads(code: CodeType) -> Iterator[tuple[str, ...]]:
 
 def _rewritten_def(fn: FunctionType) -> Source:
     source = source_of(fn)
-    _Check(source, source.node.name).check(source.node)
+    Refusals(source, source.node.name).check(source.node)
     _WalrusTests().visit(source.node)
     names = _Names(source.node)
     for word in RESERVED:
@@ -176,71 +177,6 @@ class _Names:
             name += "_"
         self._taken.add(name)
         return name
-
-
-# --- what a kernel cannot contain ------------------------------------------------------------------------------------
-
-class _Check(ast.NodeVisitor):
-    """Raises for the first statement or expression that cannot be traced."""
-
-    def __init__(self, source: Source, function: str) -> None:
-        self._source, self._function = source, function
-
-    def check(self, node: ast.FunctionDef) -> None:
-        for statement in node.body:
-            self.visit(statement)
-
-    def _refuse(self, node: ast.AST, feature: str, hint: str) -> None:
-        raise TraceError(f"a kernel cannot use {feature}", hint=hint, locs=[self._source.loc(node, self._function)])
-
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
-        for decorator in node.decorator_list:
-            self.visit(decorator)
-        self.visit(node.args)
-        _Check(self._source, node.name).check(node)
-
-    def visit_ClassDef(self, node: ast.ClassDef) -> None:
-        """A class is plain Python, but for names that it would rebind behind the analysis's back."""
-        for child in ast.walk(node):
-            if isinstance(child, ast.Global | ast.Nonlocal):
-                self.visit(child)
-
-    def visit_Try(self, node: ast.Try) -> None:
-        self._refuse(node, "try", "there are no exceptions on a device; test the condition with an if")
-
-    def visit_TryStar(self, node: ast.TryStar) -> None:
-        self._refuse(node, "except*", "there are no exceptions on a device; test the condition with an if")
-
-    def visit_Yield(self, node: ast.AST) -> None:
-        self._refuse(node, "yield", "return a tuple, or write a loop")
-
-    visit_YieldFrom = visit_Yield
-
-    def visit_Await(self, node: ast.AST) -> None:
-        self._refuse(node, "async or await", "asynchronous copies are waited for with cp_async_wait() and its like")
-
-    visit_AsyncFor = visit_AsyncWith = visit_AsyncFunctionDef = visit_Await
-
-    def visit_comprehension(self, node: ast.comprehension) -> None:
-        if node.is_async:
-            self.visit_Await(node.iter)
-        self.generic_visit(node)
-
-    def visit_Global(self, node: ast.Global) -> None:
-        self._refuse(node, "global", "pass the value as a parameter and return the new one")
-
-    def visit_Nonlocal(self, node: ast.Nonlocal) -> None:
-        self._refuse(node, "nonlocal", "return the new value and assign it where the name lives")
-
-    def visit_For(self, node: ast.For) -> None:
-        if node.orelse:
-            self._refuse(node, "for ... else", "set a flag before break and test it after the loop")
-        self.generic_visit(node)
-
-    def visit_While(self, node: ast.While) -> None:
-        if node.orelse:
-            self._refuse(node, "while ... else", "set a flag before break and test it after the loop")
-        self.generic_visit(node)
 
 
 # --- expressions -----------------------------------------------------------------------------------------------------
@@ -329,7 +265,22 @@ class _Expressions(ast.NodeTransformer):
         return node                                         # its ifs stay Python
 
     def visit_JoinedStr(self, node: ast.JoinedStr) -> ast.expr:
-        return node
+        """``f"n={n:3}"`` -> ``__moye__.text("n=", (n, -1, "3", "n"))``: a value may be known only on the device."""
+        if all(isinstance(part, ast.Constant) for part in node.values):
+            return node
+        return self._call("text", node, *map(self._piece, node.values))
+
+    def _piece(self, part: ast.expr) -> ast.expr:
+        if not isinstance(part, ast.FormattedValue):
+            return part
+        spec = part.format_spec and self.rewritten(part.format_spec)
+        source = ast.Constant(ast.unparse(part.value))
+        piece = ast.Tuple([self.rewritten(part.value), ast.Constant(part.conversion), spec or ast.Constant(""), source],
+                          ast.Load())
+        return ast.fix_missing_locations(ast.copy_location(piece, part))
+
+    def visit_Raise(self, node: ast.Raise) -> list[ast.stmt]:
+        return [*_emit(f"{CONTROL}.raising()", _span(node)), self._inside(node)]
 
     def _inside(self, node: Node) -> Node:
         self.generic_visit(node)
@@ -343,7 +294,8 @@ class _Rewriter(_Expressions):
 
     def __init__(self, source: Source, function: ast.FunctionDef, names: _Names) -> None:
         super().__init__(source, function)
-        self._names, self._carried = names, Liveness(function).carried
+        liveness = Liveness(function)
+        self._names, self._carried, self._dead = names, liveness.carried, liveness.dead
         self._loops: list[str] = []
         self._alive: list[tuple[str, ...]] = []             # carried by the statements around
         self._early = any(isinstance(child, ast.Return) for statement in function.body
@@ -377,7 +329,7 @@ class _Rewriter(_Expressions):
         start = _emit(f"{loop} = {CONTROL}.loop(ITER, NAMES, TARGET)", _span(node.iter), NAMES=_words(names),
                       TARGET=ast.Constant(target), ITER=self.rewritten(node.iter))
         goal, first = self.rewritten(node.target), list[ast.stmt]()
-        if assigned([goal]) & set(names):                   # what is carried is the last turn's: begin comes first
+        if assigned([goal]) & set(names) or not isinstance(goal, ast.Name):   # begin reads what the last turn left
             item = self._names.fresh("t")
             first = _emit(f"TARGET = {item}", _span(goal), TARGET=goal)
             goal = ast.copy_location(ast.Name(item, ast.Store()), goal)
@@ -412,8 +364,9 @@ class _Rewriter(_Expressions):
 
     def visit_If(self, node: ast.If) -> list[ast.stmt]:
         branch, names, head = self._names.fresh("c"), self._carried[node], _span(node, node.test)
-        start = _emit(f"{branch} = {CONTROL}.if_(COND, NAMES)", _span(node.test), NAMES=_words(names),
-                      COND=self.rewritten(node.test))
+        dead = self._dead[node]
+        start = _emit(f"{branch} = {CONTROL}.if_(COND, NAMES{', DEAD' if dead else ''})", _span(node.test),
+                      NAMES=_words(names), DEAD=_words(dead), COND=self.rewritten(node.test))
         then, orelse = _emit(f"if {branch}.then(locals()): pass\nif {branch}.orelse(): pass", head)
         assert isinstance(then, ast.If) and isinstance(orelse, ast.If), "both branches are ifs"
         then.body = [*self._suite(node.body, names), *_emit(f"{branch}.end_then(locals())", head)]
@@ -453,6 +406,8 @@ class _Rewriter(_Expressions):
 
     def visit_Assert(self, node: ast.Assert) -> list[ast.stmt]:
         message = node.msg or ast.copy_location(ast.Constant(None), node)
+        if isinstance(node.test, ast.Constant) and not node.test.value:
+            return [ast.copy_location(ast.Expr(self._call("fails", node.test, self._thunk(message))), node)]
         call = self._call("assert_", node.test, self.rewritten(node.test), self._thunk(message))
         return [ast.copy_location(ast.Expr(call), node)]
 
@@ -469,7 +424,7 @@ class _Rewriter(_Expressions):
         return node
 
     def visit_Match(self, node: ast.Match) -> ast.stmt:
-        node.subject = self.rewritten(node.subject)
+        node.subject = self._call("subject", node.subject, self.rewritten(node.subject))
         for case in node.cases:
             case.body = self._suite(case.body)
         return node

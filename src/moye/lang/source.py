@@ -67,16 +67,29 @@ def source_of(fn: FunctionType) -> Source:
 
 
 def cloned(node: Node) -> Node:
-    """A copy of a tree: several times faster than ``copy.deepcopy``, as trees share nothing and hold no cycles."""
+    """A copy of a tree: several times faster than ``copy.deepcopy``, as trees share nothing and hold no cycles.
+
+    Only what ``ast`` itself knows of a node is copied: other tools hang their own attributes on nodes, also on those
+    that all trees share.
+    """
     new = type(node).__new__(type(node))
-    vars(new).update((name, _cloned_field(value)) for name, value in vars(node).items())
+    todo: list[tuple[ast.AST, ast.AST]] = [(node, new)]
+    while todo:
+        old, copied = todo.pop()
+        have = vars(old)
+        for name in (*old._fields, *old._attributes):
+            if name in have:
+                setattr(copied, name, _cloned_field(have[name], todo))
     return new
 
 
-def _cloned_field(value: object) -> object:
+def _cloned_field(value: object, todo: list[tuple[ast.AST, ast.AST]]) -> object:
+    """A field's copy, whose own fields are still to do."""
     if isinstance(value, ast.AST):
-        return cloned(value)
-    return [_cloned_field(item) for item in value] if isinstance(value, list) else value
+        new = type(value).__new__(type(value))
+        todo.append((value, new))
+        return new
+    return [_cloned_field(item, todo) for item in value] if isinstance(value, list) else value
 
 
 def head_of(node: ast.FunctionDef) -> ast.stmt:
@@ -126,7 +139,7 @@ def _refuse_other_kinds(fn: FunctionType) -> None:
 
 def _module(fn: FunctionType) -> ast.Module:
     try:
-        lines, _ = inspect.findsource(fn)
+        lines, _ = inspect.findsource(fn.__code__)      # of a function itself it would follow functools.wraps
         return _parse("".join(lines))
     except (OSError, TypeError, IndexError, SyntaxError) as error:
         raise TraceError(f"the source of {fn.__qualname__} is not available: its code says it comes from "

@@ -27,10 +27,13 @@ from moye.ir.builder import Builder
 from moye.ir.nodes import Block, Buffer, Extent, Func, Param, ScalarParam, TensorParam, Value
 from moye.lang.control import CONTROL
 from moye.lang.functions import KernelMarker
+from moye.lang.pickling import reduced
+from moye.lang.rewrite import CONTROL as CONTROL_NAME
 from moye.lang.rewrite import attribute_reads, free_names, rewrite
 from moye.lang.scopes import regions
 from moye.lang.signature import ScalarSpec, Spec, StaticSpec, TensorSpec, TmaSpec, TreeSpec, map_leaves
 from moye.lang.source import definition
+from moye.lang.told import told
 from moye.layout import Layout
 from moye.tensor.context import frame_of, locate, trace_into, tracing
 from moye.tensor.coords import CoordTensor, identity_tensor
@@ -79,6 +82,15 @@ class JitFunction:
     def __get__(self, instance: object, owner: type | None = None) -> Any:
         return self if instance is None else types.MethodType(self, instance)
 
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        return reduced(self, jit, self.function)
+
+    def __copy__(self) -> JitFunction:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> JitFunction:
+        return self
+
     def __repr__(self) -> str:
         return f"<mo.jit {self.function.__qualname__}>"
 
@@ -116,11 +128,10 @@ def _trace_entry(function: types.FunctionType, arguments: dict[str, Any]) -> Non
         result = function(**arguments)
     except MoyeError as error:
         raise error.at(_where(error)) from None
-    except TypeError as error:
-        if "__array_ufunc__" not in str(error):
+    except Exception as error:
+        if (shown := told(error, _where(error))) is error:
             raise
-        raise TraceError("NumPy's functions do not take scalars and tensors of a kernel", locs=(_where(error),),
-                         hint="use moye's function: mo.exp for np.exp") from None
+        raise shown from None
     if result is not None:
         raise TraceError(f"the kernel {function.__name__} returns {result!r}; a kernel returns nothing",
                          hint="write results into an argument", locs=(_definition(function),))
@@ -244,7 +255,7 @@ def captures_of(functions: Sequence[types.FunctionType],
     todo = [*functions, *plain]
     known = {id(f) for f in todo}
     for position, function in enumerate(todo):          # it grows
-        for namespace, name, shown in _reads(function):
+        for namespace, name, shown in _reads(function, functions):
             if (id(namespace), name) in seen:
                 continue
             seen.add((id(namespace), name))
@@ -271,7 +282,14 @@ def _functions_in(spec: Spec) -> list[types.FunctionType]:
     return [spec.value] if isinstance(spec, StaticSpec) and isinstance(spec.value, types.FunctionType) else []
 
 
-def _reads(function: types.FunctionType) -> Iterator[tuple[Namespace, str, str]]:
+def _is_variable(name: str, function: types.FunctionType, traced: Sequence[types.FunctionType]) -> bool:
+    """Whether a free name of a function defined inside a traced one is a variable of that, made anew by each trace."""
+    code = function.__code__
+    return any(code.co_filename == outer.__code__.co_filename and name not in outer.__code__.co_freevars
+               and code.co_qualname.startswith(f"{outer.__code__.co_qualname}.<locals>.") for outer in traced)
+
+
+def _reads(function: types.FunctionType, traced: Sequence[types.FunctionType]) -> Iterator[tuple[Namespace, str, str]]:
     """Where each thing that a function may read lives, under which name, and as what the source shows it."""
     names = _names_read(function)
     cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
@@ -279,8 +297,12 @@ def _reads(function: types.FunctionType) -> Iterator[tuple[Namespace, str, str]]
         if name in function.__globals__:
             yield function.__globals__, name, name
     for name in names.free:
+        if name == CONTROL_NAME or _is_variable(name, function, traced):
+            continue
         yield cells[name], name, name
     for first, *rest in names.chains:
+        if first in cells and _is_variable(first, function, traced):
+            continue
         value = _held(cells[first], first) if first in cells else function.__globals__.get(first)
         shown = first
         for attribute in rest:

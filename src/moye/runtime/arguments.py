@@ -11,6 +11,7 @@ annotations make more of it static.
 
 from __future__ import annotations
 
+import difflib
 import enum
 import inspect
 import math
@@ -40,6 +41,7 @@ from moye.lang.trace import JitFunction
 from moye.layout import ComposedLayout, Layout, Swizzle
 from moye.pipelines.multistage import Pipeline
 from moye.runtime.arrays import ArrayInfo, describe, natural_strides
+from moye.runtime.scalars import annotated
 from moye.runtime.tma import TmaCopy
 from moye.tensor.tiled import CopyAtom, TiledCopy, TiledMMA
 
@@ -48,6 +50,8 @@ _STATIC_TYPES = (Layout, ComposedLayout, Swizzle, DType, CopyOp, BulkOp, MmaOp, 
 _FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, types.MethodType, JitFunction, type)
 _PLAIN = (int, float, complex, str, bytes, type(None), DType)
 _VECTOR_BYTES = 16
+OPTIONS = ("grid", "block", "cluster", "stream", "smem", "dependent", "arch")
+"""The keywords of launches and compilations that are no arguments."""
 
 
 @dataclass(slots=True)
@@ -64,13 +68,17 @@ class Call:
         return (*self.specs.values(), self.index_bits)
 
 
+Role = str | DType
+"""What an annotation asks for: "constexpr", "static", nothing, or the dtype of a scalar."""
+
+
 class Signature:
     """A kernel's parameters with what their annotations say."""
 
     def __init__(self, function: types.FunctionType) -> None:
         self.function = function
         self.signature = inspect.signature(function)
-        self.roles: dict[str, str] = {}
+        self.roles: dict[str, Role] = {}
         for name, parameter in self.signature.parameters.items():
             if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
                 raise ArgumentError(f"the kernel {function.__name__} has a parameter {parameter}; name each one")
@@ -80,14 +88,29 @@ class Signature:
         try:
             bound = self.signature.bind(*args, **kwargs)
         except TypeError as error:
-            raise ArgumentError(f"{self.function.__name__}{self.signature}: {error}") from None
+            raise self._unbound(kwargs) or ArgumentError(f"{self.function.__name__}{self.signature}: "
+                                                         f"{error}") from None
         bound.apply_defaults()
         return bound.arguments
 
+    def _unbound(self, kwargs: Mapping[str, Any]) -> ArgumentError | None:
+        """What to say of a keyword that is no parameter: it may be a misspelt one, or an option."""
+        unknown = [name for name in kwargs if name not in self.signature.parameters]
+        if not unknown:
+            return None
+        name, kernel = unknown[0], self.function.__name__
+        near = difflib.get_close_matches(name, [*self.signature.parameters, *OPTIONS], 1, 0.7)
+        hint = f"did you mean {near[0]}=?" if near else None
+        if name in OPTIONS:
+            hint = f"{kernel}.launch(..., grid=, block=, cluster=, stream=, smem=, dependent=) takes options"
+        return ArgumentError(f"{kernel}{self.signature} has no parameter {name!r}", hint=hint)
 
-def _role(annotation: object) -> str:
+
+def _role(annotation: object) -> Role:
     """What an annotation, possibly a quoted one, asks for."""
     name = annotation.strip("'\" ").rpartition(".")[2] if isinstance(annotation, str) else ""
+    if isinstance(annotation, DType) or name in dt.BY_NAME:
+        return annotation if isinstance(annotation, DType) else dt.BY_NAME[name]
     if annotation is Constexpr or name == "Constexpr":
         return "constexpr"
     return "static" if annotation is Static or name == "Static" else ""
@@ -101,7 +124,10 @@ def classify(signature: Signature, args: tuple[Any, ...], kwargs: Mapping[str, A
     return call
 
 
-def _classify(call: Call, name: str, value: Any, role: str) -> Spec:
+def _classify(call: Call, name: str, value: Any, role: Role) -> Spec:
+    if isinstance(role, DType):
+        call.leaves.append(annotated(name, value, role))
+        return ScalarSpec(role)
     if role == "constexpr" or isinstance(value, _STATIC_TYPES):
         return StaticSpec(static_key(name, value), value)
     if isinstance(value, (bool, int, float)):
@@ -160,7 +186,7 @@ def require_float32(name: str, value: float) -> None:
                             hint="pass it in an array of float64")
 
 
-def _tensor(call: Call, name: str, info: ArrayInfo, value: Any, role: str) -> TensorSpec:
+def _tensor(call: Call, name: str, info: ArrayInfo, value: Any, role: Role) -> TensorSpec:
     if 0 in info.strides or 0 in info.shape or info.strides.count(1) > 1:
         info = info._replace(strides=natural_strides(info.shape, info.strides))
     call.arrays.append((name, info, value))

@@ -16,9 +16,11 @@ from typing import Any
 
 from moye.errors import ArgumentError, LaunchError
 from moye.runtime.arguments import Call, classify
+from moye.runtime.boundary import boundary
 from moye.runtime.checking import Lints, Options, Refused, checking, judged, options, session
 from moye.runtime.compile import Dim3, Specialised
 from moye.runtime.kernel import Extents, Kernel, dim3
+from moye.runtime.launch import more_smem
 from moye.runtime.report import Report
 from moye.runtime.sampling import Blocks
 
@@ -37,14 +39,22 @@ class Checked:
             raise LaunchError(f"mo.check({self.kernel.__name__})[...] takes [grid, block], not {config!r}")
         grid, block = dim3(config[0], "grid"), dim3(config[1], "block")
 
+        @boundary
         def launcher(*args: Any, **kwargs: Any) -> Report:
             return self._run(args, kwargs, grid, block, (1, 1, 1))
 
         return launcher
 
+    def __call__(self, *args: Any, **kwargs: Any) -> Report:
+        name = self.kernel.__name__
+        raise LaunchError(f"a checked launch of {name} needs a launch configuration",
+                          hint=f"mo.check({name})[grid, block](...)")
+
+    @boundary
     def launch(self, *args: Any, grid: Extents, block: Extents, cluster: Extents = (1, 1, 1), stream: Any = None,
                smem: int | None = None, dependent: bool = False, **kwargs: Any) -> Report:
         """As ``Kernel.launch``; ``stream`` and ``smem`` mean nothing in the simulator, which waits for all streams."""
+        more_smem(smem)
         return self._run(args, kwargs, dim3(grid, "grid"), dim3(block, "block"), dim3(cluster, "cluster"), dependent)
 
     def _run(self, args: tuple[Any, ...], kwargs: dict[str, Any], grid: Dim3, block: Dim3, cluster: Dim3,
@@ -67,7 +77,7 @@ class Checked:
 
 def check(kernel: Kernel, *, earliest: bool = False, timeline: bool | Iterable[int] = False,
           lints: Lints = True, blocks: Blocks | None = None, expect: Callable[..., Any] | None = None,
-          rtol: float | None = None) -> Checked:
+          rtol: float | None = None, seed: int = 0, schedules: int | None = None) -> Checked:
     """Check a kernel: ``mo.check(k)[grid, block](*args)`` returns a Report.
 
     ``earliest`` completes asynchronous copies at once instead of at their latest legal time.
@@ -80,8 +90,11 @@ def check(kernel: Kernel, *, earliest: bool = False, timeline: bool | Iterable[i
     ``expect``: a function of the arguments as they were before the launch, with NumPy arrays (by the names of its
     parameters, which are those of the kernel): the expected written array, or several as a tuple in the order of the
     parameters or a dict by name.  ``rtol``: how far floats may be off, relative to their norm; else the dtypes decide.
+    ``schedules``: run that many schedules (orders of blocks, and of those that wait), from number ``seed`` on, until
+    one shows a violation.  None: three where blocks signal to each other through memory, else one.  Outputs are those
+    of the first, which is the same every time.
     """
     if not isinstance(kernel, Kernel):
         raise ArgumentError(f"mo.check takes a kernel, not {kernel!r}",
                             hint="with mo.checking() as reports: ... checks what a function launches")
-    return Checked(kernel, options(earliest, timeline, blocks, lints, expect, rtol))
+    return Checked(kernel, options(earliest, timeline, blocks, lints, expect, rtol, seed, schedules))

@@ -45,22 +45,33 @@ class Options:
     lints: Lints = True
     expect: Callable[..., Any] | None = None
     rtol: float | None = None
+    seed: int = 0
+    schedules: int | None = None
 
     def __post_init__(self) -> None:
         if self.lints not in (True, False, "deep"):
             raise ArgumentError(f'mo.check takes lints=True, False or "deep", not {self.lints!r}')
+        if not _whole(self.seed) or self.seed < 0:
+            raise ArgumentError(f"seed is {self.seed!r}, and must be an integer that is not negative")
+        if self.schedules is not None and (not _whole(self.schedules) or self.schedules < 1):
+            raise ArgumentError(f"schedules is {self.schedules!r}, and must be a positive integer, or None")
         if self.rtol is not None and not self.rtol >= 0:
             raise ArgumentError(f"rtol is {self.rtol}, and must not be negative")
         if self.expect is not None and not callable(self.expect):
             raise ArgumentError(f"expect is {self.expect!r}, and must be a function of the kernel's arguments")
 
 
+def _whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
 def options(earliest: bool, timeline: bool | Iterable[int], blocks: Blocks | None, lints: Lints,
-            expect: Callable[..., Any] | None = None, rtol: float | None = None) -> Options:
+            expect: Callable[..., Any] | None = None, rtol: float | None = None, seed: int = 0,
+            schedules: int | None = None) -> Options:
     """The options that a user gave."""
     recorded = timeline if isinstance(timeline, bool) else tuple(timeline)
     several = tuple(blocks) if isinstance(blocks, Iterable) else blocks     # an iterator can be read but once
-    return Options(earliest, recorded, several, lints, expect, rtol)
+    return Options(earliest, recorded, several, lints, expect, rtol, seed, schedules)
 
 
 Launch = Callable[[], tuple[Call, Specialised]]
@@ -116,12 +127,14 @@ def _run(name: str, grid: Dim3, block: Dim3, spec: Specialised, call: Call, how:
     before = barriers.arguments(spec, call) if how.lints == "deep" and sample is None else None
     try:
         outcome = simulate.run(spec, call, grid, check=True, collect=True, earliest=how.earliest, record=record,
-                               lints=bool(how.lints), sample=sample, probe=None if wanted is None else wanted.owners)
+                               lints=bool(how.lints), sample=sample, probe=None if wanted is None else wanted.owners,
+                               seed=how.seed, schedules=how.schedules)
     except UnsupportedError as error:
         report.unsupported.append(str(error))
         return report
     report.findings = list(outcome.findings)
     report.counts = [outcome.reporter.occurrences(finding) for finding in report.findings]
+    report.schedules = outcome.schedules
     report.unsupported, report.not_judged = list(outcome.unsupported), tuple(outcome.not_judged)
     report.lints, missing = simulate.lints_of(outcome, spec, grid, deep=how.lints == "deep")
     report.traffic = outcome.meter

@@ -13,7 +13,8 @@ import re
 import sys
 import types
 import warnings
-from dataclasses import dataclass, field, replace
+from contextlib import suppress
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from moye import env
@@ -60,7 +61,7 @@ class Specialised:
     simulation: Any = None
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class Program:
     """A compiled kernel: the printed CUDA and what NVRTC made of it."""
 
@@ -71,6 +72,23 @@ class Program:
     func: Func | None = field(default=None, repr=False)
     _notes: tuple[Note, ...] | None = field(default=None, repr=False)
     _warned: bool = field(default=False, repr=False)
+
+    def __repr__(self) -> str:
+        told = [f"<{self.printed.name} for {self.arch}: {len(self.cubin)} bytes of code"]
+        with suppress(MoyeError):                       # where ptxas would have to be asked again, and cannot be
+            told += [f"{self.registers} registers", f"{self.spills} bytes spilled" if self.spills else ""]
+        return f"{', '.join(filter(None, [*told, f'{self.smem} bytes of shared memory']))}>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """All but the trace and what is loaded on devices, which belong to their process."""
+        left = {"loaded": {}, "func": None, "_notes": self.notes}
+        return _program, (type(self), {f.name: left.get(f.name, getattr(self, f.name)) for f in fields(self)})
+
+    def __copy__(self) -> Program:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Program:
+        return self
 
     @property
     def source(self) -> str:
@@ -142,6 +160,11 @@ class Program:
         return self.printed.static_smem + self.printed.dynamic_smem
 
 
+def _program(cls: type[Program], values: dict[str, Any]) -> Program:
+    """A program that was pickled."""
+    return cls(**values)
+
+
 def specialise(function: types.FunctionType, call: Call, block: Dim3, cluster: Dim3 = (1, 1, 1)) -> Specialised:
     """Trace, clean and verify a kernel for these specs."""
     show = env.show()
@@ -173,14 +196,19 @@ def shared_limit(arch: str) -> int:
 
 def require_shared(spec: Specialised, arch: str, extra: int = 0) -> None:
     """B10: LaunchError where a block needs more shared memory than an architecture allows it."""
-    _require_shared(spec.func, spec.shared_bytes + extra, shared_limit(arch), f", and {arch} has")
+    _require_shared(spec.func, spec.shared_bytes, shared_limit(arch), f", and {arch} has", extra)
 
 
-def _require_shared(func: Func, needed: int, limit: int, has: str) -> None:
-    if needed <= limit:
+def require_room(spec: Specialised, extra: int) -> None:
+    """B10: LaunchError where a block needs more shared memory, with so many bytes more, than any device has."""
+    _require_shared(spec.func, spec.shared_bytes, max(SHARED_LIMITS.values()), "; no device has more than", extra)
+
+
+def _require_shared(func: Func, needed: int, limit: int, has: str, extra: int = 0) -> None:
+    if needed + extra <= limit:
         return
-    sizes = ", ".join(f"{b.name} {b.bytes}" for b in func.shared_buffers)
-    raise LaunchError(f"{func.name} needs {needed} bytes of shared memory per block ({sizes}){has} {limit}",
+    sizes = ", ".join([f"{b.name} {b.bytes}" for b in func.shared_buffers] + ([f"smem={extra}"] if extra else []))
+    raise LaunchError(f"{func.name} needs {needed + extra} bytes of shared memory per block ({sizes}){has} {limit}",
                       hint="use smaller tiles or fewer stages", code="B10",
                       locs=tuple(b.loc for b in sorted(func.shared_buffers, key=lambda b: -b.bytes)[:1]))
 

@@ -44,6 +44,7 @@ _LIMIT = 1024
 _RECENT = 16                                            # parameters kept packed per plan; whole launches, if no numbers
 _MOST_STREAMS = 64
 _BY_VALUE = (int, bool, str, bytes)
+_OWN = {"int": ("int32", "int64"), "float": ("float32",), "bool": ("bool",)}
 _ARRAYS = {                                             # kind -> (pointer, what else must not change)
     "torch": ("{a}.data_ptr()", ("{a}.dtype", "{a}.shape", "{a}.stride()", "{a}.get_device()", "{a}.is_neg()",
                                  "{a}.requires_grad")),
@@ -126,7 +127,8 @@ def _kind(spec: Any, x: Any) -> str:
         kind = _array_kind(x.array)
         return f"tma-{kind}" if kind else ""
     if isinstance(spec, ScalarSpec):
-        return _NUMBERS.get(type(x), "")
+        kind = _NUMBERS.get(type(x), "")
+        return kind if spec.dtype.name in _OWN.get(kind, ()) else ""    # an annotation's dtype: values are checked
     if isinstance(spec, StaticSpec):
         return "unstable" if unstable(x) else "repr" if isinstance(x, float) else "static"
     return ""

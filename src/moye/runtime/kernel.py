@@ -14,26 +14,48 @@ import types
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import update_wrapper
+from itertools import islice
 from typing import Any
 
 from moye import env
 from moye.cuda import driver
 from moye.errors import ArgumentError, LaunchError, TraceError
 from moye.ir.nodes import Func
+from moye.lang.pickling import reduced
 from moye.lang.trace import changed
 from moye.runtime import checking, prepare, reasons
 from moye.runtime.arguments import Call, Signature, classify, same_device
 from moye.runtime.arrays import TensorLike
 from moye.runtime.autograd import mark, written_tensors
-from moye.runtime.compile import Dim3, Program, Specialised, compile_program, default_arch, specialise
+from moye.runtime.boundary import boundary
+from moye.runtime.compile import (
+    Dim3,
+    Program,
+    Specialised,
+    compile_program,
+    default_arch,
+    require_room,
+    specialise,
+)
 from moye.runtime.fast import Plan, Plans, missing
-from moye.runtime.launch import array_kind, check_written, dim3, load, overlaps, slot_value, slots, stream_handle
+from moye.runtime.launch import (
+    array_kind,
+    check_written,
+    dim3,
+    load,
+    more_smem,
+    overlaps,
+    slot_value,
+    slots,
+    stream_handle,
+)
 from moye.runtime.onhost import simulated
 from moye.runtime.prepare import Prepared
 from moye.runtime.reasons import Shape
 
 Extents = int | Sequence[int]
 _MOST_LAUNCHERS = 1024
+_MOST_COMPARED = 32                                     # of the specialisations, with a new one: the latest
 _tracing = threading.RLock()                            # a trace uses the process's one stack of regions
 
 
@@ -67,6 +89,15 @@ class Kernel:
         self._launchers: dict[Any, Callable[..., None]] = {}
         update_wrapper(self, function)
 
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        return reduced(self, kernel, self.function)
+
+    def __copy__(self) -> Kernel:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Kernel:
+        return self
+
     def __repr__(self) -> str:
         return f"<mo.kernel {self.function.__qualname__}{self.signature.signature}>"
 
@@ -99,6 +130,7 @@ class Kernel:
         raise LaunchError(f"the kernel {self.__name__} needs a launch configuration",
                           hint=f"{self.__name__}[grid, block](...)")
 
+    @boundary
     def launch(self, *args: Any, grid: Extents, block: Extents, cluster: Extents = (1, 1, 1), stream: Any = None,
                smem: int | None = None, dependent: bool = False, **kwargs: Any) -> None:
         """Launch with every option: ``grid`` and ``block`` extents, ``cluster`` shape, a CUDA ``stream`` (handle or
@@ -109,14 +141,14 @@ class Kernel:
         """
         if stream is not None:
             self._run(classify(self.signature, args, kwargs), dim3(grid, "grid"), dim3(block, "block"),
-                      dim3(cluster, "cluster"), stream, smem or 0, dependent)
+                      dim3(cluster, "cluster"), stream, more_smem(smem), dependent)
             return
         config = grid, block, cluster, smem or 0, dependent
         try:
             launcher = self._launchers[config]
         except (KeyError, TypeError):
             launcher = self._keep(config, (dim3(grid, "grid"), dim3(block, "block"), dim3(cluster, "cluster"),
-                                           smem or 0, bool(dependent)))
+                                           more_smem(smem), bool(dependent)))
         launcher(*args, **kwargs)
 
     def _run(self, call: Call, grid: Dim3, block: Dim3, cluster: Dim3 = (1, 1, 1), stream: Any = None,
@@ -124,9 +156,11 @@ class Kernel:
         """Check and launch; what it used, where that was a device."""
         if (session := checking.session()) is not None and prepare.compilation() is None:
             session.launch(self.__name__, grid, block,
-                           lambda: (call, self._checked(call, grid, block, cluster)[1]), dependent=dependent)
+                           lambda: (call, self._checked(call, grid, block, cluster, smem)[1]), dependent=dependent)
             return None
-        device, spec = self._checked(call, grid, block, cluster)
+        device, spec = self._checked(call, grid, block, cluster, smem)
+        if stream is not None:
+            stream_handle(stream)
         if (held := prepare.compilation()) is not None:
             held.take(spec, call, device)
         elif 0 in grid:
@@ -137,8 +171,10 @@ class Kernel:
             return _launch_device(spec, call, device, grid, stream, smem, dependent)
         return None
 
-    def _checked(self, call: Call, grid: Dim3, block: Dim3, cluster: Dim3) -> tuple[int | None, Specialised]:
+    def _checked(self, call: Call, grid: Dim3, block: Dim3, cluster: Dim3,
+                 smem: int = 0) -> tuple[int | None, Specialised]:
         """The device and the specialisation of a launch whose preconditions hold."""
+        driver.check_grid(self.__name__, grid)
         if cluster != (1, 1, 1):
             driver.check_cluster(self.__name__, grid, cluster)
         device = same_device(call, self.__name__)
@@ -146,6 +182,8 @@ class Kernel:
             raise ArgumentError(f"{self.__name__}: a mo.TensorLike has no memory to run on",
                                 hint="kernel.compile(...) compiles without launching")
         spec = self.specialised(call, block, cluster)
+        if smem:
+            require_room(spec, smem)
         check_written(spec.func, call, self.__name__)
         spec.check(slots(call), grid)
         return device, spec
@@ -159,8 +197,10 @@ class Kernel:
         with _tracing:
             found = self._specialised.get(key)
             if found is None or (found.captures and changed(found.captures)):
+                driver.check_block(self.__name__, block, cluster)
                 shape = Shape(call.specs, call.index_bits, block, cluster)
-                why = reasons.changes(found.captures) if found else reasons.nearest(shape, self._shapes.values())
+                earlier = islice(reversed(self._shapes.values()), _MOST_COMPARED)
+                why = reasons.changes(found.captures) if found else reasons.nearest(shape, earlier)
                 found = specialise(self.function, call, block, cluster)
                 self._reasons += ["; ".join(why)] if why else []
                 self._specialised[key], self._shapes[key] = found, shape
@@ -170,6 +210,7 @@ class Kernel:
         """One sentence for each specialisation after the first: what differed from the nearest earlier one."""
         return list(self._reasons)
 
+    @boundary
     def compile(self, *args: Any, block: Extents, cluster: Extents = (1, 1, 1), arch: str | None = None,
                 **kwargs: Any) -> Compiled:
         """Compile for arguments (or ``mo.TensorLike`` specs, which overlap nothing) without launching; needs no GPU.
@@ -184,6 +225,7 @@ class Kernel:
         return Compiled(program.printed, program.arch, program.compiled, program.loaded, program.func, kernel=self,
                         shape=shape)
 
+    @boundary
     def prepare(self, *args: Any, grid: Extents, block: Extents, cluster: Extents = (1, 1, 1), stream: Any = None,
                 smem: int | None = None, dependent: bool = False, **kwargs: Any) -> Prepared:
         """Check and compile a launch and keep it: calling the result launches it again with the same arguments.
@@ -191,22 +233,25 @@ class Kernel:
         ``.update(A=other)`` puts another array in place.  Without ``stream`` it follows the current one.
         """
         call, shape = classify(self.signature, args, kwargs), dim3(grid, "grid")
-        device, spec = self._checked(call, shape, dim3(block, "block"), dim3(cluster, "cluster"))
-        return prepare.prepare(spec, call, device, shape, stream, smem or 0, dependent)
+        more = more_smem(smem)
+        device, spec = self._checked(call, shape, dim3(block, "block"), dim3(cluster, "cluster"), more)
+        return prepare.prepare(spec, call, device, shape, stream, more, dependent)
 
+    @boundary
     def trace(self, *args: Any, block: Extents, cluster: Extents = (1, 1, 1), **kwargs: Any) -> Func:
         """The IR for arguments or specs."""
         call = classify(self.signature, args, kwargs)
         return self.specialised(call, dim3(block, "block"), dim3(cluster, "cluster")).func
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class Compiled(Program):
     """A Program that knows its kernel, so that launches of it can be prepared."""
 
     kernel: Any = None
     shape: Shape | None = None
 
+    @boundary
     def prepare(self, *args: Any, grid: Extents, stream: Any = None, smem: int | None = None,
                 dependent: bool = False, **kwargs: Any) -> Prepared:
         """A prepared launch of just this specialisation; ArgumentError where the arguments need another."""
@@ -234,12 +279,17 @@ class Launcher:
         self.plans = Plans(grid, smem, dependent)
         self.launch: Callable[..., None] = self._first
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Launcher, (self.kernel, self.grid, self.block, self.cluster, self.plans.smem, self.plans.dependent)
+
+    @boundary
     def __call__(self, *args: Any, **kwargs: Any) -> None:
         self.launch(*args, **kwargs)
 
     def _first(self, *args: Any, **kwargs: Any) -> None:
         self._long_way(args, (), kwargs)
 
+    @boundary
     def _long_way(self, args: tuple[Any, ...], rest: tuple[Any, ...], named: dict[str, Any]) -> None:
         """Launch where the plan used last does not hold."""
         args = (*(a for a in args if a is not missing), *rest)

@@ -36,6 +36,15 @@ def dim3(extents: Any, what: str) -> Dim3:
     return x, y, z
 
 
+def more_smem(smem: Any) -> int:
+    """How many bytes of dynamic shared memory a launch asks for; LaunchError for what is no such number."""
+    if smem is None:
+        return 0
+    if not hasattr(smem, "__index__") or smem.__index__() < 0:
+        raise LaunchError(f"smem is a number of bytes, not {smem!r}")
+    return int(smem.__index__())
+
+
 def slots(call: Call) -> list[Any]:
     """The runtime numbers of the parameters: extents then strides of each tensor, scalars as they are."""
     values: list[Any] = []
@@ -105,7 +114,7 @@ def array_kind(call: Call) -> str:
 
 def stream_handle(stream: Any) -> int:
     """The CUstream of a handle or of anybody's stream object."""
-    if isinstance(stream, int):
+    if isinstance(stream, int) and not isinstance(stream, bool) and stream >= 0:
         return stream
     for attribute in ("cuda_stream", "ptr", "handle"):
         if hasattr(stream, attribute):

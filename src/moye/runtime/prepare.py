@@ -20,7 +20,7 @@ from typing import Any
 
 from moye import env
 from moye.dtypes import DType, float32
-from moye.errors import ArgumentError, LaunchError
+from moye.errors import ArgumentError
 from moye.ir.nodes import ScalarParam
 from moye.runtime import checking, fast
 from moye.runtime.arguments import Call, require_float32
@@ -67,9 +67,6 @@ class Compilation:
     def take(self, spec: Specialised, call: Call, device: int | None) -> None:
         """In place of a launch; LaunchError where no launch could work."""
         job = Job(spec, self.arch or default_arch(device), not overlaps(spec.func, call), call)
-        if spec.func.threads > 1024:
-            raise LaunchError(f"{spec.func.name}: block {spec.func.block_dim} has {spec.func.threads} threads, and at "
-                              f"most 1024 are possible")
         check_atoms(spec.func, job.arch)
         require_shared(spec, job.arch)
         self.jobs.append(job)
@@ -125,6 +122,10 @@ class Prepared:
             self._stream = fast.stream_reader(array_kind(call))
         ready.configure(self._stream(device))
         self._params, self._dirty = self._packed(call), written_tensors(spec.func, call)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        raise ArgumentError("a prepared launch belongs to its process and its arrays, and is neither copied nor "
+                            "pickled", hint="pass the kernel, and prepare it there")
 
     def __call__(self) -> None:
         """Launch again with the same arguments."""

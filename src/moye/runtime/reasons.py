@@ -28,11 +28,11 @@ class Shape(NamedTuple):
 
 
 def nearest(new: Shape, earlier: Iterable[Shape]) -> list[str]:
-    """The differences to the earlier specialisation that has fewest; the latest of equals."""
+    """The differences to the earlier specialisation, the latest first, that has fewest; the latest of equals."""
     best: list[str] = []
     for old in earlier:
         found = differences(old, new)
-        if not best or len(found) <= len(best):
+        if not best or len(found) < len(best):
             best = found
     return best
 

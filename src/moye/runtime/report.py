@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from moye.sim.timeline.view import Timeline
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class Report:
     """What one checked launch showed.
 
@@ -43,8 +43,18 @@ class Report:
     recorded: Timeline | None = field(default=None, repr=False)
     traffic: Meter | None = field(default=None, repr=False)
     blocks: tuple[int, ...] | None = None
+    schedules: int | None = None
+    """How many schedules were seen; None where blocks do not signal to each other, so that one shows all."""
     counts: list[int] = field(default_factory=list)
     """How often each finding was seen, parallel to ``findings``; missing ones once."""
+
+    def __repr__(self) -> str:
+        """One line; ``str`` is all of it."""
+        codes = ", ".join(dict.fromkeys(str(finding.code) for finding in self.findings))
+        lints = f", {_counted(len(self.lints), 'lint')}" if self.lints else ""
+        some = f", {self.extent}" if self.extent else ""
+        return (f"<Report of {self.kernel}, grid {self.grid}, block {self.block}{some}: {self.verdict}"
+                f"{f' ({codes})' if codes else ''}{lints}>")
 
     @property
     def ok(self) -> bool:
@@ -112,7 +122,8 @@ class Report:
     @property
     def head(self) -> str:
         """The launch and the outcome in one line, without what was checked."""
-        parts = [self.verdict, self.extent, _counted(len(self.lints), "lint") if self.lints else ""]
+        parts = [self.verdict, self.extent, _counted(self.schedules, "schedule") if self.schedules else "",
+                 _counted(len(self.lints), "lint") if self.lints else ""]
         return f"{self.kernel}[{self.grid}, {self.block}]: {', '.join(part for part in parts if part)}"
 
     def details(self, *, lints: bool = True) -> list[str]:
@@ -137,7 +148,7 @@ class Report:
     def as_dict(self) -> dict[str, Any]:
         """Everything but the timeline, as JSON holds it."""
         return {"kernel": self.kernel, "grid": list(self.grid), "block": list(self.block), "ok": self.ok,
-                "blocks": None if self.blocks is None else list(self.blocks),
+                "blocks": None if self.blocks is None else list(self.blocks), "schedules": self.schedules,
                 "findings": [{**_finding(f), "count": self.count(f)} for f in self.findings],
                 "lints": [_finding(lint) for lint in self.lints], "unsupported": list(self.unsupported),
                 "checked": list(self.checked), "not_judged": list(self.not_judged)}

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from moye import env
-from moye.errors import CompileError, LaunchError, SimulationError, UnsupportedError
+from moye.errors import CompileError, SimulationError, UnsupportedError
 from moye.ir.nodes import TensorParam
 from moye.runtime.arguments import Call
 from moye.runtime.arrays import ArrayInfo, host_view
@@ -100,26 +100,31 @@ def lints_of(outcome: Any, spec: Specialised, grid: Dim3, *, deep: bool) -> tupl
 
 def run(spec: Specialised, call: Call, grid: Dim3, *, check: bool, collect: bool = False, earliest: bool = False,
         record: tuple[int, ...] = (), lints: bool = False, sample: tuple[int, ...] | None = None,
-        probe: Any = None) -> Any:
+        probe: Any = None, seed: int = 0, schedules: int | None = 1) -> Any:
     """Simulate one launch; returns the simulator's Outcome.
 
     ``record``: the blocks that a timeline is wanted of; ``lints``: count what every access costs; ``sample``: the
-    blocks that run, None for all.
+    blocks that run, None for all; ``seed`` and ``schedules`` as in Hooks.
     """
     from moye.sim.checkers.codes import chosen
     from moye.sim.machine import Hooks, simulate
 
     named = env.check() if check and not collect else True
-    _check_limits(spec, grid)
     if arch := default_arch() if collect else env.arch():
         require_shared(spec, arch)
     arguments = launch_arguments(spec, call)
     gathered = _timelines.get()
     hooks = Hooks(progress=_progress[0] if _progress else None, stop_on_first=not collect, printer=print,
                   record=record or ((0,) if gathered is not None else ()), sample=sample, probe=probe,
-                  lints=lints, codes=chosen(named) if isinstance(named, frozenset) else None,
+                  lints=lints, seed=seed, schedules=schedules,
+                  codes=chosen(named) if isinstance(named, frozenset) else None,
                   asynchronous="earliest" if earliest else "latest", exact_fma=env.exact_fma(), steps=env.steps())
-    outcome = simulate(spec.func, arguments, grid, check=check, hooks=hooks)
+    try:
+        outcome = simulate(spec.func, arguments, grid, check=check, hooks=hooks)
+    except MemoryError as error:
+        raise UnsupportedError(f"{spec.func.name}: there was not enough memory to simulate this launch; what it "
+                               f"writes may be written in part", hint="mo.check(kernel, blocks=16) runs a few blocks"
+                               ) from error
     _last.inspections = tuple(snapshots(outcome.inspections, spec.func))
     if gathered is not None:
         gathered.append(timeline_of(outcome, spec))
@@ -140,14 +145,6 @@ def probed(spec: Specialised, call: Call, grid: Dim3, block: int, probe: Any, *,
 def violation(finding: Any) -> SimulationError:
     """A finding as an error."""
     return SimulationError(finding.message, finding=finding, hint=finding.hint, locs=finding.locs, code=finding.code)
-
-
-def _check_limits(spec: Specialised, grid: Dim3) -> None:
-    if spec.func.threads > 1024:
-        raise LaunchError(f"{spec.func.name}: block {spec.func.block_dim} has {spec.func.threads} threads, and at most "
-                          f"1024 are possible")
-    if min(grid) < 0 or grid[0] >= 1 << 31 or max(grid[1:]) > 65535:
-        raise LaunchError(f"{spec.func.name}: grid {grid} lies outside (1, 1, 1) .. (2147483647, 65535, 65535)")
 
 
 def launch_arguments(spec: Specialised, call: Call) -> list[Any]:

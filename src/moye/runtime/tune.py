@@ -22,6 +22,7 @@ from functools import partial, update_wrapper
 from typing import Any, NamedTuple
 
 from moye.errors import ArgumentError, LaunchError, MoyeError
+from moye.lang.pickling import reduced
 from moye.runtime.candidates import Candidate, Problem, compile_all, on_a_device, timed
 from moye.runtime.precompile import Progress
 from moye.runtime.prepare import compilation
@@ -143,6 +144,15 @@ class Autotuned:
                 chosen = self._first_legal(problem) if problem.device is None else self._fastest(problem, in_key)
                 self._chosen[exact] = chosen
         return chosen
+
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        return reduced(self, Autotuned, self.function, self.options)
+
+    def __copy__(self) -> Autotuned:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Autotuned:
+        return self
 
     def report(self) -> str:
         """A table for each key: configurations with their times, or why they were dropped."""

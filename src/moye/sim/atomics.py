@@ -17,6 +17,7 @@ from moye.errors import UnsupportedError
 from moye.ir import ops
 from moye.sim import overflow
 from moye.sim.access import End, GlobalEnd, Operand, SharedEnd
+from moye.sim.checkers.flags import Outcome
 from moye.sim.masks import Mask, lanes_of
 from moye.sim.memory import Array
 from moye.sim.state import BatchState
@@ -44,10 +45,10 @@ class AtomicPlan:
     def __init__(self, site: AtomicSite, batch: BatchState) -> None:
         self.op, self.batch = site.op, batch
         self.end: End = site.operand.bind(batch)
+        self.polls = batch.watch is not None and id(site.op) in batch.watch.globals.flags.traffic.spun
 
     def __call__(self, offset: Any, value: Any, compare: Any, mask: Mask) -> Array:
         index = self.end.locate(offset, (), ())
-        self._check(index, mask)
         if isinstance(self.end, GlobalEnd):
             self.end.changed(index, mask)
         shape = (self.batch.threads, self.batch.blocks)
@@ -57,10 +58,27 @@ class AtomicPlan:
         values = np.broadcast_to(np.asarray(value, flat.dtype), shape).T[active.T]
         expected = None if compare is None else np.broadcast_to(np.asarray(compare, flat.dtype), shape).T[active.T]
         old = np.zeros(shape, flat.dtype)
-        old.T[active.T] = self._apply(flat, where, values, expected)
-        if self.op.kind == "add" and self.batch.watch is not None and overflow.signed(flat.dtype):
+        old.T[active.T] = found = self._apply(flat, where, values, expected)
+        if self.batch.watch is None:
+            return old
+        if self.op.kind == "add" and overflow.signed(flat.dtype):
             self._check_sums(old, np.broadcast_to(np.asarray(value, flat.dtype), shape), active)
+        wrote = np.zeros(shape, np.bool_)
+        wrote.T[active.T] = self._wrote(found, values, expected)
+        flags = self.batch.watch.globals.flags
+        flags.outcome = Outcome(old, wrote)
+        self._check(index, mask)
+        old, older = flags.give(old)
+        self.batch.launch.writes += older               # who polls gets on
         return old
+
+    def _wrote(self, old: Array, values: Array, expected: Array | None) -> Array:
+        """Where it counts as a write: a comparison that fails writes nothing, nor does a poll that adds nothing."""
+        if expected is not None:
+            return np.asarray(old == expected)
+        if not self.polls:
+            return np.ones(old.shape, np.bool_)
+        return np.asarray(self._new(old, values, expected) != old)
 
     def _check_sums(self, old: Array, value: Array, active: Array) -> None:
         """A11: what a lane found and what it added do not fit together."""
@@ -70,8 +88,7 @@ class AtomicPlan:
             self.batch.watch.grown(self.op, "add", bits, self.op.ref.buffer.name, old, value, bad, active)
 
     def _check(self, index: Array, mask: Mask) -> None:
-        if self.batch.watch is None:
-            return
+        assert self.batch.watch is not None, "the run is checked"
         if isinstance(self.end, GlobalEnd):
             self.end.check_read(index, mask)
         elif isinstance(self.end, SharedEnd):

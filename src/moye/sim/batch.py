@@ -95,6 +95,7 @@ class Batch:
         self.exited: Mask = False
         self.returned: dict[Loc, tuple[ops.Exit, Mask]] = {}
         self.spinning: list[Group] = []
+        self._events, self._spun = 0, False             # strong writes so far; whether the last group polls
         self.polled: dict[int, ops.Op] = {}
         self.seen: dict[int, list[list[Any]]] = {}      # what those that poll carried at their last look ...
         self.looking: dict[int, list[list[Any]]] = {}   # ... and carry in this round
@@ -174,6 +175,7 @@ class Batch:
         while self.ready or self.tensor_copies.land():
             while self.ready:
                 self._advance(self._next())
+                self._wake()
         if self.spinning:
             return "spinning"
         if self.barriers.waiting:
@@ -187,6 +189,15 @@ class Batch:
             self.watch.globals.finish()
         self.launch.done += self.blocks
         return "done"
+
+    def _wake(self) -> None:
+        """Let those that poll look at once if somebody else has changed a flag: who waits longest comes first."""
+        if self.watch is None:
+            return
+        events = self.launch.globals.between.events
+        if events != self._events and self.spinning and not self._spun and self.launch.schedule.wakes():
+            self.ready, self.spinning = [*self.spinning, *self.ready], []
+        self._events, self._spun = events, False
 
     def resume(self) -> str:
         """Let those that poll look again."""
@@ -265,6 +276,7 @@ class Batch:
 
     def _spin(self, group: Group, result: tuple[Any, ...]) -> None:
         _, _, op, after = result
+        self._spun = True
         group.pc = after
         self.polled[after] = op
         self.turn(op, group.mask)

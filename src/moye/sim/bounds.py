@@ -106,7 +106,7 @@ class BoundsPlan:
             return None
         bad = (reached < 0) | (reached >= extent)
         if isinstance(lanes, np.ndarray) and lanes.ndim == 3 and len(bad) == 1:
-            lanes = lanes.any(axis=0)
+            lanes = np.asarray(lanes.any(axis=0))
         found, count = self.watch.first(bad, lanes)
         if not found:
             return None
@@ -149,6 +149,7 @@ class BoundsPlan:
         else:
             said = f"{who} {verb} index {failed.index} of {view or name}, mode {failed.check.mode}{at(op)}, outside " \
                    f"of its extent {failed.extent}" + (f": that is {name}{shown}" if shown else "")
+        self.watch.reporter.judged.add((buffer.name, op.loc))
         self.watch.report("B1" if buffer.space is Space.GLOBAL else "B2", said, op, lane=lane, count=failed.count,
                           tensor=buffer.name, coordinate=coordinate, hint=self._hint(coordinate, extents, outside))
 

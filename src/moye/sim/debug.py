@@ -43,8 +43,9 @@ def lines(op: ops.Print, values: tuple[Any, ...], mask: Mask, batch: BatchState)
     full = [np.broadcast_to(np.asarray(value), shape) for value in values]
     x, y, _ = batch.block_dim
     for block, thread in np.argwhere(active.T).tolist():
-        given = iter(full)
-        text = "".join(part if isinstance(part, str) else _text(next(given)[thread, block]) for part in op.parts)
+        given, forms = iter(full), iter(op.formats)
+        text = "".join(part if isinstance(part, str) else _text(next(given)[thread, block], next(forms, ""))
+                       for part in op.parts)
         indices = (*batch.block_ids[block], thread % x, thread // x % y, thread // (x * y))
         yield (_WHERE % tuple(int(i) for i in indices) + text).removesuffix("\n")
 
@@ -52,8 +53,10 @@ def lines(op: ops.Print, values: tuple[Any, ...], mask: Mask, batch: BatchState)
 _WHERE = "[block (%d,%d,%d) thread (%d,%d,%d)] "  # as the printed CUDA's printf
 
 
-def _text(value: Any) -> str:
-    """A number as the printed CUDA shows it: %g, %d, or True and False."""
+def _text(value: Any, form: str) -> str:
+    """A number as the printed CUDA shows it: in a printf format, or %g, %d, True and False."""
+    if form:
+        return form % (int(value) if form[-1] in "duxXo" else float(value))
     return str(value) if np.asarray(value).dtype.kind in "biu" else f"{float(value):g}"
 
 

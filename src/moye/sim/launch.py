@@ -26,6 +26,7 @@ from moye.sim.lints.meter import Meter
 from moye.sim.masks import Mask
 from moye.sim.memory import Array, Global, TensorArg
 from moye.sim.probe import Probe
+from moye.sim.schedules import Schedule
 from moye.sim.segments import name_of
 from moye.sim.semantics import to_scalar
 from moye.sim.stale import Stale
@@ -33,6 +34,8 @@ from moye.sim.timeline.tape import Tape
 
 __all__ = ["Argument", "Finding", "Hooks", "Launch", "Outcome", "Reporter"]
 
+MULTIPROCESSORS, THREADS_EACH, SHARED_EACH, BLOCKS_EACH = 132, 2048, 227 << 10, 32
+"""How many blocks run at once: those of an H100 or H200."""
 Argument = TensorArg | int | float | bool
 
 
@@ -62,6 +65,10 @@ class Hooks:
     """Count what every access costs (checked runs)."""
     ignored: frozenset[int] = frozenset()
     """The ids of block barriers that are executed, and order nothing for the checks."""
+    seed: int = 0
+    """Which schedule runs: 0 is the plain order of blocks."""
+    schedules: int | None = 1
+    """How many schedules run, from ``seed`` on, until one shows a violation; None: several where blocks signal."""
     first: int | None = None
     """Run only so many blocks, the first of the grid."""
     blocks: int | None = None
@@ -90,6 +97,8 @@ class Outcome:
     """What accesses cost, where ``Hooks.lints`` asked for it."""
     not_judged: list[str] = field(default_factory=list)
     """What was left out because it is too large."""
+    schedules: int | None = None
+    """How many schedules were seen, None where blocks do not signal to each other."""
 
 
 @dataclass(slots=True)
@@ -112,12 +121,14 @@ class Launch:
     ticks: int = 0
     printed: list[str] = field(default_factory=list)
     inspections: list[Inspection] = field(default_factory=list)
+    inspected_bytes: int = 0
     memories: dict[tuple[int, str], Global] = field(default_factory=dict)
     tape: Tape | None = None
     unsupported: list[str] = field(default_factory=list)
     meter: Meter | None = None
     stale: Stale | None = None
     """The predicated copies whose leftovers are looked for."""
+    schedule: Schedule = field(init=False)
     globals: GlobalMemory = field(init=False)
     """What the checker of races in global memory keeps for the whole launch; only in checked runs."""
 
@@ -126,6 +137,8 @@ class Launch:
             raise ArgumentError(f"{self.func.name} has {len(self.func.params)} parameters, not {len(self.arguments)}")
         for param, argument in zip(self.func.params, self.arguments, strict=True):
             self._bind(param, argument)
+        self.schedule = Schedule(self.hooks.seed, self.total, math.prod(self.func.cluster_dim),
+                                 resident=self.total <= (self.hooks.resident or resident_blocks(self.func)))
 
     def watch(self, stale: Stale, spent: int | None) -> None:
         """Check global memory and look for leftovers; ``spent``: bytes taken already, None for no global memory."""
@@ -163,12 +176,13 @@ class Launch:
 
     def numbers(self, first: int, count: int) -> Array:
         """The numbers in the grid (x fastest) of ``count`` blocks that run, from the ``first``: cluster by cluster."""
+        positions = self.schedule.positions(first, count)
         if self.hooks.sample is not None:
-            return np.array(self.hooks.sample[first:first + count])
+            return np.array(self.hooks.sample)[positions]
         cluster = self.func.cluster_dim
         if cluster == (1, 1, 1):
-            return np.arange(first, first + count)
-        each, rank = np.divmod(np.arange(first, first + count), math.prod(cluster))
+            return positions
+        each, rank = np.divmod(positions, math.prod(cluster))
         counts = tuple(extent // own for extent, own in zip(self.grid, cluster, strict=True))
         x, y, z = (places(each, counts) * cluster + places(rank, cluster)).T
         return np.asarray(x + self.grid[0] * (y + self.grid[1] * z))
@@ -210,9 +224,25 @@ class Launch:
                   mask: Mask) -> None:
         inspection = Inspection(op.label, op.loc, block_ids.copy(), tensors, scalars,
                                 mask if mask is None or mask is False else mask.copy())  # type: ignore[union-attr]
+        self.inspected_bytes += sum(x.nbytes for x in (*tensors.values(), *scalars.values()) if hasattr(x, "nbytes"))
+        if self.inspected_bytes > MOST_INSPECTED:
+            raise UnsupportedError(f"mo.inspect: the snapshots of this launch take more than {MOST_INSPECTED >> 20} "
+                                   "MiB", hint="keep them under an if, of one turn of the loop or one block",
+                                   locs=(op.loc,))
         self.inspections.append(inspection)
         if self.hooks.inspect is not None:
             self.hooks.inspect(inspection)
+
+
+MOST_INSPECTED = 1 << 29
+"""Bytes of snapshots that one launch may keep."""
+
+
+def resident_blocks(func: Func) -> int:
+    """How many blocks a device runs at once."""
+    shared = sum(b.bytes for b in func.shared_buffers)
+    each = min(BLOCKS_EACH, THREADS_EACH // func.threads, SHARED_EACH // shared if shared else BLOCKS_EACH)
+    return MULTIPROCESSORS * max(1, each)
 
 
 def places(numbers: Array, shape: tuple[int, ...]) -> Array:

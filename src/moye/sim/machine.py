@@ -18,12 +18,13 @@ from dataclasses import replace
 import numpy as np
 
 from moye.dtypes import Space
-from moye.ir.nodes import Func
+from moye.ir.nodes import Block, Func
 from moye.sim.batch import Batch
-from moye.sim.launch import Argument, Finding, Hooks, Launch, Outcome, Reporter
+from moye.sim.launch import Argument, Finding, Hooks, Launch, Outcome, Reporter, resident_blocks
 from moye.sim.lints.meter import Meter
 from moye.sim.memory import TensorArg
 from moye.sim.program import Program, program_of
+from moye.sim.schedules import MOST_BLOCKS, MOST_BYTES, SEVERAL, Rewind
 from moye.sim.stale import Again, Stale
 from moye.sim.stops import StopSimulation, stuck
 from moye.sim.timeline.tape import Tape
@@ -33,8 +34,6 @@ __all__ = ["Finding", "Hooks", "Outcome", "TensorArg", "simulate"]
 LANES = 16_384
 """Threads times blocks of a batch: a 32-bit register is 64 KB then."""
 BATCH_BYTES = 256 << 20
-MULTIPROCESSORS, THREADS_EACH, SHARED_EACH, BLOCKS_EACH = 132, 2048, 227 << 10, 32
-"""How many blocks run at once: those of an H100 or H200."""
 
 
 def simulate(func: Func, arguments: Sequence[Argument], grid: tuple[int, int, int], *, check: bool,
@@ -51,6 +50,7 @@ def simulate(func: Func, arguments: Sequence[Argument], grid: tuple[int, int, in
     program = program_of(func, check=check, record=bool(hooks.record))
     if program.statements is not None:
         launch.tape = Tape(program.statements, grid, hooks.record)
+    others = _Others(launch, [argument for _, argument in again.outputs]) if again is not None else None
     try:
         with np.errstate(all="ignore"):
             _run(program, launch)
@@ -58,6 +58,8 @@ def simulate(func: Func, arguments: Sequence[Argument], grid: tuple[int, int, in
                 launch.globals.conflicts.tell()         # of batches that never came to their end
             if again is not None and launch.done == launch.total:
                 again.judge(lambda stale: _repeat(program_of(func, check=True), launch, stale), reporter)
+            if others is not None and launch.done == launch.total:
+                others.run(program_of(func, check=True), again.bytes if again is not None else 0)
     except StopSimulation:
         pass
     outcome = Outcome(reporter.findings, launch.printed, launch.inspections, launch.done, launch.steps, reporter,
@@ -65,7 +67,45 @@ def simulate(func: Func, arguments: Sequence[Argument], grid: tuple[int, int, in
     if again is not None:
         outcome.unsupported += [*launch.globals.unsupported, *again.unsupported]
         outcome.not_judged = launch.globals.plan.not_judged
+    if others is not None and others.signals:
+        outcome.schedules = others.seen
     return outcome
+
+
+class _Others:
+    """The further schedules of a launch, one after the other until one shows a violation."""
+
+    def __init__(self, launch: Launch, outputs: Sequence[TensorArg]) -> None:
+        self.launch, self.seen = launch, 1
+        self.signals = launch.globals.crossing and launch.total > 1
+        """Whether blocks may behave differently in another schedule."""
+        usual = SEVERAL if launch.total <= MOST_BLOCKS and sum(a.memory.nbytes for a in outputs) <= MOST_BYTES else 1
+        self.wanted = (launch.hooks.schedules or usual) if self.signals else 1
+        self.rewind = Rewind(outputs) if self.wanted > 1 else None
+
+    def run(self, program: Program, spent: int) -> None:
+        """Run them; the outputs stay those of the first."""
+        if self.rewind is None or self.launch.reporter.findings:
+            return
+        self.rewind.keep()
+        try:
+            while self.seen < self.wanted and not self.launch.reporter.findings:
+                self.rewind.back()
+                self._one(program, self.launch.hooks.seed + self.seen, spent)
+                self.seen += 1
+        finally:
+            self.rewind.restore()
+
+    def _one(self, program: Program, seed: int, spent: int) -> None:
+        first = self.launch
+        first.globals.forget()
+        hooks = replace(first.hooks, progress=None, printer=None, inspect=None, record=(), probe=None, seed=seed)
+        launch = Launch(first.func, first.arguments, first.grid, True, hooks, first.reporter)
+        launch.watch(Stale(Func("", [], Block(), (1, 1, 1))), spent)
+        _run(program, launch)
+        launch.globals.conflicts.tell()
+        first.unsupported += [text for text in (*launch.unsupported, *launch.globals.unsupported)
+                              if text not in (*first.unsupported, *first.globals.unsupported)]
 
 
 def _repeat(program: Program, launch: Launch, stale: Stale) -> None:
@@ -88,13 +128,6 @@ def blocks_per_batch(func: Func, total: int) -> int:
     return -(-total // (batches * cluster)) * cluster
 
 
-def resident_blocks(func: Func) -> int:
-    """How many blocks a device runs at once."""
-    shared = sum(b.bytes for b in func.shared_buffers)
-    each = min(BLOCKS_EACH, THREADS_EACH // func.threads, SHARED_EACH // shared if shared else BLOCKS_EACH)
-    return MULTIPROCESSORS * max(1, each)
-
-
 class _Queue:
     """Blocks that have not started, and batches whose memory can be used again."""
 
@@ -102,7 +135,7 @@ class _Queue:
         self.program, self.launch = program, launch
         self.total, cluster = launch.total, math.prod(program.func.cluster_dim)
         self.size = -(-(launch.hooks.blocks or 0) // cluster) * cluster or \
-            blocks_per_batch(program.func, max(self.total, 1))
+            launch.schedule.size(blocks_per_batch(program.func, max(self.total, 1)))
         self.next = 0
         self.free: list[Batch] = []
 
@@ -134,7 +167,7 @@ def _run(program: Program, launch: Launch) -> None:
             polling.append(queue.admit())
             _turn(polling, queue, [polling[-1]], fresh=True)
         if polling:
-            _turn(polling, queue, list(polling), fresh=False)
+            _turn(polling, queue, launch.schedule.turns(polling), fresh=False)
         lonely = 0 if before != (launch.writes, launch.done, queue.next) else lonely + 1
         idle = 0 if not lonely or launch.moves != moves else idle + 1
         if idle > launch.hooks.spins or lonely * len(polling) > launch.hooks.steps:

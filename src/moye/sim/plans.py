@@ -42,8 +42,9 @@ class LoadPlan:
     def __init__(self, site: LoadSite, batch: BatchState) -> None:
         self.end = site.operand.bind(batch)
         self.dtype = site.op.result.dtype
-        self.uniform = site.op.ref.buffer.space is Space.GLOBAL
+        self.uniform = site.op.ref.buffer.space is Space.GLOBAL and site.op.order is None
         self.batch, self.checked, self.name = batch, batch.watch is not None, name_of(site.op.result)
+        self.watch = batch.watch if site.op.order is not None else None
 
     def __call__(self, offset: Any, mask: Mask) -> Any:
         index = self.end.locate(offset, (), ())
@@ -55,6 +56,9 @@ class LoadPlan:
         else:
             self.end.check_read(index, mask)
         values = self.end.load(index, mask)[0]
+        if self.watch is not None:
+            values, older = self.watch.globals.flags.give(values)
+            self.batch.launch.writes += older                 # who polls gets on
         if self.uniform and not isinstance(offset, np.ndarray):
             return to_scalar(values[0, 0], self.dtype)
         return values.copy() if isinstance(self.end, RegisterEnd) else values
@@ -74,11 +78,14 @@ class StoreSite:
 class StorePlan:
     def __init__(self, site: StoreSite, batch: BatchState) -> None:
         self.end = site.operand.bind(batch)
+        self.watch = batch.watch if site.op.order is not None else None
         self.doubts = batch.doubts
         self.name = name_of(site.op.value) if isinstance(site.op.value, Value) else ""
 
     def __call__(self, offset: Any, value: Any, mask: Mask) -> None:
         index = self.end.locate(offset, (), ())
+        if self.watch is not None:
+            self.watch.globals.flags.replaced = self.end.load(index, mask)[0]
         self.end.check_write(index, mask)
         if self.doubts.on and isinstance(self.end, RegisterEnd):
             found = self.doubts.of.get(self.name)

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from moye.dtypes import DType, Kind
+from moye.dtypes import DType, Kind, rounded
 from moye.errors import UnsupportedError
 from moye.ir.constants import limits
 from moye.sim.memory import Array, numpy_dtype
@@ -150,7 +150,7 @@ def to_scalar(value: Any, dtype: DType) -> Any:
 
 def constant(value: float, dtype: DType) -> Any:
     """A literal of a float dtype, rounded as a conversion to it would."""
-    number = np.array(value, np.float64)
+    number = np.array(rounded(value, dtype), np.float64)
     with np.errstate(all="ignore"):
         return (_narrowed(number, dtype) if dtype.bits < 32 else number.astype(numpy_dtype(dtype)))[()]
 

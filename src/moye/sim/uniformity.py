@@ -138,7 +138,7 @@ def _result(levels: Levels, op: ops.Op) -> int:
     if isinstance(op, ops.MapShared):
         return BLOCK | levels.of(op.rank)
     if isinstance(op, ops.Load):
-        return _loaded(levels, op.ref)
+        return FULL if op.order is not None else _loaded(levels, op.ref)     # threads may see different values
     if isinstance(op, ops.Vote):
         return THREAD | levels.of(op.pred)
     if isinstance(op, ops.Elect):

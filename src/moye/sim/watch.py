@@ -111,12 +111,14 @@ class Watch:
     def fence(self, op: ops.Fence, mask: Mask) -> None:
         """A fence of the lanes of the mask."""
         lanes = None if mask is None else np.asarray(mask)
-        self.globals.fence(op, lanes)
+        self.globals.flags.fence(op, lanes)
         self.checker.fence(op, lanes if lanes is None else np.broadcast_to(lanes, (self.threads, lanes.shape[1])))
 
     def _outside(self, op: ops.Op, ref: Ref | TileRef, memory: Global, index: Array, width: int, mask: Mask,
                  verb: str) -> None:
         high = memory.high - (width - 1)
+        if (ref.buffer.name, op.loc) in self.reporter.judged:
+            return
         found, count = self.first((index < memory.low) | (index > high), mask)
         if not found:
             return
@@ -205,6 +207,8 @@ class Watch:
 
     def _outside_shared(self, op: ops.Op, ref: Ref | TileRef, index: Array, elements: int, width: int, mask: Mask,
                         how: str, column: Array | None = None) -> None:
+        if (ref.buffer.name, op.loc) in self.reporter.judged:
+            return
         found, count = self.first((index < 0) | (index > elements - width), mask)
         if not found:
             return
@@ -374,7 +378,7 @@ class Watch:
             lane, sign = (found[-2], found[-1]), "<<" if op.kind == "shl" else ">>"
             self.report("A11", f"{self.who(lane)} computes a {sign} b with b = {amount}: a shift by a negative count",
                         op, lane=lane, count=count, tensor=op.result.name,
-                        hint="test the count first: mo.where computes both of its sides")
+                        hint="test the count first")
 
     def divisor(self, op: ops.Binary, b: Any, mask: Mask) -> None:
         """A12: an integer is divided by zero."""
@@ -386,7 +390,7 @@ class Watch:
             lane, sign = (found[-2], found[-1]), "//" if op.kind == "floordiv" else "%"
             self.report("A12", f"division by zero: {self.who(lane)} computes a {sign} b with b = 0", op, lane=lane,
                         count=count, tensor=op.result.name or "",
-                        hint="test the divisor first: mo.where computes both of its sides")
+                        hint="test the divisor first")
 
     def assertion(self, op: ops.Assert, cond: Any, mask: Mask) -> None:
         """A12: an assert or an assumption does not hold."""

@@ -44,13 +44,13 @@ def judge_element(tensor: Any, coordinate: object, own: tuple[Pending, ...], wri
         if found is None:
             return None
         try:
-            return tuple(found[1] + crd2idx(wide(coordinate), found[0]))  # type: ignore[arg-type]
+            return tuple(found[1] + crd2idx(wide(coordinate), found[0]))
         except (MoyeError, TypeError):
             return None
 
     checks = [*_scalars(tensor, (*origin.pending, *own))]
     for track in origin.tracks:
-        if track.modes and (found := _shadow(lambda track=track: at(track))) is not None:  # type: ignore[misc]
+        if track.modes and (found := _shadow(lambda track=track: at(track))) is not None:
             checks += [_index(mode, found[mode], track.root.extents[mode], track.root.name)
                        for mode in sorted(track.modes) if not _inside(found[mode], track.root.extents[mode])]
     if checks:

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import CodeType
+from types import CodeType, FrameType
 
 from moye.errors import Frame, Loc, TraceError
 from moye.ir.builder import Builder
@@ -65,7 +65,7 @@ def trace_into(new: Builder) -> Iterator[Builder]:
         _state.builders.pop()
 
 
-def _is_internal(file: str) -> bool:
+def is_internal(file: str) -> bool:
     known = _inside.get(file)
     if known is None:
         known = file.startswith(_PACKAGE) and not file.startswith(_KERNELS)
@@ -73,11 +73,29 @@ def _is_internal(file: str) -> bool:
     return known
 
 
+_LOOKING = frozenset({"IPython", "_pytest", "bdb", "code", "debugpy", "executing", "inspect", "ipykernel", "pdb",
+                      "pluggy", "pprint", "pydevd", "_pydevd_bundle", "pytest", "reprlib", "rich", "stack_data",
+                      "traceback"})
+"""Packages that show objects to people while the program stands still."""
+
+
+def text_is_asked_for(frame: FrameType | None) -> bool:
+    """Whether it is code of the kernel that asks for an object's text, not moye's own or a debugger's."""
+    while _state.builders and frame is not None and not is_internal(frame.f_code.co_filename):
+        module = str(frame.f_globals.get("__name__", "")).partition(".")[0]
+        if module in _LOOKING:
+            return False
+        if module == "__main__" or (module not in sys.stdlib_module_names and frame.f_code.co_name != "__repr__"):
+            return True
+        frame = frame.f_back                                # the repr of a tuple or a dataclass, say: who asks for it?
+    return False
+
+
 def frame_of(code: CodeType, lasti: int) -> Frame | None:
     """The source frame of an instruction; None for moye's own code."""
     known = _codes.get(id(code))
     if known is None:
-        positions = [] if _is_internal(code.co_filename) else list(code.co_positions())
+        positions = [] if is_internal(code.co_filename) else list(code.co_positions())
         known = _codes[id(code)] = _Code(code, {}, positions)
     if not known.positions:
         return None
@@ -101,7 +119,7 @@ def locate() -> Loc:
     current = sys._getframe(1)
     while current is not None:
         code = current.f_code
-        if code.co_name == "_trace_entry" and _is_internal(code.co_filename):
+        if code.co_name == "_trace_entry" and is_internal(code.co_filename):
             break
         if code.co_name != "<lambda>" or not frames:
             frame = frame_of(code, current.f_lasti)

@@ -11,6 +11,7 @@ Truth of a traced value is an error here: control flow is rewritten by ``moye.la
 from __future__ import annotations
 
 import math
+import sys
 from typing import Any, NoReturn, TypeAlias
 
 from moye import dtypes as dt
@@ -20,7 +21,7 @@ from moye.ir import builder as ir_builder
 from moye.ir import constants, fold, ops
 from moye.ir.nodes import Literal, Operand, Value
 from moye.layout import DynInt
-from moye.tensor.context import builder, locate
+from moye.tensor.context import builder, locate, text_is_asked_for
 
 Number: TypeAlias = "int | float | bool"
 Scalar: TypeAlias = "int | float | bool | Expr"
@@ -135,10 +136,12 @@ class Expr(DynInt):
 
     def to(self, dtype: DType) -> Expr:
         """Value conversion to another dtype."""
+        dtype = dt.as_dtype(".to", dtype)
         return Expr(builder().cast(self.operand, dtype))
 
     def bitcast(self, dtype: DType) -> Expr:
         """The same bits as another dtype of the same width."""
+        dtype = dt.as_dtype(".bitcast", dtype)
         if dtype.bits != self.dtype.bits:
             raise DTypeError(f"bitcast from {self.dtype} to {dtype}: {self.dtype.bits} bits against {dtype.bits}")
         return Expr(builder().cast(self.operand, dtype, bits=True))
@@ -155,6 +158,12 @@ class Expr(DynInt):
         raise TraceError(f"{self} is known only when the kernel runs and cannot become a Python float while tracing",
                          hint="use moye's function: mo.exp for math.exp", locs=(locate(),))
 
+    def __array_function__(self, function: Any, types: object, args: object, options: object) -> NoReturn:
+        no_numpy(function)
+
+    def __array__(self, *_: object, **__: object) -> NoReturn:
+        no_numpy(None)
+
     def __iter__(self) -> NoReturn:
         raise TraceError(f"{self} is a scalar of the kernel and cannot be iterated over", locs=(locate(),))
 
@@ -165,15 +174,34 @@ class Expr(DynInt):
 
     def __str__(self) -> str:
         """As a leaf of a layout or a coordinate: its value or name, else ``?``."""
+        self._no_text()
         return str(self.operand.value) if isinstance(self.operand, Literal) else self.operand.name or "?"
 
     def __repr__(self) -> str:
         """As a word of a sentence."""
+        self._no_text()
         article = "an" if self.dtype.name[0] in "aeiou" else "a"
         return str(self) if isinstance(self.operand, Literal) or self.operand.name else f"{article} {self.dtype} value"
 
     def __format__(self, spec: str) -> str:
+        self._no_text()
         return format(repr(self), spec)
+
+    def _no_text(self) -> None:
+        """Code of a kernel, but for moye's own messages, cannot make a Python string of a value."""
+        if text_is_asked_for(sys._getframe(2)):
+            raise TraceError("a value of the kernel is known only when it runs and cannot become text while tracing",
+                             hint='print("x =", x) shows it, and so does an f-string in a function of the kernel',
+                             locs=(locate(),))
+
+
+def no_numpy(function: Any) -> NoReturn:
+    """TraceError: NumPy computes while tracing, and what it was given is known only when the kernel runs."""
+    name = getattr(function, "__name__", "")
+    own = {"where": "mo.where(cond, a, b)", "maximum": "mo.max(a, b)", "minimum": "mo.min(a, b)"}.get(name)
+    raise TraceError(f"NumPy{f', in np.{name},' if name else ''} does not take scalars and tensors of a kernel",
+                     hint=f"use {own}" if own else "use moye's function: mo.exp for np.exp, mo.where for np.where",
+                     locs=(locate(),))
 
 
 def _index(x: Scalar) -> Int:

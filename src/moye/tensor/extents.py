@@ -59,6 +59,8 @@ def _mode(view: View, other: View, mode: Layout, wanted: Layout, number: int | N
     where = "" if number is None else f" of mode {number}"
     if len(dynamic) > 1 or not isinstance(have, int) or not rest or have % rest or \
             not _assumed(leaves[dynamic[0]][0], have // rest, view, other, where):
+        if Space.REGISTER not in (view.space, other.space):
+            return mode                                 # between memories it may stay dynamic
         raise TensorError(f"{view.label} {view.layout} and {other.label} {other.layout} are copied whole, but whether "
                           f"the extent {leaves[dynamic[0]][0]}{where} fits the {have} elements of {other.label} is "
                           "not known, and launch cannot check it here", locs=(locate(),),
@@ -80,7 +82,11 @@ def _assumed(extent: Int, wanted: int, view: View, other: View, where: str) -> b
     equal = compare("eq", given, wanted)
     if equal is True or given.same(wanted):
         return True
-    if not tracing() or not isinstance(equal, Expr) or not can_guard(equal.operand):
+    if not tracing() or not isinstance(equal, Expr):
+        return False
+    if any(guard.cond is equal.operand for guard in builder().func.guards):
+        return True                                     # launch checks it for an earlier copy
+    if not can_guard(equal.operand):
         return False
     builder().guard(equal.operand, f"copyto: extent {{have}}{where} of {view.label} is not {wanted}, which "
                                    f"{other.label} {other.layout} has", {"have": operand_of(given)})

@@ -13,7 +13,6 @@ from moye.ir.ops import (
     Atomic,
     CpAsyncCommit,
     CpAsyncWait,
-    Fence,
     Load,
     MapShared,
     MbarrierArrive,
@@ -41,9 +40,9 @@ class Bench:
     """
 
     def __init__(self, threads=64, blocks=1, elements=256, *, layout=None, stop=False, warp=32, dtype=float32,
-                 fence=False, cluster=1):
+                 cluster=1):
         self.threads, self.blocks, self.dtype = threads, blocks, dtype
-        body = Block([Fence(order="acq_rel", scope="cta")] if fence else [])
+        body = Block([])
         if cluster > 1:
             body.ops.append(MapShared(result=None, buffer=None, rank=None))
         self.func = Func("kernel", [], body, (threads, 1, 1), cluster_dim=(cluster, 1, 1))

@@ -177,30 +177,6 @@ def test_atomic_on_memory_that_nothing_wrote(bench):
     assert b.codes() == ["B6(1)"]
 
 
-@pytest.mark.parametrize(("order", "expected"), [("acq_rel", []), ("relaxed", ["C1(2, 5)"])])
-def test_a_flag_orders_if_it_releases_and_acquires(bench, order, expected):
-    b = bench(T)
-    b.write(1, np.full(T, 200), active=[0]).sync()
-    b.write(2, np.full(T, 7), active=[0]).atomic(3, np.full(T, 200), active=[0], order=order)
-    b.atomic(4, np.full(T, 200), active=[40], order=order).read(5, np.full(T, 7), active=[40])
-    assert b.codes() == expected
-
-
-def test_a_kernel_with_fences_is_taken_at_its_word(bench):
-    b = bench(T, fence=True)
-    b.write(1, np.full(T, 200), active=[0]).sync()
-    b.write(2, np.full(T, 7), active=[0]).atomic(3, np.full(T, 200), active=[0])
-    b.atomic(4, np.full(T, 200), active=[40]).read(5, np.full(T, 7), active=[40])
-    assert b.codes() == []
-
-
-def test_stores_and_loads_with_an_order_pass_a_flag(bench):
-    b = bench(T)
-    b.write(1, np.full(T, 7), active=[0]).write(2, np.full(T, 200), active=[0], order="release")
-    b.read(3, np.full(T, 200), active=[40], order="acquire").read(4, np.full(T, 7), active=[40])
-    assert b.codes() == []
-
-
 def test_accesses_outside_the_buffer_are_somebody_elses_finding(bench):
     b = bench(T, 1, 32)
     b.write(1, TID).sync().read(2, TID - 32)

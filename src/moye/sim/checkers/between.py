@@ -1,49 +1,127 @@
-"""Which accesses of one block are ordered before those of another: releases and acquires in global memory.
+"""What synchronises through memory: who wrote each value of a flag, and what a thread that read it knows.
 
-In: ordered accesses, thread by thread: ``acquire`` and ``release`` of an address.  Out: ``known``: up to which epoch
-each thread of another block is ordered before this one.
+In: strong writes and reads of a place, thread by thread, in the order in which memory changed.  Out: ``known``: up to
+which epoch each thread of a block is ordered before somebody; ``view``: which values somebody must have seen.
 
-Each address has a log of releases; an acquire remembers how much of it there was.  A release carries what its thread
-had acquired as links into other logs, so what a block knows is found by following them, and only when it is asked.
-Every release of an address so far counts as read by an acquire: that can hide a race, but never invents one.
+A place has a ``Location``: its values, each with its writer and its chain.  A chain is a release sequence (PTX ISA,
+memory consistency model): a write and the read-modify-writes that follow it.  Who reads a value acquires what the
+chain has released up to it, no more.  What a thread knows is a ``Clock``: of each thread that releases the newest
+release that is known; a later one holds all that an earlier one did.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
-from moye.sim.checkers.clocks import Bools, Clocks, Ints
+from moye.sim.checkers.clocks import Clocks, Ints
+from moye.sim.checkers.regions import CLUSTER, GPU
 
-Links = dict[int, int]
-"""Address -> how many releases of it are known."""
-MOST_STEPS = 3_000_000
-"""Acquires, releases and links followed in one launch before it is given up."""
+Place = Hashable
+"""A byte address in global memory, or (block, buffer, byte) in shared memory."""
+Writer = tuple[int, int, int]
+"""Block, thread, epoch."""
+Source = tuple[int, int, int]
+"""Block, thread, and how it releases: by a fence of one of the scopes, or (3) by its operations themselves."""
+Clock = dict[Source, "Release"]
+ITSELF = 3
+MOST_STEPS = 20_000_000
+"""Entries of clocks that are joined in one launch before it is given up."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Release:
-    block: int
+@dataclass(frozen=True, eq=False, slots=True)
+class Release:
+    """What a write publishes of its block, per thread (T,) and per engine, and what its thread had acquired."""
+
+    source: Source
+    number: int
     epochs: Ints
-    """Per thread of the block the latest epoch that the release publishes."""
-    links: Links
+    heard: Ints
+    clock: Clock
+    others: tuple[tuple[int, Ints], ...]
+    """The same epochs of other blocks of the cluster, as its barriers have told them."""
+    scope: int
+
+    def of(self, block: int) -> Iterator[Ints]:
+        """The epochs of a block."""
+        if block == self.source[0]:
+            yield self.epochs
+        for other, epochs in self.others:
+            if other == block:
+                yield epochs
+
+
+@dataclass(eq=False, slots=True)
+class Location:
+    """The values of one place in their order; number 0 is what it held before the first strong write."""
+
+    values: list[Any] = field(default_factory=list)
+    """All but the newest, which is in memory."""
+    chain: list[int | None] = field(default_factory=lambda: [None])
+    upto: list[int] = field(default_factory=lambda: [0])
+    """How many releases the chain of each value had then."""
+    writer: list[Writer | None] = field(default_factory=lambda: [None])
+    readers: dict[tuple[int, int], list[tuple[int, int]]] = field(default_factory=dict)
+    """What each thread of each block has seen: (epoch, value), the newest last."""
+
+    @property
+    def latest(self) -> int:
+        return len(self.chain) - 1
+
+    def saw(self, block: int, thread: int, epoch: int, value: int) -> None:
+        """A thread has read a value."""
+        seen = self.readers.setdefault((block, thread), [])
+        if not seen or seen[-1][0] != epoch:
+            seen.append((epoch, value))
+        else:
+            seen[-1] = epoch, max(value, seen[-1][1])
 
 
 @dataclass(slots=True)
-class _Channel:
-    """The releases of one address."""
-
-    log: list[_Release] = field(default_factory=list)
-    by_block: dict[int, list[int]] = field(default_factory=dict)
+class _Chain:
+    log: list[Release] = field(default_factory=list)
+    narrow: bool = False
+    done: int = 0
+    """So many of its releases are in ``clock``."""
+    clock: Clock = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
-class _Acquire:
+class Eye:
+    """Whose knowledge is asked for: a thread of a block, what it knows of the others there (T,), and of its cluster."""
+
+    block: int
     thread: int
-    epoch: int
-    address: int
-    upto: int
+    row: Ints
+    far: tuple[tuple[int, Ints], ...] = ()
+    """(block, epochs (T,))."""
+    own: int | None = None
+    """The epoch of the thread up to which its own acquires count, None for all."""
+
+    def limit(self, thread: int) -> int | None:
+        """Up to which epoch what a thread of the block did counts, None for all."""
+        if thread != self.thread:
+            return int(self.row[thread])
+        return None if self.own is None else max(self.own, int(self.row[thread]))
+
+
+def join(into: Clock, more: Clock) -> None:
+    """What is known of each source is the newer of the two."""
+    for source, release in more.items():
+        if (old := into.get(source)) is None or old.number < release.number:
+            into[source] = release
+
+
+def eye_of(block: int, thread: int, clocks: Clocks, column: int) -> Eye:
+    """What a thread knows now."""
+    group = clocks.group
+    far = tuple((mate, clocks.wide[group[thread], rank, group, column])
+                for rank, mate in mates(block, clocks.cluster))
+    return Eye(block, thread, clocks.seen[group[thread], group, column], far)
 
 
 def mates(block: int, cluster: int) -> list[tuple[int, int]]:
@@ -53,110 +131,167 @@ def mates(block: int, cluster: int) -> list[tuple[int, int]]:
 
 
 class Between:
-    """The order between the blocks of one launch."""
+    """The order through memory of one launch."""
 
-    def __init__(self) -> None:
-        self.channels: dict[int, _Channel] = {}
-        self.acquires: dict[int, list[_Acquire]] = {}
-        self.steps = self.releases = 0
-        self._reached: dict[tuple[tuple[int, int], ...], Links] = {}
+    def __init__(self, cluster: int = 1) -> None:
+        self.cluster = cluster
+        self.locations: dict[Place, Location] = {}
+        self.chains: list[_Chain] = []
+        self.sources: dict[int, list[Source]] = {}
+        """Per block those that publish something of it."""
+        self.learnt: dict[int, dict[int, tuple[list[int], list[Clock]]]] = {}
+        """Per block and thread what it has acquired itself, and from which epoch on."""
+        self.versions: dict[int, int] = {}
+        """How often threads of a block have learnt something."""
+        self.steps = self.events = 0
+        self._numbers: dict[Source, int] = {}
 
     @property
     def exhausted(self) -> bool:
         """Whether there was too much synchronisation to follow: nothing is judged from here on."""
         return self.steps > MOST_STEPS
 
-    def acquire(self, block: int, thread: int, epoch: int, address: int) -> None:
-        """A thread reads the address, and with it what was released there."""
+    # --- writing -----------------------------------------------------------------------------------------------------
+
+    def release(self, source: Source, epochs: Ints, heard: Ints, clock: Clock, others: tuple[tuple[int, Ints], ...],
+                scope: int) -> Release:
+        """The next release of a source."""
+        number = self._numbers[source] = self._numbers.get(source, 0) + 1
+        for block in (source[0], *(other for other, _ in others)):
+            known = self.sources.setdefault(block, [])
+            if source not in known:
+                known.append(source)
+        return Release(source, number, epochs, heard, clock, others, scope)
+
+    def write(self, place: Place, writer: Writer, before: Any, releases: Iterable[Release], *, rmw: bool) -> Location:
+        """A strong write, of what was ``before``; one that is no read-modify-write begins a chain."""
         self.steps += 1
-        channel = self.channels.get(address)
-        if channel is None:
+        self.events += 1
+        location = self.locations.get(place)
+        if location is None:
+            location = self.locations[place] = Location()
+        number = location.chain[-1] if rmw else None
+        if number is None:
+            number = len(self.chains)
+            self.chains.append(_Chain())
+        chain = self.chains[number]
+        for release in releases:
+            chain.log.append(release)
+            chain.narrow |= release.scope < GPU
+        location.values.append(before)
+        location.chain.append(number)
+        location.upto.append(len(chain.log))
+        location.writer.append(writer)
+        return location
+
+    def cut(self, places: Iterable[Place]) -> None:
+        """Weak writes: whoever reads them learns nothing."""
+        for place in places:
+            self.events += 1
+            self.locations.pop(place, None)
+
+    # --- reading -----------------------------------------------------------------------------------------------------
+
+    def gather(self, location: Location, value: int, block: int, scope: int) -> Clock:
+        """What a read of a value by a block may acquire; morally strong if both scopes reach the other block."""
+        self.steps += 1
+        number, upto = location.chain[value], location.upto[value]
+        if number is None or not upto:
+            return {}
+        chain = self.chains[number]
+        if scope == GPU and not chain.narrow and upto >= chain.done:
+            self._add(chain.clock, chain.log[chain.done:upto])
+            chain.done = upto
+            return dict(chain.clock)
+        found: Clock = {}
+        self._add(found, [release for release in chain.log[:upto]
+                          if self._reaches(min(scope, release.scope), release.source[0], block)])
+        return found
+
+    def _add(self, clock: Clock, releases: Iterable[Release]) -> None:
+        for release in releases:
+            self.steps += len(release.clock) + 1
+            join(clock, release.clock)
+            join(clock, {release.source: release})
+
+    def _reaches(self, scope: int, a: int, b: int) -> bool:
+        return scope == GPU or a == b or (scope == CLUSTER and a // self.cluster == b // self.cluster)
+
+    def acquire(self, block: int, thread: int, epoch: int, clock: Clock) -> None:
+        """A thread is ordered after what a clock says."""
+        epochs, clocks = self.learnt.setdefault(block, {}).setdefault(thread, ([], []))
+        before = clocks[-1] if clocks else {}
+        self.steps += len(clock)
+        if not any(source not in before or before[source].number < release.number
+                   for source, release in clock.items()):
             return
-        here, upto = self.acquires.setdefault(block, []), len(channel.log)
-        if not any(a.thread == thread and a.address == address and a.upto == upto for a in here[-64:]):
-            here.append(_Acquire(thread, epoch, address, upto))
+        self.versions[block] = self.versions.get(block, 0) + 1
+        self.steps += len(before)
+        merged = dict(before)
+        join(merged, clock)
+        if epochs and epochs[-1] == epoch:
+            clocks[-1] = merged
+        else:
+            epochs.append(epoch)
+            clocks.append(merged)
 
-    def release(self, block: int, address: int, epochs: Ints, links: Links) -> None:
-        """A thread publishes at the address what it knows of its block, and what it has acquired."""
-        self.steps += 1
-        self.releases += 1
-        channel = self.channels.setdefault(address, _Channel())
-        channel.by_block.setdefault(block, []).append(len(channel.log))
-        channel.log.append(_Release(block, epochs, links))
+    # --- what is known -----------------------------------------------------------------------------------------------
 
-    def visible(self, block: int, thread: int, clocks: Clocks, column: int) -> Links:
-        """What the thread has acquired, itself or through the barriers of its block and of its cluster."""
-        links: Links = {}
-        group, seen = clocks.group, clocks.seen
-        for a in self.acquires.get(block, ()):
-            known = a.thread == thread or a.epoch <= seen[group[thread], group[a.thread], column]
-            if known and a.upto > links.get(a.address, 0):
-                links[a.address] = a.upto
-        for rank, mate in mates(block, clocks.cluster):
-            for a in self.acquires.get(mate, ()):
-                if a.epoch <= clocks.far[group[thread], rank, group[a.thread], column] and \
-                        a.upto > links.get(a.address, 0):
-                    links[a.address] = a.upto
-        return links
+    def visible(self, eye: Eye) -> Clock:
+        """What a thread has acquired, itself or through the barriers of its block and of its cluster; not to change."""
+        found = [_upto(*learnt, eye.limit(thread)) for thread, learnt in self.learnt.get(eye.block, {}).items()]
+        for mate, far in eye.far:
+            found += [_upto(*learnt, int(far[thread])) for thread, learnt in self.learnt.get(mate, {}).items()]
+        known = [clock for clock in found if clock]
+        if len(known) <= 1:
+            return known[0] if known else {}
+        merged = dict(known[0])
+        for clock in known[1:]:
+            self.steps += len(clock)
+            join(merged, clock)
+        return merged
 
-    def _reach(self, links: Links) -> Links:
-        """The links and whatever they lead to."""
-        key = tuple(sorted(links.items()))
-        if key in self._reached:
-            return self._reached[key]
-        reached: Links = {}
-        todo = list(links.items())
-        while todo and not self.exhausted:
-            address, upto = todo.pop()
-            before = reached.get(address, 0)
-            if upto <= before:
-                continue
-            reached[address] = upto
-            for release in self.channels[address].log[before:upto]:
-                self.steps += 1
-                todo.extend((a, n) for a, n in release.links.items() if n > reached.get(a, 0))
-        if len(self._reached) > 64:
-            self._reached.clear()
-        self._reached[key] = reached
-        return reached
-
-    def known(self, links: Links, rivals: Ints, threads: int) -> Ints:
-        """(rivals, threads): the epoch of each thread of these blocks up to which everything is ordered before."""
-        reached = self._reach(links)
-        known = np.zeros((len(rivals), threads), np.int64)
-        for row, rival in enumerate(rivals.tolist()):
-            for address, upto in reached.items():
-                channel = self.channels[address]
-                for position in channel.by_block.get(rival, ()):
-                    if position < upto:
-                        np.maximum(known[row], channel.log[position].epochs, out=known[row])
+    def known(self, clock: Clock, block: int, threads: int) -> Ints:
+        """(threads,): the epoch of each thread of a block up to which everything is ordered before."""
+        known = np.zeros(threads, np.int64)
+        for source in self.sources.get(block, ()):
+            if (release := clock.get(source)) is not None:
+                for epochs in release.of(block):
+                    np.maximum(known, epochs, out=known)
         return known
 
+    def heard(self, clock: Clock, block: int, engines: int) -> Ints:
+        """(engines,): the epoch of each engine of a block up to which it is known to be complete."""
+        heard = np.zeros(engines, np.int64)
+        for source in self.sources.get(block, ()):
+            if source[0] == block and (release := clock.get(source)) is not None:
+                np.maximum(heard[:len(release.heard)], release.heard, out=heard[:len(release.heard)])
+        return heard
 
-class Fences:
-    """What the fences of one batch of blocks cover: (T, blocks)."""
+    def before(self, eye: Eye, clock: Clock, event: Writer) -> bool:
+        """Whether what a thread did at an epoch is ordered before the eye, whose clock it is."""
+        block, thread, epoch = event
+        if block == eye.block and ((limit := eye.limit(thread)) is None or epoch <= limit):
+            return True
+        if any(mate == block and epoch <= far[thread] for mate, far in eye.far):
+            return True
+        return any(epoch <= epochs[thread] for source in self.sources.get(block, ())
+                   if (release := clock.get(source)) is not None for epochs in release.of(block))
 
-    def __init__(self, threads: int, blocks: int) -> None:
-        self.own: Ints = np.zeros((threads, blocks), np.int64)
-        """The epoch up to which a thread's accesses lie before its last fence."""
-        self.any = False
-        self._snapshot: Ints = np.zeros((threads, blocks), np.int64)
-        self._snapshots: list[Ints] = [np.zeros(threads, np.int64)]
+    def view(self, eye: Eye, clock: Clock, location: Location, least: int = 0) -> int:
+        """The newest value of a place, from ``least`` on, that somebody has seen before the eye."""
+        newest = least
+        for (block, thread), seen in location.readers.items():
+            for epoch, value in reversed(seen):
+                if value <= newest:
+                    break
+                if self.before(eye, clock, (block, thread, epoch)):
+                    newest = value
+                    break
+        return newest
 
-    def fence(self, who: Bools, clocks: Clocks) -> None:
-        """The threads ``who`` (T, columns) execute a fence."""
-        self.any = True
-        for column in range(who.shape[1]):
-            where = slice(None) if who.shape[1] == 1 else column
-            for group in np.unique(clocks.group[who[:, column]]).tolist():
-                mine = who[:, column] & (clocks.group == group)
-                self.own[mine, where] = clocks.now[group, column]
-                self._snapshot[mine, where] = len(self._snapshots)
-                self._snapshots.append(clocks.seen[group, clocks.group, column])
 
-    def published(self, thread: int, block: int, clocks: Clocks, column: int) -> Ints:
-        """What a relaxed write by the thread publishes: what lies before its fence, or before those of others."""
-        seen = clocks.seen[clocks.group[thread], clocks.group, column]
-        epochs: Ints = np.maximum(np.minimum(seen, self.own[:, block]), self._snapshots[self._snapshot[thread, block]])
-        epochs[thread] = self.own[thread, block]
-        return epochs
+def _upto(epochs: list[int], clocks: list[Clock], limit: int | None) -> Clock:
+    """What was acquired up to an epoch, None for all."""
+    at = len(epochs) if limit is None else bisect_right(epochs, limit)
+    return clocks[at - 1] if at else {}

@@ -114,6 +114,7 @@ class Conflicts:
                  memory: Callable[[Buffer], Global]) -> None:
         self.ops, self.place, self.reporter, self.memory = numbered, place, reporter, memory
         self.signals = signals(func)
+        self.remote = any(isinstance(op, ops.MbarrierArrive) and op.rank is not None for op in func.body.walk())
         self.cluster = prod(func.cluster_dim)
         self.used = {operand.id for op in func.body.walk() for operand in op.operands() if isinstance(operand, Value)}
         self._pending: dict[tuple[int, int, int, int, int], _Pending] = {}
@@ -210,7 +211,8 @@ class Conflicts:
             code = "G3" if self.signals and self._op(clash, 0) is not clash.op else "G1"
             self._split(p, lambda unit, a, b: unit in both, None, code)
         elif clash.kinds == {WRITE, READ}:
-            alone = "G3" if self.signals and not self._aliased(clash) else "G5"
+            handed = self.signals or (self.remote and self._one_cluster(clash, 0))
+            alone = "G3" if handed and not self._aliased(clash) else "G5"
             self._split(p, lambda unit, a, b: (unit, a) in writers and (unit, b) in writers,
                         "G3" if self.signals else "G2", alone)
         else:
@@ -257,6 +259,9 @@ class Conflicts:
         why, hint = _WHY[code], HINTS[code]
         if code in ("G1", "G3", "G5") and not clash.together and self._one_cluster(clash, i):
             why, hint = ": no barrier of their cluster lies between the two", "cluster_sync() between the two"
+            if self.remote and not self.signals:
+                why += ", and an arrival at the mbarrier of another block hands over shared memory alone"
+                hint = 'mo.fence(scope="cluster") before the arrival and after the wait, or cluster_sync()'
         text = f"{what} is {acts[0]} and {acts[1]}{why}"
         self.reporter.add(Finding(code, text, locs, mine, threads, clash.buffer.name, coordinate, hint), count)
 

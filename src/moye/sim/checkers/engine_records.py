@@ -16,6 +16,7 @@ from typing import Protocol
 from moye.ir import ops
 from moye.ir.nodes import Buffer, Ref
 from moye.sim.checkers.clocks import Bools, Clocks, Ints
+from moye.sim.checkers.flags import Flags
 from moye.sim.checkers.footprint import Footprint
 from moye.sim.checkers.shadow import Recent, Shadow
 from moye.sim.checkers.verdicts import Clashes, Judge
@@ -68,6 +69,7 @@ class Memory(Protocol):
     clocks: Clocks
     judge: Judge
     shadows: dict[int, Shadow]
+    flags: Flags | None
 
     @property
     def peers(self) -> Receivers: ...

@@ -191,6 +191,8 @@ class Engines:
             who = self.checker.groups(self.checker.everyone(lanes))
         epoch = phase if clocks.columns > 1 else phase[lanes.any(axis=0)][:1]
         clocks.receive((f"phase {ref.buffer.id}", element), who)
+        if self.checker.flags is not None:
+            self.checker.flags.waited((ref.buffer.id, element), lanes)
         clocks.hear(engine, who, epoch)
         self.stages.wait(op, element, lanes, phase, clocks.now[clocks.group])
 

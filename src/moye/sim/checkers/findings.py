@@ -71,6 +71,8 @@ class Reporter:
         self.stop_on_first = stop_on_first
         self.codes = codes
         self.findings: list[Finding] = []
+        self.judged: set[tuple[str, Loc]] = set()
+        """(tensor, place) of the accesses whose coordinates were found outside: their memory is not counted again."""
         self._counts: dict[tuple[str, str, tuple[str, ...]], int] = {}
 
     def add(self, finding: Finding, count: int = 1, *, fatal: bool = False) -> None:

@@ -10,7 +10,7 @@ and classes are in conflicts.py.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from math import prod
 from typing import Protocol
 
@@ -19,19 +19,31 @@ import numpy as np
 from moye.dtypes import Space
 from moye.ir import ops
 from moye.ir.nodes import Buffer, Func, Ref, TileRef
-from moye.sim.checkers.between import Between, Fences, mates
+from moye.sim.checkers.between import Between, Eye
 from moye.sim.checkers.clocks import Bools, Ints
 from moye.sim.checkers.conflicts import Clash, Conflicts, Place
 from moye.sim.checkers.findings import Reporter
-from moye.sim.checkers.regions import ATOMIC, READ, STRONG, WRITE, Plan, Region, is_narrow, kind_of, plan
-from moye.sim.checkers.shared import ACQUIRES, RELEASES, SharedChecker
+from moye.sim.checkers.flags import Flags, Where
+from moye.sim.checkers.regions import (
+    ATOMIC,
+    CLUSTER,
+    CTA,
+    GPU,
+    READ,
+    STRONG,
+    WRITE,
+    Plan,
+    Region,
+    kind_of,
+    plan,
+    scope_of,
+)
+from moye.sim.checkers.shared import SharedChecker
 from moye.sim.checkers.stored import Stores
 from moye.sim.checkers.tracks import Pattern, UnitTracks, held
-from moye.sim.masks import lanes_of
+from moye.sim.checkers.traffic import Traffic, strong, traffic
 from moye.sim.memory import Array, Global
 
-_CHANNEL = ("global", 0)
-"""Within a block all of global memory is one channel, which can only add order."""
 MOST_UNITS = 1 << 20
 """Units of an access whose pattern is kept."""
 
@@ -51,22 +63,23 @@ class GlobalMemory:
                  spent: int | None = 0) -> None:
         walked = list(func.body.walk())
         self.func = func
-        self.fenced = any(isinstance(op, ops.Fence) and not is_narrow(op, func) for op in walked)
-        ordered = [op for op in walked if _is_global(op) and kind_of(op, False) in (ATOMIC, STRONG)
-                   and not isinstance(op, ops.AnyBulk)]
-        wide = any(not is_narrow(op, func) and getattr(op, "order", None) != "relaxed" for op in ordered)
-        self.between = Between() if wide or (self.fenced and ordered) else None
-        self.plan = Plan([]) if spent is None else plan(func, memory, blocks, ordered=self.between is not None,
-                                                        spent=spent)
         self.cluster = prod(func.cluster_dim)
+        signals = traffic(func, {})
+        remote = any(isinstance(op, ops.MbarrierArrive) and op.rank is not None for op in walked)
+        ordered = any(strong(op) and _is_global(op) and signals.follows(op) for op in walked)
+        self.crossing = ordered or (remote and signals.ordered)
+        """Whether blocks may order each other."""
+        self.plan = Plan([]) if spent is None else plan(func, memory, blocks, ordered=self.crossing, spent=spent)
+        self.traffic: Traffic = traffic(func, {buffer.id: region.buffers[0].id for region in self.plan.regions.values()
+                                               for buffer in region.buffers})
+        self.between = Between(self.cluster)
+        self.coarse = False
         self.numbers = {id(op): number for number, op in enumerate(self.plan.ops, 1)}
         self.tracked: dict[int, UnitTracks] = {}
         self.stores = Stores()
         self.patterns: dict[int, Pattern] = {}
         self.lanes: dict[tuple[int, int], Ints] = {}
         """Per packing and number of blocks the record of each lane of the first blocks."""
-        self.ordered = bool(ordered)
-        """Whether threads may order each other through global memory at all, be it within a block."""
         self.conflicts = Conflicts(func, self.plan.ops, place, reporter, memory)
 
     def forget(self) -> None:
@@ -77,8 +90,10 @@ class GlobalMemory:
     def unsupported(self) -> list[str]:
         """What could not be judged."""
         more = []
-        if self.between is not None and self.between.exhausted:
-            more.append("races in global memory between blocks: there is too much synchronisation to follow")
+        if self.between.exhausted:
+            more.append("races between threads that signal through memory: there is too much synchronisation to follow")
+        if self.coarse:
+            more.append("races within a block: its threads synchronise in more groups than can be told apart")
         return [*self.plan.unsupported, *more]
 
     def tracks(self, region: Region) -> UnitTracks:
@@ -114,9 +129,7 @@ class GlobalChecker:
     def __init__(self, memory: GlobalMemory, first: int, blocks: int, shared: SharedChecker) -> None:
         self.memory, self.shared, self.first, self.blocks = memory, shared, first, blocks
         self.threads = memory.func.threads
-        self.fences = Fences(self.threads, blocks)
-        self._published = 0
-        self._polled: dict[int, tuple[tuple[int, int], Ints, Bools | None]] = {}
+        self.flags = shared.flags = Flags(memory.between, memory.traffic, first, blocks, shared)
         self.doubtful: Clash | None = None
         """Threads of a block that write an element in one statement, until ``settle`` knows their values."""
 
@@ -126,14 +139,18 @@ class GlobalChecker:
                written: bool) -> None:
         """``size`` bytes at each element index (V, T or 1, B or 1) are read or written by the lanes of the mask."""
         kind = kind_of(op, written)
-        strong = kind in (ATOMIC, STRONG)
-        if strong and self.memory.ordered:
-            self._synchronise(op, memory, index, mask)
+        if kind in (ATOMIC, STRONG):
+            self.flags.access(op, self._where(ref.buffer), memory.address + index[0] * memory.itemsize, mask)
         region = self.memory.plan.regions.get(ref.buffer.id)
         if region is not None and kind in region.kinds:
             self._judge(op, region, ref.buffer, kind, _units(region, memory, index), size, mask)
-        if strong and self.memory.ordered:
-            self._publish(op, mask)
+        if kind in (ATOMIC, STRONG):
+            self.flags.done(op, None if mask is None else np.broadcast_to(mask, (self.threads, mask.shape[-1])))
+        if kind == WRITE and self.memory.traffic.key(ref.buffer) in self.memory.traffic.mixed:
+            self.flags.cut(self._where(ref.buffer), memory.address + index * memory.itemsize, mask, size)
+
+    def _where(self, buffer: Buffer) -> Where:
+        return Where(lambda block, byte: byte, self.memory.traffic.watched(buffer))
 
     def boxes(self, op: ops.AnyBulk, tensor: Buffer, memory: Global, boxes: Boxes,
               elements: Callable[[], tuple[Ints, Bools]]) -> None:
@@ -187,7 +204,8 @@ class GlobalChecker:
     def finish(self) -> None:
         """The blocks are through."""
         self.memory.conflicts.tell()
-        if self.memory.between is None:
+        self.memory.coarse |= self.shared.clocks.coarse
+        if not self.memory.crossing:
             self.memory.stores.forget(self.first, self.blocks)
 
     def _judge(self, op: ops.Op, region: Region, buffer: Buffer, kind: int, unit: Ints, size: int,
@@ -219,12 +237,12 @@ class GlobalChecker:
         if track is None:
             return
         lost = track.lost(unit, record, self._apart(op, unit) if whole else None, span)
-        if kind == WRITE and lost is not None:
+        if (kind == WRITE or (kind in (ATOMIC, STRONG) and tracks.region.narrow)) and lost is not None:
             winner = track.newest.take(unit[lost])
             differs = np.flatnonzero((winner ^ record[lost]) >> shift != 0)
             if differs.size:
                 at = np.flatnonzero(lost)[differs]
-                self._together(Clash(tracks, buffer, op, kind, WRITE, unit[at], record[at], winner[differs], True))
+                self._together(Clash(tracks, buffer, op, kind, kind, unit[at], record[at], winner[differs], True))
 
     def _apart(self, op: ops.Op, unit: Ints) -> Pattern:
         """What is known of the units relative to the first: whether an op's lanes never meet at one of them."""
@@ -277,7 +295,7 @@ class GlobalChecker:
         blocks, rivals = clash.blocks()
         if (at := np.flatnonzero(blocks != rivals)).size:
             self._against(clash.pick(at))
-        if clash.tracks.packing.detail and (at := np.flatnonzero(blocks == rivals)).size:
+        if clash.kind == WRITE and clash.tracks.packing.detail and (at := np.flatnonzero(blocks == rivals)).size:
             self.doubtful = clash.pick(at)
 
     # --- order -------------------------------------------------------------------------------------------------------
@@ -290,16 +308,18 @@ class GlobalChecker:
         inside = packing.block(clash.record) == packing.block(clash.rival)
         if packing.detail and (own := np.flatnonzero(inside)).size:
             part = clash.pick(own)
-            if not clash.soft and (late := np.flatnonzero(~self._ordered_inside(part))).size:
+            late = np.flatnonzero(~self._ordered_inside(part)) if not clash.soft else own[:0]
+            if late.size and (late := late[~self._observed(part.pick(late))]).size:
                 self.memory.conflicts.within(part.pick(late))
         if not (others := np.flatnonzero(~inside)).size:
             return
         part = clash.pick(others)
         if self.memory.cluster > 1:
             part = part.pick(np.flatnonzero(~self._ordered_in_cluster(part)))
-        if (between := self.memory.between) is not None:
+        if self.memory.crossing and part.unit.size:
             part = part.pick(np.flatnonzero(~self._ordered_between(part)))
-            if between.exhausted:
+            part = part.pick(np.flatnonzero(~self._observed(part)))
+            if self.memory.between.exhausted:
                 return
         if clash.soft:
             part = part.pick(np.flatnonzero(self._narrow(part)))
@@ -320,7 +340,7 @@ class GlobalChecker:
                 part = clash.pick(at[here])
                 inside = packing.block(part.record) == block
                 part.rival[:] = record - packing.last + min(stored.waited, packing.last - 1)
-                if stored.wait is not None and self.memory.between is not None and not inside.all():
+                if stored.wait is not None and self.memory.crossing and not inside.all():
                     inside |= self._ordered_between(part)
                 if (told := np.flatnonzero(inside)).size:
                     self.memory.conflicts.unfinished(part.pick(told), stored.op, stored.wait)
@@ -344,108 +364,58 @@ class GlobalChecker:
             return inside
         column = (mine - self.first) * (clocks.columns > 1)
         group, rival = (clocks.group[packing.thread(record)] for record in (clash.record, clash.rival))
-        known = clocks.far[group, other % size, rival, np.where(inside, column, 0)]
+        known = clocks.wide[group, other % size, rival, np.where(inside, column, 0)]
         return inside & (packing.epoch(clash.rival) <= known)
 
     def _narrow(self, clash: Clash) -> Bools:
         """Whether one of two atomic accesses has a scope that does not reach the other's block."""
-        if is_narrow(clash.op, self.memory.func):
-            return np.ones(clash.unit.shape, np.bool_)
-        narrow = np.array([False, *(is_narrow(op, self.memory.func) for op in self.memory.plan.ops)])
-        return narrow[clash.tracks.packing.op(clash.rival)]
+        scopes = np.array([GPU, *(scope_of(op) for op in self.memory.plan.ops)])
+        least = np.minimum(scopes[clash.tracks.packing.op(clash.rival)], scope_of(clash.op))
+        mine, other = clash.blocks()
+        return (least == CTA) | ((least == CLUSTER) & (mine // self.memory.cluster != other // self.memory.cluster))
 
     def _ordered_between(self, clash: Clash) -> Bools:
         """Entry by entry, whether a chain of releases and acquires leads from the rival to the actor."""
         between, packing = self.memory.between, clash.tracks.packing
-        assert between is not None, "blocks may order each other"
-        actor = clash.record >> packing.lane_shift
-        ordered = np.zeros(actor.shape, np.bool_)
-        lanes, inverse = np.unique(actor, return_inverse=True)
-        for number, lane in enumerate(lanes.tolist()):
-            thread, block = lane & ((1 << packing.threads) - 1), lane >> packing.threads
-            column = block - self.first if self.shared.clocks.columns > 1 else 0
-            links = between.visible(block, thread, self.shared.clocks, column)
-            if not links:
+        ordered = np.zeros(clash.unit.shape, np.bool_)
+        for eye, at in self._eyes(clash, alike=True):
+            if not (clock := between.visible(eye)):
                 continue
-            at = np.flatnonzero(inverse == number)
-            rivals, row = np.unique(packing.block(clash.rival[at]), return_inverse=True)
-            known = between.known(links, rivals, self.threads)
-            ordered[at] = packing.epoch(clash.rival[at]) <= known[row, packing.thread(clash.rival[at])]
+            block, thread, epoch = (part(clash.rival[at]) for part in (packing.block, packing.thread, packing.epoch))
+            for rival in np.unique(block).tolist():
+                here = block == rival
+                known = between.known(clock, rival, self.threads)
+                ordered[at[here]] = epoch[here] <= known[thread[here]]
         return ordered
 
-    # --- synchronisation ---------------------------------------------------------------------------------------------
+    def _observed(self, clash: Clash) -> Bools:
+        """Entry by entry, whether the rival is an atomic that the actor has seen: then it is before a plain access."""
+        packing, seen = clash.tracks.packing, np.zeros(clash.unit.shape, np.bool_)
+        if clash.rival_kind != ATOMIC or clash.soft or not packing.detail:
+            return seen
+        region = clash.tracks.region
+        for eye, at in self._eyes(clash, alike=False):
+            clock = self.memory.between.visible(eye)
+            for i in at.tolist():
+                rival = tuple(int(part(clash.rival[i:i + 1])[0])
+                              for part in (packing.block, packing.thread, packing.epoch))
+                place = region.start + int(clash.unit[i]) * region.unit
+                seen[i] = self.flags.observed(place, eye, clock, (rival[0], rival[1], rival[2]))
+        return seen
 
-    def fence(self, op: ops.Fence, mask: Bools | None) -> None:
-        """The lanes of the mask execute a fence."""
-        between = self.memory.between
-        if between is None or is_narrow(op, self.memory.func):
-            return
-        clocks = self.shared.clocks
-        who = self.shared.split(mask)
-        self.fences.fence(self.shared.everyone(mask), clocks)
-        clocks.now = clocks.now + who
-
-    def _synchronise(self, op: ops.Op, memory: Global, index: Ints, mask: Bools | None) -> None:
-        """Acquire and release lane by lane, in the order in which atomic operations are done."""
-        order, between = getattr(op, "order", None), self.memory.between
-        if isinstance(op, ops.Load) and not self._news(op, index, mask):
-            return
-        if self.shared.fenced or order in ACQUIRES or order in RELEASES:
-            self.shared.split(mask)
-            self.shared.order(_CHANNEL, mask, acquire=self.shared.fenced or order in ACQUIRES)
-        if between is None or is_narrow(op, self.memory.func) or between.exhausted:
-            return
-        store = isinstance(op, ops.Store)
-        acquires = not store and (order in ACQUIRES or self.memory.fenced)
-        releases = order in RELEASES or (not isinstance(op, ops.Load) and self.fences.any)
-        if not releases and (not acquires or not between.channels):
-            return
-        shape = (self.threads, self.blocks)
-        active = lanes_of(mask, *shape)
-        address = np.broadcast_to(memory.address + index[0] * memory.itemsize, shape)
-        for block, thread in np.argwhere(active.T).tolist():
-            where = int(address[thread, block])
-            if acquires:
-                self._acquire(thread, block, where)
-            if releases:
-                self._release(thread, block, where, strong=order in RELEASES)
-
-    def _news(self, op: ops.Op, index: Ints, mask: Bools | None) -> bool:
-        """Whether anything was released since these lanes last read these addresses: they may be polling."""
-        between = self.memory.between
-        count = (self._published, 0 if between is None else between.releases)
-        before = self._polled.get(id(op))
-        self._polled[id(op)] = (count, index, mask)
-        return before is None or before[0] != count or not np.array_equal(before[1], index) or \
-            (before[2] is not mask and (before[2] is None or mask is None or not np.array_equal(before[2], mask)))
-
-    def _acquire(self, thread: int, block: int, address: int) -> None:
-        clocks, between = self.shared.clocks, self.memory.between
-        assert between is not None, "blocks may order each other"
-        epoch = int(clocks.now[clocks.group[thread], block if clocks.columns > 1 else 0])
-        between.acquire(self.first + block, thread, epoch, address)
-
-    def _release(self, thread: int, block: int, address: int, *, strong: bool) -> None:
-        clocks, between = self.shared.clocks, self.memory.between
-        assert between is not None, "blocks may order each other"
-        column = block if clocks.columns > 1 else 0
-        if strong:
-            group = clocks.group[thread]
-            epochs = clocks.seen[group, clocks.group, column].copy()
-            epochs[thread] = clocks.now[group, column]
-        else:
-            epochs = self.fences.published(thread, block, clocks, column)
-            if not epochs.any():
-                return
-        links = between.visible(self.first + block, thread, clocks, column)
-        for rank, mate in mates(self.first + block, clocks.cluster):
-            if (far := clocks.far[clocks.group[thread], rank, clocks.group, column]).any():
-                between.release(mate, address, far, {})
-        between.release(self.first + block, address, epochs, links)
-
-    def _publish(self, op: ops.Op, mask: Bools | None) -> None:
-        """What follows in these threads is not part of what they have released; order within the block."""
-        order = getattr(op, "order", None)
-        if self.shared.fenced or order in RELEASES:
-            self._published += not isinstance(op, ops.Load)
-            self.shared.order(_CHANNEL, mask, release=True)
+    def _eyes(self, clash: Clash, *, alike: bool) -> Iterator[tuple[Eye, Ints]]:
+        """The actors, and the entries of each; ``alike``: one for those of a group that have learnt nothing alone."""
+        packing, first = clash.tracks.packing, dict[tuple[int, int], int]()
+        lanes, inverse = np.unique(clash.record >> packing.lane_shift, return_inverse=True)
+        actor = np.arange(len(lanes))
+        for number, lane in enumerate(lanes.tolist()) if alike else ():
+            thread, block = lane & ((1 << packing.threads) - 1), lane >> packing.threads
+            if thread not in self.memory.between.learnt.get(block, {}):
+                actor[number] = first.setdefault((block, int(self.shared.clocks.group[thread])), number)
+        actor = actor[inverse]
+        order = np.argsort(actor, kind="stable")
+        cuts = np.flatnonzero(np.diff(actor[order], prepend=-1))
+        for start, end in zip(cuts.tolist(), [*cuts[1:].tolist(), len(order)], strict=True):
+            lane = int(lanes[actor[order[start]]])
+            thread, block = lane & ((1 << packing.threads) - 1), lane >> packing.threads
+            yield self.flags.eye(block - self.first, thread), order[start:end]

@@ -21,6 +21,7 @@ from moye.ir import ops
 from moye.ir.nodes import Buffer, Func, Ref, TileRef
 from moye.sim.checkers.clocks import Bools, Clocks, Ints
 from moye.sim.checkers.engine_verdicts import Engine
+from moye.sim.checkers.flags import Flags
 from moye.sim.checkers.footprint import Footprint, Reach, footprint
 from moye.sim.checkers.peer_verdicts import LOADED, READ, WRITTEN, Arrival, Meeting, PeerJudge, Tell
 from moye.sim.checkers.shadow import ENGINE, NEVER, SYNC, Others, Recent, Shadow, epoch_of, kind_of, pack, thread_of
@@ -45,6 +46,7 @@ class Memory(Protocol):
     clocks: Clocks
     judge: Judge
     shadows: dict[int, Shadow]
+    flags: Flags | None
 
     @property
     def engines(self) -> Units: ...
@@ -316,6 +318,8 @@ class Peers:
 
     def arrived(self, op: ops.Op, ref: Ref, element: int, to: Ints, came: Ints) -> None:
         """Threads arrive at an mbarrier of the blocks of these ranks (T, B), -1 for none; ``came`` as in Arrival."""
+        if self.checker.flags is not None:
+            self.checker.flags.arrived((ref.buffer.id, element), to)
         clocks, key = self.checker.clocks, (ref.buffer.id, element)
         thread, block = np.nonzero(to >= 0)
         rank, owner = block % self.size, block // self.size * self.size + to[thread, block]

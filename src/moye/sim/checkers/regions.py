@@ -136,10 +136,13 @@ def kind_of(op: ops.Op, written: bool) -> int:
     return WRITE if written else READ
 
 
-def is_narrow(op: ops.Op, func: Func) -> bool:
-    """Whether the scope of an atomic access or a fence ends before other blocks; a bulk reduction's never does."""
-    scope = getattr(op, "scope", "gpu" if isinstance(op, ops.AnyBulk) else "thread")
-    return scope in ("thread", "cta") or (scope == "cluster" and func.cluster_dim == (1, 1, 1))
+CTA, CLUSTER, GPU = range(3)
+_SCOPES = {"thread": CTA, "cta": CTA, "cluster": CLUSTER, "gpu": GPU, "sys": GPU}
+
+
+def scope_of(op: ops.Op) -> int:
+    """How far an atomic access or a fence reaches: the block, the cluster or the grid, as bulk reductions do."""
+    return _SCOPES[getattr(op, "scope", "gpu" if isinstance(op, ops.AnyBulk) else "thread")]
 
 
 def tensors_of(op: ops.Op) -> set[Buffer]:
@@ -205,7 +208,7 @@ def _regions(func: Func, memory: Callable[[Buffer], Global],
     narrow: set[int] = set()
     bulk: set[int] = set()
     for op, buffer, kind, size in found:
-        if kind in (ATOMIC, STRONG) and is_narrow(op, func):
+        if kind in (ATOMIC, STRONG) and scope_of(op) < GPU:
             narrow.add(buffer.id)
         if isinstance(op, ops.AnyBulk) and kind != READ:
             bulk.add(buffer.id)

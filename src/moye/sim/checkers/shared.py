@@ -16,33 +16,23 @@ from typing import Any
 
 import numpy as np
 
-from moye.dtypes import Space
 from moye.ir.nodes import Buffer, Func, Ref, TileRef
-from moye.ir.ops import (
-    Alloc,
-    AnyBulk,
-    Atomic,
-    CpAsyncWait,
-    Fence,
-    Load,
-    MbarrierWait,
-    NamedBarrier,
-    Op,
-    Store,
-    Wgmma,
-)
-from moye.sim.checkers.clocks import Bools, Channel, Clocks, Ints
+from moye.ir.ops import Alloc, AnyBulk, CpAsyncWait, Fence, Load, MbarrierWait, NamedBarrier, Op, Store, Wgmma
+from moye.sim.checkers.clocks import Bools, Clocks, Ints
 from moye.sim.checkers.copies import CopyGroups
 from moye.sim.checkers.engines import Engines
 from moye.sim.checkers.findings import Reporter
+from moye.sim.checkers.flags import Flags, Where
 from moye.sim.checkers.footprint import Footprint, footprint
 from moye.sim.checkers.peers import Peers
 from moye.sim.checkers.reuse import Reuse
 from moye.sim.checkers.shadow import (
     ENGINE,
+    EPOCH_SHIFT,
     NEVER,
     PENDING,
     SYNC,
+    THREAD,
     InFlight,
     Recent,
     Shadow,
@@ -58,8 +48,6 @@ from moye.sim.checkers.shadow import (
 )
 from moye.sim.checkers.verdicts import Clashes, Judge
 
-ACQUIRES = ("acquire", "acq_rel", "seq_cst")
-RELEASES = ("release", "acq_rel", "seq_cst")
 BLOCK = 0
 """The named barrier that is the block barrier."""
 _READ, _WRITTEN, _COPIED, _UPDATED = "read", "written", "copied", "updated"
@@ -86,13 +74,10 @@ class SharedChecker:
                            for op in func.body.walk())
         # Whether parts of the block go on without the others, so that one may be a turn ahead.
         self.overtaking = any(isinstance(op, (NamedBarrier, MbarrierWait)) for op in func.body.walk())
-        # Threads may order their arrivals through global memory, which is not tracked.
-        self.flagged = any(isinstance(op, (Atomic, Load, Store)) and op.order is not None and
-                           op.ref.buffer.space is not Space.SHARED for op in func.body.walk())
+        self.flags: Flags | None = None
+        """What the threads tell each other through memory, once that is followed."""
         self.ignored: frozenset[int] = frozenset()
         """The ids of block barriers that are taken to order nothing."""
-        # Fences make relaxed operations synchronise; telling which is beyond what is tracked, so all are taken to.
-        self.fenced = any(isinstance(op, Fence) for op in func.body.walk())
 
     # --- accesses ----------------------------------------------------------------------------------------------------
 
@@ -100,7 +85,7 @@ class SharedChecker:
         """``width`` bytes at each address are read."""
         ordered = isinstance(op, Load) and op.order is not None
         if ordered:
-            self._synchronise(op, ref, active, release=False)
+            self._synchronise(op, ref, addresses, active)
         found = self._find(op, ref, addresses, width, active, by_group=True)
         if found is None:
             return
@@ -113,7 +98,7 @@ class SharedChecker:
         self.peers.local(shadow, op, at, _READ)
         if ordered:
             return                                      # ordered with atomics; not kept against plain writes
-        if shadow.atomics is not None and (clashes := self.against(shadow.atomics, at)) is not None:
+        if (clashes := self._against_atomics(shadow, at)) is not None:
             self.judge.read(shadow, op, clashes, _READ)
         shadow.reads.add(at, self.clocks, self.judge.number(op))
 
@@ -130,7 +115,7 @@ class SharedChecker:
 
     def atomic(self, op: Op, ref: Ref | TileRef, addresses: Ints, width: int, active: Bools | None) -> None:
         """A read-modify-write (or a store with an order) at each address; they do not race with one another."""
-        self._synchronise(op, ref, active, release=False)
+        self._synchronise(op, ref, addresses, active)
         found = self._find(op, ref, addresses, width, active, by_group=True)
         if found is None:
             return
@@ -148,7 +133,8 @@ class SharedChecker:
             here = pack(np.zeros_like(last), self.judge.number(op), SYNC, at.first[:, None])
             put(shadow.write, at.unit, at.block, np.where(last == 0, here, last))
         renew(shadow, at)
-        self._synchronise(op, ref, active, acquire=False)
+        if self.flags is not None:
+            self.flags.done(op, active)
 
     def _write(self, op: Op, ref: Ref | TileRef, addresses: Ints, width: int, active: Bools | None, *,
                asynchronous: bool) -> None:
@@ -160,9 +146,11 @@ class SharedChecker:
         self._twice(shadow, op, at, verb)
         if (clashes := self.against_write(shadow, at, initialised=False)) is not None:
             self.engines.judge.write(shadow, op, clashes, verb, self.engines.all)
-        if shadow.atomics is not None and (clashes := self.against(shadow.atomics, at)) is not None:
+        if shadow.atomics is not None and (clashes := self._against_atomics(shadow, at)) is not None:
             shadow.atomics.forget(clashes.unit, clashes.block)
             self.judge.write(shadow, op, clashes, verb)
+        if shadow.atomics is not None and self.flags is not None:
+            self.flags.cut(self._where(ref.buffer), addresses, active, width)
         self._after_reads(shadow, op, at, verb, asynchronous)
         if shadow.engines:
             self.engines.against_engines(shadow, op, at)
@@ -271,7 +259,7 @@ class SharedChecker:
 
     def _ordered_use(self, op: Op, number: int, came: Bools) -> None:
         """C5 if threads arrive at a barrier that others have passed, and nothing orders the two."""
-        if self.flagged or (lost := self.reuse.unordered(number, came, self.clocks)) is None:
+        if (lost := self.reuse.unordered(number, came, self.clocks)) is None:
             return
         self.judge.two_groups(op, number, lost)
 
@@ -279,16 +267,6 @@ class SharedChecker:
         """The lanes of ``lane_mask`` of each warp meet, as far as they are active."""
         lanes = np.array([lane_mask >> (t % self.clocks.warp) & 1 for t in range(self.threads)], np.bool_)
         self.clocks.warp_barrier(self.groups(self.everyone(active) & lanes[:, None]))
-
-    def order(self, channel: Channel, active: Bools | None, *, acquire: bool = False, release: bool = False) -> None:
-        """The threads take over what was left in the channel, or leave there what they know."""
-        if not (acquire or release):
-            return
-        who = self.split(active)
-        if acquire:
-            self.clocks.receive(channel, who)
-        if release:
-            self.clocks.send(channel, who)
 
     def split(self, active: Bools | None) -> Bools:
         """The groups of these threads, split so that they fit the mask."""
@@ -304,13 +282,32 @@ class SharedChecker:
         """The blocks are through: their state is dropped (a copy in flight at the end harms nobody)."""
         self.shadows.clear()
 
-    def _synchronise(self, op: Op, ref: Ref | TileRef, active: Bools | None, *, acquire: bool = True,
-                     release: bool = True) -> None:
-        """Acquire and release through an ordered access; per buffer, which can only add order."""
-        order = op.order if isinstance(op, (Atomic, Load, Store)) else None
-        acquire = acquire and (self.fenced or order in ACQUIRES)
-        release = release and (self.fenced or order in RELEASES)
-        self.order(("buffer", ref.buffer.id), active, acquire=acquire, release=release)
+    def _synchronise(self, op: Op, ref: Ref | TileRef, addresses: Ints, active: Bools | None) -> None:
+        """What a strong access tells other threads, and learns of them."""
+        if self.flags is not None:
+            self.flags.access(op, self._where(ref.buffer), addresses[0], active)
+
+    def _where(self, buffer: Buffer) -> Where:
+        assert self.flags is not None, "the memory is followed"
+        return Where(lambda block, byte: (block, buffer.root.id, byte), self.flags.traffic.watched(buffer))
+
+    def _against_atomics(self, shadow: Shadow, at: Footprint) -> Clashes | None:
+        """Entries that are not ordered after an atomic by another thread, nor have seen what it did."""
+        clashes = None if shadow.atomics is None else self.against(shadow.atomics, at)
+        if clashes is None or self.flags is None or not self.flags.between.locations:
+            return clashes
+        keep = np.array([not self._saw(shadow, *entry) for entry in zip(
+            clashes.unit.tolist(), clashes.block.tolist(), clashes.record.tolist(), clashes.actor.tolist(),
+            strict=True)], np.bool_)
+        return Clashes(*(part[keep] for part in (clashes.unit, clashes.block, clashes.record, clashes.actor))) \
+            if keep.any() else None
+
+    def _saw(self, shadow: Shadow, unit: int, block: int, record: int, actor: int) -> bool:
+        assert self.flags is not None, "the memory is followed"
+        eye, number = self.flags.eye(block, actor), self.flags.first + block
+        rival = number, record & THREAD, record >> EPOCH_SHIFT
+        return self.flags.observed((number, shadow.buffer.id, unit * shadow.unit), eye,
+                                   self.flags.between.visible(eye), rival)
 
     # --- order -------------------------------------------------------------------------------------------------------
 

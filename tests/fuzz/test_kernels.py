@@ -1,0 +1,99 @@
+"""Random kernels, a few seconds of them: the simulator, an interpreter of the source and the printed CUDA agree."""
+
+from __future__ import annotations
+
+import pytest
+
+from fuzz.answers import judge
+from fuzz.campaign import FOUND, judged, kept, replayed
+from fuzz.generator import draw
+from fuzz.host import compiler
+from fuzz.mutant_list import MUTANTS
+from fuzz.mutants import SRC
+from fuzz.programs import Program
+from fuzz.reduction import reduced, signature
+
+RIGHT, BESIDE, OVERFLOWING = range(2000, 2024), range(3000, 3008), range(4000, 4012)
+
+
+def told(programs, verdicts):
+    return "\n".join(f"seed {p.seed}: {v.kind}: {v.text}" for p, v in zip(programs, verdicts, strict=True) if v.failed)
+
+
+def test_right_programs_have_one_answer(tmp_path):
+    programs = [draw(seed) for seed in RIGHT]
+    verdicts, hosted = judged(programs, tmp_path)
+    assert not told(programs, verdicts)
+    kinds = [v.kind for v in verdicts]
+    assert kinds.count("clean") > len(programs) // 2, kinds
+    assert compiler() is None or hosted == kinds.count("clean"), "some printed CUDA did not run on the host"
+
+
+def test_accesses_beside_a_tensor_are_found():
+    programs = [draw(seed, "bounds") for seed in BESIDE]
+    verdicts = [judge(p) for p in programs]
+    assert not told(programs, verdicts)
+    assert "fault" in {v.kind for v in verdicts}
+
+
+def test_overflow_is_found_where_it_happens():
+    programs = [draw(seed, "", 0.5) for seed in OVERFLOWING]
+    verdicts = [judge(p) for p in programs]
+    assert not told(programs, verdicts)
+    assert "overflow" in {v.kind for v in verdicts}
+
+
+@pytest.mark.parametrize("path", sorted(FOUND.glob("*.py")), ids=lambda p: p.stem)
+def test_what_was_found_once_stays_mended(path, tmp_path):
+    program = replayed(path)
+    [verdict], _ = judged([program], tmp_path)
+    assert not verdict.failed, f"{verdict.kind}: {verdict.text}"
+    assert verdict.kind != "unclear", verdict.text
+
+
+LONG = """\
+import moye as mo
+
+
+@mo.kernel
+def fuzz_1(a_i32, a_f32, o_i32, o_f32, n, x, w, c: mo.Constexpr):
+    tid = mo.thread_idx().x
+    f32_1 = a_f32[tid] + x
+    i32_2 = a_i32[n] & 15
+    for i_3 in range(n):
+        if i_3 > 3 and f32_1 < 2.0:
+            i32_2 = (i32_2 * (i_3 + 1)) % 7
+        else:
+            f32_1 = f32_1 * 0.5
+    o_f32[tid, 0] = f32_1
+    o_i32[tid, 0] = i32_2
+"""
+
+
+def test_a_failing_program_is_reduced_and_kept(tmp_path):
+    """Of a program that fails for one product little else is left, and the file runs as the program did."""
+    program = Program(LONG, 1, 1, 32)
+
+    def has_a_product(p):
+        verdict = judge(p)
+        return "product" if "* (i_3" in p.source and verdict.kind == "clean" else ""
+
+    assert has_a_product(program)
+    small = reduced(program, has_a_product, seconds=300)
+    assert "* (i_3" in small.source and "f32" not in small.source and len(small.source) < len(LONG) // 2
+    assert len(small.parameters) < 3
+    path = tmp_path / "clean_1.py"
+    path.write_text(kept(small, judge(small)))
+    assert replayed(path).source == small.source and signature(judge(replayed(path))) == ""
+
+
+def test_every_mutants_text_is_still_there():
+    """The list of mutants follows the source: each text occurs once, and its change says something else."""
+    assert len(MUTANTS) >= 60 and len(set(MUTANTS)) == len(MUTANTS)
+    counts = [(file, old, (SRC / "moye" / file).read_text().count(old)) for file, old, _ in MUTANTS]
+    gone = [entry for entry in counts if entry[2] != 1]
+    assert not gone
+    assert all(old != new for _, old, new in MUTANTS)
+    for file in {file for file, _, _ in MUTANTS}:
+        for _, old, new in (m for m in MUTANTS if m[0] == file):
+            compile((SRC / "moye" / file).read_text().replace(old, new), file, "exec")
