@@ -1,4 +1,4 @@
-"""Barriers and warp operations that only a part comes to are found, the twin is clean; who has returned may be absent."""
+"""Barriers and warp operations that only a part comes to are found; who has returned may be absent."""
 
 from __future__ import annotations
 

@@ -219,7 +219,6 @@ class Emitter(Writer):
             emit_ops.emit_map(self, item, item.body)
         elif isinstance(item, ops.Bounds):
             emit_ops.emit_bounds(self, item, item.body)
-            self.flows = following
         elif isinstance(item, ops.If):
             self.branch(item)
         elif isinstance(item, ops.For):
