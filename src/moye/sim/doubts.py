@@ -135,12 +135,20 @@ class Doubts:
         self.on = False
         self.of: dict[str, Array] = {}
         self.origins: list[Origin] = []
+        self.numbers: dict[tuple[int, str, tuple[int, ...] | None], int] = {}
 
     def begin(self, origin: Origin) -> int:
-        """The number of an origin."""
+        """The number of an origin; the last one of each op, tensor and element is kept."""
         self.on = True
-        self.origins.append(origin)
-        return min(len(self.origins), np.iinfo(np.int16).max)
+        key = id(origin.op), origin.name, origin.coordinate
+        number = self.numbers.get(key)
+        if number is None and len(self.origins) == np.iinfo(np.int16).max:
+            number = len(self.origins)                  # so many that one of them stands for the rest
+        if number is None:
+            self.origins.append(origin)
+            number = self.numbers[key] = len(self.origins)
+        self.origins[number - 1] = origin
+        return number
 
     def put(self, name: str, new: Array | None, mask: Mask) -> None:
         """The scalar is set in the lanes of the mask."""
