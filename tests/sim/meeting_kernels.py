@@ -1,4 +1,4 @@
-"""Kernels in which only a part of a warp, block or cluster comes to where all should meet; ``ok``: the twin that is right.
+"""Kernels in which only a part of a warp, block or cluster comes to where all should meet; ``ok``: the right twin.
 
 In: ``x`` (one element for each thread of the grid), ``ok``.  Out: ``CASES``: what is wrong, and how it is launched.
 """
@@ -245,6 +245,73 @@ def inside_of_a_role(x, ok: mo.Constexpr):
             mo.sync_threads()
 
 
+@case("C4")
+@mo.kernel
+def passes_by_data(x, ok: mo.Constexpr):
+    tid = mo.thread_idx().x
+    n = x[0] + 2.0 if ok else x[tid] + mo.where(tid == 77, 2.0, 1.0)
+    mo.sync_threads()
+    while n > 0:
+        n = n - 1.0
+        mo.sync_threads()
+    x[tid] = n
+
+
+@case("C4", arguments=(64,))
+@mo.kernel
+def tree(x, n, ok: mo.Constexpr):
+    """The sum of a block, whose barrier belongs to all."""
+    tid, s = mo.thread_idx().x, mo.shared_array(mo.float32, 128)
+    s[tid] = x[tid]
+    mo.sync_threads()
+    d = n
+    while d > 0:
+        if tid < d:
+            s[tid] = s[tid] + s[tid + d]
+            if not ok:
+                mo.sync_threads()
+        if ok:
+            mo.sync_threads()
+        d = d // 2
+    if tid == 0:
+        x[0] = s[0]
+
+
+@case("C4", arguments=(100,))
+@mo.kernel
+def strides_of_threads(x, n, ok: mo.Constexpr):
+    """The last stride is not for all."""
+    tid = mo.thread_idx().x
+    for t in range(tid, 1024 if ok else 8 * n, 128):
+        x[tid] += t
+        mo.sync_threads()
+
+
+@case("C4")
+@mo.kernel
+def breaks_by_data(x, ok: mo.Constexpr):
+    tid = mo.thread_idx().x
+    n = 2.0 if ok else x[tid] + tid % 3
+    while True:
+        mo.sync_threads()
+        n = n - 1.0
+        if n < 0:
+            break
+    x[tid] = n
+
+
+@case("C4", "F7")
+@mo.kernel
+def number_nought(x, ok: mo.Constexpr):
+    """Named barrier 0 is that of the block, but not for half of the warps each."""
+    tid = mo.thread_idx().x
+    if tid < 64 and not ok:
+        mo.barrier_sync(0, 128)
+    else:
+        mo.sync_threads()
+    x[tid] = 1.0
+
+
 # --- named barriers --------------------------------------------------------------------------------------------------
 
 
@@ -356,9 +423,8 @@ def a_shuffle_in_each_arm(x, ok: mo.Constexpr):
 @mo.kernel
 def vote_by_half(x, ok: mo.Constexpr):
     tid = mo.thread_idx().x
-    if tid % 32 < (32 if ok else 16):
-        if mo.vote_any(x[tid] > 0):
-            x[tid] = 1.0
+    if tid % 32 < (32 if ok else 16) and mo.vote_any(x[tid] > 0):
+        x[tid] = 1.0
     x[tid] += 2.0
 
 
@@ -367,9 +433,8 @@ def vote_by_half(x, ok: mo.Constexpr):
 def vote_in_a_loop_of_lanes(x, ok: mo.Constexpr):
     tid = mo.thread_idx().x
     for k in range(tid % 3 + 1):
-        if k == 0 or not ok:
-            if mo.vote_all(x[tid] > 5):
-                x[tid] = 1.0
+        if (k == 0 or not ok) and mo.vote_all(x[tid] > 5):
+            x[tid] = 1.0
         x[tid] += 2.0
 
 
@@ -377,9 +442,8 @@ def vote_in_a_loop_of_lanes(x, ok: mo.Constexpr):
 @mo.kernel
 def elect_by_half(x, ok: mo.Constexpr):
     tid = mo.thread_idx().x
-    if tid % 2 == 0 or ok:
-        if mo.elect():
-            x[tid] = 1.0
+    if (tid % 2 == 0 or ok) and mo.elect():
+        x[tid] = 1.0
     x[tid] += 2.0
 
 
@@ -431,9 +495,8 @@ def budget_by_three_warps(x, ok: mo.Constexpr):
 @mo.kernel
 def budget_without_the_first_warp(x, ok: mo.Constexpr):
     """Warp 0 of the second group does not give its registers back."""
-    if mo.warpgroup_idx() == 1:
-        if mo.warp_idx() != 4 or ok:
-            mo.warpgroup_reg_dealloc(40)
+    if mo.warpgroup_idx() == 1 and (mo.warp_idx() != 4 or ok):
+        mo.warpgroup_reg_dealloc(40)
     x[mo.thread_idx().x] = 2.0
 
 

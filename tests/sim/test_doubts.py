@@ -74,9 +74,8 @@ def decides(y, x, n, ok: mo.Constexpr):
         return
     after = mo.shuffle_down(x[tid], 1)
     if ok:
-        if tid < n - 1:
-            if after > 0:
-                y[tid] = 1.0
+        if tid < n - 1 and after > 0:
+            y[tid] = 1.0
     elif after > 0:
         y[tid] = 1.0
 

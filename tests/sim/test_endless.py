@@ -1,4 +1,4 @@
-"""Loops that never end and flags that nobody sets: told soon, by the loop; what ends is left alone; Ctrl-C is harmless."""
+"""Loops that never end and flags that nobody sets are told soon, by the loop; Ctrl-C leaves nothing behind."""
 
 from __future__ import annotations
 

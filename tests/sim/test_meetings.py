@@ -1,4 +1,4 @@
-"""Barriers and warp operations that only a part comes to: found, and the twin is clean; who has returned may be absent."""
+"""Barriers and warp operations that only a part comes to are found; who has returned may be absent."""
 
 from __future__ import annotations
 
@@ -122,10 +122,70 @@ def shuffle_after_a_return(x, n):
 @mo.kernel
 def elected_in_one_warp(x, n):
     tid = mo.thread_idx().x
-    if mo.warp_idx() == 0:
-        if mo.elect():
-            x[tid] = 3.0
+    if mo.warp_idx() == 0 and mo.elect():
+        x[tid] = 3.0
     x[tid] += 1.0
+
+
+@mo.kernel
+def counts_down_together(x, n):
+    tid, s = mo.thread_idx().x, mo.shared_array(mo.int32, 1)
+    if tid == 0:
+        s[0] = n
+    mo.sync_threads()
+    left = s[0]
+    while left > 0:
+        mo.sync_threads()
+        if tid == 0:
+            s[0] = left - 1
+        mo.sync_threads()
+        left = s[0]
+    x[tid] = left
+
+
+@mo.kernel
+def last_warp(x, n):
+    tid, s = mo.thread_idx().x, mo.shared_array(mo.float32, 128)
+    s[tid] = x[tid]
+    mo.sync_threads()
+    if tid < 64:
+        s[tid] = s[tid] + s[tid + 64]
+    mo.sync_threads()
+    if tid < 32:
+        v = s[tid] + s[tid + 32]
+        for d in (16, 8, 4, 2, 1):
+            v += mo.shuffle_down(v, d)
+        if tid == 0:
+            x[0] = v
+
+
+@mo.kernel
+def two_pairs_of_warps(x, n):
+    tid = mo.thread_idx().x
+    for _ in range(n):
+        if tid < 64:
+            mo.barrier_sync(1, 64)
+            x[tid] += 1.0
+            mo.barrier_sync(1, 64)
+        else:
+            mo.barrier_sync(2, 64)
+            x[tid] += 2.0
+        mo.sync_threads()
+
+
+@mo.kernel
+def handed_over(x, n):
+    tid, s = mo.thread_idx().x, mo.shared_array(mo.float32, 64)
+    if tid < 64:
+        for k in range(n):
+            mo.barrier_sync(1, 128)
+            s[tid] = x[tid] + k
+            mo.barrier_arrive(2, 128)
+    else:
+        for _ in range(n):
+            mo.barrier_arrive(1, 128)
+            mo.barrier_sync(2, 128)
+            x[tid] = s[127 - tid]
 
 
 @pytest.mark.parametrize("n", [40, 64, 128])
@@ -136,7 +196,8 @@ def test_threads_that_returned_need_not_come(kernel, n):
 
 
 @pytest.mark.parametrize("kernel", [returns_pass_by_pass, returns_before_the_barrier_of_a_pass, trips_without_a_barrier,
-                                    a_role_returns, lanes_come_late, elected_in_one_warp])
+                                    a_role_returns, lanes_come_late, elected_in_one_warp, counts_down_together,
+                                    last_warp, two_pairs_of_warps, handed_over])
 def test_all_who_should_come_do(kernel):
     report = mo.check(kernel, lints=False)[1, 128](np.ones(128, np.float32), 4)
     assert report.ok, str(report)
