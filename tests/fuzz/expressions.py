@@ -208,7 +208,14 @@ class Expressions:
         if kind == "where":
             return Text(f"mo.where({self.compare(1)}, {e.text}, {other.text})", min(e.low, other.low),
                         max(e.high, other.high))
-        sign = self.rng.choice("+-*")
+        sign = self.rng.choice("+-*mM&|")
+        if sign in "mM":
+            pick = min if sign == "m" else max
+            return Text(f"mo.{pick.__name__}({e.text}, {other.text})", pick(e.low, other.low), pick(e.high, other.high))
+        if sign in "&|" and e.low >= 0:
+            top = (1 << _bits(e.high, other.high)) - 1
+            return Text(f"({e.text} {sign} {other.text})", 0, min(e.high, other.high) if sign == "&" else top)
+        sign = sign if sign in "+-*" else "+"
         ends = [x + y if sign == "+" else x - y if sign == "-" else x * y for x in (e.low, e.high)
                 for y in (other.low, other.high)]
         return Text(f"({e.text} {sign} {other.text})", min(ends), max(ends))

@@ -16,7 +16,16 @@ from fuzz.expressions import Expressions, Scope, Text, Variable
 from fuzz.programs import COLUMNS, ROWS, SLOTS, Program
 from fuzz.scalars import BITS, NAMES, family, limits
 
-HEAD = 'import moye as mo\n\ninf, nan = float("inf"), float("nan")\n\n\n'
+HEAD = """import moye as mo
+
+inf, nan = float("inf"), float("nan")
+
+
+class Box:
+    pass
+
+
+"""
 
 
 def draw(seed: int, fault: str = "", risk: float = 0.01) -> Program:
@@ -154,7 +163,7 @@ class Generator:
 
     def statement(self) -> None:
         kinds = ["assign"] * 6 + ["augment"] * 2 + ["swap", "pair", "declare", "store", "store", "state", "fragment",
-                                                    "fragment", "view", "view", "closure", "atomic",
+                                                    "fragment", "view", "view", "closure", "atomic", "object",
                                                     "probe", "probe", "probe"]
         if self.depth < 4:
             kinds += ["branch"] * 4 + ["count"] * 3 + ["loop", "unrolled"]
@@ -223,6 +232,20 @@ class Generator:
         sign = self.rng.choice("+*") if t not in ("i32", "i64") else "^" if family(t) == "i" else "+"
         self.line(f"    {name}[{i} % 2] = {name}[{i} % 2] {sign} {name}[({i} + 1) % 2]")
         self.out(t, Text(f"{name}[0]"))
+
+    def s_object(self) -> None:
+        """Variables that are items of a list or dict, or attributes: assigned from now on as names are."""
+        t = self.rng.choice([*self.types, "bool"])
+        name, ends = f"box{self.fresh(t)}", self.range_of(t)
+        a, b = (self.value(Variable("", t, *ends), 2) for _ in range(2))
+        way = self.rng.randint(0, 2)
+        parts = [(f"{name}[0]", f"{name}[1]"), (f"{name}['a']", f"{name}['b']"), (f"{name}.a", f"{name}.b")][way]
+        if way == 2:
+            self.line(f"{name} = Box()")
+            self.line(f"{name}.a, {name}.b = {a}, {b}")
+        else:
+            self.line(f"{name} = [{a}, {b}]" if way == 0 else f"{name} = {{'a': {a}, 'b': {b}}}")
+        self.scope.variables += [Variable(part, t, *ends) for part in parts]
 
     def s_probe(self) -> None:
         """Comparisons and quotients close to bounds, stored: what folding takes for decided is seen at once."""
