@@ -110,7 +110,8 @@ def test_atomics_of_block_scope_by_several_blocks_in_one_statement(fault):
 
 
 @pytest.mark.parametrize(("fault", "n", "found"), [("", 60, []), ("read first", 60, ["B6"]),
-                                                   ("one missing", 60, ["B6"]), ("added to", 64, []), ("added to", 63, ["B6"])])
+                                                   ("one missing", 60, ["B6"]), ("added to", 64, []),
+                                                   ("added to", 63, ["B6"])])
 def test_a_workspace_that_nobody_wrote(fault, n, found):
     arguments = floats(64), floats(64), floats(64), n, fault
     assert mo.check(kernels.workspace, lints=False)[2, 32](*arguments).ok
