@@ -104,11 +104,9 @@ class Tensor(Elementwise, WrappedLayout):
     def __repr__(self) -> str:
         return f"{self.label}: {self.space.value} {self.dtype} {self.layout}"
 
-    def __array_function__(self, function: Any, types: object, args: object, options: object) -> NoReturn:
-        expr.no_numpy(function)
+    def __array_function__(self, function: Any, *_: object) -> NoReturn: expr.no_numpy(function)
 
-    def __array__(self, *_: object, **__: object) -> NoReturn:
-        expr.no_numpy(None)
+    def __array__(self, *_: object, **__: object) -> NoReturn: expr.no_numpy(None)
 
     def __len__(self) -> int:
         raise TensorError(f"len({self.label}): use mo.size(x, mode) or mo.rank(x)", locs=(locate(),))
