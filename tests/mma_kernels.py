@@ -224,4 +224,4 @@ def _nested(shape, leaves):
 
 for _op in WARP_MMAS:
     add(f"mma-{_op}", mma_kernel, arguments(_op), expected, sizes=(1,), grid=lambda n: BLOCKS,
-        tolerance=0 if _op.d_dtype.is_integer else 10 * TOLERANCE[_op.d_dtype.name])
+        tolerance=0 if _op.d_dtype.is_integer else 10 * TOLERANCE[_op.d_dtype.name], lossy=_op.d_dtype.is_integer)

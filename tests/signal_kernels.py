@@ -370,14 +370,13 @@ def ticket_lock(ticket, serving, total, times, fault: mo.Constexpr):
 def locked_once(lock, ready, table, y, fault: mo.Constexpr):
     """Double-checked: the first block makes the table under a lock."""
     tid, bid = mo.thread_idx().x, mo.block_idx().x
-    if tid == 0:
-        if mo.load(ready, 0, order="relaxed" if fault == "relaxed check" else "acquire") == 0:
-            while mo.atomic_cas(lock, 0, 0, 1, order="acquire") != 0:
-                pass
-            if mo.load(ready, 0, order="relaxed") == 0:
-                table[0] = 7
-                mo.store(ready, 0, 1, order="relaxed" if fault == "relaxed ready" else "release")
-            mo.store(lock, 0, 0)
+    if tid == 0 and mo.load(ready, 0, order="relaxed" if fault == "relaxed check" else "acquire") == 0:
+        while mo.atomic_cas(lock, 0, 0, 1, order="acquire") != 0:
+            pass
+        if mo.load(ready, 0, order="relaxed") == 0:
+            table[0] = 7
+            mo.store(ready, 0, 1, order="relaxed" if fault == "relaxed ready" else "release")
+        mo.store(lock, 0, 0)
     mo.sync_threads()
     y[bid * 32 + tid] = table[0]
 
@@ -488,3 +487,55 @@ def cluster_scope(x, y, flag, fault: mo.Constexpr):
 def narrow_count(count, fault: mo.Constexpr):
     """Atomics of block scope by several blocks, in one statement."""
     mo.atomic_add(count, mo.block_idx().x if fault == "" else 0, 1, scope="cta")
+
+
+# --- workspaces ------------------------------------------------------------------------------------------------------
+
+
+@mo.kernel
+def workspace(x, work, y, n, fault: mo.Constexpr):
+    """Each thread leaves a value in the workspace and takes it back."""
+    i = mo.block_idx().x * 32 + mo.thread_idx().x
+    if i < (n - 1 if fault == "one missing" else n):
+        work[i] = x[i]
+    if fault == "read first":
+        y[i] = work[i]
+    elif fault == "added to":
+        mo.atomic_add(work, i, 1.0)
+    elif i < n:
+        y[i] = work[i]
+
+
+@mo.kernel
+def same_value(flag, y, where: mo.Constexpr, fault: mo.Constexpr):
+    """Threads that find something set one flag: all of them to one value, or to their own."""
+    tid, bid = mo.thread_idx().x, mo.block_idx().x
+    found = mo.shared_array(mo.int32, 1)
+    if tid == 0:
+        found[0] = 0
+    mo.sync_threads()
+    if tid % 5 == 0:
+        if where == "shared":
+            found[0] = tid if fault else 1
+        elif where == "global":
+            flag[bid] = tid if fault else 1
+        else:
+            flag[0] = bid if fault else 1
+    if where == "shared twice" and tid == 1:
+        found[0] = 2 if fault else 0
+    if where == "shared twice" and tid == 33:
+        found[0] = 3 if fault else 0
+    mo.sync_threads()
+    y[bid * 64 + tid] = found[0]
+
+
+@mo.kernel
+def named_twice(y, count, fault: mo.Constexpr):
+    """Two pairs of warps meet at a barrier each, or at one; the atomic has nothing to do with it."""
+    tid = mo.thread_idx().x
+    mo.atomic_add(count, 0, 1, order="acq_rel")
+    if tid < 64:
+        mo.barrier_sync(1, 64)
+    else:
+        mo.barrier_sync(1 if fault else 2, 64)
+    y[tid] = tid

@@ -305,7 +305,8 @@ def test_simulated(name):
         arguments = case.arguments(n)
         if case.cluster == (1, 1, 1):
             report = mo.check(case.kernel, earliest=earliest)[case.grid(n), case.block](*arguments)
-            assert report.ok, str(report)
+            found = {finding.code for finding in report.findings} - ({"A11"} if case.lossy else set())
+            assert not found and not report.unsupported, str(report)
         else:
             case.launch(arguments, n)                   # checked too: a finding is raised
         table.compare(case, arguments, case.tolerance, n)

@@ -67,5 +67,5 @@ def test_bad_values(monkeypatch, name, text, getter, sentence):
 
 def test_the_table_names_every_variable_once():
     names = [variable.name for variable in env.TABLE]
-    assert len(set(names)) == len(names) == 10
+    assert len(set(names)) == len(names) == 12
     assert all(variable.help and variable.type for variable in env.TABLE)

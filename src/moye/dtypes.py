@@ -156,6 +156,20 @@ def from_name(name: str) -> DType:
     return dtype
 
 
+def as_dtype(what: str, dtype: object) -> DType:
+    """The dtype that an object of moye, NumPy or torch stands for, or a name; DTypeError for any other."""
+    if isinstance(dtype, DType):
+        return dtype
+    module = getattr(dtype, "__module__", "") if isinstance(dtype, type) else type(dtype).__module__
+    if isinstance(dtype, str) or str(module).partition(".")[0] in ("numpy", "ml_dtypes", "torch"):
+        name = dtype.__name__ if isinstance(dtype, type) else str(dtype)
+        found = BY_NAME.get(name.rpartition(".")[2].rstrip("_"))
+        if found is not None:
+            return found
+    require_dtype(what, dtype)
+    raise DTypeError(f"{what}: {dtype!r} is no dtype of moye")
+
+
 def require_dtype(what: str, dtype: object) -> None:
     """DTypeError unless this is a dtype; its hint is the dtype of that name."""
     if not isinstance(dtype, DType):

@@ -130,6 +130,10 @@ class TraceError(MoyeError, TypeError):
     """A Python construct that a kernel cannot use, or used in a way that tracing cannot follow."""
 
 
+class MissingError(TraceError, AttributeError):
+    """A name that what is used in a kernel does not have."""
+
+
 class PreconditionError(MoyeError, ValueError):
     """An argument that breaks what the kernel's trace assumed; nothing was launched."""
 

@@ -84,7 +84,7 @@ class Model:
         return self.each(step)
 
     def by_thread(self, places, count):
-        """Each thread's part: ``places(thread, value)`` is its index in a tile of ``count`` elements along each mode."""
+        """Each thread's part: ``places(thread, value)`` is its index in a tile of ``count`` elements a mode."""
         def step(table, thread):
             mine = [places(thread, value) for value in range(places.values)]
             rests = [table.shape[mode] // extent for mode, extent in enumerate(count)]
@@ -411,7 +411,8 @@ def run(case, model):
         else:
             own = case.space == "own"
             given = memory[:size] if own else memory[:1 << (reach(case.modes) - 1).bit_length()]
-            report = mo.check(in_shared, lints=False)[1, THREADS](out, given, 0, steps, layout, ending, shape, len(given), own)
+            report = mo.check(in_shared, lints=False)[1, THREADS](
+                out, given, 0, steps, layout, ending, shape, len(given), own)
             if own:
                 at = Model.of(case.modes, case.swizzle).elements()[0]
                 where[:] = -1
@@ -429,7 +430,7 @@ def run(case, model):
     return None if np.array_equal(out, want) else f"{int((out != want).sum())} of {out.size} elements are wrong"
 
 
-# --- ragged tiles: which elements are accessed, and which of them lie outside ------------------------------------------
+# --- ragged tiles: which elements are accessed, and which of them lie outside ----------------------------------------
 
 
 @mo.kernel

@@ -54,10 +54,13 @@ class Static:
         pass
 
     def fails(self, message):
-        self.assert_(False, message)
+        raise AssertionError(message())
 
     def text(self, *parts):
         return joined(parts)
+
+    def subject(self, value):
+        return value
 
     def if_(self, cond, names, dead=()):
         self.note(names, "if")

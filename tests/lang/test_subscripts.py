@@ -72,6 +72,12 @@ def test_what_was_given_for_an_output(given):
         writes[1, 4](given, zeros())
 
 
+@pytest.mark.parametrize("given", [{"a": 1.0}, {}, ])
+def test_a_dict_is_no_output(given):
+    with pytest.raises(TraceError, match="x is a dict, and the kernel stores into it at tx"):
+        writes[1, 4](given, zeros())
+
+
 def test_parts_and_callees():
     with pytest.raises(TraceError, match=r"holder\.rows is a list of 2 elements, and mo\.thread_idx\(\)\.x"):
         of_a_part[1, 4](zeros(), Holder([1.0, 2.0]))

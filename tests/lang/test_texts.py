@@ -1,4 +1,4 @@
-"""Text made of the kernel's values: printed on the device, or refused; ``raise`` and ``assert False`` under conditions."""
+"""Text made of the kernel's values: printed on the device, or refused; ``raise`` and ``assert False`` in branches."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ PYTHON = [
     lambda x, n, u, b: f"{'a' if n > 3 else 'b'} {3:>4} {{}} {'lit'!r}" if False else f"{3:>4} {{}} {'lit'!r} {n}",
     lambda x, n, u, b: "n is " + str(n) + ", u is " + format(u, "x"),
     lambda x, n, u, b: f"{f'<{n}>'} %d 100%",
-    lambda x, n, u, b: f"{[n, 2]} {(n,)} {{'k': 1}} {repr(n)}",
+    lambda x, n, u, b: f"{[n, 2]} {(n,)} {{'k': 1}} {n!r}",
     lambda x, n, u, b: f"{n:{4}d}",
     lambda x, n, u, b: f"{n!s} {n!r}",
 ]
@@ -121,7 +121,7 @@ def refused_bodies():
 
 @pytest.mark.parametrize(("name", "body"), list(refused_bodies()), ids=lambda x: x if isinstance(x, str) else "")
 def test_other_formatting_is_refused(name, body):
-    with pytest.raises(TraceError, match="known only when|a scalar of the kernel") as caught:
+    with pytest.raises(TraceError, match=r"known only when|a scalar of the kernel") as caught:
         made(body)[1, 1](X.copy(), 1, 2, True)
     assert "value'" not in str(caught.value)
 

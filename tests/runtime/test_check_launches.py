@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 import ctypes
 
 import numpy as np
@@ -76,18 +77,25 @@ def waiting(x):
     x[mo.thread_idx().x] = x[mo.thread_idx().x] * 2
 
 
-def test_what_a_dependent_launch_does_not_wait_for_is_not_judged():
+def test_what_a_dependent_launch_does_not_wait_for():
+    """Against the launch before it; where none is known that is not judged."""
     told = "it is launched dependent and never calls griddepcontrol_wait()"
-    for kernel, dependent, expected in ((double, True, True), (double, False, False), (waiting, True, False)):
-        x = vector()
-        report = mo.check(kernel).launch(x, grid=1, block=BLOCK, dependent=dependent)
+    x = vector()
+
+    def launch(kernel, dependent):
+        return mo.check(kernel).launch(x, grid=1, block=BLOCK, dependent=dependent)
+
+    report = contextvars.Context().run(launch, double, True)
+    assert report.ok and told in " ".join(report.not_judged) and told in str(report)
+    for kernel, dependent, expected in ((double, False, []), (waiting, True, []), (double, True, ["G3"]),
+                                        (double, False, [])):
+        found = [launch(kernel, dependent)]
         with mo.checking() as reports:
             kernel.launch(x, grid=1, block=BLOCK, dependent=dependent)
             kernel.prepare(x, grid=1, block=BLOCK, dependent=dependent)()
-        for each in (report, *reports):
-            assert each.ok and (told in " ".join(each.not_judged)) == expected, str(each)
-            assert (told in str(each)) == expected
-        assert np.array_equal(x, 8 * vector())
+        for report in (*found, *reports):
+            assert [finding.code for finding in report.findings] == expected and not report.not_judged, str(report)
+    assert np.array_equal(x, 2 ** 13 * vector())
 
 
 def test_launch_and_a_bad_configuration():

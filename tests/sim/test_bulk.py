@@ -180,6 +180,7 @@ def test_what_a_predicated_copy_leaves(refilled):
                 mo.mbarrier_wait(bars, 0, t)
                 mo.sync_threads()
             mo.copyto(mo.tile(smem, (1,), (tid,)), mo.tile(gX[:, t], (1,), (tid,)), pred=tid < 128 - 64 * t)
+            mo.fence_proxy_async()                                      # the next copy overwrites it
             mo.sync_threads()
             out[tid, t] = smem[127 - tid]
             mo.sync_threads()

@@ -268,3 +268,76 @@ def test_elementwise_operations_on_fragments():
     assert mo.check(kernel)[1, BLOCK](out, x).ok
     x[3] = 1 << 29
     assert codes(mo.check(kernel)[1, BLOCK](out, x)) == ["A11"]
+
+
+# --- sides that are not taken ----------------------------------------------------------------------------------------
+
+
+CHOICES = {
+    "product": lambda x, n: mo.where(x < 1000, x * 3_000_000, 0),
+    "nested": lambda x, n: mo.where(x < 9, (x << 28) + 1, 7),
+    "shift either way": lambda x, n: mo.where(n >= 0, x >> n, x << -n),
+    "divisor": lambda x, n: mo.where(n != 0, x // n, 0),
+    "position": lambda x, n: mo.where(x < 99, (mo.int64(x) << 31).to(mo.int32), 0),
+    "chain": lambda x, n: mo.where(x < 0, 1, mo.where(x > 700, 0, x * x * 100)),
+}
+
+
+@pytest.mark.parametrize("uniform_", [False, True], ids=["array", "uniform"])
+@pytest.mark.parametrize(("name", "x", "n", "expected"), [
+    ("product", 1000, 0, []), ("product", 999, 0, ["A11"]), ("nested", 9, 0, []), ("nested", 8, 0, ["A11"]),
+    ("shift either way", 5, -2, []), ("shift either way", 5, 3, []), ("shift either way", 5, -30, ["A11"]),
+    ("divisor", 5, 0, []), ("position", 99, 0, []), ("position", 98, 0, ["A11"]),
+    ("chain", 701, 0, []), ("chain", 700, 0, []), ("chain", -5, 0, []),
+])
+def test_the_side_of_a_where_that_is_not_taken(name, x, n, expected, uniform_):
+    out = np.zeros(BLOCK, np.int64)
+    if uniform_:
+        report = mo.check(uniform)[1, BLOCK](out, x, n, CHOICES[name])
+    else:
+        a, b = np.full(BLOCK, x, np.int32), np.full(BLOCK, n, np.int32)
+        report = mo.check(scalars)[1, BLOCK](out, a, b, CHOICES[name])
+    assert codes(report) == expected
+
+
+def test_a_side_that_somebody_else_uses_is_judged_at_once():
+    @mo.kernel
+    def kernel(out, x):
+        i = mo.thread_idx().x
+        product = x[i] * 3_000_000
+        out[i] = mo.where(x[i] < 100, product, 0)
+        out[i + BLOCK] = product
+
+    out = np.zeros(2 * BLOCK, np.int32)
+    assert codes(mo.check(kernel)[1, BLOCK](out, np.full(BLOCK, 1000, np.int32))) == ["A11"]
+
+
+def test_and_or_skip_what_they_do_not_need():
+    @mo.kernel
+    def kernel(out, x, n):
+        i = mo.thread_idx().x
+        out[i] = 0
+        if x[i] < 1000 and x[i] * 3_000_000 > 5:
+            out[i] = 1
+        if n == 0 or x[i] // n > 3:
+            out[i] += 2
+
+    out = np.zeros(BLOCK, np.int32)
+    assert mo.check(kernel)[1, BLOCK](out, np.full(BLOCK, 2000, np.int32), 0).ok
+    assert (out == 2).all()
+    assert codes(mo.check(kernel)[1, BLOCK](out, np.full(BLOCK, 900, np.int32), 0)) == ["A11"]
+
+
+def test_undefined_data_is_no_overflow():
+    """What nobody wrote is told as that, not as sums of whatever was there."""
+    @mo.kernel
+    def kernel(counts, x):
+        bins = mo.shared_array(mo.int32, 64)
+        i = mo.thread_idx().x
+        mo.atomic_add(bins, x[i] % 64, 1)
+        mo.sync_threads()
+        mo.atomic_add(counts, 0, bins[i])
+        counts[i + 1] = bins[i] * 3 - 1
+
+    report = mo.check(kernel)[1, BLOCK](np.zeros(BLOCK + 1, np.int32), np.zeros(BLOCK, np.int32))
+    assert set(codes(report)) == {"B6"}

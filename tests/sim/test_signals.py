@@ -9,6 +9,7 @@ import pytest
 
 import moye as mo
 import signal_kernels as kernels
+from moye.sim.checkers import clocks
 
 
 def ints(n):
@@ -106,3 +107,63 @@ def test_flags_of_a_cluster(fault, found):
 def test_atomics_of_block_scope_by_several_blocks_in_one_statement(fault):
     report = mo.check(kernels.narrow_count, lints=False)[4, 32](ints(4), fault)
     assert [f.code for f in report.findings] == (["D19"] if fault else []), str(report)
+
+
+@pytest.mark.parametrize(("fault", "n", "found"), [("", 60, []), ("read first", 60, ["B6"]),
+                                                   ("one missing", 60, ["B6"]), ("added to", 64, []),
+                                                   ("added to", 63, ["B6"])])
+def test_a_workspace_that_nobody_wrote(fault, n, found):
+    arguments = floats(64), floats(64), floats(64), n, fault
+    assert mo.check(kernels.workspace, lints=False)[2, 32](*arguments).ok
+    report = mo.check(kernels.workspace, lints=False, poison="work")[2, 32](*arguments)
+    assert [f.code for f in report.findings] == found, str(report)
+    if found:
+        assert report.findings[0].tensor == "work" and report.findings[0].coordinate == ({60: 59, 63: 63}[n] if
+                                                                                        fault != "read first" else 60,)
+
+
+@pytest.mark.parametrize(("where", "code"), [("shared", "C1"), ("shared twice", "C1"), ("global", "C1"),
+                                             ("blocks", "G1")])
+def test_writes_of_one_value(where, code):
+    """Advice, unless the check is strict; a violation where the values differ."""
+    def run(fault, **how):
+        return mo.check(kernels.same_value, **how)[3, 64](ints(3), ints(192), where, fault)
+
+    report = run(False)
+    assert report.ok and code in {lint.code for lint in report.lints}, str(report)
+    assert {f.code for f in run(False, strict=True, lints=False).findings} & {code, "C3"}
+    assert {f.code for f in run(True, lints=False).findings} & {code, "C3"}
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("name", ["grid counter, atomics", "grid sense", "last block", "ring", "lookback", "spin lock",
+                                  "exchange lock", "ticket lock", "locked once", "semaphore"])
+def test_right_in_every_schedule(name, seed):
+    report = check(name, "", seed=seed, schedules=1)
+    assert report.ok and report.schedules == 1, str(report)
+
+
+def test_a_report_says_how_many_schedules_it_saw():
+    report = check("spin lock", "", schedules=5)
+    assert report.schedules == 5 and "5 schedules" in str(report)
+    assert check("spin lock", "").schedules == 3
+    assert check("lane flags", "").schedules is None, "blocks do not signal"
+    with pytest.raises(mo.ArgumentError, match="schedules is 0, and must be a positive integer, or None"):
+        check("spin lock", "", schedules=0)
+    with pytest.raises(mo.ArgumentError, match="poison names 'w', which is no array of workspace: it has x, work, y"):
+        mo.check(kernels.workspace, poison="w")[1, 32](floats(32), floats(32), floats(32), 32, "")
+
+
+@pytest.mark.parametrize("fault", [False, True])
+def test_an_unrelated_atomic_does_not_hide_that_two_groups_share_a_barrier(fault):
+    report = mo.check(kernels.named_twice, lints=False)[1, 128](ints(128), ints(1), fault)
+    assert [f.code for f in report.findings] == (["C5"] if fault else []), str(report)
+
+
+def test_more_groups_than_can_be_told_apart_are_said(monkeypatch):
+    """Each lane learns something of its own."""
+    report = check("lane flags", "")
+    assert report.ok and not report.unsupported
+    monkeypatch.setattr(clocks, "MOST", 1)
+    report = check("lane flags", "")
+    assert not report.findings and "more groups than can be told apart" in report.unsupported[0]

@@ -210,10 +210,12 @@ def test_a_shuffle_in_a_divergent_branch_with_its_mask():
 
 def test_a_shuffle_that_reads_an_inactive_lane():
     k = K(32)
+    C = k.tensor("C", dtype=dt.int32)
     with k.if_(k.lt(k.tid, 16)):
         shuffle = k.emit(ops.Shuffle(result=Value(dt.int32), kind="idx", value=k.tid, lane=k.add(k.tid, 1),
                                      mask=0xFFFF))
-    outcome = k.run()
+        k.store(C, k.tid, shuffle)
+    outcome = k.run(np.zeros(32, np.int32))
     assert codes(outcome) == ["C7"] and outcome.findings[0].threads == (15,)
     assert line_of(outcome.findings[0]) == shuffle.op.loc.line
 
@@ -226,10 +228,12 @@ def test_a_shuffle_that_part_of_its_mask_never_reaches():
         k.sync()
     assert codes(k.run())[0] in ("C4", "C6")
     k = K(64)
+    C = k.tensor("C", dtype=dt.int32)
     with k.if_(k.lt(k.tid, 16)):
         k.exit("return")
-    k.emit(ops.Shuffle(result=Value(dt.int32), kind="idx", value=k.tid, lane=k.cast(3, dt.int32).op.a))
-    assert codes(k.run()) == ["C7"]
+    got = k.emit(ops.Shuffle(result=Value(dt.int32), kind="idx", value=k.tid, lane=k.cast(3, dt.int32).op.a))
+    k.store(C, k.tid, got)
+    assert codes(k.run(np.zeros(64, np.int32))) == ["C7"]
 
 
 @pytest.mark.parametrize("sync", [True, False])

@@ -17,6 +17,7 @@ from typing import Any
 from moye.cuda import peers
 from moye.cuda.intrinsics import Intrinsics
 from moye.cuda.kernel import Kernel
+from moye.cuda.proxies import CLUSTER, CTA, fenced_space
 from moye.ir import ops
 from moye.ir.nodes import Operand, Ref
 
@@ -81,7 +82,9 @@ def _mbarrier_wait(kernel: Kernel, op: ops.MbarrierWait) -> None:
 
 def _proxy_fence(kernel: Kernel, op: ops.ProxyFence) -> None:
     if op.kind == "async":
-        _statement(kernel, op, "fence_proxy_async", "fence.proxy.async.shared::cta;", "proxy fences")
+        space = fenced_space(kernel.uses.func)
+        name = {CTA: "fence_proxy_async", CLUSTER: "fence_proxy_async_cluster"}.get(space, "fence_proxy_async_all")
+        _statement(kernel, op, name, f"fence.proxy.async{space};", "proxy fences")
     else:
         _statement(kernel, op, "fence_mbarrier_init", "fence.mbarrier_init.release.cluster;", "mbarriers")
 

@@ -19,6 +19,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
@@ -27,7 +28,7 @@ from typing import Any
 from moye import env
 from moye.cuda import cubin as cubins
 from moye.cuda import installed
-from moye.errors import CompileError, UnsupportedError
+from moye.errors import CompileError, MoyeError, UnsupportedError
 from moye.origin import pip_install
 
 OLDEST = 80
@@ -153,8 +154,11 @@ def compiler_version() -> str:
     """NVRTC's version and the size of its library, which tells patch releases apart; part of a cache key."""
     nvrtc = _nvrtc()
     _, major, minor = _call(nvrtc.nvrtcVersion)
-    path = library_path()
-    return f"nvrtc-{major}.{minor}+{os.path.getsize(path) if path else 0}"
+    try:
+        size = os.path.getsize(library_path() or os.devnull)
+    except OSError:                                     # it was removed since it was loaded
+        size = 0
+    return f"nvrtc-{major}.{minor}+{size}"
 
 
 def supported_archs() -> tuple[int, ...]:
@@ -178,7 +182,7 @@ def _call(function: Callable[..., Any], *args: Any) -> Any:
     """Call into NVRTC; its library is loaded by the first call, so that is where it may turn out to be missing."""
     try:
         return function(*args)
-    except (OSError, RuntimeError) as error:
+    except (OSError, RuntimeError, MemoryError) as error:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise CompileError(f"compiling needs NVRTC, and its library cannot be loaded ({reason})",
                            hint=pip_install("cuda")) from error
@@ -197,8 +201,12 @@ def library_path() -> str:
 def _compile(source: str, name: str, arch: str, flags: Sequence[str], target: str) -> tuple[bytes, str]:
     try:
         return _compiled(_nvrtc(), source, name, arch, flags, target)
+    except MoyeError:
+        raise
     except MemoryError as error:
         raise CompileError(f"there was not enough memory to compile {name!r}") from error
+    except (OSError, RuntimeError) as error:
+        raise CompileError(f"NVRTC failed on kernel {name!r}: {error}") from error
 
 
 def _compiled(nvrtc: ModuleType, source: str, name: str, arch: str, flags: Sequence[str],
@@ -214,7 +222,8 @@ def _compiled(nvrtc: ModuleType, source: str, name: str, arch: str, flags: Seque
             raise _rejection(source, name, arch, flags, log, error.name)
         return _fetch(getattr(nvrtc, f"nvrtcGet{target}Size"), getattr(nvrtc, f"nvrtcGet{target}"), program), log
     finally:
-        nvrtc.nvrtcDestroyProgram(program)
+        with suppress(OSError, RuntimeError, MemoryError):      # what was compiled is here, or why not
+            nvrtc.nvrtcDestroyProgram(program)
 
 
 def _fetch(size_of: Callable[..., Any], copy: Callable[..., Any], program: Any) -> bytes:

@@ -16,11 +16,13 @@ from dataclasses import dataclass, field
 
 from moye import dtypes as dt
 from moye.dtypes import DType, Kind, Space
-from moye.errors import Loc
+from moye.errors import Loc, TraceError
 from moye.ir import constants, fold, ops
 from moye.ir.nodes import Block, Buffer, Func, Guard, Literal, Operand, ScalarParam, Value, Var
 
 Key = tuple[object, ...]
+MOST_OPS = 100_000
+"""Operations that one kernel may be traced to; a compiler takes minutes for fewer."""
 _MOST_BLOCKS = (1 << 31) - 1  # along an axis of the grid
 
 
@@ -78,6 +80,7 @@ class Builder:
         self.loops: dict[int, LoopBound] = {}  # by the id of the loop variable
         self.trips: tuple[tuple[str, int], ...] = ()  # of the unrolled loops that are open here
         self._left: list[bool] = [False]  # per open block: whether a jump may have skipped the rest of it
+        self._emitted = 0
         self._parameters: frozenset[int] | None = None
         self._mapped: dict[int, Buffer] = {}  # by the id of their base
 
@@ -116,6 +119,10 @@ class Builder:
         block = self._blocks[-1]
         if block.ops and isinstance(block.ops[-1], ops.Exit):
             return
+        self._emitted += 1
+        if self._emitted > MOST_OPS:
+            raise TraceError(f"{self.func.name} has more than {MOST_OPS} operations", locs=(self.locate(),),
+                             hint="unroll less: mo.range(n) is a loop of the kernel, mo.static_range one while tracing")
         op.loc = self.locate() if loc is None else loc
         op.trips = self.trips
         for ref, written in op.refs():
@@ -368,19 +375,31 @@ class Builder:
         return new
 
 
+GUARD_DEPTH = 60
+"""How deeply a condition that launch evaluates may nest: Python's parser takes 200 parentheses."""
+
+
 def expressible(operand: Operand, params: frozenset[int]) -> bool:
     """Whether launch can evaluate an operand: exact arithmetic on parameters (by id) and grid extents."""
-    if operand.dtype.is_float:
-        return False
-    if isinstance(operand, Literal) or operand.id in params:
-        return True
-    op = operand.op
-    if isinstance(op, ops.Special):
-        return op.kind in ("grid_x", "grid_y", "grid_z")
-    if isinstance(op, (ops.Binary, ops.Unary, ops.Cast, ops.Select)):
-        exact = operand.dtype.kind is Kind.BOOL or not constants.wraps(operand.dtype)
-        narrows = isinstance(op, ops.Cast) and (op.bits or op.a.dtype.bits > operand.dtype.bits)
-        known = not isinstance(op, ops.Unary) or op.kind in ("neg", "not", "abs")
-        return exact and known and not narrows and all(expressible(o, params) for o in op.operands())
-    return False
+    todo, deepest = [(operand, 0)], dict[int, int]()
+    while todo:
+        operand, depth = todo.pop()
+        if operand.dtype.is_float or depth > GUARD_DEPTH:
+            return False
+        if isinstance(operand, Literal) or operand.id in params or deepest.get(operand.id, -1) >= depth:
+            continue
+        deepest[operand.id] = depth
+        op = operand.op
+        if isinstance(op, ops.Special) and op.kind in ("grid_x", "grid_y", "grid_z"):
+            continue
+        if not isinstance(op, (ops.Binary, ops.Unary, ops.Cast, ops.Select)) or not _exact(operand.dtype, op):
+            return False
+        todo += [(part, depth + 1) for part in op.operands()]
+    return True
 
+
+def _exact(dtype: DType, op: ops.Op) -> bool:
+    """Whether Python's arithmetic gives what the kernel's does."""
+    exact = dtype.kind is Kind.BOOL or not constants.wraps(dtype)
+    narrows = isinstance(op, ops.Cast) and (op.bits or op.a.dtype.bits > dtype.bits)
+    return exact and not narrows and (not isinstance(op, ops.Unary) or op.kind in ("neg", "not", "abs"))

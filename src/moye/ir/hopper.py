@@ -73,7 +73,8 @@ class MbarrierWait(Op):
 
 @dataclass(slots=True, kw_only=True)
 class ProxyFence(Op):
-    """``async``: fence.proxy.async.shared::cta; ``mbarrier_init``: fence.mbarrier_init.release.cluster."""
+    """``async``: fence.proxy.async, of the memory that threads and asynchronous units of the kernel share;
+    ``mbarrier_init``: fence.mbarrier_init.release.cluster."""
 
     kind: OneOf["async", "mbarrier_init"]
 

@@ -17,6 +17,8 @@ from moye.errors import DTypeError, TensorError, TraceError
 from moye.ir import fold, ops
 from moye.ir.nodes import Literal, Operand, Ref, Value
 from moye.lang.branches import DynamicIf
+from moye.lang.lanes import lane_mask, static
+from moye.lang.loops import MOST_TURNS
 from moye.layout import ceil_div
 from moye.tensor import expr
 from moye.tensor.context import builder, locate
@@ -96,6 +98,7 @@ def warp_idx() -> Scalar:
 
 def min_blocks(count: int) -> None:
     """__launch_bounds__(threads, count): the compiler keeps registers low enough for ``count`` blocks on an SM."""
+    count = static(count)
     if not isinstance(count, int) or not 1 <= count <= 32:
         raise TraceError(f"min_blocks({count}): a static count from 1 to 32", locs=(locate(),))
     builder().func.min_blocks = count
@@ -112,12 +115,22 @@ def globaltimer() -> Scalar:
 
 
 def static_range(*args: int) -> range:
-    """``range`` with static bounds, unrolled while tracing: the loop variable is a Python int."""
+    """``range`` with static bounds, unrolled while tracing: the loop variable is a Python int.
+
+    At most 16384 turns.
+    """
+    args = tuple(map(static, args))
+    if not 1 <= len(args) <= 3 or (len(args) == 3 and args[2] == 0):
+        raise TraceError(f"static_range{args}: it takes a stop, or start, stop and a step that is not 0",
+                         locs=(locate(),))
     if not all(isinstance(a, int) for a in args):
         shown = ", ".join(str(a) for a in args)
         raise TraceError(f"static_range({shown}): the bounds must be static", hint="use range for a loop of the kernel",
                          locs=(locate(),))
-    return range(*args)
+    if len(turns := range(*args)) > MOST_TURNS:
+        raise TraceError(f"static_range: {len(turns)} turns are more than the {MOST_TURNS} that a loop may be "
+                         "unrolled to", hint="use range for a loop of the kernel", locs=(locate(),))
+    return turns
 
 
 # --- barriers and asynchronous copies --------------------------------------------------------------------------------
@@ -130,10 +143,11 @@ def sync_threads() -> None:
 
 def sync_warp(mask: int = _FULL) -> None:
     """__syncwarp (bar.warp.sync): waits for the lanes in ``mask``; orders their memory accesses."""
-    builder().emit(ops.SyncWarp(mask=mask))
+    builder().emit(ops.SyncWarp(mask=lane_mask("sync_warp", mask)))
 
 
 def _named_barrier(kind: Any, barrier: Scalar, threads: int) -> None:
+    barrier, threads = static(barrier), static(threads)
     if not isinstance(threads, int) or threads % 32 or not 0 < threads <= 1024:
         raise TraceError(f"barrier_{kind}({barrier}, {threads}): the thread count is a multiple of 32 up to 1024",
                          locs=(locate(),), code="C5")
@@ -163,6 +177,7 @@ def cp_async_wait(pending: int | Expr | None = None) -> None:
 
     cp.async.wait_all, or cp.async.wait_group N.  Other threads need a barrier after it.
     """
+    pending = static(pending)
     if pending is not None and (not isinstance(pending, int) or pending < 0):
         raise TraceError(f"cp_async_wait({pending}): the count is a static integer >= 0",
                          hint="a loop variable is static in mo.static_range" if isinstance(pending, Expr) else None,
@@ -186,8 +201,9 @@ def _checked(value: str, allowed: Any) -> Any:
 
 
 def _shuffle(kind: Any, value: Scalar, lane: Scalar, width: int, mask: int) -> Scalar:
-    if width not in (1, 2, 4, 8, 16, 32):
-        raise TraceError(f"shuffle width {width} is no power of two up to 32", locs=(locate(),))
+    width, mask = static(width), lane_mask("shuffle", mask)
+    if not isinstance(width, int) or width not in (1, 2, 4, 8, 16, 32):
+        raise TraceError(f"shuffle width {width!r} is no power of two up to 32", locs=(locate(),))
     operand = operand_of(value)
     dtype = operand.dtype
     small = dtype.bits < 32
@@ -224,8 +240,8 @@ def _vote(kind: Any, pred: Scalar, mask: int) -> Scalar:
     result = Value(dt.uint32 if kind == "ballot" else dt.bool_)
     operand = operand_of(pred)
     if operand.dtype is not dt.bool_:
-        operand = builder().binary("ne", operand, Literal(0, operand.dtype))
-    op = ops.Vote(result=result, kind=kind, pred=operand, mask=mask)
+        operand = builder().binary("ne", operand, operand_of(0, operand.dtype))
+    op = ops.Vote(result=result, kind=kind, pred=operand, mask=lane_mask(f"vote_{kind}", mask))
     result.op = op
     builder().emit(op)
     return Expr(result)
@@ -246,7 +262,7 @@ def vote_all(pred: Scalar, mask: int = _FULL) -> Scalar:
     return _vote("all", pred, mask)
 
 
-_IDENTITY: dict[str, Any] = {"add": 0, "mul": 1, "or": 0, "xor": 0, "and": -1}
+_KINDS = ("add", "mul", "min", "max", "and", "or", "xor")
 
 
 def warp_reduce(value: Scalar, kind: str = "add", width: int = 32) -> Scalar:
@@ -254,6 +270,12 @@ def warp_reduce(value: Scalar, kind: str = "add", width: int = 32) -> Scalar:
 
     Kinds: add, mul, min, max, and, or, xor.
     """
+    width = static(width)
+    if kind not in _KINDS:
+        raise TraceError(f"reduce: {kind!r} is none of {', '.join(_KINDS)}", locs=(locate(),),
+                         hint='a sum is kind "add"' if kind in ("sum", "+") else None)
+    if not isinstance(width, int) or width not in (1, 2, 4, 8, 16, 32):
+        raise TraceError(f"warp_reduce: the width {width!r} is no power of two up to 32", locs=(locate(),))
     delta = width // 2
     while delta:
         value = arithmetic(kind, value, shuffle_xor(value, delta, width)) if kind not in ("and", "or", "xor") \

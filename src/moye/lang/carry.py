@@ -18,6 +18,7 @@ from moye.dtypes import Space
 from moye.errors import TraceError
 from moye.ir import ops
 from moye.ir.nodes import Buffer, Literal
+from moye.tensor.bounds import settle
 from moye.tensor.context import locate
 from moye.tensor.expr import Expr, Scalar, default_dtype, is_scalar, plain, position
 from moye.tensor.tensor import Tensor, index_operand
@@ -85,6 +86,8 @@ def _structure(value: object, into: Carried, name: str) -> object:
     if isinstance(value, Tensor):
         if value.space is Space.REGISTER:
             return ("fragment", value.buffer.id, value.offset, value.dtype, _Static(value.layout), value)
+        if value.origin is not None:
+            settle(value, value.origin.pending)
         into.leaves.append(Expr(index_operand(value.offset)))
         into.names.append(name)
         return ("tensor", value.buffer.id, value.dtype, _Static(value.layout), value.swizzle, _Same(value))

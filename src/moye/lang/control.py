@@ -62,15 +62,18 @@ class Control:
             text = message()
             builder().emit(ops.Assert(cond=truth(cond).operand, message="" if text is None else texts.shown(text)))
         elif not cond:
-            text = message()
-            told = "" if text is None else texts.shown(text)
-            raise TraceError("assertion failed while tracing" + (f": {told}" if text is not None else ""),
-                             locs=(locate(),))
+            self._assert_now(message)
+
+    def _assert_now(self, message: Callable[[], object]) -> None:
+        text = message()
+        told = "" if text is None else texts.shown(text)
+        raise TraceError("assertion failed while tracing" + (f": {told}" if text is not None else ""),
+                         locs=(locate(),))
 
     def fails(self, message: Callable[[], object]) -> None:
         """``assert False``: now, or when the kernel gets here."""
         if not under_a_condition():
-            self.assertTrue(False, message)
+            self._assert_now(message)
             return
         text = message()
         builder().emit(ops.Assert(cond=operand_of(False), message="" if text is None else texts.shown(text)))
@@ -79,8 +82,15 @@ class Control:
         """A raise statement: only what tracing decides may raise."""
         if under_a_condition():
             raise TraceError("a kernel cannot raise under a traced condition: there are no exceptions on a device",
-                             hint='say assert False, "message" there: the simulator reports it when a thread gets there',
+                             hint='say assert False, "message": the simulator reports it when a thread gets there',
                              locs=(locate(),))
+
+    def subject(self, value: object) -> object:
+        """What a match statement looks at: Python decides it, so that it must be known."""
+        if isinstance(value, (Expr, Tensor)):
+            raise TraceError(f"a match statement cannot look at {value!r}, which is known only when the kernel runs",
+                             hint="use if and elif", locs=(locate(),))
+        return value
 
     def text(self, *parts: object) -> object:
         """An f-string; one with values of the kernel can be printed."""

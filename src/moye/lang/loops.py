@@ -30,7 +30,7 @@ from moye.tensor.expr import Expr, Scalar, operand_of, truth
 Locals = dict[str, Any]
 _NONE: fold.Facts = (None, None, 1)
 _PASSES = 6
-MOST_TURNS = 1 << 16
+MOST_TURNS = 1 << 14
 """Turns that a loop may be unrolled to while tracing."""
 
 

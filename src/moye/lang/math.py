@@ -61,6 +61,8 @@ abs_ = _unary("abs", "Absolute value.")
 def _extremum(kind: str, doc: str) -> Callable[..., Argument]:
     def function(*values: Argument) -> Argument:
         items = values[0] if len(values) == 1 and isinstance(values[0], (tuple, list)) else values
+        if not items:
+            raise TraceError(f"{kind} takes at least one value", locs=(locate(),))
         result = items[0]
         for item in items[1:]:
             result = _pair(kind, result, item)

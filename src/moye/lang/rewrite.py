@@ -424,7 +424,7 @@ class _Rewriter(_Expressions):
         return node
 
     def visit_Match(self, node: ast.Match) -> ast.stmt:
-        node.subject = self.rewritten(node.subject)
+        node.subject = self._call("subject", node.subject, self.rewritten(node.subject))
         for case in node.cases:
             case.body = self._suite(case.body)
         return node

@@ -139,7 +139,7 @@ def _refuse_other_kinds(fn: FunctionType) -> None:
 
 def _module(fn: FunctionType) -> ast.Module:
     try:
-        lines, _ = inspect.findsource(fn)
+        lines, _ = inspect.findsource(fn.__code__)      # of a function itself it would follow functools.wraps
         return _parse("".join(lines))
     except (OSError, TypeError, IndexError, SyntaxError) as error:
         raise TraceError(f"the source of {fn.__qualname__} is not available: its code says it comes from "

@@ -11,9 +11,10 @@ It reads the source text and the frame's variables, so it costs nothing where th
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from types import FrameType
 
-from moye.errors import MoyeError, TraceError
+from moye.errors import Frame, Loc, MoyeError, TraceError
 from moye.tensor.context import frame_of
 from moye.tensor.expr import Expr
 
@@ -22,14 +23,10 @@ _INDEXED = (list, tuple, str, bytes, range)
 
 def subscripted(error: BaseException) -> TraceError | None:
     """The error as one about the object that was indexed, if it is that."""
-    step, last = error.__traceback__, None
-    while step is not None:
-        if (frame := frame_of(step.tb_frame.f_code, step.tb_lasti)) is not None:
-            last = step.tb_frame, frame
-        step = step.tb_next
-    if last is None:
+    steps = _users(error)
+    if not steps:
         return None
-    variables, frame = last
+    variables, frame = steps[-1]
     line = frame.text()
     found = _indexed(line[frame.column:frame.end if frame.end > 0 else len(line)], variables)
     if found is None:
@@ -38,16 +35,18 @@ def subscripted(error: BaseException) -> TraceError | None:
     container = isinstance(value, (*_INDEXED, dict)) and index
     if isinstance(error, (MoyeError, KeyError)) and not (container or isinstance(value, Expr)):
         return None                                     # it says what is wrong already
-    locs = error.locs if isinstance(error, MoyeError) else ()
-    told = TraceError(f"{name} is {_named(value)}, {_without(value, index)}", hint=_hint(name, value), locs=locs)
-    return told if told.locs else _located(told, error)
+    locs = error.locs if isinstance(error, MoyeError) and error.locs else [Loc(tuple(frame for _, frame in steps))]
+    return TraceError(f"{name} is {_named(value)}, {_without(value, index)}", hint=_hint(name, value), locs=locs)
 
 
-def _located(told: TraceError, error: BaseException) -> TraceError:
-    from moye.lang.trace import _where
-
-    told.at(_where(error))
-    return told
+def _users(error: BaseException) -> list[tuple[FrameType, Frame]]:
+    """The user's frames of a traceback, outermost first."""
+    found, step = [], error.__traceback__
+    while step is not None:
+        if (frame := frame_of(step.tb_frame.f_code, step.tb_lasti)) is not None:
+            found.append((step.tb_frame, frame))
+        step = step.tb_next
+    return found
 
 
 def _indexed(text: str, variables: FrameType) -> tuple[str, object, str] | None:
@@ -110,4 +109,22 @@ def _hint(name: str, value: object) -> str | None:
     return "pass an array" if value is None or isinstance(value, (*_INDEXED, dict)) else None
 
 
-__all__ = ["subscripted"]
+def require_no_traced_keys(arguments: dict[str, object]) -> None:
+    """TraceError where the kernel stored into a dict that it was given under a scalar of its own: it is no array."""
+    for name, value in arguments.items():
+        for path, key in _traced_keys(name, value):
+            raise TraceError(f"{path} is a dict, and the kernel stores into it at {key}, which is known only when the "
+                             f"kernel runs", hint="pass an array")
+
+
+def _traced_keys(path: str, value: object) -> Iterator[tuple[str, object]]:
+    if isinstance(value, dict):
+        yield from ((path, key) for key in value if isinstance(key, Expr))
+        parts = [(f"{path}[{key!r}]", part) for key, part in value.items() if not isinstance(key, Expr)]
+    else:
+        parts = [(f"{path}[{i}]", part) for i, part in enumerate(value)] if isinstance(value, (list, tuple)) else []
+    for inner, part in parts:
+        yield from _traced_keys(inner, part)
+
+
+__all__ = ["require_no_traced_keys", "subscripted"]

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import dis
 import enum
-import re
 import sys
 import types
 from collections.abc import Callable, Iterator, Sequence
@@ -26,7 +25,7 @@ from moye.dtypes import Space
 from moye.errors import Frame, Loc, MoyeError, TraceError
 from moye.ir.builder import Builder
 from moye.ir.nodes import Block, Buffer, Extent, Func, Param, ScalarParam, TensorParam, Value
-from moye.lang.control import CONTROL, under_a_condition
+from moye.lang.control import CONTROL
 from moye.lang.functions import KernelMarker
 from moye.lang.pickling import reduced
 from moye.lang.rewrite import CONTROL as CONTROL_NAME
@@ -34,6 +33,8 @@ from moye.lang.rewrite import attribute_reads, free_names, rewrite
 from moye.lang.scopes import regions
 from moye.lang.signature import ScalarSpec, Spec, StaticSpec, TensorSpec, TmaSpec, TreeSpec, map_leaves
 from moye.lang.source import definition
+from moye.lang.subscripts import require_no_traced_keys
+from moye.lang.told import told
 from moye.layout import Layout
 from moye.tensor.context import frame_of, locate, trace_into, tracing
 from moye.tensor.coords import CoordTensor, identity_tensor
@@ -116,6 +117,7 @@ def trace(function: types.FunctionType, specs: dict[str, Spec], *, block: tuple[
         with trace_into(builder):
             regions().append(KernelMarker(rewritten.__code__))
             _trace_entry(rewritten, arguments)
+            require_no_traced_keys(arguments)
     finally:
         _callees.pop()
     _add_notes(func, specs)
@@ -129,27 +131,12 @@ def _trace_entry(function: types.FunctionType, arguments: dict[str, Any]) -> Non
     except MoyeError as error:
         raise error.at(_where(error)) from None
     except Exception as error:
-        if (told := _told(error)) is error:
+        if (shown := told(error, _where(error))) is error:
             raise
-        raise told from None
+        raise shown from None
     if result is not None:
         raise TraceError(f"the kernel {function.__name__} returns {result!r}; a kernel returns nothing",
                          hint="write results into an argument", locs=(_definition(function),))
-
-
-def _told(error: Exception) -> Exception:
-    """What a user is told of an exception that is not moye's own."""
-    if isinstance(error, TypeError) and "__array_ufunc__" in str(error):
-        return TraceError("NumPy's functions do not take scalars and tensors of a kernel", locs=(_where(error),),
-                          hint="use moye's function: mo.exp for np.exp")
-    if isinstance(error, TypeError) and "subscriptable" not in str(error) and (found := re.search(
-            r"'?\b(Expr|Tensor)\b'?", str(error))):
-        what = {"Expr": "a scalar of the kernel", "Tensor": "a tensor of the kernel"}[found[1]]
-        return TraceError(str(error).replace(found[0], what), locs=(_where(error),))
-    if under_a_condition():
-        error.add_note("moye: both sides of a traced condition are traced, so that this is raised whether the kernel "
-                       "gets there or not")
-    return error
 
 
 def _where(error: BaseException) -> Loc:

@@ -126,7 +126,7 @@ def classify(signature: Signature, args: tuple[Any, ...], kwargs: Mapping[str, A
 
 def _classify(call: Call, name: str, value: Any, role: Role) -> Spec:
     if isinstance(role, DType):
-        call.leaves.append(number := annotated(name, value, role))
+        call.leaves.append(annotated(name, value, role))
         return ScalarSpec(role)
     if role == "constexpr" or isinstance(value, _STATIC_TYPES):
         return StaticSpec(static_key(name, value), value)

@@ -69,12 +69,12 @@ def bumper() -> Callable[[tuple[Any, ...]], object] | None:
 def _bumper() -> Callable[[tuple[Any, ...]], object]:
     """torch's own function, which takes 0.1 us, if it does what it should: it is no public interface of torch."""
     torch: Any = sys.modules["torch"]
-    bump = getattr(torch._C, "_increment_version", None)
     try:
+        bump: Callable[[tuple[Any, ...]], object] = torch._C._increment_version
         one, other = torch.empty(2), torch.empty(2)[1:]
         bump((one, other))
         if (one._version, other._version) == (1, 1):
-            return bump  # type: ignore[no-any-return]
+            return bump
     except Exception:                                   # any change of a private interface: there is a way round
         pass
     return _write_nothing

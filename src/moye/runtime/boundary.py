@@ -20,7 +20,8 @@ from typing import ParamSpec, TypeVar
 from moye import env
 from moye.errors import TraceError
 
-_P, _R = ParamSpec("_P"), TypeVar("_R")
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
 _OWN = (str(Path(__file__).resolve().parent.parent), sysconfig.get_path("stdlib"), "<string>", "<frozen")
 
 
@@ -34,7 +35,8 @@ def boundary(function: Callable[_P, _R]) -> Callable[_P, _R]:
             told = _too_deep(error)
             raise told from (error if told is not error and env.traceback() else None)
         except Exception as error:
-            raise error.with_traceback(_users(error.__traceback__))
+            error.__traceback__ = _users(error.__traceback__)
+            raise
     return call
 
 

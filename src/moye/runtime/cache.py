@@ -168,7 +168,7 @@ class DiskCache:
         kept out."""
         try:
             disk.make(self._top)
-        except OSError:
+        except (OSError, MemoryError):
             return nullcontext(False)
         return nullcontext(False) if self.problem() else disk.locked(self._top / ".lock")
 
@@ -210,15 +210,15 @@ def opened() -> DiskCache | None:
 def _unmade(root: Path) -> str | None:
     try:
         disk.make(root)
-    except OSError as error:
-        return f"cannot be made ({error.strerror or error})"
+    except (OSError, MemoryError) as error:
+        return f"cannot be made ({getattr(error, 'strerror', None) or type(error).__name__})"
     return None
 
 
 def _listed(folder: Path) -> list[Path]:
     try:
         return [folder / name for name in sorted(os.listdir(folder))]
-    except OSError:
+    except (OSError, MemoryError):
         return []
 
 
@@ -244,6 +244,6 @@ def _unpack(data: bytes) -> tuple[bytes, dict[str, Any]] | None:
 def _remove(path: Path) -> bool:
     try:
         path.unlink()
-    except OSError:
+    except (OSError, MemoryError):
         return False
     return True

@@ -77,7 +77,8 @@ class Checked:
 
 def check(kernel: Kernel, *, earliest: bool = False, timeline: bool | Iterable[int] = False,
           lints: Lints = True, blocks: Blocks | None = None, expect: Callable[..., Any] | None = None,
-          rtol: float | None = None, seed: int = 0, schedules: int | None = None) -> Checked:
+          rtol: float | None = None, seed: int = 0, schedules: int | None = None,
+          poison: Iterable[str] = (), strict: bool = False) -> Checked:
     """Check a kernel: ``mo.check(k)[grid, block](*args)`` returns a Report.
 
     ``earliest`` completes asynchronous copies at once instead of at their latest legal time.
@@ -93,8 +94,12 @@ def check(kernel: Kernel, *, earliest: bool = False, timeline: bool | Iterable[i
     ``schedules``: run that many schedules (orders of blocks, and of those that wait), from number ``seed`` on, until
     one shows a violation.  None: three where blocks signal to each other through memory, else one.  Outputs are those
     of the first, which is the same every time.
+    ``poison``: names of arrays (workspaces) that hold nothing yet: they are filled with poison, and B6 tells of what is
+    read there before the launch has written it.
+    ``strict``: several threads or blocks that write one value to one element are a violation, not a lint.
     """
     if not isinstance(kernel, Kernel):
         raise ArgumentError(f"mo.check takes a kernel, not {kernel!r}",
                             hint="with mo.checking() as reports: ... checks what a function launches")
-    return Checked(kernel, options(earliest, timeline, blocks, lints, expect, rtol, seed, schedules))
+    return Checked(kernel, options(earliest, timeline, blocks, lints, expect, rtol, seed, schedules, poison,
+                                   strict))

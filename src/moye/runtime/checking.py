@@ -20,6 +20,7 @@ from typing import Literal as OneOf
 
 from moye.errors import ArgumentError, MoyeError, UnsupportedError
 from moye.ir.hopper import GridDependency
+from moye.ir.nodes import TensorParam
 from moye.runtime import barriers, fast, simulate
 from moye.runtime.arguments import Call
 from moye.runtime.compile import Dim3, Specialised
@@ -47,6 +48,8 @@ class Options:
     rtol: float | None = None
     seed: int = 0
     schedules: int | None = None
+    poison: frozenset[str] = frozenset()
+    strict: bool = False
 
     def __post_init__(self) -> None:
         if self.lints not in (True, False, "deep"):
@@ -67,11 +70,12 @@ def _whole(value: object) -> bool:
 
 def options(earliest: bool, timeline: bool | Iterable[int], blocks: Blocks | None, lints: Lints,
             expect: Callable[..., Any] | None = None, rtol: float | None = None, seed: int = 0,
-            schedules: int | None = None) -> Options:
+            schedules: int | None = None, poison: Iterable[str] = (), strict: bool = False) -> Options:
     """The options that a user gave."""
     recorded = timeline if isinstance(timeline, bool) else tuple(timeline)
+    names = frozenset((poison,) if isinstance(poison, str) else poison)
     several = tuple(blocks) if isinstance(blocks, Iterable) else blocks     # an iterator can be read but once
-    return Options(earliest, recorded, several, lints, expect, rtol, seed, schedules)
+    return Options(earliest, recorded, several, lints, expect, rtol, seed, schedules, names, strict)
 
 
 Launch = Callable[[], tuple[Call, Specialised]]
@@ -83,13 +87,14 @@ def judged(name: str, grid: Dim3, block: Dim3, prepared: Launch, how: Options,
     """Run one launch with every check; Refused where an error with a code refuses it.
 
     ``values`` are the arguments by the kernel's parameters, for ``expect``.  A ``dependent`` launch runs after those
-    before it, as any.
+    before it, as any, and is judged as one that overlaps the last of them.
     """
     try:
         call, spec = prepared()
         with on_host(call, spec.func) as host:
-            report = _run(name, grid, block, spec, host, how, values)
-            if dependent and not _waits(spec):
+            known = bool(simulate.launched_before())
+            report = _run(name, grid, block, spec, host, how, values, dependent)
+            if dependent and not known and not _waits(spec):
                 report.not_judged += ("what launches before it may still be doing to its arrays: it is launched "
                                       "dependent and never calls griddepcontrol_wait()",)
             return report
@@ -113,11 +118,15 @@ class Refused(Exception):
 
 
 def _run(name: str, grid: Dim3, block: Dim3, spec: Specialised, call: Call, how: Options,
-         values: dict[str, Any] | None) -> Report:
+         values: dict[str, Any] | None, dependent: bool = False) -> Report:
     report = Report(name, grid, block)
     if 0 in grid:
         return report
     report.blocks = sample = sampled(grid, how.blocks)
+    arrays = [param.name for param in spec.func.params if isinstance(param, TensorParam)]
+    if unknown := sorted(str(name) for name in how.poison if name not in arrays):
+        raise ArgumentError(f"poison names {unknown[0]!r}, which is no array of {name}: it has "
+                            f"{', '.join(arrays) or 'none'}")
     wanted: Expectation | None = None
     if how.expect is not None:
         from moye.runtime.verdict import expectation  # the simulator is loaded where it is needed
@@ -128,7 +137,8 @@ def _run(name: str, grid: Dim3, block: Dim3, spec: Specialised, call: Call, how:
     try:
         outcome = simulate.run(spec, call, grid, check=True, collect=True, earliest=how.earliest, record=record,
                                lints=bool(how.lints), sample=sample, probe=None if wanted is None else wanted.owners,
-                               seed=how.seed, schedules=how.schedules)
+                               seed=how.seed, schedules=how.schedules, poison=how.poison, strict=how.strict,
+                               dependent=dependent)
     except UnsupportedError as error:
         report.unsupported.append(str(error))
         return report
@@ -137,6 +147,7 @@ def _run(name: str, grid: Dim3, block: Dim3, spec: Specialised, call: Call, how:
     report.schedules = outcome.schedules
     report.unsupported, report.not_judged = list(outcome.unsupported), tuple(outcome.not_judged)
     report.lints, missing = simulate.lints_of(outcome, spec, grid, deep=how.lints == "deep")
+    report.lints += simulate.advice_of(outcome)
     report.traffic = outcome.meter
     report.not_judged += () if missing is None else (missing,)
     if before is not None and outcome.meter is not None and not outcome.findings:

@@ -81,7 +81,7 @@ class Program:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """All but the trace and what is loaded on devices, which belong to their process."""
-        left = {"loaded": {}, "func": None, "_notes": self.notes}
+        left: dict[str, Any] = {"loaded": {}, "func": None, "_notes": self.notes}
         return _program, (type(self), {f.name: left.get(f.name, getattr(self, f.name)) for f in fields(self)})
 
     def __copy__(self) -> Program:

@@ -10,6 +10,7 @@ A FIFO or a device in place of a file is not waited for, a symbolic link is not 
 
 from __future__ import annotations
 
+import importlib
 import os
 import stat
 import sys
@@ -17,17 +18,19 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
-try:
-    import fcntl
-except ImportError:                                     # Windows: processes there do not wait for each other
-    fcntl = None  # type: ignore[assignment]
+fcntl: Any = None
+with suppress(ImportError):                             # Windows: processes there do not wait for each other
+    fcntl = importlib.import_module("fcntl")
 
 _MOST = 1 << 30
 _POLL = 0.01
 _FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) \
     | getattr(os, "O_BINARY", 0)
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
+_FAILS = (OSError, ValueError, MemoryError)
+"""What the operating system's functions raise: ValueError for names that it cannot have."""
 _said: set[str] = set()
 
 
@@ -35,7 +38,7 @@ def read(path: Path, *, use: bool = True) -> bytes | None:
     """The contents of a plain file of ours; with ``use`` it counts as used now."""
     try:
         handle = os.open(path, _FLAGS)
-    except (OSError, ValueError):
+    except _FAILS:
         return None
     try:
         status = os.fstat(handle)
@@ -46,19 +49,19 @@ def read(path: Path, *, use: bool = True) -> bytes | None:
         if use:
             _touch(handle)
         return data
-    except (OSError, MemoryError):
+    except _FAILS:
         return None
     finally:
         _close(handle)
 
 
 def _touch(handle: int) -> None:
-    with suppress(OSError, TypeError):                  # a disk that is read-only, a system without this
+    with suppress(*_FAILS, TypeError):                  # a disk that is read-only, a system without this
         os.utime(handle)
 
 
 def _close(handle: int) -> None:
-    with suppress(OSError):
+    with suppress(*_FAILS):
         os.close(handle)
 
 
@@ -66,7 +69,7 @@ def is_plain(path: Path) -> os.stat_result | None:
     """The status of a plain file of ours, None for everything else."""
     try:
         status = os.lstat(path)
-    except (OSError, ValueError):
+    except _FAILS:
         return None
     return status if stat.S_ISREG(status.st_mode) and _is_ours(status) else None
 
@@ -94,8 +97,8 @@ def problem_of(folder: Path) -> str | None:
         link, status = os.lstat(folder), os.stat(folder)
     except FileNotFoundError:
         return None
-    except (OSError, ValueError) as error:
-        return f"cannot be looked at ({getattr(error, 'strerror', None) or error})"
+    except _FAILS as error:
+        return f"cannot be looked at ({getattr(error, 'strerror', None) or type(error).__name__})"
     if not stat.S_ISDIR(status.st_mode):
         return "is no folder"
     if not (_is_ours(status) and _is_ours(link)):
@@ -105,7 +108,7 @@ def problem_of(folder: Path) -> str | None:
             return "can be written to by everybody"
         try:
             os.chmod(folder, stat.S_IMODE(status.st_mode) & ~_OTHERS_WRITE)
-        except OSError:
+        except _FAILS:
             return "can be written to by others"
     return None
 
@@ -127,7 +130,7 @@ def _lock(path: Path, seconds: float) -> int | None:
         return None
     try:
         handle = os.open(path, (_FLAGS & ~os.O_RDONLY) | os.O_RDWR | os.O_CREAT, 0o600)
-    except (OSError, ValueError):
+    except _FAILS:
         return None
     end = time.monotonic() + seconds
     while True:
@@ -138,7 +141,7 @@ def _lock(path: Path, seconds: float) -> int | None:
             if time.monotonic() > end:
                 break
             time.sleep(_POLL)
-        except OSError:                                 # a file system that has no locks
+        except _FAILS:                                  # a file system that has no locks
             break
     _close(handle)
     return None

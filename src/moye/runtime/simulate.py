@@ -11,6 +11,7 @@ With checks on, the first violation raises SimulationError, of the checkers that
 
 from __future__ import annotations
 
+import contextvars
 import math
 import threading
 from collections.abc import Callable, Iterator
@@ -73,6 +74,13 @@ def timeline_of(outcome: Any, spec: Specialised) -> Timeline | None:
     return Timeline(outcome.tape, lambda: compile_program(spec, default_arch()).overlap())
 
 
+def advice_of(outcome: Any) -> list[Lint]:
+    """Writes that nothing orders and that agree: with ``strict`` they are findings instead."""
+    from moye.sim.lints.lint import Lint
+
+    return [Lint(found.code, found.message, found.locs, found.tensor, found.hint) for found in outcome.reporter.advice]
+
+
 def lints_of(outcome: Any, spec: Specialised, grid: Dim3, *, deep: bool) -> tuple[list[Lint], str | None]:
     """What a counted launch could do better, and what could not be told; ``deep`` compiles it if nobody has."""
     if outcome.meter is None:
@@ -98,13 +106,24 @@ def lints_of(outcome: Any, spec: Specialised, grid: Dim3, *, deep: bool) -> tupl
                       for note in serial)], None
 
 
+_before: contextvars.ContextVar[tuple[Any, ...]] = contextvars.ContextVar("before", default=())
+"""The last checked launch, and those that may run beside it."""
+
+
+def launched_before() -> tuple[Any, ...]:
+    """The last checked launch of this thread or task, and those that may run beside it."""
+    return _before.get()
+
+
 def run(spec: Specialised, call: Call, grid: Dim3, *, check: bool, collect: bool = False, earliest: bool = False,
         record: tuple[int, ...] = (), lints: bool = False, sample: tuple[int, ...] | None = None,
-        probe: Any = None, seed: int = 0, schedules: int | None = 1) -> Any:
+        probe: Any = None, seed: int = 0, schedules: int | None = 1,
+        poison: frozenset[str] = frozenset(), strict: bool = False, dependent: bool = False) -> Any:
     """Simulate one launch; returns the simulator's Outcome.
 
     ``record``: the blocks that a timeline is wanted of; ``lints``: count what every access costs; ``sample``: the
-    blocks that run, None for all; ``seed`` and ``schedules`` as in Hooks.
+    blocks that run, None for all; ``seed``, ``schedules``, ``poison`` and ``strict`` as in Hooks.  A ``dependent``
+    launch is judged as one that overlaps the launches before it in this thread or task.
     """
     from moye.sim.checkers.codes import chosen
     from moye.sim.machine import Hooks, simulate
@@ -116,10 +135,18 @@ def run(spec: Specialised, call: Call, grid: Dim3, *, check: bool, collect: bool
     gathered = _timelines.get()
     hooks = Hooks(progress=_progress[0] if _progress else None, stop_on_first=not collect, printer=print,
                   record=record or ((0,) if gathered is not None else ()), sample=sample, probe=probe,
-                  lints=lints, seed=seed, schedules=schedules,
+                  lints=lints, prior=_before.get() if dependent else None, seed=seed, schedules=schedules,
+                  poison=poison, strict=strict,
                   codes=chosen(named) if isinstance(named, frozenset) else None,
                   asynchronous="earliest" if earliest else "latest", exact_fma=env.exact_fma(), steps=env.steps())
-    outcome = simulate(spec.func, arguments, grid, check=check, hooks=hooks)
+    try:
+        outcome = simulate(spec.func, arguments, grid, check=check, hooks=hooks)
+    except MemoryError as error:
+        raise UnsupportedError(f"{spec.func.name}: there was not enough memory to simulate this launch; what it "
+                               f"writes may be written in part", hint="mo.check(kernel, blocks=16) runs a few blocks"
+                               ) from error
+    if check:
+        _before.set(outcome.prior)
     _last.inspections = tuple(snapshots(outcome.inspections, spec.func))
     if gathered is not None:
         gathered.append(timeline_of(outcome, spec))
@@ -151,8 +178,9 @@ def launch_arguments(spec: Specialised, call: Call) -> list[Any]:
     for param, leaf in zip(spec.func.params, call.leaves, strict=True):
         if isinstance(param, TensorParam):
             assert isinstance(leaf, ArrayInfo), "a tensor parameter has an array"
-            memory = host_view(leaf, objects[id(leaf)])
-            arguments.append(TensorArg(memory, 0, tuple(leaf.shape), tuple(leaf.strides), param.name))
+            owner = objects[id(leaf)]
+            arguments.append(TensorArg(host_view(leaf, owner), 0, tuple(leaf.shape), tuple(leaf.strides), param.name,
+                                       owner))
         else:
             arguments.append(leaf)
     return arguments

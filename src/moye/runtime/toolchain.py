@@ -65,7 +65,7 @@ def _state(path: str) -> list[int] | None:
     """Size and time of change of a file or folder, None where there is none."""
     try:
         status = os.stat(path)
-    except OSError:
+    except (OSError, ValueError, MemoryError):
         return None
     return [status.st_size, status.st_mtime_ns]
 
@@ -74,6 +74,6 @@ def _loaded(library: str) -> bool:
     """Whether a library of this name is in the process already: it is the one that would be used."""
     try:
         ctypes.CDLL(os.path.basename(library), mode=os.RTLD_NOLOAD | os.RTLD_LAZY)
-    except OSError:
+    except (OSError, ValueError, MemoryError):
         return False
     return True

@@ -45,7 +45,7 @@ class GlobalEnd:
         self.changed(index, mask)
         lanes = None if mask is None else np.asarray(mask)
         self.memory.write(index, values, lanes)
-        if self.watch and self.watch.globals.doubtful is not None:
+        if self.watch and self.watch.globals.doubtful:
             self.watch.globals.settle(self.memory, index, values, lanes)
 
     def changed(self, index: Array, mask: Mask) -> None:
@@ -83,7 +83,14 @@ class SharedEnd:
 
     def store(self, index: Array, values: Any, mask: Mask) -> None:
         self.launch.writes += 1
-        self.memory.write(index, self.dtype, values, None if mask is None else np.asarray(mask))
+        lanes = None if mask is None else np.asarray(mask)
+        if self.watch is None or not self.watch.checker.agreement.waiting:
+            self.memory.write(index, self.dtype, values, lanes)
+            return
+        before = self.memory.read(index, self.dtype)
+        self.memory.write(index, self.dtype, values, lanes)
+        size = self.dtype.itemsize
+        self.watch.checker.settle(index * size, size, before, self.memory.read(index, self.dtype), values, lanes)
 
     def check_read(self, index: Array, mask: Mask, asynchronous: bool = False) -> None:
         if self.watch:
@@ -93,7 +100,9 @@ class SharedEnd:
         if self.watch:
             how = "async_write" if asynchronous else "write"
             self.memory.disown(index, self.dtype.itemsize, None if mask is None else np.asarray(mask))
+            self.watch.checker.valued = not asynchronous
             self.watch.shared(self.op, self.ref, self.memory, index, self.width, mask, how)
+            self.watch.checker.valued = False
 
 
 class PeerEnd:

@@ -68,9 +68,16 @@ class AtomicPlan:
         flags = self.batch.watch.globals.flags
         flags.outcome = Outcome(old, wrote)
         self._check(index, mask)
-        old, older = flags.give(old)
+        given, older = flags.give(old)
         self.batch.launch.writes += older               # who polls gets on
-        return old
+        return np.asarray(given)
+
+    def _check_sums(self, old: Array, value: Array, active: Array) -> None:
+        """A11: what a lane found and what it added do not fit together."""
+        bits = old.dtype.itemsize * 8
+        _, bad = overflow.overflowed("add", np.where(active, old, 0), np.where(active, value, 0), bits)
+        if bad is not None and self.batch.watch is not None:
+            self.batch.watch.grown(self.op, "add", bits, self.op.ref.buffer.name, old, value, bad, active)
 
     def _wrote(self, old: Array, values: Array, expected: Array | None) -> Array:
         """Where it counts as a write: a comparison that fails writes nothing, nor does a poll that adds nothing."""
@@ -79,13 +86,6 @@ class AtomicPlan:
         if not self.polls:
             return np.ones(old.shape, np.bool_)
         return np.asarray(self._new(old, values, expected) != old)
-
-    def _check_sums(self, old: Array, value: Array, active: Array) -> None:
-        """A11: what a lane found and what it added do not fit together."""
-        bits = old.dtype.itemsize * 8
-        _, bad = overflow.overflowed("add", np.where(active, old, 0), np.where(active, value, 0), bits)
-        if bad is not None and self.batch.watch is not None:
-            self.batch.watch.grown(self.op, "add", bits, self.op.ref.buffer.name, old, value, bad, active)
 
     def _check(self, index: Array, mask: Mask) -> None:
         assert self.batch.watch is not None, "the run is checked"

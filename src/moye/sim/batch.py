@@ -112,6 +112,7 @@ class Batch:
                                    self.launch.meter, self.program.func, self.fragments, self.doubts)
             else:
                 self.watch.restart(self.block_ids, checker, globals_)
+            self.watch.depend(self.launch.dependence)
 
     # --- lanes -------------------------------------------------------------------------------------------------------
 

@@ -149,6 +149,7 @@ class BoundsPlan:
         else:
             said = f"{who} {verb} index {failed.index} of {view or name}, mode {failed.check.mode}{at(op)}, outside " \
                    f"of its extent {failed.extent}" + (f": that is {name}{shown}" if shown else "")
+        self.watch.reporter.judged.add((buffer.name, op.loc))
         self.watch.report("B1" if buffer.space is Space.GLOBAL else "B2", said, op, lane=lane, count=failed.count,
                           tensor=buffer.name, coordinate=coordinate, hint=self._hint(coordinate, extents, outside))
 

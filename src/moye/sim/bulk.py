@@ -161,7 +161,7 @@ class BulkRun:
             step = np.arange(op.run // memory.itemsize, dtype=np.int64)
             return issued.first[0][:, None] // memory.itemsize + step, step * memory.itemsize < issued.bytes[:, None]
 
-        watch.globals.boxes(op, ref.buffer, memory, issued, elements)
+        watch.boxes(op, ref.buffer, memory, issued, elements)
 
 
 def _bytes(cells: Cells, batch: BatchState, value: Any, each: int) -> Array:

@@ -83,6 +83,9 @@ def follow(found: Flows, op: ops.Op, text: Callable[[Operand], str], mask: str) 
     if isinstance(op, ops.Select) and op.result.id in found.values:
         names = ", ".join(_name(operand) for operand in (op.cond, op.a, op.b))
         return f"B.doubts.select('v{op.result.id}', {text(op.cond)}, ({names}), {mask})"
+    if isinstance(op, ops.Binary) and op.kind in ("land", "lor") and op.result.id in found.values:
+        return (f"B.doubts.decide('v{op.result.id}', ({_name(op.a)}, {_name(op.b)}), ({text(op.a)}, {text(op.b)}), "
+                f"{op.kind == 'lor'}, {mask})")
     if isinstance(op, PURE) and op.result.id in found.values:
         return f"B.doubts.flow('v{op.result.id}', ({_names(op.operands())}), {mask})"
     if isinstance(op, ops.Read) and op.result.id in found.values:
@@ -132,12 +135,20 @@ class Doubts:
         self.on = False
         self.of: dict[str, Array] = {}
         self.origins: list[Origin] = []
+        self.numbers: dict[tuple[int, str, tuple[int, ...] | None], int] = {}
 
     def begin(self, origin: Origin) -> int:
-        """The number of an origin."""
+        """The number of an origin; the last one of each op, tensor and element is kept."""
         self.on = True
-        self.origins.append(origin)
-        return min(len(self.origins), np.iinfo(np.int16).max)
+        key = id(origin.op), origin.name, origin.coordinate
+        number = self.numbers.get(key)
+        if number is None and len(self.origins) == np.iinfo(np.int16).max:
+            number = len(self.origins)                  # so many that one of them stands for the rest
+        if number is None:
+            self.origins.append(origin)
+            number = self.numbers[key] = len(self.origins)
+        self.origins[number - 1] = origin
+        return number
 
     def put(self, name: str, new: Array | None, mask: Mask) -> None:
         """The scalar is set in the lanes of the mask."""
@@ -160,6 +171,17 @@ class Doubts:
             if other is not None:
                 new = other if new is None else np.where(new != 0, new, other)
         self.put(name, new, mask)
+
+    def decide(self, name: str, names: tuple[str, str], sides: tuple[Any, Any], settles: bool, mask: Mask) -> None:
+        """The scalar is ``a and b`` or, where True ``settles`` it, ``a or b``: one side may leave no doubt."""
+        if not any(part in self.of for part in names):
+            self.put(name, None, mask)
+            return
+        zero = np.zeros(self.shape, np.int16)
+        a, b = (self.of.get(part, zero) for part in names)
+        sure = [(here == 0) & (np.broadcast_to(side, self.shape) == settles)
+                for here, side in zip((a, b), sides, strict=True)]
+        self.put(name, np.where(sure[0] | sure[1], zero, np.where(a != 0, a, b)), mask)
 
     def assign(self, pairs: tuple[tuple[str, str], ...], mask: Mask) -> None:
         """Variables are assigned to, all at once."""

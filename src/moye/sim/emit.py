@@ -13,9 +13,12 @@ from typing import Any
 
 from moye.errors import UnsupportedError
 from moye.ir import ops
-from moye.ir.nodes import Block, Func, Value
+from moye.ir.nodes import Block, Func, Operand, Value
 from moye.sim import emit_hopper, emit_ops, emit_scalar
+from moye.sim.choices import Choices, choices, condition
 from moye.sim.doubts import flows, follow, users
+from moye.sim.emit_guards import emit_skipped
+from moye.sim.guards import guards
 from moye.sim.segments import COMPUTING, Branch, Goto, Item, IvStart, IvStep, Lap, Loops, Segment, Turn, Wait, Yield
 from moye.sim.timeline.statements import Statements, note
 from moye.sim.uniformity import SCALAR, Levels
@@ -46,6 +49,9 @@ class Emitter(Writer):
         super().__init__(func, levels, check, loops)
         self.statements = statements
         """What is recorded for a timeline, None for nothing."""
+        self.choices = choices(func, emit_scalar.judged) if check else Choices()
+        self.guards = guards(func) if check else {}
+        """Branches that leave something as it was, which checked code looks at."""
         self.flows = flows(func) if check else None
         """The scalars whose values may be in doubt, which checked code follows."""
 
@@ -158,11 +164,43 @@ class Emitter(Writer):
         if self.flows is None or not isinstance(item, ops.Op):
             self.run(item)
             return
+        if isinstance(item, (ops.Map, ops.Bounds)):     # their bodies work on whole tensors
+            if names := users(self.flows, item):
+                self.doubted(item, names)
+            following, self.flows = self.flows, None
+            self.run(item)
+            self.flows = following
+            return
         if names := users(self.flows, item):
             self.doubted(item, names)
         self.run(item)
         if told := follow(self.flows, item, self.operand, self.mask):
             self.line(f"if B.doubts.on: {told}")
+
+    def simple(self, item: ops.Op) -> None:
+        """Checks of what only one side of a choice needs come before it, for the lanes that take that side."""
+        check = self.check
+        for taken, side in self.choices.sides.get(id(item), ()):
+            self.judge(condition(item), taken, side)
+        self.check = check and id(item) not in self.choices.postponed
+        _SIMPLE[type(item)](self, item)
+        self.check = check
+
+    def judge(self, cond: Operand, taken: bool, side: list[ops.Op]) -> None:
+        """These ops again, with their checks, where the condition is as ``taken``."""
+        if not side:
+            return
+        outer, text = self.mask, self.operand(cond)
+        if self.level(cond) == SCALAR:
+            self.line(f"if {text}:" if taken else f"if not {text}:")
+        else:
+            self.mask = self.fresh("k")
+            self.line(f"{self.mask} = both({outer}, {text if taken else f'np.logical_not({text})'})")
+            self.line(f"if {self.mask} is not False:")
+        with self.indented():
+            for op in side:
+                _SIMPLE[type(op)](self, op)
+        self.mask = outer
 
     def doubted(self, op: ops.Op, names: tuple[int, ...]) -> None:
         """The op uses scalars that may be in doubt."""
@@ -180,15 +218,11 @@ class Emitter(Writer):
         elif isinstance(item, Turn):
             self.line(f"B.{'enter' if item.first else 'turn'}({self.op(item.loop)}, {self.mask})")
         elif type(item) in _SIMPLE:
-            _SIMPLE[type(item)](self, item)
+            self.simple(item)
         elif isinstance(item, ops.Map):
-            following, self.flows = self.flows, None    # its body works on whole tensors
             emit_ops.emit_map(self, item, item.body)
-            self.flows = following
         elif isinstance(item, ops.Bounds):
-            following, self.flows = self.flows, None
             emit_ops.emit_bounds(self, item, item.body)
-            self.flows = following
         elif isinstance(item, ops.If):
             self.branch(item)
         elif isinstance(item, ops.For):
@@ -218,6 +252,8 @@ class Emitter(Writer):
         self.mask = before
 
     def branch(self, op: ops.If) -> None:
+        if (guard := self.guards.get(id(op))) is not None:
+            emit_skipped(self, op, guard)
         cond = self.operand(op.cond)
         if self.level(op.cond) == SCALAR:
             self.line(f"if {cond}:")

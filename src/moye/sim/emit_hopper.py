@@ -33,7 +33,7 @@ def emit_arrive(w: Writer, op: ops.MbarrierArrive) -> None:
 
 def emit_proxy_fence(w: Writer, op: ops.ProxyFence) -> None:
     if w.check:
-        w.line(f"B.watch.checker.engines.fence({w.op(op)}, B.lanes({w.mask}))")
+        w.line(f"B.watch.proxy_fence({w.op(op)}, B.lanes({w.mask}))")
 
 
 def emit_tma(w: Writer, op: ops.TmaCopy) -> None:
@@ -94,8 +94,10 @@ def emit_registers(w: Writer, op: ops.SetMaxRegisters) -> None:
         w.line(f"B.budgets.change({w.op(op)}, {w.mask})")
 
 
-def emit_nothing(w: Writer, op: ops.Op) -> None:
+def emit_dependency(w: Writer, op: ops.GridDependency) -> None:
     """The order of launches changes no value of one launch."""
+    if w.check and op.kind == "wait":
+        w.line(f"B.watch.waited_for_launches(B.lanes({w.mask}))")
 
 
 TABLE: dict[type, Callable[[Any, Any], None]] = {
@@ -103,6 +105,6 @@ TABLE: dict[type, Callable[[Any, Any], None]] = {
     ops.TmaCopy: emit_tma, ops.BulkCopy: emit_bulk_copy, ops.BulkCommit: emit_bulk_commit,
     ops.BulkWait: emit_bulk_wait, ops.Wgmma: emit_wgmma, ops.WgmmaFence: emit_wgmma_fence,
     ops.WgmmaCommit: emit_wgmma_commit, ops.WgmmaWait: emit_wgmma_wait, ops.Elect: emit_elect,
-    ops.MapShared: emit_map_shared, ops.SetMaxRegisters: emit_registers, ops.GridDependency: emit_nothing,
+    ops.MapShared: emit_map_shared, ops.SetMaxRegisters: emit_registers, ops.GridDependency: emit_dependency,
     ops.ClusterArrive: emit_cluster_arrive,
 }

@@ -23,7 +23,7 @@ def _tuple(parts: list[str]) -> str:
     return f"({', '.join(parts)},)" if parts else "()"
 
 
-def _dynamic(w: Writer, extents: tuple[Extent, ...], *, uniform: ops.Op | None = None) -> str:
+def dynamic(w: Writer, extents: tuple[Extent, ...], *, uniform: ops.Op | None = None) -> str:
     """The run-time ones among extents or strides, as a tuple."""
     values = [extent for extent in extents if isinstance(extent, Value)]
     if uniform is not None and any(w.level(value) != SCALAR for value in values):
@@ -32,7 +32,7 @@ def _dynamic(w: Writer, extents: tuple[Extent, ...], *, uniform: ops.Op | None =
     return _tuple([w.operand(value) for value in values])
 
 
-def _ref(w: Writer, ref: Ref | TileRef) -> str:
+def ref_of(w: Writer, ref: Ref | TileRef) -> str:
     """Its offset, with the column of the block where that may be another one."""
     base = ref.buffer.base
     return w.operand(ref.offset) if base is None else f"({w.operand(ref.offset)}, {w.operand(base)})"
@@ -43,15 +43,15 @@ def _pure(operand: Operand | None, w: Writer) -> str:
 
 
 def emit_load(w: Writer, op: ops.Load) -> None:
-    w.line(f"{w.name(op.result)} = P[{w.site(LoadSite(op))}]({_ref(w, op.ref)}, {w.mask})")
+    w.line(f"{w.name(op.result)} = P[{w.site(LoadSite(op))}]({ref_of(w, op.ref)}, {w.mask})")
 
 
 def emit_store(w: Writer, op: ops.Store) -> None:
-    w.line(f"P[{w.site(StoreSite(op))}]({_ref(w, op.ref)}, {w.operand(op.value)}, {w.mask})")
+    w.line(f"P[{w.site(StoreSite(op))}]({ref_of(w, op.ref)}, {w.operand(op.value)}, {w.mask})")
 
 
 def emit_atomic(w: Writer, op: ops.Atomic) -> None:
-    w.line(f"{w.name(op.result)} = P[{w.site(AtomicSite(op))}]({_ref(w, op.ref)}, {w.operand(op.value)}, "
+    w.line(f"{w.name(op.result)} = P[{w.site(AtomicSite(op))}]({ref_of(w, op.ref)}, {w.operand(op.value)}, "
            f"{_pure(op.compare, w)}, {w.mask})")
 
 
@@ -72,12 +72,12 @@ def emit_alloc(w: Writer, op: ops.Alloc) -> None:
 def emit_copy(w: Writer, op: ops.Copy) -> None:
     pred = "None"
     if isinstance(op.pred, TileRef):
-        pred = _ref(w, op.pred)
+        pred = ref_of(w, op.pred)
     elif op.pred is not None:
         pred = w.operand(op.pred)
     site = MatrixCopySite(op) if op.atom.matrices else CopySite(op)
-    w.line(f"P[{w.site(site)}]({_ref(w, op.dst)}, {_ref(w, op.src)}, {_dynamic(w, op.dst.strides)}, "
-           f"{_dynamic(w, op.src.strides)}, {_dynamic(w, op.extents, uniform=op)}, {pred}, {w.mask})")
+    w.line(f"P[{w.site(site)}]({ref_of(w, op.dst)}, {ref_of(w, op.src)}, {dynamic(w, op.dst.strides)}, "
+           f"{dynamic(w, op.src.strides)}, {dynamic(w, op.extents, uniform=op)}, {pred}, {w.mask})")
 
 
 def emit_gemm(w: Writer, op: ops.Gemm) -> None:
@@ -88,11 +88,11 @@ def emit_map(w: Writer, op: ops.Map, body: Block) -> None:
     site = w.site(MapSite(op))
     inputs = [w.name(value) for value in op.inputs]
     if inputs:
-        offsets = _tuple([_ref(w, ref) for ref in op.sources])
+        offsets = _tuple([ref_of(w, ref) for ref in op.sources])
         w.line(f"{', '.join(inputs)}, = P[{site}].read({offsets}, {w.mask})")
     w.block(body)  # type: ignore[attr-defined]
     value = w.operand(op.value)
-    w.line(f"P[{site}].write({_ref(w, op.dst)}, {value}, {w.mask})")
+    w.line(f"P[{site}].write({ref_of(w, op.dst)}, {value}, {w.mask})")
 
 
 def emit_bounds(w: Writer, op: ops.Bounds, body: Block) -> None:
@@ -100,16 +100,16 @@ def emit_bounds(w: Writer, op: ops.Bounds, body: Block) -> None:
     if not w.check:
         return
     site = w.site(BoundsSite(op))
-    checks = _tuple([_tuple([w.operand(check.offset), _dynamic(w, check.strides), _extent(w, check.extent)])
+    checks = _tuple([_tuple([w.operand(check.offset), dynamic(w, check.strides), _extent(w, check.extent)])
                      for check in op.checks])
-    pred = "None" if op.pred is None else _ref(w, op.pred) if isinstance(op.pred, TileRef) else w.operand(op.pred)
-    points = _dynamic(w, op.points, uniform=op)
+    pred = "None" if op.pred is None else ref_of(w, op.pred) if isinstance(op.pred, TileRef) else w.operand(op.pred)
+    points = dynamic(w, op.points, uniform=op)
     bad = w.fresh("b")
     w.line(f"{bad} = P[{site}]({checks}, {points}, {pred}, {w.mask})")
     w.line(f"if {bad} is not None:")
     with w.indented():
         w.block(body)  # type: ignore[attr-defined]
-        place = _tuple([_tuple([w.operand(index.offset), _dynamic(w, index.strides)]) for index in op.place])
+        place = _tuple([_tuple([w.operand(index.offset), dynamic(w, index.strides)]) for index in op.place])
         shape = _tuple([_extent(w, extent) for extent in op.shape])
         there = "None" if op.buffer.base is None else w.operand(op.buffer.base)
         w.line(f"P[{site}].report({bad}, {place}, {shape}, {points}, {there})")
@@ -120,7 +120,7 @@ def _extent(w: Writer, extent: Extent) -> str:
 
 
 def emit_reduce(w: Writer, op: ops.Reduce) -> None:
-    w.line(f"{w.name(op.result)} = P[{w.site(ReduceSite(op))}]({_ref(w, op.src)}, {w.mask})")
+    w.line(f"{w.name(op.result)} = P[{w.site(ReduceSite(op))}]({ref_of(w, op.src)}, {w.mask})")
 
 
 def emit_commit(w: Writer, op: ops.CpAsyncCommit) -> None:
@@ -135,7 +135,7 @@ def emit_wait(w: Writer, op: ops.CpAsyncWait) -> None:
     w.line(f"B.copies.wait({op.pending!r}, {w.mask})")
     if w.check:
         trips = ", ".join(f"{iv.name!r}: {w.name(iv)}" for iv in w.loops.get(id(op), ()))
-        w.line(f"B.watch.checker.wait({w.op(op)}, B.lanes({w.mask}), {{{trips}}})")
+        w.line(f"B.watch.waited({w.op(op)}, B.lanes({w.mask}), {{{trips}}})")
 
 
 def emit_shuffle(w: Writer, op: ops.Shuffle) -> None:
@@ -162,7 +162,7 @@ def emit_assert(w: Writer, op: ops.Assert) -> None:
 
 
 def emit_inspect(w: Writer, op: ops.Inspect) -> None:
-    places = [_tuple([_ref(w, ref), _dynamic(w, ref.strides), _dynamic(w, extents, uniform=op)])
+    places = [_tuple([ref_of(w, ref), dynamic(w, ref.strides), dynamic(w, extents, uniform=op)])
               for _, ref, extents in op.tensors]
     scalars = _tuple([w.operand(scalar) for _, scalar in op.scalars])
     w.line(f"P[{w.site(InspectSite(op))}]({_tuple(places)}, {scalars}, {w.mask})")

@@ -70,6 +70,17 @@ def _negative(operand: Operand) -> bool:
     return lower is None or lower < 0
 
 
+def judged(op: ops.Op) -> bool:
+    """Whether a checked run looks at what the op computes."""
+    if isinstance(op, ops.Cast):
+        return not op.bits and _loses(op)
+    if isinstance(op, ops.Binary) and op.kind in ("shl", "shr") and _negative(op.b):
+        return True
+    if isinstance(op, ops.Binary) and op.kind in semantics.NONZERO and op.a.dtype.is_integer:
+        return fold.possible(op.b, 0) or _may_overflow(op)
+    return isinstance(op, (ops.Binary, ops.Unary)) and _may_overflow(op)
+
+
 def _float_scalar(w: Writer, op: ops.Binary, a: str, b: str) -> None:
     function = w.constant(semantics.binary(op.kind, op.a.dtype), "F")
     call = f"{function}({a}, {b})"

@@ -22,6 +22,7 @@ from moye.ir.nodes import Buffer, Extent, Func, Param, ScalarParam, TensorParam,
 from moye.sim.checkers.findings import Finding, Reporter
 from moye.sim.checkers.globals import GlobalMemory
 from moye.sim.debug import Inspection
+from moye.sim.dependence import Dependence, Prior
 from moye.sim.lints.meter import Meter
 from moye.sim.masks import Mask
 from moye.sim.memory import Array, Global, TensorArg
@@ -65,8 +66,14 @@ class Hooks:
     """Count what every access costs (checked runs)."""
     ignored: frozenset[int] = frozenset()
     """The ids of block barriers that are executed, and order nothing for the checks."""
+    poison: frozenset[str] = frozenset()
+    """The array parameters that hold nothing when the launch begins."""
+    strict: bool = False
+    """Report writes of one value by several threads or blocks as violations."""
     seed: int = 0
     """Which schedule runs: 0 is the plain order of blocks."""
+    prior: Sequence[Prior] | None = None
+    """The launches before this one that may still run, None where it is no dependent one."""
     schedules: int | None = 1
     """How many schedules run, from ``seed`` on, until one shows a violation; None: several where blocks signal."""
     first: int | None = None
@@ -97,6 +104,8 @@ class Outcome:
     """What accesses cost, where ``Hooks.lints`` asked for it."""
     not_judged: list[str] = field(default_factory=list)
     """What was left out because it is too large."""
+    prior: tuple[Prior, ...] = ()
+    """This launch, as one that comes after it has to do with it."""
     schedules: int | None = None
     """How many schedules were seen, None where blocks do not signal to each other."""
 
@@ -121,6 +130,7 @@ class Launch:
     ticks: int = 0
     printed: list[str] = field(default_factory=list)
     inspections: list[Inspection] = field(default_factory=list)
+    inspected_bytes: int = 0
     memories: dict[tuple[int, str], Global] = field(default_factory=dict)
     tape: Tape | None = None
     unsupported: list[str] = field(default_factory=list)
@@ -128,6 +138,8 @@ class Launch:
     stale: Stale | None = None
     """The predicated copies whose leftovers are looked for."""
     schedule: Schedule = field(init=False)
+    dependence: Dependence | None = None
+    """What launches before it touch; only in checked runs."""
     globals: GlobalMemory = field(init=False)
     """What the checker of races in global memory keeps for the whole launch; only in checked runs."""
 
@@ -144,6 +156,9 @@ class Launch:
         self.stale = stale if stale.numbers else None
         self.globals = GlobalMemory(self.func, lambda buffer: self.memory(buffer, buffer.dtype), self.total,
                                     self.place, self.reporter, spent)
+        for param in self.func.params:
+            if isinstance(param, TensorParam) and param.name in self.hooks.poison:
+                self.globals.unwritten.fill(param.buffer, self.memory(param.buffer, param.buffer.dtype))
 
     def _bind(self, param: Param, argument: Argument) -> None:
         if isinstance(param, ScalarParam):
@@ -223,9 +238,18 @@ class Launch:
                   mask: Mask) -> None:
         inspection = Inspection(op.label, op.loc, block_ids.copy(), tensors, scalars,
                                 mask if mask is None or mask is False else mask.copy())  # type: ignore[union-attr]
+        self.inspected_bytes += sum(x.nbytes for x in (*tensors.values(), *scalars.values()) if hasattr(x, "nbytes"))
+        if self.inspected_bytes > MOST_INSPECTED:
+            raise UnsupportedError(f"mo.inspect: the snapshots of this launch take more than {MOST_INSPECTED >> 20} "
+                                   "MiB", hint="keep them under an if, of one turn of the loop or one block",
+                                   locs=(op.loc,))
         self.inspections.append(inspection)
         if self.hooks.inspect is not None:
             self.hooks.inspect(inspection)
+
+
+MOST_INSPECTED = 1 << 29
+"""Bytes of snapshots that one launch may keep."""
 
 
 def resident_blocks(func: Func) -> int:

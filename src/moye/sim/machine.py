@@ -20,6 +20,7 @@ import numpy as np
 from moye.dtypes import Space
 from moye.ir.nodes import Block, Func
 from moye.sim.batch import Batch
+from moye.sim.dependence import Dependence, Prior
 from moye.sim.launch import Argument, Finding, Hooks, Launch, Outcome, Reporter, resident_blocks
 from moye.sim.lints.meter import Meter
 from moye.sim.memory import TensorArg
@@ -41,21 +42,26 @@ def simulate(func: Func, arguments: Sequence[Argument], grid: tuple[int, int, in
     """Run every block of the grid, or those of ``hooks.sample``; ``arguments`` are parallel to ``func.params``."""
     hooks = hooks or Hooks()
     reporter = Reporter(func, hooks.stop_on_first, hooks.codes)
+    reporter.strict = hooks.strict
     launch = Launch(func, arguments, grid, check, hooks, reporter)
     if check and hooks.lints:
         launch.meter = Meter(func)
     again = Again(func, arguments, lambda buffer: launch.memory(buffer, buffer.dtype)) if check else None
     if again is not None:
         launch.watch(again.stale, again.bytes)
+        launch.dependence = Dependence(func, hooks.prior)
     program = program_of(func, check=check, record=bool(hooks.record))
     if program.statements is not None:
         launch.tape = Tape(program.statements, grid, hooks.record)
     others = _Others(launch, [argument for _, argument in again.outputs]) if again is not None else None
+    prior: tuple[Prior, ...] = ()
     try:
         with np.errstate(all="ignore"):
             _run(program, launch)
             if check:
                 launch.globals.conflicts.tell()         # of batches that never came to their end
+            if launch.dependence is not None:
+                prior = launch.dependence.left(launch.globals, arguments)
             if again is not None and launch.done == launch.total:
                 again.judge(lambda stale: _repeat(program_of(func, check=True), launch, stale), reporter)
             if others is not None and launch.done == launch.total:
@@ -63,7 +69,7 @@ def simulate(func: Func, arguments: Sequence[Argument], grid: tuple[int, int, in
     except StopSimulation:
         pass
     outcome = Outcome(reporter.findings, launch.printed, launch.inspections, launch.done, launch.steps, reporter,
-                      launch.tape, launch.unsupported, launch.meter)
+                      launch.tape, launch.unsupported, launch.meter, prior=prior)
     if again is not None:
         outcome.unsupported += [*launch.globals.unsupported, *again.unsupported]
         outcome.not_judged = launch.globals.plan.not_judged

@@ -220,7 +220,7 @@ class Meetings:
                 a, b = (getattr(entry.op, "mask", _FULL) for entry in (one, other))
                 if a == b or not a & b:
                     continue
-                both = _warps(one.lanes & lanes).any(axis=1) & _warps(other.lanes & lanes).any(axis=1)
+                both = np.asarray(_warps(one.lanes & lanes).any(axis=1) & _warps(other.lanes & lanes).any(axis=1))
                 if both.any():
                     block = int(np.argmax(both.any(axis=0)))
                     warp = int(np.argmax(both[:, block]))

@@ -63,6 +63,8 @@ class TensorArg:
     shape: tuple[int, ...]
     strides: tuple[int, ...]
     name: str
+    owner: Any = None
+    """The caller's array, if it is known."""
 
 
 class Global:

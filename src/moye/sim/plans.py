@@ -18,7 +18,7 @@ from moye.dtypes import Space
 from moye.ir import ops
 from moye.ir.nodes import Extent, TileRef, Value
 from moye.sim import overflow
-from moye.sim.access import GlobalEnd, Operand, RegisterEnd
+from moye.sim.access import GlobalEnd, Operand, RegisterEnd, SharedEnd
 from moye.sim.addressing import register_rows
 from moye.sim.masks import Mask, both
 from moye.sim.memory import Array, Fragment, Shared, numpy_dtype
@@ -63,6 +63,16 @@ class LoadPlan:
             return to_scalar(values[0, 0], self.dtype)
         return values.copy() if isinstance(self.end, RegisterEnd) else values
 
+    def outside(self, offset: Any) -> Array:
+        """Where the element that would be loaded is none of the argument."""
+        assert isinstance(self.end, GlobalEnd), "an address in global memory"
+        return _outside(self.end, self.end.locate(offset, (), ()))
+
+
+def _outside(end: GlobalEnd, index: Array) -> Array:
+    beyond: Array = (index < end.memory.low) | (index > end.memory.high)
+    return beyond
+
 
 class StoreSite:
     """One element."""
@@ -78,9 +88,19 @@ class StoreSite:
 class StorePlan:
     def __init__(self, site: StoreSite, batch: BatchState) -> None:
         self.end = site.operand.bind(batch)
-        self.watch = batch.watch if site.op.order is not None else None
         self.doubts = batch.doubts
         self.name = name_of(site.op.value) if isinstance(site.op.value, Value) else ""
+        self.watch = batch.watch if site.op.order is not None else None
+        stale = batch.launch.stale
+        self.stale = stale if stale is not None and id(site.op) in stale.numbers else None
+        self.op, self.batch = site.op, batch
+
+    def skipped(self, offset: Any, mask: Mask, ragged: bool, outside: Array) -> None:
+        """The lanes of the mask leave their elements as they were."""
+        if self.stale is not None and isinstance(self.end, SharedEnd):
+            index = self.end.locate(offset, (), ())
+            self.stale.skipped(self.op, self.end.memory, index, mask, ragged, outside, self.batch.threads,
+                               self.batch.block_ids)
 
     def __call__(self, offset: Any, value: Any, mask: Mask) -> None:
         index = self.end.locate(offset, (), ())
@@ -92,6 +112,8 @@ class StorePlan:
             if found is not None:
                 self.end.doubt(found[None], mask)
         self.end.store(index, value, mask)
+        if self.stale is not None and isinstance(self.end, SharedEnd):
+            self.stale.wrote(self.op, self.end.memory, index, mask, self.batch.threads, len(self.batch.block_ids))
 
 
 class CopySite:
@@ -151,7 +173,7 @@ class CopyPlan:
             if self.stale is None:
                 self.dst.check_write(to, writing, self.asynchronous)
             else:
-                self._watched(to, writing, mask)
+                self._watched(to, of, writing, mask)
             if numbers is not None:
                 self.dst.doubt(numbers, writing)        # type: ignore[union-attr]
         if self.asynchronous:
@@ -159,7 +181,24 @@ class CopyPlan:
         elif not (mask is None and reading is None and self.view is not None and self.src.load_into(of, self.view)):
             self.perform(to, of, reading, writing)
 
-    def _watched(self, to: Array, writing: Mask, mask: Mask) -> None:
+    def skipped(self, dst: Any, src: Any, dst_strides: tuple[Any, ...], src_strides: tuple[Any, ...],
+                extents: tuple[Any, ...], mask: Mask, ragged: bool) -> None:
+        """The lanes of the mask do not come here, and leave their elements as they were."""
+        if self.stale is not None and isinstance(self.dst, SharedEnd) and isinstance(self.src, GlobalEnd):
+            to, of = self.dst.locate(dst, dst_strides, extents), self.src.locate(src, src_strides, extents)
+            self.stale.skipped(self.op, self.dst.memory, to, mask, ragged, _outside(self.src, of), self.batch.threads,
+                               self.batch.block_ids)
+
+    def _left(self, to: Array, of: Array, mask: Mask) -> None:
+        """The copy is off everywhere."""
+        if self.stale is not None and isinstance(self.src, GlobalEnd):
+            memory: Shared | Fragment = self.dst.fragment if isinstance(self.dst, RegisterEnd) else \
+                self.dst.memory                         # type: ignore[assignment]
+            rows = self.dst.own[:, None, None] if isinstance(self.dst, RegisterEnd) else to
+            self.stale.skipped(self.op, memory, rows, mask, self.stale.ragged(self.op), _outside(self.src, of),
+                               self.batch.threads, self.batch.block_ids)
+
+    def _watched(self, to: Array, of: Array, writing: Mask, mask: Mask) -> None:
         """A copy whose leftovers are looked for."""
         dst = self.dst
         assert self.stale is not None and not isinstance(dst, GlobalEnd), "a copy into shared memory or registers"
@@ -168,7 +207,8 @@ class CopyPlan:
         owner, memory.owner = memory.owner, None        # what this copy writes is its own
         dst.check_write(to, writing, self.asynchronous)
         memory.owner = owner
-        self.stale.copied(self.op, memory, rows, writing, mask, self.batch.threads, self.batch.block_ids)
+        outside = _outside(self.src, of) if isinstance(self.src, GlobalEnd) else np.zeros((1, 1, 1), np.bool_)
+        self.stale.copied(self.op, memory, rows, writing, mask, outside, self.batch.threads, self.batch.block_ids)
 
     def perform(self, to: Array, of: Array, reading: Mask, writing: Mask) -> None:
         """Move the values now."""

@@ -1,11 +1,12 @@
 """Class B8: a predicated-off copy leaves the previous tile's data, and the kernel uses it.
 
-In: a checked launch of a kernel with predicated copies that fill nothing in.  Out: a finding, if the outputs depend on
-what such a copy has left.
+In: a checked launch of a kernel with predicated copies that fill nothing in, or stores under a condition.  Out: a
+finding, if the outputs depend on what such a statement has left.
 
-The first run notes where a copy is off at an element that the same copy wrote before and nothing since.  Only then the
-launch is run again, from the arguments as they were, with other finite values in those elements: an output that
-changes was made from stale data.  (A copy that is off for the whole block keeps its tile on purpose.)
+The first run notes where a statement is off at an element that it wrote before and nothing since.  Only then the launch
+is run again, from the arguments as they were, with other finite values in those elements: an output that changes was
+made from stale data.  What is kept on purpose is not: a condition that does not bound an index (guards.py) counts only
+where there was nothing to read, outside of the argument.
 """
 
 from __future__ import annotations
@@ -18,20 +19,23 @@ import numpy as np
 
 from moye.dtypes import Space
 from moye.ir import ops
-from moye.ir.nodes import Block, Buffer, Func, TensorParam
+from moye.ir.nodes import Block, Buffer, Func, TensorParam, TileRef
 from moye.sim.checkers.findings import Finding, Reporter, coordinate_of
 from moye.sim.checkers.regions import ATOMIC, SHARE, SPARE, WRITE, accesses
+from moye.sim.guards import guards, is_ragged, loops_of
 from moye.sim.masks import Mask, lanes_of
 from moye.sim.memory import Array, Fragment, Shared, TensorArg
 
 CHUNK = 1 << 24
+FRESH = -1
+"""In place of an owner: somebody writes the element just now."""
 
 
 @dataclass(slots=True)
 class Left:
     """The first element that a copy has left as it was."""
 
-    op: ops.Copy
+    op: ops.Copy | ops.Store
     thread: int
     block: tuple[int, ...]
     element: int
@@ -44,18 +48,31 @@ class Stale:
     def __init__(self, func: Func, chosen: frozenset[int] | None = None) -> None:
         self.chosen = chosen
         self.left: dict[int, Left] = {}
-        keys: dict[tuple[object, int], list[ops.Copy]] = {}
+        keys: dict[tuple[object, int], list[ops.Copy | ops.Store]] = {}
         looped: set[int] = set()
         for op, inside in _walk(func.body, False):
             if isinstance(op, ops.Copy) and _keeps(op):
                 keys.setdefault((op.loc, op.dst.buffer.id), []).append(op)
                 if inside:
                     looped.add(id(op))
+        for guard in guards(func).values():
+            for op in (target.op for target in guard.targets):
+                same = keys.setdefault((op.loc, target_of(op).id), [])
+                looped.add(id(op))
+                if op not in same:
+                    same.append(op)
         several = [same for same in keys.values() if len(same) > 1 or id(same[0]) in looped]
         self.numbers = {id(op): number for number, same in enumerate(several, 1) for op in same}
-        self.buffers = {same[0].dst.buffer.id for same in several}
+        self.buffers = {target_of(same[0]).id for same in several}
+        loops = loops_of(func)
+        self._bounds = {id(op): _bounds(op, loops) for same in several for op in same if isinstance(op, ops.Copy)}
 
-    def note(self, op: ops.Copy, memory: Shared | Fragment, rows: Array, wrong: Array, block_ids: Array) -> None:
+    def ragged(self, op: ops.Copy) -> bool:
+        """Whether the predicate of a copy bounds an index."""
+        return bool(self._bounds.get(id(op)))
+
+    def note(self, op: ops.Copy | ops.Store, memory: Shared | Fragment, rows: Array, wrong: Array,
+             block_ids: Array) -> None:
         """The lanes ``wrong`` (V, T, B) leave the elements ``rows`` (broadcast likewise) as they were."""
         number = self.numbers[id(op)]
         if number not in self.left:
@@ -69,8 +86,29 @@ class Stale:
             at = (row, block) if isinstance(memory, Shared) else (row, thread, block)
             memory.data[at] = _other(memory.data[at])
 
-    def copied(self, op: ops.Copy, memory: Shared | Fragment, rows: Array, on: Mask, mask: Mask, threads: int,
-               block_ids: Array) -> None:
+    def skipped(self, op: ops.Copy | ops.Store, memory: Shared | Fragment, rows: Array, mask: Mask, ragged: bool,
+                outside: Array, threads: int, block_ids: Array) -> None:
+        """The lanes of the mask do not write ``rows`` (V, T or 1, B or 1); ``outside``: there is nothing to read."""
+        shape = (len(rows), threads, len(block_ids))
+        if memory.owner is None or (mask is False):
+            return
+        lanes = np.broadcast_to(lanes_of(mask, threads, len(block_ids)), shape)
+        wrong = lanes & (memory.owner[_places(memory, rows, shape)] == self.numbers[id(op)])
+        if not ragged:
+            wrong = wrong & outside
+        if wrong.any():
+            self.note(op, memory, rows, wrong, block_ids)
+
+    def wrote(self, op: ops.Store, memory: Shared, rows: Array, mask: Mask, threads: int, blocks: int) -> None:
+        """The lanes of the mask have stored to ``rows``."""
+        shape = (len(rows), threads, blocks)
+        if memory.owner is not None and mask is not False:
+            here = np.broadcast_to(lanes_of(mask, threads, blocks), shape)
+            memory.owner[tuple(np.broadcast_to(part, shape)[here] for part in _places(memory, rows, shape))] = \
+                self.numbers[id(op)]
+
+    def copied(self, op: ops.Copy, memory: Shared | Fragment, rows: Array, on: Mask, mask: Mask, outside: Array,
+               threads: int, block_ids: Array) -> None:
         """A copy to the elements ``rows`` (V, T or 1, B or 1) runs in the lanes ``on`` out of ``mask``."""
         shape = (len(rows), threads, len(block_ids))
         owner, number = memory.owner, self.numbers[id(op)]
@@ -78,13 +116,35 @@ class Stale:
             return
         here = np.broadcast_to(lanes_of(None, threads, len(block_ids)) if on is None else np.asarray(on), shape)
         wanted = np.broadcast_to(lanes_of(mask, threads, len(block_ids)), shape)
-        column = np.arange(shape[2])
-        full = np.clip(np.broadcast_to(rows, shape), 0, len(owner) - 1)
-        at = (full, column) if isinstance(memory, Shared) else (full, np.arange(threads)[:, None], column)
-        wrong = wanted & ~here & here.any(axis=(0, 1)) & (owner[at] == number)
+        at = _places(memory, rows, shape)
+        bounds = self._bounds[id(op)]
+        meant = outside if bounds is False else outside | (here.any(axis=(0, 1)) | bool(bounds))
+        wrong = wanted & ~here & meant & (owner[at] == number)
+        owner[tuple(np.broadcast_to(part, shape)[here] for part in at)] = FRESH
+        wrong &= owner[at] == number                    # no other lane writes it now
         if wrong.any():
             self.note(op, memory, rows, wrong, block_ids)
         owner[tuple(np.broadcast_to(part, shape)[here] for part in at)] = number
+
+
+def _places(memory: Shared | Fragment, rows: Array, shape: tuple[int, ...]) -> tuple[Array, ...]:
+    """Where the elements ``rows`` of the lanes are in a table of owners."""
+    full = np.clip(np.broadcast_to(rows, shape), 0, len(memory.data) - 1)
+    column = np.arange(shape[2])
+    return (full, column) if isinstance(memory, Shared) else (full, np.arange(shape[1])[:, None], column)
+
+
+def target_of(op: ops.Copy | ops.Store) -> Buffer:
+    """What a statement writes."""
+    return op.dst.buffer if isinstance(op, ops.Copy) else op.ref.buffer
+
+
+def _bounds(op: ops.Copy, loops: dict[int, ops.For]) -> bool | None:
+    """Whether the predicate of a copy bounds an index; False where it is kept on purpose; None: not known."""
+    if op.pred is None or isinstance(op.pred, TileRef):
+        return None
+    found = is_ragged(op.pred, loops)
+    return False if found is None else found or None
 
 
 def _walk(block: Block, inside: bool) -> Iterator[tuple[ops.Op, bool]]:
@@ -165,11 +225,14 @@ class Again:
 
     @staticmethod
     def _report(left: Left, output: str, reporter: Reporter) -> None:
-        buffer = left.op.dst.buffer
+        buffer = target_of(left.op)
         coordinate = coordinate_of(buffer, left.element)
         shown = f"({', '.join(map(str, coordinate))})" if coordinate is not None else f"[{left.element}]"
+        alone = isinstance(left.op, ops.Copy) and left.op.pred is not None
+        what, why = "copy" if isinstance(left.op, ops.Copy) else "store", "predicate" if alone else "condition"
+        hint = "zero_fill=True" if alone else "store a neutral value where the condition is false, or mask the read"
         reporter.add(Finding(
-            "B8", f"{buffer.name}{shown} keeps what an earlier run of this copy left there, because its predicate is "
+            "B8", f"{buffer.name}{shown} keeps what an earlier run of this {what} left there, because its {why} is "
             f"false for thread {left.thread} of block {left.block}, and the stale value is used: with another one in "
             f"its place {output} changes", (left.op.loc,), left.block, (left.thread,), buffer.name, coordinate,
-            "zero_fill=True"), left.count)
+            hint), left.count)

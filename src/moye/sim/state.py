@@ -7,7 +7,6 @@ They keep the parts (access, plans, barriers, ...) below the machine that puts t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, Protocol
 
 from moye.dtypes import DType
@@ -141,7 +140,7 @@ class BatchState(Protocol):
     ready: list[Group]
     laps: Laps
     doubts: Doubts
-    returned: Mapping[Loc, tuple[ops.Exit, Mask]]
+    returned: dict[Loc, tuple[ops.Exit, Mask]]
 
     @property
     def tape(self) -> TapeState | None: ...

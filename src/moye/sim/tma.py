@@ -21,6 +21,7 @@ from moye.ir import ops
 from moye.ir.nodes import Buffer, TensorParam
 from moye.sim.addressing import coordinates
 from moye.sim.checkers.engines import Engines
+from moye.sim.checkers.sources import Source
 from moye.sim.checkers.words import at, crowd
 from moye.sim.lints import boxes
 from moye.sim.masks import Mask, lanes_of
@@ -77,7 +78,7 @@ class TmaBox:
         if batch.watch is not None:
             single(batch, op, lanes_of(mask, batch.threads, batch.blocks), "box", op.tensor.name)
             self._placed(issued)
-            batch.watch.globals.boxes(op, op.tensor, self.memory, issued, lambda: self.elements(issued))
+            batch.watch.boxes(op, op.tensor, self.memory, issued, lambda: self.elements(issued))
             if batch.watch.meter is not None:
                 offset, inside = self.elements(issued)
                 base = self.memory.address % 16                 # as on a device: an allocation starts at a whole sector
@@ -112,11 +113,7 @@ class TmaBox:
         flat = shared.data.view(self.dtype) if shared.dtype.itemsize == self.dtype.itemsize else None
         at_ = swizzled(issued.start[:, None] + self.linear, self.map.swizzle) // self.dtype.itemsize
         if flat is None or at_.min() < 0 or at_.max() >= len(flat):
-            index = np.zeros((at_.shape[1], 1, self.batch.blocks), np.int64)
-            for n, block in enumerate(issued.block.tolist()):
-                index[:, 0, block] = at_[n]
-                only = np.arange(self.batch.blocks) == block
-                shared.write(index, self.dtype, values[n][:, None, None], only[None, None])
+            shared.write(at_.T[:, None], self.dtype, values.T[:, None], None, issued.block[None])
         elif len(issued.block) == self.batch.blocks and (at_ == at_[:1]).all() and \
                 np.array_equal(issued.block, shared.column):
             flat[at_[0]] = values.T
@@ -129,8 +126,7 @@ class TmaBox:
         assert self.op.smem is not None, "a store has a source"
         shared = self.batch.shared[self.op.smem.buffer.id]
         at_ = swizzled(issued.start[:, None] + self.linear, self.map.swizzle) // self.dtype.itemsize
-        issued.values = np.stack([shared.read(at_[n][:, None, None], self.dtype)[:, 0, block]
-                                  for n, block in enumerate(issued.block.tolist())])
+        issued.values = shared.read(at_.T[:, None], self.dtype, issued.block[None])[:, 0].T
 
     def store(self, issued: Issued) -> None:
         """Shared to global, or added to it."""
@@ -217,7 +213,8 @@ class Issued:
     ``first`` are coordinates of a tensor, or what bulk.py keeps there.
     """
 
-    __slots__ = ("block", "box", "bytes", "element", "first", "group", "issuer", "phase", "start", "thread", "values")
+    __slots__ = ("block", "box", "bytes", "element", "first", "group", "issuer", "phase", "source",
+                 "sources", "start", "thread", "values")
 
     def __init__(self, box: Moved, thread: Array, block: Array, start: Array, first: list[Array], element: Array,
                  count: Array) -> None:
@@ -227,6 +224,10 @@ class Issued:
         self.group: Array = np.zeros_like(element)
         self.issuer = block
         """The block whose thread it is: of a multicast not always the one that receives."""
+        self.sources: list[Source | None] = []
+        """What the checks of global memory keep of each load, as it was issued ..."""
+        self.source: Array = np.zeros_like(element)
+        """... and which of them belongs to each entry."""
         self.values: Array | None = None
         """What a store has read of shared memory and not written yet."""
 
@@ -236,6 +237,8 @@ class Issued:
                       self.element[keep], self.bytes[keep])
         some.phase, some.group, some.issuer = self.phase[keep], self.group[keep], self.issuer[keep]
         some.values = None if self.values is None else self.values[keep]
+        if self.sources:
+            some.sources, some.source = self.sources, self.source[keep]
         return some
 
     def spread(self, batch: BatchState, mask: Array) -> Issued:
@@ -270,6 +273,8 @@ class TensorCopies:
         if phases is not None:
             issued.element = np.clip(issued.element, 0, len(phases.phase) - 1)
             issued.phase = phases.phase[issued.element, issued.block]
+            if batch.watch is not None:
+                batch.watch.globals.overlaps.issued(issued, phases.buffer)
         if batch.watch is not None:
             box.tell(batch.watch.checker.engines, issued)
         if batch.tape is not None:

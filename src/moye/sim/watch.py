@@ -13,9 +13,10 @@ from typing import Any
 
 import numpy as np
 
+from moye.dtypes import int32, int64
 from moye.ir import ops
 from moye.ir.constants import kept
-from moye.ir.nodes import Func, Ref, TileRef
+from moye.ir.nodes import Buffer, Func, Ref, TileRef
 from moye.layout import make_layout
 from moye.sim import overflow
 from moye.sim.checkers.findings import Beyond, Finding, Reporter, coordinate_beyond, coordinate_of
@@ -24,11 +25,16 @@ from moye.sim.checkers.products import ProductChecks
 from moye.sim.checkers.shared import SharedChecker
 from moye.sim.checkers.words import at
 from moye.sim.copies import AsyncCopies
+from moye.sim.dependence import Dependence, Dependent, Prior
 from moye.sim.doubts import Doubts, Origin, Uses
 from moye.sim.lints.meter import Meter
 from moye.sim.masks import Mask
-from moye.sim.memory import Array, Fragment, Global, Shared, numpy_dtype
+from moye.sim.memory import Array, Fragment, Global, Shared, numpy_dtype, poison
 from moye.sim.semantics import wrap
+
+_INTS = {32: int32, 64: int64}
+_UNDEFINED = frozenset({"B6", "B7"})
+"""Findings about data that nobody wrote: arithmetic on it is not judged."""
 
 
 def label(ref: Ref | TileRef) -> str:
@@ -47,6 +53,7 @@ class Watch:
         self.reporter = reporter
         self.checker = checker
         self.globals = globals_
+        self.dependent: Dependent | None = None
         self.meter = meter
         """Counts what accesses cost, where lints are wanted."""
         self.wgmma = ProductChecks(self, func, fragments)
@@ -57,6 +64,34 @@ class Watch:
         """The next blocks."""
         self.block_ids, self.checker, self.globals = block_ids, checker, globals_
         self.wgmma.reset()
+
+    def depend(self, launch: Dependence | None) -> None:
+        """These blocks belong to a launch that may run beside those before it."""
+        self.dependent = None
+        if launch is not None and (launch.prior or launch.recording):
+            self.dependent = Dependent(launch, self.checker, self.threads, len(self.block_ids), self._too_early)
+
+    def _too_early(self, op: ops.Op, lane: tuple[int, int], memory: Global, element: int, written: bool, does: str,
+                   prior: Prior, count: int) -> None:
+        """G3: an access that may come before those of an earlier launch."""
+        coordinate = memory.coordinate(element)
+        self.report("G3", f"{self.who(lane)} {'writes' if written else 'reads'} {memory.arg.name}"
+                    f"({', '.join(map(str, coordinate))}){at(op)} with no griddepcontrol_wait() before: the launch of "
+                    f"{prior.name}, which this one does not wait for, may {does} it later", op, lane=lane, count=count,
+                    tensor=memory.arg.name, coordinate=coordinate, hint="griddepcontrol_wait() in every thread, or in "
+                    "one and then a barrier, before what earlier launches use is touched")
+
+    def waited_for_launches(self, lanes: Array | None) -> None:
+        """Threads wait for the launches before this one."""
+        if self.dependent is not None:
+            self.dependent.wait(lanes)
+
+    def boxes(self, op: ops.AnyBulk, tensor: Buffer, memory: Global, issued: Any,
+              elements: Callable[[], tuple[Array, Array]]) -> None:
+        """A bulk copy of elements of global memory is issued."""
+        if self.dependent is not None:
+            self.dependent.boxes(op, memory, issued.thread, issued.block, *elements())
+        self.globals.boxes(op, tensor, memory, issued, elements)
 
     # --- reporting ---------------------------------------------------------------------------------------------------
 
@@ -105,8 +140,10 @@ class Watch:
             skew = (memory.address + index * memory.itemsize) % size
         if (width > 1 or memory.address % size) and skew.any():
             self._misaligned(op, ref, index * memory.itemsize + memory.address, skew != 0, size, mask, asynchronous)
-        self.globals.access(op, ref, memory, index, size, None if mask is None else np.asarray(mask),
-                            verb == "writes")
+        lanes = None if mask is None else np.asarray(mask)
+        if self.dependent is not None:
+            self.dependent.access(op, memory, index, size, lanes, verb == "writes")
+        self.globals.access(op, ref, memory, index, size, lanes, verb == "writes")
 
     def fence(self, op: ops.Fence, mask: Mask) -> None:
         """A fence of the lanes of the mask."""
@@ -117,6 +154,8 @@ class Watch:
     def _outside(self, op: ops.Op, ref: Ref | TileRef, memory: Global, index: Array, width: int, mask: Mask,
                  verb: str) -> None:
         high = memory.high - (width - 1)
+        if (ref.buffer.name, op.loc) in self.reporter.judged:
+            return
         found, count = self.first((index < memory.low) | (index > high), mask)
         if not found:
             return
@@ -205,6 +244,8 @@ class Watch:
 
     def _outside_shared(self, op: ops.Op, ref: Ref | TileRef, index: Array, elements: int, width: int, mask: Mask,
                         how: str, column: Array | None = None) -> None:
+        if (ref.buffer.name, op.loc) in self.reporter.judged:
+            return
         found, count = self.first((index < 0) | (index > elements - width), mask)
         if not found:
             return
@@ -251,6 +292,17 @@ class Watch:
         """A wait for asynchronous copies begins."""
         if self.meter is not None:
             self.meter.waits.before(op, copies)
+
+    def waited(self, op: ops.CpAsyncWait, lanes: Array | None, trips: dict[str, Any]) -> None:
+        """It is over."""
+        self.checker.wait(op, lanes, trips)
+        self.globals.overlaps.waited()
+
+    def proxy_fence(self, op: ops.ProxyFence, lanes: Array | None) -> None:
+        """Threads fence for asynchronous units."""
+        self.checker.engines.fence(op, lanes)
+        if op.kind == "async":
+            self.globals.overlaps.fence(lanes)
 
     def register(self, op: ops.Op, ref: Ref | TileRef, fragment: Fragment, rows: Array, mask: Mask) -> None:
         """B7: elements of a fragment are used before they were set."""
@@ -304,6 +356,8 @@ class Watch:
 
     def grown(self, op: ops.Op, kind: str, bits: int, name: str, a: Any, b: Any, bad: Array, mask: Mask) -> None:
         """A11: where ``bad``, ``a kind b`` does not fit."""
+        undefined = poison(_INTS[bits])
+        bad = bad & np.not_equal(a, undefined) & np.not_equal(b, undefined)
         found, count = self.first(np.atleast_2d(bad), mask)
         if not found:
             return
@@ -313,6 +367,8 @@ class Watch:
 
     def _overflow(self, op: ops.Op, kind: str, name: str, number: str, bits: int, lane: tuple[int, int],
                   count: int) -> None:
+        if any(finding.code in _UNDEFINED for finding in self.reporter.findings):
+            return                                      # what is computed from undefined data says nothing
         self.report("A11", f"{self.who(lane)} computes {overflow.name_of(kind, name)} = {number}, which does not fit "
                     f"{bits} bits", op, lane=lane, tensor=name or overflow.name_of(kind, name), count=count,
                     hint=overflow.hint(kind, bits))
@@ -353,6 +409,7 @@ class Watch:
         low, high = kept(op.result.dtype)
         array = np.asarray(a, numpy_dtype(op.a.dtype))
         bad = (array > high) | (array < low) if low and op.a.dtype.is_signed else array > high
+        bad = bad & (array != poison(op.a.dtype))
         if not bad.any():
             return
         found, count = self.first(np.atleast_2d(bad), mask)
@@ -374,7 +431,7 @@ class Watch:
             lane, sign = (found[-2], found[-1]), "<<" if op.kind == "shl" else ">>"
             self.report("A11", f"{self.who(lane)} computes a {sign} b with b = {amount}: a shift by a negative count",
                         op, lane=lane, count=count, tensor=op.result.name,
-                        hint="test the count first: mo.where computes both of its sides")
+                        hint="test the count first")
 
     def divisor(self, op: ops.Binary, b: Any, mask: Mask) -> None:
         """A12: an integer is divided by zero."""
@@ -386,7 +443,7 @@ class Watch:
             lane, sign = (found[-2], found[-1]), "//" if op.kind == "floordiv" else "%"
             self.report("A12", f"division by zero: {self.who(lane)} computes a {sign} b with b = 0", op, lane=lane,
                         count=count, tensor=op.result.name or "",
-                        hint="test the divisor first: mo.where computes both of its sides")
+                        hint="test the divisor first")
 
     def assertion(self, op: ops.Assert, cond: Any, mask: Mask) -> None:
         """A12: an assert or an assumption does not hold."""

@@ -13,12 +13,12 @@ is handed back as ``Pending`` (accesses.py).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Protocol
+from typing import Any, Protocol
 
 from moye.dtypes import DType, Space
 from moye.errors import DTypeError, TensorError
 from moye.ir import ops
-from moye.ir.builder import LoopBound
+from moye.ir.builder import LoopBound, expressible
 from moye.ir.nodes import Block, Buffer, Literal, Operand, Value
 from moye.layout import Int, IntTuple, Layout, product
 from moye.tensor import expr
@@ -134,6 +134,13 @@ def _narrow(operand: Operand) -> Operand:
     return _narrow(op.a) if isinstance(op, ops.Cast) and widens else operand
 
 
+def settle(tensor: View, pending: tuple[Pending, ...]) -> None:
+    """Have launch check what it can of a view that is about to be carried, after which its indices are not known."""
+    for each in pending:
+        if not proven(each.index, each.extent):
+            require_index_at_launch(tensor, each)
+
+
 def require_index_at_launch(tensor: View, pending: Pending) -> bool:
     """Have launch check an index that every launch reaches; whether that proves it for all of the kernel."""
     entry, extent = pending.index, pending.extent
@@ -141,7 +148,7 @@ def require_index_at_launch(tensor: View, pending: Pending) -> bool:
     if found is None:
         return False
     bound, loop = found
-    inside = expr.compare("lt", bound, extent)
+    inside = _unless_empty(expr.compare("lt", bound, extent), entry, loop)
     if not isinstance(inside, Expr):
         return inside is True and loop is None
     if not expr.can_guard(inside.operand, conditional=True):
@@ -208,7 +215,33 @@ def _largest_of_loop(loop: LoopBound, constant: int) -> tuple[Scalar, LoopBound]
         if limit is None:
             return None
         stop = builder().binary("min", stop, operand_of(limit, stop.dtype))
-    return expr.arithmetic("add", wrap(stop), constant - 1), loop
+    return expr.arithmetic("add", _last(loop, expr.arithmetic("sub", wrap(stop), 1)), constant), loop
+
+
+def _last(loop: LoopBound, most: Scalar) -> Scalar:
+    """The largest value of the loop's variable that is at most ``most``: of threads that start apart, that any has."""
+    op, b = loop.loop, builder()
+    if isinstance(op.step, int) and op.step == 1:
+        return most
+    if expressible(op.start, b.parameters) and (isinstance(op.step, int) or expressible(op.step, b.parameters)):
+        step: Any = op.step if isinstance(op.step, int) else Expr(op.step)
+        start: Any = wrap(op.start)
+        return expr.arithmetic("add", start, (most - start) // step * step)
+    return most if op.iv.divisor == 1 else most // op.iv.divisor * op.iv.divisor
+
+
+def _unless_empty(inside: Scalar, entry: object, loop: LoopBound | None) -> Scalar:
+    """``inside``, or that the loop has no iteration, where an index ahead of its variable would tell otherwise."""
+    part = _loop_part(entry.operand) if isinstance(entry, Expr) else None
+    if loop is None or part is None or part[1] <= 0 or not isinstance(inside, Expr):
+        return inside
+    start = loop.loop.start
+    first: Any = wrap(start) if expressible(start, builder().parameters) else Expr(start).lower \
+        if isinstance(start, Value) else None
+    if first is None:
+        return inside
+    empty = expr.compare("le", wrap(loop.stop), first)
+    return wrap(builder().binary("lor", inside.operand, operand_of(empty)))
 
 
 def _limit(cond: Operand, loop: LoopBound, negated: bool = False) -> Scalar | None:

@@ -136,10 +136,12 @@ class Expr(DynInt):
 
     def to(self, dtype: DType) -> Expr:
         """Value conversion to another dtype."""
+        dtype = dt.as_dtype(".to", dtype)
         return Expr(builder().cast(self.operand, dtype))
 
     def bitcast(self, dtype: DType) -> Expr:
         """The same bits as another dtype of the same width."""
+        dtype = dt.as_dtype(".bitcast", dtype)
         if dtype.bits != self.dtype.bits:
             raise DTypeError(f"bitcast from {self.dtype} to {dtype}: {self.dtype.bits} bits against {dtype.bits}")
         return Expr(builder().cast(self.operand, dtype, bits=True))
@@ -155,6 +157,12 @@ class Expr(DynInt):
     def __float__(self) -> float:
         raise TraceError(f"{self} is known only when the kernel runs and cannot become a Python float while tracing",
                          hint="use moye's function: mo.exp for math.exp", locs=(locate(),))
+
+    def __array_function__(self, function: Any, types: object, args: object, options: object) -> NoReturn:
+        no_numpy(function)
+
+    def __array__(self, *_: object, **__: object) -> NoReturn:
+        no_numpy(None)
 
     def __iter__(self) -> NoReturn:
         raise TraceError(f"{self} is a scalar of the kernel and cannot be iterated over", locs=(locate(),))
@@ -185,6 +193,15 @@ class Expr(DynInt):
             raise TraceError("a value of the kernel is known only when it runs and cannot become text while tracing",
                              hint='print("x =", x) shows it, and so does an f-string in a function of the kernel',
                              locs=(locate(),))
+
+
+def no_numpy(function: Any) -> NoReturn:
+    """TraceError: NumPy computes while tracing, and what it was given is known only when the kernel runs."""
+    name = getattr(function, "__name__", "")
+    own = {"where": "mo.where(cond, a, b)", "maximum": "mo.max(a, b)", "minimum": "mo.min(a, b)"}.get(name)
+    raise TraceError(f"NumPy{f', in np.{name},' if name else ''} does not take scalars and tensors of a kernel",
+                     hint=f"use {own}" if own else "use moye's function: mo.exp for np.exp, mo.where for np.where",
+                     locs=(locate(),))
 
 
 def _index(x: Scalar) -> Int:

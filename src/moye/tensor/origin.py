@@ -142,7 +142,8 @@ class Origin:
 def _identity(layout: Layout) -> Coordinates:
     shape = layout.shape
     modes = shape if isinstance(shape, tuple) else (shape,)
-    strides = tuple(compact_col_major(mode, E(axis)) for axis, mode in enumerate(modes))
+    strides = tuple(compact_col_major(mode, E(axis)) if isinstance(mode, tuple) else E(axis)
+                    for axis, mode in enumerate(modes))             # also where the extent is 1: it may be left
     whole = Layout(shape, strides) if isinstance(shape, tuple) else Layout(shape, strides[0])
     return whole, ArithmeticTuple((0,) * len(modes))
 

@@ -98,9 +98,11 @@ def require_threads(what: str, threads: int, thread: Any, call: str = "get_slice
     elif thread.lower == 0 and thread.upper is not None and thread.upper + 1 != threads:
         have = thread.upper + 1
         block = builder().func.block_dim
+        hint = f"launch kernel[grid, {threads}](...)"
+        if have > threads:
+            hint += f", or take the slice under the condition of its {threads} threads, with their index from 0"
         raise LaunchError(f"{what} has {threads} threads, but the thread index given to {call} runs over {have} "
-                          f"(a block of {block})", hint=f"launch kernel[grid, {threads}](...)", locs=(locate(),),
-                          code="A10")
+                          f"(a block of {block})", hint=hint, locs=(locate(),), code="A10")
 
 
 def _require_some(what: str, threads: int, thread: Expr, call: str) -> None:

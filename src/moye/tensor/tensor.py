@@ -14,10 +14,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from moye.atoms.universal import AUTO_COPY
-from moye.dtypes import DType, Space, require_dtype, uint32
+from moye.dtypes import DType, Space, as_dtype, uint32
 from moye.errors import DTypeError, LayoutError, TensorError
 from moye.ir import ops
 from moye.ir.nodes import Block, Buffer, Literal, Operand, Ref, TileRef, Value
@@ -37,6 +37,7 @@ from moye.layout import (
     size,
     slice_and_offset,
 )
+from moye.layout.ints import is_const
 from moye.tensor import copying, expr
 from moye.tensor.accesses import judge_element
 from moye.tensor.bounds import check_coordinate, need_bytes
@@ -46,6 +47,7 @@ from moye.tensor.fits import require_allocated, require_index, require_inside, r
 from moye.tensor.operators import Elementwise
 from moye.tensor.order import Order, Partition
 from moye.tensor.origin import Origin, Pending, Step
+from moye.tensor.recasting import recast_origin
 from moye.tensor.slices import is_slice, normalise, shown, wide
 from moye.tensor.space import IndexSpace, common_space, merged
 from moye.tensor.views import placed
@@ -58,8 +60,7 @@ class Tensor(Elementwise, WrappedLayout):
 
     ``offset`` counts elements of ``dtype`` and is static for register tensors.  ``swizzle`` (in elements) is applied to
     the whole offset.  ``name`` is the user's variable, ``order`` says which elements of a tile a thread's values are,
-    ``origin`` where a view's elements lie in the tensor that it was made from.  Layout verbs take tensors and give
-    views.
+    ``origin`` where a view's elements lie in the tensor it was made from.  Layout verbs take tensors and give views.
     """
 
     __slots__ = ("buffer", "dtype", "layout", "name", "offset", "order", "origin", "swizzle")
@@ -103,6 +104,10 @@ class Tensor(Elementwise, WrappedLayout):
     def __repr__(self) -> str:
         return f"{self.label}: {self.space.value} {self.dtype} {self.layout}"
 
+    def __array_function__(self, function: Any, *_: object) -> NoReturn: expr.no_numpy(function)
+
+    def __array__(self, *_: object, **__: object) -> NoReturn: expr.no_numpy(None)
+
     def __len__(self) -> int:
         raise TensorError(f"len({self.label}): use mo.size(x, mode) or mo.rank(x)", locs=(locate(),))
 
@@ -131,8 +136,13 @@ class Tensor(Elementwise, WrappedLayout):
         except LayoutError as error:
             raise TensorError(f"{self.label}[{shown(coordinate)}]: {error.message}", locs=(locate(),)) from None
 
+    def _normalised(self, coordinate: object) -> object:
+        if coordinate == () and is_const(self.layout.shape, 1):     # an array without modes has one element
+            return 0
+        return normalise(coordinate, rank(self.layout))
+
     def __getitem__(self, coordinate: object) -> Tensor | Scalar:
-        coordinate = normalise(coordinate, rank(self.layout))
+        coordinate = self._normalised(coordinate)
         if is_slice(coordinate):
             whole = isinstance(coordinate, tuple) and coordinate[0] is None
             part = self.view(coordinate, self.order if whole else None)
@@ -148,7 +158,7 @@ class Tensor(Elementwise, WrappedLayout):
         return Expr(value)
 
     def __setitem__(self, coordinate: object, value: object) -> None:
-        coordinate = normalise(coordinate, rank(self.layout))
+        coordinate = self._normalised(coordinate)
         if is_slice(coordinate):
             target = self[coordinate]
             assert isinstance(target, Tensor), "a sliced tensor is a tensor"
@@ -195,8 +205,7 @@ class Tensor(Elementwise, WrappedLayout):
         return Tensor(self.buffer, self.offset + offset, self.layout, self.dtype, self.swizzle, self.name)
 
     def shifted(self, coordinate: Any) -> Tensor:
-        """The same shape from a coordinate on: the last elements of it lie beyond the tensor."""
-        self.unordered()
+        self.unordered()                                # the last elements of the shape lie beyond the tensor
         origin = (self.origin or Origin.of(self)).beyond(self, tuple(range(rank(self.layout))))
         return self.derived(lambda layout: (layout, layout(wide(coordinate))), origin=origin)
 
@@ -246,6 +255,7 @@ class Tensor(Elementwise, WrappedLayout):
 
     def to(self, dtype: DType) -> Tensor:
         """A new register tensor with every element converted."""
+        dtype = as_dtype(f"{self.label}.to", dtype)
         return elementwise(lambda x: x.to(dtype), self, dtype=dtype)
 
     def _elementwise(self, fn: Callable[..., Scalar], *operands: object) -> Tensor:
@@ -296,7 +306,7 @@ def shared_array(dtype: DType, layout: Layout | ComposedLayout | IntTuple, *, al
 
     ``align`` is the alignment of its first byte (a power of two; default 16, or the span of its swizzle).
     """
-    require_dtype("shared_array", dtype)
+    dtype = as_dtype("shared_array", dtype)
     if dtype.bits < 8:
         raise DTypeError(f"shared_array of {dtype}: elements narrower than a byte live in registers",
                          hint=f"make it of mo.uint32, and take mo.recast(x, mo.{dtype})", locs=(locate(),))
@@ -307,6 +317,8 @@ def shared_array(dtype: DType, layout: Layout | ComposedLayout | IntTuple, *, al
     elements = cosize(layout)                           # a swizzle may reach beyond the last offset
     if not isinstance(elements, int):
         raise TensorError(f"shared_array: the layout {layout} is not static", locs=(locate(),))
+    if elements < 1:
+        raise TensorError(f"shared_array: the layout {layout} has no elements", locs=(locate(),))
     if align is None:
         align = 16 if swizzle is None else max(16, swizzle.span * dtype.bits // 8)
     buffer = Buffer(_auto_name("smem"), Space.SHARED, dtype, elements, layout, align=align, loc=locate())
@@ -316,7 +328,7 @@ def shared_array(dtype: DType, layout: Layout | ComposedLayout | IntTuple, *, al
 
 def make_fragment(layout: Layout, dtype: DType) -> Tensor:
     """A register tensor of static layout; contents undefined."""
-    require_dtype("a register tensor", dtype)
+    dtype = as_dtype("a register tensor", dtype)
     elements = cosize(layout)
     if not isinstance(elements, int):
         raise TensorError(f"a register tensor needs a static layout, not {layout}",
@@ -338,6 +350,7 @@ def make_fragment_like(tensor: Tensor | Layout, dtype: DType | None = None) -> T
 
 def recast_tensor(tensor: Tensor, dtype: DType) -> Tensor:
     """The same memory as elements of another dtype (widths may differ; the unit-stride mode scales)."""
+    dtype = as_dtype("recast", dtype)
     old, new = tensor.dtype.bits, dtype.bits
     offset = tensor.offset
     require_index(tensor, dtype)
@@ -350,10 +363,14 @@ def recast_tensor(tensor: Tensor, dtype: DType) -> Tensor:
         offset = offset // factor
     else:
         offset = offset * (old // new)
-    if tensor.swizzle is None:
-        return Tensor(tensor.buffer, offset, recast(tensor.layout, old, new), dtype, None, tensor.name)
-    swizzled = recast(ComposedLayout(tensor.swizzle, 0, tensor.layout), old, new)
-    return Tensor(tensor.buffer, offset, swizzled.layout, dtype, swizzled.swizzle, tensor.name)
+    layout, swizzle = tensor.layout, tensor.swizzle
+    if swizzle is None:
+        layout = recast(layout, old, new)
+    else:
+        swizzled = recast(ComposedLayout(swizzle, 0, layout), old, new)
+        layout, swizzle = swizzled.layout, swizzled.swizzle
+    origin = recast_origin(tensor.origin, tensor.layout, layout, new // old if new >= old else -(old // new))
+    return Tensor(tensor.buffer, offset, layout, dtype, swizzle, tensor.name, origin=origin)
 
 
 # --- elementwise -----------------------------------------------------------------------------------------------------
@@ -486,7 +503,6 @@ def copy_plain(dst: Tensor, src: Tensor, pred: Tensor | Scalar | None = None, *,
     elif src.space is Space.REGISTER:
         copying.emit_copy(AUTO_COPY, dst, src.to(dst.dtype), pred, zero_fill=zero_fill)
     else:
-        static = isinstance(size(src.layout), int)
-        staged = make_fragment_like(src.layout if static else dst.layout, src.dtype)
+        staged = make_fragment_like(src.layout if isinstance(size(src.layout), int) else dst.layout, src.dtype)
         copying.emit_copy(AUTO_COPY, staged, src, pred, zero_fill=zero_fill)
         copy_plain(dst, staged, None if zero_fill else pred)

@@ -39,6 +39,8 @@ def test_two_blocks_write_one_element(grid, found, blocks):
     X = k.tensor("X")
     k.store(X, k.add(k.mul(k.bid, 32), k.tid), 1.0)
     outcome = k.run(np.zeros(160, np.float32), grid=grid, blocks=blocks)
+    assert not outcome.findings and [f.code for f in outcome.reporter.advice] == found       # they agree
+    outcome = k.run(np.zeros(160, np.float32), grid=grid, blocks=blocks, strict=True)
     assert codes(outcome) == found
     for finding in outcome.findings:
         assert finding.tensor == "X" and finding.coordinate == (0,) and len(finding.threads) == 2
@@ -52,7 +54,7 @@ def test_lanes_that_are_masked_or_outside_write_nothing(inside):
     i = k.sub(k.add(k.mul(k.bid, 32), k.tid), k.mul(k.floordiv(k.bid, 2), 8))
     with k.if_(k.lor(k.lt(k.bid, 2), k.ge(i, 64)) if inside else k.lt(i, n)):
         k.store(X, i, 1.0)
-    outcome = k.run(np.zeros(88, np.float32), 88, grid=(3, 1, 1))
+    outcome = k.run(np.zeros(88, np.float32), 88, grid=(3, 1, 1), strict=True)
     assert codes(outcome) == ([] if inside else ["G1"])
 
 
@@ -66,7 +68,7 @@ def test_mixed_widths(wide):
     with k.if_(k.eq(k.bid, 0)) as branch:
         k.copy(k.tile(X, k.mul(k.tid, 2), (2,)), k.tile(r), (1,), width=2)
     with k.else_(branch):
-        k.store(X, k.add(k.tid, 64 if wide else 63), 1.0)
+        k.store(X, k.add(k.tid, 64 if wide else 63), 2.0)
     outcome = k.run(np.zeros(96, np.float32), grid=(2, 1, 1))
     assert codes(outcome) == ([] if wide else ["G1"])
     if not wide:
@@ -126,7 +128,9 @@ def test_threads_that_write_one_element_in_one_statement(same):
     k = K(32)
     X = k.tensor("X", dtype=dt.int32)
     k.store(X, k.bid, k.mul(k.tid, 0 if same else 1))
-    assert codes(k.run(np.zeros(4, np.int32), grid=(4, 1, 1))) == ([] if same else ["C1"])
+    outcome = k.run(np.zeros(4, np.int32), grid=(4, 1, 1))
+    assert codes(outcome) == ([] if same else ["C1"]) and len(outcome.reporter.advice) == same
+    assert codes(k.run(np.zeros(4, np.int32), grid=(4, 1, 1), strict=True)) == ["C1"]
 
 
 # --- order between blocks --------------------------------------------------------------------------------------------

@@ -64,14 +64,17 @@ class Clocks:
         self._channels = {key: tuple(np.repeat(part, columns, axis=-1) for part in known)
                           for key, known in self._channels.items()}
 
-    def split(self, active: Bools) -> list[int]:
-        """Split groups until each is wholly inside or outside the mask (T, columns); the parent of each new group."""
+    def split(self, active: Bools, most: int = MOST) -> list[int]:
+        """Split groups until each is wholly inside or outside the mask (T, columns); the parent of each new group.
+
+        ``most``: so many groups are worth it, if there must not be more anyway.
+        """
         inside = self._inside(active)
-        partial: Bools = ((inside > 0) & (inside < self._sizes()[:, None])).any(axis=1)
+        partial: Bools = np.logical_or.reduce((inside > 0) & (inside < self._sizes()[:, None]), axis=1)
         if not partial.any():
             return []
         parents: list[int] = []
-        most = min(self.limit, max(self.least, math.isqrt(MOST // self.columns)))
+        most = min(self.limit, max(self.least, min(most, math.isqrt(MOST // self.columns))))
         for parent in np.flatnonzero(partial).tolist():
             members = np.flatnonzero(self.group == parent)
             kinds, kind = np.unique(active[members], axis=0, return_inverse=True)
@@ -212,7 +215,8 @@ class Clocks:
         """The groups ``who`` leave what they know of shared memory in the channel of block ``rank`` (None: of every
         block) alone."""
         seen, heard, far, far_heard, wide = self.release(who)
-        known = (*self._everywhere(self._by_rank(seen, far), self._by_rank(heard, far_heard)), np.zeros_like(wide))
+        known: Known = (*self._everywhere(self._by_rank(seen, far), self._by_rank(heard, far_heard)),
+                        np.zeros_like(wide))
         if rank is not None:
             here = np.arange(self.columns) % self.cluster == rank
             known = tuple(np.where(here, part, 0) for part in known)

@@ -35,6 +35,9 @@ HINTS = {
     "C1": "sync_threads() between the two", "C2": "sync_threads() between the reads and the next write",
     "C3": "sync_warp() between the two",
     "B9": "tma_store_wait(0, read=False) before it is written again",
+    "B9 read": "cp_async_wait() in the thread that copies, and then a barrier, before it is written",
+    "B9 load": "mbarrier_wait for the copy before its source is written",
+    "D12": "fence_proxy_async() in the threads that write, before the barrier or the flag that orders the two",
     "D1": "tma_store_wait(0, read=False) in the thread that stores, then a barrier",
     "D3": "sync_threads() after tma_store_wait(0, read=False)",
     "D17": "tma_store_wait(0, read=False), which waits until what is stored has been written",
@@ -60,10 +63,12 @@ class Clash:
     record: Ints
     rival: Ints
     together: bool = False
+    agree: bool = False
+    """Whether both write the same value."""
 
     def pick(self, at: Ints) -> Clash:
         return Clash(self.tracks, self.buffer, self.op, self.kind, self.rival_kind, self.unit[at], self.record[at],
-                     self.rival[at], self.together)
+                     self.rival[at], self.together, self.agree)
 
     @property
     def soft(self) -> bool:
@@ -117,7 +122,7 @@ class Conflicts:
         self.remote = any(isinstance(op, ops.MbarrierArrive) and op.rank is not None for op in func.body.walk())
         self.cluster = prod(func.cluster_dim)
         self.used = {operand.id for op in func.body.walk() for operand in op.operands() if isinstance(operand, Value)}
-        self._pending: dict[tuple[int, int, int, int, int], _Pending] = {}
+        self._pending: dict[tuple[int, int, int, int, int, bool], _Pending] = {}
 
     # --- within a block ----------------------------------------------------------------------------------------------
 
@@ -153,8 +158,9 @@ class Conflicts:
         locs, threads = (other.loc, clash.op.loc), (rival, actor)
         if late:
             locs, threads = locs[::-1], threads[::-1]
-        self.reporter.add(Finding(code, text, locs, where, threads, clash.buffer.name, coordinate, hint),
-                          len(clash.unit))
+        with self.reporter.agreed(clash.agree):
+            self.reporter.add(Finding(code, text, locs, where, threads, clash.buffer.name, coordinate, hint),
+                              len(clash.unit))
 
     def unfinished(self, clash: Clash, store: ops.AnyBulk, wait: ops.BulkWait | None) -> None:
         """D17: the thread that stored has waited (``wait``) for the read of the source alone; D1, B9: not at all."""
@@ -172,6 +178,44 @@ class Conflicts:
         self.reporter.add(Finding(code, text, tuple(op.loc for op in points), mine, (rival, actor),
                                   clash.buffer.name, coordinate, HINTS[code]), len(clash.unit))
 
+    def lasting(self, clash: Clash, copy: ops.Op, waited: bool | None) -> None:
+        """B9: written while a copy may still read it, C2 where others have waited for that; None: cp.async."""
+        i = int(np.argmin(clash.unit))
+        packing, where = clash.tracks.packing, self.place(int(clash.blocks()[0][i]))
+        actor, rival = (int(packing.thread(r[i:i + 1])[0]) for r in (clash.record, clash.rival))
+        what, coordinate = self._element(clash, i)
+        code, kind = "C2" if waited else "B9", "bulk copy" if isinstance(copy, ops.AnyBulk) else "asynchronous copy"
+        why = f"no barrier lies between a wait for the copy and thread {actor}" if waited else \
+            f"thread {rival}, which issued it, has not waited for it" if waited is None else \
+            "nobody has waited for the mbarrier on which it completes"
+        text = (f"{what} in global memory is {_act(clash.kind, where, actor)}{at(clash.op)}, while the {kind}{at(copy)}"
+                f" may still be reading it: {why}")
+        hint = HINTS["C2"] if waited else HINTS["B9 read"] if waited is None else HINTS["B9 load"]
+        self.reporter.add(Finding(code, text, (copy.loc, clash.op.loc), where, (rival, actor), clash.buffer.name,
+                                  coordinate, hint), len(clash.unit))
+
+    def unfenced(self, clash: Clash, fenced: bool) -> None:
+        """D12: written by threads and read by a bulk copy, with no proxy fence in between; D13: overwritten by one.
+
+        D14 where threads have ``fenced``, but not in between.
+        """
+        packing, number = clash.tracks.packing, clash.tracks.packing.op(clash.rival)
+        for one in np.unique(number).tolist():
+            part = clash.pick(np.flatnonzero(number == one))
+            i = int(np.argmin(part.unit))
+            here, there = (self.place(int(blocks[i])) for blocks in part.blocks())
+            actor, writer = (int(packing.thread(r[i:i + 1])[0]) for r in (part.record, part.rival))
+            what, coordinate = self._element(part, i)
+            other, over = self._op(part, i), part.kind == WRITE
+            who = f"thread {writer}" if here == there else f"thread {writer} of block {there}"
+            verb = "overwritten" if over else "read"
+            text = (f"{what} in global memory is {verb} by the copy{at(part.op)} of thread {actor} of block {here}, "
+                    f"which goes through the asynchronous proxy: no fence_proxy_async() lies between the write by {who}"
+                    f"{at(other)} and the copy")
+            code = "D14" if fenced else "D13" if over else "D12"
+            self.reporter.add(Finding(code, text, (other.loc, part.op.loc), here, (writer, actor),
+                                      part.buffer.name, coordinate, HINTS["D12"]), len(part.unit))
+
     # --- between blocks ----------------------------------------------------------------------------------------------
 
     def add(self, clash: Clash) -> None:
@@ -179,7 +223,8 @@ class Conflicts:
         packing = clash.tracks.packing
         for number in np.unique(packing.op(clash.rival)).tolist():
             part = clash.pick(np.flatnonzero(packing.op(clash.rival) == number))
-            key = (clash.tracks.region.start, id(clash.op), int(number), clash.kind, clash.rival_kind)
+            key = (clash.tracks.region.start, id(clash.op), int(number), clash.kind, clash.rival_kind,
+                   clash.agree)
             found = self._pending.get(key)
             kept = part.pick(np.argsort(part.unit, kind="stable")[:KEPT])
             if found is None:
@@ -208,7 +253,7 @@ class Conflicts:
         """``both``: the units that one of two blocks reads and both write."""
         clash = p.clash
         if clash.kinds == {WRITE}:
-            code = "G3" if self.signals and self._op(clash, 0) is not clash.op else "G1"
+            code = "G3" if self.signals and not clash.agree and self._op(clash, 0) is not clash.op else "G1"
             self._split(p, lambda unit, a, b: unit in both, None, code)
         elif clash.kinds == {WRITE, READ}:
             handed = self.signals or (self.remote and self._one_cluster(clash, 0))
@@ -263,7 +308,8 @@ class Conflicts:
                 why += ", and an arrival at the mbarrier of another block hands over shared memory alone"
                 hint = 'mo.fence(scope="cluster") before the arrival and after the wait, or cluster_sync()'
         text = f"{what} is {acts[0]} and {acts[1]}{why}"
-        self.reporter.add(Finding(code, text, locs, mine, threads, clash.buffer.name, coordinate, hint), count)
+        with self.reporter.agreed(clash.agree):
+            self.reporter.add(Finding(code, text, locs, mine, threads, clash.buffer.name, coordinate, hint), count)
 
     def _one_cluster(self, clash: Clash, i: int) -> bool:
         mine, other = (int(blocks[i]) for blocks in clash.blocks())
@@ -298,4 +344,4 @@ def _act(kind: int, block: tuple[int, int, int], thread: int | None) -> str:
 def _joined(a: Clash, b: Clash) -> Clash:
     unit, record, rival = (np.concatenate(pair)[:KEPT] for pair in
                            ((a.unit, b.unit), (a.record, b.record), (a.rival, b.rival)))
-    return Clash(a.tracks, a.buffer, a.op, a.kind, a.rival_kind, unit, record, rival, a.together)
+    return Clash(a.tracks, a.buffer, a.op, a.kind, a.rival_kind, unit, record, rival, a.together, a.agree)

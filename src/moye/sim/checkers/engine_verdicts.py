@@ -30,6 +30,7 @@ _HINTS = {
     "D8": "flip the parity each time the ring of stages wraps around",
     "D10": "fence_mbarrier_init() and then sync_threads() after mbarrier_init",
     "D12": "fence_proxy_async() in the threads that write, then a barrier, then the asynchronous read",
+    "D12 over": "fence_proxy_async() in the threads that write, then a barrier, then the copy",
     "D13": "let the readers arrive at an mbarrier that the thread which copies waits for",
     "D14": "fence_proxy_async() in the threads that write, before the barrier",
     "D15": "tma_store_wait(0, read=True) and then a barrier before the source is written again",
@@ -58,6 +59,8 @@ class Fenced:
     clashes: Clashes
     foreign: Bools
     late: Bools
+    away: bool = False
+    """Whether threads of other blocks wrote them."""
 
 
 class EngineJudge:
@@ -262,21 +265,24 @@ class EngineJudge:
             f"{what} is read by {wgmma} after {released(lapse, -1)}, for which thread {thread} waits before it "
             f"fills the stage again{at(op)}")
 
-    def unfenced(self, shadow: Shadow, op: ops.Op, lost: Fenced) -> None:
-        """D12, or D14 where the fence is another thread's."""
+    def unfenced(self, shadow: Shadow, op: ops.Op, lost: Fenced, verb: str) -> None:
+        """D12 of what is ``read``, D13 of what is ``overwritten``; D14 where the fence is another thread's."""
         what = "wgmma" if isinstance(op, ops.Wgmma) else "copy"
         for i, count in self._each(lost.clashes):
-            writer, other = int(lost.clashes.thread[i]), self.op(lost.clashes, i)
-            code = "D14" if lost.foreign[i] and not lost.late[i] else "D12"
+            number, other = int(lost.clashes.thread[i]), self.op(lost.clashes, i)
+            writer = f"{number} of another block" if lost.away else str(number)
+            code = "D14" if lost.foreign[i] and not lost.late[i] else "D12" if verb == "read" else "D13"
             if code == "D14":
                 why = f"only other threads have fenced since thread {writer} wrote it{at(other)}"
             elif lost.late[i]:
                 why = f"thread {writer}, which wrote it{at(other)}, fences after the barrier that orders the two"
             else:
                 why = f"no fence_proxy_async() of thread {writer} since it wrote it{at(other)}"
-            self.add(code, f"{self.what(shadow, lost.clashes, i)} is read by the {what}{at(op)}, which may not see "
-                     f"the write: {why}", [other, op], int(lost.clashes.block[i]),
-                     (writer, int(lost.clashes.actor[i])), shadow, int(lost.clashes.unit[i]), count)
+            follows = "which may not see the write" if verb == "read" else "and the write may still come after it"
+            hint = _HINTS["D12 over"] if code == "D13" else ""
+            head = f"{self.what(shadow, lost.clashes, i)} is {verb} by the {what}{at(op)}"
+            self.add(code, f"{head}, {follows}: {why}", [other, op], int(lost.clashes.block[i]),
+                     (number, int(lost.clashes.actor[i])), shadow, int(lost.clashes.unit[i]), count, hint=hint)
 
 
 def _not_waited(bulk: BulkWaits, engine: Engine, group: int, block: int,

@@ -9,8 +9,6 @@ it.  Each thread that stores, and each warpgroup, is one: what its group n reads
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from moye.ir import ops
@@ -18,8 +16,9 @@ from moye.ir.nodes import Buffer, Func, Ref, TileRef
 from moye.sim.checkers.bulk_waits import BulkWaits
 from moye.sim.checkers.clocks import Bools, Ints
 from moye.sim.checkers.engine_records import Boxes, Chunks, Made, Memory
-from moye.sim.checkers.engine_verdicts import Engine, EngineJudge, Fenced
+from moye.sim.checkers.engine_verdicts import Engine, EngineJudge
 from moye.sim.checkers.footprint import Footprint
+from moye.sim.checkers.proxies import Proxies, renewed
 from moye.sim.checkers.shadow import ENGINE, Shadow, epoch_of, kind_of, pack, put, renew, take, thread_of
 from moye.sim.checkers.stages import Stages
 from moye.sim.checkers.words import WARP
@@ -34,6 +33,7 @@ class Engines:
         self.checker = checker
         self.stages = Stages(func, checker.threads, checker.blocks)
         self.judge = EngineJudge(checker.judge, self.stages)
+        self.proxies = Proxies(checker, self.judge)
         self.all: list[Engine] = []
         self._numbers: dict[tuple[str, int, int], int] = {}
         self.made: dict[tuple[int, int], Made] = {}
@@ -56,7 +56,8 @@ class Engines:
             self.all.append(Engine(kind, name, major, minor))
         return self._numbers[key]
 
-    def _barrier(self, buffer: Buffer, element: int) -> int:
+    def barrier(self, buffer: Buffer, element: int) -> int:
+        """The engine of an mbarrier."""
         return self.engine("mbarrier", buffer.id, element, f"{buffer.name}({element})")
 
     # --- mbarriers ---------------------------------------------------------------------------------------------------
@@ -184,7 +185,7 @@ class Engines:
     def passed(self, op: ops.MbarrierWait, ref: Ref, element: int, lanes: Bools, phase: Ints) -> None:
         """Threads go on after a wait (acquire); ``phase`` is the one under way, per block."""
         self._visible(op, ref, element, lanes)
-        engine, who = self._barrier(ref.buffer, element), self.checker.groups(self.checker.everyone(lanes))
+        engine, who = self.barrier(ref.buffer, element), self.checker.groups(self.checker.everyone(lanes))
         clocks = self.checker.clocks
         if clocks.columns == 1 and (phase[lanes.any(axis=0)] != phase[lanes.any(axis=0)][0]).any():
             self.checker.expand()
@@ -205,9 +206,7 @@ class Engines:
             if who[self._columns(made.thread), np.arange(clocks.columns)].any():
                 self.shown.add(key)
         if op.kind == "async":
-            for shadow in self.checker.shadows.values():
-                if shadow.fences is not None:
-                    _fence(shadow, who, clocks.now[clocks.group])
+            self.proxies.fence(who)
 
     def cluster_arrive(self, lanes: Bools, *, relaxed: bool) -> None:
         """Threads arrive at the barrier of their cluster; unless ``relaxed`` they release what they have done."""
@@ -273,7 +272,7 @@ class Engines:
             mine = boxes.element == element
             own = boxes.issuer == boxes.block
             self._visible(op, barrier, element, self._lanes(boxes, mine & own), proxy=True)
-            engine = self._barrier(barrier.buffer, element)
+            engine = self.barrier(barrier.buffer, element)
             found = self._find(smem, chunks, boxes, mine)
             if found is None:
                 continue
@@ -295,12 +294,14 @@ class Engines:
             epoch = boxes.phase[row][:, None] + 1       # that of its box: boxes of blocks that do the same are alike
             record = pack(epoch, self.checker.judge.number(op), ENGINE, np.full_like(epoch, engine))
             put(shadow.write, at.unit, at.block, record)
-            self.renewed(shadow, at)
+            renewed(shadow, at)
             renew(shadow, at)
 
     def _overwrites(self, shadow: Shadow, op: ops.AnyBulk, at: Footprint, stage: int) -> None:
         if (clashes := self.checker.against_write(shadow, at, initialised=False)) is not None:
             self.judge.load_over_write(shadow, op, clashes, self.all, stage)
+        elif (lost := self.proxies.unfenced(shadow, at)) is not None:
+            self.judge.unfenced(shadow, op, lost, "overwritten")
         if (clashes := self.checker.against(shadow.reads, at)) is not None:
             shadow.reads.forget(clashes.unit, clashes.block)
             self.judge.load_over_read(shadow, op, clashes, stage)
@@ -323,7 +324,7 @@ class Engines:
         for element, rank in np.unique(np.stack([boxes.element, to]), axis=1).T.tolist():
             mine = (boxes.element == element) & (to == rank)
             self._visible_there(op, barrier, element, self._lanes(boxes, mine), rank)
-            there = self._barrier(barrier.buffer, element)
+            there = self.barrier(barrier.buffer, element)
             engine = self.engine("send", there, rank, f"{barrier.buffer.name}({element}) of the block of rank {rank}")
             self._read(op, op.src, chunks, boxes, mine, engine)
 
@@ -341,8 +342,8 @@ class Engines:
         judge = self.checker.judge
         if (clashes := self.checker.against_write(shadow, at, initialised=True)) is not None:
             self.judge.read(shadow, op, clashes, self.all)
-        elif (lost := self._unfenced(shadow, at)) is not None:
-            self.judge.unfenced(shadow, op, lost)
+        elif (lost := self.proxies.unfenced(shadow, at)) is not None:
+            self.judge.unfenced(shadow, op, lost, "read")
         self.checker.peers.local(shadow, op, at, "read")
         last = shadow.engines.setdefault(engine, np.zeros_like(shadow.write))
         epoch = boxes.group[row][:, None] + 1
@@ -434,33 +435,6 @@ class Engines:
         found: Ints = clocks.far_heard[group, rank, engine, block]
         return found
 
-    def renewed(self, shadow: Shadow, at: Footprint) -> None:
-        """These units have been written: nobody has fenced that."""
-        if shadow.fences is not None and shadow.foreign is not None:
-            nothing: Any = np.zeros((len(at.unit), 1), np.int64)
-            put(shadow.fences, at.unit, at.block, nothing)
-            put(shadow.foreign, at.unit, at.block, nothing.astype(np.bool_))
-
-    def _unfenced(self, shadow: Shadow, at: Footprint) -> Fenced | None:
-        """Units whose writer has not fenced, or whose fence the reader is not ordered after."""
-        if shadow.fences is None or shadow.foreign is None:
-            return None
-        last, fence = (take(x, at.unit, at.block) for x in (shadow.write, shadow.fences))
-        known = self.checker.clocks.known(at.group, self.checker.clocks.group.take(
-            np.where(kind_of(last) == ENGINE, 0, thread_of(last))), at.block)
-        late = (fence > known) & (thread_of(last) != at.first[:, None])
-        bad = (last != 0) & (kind_of(last) != ENGINE) & ((fence == 0) | late)
-        if shadow.others is not None:                   # whose fence shows what another block wrote is not followed
-            bad &= take(shadow.others.write, at.unit, at.block) == 0
-        if not bad.any():
-            return None
-        entry, column = np.nonzero(bad)
-        foreign = take(shadow.foreign, at.unit, at.block)[entry, column]
-        clashes = self.checker.clashes(at, entry, column, last[entry, column], at.first[entry])
-        put(shadow.fences, at.unit, at.block, np.where(bad, 1, fence))           # told once
-        return Fenced(clashes, foreign, fence[entry, column] != 0)
-
-
 def _uniform(boxes: Boxes, places: Ints, blocks: int) -> bool:
     """Whether all blocks of the batch do the same."""
     if blocks == 1:
@@ -473,15 +447,3 @@ def _uniform(boxes: Boxes, places: Ints, blocks: int) -> bool:
         return False
     return all(bool((x[grid] == x[grid[:1]]).all())
                for x in (boxes.thread, boxes.start, boxes.element, boxes.phase, boxes.group))
-
-
-def _fence(shadow: Shadow, who: Bools, now: Ints) -> None:
-    """The threads ``who`` (T, columns) fence what they wrote last."""
-    assert shadow.fences is not None and shadow.foreign is not None, "it is followed"
-    row, column = np.nonzero((shadow.write != 0) & (kind_of(shadow.write) != ENGINE) & (shadow.fences == 0))
-    if not row.size:
-        return
-    thread = thread_of(shadow.write[row, column])
-    mine = who[thread, column]
-    shadow.fences[row[mine], column[mine]] = now[thread[mine], column[mine]]
-    shadow.foreign[row[~mine], column[~mine]] = True

@@ -36,7 +36,7 @@ class Fences:
 
     def covered(self, thread: int, block: int) -> Ints:
         """What the thread knew of the others at its last fence (T,)."""
-        return self._snapshots[self._snapshot[thread, block]]
+        return self._snapshots[int(self._snapshot[thread, block])]
 
     def published(self, thread: int, block: int, seen: Ints) -> Ints:
         """What a relaxed write by the thread publishes: what lies before its fence, or before those of others."""

@@ -12,7 +12,9 @@ Nothing here decides whether something is a violation.
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 
 from moye.errors import FactError, Loc, SimulationError
 from moye.ir.nodes import Buffer, Func
@@ -71,7 +73,23 @@ class Reporter:
         self.stop_on_first = stop_on_first
         self.codes = codes
         self.findings: list[Finding] = []
+        self.strict = False
+        """Whether writes that agree are violations, too ..."""
+        self.advice: list[Finding] = []
+        """... if not, they are here."""
+        self._agree = False
+        self.judged: set[tuple[str, Loc]] = set()
+        """(tensor, place) of the accesses whose coordinates were found outside: their memory is not counted again."""
         self._counts: dict[tuple[str, str, tuple[str, ...]], int] = {}
+
+    @contextmanager
+    def agreed(self, agree: bool) -> Iterator[None]:
+        """Within the block findings are about writes of one value."""
+        self._agree = agree
+        try:
+            yield
+        finally:
+            self._agree = False
 
     def add(self, finding: Finding, count: int = 1, *, fatal: bool = False) -> None:
         """Keep the finding, unless one with the same code, tensor and source lines is there: then count it.
@@ -81,6 +99,10 @@ class Reporter:
         if not fatal and self.codes is not None and finding.code not in self.codes:
             return
         key = (finding.code, finding.tensor, finding.lines)
+        if self._agree and not self.strict:
+            if all((known.code, known.tensor, known.lines) != key for known in self.advice):
+                self.advice.append(replace(finding, message=f"{finding.message}; both write the same value"))
+            return
         seen = self._counts.get(key, 0)
         self._counts[key] = seen + count
         if seen:

@@ -131,6 +131,8 @@ class Flags:
     def _meet(self, where: Where, address: Ints, lanes: Bools) -> Iterator[tuple[int, Place, list[int]]]:
         """Block by block the lanes that reach one place."""
         block, thread = np.nonzero(lanes.T)
+        if not block.size:
+            return
         byte = address[thread, block]
         order = np.lexsort((thread, byte, block))
         block, thread, byte = block[order], thread[order], byte[order]
@@ -293,12 +295,13 @@ class Flags:
         self._split(column, np.isin(np.arange(shared.threads), members))
         for epoch in np.unique(known[more]).tolist():
             self._split(column, more & (known == epoch))
+        most = np.iinfo(np.int64).max
         for mine in np.unique(clocks.group[members]).tolist():
-            least = np.full(clocks.groups, np.iinfo(np.int64).max)
             others = np.arange(shared.threads) != (members[0] if len(members) == 1 else -1)
-            np.minimum.at(least, clocks.group[others], known[others])
-            least[least == np.iinfo(np.int64).max] = 0
-            clocks.seen[mine, :, column] = np.maximum(clocks.seen[mine, :, column], least)
+            told = np.full(clocks.groups, 0 if clocks.coarse else most)     # groups that could not be split: too much
+            (np.maximum if clocks.coarse else np.minimum).at(told, clocks.group[others], known[others])
+            told[told == most] = 0
+            clocks.seen[mine, :, column] = np.maximum(clocks.seen[mine, :, column], told)
             clocks.heard[mine, :, column] = np.maximum(clocks.heard[mine, :, column], heard)
 
     def _split(self, column: int, threads: Bools) -> None:

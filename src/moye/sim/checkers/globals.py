@@ -11,6 +11,7 @@ and classes are in conflicts.py.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from math import prod
 from typing import Protocol
 
@@ -19,11 +20,15 @@ import numpy as np
 from moye.dtypes import Space
 from moye.ir import ops
 from moye.ir.nodes import Buffer, Func, Ref, TileRef
+from moye.sim.checkers.agreement import differ
 from moye.sim.checkers.between import Between, Eye
 from moye.sim.checkers.clocks import Bools, Ints
 from moye.sim.checkers.conflicts import Clash, Conflicts, Place
 from moye.sim.checkers.findings import Reporter
 from moye.sim.checkers.flags import Flags, Where
+from moye.sim.checkers.global_fences import GlobalFences
+from moye.sim.checkers.overlaps import Loading, Overlaps
+from moye.sim.checkers.poison import Unwritten
 from moye.sim.checkers.regions import (
     ATOMIC,
     CLUSTER,
@@ -34,11 +39,13 @@ from moye.sim.checkers.regions import (
     WRITE,
     Plan,
     Region,
+    is_lasting,
     kind_of,
     plan,
     scope_of,
 )
 from moye.sim.checkers.shared import SharedChecker
+from moye.sim.checkers.sources import Sources
 from moye.sim.checkers.stored import Stores
 from moye.sim.checkers.tracks import Pattern, UnitTracks, held
 from moye.sim.checkers.traffic import Traffic, strong, traffic
@@ -48,11 +55,9 @@ MOST_UNITS = 1 << 20
 """Units of an access whose pattern is kept."""
 
 
-class Boxes(Protocol):
-    """A tensor copy: of each thread that issues it the block and the bulk group."""
+class Boxes(Loading, Protocol):
+    """A bulk copy: of each thread that issues it the bulk group, too."""
 
-    thread: Ints
-    block: Ints
     group: Ints
 
 
@@ -72,11 +77,14 @@ class GlobalMemory:
         self.plan = Plan([]) if spent is None else plan(func, memory, blocks, ordered=self.crossing, spent=spent)
         self.traffic: Traffic = traffic(func, {buffer.id: region.buffers[0].id for region in self.plan.regions.values()
                                                for buffer in region.buffers})
+        self.unwritten = Unwritten(memory, place, reporter)
         self.between = Between(self.cluster)
         self.coarse = False
         self.numbers = {id(op): number for number, op in enumerate(self.plan.ops, 1)}
         self.tracked: dict[int, UnitTracks] = {}
         self.stores = Stores()
+        self.sources = Sources()
+        self.proxies = GlobalFences(self.between, func.threads)
         self.patterns: dict[int, Pattern] = {}
         self.lanes: dict[tuple[int, int], Ints] = {}
         """Per packing and number of blocks the record of each lane of the first blocks."""
@@ -112,13 +120,6 @@ def _units(region: Region, memory: Global, index: Ints) -> Ints:
     return units
 
 
-def _differ(a: Array, b: Array) -> Bools:
-    """Where two arrays of one dtype differ in their bits."""
-    bits = np.dtype(f"u{a.dtype.itemsize}")
-    differ: Bools = np.ascontiguousarray(a).view(bits) != np.ascontiguousarray(b).view(bits)
-    return differ
-
-
 def _is_global(op: ops.Op) -> bool:
     return any(ref.buffer.space is Space.GLOBAL for ref, _ in op.refs())
 
@@ -130,8 +131,11 @@ class GlobalChecker:
         self.memory, self.shared, self.first, self.blocks = memory, shared, first, blocks
         self.threads = memory.func.threads
         self.flags = shared.flags = Flags(memory.between, memory.traffic, first, blocks, shared)
-        self.doubtful: Clash | None = None
-        """Threads of a block that write an element in one statement, until ``settle`` knows their values."""
+        self.doubtful: list[Clash] = []
+        """Writes of elements that others write, until ``settle`` knows their values ..."""
+        self._before: Array | None = None
+        """... and what the elements hold before."""
+        self.overlaps = Overlaps(memory, shared, self.flags, first, blocks)
 
     # --- accesses ----------------------------------------------------------------------------------------------------
 
@@ -139,15 +143,27 @@ class GlobalChecker:
                written: bool) -> None:
         """``size`` bytes at each element index (V, T or 1, B or 1) are read or written by the lanes of the mask."""
         kind = kind_of(op, written)
+        self._settled()
+        if self.memory.unwritten:
+            self._unwritten(op, ref.buffer, memory, index, size, mask, written)
         if kind in (ATOMIC, STRONG):
             self.flags.access(op, self._where(ref.buffer), memory.address + index[0] * memory.itemsize, mask)
         region = self.memory.plan.regions.get(ref.buffer.id)
         if region is not None and kind in region.kinds:
             self._judge(op, region, ref.buffer, kind, _units(region, memory, index), size, mask)
+        if any(not clash.together for clash in self.doubtful):
+            self._before = memory.read(index)
         if kind in (ATOMIC, STRONG):
             self.flags.done(op, None if mask is None else np.broadcast_to(mask, (self.threads, mask.shape[-1])))
         if kind == WRITE and self.memory.traffic.key(ref.buffer) in self.memory.traffic.mixed:
             self.flags.cut(self._where(ref.buffer), memory.address + index * memory.itemsize, mask, size)
+
+    def _unwritten(self, op: ops.Op, buffer: Buffer, memory: Global, index: Ints, size: int, mask: Bools | None,
+                   written: bool) -> None:
+        shape = (len(index), self.threads, self.blocks)
+        lanes = np.ones(shape, np.bool_) if mask is None else np.broadcast_to(mask, shape)
+        self.memory.unwritten.access(op, buffer, memory, np.broadcast_to(index, shape), size, lanes, self.first,
+                                     reads=not written, writes=written or isinstance(op, ops.Atomic))
 
     def _where(self, buffer: Buffer) -> Where:
         return Where(lambda block, byte: byte, self.memory.traffic.watched(buffer))
@@ -157,12 +173,14 @@ class GlobalChecker:
         """A bulk copy is issued; ``elements``: per thread the index of each element (N, V), and if it is there."""
         region = self.memory.plan.regions.get(tensor.id)
         kind = kind_of(op, op.kind != "load")
+        if self.memory.unwritten:
+            self._unwritten_boxes(op, tensor, memory, boxes, *elements())
         if region is None or kind not in region.kinds:
             return
         tracks, (index, inside) = self.memory.tracks(region), elements()
         packing, column = tracks.packing, boxes.block
         record = self._records(op, tracks)[boxes.thread, column]
-        if kind != READ and packing.detail:
+        if (kind != READ or region.lasts) and packing.detail:
             record = record | packing.last
         unit = _units(region, memory, index)
         parts = memory.itemsize // region.unit
@@ -172,9 +190,24 @@ class GlobalChecker:
             for n in np.flatnonzero(inside.any(axis=1)).tolist():
                 self.memory.stores.add((self.first + int(column[n]), int(boxes.thread[n])), op, tracks,
                                        units[n][inside[n]], int(record[n]), int(boxes.group[n]))
+        elif packing.detail and region.lasts:
+            self.overlaps.loading(op, boxes, units, inside, record)
         records = np.broadcast_to(record[:, None], units.shape)
+        if region.mixed:
+            self.overlaps.crossed(op, tracks, tensor, kind, units[inside], records[inside])
         self._compare(op, tracks, tensor, kind, units[inside], records[inside], whole=False)
-        self.doubtful = None                            # one box by several threads is told of where it is issued
+        self.doubtful = []                              # one box by several threads is told of where it is issued
+
+    def _unwritten_boxes(self, op: ops.AnyBulk, tensor: Buffer, memory: Global, boxes: Boxes, index: Ints,
+                         inside: Bools) -> None:
+        for n in range(len(index)):
+            shape = (int(inside[n].sum()), self.threads, self.blocks)
+            lanes = np.zeros(shape, np.bool_)
+            lanes[:, boxes.thread[n], boxes.block[n]] = True
+            self.memory.unwritten.access(op, tensor, memory,
+                                         np.broadcast_to(index[n][inside[n]][:, None, None], shape), memory.itemsize,
+                                         lanes, self.first, reads=op.kind in ("load", "reduce_add"),
+                                         writes=op.kind != "load")
 
     def bulk_wait(self, op: ops.BulkWait, lanes: Bools, limit: Ints) -> None:
         """Threads have waited for their bulk groups below ``limit`` (T, B)."""
@@ -187,22 +220,33 @@ class GlobalChecker:
                 self.memory.stores.wait(op, (block, thread), int(limit[thread, column]), int(epoch))
 
     def settle(self, memory: Global, index: Ints, values: object, mask: Bools | None) -> None:
-        """The statement has been executed: threads that wrote one element are in doubt only if its values differ."""
-        clash, self.doubtful = self.doubtful, None
-        if clash is None:
-            return
+        """The statement has been executed: writes of one element differ, or they agree."""
+        clashes, self.doubtful = self.doubtful, []
         shape = (len(index), self.threads, self.blocks)
         wanted = np.broadcast_to(np.asarray(values, memory.dtype), shape)
-        differs = _differ(np.broadcast_to(memory.read(index), shape), wanted)
-        if mask is not None:
-            differs = differs & mask
-        region = clash.tracks.region
-        address = memory.address - region.start + np.broadcast_to(index, shape)[differs] * memory.itemsize
-        if (at := np.flatnonzero(np.isin(clash.unit, address // region.unit))).size:
-            self._against(clash.pick(at))
+        for clash in clashes:
+            content = memory.read(index) if clash.together or self._before is None else self._before
+            differs = differ(np.broadcast_to(content, shape), wanted)
+            if mask is not None:
+                differs = differs & mask
+            region = clash.tracks.region
+            address = memory.address - region.start + np.broadcast_to(index, shape)[differs] * memory.itemsize
+            parts = np.arange(max(1, memory.itemsize // region.unit))
+            bad = np.isin(clash.unit, (address[:, None] // region.unit + parts).reshape(-1))
+            for part, agree in ((np.flatnonzero(bad), False), (np.flatnonzero(~bad), True)):
+                if part.size:
+                    self._against(replace(clash.pick(part), agree=agree))
+        self._before = None
+
+    def _settled(self) -> None:
+        """Writes whose values nobody has told of count as different."""
+        clashes, self.doubtful, self._before = self.doubtful, [], None
+        for clash in clashes:
+            self._against(clash)
 
     def finish(self) -> None:
         """The blocks are through."""
+        self._settled()
         self.memory.conflicts.tell()
         self.memory.coarse |= self.shared.clocks.coarse
         if not self.memory.crossing:
@@ -212,6 +256,8 @@ class GlobalChecker:
                mask: Bools | None) -> None:
         tracks = self.memory.tracks(region)
         unit, record, whole = self._flat(op, tracks, unit, size, mask)
+        if region.lasts and kind == READ and tracks.packing.detail and is_lasting(op):
+            record = self.overlaps.copied(tracks, unit, record)
         self._compare(op, tracks, buffer, kind, unit, record, whole=whole)
 
     def _compare(self, op: ops.Op, tracks: UnitTracks, buffer: Buffer, kind: int, unit: Ints, record: Ints, *,
@@ -229,10 +275,10 @@ class GlobalChecker:
                 if old is None:
                     continue
                 meets = (old != 0) & ((old ^ record) >> shift != 0)
-                if tracks.region.bulk and tracks.packing.detail:
-                    meets |= tracks.packing.pending(old)        # a thread's own stores, too
+                if (tracks.region.bulk or tracks.region.lasts) and tracks.packing.detail:
+                    meets |= tracks.packing.pending(old)        # a thread's own copies, too
                 if (at := np.flatnonzero(meets)).size:
-                    self._against(Clash(tracks, buffer, op, kind, rival, unit[at], record[at], old[at]))
+                    self._meet(Clash(tracks, buffer, op, kind, rival, unit[at], record[at], old[at]))
         track = tracks.tracks.get(kind)
         if track is None:
             return
@@ -290,13 +336,21 @@ class GlobalChecker:
         records: Ints = (base + number).astype(packing.dtype, copy=False)
         return records
 
+    def _meet(self, clash: Clash) -> None:
+        """Whether two plain writes clash is known once their values are."""
+        if clash.kinds == {WRITE} and not isinstance(clash.op, ops.AnyBulk) and not clash.tracks.region.bulk:
+            self.doubtful.append(clash)
+        else:
+            self._against(clash)
+
     def _together(self, clash: Clash) -> None:
-        """Writes in one statement: those of two blocks clash, those of two threads unless their values are the same."""
+        """Accesses in one statement: of two blocks, or of two threads if they write."""
         blocks, rivals = clash.blocks()
-        if (at := np.flatnonzero(blocks != rivals)).size:
-            self._against(clash.pick(at))
-        if clash.kind == WRITE and clash.tracks.packing.detail and (at := np.flatnonzero(blocks == rivals)).size:
-            self.doubtful = clash.pick(at)
+        late = clash.kind == WRITE and not isinstance(clash.op, ops.AnyBulk)
+        if late and clash.tracks.packing.detail:
+            self.doubtful.append(clash)
+        elif (at := np.flatnonzero(blocks != rivals)).size:
+            self.doubtful.append(clash.pick(at)) if late else self._against(clash.pick(at))
 
     # --- order -------------------------------------------------------------------------------------------------------
 
@@ -305,6 +359,8 @@ class GlobalChecker:
         packing = clash.tracks.packing
         if clash.tracks.region.bulk and packing.detail:
             clash = self._unfinished(clash)
+        if clash.tracks.region.lasts and packing.detail:
+            clash = self.overlaps.reading(clash)
         inside = packing.block(clash.record) == packing.block(clash.rival)
         if packing.detail and (own := np.flatnonzero(inside)).size:
             part = clash.pick(own)
@@ -332,7 +388,7 @@ class GlobalChecker:
         Between blocks that is only what is missing if the access is ordered after the wait for the source.
         """
         packing, left = clash.tracks.packing, np.ones(clash.unit.shape, np.bool_)
-        pending = packing.pending(clash.rival)
+        pending = packing.pending(clash.rival) & (clash.rival_kind != READ)
         for record in np.unique(clash.rival[pending]).tolist():
             at = np.flatnonzero(clash.rival == record)
             block, thread = record >> packing.block_shift, int(packing.thread(record))
@@ -372,7 +428,9 @@ class GlobalChecker:
         scopes = np.array([GPU, *(scope_of(op) for op in self.memory.plan.ops)])
         least = np.minimum(scopes[clash.tracks.packing.op(clash.rival)], scope_of(clash.op))
         mine, other = clash.blocks()
-        return (least == CTA) | ((least == CLUSTER) & (mine // self.memory.cluster != other // self.memory.cluster))
+        apart = mine // self.memory.cluster != other // self.memory.cluster
+        narrow: Bools = (least == CTA) | ((least == CLUSTER) & apart)
+        return narrow
 
     def _ordered_between(self, clash: Clash) -> Bools:
         """Entry by entry, whether a chain of releases and acquires leads from the rival to the actor."""
@@ -413,9 +471,7 @@ class GlobalChecker:
             if thread not in self.memory.between.learnt.get(block, {}):
                 actor[number] = first.setdefault((block, int(self.shared.clocks.group[thread])), number)
         actor = actor[inverse]
-        order = np.argsort(actor, kind="stable")
-        cuts = np.flatnonzero(np.diff(actor[order], prepend=-1))
-        for start, end in zip(cuts.tolist(), [*cuts[1:].tolist(), len(order)], strict=True):
-            lane = int(lanes[actor[order[start]]])
+        for number in np.unique(actor).tolist():
+            lane = int(lanes[number])
             thread, block = lane & ((1 << packing.threads) - 1), lane >> packing.threads
-            yield self.flags.eye(block - self.first, thread), order[start:end]
+            yield self.flags.eye(block - self.first, thread), np.flatnonzero(actor == number)

@@ -24,8 +24,26 @@ from moye.sim.checkers.engine_verdicts import Engine
 from moye.sim.checkers.flags import Flags
 from moye.sim.checkers.footprint import Footprint, Reach, footprint
 from moye.sim.checkers.peer_verdicts import LOADED, READ, WRITTEN, Arrival, Meeting, PeerJudge, Tell
-from moye.sim.checkers.shadow import ENGINE, NEVER, SYNC, Others, Recent, Shadow, epoch_of, kind_of, pack, thread_of
+from moye.sim.checkers.shadow import (
+    ENGINE,
+    NEVER,
+    SHOWN,
+    SYNC,
+    Others,
+    Recent,
+    Shadow,
+    epoch_of,
+    kind_of,
+    pack,
+    thread_of,
+)
 from moye.sim.checkers.verdicts import Clashes, Judge
+
+
+class Fences(Protocol):
+    """The proxy fences of the shared checker."""
+
+    def unfenced_for(self, shadow: Shadow, op: ops.AnyBulk, at: Footprint, owner: Ints) -> None: ...
 
 
 class Units(Protocol):
@@ -33,7 +51,8 @@ class Units(Protocol):
 
     all: list[Engine]
 
-    def renewed(self, shadow: Shadow, at: Footprint) -> None: ...
+    @property
+    def proxies(self) -> Fences: ...
     def has_read_there(self, engine: int, group: Ints, rank: Ints, block: Ints) -> Ints: ...
     def passes(self) -> Ints: ...
 
@@ -114,6 +133,8 @@ class Peers:
         shadow.write[unit, owner] = np.where(last == 0, pack(np.zeros_like(last), number, SYNC, reach.at.first), last)
         if shadow.stale is not None:
             shadow.stale[unit, owner] = False
+        if shadow.fences is not None:
+            shadow.fences[unit, owner] = SHOWN          # what counts from here on is who wrote last
 
     def local(self, shadow: Shadow, op: ops.Op, at: Footprint, verb: str) -> None:
         """A block accesses memory of its own that others of its cluster access too."""
@@ -286,6 +307,9 @@ class Peers:
             far = np.where(units, clocks.far_heard[at.group, 1, number, 0], far)
         seen = np.where(~units & (thread_of(last) == at.first), NEVER, seen)            # its own write, in its block
         late = epoch_of(last) > np.minimum(seen, far)
+        if shadow.fences is not None:
+            fence = shadow.fences[at.unit, 0]
+            late |= (last != 0) & ~units & ((fence == 0) | (fence > np.minimum(seen, far)))
         reads = epoch_of(shadow.reads.newest[at.unit, :, 0])
         late |= (reads > clocks.known_far_all(at.group, rank, zero)).any(axis=1)
         for engine, table in shadow.engines.items():
@@ -293,13 +317,14 @@ class Peers:
             late |= epoch_of(table[at.unit, 0]) > known
         return not late.any() and self.checker.against(shadow.reads, at) is None
 
-    def loaded(self, shadow: Shadow, op: ops.Op, at: Footprint, issuer: Ints) -> None:
+    def loaded(self, shadow: Shadow, op: ops.AnyBulk, at: Footprint, issuer: Ints) -> None:
         """A tensor copy that threads of the blocks ``issuer`` have issued into these units of others."""
         if not len(at.unit):
             return
         assert at.block is not None, "the blocks of a cluster are told apart"
         reach = Reach(replace(at, block=issuer), at.block)
-        self._after_own(shadow, op, reach, LOADED)
+        if not self._after_own(shadow, op, reach, LOADED):
+            self.checker.engines.proxies.unfenced_for(shadow, op, reach.at, reach.owner)
         if shadow.others is not None:
             self._after_others(shadow, shadow.others, op, reach, LOADED)
 

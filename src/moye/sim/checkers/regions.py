@@ -90,6 +90,10 @@ class Region:
     """Whether an atomic access has a scope below the grid, so that atomics of two blocks may clash."""
     bulk: bool = False
     """Whether bulk copies store to it."""
+    lasts: bool = False
+    """Whether asynchronous copies read it ..."""
+    mixed: bool = False
+    """... and whether both threads and bulk copies use it."""
     packing: Packing | None = None
 
     def against(self, kind: int) -> tuple[int, ...]:
@@ -143,6 +147,13 @@ _SCOPES = {"thread": CTA, "cta": CTA, "cluster": CLUSTER, "gpu": GPU, "sys": GPU
 def scope_of(op: ops.Op) -> int:
     """How far an atomic access or a fence reaches: the block, the cluster or the grid, as bulk reductions do."""
     return _SCOPES[getattr(op, "scope", "gpu" if isinstance(op, ops.AnyBulk) else "thread")]
+
+
+def is_lasting(op: ops.Op) -> bool:
+    """Whether what an op reads of global memory is read later than the op is executed."""
+    if isinstance(op, ops.AnyBulk):
+        return op.kind == "load"
+    return isinstance(op, ops.Copy) and op.atom.asynchronous is not None
 
 
 def tensors_of(op: ops.Op) -> set[Buffer]:
@@ -235,5 +246,9 @@ def _regions(func: Func, memory: Callable[[Buffer], Global],
     for region in merged:
         region.narrow = any(buffer.id in narrow for buffer in region.buffers)
         region.bulk = any(buffer.id in bulk for buffer in region.buffers)
+        here = [op for op, buffer, *_ in found if buffer in region.buffers]
+        units = [isinstance(op, ops.AnyBulk) for op in here]
+        region.mixed = any(units) and not all(units)
+        region.lasts = any(is_lasting(op) for op in here)
         region.start -= region.start % region.unit
     return [region for region in merged if region.kinds & {WRITE, ATOMIC} and region.tracks]

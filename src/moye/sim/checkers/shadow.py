@@ -27,6 +27,9 @@ NEVER = (1 << 30) - 1
 """The epoch of what has not happened yet: later than every other."""
 IN_FLIGHT = NEVER << EPOCH_SHIFT
 
+SHOWN = -1
+"""In place of the epoch of a fence: asynchronous units see the unit, or another write has taken its place."""
+
 ENGINE, SYNC, PENDING, WAITED = 0, 1, 2, 3
 """Kinds of write: by an engine (its number in place of the thread), an ordinary one, an asynchronous one of cp.async in
 flight, one that was waited for."""
@@ -128,11 +131,14 @@ class Others:
         self.write: Ints = np.zeros((units, clocks.columns), np.int64)
         self.writer: Ints = np.zeros((units, clocks.columns), np.int64)
         """The rank of the block that wrote last."""
+        self.fences: Ints = np.full((units, clocks.columns), SHOWN, np.int64)
+        """When the writer made it visible to asynchronous units (0: not yet)."""
         self.reads: dict[int, Recent] = {}
         """By the rank of the block that reads."""
 
     def refine(self, times: int) -> None:
         self.write, self.writer = np.repeat(self.write, times, axis=0), np.repeat(self.writer, times, axis=0)
+        self.fences = np.repeat(self.fences, times, axis=0)
 
     def read(self, reach: Reach, clocks: Clocks, op: int) -> None:
         """Rank by rank: of one block there is one entry for each unit and group."""
@@ -147,6 +153,7 @@ class Others:
         epoch = clocks.epoch(reach.at.group, reach.actor)[:, 0]
         self.write[reach.at.unit, reach.owner] = pack(epoch, op, SYNC, reach.at.first)
         self.writer[reach.at.unit, reach.owner] = reach.actor % clocks.cluster
+        self.fences[reach.at.unit, reach.owner] = 0
 
 
 class InFlight:

@@ -16,8 +16,10 @@ from typing import Any
 
 import numpy as np
 
+from moye.dtypes import Space
 from moye.ir.nodes import Buffer, Func, Ref, TileRef
 from moye.ir.ops import Alloc, AnyBulk, CpAsyncWait, Fence, Load, MbarrierWait, NamedBarrier, Op, Store, Wgmma
+from moye.sim.checkers.agreement import Agreement, InDoubt, pick
 from moye.sim.checkers.clocks import Bools, Clocks, Ints
 from moye.sim.checkers.copies import CopyGroups
 from moye.sim.checkers.engines import Engines
@@ -25,6 +27,7 @@ from moye.sim.checkers.findings import Reporter
 from moye.sim.checkers.flags import Flags, Where
 from moye.sim.checkers.footprint import Footprint, footprint
 from moye.sim.checkers.peers import Peers
+from moye.sim.checkers.proxies import renewed
 from moye.sim.checkers.reuse import Reuse
 from moye.sim.checkers.shadow import (
     ENGINE,
@@ -48,6 +51,8 @@ from moye.sim.checkers.shadow import (
 )
 from moye.sim.checkers.verdicts import Clashes, Judge
 
+MOST_RECORDS = 1 << 24
+"""Records of reads that are kept of all groups."""
 BLOCK = 0
 """The named barrier that is the block barrier."""
 _READ, _WRITTEN, _COPIED, _UPDATED = "read", "written", "copied", "updated"
@@ -68,14 +73,14 @@ class SharedChecker:
         self.reuse = Reuse()
         self.engines = Engines(self, func)
         self.peers = Peers(self, func)
-        # Whether asynchronous units read shared memory, so that proxy fences matter.
-        self.proxies = any(isinstance(op, Wgmma) or (isinstance(op, AnyBulk) and
-                                                     op.kind in ("store", "reduce_add", "send"))
-                           for op in func.body.walk())
+        self.proxies = _in_two_proxies(func)
+        """The tensors for which proxy fences matter."""
         # Whether parts of the block go on without the others, so that one may be a turn ahead.
         self.overtaking = any(isinstance(op, (NamedBarrier, MbarrierWait)) for op in func.body.walk())
         self.flags: Flags | None = None
         """What the threads tell each other through memory, once that is followed."""
+        self.agreement, self.valued = Agreement(), False
+        """Writes that clash and whose values are not known yet; whether somebody tells of the values."""
         self.ignored: frozenset[int] = frozenset()
         """The ids of block barriers that are taken to order nothing."""
 
@@ -145,7 +150,10 @@ class SharedChecker:
         verb = _COPIED if asynchronous else _WRITTEN
         self._twice(shadow, op, at, verb)
         if (clashes := self.against_write(shadow, at, initialised=False)) is not None:
-            self.engines.judge.write(shadow, op, clashes, verb, self.engines.all)
+            plain = (kind_of(clashes.record) == SYNC) & (not asynchronous)
+            for part, late in ((plain, True), (~plain, False)):
+                if part.any():
+                    self._clash(InDoubt(shadow, op, pick(clashes, part), verb, together=False), late=late)
         if shadow.atomics is not None and (clashes := self._against_atomics(shadow, at)) is not None:
             shadow.atomics.forget(clashes.unit, clashes.block)
             self.judge.write(shadow, op, clashes, verb)
@@ -164,7 +172,7 @@ class SharedChecker:
             shadow.turns.written(at, take(shadow.write, at.unit, at.block))
         put(shadow.write, at.unit, at.block, pack(epoch, self.judge.number(op), kind, at.first[:, None]))
         renew(shadow, at)
-        self.engines.renewed(shadow, at)
+        renewed(shadow, at)
 
     def _after_reads(self, shadow: Shadow, op: Op, at: Footprint, verb: str, asynchronous: bool) -> None:
         clashes = self.against(shadow.reads, at)
@@ -197,7 +205,28 @@ class SharedChecker:
         columns = self.clocks.columns if at.block is None else 1
         column, entry = np.tile(np.arange(columns), entry.size), entry.repeat(columns)
         record = pack(np.zeros_like(entry), self.judge.number(op), SYNC, at.second[entry])
-        self.judge.twice(shadow, op, self.clashes(at, entry, column, record, at.first[entry]), verb)
+        self._clash(InDoubt(shadow, op, self.clashes(at, entry, column, record, at.first[entry]), verb, together=True),
+                    late=verb == _WRITTEN)
+
+    def _clash(self, doubt: InDoubt, *, late: bool) -> None:
+        """Writes that nothing orders: ``late`` once their values are known, if that is ever told."""
+        if late and self.valued:
+            self.agreement.waiting.append(doubt)
+        else:
+            self._tell(doubt)
+
+    def _tell(self, doubt: InDoubt) -> None:
+        if doubt.together:
+            self.judge.twice(doubt.shadow, doubt.op, doubt.clashes, doubt.verb)
+        else:
+            self.engines.judge.write(doubt.shadow, doubt.op, doubt.clashes, doubt.verb, self.engines.all)
+
+    def settle(self, address: Ints, size: int, before: Any, after: Any, values: Any, mask: Bools | None) -> None:
+        """A statement has written ``values`` (V, T, B), of ``size`` bytes each: those that clash may agree."""
+        for doubt, agree in self.agreement.settle((len(address), self.threads, self.blocks), address, size, before,
+                                                   after, values, mask):
+            with self.judge.reporter.agreed(agree):
+                self._tell(doubt)
 
     def _issue(self, shadow: Shadow, at: Footprint) -> None:
         if shadow.copies is None:
@@ -382,7 +411,7 @@ class SharedChecker:
             shadow = self.shadows[buffer.id] = Shadow(buffer, width, self.clocks)
             if self.overtaking:
                 shadow.turns = Turns(shadow.units, self.clocks.columns)
-            if self.proxies:
+            if buffer.id in self.proxies:
                 shadow.fences = np.zeros(shadow.write.shape, np.int64)
                 shadow.foreign = np.zeros(shadow.write.shape, np.bool_)
         return shadow
@@ -414,7 +443,8 @@ class SharedChecker:
     def groups(self, who: Bools) -> Bools:
         """The groups of a mask, split so that they fit it."""
         who = np.broadcast_to(who, (self.threads, self.clocks.columns))
-        if parents := self.clocks.split(who):
+        units = sum(shadow.units for shadow in self.shadows.values()) * self.clocks.columns
+        if parents := self.clocks.split(who, MOST_RECORDS // max(units, 1)):
             for shadow in self.shadows.values():
                 shadow.split(parents, self.clocks.group)
         return self.clocks.groups_of(who)
@@ -428,3 +458,15 @@ class SharedChecker:
         self.reuse.expand(self.blocks)
         for shadow in self.shadows.values():
             shadow.expand(self.blocks)
+
+
+def _in_two_proxies(func: Func) -> frozenset[int]:
+    """The shared tensors that asynchronous units read or write and that threads write, too."""
+    units, threads = set[int](), set[int]()
+    for op in func.body.walk():
+        asynchronous = isinstance(op, (AnyBulk, Wgmma))
+        barrier = op.barrier if isinstance(op, AnyBulk) else None
+        for ref, written in op.refs():
+            if ref.buffer.space in (Space.SHARED, Space.CLUSTER) and ref is not barrier and (asynchronous or written):
+                (units if asynchronous else threads).add(ref.buffer.root.id)
+    return frozenset(units & threads)

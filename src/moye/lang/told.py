@@ -1,0 +1,101 @@
+"""What a user is told of an exception that is not moye's own: Python's, of code in a kernel or of what it calls.
+
+In: an exception that leaves a trace, and the user's frames.  Out: a TraceError with these frames, or the exception.
+
+>>> told(NameError("name 'sync_threads' is not defined"), where)     # hint: did you mean mo.sync_threads?
+
+What the user's own code raises stays what it is.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+import sys
+import types
+from collections.abc import Callable, Iterable
+
+from moye.errors import Loc, MissingError, TraceError
+from moye.lang.control import under_a_condition
+from moye.tensor.context import is_internal
+from moye.tensor.expr import Expr
+from moye.tensor.tensor import Tensor
+
+_WORDS = {"Expr": "a scalar of the kernel", "Tensor": "a tensor of the kernel"}
+_INSTEAD = {
+    "T": "mo.select(x.layout, (1, 0)) is the layout of x transposed: x.with_layout(...)",
+    "transpose": "mo.select(x.layout, (1, 0)) is the layout of x transposed: x.with_layout(...)",
+    "astype": "x.to(mo.float32)", "type": "x.to(mo.float32)", "float": "x.to(mo.float32)", "int": "x.to(mo.int32)",
+    "sum": "add in a loop; mo.warp_reduce and mo.block_reduce add over threads",
+    "mean": "add in a loop; mo.warp_reduce and mo.block_reduce add over threads",
+    "max": "mo.max in a loop; mo.warp_reduce and mo.block_reduce over threads",
+    "min": "mo.min in a loop; mo.warp_reduce and mo.block_reduce over threads",
+    "size": "mo.size(x), or mo.size(x, mode)", "numel": "mo.size(x)", "ndim": "mo.rank(x)", "dim": "mo.rank(x)",
+    "strides": "x.layout.stride", "stride": "x.layout.stride", "reshape": "x.with_layout(mo.make_layout(...))",
+    "view": "x[:, k] is a view; x.with_layout(...) one with another layout", "item": "x[0]",
+    "copy": "mo.make_fragment_like(x) and mo.copyto", "clone": "mo.make_fragment_like(x) and mo.copyto",
+    "zero_": "x.fill(0)", "fill_": "x.fill(value)", "exp": "mo.exp(x)", "sqrt": "mo.sqrt(x)", "abs": "mo.abs(x)"}
+_CALLED = re.compile(r"(missing \d+ required|unexpected keyword argument|takes .* positional argument|"
+                     r"multiple values for argument)")
+
+
+def told(error: Exception, where: Loc) -> Exception:
+    """The exception as a user should see it."""
+    text = str(error)
+    if isinstance(error, TypeError) and "__array_ufunc__" in text:
+        return TraceError("NumPy's functions do not take scalars and tensors of a kernel", locs=(where,),
+                          hint="use moye's function: mo.exp for np.exp")
+    if isinstance(error, NameError) and error.name is not None:
+        return TraceError(text, locs=(where,), hint=_meant(error.name, error.__traceback__))
+    if isinstance(error, AttributeError) and isinstance(error.obj, (Expr, Tensor)):
+        return _missing(error.obj, str(error.name), where)
+    if isinstance(error, AttributeError) and type(error.obj).__module__.partition(".")[0] == "moye":
+        near = _near(str(error.name), (n for n in dir(error.obj) if not n.startswith("_")), lambda n: f".{n}")
+        return MissingError(text, locs=(where,), hint=near)
+    internal = is_internal(_innermost(error))
+    if isinstance(error, AttributeError) and isinstance(error.obj, types.ModuleType) and error.obj.__name__ == "moye":
+        return MissingError(text, locs=(where,), hint=_near(str(error.name), dir(error.obj), lambda n: f"mo.{n}"))
+    if isinstance(error, TypeError) and "subscriptable" not in text \
+            and (internal or _CALLED.search(text) or re.search(r"\b(Expr|Tensor)\b", text)):
+        said = re.sub(r"'?\b(Expr|Tensor)\b'?( object)?", lambda found: _WORDS[found[1]], text)
+        return TraceError(said, locs=(where,))
+    if internal and isinstance(error, (AttributeError, IndexError, ValueError, OverflowError, AssertionError)):
+        return TraceError(f"this cannot be done with these values: {text or type(error).__name__}", locs=(where,))
+    if under_a_condition():
+        error.add_note("moye: both sides of a traced condition are traced, so that this is raised whether the kernel "
+                       "gets there or not")
+    return error
+
+
+def _innermost(error: Exception) -> str:
+    step, file = error.__traceback__, ""
+    while step is not None:
+        file, step = step.tb_frame.f_code.co_filename, step.tb_next
+    return file
+
+
+def _meant(name: str, step: types.TracebackType | None) -> str | None:
+    """A name that the user may have meant: moye's, or one of the function's own."""
+    moye = sys.modules.get("moye")
+    if moye is not None and name in moye.__all__:
+        return f"did you mean mo.{name}?"
+    while step is not None and step.tb_next is not None:
+        step = step.tb_next
+    known = () if step is None else (*step.tb_frame.f_locals, *step.tb_frame.f_globals)
+    return _near(name, (n for n in known if not n.startswith("__")), str)
+
+
+def _missing(value: Expr | Tensor, name: str, where: Loc) -> MissingError:
+    what = f"{value!r} is a {value.dtype} scalar of the kernel" if isinstance(value, Expr) \
+        else f"{value.label} is a tensor of the kernel"
+    public = [n for n in dir(value) if not n.startswith("_")]
+    near = _near(name, public, lambda n: f".{n}")
+    if near is None or name in _INSTEAD:
+        near = _INSTEAD.get(name, near)
+    return MissingError(f"{what}, which has no attribute {name!r}", hint=near, locs=(where,))
+
+
+def _near(name: str, known: Iterable[str], shown: Callable[[str], str]) -> str | None:
+    names = list(dict.fromkeys(known))
+    found = [n for n in names if sorted(n) == sorted(name)] or difflib.get_close_matches(name, names, 1, 0.6)
+    return f"did you mean {shown(found[0])}?" if found else None

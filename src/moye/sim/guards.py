@@ -1,0 +1,178 @@
+"""Statements that fill shared memory from global memory under a condition, in a loop, and what they leave if it fails.
+
+In: a Func.  Out: ``guards``: by the id of an ``if`` what it guards, and which of its operations the addresses need.
+
+>>> guards(func)[id(branch)].targets[0].op          # sA[i] = x[i] under ``if i < n``
+
+A condition is ragged if it bounds an index: integers are compared by size, one depends on the thread, none on data.  A
+value that is kept on purpose has another condition (``k % 4 == 0``, ``best < x[i]``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from moye.dtypes import DType, Kind, Space
+from moye.ir import ops
+from moye.ir.nodes import Block, Func, Operand, Ref, TileRef, Value
+
+_SIZES = ("lt", "le", "gt", "ge")
+_PURE = (ops.Binary, ops.Unary, ops.Cast, ops.Select, ops.Special)
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One store or copy, and for a store the load of its value."""
+
+    op: ops.Store | ops.Copy
+    load: ops.Load | None
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """A branch whose body fills shared memory; ``needed``: the ids of the operations that addresses are made of."""
+
+    targets: tuple[Target, ...]
+    needed: frozenset[int]
+    ragged: bool
+
+
+def guards(func: Func) -> dict[int, Guard]:
+    """The guards in loops."""
+    found, loops = {}, loops_of(func)
+    for op in _looped(func.body, False):
+        if isinstance(op, ops.If) and (guard := _guard(op, loops)) is not None:
+            found[id(op)] = guard
+    return found
+
+
+def loops_of(func: Func) -> dict[int, ops.For]:
+    """By the id of its variable each loop."""
+    return {op.iv.id: op for op in func.body.walk() if isinstance(op, ops.For)}
+
+
+def is_ragged(cond: Operand, loops: dict[int, ops.For]) -> bool | None:
+    """Whether a condition bounds an index that depends on the thread; None if it depends on data or compares for
+    equality."""
+    if not isinstance(cond, Value) or not isinstance(cond.op, (ops.Binary, ops.Unary)):
+        return None
+    parts = [is_ragged(part, loops) for part in cond.op.operands()] if cond.op.kind in ("land", "lor", "not") else []
+    if parts:
+        return None if None in parts else any(parts)
+    if cond.op.kind not in _SIZES or _dtype(cond.op).kind is not Kind.INT:
+        return None
+    origins = [origin for part in cond.op.operands() for origin in _origins(part, loops)]
+    if any(isinstance(origin, (ops.Load, ops.Read, ops.Atomic)) for origin in origins):
+        return None
+    return any(isinstance(origin, ops.Special) and origin.kind.startswith("thread") for origin in origins)
+
+
+def _dtype(op: ops.Binary | ops.Unary) -> DType:
+    return next(iter(op.operands())).dtype
+
+
+def _looped(block: Block, inside: bool) -> Iterator[ops.Op]:
+    """The operations that are in a loop."""
+    for op in block:
+        if inside:
+            yield op
+        for inner in op.blocks():
+            yield from _looped(inner, inside or isinstance(op, (ops.For, ops.Loop)))
+
+
+def _guard(branch: ops.If, loops: dict[int, ops.For]) -> Guard | None:
+    walked = {id(op): op for op in branch.then.walk()}
+    targets, needed = [], set[int]()
+    for op in walked.values():
+        load = _source(op, walked) if isinstance(op, ops.Store) else None
+        if not ((isinstance(op, ops.Copy) and _fills(op)) or load is not None):
+            continue
+        assert isinstance(op, (ops.Store, ops.Copy)), "they write"
+        refs = [op.dst, op.src] if isinstance(op, ops.Copy) else [op.ref, load.ref]         # type: ignore[union-attr]
+        counted = [part for loop in walked.values() if isinstance(loop, ops.For) and op in loop.body.walk()
+                   for part in (loop.start, loop.stop, loop.step)]
+        made = _needed([part for ref in refs for part in _parts(ref)]
+                       + (list(op.extents) if isinstance(op, ops.Copy) else []) + counted, walked)
+        if made is not None:
+            targets.append(Target(op, load))
+            needed |= made
+    if not targets:
+        return None
+    return Guard(tuple(targets), frozenset(needed), bool(is_ragged(branch.cond, loops)))
+
+
+def _fills(op: ops.Copy) -> bool:
+    return (op.src.buffer.space is Space.GLOBAL and op.dst.buffer.space is Space.SHARED and
+            op.dst.dtype.bits == op.dst.buffer.dtype.bits >= 8 and not op.atom.matrices)
+
+
+def _source(store: ops.Store, inside: dict[int, ops.Op]) -> ops.Load | None:
+    """The load from global memory, in the branch, that the value of a store is made of."""
+    if store.ref.buffer.space is not Space.SHARED or store.order is not None or \
+            store.ref.dtype.bits != store.ref.buffer.dtype.bits or store.ref.dtype.bits < 8:
+        return None
+    return next((origin for origin in _origins(store.value, {}) if isinstance(origin, ops.Load)
+                 and id(origin) in inside and origin.ref.buffer.space is Space.GLOBAL and origin.order is None), None)
+
+
+def _origins(operand: object, loops: dict[int, ops.For]) -> Iterator[ops.Op]:
+    """What a value is made of: the operations that are no arithmetic, those before variables of loops included."""
+    todo, seen = [operand], set[int]()
+    while todo:
+        value = todo.pop()
+        if isinstance(value, Value) and (loop := loops.get(value.id)) is not None and id(loop) not in seen:
+            seen.add(id(loop))
+            todo += [loop.start, loop.step]
+        if not isinstance(value, Value) or value.op is None or id(value.op) in seen:
+            continue
+        seen.add(id(value.op))
+        if isinstance(value.op, _PURE) and not isinstance(value.op, ops.Special):
+            todo += value.op.operands()
+        else:
+            yield value.op
+
+
+def _parts(ref: Ref | TileRef) -> list[object]:
+    return [ref.offset, *(ref.strides if isinstance(ref, TileRef) else ())]
+
+
+def _needed(operands: list[object], inside: dict[int, ops.Op]) -> set[int] | None:
+    """The operations of the branch that the operands are made of; None if not all of them can be done in advance.
+
+    Those are arithmetic, and variables that the branch itself declares (running addresses of loops) or never assigns.
+    """
+    declared, assigned = _variables(inside)
+    todo, found = list(operands), set[int]()
+    while todo:
+        value = todo.pop()
+        if not isinstance(value, Value) or value.op is None or id(value.op) not in inside or id(value.op) in found:
+            continue
+        found.add(id(value.op))
+        if isinstance(value.op, ops.Read):
+            number = value.op.var.id
+            if number not in declared and number in assigned:
+                return None
+            for op in (*declared.get(number, ()), *assigned.get(number, ())):
+                if any(var.id not in declared for var, _ in (op.pairs if isinstance(op, ops.Assign) else ())):
+                    return None
+                found.add(id(op))
+                todo += op.operands()
+        elif isinstance(value.op, _PURE):
+            todo += value.op.operands()
+        else:
+            return None
+    return found
+
+
+def _variables(inside: dict[int, ops.Op]) -> tuple[dict[int, list[ops.Op]], dict[int, list[ops.Op]]]:
+    """By variable the operations that declare it, and those that assign it."""
+    declared: dict[int, list[ops.Op]] = {}
+    assigned: dict[int, list[ops.Op]] = {}
+    for op in inside.values():
+        if isinstance(op, ops.Declare):
+            declared.setdefault(op.var.id, []).append(op)
+        elif isinstance(op, ops.Assign):
+            for var, _ in op.pairs:
+                assigned.setdefault(var.id, []).append(op)
+    return declared, assigned
