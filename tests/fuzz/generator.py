@@ -259,7 +259,10 @@ class Generator:
             floats = [s for s in self.types if family(s) == "f"]
             if floats and self.chance(0.2):     # of NaNs, not below is not above
                 s = self.rng.choice(floats)
-                test = f"not ({(self.e.load(s) or self.e.leaf(s)).text} {sign} {self.e.leaf(s).text})"
+                than = self.rng.choice([self.e.leaf(s).text, "(-inf)", "inf"])
+                test = f"not ({(self.e.load(s) or self.e.leaf(s)).text} {sign} {than})"
+            elif self.chance(0.15):
+                test = f"{(self.e.load(t) or self.e.leaf(t)).text} {sign} ({self.rng.choice(limits(t))})"
             bits.append(f"mo.int32({test}) * {1 << bit}")
         self.out("i32", Text(" + ".join(bits)))
         for kind in self.rng.sample(["%", "//", "min", "max"], 2):
