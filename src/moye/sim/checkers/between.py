@@ -85,9 +85,8 @@ class Location:
 class _Chain:
     log: list[Release] = field(default_factory=list)
     narrow: bool = False
-    done: int = 0
-    """So many of its releases are in ``clock``."""
-    clock: Clock = field(default_factory=dict)
+    joined: dict[tuple[int, int] | None, tuple[int, Clock]] = field(default_factory=dict)
+    """How many of its releases have been joined, and to what: for everybody, or for a scope and a block."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,14 +198,14 @@ class Between:
         if number is None or not upto:
             return {}
         chain = self.chains[number]
-        if scope == GPU and not chain.narrow and upto >= chain.done:
-            self._add(chain.clock, chain.log[chain.done:upto])
-            chain.done = upto
-            return dict(chain.clock)
-        found: Clock = {}
-        self._add(found, [release for release in chain.log[:upto]
+        key = None if scope == GPU and not chain.narrow else (scope, block)
+        done, clock = chain.joined.get(key, (0, {}))
+        if done > upto:                                 # an older value
+            done, clock = 0, {}
+        self._add(clock, [release for release in chain.log[done:upto]
                           if self._reaches(min(scope, release.scope), release.source[0], block)])
-        return found
+        chain.joined[key] = upto, clock
+        return dict(clock)
 
     def _add(self, clock: Clock, releases: Iterable[Release]) -> None:
         for release in releases:
@@ -239,14 +238,18 @@ class Between:
 
     def visible(self, eye: Eye) -> Clock:
         """What a thread has acquired, itself or through the barriers of its block and of its cluster; not to change."""
-        found = [_upto(*learnt, eye.limit(thread)) for thread, learnt in self.learnt.get(eye.block, {}).items()]
+        here = self.learnt.get(eye.block, {})
+        merged, own = _upto(*here[eye.thread], eye.limit(eye.thread))[1] if eye.thread in here else {}, True
+        found = [(eye.block, thread, *_upto(*learnt, int(eye.row[thread]))) for thread, learnt in here.items()
+                 if thread != eye.thread]
         for mate, far in eye.far:
-            found += [_upto(*learnt, int(far[thread])) for thread, learnt in self.learnt.get(mate, {}).items()]
-        known = [clock for clock in found if clock]
-        if len(known) <= 1:
-            return known[0] if known else {}
-        merged = dict(known[0])
-        for clock in known[1:]:
+            found += [(mate, thread, *_upto(*learnt, int(far[thread])))
+                      for thread, learnt in self.learnt.get(mate, {}).items()]
+        for block, thread, epoch, clock in found:
+            through = merged.get((block, thread, ITSELF))
+            if not clock or (through is not None and through.epochs[thread] >= epoch):
+                continue                                # what it released since then holds it
+            merged, own = dict(merged) if own else merged, False
             self.steps += len(clock)
             join(merged, clock)
         return merged
@@ -291,7 +294,7 @@ class Between:
         return newest
 
 
-def _upto(epochs: list[int], clocks: list[Clock], limit: int | None) -> Clock:
-    """What was acquired up to an epoch, None for all."""
+def _upto(epochs: list[int], clocks: list[Clock], limit: int | None) -> tuple[int, Clock]:
+    """What was acquired up to an epoch, None for all, and at which epoch the last of it."""
     at = len(epochs) if limit is None else bisect_right(epochs, limit)
-    return clocks[at - 1] if at else {}
+    return (epochs[at - 1], clocks[at - 1]) if at else (0, {})
