@@ -6,13 +6,10 @@ By hand, longer: ``python tests/fuzz/pipelines.py SEED COUNT``.
 from __future__ import annotations
 
 import random
-import sys
-from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
-import pipelines
+from fuzz import pipelines
 
 # What a fault is called where its class does not depend on the rest of the pipeline.
 CODES = {"few bytes": {"D7"}, "many bytes": {"D7"}, "no fence": {"D12"}, "fence late": {"D12"}, "one fences": {"D14"},

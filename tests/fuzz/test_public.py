@@ -6,16 +6,12 @@ By hand, longer and with what was found: ``python tests/fuzz/junk.py SEED CALLS_
 from __future__ import annotations
 
 import random
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 import moye as mo
-
-sys.path.insert(0, str(Path(__file__).parent))
-import junk
+from fuzz import junk
 
 SECONDS = 10.0
 
