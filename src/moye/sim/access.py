@@ -44,9 +44,10 @@ class GlobalEnd:
         self.launch.writes += 1
         self.changed(index, mask)
         lanes = None if mask is None else np.asarray(mask)
+        before = self.memory.read(index) if self.watch and self.watch.globals.doubtful else None
         self.memory.write(index, values, lanes)
-        if self.watch and self.watch.globals.doubtful:
-            self.watch.globals.settle(self.memory, index, values, lanes)
+        if before is not None and self.watch:
+            self.watch.globals.settle(self.memory, index, before, values, lanes)
 
     def changed(self, index: Array, mask: Mask) -> None:
         """The elements are about to be changed: for those who want to know (probe.py)."""

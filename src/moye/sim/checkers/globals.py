@@ -132,9 +132,7 @@ class GlobalChecker:
         self.threads = memory.func.threads
         self.flags = shared.flags = Flags(memory.between, memory.traffic, first, blocks, shared)
         self.doubtful: list[Clash] = []
-        """Writes of elements that others write, until ``settle`` knows their values ..."""
-        self._before: Array | None = None
-        """... and what the elements hold before."""
+        """Writes of elements that others write, until ``settle`` knows their values."""
         self.overlaps = Overlaps(memory, shared, self.flags, first, blocks)
 
     # --- accesses ----------------------------------------------------------------------------------------------------
@@ -151,8 +149,6 @@ class GlobalChecker:
         region = self.memory.plan.regions.get(ref.buffer.id)
         if region is not None and kind in region.kinds:
             self._judge(op, region, ref.buffer, kind, _units(region, memory, index), size, mask)
-        if any(not clash.together for clash in self.doubtful):
-            self._before = memory.read(index)
         if kind in (ATOMIC, STRONG):
             self.flags.done(op, None if mask is None else np.broadcast_to(mask, (self.threads, mask.shape[-1])))
         if kind == WRITE and self.memory.traffic.key(ref.buffer) in self.memory.traffic.mixed:
@@ -219,13 +215,13 @@ class GlobalChecker:
                 epoch = clocks.now[clocks.group[thread], column if clocks.columns > 1 else 0]
                 self.memory.stores.wait(op, (block, thread), int(limit[thread, column]), int(epoch))
 
-    def settle(self, memory: Global, index: Ints, values: object, mask: Bools | None) -> None:
-        """The statement has been executed: writes of one element differ, or they agree."""
+    def settle(self, memory: Global, index: Ints, before: Array, values: object, mask: Bools | None) -> None:
+        """The statement has been executed: writes of one element differ, or they agree, and with what was there."""
         clashes, self.doubtful = self.doubtful, []
         shape = (len(index), self.threads, self.blocks)
         wanted = np.broadcast_to(np.asarray(values, memory.dtype), shape)
         for clash in clashes:
-            content = memory.read(index) if clash.together or self._before is None else self._before
+            content = memory.read(index) if clash.together else before
             differs = differ(np.broadcast_to(content, shape), wanted)
             if mask is not None:
                 differs = differs & mask
@@ -236,11 +232,10 @@ class GlobalChecker:
             for part, agree in ((np.flatnonzero(bad), False), (np.flatnonzero(~bad), True)):
                 if part.size:
                     self._against(replace(clash.pick(part), agree=agree))
-        self._before = None
 
     def _settled(self) -> None:
         """Writes whose values nobody has told of count as different."""
-        clashes, self.doubtful, self._before = self.doubtful, [], None
+        clashes, self.doubtful = self.doubtful, []
         for clash in clashes:
             self._against(clash)
 
