@@ -220,6 +220,14 @@ class Expressions:
                 for y in (other.low, other.high)]
         return Text(f"({e.text} {sign} {other.text})", min(ends), max(ends))
 
+    def sums(self, t: str, sign: str) -> str:
+        """Two sums of one number and constants, compared (or their min or max): where integers wrap, who is larger?"""
+        wraps = t not in ("i32", "i64")
+        x, most = (self.leaf(t) if wraps else self.narrow(t)).text, limits(t)[1] if wraps else 9
+        a, b = (f"({x} + {self.rng.choice([1, 2, 5, most, most // 2 + 1])})" for _ in range(2))
+        b = x if self.chance(0.3) else b
+        return f"mo.{sign}({a}, {b})" if sign[0] == "m" else f"{a} {sign} {b}"
+
     def right(self, t: str, depth: int) -> Text:
         """A right operand: a weak number, one of a narrower dtype, or one of the same."""
         if self.chance(0.4):

@@ -254,12 +254,24 @@ class Generator:
         for bit in range(self.rng.randint(3, 7)):
             e = self.e.walk(t)
             sign = self.rng.choice(["<", "<=", ">", ">=", "==", "!="])
-            bits.append(f"mo.int32({e.text} {sign} {self.e.near(e, t)}) * {1 << bit}")
+            test = f"{e.text} {sign} {self.e.near(e, t)}" if self.chance(0.7) else self.e.sums(t, sign)
+            test = f"not (not {test})" if self.chance(0.1) else test
+            floats = [s for s in self.types if family(s) == "f"]
+            if floats and self.chance(0.2):     # of NaNs, not below is not above
+                s = self.rng.choice(floats)
+                than = self.rng.choice([self.e.leaf(s).text, "(-inf)", "inf"])
+                test = f"not ({(self.e.load(s) or self.e.leaf(s)).text} {sign} {than})"
+            elif self.chance(0.15):
+                test = f"{(self.e.load(t) or self.e.leaf(t)).text} {sign} ({self.rng.choice(limits(t))})"
+            bits.append(f"mo.int32({test}) * {1 << bit}")
         self.out("i32", Text(" + ".join(bits)))
         for kind in self.rng.sample(["%", "//", "min", "max"], 2):
             e = self.e.walk(t)
             n = self.e.near(e, t)
-            self.out(t, Text(f"mo.{kind}({e.text}, {n})" if kind[0] == "m" else f"({e.text}) {kind} {max(n, 1)}"))
+            if kind[0] == "m":
+                self.out(t, Text(self.e.sums(t, kind) if self.chance(0.5) else f"mo.{kind}({e.text}, {n})"))
+            else:
+                self.out(t, Text(f"({e.text}) {kind} {max(n, 1)}"))
 
     def s_atomic(self) -> None:
         """What comes out does not depend on who comes first; one kind for each array, since kinds do not commute."""

@@ -4,8 +4,8 @@ In: programs with their printed CUDA and what the interpreter found.  Out: what 
 
 >>> with_host([(program, verdict), ...], folder)
 
-``shim.h`` is the machine.  Conversions whose body is one PTX instruction are spelled in C++; a program with any other
-asm is left out and counted.
+``shim.h`` is the machine.  Conversions and atomics whose body is one PTX instruction are spelled in C++; a program
+with any other asm is left out and counted.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ _SPELLED = {
     'f16 y; asm("cvt.rn.f16.f32 %0, %1;" : "=h"(y.bits) : "f"(x)); return y;': "return f16{half_bits(x)};",
     'bf16 y; asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(y.bits) : "f"(x)); return y;': "return bf16{brain_bits(x)};",
 }
+_REDUCTION = re.compile(r'asm volatile\("red\.relaxed\.gpu\.global\.(add|min|max|xor)\.\w+ \[%0\], %1;" :: [^;]*;')
+_REDUCED = {"add": "*p += x;", "min": "*p = x < *p ? x : *p;", "max": "*p = x > *p ? x : *p;", "xor": "*p ^= x;"}
 _CTYPES = {"i": ctypes.c_int, "I": ctypes.c_uint, "q": ctypes.c_longlong, "Q": ctypes.c_ulonglong,
            "f": ctypes.c_float, "d": ctypes.c_double, "P": ctypes.c_void_p, "?": ctypes.c_bool}
 
@@ -38,6 +40,7 @@ def spelled(source: str) -> str | None:
     """The CUDA with C++ for PTX, or None where other PTX is left."""
     for asm, text in _SPELLED.items():
         source = source.replace(asm, text)
+    source = _REDUCTION.sub(lambda found: _REDUCED[found[1]], source)
     return None if "asm" in source else source
 
 

@@ -45,8 +45,8 @@ class Known:
 
 
 def drawn(count: int) -> list[Program]:
-    """Right programs; of every eight one with an access beside a tensor and one where integers overflow."""
-    kinds = [("bounds", 0.0) if i % 8 == 5 else ("", 0.5) if i % 8 == 7 else ("", 0.01) for i in range(count)]
+    """Right programs; of every eight one with an access beside a tensor and two where an integer may overflow."""
+    kinds = [("bounds", 0.0) if i % 8 == 5 else ("", 0.1) if i % 4 == 3 else ("", 0.01) for i in range(count)]
     return [draw(FIRST + i, fault, risk) for i, (fault, risk) in enumerate(kinds)]
 
 

@@ -13,7 +13,7 @@ from fuzz.mutants import SRC
 from fuzz.programs import Program
 from fuzz.reduction import reduced, signature
 
-RIGHT, BESIDE, OVERFLOWING = range(2000, 2024), range(3000, 3008), range(4000, 4012)
+RIGHT, BESIDE, OVERFLOWING = range(2000, 2016), range(3000, 3006), range(4000, 4008)
 
 
 def told(programs, verdicts):

@@ -146,6 +146,20 @@ def predicated_tiles(y, x, n, ok: mo.Constexpr):
 
 
 @mo.kernel
+def predicated_copies(y, x, n, ok: mo.Constexpr):
+    tid, r, pred = mo.thread_idx().x, mo.fragment(4, mo.float32), mo.fragment(4, mo.bool)
+    for i in mo.static_range(4):
+        pred[i] = tid * 4 + i < n
+    gX, gY = mo.tile(x, (4,), (tid,), ragged=True), mo.tile(y, (4,), (tid,), ragged=True)
+    mo.copyto(r, gX, pred=pred)
+    r[...] = r * 2.0
+    if not ok:
+        for i in mo.static_range(4):
+            pred[i] = True
+    mo.copyto(gY, r, pred=pred)
+
+
+@mo.kernel
 def under_one_condition(y, x, n, ok: mo.Constexpr):
     tid, r = mo.thread_idx().x, mo.fragment(1, mo.float32)
     if tid < n:
@@ -190,7 +204,8 @@ def handed_round(y, x, n, ok: mo.Constexpr):
         y[tid] = mo.where(tid < 16, 0.0, mo.shuffle_xor(r[0], 16))
 
 
-@pytest.mark.parametrize("kernel", [predicated, predicated_tiles, under_one_condition, summed, asked, handed_round])
+@pytest.mark.parametrize("kernel", [predicated, predicated_tiles, predicated_copies, under_one_condition,
+                                    summed, asked, handed_round])
 def test_a_register_that_is_not_set(kernel):
     wrong, right = judged(kernel, False), judged(kernel, True)
     assert {finding.code for finding in wrong.findings} == {"B7"}, str(wrong)

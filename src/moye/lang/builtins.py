@@ -17,6 +17,7 @@ from moye.errors import DTypeError, TensorError, TraceError
 from moye.ir import fold, ops
 from moye.ir.nodes import Literal, Operand, Ref, Value
 from moye.lang.branches import DynamicIf
+from moye.lang.lanes import lane_mask, static
 from moye.lang.loops import MOST_TURNS
 from moye.layout import ceil_div
 from moye.tensor import expr
@@ -113,21 +114,6 @@ def globaltimer() -> Scalar:
     return Expr(builder().special("globaltimer", dtype=dt.int64))
 
 
-def static(value: Any) -> Any:
-    """NumPy's integers as Python's; anything else as it is."""
-    return expr.plain(value)
-
-
-def _mask(what: str, mask: Any) -> int:
-    """A mask of lanes, with at least one."""
-    mask = static(mask)
-    if not isinstance(mask, int) or isinstance(mask, bool) or not 1 <= mask <= _FULL:
-        shown = hex(mask) if isinstance(mask, int) else repr(mask)
-        raise TraceError(f"{what}: the mask {shown} is no static number from 1 to 0xffffffff, a bit for each lane",
-                         locs=(locate(),))
-    return mask
-
-
 def static_range(*args: int) -> range:
     """``range`` with static bounds, unrolled while tracing: the loop variable is a Python int.
 
@@ -157,7 +143,7 @@ def sync_threads() -> None:
 
 def sync_warp(mask: int = _FULL) -> None:
     """__syncwarp (bar.warp.sync): waits for the lanes in ``mask``; orders their memory accesses."""
-    builder().emit(ops.SyncWarp(mask=_mask("sync_warp", mask)))
+    builder().emit(ops.SyncWarp(mask=lane_mask("sync_warp", mask)))
 
 
 def _named_barrier(kind: Any, barrier: Scalar, threads: int) -> None:
@@ -215,7 +201,7 @@ def _checked(value: str, allowed: Any) -> Any:
 
 
 def _shuffle(kind: Any, value: Scalar, lane: Scalar, width: int, mask: int) -> Scalar:
-    width, mask = static(width), _mask("shuffle", mask)
+    width, mask = static(width), lane_mask("shuffle", mask)
     if not isinstance(width, int) or width not in (1, 2, 4, 8, 16, 32):
         raise TraceError(f"shuffle width {width!r} is no power of two up to 32", locs=(locate(),))
     operand = operand_of(value)
@@ -255,7 +241,7 @@ def _vote(kind: Any, pred: Scalar, mask: int) -> Scalar:
     operand = operand_of(pred)
     if operand.dtype is not dt.bool_:
         operand = builder().binary("ne", operand, operand_of(0, operand.dtype))
-    op = ops.Vote(result=result, kind=kind, pred=operand, mask=_mask(f"vote_{kind}", mask))
+    op = ops.Vote(result=result, kind=kind, pred=operand, mask=lane_mask(f"vote_{kind}", mask))
     result.op = op
     builder().emit(op)
     return Expr(result)

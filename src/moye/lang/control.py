@@ -62,15 +62,18 @@ class Control:
             text = message()
             builder().emit(ops.Assert(cond=truth(cond).operand, message="" if text is None else texts.shown(text)))
         elif not cond:
-            text = message()
-            told = "" if text is None else texts.shown(text)
-            raise TraceError("assertion failed while tracing" + (f": {told}" if text is not None else ""),
-                             locs=(locate(),))
+            self._assert_now(message)
+
+    def _assert_now(self, message: Callable[[], object]) -> None:
+        text = message()
+        told = "" if text is None else texts.shown(text)
+        raise TraceError("assertion failed while tracing" + (f": {told}" if text is not None else ""),
+                         locs=(locate(),))
 
     def fails(self, message: Callable[[], object]) -> None:
         """``assert False``: now, or when the kernel gets here."""
         if not under_a_condition():
-            self.assertTrue(False, message)
+            self._assert_now(message)
             return
         text = message()
         builder().emit(ops.Assert(cond=operand_of(False), message="" if text is None else texts.shown(text)))

@@ -90,7 +90,10 @@ def fence_mbarrier_init() -> None:
 
 
 def fence_proxy_async() -> None:
-    """fence.proxy.async.shared::cta: what this thread wrote to shared memory is visible to TMA and wgmma after it."""
+    """fence.proxy.async: what this thread wrote to shared memory is there before what TMA and wgmma do after it.
+
+    It covers global memory, too, where threads of the kernel write there what bulk copies of it read or write.
+    """
     builder().emit(ops.ProxyFence(kind="async"))
 
 

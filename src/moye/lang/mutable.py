@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import array
 import collections
-import functools
 import sys
 import types
 import warnings
@@ -277,7 +276,6 @@ def _is_plain(value: object) -> bool:
     return all(map(_is_plain, value)) if type(value) is tuple else type(value) in PLAIN
 
 
-@functools.lru_cache(maxsize=512)
 def _slots_of(cls: type) -> tuple[tuple[str, Any], ...]:
     """The slots of a class and its bases, by name; a base's slot of the same name is hidden."""
     found: dict[str, Any] = {}

@@ -55,9 +55,9 @@ class Text:
             raise AttributeError(name)
         self._used()
 
-    __str__ = __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = __hash__ = _used  # type: ignore[assignment]
+    __str__ = __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = __hash__ = _used
     __len__ = __iter__ = __getitem__ = __contains__ = __mul__ = __rmul__ = __mod__ = __rmod__ = _used
-    __format__ = __bool__ = _used  # type: ignore[assignment]
+    __format__ = __bool__ = _used
 
 
 def _joins(value: object) -> bool:
@@ -91,7 +91,8 @@ def _formatted(part: tuple[Any, int, Any, str]) -> object:
     if conversion < 0 and not spec and has_traced(value):
         return Text(tuple(parts_of(value)), f"{{{source}}}")
     if conversion >= 0:
-        value = {115: str, 114: repr, 97: ascii}[conversion](value)
+        converted: Any = {115: str, 114: repr, 97: ascii}[conversion]
+        value = converted(value)
     return format(value, spec)
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import difflib
 import re
+import sys
 import types
 from collections.abc import Callable, Iterable
 
@@ -53,8 +54,7 @@ def told(error: Exception, where: Loc) -> Exception:
         return MissingError(text, locs=(where,), hint=near)
     internal = is_internal(_innermost(error))
     if isinstance(error, AttributeError) and isinstance(error.obj, types.ModuleType) and error.obj.__name__ == "moye":
-        near = difflib.get_close_matches(str(error.name), dir(error.obj), 1, 0.6)
-        return MissingError(text, locs=(where,), hint=f"did you mean mo.{near[0]}?" if near else None)
+        return MissingError(text, locs=(where,), hint=_near(str(error.name), dir(error.obj), lambda n: f"mo.{n}"))
     if isinstance(error, TypeError) and "subscriptable" not in text \
             and (internal or _CALLED.search(text) or re.search(r"\b(Expr|Tensor)\b", text)):
         said = re.sub(r"'?\b(Expr|Tensor)\b'?( object)?", lambda found: _WORDS[found[1]], text)
@@ -76,9 +76,8 @@ def _innermost(error: Exception) -> str:
 
 def _meant(name: str, step: types.TracebackType | None) -> str | None:
     """A name that the user may have meant: moye's, or one of the function's own."""
-    import moye
-
-    if name in moye.__all__:
+    moye = sys.modules.get("moye")
+    if moye is not None and name in moye.__all__:
         return f"did you mean mo.{name}?"
     while step is not None and step.tb_next is not None:
         step = step.tb_next

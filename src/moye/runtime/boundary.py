@@ -20,7 +20,8 @@ from typing import ParamSpec, TypeVar
 from moye import env
 from moye.errors import TraceError
 
-_P, _R = ParamSpec("_P"), TypeVar("_R")
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
 _OWN = (str(Path(__file__).resolve().parent.parent), sysconfig.get_path("stdlib"), "<string>", "<frozen")
 
 

@@ -46,7 +46,7 @@ class GlobalEnd:
         lanes = None if mask is None else np.asarray(mask)
         before = self.memory.read(index) if self.watch and self.watch.globals.doubtful else None
         self.memory.write(index, values, lanes)
-        if before is not None and self.watch:
+        if self.watch and before is not None:
             self.watch.globals.settle(self.memory, index, before, values, lanes)
 
     def changed(self, index: Array, mask: Mask) -> None:

@@ -15,11 +15,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from moye.errors import LayoutError
-from moye.layout import Int, Layout, product, rank
+from moye.errors import LayoutError, TensorError
+from moye.layout import Int, Layout, append, make_layout, product, rank, size
 from moye.layout.ints import is_static, same
 from moye.layout.tuples import zip_leaves
-from moye.tensor.context import builder, tracing
+from moye.tensor.context import builder, locate, tracing
 from moye.tensor.expr import Expr, can_guard, compare, operand_of
 
 Leaf = tuple[Int, Int]
@@ -152,3 +152,23 @@ def merged(space: IndexSpace) -> IndexSpace:
             strides.append(here)
     return IndexSpace(tuple(extents), tuple(tuple(s[i] for s in strides) for i in range(len(space.strides))),
                       (0,) * len(extents))
+
+
+def broadcast(layouts: Sequence[Layout]) -> list[Layout]:
+    """The layouts at one rank (modes of size 1 appended), after that of their common shape: per mode the largest."""
+    most = max(rank(layout) for layout in layouts)
+    padded = [append(_modal(layout), rank=most) for layout in layouts]
+    modes = [max((layout.mode(i) for layout in padded), key=static_size) for i in range(most)]
+    return [make_layout(tuple(mode.shape for mode in modes)), *padded]
+
+
+def _modal(layout: Layout) -> Layout:
+    return layout if isinstance(layout.shape, tuple) else make_layout(layout)
+
+
+def static_size(layout: Layout) -> int:
+    """The size of a layout, which elementwise operations need."""
+    count = size(layout)
+    if not isinstance(count, int):
+        raise TensorError(f"elementwise operations need static extents, not {layout}", locs=(locate(),))
+    return count

@@ -28,7 +28,6 @@ from moye.layout import (
     Layout,
     Swizzle,
     WrappedLayout,
-    append,
     cosize,
     crd2idx,
     make_layout,
@@ -49,7 +48,7 @@ from moye.tensor.order import Order, Partition
 from moye.tensor.origin import Origin, Pending, Step
 from moye.tensor.recasting import recast_origin
 from moye.tensor.slices import is_slice, normalise, shown, wide
-from moye.tensor.space import IndexSpace, common_space, merged
+from moye.tensor.space import IndexSpace, broadcast, common_space, merged, static_size
 from moye.tensor.views import placed
 
 AUTO = "_"  # first letter of names that moye gives, until the user's variable names the thing
@@ -104,11 +103,9 @@ class Tensor(Elementwise, WrappedLayout):
     def __repr__(self) -> str:
         return f"{self.label}: {self.space.value} {self.dtype} {self.layout}"
 
-    def __array_function__(self, function: Any, types: object, args: object, options: object) -> NoReturn:
-        expr.no_numpy(function)
+    def __array_function__(self, function: Any, *_: object) -> NoReturn: expr.no_numpy(function)
 
-    def __array__(self, *_: object, **__: object) -> NoReturn:
-        expr.no_numpy(None)
+    def __array__(self, *_: object, **__: object) -> NoReturn: expr.no_numpy(None)
 
     def __len__(self) -> int:
         raise TensorError(f"len({self.label}): use mo.size(x, mode) or mo.rank(x)", locs=(locate(),))
@@ -408,25 +405,6 @@ def emit_map(dst: Tensor, space: IndexSpace, sources: Sequence[Tensor], compute:
                    body=body, value=value))
 
 
-def broadcast(layouts: Sequence[Layout]) -> list[Layout]:
-    """The layouts at one rank (modes of size 1 appended), after that of their common shape: per mode the largest."""
-    most = max(rank(layout) for layout in layouts)
-    padded = [append(_modal(layout), rank=most) for layout in layouts]
-    modes = [max((layout.mode(i) for layout in padded), key=_static_size) for i in range(most)]
-    return [make_layout(tuple(mode.shape for mode in modes)), *padded]
-
-
-def _modal(layout: Layout) -> Layout:
-    return layout if isinstance(layout.shape, tuple) else make_layout(layout)
-
-
-def _static_size(layout: Layout) -> int:
-    count = size(layout)
-    if not isinstance(count, int):
-        raise TensorError(f"elementwise operations need static extents, not {layout}", locs=(locate(),))
-    return count
-
-
 def elementwise(fn: Callable[..., Scalar], *operands: object, dtype: DType | None = None) -> Tensor:
     """A new register tensor with ``fn`` of the operands' elements; scalars and modes of size 1 are repeated."""
     tensors = [o for o in operands if isinstance(o, Tensor)]
@@ -487,7 +465,7 @@ def assign(target: Tensor, value: object) -> None:
     if target.order is not None:
         target.order.put(known_order(value))
     layouts = broadcast([target.layout, value.layout])
-    if _static_size(layouts[0]) != _static_size(target.layout):
+    if static_size(layouts[0]) != static_size(target.layout):
         raise TensorError(f"{target.label} {target.layout} cannot take {value.label} {value.layout}, which is "
                           "larger", locs=(locate(),))
     space = _common(layouts[1:], [target, value])

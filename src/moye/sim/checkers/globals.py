@@ -216,7 +216,7 @@ class GlobalChecker:
                 self.memory.stores.wait(op, (block, thread), int(limit[thread, column]), int(epoch))
 
     def settle(self, memory: Global, index: Ints, before: Array, values: object, mask: Bools | None) -> None:
-        """The statement has been executed: writes of one element differ, or they agree, and with what was there."""
+        """The statement has been executed: writes of one element differ, or they agree; what was there ``before``."""
         clashes, self.doubtful = self.doubtful, []
         shape = (len(index), self.threads, self.blocks)
         wanted = np.broadcast_to(np.asarray(values, memory.dtype), shape)

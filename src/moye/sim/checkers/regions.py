@@ -246,9 +246,9 @@ def _regions(func: Func, memory: Callable[[Buffer], Global],
     for region in merged:
         region.narrow = any(buffer.id in narrow for buffer in region.buffers)
         region.bulk = any(buffer.id in bulk for buffer in region.buffers)
-        here = [op for op, buffer, *_ in found if buffer in region.buffers]
-        units = [isinstance(op, ops.AnyBulk) for op in here]
+        found_here = [op for op, buffer, *_ in found if buffer in region.buffers]
+        units = [isinstance(op, ops.AnyBulk) for op in found_here]
         region.mixed = any(units) and not all(units)
-        region.lasts = any(is_lasting(op) for op in here)
+        region.lasts = any(is_lasting(op) for op in found_here)
         region.start -= region.start % region.unit
     return [region for region in merged if region.kinds & {WRITE, ATOMIC} and region.tracks]
