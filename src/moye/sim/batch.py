@@ -73,12 +73,15 @@ class Batch:
 
     def _own(self) -> None:
         """Where leftovers of predicated copies are looked for, who wrote each element is kept."""
-        for number in () if self.launch.stale is None else self.launch.stale.buffers:
+        stale = self.launch.stale
+        if stale is None:
+            return
+        for number in stale.buffers:
             memory = self.shared[number] if number in self.shared else self.fragments[number]
             memory.owner = np.zeros(memory.data.shape, np.int16)
             if isinstance(memory, Shared):
                 memory.left = Leftovers(len(memory.data), self.blocks)
-                self.launch.stale.shared.append(memory.left)
+                stale.shared.append(memory.left)
 
     def restart(self, first: int) -> None:
         """Begin with the blocks ``first`` to ``first + self.blocks - 1`` of those that run."""
