@@ -142,6 +142,8 @@ class _Queue:
         self.total, cluster = launch.total, math.prod(program.func.cluster_dim)
         self.size = -(-(launch.hooks.blocks or 0) // cluster) * cluster or \
             launch.schedule.size(blocks_per_batch(program.func, max(self.total, 1)))
+        self.limit = launch.hooks.resident or resident_blocks(program.func)
+        self.size = min(self.size, max(cluster, self.limit // cluster * cluster))
         self.next = 0
         self.free: list[Batch] = []
 
@@ -164,12 +166,11 @@ class _Queue:
 def _run(program: Program, launch: Launch) -> None:
     queue = _Queue(program, launch)
     polling: list[Batch] = []
-    limit = launch.hooks.resident or resident_blocks(program.func)
     idle = lonely = 0
     while queue.next < queue.total or polling:
         before, moves = (launch.writes, launch.done, queue.next), launch.moves
         resident = sum(batch.blocks for batch in polling)
-        if queue.next < queue.total and (not polling or resident + queue.size <= limit):
+        if queue.next < queue.total and (not polling or resident + queue.size <= queue.limit):
             polling.append(queue.admit())
             _turn(polling, queue, [polling[-1]], fresh=True)
         if polling:
