@@ -26,7 +26,7 @@ from moye.lang.mutable import State
 from moye.lang.reach import Reached
 from moye.lang.scopes import regions
 from moye.tensor.context import builder, locate
-from moye.tensor.expr import Expr, Scalar, is_scalar, operand_of, where, wrap
+from moye.tensor.expr import Expr, Scalar, is_scalar, operand_of, together, typed, where, wrap
 
 Locals = dict[str, Any]
 CONDITIONAL = "value"  # the name of what ``a if c else b`` merges
@@ -349,6 +349,39 @@ def conditional_value(cond: Expr, then: Callable[[], object], orelse: Callable[[
             builder().splice(block)
         return where(cond, a, b)  # type: ignore[arg-type]
     return branch.merge({CONDITIONAL: a})[0]
+
+
+_HARMLESS = (abs, bool, float, int, len, max, min, round)
+
+
+def decided_value(value: object, other: Callable[[], object],
+                  called: Callable[[], tuple[object, ...]] | None) -> object:
+    """``a if cond else b`` where facts decided: the one value, in the dtype that both have together.
+
+    The other one is computed and forgotten, unless it calls what may change something.
+    """
+    if not is_scalar(value) or called is None:
+        return value
+    b, depth = builder(), len(regions())
+    mark, host = b.mark(), Snapshot()
+    dtype = None
+    try:
+        if all(any(f is own for own in _HARMLESS) or type_module(f).startswith("moye.") for f in called()):
+            b.push(Block())
+            found = other()
+            dtype = together(value, found) if is_scalar(found) else None  # type: ignore[arg-type]
+    except Exception:                                       # it does not exist where facts rule it out
+        return value
+    finally:
+        host.restore()
+        b.rollback(mark)
+        del regions()[depth:]
+    return value if dtype is None else typed(value, dtype)  # type: ignore[arg-type]
+
+
+def type_module(function: object) -> str:
+    """The module that a function, dtype or bound method is from."""
+    return str(getattr(function, "__module__", None) or type(function).__module__)
 
 
 def may_speculate(block: Block) -> bool:

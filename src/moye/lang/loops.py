@@ -300,12 +300,13 @@ class _Dynamic(Loop):
         if not self.dynamic:
             _close(self)
             return super().after(variables)
+        left: Locals = {}
         if self.host is not None:
             self.host.restore()
             left = {place: self._left(place, self.host.before(place)) for place in self.places}
             self.host.put(left.items())
-            left = {**left, **{name: self._left(name, variables.get(name, Undefined(name))) for name in self.names}}
-            self._watch(left)
+        left |= {name: self._left(name, variables.get(name, Undefined(name))) for name in self.names}
+        self._watch(left)
         return tuple(left[name] for name in self.names)
 
     def _left(self, name: str, otherwise: object) -> Any:
