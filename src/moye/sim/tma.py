@@ -247,9 +247,19 @@ class Issued:
         """The same for every block of the cluster that a mask names; each has its own barrier."""
         bits = (mask[:, None] >> np.arange(_BLOCKS) & 1).astype(np.bool_)
         place, rank = np.nonzero(bits)
+        self._pass_by(batch, bits)
         some = self.part(place)
         some.block = batch.cluster.remote(self.box.op, some.thread, some.block, rank)
         return some
+
+
+    def _pass_by(self, batch: BatchState, bits: Array) -> None:
+        """The blocks of the cluster that a mask leaves out; a hang says so if it is these bytes that they lack."""
+        assert self.box.barrier is not None, "stores have no mask"
+        phases, size = batch.mbarriers.of(self.box.barrier), batch.cluster.size
+        place, rank = np.nonzero(~bits[:, :size])
+        element = np.clip(self.element, 0, len(phases.phase) - 1)[place]
+        np.add.at(phases.unnamed, (element, self.block[place] // size * size + rank), self.bytes[place])
 
 
 class TensorCopies:
