@@ -25,7 +25,7 @@ from moye.sim.launch import Argument, Finding, Hooks, Launch, Outcome, Reporter,
 from moye.sim.lints.meter import Meter
 from moye.sim.memory import TensorArg
 from moye.sim.program import Program, program_of
-from moye.sim.schedules import MOST_BLOCKS, MOST_BYTES, SEVERAL, Rewind
+from moye.sim.schedules import DEAR, MOST_BLOCKS, MOST_BYTES, SEVERAL, Rewind
 from moye.sim.stale import Again, Stale
 from moye.sim.stops import StopSimulation, stuck
 from moye.sim.timeline.tape import Tape
@@ -91,7 +91,8 @@ class _Others:
 
     def run(self, program: Program, spent: int) -> None:
         """Run them; the outputs stay those of the first."""
-        if self.rewind is None or self.launch.reporter.findings:
+        dear = self.launch.hooks.schedules is None and self.launch.globals.between.steps > DEAR
+        if self.rewind is None or dear or self.launch.reporter.findings:
             return
         self.rewind.keep()
         try:
