@@ -22,7 +22,7 @@ from moye.ir import ops
 from moye.ir.nodes import Block, Buffer, Func, TensorParam, TileRef
 from moye.sim.checkers.findings import Finding, Reporter, coordinate_of
 from moye.sim.checkers.regions import ATOMIC, SHARE, SPARE, WRITE, accesses
-from moye.sim.guards import guards, is_ragged, loops_of
+from moye.sim.guards import fixed, guards, is_ragged, loops_of
 from moye.sim.masks import Mask, lanes_of
 from moye.sim.memory import Array, Fragment, Shared, TensorArg
 
@@ -55,6 +55,8 @@ class Stale:
                 keys.setdefault((op.loc, op.dst.buffer.id), []).append(op)
                 if inside:
                     looped.add(id(op))
+        loops = loops_of(func)
+        keys = {key: same for key, same in keys.items() if not _alike(same, loops)}
         for guard in guards(func).values():
             for op in (target.op for target in guard.targets):
                 same = keys.setdefault((op.loc, target_of(op).id), [])
@@ -64,7 +66,6 @@ class Stale:
         several = [same for same in keys.values() if len(same) > 1 or id(same[0]) in looped]
         self.numbers = {id(op): number for number, same in enumerate(several, 1) for op in same}
         self.buffers = {target_of(same[0]).id for same in several}
-        loops = loops_of(func)
         self._bounds = {id(op): _bounds(op, loops) for same in several for op in same if isinstance(op, ops.Copy)}
 
     def ragged(self, op: ops.Copy) -> bool:
@@ -93,7 +94,8 @@ class Stale:
         if memory.owner is None or (mask is False):
             return
         lanes = np.broadcast_to(lanes_of(mask, threads, len(block_ids)), shape)
-        wrong = lanes & (memory.owner[_places(memory, rows, shape)] == self.numbers[id(op)])
+        there = lanes & (rows >= 0) & (rows < len(memory.data))     # a lane that is off may be anywhere
+        wrong = there & (memory.owner[_places(memory, rows, shape)] == self.numbers[id(op)])
         if not ragged:
             wrong = wrong & outside
         if wrong.any():
@@ -119,7 +121,7 @@ class Stale:
         at = _places(memory, rows, shape)
         bounds = self._bounds[id(op)]
         meant = outside if bounds is False else outside | (here.any(axis=(0, 1)) | bool(bounds))
-        wrong = wanted & ~here & meant & (owner[at] == number)
+        wrong = wanted & ~here & meant & (rows >= 0) & (rows < len(memory.data)) & (owner[at] == number)
         owner[tuple(np.broadcast_to(part, shape)[here] for part in at)] = FRESH
         wrong &= owner[at] == number                    # no other lane writes it now
         if wrong.any():
@@ -145,6 +147,13 @@ def _bounds(op: ops.Copy, loops: dict[int, ops.For]) -> bool | None:
         return None
     found = is_ragged(op.pred, loops)
     return False if found is None else found or None
+
+
+def _alike(same: Sequence[ops.Copy | ops.Store], loops: dict[int, ops.For]) -> bool:
+    """Whether copies are off for the same threads in every pass, which have never written what lies there."""
+    preds = [op.pred for op in same if isinstance(op, ops.Copy)]
+    kinds = {None if pred is None or isinstance(pred, TileRef) else fixed(pred, loops) for pred in preds}
+    return len(kinds) == 1 and None not in kinds
 
 
 def _walk(block: Block, inside: bool) -> Iterator[tuple[ops.Op, bool]]:
