@@ -539,3 +539,14 @@ def named_twice(y, count, fault: mo.Constexpr):
     else:
         mo.barrier_sync(1 if fault else 2, 64)
     y[tid] = tid
+
+
+@mo.kernel
+def same_pairs(x, differ: mo.Constexpr):
+    """Every block writes the same pairs of elements, or block 1 another second half."""
+    tid, bid = mo.thread_idx().x, mo.block_idx().x
+    gX = mo.tile(x, (2,), (tid,))
+    r = mo.make_fragment_like(gX)
+    r[0] = 1.0
+    r[1] = mo.float32(bid) if differ else mo.float32(2)
+    mo.copyto(gX, r)

@@ -167,3 +167,10 @@ def test_more_groups_than_can_be_told_apart_are_said(monkeypatch):
     monkeypatch.setattr(clocks, "MOST", 1)
     report = check("lane flags", "")
     assert not report.findings and "more groups than can be told apart" in report.unsupported[0]
+
+
+@pytest.mark.parametrize("differs", [False, True])
+def test_pairs_of_elements_by_several_blocks(differs):
+    report = mo.check(kernels.same_pairs)[3, 32](floats(64), differs)
+    assert [f.code for f in report.findings] == (["G1"] if differs else []), str(report)
+    assert [lint.code for lint in report.lints if lint.code == "G1"] == ([] if differs else ["G1"])

@@ -126,6 +126,8 @@ class TmaBox:
         assert self.op.smem is not None, "a store has a source"
         shared = self.batch.shared[self.op.smem.buffer.id]
         at_ = swizzled(issued.start[:, None] + self.linear, self.map.swizzle) // self.dtype.itemsize
+        if shared.left is not None:
+            shared.left.look()
         issued.values = shared.read(at_.T[:, None], self.dtype, issued.block[None])[:, 0].T
 
     def store(self, issued: Issued) -> None:

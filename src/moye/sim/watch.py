@@ -184,6 +184,8 @@ class Watch:
     def shared(self, op: ops.Op, ref: Ref | TileRef, shared: Shared, index: Array, width: int, mask: Mask,
                how: str) -> None:
         """B2-B4 of an access to shared memory; what stays inside is told to the shared checker as ``how``."""
+        if shared.left is not None and how in ("read", "atomic"):
+            shared.left.look(index if ref.dtype.bits == shared.buffer.dtype.bits else None, mask)
         if width > 1:
             index, mask = index[::width], _per_access(mask, width)
         if not index.size:
@@ -205,6 +207,8 @@ class Watch:
     def peer(self, op: ops.Op, ref: Ref | TileRef, shared: Shared, index: Array, column: Array, width: int,
              mask: Mask, how: str) -> None:
         """The same of an access to the shared memory of the blocks ``column`` (V, T or 1, B) of the batch."""
+        if shared.left is not None:
+            shared.left.look()
         if width > 1:
             index, column, mask = index[::width], column[::width], _per_access(mask, width)
         if not index.size:
