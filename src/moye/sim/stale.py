@@ -107,7 +107,10 @@ class Stale:
             return
         lanes = np.broadcast_to(lanes_of(mask, threads, len(block_ids)), shape)
         there = lanes & (rows >= 0) & (rows < len(memory.data))     # a lane that is off may be anywhere
-        wrong = there & (memory.owner[_places(memory, rows, shape)] == self.numbers[id(op)])
+        at = _places(memory, rows, shape)
+        wrong = there & (memory.owner[at] == self.numbers[id(op)])
+        if isinstance(memory, Shared) and memory.left is not None:
+            wrong &= memory.left.used(at)
         if not ragged:
             wrong = wrong & outside
         if wrong.any():
@@ -142,6 +145,8 @@ class Stale:
         before, there = owner[at], (rows >= 0) & (rows < len(memory.data))
         owner[written] = FRESH                          # what no other lane writes now
         wrong = wanted & ~here & meant & there & (before == number) & (owner[at] == number)
+        if isinstance(memory, Shared) and memory.left is not None:
+            wrong &= memory.left.used(at)
         if wrong.any():
             self.note(op, memory, rows, wrong, block_ids)
         owner[written] = number

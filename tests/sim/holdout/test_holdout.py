@@ -6,10 +6,21 @@ from collections.abc import Iterator
 
 import pytest
 
-from sim.holdout import barriers, clusters, memory, programs, rings, roles, suspicious, tails, tensor_copies
+from sim.holdout import (
+    barriers,
+    clusters,
+    memory,
+    programs,
+    rings,
+    roles,
+    streams,
+    suspicious,
+    tails,
+    tensor_copies,
+)
 from sim.holdout.cases import Case, codes, outcome
 
-MODULES = (barriers, clusters, memory, programs, rings, roles, suspicious, tails, tensor_copies)
+MODULES = (barriers, clusters, memory, programs, rings, roles, streams, suspicious, tails, tensor_copies)
 
 
 def _cases() -> Iterator[Case]:
