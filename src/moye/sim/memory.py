@@ -132,7 +132,7 @@ def _reach(arg: TensorArg) -> tuple[int, int]:
 class Leftovers:
     """The elements of a shared allocation that a statement has left as they were (stale.py): does anybody read one?
 
-    What has not been read since it was written is of this pass: another lane, or an unrolled iteration, has just done it.
+    What has not been read since it was written is of this pass: another lane or unrolled iteration has just done it.
     """
 
     __slots__ = ("noted", "read", "reads", "stamp", "table")

@@ -298,7 +298,7 @@ def waits_for_nobody(out, flag, bad: mo.Constexpr):
         out[mo.block_idx().x] = 1.0
 
 
-@table.faulty("D4 D1", lambda: (zeros(64), ramp(64, 8)), block=64)
+@table.faulty("D4", lambda: (zeros(64), ramp(64, 8)), block=64)
 @mo.kernel
 def prefetch_into_own_stage(out, x, bad: mo.Constexpr):
     """Four stages with pointers that go round: the stage written is the one that is read in this pass."""

@@ -179,7 +179,7 @@ def ring_of_two_early_refill(out, x, bad: mo.Constexpr):
     out[tid] = total
 
 
-@table.faulty("D4 D1", lambda: (zeros(64), ramp(64, 9)), block=64)
+@table.faulty("D4", lambda: (zeros(64), ramp(64, 9)), block=64)
 @mo.kernel
 def ring_of_five_wrong_stage(out, x, bad: mo.Constexpr):
     """Five stages, four in flight; the refill goes to the stage of this pass instead of the last one's."""

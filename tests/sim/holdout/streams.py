@@ -64,7 +64,7 @@ def swapped_buffers(out, x):
     a, b = both[:, 0], both[:, 1]
     a[tid] = x[tid, 0]
     mo.sync_threads()
-    for k in range(6):
+    for _ in range(6):
         b[tid] = a[63 - tid] + x[tid, 1]
         mo.sync_threads()
         a, b = b, a
