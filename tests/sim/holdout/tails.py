@@ -261,3 +261,37 @@ def unrolled_tiles(out, x, n, bad: mo.Constexpr):
         if tid == 0:
             out[t] = total
         mo.sync_warp()
+
+
+@table.faulty("B8", lambda: (zeros(64, 2), ramp(64, 3), 3), block=64)
+@mo.kernel
+def predicated_copy_off_for_all(out, x, n, bad: mo.Constexpr):
+    """Two columns at a time by predicated cp.async; the last one is off for the whole block."""
+    tid = mo.thread_idx().x
+    s = mo.shared_array(mo.float32, (64, 2))
+    for pair in range(2):
+        for side in mo.static_range(2):
+            column = pair * 2 + side
+            at = mo.min(column, n - 1)
+            mo.copyto(ONE, mo.tile(s, (1, 1), (tid, side)), mo.tile(x, (1, 1), (tid, at)),
+                      pred=tid + column * 64 < n * 64, zero_fill=not bad)
+        mo.cp_async_wait()
+        mo.sync_threads()
+        out[tid, pair] = s[63 - tid, 0] + s[63 - tid, 1]
+        mo.sync_threads()
+
+
+@table.right(lambda: (zeros(64, 4), ramp(64, 4)), block=64)
+@mo.kernel
+def predicated_reload(out, x):
+    """A predicate of the whole block reloads a table in every second pass."""
+    tid = mo.thread_idx().x
+    s = mo.shared_array(mo.float32, 64)
+    part = mo.fragment((1,), mo.float32)
+    for k in range(4):
+        mo.copyto(ONE, mo.tile(s, (1,), (tid,)), mo.tile(x, (1, 1), (tid, k))[:, 0], pred=k % 2 == 0)
+        mo.copyto(part, mo.tile(x, (1, 1), (tid, k))[:, 0], pred=k == 0)
+        mo.cp_async_wait()
+        mo.sync_threads()
+        out[tid, k] = s[63 - tid] + part[0]
+        mo.sync_threads()
