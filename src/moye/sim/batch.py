@@ -25,6 +25,7 @@ from moye.sim.checkers.globals import GlobalChecker
 from moye.sim.checkers.shared import SharedChecker
 from moye.sim.cluster import Cluster
 from moye.sim.copies import AsyncCopies
+from moye.sim.counters import onward
 from moye.sim.deadlock import Exited
 from moye.sim.doubts import Doubts
 from moye.sim.groups import Group, merge_values, same_values
@@ -306,6 +307,10 @@ class Batch:
         passes = self.turns[key] = self.turns.get(key, 0) + 1
         if passes > self.launch.hooks.steps:
             self.endless(loop, mask)
+
+    def onward(self, loop: ops.For, number: Any, step: Any, mask: Mask) -> Any:
+        """The variable of a loop one step on."""
+        return onward(self.watch, loop, number, step, mask)
 
     def endless(self, loop: ops.Op, mask: Mask) -> None:
         """A loop has made as many passes as it may."""

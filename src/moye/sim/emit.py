@@ -16,6 +16,7 @@ from moye.ir import ops
 from moye.ir.nodes import Block, Func, Operand, Value
 from moye.sim import emit_hopper, emit_ops, emit_scalar
 from moye.sim.choices import Choices, choices, condition
+from moye.sim.counters import may_leave
 from moye.sim.doubts import flows, follow, users
 from moye.sim.emit_guards import emit_skipped
 from moye.sim.guards import guards
@@ -212,7 +213,7 @@ class Emitter(Writer):
             loop = item.loop
             self.line(f"{self.name(loop.iv)} = {self.as_level(loop.start, self.level(loop.iv))}")
         elif isinstance(item, IvStep):
-            self.line(f"{self.name(item.loop.iv)} = {self.name(item.loop.iv)} + {self.step(item.loop)}")
+            self.line(f"{self.name(item.loop.iv)} = {self.onward(item.loop, self.mask)}")
         elif isinstance(item, Lap):
             self.line(f"B.laps.{'enter' if item.first else 'count'}({id(item.loop)}, {self.mask})")
         elif isinstance(item, Turn):
@@ -281,6 +282,8 @@ class Emitter(Writer):
             self.line(f"for {iv} in range({start}, {stop}, {step}):")
             with self.indented():
                 self.body(op, live)
+                if may_leave(op):
+                    self.line(self.onward(op, live))
             self._after(live)
             return
         self.line(f"{iv} = {self.as_level(op.start, self.level(op.iv))}")
@@ -289,8 +292,13 @@ class Emitter(Writer):
             self.line(f"{live} = both({live}, {self.condition(op)[0]})")
             self.line(f"if {live} is False: break")
             self.body(op, live)
-            self.line(f"{iv} = {iv} + {step}")
+            self.line(f"{iv} = {self.onward(op, live)}")
         self._after(live)
+
+    def onward(self, op: ops.For, mask: str) -> str:
+        """The variable of a loop in the next pass."""
+        iv, step = self.name(op.iv), self.step(op)
+        return f"B.onward({self.op(op)}, {iv}, {step}, {mask})" if may_leave(op) else f"{iv} + {step}"
 
     def step(self, op: ops.For) -> str:
         return str(op.step) if isinstance(op.step, int) else self.operand(op.step)

@@ -388,6 +388,14 @@ class Watch:
         """A11: a sum of a matrix instruction leaves its 32-bit accumulators."""
         self._overflow(op, "add", op.d.name, str(number), 32, lane, count)
 
+    def stepped(self, op: ops.For, number: Any, step: Any, far: Array, mask: Mask) -> None:
+        """A11: the variable of a loop steps beyond its dtype."""
+        found, count = self.first(far, mask)
+        if found:
+            lane = found[-2], found[-1]
+            here, by = (int(np.broadcast_to(side, (self.threads, len(self.block_ids)))[lane]) for side in (number, step))
+            self._overflow(op, "add", op.iv.name, str(here + by), op.iv.dtype.bits, lane, count)
+
     def overflow(self, op: ops.Binary, number: int) -> int:
         """A11 for an integer that is the same for all lanes; the wrapped number."""
         bits = op.result.dtype.bits
