@@ -21,7 +21,7 @@ SEVERAL = 3
 MOST_BLOCKS, MOST_BYTES = 512, 1 << 30
 """Of launches beyond this one schedule is enough, unless somebody says how many."""
 DEAR = 3_000_000
-"""So are steps of synchronisation (between.py) of the first: what many blocks tell each other takes seconds to follow."""
+"""So are steps of synchronisation in the first: what many blocks tell each other takes seconds to follow."""
 
 
 class Schedule:

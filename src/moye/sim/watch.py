@@ -393,7 +393,8 @@ class Watch:
         found, count = self.first(far, mask)
         if found:
             lane = found[-2], found[-1]
-            here, by = (int(np.broadcast_to(side, (self.threads, len(self.block_ids)))[lane]) for side in (number, step))
+            shape = self.threads, len(self.block_ids)
+            here, by = (int(np.broadcast_to(side, shape)[lane]) for side in (number, step))
             self._overflow(op, "add", op.iv.name, str(here + by), op.iv.dtype.bits, lane, count)
 
     def overflow(self, op: ops.Binary, number: int) -> int:
