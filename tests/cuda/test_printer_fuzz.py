@@ -262,28 +262,43 @@ class Interpreter:
         return ""
 
 
-@pytest.fixture(scope="module")
-def programs(tmp_path_factory):
+def printed(count):
+    """Each program and its text."""
+    return [(func, print_kernel(func)) for func in (Generator(seed).func for seed in range(count))]
+
+
+def compiled(programs, folder):
+    """One library of all of them: ``fuzz_0``, ``fuzz_1``, ..."""
     compiler = shutil.which("g++") or shutil.which("clang++")
-    if compiler is None:
-        pytest.skip("no host C++ compiler")
-    folder = tmp_path_factory.mktemp("fuzz")
-    printed = [(func, print_kernel(func)) for func in (Generator(seed).func for seed in range(PROGRAMS))]
+    assert compiler, "no host C++ compiler"
     texts = [re.sub(r"\bfloor_(div|mod)\b", rf"floor_\1_{i}", re.sub(r"\bfuzz\(", f"fuzz_{i}(", one.source))
-             for i, (_, one) in enumerate(printed)]
+             for i, (_, one) in enumerate(programs)]
     (folder / "fuzz.cpp").write_text("\n".join([SHIM, *texts]))
     subprocess.run([compiler, "-O1", "-w", "-fwrapv", "-shared", "-fPIC", "-o", folder / "fuzz.so",
-                    folder / "fuzz.cpp"], check=True)
-    return printed, ctypes.CDLL(str(folder / "fuzz.so"))
+                    folder / "fuzz.cpp"], check=True, stderr=subprocess.DEVNULL)
+    return ctypes.CDLL(str(folder / "fuzz.so"))
+
+
+def agrees(library, i, func, one, n):
+    """Whether the compiled program does what the interpreter does."""
+    arrays = {"A": [(j * 7919 + n) % 23 - 11 for j in range(8)], "out": [j * 3 - 5 for j in range(24)],
+              "reg": [0] * 4}
+    native = [(ctypes.c_int * len(arrays[name]))(*arrays[name]) for name in ("A", "out")]
+    getattr(library, f"fuzz_{i}")(*(native[slot.param] if slot.kind == "ptr" else n for slot in one.slots))
+    Interpreter(func, n, arrays)
+    return list(native[1]) == arrays["out"]
+
+
+@pytest.fixture(scope="module")
+def programs(tmp_path_factory):
+    if not (shutil.which("g++") or shutil.which("clang++")):
+        pytest.skip("no host C++ compiler")
+    drawn = printed(PROGRAMS)
+    return drawn, compiled(drawn, tmp_path_factory.mktemp("fuzz"))
 
 
 @pytest.mark.parametrize("n", [0, 3, -5, 7])
 def test_printed_programs_do_what_the_ir_says(programs, n):
-    printed, library = programs
-    for i, (func, one) in enumerate(printed):
-        arrays = {"A": [(j * 7919 + n) % 23 - 11 for j in range(8)], "out": [j * 3 - 5 for j in range(24)],
-                  "reg": [0] * 4}
-        native = [(ctypes.c_int * len(arrays[name]))(*arrays[name]) for name in ("A", "out")]
-        getattr(library, f"fuzz_{i}")(*(native[slot.param] if slot.kind == "ptr" else n for slot in one.slots))
-        Interpreter(func, n, arrays)
-        assert list(native[1]) == arrays["out"], f"seed {i}:\n{one.source}"
+    drawn, library = programs
+    for i, (func, one) in enumerate(drawn):
+        assert agrees(library, i, func, one, n), f"seed {i}:\n{one.source}"

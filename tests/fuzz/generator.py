@@ -435,8 +435,13 @@ class Generator:
         v = Variable(self.fresh(t), t, *(limits(t) if family(t) in "iu" else (0, 0)))
         self.line(f"{name}[tid % 8, tid // 8] = {self.e.of(t, 3).text}")
         self.line("mo.sync_threads()")
-        way = self.rng.randint(0, 4)
-        if way == 0:
+        way = self.rng.randint(0, 6)
+        if way > 4:     # a tile in registers, element by element through the swizzle
+            self.line(f"t{v.name} = mo.tile({name}, (4, 2), ({self.e.index(2)}, {self.e.index(int(rows) // 2)}))")
+            self.line(f"r{v.name} = mo.make_fragment_like(t{v.name})")
+            self.line(f"mo.copyto(r{v.name}, t{v.name})")
+            self.line(f"{v.name} = r{v.name}[{self.rng.randint(0, 3)}, {self.rng.randint(0, 1)}]")
+        elif way == 0:
             self.line(f"{v.name} = {name}[{self.e.index(8)}, {self.e.index(int(rows))}]")
         elif way == 1:
             self.line(f"{v.name} = {name}.with_layout(mo.select(l{name}, 1, 0))[{self.e.index(int(rows))}, tid % 8]")
@@ -504,8 +509,9 @@ class Generator:
             self.line(f"mo.copyto(mo.tile(q_{to}, (4, 1), (0, gid))[:, 0], {name})")
         else:
             self.out(t, Text(f"{name}[{self.rng.randint(0, rows - 1)}]"))
-        if self.chance(0.3) and family(t) == "f":
-            self.out(t, Text(f"{name}.reduce('max')"))
+        if self.chance(0.3):
+            kind = "max" if family(t) == "f" else "xor" if t in ("i32", "i64") else self.rng.choice(["add", "xor", "min"])
+            self.out(t, Text(f"{name}.reduce('{kind}')"))
 
     def elementwise(self, name: str, t: str) -> str:
         e = self.e.of(t, 1)

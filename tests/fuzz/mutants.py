@@ -1,11 +1,11 @@
 """Do the fuzzers see faults in moye itself?  ``python tests/fuzz/mutants.py [--programs 120] [--seconds 20]``.
 
-In: ``mutant_list.py``.  Out: a table of who was killed by which program and how, and who lives; 1 if fewer than 95 %.
+In: ``mutant_list.py``.  Out: a table of who was killed by which fuzzer and how, and who lives; 1 if fewer than 95 %.
 
 >>> python tests/fuzz/mutants.py --only fold.py
 
-Each mutant is a copy of src/ with one text changed, judged in a process of its own by programs whose right answers
-were computed once.  CUDA is compiled for the host only where a mutant prints something else.
+Each mutant is a copy of src/ with one text changed, judged in a process of its own by the fuzzers that suit its file,
+until one of them fails.  What does not depend on the change is computed once.  First all fuzzers judge moye as it is.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 
 HERE = Path(__file__).parent
@@ -27,146 +27,105 @@ SRC = HERE.parents[1] / "src"
 if __name__ == "__main__":
     sys.path[:0] = [str(HERE.parent), *([] if "--judge" in sys.argv else [str(SRC)])]
 
-from fuzz.generator import draw  # noqa: E402
+from fuzz import fuzzers  # noqa: E402
 from fuzz.mutant_list import MUTANTS  # noqa: E402
-from fuzz.programs import Program  # noqa: E402
 
-FIRST, BATCH, WANTED = 20_000, 6, 0.95
-
-
-@dataclass
-class Known:
-    """A program, what the interpreter says of it, and the CUDA that is printed today."""
-
-    program: Program
-    codes: set[str]
-    memories: list
-    printed: str
+Mutant = tuple[str, str, str]
+WANTED, PROGRAMS, SECONDS = 0.95, 200, 20.0
 
 
-def drawn(count: int) -> list[Program]:
-    """Right programs; of every eight one with an access beside a tensor and two where an integer may overflow."""
-    kinds = [("bounds", 0.0) if i % 8 == 5 else ("", 0.1) if i % 4 == 3 else ("", 0.01) for i in range(count)]
-    return [draw(FIRST + i, fault, risk) for i, (fault, risk) in enumerate(kinds)]
-
-
-def corpus(count: int, folder: Path) -> list[Known]:
-    """The programs that moye as it is judges rightly."""
-    from fuzz import interpreter
-    from fuzz.answers import against
-    from fuzz.host import with_host
-    from fuzz.programs import arguments
-    from fuzz.scalars import Unclear
-
-    known, verdicts = [], []
-    for program in drawn(count):
-        items = arguments(program)
-        try:
-            codes, memories = interpreter.run(program.source, program.name, items, program.grid, program.block)
-        except (Unclear, RecursionError, ZeroDivisionError):
-            continue
-        verdict = against(program, items, codes, memories)
-        known.append(Known(program, codes, memories, getattr(verdict.printed, "source", "")))
-        verdicts.append((program, verdict))
-    final, _ = with_host(verdicts, folder)
-    return [k for k, v in zip(known, final, strict=True) if not v.failed]
-
-
-def judge(path: Path, seconds: float, all_run: bool) -> str:
-    """In a mutant's process: how the first program fails that does, or nothing.
-
-    A right program whose CUDA is what it was is simulated only where the simulator may be another (``all_run``).
-    """
-    from fuzz.answers import against, for_moye, kernel_of, printed_of
-    from fuzz.programs import arguments
-
-    end, waiting = time.process_time() + seconds, []
-    with tempfile.TemporaryDirectory() as name:
-        for one in pickle.loads(path.read_bytes()):
-            if time.process_time() > end:
-                break
-            program, items = one.program, arguments(one.program)
-            if not all_run and not one.codes:
-                printed = printed_of(kernel_of(program), for_moye(items), program)
-                if getattr(printed, "source", "") == one.printed:
-                    continue
-            verdict = against(program, items, one.codes, one.memories)
-            if verdict.failed:
-                return f"{program.seed} {verdict.kind}"
-            if isinstance(verdict.printed, Exception):
-                return f"{program.seed} crash"
-            if verdict.kind == "clean" and verdict.printed.source != one.printed:
-                waiting.append((program, verdict))
-            if len(waiting) == BATCH and (found := _hosted(waiting, Path(name))):
-                return found
-            waiting = waiting if len(waiting) < BATCH else []
-        return _hosted(waiting, Path(name))
-
-
-def _hosted(waiting: list, folder: Path) -> str:
-    from fuzz.host import with_host
-
-    verdicts, _ = with_host(waiting, folder)
-    return next((f"{p.seed} {v.kind}" for (p, _), v in zip(waiting, verdicts, strict=True) if v.failed), "")
+def processor_time() -> float:
+    """Seconds of the processor that this process and those that it waited for took."""
+    took = os.times()
+    return took.user + took.system + took.children_user + took.children_system
 
 
 def mutated(file: str, old: str, new: str, folder: Path) -> Path:
     """A source tree with the change: links to all other files."""
     tree = folder / "src"
     shutil.copytree(SRC, tree, copy_function=os.link)
-    path = tree / "moye" / file
-    text = path.read_text()
-    if text.count(old) != 1:
-        raise ValueError(f"{file} has {text.count(old)} times {old!r}")
-    path.unlink()
-    path.write_text(text.replace(old, new))
+    if file:
+        path = tree / "moye" / file
+        text = path.read_text()
+        if text.count(old) != 1:
+            raise ValueError(f"{file} has {text.count(old)} times {old!r}")
+        path.unlink()
+        path.write_text(text.replace(old, new))
     return tree
 
 
-def verdict_of(mutant: tuple[str, str, str], known: Path, seconds: float) -> str:
+def verdict_of(mutant: Mutant, known: Path, seconds: float, names: tuple[str, ...] = ()) -> tuple[str, float]:
+    """How the mutant fails, if it does, and what of the processor's time that took."""
+    chosen = names or fuzzers.suited(mutant[0])
     with tempfile.TemporaryDirectory(dir=known.parent) as name:
         tree = mutated(*mutant, Path(name))
+        command = [sys.executable, str(HERE / "mutants.py"), "--judge", str(known), "--seconds", str(seconds),
+                   "--fuzzers", ",".join(chosen), "--only", mutant[0]]
         try:
-            run = subprocess.run([sys.executable, str(HERE / "mutants.py"), "--judge", str(known), "--seconds",
-                                  str(seconds), "--only", mutant[0]], capture_output=True, text=True,
-                                 timeout=20 * seconds + 60,
+            run = subprocess.run(command, capture_output=True, text=True, timeout=10 * seconds + 60, cwd=name,
                                  env={**os.environ, "PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"})
         except subprocess.TimeoutExpired:
-            return "hang"
-        return run.stdout.strip() if not run.returncode else f"broken: {run.stderr.strip().splitlines()[-1][:80]}"
+            return "hang", 0.0
+        if run.returncode:      # before any fuzzer ran
+            return f"broken: {(run.stderr.strip().splitlines() or [str(run.returncode)])[-1][:60]}", 0.0
+        how, _, took = run.stdout.strip().rpartition("|")
+        return how, float(took)
 
 
-def table(chosen: list[tuple[str, str, str]], programs: int, seconds: float, jobs: int, kept: Path | None) -> float:
+def line(how: str, took: float, file: str, old: str, new: str) -> str:
+    old, new = (" ".join(text.split())[:44] for text in (old, new))
+    return f"{how[:34] or 'LIVES':34} {took:5.1f} {file:22} {old:44} -> {new}"
+
+
+def table(chosen: list[Mutant], programs: int, seconds: float, jobs: int, kept: Path | None) -> float:
     """Print one line a mutant; how many are killed, of one."""
-    start, killed = time.monotonic(), 0
+    start, used = time.monotonic(), processor_time()
+    killed, total = Counter[str](), Counter(file for file, _, _ in chosen)
     with tempfile.TemporaryDirectory() as name:
         known = Path(name) / "corpus.pickle"
-        found = pickle.loads(kept.read_bytes()) if kept and kept.exists() else corpus(programs, Path(name))
+        found = pickle.loads(kept.read_bytes()) if kept and kept.exists() else fuzzers.learn(programs, Path(name))
         known.write_bytes(pickle.dumps(found))
         if kept and not kept.exists():
             kept.write_bytes(known.read_bytes())
-        print(f"{len(found)} programs in {time.monotonic() - start:.0f} s", flush=True)
+        print(f"{len(found.kernels)} kernels in {processor_time() - used:.0f} s of the processor", flush=True)
+        names = tuple(dict.fromkeys(name for file, _, _ in chosen for name in fuzzers.suited(file)))
         with ThreadPoolExecutor(jobs) as pool:
+            sound = pool.submit(verdict_of, ("", "", ""), known, 10 * seconds, names)
             results = pool.map(lambda m: verdict_of(m, known, seconds), chosen)
-            for (file, old, new), how in zip(chosen, results, strict=True):
-                killed += bool(how)
-                print(f"{how or 'LIVES':18} {file:22} {' '.join(old.split())[:50]:50} -> "
-                      f"{' '.join(new.split())[:50]}", flush=True)
-    print(f"{killed} of {len(chosen)} mutants killed in {time.monotonic() - start:.0f} s")
-    return killed / len(chosen)
+            for mutant, (how, took) in zip(chosen, results, strict=True):
+                killed[mutant[0]] += bool(how)
+                print(line(how, took, *mutant), flush=True)
+            how, took = sound.result()
+    print(line(how, took, "(as it is)", "", ""))
+    if how:
+        raise SystemExit(f"a fuzzer fails without any mutant: {how}")
+    for file in total:
+        print(f"{file:24} {killed[file]:3} of {total[file]:3}")
+    rate = killed.total() / len(chosen)
+    print(f"{killed.total()} of {len(chosen)} mutants killed ({100 * rate:.0f} %) in {time.monotonic() - start:.0f} s, "
+          f"{processor_time() - used:.0f} s of the processor")
+    return rate
+
+
+def judge(path: Path, seconds: float, names: tuple[str, ...], everything: bool) -> str:
+    """In a mutant's process: how it fails, and what time that took."""
+    how = fuzzers.judge(pickle.loads(path.read_bytes()), names, everything, lambda: processor_time() > seconds)
+    return f"{how}|{processor_time():.2f}"
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--programs", type=int, default=120)
-    parser.add_argument("--seconds", type=float, default=12, help="of one processor for one mutant")
+    parser.add_argument("--programs", type=int, default=PROGRAMS)
+    parser.add_argument("--seconds", type=float, default=SECONDS, help="of one processor for one mutant, at most")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--corpus", type=Path, default=None, help="a file that keeps the programs for the next time")
     parser.add_argument("--only", default="", help="a part of the file's name or of the text")
     parser.add_argument("--judge", type=Path, default=None, help=argparse.SUPPRESS)
+    parser.add_argument("--fuzzers", default="", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.judge is not None:
-        print(judge(options.judge, options.seconds, options.only.startswith("sim/")))
+        everything = not options.only.startswith(("cuda/", "passes/"))
+        print(judge(options.judge, options.seconds, tuple(options.fuzzers.split(",")), everything))
         return 0
     chosen = [m for m in MUTANTS if options.only in m[0] or options.only in m[1]]
     return 0 if table(chosen, options.programs, options.seconds, options.jobs, options.corpus) >= WANTED else 1

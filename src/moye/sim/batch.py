@@ -25,14 +25,13 @@ from moye.sim.checkers.globals import GlobalChecker
 from moye.sim.checkers.shared import SharedChecker
 from moye.sim.cluster import Cluster
 from moye.sim.copies import AsyncCopies
-from moye.sim.counters import onward
 from moye.sim.deadlock import Exited
 from moye.sim.doubts import Doubts
 from moye.sim.groups import Group, merge_values, same_values
 from moye.sim.launch import places
 from moye.sim.masks import Mask, both, lanes_of, minus, union
 from moye.sim.mbarriers import Mbarriers
-from moye.sim.memory import Array, Fragment, Shared
+from moye.sim.memory import Array, Fragment, Leftovers, Shared
 from moye.sim.stops import endless
 from moye.sim.tma import TensorCopies
 from moye.sim.watch import Watch
@@ -74,9 +73,15 @@ class Batch:
 
     def _own(self) -> None:
         """Where leftovers of predicated copies are looked for, who wrote each element is kept."""
-        for number in () if self.launch.stale is None else self.launch.stale.buffers:
+        stale = self.launch.stale
+        if stale is None:
+            return
+        for number in stale.buffers:
             memory = self.shared[number] if number in self.shared else self.fragments[number]
             memory.owner = np.zeros(memory.data.shape, np.int16)
+            if isinstance(memory, Shared):
+                memory.left = Leftovers(len(memory.data), self.blocks)
+                stale.shared.append(memory.left)
 
     def restart(self, first: int) -> None:
         """Begin with the blocks ``first`` to ``first + self.blocks - 1`` of those that run."""
@@ -307,10 +312,6 @@ class Batch:
         passes = self.turns[key] = self.turns.get(key, 0) + 1
         if passes > self.launch.hooks.steps:
             self.endless(loop, mask)
-
-    def onward(self, loop: ops.For, number: Any, step: Any, mask: Mask) -> Any:
-        """The variable of a loop one step on."""
-        return onward(self.watch, loop, number, step, mask)
 
     def endless(self, loop: ops.Op, mask: Mask) -> None:
         """A loop has made as many passes as it may."""

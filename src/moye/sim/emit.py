@@ -16,7 +16,6 @@ from moye.ir import ops
 from moye.ir.nodes import Block, Func, Operand, Value
 from moye.sim import emit_hopper, emit_ops, emit_scalar
 from moye.sim.choices import Choices, choices, condition
-from moye.sim.counters import may_leave
 from moye.sim.doubts import flows, follow, users
 from moye.sim.emit_guards import emit_skipped
 from moye.sim.guards import guards
@@ -213,7 +212,7 @@ class Emitter(Writer):
             loop = item.loop
             self.line(f"{self.name(loop.iv)} = {self.as_level(loop.start, self.level(loop.iv))}")
         elif isinstance(item, IvStep):
-            self.line(f"{self.name(item.loop.iv)} = {self.onward(item.loop, self.mask)}")
+            self.advance(item.loop, self.mask)
         elif isinstance(item, Lap):
             self.line(f"B.laps.{'enter' if item.first else 'count'}({id(item.loop)}, {self.mask})")
         elif isinstance(item, Turn):
@@ -282,8 +281,8 @@ class Emitter(Writer):
             self.line(f"for {iv} in range({start}, {stop}, {step}):")
             with self.indented():
                 self.body(op, live)
-                if may_leave(op):
-                    self.line(self.onward(op, live))
+                if self.check and emit_scalar.counter_may_wrap(op):
+                    self.line(f"B.watch.counted({self.op(op)}, {iv}, {step}, {live})")
             self._after(live)
             return
         self.line(f"{iv} = {self.as_level(op.start, self.level(op.iv))}")
@@ -292,13 +291,16 @@ class Emitter(Writer):
             self.line(f"{live} = both({live}, {self.condition(op)[0]})")
             self.line(f"if {live} is False: break")
             self.body(op, live)
-            self.line(f"{iv} = {self.onward(op, live)}")
+            self.advance(op, live)
         self._after(live)
 
-    def onward(self, op: ops.For, mask: str) -> str:
-        """The variable of a loop in the next pass."""
+    def advance(self, op: ops.For, mask: str) -> None:
+        """The next value of a loop's variable."""
         iv, step = self.name(op.iv), self.step(op)
-        return f"B.onward({self.op(op)}, {iv}, {step}, {mask})" if may_leave(op) else f"{iv} + {step}"
+        if self.check and emit_scalar.counter_may_wrap(op):
+            self.line(f"{iv} = B.watch.counted({self.op(op)}, {iv}, {step}, {mask})")
+        else:
+            self.line(f"{iv} = {iv} + {step}")
 
     def step(self, op: ops.For) -> str:
         return str(op.step) if isinstance(op.step, int) else self.operand(op.step)

@@ -1,0 +1,297 @@
+"""What judges a mutant, in its own process: each fuzzer gives the ways in which it fails, "" after a step that did not.
+
+In: what was known before the change.  Out: one text a step.
+
+>>> next(FUZZERS["facts"](known, everything=False))
+
+Right answers, drawn programs and the text that is printed today are computed once, by ``learn``.
+"""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+import pickle
+import random
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fuzz.generator import draw
+from fuzz.programs import Program
+
+FIRST = 20_000
+BATCHES = (2, 4, 8, 16)
+DEEP = 100_000      # the IR refers to its own ops, many deep
+
+
+@dataclass
+class Known:
+    """A program, what the interpreter says of it, the CUDA that is printed today, and the pickled IR of that."""
+
+    program: Program
+    codes: set[str]
+    memories: list[Any]
+    printed: str
+    traced: bytes = b""
+
+
+@dataclass
+class Corpus:
+    """Random kernels, and the printed text of the programs that are drawn as IR."""
+
+    kernels: list[Known] = field(default_factory=list)
+    texts: list[str] = field(default_factory=list)
+
+
+Fuzzer = Callable[[Corpus, bool], Iterator[str]]
+
+
+# --- what is known before ----------------------------------------------------------------------------------------------
+
+
+def drawn(count: int) -> list[Program]:
+    """Right programs; of every eight one with an access beside a tensor and two where an integer may overflow."""
+    kinds = [("bounds", 0.0) if i % 8 == 5 else ("", 0.1) if i % 4 == 3 else ("", 0.01) for i in range(count)]
+    return [draw(FIRST + i, fault, risk) for i, (fault, risk) in enumerate(kinds)]
+
+
+def learn(count: int, folder: Path) -> Corpus:
+    """The programs that moye as it is judges rightly."""
+    from cuda.test_printer_fuzz import PROGRAMS, printed
+    from fuzz import interpreter
+    from fuzz.answers import against
+    from fuzz.host import with_host
+    from fuzz.programs import arguments
+    from fuzz.scalars import Unclear
+
+    known, verdicts = [], []
+    for program in drawn(count):
+        items = arguments(program)
+        try:
+            codes, memories = interpreter.run(program.source, program.name, items, program.grid, program.block)
+        except (Unclear, RecursionError, ZeroDivisionError):
+            continue
+        verdict = against(program, items, codes, memories)
+        known.append(Known(program, codes, memories, getattr(verdict.printed, "source", "")))
+        verdicts.append((program, verdict))
+    final, _ = with_host(verdicts, folder)
+    kept = [k for k, v in zip(known, final, strict=True) if not v.failed]
+    for one in kept:
+        if one.printed:
+            one.traced = _traced(one.program)
+    return Corpus(kept, [text.source for _, text in printed(PROGRAMS)])
+
+
+def _traced(program: Program) -> bytes:
+    from fuzz.answers import for_moye, kernel_of
+    from fuzz.programs import arguments
+
+    sys.setrecursionlimit(DEEP)
+    return pickle.dumps(kernel_of(program).trace(*for_moye(arguments(program)), block=program.block))
+
+
+# --- kernels -----------------------------------------------------------------------------------------------------------
+
+
+def kernels(corpus: Corpus, everything: bool) -> Iterator[str]:
+    """Random kernels: simulated (``everything``: also where the CUDA is what it was), and run on the host where not."""
+    from fuzz.answers import against, for_moye, kernel_of, printed_of
+    from fuzz.programs import arguments
+
+    waiting: list[tuple[Program, Any]] = []
+    sizes = itertools.chain(BATCHES, itertools.repeat(BATCHES[-1]))
+    size = next(sizes)
+    with tempfile.TemporaryDirectory() as name:
+        for one in corpus.kernels:
+            program, items = one.program, arguments(one.program)
+            if not everything and not one.codes:
+                text = printed_of(kernel_of(program), for_moye(items), program)
+                if getattr(text, "source", "") == one.printed:
+                    yield ""
+                    continue
+            verdict = against(program, items, one.codes, one.memories)
+            if verdict.failed or isinstance(verdict.printed, Exception):
+                yield f"{program.seed} {verdict.kind if verdict.failed else 'crash'}"
+            if verdict.kind == "clean" and verdict.printed.source != one.printed:
+                waiting.append((program, verdict))
+            if len(waiting) == size:
+                yield _hosted(waiting, Path(name))
+                waiting, size = [], next(sizes)
+            yield ""
+        yield _hosted(waiting, Path(name))
+
+
+def printed_kernels(corpus: Corpus, everything: bool) -> Iterator[str]:
+    """The same for faults of the printer alone: nothing is traced or simulated."""
+    from fuzz.answers import Verdict
+    from moye.cuda.printer import print_kernel
+
+    sys.setrecursionlimit(DEEP)
+    waiting: list[tuple[Program, Any]] = []
+    sizes = itertools.chain(BATCHES, itertools.repeat(BATCHES[-1]))
+    size = next(sizes)
+    with tempfile.TemporaryDirectory() as name:
+        for one in corpus.kernels:
+            if one.codes or not one.traced:
+                continue
+            text = print_kernel(pickle.loads(one.traced))
+            if text.source != one.printed:
+                waiting.append((one.program, Verdict("clean", "", text, one.memories)))
+            if len(waiting) == size:
+                yield _hosted(waiting, Path(name))
+                waiting, size = [], next(sizes)
+            yield ""
+        yield _hosted(waiting, Path(name))
+
+
+def _hosted(waiting: list[tuple[Program, Any]], folder: Path) -> str:
+    from fuzz.host import with_host
+
+    verdicts, _ = with_host(waiting, folder)
+    return next((f"{p.seed} {v.kind}" for (p, _), v in zip(waiting, verdicts, strict=True) if v.failed), "")
+
+
+# --- the others --------------------------------------------------------------------------------------------------------
+
+
+def _cases(*functions: Callable[..., None]) -> Iterator[str]:
+    """Tests of every parameter that their marks name, in an order of their own."""
+    calls: list[tuple[Callable[..., None], dict[str, Any]]] = []
+    for function in functions:
+        marks = [m for m in getattr(function, "pytestmark", []) if m.name == "parametrize"]
+        names = [m.args[0] for m in marks]
+        assert set(names) == set(inspect.signature(function).parameters), function
+        calls += [(function, dict(zip(names, values, strict=True)))
+                  for values in itertools.product(*(m.args[1] for m in marks))]
+    random.Random(1).shuffle(calls)
+    for function, arguments in calls:
+        try:
+            function(**arguments)
+        except Exception as error:
+            yield f"{' '.join(map(str, arguments.values()))} {type(error).__name__}"
+        yield ""
+
+
+def facts(corpus: Corpus, everything: bool) -> Iterator[str]:
+    """Every fact and rule of folding, at the ends of every dtype."""
+    from ir import test_facts as t
+
+    yield from _cases(t.test_facts_of_one_operand, t.test_facts_of_conversions, t.test_folding_makes_no_overflow,
+                      t.test_an_overflow_is_never_taken_for_impossible)
+    yield from _cases(t.test_facts_and_folds_of_one_operation, t.test_facts_and_folds_of_chains)
+
+
+def integers(corpus: Corpus, everything: bool) -> Iterator[str]:
+    """Printed integer arithmetic against C's rules."""
+    from cuda.test_printed_integers import test_printed_arithmetic
+
+    yield from _cases(test_printed_arithmetic)
+
+
+def programs(corpus: Corpus, everything: bool) -> Iterator[str]:
+    """Random IR, printed, run on the host where the text is another, and compared with an interpreter of the IR."""
+    from cuda import test_printer_fuzz as t
+
+    changed = []
+    for at, ((func, text), before) in enumerate(zip(t.printed(len(corpus.texts)), corpus.texts, strict=True)):
+        if text.source != before:
+            changed.append((at, func, text))
+        if len(changed) == 40 or (changed and at == 60):
+            yield _native(changed)
+            changed = []
+        yield ""
+    yield _native(changed)
+
+
+def _native(changed: list[tuple[int, Any, Any]]) -> str:
+    from cuda import test_printer_fuzz as t
+
+    if not changed:
+        return ""
+    with tempfile.TemporaryDirectory() as name:
+        library = t.compiled([(func, text) for _, func, text in changed], Path(name))
+        wrong = [at for i, (at, func, text) in enumerate(changed) for n in (3, -5)
+                 if not t.agrees(library, i, func, text, n)]
+    return f"{wrong[0]} differs" if wrong else ""
+
+
+def views(corpus: Corpus, everything: bool) -> Iterator[str]:
+    """Layouts and chains of views against a model of coordinates."""
+    from fuzz import test_views as t
+
+    for seed in range(t.SEED, t.SEED + 40):
+        yield _failed(seed, lambda seed=seed: t.fuzz(seed, 6)[0])
+        if seed % 2:
+            yield _failed(seed, lambda seed=seed: t.fuzz_ragged(seed, 2)[0])
+
+
+def _failed(seed: int, run: Callable[[], list[Any]]) -> str:
+    try:
+        return f"{seed} differs" if run() else ""
+    except Exception as error:
+        return f"{seed} {type(error).__name__}"
+
+
+def layouts(corpus: Corpus, everything: bool) -> Iterator[str]:
+    """The law of every layout verb on drawn layouts."""
+    from layout import test_laws, test_laws_tiling
+
+    for module in (test_laws, test_laws_tiling):
+        yield from _cases(*(f for name, f in vars(module).items() if name.startswith("test_")
+                            and callable(f) and not inspect.signature(f).parameters))
+
+
+def pipes(corpus: Corpus, everything: bool) -> Iterator[str]:
+    """Pipelines, right ones and each with one fault."""
+    from fuzz import pipelines
+
+    rng = random.Random(5)
+    for number in range(60):
+        case = pipelines.draw(rng)
+        for fault in ["", *rng.sample(case.faults, min(3, len(case.faults)))]:
+            try:
+                wrong = pipelines.verdict(case, fault)
+            except Exception as error:
+                wrong = type(error).__name__
+            yield f"{number} {fault or 'right'}: {wrong[:20]}" if wrong else ""
+
+
+FUZZERS: dict[str, Fuzzer] = {
+    "facts": facts, "integers": integers, "programs": programs, "kernels": kernels, "printed": printed_kernels,
+    "views": views, "layouts": layouts, "pipelines": pipes,
+}
+SUITED = (
+    ("ir/fold.py", ("facts", "kernels", "views")),
+    ("ir/", ("facts", "kernels", "pipelines")),
+    ("cuda/expressions.py", ("integers", "printed", "programs")),
+    ("cuda/intrinsics.py", ("printed", "programs")),
+    ("cuda/", ("programs", "printed")),
+    ("passes/", ("printed", "pipelines")),
+    ("sim/", ("kernels", "views", "pipelines")),
+    ("layout/", ("layouts", "views", "kernels")),
+    ("tensor/", ("views", "kernels", "pipelines")),
+    ("", ("kernels", "views", "pipelines")),
+)
+
+
+def suited(file: str) -> tuple[str, ...]:
+    """The fuzzers of a file, the one that tells most a second first."""
+    return next(names for prefix, names in SUITED if file.startswith(prefix))
+
+
+def judge(corpus: Corpus, names: tuple[str, ...], everything: bool, over: Callable[[], bool]) -> str:
+    """How the first step fails that does, or nothing; an exception is a failure, too."""
+    for name in names:
+        try:
+            for told in FUZZERS[name](corpus, everything):
+                if told:
+                    return f"{name} {told}"
+                if over():
+                    return ""
+        except Exception as error:
+            return f"{name} {type(error).__name__}"
+    return ""
