@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import chains
 import clusters
 import element_bounds
 import flags
+import handovers
 import integers
 import locks
 import overlaps
@@ -15,7 +17,8 @@ import view_bounds
 
 import moye as mo
 
-MODULES = (element_bounds, view_bounds, integers, flags, locks, signals, overlaps, clusters, suspicious)
+MODULES = (element_bounds, view_bounds, integers, flags, locks, signals, handovers, chains, overlaps, clusters,
+           suspicious)
 CASES = [(case, fault) for module in MODULES for case in module.TABLE for fault in case.twins]
 
 
