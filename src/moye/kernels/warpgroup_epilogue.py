@@ -112,7 +112,7 @@ def along(plan, out, vector, mode, part, place):
 
 @mo.jit
 def spread(vector, mode, M, N):
-    """A vector along a mode as a tensor that repeats it along the other, beyond C too: no tile reaches its end there."""
+    """A vector along a mode as a tensor that repeats it along the other, beyond C too: tiles end before it does."""
     step = mo.stride(vector.layout)[0]
     if mode == 0:
         return vector.with_layout(mo.make_layout((M, REPEATS), (step, 0)))
