@@ -399,6 +399,20 @@ def unary(kind: str, a: Scalar, *, fast: bool = False) -> Scalar:
     return wrap(b.cast(result, dtype) if dtype in _NARROW and result.dtype.is_float else result, a)
 
 
+def require_scalar(what: str, *values: object) -> None:
+    """TraceError unless all are scalars."""
+    for x in values:
+        if not is_scalar(x):
+            raise TraceError(f"{what} takes scalars of the kernel and numbers, not {shorten(x)} of type "
+                             f"{type(x).__name__}", locs=(locate(),))
+
+
+def shorten(value: object) -> str:
+    """A value for a sentence: no more than a line."""
+    text = " ".join(repr(value).split())
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
 def where(cond: Scalar, a: Scalar, b: Scalar) -> Scalar:
     """``a if cond else b`` for scalars, both evaluated."""
     if not isinstance(cond, Expr) and not isinstance(a, Expr) and not isinstance(b, Expr):

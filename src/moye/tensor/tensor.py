@@ -342,7 +342,8 @@ def make_fragment(layout: Layout, dtype: DType) -> Tensor:
 def make_fragment_like(tensor: Tensor | Layout, dtype: DType | None = None) -> Tensor:
     """A register tensor of the same shape, compact, column-major over the modes."""
     layout = tensor.layout if isinstance(tensor, Tensor) else tensor
-    chosen = dtype or (tensor.dtype if isinstance(tensor, Tensor) else None)
+    own = tensor.dtype if isinstance(tensor, Tensor) else None
+    chosen = as_dtype("make_fragment_like", dtype) if dtype is not None else own
     if chosen is None or not hasattr(layout, "shape"):
         raise TensorError("make_fragment_like takes a tensor, or a layout and a dtype", locs=(locate(),))
     return make_fragment(make_layout(layout.shape), chosen)
