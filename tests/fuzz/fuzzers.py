@@ -50,7 +50,7 @@ class Corpus:
 Fuzzer = Callable[[Corpus, bool], Iterator[str]]
 
 
-# --- what is known before ----------------------------------------------------------------------------------------------
+# --- what is known before --------------------------------------------------------------------------------------------
 
 
 def drawn(count: int) -> list[Program]:
@@ -59,21 +59,20 @@ def drawn(count: int) -> list[Program]:
     return [draw(FIRST + i, fault, risk) for i, (fault, risk) in enumerate(kinds)]
 
 
-def learn(count: int, folder: Path) -> Corpus:
+def learn(count: int, folder: Path, texts: int = 400) -> Corpus:
     """The programs that moye as it is judges rightly."""
-    from cuda.test_printer_fuzz import PROGRAMS, printed
+    from cuda.test_printer_fuzz import printed
     from fuzz import interpreter
     from fuzz.answers import against
     from fuzz.host import with_host
     from fuzz.programs import arguments
-    from fuzz.scalars import Unclear
 
     known, verdicts = [], []
     for program in drawn(count):
         items = arguments(program)
         try:
             codes, memories = interpreter.run(program.source, program.name, items, program.grid, program.block)
-        except (Unclear, RecursionError, ZeroDivisionError):
+        except Exception:       # unclear, or no program at all
             continue
         verdict = against(program, items, codes, memories)
         known.append(Known(program, codes, memories, getattr(verdict.printed, "source", "")))
@@ -83,7 +82,7 @@ def learn(count: int, folder: Path) -> Corpus:
     for one in kept:
         if one.printed:
             one.traced = _traced(one.program)
-    return Corpus(kept, [text.source for _, text in printed(PROGRAMS)])
+    return Corpus(kept, [text.source for _, text in printed(texts)])
 
 
 def _traced(program: Program) -> bytes:
@@ -94,7 +93,7 @@ def _traced(program: Program) -> bytes:
     return pickle.dumps(kernel_of(program).trace(*for_moye(arguments(program)), block=program.block))
 
 
-# --- kernels -----------------------------------------------------------------------------------------------------------
+# --- kernels ---------------------------------------------------------------------------------------------------------
 
 
 def kernels(corpus: Corpus, everything: bool) -> Iterator[str]:
@@ -155,7 +154,7 @@ def _hosted(waiting: list[tuple[Program, Any]], folder: Path) -> str:
     return next((f"{p.seed} {v.kind}" for (p, _), v in zip(waiting, verdicts, strict=True) if v.failed), "")
 
 
-# --- the others --------------------------------------------------------------------------------------------------------
+# --- the others ------------------------------------------------------------------------------------------------------
 
 
 def _cases(*functions: Callable[..., None]) -> Iterator[str]:

@@ -31,7 +31,7 @@ from fuzz import fuzzers  # noqa: E402
 from fuzz.mutant_list import MUTANTS  # noqa: E402
 
 Mutant = tuple[str, str, str]
-WANTED, PROGRAMS, SECONDS = 0.95, 200, 20.0
+WANTED, PROGRAMS, SECONDS = 0.95, 160, 16.0
 
 
 def processor_time() -> float:
