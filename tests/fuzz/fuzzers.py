@@ -59,7 +59,7 @@ def drawn(count: int) -> list[Program]:
     return [draw(FIRST + i, fault, risk) for i, (fault, risk) in enumerate(kinds)]
 
 
-def learn(count: int, folder: Path, texts: int = 400) -> Corpus:
+def learn(count: int, folder: Path, texts: int = 1200) -> Corpus:
     """The programs that moye as it is judges rightly."""
     from cuda.test_printer_fuzz import printed
     from fuzz import interpreter
@@ -213,7 +213,7 @@ def _native(changed: list[tuple[int, Any, Any]]) -> str:
         return ""
     with tempfile.TemporaryDirectory() as name:
         library = t.compiled([(func, text) for _, func, text in changed], Path(name))
-        wrong = [at for i, (at, func, text) in enumerate(changed) for n in (3, -5)
+        wrong = [at for i, (at, func, text) in enumerate(changed) for n in (0, 3, -5, 7)
                  if not t.agrees(library, i, func, text, n)]
     return f"{wrong[0]} differs" if wrong else ""
 
