@@ -8,7 +8,7 @@ A10: the tiled copy CopyAtom(UniversalCopy(float32), float32) has 128 threads, b
   examples/broken/a10_block_of_other_size.py:25 in copy_kernel
     thr_copy = copy.get_slice(tid)
                ^^^^^^^^^^^^^^^^^^^
-hint: launch kernel[grid, 128](...)
+hint: launch kernel[grid, 128](...), or take the slice under the condition of its 128 threads, with their index from 0
 """
 
 # ruff: noqa: E501

@@ -206,7 +206,7 @@ TRACED = {
     "slice_of_a_string": lambda x: half_mma().get_slice("0"),
     "slice_of_all_axes": lambda x: half_mma().get_slice(mo.thread_idx()),
     "retile_an_array": lambda x: slice_of(mo.make_tiled_copy_A(FOUR, half_mma())).retile_D(half(8)),
-    "fragment_of_a_string": lambda x: mo.fragment((4, 4), "float32"),
+    "fragment_of_a_string": lambda x: mo.fragment((4, 4), "float"),
     "shared_array_of_swapped_arguments": lambda x: mo.shared_array((4, 4), mo.float32),
     "predicate_of_a_string": lambda x: mo.copyto(x, x, pred="x"),
     # mo.tile

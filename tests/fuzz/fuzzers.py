@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import inspect
 import itertools
+import os
 import pickle
 import random
 import sys
@@ -184,6 +185,21 @@ def facts(corpus: Corpus, everything: bool) -> Iterator[str]:
     yield from _cases(t.test_facts_and_folds_of_one_operation, t.test_facts_and_folds_of_chains)
 
 
+def scalars(corpus: Corpus, everything: bool) -> Iterator[str]:
+    """The simulator's arithmetic on drawn numbers, and its conversions of every pattern."""
+    from sim import test_conversions as c
+    from sim import test_scalars as t
+
+    os.environ["MOYE_CHECK"] = "0"
+    try:
+        yield from _cases(t.test_integer_arithmetic, t.test_comparisons, t.test_float_arithmetic, t.test_math,
+                          t.test_float_to_integer_truncates_and_saturates, t.test_casts)
+        yield from _cases(c.test_every_pattern_upward, c.test_rounded_once, c.test_every_tie,
+                          c.test_floats_to_integers_saturate)
+    finally:
+        del os.environ["MOYE_CHECK"]
+
+
 def integers(corpus: Corpus, everything: bool) -> Iterator[str]:
     """Printed integer arithmetic against C's rules."""
     from cuda.test_printed_integers import test_printed_arithmetic
@@ -260,8 +276,9 @@ def pipes(corpus: Corpus, everything: bool) -> Iterator[str]:
 
 
 FUZZERS: dict[str, Fuzzer] = {
-    "facts": facts, "integers": integers, "programs": programs, "kernels": kernels, "printed": printed_kernels,
-    "views": views, "layouts": layouts, "pipelines": pipes,
+    "facts": facts, "scalars": scalars, "integers": integers, "programs": programs, "kernels": kernels, "printed": printed_kernels,
+    "views": views,
+    "layouts": layouts, "pipelines": pipes,
 }
 SUITED = (
     ("ir/fold.py", ("facts", "kernels", "views")),
@@ -270,6 +287,8 @@ SUITED = (
     ("cuda/intrinsics.py", ("printed", "programs")),
     ("cuda/", ("programs", "printed")),
     ("passes/", ("printed", "pipelines")),
+    ("sim/semantics.py", ("scalars", "kernels")),
+    ("sim/emit_scalar.py", ("kernels", "scalars")),
     ("sim/", ("kernels", "views", "pipelines")),
     ("layout/", ("layouts", "views", "kernels")),
     ("tensor/", ("views", "kernels", "pipelines")),

@@ -538,6 +538,191 @@ def test_static_state_outside_of_traced_regions_is_pythons():
     agree(fn, (4, 1))
 
 
+# --- which object a variable holds ------------------------------------------------------------------------------------
+
+
+@dataclass
+class Sum:
+    v: Any = 0
+
+    def __iadd__(self, x):
+        self.v = self.v + x
+        return self
+
+    @mo.jit
+    def add(self, x):
+        if x > 2:
+            self.v = self.v + x
+            return self
+        return self
+
+
+@mo.jit
+def pick(n, m, p, q):
+    if n > m:
+        return p
+    return q
+
+
+def swapped_lists(n, m):
+    p, q = [n], [m]
+    for i in range(n):
+        p, q = q, p
+        p[0] = p[0] + i
+    return p[0], q[0]
+
+
+def changed_in_place_without_an_alias(n, m):
+    s = Sum(m)
+    for i in range(n):
+        s += i
+        s = Sum(s.v + 1)
+    s.v = s.v * 2
+    return s.v
+
+
+def the_same_object_in_both_arms(n, m):
+    s = Sum(m)
+    other = s
+    if n > m:
+        s += n
+    s += 1
+    return s.v, other.v
+
+
+def the_other_one_is_changed_inside_the_arm(n, m):
+    a, b = [n], [m]
+    if n > m:
+        a = b
+        b[0] = 99
+    return a[0], b[0]
+
+
+def fresh_in_a_conditional_expression(n, m):
+    x = [n] if n > m else [m]
+    x[0] = x[0] + 1
+    return x[0]
+
+
+def a_method_that_returns_itself_early(n, m):
+    s = Sum(m)
+    t = s.add(n)
+    t = t.add(m)
+    return s.v, t.v
+
+
+def left_behind_and_changed(n, m):
+    p, t = [n], [m]
+    for i in range(n):
+        t = p
+        p = [p[0] + i]
+        t[0] = 9
+    return p[0], t[0]
+
+
+@pytest.mark.parametrize("fn", [swapped_lists, changed_in_place_without_an_alias, the_same_object_in_both_arms,
+                                the_other_one_is_changed_inside_the_arm, fresh_in_a_conditional_expression,
+                                a_method_that_returns_itself_early, left_behind_and_changed],
+                         ids=lambda fn: fn.__name__)
+def test_objects_without_a_second_reference(fn):
+    agree(fn, (5, 3), (0, 3), (1, 1), (4, 1))
+
+
+def alias_from_before_the_loop(n, m):
+    acc = [n]
+    other = acc
+    for _ in range(n):
+        acc[0] = acc[0] + 1
+        acc = [acc[0] * 2]
+    return other[0] + m
+
+
+def alias_of_what_adds_to_itself(n, m):
+    acc = Sum(m)
+    other = acc
+    for i in range(n):
+        acc += i
+    return other.v
+
+
+def alias_in_another_object(n, m):
+    acc = Sum([m])
+    inner = acc.v
+    for _ in range(n):
+        acc = Sum(acc.v)
+        acc.v[0] = acc.v[0] + 1
+    return inner[0]
+
+
+def alias_made_in_the_loop(n, m):
+    acc, last = [n], [m]
+    for _ in range(n):
+        acc = [acc[0] + 1]
+        last = acc
+    acc[0] = 100
+    return last[0]
+
+
+def alias_in_a_while_loop(n, m):
+    acc, kept = [n], Nested(Box(m))
+    kept.items = acc
+    while acc[0] < 10:
+        acc = [acc[0] + m]
+        kept.items[0] = 1
+    return acc[0]
+
+
+def one_of_two_after_an_if(n, m):
+    acc, b = [n], [m]
+    if n > m:
+        acc = b
+    acc[0] = 77
+    return b[0]
+
+
+def the_other_name_after_an_if(n, m):
+    acc, b = [n], [m]
+    if n > m:
+        acc = b
+    b[0] = 77
+    return acc[0]
+
+
+def one_of_two_through_nested_ifs(n, m):
+    acc, b = {"k": n}, {"k": m}
+    if n > 1:
+        n = n + 1
+        if n > m:
+            acc = b
+    for i in range(n):
+        acc["k"] = i
+    return b["k"]
+
+
+def conditional_expression_of_objects(n, m):
+    p, q = [n], [m]
+    acc = p if n > m else q
+    acc[0] = 55
+    return p[0], q[0]
+
+
+def result_of_a_function(n, m):
+    p, q = [n], [m]
+    pick(n, m, p, q)[0] = 31
+    return p[0], q[0]
+
+
+@pytest.mark.parametrize("fn", [alias_from_before_the_loop, alias_of_what_adds_to_itself, alias_in_another_object,
+                                alias_made_in_the_loop, alias_in_a_while_loop, one_of_two_after_an_if,
+                                the_other_name_after_an_if, one_of_two_through_nested_ifs,
+                                conditional_expression_of_objects, result_of_a_function], ids=lambda fn: fn.__name__)
+def test_a_change_that_a_second_reference_would_miss_is_refused(fn):
+    with pytest.raises(TraceError, match="cannot tell which one changes") as caught:
+        trace(fn, 4, 1)
+    first = str(caught.value).splitlines()[0]
+    assert "acc" in first or "conditional" in first or "result of pick" in first, first
+
+
 # --- drawn programs --------------------------------------------------------------------------------------------------
 
 PLACES = ["a", "b", "s.v", "s.w", "c[0]", "c[1]", "d['k']", "o.box.v", "o.items[0]"]

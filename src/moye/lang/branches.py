@@ -10,19 +10,23 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from moye import dtypes as dt
 from moye.ir import constants, fold, ops
 from moye.ir.builder import key_of
 from moye.ir.nodes import Block, Literal, Operand, Value, Var
+from moye.lang import identity
 from moye.lang.carry import Carried, Undefined, carried_dtype, rebuild, same_structure, take_apart
+from moye.lang.disagree import changed_structure, check_dtype
 from moye.lang.host import Snapshot
-from moye.lang.loops import changed_structure, check_dtype, still_holds
+from moye.lang.loops import still_holds
 from moye.lang.mutable import State
+from moye.lang.reach import Reached
 from moye.lang.scopes import regions
 from moye.tensor.context import builder, locate
-from moye.tensor.expr import Expr, Scalar, is_scalar, operand_of, where, wrap
+from moye.tensor.expr import Expr, Scalar, is_scalar, operand_of, together, typed, where, wrap
 
 Locals = dict[str, Any]
 CONDITIONAL = "value"  # the name of what ``a if c else b`` merges
@@ -85,6 +89,7 @@ class DynamicIf(Branch):
         self.arms: list[tuple[Any, ...] | None] = []
         self.host = Snapshot()
         self.hosts: list[dict[int, State] | None] = []
+        self.mark = 0
 
     def then(self, variables: Locals) -> bool:
         self.before = self._values(variables)
@@ -110,10 +115,12 @@ class DynamicIf(Branch):
         b.open_conditions.append(b.unary("not", self.op.cond) if negated else self.op.cond)
         b.push(block)
         regions().append(self)
+        self.mark = identity.opened()
 
     def _finish(self, variables: Locals) -> None:
         b = builder()
-        self.arms.append(None if b.terminated() else self._values(variables))
+        self.arms.append(None if b.terminated() else self._left(variables))
+        identity.closed(self.mark)
         self.hosts.append(None if b.terminated() else self.host.states())
         self.host.restore()
         b.open_conditions.pop()
@@ -121,13 +128,21 @@ class DynamicIf(Branch):
         stack = regions()
         del stack[stack.index(self):]
 
+    def _left(self, variables: Locals) -> tuple[Any, ...]:
+        """The values at the end of an arm; of objects what is in them there, since they are put back."""
+        values = self._values(variables)
+        if not any(map(identity.has_objects, values)):
+            return values
+        references, own = Reached().references, 0 if self.names == (CONDITIONAL,) else 1
+        return tuple(_Left(value, take_apart(value), identity.is_shared(value, references, own))
+                     if identity.has_objects(value) else value for value in values)
+
     def merge(self, variables: Locals) -> tuple[Any, ...]:
         """Variables that differ between the arms become Vars, declared in front of the if."""
         merger = Merger(self.op)
         then, orelse = self.arms
         result = [(lambda name=name: Undefined(name)) if name in self.dead else
-                  merger.variable(name, before, None if then is None else then[i],
-                                  None if orelse is None else orelse[i], then is None, orelse is None)
+                  self._merged(merger, name, before, *(None if arm is None else arm[i] for arm in self.arms))
                   for i, (name, before) in enumerate(zip(self.names, self.before, strict=True))]
         places = [(place, merger.variable(place, before, one, other, then is None, orelse is None))
                   for place, before, one, other in self.host.merged((self.hosts[0], self.hosts[1]))]
@@ -139,10 +154,38 @@ class DynamicIf(Branch):
         self.host.put([(place, make()) for place, make in places])
         return tuple(make() for make in result)
 
+    def _merged(self, merger: Merger, name: str, before: Any, then: Any, orelse: Any) -> Callable[[], Any]:
+        """What makes the value of a name behind the if; an object that is the same one on every way stays itself."""
+        gone = [arm is None for arm in self.arms]
+        ways = [value for value, left in zip((then, orelse), gone, strict=True) if not left]
+        held = [way.value for way in ways if isinstance(way, _Left)]
+        if held and len(held) == len(ways) and all(v is held[0] for v in held) and self.host.holds(held[0]):
+            return lambda: held[0]
+        make = merger.variable(name, before, then, orelse, *gone)
+        if not held:
+            return make
+        told = "the value of a conditional expression" if name == CONDITIONAL else name
+        shared = any(way.shared for way in ways if isinstance(way, _Left))
+
+        def watched() -> Any:
+            value = make()
+            identity.watch(told, value, held if shared else (), shared)
+            return value
+        return watched
+
     @property
     def changes_objects(self) -> bool:
         """Whether an arm changed an object that was there before."""
         return any(self.hosts)
+
+
+@dataclass(slots=True, eq=False)
+class _Left:
+    """What an arm leaves in a variable that holds a mutable object."""
+
+    value: Any
+    parts: Carried
+    shared: bool
 
 
 class Merger:
@@ -185,9 +228,9 @@ class Merger:
         if isinstance(then, Undefined):
             return lambda: then
         with builder().inside(self.op.orelse if arms == "orelse" else self.op.then):
-            a = take_apart(then)
+            a = then.parts if isinstance(then, _Left) else take_apart(then)
         with builder().inside(self.op.then if arms == "then" else self.op.orelse):
-            b = take_apart(orelse)
+            b = orelse.parts if isinstance(orelse, _Left) else take_apart(orelse)
         if not same_structure(a.structure, b.structure):
             raise changed_structure(_called(name), a.structure, b.structure)
         old = None if isinstance(before, Undefined) else take_apart(before)
@@ -306,6 +349,39 @@ def conditional_value(cond: Expr, then: Callable[[], object], orelse: Callable[[
             builder().splice(block)
         return where(cond, a, b)  # type: ignore[arg-type]
     return branch.merge({CONDITIONAL: a})[0]
+
+
+_HARMLESS = (abs, bool, float, int, len, max, min, round)
+
+
+def decided_value(value: object, other: Callable[[], object],
+                  called: Callable[[], tuple[object, ...]] | None) -> object:
+    """``a if cond else b`` where facts decided: the one value, in the dtype that both have together.
+
+    The other one is computed and forgotten, unless it calls what may change something.
+    """
+    if not is_scalar(value) or called is None:
+        return value
+    b, depth = builder(), len(regions())
+    mark, host = b.mark(), Snapshot()
+    dtype = None
+    try:
+        if all(any(f is own for own in _HARMLESS) or type_module(f).startswith("moye.") for f in called()):
+            b.push(Block())
+            found = other()
+            dtype = together(value, found) if is_scalar(found) else None  # type: ignore[arg-type]
+    except Exception:                                       # it does not exist where facts rule it out
+        return value
+    finally:
+        host.restore()
+        b.rollback(mark)
+        del regions()[depth:]
+    return value if dtype is None else typed(value, dtype)  # type: ignore[arg-type]
+
+
+def type_module(function: object) -> str:
+    """The module that a function, dtype or bound method is from."""
+    return str(getattr(function, "__module__", None) or type(function).__module__)
 
 
 def may_speculate(block: Block) -> bool:

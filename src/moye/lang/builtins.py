@@ -21,7 +21,7 @@ from moye.lang.lanes import lane_mask, static
 from moye.lang.loops import MOST_TURNS
 from moye.layout import ceil_div
 from moye.tensor import expr
-from moye.tensor.context import builder, locate
+from moye.tensor.context import builder, locate, tracing
 from moye.tensor.expr import Expr, Scalar, arithmetic, operand_of, truth, wrap
 from moye.tensor.tensor import Tensor, elementwise
 
@@ -417,7 +417,9 @@ def where(cond: Any, a: Any, b: Any) -> Any:
     """``a if cond else b`` elementwise, both sides evaluated; scalars or register tensors."""
     if any(isinstance(x, Tensor) for x in (cond, a, b)):
         return elementwise(expr.where, cond, a, b)
-    return expr.where(cond, a, b)
+    dtype = expr.together(a, b) if expr.is_scalar(a) and expr.is_scalar(b) and tracing() else None
+    found = expr.where(cond, a, b)
+    return found if dtype is None else expr.typed(found, dtype)     # also where facts decided which
 
 
 def assume(cond: Scalar, message: str = "") -> None:

@@ -95,19 +95,19 @@ def _structure(value: object, into: Carried, name: str) -> object:
         return (type(value), tuple(_structure(item, into, name) for item in value))
     if isinstance(value, dict):
         return (dict, tuple((key, _structure(item, into, name)) for key, item in value.items()))
-    if is_dataclass(value) and not isinstance(value, type) and _is_carried(value):
+    if is_dataclass(value) and not isinstance(value, type) and is_carried(value):
         parts = tuple((f.name, _structure(getattr(value, f.name), into, f"{name}_{f.name}")) for f in fields(value))
         return (type(value), parts, _Same(value))
     return _Static(value)
 
 
-def _is_carried(value: object) -> bool:
+def is_carried(value: object) -> bool:
     """Whether a dataclass instance is taken apart: the user's always, moye's own where it holds traced values."""
     if hasattr(type(value), _VARIES) or not type(value).__module__.startswith("moye."):
         return True
     parts = (getattr(value, f.name) for f in fields(value))  # type: ignore[arg-type]
     return any(isinstance(part, (Expr, Tensor)) or
-               (is_dataclass(part) and not isinstance(part, type) and _is_carried(part)) for part in parts)
+               (is_dataclass(part) and not isinstance(part, type) and is_carried(part)) for part in parts)
 
 
 class _Static:

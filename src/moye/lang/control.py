@@ -149,9 +149,16 @@ class Control:
 
         return self.and_(*(step(i) for i in range(len(operators))))
 
-    def ifexp(self, cond: object, then: Callable[[], object], orelse: Callable[[], object]) -> object:
+    def facts_used(self) -> int:
+        """How often facts decided what looks like a value of the kernel: for ``ifexp``."""
+        return builder().decided
+
+    def ifexp(self, before: int, cond: object, then: Callable[[], object], orelse: Callable[[], object],
+              called: Callable[[], tuple[object, ...]] | None) -> object:
         if not isinstance(cond, Expr):
-            return then() if _truth_of(cond) else orelse()
+            taken, other = (then, orelse) if _truth_of(cond) else (orelse, then)
+            by_facts = builder().decided != before
+            return branches.decided_value(taken(), other, called) if by_facts else taken()
         return branches.conditional_value(truth(cond), then, orelse)
 
     def builtin(self, function: object) -> object:

@@ -15,10 +15,13 @@ from moye.dtypes import DType
 from moye.errors import TraceError
 from moye.ir import fold, ops
 from moye.ir.nodes import Block, Operand, Var
+from moye.lang import identity
 from moye.lang.branches import DynamicIf
 from moye.lang.carry import carried_dtype, rebuild, same_structure, take_apart
+from moye.lang.disagree import changed_structure, check_dtype
 from moye.lang.host import Place, Snapshot
-from moye.lang.loops import Loop, changed_structure, check_dtype
+from moye.lang.loops import Loop
+from moye.lang.reach import Reached
 from moye.lang.scopes import above, regions
 from moye.tensor.context import builder, locate
 from moye.tensor.expr import Expr, Scalar, operand_of
@@ -43,6 +46,8 @@ class Returns:
         self.variables: list[Var] = []
         self.facts: list[fold.Facts] = []
         self.left = False
+        self.objects: list[object] = []
+        self.shared = False
         self.host = None if self.kernel else Snapshot()
         self.parts: dict[Place, tuple[object, list[Var]]] = {}
         """Parts of Python objects that some way out of the function changed, and the Vars that hold them."""
@@ -73,7 +78,9 @@ class Returns:
         if builder().terminated():
             return
         self._store_parts()
+        identity.look()
         parts = take_apart(value)
+        self._note_object(value)
         if not self.left:
             self.structure = parts.structure
             self.variables = [Var("result", carried_dtype(leaf)) for leaf in parts.leaves]
@@ -90,6 +97,21 @@ class Returns:
             pairs.append((self.variables[i], operand))
         if pairs:
             builder().emit(ops.Assign(pairs=tuple(pairs)))
+
+    def _note_object(self, value: Any) -> None:
+        """Which mutable objects the function returns, and whether its callers have them too."""
+        if identity.has_objects(value):
+            self.shared = self.shared or identity.is_shared(value, Reached(callers=True).references, 0)
+        self.objects.append(value)
+
+    def _result(self) -> Any:
+        """The value behind the function: of an object that is the same one on every way, itself."""
+        first, *others = self.objects
+        if identity.has_objects(first) and all(x is first for x in others) and self.host is not None \
+                and self.host.holds(first):
+            return first
+        reads = [Expr(builder().read(v, f)) for v, f in zip(self.variables, self.facts, strict=True)]
+        return rebuild(self.structure, iter(reads))
 
     def _store_parts(self) -> None:
         """Keep what the function changed so far in Python objects: their old values are the Vars' first ones."""
@@ -142,12 +164,13 @@ class Returns:
             b.declare(var, None)
         self._declare_parts()
         b.emit(self.scope)
-        reads = [Expr(b.read(v, f)) for v, f in zip(self.variables, self.facts, strict=True)]
-        self.value = rebuild(self.structure, iter(reads)) if self.structure is not None else None
+        self.value = self._result() if self.structure is not None else None
         if self.host is not None:
             self.host.restore()
             self.host.put([(place, rebuild(structure, iter([Expr(b.read(var)) for var in held])))
                            for place, (structure, held) in self.parts.items()])
+        if not any(self.value is value for value in self.objects):
+            identity.watch(f"the result of {self.name}", self.value, self.objects if self.shared else (), self.shared)
 
     def _declare_parts(self) -> None:
         for place, (_, held) in self.parts.items():

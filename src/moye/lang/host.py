@@ -17,7 +17,7 @@ from typing import Any
 from moye.errors import TraceError
 from moye.lang.carry import Undefined
 from moye.lang.mutable import Kind, State, same
-from moye.lang.reach import reachable
+from moye.lang.reach import Reached
 from moye.tensor.context import locate
 from moye.tensor.expr import Expr
 
@@ -69,8 +69,14 @@ class Snapshot:
     """The state of everything that the code being traced can reach."""
 
     def __init__(self) -> None:
+        reached = Reached()
         self._records = [_Record(found.held, found.kind, found.path, found.kind.read(found.held), {})
-                         for found in reachable()]
+                         for found in reached.found]
+        self.references = reached.references
+
+    def holds(self, value: object) -> bool:
+        """Whether an object is one of those whose state is kept."""
+        return any(record.held is value for record in self._records)
 
     def before(self, place: Place) -> Any:
         """What was in a place; Undefined where nothing was."""
@@ -110,7 +116,7 @@ class Snapshot:
         found: dict[int, State] = {}
         for i, record in enumerate(self._records):
             state = record.kind.read(record.held)
-            if not _equal(record.before, state):
+            if not equal(record.before, state):
                 if not record.kind.carried:
                     raise _refused(record)
                 found[i] = state
@@ -119,7 +125,7 @@ class Snapshot:
     def restore(self) -> None:
         """Put everything back as it was when the snapshot was taken."""
         for record in self._records:
-            if record.kind.carried and not _equal(record.before, record.kind.read(record.held), exact=True):
+            if record.kind.carried and not equal(record.before, record.kind.read(record.held), exact=True):
                 record.kind.write(record.held, record.before)
 
     def put(self, values: Iterable[tuple[Place, Any]]) -> None:
@@ -173,7 +179,8 @@ def _same_key(a: object, b: object) -> bool:
     return a is b or (not isinstance(a, Expr) and type(a) is type(b) and bool(a == b))
 
 
-def _equal(a: State, b: State, *, exact: bool = False) -> bool:
+def equal(a: State, b: State, *, exact: bool = False) -> bool:
+    """Whether two states have the same parts."""
     return len(a[1]) == len(b[1]) and all(map(_is if exact else same, a[1], b[1])) and _agree(a[0], b[0])
 
 

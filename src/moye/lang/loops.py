@@ -17,12 +17,15 @@ from typing import Any
 
 from moye import dtypes as dt
 from moye.errors import TraceError
-from moye.ir import constants, fold, ops
+from moye.ir import fold, ops
 from moye.ir.builder import LoopBound
 from moye.ir.nodes import Block, Operand, Value, Var
-from moye.lang.carry import Undefined, carried_dtype, describe, rebuild, same_structure, take_apart
+from moye.lang import identity
+from moye.lang.carry import Undefined, carried_dtype, rebuild, same_structure, take_apart
+from moye.lang.disagree import changed_structure, check_dtype
 from moye.lang.host import Place, Snapshot
 from moye.lang.ranges import DynamicRange
+from moye.lang.reach import Reached
 from moye.lang.scopes import above, regions
 from moye.tensor.context import builder, locate
 from moye.tensor.expr import Expr, Scalar, operand_of, truth
@@ -116,6 +119,9 @@ class _Slot:
     variables: list[Var]
     facts: list[fold.Facts]
     late: bool = False
+    shared: bool = False
+    """Whether it holds an object that something else refers to too, before the loop or at the end of a turn."""
+    first: object = None
 
 
 class _Dynamic(Loop):
@@ -145,6 +151,7 @@ class _Dynamic(Loop):
         self.gaps.clear()
         self.op.body = Block()
         self._buffers = len(b.func.buffers)
+        self._mark_objects = identity.opened()
         b.push(self.op.body)
         regions().append(self)
 
@@ -163,6 +170,7 @@ class _Dynamic(Loop):
     def _close_pass(self, last: bool) -> bool:
         """Close the body; True if it must be traced again."""
         b = builder()
+        identity.closed(self._mark_objects)
         _close(self)
         b.pop()
         again = bool(self.found) or (self.weaker and not last)
@@ -184,8 +192,17 @@ class _Dynamic(Loop):
         self.host.restore()
         new = [place for place in self.places if place not in self.slots]
         self._declare(new, {place: self.host.before(place) for place in new})
-        self.host.put([(place, self._read(place)) for place in self.places])
-        return tuple(self._read(n) for n in self.names)
+        values = {name: self._read(name) for name in (*self.places, *self.names)}
+        self.host.put([(place, values[place]) for place in self.places])
+        self._watch(values)
+        return tuple(values[n] for n in self.names)
+
+    def _watch(self, values: Locals) -> None:
+        """From here on the objects in carried variables stand for others: see ``identity``."""
+        for name, value in values.items():
+            slot = self.slots.get(name)
+            if slot is not None:
+                identity.watch(name, value, (slot.first,) if slot.shared else (), slot.shared)
 
     def _declare(self, names: Sequence[str], variables: Locals) -> None:
         """Vars for carried names, with their first values, in front of the loop."""
@@ -203,6 +220,8 @@ class _Dynamic(Loop):
                     slot.variables.append(var)
                     slot.facts.append(fold.facts_of(operand) if var.dtype.is_integer else _NONE)
                     declared.append(ops.Declare(var=var, init=operand, loc=locate()))
+            if identity.has_objects(value) and self.host is not None:
+                slot.first, slot.shared = value, identity.is_shared(value, self.host.references)
             self.preamble += [*before.ops, *declared]
             self.slots[name] = slot
 
@@ -219,7 +238,9 @@ class _Dynamic(Loop):
         self._store({**{name: variables.get(name, Undefined(name)) for name in self.names}, **self._parts()})
 
     def _store(self, values: Locals) -> None:
+        identity.look()
         pairs: list[tuple[Var, Operand]] = []
+        references = Reached().references if any(map(identity.has_objects, values.values())) else {}
         for name, value in values.items():
             if isinstance(value, Undefined):
                 self.gaps.add(name)
@@ -228,6 +249,9 @@ class _Dynamic(Loop):
             parts = take_apart(value)
             if not same_structure(parts.structure, slot.structure):
                 raise changed_structure(f"the variable {name!r}", slot.structure, parts.structure)
+            if references and not slot.shared and identity.is_shared(value, references):
+                slot.shared = True
+                self.weaker |= not slot.late            # another pass, which knows it from the start
             for i, leaf in enumerate(parts.leaves):
                 pairs.extend(self._update(name, slot, i, leaf))
         if pairs:
@@ -276,10 +300,14 @@ class _Dynamic(Loop):
         if not self.dynamic:
             _close(self)
             return super().after(variables)
+        left: Locals = {}
         if self.host is not None:
             self.host.restore()
-            self.host.put([(place, self._left(place, self.host.before(place))) for place in self.places])
-        return tuple(self._left(name, variables.get(name, Undefined(name))) for name in self.names)
+            left = {place: self._left(place, self.host.before(place)) for place in self.places}
+            self.host.put(left.items())
+        left |= {name: self._left(name, variables.get(name, Undefined(name))) for name in self.names}
+        self._watch(left)
+        return tuple(left[name] for name in self.names)
 
     def _left(self, name: str, otherwise: object) -> Any:
         """What is in a variable behind the loop."""
@@ -361,7 +389,7 @@ class While(_Dynamic):
         super().__init__(names)
         self.op = ops.Loop(body=Block(), loc=builder().locate())
         self.dynamic = always
-        self._mark = builder().mark()
+        self._mark, self._objects = builder().mark(), identity.opened()
         self._first: Locals | None = None
         self._turns = 0
 
@@ -392,6 +420,7 @@ class While(_Dynamic):
     def _restart(self) -> int:
         """From the start again, as a loop of the kernel."""
         builder().rollback(self._mark)
+        identity.forget(self._objects)
         _close(self)
         self.dynamic = True
         return 2
@@ -456,39 +485,3 @@ def _widen(assumed: fold.Facts, seen: fold.Facts, passes: int) -> fold.Facts:
     lower = both[0] if both[0] == assumed[0] else None
     upper = both[1] if both[1] == assumed[1] else None
     return lower, upper, both[2]
-
-
-def check_dtype(name: str, dtype: dt.DType, leaf: Scalar) -> None:
-    """A variable keeps its dtype: Python numbers that fit and narrower integers of its kind are converted."""
-    have = carried_dtype(leaf)
-    if have == dtype:
-        return
-    if isinstance(leaf, Expr):
-        fine = have.kind == dtype.kind and have.is_integer and have.bits <= dtype.bits
-    elif dtype.is_float:
-        fine = True
-    else:
-        fine = dtype.is_integer and isinstance(leaf, int) and constants.fits(int(leaf), dtype)
-    if fine:
-        return
-    raise TraceError(f"{name} is {dtype} before this loop or branch and {have} at its end",
-                     hint=f"start with mo.{have}(...), or convert with .to(mo.{dtype})", locs=(locate(),))
-
-
-def changed_structure(name: str, before: object, after: object) -> TraceError:
-    """The error of a variable whose static structure differs between two ways to one point."""
-    kinds = _kind(before), _kind(after)
-    told = describe(before), describe(after)
-    hint = "give it a value of one kind on every way to this point"
-    if "fragment" in kinds:
-        if kinds[0] == kinds[1]:
-            told = told[0], "another " + told[1].removeprefix("the ")
-        hint = "write into the same registers: " + (name.rpartition("'")[0].rpartition("'")[2] or "x") + "[...] = ..."
-    elif kinds == ("tensor", "tensor"):
-        hint = "keep one buffer with a stage mode and carry the stage index"
-    return TraceError(f"{name} changes its structure in a loop or branch of the kernel: "
-                      f"{told[0]} before, {told[1]} after", hint=hint, locs=(locate(),))
-
-
-def _kind(structure: object) -> object:
-    return structure[0] if isinstance(structure, tuple) and structure else structure

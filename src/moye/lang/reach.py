@@ -2,7 +2,7 @@
 
 In: the frames between the kernel's entry and here.  Out: ``Found``s: an object, how it is read, what to call it.
 
->>> [found.path for found in reachable()]
+>>> [found.path for found in Reached().found]
 ['state', 'state.items', 'counter']
 
 Variables of rewritten functions themselves are not among them: control flow carries those.
@@ -41,6 +41,7 @@ class _Walk:
 
     def __init__(self) -> None:
         self.found: list[Found] = []
+        self.references: dict[int, int] = {}
         self._seen: dict[int, object] = {}
         self._todo: deque[tuple[str, Any]] = deque()
         self._names: dict[int, tuple[dict[str, Any], set[str]]] = {}
@@ -59,9 +60,12 @@ class _Walk:
             self.found.append(Found(namespace, Globals(sorted(names)), ""))
         return self.found
 
-    def _add(self, items: Iterable[tuple[str, Any]]) -> None:
+    def _add(self, items: Iterable[tuple[str, Any]], count: int = 1) -> None:
         for path, value in items:
-            if type(value) not in PLAIN and id(value) not in self._seen:
+            if type(value) in PLAIN:
+                continue
+            self.references[id(value)] = self.references.get(id(value), 0) + count
+            if id(value) not in self._seen:
                 self._seen[id(value)] = value
                 self._todo.append((path, value))
 
@@ -97,7 +101,7 @@ class _Walk:
             keys, values = CELL.read(cell)
             if name == _CONTROL or id(cell) in self._seen or \
                     any(name in own and keys and own[name] is values[0] for own in self._own):
-                self._add((name, value) for value in values)
+                self._add(((name, value) for value in values), 0)   # counted as a frame's variable, or before
                 continue
             self._seen[id(cell)] = cell
             self.found.append(Found(cell, CELL, name))
@@ -168,6 +172,13 @@ def _frames() -> Iterator[types.FrameType]:
         current = current.f_back
 
 
-def reachable() -> list[Found]:
-    """Everything mutable that the code being traced can reach by its variables, closures and globals."""
-    return _Walk().run(list(_frames()))
+class Reached:
+    """Everything mutable that the code being traced can reach by its variables, closures and globals.
+
+    ``references`` counts by ``id`` how often each object is referred to; ``callers`` leaves the innermost function out.
+    """
+
+    def __init__(self, *, callers: bool = False) -> None:
+        walk = _Walk()
+        self.found = walk.run(list(_frames())[1 if callers else 0:])
+        self.references = walk.references

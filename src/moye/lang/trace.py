@@ -25,6 +25,7 @@ from moye.dtypes import Space
 from moye.errors import Frame, Loc, MoyeError, TraceError
 from moye.ir.builder import Builder
 from moye.ir.nodes import Block, Buffer, Extent, Func, Param, ScalarParam, TensorParam, Value
+from moye.lang import identity
 from moye.lang.control import CONTROL
 from moye.lang.functions import KernelMarker
 from moye.lang.pickling import reduced
@@ -117,6 +118,7 @@ def trace(function: types.FunctionType, specs: dict[str, Spec], *, block: tuple[
         with trace_into(builder):
             regions().append(KernelMarker(rewritten.__code__))
             _trace_entry(rewritten, arguments)
+            identity.look()
             require_no_traced_keys(arguments)
     finally:
         _callees.pop()

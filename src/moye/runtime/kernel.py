@@ -9,6 +9,7 @@ Where it runs follows from where the arrays are: host memory is simulated, CUDA 
 
 from __future__ import annotations
 
+import math
 import threading
 import types
 from collections.abc import Callable, Sequence
@@ -181,6 +182,8 @@ class Kernel:
         if device is None and any(info.kind == "spec" for _, info, _ in call.arrays) and not prepare.compilation():
             raise ArgumentError(f"{self.__name__}: a mo.TensorLike has no memory to run on",
                                 hint="kernel.compile(...) compiles without launching")
+        if math.prod(grid) * math.prod(block) > 1 << 31:        # the number of a thread leaves 32 bits
+            call.index_bits = 64
         spec = self.specialised(call, block, cluster)
         if smem:
             require_room(spec, smem)

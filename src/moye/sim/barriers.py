@@ -259,14 +259,18 @@ class Barriers:
             self.waiting.clear()
             return
         blocked = np.logical_or.reduce([entry.lanes for entry in self.waiting]).any(axis=0)
-        block = int(np.argmax(blocked))
-        entries = [entry for entry in self.waiting if entry.lanes[:, block].any()]
-        told = [waiter for entry in entries for waiter in waiters(self, entry, block)]
-        dead = Deadlock(self._block(block), self.batch.threads, tuple(told), self.batch.exits(block))
+        size, first = self.batch.cluster.size, int(np.argmax(blocked))
+        every = [self._dead(block) for block in range(first, (first // size + 1) * size) if blocked[block]]
+        dead = next((one for one in every if not one.late), every[0])
         threads = tuple(waiter.threads[0] for waiter in dead.told)
         self.batch.launch.reporter.add(Finding(dead.code, str(dead), dead.locs, dead.block, threads, "", None,
                                                dead.hint), fatal=True)
         self.waiting.clear()
+
+    def _dead(self, block: int) -> Deadlock:
+        entries = [entry for entry in self.waiting if entry.lanes[:, block].any()]
+        told = [waiter for entry in entries for waiter in waiters(self, entry, block)]
+        return Deadlock(self._block(block), self.batch.threads, tuple(told), self.batch.exits(block))
 
     def _follows(self) -> bool:
         """Whether somebody waits for an mbarrier whose use has been told to be wrong: this comes of it."""

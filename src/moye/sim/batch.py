@@ -31,7 +31,7 @@ from moye.sim.groups import Group, merge_values, same_values
 from moye.sim.launch import places
 from moye.sim.masks import Mask, both, lanes_of, minus, union
 from moye.sim.mbarriers import Mbarriers
-from moye.sim.memory import Array, Fragment, Shared
+from moye.sim.memory import Array, Fragment, Leftovers, Shared
 from moye.sim.stops import endless
 from moye.sim.tma import TensorCopies
 from moye.sim.watch import Watch
@@ -73,9 +73,15 @@ class Batch:
 
     def _own(self) -> None:
         """Where leftovers of predicated copies are looked for, who wrote each element is kept."""
-        for number in () if self.launch.stale is None else self.launch.stale.buffers:
+        stale = self.launch.stale
+        if stale is None:
+            return
+        for number in stale.buffers:
             memory = self.shared[number] if number in self.shared else self.fragments[number]
             memory.owner = np.zeros(memory.data.shape, np.int16)
+            if isinstance(memory, Shared):
+                memory.left = Leftovers(len(memory.data), self.blocks)
+                stale.shared.append(memory.left)
 
     def restart(self, first: int) -> None:
         """Begin with the blocks ``first`` to ``first + self.blocks - 1`` of those that run."""

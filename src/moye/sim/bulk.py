@@ -97,8 +97,10 @@ class BulkRun:
         if self.far is not None:
             values = self.far.read(source)
         else:
-            values = self.batch.shared[self.op.src.buffer.id].read(source[:, None], self.dtype,
-                                                                   issued.issuer[None])[:, 0]
+            source_of = self.batch.shared[self.op.src.buffer.id]
+            if source_of.left is not None:
+                source_of.left.look()
+            values = source_of.read(source[:, None], self.dtype, issued.issuer[None])[:, 0]
         shared = self.batch.shared[self.near.buffer.id]
         shared.write(index[:, None], self.dtype, values[:, None], None if keep is None else keep[:, None],
                      issued.block[None])
@@ -111,8 +113,10 @@ class BulkRun:
     def fetch(self, issued: Issued) -> None:
         """Shared memory is read: what is stored may be written later."""
         index, _ = self._places(issued.start, issued)
-        issued.values = self.batch.shared[self.near.buffer.id].read(index[:, None], self.dtype,
-                                                                    issued.block[None])[:, 0].T
+        shared = self.batch.shared[self.near.buffer.id]
+        if shared.left is not None:
+            shared.left.look()
+        issued.values = shared.read(index[:, None], self.dtype, issued.block[None])[:, 0].T
 
     def store(self, issued: Issued) -> None:
         """From shared to global memory, or added to it."""

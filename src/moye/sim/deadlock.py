@@ -25,6 +25,7 @@ HINTS = {
     "C6": "let every lane of the mask reach it",
     "D7": "expect the bytes that the copies of one phase bring, no more and no less",
     "D8": "wait for the parity of each phase in turn, 0 first, or 1 where the first phase is free",
+    "D20": "multicast= is a mask of ranks in the cluster: name every block that waits for the bytes",
     "D9": "initialise the mbarrier with the number of arrivals that come in each phase",
     "E6": "let all 128 threads of the warpgroup reach it",
     "F1": "let those who arrive wait first for a barrier at which the others arrive once they are through",
@@ -45,7 +46,8 @@ class Waiter:
     ``known``: ``needs`` are those who have arrived before, ``fills``: who waits wants to fill a stage that others read,
     ``left``: who of those that have arrived before have exited, ``last``: an arrival of theirs, ``skipped``: the phase
     before this one is complete, and nobody has waited for it, ``lapped``: so many more phases are complete than those
-    who wait have waited for, ``again``: and who has arrived went on twice for the same phase of another barrier.
+    who wait have waited for, ``again``: and who has arrived went on twice for the same phase of another barrier,
+    ``unnamed``: multicasts that do not name this block would have brought the bytes.
     Of a block barrier: ``role`` is the branch on one side of which it is, and on whose other side ``needs`` are.
     Of a block or named barrier: ``open``: no branch is around it, so that who has not come is only late.
     Of the barrier of a cluster: ``open``: who waits elsewhere would come to it next; ``others``: blocks of the cluster
@@ -70,6 +72,7 @@ class Waiter:
     skipped: bool = False
     lapped: int = 0
     again: bool = False
+    unnamed: bool = False
     role: ops.If | None = None
     open: bool = False
     others: tuple[tuple[int, ...], ...] = ()
@@ -97,20 +100,26 @@ class Deadlock:
         return _ring(self.waiters)
 
     @property
+    def late(self) -> bool:
+        """Whether all of the block is at the barrier of its cluster, and waits for other blocks alone."""
+        return all(waiter.kind == "cluster" and waiter.others and not waiter.needs for waiter in self.waiters)
+
+    @property
     def code(self) -> str:
         """The class: of the barrier of a block or cluster C4, or F7 inside one role, of warps alone C6, else C5, or F4
         (a cycle).
 
-        Of an mbarrier D7 if bytes alone are missing, D9 if all have come and are too few, D8 if a phase was passed
-        over, F3 if somebody left early, F5 if those were the readers; F1 or D8 if somebody left as they did not wait
-        for the others.  Who waits where everybody else would come but for an mbarrier has left as well.
+        Of an mbarrier D7 if bytes alone are missing, D20 if a multicast left the block out, D9 if all have come and
+        are too few, D8 if a phase was passed over, F3 if somebody left early, F5 if those were the readers; F1 or D8
+        if somebody left as they did not wait for the others.  Who waits where everybody else would come but for an
+        mbarrier has left as well.
         """
         kinds = {waiter.kind for waiter in self.waiters}
         if "warpgroup" in kinds:
             return "E6"
         phases = [waiter for waiter in self.waiters if waiter.kind == "mbarrier"]
-        if any(waiter.bytes < 0 or (waiter.bytes and not waiter.missing) for waiter in phases):
-            return "D7"
+        if short := [waiter for waiter in phases if waiter.bytes < 0 or (waiter.bytes and not waiter.missing)]:
+            return "D20" if all(waiter.unnamed for waiter in short) else "D7"
         if any(waiter.spent and waiter.missing for waiter in phases):
             return "D9"
         if any(waiter.skipped for waiter in phases):
@@ -192,6 +201,8 @@ class Deadlock:
         lacks += [f"{waiter.bytes} bytes"] if waiter.bytes > 0 else []
         if lacks:
             head += f", which lacks {' and '.join(lacks)}"
+        if waiter.unnamed:
+            head += ", and multicasts within the cluster have left this block out"
         if waiter.missing and waiter.needs and waiter.known:
             head += f" (so far {crowd(waiter.needs, self.size)} arrived there)"
         if waiter.missing and waiter.left:

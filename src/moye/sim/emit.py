@@ -212,7 +212,7 @@ class Emitter(Writer):
             loop = item.loop
             self.line(f"{self.name(loop.iv)} = {self.as_level(loop.start, self.level(loop.iv))}")
         elif isinstance(item, IvStep):
-            self.line(f"{self.name(item.loop.iv)} = {self.name(item.loop.iv)} + {self.step(item.loop)}")
+            self.advance(item.loop, self.mask)
         elif isinstance(item, Lap):
             self.line(f"B.laps.{'enter' if item.first else 'count'}({id(item.loop)}, {self.mask})")
         elif isinstance(item, Turn):
@@ -281,6 +281,8 @@ class Emitter(Writer):
             self.line(f"for {iv} in range({start}, {stop}, {step}):")
             with self.indented():
                 self.body(op, live)
+                if self.check and emit_scalar.counter_may_wrap(op):
+                    self.line(f"B.watch.counted({self.op(op)}, {iv}, {step}, {live})")
             self._after(live)
             return
         self.line(f"{iv} = {self.as_level(op.start, self.level(op.iv))}")
@@ -289,8 +291,16 @@ class Emitter(Writer):
             self.line(f"{live} = both({live}, {self.condition(op)[0]})")
             self.line(f"if {live} is False: break")
             self.body(op, live)
-            self.line(f"{iv} = {iv} + {step}")
+            self.advance(op, live)
         self._after(live)
+
+    def advance(self, op: ops.For, mask: str) -> None:
+        """The next value of a loop's variable."""
+        iv, step = self.name(op.iv), self.step(op)
+        if self.check and emit_scalar.counter_may_wrap(op):
+            self.line(f"{iv} = B.watch.counted({self.op(op)}, {iv}, {step}, {mask})")
+        else:
+            self.line(f"{iv} = {iv} + {step}")
 
     def step(self, op: ops.For) -> str:
         return str(op.step) if isinstance(op.step, int) else self.operand(op.step)

@@ -14,7 +14,7 @@ from moye import dtypes as dt
 from moye.dtypes import DType, Kind
 from moye.ir import fold, ops
 from moye.ir.constants import kept, limits, loses
-from moye.ir.nodes import Operand
+from moye.ir.nodes import Operand, Value
 from moye.sim import semantics
 from moye.sim.uniformity import SCALAR
 from moye.sim.writer import Writer
@@ -115,6 +115,18 @@ def _integer_scalar(w: Writer, op: ops.Binary, a: str, b: str) -> None:
     if w.check and reported:
         fix = f"B.watch.overflow({w.op(op)}, {result})"
     w.line(f"if not {low} <= {result} <= {high}: {result} = {fix}")
+
+
+def counter_may_wrap(op: ops.For) -> bool:
+    """Whether the variable of a loop may leave its dtype by the step behind its last iteration."""
+    if op.step in (1, -1):
+        return False                                    # it stops where the bound is, which fits
+    low, high = limits(op.iv.dtype)
+    lower, upper, _ = fold.facts_of(op.stop)
+    most = fold.facts_of(op.step)[1] if isinstance(op.step, Value) else abs(op.step)
+    if most is None:
+        return True
+    return upper is None or upper - 1 + most > high if op.up else lower is None or lower + 1 - most < low
 
 
 def emit_unary(w: Writer, op: ops.Unary) -> None:

@@ -25,7 +25,7 @@ from moye.sim.launch import Argument, Finding, Hooks, Launch, Outcome, Reporter,
 from moye.sim.lints.meter import Meter
 from moye.sim.memory import TensorArg
 from moye.sim.program import Program, program_of
-from moye.sim.schedules import MOST_BLOCKS, MOST_BYTES, SEVERAL, Rewind
+from moye.sim.schedules import DEAR, MOST_BLOCKS, MOST_BYTES, SEVERAL, Rewind
 from moye.sim.stale import Again, Stale
 from moye.sim.stops import StopSimulation, stuck
 from moye.sim.timeline.tape import Tape
@@ -91,7 +91,8 @@ class _Others:
 
     def run(self, program: Program, spent: int) -> None:
         """Run them; the outputs stay those of the first."""
-        if self.rewind is None or self.launch.reporter.findings:
+        dear = self.launch.hooks.schedules is None and self.launch.globals.between.steps > DEAR
+        if self.rewind is None or dear or self.launch.reporter.findings:
             return
         self.rewind.keep()
         try:
@@ -142,6 +143,8 @@ class _Queue:
         self.total, cluster = launch.total, math.prod(program.func.cluster_dim)
         self.size = -(-(launch.hooks.blocks or 0) // cluster) * cluster or \
             launch.schedule.size(blocks_per_batch(program.func, max(self.total, 1)))
+        self.limit = launch.hooks.resident or resident_blocks(program.func)
+        self.size = min(self.size, max(cluster, self.limit // cluster * cluster))
         self.next = 0
         self.free: list[Batch] = []
 
@@ -164,12 +167,11 @@ class _Queue:
 def _run(program: Program, launch: Launch) -> None:
     queue = _Queue(program, launch)
     polling: list[Batch] = []
-    limit = launch.hooks.resident or resident_blocks(program.func)
     idle = lonely = 0
     while queue.next < queue.total or polling:
         before, moves = (launch.writes, launch.done, queue.next), launch.moves
         resident = sum(batch.blocks for batch in polling)
-        if queue.next < queue.total and (not polling or resident + queue.size <= limit):
+        if queue.next < queue.total and (not polling or resident + queue.size <= queue.limit):
             polling.append(queue.admit())
             _turn(polling, queue, [polling[-1]], fresh=True)
         if polling:

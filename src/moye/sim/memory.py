@@ -129,10 +129,40 @@ def _reach(arg: TensorArg) -> tuple[int, int]:
     return sum(min(s, 0) for s in spans), sum(max(s, 0) for s in spans)
 
 
+class Leftovers:
+    """The elements of a shared allocation that a statement has left as they were (stale.py): does anybody read one?"""
+
+    __slots__ = ("noted", "read", "table")
+
+    def __init__(self, elements: int, blocks: int) -> None:
+        self.table = np.zeros((elements, blocks), np.bool_)
+        self.noted = self.read = False
+
+    def note(self, place: tuple[Array, ...]) -> None:
+        """These elements are left."""
+        self.table[place] = True
+        self.noted = True
+
+    def clear(self, place: tuple[Array, ...]) -> None:
+        """These elements are written."""
+        if self.noted:
+            self.table[place] = False
+
+    def look(self, index: Array | None = None, mask: Any = None) -> None:
+        """The lanes of the mask read these elements (V, T or 1, B or 1), or some that are not known."""
+        if not self.noted or self.read:
+            return
+        if index is None:
+            self.read = True
+            return
+        hit = self.table[index.clip(0, len(self.table) - 1), np.arange(self.table.shape[1])]
+        self.read = bool((hit if mask is None else hit & np.asarray(mask)).any())
+
+
 class Shared:
     """One shared allocation of every block of a batch: ``data`` is (elements, blocks)."""
 
-    __slots__ = ("blocks", "buffer", "column", "data", "dtype", "elements", "owner")
+    __slots__ = ("blocks", "buffer", "column", "data", "dtype", "elements", "left", "owner")
 
     def __init__(self, buffer: Buffer, blocks: int) -> None:
         self.buffer = buffer
@@ -143,11 +173,14 @@ class Shared:
         self.column: Array = np.arange(blocks)
         self.owner: Array | None = None
         """Per element the copy that wrote it last (0: anything else), where that is asked for."""
+        self.left: Leftovers | None = None
 
     def reset(self) -> None:
         self.data[...] = poison(self.buffer.dtype)
         if self.owner is not None:
             self.owner[...] = 0
+        if self.left is not None:
+            self.left.table[...] = False
 
     def disown(self, index: Array, itemsize: int, mask: Array | None, column: Array | None = None) -> None:
         """Something writes these elements of ``itemsize`` bytes."""
@@ -156,15 +189,18 @@ class Shared:
         if itemsize != self.dtype.itemsize:
             self.owner[...] = 0
             return
-        shape = np.broadcast_shapes(index.shape, (1, self.blocks), () if mask is None else mask.shape,
-                                    () if column is None else column.shape)
-        index = np.broadcast_to(index.clip(0, len(self.owner) - 1), shape)
-        column = np.broadcast_to(self.column if column is None else column, shape)
-        if mask is None:
-            self.owner[index, column] = 0
-        else:
-            mask = np.broadcast_to(mask, shape)
-            self.owner[index[mask], column[mask]] = 0
+        index = index.clip(0, len(self.owner) - 1)
+        place: tuple[Array, ...] = (index[..., 0],)
+        if mask is not None or column is not None or index.shape[-1] > 1:
+            shape = np.broadcast_shapes(index.shape, (1, self.blocks), () if mask is None else mask.shape,
+                                        () if column is None else column.shape)
+            place = (np.broadcast_to(index, shape), np.broadcast_to(self.column if column is None else column, shape))
+            if mask is not None:
+                lanes = np.broadcast_to(mask, shape)
+                place = (place[0][lanes], place[1][lanes])
+        self.owner[place] = 0
+        if self.left is not None:
+            self.left.clear(place)
 
     def read(self, index: Array, dtype: np.dtype[Any], column: Array | None = None) -> Array:
         """The elements (..., T or 1, blocks); indices outside are clipped.  ``column``: of other blocks (T or 1, B)."""

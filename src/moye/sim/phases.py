@@ -14,7 +14,8 @@ from moye.sim.memory import Array
 class Phases:
     """The barriers of one shared tensor: arrays (elements, blocks)."""
 
-    __slots__ = ("arrivals", "buffer", "bytes", "came", "count", "far", "free", "here", "pending", "phase", "ready")
+    __slots__ = ("arrivals", "buffer", "bytes", "came", "count", "far", "free", "here", "pending", "phase",
+                 "ready", "unnamed")
 
     def __init__(self, buffer: Buffer, threads: int, blocks: int) -> None:
         self.buffer = buffer
@@ -35,6 +36,8 @@ class Phases:
         """Where threads of other blocks have arrived, too: ``came`` and ``here`` do not tell them apart."""
         self.free: Array = np.zeros(shape, np.bool_)
         """Where somebody passed before any phase was complete: those wait for what nobody has used yet."""
+        self.unnamed: Array = np.zeros(shape, np.int64)
+        """Bytes of multicasts whose masks name other blocks of the cluster and not this one."""
 
 
 def name(ref: Ref, element: int) -> str:

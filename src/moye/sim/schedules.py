@@ -20,10 +20,14 @@ SEVERAL = 3
 """So many schedules of a kernel whose blocks signal to each other, if nobody says how many."""
 MOST_BLOCKS, MOST_BYTES = 512, 1 << 30
 """Of launches beyond this one schedule is enough, unless somebody says how many."""
+DEAR = 3_000_000
+"""So are steps of synchronisation (between.py) of the first: what many blocks tell each other takes seconds to follow."""
 
 
 class Schedule:
     """One order.  Odd seeds run few blocks at once, so that some end before others begin; even ones many.
+
+    Seed 1 takes them backwards, so that of any two blocks each has come first once.
 
     Only blocks that are all ``resident`` may begin in any order: others may count on the one that devices keep to.
     """
@@ -33,8 +37,9 @@ class Schedule:
         self._random = np.random.default_rng(seed)
         self._order: Array | None = None
         if seed and resident:
-            first = self._random.permutation(-(-blocks // cluster))[:, None] * cluster
-            self._order = (first + np.arange(cluster)).reshape(-1)
+            clusters = -(-blocks // cluster)
+            first = self._random.permutation(clusters) if seed > 1 else np.arange(clusters)[::-1]
+            self._order = (first[:, None] * cluster + np.arange(cluster)).reshape(-1)
 
     def positions(self, first: int, count: int) -> Array:
         """Which blocks come at these positions; the blocks of a cluster stay neighbours."""

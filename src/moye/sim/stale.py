@@ -3,8 +3,8 @@
 In: a checked launch of a kernel with predicated copies that fill nothing in, or stores under a condition.  Out: a
 finding, if the outputs depend on what such a statement has left.
 
-The first run notes where a statement is off at an element that it wrote before and nothing since.  Only then the launch
-is run again, from the arguments as they were, with other finite values in those elements: an output that changes was
+The first run notes where a statement is off at an element that it wrote before and nothing since, and whether anybody
+reads such an element before it is written.  Only then the launch is run again, from the arguments as they were, with other finite values in those elements: an output that changes was
 made from stale data.  What is kept on purpose is not: a condition that does not bound an index (guards.py) counts only
 where there was nothing to read, outside of the argument.
 """
@@ -24,7 +24,7 @@ from moye.sim.checkers.findings import Finding, Reporter, coordinate_of
 from moye.sim.checkers.regions import ATOMIC, SHARE, SPARE, WRITE, accesses
 from moye.sim.guards import guards, is_ragged, loops_of
 from moye.sim.masks import Mask, lanes_of
-from moye.sim.memory import Array, Fragment, Shared, TensorArg
+from moye.sim.memory import Array, Fragment, Leftovers, Shared, TensorArg
 
 CHUNK = 1 << 24
 FRESH = -1
@@ -48,6 +48,9 @@ class Stale:
     def __init__(self, func: Func, chosen: frozenset[int] | None = None) -> None:
         self.chosen = chosen
         self.left: dict[int, Left] = {}
+        self.shared: list[Leftovers] = []
+        """What is left in shared memory; in registers it counts as read."""
+        self._kept = False
         keys: dict[tuple[object, int], list[ops.Copy | ops.Store]] = {}
         looped: set[int] = set()
         for op, inside in _walk(func.body, False):
@@ -67,6 +70,11 @@ class Stale:
         loops = loops_of(func)
         self._bounds = {id(op): _bounds(op, loops) for same in several for op in same if isinstance(op, ops.Copy)}
 
+    @property
+    def used(self) -> bool:
+        """Whether anybody may have read what was left."""
+        return self._kept or any(leftovers.read for leftovers in self.shared)
+
     def ragged(self, op: ops.Copy) -> bool:
         """Whether the predicate of a copy bounds an index."""
         return bool(self._bounds.get(id(op)))
@@ -80,10 +88,14 @@ class Stale:
             element = int(np.broadcast_to(rows, wrong.shape)[v, t, b])
             self.left[number] = Left(op, t, tuple(int(i) for i in block_ids[b]), element, 0)
         self.left[number].count += int(wrong.sum())
+        _, thread, block = np.nonzero(wrong)
+        row = np.broadcast_to(rows, wrong.shape)[wrong]
+        at = (row, block) if isinstance(memory, Shared) else (row, thread, block)
+        if isinstance(memory, Shared) and memory.left is not None:
+            memory.left.note(at)
+        else:
+            self._kept = True
         if self.chosen is not None and number in self.chosen:
-            _, thread, block = np.nonzero(wrong)
-            row = np.broadcast_to(rows, wrong.shape)[wrong]
-            at = (row, block) if isinstance(memory, Shared) else (row, thread, block)
             memory.data[at] = _other(memory.data[at])
 
     def skipped(self, op: ops.Copy | ops.Store, memory: Shared | Fragment, rows: Array, mask: Mask, ragged: bool,
@@ -104,8 +116,10 @@ class Stale:
         shape = (len(rows), threads, blocks)
         if memory.owner is not None and mask is not False:
             here = np.broadcast_to(lanes_of(mask, threads, blocks), shape)
-            memory.owner[tuple(np.broadcast_to(part, shape)[here] for part in _places(memory, rows, shape))] = \
-                self.numbers[id(op)]
+            at = tuple(np.broadcast_to(part, shape)[here] for part in _places(memory, rows, shape))
+            memory.owner[at] = self.numbers[id(op)]
+            if memory.left is not None:
+                memory.left.clear(at)
 
     def copied(self, op: ops.Copy, memory: Shared | Fragment, rows: Array, on: Mask, mask: Mask, outside: Array,
                threads: int, block_ids: Array) -> None:
@@ -114,17 +128,33 @@ class Stale:
         owner, number = memory.owner, self.numbers[id(op)]
         if owner is None:
             return
-        here = np.broadcast_to(lanes_of(None, threads, len(block_ids)) if on is None else np.asarray(on), shape)
+        if on is None or (on is not False and bool(np.all(on))):
+            _own(memory, rows, number)
+            return
+        here = np.broadcast_to(np.asarray(on), shape)
         wanted = np.broadcast_to(lanes_of(mask, threads, len(block_ids)), shape)
         at = _places(memory, rows, shape)
         bounds = self._bounds[id(op)]
         meant = outside if bounds is False else outside | (here.any(axis=(0, 1)) | bool(bounds))
-        wrong = wanted & ~here & meant & (owner[at] == number)
-        owner[tuple(np.broadcast_to(part, shape)[here] for part in at)] = FRESH
-        wrong &= owner[at] == number                    # no other lane writes it now
+        written = tuple(np.broadcast_to(part, shape)[here] for part in at)
+        before = owner[at]
+        owner[written] = FRESH                          # what no other lane writes now
+        wrong = wanted & ~here & meant & (before == number) & (owner[at] == number)
         if wrong.any():
             self.note(op, memory, rows, wrong, block_ids)
-        owner[tuple(np.broadcast_to(part, shape)[here] for part in at)] = number
+        owner[written] = number
+        if isinstance(memory, Shared) and memory.left is not None:
+            memory.left.clear(written)
+
+
+def _own(memory: Shared | Fragment, rows: Array, number: int) -> None:
+    """Every lane has written the elements ``rows`` (V, T or 1, B or 1)."""
+    assert memory.owner is not None, "asked for"
+    rows = rows.clip(0, len(memory.data) - 1)
+    place = (rows[..., 0],) if rows.shape[-1] == 1 else (rows, np.arange(rows.shape[-1]))
+    memory.owner[place] = number
+    if isinstance(memory, Shared) and memory.left is not None:
+        memory.left.clear(place)
 
 
 def _places(memory: Shared | Fragment, rows: Array, shape: tuple[int, ...]) -> tuple[Array, ...]:
@@ -193,7 +223,7 @@ class Again:
 
     def judge(self, run: Callable[[Stale], None], reporter: Reporter) -> None:
         """Run the launch with other leftovers, and report the copies whose leftovers the outputs depend on."""
-        if not self.stale.left:
+        if not self.stale.left or not self.stale.used:
             return
         first = [argument.memory.copy() for _, argument in self.outputs]
         try:

@@ -126,6 +126,8 @@ class TmaBox:
         assert self.op.smem is not None, "a store has a source"
         shared = self.batch.shared[self.op.smem.buffer.id]
         at_ = swizzled(issued.start[:, None] + self.linear, self.map.swizzle) // self.dtype.itemsize
+        if shared.left is not None:
+            shared.left.look()
         issued.values = shared.read(at_.T[:, None], self.dtype, issued.block[None])[:, 0].T
 
     def store(self, issued: Issued) -> None:
@@ -245,9 +247,19 @@ class Issued:
         """The same for every block of the cluster that a mask names; each has its own barrier."""
         bits = (mask[:, None] >> np.arange(_BLOCKS) & 1).astype(np.bool_)
         place, rank = np.nonzero(bits)
+        self._pass_by(batch, bits)
         some = self.part(place)
         some.block = batch.cluster.remote(self.box.op, some.thread, some.block, rank)
         return some
+
+
+    def _pass_by(self, batch: BatchState, bits: Array) -> None:
+        """The blocks of the cluster that a mask leaves out; a hang says so if it is these bytes that they lack."""
+        assert self.box.barrier is not None, "stores have no mask"
+        phases, size = batch.mbarriers.of(self.box.barrier), batch.cluster.size
+        place, rank = np.nonzero(~bits[:, :size])
+        element = np.clip(self.element, 0, len(phases.phase) - 1)[place]
+        np.add.at(phases.unnamed, (element, self.block[place] // size * size + rank), self.bytes[place])
 
 
 class TensorCopies:

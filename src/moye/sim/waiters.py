@@ -145,7 +145,8 @@ def _phases(barriers: Parked, entry: Entry, op: ops.MbarrierWait, block: int) ->
                      away or bool((needs & ~alive).any()), bool(came.any()),
                      _fills(barriers, op, element, block), *_left(barriers, op, element, came & ~here & ~alive, block),
                      skipped=alone and _skipped(barriers, op, element, block, number), lapped=lapped,
-                     again=lapped > 0 and _again(barriers, came, block))
+                     again=lapped > 0 and _again(barriers, came, block),
+                     unnamed=0 < int(phases.bytes[element, block]) <= int(phases.unnamed[element, block]))
 
 
 def _gone_elsewhere(barriers: Parked, came: Array, block: int) -> bool:

@@ -15,7 +15,7 @@ import numpy as np
 
 from moye.dtypes import int32, int64
 from moye.ir import ops
-from moye.ir.constants import kept
+from moye.ir.constants import fits, kept, limits
 from moye.ir.nodes import Buffer, Func, Ref, TileRef
 from moye.layout import make_layout
 from moye.sim import overflow
@@ -184,6 +184,8 @@ class Watch:
     def shared(self, op: ops.Op, ref: Ref | TileRef, shared: Shared, index: Array, width: int, mask: Mask,
                how: str) -> None:
         """B2-B4 of an access to shared memory; what stays inside is told to the shared checker as ``how``."""
+        if shared.left is not None and how in ("read", "atomic"):
+            shared.left.look(index if ref.dtype.bits == shared.buffer.dtype.bits else None, mask)
         if width > 1:
             index, mask = index[::width], _per_access(mask, width)
         if not index.size:
@@ -205,6 +207,8 @@ class Watch:
     def peer(self, op: ops.Op, ref: Ref | TileRef, shared: Shared, index: Array, column: Array, width: int,
              mask: Mask, how: str) -> None:
         """The same of an access to the shared memory of the blocks ``column`` (V, T or 1, B) of the batch."""
+        if shared.left is not None:
+            shared.left.look()
         if width > 1:
             index, column, mask = index[::width], column[::width], _per_access(mask, width)
         if not index.size:
@@ -364,6 +368,22 @@ class Watch:
         shape = (*np.shape(bad)[:-2], self.threads, len(self.block_ids))
         x, y = (int(np.broadcast_to(part, shape)[found]) for part in (a, b))
         self._overflow(op, kind, name, overflow.number(kind, x, y), bits, (found[-2], found[-1]), count)
+
+    def counted(self, op: ops.For, value: Any, step: Any, mask: Mask) -> Any:
+        """A11: the next value of a loop's variable, which the kernel computes before it sees that the loop is over."""
+        bits = op.iv.dtype.bits
+        if isinstance(value, int) and isinstance(step, int):
+            if not fits(value + step, op.iv.dtype):
+                found, count = self.first(np.ones((1, 1), np.bool_), mask)
+                if found:
+                    self._overflow(op, "add", op.iv.name, str(value + step), bits, (found[-2], found[-1]), count)
+            return value + step
+        result, bad = overflow.overflowed("add", value, step, bits)
+        if bad is not None:
+            self.grown(op, "add", bits, op.iv.name, value, step, bad, mask)
+            low, high = limits(op.iv.dtype)
+            result = np.where(bad, high if op.up else low, result).astype(result.dtype)     # told; the loop ends
+        return result
 
     def _overflow(self, op: ops.Op, kind: str, name: str, number: str, bits: int, lane: tuple[int, int],
                   count: int) -> None:

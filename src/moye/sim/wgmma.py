@@ -249,6 +249,8 @@ class Wgmma:
         """(N, rows, k) of one operand."""
         shared, dtype = self.batch.shared[ref.buffer.id], numpy_dtype(ref.dtype)
         data = shared.data
+        if shared.left is not None:
+            shared.left.look()
         if dtype.itemsize != shared.dtype.itemsize:
             raise UnsupportedError(f"an operand of {self.op.mma} is a recast of {ref.buffer} to another width",
                                    locs=(self.op.loc,))

@@ -268,6 +268,7 @@ def wrap(operand: Operand, *sources: Scalar) -> Scalar:
     """
     if isinstance(operand, Value) or operand.dtype not in (dt.bool_, dt.int32, builder().index):
         return Expr(operand)
+    builder().decided += 1
     typed = any(isinstance(x, Expr) and isinstance(x.operand, Literal) for x in sources)
     return Expr(operand) if typed and operand.dtype is not dt.bool_ else operand.value
 
@@ -407,6 +408,16 @@ def where(cond: Scalar, a: Scalar, b: Scalar) -> Scalar:
     if not isinstance(cond, Expr):
         return wrap(operand_of(a if cond else b, dtype), a, b)
     return wrap(builder().select(truth(cond).operand, operand_of(a, dtype), operand_of(b, dtype)), a, b)
+
+
+def together(a: Scalar, b: Scalar) -> DType:
+    """The dtype in which two scalars meet."""
+    return _common(plain(a), plain(b))
+
+
+def typed(value: Scalar, dtype: DType) -> Scalar:
+    """A scalar that has this dtype, and is no weak number any more; bools are as they are."""
+    return value if dtype is dt.bool_ else Expr(operand_of(value, dtype))
 
 
 def truth(value: Expr) -> Expr:

@@ -136,7 +136,8 @@ class Tensor(Elementwise, WrappedLayout):
             raise TensorError(f"{self.label}[{shown(coordinate)}]: {error.message}", locs=(locate(),)) from None
 
     def _normalised(self, coordinate: object) -> object:
-        if coordinate == () and is_const(self.layout.shape, 1):     # an array without modes has one element
+        # an array without modes has one element
+        if isinstance(coordinate, tuple) and not coordinate and is_const(self.layout.shape, 1):
             return 0
         return normalise(coordinate, rank(self.layout))
 

@@ -65,7 +65,7 @@ class Location:
     upto: list[int] = field(default_factory=lambda: [0])
     """How many releases the chain of each value had then."""
     writer: list[Writer | None] = field(default_factory=lambda: [None])
-    readers: dict[tuple[int, int], list[tuple[int, int]]] = field(default_factory=dict)
+    readers: dict[int, dict[int, list[tuple[int, int]]]] = field(default_factory=dict)
     """What each thread of each block has seen: (epoch, value), the newest last."""
 
     @property
@@ -74,7 +74,7 @@ class Location:
 
     def saw(self, block: int, thread: int, epoch: int, value: int) -> None:
         """A thread has read a value."""
-        seen = self.readers.setdefault((block, thread), [])
+        seen = self.readers.setdefault(block, {}).setdefault(thread, [])
         if not seen or seen[-1][0] != epoch:
             seen.append((epoch, value))
         else:
@@ -113,6 +113,16 @@ def join(into: Clock, more: Clock) -> None:
     for source, release in more.items():
         if (old := into.get(source)) is None or old.number < release.number:
             into[source] = release
+
+
+def news(before: Clock, after: Clock) -> set[int]:
+    """The blocks of which the later clock of a thread says more."""
+    found: set[int] = set()
+    for source, release in after.items():
+        if before.get(source) is not release:
+            found.add(source[0])
+            found.update(block for block, _ in release.others)
+    return found
 
 
 def eye_of(block: int, thread: int, clocks: Clocks, column: int) -> Eye:
@@ -220,12 +230,12 @@ class Between:
         """A thread is ordered after what a clock says."""
         epochs, clocks = self.learnt.setdefault(block, {}).setdefault(thread, ([], []))
         before = clocks[-1] if clocks else {}
-        self.steps += len(clock)
         if not any(source not in before or before[source].number < release.number
-                   for source, release in clock.items()):
+                   for source, release in reversed(clock.items())):     # news tends to be last
+            self.steps += len(clock)
             return
         self.versions[block] = self.versions.get(block, 0) + 1
-        self.steps += len(before)
+        self.steps += len(clock) + len(before)
         merged = dict(before)
         join(merged, clock)
         if epochs and epochs[-1] == epoch:
@@ -281,16 +291,21 @@ class Between:
         return any(epoch <= epochs[thread] for source in self.sources.get(block, ())
                    if (release := clock.get(source)) is not None for epochs in release.of(block))
 
-    def view(self, eye: Eye, clock: Clock, location: Location, least: int = 0) -> int:
-        """The newest value of a place, from ``least`` on, that somebody has seen before the eye."""
+    def view(self, eye: Eye, clock: Clock, location: Location, least: int = 0,
+             told: Iterable[int] | None = None) -> int:
+        """The newest value of a place, from ``least`` on, that somebody has seen before the eye.
+
+        ``told``: the blocks that matter, None for all: those of which the eye has learnt since it found ``least``.
+        """
         newest = least
-        for (block, thread), seen in location.readers.items():
-            for epoch, value in reversed(seen):
-                if value <= newest:
-                    break
-                if self.before(eye, clock, (block, thread, epoch)):
-                    newest = value
-                    break
+        for block in location.readers if told is None else told:
+            for thread, seen in location.readers.get(block, {}).items():
+                for epoch, value in reversed(seen):
+                    if value <= newest:
+                        break
+                    if self.before(eye, clock, (block, thread, epoch)):
+                        newest = value
+                        break
         return newest
 
 

@@ -177,6 +177,15 @@ class Engines:
                 if other[0] == ref.buffer.id:
                     init.epoch = np.zeros_like(init.epoch)
 
+    def _visible_far(self, op: ops.AnyBulk, ref: Ref, element: int, boxes: Boxes, far: Bools) -> None:
+        """D10 of the barriers of other blocks, at which the boxes ``far`` of a multicast arrive."""
+        rank = boxes.block % self.checker.cluster
+        for there in np.unique(rank[far]).tolist():
+            lanes = np.zeros((self.checker.threads, self.checker.blocks), np.bool_)
+            here = far & (rank == there)
+            lanes[boxes.thread[here], boxes.issuer[here]] = True
+            self._visible_there(op, ref, element, lanes, there)
+
     def phase(self, buffer: Buffer, element: int, where: Bools) -> None:
         """A phase is complete in the blocks ``where``."""
         columns = self.checker.everyone(where[None])[0]
@@ -272,6 +281,7 @@ class Engines:
             mine = boxes.element == element
             own = boxes.issuer == boxes.block
             self._visible(op, barrier, element, self._lanes(boxes, mine & own), proxy=True)
+            self._visible_far(op, barrier, element, boxes, mine & ~own)
             engine = self.barrier(barrier.buffer, element)
             found = self._find(smem, chunks, boxes, mine)
             if found is None:

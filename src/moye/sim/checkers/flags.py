@@ -17,7 +17,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from moye.ir import ops
-from moye.sim.checkers.between import ITSELF, Between, Clock, Eye, Location, Place, Release, Writer, eye_of
+from moye.sim.checkers.between import ITSELF, Between, Clock, Eye, Location, Place, Release, Writer, eye_of, news
 from moye.sim.checkers.clocks import Bools, Clocks, Ints
 from moye.sim.checkers.fences import Fences
 from moye.sim.checkers.regions import CLUSTER, scope_of
@@ -77,7 +77,7 @@ class Flags:
         self._awaited: dict[int, dict[tuple[int, int, Location], tuple[int, int]]] = {}
         """Per block relaxed reads of its threads at an epoch: the value and the scope."""
         self._turns: dict[tuple[int, int, Location], _Turn] = {}
-        self._floors: dict[tuple[int, int, Location], tuple[tuple[int, int, int], int]] = {}
+        self._floors: dict[tuple[int, int, Location], tuple[tuple[int, int, int], int, Clock]] = {}
         self._idle: dict[int, tuple[int, Ints, Bools]] = {}
         self._given: list[tuple[int, list[int], Any]] = []
 
@@ -347,13 +347,15 @@ class Flags:
         between, key = self.between, (block, thread, location)
         eye = self.eye(block, thread)
         token = self._epoch(block, thread), between.versions.get(eye.block, 0), hash(eye.row.tobytes())
-        if key in self._floors and self._floors[key][0] == token:
-            return max(seen, self._floors[key][1])
+        last, floor, known = self._floors.get(key, (None, 0, {}))
+        if last == token:
+            return max(seen, floor)
         clock = between.visible(eye)
-        low = between.view(eye, clock, location, max(seen, location.latest - PATIENCE, 0))
+        told = {*news(known, clock), eye.block, *(mate for mate, _ in eye.far)}     # what others read since is no news
+        low = between.view(eye, clock, location, max(seen, floor, location.latest - PATIENCE), told)
         floor = next((value for value in range(location.latest, low, -1) if (writer := location.writer[value]) is None
                       or between.before(eye, clock, writer)), low)
-        self._floors[key] = token, floor
+        self._floors[key] = token, floor, clock
         return floor
 
     # --- questions ---------------------------------------------------------------------------------------------------

@@ -110,7 +110,7 @@ def witness(record: Traffic) -> BankRequest | None:
     for block in range(_blocks(variant)):
         address, mask, lines = _column(variant, block)
         cost = wavefronts(address, record.size, mask, record.cache, lines)
-        if best is None or cost.degree > best.degree:
+        if cost.degree > (0 if best is None else best.degree):         # a block that masks all of it off shows none
             best = _request(address, mask, lines, record, cost.skew)
     return best
 

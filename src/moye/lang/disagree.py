@@ -1,0 +1,52 @@
+"""Where two ways meet that do not agree: the errors of variables whose dtype or structure differs between them.
+
+In: a variable's dtype or structure before, and what another way brings.  Out: nothing, or a ``TraceError``.
+
+>>> check_dtype("the variable 'x'", dt.int32, 1.5)
+TraceError: the variable 'x' is int32 before this loop or branch and float32 at its end
+"""
+
+from __future__ import annotations
+
+from moye import dtypes as dt
+from moye.errors import TraceError
+from moye.ir import constants
+from moye.lang.carry import carried_dtype, describe
+from moye.tensor.context import locate
+from moye.tensor.expr import Expr, Scalar
+
+
+def check_dtype(name: str, dtype: dt.DType, leaf: Scalar) -> None:
+    """A variable keeps its dtype: Python numbers that fit and narrower integers of its kind are converted."""
+    have = carried_dtype(leaf)
+    if have == dtype:
+        return
+    if isinstance(leaf, Expr):
+        fine = have.kind == dtype.kind and have.is_integer and have.bits <= dtype.bits
+    elif dtype.is_float:
+        fine = True
+    else:
+        fine = dtype.is_integer and isinstance(leaf, int) and constants.fits(int(leaf), dtype)
+    if fine:
+        return
+    raise TraceError(f"{name} is {dtype} before this loop or branch and {have} at its end",
+                     hint=f"start with mo.{have}(...), or convert with .to(mo.{dtype})", locs=(locate(),))
+
+
+def changed_structure(name: str, before: object, after: object) -> TraceError:
+    """The error of a variable whose static structure differs between two ways to one point."""
+    kinds = _kind(before), _kind(after)
+    told = describe(before), describe(after)
+    hint = "give it a value of one kind on every way to this point"
+    if "fragment" in kinds:
+        if kinds[0] == kinds[1]:
+            told = told[0], "another " + told[1].removeprefix("the ")
+        hint = "write into the same registers: " + (name.rpartition("'")[0].rpartition("'")[2] or "x") + "[...] = ..."
+    elif kinds == ("tensor", "tensor"):
+        hint = "keep one buffer with a stage mode and carry the stage index"
+    return TraceError(f"{name} changes its structure in a loop or branch of the kernel: "
+                      f"{told[0]} before, {told[1]} after", hint=hint, locs=(locate(),))
+
+
+def _kind(structure: object) -> object:
+    return structure[0] if isinstance(structure, tuple) and structure else structure
