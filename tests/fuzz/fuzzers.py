@@ -187,6 +187,7 @@ def facts(corpus: Corpus, everything: bool) -> Iterator[str]:
 
 def scalars(corpus: Corpus, everything: bool) -> Iterator[str]:
     """The simulator's arithmetic on drawn numbers, and its conversions of every pattern."""
+    sys.path.append(str(Path(__file__).parents[1] / "sim"))
     from sim import test_conversions as c
     from sim import test_scalars as t
 
@@ -276,9 +277,8 @@ def pipes(corpus: Corpus, everything: bool) -> Iterator[str]:
 
 
 FUZZERS: dict[str, Fuzzer] = {
-    "facts": facts, "scalars": scalars, "integers": integers, "programs": programs, "kernels": kernels, "printed": printed_kernels,
-    "views": views,
-    "layouts": layouts, "pipelines": pipes,
+    "facts": facts, "scalars": scalars, "integers": integers, "programs": programs, "kernels": kernels,
+    "printed": printed_kernels, "views": views, "layouts": layouts, "pipelines": pipes,
 }
 SUITED = (
     ("ir/fold.py", ("facts", "kernels", "views")),

@@ -375,8 +375,8 @@ FAULTS: dict[str, list[tuple[str, str]]] = {
     ],
     "lang/branches.py": [
         ("        self.host.restore()\n        b.open_conditions.pop()", "        b.open_conditions.pop()"),
-        ("self.arms.append(None if b.terminated() else self._values(variables))",
-         "self.arms.append(self._values(variables))"),
+        ("self.arms.append(None if b.terminated() else self._left(variables))",
+         "self.arms.append(self._left(variables))"),
         ("            kept = orelse if no_then else then", "            kept = then if no_then else orelse"),
         ("return x.dtype if x.dtype == y.dtype else dt.promote(x.dtype, y.dtype)", "return x.dtype"),
         ('    then, orelse = (block, Block()) if kind == "land" else (Block(), block)',
