@@ -300,11 +300,12 @@ class _Dynamic(Loop):
         if not self.dynamic:
             _close(self)
             return super().after(variables)
-        left: Locals = {}
+        left: dict[Any, Any] = {}                       # by name, and by place for what objects hold
         if self.host is not None:
             self.host.restore()
-            left = {place: self._left(place, self.host.before(place)) for place in self.places}
-            self.host.put(left.items())
+            places = {place: self._left(place, self.host.before(place)) for place in self.places}
+            self.host.put(places.items())
+            left |= places
         left |= {name: self._left(name, variables.get(name, Undefined(name))) for name in self.names}
         self._watch(left)
         return tuple(left[name] for name in self.names)
