@@ -16,9 +16,8 @@ from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from moye.errors import TraceError
+from moye.errors import Loc, TraceError
 from moye.ir.builder import Builder
-from moye.ir.nodes import Loc
 from moye.lang.carry import is_carried
 from moye.lang.host import equal
 from moye.lang.mutable import Kind, State, kinds_of

@@ -304,7 +304,7 @@ class _Dynamic(Loop):
         if self.host is not None:
             self.host.restore()
             left = {place: self._left(place, self.host.before(place)) for place in self.places}
-            self.host.put(left.items())
+            self.host.put([(place, left[place]) for place in self.places])
         left |= {name: self._left(name, variables.get(name, Undefined(name))) for name in self.names}
         self._watch(left)
         return tuple(left[name] for name in self.names)
