@@ -300,12 +300,11 @@ class _Dynamic(Loop):
         if not self.dynamic:
             _close(self)
             return super().after(variables)
-        left: dict[Any, Any] = {}                       # by name, and by place for what objects hold
+        left: Locals = {}
         if self.host is not None:
             self.host.restore()
-            places = {place: self._left(place, self.host.before(place)) for place in self.places}
-            self.host.put(places.items())
-            left |= places
+            left = {place: self._left(place, self.host.before(place)) for place in self.places}
+            self.host.put([(place, left[place]) for place in self.places])
         left |= {name: self._left(name, variables.get(name, Undefined(name))) for name in self.names}
         self._watch(left)
         return tuple(left[name] for name in self.names)
