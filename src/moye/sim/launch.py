@@ -156,6 +156,7 @@ class Launch:
         self.stale = stale if stale.numbers else None
         self.globals = GlobalMemory(self.func, lambda buffer: self.memory(buffer, buffer.dtype), self.total,
                                     self.place, self.reporter, spent)
+        self.globals.between.newest = self.schedule.late
         for param in self.func.params:
             if isinstance(param, TensorParam) and param.name in self.hooks.poison:
                 self.globals.unwritten.fill(param.buffer, self.memory(param.buffer, param.buffer.dtype))

@@ -21,19 +21,21 @@ SEVERAL = 3
 MOST_BLOCKS, MOST_BYTES = 512, 1 << 30
 """Of launches beyond this one schedule is enough, unless somebody says how many."""
 DEAR = 3_000_000
-"""So are steps of synchronisation (between.py) of the first: what blocks tell each other takes seconds to follow."""
+"""So are steps of synchronisation in the first: what many blocks tell each other takes seconds to follow."""
 
 
 class Schedule:
     """One order.  Odd seeds run few blocks at once, so that some end before others begin; even ones many.
 
-    Seed 1 takes them backwards, so that of any two blocks each has come first once.
+    Seed 1 takes them backwards, so that of any two blocks each has come first once, and who has waited longest looks
+    last.  With odd seeds those that poll are ``late``: they look when nobody else moves, and find the newest value
+    alone, so that they miss one that another follows.
 
     Only blocks that are all ``resident`` may begin in any order: others may count on the one that devices keep to.
     """
 
     def __init__(self, seed: int, blocks: int, cluster: int, *, resident: bool = True) -> None:
-        self.seed, self.blocks, self.cluster = seed, blocks, cluster
+        self.seed, self.blocks, self.cluster, self.late = seed, blocks, cluster, seed % 2 == 1
         self._random = np.random.default_rng(seed)
         self._order: Array | None = None
         if seed and resident:
@@ -55,13 +57,13 @@ class Schedule:
 
     def turns(self, waiting: Sequence[T]) -> list[T]:
         """In which order those that wait get their turn."""
-        if not self.seed:
-            return list(waiting)
+        if self.seed < 2:
+            return list(waiting)[::-1 if self.seed else 1]
         return [waiting[i] for i in self._random.permutation(len(waiting))]
 
     def wakes(self) -> bool:
         """Whether those that poll look at once when a flag changes."""
-        return not self.seed or bool(self._random.random() < 0.5)
+        return not self.seed or (not self.late and bool(self._random.random() < 0.5))
 
 
 class Rewind:

@@ -4,9 +4,9 @@ In: a checked launch of a kernel with predicated copies that fill nothing in, or
 finding, if the outputs depend on what such a statement has left.
 
 The first run notes where a statement is off at an element that it wrote before and nothing since, and whether anybody
-reads such an element before it is written.  Only then the launch is run again, from the arguments as they were, with
-other finite values there: an output that changes was made from stale data.  What is kept on purpose is not: a condition
-that does not bound an index (guards.py) counts only where there was nothing to read, outside of the argument.
+reads such an element before it is written. Only then the launch is run again, from the arguments as they were, with
+other finite values in those elements: an output that changes was made from stale data. What is kept on purpose is not:
+a condition that does not bound an index (guards.py) counts only where there was nothing to read.
 """
 
 from __future__ import annotations

@@ -152,6 +152,8 @@ class Between:
         """Per block and thread what it has acquired itself, and from which epoch on."""
         self.versions: dict[int, int] = {}
         """How often threads of a block have learnt something."""
+        self.newest = False
+        """Whether those that poll find the newest value, not one after the other."""
         self.steps = self.events = 0
         self._numbers: dict[Source, int] = {}
 

@@ -325,7 +325,7 @@ class Flags:
     def _choose(self, op: ops.Op, location: Location, block: int, threads: list[int]) -> int:
         """The value that threads of a block read: the next one that they may see if they poll, else the newest."""
         latest = location.latest
-        if id(op) not in self.traffic.polled:
+        if id(op) not in self.traffic.polled or self.between.newest:
             value = latest
         else:
             value = max(self._after_last(op, location, block, thread) for thread in threads)
