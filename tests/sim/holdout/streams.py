@@ -307,3 +307,94 @@ def async_source_changed_after(out, x):
     mo.sync_threads()
     x[63 - tid] = 0.0
     out[tid] = s[63 - tid]
+
+
+@table.right(lambda: (zeros(32, 2), ramp(32, 2)), block=32, grid=2, cluster=2)
+@mo.kernel
+def split_cluster_barrier(out, x):
+    tid, rank = mo.thread_idx().x, mo.cluster_rank()
+    s = mo.shared_array(mo.float32, 32)
+    s[tid] = x[tid, rank]
+    mo.cluster_arrive()
+    own = x[31 - tid, rank]
+    mo.cluster_wait()
+    other = mo.map_shared_rank(s, rank ^ 1)[tid]
+    mo.cluster_arrive()
+    out[tid, rank] = own + other
+    mo.cluster_wait()
+
+
+@table.right(lambda: (zeros(64), ramp(64)), block=64)
+@mo.kernel
+def elect_leader(out, x):
+    """One elected lane of each warp writes for the warp."""
+    tid, warp = mo.thread_idx().x, mo.warp_idx()
+    s = mo.shared_array(mo.float32, 2)
+    total = mo.warp_reduce(x[tid], "add")
+    if mo.elect():
+        s[warp] = total
+    mo.sync_warp()
+    out[tid] = s[warp]
+
+
+@table.right(lambda: (zeros(64), ramp(64), 3), block=64)
+@mo.kernel
+def half_used_buffers(out, x, n):
+    """A fragment of eight of which n are set and used."""
+    tid = mo.thread_idx().x
+    part = mo.fragment((8,), mo.float32)
+    for i in mo.static_range(8):
+        if i < n:
+            part[i] = x[(tid + i) % 64]
+    total = 0.0
+    for i in mo.static_range(8):
+        if i < n:
+            total += part[i]
+    out[tid] = total
+
+
+@table.right(lambda: (zeros(64), ramp(64)), block=64)
+@mo.kernel
+def barrier_in_uniform_branch(out, x):
+    """A branch on what all threads of the block agree about."""
+    tid = mo.thread_idx().x
+    s = mo.shared_array(mo.float32, 64)
+    s[tid] = x[tid]
+    mo.sync_threads()
+    if s[0] > 0.0:
+        value = s[63 - tid]
+        mo.sync_threads()
+        s[tid] = value
+        mo.sync_threads()
+    out[tid] = s[(tid + 1) % 64]
+
+
+@table.right(lambda: (zeros(32), ramp(32)), block=32)
+@mo.kernel
+def ballot_compaction(out, x):
+    """Elements that pass are packed; each thread knows its place from a ballot."""
+    tid = mo.thread_idx().x
+    keep = x[tid] > 12.0
+    mask = mo.ballot(keep)
+    place = 0
+    for i in range(32):
+        if i < tid:
+            if (mask >> i) & 1 == 1:
+                place += 1
+    if keep:
+        out[place] = x[tid]
+
+
+@table.right(lambda: (zeros(64), ramp(64, 3)), block=64)
+@mo.kernel
+def triple_buffer_one_barrier(out, x):
+    """With three buffers one barrier a pass is enough."""
+    tid = mo.thread_idx().x
+    s = mo.shared_array(mo.float32, (64, 3))
+    total = 0.0
+    for k in range(3):
+        for j in range(3):
+            s[tid, (k * 3 + j) % 3] = x[tid, j]
+            mo.sync_threads()
+            total += s[63 - tid, (k * 3 + j) % 3]
+    out[tid] = total

@@ -482,22 +482,3 @@ def global_written_then_bulk_loaded(x: mo.Static, out: mo.Static, bad: mo.Conste
         mo.copyto(mo.BulkCopy(), s, mo.tile(x, (128,), (0,)), barrier=(full, 0))
     mo.mbarrier_wait(full, 0, 0)
     out[tid] = s[127 - tid]
-
-
-@table.faulty("D12 D14", lambda: (zeros(128), ramp(128)), block=64)
-@mo.kernel
-def reduce_without_fence(out: mo.Static, x: mo.Static, bad: mo.Constexpr):
-    """A bulk reduction of partial sums that a fence precedes in time, but before the last write."""
-    tid = mo.thread_idx().x
-    s = mo.shared_array(mo.float32, 128)
-    s[tid], s[tid + 64] = x[tid], x[tid + 64]
-    if bad:
-        mo.fence_proxy_async()
-    s[tid] = s[tid] * 2.0
-    if not bad:
-        mo.fence_proxy_async()
-    mo.sync_threads()
-    if tid == 0:
-        mo.copyto(mo.BulkReduceAdd(), mo.tile(out, (128,), (0,)), s)
-        mo.tma_store_arrive()
-        mo.tma_store_wait(0)

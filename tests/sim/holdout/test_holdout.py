@@ -20,7 +20,7 @@ from sim.holdout import (
 )
 from sim.holdout.cases import Case, codes, outcome
 
-MODULES = (barriers, clusters, memory, programs, rings, roles, streams, suspicious, tails, tensor_copies)
+MODULES = (barriers, clusters, memory, mixtures, programs, rings, roles, streams, suspicious, tails, tensor_copies)
 
 
 def _cases() -> Iterator[Case]:
