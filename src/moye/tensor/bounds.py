@@ -158,7 +158,7 @@ def require_index_at_launch(tensor: View, pending: Pending) -> bool:
     message = f"index {{bound}} of {pending.label}{view}, mode {pending.mode}, is outside its extent {{extent}}"
     fields = {"bound": operand_of(bound), "extent": operand_of(extent)}  # type: ignore[arg-type]
     hint = _hint(entry, loop, tensor, extent)
-    guard = builder().guard(inside.operand, message, fields, hint, _code(tensor) or "A12")  # type: ignore[arg-type]
+    guard = builder().guard(inside.operand, message, fields, hint, _code(tensor) or "A12")
     if loop is not None and len(builder().func.guards) > before:
         loop.guards.append(guard)
     return loop is None
@@ -169,7 +169,7 @@ def _code(tensor: View) -> str | None:
     return {Space.GLOBAL: "B1", Space.SHARED: "B2", Space.CLUSTER: "B2"}.get(tensor.buffer.space)
 
 
-def _hint(entry: int | Expr, loop: LoopBound | None, tensor: View, extent: Int) -> str | None:
+def _hint(entry: Int, loop: LoopBound | None, tensor: View, extent: Int) -> str | None:
     if isinstance(entry, int):
         return None
     if loop is not None and isinstance(extent, int) and tensor.buffer.space is not Space.GLOBAL:
