@@ -96,6 +96,20 @@ def arguments(op):
     return make
 
 
+def overflows(args):
+    """Whether sums of integers leave 32 bits, which the checker tells of unless they saturate."""
+    op, A, B, C = args[4].op, *args[1:4]
+    if not op.d_dtype.is_integer or op.saturate:
+        return False
+    total, k = C.astype(np.int64), op.shape_mnk[2]
+    A, B = taken_out(A, op.a_dtype), taken_out(B, op.b_dtype)
+    for i in range(0, A.shape[1], k):
+        total = total + PRODUCTS[op.product](A[:, i:i + k], B[:, i:i + k])
+        if (total != total.astype(np.int32)).any():
+            return True
+    return False
+
+
 def expected(args):
     """float64, or integers that wrap or saturate at each instruction."""
     out, A, B, C, mma = args[:5]

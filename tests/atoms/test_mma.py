@@ -140,7 +140,7 @@ def test_one_instruction(op, order):
     """Rounded once from the exact sum; integers exactly."""
     args = kernels.one_tile_arguments(op, np.random.default_rng(3), order)
     report = mo.check(kernels.one_tile)[1, 32](*args)
-    assert report.ok, str(report)
+    assert {finding.code for finding in report.findings} == ({"A11"} if kernels.overflows(args) else set()), str(report)
     wanted = kernels.expected(args)[0]
     if op.d_dtype == mo.float64:
         assert difference(args[0], wanted) <= TOLERANCE["float64"]
@@ -261,7 +261,8 @@ def test_values_that_do_not_lie_side_by_side(name):
     op = mo.mma.ALL[name]
     D, A, B, C, mma = kernels.one_tile_arguments(op, np.random.default_rng(5))
     report = mo.check(kernels.scattered)[1, 32](D, A, B, C, mma)
-    assert report.ok, str(report)
+    leaves = kernels.overflows([D, A, B, C, mma])
+    assert {finding.code for finding in report.findings} == ({"A11"} if leaves else set()), str(report)
     assert np.array_equal(D, kernels.expected([D, A, B, C, mma])[0])
     compiled = kernels.scattered.compile(D, A, B, C, mma, block=32, arch="sm_80")
     assert compiled.spills == 0

@@ -225,6 +225,9 @@ class Expressions:
         wraps = t not in ("i32", "i64")
         x, most = (self.leaf(t) if wraps else self.narrow(t)).text, limits(t)[1] if wraps else 9
         a, b = (f"({x} + {self.rng.choice([1, 2, 5, most, most // 2 + 1])})" for _ in range(2))
+        if wraps and self.chance(0.4):      # what a wider register would hold before it is cut
+            a = self.rng.choice([f"({x} * {self.rng.choice([3, 7])})", f"(-{x})", f"(~{x})", f"({x} - {x} * 2)",
+                                 f"abs({x})" if family(t) == "i" else f"({x} * {x})"])
         b = x if self.chance(0.3) else b
         return f"mo.{sign}({a}, {b})" if sign[0] == "m" else f"{a} {sign} {b}"
 
@@ -394,7 +397,7 @@ class Expressions:
         if depth <= 0 or self.chance(0.15):
             return self.leaf(t)
         kind = self.rng.choice(["+", "+", "-", "*", "*", "/", "**", "min", "max", "neg", "abs", "sqrt", "round",
-                                "where", "ifexp", "cast", "//", "mixed", "quotient", "call"])
+                                "where", "ifexp", "cast", "//", "mixed", "quotient", "call", "half"])
         a = self.floating(t, depth - 1)
         if kind in ("+", "-", "*", "/"):
             b = self.float_right(t, depth)
@@ -406,6 +409,8 @@ class Expressions:
         if kind in ("neg", "abs", "sqrt", "round"):
             return Text({"neg": f"(-{a.text})", "abs": f"abs({a.text})", "sqrt": f"mo.sqrt({a.text})",
                          "round": f"mo.{self.rng.choice(['floor', 'ceil', 'trunc', 'round'])}({a.text})"}[kind])
+        if kind == "half":      # ties
+            return Text(f"mo.round(mo.{NAMES[t]}({self.walk('i32').text}) * 0.5)")
         if kind == "//":
             bounded = f"mo.min(mo.max({a.text}, -1000.0), 1000.0)"
             return Text(f"({bounded} {self.rng.choice(['//', '%'])} {self.rng.choice(['3.0', '0.5', '-2.0', '7'])})")

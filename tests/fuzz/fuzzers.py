@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import inspect
 import itertools
+import os
 import pickle
 import random
 import sys
@@ -50,7 +51,7 @@ class Corpus:
 Fuzzer = Callable[[Corpus, bool], Iterator[str]]
 
 
-# --- what is known before ----------------------------------------------------------------------------------------------
+# --- what is known before --------------------------------------------------------------------------------------------
 
 
 def drawn(count: int) -> list[Program]:
@@ -59,21 +60,20 @@ def drawn(count: int) -> list[Program]:
     return [draw(FIRST + i, fault, risk) for i, (fault, risk) in enumerate(kinds)]
 
 
-def learn(count: int, folder: Path) -> Corpus:
+def learn(count: int, folder: Path, texts: int = 1200) -> Corpus:
     """The programs that moye as it is judges rightly."""
-    from cuda.test_printer_fuzz import PROGRAMS, printed
+    from cuda.test_printer_fuzz import printed
     from fuzz import interpreter
     from fuzz.answers import against
     from fuzz.host import with_host
     from fuzz.programs import arguments
-    from fuzz.scalars import Unclear
 
     known, verdicts = [], []
     for program in drawn(count):
         items = arguments(program)
         try:
             codes, memories = interpreter.run(program.source, program.name, items, program.grid, program.block)
-        except (Unclear, RecursionError, ZeroDivisionError):
+        except Exception:       # unclear, or no program at all
             continue
         verdict = against(program, items, codes, memories)
         known.append(Known(program, codes, memories, getattr(verdict.printed, "source", "")))
@@ -83,7 +83,7 @@ def learn(count: int, folder: Path) -> Corpus:
     for one in kept:
         if one.printed:
             one.traced = _traced(one.program)
-    return Corpus(kept, [text.source for _, text in printed(PROGRAMS)])
+    return Corpus(kept, [text.source for _, text in printed(texts)])
 
 
 def _traced(program: Program) -> bytes:
@@ -94,7 +94,7 @@ def _traced(program: Program) -> bytes:
     return pickle.dumps(kernel_of(program).trace(*for_moye(arguments(program)), block=program.block))
 
 
-# --- kernels -----------------------------------------------------------------------------------------------------------
+# --- kernels ---------------------------------------------------------------------------------------------------------
 
 
 def kernels(corpus: Corpus, everything: bool) -> Iterator[str]:
@@ -155,7 +155,7 @@ def _hosted(waiting: list[tuple[Program, Any]], folder: Path) -> str:
     return next((f"{p.seed} {v.kind}" for (p, _), v in zip(waiting, verdicts, strict=True) if v.failed), "")
 
 
-# --- the others --------------------------------------------------------------------------------------------------------
+# --- the others ------------------------------------------------------------------------------------------------------
 
 
 def _cases(*functions: Callable[..., None]) -> Iterator[str]:
@@ -183,6 +183,22 @@ def facts(corpus: Corpus, everything: bool) -> Iterator[str]:
     yield from _cases(t.test_facts_of_one_operand, t.test_facts_of_conversions, t.test_folding_makes_no_overflow,
                       t.test_an_overflow_is_never_taken_for_impossible)
     yield from _cases(t.test_facts_and_folds_of_one_operation, t.test_facts_and_folds_of_chains)
+
+
+def scalars(corpus: Corpus, everything: bool) -> Iterator[str]:
+    """The simulator's arithmetic on drawn numbers, and its conversions of every pattern."""
+    sys.path.append(str(Path(__file__).parents[1] / "sim"))
+    from sim import test_conversions as c
+    from sim import test_scalars as t
+
+    os.environ["MOYE_CHECK"] = "0"
+    try:
+        yield from _cases(t.test_integer_arithmetic, t.test_comparisons, t.test_float_arithmetic, t.test_math,
+                          t.test_float_to_integer_truncates_and_saturates, t.test_casts)
+        yield from _cases(c.test_every_pattern_upward, c.test_rounded_once, c.test_every_tie,
+                          c.test_floats_to_integers_saturate)
+    finally:
+        del os.environ["MOYE_CHECK"]
 
 
 def integers(corpus: Corpus, everything: bool) -> Iterator[str]:
@@ -214,7 +230,7 @@ def _native(changed: list[tuple[int, Any, Any]]) -> str:
         return ""
     with tempfile.TemporaryDirectory() as name:
         library = t.compiled([(func, text) for _, func, text in changed], Path(name))
-        wrong = [at for i, (at, func, text) in enumerate(changed) for n in (3, -5)
+        wrong = [at for i, (at, func, text) in enumerate(changed) for n in (0, 3, -5, 7)
                  if not t.agrees(library, i, func, text, n)]
     return f"{wrong[0]} differs" if wrong else ""
 
@@ -261,8 +277,8 @@ def pipes(corpus: Corpus, everything: bool) -> Iterator[str]:
 
 
 FUZZERS: dict[str, Fuzzer] = {
-    "facts": facts, "integers": integers, "programs": programs, "kernels": kernels, "printed": printed_kernels,
-    "views": views, "layouts": layouts, "pipelines": pipes,
+    "facts": facts, "scalars": scalars, "integers": integers, "programs": programs, "kernels": kernels,
+    "printed": printed_kernels, "views": views, "layouts": layouts, "pipelines": pipes,
 }
 SUITED = (
     ("ir/fold.py", ("facts", "kernels", "views")),
@@ -271,6 +287,8 @@ SUITED = (
     ("cuda/intrinsics.py", ("printed", "programs")),
     ("cuda/", ("programs", "printed")),
     ("passes/", ("printed", "pipelines")),
+    ("sim/semantics.py", ("scalars", "kernels")),
+    ("sim/emit_scalar.py", ("kernels", "scalars")),
     ("sim/", ("kernels", "views", "pipelines")),
     ("layout/", ("layouts", "views", "kernels")),
     ("tensor/", ("views", "kernels", "pipelines")),

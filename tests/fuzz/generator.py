@@ -196,7 +196,10 @@ class Generator:
             return
         v = self.rng.choice(found)
         e = self.e.right(v.t, 2).text if family(v.t) in "iu" else self.e.float_right(v.t, 2)
-        if family(v.t) == "f":
+        if self.chance(0.3) and (family(v.t) == "f" or v.t not in ("i32", "i64")):      # no ``v -= a - b``
+            other = self.e.of(v.t, 1).text
+            self.line(f"{v.name} = ({v.name} {self.rng.choice('+-')} {other}) {self.rng.choice('+-')} {e}")
+        elif family(v.t) == "f":
             self.line(f"{v.name} {self.rng.choice(['+=', '-=', '*='])} {e}")
         elif v.t in ("i32", "i64"):
             if v.low <= 0:
@@ -510,7 +513,8 @@ class Generator:
         else:
             self.out(t, Text(f"{name}[{self.rng.randint(0, rows - 1)}]"))
         if self.chance(0.3):
-            kind = "max" if family(t) == "f" else "xor" if t in ("i32", "i64") else self.rng.choice(["add", "xor", "min"])
+            wraps = family(t) != "f" and t not in ("i32", "i64")
+            kind = self.rng.choice(["add", "xor", "min"]) if wraps else "max" if family(t) == "f" else "xor"
             self.out(t, Text(f"{name}.reduce('{kind}')"))
 
     def elementwise(self, name: str, t: str) -> str:

@@ -5,7 +5,7 @@
 //   B: float16 (B_0,B_1):(B_s0,1), 16-byte aligned
 //   B: TmaLoad() of float16 tiles Sw<3,3,3> o 0 o ((8,4),(64,1)):((64,512),(1,0)), 1 box of 64 x 32 with 128-byte swizzle
 //   stages = 3
-//   fault = 
+//   fault =
 //   sA: shared float16 Sw<3,3,3> o 0 o ((8,16),(64,1),(1,3)):((64,512),(1,0),(0,8192))
 //   sB: shared float16 Sw<3,3,3> o 0 o ((8,4),(64,1),(1,3)):((64,512),(1,0),(0,2048))
 //   pipe_full: shared uint64 3:1

@@ -155,7 +155,7 @@ def test_an_overflow_is_never_taken_for_impossible(kind, dtype):
     rng = random.Random(f"overflow {kind} {dtype}")
     told = 0
     for _ in range(400):
-        builder, values, (a, b), held = operands(rng, dtype, 2)
+        _, _, (a, b), held = operands(rng, dtype, 2)
         if fold.may_overflow(kind, a, b):
             told += 1
             continue

@@ -538,6 +538,36 @@ def test_static_state_outside_of_traced_regions_is_pythons():
     agree(fn, (4, 1))
 
 
+@pytest.mark.parametrize("space", [{}, {"__name__": "builtins"}, {"__name__": "notebook"}, {"__name__": None}])
+def test_classes_and_globals_of_code_that_was_executed(space):
+    source = """class State:
+    total = 0
+    def __init__(self):
+        self.v = 0
+    def add(self, x):
+        self.v += x
+        State.total += 1
+def reset():
+    global count
+    State.total = count = 0
+def step():
+    global count
+    count += 2
+def drawn(n, m):
+    reset()
+    s = State()
+    for i in range(n):
+        s.add(i)
+        if i > m:
+            step()
+    return s.v, State.total, count
+"""
+    name = f"<executed {space}>"
+    linecache.cache[name] = (len(source), None, source.splitlines(True), name)
+    exec(compile(source, name, "exec"), space)
+    agree(space["drawn"], (5, 2), (0, 3))
+
+
 # --- which object a variable holds ------------------------------------------------------------------------------------
 
 

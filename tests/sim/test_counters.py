@@ -50,8 +50,8 @@ KERNELS = [uniform, by_threads, with_barriers, with_a_step]
 
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=lambda k: k.__name__)
-@pytest.mark.parametrize(("a", "b", "fits"), [(TOP - 10, TOP, False), (TOP - 16, TOP - 3, True), (TOP - 9, TOP - 9, True),
-                                              (7, 23, True)])
+@pytest.mark.parametrize(("a", "b", "fits"), [(TOP - 10, TOP, False), (TOP - 16, TOP - 3, True),
+                                              (TOP - 9, TOP - 9, True), (7, 23, True)])
 def test_the_step_behind_the_last_turn(kernel, a, b, fits):
     x = np.zeros(32, np.int32)
     report = mo.check(kernel)[1, 32](x, a, b)

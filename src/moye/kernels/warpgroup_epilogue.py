@@ -16,6 +16,9 @@ from typing import Any
 import moye as mo
 from moye.kernels.warpgroup_config import GROUP
 
+REPEATS = 1 << 30
+"""Elements of a mode along which a vector repeats: more than any C has, as tiles reach beyond C."""
+
 
 @dataclass(frozen=True, slots=True)
 class Output:
@@ -109,9 +112,11 @@ def along(plan, out, vector, mode, part, place):
 
 @mo.jit
 def spread(vector, mode, M, N):
-    """A vector along a mode as the (M, N) tensor that repeats it along the other."""
+    """A vector along a mode as a tensor that repeats it along the other, beyond C too: tiles end before it does."""
     step = mo.stride(vector.layout)[0]
-    return vector.with_layout(mo.make_layout((M, N), (step, 0) if mode == 0 else (0, step)))
+    if mode == 0:
+        return vector.with_layout(mo.make_layout((M, REPEATS), (step, 0)))
+    return vector.with_layout(mo.make_layout((REPEATS, N), (0, step)))
 
 
 @mo.jit

@@ -127,8 +127,10 @@ def static_range(*args: int) -> range:
         shown = ", ".join(str(a) for a in args)
         raise TraceError(f"static_range({shown}): the bounds must be static", hint="use range for a loop of the kernel",
                          locs=(locate(),))
-    if len(turns := range(*args)) > MOST_TURNS:
-        raise TraceError(f"static_range: {len(turns)} turns are more than the {MOST_TURNS} that a loop may be "
+    turns = range(*args)
+    count = max(0, -((turns.start - turns.stop) // turns.step))     # len() stops at 2^63
+    if count > MOST_TURNS:
+        raise TraceError(f"static_range: {count} turns are more than the {MOST_TURNS} that a loop may be "
                          "unrolled to", hint="use range for a loop of the kernel", locs=(locate(),))
     return turns
 
@@ -271,9 +273,9 @@ def warp_reduce(value: Scalar, kind: str = "add", width: int = 32) -> Scalar:
     Kinds: add, mul, min, max, and, or, xor.
     """
     width = static(width)
-    if kind not in _KINDS:
+    if not isinstance(kind, str) or kind not in _KINDS:
         raise TraceError(f"reduce: {kind!r} is none of {', '.join(_KINDS)}", locs=(locate(),),
-                         hint='a sum is kind "add"' if kind in ("sum", "+") else None)
+                         hint='a sum is kind "add"' if repr(kind) in ("'sum'", "'+'") else None)
     if not isinstance(width, int) or width not in (1, 2, 4, 8, 16, 32):
         raise TraceError(f"warp_reduce: the width {width!r} is no power of two up to 32", locs=(locate(),))
     delta = width // 2
@@ -417,6 +419,7 @@ def where(cond: Any, a: Any, b: Any) -> Any:
     """``a if cond else b`` elementwise, both sides evaluated; scalars or register tensors."""
     if any(isinstance(x, Tensor) for x in (cond, a, b)):
         return elementwise(expr.where, cond, a, b)
+    expr.require_scalar("where", cond, a, b)
     dtype = expr.together(a, b) if expr.is_scalar(a) and expr.is_scalar(b) and tracing() else None
     found = expr.where(cond, a, b)
     return found if dtype is None else expr.typed(found, dtype)     # also where facts decided which
@@ -427,9 +430,10 @@ def assume(cond: Scalar, message: str = "") -> None:
 
     Checked in the simulator, and at launch where arguments alone decide it.
     """
+    expr.require_scalar("assume", cond)
     if not isinstance(cond, Expr):
         if not cond:
-            raise TraceError(f"assume is false while tracing{': ' + message if message else ''}", locs=(locate(),))
+            raise TraceError(f"assume is false while tracing{f': {message}' if message else ''}", locs=(locate(),))
         return
     cond = truth(cond)
     text = message or "an assumption of the kernel does not hold"

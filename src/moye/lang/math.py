@@ -76,6 +76,7 @@ def _extremum(kind: str, doc: str) -> Callable[..., Argument]:
 def _pair(kind: str, a: Argument, b: Argument) -> Argument:
     if isinstance(a, Tensor) or isinstance(b, Tensor):
         return elementwise(lambda x, y: expr.arithmetic(kind, x, y), a, b)
+    expr.require_scalar(kind, a, b)
     if not isinstance(a, expr.Expr) and not isinstance(b, expr.Expr):
         return min(a, b) if kind == "min" else max(a, b)
     return expr.arithmetic(kind, a, b)

@@ -26,6 +26,7 @@ PLAIN = (int, float, bool, str, bytes, complex, type(None))
 _FOREIGN = sys.stdlib_module_names | {
     "IPython", "_pytest", "cuda", "cupy", "ipykernel", "jax", "jaxlib", "matplotlib", "ml_dtypes", "moye", "numpy",
     "nvidia", "pandas", "pluggy", "pytest", "scipy", "torch", "traitlets"}
+_HEAP = 1 << 9                                              # Py_TPFLAGS_HEAPTYPE: made by a class statement
 _CONTAINERS = ("types", "collections", "array", "functools", "_collections", "collections.abc")
 
 
@@ -250,7 +251,7 @@ def _kinds(cls: type) -> Iterator[Kind]:
         yield _VERSION
     elif hasattr(cls, "__next__") and hasattr(cls, "__iter__"):
         yield _ITERATOR
-    if (is_users(module) or module in _CONTAINERS) and ((hasattr(cls, "__dictoffset__") and cls.__dictoffset__)
+    if (is_users_class(cls) or module in _CONTAINERS) and ((hasattr(cls, "__dictoffset__") and cls.__dictoffset__)
                                                         or any(True for _ in _slots_of(cls))):
         yield _ATTRIBUTES
 
@@ -259,6 +260,11 @@ def is_users(module: str | None) -> bool:
     """Whether a module is the user's, or may hold kernels: not moye's, the standard library's or a known package's."""
     top = (module or "").partition(".")[0]
     return top == "__main__" or top not in _FOREIGN
+
+
+def is_users_class(cls: type) -> bool:
+    """Whether a class is the user's; one that ``exec`` made in a namespace without a name says it is a builtin."""
+    return is_users(cls.__module__) or (cls.__module__ == "builtins" and bool(cls.__flags__ & _HEAP))
 
 
 def same(a: object, b: object) -> bool:

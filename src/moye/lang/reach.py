@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from moye.lang.mutable import CELL, CLASS, PLAIN, Globals, Kind, is_users, kinds_of
+from moye.lang.mutable import CELL, CLASS, PLAIN, Globals, Kind, is_users, is_users_class, kinds_of
 from moye.tensor.context import is_internal
 
 _CONTROL = "__moye__"
@@ -91,11 +91,11 @@ class _Walk:
             self._module(value)
         elif cls.__module__ == "moye.lang.trace" and isinstance(getattr(value, "function", None), types.FunctionType):
             self._add([(path, value.function)])             # a device function
-        elif is_users(cls.__module__):
+        elif is_users_class(cls):
             self._add([(cls.__name__, cls)])
 
     def _function(self, path: str, function: types.FunctionType) -> None:
-        if not is_users(function.__module__ or "__main__"):
+        if not _is_users_code(function.__module__):
             return
         for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
             keys, values = CELL.read(cell)
@@ -114,7 +114,7 @@ class _Walk:
         self._globals(function.__code__, function.__globals__)
 
     def _class(self, path: str, cls: type) -> None:
-        if not is_users(cls.__module__):
+        if not is_users_class(cls):
             return
         self.found.append(Found(cls, CLASS, path))
         for value in list(vars(cls).values()):
@@ -131,7 +131,7 @@ class _Walk:
             self._note(vars(module), names)
 
     def _globals(self, code: types.CodeType, namespace: dict[str, Any]) -> None:
-        if not is_users(namespace.get("__name__", "__main__")):
+        if not _is_users_code(namespace.get("__name__")):
             return
         loaded, stored = global_names(code)
         self._note(namespace, stored)
@@ -140,6 +140,11 @@ class _Walk:
     def _note(self, namespace: dict[str, Any], names: Iterable[str]) -> None:
         self._names.setdefault(id(namespace), (namespace, set()))[1].update(names)
         self._add((name, namespace[name]) for name in names if name in namespace)
+
+
+def _is_users_code(module: str | None) -> bool:
+    """Of a function or namespace: no builtin is written in Python, but what ``exec`` runs without a name is called so."""
+    return module in (None, "builtins") or is_users(module)
 
 
 @functools.lru_cache(maxsize=4096)

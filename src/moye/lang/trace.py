@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import dis
 import enum
+import inspect
 import sys
 import types
 from collections.abc import Callable, Iterator, Sequence
@@ -129,7 +130,10 @@ def trace(function: types.FunctionType, specs: dict[str, Spec], *, block: tuple[
 
 def _trace_entry(function: types.FunctionType, arguments: dict[str, Any]) -> None:
     try:
-        result = function(**arguments)
+        if function.__code__.co_flags & inspect.CO_VARARGS:             # a wrapper, which may take no names
+            result = function(*arguments.values())
+        else:
+            result = function(**arguments)
     except MoyeError as error:
         raise error.at(_where(error)) from None
     except Exception as error:

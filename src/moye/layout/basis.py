@@ -86,7 +86,7 @@ class ArithmeticTuple(tuple[Any, ...]):
     __slots__ = ()
 
     def __new__(cls, items: Iterable[Any] = ()) -> ArithmeticTuple:
-        if not isinstance(items, Iterable):
+        if not isinstance(items, Iterable) or getattr(items, "shape", None) == ():
             raise LayoutError(f"an ArithmeticTuple is made of the items of a tuple, not of {items!r}")
         return super().__new__(cls, [ArithmeticTuple(x) if type(x) is tuple else x for x in items])
 

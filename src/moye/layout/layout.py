@@ -12,6 +12,7 @@ Combining layouts is in algebra.py, divide.py and product.py.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol, Self, TypeVar, overload
 
@@ -66,7 +67,13 @@ class Layout(Drawable):
     def __call__(self, *crd: Coord) -> Int:
         """The offset of a coordinate (an index, a coordinate tuple, or one argument a mode); under basis strides a
         coordinate, as an ``ArithmeticTuple``."""
-        offset = tuples.crd_to_offset(crd[0] if len(crd) == 1 else crd, self.shape, self.stride)
+        whole = crd[0] if len(crd) == 1 else crd
+        try:
+            offset = tuples.crd_to_offset(whole, self.shape, self.stride)
+        except (AttributeError, TypeError):
+            offset = tuples.crd_to_offset(_integers(whole, whole), self.shape, self.stride)
+        if isinstance(offset, float):
+            _integers(whole, whole)
         if offset == 0 if isinstance(offset, int) else isinstance(offset, (ScaledBasis, ArithmeticTuple)):
             return as_coordinate(offset, self.stride)  # type: ignore[no-any-return]
         return offset
@@ -326,3 +333,15 @@ def slice_and_offset(crd: Coord, layout: S) -> tuple[S, Int]:
     Law: for ``sub, offset = slice_and_offset(crd, l)``, ``l(crd filled with c) == sub(c) + offset``.
     """
     return layout.slice_and_offset(crd)
+
+
+def _integers(crd: Any, whole: Any) -> Any:
+    """A coordinate with NumPy's integers made Python's; LayoutError where something else is in it."""
+    if isinstance(crd, (tuple, list)):
+        return tuple(_integers(item, whole) for item in crd)
+    if hasattr(crd, "divisor"):                             # a traced integer
+        return crd
+    try:
+        return operator.index(crd)
+    except TypeError:
+        raise LayoutError(f"a coordinate is made of integers, not {whole!r}") from None

@@ -42,7 +42,7 @@ def format_of(path: str | PathLike[str]) -> str:
 
 def check_format(name: str) -> str:
     """The name of a format; LayoutError where there is none of this name."""
-    if name not in FORMATS:
+    if not isinstance(name, str) or name not in FORMATS:
         raise LayoutError(f"draw: there is no format {name!r}", hint=f"use {', '.join(FORMATS)}")
     return name
 

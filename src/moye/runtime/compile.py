@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from moye import env
 from moye.atoms.atom import CopyOp, MmaOp
+from moye.depth import deeply
 from moye.errors import UNKNOWN, CompileError, LaunchError, MoyeError, PerformanceWarning, TraceError, UnsupportedError
 from moye.ir.nodes import Func
 from moye.ir.text import to_text
@@ -165,6 +166,7 @@ def _program(cls: type[Program], values: dict[str, Any]) -> Program:
     return cls(**values)
 
 
+@deeply
 def specialise(function: types.FunctionType, call: Call, block: Dim3, cluster: Dim3 = (1, 1, 1)) -> Specialised:
     """Trace, clean and verify a kernel for these specs."""
     show = env.show()
@@ -226,6 +228,7 @@ def arch_of(array: Any) -> str | None:
     return None if info is None or info.device is None else default_arch(info.device)
 
 
+@deeply
 def compile_program(spec: Specialised, arch: str, *, restrict: bool = True) -> Program:
     """Print and compile for an architecture such as ``sm_90a``; from the disk cache where it has it."""
     from moye.cuda.notes import refused

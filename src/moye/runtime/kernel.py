@@ -132,7 +132,8 @@ class Kernel:
                           hint=f"{self.__name__}[grid, block](...)")
 
     @boundary
-    def launch(self, *args: Any, grid: Extents, block: Extents, cluster: Extents = (1, 1, 1), stream: Any = None,
+    def launch(self, *args: Any, grid: Extents | None = None,
+               block: Extents | None = None, cluster: Extents = (1, 1, 1), stream: Any = None,
                smem: int | None = None, dependent: bool = False, **kwargs: Any) -> None:
         """Launch with every option: ``grid`` and ``block`` extents, ``cluster`` shape, a CUDA ``stream`` (handle or
         object; default: torch's current stream, else the legacy one), ``smem`` extra dynamic shared bytes.
@@ -214,7 +215,7 @@ class Kernel:
         return list(self._reasons)
 
     @boundary
-    def compile(self, *args: Any, block: Extents, cluster: Extents = (1, 1, 1), arch: str | None = None,
+    def compile(self, *args: Any, block: Extents | None = None, cluster: Extents = (1, 1, 1), arch: str | None = None,
                 **kwargs: Any) -> Compiled:
         """Compile for arguments (or ``mo.TensorLike`` specs, which overlap nothing) without launching; needs no GPU.
 
@@ -229,7 +230,8 @@ class Kernel:
                         shape=shape)
 
     @boundary
-    def prepare(self, *args: Any, grid: Extents, block: Extents, cluster: Extents = (1, 1, 1), stream: Any = None,
+    def prepare(self, *args: Any, grid: Extents | None = None,
+               block: Extents | None = None, cluster: Extents = (1, 1, 1), stream: Any = None,
                 smem: int | None = None, dependent: bool = False, **kwargs: Any) -> Prepared:
         """Check and compile a launch and keep it: calling the result launches it again with the same arguments.
 
@@ -241,7 +243,7 @@ class Kernel:
         return prepare.prepare(spec, call, device, shape, stream, more, dependent)
 
     @boundary
-    def trace(self, *args: Any, block: Extents, cluster: Extents = (1, 1, 1), **kwargs: Any) -> Func:
+    def trace(self, *args: Any, block: Extents | None = None, cluster: Extents = (1, 1, 1), **kwargs: Any) -> Func:
         """The IR for arguments or specs."""
         call = classify(self.signature, args, kwargs)
         return self.specialised(call, dim3(block, "block"), dim3(cluster, "cluster")).func
@@ -255,7 +257,7 @@ class Compiled(Program):
     shape: Shape | None = None
 
     @boundary
-    def prepare(self, *args: Any, grid: Extents, stream: Any = None, smem: int | None = None,
+    def prepare(self, *args: Any, grid: Extents | None = None, stream: Any = None, smem: int | None = None,
                 dependent: bool = False, **kwargs: Any) -> Prepared:
         """A prepared launch of just this specialisation; ArgumentError where the arguments need another."""
         assert self.shape is not None, "made by Kernel.compile"

@@ -26,7 +26,10 @@ _load_lock = threading.Lock()
 
 def dim3(extents: Any, what: str) -> Dim3:
     """Three extents from an integer or up to three of them."""
-    parts = tuple(extents) if isinstance(extents, (tuple, list)) else (extents,)
+    if extents is None:
+        raise LaunchError(f"a kernel needs {what}=, one to three integers", hint=f"pass {what}=, such as {what}=128")
+    parts = tuple(extents) if isinstance(extents, (tuple, list)) or len(getattr(extents, "shape", ())) == 1 \
+        else (extents,)
     if not 1 <= len(parts) <= 3 or not all(hasattr(p, "__index__") for p in parts):
         raise LaunchError(f"{what} is one to three integers, not {extents!r}")
     x, y, z = [p.__index__() for p in parts] + [1] * (3 - len(parts))

@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from moye import env
+from moye.depth import deeply
 from moye.errors import CompileError, SimulationError, UnsupportedError
 from moye.ir.nodes import TensorParam
 from moye.runtime.arguments import Call
@@ -115,6 +116,7 @@ def launched_before() -> tuple[Any, ...]:
     return _before.get()
 
 
+@deeply
 def run(spec: Specialised, call: Call, grid: Dim3, *, check: bool, collect: bool = False, earliest: bool = False,
         record: tuple[int, ...] = (), lints: bool = False, sample: tuple[int, ...] | None = None,
         probe: Any = None, seed: int = 0, schedules: int | None = 1,

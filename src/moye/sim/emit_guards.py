@@ -39,11 +39,30 @@ def _dry(w: Writer, block: Block, guard: Guard) -> None:
         elif isinstance(op, ops.For):
             if any(id(inner) in targets for inner in op.body.walk()):
                 _loop(w, op, guard)
-        elif isinstance(op, (ops.If, ops.Scope, ops.Loop)):
+        elif isinstance(op, ops.If):
+            if any(id(inner) in targets for arm in op.blocks() for inner in arm.walk()):
+                _arms(w, op, guard)
+        elif isinstance(op, (ops.Scope, ops.Loop)):
             for inner in op.blocks() if isinstance(op, ops.Scope) else ():
                 _dry(w, inner, guard)
         elif id(op) in guard.needed:
             w.run(op)                                   # type: ignore[attr-defined]
+
+
+def _arms(w: Writer, op: ops.If, guard: Guard) -> None:
+    """A branch inside: what would be done of it."""
+    before, cond, then, other = w.mask, w.operand(op.cond), w.fresh("m"), w.fresh("m")
+    if w.level(op.cond) == SCALAR:
+        w.line(f"{then}, {other} = ({before}, False) if {cond} else (False, {before})")
+    else:
+        w.line(f"{then} = both({before}, {cond})")
+        w.line(f"{other} = minus({before}, {then})")
+    for w.mask, arm in ((then, op.then), (other, op.orelse)):
+        w.line(f"if {w.mask} is not False:")
+        with w.indented():
+            w.line("pass")
+            _dry(w, arm, guard)
+    w.mask = before
 
 
 def _loop(w: Writer, op: ops.For, guard: Guard) -> None:

@@ -5,7 +5,8 @@ In: a Func.  Out: ``guards``: by the id of an ``if`` what it guards, and which o
 >>> guards(func)[id(branch)].targets[0].op          # sA[i] = x[i] under ``if i < n``
 
 A condition is ragged if it bounds an index: integers are compared by size, one depends on the thread, none on data.  A
-value that is kept on purpose has another condition (``k % 4 == 0``, ``best < x[i]``).
+value that is kept on purpose has another condition (``k % 4 == 0``, ``best < x[i]``).  One that is the same in every
+pass (``tid < 8``) says who works, and guards nothing.
 """
 
 from __future__ import annotations
@@ -37,14 +38,58 @@ class Guard:
     needed: frozenset[int]
     ragged: bool
 
+    def places(self) -> list[tuple[object, int]]:
+        """Statement and buffer of each target: those of an unrolled loop are the same."""
+        return [(op.loc, (op.dst if isinstance(op, ops.Copy) else op.ref).buffer.id)
+                for op in (target.op for target in self.targets)]
+
 
 def guards(func: Func) -> dict[int, Guard]:
-    """The guards in loops."""
-    found, loops = {}, loops_of(func)
-    for op in _looped(func.body, False):
-        if isinstance(op, ops.If) and (guard := _guard(op, loops)) is not None:
-            found[id(op)] = guard
-    return found
+    """The guards in loops of the kernel, and in unrolled ones that use what a statement left before it runs again."""
+    loops = loops_of(func)
+    looped = {id(op) for op in _looped(func.body, False)}
+    found = {id(op): (guard, fixed(op.cond, loops)) for op in func.body.walk()
+             if isinstance(op, ops.If) and (guard := _guard(op, loops)) is not None}
+    used, keys = _used(func, [guard for guard, _ in found.values()]), dict[tuple[object, int], set[object]]()
+    for guard, key in found.values():
+        for at in guard.places():
+            keys.setdefault(at, set()).add(key)
+
+    def counts(branch: int, guard: Guard, key: object | None) -> bool:
+        if key is None and branch in looped:
+            return True
+        return any(at in used and (key is None or len(keys[at]) > 1) for at in guard.places())
+
+    return {branch: guard for branch, (guard, key) in found.items() if counts(branch, guard, key)}
+
+
+def _used(func: Func, found: list[Guard]) -> set[tuple[object, int]]:
+    """The statements of unrolled loops between which the buffer that they write is read."""
+    order = {id(op): number for number, op in enumerate(func.body.walk())}
+    reads: dict[int, list[int]] = {}
+    for op in func.body.walk():
+        for ref, written in op.refs():
+            if not written:
+                reads.setdefault(ref.buffer.id, []).append(order[id(op)])
+    spans: dict[tuple[object, int], list[int]] = {}
+    for guard in found:
+        for at, target in zip(guard.places(), guard.targets, strict=True):
+            spans.setdefault(at, []).append(order[id(target.op)])
+    return {at for at, span in spans.items() if any(min(span) < read < max(span) for read in reads.get(at[1], ()))}
+
+
+def fixed(cond: Operand, loops: dict[int, ops.For]) -> object | None:
+    """What a condition is made of, to compare it with others, if no pass of a loop changes it; else None."""
+    if not isinstance(cond, Value):
+        return cond
+    if cond.op is None:
+        return None if cond.id in loops else ("value", cond.id)
+    if isinstance(cond.op, ops.Special):
+        return cond.op.kind
+    if not isinstance(cond.op, _PURE):
+        return None
+    parts = tuple(fixed(part, loops) for part in cond.op.operands())
+    return None if None in parts else (getattr(cond.op, "kind", type(cond.op).__name__), parts)
 
 
 def loops_of(func: Func) -> dict[int, ops.For]:
@@ -92,6 +137,8 @@ def _guard(branch: ops.If, loops: dict[int, ops.For]) -> Guard | None:
         refs = [op.dst, op.src] if isinstance(op, ops.Copy) else [op.ref, load.ref]         # type: ignore[union-attr]
         counted = [part for loop in walked.values() if isinstance(loop, ops.For) and op in loop.body.walk()
                    for part in (loop.start, loop.stop, loop.step)]
+        counted += [inner.cond for inner in walked.values()
+                    if isinstance(inner, ops.If) and any(op in arm.walk() for arm in inner.blocks())]
         made = _needed([part for ref in refs for part in _parts(ref)]
                        + (list(op.extents) if isinstance(op, ops.Copy) else []) + counted, walked)
         if made is not None:

@@ -130,13 +130,19 @@ def _reach(arg: TensorArg) -> tuple[int, int]:
 
 
 class Leftovers:
-    """The elements of a shared allocation that a statement has left as they were (stale.py): does anybody read one?"""
+    """The elements of a shared allocation that a statement has left as they were (stale.py): does anybody read one?
 
-    __slots__ = ("noted", "read", "table")
+    What has not been read since it was written is of this pass: another lane or unrolled iteration has just done it.
+    """
+
+    __slots__ = ("noted", "read", "reads", "stamp", "table")
 
     def __init__(self, elements: int, blocks: int) -> None:
         self.table = np.zeros((elements, blocks), np.bool_)
         self.noted = self.read = False
+        self.reads = 0
+        self.stamp: Array = np.zeros((elements, blocks), np.int64)
+        """How many reads there had been when each element was written."""
 
     def note(self, place: tuple[Array, ...]) -> None:
         """These elements are left."""
@@ -145,11 +151,18 @@ class Leftovers:
 
     def clear(self, place: tuple[Array, ...]) -> None:
         """These elements are written."""
+        self.stamp[place] = self.reads
         if self.noted:
             self.table[place] = False
 
+    def used(self, place: tuple[Array, ...]) -> Array:
+        """Where the allocation has been read since these elements were written."""
+        after: Array = self.stamp[place] < self.reads
+        return after
+
     def look(self, index: Array | None = None, mask: Any = None) -> None:
         """The lanes of the mask read these elements (V, T or 1, B or 1), or some that are not known."""
+        self.reads += 1
         if not self.noted or self.read:
             return
         if index is None:

@@ -163,6 +163,7 @@ class CopyPlan:
         reading = self._predicated(pred, mask)
         writing = mask if self.zero_fill else reading
         if writing is False or not len(to):
+            self._left(to, of, mask)
             return
         numbers = None
         if self.checked:

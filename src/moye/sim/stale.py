@@ -4,9 +4,9 @@ In: a checked launch of a kernel with predicated copies that fill nothing in, or
 finding, if the outputs depend on what such a statement has left.
 
 The first run notes where a statement is off at an element that it wrote before and nothing since, and whether anybody
-reads such an element before it is written.  Only then the launch is run again, from the arguments as they were, with other finite values in those elements: an output that changes was
-made from stale data.  What is kept on purpose is not: a condition that does not bound an index (guards.py) counts only
-where there was nothing to read, outside of the argument.
+reads such an element before it is written. Only then the launch is run again, from the arguments as they were, with
+other finite values in those elements: an output that changes was made from stale data. What is kept on purpose is not:
+a condition that does not bound an index (guards.py) counts only where there was nothing to read.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from moye.ir import ops
 from moye.ir.nodes import Block, Buffer, Func, TensorParam, TileRef
 from moye.sim.checkers.findings import Finding, Reporter, coordinate_of
 from moye.sim.checkers.regions import ATOMIC, SHARE, SPARE, WRITE, accesses
-from moye.sim.guards import guards, is_ragged, loops_of
+from moye.sim.guards import fixed, guards, is_ragged, loops_of
 from moye.sim.masks import Mask, lanes_of
 from moye.sim.memory import Array, Fragment, Leftovers, Shared, TensorArg
 
@@ -58,6 +58,8 @@ class Stale:
                 keys.setdefault((op.loc, op.dst.buffer.id), []).append(op)
                 if inside:
                     looped.add(id(op))
+        loops = loops_of(func)
+        keys = {key: same for key, same in keys.items() if not _alike(same, loops)}
         for guard in guards(func).values():
             for op in (target.op for target in guard.targets):
                 same = keys.setdefault((op.loc, target_of(op).id), [])
@@ -67,7 +69,6 @@ class Stale:
         several = [same for same in keys.values() if len(same) > 1 or id(same[0]) in looped]
         self.numbers = {id(op): number for number, same in enumerate(several, 1) for op in same}
         self.buffers = {target_of(same[0]).id for same in several}
-        loops = loops_of(func)
         self._bounds = {id(op): _bounds(op, loops) for same in several for op in same if isinstance(op, ops.Copy)}
 
     @property
@@ -105,7 +106,11 @@ class Stale:
         if memory.owner is None or (mask is False):
             return
         lanes = np.broadcast_to(lanes_of(mask, threads, len(block_ids)), shape)
-        wrong = lanes & (memory.owner[_places(memory, rows, shape)] == self.numbers[id(op)])
+        there = lanes & (rows >= 0) & (rows < len(memory.data))     # a lane that is off may be anywhere
+        at = _places(memory, rows, shape)
+        wrong = there & (memory.owner[at] == self.numbers[id(op)])
+        if isinstance(memory, Shared) and memory.left is not None:
+            wrong &= memory.left.used(at)
         if not ragged:
             wrong = wrong & outside
         if wrong.any():
@@ -137,9 +142,11 @@ class Stale:
         bounds = self._bounds[id(op)]
         meant = outside if bounds is False else outside | (here.any(axis=(0, 1)) | bool(bounds))
         written = tuple(np.broadcast_to(part, shape)[here] for part in at)
-        before = owner[at]
+        before, there = owner[at], (rows >= 0) & (rows < len(memory.data))
         owner[written] = FRESH                          # what no other lane writes now
-        wrong = wanted & ~here & meant & (before == number) & (owner[at] == number)
+        wrong = wanted & ~here & meant & there & (before == number) & (owner[at] == number)
+        if isinstance(memory, Shared) and memory.left is not None:
+            wrong &= memory.left.used(at)
         if wrong.any():
             self.note(op, memory, rows, wrong, block_ids)
         owner[written] = number
@@ -175,6 +182,13 @@ def _bounds(op: ops.Copy, loops: dict[int, ops.For]) -> bool | None:
         return None
     found = is_ragged(op.pred, loops)
     return False if found is None else found or None
+
+
+def _alike(same: Sequence[ops.Copy | ops.Store], loops: dict[int, ops.For]) -> bool:
+    """Whether copies are off for the same threads in every pass, which have never written what lies there."""
+    preds = [op.pred for op in same if isinstance(op, ops.Copy)]
+    kinds = {None if pred is None or isinstance(pred, TileRef) else fixed(pred, loops) for pred in preds}
+    return len(kinds) == 1 and None not in kinds
 
 
 def _walk(block: Block, inside: bool) -> Iterator[tuple[ops.Op, bool]]:

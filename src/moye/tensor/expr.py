@@ -19,7 +19,7 @@ from moye.dtypes import DType, Kind
 from moye.errors import DTypeError, FactError, TraceError
 from moye.ir import builder as ir_builder
 from moye.ir import constants, fold, ops
-from moye.ir.nodes import Literal, Operand, Value
+from moye.ir.nodes import Literal, Operand, TensorParam, Value
 from moye.layout import DynInt
 from moye.tensor.context import builder, locate, text_is_asked_for
 
@@ -399,6 +399,20 @@ def unary(kind: str, a: Scalar, *, fast: bool = False) -> Scalar:
     return wrap(b.cast(result, dtype) if dtype in _NARROW and result.dtype.is_float else result, a)
 
 
+def require_scalar(what: str, *values: object) -> None:
+    """TraceError unless all are scalars."""
+    for x in values:
+        if not is_scalar(x):
+            raise TraceError(f"{what} takes scalars of the kernel and numbers, not {shorten(x)} of type "
+                             f"{type(x).__name__}", locs=(locate(),))
+
+
+def shorten(value: object) -> str:
+    """A value for a sentence: no more than a line."""
+    text = " ".join(repr(value).split())
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
 def where(cond: Scalar, a: Scalar, b: Scalar) -> Scalar:
     """``a if cond else b`` for scalars, both evaluated."""
     if not isinstance(cond, Expr) and not isinstance(a, Expr) and not isinstance(b, Expr):
@@ -438,6 +452,19 @@ def can_guard(operand: Operand, *, conditional: bool = False) -> bool:
     return (conditional or builder().conditions == 0) and ir_builder.expressible(operand, builder().parameters)
 
 
+def _assumed(x: Expr, divisor: int) -> str:
+    """How the user says that a value is a multiple: an extent has no name of the user's own."""
+    for param in builder().func.params:
+        extents = param.shape if isinstance(param, TensorParam) else ()
+        for mode, extent in enumerate(extents):
+            if extent is x.operand:
+                return f"say mo.assume(mo.size({param.name}, {mode}) % {divisor} == 0) before"
+    strides = [s for param in builder().func.params if isinstance(param, TensorParam) for s in param.strides]
+    if isinstance(x.operand, Value) and x.operand.name and not any(s is x.operand for s in strides):
+        return f"say mo.assume({x.operand.name} % {divisor} == 0) before"
+    return f"say before, with mo.assume, that it is a multiple of {divisor}"
+
+
 def assume_divisible(x: Expr, divisor: int, message: str, hint: str | None = None, code: str = "A12") -> None:
     """Assume ``x % divisor == 0`` from here on, checked at every launch; FactError where that is not possible."""
     b = builder()
@@ -449,7 +476,7 @@ def assume_divisible(x: Expr, divisor: int, message: str, hint: str | None = Non
         if not ir_builder.expressible(cond, b.parameters):
             why = "launch cannot check it, since it depends on more than arguments"
         raise FactError(f"{message.format(value=x)}: it is not known whether {x} is a multiple of {divisor}, and {why}",
-                        hint=f"say mo.assume({x} % {divisor} == 0) before", locs=(locate(),))
+                        hint=_assumed(x, divisor), locs=(locate(),))
     b.guard(cond, message, {"value": x.operand}, hint, code)
     if isinstance(x.operand, Value):
         x.operand.divisor = math.lcm(x.operand.divisor, divisor)

@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from moye.atoms.universal import AUTO_COPY
-from moye.dtypes import DType, Space, as_dtype, uint32
+from moye.dtypes import DType, Space, as_dtype, uint32, uint128
 from moye.errors import DTypeError, LayoutError, TensorError
 from moye.ir import ops
 from moye.ir.nodes import Block, Buffer, Literal, Operand, Ref, TileRef, Value
@@ -168,6 +168,11 @@ class Tensor(Elementwise, WrappedLayout):
             raise TensorError(f"{self.label}[{shown(coordinate)}] is one element; it cannot hold {value!r}",
                               locs=(locate(),))
         number: Any = value
+        if self.dtype is uint128 and getattr(number, "dtype", None) is not uint128:
+            raise TensorError(f"{self.label}[{shown(coordinate)}] is a uint128, which is only moved: "
+                              "it holds no number",
+                              hint="write through a view of narrower elements: mo.recast(x, mo.uint32)",
+                              locs=(locate(),))
         self.unordered()
         builder().emit(ops.Store(ref=self.ref(coordinate, write=True), value=operand_of(number, self.dtype)))
 
@@ -342,7 +347,8 @@ def make_fragment(layout: Layout, dtype: DType) -> Tensor:
 def make_fragment_like(tensor: Tensor | Layout, dtype: DType | None = None) -> Tensor:
     """A register tensor of the same shape, compact, column-major over the modes."""
     layout = tensor.layout if isinstance(tensor, Tensor) else tensor
-    chosen = dtype or (tensor.dtype if isinstance(tensor, Tensor) else None)
+    own = tensor.dtype if isinstance(tensor, Tensor) else None
+    chosen = as_dtype("make_fragment_like", dtype) if dtype is not None else own
     if chosen is None or not hasattr(layout, "shape"):
         raise TensorError("make_fragment_like takes a tensor, or a layout and a dtype", locs=(locate(),))
     return make_fragment(make_layout(layout.shape), chosen)

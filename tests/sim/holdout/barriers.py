@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from sim.holdout.cases import Table, ramp, zeros
 
 import moye as mo
+from sim.holdout.cases import Table, ramp, zeros
 
 table = Table()
 
@@ -232,7 +232,7 @@ def named_by_half_warps(out, x, bad: mo.Constexpr):
         out[tid] = s[(tid + 32) % 64]
 
 
-@table.faulty("C1 C2", lambda: (zeros(64, 4), ramp(64, 4)), block=128)
+@table.faulty("C1 C2 C5", lambda: (zeros(64, 4), ramp(64, 4)), block=128)
 @mo.kernel
 def pair_without_return(out, x, bad: mo.Constexpr):
     """Producer and consumer warps: "filled" is signalled, "emptied" only in the twin."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from sim.holdout.cases import Table, ramp, zeros
 
 import moye as mo
+from sim.holdout.cases import Table, ramp, zeros
 
 table = Table()
 TILE = mo.make_layout((16, 32), (32, 1))

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from sim.holdout.cases import Table, ramp, zeros
 
 import moye as mo
+from sim.holdout.cases import Table, ramp, zeros
 
 table = Table()
 MMA = mo.make_tiled_mma(mo.UniversalFMA(mo.float32), mo.make_layout((8, 8)))

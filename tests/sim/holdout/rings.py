@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from sim.holdout.cases import Table, ramp, zeros
-
 import moye as mo
+from sim.holdout.cases import Table, ramp, zeros
 
 table = Table()
 ASYNC = mo.make_tiled_copy(mo.CopyAtom(mo.CpAsync(mo.float32), mo.float32), mo.make_layout((64, 1)))
@@ -141,7 +140,7 @@ def barrier_before_wait(out, x, bad: mo.Constexpr):
     out[tid] = s[(tid + 32) % 64, 0]
 
 
-@table.faulty("D3", lambda: (zeros(64), ramp(64, 1)), block=64)
+@table.faulty("D1 D3", lambda: (zeros(64), ramp(64, 1)), block=64)
 @mo.kernel
 def only_one_warp_waits(out, x, bad: mo.Constexpr):
     """cp_async_wait is of one's own thread: warp 0's wait says nothing of warp 1's copies."""
@@ -284,7 +283,7 @@ def pipeline_object_ahead(out, x, bad: mo.Constexpr):
     out[tid] = total
 
 
-@table.faulty("D18 D1", lambda: (zeros(64), ramp(64, 2), zeros(64)), block=64)
+@table.faulty("D1 D2", lambda: (zeros(64), ramp(64, 2), zeros(64)), block=64)
 @mo.kernel
 def tile_read_after_the_loop(out, x, other, bad: mo.Constexpr):
     """What the last pass fetched is used after the loop, whose waits left it in flight."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from sim.holdout.cases import Table, ramp, zeros
 
 import moye as mo
+from sim.holdout.cases import Table, ramp, zeros
 
 table = Table()
 WGMMA = mo.make_tiled_mma(mo.mma.wgmma(mo.float16, mo.float16, mo.float32, 64))
@@ -234,7 +234,7 @@ def released_then_read(out, tma, bad: mo.Constexpr):
             state = state.next()
     elif tid < 32:
         state, total = pipe.consumer_start(), 0.0
-        for k in range(6):
+        for _ in range(6):
             pipe.consumer_wait(state)
             if bad:
                 pipe.consumer_release(state)

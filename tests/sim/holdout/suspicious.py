@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from sim.holdout.cases import Table, ramp, zeros
 
 import moye as mo
+from sim.holdout.cases import Table, ramp, zeros
 
 table = Table()
 ONE = mo.CopyAtom(mo.CpAsync(mo.float32), mo.float32)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from sim.holdout.cases import Table, ramp, zeros
-
 import moye as mo
+from sim.holdout.cases import Table, ramp, zeros
 
 table = Table()
 TILE = mo.make_layout((16, 32), (32, 1))

@@ -37,8 +37,8 @@ A7  T    a swizzled tile at an offset that its swizzle span does not divide
 A8  T    accumulators of one MMA tiling stored with the partition of another
 A9  T    operand major-ness and MMA atom disagree
 A10 T    the block's threads differ from those of the tiled copy or MMA that it uses
-A11 L/S  an offset that does not fit the index width in use
-A12 L/S  an argument that breaks what its specialisation assumed
+A11 L/S  an integer that its dtype, or the index width in use, does not hold
+A12 L/S  an argument or a value that breaks what the kernel assumed, or a division by zero
 B1  L/S  global access out of bounds
 B2  T/S  shared access out of bounds of its own tensor
 B3  T/S  vector access to an address that is not aligned to its width

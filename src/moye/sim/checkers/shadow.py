@@ -163,6 +163,10 @@ class InFlight:
         self.group: Ints = np.zeros((units, columns), np.int64)
         self.waits: Ints = np.zeros((units, columns), np.int64)
         self.wait_op: Ints = np.zeros((units, columns), np.int64)
+        self.issues: dict[int, int] = {}
+        """How often each op has copied ..."""
+        self.unread: set[int] = set()
+        """... and which have overwritten what had arrived and nobody had read: they are in the wrong stage."""
 
     def repeat(self, times: int, axis: int) -> None:
         self.group = np.repeat(self.group, times, axis)

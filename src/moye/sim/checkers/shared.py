@@ -36,6 +36,7 @@ from moye.sim.checkers.shadow import (
     PENDING,
     SYNC,
     THREAD,
+    WAITED,
     InFlight,
     Recent,
     Shadow,
@@ -55,6 +56,8 @@ MOST_RECORDS = 1 << 24
 """Records of reads that are kept of all groups."""
 BLOCK = 0
 """The named barrier that is the block barrier."""
+_FIRST = 4
+"""So many runs of a copy show whether it goes to the wrong stage."""
 _READ, _WRITTEN, _COPIED, _UPDATED = "read", "written", "copied", "updated"
 
 
@@ -165,7 +168,7 @@ class SharedChecker:
         self.peers.local(shadow, op, at, _WRITTEN)
         epoch = self.clocks.epoch(at.group, at.block)
         if asynchronous:
-            self._issue(shadow, at)
+            self._issue(shadow, self.judge.number(op), at)
             epoch = np.full_like(epoch, NEVER)
         kind = PENDING if asynchronous else SYNC
         if shadow.turns is not None:
@@ -228,9 +231,14 @@ class SharedChecker:
             with self.judge.reporter.agreed(agree):
                 self._tell(doubt)
 
-    def _issue(self, shadow: Shadow, at: Footprint) -> None:
+    def _issue(self, shadow: Shadow, op: int, at: Footprint) -> None:
         if shadow.copies is None:
             shadow.copies = InFlight(shadow.units, self.clocks.columns)
+        times = shadow.copies.issues[op] = shadow.copies.issues.get(op, 0) + 1
+        if times <= _FIRST:
+            landed = kind_of(take(shadow.write, at.unit, at.block)) == WAITED
+            if landed.any() and (landed & ~shadow.reads.rows(at).any(axis=1)).any():
+                shadow.copies.unread.add(op)
         shadow.pending = True
         put(shadow.copies.group, at.unit, at.block, take(self.copies.committed, at.first, at.block))
         put(shadow.copies.waits, at.unit, at.block, take(self.copies.waits, at.first, at.block))

@@ -141,8 +141,10 @@ class Judge:
         kind = clashes.kind
         early = self._waited_since(shadow, clashes)
         stale = np.zeros_like(early) if shadow.stale is None else shadow.stale[clashes.unit, clashes.block]
-        codes = np.select([clashes.record == 0, stale, (kind == PENDING) & early, kind == PENDING, kind == WAITED],
-                          [_B6, _B11, _D2, _D1, _D3], self._sync(clashes, _C1))
+        unread = np.isin(op_of(clashes.record), [] if shadow.copies is None else list(shadow.copies.unread))
+        pending = kind == PENDING
+        codes = np.select([clashes.record == 0, stale, pending & early, pending & unread, pending, kind == WAITED],
+                          [_B6, _B11, _D2, _D4, _D1, _D3], self._sync(clashes, _C1))
         self._report(shadow, op, clashes, codes, verb, lambda scene: self._tell_read(shadow, scene))
 
     def write(self, shadow: Shadow, op: Op, clashes: Clashes, verb: str) -> None:
@@ -235,6 +237,10 @@ class Judge:
                     HINTS["B11"])
         if scene.code == "D1":
             return f"{scene.here} is {scene.verb} while a copy into it is in flight: {_not_waited(scene)}", HINTS["D1"]
+        if scene.code == "D4":
+            return (f"{scene.here} is {scene.verb} while a copy into it is in flight: {scene.then} overwrites what an "
+                    "earlier copy had brought and nobody had read", "copy into a stage that has been read, after a "
+                    "sync_threads() that follows the reads")
         if scene.code == "D2":
             why, hint = self._too_permissive(shadow, scene)
             return f"{scene.here} is {scene.verb} while a copy into it may be in flight: {why}", hint

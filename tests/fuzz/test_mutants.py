@@ -1,0 +1,52 @@
+"""Faults put into moye: the list follows the source, and a few of them are judged, each by another fuzzer.
+
+All of them: ``python tests/fuzz/mutants.py``.
+"""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from fuzz import fuzzers
+from fuzz.mutant_list import MUTANTS
+from fuzz.mutants import SRC, verdict_of
+
+SAMPLE = {  # file, a part of the text: the fuzzer that must notice
+    ("ir/fold.py", "return 0, a.dtype.bits, 1"): "facts",
+    ("cuda/expressions.py", "_int_literal(power if division"): "integers",
+    ("cuda/statements.py", "deps=frozenset((op.var.id,))"): "programs",
+    ("sim/masks.py", "np.copyto(result, old"): "kernels",
+    ("layout/layout.py", "offset = add(offset, step)"): "layouts",
+}
+
+
+def test_every_mutants_text_is_still_there():
+    """Each text occurs once, and its change is another program."""
+    assert len(MUTANTS) >= 60 and len(set(MUTANTS)) == len(MUTANTS)
+    texts = {file: (SRC / "moye" / file).read_text() for file, _, _ in MUTANTS}
+    assert not [(file, old) for file, old, _ in MUTANTS if texts[file].count(old) != 1]
+    assert all(old != new for _, old, new in MUTANTS)
+    for file, old, new in MUTANTS:
+        compile(texts[file].replace(old, new), file, "exec")
+
+
+@pytest.fixture(scope="module")
+def known(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("mutants")
+    path = folder / "corpus.pickle"
+    path.write_bytes(pickle.dumps(fuzzers.learn(6, folder, texts=40)))
+    return path
+
+
+@pytest.mark.parametrize(("place", "fuzzer"), SAMPLE.items(), ids=SAMPLE.values())
+def test_a_fault_is_noticed(known, place, fuzzer):
+    [mutant] = [m for m in MUTANTS if m[0] == place[0] and place[1] in m[1]]
+    how, _ = verdict_of(mutant, known, 10.0)
+    assert how.startswith(fuzzer + " "), how
+
+
+def test_moye_as_it_is_has_no_fault(known):
+    how, _ = verdict_of(("", "", ""), known, 2.0, ("programs", "printed", "kernels"))
+    assert not how
