@@ -13,6 +13,7 @@ C7: thread 0 of block (0, 0, 0) reads lane 8, which is not in the mask, in the s
 hint: let every lane that is read reach the shuffle, and name it in the mask
 """
 
+# ruff: noqa: E501
 
 import numpy as np
 

@@ -11,6 +11,7 @@ P8: 131072 bytes of shared memory let 1 block of 64 threads onto a multiprocesso
 hint: smaller tiles: 2 blocks fit with 115712 bytes each, if its registers allow, which are not known before it is compiled
 """
 
+# ruff: noqa: E501
 
 import numpy as np
 

@@ -143,7 +143,7 @@ class _Walk:
 
 
 def _is_users_code(module: str | None) -> bool:
-    """Of a function or namespace: no builtin is written in Python, but what ``exec`` runs without a name is called so."""
+    """Of a function or namespace: no builtin is written in Python, but what ``exec`` runs unnamed is called so."""
     return module in (None, "builtins") or is_users(module)
 
 

@@ -10,7 +10,6 @@ from sim.holdout import (
     barriers,
     clusters,
     memory,
-    mixtures,
     programs,
     rings,
     roles,
