@@ -169,7 +169,7 @@ def _code(tensor: View) -> str | None:
     return {Space.GLOBAL: "B1", Space.SHARED: "B2", Space.CLUSTER: "B2"}.get(tensor.buffer.space)
 
 
-def _hint(entry: int | Expr, loop: LoopBound | None, tensor: View, extent: Int) -> str | None:
+def _hint(entry: Int, loop: LoopBound | None, tensor: View, extent: Int) -> str | None:
     if isinstance(entry, int):
         return None
     if loop is not None and isinstance(extent, int) and tensor.buffer.space is not Space.GLOBAL:

@@ -10,6 +10,7 @@ from sim.holdout import (
     barriers,
     clusters,
     memory,
+    mixtures,
     programs,
     rings,
     roles,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from table import F32, Table, count
+from holdout_order.table import F32, Table, count
 
 import moye as mo
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from table import F32, Table, count, zeros
+from holdout_order.table import F32, Table, count, zeros
 
 import moye as mo
 

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import chains
-import clusters
-import element_bounds
-import flags
-import handovers
-import integers
-import locks
-import overlaps
 import pytest
-import signals
-import suspicious
-import view_bounds
+from holdout_order import (
+    chains,
+    clusters,
+    element_bounds,
+    flags,
+    handovers,
+    integers,
+    locks,
+    overlaps,
+    signals,
+    suspicious,
+    view_bounds,
+)
 
 import moye as mo
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from table import F32, I32, Table, count, zeros
+from holdout_order.table import F32, I32, Table, count, zeros
 
 import moye as mo
 
