@@ -157,7 +157,7 @@ def require_index_at_launch(tensor: View, pending: Pending) -> bool:
     view = "" if pending.label == tensor.buffer.name else f" (a view of {tensor.buffer.name})"
     message = f"index {{bound}} of {pending.label}{view}, mode {pending.mode}, is outside its extent {{extent}}"
     fields = {"bound": operand_of(bound), "extent": operand_of(extent)}  # type: ignore[arg-type]
-    hint = _hint(entry, loop, tensor, extent)  # type: ignore[arg-type]
+    hint = _hint(entry, loop, tensor, extent)
     guard = builder().guard(inside.operand, message, fields, hint, _code(tensor) or "A12")
     if loop is not None and len(builder().func.guards) > before:
         loop.guards.append(guard)
