@@ -108,7 +108,7 @@ def test_every_depth_and_length(stages, tiles):
 @pytest.mark.parametrize("stages", [2, 3, 4, 5])
 @pytest.mark.parametrize(("fault", "code"), [
     ("no wait", "D1"), ("waits for too few", "D2"), ("no barrier", "D3"), ("no commit", "D2"),
-    ("fills what is read", "D1")])
+    ("fills what is read", "D4")])
 def test_faults_are_found(stages, fault, code):
     """What the class does, left out or done wrong: each is a finding that names the element."""
     report, _ = checked(stages, 8, fault)

@@ -3,11 +3,11 @@ lanes that are not there.  Class C7.
 
 The report:
 
-C7: thread 0 of block (0, 0, 0) reads lane 8, which is not in the mask, in the shuffle at line 33 (distance = 8), and what comes of it is used at line 35
-  examples/broken/c7_shuffle_from_inactive_lane.py:33 in sum_kernel
+C7: thread 0 of block (0, 0, 0) reads lane 8, which is not in the mask, in the shuffle at line 34 (distance = 8), and what comes of it is used at line 36
+  examples/broken/c7_shuffle_from_inactive_lane.py:34 in sum_kernel
     part += mo.shuffle_xor(part, distance, mask=0xFF)
             ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
-  examples/broken/c7_shuffle_from_inactive_lane.py:35 in sum_kernel
+  examples/broken/c7_shuffle_from_inactive_lane.py:36 in sum_kernel
     y[0] = part
     ^^^^
 hint: let every lane that is read reach the shuffle, and name it in the mask

@@ -5,7 +5,7 @@ One block at a time runs there, and while its warps wait for memory nobody else 
 The report:
 
 P8: 131072 bytes of shared memory let 1 block of 64 threads onto a multiprocessor: 2 of 64 warps
-  examples/broken/p8_occupancy.py:26 in reverse_kernel
+  examples/broken/p8_occupancy.py:27 in reverse_kernel
     staged = mo.shared_array(mo.float32, TILE)
              ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
 hint: smaller tiles: 2 blocks fit with 115712 bytes each, if its registers allow, which are not known before it is compiled

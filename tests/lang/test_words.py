@@ -55,7 +55,7 @@ mo.copyto(x, x, foo=1) | unexpected keyword argument 'foo'
 mo.sync_threads(1) | takes 0 positional arguments but 1 was given
 x[0] = mo.exp() | missing 1 required positional argument
 x[0] = mo.exp("a") | 'a' of type str is no scalar
-x[0] = mo.where(x[0] > 1, "a", 2) | is no scalar
+x[0] = mo.where(x[0] > 1, "a", 2) | where takes scalars of the kernel and numbers, not 'a' of type str
 x[0] = mo.thread_idx().w | no attribute 'w'
 x[0] = mo.thread_index() | has no attribute 'thread_index'
 x[0] = x[0]() | a scalar of the kernel is not callable
