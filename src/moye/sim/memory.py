@@ -135,10 +135,12 @@ class Leftovers:
     What has not been read since it was written is of this pass: another lane or unrolled iteration has just done it.
     """
 
-    __slots__ = ("noted", "read", "reads", "stamp", "table")
+    __slots__ = ("noted", "read", "reads", "rows", "stamp", "table")
 
     def __init__(self, elements: int, blocks: int) -> None:
         self.table = np.zeros((elements, blocks), np.bool_)
+        self.rows = np.zeros(elements, np.bool_)
+        """Elements that some block may have left: most reads meet none of them, and look no further."""
         self.noted = self.read = False
         self.reads = 0
         self.stamp: Array = np.zeros((elements, blocks), np.int64)
@@ -147,13 +149,23 @@ class Leftovers:
     def note(self, place: tuple[Array, ...]) -> None:
         """These elements are left."""
         self.table[place] = True
+        self.rows[place[0]] = True
         self.noted = True
+
+    def reset(self) -> None:
+        """The next blocks: nothing is left yet."""
+        if self.noted:
+            self.table[...] = False
+            self.rows[...] = False
+            self.noted = False
 
     def clear(self, place: tuple[Array, ...]) -> None:
         """These elements are written."""
         self.stamp[place] = self.reads
         if self.noted:
             self.table[place] = False
+            if len(place) == 1:                         # in every block
+                self.rows[place] = False
 
     def used(self, place: tuple[Array, ...]) -> Array:
         """Where the allocation has been read since these elements were written."""
@@ -167,6 +179,8 @@ class Leftovers:
             return
         if index is None:
             self.read = True
+            return
+        if not self.rows.take(index, mode="clip").any():
             return
         hit = self.table[index.clip(0, len(self.table) - 1), np.arange(self.table.shape[1])]
         self.read = bool((hit if mask is None else hit & np.asarray(mask)).any())
@@ -193,7 +207,7 @@ class Shared:
         if self.owner is not None:
             self.owner[...] = 0
         if self.left is not None:
-            self.left.table[...] = False
+            self.left.reset()
 
     def disown(self, index: Array, itemsize: int, mask: Array | None, column: Array | None = None) -> None:
         """Something writes these elements of ``itemsize`` bytes."""
