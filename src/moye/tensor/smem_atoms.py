@@ -33,7 +33,7 @@ def smem_layout_atom(dtype: DType, major: str, bytes: int = 128) -> Layout | Com
     require_dtype("smem_layout_atom", dtype)
     named = f'"{major}"' if isinstance(major, str) else repr(major)
     asked = f"smem_layout_atom({dtype}, {named}, {bytes!r})"
-    if major not in ("k", "mn"):
+    if not isinstance(major, str) or major not in ("k", "mn"):
         raise LayoutError(f'{asked}: a tile is contiguous along "k" or along "mn", not along {major!r}')
     if not isinstance(bytes, int) or bytes not in _BITS:
         raise LayoutError(f"{asked}: rows are {', '.join(map(str, _BITS))} bytes long, not {bytes!r}")
