@@ -95,8 +95,7 @@ def grid_sense(x, y, count, sense, n, rounds, fault: mo.Constexpr):
             if mo.atomic_add(count, 0, 1) == n - 1:
                 mo.fence()
                 mo.store(count, 0, 0, order="relaxed")
-                if fault != "reset late":
-                    mo.fence()
+                mo.fence()
                 mo.store(sense, 0, mine, order="relaxed")
             else:
                 while mo.load(sense, 0, order="relaxed") != mine:

@@ -419,7 +419,7 @@ def verdict(case: Case, fault: str) -> str:
     try:
         report, right = run(case, fault)
     except mo.MoyeError as error:
-        return "" if fault else f"refused: {str(error).splitlines()[0]}"
+        return f"refused: {str(error).splitlines()[0]}"
     if not fault:
         return "" if report.ok and right else f"accused: {[f.code for f in report.findings]}, result right: {right}"
     return "missed" if report.ok else ""
