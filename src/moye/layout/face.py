@@ -1,11 +1,11 @@
-"""The face of the algebra: what public verbs do with arguments of other types than they are written for.
+"""The public form of the algebra: it decides what functions do with arguments of the wrong type.
 
-In: a verb.  Out: the same verb, which takes NumPy's integers for Python's, and whose misuse is one LayoutError.
+In: a function of the algebra.  Out: the same function, which also takes NumPy's integers; wrong use is one LayoutError.
 
 >>> face(size)("abc")                                          # a sketch
 LayoutError: size('abc'): x must be a layout, an integer tuple or a tensor
 
-Modules of the house call the verbs of the files below, without this; a call that is right costs a look at its types.
+moye's own modules call the functions below directly, without this check.  A correct call costs a look at its types.
 Errors of the algebra itself pass through as they are.
 """
 
@@ -35,7 +35,7 @@ _AS_IT_IS = (int, bool, str, float, type(None), slice, Layout)
 
 
 def plain(value: Any) -> Any:
-    """An argument with NumPy's integers, also inside of tuples and lists, made Python's."""
+    """An argument with NumPy's integers turned into Python's, also inside of tuples and lists."""
     kind = type(value)
     if kind in _AS_IT_IS:
         return value
@@ -100,7 +100,7 @@ KINDS: dict[str, tuple[Test, str]] = {
 
 
 def short(value: object) -> str:
-    """A value on one line, at most ``LONGEST`` characters of it."""
+    """A value on one line, cut to at most ``LONGEST`` characters."""
     try:
         text = " ".join(repr(value).split())
     except Exception:
@@ -109,7 +109,7 @@ def short(value: object) -> str:
 
 
 def _objection(parameter: inspect.Parameter, value: object) -> str | None:
-    """What an argument must be, where its annotation tells that it is not."""
+    """What an argument must be, if its annotation says that it is not."""
     kinds = [KINDS.get(part) for part in str(parameter.annotation).split(" | ")]
     if any(kind is None or kind[0](value) for kind in kinds):
         return None
@@ -119,7 +119,7 @@ def _objection(parameter: inspect.Parameter, value: object) -> str | None:
 
 
 def _misused(function: Callable[..., Any], bound: inspect.BoundArguments, error: BaseException) -> LayoutError:
-    """One sentence about a call: the argument that is at fault, or all of them."""
+    """One sentence about a wrong call: it names the argument at fault, or all arguments."""
     for parameter in bound.signature.parameters.values():
         given = bound.arguments.get(parameter.name, parameter.empty)
         if given is parameter.empty:
@@ -134,7 +134,7 @@ def _misused(function: Callable[..., Any], bound: inspect.BoundArguments, error:
 
 
 def face(function: F) -> F:
-    """The public form of a verb."""
+    """The public form of a function of the algebra."""
     signature = inspect.signature(function)
 
     @functools.wraps(function)
