@@ -1,10 +1,10 @@
-"""The traced counterparts of Python's builtins inside a kernel.
+"""What Python's builtins become inside a kernel.
 
-In: a builtin function object.  Out: what a kernel calls instead.
+In: a builtin function object.  Out: the function that a kernel calls instead.
 
 >>> TRACED[range]     # dynamic_range: a loop of the kernel
 
-Functions given static values behave as Python's own.
+If they are given static values, these functions behave like Python's own.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def _bool(*args: Any) -> Any:
 
 
 def _quantifier(own: Callable[..., Any], kind: str) -> Callable[..., Any]:
-    """``any`` and ``all`` of a static collection, some of whose items are traced."""
+    """``any`` and ``all`` of a static collection with some traced items."""
     def quantifier(items: Any) -> Any:
         values = list(items)
         traced: list[Any] = [truth(v) for v in values if isinstance(v, Expr)]
@@ -68,7 +68,7 @@ def _extremum(own: Callable[..., Any], traced: Callable[..., Any]) -> Callable[.
 
 
 def _round(value: Any, *digits: Any) -> Any:
-    """``round(x)``: the nearest integer, ties to even; an int32 of a scalar, floats of a tensor."""
+    """``round(x)``: the nearest integer, ties to even; a scalar gives an int32, a tensor gives floats."""
     if not _traced(value):
         return round(value, *digits)
     if digits and digits != (None,):

@@ -1,11 +1,11 @@
 """A recorded scalar: arithmetic on it writes IR.  It implements ``DynInt``, so layouts may hold it.
 
-In: Values and Python numbers.  Out: ``Expr``, or a plain ``int`` where an index folds to a constant.
+In: Values and Python numbers.  Out: ``Expr``, or a plain ``int`` if an index folds to a constant.
 
 >>> tid = Expr(value); (tid // 32) * 4 + 1
 
 Python numbers are weak: they take the other operand's dtype.  ``//`` and ``%`` floor; ``/`` of integers gives float32.
-Truth of a traced value is an error here: control flow is rewritten by ``moye.lang``.
+Asking for the truth of a traced value is an error here, because ``moye.lang`` rewrites control flow.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Expr(DynInt):
         return isinstance(other, int) and self.lower == other == self.upper
 
     def require_divisible(self, divisor: int, what: str, code: str = "A12") -> Int:
-        """The exact quotient by ``divisor``; assumes divisibility at launch where it is not known."""
+        """The exact quotient by ``divisor``; if divisibility is not known, the launch assumes it."""
         if self.divisor % divisor:
             assume_divisible(self, divisor, what or f"{self} must be a multiple of {divisor}",
                              _PREDICATE if code == "A4" else None, code)
@@ -109,7 +109,7 @@ class Expr(DynInt):
     def __invert__(self) -> Any: return unary("not" if self.dtype.kind is Kind.BOOL else "invert", self)
 
     def __pow__(self, other: Any) -> Any:
-        """A small constant power multiplies; any other is the float function, of integers in float32."""
+        """A small constant power multiplies.  Any other power is the float function, in float32 for integers."""
         if isinstance(other, int) and not isinstance(other, bool) and 0 <= other <= 8:
             result: Scalar = self if other else wrap(operand_of(1, self.dtype), self)
             for _ in range(other - 1):
@@ -135,7 +135,7 @@ class Expr(DynInt):
     # --- conversion ---
 
     def to(self, dtype: DType) -> Expr:
-        """Value conversion to another dtype."""
+        """Convert the value to another dtype."""
         dtype = dt.as_dtype(".to", dtype)
         return Expr(builder().cast(self.operand, dtype))
 
@@ -173,12 +173,12 @@ class Expr(DynInt):
                          locs=(locate(),))
 
     def __str__(self) -> str:
-        """As a leaf of a layout or a coordinate: its value or name, else ``?``."""
+        """The text in a layout or a coordinate: its value or name, else ``?``."""
         self._no_text()
         return str(self.operand.value) if isinstance(self.operand, Literal) else self.operand.name or "?"
 
     def __repr__(self) -> str:
-        """As a word of a sentence."""
+        """The text in a sentence."""
         self._no_text()
         article = "an" if self.dtype.name[0] in "aeiou" else "a"
         return str(self) if isinstance(self.operand, Literal) or self.operand.name else f"{article} {self.dtype} value"
@@ -188,7 +188,7 @@ class Expr(DynInt):
         return format(repr(self), spec)
 
     def _no_text(self) -> None:
-        """Code of a kernel, but for moye's own messages, cannot make a Python string of a value."""
+        """Refuse to make a Python string of a value in code of a kernel; moye's own messages may."""
         if text_is_asked_for(sys._getframe(2)):
             raise TraceError("a value of the kernel is known only when it runs and cannot become text while tracing",
                              hint='print("x =", x) shows it, and so does an f-string in a function of the kernel',
@@ -196,7 +196,7 @@ class Expr(DynInt):
 
 
 def no_numpy(function: Any) -> NoReturn:
-    """TraceError: NumPy computes while tracing, and what it was given is known only when the kernel runs."""
+    """TraceError: NumPy computes while tracing, but what it was given is known only when the kernel runs."""
     name = getattr(function, "__name__", "")
     own = {"where": "mo.where(cond, a, b)", "maximum": "mo.max(a, b)", "minimum": "mo.min(a, b)"}.get(name)
     raise TraceError(f"NumPy{f', in np.{name},' if name else ''} does not take scalars and tensors of a kernel",
@@ -223,7 +223,7 @@ def is_scalar(x: object) -> bool:
 
 
 def plain(x: Any) -> Any:
-    """NumPy scalars as Python numbers; anything else as it is."""
+    """A NumPy scalar as a Python number; anything else as it is."""
     return x.item() if type(x).__module__ == "numpy" and is_number(x) else x
 
 
@@ -239,7 +239,7 @@ def default_dtype(x: Number) -> DType:
 def operand_of(x: Scalar, dtype: DType | None = None, *, modulo: bool = False) -> Operand:
     """The IR operand of a scalar, converted to ``dtype`` if given.
 
-    A Python integer must fit the dtype; with ``modulo`` (for bit patterns) either sign's range will do.
+    A Python integer must fit the dtype.  With ``modulo`` (for bit patterns) the range of either sign is allowed.
     """
     if isinstance(x, Expr):
         return x.operand if dtype is None or dtype == x.dtype else builder().cast(x.operand, dtype)
@@ -264,7 +264,7 @@ def operand_of(x: Scalar, dtype: DType | None = None, *, modulo: bool = False) -
 def wrap(operand: Operand, *sources: Scalar) -> Scalar:
     """The scalar of an operand: a Python number for constants of the index and bool types, else an Expr.
 
-    What was made from a constant that the user gave a dtype, one of the ``sources``, keeps its own.
+    If one of the ``sources`` is a constant that the user gave a dtype, the result keeps its own dtype.
     """
     if isinstance(operand, Value) or operand.dtype not in (dt.bool_, dt.int32, builder().index):
         return Expr(operand)
@@ -274,7 +274,7 @@ def wrap(operand: Operand, *sources: Scalar) -> Scalar:
 
 
 def position(x: Expr) -> Scalar:
-    """An index or offset: a Python number where it is a constant, whatever its dtype."""
+    """An index or offset: a Python number if it is a constant, whatever its dtype."""
     return x.operand.value if isinstance(x.operand, Literal) else x
 
 
@@ -293,7 +293,7 @@ def _common(a: Scalar, b: Scalar) -> DType:
 
 
 def arithmetic(kind: str, a: Scalar, b: Scalar) -> Scalar:
-    """``a kind b`` in their common dtype; 16- and 8-bit floats compute in float32 and round the result."""
+    """``a kind b`` in their common dtype; 16- and 8-bit floats are computed in float32, and the result is rounded."""
     if not (is_scalar(a) and is_scalar(b)):
         return NotImplemented  # type: ignore[no-any-return]
     a, b = plain(a), plain(b)
@@ -308,7 +308,7 @@ def arithmetic(kind: str, a: Scalar, b: Scalar) -> Scalar:
 
 
 def _wide_enough(kind: str, a: Scalar, b: Scalar, dtype: DType) -> DType:
-    """int64 for arithmetic on thread and block indices that leaves 32 bits, where the kernel's indices have 64."""
+    """int64 for arithmetic on thread and block indices that leaves 32 bits, if the kernel's indices have 64."""
     if dtype is not dt.int32 or builder().index is dt.int32:
         return dtype
     x, y = operand_of(a, dtype), operand_of(b, dtype)
@@ -318,7 +318,7 @@ def _wide_enough(kind: str, a: Scalar, b: Scalar, dtype: DType) -> DType:
 
 
 def _of_indices(operand: Operand, depth: int = 16) -> bool:
-    """Whether an integer is made of thread indices and constants alone."""
+    """Whether an integer is made only of thread indices and constants."""
     op = None if isinstance(operand, Literal) else operand.op
     if isinstance(op, ops.Binary) and depth:
         return _of_indices(op.a, depth - 1) and _of_indices(op.b, depth - 1)
@@ -326,7 +326,7 @@ def _of_indices(operand: Operand, depth: int = 16) -> bool:
 
 
 def divide(a: Scalar, b: Scalar) -> Scalar:
-    """``a / b``: of integers in float32."""
+    """``a / b``; integers are divided in float32."""
     if not (is_scalar(a) and is_scalar(b)):
         return NotImplemented  # type: ignore[no-any-return]
     a, b = plain(a), plain(b)
@@ -346,7 +346,7 @@ def power(a: Scalar, b: Scalar) -> Scalar:
 
 
 def floor_divide(kind: str, a: Scalar, b: Scalar) -> Scalar:
-    """``a // b`` or ``a % b`` of any scalars, as in Python: of floats too, infinities included."""
+    """``a // b`` or ``a % b`` of any scalars, as in Python; also of floats, with infinities."""
     if not (is_scalar(a) and is_scalar(b)):
         return NotImplemented  # type: ignore[no-any-return]
     a, b = plain(a), plain(b)
@@ -375,7 +375,7 @@ def bitwise(kind: str, a: Scalar, b: Scalar) -> Scalar:
 
 
 def compare(kind: str, a: Scalar, b: Any) -> Scalar:
-    """A comparison, as a bool; what is no scalar is left to its own operator."""
+    """A comparison, as a bool; anything but a scalar is left to its own operator."""
     if not is_scalar(b):
         return NotImplemented  # type: ignore[no-any-return]
     a, b = plain(a), plain(b)
@@ -408,13 +408,13 @@ def require_scalar(what: str, *values: object) -> None:
 
 
 def shorten(value: object) -> str:
-    """A value for a sentence: no more than a line."""
+    """A value for a sentence, at most one line long."""
     text = " ".join(repr(value).split())
     return text if len(text) <= 60 else text[:57] + "..."
 
 
 def where(cond: Scalar, a: Scalar, b: Scalar) -> Scalar:
-    """``a if cond else b`` for scalars, both evaluated."""
+    """``a if cond else b`` for scalars; both are evaluated."""
     if not isinstance(cond, Expr) and not isinstance(a, Expr) and not isinstance(b, Expr):
         return a if cond else b
     a, b = plain(a), plain(b)
@@ -425,12 +425,12 @@ def where(cond: Scalar, a: Scalar, b: Scalar) -> Scalar:
 
 
 def together(a: Scalar, b: Scalar) -> DType:
-    """The dtype in which two scalars meet."""
+    """The common dtype of two scalars."""
     return _common(plain(a), plain(b))
 
 
 def typed(value: Scalar, dtype: DType) -> Scalar:
-    """A scalar that has this dtype, and is no weak number any more; bools are as they are."""
+    """A scalar that has this dtype and is no longer a weak number; bools stay as they are."""
     return value if dtype is dt.bool_ else Expr(operand_of(value, dtype))
 
 
@@ -445,15 +445,15 @@ def truth(value: Expr) -> Expr:
 
 
 def can_guard(operand: Operand, *, conditional: bool = False) -> bool:
-    """Whether a condition can be checked at launch: made of arguments and grid extents, and always needed here.
+    """Whether a condition can be checked at launch: it is made of arguments and grid extents, and always needed here.
 
-    ``conditional`` allows it under a traced condition too: for bounds that took the condition into account.
+    ``conditional`` allows it under a traced condition too, for bounds that took the condition into account.
     """
     return (conditional or builder().conditions == 0) and ir_builder.expressible(operand, builder().parameters)
 
 
 def _assumed(x: Expr, divisor: int) -> str:
-    """How the user says that a value is a multiple: an extent has no name of the user's own."""
+    """How the user can say that a value is a multiple, given that an extent has no name of the user's own."""
     for param in builder().func.params:
         extents = param.shape if isinstance(param, TensorParam) else ()
         for mode, extent in enumerate(extents):
@@ -466,7 +466,7 @@ def _assumed(x: Expr, divisor: int) -> str:
 
 
 def assume_divisible(x: Expr, divisor: int, message: str, hint: str | None = None, code: str = "A12") -> None:
-    """Assume ``x % divisor == 0`` from here on, checked at every launch; FactError where that is not possible."""
+    """Assume ``x % divisor == 0`` from here on, checked at every launch; FactError if that is not possible."""
     b = builder()
     cond = b.binary("eq", b.binary("mod", x.operand, operand_of(divisor, x.dtype)), operand_of(0, x.dtype))
     if isinstance(cond, Literal) and not cond.value:

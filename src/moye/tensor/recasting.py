@@ -1,10 +1,10 @@
-"""Coordinates of a view whose elements became wider or narrower: each is several of the old ones, or a part of one.
+"""Coordinates of a view whose elements became wider or narrower: a new element is several old ones or a part of one.
 
 In: the origin of a view, its layout before and after ``recast``.  Out: the origin of the recast view.
 
 >>> recast_origin(gA.origin, gA.layout, wide.layout, 4)      # float32 as uint128: element i is elements 4i to 4i + 3
 
-Coordinates stay those of the elements that the tensor was made of, so that messages name them.
+Coordinates stay those of the elements that the tensor was made of, so that messages can name them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from moye.tensor.origin import Origin, Root, Track
 
 
 def recast_origin(origin: Origin | None, old: Layout, new: Layout, factor: int) -> Origin | None:
-    """The origin after elements became ``factor`` times as wide, or, where it is negative, as narrow."""
+    """The origin after elements became ``factor`` times as wide, or narrower if it is negative."""
     if origin is None:
         return None
     before, after = zip_leaves(old.shape, old.stride), zip_leaves(new.shape, new.stride)
@@ -43,7 +43,7 @@ def recast_origin(origin: Origin | None, old: Layout, new: Layout, factor: int) 
 
 
 def _together(before: tuple[Int, Int], after: tuple[Int, Int], factor: int) -> int:
-    """How many old elements along a leaf make a new one, or the other way round."""
+    """How many old elements along a leaf make a new one, or how many new ones an old one."""
     (extent, step), (now, _) = before, after
     if isinstance(extent, int) and isinstance(now, int):
         return max(extent, now) // max(min(extent, now), 1)
@@ -54,7 +54,7 @@ def _together(before: tuple[Int, Int], after: tuple[Int, Int], factor: int) -> i
 
 
 def _shortened(tracks: tuple[Track, ...], counts: list[int]) -> tuple[Track, ...]:
-    """The last of the elements that became one must be inside too."""
+    """Shorten the extents of the root: the last of the elements that became one must be inside too."""
     found = list(tracks)
     for i, track in enumerate(tracks):
         place = track.place.now() if track.modes else None

@@ -1,12 +1,13 @@
-"""A new layout on the memory of a tensor: what becomes of the tensor's start and of a swizzle.
+"""A new layout on the memory of a tensor, and what becomes of the tensor's start and of a swizzle.
 
 In: a tensor, a plain or swizzled layout.  Out: the element offset, the plain layout and the swizzle of the view.
 
 >>> smem.with_layout(mo.select(smem_layout, 1, 0)).swizzle == smem_layout.swizzle
 True
 
-A plain layout keeps the tensor's swizzle.  A swizzled one replaces it, so that nothing is swizzled twice: both must be
-the same swizzle, or the tensor has none and starts where the swizzle does, since a swizzle acts on whole offsets.
+A plain layout keeps the tensor's swizzle.  A swizzled layout replaces it, so that nothing is swizzled twice.  Both must
+have the same swizzle, or the tensor has none and starts where the swizzle does, because a swizzle acts on whole
+offsets.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ def placed(tensor: View, layout: Layout | ComposedLayout) -> tuple[Int, Layout, 
 
 
 def _require_one_swizzle(tensor: View, layout: ComposedLayout) -> None:
-    """A6: the swizzle of the new layout must be the one that the tensor has, or find it unswizzled at its start."""
+    """A6: the swizzle of the new layout must be the tensor's own, or the tensor must be unswizzled and at its start."""
     own = None if tensor.swizzle is None or not tensor.swizzle.bits else tensor.swizzle
     if own is not None and own != layout.swizzle:
         raise TensorError(f"{tensor.label} is swizzled by {own} and cannot take the layout {layout}: one swizzle after "
