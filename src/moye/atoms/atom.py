@@ -59,11 +59,12 @@ class MmaOp(Drawable):
 
     ``a_layout`` maps (thread, value) to the element index of A, viewed as a column-major (M, K) tile; ``b_layout`` does
     so for (N, K) and ``c_layout`` for (M, N).  ``threads`` is how many threads execute it together.  If these are not
-    neighbours, ``thr_id`` maps them to the lanes of their warp (CuTe's ThrID).  ``ptx`` is empty for operations that
-    print as plain C++ (``d += a * b``).  ``product`` is what is summed over k: a * b, or for single bits a ^ b or a &
-    b. ``saturate`` clamps integer sums, which otherwise wrap.  ``shared`` names the operands that are read from shared
-    memory through descriptors ("ab" or "b", of wgmma): every thread of their layouts has the whole tile.  ``a_major``
-    and ``b_major`` say along which mode these are contiguous.
+    neighbours, ``thr_id`` maps them to the lanes of their warp (CuTe's ThrID).
+    ``ptx`` is empty for operations that print as plain C++ (``d += a * b``).
+    ``product`` is what is summed over k: a * b, or for single bits a ^ b or a & b.  ``saturate`` clamps integer sums,
+    which otherwise wrap.
+    ``shared`` names the operands that are read from shared memory through descriptors ("ab" or "b", of wgmma): every
+    thread of their layouts has the whole tile.  ``a_major`` and ``b_major`` say along which mode these are contiguous.
     """
 
     name: str

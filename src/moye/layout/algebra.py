@@ -210,7 +210,7 @@ class _Composer:
     flat: Modes
     assume: bool = True
     reach: dict[int, int] = field(default_factory=dict)
-    """The largest coordinate in each left mode but the last that the right modes so far add up to."""
+    """The largest coordinate that the right modes so far add up to, in each left mode but the last."""
 
     def all(self, shape: IntTuple, stride: IntTuple) -> Layout:
         """Compose mode by mode: composition distributes over the modes of the right operand."""

@@ -22,7 +22,7 @@ _LARGEST = {dt.float16: 65504.0, dt.bfloat16: 3.3895313892515355e38, dt.tfloat32
 
 
 def annotated(name: str, value: Any, dtype: DType) -> int | float | bool:
-    """The value as a number of this dtype; ArgumentError where it is none."""
+    """The value as a number of this dtype; ArgumentError if it does not fit."""
     number: Any = value.item() if not isinstance(value, (int, float)) and _is_scalar(value) else value
     if not isinstance(number, (bool, int, float)) or not (dtype.is_float or dtype.bits <= 64):
         raise ArgumentError(f"argument {name!r} is annotated mo.{dtype}, and a {type(value).__name__} is no such "

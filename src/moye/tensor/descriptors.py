@@ -23,7 +23,7 @@ from moye.tensor.context import locate
 
 Descriptor = tuple[int, int, int]
 ROWS, ACCESS_BITS, FIELD = 8, 128, 1 << 18
-"""Rows of a core matrix; bits of one row of it; what the byte offsets of a descriptor must stay below."""
+"""Rows of a core matrix, bits of one of its rows, and a limit that byte offsets of a descriptor stay below."""
 _WIDTHS = {1: 32, 2: 64, 3: 128}
 
 

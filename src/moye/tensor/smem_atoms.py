@@ -16,7 +16,7 @@ from moye.errors import LayoutError
 from moye.layout import ComposedLayout, Layout, Swizzle
 
 _ROWS, _ACCESS = 8, 16
-"""Rows of an 8x8 matrix; bytes of one row of it, which a swizzle keeps together."""
+"""Rows of an 8x8 matrix, and bytes of one of its rows, which a swizzle keeps together."""
 _BITS = {128: 3, 64: 2, 32: 1, 16: 0}
 
 
