@@ -2,8 +2,8 @@
 
 In: the process environment, read anew by each call.  Out: ``bool``, ``frozenset``, ``Path`` or ``str``.
 
->>> check(), show()          # MOYE_CHECK=bounds,races MOYE_SHOW=cuda
-(frozenset({'bounds', 'races'}), frozenset({'cuda'}))
+    check(), show()          # MOYE_CHECK=bounds,races MOYE_SHOW=cuda
+    # (frozenset({'bounds', 'races'}), frozenset({'cuda'}))
 
 A bad value raises MoyeError with one sentence.  It does not know which checkers exist: the simulator judges the names.
 """

@@ -3,6 +3,7 @@
 In: an attribute or dtypes.  Out: ``MmaOp`` records, for ``make_tiled_mma`` and ``gemm``.
 
 >>> mo.mma.SM80_16x8x8_F32TF32TF32F32_TN
+SM80_16x8x8_F32TF32TF32F32_TN
 >>> mo.mma.find(mo.bfloat16, mo.bfloat16, mo.float32, shape=(16, 8, 16))
 [SM80_16x8x16_F32BF16BF16F32_TN]
 >>> mo.mma.wgmma(mo.bfloat16, mo.bfloat16, mo.float32, 256)

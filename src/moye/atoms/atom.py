@@ -3,7 +3,8 @@
 A record holds what all other parts need of the operation: thread/value layouts (for partitioning, drawing, simulating),
 dtypes, architecture, alignment and its PTX.  Tables of records are in ``universal.py``, ``sm80.py``, ...
 
->>> MmaOp(name="UniversalFMA<float32>", shape_mnk=(1, 1, 1), ...)
+>>> mo.UniversalFMA(mo.float32).shape_mnk, mo.CpAsync(mo.float64).bits
+((1, 1, 1), 64)
 
 Records are compared and hashed by value: they are part of a kernel's specialisation key.
 """

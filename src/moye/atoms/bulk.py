@@ -2,7 +2,7 @@
 
 In: nothing.  Out: ``BulkCopy`` and ``BulkReduceAdd``, which ``copyto`` takes in place of a copy atom.
 
->>> mo.copyto(mo.BulkCopy(), sX[:, stage], gX[:, k], barrier=(full, stage))
+    mo.copyto(mo.BulkCopy(), sX[:, stage], gX[:, k], barrier=(full, stage))
 
 Source: PTX ISA, cp.async.bulk, cp.reduce.async.bulk; sm_90 and later have them.
 """

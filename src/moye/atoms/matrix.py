@@ -3,6 +3,7 @@
 In: how many matrices (1, 2 or 4), transposed or not.  Out: ``CopyOp`` records, and their thread/value layouts.
 
 >>> mo.CopyAtom(mo.LdMatrix(4), mo.float16)
+CopyAtom(op=LdMatrix(4), dtype=float16)
 
 Thread 8 i + r gives the address of row r (16 bytes) of matrix i.  Thread t holds elements 2 (t % 4) and 2 (t % 4) + 1
 of row t / 4, or of column t / 4 if transposed.  Elements of 8 or 32 bits travel as parts or pairs of 16-bit elements

@@ -2,7 +2,8 @@
 
 In: nothing.  Out: ``TmaLoad``, ``TmaStore``, ``TmaReduceAdd``, and ``TensorMap``, which tensor parameters carry.
 
->>> TensorMap(float16, modes=(1, 0), box=(64, 128), swizzle=128)   # a row-major (M, K): 128 rows of 64
+>>> TensorMap(float16, modes=(1, 0), box=(64, 128), swizzle=128).bytes      # a row-major (M, K): 128 rows of 64
+16384
 
 Extents and strides of the tensor are known at launch.  Source: PTX ISA, cp.async.bulk.tensor and
 cp.reduce.async.bulk.tensor; CUDA driver API, cuTensorMapEncodeTiled.

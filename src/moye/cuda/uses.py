@@ -2,7 +2,7 @@
 
 In: a Func.  Out: ``Uses``: program positions, use counts of Values, kill sets of ops and blocks, labels of far exits.
 
->>> uses.count[value.id], uses.last[value.id], uses.kills(op)
+    uses.count[value.id], uses.last[value.id], uses.kills(op)
 
 A kill set holds ids of Vars and Buffers and the classes below; text that depends on one of them must be evaluated
 before the op that kills it.  Nothing here makes text.

@@ -2,7 +2,7 @@
 
 In: operands.  Out: operands (a ``Value`` made by a new or an earlier equal op, or a ``Literal`` where it folds).
 
->>> b.binary("floordiv", b.binary("mul", x, Literal(8, int32)), Literal(8, int32))   # x itself
+    b.binary("floordiv", b.binary("mul", x, Literal(8, int32)), Literal(8, int32))   # x itself
 
 The folding rules are in ``fold.py``.  It knows nothing of Python control flow or tensors.
 """

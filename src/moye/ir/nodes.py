@@ -4,7 +4,8 @@ The IR is per thread, small, typed and structured.  Scalars are SSA ``Value``s (
 whatever changes along control flow lives in a ``Var``.  Memory is a ``Buffer`` (a global argument, a shared
 allocation, a register fragment), accessed through ``Ref`` (one element) or ``TileRef`` (one operand of a tile op).
 
->>> Value(int32, lower=0, upper=255)
+>>> Value(int32, lower=0, upper=255).upper
+255
 
 The verbs are in ``ops.py``.  Nothing here knows how it is printed or simulated.
 """

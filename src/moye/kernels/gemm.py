@@ -2,8 +2,8 @@
 
 In: A (M, K), B (N, K), C (M, N), of any strides.  Out: C, written in place.
 
->>> gemm(A, B, C)                            # C = A @ B.T
->>> gemm(A, B, C, tf32=True)                 # float32 operands through tensor cores
+    gemm(A, B, C)                            # C = A @ B.T
+    gemm(A, B, C, tf32=True)                 # float32 operands through tensor cores
 
 float32 stays float32 unless ``tf32`` is asked for.
 """

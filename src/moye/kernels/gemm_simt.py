@@ -2,7 +2,7 @@
 
 In: A (M, K), B (N, K), C (M, N), of any strides.  Out: C, written in place.
 
->>> gemm_simt(A, B, C)                       # any transposes are views: gemm_simt(A.T, B, C)
+    gemm_simt(A, B, C)                       # any transposes are views: gemm_simt(A.T, B, C)
 
 Multi-stage cp.async into [k][m] tiles, 128-bit shared reads through a permuted MMA tile, fragments double-buffered over
 k.  Edges are predicated and zero-filled; problems too small for the machine are split over K.

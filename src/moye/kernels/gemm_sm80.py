@@ -2,7 +2,7 @@
 
 In: A (M, K), B (N, K), C (M, N) or the same with a batch mode behind, of any strides.  Out: C, written in place.
 
->>> gemm_sm80(A, B, C, bias=b, activation="relu")
+    gemm_sm80(A, B, C, bias=b, activation="relu")
 
 Multi-stage cp.async into swizzled shared memory, ldmatrix, fragments double-buffered over k, and an epilogue through
 shared memory with 128-bit stores.  Edges are predicated and zero-filled; small problems are split over K.

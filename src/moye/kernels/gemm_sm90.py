@@ -2,8 +2,8 @@
 
 In: A (M, K), B (N, K), C (M, N), or batches of them.  Out: C, written in place.
 
->>> gemm_sm90(A, B, C, bias=bias, activation="gelu")
->>> gemm_sm90(X, W, C, activation="silu", gated=True)          # W (2 N, K): silu(X @ W[:N].T) * (X @ W[N:].T)
+    gemm_sm90(A, B, C, bias=bias, activation="gelu")
+    gemm_sm90(X, W, C, activation="silu", gated=True)          # W (2 N, K): silu(X @ W[:N].T) * (X @ W[N:].T)
 
 Operands that TMA or the instruction cannot take as they lie are copied first, row by row along K.
 """

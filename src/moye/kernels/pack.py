@@ -2,7 +2,7 @@
 
 In: an array (rows, K) or (rows, K, L) of 1-, 2- or 4-byte elements.  Out: a copy of it, padded behind each row.
 
->>> tma_A = mo.make_tma_copy(mo.TmaLoad(), packed(A), sA_layout)       # K = 4097, or A contiguous along M
+    tma_A = mo.make_tma_copy(mo.TmaLoad(), packed(A), sA_layout)       # K = 4097, or A contiguous along M
 
 What is contiguous, along K or along the rows, is read 16 bytes at a time wherever its lines begin: the two parts of
 memory that hold 16 misaligned bytes are loaded and shifted into place.  The padding holds anything.

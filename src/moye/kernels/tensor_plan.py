@@ -2,7 +2,7 @@
 
 In: a configuration, dtypes, what is contiguous, which edges are ragged.  Out: ``Plan``: what is specialised on.
 
->>> make_plan(config, mo.float16, mo.float16, "k", "mn", (False, False, False), 8, False, 1, Epilogue())
+    make_plan(config, mo.float16, mo.float16, "k", "mn", (False, False, False), 8, False, 1, Epilogue())
 
 Source of the swizzled atoms: CuTe cute/atom/mma_traits_sm90_gmma.hpp, the canonical layouts.
 """

@@ -2,7 +2,7 @@
 
 In: the kernel's arguments.  Out: what the kernel gives, after a search the first time a problem is met.
 
->>> tuned_gemm_sm90(A, B, C, activation="gelu"); print(tuned_gemm_sm90.report())
+    tuned_gemm_sm90(A, B, C, activation="gelu"); print(tuned_gemm_sm90.report())
 
 The search takes seconds and its result is kept on disk; ``gemm_simt`` and ``gemm_sm90`` themselves never search.
 """

@@ -2,7 +2,7 @@
 
 In: an array of the user's.  Out: an uninitialised array beside it, or a view with its modes exchanged.
 
->>> empty(C, float32, (M, N, splits))       # column-major, on C's device
+    empty(C, float32, (M, N, splits))       # column-major, on C's device
 
 Libraries are found through ``sys.modules``; none is imported here.
 """

@@ -3,7 +3,7 @@
 In: the protocol of ``rewrite.py``: ``then``, ``end_then``, ``orelse``, ``restore``, ``end_else``, ``merge``.
 Out: ``ops.If`` and, for each variable that differs between the arms, a Var assigned in them.
 
->>> c = DynamicIf(cond, ("x",)); c.then(locals()); ...; (x,) = c.merge(locals())
+    c = DynamicIf(cond, ("x",)); c.then(locals()); ...; (x,) = c.merge(locals())
 """
 
 from __future__ import annotations

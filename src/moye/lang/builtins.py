@@ -2,7 +2,7 @@
 
 In: scalars and tensors of the kernel being traced.  Out: one op each.
 
->>> tid = mo.thread_idx().x; mo.sync_threads(); mo.atomic_add(counter, 0, 1)
+    tid = mo.thread_idx().x; mo.sync_threads(); mo.atomic_add(counter, 0, 1)
 
 Each docstring names the PTX instruction (PTX ISA) that the operation stands for.
 """

@@ -2,7 +2,9 @@
 
 In: a builtin function object.  Out: the function that a kernel calls instead.
 
->>> TRACED[range]     # dynamic_range: a loop of the kernel
+>>> import builtins
+>>> TRACED[builtins.range].__name__         # a loop of the kernel
+'dynamic_range'
 
 If they are given static values, these functions behave like Python's own.
 """

@@ -2,7 +2,7 @@
 
 In: a value of a kernel variable.  Out: ``Carried`` (structure, leaves), and ``rebuild``.
 
->>> take_apart(tCsA_p)       # structure ("tensor", buffer, layout, ...), leaves [offset]
+    take_apart(tCsA_p)       # structure ("tensor", buffer, layout, ...), leaves [offset]
 
 A tensor is a carried pointer with an unchanged layout.  Containers and dataclasses are taken apart field by field.
 """

@@ -3,7 +3,7 @@
 In: calls that ``rewrite.py`` put into the kernel (``loop``, ``while_``, ``if_``, ``and_``, ...).  Out: regions of IR,
 and the merged values of the variables that they change.
 
->>> l = control.loop(range(n), ("x",), "i")       # for i in range(n), carrying x
+    l = control.loop(range(n), ("x",), "i")       # for i in range(n), carrying x
 
 Regions are traced once; where the facts of a carried value turn out weaker at the end of a loop body, once more.
 """

@@ -2,7 +2,7 @@
 
 In: tensors and scalars of the kernel being traced.  Out: ``ops.Inspect`` and ``ops.Print``.
 
->>> mo.inspect("after load", tCrA=tCrA)
+    mo.inspect("after load", tCrA=tCrA)
 
 Snapshots are kept by the simulator alone; printing works on both back ends.
 """

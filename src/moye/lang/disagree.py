@@ -3,7 +3,10 @@
 In: a variable's dtype or structure before, and what another way brings.  Out: nothing, or a ``TraceError``.
 
 >>> check_dtype("the variable 'x'", dt.int32, 1.5)
-TraceError: the variable 'x' is int32 before this loop or branch and float32 at its end
+Traceback (most recent call last):
+    ...
+moye.errors.TraceError: the variable 'x' is int32 before this loop or branch and float32 at its end
+...
 """
 
 from __future__ import annotations

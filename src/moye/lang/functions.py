@@ -3,7 +3,7 @@
 In: the protocol of ``rewrite.py``: ``return_``, ``value``, ``finish``.  Out: ``ops.Exit`` and, for traced early returns
 with values, Vars that hold the result.
 
->>> f = Returns(); s = f.return_(x)    # 1: return now; 2: continue the enclosing loop; 0: go on tracing
+    f = Returns(code); s = f.return_(x)    # 1: return now; 2: continue the enclosing loop; 0: go on tracing
 """
 
 from __future__ import annotations

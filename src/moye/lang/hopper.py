@@ -2,7 +2,7 @@
 
 In: scalars and tensors of the kernel being traced.  Out: one op each.
 
->>> full = mo.mbarrier_array(4); mo.mbarrier_init(full, 0, 1); mo.mbarrier_wait(full, stage, phase)
+    full = mo.mbarrier_array(4); mo.mbarrier_init(full, 0, 1); mo.mbarrier_wait(full, stage, phase)
 
 Each docstring names the PTX instruction (PTX ISA) that the operation stands for.
 """

@@ -3,7 +3,7 @@
 In: the protocol of ``rewrite.py``: iterate, ``begin``, ``test``, ``break_``, ``continue_``, ``end``, ``after``.
 Out: ``ops.For`` / ``ops.Loop`` whose carried variables are Vars.
 
->>> for i in loop: (x,) = loop.begin(locals()); ...; loop.end(locals())
+    for i in loop: (x,) = loop.begin(locals()); ...; loop.end(locals())
 
 A dynamic body is traced again where a carried value's facts at its end are weaker than at its start.
 """

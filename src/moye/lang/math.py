@@ -2,7 +2,7 @@
 
 In: a traced scalar, a Python number or a register tensor.  Out: the same kind of thing.
 
->>> a[...] = mo.exp(a); x = mo.rsqrt(mo.max(y, 1e-6), fast=True)
+    a[...] = mo.exp(a); x = mo.rsqrt(mo.max(y, 1e-6), fast=True)
 
 Accurate by default; ``fast=True`` takes the approximate hardware instruction where there is one.  Activations have
 PyTorch's names and definitions; those of 8- and 16-bit floats compute in float32 and round once.

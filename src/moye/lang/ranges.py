@@ -2,7 +2,7 @@
 
 In: what the user gives to ``range`` or ``mo.range``.  Out: a ``DynamicRange``.
 
->>> dynamic_range(n, unroll=4)
+    dynamic_range(n, unroll=4)
 
 Loops over it are in ``loops.py``.
 """

@@ -2,7 +2,7 @@
 
 In: a function's source.  Out: a TraceError that points at the statement, or nothing.
 
->>> Refusals(source, "kernel").check(source.node)
+    Refusals(source, "kernel").check(source.node)
 
 Values decide the rest, while tracing.
 """

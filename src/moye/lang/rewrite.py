@@ -3,7 +3,7 @@
 In: a function, and the control object that decides static or dynamic.  Out: a function that runs once, in which every
 ``for``, ``while``, ``if``, ``and`` ... is a call on that object, known to the code as ``__moye__``.
 
->>> rewrite(kernel, control)(A, B, C)
+    rewrite(kernel, control)(A, B, C)
 
 Lines, columns, globals and closure cells are the user's.  The texts given to ``_emit`` below are the whole protocol.
 It decides nothing about values, and refuses what no control object could follow.

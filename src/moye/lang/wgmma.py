@@ -2,7 +2,7 @@
 
 In: nothing, or how many groups may stay in flight.  Out: one op each.
 
->>> mo.warpgroup_arrive(); mo.gemm(mma, tCrA, tCrB, acc); mo.warpgroup_commit_batch(); mo.warpgroup_wait(0)
+    mo.warpgroup_arrive(); mo.gemm(mma, tCrA, tCrB, acc); mo.warpgroup_commit_batch(); mo.warpgroup_wait(0)
 
 Every thread of a warpgroup, 128 threads from a multiple of 128 on, executes them together.
 """

@@ -2,8 +2,10 @@
 
 In: a function of the algebra.  Out: the same function, which also takes NumPy's integers; wrong use is one LayoutError.
 
->>> face(size)("abc")                                          # a sketch
-LayoutError: size('abc'): x must be a layout, an integer tuple or a tensor
+>>> mo.complement("abc")
+Traceback (most recent call last):
+    ...
+moye.errors.LayoutError: complement takes a layout, not 'abc'
 
 moye's own modules call the functions below directly, without this check.  A correct call costs a look at its types.
 Errors of the algebra itself pass through as they are.

@@ -3,7 +3,7 @@
 In: the tile's layout, and every access that threads make to it.  Out: ``Proposal`` records, best first.
 
 >>> rows, columns = Layout.parse("(32,32):(32,1)"), Layout.parse("(32,32):(1,32)")     # (thread, value) -> tile index
->>> print(propose_padding(row_major((32, 32)), 32, [Access(rows, "st"), Access(columns, "ld")]))
+>>> print(propose_padding(mo.make_layout((32, 32), mo.LayoutRight), 32, [Access(rows, "st"), Access(columns, "ld")]))
 (32,32):(33,1): no bank conflicts, 124 bytes more; stride 32 of mode 0 becomes 33
 access  threads  values  degree  before
     st       32      32       1       1

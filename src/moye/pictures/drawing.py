@@ -2,7 +2,7 @@
 
 In: an object, or notation, and what to show of it.  Out: a ``Picture``, written to a file if one is named.
 
->>> draw("(8,8):(8,1)", swizzle="3,0,3", file="swizzled.svg")
+>>> picture = draw("(8,8):(8,1)", swizzle="3,0,3", file="swizzled.svg")
 
 Builders are found by type, derived classes included.
 """

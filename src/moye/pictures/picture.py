@@ -2,7 +2,7 @@
 
 In: a ``Sheet``.  Out: ``Picture``, with .text .svg .latex .typst .html, which shows itself in notebooks.
 
->>> picture.save("layout.svg")
+    picture.save("layout.svg")
 
 The renderers do the work; this module knows which format a suffix means.
 """

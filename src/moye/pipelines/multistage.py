@@ -2,12 +2,12 @@
 
 In: how many stages of shared memory there are.  Out: stage indices, and the commits and waits that go with them.
 
->>> pipe = Pipeline(stages=3)
->>> for s in static_range(pipe.ahead): load(s, s); pipe.commit()
->>> state = pipe.start()
->>> for k in range(tiles):
->>>     pipe.wait()
->>>     load(state.write, k + pipe.ahead) if ...; pipe.commit(); multiply(state.read); state = state.next()
+    pipe = Pipeline(stages=3)
+    for s in static_range(pipe.ahead): load(s, s); pipe.commit()
+    state = pipe.start()
+    for k in range(tiles):
+        pipe.wait()
+        load(state.write, k + pipe.ahead) if ...; pipe.commit(); multiply(state.read); state = state.next()
 
 It moves no data and knows no barrier of its own; the same calls can be written out.
 """

@@ -2,11 +2,11 @@
 
 In: how many stages, the bytes that fill one, the arrivals that free one.  Out: the calls of ``lang/hopper.py``.
 
->>> pipe = PipelineTma(stages=4, bytes=A.bytes + B.bytes); pipe.init(); sync_threads()
->>> state = pipe.producer_start()               # the one thread that loads
->>> for k in range(tiles): pipe.producer_acquire(state); copyto(..., barrier=pipe.barrier(state)); state = state.next()
->>> state = pipe.consumer_start()               # those who multiply
->>> for k in range(tiles): pipe.consumer_wait(state); ...; pipe.consumer_release(state); state = state.next()
+    pipe = PipelineTma(stages=4, bytes=A.bytes + B.bytes); pipe.init(); sync_threads()
+    state = pipe.producer_start()               # the one thread that loads
+    for k in range(tiles): pipe.producer_acquire(state); copyto(..., barrier=pipe.barrier(state)); state = state.next()
+    state = pipe.consumer_start()               # those who multiply
+    for k in range(tiles): pipe.consumer_wait(state); ...; pipe.consumer_release(state); state = state.next()
 
 It moves no data; the same calls can be written out (cutlass/pipeline/sm90_pipeline.hpp, PipelineTmaAsync).
 """

@@ -2,8 +2,8 @@
 
 In: a kernel's signature and the arguments of one call.  Out: ``Call``: specs by parameter, arrays and scalars in order.
 
->>> classify(signature, (A, sA_layout, 3.0), {}).specs
-{'A': TensorSpec(...), 'sA_layout': StaticSpec(...), 'x': ScalarSpec(float32)}
+    classify(signature, (A, sA_layout, 3.0), {}).specs
+    # {'A': TensorSpec(...), 'sA_layout': StaticSpec(...), 'x': ScalarSpec(float32)}
 
 Arrays become tensors, Python numbers become runtime scalars, and everything else is static.  ``mo.Constexpr`` and
 ``mo.Static`` annotations make more of it static.

@@ -2,6 +2,7 @@
 
 In: any object.  Out: ``ArrayInfo`` (pointer, shape, strides in elements, dtype, device), or None if it is not an array.
 
+>>> import numpy
 >>> describe(numpy.zeros((4, 3), "f4"))
 ArrayInfo(ptr=..., shape=(4, 3), strides=(3, 1), dtype=float32, device=None, writable=True, kind='numpy')
 

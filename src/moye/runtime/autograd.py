@@ -3,7 +3,7 @@
 In: a Func and a classified call.  Out: the written torch tensors, with their version counters advanced; or
 ArgumentError.
 
->>> dirty = written_tensors(spec.func, call); require_untracked("axpy", dirty); mark(dirty)
+    dirty = written_tensors(spec.func, call); require_untracked("axpy", dirty); mark(dirty)
 
 This module does not import torch: if there is a tensor, torch is there.
 """

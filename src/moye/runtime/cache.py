@@ -2,8 +2,8 @@
 
 In: a key (sha256 of printed source, flags, compiler version), a blob, a small JSON record.  Out: the same, later.
 
->>> cache = DiskCache(env.cache_dir())
->>> cache.put(key := cache_key(source, flags, compiler_version()), cubin, {"log": log})
+    cache = DiskCache(env.cache_dir())
+    cache.put(key := cache_key(source, flags, compiler_version()), cubin, {"log": log})
 
 A file is written under another name and then renamed, and it carries its own digest, so a reader sees a whole entry or
 none.  A disk that cannot be read or written is a miss, never an error.  So is anything that another user owns.  The

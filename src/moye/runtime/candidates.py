@@ -2,8 +2,8 @@
 
 In: ``Candidate``s and the ``Problem`` that they are for.  Out: milliseconds of each, or why it dropped out.
 
->>> compile_all(candidates, problem, progress); timed(candidates, problem, restore=True)
-{Config(BM=128, stages=3): 0.0713}
+    compile_all(candidates, problem, progress); timed(candidates, problem, restore=True)
+    # {Config(BM=128, stages=3): 0.0713}
 
 Other processes compile while this one still traces.  Nothing here chooses or remembers.
 """

@@ -2,9 +2,9 @@
 
 In: a kernel; then ``mo.check(kernel)[grid, block](*args)`` on host or CUDA arrays.  Out: a ``Report``.
 
->>> report = mo.check(k)[grid, 256](A, B, C); report.ok, report.findings
->>> print(mo.check(k, timeline=True)[grid, 256](A, B, C).timeline())
->>> mo.check(k, blocks=16, expect=lambda A, B: A @ B.T).launch(A, B, C, grid=grid, block=256)
+    report = mo.check(k)[grid, 256](A, B, C); report.ok, report.findings
+    print(mo.check(k, timeline=True)[grid, 256](A, B, C).timeline())
+    mo.check(k, blocks=16, expect=lambda A, B: A @ B.T).launch(A, B, C, grid=grid, block=256)
 
 Outputs are written as in a normal run.
 """

@@ -2,8 +2,8 @@
 
 In: a specialised kernel and its classified arguments.  Out: a ``Report``, here or in the list of the session.
 
->>> with mo.checking(blocks=64) as reports: program()
->>> all(report.ok for report in reports)
+    with mo.checking(blocks=64) as reports: program()
+    all(report.ok for report in reports)
 
 A session belongs to its thread or task; launches of others run as usual, unless it is ``everywhere``.  Its launches run
 in the simulator wherever their arrays are, and write their outputs.

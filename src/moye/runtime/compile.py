@@ -2,7 +2,7 @@
 
 In: a kernel function and classified arguments.  Out: ``Specialised`` (the Func, its guards) and ``Program`` (CUDA).
 
->>> compile_program(specialise(fn, call, (256, 1, 1)), "sm_90a").registers
+    compile_program(specialise(fn, call, (256, 1, 1)), "sm_90a").registers
 
 ``MOYE_SHOW=ast,ir,cuda`` prints the result of each step.
 """

@@ -2,8 +2,7 @@
 
 In: paths of the cache.  Out: bytes, or None for what is missing, unreadable, foreign or not a plain file.
 
->>> read(path), problem_of(folder)
-(b"...", None)
+    read(path), problem_of(folder)      # (b"...", None)
 
 A FIFO or a device in place of a file is not waited for, and a symbolic link is not followed.
 """

@@ -2,7 +2,7 @@
 
 In: the reference, and a launch before it runs.  Out: ``Expectation``; after the launch, ``wrong`` gives findings V1.
 
->>> wanted = expectation(lambda A, B: A @ B.T, None, spec, call, values)
+    wanted = expectation(lambda A, B: A @ B.T, None, spec, call, values)
 
 Integers must be equal.  Floats may have a relative error, in the Frobenius norm and element by element relative to the
 norm, both in float64.  The coarsest dtype that the kernel computes in decides how much, or ``rtol``.  A NaN that is not

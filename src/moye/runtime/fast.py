@@ -2,7 +2,7 @@
 
 In: the arguments of a call like an earlier one.  Out: one driver call, or False if the long way must be taken.
 
->>> plan = plans.add(spec, program, call, device, args, long); plan.launch(*args)
+    plan = plans.add(spec, program, call, device, args, long); plan.launch(*args)
 
 A plan holds for arrays of the same class, dtype, shape, strides, device and 16-byte alignment that do not overlap, for
 equal static arguments (identical ones are recognised sooner), and for unchanged captured names.  Any other call goes

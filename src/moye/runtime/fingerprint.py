@@ -2,8 +2,7 @@
 
 In: a function, kernel or device function.  Out: a hexadecimal digest that is the same in another process.
 
->>> fingerprint(matmul)
-'5f1d...'
+    fingerprint(matmul)      # '5f1d...'
 
 It follows names of modules and closures (also ``module.name``), defaults, what containers, partial and cached functions
 hold, and classes of the function's own package.  It stops at the standard library and at moye's own algebra, which

@@ -2,7 +2,7 @@
 
 In: a Func with guards.  Out: ``check(slots, grid)``, which raises PreconditionError with the first broken assumption.
 
->>> check = compile_guards(func); check([2047, 256, ...], (16, 16, 1))
+    check = compile_guards(func); check([2047, 256, ...], (16, 16, 1))
 
 ``slots`` are the runtime numbers of the parameters: for each tensor its extents, then its strides; scalars as they are.
 """

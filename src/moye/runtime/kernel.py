@@ -2,7 +2,7 @@
 
 In: a decorated Python function; then ``kernel[grid, block](*args)``.  Out: effects on the arrays.
 
->>> matmul_kernel[(16, 16), 256](A, sA_layout, copy_A, B, sB_layout, copy_B, C, mma_C)
+    matmul_kernel[(16, 16), 256](A, sA_layout, copy_A, B, sB_layout, copy_B, C, mma_C)
 
 The arrays decide where it runs: host memory is simulated, and CUDA memory runs on its device.
 """

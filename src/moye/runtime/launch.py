@@ -2,7 +2,7 @@
 
 In: a ``Specialised`` or ``Program`` and a ``Call``.  Out: numbers, a ``LoadedKernel``, or ArgumentError.
 
->>> loaded = load(program, 0); [slot_value(slot, call) for slot in program.printed.slots]
+    loaded = load(program, 0); [slot_value(slot, call) for slot in program.printed.slots]
 
 It launches nothing; ``kernel.py`` and ``fast.py`` do.
 """

@@ -3,7 +3,7 @@ back.
 
 In: a classified call.  Out: the same call on host memory, inside the ``with`` block.
 
->>> with on_host(call, spec.func) as host: simulate.run(spec, host, grid, check=True)
+    with on_host(call, spec.func) as host: simulate.run(spec, host, grid, check=True)
 
 Arrays that share memory share it in the copy too, and addresses are the same modulo 256.  Host arrays stay as they are.
 """

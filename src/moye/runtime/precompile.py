@@ -3,7 +3,7 @@
 In: Jobs that ``compile_only(trace_only=True)`` collected.  Out: every program compiled, and the errors of those that
 failed.
 
->>> errors = precompile(jobs, lambda done: ...)
+    errors = precompile(jobs, lambda done: ...)
 
 Processes compile printed sources into the disk cache, and this process loads them from there.  Without a disk cache,
 threads of this process compile (NVRTC releases the GIL).  ``Progress`` shows how far it is.

@@ -2,8 +2,8 @@
 
 In: a specialised kernel with classified arguments.  Out: ``Prepared``, to be called; under ``compile_only``, Jobs.
 
->>> again = kernel.prepare(A, B, C, grid=64, block=256); again(); again.update(C=D); again()
->>> with compile_only("sm_90a"): matmul(A, B, C)          # whatever it launches is compiled, nothing runs
+    again = kernel.prepare(A, B, C, grid=64, block=256); again(); again.update(C=D); again()
+    with compile_only("sm_90a"): matmul(A, B, C)          # whatever it launches is compiled, nothing runs
 
 A prepared launch is a snapshot.  It keeps its arrays alive, and does not look at them or at captured names again, so
 arrays must not be resized in place.  It launches on the stream that is current when it is called.

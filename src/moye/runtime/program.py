@@ -2,8 +2,7 @@
 
 In: ``script.py`` or ``script.py::function``, its arguments.  Out: lines of text as launches end, then ``Outcome``.
 
->>> outcome = check_program("script.py::main", ["128"], print); outcome.status
-0
+    outcome = check_program("script.py::main", ["128"], print); outcome.status      # 0
 
 A clean launch is one line, and equal ones share a line.  A finding is shown in full the first time.
 """

@@ -2,8 +2,7 @@
 
 In: two ``Shape``s (specs, index width, block, cluster) or two lists of captured names.  Out: sentences.
 
->>> differences(old, new)
-["argument 'A': stride 1 of mode 0 became dynamic"]
+    differences(old, new)      # ["argument 'A': stride 1 of mode 0 became dynamic"]
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 In: findings, lints and what could not be judged.  Out: one object that prints itself.
 
->>> report = mo.check(k)[grid, 256](A, B, C); report.ok, report.findings; print(report)
+    report = mo.check(k)[grid, 256](A, B, C); report.ok, report.findings; print(report)
 
 It judges nothing.
 """

@@ -3,7 +3,7 @@
 In: a ``Report``.  Out: a ``<div>`` with its style: a line for the launch, then each finding with its source lines, the
 part they are about marked, and its hint.
 
->>> fragment(report).startswith('<div class="moye-report">')
+    fragment(report).startswith('<div class="moye-report">')
 """
 
 from __future__ import annotations

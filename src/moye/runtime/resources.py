@@ -2,8 +2,7 @@
 
 In: a specialisation, and the shared memory that a block may have.  Out: a sentence for what it cannot have, or nothing.
 
->>> excess(spec, 232448)
-'accumulators take 512 registers of a thread, which has 255 in a block of 256 threads'
+    excess(spec, 232448)      # 'accumulators take 512 registers of a thread, which has 255 in a block of 256 threads'
 
 It counts what is certain before compiling, so it never refuses a kernel that fits; it does not predict spills.
 """

@@ -2,7 +2,7 @@
 
 In: a value.  Out: inside the block ``get()`` is that value, for the threads and tasks that it concerns.
 
->>> with session.set(mine): session.get()
+    with session.set(mine): session.get()
 
 Tasks that begin in the block are in it, and so are threads that are given the context (``asyncio.to_thread``).  Other
 threads are not, unless it is ``everywhere``.

@@ -2,7 +2,7 @@
 
 In: a ``Specialised``, the classified call, a grid.  Out: the outputs, written in place, and the Outcome.
 
->>> run(spec, call, (16, 16, 1), check=True)
+    run(spec, call, (16, 16, 1), check=True)
 
 MOYE_FMA=exact rounds multiply-adds of ``mo.gemm`` as the GPU does.  With checks on, the first violation raises
 SimulationError; if MOYE_CHECK names checkers, only theirs count.  ``collect=True`` gathers all findings instead.

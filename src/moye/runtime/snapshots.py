@@ -2,9 +2,9 @@
 
 In: the simulator's inspections and the Func that they came from.  Out: ``Snapshot``s.
 
->>> shot = mo.inspections()[0]; print(shot.show("tCrA", thread=5, block=(0, 0, 0)))
-tCrA of thread 5 in block (0, 0, 0), layout (1,4,8):(0,1,4)
-tCrA(0, 0, 0) = 0.31
+    shot = mo.inspections()[0]; print(shot.show("tCrA", thread=5, block=(0, 0, 0)))
+    # tCrA of thread 5 in block (0, 0, 0), layout (1,4,8):(0,1,4)
+    # tCrA(0, 0, 0) = 0.31
 
 One snapshot holds all threads of the blocks that passed the point together.
 """

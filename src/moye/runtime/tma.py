@@ -2,7 +2,7 @@
 
 In: an operation, an array, the layout of one tile in shared memory.  Out: ``TmaCopy``.
 
->>> tma_A = make_tma_copy(TmaLoad(), A, mo.tile_to_shape(mo.smem_layout_atom(mo.bfloat16, "k"), (128, 64)))
+    tma_A = make_tma_copy(TmaLoad(), A, mo.tile_to_shape(mo.smem_layout_atom(mo.bfloat16, "k"), (128, 64)))
 
 Its static part belongs to the specialisation.  The array is a runtime argument like any other, and its tensor map is
 encoded at launch.

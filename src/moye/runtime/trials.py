@@ -2,8 +2,8 @@
 
 In: a function, a key, a device's name.  Out: the trials of configurations that were tried before.
 
->>> TrialStore(matmul, "A: float32 (256, 256)...", "NVIDIA H200").load(configs)
-{Config(BM=128, stages=3): Trial(config=..., ms=0.0713, why='')}
+    TrialStore(matmul, "A: float32 (256, 256)...", "NVIDIA H200").load(configs)
+    # {Config(BM=128, stages=3): Trial(config=..., ms=0.0713, why='')}
 
 An entry is found by the configuration's text, so adding one to a list leaves the others as they are.  If the function
 changes, or anything that it calls, trials begin anew.

@@ -2,9 +2,9 @@
 
 In: a function that launches kernels, ``Config``s of its keyword arguments.  Out: the same function without them.
 
->>> @mo.autotune([mo.Config(BM=128, stages=3), mo.Config(BM=64, stages=4)], key=["A", "B"])
-... def matmul(A, B, C, *, BM, stages): ...
->>> matmul(A, B, C); print(matmul.report())
+    @mo.autotune([mo.Config(BM=128, stages=3), mo.Config(BM=64, stages=4)], key=["A", "B"])
+    def matmul(A, B, C, *, BM, stages): ...
+    matmul(A, B, C); print(matmul.report())
 
 Tracing drops illegal configurations and those that need more than a multiprocessor has.  The others are compiled in
 parallel meanwhile and timed interleaved, with L2 flushed (``candidates.py``).  Times are kept on disk, and only new

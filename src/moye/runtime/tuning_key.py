@@ -3,8 +3,7 @@
 In: an argument of any kind that a kernel takes.  Out: ``Described``: its arrays, a key for this process and a text for
 the disk.
 
->>> described((A, 3)).text()
-'tuple(0: float32 (256):(1) align 16, 1: 3)'
+    described((A, 3)).text()      # 'tuple(0: float32 (256):(1) align 16, 1: 3)'
 
 A TMA copy counts as its array and its static part, wherever it is in a container.  A container without arrays counts as
 its value.

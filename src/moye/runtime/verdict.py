@@ -2,8 +2,8 @@
 
 In: a launch with a reference, before it runs.  Out: ``Expectation``; after the launch, ``wrong`` gives findings V1.
 
->>> wanted = expectation(lambda A, B: A @ B.T, None, spec, call, values)
->>> simulate.run(spec, call, grid, check=True, collect=True, probe=wanted.owners); wanted.wrong(grid, None)
+    wanted = expectation(lambda A, B: A @ B.T, None, spec, call, values)
+    simulate.run(spec, call, grid, check=True, collect=True, probe=wanted.owners); wanted.wrong(grid, None)
 
 The block that stored the element runs once more and is watched; what it writes then is undone.  Steps of k are in
 ksteps.py.

@@ -2,8 +2,7 @@
 
 In (stdin, a line each): JSON with source, name, arch, flags, key, root.  Out: ``ok`` or ``failed`` for each.
 
->>> with Worker() as worker: worker.compile({"source": ..., "key": ...})
-True
+    with Worker() as worker: worker.compile({"source": ..., "key": ...})      # True
 
 It does not report why a source failed: the caller compiles it again and gets the error itself.
 """

@@ -2,8 +2,8 @@
 
 In: how many tiles there are.  Out: tile numbers, their coordinates, ranges of k, rows of a group.
 
->>> sched = mo.PersistentTileScheduler(m_tiles, n_tiles)
->>> for t in range(sched.first, sched.tiles, sched.step): m, n, l = sched.coordinates(t)
+    sched = mo.PersistentTileScheduler(m_tiles, n_tiles)
+    for t in range(sched.first, sched.tiles, sched.step): m, n, l = sched.coordinates(t)
 
 The same classes work on plain integers outside of kernels; they launch nothing and touch no memory but the offsets.
 """

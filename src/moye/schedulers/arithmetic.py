@@ -2,7 +2,7 @@
 
 In: Python integers or scalars of the kernel.  Out: the same.
 
->>> rows, column = divide(t, width)
+    rows, column = divide(t, width)
 
 Static numbers are checked; of others a scheduler proves what it claims.
 """

@@ -2,10 +2,10 @@
 
 In: where the groups begin, as an array on the device.  Out: tiles as a block comes to them: group, m, n, rows.
 
->>> sched = GroupedTileScheduler(offsets, bM, mo.ceil_div(N, bN)); work = sched.start()
->>> while work.valid:
->>>     group, m, n, row, rows = work.coordinates(); ...
->>>     work = work.next()
+    sched = GroupedTileScheduler(offsets, bM, mo.ceil_div(N, bN)); work = sched.start()
+    while work.valid:
+        group, m, n, row, rows = work.coordinates(); ...
+        work = work.next()
 
 How many tiles there are is known to nobody before the offsets are read (CUTLASS: PersistentTileSchedulerSm90Group).
 """

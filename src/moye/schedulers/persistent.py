@@ -2,8 +2,8 @@
 
 In: tiles along M and N, batches.  Out: the first tile of a block, the step to its next, coordinates of a tile number.
 
->>> sched = PersistentTileScheduler(mo.ceil_div(M, bM), mo.ceil_div(N, bN))
->>> for t in range(sched.first, sched.tiles, sched.step): m, n, l = sched.coordinates(t)
+    sched = PersistentTileScheduler(mo.ceil_div(M, bM), mo.ceil_div(N, bN))
+    for t in range(sched.first, sched.tiles, sched.step): m, n, l = sched.coordinates(t)
 
 It follows CUTLASS's static persistent scheduler (cutlass/gemm/kernel/sm90_tile_scheduler.hpp), but pads nothing.
 """

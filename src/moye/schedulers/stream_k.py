@@ -2,10 +2,10 @@
 
 In: tiles, k-tiles of each, blocks.  Out: units of work: a tile, a range of its k-tiles, who has the others.
 
->>> sched = StreamKScheduler(m_tiles, n_tiles, k_tiles); unit = sched.start()
->>> while unit.valid:
->>>     m, n, l = sched.coordinates(unit.tile); ...     # k-tiles unit.k_first to unit.k_last
->>>     unit = unit.next()
+    sched = StreamKScheduler(m_tiles, n_tiles, k_tiles); unit = sched.start()
+    while unit.valid:
+        m, n, l = sched.coordinates(unit.tile); ...     # k-tiles unit.k_first to unit.k_last
+        unit = unit.next()
 
 Source: Osama et al., Stream-K, PPoPP 2023; cutlass/gemm/kernel/sm90_tile_scheduler_stream_k.hpp.  It moves no sums.
 """

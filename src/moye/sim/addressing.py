@@ -3,7 +3,7 @@
 In: a ``Ref`` or ``TileRef``, its index space.  Out: ``Addresser``: called with the run-time offset (and the strides and
 extents that are not static) it gives an index array (V, T or 1, B or 1), V counting elements, ``width`` per access.
 
->>> Addresser(ref, (4,), 2, None)(offset, (), ())
+    Addresser(ref, (4,), 2, None)(offset, (), ())
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 In: rows, k, bytes of an element, major-ness, (leading byte offset, stride byte offset, bytes of the swizzle).  Out: the
 byte offset of each element from the start address, before the swizzle of the whole address.
 
->>> operand_bytes(64, 16, 2, "k", (16, 1024, 128))[9, 3]
+>>> int(operand_bytes(64, 16, 2, "k", (16, 1024, 128))[9, 3])
 1158
 
 Tiles are made of core matrices: 8 rows of 16 bytes.  Source: PTX ISA, asynchronous warpgroup level matrix shared

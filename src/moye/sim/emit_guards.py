@@ -2,7 +2,7 @@
 
 In: a Writer, a branch and its ``Guard``.  Out: lines before the branch; nothing is moved and nothing is judged there.
 
->>> P[12].skipped(v30, m4, True, None)
+    P[12].skipped(v30, m4, True, None)
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 In: a Func.  Out: ``guards``: by the id of an ``if`` what it guards, and which of its operations the addresses need.
 
->>> guards(func)[id(branch)].targets[0].op          # sA[i] = x[i] under ``if i < n``
+    guards(func)[id(branch)].targets[0].op          # sA[i] = x[i] under ``if i < n``
 
 A condition is ragged if it bounds an index: integers are compared by size, one depends on the thread, none on data.  A
 value that is kept on purpose has another condition (``k % 4 == 0``, ``best < x[i]``).  One that is the same in every

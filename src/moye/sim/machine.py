@@ -2,8 +2,7 @@
 
 In: a Func, its arguments (``TensorArg`` or numbers), the grid.  Out: changed memory, and an ``Outcome`` with findings.
 
->>> simulate(func, [TensorArg(a, 0, (8,), (1,), "A")], (1, 1, 1), check=True).findings
-[]
+    simulate(func, [TensorArg(a, 0, (8,), (1,), "A")], (1, 1, 1), check=True).findings      # []
 
 A kernel's faults never raise: they are findings, and ``Hooks(stop_on_first=True)`` stops at the first.  Batches run one
 after the other, unless blocks poll memory: then further blocks are admitted, as many as a device would hold.

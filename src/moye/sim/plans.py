@@ -3,7 +3,7 @@
 In: an op (its static part is worked out once per kernel: ``Site``).  Out: ``Site.bind(batch)``, a callable that
 generated code calls with the run-time offsets and the mask.
 
->>> run = CopySite(op).bind(batch); run(dst_offset, src_offset, (), (), (), None, None)
+    run = CopySite(op).bind(batch); run(dst_offset, src_offset, (), (), (), None, None)
 
 Atomics are in atomics.py, matrix products in gemm.py.
 """

@@ -3,7 +3,7 @@
 In: a Func.  Out: ``Segment``s: items (ops, among them control flow in which nobody can wait) and an end (goto, branch,
 wait, yield, leave).  Names live across segments are known by liveness: ``v12`` is Value 12, ``x3`` Var 3.
 
->>> lower(func)[0].end      # Wait(op=SyncThreads(...), next=1)
+    lower(func)[0].end      # Wait(op=SyncThreads(...), next=1)
 
 A ``Loop`` that polls memory yields after each iteration, so that whoever it waits for can run.
 """

@@ -2,7 +2,7 @@
 
 In: a view, how it is accessed, its predicate.  Out: one ``ops.Bounds`` in front of the access, or nothing.
 
->>> judge(tAgA, "reads", pred)          # of a view of a ragged tile: the row and the column of every element
+    judge(tAgA, "reads", pred)          # of a view of a ragged tile: the row and the column of every element
 
 Making a view is never judged: an index that leaves its mode is no fault until something is accessed there.
 """

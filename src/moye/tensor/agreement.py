@@ -3,7 +3,7 @@
 In: the tiled copy that ``copyto`` names, and two tensors with what is known of the order of their values.  Out:
 nothing, or a TensorError that names an element that is written twice, left out or put elsewhere.
 
->>> check_cover(copy_A, dst); check_partitions(copy_A, dst, src)
+    check_cover(copy_A, dst); check_partitions(copy_A, dst, src)
 
 An unknown order is not judged: registers in an order of the user's own, or slices of one instruction's values.
 """

@@ -2,7 +2,7 @@
 
 In: tensors and tiled objects.  Out: one tile op each (``Copy``, ``Gemm``), or a view.
 
->>> mo.copyto(copy_A, tAsA, tAgA[:, :, :, 0]); mo.gemm(mma_C, tCrA, tCrB, tCrC)
+    mo.copyto(copy_A, tAsA, tAgA[:, :, :, 0]); mo.gemm(mma_C, tCrA, tCrB, tCrC)
 
 Source: CuTe cute/algorithm/copy.hpp, gemm.hpp; MoYe.jl's names.
 """

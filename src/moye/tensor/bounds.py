@@ -3,7 +3,7 @@
 In: a view and a coordinate.  Out: what is not proven; a TensorError for what is certainly outside, and a guard for what
 the launch can tell.
 
->>> check_coordinate(tAgA, (None, None, None, k + 1))      # k + 1 < extent of mode 3, as far as the loop goes
+    check_coordinate(tAgA, (None, None, None, k + 1))      # k + 1 < extent of mode 3, as far as the loop goes
 
 A guard compares constants, block indices and loop variables (plus constants) with dynamic extents, if the access
 happens in every launch.  If a condition or a jump may skip the access, the test is the user's own, and the simulator

@@ -2,7 +2,7 @@
 
 In: two tensors, each one contiguous run of memory, in the same order.  Out: one ``ops.BulkCopy``.
 
->>> mo.copyto(mo.BulkCopy(), sX[:, stage], gX[:, k], barrier=(full, stage))
+    mo.copyto(mo.BulkCopy(), sX[:, stage], gX[:, k], barrier=(full, stage))
 
 Nothing here waits.  What arrives in shared memory completes on its mbarrier, and what leaves for global memory at the
 thread's bulk wait.  A bulk copy permutes nothing; tiles with rows apart, and swizzles, are for TMA.

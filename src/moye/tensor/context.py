@@ -2,7 +2,7 @@
 
 In: nothing.  Out: ``builder()``, the Builder that expressions and tensors record into; ``locate()``, the user's frames.
 
->>> builder().emit(ops.SyncThreads())
+    builder().emit(ops.SyncThreads())
 
 Outside a trace ``builder()`` raises a TraceError that says so.
 """

@@ -3,8 +3,8 @@
 In: a shape, or a layout with basis strides.  Out: ``CoordTensor``, which takes the same tiles, partitions, slices and
 layout functions as the tensor that it shadows.
 
->>> cA = mo.identity_tensor(mo.shape(A)); tAcA = thr_copy.partition_S(mo.tile(cA, (bM, bK), (bx, None), ragged=True))
->>> row, k = tAcA[0, i, j, k_tile]        # the coordinates in A of that element of the thread
+    cA = mo.identity_tensor(mo.shape(A)); tAcA = thr_copy.partition_S(mo.tile(cA, (bM, bK), (bx, None), ragged=True))
+    row, k = tAcA[0, i, j, k_tile]        # the coordinates in A of that element of the thread
 
 It occupies no memory.  Source: CuTe cute/tensor_impl.hpp, make_identity_tensor, make_coord_tensor.
 """

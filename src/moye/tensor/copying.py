@@ -2,7 +2,7 @@
 
 In: a CopyOp and two tensors of one shape and dtype.  Out: an ``ops.Copy``, or a sentence that says why not.
 
->>> emit_copy(CpAsync(float64), tAsA, tAgA[:, :, :, 0])
+    emit_copy(CpAsync(float64), tAsA, tAgA[:, :, :, 0])
 
 A fixed width must be proven on both sides; the automatic width is the widest that both sides prove.
 """

@@ -3,8 +3,7 @@
 In: the operation, which operand, the tensor that ``partition_A`` or ``partition_B`` gives.  Out: (leading byte offset,
 stride byte offset, bytes of the swizzle), or a TensorError A9 that says what the hardware would need.
 
->>> descriptor(op, "B", tCsB)
-(16, 1024, 128)
+    descriptor(op, "B", tCsB)      # (16, 1024, 128)
 
 Law: the tile's rows and its k are the canonical layout of those three numbers, which the algebra rebuilds and compares.
 Source: PTX ISA, "Shared Memory Matrix Layout", "Strides"; CuTe cute/atom/mma_traits_sm90_gmma.hpp, make_gmma_desc.

@@ -2,7 +2,7 @@
 
 In: Values and Python numbers.  Out: ``Expr``, or a plain ``int`` if an index folds to a constant.
 
->>> tid = Expr(value); (tid // 32) * 4 + 1
+    tid = Expr(value); (tid // 32) * 4 + 1
 
 Python numbers are weak: they take the other operand's dtype.  ``//`` and ``%`` floor; ``/`` of integers gives float32.
 Asking for the truth of a traced value is an error here, because ``moye.lang`` rewrites control flow.

@@ -3,7 +3,7 @@
 In: two views; one may have dynamic extents where the other has static ones.  Out: their layouts, static if either says
 so.
 
->>> agreed(out, r)          # out: (out_0,out_1), r: (2,3): launch checks out_0 == 2 and out_1 == 3
+    agreed(out, r)          # out: (out_0,out_1), r: (2,3): launch checks out_0 == 2 and out_1 == 3
 
 Registers have no addresses, so a copy from or to them needs static extents.
 """

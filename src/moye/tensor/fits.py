@@ -3,7 +3,7 @@
 In: a tensor's name and layout, a tiler or another layout.  Out: nothing; a TensorError for what cannot fit, a guard for
 what the launch can tell.
 
->>> require_tile("A", extent, 0, 128, (128, 8))          # launch checks extent % 128 == 0
+    require_tile("A", extent, 0, 128, (128, 8))          # launch checks extent % 128 == 0
 
 Coordinates are checked in bounds.py.
 """

@@ -3,7 +3,7 @@
 In: a CopyOp of a whole warp, and a shared and a register tensor whose first modes hold what one thread gives and gets.
 Out: an ``ops.Copy`` with ``registers``, or a sentence that says why not.
 
->>> emit_matrices(LdMatrix(4), tCrA_view[:, :, k], tCsA[:, :, k, stage])
+    emit_matrices(LdMatrix(4), tCrA_view[:, :, k], tCsA[:, :, k, stage])
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 In: a register tensor and a scalar or a register tensor.  Out: a new register tensor; ``a += b`` writes a.
 
->>> a * 2 + b; a[...] += 1; mo.where(a == b, a, 0)
+    a * 2 + b; a[...] += 1; mo.where(a == b, a, 0)
 
 ``expr.py`` has what one element does, ``tensor.py`` how elements are walked.
 """

@@ -2,7 +2,7 @@
 
 In: partitions, and what is written to registers.  Out: ``Order.known``, the partition that the values follow, or None.
 
->>> tCrC.order.known                        # Partition(tiled=TiledMMA(...), part='C') once gemm has written it
+    tCrC.order.known                        # Partition(tiled=TiledMMA(...), part='C') once gemm has written it
 
 Views of a partition and retiled registers have a fixed order.  Registers have the order of what was put in last.  They
 have none if two different orders, or something unknown, were put in.  Whether two orders agree is asked in

@@ -4,8 +4,7 @@ layout.
 In: a tensor, and each step that makes one view of another, a function (layout) -> (layout, offset to add).  Out:
 ``Origin``: the same steps on the identity layout of the tensor, whose strides are coordinates, and what may leave it.
 
->>> Origin.of(A).then(lambda layout: slice_and_offset((None, k), layout)).tracks[0].place.now()
-((M):(1@0), (0, k))
+    Origin.of(A).then(lambda layout: slice_and_offset((None, k), layout)).tracks[0].place.now()   # ((M):(1@0), (0, k))
 
 Steps are repeated only if an access needs them (accesses.py).  ``with_layout`` of the user begins a new tensor. Source:
 CuTe's predicates, cute/tensor_impl.hpp, make_identity_tensor.

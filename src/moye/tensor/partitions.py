@@ -4,7 +4,7 @@ sentence.
 In: an argument, and what it belongs to.  Out: nothing; a TensorError, LayoutError or LaunchError, or a guard for
 launch.
 
->>> require_tiled("partition_A", gA, (128, 16), mma)     # launch checks dynamic extents
+    require_tiled("partition_A", gA, (128, 16), mma)     # launch checks dynamic extents
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 In: the origin of a view, its layout before and after ``recast``.  Out: the origin of the recast view.
 
->>> recast_origin(gA.origin, gA.layout, wide.layout, 4)      # float32 as uint128: element i is elements 4i to 4i + 3
+    recast_origin(gA.origin, gA.layout, wide.layout, 4)      # float32 as uint128: element i is elements 4i to 4i + 3
 
 Coordinates stay those of the elements that the tensor was made of, so that messages can name them.
 """

@@ -3,7 +3,7 @@ order.
 
 In: layouts (thread, value) -> tile.  Out: the same layouts for another side, or for another order of a thread's values.
 
->>> retiled("retile_D", copy.layout_tv, tiler=copy.tiler, values=8, threads=128, whole=tCrA.layout)
+    retiled("retile_D", copy.layout_tv, tiler=copy.tiler, values=8, threads=128, whole=tCrA.layout)
 
 Source: CuTe cute/atom/copy_atom.hpp, TiledCopy::tile2thrfrg and TiledCopy::retile.
 """

@@ -2,7 +2,7 @@
 
 In: a function from tiles to layouts, and a tile.  Out: what the function makes of the tile.
 
->>> by_strides(parts, tiled, Layout((128, 8), (1, stride)))      # parts(tiled, (128,8):(1@0,1@1)), strides put in
+    by_strides(parts, tiled, Layout((128, 8), (1, stride)))      # parts(tiled, (128,8):(1@0,1@1)), strides put in
 
 A composition or division of a tile whose modes are integers is linear in their strides, so both ways give the same.
 Kernels that partition tensors of one shape again and again pay for it once.  Other tiles take the direct way.

@@ -2,8 +2,8 @@
 
 In: layouts of one shape.  Out: extents and, per layout, one stride per extent, coalesced together.
 
->>> common_space([make_layout((4, 6)), make_layout((2, 12), (12, 1))])
-IndexSpace(extents=(2, 2, 6), strides=((1, 2, 4), (12, 1, 2)))
+>>> common_space([make_layout((4, 6)), make_layout(((2, 2), 6), ((12, 1), 2))])
+IndexSpace(extents=(2, 2, 6), strides=((1, 2, 4), (12, 1, 2)), modes=(0, 0, 1))
 
 Layouts are walked top-level mode by top-level mode.  A mode of size 1 is repeated (stride 0) against a larger one. The
 launch checks that two dynamic extents are equal.

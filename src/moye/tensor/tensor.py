@@ -3,9 +3,9 @@
 In: arguments, ``shared_array``, fragments.  Out: views by slicing, loads and stores by full coordinates, elementwise
 arithmetic on register tensors.
 
->>> tAsA[:, :, :, stage]          # a view: the offset moves into the pointer
->>> tCrC[0, 1, 2]                 # a load
->>> acc[...] = acc * 2            # in place on registers
+    tAsA[:, :, :, stage]          # a view: the offset moves into the pointer
+    tCrC[0, 1, 2]                 # a load
+    acc[...] = acc * 2            # in place on registers
 
 Copies and products of whole tensors are in ``algorithms.py``.
 """

@@ -2,8 +2,8 @@
 
 In: an atom, a thread layout, a value layout.  Out: per thread, views of a tile.
 
->>> copy_A = make_tiled_copy(CopyAtom(CpAsync(float64), float32), make_layout((32, 8)), make_layout((2, 1)))
->>> copy_A.get_slice(tid).partition_S(gA)            # ((CPY, REST), CPY_M, CPY_K, k)
+    copy_A = make_tiled_copy(CopyAtom(CpAsync(float64), float32), make_layout((32, 8)), make_layout((2, 1)))
+    copy_A.get_slice(tid).partition_S(gA)            # ((CPY, REST), CPY_M, CPY_K, k)
 
 Both objects are static: kernels are specialised on their value.  Source: CuTe cute/atom/copy_atom.hpp, mma_atom.hpp.
 """

@@ -3,7 +3,7 @@
 In: an operation, a dtype, which modes of the array have unit stride, the layout of one tile.  Out: ``TmaTiling``.
 
 >>> tma_tiling(TmaLoad(), float16, (None, 1), ComposedLayout.parse("Sw<3,3,3> o 0 o (128,64):(64,1)"), None, 1).map
-TensorMap(float16, modes=(1, 0), box=(64, 128), swizzle=128)
+TensorMap(dtype=float16, modes=(1, 0), box=(64, 128), swizzle=128, promotion=128)
 
 TMA writes a box with its dimensions one after the other, the array's unit stride first.  Then it swaps 16-byte parts of
 the box: address bits 4 to 6 are XORed with bits 7 to 9 (two of them for 64 bytes, one for 32).  Source: CUDA C++

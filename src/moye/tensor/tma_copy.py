@@ -2,8 +2,8 @@
 
 In: a ``TmaTensor``, a tile of shared memory, a tile of its coordinates.  Out: one ``ops.TmaCopy`` for each box.
 
->>> gA = mo.tile(tma_A.tensor, (bM, bK), (bx, None))            # (bM, bK, k): coordinates
->>> mo.copyto(tma_A, sA[:, :, stage], gA[:, :, k], barrier=(full, stage))
+    gA = mo.tile(tma_A.tensor, (bM, bK), (bx, None))            # (bM, bK, k): coordinates
+    mo.copyto(tma_A, sA[:, :, stage], gA[:, :, k], barrier=(full, stage))
 
 Nothing here waits: loads complete on their mbarrier, stores at the thread's bulk wait.
 """

@@ -2,8 +2,7 @@
 
 In: a tensor, a plain or swizzled layout.  Out: the element offset, the plain layout and the swizzle of the view.
 
->>> smem.with_layout(mo.select(smem_layout, 1, 0)).swizzle == smem_layout.swizzle
-True
+    smem.with_layout(mo.select(smem_layout, 1, 0)).swizzle == smem_layout.swizzle      # True
 
 A plain layout keeps the tensor's swizzle.  A swizzled layout replaces it, so that nothing is swizzled twice.  Both must
 have the same swizzle, or the tensor has none and starts where the swizzle does, because a swizzle acts on whole

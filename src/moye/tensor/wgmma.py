@@ -3,7 +3,7 @@
 In: the operation, accumulators, A as a view of shared memory or registers, B as a view of shared memory.  Out: an
 ``ops.Wgmma``, whose index space runs over the instructions along M, N and K.
 
->>> emit_wgmma(op, acc, tCrA[:, :, k, stage], tCrB[:, :, k, stage], accumulate=k > 0)
+    emit_wgmma(op, acc, tCrA[:, :, k, stage], tCrB[:, :, k, stage], accumulate=k > 0)
 """
 
 from __future__ import annotations

@@ -3,8 +3,7 @@
 In: the ``Draft``s of all recorded blocks.  Out: ``land`` fills in the waits that end loads which complete on mbarriers,
 ``in_flight`` counts.
 
->>> land(drafts); in_flight(drafts)[mma]
-8
+    land(drafts); in_flight(drafts)[mma]      # 8
 
 A load ends at the first wait, in whatever warp of the block that receives it, that passes for the phase of the mbarrier
 on which its bytes complete, or for a later one.  If the issuing block is not among the receivers of a multicast, the
