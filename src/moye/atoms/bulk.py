@@ -27,8 +27,7 @@ class BulkOp:
 
 @dataclass(frozen=True, slots=True)
 class BulkCopy(BulkOp):
-    """A run from global to shared memory, or from there to another block's: it completes on an mbarrier where the data
-    arrives.
+    """A run from global to shared memory, or from there to another block's; it completes on an mbarrier there.
 
     A run from shared to global memory belongs to the thread's bulk group.
     """
@@ -36,8 +35,7 @@ class BulkCopy(BulkOp):
 
 @dataclass(frozen=True, slots=True)
 class BulkReduceAdd(BulkOp):
-    """Adds shared to global memory, one element at a time, atomically (relaxed, gpu); part of the thread's bulk group.
-    """
+    """Adds shared to global memory, element by element, atomically (relaxed, gpu); of the thread's bulk group."""
 
 
 ADDED = {dt.float16: "noftz.f16", dt.bfloat16: "noftz.bf16", dt.float32: "f32", dt.float64: "f64", dt.int32: "s32",

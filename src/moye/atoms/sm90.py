@@ -103,9 +103,7 @@ def whole(rows: int, k: int) -> Layout:
 
 
 def fragment(k: int, bits: int) -> Layout:
-    """The layout of A in registers: row t / 4 of a warp's 16, then that row + 8; 32 bits along k, then the same 16
-    bytes further.
-    """
+    """A in registers: row t / 4 of a warp's 16, then that row + 8; 32 bits along k, then the same 16 bytes further."""
     word = 32 // bits
     lanes = ((4, 8, 4), (word * ROWS, 1, 16))
     if word == 1:
@@ -114,9 +112,7 @@ def fragment(k: int, bits: int) -> Layout:
 
 
 def accumulator(n: int) -> Layout:
-    """The layout of C or D: columns 2 (t % 4) and the next, of row t / 4 of a warp's 16, of that row + 8, then 8
-    columns further.
-    """
+    """C or D: columns 2 (t % 4) and the next of row t / 4 of a warp's 16, of that row + 8, then 8 columns further."""
     if n == 8:
         return Layout(((4, 8, 4), (2, 2)), ((2 * ROWS, 1, 16), (ROWS, 8)))
     return Layout(((4, 8, 4), (2, 2, n // 8)), ((2 * ROWS, 1, 16), (ROWS, 8, 8 * ROWS)))

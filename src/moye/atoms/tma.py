@@ -85,8 +85,7 @@ class TmaReduceAdd(TmaOp):
 
 @dataclass(frozen=True, slots=True)
 class TensorMap:
-    """``modes[d]`` is the mode of the tensor that dimension ``d`` of the map runs along; the mode of unit stride is
-    first.
+    """``modes[d]`` is the tensor's mode that dimension ``d`` of the map runs along; that of unit stride is first.
 
     ``box`` has the elements of a box per dimension; ``swizzle`` is 0, 32, 64 or 128 bytes.  ``promotion`` is the L2
     promotion in bytes (0, 64, 128, 256).  What lies outside the tensor reads as zero.

@@ -43,8 +43,7 @@ def flat_modes(layout: Layout) -> Modes:
 
 @verb
 def coalesce(layout: Layout, target_profile: IntTuple | None = None) -> Layout:
-    """The layout with the fewest modes; under a profile, mode by mode, where an integer stands for one mode
-    (cute/layout.hpp).
+    """The fewest modes; with a profile, mode by mode, where an integer stands for one mode (cute/layout.hpp).
 
     Law: ``coalesce(l)(i) == l(i)`` for every index i, and no two modes of the result merge further.
     """
@@ -124,8 +123,7 @@ def composition(lhs: WrappedLayout, rhs: WrappedLayout) -> WrappedLayout: ...
 
 
 def composition(lhs: Layout | WrappedLayout | OffsetFunction, rhs: Tiler | WrappedLayout | OffsetFunction) -> Any:
-    """The function A after B.  A tuple B works mode by mode, and None keeps a mode.  Either side may be a swizzle or a
-    swizzled layout (cute/layout.hpp).
+    """A after B.  A tuple B works mode by mode, where None keeps a mode; both may be swizzled (cute/layout.hpp).
 
     Law: ``composition(A, B)(c) == A(B(c))`` for every coordinate c of B, congruent with B.
     """
@@ -353,8 +351,7 @@ def complement_modes(layout: Layout, cotarget: IntTuple | None) -> tuple[Modes, 
 
 
 def complement(layout: Layout | WrappedLayout, cotarget: IntTuple | None = None) -> Layout:
-    """The offsets up to ``cotarget`` that a layout leaves out; ``cotarget`` is its own cosize unless given
-    (cute/layout.hpp).
+    """The offsets up to ``cotarget`` (its own cosize unless given) that a layout leaves out (cute/layout.hpp).
 
     Law: strictly increasing, disjoint from the layout but in 0, and ``make_layout(l, complement(l, n))`` reaches n. For
     a swizzled layout, offsets are counted before the swizzle.

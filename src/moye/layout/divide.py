@@ -73,8 +73,7 @@ def zip_by(divided: Layout, tiler: Tiler) -> Layout:
 
 @verb
 def tile_unzip(layout: Layout, tiler: Tiler) -> Layout:
-    """Turn a logical divide or product, which has pairs at the places of the tiler, into ((firsts), (seconds))
-    (cute/layout.hpp).
+    """Turn a logical divide or product, with pairs where the tiler is, into ((firsts), (seconds)) (cute/layout.hpp).
 
     Law: ``tile_unzip(logical_divide(A, B), B) == zipped_divide(A, B)``.
     """

@@ -89,8 +89,7 @@ class DynInt(ABC):
 
     @abstractmethod
     def require_divisible(self, divisor: int, what: str, code: str = "A12") -> Int:
-        """The exact quotient.  It is proven that ``divisor`` divides, or recorded as an assumption, or an error is
-        raised.
+        """The exact quotient; that ``divisor`` divides is proven, assumed, or an error is raised.
 
         ``code`` is the class of the error: A4 if tiles would not divide an extent.
         """
@@ -246,9 +245,7 @@ def said(what: str | Callable[[], str]) -> str:
 
 
 def exact_div(a: Int, b: Int, what: str | Callable[[], str]) -> Int:
-    """a / b, where b must divide a.  This is proven, or recorded as an assumption of a, or an error about ``what`` is
-    raised.
-    """
+    """a / b, where b must divide a: this is proven, assumed of a, or an error about ``what`` is raised."""
     if isinstance(a, int) and isinstance(b, int) and b and a % b == 0:
         return a // b
     if is_const(b, 1) or is_const(a, 0):

@@ -101,8 +101,7 @@ def left_inverse(layout: Layout | WrappedLayout) -> Layout | WrappedLayout:
 
 
 def _check_apart(asked: str, mode: tuple[Int, Int], above: tuple[Int, Int], below: int) -> int:
-    """Check that an offset still determines the coordinate of the lower of two modes, taken in the order of their
-    strides.
+    """Check that an offset still determines the coordinate of the lower of two modes, in order of stride.
 
     If modes overlap, CuTe's inverse gives one of the indices.  It does so as long as a mode with a gap above it ends
     past everything below.  ``below`` is the largest offset of the modes so far (0 while none overlap).

@@ -123,9 +123,7 @@ class Layout(Drawable):
 
 
 def as_coordinate(offset: Any, stride: IntTuple) -> Any:
-    """An offset under basis strides as a coordinate with every position that the strides know; other offsets as they
-    are.
-    """
+    """An offset under basis strides, as a coordinate with every position that the strides know; others as they are."""
     if not has_basis(stride):
         return offset
     positions = ArithmeticTuple(())

@@ -90,8 +90,7 @@ def take(layout: Layout, begin: int, end: int) -> Layout:
 
 @verb
 def append(layout: Layout, mode: Layout | None = None, rank: int | None = None) -> Layout:
-    """The layout with one more mode at the end (1:0 unless given), or with enough of them to have this rank
-    (cute/layout.hpp).
+    """The layout with a mode added at the end (1:0 unless given), or enough of them for a rank (cute/layout.hpp).
 
     Law: ``append(l, m)(c, j) == l(c) + m(j)``, and ``append(l, rank=n)(i) == l(i)``.
     """
@@ -102,8 +101,7 @@ def append(layout: Layout, mode: Layout | None = None, rank: int | None = None) 
 
 @verb
 def prepend(layout: Layout, mode: Layout | None = None, rank: int | None = None) -> Layout:
-    """The layout with one more mode in front (1:0 unless given), or with enough of them to have this rank
-    (cute/layout.hpp).
+    """The layout with a mode added in front (1:0 unless given), or enough of them for a rank (cute/layout.hpp).
 
     Law: ``prepend(l, m)(j, c) == m(j) + l(c)``, and ``prepend(l, rank=n)(i) == l(i)``.
     """

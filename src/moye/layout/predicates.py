@@ -100,9 +100,7 @@ def find_collision(layout: AnyLayout) -> Collision | None:
 
 
 class _Differences:
-    """Depth-first search for a nonzero difference of coordinates; modes come by descending stride, and none is
-    negative.
-    """
+    """Depth-first search for a nonzero difference of coordinates; modes by descending stride, none negative."""
 
     def __init__(self, modes: list[tuple[int, int]], name: str) -> None:
         self.modes, self.name, self.steps = modes, name, 0
@@ -168,9 +166,7 @@ def find_hole(layout: AnyLayout, codomain: int | None = None) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class _Image:
-    """The offsets low .. high.  From each end, the first ``run`` offsets are there and the next is not, unless it is
-    past.
-    """
+    """The offsets low .. high.  From each end, the first ``run`` are there and the next is not, unless it is past."""
 
     low: int
     high: int
@@ -226,8 +222,7 @@ def _hole_after_swizzle(sw: Swizzle, high: int, codomain: int | None) -> int | N
 
 
 def _swizzled_hole(sw: Swizzle, image: _Image, codomain: int | None) -> int | None:
-    """The swizzle of an offset that the inner layout misses.  It is below the largest offset if it is in a lower block.
-    """
+    """The swizzle of an offset that the inner layout misses: below the largest offset if in a lower block."""
     end = image.high // _block(sw) * _block(sw) if codomain is None else codomain
     missed = [_apply(sw, hole) for hole in (*image.holes(), image.high + 1, image.low - 1)]
     return next((hole for hole in missed if 0 <= hole < end), None)

@@ -148,9 +148,7 @@ class Candidate:
 
 
 def candidates(layout: AnyLayout, element_bits: int, vector: int) -> Iterator[Candidate]:
-    """Candidates that keep runs of ``vector`` whole: every padding, by the memory it adds, then every swizzle, simplest
-    first.
-    """
+    """Candidates that keep runs of ``vector`` whole: paddings by the memory they add, then swizzles, simplest first."""
     search = _Search(element_bits, (), ((element_bits * vector, vector),), (), ())
     yield from search.paddings(layout)
     yield from search.swizzles(layout)

@@ -74,8 +74,7 @@ class TiledMMALike(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class CopyReport:
-    """The two sides of a copy: ``banks`` of shared memory, ``sectors`` of global memory; None if it was not asked for.
-    """
+    """The two sides of a copy: ``banks`` of shared memory, ``sectors`` of global memory; None if not asked for."""
 
     banks: BankReport | None
     sectors: SectorReport | None

@@ -26,8 +26,7 @@ SECTOR = 32
 
 @dataclass(frozen=True, slots=True)
 class SectorRequest:
-    """One instruction of one warp: the sectors that it touches, and the bytes that it wants (shared bytes count once).
-    """
+    """One instruction of one warp: the sectors it touches, and the bytes it wants (shared bytes count once)."""
 
     warp: int
     value: int

@@ -31,8 +31,7 @@ from moye.layout.verb import OffsetFunction, WrappedLayout
 
 @dataclass(frozen=True, slots=True)
 class Swizzle(OffsetFunction, Drawable):
-    """The function offset -> offset ^ (its ``bits`` bits at ``base + shift``, moved down by ``shift``)
-    (cute/swizzle.hpp).
+    """offset -> offset ^ (its ``bits`` bits at ``base + shift``, moved down by ``shift``) (cute/swizzle.hpp).
 
     A negative shift moves the bits at ``base`` up.  A swizzle is its own inverse.
     """
@@ -115,8 +114,7 @@ class Swizzle(OffsetFunction, Drawable):
         return make_swizzle(self.source_mask ^ other.source_mask, self.target_mask ^ other.target_mask)
 
     def through(self, layout: Layout, asked: str, *, holes: bool = False, below: Int | None = None) -> Swizzle:
-        """The swizzle S with ``layout(self(i)) == S(layout(i))`` for i < ``below``, which is the layout's size unless
-        given.
+        """The swizzle S with ``layout(self(i)) == S(layout(i))`` for i < ``below`` (the layout's size unless given).
 
         With ``holes``, bits that the layout drops are never set, as in a left inverse.
         """

@@ -155,9 +155,7 @@ def zip_leaves(shape: IntTuple, stride: IntTuple) -> Modes:
 
 
 def merge(modes: Modes, keep_last: bool = False) -> Modes:
-    """The fewest flat modes with the same map; with ``keep_last`` the continuation past the last mode stays the same
-    too.
-    """
+    """The fewest flat modes with the same map; with ``keep_last``, also past the last mode."""
     merged: Modes = []
     for i, (extent, step) in enumerate(modes):
         last = keep_last and i == len(modes) - 1
@@ -200,8 +198,7 @@ def compact_row_major(shape: IntTuple, start: Int = 1) -> IntTuple:
 
 
 def compact_order(shape: IntTuple, order: IntTuple | Major) -> IntTuple:
-    """The strides of a shape whose modes are fastest in ascending order; equal ones go left to right, and dynamic ones
-    come last.
+    """The strides of a shape whose modes are fastest in ascending order; ties go left to right, dynamic ones last.
 
     Law: the layout ``shape:compact_order(shape, order)`` is a bijection onto 0 .. size-1, and a mode of lower order
     has smaller strides (cute/stride.hpp).

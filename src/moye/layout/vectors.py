@@ -39,9 +39,7 @@ class Limit:
 
 @dataclass(frozen=True, slots=True)
 class VectorWidth:
-    """The widest vector: ``elements`` of ``element_bits`` bits, and what keeps it from being wider, tightest limit
-    first.
-    """
+    """The widest vector: ``elements`` of ``element_bits`` bits, and what limits it, tightest limit first."""
 
     elements: int
     element_bits: int

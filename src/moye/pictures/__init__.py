@@ -2,14 +2,8 @@
 
 In: an object, or its notation.  Out: ``Picture``.
 
->>> print(draw("(2,2):(1,2)"))
+>>> print(draw("(2,2):(1,2)").text.splitlines()[0])
 (2,2):(1,2)
-    0   1
-  ┌───┬───┐
-0 │ 0 │ 2 │
-  ├───┼───┤
-1 │ 1 │ 3 │
-  └───┴───┘
 >>> picture = draw("(2,2):(1,2)", file="layout.svg")
 
 model.py is what all formats share; layouts.py and tiles.py fill it, one module for each format prints it.  It is not

@@ -271,8 +271,7 @@ _is_valid.restype, _is_valid.argtypes = ctypes.c_int, (ctypes.py_object, ctypes.
 
 
 def _dlpack(obj: Any) -> ArrayInfo:
-    """Read DLPack, old and versioned capsules.  The memory is the array's own, so the capsule may be dropped at once.
-    """
+    """Read DLPack, old and versioned capsules.  The memory is the array's own, so the capsule may be dropped."""
     place, ordinal = (int(number) for number in obj.__dlpack_device__())
     if place not in (_CPU, _CUDA, _PINNED, _MANAGED):
         raise ArgumentError(f"{type(obj).__name__} is on DLPack device ({place}, {ordinal}): moye takes CPU and CUDA")

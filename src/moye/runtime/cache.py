@@ -164,9 +164,7 @@ class DiskCache:
         return removed
 
     def locked(self) -> AbstractContextManager[bool]:
-        """Lock out all others who ask for this, to read entries and put others in their place; False if others cannot
-        be locked out.
-        """
+        """Lock out others who ask for this, to read entries and replace them; False if that cannot be done."""
         try:
             disk.make(self._top)
         except (OSError, MemoryError):

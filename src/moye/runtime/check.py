@@ -53,9 +53,7 @@ class Checked:
     @boundary
     def launch(self, *args: Any, grid: Extents, block: Extents, cluster: Extents = (1, 1, 1), stream: Any = None,
                smem: int | None = None, dependent: bool = False, **kwargs: Any) -> Report:
-        """Launch as ``Kernel.launch`` does; ``stream`` and ``smem`` mean nothing in the simulator, which waits for all
-        streams.
-        """
+        """Launch as ``Kernel.launch`` does; the simulator ignores ``stream`` and ``smem`` and waits for all streams."""
         more_smem(smem)
         return self._run(args, kwargs, dim3(grid, "grid"), dim3(block, "block"), dim3(cluster, "cluster"), dependent)
 

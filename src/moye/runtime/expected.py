@@ -35,8 +35,7 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(slots=True)
 class Wrong:
-    """What is wrong with one array: the first wrong element's coordinate, got and expected, how many, the bounding box.
-    """
+    """What is wrong with one array: its first wrong element, got and expected, how many, the bounding box."""
 
     name: str
     first: tuple[int, ...]
@@ -266,8 +265,8 @@ def _wrong(got: Array, expected: Array, rtol: float, typical: float, error: floa
 
 
 def _beyond(got: Array, expected: Array, rtol: float, typical: float, only: Array | None, least: float = 0.0) -> Array:
-    """Where the error is larger than ``rtol`` times the expected and the typical element, or where one side alone is
-    NaN or infinite.
+    """Where the error is over ``rtol`` times the expected and the typical element, or one side alone is NaN or
+    infinite.
     """
     wrong = np.zeros(got.shape, np.bool_)
     for part in _chunks(got.shape):

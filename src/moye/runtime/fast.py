@@ -34,7 +34,7 @@ from moye.runtime.launch import array_kind, encoded_map, slot_value
 from moye.runtime.tma import TmaCopy
 
 held: list[object] = []
-"""Not empty while some thread only compiles (``prepare.compile_only``): nobody takes the short way then."""
+"""Not empty while some thread only compiles (``prepare.compile_only``): then all go the long way."""
 
 LongWay = Callable[[tuple[Any, ...], tuple[Any, ...], dict[str, Any]], None]
 """A function of (arguments, with ``missing`` for those not given; further ones; named ones)."""
@@ -241,8 +241,7 @@ def _body(writer: _Writer, spec: Specialised, ready: Ready, call: Call, args: tu
 
 def _autograd(writer: _Writer, spec: Specialised, leaf_args: Sequence[int], args: tuple[Any, ...],
               kinds: Sequence[str]) -> tuple[list[str], list[str]]:
-    """What to do before and after the launch for the torch tensors that it writes; whether each requires grad is known.
-    """
+    """What to do before and after the launch for the torch tensors that it writes."""
     dirty = [(args[i], f"a{i}") if kinds[i] == "torch" else (args[i].array, f"a{i}.array")
              for i, param in zip(leaf_args, spec.func.params, strict=True)
              if kinds[i] in ("torch", "tma-torch") and isinstance(param, TensorParam) and param.buffer.written]
@@ -268,9 +267,7 @@ def _packed(writer: _Writer, ready: Ready, call: Call, leaf_args: Sequence[int],
 
 def _unseen(writer: _Writer, spec: Specialised, call: Call, args: tuple[Any, ...], kinds: tuple[str, ...],
             leaf_args: Sequence[int], values: str, packed: str) -> list[str]:
-    """The launch of pointers and numbers that are not among the recent ones; recent ones are known to fit and are
-    packed.
-    """
+    """The launch of pointers and numbers that are not among the recent ones, which fit and are packed."""
     numbers = [kinds[i] for i in leaf_args if kinds[i] not in _ARRAYS]
     moved = _moved(writer, spec, call, leaf_args, kinds, args)
     lines = [f"if {' or '.join(moved)}: OTHERWISE"] if moved else []
@@ -392,9 +389,7 @@ def _reads(operand: Any, ids: set[int]) -> bool:
 
 
 def _tensor_check(tensors: Sequence[Any]) -> Callable[..., bool] | None:
-    """torch.compile's guard: it checks class, dtype, device, shape, strides and negation of all tensors in one C++
-    call.
-    """
+    """torch.compile's guard: class, dtype, device, shape, strides and negation of all tensors in one C++ call."""
     guards = _tensor_guards()
     if guards is None or not tensors:
         return None
@@ -404,8 +399,7 @@ def _tensor_check(tensors: Sequence[Any]) -> Callable[..., bool] | None:
 
 @functools.cache
 def _tensor_guards() -> Any:
-    """The guard class, if this torch has it and it can tell apart what it must: it is not a public interface of torch.
-    """
+    """The guard class, if this torch has it and it can tell apart what it must; it is not public in torch."""
     torch: Any = sys.modules.get("torch")
     try:
         guards = torch._C._dynamo.guards.TensorGuards
@@ -492,7 +486,7 @@ class Ready:
         return found
 
     def retry(self, config: Any, params: Any) -> int:
-        """Try a launch that failed again, with the kernel's own context current, because that may be missing."""
+        """Try a launch that failed again, with the kernel's own context current: it may be missing."""
         with driver.current_device(self.loaded.ordinal):
             return int(self.call(config, self.function, params, None))
 

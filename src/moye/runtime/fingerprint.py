@@ -53,9 +53,7 @@ def text_of(value: Any) -> str:
 
 
 def _function(value: Any) -> types.FunctionType | None:
-    """The Python function in a function, kernel, device function, tuned or cached function; not a function of moye's
-    algebra.
-    """
+    """The Python function in a function, kernel, device function, tuned or cached one; None for moye's own algebra."""
     inner = value if isinstance(value, types.FunctionType) else getattr(value, "function", None)
     if isinstance(value, functools._lru_cache_wrapper):
         inner = inspect.unwrap(value)

@@ -1,5 +1,4 @@
-"""From which k-step on is an accumulator wrong?  Compare its values after each product with partial sums of the
-reference.
+"""From which k-step on is an accumulator wrong?  Its values after each product are compared with partial sums.
 
 In: the order in which a block first read its inputs, the values of an accumulator, the reference.  Out: one sentence.
 
@@ -128,9 +127,7 @@ class _Judge:
         return self.close(element, parts, self.partial(element, last), last)
 
     def first_wrong(self, element: Element) -> tuple[int, int] | None:
-        """The last step after which it is right and the first after which it is wrong, found one by one or by
-        bisection.
-        """
+        """The last step after which it is right and the first after which it is wrong, one by one or by bisection."""
         last = self.steps.count
         if not self.right(element, 0):
             return -1, 0

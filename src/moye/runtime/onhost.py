@@ -1,5 +1,4 @@
-"""CUDA arrays in the simulator: it works on host copies of the memory that they span, and what was written is copied
-back.
+"""CUDA arrays in the simulator: it works on host copies of their memory, and copies back what was written.
 
 In: a classified call.  Out: the same call on host memory, inside the ``with`` block.
 

@@ -174,8 +174,7 @@ class Prepared:
 
 
 class PreparedOnHost(Prepared):
-    """The same for launches that are simulated (host arrays, or any if MOYE_CHECK names checks), and for empty grids.
-    """
+    """The same for launches that are simulated (host arrays, or any if MOYE_CHECK names checks), and empty grids."""
 
     __slots__ = ()
 

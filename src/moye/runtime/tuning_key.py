@@ -54,9 +54,7 @@ class Described:
         return (type(self.static), self.static)
 
     def text(self) -> str:
-        """The text under which a choice is kept on disk: strides count by their kind, because kernels are specialised
-        on that.
-        """
+        """The text that a choice is kept under on disk: strides by their kind, as kernels are specialised on that."""
         if self.parts:
             return f"{text_of(self.static)}({', '.join(f'{name}: {part.text()}' for name, part in self.parts)})"
         if self.info is None:

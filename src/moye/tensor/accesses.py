@@ -147,9 +147,7 @@ def _inside(index: Int, extent: Int) -> bool:
 
 
 def _shadow(make: Any) -> Any:
-    """Record in the open block what ``make`` records, but keep it out of the expressions that the user's code finds
-    again.
-    """
+    """Record in the open block what ``make`` records, but hide it from expressions that the user's code finds again."""
     b = builder()
     with b.inside(Block()) as body:
         found = make()

@@ -100,9 +100,7 @@ Missed = tuple[tuple[int, ...], int]
 
 @lru_cache(maxsize=512)
 def _cover(how: TiledCopy) -> tuple[Twice | None, Missed | None]:
-    """An element that two threads have, with these threads; an element that no thread has, and how many elements have
-    one.
-    """
+    """An element that two threads have, with them; an element that no thread has, and how many elements have one."""
     owners: dict[int, int] = {}
     twice: Twice | None = None
     count = math.prod(how.tiler)

@@ -136,9 +136,7 @@ def _narrow(operand: Operand) -> Operand:
 
 
 def settle(tensor: View, pending: tuple[Pending, ...]) -> None:
-    """Let the launch check what it can of a view that is about to be carried, because its indices are not known after
-    that.
-    """
+    """Let the launch check what it can of a view that will be carried: its indices are not known after that."""
     for each in pending:
         if not proven(each.index, each.extent):
             require_index_at_launch(tensor, each)
@@ -182,8 +180,7 @@ def _hint(entry: Int, loop: LoopBound | None, tensor: View, extent: Int) -> str 
 
 
 def _largest(entry: int | Expr) -> tuple[Scalar, LoopBound | None] | None:
-    """The largest value of an entry that every launch reaches, with the loop that it counts in; None if it is unknown.
-    """
+    """The largest value of an entry that every launch reaches, with the loop that it counts in; None if unknown."""
     b = builder()
     if b.jumped:
         return None
@@ -226,9 +223,7 @@ def _largest_of_loop(loop: LoopBound, constant: int) -> tuple[Scalar, LoopBound]
 
 
 def _last(loop: LoopBound, most: Scalar) -> Scalar:
-    """The largest value of the loop's variable that is at most ``most``: if threads start apart, the largest of any
-    thread.
-    """
+    """The largest value of the loop's variable that is at most ``most``; if threads start apart, that of any thread."""
     op, b = loop.loop, builder()
     if isinstance(op.step, int) and op.step == 1:
         return most

@@ -26,8 +26,7 @@ _KERNELS = str(Path(_PACKAGE) / "kernels")
 
 @dataclass(slots=True)
 class _Code:
-    """What is known of a code object, by its id (equal ones may come from different files); it keeps the object alive.
-    """
+    """What is known of a code object, by id (equal ones may come from different files); it keeps the object alive."""
 
     code: CodeType
     frames: dict[int, Frame | None]

@@ -94,9 +94,7 @@ def _judge(dst: View, src: View, given: TileRef | Operand | None, pred: object, 
 
 
 def _require_static_registers(view: View, extents: tuple[Int, ...], strides: tuple[Int, ...]) -> None:
-    """Registers are named one by one, so only a register that is read again and again may be read a dynamic number of
-    times.
-    """
+    """Registers are named one by one, so only a repeated register may be read a dynamic number of times."""
     if view.space is Space.REGISTER and not all(isinstance(x, int) for x in extents) and \
             not all(_is(step, 0) for step in strides):
         raise TensorError(f"{view.label} lives in registers, which have no addresses: a copy with its layout "

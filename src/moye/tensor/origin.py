@@ -1,5 +1,4 @@
-"""Where the elements of a view lie in the tensor that it was made from: as coordinates, beside the offsets of its
-layout.
+"""Where the elements of a view lie in the tensor that it was made from: coordinates, beside the layout's offsets.
 
 In: a tensor, and each step that makes one view of another, a function (layout) -> (layout, offset to add).  Out:
 ``Origin``: the same steps on the identity layout of the tensor, whose strides are coordinates, and what may leave it.

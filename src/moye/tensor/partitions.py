@@ -1,5 +1,4 @@
-"""Check the arguments of tiled copies and tiled MMAs: atoms, permutations, tensors, threads; each is refused in one
-sentence.
+"""Check what tiled copies and tiled MMAs take: atoms, permutations, tensors, threads; each is refused in one sentence.
 
 In: an argument, and what it belongs to.  Out: nothing; a TensorError, LayoutError or LaunchError, or a guard for
 launch.

@@ -1,5 +1,4 @@
-"""The (thread, value) layouts of tiled copies: each side of an atom, copies that fit an MMA, registers in another
-order.
+"""The (thread, value) layouts of tiled copies: each side of an atom, copies that fit an MMA, reordered registers.
 
 In: layouts (thread, value) -> tile.  Out: the same layouts for another side, or for another order of a thread's values.
 
@@ -43,8 +42,7 @@ def side_of(layout_tv: Layout, threads: int, values: int, side: Layout | None) -
 
 def retiled(what: str, layout_tv: Layout, *, tiler: tuple[int, ...], values: int, threads: int,
             whole: Layout) -> Layout:
-    """A layout ((atom, rest), rest modes...) of a thread's values that another partition holds as (V, rest modes...).
-    """
+    """A layout ((atom, rest), rest modes...) of values that another partition holds as (V, rest modes...)."""
     held = size(whole, 0)
     try:
         fragment = _counted(with_shape(right_inverse(layout_tv), tiler), threads * _static(held))     # (m, n) -> part

@@ -155,8 +155,7 @@ def merged(space: IndexSpace) -> IndexSpace:
 
 
 def broadcast(layouts: Sequence[Layout]) -> list[Layout]:
-    """The common shape of the layouts (the largest per mode), and the layouts at one rank (modes of size 1 appended).
-    """
+    """The common shape of the layouts (the largest per mode), and them at one rank (modes of size 1 appended)."""
     most = max(rank(layout) for layout in layouts)
     padded = [append(_modal(layout), rank=most) for layout in layouts]
     modes = [max((layout.mode(i) for layout in padded), key=static_size) for i in range(most)]

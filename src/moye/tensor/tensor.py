@@ -397,9 +397,7 @@ def _static(space: IndexSpace, tensor: Tensor) -> tuple[int, ...]:
 
 
 def emit_map(dst: Tensor, space: IndexSpace, sources: Sequence[Tensor], compute: Callable[..., Operand]) -> None:
-    """Emit one Map op: dst over the space's first strides, sources over the others; ``compute`` takes the element
-    Exprs.
-    """
+    """Emit one Map op: dst over the space's first strides, sources over the others; ``compute`` takes element Exprs."""
     need_bytes(dst, *sources)
     b = builder()
     inputs = tuple(Value(source.dtype) for source in sources)
@@ -459,8 +457,7 @@ def _result_dtype(compute: Callable[..., Scalar], tensors: Sequence[Tensor]) -> 
 
 
 def assign(target: Tensor, value: object) -> None:
-    """``target[...] = value``: a scalar fills, and a tensor is copied element by element, converted to target's dtype.
-    """
+    """``target[...] = value``: a scalar fills, a tensor is copied element by element, converted to target's dtype."""
     if is_scalar(value):
         target.fill(value)  # type: ignore[arg-type]
         return

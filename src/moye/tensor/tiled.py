@@ -239,15 +239,13 @@ class TiledMMA(Drawable):
         return ThrMMA(self, thread)
 
     def make_fragment_A(self, tensor: Tensor) -> Tensor:
-        """Registers for a partition of A: (MMA, MMA_M, MMA_K); for wgmma the view that its descriptors are made from.
-        """
+        """Registers for a partition of A: (MMA, MMA_M, MMA_K); for wgmma a view for its descriptors."""
         if "a" in self.op.shared:
             return descriptor_view(self.op, "A", tensor)
         return make_fragment_like(tensor, self.op.a_dtype)
 
     def make_fragment_B(self, tensor: Tensor) -> Tensor:
-        """Registers for a partition of B: (MMA, MMA_N, MMA_K); for wgmma the view that its descriptors are made from.
-        """
+        """Registers for a partition of B: (MMA, MMA_N, MMA_K); for wgmma a view for its descriptors."""
         if self.op.shared:
             return descriptor_view(self.op, "B", tensor)
         return make_fragment_like(tensor, self.op.b_dtype)
