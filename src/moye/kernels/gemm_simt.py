@@ -155,8 +155,8 @@ def gemm_simt(A: Any, B: Any, C: Any, *, alpha: float = 1, beta: float = 0, conf
               splits: int | None = None) -> Any:
     """C = alpha * A @ B.T + beta * C, in place; returns C.
 
-    A is (M, K), B (N, K) and C (M, N), of one dtype (float32, float64, int32), any strides, on one device.  ``config``
-    and ``splits`` override the choice.  ArgumentError for other shapes and dtypes.
+    A is (M, K), B (N, K) and C (M, N), of one dtype (float32, float64, int32), of any strides, on one device.
+    ``config`` and ``splits`` override the choice.  ArgumentError for other shapes and dtypes.
     """
     a, b, c = matrices("gemm_simt", A, B, C)
     _check(a, b, c)

@@ -251,11 +251,11 @@ def copy_elements_kernel(X, out, K, plan: mo.Constexpr):
 
 
 def packed(X: Any) -> Any:
-    """A copy of X, (rows, K) or (rows, K, L) of any strides, that is contiguous along K: an array of X's library.
+    """A copy of X, (rows, K) or (rows, K, L) of any strides, that is contiguous along K; an array of X's library.
 
-    Its other strides are multiples of 16 bytes, where rows have 1024 bytes and more of 128; what lies between its rows
-    is undefined.  ArgumentError for what is no NumPy, torch or CuPy array of two or three modes and elements of 1, 2 or
-    4 bytes, and for negative strides.
+    Its other strides are multiples of 16 bytes, or of 128 if rows have 1024 bytes or more.  What lies between its rows
+    is undefined.  ArgumentError unless X is a NumPy, torch or CuPy array of two or three modes with elements of 1, 2 or
+    4 bytes and no negative strides.
     """
     info = _described(X)
     (rows, K), batches, width = info.shape[:2], math.prod(info.shape[2:]), info.dtype.bytes

@@ -1,4 +1,4 @@
-"""The kernels with their configuration searched for instead of chosen by rule: ``moye.autotune`` around each.
+"""The kernels with a search for their configuration instead of a rule: ``moye.autotune`` around each.
 
 In: the kernel's arguments.  Out: what the kernel gives, after a search the first time a problem is met.
 

@@ -394,7 +394,7 @@ def fragment(shape: object, dtype: DType) -> Tensor:
 
 
 def recast(x: Tensor | Layout, dtype: DType | int, old_bits: int | None = None) -> Tensor | Layout:
-    """The same memory as elements of another dtype: ``recast(tensor, dtype)``, or ``recast(layout, new, old)`` (bits).
+    """The same memory as elements of another dtype: ``recast(tensor, dtype)``; ``recast(layout, new, old)`` takes bits.
     """
     if isinstance(x, Tensor):
         if not isinstance(dtype, DType):
