@@ -50,8 +50,7 @@ def do_bench(fn: Callable[[], object], warmup: float = 25, rep: float = 100, gra
 
 
 def interleave(fns: dict[str, Callable[[], object]], rounds: int, *, warmup: int = 3) -> dict[str, float]:
-    """Median milliseconds of each function, run in turns; the order is reversed every other round, and L2 is flushed.
-    """
+    """Median milliseconds of each function, run in turns; every other round is reversed, and L2 is flushed."""
     if rounds < 1:
         raise ArgumentError(f"interleave runs 1 or more rounds, not {rounds}")
     with events.Stopwatch(events.current_ordinal()) as watch:

@@ -265,9 +265,7 @@ def _wrong(got: Array, expected: Array, rtol: float, typical: float, error: floa
 
 
 def _beyond(got: Array, expected: Array, rtol: float, typical: float, only: Array | None, least: float = 0.0) -> Array:
-    """Where the error exceeds ``rtol`` times the expected and the typical element, or one side alone is NaN or
-    infinite.
-    """
+    """Where the error is over ``rtol`` times the expected and the typical element, or one alone is NaN or infinite."""
     wrong = np.zeros(got.shape, np.bool_)
     for part in _chunks(got.shape):
         g, e = _wide(got[part]), _wide(expected[part])

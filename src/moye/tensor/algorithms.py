@@ -394,7 +394,8 @@ def fragment(shape: object, dtype: DType) -> Tensor:
 
 
 def recast(x: Tensor | Layout, dtype: DType | int, old_bits: int | None = None) -> Tensor | Layout:
-    """The same memory as elements of another dtype: ``recast(tensor, dtype)``; ``recast(layout, new, old)`` takes bits.
+    """The same memory as elements of another dtype: ``recast(tensor, dtype)``; for layouts ``recast(l, new, old)``
+    bits.
     """
     if isinstance(x, Tensor):
         if not isinstance(dtype, DType):
