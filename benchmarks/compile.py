@@ -69,19 +69,19 @@ def numpy_dtype(name):
 
 
 def sm80(dtype, out=None):
-    return Case(KERNELS / "gemm_sm80.py", "acc.fill(0)", "gemm_sm80", (2048, 2048, 2048), "C", dtype, out,
+    return Case(KERNELS / "gemm/sm80/kernel.py", "acc.fill(0)", "gemm_sm80", (2048, 2048, 2048), "C", dtype, out,
                 out == "int32")
 
 
 def sm90(dtype, out=None, sizes=(4096, 4096, 4096)):
-    return Case(KERNELS / "warpgroup_kernel.py", "return 0, k_tiles", "gemm_sm90", sizes, "C", dtype, out, True,
+    return Case(KERNELS / "gemm/sm90/kernel.py", "return 0, k_tiles", "gemm_sm90", sizes, "C", dtype, out, True,
                 "gemm_sm90_kernel")                     # the first k tile
 
 
 CASES = {
     "double-buffered": Case(ROOT / "examples" / "09_matmul_double_buffered.py", "tCrC.fill(0)", "matmul",
                             (2048, 2048, 256), "F"),
-    "gemm_simt": Case(KERNELS / "gemm_simt.py", "acc.fill(0)", "gemm_simt", (4096, 4096, 4096), "F"),
+    "gemm_simt": Case(KERNELS / "gemm/simt/kernel.py", "acc.fill(0)", "gemm_simt", (4096, 4096, 4096), "F"),
     "gemm_sm80 bfloat16": sm80("bfloat16"),
     "gemm_sm80 float16": sm80("float16"),
     "gemm_sm80 tf32": sm80("float32"),
@@ -91,8 +91,8 @@ CASES = {
     "gemm_sm90 e4m3": sm90("float8_e4m3fn", "bfloat16"),
     "gemm_sm90 bfloat16 decode": sm90("bfloat16", sizes=(16, 8192, 8192)),
 }
-IMPORTED = ("moye.cuda.nvrtc", "moye.cuda.printer", "moye.lang.builtins", "moye.runtime.cache",
-            "moye.runtime.toolchain", "cuda.bindings.nvrtc", "cuda.bindings.driver", "moye.cuda.driver")
+IMPORTED = ("moye.cuda.compiler.nvrtc", "moye.cuda.printing.printer", "moye.lang.builtins", "moye.runtime.cache",
+            "moye.runtime.toolchain", "cuda.bindings.nvrtc", "cuda.bindings.driver", "moye.cuda.device.driver")
 ROWS = (("cold", "trace", "trace"), ("cold", "print", "print"), ("cold", "nvrtc", "NVRTC"), ("cold", "rest", "rest"),
         ("cold", "total", "cold compile"), ("hit", "trace", "trace"), ("hit", "print", "print"),
         ("hit", "rest", "look-up"), ("hit", "load", "module load (driver)"))
@@ -120,7 +120,7 @@ def host_function(case, module):
     """The function that launches the module's kernel."""
     if not case.kernel:
         return getattr(module, case.function)
-    host = importlib.import_module(f"moye.kernels.{case.function}")
+    host = importlib.import_module("moye.kernels.gemm.sm90.host")
     setattr(host, case.kernel, getattr(module, case.kernel))
     return getattr(host, case.function)
 
@@ -131,7 +131,7 @@ def measure(name, literal, arch):
     function, arrays = host_function(case, varied(case, literal)), case.arrays()
     for needed in IMPORTED:
         importlib.import_module(needed)
-    printer, printing = importlib.import_module("moye.cuda.printer"), []
+    printer, printing = importlib.import_module("moye.cuda.printing.printer"), []
     inner = printer.print_kernel
 
     def timed(*args, **kwargs):
@@ -158,7 +158,7 @@ def measure(name, literal, arch):
 
 def load_seconds(program):
     """Loading the module on GPU 0, whose context exists by then; None where there is no GPU of the architecture."""
-    from moye.cuda import driver
+    from moye.cuda.device import driver
     from moye.runtime.launch import load
     if not driver.available() or driver.device_arch(0) != program.arch:
         return None

@@ -29,8 +29,8 @@ from gemm_rows import FORTY, KINDS, MAIN, STEADY, Figures
 
 import moye as mo
 from moye.kernels import gemm
-from moye.runtime.precompile import Compiling
 from moye.runtime.prepare import compile_only
+from moye.runtime.tuning.precompile import Compiling
 from moye.testing import interleave
 
 DEVICE = "cuda"

@@ -12,7 +12,7 @@ import sys
 import torch
 
 from moye.kernels import gemm_simt
-from moye.kernels.simt_config import choose
+from moye.kernels.gemm.simt.config import choose
 from moye.testing import interleave
 
 LARGE = [(2048, 2048, 256), (2048, 2048, 2048), (4096, 4096, 4096)]

@@ -12,10 +12,10 @@ import sys
 import torch
 
 from moye.kernels import gemm_sm80
-from moye.kernels.epilogues import Epilogue
-from moye.kernels.gemm_sm80 import gemm_sm80_kernel
-from moye.kernels.tensor_config import choose
-from moye.kernels.tensor_plan import make_plan
+from moye.kernels.gemm.parts.epilogues import Epilogue
+from moye.kernels.gemm.sm80.config import choose
+from moye.kernels.gemm.sm80.kernel import gemm_sm80_kernel
+from moye.kernels.gemm.sm80.plan import make_plan
 from moye.testing import interleave
 
 F8 = torch.float8_e4m3fn

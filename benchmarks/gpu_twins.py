@@ -15,7 +15,8 @@ from functools import cache
 from pathlib import Path
 
 import moye as mo
-from moye.cuda import driver, nvrtc
+from moye.cuda.compiler import nvrtc
+from moye.cuda.device import driver
 from moye.testing import interleave
 
 HERE = Path(__file__).parent

@@ -20,7 +20,8 @@ import torch
 from cuda.bindings import driver as drv
 
 import moye as mo
-from moye.cuda import driver, nvrtc
+from moye.cuda.compiler import nvrtc
+from moye.cuda.device import driver
 
 CALLS, REPEATS = 500, 20                                # 10000 launches a round
 LIMITS = {"moye": 3.0, "moye prepared": 1.5}            # microseconds above the floor

@@ -179,7 +179,7 @@ def show(name, seconds, counters, values, rows):
 
 
 def main(names):
-    from moye.cuda import driver
+    from moye.cuda.device import driver
 
     ncu = shutil.which("ncu") if driver.available() else None
     if ncu is None:

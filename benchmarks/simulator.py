@@ -30,7 +30,7 @@ def measure(mode):
     spec = importlib.util.spec_from_file_location("example", EXAMPLE)
     example = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(example)
-    import moye.sim.machine  # noqa: F401  the simulator is imported by the first launch
+    import moye.sim.machine.machine  # noqa: F401  the simulator is imported by the first launch
 
     rng = np.random.default_rng(0)
     A, B = (np.asfortranarray(rng.standard_normal((n, K), np.float32)) for n in (M, N))

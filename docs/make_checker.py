@@ -11,7 +11,7 @@ import json
 from collections import Counter
 from pathlib import Path
 
-from moye.sim.checkers.codes import CODES
+from moye.sim.findings.codes import CODES
 
 DOCS = Path(__file__).parent
 PAGE = DOCS / "checker.md"

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 import moye as mo
-from moye.cuda import driver
+from moye.cuda.device import driver
 from moye.runtime.simulate import set_progress
 
 

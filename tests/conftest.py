@@ -22,7 +22,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """A GPU test without a GPU is one clear sentence, neither a skip nor a traceback."""
     if not _asked_for_gpu(config) or config.option.collectonly:
         return
-    from moye.cuda import driver
+    from moye.cuda.device import driver
     if not driver.available():
         raise pytest.UsageError("tests/gpu needs an NVIDIA GPU and driver, and this machine has none: "
                                 "run `make test` for the rest")

@@ -26,18 +26,21 @@ import wgmma_kernels
 from moye import atoms
 from moye import dtypes as dt
 from moye.atoms.atom import CopyOp, MmaOp
-from moye.cuda import nvrtc, statements
-from moye.cuda.printer import print_kernel
+from moye.cuda.compiler import nvrtc
+from moye.cuda.printing import statements
+from moye.cuda.printing.printer import print_kernel
 from moye.dtypes import Space
 from moye.ir import effects, hopper, ops
 from moye.ir.nodes import Literal, Op, TileRef, Value
 from moye.ir.verify import verify
-from moye.sim import atomics, emit, semantics
+from moye.sim.generate import control
+from moye.sim.operations import atomics
+from moye.sim.values import scalars
 from ops_kernels_tiles import CASES, CP_ASYNCS
 from ops_kernels_tiles import ops_kernels as table
 
 KINDS = {
-    ops.Special: ops.SPECIALS, ops.Binary: ops.BINARY, ops.Unary: ops.UNARY, ops.Reduce: semantics.REDUCTIONS,
+    ops.Special: ops.SPECIALS, ops.Binary: ops.BINARY, ops.Unary: ops.UNARY, ops.Reduce: scalars.REDUCTIONS,
     ops.Atomic: ("exch", "cas", *atomics._MODIFY),
 }
 # What the language cannot say: asked for here no more than it is found.  A line whose op occurs after all fails.
@@ -163,7 +166,7 @@ def occurring():
 
 @cache
 def elsewhere():
-    """Tensor copies and wgmma: kernels that tests/sim/test_hopper.py runs."""
+    """Tensor copies and wgmma: kernels that tests/sim/operations/test_hopper.py runs."""
     case = tma_kernels.CASES["float32-k-128-1"]
     source, out = case.array(lambda shape: np.zeros(shape, np.float32)), np.zeros((128, 1), np.float32, order="F")
     load = case.copy(mo.TmaLoad(), source)
@@ -190,7 +193,7 @@ def everything():
 def test_class(cls):
     """In the printer's table, in the simulator's, exported, and every field's every state in some kernel."""
     assert cls in statements.TABLE
-    assert cls in emit.HANDLED
+    assert cls in control.HANDLED
     assert getattr(ops, cls.__name__) is cls
     missing = demands(cls) - everything() - set(UNSAID)
     assert not missing, f"no kernel in ops_kernels.py has {sorted(missing)}"
@@ -199,9 +202,9 @@ def test_class(cls):
 def test_tables_hold_nothing_else():
     classes = set(op_classes())
     assert set(statements.TABLE) == classes
-    assert classes == emit.HANDLED
-    assert set(ops.BINARY) == set(semantics.BINARY) == set(semantics.FLOAT_BINARY)
-    assert set(ops.UNARY) == set(semantics.UNARY)
+    assert classes == control.HANDLED
+    assert set(ops.BINARY) == set(scalars.BINARY) == set(scalars.FLOAT_BINARY)
+    assert set(ops.UNARY) == set(scalars.UNARY)
 
 
 def test_combinations():
@@ -235,7 +238,7 @@ def test_a_hole_is_noticed():
     finally:
         del KINDS[Teleport]
     assert Teleport not in statements.TABLE
-    assert Teleport not in emit.HANDLED
+    assert Teleport not in control.HANDLED
 
 
 # --- atoms -----------------------------------------------------------------------------------------------------------

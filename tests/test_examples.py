@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import moye as mo
-from moye.cuda import driver
+from moye.cuda.device import driver
 from moye.layout import analysis
 from moye.tensor.retile import side_of
 

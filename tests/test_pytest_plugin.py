@@ -134,7 +134,7 @@ def test_without_the_option_launches_raise_as_ever(session):
 
 
 def test_gpu_tests_are_skipped_where_there_is_none(session, monkeypatch):
-    from moye.cuda import driver
+    from moye.cuda.device import driver
 
     tests = '''
 @pytest.mark.gpu

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from moye import testing
-from moye.cuda import events
+from moye.cuda.device import events
 from moye.errors import ArgumentError
 
 

@@ -73,7 +73,7 @@ def _version_of(package: str) -> str:
 
 
 def _gpu() -> str:
-    from moye.cuda import driver
+    from moye.cuda.device import driver
 
     if not driver.available():
         return "none: kernels run in the simulator"
@@ -143,7 +143,7 @@ def _check(typer: Any) -> Callable[..., None]:
 
         The exit status is 1 if a violation was found, 2 if there is no such program or it fails itself, else 0.
         """
-        from moye.runtime.program import FAILED, check_program
+        from moye.runtime.check.program import FAILED, check_program
 
         def say(text: str) -> None:
             print(text, flush=True)

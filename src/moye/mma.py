@@ -20,7 +20,7 @@ from typing import Any
 
 from moye.atoms import sm70, sm75, sm80, sm89, sm90
 from moye.atoms.atom import MmaOp
-from moye.atoms.warp import DTYPES
+from moye.atoms.mma_sync import DTYPES
 from moye.dtypes import DType, float32, require_dtype
 from moye.errors import DTypeError
 

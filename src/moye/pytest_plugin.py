@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from moye.runtime.report import Report
+    from moye.runtime.check.report import Report
 
 UNSUPPORTED = "unsupported"
 
@@ -34,7 +34,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_runtest_setup(item: pytest.Item) -> None:
     if item.get_closest_marker("gpu") is None:
         return
-    from moye.cuda import driver
+    from moye.cuda.device import driver
 
     if not driver.available():
         pytest.skip("needs an NVIDIA GPU and driver, and this machine has none")
@@ -45,7 +45,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
     """With ``--moye-check``: check what the test launches, and let it fail where something is found."""
     if not item.config.getoption("--moye-check"):
         return (yield)
-    from moye.runtime.checking import checking
+    from moye.runtime.check.checking import checking
 
     with checking(everywhere=True) as reports:
         try:
@@ -74,7 +74,7 @@ def check_kernel() -> Callable[..., Report]:
             rtol: float | None = None, blocks: Any = None, earliest: bool = False, allow: Collection[str] = (),
             **kwargs: Any) -> Report:
         __tracebackhide__ = True
-        from moye.runtime.check import check
+        from moye.runtime.check.check import check
 
         checked = check(kernel, expect=expect, rtol=rtol, blocks=blocks, earliest=earliest)
         report = checked.launch(*args, grid=grid, block=block, **kwargs)

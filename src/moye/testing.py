@@ -18,7 +18,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
-from moye.cuda import driver, events
+from moye.cuda.device import driver, events
 from moye.errors import ArgumentError
 
 Mode = Literal["min", "max", "mean", "median", "all"]

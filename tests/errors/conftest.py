@@ -1,4 +1,4 @@
-"""Golden messages: a refused call raises one MoyeError whose text is in golden/, and leaves its outputs alone.
+"""Golden messages: a refused call raises one MoyeError whose text is in golden/errors/, and leaves its outputs alone.
 
 ``UPDATE_GOLDEN=1 pytest tests/errors`` writes the files anew; read the difference before you keep it.
 """
@@ -16,7 +16,7 @@ import pytest
 from moye.errors import MoyeError
 
 ROOT = Path(__file__).parents[2]
-GOLDEN = Path(__file__).parent / "golden"
+GOLDEN = Path(__file__).parents[1] / "golden" / "errors"
 
 
 @cache
@@ -35,7 +35,7 @@ def example():
 
 @pytest.fixture
 def refuses():
-    """``refuses(name, call, *outputs)``: the call raises golden/<name>.txt and writes none of the outputs."""
+    """``refuses(name, call, *outputs)``: the call raises golden/errors/<name>.txt and writes none of the outputs."""
     def check(name, call, *outputs):
         before = [np.array(x) for x in outputs]
         with pytest.raises(MoyeError) as caught:

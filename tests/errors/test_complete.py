@@ -33,6 +33,7 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).parent
+GOLDEN = HERE.parent / "golden" / "errors"
 ROWS = dict(line.strip("| ").split(" | ") for line in __doc__.splitlines()[4:] if line.startswith("| "))
 MUST_SAY = {
     "cp_async_8_on_pad_1": ("(128,8):(1,129)", "stride 129", "multiples of 8 bytes", "pad by 2"),
@@ -68,19 +69,19 @@ MUST_SAY = {
 def test_it_has_golden_messages(kind):
     tests = "".join(path.read_text() for path in HERE.glob("test_*.py") if path.name != Path(__file__).name)
     for name in ROWS[kind].split():
-        assert (HERE / "golden" / f"{name}.txt").exists(), f"no golden message {name}"
+        assert (GOLDEN / f"{name}.txt").exists(), f"no golden message {name}"
         assert f'"{name}"' in tests or f"def {name}(" in tests, f"no test of {name}"
 
 
 @pytest.mark.parametrize("name", MUST_SAY)
 def test_it_says_what_it_must(name):
-    text = (HERE / "golden" / f"{name}.txt").read_text()
+    text = (GOLDEN / f"{name}.txt").read_text()
     assert [word for word in MUST_SAY[name] if word not in text] == []
     assert "\n" not in text.partition("\n")[0] and text.count("hint:") <= 1
 
 
 def test_every_golden_message_has_a_test():
     tests = "".join(path.read_text() for path in HERE.glob("test_*.py"))
-    stale = [path.stem for path in (HERE / "golden").glob("*.txt")
+    stale = [path.stem for path in (GOLDEN).glob("*.txt")
              if f'"{path.stem}"' not in tests and f"def {path.stem}(" not in tests]
     assert stale == []

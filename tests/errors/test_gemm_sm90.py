@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 import moye as mo
-from moye.cuda import driver, nvrtc
+from moye.cuda.compiler import nvrtc
+from moye.cuda.device import driver
 from moye.kernels import TensorConfig, WarpgroupConfig, gemm_sm90
 from moye.runtime.prepare import compile_only
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import moye as mo
-from moye.cuda import nvrtc
+from moye.cuda.compiler import nvrtc
 
 X = mo.TensorLike(mo.float32, (256,))
 KERNELS = {}

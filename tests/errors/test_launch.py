@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import moye as mo
-from moye.cuda import driver
+from moye.cuda.device import driver
 
 
 @mo.kernel

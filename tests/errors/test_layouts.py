@@ -1,4 +1,4 @@
-"""Every error of the layout algebra: what was asked, of which layouts, which mode failed; in golden/layouts.txt.
+"""Every error of the layout algebra: what was asked, of which layouts, which mode failed; in golden/errors/layouts.txt.
 
 ``UPDATE_GOLDEN=1 pytest tests/errors`` writes the file anew; read the difference before you keep it.
 """
@@ -16,7 +16,7 @@ from layout_symbols import Sym
 from moye.errors import LayoutError
 from moye.layout import ComposedLayout, E, Layout, Swizzle, make_layout, parse
 
-GOLDEN = (Path(__file__).parent / "golden" / "layouts").with_suffix(".txt")
+GOLDEN = (Path(__file__).parents[1] / "golden" / "errors" / "layouts").with_suffix(".txt")
 
 
 def _dynamic(**facts: Any) -> Layout:

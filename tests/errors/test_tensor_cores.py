@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import moye as mo
-from moye.cuda import driver
+from moye.cuda.device import driver
 from moye.kernels import TensorConfig, gemm, gemm_simt, gemm_sm80
 from moye.runtime.prepare import compile_only
 

@@ -146,7 +146,7 @@ def _of_a_fault(codes: set[str], found: set[str], report: Any) -> Verdict:
 
 def printed_of(kernel: Any, passed: list[Any], program: Program) -> Any:
     """The printed CUDA, or the error that printing is."""
-    from moye.cuda.printer import print_kernel
+    from moye.cuda.printing.printer import print_kernel
 
     try:
         return print_kernel(kernel.trace(*passed, block=program.block))

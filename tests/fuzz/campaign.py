@@ -20,7 +20,7 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 if __name__ == "__main__":
-    sys.path[:0] = [str(HERE.parent), str(HERE.parents[1] / "src")]
+    sys.path[:0] = [str(HERE.parent), str(HERE.parent / "cases"), str(HERE.parents[1] / "src")]
 
 from fuzz.answers import Verdict, judge  # noqa: E402
 from fuzz.generator import draw  # noqa: E402

@@ -28,13 +28,13 @@ from unittest import mock
 
 import moye as mo
 from moye import cli
-from moye.cuda import nvrtc
+from moye.cuda.compiler import nvrtc
 from moye.errors import MoyeError
 from moye.runtime import cache as caches
 from moye.runtime import compile as compiling
 from moye.runtime import disk, toolchain
 from moye.runtime.cache import DiskCache
-from moye.runtime.trials import Config, Trial, TrialStore
+from moye.runtime.tuning.trials import Config, Trial, TrialStore
 
 SECONDS = 5.0
 ERRORS = (errno.ENOSPC, errno.EACCES, errno.EIO, errno.EROFS, errno.ENOENT, errno.EMFILE, errno.ESTALE, errno.EINTR,

@@ -62,7 +62,7 @@ def drawn(count: int) -> list[Program]:
 
 def learn(count: int, folder: Path, texts: int = 1200) -> Corpus:
     """The programs that moye as it is judges rightly."""
-    from cuda.test_printer_fuzz import printed
+    from cuda.printing.test_printer_fuzz import printed
     from fuzz import interpreter
     from fuzz.answers import against
     from fuzz.host import with_host
@@ -128,7 +128,7 @@ def kernels(corpus: Corpus, everything: bool) -> Iterator[str]:
 def printed_kernels(corpus: Corpus, everything: bool) -> Iterator[str]:
     """The same for faults of the printer alone: nothing is traced or simulated."""
     from fuzz.answers import Verdict
-    from moye.cuda.printer import print_kernel
+    from moye.cuda.printing.printer import print_kernel
 
     sys.setrecursionlimit(DEEP)
     waiting: list[tuple[Program, Any]] = []
@@ -187,9 +187,8 @@ def facts(corpus: Corpus, everything: bool) -> Iterator[str]:
 
 def scalars(corpus: Corpus, everything: bool) -> Iterator[str]:
     """The simulator's arithmetic on drawn numbers, and its conversions of every pattern."""
-    sys.path.append(str(Path(__file__).parents[1] / "sim"))
-    from sim import test_conversions as c
-    from sim import test_scalars as t
+    from sim.values import test_conversions as c
+    from sim.values import test_scalars as t
 
     os.environ["MOYE_CHECK"] = "0"
     try:
@@ -203,14 +202,14 @@ def scalars(corpus: Corpus, everything: bool) -> Iterator[str]:
 
 def integers(corpus: Corpus, everything: bool) -> Iterator[str]:
     """Printed integer arithmetic against C's rules."""
-    from cuda.test_printed_integers import test_printed_arithmetic
+    from cuda.printing.test_printed_integers import test_printed_arithmetic
 
     yield from _cases(test_printed_arithmetic)
 
 
 def programs(corpus: Corpus, everything: bool) -> Iterator[str]:
     """Random IR, printed, run on the host where the text is another, and compared with an interpreter of the IR."""
-    from cuda import test_printer_fuzz as t
+    from cuda.printing import test_printer_fuzz as t
 
     changed = []
     for at, ((func, text), before) in enumerate(zip(t.printed(len(corpus.texts)), corpus.texts, strict=True)):
@@ -224,7 +223,7 @@ def programs(corpus: Corpus, everything: bool) -> Iterator[str]:
 
 
 def _native(changed: list[tuple[int, Any, Any]]) -> str:
-    from cuda import test_printer_fuzz as t
+    from cuda.printing import test_printer_fuzz as t
 
     if not changed:
         return ""
@@ -283,12 +282,12 @@ FUZZERS: dict[str, Fuzzer] = {
 SUITED = (
     ("ir/fold.py", ("facts", "kernels", "views")),
     ("ir/", ("facts", "kernels", "pipelines")),
-    ("cuda/expressions.py", ("integers", "printed", "programs")),
-    ("cuda/intrinsics.py", ("printed", "programs")),
+    ("cuda/printing/expressions.py", ("integers", "printed", "programs")),
+    ("cuda/printing/intrinsics.py", ("printed", "programs")),
     ("cuda/", ("programs", "printed")),
     ("passes/", ("printed", "pipelines")),
-    ("sim/semantics.py", ("scalars", "kernels")),
-    ("sim/emit_scalar.py", ("kernels", "scalars")),
+    ("sim/values/scalars.py", ("scalars", "kernels")),
+    ("sim/generate/scalars.py", ("kernels", "scalars")),
     ("sim/", ("kernels", "views", "pipelines")),
     ("layout/", ("layouts", "views", "kernels")),
     ("tensor/", ("views", "kernels", "pipelines")),

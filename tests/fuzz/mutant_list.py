@@ -81,7 +81,7 @@ FAULTS: dict[str, list[tuple[str, str]]] = {
          "return upper is None or upper > high"),
         ('"floordiv": lambda a, b: a // b,', '"floordiv": lambda a, b: -(-a // b),'),
     ],
-    "cuda/control.py": [
+    "cuda/printing/control.py": [
         ("    return negated(kernel.values.operand(cond), integers)",
          "    return negated(kernel.values.operand(cond), True)"),
         ("{name} {'+' if op.up else '-'}= {size}", "{name} {'+' if op.up else '-'}= 2"),
@@ -96,7 +96,7 @@ FAULTS: dict[str, list[tuple[str, str]]] = {
          'near = op.kind in ("break", "continue") and bool(kernel.loops) or'),
         ('far = _label(kernel, op, "continue")', 'far = _label(kernel, op, "continue")[:0]'),
     ],
-    "cuda/expressions.py": [
+    "cuda/printing/expressions.py": [
         ("left, right = level, level + (not associative)\n    if level in",
          "left, right = level, level\n    if level in"),
         ('f"{sign}({inner})" if inner.startswith(sign) and sign in "-+&" else f"{sign}{inner}"', 'f"{sign}{inner}"'),
@@ -132,19 +132,19 @@ FAULTS: dict[str, list[tuple[str, str]]] = {
          'call("llabs" if dtype.bits == 64 else "abs", a)'),
         ("return a if source.cuda == target.cuda else c_cast(target.cuda, a)", "return a"),
     ],
-    "cuda/intrinsics.py": [
+    "cuda/printing/intrinsics.py": [
         ("return q * b != a && (a < 0) != (b < 0) ? q - 1 : q;", "return q * b != a && a < 0 ? q - 1 : q;"),
         ("return r != 0 && (r < 0) != (b < 0) ? r + b : r;", "return r != 0 && r < 0 ? r + b : r;"),
         ("return r == 0 ? copysign{{1}}(r, b) :", "return r == 0 ? r :"),
         ("q == 0 ? copysign{{1}}(q, a / b)", "q == 0 ? q"),
         ('"return x ^ ({moved});"', '"return x + ({moved});"'),
     ],
-    "cuda/memory.py": [
+    "cuda/printing/memory.py": [
         ("PRIMARY, offset.deps | pointer.deps | deps)", "PRIMARY, offset.deps | pointer.deps)"),
         ("elif swizzle is not None and stride % swizzle.period == 0:", "elif swizzle is not None:"),
         ("terms.append(Text(str(extra)))", "terms.append(Text(str(extra and 1)))"),
     ],
-    "cuda/statements.py": [
+    "cuda/printing/statements.py": [
         ("isinstance(source, ops.Binary) and source.a.dtype.is_integer:\n        kernel.values.define",
          "isinstance(source, ops.Binary):\n        kernel.values.define"),
         ("kernel.memory.offset(op.ref), value)\n        kernel.values.before(op)",
@@ -158,7 +158,7 @@ FAULTS: dict[str, list[tuple[str, str]]] = {
          "pairs = [(var, text) for var, text in pairs if text.text != values.vars[var.id]]"),
         ("if var.id in needed.deps:", "if var.id in needed.deps and later < i:"),
     ],
-    "cuda/tiles.py": [
+    "cuda/printing/tiles.py": [
         ("inner * extent == outer", "inner * extent >= outer"),
         ("return dst.buffer is source.buffer and not same", "return False"),
         ("for (int {index} = 1; {index} < {points}", "for (int {index} = 0; {index} < {points}"),
@@ -167,7 +167,7 @@ FAULTS: dict[str, list[tuple[str, str]]] = {
         ("if isinstance(extent, int) and extent == 1:\n            continue",
          "if isinstance(extent, int) and extent <= 2:\n            continue"),
     ],
-    "cuda/uses.py": [
+    "cuda/printing/uses.py": [
         ("return frozenset((buffer.root.id, MEMORY))", "return frozenset((buffer.root.id,))"),
         ("return frozenset((buffer.id, MEMORY)) if self.is_written(buffer) else NOTHING", "return NOTHING"),
         ("self.use_depth[operand.id] = max(depth, self.use_depth.get(operand.id, 0))",
@@ -182,7 +182,7 @@ FAULTS: dict[str, list[tuple[str, str]]] = {
         ("return frozenset(var.id for var, _ in op.pairs)", "return frozenset(var.id for var, _ in op.pairs[:1])"),
         ("            return frozenset((buffer.id,))\n", "            return NOTHING\n"),
     ],
-    "cuda/values.py": [
+    "cuda/printing/values.py": [
         ("if alias or (inline and count == 1 and here", "if alias or (inline and count == 1"),
         ("elif self.uses.last[key] > after and", "elif self.uses.last[key] > after + 2 and"),
         ("self._flush(kills, max(self.now, self.uses.end[id(branch)]))",
@@ -190,7 +190,7 @@ FAULTS: dict[str, list[tuple[str, str]]] = {
         ("if kills := self.uses.kills(op):", "if (kills := self.uses.kills(op)) and not kills:"),
         ("self._flush(self.uses.block_kills(body) | _ORDERED, self.now)", "self._flush(_ORDERED, self.now)"),
     ],
-    "cuda/vectors.py": [
+    "cuda/printing/vectors.py": [
         ("shift = part * dtype.bits", "shift = part * 8"),
         ("packed(kernel, ref.dtype, elements[first:first + each])", "packed(kernel, ref.dtype, elements[:each])"),
         ("at = total([dst.at, Text(str(lane * to.lane))])", "at = total([dst.at, Text(str(lane))])"),
@@ -209,12 +209,12 @@ FAULTS: dict[str, list[tuple[str, str]]] = {
         ("if any(user is not producer and user is not consumer for user in users):", "if not users:"),
         ("and _unchanged(block.ops[earlier + 1:position], producer):", "and producer.sources:"),
     ],
-    "sim/addressing.py": [
+    "sim/values/addressing.py": [
         ("tables.append(points // stride % max(extent, 1))", "tables.append(points % max(extent, 1))"),
         ("        table += coordinate * stride\n", "        table += coordinate * max(stride, 1)\n"),
         ("return index ^ (source >> swizzle.shift if", "return index + (source >> swizzle.shift if"),
     ],
-    "sim/atomics.py": [
+    "sim/operations/atomics.py": [
         ('"add": np.add, "min": np.minimum,', '"add": np.add, "min": np.maximum,'),
         ("values = np.broadcast_to(np.asarray(value, flat.dtype), shape).T[active.T]",
          "values = np.broadcast_to(np.asarray(value, flat.dtype), shape)[active]"),
@@ -222,7 +222,7 @@ FAULTS: dict[str, list[tuple[str, str]]] = {
         ("unique = len(np.unique(cell)) == len(cell)", "unique = len(cell) > 0"),
         ("    np.add.at(flat, cell, values)", "    flat[cell] += values"),
     ],
-    "sim/bounds.py": [
+    "sim/operations/bounds.py": [
         ("        bad = (reached < 0) | (reached >= extent)\n        if isinstance(lanes",
          "        bad = reached >= extent + 1\n        if isinstance(lanes"),
         ("            return mask\n        return both(mask, np.asarray(pred))",
@@ -230,7 +230,7 @@ FAULTS: dict[str, list[tuple[str, str]]] = {
         ("int(index.min()) >= 0 and bool(np.all(index < extent))",
          "int(index.min()) >= 0 and bool(np.all(index <= extent + 64))"),
     ],
-    "sim/emit.py": [
+    "sim/generate/control.py": [
         ("{self.name(cond.iv)} {'<' if cond.up else '>'} {self.operand(cond.stop)}",
          "{self.name(cond.iv)} {'<' if cond.up else '>='} {self.operand(cond.stop)}"),
         ('self.line(f"for {iv} in range({start}, {stop}, {step}):")',
@@ -244,7 +244,7 @@ FAULTS: dict[str, list[tuple[str, str]]] = {
         ('self.line(f"{orelse} = minus({self.mask}, {then})")', 'self.line(f"{orelse} = {self.mask}")'),
         ('first = owned[1] if op.kind == "continue" else owned[0]', "first = owned[0]"),
     ],
-    "sim/emit_scalar.py": [
+    "sim/generate/scalars.py": [
         ("if w.check and _may_overflow(op):\n        a =", "if w.check and not _may_overflow(op):\n        a ="),
         ('f"{result} = wrap(-{a}, {dtype.bits}, {limits(dtype)[0] < 0})"', 'f"{result} = -{a}"'),
         ("choose({w.mask}, {w.operand(source)}, {w.name(var)}, {w.dtype(var.dtype)})",
@@ -257,7 +257,7 @@ FAULTS: dict[str, list[tuple[str, str]]] = {
         ('if w.mask == "m0" or level == SCALAR:', 'if w.mask != "m1" or level == SCALAR:'),
         ('_GROWS = ("add", "sub", "mul", "shl", "floordiv")', '_GROWS = ("sub", "mul", "shl", "floordiv")'),
     ],
-    "sim/masks.py": [
+    "sim/values/masks.py": [
         ("lanes = ~np.asarray(other) if mask is None else mask & ~np.asarray(other)",
          "lanes = ~np.asarray(other) if mask is None else mask | ~np.asarray(other)"),
         ('np.copyto(result, old, casting="unsafe")', 'np.copyto(result, new, casting="unsafe")'),
@@ -267,7 +267,7 @@ FAULTS: dict[str, list[tuple[str, str]]] = {
         ("lanes = condition if mask is None else mask & condition",
          "lanes = condition if mask is None else mask | condition"),
     ],
-    "sim/overflow.py": [
+    "sim/values/overflow.py": [
         ("bad = ((a ^ b) & (a ^ result)) < 0", "bad = ((a ^ b) & (b ^ result)) < 0"),
         ("exact.min() >= -(1 << 31) and exact.max() < 1 << 31", "exact.max() < 1 << 31"),
         ("return min(ends) >= -(1 << 63) and max(ends) < 1 << 63", "return max(ends) < 1 << 65"),
@@ -275,7 +275,7 @@ FAULTS: dict[str, list[tuple[str, str]]] = {
         ("return result, exact != result", "return result, None"),
         ("bad = ((a ^ result) & (b ^ result)) < 0", "bad = ((a ^ result) & (a ^ b)) < 0"),
     ],
-    "sim/semantics.py": [
+    "sim/values/scalars.py": [
         ("np.left_shift(a, np.clip(count, 0, bits - 1)", "np.left_shift(a, np.clip(count, 0, 2)"),
         ("np.where(clean >= float(high), wanted.type(high),", "np.where(clean > float(high), wanted.type(high),"),
         ("bits |= (near != exact) & ~np.isnan(exact)", "bits |= np.isnan(exact)"),
@@ -291,7 +291,7 @@ FAULTS: dict[str, list[tuple[str, str]]] = {
          '"min": np.minimum, "max": np.fmax, "floordiv": np.floor_divide'),
         ('"round": np.rint', '"round": lambda a: np.floor(a + a.dtype.type(0.5))'),
     ],
-    "sim/warp.py": [
+    "sim/operations/warp.py": [
         ('target = thread + lane if op.kind == "down" else thread ^ lane',
          'target = thread + lane if op.kind == "down" else thread | lane'),
         ("return np.where(target <= last, target, thread)", "return target"),

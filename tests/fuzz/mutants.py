@@ -25,7 +25,7 @@ from pathlib import Path
 HERE = Path(__file__).parent
 SRC = HERE.parents[1] / "src"
 if __name__ == "__main__":
-    sys.path[:0] = [str(HERE.parent), *([] if "--judge" in sys.argv else [str(SRC)])]
+    sys.path[:0] = [str(HERE.parent), str(HERE.parent / "cases"), *([] if "--judge" in sys.argv else [str(SRC)])]
 
 from fuzz import fuzzers  # noqa: E402
 from fuzz.mutant_list import MUTANTS  # noqa: E402

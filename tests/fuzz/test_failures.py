@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import moye as mo
-from moye.cuda import nvrtc
+from moye.cuda.compiler import nvrtc
 from moye.errors import MoyeError
 from moye.runtime import cache as caches
 from moye.runtime import compile as compiling

@@ -15,9 +15,9 @@ from fuzz.mutants import SRC, verdict_of
 
 SAMPLE = {  # file, a part of the text: the fuzzer that must notice
     ("ir/fold.py", "return 0, a.dtype.bits, 1"): "facts",
-    ("cuda/expressions.py", "_int_literal(power if division"): "integers",
-    ("cuda/statements.py", "deps=frozenset((op.var.id,))"): "programs",
-    ("sim/masks.py", "np.copyto(result, old"): "kernels",
+    ("cuda/printing/expressions.py", "_int_literal(power if division"): "integers",
+    ("cuda/printing/statements.py", "deps=frozenset((op.var.id,))"): "programs",
+    ("sim/values/masks.py", "np.copyto(result, old"): "kernels",
     ("layout/layout.py", "offset = add(offset, step)"): "layouts",
 }
 

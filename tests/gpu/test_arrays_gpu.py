@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from moye import dtypes
-from moye.cuda import driver
+from moye.cuda.device import driver
 from moye.errors import ArgumentError
 from moye.runtime.arrays import ArrayInfo, describe, host_view, numpy_type, same_memory_overlap
 

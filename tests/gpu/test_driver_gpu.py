@@ -9,7 +9,8 @@ import threading
 import pytest
 import torch
 
-from moye.cuda import driver, nvrtc
+from moye.cuda.compiler import nvrtc
+from moye.cuda.device import driver
 from moye.errors import ArgumentError, DriverError, LaunchError
 
 AXPY = '''

@@ -12,7 +12,8 @@ import torch
 from fuzz.answers import differences, for_moye, judge
 from fuzz.generator import draw
 from fuzz.programs import arguments
-from moye.cuda import driver, nvrtc
+from moye.cuda.compiler import nvrtc
+from moye.cuda.device import driver
 
 SEEDS = range(5000, 5030)
 

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 import moye as mo
-from moye.kernels.gemm_sm80 import gemm_sm80
+from moye.kernels.gemm.sm80.kernel import gemm_sm80
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ import torch
 
 import moye as mo
 from moye.kernels import WarpgroupConfig, gemm_sm90
-from moye.kernels.warpgroup_config import configs, fits
+from moye.kernels.gemm.sm90.config import configs, fits
 from moye.runtime.prepare import compile_only
 
 DTYPES = {"bf16": torch.bfloat16, "f16": torch.float16, "f32": torch.float32, "e4m3": torch.float8_e4m3fn,

@@ -8,9 +8,9 @@ import pytest
 import torch
 
 import moye as mo
-from moye.cuda import driver, events
+from moye.cuda.device import driver, events
 from moye.errors import ArgumentError, PreconditionError
-from moye.runtime import fast
+from moye.runtime import fast_launch
 
 TILE = 128
 
@@ -42,9 +42,9 @@ def is_short(kernel, grid, block=TILE):
 
 def test_torchs_guards_are_in_use():
     pair()
-    assert fast._tensor_guards() is not None
+    assert fast_launch._tensor_guards() is not None
     a, b = torch.zeros(8, 6, device="cuda"), torch.zeros(8, 6, device="cuda").T
-    check = fast._tensor_check([a, b])
+    check = fast_launch._tensor_check([a, b])
     assert check(torch.ones_like(a), torch.ones_like(a).T)
     for other in (a[:7], a.T, a.double(), a.cpu(), torch._neg_view(a), torch.zeros(6, 8, device="cuda").T):
         assert not check(other, b)

@@ -7,10 +7,10 @@ import torch
 
 import moye as mo
 from moye import testing
-from moye.cuda import driver, events
+from moye.cuda.device import driver, events
 from moye.errors import LaunchError
 from moye.kernels import tuned_gemm_sm90
-from moye.runtime.tune import Config, autotune
+from moye.runtime.tuning.tune import Config, autotune
 
 
 @mo.kernel

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 import moye as mo
-from moye.cuda import nvrtc
+from moye.cuda.compiler import nvrtc
 from moye.kernels import TensorConfig, WarpgroupConfig
-from moye.kernels.gemm_sm90 import suits
+from moye.kernels.gemm.sm90.host import suits
 from moye.runtime.prepare import compile_only
 from warpgroup_products import DTYPES, check_error, expected_of, filled, place
 
-gemm = importlib.import_module("moye.kernels.gemm")
+gemm = importlib.import_module("moye.kernels.gemm.dispatch")
 TENSOR, WARPGROUP = TensorConfig(64, 64, 32, 3, 2, 2, 1), WarpgroupConfig(64, 64, 64, 3, groups=1)
 OLDER = ["sm_70", "sm_80", "sm_89", "sm_100a", "sm_120"]
 HOPPER_ONLY = [{"gated": True}, {"row_scale": np.ones(64, np.float32)}, {"col_scale": np.ones(64, np.float32)},

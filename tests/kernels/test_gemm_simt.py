@@ -5,7 +5,7 @@ import pytest
 
 import moye as mo
 from moye.kernels import gemm_simt, tuned_gemm_simt
-from moye.kernels.simt_config import DOUBLE, FLOAT, choose
+from moye.kernels.gemm.simt.config import DOUBLE, FLOAT, choose
 
 TOLERANCE = {"f4": 1e-5, "f8": 1e-13, "i4": 0.0}
 

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 import moye as mo
-from moye.kernels.gemm_sm80 import gemm_sm80
-from moye.kernels.tensor_config import TensorConfig, configs
+from moye.kernels.gemm.sm80.config import TensorConfig, configs
+from moye.kernels.gemm.sm80.kernel import gemm_sm80
 
 
 @dataclass(frozen=True)

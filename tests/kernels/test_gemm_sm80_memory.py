@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import moye as mo
-from moye.kernels.epilogues import Epilogue
-from moye.kernels.gemm_sm80 import gemm_sm80_kernel
-from moye.kernels.tensor_config import configs
-from moye.kernels.tensor_plan import by_matrix, make_plan
+from moye.kernels.gemm.parts.epilogues import Epilogue
+from moye.kernels.gemm.sm80.config import configs
+from moye.kernels.gemm.sm80.kernel import gemm_sm80_kernel
+from moye.kernels.gemm.sm80.plan import by_matrix, make_plan
 from moye.layout import analysis
 from moye.tensor.retile import side_of
 

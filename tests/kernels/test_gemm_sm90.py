@@ -177,7 +177,7 @@ def test_one_operand_for_all_batches(order, monkeypatch):
     """A batch mode of stride zero is TMA's: nothing is copied."""
     rng = np.random.default_rng(2)
     A, B, C = (filled(rng, shape, np.float16, order).x for shape in ((40, 72, 3), (32, 72), (40, 32, 3)))
-    monkeypatch.setattr(importlib.import_module("moye.kernels.gemm_sm90"), "packed", None)
+    monkeypatch.setattr(importlib.import_module("moye.kernels.gemm.sm90.host"), "packed", None)
     gemm_sm90(A, np.broadcast_to(B[:, :, None], (32, 72, 3)), C)
     check_error(C, *expected_of(A, np.repeat(B[:, :, None], 3, 2)))
 

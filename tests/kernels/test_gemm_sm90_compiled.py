@@ -14,7 +14,7 @@ import pytest
 
 import moye as mo
 from moye.kernels import gemm_sm90
-from moye.kernels.warpgroup_config import configs
+from moye.kernels.gemm.sm90.config import configs
 from moye.runtime.prepare import compile_only
 from warpgroup_products import DTYPES, KINDS, tile
 

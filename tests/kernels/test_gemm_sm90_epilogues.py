@@ -12,7 +12,7 @@ import pytest
 
 import moye as mo
 from moye.kernels import gemm_sm80, gemm_sm90
-from moye.kernels.warpgroup_kernel import gemm_sm90_kernel
+from moye.kernels.gemm.sm90.kernel import gemm_sm90_kernel
 from warpgroup_products import agree, check_error, expected_of, filled, place, tile
 
 PLACES = {

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import moye as mo
-from moye.cuda.nvrtc import compile_cubin
-from moye.cuda.overlap import ptx_overlap, sass_overlap
+from moye.cuda.compiler.nvrtc import compile_cubin
+from moye.cuda.compiler.overlap import ptx_overlap, sass_overlap
 from moye.kernels import WarpgroupConfig, gemm_sm90
 
 TWINS = Path(__file__).parents[2] / "benchmarks" / "twins"
@@ -212,5 +212,5 @@ def test_a_timeline_prints_both(example, monkeypatch):
     assert "program order: 1736 of 2048 MMAs (217/256)" in told
     assert "PTX   448 of 512 FFMA (7/8)" in told
     assert "SASS" in told
-    monkeypatch.setattr("moye.cuda.nvrtc._disassembler", lambda: None)
+    monkeypatch.setattr("moye.cuda.compiler.nvrtc._disassembler", lambda: None)
     assert "compiled: not known here, disassembling needs nvdisasm" in str(timeline)

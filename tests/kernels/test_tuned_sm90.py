@@ -10,7 +10,7 @@ import pytest
 
 import moye as mo
 from moye.kernels import WarpgroupConfig, tuned_gemm_sm90
-from moye.kernels.warpgroup_config import Problem, choose, configs
+from moye.kernels.gemm.sm90.config import Problem, choose, configs
 
 
 def tried(dtype, M, N, K, **options):

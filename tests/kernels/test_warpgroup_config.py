@@ -11,8 +11,8 @@ import random
 import pytest
 
 import moye as mo
-from moye.kernels.warpgroup_config import Problem, WarpgroupConfig, choose, configs, deepest, estimate, fits, require
-from moye.kernels.warpgroup_plan import Fusion, make_plan
+from moye.kernels.gemm.sm90.config import Problem, WarpgroupConfig, choose, configs, deepest, estimate, fits, require
+from moye.kernels.gemm.sm90.plan import Fusion, make_plan
 
 DTYPES = {"bf16": mo.bfloat16, "f16": mo.float16, "f32": mo.float32, "e4m3": mo.float8_e4m3fn, "e5m2": mo.float8_e5m2,
           "s8": mo.int8, "u8": mo.uint8}

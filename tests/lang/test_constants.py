@@ -12,8 +12,8 @@ import pytest
 import moye as mo
 from moye import dtypes as dt
 from moye.ir import constants
-from moye.sim.memory import numpy_dtype
-from moye.sim.semantics import cast
+from moye.sim.values.memory import numpy_dtype
+from moye.sim.values.scalars import cast
 from moye.tensor.expr import Expr
 
 FLOATS = (dt.float32, dt.float16, dt.bfloat16, dt.tfloat32, dt.float8_e4m3fn, dt.float8_e5m2)

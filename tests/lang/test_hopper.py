@@ -14,7 +14,7 @@ from moye.ir.nodes import Block, Buffer, Func, Literal, Ref, Value
 from moye.ir.text import to_text
 from moye.ir.verify import verify
 from moye.layout import make_layout
-from moye.sim.uniformity import BLOCK, THREAD, analyse
+from moye.sim.flow.uniformity import BLOCK, THREAD, analyse
 
 X = mo.TensorLike(mo.int32, (64,))
 

@@ -330,7 +330,7 @@ def test_a_recursive_device_function_inside_of_a_kernel():
 
 
 def test_snapshots_are_bounded(monkeypatch):
-    from moye.sim import launch
+    from moye.sim.machine import launch
 
     monkeypatch.setattr(launch, "MOST_INSPECTED", 1 << 12)
     with pytest.raises(MoyeError, match="snapshots of this launch take more than"):

@@ -95,9 +95,9 @@ def gemm(module: ModuleType, large: bool, *, function: str, dtype: str, splits: 
     M, N, K = (2000, 1100, 520) if large else sizes
     A, B = (np.ascontiguousarray(_columns((n, K), dtype)) for n in (M, N))
     if function == "gemm_sm80":
-        config = importlib.import_module("moye.kernels.tensor_config")._BY_BITS[A.itemsize * 8][tiles]
+        config = importlib.import_module("moye.kernels.gemm.sm80.config")._BY_BITS[A.itemsize * 8][tiles]
     else:
-        config = importlib.import_module("moye.kernels.simt_config").FLOAT[tiles]
+        config = importlib.import_module("moye.kernels.gemm.simt.config").FLOAT[tiles]
     return Job(lambda A, B, C: getattr(module, function)(A, B, C, config=config, splits=splits),
                {"A": A, "B": B}, {"C": _poisoned((M, N), order="C")}, "C", _product, tolerance)
 
@@ -161,7 +161,7 @@ def _own(name: str, job: Callable[..., Job], **options: Any) -> Subject:
 def _part(name: str, functions: str, entry: str, **options: Any) -> Subject:
     path = ROOT / "src" / Path(*name.split("."))
     return Subject(path.with_suffix(".py"), tuple(functions.split()), gemm, {"function": entry, **options}, name,
-                   f"moye.kernels.{entry}")
+                   f"moye.kernels.gemm.{entry.removeprefix('gemm_')}.kernel")
 
 
 SUBJECTS: dict[str, Subject] = {
@@ -181,12 +181,12 @@ SUBJECTS: dict[str, Subject] = {
     "roles": _own("roles", turned, function="roles", width=64, factor=2),
     "warp": _own("warp", turned, function="warp", width=32),
     "ring": _own("stages", ring),
-    "gemm_simt": _part("moye.kernels.gemm_simt", "edge_predicate store mainloop gemm_kernel", "gemm_simt",
+    "gemm_simt": _part("moye.kernels.gemm.simt.kernel", "edge_predicate store mainloop gemm_kernel", "gemm_simt",
                        dtype="float32"),
-    "gemm_sm80": _part("moye.kernels.gemm_sm80", "mainloop gemm_sm80_kernel", "gemm_sm80", sizes=(100, 90, 400),
+    "gemm_sm80": _part("moye.kernels.gemm.sm80.kernel", "mainloop gemm_sm80_kernel", "gemm_sm80", sizes=(100, 90, 400),
                        **_HALF),
-    "epilogue": _part("moye.kernels.epilogues", "finish store", "gemm_sm80", **_HALF),
-    "operands": _part("moye.kernels.operands", "load row_predicate side_of", "gemm_sm80", **_HALF),
+    "epilogue": _part("moye.kernels.gemm.parts.epilogues", "finish store", "gemm_sm80", **_HALF),
+    "operands": _part("moye.kernels.gemm.parts.operands", "load row_predicate side_of", "gemm_sm80", **_HALF),
     "pipeline": _part("moye.pipelines.multistage", "commit wait ahead start next", "gemm_sm80", sizes=(100, 90, 400),
                       **_HALF),
 }

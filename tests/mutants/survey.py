@@ -34,7 +34,8 @@ LIMIT = {"simulator": 60, "gpu": 30}
 HANGS = ("F4", "G4", "C4", "C5", "timeout")
 Record = dict[str, Any]
 PROCESSES = multiprocessing.get_context("forkserver")
-PRELOADED = ["numpy", "ml_dtypes", "moye.sim.machine", "moye.cuda.printer", "moye.cuda.nvrtc", "child"]
+PRELOADED = ["numpy", "ml_dtypes", "moye.sim.machine.machine", "moye.cuda.printing.printer",
+             "moye.cuda.compiler.nvrtc", "child"]
 """Nothing that is mutated, and nothing that imports what is."""
 
 

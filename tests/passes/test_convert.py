@@ -6,7 +6,7 @@ import pytest
 import moye as mo
 from convert_kernels import all_of, bits, patterns
 from moye import dtypes as dt
-from moye.cuda.printer import print_kernel
+from moye.cuda.printing.printer import print_kernel
 from moye.ir import ops
 from moye.passes.convert import packed_conversion
 from ops_kernels import numpy_of

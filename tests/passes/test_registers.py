@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import moye as mo
-from moye.passes.registers import at_launch, budgets, require_budgets
+from moye.passes.register_budgets import at_launch, budgets, require_budgets
 
 X = np.zeros(1024, np.float32)
 

@@ -8,7 +8,7 @@ import pytest
 import moye as mo
 import wgmma_kernels as kernels
 from moye.ir import ops
-from moye.passes.wgmma import settle
+from moye.passes.wgmma_registers import settle
 
 OP = mo.mma.wgmma(mo.bfloat16, mo.bfloat16, mo.float32, 64)
 

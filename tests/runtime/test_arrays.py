@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moye import dtypes
-from moye.cuda import driver
+from moye.cuda.device import driver
 from moye.errors import ArgumentError
 from moye.origin import pip_install
 from moye.runtime.arrays import ArrayInfo, describe, host_view, numpy_type, same_memory_overlap, span_bytes

@@ -18,7 +18,7 @@ from moye.errors import CompileError, MoyeError
 from moye.runtime import cache as caches
 from moye.runtime import disk
 from moye.runtime.cache import DiskCache, _pack, cache_key, opened
-from moye.runtime.trials import Config, Trial, TrialStore
+from moye.runtime.tuning.trials import Config, Trial, TrialStore
 
 KEY = cache_key("source", [], "nvrtc-13.0")
 LIKE = mo.TensorLike(mo.float32, (4,))
@@ -155,7 +155,7 @@ def test_trials_of_another_kind_are_tried_again(root, kept):
 
 SAVE = """
 import sys
-from moye.runtime.trials import Config, Trial, TrialStore
+from moye.runtime.tuning.trials import Config, Trial, TrialStore
 def tuned(x): return x
 store = TrialStore(tuned, "key", "device")
 sys.stdin.readline()
@@ -334,7 +334,7 @@ def test_old_leftovers_of_killed_processes_go_with_what_is_too_much(root):
 
 
 def test_a_compiler_that_hands_out_something_else(root, monkeypatch):
-    from moye.cuda import nvrtc
+    from moye.cuda.compiler import nvrtc
 
     real = nvrtc._compile
     for image in (b"", b"junk", b"\x7fELF\x02" + bytes(300)):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import moye as mo
-from moye.cuda import printer
+from moye.cuda.printing import printer
 from moye.dtypes import ALL
 from moye.ir import ops
 from moye.runtime.arguments import classify
@@ -118,7 +118,7 @@ def test_restrict_is_printed_where_what_is_written_overlaps_nothing(kernel, args
 
 
 def test_ptxas_keeps_the_store_before_a_load_of_the_same_array():
-    from moye.cuda.nvrtc import _disassembler
+    from moye.cuda.compiler.nvrtc import _disassembler
 
     def stored(*args):
         return write_then_read.compile(*args, block=32, arch="sm_90a").sass.count("STG")

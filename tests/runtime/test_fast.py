@@ -17,9 +17,9 @@ import pytest
 
 import moye as mo
 import tools
-from moye.cuda import driver, events
+from moye.cuda.device import driver, events
 from moye.errors import ArgumentError, PreconditionError
-from moye.runtime import arrays, autograd, fast
+from moye.runtime import arrays, autograd, fast_launch
 from moye.runtime.kernel import Compiled
 from moye.runtime.prepare import compile_only
 
@@ -102,10 +102,10 @@ def stub(monkeypatch):
     monkeypatch.setattr(driver, "_primary_context", lambda ordinal: 1)
     monkeypatch.setattr(driver, "_driver", lambda: types.SimpleNamespace(cuCtxGetCurrent=lambda: (0, 1)))
     monkeypatch.delitem(arrays._READERS, Tensor, raising=False)
-    for cached in (fast._tensor_guards, autograd._bumper):
+    for cached in (fast_launch._tensor_guards, autograd._bumper):
         cached.cache_clear()
     yield made
-    for cached in (fast._tensor_guards, autograd._bumper):
+    for cached in (fast_launch._tensor_guards, autograd._bumper):
         cached.cache_clear()
 
 
@@ -485,10 +485,10 @@ def test_why_recompiled():
 
 def test_torchs_guards_tell_apart_what_they_must():
     torch = tools.library("torch")
-    fast._tensor_guards.cache_clear()
-    assert fast._tensor_guards() is not None
+    fast_launch._tensor_guards.cache_clear()
+    assert fast_launch._tensor_guards() is not None
     a, b = torch.zeros(8, 6), torch.zeros(8, 6).T
-    check = fast._tensor_check([a, b])
+    check = fast_launch._tensor_check([a, b])
     assert check(torch.ones(8, 6), torch.ones(8, 6).T)
     for other in (a[:7], a.T, a.double(), torch._neg_view(a), torch.zeros(6, 8).T, a.to("meta"), 1):
         assert not check(other, b)
@@ -496,7 +496,7 @@ def test_torchs_guards_tell_apart_what_they_must():
 
 def test_a_key_that_an_array_does_not_have_goes_the_long_way():
     """A TMA copy holds an array of any library, and looks like every other TMA copy."""
-    plans = fast.Plans((1, 1, 1))
+    plans = fast_launch.Plans((1, 1, 1))
     plans._keys[int,] = lambda args: args[0].stride()
     assert plans.find((3,)) is None
 

@@ -12,8 +12,9 @@ import pytest
 
 import moye as mo
 from moye.errors import SimulationError
-from moye.runtime import checking, fast
-from moye.runtime.program import check_program
+from moye.runtime import fast_launch
+from moye.runtime.check import checking
+from moye.runtime.check.program import check_program
 from moye.runtime.scoped import Scoped
 
 
@@ -59,7 +60,7 @@ def test_launches_of_other_threads_raise_as_ever():
         assert not reports
         launched()
         assert len(reports) == 1 and elsewhere() == "raised"
-    assert launched() == "raised" and not fast.held
+    assert launched() == "raised" and not fast_launch.held
 
 
 def test_two_threads_check_each_its_own():
@@ -84,7 +85,7 @@ def test_blocks_that_end_in_another_order_than_they_began():
     first.__exit__(None, None, None)
     assert launched() == "raised" and (len(outer), len(inner)) == (1, 0)
     second.__exit__(None, None, None)
-    assert not fast.held
+    assert not fast_launch.held
 
 
 def test_tasks_begun_in_the_block_are_in_it_and_others_are_not():

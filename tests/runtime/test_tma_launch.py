@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import moye as mo
-from moye.cuda import driver, tensor_maps
+from moye.cuda.device import driver, tensor_maps
 from moye.errors import ArgumentError, DriverError, LayoutError
 from moye.runtime.prepare import compile_only
 from runtime.test_fast import Stub, Tensor, stub, ways  # noqa: F401

@@ -10,7 +10,7 @@ import pytest
 
 import moye as mo
 from moye import env
-from moye.cuda import nvrtc
+from moye.cuda.compiler import nvrtc
 from moye.runtime import toolchain
 
 COMPILE = """

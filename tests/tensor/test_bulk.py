@@ -13,7 +13,7 @@ import pytest
 
 import moye as mo
 from bulk_kernels import BLOCK, add_kernel, copy_kernel, multicast_kernel, prefetch_kernel, send_kernel, stages_kernel
-from moye.cuda import nvrtc
+from moye.cuda.compiler import nvrtc
 from moye.dtypes import Space
 from moye.errors import MoyeError
 from moye.ir import ops
@@ -151,7 +151,7 @@ def test_refusals(name):
     """``UPDATE_GOLDEN=1`` writes the messages anew."""
     with pytest.raises(MoyeError) as caught:
         REFUSED[name]()
-    golden = Path(__file__).parent / "golden" / f"bulk_{name}.txt"
+    golden = GOLDEN / "tensor" / f"bulk_{name}.txt"
     text = f"{type(caught.value).__name__}: {caught.value.message}\n" + \
         (f"hint: {caught.value.hint}\n" if caught.value.hint else "")
     if os.environ.get("UPDATE_GOLDEN"):

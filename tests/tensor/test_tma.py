@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 
 import moye as mo
-from moye.cuda import nvrtc
-from moye.cuda.printer import print_kernel
+from moye.cuda.compiler import nvrtc
+from moye.cuda.printing.printer import print_kernel
 from moye.errors import MoyeError
 from moye.ir import ops
 from moye.ir.nodes import Literal
 from moye.ir.verify_hopper import RULES
 from moye.layout import ComposedLayout, make_layout
-from moye.tensor.tma import tma_tiling
+from moye.tensor.tma_boxes import tma_tiling
 from tma_kernels import (
     BLOCK,
     CASES,
@@ -189,7 +189,7 @@ def test_refusals(name):
     """``UPDATE_GOLDEN=1`` writes the messages anew."""
     with pytest.raises(MoyeError) as caught:
         {**REFUSED, **IN_KERNELS}[name]()
-    golden = Path(__file__).parent / "golden" / f"tma_{name}.txt"
+    golden = GOLDEN / "tensor" / f"tma_{name}.txt"
     text = f"{type(caught.value).__name__}: {caught.value.message}\n" + \
         (f"hint: {caught.value.hint}\n" if caught.value.hint else "")
     if os.environ.get("UPDATE_GOLDEN"):

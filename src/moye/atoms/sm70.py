@@ -11,7 +11,7 @@ Source: PTX ISA, "Matrix Fragments for mma.m8n8k4 with .f16 floating point type"
 
 from __future__ import annotations
 
-from moye.atoms.warp import quad_pair_mma
+from moye.atoms.mma_sync import quad_pair_mma
 
 SM70_8x8x4_F16F16F16F16_TN = quad_pair_mma("SM70_8x8x4_F16F16F16F16_TN")
 SM70_8x8x4_F16F16F16F16_NT = quad_pair_mma("SM70_8x8x4_F16F16F16F16_NT")

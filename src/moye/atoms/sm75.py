@@ -10,7 +10,7 @@ Source: PTX ISA, "Matrix Fragments for mma.m16n8k8" and "mma.m8n8k16"; CuTe cute
 
 from __future__ import annotations
 
-from moye.atoms.warp import warp_mma
+from moye.atoms.mma_sync import warp_mma
 
 SM75_16x8x8_F32F16F16F32_TN = warp_mma("SM75_16x8x8_F32F16F16F32_TN")
 SM75_8x8x16_S32S8S8S32_TN = warp_mma("SM75_8x8x16_S32S8S8S32_TN")

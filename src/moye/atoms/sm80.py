@@ -13,7 +13,7 @@ Source: PTX ISA, "Matrix Fragments for mma.m8n8k4 with .f64", "mma.m16n8k4", "mm
 
 from __future__ import annotations
 
-from moye.atoms.warp import warp_mma
+from moye.atoms.mma_sync import warp_mma
 
 SM80_16x8x8_F16F16F16F16_TN = warp_mma("SM80_16x8x8_F16F16F16F16_TN")
 SM80_16x8x16_F16F16F16F16_TN = warp_mma("SM80_16x8x16_F16F16F16F16_TN")

@@ -10,7 +10,7 @@ Source: PTX ISA, "Matrix Fragments for mma.m16n8k32"; CuTe cute/arch/mma_sm89.hp
 
 from __future__ import annotations
 
-from moye.atoms.warp import warp_mma
+from moye.atoms.mma_sync import warp_mma
 
 SM89_16x8x32_F32E4M3E4M3F32_TN = warp_mma("SM89_16x8x32_F32E4M3E4M3F32_TN")
 SM89_16x8x32_F32E4M3E5M2F32_TN = warp_mma("SM89_16x8x32_F32E4M3E5M2F32_TN")

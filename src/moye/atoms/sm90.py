@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from moye.atoms.atom import MmaOp
-from moye.atoms.warp import DTYPES
+from moye.atoms.mma_sync import DTYPES
 from moye.layout import Layout
 
 ROWS, THREADS, K_BITS = 64, 128, 256

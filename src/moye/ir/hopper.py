@@ -207,7 +207,8 @@ class Wgmma(Op):
 class WgmmaFence(Op):
     """wgmma.fence.sync.aligned: orders the warpgroup's register accesses before its next wgmma.
 
-    ``registers`` are the buffers that these have as operands and that something else has written (``passes/wgmma.py``).
+    ``registers`` are the buffers that these have as operands and that something else has written
+    (``passes/wgmma_registers.py``).
     """
 
     blocking = True
@@ -225,7 +226,7 @@ class WgmmaCommit(Op):
 class WgmmaWait(Op):
     """wgmma.wait_group.sync.aligned ``pending``; ``results`` are the register buffers that are complete after it.
 
-    They are found by ``passes/wgmma.py``.
+    They are found by ``passes/wgmma_registers.py``.
     """
 
     blocking = True

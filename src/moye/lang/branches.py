@@ -19,11 +19,11 @@ from moye.ir.builder import key_of
 from moye.ir.nodes import Block, Literal, Operand, Value, Var
 from moye.lang import identity
 from moye.lang.carry import Carried, Undefined, carried_dtype, rebuild, same_structure, take_apart
-from moye.lang.disagree import changed_structure, check_dtype
-from moye.lang.host import Snapshot
+from moye.lang.disagreement import changed_structure, check_dtype
+from moye.lang.host_objects import Snapshot
 from moye.lang.loops import still_holds
-from moye.lang.mutable import State
-from moye.lang.reach import Reached
+from moye.lang.mutable_parts import State
+from moye.lang.reachable import Reached
 from moye.lang.scopes import regions
 from moye.tensor.context import builder, locate
 from moye.tensor.expr import Expr, Scalar, is_scalar, operand_of, together, typed, where, wrap

@@ -17,8 +17,8 @@ from moye.errors import DTypeError, TensorError, TraceError
 from moye.ir import fold, ops
 from moye.ir.nodes import Literal, Operand, Ref, Value
 from moye.lang.branches import DynamicIf
-from moye.lang.lanes import lane_mask, static
 from moye.lang.loops import MOST_TURNS
+from moye.lang.warp_numbers import lane_mask, static
 from moye.layout import ceil_div
 from moye.tensor import expr
 from moye.tensor.context import builder, locate, tracing

@@ -19,9 +19,9 @@ from moye import dtypes as dt
 from moye.errors import TraceError
 from moye.ir import ops
 from moye.ir.nodes import Block
-from moye.lang import branches, builtins_map, functions, loops, texts
+from moye.lang import branches, functions, loops, python_builtins, texts
 from moye.lang.carry import Undefined
-from moye.lang.host import Snapshot
+from moye.lang.host_objects import Snapshot
 from moye.lang.ranges import DynamicRange
 from moye.lang.scopes import naming, regions
 from moye.tensor.context import builder, locate
@@ -164,7 +164,7 @@ class Control:
     def builtin(self, function: object) -> object:
         """The traced counterpart of a Python builtin (``range``, ``min``, ``print``, ...); others as they are."""
         try:
-            return builtins_map.TRACED.get(function, function)
+            return python_builtins.TRACED.get(function, function)
         except TypeError:
             return function
 

@@ -18,10 +18,10 @@ from moye.ir.nodes import Block, Operand, Var
 from moye.lang import identity
 from moye.lang.branches import DynamicIf
 from moye.lang.carry import carried_dtype, rebuild, same_structure, take_apart
-from moye.lang.disagree import changed_structure, check_dtype
-from moye.lang.host import Place, Snapshot
+from moye.lang.disagreement import changed_structure, check_dtype
+from moye.lang.host_objects import Place, Snapshot
 from moye.lang.loops import Loop
-from moye.lang.reach import Reached
+from moye.lang.reachable import Reached
 from moye.lang.scopes import above, regions
 from moye.tensor.context import builder, locate
 from moye.tensor.expr import Expr, Scalar, operand_of

@@ -19,8 +19,8 @@ from weakref import WeakKeyDictionary
 from moye.errors import Loc, TraceError
 from moye.ir.builder import Builder
 from moye.lang.carry import is_carried
-from moye.lang.host import equal
-from moye.lang.mutable import Kind, State, kinds_of
+from moye.lang.host_objects import equal
+from moye.lang.mutable_parts import Kind, State, kinds_of
 from moye.tensor.context import builder, locate
 
 

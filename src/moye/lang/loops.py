@@ -22,10 +22,10 @@ from moye.ir.builder import LoopBound
 from moye.ir.nodes import Block, Operand, Value, Var
 from moye.lang import identity
 from moye.lang.carry import Undefined, carried_dtype, rebuild, same_structure, take_apart
-from moye.lang.disagree import changed_structure, check_dtype
-from moye.lang.host import Place, Snapshot
+from moye.lang.disagreement import changed_structure, check_dtype
+from moye.lang.host_objects import Place, Snapshot
 from moye.lang.ranges import DynamicRange
-from moye.lang.reach import Reached
+from moye.lang.reachable import Reached
 from moye.lang.scopes import above, regions
 from moye.tensor.context import builder, locate
 from moye.tensor.expr import Expr, Scalar, operand_of, truth

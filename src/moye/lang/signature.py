@@ -14,7 +14,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
 from moye.dtypes import DType
-from moye.tensor.tma import TmaTiling
+from moye.tensor.tma_boxes import TmaTiling
 
 
 class Constexpr:

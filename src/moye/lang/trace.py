@@ -28,6 +28,7 @@ from moye.ir.builder import Builder
 from moye.ir.nodes import Block, Buffer, Extent, Func, Param, ScalarParam, TensorParam, Value
 from moye.lang import identity
 from moye.lang.control import CONTROL
+from moye.lang.foreign_errors import told
 from moye.lang.functions import KernelMarker
 from moye.lang.pickling import reduced
 from moye.lang.rewrite import CONTROL as CONTROL_NAME
@@ -36,13 +37,12 @@ from moye.lang.scopes import regions
 from moye.lang.signature import ScalarSpec, Spec, StaticSpec, TensorSpec, TmaSpec, TreeSpec, map_leaves
 from moye.lang.source import definition
 from moye.lang.subscripts import require_no_traced_keys
-from moye.lang.told import told
 from moye.layout import Layout
 from moye.tensor.context import frame_of, locate, trace_into, tracing
 from moye.tensor.coords import CoordTensor, identity_tensor
 from moye.tensor.expr import Expr
 from moye.tensor.tensor import Tensor
-from moye.tensor.tma import TmaTiling
+from moye.tensor.tma_boxes import TmaTiling
 from moye.tensor.tma_copy import TmaTensor
 
 _callees: list[list[types.FunctionType]] = []

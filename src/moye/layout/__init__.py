@@ -122,7 +122,7 @@ from moye.layout.tuples import (
     product,
     product_each,
 )
-from moye.layout.verb import WrappedLayout
+from moye.layout.wrapped import WrappedLayout
 
 __all__ = [
     "ArithmeticTuple", "ComposedLayout", "Coord", "DynInt", "E", "Int", "IntTuple", "Layout", "LayoutLeft",

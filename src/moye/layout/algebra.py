@@ -31,7 +31,7 @@ from moye.layout.ints import (
 )
 from moye.layout.layout import Layout, cosize, from_modes, make_layout, need_numbers, size
 from moye.layout.tuples import IntTuple, Modes
-from moye.layout.verb import L, OffsetFunction, WrappedLayout, verb
+from moye.layout.wrapped import L, OffsetFunction, WrappedLayout, verb
 
 Tiler: TypeAlias = "Layout | Int | tuple[Tiler, ...] | None"
 

@@ -19,7 +19,7 @@ from moye.layout import tuples
 from moye.layout.ints import DynInt, Int, add, floor_div, known_less, mod, mul
 from moye.layout.layout import Layout, as_coordinate, make_layout
 from moye.layout.tuples import Coord, IntTuple, flatten_tuple, has_slice, text, unflatten_tuple
-from moye.layout.verb import L, WrappedLayout
+from moye.layout.wrapped import L, WrappedLayout
 
 
 class OffsetMap(Protocol):

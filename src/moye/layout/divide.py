@@ -20,7 +20,7 @@ from moye.layout.ints import is_static
 from moye.layout.layout import Layout, from_modes, make_layout, size
 from moye.layout.layout import shape as shape_of
 from moye.layout.tuples import IntTuple, Modes
-from moye.layout.verb import dividing, verb
+from moye.layout.wrapped import dividing, verb
 
 
 @dividing

@@ -23,7 +23,7 @@ from moye.layout.ints import DynInt
 from moye.layout.layout import Layout
 from moye.layout.swizzle import Swizzle
 from moye.layout.tuples import Major
-from moye.layout.verb import OffsetFunction, WrappedLayout
+from moye.layout.wrapped import OffsetFunction, WrappedLayout
 
 F = TypeVar("F", bound=Callable[..., Any])
 Test = Callable[[object], bool]

@@ -15,7 +15,7 @@ from moye.layout.algebra import filter_zeros
 from moye.layout.basis import make_basis_like
 from moye.layout.layout import Layout
 from moye.layout.tuples import IntTuple, Major, compact_order
-from moye.layout.verb import verb
+from moye.layout.wrapped import verb
 
 
 def make_ordered_layout(shape: IntTuple, order: IntTuple | Major) -> Layout:

@@ -21,7 +21,7 @@ from moye.layout.algebra import ascending, coalesce, compose_proven, composition
 from moye.layout.ints import Int, exact_div, is_const, is_static, known_less, mul, same
 from moye.layout.layout import Layout, cosize, from_modes, need_numbers, size
 from moye.layout.tuples import Modes
-from moye.layout.verb import WrappedLayout
+from moye.layout.wrapped import WrappedLayout
 
 
 @overload

@@ -19,7 +19,7 @@ from moye.layout import tuples
 from moye.layout.algebra import make_modes
 from moye.layout.layout import Layout, make_layout, shape
 from moye.layout.tuples import IntTuple
-from moye.layout.verb import L, WrappedLayout, verb
+from moye.layout.wrapped import L, WrappedLayout, verb
 
 
 @overload

@@ -20,7 +20,7 @@ from moye.layout.layout import Layout
 from moye.layout.swizzle import ComposedLayout, Swizzle
 from moye.layout.tables import AnyLayout, coordinate, element_count, offsets, static_modes, static_offset
 from moye.layout.tuples import IntTuple, text
-from moye.layout.verb import WrappedLayout
+from moye.layout.wrapped import WrappedLayout
 
 SEARCH_LIMIT = 1 << 20
 """Steps of the search for a collision."""

@@ -19,7 +19,7 @@ from moye.layout.generators import make_ordered_layout
 from moye.layout.ints import Int, is_static, mul
 from moye.layout.layout import Layout, cosize, from_modes, make_layout, size
 from moye.layout.tuples import IntTuple, LayoutLeft, Major
-from moye.layout.verb import multiplying, verb
+from moye.layout.wrapped import multiplying, verb
 
 
 def _copies(block: Layout, tiler: Layout, keep_pitch: bool = False) -> Layout:

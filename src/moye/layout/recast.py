@@ -21,7 +21,7 @@ from moye.layout.inverse import right_inverse
 from moye.layout.layout import Layout, need_numbers
 from moye.layout.swizzle import ComposedLayout, Swizzle
 from moye.layout.tuples import Modes
-from moye.layout.verb import WrappedLayout
+from moye.layout.wrapped import WrappedLayout
 
 R = TypeVar("R", Layout, ComposedLayout, Swizzle)
 

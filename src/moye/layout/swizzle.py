@@ -26,7 +26,7 @@ from moye.layout.inverse import right_inverse
 from moye.layout.layout import Layout, cosize, make_layout, need_numbers, size
 from moye.layout.notation import is_swizzled, read_swizzle, read_swizzled
 from moye.layout.tuples import Coord, IntTuple, as_int_tuple
-from moye.layout.verb import OffsetFunction, WrappedLayout
+from moye.layout.wrapped import OffsetFunction, WrappedLayout
 
 
 @dataclass(frozen=True, slots=True)

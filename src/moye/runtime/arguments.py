@@ -41,8 +41,7 @@ from moye.lang.trace import JitFunction
 from moye.layout import ComposedLayout, Layout, Swizzle
 from moye.pipelines.multistage import Pipeline
 from moye.runtime.arrays import ArrayInfo, describe, natural_strides
-from moye.runtime.scalars import annotated
-from moye.runtime.tma import TmaCopy
+from moye.runtime.tma_arguments import TmaCopy
 from moye.tensor.tiled import CopyAtom, TiledCopy, TiledMMA
 
 _STATIC_TYPES = (Layout, ComposedLayout, Swizzle, DType, CopyOp, BulkOp, MmaOp, CopyAtom, TiledCopy, TiledMMA, Pipeline,
@@ -315,3 +314,36 @@ def same_device(call: Call, kernel: str) -> int | None:
 
 def _place(info: ArrayInfo) -> str:
     return "the host" if info.device is None else f"cuda:{info.device}"
+
+
+# --- a scalar argument whose parameter is annotated with a dtype -----------------------------------------------------
+
+
+_LARGEST = {dt.float16: 65504.0, dt.bfloat16: 3.3895313892515355e38, dt.tfloat32: 3.4028234663852886e38,
+            dt.float32: 3.4028234663852886e38, dt.float8_e4m3fn: 448.0, dt.float8_e5m2: 57344.0}
+
+
+def annotated(name: str, value: Any, dtype: DType) -> int | float | bool:
+    """The value as a number of this dtype; ArgumentError where it is none."""
+    number: Any = value.item() if not isinstance(value, (int, float)) and _is_scalar(value) else value
+    if not isinstance(number, (bool, int, float)) or not (dtype.is_float or dtype.bits <= 64):
+        raise ArgumentError(f"argument {name!r} is annotated mo.{dtype}, and a {type(value).__name__} is no such "
+                            "number", hint="annotate scalars alone; an array brings its dtype")
+    if dtype is dt.bool_:
+        fits = isinstance(number, bool) or number in (0, 1)
+        number = bool(number)
+    elif dtype.is_float:
+        fits = not math.isfinite(number) or abs(number) <= _LARGEST.get(dtype, math.inf)
+        number = float(number) if fits else number
+    else:
+        low = -(1 << (dtype.bits - 1)) if dtype.is_signed else 0
+        fits = not isinstance(number, float) and low <= number < low + (1 << dtype.bits)
+        number = int(number) if fits else number
+    if not fits:
+        raise ArgumentError(f"argument {name!r} is {value!r}, which mo.{dtype}, its annotation, cannot hold")
+    fitting: int | float | bool = number
+    return fitting
+
+
+def _is_scalar(value: Any) -> bool:
+    return hasattr(value, "item") and hasattr(value, "dtype") and getattr(value, "shape", None) == ()

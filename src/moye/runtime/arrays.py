@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from moye import dtypes
-from moye.cuda import driver
+from moye.cuda.device import driver
 from moye.dtypes import DType, require_dtype
 from moye.errors import ArgumentError, DTypeError
 from moye.origin import pip_install

@@ -31,18 +31,18 @@ from moye.passes.advance import advance
 from moye.passes.convert import isolate
 from moye.passes.dce import eliminate
 from moye.passes.fuse import fuse
-from moye.passes.registers import budgets, require_budgets
-from moye.passes.smem import plan, require_spans
-from moye.passes.wgmma import settle
+from moye.passes.register_budgets import budgets, require_budgets
+from moye.passes.shared_memory import plan, require_spans
+from moye.passes.wgmma_registers import settle
 from moye.runtime.arguments import Call
 from moye.runtime.arrays import describe
 from moye.runtime.guards import Check, compile_guards
 
 if TYPE_CHECKING:
-    from moye.cuda.notes import Note
-    from moye.cuda.nvrtc import Compiled
-    from moye.cuda.overlap import CompiledOverlap
-    from moye.cuda.printer import Printed
+    from moye.cuda.compiler.nvrtc import Compiled
+    from moye.cuda.compiler.overlap import CompiledOverlap
+    from moye.cuda.compiler.ptxas_notes import Note
+    from moye.cuda.printing.printer import Printed
 
 Dim3 = tuple[int, int, int]
 
@@ -111,7 +111,7 @@ class Program:
 
     def overlap(self) -> CompiledOverlap:
         """How many MMAs lie between a copy and its wait, per loop, in PTX and in SASS; needs a disassembler."""
-        from moye.cuda.overlap import CompiledOverlap, ptx_overlap, sass_overlap
+        from moye.cuda.compiler.overlap import CompiledOverlap, ptx_overlap, sass_overlap
 
         name = self.printed.name
         return CompiledOverlap(name, self.arch, ptx_overlap(self.ptx, name), sass_overlap(self.sass, name))
@@ -137,7 +137,7 @@ class Program:
 
         Where a note names a line of PTX the kernel is compiled once more, with line numbers.
         """
-        from moye.cuda.notes import notes
+        from moye.cuda.compiler.ptxas_notes import notes
 
         if self._notes is None:
             func = self.func
@@ -217,7 +217,7 @@ def _require_shared(func: Func, needed: int, limit: int, has: str, extra: int = 
 
 def default_arch(device: int | None = None) -> str:
     """MOYE_ARCH, else the device's architecture, else sm_90a."""
-    from moye.cuda import driver
+    from moye.cuda.device import driver
 
     return env.arch() or (driver.device_arch(device or 0) if driver.available() else "sm_90a")
 
@@ -231,9 +231,9 @@ def arch_of(array: Any) -> str | None:
 @deeply
 def compile_program(spec: Specialised, arch: str, *, restrict: bool = True) -> Program:
     """Print and compile for an architecture such as ``sm_90a``; from the disk cache where it has it."""
-    from moye.cuda.notes import refused
-    from moye.cuda.nvrtc import normalize_arch
-    from moye.cuda.printer import print_kernel
+    from moye.cuda.compiler.nvrtc import normalize_arch
+    from moye.cuda.compiler.ptxas_notes import refused
+    from moye.cuda.printing.printer import print_kernel
 
     try:
         arch = normalize_arch(arch)
@@ -305,7 +305,7 @@ def check_arch(func: Func, printed: Printed, arch: str) -> None:
 def _alternatives(atom: CopyOp | MmaOp, have: int) -> str | None:
     """What an architecture has instead: MMA operations on the same dtypes, or on any."""
     from moye import mma
-    from moye.cuda.nvrtc import OLDEST
+    from moye.cuda.compiler.nvrtc import OLDEST
 
     if have < OLDEST:
         return f"moye compiles for sm_{OLDEST} and later"
@@ -320,7 +320,7 @@ def _alternatives(atom: CopyOp | MmaOp, have: int) -> str | None:
 
 
 def _compiled(printed: Printed, arch: str, flags: tuple[str, ...]) -> Compiled:
-    from moye.cuda import nvrtc
+    from moye.cuda.compiler import nvrtc
     from moye.runtime.cache import cache_key, opened
     from moye.runtime.toolchain import versions
 
@@ -340,8 +340,8 @@ def _compiled(printed: Printed, arch: str, flags: tuple[str, ...]) -> Compiled:
 
 def misfit(printed: Printed, arch: str, cubin: bytes) -> str | None:
     """Why these bytes are not this kernel compiled for this architecture, None where they are."""
-    from moye.cuda import cubin as cubins
-    from moye.cuda import driver
+    from moye.cuda.compiler import cubin as cubins
+    from moye.cuda.device import driver
 
     try:
         driver.check_params(cubin, printed.name, [slot.format for slot in printed.slots])
@@ -353,8 +353,8 @@ def misfit(printed: Printed, arch: str, cubin: bytes) -> str | None:
 
 def _with_lines(func: Func, arch: str) -> tuple[str, str, str]:
     """A kernel compiled with line numbers: what the compiler says, PTX, source; from the disk cache where it has it."""
-    from moye.cuda import nvrtc
-    from moye.cuda.printer import print_kernel
+    from moye.cuda.compiler import nvrtc
+    from moye.cuda.printing.printer import print_kernel
     from moye.runtime.cache import cache_key, opened
 
     printed, flags = print_kernel(func, asserts=env.device_assert()), ("-lineinfo",)

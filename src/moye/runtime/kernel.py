@@ -19,16 +19,17 @@ from itertools import islice
 from typing import Any
 
 from moye import env
-from moye.cuda import driver
+from moye.cuda.device import driver
 from moye.errors import ArgumentError, LaunchError, TraceError
 from moye.ir.nodes import Func
 from moye.lang.pickling import reduced
 from moye.lang.trace import changed
-from moye.runtime import checking, prepare, reasons
+from moye.runtime import prepare, respecialised
 from moye.runtime.arguments import Call, Signature, classify, same_device
 from moye.runtime.arrays import TensorLike
 from moye.runtime.autograd import mark, written_tensors
 from moye.runtime.boundary import boundary
+from moye.runtime.check import checking
 from moye.runtime.compile import (
     Dim3,
     Program,
@@ -38,7 +39,8 @@ from moye.runtime.compile import (
     require_room,
     specialise,
 )
-from moye.runtime.fast import Plan, Plans, missing
+from moye.runtime.fast_launch import Plan, Plans, missing
+from moye.runtime.host_copies import simulated
 from moye.runtime.launch import (
     array_kind,
     check_written,
@@ -50,9 +52,8 @@ from moye.runtime.launch import (
     slots,
     stream_handle,
 )
-from moye.runtime.onhost import simulated
 from moye.runtime.prepare import Prepared
-from moye.runtime.reasons import Shape
+from moye.runtime.respecialised import Shape
 
 Extents = int | Sequence[int]
 _MOST_LAUNCHERS = 1024
@@ -204,7 +205,7 @@ class Kernel:
                 driver.check_block(self.__name__, block, cluster)
                 shape = Shape(call.specs, call.index_bits, block, cluster)
                 earlier = islice(reversed(self._shapes.values()), _MOST_COMPARED)
-                why = reasons.changes(found.captures) if found else reasons.nearest(shape, earlier)
+                why = respecialised.changes(found.captures) if found else respecialised.nearest(shape, earlier)
                 found = specialise(self.function, call, block, cluster)
                 self._reasons += ["; ".join(why)] if why else []
                 self._specialised[key], self._shapes[key] = found, shape
@@ -263,7 +264,7 @@ class Compiled(Program):
         assert self.shape is not None, "made by Kernel.compile"
         call = classify(self.kernel.signature, args, kwargs)
         asked = Shape(call.specs, call.index_bits, self.shape.block, self.shape.cluster)
-        if different := reasons.differences(self.shape, asked):
+        if different := respecialised.differences(self.shape, asked):
             code = "A11" if asked._replace(index_bits=self.shape.index_bits) == self.shape else "A12"
             raise ArgumentError(f"{self.kernel.__name__} was compiled for other arguments: {'; '.join(different)}",
                                 hint="kernel.prepare(...) compiles what it needs", code=code)

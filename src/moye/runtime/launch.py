@@ -90,14 +90,14 @@ def slot_value(slot: Any, call: Call) -> Any:
 
 def encoded_map(slot: Any, leaf: ArrayInfo) -> Callable[[int], bytes]:
     """A function of the pointer: the tensor map of an array like ``leaf`` that begins there."""
-    from moye.cuda.tensor_maps import encode
+    from moye.cuda.device.tensor_maps import encode
 
     return partial(encode, slot.map, tuple(leaf.shape), tuple(leaf.strides), leaf.device or 0)
 
 
 def load(program: Program, device: int) -> Any:
     """The kernel on a device, loaded on first use."""
-    from moye.cuda import driver
+    from moye.cuda.device import driver
 
     loaded = program.loaded.get(device)
     if loaded is None:

@@ -22,10 +22,11 @@ from moye import env
 from moye.dtypes import DType, float32
 from moye.errors import ArgumentError
 from moye.ir.nodes import ScalarParam
-from moye.runtime import checking, fast
+from moye.runtime import fast_launch
 from moye.runtime.arguments import Call, require_float32
 from moye.runtime.arrays import ArrayInfo, TensorLike, describe
 from moye.runtime.autograd import mark, require_untracked, written_tensors
+from moye.runtime.check import checking
 from moye.runtime.compile import (
     Dim3,
     Program,
@@ -35,9 +36,9 @@ from moye.runtime.compile import (
     default_arch,
     require_shared,
 )
+from moye.runtime.host_copies import simulated
 from moye.runtime.launch import array_kind, check_written, load, overlaps, slots, stream_handle
-from moye.runtime.onhost import simulated
-from moye.runtime.tma import TmaCopy
+from moye.runtime.tma_arguments import TmaCopy
 
 # --- compiling only --------------------------------------------------------------------------------------------------
 
@@ -86,17 +87,17 @@ def compile_only(arch: str | None = None, *, trace_only: bool = False) -> Iterat
     """
     gathered = Compilation(arch, trace_only)
     token = _compilation.set(gathered)
-    fast.held.append(gathered)
+    fast_launch.held.append(gathered)
     try:
         yield gathered
     finally:
-        fast.held.remove(gathered)
+        fast_launch.held.remove(gathered)
         _compilation.reset(token)
 
 
 def compilation() -> Compilation | None:
     """The ``compile_only`` block that this thread is in."""
-    return _compilation.get() if fast.held else None
+    return _compilation.get() if fast_launch.held else None
 
 
 # --- prepared launches -----------------------------------------------------------------------------------------------
@@ -113,13 +114,13 @@ class Prepared:
         self._spec, self._call, self._grid, self._ordinal, self._dependent = spec, call, grid, device, dependent
         self._restrict = not overlaps(spec.func, call)
         load(program, device)
-        ready = self._ready = fast.Ready(program, call, device, grid, spec.func, smem, dependent)
+        ready = self._ready = fast_launch.Ready(program, call, device, grid, spec.func, smem, dependent)
         self._configs, self._function, self._launch = ready.configs, ready.function, ready.call
         if stream is not None:
             handle = stream_handle(stream)
             self._stream: Callable[[int], int] = lambda ordinal: handle
         else:
-            self._stream = fast.stream_reader(array_kind(call))
+            self._stream = fast_launch.stream_reader(array_kind(call))
         ready.configure(self._stream(device))
         self._params, self._dirty = self._packed(call), written_tensors(spec.func, call)
 
@@ -133,7 +134,7 @@ class Prepared:
             require_untracked(self._spec.func.name, self._dirty)
         stream = self._stream(self._ordinal)
         config = self._configs.get(stream) or self._ready.configure(stream)
-        if fast.held or self._launch(config, self._function, self._params, None):
+        if fast_launch.held or self._launch(config, self._function, self._params, None):
             self._the_long_way(config)
         elif self._dirty:
             mark(self._dirty)

@@ -29,7 +29,7 @@ from moye.runtime.scoped import Scoped
 from moye.runtime.snapshots import Snapshot, snapshots
 
 if TYPE_CHECKING:
-    from moye.sim.lints.lint import Lint
+    from moye.sim.costs.lint import Lint
     from moye.sim.timeline.view import Timeline
 
 Progress = Callable[[int, int], None]
@@ -77,7 +77,7 @@ def timeline_of(outcome: Any, spec: Specialised) -> Timeline | None:
 
 def advice_of(outcome: Any) -> list[Lint]:
     """Writes that nothing orders and that agree: with ``strict`` they are findings instead."""
-    from moye.sim.lints.lint import Lint
+    from moye.sim.costs.lint import Lint
 
     return [Lint(found.code, found.message, found.locs, found.tensor, found.hint) for found in outcome.reporter.advice]
 
@@ -86,9 +86,9 @@ def lints_of(outcome: Any, spec: Specialised, grid: Dim3, *, deep: bool) -> tupl
     """What a counted launch could do better, and what could not be told; ``deep`` compiles it if nobody has."""
     if outcome.meter is None:
         return [], None
-    from moye.sim.lints.advice import lints
-    from moye.sim.lints.lint import Lint
-    from moye.sim.lints.occupancy import Compiled
+    from moye.sim.costs.advice import lints
+    from moye.sim.costs.lint import Lint
+    from moye.sim.costs.occupancy import Compiled
 
     program, missing = next(reversed(spec.programs.values()), None), None
     if program is None and deep:
@@ -127,8 +127,8 @@ def run(spec: Specialised, call: Call, grid: Dim3, *, check: bool, collect: bool
     blocks that run, None for all; ``seed``, ``schedules``, ``poison`` and ``strict`` as in Hooks.  A ``dependent``
     launch is judged as one that overlaps the launches before it in this thread or task.
     """
-    from moye.sim.checkers.codes import chosen
-    from moye.sim.machine import Hooks, simulate
+    from moye.sim.findings.codes import chosen
+    from moye.sim.machine.machine import Hooks, simulate
 
     named = env.check() if check and not collect else True
     if arch := default_arch() if collect else env.arch():
@@ -159,7 +159,7 @@ def run(spec: Specialised, call: Call, grid: Dim3, *, check: bool, collect: bool
 
 def probed(spec: Specialised, call: Call, grid: Dim3, block: int, probe: Any, *, earliest: bool) -> None:
     """Run one block again, unchecked and without a word, for somebody who looks at what it does."""
-    from moye.sim.machine import Hooks, simulate
+    from moye.sim.machine.machine import Hooks, simulate
 
     hooks = Hooks(sample=(block,), probe=probe, asynchronous="earliest" if earliest else "latest",
                   exact_fma=env.exact_fma(), steps=env.steps())
@@ -173,7 +173,7 @@ def violation(finding: Any) -> SimulationError:
 
 def launch_arguments(spec: Specialised, call: Call) -> list[Any]:
     """What the simulator takes, on the memory of the call's host arrays."""
-    from moye.sim.machine import TensorArg
+    from moye.sim.machine.machine import TensorArg
 
     objects = {id(info): obj for _, info, obj in call.arrays}
     arguments: list[Any] = []

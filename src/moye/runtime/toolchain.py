@@ -17,7 +17,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from moye.cuda import nvrtc
+from moye.cuda.compiler import nvrtc
 from moye.runtime.cache import DiskCache, cache_key
 
 _FOLDER = "compilers"

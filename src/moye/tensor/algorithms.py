@@ -34,23 +34,23 @@ from moye.layout import (
 )
 from moye.layout import recast as recast_layout
 from moye.tensor import copying
-from moye.tensor.agreement import after_copy, check_cover, check_partitions
 from moye.tensor.bounds import check_coordinate
 from moye.tensor.bulk_copy import copy_bulk
 from moye.tensor.context import builder, locate
 from moye.tensor.coords import CoordTensor
+from moye.tensor.copy_agreement import after_copy, check_cover, check_partitions
 from moye.tensor.expr import Expr, Scalar, operand_of
-from moye.tensor.fits import require_extent, require_tile, require_tiles
-from moye.tensor.matrices import emit_matrices
-from moye.tensor.order import Partition
+from moye.tensor.matrix_copy import emit_matrices
 from moye.tensor.origin import Origin
 from moye.tensor.partitions import kind, require_threads
 from moye.tensor.slices import is_slice, normalise, wide
 from moye.tensor.space import common_space
 from moye.tensor.tensor import Tensor, copy_plain, make_fragment, make_fragment_like, recast_tensor
+from moye.tensor.tile_extents import require_extent, require_tile, require_tiles
 from moye.tensor.tiled import CopyAtom, TiledCopy, TiledMMA, thread_coordinate
 from moye.tensor.tma_copy import TmaTensor, copy_tma
-from moye.tensor.wgmma import emit_wgmma
+from moye.tensor.value_order import Partition
+from moye.tensor.wgmma_gemm import emit_wgmma
 
 # --- copy ------------------------------------------------------------------------------------------------------------
 

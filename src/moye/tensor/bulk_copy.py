@@ -27,7 +27,7 @@ from moye.tensor.copying import misalignment
 from moye.tensor.expr import Expr, Scalar, operand_of
 from moye.tensor.space import common_space, merged
 from moye.tensor.tensor import Tensor, index_operand
-from moye.tensor.tma import is_static
+from moye.tensor.tma_boxes import is_static
 from moye.tensor.tma_copy import TmaTensor, barrier_ref, check_hint, check_mask, prefetch_boxes
 
 _KINDS: dict[tuple[Space, Space], Any] = {

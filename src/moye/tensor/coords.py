@@ -30,9 +30,9 @@ from moye.layout import (
     slice_and_offset,
 )
 from moye.tensor.context import locate
-from moye.tensor.order import Order, Partition
 from moye.tensor.slices import is_slice, normalise
 from moye.tensor.tensor import Tensor
+from moye.tensor.value_order import Order, Partition
 
 
 class CoordTensor(WrappedLayout):

@@ -38,7 +38,6 @@ from moye.layout import (
 )
 from moye.tensor.context import locate
 from moye.tensor.coords import CoordTensor, apply_view
-from moye.tensor.order import Partition
 from moye.tensor.partitions import (
     Permutation,
     kind,
@@ -52,7 +51,8 @@ from moye.tensor.partitions import (
 from moye.tensor.retile import retiled, side_of
 from moye.tensor.skeleton import by_strides, leading_modes
 from moye.tensor.tensor import Tensor, make_fragment, make_fragment_like
-from moye.tensor.wgmma import descriptor_view
+from moye.tensor.value_order import Partition
+from moye.tensor.wgmma_gemm import descriptor_view
 
 
 @dataclass(frozen=True, slots=True)

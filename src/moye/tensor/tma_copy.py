@@ -27,7 +27,7 @@ from moye.tensor.coords import CoordTensor
 from moye.tensor.expr import Expr, Scalar, operand_of
 from moye.tensor.slices import normalise
 from moye.tensor.tensor import Tensor, index_operand
-from moye.tensor.tma import TmaTiling
+from moye.tensor.tma_boxes import TmaTiling
 
 Hint = OneOf["evict_first", "evict_last"]
 

@@ -11,12 +11,15 @@ the same swizzle, or the tensor has none and starts where the swizzle does, sinc
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Protocol
 
 from moye.dtypes import Space
-from moye.errors import TensorError
-from moye.layout import ComposedLayout, Int, Layout, Swizzle
+from moye.errors import LayoutError, TensorError
+from moye.layout import ComposedLayout, Int, Layout, ScaledBasis, Swizzle
+from moye.layout.tuples import unflatten_tuple, zip_leaves
 from moye.tensor.context import locate
+from moye.tensor.origin import Origin, Root, Track
 
 
 class View(Protocol):
@@ -64,3 +67,60 @@ def _require_one_swizzle(tensor: View, layout: ComposedLayout) -> None:
                           f"{layout.swizzle.period}, after which {layout.swizzle} repeats: it cannot take the layout "
                           f"{layout}", hint="put the swizzled layout on the whole allocation, and slice that",
                           locs=(locate(),), code="A6")
+
+
+# --- coordinates of a view whose elements became wider or narrower ---------------------------------------------------
+
+
+def recast_origin(origin: Origin | None, old: Layout, new: Layout, factor: int) -> Origin | None:
+    """The origin after elements became ``factor`` times as wide, or, where it is negative, as narrow."""
+    if origin is None:
+        return None
+    before, after = zip_leaves(old.shape, old.stride), zip_leaves(new.shape, new.stride)
+    counts = [_together(a, b, factor) for a, b in zip(before, after, strict=True)]
+
+    def step(coordinates: Layout) -> tuple[Layout, Any]:
+        leaves = zip_leaves(coordinates.shape, coordinates.stride)
+        if len(leaves) != len(counts):
+            raise LayoutError(f"{coordinates} and {old} have different modes")
+        if factor < 0:
+            parts = [((-factor, extent), (0, along)) if count > 1 else (extent, along)
+                     for (extent, along), count in zip(leaves, counts, strict=True)]
+        else:
+            parts = [(extent, along * count if count > 1 else along)
+                     for (_, along), (extent, _), count in zip(leaves, after, counts, strict=True)]
+        return Layout(unflatten_tuple([s for s, _ in parts], coordinates.shape),
+                      unflatten_tuple([d for _, d in parts], coordinates.shape)), 0
+
+    whole = origin if factor < 0 else replace(origin, tracks=_shortened(origin.tracks, counts))
+    return whole.then(step)
+
+
+def _together(before: tuple[Int, Int], after: tuple[Int, Int], factor: int) -> int:
+    """How many old elements along a leaf make a new one, or the other way round."""
+    (extent, step), (now, _) = before, after
+    if isinstance(extent, int) and isinstance(now, int):
+        return max(extent, now) // max(min(extent, now), 1)
+    if factor < 0:
+        return -factor if isinstance(step, int) and step == 1 else 1
+    inside = isinstance(step, int) and 0 < abs(step) < factor
+    return factor // abs(step) if isinstance(step, int) and inside else 1
+
+
+def _shortened(tracks: tuple[Track, ...], counts: list[int]) -> tuple[Track, ...]:
+    """The last of the elements that became one must be inside too."""
+    found = list(tracks)
+    for i, track in enumerate(tracks):
+        place = track.place.now() if track.modes else None
+        if place is None:
+            continue
+        leaves = zip_leaves(place[0].shape, place[0].stride)
+        extents = list(track.root.extents)
+        for (_, along), count in zip(leaves, counts, strict=False):
+            if isinstance(along, ScaledBasis) and along.path[0] in track.modes:
+                extents[along.path[0]] = extents[along.path[0]] - along.value * (count - 1)
+        own = Track(Root(track.root.name, tuple(extents)), track.place, track.modes)
+        found[i] = replace(track, modes=frozenset()) if i == 0 else own
+        if i == 0:
+            found.append(own)
+    return tuple(found)

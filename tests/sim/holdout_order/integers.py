@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from holdout_order.table import F32, I32, I64, Table, count, zeros
 
 import moye as mo
+from sim.holdout_order.table import F32, I32, I64, Table, count, zeros
 
 TABLE = Table()
 

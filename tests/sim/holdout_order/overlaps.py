@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from holdout_order.table import F32, Table, count, zeros
-
 import moye as mo
+from sim.holdout_order.table import F32, Table, count, zeros
 
 TABLE = Table()
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from holdout_order import (
+
+import moye as mo
+from sim.holdout_order import (
     chains,
     clusters,
     element_bounds,
@@ -16,8 +18,6 @@ from holdout_order import (
     suspicious,
     view_bounds,
 )
-
-import moye as mo
 
 MODULES = (element_bounds, view_bounds, integers, flags, locks, signals, handovers, chains, overlaps, clusters,
            suspicious)

@@ -1,12 +1,7 @@
-"""Makes ``pipelines.py`` importable, and ``record``: run one of its kernels and return its timeline."""
-
-import sys
-from pathlib import Path
+"""``record``: run a kernel of ``timeline_pipelines.py`` and return its timeline."""
 
 import numpy as np
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
 
 import moye as mo
 
@@ -24,7 +19,7 @@ def record():
 @pytest.fixture
 def steps(record):
     """The timeline of a straight sequence of steps, see ``pipelines.sequence``."""
-    from pipelines import MMA, sequence
+    from timeline_pipelines import MMA, sequence
 
     def run(*program, clean=True):
         x = np.ones((64, 64), np.float32)

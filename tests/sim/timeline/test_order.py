@@ -8,7 +8,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pipelines import (
+
+import moye as mo
+from moye.sim.timeline import tape
+from timeline_pipelines import (
     COPY,
     LOAD,
     MMA,
@@ -22,9 +25,6 @@ from pipelines import (
     specialised,
     through_registers,
 )
-
-import moye as mo
-from moye.sim.timeline import tape
 
 STEPS = st.lists(st.sampled_from(["copy", "commit", "wait", "mma", 0, 1, 2]), max_size=12)
 
@@ -297,7 +297,7 @@ def test_events_point_to_the_user(record):
 
 
 def test_what_is_not_asked_for_is_not_recorded():
-    from moye.sim.program import program_of
+    from moye.sim.generate.program import program_of
 
     func = multistage.trace(*operands(2), TWO, COPY, MMA, block=T)
     assert "tape" not in program_of(func, check=True).source

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hopper_kernels import run_gemm, run_loads, run_registers
-from hopper_pipelines import RUN, by_lanes, ends, operands, products, run_ring, sends, stores, to_others
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import moye as mo
-from moye.sim.program import program_of
+from hopper_kernels import run_gemm, run_loads, run_registers
+from hopper_pipelines import RUN, by_lanes, ends, operands, products, run_ring, sends, stores, to_others
+from moye.sim.generate.program import program_of
 from moye.sim.timeline import tape
 
 STORES = st.lists(st.sampled_from(["store", "commit", "read", 0, 1, 2]), max_size=10)

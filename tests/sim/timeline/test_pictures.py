@@ -10,9 +10,13 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+
+import moye as mo
 from hopper_pipelines import operands as hopper_operands
 from hopper_pipelines import products, run_ring
-from pipelines import (
+from moye.sim.timeline.chrome import flights
+from moye.sim.timeline.columns import MOST, Columns, Gap, rows
+from timeline_pipelines import (
     COPY,
     LOAD,
     MMA,
@@ -26,12 +30,8 @@ from pipelines import (
     through_registers,
 )
 
-import moye as mo
-from moye.sim.timeline.chrome import flights
-from moye.sim.timeline.columns import MOST, Columns, Gap, rows
-
 GOLDEN = Path(__file__).parents[2] / "golden"
-HERE = f"{Path(__file__).parent}/"
+HERE = f"{Path(__file__).parents[2] / 'cases'}/"
 WGMMA = (("load", 0), "mma", "mma", "commit", ("load", 1), "mma", "commit", 1, ("wait", 0, 0), "mma", "commit", 0,
          ("wait", 1, 0))
 SVG = "{http://www.w3.org/2000/svg}"

@@ -19,13 +19,13 @@ from moye.dtypes import Space
 from moye.errors import Loc
 from moye.ir import ops
 from moye.ir.nodes import Block, Buffer, Extent, Func, Ref, TileRef, Value
-from moye.sim.addressing import Addresser, register_rows
-from moye.sim.gemm import GemmSite
-from moye.sim.memory import Array
-from moye.sim.segments import name_of
+from moye.sim.flow.segments import name_of
+from moye.sim.generate.writer import Writer
+from moye.sim.operations.gemm import GemmSite
+from moye.sim.operations.wgmma import WgmmaSite
 from moye.sim.timeline.kinds import MEMORY, Family, Kind, family_of, goes_on, is_noted_later, kind_of, pending_of
-from moye.sim.wgmma import WgmmaSite
-from moye.sim.writer import Writer
+from moye.sim.values.addressing import Addresser, register_rows
+from moye.sim.values.memory import Array
 
 Key = tuple[str, int, int]
 Keys = frozenset[Key]

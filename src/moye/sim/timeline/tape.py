@@ -21,11 +21,11 @@ from moye.errors import ArgumentError
 from moye.ir import ops
 from moye.ir.nodes import Buffer
 from moye.layout import offsets
-from moye.sim.masks import Mask, both, lanes_of
-from moye.sim.memory import Array, numpy_dtype
-from moye.sim.state import AnyIssued, BatchState
+from moye.sim.operations.batch_state import AnyIssued, BatchState
+from moye.sim.operations.warp import WARP
 from moye.sim.timeline.statements import Statement, Statements, stages
-from moye.sim.warp import WARP
+from moye.sim.values.masks import Mask, both, lanes_of
+from moye.sim.values.memory import Array, numpy_dtype
 
 MOST = 1_000_000
 """Notes that a tape holds; what comes after is only counted."""

@@ -73,7 +73,7 @@ class Timeline:
         return Overlap(sum(event.in_flight > 0 for event in mmas), len(mmas))
 
     def compiled(self) -> object:
-        """The overlap in the compiled kernel (``moye.cuda.overlap.CompiledOverlap``); needs NVRTC and nvdisasm."""
+        """The overlap in the compiled kernel, a ``CompiledOverlap``; needs NVRTC and nvdisasm."""
         if self._compiled is None:
             raise ArgumentError(f"this timeline of {self.kernel} does not know how to compile it")
         return self._compiled()

@@ -1,0 +1,1 @@
+"""What touches the driver: contexts, launches, events, tensor maps."""

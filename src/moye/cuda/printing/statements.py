@@ -1,0 +1,464 @@
+"""Every op as C++ statements: one printing function per class, in one table.
+
+In: ops in program order.  Out: lines in the kernel's writer.
+
+>>> run(kernel, func.body)
+
+An op class that is not in the table raises UnsupportedError.  Tile ops are in ``tiles.py`` and ``gemm.py``, control
+flow in ``control.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from moye import dtypes as dt
+from moye.cuda.printing import (
+    bulk_copies,
+    control,
+    conversions,
+    expressions,
+    gemm,
+    hopper,
+    matrix_copies,
+    tensor_copies,
+    tiles,
+    wgmma,
+)
+from moye.cuda.printing.context import Kernel
+from moye.cuda.printing.escapes import string
+from moye.cuda.printing.expressions import SELECT, Text, assignment, bits_of, c_cast, call, from_bits, infix, negated
+from moye.cuda.printing.uses import ORDER
+from moye.dtypes import Kind, Space
+from moye.errors import IRError, UnsupportedError
+from moye.ir import ops
+from moye.ir.nodes import Block, Operand, Ref, Value, Var
+
+Printer = Callable[[Kernel, ops.Op], None]
+O = TypeVar("O", bound=ops.Op)  # noqa: E741
+TABLE: dict[type[ops.Op], Printer] = {}
+
+_SPECIALS = {f"{ours}_{axis}": f"{theirs}.{axis}" for ours, theirs in
+             (("thread", "threadIdx"), ("block", "blockIdx"), ("grid", "gridDim")) for axis in "xyz"}
+
+
+def run(kernel: Kernel, block: Block) -> None:
+    """Print the live ops of a block."""
+    for op in block.ops:
+        if id(op) in kernel.uses.live:
+            statement(kernel, op)
+
+
+def statement(kernel: Kernel, op: ops.Op) -> None:
+    """Print one op."""
+    printer = TABLE.get(type(op))
+    if printer is None:
+        raise UnsupportedError(f"the CUDA printer does not know {type(op).__name__}", locs=(op.loc,))
+    kernel.values.now = kernel.uses.index[id(op)]
+    kernel.writer.at(op.loc)
+    kernel.helpers.at = op.loc
+    try:
+        printer(kernel, op)
+    except UnsupportedError as error:
+        error.at(op.loc)
+        raise
+
+
+def _prints(kind: type[O]) -> Callable[[Callable[[Kernel, O], None]], Callable[[Kernel, O], None]]:
+    def note(function: Callable[[Kernel, O], None]) -> Callable[[Kernel, O], None]:
+        TABLE[kind] = function  # type: ignore[assignment]
+        return function
+    return note
+
+
+# --- scalars ---------------------------------------------------------------------------------------------------------
+
+
+@_prints(ops.Special)
+def _special(kernel: Kernel, op: ops.Special) -> None:
+    if op.kind in ("clock", "globaltimer"):
+        kernel.values.before(op)
+        clock = "clock64" if op.result.dtype.bits == 64 else "clock"
+        name = kernel.helpers.globaltimer() if op.kind == "globaltimer" else clock
+        kernel.values.name(op.result, f"{name}()", op.kind)
+        return
+    reads = hopper.special(kernel.helpers, op.kind)
+    if reads is not None:
+        call_ = Text(f"{reads}()")
+        text = call_ if op.result.dtype == dt.int32 else c_cast(op.result.dtype.cuda, call_)
+        kernel.values.define(op, text, initial=call_.text, hint=op.kind)
+        return
+    if op.kind not in _SPECIALS:
+        raise UnsupportedError(f"the CUDA printer does not know the special register {op.kind!r}")
+    register = _SPECIALS[op.kind]
+    text = Text(register) if op.result.dtype.kind is Kind.UINT else c_cast(op.result.dtype.cuda, Text(register))
+    kernel.values.define(op, text, initial=register, hint=op.kind)
+
+
+@_prints(ops.Binary)
+def _binary(kernel: Kernel, op: ops.Binary) -> None:
+    if (uniform := wgmma.warpgroup(kernel, op)) is not None:
+        kernel.values.define(op, uniform, alias=True)
+        return
+    skipping = op.kind in ops.LOGICAL
+    a = kernel.values.operand(op.a)
+    b = kernel.values.unordered(op.b) if skipping else kernel.values.operand(op.b)
+    kernel.values.define(op, expressions.binary(op, a, b, kernel.helpers))
+
+
+@_prints(ops.Unary)
+def _unary(kernel: Kernel, op: ops.Unary) -> None:
+    a = kernel.values.operand(op.a)
+    source = op.a.op if isinstance(op.a, Value) else None
+    if op.kind == "not" and isinstance(source, ops.Binary) and source.a.dtype.is_integer:
+        kernel.values.define(op, negated(a, True))
+    else:
+        kernel.values.define(op, expressions.unary(op, a, kernel.helpers))
+
+
+@_prints(ops.Select)
+def _select(kernel: Kernel, op: ops.Select) -> None:
+    values = kernel.values
+    a, b = values.unordered(op.a), values.unordered(op.b)
+    values.define(op, expressions.select(values.operand(op.cond), a, b))
+
+
+@_prints(ops.Cast)
+def _cast(kernel: Kernel, op: ops.Cast) -> None:
+    kernel.values.define(op, expressions.cast(op, kernel.values.operand(op.a), kernel.helpers))
+
+
+@_prints(ops.Declare)
+def _declare(kernel: Kernel, op: ops.Declare) -> None:
+    if op.var.advances:
+        kernel.memory.declare_pointer(op.var, op.init)
+        return
+    init = "" if op.init is None else f" = {kernel.values.operand(op.init).text}"
+    name = kernel.values.vars[op.var.id] = kernel.names.fresh(op.var.name or "v")
+    kernel.writer.line(f"{kernel.helpers.ctype(op.var.dtype)} {name}{init};")
+
+
+@_prints(ops.Read)
+def _read(kernel: Kernel, op: ops.Read) -> None:
+    name = kernel.values.vars[op.var.id]
+    kernel.values.define(op, Text(name, deps=frozenset((op.var.id,))))
+
+
+@_prints(ops.Assign)
+def _assign(kernel: Kernel, op: ops.Assign) -> None:
+    """In order, with a copy of what an earlier pair overwrites and a later one still needs."""
+    values = kernel.values
+    if len(op.pairs) == 1 and op.pairs[0][0].advances:
+        _advance(kernel, op, *op.pairs[0])
+        return
+    pairs = [(var, values.operand(source)) for var, source in kernel.uses.pairs(op)]
+    pairs = [(var, text) for var, text in pairs if text.text != values.vars[var.id]]
+    values.before(op)
+    for i, (var, text) in enumerate(pairs):
+        for later in range(i + 1, len(pairs)):
+            other, needed = pairs[later]
+            if var.id in needed.deps:
+                pairs[later] = (other, _kept(kernel, other, needed))
+        kernel.writer.line(assignment(values.vars[var.id], text))
+
+
+def _advance(kernel: Kernel, op: ops.Assign, var: Var, source: Operand) -> None:
+    """``p += step``."""
+    total = source.op if isinstance(source, Value) else None
+    if not isinstance(total, ops.Binary) or total.kind != "add":
+        raise IRError(f"{var} advances by no sum", locs=(op.loc,))
+    by = kernel.values.operand(total.b)
+    kernel.values.before(op)
+    kernel.writer.line(f"{kernel.values.vars[var.id]} += {by.text};")
+
+
+def _kept(kernel: Kernel, var: Var, text: Text) -> Text:
+    name = kernel.names.numbered("t")
+    kernel.writer.line(f"const {kernel.helpers.ctype(var.dtype)} {name} = {text.text};")
+    return Text(name)
+
+
+# --- memory, one element ---------------------------------------------------------------------------------------------
+
+
+def _pointer(kernel: Kernel, ref: Ref) -> str:
+    if ref.buffer.space is Space.REGISTER:
+        raise UnsupportedError(f"registers ({ref.buffer.name}) have no address")
+    return kernel.memory.address(ref, kernel.memory.offset(ref)).text
+
+
+@_prints(ops.Load)
+def _load(kernel: Kernel, op: ops.Load) -> None:
+    if op.order is None:
+        kernel.values.define(op, kernel.memory.element(op.ref, kernel.memory.offset(op.ref)))
+        return
+    pointer = _pointer(kernel, op.ref)
+    kernel.values.before(op)
+    load = kernel.helpers.load(op.ref.dtype, op.ref.buffer.space, op.order, op.scope)
+    _effect(kernel, op.result, f"{load}({pointer})")
+
+
+@_prints(ops.Store)
+def _store(kernel: Kernel, op: ops.Store) -> None:
+    value = kernel.values.operand(op.value)
+    if op.order is None:
+        line = kernel.memory.set(op.ref, kernel.memory.offset(op.ref), value)
+        kernel.values.before(op)
+        kernel.writer.line(line)
+        return
+    pointer = _pointer(kernel, op.ref)
+    kernel.values.before(op)
+    store = kernel.helpers.store(op.ref.dtype, op.ref.buffer.space, op.order, op.scope)
+    kernel.writer.line(f"{store}({pointer}, {value.text});")
+
+
+@_prints(ops.Atomic)
+def _atomic(kernel: Kernel, op: ops.Atomic) -> None:
+    values = kernel.values
+    arguments = [_pointer(kernel, op.ref)]
+    if op.compare is not None:
+        arguments.append(values.operand(op.compare).text)
+    arguments.append(values.operand(op.value).text)
+    values.before(op)
+    used = bool(kernel.uses.count.get(op.result.id))
+    name = kernel.helpers.atomic(op.kind, op.ref.dtype, op.ref.buffer.space, op.order, op.scope, used)
+    _effect(kernel, op.result, f"{name}({', '.join(arguments)})")
+
+
+def _effect(kernel: Kernel, result: Value, text: str) -> None:
+    """A call that must happen here, whether or not its result is used."""
+    if kernel.uses.count.get(result.id):
+        kernel.values.name(result, text)
+    else:
+        kernel.writer.line(f"{text};")
+
+
+# --- tiles -----------------------------------------------------------------------------------------------------------
+
+
+@_prints(ops.Alloc)
+def _alloc(kernel: Kernel, op: ops.Alloc) -> None:
+    kernel.writer.line(kernel.memory.declaration(op.buffer))
+
+
+@_prints(ops.Map)
+def _map(kernel: Kernel, op: ops.Map) -> None:
+    if not conversions.packed(kernel, op):
+        tiles.map_(kernel, op, lambda body: run(kernel, body))
+
+
+@_prints(ops.TmaCopy)
+def _tma_copy(kernel: Kernel, op: ops.TmaCopy) -> None:
+    tensor_copies.copy(kernel, op)
+
+
+@_prints(ops.BulkCopy)
+def _bulk_copy(kernel: Kernel, op: ops.BulkCopy) -> None:
+    bulk_copies.copy(kernel, op)
+
+
+@_prints(ops.Copy)
+def _copy(kernel: Kernel, op: ops.Copy) -> None:
+    (matrix_copies if op.atom.matrices else tiles).copy(kernel, op)
+
+
+TABLE[ops.Reduce] = tiles.reduce_  # type: ignore[assignment]
+TABLE[ops.Gemm] = gemm.gemm  # type: ignore[assignment]
+TABLE[ops.Wgmma] = wgmma.wgmma  # type: ignore[assignment]
+TABLE[ops.WgmmaFence] = wgmma.fence  # type: ignore[assignment]
+TABLE[ops.WgmmaCommit] = wgmma.commit  # type: ignore[assignment]
+TABLE[ops.WgmmaWait] = wgmma.wait  # type: ignore[assignment]
+
+
+# --- threads together ------------------------------------------------------------------------------------------------
+
+
+def _line(kernel: Kernel, op: ops.Op, text: str) -> None:
+    kernel.values.before(op)
+    kernel.writer.line(text)
+
+
+@_prints(ops.SyncThreads)
+def _sync_threads(kernel: Kernel, op: ops.SyncThreads) -> None:
+    _line(kernel, op, "__syncthreads();")
+
+
+@_prints(ops.SyncWarp)
+def _sync_warp(kernel: Kernel, op: ops.SyncWarp) -> None:
+    _line(kernel, op, "__syncwarp();" if op.mask == 0xFFFFFFFF else f"__syncwarp({_mask(op.mask)});")
+
+
+@_prints(ops.NamedBarrier)
+def _named_barrier(kernel: Kernel, op: ops.NamedBarrier) -> None:
+    barrier = kernel.values.operand(op.barrier).text
+    _line(kernel, op, f"{kernel.helpers.named_barrier(op.kind)}({barrier}, {op.threads});")
+
+
+@_prints(ops.Fence)
+def _fence(kernel: Kernel, op: ops.Fence) -> None:
+    _line(kernel, op, f"{kernel.helpers.fence(op.order, op.scope)}();")
+
+
+@_prints(ops.CpAsyncCommit)
+def _commit(kernel: Kernel, op: ops.CpAsyncCommit) -> None:
+    _line(kernel, op, f"{kernel.helpers.cp_async_commit()}();")
+
+
+@_prints(ops.CpAsyncWait)
+def _wait(kernel: Kernel, op: ops.CpAsyncWait) -> None:
+    name = kernel.helpers.cp_async_wait_all() if op.pending is None else \
+        f"{kernel.helpers.cp_async_wait_group()}<{op.pending}>"
+    _line(kernel, op, f"{name}();")
+
+
+def _mask(mask: int) -> str:
+    return f"{mask:#010x}u"
+
+
+@_prints(ops.Shuffle)
+def _shuffle(kernel: Kernel, op: ops.Shuffle) -> None:
+    value, lane = kernel.values.operand(op.value), kernel.values.operand(op.lane)
+    dtype = op.value.dtype
+    narrow = dtype.bits < 32
+    if dtype.bits > 64:
+        raise UnsupportedError(f"there is no shuffle of {dtype}")
+    arguments = [Text(_mask(op.mask)), c_cast("unsigned", bits_of(dtype, value)) if narrow else value, lane]
+    if op.width != 32:
+        arguments.append(Text(str(op.width)))
+    found = call("__shfl_sync" if op.kind == "idx" else f"__shfl_{op.kind}_sync", *arguments)
+    _together(kernel, op, op.result, from_bits(dtype, found, kernel.helpers) if narrow else found)
+
+
+@_prints(ops.Vote)
+def _vote(kernel: Kernel, op: ops.Vote) -> None:
+    found = call(f"__{op.kind}_sync", Text(_mask(op.mask)), kernel.values.operand(op.pred))
+    plain = op.kind == "ballot" or not kernel.uses.count.get(op.result.id)
+    _together(kernel, op, op.result, found if plain else infix("!=", found, Text("0")))
+
+
+@_prints(ops.Elect)
+def _elect(kernel: Kernel, op: ops.Elect) -> None:
+    _together(kernel, op, op.result, Text(f"{hopper.elect(kernel.helpers)}()"))
+
+
+TABLE.update(hopper.PRINTERS)
+
+
+def _together(kernel: Kernel, op: ops.Op, result: Value, text: Text) -> None:
+    """All lanes evaluate it here or soon: before any op that changes something, before any control flow."""
+    kernel.values.before(op)
+    if kernel.uses.count.get(result.id):
+        kernel.values.define(op, Text(text.text, text.level, text.deps | {ORDER}))
+    else:
+        kernel.writer.line(f"{text.text};")
+
+
+# --- debugging -------------------------------------------------------------------------------------------------------
+
+_WHERE = "[block (%d,%d,%d) thread (%d,%d,%d)]"
+_PLACES = "blockIdx.x, blockIdx.y, blockIdx.z, threadIdx.x, threadIdx.y, threadIdx.z"
+_FORMATS = {dt.int64: "%lld", dt.uint64: "%llu", dt.uint32: "%u"}
+
+
+def _quoted(text: str) -> str:
+    """The inside of a C string literal for printf."""
+    return string(text).replace("%", "%%")
+
+
+def _formatted(kernel: Kernel, operand: Operand, asked: str = "") -> tuple[str, str]:
+    """(printf format, argument) of one operand."""
+    usual, argument = _usual(kernel, operand)
+    wide = "ll" if asked and usual in ("%lld", "%llu") else ""
+    return (f"{asked[:-1]}{wide}{asked[-1]}" if asked else usual), argument
+
+
+def _usual(kernel: Kernel, operand: Operand) -> tuple[str, str]:
+    text, dtype = kernel.values.operand(operand), operand.dtype
+    if dtype.kind is Kind.BOOL:
+        return "%s", f'{text.at(SELECT + 1)} ? "True" : "False"'
+    if dtype.is_float:
+        wide = dtype if dtype.bits == 64 else dt.float32
+        return "%g", expressions.convert(dtype, wide, text, kernel.helpers).text
+    if dtype.bits > 64:
+        raise UnsupportedError(f"print of {dtype}")
+    return _FORMATS.get(dtype, "%d"), text.text
+
+
+@_prints(ops.Print)
+def _print(kernel: Kernel, op: ops.Print) -> None:
+    formats, arguments = [f"{_WHERE} "], [_PLACES]
+    asked = iter(op.formats)
+    for part in op.parts:
+        if isinstance(part, str):
+            formats.append(_quoted(part))
+        else:
+            form, argument = _formatted(kernel, part, next(asked, ""))
+            formats.append(form)
+            arguments.append(argument)
+    if len(arguments) > 27:
+        raise UnsupportedError(f"print of {len(arguments) - 1} values; the device's printf takes 32 arguments")
+    kernel.values.before(op)
+    _printf(kernel, "".join(formats), arguments)
+
+
+def _printf(kernel: Kernel, form: str, arguments: list[str]) -> None:
+    """A printf, its arguments on lines of their own."""
+    kernel.writer.line(f'printf("{form}",')
+    rows = [arguments[0], *([", ".join(arguments[1:])] if len(arguments) > 1 else [])]
+    for row in rows[:-1]:
+        kernel.writer.line(f"       {row},")
+    kernel.writer.line(f"       {rows[-1]});")
+
+
+@_prints(ops.Assert)
+def _assert(kernel: Kernel, op: ops.Assert) -> None:
+    cond = op.cond.op if isinstance(op.cond, Value) else None
+    integers = isinstance(cond, ops.Binary) and cond.a.dtype.is_integer
+    test = negated(kernel.values.operand(op.cond), integers).text
+    frame = op.loc.innermost
+    where = f"{frame.file.rpartition('/')[2]}:{frame.line}: " if frame else ""
+    kernel.writer.open(f"if ({test}) {{")
+    _printf(kernel, f"{_WHERE} {_quoted(where + op.message)}\\n", [_PLACES])
+    kernel.writer.line("__trap();")
+    kernel.writer.close()
+
+
+@_prints(ops.Inspect)
+def _inspect(kernel: Kernel, op: ops.Inspect) -> None:
+    """Prints nothing: the GPU ignores it."""
+
+
+@_prints(ops.Bounds)
+def _bounds(kernel: Kernel, op: ops.Bounds) -> None:
+    """Prints nothing: the simulator judges it."""
+
+
+# --- control flow ----------------------------------------------------------------------------------------------------
+
+
+@_prints(ops.If)
+def _if(kernel: Kernel, op: ops.If) -> None:
+    control.if_(kernel, op, run, statement)
+
+
+@_prints(ops.For)
+def _for(kernel: Kernel, op: ops.For) -> None:
+    control.for_(kernel, op, run)
+
+
+@_prints(ops.Loop)
+def _loop(kernel: Kernel, op: ops.Loop) -> None:
+    control.loop(kernel, op, statement)
+
+
+@_prints(ops.Scope)
+def _scope(kernel: Kernel, op: ops.Scope) -> None:
+    control.scope(kernel, op, run)
+
+
+@_prints(ops.Exit)
+def _exit(kernel: Kernel, op: ops.Exit) -> None:
+    control.exit_(kernel, op)
+
+

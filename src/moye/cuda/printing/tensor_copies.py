@@ -1,0 +1,82 @@
+"""Copies by TMA as calls of inline functions, and the type of the tensor maps that they go by.
+
+In: ``ops.TmaCopy``.  Out: lines such as ``tma_load_2d(sA_s + 16384 * stage, &A, k, row, full_s + 8 * stage);``.
+
+>>> copy(kernel, op)
+
+A function has the coordinates' number in its name, and what it passes beside them: a mask of blocks, an L2 policy.
+Source: PTX ISA, cp.async.bulk.tensor, cp.reduce.async.bulk.tensor, prefetch.tensormap.
+"""
+
+from __future__ import annotations
+
+from moye.cuda.printing.context import Kernel
+from moye.cuda.printing.intrinsics import Intrinsics
+from moye.errors import IRError
+from moye.ir import ops
+
+_WHAT = "tensor copies (TMA)"
+POLICIES = {"evict_first": "0x12F0000000000000ull", "evict_last": "0x14F0000000000000ull"}
+_PTX = {"load": "cp.async.bulk.tensor.{n}d.shared::cluster.global.tile.mbarrier::complete_tx::bytes",
+        "store": "cp.async.bulk.tensor.{n}d.global.shared::cta.tile.bulk_group",
+        "reduce_add": "cp.reduce.async.bulk.tensor.{n}d.global.shared::cta.add.tile.bulk_group",
+        "prefetch_box": "cp.async.bulk.prefetch.tensor.{n}d.L2.global.tile"}
+
+
+def map_type(helpers: Intrinsics) -> str:
+    """The C type of a tensor map: 128 bytes, opaque, aligned to 64."""
+    helpers.need(90, _WHAT)
+    return helpers.declare("TensorMap", "struct __align__(64) TensorMap { unsigned long long words[16]; };")
+
+
+def copy(kernel: Kernel, op: ops.TmaCopy) -> None:
+    """One box, or the prefetch of a map."""
+    kernel.values.before(op)
+    tensor = f"&{kernel.memory.name(op.tensor)}"
+    if op.kind == "prefetch":
+        kernel.writer.line(f"{_prefetch(kernel.helpers)}({tensor});")
+        return
+    if (op.smem is None) != (op.kind == "prefetch_box") or (op.kind == "load") != (op.barrier is not None):
+        raise IRError(f"a TMA {op.kind} without its shared memory or its barrier", locs=(op.loc,))
+    memory, values = kernel.memory, kernel.values
+    arguments = [] if op.smem is None else [memory.shared_address(op.smem, memory.offset(op.smem)).text]
+    arguments += [tensor, *(values.operand(x).text for x in op.coordinates)]
+    if op.barrier is not None:
+        arguments.append(memory.shared_address(op.barrier, memory.offset(op.barrier)).text)
+    if op.multicast is not None:
+        arguments.append(values.operand(op.multicast).text)
+    if op.hint is not None:
+        arguments.append(POLICIES[op.hint])
+    name = _function(kernel.helpers, op)
+    kernel.writer.line(f"{name}({', '.join(arguments)});")
+
+
+def _prefetch(helpers: Intrinsics) -> str:
+    return helpers.function("prefetch_tensormap", f"void (const {map_type(helpers)}* map)",
+                            'asm volatile("prefetch.tensormap [%0];" :: "l"(map) : "memory");', arch=90, what=_WHAT)
+
+
+def _function(helpers: Intrinsics, op: ops.TmaCopy) -> str:
+    """The inline function of a kind, a number of coordinates and options."""
+    n, load = len(op.coordinates), op.kind == "load"
+    axes = [f"c{i}" for i in range(n)]
+    parameters = ["unsigned smem", f"const {map_type(helpers)}* map", *(f"int {axis}" for axis in axes)]
+    inputs = ['"r"(smem)', '"l"(map)', *(f'"r"({axis})' for axis in axes)]
+    name, ptx = f"tma_{op.kind.removesuffix('_box')}_{n}d", _PTX[op.kind].format(n=n)
+    first = 1
+    if op.smem is None:
+        parameters, inputs, first = parameters[1:], inputs[1:], 0
+    box = f"[%{first}, {{{', '.join(f'%{first + 1 + i}' for i in range(n))}}}]"
+    places = box if op.smem is None else f"[%0], {box}" if load else f"{box}, [%0]"
+    for wanted, parameter, letter, suffix, dotted in (
+            (load, "unsigned bar", "r", "", ""),
+            (op.multicast is not None, "unsigned short mask", "h", "_multicast", ".multicast::cluster"),
+            (op.hint is not None, "unsigned long long policy", "l", "_hint", ".L2::cache_hint")):
+        if wanted:
+            place = f"%{len(inputs)}"
+            places += f", [{place}]" if letter == "r" else f", {place}"
+            inputs.append(f'"{letter}"({parameter.rpartition(" ")[2]})')
+            parameters.append(parameter)
+            name, ptx = name + suffix, ptx + dotted
+    return helpers.function(name, f"void ({', '.join(parameters)})", f'asm volatile("{ptx} {places};"',
+                            f'             :: {", ".join(inputs)} : "memory");', arch=90, what=_WHAT)

@@ -1,0 +1,153 @@
+"""What each Value prints as: its name, or the expression that makes it, written at its one use.
+
+In: the definition of each Value in program order, and the ops that change memory or variables.  Out: ``Text`` operands.
+
+>>> values.define(op, Text("tid / 32")); values.operand(op.result)
+
+A pure value used once is inlined, one used more often becomes ``const int x = ...;``.  Text that depends on a variable
+or on memory waits as well, and is evaluated into a const just before something changes what it depends on (``before``,
+``entering``, ``looping``) if it is still needed afterwards.
+"""
+
+from __future__ import annotations
+
+from moye.cuda.printing.expressions import Text, literal
+from moye.cuda.printing.intrinsics import Intrinsics
+from moye.cuda.printing.names import Names
+from moye.cuda.printing.uses import MEMORY, ORDER, Uses
+from moye.cuda.printing.writer import Writer
+from moye.errors import IRError
+from moye.ir import ops
+from moye.ir.nodes import Block, Literal, Operand, Value
+
+_LONGEST = 96  # characters of an expression that is still inlined
+_ORDERED = frozenset((ORDER,))
+
+
+class Pending:
+    """An expression that is not evaluated yet."""
+
+    __slots__ = ("text", "value")
+
+    def __init__(self, value: Value, text: Text) -> None:
+        self.value = value
+        self.text = text
+
+
+class Values:
+    """The text of every Value at the point ``now`` of the printing."""
+
+    def __init__(self, uses: Uses, names: Names, writer: Writer, helpers: Intrinsics) -> None:
+        self.uses = uses
+        self.names = names
+        self.writer = writer
+        self.helpers = helpers
+        self.now = 0
+        self.vars: dict[int, str] = {}
+        self._known: dict[int, Text] = {}
+        self._pending: dict[int, Pending] = {}
+
+    # --- definitions ---
+
+    def bind(self, value: Value, name: str) -> None:
+        """A Value that has a C++ name: a parameter, a loop counter."""
+        self._known[value.id] = Text(name)
+
+    def is_bound(self, value: Value) -> bool:
+        return value.id in self._known
+
+    def define(self, op: ops.Op, text: Text, *, alias: bool = False, initial: str = "", hint: str = "") -> None:
+        """The Value that ``op`` makes; ``initial`` is how its const is initialised if not by ``text``.
+
+        An ``alias`` is as cheap as a name, and gets none of its own.
+        """
+        value: Value = op.result  # type: ignore[attr-defined]
+        self.define_value(value, text, alias=alias or isinstance(op, ops.Read), initial=initial, hint=hint)
+
+    def define_value(self, value: Value, text: Text, *, alias: bool = False, initial: str = "", hint: str = "") -> None:
+        count = self.uses.count.get(value.id, 0)
+        if not count:
+            return
+        here = self.uses.depth.get(value.id, 0) >= self.uses.use_depth[value.id]
+        inline = not (value.name and ORDER in text.deps)  # what lanes do together stays where the user named it
+        if alias or (inline and count == 1 and here and len(text.text) <= _LONGEST):
+            self._pending[value.id] = Pending(value, text)
+        else:
+            self.name(value, initial or text.text, hint)
+
+    def name(self, value: Value, initial: str, hint: str = "") -> str:
+        """Evaluate now: ``const int x = initial;``.  Returns the name."""
+        hint = value.name or hint
+        name = self.names.fresh(hint) if hint else self.names.numbered("t")
+        self.writer.line(f"const {self.helpers.ctype(value.dtype)} {name} = {initial};")
+        self.bind(value, name)
+        return name
+
+    def result(self, value: Value) -> str | None:
+        """The C++ name for a result that a statement computes, or None where nobody reads it."""
+        if not self.uses.count.get(value.id):
+            return None
+        name = self.names.fresh(value.name) if value.name else self.names.numbered("t")
+        self.bind(value, name)
+        return name
+
+    # --- operands ---
+
+    def operand(self, operand: Operand) -> Text:
+        """The text of an operand."""
+        if isinstance(operand, Literal):
+            return literal(operand.value, operand.dtype, self.helpers)
+        known = self._known.get(operand.id)
+        if known is not None:
+            return known
+        pending = self._pending.get(operand.id)
+        if pending is None:
+            raise IRError(f"{operand!r} is used where it is not defined")
+        return pending.text
+
+    def evaluated(self, operand: Operand) -> Text:
+        """The text of an operand that goes into a loop nest: what it reads from memory is read now."""
+        text = self.operand(operand)
+        if isinstance(operand, Value) and text.deps and self._reads_memory(text.deps):
+            return Text(self._settle(operand.id))
+        return text
+
+    def unordered(self, operand: Operand) -> Text:
+        """The text of an operand that may be skipped: what all lanes must do together is done before."""
+        text = self.operand(operand)
+        if isinstance(operand, Value) and ORDER in text.deps:
+            return Text(self._settle(operand.id))
+        return text
+
+    def _reads_memory(self, deps: frozenset[int]) -> bool:
+        return MEMORY in deps or ORDER in deps or any(dep in self.uses.buffers for dep in deps)
+
+    def _settle(self, key: int) -> str:
+        pending = self._pending.pop(key)
+        return self.name(pending.value, pending.text.text)
+
+    # --- what changes under them ---
+
+    def _flush(self, kills: frozenset[int], after: int) -> None:
+        for key, pending in list(self._pending.items()):
+            if self.uses.last[key] <= self.now:
+                if self.uses.last[key] < self.now:
+                    del self._pending[key]
+            elif self.uses.last[key] > after and pending.text.deps and not pending.text.deps.isdisjoint(kills):
+                self._settle(key)
+
+    def before(self, op: ops.Op) -> None:
+        """Evaluate what ``op`` would change and later ops still need."""
+        if kills := self.uses.kills(op):
+            self._flush(kills, self.now)
+
+    def entering(self, *branches: Block) -> None:
+        """The same before an if: needed after a branch that changes it, or by the other branch."""
+        self._flush(_ORDERED, self.now)
+        for branch in branches:
+            if kills := self.uses.block_kills(branch):
+                self._flush(kills, max(self.now, self.uses.end[id(branch)]))
+
+    def looping(self, body: Block) -> None:
+        """The same before a loop: every iteration and what follows needs it."""
+        self._flush(self.uses.block_kills(body) | _ORDERED, self.now)

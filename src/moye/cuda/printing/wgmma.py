@@ -1,0 +1,234 @@
+"""wgmma: one inline function per operation, descriptors made once and advanced by adding, fences and waits.
+
+In: Wgmma, WgmmaFence, WgmmaCommit and WgmmaWait ops.  Out: loops over k, rows and columns around one call.
+
+>>> wgmma(kernel, op)    # wgmma_64x256x16_f32bf16bf16_ss(acc, tCrA_desc + 2 * k, tCrB_desc + 2 * k, k > 0);
+
+A descriptor has the address of its tile in units of 16 bytes in its low bits, so steps of a tile are additions.
+Source: PTX ISA, "wgmma.mma_async", "Matrix Descriptor Format".
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from moye.atoms.atom import MmaOp
+from moye.cuda.printing.context import Kernel
+from moye.cuda.printing.expressions import Text, infix, scaled, total
+from moye.cuda.printing.intrinsics import Intrinsics, constraint
+from moye.cuda.printing.names import identifier
+from moye.cuda.printing.tiles import flat_steps, merged
+from moye.errors import UnsupportedError
+from moye.ir import ops
+from moye.ir.nodes import Buffer, Extent, Literal, Operand, TileRef, Value
+from moye.layout import size
+
+Step = tuple[Text, Extent]
+_UNIT, _THREADS = 16, 128
+_MODES = {0: 0, 128: 1, 64: 2, 32: 3}
+_ROW = 16
+_WHAT = "warpgroup products (wgmma)"
+"""Operands to a line of the inline functions."""
+
+
+def wgmma(kernel: Kernel, op: ops.Wgmma) -> None:
+    """d = a * b + d over the index space."""
+    kernel.helpers.need(op.mma.arch, f"{op.mma} operations")
+    kernel.helpers.need_only(90, _WHAT)
+    for operand in op.operands():
+        kernel.values.evaluated(operand)
+    kernel.values.before(op)
+    rows, columns, depth = (_role(op, role, index) for role, index in
+                            zip("mnk", (kernel.indices[0], kernel.indices[1], kernel.k_index), strict=True))
+    steps = [[*rows[1][x], *columns[1][x], *depth[1][x]] for x in range(3)]
+    name = _function(op.mma, kernel.helpers)
+    a = None if op.a_descriptor is None else _descriptor(kernel, op.a, op.a_descriptor, "a")
+    b = _descriptor(kernel, op.b, op.b_descriptor, "b")
+    first = infix(">", Text(kernel.k_index), Text("0")) if depth[0] > 1 else None
+    with kernel.nest([(depth[0], kernel.k_index), (rows[0], kernel.indices[0]), (columns[0], kernel.indices[1])]):
+        to = [_registers(kernel, op.d, steps[0]),
+              _registers(kernel, op.a, steps[1]) if a is None else _advanced(a, op.a, steps[1]),
+              _advanced(b, op.b, steps[2]), _accumulate(kernel, op, first)]
+        kernel.writer.line(f"{name}({', '.join(text.text for text in to)});")
+
+
+def _role(op: ops.Wgmma, role: str, index: str) -> tuple[int, list[list[Step]]]:
+    """How many instructions a role has, and per operand (d, a, b) the steps of one index that walks them."""
+    dims = [d for d, r in enumerate(op.roles) if r == role]
+    space = merged([op.extents[d] for d in dims], [[ref.strides[d] for d in dims] for ref in (op.d, op.a, op.b)])
+    extents = [extent for extent in space.extents if isinstance(extent, int)]
+    count = 1
+    for extent in extents:
+        count *= extent
+    if count == 1:
+        return 1, [[] for _ in range(3)]
+    return count, [flat_steps(Text(index), extents, strides) for strides in space.strides]
+
+
+def _accumulate(kernel: Kernel, op: ops.Wgmma, first: Text | None) -> Text:
+    """Whether an instruction adds to what d holds: all do but perhaps the first along k."""
+    if isinstance(op.accumulate, Literal):
+        return first if first is not None and not op.accumulate.value else Text(str(op.accumulate.value).lower())
+    given = kernel.values.operand(op.accumulate)
+    return given if first is None else infix("||", first, given)
+
+
+# --- operands --------------------------------------------------------------------------------------------------------
+
+
+def _descriptor(kernel: Kernel, ref: TileRef, numbers: tuple[int, int, int], letter: str) -> Text:
+    """A const with the descriptor of the first tile."""
+    leading, stride, swizzle = numbers
+    rest = leading // _UNIT << 16 | stride // _UNIT << 32 | _MODES[swizzle] << 62
+    make = kernel.helpers.function(
+        "wgmma_descriptor", "unsigned long long (unsigned smem, unsigned long long layout)",
+        "return (smem & 0x3ffff) >> 4 | layout;", arch=90)
+    address = kernel.memory.shared_address(ref, kernel.memory.offset(replace(ref, swizzle=None)))
+    name = kernel.names.fresh(f"{identifier(ref.name or ref.buffer.name or letter)}_desc")
+    kernel.writer.line(f"const unsigned long long {name} = {make}({address.text}, {rest:#x}ull);")
+    return Text(name)
+
+
+def _advanced(first: Text, ref: TileRef, steps: list[Step]) -> Text:
+    """The descriptor of another tile."""
+    units = [scaled(index, stride * ref.dtype.bytes // _UNIT) for index, stride in steps
+             if isinstance(stride, int) and stride]
+    return total([first, *units])
+
+
+def _registers(kernel: Kernel, ref: TileRef, steps: list[Step]) -> Text:
+    """A pointer to the registers of an instruction, which follow one another."""
+    narrow = ref.dtype.bits < 32
+    at = kernel.memory.word(ref, steps, 0, 32 // ref.dtype.bits) if narrow else kernel.memory.offset(ref, steps)
+    if at is None:
+        raise UnsupportedError(f"the registers of {ref.name or ref.buffer.name} do not begin with whole words")
+    return total([Text(kernel.memory.name(ref.buffer)), at])
+
+
+# --- the instruction -------------------------------------------------------------------------------------------------
+
+
+def _function(mma: MmaOp, helpers: Intrinsics) -> str:
+    """The inline function of one operation: its registers, descriptors, and whether it accumulates."""
+    name = identifier("wgmma_" + mma.name.partition("_")[2]).lower()
+    counts = [_registers_of(mma, operand) for operand in "da"]
+    first = counts[0] + (1 if "a" in mma.shared else counts[1])
+    places = {"{d}": _list([f"%{i}" for i in range(counts[0])]), "{b}": f"%{first}",
+              "{a}": f"%{counts[0]}" if "a" in mma.shared else _list([f"%{counts[0] + i}" for i in range(counts[1])])}
+    instruction, _, operands = mma.ptx.partition(" ")
+    for place, text in places.items():
+        operands = operands.replace(place, text)
+    letter = "r" if mma.d_dtype.bits < 32 else constraint(mma.d_dtype)
+    results = [f'"+{letter}"(d[{i}])' for i in range(counts[0])]
+    if "a" in mma.shared:
+        parameter, inputs = "unsigned long long a", ['"l"(a)']
+    else:
+        word = "__float_as_uint(a[{}])" if mma.a_dtype.bits == 32 else "a[{}]"
+        parameter = f"const {helpers.ctype(mma.a_dtype) if mma.a_dtype.bits == 32 else 'unsigned'}* a"
+        inputs = [f'"r"({word.format(i)})' for i in range(counts[1])]
+    lines = operands.split("\n")
+    body = [f'asm volatile("{{ .reg .pred p; setp.ne.b32 p, %{first + 1}, 0; "', f'    "{instruction} "',
+            *(f'    "{line} "' for line in lines[:-1]), f'    "{lines[-1]} }}"',
+            "    : " + _wrapped(results), "    : " + _wrapped([*inputs, '"l"(b)', '"r"(accumulate)']) + ");"]
+    ctype = "unsigned" if mma.d_dtype.bits < 32 else helpers.ctype(mma.d_dtype)
+    return helpers.function(name, f"void ({ctype}* d, {parameter}, unsigned long long b, int accumulate)",
+                            *"\n".join(body).split("\n"), arch=mma.arch)
+
+
+def _registers_of(mma: MmaOp, operand: str) -> int:
+    """32-bit registers of D or A of a thread."""
+    layout, dtype = (mma.c_layout, mma.d_dtype) if operand == "d" else (mma.a_layout, mma.a_dtype)
+    values = size(layout, 1)
+    assert isinstance(values, int), "an operation's layouts are static"
+    return values * dtype.bits // 32
+
+
+def _list(places: list[str]) -> str:
+    return "{" + ",\n".join(", ".join(places[i:i + _ROW]) for i in range(0, len(places), _ROW)) + "}"
+
+
+def _wrapped(operands: list[str]) -> str:
+    return ",\n      ".join(", ".join(operands[i:i + _ROW // 2]) for i in range(0, len(operands), _ROW // 2))
+
+
+# --- which warpgroup ---
+
+
+def warpgroup(kernel: Kernel, op: ops.Binary) -> Text | None:
+    """``thread / 128`` of a kernel with wgmma, as a number that the compiler knows to be the same in a whole warp.
+
+    Descriptors that depend on it then live in uniform registers.  None for every other op.
+    """
+    func, count = kernel.func, _groups(op.b)
+    if op.kind != "floordiv" or not count or count < 0 or not kernel.uses.has_wgmma or func.threads % 32 \
+            or func.block_dim[1:] != (1, 1):
+        return None
+    source, first = op.a, 0
+    inner = source.op if isinstance(source, Value) else None
+    if isinstance(inner, ops.Binary) and inner.kind in ("add", "sub") and count == 1 and _groups(inner.b) is not None:
+        source, first = inner.a, (_groups(inner.b) or 0) * (1 if inner.kind == "add" else -1)
+    special = source.op if isinstance(source, Value) else None
+    if not isinstance(special, ops.Special) or special.kind != "thread_x":
+        return None
+    kernel.warpgroup = kernel.warpgroup or kernel.names.fresh("warpgroup", everywhere=True)
+    groups = total([Text(kernel.warpgroup), Text(str(first))])
+    return groups if count == 1 else infix("/", groups, Text(str(count)))
+
+
+def _groups(operand: Operand) -> int | None:
+    """A constant number of threads in warpgroups, None where they are not whole."""
+    if not isinstance(operand, Literal) or not operand.dtype.is_integer or operand.value % _THREADS:
+        return None
+    return int(operand.value) // _THREADS
+
+
+def declaration(kernel: Kernel) -> str:
+    """The number of the thread's warpgroup, at the start of the kernel, where all lanes are."""
+    return f"const int {kernel.warpgroup} = __shfl_sync(0xffffffffu, threadIdx.x / {_THREADS}, 0);"
+
+
+# --- fences and waits ------------------------------------------------------------------------------------------------
+
+
+def fence(kernel: Kernel, op: ops.WgmmaFence) -> None:
+    """The registers settled, then wgmma.fence."""
+    kernel.helpers.need_only(90, _WHAT)
+    kernel.values.before(op)
+    _pin(kernel, op.registers)
+    name = kernel.helpers.function("warpgroup_arrive", "void ()",
+                                   'asm volatile("wgmma.fence.sync.aligned;" ::: "memory");', arch=90)
+    kernel.writer.line(f"{name}();")
+
+
+def commit(kernel: Kernel, op: ops.WgmmaCommit) -> None:
+    """wgmma.commit_group."""
+    kernel.helpers.need_only(90, _WHAT)
+    kernel.values.before(op)
+    name = kernel.helpers.function("warpgroup_commit_batch", "void ()",
+                                   'asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");', arch=90)
+    kernel.writer.line(f"{name}();")
+
+
+def wait(kernel: Kernel, op: ops.WgmmaWait) -> None:
+    """wgmma.wait_group, then its results may be read."""
+    kernel.helpers.need_only(90, _WHAT)
+    kernel.values.before(op)
+    name = kernel.helpers.function(
+        f"warpgroup_wait_{op.pending}", "void ()",
+        f'asm volatile("wgmma.wait_group.sync.aligned {op.pending};" ::: "memory");', arch=90)
+    kernel.writer.line(f"{name}();")
+    _pin(kernel, op.results)
+
+
+def _pin(kernel: Kernel, buffers: tuple[Buffer, ...]) -> None:
+    """No access to these registers moves across this point."""
+    for buffer in buffers:
+        narrow = kernel.memory.in_words(buffer)
+        ctype = "unsigned" if narrow else kernel.helpers.ctype(buffer.dtype)
+        letter = "r" if narrow else constraint(buffer.dtype)
+        count = -(-(buffer.elements or 0) * buffer.dtype.bits // 32) if narrow else buffer.elements or 0
+        text = f'asm volatile("" : "+{letter}"(x) :: "memory");'
+        pin = kernel.helpers.function("wgmma_pin", f"void ({ctype}& x)", text, overload=ctype)
+        with kernel.nest([(count, kernel.indices[0])]):
+            at = kernel.indices[0] if count > 1 else "0"
+            kernel.writer.line(f"{pin}({kernel.memory.name(buffer)}[{at}]);")

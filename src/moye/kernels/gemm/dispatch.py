@@ -1,0 +1,72 @@
+"""One matrix product for every dtype: picks the kernel, and the kernel its configuration.
+
+In: A (M, K), B (N, K), C (M, N), of any strides.  Out: C, written in place.
+
+>>> gemm(A, B, C)                            # C = A @ B.T
+>>> gemm(A, B, C, tf32=True)                 # float32 operands through tensor cores
+
+float32 stays float32 unless ``tf32`` is asked for.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import moye as mo
+from moye.kernels.gemm.simt.kernel import gemm_simt
+from moye.kernels.gemm.sm80.config import TensorConfig, instructions
+from moye.kernels.gemm.sm80.kernel import gemm_sm80
+from moye.kernels.gemm.sm90.config import WarpgroupConfig
+from moye.kernels.gemm.sm90.host import OUTPUTS, gemm_sm90, suits
+
+_EPILOGUE = ("bias", "residual", "activation", "config", "splits")
+_HOPPER = ("gated", "row_scale", "col_scale", "fast_accum")
+
+
+def gemm(A: Any, B: Any, C: Any, *, alpha: float = 1, beta: float = 0, tf32: bool = False, **epilogue: Any) -> Any:
+    """C = alpha * A @ B.T + beta * C, in place; returns C.
+
+    Shapes, strides and ``epilogue`` (bias, residual, activation, ...) as in ``gemm_sm80``, which multiplies float16,
+    bfloat16, float8, float64, int8 and uint8, and float32 where ``tf32``; else float32 and int32 go to ``gemm_simt``,
+    which takes no epilogue and no batches.  On sm_90a all that ``gemm_sm90`` multiplies goes there, which also takes
+    gated, row_scale, col_scale and fast_accum.  ArgumentError for arguments that none takes.
+    """
+    info = mo.describe(A)
+    epilogue = {name: x for name, x in epilogue.items() if not _says_nothing(name, x)}
+    unknown = [name for name in epilogue if name not in (*_EPILOGUE, *_HOPPER)]
+    if unknown:
+        raise mo.ArgumentError(f"gemm takes no {', '.join(unknown)}; there are alpha, beta, tf32, "
+                               f"{', '.join((*_EPILOGUE, *_HOPPER))}")
+    if info is not None and info.dtype not in (mo.int32, *instructions()):
+        raise mo.ArgumentError(f"gemm: no kernel for {info.dtype}; there are some for int32, "
+                               f"{', '.join(map(str, instructions()))}")
+    if info is not None and info.dtype in (mo.float32, mo.int32) and not (tf32 and info.dtype == mo.float32):
+        if epilogue:
+            raise mo.ArgumentError(f"gemm: operands of {info.dtype} go to gemm_simt, which takes no "
+                                   f"{', '.join(epilogue)} here", hint="tf32=True multiplies float32 on tensor cores, "
+                                   "with epilogues" if info.dtype == mo.float32 else None)
+        return gemm_simt(A, B, C, alpha=alpha, beta=beta)
+    if _on_hopper(A, B, C, info, epilogue):
+        return gemm_sm90(A, B, C, alpha=alpha, beta=beta, **epilogue)
+    epilogue.pop("fast_accum", None)                    # its sums are float32 anyway
+    return gemm_sm80(A, B, C, alpha=alpha, beta=beta, **epilogue)
+
+
+def _says_nothing(name: str, x: Any) -> bool:
+    """Whether an option is what it is by default."""
+    return name in (*_EPILOGUE, *_HOPPER) and (x is None or x is False or (isinstance(x, str) and x == "none"))
+
+
+def _on_hopper(A: Any, B: Any, C: Any, a: Any, epilogue: dict[str, Any]) -> bool:
+    """Whether the product goes to ``gemm_sm90``; ArgumentError where only it would do and the device is another."""
+    arch = mo.arch_of(A)
+    config = epilogue.get("config")
+    asked = [name for name in _HOPPER[:3] if name in epilogue] + ["config"] * isinstance(config, WarpgroupConfig)
+    other = "splits" in epilogue or isinstance(config, TensorConfig)
+    if asked and (arch not in (None, "sm_90a") or other):
+        why = "takes no splits and no TensorConfig" if other else f"runs on sm_90a, and this device is {arch}"
+        raise mo.ArgumentError(f"gemm: {', '.join(asked)} needs gemm_sm90, which {why}")
+    if asked and a is not None and a.dtype not in OUTPUTS:
+        raise mo.ArgumentError(f"gemm: {', '.join(asked)} needs gemm_sm90, which multiplies no {a.dtype}, but "
+                               f"{', '.join(map(str, OUTPUTS))}")
+    return bool(asked) or (arch == "sm_90a" and not other and suits(a, mo.describe(B), mo.describe(C)))

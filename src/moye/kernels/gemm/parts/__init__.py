@@ -1,0 +1,1 @@
+"""What the families of matrix products share: refusals, epilogues, operands."""

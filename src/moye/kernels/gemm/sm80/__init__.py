@@ -1,0 +1,1 @@
+"""Matrix products on tensor cores by mma.sync."""

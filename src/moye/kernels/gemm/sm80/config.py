@@ -1,0 +1,115 @@
+"""Tile configurations of ``gemm_sm80`` and the rule that picks one without search.
+
+In: the problem (M, N, K, batches, dtype).  Out: a ``TensorConfig``, a number of K splits, the MMA operation.
+
+>>> choose(4096, 4096, 4096, 1, mo.bfloat16)
+(TensorConfig(bM=256, bN=128, bK=64, ...), 1)
+
+The rule is a model: waves of blocks over the multiprocessors, the rate that one, two or more blocks of a configuration
+reach together on one, and what a launch and a reduction cost.  The rates are measured ones (H200, bfloat16).
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import Any
+
+import moye as mo
+from moye.kernels.gemm.simt.config import SMS
+
+_PEAK = 3.7e12                      # operations per second of one multiprocessor at rate 1, 16-bit operands
+_START = 4.0e-6                     # seconds of a launch, the first loads and the last stores
+_REDUCTION = 4.0e-6                 # seconds of a second launch
+_BANDWIDTH = 3.0e12
+_SPLITS = (1, 2, 3, 4, 6, 8, 12, 16)
+
+
+@dataclass(frozen=True, slots=True)
+class TensorConfig:
+    """``bM x bN x bK`` tiles by ``wM x wN`` warps, ``stages`` of them in shared memory, ``blocks`` a multiprocessor.
+
+    ``rates``: the share of peak that 1, 2, ... blocks reach together on a multiprocessor.
+    """
+
+    bM: int
+    bN: int
+    bK: int
+    stages: int
+    wM: int
+    wN: int
+    blocks: int
+    rates: tuple[float, ...] = (0.6, 0.8, 0.8)
+
+    @property
+    def threads(self) -> int:
+        return 32 * self.wM * self.wN
+
+
+_HALF = (TensorConfig(256, 128, 64, 3, 4, 2, 1, (1.0,)), TensorConfig(128, 128, 64, 3, 2, 2, 2, (0.62, 0.97)),
+         TensorConfig(128, 64, 64, 4, 2, 2, 2, (0.62, 0.85)), TensorConfig(64, 64, 64, 4, 2, 2, 3, (0.36, 0.55, 0.65)),
+         TensorConfig(32, 64, 128, 4, 1, 2, 3, (0.2, 0.3, 0.35)),
+         TensorConfig(16, 64, 128, 6, 1, 2, 4, (0.11, 0.18, 0.22, 0.25)))
+_SINGLE = (TensorConfig(256, 128, 32, 3, 4, 2, 1, (0.5,)), TensorConfig(128, 128, 32, 3, 2, 2, 1, (0.3,)),
+           TensorConfig(64, 64, 32, 4, 2, 2, 2, (0.2, 0.3)))
+_DOUBLE = (TensorConfig(128, 64, 16, 3, 4, 2, 1, (0.065,)), TensorConfig(64, 64, 16, 3, 2, 2, 2, (0.035, 0.06)))
+_BYTE = (TensorConfig(256, 128, 128, 3, 4, 2, 1, (1.9,)), TensorConfig(128, 128, 128, 3, 2, 2, 1, (1.1,)),
+         TensorConfig(64, 64, 128, 3, 2, 2, 2, (0.7, 1.1)))
+_FLOAT8 = (TensorConfig(128, 128, 64, 4, 4, 4, 1, (0.6,)), TensorConfig(64, 64, 128, 3, 2, 2, 2, (0.25, 0.4)))
+_BY_BITS = {8: _BYTE, 16: _HALF, 32: _SINGLE, 64: _DOUBLE}
+
+
+def configs(dtype: Any) -> tuple[TensorConfig, ...]:
+    """The configurations for operands of this dtype, the largest tile first."""
+    return _FLOAT8 if dtype.bits == 8 and dtype.is_float else _BY_BITS[dtype.bits]
+
+
+@functools.cache
+def instructions() -> dict[Any, Any]:
+    """The MMA operation for operands of each dtype."""
+    mma = mo.mma
+    return {
+        mo.float16: mma.SM80_16x8x16_F32F16F16F32_TN, mo.bfloat16: mma.SM80_16x8x16_F32BF16BF16F32_TN,
+        mo.float32: mma.SM80_16x8x8_F32TF32TF32F32_TN, mo.float64: mma.SM80_8x8x4_F64F64F64F64_TN,
+        mo.int8: mma.SM80_16x8x32_S32S8S8S32_TN, mo.uint8: mma.SM80_16x8x32_S32U8U8S32_TN,
+        mo.float8_e4m3fn: mma.SM89_16x8x32_F32E4M3E4M3F32_TN, mo.float8_e5m2: mma.SM89_16x8x32_F32E5M2E5M2F32_TN,
+    }
+
+
+def instruction(dtype: Any) -> Any:
+    """The MMA operation on operands of this dtype; float32 operands count as tfloat32.  ArgumentError: none."""
+    found = instructions().get(dtype)
+    if found is None:
+        raise mo.ArgumentError(f"gemm_sm80: no MMA operation for {dtype}; there are some for "
+                               f"{', '.join(map(str, instructions()))}")
+    return found
+
+
+def outputs(dtype: Any) -> tuple[Any, ...]:
+    """What C may hold for operands of this dtype."""
+    if dtype.is_integer:
+        return (mo.int32,)
+    return (mo.float64,) if dtype.bits == 64 else (mo.float32, mo.float16, mo.bfloat16)
+
+
+@functools.lru_cache(maxsize=4096)
+def choose(M: int, N: int, K: int, batches: int, dtype: Any) -> tuple[TensorConfig, int]:
+    """The configuration and the number of K splits with the least modelled time."""
+    options = ((config, splits) for config in configs(dtype) for splits in _SPLITS
+               if splits == 1 or K // config.bK >= 4 * splits)
+    return min(options, key=lambda option: modelled(option[0], option[1], M, N, K, batches, dtype.bytes))
+
+
+def modelled(config: TensorConfig, splits: int, M: int, N: int, K: int, batches: int, width: int) -> float:
+    """Seconds that this configuration should take on operands of ``width`` bytes an element."""
+    tiles = -(-M // config.bM) * -(-N // config.bN) * batches * splits
+    k_tiles = -(-max(1, -(-K // config.bK)) // splits)
+    work = 2.0 * config.bM * config.bN * config.bK * k_tiles
+    waves, rest = divmod(-(-tiles // SMS), config.blocks)
+    time = waves * config.blocks * work / (_PEAK * config.rates[config.blocks - 1])
+    if rest:
+        time += rest * work / (_PEAK * config.rates[rest - 1])
+    time = _START + max(time, (M + N) * K * batches * width / _BANDWIDTH)
+    if splits > 1:
+        time += _REDUCTION + 4.0 * M * N * batches * (2 * splits + 1) / _BANDWIDTH
+    return time

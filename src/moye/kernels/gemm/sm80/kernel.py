@@ -1,0 +1,165 @@
+"""Matrix products on tensor cores by mma.sync: C = alpha * A @ B.T + beta * C, with a fused epilogue; sm_80 and later.
+
+In: A (M, K), B (N, K), C (M, N) or the same with a batch mode behind, of any strides.  Out: C, written in place.
+
+>>> gemm_sm80(A, B, C, bias=b, activation="relu")
+
+Multi-stage cp.async into swizzled shared memory, ldmatrix, fragments double-buffered over k, and an epilogue through
+shared memory with 128-bit stores.  Edges are predicated and zero-filled; small problems are split over K.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import moye as mo
+from moye.kernels.gemm.parts.arguments import (
+    activation_of,
+    addend,
+    configured,
+    matrices,
+    part_count,
+    same_problem,
+    scalar,
+)
+from moye.kernels.gemm.parts.epilogues import ACTIVATIONS, Epilogue, reduce_kernel, store
+from moye.kernels.gemm.parts.operands import load, raster, side_of
+from moye.kernels.gemm.sm80.config import TensorConfig, choose, instruction, outputs
+from moye.kernels.gemm.sm80.plan import major_of, make_plan, store_width
+from moye.kernels.workspace import empty, one_batch, swapped
+
+Activation = str | Callable[[Any], Any]
+
+
+@mo.jit
+def mainloop(plan, a, b, acc, tCrA, tCrB, k_first, k_last, K, full):
+    """acc += A * B over the k tiles [k_first, k_last): stages of shared memory, fragments one k block ahead."""
+    tid = mo.thread_idx().x
+    k_blocks, pipe = mo.size(tCrA, 2), mo.Pipeline(plan.config.stages)
+    for s in mo.static_range(pipe.ahead):
+        if k_first + s < k_last:
+            load(a, s, k_first + s, K, full)
+            load(b, s, k_first + s, K, full)
+        pipe.commit()
+    rounding = tCrA.dtype == mo.tfloat32                                # float32 is rounded in registers
+    tCfA = mo.make_fragment_like(tCrA, mo.float32) if rounding else tCrA
+    tCfB = mo.make_fragment_like(tCrB, mo.float32) if rounding else tCrB
+    rA = plan.read_A.get_slice(tid).retile_D(tCfA)                      # (CPY, CPY_M, CPY_K)
+    rB = plan.read_B.get_slice(tid).retile_D(tCfB)                      # (CPY, CPY_N, CPY_K)
+    if k_first < k_last:
+        pipe.wait()
+        state = pipe.start()
+        tXsA, tXsB = a.operand[:, :, :, 0], b.operand[:, :, :, 0]       # (CPY, CPY_M, CPY_K)
+        mo.copyto(plan.read_A, rA[:, :, 0], tXsA[:, :, 0])
+        mo.copyto(plan.read_B, rB[:, :, 0], tXsB[:, :, 0])
+        for k_tile in range(k_first, k_last):
+            for k in mo.static_range(k_blocks):
+                if k == k_blocks - 1:
+                    pipe.wait()
+                    state = state.next(k_tile + 1 < k_last)
+                    tXsA, tXsB = a.operand[:, :, :, state.read], b.operand[:, :, :, state.read]
+                mo.copyto(plan.read_A, rA[:, :, (k + 1) % k_blocks], tXsA[:, :, (k + 1) % k_blocks])
+                mo.copyto(plan.read_B, rB[:, :, (k + 1) % k_blocks], tXsB[:, :, (k + 1) % k_blocks])
+                if k == 0:
+                    if k_tile + pipe.ahead < k_last:
+                        load(a, state.write, k_tile + pipe.ahead, K, full)
+                        load(b, state.write, k_tile + pipe.ahead, K, full)
+                    pipe.commit()
+                if rounding:
+                    mo.copyto(tCrA[:, :, k], tCfA[:, :, k])
+                    mo.copyto(tCrB[:, :, k], tCfB[:, :, k])
+                mo.gemm(plan.mma, tCrA[:, :, k], tCrB[:, :, k], acc)
+
+
+@mo.kernel
+def gemm_sm80_kernel(A, B, C, residual, bias, alpha, beta, chunk, plan: mo.Constexpr):
+    """One (bM, bN) tile of C per block, or its part of the sum over K: then C is (M, N, splits * batches)."""
+    bM, bN, bK = plan.config.bM, plan.config.bN, plan.config.bK
+    ragged_M, ragged_N, ragged_K = plan.ragged
+    tid = mo.thread_idx().x
+    pid, bz, _ = mo.block_idx()
+    if plan.batched:
+        A, B = A[:, :, bz // plan.splits], B[:, :, bz // plan.splits]
+        residual = residual[:, :, bz] if plan.epilogue.residual else None
+    if plan.batched or plan.splits > 1:
+        C = C[:, :, bz]
+    M, N, K = mo.size(A, 0), mo.size(B, 0), mo.size(A, 1)
+    bx, by = raster(pid, mo.ceil_div(M, bM), mo.ceil_div(N, bN))
+    thr_mma = plan.mma.get_slice(tid)
+    mo.min_blocks(plan.config.blocks)
+
+    sA = mo.shared_array(A.dtype, plan.sA)                              # (bM, bK, stages)
+    sB = mo.shared_array(B.dtype, plan.sB)                              # (bN, bK, stages)
+    a = side_of(A, sA, plan.copy_A, plan.read_A.get_slice(tid).partition_S, (bM, bK), bx, (ragged_M, ragged_K))
+    b = side_of(B, sB, plan.copy_B, plan.read_B.get_slice(tid).partition_S, (bN, bK), by, (ragged_N, ragged_K))
+    tCrA = thr_mma.partition_fragment_A(sA[:, :, 0])                    # (MMA, MMA_M, MMA_K)
+    tCrB = thr_mma.partition_fragment_B(sB[:, :, 0])                    # (MMA, MMA_N, MMA_K)
+    acc = plan.mma.partition_fragment_C((bM, bN))                       # (MMA, MMA_M, MMA_N)
+    acc.fill(0)
+    k_first, k_last = 0, mo.size(a.source, 3)
+    if plan.splits > 1:
+        k_first = bz % plan.splits * chunk
+        k_last = mo.min(k_first + chunk, k_last)
+    mainloop(plan, a, b, acc, tCrA, tCrB, k_first, k_last, K, K // bK if ragged_K else None)
+    mo.cp_async_wait()
+    store(plan, acc, C, residual, bias, bx, by, alpha, beta)
+
+
+# --- host ------------------------------------------------------------------------------------------------------------
+
+
+def gemm_sm80(A: Any, B: Any, C: Any, *, bias: Any = None, residual: Any = None, activation: Activation = "none",
+              alpha: float = 1, beta: float = 0, config: TensorConfig | None = None, splits: int | None = None) -> Any:
+    """C = activation(alpha * A @ B.T + beta * C + residual + bias), in place; returns C.
+
+    A is (M, K), B (N, K) and C (M, N), or (M, K, L), (N, K, L) and (M, N, L), of any strides, on one device: float16,
+    bfloat16, float8 (sm_89) or float32 (taken as tfloat32) with C float32, float16 or bfloat16; float64; int8 or uint8
+    with C int32.  ``residual`` is like C, ``bias`` has N elements.  ``activation``: "none", "relu", "gelu", "silu" or a
+    function of a register tensor.  ``config`` and ``splits`` override the choice.  ArgumentError for other arguments.
+    """
+    a, b, c = matrices("gemm_sm80", A, B, C, ranks=(2, 3))
+    _check(a, b, c)
+    addend("gemm_sm80", "bias", bias, (b.shape[0],), c)
+    addend("gemm_sm80", "residual", residual, tuple(c.shape), c)
+    configured("gemm_sm80", config, TensorConfig)
+    part_count("gemm_sm80", splits)
+    factors = [scalar(x, a.dtype, "gemm_sm80") for x in (alpha, beta)]
+    function, result = activation_of("gemm_sm80", activation, ACTIVATIONS), C
+    if c.strides[0] == 1 and c.strides[1] != 1 and bias is None:
+        A, B, C, residual = B, A, swapped(C), None if residual is None else swapped(residual)
+        a, b, c = b, a, mo.describe(C)
+    M, K, N, batches = a.shape[0], a.shape[1], b.shape[0], c.shape[2] if len(c.shape) == 3 else 1
+    if M == 0 or N == 0 or batches == 0:
+        return result
+    chosen, parts = choose(M, N, K, batches, a.dtype)
+    config = config or chosen
+    splits = max(1, min(parts if splits is None and config == chosen else splits or 1, -(-K // config.bK)))
+    chunk = -(-max(1, -(-K // config.bK)) // splits)
+    finish = Epilogue(alpha != 1, beta != 0, residual is not None, bias is not None, function)
+    ragged = (M % config.bM != 0, N % config.bN != 0, K % config.bK != 0)
+    batched, majors = len(c.shape) == 3, (major_of(a, M, K), major_of(b, N, K))
+    grid = (-(-M // config.bM) * -(-N // config.bN), batches * splits)
+    if splits == 1:
+        plan = make_plan(config, a.dtype, c.dtype, *majors, ragged, store_width(c, N), batched, 1, finish)
+        gemm_sm80_kernel[grid, config.threads](A, B, C, residual, bias, *factors, chunk, plan)
+        return result
+    total = instruction(a.dtype).c_dtype
+    sums = empty(C, total, (N, M, batches * splits))
+    part = swapped(sums)
+    plan = make_plan(config, a.dtype, total, *majors, ragged, store_width(mo.describe(part), N), batched, splits,
+                     Epilogue())
+    gemm_sm80_kernel[grid, config.threads](A, B, part, None, None, *factors, chunk, plan)
+    whole, more = (x if batched or x is None else one_batch(x) for x in (C, residual))
+    reduce_kernel[(-(-M * N // 256), batches), 256](whole, sums, more, bias, *factors, splits, finish)
+    return result
+
+
+def _check(a: Any, b: Any, c: Any) -> None:
+    if a.dtype != b.dtype:
+        raise mo.ArgumentError(f"gemm_sm80: A holds {a.dtype} and B {b.dtype}; they must be the same")
+    instruction(a.dtype)
+    if c.dtype not in outputs(a.dtype):
+        raise mo.ArgumentError(f"gemm_sm80: C holds {c.dtype}; for operands of {a.dtype} it may hold "
+                               f"{', '.join(map(str, outputs(a.dtype)))}")
+    same_problem("gemm_sm80", a, b, c)

@@ -1,0 +1,132 @@
+"""Layouts and tiled operations of ``gemm_sm80``: how operands lie in shared memory, get there and to registers.
+
+In: a configuration, dtypes, what is contiguous, which edges are ragged.  Out: ``Plan``: what is specialised on.
+
+>>> make_plan(config, mo.float16, mo.float16, "k", "mn", (False, False, False), 8, False, 1, Epilogue())
+
+Source of the swizzled atoms: CuTe cute/atom/mma_traits_sm90_gmma.hpp, the canonical layouts.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import Any
+
+import moye as mo
+from moye.kernels.gemm.parts.epilogues import Epilogue
+from moye.kernels.gemm.sm80.config import TensorConfig, instruction
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a launch is specialised on."""
+
+    config: TensorConfig
+    sA: Any
+    sB: Any
+    sC: mo.Layout
+    copy_A: mo.TiledCopy
+    copy_B: mo.TiledCopy
+    read_A: mo.TiledCopy
+    read_B: mo.TiledCopy
+    mma: mo.TiledMMA
+    store: mo.TiledCopy
+    ragged: tuple[bool, bool, bool]
+    batched: bool
+    splits: int
+    epilogue: Epilogue
+
+
+def major_of(info: Any, rows: int, K: int) -> str:
+    """How an operand is copied: "k" or "mn", 16 bytes along what is contiguous, or "element" by element."""
+    if 0 in info.shape:
+        return "element"                                # nothing is copied, and strides may be anything
+    quad = 16 // info.dtype.bytes
+    aligned = info.ptr % 16 == 0 and all(s % quad == 0 for s in info.strides if s != 1)
+    if info.strides[1] == 1 and aligned and K % quad == 0:
+        return "k"
+    if info.strides[0] == 1 and aligned and rows % quad == 0 and info.dtype.bits >= 16:
+        return "mn"
+    return "element"
+
+
+def store_width(info: Any, N: int) -> int:
+    """Elements of C per store."""
+    quad = 16 // info.dtype.bytes
+    aligned = info.strides[1] == 1 and info.ptr % 16 == 0 and all(s % quad == 0 for s in info.strides if s != 1)
+    return quad if aligned and N % quad == 0 else 1
+
+
+@functools.lru_cache(maxsize=1024)
+def make_plan(config: TensorConfig, dtype: Any, out: Any, major_A: str, major_B: str,
+              ragged: tuple[bool, bool, bool], vector: int, batched: bool, splits: int, epilogue: Epilogue) -> Plan:
+    """The plan of one kind of problem; the same object for the same kind."""
+    op = instruction(dtype)
+    m, n, k = op.shape_mnk
+    _multiples(config, (m * config.wM, 2 * n * config.wN, k), f"{config.wM}x{config.wN} warps of {op}")
+    mma = mo.make_tiled_mma(op, mo.make_layout((config.wM, config.wN, 1)), (m * config.wM, 2 * n * config.wN, k))
+    sA, copy_A = _operand(config, dtype, config.bM, major_A)
+    sB, copy_B = _operand(config, dtype, config.bN, major_B)
+    rows = m * config.wM
+    across = min(config.bN // vector, config.threads)
+    width = mo.UniversalCopy(mo.uint128) if vector > 1 else mo.UniversalCopy(out)
+    store = mo.make_tiled_copy(mo.CopyAtom(width, out), mo.make_layout((config.threads // across, across), (across, 1)),
+                               mo.make_layout((1, vector)))
+    pitch = config.bN + max(8, 16 // out.bytes)         # rows start in other banks
+    for copy, tile in ((copy_A, (copy_A.tiler[0], 1, copy_A.tiler[1])), (copy_B, (1, *copy_B.tiler))):
+        if copy.threads != config.threads:
+            raise mo.ArgumentError(f"gemm_sm80: the {config.threads} threads of {config} do not share out rows of "
+                                   f"bK={config.bK} elements, 16 bytes each")
+        _multiples(config, tile, f"{copy.threads} threads of {copy.atom}")
+    return Plan(config, sA, sB, mo.make_layout((rows, config.bN), (pitch, 1)), copy_A, copy_B,
+                mo.make_tiled_copy_A(_reader(dtype, major_A), mma), mo.make_tiled_copy_B(_reader(dtype, major_B), mma),
+                mma, store, ragged, batched, splits, epilogue)
+
+
+def _multiples(config: TensorConfig, tile: tuple[int, int, int], what: str) -> None:
+    """ArgumentError where the extents of a configuration's tile are no multiples of these."""
+    for name, extent, of in zip(("bM", "bN", "bK"), (config.bM, config.bN, config.bK), tile, strict=True):
+        if extent % of:
+            raise mo.ArgumentError(f"gemm_sm80: {name}={extent} of {config} is no multiple of {of}, which {what} cover")
+
+
+def _reader(dtype: Any, major: str) -> mo.CopyAtom:
+    """Shared memory to registers: ldmatrix where it can, else element by element."""
+    if by_matrix(dtype, major):
+        return mo.CopyAtom(mo.LdMatrix(4, transpose=major == "mn"), dtype)
+    return mo.CopyAtom(mo.UniversalCopy(dtype), dtype)
+
+
+def by_matrix(dtype: Any, major: str) -> bool:
+    """Whether ldmatrix can read a tile that is contiguous along K ("k", "element") or M and N ("mn")."""
+    return bool(dtype.bits == 16 or (dtype.bits <= 32 and major != "mn"))
+
+
+def _operand(config: TensorConfig, dtype: Any, rows: int, major: str) -> tuple[Any, mo.TiledCopy]:
+    """Shared layout (rows, bK, stages) and the copy that fills it."""
+    quad, threads, bK = 16 // dtype.bytes, config.threads, config.bK
+    if major == "mn":
+        across = max(min(128 // dtype.bytes, rows) // quad, threads // bK)
+        thr, val = mo.make_layout((across, threads // across)), mo.make_layout((quad, 1))
+    else:
+        across = bK // quad if major == "k" else min(bK, threads)
+        thr = mo.make_layout((threads // across, across), (across, 1))
+        val = mo.make_layout((1, quad if major == "k" else 1))
+    copy = mo.CpAsync(mo.uint128, cache="global") if major != "element" else mo.UniversalCopy(dtype)
+    return _shared(config, dtype, rows, major), mo.make_tiled_copy(mo.CopyAtom(copy, dtype), thr, val)
+
+
+def _shared(config: TensorConfig, dtype: Any, rows: int, major: str) -> Any:
+    """Swizzled atoms for ldmatrix; padded columns or rows for element-wise reads."""
+    quad, bK, stages = 16 // dtype.bytes, config.bK, config.stages
+    if not by_matrix(dtype, major):
+        if major == "mn":
+            pitch = rows + 32 // dtype.bytes
+            return mo.make_layout((rows, bK, stages), (1, pitch, pitch * bK))
+        pitch = bK + 32 // dtype.bytes
+        return mo.make_layout((rows, bK, stages), (pitch, 1, pitch * rows))
+    line = min(128 // dtype.bytes, rows if major == "mn" else bK)       # elements side by side: 32, 64 or 128 bytes
+    swizzle = mo.Swizzle((line // quad).bit_length() - 1, quad.bit_length() - 1, 3)
+    inner = mo.make_layout((line, 8), (1, line)) if major == "mn" else mo.make_layout((8, line), (line, 1))
+    return mo.tile_to_shape(mo.ComposedLayout(swizzle, 0, inner), (rows, bK, stages))

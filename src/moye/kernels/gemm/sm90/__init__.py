@@ -1,0 +1,1 @@
+"""Matrix products on Hopper's warpgroup instructions, fed by TMA."""

@@ -1,0 +1,172 @@
+"""Several products in one launch: groups of rows of A, each with a B of its own, as in mixtures of experts; sm_90a.
+
+In: A (M, K), B (N, K, G), offsets (G + 1), C (M, N).  Out: rows offsets[g] to offsets[g + 1] of C written in place.
+
+>>> grouped_gemm_sm90(tokens, experts, out, offsets)    # out[o[g]:o[g+1]] = tokens[o[g]:o[g+1]] @ experts[:, :, g].T
+
+The offsets stay on the device.  A tile has rows of one group alone; one at the end of a group is stored row by row.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import moye as mo
+from moye.kernels.gemm.parts.arguments import activation_of, apart, array, configured, matrices, scalar
+from moye.kernels.gemm.parts.epilogues import ACTIVATIONS
+from moye.kernels.gemm.simt.config import SMS
+from moye.kernels.gemm.sm90.config import GROUP, Problem, WarpgroupConfig, choose
+from moye.kernels.gemm.sm90.epilogue import Output, below, finish, put
+from moye.kernels.gemm.sm90.host import EIGHTH, check_dtypes, check_extents, loaded, multiplied, stored, width
+from moye.kernels.gemm.sm90.kernel import mainloop, pieces, promoted_mainloop
+from moye.kernels.gemm.sm90.plan import Fusion, Plan, make_plan
+from moye.kernels.pack import packed
+from moye.kernels.workspace import zeros
+
+Activation = str | Callable[[Any], Any]
+
+
+@mo.jit
+def produce(plan, A, B, sA, sB, pipe, work, k_tiles):
+    """One thread fills the stages; a tile of A begins at any row."""
+    config = plan.config
+    gB = mo.tile(B.tensor, (config.bN, config.bK, 1), (None, None, None), ragged=True)      # (bN, bK, 1, n, k, g)
+    state = pipe.producer_start()
+    while work.valid:
+        group, _, n, row, _ = work.coordinates()
+        gA = mo.tile(below(A.tensor, row), (config.bM, config.bK), (0, None), ragged=True)  # (bM, bK, k)
+        for k in range(k_tiles):
+            pipe.producer_acquire(state)
+            mo.copyto(A, sA[:, :, state.stage], gA[:, :, k], barrier=pipe.barrier(state))
+            mo.copyto(B, sB[:, :, state.stage], gB[:, :, :, n, k, group], barrier=pipe.barrier(state))
+            state = state.next()
+        work = work.next()
+
+
+@mo.jit
+def store(plan, out, sC, acc, n):
+    """The warpgroup's rows of a tile; ``out`` begins at the tile's first row and has the rows that are left."""
+    sums, config, group = pieces(plan, acc), plan.config, mo.warpgroup_idx()            # (sums, column, row)
+    columns, rows = mo.size(sums, 1), mo.size(sums, 2)
+    for p in mo.static_range(rows * columns):
+        i, c = p // columns, p % columns
+        place = (group + config.groups * i, n * columns + c)
+        part = plan.chunk.partition_fragment_C((64, plan.columns))                      # (MMA, 1, 1)
+        mo.copyto(part.with_layout(mo.make_layout(mo.size(sums, 0))), sums[:, c, i])
+        part = finish(plan, out, [part], place, 0)
+        put(plan, out, sC, part, place, 0, p % 2, 0 if p == 0 and rows * columns % 2 else 1)
+
+
+@mo.kernel
+def grouped_gemm_sm90_kernel(A, B, out, offsets, whole: mo.Constexpr, partly: mo.Constexpr):
+    """Tiles of all groups, block after block of the persistent grid; two plans, which differ in how C is stored."""
+    plan, tid = whole, mo.thread_idx().x
+    config, groups = plan.config, plan.config.groups
+    sA = mo.shared_array(plan.dtypes[0], plan.sA)                       # (bM, bK, stages)
+    sB = mo.shared_array(plan.dtypes[1], plan.sB)                       # (bN, bK, stages)
+    sC = mo.shared_array(plan.out, plan.sC) if plan.major_C else None   # (64 * groups, columns, 2)
+    pipe = mo.PipelineTma(config.stages, A.bytes + B.bytes, consumers=groups)
+    pipe.init()
+    mo.sync_threads()
+    k_tiles, n_tiles = mo.ceil_div(mo.size(A.tensor, 1), config.bK), mo.ceil_div(out.N, config.bN)
+    work = mo.GroupedTileScheduler(offsets, config.bM, n_tiles, config.raster).start()
+    if mo.warpgroup_idx() == groups:
+        mo.warpgroup_reg_dealloc(24)
+        if tid == groups * GROUP:
+            produce(plan, A, B, sA, sB, pipe, work, k_tiles)
+    else:
+        mo.warpgroup_reg_alloc(240)
+        thr_mma = plan.mma.get_slice(tid % (groups * GROUP))
+        tCrA = thr_mma.partition_fragment_A(sA)                         # (MMA, MMA_M, MMA_K, stages)
+        tCrB = thr_mma.partition_fragment_B(sB)                         # (MMA, MMA_N, MMA_K, stages)
+        state, multiply = pipe.consumer_start(), promoted_mainloop if plan.promote else mainloop
+        while work.valid:
+            _, _, n, row, rows = work.coordinates()
+            acc = plan.mma.partition_fragment_C((config.bM, config.bN))     # (MMA, MMA_M, MMA_N)
+            state = multiply(plan, pipe, acc, tCrA, tCrB, state, 0, k_tiles)
+            here = replace(out, M=rows, row=row)
+            if plan.major_C == "":
+                store(partly, here, None, acc, n)
+            elif rows >= config.bM:
+                store(whole, here, sC, acc, n)
+            else:
+                store(partly, here, None, acc, n)
+            work = work.next()
+        if plan.major_C and tid % GROUP == 0:
+            mo.tma_store_wait(0)
+
+
+# --- host ------------------------------------------------------------------------------------------------------------
+
+
+def grouped_gemm_sm90(A: Any, B: Any, C: Any, offsets: Any, *, activation: Activation = "none", alpha: float = 1,
+                      fast_accum: bool = False, config: WarpgroupConfig | None = None) -> Any:
+    """C[o[g]:o[g+1]] = activation(alpha * A[o[g]:o[g+1]] @ B[:, :, g].T) for every group g, in place; returns C.
+
+    A is (M, K), B (N, K, G), C (M, N), dtypes and strides as in ``gemm_sm90``; ``offsets`` o has G + 1 int32 that do
+    not decrease, from 0 to M, on the same device.  Groups may be empty; rows of no group stay as they are.  ``config``
+    is a cooperative one of two warpgroups.  ArgumentError for other arguments.
+    """
+    a, _, c = matrices("grouped_gemm_sm90", A, A, C)
+    b, o = array("grouped_gemm_sm90", "B", B, (3,), "(N, K, G)"), mo.describe(offsets)
+    _check(a, b, c, o)
+    apart("grouped_gemm_sm90", "B", b, c)
+    alpha = scalar(alpha, a.dtype, "grouped_gemm_sm90")
+    configured("grouped_gemm_sm90", config, WarpgroupConfig)
+    function = activation_of("grouped_gemm_sm90", activation, ACTIVATIONS)
+    if 0 in (*c.shape, b.shape[2]):
+        return C
+    if a.shape[1] == 0:
+        A, B = (zeros(C, a.dtype, (x.shape[0], 16, *x.shape[2:])) for x in (a, b))     # TMA has no maps of empty arrays
+        a, b = mo.describe(A), mo.describe(B)
+    A, B = (X if loaded(x) is not None else packed(X) for X, x in ((A, a), (B, b)))
+    fusion = Fusion(scaled=alpha != 1, activation=function)
+    whole, partly = _plans(*(x._replace(ptr=x.ptr % 16) for x in (a, b, c)), fusion,
+                           a.dtype in EIGHTH and not fast_accum, config)
+    chosen = whole.config
+    tma_A, tma_B = (mo.TmaCopy(mo.TmaLoad(rounding=mo.tfloat32 if x.dtype == mo.float32 else None), X, tile, box, 1)
+                    for X, x, tile, box in ((A, a, whole.tiles[0], (chosen.bM, chosen.bK)),
+                                            (B, b, whole.tiles[1], (chosen.bN, chosen.bK, 1))))
+    tma_C = mo.TmaCopy(mo.TmaStore(), C, whole.tiles[2], (64, whole.columns), 1) if whole.major_C else None
+    out = Output(tma_C, C, None, (None,), None, (None,), alpha, 0, c.shape[0], c.shape[1])
+    grouped_gemm_sm90_kernel.launch(tma_A, tma_B, out, offsets, whole, partly, grid=SMS, block=chosen.threads)
+    return C
+
+
+@functools.lru_cache(maxsize=1024)
+def _plans(a: Any, b: Any, c: Any, fusion: Fusion, promote: bool, config: WarpgroupConfig | None) -> tuple[Plan, Plan]:
+    """How whole tiles are stored, and those at the end of a group."""
+    check_extents("grouped_gemm_sm90", a, b)
+    if config is None:
+        rows = max(129, c.shape[0] // b.shape[2])
+        found = choose(Problem(rows, c.shape[1], a.shape[1], b.shape[2], a.dtype, promote))
+        bK = 128 // a.dtype.bytes
+        config = WarpgroupConfig(128, 256, bK, 4) if found.bN > 128 and not promote and c.shape[1] > 128 else \
+            WarpgroupConfig(128, 128, bK, 5)
+    if config.schedule != "cooperative" or config.groups != 2 or config.cluster > 1 or config.swap \
+            or config.store != "warpgroup":
+        raise mo.ArgumentError(f"grouped_gemm_sm90: {config} is no cooperative configuration of two warpgroups",
+                               hint='schedule="cooperative", groups=2, split_k=1, swap=False, multicast="", '
+                                    'store="warpgroup"')
+    majors = ["mn" if loaded(x) == 0 else "k" for x in (a, b)]
+    dtypes = (multiplied(a.dtype), multiplied(b.dtype))
+    major_C = stored(c, "warpgroup")
+    whole, partly = (make_plan(config, dtypes, c.dtype, *majors, major, fusion, width(c), promote)
+                     for major in (major_C if major_C == "k" else "", ""))
+    return whole, partly
+
+
+def _check(a: Any, b: Any, c: Any, o: Any) -> None:
+    """ArgumentError for what is no group of products."""
+    check_dtypes("grouped_gemm_sm90", a, b, c)
+    (M, K), (N, depth, groups) = a.shape, b.shape
+    if depth != K or tuple(c.shape) != (M, N):
+        raise mo.ArgumentError(f"grouped_gemm_sm90: A {tuple(a.shape)}, B {tuple(b.shape)} and C {tuple(c.shape)} are "
+                               "not (M, K), (N, K, G) and (M, N)")
+    if o is None or o.dtype != mo.int32 or tuple(o.shape) != (groups + 1,):
+        found = "what is no array" if o is None else f"{o.dtype} {tuple(o.shape)}"
+        raise mo.ArgumentError(f"grouped_gemm_sm90: offsets must be int32 ({groups + 1},) for {groups} groups, not "
+                               f"{found}")

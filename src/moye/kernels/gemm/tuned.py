@@ -1,0 +1,102 @@
+"""The kernels with their configuration searched for instead of chosen by rule: ``moye.autotune`` around each.
+
+In: the kernel's arguments.  Out: what the kernel gives, after a search the first time a problem is met.
+
+>>> tuned_gemm_sm90(A, B, C, activation="gelu"); print(tuned_gemm_sm90.report())
+
+The search takes seconds and its result is kept on disk; ``gemm_simt`` and ``gemm_sm90`` themselves never search.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import replace
+from typing import Any
+
+import moye as mo
+from moye.kernels.gemm.simt import config as simt_config
+from moye.kernels.gemm.simt.config import DOUBLE, FLOAT, SMS, TileConfig
+from moye.kernels.gemm.simt.kernel import gemm_simt
+from moye.kernels.gemm.sm90 import config as warpgroup_config
+from moye.kernels.gemm.sm90.config import WarpgroupConfig
+from moye.kernels.gemm.sm90.host import OUTPUTS, gemm_sm90
+
+_SPLITS = (1, 2, 4, 8)
+_WAVES = 4                              # of blocks, beyond which splitting K cannot help
+
+
+def _unfit(config: mo.Config, *, A: Any, B: Any, **_: Any) -> bool | str:
+    """Why a configuration is not worth compiling for this problem."""
+    a, b = mo.describe(A), mo.describe(B)
+    if a is None or b is None or len(a.shape) != 2 or len(b.shape) != 2:
+        return False                    # gemm_simt says what is wrong with them
+    tile: TileConfig = config["config"]
+    (M, K), N = a.shape, b.shape[0]
+    if tile not in simt_config.configs(a.dtype.bytes):
+        return f"not for {a.dtype}"
+    if not simt_config.fits(tile, M, N, K):
+        return "the tile does not divide the problem"
+    tiles = -(-M // tile.bM) * -(-N // tile.bN)
+    if config["splits"] > 1 and (K // tile.bK < 4 * config["splits"] or tiles > _WAVES * SMS):
+        return "too little along K to split"
+    return False
+
+
+@mo.autotune([mo.Config(config=tile, splits=n) for tile in (*FLOAT, *DOUBLE) for n in _SPLITS], key=["A", "B", "C"],
+             prune=_unfit)
+def tuned_gemm_simt(A: Any, B: Any, C: Any, *, alpha: float = 1, beta: float = 0, config: TileConfig | None = None,
+                    splits: int | None = None) -> Any:
+    """``gemm_simt`` with the fastest tile configuration and number of K splits for these shapes and strides."""
+    return gemm_simt(A, B, C, alpha=alpha, beta=beta, config=config, splits=splits)
+
+
+# --- Hopper ----------------------------------------------------------------------------------------------------------
+
+_FEW = (8, 16, 32, 64, 128)             # rows or columns up to which narrow tiles are tried
+_ALSO_WIDE = 32                         # and above which wide ones are tried beside them
+
+
+@functools.lru_cache(maxsize=4096)
+def _worth_trying(dtype: Any, M: int, N: int, gated: bool) -> tuple[WarpgroupConfig, ...]:
+    """Wide tiles; for few rows or columns of C narrow ones, with that mode along their columns."""
+    wide, few = warpgroup_config.configs(dtype, gated=gated), min(M, N)
+    if gated or few > max(_FEW):
+        return wide
+    narrow = tuple(replace(config, swap=M < N) for config in warpgroup_config.configs(dtype, skinny=few))
+    return (*narrow, *wide) if few > _ALSO_WIDE else narrow
+
+
+def _of_any_problem() -> list[WarpgroupConfig]:
+    """What is worth trying for some shape and dtype, each once; of a dtype only the width matters."""
+    shapes = [(4096, 4096), *((few, 4096) for few in _FEW), *((4096, few) for few in _FEW)]
+    return list(dict.fromkeys(config for dtype in (mo.int8, mo.float16, mo.float32) for gated in (False, True)
+                              for M, N in shapes for config in _worth_trying(dtype, M, N, gated)))
+
+
+def _unfit_sm90(config: mo.Config, *, A: Any, C: Any, fast_accum: bool, fusion: dict[str, Any],
+                **_: Any) -> bool | str:
+    """Why a configuration is not worth compiling for this product."""
+    a, c, tile = mo.describe(A), mo.describe(C), config["config"]
+    if a is None or c is None or a.dtype not in OUTPUTS or min(len(a.shape), len(c.shape)) < 2 or 0 in c.shape:
+        return False                    # gemm_sm90 says what is wrong with them
+    (M, N), K = c.shape[:2], a.shape[1]
+    if tile not in _worth_trying(a.dtype, M, N, bool(fusion.get("gated"))):
+        return f"not for {a.dtype} and {M} x {N}"
+    if not warpgroup_config.fits(tile, a.dtype.is_float and a.dtype.bits == 8 and not fast_accum):
+        return "float32 sums of float8 products take twice the registers"
+    if tile.split_k > 1 and tile.split_k * tile.bK > K:
+        return "too little along K to split"
+    return False
+
+
+def accumulates(*, beta: Any, **_: Any) -> bool:
+    """Whether C is read, and then not stored by TMA: another kernel, whatever beta is."""
+    return not (isinstance(beta, (int, float)) and beta == 0)
+
+
+@mo.autotune([mo.Config(config=tile) for tile in _of_any_problem()],
+             key=["A", "B", "C", "fast_accum", "fusion", accumulates], prune=_unfit_sm90)
+def tuned_gemm_sm90(A: Any, B: Any, C: Any, *, alpha: float = 1, beta: float = 0, fast_accum: bool = False,
+                    config: WarpgroupConfig | None = None, **fusion: Any) -> Any:
+    """``gemm_sm90`` with the fastest configuration for these shapes, strides and fused operations; sm_90a."""
+    return gemm_sm90(A, B, C, alpha=alpha, beta=beta, fast_accum=fast_accum, config=config, **fusion)

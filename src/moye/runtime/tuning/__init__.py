@@ -1,0 +1,1 @@
+"""``@mo.autotune``: configurations tried, compiled side by side, timed and kept."""

@@ -1,0 +1,1 @@
+"""The simulator: a Func run over a grid on NumPy arrays, and judged as it runs."""

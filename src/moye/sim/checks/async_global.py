@@ -1,0 +1,226 @@
+"""Asynchronous copies and global memory that the kernel writes, too: reads that last, and the proxies of bulk copies.
+
+In: reads by cp.async and bulk copies, waits, proxy fences, clashes with such reads.  Out: findings B9 and C2 (a source
+is written while a copy may still read it), D12 and D13 (written by threads, then read or overwritten by a bulk copy
+with no proxy fence in between), through ``Conflicts``.
+
+Order between blocks is asked of the checker of global memory; only what lies in one of its regions is followed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Protocol
+
+import numpy as np
+
+from moye.ir import ops
+from moye.ir.nodes import Buffer
+from moye.sim.checks.async_reads import End, Source, Sources
+from moye.sim.checks.clocks import Bools, Clocks, Ints
+from moye.sim.checks.copy_groups import CopyGroups
+from moye.sim.checks.flag_history import Between, Eye
+from moye.sim.checks.global_proxies import GlobalFences
+from moye.sim.checks.global_records import UnitTracks
+from moye.sim.checks.global_regions import ATOMIC, READ, WRITE, Packing, Plan
+from moye.sim.checks.global_verdicts import Clash, Conflicts
+
+MOST_PAIRS = 4096
+"""Pairs of a write and a bulk copy of one box that are asked about."""
+
+
+class Loading(Protocol):
+    """A bulk copy: of each thread that issues it the block that receives and the mbarrier there."""
+
+    thread: Ints
+    block: Ints
+    element: Ints
+    phase: Ints
+    sources: list[Source | None]
+    source: Ints
+
+
+class Units(Protocol):
+    """The asynchronous units of the shared checker."""
+
+    def barrier(self, buffer: Buffer, element: int) -> int: ...
+
+
+class Threads(Protocol):
+    """The shared checker."""
+
+    clocks: Clocks
+    copies: CopyGroups
+
+    @property
+    def engines(self) -> Units: ...
+    def everyone(self, active: Bools | None) -> Bools: ...
+    def split(self, active: Bools | None) -> Bools: ...
+    def expand(self) -> None: ...
+
+
+class Eyes(Protocol):
+    """Who knows what each thread knows."""
+
+    def eye(self, block: int, thread: int) -> Eye: ...
+
+
+class Shared(Protocol):
+    """What the batches of the launch share."""
+
+    plan: Plan
+    between: Between
+    crossing: bool
+    conflicts: Conflicts
+    sources: Sources
+    proxies: GlobalFences
+
+
+class Overlaps:
+    """The part of one batch: blocks ``first`` on of those that run."""
+
+    def __init__(self, memory: Shared, shared: Threads, flags: Eyes, first: int, blocks: int) -> None:
+        self.memory, self.shared, self.flags, self.first, self.blocks = memory, shared, flags, first, blocks
+        regions = memory.plan.regions.values()
+        self.mixed = any(region.mixed for region in regions)
+        """Whether threads and bulk copies use the same memory."""
+        memory.sources.copied = []
+
+    # --- reads that last ---------------------------------------------------------------------------------------------
+
+    def copied(self, tracks: UnitTracks, unit: Ints, record: Ints) -> Ints:
+        """Threads read by cp.async: the records of reads that are not complete."""
+        packing = tracks.packing
+        record = record | packing.last
+        self.memory.sources.copies(tracks, unit, record, packing.block(record) - self.first,
+                                   self.shared.copies.committed)
+        return record
+
+    def waited(self) -> None:
+        """Threads have waited for copies by cp.async."""
+        if self.memory.sources.copied:
+            clocks = self.shared.clocks
+            self.memory.sources.waited(self.shared.copies.done, clocks.now[clocks.group])
+
+    def loading(self, op: ops.AnyBulk, boxes: Loading, units: Ints, inside: Bools, record: Ints) -> Ints:
+        """A bulk copy reads these units (N, V): the records (N,) of reads that are not complete."""
+        boxes.sources = [self.memory.sources.add((self.first + column, thread), op, units[n][inside[n]], int(record[n]))
+                         if inside[n].any() else None
+                         for n, (thread, column) in enumerate(zip(boxes.thread.tolist(), boxes.block.tolist(),
+                                                                  strict=True))]
+        boxes.source = np.arange(len(record))
+        return record
+
+    def issued(self, boxes: Loading, barrier: Buffer) -> None:
+        """It is known where they arrive."""
+        if not boxes.sources:
+            return
+        for n, number in enumerate(boxes.source.tolist()):
+            if (source := boxes.sources[number]) is not None:
+                engine = self.shared.engines.barrier(barrier, int(boxes.element[n]))
+                source.ends.append(End(self.first + int(boxes.block[n]), engine, int(boxes.phase[n])))
+
+    def reading(self, clash: Clash) -> Clash:
+        """Tell of writes over what copies of the same block may still read; the entries that are left."""
+        packing, left = clash.tracks.packing, np.ones(clash.unit.shape, np.bool_)
+        pending = packing.pending(clash.rival) & (clash.rival_kind == READ)
+        for record in np.unique(clash.rival[pending]).tolist():
+            at = np.flatnonzero(pending & (clash.rival == record))
+            lane = record >> packing.block_shift, record >> packing.lane_shift & (1 << packing.threads) - 1
+            op = self.memory.plan.ops[(record >> packing.epochs & (1 << packing.ops) - 1) - 1]
+            own = packing.block(clash.record[at]) == lane[0]
+            if not isinstance(op, ops.AnyBulk):
+                if own.any():
+                    self.memory.conflicts.lasting(clash.pick(at[own]), op, None)
+                    left[at[own]] = False
+                continue
+            found = np.zeros(len(at), np.bool_)
+            for source, here in self.memory.sources.met(lane, record, clash.unit[at]):
+                found |= here
+                left[at[here]] = self._unread(source, clash.pick(at[here]), lane[0])
+            left[at[~found]] = False                    # it is long over
+        return clash if left.all() else clash.pick(np.flatnonzero(left))
+
+    def _unread(self, source: Source, clash: Clash, block: int) -> Bools:
+        """Which entries may overwrite what is still being read and are not told of here."""
+        packing = clash.tracks.packing
+        lanes, inverse = np.unique(clash.record >> packing.lane_shift, return_inverse=True)
+        left = np.zeros(len(clash.unit), np.bool_)
+        late = left.copy()
+        for number, lane in enumerate(lanes.tolist()):
+            thread, other = lane & ((1 << packing.threads) - 1), lane >> packing.threads
+            if not self._over(source, thread, other):
+                (late if other == block else left)[inverse == number] = True
+        if late.any():
+            self.memory.conflicts.lasting(clash.pick(np.flatnonzero(late)), source.op,
+                                          self._heard_by_some(source))
+        return left
+
+    def _over(self, source: Source, thread: int, block: int) -> bool:
+        """Whether a thread of the batch knows that the copy is complete."""
+        clocks, column = self.shared.clocks, block - self.first
+        group, column = clocks.group[thread], column if clocks.columns > 1 else 0
+        for end in source.ends:
+            if end.block == block:
+                heard = int(clocks.heard[group, end.engine, column])
+            elif end.block // clocks.cluster == block // clocks.cluster:
+                heard = int(clocks.far_heard[group, end.block % clocks.cluster, end.engine, column])
+            else:
+                links = self.memory.between.visible(self.flags.eye(block - self.first, thread))
+                heard = int(self.memory.between.heard(links, end.block, end.engine + 1)[end.engine]) if links else 0
+            if heard > end.phase:
+                return True
+        return False
+
+    def _heard_by_some(self, source: Source) -> bool:
+        """Whether any thread of a block that receives it has waited for it."""
+        clocks = self.shared.clocks
+        return any(bool((clocks.heard[:, end.engine, end.block - self.first if clocks.columns > 1 else 0]
+                         > end.phase).any())
+                   for end in source.ends if self.first <= end.block < self.first + self.blocks)
+
+    # --- proxies -----------------------------------------------------------------------------------------------------
+
+    def fence(self, mask: Bools | None) -> None:
+        """Threads fence for the asynchronous proxy; what they do next has another epoch."""
+        if not self.mixed:
+            return
+        who = self.shared.split(mask)
+        everyone, clocks = self.shared.everyone(mask), self.shared.clocks
+        for block in range(self.blocks):
+            column = block if clocks.columns > 1 else 0
+            here = everyone[:, min(column, everyone.shape[1] - 1)]
+            for group in np.unique(clocks.group[here]).tolist():
+                members = here & (clocks.group == group)
+                epoch = int(clocks.now[group, column])
+                eye = self.flags.eye(block, int(np.argmax(members)))
+                self.memory.proxies.fence(members, epoch, replace(eye, own=epoch))
+        clocks.now = clocks.now + who
+
+    def crossed(self, op: ops.AnyBulk, tracks: UnitTracks, tensor: Buffer, kind: int, unit: Ints, record: Ints) -> None:
+        """D12, D13: what threads wrote, and this bulk copy reads or overwrites."""
+        packing, bulk = tracks.packing, self._bulk()
+        for rival in (WRITE, ATOMIC):
+            if rival not in tracks.tracks or not packing.detail or not unit.size:
+                continue
+            old = tracks.tracks[rival].newest.take(unit)
+            at = np.flatnonzero((old != 0) & ~bulk[packing.op(old)])
+            pairs, inverse = np.unique(np.stack([old[at], record[at]]), axis=1, return_inverse=True)
+            bad = np.array([self._unfenced(packing, *pair) for pair in pairs.T[:MOST_PAIRS].tolist()], np.bool_)
+            lost = at[np.isin(inverse.reshape(-1), np.flatnonzero(bad))]
+            if lost.size:
+                self.memory.conflicts.unfenced(Clash(tracks, tensor, op, kind, rival, unit[lost], record[lost],
+                                                     old[lost]), bool(self.memory.proxies.by_block))
+
+    def _bulk(self) -> Bools:
+        """By the number of an op whether it is a bulk copy."""
+        return np.array([False, *(isinstance(op, ops.AnyBulk) for op in self.memory.plan.ops)])
+
+    def _unfenced(self, packing: Packing, old: int, record: int) -> bool:
+        """Whether a bulk copy is ordered after a write, and no proxy fence lies between the two."""
+        (block, thread), (here, actor) = (
+            (value >> packing.block_shift, value >> packing.lane_shift & (1 << packing.threads) - 1)
+            for value in (old, record))
+        eye, epoch = self.flags.eye(here - self.first, actor), old & packing.last
+        fences = self.memory.proxies
+        return fences.knows(eye, (block, thread), epoch) and not fences.between_proxies((block, thread), epoch, eye)

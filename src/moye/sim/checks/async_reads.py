@@ -1,0 +1,122 @@
+"""Asynchronous copies that read global memory: they read it until they are complete, whenever they are issued.
+
+In: copies by cp.async and by bulk copies as they are issued, waits for them.  Out: records for globals.py, and which
+copy an access meets that may still read (``met``).
+
+Until it is known to be complete the record of such a read has the last epoch, which nobody is ordered after.  Who waits
+for its copies by cp.async makes them reads of his own at that moment; a bulk copy is complete for whoever has heard
+that a phase of the mbarrier, on which it completes, is over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from moye.ir import ops
+from moye.sim.checks.clocks import Bools, Ints
+from moye.sim.checks.global_records import UnitTracks
+
+Lane = tuple[int, int]
+"""The number of a block among those that run, a thread of it."""
+KEPT = 1024
+"""So many bulk copies of a thread are remembered; what is older counts as complete."""
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """Where a bulk copy arrives: the number of the block, the engine of an mbarrier there, the phase."""
+
+    block: int
+    engine: int
+    phase: int
+
+
+@dataclass(slots=True)
+class Source:
+    """One run or box: its units, the record, and where it arrives."""
+
+    op: ops.AnyBulk
+    first: int
+    relative: Ints
+    record: int
+    ends: list[End] = field(default_factory=list)
+
+    @property
+    def units(self) -> Ints:
+        return self.first + self.relative
+
+
+@dataclass(slots=True)
+class _Copied:
+    """A statement of cp.async: entry by entry the unit, the record, the lane and its group."""
+
+    tracks: UnitTracks
+    unit: Ints
+    record: Ints
+    thread: Ints
+    column: Ints
+    group: Ints
+
+    def pick(self, keep: Bools) -> _Copied:
+        return _Copied(self.tracks, self.unit[keep], self.record[keep], self.thread[keep], self.column[keep],
+                       self.group[keep])
+
+
+class Sources:
+    """The asynchronous reads of one launch that may not be complete."""
+
+    def __init__(self) -> None:
+        self.lanes: dict[Lane, list[Source]] = {}
+        self.copied: list[_Copied] = []
+        """Of the batch that runs."""
+        self._shapes: dict[int, Ints] = {}
+
+    # --- cp.async ----------------------------------------------------------------------------------------------------
+
+    def copies(self, tracks: UnitTracks, unit: Ints, record: Ints, column: Ints, group: Ints) -> None:
+        """Threads copy from these units, entry by entry, in the group (T, columns) that each has open."""
+        thread = tracks.packing.thread(record)
+        own = group[thread, column if group.shape[1] > 1 else 0]
+        self.copied.append(_Copied(tracks, unit, record, thread, column, own))
+
+    def waited(self, done: Ints, now: Ints) -> None:
+        """Groups below ``done`` (T, columns) are complete, at the epochs ``now`` (T, columns) of their threads."""
+        left = []
+        for copied in self.copied:
+            over = copied.group < done[copied.thread, copied.column if done.shape[1] > 1 else 0]
+            if over.any():
+                part, packing = copied.pick(over), copied.tracks.packing
+                epoch = now[part.thread, part.column if now.shape[1] > 1 else 0]
+                record = part.record - packing.last + np.minimum(epoch, packing.last - 1)
+                for track in copied.tracks.tracks.values():
+                    for word in track.words:
+                        same = word[part.unit] == part.record
+                        word[part.unit[same]] = record[same]
+            if not over.all():
+                left.append(copied.pick(~over))
+        self.copied = left
+
+    # --- bulk copies -------------------------------------------------------------------------------------------------
+
+    def add(self, lane: Lane, op: ops.AnyBulk, units: Ints, record: int) -> Source:
+        """A run or box is issued; those of one op mostly have one shape."""
+        relative = units - units[0]
+        shape = self._shapes.setdefault(id(op), relative)
+        if np.array_equal(shape, relative):
+            relative = shape
+        kept = self.lanes.setdefault(lane, [])
+        kept.append(Source(op, int(units[0]), relative, record))
+        del kept[:-KEPT]
+        return kept[-1]
+
+    def met(self, lane: Lane, record: int, units: Ints) -> Iterator[tuple[Source, Bools]]:
+        """The bulk copies of a thread that have this record, the newest first, and which of the units each has."""
+        left = np.ones(len(units), np.bool_)
+        for source in reversed(self.lanes.get(lane, ())):
+            here = left & np.isin(units, source.units) if source.record == record else np.zeros_like(left)
+            if here.any():
+                left &= ~here
+                yield source, here

@@ -1,0 +1,409 @@
+"""Order between the blocks of a cluster in their shared memory: accesses to the memory of other blocks, and to memory
+that others access.
+
+In: byte addresses (V, T, B), the columns (T or 1, B) of the blocks whose memory they are in, masks; accesses of blocks
+to their own memory; block barriers; exits.  Out: findings through ``PeerJudge``.
+
+What orders blocks is in clocks.py (``far``): barriers of the cluster that release, and arrivals at mbarriers of other
+blocks.  A relaxed barrier says that all blocks have started, nothing more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from math import prod
+from typing import Protocol
+
+import numpy as np
+
+from moye.ir import ops
+from moye.ir.nodes import Buffer, Func, Ref, TileRef
+from moye.sim.checks.clocks import Bools, Clocks, Ints
+from moye.sim.checks.cluster_verdicts import LOADED, READ, WRITTEN, Arrival, Meeting, PeerJudge, Tell
+from moye.sim.checks.engine_verdicts import Engine
+from moye.sim.checks.footprint import Footprint, Reach, footprint
+from moye.sim.checks.shared_records import (
+    ENGINE,
+    NEVER,
+    SHOWN,
+    SYNC,
+    Others,
+    Recent,
+    Shadow,
+    epoch_of,
+    kind_of,
+    pack,
+    thread_of,
+)
+from moye.sim.checks.shared_verdicts import Clashes, Judge
+from moye.sim.checks.signals import Flags
+
+
+class Fences(Protocol):
+    """The proxy fences of the shared checker."""
+
+    def unfenced_for(self, shadow: Shadow, op: ops.AnyBulk, at: Footprint, owner: Ints) -> None: ...
+
+
+class Units(Protocol):
+    """The asynchronous units of the shared checker."""
+
+    all: list[Engine]
+
+    @property
+    def proxies(self) -> Fences: ...
+    def has_read_there(self, engine: int, group: Ints, rank: Ints, block: Ints) -> Ints: ...
+    def passes(self) -> Ints: ...
+
+
+class Memory(Protocol):
+    """The shared checker."""
+
+    threads: int
+    blocks: int
+    clocks: Clocks
+    judge: Judge
+    shadows: dict[int, Shadow]
+    flags: Flags | None
+
+    @property
+    def engines(self) -> Units: ...
+    def read(self, op: ops.Op, ref: Ref | TileRef, addresses: Ints, width: int, active: Bools | None) -> None: ...
+    def write(self, op: ops.Op, ref: Ref | TileRef, addresses: Ints, width: int, active: Bools | None) -> None: ...
+    def everyone(self, active: Bools | None) -> Bools: ...
+    def expand(self) -> None: ...
+    def against(self, recent: Recent, at: Footprint) -> Clashes | None: ...
+    def shadow(self, buffer: Buffer, width: int) -> Shadow: ...
+    def align(self, shadow: Shadow, addresses: Ints, width: int) -> None: ...
+
+
+class Peers:
+    """Checks what the blocks of one batch do to the shared memory of others of their cluster."""
+
+    def __init__(self, checker: Memory, func: Func) -> None:
+        self.checker, self.size = checker, prod(func.cluster_dim)
+        relaxed = any(isinstance(op, ops.ClusterArrive) and op.relaxed for op in func.body.walk())
+        self.judge = PeerJudge(checker.judge, checker.engines.all, relaxed)
+        self.on = self.size > 1 and any(isinstance(op, ops.MapShared) or (
+            isinstance(op, ops.MbarrierArrive) and op.rank is not None) for op in func.body.walk())
+        """Whether blocks reach each other's memory or mbarriers at all."""
+        self.arrivals: dict[tuple[int, int], Arrival] = {}
+        """By mbarrier."""
+        self.gone: Bools = np.zeros(checker.blocks, np.bool_)
+        """The blocks that have ended."""
+        self.scoped: Ints = np.zeros((checker.threads, checker.blocks), np.int64)
+        """The epoch of each thread after its last block barrier or fence of block scope ..."""
+        self.barrier: Ints = np.zeros((checker.threads, checker.blocks), np.int64)
+        """... and its number."""
+
+    # --- accesses ----------------------------------------------------------------------------------------------------
+
+    def read(self, op: ops.Op, ref: Ref | TileRef, addresses: Ints, column: Ints, width: int,
+             active: Bools | None) -> None:
+        """``width`` bytes at each address are read."""
+        own, there = self._parts(column, active)
+        if own.any():
+            self.checker.read(op, ref, addresses, width, own)
+        if (found := self._find(op, ref, addresses, column, width, there, by_group=True)) is None:
+            return
+        shadow, others, reach = found
+        number = self.checker.judge.number(op)
+        told = self._unwritten(shadow, op, reach) | self._after_own(shadow, op, reach, READ)
+        told |= self._after_others(shadow, others, op, reach, READ)
+        self._alive(shadow, op, reach, READ, told)
+        others.read(reach, self.checker.clocks, number)
+
+    def write(self, op: ops.Op, ref: Ref | TileRef, addresses: Ints, column: Ints, width: int,
+              active: Bools | None) -> None:
+        """``width`` bytes at each address are written."""
+        own, there = self._parts(column, active)
+        if own.any():
+            self.checker.write(op, ref, addresses, width, own)
+        if (found := self._find(op, ref, addresses, column, width, there, by_group=False)) is None:
+            return
+        shadow, others, reach = found
+        number = self.checker.judge.number(op)
+        told = self._twice(shadow, op, reach) | self._after_own(shadow, op, reach, WRITTEN)
+        told |= self._after_others(shadow, others, op, reach, WRITTEN)
+        self._alive(shadow, op, reach, WRITTEN, told)
+        others.written(reach, self.checker.clocks, number)
+        unit, owner = reach.at.unit, reach.owner
+        last = shadow.write[unit, owner]
+        shadow.write[unit, owner] = np.where(last == 0, pack(np.zeros_like(last), number, SYNC, reach.at.first), last)
+        if shadow.stale is not None:
+            shadow.stale[unit, owner] = False
+        if shadow.fences is not None:
+            shadow.fences[unit, owner] = SHOWN          # what counts from here on is who wrote last
+
+    def local(self, shadow: Shadow, op: ops.Op, at: Footprint, verb: str) -> None:
+        """A block accesses memory of its own that others of its cluster access too."""
+        if shadow.others is None:
+            return
+        if at.block is None:
+            at = at.across(np.arange(self.checker.clocks.columns))
+        assert at.block is not None, "it has an entry for each block"
+        self._after_others(shadow, shadow.others, op, Reach(at, at.block), verb)
+
+    def _unwritten(self, shadow: Shadow, op: ops.Op, reach: Reach) -> bool:
+        """Whether something is read that nobody has written, at all or since its owner has allocated it again."""
+        never = shadow.write[reach.at.unit, reach.owner] == 0
+        again = np.zeros_like(never) if shadow.stale is None else ~never & shadow.stale[reach.at.unit, reach.owner]
+        told = False
+        for bad, stale in ((never, False), (again, True)):
+            if bad.any():
+                part, told = reach.pick(bad), True
+                self.judge.missing(shadow, op, self._meeting(part, np.zeros_like(part.owner), part.owner), stale)
+        return told
+
+    def _parts(self, column: Ints, active: Bools | None) -> tuple[Bools, Bools]:
+        """The lanes (T, B) that reach memory of their own block, and those that reach another's."""
+        shape = (self.checker.threads, self.checker.blocks)
+        lanes = np.ones(shape, np.bool_) if active is None else np.broadcast_to(active, shape)
+        own = np.broadcast_to(column.reshape(column.shape[-2:]) == np.arange(shape[1]), shape)
+        return lanes & own, lanes & ~own
+
+    def _find(self, op: ops.Op, ref: Ref | TileRef, addresses: Ints, column: Ints, width: int, lanes: Bools,
+              by_group: bool) -> tuple[Shadow, Others, Reach] | None:
+        """The owner's records and the entries: a unit of block ``rank`` is entered ``rank * units`` further on."""
+        if not lanes.any():
+            return None
+        checker = self.checker
+        checker.expand()
+        shadow = checker.shadow(ref.buffer.root, width)
+        checker.align(shadow, addresses, width)
+        inside = (addresses >= 0) & (addresses <= shadow.buffer.bytes - width)
+        moved = np.where(inside, addresses + column % self.size * (shadow.units * shadow.unit), -width)
+        at = footprint(moved, width, lanes, shadow.unit, shadow.units * self.size, checker.clocks.group,
+                       checker.clocks.groups, by_group)
+        if at is None:
+            return None
+        if shadow.others is None:
+            shadow.others = Others(shadow.units, checker.clocks)
+        assert at.block is not None, "the blocks of a cluster are told apart"
+        rank, unit = np.divmod(at.unit, shadow.units)
+        owner = at.block // self.size * self.size + rank
+        at = Footprint(unit, at.group, at.block, at.first, at.second, int(unit.min()), int(unit.max()))
+        return shadow, shadow.others, Reach(at, owner)
+
+    # --- order -------------------------------------------------------------------------------------------------------
+
+    def _after_own(self, shadow: Shadow, op: ops.Op, reach: Reach, verb: str) -> bool:
+        """Whether an access clashes with what the owner itself did: then it is told."""
+        clocks, (unit, group, rank) = self.checker.clocks, (reach.at.unit, reach.at.group, reach.owner % self.size)
+        last = shadow.write[unit, reach.owner]
+        known = clocks.known_far(group, rank, clocks.group.take(thread_of(last), mode="clip"), reach.actor)
+        units = (kind_of(last) == ENGINE) & (last != 0)
+        if units.any():
+            number = np.where(units, thread_of(last), 0)
+            known = np.where(units, clocks.far_heard[group, rank, number, reach.actor], known)
+        told = verb != READ and self._after_recent(op, shadow, reach, shadow.reads, reach.owner,
+                                                   self.judge.after_read, verb)
+        if verb != LOADED or not told:                  # who read it had waited for the write
+            told |= self._after_write(shadow, op, reach, last, reach.owner, epoch_of(last) > known, verb)
+        if shadow.atomics is not None:
+            told |= self._after_recent(op, shadow, reach, shadow.atomics, reach.owner, self.judge.after_write, verb)
+        if verb != READ:
+            for engine, table in shadow.engines.items():
+                record = table[unit, reach.owner]
+                bad = epoch_of(record) > self.checker.engines.has_read_there(engine, group, rank, reach.actor)
+                if bad.any():
+                    told = True
+                    self.judge.over_engine(shadow, op, self._meeting(reach.pick(bad), record[bad], reach.owner[bad]),
+                                           engine, verb)
+        return told
+
+    def _after_others(self, shadow: Shadow, others: Others, op: ops.Op, reach: Reach, verb: str) -> bool:
+        """Whether an access clashes with what other blocks than the owner did."""
+        clocks = self.checker.clocks
+        last, rank = (x[reach.at.unit, reach.owner] for x in (others.write, others.writer))
+        known = clocks.known_far(reach.at.group, rank, clocks.group.take(thread_of(last), mode="clip"), reach.actor)
+        rival = reach.owner // self.size * self.size + rank
+        told = self._after_write(shadow, op, reach, last, rival, epoch_of(last) > known, verb)
+        for number, recent in others.reads.items() if verb != READ else ():
+            rival = reach.owner // self.size * self.size + number
+            told |= self._after_recent(op, shadow, reach, recent, rival, self.judge.after_read, verb)
+        return told
+
+    def _after_write(self, shadow: Shadow, op: ops.Op, reach: Reach, last: Ints, rival: Ints, bad: Bools,
+                     verb: str) -> bool:
+        """Accesses that are not ordered after the last write, except by the thread itself."""
+        if not bad.any():
+            return False
+        reach, last, rival = reach.pick(bad), last[bad], rival[bad]
+        met = self._meeting(reach, last, rival)
+        same = (met.actor == rival) & (met.thread == thread_of(last)) & (kind_of(last) == SYNC)
+        if same.all():
+            return False
+        met = met.pick(~same)
+        self.judge.after_write(shadow, op, met, self._scope(met), verb)
+        return True
+
+    def _after_recent(self, op: ops.Op, shadow: Shadow, reach: Reach, recent: Recent, rival: Ints, tell: Tell,
+                      verb: str) -> bool:
+        """Accesses that are not ordered after the newest of a kind by blocks ``rival``."""
+        newest = recent.newest[reach.at.unit, :, reach.owner]
+        known = self.checker.clocks.known_far_all(reach.at.group, rival % self.size, reach.actor)
+        entry, group = np.nonzero(epoch_of(newest) > known)
+        if not entry.size:
+            return False
+        record, part = newest[entry, group], reach.pick(entry)
+        actor = np.where(part.at.first != thread_of(record), part.at.first, part.at.second)
+        own = (actor == thread_of(record)) & (part.actor == rival[entry])       # then only another of its group clashes
+        record = np.where(own, recent.other[part.at.unit, group, part.owner], record)
+        keep = epoch_of(record) > known[entry, group]
+        if not keep.any():
+            return False
+        met = self._meeting(part.pick(keep), record[keep], rival[entry][keep])
+        if verb != READ:
+            recent.forget(met.unit, met.owner)
+        tell(shadow, op, met, self._scope(met), verb)
+        return True
+
+    def _twice(self, shadow: Shadow, op: ops.Op, reach: Reach) -> bool:
+        """Whether two threads write one unit in this statement, of one block or of two."""
+        number, told = self.checker.judge.number(op), False
+        if (several := np.flatnonzero(reach.at.first != reach.at.second)).size:
+            part, told = reach.pick(several), True
+            record = pack(np.zeros_like(several), number, SYNC, part.at.second)
+            self.judge.together(shadow, op, self._meeting(part, record, part.actor))
+        place = reach.owner * shadow.units + reach.at.unit
+        order = np.argsort(place, kind="stable")
+        again = np.flatnonzero(place[order][1:] == place[order][:-1])
+        if again.size:
+            first, part = reach.pick(order[again]), reach.pick(order[again + 1])
+            record = pack(np.zeros_like(again), number, SYNC, first.at.first)
+            self.judge.together(shadow, op, self._meeting(part, record, first.actor))
+        return told or bool(again.size)
+
+    def _meeting(self, reach: Reach, record: Ints, rival: Ints) -> Meeting:
+        """The entries with the thread of each that is not the one of the record, if there is one."""
+        own = (reach.at.first == thread_of(record)) & (reach.actor == rival)
+        return Meeting(reach.at.unit, reach.owner, reach.actor, np.where(own, reach.at.second, reach.at.first), rival,
+                       record)
+
+    def _scope(self, met: Meeting) -> Ints:
+        """The block barrier that lies after the earlier access and was the last one of both threads, 0 for none."""
+        rival = thread_of(met.record)
+        number = self.barrier[rival, met.rival]
+        between = (self.scoped[rival, met.rival] > epoch_of(met.record)) & (
+            number == self.barrier[met.thread, met.actor])
+        return np.where(between, number, 0)
+
+    # --- tensor copies for several blocks ----------------------------------------------------------------------------
+
+    def clear(self, shadow: Shadow, at: Footprint) -> bool:
+        """Whether a copy into these units of every block, by any block of its cluster, is ordered after all that was
+        done there; blocks do not differ yet."""
+        clocks, last, zero = self.checker.clocks, shadow.write[at.unit, 0], np.zeros_like(at.unit)
+        if shadow.others is not None or shadow.atomics is not None:
+            return False
+        rank, units = np.ones_like(zero), (kind_of(last) == ENGINE) & (last != 0)
+        group = clocks.group.take(thread_of(last), mode="clip")
+        seen, far = clocks.seen[at.group, group, 0], clocks.known_far(at.group, rank, group, zero)
+        if units.any():
+            number = np.where(units, thread_of(last), 0)
+            seen = np.where(units, clocks.heard[at.group, number, 0], seen)
+            far = np.where(units, clocks.far_heard[at.group, 1, number, 0], far)
+        seen = np.where(~units & (thread_of(last) == at.first), NEVER, seen)            # its own write, in its block
+        late = epoch_of(last) > np.minimum(seen, far)
+        if shadow.fences is not None:
+            fence = shadow.fences[at.unit, 0]
+            late |= (last != 0) & ~units & ((fence == 0) | (fence > np.minimum(seen, far)))
+        reads = epoch_of(shadow.reads.newest[at.unit, :, 0])
+        late |= (reads > clocks.known_far_all(at.group, rank, zero)).any(axis=1)
+        for engine, table in shadow.engines.items():
+            known = np.minimum(clocks.heard[at.group, engine, 0], clocks.far_heard[at.group, 1, engine, 0])
+            late |= epoch_of(table[at.unit, 0]) > known
+        return not late.any() and self.checker.against(shadow.reads, at) is None
+
+    def loaded(self, shadow: Shadow, op: ops.AnyBulk, at: Footprint, issuer: Ints) -> None:
+        """A tensor copy that threads of the blocks ``issuer`` have issued into these units of others."""
+        if not len(at.unit):
+            return
+        assert at.block is not None, "the blocks of a cluster are told apart"
+        reach = Reach(replace(at, block=issuer), at.block)
+        if not self._after_own(shadow, op, reach, LOADED):
+            self.checker.engines.proxies.unfenced_for(shadow, op, reach.at, reach.owner)
+        if shadow.others is not None:
+            self._after_others(shadow, shadow.others, op, reach, LOADED)
+
+    # --- the life of blocks ------------------------------------------------------------------------------------------
+
+    def _alive(self, shadow: Shadow, op: ops.Op, reach: Reach, verb: str, told: bool) -> None:
+        """D18: the owner may not have started, or has ended."""
+        nothing = np.zeros_like(reach.at.unit)
+        if (late := np.flatnonzero(self.gone[reach.owner])).size:
+            self.judge.ended(shadow, op, self._meeting(reach.pick(late), nothing[late], reach.owner[late]), verb)
+        if told:
+            return                                      # the barrier that is missing there will do here too
+        far = self.checker.clocks.known_far_all(reach.at.group, reach.owner % self.size, reach.actor)
+        if (early := np.flatnonzero(far.max(axis=1) == 0)).size:
+            self.judge.early(shadow, op, self._meeting(reach.pick(early), nothing[early], reach.owner[early]), verb)
+
+    def arrived(self, op: ops.Op, ref: Ref, element: int, to: Ints, came: Ints) -> None:
+        """Threads arrive at an mbarrier of the blocks of these ranks (T, B), -1 for none; ``came`` as in Arrival."""
+        if self.checker.flags is not None:
+            self.checker.flags.arrived((ref.buffer.id, element), to)
+        clocks, key = self.checker.clocks, (ref.buffer.id, element)
+        thread, block = np.nonzero(to >= 0)
+        rank, owner = block % self.size, block // self.size * self.size + to[thread, block]
+        if key not in self.arrivals:
+            nothing = np.zeros((self.size, self.checker.blocks), np.int64)
+            self.arrivals[key] = Arrival(op, f"{ref.buffer.name}({element})", nothing, nothing.copy(), nothing.copy())
+        last = self.arrivals[key]
+        last.op = op
+        last.thread[rank, owner], last.came[rank, owner] = thread, came[thread, block]
+        last.epoch[rank, owner] = clocks.now[clocks.group[thread], block if clocks.columns > 1 else 0]
+
+    def _unmet(self, columns: Ints) -> None:
+        """D18: arrivals at mbarriers of these blocks that none of their threads has heard of, or met since."""
+        clocks, met = self.checker.clocks, self.checker.engines.passes()
+        known = clocks.far.max(axis=0)
+        for arrival in self.arrivals.values():
+            for rank in range(self.size):
+                column = columns if clocks.columns > 1 else np.zeros_like(columns)
+                heard = known[rank, clocks.group[arrival.thread[rank, columns]], column]
+                bad = (arrival.epoch[rank, columns] > heard) & (arrival.came[rank, columns] >= met[columns])
+                bad &= columns % self.size != rank
+                if bad.any():
+                    owner = int(columns[np.argmax(bad)])
+                    self.judge.arrives(arrival, owner, rank, owner // self.size * self.size + rank, int(bad.sum()))
+
+    def left(self, gone: Bools) -> None:
+        """Threads (T, B) have exited: D18 where a block has ended and nothing orders its end after what others did."""
+        ended = gone.all(axis=0) & ~self.gone
+        if not ended.any():
+            return
+        self.gone |= ended
+        self._unmet(np.flatnonzero(ended))
+        for shadow in self.checker.shadows.values():
+            if shadow.others is not None:
+                for met, verb in self._unfinished(shadow, shadow.others, np.flatnonzero(ended)):
+                    self.judge.ends(shadow, met, verb)
+
+    def _unfinished(self, shadow: Shadow, others: Others, columns: Ints) -> Iterator[tuple[Meeting, str]]:
+        """The accesses of others to the memory of these blocks that none of their threads knows to be done."""
+        clocks = self.checker.clocks
+        known = clocks.far.max(axis=0)                                                  # (R, G, columns)
+        base = columns // self.size * self.size
+        for rank, recent in others.reads.items():
+            unit, group, i = np.nonzero(epoch_of(recent.newest[:, :, columns]) > known[rank][:, columns])
+            if unit.size:
+                record = recent.newest[unit, group, columns[i]]
+                yield Meeting(unit, columns[i], base[i] + rank, thread_of(record), columns[i], record), READ
+        record, writer = others.write[:, columns], others.writer[:, columns]
+        group = clocks.group.take(thread_of(record), mode="clip")
+        unit, i = np.nonzero(epoch_of(record) > known[writer, group, columns])
+        if unit.size:
+            record = record[unit, i]
+            yield Meeting(unit, columns[i], base[i] + writer[unit, i], thread_of(record), columns[i], record), WRITTEN
+
+    # --- block barriers ----------------------------------------------------------------------------------------------
+
+    def block_barrier(self, op: ops.Op, active: Bools | None) -> None:
+        """Threads have passed a block barrier, or a fence of block scope."""
+        who = np.broadcast_to(self.checker.everyone(active), self.scoped.shape)
+        clocks = self.checker.clocks
+        self.scoped = np.where(who, clocks.now[clocks.group], self.scoped)
+        self.barrier = np.where(who, self.checker.judge.number(op), self.barrier)

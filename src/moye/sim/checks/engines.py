@@ -1,0 +1,458 @@
+"""What asynchronous units do to shared memory: tensor copies and wgmma, their mbarriers, groups and proxy fences.
+
+In: the copies, products, arrivals, waits and fences of one batch.  Out: records and clocks for the shared checker, and
+findings D6, D8, D10, D12-D16, E3, F1 through ``EngineJudge``.
+
+Each mbarrier is an engine: what a load of phase n writes has epoch n + 1, and whoever waits for that phase has heard of
+it.  Each thread that stores, and each warpgroup, is one: what its group n reads has epoch n + 1.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from moye.ir import ops
+from moye.ir.nodes import Buffer, Func, Ref, TileRef
+from moye.sim.checks.clocks import Bools, Ints
+from moye.sim.checks.engine_records import Boxes, BulkWaits, Chunks, Made, Memory
+from moye.sim.checks.engine_verdicts import Engine, EngineJudge
+from moye.sim.checks.footprint import Footprint
+from moye.sim.checks.shared_proxies import Proxies, renewed
+from moye.sim.checks.shared_records import ENGINE, Shadow, epoch_of, kind_of, pack, put, renew, take, thread_of
+from moye.sim.checks.stages import Stages
+from moye.sim.findings.wording import WARP
+
+_CHUNK, _WARPGROUP = 16, 128
+
+
+class Engines:
+    """The asynchronous units of one batch."""
+
+    def __init__(self, checker: Memory, func: Func) -> None:
+        self.checker = checker
+        self.stages = Stages(func, checker.threads, checker.blocks)
+        self.judge = EngineJudge(checker.judge, self.stages)
+        self.proxies = Proxies(checker, self.judge)
+        self.all: list[Engine] = []
+        self._numbers: dict[tuple[str, int, int], int] = {}
+        self.made: dict[tuple[int, int], Made] = {}
+        self.shown: set[tuple[int, int]] = set()
+        """The mbarriers whose initialisation was fenced."""
+        self.barriers: dict[int, dict[int, ops.MbarrierInit]] = {}
+        """Per tensor the elements that are mbarriers."""
+        self.bulk = BulkWaits()
+        self.came: Ints = np.zeros((checker.threads, checker.blocks), np.int64)
+        """How often each thread has arrived at the barrier of its cluster ..."""
+        self.left: Ints = self.came.copy()
+        """... and has passed it."""
+        self._turns: Ints = np.zeros((2, checker.blocks), np.int64)
+
+    def engine(self, kind: str, major: int, minor: int, name: str) -> int:
+        """The number of an engine, new or old."""
+        key = (kind, major, minor)
+        if key not in self._numbers:
+            self._numbers[key] = self.checker.clocks.engine()
+            self.all.append(Engine(kind, name, major, minor))
+        return self._numbers[key]
+
+    def barrier(self, buffer: Buffer, element: int) -> int:
+        """The engine of an mbarrier."""
+        return self.engine("mbarrier", buffer.id, element, f"{buffer.name}({element})")
+
+    # --- mbarriers ---------------------------------------------------------------------------------------------------
+
+    def init(self, op: ops.MbarrierInit, element: int, lanes: Bools) -> None:
+        """A thread initialises a barrier."""
+        who, clocks = self.checker.everyone(lanes), self.checker.clocks
+        thread = who.argmax(axis=0)
+        epoch = clocks.now[clocks.group[thread], np.arange(clocks.columns)]
+        key = (op.ref.buffer.id, element)
+        self._initialised_again(op, element, thread, who)
+        came = self.came[np.broadcast_to(thread, (self.checker.blocks,)), np.arange(self.checker.blocks)]
+        self.barriers.setdefault(op.ref.buffer.id, {})[element] = op
+        self.made[key] = Made(op, thread, np.where(who.any(axis=0), epoch, 0), came)
+        self.shown.discard(key)
+
+    def _initialised_again(self, op: ops.MbarrierInit, element: int, thread: Ints, who: Bools) -> None:
+        """D11: other warps may not have passed their waits yet."""
+        clocks, passed = self.checker.clocks, self.stages.passed.pop((op.ref.buffer.id, element), None)
+        if passed is None:
+            return
+        passed = passed if clocks.columns > 1 else passed.max(axis=1, keepdims=True)
+        known = clocks.seen[clocks.group[thread], clocks.group[:, None], np.arange(clocks.columns)]
+        bad = (passed > known) & who.any(axis=0) & (np.arange(len(who))[:, None] // WARP != thread // WARP)
+        if bad.any():
+            self.judge.unordered_wait(op, element, bad, thread)
+
+    def _visible(self, op: ops.Op, ref: Ref, element: int, lanes: Bools, *, proxy: bool = False) -> None:
+        """D10: the initialisation must be ordered before this use; told once for each tensor of barriers."""
+        key = (ref.buffer.id, element)
+        made = self.made.get(key)
+        if made is None:
+            self.judge.unmade(op, ref, element, lanes)
+            return
+        if proxy and key not in self.shown:
+            self.judge.unshown(op, ref, element, lanes, made.op)
+            self.shown |= {key for key in self.made if key[0] == ref.buffer.id}
+        who, clocks = self.checker.everyone(lanes), self.checker.clocks
+        thread, epoch, column = self._columns(made.thread), self._columns(made.epoch), np.arange(clocks.columns)
+        for group in np.flatnonzero(clocks.groups_of(who).any(axis=1)).tolist():
+            here = who & (clocks.group == group)[:, None]
+            known = clocks.seen[group, clocks.group[thread], column] >= epoch
+            here[thread, column] = False
+            if key in self.shown:                       # with a fence any barrier of the cluster will do
+                here &= self._columned(self.left <= made.came)
+            if (bad := here & ~known).any():
+                self.judge.unordered_init(op, ref, element, bad, made.op, thread)
+                for other, init in self.made.items():
+                    if other[0] == ref.buffer.id:
+                        init.epoch = np.zeros_like(init.epoch)
+                return
+
+    def _columned(self, mask: Bools) -> Bools:
+        """A mask (T, blocks) as (T, columns)."""
+        return mask if self.checker.clocks.columns > 1 else np.logical_or.reduce(mask, axis=1)[:, None]
+
+    def _columns(self, x: Ints) -> Ints:
+        columns = self.checker.clocks.columns
+        return np.broadcast_to(x, (columns,)) if len(x) == 1 else x
+
+    def arrive(self, op: ops.MbarrierArrive, element: int, lanes: Bools, phase: Ints, to: Ints | None) -> None:
+        """Threads arrive (release) in the ``phase`` under way per block, at the barrier of the block of the cluster
+        whose rank (T, B) ``to`` says.
+        """
+        ref = op.ref
+        channel = (f"arrive {ref.buffer.id}", element)
+        if to is None:
+            self._visible(op, ref, element, lanes)
+            if op.arrives:
+                clocks = self.checker.clocks
+                self.stages.arrive(op, element, lanes, clocks.now[clocks.group], phase)
+                clocks.send(channel, self.checker.groups(self.checker.everyone(lanes)))
+            return
+        ranks = np.unique(to[lanes]).tolist()
+        for rank in ranks:
+            self._visible_there(op, ref, element, lanes & (to == rank), rank)
+        self.checker.peers.arrived(op, ref, element, np.where(lanes, to, -1), self.came)
+        if self._alike(lanes, to):
+            self.checker.clocks.arrive(channel, self.checker.groups(self.checker.everyone(lanes)), None)
+            return
+        self.checker.expand()
+        for rank in ranks:
+            who = self.checker.groups(self.checker.everyone(lanes & (to == rank)))
+            self.checker.clocks.arrive(channel, who, rank)
+
+    def _alike(self, lanes: Bools, to: Ints) -> bool:
+        """Whether blocks do not differ yet, and the same groups of every block arrive at each block of its cluster."""
+        clocks = self.checker.clocks
+        if clocks.columns > 1 or (lanes != lanes[:, :1]).any():
+            return False
+        ranks = np.arange(self.checker.cluster)[:, None, None]
+        there: Bools = (to == ranks) & lanes                                            # (ranks, T, B)
+        groups = np.stack([there[:, clocks.group == g].any(axis=1) for g in range(clocks.groups)])
+        return bool((groups == groups[:, :1, :1]).all())
+
+    def _visible_there(self, op: ops.Op, ref: Ref, element: int, lanes: Bools, rank: int) -> None:
+        """D10 of the barrier of another block; told once for each tensor of barriers."""
+        key = (ref.buffer.id, element)
+        made = self.made.get(key)
+        if made is None:
+            self.judge.unmade(op, ref, element, lanes)
+            return
+        clocks, size = self.checker.clocks, self.checker.cluster
+        thread, block = np.nonzero(lanes)
+        owner = block // size * size + rank
+        column = np.zeros_like(block) if clocks.columns == 1 else block
+        maker, epoch = (np.broadcast_to(x, (self.checker.blocks,))[owner] for x in (made.thread, made.epoch))
+        known = clocks.known_far(clocks.group[thread], np.full_like(block, rank), clocks.group[maker], column)
+        bad = (known < epoch) & ((owner != block) | (thread != maker))
+        if key in self.shown:
+            bad &= self.left[thread, block] <= made.came[owner]
+        if bad.any():
+            at = int(np.argmax(bad))
+            self.judge.unordered_init_there(op, ref, element, (int(thread[at]), int(block[at])), made.op,
+                                            (int(maker[at]), int(owner[at])), int(bad.sum()))
+            for other, init in self.made.items():
+                if other[0] == ref.buffer.id:
+                    init.epoch = np.zeros_like(init.epoch)
+
+    def _visible_far(self, op: ops.AnyBulk, ref: Ref, element: int, boxes: Boxes, far: Bools) -> None:
+        """D10 of the barriers of other blocks, at which the boxes ``far`` of a multicast arrive."""
+        rank = boxes.block % self.checker.cluster
+        for there in np.unique(rank[far]).tolist():
+            lanes = np.zeros((self.checker.threads, self.checker.blocks), np.bool_)
+            here = far & (rank == there)
+            lanes[boxes.thread[here], boxes.issuer[here]] = True
+            self._visible_there(op, ref, element, lanes, there)
+
+    def phase(self, buffer: Buffer, element: int, where: Bools) -> None:
+        """A phase is complete in the blocks ``where``."""
+        columns = self.checker.everyone(where[None])[0]
+        self.checker.clocks.publish((f"arrive {buffer.id}", element), (f"phase {buffer.id}", element), columns)
+
+    def passed(self, op: ops.MbarrierWait, ref: Ref, element: int, lanes: Bools, phase: Ints) -> None:
+        """Threads go on after a wait (acquire); ``phase`` is the one under way, per block."""
+        self._visible(op, ref, element, lanes)
+        engine, who = self.barrier(ref.buffer, element), self.checker.groups(self.checker.everyone(lanes))
+        clocks = self.checker.clocks
+        if clocks.columns == 1 and (phase[lanes.any(axis=0)] != phase[lanes.any(axis=0)][0]).any():
+            self.checker.expand()
+            who = self.checker.groups(self.checker.everyone(lanes))
+        epoch = phase if clocks.columns > 1 else phase[lanes.any(axis=0)][:1]
+        clocks.receive((f"phase {ref.buffer.id}", element), who)
+        if self.checker.flags is not None:
+            self.checker.flags.waited((ref.buffer.id, element), lanes)
+        clocks.hear(engine, who, epoch)
+        self.stages.wait(op, element, lanes, phase, clocks.now[clocks.group])
+
+    # --- other synchronisation ---------------------------------------------------------------------------------------
+
+    def fence(self, op: ops.ProxyFence, lanes: Bools | None) -> None:
+        """Each thread makes its writes visible to the asynchronous proxy, or its mbarriers to everybody."""
+        who, clocks = self.checker.everyone(lanes), self.checker.clocks
+        for key, made in self.made.items():
+            if who[self._columns(made.thread), np.arange(clocks.columns)].any():
+                self.shown.add(key)
+        if op.kind == "async":
+            self.proxies.fence(who)
+
+    def cluster_arrive(self, lanes: Bools, *, relaxed: bool) -> None:
+        """Threads arrive at the barrier of their cluster; unless ``relaxed`` they release what they have done."""
+        self.came += lanes
+        for turn in () if relaxed else np.unique(self.came[lanes]).tolist():
+            here = lanes & (self.came == turn)
+            who, channel = self.checker.groups(self.checker.everyone(here)), ("cluster", turn % 2)
+            whole = np.repeat(here.any(axis=0).reshape(-1, self.checker.cluster).any(axis=1), self.checker.cluster)
+            stale = whole & (self._turns[turn % 2] != turn)     # everybody has passed the barrier two turns ago
+            self._turns[turn % 2, whole] = turn
+            self.checker.clocks.close(channel, self._columned(stale[None])[0])
+            self.checker.clocks.meet(channel, who)
+
+    def passes(self) -> Ints:
+        """How often threads of each block have passed the barrier of their cluster."""
+        passed: Ints = self.left.max(axis=0)
+        return passed
+
+    def cluster_leave(self, lanes: Bools) -> None:
+        """Threads pass the barrier of their cluster (acquire)."""
+        clocks = self.checker.clocks
+        for turn in np.unique(self.came[lanes]).tolist():
+            who = self.checker.groups(self.checker.everyone(lanes & (self.came == turn)))
+            clocks.receive(("cluster", turn % 2), who)
+            clocks.start(who)
+        self.left = np.where(lanes, self.came, self.left)
+
+    def bulk_wait(self, op: ops.BulkWait, lanes: Bools, limit: Ints) -> None:
+        """Threads know that their groups below ``limit`` (T, B) have read their sources."""
+        self.bulk.waited(op, lanes, limit)
+        for engine, entry in enumerate(self.all):
+            if entry.kind != "store" or not lanes[entry.major].any():
+                continue
+            only = np.zeros_like(lanes)
+            only[entry.major] = lanes[entry.major]
+            epoch = np.maximum(limit[entry.major], 0)
+            who, epoch = self._heard(only, epoch)
+            self.checker.clocks.hear(engine, who, epoch)
+
+    def _heard(self, lanes: Bools, epoch: Ints) -> tuple[Bools, Ints]:
+        """The groups of a mask and an epoch per column."""
+        here = lanes.any(axis=0)
+        if self.checker.clocks.columns == 1 and (epoch[here] != epoch[here][0]).any():
+            self.checker.expand()
+        who = self.checker.groups(self.checker.everyone(lanes))
+        return who, epoch if self.checker.clocks.columns > 1 else epoch[here][:1]
+
+    def products_done(self, lanes: Bools, limit: Ints) -> None:
+        """Warpgroups know that their products of the groups below ``limit`` (T, B) are complete."""
+        for engine, entry in enumerate(self.all):
+            first = entry.major * _WARPGROUP
+            if entry.kind == "products" and lanes[first].any():
+                only = np.zeros_like(lanes)
+                only[first:first + _WARPGROUP] = lanes[first:first + _WARPGROUP]
+                who, epoch = self._heard(only, np.maximum(limit[first], 0))
+                self.checker.clocks.hear(engine, who, epoch)
+
+    # --- accesses ----------------------------------------------------------------------------------------------------
+
+    def load(self, op: ops.AnyBulk, smem: Ref, barrier: Ref, chunks: Chunks, boxes: Boxes) -> None:
+        """Boxes that will be written, in the phase under way of their barriers."""
+        for element in np.unique(boxes.element).tolist():
+            mine = boxes.element == element
+            own = boxes.issuer == boxes.block
+            self._visible(op, barrier, element, self._lanes(boxes, mine & own), proxy=True)
+            self._visible_far(op, barrier, element, boxes, mine & ~own)
+            engine = self.barrier(barrier.buffer, element)
+            found = self._find(smem, chunks, boxes, mine)
+            if found is None:
+                continue
+            shadow, at, row = found
+            self.stages.fill(barrier.buffer, element, boxes.block[mine], boxes.phase[mine])
+            broken = self.stages.broken
+            if own.all():
+                if barrier.buffer.id not in broken:
+                    self._overwrites(shadow, op, at, element)
+            elif self.checker.clocks.columns > 1 or not self.checker.peers.clear(shadow, at):
+                self.checker.expand()                   # the report says which blocks it is
+                found = self._find(smem, chunks, boxes, mine, apart=True)
+                assert found is not None, "the boxes are the same"
+                shadow, at, row = found
+                if barrier.buffer.id not in broken:
+                    self._overwrites(shadow, op, at.pick(own[row]), element)
+                if barrier.buffer.id not in broken:     # nothing is told of the block's own part
+                    self.checker.peers.loaded(shadow, op, at.pick(~own[row]), boxes.issuer[row][~own[row]])
+            epoch = boxes.phase[row][:, None] + 1       # that of its box: boxes of blocks that do the same are alike
+            record = pack(epoch, self.checker.judge.number(op), ENGINE, np.full_like(epoch, engine))
+            put(shadow.write, at.unit, at.block, record)
+            renewed(shadow, at)
+            renew(shadow, at)
+
+    def _overwrites(self, shadow: Shadow, op: ops.AnyBulk, at: Footprint, stage: int) -> None:
+        if (clashes := self.checker.against_write(shadow, at, initialised=False)) is not None:
+            self.judge.load_over_write(shadow, op, clashes, self.all, stage)
+        elif (lost := self.proxies.unfenced(shadow, at)) is not None:
+            self.judge.unfenced(shadow, op, lost, "overwritten")
+        if (clashes := self.checker.against(shadow.reads, at)) is not None:
+            shadow.reads.forget(clashes.unit, clashes.block)
+            self.judge.load_over_read(shadow, op, clashes, stage)
+        self.against_engines(shadow, op, at, stage)
+        self.checker.peers.local(shadow, op, at, "loaded")
+
+    def store(self, op: ops.AnyBulk, smem: Ref, chunks: Chunks, boxes: Boxes) -> None:
+        """Boxes that will be read."""
+        for thread in np.unique(boxes.thread).tolist():
+            engine = self.engine("store", thread, 0, f"thread {thread}")
+            self.bulk.issued(thread, boxes.block[boxes.thread == thread], boxes.group[boxes.thread == thread])
+            self._read(op, smem, chunks, boxes, boxes.thread == thread, engine)
+
+    def send(self, op: ops.BulkCopy, barrier: Ref, chunks: Chunks, boxes: Boxes, to: Ints) -> None:
+        """Boxes that will be read for blocks of the cluster of these ranks; ``group`` is the barrier's phase there.
+
+        Whoever has heard that the phase is complete knows that they have been read.
+        """
+        self.checker.expand()
+        for element, rank in np.unique(np.stack([boxes.element, to]), axis=1).T.tolist():
+            mine = (boxes.element == element) & (to == rank)
+            self._visible_there(op, barrier, element, self._lanes(boxes, mine), rank)
+            there = self.barrier(barrier.buffer, element)
+            engine = self.engine("send", there, rank, f"{barrier.buffer.name}({element}) of the block of rank {rank}")
+            self._read(op, op.src, chunks, boxes, mine, engine)
+
+    def products(self, op: ops.Wgmma, ref: TileRef, chunks: Chunks, boxes: Boxes, warpgroup: int) -> None:
+        """An operand that will be read by one warpgroup; ``boxes`` has an entry for each of its groups of threads."""
+        engine = self.engine("products", warpgroup, 0, f"warpgroup {warpgroup}")
+        self.stages.product(warpgroup, boxes.block, boxes.group)
+        self._read(op, ref, chunks, boxes, np.ones(len(boxes.thread), np.bool_), engine)
+
+    def _read(self, op: ops.Op, ref: Ref | TileRef, chunks: Chunks, boxes: Boxes, mine: Bools, engine: int) -> None:
+        found = self._find(ref, chunks, boxes, mine)
+        if found is None:
+            return
+        shadow, at, row = found
+        judge = self.checker.judge
+        if (clashes := self.checker.against_write(shadow, at, initialised=True)) is not None:
+            self.judge.read(shadow, op, clashes, self.all)
+        elif (lost := self.proxies.unfenced(shadow, at)) is not None:
+            self.judge.unfenced(shadow, op, lost, "read")
+        self.checker.peers.local(shadow, op, at, "read")
+        last = shadow.engines.setdefault(engine, np.zeros_like(shadow.write))
+        epoch = boxes.group[row][:, None] + 1
+        put(last, at.unit, at.block, pack(epoch, judge.number(op), ENGINE, np.full_like(epoch, engine)))
+
+    def _lanes(self, boxes: Boxes, mine: Bools) -> Bools:
+        lanes = np.zeros((self.checker.threads, self.checker.blocks), np.bool_)
+        lanes[boxes.thread[mine], boxes.block[mine]] = True
+        return lanes
+
+    def _find(self, ref: Ref | TileRef, chunks: Chunks, boxes: Boxes, mine: Bools, *,
+              apart: bool = False) -> tuple[Shadow, Footprint, Ints] | None:
+        """The units of these boxes, one entry per unit and issuing thread; and a box of each entry.
+
+        ``apart``: each block has entries of its own, even where all do the same.
+        """
+        checker, places = self.checker, np.flatnonzero(mine)
+        uniform = not apart and _uniform(boxes, places, checker.blocks)
+        if not uniform:
+            checker.expand()
+        else:
+            places = places[boxes.block[places] == boxes.block[places[0]]]
+        shadow = checker.shadow(ref.buffer, _CHUNK)
+        known: dict[int, Ints] = {}
+        units: list[Ints] = []
+        thread: list[Ints] = []
+        block: list[Ints] = []
+        row: list[Ints] = []
+        for place in places.tolist():
+            start = int(boxes.start[place])
+            if start not in known:
+                address = chunks(start)
+                checker.align(shadow, address, _CHUNK)
+                per = _CHUNK // shadow.unit
+                known[start] = (address[:, None] // shadow.unit + np.arange(per)).reshape(-1)
+            inside = known[start][(known[start] >= 0) & (known[start] < shadow.units)]
+            units.append(inside)
+            for values, of in ((thread, boxes.thread), (block, boxes.block)):
+                values.append(np.full(len(inside), of[place], np.int64))
+            row.append(np.full(len(inside), place, np.int64))
+        if not units or not sum(map(len, units)):
+            return None
+        unit, who, where = (np.concatenate(x) for x in (units, thread, block))
+        at = Footprint(unit, checker.clocks.group[who], None if uniform else where, who, who, int(unit.min()),
+                       int(unit.max()))
+        return shadow, at, np.concatenate(row)
+
+    # --- questions of the shared checker -----------------------------------------------------------------------------
+
+    def known(self, last: Ints, known: Ints, at: Footprint) -> Ints:
+        """``known`` epochs, of writes by engines those that the entries' groups have heard of."""
+        mine = (kind_of(last) == ENGINE) & (last != 0)
+        if not mine.any():
+            return known
+        number = np.where(mine, thread_of(last), 0)
+        return np.where(mine, self.checker.clocks.known_engine(at.group, number, at.block), known)
+
+    def against_engines(self, shadow: Shadow, op: ops.Op, at: Footprint, stage: int = 0) -> None:
+        """Writes over what engines may still read; of a tensor copy with the element of its barrier."""
+        for engine, table in shadow.engines.items():
+            last = take(table, at.unit, at.block)
+            bad = epoch_of(last) > self._has_read(engine, at.group, at.block)
+            if bad.any():
+                entry, column = np.nonzero(bad)
+                clashes = self.checker.clashes(at, entry, column, last[entry, column], at.first[entry])
+                put(table, at.unit, at.block, np.where(bad, 0, last))
+                self.judge.overwrite(shadow, op, clashes, self.all[engine],
+                                     None if self._has_waited(engine, last[entry, column], column) else self.bulk,
+                                     stage)
+
+    def _has_waited(self, engine: int, record: Ints, column: Ints) -> bool:
+        """Whether the thread that stores has itself waited for what it has read, so that no other wait was meant."""
+        entry, clocks = self.all[engine], self.checker.clocks
+        return entry.kind == "store" and bool(
+            (epoch_of(record) <= clocks.heard[clocks.group[entry.major], engine, column]).all())
+
+    def _has_read(self, engine: int, group: Ints, block: Ints | None) -> Ints:
+        """Up to which epoch groups (D,) know that an engine of their block has read: (D, columns), or (D, 1)."""
+        entry, clocks = self.all[engine], self.checker.clocks
+        if entry.kind == "send":
+            return clocks.known_engine_of(group, entry.minor, entry.major, block)
+        return clocks.known_engine(group, engine, block)
+
+    def has_read_there(self, engine: int, group: Ints, rank: Ints, block: Ints) -> Ints:
+        """The same of groups (D,) of ``block`` and an engine of the blocks of these ranks: (D,)."""
+        entry, clocks = self.all[engine], self.checker.clocks
+        if entry.kind == "send":
+            return clocks.known_engine_of(group, entry.minor, entry.major, block)[:, 0]
+        found: Ints = clocks.far_heard[group, rank, engine, block]
+        return found
+
+def _uniform(boxes: Boxes, places: Ints, blocks: int) -> bool:
+    """Whether all blocks of the batch do the same."""
+    if blocks == 1:
+        return True
+    if len(places) % blocks:
+        return False
+    order = places[np.lexsort((boxes.thread[places], boxes.block[places]))]
+    grid = order.reshape(blocks, -1)
+    if (boxes.block[grid] != np.arange(blocks)[:, None]).any():
+        return False
+    return all(bool((x[grid] == x[grid[:1]]).all())
+               for x in (boxes.thread, boxes.start, boxes.element, boxes.phase, boxes.group))

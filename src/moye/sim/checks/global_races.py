@@ -1,0 +1,472 @@
+"""Races in global memory, within a block and between blocks, by happens-before; values are never looked at.
+
+In: the accesses of a batch of blocks to the arguments that the kernel writes.  Out: findings C1-C3 (within a block),
+D19, G1-G3 and G5 (between blocks), B9, D1, D3 and D17 (stores by TMA) through the reporter.
+
+Blocks have no order, whichever ran first here, unless releases and acquires give them one (between.py); within a block
+the clocks of the shared-memory checker say.  What is remembered is in regions.py, tracks.py and stored.py, the words
+and classes are in conflicts.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from math import prod
+from typing import Protocol
+
+import numpy as np
+
+from moye.dtypes import Space
+from moye.ir import ops
+from moye.ir.nodes import Buffer, Func, Ref, TileRef
+from moye.sim.checks.async_global import Loading, Overlaps
+from moye.sim.checks.async_reads import Sources
+from moye.sim.checks.bulk_stores import Stores
+from moye.sim.checks.clocks import Bools, Ints
+from moye.sim.checks.equal_writes import differ
+from moye.sim.checks.flag_history import Between, Eye
+from moye.sim.checks.global_proxies import GlobalFences
+from moye.sim.checks.global_records import Pattern, UnitTracks, held
+from moye.sim.checks.global_regions import (
+    ATOMIC,
+    CLUSTER,
+    CTA,
+    GPU,
+    READ,
+    STRONG,
+    WRITE,
+    Plan,
+    Region,
+    is_lasting,
+    kind_of,
+    plan,
+    scope_of,
+)
+from moye.sim.checks.global_verdicts import Clash, Conflicts, Place
+from moye.sim.checks.shared_races import SharedChecker
+from moye.sim.checks.signal_memory import Traffic, strong, traffic
+from moye.sim.checks.signals import Flags, Where
+from moye.sim.checks.unwritten_global import Unwritten
+from moye.sim.findings.finding import Reporter
+from moye.sim.values.memory import Array, Global
+
+MOST_UNITS = 1 << 20
+"""Units of an access whose pattern is kept."""
+
+
+class Boxes(Loading, Protocol):
+    """A bulk copy: of each thread that issues it the bulk group, too."""
+
+    group: Ints
+
+
+class GlobalMemory:
+    """What the batches of one launch share."""
+
+    def __init__(self, func: Func, memory: Callable[[Buffer], Global], blocks: int, place: Place, reporter: Reporter,
+                 spent: int | None = 0) -> None:
+        walked = list(func.body.walk())
+        self.func = func
+        self.cluster = prod(func.cluster_dim)
+        signals = traffic(func, {})
+        remote = any(isinstance(op, ops.MbarrierArrive) and op.rank is not None for op in walked)
+        ordered = any(strong(op) and _is_global(op) and signals.follows(op) for op in walked)
+        self.crossing = ordered or (remote and signals.ordered)
+        """Whether blocks may order each other."""
+        self.plan = Plan([]) if spent is None else plan(func, memory, blocks, ordered=self.crossing, spent=spent)
+        self.traffic: Traffic = traffic(func, {buffer.id: region.buffers[0].id for region in self.plan.regions.values()
+                                               for buffer in region.buffers})
+        self.unwritten = Unwritten(memory, place, reporter)
+        self.between = Between(self.cluster)
+        self.coarse = False
+        self.numbers = {id(op): number for number, op in enumerate(self.plan.ops, 1)}
+        self.tracked: dict[int, UnitTracks] = {}
+        self.stores = Stores()
+        self.sources = Sources()
+        self.proxies = GlobalFences(self.between, func.threads)
+        self.patterns: dict[int, Pattern] = {}
+        self.lanes: dict[tuple[int, int], Ints] = {}
+        """Per packing and number of blocks the record of each lane of the first blocks."""
+        self.conflicts = Conflicts(func, self.plan.ops, place, reporter, memory)
+
+    def forget(self) -> None:
+        """Give the memory back."""
+        self.tracked.clear()
+
+    @property
+    def unsupported(self) -> list[str]:
+        """What could not be judged."""
+        more = []
+        if self.between.exhausted:
+            more.append("races between threads that signal through memory: there is too much synchronisation to follow")
+        if self.coarse:
+            more.append("races within a block: its threads synchronise in more groups than can be told apart")
+        return [*self.plan.unsupported, *more]
+
+    def tracks(self, region: Region) -> UnitTracks:
+        found = self.tracked.get(region.start)
+        if found is None:
+            found = self.tracked[region.start] = UnitTracks(region)
+        return found
+
+
+def _units(region: Region, memory: Global, index: Ints) -> Ints:
+    """The unit of each element."""
+    skew = memory.address - region.start
+    if memory.itemsize == region.unit and skew % region.unit == 0:
+        return index + skew // region.unit if skew else index
+    units: Ints = (index * memory.itemsize + skew) // region.unit
+    return units
+
+
+def _is_global(op: ops.Op) -> bool:
+    return any(ref.buffer.space is Space.GLOBAL for ref, _ in op.refs())
+
+
+class GlobalChecker:
+    """The part of one batch: blocks ``first`` on of those that run, whose threads ``shared`` keeps the clocks of."""
+
+    def __init__(self, memory: GlobalMemory, first: int, blocks: int, shared: SharedChecker) -> None:
+        self.memory, self.shared, self.first, self.blocks = memory, shared, first, blocks
+        self.threads = memory.func.threads
+        self.flags = shared.flags = Flags(memory.between, memory.traffic, first, blocks, shared)
+        self.doubtful: list[Clash] = []
+        """Writes of elements that others write, until ``settle`` knows their values."""
+        self.overlaps = Overlaps(memory, shared, self.flags, first, blocks)
+
+    # --- accesses ----------------------------------------------------------------------------------------------------
+
+    def access(self, op: ops.Op, ref: Ref | TileRef, memory: Global, index: Ints, size: int, mask: Bools | None,
+               written: bool) -> None:
+        """``size`` bytes at each element index (V, T or 1, B or 1) are read or written by the lanes of the mask."""
+        kind = kind_of(op, written)
+        self._settled()
+        if self.memory.unwritten:
+            self._unwritten(op, ref.buffer, memory, index, size, mask, written)
+        if kind in (ATOMIC, STRONG):
+            self.flags.access(op, self._where(ref.buffer), memory.address + index[0] * memory.itemsize, mask)
+        region = self.memory.plan.regions.get(ref.buffer.id)
+        if region is not None and kind in region.kinds:
+            self._judge(op, region, ref.buffer, kind, _units(region, memory, index), size, mask)
+        if kind in (ATOMIC, STRONG):
+            self.flags.done(op, None if mask is None else np.broadcast_to(mask, (self.threads, mask.shape[-1])))
+        if kind == WRITE and self.memory.traffic.key(ref.buffer) in self.memory.traffic.mixed:
+            self.flags.cut(self._where(ref.buffer), memory.address + index * memory.itemsize, mask, size)
+
+    def _unwritten(self, op: ops.Op, buffer: Buffer, memory: Global, index: Ints, size: int, mask: Bools | None,
+                   written: bool) -> None:
+        shape = (len(index), self.threads, self.blocks)
+        lanes = np.ones(shape, np.bool_) if mask is None else np.broadcast_to(mask, shape)
+        self.memory.unwritten.access(op, buffer, memory, np.broadcast_to(index, shape), size, lanes, self.first,
+                                     reads=not written, writes=written or isinstance(op, ops.Atomic))
+
+    def _where(self, buffer: Buffer) -> Where:
+        return Where(lambda block, byte: byte, self.memory.traffic.watched(buffer))
+
+    def boxes(self, op: ops.AnyBulk, tensor: Buffer, memory: Global, boxes: Boxes,
+              elements: Callable[[], tuple[Ints, Bools]]) -> None:
+        """A bulk copy is issued; ``elements``: per thread the index of each element (N, V), and if it is there."""
+        region = self.memory.plan.regions.get(tensor.id)
+        kind = kind_of(op, op.kind != "load")
+        if self.memory.unwritten:
+            self._unwritten_boxes(op, tensor, memory, boxes, *elements())
+        if region is None or kind not in region.kinds:
+            return
+        tracks, (index, inside) = self.memory.tracks(region), elements()
+        packing, column = tracks.packing, boxes.block
+        record = self._records(op, tracks)[boxes.thread, column]
+        if (kind != READ or region.lasts) and packing.detail:
+            record = record | packing.last
+        unit = _units(region, memory, index)
+        parts = memory.itemsize // region.unit
+        units = (unit[:, :, None] + np.arange(parts)).reshape(len(unit), -1)
+        inside = np.repeat(inside, parts, axis=1) & (units >= 0) & (units < region.units)
+        if kind != READ and packing.detail:
+            for n in np.flatnonzero(inside.any(axis=1)).tolist():
+                self.memory.stores.add((self.first + int(column[n]), int(boxes.thread[n])), op, tracks,
+                                       units[n][inside[n]], int(record[n]), int(boxes.group[n]))
+        elif packing.detail and region.lasts:
+            self.overlaps.loading(op, boxes, units, inside, record)
+        records = np.broadcast_to(record[:, None], units.shape)
+        if region.mixed:
+            self.overlaps.crossed(op, tracks, tensor, kind, units[inside], records[inside])
+        self._compare(op, tracks, tensor, kind, units[inside], records[inside], whole=False)
+        self.doubtful = []                              # one box by several threads is told of where it is issued
+
+    def _unwritten_boxes(self, op: ops.AnyBulk, tensor: Buffer, memory: Global, boxes: Boxes, index: Ints,
+                         inside: Bools) -> None:
+        for n in range(len(index)):
+            shape = (int(inside[n].sum()), self.threads, self.blocks)
+            lanes = np.zeros(shape, np.bool_)
+            lanes[:, boxes.thread[n], boxes.block[n]] = True
+            self.memory.unwritten.access(op, tensor, memory,
+                                         np.broadcast_to(index[n][inside[n]][:, None, None], shape), memory.itemsize,
+                                         lanes, self.first, reads=op.kind in ("load", "reduce_add"),
+                                         writes=op.kind != "load")
+
+    def bulk_wait(self, op: ops.BulkWait, lanes: Bools, limit: Ints) -> None:
+        """Threads have waited for their bulk groups below ``limit`` (T, B)."""
+        clocks = self.shared.clocks
+        for block, thread in [lane for lane in self.memory.stores.lanes
+                              if self.first <= lane[0] < self.first + self.blocks]:
+            column = block - self.first
+            if lanes[thread, column]:
+                epoch = clocks.now[clocks.group[thread], column if clocks.columns > 1 else 0]
+                self.memory.stores.wait(op, (block, thread), int(limit[thread, column]), int(epoch))
+
+    def settle(self, memory: Global, index: Ints, before: Array, values: object, mask: Bools | None) -> None:
+        """The statement has been executed: writes of one element differ, or they agree; what was there ``before``."""
+        clashes, self.doubtful = self.doubtful, []
+        shape = (len(index), self.threads, self.blocks)
+        wanted = np.broadcast_to(np.asarray(values, memory.dtype), shape)
+        for clash in clashes:
+            content = memory.read(index) if clash.together else before
+            differs = differ(np.broadcast_to(content, shape), wanted)
+            if mask is not None:
+                differs = differs & mask
+            region = clash.tracks.region
+            address = memory.address - region.start + np.broadcast_to(index, shape)[differs] * memory.itemsize
+            parts = np.arange(max(1, memory.itemsize // region.unit))
+            bad = np.isin(clash.unit, (address[:, None] // region.unit + parts).reshape(-1))
+            for part, agree in ((np.flatnonzero(bad), False), (np.flatnonzero(~bad), True)):
+                if part.size:
+                    self._against(replace(clash.pick(part), agree=agree))
+
+    def _settled(self) -> None:
+        """Writes whose values nobody has told of count as different."""
+        clashes, self.doubtful = self.doubtful, []
+        for clash in clashes:
+            self._against(clash)
+
+    def finish(self) -> None:
+        """The blocks are through."""
+        self._settled()
+        self.memory.conflicts.tell()
+        self.memory.coarse |= self.shared.clocks.coarse
+        if not self.memory.crossing:
+            self.memory.stores.forget(self.first, self.blocks)
+
+    def _judge(self, op: ops.Op, region: Region, buffer: Buffer, kind: int, unit: Ints, size: int,
+               mask: Bools | None) -> None:
+        tracks = self.memory.tracks(region)
+        unit, record, whole = self._flat(op, tracks, unit, size, mask)
+        if region.lasts and kind == READ and tracks.packing.detail and is_lasting(op):
+            record = self.overlaps.copied(tracks, unit, record)
+        self._compare(op, tracks, buffer, kind, unit, record, whole=whole)
+
+    def _compare(self, op: ops.Op, tracks: UnitTracks, buffer: Buffer, kind: int, unit: Ints, record: Ints, *,
+                 whole: bool) -> None:
+        """Against what is remembered of these units, then remember them."""
+        if not unit.size:
+            return
+        span = slice(int(unit.min()), int(unit.max()) + 1)
+        shift = tracks.packing.lane_shift
+        for rival in tracks.region.against(kind):
+            if rival not in tracks.tracks:
+                continue
+            for word in tracks.tracks[rival].words:
+                old = held(word, unit, span)
+                if old is None:
+                    continue
+                meets = (old != 0) & ((old ^ record) >> shift != 0)
+                if (tracks.region.bulk or tracks.region.lasts) and tracks.packing.detail:
+                    meets |= tracks.packing.pending(old)        # a thread's own copies, too
+                if (at := np.flatnonzero(meets)).size:
+                    self._meet(Clash(tracks, buffer, op, kind, rival, unit[at], record[at], old[at]))
+        track = tracks.tracks.get(kind)
+        if track is None:
+            return
+        lost = track.lost(unit, record, self._apart(op, unit) if whole else None, span)
+        if (kind == WRITE or (kind in (ATOMIC, STRONG) and tracks.region.narrow)) and lost is not None:
+            winner = track.newest.take(unit[lost])
+            differs = np.flatnonzero((winner ^ record[lost]) >> shift != 0)
+            if differs.size:
+                at = np.flatnonzero(lost)[differs]
+                self._together(Clash(tracks, buffer, op, kind, kind, unit[at], record[at], winner[differs], True))
+
+    def _apart(self, op: ops.Op, unit: Ints) -> Pattern:
+        """What is known of the units relative to the first: whether an op's lanes never meet at one of them."""
+        relative = unit - unit[0]
+        pattern = self.memory.patterns.get(id(op))
+        if pattern is None or not np.array_equal(pattern.relative, relative):
+            pattern = Pattern(relative)
+            if len(unit) <= MOST_UNITS:
+                self.memory.patterns[id(op)] = pattern
+        return pattern
+
+    def _flat(self, op: ops.Op, tracks: UnitTracks, unit: Ints, size: int,
+              mask: Bools | None) -> tuple[Ints, Ints, bool]:
+        """(unit, record) of every lane and unit that the access touches, and whether that is all lanes."""
+        region = tracks.region
+        lanes = self._records(op, tracks)
+        shape = (len(unit), *lanes.shape)
+        inside: Bools | None = None if mask is None else np.asarray(mask)
+        low, high = int(unit.min()), int(unit.max())
+        if low < 0 or high > region.units - size // region.unit:
+            fits = (unit >= 0) & (unit <= region.units - size // region.unit)
+            inside = fits if inside is None else inside & fits
+        if inside is None:
+            flat, record = np.broadcast_to(unit, shape).reshape(-1), np.broadcast_to(lanes, shape).reshape(-1)
+        else:
+            inside = np.broadcast_to(inside, shape)
+            flat, record = np.broadcast_to(unit, shape)[inside], np.broadcast_to(lanes, shape)[inside]
+        if (parts := size // region.unit) > 1:
+            flat, record = (flat[:, None] + np.arange(parts)).reshape(-1), np.repeat(record, parts)
+        return flat, record, inside is None
+
+    def _records(self, op: ops.Op, tracks: UnitTracks) -> Ints:
+        """The record of each lane (T, B) if it does ``op`` now."""
+        packing, clocks = tracks.packing, self.shared.clocks
+        key = (packing.block_shift, self.blocks)
+        base = self.memory.lanes.get(key)
+        if base is None:
+            block = np.arange(self.blocks) << packing.block_shift
+            thread = (np.arange(self.threads) << packing.lane_shift if packing.detail
+                      else np.zeros(self.threads, np.int64))
+            base = self.memory.lanes[key] = thread[:, None] + block
+        number: int | Ints = (self.first << packing.block_shift) + (self.memory.numbers[id(op)] << packing.epochs)
+        if packing.detail:
+            number = number + np.minimum(clocks.now, packing.last - 1).take(clocks.group, axis=0)
+        records: Ints = (base + number).astype(packing.dtype, copy=False)
+        return records
+
+    def _meet(self, clash: Clash) -> None:
+        """Whether two plain writes clash is known once their values are."""
+        if clash.kinds == {WRITE} and not isinstance(clash.op, ops.AnyBulk) and not clash.tracks.region.bulk:
+            self.doubtful.append(clash)
+        else:
+            self._against(clash)
+
+    def _together(self, clash: Clash) -> None:
+        """Accesses in one statement: of two blocks, or of two threads if they write."""
+        blocks, rivals = clash.blocks()
+        late = clash.kind == WRITE and not isinstance(clash.op, ops.AnyBulk)
+        if late and clash.tracks.packing.detail:
+            self.doubtful.append(clash)
+        elif (at := np.flatnonzero(blocks != rivals)).size:
+            self.doubtful.append(clash.pick(at)) if late else self._against(clash.pick(at))
+
+    # --- order -------------------------------------------------------------------------------------------------------
+
+    def _against(self, clash: Clash) -> None:
+        """Report the entries that nothing orders."""
+        packing = clash.tracks.packing
+        if clash.tracks.region.bulk and packing.detail:
+            clash = self._unfinished(clash)
+        if clash.tracks.region.lasts and packing.detail:
+            clash = self.overlaps.reading(clash)
+        inside = packing.block(clash.record) == packing.block(clash.rival)
+        if packing.detail and (own := np.flatnonzero(inside)).size:
+            part = clash.pick(own)
+            late = np.flatnonzero(~self._ordered_inside(part)) if not clash.soft else own[:0]
+            if late.size and (late := late[~self._observed(part.pick(late))]).size:
+                self.memory.conflicts.within(part.pick(late))
+        if not (others := np.flatnonzero(~inside)).size:
+            return
+        part = clash.pick(others)
+        if self.memory.cluster > 1:
+            part = part.pick(np.flatnonzero(~self._ordered_in_cluster(part)))
+        if self.memory.crossing and part.unit.size:
+            part = part.pick(np.flatnonzero(~self._ordered_between(part)))
+            part = part.pick(np.flatnonzero(~self._observed(part)))
+            if self.memory.between.exhausted:
+                return
+        if clash.soft:
+            part = part.pick(np.flatnonzero(self._narrow(part)))
+        if part.unit.size:
+            self.memory.conflicts.add(part)
+
+    def _unfinished(self, clash: Clash) -> Clash:
+        """Tell of stores by TMA that are not complete; the entries that are left.
+
+        Between blocks that is only what is missing if the access is ordered after the wait for the source.
+        """
+        packing, left = clash.tracks.packing, np.ones(clash.unit.shape, np.bool_)
+        pending = packing.pending(clash.rival) & (clash.rival_kind != READ)
+        for record in np.unique(clash.rival[pending]).tolist():
+            at = np.flatnonzero(clash.rival == record)
+            block, thread = record >> packing.block_shift, int(packing.thread(record))
+            for stored, here in self.memory.stores.met((block, thread), record, clash.unit[at]):
+                part = clash.pick(at[here])
+                inside = packing.block(part.record) == block
+                part.rival[:] = record - packing.last + min(stored.waited, packing.last - 1)
+                if stored.wait is not None and self.memory.crossing and not inside.all():
+                    inside |= self._ordered_between(part)
+                if (told := np.flatnonzero(inside)).size:
+                    self.memory.conflicts.unfinished(part.pick(told), stored.op, stored.wait)
+                    left[at[here][told]] = False
+        return clash if left.all() else clash.pick(np.flatnonzero(left))
+
+    def _ordered_inside(self, clash: Clash) -> Bools:
+        packing, clocks = clash.tracks.packing, self.shared.clocks
+        column = packing.block(clash.record) - self.first if clocks.columns > 1 else 0
+        group = clocks.group[packing.thread(clash.record)]
+        ordered: Bools = packing.epoch(clash.rival) <= clocks.seen[group, clocks.group[packing.thread(clash.rival)],
+                                                                   column]
+        return ordered
+
+    def _ordered_in_cluster(self, clash: Clash) -> Bools:
+        """Entry by entry, whether both are of one cluster, and its barriers order them (or that cannot be told)."""
+        packing, clocks, size = clash.tracks.packing, self.shared.clocks, self.memory.cluster
+        mine, other = clash.blocks()
+        inside: Bools = mine // size == other // size
+        if not packing.detail:
+            return inside
+        column = (mine - self.first) * (clocks.columns > 1)
+        group, rival = (clocks.group[packing.thread(record)] for record in (clash.record, clash.rival))
+        known = clocks.wide[group, other % size, rival, np.where(inside, column, 0)]
+        return inside & (packing.epoch(clash.rival) <= known)
+
+    def _narrow(self, clash: Clash) -> Bools:
+        """Whether one of two atomic accesses has a scope that does not reach the other's block."""
+        scopes = np.array([GPU, *(scope_of(op) for op in self.memory.plan.ops)])
+        least = np.minimum(scopes[clash.tracks.packing.op(clash.rival)], scope_of(clash.op))
+        mine, other = clash.blocks()
+        apart = mine // self.memory.cluster != other // self.memory.cluster
+        narrow: Bools = (least == CTA) | ((least == CLUSTER) & apart)
+        return narrow
+
+    def _ordered_between(self, clash: Clash) -> Bools:
+        """Entry by entry, whether a chain of releases and acquires leads from the rival to the actor."""
+        between, packing = self.memory.between, clash.tracks.packing
+        ordered = np.zeros(clash.unit.shape, np.bool_)
+        for eye, at in self._eyes(clash, alike=True):
+            if not (clock := between.visible(eye)):
+                continue
+            block, thread, epoch = (part(clash.rival[at]) for part in (packing.block, packing.thread, packing.epoch))
+            for rival in np.unique(block).tolist():
+                here = block == rival
+                known = between.known(clock, rival, self.threads)
+                ordered[at[here]] = epoch[here] <= known[thread[here]]
+        return ordered
+
+    def _observed(self, clash: Clash) -> Bools:
+        """Entry by entry, whether the rival is an atomic that the actor has seen: then it is before a plain access."""
+        packing, seen = clash.tracks.packing, np.zeros(clash.unit.shape, np.bool_)
+        if clash.rival_kind != ATOMIC or clash.soft or not packing.detail:
+            return seen
+        region = clash.tracks.region
+        for eye, at in self._eyes(clash, alike=False):
+            clock = self.memory.between.visible(eye)
+            for i in at.tolist():
+                rival = tuple(int(part(clash.rival[i:i + 1])[0])
+                              for part in (packing.block, packing.thread, packing.epoch))
+                place = region.start + int(clash.unit[i]) * region.unit
+                seen[i] = self.flags.observed(place, eye, clock, (rival[0], rival[1], rival[2]))
+        return seen
+
+    def _eyes(self, clash: Clash, *, alike: bool) -> Iterator[tuple[Eye, Ints]]:
+        """The actors, and the entries of each; ``alike``: one for those of a group that have learnt nothing alone."""
+        packing, first = clash.tracks.packing, dict[tuple[int, int], int]()
+        lanes, inverse = np.unique(clash.record >> packing.lane_shift, return_inverse=True)
+        actor = np.arange(len(lanes))
+        for number, lane in enumerate(lanes.tolist()) if alike else ():
+            thread, block = lane & ((1 << packing.threads) - 1), lane >> packing.threads
+            if thread not in self.memory.between.learnt.get(block, {}):
+                actor[number] = first.setdefault((block, int(self.shared.clocks.group[thread])), number)
+        actor = actor[inverse]
+        for number in np.unique(actor).tolist():
+            lane = int(lanes[number])
+            thread, block = lane & ((1 << packing.threads) - 1), lane >> packing.threads
+            yield self.flags.eye(block - self.first, thread), np.flatnonzero(actor == number)

@@ -1,0 +1,93 @@
+"""What is remembered of each unit of global memory: per kind of access the newest record, and one by somebody else.
+
+In: units and records (arrays (n,), one entry a lane).  Out: records.  It decides nothing.
+
+``other`` is of another block than ``newest`` if there was one, else of another thread: whoever comes next is
+neither's owner or clashes with one of the two.  A third reader is forgotten, which can hide a race but not invent one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from moye.sim.checks.clocks import Bools, Ints
+from moye.sim.checks.global_regions import WRITE, Packing, Region
+
+
+@dataclass(slots=True)
+class Pattern:
+    """The units of an access by all lanes, relative to the first one; ``apart``: no two lanes meet at one."""
+
+    relative: Ints
+    apart: bool = False
+
+
+def held(word: Ints, unit: Ints, span: slice) -> Ints | None:
+    """What a word of a track holds for these units, which lie in ``span``; None if that is nothing."""
+    if span.stop - span.start <= 4 * len(unit) and not word[span].any():
+        return None
+    old = word.take(unit)
+    return old if old.any() else None
+
+
+class Track:
+    """The last accesses of one kind to the units of a region; 0 is none."""
+
+    def __init__(self, units: int, packing: Packing, *, single: bool) -> None:
+        self.packing = packing
+        self.newest: Ints = np.zeros(units, packing.dtype)
+        self.other: Ints | None = None if single else np.zeros(units, packing.dtype)
+
+    @property
+    def words(self) -> list[Ints]:
+        return [self.newest] if self.other is None else [self.newest, self.other]
+
+    def lost(self, unit: Ints, record: Ints, pattern: Pattern | None, span: slice) -> Bools | None:
+        """Write the records, and keep what they displace as far as there is room and it is of somebody else.
+
+        Out: where another lane of the same access had the last word, or None.
+        """
+        before = None if self.other is None else held(self.newest, unit, span)
+        self.newest[unit] = record
+        lost: Bools | None = None
+        if pattern is None or not pattern.apart:
+            lost = self.newest.take(unit) != record
+            if not lost.any():
+                lost = None
+                if pattern is not None:
+                    pattern.apart = True
+        if before is not None and (at := np.flatnonzero((before != 0) & ((before ^ record) >> self.packing.lane_shift
+                                                                         != 0))).size:
+            self._keep(unit[at], before[at])
+        if lost is not None and self.other is not None:
+            self._keep(unit[lost], record[lost])
+        return lost
+
+    def _keep(self, unit: Ints, record: Ints) -> None:
+        """Offer records to ``other``: those of another block are kept first."""
+        assert self.other is not None, "a track of two words"
+        newest = self.newest.take(unit)
+        for wanted in (1, 2):
+            rank = self._rank(record, newest)
+            held = self._rank(self.other.take(unit), newest)
+            take = (rank == wanted) & (held <= rank)
+            if take.any():
+                self.other[unit[take]] = record[take]
+
+    def _rank(self, record: Ints, newest: Ints) -> Ints:
+        """0 for nobody or the same lane as ``newest``, 1 for its block, 2 for another block."""
+        packing = self.packing
+        differs = record ^ newest
+        rank = (differs >> packing.lane_shift != 0).astype(np.int8) + (differs >> packing.block_shift != 0)
+        return np.where(record == 0, 0, rank)
+
+
+class UnitTracks:
+    """The tracks of a region."""
+
+    def __init__(self, region: Region) -> None:
+        assert region.packing is not None, "only what fits is tracked"
+        self.region, self.packing = region, region.packing
+        self.tracks = {kind: Track(region.units, region.packing, single=kind == WRITE) for kind in region.tracks}

@@ -1,0 +1,125 @@
+"""Proxy fences in shared memory: what threads wrote and asynchronous units read or overwrite.
+
+In: writes, proxy fences, the units of bulk copies and wgmma.  Out: ``Fenced``, units whose write the asynchronous proxy
+may not see (D12), or may see only after its own (D13).
+
+Who writes fences, before the barrier that orders the two (D14: somebody else alone).  Of what another block of the
+cluster wrote, threads of the own block may fence, too, once they are ordered after it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from moye.ir import ops
+from moye.sim.checks.clocks import Bools, Clocks, Ints
+from moye.sim.checks.engine_records import Memory
+from moye.sim.checks.engine_verdicts import EngineJudge, Fenced
+from moye.sim.checks.footprint import Footprint
+from moye.sim.checks.shared_records import ENGINE, SHOWN, Others, Shadow, epoch_of, kind_of, put, take, thread_of
+from moye.sim.checks.shared_verdicts import Clashes
+
+
+class Proxies:
+    """The proxy fences of one batch."""
+
+    def __init__(self, checker: Memory, judge: EngineJudge) -> None:
+        self.checker, self.judge = checker, judge
+
+    def fence(self, who: Bools) -> None:
+        """The threads ``who`` (T, columns) make what they wrote visible to asynchronous units."""
+        clocks = self.checker.clocks
+        for shadow in self.checker.shadows.values():
+            if shadow.fences is not None:
+                _fence(shadow, who, clocks.now[clocks.group])
+                if shadow.others is not None:
+                    _fence_there(shadow.others, who, clocks)
+
+    def unfenced(self, shadow: Shadow, at: Footprint) -> Fenced | None:
+        """Units whose writer has not fenced, or whose fence the reader is not ordered after."""
+        if shadow.fences is None or shadow.foreign is None:
+            return None
+        last, fence = (take(x, at.unit, at.block) for x in (shadow.write, shadow.fences))
+        known = self.checker.clocks.known(at.group, self.checker.clocks.group.take(
+            np.where(kind_of(last) == ENGINE, 0, thread_of(last))), at.block)
+        late = (fence > known) & (thread_of(last) != at.first[:, None])
+        bad = (last != 0) & (kind_of(last) != ENGINE) & ((fence == 0) | late)
+        if not bad.any():
+            return self._unfenced_there(shadow, shadow.others, at) if shadow.others is not None else None
+        entry, column = np.nonzero(bad)
+        foreign = take(shadow.foreign, at.unit, at.block)[entry, column]
+        clashes = self.checker.clashes(at, entry, column, last[entry, column], at.first[entry])
+        put(shadow.fences, at.unit, at.block, np.where(bad, SHOWN, fence))       # told once
+        return Fenced(clashes, foreign, fence[entry, column] != 0)
+
+    def _unfenced_there(self, shadow: Shadow, others: Others, at: Footprint) -> Fenced | None:
+        """The same of what other blocks of the cluster wrote there."""
+        clocks = self.checker.clocks
+        if at.block is None:
+            at = at.across(np.arange(clocks.columns))
+        assert at.block is not None, "it has an entry for each block"
+        place = (at.unit, at.block)
+        last, fence, rank = others.write[place], others.fences[place], others.writer[place]
+        known = clocks.known_far(at.group, rank, clocks.group.take(thread_of(last), mode="clip"), at.block)
+        bad = (last != 0) & ((fence == 0) | (fence > known))
+        if not bad.any():
+            return None
+        others.fences[at.unit[bad], at.block[bad]] = SHOWN                       # told once
+        clashes = Clashes(at.unit[bad], at.block[bad], last[bad], at.first[bad])
+        return Fenced(clashes, np.zeros(len(clashes.unit), np.bool_), fence[bad] != 0, away=True)
+
+    def unfenced_for(self, shadow: Shadow, op: ops.AnyBulk, at: Footprint, owner: Ints) -> None:
+        """D13 of a copy by threads of other blocks (``at.block``) into what the block ``owner`` has written."""
+        if shadow.fences is None or shadow.foreign is None or at.block is None:
+            return
+        clocks, place = self.checker.clocks, (at.unit, owner)
+        last, fence = shadow.write[place], shadow.fences[place]
+        known = clocks.known_far(at.group, owner % self.checker.cluster,
+                                 clocks.group.take(thread_of(last), mode="clip"), at.block)
+        bad = (last != 0) & (kind_of(last) != ENGINE) & ((fence == 0) | (fence > known))
+        if bad.any():
+            foreign = shadow.foreign[place][bad]
+            shadow.fences[at.unit[bad], owner[bad]] = SHOWN
+            self.judge.unfenced(shadow, op, Fenced(Clashes(at.unit[bad], owner[bad], last[bad], at.first[bad]),
+                                                   foreign, fence[bad] != 0), "overwritten")
+
+
+def renewed(shadow: Shadow, at: Footprint) -> None:
+    """These units have been written: nobody has fenced that."""
+    if shadow.fences is not None and shadow.foreign is not None:
+        nothing: Any = np.zeros((len(at.unit), 1), np.int64)
+        put(shadow.fences, at.unit, at.block, nothing)
+        put(shadow.foreign, at.unit, at.block, nothing.astype(np.bool_))
+    if shadow.others is not None:
+        put(shadow.others.fences, at.unit, at.block, np.full((len(at.unit), 1), SHOWN, np.int64))
+
+
+def _fence(shadow: Shadow, who: Bools, now: Ints) -> None:
+    """The threads ``who`` (T, columns) fence what they wrote last."""
+    assert shadow.fences is not None and shadow.foreign is not None, "it is followed"
+    row, column = np.nonzero((shadow.write != 0) & (kind_of(shadow.write) != ENGINE) & (shadow.fences == 0))
+    if not row.size:
+        return
+    thread = thread_of(shadow.write[row, column])
+    mine = who[thread, column]
+    shadow.fences[row[mine], column[mine]] = now[thread[mine], column[mine]]
+    others = ~mine & np.logical_or.reduce(who, axis=0)[column]            # threads of the same block
+    shadow.foreign[row[others], column[others]] = True
+
+
+def _fence_there(others: Others, who: Bools, clocks: Clocks) -> None:
+    """The same of what they wrote to other blocks; or of what they know that others wrote to their own block."""
+    row, owner = np.nonzero((others.write != 0) & (others.fences == 0))
+    if not row.size:
+        return
+    record, rank = others.write[row, owner], others.writer[row, owner]
+    thread, block = thread_of(record), owner // clocks.cluster * clocks.cluster + rank
+    mine = who[thread, block]
+    others.fences[row[mine], owner[mine]] = clocks.now[clocks.group[thread[mine]], block[mine]]
+    for group in np.unique(clocks.group[who.any(axis=1)]).tolist():
+        inside = (clocks.group == group)[:, None] & who
+        known = clocks.known_far(np.full_like(rank, group), rank, clocks.group[thread], owner)
+        seen = inside.any(axis=0)[owner] & (epoch_of(record) <= known)
+        others.fences[row[seen], owner[seen]] = SHOWN

@@ -1,0 +1,328 @@
+"""What the checker remembers of one shared buffer: per unit, its last write and who has read it since.
+
+A record is one int64: epoch | op | kind | thread.  ``write`` holds the last write of each unit (0: nothing wrote it;
+a copy in flight has the epoch ``NEVER``).  ``Recent`` holds per (unit, group) the newest access of the group and the
+newest of another thread of it, which is all that a later access needs to know whether it is ordered after them.
+
+In: footprints and clocks.  Out: records, as (entries, columns) arrays.  It decides nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from moye.ir.nodes import Buffer
+from moye.ir.ops import Op
+from moye.sim.checks.clocks import Bools, Clocks, Ints
+from moye.sim.checks.footprint import Footprint, FootprintCache, Reach
+
+THREAD_BITS, KIND_BITS, OP_BITS = 11, 2, 19
+THREAD = (1 << THREAD_BITS) - 1
+KIND = (1 << KIND_BITS) - 1
+OP = (1 << OP_BITS) - 1
+EPOCH_SHIFT = THREAD_BITS + KIND_BITS + OP_BITS
+NEVER = (1 << 30) - 1
+"""The epoch of what has not happened yet: later than every other."""
+IN_FLIGHT = NEVER << EPOCH_SHIFT
+
+SHOWN = -1
+"""In place of the epoch of a fence: asynchronous units see the unit, or another write has taken its place."""
+
+ENGINE, SYNC, PENDING, WAITED = 0, 1, 2, 3
+"""Kinds of write: by an engine (its number in place of the thread), an ordinary one, an asynchronous one of cp.async in
+flight, one that was waited for."""
+
+
+def pack(epoch: Ints, op: int, kind: int, thread: Ints) -> Ints:
+    return (epoch << EPOCH_SHIFT) | (((op << KIND_BITS) | kind) << THREAD_BITS) | thread
+
+
+def epoch_of(record: Ints) -> Ints:
+    return record >> EPOCH_SHIFT
+
+
+def thread_of(record: Ints) -> Ints:
+    return record & THREAD
+
+
+def kind_of(record: Ints) -> Ints:
+    return (record >> THREAD_BITS) & KIND
+
+
+def op_of(record: Ints) -> Ints:
+    return (record >> (THREAD_BITS + KIND_BITS)) & OP
+
+
+def take(state: Any, row: Ints, block: Ints | None) -> Any:
+    """Rows of ``state`` (R, columns): (D, columns), or (D, 1) where each entry has its own block."""
+    columns = state.shape[-1]
+    if block is None and columns > 1:
+        return state.reshape(-1, columns).take(row, axis=0)
+    index = row if block is None else row * columns + block
+    return state.reshape(-1).take(index)[:, None]
+
+
+def put(state: Ints | Bools, row: Ints, block: Ints | None, values: Ints | Bools) -> None:
+    """``take``'s inverse; rows are distinct."""
+    columns = state.shape[-1]
+    if block is None and columns > 1:
+        state.reshape(-1, columns)[row] = values
+    else:
+        state.reshape(-1)[row if block is None else row * columns + block] = values[:, 0]
+
+
+class Recent:
+    """Per unit and group the newest access, and the newest one by another thread of the group: (units, G, columns)."""
+
+    def __init__(self, units: int, clocks: Clocks) -> None:
+        shape = (units, clocks.groups, clocks.columns)
+        self.newest: Ints = np.zeros(shape, np.int64)
+        self.other: Ints = np.zeros(shape, np.int64)
+
+    def add(self, at: Footprint, clocks: Clocks, op: int, owner: Ints | None = None) -> None:
+        """Accesses of each entry's block to its own memory, or to that of ``owner``."""
+        row, place = at.unit * self.newest.shape[1] + at.group, at.block if owner is None else owner
+        epoch = clocks.epoch(at.group, at.block)
+        before = take(self.newest, row, place)
+        other = np.where(thread_of(before) != at.first[:, None], before, take(self.other, row, place))
+        several = at.first != at.second
+        if several.any():
+            other = np.where(several[:, None], pack(epoch, op, SYNC, at.second[:, None]), other)
+        put(self.newest, row, place, pack(epoch, op, SYNC, at.first[:, None]))
+        put(self.other, row, place, other)
+
+    def rows(self, at: Footprint) -> Ints:
+        """The newest accesses to the entries' units by every group: (D, G, C)."""
+        if at.block is None:
+            return self.newest.take(at.unit, axis=0)
+        return self.newest[at.unit, :, at.block][:, :, None]
+
+    def forget(self, unit: Ints, block: Ints) -> None:
+        """Drop what is known of these units: a violation has been told, its consequences need not be."""
+        self.newest[unit, :, block] = 0
+        self.other[unit, :, block] = 0
+
+    def expand(self, columns: int) -> None:
+        self.newest = np.repeat(self.newest, columns, axis=2)
+        self.other = np.repeat(self.other, columns, axis=2)
+
+    def refine(self, times: int) -> None:
+        self.newest = np.repeat(self.newest, times, axis=0)
+        self.other = np.repeat(self.other, times, axis=0)
+
+    def split(self, parent: int, child: int, group: Ints) -> None:
+        """A new last group takes over the records of its threads from its parent."""
+        newest, other = self.newest[:, parent], self.other[:, parent]
+        moves, moves_too = group[thread_of(newest)] == child, group[thread_of(other)] == child
+        stays, stays_too = ~moves, ~moves_too
+        both = np.where(moves, newest, np.where(moves_too, other, 0)), np.where(moves & moves_too, other, 0)
+        kept = np.where(stays, newest, np.where(stays_too, other, 0)), np.where(stays & stays_too, other, 0)
+        self.newest[:, parent], self.other[:, parent] = kept
+        self.newest = np.concatenate([self.newest, both[0][:, None]], axis=1)
+        self.other = np.concatenate([self.other, both[1][:, None]], axis=1)
+
+
+class Others:
+    """Accesses by other blocks of the cluster, (units, columns of the owners): as ``Shadow`` keeps those of its own."""
+
+    def __init__(self, units: int, clocks: Clocks) -> None:
+        self.write: Ints = np.zeros((units, clocks.columns), np.int64)
+        self.writer: Ints = np.zeros((units, clocks.columns), np.int64)
+        """The rank of the block that wrote last."""
+        self.fences: Ints = np.full((units, clocks.columns), SHOWN, np.int64)
+        """When the writer made it visible to asynchronous units (0: not yet)."""
+        self.reads: dict[int, Recent] = {}
+        """By the rank of the block that reads."""
+
+    def refine(self, times: int) -> None:
+        self.write, self.writer = np.repeat(self.write, times, axis=0), np.repeat(self.writer, times, axis=0)
+        self.fences = np.repeat(self.fences, times, axis=0)
+
+    def read(self, reach: Reach, clocks: Clocks, op: int) -> None:
+        """Rank by rank: of one block there is one entry for each unit and group."""
+        for rank in np.unique(reach.actor % clocks.cluster).tolist():
+            if rank not in self.reads:
+                self.reads[rank] = Recent(len(self.write), clocks)
+            part = reach.pick(reach.actor % clocks.cluster == rank)
+            self.reads[rank].add(part.at, clocks, op, part.owner)
+
+    def written(self, reach: Reach, clocks: Clocks, op: int) -> None:
+        """Of several writes of one unit the last one stays."""
+        epoch = clocks.epoch(reach.at.group, reach.actor)[:, 0]
+        self.write[reach.at.unit, reach.owner] = pack(epoch, op, SYNC, reach.at.first)
+        self.writer[reach.at.unit, reach.owner] = reach.actor % clocks.cluster
+        self.fences[reach.at.unit, reach.owner] = 0
+
+
+class InFlight:
+    """Of each unit's last asynchronous write: its group, its issuer's waits so far, and the op that waited for it."""
+
+    def __init__(self, units: int, columns: int) -> None:
+        self.group: Ints = np.zeros((units, columns), np.int64)
+        self.waits: Ints = np.zeros((units, columns), np.int64)
+        self.wait_op: Ints = np.zeros((units, columns), np.int64)
+        self.issues: dict[int, int] = {}
+        """How often each op has copied ..."""
+        self.unread: set[int] = set()
+        """... and which have overwritten what had arrived and nobody had read: they are in the wrong stage."""
+
+    def repeat(self, times: int, axis: int) -> None:
+        self.group = np.repeat(self.group, times, axis)
+        self.waits = np.repeat(self.waits, times, axis)
+        self.wait_op = np.repeat(self.wait_op, times, axis)
+
+
+class Turns:
+    """Of each unit the write before its last one, and which groups had read that: bits, by the number of the group."""
+
+    def __init__(self, units: int, columns: int) -> None:
+        self.before: Ints = np.zeros((units, columns), np.int64)
+        self.had_read: Ints = np.zeros((units, columns), np.int64)
+        self.read: Ints = np.zeros((units, columns), np.int64)
+        """Who has read the last one."""
+        self.told: dict[tuple[int, int], bool] = {}
+        """Of a pair of ops (a write, a read) that clash whether the write overtakes the read: what was told first."""
+
+    def repeat(self, times: int, axis: int) -> None:
+        self.before, self.had_read, self.read = (np.repeat(x, times, axis)
+                                                 for x in (self.before, self.had_read, self.read))
+
+    def one_class(self, record: Ints, reader: int, late: Bools) -> Bools:
+        """``late`` as it was for the first clash of each pair of ops: what comes later is a consequence of it."""
+        written = op_of(record)
+        for writer in np.unique(written).tolist():
+            here = written == writer
+            late = np.where(here, self.told.setdefault((writer, reader), bool(late[here].any())), late)
+        return late
+
+    def written(self, at: Footprint, last: Ints) -> None:
+        """``last`` (D, columns) is overwritten."""
+        put(self.before, at.unit, at.block, last)
+        put(self.had_read, at.unit, at.block, take(self.read, at.unit, at.block))
+        put(self.read, at.unit, at.block, np.zeros((len(at.unit), 1), np.int64))
+
+    def looked(self, at: Footprint) -> None:
+        """Groups read."""
+        for group in np.unique(at.group).tolist():
+            here = at if len(at.unit) == 1 else at.pick(at.group == group)
+            put(self.read, here.unit, here.block, take(self.read, here.unit, here.block) | bit(group))
+
+
+def bit(group: Ints | int) -> Ints:
+    """The bit of a group; of so many groups some share one."""
+    return np.int64(1) << (np.asarray(group, np.int64) % 62)
+
+
+def _before(group: Ints, child: int, parents: list[int], first: int) -> Ints:
+    """The groups of the threads just after ``child`` was split off, given those after all the splits."""
+    now = group.copy()
+    for later in range(first + len(parents) - 1, child, -1):
+        now[now == later] = parents[later - first]
+    return now
+
+
+class Shadow:
+    """One buffer: ``unit`` bytes a unit, ``units`` of them; reads, atomics and copies only once there are some."""
+
+    def __init__(self, buffer: Buffer, unit: int, clocks: Clocks) -> None:
+        self.buffer = buffer
+        self.unit = unit
+        self.units = -(-buffer.bytes // unit)
+        self.write: Ints = np.zeros((self.units, clocks.columns), np.int64)
+        self.reads = Recent(self.units, clocks)
+        self.atomics: Recent | None = None
+        self.copies: InFlight | None = None
+        self.pending = False                            # whether a copy may be in flight
+        self.stale: Bools | None = None
+        """Units not written since the buffer was allocated again, None where it was allocated once ..."""
+        self.allocated: Op | None = None
+        """... and where it was."""
+        self.engines: dict[int, Ints] = {}
+        """Per engine that has read the buffer the last read of each unit ..."""
+        self.fences: Ints | None = None
+        """... and, where that matters, when its last writer made each unit visible to engines (0: not yet) ..."""
+        self.foreign: Bools | None = None
+        """... and whether another thread has fenced since."""
+        self.turns: Turns | None = None
+        """What each unit held before its last write, where roles may overtake each other."""
+        self.others: Others | None = None
+        """What other blocks of the cluster have done to it, if any has."""
+        self.cache = FootprintCache()
+
+    @property
+    def _recents(self) -> list[Recent]:
+        by_others = [] if self.others is None else list(self.others.reads.values())
+        return [self.reads, *by_others] if self.atomics is None else [self.reads, self.atomics, *by_others]
+
+    def allocate(self, op: Op) -> None:
+        """A new tensor in the place of the old one, whose contents are nobody's."""
+        self.stale, self.allocated = np.ones(self.write.shape, np.bool_), op
+
+    def expand(self, columns: int) -> None:
+        self.write = np.repeat(self.write, columns, axis=1)
+        if self.stale is not None:
+            self.stale = np.repeat(self.stale, columns, axis=1)
+        self._repeat(columns, 1)
+        for recent in self._recents:
+            recent.expand(columns)
+        if self.copies is not None:
+            self.copies.repeat(columns, 1)
+        if self.turns is not None:
+            self.turns.repeat(columns, 1)
+
+    def _repeat(self, times: int, axis: int) -> None:
+        self.engines = {engine: np.repeat(last, times, axis) for engine, last in self.engines.items()}
+        if self.fences is not None and self.foreign is not None:
+            self.fences, self.foreign = np.repeat(self.fences, times, axis), np.repeat(self.foreign, times, axis)
+
+    def refine(self, unit: int) -> None:
+        """Go over to smaller units."""
+        times = self.unit // unit
+        self.cache.clear()
+        self.write = np.repeat(self.write, times, axis=0)
+        if self.stale is not None:
+            self.stale = np.repeat(self.stale, times, axis=0)
+        self._repeat(times, 0)
+        for recent in self._recents:
+            recent.refine(times)
+        if self.copies is not None:
+            self.copies.repeat(times, 0)
+        if self.turns is not None:
+            self.turns.repeat(times, 0)
+        if self.others is not None:
+            self.others.refine(times)
+        self.unit, self.units = unit, self.units * times
+
+    def split(self, parents: list[int], group: Ints) -> None:
+        """Groups were split: the last ``len(parents)`` ones are new."""
+        self.cache.clear()
+        first = int(self.reads.newest.shape[1])
+        for child, parent in enumerate(parents, first):
+            now = _before(group, child, parents, first)
+            for recent in self._recents:
+                recent.split(parent, child, now)
+
+    def complete(self, done: Ints, op: int, clocks: Clocks) -> None:
+        """Copies of groups below ``done`` (T, columns) of their issuer become ordinary writes at its clock."""
+        if not self.pending or self.copies is None:
+            return
+        flat = self.write.reshape(-1)
+        at = np.flatnonzero(flat >= IN_FLIGHT)
+        if not at.size:
+            self.pending = False
+            return
+        thread, column = thread_of(flat[at]), at % clocks.columns
+        finished: Bools = self.copies.group.reshape(-1)[at] < done[thread, column]
+        at, thread, column = at[finished], thread[finished], column[finished]
+        record = flat[at]
+        epoch = clocks.now[clocks.group[thread], column]
+        flat[at] = (record & ((1 << EPOCH_SHIFT) - 1)) | (WAITED << THREAD_BITS) | (epoch << EPOCH_SHIFT)
+        self.copies.wait_op.reshape(-1)[at] = op
+
+
+def renew(shadow: Shadow, at: Footprint) -> None:
+    """What is written belongs to the tensor as it was last allocated."""
+    if shadow.stale is not None:
+        put(shadow.stale, at.unit, at.block, np.zeros((len(at.unit), 1), np.bool_))

@@ -1,0 +1,89 @@
+"""Which memory of a kernel its threads may signal through: found once, from the Func.
+
+In: a Func.  Out: ``Traffic``: the buffers whose strong values somebody looks at, and the ops that poll.
+
+>>> traffic(func, {}).follows(op)       # whether what this access synchronises must be followed
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from moye.dtypes import Space
+from moye.ir import ops
+from moye.ir.nodes import Buffer, Func, Value
+from moye.sim.flow.segments import polls
+
+ACQUIRES = ("acquire", "acq_rel", "seq_cst")
+RELEASES = ("release", "acq_rel", "seq_cst")
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """``ordered``: whether anything in the kernel releases, acquires or fences at all."""
+
+    ordered: bool
+    read: frozenset[int]
+    """The buffers with strong accesses whose values are used ..."""
+    mixed: frozenset[int]
+    """... those of them that plain accesses reach, too ..."""
+    polled: frozenset[int]
+    """... the ids of the strong accesses in loops that poll ..."""
+    spun: frozenset[int]
+    """... of all atomics there ..."""
+    used: frozenset[int]
+    """... and the ids of atomics whose result is used."""
+    alias: Mapping[int, int]
+
+    def key(self, buffer: Buffer) -> int:
+        """One number for all buffers that share memory."""
+        return self.alias.get(buffer.root.id, buffer.root.id)
+
+    def follows(self, op: ops.Op) -> bool:
+        """Whether a strong access may synchronise with another one, or order plain accesses."""
+        if not isinstance(op, (ops.Load, ops.Store, ops.Atomic)):
+            return False
+        key = self.key(op.ref.buffer)
+        return key in self.read and (self.ordered or key in self.mixed)
+
+    def looks(self, op: ops.Op) -> bool:
+        """Whether anybody learns the value that is read."""
+        return isinstance(op, ops.Load) or id(op) in self.used or getattr(op, "order", None) in ACQUIRES
+
+    def watched(self, buffer: Buffer) -> bool:
+        """Whether it matters who has seen which value."""
+        return self.key(buffer) in self.mixed or bool(self.polled)
+
+
+def strong(op: ops.Op) -> bool:
+    """Whether an access is atomic, or has an order."""
+    return isinstance(op, ops.Atomic) or (isinstance(op, (ops.Load, ops.Store)) and op.order is not None)
+
+
+def traffic(func: Func, alias: Mapping[int, int]) -> Traffic:
+    """``alias``: one id for buffers whose memory overlaps, by theirs."""
+    walked = list(func.body.walk())
+    used = {operand.id for op in walked for operand in op.operands() if isinstance(operand, Value)}
+    atomics = frozenset(id(op) for op in walked if isinstance(op, ops.Atomic) and op.result.id in used)
+    base = Traffic(False, frozenset(), frozenset(), frozenset(), frozenset(), atomics, alias)
+    read, plain, ordered = set[int](), set[int](), False
+    for op in walked:
+        if isinstance(op, ops.Fence) or (strong(op) and getattr(op, "order", None) in (*ACQUIRES, *RELEASES)):
+            ordered = True
+        for ref, _ in op.refs():
+            if ref.buffer.space is Space.REGISTER:
+                continue
+            if not strong(op):
+                plain.add(base.key(ref.buffer))
+            elif base.looks(op) and not isinstance(op, ops.Store):
+                read.add(base.key(ref.buffer))
+    inside = [inner for op in walked if isinstance(op, (ops.Loop, ops.For)) and polls(op) for inner in op.body.walk()]
+    polled = frozenset(id(op) for op in inside if strong(op) and _looks_again(op))
+    spun = frozenset(id(op) for op in inside if isinstance(op, ops.Atomic))
+    return Traffic(ordered, frozenset(read), frozenset(read & plain), polled, spun, atomics, alias)
+
+
+def _looks_again(op: ops.Op) -> bool:
+    """Whether an access may be repeated until its value suits, and changes nothing meanwhile."""
+    return isinstance(op, ops.Load) or (isinstance(op, ops.Atomic) and op.kind not in ("cas", "exch"))

@@ -1,0 +1,445 @@
+"""What the threads of one batch of blocks tell each other through memory: strong loads, stores, atomics and fences.
+
+In: those operations with their addresses and masks, lane by lane in the order in which memory changes.  Out: what
+``between`` keeps of them; the clocks of the batch, where threads of one block learn of each other; ``give``: an older
+value for a load that polls.
+
+A load may read any value that is not older than what its thread knows to have been written or seen (coherence).  Those
+that poll are given one value after the other, so that a wait ends at the first one that satisfies it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from moye.ir import ops
+from moye.sim.checks.clocks import Bools, Clocks, Ints
+from moye.sim.checks.flag_history import ITSELF, Between, Clock, Eye, Location, Place, Release, Writer, eye_of, news
+from moye.sim.checks.global_regions import CLUSTER, scope_of
+from moye.sim.checks.signal_memory import ACQUIRES, RELEASES, Traffic
+from moye.sim.values.masks import lanes_of
+
+PATIENCE = 32
+"""So many values before the newest are given to loads that poll."""
+
+
+class Threads(Protocol):
+    """The shared checker of the batch."""
+
+    threads: int
+    clocks: Clocks
+
+    def everyone(self, active: Bools | None) -> Bools: ...
+    def groups(self, who: Bools) -> Bools: ...
+    def expand(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """The memory of an access: its places by block (of the launch) and byte, and whether it matters who saw what."""
+
+    place: Callable[[int, int], Place]
+    watched: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What an atomic found (T, B), and where it changed memory or counts as a write."""
+
+    old: Any
+    wrote: Bools
+
+
+@dataclass(frozen=True, slots=True)
+class _Turn:
+    """The last look of a thread at a place."""
+
+    op: int
+    epoch: int
+    value: int
+
+
+class Flags:
+    """The signals of one batch; blocks count from ``first`` in the launch."""
+
+    def __init__(self, between: Between, traffic: Traffic, first: int, blocks: int, shared: Threads) -> None:
+        self.between, self.traffic, self.first, self.blocks, self.shared = between, traffic, first, blocks, shared
+        self.fences = [Fences(shared.threads, blocks) for _ in range(3)]
+        self.outcome: Outcome | None = None
+        """Of the atomic that is being done ..."""
+        self.replaced: Any = 0
+        """... and what the store that is being done replaces (T or 1, B or 1)."""
+        self._awaited: dict[int, dict[tuple[int, int, Location], tuple[int, int]]] = {}
+        """Per block relaxed reads of its threads at an epoch: the value and the scope."""
+        self._turns: dict[tuple[int, int, Location], _Turn] = {}
+        self._floors: dict[tuple[int, int, Location], tuple[tuple[int, int, int], int, Clock]] = {}
+        self._idle: dict[int, tuple[int, Ints, Bools]] = {}
+        self._given: list[tuple[int, list[int], Any]] = []
+
+    # --- accesses ----------------------------------------------------------------------------------------------------
+
+    def access(self, op: ops.Op, where: Where, address: Ints, mask: Bools | None) -> None:
+        """A strong access to the bytes ``address`` (T or 1, B or 1)."""
+        self._given = []
+        if self.between.exhausted or not self.traffic.follows(op):
+            return
+        shape = (self.shared.threads, self.blocks)
+        address, lanes = np.broadcast_to(address, shape), lanes_of(mask, *shape)
+        if isinstance(op, ops.Load):
+            self._load(op, where, address, lanes)
+        elif isinstance(op, ops.Store):
+            self._store(op, where, address, lanes, np.broadcast_to(self.replaced, shape))
+        elif isinstance(op, ops.Atomic) and self.outcome is not None:
+            self._atomic(op, where, address, lanes, self.outcome)
+
+    def give(self, values: Any) -> tuple[Any, bool]:
+        """The values of the last load or atomic, with older ones where threads poll; and whether there are any."""
+        if not self._given:
+            return values, False
+        full = np.broadcast_to(values, (self.shared.threads, self.blocks)).copy()
+        for block, threads, value in self._given:
+            full[threads, block] = value
+        self._given = []
+        return full, True
+
+    def _load(self, op: ops.Load, where: Where, address: Ints, lanes: Bools) -> None:
+        before = self._idle.get(id(op))
+        if before is not None and before[0] == self.between.events and np.array_equal(before[1], address) and \
+                np.array_equal(before[2], lanes):
+            return
+        for block, place, threads in self._meet(where, address, lanes):
+            if (location := self.between.locations.get(place)) is not None:
+                self._look(op, where, location, block, threads)
+        if self._given:
+            self._idle.pop(id(op), None)
+        else:
+            self._idle[id(op)] = self.between.events, address.copy(), lanes.copy()
+
+    def _look(self, op: ops.Load | ops.Atomic, where: Where, location: Location, block: int,
+              threads: list[int]) -> None:
+        """Threads of a block read one place."""
+        value = self._choose(op, location, block, threads)
+        if value < location.latest:
+            self._given.append((block, threads, location.values[value]))
+        self._observe(op, where, location, value, block, threads)
+
+    def _meet(self, where: Where, address: Ints, lanes: Bools) -> Iterator[tuple[int, Place, list[int]]]:
+        """Block by block the lanes that reach one place."""
+        block, thread = np.nonzero(lanes.T)
+        if not block.size:
+            return
+        byte = address[thread, block]
+        order = np.lexsort((thread, byte, block))
+        block, thread, byte = block[order], thread[order], byte[order]
+        cuts = np.flatnonzero(np.diff(block, prepend=-1) | np.diff(byte, prepend=-1))
+        for start, end in zip(cuts.tolist(), [*cuts[1:].tolist(), len(block)], strict=True):
+            yield (int(block[start]), where.place(self.first + int(block[start]), int(byte[start])),
+                   thread[start:end].tolist())
+
+    def _store(self, op: ops.Store, where: Where, address: Ints, lanes: Bools, before: Any) -> None:
+        """The last lane that reaches a place has the last word."""
+        last: dict[Place, tuple[int, int]] = {}
+        for thread, block in np.argwhere(lanes).tolist():
+            last[where.place(self.first + block, int(address[thread, block]))] = thread, block
+        for place, (thread, block) in last.items():
+            self._write(op, place, block, thread, before[thread, block], rmw=False)
+
+    def _atomic(self, op: ops.Atomic, where: Where, address: Ints, lanes: Bools, outcome: Outcome) -> None:
+        """Lane by lane: a read of the newest value, and a write that goes on with its chain."""
+        looks = self.traffic.looks(op)
+        if looks and not (outcome.wrote & lanes).any() and self._quiet(op, address, lanes):
+            return
+        for block, thread in np.argwhere(lanes.T).tolist():
+            place = where.place(self.first + block, int(address[thread, block]))
+            location = self.between.locations.get(place)
+            if looks and location is not None:
+                if outcome.wrote[thread, block]:
+                    self._observe(op, where, location, location.latest, block, [thread])
+                else:
+                    self._look(op, where, location, block, [thread])
+            if outcome.wrote[thread, block]:
+                self._write(op, place, block, thread, outcome.old[thread, block], rmw=True)
+        if not self._given:
+            self._idle[id(op)] = self.between.events, address.copy(), lanes.copy()
+
+    def _quiet(self, op: ops.Atomic, address: Ints, lanes: Bools) -> bool:
+        """Whether these lanes found the same the last time, and nothing was released since."""
+        before = self._idle.pop(id(op), None)
+        if before is None or before[0] != self.between.events or not np.array_equal(before[1], address) or \
+                not np.array_equal(before[2], lanes):
+            return False
+        self._idle[id(op)] = before
+        return True
+
+    def done(self, op: ops.Op, mask: Bools | None) -> None:
+        """A strong access is over: what follows in these threads is not part of what they have released."""
+        if getattr(op, "order", None) in RELEASES and self.traffic.follows(op):
+            clocks = self.shared.clocks
+            clocks.now = clocks.now + clocks.groups_of(self.shared.everyone(mask))
+
+    # --- writing -----------------------------------------------------------------------------------------------------
+
+    def _write(self, op: ops.Op, place: Place, block: int, thread: int, before: Any, *, rmw: bool) -> None:
+        writer: Writer = self.first + block, thread, self._epoch(block, thread)
+        location = self.between.write(place, writer, before, self._releases(op, block, thread), rmw=rmw)
+        self._turns[block, thread, location] = _Turn(0, 0, location.latest)
+
+    def _releases(self, op: ops.Op, block: int, thread: int) -> list[Release]:
+        """What a strong write publishes: everything before it if it releases, else what lies before a fence."""
+        eye, scope = self.eye(block, thread), scope_of(op)
+        if getattr(op, "order", None) in RELEASES:
+            epochs = eye.row.copy()
+            epochs[thread] = self._epoch(block, thread)
+            return [self._published(eye, epochs, scope, ITSELF)]
+        found: list[Release] = []
+        for level in range(scope, -1, -1):
+            if not self.fences[level].any:
+                continue
+            epochs = self.fences[level].published(thread, block, eye.row)
+            if epochs.any() and not any((release.epochs >= epochs).all() for release in found):
+                own = int(self.fences[level].own[thread, block])
+                before = eye if not own else Eye(eye.block, thread, self.fences[level].covered(thread, block), eye.far,
+                                                 own)
+                found.append(self._published(before, epochs, level, level))
+        return found
+
+    def _published(self, eye: Eye, epochs: Ints, scope: int, how: int) -> Release:
+        clocks, column = self.shared.clocks, self._column(eye.block - self.first)
+        heard = clocks.heard[clocks.group[eye.thread], :, column].copy()
+        others = tuple((mate, far) for mate, far in eye.far if far.any())
+        return self.between.release((eye.block, eye.thread, how), epochs, heard, self.between.visible(eye), others,
+                                    scope)
+
+    def cut(self, where: Where, address: Ints, mask: Bools | None, size: int) -> None:
+        """Weak writes of ``size`` bytes at each address (V, T or 1, B or 1)."""
+        if not self.between.locations:
+            return
+        shape = (len(address), self.shared.threads, self.blocks)
+        inside = np.ones(shape, np.bool_) if mask is None else np.broadcast_to(mask, shape)
+        _, thread, block = np.nonzero(inside)
+        byte = np.broadcast_to(address, shape)[inside]
+        del thread
+        places = {where.place(self.first + b, int(a)) for b, a in zip(block.tolist(), byte.tolist(), strict=True)}
+        self.between.cut([place for place in self.between.locations if any(
+            _moved(place, -step) in places for step in range(size))])
+
+    # --- reading -----------------------------------------------------------------------------------------------------
+
+    def _observe(self, op: ops.Op, where: Where, location: Location, value: int, block: int,
+                 threads: list[int]) -> None:
+        """Threads of a block have read a value."""
+        clocks, scope = self.shared.clocks, scope_of(op)
+        for group in np.unique(clocks.group[threads]).tolist():
+            members = [t for t in threads if clocks.group[t] == group]
+            epoch = self._epoch(block, members[0])
+            for t in members if where.watched else ():
+                location.saw(self.first + block, t, epoch, value)
+            if getattr(op, "order", None) in ACQUIRES:
+                self._acquire(location, value, scope, block, members)
+            elif self.traffic.ordered:
+                here = self._awaited.setdefault(block, {})
+                for t in members:
+                    here[t, epoch, location] = value, scope
+
+    def _acquire(self, location: Location, value: int, scope: int, block: int, members: list[int]) -> None:
+        clock = self.between.gather(location, value, self.first + block, scope)
+        if clock:
+            for member in members:
+                self.between.acquire(self.first + block, member, self._epoch(block, member), clock)
+            self._learn(block, members, clock)
+
+    def fence(self, op: ops.Fence, mask: Bools | None) -> None:
+        """The lanes of the mask execute a fence."""
+        clocks, who, scope = self.shared.clocks, self.shared.everyone(mask), scope_of(op)
+        for level in range(scope + 1):
+            self.fences[level].fence(who, clocks)
+        clocks.now = clocks.now + clocks.groups_of(who)
+        lanes = np.broadcast_to(who, (self.shared.threads, self.blocks))
+        for block in [block for block in self._awaited if lanes[:, block].any()]:
+            for group in np.unique(clocks.group[lanes[:, block]]).tolist():
+                self._after(scope, block, np.flatnonzero(lanes[:, block] & (clocks.group == group)).tolist())
+
+    def _after(self, scope: int, block: int, members: list[int]) -> None:
+        """Threads of a group have fenced: what they, or others before a barrier, have read is acquired."""
+        clocks, mine = self.shared.clocks, frozenset(members)
+        row = clocks.seen[clocks.group[members[0]], clocks.group, self._column(block)].copy()
+        for (thread, epoch, location), (value, reach) in list(self._awaited[block].items()):
+            if epoch <= row[thread]:
+                self._acquire(location, value, min(scope, reach), block, members)
+            elif thread in mine:
+                self._acquire(location, value, min(scope, reach), block, [thread])
+
+    # --- the clocks of the block -------------------------------------------------------------------------------------
+
+    def _learn(self, block: int, members: list[int], clock: Clock) -> None:
+        """Threads have acquired a clock: what they learn of their own block goes to its clocks."""
+        shared, clocks, between = self.shared, self.shared.clocks, self.between
+        known = between.known(clock, self.first + block, shared.threads)
+        heard = between.heard(clock, self.first + block, clocks.heard.shape[1])
+        group = int(clocks.group[members[0]])
+        column = self._column(block)
+        more: Bools = known > clocks.seen[group, clocks.group, column]
+        if len(members) == 1:
+            more[members[0]] = False
+        news = bool(more.any())
+        if not news and not (heard > clocks.heard[group, :, column]).any():
+            return
+        if clocks.columns == 1 and self.blocks > 1:
+            shared.expand()
+        column = self._column(block)
+        self._split(column, np.isin(np.arange(shared.threads), members))
+        for epoch in np.unique(known[more]).tolist():
+            self._split(column, more & (known == epoch))
+        most = np.iinfo(np.int64).max
+        for mine in np.unique(clocks.group[members]).tolist():
+            others = np.arange(shared.threads) != (members[0] if len(members) == 1 else -1)
+            told = np.full(clocks.groups, 0 if clocks.coarse else most)     # groups that could not be split: too much
+            (np.maximum if clocks.coarse else np.minimum).at(told, clocks.group[others], known[others])
+            told[told == most] = 0
+            clocks.seen[mine, :, column] = np.maximum(clocks.seen[mine, :, column], told)
+            clocks.heard[mine, :, column] = np.maximum(clocks.heard[mine, :, column], heard)
+
+    def _split(self, column: int, threads: Bools) -> None:
+        mask = np.zeros((self.shared.threads, self.shared.clocks.columns), np.bool_)
+        mask[threads, column] = True
+        self.shared.groups(mask)
+
+    def eye(self, block: int, thread: int) -> Eye:
+        """What a thread of a block of the batch knows now."""
+        return eye_of(self.first + block, thread, self.shared.clocks, self._column(block))
+
+    def _column(self, block: int) -> int:
+        return block if self.shared.clocks.columns > 1 else 0
+
+    def _epoch(self, block: int, thread: int) -> int:
+        clocks = self.shared.clocks
+        return int(clocks.now[clocks.group[thread], self._column(block)])
+
+    # --- older values ------------------------------------------------------------------------------------------------
+
+    def _choose(self, op: ops.Op, location: Location, block: int, threads: list[int]) -> int:
+        """The value that threads of a block read: the next one that they may see if they poll, else the newest."""
+        latest = location.latest
+        if id(op) not in self.traffic.polled or self.between.newest:
+            value = latest
+        else:
+            value = max(self._after_last(op, location, block, thread) for thread in threads)
+        for thread in threads:
+            self._turns[block, thread, location] = _Turn(id(op), self._epoch(block, thread), value)
+        return value
+
+    def _after_last(self, op: ops.Op, location: Location, block: int, thread: int) -> int:
+        turn, latest = self._turns.get((block, thread, location)), location.latest
+        if turn is not None and turn.value == latest:
+            return latest
+        floor = self._floor(location, block, thread, 0 if turn is None else turn.value)
+        if turn is not None and turn.op == id(op) and turn.epoch == self._epoch(block, thread) and turn.value >= floor:
+            return min(turn.value + 1, latest)
+        return max(floor, latest - PATIENCE)
+
+    def _floor(self, location: Location, block: int, thread: int, seen: int) -> int:
+        """The oldest value that a thread may still read."""
+        between, key = self.between, (block, thread, location)
+        eye = self.eye(block, thread)
+        token = self._epoch(block, thread), between.versions.get(eye.block, 0), hash(eye.row.tobytes())
+        last, floor, known = self._floors.get(key, (None, 0, {}))
+        if last == token:
+            return max(seen, floor)
+        clock = between.visible(eye)
+        told = {*news(known, clock), eye.block, *(mate for mate, _ in eye.far)}     # what others read since is no news
+        low = between.view(eye, clock, location, max(seen, floor, location.latest - PATIENCE), told)
+        floor = next((value for value in range(location.latest, low, -1) if (writer := location.writer[value]) is None
+                      or between.before(eye, clock, writer)), low)
+        self._floors[key] = token, floor, clock
+        return floor
+
+    # --- questions ---------------------------------------------------------------------------------------------------
+
+    def observed(self, place: Place, eye: Eye, clock: Clock, rival: Writer) -> bool:
+        """Whether a thread has seen an atomic write itself, through those that came after it (observation order)."""
+        location = self.between.locations.get(place)
+        if location is None:
+            return False
+        value = self.between.view(eye, clock, location)
+        chain = location.chain[value]
+        while value > 0 and chain is not None and location.chain[value] == chain:
+            if location.writer[value] == rival:
+                return True
+            value -= 1
+        return False
+
+    # --- mbarriers of other blocks -----------------------------------------------------------------------------------
+
+    def arrived(self, barrier: tuple[int, int], to: Ints) -> None:
+        """Threads arrive at a barrier of the blocks of their cluster that have the ranks ``to`` (T, B), -1 for none.
+
+        That is about shared memory: global memory needs a fence before it, and one after the wait.
+        """
+        if not self.fences[CLUSTER].any:
+            return
+        for thread, block in np.argwhere(to >= 0).tolist():
+            writer: Writer = self.first + block, thread, self._epoch(block, thread)
+            owner = writer[0] // self.between.cluster * self.between.cluster + int(to[thread, block])
+            self.between.write((owner, *barrier), writer, 0, self._fenced(block, thread), rmw=True)
+
+    def _fenced(self, block: int, thread: int) -> list[Release]:
+        eye, fences = self.eye(block, thread), self.fences[CLUSTER]
+        epochs = fences.published(thread, block, eye.row)
+        return [self._published(eye, epochs, CLUSTER, CLUSTER)] if epochs.any() else []
+
+    def waited(self, barrier: tuple[int, int], lanes: Bools) -> None:
+        """Threads have waited for a barrier of their block."""
+        for block in np.flatnonzero(lanes.any(axis=0)).tolist() if self.between.locations else ():
+            location = self.between.locations.get((self.first + block, *barrier))
+            if location is None:
+                continue
+            here = self._awaited.setdefault(block, {})
+            for thread in np.flatnonzero(lanes[:, block]).tolist():
+                here[thread, self._epoch(block, thread), location] = location.latest, CLUSTER
+
+
+def _moved(place: Place, step: int) -> Place:
+    """The place some bytes further on."""
+    if isinstance(place, int):
+        return place + step
+    assert isinstance(place, tuple), "a place of shared memory"
+    return (*place[:-1], place[-1] + step)
+
+
+# --- what the fences of one batch of blocks cover --------------------------------------------------------------------
+
+
+class Fences:
+    """The last fences of at least one scope."""
+
+    def __init__(self, threads: int, blocks: int) -> None:
+        self.own: Ints = np.zeros((threads, blocks), np.int64)
+        """The epoch up to which a thread's accesses lie before its last fence."""
+        self.any = False
+        self._snapshot: Ints = np.zeros((threads, blocks), np.int64)
+        self._snapshots: list[Ints] = [np.zeros(threads, np.int64)]
+
+    def fence(self, who: Bools, clocks: Clocks) -> None:
+        """The threads ``who`` (T, columns) execute a fence."""
+        self.any = True
+        for column in range(who.shape[1]):
+            where = slice(None) if who.shape[1] == 1 else column
+            for group in np.unique(clocks.group[who[:, column]]).tolist():
+                mine = who[:, column] & (clocks.group == group)
+                self.own[mine, where] = clocks.now[group, column]
+                self._snapshot[mine, where] = len(self._snapshots)
+                self._snapshots.append(clocks.seen[group, clocks.group, column])
+
+    def covered(self, thread: int, block: int) -> Ints:
+        """What the thread knew of the others at its last fence (T,)."""
+        return self._snapshots[int(self._snapshot[thread, block])]
+
+    def published(self, thread: int, block: int, seen: Ints) -> Ints:
+        """What a relaxed write by the thread publishes: what lies before its fence, or before those of others."""
+        epochs: Ints = np.maximum(np.minimum(seen, self.own[:, block]), self.covered(thread, block))
+        epochs[thread] = self.own[thread, block]
+        return epochs

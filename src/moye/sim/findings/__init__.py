@@ -1,0 +1,1 @@
+"""What is found: the codes of defects, findings, and how they speak of threads and program points."""

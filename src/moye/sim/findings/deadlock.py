@@ -1,0 +1,244 @@
+"""Who waits for whom in a block that cannot go on: the groups as data, and the sentence that tells them.
+
+In: ``Waiter``s, each with the threads that could let it go on, and the threads that have exited.  Out: the class, a
+message that names every group and follows the cycle if there is one, the program points, a hint.
+
+It knows no barrier: whatever threads wait at makes Waiters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal as OneOf
+
+from moye.errors import Loc
+from moye.ir import ops
+from moye.sim.findings.wording import at, bracketed, crowd, several
+
+SHOWN = 6
+"""How many groups are told before "more"."""
+
+HINTS = {
+    "C4": "let every thread of the block reach sync_threads, or use barrier_sync(id, count) among some of them",
+    "C5": "count the threads that arrive and those that wait at the barrier, and no others",
+    "C6": "let every lane of the mask reach it",
+    "D7": "expect the bytes that the copies of one phase bring, no more and no less",
+    "D8": "wait for the parity of each phase in turn, 0 first, or 1 where the first phase is free",
+    "D20": "multicast= is a mask of ranks in the cluster: name every block that waits for the bytes",
+    "D9": "initialise the mbarrier with the number of arrivals that come in each phase",
+    "E6": "let all 128 threads of the warpgroup reach it",
+    "F1": "let those who arrive wait first for a barrier at which the others arrive once they are through",
+    "F3": "let both sides go through equally many phases of each barrier",
+    "F4": "one of them must arrive before it waits",
+    "F5": "let the readers release every stage that is filled for them, or tell the one who fills them to stop",
+    "F7": "barrier_sync(id, count) among the threads of the role",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Waiter:
+    """Threads of one block that wait at one point.
+
+    ``needs`` are the threads that could let them go on.  ``missing`` arrivals of them are enough (0: all must come);
+    ``count`` is what the barrier was told to expect.  Of an mbarrier: ``bytes`` that have not come (below 0: too many
+    have), ``spent``: all who ever arrive at it have done so in this phase, ``gone``: some who could have exited,
+    ``known``: ``needs`` are those who have arrived before, ``fills``: who waits wants to fill a stage that others read,
+    ``left``: who of those that have arrived before have exited, ``last``: an arrival of theirs, ``skipped``: the phase
+    before this one is complete, and nobody has waited for it, ``lapped``: so many more phases are complete than those
+    who wait have waited for, ``again``: and who has arrived went on twice for the same phase of another barrier,
+    ``unnamed``: multicasts that do not name this block would have brought the bytes.
+    Of a block barrier: ``role`` is the branch on one side of which it is, and on whose other side ``needs`` are.
+    Of a block or named barrier: ``open``: no branch is around it, so that who has not come is only late.
+    Of the barrier of a cluster: ``open``: who waits elsewhere would come to it next; ``others``: blocks of the cluster
+    threads of which have not come.
+    """
+
+    kind: OneOf["block", "cluster", "named", "warp", "warpgroup", "mbarrier"]
+    what: str
+    """``named barrier 1``, ``sync_threads``, ``shuffle_xor``, ``phase 2 of full(0)``."""
+    threads: tuple[int, ...]
+    point: ops.Op
+    needs: tuple[int, ...]
+    missing: int = 0
+    count: int = 0
+    bytes: int = 0
+    spent: bool = False
+    gone: bool = False
+    known: bool = False
+    fills: bool = False
+    left: tuple[int, ...] = ()
+    last: ops.Op | None = None
+    skipped: bool = False
+    lapped: int = 0
+    again: bool = False
+    unnamed: bool = False
+    role: ops.If | None = None
+    open: bool = False
+    others: tuple[tuple[int, ...], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Exited:
+    """Threads that are through; ``point`` is their ``return``, None for the end of the kernel."""
+
+    threads: tuple[int, ...]
+    point: ops.Op | None
+
+
+@dataclass(frozen=True, slots=True)
+class Deadlock:
+    """One block none of whose threads can move."""
+
+    block: tuple[int, ...]
+    size: int
+    waiters: tuple[Waiter, ...]
+    exited: tuple[Exited, ...] = ()
+
+    def cycle(self) -> tuple[Waiter, ...]:
+        """Waiters each of which needs threads of the next, and the last of the first; empty if there are none."""
+        return _ring(self.waiters)
+
+    @property
+    def late(self) -> bool:
+        """Whether all of the block is at the barrier of its cluster, and waits for other blocks alone."""
+        return all(waiter.kind == "cluster" and waiter.others and not waiter.needs for waiter in self.waiters)
+
+    @property
+    def code(self) -> str:
+        """The class: of the barrier of a block or cluster C4, or F7 inside one role, of warps alone C6, else C5, or F4
+        (a cycle).
+
+        Of an mbarrier D7 if bytes alone are missing, D20 if a multicast left the block out, D9 if all have come and
+        are too few, D8 if a phase was passed over, F3 if somebody left early, F5 if those were the readers; F1 or D8
+        if somebody left as they did not wait for the others.  Who waits where everybody else would come but for an
+        mbarrier has left as well.
+        """
+        kinds = {waiter.kind for waiter in self.waiters}
+        if "warpgroup" in kinds:
+            return "E6"
+        phases = [waiter for waiter in self.waiters if waiter.kind == "mbarrier"]
+        if short := [waiter for waiter in phases if waiter.bytes < 0 or (waiter.bytes and not waiter.missing)]:
+            return "D20" if all(waiter.unnamed for waiter in short) else "D7"
+        if any(waiter.spent and waiter.missing for waiter in phases):
+            return "D9"
+        if any(waiter.skipped for waiter in phases):
+            return "D8"
+        blocks = [waiter for waiter in self.waiters if waiter.kind in ("block", "cluster")
+                  and not (phases and waiter.open)]
+        if blocks:
+            return "F7" if all(waiter.role is not None for waiter in blocks) else "C4"
+        if kinds == {"warp"}:
+            return "C6"
+        code = self._of_phases(phases) if phases else "F4" if self.cycle() else "C5"
+        return "C5" if code == "F4" and self._too_few() else code
+
+    def _too_few(self) -> bool:
+        """Whether a named barrier would not open if all came who are there."""
+        return any(waiter.count > self.size or waiter.missing > len(waiter.needs)
+                   for waiter in self.waiters if waiter.kind == "named")
+
+    def _of_phases(self, phases: list[Waiter]) -> str:
+        """D8, F1, F3, F4 or F5."""
+        through = {thread for waiter in self.waiters if waiter.open for thread in waiter.threads}
+        ring = _ring([waiter for waiter in self.waiters if not waiter.open])
+        left = [waiter for waiter in phases
+                if (waiter.gone or not through.isdisjoint(waiter.needs)) and (waiter.known or not ring)]
+        if not left:
+            return "F4"
+        if any(waiter.fills for waiter in left):
+            return "F5"
+        lapped = [waiter for waiter in left if waiter.lapped]
+        return "F3" if not lapped else "D8" if any(waiter.again for waiter in lapped) else "F1"
+
+    @property
+    def hint(self) -> str:
+        return HINTS[self.code]
+
+    @property
+    def told(self) -> tuple[Waiter, ...]:
+        """The waiters in the order of the message: the cycle first."""
+        ring = self.cycle()
+        return ring + tuple(w for w in self.waiters if not any(w is other for other in ring))
+
+    @property
+    def locs(self) -> tuple[Loc, ...]:
+        points = [waiter.point.loc for waiter in self.told]
+        points += [waiter.last.loc for waiter in self.told if waiter.missing and waiter.last is not None]
+        points += [waiter.role.loc for waiter in self.told if waiter.role is not None]
+        points += [gone.point.loc for gone in self.exited if gone.point is not None]
+        return tuple(dict.fromkeys(points))
+
+    def __str__(self) -> str:
+        parts = [self.sentence(waiter) for waiter in self.told[:SHOWN]]
+        if len(self.told) > SHOWN:
+            parts.append(f"{len(self.told) - SHOWN} more groups wait")
+        parts += [self._left(gone) for gone in self.exited]
+        return f"block {self.block} is deadlocked: {'; '.join(parts)}"
+
+    def sentence(self, waiter: Waiter) -> str:
+        """``warps 0-3 wait at named barrier 1 (line 20) for 128 more arrivals, which only warps 4-7 could bring``"""
+        verb = "wait" if several(waiter.threads, self.size) else "waits"
+        if waiter.kind == "mbarrier":
+            return self._phase(waiter, verb)
+        head = f"{crowd(waiter.threads, self.size)} {verb} at {waiter.what}{bracketed(waiter.point)}"
+        if waiter.missing:
+            more = f"{waiter.missing} more arrival{'s' if waiter.missing > 1 else ''}"
+            if not waiter.needs:
+                return f"{head} for {more}, and no other thread is left to bring them"
+            return f"{head} for {more}, which only {crowd(waiter.needs, self.size)} could bring"
+        if waiter.role is not None:
+            head += f", which is inside of one role (the branch{at(waiter.role)}),"
+        if waiter.others:
+            head += f", which threads of block{'s' if len(waiter.others) > 1 else ''} " \
+                    f"{', '.join(map(str, waiter.others))} have not come to,"
+        return f"{head} for {crowd(waiter.needs, self.size)}" if waiter.needs else head.removesuffix(",")
+
+    def _phase(self, waiter: Waiter, verb: str) -> str:
+        """``warps 0-3 wait for phase 2 of full(0) (line 20), which lacks 1 of 1 arrivals and 8192 bytes``"""
+        head = f"{crowd(waiter.threads, self.size)} {verb} for {waiter.what}{bracketed(waiter.point)}"
+        lacks = [f"{waiter.missing} of {waiter.count} arrivals"] if waiter.missing else []
+        lacks += [f"{waiter.bytes} bytes"] if waiter.bytes > 0 else []
+        if lacks:
+            head += f", which lacks {' and '.join(lacks)}"
+        if waiter.unnamed:
+            head += ", and multicasts within the cluster have left this block out"
+        if waiter.missing and waiter.needs and waiter.known:
+            head += f" (so far {crowd(waiter.needs, self.size)} arrived there)"
+        if waiter.missing and waiter.left:
+            have = "have" if several(waiter.left, self.size) else "has"
+            head += f" ({crowd(waiter.left, self.size)} {have} arrived there{at(waiter.last)}, and {have} left)"
+        if waiter.skipped:
+            head += ", while nobody has waited for the phase before it, which is complete"
+        elif waiter.lapped:
+            head += f", and {waiter.lapped} more phases are complete than they have waited for"
+        return head if waiter.bytes >= 0 else f"{head}, and {-waiter.bytes} more bytes have come than were expected"
+
+    def _left(self, gone: Exited) -> str:
+        have = "have" if several(gone.threads, self.size) else "has"
+        how = "come to the end of the kernel" if gone.point is None else f"returned{bracketed(gone.point)}"
+        return f"{crowd(gone.threads, self.size)} {have} {how}"
+
+
+def _ring(waiters: Sequence[Waiter]) -> tuple[Waiter, ...]:
+    """The first cycle among them."""
+    edges = [[j for j, other in enumerate(waiters) if j != i and set(other.threads) & set(waiter.needs)]
+             for i, waiter in enumerate(waiters)]
+    for start in range(len(edges)):
+        if path := _way_back(edges, start):
+            return tuple(waiters[i] for i in path)
+    return ()
+
+
+def _way_back(edges: list[list[int]], start: int) -> list[int]:
+    """The shortest path from ``start`` to itself, without its second mention."""
+    paths, seen = [[start]], {start}
+    while paths:
+        path = paths.pop(0)
+        for step in edges[path[-1]]:
+            if step == start:
+                return path
+            if step not in seen:
+                seen.add(step)
+                paths.append([*path, step])
+    return []

@@ -1,0 +1,180 @@
+"""What a checker found, and who keeps it: ``Finding``, ``Reporter``, and coordinates for the messages.
+
+In: proven violations.  Out: findings whose text is one sentence, the source frames with carets, and a hint; the
+reporter keeps one of each (code, tensor, source lines) and counts the rest.
+
+>>> coordinate_of(buffer, 35)       # of a buffer with layout (32,2):(1,32)
+(3, 1)
+
+Nothing here decides whether something is a violation.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+from moye.errors import FactError, Loc, SimulationError
+from moye.ir.nodes import Buffer, Func
+from moye.layout import ComposedLayout, Layout, offsets, rank, size
+from moye.layout.tuples import flatten_tuple
+from moye.sim.findings.codes import CODES
+
+Coordinate = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One violation: the program points (the write first), the block, the threads in the same order, the element."""
+
+    code: str
+    message: str
+    locs: tuple[Loc, ...]
+    block: tuple[int, ...] | None
+    threads: tuple[int, ...]
+    tensor: str
+    coordinate: Coordinate | None
+    hint: str | None
+
+    @property
+    def title(self) -> str:
+        return CODES[self.code].title
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """``file:line`` of each program point."""
+        return tuple(str(loc.innermost) for loc in self.locs)
+
+    def __str__(self) -> str:
+        points = dict.fromkeys(loc for loc in self.locs if loc.frames)
+        parts = [f"{self.code}: {self.message}", *(loc.render() for loc in points)]
+        if self.hint:
+            parts.append(f"hint: {self.hint}")
+        return "\n".join(parts)
+
+
+class StopSimulation(SimulationError):
+    """Ends a simulation at its first violation; ``finding`` says which."""
+
+    def __init__(self, finding: Finding) -> None:
+        super().__init__(finding.message, finding=finding, hint=finding.hint, locs=finding.locs, code=finding.code)
+
+
+class Reporter:
+    """Collects the findings of one launch of ``func``; with ``stop_on_first`` the first one ends it.
+
+    ``codes``: the classes to report, None for all.
+    """
+
+    def __init__(self, func: Func, stop_on_first: bool, codes: frozenset[str] | None = None) -> None:
+        self.func = func
+        self.stop_on_first = stop_on_first
+        self.codes = codes
+        self.findings: list[Finding] = []
+        self.strict = False
+        """Whether writes that agree are violations, too ..."""
+        self.advice: list[Finding] = []
+        """... if not, they are here."""
+        self._agree = False
+        self.judged: set[tuple[str, Loc]] = set()
+        """(tensor, place) of the accesses whose coordinates were found outside: their memory is not counted again."""
+        self._counts: dict[tuple[str, str, tuple[str, ...]], int] = {}
+
+    @contextmanager
+    def agreed(self, agree: bool) -> Iterator[None]:
+        """Within the block findings are about writes of one value."""
+        self._agree = agree
+        try:
+            yield
+        finally:
+            self._agree = False
+
+    def add(self, finding: Finding, count: int = 1, *, fatal: bool = False) -> None:
+        """Keep the finding, unless one with the same code, tensor and source lines is there: then count it.
+
+        ``fatal``: the kernel cannot go on, so that its class is not asked for.
+        """
+        if not fatal and self.codes is not None and finding.code not in self.codes:
+            return
+        key = (finding.code, finding.tensor, finding.lines)
+        if self._agree and not self.strict:
+            if all((known.code, known.tensor, known.lines) != key for known in self.advice):
+                self.advice.append(replace(finding, message=f"{finding.message}; both write the same value"))
+            return
+        seen = self._counts.get(key, 0)
+        self._counts[key] = seen + count
+        if seen:
+            return
+        self.findings.append(finding)
+        if self.stop_on_first:
+            raise StopSimulation(finding)
+
+    def occurrences(self, finding: Finding) -> int:
+        """How often the violation was seen (elements x threads, as far as they were told apart)."""
+        return self._counts.get((finding.code, finding.tensor, finding.lines), 0)
+
+
+def coordinate_of(buffer: Buffer, element_offset: int) -> Coordinate | None:
+    """The coordinate at ``element_offset`` of the buffer, one integer a mode; None where its layout has a gap.
+
+    ``layout(*coordinate) == element_offset``; of several coordinates the colexicographically first.
+    """
+    try:
+        index = _inverse(buffer.layout).get(element_offset)
+    except FactError:
+        return None                                     # a dynamic layout: nothing to search through
+    return None if index is None else _split(index, buffer.layout)
+
+
+@dataclass(frozen=True, slots=True)
+class Beyond:
+    """An element outside of a tensor by the index of one mode alone, which has ``extent``."""
+
+    coordinate: Coordinate
+    mode: int
+    extent: int
+
+
+def coordinate_beyond(buffer: Buffer, element_offset: int) -> Beyond | None:
+    """The coordinate of an element outside of the buffer, if the index of its outermost mode alone leads there.
+
+    That is the mode with the largest stride, the stages of a pipeline: ``(5, 3)`` at offset 101 of (32,2):(1,32).
+    """
+    layout = buffer.layout.layout if isinstance(buffer.layout, ComposedLayout) else buffer.layout
+    leaves = [(stride, extent, number) for number in range(rank(layout))
+              for extent, stride in zip(flatten_tuple(layout.mode(number).shape),
+                                        flatten_tuple(layout.mode(number).stride), strict=True)
+              if isinstance(extent, int) and isinstance(stride, int)]
+    if not leaves or len(leaves) != len(flatten_tuple(layout.shape)):
+        return None
+    stride, extent, outermost = max(leaves)
+    if not stride or [leaf for leaf in leaves if leaf[2] == outermost][-1][0] != stride:
+        return None
+    outer, inner = divmod(element_offset, stride)
+    coordinate, whole = coordinate_of(buffer, inner), size(layout, outermost)
+    if coordinate is None or 0 <= outer < extent or not isinstance(whole, int):
+        return None
+    index = coordinate[outermost] + outer * (whole // extent)
+    return Beyond((*coordinate[:outermost], index, *coordinate[outermost + 1:]), outermost, whole)
+
+
+@functools.lru_cache(maxsize=64)
+def _inverse(layout: Layout | ComposedLayout) -> dict[int, int]:
+    """Offset -> index."""
+    table: dict[int, int] = {}
+    for index, offset in enumerate(offsets(layout)):
+        table.setdefault(offset, index)
+    return table
+
+
+def _split(index: int, layout: Layout | ComposedLayout) -> Coordinate:
+    parts = []
+    for mode in range(rank(layout)):
+        extent = size(layout, mode)
+        if not isinstance(extent, int):
+            raise TypeError(f"mode {mode} of {layout} has the dynamic extent {extent}: an inverse was made of it")
+        parts.append(index % extent)
+        index //= extent
+    return tuple(parts)

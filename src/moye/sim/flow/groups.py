@@ -1,0 +1,62 @@
+"""A group of lanes at one program point, with the values that it needs there.
+
+In: nothing.  Out: ``Group`` and ``merge_values``, which makes one list of values of two.
+
+The values of a group belong to it alone; groups of one batch share registers and memory, each owns its lanes of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from moye.sim.flow.uniformity import SCALAR
+from moye.sim.values.masks import Mask, choose
+
+
+class Group:
+    """Lanes (``mask``) that continue at segment ``pc`` with values ``env``."""
+
+    __slots__ = ("env", "mask", "pc")
+
+    def __init__(self, pc: int, env: list[Any], mask: Mask) -> None:
+        self.pc, self.env, self.mask = pc, env, mask
+
+
+class Slot:
+    """Where a name that is live across segments is kept, how varied it is, and its NumPy dtype."""
+
+    __slots__ = ("dtype", "index", "level")
+
+    def __init__(self, index: int, level: int, dtype: np.dtype[Any]) -> None:
+        self.index, self.level, self.dtype = index, level, dtype
+
+
+def merge_values(slots: Iterable[Slot], a: list[Any], b: list[Any], b_lanes: Mask) -> list[Any] | None:
+    """The values of two groups as one (``b`` in its lanes), or None where a value cannot be both."""
+    lanes = np.asarray(b_lanes)
+    merged = list(a)
+    for slot in slots:
+        x, y = a[slot.index], b[slot.index]
+        if x is y:
+            continue
+        if slot.level == SCALAR:
+            if not _equal(x, y):
+                return None
+            continue
+        if not _equal(x, y):
+            merged[slot.index] = choose(lanes, y, x, slot.dtype)
+    return merged
+
+
+def same_values(a: list[Any], b: list[Any] | None) -> bool:
+    """Whether two groups at one point carry the same."""
+    return b is not None and all(x is y or _equal(x, y) for x, y in zip(a, b, strict=True))
+
+
+def _equal(x: Any, y: Any) -> bool:
+    if isinstance(x, np.ndarray) or isinstance(y, np.ndarray):
+        return np.array_equal(x, y)
+    return bool(x == y) or (x != x and y != y)

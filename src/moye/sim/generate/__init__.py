@@ -1,0 +1,1 @@
+"""Func -> Python source that runs it, one function per segment."""

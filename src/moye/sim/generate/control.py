@@ -1,0 +1,376 @@
+"""Control flow as Python source, and the dispatch of every op class to what writes it.
+
+In: segments.  Out: one Python function each, in one module text.
+
+Uniform conditions become Python ``if`` and ``for``; divergent ones run both arms under masks ``m1``, ``m2``...  An
+exit takes its lanes out of every mask between it and what it leaves; code after something that may exit is guarded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from moye.errors import UnsupportedError
+from moye.ir import ops
+from moye.ir.nodes import Block, Func, Operand, Value
+from moye.sim.flow.choices import Choices, choices, condition
+from moye.sim.flow.guards import guards
+from moye.sim.flow.segments import (
+    COMPUTING,
+    Branch,
+    Goto,
+    Item,
+    IvStart,
+    IvStep,
+    Lap,
+    Loops,
+    Segment,
+    Turn,
+    Wait,
+    Yield,
+)
+from moye.sim.flow.uniformity import SCALAR, Levels
+from moye.sim.generate import operations, scalars
+from moye.sim.generate.guarded import emit_skipped
+from moye.sim.generate.writer import Writer
+from moye.sim.timeline.statements import Statements, note
+from moye.sim.values.doubts import flows, follow, users
+
+_SIMPLE: dict[type, Callable[[Any, Any], None]] = {
+    ops.Special: scalars.emit_special, ops.Binary: scalars.emit_binary, ops.Unary: scalars.emit_unary,
+    ops.Select: scalars.emit_select, ops.Cast: scalars.emit_cast, ops.Declare: scalars.emit_declare,
+    ops.Read: scalars.emit_read, ops.Assign: scalars.emit_assign,
+    ops.Load: operations.emit_load, ops.Store: operations.emit_store, ops.Atomic: operations.emit_atomic,
+    ops.Fence: operations.emit_fence, ops.Alloc: operations.emit_alloc, ops.Copy: operations.emit_copy,
+    ops.Gemm: operations.emit_gemm, ops.Reduce: operations.emit_reduce, ops.CpAsyncCommit: operations.emit_commit,
+    ops.CpAsyncWait: operations.emit_wait, ops.Shuffle: operations.emit_shuffle, ops.Vote: operations.emit_vote,
+    ops.Print: operations.emit_print, ops.Assert: operations.emit_assert, ops.Inspect: operations.emit_inspect,
+    **operations.TABLE,
+}
+_STRUCTURED = (ops.Map, ops.Bounds, ops.If, ops.For, ops.Loop, ops.Scope, ops.Exit)
+_WAITING = (ops.SyncThreads, ops.SyncWarp, ops.NamedBarrier, ops.MbarrierWait, ops.ClusterWait)
+HANDLED: frozenset[type] = frozenset({*_SIMPLE, *_STRUCTURED, *_WAITING})
+"""Every op class that the simulator runs."""
+
+
+class Emitter(Writer):
+    """A Writer that knows every op."""
+
+    def __init__(self, func: Func, levels: Levels, check: bool, statements: Statements | None = None,
+                 loops: Loops | None = None) -> None:
+        super().__init__(func, levels, check, loops)
+        self.statements = statements
+        """What is recorded for a timeline, None for nothing."""
+        self.choices = choices(func, scalars.judged) if check else Choices()
+        self.guards = guards(func) if check else {}
+        """Branches that leave something as it was, which checked code looks at."""
+        self.flows = flows(func) if check else None
+        """The scalars whose values may be in doubt, which checked code follows."""
+
+    # --- segments ----------------------------------------------------------------------------------------------------
+
+    def segment(self, segment: Segment, slots: dict[str, int], params: dict[str, str]) -> None:
+        self.line(f"def s{segment.index}(B, E, M):")
+        self.mask, self.masks = "m0", [(None, "m0")]
+        with self.indented():
+            self.line("m0, P = M, B.plans")
+            for name in sorted(segment.needs):
+                if name in slots:
+                    self.line(f"{name} = E[{slots[name]}]")
+            for name in sorted(self._params_of(segment, params)):
+                self.line(f"{name} = B.params[{name!r}]")
+            left = any(self.leaves(item) for item in segment.items if isinstance(item, ops.Op))
+            self.items(segment.items)
+            for name in sorted(segment.changes & segment.live_out):
+                self.line(f"if m0 is not False: E[{slots[name]}] = {name}" if left
+                          else f"E[{slots[name]}] = {name}")
+            if left:
+                self.line("if m0 is False: return ('go', False, 0)")
+            self.end(segment, left)
+        self.line("")
+
+    @staticmethod
+    def _params_of(segment: Segment, params: dict[str, str]) -> set[str]:
+        used = set()
+        for item in segment.items:
+            for op in _walk(item):
+                for operand in (*op.operands(), *(op.places() if isinstance(op, ops.Bounds) else ())):
+                    if isinstance(operand, Value):
+                        used.add(f"v{operand.id}")
+        end = segment.end
+        operands: Iterable[Any] = ()
+        if isinstance(end, Branch):
+            operands = (end.cond.stop,) if isinstance(end.cond, ops.For) else (end.cond,)
+        elif isinstance(end, Wait):
+            operands = end.op.operands()
+        used |= {f"v{o.id}" for o in operands if isinstance(o, Value)}
+        counted = (item.loop.start if isinstance(item, IvStart) else item.loop.step for item in segment.items
+                   if isinstance(item, (IvStart, IvStep)))
+        used |= {f"v{o.id}" for o in counted if isinstance(o, Value)}
+        return used & set(params)
+
+    def end(self, segment: Segment, left: bool) -> None:
+        end = segment.end
+        if isinstance(end, Goto):
+            self.jump(str(end.target.index), left)
+        elif isinstance(end, Branch):
+            if self.flows is not None and (names := self.flows.among(
+                    [end.cond.start, end.cond.stop] if isinstance(end.cond, ops.For) else [end.cond])):
+                about = end.cond if isinstance(end.cond, ops.For) else end.cond.op      # type: ignore[union-attr]
+                if about is not None:
+                    self.doubted(about, names)
+            cond, level = self.condition(end.cond)
+            if level == SCALAR:
+                self.jump(f"{end.yes.index} if {cond} else {end.no.index}", left)
+            else:
+                self.line(f"return ('branch', m0, {cond}, {end.yes.index}, {end.no.index})")
+        elif isinstance(end, Wait):
+            self.record(end.op)
+            payload = "None"
+            if self.flows is not None and not isinstance(end.op, COMPUTING) and (names := users(self.flows, end.op)):
+                self.doubted(end.op, names)
+            if isinstance(end.op, ops.NamedBarrier):
+                payload = self.operand(end.op.barrier)
+            elif isinstance(end.op, ops.MbarrierWait):
+                payload = f"({self.operand(end.op.ref.offset)}, {self.operand(end.op.parity)})"
+            self.line(f"return ('wait', m0, {self.op(end.op)}, {payload}, {end.next.index})")
+        elif isinstance(end, Yield):
+            self.line(f"return ('yield', m0, {self.op(end.loop)}, {end.next.index})")
+        else:
+            self.line("return ('leave', m0)")
+
+    def jump(self, target: str, left: bool) -> None:
+        self.line(f"return ('go', m0, {target})" if left else f"return {target}")
+
+    def condition(self, cond: Any) -> tuple[str, int]:
+        """A bool operand, or whether a For goes on; and its level."""
+        if not isinstance(cond, ops.For):
+            return self.operand(cond), self.level(cond)
+        return f"{self.name(cond.iv)} {'<' if cond.up else '>'} {self.operand(cond.stop)}", \
+            self.level(cond.iv, cond.stop)
+
+    # --- items -------------------------------------------------------------------------------------------------------
+
+    def leaves(self, op: ops.Op) -> bool:
+        """Whether the op may take lanes out of the code that follows it."""
+        inside = {id(op)} | {id(inner) for block in op.blocks() for inner in block.walk()}
+        return any(isinstance(x, ops.Exit) and (x.target is None or id(x.target) not in inside or x is op)
+                   for x in _walk(op))
+
+    def items(self, items: list[Item]) -> None:
+        """Straight code; what follows a possible exit is guarded."""
+        deeper = 0
+        for position, item in enumerate(items):
+            self.record(item)
+            self.item(item)
+            if isinstance(item, ops.Op) and self.leaves(item) and position + 1 < len(items):
+                self.line(f"if {self.mask} is not False:")
+                self.depth += 1
+                deeper += 1
+        self.depth -= deeper
+
+    def block(self, block: Block) -> None:
+        self.items(list(block.ops))
+
+    def item(self, item: Item) -> None:
+        if self.flows is None or not isinstance(item, ops.Op):
+            self.run(item)
+            return
+        if isinstance(item, (ops.Map, ops.Bounds)):     # their bodies work on whole tensors
+            if names := users(self.flows, item):
+                self.doubted(item, names)
+            following, self.flows = self.flows, None
+            self.run(item)
+            self.flows = following
+            return
+        if names := users(self.flows, item):
+            self.doubted(item, names)
+        self.run(item)
+        if told := follow(self.flows, item, self.operand, self.mask):
+            self.line(f"if B.doubts.on: {told}")
+
+    def simple(self, item: ops.Op) -> None:
+        """Checks of what only one side of a choice needs come before it, for the lanes that take that side."""
+        check = self.check
+        for taken, side in self.choices.sides.get(id(item), ()):
+            self.judge(condition(item), taken, side)
+        self.check = check and id(item) not in self.choices.postponed
+        _SIMPLE[type(item)](self, item)
+        self.check = check
+
+    def judge(self, cond: Operand, taken: bool, side: list[ops.Op]) -> None:
+        """These ops again, with their checks, where the condition is as ``taken``."""
+        if not side:
+            return
+        outer, text = self.mask, self.operand(cond)
+        if self.level(cond) == SCALAR:
+            self.line(f"if {text}:" if taken else f"if not {text}:")
+        else:
+            self.mask = self.fresh("k")
+            self.line(f"{self.mask} = both({outer}, {text if taken else f'np.logical_not({text})'})")
+            self.line(f"if {self.mask} is not False:")
+        with self.indented():
+            for op in side:
+                _SIMPLE[type(op)](self, op)
+        self.mask = outer
+
+    def doubted(self, op: ops.Op, names: tuple[int, ...]) -> None:
+        """The op uses scalars that may be in doubt."""
+        listed = ", ".join(f"'v{name}'" for name in names)
+        self.line(f"if B.doubts.on: B.watch.uses.used({self.op(op)}, ({listed},), {self.mask})")
+
+    def run(self, item: Item) -> None:
+        if isinstance(item, IvStart):
+            loop = item.loop
+            self.line(f"{self.name(loop.iv)} = {self.as_level(loop.start, self.level(loop.iv))}")
+        elif isinstance(item, IvStep):
+            self.advance(item.loop, self.mask)
+        elif isinstance(item, Lap):
+            self.line(f"B.laps.{'enter' if item.first else 'count'}({id(item.loop)}, {self.mask})")
+        elif isinstance(item, Turn):
+            self.line(f"B.{'enter' if item.first else 'turn'}({self.op(item.loop)}, {self.mask})")
+        elif type(item) in _SIMPLE:
+            self.simple(item)
+        elif isinstance(item, ops.Map):
+            operations.emit_map(self, item, item.body)
+        elif isinstance(item, ops.Bounds):
+            operations.emit_bounds(self, item, item.body)
+        elif isinstance(item, ops.If):
+            self.branch(item)
+        elif isinstance(item, ops.For):
+            self.count(item)
+        elif isinstance(item, (ops.Loop, ops.Scope)):
+            self.region(item)
+        elif isinstance(item, ops.Exit):
+            self.exit(item)
+        else:
+            raise UnsupportedError(f"the simulator does not know the operation {type(item).__name__}",
+                                   locs=(item.loc,))
+
+    def record(self, item: Item) -> None:
+        """Tell the tape of the batch, if it has one, that the op runs now."""
+        if self.statements is not None and isinstance(item, ops.Op) and (told := note(self, self.statements, item)):
+            self.line(told)
+
+    # --- control flow ------------------------------------------------------------------------------------------------
+
+    def under(self, mask: str, owner: object, block: Block) -> None:
+        """The block under another mask."""
+        before = self.mask
+        self.mask = mask
+        self.masks.append((owner, mask))
+        self.block(block)
+        self.masks.pop()
+        self.mask = before
+
+    def branch(self, op: ops.If) -> None:
+        if (guard := self.guards.get(id(op))) is not None:
+            emit_skipped(self, op, guard)
+        cond = self.operand(op.cond)
+        if self.level(op.cond) == SCALAR:
+            self.line(f"if {cond}:")
+            with self.indented():
+                self.block(op.then)
+            if op.orelse.ops:
+                self.line("else:")
+                with self.indented():
+                    self.block(op.orelse)
+            return
+        then, orelse = self.fresh("m"), self.fresh("m")
+        self.line(f"{then} = both({self.mask}, {cond})")
+        if op.orelse.ops:
+            self.line(f"{orelse} = minus({self.mask}, {then})")
+        for mask, block in ((then, op.then), (orelse, op.orelse)):
+            if block.ops:
+                self.line(f"if {mask} is not False:")
+                with self.indented():
+                    self.under(mask, op, block)
+
+    def count(self, op: ops.For) -> None:
+        iv, start, stop, step = self.name(op.iv), self.operand(op.start), self.operand(op.stop), self.step(op)
+        live = self._live(op)
+        if self.level(op.iv, op.stop) == SCALAR:
+            self.line(f"for {iv} in range({start}, {stop}, {step}):")
+            with self.indented():
+                self.body(op, live)
+                if self.check and scalars.counter_may_wrap(op):
+                    self.line(f"B.watch.counted({self.op(op)}, {iv}, {step}, {live})")
+            self._after(live)
+            return
+        self.line(f"{iv} = {self.as_level(op.start, self.level(op.iv))}")
+        self.line("while True:")
+        with self.indented():
+            self.line(f"{live} = both({live}, {self.condition(op)[0]})")
+            self.line(f"if {live} is False: break")
+            self.body(op, live)
+            self.advance(op, live)
+        self._after(live)
+
+    def advance(self, op: ops.For, mask: str) -> None:
+        """The next value of a loop's variable."""
+        iv, step = self.name(op.iv), self.step(op)
+        if self.check and scalars.counter_may_wrap(op):
+            self.line(f"{iv} = B.watch.counted({self.op(op)}, {iv}, {step}, {mask})")
+        else:
+            self.line(f"{iv} = {iv} + {step}")
+
+    def step(self, op: ops.For) -> str:
+        return str(op.step) if isinstance(op.step, int) else self.operand(op.step)
+
+    def region(self, op: ops.Loop | ops.Scope) -> None:
+        live = self._live(op)
+        if isinstance(op, ops.Scope):
+            self.under(live, op, op.body)
+            self._after(live)
+            return
+        passes = self.fresh("n")
+        self.line(f"{passes} = 0")
+        self.line("while True:")
+        with self.indented():
+            self.line(f"{passes} += 1")
+            self.line(f"if {passes} > B.launch.hooks.steps: B.endless({self.op(op)}, {live})")
+            self.body(op, live)
+        self._after(live)
+
+    def _live(self, op: ops.Op) -> str:
+        """The mask of the lanes that are still in the region."""
+        live = self.fresh("m")
+        self.line(f"{live} = {self.mask}")
+        self.masks.append((op, live))
+        return live
+
+    def _after(self, live: str) -> None:
+        self.masks.pop()
+
+    def body(self, op: ops.For | ops.Loop, live: str) -> None:
+        """One iteration, under a mask that ``continue`` may shrink."""
+        exits = any(isinstance(x, ops.Exit) for x in op.body.walk())
+        if not exits:
+            self.under(live, op, op.body)
+            return
+        mask = self.fresh("m")
+        self.line(f"{mask} = {live}")
+        self.under(mask, op, op.body)
+        self.line(f"if {live} is False: break")
+
+    def exit(self, op: ops.Exit) -> None:
+        """The lanes of the mask leave ``op.target``."""
+        gone = self.fresh("m")
+        self.line(f"{gone} = {self.mask}")
+        first = 0
+        if op.target is None:
+            self.line(f"B.leave({gone}, {self.op(op)})")
+        else:
+            owned = [i for i, (owner, _) in enumerate(self.masks) if owner is op.target]
+            first = owned[1] if op.kind == "continue" else owned[0]
+        for name in dict.fromkeys(name for _, name in self.masks[first:]):
+            self.line(f"{name} = minus({name}, {gone})")
+
+
+def _walk(item: Item) -> Iterable[ops.Op]:
+    if isinstance(item, (IvStart, IvStep, Lap, Turn)):
+        return
+    yield item
+    for block in item.blocks():
+        yield from block.walk()

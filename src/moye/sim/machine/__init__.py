@@ -1,0 +1,1 @@
+"""What runs the generated program: batches of blocks, barriers, who goes next, deadlocks."""

@@ -1,0 +1,296 @@
+"""Who waits for whom: barriers of all kinds and warp-wide operations of one batch of blocks.
+
+In: groups of lanes that arrive at a blocking op.  Out: groups that may go on (``batch.ready``), and findings: C4, C5,
+C6, F4 where lanes wait for something that cannot come (who waits for what is told by waiters.py).
+
+The common case, all threads of all blocks at once, never gets here: see Batch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from moye.ir import ops
+from moye.sim.findings.deadlock import Deadlock
+from moye.sim.findings.finding import Finding
+from moye.sim.findings.wording import at, crowd, several
+from moye.sim.flow.groups import Group
+from moye.sim.machine.meetings import Meetings, named_by
+from moye.sim.machine.waiters import numbers, span_of, waiters
+from moye.sim.operations.batch_state import BatchState
+from moye.sim.values.masks import lanes_of
+from moye.sim.values.memory import Array
+
+_LAST_BARRIER = 15
+_TOGETHER = (ops.SyncWarp, ops.Shuffle, ops.Vote, ops.Elect, ops.WgmmaFence)
+
+
+@dataclass(slots=True)
+class Waiting:
+    """Lanes (T, B) at a blocking op; ``group`` says where they go on."""
+
+    op: ops.Op
+    group: Group
+    lanes: Array
+    barrier: int = -1
+    element: Array | None = None
+    """Per lane (T, B) the barrier of an mbarrier tensor ..."""
+    parity: Array | None = None
+    """... and the parity of the phase that it waits for."""
+
+
+class Barriers:
+    """The waiting lanes of one batch."""
+
+    def __init__(self, batch: BatchState) -> None:
+        self.batch = batch
+        self.meetings = Meetings(batch)
+        self.reset()
+
+    def reset(self) -> None:
+        self.waiting: list[Waiting] = []
+        self.counts: dict[int, Array] = {}              # arrivals per block at each named barrier
+        self.expected: dict[int, int] = {}
+        self.came: dict[int, Array] = {}
+        self.last: dict[int, ops.NamedBarrier] = {}     # the op of the last arrival
+        self.meetings.reset()
+
+    # --- arrival -----------------------------------------------------------------------------------------------------
+
+    def arrive(self, op: ops.Op, group: Group, payload: Any) -> None:
+        """The lanes of a group reach ``op``; they become ready when it lets them through."""
+        batch = self.batch
+        lanes = lanes_of(group.mask, batch.threads, batch.blocks).copy()
+        if isinstance(op, ops.NamedBarrier):
+            self._named(op, group, lanes, payload)
+            return
+        if isinstance(op, ops.ClusterWait):
+            batch.cluster.comes(op, lanes)
+        for other in self.waiting:
+            if other.op is op and batch.merge(other.group, group):
+                other.lanes = lanes_of(other.group.mask, batch.threads, batch.blocks).copy()
+                break
+        else:
+            self.waiting.append(Waiting(op, group, lanes))
+        self.resolve()
+
+    def resolve(self) -> None:
+        """Let go whoever need not wait any longer: after an arrival, and after threads have exited."""
+        self._block_barrier()
+        for entry in list(self.waiting):
+            if isinstance(entry.op, _TOGETHER):
+                self._warp(entry)
+            elif isinstance(entry.op, ops.MbarrierWait):
+                self._phase(entry.op, entry)
+            elif isinstance(entry.op, ops.ClusterWait) and (free := self.batch.cluster.passed(entry.lanes)).any():
+                self.batch.cluster.leave(entry.op, free)
+                self._release(entry, free)
+
+    # --- mbarriers ---------------------------------------------------------------------------------------------------
+
+    def await_phase(self, op: ops.MbarrierWait, group: Group, payload: tuple[Any, Any], after: int) -> bool:
+        """The lanes of a group wait for a phase; whether all of them go on at once."""
+        batch = self.batch
+        shape = (batch.threads, batch.blocks)
+        lanes = lanes_of(group.mask, *shape)
+        last = (op.ref.buffer.elements or 1) - 1
+        element: Array = np.clip(np.broadcast_to(np.asarray(payload[0]), shape), 0, last)
+        parity: Array = np.broadcast_to(np.asarray(payload[1]), shape)
+        free = lanes & batch.mbarriers.passed(op, element, parity)
+        if free.any():
+            batch.mbarriers.passes(op, element, free)
+        rest = lanes & ~free
+        if not rest.any():
+            return True
+        if free.any():
+            batch.ready.append(Group(after, list(group.env), batch.normal(free)))
+        group.pc, group.mask = after, rest
+        for other in self.waiting:
+            if other.op is op and other.element is not None and batch.merge(other.group, group):
+                other.lanes = lanes_of(other.group.mask, *shape).copy()
+                other.element = np.where(rest, element, other.element)
+                other.parity = np.where(rest, parity, other.parity)     # type: ignore[arg-type]
+                return False
+        self.waiting.append(Waiting(op, group, rest, element=element, parity=parity))
+        return False
+
+    def _phase(self, op: ops.MbarrierWait, entry: Waiting) -> None:
+        assert entry.element is not None and entry.parity is not None, "it waits for a phase"
+        free = entry.lanes & self.batch.mbarriers.passed(op, entry.element, entry.parity)
+        if free.any():
+            self.batch.mbarriers.passes(op, entry.element, free)
+            self._release(entry, free)
+
+    def _release(self, entry: Waiting, lanes: Array) -> None:
+        """These lanes of an entry go on."""
+        batch = self.batch
+        left = entry.lanes & ~lanes
+        keep = bool(left.any())
+        env = list(entry.group.env) if keep else entry.group.env
+        batch.ready.append(Group(entry.group.pc, env, batch.normal(entry.lanes & lanes)))
+        if keep:
+            entry.lanes = left
+            entry.group.mask = left
+        else:
+            self.waiting.remove(entry)
+
+    # --- bar.sync 0 --------------------------------------------------------------------------------------------------
+
+    def _block_barrier(self) -> None:
+        entries = [entry for entry in self.waiting if isinstance(entry.op, ops.SyncThreads)]
+        if not entries:
+            return
+        arrived = np.logical_or.reduce([entry.lanes for entry in entries])
+        gone = self.batch.gone()
+        complete = (arrived | gone).all(axis=0) & arrived.any(axis=0)
+        if not complete.any():
+            return
+        released = arrived & complete
+        self.meetings.block(entries, complete)
+        if self.batch.watch is not None:
+            self.batch.watch.checker.barrier(entries[0].op, None if released.all() else released)
+        for entry in entries:
+            if (lanes := entry.lanes & complete).any():
+                self._release(entry, lanes)
+
+    # --- named barriers ----------------------------------------------------------------------------------------------
+
+    def _named(self, op: ops.NamedBarrier, group: Group, lanes: Array, payload: Any) -> None:
+        numbers = np.broadcast_to(np.asarray(payload), lanes.shape)
+        for number in np.unique(numbers[lanes]).tolist():
+            part = lanes & (numbers == number)
+            self._count(op, number, part)
+            self.meetings.arrives(op, number, part)
+            if op.kind == "sync":
+                mine = Group(group.pc, list(group.env), part)
+                self.waiting.append(Waiting(op, mine, part, number))
+            else:
+                if self.batch.watch is not None:
+                    self.batch.watch.checker.named_barrier(op, number, part, np.zeros_like(part))
+                self.batch.ready.append(Group(group.pc, list(group.env), self.batch.normal(part)))
+            self._complete(op, number)
+
+    def _count(self, op: ops.NamedBarrier, number: int, part: Array) -> None:
+        count = self.counts.setdefault(number, np.zeros(self.batch.blocks, np.int64))
+        came = self.came.setdefault(number, np.zeros_like(part))
+        before = self.last.setdefault(number, op)
+        if not 0 <= number <= _LAST_BARRIER:
+            self._wrong(op, part, number, f"; barriers are 0 to {_LAST_BARRIER}", op)
+        expected = self.expected.setdefault(number, op.threads)
+        if expected != op.threads:
+            if (count > 0).any():
+                self._wrong(op, part, number, f" for {op.threads} threads while others wait there for {expected}, "
+                            f"as those do that came{at(before)}", before)
+            self.expected[number] = op.threads
+        self.last[number] = op
+        count += part.sum(axis=0)
+        came |= part
+        if (over := count > op.threads).any():
+            self._wrong(op, came & over, number, f" before it opens: {int(count[over][0])} threads where {op.threads} "
+                        f"are expected", before)
+
+    def _wrong(self, op: ops.NamedBarrier, lanes: Array, number: int, why: str, before: ops.NamedBarrier) -> None:
+        """C5, told of the first block with such lanes."""
+        block, size = int(np.argmax(lanes.any(axis=0))), self.batch.threads
+        threads = numbers(lanes[:, block])
+        self._report("C5", f"{crowd(threads, size)} of block {self._block(block)} arrive"
+                     f"{'' if several(threads, size) else 's'} at named barrier {number}{at(op)}{why}",
+                     [op] if before is op else [before, op], block, threads[:1],
+                     "a named barrier for each group, with the number of its threads as the count")
+
+    def _complete(self, op: ops.NamedBarrier, number: int) -> None:
+        count = self.counts[number]
+        complete = (count > 0) & (count + self.meetings.lent(number) >= self.expected[number])
+        if not complete.any():
+            return
+        self.meetings.opens(number, complete)
+        came = self.came[number] & complete
+        entries = [e for e in self.waiting if e.barrier == number and (e.lanes & complete).any()]
+        if self.batch.watch is not None:
+            freed = np.logical_or.reduce([e.lanes & complete for e in entries]) if entries else np.zeros_like(came)
+            self.batch.watch.checker.named_barrier(op, number, came & freed, freed)
+        count[complete] = 0
+        self.came[number] &= ~complete
+        for entry in entries:
+            self._release(entry, entry.lanes & complete)
+
+    # --- warps -------------------------------------------------------------------------------------------------------
+
+    def _warp(self, entry: Waiting) -> None:
+        batch = self.batch
+        needed = self.named_by(entry.op)[:, None]
+        there = entry.lanes
+        if isinstance(entry.op, ops.SyncWarp):
+            there = np.logical_or.reduce([e.lanes for e in self.waiting if isinstance(e.op, ops.SyncWarp)])
+        missing = needed & ~batch.gone() & ~there
+        warp = np.arange(batch.threads) // span_of(entry.op)
+        lacking = np.zeros((int(warp[-1]) + 1, batch.blocks), np.bool_)
+        np.logical_or.at(lacking, warp, missing)
+        lanes = entry.lanes & ~lacking[warp]
+        if not lanes.any():
+            return
+        if isinstance(entry.op, ops.SyncWarp):
+            self._sync_warps(entry.op, ~lacking[warp] & there)
+        else:
+            self.meetings.warp(entry.op, lanes)
+            self._release(entry, lanes)
+
+    def named_by(self, op: ops.Op) -> Array:
+        """The threads whose lane the mask of a warp operation names."""
+        return named_by(op, self.batch.threads)
+
+    def _sync_warps(self, op: ops.SyncWarp, lanes: Array) -> None:
+        self.meetings.warp(op, lanes)
+        self.meetings.masks([entry for entry in self.waiting if isinstance(entry.op, ops.SyncWarp)], lanes)
+        if self.batch.watch is not None:
+            self.batch.watch.checker.warp_sync(op, op.mask, lanes)
+        for entry in list(self.waiting):
+            if isinstance(entry.op, ops.SyncWarp) and (part := entry.lanes & lanes).any():
+                self._release(entry, part)
+
+    # --- nobody moves ------------------------------------------------------------------------------------------------
+
+    def deadlock(self) -> None:
+        """Report what each group waits for, and give the blocks up."""
+        if self._follows():
+            self.waiting.clear()
+            return
+        blocked = np.logical_or.reduce([entry.lanes for entry in self.waiting]).any(axis=0)
+        size, first = self.batch.cluster.size, int(np.argmax(blocked))
+        every = [self._dead(block) for block in range(first, (first // size + 1) * size) if blocked[block]]
+        dead = next((one for one in every if not one.late), every[0])
+        threads = tuple(waiter.threads[0] for waiter in dead.told)
+        self.batch.launch.reporter.add(Finding(dead.code, str(dead), dead.locs, dead.block, threads, "", None,
+                                               dead.hint), fatal=True)
+        self.waiting.clear()
+
+    def _dead(self, block: int) -> Deadlock:
+        entries = [entry for entry in self.waiting if entry.lanes[:, block].any()]
+        told = [waiter for entry in entries for waiter in waiters(self, entry, block)]
+        return Deadlock(self._block(block), self.batch.threads, tuple(told), self.batch.exits(block))
+
+    def _follows(self) -> bool:
+        """Whether somebody waits for an mbarrier whose use has been told to be wrong: this comes of it."""
+        if self.batch.watch is None or not self.batch.launch.reporter.findings:
+            return False
+        broken = self.batch.watch.checker.engines.stages.broken
+        return any(isinstance(entry.op, ops.MbarrierWait) and entry.op.ref.buffer.id in broken
+                   for entry in self.waiting)
+
+    def waits(self, entry: Waiting, block: int) -> str:
+        """What the lanes of an entry in one block wait for, in words."""
+        dead = Deadlock(self._block(block), self.batch.threads, ())
+        return "; ".join(dead.sentence(waiter) for waiter in waiters(self, entry, block))
+
+    def _block(self, block: int) -> tuple[int, ...]:
+        return tuple(int(i) for i in self.batch.block_ids[block])
+
+    def _report(self, code: str, message: str, points: list[ops.Op], block: int | None, threads: tuple[int, ...],
+                hint: str | None) -> None:
+        if self.batch.watch is not None:
+            self.batch.launch.reporter.add(Finding(code, message, tuple(op.loc for op in points),
+                                                   None if block is None else self._block(block), threads, "", None,
+                                                   hint))

@@ -1,0 +1,190 @@
+"""The simulator: runs a Func over a grid, in batches of blocks.
+
+In: a Func, its arguments (``TensorArg`` or numbers), the grid.  Out: changed memory, and an ``Outcome`` with findings.
+
+>>> simulate(func, [TensorArg(a, 0, (8,), (1,), "A")], (1, 1, 1), check=True).findings
+[]
+
+A kernel's faults never raise: they are findings, and ``Hooks(stop_on_first=True)`` stops at the first.  Batches run one
+after the other, unless blocks poll memory: then further blocks are admitted, as many as a device would hold.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from moye.dtypes import Space
+from moye.ir.nodes import Block, Func
+from moye.sim.checks.dependent_launches import Dependence, Prior
+from moye.sim.checks.stale import Again, Stale
+from moye.sim.costs.meter import Meter
+from moye.sim.generate.program import Program, program_of
+from moye.sim.machine.batch import Batch
+from moye.sim.machine.launch import Argument, Finding, Hooks, Launch, Outcome, Reporter, resident_blocks
+from moye.sim.machine.schedules import DEAR, MOST_BLOCKS, MOST_BYTES, SEVERAL, Rewind
+from moye.sim.machine.stops import StopSimulation, stuck
+from moye.sim.timeline.tape import Tape
+from moye.sim.values.memory import TensorArg
+
+__all__ = ["Finding", "Hooks", "Outcome", "TensorArg", "simulate"]
+
+LANES = 16_384
+"""Threads times blocks of a batch: a 32-bit register is 64 KB then."""
+BATCH_BYTES = 256 << 20
+
+
+def simulate(func: Func, arguments: Sequence[Argument], grid: tuple[int, int, int], *, check: bool,
+             hooks: Hooks | None = None) -> Outcome:
+    """Run every block of the grid, or those of ``hooks.sample``; ``arguments`` are parallel to ``func.params``."""
+    hooks = hooks or Hooks()
+    reporter = Reporter(func, hooks.stop_on_first, hooks.codes)
+    reporter.strict = hooks.strict
+    launch = Launch(func, arguments, grid, check, hooks, reporter)
+    if check and hooks.lints:
+        launch.meter = Meter(func)
+    again = Again(func, arguments, lambda buffer: launch.memory(buffer, buffer.dtype)) if check else None
+    if again is not None:
+        launch.watch(again.stale, again.bytes)
+        launch.dependence = Dependence(func, hooks.prior)
+    program = program_of(func, check=check, record=bool(hooks.record))
+    if program.statements is not None:
+        launch.tape = Tape(program.statements, grid, hooks.record)
+    others = _Others(launch, [argument for _, argument in again.outputs]) if again is not None else None
+    prior: tuple[Prior, ...] = ()
+    try:
+        with np.errstate(all="ignore"):
+            _run(program, launch)
+            if check:
+                launch.globals.conflicts.tell()         # of batches that never came to their end
+            if launch.dependence is not None:
+                prior = launch.dependence.left(launch.globals, arguments)
+            if again is not None and launch.done == launch.total:
+                again.judge(lambda stale: _repeat(program_of(func, check=True), launch, stale), reporter)
+            if others is not None and launch.done == launch.total:
+                others.run(program_of(func, check=True), again.bytes if again is not None else 0)
+    except StopSimulation:
+        pass
+    outcome = Outcome(reporter.findings, launch.printed, launch.inspections, launch.done, launch.steps, reporter,
+                      launch.tape, launch.unsupported, launch.meter, prior=prior)
+    if again is not None:
+        outcome.unsupported += [*launch.globals.unsupported, *again.unsupported]
+        outcome.not_judged = launch.globals.plan.not_judged
+    if others is not None and others.signals:
+        outcome.schedules = others.seen
+    return outcome
+
+
+class _Others:
+    """The further schedules of a launch, one after the other until one shows a violation."""
+
+    def __init__(self, launch: Launch, outputs: Sequence[TensorArg]) -> None:
+        self.launch, self.seen = launch, 1
+        self.signals = launch.globals.crossing and launch.total > 1
+        """Whether blocks may behave differently in another schedule."""
+        usual = SEVERAL if launch.total <= MOST_BLOCKS and sum(a.memory.nbytes for a in outputs) <= MOST_BYTES else 1
+        self.wanted = (launch.hooks.schedules or usual) if self.signals else 1
+        self.rewind = Rewind(outputs) if self.wanted > 1 else None
+
+    def run(self, program: Program, spent: int) -> None:
+        """Run them; the outputs stay those of the first."""
+        dear = self.launch.hooks.schedules is None and self.launch.globals.between.steps > DEAR
+        if self.rewind is None or dear or self.launch.reporter.findings:
+            return
+        self.rewind.keep()
+        try:
+            while self.seen < self.wanted and not self.launch.reporter.findings:
+                self.rewind.back()
+                self._one(program, self.launch.hooks.seed + self.seen, spent)
+                self.seen += 1
+        finally:
+            self.rewind.restore()
+
+    def _one(self, program: Program, seed: int, spent: int) -> None:
+        first = self.launch
+        first.globals.forget()
+        hooks = replace(first.hooks, progress=None, printer=None, inspect=None, record=(), probe=None, seed=seed)
+        launch = Launch(first.func, first.arguments, first.grid, True, hooks, first.reporter)
+        launch.watch(Stale(Func("", [], Block(), (1, 1, 1))), spent)
+        _run(program, launch)
+        launch.globals.conflicts.tell()
+        first.unsupported += [text for text in (*launch.unsupported, *launch.globals.unsupported)
+                              if text not in (*first.unsupported, *first.globals.unsupported)]
+
+
+def _repeat(program: Program, launch: Launch, stale: Stale) -> None:
+    """The launch once more, unheard, with other values where ``stale`` says so."""
+    launch.globals.forget()
+    hooks = replace(launch.hooks, progress=None, stop_on_first=False, printer=None, inspect=None, record=())
+    second = Launch(launch.func, launch.arguments, launch.grid, True, hooks, Reporter(launch.func, False, frozenset()))
+    second.watch(stale, None)
+    _run(program, second)
+
+
+def blocks_per_batch(func: Func, total: int) -> int:
+    """So many that registers stay in cache, evenly spread over the batches."""
+    registers = sum(b.bytes for b in func.buffers if b.space is Space.REGISTER)
+    shared = sum(b.bytes for b in func.shared_buffers)
+    each = func.threads * registers + shared
+    most = max(1, min(LANES // func.threads, 512, BATCH_BYTES // max(each, 1)))
+    batches = -(-total // most)
+    cluster = math.prod(func.cluster_dim)               # its blocks run together
+    return -(-total // (batches * cluster)) * cluster
+
+
+class _Queue:
+    """Blocks that have not started, and batches whose memory can be used again."""
+
+    def __init__(self, program: Program, launch: Launch) -> None:
+        self.program, self.launch = program, launch
+        self.total, cluster = launch.total, math.prod(program.func.cluster_dim)
+        self.size = -(-(launch.hooks.blocks or 0) // cluster) * cluster or \
+            launch.schedule.size(blocks_per_batch(program.func, max(self.total, 1)))
+        self.limit = launch.hooks.resident or resident_blocks(program.func)
+        self.size = min(self.size, max(cluster, self.limit // cluster * cluster))
+        self.next = 0
+        self.free: list[Batch] = []
+
+    def admit(self) -> Batch:
+        count = min(self.size, self.total - self.next)
+        first, self.next = self.next, self.next + count
+        for batch in self.free:
+            if batch.blocks == count:
+                self.free.remove(batch)
+                batch.restart(first)
+                return batch
+        return Batch(self.program, self.launch, first, count)
+
+    def finished(self, batch: Batch) -> None:
+        self.free = [batch]
+        if self.launch.hooks.progress is not None:
+            self.launch.hooks.progress(self.launch.done, self.total)
+
+
+def _run(program: Program, launch: Launch) -> None:
+    queue = _Queue(program, launch)
+    polling: list[Batch] = []
+    idle = lonely = 0
+    while queue.next < queue.total or polling:
+        before, moves = (launch.writes, launch.done, queue.next), launch.moves
+        resident = sum(batch.blocks for batch in polling)
+        if queue.next < queue.total and (not polling or resident + queue.size <= queue.limit):
+            polling.append(queue.admit())
+            _turn(polling, queue, [polling[-1]], fresh=True)
+        if polling:
+            _turn(polling, queue, launch.schedule.turns(polling), fresh=False)
+        lonely = 0 if before != (launch.writes, launch.done, queue.next) else lonely + 1
+        idle = 0 if not lonely or launch.moves != moves else idle + 1
+        if idle > launch.hooks.spins or lonely * len(polling) > launch.hooks.steps:
+            stuck(polling, launch, queue.next, queue.total)
+            return
+
+
+def _turn(polling: list[Batch], queue: _Queue, batches: list[Batch], *, fresh: bool) -> None:
+    for batch in batches:
+        if (batch.run() if fresh else batch.resume()) == "done":
+            polling.remove(batch)
+            queue.finished(batch)

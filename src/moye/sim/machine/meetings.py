@@ -1,0 +1,338 @@
+"""Whether all who should meet do: findings C4, C5, C6, F7 of barriers and warp operations that let threads through.
+
+In: the lanes that go on, and who has not come.  Out: findings.
+
+Who has returned before need not come; who has gone past it must have (absent.py tells them apart).  That nobody can go
+on is told by deadlock.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+
+import numpy as np
+
+from moye.ir import ops
+from moye.sim.findings.deadlock import HINTS
+from moye.sim.findings.finding import Finding
+from moye.sim.findings.wording import at, bracketed, crowd, several
+from moye.sim.flow.absent import Path, gone_past, path_to
+from moye.sim.flow.roles import one_role, role_of
+from moye.sim.machine.waiters import NAMES, numbers, span_of
+from moye.sim.operations.batch_state import BatchState
+from moye.sim.operations.warp import WARP
+from moye.sim.values.masks import lanes_of
+from moye.sim.values.memory import Array
+
+_FULL = 0xFFFFFFFF
+
+
+class Entry(Protocol):
+    """Lanes (T, B) at a blocking op."""
+
+    op: ops.Op
+    lanes: Array
+
+
+def named_by(op: ops.Op, threads: int) -> Array:
+    """The threads whose lane the mask of a warp operation names."""
+    bits: int = getattr(op, "mask", _FULL)
+    named: Array = (bits >> (np.arange(threads) % WARP) & 1).astype(np.bool_)
+    return named
+
+
+class Meetings:
+    """The judge of one batch; it says nothing in unchecked runs."""
+
+    def __init__(self, batch: BatchState) -> None:
+        self.batch = batch
+        self.paths: dict[int, Path] = {}
+        self.reset()
+
+    def reset(self) -> None:
+        self.told: Array = np.zeros(self.batch.blocks, np.bool_)
+        """The blocks of which a block or cluster barrier has been told: more would follow from it."""
+        self.came: dict[int, list[tuple[ops.NamedBarrier, Array]]] = {}
+        """Who has arrived at each named barrier since it opened last, by the op."""
+
+    # --- sync_threads ------------------------------------------------------------------------------------------------
+
+    def block(self, entries: Sequence[Entry], complete: Array) -> None:
+        """The lanes of these entries meet in the blocks ``complete``."""
+        if self.batch.watch is None or self.told[complete].all():
+            return
+        self._one_point(entries, complete)
+        for op, lanes in _by_op(entries):
+            here = lanes & complete & ~self.told
+            if here.any():
+                self._one_pass(op, here)
+                self._all_came(op, here, np.logical_or.reduce([entry.lanes for entry in entries]))
+
+    def _one_point(self, entries: Sequence[Entry], complete: Array) -> None:
+        """C4 where the threads of one block have reached different barriers, F7 where one is inside of a role."""
+        points = _by_op(entries)
+        here = np.array([lanes.any(axis=0) for _, lanes in points])
+        bad = np.flatnonzero((here.sum(axis=0) > 1) & complete & ~self.told)
+        if not len(bad):
+            return
+        block, size = int(bad[0]), self.batch.threads
+        met = [(op, numbers(lanes[:, block])) for op, lanes in points if lanes[:, block].any()]
+        told = [f"{crowd(threads, size)} at sync_threads{at(op)}" for op, threads in met]
+        branch = one_role(self.batch.launch.func, met)
+        why = "" if branch is None else f"; the branch{at(branch)} makes one of them part of one role"
+        self._report("C4" if branch is None else "F7", f"the threads of block {self._name(block)} have come to "
+                     f"different barriers: {', '.join(told)}{why}",
+                     [op for op, _ in met] + ([] if branch is None else [branch]), block,
+                     tuple(threads[0] for _, threads in met),
+                     HINTS["F7"] if branch is not None else "move sync_threads out of the condition")
+        self.told[bad] = True
+
+    def _one_pass(self, op: ops.Op, lanes: Array) -> None:
+        """C4 where the threads of one block are in different passes of a loop around the barrier."""
+        for loop, laps in self.batch.laps.around(self._path(op)):
+            most = np.where(lanes, laps, -1).max(axis=0)
+            least = np.where(lanes, laps, np.iinfo(laps.dtype).max).min(axis=0)
+            bad = np.flatnonzero(lanes.any(axis=0) & (most != least))
+            if not len(bad):
+                continue
+            block = int(bad[0])
+            passes = int(least[block]), int(most[block])
+            parts = [numbers(lanes[:, block] & (laps[:, block] == each)) for each in passes]
+            told = " and ".join(f"{crowd(part, self.batch.threads)} in pass {each}"
+                                for part, each in zip(parts, passes, strict=True))
+            self._report("C4", f"the threads of block {self._name(block)} meet at sync_threads{at(op)} in different "
+                         f"passes of the loop{at(loop)}: {told}", [op, loop], block,
+                         tuple(part[0] for part in parts), "let every thread reach it in every pass, or none")
+            self.told[bad] = True
+            return
+
+    def _all_came(self, op: ops.Op, lanes: Array, arrived: Array) -> None:
+        """C4, F7 where threads of the block have gone past the barrier and left."""
+        gone = self.batch.gone()
+        absent = gone & ~arrived & lanes.any(axis=0)
+        if not absent.any():
+            return
+        missed = self._past(op, lanes, absent)
+        bad = np.flatnonzero(missed.any(axis=0))
+        if not len(bad):
+            return
+        block = int(bad[0])
+        here, away = numbers(lanes[:, block]), numbers(missed[:, block])
+        branch = role_of(self.batch.launch.func, op)
+        if branch is not None and {t // WARP for t in here} & {t // WARP for t in away}:
+            branch = None
+        inside = "" if branch is None else f" inside of one role (the branch{at(branch)})"
+        self._report("C4" if branch is None else "F7", f"{self._who(here, block)} wait{self._s(here)} at sync_threads"
+                     f"{at(op)}{inside}, which {self._left(away, missed, block)}",
+                     [op, *self._exits(missed, block)] + ([] if branch is None else [branch]), block,
+                     (here[0], away[0]), HINTS["F7" if branch is not None else "C4"])
+        self.told[bad] = True
+
+    # --- named barriers ----------------------------------------------------------------------------------------------
+
+    def arrives(self, op: ops.NamedBarrier, number: int, lanes: Array) -> None:
+        """These lanes arrive at a named barrier."""
+        came = self.came.setdefault(number, [])
+        for place, (known, before) in enumerate(came):
+            if known is op:
+                came[place] = (op, before | lanes)
+                return
+        came.append((op, lanes))
+
+    def lent(self, number: int) -> Array | int:
+        """How many lanes of warps that have come to a barrier are not there to come: a warp counts as a whole.
+
+        They are beyond the block, or have returned.
+        """
+        size, odd = self.batch.threads, -self.batch.threads % WARP
+        gone = self.batch.gone()
+        if not odd and not gone.any():
+            return 0
+        total: Array = np.zeros(self.batch.blocks, np.int64)
+        for op, lanes in self.came.get(number, ()):
+            if odd:
+                total += odd * lanes[size // WARP * WARP:].any(axis=0)
+            absent = gone & ~lanes & np.repeat(_warps(lanes).any(axis=1), WARP, axis=0)[:size]
+            if absent.any():
+                total += (absent & ~self._past(op, lanes, absent)).sum(axis=0)
+        return total
+
+    def opens(self, number: int, complete: Array) -> None:
+        """C5 where a named barrier opens with a part of a warp."""
+        size = self.batch.threads
+        for op, lanes in self.came.get(number, ()):
+            here = lanes & complete
+            if self.batch.watch is None or not here.any():
+                continue
+            warps = _warps(here)
+            if not (warps.any(axis=1) & ~warps.all(axis=1)).any():
+                continue
+            lacking = np.repeat(warps.any(axis=1), WARP, axis=0)[:size] & ~here
+            gone = self.batch.gone()
+            lacking &= ~gone | self._past(op, here, lacking & gone)
+            if not lacking.any():
+                continue
+            block = int(np.argmax(lacking.any(axis=0)))
+            warp = int(np.argmax(lacking[:, block])) // WARP
+            mine = range(warp * WARP, min(size, warp * WARP + WARP))
+            there = [t for t in mine if here[t, block]]
+            self._report("C5", f"only {crowd(there, size)} of warp {warp} of block {self._name(block)} "
+                         f"{'arrive' if several(there, size) else 'arrives'} at named barrier {number}{at(op)}, which "
+                         f"counts whole warps", [op], block, (there[0], int(np.argmax(lacking[:, block]))),
+                         "let the condition around it be the same for the whole warp")
+        self.came[number] = [(op, rest) for op, lanes in self.came.get(number, ()) if (rest := lanes & ~complete).any()]
+
+    # --- warps -------------------------------------------------------------------------------------------------------
+
+    def warp(self, op: ops.Op, lanes: Array) -> None:
+        """C6: these lanes meet at a warp operation, without some that have gone past it."""
+        if self.batch.watch is None or isinstance(op, ops.WgmmaFence):
+            return                                      # E6 is told of the product that follows
+        named, size = named_by(op, self.batch.threads)[:, None], self.batch.threads
+        if not isinstance(op, ops.Shuffle) and (outside := lanes & ~named).any():
+            block = int(np.argmax(outside.any(axis=0)))
+            threads = numbers(outside[:, block])
+            self._report("C6", f"{self._who(threads, block)} reach{self._s(threads, 'es')} {NAMES[type(op)]}{at(op)}, "
+                         f"whose mask {getattr(op, 'mask', _FULL):#x} does not name "
+                         f"{'them' if several(threads, size) else 'it'}", [op], block, threads[:1],
+                         "name every lane that reaches it in the mask")
+        gone = self.batch.gone()
+        group = np.arange(size) // span_of(op)
+        met = np.zeros((int(group[-1]) + 1, self.batch.blocks), np.bool_)
+        np.logical_or.at(met, group, lanes)
+        absent = gone & named & ~lanes & met[group]
+        if not absent.any() or not (missed := self._past(op, lanes, absent)).any():
+            return
+        block = int(np.argmax(missed.any(axis=0)))
+        first = int(group[np.argmax(missed[:, block])])
+        here, away = (numbers(x[:, block] & (group == first)) for x in (lanes, missed))
+        self._report("C6", f"{self._who(here, block)} reach{self._s(here, 'es')} {NAMES[type(op)]}{at(op)}, which "
+                     f"{self._left(away, missed, block)}", [op, *self._exits(missed, block)], block,
+                     (here[0], away[0]), HINTS["C6"])
+
+    def masks(self, entries: Sequence[Entry], lanes: Array) -> None:
+        """C6 where lanes of one warp meet at sync_warps of different masks."""
+        if self.batch.watch is None or len({getattr(entry.op, "mask", _FULL) for entry in entries}) < 2:
+            return
+        for i, one in enumerate(entries):
+            for other in entries[i + 1:]:
+                a, b = (getattr(entry.op, "mask", _FULL) for entry in (one, other))
+                if a == b or not a & b:
+                    continue
+                both = np.asarray(_warps(one.lanes & lanes).any(axis=1) & _warps(other.lanes & lanes).any(axis=1))
+                if both.any():
+                    block = int(np.argmax(both.any(axis=0)))
+                    warp = int(np.argmax(both[:, block]))
+                    self._report("C6", f"lanes of warp {warp} of block {self._name(block)} meet at sync_warp with "
+                                 f"different masks: {a:#x}{at(one.op)}, {b:#x}{at(other.op)}", [one.op, other.op],
+                                 block, (warp * WARP,), "all lanes that meet must name the same mask")
+
+    # --- clusters ----------------------------------------------------------------------------------------------------
+
+    def cluster(self, op: ops.ClusterWait, lanes: Array, arrivals: Array, points: Sequence[ops.Op],
+                last: Array) -> None:
+        """C4: these lanes pass the barrier of their cluster, at which some that have left have not arrived.
+
+        ``arrivals``: how often each thread has; ``last``: where it did last, an index into ``points``.
+        """
+        gone = self.batch.gone()
+        if self.batch.watch is None or not gone.any():
+            return
+        size = self.batch.cluster.size
+        most = np.where(lanes, arrivals, -1).max(axis=0).reshape(-1, size).max(axis=1).repeat(size)
+        absent = gone & (arrivals < most) & ~self.told
+        for number in np.unique(last[lanes]).tolist() if absent.any() else ():
+            at_it = lanes & (last == number)
+            near = at_it.any(axis=0).reshape(-1, size).any(axis=1).repeat(size)
+            missed = self._past(points[number], at_it, absent & near, far=True)
+            if not missed.any():
+                continue
+            block = int(np.argmax(missed.any(axis=0)))
+            home = int(np.argmax(at_it[:, block // size * size:block // size * size + size].any(axis=0)))
+            home += block // size * size
+            here, away = numbers(at_it[:, home]), numbers(missed[:, block])
+            self._report("C4", f"{self._who(here, home)} wait{self._s(here)} at the cluster's barrier{at(op)} (arrived"
+                         f"{at(points[number])}), which {self._left(away, missed, block)}",
+                         [points[number], op, *self._exits(missed, block)], home, (here[0], away[0]),
+                         "let every thread of every block of the cluster arrive at it")
+            self.told[near] = True
+
+    # --- who has gone past -------------------------------------------------------------------------------------------
+
+    def _past(self, op: ops.Op, here: Array, lanes: Array, *, far: bool = False) -> Array:
+        """Which of the lanes, which have left, had gone past ``op``, where ``here`` are."""
+        path, missed = self._path(op), np.zeros_like(lanes)
+
+        def ahead(loop: ops.Op) -> Array | None:
+            laps = self.batch.laps.of.get(id(loop))
+            if laps is None:
+                return None
+            most = np.where(here, laps, 0).max(axis=0)
+            return np.asarray(laps - (most.max() if far else most))
+
+        for exit, left in self._departures():
+            if (part := lanes & left).any():
+                missed |= gone_past(path, None if exit is None else self._path(exit), ahead, part)
+        return missed
+
+    def _departures(self) -> Iterator[tuple[ops.Exit | None, Array]]:
+        """Where threads have left: a return, or None for the end of the kernel."""
+        rest = self.batch.gone().copy()
+        for op, mask in self.batch.returned.values():
+            if mask is not False:
+                lanes = lanes_of(mask, self.batch.threads, self.batch.blocks)
+                rest &= ~lanes
+                yield op, lanes
+        yield None, rest
+
+    def _path(self, op: ops.Op) -> Path:
+        found = self.paths.get(id(op))
+        if found is None:
+            path = path_to(self.batch.launch.func.body, op)
+            assert path is not None, "it is an op of the kernel"
+            found = self.paths[id(op)] = path
+        return found
+
+    # --- words -------------------------------------------------------------------------------------------------------
+
+    def _left(self, away: tuple[int, ...], missed: Array, block: int) -> str:
+        """``threads 16-31 have gone past and come to the end of the kernel``"""
+        have = "have" if several(away, self.batch.threads) else "has"
+        ways = [f"returned{bracketed(op)}" for op in self._exits(missed, block)]
+        if any(exit is None and (left & missed)[:, block].any() for exit, left in self._departures()):
+            ways.append("come to the end of the kernel")
+        return f"{self._who(away, block)} {have} gone past, and {have} {' or '.join(ways)}"
+
+    def _exits(self, missed: Array, block: int) -> list[ops.Op]:
+        return [exit for exit, left in self._departures() if exit is not None and (left & missed)[:, block].any()]
+
+    def _who(self, threads: tuple[int, ...], block: int) -> str:
+        return f"{crowd(threads, self.batch.threads)} of block {self._name(block)}"
+
+    def _s(self, threads: tuple[int, ...], ending: str = "s") -> str:
+        return "" if several(threads, self.batch.threads) else ending
+
+    def _name(self, block: int) -> tuple[int, ...]:
+        return tuple(int(i) for i in self.batch.block_ids[block])
+
+    def _report(self, code: str, message: str, points: list[ops.Op], block: int, threads: tuple[int, ...],
+                hint: str) -> None:
+        self.batch.launch.reporter.add(Finding(code, message, tuple(op.loc for op in points), self._name(block),
+                                               threads, "", None, hint))
+
+
+def _by_op(entries: Sequence[Entry]) -> list[tuple[ops.Op, Array]]:
+    found: dict[int, tuple[ops.Op, Array]] = {}
+    for entry in entries:
+        before = found.get(id(entry.op))
+        found[id(entry.op)] = (entry.op, entry.lanes if before is None else before[1] | entry.lanes)
+    return list(found.values())
+
+
+def _warps(lanes: Array) -> Array:
+    """Lanes (T, B) as (warps, 32, B); those beyond the block are as the last one of its warp."""
+    odd = -len(lanes) % WARP
+    if odd:
+        lanes = np.concatenate([lanes, np.repeat(lanes[-1:], odd, axis=0)])
+    return lanes.reshape(-1, WARP, lanes.shape[1])

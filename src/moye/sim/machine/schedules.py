@@ -1,0 +1,88 @@
+"""The order in which a run takes blocks, and who of those that poll looks first: by a seed, 0 for the plain order.
+
+In: a seed, the number of blocks.  Out: ``Schedule``, which the machine asks; ``Rewind``, which puts outputs back so
+that a launch can run again in another order.
+
+>>> Schedule(3, 132, 1).positions(0, 4)     # array([17, 90, 3, 55])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+import numpy as np
+
+from moye.sim.values.memory import Array, TensorArg
+
+T = TypeVar("T")
+SEVERAL = 3
+"""So many schedules of a kernel whose blocks signal to each other, if nobody says how many."""
+MOST_BLOCKS, MOST_BYTES = 512, 1 << 30
+"""Of launches beyond this one schedule is enough, unless somebody says how many."""
+DEAR = 3_000_000
+"""So are steps of synchronisation in the first: what many blocks tell each other takes seconds to follow."""
+
+
+class Schedule:
+    """One order.  Odd seeds run few blocks at once, so that some end before others begin; even ones many.
+
+    Seed 1 takes them backwards, so that of any two blocks each has come first once, and who has waited longest looks
+    last.  With odd seeds those that poll are ``late``: they look when nobody else moves, and find the newest value
+    alone, so that they miss one that another follows.
+
+    Only blocks that are all ``resident`` may begin in any order: others may count on the one that devices keep to.
+    """
+
+    def __init__(self, seed: int, blocks: int, cluster: int, *, resident: bool = True) -> None:
+        self.seed, self.blocks, self.cluster, self.late = seed, blocks, cluster, seed % 2 == 1
+        self._random = np.random.default_rng(seed)
+        self._order: Array | None = None
+        if seed and resident:
+            clusters = -(-blocks // cluster)
+            first = self._random.permutation(clusters) if seed > 1 else np.arange(clusters)[::-1]
+            self._order = (first[:, None] * cluster + np.arange(cluster)).reshape(-1)
+
+    def positions(self, first: int, count: int) -> Array:
+        """Which blocks come at these positions; the blocks of a cluster stay neighbours."""
+        return np.arange(first, first + count) if self._order is None else self._order[first:first + count]
+
+    def size(self, usual: int) -> int:
+        """How many blocks run at once, where ``usual`` ones could."""
+        clusters = max(1, usual // self.cluster)
+        if not self.seed:
+            return usual
+        most = max(1, clusters // 4) if self.seed % 2 == 0 else -(-clusters // 64)
+        return self.cluster * (int(self._random.integers(most, clusters + 1)) if self.seed % 2 == 0 else most)
+
+    def turns(self, waiting: Sequence[T]) -> list[T]:
+        """In which order those that wait get their turn."""
+        if self.seed < 2:
+            return list(waiting)[::-1 if self.seed else 1]
+        return [waiting[i] for i in self._random.permutation(len(waiting))]
+
+    def wakes(self) -> bool:
+        """Whether those that poll look at once when a flag changes."""
+        return not self.seed or (not self.late and bool(self._random.random() < 0.5))
+
+
+class Rewind:
+    """The outputs of a launch before it ran."""
+
+    def __init__(self, outputs: Sequence[TensorArg]) -> None:
+        self._before = [(argument, argument.memory.copy()) for argument in outputs]
+        self._after: list[Array] = []
+
+    def keep(self) -> None:
+        """What is there now is the result."""
+        self._after = [argument.memory.copy() for argument, _ in self._before]
+
+    def back(self) -> None:
+        """Everything as it was before the launch."""
+        for argument, before in self._before:
+            argument.memory[...] = before
+
+    def restore(self) -> None:
+        """The result again."""
+        for (argument, _), after in zip(self._before, self._after, strict=True):
+            argument.memory[...] = after

@@ -1,0 +1,72 @@
+"""Why a simulation ends early: the first finding, a loop without end, blocks that poll what nobody will change.
+
+In: batches that spin, loops.  Out: finding F4, or G4 where blocks that could help have not been admitted; no finding
+but ``unsupported`` where only some blocks of the grid run.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+
+from moye.ir import ops
+from moye.sim.findings.finding import Finding, StopSimulation
+from moye.sim.findings.wording import at, crowd, several
+from moye.sim.flow.groups import Group
+from moye.sim.machine.launch import Launch
+from moye.sim.operations.batch_state import BatchState
+from moye.sim.values.masks import Mask, lanes_of
+
+__all__ = ["StopSimulation", "endless", "stuck"]
+
+
+class Polling(BatchState, Protocol):
+    """Blocks of which some poll memory."""
+
+    spinning: list[Group]
+    polled: dict[int, ops.Op]
+
+
+def endless(batch: BatchState, loop: ops.Op, mask: Mask) -> None:
+    """F4: a loop has made as many passes as it may, and goes on.  The simulation ends."""
+    launch = batch.launch
+    lanes = lanes_of(mask, batch.threads, batch.blocks)
+    block = int(np.argmax(lanes.any(axis=0)))
+    threads = tuple(int(t) for t in np.flatnonzero(lanes[:, block]))
+    where = tuple(int(i) for i in batch.block_ids[block])
+    go = "go" if several(threads, batch.threads) else "goes"
+    finding = Finding("F4", f"{crowd(threads, batch.threads)} of block {where} {go} on with the loop{at(loop)} after "
+                      f"{launch.hooks.steps} passes, and nothing has ended it", (loop.loc,), where, threads[:1], "",
+                      None, "look at what its condition depends on; MOYE_STEPS=0 lets loops run for as long as they "
+                      "like")
+    launch.reporter.add(finding, fatal=True)
+    raise StopSimulation(finding)
+
+
+def stuck(polling: Sequence[Polling], launch: Launch, admitted: int, total: int) -> None:
+    """Report the first block that polls in vain."""
+    batch = polling[0]
+    group = batch.spinning[0]
+    lanes = lanes_of(group.mask, batch.threads, batch.blocks)
+    thread, block = (int(i) for i in np.argwhere(lanes.T)[0][::-1])
+    if launch.hooks.sample is not None:
+        where = tuple(int(i) for i in batch.block_ids[block])
+        launch.unsupported.append(f"block {where} polls memory (line {batch.polled[group.pc].loc.line}), which a block "
+                                  f"that did not run may have had to change: only {total} of "
+                                  f"{math.prod(launch.grid)} blocks run")
+        return
+    where = tuple(int(i) for i in batch.block_ids[block])
+    loop = batch.polled[group.pc]
+    code, why, hint = "F4", "nobody changes what it waits for", None
+    if admitted < total:
+        code = "G4"
+        why = f"the {total - admitted} blocks that have not started wait for it to end"
+        hint = "launch no more blocks than can be resident together"
+    others = "; ".join(batch.barriers.waits(entry, block) for entry in batch.barriers.waiting
+                       if entry.lanes[:, block].any())
+    message = f"thread {thread} of block {where} polls memory forever: {why}" + (f"; {others}" if others else "")
+    locs = (loop.loc, *(entry.op.loc for entry in batch.barriers.waiting if entry.lanes[:, block].any()))
+    launch.reporter.add(Finding(code, message, locs, where, (thread,), "", None, hint), fatal=True)

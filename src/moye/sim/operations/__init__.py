@@ -1,0 +1,1 @@
+"""What each operation of a kernel does in one batch of blocks."""

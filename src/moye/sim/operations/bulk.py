@@ -1,0 +1,253 @@
+"""Bulk copies without tensor maps: contiguous runs, at their latest legal time or the earliest, as tma.py says.
+
+In: an ``ops.BulkCopy`` with the offsets, the bytes and the barrier of each thread that issues it.  Out: memory, bytes
+that land on mbarriers, findings B1, B2, B5, D21; what they do to memory is told to the checks of races.
+
+Runs are moved as elements of the shared buffer at the end where ``Issued.start`` counts; at the other end ``first``
+holds the byte offset.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from moye.atoms.bulk import PART
+from moye.dtypes import Space
+from moye.ir import ops
+from moye.ir.nodes import Ref
+from moye.layout import make_layout
+from moye.sim.checks.engines import Engines
+from moye.sim.findings.wording import at
+from moye.sim.operations.batch_state import BatchState
+from moye.sim.operations.mbarriers import Cells
+from moye.sim.operations.tma import Issued, single
+from moye.sim.values.masks import Mask
+from moye.sim.values.memory import Array, Global, numpy_dtype
+
+
+class BulkSite:
+    """The static part: nothing beyond the op."""
+
+    def __init__(self, op: ops.BulkCopy) -> None:
+        self.op = op
+
+    def bind(self, batch: BatchState) -> BulkRun:
+        return BulkRun(self.op, batch)
+
+
+class BulkRun:
+    """One op in one batch."""
+
+    def __init__(self, op: ops.BulkCopy, batch: BatchState) -> None:
+        self.op, self.batch = op, batch
+        self.to_shared = op.kind in ("load", "send")
+        near = op.dst if self.to_shared else op.src
+        assert near is not None, "only a prefetch has no destination"
+        self.near = replace(near, buffer=near.buffer.root)
+        self.name = self.near.buffer.name
+        self.completes = None if op.barrier is None else replace(op.barrier, buffer=op.barrier.buffer.root)
+        self.barrier = None if self.completes is None else self.completes.buffer
+        moved = op.src.dtype if op.kind in ("reduce_add", "prefetch") else self.near.buffer.dtype
+        self.dtype = numpy_dtype(moved)
+        far = op.src if self.to_shared else op.dst
+        self.far = None if far is None or far.buffer.space is not Space.GLOBAL else \
+            batch.launch.memory(far.buffer, moved)
+        self.rows: Array = np.arange(op.run // self.dtype.itemsize, dtype=np.int64)[:, None]
+
+    def __call__(self, dst: Any, src: Any, count: Any, barrier: Any, column: Any, multicast: Any, mask: Mask) -> None:
+        if mask is False:
+            return
+        op, batch = self.op, self.batch
+        cells = Cells(batch, mask, 0 if barrier is None else barrier, 1 << 30)
+        of, bytes_ = _bytes(cells, batch, src, op.src.dtype.bytes), _bytes(cells, batch, count, 1)
+        to = of if op.dst is None else _bytes(cells, batch, dst, op.dst.dtype.bytes)
+        if batch.watch is not None:
+            Findings(op, batch, cells, to, of, bytes_).judge()
+        some = bytes_ > 0
+        if op.kind == "prefetch" or not some.any():
+            return
+        start, first = (to, of) if self.to_shared else (of, to)
+        block = cells.block if column is None else cells.of(batch, column).astype(np.int64)
+        issued = Issued(self, cells.thread, block, start, [first], cells.element, bytes_)
+        issued.issuer = cells.block
+        issued = issued.part(some)                      # who copies nothing does nothing
+        issued.group = batch.tensor_copies.committed[issued.thread, issued.issuer]
+        if batch.watch is not None:
+            self._globally(issued)
+        if multicast is not None:
+            issued = issued.spread(batch, cells.of(batch, multicast)[some])
+        batch.tensor_copies.issue(issued)
+
+    # --- moving ------------------------------------------------------------------------------------------------------
+
+    def _places(self, start: Array, issued: Issued) -> tuple[Array, Array | None]:
+        """Elements (V, N) of the runs that begin at these bytes, and which of them are copied; None for all."""
+        index = start // self.dtype.itemsize + self.rows
+        inside = self.rows * self.dtype.itemsize < issued.bytes
+        return index, None if inside.all() else inside
+
+    def load(self, issued: Issued) -> None:
+        """Into shared memory."""
+        index, keep = self._places(issued.start, issued)
+        source, _ = self._places(issued.first[0], issued)
+        if self.far is not None:
+            values = self.far.read(source)
+        else:
+            source_of = self.batch.shared[self.op.src.buffer.id]
+            if source_of.left is not None:
+                source_of.left.look()
+            values = source_of.read(source[:, None], self.dtype, issued.issuer[None])[:, 0]
+        shared = self.batch.shared[self.near.buffer.id]
+        shared.write(index[:, None], self.dtype, values[:, None], None if keep is None else keep[:, None],
+                     issued.block[None])
+        if shared.owner is not None:                    # none of a predicated copy any longer
+            lane, block = np.broadcast_arrays(index, issued.block)
+            inside = (index >= 0) & (index < len(shared.owner)) & (True if keep is None else keep)
+            shared.owner[lane[inside], block[inside]] = 0
+        self.batch.launch.writes += 1
+
+    def fetch(self, issued: Issued) -> None:
+        """Shared memory is read: what is stored may be written later."""
+        index, _ = self._places(issued.start, issued)
+        shared = self.batch.shared[self.near.buffer.id]
+        if shared.left is not None:
+            shared.left.look()
+        issued.values = shared.read(index[:, None], self.dtype, issued.block[None])[:, 0].T
+
+    def store(self, issued: Issued) -> None:
+        """From shared to global memory, or added to it."""
+        if issued.values is None:
+            self.fetch(issued)
+        assert self.far is not None and issued.values is not None, "it was fetched"
+        target, keep = self._places(issued.first[0], issued)
+        self.batch.launch.writes += 1
+        if self.op.kind == "store":
+            self.far.write(target, issued.values.T, keep)
+            return
+        for n, values in enumerate(issued.values):      # several may add to one element
+            part = slice(None) if keep is None else keep[:, n]
+            where = target[:, n][part]
+            old = self.far.read(where)
+            if self.batch.watch is not None and self.op.dst is not None:
+                self.batch.watch.added(self.op, self.op.dst.buffer.name, old, values[part],
+                                       (int(issued.thread[n]), int(issued.block[n])))
+            self.far.write(where, old + values[part], None)
+
+    # --- findings ----------------------------------------------------------------------------------------------------
+
+    def tell(self, engines: Engines, issued: Issued) -> None:
+        """The checks learn of it: runs of one size at a time."""
+        op = self.op
+        for size in np.unique(issued.bytes[issued.bytes > 0]).tolist():
+            part, chunks = issued.part(issued.bytes == size), _chunks(size)
+            if self.completes is None:
+                engines.store(op, op.src, chunks, part)
+                continue
+            if op.kind == "send":
+                source = Issued(self, part.thread, part.issuer, part.first[0], [], part.element, part.bytes)
+                source.group = part.phase
+                engines.send(op, self.completes, chunks, source, part.block % self.batch.cluster.size)
+            engines.load(op, self.near, self.completes, chunks, part)
+
+    def _globally(self, issued: Issued) -> None:
+        """The checks of global memory learn of it."""
+        watch, op = self.batch.watch, self.op
+        ref = op.src if op.kind == "load" else op.dst
+        if watch is None or ref is None or op.kind == "send":
+            return
+        memory = self.batch.launch.memory(ref.buffer, ref.dtype)
+
+        def elements() -> tuple[Array, Array]:
+            step = np.arange(op.run // memory.itemsize, dtype=np.int64)
+            return issued.first[0][:, None] // memory.itemsize + step, step * memory.itemsize < issued.bytes[:, None]
+
+        watch.boxes(op, ref.buffer, memory, issued, elements)
+
+
+def _bytes(cells: Cells, batch: BatchState, value: Any, each: int) -> Array:
+    """The value that each of the lanes has, in bytes."""
+    return np.asarray(cells.of(batch, value)).astype(np.int64) * each
+
+
+def _chunks(size: int) -> Callable[[int], Array]:
+    """The 16-byte chunks of a run of ``size`` bytes, by where it starts."""
+    return lambda start: np.arange(start // PART * PART, start + size, PART)
+
+
+class Findings:
+    """What is wrong with the runs that these lanes copy; byte offsets ``to`` and ``of`` count from their tensors."""
+
+    def __init__(self, op: ops.BulkCopy, batch: BatchState, cells: Cells, to: Array, of: Array, count: Array) -> None:
+        assert batch.watch is not None, "the run is checked"
+        self.op, self.batch, self.watch, self.cells, self.count = op, batch, batch.watch, cells, count
+        self.ends = [(ref, start) for ref, start in ((op.dst, to), (op.src, of)) if ref is not None]
+
+    def judge(self) -> None:
+        """B1, B2, B5, D21."""
+        op, most = self.op, self.op.run
+        self._report((self.count < 0) | (self.count > most), "B2", lambda n: f"copies {int(self.count[n])} bytes"
+                     f"{at(op)} of a run of {most}", op.src.buffer.name, "size= is at most the size of the tile")
+        self._report(self.count % PART != 0, "B5", lambda n: f"copies {int(self.count[n])} bytes{at(op)}, which is no "
+                     f"multiple of {PART}", op.src.buffer.name, None)
+        for ref, start in self.ends:
+            base = 0
+            if ref.buffer.space is Space.GLOBAL:
+                memory = self.batch.launch.memory(ref.buffer, ref.dtype)
+                base = memory.address
+                self._outside(ref, start, memory)
+            else:
+                self._outside_shared(ref, start)
+            self._misaligned(ref, base + start)
+        if len(self.ends) == 2:
+            self._twice()
+
+    def _report(self, bad: Array, code: str, text: Callable[[int], str], tensor: str, hint: str | None) -> None:
+        if bad.any():
+            n = int(np.argmax(bad))
+            lane = (int(self.cells.thread[n]), int(self.cells.block[n]))
+            self.watch.report(code, f"{self.watch.who(lane)} {text(n)}", self.op, lane=lane, tensor=tensor, hint=hint,
+                              count=int(bad.sum()))
+
+    def _misaligned(self, ref: Ref, address: Array) -> None:
+        """B5: of either end."""
+        self._report(address % PART != 0, "B5", lambda n: f"copies a run{at(self.op)} that begins at byte address "
+                     f"{int(address[n]):#x} of {ref.buffer.name}, which is no multiple of {PART}", ref.buffer.name,
+                     f"make strides and offsets multiples of {PART} bytes")
+
+    def _outside(self, ref: Ref, start: Array, memory: Global) -> None:
+        """B1: the first element outside of the argument."""
+        first = start // memory.itemsize
+        last = first + self.count // memory.itemsize - 1
+        bad = (self.count > 0) & ((first < memory.low) | (last > memory.high))
+
+        def text(n: int) -> str:
+            wrong = int(first[n]) if first[n] < memory.low else max(int(first[n]), memory.high + 1)
+            plain = memory.itemsize == memory.arg.memory.dtype.itemsize
+            shown = f"({', '.join(map(str, memory.coordinate(wrong)))})" if plain else f" element {wrong}"
+            verb = "writes" if ref is self.op.dst else "reads"
+            return (f"{verb} {memory.arg.name}{shown}{at(self.op)}, in a run of {int(self.count[n])} bytes, outside of "
+                    f"{memory.arg.name} with layout {make_layout(memory.arg.shape, memory.arg.strides)}")
+
+        self._report(bad, "B1", text, memory.arg.name, "copy what is left: size=mo.min(tile, extent - start)")
+
+    def _outside_shared(self, ref: Ref, start: Array) -> None:
+        """B2: beyond the shared tensor, though inside the block's memory."""
+        size = ref.buffer.root.bytes
+        self._report((self.count > 0) & ((start < 0) | (start + self.count > size)), "B2", lambda n: f"copies a run of "
+                     f"{int(self.count[n])} bytes at byte {int(start[n])} of {ref.buffer.name}{at(self.op)}, and "
+                     f"{ref.buffer.name} has {size} bytes", ref.buffer.name, None)
+
+    def _twice(self) -> None:
+        """D21: lanes of a warp that copy the same run to the same place."""
+        warp = self.cells.thread // 32
+        keys = np.stack([self.cells.block, warp, *(start for _, start in self.ends)])
+        _, inverse, count = np.unique(keys, axis=1, return_inverse=True, return_counts=True)
+        again = count[inverse.reshape(-1)] > 1
+        if again.any():
+            lanes = np.zeros((self.batch.threads, self.batch.blocks), np.bool_)
+            lanes[self.cells.thread[again], self.cells.block[again]] = True
+            single(self.batch, self.op, lanes, "run", self.op.src.buffer.name)

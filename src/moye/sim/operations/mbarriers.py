@@ -1,0 +1,195 @@
+"""mbarriers of one batch of blocks: phases, pending arrivals, expected bytes.
+
+In: init, arrive, wait with the element of the barrier tensor and the mask; ``landed`` bytes of copies.  Out: phases,
+and who may pass.  A phase is complete when nobody is missing and as many bytes have come as were expected.
+
+A wait for parity p passes once the phase under way has the other parity (mbarrier.try_wait.parity): the one of parity
+p is over, or none has begun yet where p is 1.  What copies do is in tma.py, who waits in barriers.py.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from moye.ir import ops
+from moye.ir.nodes import Buffer
+from moye.sim.findings.wording import at, crowd
+from moye.sim.flow.mbarrier_phases import Phases, name, state
+from moye.sim.operations.batch_state import BatchState
+from moye.sim.values.masks import Mask, lanes_of
+from moye.sim.values.memory import Array
+
+
+class Cells:
+    """The lanes of a mask as a list: thread, block and barrier of each."""
+
+    __slots__ = ("block", "element", "thread")
+
+    def __init__(self, batch: BatchState, mask: Mask, offset: Any, elements: int) -> None:
+        lanes = lanes_of(mask, batch.threads, batch.blocks)
+        self.thread, self.block = np.nonzero(lanes)
+        self.element = np.clip(self.of(batch, offset), 0, elements - 1)
+
+    def of(self, batch: BatchState, value: Any) -> Array:
+        """The value that each of the lanes has."""
+        if not isinstance(value, np.ndarray):
+            return np.full(len(self.thread), value, np.int64)
+        full: Array = np.broadcast_to(value, (batch.threads, batch.blocks))
+        return full[self.thread, self.block]
+
+    def spread(self, batch: BatchState, values: Array) -> Array:
+        """A value of each of the lanes as (T, B), -1 elsewhere."""
+        full = np.full((batch.threads, batch.blocks), -1, np.int64)
+        full[self.thread, self.block] = values
+        return full
+
+    def lanes(self, batch: BatchState, element: int) -> Array:
+        """Those at one barrier as a mask (T, B)."""
+        found = np.zeros((batch.threads, batch.blocks), np.bool_)
+        here = self.element == element
+        found[self.thread[here], self.block[here]] = True
+        return found
+
+
+class Mbarriers:
+    """All barriers of a batch."""
+
+    def __init__(self, batch: BatchState) -> None:
+        self.batch = batch
+        self.reset()
+
+    def reset(self) -> None:
+        self.all: dict[int, Phases] = {}
+
+    def of(self, buffer: Buffer) -> Phases:
+        """The barriers of a shared tensor."""
+        found = self.all.get(buffer.id)
+        if found is None:
+            found = self.all[buffer.id] = Phases(buffer, self.batch.threads, self.batch.blocks)
+        return found
+
+    # --- what threads do ---------------------------------------------------------------------------------------------
+
+    def init(self, op: ops.MbarrierInit, offset: Any, count: Any, mask: Mask) -> None:
+        """Phase 0 begins."""
+        if mask is False:
+            return
+        phases = self.of(op.ref.buffer)
+        cells = Cells(self.batch, mask, offset, len(phases.phase))
+        where = cells.element, cells.block
+        if self.batch.watch is not None and not self._in_use(op, phases, where):
+            for element in np.unique(cells.element).tolist():
+                self.batch.watch.checker.engines.init(op, element, cells.lanes(self.batch, element))
+        phases.count[where] = phases.pending[where] = cells.of(self.batch, count)
+        phases.bytes[where] = phases.phase[where] = phases.arrivals[where] = 0
+        phases.ready[where] = True
+
+    def arrive(self, op: ops.MbarrierArrive, offset: Any, expected: Any, rank: Any, mask: Mask) -> None:
+        """Each lane of the mask arrives (unless it only expects), after it has expected ``expected`` bytes."""
+        if mask is False:
+            return
+        batch, phases = self.batch, self.of(op.ref.buffer)
+        cells = Cells(batch, mask, offset, len(phases.phase))
+        block = cells.block if rank is None else \
+            batch.cluster.remote(op, cells.thread, cells.block, cells.of(batch, rank))
+        where = cells.element, block
+        if batch.watch is not None:
+            to = None if rank is None else cells.spread(batch, block - cells.block // batch.cluster.size
+                                                        * batch.cluster.size)
+            for element in np.unique(cells.element).tolist():
+                batch.watch.checker.engines.arrive(op, element, cells.lanes(batch, element), phases.phase[element], to)
+        if expected is not None:
+            np.add.at(phases.bytes, where, cells.of(batch, expected))
+        if op.arrives:
+            if rank is not None:
+                away = block != cells.block
+                phases.far[cells.element[away], block[away]] = True
+            np.subtract.at(phases.pending, where, 1)
+            np.add.at(phases.arrivals, where, 1)
+            again = phases.here[where[0], cells.thread, where[1]]
+            phases.came[where[0], cells.thread, where[1]] = phases.here[where[0], cells.thread, where[1]] = True
+            if batch.watch is not None:
+                self._too_many(op, phases, cells, where, again)
+        self.settle(phases)
+
+    def landed(self, phases: Phases, element: Array, block: Array, count: Array) -> None:
+        """A copy has brought so many bytes to each of these."""
+        np.subtract.at(phases.bytes, (element, block), count)
+        self.settle(phases)
+
+    def settle(self, phases: Phases) -> None:
+        """Complete what is complete, and let go who waits for it."""
+        moved = False
+        while (done := phases.ready & (phases.pending <= 0) & (phases.bytes == 0) & (phases.count > 0)).any():
+            self.batch.tensor_copies.complete(phases, done)
+            phases.phase += done
+            phases.pending += np.where(done, phases.count, 0)
+            phases.arrivals[done] = 0
+            phases.here &= ~done[:, None]
+            moved = True
+            if self.batch.watch is not None:
+                for element in np.flatnonzero(done.any(axis=1)).tolist():
+                    self.batch.watch.checker.engines.phase(phases.buffer, element, done[element])
+        if moved and self.batch.barriers.waiting:
+            self.batch.barriers.resolve()
+
+    # --- questions ---------------------------------------------------------------------------------------------------
+
+    def passed(self, op: ops.MbarrierWait, element: Array, parity: Array) -> Array:
+        """Where (T, B) the phase of this parity is complete."""
+        phases = self.of(op.ref.buffer)
+        column = np.arange(self.batch.blocks)
+        found: Array = phases.ready[element, column] & ((phases.phase[element, column] & 1) != parity)
+        return found
+
+    def passes(self, op: ops.MbarrierWait, element: Array, lanes: Array) -> None:
+        """These lanes go on: the checks and the timeline learn it."""
+        phases = self.of(op.ref.buffer)
+        if self.batch.tape is not None:
+            self.batch.tape.passed(op, element, lanes, phases.phase)
+        for one in np.unique(element[lanes]).tolist():
+            phases.free[one] |= (lanes & (element == one)).any(axis=0) & (phases.phase[one] == 0)
+            if self.batch.watch is None:
+                continue
+            self.batch.watch.checker.engines.passed(op, op.ref, one, lanes & (element == one), phases.phase[one])
+
+    # --- findings ----------------------------------------------------------------------------------------------------
+
+    def _in_use(self, op: ops.MbarrierInit, phases: Phases, where: tuple[Array, Array]) -> bool:
+        """D11: initialised again in the middle of a phase; whether it is told."""
+        busy = phases.ready[where] & ((phases.pending[where] != phases.count[where]) | (phases.bytes[where] != 0))
+        watch = self.batch.watch
+        if watch is None or not busy.any():
+            return False
+        element, block = (int(x[busy][0]) for x in where)
+        watch.report("D11", f"{name(op.ref, element)} of block {watch.block(block)} is initialised again{at(op)} while "
+                     f"its phase {int(phases.phase[element, block])} is under way: "
+                     f"{state(phases, element, block)}", op, tensor=op.ref.buffer.name, coordinate=(element,),
+                     hint="initialise it once, before the loop, and wait for the parity of each phase in turn")
+        watch.checker.engines.stages.tell(op.ref.buffer.id, "D11")
+        return True
+
+    def _too_many(self, op: ops.MbarrierArrive, phases: Phases, cells: Cells, where: tuple[Array, Array],
+                  again: Array) -> None:
+        """D9: more arrivals than a phase counts; F1 where a stage is filled ``again`` by who filled it."""
+        over = phases.ready[where] & (phases.pending[where] < 0)
+        watch = self.batch.watch
+        if watch is None or not over.any():
+            return
+        engines = watch.checker.engines
+        if op.ref.buffer.id in engines.stages.empty and (over & again).any():
+            n = int(np.argmax(over & again))
+            engines.judge.pipelines.refilled(op, int(where[0][n]), int(cells.thread[n]), int(where[1][n]))
+        if engines.stages.broken.get(op.ref.buffer.id, "D9") != "D9":
+            return
+        element, block = (int(x[over][0]) for x in where)
+        threads = cells.thread[(where[0] == element) & (where[1] == block)].tolist()
+        count, came = int(phases.count[element, block]), int(phases.arrivals[element, block])
+        watch.report("D9", f"{name(op.ref, element)} of block {watch.block(block)} counts {count} arrival"
+                     f"{'s' if count > 1 else ''} a phase, but {came} come in phase "
+                     f"{int(phases.phase[element, block])}, the last by {crowd(threads, self.batch.threads)}{at(op)}",
+                     op, lane=(threads[0], block), tensor=op.ref.buffer.name, coordinate=(element,),
+                     hint="initialise it with as many arrivals as threads arrive, or let one thread arrive")
+        engines.stages.tell(op.ref.buffer.id, "D9")

@@ -1,0 +1,448 @@
+"""Tensor copies (TMA): boxes between tensors and shared memory, at their latest legal time or the earliest.
+
+In: an ``ops.TmaCopy`` with the shared offset, the coordinates and the barrier of each thread that issues it; commits
+and waits.  Out: memory, and bytes that land on mbarriers.
+
+A load is performed when nobody else can move and somebody waits for its barrier; a store reads its source at the wait
+that covers it and writes at the one that covers that, or both when its block ends; so do the runs of bulk.py.  Bytes
+lie in shared memory as the hardware places them: row after row of the box, 16-byte chunks permuted by higher bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import numpy as np
+
+from moye.dtypes import tfloat32
+from moye.errors import UnsupportedError
+from moye.ir import ops
+from moye.ir.nodes import Buffer, TensorParam
+from moye.sim.checks.async_reads import Source
+from moye.sim.checks.engines import Engines
+from moye.sim.costs import tma_boxes
+from moye.sim.findings.wording import at, crowd
+from moye.sim.flow.mbarrier_phases import Phases
+from moye.sim.operations.batch_state import BatchState
+from moye.sim.operations.mbarriers import Cells
+from moye.sim.values.addressing import coordinates
+from moye.sim.values.masks import Mask, lanes_of
+from moye.sim.values.memory import Array, numpy_dtype
+from moye.sim.values.scalars import nearest_tf32
+
+_ALIGNMENT, _BLOCKS = 128, 16
+
+
+def swizzled(address: Any, span: int) -> Any:
+    """A byte address of shared memory under a swizzle of 0, 32, 64 or 128 bytes: chunk number xor row number."""
+    return address ^ ((address >> 7 & (span // 16 - 1)) << 4) if span else address
+
+
+class TmaSite:
+    """The static part: the box."""
+
+    def __init__(self, op: ops.TmaCopy) -> None:
+        self.op = op
+
+    def bind(self, batch: BatchState) -> TmaBox:
+        return TmaBox(self.op, batch)
+
+
+class TmaBox:
+    """One op in one batch."""
+
+    def __init__(self, op: ops.TmaCopy, batch: BatchState) -> None:
+        self.op, self.batch = op, batch
+        self.barrier = None if op.barrier is None else op.barrier.buffer
+        self.name = (op.smem.buffer if op.smem else op.tensor).name
+        param = next(p for p in batch.launch.func.params if isinstance(p, TensorParam) and p.buffer is op.tensor)
+        if param.tensor_map is None or param.tensor_map.dtype.bits < 8:
+            raise UnsupportedError(f"the simulator copies no boxes of {param.name}: {param.tensor_map}", locs=(op.loc,))
+        self.map = param.tensor_map
+        self.dtype = numpy_dtype(self.map.dtype)
+        self.memory = batch.launch.memory(op.tensor, self.map.dtype)
+        self.inside = coordinates(self.map.box)         # per dimension the coordinate of each element
+        self.linear = np.arange(len(self.inside[0]), dtype=np.int64) * self.dtype.itemsize
+        self.bytes = len(self.linear) * self.dtype.itemsize
+
+    def __call__(self, offset: Any, first: tuple[Any, ...], barrier: Any, multicast: Any, mask: Mask) -> None:
+        op, batch = self.op, self.batch
+        if mask is False or op.smem is None:            # a prefetch changes nothing, wherever its box lies
+            return
+        cells = Cells(batch, mask, 0 if op.barrier is None else barrier, 1 << 30)
+        start = cells.of(batch, offset) * op.smem.dtype.bytes
+        issued = Issued(self, cells.thread, cells.block, start, [cells.of(batch, x) for x in first], cells.element,
+                        np.full_like(start, self.bytes))
+        issued.group = batch.tensor_copies.committed[issued.thread, issued.block]
+        if batch.watch is not None:
+            single(batch, op, lanes_of(mask, batch.threads, batch.blocks), "box", op.tensor.name)
+            self._placed(issued)
+            batch.watch.boxes(op, op.tensor, self.memory, issued, lambda: self.elements(issued))
+            if batch.watch.meter is not None:
+                offset, inside = self.elements(issued)
+                base = self.memory.address % 16                 # as on a device: an allocation starts at a whole sector
+                tma_boxes.count(batch.watch.meter, op, offset * self.dtype.itemsize + base, inside, self.dtype.itemsize)
+        if multicast is not None:
+            issued = issued.spread(batch, cells.of(batch, multicast))
+        batch.tensor_copies.issue(issued)
+
+    # --- moving ------------------------------------------------------------------------------------------------------
+
+    def elements(self, issued: Issued) -> tuple[Array, Array]:
+        """Offsets in the tensor (N, V) and whether they lie inside."""
+        strides, shape = self.memory.arg.strides, self.memory.arg.shape
+        offset: Array = np.zeros((len(issued.thread), len(self.linear)), np.int64)
+        inside = np.ones_like(offset, np.bool_)
+        for mode, first, crd in zip(self.map.modes, issued.first, self.inside, strict=True):
+            coordinate = first[:, None] + crd
+            offset += coordinate * strides[mode]
+            inside &= (coordinate >= 0) & (coordinate < shape[mode])
+        return offset, inside
+
+    def load(self, issued: Issued) -> None:
+        """Global to shared; zeros for what lies outside."""
+        offset, inside = self.elements(issued)
+        values = self.memory.read(offset)
+        if self.map.dtype == tfloat32:
+            values = nearest_tf32(values)
+        if not inside.all():
+            values = np.where(inside, values, self.dtype.type(0))
+        assert self.op.smem is not None, "a load has a destination"
+        shared = self.batch.shared[self.op.smem.buffer.id]
+        flat = shared.data.view(self.dtype) if shared.dtype.itemsize == self.dtype.itemsize else None
+        at_ = swizzled(issued.start[:, None] + self.linear, self.map.swizzle) // self.dtype.itemsize
+        if flat is None or at_.min() < 0 or at_.max() >= len(flat):
+            shared.write(at_.T[:, None], self.dtype, values.T[:, None], None, issued.block[None])
+        elif len(issued.block) == self.batch.blocks and (at_ == at_[:1]).all() and \
+                np.array_equal(issued.block, shared.column):
+            flat[at_[0]] = values.T
+        else:
+            flat[at_, issued.block[:, None]] = values
+        self.batch.launch.writes += 1
+
+    def fetch(self, issued: Issued) -> None:
+        """Shared memory is read: what is stored may be written later."""
+        assert self.op.smem is not None, "a store has a source"
+        shared = self.batch.shared[self.op.smem.buffer.id]
+        at_ = swizzled(issued.start[:, None] + self.linear, self.map.swizzle) // self.dtype.itemsize
+        if shared.left is not None:
+            shared.left.look()
+        issued.values = shared.read(at_.T[:, None], self.dtype, issued.block[None])[:, 0].T
+
+    def store(self, issued: Issued) -> None:
+        """Shared to global, or added to it."""
+        if issued.values is None:
+            self.fetch(issued)
+        assert issued.values is not None, "it was fetched"
+        offset, inside = self.elements(issued)
+        self.batch.launch.writes += 1
+        watch = self.batch.watch
+        for n, (values, index, keep) in enumerate(zip(issued.values, offset, inside, strict=True)):
+            total = values
+            if self.op.kind == "reduce_add":
+                old = self.memory.read(index)
+                if watch is not None:
+                    watch.added(self.op, self.op.tensor.name, np.where(keep, old, 0), np.where(keep, values, 0),
+                                (int(issued.thread[n]), int(issued.block[n])))
+                total = old + values
+            self.memory.write(index, total, keep)
+
+    def chunks(self, start: int) -> Array:
+        """The 16-byte chunks of the box, by address; the swizzle only permutes them."""
+        return np.unique(swizzled(start + np.arange(0, self.bytes, 16), self.map.swizzle) // 16 * 16)
+
+    # --- findings ----------------------------------------------------------------------------------------------------
+
+    def tell(self, engines: Engines, issued: Issued) -> None:
+        """The checks of shared memory learn of it."""
+        op = self.op
+        assert op.smem is not None, "it moves shared memory"
+        if op.barrier is None:
+            engines.store(op, op.smem, self.chunks, issued)
+        else:
+            engines.load(op, op.smem, op.barrier, self.chunks, issued)
+
+    def _placed(self, issued: Issued) -> None:
+        """B2 and B4 of the box in shared memory."""
+        watch, op = self.batch.watch, self.op
+        assert watch is not None and op.smem is not None, "checked"
+        buffer = op.smem.buffer
+        for bad, code, why in (
+                ((issued.start < 0) | (issued.start + self.bytes > buffer.bytes), "B2",
+                 f"and {buffer.name} has {buffer.bytes} bytes"),
+                (issued.start % _ALIGNMENT != 0, "B4", f"which is no multiple of {_ALIGNMENT}")):
+            if bad.any():
+                n = int(np.argmax(bad))
+                lane = (int(issued.thread[n]), int(issued.block[n]))
+                watch.report(code, f"{watch.who(lane)} copies a box of {self.bytes} bytes at byte "
+                             f"{int(issued.start[n])} of {buffer.name}{at(op)}, {why}", op, lane=lane,
+                             count=int(bad.sum()), tensor=buffer.name)
+
+
+def single(batch: BatchState, op: ops.AnyBulk, lanes: Array, what: str, tensor: str) -> None:
+    """D21: several of these lanes (T, B), which issue the same copy, are in one warp."""
+    watch = batch.watch
+    count = np.add.reduceat(lanes.astype(np.int64), np.arange(0, len(lanes), 32), axis=0)
+    if watch is None or not (count > 1).any():
+        return
+    warp, block = (int(i) for i in np.argwhere(count > 1)[0])
+    here = np.flatnonzero(lanes[:, block] & (np.arange(len(lanes)) // 32 == warp)).tolist()
+    watch.report("D21", f"the copy of one {what}{at(op)} is issued by {crowd(here, len(lanes))} of block "
+                 f"{watch.block(block)}, once by each", op, lane=(here[0], block), tensor=tensor,
+                 hint="let one thread issue it: if elect()")
+
+
+class Moved(Protocol):
+    """An op in one batch: what a copy in flight is asked for."""
+
+    barrier: Buffer | None
+    """The mbarriers that it completes on; None where it belongs to a bulk group."""
+    name: str
+    """Of the shared memory that it fills or reads."""
+
+    @property
+    def op(self) -> ops.AnyBulk: ...
+    def tell(self, engines: Engines, issued: Issued) -> None: ...
+    def load(self, issued: Issued) -> None: ...
+    def fetch(self, issued: Issued) -> None: ...
+    def store(self, issued: Issued) -> None: ...
+
+
+class Issued:
+    """An executed op: per issuing thread its block, byte offset in shared memory, the other end, barrier, bytes, group.
+
+    ``first`` are coordinates of a tensor, or what bulk.py keeps there.
+    """
+
+    __slots__ = ("block", "box", "bytes", "element", "first", "group", "issuer", "phase", "source",
+                 "sources", "start", "thread", "values")
+
+    def __init__(self, box: Moved, thread: Array, block: Array, start: Array, first: list[Array], element: Array,
+                 count: Array) -> None:
+        self.box, self.thread, self.block, self.start, self.first, self.element, self.bytes = (
+            box, thread, block, start, first, element, count)
+        self.phase: Array = np.zeros_like(element)
+        self.group: Array = np.zeros_like(element)
+        self.issuer = block
+        """The block whose thread it is: of a multicast not always the one that receives."""
+        self.sources: list[Source | None] = []
+        """What the checks of global memory keep of each load, as it was issued ..."""
+        self.source: Array = np.zeros_like(element)
+        """... and which of them belongs to each entry."""
+        self.values: Array | None = None
+        """What a store has read of shared memory and not written yet."""
+
+    def part(self, keep: Array) -> Issued:
+        """Some of the threads."""
+        some = Issued(self.box, self.thread[keep], self.block[keep], self.start[keep], [x[keep] for x in self.first],
+                      self.element[keep], self.bytes[keep])
+        some.phase, some.group, some.issuer = self.phase[keep], self.group[keep], self.issuer[keep]
+        some.values = None if self.values is None else self.values[keep]
+        if self.sources:
+            some.sources, some.source = self.sources, self.source[keep]
+        return some
+
+    def spread(self, batch: BatchState, mask: Array) -> Issued:
+        """The same for every block of the cluster that a mask names; each has its own barrier."""
+        bits = (mask[:, None] >> np.arange(_BLOCKS) & 1).astype(np.bool_)
+        place, rank = np.nonzero(bits)
+        self._pass_by(batch, bits)
+        some = self.part(place)
+        some.block = batch.cluster.remote(self.box.op, some.thread, some.block, rank)
+        return some
+
+
+    def _pass_by(self, batch: BatchState, bits: Array) -> None:
+        """The blocks of the cluster that a mask leaves out; a hang says so if it is these bytes that they lack."""
+        assert self.box.barrier is not None, "stores have no mask"
+        phases, size = batch.mbarriers.of(self.box.barrier), batch.cluster.size
+        place, rank = np.nonzero(~bits[:, :size])
+        element = np.clip(self.element, 0, len(phases.phase) - 1)[place]
+        np.add.at(phases.unnamed, (element, self.block[place] // size * size + rank), self.bytes[place])
+
+
+class TensorCopies:
+    """The boxes in flight of one batch; bulk groups are counted per thread."""
+
+    def __init__(self, batch: BatchState, *, earliest: bool) -> None:
+        self.batch, self.earliest = batch, earliest
+        self.reset()
+
+    def reset(self) -> None:
+        self.loads: list[Issued] = []
+        self.stores: list[Issued] = []
+        self.fetched: list[Issued] = []
+        """Stores that have read their sources and may not have written."""
+        self.outlived: set[int] = set()
+        """The ids of copies to other blocks of which it is told that their own has ended."""
+        self.committed: Array = np.zeros((self.batch.threads, self.batch.blocks), np.int64)
+
+    def issue(self, issued: Issued) -> None:
+        """A copy begins."""
+        box, batch = issued.box, self.batch
+        phases = None if box.barrier is None else batch.mbarriers.of(box.barrier)
+        if phases is not None:
+            issued.element = np.clip(issued.element, 0, len(phases.phase) - 1)
+            issued.phase = phases.phase[issued.element, issued.block]
+            if batch.watch is not None:
+                batch.watch.globals.overlaps.issued(issued, phases.buffer)
+        if batch.watch is not None:
+            box.tell(batch.watch.checker.engines, issued)
+        if batch.tape is not None:
+            batch.tape.issued(issued)
+        if phases is None:
+            self._keep_store(issued)
+        elif self.earliest:
+            box.load(issued)
+            batch.mbarriers.landed(phases, issued.element, issued.block, issued.bytes)
+        else:
+            self.loads.append(issued)
+
+    def _keep_store(self, issued: Issued) -> None:
+        if self.earliest:
+            issued.box.store(issued)
+        self.stores.append(issued)
+
+    # --- loads -------------------------------------------------------------------------------------------------------
+
+    def land(self) -> bool:
+        """Perform the loads that somebody waits for; whether there were any."""
+        if not self.loads:
+            return False
+        wanted = self._wanted()
+        before = {key: self.batch.mbarriers.all[key].phase.copy() for key in wanted}
+        moved = False
+        kept: list[Issued] = []
+        loads, self.loads = self.loads, []
+        for number, load in enumerate(loads):
+            barrier = load.box.barrier
+            assert barrier is not None, "a load completes on a barrier"
+            key, here = barrier.id, (load.element, load.block)
+            keep = np.ones(len(load.thread), np.bool_)
+            if key in wanted:
+                phases = self.batch.mbarriers.all[key]
+                keep = ~(wanted[key][here] & (phases.phase[here] == before[key][here]))
+            if not keep.all():
+                moved = True
+                part = load.part(~keep)
+                part.box.load(part)
+                self.loads = [*kept, *([load.part(keep)] if keep.any() else []), *loads[number + 1:]]
+                self.batch.mbarriers.landed(phases, part.element, part.block, part.bytes)
+            if keep.any():
+                kept.append(load if keep.all() else load.part(keep))
+        self.loads = kept
+        return moved
+
+    def _wanted(self) -> dict[int, Array]:
+        """Per barrier tensor where (elements, blocks) somebody waits."""
+        wanted: dict[int, Array] = {}
+        for entry in self.batch.barriers.waiting:
+            if isinstance(entry.op, ops.MbarrierWait) and entry.element is not None:
+                phases = self.batch.mbarriers.of(entry.op.ref.buffer)
+                here = wanted.setdefault(phases.buffer.id, np.zeros(phases.phase.shape, np.bool_))
+                thread, block = np.nonzero(entry.lanes)
+                here[entry.element[thread, block], block] = True
+        return wanted
+
+    def complete(self, phases: Phases, done: Array) -> None:
+        """D7 where a phase is complete while copies that were issued in it are in flight."""
+        watch = self.batch.watch
+        if watch is None:
+            return
+        for load in self.loads:
+            barrier = load.box.barrier
+            if barrier is not phases.buffer or barrier.id in watch.checker.engines.stages.broken:
+                continue
+            here = load.element, load.block
+            early = done[here] & (load.phase == phases.phase[here])
+            if early.any():
+                n = int(np.argmax(early))
+                element, block = int(load.element[n]), int(load.block[n])
+                watch.report("D7", f"phase {int(load.phase[n])} of {barrier.name}({element}) of block "
+                             f"{watch.block(block)} is complete before the copy{at(load.box.op)} has brought its "
+                             f"{int(load.bytes[n])} bytes: fewer were expected than copies bring", load.box.op,
+                             lane=(int(load.thread[n]), block), tensor=barrier.name, coordinate=(element,),
+                             hint="expect the bytes of all copies that complete on the barrier in one phase")
+
+    # --- stores ------------------------------------------------------------------------------------------------------
+
+    def commit(self, mask: Mask) -> None:
+        """The group of each thread of the mask ends here."""
+        if mask is not False:
+            self.committed = self.committed + lanes_of(mask, self.batch.threads, self.batch.blocks)
+
+    def wait(self, op: ops.BulkWait, mask: Mask) -> None:
+        """The stores of all but the newest groups of these threads read their sources now at the latest, or write."""
+        if mask is False:
+            return
+        lanes, limit = lanes_of(mask, self.batch.threads, self.batch.blocks), self.committed - op.pending
+        if self.batch.watch is not None:
+            self.batch.watch.checker.engines.bulk_wait(op, lanes, limit)
+            self.batch.watch.globals.bulk_wait(op, lanes, limit)
+        self._perform(lambda x: lanes[x.thread, x.block] & (x.group < limit[x.thread, x.block]), only_read=op.read)
+
+    def _perform(self, which: Any, *, only_read: bool) -> None:
+        """Carry out the stores that ``which`` chooses; ``only_read``: what they write may come later."""
+        if not only_read:
+            self.fetched = self._some(self.fetched, which, lambda x: x.box.store(x))
+        fetched: list[Issued] = []
+
+        def perform(part: Issued) -> None:
+            if only_read:
+                part.box.fetch(part)
+                fetched.append(part)
+            else:
+                part.box.store(part)
+
+        self.stores = self._some(self.stores, which, (lambda x: None) if self.earliest else perform)
+        self.fetched += fetched
+
+    @staticmethod
+    def _some(stores: list[Issued], which: Any, perform: Callable[[Issued], None]) -> list[Issued]:
+        """Perform the chosen parts of stores; those that are left."""
+        kept = []
+        for store in stores:
+            now = which(store)
+            if now.any():
+                perform(store.part(now))
+            if not now.all():
+                kept.append(store.part(~now))
+        return kept
+
+    def left(self, gone: Array) -> None:
+        """Threads (T, B) have exited: D18 where a block has ended whose memory a copy to another may still read."""
+        watch = self.batch.watch
+        ended: Array = np.logical_and.reduce(gone, axis=0)
+        broken = {} if watch is None else watch.checker.engines.stages.broken
+        for load in self.loads:
+            op, here, barrier = load.box.op, ended[load.issuer], load.box.barrier
+            told = id(op) in self.outlived or (barrier is not None and barrier.id in broken)
+            if watch is not None and op.kind == "send" and here.any() and not told:
+                self.outlived.add(id(op))
+                lane = (int(load.thread[here][0]), int(load.issuer[here][0]))
+                watch.report("D18", f"block {watch.block(lane[1])} ends while the copy{at(op)} may still read "
+                             f"{op.src.buffer.name} in its shared memory", op, lane=lane, tensor=op.src.buffer.name,
+                             count=int(here.sum()), hint="mbarrier_wait in the block that receives, and then a barrier "
+                             "of the cluster before the kernel ends")
+
+    def finish(self) -> None:
+        """The blocks are through: D18 for what is in flight; stores are carried out."""
+        watch = self.batch.watch
+        if watch is not None:
+            broken = watch.checker.engines.stages.broken
+            for issued in (*self.loads, *self.stores):
+                box, lane = issued.box, (int(issued.thread[0]), int(issued.block[0]))
+                op = box.op
+                if id(op) in self.outlived or (box.barrier is not None and (
+                        box.barrier.id in broken
+                        or watch.checker.engines.judge.pipelines.unused(op, int(issued.element[0]), *lane))):
+                    continue
+                load = box.barrier is not None
+                what = "has not arrived: nobody waits for its mbarrier" if load else \
+                    f"may not have read its source: thread {lane[0]} does not wait for it"
+                watch.report("D18", f"block {watch.block(lane[1])} ends while the copy{at(op)} {what}", op, lane=lane,
+                             tensor=box.name, count=len(issued.thread),
+                             hint="wait for the mbarrier before the block ends" if load else
+                             "tma_store_arrive() and tma_store_wait(0) in the thread that stores")
+        self._perform(lambda x: np.ones(len(x.thread), np.bool_), only_read=False)

@@ -1,0 +1,1 @@
+"""What simulated lanes hold: memory, registers, masks, and what the scalar operations compute."""

@@ -1,6 +1,0 @@
-"""Makes ``sim_kernels.py`` (the hand-written IR of these tests) importable."""
-
-import sys
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parent))

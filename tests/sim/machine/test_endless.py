@@ -1,0 +1,250 @@
+"""Loops that never end and flags that nobody sets are told soon, by the loop; Ctrl-C leaves nothing behind."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pytest
+
+import moye as mo
+from moye.errors import SimulationError
+
+
+def judged(kernel, *arguments, grid=1, block=32, flags=1):
+    x = np.ones(grid * block, np.float32)
+    return mo.check(kernel, lints=False)[grid, block](x, np.zeros(flags, np.int32), *arguments)
+
+
+# --- flags that nobody sets ------------------------------------------------------------------------------------------
+
+
+@mo.kernel
+def flag(x, flags, ok: mo.Constexpr):
+    tid = mo.thread_idx().x
+    if tid == 0:
+        if ok:
+            mo.atomic_add(flags, 0, 1, order="release")
+        while mo.load(flags, 0) == 0:
+            pass
+    mo.sync_threads()
+    x[tid] = 2.0
+
+
+@mo.kernel
+def counted_flag(x, flags, ok: mo.Constexpr):
+    """The variable that counts decides nothing; in the twin it does."""
+    n = 0
+    while mo.load(flags, 0) == 0:
+        n += 1
+        if ok and n > 300:
+            break
+    x[mo.thread_idx().x] = n
+
+
+@mo.kernel
+def lock(x, flags, ok: mo.Constexpr):
+    if mo.thread_idx().x == 0:
+        while mo.atomic_cas(flags, 0, 0, 1, order="acq_rel") != 0:
+            pass
+        x[0] = x[0] + 1.0
+        if ok:
+            mo.atomic_exch(flags, 0, 0, order="release")
+
+
+@mo.kernel
+def shared_flag(x, flags, ok: mo.Constexpr):
+    tid, s = mo.thread_idx().x, mo.shared_array(mo.int32, 1)
+    if tid == 0:
+        s[0] = 0
+    mo.sync_threads()
+    if tid == 32 and ok:
+        mo.atomic_add(s, 0, 1, order="release", scope="cta")
+    if tid < 32:
+        while mo.load(s, 0, scope="cta") == 0:
+            pass
+    x[tid] = 1.0
+
+
+@mo.kernel
+def flag_and_barrier(x, flags, ok: mo.Constexpr):
+    """All meet in every pass, and one of them looks."""
+    tid, s = mo.thread_idx().x, mo.shared_array(mo.int32, 1)
+    if tid == 0:
+        s[0] = 1 if ok else 0
+    mo.sync_threads()
+    while s[0] == 0:
+        mo.sync_threads()
+    x[tid] = 1.0
+
+
+@mo.kernel
+def ring(x, flags, ok: mo.Constexpr):
+    """Each block waits for the next; in the twin the last waits for nobody."""
+    b = mo.block_idx().x
+    if mo.thread_idx().x == 0:
+        if not ok or b < 7:
+            while mo.load(flags, (b + 1) % 8) == 0:
+                pass
+        mo.atomic_add(flags, b, 1, order="release")
+
+
+@pytest.mark.parametrize(("kernel", "launch"), [
+    (flag, {}), (counted_flag, {}), (lock, {"grid": 4}), (shared_flag, {"block": 64}), (flag_and_barrier, {}),
+    (ring, {"grid": 8, "flags": 8})], ids=lambda value: getattr(value, "__name__", ""))
+def test_a_flag_that_nobody_sets(kernel, launch):
+    before = time.process_time()
+    wrong, right = judged(kernel, False, **launch), judged(kernel, True, **launch)
+    assert [finding.code for finding in wrong.findings] == ["F4"], str(wrong)
+    assert "F4" not in {finding.code for finding in right.findings} and not right.unsupported, str(right)
+    assert time.process_time() - before < 6
+
+
+@mo.kernel
+def grid_barrier(x, flags):
+    tid, b = mo.thread_idx().x, mo.block_idx().x
+    if tid == 0:
+        mo.atomic_add(flags, 0, 1, order="acq_rel")
+        while mo.load(flags, 0) < 300:
+            pass
+    mo.sync_threads()
+    x[b * 1024 + tid] += 1.0
+
+
+@pytest.mark.parametrize("checked", [True, False])
+def test_blocks_that_are_not_resident(checked, monkeypatch):
+    """300 blocks of 1024 threads: 256 of them run, and wait for the others."""
+    before = time.process_time()
+    x, flags = np.zeros(300 * 1024, np.float32), np.zeros(1, np.int32)
+    if checked:
+        (finding,) = mo.check(grid_barrier, lints=False)[300, 1024](x, flags).findings
+    else:
+        monkeypatch.setenv("MOYE_CHECK", "0")
+        with pytest.raises(SimulationError) as caught:
+            grid_barrier[300, 1024](x, flags)
+        finding = caught.value.finding
+    assert finding.code == "G4" and "44 blocks that have not started" in finding.message
+    assert time.process_time() - before < 8
+
+
+# --- loops -----------------------------------------------------------------------------------------------------------
+
+
+@mo.kernel
+def sentinel(x, flags, end):
+    """Looks for an element that may not be there."""
+    i = 0
+    while x[i % 32] != end:
+        i += 1
+    flags[0] = i
+
+
+@mo.kernel
+def steps_over(x, flags, end):
+    """Odd lanes never come to an even number."""
+    k = mo.thread_idx().x
+    while k != 30:
+        k = (k + 2) % 128
+    x[mo.thread_idx().x] = k
+
+
+@mo.kernel
+def with_barriers(x, flags, end):
+    tid, k = mo.thread_idx().x, flags[0]
+    while k < 5:
+        mo.sync_threads()
+        k += end
+    x[tid] = k
+
+
+@pytest.mark.parametrize(("kernel", "wrong", "right"), [(sentinel, 2.0, 1.0), (with_barriers, 0, 1)])
+def test_a_loop_without_end(kernel, wrong, right, monkeypatch):
+    monkeypatch.setenv("MOYE_STEPS", "2000")
+    (finding,) = judged(kernel, wrong).findings
+    line = finding.locs[0].line
+    assert finding.code == "F4" and finding.message == (
+        f"warp 0 of block (0, 0, 0) goes on with the loop at line {line} after 2000 passes, and nothing has ended it")
+    assert "while" in finding.locs[0].innermost.text()
+    assert judged(kernel, right).ok
+
+
+def test_only_some_lanes_go_on(monkeypatch):
+    monkeypatch.setenv("MOYE_STEPS", "2000")
+    (finding,) = judged(steps_over, 2).findings
+    assert finding.code == "F4" and finding.threads == (1,)
+
+
+@pytest.mark.parametrize("check", ["0", "1"])
+def test_a_plain_launch_raises(check, monkeypatch):
+    monkeypatch.setenv("MOYE_STEPS", "2000")
+    monkeypatch.setenv("MOYE_CHECK", check)
+    with pytest.raises(SimulationError) as caught:
+        sentinel[1, 32](np.ones(32, np.float32), np.zeros(1, np.int32), 2.0)
+    assert caught.value.code == "F4" and "after 2000 passes" in str(caught.value)
+
+
+def test_a_limit_that_is_high_enough(monkeypatch):
+    x = np.ones(4000, np.float32)
+    x[3000] = 2
+    found = np.zeros(1, np.int32)
+
+    @mo.kernel
+    def search(x, found):
+        i = 0
+        while x[i] != 2.0:
+            i += 1
+        found[0] = i
+
+    monkeypatch.setenv("MOYE_STEPS", "1000")
+    assert [finding.code for finding in mo.check(search, lints=False)[1, 1](x, found).findings] == ["F4"]
+    for steps in ("5000", "0"):
+        monkeypatch.setenv("MOYE_STEPS", steps)
+        assert mo.check(search, lints=False)[1, 1](x, found).ok and found[0] == 3000
+
+
+# --- Ctrl-C ----------------------------------------------------------------------------------------------------------
+
+
+@mo.kernel
+def keeps_leftovers(y, x, n):
+    """A predicated copy that leaves what was there, so that the launch is repeated with other leftovers."""
+    tid, s = mo.thread_idx().x, mo.shared_array(mo.float32, 32)
+    for k in range(2):
+        if k * 32 + tid < n:
+            s[tid] = x[k * 32 + tid]
+        print(k)
+        mo.sync_threads()
+        y[tid] = s[31 - tid]
+        mo.sync_threads()
+
+
+def test_an_interrupted_launch_leaves_nothing_behind(monkeypatch, capsys):
+    import moye.sim.machine.batch as batch
+
+    x, wanted = np.arange(64, dtype=np.float32), np.zeros(32, np.float32)
+    before = mo.check(keeps_leftovers, lints=False)[1, 32](wanted, x, 64)
+    run, runs = batch.Batch.run, []
+
+    def interrupted(self):
+        runs.append(self)
+        if len(runs) == stop:
+            raise KeyboardInterrupt
+        return run(self)
+
+    for stop in (1, 2):
+        runs.clear()
+        y = np.full(32, 7, np.float32)
+        monkeypatch.setattr(batch.Batch, "run", interrupted)
+        try:
+            mo.check(keeps_leftovers, lints=False)[1, 32](y, x, 64)
+        except KeyboardInterrupt:
+            assert (y == (7 if stop == 1 else wanted)).all()
+        monkeypatch.setattr(batch.Batch, "run", run)
+        y[:] = 7
+        again = mo.check(keeps_leftovers, lints=False)[1, 32](y, x, 64)
+        assert str(again) == str(before) and (y == wanted).all()
+    with mo.checking() as reports, pytest.raises(KeyboardInterrupt):
+        raise KeyboardInterrupt
+    assert reports == []
+    keeps_leftovers[1, 32](y, x, 64)
+    assert reports == []

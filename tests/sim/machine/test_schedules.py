@@ -1,0 +1,51 @@
+"""Which order a seed stands for."""
+
+from __future__ import annotations
+
+import numpy as np
+
+import moye as mo
+from moye.sim.machine.schedules import Schedule
+
+
+def test_seed_1_takes_the_blocks_backwards():
+    assert Schedule(0, 6, 1).positions(0, 6).tolist() == [0, 1, 2, 3, 4, 5]
+    assert Schedule(1, 6, 1).positions(0, 6).tolist() == [5, 4, 3, 2, 1, 0]
+    assert Schedule(1, 6, 2).positions(0, 6).tolist() == [4, 5, 2, 3, 0, 1], "blocks of a cluster stay neighbours"
+    assert Schedule(1, 6, 1, resident=False).positions(0, 6).tolist() == [0, 1, 2, 3, 4, 5]
+
+
+def test_who_polls_late_looks_last():
+    assert [Schedule(seed, 6, 1).late for seed in range(4)] == [False, True, False, True]
+    assert Schedule(0, 3, 1).turns("abc") == ["a", "b", "c"] and Schedule(1, 3, 1).turns("abc") == ["c", "b", "a"]
+    assert not any(Schedule(3, 3, 1).wakes() for _ in range(20)) and Schedule(0, 3, 1).wakes()
+
+
+@mo.kernel
+def everybody_waits(out, count):
+    """A barrier of all blocks, each of which fills a multiprocessor."""
+    big = mo.shared_array(mo.float32, 50000)
+    block, blocks = mo.block_idx().x, mo.grid_dim().x
+    if mo.thread_idx().x == 0:
+        big[0] = 1
+        mo.atomic_add(count, 0, 1, order="release")
+        while mo.load(count, 0) < blocks:
+            pass
+        out[block] = big[0]
+
+
+def test_one_batch_holds_no_more_blocks_than_are_resident():
+    def codes(blocks):
+        report = mo.check(everybody_waits, schedules=1, lints=False)[blocks, 32](np.zeros(blocks, np.float32),
+                                                                               np.zeros(1, np.int32))
+        return [finding.code for finding in report.findings]
+
+    assert codes(140) == ["G4"] and codes(20) == []
+
+
+def test_much_synchronisation_runs_in_one_schedule(monkeypatch):
+    report = mo.check(everybody_waits, lints=False)[5, 32](np.zeros(5, np.float32), np.zeros(1, np.int32))
+    assert report.schedules == 3
+    monkeypatch.setattr("moye.sim.machine.machine.DEAR", 10)
+    report = mo.check(everybody_waits, lints=False)[5, 32](np.zeros(5, np.float32), np.zeros(1, np.int32))
+    assert report.ok and report.schedules == 1

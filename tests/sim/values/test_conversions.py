@@ -1,0 +1,136 @@
+"""Conversions in the simulator, bit for bit: every 8- and 16-bit pattern upward, ties and random patterns downward."""
+
+from functools import cache
+
+import numpy as np
+import pytest
+
+from convert_kernels import NARROW, SOURCES, all_of, bits, grid, patterns, rounded, run, ties
+from ir.conversions import FORMATS, converted
+from ir.conversions import rounded as exactly
+from moye import dtypes as dt
+from moye.sim.values import scalars
+
+WIDE = tuple(d for d in SOURCES if d.bits >= 32 and d.is_float)
+
+
+@cache
+def converted_by_kernel(source):
+    return run(source)
+
+
+@pytest.fixture(autouse=True)
+def _unchecked(monkeypatch):
+    monkeypatch.setenv("MOYE_CHECK", "0")
+
+
+def as_double(x):
+    with np.errstate(invalid="ignore"):
+        return x.astype(np.float64)
+
+
+def as_tf32(x):
+    """Float32 as tfloat32: as ``rounded``, and a NaN none of whose kept bits is set becomes infinite."""
+    lost = np.isnan(x) & (x.view(np.uint32) & 0x7FE000 == 0)
+    return np.where(lost, np.copysign(np.inf, x), rounded(as_double(x), "tfloat32"))
+
+
+def decoded(pattern, name):
+    """The value of one bit pattern, by the definition of the format."""
+    mantissa, smallest, _, _ = FORMATS[name]
+    width = {"float16": 5, "bfloat16": 8, "float8_e4m3fn": 4, "float8_e5m2": 5}[name]
+    field, fraction = pattern >> mantissa & (1 << width) - 1, pattern & (1 << mantissa) - 1
+    sign = -1.0 if pattern >> (mantissa + width) else 1.0
+    if name == "float8_e4m3fn":
+        if pattern & 0x7F == 0x7F:
+            return np.nan
+    elif field == (1 << width) - 1:
+        return np.nan if fraction else sign * np.inf
+    return sign * (fraction + ((field > 0) << mantissa)) * 2.0 ** (max(field, 1) - 1 + smallest - mantissa)
+
+
+@pytest.mark.parametrize("source", NARROW, ids=str)
+def test_every_pattern_upward(source):
+    """All 2^8 or 2^16 values, exactly, through a kernel's register tensors."""
+    x, outs = converted_by_kernel(source)
+    count = 1 << source.bits
+    wanted = np.array([decoded(p, source.name) for p in range(count)])
+    np.testing.assert_array_equal(bits(x)[:count], bits(all_of(source)))
+    np.testing.assert_array_equal(bits(outs[dt.float32][:count]), bits(wanted.astype(np.float32)))
+    np.testing.assert_array_equal(bits(outs[dt.float64][:count]), bits(wanted))
+
+
+@pytest.mark.parametrize("target", (*NARROW, dt.tfloat32), ids=str)
+@pytest.mark.parametrize("source", SOURCES, ids=str)
+def test_rounded_once(source, target):
+    """To nearest, ties to even (tfloat32: away); subnormals, infinities and saturation included."""
+    if source is target:
+        return
+    x, outs = converted_by_kernel(source)
+    exact = as_tf32(x) if source is dt.tfloat32 else x
+    if exact.dtype.kind in "iu" and exact.dtype.itemsize == 8:
+        wanted = np.array([exactly(int(v), target.name) for v in exact])
+    elif (source, target) == (dt.float32, dt.tfloat32):
+        wanted = as_tf32(x)
+    else:
+        wanted = rounded(as_double(exact), target.name)
+    np.testing.assert_array_equal(bits(as_double(outs[target])), bits(wanted))
+
+
+@pytest.mark.parametrize("target", (*NARROW, dt.tfloat32), ids=str)
+def test_oracle(target):
+    """The vectorised rounding of these tests against fractions."""
+    for x in [*as_double(patterns(dt.float32)[:300]).tolist(), *patterns(dt.float64)[-200:].tolist()]:
+        a, b = rounded(x, target.name), exactly(x, target.name)
+        assert a == b or (np.isnan(a) and np.isnan(b)) or abs(b) > 1e38, x
+
+
+@pytest.mark.parametrize("target", NARROW, ids=str)
+def test_every_tie(target):
+    """Between all neighbours of the format, and one float64 step to either side."""
+    values = grid(target.name)
+    middle = ties(target.name)
+    even = np.where(np.arange(len(middle)) % 2, values[1:], values[:-1])
+    below, above = np.nextafter(middle, 0), np.nextafter(middle, np.inf)
+    for x, wanted in ((middle, even), (below, values[:-1]), (above, values[1:])):
+        for sign in (1, -1):
+            found = as_double(scalars.cast(sign * x, dt.float64, target))
+            np.testing.assert_array_equal(found, sign * wanted)
+
+
+@pytest.mark.parametrize("target", NARROW, ids=str)
+def test_ml_dtypes_agree(target):
+    """Where nothing saturates, the conversion of NumPy and ml_dtypes is the same."""
+    x = patterns(dt.float32)
+    x = x[np.abs(x) <= FORMATS[target.name][2]]
+    wanted = x.astype(scalars.numpy_dtype(target))
+    np.testing.assert_array_equal(bits(scalars.cast(x, dt.float32, target)), bits(wanted))
+
+
+@pytest.mark.parametrize(("target", "largest"), [(dt.float8_e4m3fn, 448), (dt.float8_e5m2, 57344)], ids=str)
+def test_float8_saturates(target, largest):
+    x = np.array([largest, largest * 1.01, 1e30, np.inf], np.float32)
+    for sign in (1, -1):
+        np.testing.assert_array_equal(scalars.cast(sign * x, dt.float32, target).astype(np.float32), sign * largest)
+
+
+def test_nan_patterns():
+    """The canonical NaN, whatever the sign and the payload were; tfloat32 drops the lower bits of it."""
+    x = np.array([0x7FC00000, 0xFFC00000, 0x7F800001, 0x7FFFFFFF], np.uint32).view(np.float32)
+    for target, nan in ((dt.float16, 0x7FFF), (dt.bfloat16, 0x7FFF), (dt.float8_e4m3fn, 0x7F), (dt.float8_e5m2, 0x7F)):
+        with np.errstate(invalid="ignore"):
+            made = scalars.cast(x, dt.float32, target)
+        np.testing.assert_array_equal(made.view(f"u{target.bytes}"), nan)
+    tf32 = scalars.cast(x, dt.float32, dt.tfloat32).view(np.uint32)
+    np.testing.assert_array_equal(tf32, [0x7FC00000, 0xFFC00000, 0x7F800000, 0x7FFFE000])
+
+
+@pytest.mark.parametrize("target", [d for d in SOURCES if d.is_integer], ids=str)
+@pytest.mark.parametrize("source", [d for d in SOURCES if d.is_float], ids=str)
+def test_floats_to_integers_saturate(source, target):
+    x, outs = converted_by_kernel(source)
+    exact = as_double(as_tf32(x) if source is dt.tfloat32 else x)
+    number = ~np.isnan(exact)
+    sample = slice(None, None, 7 if len(x) > 4096 else 1)
+    wanted = [converted(float(v), source, target) for v in exact[number][sample]]
+    np.testing.assert_array_equal(outs[target][number][sample], np.array(wanted, outs[target].dtype))
