@@ -24,12 +24,11 @@ from moye.errors import ArgumentError, LaunchError, TraceError
 from moye.ir.nodes import Func
 from moye.lang.pickling import reduced
 from moye.lang.trace import changed
-from moye.runtime import prepare, respecialised
+from moye.runtime import prepare, respecialised, sessions
 from moye.runtime.arguments import Call, Signature, classify, same_device
 from moye.runtime.arrays import TensorLike
 from moye.runtime.autograd import mark, written_tensors
 from moye.runtime.boundary import boundary
-from moye.runtime.check import checking
 from moye.runtime.compile import (
     Dim3,
     Program,
@@ -157,7 +156,7 @@ class Kernel:
     def _run(self, call: Call, grid: Dim3, block: Dim3, cluster: Dim3 = (1, 1, 1), stream: Any = None,
              smem: int = 0, dependent: bool = False) -> Launched | None:
         """Check and launch; what it used, where that was a device."""
-        if (session := checking.session()) is not None and prepare.compilation() is None:
+        if (session := sessions.session()) is not None and prepare.compilation() is None:
             session.launch(self.__name__, grid, block,
                            lambda: (call, self._checked(call, grid, block, cluster, smem)[1]), dependent=dependent)
             return None

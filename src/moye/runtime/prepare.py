@@ -22,11 +22,10 @@ from moye import env
 from moye.dtypes import DType, float32
 from moye.errors import ArgumentError
 from moye.ir.nodes import ScalarParam
-from moye.runtime import fast_launch
+from moye.runtime import fast_launch, sessions
 from moye.runtime.arguments import Call, require_float32
 from moye.runtime.arrays import ArrayInfo, TensorLike, describe
 from moye.runtime.autograd import mark, require_untracked, written_tensors
-from moye.runtime.check import checking
 from moye.runtime.compile import (
     Dim3,
     Program,
@@ -162,14 +161,14 @@ class Prepared:
     def _the_long_way(self, config: Any) -> None:
         if (held := compilation()) is not None:
             held.take(self._spec, self._call, self._ordinal)
-        elif (session := checking.session()) is not None:
+        elif (session := sessions.session()) is not None:
             self._check(session)
         elif error := self._ready.retry(config, self._params):
             raise self._ready.failure(error)
         else:
             mark(self._dirty)
 
-    def _check(self, session: checking.Session) -> None:
+    def _check(self, session: sessions.Session) -> None:
         session.launch(self._spec.func.name, self._grid, self._spec.func.block_dim, lambda: (self._call, self._spec),
                        dependent=self._dependent)
 
@@ -187,7 +186,7 @@ class PreparedOnHost(Prepared):
         require_untracked(self._spec.func.name, self._dirty)
         if (held := compilation()) is not None:
             held.take(self._spec, self._call, None)
-        elif (session := checking.session()) is not None:
+        elif (session := sessions.session()) is not None:
             self._check(session)
         elif 0 not in self._grid:
             simulated(self._spec, self._call, self._grid)

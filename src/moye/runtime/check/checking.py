@@ -21,14 +21,14 @@ from typing import Literal as OneOf
 from moye.errors import ArgumentError, MoyeError, UnsupportedError
 from moye.ir.hopper import GridDependency
 from moye.ir.nodes import TensorParam
-from moye.runtime import fast_launch, simulate
+from moye.runtime import fast_launch, sessions, simulate
 from moye.runtime.arguments import Call
 from moye.runtime.check import needless_barriers
 from moye.runtime.check.report import Report, refused
 from moye.runtime.check.sampling import Blocks, sampled
 from moye.runtime.compile import Dim3, Specialised
 from moye.runtime.host_copies import on_host
-from moye.runtime.scoped import Scoped
+from moye.runtime.sessions import Launch
 
 if TYPE_CHECKING:
     from moye.runtime.check.wrong_result import Expectation
@@ -78,9 +78,6 @@ def options(earliest: bool, timeline: bool | Iterable[int], blocks: Blocks | Non
     several = tuple(blocks) if isinstance(blocks, Iterable) else blocks     # an iterator can be read but once
     return Options(earliest, recorded, several, lints, expect, rtol, seed, schedules, names, strict)
 
-
-Launch = Callable[[], tuple[Call, Specialised]]
-"""Classifies, specialises and looks at what must hold; it may raise."""
 
 
 def judged(name: str, grid: Dim3, block: Dim3, prepared: Launch, how: Options,
@@ -217,12 +214,10 @@ def _inside(blocks: Iterable[Any], grid: Dim3) -> tuple[Any, ...] | None:
     return found or None
 
 
-_session: Scoped[Session] = Scoped("checking")
-
-
 def session() -> Session | None:
     """The innermost ``checking`` block that this thread or task is in, None outside of all."""
-    return _session.get()
+    found = sessions.current.get()
+    return found if isinstance(found, Session) else None
 
 
 @contextmanager
@@ -239,7 +234,7 @@ def checking(*, earliest: bool = False, timeline: bool = False, blocks: Blocks |
     here = Session(options(earliest, timeline, blocks, lints), each, explicit)
     fast_launch.held.append(here)
     try:
-        with _session.set(here, everywhere=everywhere):
+        with sessions.current.set(here, everywhere=everywhere):
             yield here.reports
     except MoyeError as error:
         for no in here.refused:

@@ -33,8 +33,9 @@ from moye.sim.flow.segments import (
 from moye.sim.flow.uniformity import SCALAR, Levels
 from moye.sim.generate import operations, scalars
 from moye.sim.generate.guarded import emit_skipped
+from moye.sim.generate.notes import note
 from moye.sim.generate.writer import Writer
-from moye.sim.timeline.statements import Statements, note
+from moye.sim.timeline.statements import Statements
 from moye.sim.values.doubts import flows, follow, users
 
 _SIMPLE: dict[type, Callable[[Any, Any], None]] = {

@@ -19,8 +19,6 @@ from moye.dtypes import Space
 from moye.errors import Loc
 from moye.ir import ops
 from moye.ir.nodes import Block, Buffer, Extent, Func, Ref, TileRef, Value
-from moye.sim.flow.segments import name_of
-from moye.sim.generate.writer import Writer
 from moye.sim.operations.gemm import GemmSite
 from moye.sim.operations.wgmma import WgmmaSite
 from moye.sim.timeline.kinds import MEMORY, Family, Kind, family_of, goes_on, is_noted_later, kind_of, pending_of
@@ -101,7 +99,7 @@ class Statements:
             return None
         place = next((ref for ref, _ in op.refs() if ref.buffer.space is Space.SHARED), None) if kind else None
         pred = op.pred if isinstance(op, ops.Copy) and isinstance(op.pred, TileRef) and not op.zero_fill else None
-        extents, width = _space(op)
+        extents, width = space_of(op)
         return Statement(
             len(self.list), kind or "use", op.loc, op.trips, tuple(v.name for v in loops), _names(op), place,
             Addresser(place, extents, width, None) if place is not None else None, pred,
@@ -165,7 +163,7 @@ def _tainted(func: Func) -> set[Key]:
     return found
 
 
-def _space(op: ops.Op) -> tuple[tuple[Extent, ...], int]:
+def space_of(op: ops.Op) -> tuple[tuple[Extent, ...], int]:
     """The index space of an op and the elements of an access."""
     return getattr(op, "extents", ()), op.width if isinstance(op, ops.Copy) else 1
 
@@ -181,7 +179,7 @@ def _rows(op: ops.Op) -> Iterator[tuple[Ref | TileRef, bool, Array]]:
             yield op.a, False, products.a_rows
         yield from ((op.d, False, products.d), (op.d, True, products.d))
     elif isinstance(op, MEMORY):
-        extents, width = _space(op)
+        extents, width = space_of(op)
         for ref, written in op.refs():
             if ref.buffer.space is Space.REGISTER and isinstance(op, ops.Copy) and op.registers:
                 yield ref, written, register_rows(ref, extents, 1)[:, None] + np.array(op.registers)
@@ -218,24 +216,3 @@ def stages(buffer: Buffer) -> int:
 
 
 # --- generated code --------------------------------------------------------------------------------------------------
-
-
-def note(w: Writer, statements: Statements, op: ops.Op) -> str:
-    """The line that tells the tape that ``op`` runs now; empty for an op that is not shown."""
-    statement = statements.of(op)
-    if statement is None:
-        return ""
-    trips = "".join(f"{name_of(variable)}, " for variable in statements.loops[id(op)])
-    place = "None"
-    if statement.place is not None:
-        ref = statement.place
-        strides = _listed(w, ref.strides if isinstance(ref, TileRef) else ())
-        place = f"({w.operand(ref.offset)}, {strides}, {_listed(w, _space(op)[0])})"
-    pred = "None"
-    if isinstance(op, ops.Copy) and op.pred is not None and not isinstance(op.pred, TileRef) and not op.zero_fill:
-        pred = w.operand(op.pred)
-    return f"if B.tape: B.tape.note({statement.number}, {w.mask}, ({trips}), {place}, {pred})"
-
-
-def _listed(w: Writer, extents: tuple[Extent, ...]) -> str:
-    return f"({''.join(f'{w.operand(e)}, ' for e in extents if isinstance(e, Value))})"
