@@ -22,7 +22,7 @@ from moye.lang.warp_numbers import lane_mask, static
 from moye.layout import ceil_div
 from moye.tensor import expr
 from moye.tensor.context import builder, locate, tracing
-from moye.tensor.expr import Expr, Scalar, arithmetic, operand_of, truth, wrap
+from moye.tensor.expr import Expr, Int, Scalar, arithmetic, operand_of, truth, wrap
 from moye.tensor.tensor import Tensor, elementwise
 
 __all__ = [
@@ -114,12 +114,12 @@ def globaltimer() -> Scalar:
     return Expr(builder().special("globaltimer", dtype=dt.int64))
 
 
-def static_range(*args: int) -> range:
+def static_range(*bounds: Int) -> range:
     """``range`` with static bounds, unrolled while tracing; the loop variable is a Python int.
 
     It has at most 16384 turns.
     """
-    args = tuple(map(static, args))
+    args: tuple[Any, ...] = tuple(map(static, bounds))
     if not 1 <= len(args) <= 3 or (len(args) == 3 and args[2] == 0):
         raise TraceError(f"static_range{args}: it takes a stop, or start, stop and a step that is not 0",
                          locs=(locate(),))

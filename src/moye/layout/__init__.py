@@ -9,7 +9,7 @@ Indices are 0-based.  Compact layouts are column-major.  Integers may be dynamic
 """
 
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from moye.layout.algebra import (
     Tiler,
@@ -146,8 +146,9 @@ __all__ = [
 face_all(__all__, globals())
 
 
-def __getattr__(name: str) -> Any:
-    """Import ``moye.layout.analysis`` on first use, because kernels do not need it."""
-    if name == "analysis":
-        return importlib.import_module("moye.layout.analysis")
-    raise AttributeError(f"module 'moye.layout' has no attribute {name!r}")
+if not TYPE_CHECKING:                                   # to a type checker every name would be there
+    def __getattr__(name: str) -> Any:
+        """``moye.layout.analysis`` on first use: kernels do not need it."""
+        if name == "analysis":
+            return importlib.import_module("moye.layout.analysis")
+        raise AttributeError(f"module 'moye.layout' has no attribute {name!r}")

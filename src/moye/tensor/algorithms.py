@@ -9,7 +9,7 @@ Source: CuTe cute/algorithm/copy.hpp, gemm.hpp; MoYe.jl's names.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, overload
 
 from moye.atoms.atom import CopyOp, MmaOp
 from moye.atoms.bulk import BulkOp
@@ -55,6 +55,22 @@ from moye.tensor.wgmma_gemm import emit_wgmma
 # --- copy ------------------------------------------------------------------------------------------------------------
 
 
+Tile = Tensor | tuple[Any, ...]
+"""What a TMA copy takes on its side of global memory: coordinates of a tile, or a slice of its coordinate tensor."""
+
+
+@overload
+def copyto(dst: Tensor, src: Tensor, /, *, pred: Tensor | Scalar | None = None,
+           zero_fill: bool = False) -> None: ...
+@overload
+def copyto(how: TiledCopy | CopyAtom | CopyOp, dst: Tensor, src: Tensor, /, *, pred: Tensor | Scalar | None = None,
+           zero_fill: bool = False) -> None: ...
+@overload
+def copyto(how: TmaTensor, dst: Tile, src: Tile, /, *, barrier: tuple[Tensor, Int] | None = None,
+           multicast: Scalar | None = None, hint: str | None = None) -> None: ...
+@overload
+def copyto(how: BulkOp, dst: Tensor, src: Tensor, /, *, barrier: tuple[Tensor, Int] | None = None,
+           multicast: Scalar | None = None, hint: str | None = None, size: Scalar | None = None) -> None: ...
 def copyto(*args: object, pred: Tensor | Scalar | None = None, zero_fill: bool = False,
            barrier: tuple[Tensor, Int] | None = None, multicast: Scalar | None = None, hint: str | None = None,
            size: Scalar | None = None) -> None:
@@ -157,6 +173,11 @@ def require_warps(op: CopyOp | MmaOp) -> None:
 # --- gemm ------------------------------------------------------------------------------------------------------------
 
 
+@overload
+def gemm(how: TiledMMA | MmaOp, A: Tensor, B: Tensor, C: Tensor, /, *, accumulate: Scalar = True) -> None: ...
+@overload
+def gemm(how: TiledMMA | MmaOp, D: Tensor, A: Tensor, B: Tensor, C: Tensor, /, *,
+         accumulate: Scalar = True) -> None: ...
 def gemm(how: TiledMMA | MmaOp, *tensors: Tensor, accumulate: Scalar = True) -> None:
     """Multiply: ``gemm(mma, A, B, C)`` is C += A * B, and ``gemm(mma, D, A, B, C)`` is D = A * B + C.
 
@@ -393,6 +414,10 @@ def fragment(shape: object, dtype: DType) -> Tensor:
     return make_fragment(shape if isinstance(shape, Layout) else make_layout(shape), dtype)  # type: ignore[call-overload]
 
 
+@overload
+def recast(x: Tensor, dtype: DType) -> Tensor: ...
+@overload
+def recast(x: Layout, dtype: int, old_bits: int) -> Layout: ...
 def recast(x: Tensor | Layout, dtype: DType | int, old_bits: int | None = None) -> Tensor | Layout:
     """The same memory as elements of another dtype: ``recast(tensor, dtype)``; for layouts ``recast(l, new, old)``
     bits.

@@ -141,7 +141,8 @@ class Tensor(Elementwise, WrappedLayout):
             return 0
         return normalise(coordinate, rank(self.layout))
 
-    def __getitem__(self, coordinate: object) -> Tensor | Scalar:
+    def __getitem__(self, coordinate: object) -> Any:
+        """A view where the coordinate has a slice or None, else the element: a type checker cannot know which."""
         coordinate = self._normalised(coordinate)
         if is_slice(coordinate):
             whole = isinstance(coordinate, tuple) and coordinate[0] is None

@@ -109,9 +109,9 @@ def _recipe(a: Any, b: Any, c: Any, fusion: Fusion, promote: bool, config: Warpg
     last, halves = (1,) if batched else (), 2 if fusion.gated else 1
     boxes = ((config.bM, config.bK, *last), (config.bN // halves, config.bK, *last),
              (mo.size(plan.tiles[2], 0), plan.columns, *last) if major_C else ())
-    loads = tuple(mo.TmaLoad(rounding=mo.tfloat32 if x.dtype == mo.float32 else None) for x in (a, b))
+    load_A, load_B = (mo.TmaLoad(rounding=mo.tfloat32 if x.dtype == mo.float32 else None) for x in (a, b))
     blocks = _blocks(config, -(-M // config.bM), -(-N // (config.bN // halves)), c.shape[2] if batched else 1)
-    return _Recipe(plan, (modes[0] is None, modes[1] is None), loads, boxes, blocks)
+    return _Recipe(plan, (modes[0] is None, modes[1] is None), (load_A, load_B), boxes, blocks)
 
 
 def _most(c: Any, fusion: Fusion, plain: bool) -> int:
