@@ -79,7 +79,6 @@ def options(earliest: bool, timeline: bool | Iterable[int], blocks: Blocks | Non
     return Options(earliest, recorded, several, lints, expect, rtol, seed, schedules, names, strict)
 
 
-
 def judged(name: str, grid: Dim3, block: Dim3, prepared: Launch, how: Options,
            values: dict[str, Any] | None = None, dependent: bool = False) -> Report:
     """Run one launch with every check; Refused if an error with a code refuses it.
