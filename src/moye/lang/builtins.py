@@ -23,6 +23,7 @@ from moye.layout import ceil_div
 from moye.tensor import expr
 from moye.tensor.context import builder, locate, tracing
 from moye.tensor.expr import Expr, Int, Scalar, arithmetic, operand_of, truth, wrap
+from moye.tensor.known import known
 from moye.tensor.tensor import Tensor, elementwise
 
 __all__ = [
@@ -50,7 +51,7 @@ class Dim3(NamedTuple):
 
 def _special(kind: str, name: str, lower: int, upper: int | None, divisor: int = 1) -> Scalar:
     if upper is not None and lower == upper:
-        return lower
+        return known(lower, dt.int32)
     value = builder().special(kind, lower=lower, upper=upper)
     value.divisor = divisor
     value.name = value.name or name
@@ -420,9 +421,8 @@ def where(cond: Any, a: Any, b: Any) -> Any:
     if any(isinstance(x, Tensor) for x in (cond, a, b)):
         return elementwise(expr.where, cond, a, b)
     expr.require_scalar("where", cond, a, b)
-    dtype = expr.together(a, b) if expr.is_scalar(a) and expr.is_scalar(b) and tracing() else None
     found = expr.where(cond, a, b)
-    return found if dtype is None else expr.typed(found, dtype)     # also where facts decided which
+    return expr.typed(found, expr.together(a, b)) if tracing() else found
 
 
 def assume(cond: Scalar, message: str = "") -> None:

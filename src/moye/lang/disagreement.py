@@ -17,6 +17,7 @@ from moye.ir import constants
 from moye.lang.carry import carried_dtype, describe
 from moye.tensor.context import locate
 from moye.tensor.expr import Expr, Scalar
+from moye.tensor.known import Known
 
 
 def check_dtype(name: str, dtype: dt.DType, leaf: Scalar) -> None:
@@ -24,7 +25,7 @@ def check_dtype(name: str, dtype: dt.DType, leaf: Scalar) -> None:
     have = carried_dtype(leaf)
     if have == dtype:
         return
-    if isinstance(leaf, Expr):
+    if isinstance(leaf, (Expr, Known)):
         fine = have.kind == dtype.kind and have.is_integer and have.bits <= dtype.bits
     elif dtype.is_float:
         fine = True

@@ -22,6 +22,7 @@ from moye.lang.builtins import Dim3, block_idx, linear_thread
 from moye.layout import IntTuple, rank
 from moye.tensor.context import builder, locate
 from moye.tensor.expr import Expr, Scalar, operand_of
+from moye.tensor.known import known
 from moye.tensor.slices import normalise
 from moye.tensor.tensor import Tensor, shared_array
 
@@ -195,7 +196,7 @@ def _registers(kind: Any, what: str, count: int) -> None:
 
 def _special(kind: str, extent: int) -> Scalar:
     if extent == 1:
-        return 0
+        return known(0, dt.int32)
     value = builder().special(kind, lower=0, upper=extent - 1)
     value.name = value.name or kind
     return Expr(value)

@@ -18,6 +18,7 @@ from moye import dtypes as dt
 from moye.errors import TraceError
 from moye.tensor import expr
 from moye.tensor.context import locate
+from moye.tensor.known import Known
 from moye.tensor.tensor import Tensor, elementwise
 
 Argument = Any
@@ -77,7 +78,7 @@ def _pair(kind: str, a: Argument, b: Argument) -> Argument:
     if isinstance(a, Tensor) or isinstance(b, Tensor):
         return elementwise(lambda x, y: expr.arithmetic(kind, x, y), a, b)
     expr.require_scalar(kind, a, b)
-    if not isinstance(a, expr.Expr) and not isinstance(b, expr.Expr):
+    if not any(isinstance(x, (expr.Expr, Known)) for x in (a, b)):
         return min(a, b) if kind == "min" else max(a, b)
     return expr.arithmetic(kind, a, b)
 

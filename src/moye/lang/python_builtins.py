@@ -25,28 +25,33 @@ from moye.lang.ranges import dynamic_range
 from moye.lang.texts import format_of, repr_of, text_of
 from moye.tensor.context import locate
 from moye.tensor.expr import Expr, bitwise, truth
+from moye.tensor.known import Known, known
 from moye.tensor.tensor import Tensor
 
 
 def _traced(value: object) -> bool:
-    return isinstance(value, (Expr, Tensor))
+    return isinstance(value, (Expr, Known, Tensor))
 
 
 def _int(*args: Any) -> Any:
     """``int(x)``: truncated to int32; integers keep their width."""
-    if not args or not isinstance(args[0], Expr):
+    if not args or not isinstance(args[0], (Expr, Known)):
         return int(*args)
+    if isinstance(args[0], Known) and not args[0].dtype.is_integer:
+        return known(bool(args[0]), dt.int32)
     return args[0] if args[0].dtype.is_integer else dtype_cast(args[0], dt.int32)
 
 
 def _float(*args: Any) -> Any:
     """``float(x)``: float32; float64 stays."""
-    if not args or not isinstance(args[0], Expr):
+    if not args or not isinstance(args[0], (Expr, Known)):
         return float(*args)
     return args[0] if args[0].dtype == dt.float64 else dtype_cast(args[0], dt.float32)
 
 
 def _bool(*args: Any) -> Any:
+    if args and isinstance(args[0], Known):
+        return known(bool(args[0]), dt.bool_)
     return truth(args[0]) if args and isinstance(args[0], Expr) else bool(*args)
 
 
@@ -55,9 +60,9 @@ def _quantifier(own: Callable[..., Any], kind: str) -> Callable[..., Any]:
     def quantifier(items: Any) -> Any:
         values = list(items)
         traced: list[Any] = [truth(v) for v in values if isinstance(v, Expr)]
-        known = own(v for v in values if not isinstance(v, Expr))
-        if not traced or bool(known) is (kind == "or"):
-            return known
+        decided = own(v for v in values if not isinstance(v, Expr))
+        if not traced or bool(decided) is (kind == "or"):
+            return known(decided, dt.bool_) if any(isinstance(v, (Expr, Known)) for v in values) else decided
         return functools.reduce(lambda a, b: bitwise(kind, a, b), traced)
     return quantifier
 

@@ -21,7 +21,7 @@ from moye.layout.tuples import zip_leaves
 from moye.tensor.bounds import View, proven, require_index_at_launch
 from moye.tensor.context import builder
 from moye.tensor.expr import Expr, operand_of
-from moye.tensor.origin import Coordinates, Origin, Pending, Track, along
+from moye.tensor.origin import Coordinates, Origin, Pending, Track, along, judged_by_memory
 from moye.tensor.slices import wide
 from moye.tensor.space import common_space
 
@@ -50,7 +50,12 @@ def judge_element(tensor: Any, coordinate: object, own: tuple[Pending, ...], wri
 
     checks = [*_scalars(tensor, (*origin.pending, *own))]
     for track in origin.tracks:
-        if track.modes and (found := _shadow(lambda track=track: at(track))) is not None:
+        if not track.modes:
+            continue
+        found = _shadow(lambda track=track: at(track))
+        if found is None:
+            judged_by_memory(tensor.label)
+        else:
             checks += [_index(mode, found[mode], track.root.extents[mode], track.root.name)
                        for mode in sorted(track.modes) if not _inside(found[mode], track.root.extents[mode])]
     if checks:
@@ -78,6 +83,8 @@ def judge(tensor: Any, write: bool, pred: Any = None, others: Sequence[Layout] =
         if spread is not None and len(tracks) == len(loose):
             points, strides = spread
             checks += _per_element(loose, tracks, strides)
+        else:
+            judged_by_memory(tensor.label)
     if checks:
         used = points if any(check.strides for check in checks) else ()
         _emit(tensor, origin, write, checks, lambda: _first(origin), used, pred, elements, width, along_)

@@ -135,11 +135,10 @@ def _narrow(operand: Operand) -> Operand:
     return _narrow(op.a) if isinstance(op, ops.Cast) and widens else operand
 
 
-def settle(tensor: View, pending: tuple[Pending, ...]) -> None:
-    """Let the launch check what it can of a view that will be carried: its indices are not known after that."""
-    for each in pending:
-        if not proven(each.index, each.extent):
-            require_index_at_launch(tensor, each)
+def settle(tensor: View, pending: tuple[Pending, ...]) -> list[Pending]:
+    """Have launch check what it can of a view that is about to be carried; the indices that it does not prove."""
+    return [each for each in pending
+            if not proven(each.index, each.extent) and not require_index_at_launch(tensor, each)]
 
 
 def require_index_at_launch(tensor: View, pending: Pending) -> bool:

@@ -25,6 +25,7 @@ from moye.tensor.bounds import need_bytes
 from moye.tensor.context import builder, locate
 from moye.tensor.expr import Expr, operand_of, truth
 from moye.tensor.extents import agreed
+from moye.tensor.known import Known
 from moye.tensor.origin import Origin
 from moye.tensor.space import IndexSpace, common_space, merged
 
@@ -345,6 +346,6 @@ def _predicate(pred: object, space: IndexSpace) -> TileRef | Operand | None:
         return None
     if isinstance(pred, Expr):
         return truth(pred).operand
-    if isinstance(pred, bool):
-        return operand_of(pred)
+    if isinstance(pred, (bool, Known)):
+        return operand_of(bool(pred))
     return pred.tile_ref(space.strides[2])  # type: ignore[attr-defined, no-any-return]

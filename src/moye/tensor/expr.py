@@ -1,11 +1,12 @@
 """A recorded scalar: arithmetic on it writes IR.  It implements ``DynInt``, so layouts may hold it.
 
-In: Values and Python numbers.  Out: ``Expr``, or a plain ``int`` if an index folds to a constant.
+In: Values and Python numbers.  Out: ``Expr``, or ``Known``, a static integer with a dtype, where facts say what it is.
 
     tid = Expr(value); (tid // 32) * 4 + 1
 
-Python numbers are weak: they take the other operand's dtype.  ``//`` and ``%`` floor; ``/`` of integers gives float32.
-Asking for the truth of a traced value is an error here, because ``moye.lang`` rewrites control flow.
+Python numbers are weak: they take the other operand's dtype, while what facts decide keeps that of the value.  ``//``
+and ``%`` floor; ``/`` of integers gives float32.  Truth of a traced value is an error here: control flow is rewritten
+by ``moye.lang``.
 """
 
 from __future__ import annotations
@@ -22,9 +23,10 @@ from moye.ir import constants, fold, ops
 from moye.ir.nodes import Literal, Operand, TensorParam, Value
 from moye.layout import DynInt
 from moye.tensor.context import builder, locate, text_is_asked_for
+from moye.tensor.known import Known, KnownBool, known, take_operators, weak
 
 Number: TypeAlias = "int | float | bool"
-Scalar: TypeAlias = "int | float | bool | Expr"
+Scalar: TypeAlias = "int | float | bool | Expr"    # a Known is an int
 Int: TypeAlias = "int | DynInt"
 
 _INTEGER_ONLY = ("invert", "popcount", "clz")
@@ -122,12 +124,12 @@ class Expr(DynInt):
 
     # --- comparison ---
 
-    def __eq__(self, other: object) -> Any: return compare("eq", self, other)
-    def __ne__(self, other: object) -> Any: return compare("ne", self, other)
-    def __lt__(self, other: Any) -> Any: return compare("lt", self, other)
-    def __le__(self, other: Any) -> Any: return compare("le", self, other)
-    def __gt__(self, other: Any) -> Any: return compare("gt", self, other)
-    def __ge__(self, other: Any) -> Any: return compare("ge", self, other)
+    def __eq__(self, other: object) -> Any: return _told(compare("eq", self, other))
+    def __ne__(self, other: object) -> Any: return _told(compare("ne", self, other))
+    def __lt__(self, other: Any) -> Any: return _told(compare("lt", self, other))
+    def __le__(self, other: Any) -> Any: return _told(compare("le", self, other))
+    def __gt__(self, other: Any) -> Any: return _told(compare("gt", self, other))
+    def __ge__(self, other: Any) -> Any: return _told(compare("ge", self, other))
 
     def __hash__(self) -> int:
         return hash(ir_builder.key_of(self.operand))
@@ -195,6 +197,19 @@ class Expr(DynInt):
                              locs=(locate(),))
 
 
+take_operators(Expr)
+
+
+def _told(found: Any) -> Any:
+    """What a comparison of the user's gives: a truth that facts decided is one of the kernel's."""
+    return KnownBool(found) if isinstance(found, bool) else found
+
+
+def lifted(x: Any) -> Any:
+    """A scalar as operations take it: what facts decided as a constant of its dtype, NumPy's scalars as numbers."""
+    return Expr(Literal(weak(x), x.dtype)) if isinstance(x, Known) else plain(x)
+
+
 def no_numpy(function: Any) -> NoReturn:
     """TraceError: NumPy computes while tracing, but what it was given is known only when the kernel runs."""
     name = getattr(function, "__name__", "")
@@ -206,13 +221,13 @@ def no_numpy(function: Any) -> NoReturn:
 
 def _index(x: Scalar) -> Int:
     if isinstance(x, (int, Expr)):
-        return x
+        return weak(x)  # type: ignore[no-any-return]
     raise TraceError(f"{x} is no integer", locs=(locate(),))
 
 
 def is_number(x: object) -> bool:
     """Whether x is a Python number or a NumPy scalar."""
-    if isinstance(x, (int, float)):
+    if isinstance(x, (int, float, Known)):
         return True
     return type(x).__module__ == "numpy" and hasattr(x, "item") and getattr(x, "shape", None) == ()
 
@@ -228,7 +243,9 @@ def plain(x: Any) -> Any:
 
 
 def default_dtype(x: Number) -> DType:
-    """The dtype that a Python number takes when nothing else decides: int32, float32 or bool."""
+    """The dtype that a number takes when nothing else decides: its own, or int32, float32 or bool."""
+    if isinstance(x, Known):
+        return x.dtype
     if isinstance(x, bool):
         return dt.bool_
     if isinstance(x, int):
@@ -241,12 +258,12 @@ def operand_of(x: Scalar, dtype: DType | None = None, *, modulo: bool = False) -
 
     A Python integer must fit the dtype.  With ``modulo`` (for bit patterns) the range of either sign is allowed.
     """
+    x = lifted(x)
     if isinstance(x, Expr):
         return x.operand if dtype is None or dtype == x.dtype else builder().cast(x.operand, dtype)
     if not is_number(x):
         raise TraceError(f"{x!r} of type {type(x).__name__} is no scalar of a kernel", locs=(locate(),))
-    number = plain(x)
-    chosen = dtype or default_dtype(number)
+    number, chosen = x, dtype or default_dtype(x)
     if chosen.is_integer:
         if isinstance(number, float):
             if not math.isfinite(number) or number != int(number):
@@ -262,15 +279,18 @@ def operand_of(x: Scalar, dtype: DType | None = None, *, modulo: bool = False) -
 
 
 def wrap(operand: Operand, *sources: Scalar) -> Scalar:
-    """The scalar of an operand: a Python number for constants of the index and bool types, else an Expr.
+    """The scalar of an operand: a static number for constants of the index and bool types, else an Expr.
 
-    If one of the ``sources`` is a constant that the user gave a dtype, the result keeps its own dtype.
+    A number made of ``sources`` of the kernel keeps its dtype.  What was made from a constant that the user gave a
+    dtype stays one: no static integer.
     """
     if isinstance(operand, Value) or operand.dtype not in (dt.bool_, dt.int32, builder().index):
         return Expr(operand)
-    builder().decided += 1
-    typed = any(isinstance(x, Expr) and isinstance(x.operand, Literal) for x in sources)
-    return Expr(operand) if typed and operand.dtype is not dt.bool_ else operand.value
+    given = any(isinstance(x, Expr) and isinstance(x.operand, Literal) for x in sources)
+    if given and operand.dtype is not dt.bool_:
+        return Expr(operand)
+    decided = any(isinstance(x, (Expr, Known)) for x in sources)
+    return known(operand.value, operand.dtype) if decided else operand.value
 
 
 def position(x: Expr) -> Scalar:
@@ -296,7 +316,8 @@ def arithmetic(kind: str, a: Scalar, b: Scalar) -> Scalar:
     """``a kind b`` in their common dtype; 16- and 8-bit floats are computed in float32, and the result is rounded."""
     if not (is_scalar(a) and is_scalar(b)):
         return NotImplemented  # type: ignore[no-any-return]
-    a, b = plain(a), plain(b)
+    sources = a, b
+    a, b = lifted(a), lifted(b)
     dtype = _common(a, b)
     if dtype.kind is Kind.BOOL:
         dtype = dt.int32
@@ -304,7 +325,7 @@ def arithmetic(kind: str, a: Scalar, b: Scalar) -> Scalar:
     work = dt.float32 if dtype in _NARROW else dtype
     b_ = builder()
     result = b_.binary(kind, operand_of(a, work), operand_of(b, work))
-    return wrap(result if work is dtype else b_.cast(result, dtype), a, b)
+    return wrap(result if work is dtype else b_.cast(result, dtype), *sources)
 
 
 def _wide_enough(kind: str, a: Scalar, b: Scalar, dtype: DType) -> DType:
@@ -329,8 +350,7 @@ def divide(a: Scalar, b: Scalar) -> Scalar:
     """``a / b``; integers are divided in float32."""
     if not (is_scalar(a) and is_scalar(b)):
         return NotImplemented  # type: ignore[no-any-return]
-    a, b = plain(a), plain(b)
-    dtype = _common(a, b)
+    dtype = together(a, b)
     if not dtype.is_float:
         return wrap(builder().binary("div", operand_of(a, dt.float32), operand_of(b, dt.float32)))
     return arithmetic("div", a, b)
@@ -340,8 +360,7 @@ def power(a: Scalar, b: Scalar) -> Scalar:
     """``a ** b`` as floats; integers are converted to float32."""
     if not (is_scalar(a) and is_scalar(b)):
         return NotImplemented  # type: ignore[no-any-return]
-    a, b = plain(a), plain(b)
-    dtype = _common(a, b) if _common(a, b).is_float else dt.float32
+    dtype = together(a, b) if together(a, b).is_float else dt.float32
     return arithmetic("pow", Expr(operand_of(a, dtype)), Expr(operand_of(b, dtype)))
 
 
@@ -349,8 +368,7 @@ def floor_divide(kind: str, a: Scalar, b: Scalar) -> Scalar:
     """``a // b`` or ``a % b`` of any scalars, as in Python; also of floats, with infinities."""
     if not (is_scalar(a) and is_scalar(b)):
         return NotImplemented  # type: ignore[no-any-return]
-    a, b = plain(a), plain(b)
-    if isinstance(b, (int, float)) and b == 0:
+    if isinstance(plain(b), (int, float)) and weak(plain(b)) == 0:
         raise TraceError(f"{a} {'//' if kind == 'floordiv' else '%'} 0: division by zero", locs=(locate(),))
     return arithmetic(kind, a, b)
 
@@ -359,34 +377,34 @@ def bitwise(kind: str, a: Scalar, b: Scalar) -> Scalar:
     """``&``, ``|``, ``^`` (logical on bools), ``<<`` and ``>>`` of integers."""
     if not (is_scalar(a) and is_scalar(b)):
         return NotImplemented  # type: ignore[no-any-return]
-    a, b = plain(a), plain(b)
+    sources = a, b
+    a, b = lifted(a), lifted(b)
     dtype = (a.dtype if isinstance(a, Expr) else default_dtype(a)) if kind in ("shl", "shr") else _common(a, b)
     if dtype.is_float:
         raise DTypeError(f"{a} {kind} {b}: bitwise operations are for integers, not {dtype}", locs=(locate(),))
     shift = kind in ("shl", "shr")
     if dtype.kind is Kind.BOOL and not shift:
         logical = {"and": "land", "or": "lor", "xor": "ne"}
-        return wrap(builder().binary(logical[kind], operand_of(a, dtype), operand_of(b, dtype)))
+        return wrap(builder().binary(logical[kind], operand_of(a, dtype), operand_of(b, dtype)), *sources)
     if dtype.kind is Kind.BOOL:
         dtype = dt.int32
     dtype = _wide_enough(kind, a, b, dtype) if shift else dtype
     right = operand_of(b, dt.int32) if shift else operand_of(b, dtype, modulo=True)
-    return wrap(builder().binary(kind, operand_of(a, dtype, modulo=True), right), a, b)
+    return wrap(builder().binary(kind, operand_of(a, dtype, modulo=True), right), *sources)
 
 
 def compare(kind: str, a: Scalar, b: Any) -> Scalar:
     """A comparison, as a bool; anything but a scalar is left to its own operator."""
     if not is_scalar(b):
         return NotImplemented  # type: ignore[no-any-return]
-    a, b = plain(a), plain(b)
-    dtype = _common(a, b)
+    dtype = together(a, b)
     work = dt.float32 if dtype in _NARROW else dtype
     return wrap(builder().binary(kind, operand_of(a, work), operand_of(b, work)))
 
 
 def unary(kind: str, a: Scalar, *, fast: bool = False) -> Scalar:
     """A unary operation or math function of a scalar; integers are converted to float32 for math functions."""
-    a = plain(a)
+    source, a = a, lifted(a)
     dtype = a.dtype if isinstance(a, Expr) else default_dtype(a)
     if kind in _INTEGER_ONLY and not dtype.is_integer:
         raise DTypeError(f"{kind} of {a}: it is for integers, not {dtype}", locs=(locate(),))
@@ -396,7 +414,7 @@ def unary(kind: str, a: Scalar, *, fast: bool = False) -> Scalar:
     work = dt.float32 if dtype in _NARROW or not (keeps or dtype.is_float) else dtype
     b = builder()
     result = b.unary(kind, operand_of(a, work), fast=fast)
-    return wrap(b.cast(result, dtype) if dtype in _NARROW and result.dtype.is_float else result, a)
+    return wrap(b.cast(result, dtype) if dtype in _NARROW and result.dtype.is_float else result, source)
 
 
 def require_scalar(what: str, *values: object) -> None:
@@ -414,24 +432,24 @@ def shorten(value: object) -> str:
 
 
 def where(cond: Scalar, a: Scalar, b: Scalar) -> Scalar:
-    """``a if cond else b`` for scalars; both are evaluated."""
-    if not isinstance(cond, Expr) and not isinstance(a, Expr) and not isinstance(b, Expr):
+    """``a if cond else b`` for scalars, both evaluated."""
+    if not any(isinstance(x, (Expr, Known)) for x in (cond, a, b)):
         return a if cond else b
-    a, b = plain(a), plain(b)
-    dtype = _common(a, b)
+    dtype = together(a, b)
     if not isinstance(cond, Expr):
-        return wrap(operand_of(a if cond else b, dtype), a, b)
-    return wrap(builder().select(truth(cond).operand, operand_of(a, dtype), operand_of(b, dtype)), a, b)
+        return typed(a if cond else b, dtype)
+    return wrap(builder().select(truth(cond).operand, operand_of(a, dtype), operand_of(b, dtype)), cond, a, b)
 
 
 def together(a: Scalar, b: Scalar) -> DType:
-    """The common dtype of two scalars."""
-    return _common(plain(a), plain(b))
+    """The dtype in which two scalars meet."""
+    return _common(lifted(a), lifted(b))
 
 
 def typed(value: Scalar, dtype: DType) -> Scalar:
-    """A scalar that has this dtype and is no longer a weak number; bools stay as they are."""
-    return value if dtype is dt.bool_ else Expr(operand_of(value, dtype))
+    """A scalar that has this dtype, and is no weak number any more."""
+    operand = operand_of(value, dtype)
+    return Expr(operand) if isinstance(value, Expr) else wrap(operand, known(0, dtype))
 
 
 def truth(value: Expr) -> Expr:

@@ -60,7 +60,7 @@ class Place:
 
     __slots__ = ("_before", "_known", "_step")
 
-    def __init__(self, before: Place | Coordinates, step: Step | None = None) -> None:
+    def __init__(self, before: Place | Coordinates | None, step: Step | None = None) -> None:
         self._before = before
         self._step = step
         self._known: tuple[Block, Coordinates] | None = None
@@ -136,6 +136,14 @@ class Origin:
             return replace(self, tracks=(first, *self.tracks[1:]))
         own = replace(Origin.of(view).tracks[0], modes=frozenset(modes))
         return replace(self, tracks=(*self.tracks, own))
+
+
+def judged_by_memory(label: str) -> None:
+    """Have reports say that the coordinates of a view are not judged: it may leave its tensor inside the memory."""
+    said = f"coordinates of {label}: only the memory that its accesses reach was judged"
+    notes = builder().func.not_judged
+    if said not in notes:
+        notes.append(said)
 
 
 def _identity(layout: Layout) -> Coordinates:

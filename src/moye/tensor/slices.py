@@ -16,6 +16,7 @@ from moye.errors import TensorError
 from moye.tensor import expr
 from moye.tensor.context import builder, locate
 from moye.tensor.expr import Expr
+from moye.tensor.known import weak
 
 
 def shown(coordinate: object) -> str:
@@ -55,7 +56,7 @@ def _entry(c: object) -> object:
                               locs=(locate(),))
         return expr.position(c)
     if c is None or isinstance(c, int):
-        return c
+        return weak(c)
     if hasattr(c, "__index__"):
         return c.__index__()
     raise TensorError(f"{c!r} is no coordinate", locs=(locate(),))

@@ -284,7 +284,7 @@ def _zeros(shape: IntTuple) -> IntTuple:
 def index_operand(x: Int) -> Operand:
     """An offset as an operand of the kernel's index width."""
     index = builder().index
-    return Literal(x, index) if isinstance(x, int) else operand_of(x, index)  # type: ignore[arg-type]
+    return Literal(int(x), index) if isinstance(x, int) else operand_of(x, index)  # type: ignore[arg-type]
 
 
 def _value(x: Int) -> Value:

@@ -74,7 +74,8 @@ class Uses:
     def _survey(self, block: Block) -> None:
         for op in block.walk():
             if isinstance(op, ops.Read):
-                self._read_vars.add(op.var.id)
+                if not op.var.judged:
+                    self._read_vars.add(op.var.id)
             elif not isinstance(op, (ops.Inspect, ops.Bounds)):
                 for ref, written in op.refs():
                     both = written and isinstance(op, ops.Atomic)

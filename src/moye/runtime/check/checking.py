@@ -142,7 +142,7 @@ def _run(name: str, grid: Dim3, block: Dim3, spec: Specialised, call: Call, how:
     report.findings = list(outcome.findings)
     report.counts = [outcome.reporter.occurrences(finding) for finding in report.findings]
     report.schedules = outcome.schedules
-    report.unsupported, report.not_judged = list(outcome.unsupported), tuple(outcome.not_judged)
+    report.unsupported, report.not_judged = list(outcome.unsupported), (*outcome.not_judged, *spec.func.not_judged)
     report.lints, missing = simulate.lints_of(outcome, spec, grid, deep=how.lints == "deep")
     report.lints += simulate.advice_of(outcome)
     report.traffic = outcome.meter
