@@ -21,6 +21,8 @@ from moye.layout.layout import Layout, make_layout, shape
 from moye.layout.tuples import IntTuple
 from moye.layout.wrapped import L, WrappedLayout, verb
 
+MOST_MODES = 1 << 16
+
 
 @overload
 def flatten(x: L) -> L: ...
@@ -128,6 +130,8 @@ def _missing(layout: Layout, rank: int | None) -> int:
         return 1
     if rank < len(layout):
         raise LayoutError(f"{layout} has rank {len(layout)} already: it cannot be padded to {rank}")
+    if rank > MOST_MODES:
+        raise LayoutError(f"{layout} padded to rank {rank}: layouts of more than {MOST_MODES} modes are not made")
     return rank - len(layout)
 
 

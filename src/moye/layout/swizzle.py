@@ -28,6 +28,8 @@ from moye.layout.notation import is_swizzled, read_swizzle, read_swizzled
 from moye.layout.tuples import Coord, IntTuple, as_int_tuple
 from moye.layout.wrapped import OffsetFunction, WrappedLayout
 
+MOST_BITS = 64
+
 
 @dataclass(frozen=True, slots=True)
 class Swizzle(OffsetFunction, Drawable):
@@ -48,6 +50,8 @@ class Swizzle(OffsetFunction, Drawable):
             object.__setattr__(self, name, number)
         if self.bits < 0 or self.base < 0:
             raise LayoutError(f"{self} has a negative number of bits or a negative base")
+        if self.bits + self.base + abs(self.shift) > MOST_BITS:
+            raise LayoutError(f"{self} is about more than the {MOST_BITS} bits of an offset")
         if abs(self.shift) < self.bits:
             raise LayoutError(f"{self} moves {self.bits} bits by {self.shift}: source and target overlap")
 

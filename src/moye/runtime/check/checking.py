@@ -94,6 +94,9 @@ def judged(name: str, grid: Dim3, block: Dim3, prepared: Launch, how: Options,
             if dependent and not known and not _waits(spec):
                 report.not_judged += ("what launches before it may still be doing to its arrays: it is launched "
                                       "dependent and never calls griddepcontrol_wait()",)
+            if dependent and known and host is not call:
+                report.not_judged += ("what launches before it may still be doing to arrays on a device: launches are "
+                                      "compared where arrays lie in host memory",)
             return report
     except MoyeError as error:
         if error.code:

@@ -25,6 +25,7 @@ from moye.sim.checks.global_records import UnitTracks
 from moye.sim.checks.global_regions import ATOMIC, READ, STRONG, WRITE, tensors_of
 from moye.sim.findings.finding import Coordinate, Finding, Reporter
 from moye.sim.findings.wording import at
+from moye.sim.flow.once import once_per_func
 from moye.sim.flow.segments import polls
 from moye.sim.values.memory import Global
 
@@ -91,13 +92,20 @@ class _Pending:
     """(unit, lesser block, greater block)."""
 
 
+@once_per_func
+def _used(func: Func) -> frozenset[int]:
+    """The values that something is made of."""
+    return frozenset(operand.id for op in func.body.walk() for operand in op.operands() if isinstance(operand, Value))
+
+
+@once_per_func
 def signals(func: Func) -> bool:
     """Whether blocks may tell each other something: loops that poll, ordered accesses, atomics whose result is used."""
-    used = {operand.id for op in func.body.walk() for operand in op.operands() if isinstance(operand, Value)}
+    used = _used(func)
     return any(_signals(op, used) for op in func.body.walk())
 
 
-def _signals(op: ops.Op, used: set[int]) -> bool:
+def _signals(op: ops.Op, used: frozenset[int]) -> bool:
     if isinstance(op, (ops.Loop, ops.For)):
         return polls(op) and any(ref.buffer.space is Space.GLOBAL for inner in op.body.walk()
                                  for ref, _ in inner.refs() if isinstance(inner, (ops.Load, ops.Atomic)))
@@ -121,7 +129,7 @@ class Conflicts:
         self.signals = signals(func)
         self.remote = any(isinstance(op, ops.MbarrierArrive) and op.rank is not None for op in func.body.walk())
         self.cluster = prod(func.cluster_dim)
-        self.used = {operand.id for op in func.body.walk() for operand in op.operands() if isinstance(operand, Value)}
+        self.used = _used(func)
         self._pending: dict[tuple[int, int, int, int, int, bool], _Pending] = {}
 
     # --- within a block ----------------------------------------------------------------------------------------------

@@ -51,6 +51,7 @@ from moye.sim.checks.shared_records import (
 from moye.sim.checks.shared_verdicts import Clashes, Judge
 from moye.sim.checks.signals import Flags, Where
 from moye.sim.findings.finding import Reporter
+from moye.sim.flow.once import once_per_func
 
 MOST_RECORDS = 1 << 24
 """Records of reads that are kept of all groups."""
@@ -468,6 +469,7 @@ class SharedChecker:
             shadow.expand(self.blocks)
 
 
+@once_per_func
 def _in_two_proxies(func: Func) -> frozenset[int]:
     """The shared tensors that asynchronous units read or write and that threads write, too."""
     units, threads = set[int](), set[int]()

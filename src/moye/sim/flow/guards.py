@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from moye.dtypes import DType, Kind, Space
 from moye.ir import ops
 from moye.ir.nodes import Block, Func, Operand, Ref, TileRef, Value
+from moye.sim.flow.once import once_per_func
 
 _SIZES = ("lt", "le", "gt", "ge")
 _PURE = (ops.Binary, ops.Unary, ops.Cast, ops.Select, ops.Special)
@@ -44,6 +45,7 @@ class Guard:
                 for op in (target.op for target in self.targets)]
 
 
+@once_per_func
 def guards(func: Func) -> dict[int, Guard]:
     """The guards in loops of the kernel, and in unrolled ones that use what a statement left before it runs again."""
     loops = loops_of(func)
@@ -92,6 +94,7 @@ def fixed(cond: Operand, loops: dict[int, ops.For]) -> object | None:
     return None if None in parts else (getattr(cond.op, "kind", type(cond.op).__name__), parts)
 
 
+@once_per_func
 def loops_of(func: Func) -> dict[int, ops.For]:
     """By the id of its variable each loop."""
     return {op.iv.id: op for op in func.body.walk() if isinstance(op, ops.For)}

@@ -15,6 +15,9 @@ from moye.sim.generate.operations import dynamic, ref_of
 from moye.sim.generate.writer import Writer
 from moye.sim.operations.plans import CopySite, LoadSite, StoreSite
 
+LONGEST = 1 << 12
+"""Passes of a loop that is looked at though nobody runs it."""
+
 
 def emit_skipped(w: Writer, branch: ops.If, guard: Guard) -> None:
     """The lanes of the mask in which the condition is false leave something."""
@@ -68,14 +71,14 @@ def _arms(w: Writer, op: ops.If, guard: Guard) -> None:
 def _loop(w: Writer, op: ops.For, guard: Guard) -> None:
     iv, step = w.name(op.iv), str(op.step) if isinstance(op.step, int) else w.operand(op.step)
     if w.level(op.iv, op.stop) == SCALAR:
-        w.line(f"for {iv} in range({w.operand(op.start)}, {w.operand(op.stop)}, {step}):")
+        w.line(f"for {iv} in range({w.operand(op.start)}, {w.operand(op.stop)}, {step})[:{LONGEST}]:")
         with w.indented():
             _dry(w, op.body, guard)
         return
     before, live = w.mask, w.fresh("m")
     w.line(f"{live} = {before}")
     w.line(f"{iv} = {w.as_level(op.start, w.level(op.iv))}")
-    w.line("while True:")
+    w.line(f"for _ in range({LONGEST}):")
     w.mask = live
     with w.indented():
         w.line(f"{live} = both({live}, {iv} {'<' if op.up else '>'} {w.operand(op.stop)})")
@@ -93,4 +96,4 @@ def _address(w: Writer, op: ops.Store | ops.Copy, load: ops.Load | None, guard: 
         return
     assert load is not None, "a store of what was loaded"
     w.line(f"P[{w.site(StoreSite(op))}].skipped({ref_of(w, op.ref)}, {w.mask}, {guard.ragged}, "
-           f"P[{w.site(LoadSite(load))}].outside({ref_of(w, load.ref)}))")
+           f"lambda: P[{w.site(LoadSite(load))}].outside({ref_of(w, load.ref)}))")

@@ -71,7 +71,8 @@ def simulate(func: Func, arguments: Sequence[Argument], grid: tuple[int, int, in
                       launch.tape, launch.unsupported, launch.meter, prior=prior)
     if again is not None:
         outcome.unsupported += [*launch.globals.unsupported, *again.unsupported]
-        outcome.not_judged = launch.globals.plan.not_judged
+        outcome.not_judged = [*launch.globals.plan.not_judged,
+                              *(launch.dependence.not_judged if launch.dependence is not None else ())]
     if others is not None and others.signals:
         outcome.schedules = others.seen
     return outcome
