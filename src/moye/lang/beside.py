@@ -3,7 +3,7 @@
 In: a view with an ``Origin``.  Out: its ``Beside`` (the static part), scalar leaves of int64 that only the simulator's
 checks read (no variable of the printed CUDA), and the origin of what is read back.
 
->>> beside, leaves = taken(tAgA)            # one index that may leave its mode: Beside(indices=(...)), [k + 1]
+    beside, leaves = taken(tAgA)            # one index that may leave its mode: Beside(indices=(...)), [k + 1]
 
 On a way where a view has no such index, the index is 0.  Coordinates are carried where every way has them in the same
 tensor and by the same layout; else the memory that the view reaches is judged alone, and the report says so.

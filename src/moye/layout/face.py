@@ -6,7 +6,7 @@ one LayoutError: Python would multiply a string, or an array, by an integer.
 >>> mo.complement("abc")
 Traceback (most recent call last):
     ...
-moye.errors.LayoutError: complement takes a layout, not 'abc'
+moye.errors.LayoutError: complement: layout must be a layout, not 'abc' of type str
 
 moye's own modules call the functions below directly, without this check.  A correct call costs a look at its types.
 Errors of the algebra itself pass through as they are.

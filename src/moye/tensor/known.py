@@ -2,7 +2,7 @@
 
 In: a number and a dtype.  Out: a ``KnownInt``, taken wherever a Python integer is, or a ``KnownBool``.
 
->>> tid // 32                     # in a block of one warp: known(0, int32), which meets an int16 as an int32
+    tid // 32                         # in a block of one warp: known(0, int32), which meets an int16 as an int32
 
 Arithmetic with them is that of ``Expr``, which gives its operators; outside a trace it is that of the number.
 """

@@ -171,7 +171,7 @@ def _statements(func: Func) -> Statements:
                 looped.add(id(op))
     loops = loops_of(func)
     keys = {key: same for key, same in keys.items() if not _alike(same, loops)}
-    for guard in guards(func).values():
+    for guard in (guard for several in guards(func).values() for guard in several):
         for op in (target.op for target in guard.targets):
             same = keys.setdefault((op.loc, target_of(op).id), [])
             looped.add(id(op))

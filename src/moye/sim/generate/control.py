@@ -267,7 +267,7 @@ class Emitter(Writer):
         self.mask = before
 
     def branch(self, op: ops.If) -> None:
-        if (guard := self.guards.get(id(op))) is not None:
+        for guard in self.guards.get(id(op), ()):
             emit_skipped(self, op, guard)
         cond = self.operand(op.cond)
         if self.level(op.cond) == SCALAR:

@@ -1,6 +1,6 @@
 """What a guarded statement leaves as it was, as Python source: its addresses in the lanes where the condition is false.
 
-In: a Writer, a branch and its ``Guard``.  Out: lines before the branch; nothing is moved and nothing is judged there.
+In: a Writer, a branch, one of its ``Guard``s.  Out: lines before the branch; nothing is moved or judged there.
 
     P[12].skipped(v30, m4, True, None)
 """
@@ -20,16 +20,18 @@ LONGEST = 1 << 12
 
 
 def emit_skipped(w: Writer, branch: ops.If, guard: Guard) -> None:
-    """The lanes of the mask in which the condition is false leave something."""
+    """The lanes of the mask that do not come to what is guarded leave something."""
     cond, off, before, checked = w.operand(branch.cond), w.fresh("m"), w.mask, w.check
     if w.level(branch.cond) == SCALAR:
-        w.line(f"{off} = False if {cond} else {before}")
+        w.line(f"{off} = False if {cond} else {before}" if guard.when else f"{off} = {before} if {cond} else False")
     else:
-        w.line(f"{off} = minus({before}, both({before}, {cond}))")
+        here = f"both({before}, {cond})"
+        w.line(f"{off} = minus({before}, {here})" if guard.when else f"{off} = {here}")
     w.line(f"if B.launch.stale is not None and {off} is not False:")
     w.mask, w.check = off, False
     with w.indented():
-        _dry(w, branch.then, guard)
+        w.line("pass")
+        _dry(w, guard.block, guard)
     w.mask, w.check = before, checked
 
 

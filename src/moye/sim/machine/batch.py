@@ -211,9 +211,17 @@ class Batch:
 
     def resume(self) -> str:
         """Let those that poll look again."""
-        self.ready, self.spinning = self.spinning, []
         self.seen, self.looking = self.looking, {}
-        return self.run()
+        if not self.launch.schedule.late:
+            self.ready, self.spinning = self.spinning, []
+            return self.run()
+        result = "spinning"
+        for group in self.launch.schedule.turns(self.spinning):
+            if group in self.spinning:                  # one after the other, each as far as it gets
+                self.spinning.remove(group)
+                self.ready = [group]
+                result = self.run()
+        return result
 
     def _next(self) -> Group:
         if len(self.ready) == 1:
