@@ -46,6 +46,7 @@ class Corpus:
 
     kernels: list[Known] = field(default_factory=list)
     texts: list[str] = field(default_factory=list)
+    tiles: list[str] = field(default_factory=list)
 
 
 Fuzzer = Callable[[Corpus, bool], Iterator[str]]
@@ -60,10 +61,10 @@ def drawn(count: int) -> list[Program]:
     return [draw(FIRST + i, fault, risk) for i, (fault, risk) in enumerate(kinds)]
 
 
-def learn(count: int, folder: Path, texts: int = 1200) -> Corpus:
+def learn(count: int, folder: Path, texts: int = 1200, tiles: int = 300) -> Corpus:
     """The programs that moye as it is judges rightly."""
     from cuda.printing.test_printer_fuzz import printed
-    from fuzz import interpreter
+    from fuzz import interpreter, irs
     from fuzz.answers import against
     from fuzz.host import with_host
     from fuzz.programs import arguments
@@ -83,7 +84,8 @@ def learn(count: int, folder: Path, texts: int = 1200) -> Corpus:
     for one in kept:
         if one.printed:
             one.traced = _traced(one.program)
-    return Corpus(kept, [text.source for _, text in printed(texts)])
+    return Corpus(kept, [text.source for _, text in printed(texts)],
+                  [irs.printed(irs.draw(seed)).source for seed in range(tiles)])
 
 
 def _traced(program: Program) -> bytes:
@@ -123,6 +125,11 @@ def kernels(corpus: Corpus, everything: bool) -> Iterator[str]:
                 waiting, size = [], next(sizes)
             yield ""
         yield _hosted(waiting, Path(name))
+
+
+def traced(corpus: Corpus, everything: bool) -> Iterator[str]:
+    """The same, where the text is another or a fault is to be found."""
+    yield from kernels(corpus, False)
 
 
 def printed_kernels(corpus: Corpus, everything: bool) -> Iterator[str]:
@@ -234,6 +241,26 @@ def _native(changed: list[tuple[int, Any, Any]]) -> str:
     return f"{wrong[0]} differs" if wrong else ""
 
 
+def tiles(corpus: Corpus, everything: bool) -> Iterator[str]:
+    """Random IR of tiles and expressions of all dtypes, the same way."""
+    from fuzz import irs
+
+    changed: list[tuple[irs.Drawn, Any]] = []
+    sizes = itertools.chain(BATCHES, itertools.repeat(BATCHES[-1]))
+    size = next(sizes)
+    with tempfile.TemporaryDirectory() as name:
+        for seed, before in enumerate(corpus.tiles):
+            drawn = irs.draw(seed)
+            text = irs.printed(drawn)
+            if text.source != before:
+                changed.append((drawn, text))
+            if len(changed) == size:
+                yield "; ".join(irs.judged(changed, Path(name))[0][:1])
+                changed, size = [], next(sizes)
+            yield ""
+        yield "; ".join(irs.judged(changed, Path(name))[0][:1])
+
+
 def views(corpus: Corpus, everything: bool) -> Iterator[str]:
     """Layouts and chains of views against a model of coordinates."""
     from fuzz import test_views as t
@@ -276,22 +303,22 @@ def pipes(corpus: Corpus, everything: bool) -> Iterator[str]:
 
 
 FUZZERS: dict[str, Fuzzer] = {
-    "facts": facts, "scalars": scalars, "integers": integers, "programs": programs, "kernels": kernels,
-    "printed": printed_kernels, "views": views, "layouts": layouts, "pipelines": pipes,
+    "facts": facts, "scalars": scalars, "integers": integers, "programs": programs, "tiles": tiles, "kernels": kernels,
+    "traced": traced, "printed": printed_kernels, "views": views, "layouts": layouts, "pipelines": pipes,
 }
 SUITED = (
-    ("ir/fold.py", ("facts", "kernels", "views")),
-    ("ir/", ("facts", "kernels", "pipelines")),
-    ("cuda/printing/expressions.py", ("integers", "printed", "programs")),
-    ("cuda/printing/intrinsics.py", ("printed", "programs")),
-    ("cuda/", ("programs", "printed")),
-    ("passes/", ("printed", "pipelines")),
+    ("ir/fold.py", ("facts", "traced", "views")),
+    ("ir/", ("facts", "traced", "kernels", "pipelines")),
+    ("cuda/printing/expressions.py", ("integers", "tiles", "printed", "programs")),
+    ("cuda/printing/intrinsics.py", ("tiles", "printed", "programs")),
+    ("cuda/", ("programs", "tiles", "printed")),
+    ("passes/", ("traced", "pipelines")),
     ("sim/values/scalars.py", ("scalars", "kernels")),
     ("sim/generate/scalars.py", ("kernels", "scalars")),
     ("sim/", ("kernels", "views", "pipelines")),
     ("layout/", ("layouts", "views", "kernels")),
     ("tensor/", ("views", "kernels", "pipelines")),
-    ("", ("kernels", "views", "pipelines")),
+    ("", ("traced", "kernels", "views", "pipelines")),
 )
 
 

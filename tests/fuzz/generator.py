@@ -13,6 +13,7 @@ from __future__ import annotations
 import random
 
 from fuzz.expressions import Expressions, Scope, Text, Variable
+from fuzz.joins import Joins
 from fuzz.programs import COLUMNS, ROWS, SLOTS, Program
 from fuzz.scalars import BITS, NAMES, family, limits
 
@@ -32,7 +33,7 @@ def draw(seed: int, fault: str = "", risk: float = 0.01) -> Program:
     return Generator(seed, fault, risk).program()
 
 
-class Generator:
+class Generator(Joins):
     """Writes one program; ``budget`` is how many statements it may still have."""
 
     def __init__(self, seed: int, fault: str, risk: float) -> None:
@@ -164,7 +165,7 @@ class Generator:
     def statement(self) -> None:
         kinds = ["assign"] * 6 + ["augment"] * 2 + ["swap", "pair", "declare", "store", "store", "state", "fragment",
                                                     "fragment", "view", "view", "closure", "atomic", "object",
-                                                    "probe", "probe", "probe"]
+                                                    "probe", "probe", "probe", "join", "join", "join", "rotate"]
         if self.depth < 4:
             kinds += ["branch"] * 4 + ["count"] * 3 + ["loop", "unrolled"]
         if self.loops:
@@ -330,6 +331,7 @@ class Generator:
         uniform = self.chance(0.5)
         self.e.uniform = uniform
         start, step = self.rng.randint(-2, 3), self.rng.choice([1, 1, 1, 2, 3, -1, -2])
+        start, step = (0, 1) if self.chance(0.3) else (start, step)
         most = start + step * self.rng.randint(1, 4)
         if self.chance(0.5):
             stop, last = str(most), most
@@ -506,6 +508,11 @@ class Generator:
             self.line(f"{name}[{self.rng.randint(0, 3)}] = {self.e.of(t, 2).text}")
         for _ in range(self.rng.randint(1, 3)):
             self.line(self.elementwise(name, t))
+        if self.chance(0.4):        # one is made of the other, which changes before its use
+            self.line(f"{name}b = mo.fragment(({rows},), mo.{NAMES[t]})")
+            self.line(f"{name}b[...] = {f'-{name}' if family(t) == 'f' else f'{name} ^ {self.e.of(t, 1).text}'}")
+            self.line(self.elementwise(name, t))
+            self.line(f"{name}[...] = {f'abs({name}b)' if family(t) == 'f' else f'{name}b & 5'}")
         if self.chance(0.5) and rows == 4:
             self.features.add("store_tile")
             to = self.rng.choice([s for s in self.types if family(s) == "f"]) if family(t) == "f" else t

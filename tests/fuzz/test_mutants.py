@@ -10,7 +10,7 @@ import pickle
 import pytest
 
 from fuzz import fuzzers
-from fuzz.mutant_list import MUTANTS
+from fuzz.mutant_list import EQUAL, MUTANTS
 from fuzz.mutants import SRC, verdict_of
 
 SAMPLE = {  # file, a part of the text: the fuzzer that must notice
@@ -28,6 +28,8 @@ def test_every_mutants_text_is_still_there():
     texts = {file: (SRC / "moye" / file).read_text() for file, _, _ in MUTANTS}
     assert not [(file, old) for file, old, _ in MUTANTS if texts[file].count(old) != 1]
     assert all(old != new for _, old, new in MUTANTS)
+    for file, found in EQUAL.items():
+        assert all((SRC / "moye" / file).read_text().count(old) == 1 for old, _, _ in found)
     for file, old, new in MUTANTS:
         compile(texts[file].replace(old, new), file, "exec")
 
@@ -36,7 +38,7 @@ def test_every_mutants_text_is_still_there():
 def known(tmp_path_factory):
     folder = tmp_path_factory.mktemp("mutants")
     path = folder / "corpus.pickle"
-    path.write_bytes(pickle.dumps(fuzzers.learn(4, folder, texts=20)))
+    path.write_bytes(pickle.dumps(fuzzers.learn(4, folder, texts=20, tiles=8)))
     return path
 
 
@@ -48,5 +50,5 @@ def test_a_fault_is_noticed(known, place, fuzzer):
 
 
 def test_moye_as_it_is_has_no_fault(known):
-    how, _ = verdict_of(("", "", ""), known, 1.0, ("programs", "printed", "kernels"))
+    how, _ = verdict_of(("", "", ""), known, 1.0, ("programs", "tiles", "printed", "kernels"))
     assert not how

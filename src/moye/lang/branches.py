@@ -264,8 +264,7 @@ class Merger:
         var = _reusable(name + a.names[i], old)
         dtype = together(x, y)
         if var is None or var.dtype != dtype:
-            same = old is not None and (carried_dtype(old) == dtype if isinstance(old, Expr) else _fits(old, dtype))
-            init = operand_of(old, dtype) if old is not None and same else None
+            init = _first(old, dtype) if old is not None and (_equal(x, old) or _equal(y, old)) else None
             var = variable(name, a.names[i], dtype)
             self.declared.append(ops.Declare(var=var, init=init, loc=self.op.loc))
         for leaf, arm in ((x, "then"), (y, "orelse")):
@@ -277,6 +276,12 @@ class Merger:
         facts = fold.meet(_facts(x, dtype), _facts(y, dtype))
         chosen = var
         return lambda: Expr(builder().read(chosen, facts))
+
+
+def _first(old: Scalar, dtype: dt.DType) -> Operand | None:
+    """The first value of a merged variable, where an arm leaves it; another one may be of a body traced before."""
+    same = carried_dtype(old) == dtype if isinstance(old, Expr) else _fits(old, dtype)
+    return operand_of(old, dtype) if same else None
 
 
 def arm_has_init(merger: Merger, var: Var, old: Scalar) -> bool:
