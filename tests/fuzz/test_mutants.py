@@ -17,7 +17,9 @@ SAMPLE = {  # file, a part of the text: the fuzzer that must notice
     ("ir/fold.py", "return 0, a.dtype.bits, 1"): "facts",
     ("cuda/printing/expressions.py", "_int_literal(power if division"): "integers",
     ("cuda/printing/statements.py", "deps=frozenset((op.var.id,))"): "programs",
-    ("sim/values/masks.py", "np.copyto(result, old"): "kernels",
+    ("sim/values/masks.py", "np.copyto(result, old"): "simulated",
+    ("sim/operations/bounds.py", "return both(mask, np.asarray(pred))"): "edges",
+    ("tensor/expr.py", "if dtype.kind is Kind.BOOL"): "operators",
     ("layout/layout.py", "offset = add(offset, step)"): "layouts",
 }
 
@@ -50,5 +52,5 @@ def test_a_fault_is_noticed(known, place, fuzzer):
 
 
 def test_moye_as_it_is_has_no_fault(known):
-    how, _ = verdict_of(("", "", ""), known, 1.0, ("programs", "tiles", "printed", "kernels"))
+    how, _ = verdict_of(("", "", ""), known, 1.0, ("programs", "tiles", "printed", "kernels", "simulated", "edges", "operators"))
     assert not how
