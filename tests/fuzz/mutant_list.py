@@ -363,8 +363,7 @@ FAULTS: dict[str, list[tuple[str, str]]] = {
     "tensor/expr.py": [
         ('    logical = {"and": "land", "or": "lor", "xor": "ne"}',
          '    logical = {"and": "land", "or": "lor", "xor": "lor"}'),
-        ("return wrap(operand_of(a if cond else b, dtype), a, b)",
-         "return wrap(operand_of(b if cond else a, dtype), a, b)"),
+        ("return typed(a if cond else b, dtype)", "return typed(b if cond else a, dtype)"),
         ("    if dtype.kind is Kind.BOOL:\n        dtype = dt.int32\n    dtype = _wide_enough(kind, a, b, dtype)\n  "
          "  work",
          "    dtype = _wide_enough(kind, a, b, dtype)\n    work"),
@@ -375,7 +374,7 @@ FAULTS: dict[str, list[tuple[str, str]]] = {
         ("self.arms.append(None if b.terminated() else self._left(variables))",
          "self.arms.append(self._left(variables))"),
         ("            kept = orelse if no_then else then", "            kept = then if no_then else orelse"),
-        ("return x.dtype if x.dtype == y.dtype else dt.promote(x.dtype, y.dtype)", "return x.dtype"),
+        ("        dtype = together(x, y)\n        if var is None", "        dtype = together(x, x)\n        if var is None"),
         ('    then, orelse = (block, Block()) if kind == "land" else (Block(), block)',
          "    then, orelse = (block, Block())"),
         ("facts = fold.meet(_facts(x, dtype), _facts(y, dtype))", "facts = _facts(x, dtype)"),

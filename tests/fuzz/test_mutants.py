@@ -52,5 +52,6 @@ def test_a_fault_is_noticed(known, place, fuzzer):
 
 
 def test_moye_as_it_is_has_no_fault(known):
-    how, _ = verdict_of(("", "", ""), known, 1.0, ("programs", "tiles", "printed", "kernels", "simulated", "edges", "operators"))
+    names = ("programs", "tiles", "printed", "kernels", "simulated", "edges", "operators")
+    how, _ = verdict_of(("", "", ""), known, 1.0, names)
     assert not how

@@ -40,6 +40,7 @@ from moye.tensor.context import builder, locate
 from moye.tensor.coords import CoordTensor
 from moye.tensor.copy_agreement import after_copy, check_cover, check_partitions
 from moye.tensor.expr import Expr, Scalar, operand_of
+from moye.tensor.known import KnownBool, weak
 from moye.tensor.matrix_copy import emit_matrices
 from moye.tensor.origin import Origin
 from moye.tensor.partitions import kind, require_threads
@@ -105,7 +106,7 @@ def copyto(*args: object, pred: Tensor | Scalar | None = None, zero_fill: bool =
     if any(option is not None for option in (barrier, multicast, hint, size)):
         raise TensorError("copyto: barrier=, multicast=, hint= and size= are for copies with a mo.make_tma_copy or "
                           "mo.BulkCopy", locs=(locate(),))
-    if pred is not None and not isinstance(pred, (Tensor, bool, Expr)):
+    if pred is not None and not isinstance(pred, (Tensor, bool, Expr, KnownBool)):
         raise TensorError(f"copyto: the predicate {kind(pred)} is no bool and no bool register tensor",
                           locs=(locate(),))
     if len(args) == 2 and all(isinstance(a, Tensor) for a in args):
@@ -198,7 +199,7 @@ def gemm(how: TiledMMA | MmaOp, *tensors: Tensor, accumulate: Scalar = True) -> 
     a, b = _with_k(a), _with_k(b)
     _check_gemm(op, d, a, b, c)
     require_warps(op)
-    if not op.shared and accumulate is not True:
+    if not op.shared and weak(accumulate) is not True:
         raise TensorError(f"gemm with {op}: accumulate={accumulate} is for wgmma", hint="C.fill(0) starts from zero",
                           locs=(locate(),))
     if d.order is not None:
