@@ -23,6 +23,7 @@ from fuzz.programs import Program, arguments
 SHIM = Path(__file__).with_name("shim.h")
 _SPELLED = {
     'float y; asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x.bits)); return y;': "return half_value(x.bits);",
+    'int y; asm("bfe.s32 %0, %1, 0, 16;" : "=r"(y) : "r"(x)); return (short)y;': "return (short)x;",
     'f16 y; asm("cvt.rn.f16.f32 %0, %1;" : "=h"(y.bits) : "f"(x)); return y;': "return f16{half_bits(x)};",
     'bf16 y; asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(y.bits) : "f"(x)); return y;': "return bf16{brain_bits(x)};",
 }

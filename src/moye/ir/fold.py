@@ -448,7 +448,7 @@ def _logical(kind: str, a: Operand, b: Operand) -> Operand | None:
 
 
 def unary(kind: str, a: Operand) -> Operand | None:
-    """Constants, and not of not."""
+    """Constants, not of not, and the absolute value of what is not negative."""
     if isinstance(a, Literal):
         if kind == "not":
             return Literal(not a.value, dt.bool_)
@@ -461,4 +461,6 @@ def unary(kind: str, a: Operand) -> Operand | None:
         return None
     if kind == "not" and isinstance(a.op, ops.Unary) and a.op.kind == "not":
         return a.op.a
+    if kind == "abs" and a.dtype.is_integer and (lower := facts_of(a)[0]) is not None and lower >= 0:
+        return a
     return None

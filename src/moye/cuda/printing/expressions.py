@@ -256,7 +256,14 @@ def combine(kind: str, dtype: DType, a: Text, b: Text, helpers: Intrinsics) -> T
         return infix("!=", a, b)
     whole = infix(_INFIX[kind], a, b, associative=(kind in ("add", "mul") and dtype.is_integer) or kind in ops.LOGICAL)
     narrow = dtype.is_integer and dtype.bits < 32 and kind in ("add", "sub", "mul", "shl")
-    return c_cast(dtype.cuda, whole) if narrow else whole
+    return _wrapped(kind, dtype, whole, helpers) if narrow else whole
+
+
+def _wrapped(kind: str, dtype: DType, whole: Text, helpers: Intrinsics) -> Text:
+    """Arithmetic in int, brought back to a narrow dtype."""
+    if dtype == dt.int16 and kind in ("sub", "mul", "neg"):
+        return call(helpers.low16(), whole)
+    return c_cast(dtype.cuda, whole)
 
 
 def _float_name(stem: str, dtype: DType) -> str:
@@ -294,7 +301,7 @@ def unary(op: ops.Unary, a: Text, helpers: Intrinsics) -> Text:
     whole = _unary(kind, dtype, a, op.fast, helpers)
     narrow = dtype.is_integer and dtype.bits < 32 and \
         kind in (("neg", "invert", "abs") if dtype.kind is Kind.INT else ("neg", "invert"))
-    return c_cast(dtype.cuda, whole) if narrow else whole
+    return _wrapped(kind, dtype, whole, helpers) if narrow else whole
 
 
 def _unary(kind: str, dtype: DType, a: Text, fast: bool, helpers: Intrinsics) -> Text:
