@@ -27,6 +27,7 @@ def _copies(block: Layout, tiler: Layout, keep_pitch: bool = False) -> Layout:
 
     With ``keep_pitch`` a single place keeps the block's extent as its stride, as CuTe's blocked_product does.
     """
+    # Every gap holds a copy of the block, and the tiler's largest offset says how many copies must fit.
     gaps, reach = complement_modes(block, mul(size(block), cosize(tiler)))
     places = Layout(1, reach) if keep_pitch and not gaps else from_modes(gaps)
     return composition(places, tiler)
