@@ -85,8 +85,10 @@ def _structure(value: object, into: Carried, name: str) -> object:
         return "scalar"
     if isinstance(value, Tensor):
         if value.space is Space.REGISTER:
+            # Registers have no addresses, so that no pointer to them can be carried: both ways must mean the same ones.
             return ("fragment", value.buffer.id, value.offset, value.dtype, _Static(value.layout), value)
         beside, leaves = taken(value)
+        # The offset alone varies: the layout is static, so that code is printed once for all stages.
         into.leaves += [Expr(index_operand(value.offset)), *leaves]
         into.names += [name, *[name + NAME] * len(leaves)]
         return ("tensor", value.buffer.id, value.dtype, _Static(value.layout), value.swizzle, _Same(value), beside)
