@@ -42,6 +42,7 @@ class Clocks:
         """Whether more groups were needed than there may be."""
         self.columns = 1
         self.seen: Ints = np.zeros((self.groups, self.groups, 1), np.int64)
+        # In a cluster epoch 1 is the start of a block, which its mates may know of before anything else.
         self.now: Ints = np.full((self.groups, 1), 1 if cluster == 1 else 2, np.int64)
         self.heard: Ints = np.zeros((self.groups, 0, 1), np.int64)
         ranks = 0 if cluster == 1 else cluster
@@ -77,8 +78,11 @@ class Clocks:
         most = min(self.limit, max(self.least, min(most, math.isqrt(MOST // self.columns))))
         for parent in np.flatnonzero(partial).tolist():
             members = np.flatnonzero(self.group == parent)
+            # Members that are active in the same blocks stay together; kind 0 keeps the parent's number.
             kinds, kind = np.unique(active[members], axis=0, return_inverse=True)
             for number in range(1, len(kinds)):
+                # Clocks need memory for the square of the groups, so past this a mask is rounded up, and ``coarse``
+                # says so.
                 if self.groups + len(parents) >= most:
                     self.coarse = True
                     break
@@ -98,6 +102,7 @@ class Clocks:
         if self.cluster > 1:
             self.far, self.wide = self.far[rows][:, :, rows], self.wide[rows][:, :, rows]
             self.far_heard = self.far_heard[rows]
+        # Parts 1 and 3 are epochs of engines, which do not split.
         self._channels = {key: tuple(part if i in (1, 3) else _longer(part, rows) for i, part in enumerate(known))
                           for key, known in self._channels.items()}
 
@@ -123,7 +128,9 @@ class Clocks:
     def release(self, who: Bools) -> Known:
         """What the groups ``who`` know together, themselves included; whatever they do next is not part of it."""
         known: Ints = np.where(who[:, None, :], self.seen, 0).max(axis=0)
+        # Of itself a group knows all that it has done; ``seen`` of itself is about the other threads in it.
         known = np.where(who, self.now, known)
+        # What follows gets a new epoch, so that nobody who acquires this takes it for ordered.
         self.now += who
         heard = np.where(who[:, None, :], self.heard, 0).max(axis=0)
         if self.cluster == 1:
@@ -136,11 +143,13 @@ class Clocks:
     def acquire(self, who: Bools, known: Known) -> None:
         """The groups ``who`` are from here on ordered after everything in ``known``."""
         seen, heard = known[:2]
+        # The join of vector clocks: causality order is transitive (PTX ISA, memory consistency model).
         self.seen = np.where(who[:, None, :], np.maximum(self.seen, seen[None]), self.seen)
         if heard.any():                                 # engines that came later are not in it
             part = self.heard[:, :len(heard)]
             self.heard[:, :len(heard)] = np.where(who[:, None, :], np.maximum(part, heard[None]), part)
         if self.cluster > 1:
+            # An mbarrier orders shared memory of the cluster; ``wide`` is only what holds for global memory as well.
             far, far_heard, wide = known[2:]
             inside = who[:, None, None, :]
             self.far = np.where(inside, np.maximum(self.far, far[None]), self.far)
@@ -151,6 +160,7 @@ class Clocks:
     def barrier(self, who: Bools | None) -> None:
         """A barrier among whole groups (None: all of them)."""
         if who is None:
+            # barrier.sync by all: each arrival synchronizes with each departure, so all know what all have done.
             self.seen = np.repeat(self.now[None], self.groups, axis=0)
             self.now = self.now + 1
             self.heard = np.repeat(self.heard.max(axis=0, keepdims=True), self.groups, axis=0)
@@ -162,10 +172,12 @@ class Clocks:
 
     def warp_barrier(self, who: Bools) -> None:
         """The groups ``who`` of each warp meet, warp by warp."""
+        # bar.warp.sync orders memory among the lanes that take part, and groups never span warps.
         lane = np.array([int(np.argmax(self.group == g)) for g in range(self.groups)]) // self.warp
         shared = np.bincount(lane)
         for warp in np.flatnonzero(shared > 1):
             self.barrier(who & (lane == warp)[:, None])
+        # A group that is a whole warp has nobody to join: only its threads learn of each other.
         alone = who & (shared[lane] == 1)[:, None]
         diagonal = np.arange(self.groups)
         self.seen[diagonal, diagonal] = np.where(alone, self.now, self.seen[diagonal, diagonal])
@@ -232,6 +244,7 @@ class Clocks:
         if self.columns == 1:                           # every block has left the same
             return np.maximum(far, own[None])
         column, whole = np.arange(self.columns), far.copy()
+        # A channel of the cluster is one for all of its blocks: each puts in what it knows of itself, at its rank.
         whole[column % self.cluster, :, column] = own.T
         joined = whole.reshape(*whole.shape[:2], self.columns // self.cluster, self.cluster).max(axis=3)
         return np.repeat(joined, self.cluster, axis=2)

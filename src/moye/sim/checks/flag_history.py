@@ -181,6 +181,7 @@ class Between:
         location = self.locations.get(place)
         if location is None:
             location = self.locations[place] = Location()
+        # Observation order goes on through atomic read-modify-writes alone (PTX ISA): another write begins anew.
         number = location.chain[-1] if rmw else None
         if number is None:
             number = len(self.chains)
@@ -188,6 +189,7 @@ class Between:
         chain = self.chains[number]
         for release in releases:
             chain.log.append(release)
+            # As long as all releases reach the whole GPU, one joined clock serves the readers of every block.
             chain.narrow |= release.scope < GPU
         location.values.append(before)
         location.chain.append(number)
@@ -197,6 +199,7 @@ class Between:
 
     def cut(self, places: Iterable[Place]) -> None:
         """Weak writes: whoever reads them learns nothing."""
+        # A weak write is no part of a release pattern, so that reading it synchronizes with nobody.
         for place in places:
             self.events += 1
             self.locations.pop(place, None)
@@ -210,6 +213,7 @@ class Between:
         if number is None or not upto:
             return {}
         chain = self.chains[number]
+        # A release and an acquire synchronize if they are morally strong: each scope includes the other's thread.
         key = None if scope == GPU and not chain.narrow else (scope, block)
         done, clock = chain.joined.get(key, (0, {}))
         if done > upto:                                 # an older value
@@ -232,6 +236,7 @@ class Between:
         """A thread is ordered after what a clock says."""
         epochs, clocks = self.learnt.setdefault(block, {}).setdefault(thread, ([], []))
         before = clocks[-1] if clocks else {}
+        # Later releases of a source hold all of its earlier ones, so that numbers alone tell whether there is news.
         if not any(source not in before or before[source].number < release.number
                    for source, release in reversed(clock.items())):     # news tends to be last
             self.steps += len(clock)
@@ -251,7 +256,9 @@ class Between:
     def visible(self, eye: Eye) -> Clock:
         """What a thread has acquired, itself or through the barriers of its block and of its cluster; not to change."""
         here = self.learnt.get(eye.block, {})
+        # Copied only where something is added: most threads know nothing but what they have acquired themselves.
         merged, own = _upto(*here[eye.thread], eye.limit(eye.thread))[1] if eye.thread in here else {}, True
+        # Causality order is transitive: what another thread had acquired when the eye was ordered after it counts too.
         found = [(eye.block, thread, *_upto(*learnt, int(eye.row[thread]))) for thread, learnt in here.items()
                  if thread != eye.thread]
         for mate, far in eye.far:
@@ -302,6 +309,8 @@ class Between:
         newest = least
         for block in location.readers if told is None else told:
             for thread, seen in location.readers.get(block, {}).items():
+                # Coherence: reads of one place that are ordered never go back, so the newest that is ordered before
+                # decides.
                 for epoch, value in reversed(seen):
                     if value <= newest:
                         break

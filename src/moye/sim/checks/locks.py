@@ -109,6 +109,7 @@ def _is_lock(op: ops.Op, free: int | float | bool, used: frozenset[int]) -> bool
     assert isinstance(op, ops.Atomic), "the operations on locks"
     if _lets_go(op, free):
         return op.kind in ("cas", "exch") and id(op) not in used and _constant(op.compare) != free
+    # Whoever ignores what was there does not know whether the lock is its own.
     if op.kind == "cas":
         return _constant(op.compare) == free and id(op) in used
     return op.kind == "exch" and _constant(op.value) is not None and id(op) in used
@@ -174,12 +175,14 @@ class Held:
             self._close(lock, lock.open, event, eye, {})
         block, thread, epoch = event
         first = np.full(self.threads, NEVER)
+        # The section begins behind the atomic that takes the lock.
         first[thread] = epoch + 1
         lock.open = Section(place, event, {block: [(thread, epoch)]}, {block: first},
                             id(op) in self.locks.patience.waits)
         lock.sections.append(lock.open)
         self._open.append(lock.open)
         self._of.setdefault(block, []).append(lock.open)
+        # Somebody who lets it go unasked, and in no order with this, would let others in beside its holder.
         clock = self.between.visible(eye)
         if any(not self.between.before(eye, clock, stranger) for stranger in lock.strangers):
             self._break(lock)
@@ -194,6 +197,7 @@ class Held:
             self._close(lock, section, event, eye, clock)
         if mine:
             return list(lock.signals)
+        # Not its holder: this is a signal, which whoever takes the lock next does learn in every order.
         lock.signals += [] if idle else releases
         if id(op) in self.locks.certain:
             lock.strangers.append(event)
@@ -259,6 +263,7 @@ class Held:
 
     def apart(self, one: Access, other: Access, tell: Callable[[], None]) -> bool:
         """Whether two accesses have a lock in common; ``tell``, if that turns out to be none."""
+        # Eraser's rule: two accesses never meet if one lock is held at both.
         common = self.held(one) & self.held(other)
         for place in common:
             if len(kept := self._at[place].kept) < KEPT:

@@ -96,6 +96,7 @@ class SharedChecker:
         """``width`` bytes at each address are read."""
         ordered = isinstance(op, Load) and op.order is not None
         if ordered:
+            # First: what an acquire learns counts for this access already.
             self._synchronise(op, ref, addresses, active)
         found = self._find(op, ref, addresses, width, active, by_group=True)
         if found is None:
@@ -155,10 +156,13 @@ class SharedChecker:
         if found is None:
             return
         shadow, at = found
+        # Two lanes of one statement that write one place race with each other before anything else.
         verb = _COPIED if asynchronous else _WRITTEN
         self._twice(shadow, op, at, verb)
         if (clashes := self.against_write(shadow, at, initialised=False)) is not None and \
                 (clashes := self._unguarded(shadow, op, clashes)) is not None:
+            # Values of plain writes are known once the statement is done, and equal ones harm nobody; a copy lands
+            # later.
             plain = (kind_of(clashes.record) == SYNC) & (not asynchronous)
             for part, late in ((plain, True), (~plain, False)):
                 if part.any():
@@ -175,6 +179,8 @@ class SharedChecker:
         epoch = self.clocks.epoch(at.group, at.block)
         if asynchronous:
             self._issue(shadow, self.judge.number(op), at)
+            # A copy in flight is ordered before nobody, its issuer included, until a wait completes its group (PTX ISA,
+            # cp.async).
             epoch = np.full_like(epoch, NEVER)
         kind = PENDING if asynchronous else SYNC
         if shadow.turns is not None:
@@ -262,6 +268,7 @@ class SharedChecker:
         """
         self.copies.wait(self.everyone(active), op, trips or {})
         for shadow in self.shadows.values():
+            # A wait tells its own thread alone; others need a barrier behind it (D3).
             shadow.complete(self.copies.done, self.judge.number(op), self.clocks)
 
     def allocate(self, op: Alloc, active: Bools | None) -> None:
@@ -294,8 +301,10 @@ class SharedChecker:
             self.groups(mask)                          # split by both before either is looked up
         self._ordered_use(op, barrier_id, came)
         arriving, leaving = self.groups(came | freed), self.groups(freed)
+        # barrier.arrive and barrier.sync both release, barrier.sync alone acquires (PTX ISA, bar{.cta}).
         self.clocks.send(("barrier", barrier_id), arriving)
         self.clocks.receive(("barrier", barrier_id), leaving)
+        # The next phase of the barrier starts empty: its threads learn nothing of those that met before.
         self.clocks.close(("barrier", barrier_id), np.logical_or.reduce(leaving, axis=0))
         if freed.any():
             self.reuse.opened(op, barrier_id, freed, self.clocks)
@@ -382,6 +391,7 @@ class SharedChecker:
         known = self.clocks.known(at.group, self.clocks.group.take(thread_of(last), mode="clip"), at.block)
         if self.engines.all:
             known = self.engines.known(last, known, at)
+        # The test of vector clocks: an access at epoch e is ordered before whoever has seen e of its thread.
         bad = epoch_of(last) > known
         if initialised:
             bad |= last == 0
@@ -392,7 +402,9 @@ class SharedChecker:
         entry, column = np.nonzero(bad)
         record = last[entry, column]
         thread = thread_of(record)
+        # If the first toucher of a unit is the writer itself, the second is the other thread of the race.
         actor = np.where(at.first[entry] != thread, at.first[entry], at.second[entry])
+        # Program order covers what a thread did itself, but not its copies and engines, which work on their own.
         keep = (actor != thread) | (kind_of(record) == PENDING) | (kind_of(record) == ENGINE)
         if initialised and shadow.stale is not None:
             keep |= take(shadow.stale, at.unit, at.block)[entry, column]
@@ -425,6 +437,7 @@ class SharedChecker:
         if self.flags is not None and self.flags.held is not None:
             self.flags.held.notice(self.flags.first, self.blocks, self.clocks)
         active = self._mask(active)
+        # Blocks that do the same share one column, so that most kernels cost as much as one block.
         if addresses.shape[2] > 1 and bool((addresses == addresses[:, :, :1]).all()):
             addresses = addresses[:, :, :1]
         if addresses.shape[2] > 1:
@@ -456,6 +469,7 @@ class SharedChecker:
 
     def align(self, shadow: Shadow, addresses: Ints, width: int) -> None:
         """Make the unit divide the width and the addresses."""
+        # Records are of units: the largest that no access so far has cut.
         unit = gcd(shadow.unit, width)
         if np.any(addresses % unit):
             unit = gcd(unit, int(np.gcd.reduce(addresses, axis=None)))
