@@ -43,6 +43,7 @@ def neighbours(ref: TileRef, extents: Sequence[Extent]) -> tuple[int, int] | Non
     """(dimension, 4 or 2): where so many elements of a register tensor follow each other, None where nowhere."""
     if ref.buffer.space is not Space.REGISTER or ref.swizzle is not None:
         return None
+    # Four 8-bit elements fill a register; the conversion instructions take two.
     for count in (4, 2):
         for d, (extent, stride) in enumerate(zip(extents, ref.strides, strict=True)):
             if stride == 1 and isinstance(extent, int) and extent % count == 0:

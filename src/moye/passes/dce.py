@@ -20,6 +20,7 @@ def eliminate(func: Func) -> Func:
     """Remove dead ops."""
     marker = _Marker()
     before = -1
+    # A use in a later turn of a loop may make a variable live only after its assignments were passed, so go again.
     while marker.size != before:
         before = marker.size
         marker.block(func.body)

@@ -68,6 +68,7 @@ class _Walk:
                 self.fence.registers = _joined(self.fence.registers, {known.id: known})
 
     def wait(self, op: ops.WgmmaWait) -> None:
+        # wgmma.wait_group n leaves at most the n newest groups in flight.
         done, flying = (self.groups[:-op.pending], self.groups[-op.pending:]) if op.pending else (self.groups, [])
         busy = {key for group in (*flying, self.uncommitted) for key in group}
         complete = {key: buffer for group in done for key, buffer in group.items() if key not in busy}
@@ -82,6 +83,7 @@ class _Walk:
         self.groups, self.uncommitted, self.fence = groups, uncommitted, fence
         self.block(op.orelse)
         nothing: Buffers = {}
+        # Waits count groups from the newest, so the branches are joined from that end.
         newest = zip_longest(reversed(after[0]), reversed(self.groups), fillvalue=nothing)
         self.groups = [{**a, **b} for a, b in newest][::-1]
         self.uncommitted = {**after[1], **self.uncommitted}

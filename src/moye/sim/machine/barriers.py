@@ -145,6 +145,7 @@ class Barriers:
             return
         arrived = np.logical_or.reduce([entry.lanes for entry in entries])
         gone = self.batch.gone()
+        # barrier.sync 0 waits for the threads that have not exited.
         complete = (arrived | gone).all(axis=0) & arrived.any(axis=0)
         if not complete.any():
             return
@@ -169,6 +170,8 @@ class Barriers:
                 self.waiting.append(Waiting(op, mine, part, number))
             else:
                 if self.batch.watch is not None:
+                    # An arrival that does not wait counts at once: what its thread does after it is not ordered by the
+                    # barrier.
                     self.batch.watch.checker.named_barrier(op, number, part, np.zeros_like(part))
                 self.batch.ready.append(Group(group.pc, list(group.env), self.batch.normal(part)))
             self._complete(op, number)
@@ -203,6 +206,7 @@ class Barriers:
 
     def _complete(self, op: ops.NamedBarrier, number: int) -> None:
         count = self.counts[number]
+        # The hardware counts whole warps, so lanes that do not exist or have returned count with theirs.
         complete = (count > 0) & (count + self.meetings.lent(number) >= self.expected[number])
         if not complete.any():
             return
@@ -211,6 +215,7 @@ class Barriers:
         entries = [e for e in self.waiting if e.barrier == number and (e.lanes & complete).any()]
         if self.batch.watch is not None:
             freed = np.logical_or.reduce([e.lanes & complete for e in entries]) if entries else np.zeros_like(came)
+            # Those that did not wait have been told of when they arrived.
             self.batch.watch.checker.named_barrier(op, number, came & freed, freed)
         count[complete] = 0
         self.came[number] &= ~complete
@@ -224,6 +229,7 @@ class Barriers:
         needed = self.named_by(entry.op)[:, None]
         there = entry.lanes
         if isinstance(entry.op, ops.SyncWarp):
+            # bar.warp.sync matches lanes by their masks, not by where it stands: lanes at other lines count.
             there = np.logical_or.reduce([e.lanes for e in self.waiting if isinstance(e.op, ops.SyncWarp)])
         missing = needed & ~batch.gone() & ~there
         warp = np.arange(batch.threads) // span_of(entry.op)
@@ -261,6 +267,7 @@ class Barriers:
         blocked = np.logical_or.reduce([entry.lanes for entry in self.waiting]).any(axis=0)
         size, first = self.batch.cluster.size, int(np.argmax(blocked))
         every = [self._dead(block) for block in range(first, (first // size + 1) * size) if blocked[block]]
+        # Of the blocks of a cluster, one that waits for nothing of the others says more about the cause.
         dead = next((one for one in every if not one.late), every[0])
         threads = tuple(waiter.threads[0] for waiter in dead.told)
         self.batch.launch.reporter.add(Finding(dead.code, str(dead), dead.locs, dead.block, threads, "", None,

@@ -141,6 +141,7 @@ class Mbarriers:
         """Where (T, B) the phase of this parity is complete."""
         phases = self.of(op.ref.buffer)
         column = np.arange(self.batch.blocks)
+        # The phase of a parity is over if the current one has the other (PTX ISA, mbarrier.test_wait.parity).
         found: Array = phases.ready[element, column] & ((phases.phase[element, column] & 1) != parity)
         return found
 
