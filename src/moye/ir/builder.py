@@ -93,7 +93,7 @@ class Builder:
 
     @property
     def conditions(self) -> int:
-        """How many traced conditions decide whether this point is reached."""
+        """The number of traced conditions that decide whether this point is reached."""
         return len(self.open_conditions)
 
     @property
@@ -183,7 +183,7 @@ class Builder:
             self.pop()
 
     def mark(self) -> Mark:
-        """Where recording stands; ``rollback`` returns there."""
+        """The place where recording stands; ``rollback`` returns there."""
         ops_ = self._blocks[-1].ops
         return Mark(len(self._blocks), ops_[-1] if ops_ else None, dict(self._known[-1]), len(self._learned[-1]),
                     len(self.open_conditions), len(self.func.buffers), len(self.func.guards), self._left[-1])
@@ -377,7 +377,7 @@ class Builder:
 
 
 GUARD_DEPTH = 60
-"""How deeply a condition that launch evaluates may nest: Python's parser takes 200 parentheses."""
+"""The depth to which a condition that a launch evaluates may nest: Python's parser takes 200 parentheses."""
 
 
 def expressible(operand: Operand, params: frozenset[int]) -> bool:

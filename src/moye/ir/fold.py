@@ -91,7 +91,7 @@ def unary_facts(kind: str, a: Operand) -> Facts:
 
 
 def _modulo(found: Facts, dtype: DType) -> Facts:
-    """What of the facts survives arithmetic that wraps: bounds if they show that it does not, powers of two."""
+    """The facts that survive arithmetic that wraps: bounds if they show that it does not wrap, and powers of two."""
     # Wrapping subtracts multiples of 2^bits: of a divisor only its powers of two survive that.
     lower, upper, divisor = found
     if lower is not None and upper is not None and fits(lower, dtype) and fits(upper, dtype):
@@ -112,7 +112,7 @@ def _sub(a: Facts, b: Facts) -> Facts:
 
 
 def _product(a: int, b: int) -> int:
-    """What divides a product: of one too large to keep, a power of two."""
+    """A divisor of a product; if it is too large to keep, the power of two in it."""
     if a >= _NEVER or b >= _NEVER:
         return _NEVER
     both = a * b
@@ -253,7 +253,7 @@ def _constant(kind: str, a: Literal, b: Literal) -> Literal | None:
 
 
 def _integer(result: int, dtype: DType) -> Literal | None:
-    """The result of an operation on constants; None where it is an overflow, which the simulator is to see."""
+    """The result of an operation on constants; None if it is an overflow, which the simulator is to see."""
     return None if not fits(result, dtype) and not wraps(dtype) else Literal(wrap(result, dtype), dtype)
 
 

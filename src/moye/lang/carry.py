@@ -68,7 +68,7 @@ class Carried:
     structure: object
     leaves: list[Scalar]
     names: list[str]
-    """Per leaf what its variable is called beyond the name of the whole: ``_read`` for a field."""
+    """What the variable of each leaf is called beyond the name of the whole: ``_read`` for a field."""
 
 
 def take_apart(value: object) -> Carried:
@@ -196,7 +196,7 @@ def _parts(structure: Any) -> list[Any]:
 
 
 def _leaves(structure: Any) -> Iterator[Beside]:
-    """What goes with each pointer and scalar, which are leaves themselves."""
+    """What goes with each pointer and scalar; these are leaves themselves."""
     for part in _parts(structure):
         if part is structure:
             yield Beside() if part == "scalar" else part[6]
@@ -205,7 +205,7 @@ def _leaves(structure: Any) -> Iterator[Beside]:
 
 
 def fitted(have: Any, want: Any) -> list[int | None]:
-    """For each leaf of a structure the number of the one that another has for it; None where it has none."""
+    """For each leaf of a structure, the number of the leaf that another structure has for it; None if it has none."""
     found: list[int | None] = []
     at = 0
     for one, other in zip(_leaves(have), _leaves(want), strict=True):
@@ -218,7 +218,8 @@ def fitted(have: Any, want: Any) -> list[int | None]:
 
 
 def widen(held: Holds, structure: object, name: str) -> list[Var] | None:
-    """Have variables hold a value of another structure too: those that it needs; None where nothing changes."""
+    """Let variables hold a value of another structure too; the result is the new ones that this needs, None if nothing
+    changes."""
     both = united(held.structure, structure)
     if both is held.structure:
         return None
@@ -270,7 +271,7 @@ def rebuild(structure: object, leaves: Iterator[Scalar]) -> Any:
 
 
 def _block(buffer: Buffer) -> str:
-    """Which block of the cluster a mapped tensor is in."""
+    """The block of the cluster that a mapped tensor is in, as text."""
     mapped = None if buffer.base is None else buffer.base.op
     if not isinstance(mapped, ops.MapShared):
         return ""

@@ -59,7 +59,7 @@ def _standins() -> list[Standin]:
 
 
 def opened() -> int:
-    """How many stand-ins there are when a region opens; for ``closed``."""
+    """The number of stand-ins when a region opens; ``closed`` takes it."""
     return len(_standins())
 
 

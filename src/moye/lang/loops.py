@@ -329,7 +329,7 @@ class _Dynamic(Loop):
         return tuple(left[name] for name in self.names)
 
     def _left(self, name: str, otherwise: object) -> Any:
-        """What is in a variable behind the loop."""
+        """The value of a variable behind the loop."""
         slot = self.slots.get(name)
         if slot is None:
             return otherwise

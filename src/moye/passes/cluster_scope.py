@@ -20,7 +20,7 @@ from moye.ir.nodes import Block, Func
 _LOOPS = (ops.For, ops.Loop)
 _MEETINGS = (ops.SyncThreads, ops.SyncWarp, ops.NamedBarrier, ops.Atomic)
 _HEARS, _TELLS = (*_MEETINGS, ops.MbarrierWait, ops.Load), (*_MEETINGS, ops.MbarrierArrive, ops.Store)
-"""What passes on within a block what its threads know."""
+"""The ops that pass on within a block what its threads know."""
 State = tuple[bool, bool]
 """Whether there were such accesses before the last arrival at the cluster's barrier, and since."""
 CLEAN: State = (False, False)
@@ -89,7 +89,7 @@ class _Releases(_Flow):
     which barriers within the block pass on."""
 
     left: dict[tuple[int, bool], State] = field(default_factory=dict)
-    """By a region and whether it goes on there with ``continue``: what is so at the jumps."""
+    """The state at the jumps, by a region and whether the jump goes on there with ``continue``."""
 
     def block(self, block: Block, state: State, others: bool) -> State:
         for op, elsewhere in self.elsewhere(block):
@@ -132,7 +132,7 @@ class _Acquires(_Flow):
     """Backwards: whether what other blocks may have written is read before the next barrier of the cluster."""
 
     on: dict[tuple[int, bool], bool] = field(default_factory=dict)
-    """By a region and whether it is its next iteration: what holds where a jump goes."""
+    """What holds where a jump goes, by a region and whether the jump goes to its next iteration."""
 
     def block(self, block: Block, needed: bool, others: bool) -> bool:
         for op, elsewhere in reversed(list(self.elsewhere(block))):

@@ -40,7 +40,8 @@ def packed_conversion(op: ops.Map) -> ops.Cast | None:
 
 
 def neighbours(ref: TileRef, extents: Sequence[Extent]) -> tuple[int, int] | None:
-    """(dimension, 4 or 2): where so many elements of a register tensor follow each other, None where nowhere."""
+    """The dimension along which 4 or 2 elements of a register tensor follow each other, and the count; None if there is
+    none."""
     if ref.buffer.space is not Space.REGISTER or ref.swizzle is not None:
         return None
     # Four 8-bit elements fill a register; the conversion instructions take two.

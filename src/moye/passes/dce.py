@@ -1,4 +1,4 @@
-"""Func -> Func without what nobody uses: pure ops, reads and loads without users, register tensors never read.
+"""Func -> Func without what is not used: pure ops, reads and loads without users, register tensors never read.
 
 Contract: effects stay (stores to global and shared memory, barriers, prints, jumps); a load from memory whose value is
 unused goes.  Variables and register tensors live only through uses that themselves matter: an accumulator that nobody
@@ -41,7 +41,7 @@ class _Marker:
 
     @property
     def size(self) -> int:
-        """What only a further walk can make use of."""
+        """The marks that only a further walk can make use of."""
         return len(self.variables) + len(self.buffers)
 
     def block(self, block: Block) -> bool:
@@ -60,7 +60,7 @@ class _Marker:
         return next((id(other) in self.kept for other in behind if _touches(other, op.buffer)), True)
 
     def op(self, op: ops.Op) -> bool:
-        """Whether an op is needed; what it uses is, then, too."""
+        """Whether an op is needed; if it is, what it uses is needed too."""
         if isinstance(op, ops.Assign):
             live = [source for var, source in op.pairs if var.id in self.variables]
             self.use(*live)

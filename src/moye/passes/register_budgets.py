@@ -23,7 +23,7 @@ WARPGROUP, REGISTERS, MOST = 128, 65536, 256
 
 Budgets = dict[int, ops.SetMaxRegisters]
 def budgets(func: Func) -> Budgets | None:
-    """The last budget that each warp group sets, of those that set one; None where that cannot be told."""
+    """The last budget that each warp group sets, of those that set one; None if that cannot be told."""
     if func.threads % WARPGROUP or not any(isinstance(op, ops.SetMaxRegisters) for op in func.body.walk()):
         return {}
     found: Budgets = {}

@@ -1,4 +1,4 @@
-"""What the printer must know of a whole kernel before it prints: what is live, who uses what last, what kills what.
+"""What the printer must know of a whole kernel before it prints: what is live, last uses, and what kills what.
 
 In: a Func.  Out: ``Uses``: program positions, use counts of Values, kill sets of ops and blocks, labels of far exits.
 

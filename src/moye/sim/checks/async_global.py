@@ -60,7 +60,7 @@ class Threads(Protocol):
 
 
 class Eyes(Protocol):
-    """Who knows what each thread knows."""
+    """What the batch tells of the knowledge of each thread."""
 
     def eye(self, block: int, thread: int) -> Eye: ...
 
@@ -213,7 +213,7 @@ class Overlaps:
                                                      old[lost]), bool(self.memory.proxies.by_block))
 
     def _bulk(self) -> Bools:
-        """By the number of an op whether it is a bulk copy."""
+        """Whether an op is a bulk copy, by the number of the op."""
         return np.array([False, *(isinstance(op, ops.AnyBulk) for op in self.memory.plan.ops)])
 
     def _unfenced(self, packing: Packing, old: int, record: int) -> bool:

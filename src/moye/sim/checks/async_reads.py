@@ -71,7 +71,7 @@ class Sources:
     def __init__(self) -> None:
         self.lanes: dict[Lane, list[Source]] = {}
         self.copied: list[_Copied] = []
-        """Of the batch that runs."""
+        """The copies of the batch that runs."""
         self._shapes: dict[int, Ints] = {}
 
     # --- cp.async ----------------------------------------------------------------------------------------------------

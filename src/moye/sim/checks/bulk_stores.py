@@ -33,9 +33,9 @@ class Stored:
     record: int
     group: int
     wait: ops.BulkWait | None = None
-    """The first wait that covers it, which was for its source alone ..."""
+    """The first wait that covers it, which was for its source alone."""
     waited: int = 0
-    """... and the epoch of its thread then."""
+    """The epoch of its thread at that wait."""
 
     @property
     def units(self) -> Ints:

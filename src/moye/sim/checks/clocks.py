@@ -2,7 +2,8 @@
 
 Threads with one history of synchronisation form a group (at first the warps; a barrier that part of it reaches splits
 it).  ``now[g]`` is the epoch of group g, ``seen[g, h]`` the latest epoch of h's threads that every thread of g is
-ordered after; ``seen[g, g]`` is about the *other* threads of g: u at epoch e is before t iff u is t, or e <= seen.
+ordered after; ``seen[g, g]`` is about the *other* threads of g: u at epoch e is before t if u is t or
+e <= seen, else not.
 ``engines`` (a barrier's copies, a warpgroup's products) work on their own; ``heard[g, e]`` is the epoch of engine e
 that g knows to be complete.  In a cluster ``far[g, r]`` and ``far_heard[g, r]`` say the same of the block of rank r
 (of its own: nothing); epoch 1 there is that it has started.  ``wide`` is the part of ``far`` that holds for global
@@ -68,7 +69,7 @@ class Clocks:
     def split(self, active: Bools, most: int = MOST) -> list[int]:
         """Split groups until each is wholly inside or outside the mask (T, columns); the parent of each new group.
 
-        ``most``: so many groups are worth it, if there must not be more anyway.
+        There are at most ``most`` groups, unless the least number that every batch may have is larger.
         """
         inside = self._inside(active)
         partial: Bools = np.logical_or.reduce((inside > 0) & (inside < self._sizes()[:, None]), axis=1)
@@ -158,7 +159,7 @@ class Clocks:
             self.far_heard[:, :, :far_heard.shape[1]] = np.where(inside, np.maximum(part, far_heard[None]), part)
 
     def barrier(self, who: Bools | None) -> None:
-        """A barrier among whole groups (None: all of them)."""
+        """A barrier among whole groups; None means all groups."""
         if who is None:
             # barrier.sync by all: each arrival synchronizes with each departure, so all know what all have done.
             self.seen = np.repeat(self.now[None], self.groups, axis=0)
@@ -204,7 +205,7 @@ class Clocks:
             self._channels[channel] = tuple(np.where(where, 0, part) for part in self._channels[channel])
 
     def publish(self, channel: Channel, to: Channel, where: Bools) -> None:
-        """In the blocks ``where`` the channel ``to`` holds from here on what ``channel`` holds now."""
+        """In the blocks ``where``, the channel ``to`` holds from here on what ``channel`` holds now."""
         if (source := self._channels.get(channel)) is None:
             return
         before = self._channels.get(to)
@@ -224,8 +225,10 @@ class Clocks:
         self._leave(channel, (*self._everywhere(self._by_rank(seen, far), self._by_rank(heard, far_heard)), wide))
 
     def arrive(self, channel: Channel, who: Bools, rank: int | None) -> None:
-        """The groups ``who`` leave what they know of shared memory in the channel of block ``rank`` (None: of every
-        block) alone."""
+        """The groups ``who`` leave what they know of shared memory, and that alone, in the channel of block ``rank``.
+
+        None means the channel of every block.
+        """
         seen, heard, far, far_heard, wide = self.release(who)
         known: Known = (*self._everywhere(self._by_rank(seen, far), self._by_rank(heard, far_heard)),
                         np.zeros_like(wide))

@@ -89,13 +89,13 @@ class Peers:
             isinstance(op, ops.MbarrierArrive) and op.rank is not None) for op in func.body.walk())
         """Whether blocks reach each other's memory or mbarriers at all."""
         self.arrivals: dict[tuple[int, int], Arrival] = {}
-        """By mbarrier."""
+        """The arrivals of the phase under way, by mbarrier."""
         self.gone: Bools = np.zeros(checker.blocks, np.bool_)
         """The blocks that have ended."""
         self.scoped: Ints = np.zeros((checker.threads, checker.blocks), np.int64)
-        """The epoch of each thread after its last block barrier or fence of block scope ..."""
+        """The epoch of each thread after its last block barrier or fence of block scope."""
         self.barrier: Ints = np.zeros((checker.threads, checker.blocks), np.int64)
-        """... and its number."""
+        """The number of that barrier or fence."""
 
     # --- accesses ----------------------------------------------------------------------------------------------------
 

@@ -106,7 +106,7 @@ class Dependence:
 
     @property
     def after(self) -> tuple[Prior, ...]:
-        """Those that may still run behind the wait."""
+        """The earlier launches that may still run behind the wait."""
         return self.prior[0].behind if self.prior else ()
 
     def touch(self, memory: Global, index: Ints, written: bool) -> None:
@@ -225,7 +225,7 @@ def _tracked(memory: GlobalMemory, arguments: Sequence[object]) -> list[Spans]:
 
 
 def _owner(argument: TensorArg) -> Owner:
-    """Of an argument: of views, of torch's too, the array that they are of."""
+    """The owner of an argument's memory; for a view, of torch's too, it is the array that was viewed."""
     owner: Any = argument.memory if argument.owner is None else argument.owner
     while isinstance(getattr(owner, "base", None), np.ndarray):
         owner = owner.base

@@ -39,12 +39,12 @@ class Engines:
         self.shown: set[tuple[int, int]] = set()
         """The mbarriers whose initialisation was fenced."""
         self.barriers: dict[int, dict[int, ops.MbarrierInit]] = {}
-        """Per tensor the elements that are mbarriers."""
+        """The elements of each tensor that are mbarriers."""
         self.bulk = BulkWaits()
         self.came: Ints = np.zeros((checker.threads, checker.blocks), np.int64)
-        """How often each thread has arrived at the barrier of its cluster ..."""
+        """The number of times that each thread has arrived at the barrier of its cluster."""
         self.left: Ints = self.came.copy()
-        """... and has passed it."""
+        """The number of times that each thread has passed that barrier."""
         self._turns: Ints = np.zeros((2, checker.blocks), np.int64)
 
     def engine(self, kind: str, major: int, minor: int, name: str) -> int:
@@ -229,7 +229,7 @@ class Engines:
             self.checker.clocks.meet(channel, who)
 
     def passes(self) -> Ints:
-        """How often threads of each block have passed the barrier of their cluster."""
+        """The number of times that threads of each block have passed the barrier of their cluster."""
         passed: Ints = self.left.max(axis=0)
         return passed
 

@@ -1,12 +1,12 @@
-"""What synchronises through memory: who wrote each value of a flag, and what a thread that read it knows.
+"""Synchronisation through memory: the writer of each value of a flag, and what a thread that read it knows.
 
 In: strong writes and reads of a place, thread by thread, in the order in which memory changed.  Out: ``known``: up to
 which epoch each thread of a block is ordered before somebody; ``view``: which values somebody must have seen.
 
 A place has a ``Location``: its values, each with its writer and its chain.  A chain is a release sequence (PTX ISA,
-memory consistency model): a write and the read-modify-writes that follow it.  Who reads a value acquires what the
-chain has released up to it, no more.  What a thread knows is a ``Clock``: of each thread that releases the newest
-release that is known; a later one holds all that an earlier one did.
+memory consistency model): a write and the read-modify-writes that follow it.  A thread that reads a
+value acquires what the chain has released up to it, no more.  What a thread knows is a ``Clock``: the newest known
+release of each thread that releases; a later one holds all that an earlier one did.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Location:
     """All but the newest, which is in memory."""
     chain: list[int | None] = field(default_factory=lambda: [None])
     upto: list[int] = field(default_factory=lambda: [0])
-    """How many releases the chain of each value had then."""
+    """The number of releases that the chain of each value had when the value was written."""
     writer: list[Writer | None] = field(default_factory=lambda: [None])
     readers: dict[int, dict[int, list[tuple[int, int]]]] = field(default_factory=dict)
     """What each thread of each block has seen: (epoch, value), the newest last."""
@@ -86,12 +86,14 @@ class _Chain:
     log: list[Release] = field(default_factory=list)
     narrow: bool = False
     joined: dict[tuple[int, int] | None, tuple[int, Clock]] = field(default_factory=dict)
-    """How many of its releases have been joined, and to what: for everybody, or for a scope and a block."""
+    """How many of its releases have been joined, and the joined clock.  The key None is for everybody, others are a
+    scope and a block."""
 
 
 @dataclass(frozen=True, slots=True)
 class Eye:
-    """Whose knowledge is asked for: a thread of a block, what it knows of the others there (T,), and of its cluster."""
+    """The thread of a block whose knowledge is asked for: what it knows of the others there (T,), and of its
+    cluster."""
 
     block: int
     thread: int
@@ -99,10 +101,10 @@ class Eye:
     far: tuple[tuple[int, Ints], ...] = ()
     """(block, epochs (T,))."""
     own: int | None = None
-    """The epoch of the thread up to which its own acquires count, None for all."""
+    """The thread's own acquires count up to this epoch; None means all of them."""
 
     def limit(self, thread: int) -> int | None:
-        """Up to which epoch what a thread of the block did counts, None for all."""
+        """The epoch up to which the deeds of a thread of the block count; None means all of them."""
         if thread != self.thread:
             return int(self.row[thread])
         return None if self.own is None else max(self.own, int(self.row[thread]))
@@ -147,11 +149,11 @@ class Between:
         self.locations: dict[Place, Location] = {}
         self.chains: list[_Chain] = []
         self.sources: dict[int, list[Source]] = {}
-        """Per block those that publish something of it."""
+        """The sources that publish something of a block, by block."""
         self.learnt: dict[int, dict[int, tuple[list[int], list[Clock]]]] = {}
-        """Per block and thread what it has acquired itself, and from which epoch on."""
+        """What each thread has acquired itself, and from which epoch on, by block and thread."""
         self.versions: dict[int, int] = {}
-        """How often threads of a block have learnt something."""
+        """The number of times that threads of a block have learnt something."""
         self.newest = False
         """Whether those that poll find the newest value, not one after the other."""
         self.steps = self.events = 0
@@ -321,6 +323,6 @@ class Between:
 
 
 def _upto(epochs: list[int], clocks: list[Clock], limit: int | None) -> tuple[int, Clock]:
-    """What was acquired up to an epoch, None for all, and at which epoch the last of it."""
+    """The epoch of the last acquire up to a limit, and what had been acquired by then; None is no limit."""
     at = len(epochs) if limit is None else bisect_right(epochs, limit)
     return (epochs[at - 1], clocks[at - 1]) if at else (0, {})

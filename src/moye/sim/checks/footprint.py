@@ -27,9 +27,9 @@ class Footprint:
     group: Ints
     block: Ints | None
     first: Ints
-    """The highest thread that touches the entry ..."""
+    """The highest thread that touches the entry."""
     second: Ints
-    """... and the lowest, equal to it where there is only one."""
+    """The lowest one; it is equal to the highest if there is only one."""
     low: int
     high: int
     """Smallest and largest unit."""

@@ -82,7 +82,7 @@ class GlobalMemory:
         self.unwritten = Unwritten(memory, place, reporter)
         self.between = Between(self.cluster)
         self.held: Held | None = None
-        """Who holds which lock, in a run in which locks order nothing."""
+        """The locks and their holders, in a run in which locks order nothing."""
         self.coarse = False
         self.numbers = {id(op): number for number, op in enumerate(self.plan.ops, 1)}
         self.tracked: dict[int, UnitTracks] = {}
@@ -91,7 +91,7 @@ class GlobalMemory:
         self.proxies = GlobalFences(self.between, func.threads)
         self.patterns: dict[int, Pattern] = {}
         self.lanes: dict[tuple[int, int], Ints] = {}
-        """Per packing and number of blocks the record of each lane of the first blocks."""
+        """The record of each lane of the first blocks, by packing and number of blocks."""
         self.conflicts = Conflicts(func, self.plan.ops, place, reporter, memory)
 
     @property

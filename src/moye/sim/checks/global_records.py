@@ -57,7 +57,7 @@ class Crowd:
             self.unit, self.record = self.unit[:MOST], self.record[:MOST]
 
     def met(self, unit: Ints) -> tuple[Ints, Ints]:
-        """Who else has read these units: positions in ``unit``, and records."""
+        """The other readers of these units: positions in ``unit``, and records."""
         self._gather()
         if not self.unit.size:
             return self.unit, self.record
@@ -133,7 +133,7 @@ class Track:
             self._left(unit, offered, newest, self.other.take(unit))
 
     def _left(self, unit: Ints, record: Ints, *kept: Ints) -> None:
-        """Who is neither of those that are kept goes to the crowd."""
+        """A reader that is neither of the two that are kept goes to the crowd."""
         left: Bools = record != 0
         for other in kept:
             left &= (record ^ other) >> self.packing.lane_shift != 0

@@ -28,7 +28,8 @@ from moye.sim.findings.finding import Finding
 
 NEVER = np.iinfo(np.int64).max
 KEPT = 16
-"""Pairs of accesses that only a lock keeps apart: so many are remembered of it, should it turn out to be none."""
+"""The most pairs of accesses that are remembered of one lock, as kept apart by it alone, in case it turns out to be
+none."""
 RACES = frozenset(("C1", "C2", "C3", "G1", "G2", "G3", "G5"))
 _APART = (ops.AnyBulk, ops.Wgmma, ops.MbarrierInit, ops.MapShared, ops.ClusterArrive)
 
@@ -126,13 +127,13 @@ class Section:
     place: Place
     taken: Writer
     known: dict[int, list[tuple[int, int]]]
-    """By block threads of it that know that the lock is taken, and from which epoch on ..."""
+    """The threads of each block that know that the lock is taken, each with the epoch from which on it knows."""
     first: dict[int, Ints]
-    """... and what follows for all of its threads (T,)."""
+    """The first epoch of each thread of a block (T,) that the lock guards; it follows from ``known``."""
     sure: bool
     """Whether its thread would have waited for the lock."""
     over: dict[int, Ints] | None = None
-    """By block up to which epoch its threads (T,) are before the end."""
+    """The last epoch of each thread of a block (T,) that is ordered before the end."""
     end: Writer | None = None
 
 
@@ -147,24 +148,24 @@ class _Lock:
     open: Section | None = None
     sections: list[Section] = field(default_factory=list)
     signals: list[Release] = field(default_factory=list)
-    """What those published who let it go without having it ..."""
+    """What those published who let it go without having it."""
     strangers: list[Writer] = field(default_factory=list)
-    """... and those of them that do so in every order."""
+    """Those who let it go without having it in every order."""
     void: bool = False
     """Whether it keeps nobody out."""
     kept: list[Callable[[], None]] = field(default_factory=list)
-    """What is to be told then."""
+    """What is to be told once the lock is void."""
 
 
 class Held:
-    """Who holds which lock, in one run."""
+    """The locks of one run, and their holders."""
 
     def __init__(self, locks_: Locks, between: Between, threads: int) -> None:
         self.locks, self.between, self.threads = locks_, between, threads
         self._at: dict[Place, _Lock] = {}
         self._open: list[Section] = []
         self._of: dict[int, list[Section]] = {}
-        """By block."""
+        """The sections that threads of a block know of, by block."""
 
     # --- taking and letting go ---------------------------------------------------------------------------------------
 

@@ -47,7 +47,7 @@ class _Loop:
     def __init__(self, loop: ops.Loop) -> None:
         self.loop = loop
         self.sources: dict[int, list[tuple[Operand, Way]]] = {}
-        """By variable what the loop assigns to it, and on which way."""
+        """What the loop assigns to each variable, and on which way."""
         self.exits: list[Way] = []
         self._walk(loop.body, ())
 

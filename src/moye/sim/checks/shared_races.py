@@ -196,9 +196,10 @@ class SharedChecker:
             self.judge.overwrite(shadow, op, clashes, verb, asynchronous)
 
     def _overtaken(self, shadow: Shadow, op: Op, clashes: Clashes) -> Clashes | None:
-        """C2 of reads that find the next value, because its writer has not waited for them; the others that are left.
+        """Tell (C2) of reads that find the next value, because its writer has not waited for them; the others that are
+        left.
 
-        They have not read the value before, which they are ordered after.
+        These reads have not read the value before, although they are ordered after it.
         """
         turns = shadow.turns
         if turns is None:
@@ -262,7 +263,7 @@ class SharedChecker:
         self.copies.commit(self.everyone(active))
 
     def wait(self, op: CpAsyncWait, active: Bools | None, trips: Mapping[str, Any] | None = None) -> None:
-        """Each thread waits until at most ``op.pending`` of its groups are in flight (None: nothing at all).
+        """Each thread waits until at most ``op.pending`` of its groups are in flight; None means that none may be.
 
         ``trips`` are the variables of the loops around it, for the reader.
         """
@@ -272,7 +273,8 @@ class SharedChecker:
             shadow.complete(self.copies.done, self.judge.number(op), self.clocks)
 
     def allocate(self, op: Alloc, active: Bools | None) -> None:
-        """The buffer is allocated, for the first time or again; by all threads, else nothing is known of the others."""
+        """The buffer is allocated, for the first time or again.  Only if all threads do so, something is known of the
+        others."""
         shadow = self.shadows.get(op.buffer.id)
         if shadow is not None and self._mask(active) is None:
             shadow.allocate(op)
@@ -365,7 +367,7 @@ class SharedChecker:
     # --- locks -------------------------------------------------------------------------------------------------------
 
     def _unguarded(self, shadow: Shadow, op: Op, clashes: Clashes) -> Clashes | None:
-        """In a run in which locks order nothing, what no lock guards; else all of them."""
+        """The clashes that no lock guards, in a run in which locks order nothing; in other runs all of them."""
         held = None if self.flags is None else self.flags.held
         if held is None or self.flags is None:
             return clashes
@@ -477,7 +479,7 @@ class SharedChecker:
             shadow.refine(unit)
 
     def _mask(self, active: Bools | None) -> Bools | None:
-        """None if every thread takes part, (T, 1) if blocks agree, else (T, blocks)."""
+        """The smallest form of a mask: None if every thread takes part, (T, 1) if blocks agree, else (T, blocks)."""
         if active is None:
             return None
         if active.shape[1] > 1 and bool((active == active[:, :1]).all()):

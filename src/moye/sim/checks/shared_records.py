@@ -28,7 +28,7 @@ NEVER = (1 << 30) - 1
 IN_FLIGHT = NEVER << EPOCH_SHIFT
 
 SHOWN = -1
-"""In place of the epoch of a fence: asynchronous units see the unit, or another write has taken its place."""
+"""This stands for the epoch of a fence if asynchronous units see the unit, or if another write has taken its place."""
 
 ENGINE, SYNC, PENDING, WAITED = 0, 1, 2, 3
 """Kinds of write: by an engine (its number in place of the thread), an ordinary one, an asynchronous one of cp.async in
@@ -74,7 +74,8 @@ def put(state: Ints | Bools, row: Ints, block: Ints | None, values: Ints | Bools
 
 
 class Recent:
-    """Per unit and group the newest access, and the newest one by another thread of the group: (units, G, columns)."""
+    """The newest access to each unit by each group, and the newest one by another thread of the group: (units, G,
+    columns)."""
 
     def __init__(self, units: int, clocks: Clocks) -> None:
         shape = (units, clocks.groups, clocks.columns)
@@ -134,7 +135,7 @@ class Others:
         self.fences: Ints = np.full((units, clocks.columns), SHOWN, np.int64)
         """When the writer made it visible to asynchronous units (0: not yet)."""
         self.reads: dict[int, Recent] = {}
-        """By the rank of the block that reads."""
+        """Reads from other blocks, by the rank of the block that reads."""
 
     def refine(self, times: int) -> None:
         self.write, self.writer = np.repeat(self.write, times, axis=0), np.repeat(self.writer, times, axis=0)
@@ -149,7 +150,7 @@ class Others:
             self.reads[rank].add(part.at, clocks, op, part.owner)
 
     def written(self, reach: Reach, clocks: Clocks, op: int) -> None:
-        """Of several writes of one unit the last one stays."""
+        """Keep records of units; if a unit is written several times, the last write stays."""
         epoch = clocks.epoch(reach.at.group, reach.actor)[:, 0]
         self.write[reach.at.unit, reach.owner] = pack(epoch, op, SYNC, reach.at.first)
         self.writer[reach.at.unit, reach.owner] = reach.actor % clocks.cluster
@@ -157,16 +158,16 @@ class Others:
 
 
 class InFlight:
-    """Of each unit's last asynchronous write: its group, its issuer's waits so far, and the op that waited for it."""
+    """The last asynchronous write of each unit: its group, its issuer's waits so far, and the op that waited for it."""
 
     def __init__(self, units: int, columns: int) -> None:
         self.group: Ints = np.zeros((units, columns), np.int64)
         self.waits: Ints = np.zeros((units, columns), np.int64)
         self.wait_op: Ints = np.zeros((units, columns), np.int64)
         self.issues: dict[int, int] = {}
-        """How often each op has copied ..."""
+        """The number of times that each op has copied."""
         self.unread: set[int] = set()
-        """... and which have overwritten what had arrived and nobody had read: they are in the wrong stage."""
+        """The copies that have overwritten what had arrived and nobody had read: they go to the wrong stage."""
 
     def repeat(self, times: int, axis: int) -> None:
         self.group = np.repeat(self.group, times, axis)
@@ -175,15 +176,16 @@ class InFlight:
 
 
 class Turns:
-    """Of each unit the write before its last one, and which groups had read that: bits, by the number of the group."""
+    """The write before the last one of each unit, and the groups that had read it, as bits by the number of the
+    group."""
 
     def __init__(self, units: int, columns: int) -> None:
         self.before: Ints = np.zeros((units, columns), np.int64)
         self.had_read: Ints = np.zeros((units, columns), np.int64)
         self.read: Ints = np.zeros((units, columns), np.int64)
-        """Who has read the last one."""
+        """The groups that have read the last one."""
         self.told: dict[tuple[int, int], bool] = {}
-        """Of a pair of ops (a write, a read) that clash whether the write overtakes the read: what was told first."""
+        """Whether the write overtakes the read, for each pair of a write and a read that clash: what was told first."""
 
     def repeat(self, times: int, axis: int) -> None:
         self.before, self.had_read, self.read = (np.repeat(x, times, axis)
@@ -211,7 +213,7 @@ class Turns:
 
 
 def bit(group: Ints | int) -> Ints:
-    """The bit of a group; of so many groups some share one."""
+    """The bit of a group; if there are more groups than bits, some share one."""
     return np.int64(1) << (np.asarray(group, np.int64) % 62)
 
 
@@ -236,15 +238,16 @@ class Shadow:
         self.copies: InFlight | None = None
         self.pending = False                            # whether a copy may be in flight
         self.stale: Bools | None = None
-        """Units not written since the buffer was allocated again, None where it was allocated once ..."""
+        """Units not written since the buffer was allocated again; None if it was allocated once."""
         self.allocated: Op | None = None
-        """... and where it was."""
+        """The op that allocated it again."""
         self.engines: dict[int, Ints] = {}
-        """Per engine that has read the buffer the last read of each unit ..."""
+        """The last read of each unit, by engine that has read the buffer."""
         self.fences: Ints | None = None
-        """... and, where that matters, when its last writer made each unit visible to engines (0: not yet) ..."""
+        """When the last writer of each unit made it visible to engines (0: not yet); None where that does not
+        matter."""
         self.foreign: Bools | None = None
-        """... and whether another thread has fenced since."""
+        """Whether another thread has fenced since, for each unit."""
         self.turns: Turns | None = None
         """What each unit held before its last write, where roles may overtake each other."""
         self.others: Others | None = None

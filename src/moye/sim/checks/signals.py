@@ -4,8 +4,8 @@ In: those operations with their addresses and masks, lane by lane in the order i
 ``between`` keeps of them; the clocks of the batch, where threads of one block learn of each other; ``give``: an older
 value for a load that polls.
 
-A load may read any value that is not older than what its thread knows to have been written or seen (coherence).  Those
-that poll are given one value after the other, so that a wait ends at the first one that satisfies it.
+A load may read any value that is not older than what its thread knows to have been written or seen (coherence).  Loads
+that poll get one value after the other, so that a wait ends at the first one that satisfies it.
 """
 
 from __future__ import annotations
@@ -73,14 +73,14 @@ class Flags:
                  held: Held | None = None) -> None:
         self.between, self.traffic, self.first, self.blocks, self.shared = between, traffic, first, blocks, shared
         self.held = held
-        """Who holds which lock, in a run in which locks order nothing."""
+        """The locks and their holders, in a run in which locks order nothing."""
         self.fences = [Fences(shared.threads, blocks) for _ in range(3)]
         self.outcome: Outcome | None = None
-        """Of the atomic that is being done ..."""
+        """The outcome of the atomic that is being done."""
         self.replaced: Any = 0
-        """... and what the store that is being done replaces (T or 1, B or 1)."""
+        """What the store that is being done replaces, (T or 1, B or 1)."""
         self._awaited: dict[int, dict[tuple[int, int, Location], tuple[int, int]]] = {}
-        """Per block relaxed reads of its threads at an epoch: the value and the scope."""
+        """The relaxed reads of the threads of a block at an epoch, by block: the value and the scope."""
         self._turns: dict[tuple[int, int, Location], _Turn] = {}
         self._floors: dict[tuple[int, int, Location], tuple[tuple[int, int, int], int, Clock]] = {}
         self._must: dict[tuple[int, int, Location], int] = {}
@@ -222,7 +222,8 @@ class Flags:
         return []
 
     def _releases(self, op: ops.Op, block: int, thread: int) -> list[Release]:
-        """What a strong write publishes: everything before it if it releases, else what lies before a fence."""
+        """The releases of a strong write: everything before it if it is a release itself, else what lies before a
+        fence."""
         eye, scope = self.eye(block, thread), scope_of(op)
         if getattr(op, "order", None) in RELEASES:
             # A release is cumulative: it publishes what its thread knows of others, with all that it did itself.

@@ -45,10 +45,10 @@ class Arrivals:
     before: Ints
     """The moment of the last but one."""
     epoch: Ints
-    """Of the clock of the thread's group."""
+    """The epoch of the clock of the thread's group."""
     phase: Ints
     op: dict[int, ops.MbarrierArrive] = field(default_factory=dict)
-    """By its moment."""
+    """The arrivals, by their moment."""
 
 
 @dataclass(slots=True)
@@ -75,9 +75,9 @@ class Lapse:
     wait: Wait | None = None
     arrival: ops.MbarrierArrive | None = None
     thread: int = -1
-    """Who has arrived ..."""
+    """The thread that has arrived."""
     moment: int = 0
-    """... and when."""
+    """The moment of its arrival."""
 
 
 class Stages:
@@ -86,19 +86,20 @@ class Stages:
     def __init__(self, func: Func, threads: int, blocks: int) -> None:
         self.shape = threads, blocks
         self.empty = _pairs(func)
-        """Per tensor of barriers on which copies complete the one at which readers arrive; it may be the same."""
+        """The tensor of barriers at which readers arrive, for each tensor of barriers on which copies complete; it may
+        be the same."""
         self.copies = _copied(func)
-        """Per shared buffer that only bulk copies write the first of them."""
+        """The first bulk copy into each shared buffer that only bulk copies write."""
         self.moment = 0
         self.waits: dict[Key, list[Wait]] = {}
         self.arrivals: dict[Key, Arrivals] = {}
         self.fills: dict[Key, Fills] = {}
         self.issued: dict[Key, Ints] = {}
-        """Per warpgroup and group of products the moment of the last one, (B,)."""
+        """The moment of the last product of each group, by warpgroup and group, (B,)."""
         self.broken: dict[int, str] = {}
         self.again = _again(func)
         self.passed: dict[Key, Ints] = {}
-        """Of barriers that may be initialised again the epoch at which each thread last passed a wait, (T, B)."""
+        """The epoch at which each thread last passed a wait, (T, B), of barriers that may be initialised again."""
 
     # --- what happens ------------------------------------------------------------------------------------------------
 
@@ -154,8 +155,8 @@ class Stages:
     def readers(self, full: int, element: int) -> tuple[Buffer, int] | None:
         """The barrier at which the readers of a stage arrive.
 
-        Of one tensor the elements on which copies have completed are paired with the others, in order; all stages have
-        been filled when the first of them is filled again.
+        In a tensor that holds both, the elements on which copies have completed are paired with the others, in order.
+        All stages have been filled when the first of them is filled again.
         """
         empty = self.empty.get(full)
         if empty is None or empty.id != full:
@@ -234,7 +235,7 @@ class Stages:
         return max(found, key=lambda wait: wait.moment, default=None)
 
     def arrived(self, wait: Wait, block: int, among: slice) -> Lapse | None:
-        """Who of some threads was the last to arrive in the phase that has let ``wait`` pass."""
+        """The last of some threads to arrive in the phase that has let ``wait`` pass."""
         arrivals = self.arrivals.get((wait.op.ref.buffer.id, wait.element))
         if arrivals is None:
             return None
@@ -243,7 +244,7 @@ class Stages:
         return _last((wait.op.ref.buffer, wait.element), arrivals, moments, among, wait)
 
     def since(self, full: int, element: int, block: int, among: slice, moment: int) -> Lapse | None:
-        """Who of some threads has arrived at ``empty`` after this moment."""
+        """Those of some threads that have arrived at ``empty`` after this moment."""
         empty = self.readers(full, element)
         arrivals = None if empty is None else self.arrivals.get((empty[0].id, empty[1]))
         if empty is None or arrivals is None:
@@ -261,9 +262,10 @@ def _last(empty: tuple[Buffer, int], arrivals: Arrivals, moments: Ints, among: s
 
 @once_per_func
 def _pairs(func: Func) -> dict[int, Buffer]:
-    """Of as many tensors with as many barriers each the first belongs to the first; one alone to all.
+    """Pair the tensors of barriers on which copies complete with those at which readers arrive.
 
-    A tensor without such a partner may hold the barriers of both sides, unless who fills arrives as readers do.
+    Tensors with equally many barriers are paired in order; a single one belongs to all.  A tensor without such a
+    partner may hold the barriers of both sides, unless the filler arrives as readers do.
     """
     walked = list(func.body.walk())
     full = {op.barrier.buffer.root for op in walked

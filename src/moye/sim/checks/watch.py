@@ -326,7 +326,8 @@ class Watch:
             self.uses.tell(op, self.unset(op, fragment, rows, missing))
 
     def carried(self, op: ops.Op, fragment: Fragment, rows: Array, mask: Mask) -> Array | None:
-        """The numbers of the origins of elements (rows, T, B) that are not set and will be kept; None: all are set."""
+        """The numbers of the origins of elements (rows, T, B) that are not set and will be kept; None if all are
+        set."""
         if self.wgmma.used and self.wgmma.use(op, fragment, rows, mask, write=False):
             return None
         missing = fragment.unset(rows, None if mask is None else np.asarray(mask))

@@ -87,7 +87,7 @@ class ProductChecks:
         self.held: dict[int, Held] = {}
         self.touched: dict[int, Array] = {
             number: np.ones(self.fragments[number].data.shape[1:], np.bool_) for number in self.used}
-        """Per fragment the lanes (T, B) that have changed it since their last fence."""
+        """The lanes (T, B) that have changed a fragment since their last fence, by fragment."""
 
     def fence(self, lanes: Array | None) -> None:
         """warpgroup_arrive."""
@@ -130,7 +130,7 @@ class ProductChecks:
                                             not issued.fresh[i], ready)
 
     def _copied(self, ref: Ref | TileRef, start: int) -> int | None:
-        """When the tensor copy was issued that has filled an operand; None for any other writer."""
+        """The time of issue of the tensor copy that has filled an operand; None for any other writer."""
         checker = self.watch.checker
         shadow = checker.shadows[ref.buffer.id]
         record = shadow.write[min(start // shadow.unit, shadow.units - 1), :1]

@@ -40,7 +40,7 @@ _SEARCHED = 16
 def lints(func: Func, rows: list[Row]) -> list[Lint]:
     """One lint per statement and tensor with conflicts that cost something.
 
-    For a buffer that TMA or wgmma uses canonical layouts alone are proposed, none for one that bulk copies use.
+    If TMA or wgmma uses a buffer, only canonical layouts are proposed; if bulk copies use it, none is.
     """
     shared = [row for row in rows if row.shared and row.direction != "atomic"]
     # Conflicts are weighed against all wavefronts of the launch: a bad access that is rare costs nothing.

@@ -45,7 +45,7 @@ class Variant:
     mask: Bools | None
     cost: Cost
     lines: Ints | None = None
-    """Of a cp.async.ca: the line of the source that each lane reads, counted from the first lane's."""
+    """The line of the source that each lane of a cp.async.ca reads, counted from the first lane's."""
     hits: int = 0
 
 
@@ -134,7 +134,7 @@ class Meter:
         self.blocks = 0
         self.swizzles = SwizzleWatch(func)
         self.sources: dict[int, Ints] = {}
-        """Of copies into shared memory that are being counted: the lines they read."""
+        """The lines that the copies into shared memory read that are being counted."""
         inside = {at for at, loops in self.loops.items() if loops}
         self.waits, self.products = WaitWatch(inside), ProductWatch(inside)
 

@@ -68,7 +68,7 @@ def by_warp(lanes: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
 
 
 def active_lanes(mask: Bools | None, shape: tuple[int, ...]) -> Bools | None:
-    """The lanes (requests, 32) that take part, None for all."""
+    """The lanes (requests, 32) that take part; None means all."""
     if mask is None and shape[1] % WARP == 0:
         return None
     lanes = by_warp(np.ones(shape, np.bool_) if mask is None else mask)
@@ -108,7 +108,7 @@ def shared_cost(address: Ints, size: int, mask: Bools | None) -> Cost:
 
 
 def _worst_bank(words: Ints) -> Ints:
-    """Per row the most different words of one bank."""
+    """The most different words of one bank, row by row."""
     count = len(words)
     # Whole rows of banks are taken off, which moves no word to another bank.  Sorted, equal words are neighbours and
     # count once, because lanes that read one word share it.
@@ -120,7 +120,7 @@ def _worst_bank(words: Ints) -> Ints:
 
 
 def wavefronts(address: Ints, size: int, mask: Bools | None, cache: str | None, lines: Ints | None) -> Cost:
-    """Of any access to shared memory; ``cache`` and the source's ``lines`` are those of a cp.async."""
+    """The cost of any access to shared memory; ``cache`` and the source's ``lines`` are those of a cp.async."""
     if cache == "global":
         return bypass_cost(address, mask)
     return shared_cost(address, size, mask) if lines is None else line_cost(address, size, mask, lines)

@@ -63,7 +63,7 @@ def _chosen(op: ops.Op) -> list[tuple[bool, Operand]]:
 
 
 def _users(func: Func) -> dict[int, set[int]]:
-    """By the id of a Value the ops that use it; a Map's own value counts as used by the Map."""
+    """The ops that use a Value, by its id; a Map's own value counts as used by the Map."""
     users: dict[int, set[int]] = {}
     for op in func.body.walk():
         for operand in (*op.operands(), *([op.value] if isinstance(op, ops.Map) else [])):

@@ -40,9 +40,9 @@ class Guard:
     needed: frozenset[int]
     ragged: bool
     block: Block
-    """What is executed ..."""
+    """What is executed if the condition is ``when``."""
     when: bool
-    """... where the condition is this."""
+    """The outcome of the condition that executes the block."""
 
     def places(self) -> list[tuple[object, int]]:
         """Statement and buffer of each target: those of an unrolled loop are the same."""
@@ -118,7 +118,7 @@ def fixed(cond: Operand, loops: dict[int, ops.For]) -> object | None:
 
 @once_per_func
 def loops_of(func: Func) -> dict[int, ops.For]:
-    """By the id of its variable each loop."""
+    """Each loop, by the id of its variable."""
     return {op.iv.id: op for op in func.body.walk() if isinstance(op, ops.For)}
 
 
@@ -238,7 +238,7 @@ def _needed(operands: list[object], inside: dict[int, ops.Op]) -> set[int] | Non
 
 
 def _variables(inside: dict[int, ops.Op]) -> tuple[dict[int, list[ops.Op]], dict[int, list[ops.Op]]]:
-    """By variable the operations that declare it, and those that assign it."""
+    """The operations that declare each variable, and those that assign it."""
     declared: dict[int, list[ops.Op]] = {}
     assigned: dict[int, list[ops.Op]] = {}
     for op in inside.values():

@@ -62,7 +62,7 @@ class Emitter(Writer):
                  loops: Loops | None = None) -> None:
         super().__init__(func, levels, check, loops)
         self.statements = statements
-        """What is recorded for a timeline, None for nothing."""
+        """What is recorded for a timeline; None for nothing."""
         self.choices = choices(func, scalars.judged) if check else Choices()
         self.guards = guards(func) if check else {}
         """Branches that leave something as it was, which checked code looks at."""

@@ -1,7 +1,7 @@
-"""Who waits for whom: barriers of all kinds and warp-wide operations of one batch of blocks.
+"""The barriers of all kinds and the warp-wide operations of one batch of blocks: which lanes wait for which.
 
 In: groups of lanes that arrive at a blocking op.  Out: groups that may go on (``batch.ready``), and findings: C4, C5,
-C6, F4 where lanes wait for something that cannot come (who waits for what is told by waiters.py).
+C6, F4 if lanes wait for something that cannot come (waiters.py tells which lanes wait for what).
 
 The common case, all threads of all blocks at once, never gets here: see Batch.
 """
@@ -37,9 +37,9 @@ class Waiting:
     lanes: Array
     barrier: int = -1
     element: Array | None = None
-    """Per lane (T, B) the barrier of an mbarrier tensor ..."""
+    """The barrier of an mbarrier tensor that each lane waits for, (T, B)."""
     parity: Array | None = None
-    """... and the parity of the phase that it waits for."""
+    """The parity of the phase that each lane waits for, (T, B)."""
 
 
 class Barriers:
@@ -280,7 +280,8 @@ class Barriers:
         return Deadlock(self._block(block), self.batch.threads, tuple(told), self.batch.exits(block))
 
     def _follows(self) -> bool:
-        """Whether somebody waits for an mbarrier whose use has been told to be wrong: this comes of it."""
+        """Whether somebody waits for an mbarrier whose use has been told to be wrong: the deadlock follows from
+        that."""
         if self.batch.watch is None or not self.batch.launch.reporter.findings:
             return False
         broken = self.batch.watch.checker.engines.stages.broken

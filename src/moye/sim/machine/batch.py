@@ -73,7 +73,7 @@ class Batch:
             self.plans = [probe.watched(plan, self) for plan in self.plans]
 
     def _own(self) -> None:
-        """Where leftovers of predicated copies are looked for, who wrote each element is kept."""
+        """Keep the writer of each element, if leftovers of predicated copies are looked for."""
         stale = self.launch.stale
         if stale is None:
             return
@@ -203,7 +203,8 @@ class Batch:
         return "done"
 
     def _wake(self) -> None:
-        """Let those that poll look at once if somebody else has changed a flag: who waits longest comes first."""
+        """Let the groups that poll look at once if somebody else has changed a flag; the one that waits longest comes
+        first."""
         if self.watch is None:
             return
         events = self.launch.globals.between.events

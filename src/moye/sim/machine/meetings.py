@@ -1,9 +1,9 @@
-"""Whether all who should meet do: findings C4, C5, C6, F7 of barriers and warp operations that let threads through.
+"""Checks that all threads meet that should: C4, C5, C6, F7 of barriers and warp operations that let threads through.
 
-In: the lanes that go on, and who has not come.  Out: findings.
+In: the lanes that go on, and those that have not come.  Out: findings.
 
-Who has returned before need not come; who has gone past it must have (absent.py tells them apart).  That nobody can go
-on is told by deadlock.py.
+A thread that has returned before a barrier need not come; one that has gone past it must have come (absent.py tells
+them apart).  deadlock.py tells if nobody can go on.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Meetings:
         self.told: Array = np.zeros(self.batch.blocks, np.bool_)
         """The blocks of which a block or cluster barrier has been told: more would follow from it."""
         self.came: dict[int, list[tuple[ops.NamedBarrier, Array]]] = {}
-        """Who has arrived at each named barrier since it opened last, by the op."""
+        """The lanes that have arrived at each named barrier since it opened last, by the op."""
 
     # --- sync_threads ------------------------------------------------------------------------------------------------
 
@@ -282,7 +282,7 @@ class Meetings:
         return missed
 
     def _departures(self) -> Iterator[tuple[ops.Exit | None, Array]]:
-        """Where threads have left: a return, or None for the end of the kernel."""
+        """The places at which threads have left: a return, or None for the end of the kernel."""
         rest = self.batch.gone().copy()
         for op, mask in self.batch.returned.values():
             if mask is not False:

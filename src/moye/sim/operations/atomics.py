@@ -80,7 +80,7 @@ class AtomicPlan:
             self.batch.watch.grown(self.op, "add", bits, self.op.ref.buffer.name, old, value, bad, active)
 
     def _wrote(self, old: Array, values: Array, expected: Array | None) -> Array:
-        """Where it counts as a write: a comparison that fails writes nothing, nor does a poll that adds nothing."""
+        """Whether it counts as a write: a comparison that fails writes nothing, nor does a poll that adds nothing."""
         if expected is not None:
             return np.asarray(old == expected)
         if not self.polls:

@@ -96,7 +96,7 @@ class Trace:
         self.targets = targets
         self.origins: dict[Target, Origin] = {}
         self.first_read: dict[str, Array] = {}
-        """Per element of an array's memory the number of the read that was the first to read it, from 1 on."""
+        """The number (from 1 on) of the first read of each element of an array's memory."""
         self.products = 0
         self.products_before: dict[int, int] = {}
         """How many products were done before each read."""

@@ -197,7 +197,7 @@ class Moved(Protocol):
     """An op in one batch: what a copy in flight is asked for."""
 
     barrier: Buffer | None
-    """The mbarriers that it completes on; None where it belongs to a bulk group."""
+    """The mbarriers that it completes on; None if it belongs to a bulk group."""
     name: str
     """Of the shared memory that it fills or reads."""
 
@@ -227,9 +227,9 @@ class Issued:
         self.issuer = block
         """The block whose thread it is: of a multicast not always the one that receives."""
         self.sources: list[Source | None] = []
-        """What the checks of global memory keep of each load, as it was issued ..."""
+        """What the checks of global memory keep of each load, as it was issued."""
         self.source: Array = np.zeros_like(element)
-        """... and which of them belongs to each entry."""
+        """Which of the sources belongs to each entry."""
         self.values: Array | None = None
         """What a store has read of shared memory and not written yet."""
 
@@ -307,7 +307,7 @@ class TensorCopies:
     # --- loads -------------------------------------------------------------------------------------------------------
 
     def land(self) -> bool:
-        """Perform the loads that somebody waits for; whether there were any."""
+        """Perform the loads that somebody waits for; the result is whether there were any."""
         if not self.loads:
             return False
         wanted = self._wanted()
@@ -335,7 +335,7 @@ class TensorCopies:
         return moved
 
     def _wanted(self) -> dict[int, Array]:
-        """Per barrier tensor where (elements, blocks) somebody waits."""
+        """Whether somebody waits for each barrier of a tensor (elements, blocks), by tensor."""
         wanted: dict[int, Array] = {}
         for entry in self.batch.barriers.waiting:
             if isinstance(entry.op, ops.MbarrierWait) and entry.element is not None:
@@ -383,7 +383,7 @@ class TensorCopies:
         self._perform(lambda x: lanes[x.thread, x.block] & (x.group < limit[x.thread, x.block]), only_read=op.read)
 
     def _perform(self, which: Any, *, only_read: bool) -> None:
-        """Carry out the stores that ``which`` chooses; ``only_read``: what they write may come later."""
+        """Carry out the stores that ``which`` chooses; with ``only_read`` they may write later."""
         if not only_read:
             self.fetched = self._some(self.fetched, which, lambda x: x.box.store(x))
         fetched: list[Issued] = []

@@ -276,7 +276,7 @@ class Wgmma:
         return self._exact(self.op.a, values.reshape(-1, k, m).transpose(0, 2, 1))
 
     def _exact(self, ref: TileRef, values: Array) -> Array:
-        """As the multiplier sees them."""
+        """The elements as the multiplier sees them."""
         if ref.dtype.name == "tfloat32":
             values = (np.ascontiguousarray(values).view(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32)
         return values.astype(self.kind)

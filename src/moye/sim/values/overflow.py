@@ -26,7 +26,7 @@ _EXACT: dict[str, Callable[[int, int], int]] = {
 }
 LOW, HIGH = -(1 << 31), (1 << 31) - 1
 _LARGE = 128
-"""A shift by more is told as a shift, not as a number of so many digits."""
+"""A shift by more than this is told as a shift, not as a number of many digits."""
 
 
 def name_of(kind: str, given: str) -> str:

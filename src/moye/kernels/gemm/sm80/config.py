@@ -86,7 +86,7 @@ def instruction(dtype: Any) -> Any:
 
 
 def outputs(dtype: Any) -> tuple[Any, ...]:
-    """What C may hold for operands of this dtype."""
+    """The dtypes that C may have for operands of this dtype."""
     if dtype.is_integer:
         return (mo.int32,)
     return (mo.float64,) if dtype.bits == 64 else (mo.float32, mo.float16, mo.bfloat16)
