@@ -142,7 +142,7 @@ class Overlaps:
         return clash if left.all() else clash.pick(np.flatnonzero(left))
 
     def _unread(self, source: Source, clash: Clash, block: int) -> Bools:
-        """Which entries may overwrite what is still being read and are not told of here."""
+        """The entries that may overwrite what is still being read, except for those that this reports."""
         packing = clash.tracks.packing
         lanes, inverse = np.unique(clash.record >> packing.lane_shift, return_inverse=True)
         left = np.zeros(len(clash.unit), np.bool_)

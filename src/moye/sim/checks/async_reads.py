@@ -20,7 +20,7 @@ from moye.sim.checks.clocks import Bools, Ints
 from moye.sim.checks.global_records import UnitTracks
 
 Lane = tuple[int, int]
-"""The number of a block among those that run, a thread of it."""
+"""The number of a block among those that run, and a thread of it."""
 KEPT = 1024
 """So many bulk copies of a thread are remembered; what is older counts as complete."""
 

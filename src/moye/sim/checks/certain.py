@@ -61,9 +61,9 @@ class _Certain:
         self.registers: set[int] = set()
         """Fragments that hold something doubtful."""
         self.places: set[int] = set()
-        """The ids of operations of which it is in doubt whether they are executed."""
+        """The ids of operations that may or may not be executed."""
         self.unsettled: set[int] = set()
-        """The tensors of which it is in doubt what they hold in the end."""
+        """The tensors whose final contents are in doubt."""
 
     @property
     def size(self) -> int:

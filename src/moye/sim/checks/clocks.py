@@ -127,7 +127,7 @@ class Clocks:
     # --- order -------------------------------------------------------------------------------------------------------
 
     def release(self, who: Bools) -> Known:
-        """What the groups ``who`` know together, themselves included; whatever they do next is not part of it."""
+        """What the groups ``who`` know together, themselves included; what they do next is not part of it."""
         known: Ints = np.where(who[:, None, :], self.seen, 0).max(axis=0)
         # Of itself a group knows all that it has done; ``seen`` of itself is about the other threads in it.
         known = np.where(who, self.now, known)

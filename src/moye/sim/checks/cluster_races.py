@@ -189,7 +189,7 @@ class Peers:
     # --- order -------------------------------------------------------------------------------------------------------
 
     def _after_own(self, shadow: Shadow, op: ops.Op, reach: Reach, verb: str) -> bool:
-        """Whether an access clashes with what the owner itself did: then it is told."""
+        """Whether an access clashes with what the owner itself did; if it does, it is reported."""
         clocks, (unit, group, rank) = self.checker.clocks, (reach.at.unit, reach.at.group, reach.owner % self.size)
         last = shadow.write[unit, reach.owner]
         known = clocks.known_far(group, rank, clocks.group.take(thread_of(last), mode="clip"), reach.actor)

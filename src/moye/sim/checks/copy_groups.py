@@ -55,7 +55,8 @@ class CopyGroups:
         self.committed = self.committed + who
 
     def wait(self, who: Bools, op: CpAsyncWait, trips: Mapping[str, Any]) -> None:
-        """wait_group ``op.pending``; None is wait_all, which commits the open group and waits for it too."""
+        """Wait as wait_group ``op.pending`` does.  None is wait_all, which commits the open group and waits for it
+        too."""
         if op.pending is None:
             self.commit(who)
         covered = np.maximum(self.done, self.committed - (op.pending or 0))

@@ -40,9 +40,9 @@ class Boxes(Protocol):
 
 @dataclass(slots=True)
 class Made:
-    """The initialisation of an mbarrier: by which thread and at which epoch of it, per block.
+    """The initialisation of an mbarrier: the thread that did it and its epoch, per block.
 
-    ``came``: how often that thread had arrived at the barrier of its cluster before, per block.
+    ``came`` is the number of times that this thread had arrived at the barrier of its cluster before, per block.
     """
 
     op: ops.MbarrierInit

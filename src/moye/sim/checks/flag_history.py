@@ -118,7 +118,7 @@ def join(into: Clock, more: Clock) -> None:
 
 
 def news(before: Clock, after: Clock) -> set[int]:
-    """The blocks of which the later clock of a thread says more."""
+    """The blocks about which the later clock of a thread says more."""
     found: set[int] = set()
     for source, release in after.items():
         if before.get(source) is not release:
@@ -200,7 +200,7 @@ class Between:
         return location
 
     def cut(self, places: Iterable[Place]) -> None:
-        """Weak writes: whoever reads them learns nothing."""
+        """Weak writes: a thread that reads them learns nothing."""
         # A weak write is no part of a release pattern, so that reading it synchronizes with nobody.
         for place in places:
             self.events += 1
@@ -306,7 +306,8 @@ class Between:
              told: Iterable[int] | None = None) -> int:
         """The newest value of a place, from ``least`` on, that somebody has seen before the eye.
 
-        ``told``: the blocks that matter, None for all: those of which the eye has learnt since it found ``least``.
+        ``told`` are the blocks that matter: those about which the eye has learnt since it found ``least``.  None means
+        all.
         """
         newest = least
         for block in location.readers if told is None else told:

@@ -58,7 +58,7 @@ MOST_UNITS = 1 << 20
 
 
 class Boxes(Loading, Protocol):
-    """A bulk copy: of each thread that issues it the bulk group, too."""
+    """A bulk copy, with the bulk group of each thread that issues it."""
 
     group: Ints
 
@@ -251,7 +251,7 @@ class GlobalChecker:
                     self._against(replace(clash.pick(part), agree=agree))
 
     def _settled(self) -> None:
-        """Writes whose values nobody has told of count as different."""
+        """Writes whose values have not been told count as different."""
         clashes, self.doubtful = self.doubtful, []
         for clash in clashes:
             self._against(clash)

@@ -25,7 +25,7 @@ class Pattern:
 
 
 def held(word: Ints, unit: Ints, span: slice) -> Ints | None:
-    """What a word of a track holds for these units, which lie in ``span``; None if that is nothing."""
+    """What a word of a track holds for these units, which lie in ``span``; None if it holds nothing."""
     if span.stop - span.start <= 4 * len(unit) and not word[span].any():
         return None
     old = word.take(unit)
@@ -67,7 +67,8 @@ class Crowd:
         return at, self.record[np.arange(len(at)) - np.repeat(np.cumsum(count) - count, count) + np.repeat(low, count)]
 
     def forget(self, unit: Ints) -> None:
-        """These units are written: whoever is ordered after that is ordered after who has read them before."""
+        """These units are written: a thread that is ordered after the write is ordered after their readers before
+        it."""
         self._gather()
         if self.unit.size:
             keep = ~np.isin(self.unit, unit)
@@ -141,7 +142,7 @@ class Track:
             self.crowd.add(unit[left], record[left])
 
     def _rank(self, record: Ints, newest: Ints) -> Ints:
-        """0 for nobody or the same lane as ``newest``, 1 for its block, 2 for another block."""
+        """The rank of a record: 0 for nobody or the lane of ``newest``, 1 for its block, 2 for another block."""
         packing = self.packing
         differs = record ^ newest
         rank = (differs >> packing.lane_shift != 0).astype(np.int8) + (differs >> packing.block_shift != 0)

@@ -69,7 +69,7 @@ class Packing:
 
     @property
     def last(self) -> int:
-        """The epoch of what has not happened yet: the store of a tensor copy that nobody has waited for."""
+        """The epoch of what has not happened yet: a tensor copy's store that no thread has waited for."""
         return (1 << self.epochs) - 1
 
     def pending(self, record: Ints) -> Bools:

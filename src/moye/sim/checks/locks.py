@@ -44,7 +44,7 @@ class Locks:
     """The ids of the operations that happen in every order."""
     patience: Patience
     chance: frozenset[int]
-    """The ids of the looks at flags that nobody repeats until they find what they look for."""
+    """The ids of the looks at flags that are not repeated until they find what they look for."""
 
 
 def locks(func: Func, traffic: Traffic, shared: Callable[[Buffer], bool]) -> Locks | None:
@@ -190,7 +190,10 @@ class Held:
 
     def let_go(self, op: ops.Op, place: Place, event: Writer, eye: Eye, releases: list[Release], *,
                idle: bool) -> list[Release]:
-        """A thread lets a lock go, one that nobody has if it is ``idle``; out: what that publishes in every order."""
+        """A thread lets a lock go; the result is what that publishes in every order.
+
+        ``idle`` means that nobody holds the lock.
+        """
         lock = self._at.setdefault(place, _Lock())
         clock, section = self.between.visible(eye), lock.open
         mine = section is not None and (section.taken[:2] == event[:2] or self._knows(section, eye, clock))

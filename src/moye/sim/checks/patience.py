@@ -23,7 +23,8 @@ Way = tuple[tuple[Operand, bool], ...]
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """``waits``: the ids of operations in loops that poll without end; ``gives_up``: those of loops that do not."""
+    """``waits`` are the ids of operations in loops that poll without end, ``gives_up`` those in loops that stop
+    polling."""
 
     waits: frozenset[int]
     gives_up: frozenset[int]

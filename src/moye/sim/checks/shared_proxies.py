@@ -87,7 +87,7 @@ class Proxies:
 
 
 def renewed(shadow: Shadow, at: Footprint) -> None:
-    """These units have been written: nobody has fenced that."""
+    """These units have been written, and no fence covers that yet."""
     if shadow.fences is not None and shadow.foreign is not None:
         nothing: Any = np.zeros((len(at.unit), 1), np.int64)
         put(shadow.fences, at.unit, at.block, nothing)

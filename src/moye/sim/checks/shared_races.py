@@ -238,7 +238,7 @@ class SharedChecker:
             self.engines.judge.write(doubt.shadow, doubt.op, doubt.clashes, doubt.verb, self.engines.all)
 
     def settle(self, address: Ints, size: int, before: Any, after: Any, values: Any, mask: Bools | None) -> None:
-        """A statement has written ``values`` (V, T, B), of ``size`` bytes each: those that clash may agree."""
+        """A statement has written ``values`` (V, T, B), of ``size`` bytes each: writes that clash may agree."""
         for doubt, agree in self.agreement.settle((len(address), self.threads, self.blocks), address, size, before,
                                                    after, values, mask):
             with self.judge.reporter.agreed(agree):
@@ -318,7 +318,7 @@ class SharedChecker:
         self.judge.two_groups(op, number, lost)
 
     def warp_sync(self, op: Op, lane_mask: int, active: Bools | None) -> None:
-        """The lanes of ``lane_mask`` of each warp meet, as far as they are active."""
+        """The active lanes among those of ``lane_mask`` meet, warp by warp."""
         lanes = np.array([lane_mask >> (t % self.clocks.warp) & 1 for t in range(self.threads)], np.bool_)
         self.clocks.warp_barrier(self.groups(self.everyone(active) & lanes[:, None]))
 
@@ -327,13 +327,13 @@ class SharedChecker:
         return self.groups(self.everyone(active))
 
     def fence(self, op: Fence, active: Bools | None) -> None:
-        """A fence of block scope, which orders nothing between blocks: what lies before it has an epoch of its own."""
+        """A fence of block scope, which orders nothing between blocks.  What lies before it has an epoch of its own."""
         if self.peers.on and op.scope in ("thread", "cta"):
             self.clocks.now = self.clocks.now + self.split(active)
             self.peers.block_barrier(op, active)
 
     def finish(self) -> None:
-        """The blocks are through: their state is dropped (a copy in flight at the end harms nobody)."""
+        """The blocks have ended: their state is dropped (a copy in flight at the end harms nobody)."""
         self.shadows.clear()
 
     def _synchronise(self, op: Op, ref: Ref | TileRef, addresses: Ints, active: Bools | None) -> None:

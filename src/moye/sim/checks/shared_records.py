@@ -101,7 +101,7 @@ class Recent:
         return self.newest[at.unit, :, at.block][:, :, None]
 
     def forget(self, unit: Ints, block: Ints) -> None:
-        """Drop what is known of these units: a violation has been told, its consequences need not be."""
+        """Drop what is known of these units: a violation has been reported, and its consequences need not be."""
         self.newest[unit, :, block] = 0
         self.other[unit, :, block] = 0
 
@@ -192,7 +192,7 @@ class Turns:
                                                  for x in (self.before, self.had_read, self.read))
 
     def one_class(self, record: Ints, reader: int, late: Bools) -> Bools:
-        """``late`` as it was for the first clash of each pair of ops: what comes later is a consequence of it."""
+        """``late`` as it was for the first clash of each pair of ops: later clashes follow from it."""
         written = op_of(record)
         for writer in np.unique(written).tolist():
             here = written == writer
@@ -260,7 +260,7 @@ class Shadow:
         return [self.reads, *by_others] if self.atomics is None else [self.reads, self.atomics, *by_others]
 
     def allocate(self, op: Op) -> None:
-        """A new tensor in the place of the old one, whose contents are nobody's."""
+        """A new tensor takes the place of the old one; its contents have no writer."""
         self.stale, self.allocated = np.ones(self.write.shape, np.bool_), op
 
     def expand(self, columns: int) -> None:

@@ -63,7 +63,8 @@ class _Turn:
     epoch: int
     value: int
     again: bool = False
-    """Whether that was the value of the look before, in another epoch: a loop that polls may synchronise, too."""
+    """Whether the look before found the same value in another epoch.  Then this is a loop that polls; it may
+    synchronise, too."""
 
 
 class Flags:
@@ -506,7 +507,7 @@ class Fences:
         return self._snapshots[int(self._snapshot[thread, block])]
 
     def published(self, thread: int, block: int, seen: Ints) -> Ints:
-        """What a relaxed write by the thread publishes: what lies before its fence, or before those of others."""
+        """What a relaxed write by the thread publishes: all that lies before its fence, or before those of others."""
         epochs: Ints = np.maximum(np.minimum(seen, self.own[:, block]), self.covered(thread, block))
         epochs[thread] = self.own[thread, block]
         return epochs

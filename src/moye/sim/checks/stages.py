@@ -65,8 +65,8 @@ class Fills:
 class Lapse:
     """Why a stage is filled too early.
 
-    ``unacquired``: nobody has waited for ``empty`` since it was filled before.  ``stale``: ``wait`` has passed because
-    of a phase that it had passed because of before.  ``released``: ``arrival`` came before the reader was through.
+    ``unacquired``: there was no wait for ``empty`` since it was filled before.  ``stale``: ``wait`` has passed because
+    of a phase that had let it pass before.  ``released``: ``arrival`` came before the reader was done.
     """
 
     kind: OneOf["unacquired", "stale", "released"]
@@ -145,7 +145,7 @@ class Stages:
             moments[block[group == number]] = self.moment
 
     def tell(self, buffer: int, code: str) -> None:
-        """Something of this tensor of barriers has been told; what follows from it need not be."""
+        """A fault of this tensor of barriers has been reported; what follows from it need not be."""
         self.broken.setdefault(buffer, code)
         if buffer in self.empty:
             self.broken.setdefault(self.empty[buffer].id, code)

@@ -308,7 +308,7 @@ class Fragment:
         return max(1, 8 * self.dtype.itemsize // self.buffer.dtype.bits)
 
     def elements(self, dtype: DType) -> Array:
-        """The data as elements of any width (V, T, blocks): a view where the width is the same, else a copy."""
+        """The data as elements of any width (V, T, blocks): a view if the width is the same, else a copy."""
         wanted = numpy_dtype(dtype)
         same = None if dtype.bits < 8 else self.view(wanted)
         if same is not None:
