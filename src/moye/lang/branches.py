@@ -126,6 +126,7 @@ class DynamicIf(Branch):
     def _open(self, block: Block) -> None:
         b = builder()
         negated = block is self.op.orelse
+        # An arm's condition may prove an index; and what holds only under it cannot be asked of every launch.
         b.open_conditions.append(b.unary("not", self.op.cond) if negated else self.op.cond)
         b.push(block)
         regions().append(self)

@@ -180,6 +180,7 @@ def united(a: Any, b: Any) -> Any:
     items = [united(x, y) for x, y in zip(parts, _parts(b), strict=True)]
     if all(x is y for x, y in zip(items, parts, strict=True)):
         return a
+    # Dictionaries and dataclasses have (name, structure) pairs, tuples and lists structures alone.
     named = isinstance(a[0], type) and (a[0] is dict or len(a) == 3)
     return (a[0], tuple((x[0], y) for x, y in zip(a[1], items, strict=True)) if named else tuple(items), *a[2:])
 
@@ -224,6 +225,7 @@ def widen(held: Holds, structure: object, name: str) -> list[Var] | None:
     if both is held.structure:
         return None
     numbers, none = fitted(held.structure, both), operand_of(NONE)
+    # What the variables had no room for so far starts as NONE, so that the turns before need not know of it.
     new = [variable(name, NAME, dt.int64) for number in numbers if number is None]
     supply = iter(new)
     pairs = [(next(supply), fold.facts_of(none)) if n is None else (held.variables[n], held.facts[n]) for n in numbers]
@@ -249,6 +251,7 @@ def rebuild(structure: object, leaves: Iterator[Scalar]) -> Any:
     """A value of this structure with the next leaves."""
     if structure == "scalar":
         return next(leaves)
+    # The object itself, not a copy: identity of static objects is kept through control flow.
     if isinstance(structure, _Static):
         return structure.value
     if not isinstance(structure, tuple):

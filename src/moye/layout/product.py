@@ -126,6 +126,7 @@ def tile_to_shape(block: Layout, target: IntTuple, order: IntTuple | Major | Non
         if is_static(extent) and is_static(part) and extent % part:
             raise LayoutError(f"tile_to_shape of {block} to {tuples.text(target)}: "
                               f"extent {part} of mode {i} does not divide {extent}")
+        # A dynamic extent is rounded up, since the tile may reach past it; accesses are predicated then.
         counts.append(ints.ceil_div(extent, part))
     shape = tuple(counts)
     padded = make_modes([*block, *[Layout(1, 0)] * (len(extents) - len(block))])

@@ -97,6 +97,7 @@ class _Releases(_Flow):
         return state
 
     def op(self, op: ops.Op, state: State, others: bool) -> State:
+        # A barrier in the block hands on what its other threads did, so this thread's arrival publishes that, too.
         if others and isinstance(op, _HEARS) and _orders(op):
             state = state[0], True
         if isinstance(op, ops.MbarrierArrive) and op.rank is not None and any(state):
@@ -155,6 +156,8 @@ class _Acquires(_Flow):
 
     def region(self, op: ops.For | ops.Loop | ops.Scope, needed: bool, others: bool) -> bool:
         self.on[id(op), False], start = needed, needed
+        # Backwards over a single bit: the second round carries it from the body's start to its end, and a third adds
+        # nothing.
         for _ in range(2 if isinstance(op, _LOOPS) else 1):
             self.on[id(op), True] = start or needed
             start = self.block(op.body, start or needed, others) or (needed and isinstance(op, ops.For))

@@ -94,6 +94,7 @@ def _widened(func: Func, op: ops.Map, i: int) -> list[ops.Op]:
     cast = ops.Cast(result=result, a=element, loc=op.loc)
     result.op = cast
     conversion = replace(op, dst=wide, sources=(source,), inputs=(element,), body=Block([cast]), value=result)
+    # The casts of this input read float16 now, which holds each of its values exactly.
     new = Value(dt.float16)
     for inner in op.body.ops:
         if isinstance(inner, ops.Cast) and inner.a is old:

@@ -62,6 +62,7 @@ class _Marker:
     def op(self, op: ops.Op) -> bool:
         """Whether an op is needed; if it is, what it uses is needed too."""
         if isinstance(op, ops.Assign):
+            # An assignment matters pair by pair: a variable that is never read keeps nothing alive.
             live = [source for var, source in op.pairs if var.id in self.variables]
             self.use(*live)
             return bool(live)

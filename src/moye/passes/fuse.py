@@ -90,6 +90,7 @@ def _fold(producer: ops.Map, consumer: ops.Map, readers: dict[int, list[ops.Op]]
     value = _mapped(producer.value, fresh)
     kept = [(s, v) for s, v in zip(consumer.sources, consumer.inputs, strict=True)
             if s.buffer is not producer.dst.buffer]
+    # What the consumer read from the tile between is the producer's value now.
     taken: dict[int, Operand] = {v.id: value for s, v in zip(consumer.sources, consumer.inputs, strict=True)
                                  if s.buffer is producer.dst.buffer}
     consumer.body = Block(body + [_copied(op, taken) for op in consumer.body.ops])

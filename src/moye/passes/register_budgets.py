@@ -39,6 +39,7 @@ def budgets(func: Func) -> Budgets | None:
 
 def at_launch(func: Func, registers: int | None = None) -> int:
     """Registers of a thread when the kernel starts, at most; exactly where it has been compiled."""
+    # Registers are handed out in multiples of 8 a thread (PTX ISA, setmaxnreg).
     most = REGISTERS // (func.threads * func.min_blocks) // 8 * 8
     return min(most, MOST) if registers is None else -(-registers // 8) * 8
 

@@ -28,6 +28,7 @@ BANK_BITS = 32
 ROW_BITS = 128
 """Bits of one row of a matrix that ldmatrix loads."""
 
+# Each 8x8 matrix takes the addresses of 8 threads, one per row (PTX ISA, ldmatrix).
 _MATRIX = {f"{name}{suffix}": rows for name in ("ldmatrix", "stmatrix")
            for suffix, rows in (("", 32), (".x1", 8), (".x2", 16), (".x4", 32))}
 ACCESSES = ("ld", "st", *_MATRIX)

@@ -59,6 +59,8 @@ class CopyGroups:
         too."""
         if op.pending is None:
             self.commit(who)
+        # cp.async.wait_group n: all but the n newest committed groups are complete (PTX ISA); waits never undo each
+        # other.
         covered = np.maximum(self.done, self.committed - (op.pending or 0))
         self.done = np.where(who, covered, self.done)
         self.waits = self.waits + who

@@ -100,6 +100,7 @@ class Engines:
             here = who & (clocks.group == group)[:, None]
             known = clocks.seen[group, clocks.group[thread], column] >= epoch
             here[thread, column] = False
+            # fence.mbarrier_init releases the initialisation to the cluster.
             if key in self.shown:                       # with a fence any barrier of the cluster will do
                 here &= self._columned(self.left <= made.came)
             if (bad := here & ~known).any():
@@ -130,6 +131,7 @@ class Engines:
                 self.stages.arrive(op, element, lanes, clocks.now[clocks.group], phase)
                 clocks.send(channel, self.checker.groups(self.checker.everyone(lanes)))
             return
+        # mbarrier.arrive on another block's barrier releases to that block alone, so each rank has its own channel.
         ranks = np.unique(to[lanes]).tolist()
         for rank in ranks:
             self._visible_there(op, ref, element, lanes & (to == rank), rank)
@@ -187,6 +189,7 @@ class Engines:
 
     def phase(self, buffer: Buffer, element: int, where: Bools) -> None:
         """A phase is complete in the blocks ``where``."""
+        # A wait acquires what the completed phase has gathered; arrivals of the next one stay in their own channel.
         columns = self.checker.everyone(where[None])[0]
         self.checker.clocks.publish((f"arrive {buffer.id}", element), (f"phase {buffer.id}", element), columns)
 
@@ -219,6 +222,7 @@ class Engines:
     def cluster_arrive(self, lanes: Bools, *, relaxed: bool) -> None:
         """Threads arrive at the barrier of their cluster; unless ``relaxed`` they release what they have done."""
         self.came += lanes
+        # Two channels in turn are enough: nobody arrives a third time before all have passed the first.
         for turn in () if relaxed else np.unique(self.came[lanes]).tolist():
             here = lanes & (self.came == turn)
             who, channel = self.checker.groups(self.checker.everyone(here)), ("cluster", turn % 2)
@@ -238,6 +242,8 @@ class Engines:
         clocks = self.checker.clocks
         for turn in np.unique(self.came[lanes]).tolist():
             who = self.checker.groups(self.checker.everyone(lanes & (self.came == turn)))
+            # barrier.cluster.wait acquires by default (PTX ISA); even after a relaxed arrival it says that all have
+            # started.
             clocks.receive(("cluster", turn % 2), who)
             clocks.start(who)
         self.left = np.where(lanes, self.came, self.left)
@@ -250,6 +256,7 @@ class Engines:
                 continue
             only = np.zeros_like(lanes)
             only[entry.major] = lanes[entry.major]
+            # Only the thread that issues bulk copies waits for its groups; others learn of it by a barrier.
             epoch = np.maximum(limit[entry.major], 0)
             who, epoch = self._heard(only, epoch)
             self.checker.clocks.hear(engine, who, epoch)
@@ -307,6 +314,7 @@ class Engines:
             renew(shadow, at)
 
     def _overwrites(self, shadow: Shadow, op: ops.AnyBulk, at: Footprint, stage: int) -> None:
+        # First the order of threads and copy: without it the missing fence is the lesser fault.
         if (clashes := self.checker.against_write(shadow, at, initialised=False)) is not None:
             self.judge.load_over_write(shadow, op, clashes, self.all, stage)
         elif (lost := self.proxies.unfenced(shadow, at)) is not None:

@@ -80,6 +80,7 @@ class Crowd:
             return
         unit = np.concatenate([self.unit, *(part for part, _ in self._new)])
         record = np.concatenate([self.record, *(part for _, part in self._new)])
+        # Later reads of a lane are ordered after its earlier ones, so that its newest record stands for all.
         lane = record >> self.packing.lane_shift
         order = np.lexsort((self.packing.epoch(record), lane, unit))
         unit, record, lane = unit[order], record[order], lane[order]
@@ -105,6 +106,7 @@ class Track:
         Out: where another lane of the same access had the last word, or None.
         """
         before = None if self.other is None else held(self.newest, unit, span)
+        # Of several lanes at one unit NumPy keeps the last; the others are found by looking at what was kept.
         self.newest[unit] = record
         lost: Bools | None = None
         if pattern is None or not pattern.apart:
@@ -124,6 +126,7 @@ class Track:
         """Offer records to ``other``: those of another block are kept first."""
         assert self.other is not None, "a track of two words"
         newest, before = self.newest.take(unit), self.other.take(unit)
+        # A record of another block comes last, so that it stays: blocks are the harder to order.
         for wanted in (1, 2):
             rank = self._rank(record, newest)
             held = self._rank(self.other.take(unit), newest)

@@ -87,6 +87,7 @@ class Recent:
         row, place = at.unit * self.newest.shape[1] + at.group, at.block if owner is None else owner
         epoch = clocks.epoch(at.group, at.block)
         before = take(self.newest, row, place)
+        # Two records of two threads suffice: whoever comes next differs from at least one of them.
         other = np.where(thread_of(before) != at.first[:, None], before, take(self.other, row, place))
         several = at.first != at.second
         if several.any():
@@ -116,6 +117,7 @@ class Recent:
     def split(self, parent: int, child: int, group: Ints) -> None:
         """A new last group takes over the records of its threads from its parent."""
         newest, other = self.newest[:, parent], self.other[:, parent]
+        # Each record goes with its thread; where only ``other`` goes, it becomes the newest of its new group.
         moves, moves_too = group[thread_of(newest)] == child, group[thread_of(other)] == child
         stays, stays_too = ~moves, ~moves_too
         both = np.where(moves, newest, np.where(moves_too, other, 0)), np.where(moves & moves_too, other, 0)
@@ -196,6 +198,7 @@ class Turns:
         written = op_of(record)
         for writer in np.unique(written).tolist():
             here = written == writer
+            # One pair of statements is one fault, whichever elements show it first.
             late = np.where(here, self.told.setdefault((writer, reader), bool(late[here].any())), late)
         return late
 
@@ -214,6 +217,7 @@ class Turns:
 
 def bit(group: Ints | int) -> Ints:
     """The bit of a group; if there are more groups than bits, some share one."""
+    # A shared bit can only class a late write as a race of another kind: it is found all the same.
     return np.int64(1) << (np.asarray(group, np.int64) % 62)
 
 
@@ -282,6 +286,7 @@ class Shadow:
 
     def refine(self, unit: int) -> None:
         """Go over to smaller units."""
+        # An access of smaller or shifted elements came: each unit becomes several with the record that it had.
         times = self.unit // unit
         self.cache.clear()
         self.write = np.repeat(self.write, times, axis=0)
@@ -312,6 +317,8 @@ class Shadow:
         if not self.pending or self.copies is None:
             return
         flat = self.write.reshape(-1)
+        # The epoch is in the highest bits, so copies in flight, whose epoch is the last, compare as the largest
+        # records.
         at = np.flatnonzero(flat >= IN_FLIGHT)
         if not at.size:
             self.pending = False
@@ -320,6 +327,7 @@ class Shadow:
         finished: Bools = self.copies.group.reshape(-1)[at] < done[thread, column]
         at, thread, column = at[finished], thread[finished], column[finished]
         record = flat[at]
+        # From the wait on the copy counts as a write by its issuer, at the issuer's epoch.
         epoch = clocks.now[clocks.group[thread], column]
         flat[at] = (record & ((1 << EPOCH_SHIFT) - 1)) | (WAITED << THREAD_BITS) | (epoch << EPOCH_SHIFT)
         self.copies.wait_op.reshape(-1)[at] = op

@@ -100,6 +100,7 @@ def _needed(side: Operand, chooser: ops.Op, places: dict[int, int], users: dict[
     while open_:
         operand = open_.pop()
         op = operand.op if isinstance(operand, Value) else None
+        # An op that anything else uses, too, runs whichever side is taken.
         if isinstance(operand, Value) and isinstance(op, _PURE) and id(op) in places and id(op) not in found \
                 and users[operand.id] <= {id(chooser), *found}:
             found[id(op)] = op

@@ -107,6 +107,7 @@ class TmaBox:
         if self.map.dtype == tfloat32:
             values = nearest_tf32(values)
         if not inside.all():
+            # TMA fills what lies outside of the tensor with zeros, and counts these bytes at the mbarrier too.
             values = np.where(inside, values, self.dtype.type(0))
         assert self.op.smem is not None, "a load has a destination"
         shared = self.batch.shared[self.op.smem.buffer.id]
@@ -245,6 +246,7 @@ class Issued:
 
     def spread(self, batch: BatchState, mask: Array) -> Issued:
         """The same for every block of the cluster that a mask names; each has its own barrier."""
+        # A multicast writes at one offset in each block, and completes on the mbarrier at one offset there (PTX ISA).
         bits = (mask[:, None] >> np.arange(_BLOCKS) & 1).astype(np.bool_)
         place, rank = np.nonzero(bits)
         self._pass_by(batch, bits)
@@ -284,6 +286,7 @@ class TensorCopies:
         phases = None if box.barrier is None else batch.mbarriers.of(box.barrier)
         if phases is not None:
             issued.element = np.clip(issued.element, 0, len(phases.phase) - 1)
+            # A copy belongs to the phase under way when it is issued; should that complete without it, D7 is told.
             issued.phase = phases.phase[issued.element, issued.block]
             if batch.watch is not None:
                 batch.watch.globals.overlaps.issued(issued, phases.buffer)
@@ -322,6 +325,7 @@ class TensorCopies:
             keep = np.ones(len(load.thread), np.bool_)
             if key in wanted:
                 phases = self.batch.mbarriers.all[key]
+                # Only until the phase that is waited for is over: later copies stay in flight, as late as they may be.
                 keep = ~(wanted[key][here] & (phases.phase[here] == before[key][here]))
             if not keep.all():
                 moved = True
@@ -380,6 +384,7 @@ class TensorCopies:
         if self.batch.watch is not None:
             self.batch.watch.checker.engines.bulk_wait(op, lanes, limit)
             self.batch.watch.globals.bulk_wait(op, lanes, limit)
+        # With .read a wait promises that sources were read, not that anything was written (cp.async.bulk.wait_group).
         self._perform(lambda x: lanes[x.thread, x.block] & (x.group < limit[x.thread, x.block]), only_read=op.read)
 
     def _perform(self, which: Any, *, only_read: bool) -> None:
