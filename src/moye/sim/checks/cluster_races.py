@@ -130,6 +130,7 @@ class Peers:
         others.written(reach, self.checker.clocks, number)
         unit, owner = reach.at.unit, reach.owner
         last = shadow.write[unit, owner]
+        # The owner's own table only learns that the unit is set; who wrote it last is among the others' records.
         shadow.write[unit, owner] = np.where(last == 0, pack(np.zeros_like(last), number, SYNC, reach.at.first), last)
         if shadow.stale is not None:
             shadow.stale[unit, owner] = False
@@ -173,6 +174,7 @@ class Peers:
         shadow = checker.shadow(ref.buffer.root, width)
         checker.align(shadow, addresses, width)
         inside = (addresses >= 0) & (addresses <= shadow.buffer.bytes - width)
+        # One footprint for all ranks at once: each block of the cluster gets its own range of units.
         moved = np.where(inside, addresses + column % self.size * (shadow.units * shadow.unit), -width)
         at = footprint(moved, width, lanes, shadow.unit, shadow.units * self.size, checker.clocks.group,
                        checker.clocks.groups, by_group)
@@ -232,6 +234,7 @@ class Peers:
             return False
         reach, last, rival = reach.pick(bad), last[bad], rival[bad]
         met = self._meeting(reach, last, rival)
+        # Program order covers a thread's own write, unless an asynchronous unit makes it.
         same = (met.actor == rival) & (met.thread == thread_of(last)) & (kind_of(last) == SYNC)
         if same.all():
             return False
@@ -338,6 +341,7 @@ class Peers:
         if told:
             return                                      # the barrier that is missing there will do here too
         far = self.checker.clocks.known_far_all(reach.at.group, reach.owner % self.size, reach.actor)
+        # Epoch 1 is a block's start: whoever knows nothing of it has no barrier of the cluster behind it.
         if (early := np.flatnonzero(far.max(axis=1) == 0)).size:
             self.judge.early(shadow, op, self._meeting(reach.pick(early), nothing[early], reach.owner[early]), verb)
 

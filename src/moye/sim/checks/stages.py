@@ -192,6 +192,8 @@ class Stages:
         if not own or own[-1].moment <= since:          # another thread has: how the two are ordered is not known here
             return None, None
         before = [int(wait.phase[block]) for wait in own if wait.moment <= since]
+        # A wait by parity passes without blocking if that phase was over long ago: the stage has not been released
+        # anew.
         if int(own[-1].phase[block]) == (before[-1] if before else 0):
             return Lapse("stale", empty, at, own[-1]), None
         return None, own[-1]
@@ -272,6 +274,7 @@ def _pairs(func: Func) -> dict[int, Buffer]:
             if isinstance(op, ops.AnyBulk) and op.kind == "load" and op.barrier is not None}
     released = {op.ref.buffer for op in walked
                 if isinstance(op, ops.MbarrierArrive) and op.arrives and op.bytes is None}
+    # expect_tx without an arrival: the filler and the readers do not arrive alike, so one tensor cannot serve both.
     apart = {op.ref.buffer for op in walked if isinstance(op, ops.MbarrierArrive) and not op.arrives}
     both, released = (full & released) - apart, released - full
     found: dict[int, Buffer] = {}
@@ -308,4 +311,5 @@ def _copied(func: Func) -> dict[int, ops.AnyBulk]:
     copies = {op.smem.buffer.id: op for op in reversed(loads) if op.smem is not None}
     loading = {id(op) for op in loads}
     others = {ref.buffer.root.id for op in walked if id(op) not in loading for ref, written in op.refs() if written}
+    # Once threads write a buffer too, what was there before a copy says nothing about stages.
     return {number: op for number, op in copies.items() if number not in others}

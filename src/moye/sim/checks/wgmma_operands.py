@@ -92,6 +92,7 @@ class ProductChecks:
     def fence(self, lanes: Array | None) -> None:
         """warpgroup_arrive."""
         for touched in self.touched.values():
+            # wgmma.fence orders register accesses before it with the wgmma after it, for the lanes that execute it.
             touched &= False if lanes is None else ~lanes
 
     # --- wgmma -------------------------------------------------------------------------------------------------------
@@ -150,6 +151,7 @@ class ProductChecks:
             self.watch.report("E1", f"the wgmma{at(op)} of {self.watch.who((thread, block))} uses {name} with no "
                               f"warpgroup_arrive() since its registers were touched", op, lane=(thread, block),
                               tensor=name, hint="warpgroup_arrive() before the first wgmma and after any other access")
+            # Reported once, until something touches the registers again.
             touched &= ~active
 
     def _first_k(self, product: Product, issued: Instances, active: Array) -> None:
@@ -162,6 +164,7 @@ class ProductChecks:
         held = self.held.get(product.fragment.buffer.id)
         missing = product.fragment.unset(product.rows, adds)
         if missing is not None and held is not None:
+            # Sums of a product in flight are set by the time this one adds to them: wgmma of one shape run in order.
             missing = missing & (held.group[product.rows] < 0)
         if missing is None or not missing.any():
             return
@@ -180,6 +183,7 @@ class ProductChecks:
             for w in np.unique(issued.lead).tolist():
                 mine = issued.lead == w
                 first = w * _WARPGROUP
+                # One thread of each history suffices: the others of its group are ordered alike.
                 groups, which = np.unique(clocks.group[first:first + _WARPGROUP], return_index=True)
                 times = len(groups)
                 boxes = Reads(np.tile(first + which, int(mine.sum())), *(
@@ -220,6 +224,7 @@ class ProductChecks:
         if mask is not None:
             bad = bad & mask
         if not write:
+            # Operands may be read while a product reads them; results may not.
             bad = bad & held.results[rows][:, None, None]
         if not bad.any():
             return False
