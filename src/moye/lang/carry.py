@@ -25,7 +25,8 @@ from moye.tensor.tensor import Tensor, index_operand
 
 SOMEWHERE = "on some path to this point"
 _VARIES = "varies"
-"""An attribute of moye's dataclasses whose numbers vary; those of the others, such as a layout's, are static."""
+"""The attribute that marks those of moye's dataclasses whose numbers vary; the numbers of the others, such as a
+layout's, are static."""
 
 
 class Undefined:

@@ -50,7 +50,7 @@ def _asks(op: ops.Op, mapped: set[int]) -> bool:
 
 
 def _orders(op: ops.Op) -> bool:
-    """Whether it is no plain access."""
+    """Whether an op is anything but a plain access."""
     return not isinstance(op, (ops.Load, ops.Store)) or op.order is not None
 
 
@@ -65,7 +65,8 @@ def _leaves(op: ops.Op) -> bool:
 
 @dataclass(slots=True)
 class _Flow:
-    """``accesses``: the ids of the ops that matter; ``found``: those that need the scope."""
+    """A walk through the blocks: ``accesses`` are the ids of the ops that matter, ``found`` those that need the
+    scope."""
 
     accesses: set[int]
     found: set[int]

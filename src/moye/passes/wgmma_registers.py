@@ -26,7 +26,8 @@ def settle(func: Func) -> Func:
 
 @dataclass(slots=True)
 class _Walk:
-    """What is in flight at a point: accumulators by committed group, the oldest first; those of no group yet."""
+    """What is in flight at a point: accumulators by committed group, the oldest first; then those that no group has
+    yet."""
 
     groups: list[Buffers] = field(default_factory=list)
     uncommitted: Buffers = field(default_factory=dict)
@@ -76,7 +77,7 @@ class _Walk:
         self.groups = flying
 
     def branches(self, op: ops.If) -> None:
-        """Either branch, and what may be in flight after one or the other."""
+        """Walk both branches, and join what may be in flight after either."""
         groups, uncommitted, fence = list(self.groups), dict(self.uncommitted), self.fence
         self.block(op.then)
         after = self.groups, self.uncommitted, self.fence

@@ -334,7 +334,7 @@ class Peers:
     # --- the life of blocks ------------------------------------------------------------------------------------------
 
     def _alive(self, shadow: Shadow, op: ops.Op, reach: Reach, verb: str, told: bool) -> None:
-        """D18: the owner may not have started, or has ended."""
+        """Report D18 if the owner may not have started, or has ended."""
         nothing = np.zeros_like(reach.at.unit)
         if (late := np.flatnonzero(self.gone[reach.owner])).size:
             self.judge.ended(shadow, op, self._meeting(reach.pick(late), nothing[late], reach.owner[late]), verb)
@@ -361,7 +361,8 @@ class Peers:
         last.epoch[rank, owner] = clocks.now[clocks.group[thread], block if clocks.columns > 1 else 0]
 
     def _unmet(self, columns: Ints) -> None:
-        """D18: arrivals at mbarriers of these blocks that none of their threads has heard of, or met since."""
+        """Report D18 for arrivals at mbarriers of these blocks that none of their threads has heard of, or met
+        since."""
         clocks, met = self.checker.clocks, self.checker.engines.passes()
         known = clocks.far.max(axis=0)
         for arrival in self.arrivals.values():
@@ -375,7 +376,8 @@ class Peers:
                     self.judge.arrives(arrival, owner, rank, owner // self.size * self.size + rank, int(bad.sum()))
 
     def left(self, gone: Bools) -> None:
-        """Threads (T, B) have exited: D18 where a block has ended and nothing orders its end after what others did."""
+        """Threads (T, B) have exited: report D18 if a block has ended and nothing orders its end after what others
+        did."""
         ended = gone.all(axis=0) & ~self.gone
         if not ended.any():
             return

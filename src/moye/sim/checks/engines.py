@@ -74,7 +74,7 @@ class Engines:
         self.shown.discard(key)
 
     def _initialised_again(self, op: ops.MbarrierInit, element: int, thread: Ints, who: Bools) -> None:
-        """D11: other warps may not have passed their waits yet."""
+        """Report D11 if other warps may not have passed their waits yet."""
         clocks, passed = self.checker.clocks, self.stages.passed.pop((op.ref.buffer.id, element), None)
         if passed is None:
             return
@@ -85,7 +85,7 @@ class Engines:
             self.judge.unordered_wait(op, element, bad, thread)
 
     def _visible(self, op: ops.Op, ref: Ref, element: int, lanes: Bools, *, proxy: bool = False) -> None:
-        """D10: the initialisation must be ordered before this use; told once for each tensor of barriers."""
+        """Report D10 if the initialisation is not ordered before this use; once for each tensor of barriers."""
         key = (ref.buffer.id, element)
         made = self.made.get(key)
         if made is None:
@@ -155,7 +155,7 @@ class Engines:
         return bool((groups == groups[:, :1, :1]).all())
 
     def _visible_there(self, op: ops.Op, ref: Ref, element: int, lanes: Bools, rank: int) -> None:
-        """D10 of the barrier of another block; told once for each tensor of barriers."""
+        """Report D10 of the barrier of another block; once for each tensor of barriers."""
         key = (ref.buffer.id, element)
         made = self.made.get(key)
         if made is None:
@@ -179,7 +179,7 @@ class Engines:
                     init.epoch = np.zeros_like(init.epoch)
 
     def _visible_far(self, op: ops.AnyBulk, ref: Ref, element: int, boxes: Boxes, far: Bools) -> None:
-        """D10 of the barriers of other blocks, at which the boxes ``far`` of a multicast arrive."""
+        """Report D10 of the barriers of other blocks, at which the boxes ``far`` of a multicast arrive."""
         rank = boxes.block % self.checker.cluster
         for there in np.unique(rank[far]).tolist():
             lanes = np.zeros((self.checker.threads, self.checker.blocks), np.bool_)
@@ -282,7 +282,7 @@ class Engines:
     # --- accesses ----------------------------------------------------------------------------------------------------
 
     def load(self, op: ops.AnyBulk, smem: Ref, barrier: Ref, chunks: Chunks, boxes: Boxes) -> None:
-        """Boxes that will be written, in the phase under way of their barriers."""
+        """Boxes begin to be written, in the phase under way of their barriers."""
         for element in np.unique(boxes.element).tolist():
             mine = boxes.element == element
             own = boxes.issuer == boxes.block
@@ -326,7 +326,7 @@ class Engines:
         self.checker.peers.local(shadow, op, at, "loaded")
 
     def store(self, op: ops.AnyBulk, smem: Ref, chunks: Chunks, boxes: Boxes) -> None:
-        """Boxes that will be read."""
+        """Boxes begin to be read."""
         for thread in np.unique(boxes.thread).tolist():
             engine = self.engine("store", thread, 0, f"thread {thread}")
             self.bulk.issued(thread, boxes.block[boxes.thread == thread], boxes.group[boxes.thread == thread])

@@ -312,7 +312,7 @@ class SharedChecker:
             self.reuse.opened(op, barrier_id, freed, self.clocks)
 
     def _ordered_use(self, op: Op, number: int, came: Bools) -> None:
-        """C5 if threads arrive at a barrier that others have passed, and nothing orders the two."""
+        """Report C5 if threads arrive at a barrier that others have passed, and nothing orders the two."""
         if (lost := self.reuse.unordered(number, came, self.clocks)) is None:
             return
         self.judge.two_groups(op, number, lost)

@@ -142,7 +142,7 @@ class ProductChecks:
         return None if fills is None else int(fills.last[0])
 
     def _unfenced(self, op: ops.Wgmma, fragment: Fragment, active: Array) -> None:
-        """E1."""
+        """Report E1: registers were touched since the last fence."""
         touched = self.touched[fragment.buffer.id]
         bad = touched & active
         if bad.any():
@@ -155,7 +155,7 @@ class ProductChecks:
             touched &= ~active
 
     def _first_k(self, product: Product, issued: Instances, active: Array) -> None:
-        """E5: accumulates on what was never set."""
+        """Report E5: the product adds to what was never set."""
         adds = np.zeros_like(active)
         for w, block, fresh in zip(issued.lead, issued.block, issued.fresh, strict=True):
             adds[w * _WARPGROUP:(w + 1) * _WARPGROUP, block] = not fresh
@@ -209,9 +209,9 @@ class ProductChecks:
     # --- registers ---------------------------------------------------------------------------------------------------
 
     def use(self, op: ops.Op, fragment: Fragment, rows: Array, mask: Any, *, write: bool) -> bool:
-        """E2, E4: other ops read or write registers of products in flight; whether they do.
+        """Report E2 and E4: other ops read or write registers of products in flight; the result is whether they do.
 
-        A write wants a fence before the next product.
+        After a write the next product needs a fence.
         """
         if self.watch.meter is not None:
             self.watch.meter.products.use(fragment.buffer.id)

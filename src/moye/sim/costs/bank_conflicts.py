@@ -166,7 +166,7 @@ class Pattern:
     lines: Ints | None = None
 
     def passes(self, place: Ints, itemsize: int, limit: int | None) -> int | None:
-        """Wavefronts where index ``i`` lies at element ``place[i]``; None where an access falls apart."""
+        """The wavefronts if index ``i`` lies at element ``place[i]``; None if an access falls apart."""
         moved = place[self.index[:limit]]
         first = moved[:, 0]
         if (moved != first[:, None] + np.arange(moved.shape[1])[:, None, None]).any():
@@ -268,7 +268,7 @@ def places(layout: AnyLayout) -> Ints:
 
 
 def _patterns(buffer: Buffer, records: list[Traffic]) -> list[Pattern]:
-    """Every access to the buffer in indices of its layout; nothing where that cannot be said of all of them."""
+    """Every access to the buffer in indices of its layout; empty if that cannot be said of all of them."""
     try:
         place = places(buffer.layout)
     except (FactError, LayoutError):

@@ -33,7 +33,7 @@ SAMPLED_LANES = 2048
 KEPT_ELEMENTS = 1 << 17
 _SECTOR_PERIOD = 32
 NOT_READ = -1 << 31
-"""In place of a line: the lanes that are filled with zeros instead."""
+"""This stands for a line in lanes that are filled with zeros instead."""
 
 
 @dataclass(slots=True)
@@ -64,7 +64,7 @@ class Traffic:
     loop: bool
     """Whether the op stands in a loop of the kernel."""
     runs: int = 0
-    """How often blocks executed it."""
+    """The number of times that blocks executed it."""
     requests: int = 0
     passes: int = 0
     ideal: int = 0
@@ -145,14 +145,14 @@ class Meter:
         return sorted(self.records.values(), key=lambda one: order.get(id(one.op), 0))
 
     def begin(self, blocks: int) -> None:
-        """So many other blocks start."""
+        """Further blocks start, as many as this."""
         self.blocks += blocks
         self.waits.begin()
         self.products.close()
         self.swizzles.forget()
 
     def rounds(self, loop: ops.Op) -> int:
-        """How often a loop goes round, by the accesses right in it and around it; 0 if there are none."""
+        """The number of passes of a loop, from the accesses right in it and around it; 0 if there are none."""
         around = self.loops[id(loop)]
         outside = self.blocks if not around else self._runs(around[-1])
         return self._runs(loop) // outside if outside else 0

@@ -314,7 +314,7 @@ class Emitter(Writer):
         self._after(live)
 
     def turn(self, op: ops.For) -> str:
-        """Where a loop is."""
+        """The place of a loop."""
         return f"{self.name(op.iv)}, {self.operand(op.stop)}, {self.step(op)}"
 
     def advance(self, op: ops.For, mask: str) -> None:

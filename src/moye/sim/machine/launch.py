@@ -37,7 +37,7 @@ from moye.sim.values.scalars import to_scalar
 __all__ = ["Argument", "Finding", "Hooks", "Launch", "Outcome", "Reporter"]
 
 MULTIPROCESSORS, THREADS_EACH, SHARED_EACH, BLOCKS_EACH = 132, 2048, 227 << 10, 32
-"""How many blocks run at once: those of an H100 or H200."""
+"""The limits of an H100 or H200, which say how many blocks run at once."""
 Argument = TensorArg | int | float | bool
 
 
@@ -107,7 +107,7 @@ class Outcome:
     not_judged: list[str] = field(default_factory=list)
     """What was left out because it is too large."""
     prior: tuple[Prior, ...] = ()
-    """This launch, as one that comes after it has to do with it."""
+    """This launch as a later launch sees it."""
     schedules: int | None = None
     """The number of schedules that were seen; None if blocks do not signal to each other."""
 

@@ -73,7 +73,7 @@ class AtomicPlan:
         return np.asarray(given)
 
     def _check_sums(self, old: Array, value: Array, active: Array) -> None:
-        """A11: what a lane found and what it added do not fit together."""
+        """Report A11: the sum of what a lane found and what it added does not fit."""
         bits = old.dtype.itemsize * 8
         _, bad = overflow.overflowed("add", np.where(active, old, 0), np.where(active, value, 0), bits)
         if bad is not None and self.batch.watch is not None:

@@ -203,7 +203,7 @@ class Trace:
         return False
 
     def sources(self, operand: Operand) -> tuple[list[Place], bool]:
-        """The loads that a scalar is made of, and whether it is one of them unchanged but for conversions."""
+        """The loads that a scalar is made of, and whether it is one of them, changed by conversions at most."""
         if not isinstance(operand, Value) or operand.op is None:
             return [], True
         op = operand.op

@@ -123,7 +123,7 @@ class TmaBox:
         self.batch.launch.writes += 1
 
     def fetch(self, issued: Issued) -> None:
-        """Shared memory is read: what is stored may be written later."""
+        """Read shared memory; it may be stored later."""
         assert self.op.smem is not None, "a store has a source"
         shared = self.batch.shared[self.op.smem.buffer.id]
         at_ = swizzled(issued.start[:, None] + self.linear, self.map.swizzle) // self.dtype.itemsize
@@ -200,7 +200,7 @@ class Moved(Protocol):
     barrier: Buffer | None
     """The mbarriers that it completes on; None if it belongs to a bulk group."""
     name: str
-    """Of the shared memory that it fills or reads."""
+    """The name of the shared memory that it fills or reads."""
 
     @property
     def op(self) -> ops.AnyBulk: ...
@@ -245,7 +245,7 @@ class Issued:
         return some
 
     def spread(self, batch: BatchState, mask: Array) -> Issued:
-        """The same for every block of the cluster that a mask names; each has its own barrier."""
+        """A copy for every block of the cluster that a mask names; each has its own barrier."""
         # A multicast writes at one offset in each block, and completes on the mbarrier at one offset there (PTX ISA).
         bits = (mask[:, None] >> np.arange(_BLOCKS) & 1).astype(np.bool_)
         place, rank = np.nonzero(bits)
@@ -277,7 +277,7 @@ class TensorCopies:
         self.fetched: list[Issued] = []
         """Stores that have read their sources and may not have written."""
         self.outlived: set[int] = set()
-        """The ids of copies to other blocks of which it is told that their own has ended."""
+        """The ids of copies to other blocks about which it is reported that their own block has ended."""
         self.committed: Array = np.zeros((self.batch.threads, self.batch.blocks), np.int64)
 
     def issue(self, issued: Issued) -> None:
@@ -350,7 +350,7 @@ class TensorCopies:
         return wanted
 
     def complete(self, phases: Phases, done: Array) -> None:
-        """D7 where a phase is complete while copies that were issued in it are in flight."""
+        """Report D7 if a phase is complete while copies that were issued in it are in flight."""
         watch = self.batch.watch
         if watch is None:
             return
@@ -405,7 +405,7 @@ class TensorCopies:
 
     @staticmethod
     def _some(stores: list[Issued], which: Any, perform: Callable[[Issued], None]) -> list[Issued]:
-        """Perform the chosen parts of stores; those that are left."""
+        """Perform the chosen parts of stores; the result is the stores that are left."""
         kept = []
         for store in stores:
             now = which(store)
@@ -416,7 +416,8 @@ class TensorCopies:
         return kept
 
     def left(self, gone: Array) -> None:
-        """Threads (T, B) have exited: D18 where a block has ended whose memory a copy to another may still read."""
+        """Threads (T, B) have exited: report D18 if a block has ended whose memory a copy to another block may still
+        read."""
         watch = self.batch.watch
         ended: Array = np.logical_and.reduce(gone, axis=0)
         broken = {} if watch is None else watch.checker.engines.stages.broken
@@ -432,7 +433,7 @@ class TensorCopies:
                              "of the cluster before the kernel ends")
 
     def finish(self) -> None:
-        """The blocks are through: D18 for what is in flight; stores are carried out."""
+        """The blocks have ended: report D18 for what is in flight; stores are carried out."""
         watch = self.batch.watch
         if watch is not None:
             broken = watch.checker.engines.stages.broken

@@ -142,7 +142,7 @@ class Wgmma:
             batch.products.flying.append(issued)
 
     def _whole(self, lanes: Array) -> Array:
-        """The whole warpgroups (W, B) of the mask; E6 for others."""
+        """The whole warpgroups (W, B) of the mask; report E6 for others."""
         inside = np.add.reduceat(lanes.astype(np.int64), np.arange(0, len(lanes), WARPGROUP), axis=0)
         watch = self.batch.watch
         partial = (inside > 0) & (inside < WARPGROUP)
@@ -339,7 +339,7 @@ class Products:
             self.batch.watch.wgmma.wait(op, lanes, self.committed - op.pending)
 
     def finish(self) -> None:
-        """The blocks are through: D18 for products that nobody has waited for."""
+        """The blocks have ended: report D18 for products that nobody has waited for."""
         watch = self.batch.watch
         for held in self.accumulators.values():
             flying = np.argwhere(held.group >= 0)

@@ -24,7 +24,7 @@ _SPLIT = 2.0 ** 27 + 1
 _SMALL, _LARGE = 2.0 ** -400, 2.0 ** 400
 """Between these no step of the float64 algorithm overflows or loses bits below the least normal number."""
 _FAR = 200
-"""So many powers of two away from the larger term, the smaller one only breaks ties."""
+"""If the terms are this many powers of two apart, the smaller one only breaks ties."""
 
 
 def fused(a: Array, b: Array, c: Array) -> Array:
