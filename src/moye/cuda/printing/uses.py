@@ -106,6 +106,7 @@ class Uses:
     # --- third pass, backwards: what is live ---
 
     def _mark(self, block: Block, depth: int, loops: list[ops.Op]) -> None:
+        # Backwards, so that all uses of a value are known before the op that makes it.
         for op in reversed(block.ops):
             if isinstance(op, ops.Map):
                 if self._wanted(op):

@@ -201,6 +201,7 @@ class Meter:
         record.misses += 1
         variant = Variant(address - int(address.flat[0]), int(address.flat[0]), lanes, NOTHING, lines)
         threads, columns = shape
+        # An instruction whose pattern changes each time (a gather) would cost more to count than to run.
         if record.misses > MISSES and columns > 1 and address.shape[0] * threads * columns > SAMPLED_LANES:
             variant.cost = _sampled(record, address, lanes, lines, shape)
             record.sampled = True
@@ -243,6 +244,7 @@ def _find(record: Traffic, address: Ints, lanes: Bools | None, lines: Ints | Non
     last = int(address.flat[-1]) - origin
     relative = None
     for variant in record.variants:
+        # The cheap tests first: most patterns differ in their origin, shape or last address.
         if (origin - variant.origin) % period or variant.relative.shape != address.shape \
                 or variant.relative.flat[-1] != last or not _same(variant.mask, lanes) \
                 or not _same(variant.lines, lines):
@@ -279,6 +281,7 @@ def _sampled(record: Traffic, address: Ints, lanes: Bools | None, lines: Ints | 
     """The cost of some blocks, scaled to all by the number of their requests."""
     threads, columns = shape
     step = -(-columns * address.shape[0] * threads // SAMPLED_LANES)
+    # Evenly spread, so that blocks at the edges of the grid take part.
     some = np.arange(0, columns, step)
     part = _cost(record, _columns(address, some), None if lanes is None else _columns(lanes, some),
                  None if lines is None else _columns(lines, some), (threads, len(some)))
