@@ -120,7 +120,7 @@ class Mbarriers:
         self.settle(phases)
 
     def settle(self, phases: Phases) -> None:
-        """Complete what is complete, and let go who waits for it."""
+        """Complete the phases that are over, and release the threads that wait for them."""
         moved = False
         while (done := phases.ready & (phases.pending <= 0) & (phases.bytes == 0) & (phases.count > 0)).any():
             self.batch.tensor_copies.complete(phases, done)
