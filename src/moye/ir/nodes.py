@@ -286,7 +286,7 @@ class Func:
     min_blocks: int = 1
     """Blocks that a multiprocessor should hold at once: bounds the registers of a thread."""
     not_judged: list[str] = field(default_factory=list)
-    """What reports say that no check of the simulator sees."""
+    """Parts of the kernel that no check of the simulator sees; reports name them."""
     restrict: bool = True
     """No written argument overlaps another one (part of the specialisation)."""
 

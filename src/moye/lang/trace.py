@@ -346,7 +346,7 @@ def _names_read(function: types.FunctionType) -> _Names:
 
 
 def _read_of(name: str, function: types.FunctionType) -> Loc:
-    """Where a function first reads a name; its definition where only something nested in it does."""
+    """The place where a function first reads a name; its definition if only something nested in it does."""
     for instruction in dis.get_instructions(function.__code__):
         at = instruction.positions
         if instruction.opname.startswith("LOAD_") and instruction.argval == name and at is not None and at.lineno:
@@ -383,7 +383,7 @@ _MISSING = object()
 
 
 def _held(namespace: dict[str, Any] | types.CellType, name: str) -> object:
-    """What a name stands for now."""
+    """The value that a name stands for now."""
     if not isinstance(namespace, types.CellType):
         return namespace.get(name, _MISSING)
     try:

@@ -144,7 +144,7 @@ def for_(kernel: Kernel, op: ops.For, run: Run) -> None:
 
 
 def _fixed(kernel: Kernel, op: ops.For, operand: Operand, what: str) -> Text:
-    """What every iteration reads; a constant of its own where the body changes what it is made of."""
+    """The text of what every iteration reads; it gets a constant of its own if the body changes what it is made of."""
     text = kernel.values.operand(operand)
     if text.deps.isdisjoint(kernel.uses.block_kills(op.body)):
         return text

@@ -44,7 +44,7 @@ class IndexSpace:
 
     @property
     def points(self) -> int | None:
-        """How many points it has, None where an extent is dynamic."""
+        """The number of points that it has; None if an extent is dynamic."""
         count = 1
         for extent in self.extents:
             if not isinstance(extent, int):

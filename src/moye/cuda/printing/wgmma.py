@@ -53,7 +53,7 @@ def wgmma(kernel: Kernel, op: ops.Wgmma) -> None:
 
 
 def _role(op: ops.Wgmma, role: str, index: str) -> tuple[int, list[list[Step]]]:
-    """How many instructions a role has, and per operand (d, a, b) the steps of one index that walks them."""
+    """The number of instructions that a role has, and the steps of one index that walks them, by operand (d, a, b)."""
     dims = [d for d, r in enumerate(op.roles) if r == role]
     space = merged([op.extents[d] for d in dims], [[ref.strides[d] for d in dims] for ref in (op.d, op.a, op.b)])
     extents = [extent for extent in space.extents if isinstance(extent, int)]
@@ -176,7 +176,7 @@ def warpgroup(kernel: Kernel, op: ops.Binary) -> Text | None:
 
 
 def _groups(operand: Operand) -> int | None:
-    """A constant number of threads in warpgroups, None where they are not whole."""
+    """A constant number of threads in warpgroups; None if they are not whole."""
     if not isinstance(operand, Literal) or not operand.dtype.is_integer or operand.value % _THREADS:
         return None
     return int(operand.value) // _THREADS
