@@ -23,7 +23,7 @@ extern "C" __global__ void __launch_bounds__(128)
 narrow_kernel(e4m3* __restrict__ out,
               const float* __restrict__ x,
               const float* __restrict__ y) {
-    // convert_kernels.py:52  gX, gY = (mo.tile(t, (each,), (i,)) for t in (x, y))  < convert_kernels.py:52
+    // convert_kernels.py:52  gX, gY = (mo.tile(t, (each,), (i,)) for t in (x, y))
     const int t0 = ((int)blockIdx.x * 128 + (int)threadIdx.x) * 16;
     // convert_kernels.py:53  acc, residual = mo.make_fragment_like(gX), mo.make_fragment_like(gY)
     float acc[16];

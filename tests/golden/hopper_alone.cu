@@ -36,7 +36,7 @@ extern "C" __global__ void __launch_bounds__(64) alone_kernel(int* elected, int*
     elected[tx] = __popc(__ballot_sync(0xffffffffu, elect()));
     // ops_kernels_hopper.py:96  mo.fence_proxy_async()
     fence_proxy_async();
-    // ops_kernels_hopper.py:97  if tid < 32 and mo.elect():  < ops_kernels_hopper.py:97
+    // ops_kernels_hopper.py:97  if tid < 32 and mo.elect():
     const bool t0 = tx < 32;
     bool cond = t0;
     if (t0) {

@@ -47,18 +47,14 @@ ring_kernel(int* __restrict__ out, const int out_s1,
     const int lane = tx % 128;
     // ops_kernels_hopper.py:30  if tid == 0:
     if (tx == 0) {
-        // ops_kernels_hopper.py:32  mo.mbarrier_init(full, s, WARPGROUP)
-        mbarrier_init(full_s, 128);
-        // ops_kernels_hopper.py:33  mo.mbarrier_init(empty, s, WARPGROUP)
-        mbarrier_init(empty_s, 128);
-        // ops_kernels_hopper.py:32  mo.mbarrier_init(full, s, WARPGROUP)
-        mbarrier_init(full_s + 8, 128);
-        // ops_kernels_hopper.py:33  mo.mbarrier_init(empty, s, WARPGROUP)
-        mbarrier_init(empty_s + 8, 128);
-        // ops_kernels_hopper.py:32  mo.mbarrier_init(full, s, WARPGROUP)
-        mbarrier_init(full_s + 16, 128);
-        // ops_kernels_hopper.py:33  mo.mbarrier_init(empty, s, WARPGROUP)
-        mbarrier_init(empty_s + 16, 128);
+        // ops_kernels_hopper.py:31  for s in mo.static_range(stages):
+        #pragma unroll
+        for (int s = 0; s < 3; ++s) {
+            // ops_kernels_hopper.py:32  mo.mbarrier_init(full, s, WARPGROUP)
+            mbarrier_init(full_s + 8 * s, 128);
+            // ops_kernels_hopper.py:33  mo.mbarrier_init(empty, s, WARPGROUP)
+            mbarrier_init(empty_s + 8 * s, 128);
+        }
         // ops_kernels_hopper.py:34  mo.fence_mbarrier_init()
         fence_mbarrier_init();
     }

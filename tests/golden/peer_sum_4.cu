@@ -85,59 +85,27 @@ peer_sum_kernel(float* out, const int out_s1, const int out_s2, const int out_s3
     for (int i = 0; i < 8; ++i) {
         total[i] += part[i];
     }
-    // ops_kernels_peers.py:122  peer = mo.map_shared_rank(s, p)
-    const unsigned s_1 = map_shared_rank(s_s, 1);
-    // ops_kernels_peers.py:124  mo.copyto(part[:, q], peer[:, tid, rank * share + q])
-    const float4 v_2 = ld_cluster_float4(s_1 + 4 * t2);
-    part[0] = v_2.x;
-    part[1] = v_2.y;
-    part[2] = v_2.z;
-    part[3] = v_2.w;
-    const float4 v_3 = ld_cluster_float4(s_1 + 4 * t3);
-    part[4] = v_3.x;
-    part[5] = v_3.y;
-    part[6] = v_3.z;
-    part[7] = v_3.w;
-    // ops_kernels_peers.py:125  total[...] = total + part
+    // ops_kernels_peers.py:121  for p in mo.static_range(blocks):
     #pragma unroll
-    for (int i = 0; i < 8; ++i) {
-        total[i] += part[i];
-    }
-    // ops_kernels_peers.py:122  peer = mo.map_shared_rank(s, p)
-    const unsigned s_2 = map_shared_rank(s_s, 2);
-    // ops_kernels_peers.py:124  mo.copyto(part[:, q], peer[:, tid, rank * share + q])
-    const float4 v_4 = ld_cluster_float4(s_2 + 4 * t2);
-    part[0] = v_4.x;
-    part[1] = v_4.y;
-    part[2] = v_4.z;
-    part[3] = v_4.w;
-    const float4 v_5 = ld_cluster_float4(s_2 + 4 * t3);
-    part[4] = v_5.x;
-    part[5] = v_5.y;
-    part[6] = v_5.z;
-    part[7] = v_5.w;
-    // ops_kernels_peers.py:125  total[...] = total + part
-    #pragma unroll
-    for (int i = 0; i < 8; ++i) {
-        total[i] += part[i];
-    }
-    // ops_kernels_peers.py:122  peer = mo.map_shared_rank(s, p)
-    const unsigned s_3 = map_shared_rank(s_s, 3);
-    // ops_kernels_peers.py:124  mo.copyto(part[:, q], peer[:, tid, rank * share + q])
-    const float4 v_6 = ld_cluster_float4(s_3 + 4 * t2);
-    part[0] = v_6.x;
-    part[1] = v_6.y;
-    part[2] = v_6.z;
-    part[3] = v_6.w;
-    const float4 v_7 = ld_cluster_float4(s_3 + 4 * t3);
-    part[4] = v_7.x;
-    part[5] = v_7.y;
-    part[6] = v_7.z;
-    part[7] = v_7.w;
-    // ops_kernels_peers.py:125  total[...] = total + part
-    #pragma unroll
-    for (int i = 0; i < 8; ++i) {
-        total[i] += part[i];
+    for (int p = 1; p < 4; ++p) {
+        // ops_kernels_peers.py:122  peer = mo.map_shared_rank(s, p)
+        const unsigned s_1 = map_shared_rank(s_s, p);
+        // ops_kernels_peers.py:124  mo.copyto(part[:, q], peer[:, tid, rank * share + q])
+        const float4 v_2 = ld_cluster_float4(s_1 + 4 * t2);
+        part[0] = v_2.x;
+        part[1] = v_2.y;
+        part[2] = v_2.z;
+        part[3] = v_2.w;
+        const float4 v_3 = ld_cluster_float4(s_1 + 4 * t3);
+        part[4] = v_3.x;
+        part[5] = v_3.y;
+        part[6] = v_3.z;
+        part[7] = v_3.w;
+        // ops_kernels_peers.py:125  total[...] = total + part
+        #pragma unroll
+        for (int i = 0; i < 8; ++i) {
+            total[i] += part[i];
+        }
     }
     // ops_kernels_peers.py:126  mo.copyto(mo.tile(out, (4, share, 1, 1), (0, 0, tid, bx))[:, :, 0, 0], total)
     #pragma unroll

@@ -137,22 +137,11 @@ stages_kernel(const __grid_constant__ TensorMap A, const int A_1,
             tma_load_2d_hint(sA_s + 2 * (t4 + 1024), &A, t20 + 160, t0, full_s + 8 * stage, 0x14F0000000000000ull);
         }
     }
-    // tma_kernels.py:111  out[tid + i * BLOCK, bx] = total[i]
+    // tma_kernels.py:110  for i in mo.static_range(math.prod(A.tile) // BLOCK):
     const int t21 = bx * out_s1;
-    out[tx + t21] = total[0];
-    out[tx + 128 + t21] = total[1];
-    out[tx + 256 + t21] = total[2];
-    out[tx + 384 + t21] = total[3];
-    out[tx + 512 + t21] = total[4];
-    out[tx + 640 + t21] = total[5];
-    out[tx + 768 + t21] = total[6];
-    out[tx + 896 + t21] = total[7];
-    out[tx + 1024 + t21] = total[8];
-    out[tx + 1152 + t21] = total[9];
-    out[tx + 1280 + t21] = total[10];
-    out[tx + 1408 + t21] = total[11];
-    out[tx + 1536 + t21] = total[12];
-    out[tx + 1664 + t21] = total[13];
-    out[tx + 1792 + t21] = total[14];
-    out[tx + 1920 + t21] = total[15];
+    #pragma unroll
+    for (int i = 0; i < 16; ++i) {
+        // tma_kernels.py:111  out[tid + i * BLOCK, bx] = total[i]
+        out[tx + 128 * i + t21] = total[i];
+    }
 }

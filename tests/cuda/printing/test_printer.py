@@ -173,7 +173,7 @@ def test_helpers_show_both_lines():
     b = K("with_helper", (32, 1, 1), source="line one\nstep(x)  \\\nthree")
     b.where = Loc((Frame("caller.py", 7), Frame("with_helper.py", 2)))
     b.emit(ops.SyncThreads())
-    assert "// with_helper.py:2  step(x)  < caller.py:7\n    __syncthreads();" in print_kernel(b.func).source
+    assert "// caller.py:7\n    //   with_helper.py:2  step(x)\n    __syncthreads();" in print_kernel(b.func).source
 
 
 def test_asserts_only_on_request():

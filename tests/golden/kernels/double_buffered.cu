@@ -126,118 +126,27 @@ matmul_kernel(const float* __restrict__ A, const int A_1, const int A_s1,
                 tCrC[i + 4 * j] += tCrA[i] * tCrB[j];
             }
         }
-        // 09_matmul_double_buffered.py:63  mo.copyto(tCrA[:, :, k_block_next], tCsA_p[:, :, k_block_next])
+        // 09_matmul_double_buffered.py:55  for k_block in mo.static_range(k_block_max):  # unrolled while tracing
         #pragma unroll
-        for (int i = 0; i < 4; ++i) {
-            tCrA[i + 8] = sA[tCsA_p + 260 + 32 * i];
-        }
-        // 09_matmul_double_buffered.py:64  mo.copyto(tCrB[:, :, k_block_next], tCsB_p[:, :, k_block_next])
-        #pragma unroll
-        for (int i = 0; i < 16; ++i) {
-            tCrB[i + 32] = sB[tCsB_p + 260 + 8 * i];
-        }
-        // 09_matmul_double_buffered.py:69  mo.gemm(mma_C, tCrC, tCrA[:, :, k_block], tCrB[:, :, k_block], tCrC)
-        #pragma unroll
-        for (int i = 0; i < 4; ++i) {
+        for (int k_block = 1; k_block < 7; ++k_block) {
+            // 09_matmul_double_buffered.py:63  mo.copyto(tCrA[:, :, k_block_next], tCsA_p[:, :, k_block_next])
             #pragma unroll
-            for (int jj = 0; jj < 16; ++jj) {
-                const int j = i & 1 ? 15 - jj : jj;
-                tCrC[i + 4 * j] += tCrA[i + 4] * tCrB[j + 16];
+            for (int i = 0; i < 4; ++i) {
+                tCrA[i + 4 * k_block + 4] = sA[tCsA_p + 130 * k_block + 130 + 32 * i];
             }
-        }
-        // 09_matmul_double_buffered.py:63  mo.copyto(tCrA[:, :, k_block_next], tCsA_p[:, :, k_block_next])
-        #pragma unroll
-        for (int i = 0; i < 4; ++i) {
-            tCrA[i + 12] = sA[tCsA_p + 390 + 32 * i];
-        }
-        // 09_matmul_double_buffered.py:64  mo.copyto(tCrB[:, :, k_block_next], tCsB_p[:, :, k_block_next])
-        #pragma unroll
-        for (int i = 0; i < 16; ++i) {
-            tCrB[i + 48] = sB[tCsB_p + 390 + 8 * i];
-        }
-        // 09_matmul_double_buffered.py:69  mo.gemm(mma_C, tCrC, tCrA[:, :, k_block], tCrB[:, :, k_block], tCrC)
-        #pragma unroll
-        for (int i = 0; i < 4; ++i) {
+            // 09_matmul_double_buffered.py:64  mo.copyto(tCrB[:, :, k_block_next], tCsB_p[:, :, k_block_next])
             #pragma unroll
-            for (int jj = 0; jj < 16; ++jj) {
-                const int j = i & 1 ? 15 - jj : jj;
-                tCrC[i + 4 * j] += tCrA[i + 8] * tCrB[j + 32];
+            for (int i = 0; i < 16; ++i) {
+                tCrB[i + 16 * k_block + 16] = sB[tCsB_p + 130 * k_block + 130 + 8 * i];
             }
-        }
-        // 09_matmul_double_buffered.py:63  mo.copyto(tCrA[:, :, k_block_next], tCsA_p[:, :, k_block_next])
-        #pragma unroll
-        for (int i = 0; i < 4; ++i) {
-            tCrA[i + 16] = sA[tCsA_p + 520 + 32 * i];
-        }
-        // 09_matmul_double_buffered.py:64  mo.copyto(tCrB[:, :, k_block_next], tCsB_p[:, :, k_block_next])
-        #pragma unroll
-        for (int i = 0; i < 16; ++i) {
-            tCrB[i + 64] = sB[tCsB_p + 520 + 8 * i];
-        }
-        // 09_matmul_double_buffered.py:69  mo.gemm(mma_C, tCrC, tCrA[:, :, k_block], tCrB[:, :, k_block], tCrC)
-        #pragma unroll
-        for (int i = 0; i < 4; ++i) {
+            // 09_matmul_double_buffered.py:69  mo.gemm(mma_C, tCrC, tCrA[:, :, k_block], tCrB[:, :, k_block], tCrC)
             #pragma unroll
-            for (int jj = 0; jj < 16; ++jj) {
-                const int j = i & 1 ? 15 - jj : jj;
-                tCrC[i + 4 * j] += tCrA[i + 12] * tCrB[j + 48];
-            }
-        }
-        // 09_matmul_double_buffered.py:63  mo.copyto(tCrA[:, :, k_block_next], tCsA_p[:, :, k_block_next])
-        #pragma unroll
-        for (int i = 0; i < 4; ++i) {
-            tCrA[i + 20] = sA[tCsA_p + 650 + 32 * i];
-        }
-        // 09_matmul_double_buffered.py:64  mo.copyto(tCrB[:, :, k_block_next], tCsB_p[:, :, k_block_next])
-        #pragma unroll
-        for (int i = 0; i < 16; ++i) {
-            tCrB[i + 80] = sB[tCsB_p + 650 + 8 * i];
-        }
-        // 09_matmul_double_buffered.py:69  mo.gemm(mma_C, tCrC, tCrA[:, :, k_block], tCrB[:, :, k_block], tCrC)
-        #pragma unroll
-        for (int i = 0; i < 4; ++i) {
-            #pragma unroll
-            for (int jj = 0; jj < 16; ++jj) {
-                const int j = i & 1 ? 15 - jj : jj;
-                tCrC[i + 4 * j] += tCrA[i + 16] * tCrB[j + 64];
-            }
-        }
-        // 09_matmul_double_buffered.py:63  mo.copyto(tCrA[:, :, k_block_next], tCsA_p[:, :, k_block_next])
-        #pragma unroll
-        for (int i = 0; i < 4; ++i) {
-            tCrA[i + 24] = sA[tCsA_p + 780 + 32 * i];
-        }
-        // 09_matmul_double_buffered.py:64  mo.copyto(tCrB[:, :, k_block_next], tCsB_p[:, :, k_block_next])
-        #pragma unroll
-        for (int i = 0; i < 16; ++i) {
-            tCrB[i + 96] = sB[tCsB_p + 780 + 8 * i];
-        }
-        // 09_matmul_double_buffered.py:69  mo.gemm(mma_C, tCrC, tCrA[:, :, k_block], tCrB[:, :, k_block], tCrC)
-        #pragma unroll
-        for (int i = 0; i < 4; ++i) {
-            #pragma unroll
-            for (int jj = 0; jj < 16; ++jj) {
-                const int j = i & 1 ? 15 - jj : jj;
-                tCrC[i + 4 * j] += tCrA[i + 20] * tCrB[j + 80];
-            }
-        }
-        // 09_matmul_double_buffered.py:63  mo.copyto(tCrA[:, :, k_block_next], tCsA_p[:, :, k_block_next])
-        #pragma unroll
-        for (int i = 0; i < 4; ++i) {
-            tCrA[i + 28] = sA[tCsA_p + 910 + 32 * i];
-        }
-        // 09_matmul_double_buffered.py:64  mo.copyto(tCrB[:, :, k_block_next], tCsB_p[:, :, k_block_next])
-        #pragma unroll
-        for (int i = 0; i < 16; ++i) {
-            tCrB[i + 112] = sB[tCsB_p + 910 + 8 * i];
-        }
-        // 09_matmul_double_buffered.py:69  mo.gemm(mma_C, tCrC, tCrA[:, :, k_block], tCrB[:, :, k_block], tCrC)
-        #pragma unroll
-        for (int i = 0; i < 4; ++i) {
-            #pragma unroll
-            for (int jj = 0; jj < 16; ++jj) {
-                const int j = i & 1 ? 15 - jj : jj;
-                tCrC[i + 4 * j] += tCrA[i + 24] * tCrB[j + 96];
+            for (int i = 0; i < 4; ++i) {
+                #pragma unroll
+                for (int jj = 0; jj < 16; ++jj) {
+                    const int j = i & 1 ? 15 - jj : jj;
+                    tCrC[i + 4 * j] += tCrA[i + 4 * k_block] * tCrB[j + 16 * k_block];
+                }
             }
         }
         // 09_matmul_double_buffered.py:58  mo.cp_async_wait()

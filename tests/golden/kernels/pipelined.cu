@@ -137,96 +137,32 @@ matmul_kernel(const f16* __restrict__ A, const int A_1, const int A_s0,
         }
         // 13_matmul_pipelined.py:55  pipe.commit()
         cp_async_commit();
-        // 13_matmul_pipelined.py:57  mo.copyto(load_A, tXrA[:, :, k], tCsA[:, :, k, state.read])
+        // 13_matmul_pipelined.py:56  for k in mo.static_range(mo.size(tCrA, 2)):  # unrolled: one instruction deep in K
         const int t16 = state_read * 4096;
         #pragma unroll
-        for (int i = 0; i < 2; ++i) {
-            ldmatrix_x4(tCrA[4 * i], tCrA[4 * i + 1], tCrA[4 * i + 2], tCrA[4 * i + 3], sA_s + 2 * (swizzle_3_3_3(t10 + t16) + 2048 * i));
-        }
-        // 13_matmul_pipelined.py:58  mo.copyto(load_B, tXrB[:, :, k], tCsB[:, :, k, state.read])
-        #pragma unroll
-        for (int i = 0; i < 2; ++i) {
-            ldmatrix_x4(tCrB[4 * i], tCrB[4 * i + 1], tCrB[4 * i + 2], tCrB[4 * i + 3], sB_s + 2 * (swizzle_3_3_3(t12 + t16) + 2048 * i));
-        }
-        // 13_matmul_pipelined.py:59  mo.gemm(mma, tCrA[:, :, k], tCrB[:, :, k], tCrC)
-        #pragma unroll
-        for (int i = 0; i < 2; ++i) {
+        for (int k = 0; k < 4; ++k) {
+            // 13_matmul_pipelined.py:57  mo.copyto(load_A, tXrA[:, :, k], tCsA[:, :, k, state.read])
+            const int t17 = t16 + 16 * k;
             #pragma unroll
-            for (int jj = 0; jj < 4; ++jj) {
-                const int j = i & 1 ? 3 - jj : jj;
-                mma_sm80_16x8x16_f32f16f16f32_tn(tCrC[4 * i + 8 * j], tCrC[4 * i + 8 * j + 1], tCrC[4 * i + 8 * j + 2], tCrC[4 * i + 8 * j + 3],
-                    tCrA[4 * i], tCrA[4 * i + 1], tCrA[4 * i + 2], tCrA[4 * i + 3],
-                    tCrB[2 * j], tCrB[2 * j + 1],
-                    tCrC[4 * i + 8 * j], tCrC[4 * i + 8 * j + 1], tCrC[4 * i + 8 * j + 2], tCrC[4 * i + 8 * j + 3]);
+            for (int i = 0; i < 2; ++i) {
+                ldmatrix_x4(tCrA[4 * i + 8 * k], tCrA[4 * i + 8 * k + 1], tCrA[4 * i + 8 * k + 2], tCrA[4 * i + 8 * k + 3], sA_s + 2 * (swizzle_3_3_3(t10 + t17) + 2048 * i));
             }
-        }
-        // 13_matmul_pipelined.py:57  mo.copyto(load_A, tXrA[:, :, k], tCsA[:, :, k, state.read])
-        const int t17 = t16 + 16;
-        #pragma unroll
-        for (int i = 0; i < 2; ++i) {
-            ldmatrix_x4(tCrA[4 * i + 8], tCrA[4 * i + 9], tCrA[4 * i + 10], tCrA[4 * i + 11], sA_s + 2 * (swizzle_3_3_3(t10 + t17) + 2048 * i));
-        }
-        // 13_matmul_pipelined.py:58  mo.copyto(load_B, tXrB[:, :, k], tCsB[:, :, k, state.read])
-        #pragma unroll
-        for (int i = 0; i < 2; ++i) {
-            ldmatrix_x4(tCrB[4 * i + 8], tCrB[4 * i + 9], tCrB[4 * i + 10], tCrB[4 * i + 11], sB_s + 2 * (swizzle_3_3_3(t12 + t17) + 2048 * i));
-        }
-        // 13_matmul_pipelined.py:59  mo.gemm(mma, tCrA[:, :, k], tCrB[:, :, k], tCrC)
-        #pragma unroll
-        for (int i = 0; i < 2; ++i) {
+            // 13_matmul_pipelined.py:58  mo.copyto(load_B, tXrB[:, :, k], tCsB[:, :, k, state.read])
             #pragma unroll
-            for (int jj = 0; jj < 4; ++jj) {
-                const int j = i & 1 ? 3 - jj : jj;
-                mma_sm80_16x8x16_f32f16f16f32_tn(tCrC[4 * i + 8 * j], tCrC[4 * i + 8 * j + 1], tCrC[4 * i + 8 * j + 2], tCrC[4 * i + 8 * j + 3],
-                    tCrA[4 * i + 8], tCrA[4 * i + 9], tCrA[4 * i + 10], tCrA[4 * i + 11],
-                    tCrB[2 * j + 8], tCrB[2 * j + 9],
-                    tCrC[4 * i + 8 * j], tCrC[4 * i + 8 * j + 1], tCrC[4 * i + 8 * j + 2], tCrC[4 * i + 8 * j + 3]);
+            for (int i = 0; i < 2; ++i) {
+                ldmatrix_x4(tCrB[4 * i + 8 * k], tCrB[4 * i + 8 * k + 1], tCrB[4 * i + 8 * k + 2], tCrB[4 * i + 8 * k + 3], sB_s + 2 * (swizzle_3_3_3(t12 + t17) + 2048 * i));
             }
-        }
-        // 13_matmul_pipelined.py:57  mo.copyto(load_A, tXrA[:, :, k], tCsA[:, :, k, state.read])
-        const int t18 = t16 + 32;
-        #pragma unroll
-        for (int i = 0; i < 2; ++i) {
-            ldmatrix_x4(tCrA[4 * i + 16], tCrA[4 * i + 17], tCrA[4 * i + 18], tCrA[4 * i + 19], sA_s + 2 * (swizzle_3_3_3(t10 + t18) + 2048 * i));
-        }
-        // 13_matmul_pipelined.py:58  mo.copyto(load_B, tXrB[:, :, k], tCsB[:, :, k, state.read])
-        #pragma unroll
-        for (int i = 0; i < 2; ++i) {
-            ldmatrix_x4(tCrB[4 * i + 16], tCrB[4 * i + 17], tCrB[4 * i + 18], tCrB[4 * i + 19], sB_s + 2 * (swizzle_3_3_3(t12 + t18) + 2048 * i));
-        }
-        // 13_matmul_pipelined.py:59  mo.gemm(mma, tCrA[:, :, k], tCrB[:, :, k], tCrC)
-        #pragma unroll
-        for (int i = 0; i < 2; ++i) {
+            // 13_matmul_pipelined.py:59  mo.gemm(mma, tCrA[:, :, k], tCrB[:, :, k], tCrC)
             #pragma unroll
-            for (int jj = 0; jj < 4; ++jj) {
-                const int j = i & 1 ? 3 - jj : jj;
-                mma_sm80_16x8x16_f32f16f16f32_tn(tCrC[4 * i + 8 * j], tCrC[4 * i + 8 * j + 1], tCrC[4 * i + 8 * j + 2], tCrC[4 * i + 8 * j + 3],
-                    tCrA[4 * i + 16], tCrA[4 * i + 17], tCrA[4 * i + 18], tCrA[4 * i + 19],
-                    tCrB[2 * j + 16], tCrB[2 * j + 17],
-                    tCrC[4 * i + 8 * j], tCrC[4 * i + 8 * j + 1], tCrC[4 * i + 8 * j + 2], tCrC[4 * i + 8 * j + 3]);
-            }
-        }
-        // 13_matmul_pipelined.py:57  mo.copyto(load_A, tXrA[:, :, k], tCsA[:, :, k, state.read])
-        const int t19 = t16 + 48;
-        #pragma unroll
-        for (int i = 0; i < 2; ++i) {
-            ldmatrix_x4(tCrA[4 * i + 24], tCrA[4 * i + 25], tCrA[4 * i + 26], tCrA[4 * i + 27], sA_s + 2 * (swizzle_3_3_3(t10 + t19) + 2048 * i));
-        }
-        // 13_matmul_pipelined.py:58  mo.copyto(load_B, tXrB[:, :, k], tCsB[:, :, k, state.read])
-        #pragma unroll
-        for (int i = 0; i < 2; ++i) {
-            ldmatrix_x4(tCrB[4 * i + 24], tCrB[4 * i + 25], tCrB[4 * i + 26], tCrB[4 * i + 27], sB_s + 2 * (swizzle_3_3_3(t12 + t19) + 2048 * i));
-        }
-        // 13_matmul_pipelined.py:59  mo.gemm(mma, tCrA[:, :, k], tCrB[:, :, k], tCrC)
-        #pragma unroll
-        for (int i = 0; i < 2; ++i) {
-            #pragma unroll
-            for (int jj = 0; jj < 4; ++jj) {
-                const int j = i & 1 ? 3 - jj : jj;
-                mma_sm80_16x8x16_f32f16f16f32_tn(tCrC[4 * i + 8 * j], tCrC[4 * i + 8 * j + 1], tCrC[4 * i + 8 * j + 2], tCrC[4 * i + 8 * j + 3],
-                    tCrA[4 * i + 24], tCrA[4 * i + 25], tCrA[4 * i + 26], tCrA[4 * i + 27],
-                    tCrB[2 * j + 24], tCrB[2 * j + 25],
-                    tCrC[4 * i + 8 * j], tCrC[4 * i + 8 * j + 1], tCrC[4 * i + 8 * j + 2], tCrC[4 * i + 8 * j + 3]);
+            for (int i = 0; i < 2; ++i) {
+                #pragma unroll
+                for (int jj = 0; jj < 4; ++jj) {
+                    const int j = i & 1 ? 3 - jj : jj;
+                    mma_sm80_16x8x16_f32f16f16f32_tn(tCrC[4 * i + 8 * j], tCrC[4 * i + 8 * j + 1], tCrC[4 * i + 8 * j + 2], tCrC[4 * i + 8 * j + 3],
+                        tCrA[4 * i + 8 * k], tCrA[4 * i + 8 * k + 1], tCrA[4 * i + 8 * k + 2], tCrA[4 * i + 8 * k + 3],
+                        tCrB[2 * j + 8 * k], tCrB[2 * j + 8 * k + 1],
+                        tCrC[4 * i + 8 * j], tCrC[4 * i + 8 * j + 1], tCrC[4 * i + 8 * j + 2], tCrC[4 * i + 8 * j + 3]);
+                }
             }
         }
         // 13_matmul_pipelined.py:60  state = state.next()

@@ -56,7 +56,7 @@ def statement(kernel: Kernel, op: ops.Op) -> None:
     if printer is None:
         raise UnsupportedError(f"the CUDA printer does not know {type(op).__name__}", locs=(op.loc,))
     kernel.values.now = kernel.uses.index[id(op)]
-    kernel.writer.at(op.loc)
+    kernel.writer.at(op.loc, op.trips)
     kernel.helpers.at = op.loc
     try:
         printer(kernel, op)
