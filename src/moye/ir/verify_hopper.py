@@ -2,8 +2,7 @@
 
 In: an op.  Out: a sentence if it is broken, None if not.
 
->>> RULES[ops.SetMaxRegisters](op)
-'20 registers: no multiple of 8 from 24 to 256'
+    RULES[ops.SetMaxRegisters](op)      # '20 registers: no multiple of 8 from 24 to 256'
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 In: If, For, Loop, Scope, Exit, and the functions that print a block and a statement.  Out: lines.
 
->>> loop(kernel, op, statement)      # while (i < n) { ... }
+    loop(kernel, op, statement)      # while (i < n) { ... }
 
 What a branch or a loop changes is evaluated before it if it is still needed (``Values.entering``, ``looping``).
 """

@@ -2,7 +2,7 @@
 
 In: the lines of a kernel, each with the trips of the unrolled loops around it.  Out: lines.
 
->>> rolled(lines)       # f(p); f(p + 8); f(p + 16);  ->  #pragma unroll  for (int k = 0; k < 3; ++k) f(p + 8 * k);
+    rolled(lines)       # f(p); f(p + 8); f(p + 16);  ->  #pragma unroll  for (int k = 0; k < 3; ++k) f(p + 8 * k);
 
 It works on text, which is what makes it safe: the loop is written only if each trip's lines come out of it, token by
 token, with ``k`` as a number in them.  Three things may differ between trips: decimal integers, in arithmetic

@@ -2,7 +2,7 @@
 
 In: ops in program order.  Out: lines in the kernel's writer.
 
->>> run(kernel, func.body)
+    run(kernel, func.body)
 
 An op class that is not in the table raises UnsupportedError.  Tile ops are in ``tiles.py`` and ``gemm.py``, control
 flow in ``control.py``.
