@@ -2,8 +2,6 @@
 //   Y: float32 (8,16384):(Y_s0,1), 16-byte aligned
 //   X: float32 (8,16384):(X_s0,1), 16-byte aligned
 //   copy = TiledCopy(CopyAtom(UniversalCopy(uint128), float32), tv (256,4):(4,1), tile (1,1024))
-//   scratch: shared float32 8:1
-//   part: shared float32 2:1
 //   block (256, 1, 1), cluster (4, 1, 1)
 //   40 bytes of static shared memory
 

@@ -7,8 +7,6 @@
 //   copy_B = TiledCopy(CopyAtom(CpAsync(float64, cache="always"), float32), tv (256,2):(2,1), tile (64,8))
 //   C: float32 (C_0,C_1):(1,C_s1), 16-byte aligned
 //   mma_C = TiledMMA(UniversalFMA(float32), atoms (32,8,1):(1,32,0))
-//   sA: shared float32 (128,8,2):(1,130,1040)
-//   sB: shared float32 (128,8,2):(1,130,1040)
 //   block (256, 1, 1)
 //   16632 bytes of static shared memory
 

@@ -1,7 +1,7 @@
 // matmul_kernel
 //   A: float32 (A_0,A_1):(A_s0,1), 16-byte aligned
 //   sA_layout = (16,8):(8,1)
-//   copy_A = TiledCopy(CopyAtom(CpAsync(uint128, cache="always"), float32), tv ((2,16),4):((64,1),16), tile (1...
+//   copy_A = TiledCopy(CopyAtom(CpAsync(uint128, cache="always"), float32), tv ((2,16),4):((64,1),16), tile (16,8))
 //   read_A = TiledCopy(CopyAtom(LdMatrix(4), float32), tv ((4,8),((2,2),1,1)):((16,1),((8,64),0,0)), tile (16,8))
 //   B: float32 (B_0,B_1):(B_s0,1), 16-byte aligned
 //   sB_layout = (8,8):(8,1)
@@ -9,8 +9,6 @@
 //   read_B = TiledCopy(CopyAtom(LdMatrix(2), float32), tv ((4,8),(2,1,1)):((8,1),(32,0,0)), tile (8,8))
 //   C: float32 (C_0,C_1):(1,C_s1), 16-byte aligned
 //   mma_C = TiledMMA(SM80_16x8x8_F32TF32TF32F32_TN, atoms (1,1,1):(0,0,0))
-//   sA: shared float32 (16,8):(8,1)
-//   sB: shared float32 (8,8):(8,1)
 //   block (32, 1, 1)
 //   768 bytes of static shared memory
 

@@ -8,8 +8,6 @@
 //   C: float32 (C_0,C_1):(1,C_s1), 16-byte aligned
 //   mma_C = TiledMMA(UniversalFMA(float32), atoms (16,16,1):(1,16,0))
 //   four = True
-//   sA: shared float32 (128,8):(1,130)
-//   sB: shared float32 (128,8):(1,130)
 //   block (256, 1, 1)
 //   8312 bytes of static shared memory
 

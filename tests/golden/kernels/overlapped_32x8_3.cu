@@ -8,8 +8,6 @@
 //   C: float32 (C_0,C_1):(1,C_s1), 16-byte aligned
 //   mma_C = TiledMMA(UniversalFMA(float32), atoms (32,8,1):(1,32,0))
 //   four = False
-//   sA: shared float32 (128,8):(1,130)
-//   sB: shared float32 (128,8):(1,130)
 //   block (256, 1, 1)
 //   8312 bytes of static shared memory
 

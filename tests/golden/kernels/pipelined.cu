@@ -1,17 +1,19 @@
 // matmul_kernel
 //   A: float16 (A_0,A_1):(A_s0,1), 16-byte aligned
 //   sA_layout = Sw<3,3,3> o 0 o ((8,8),(64,1),(1,3)):((64,512),(1,0),(0,4096))
-//   copy_A = TiledCopy(CopyAtom(CpAsync(uint128, cache="global"), float16), tv ((8,16),8):((128,1),16), tile (...
-//   load_A = TiledCopy(CopyAtom(LdMatrix(4), float16), tv ((4,8,2,2),((2,2,2),1,1)):((64,1,16,0),((32,8,256),0...
+//   copy_A = TiledCopy(CopyAtom(CpAsync(uint128, cache="global"), float16), tv ((8,16),8):((128,1),16), tile
+//       (16,64))
+//   load_A = TiledCopy(CopyAtom(LdMatrix(4), float16), tv ((4,8,2,2),((2,2,2),1,1)):((64,1,16,0),((32,8,256),0,0)),
+//       tile (32,16))
 //   B: float16 (B_0,B_1):(B_s0,1), 16-byte aligned
 //   sB_layout = Sw<3,3,3> o 0 o ((8,8),(64,1),(1,3)):((64,512),(1,0),(0,4096))
-//   copy_B = TiledCopy(CopyAtom(CpAsync(uint128, cache="global"), float16), tv ((8,16),8):((128,1),16), tile (...
-//   load_B = TiledCopy(CopyAtom(LdMatrix(4), float16), tv ((4,8,2,2),((2,2),2,1)):((64,1,0,8),((32,256),16,0))...
+//   copy_B = TiledCopy(CopyAtom(CpAsync(uint128, cache="global"), float16), tv ((8,16),8):((128,1),16), tile
+//       (16,64))
+//   load_B = TiledCopy(CopyAtom(LdMatrix(4), float16), tv ((4,8,2,2),((2,2),2,1)):((64,1,0,8),((32,256),16,0)), tile
+//       (32,16))
 //   C: float32 (C_0,C_1):(C_s0,1), 16-byte aligned
 //   mma = TiledMMA(SM80_16x8x16_F32F16F16F32_TN, atoms (2,2,1):(1,2,0), permutations (32, 32, 16))
 //   pipe = Pipeline(stages=3)
-//   sA: shared float16 Sw<3,3,3> o 0 o ((8,8),(64,1),(1,3)):((64,512),(1,0),(0,4096))
-//   sB: shared float16 Sw<3,3,3> o 0 o ((8,8),(64,1),(1,3)):((64,512),(1,0),(0,4096))
 //   block (128, 1, 1)
 //   49152 bytes of static shared memory
 

@@ -2,7 +2,6 @@
 //   x: float32 (x_0):(1), 16-byte aligned
 //   total: float32 (total_0):(1), 16-byte aligned
 //   per_thread = 4
-//   scratch: shared float32 8:1
 //   block (256, 1, 1)
 //   32 bytes of static shared memory
 

@@ -7,8 +7,6 @@
 //   copy_B = TiledCopy(CopyAtom(CpAsync(float64, cache="always"), float32), tv ((4,8),2):((16,1),8), tile (8,8))
 //   C: float32 (C_0,C_1):(1,C_s1), 16-byte aligned
 //   mma_C = TiledMMA(SM80_16x8x8_F32TF32TF32F32_TN, atoms (1,1,1):(0,0,0))
-//   sA: shared float32 (16,8):(1,16)
-//   sB: shared float32 (8,8):(8,1)
 //   block (32, 1, 1)
 //   768 bytes of static shared memory
 

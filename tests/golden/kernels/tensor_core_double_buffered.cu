@@ -2,15 +2,16 @@
 //   A: float32 (A_0,A_1):(1,A_s1), 16-byte aligned
 //   sA_layout = (128,16,2):(1,136,2176)
 //   copy_A = TiledCopy(CopyAtom(CpAsync(uint128, cache="always"), float32), tv (128,4):(4,1), tile (64,8))
-//   read_A = TiledCopy(CopyAtom(UniversalCopy(float32), float32), tv (((4,8),2,2),((2,2),1,1)):(((32,1),0,16),...
+//   read_A = TiledCopy(CopyAtom(UniversalCopy(float32), float32), tv
+//       (((4,8),2,2),((2,2),1,1)):(((32,1),0,16),((8,128),0,0)), tile (32,8))
 //   B: float32 (B_0,B_1):(B_s0,1), 16-byte aligned
 //   sB_layout = Sw<2,2,3> o 0 o ((8,16),(16,1),(1,2)):((16,128),(1,0),(0,2048))
-//   copy_B = TiledCopy(CopyAtom(CpAsync(uint128, cache="always"), float32), tv ((4,32),4):((128,1),32), tile (...
-//   read_B = TiledCopy(CopyAtom(LdMatrix(4), float32), tv (((4,8),2,2),(2,2,1)):(((32,1),8,0),(128,16,0)), til...
+//   copy_B = TiledCopy(CopyAtom(CpAsync(uint128, cache="always"), float32), tv ((4,32),4):((128,1),32), tile
+//       (32,16))
+//   read_B = TiledCopy(CopyAtom(LdMatrix(4), float32), tv (((4,8),2,2),(2,2,1)):(((32,1),8,0),(128,16,0)), tile
+//       (32,8))
 //   C: float32 (C_0,C_1):(1,C_s1), 16-byte aligned
 //   mma_C = TiledMMA(SM80_16x8x8_F32TF32TF32F32_TN, atoms (2,2,1):(2,1,1), permutations (32, 32, 8))
-//   sA: shared float32 (128,16,2):(1,136,2176)
-//   sB: shared float32 Sw<2,2,3> o 0 o ((8,16),(16,1),(1,2)):((16,128),(1,0),(0,2048))
 //   block (128, 1, 1)
 //   33792 bytes of static shared memory
 

@@ -7,8 +7,6 @@
 //   copy_B = TiledCopy(CopyAtom(UniversalCopy(float32), float32), tv (256,1):(1,0), tile (32,8))
 //   C: float32 (C_0,C_1):(1,C_s1), 16-byte aligned
 //   mma_C = TiledMMA(UniversalFMA(float32), atoms (16,16,1):(1,16,0))
-//   sA: shared float32 (128,8):(1,129)
-//   sB: shared float32 (128,8):(1,129)
 //   block (256, 1, 1)
 //   8252 bytes of static shared memory
 

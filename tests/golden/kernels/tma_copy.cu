@@ -3,8 +3,6 @@
 //   load: TmaLoad() of float32 tiles Sw<3,2,3> o 0 o ((8,8),(32,1)):((32,256),(1,0)), 1 box of 32 x 64 with 128-byte swizzle
 //   store: float32 (store_0,store_1):(store_s0,1), 16-byte aligned
 //   store: TmaStore() of float32 tiles Sw<3,2,3> o 0 o ((8,8),(32,1)):((32,256),(1,0)), 1 box of 32 x 64 with 128-byte swizzle
-//   smem: shared float32 Sw<3,2,3> o 0 o ((8,8),(32,1)):((32,256),(1,0))
-//   arrived: shared uint64 1:0
 //   block (32, 1, 1)
 //   8200 bytes of static shared memory
 

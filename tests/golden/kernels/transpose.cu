@@ -3,7 +3,6 @@
 //   src: float32 (src_0,src_1):(1,src_s1), 16-byte aligned
 //   smem_layout = (32,32):(1,33)
 //   thr_layout = (32,8):(1,32)
-//   smem: shared float32 (32,32):(1,33)
 //   block (256, 1, 1)
 //   4220 bytes of static shared memory
 

@@ -9,17 +9,14 @@
 //   C: TmaStore() of float16 tiles Sw<3,3,3> o 0 o ((8,16),(64,2)):((64,512),(1,8192)), 2 boxes of 64 x 128 with 128-byte swizzle
 //   sC_layout = Sw<3,3,3> o 0 o ((8,16),(64,2)):((64,512),(1,8192))
 //   mma = TiledMMA(SM90_64x128x16_F32F16F16_SS, atoms (2,1,1):(1,0,0))
-//   copy_C = TiledCopy(CopyAtom(StMatrix(4), float16), tv ((4,8,8),((2,2,16),1,1)):((256,1,16),((128,8,1024),0...
-//   sA: shared float16 Sw<3,3,3> o 0 o ((8,16),(64,1),(1,5)):((64,512),(1,0),(0,8192))
-//   sB: shared float16 Sw<3,3,3> o 0 o ((8,16),(64,1),(1,5)):((64,512),(1,0),(0,8192))
-//   sC: shared float16 Sw<3,3,3> o 0 o ((8,16),(64,2)):((64,512),(1,8192))
-//   pipe_full: shared uint64 5:1
-//   pipe_empty: shared uint64 5:1
+//   copy_C = TiledCopy(CopyAtom(StMatrix(4), float16), tv ((4,8,8),((2,2,16),1,1)):((256,1,16),((128,8,1024),0,0)),
+//       tile (128,128))
 //   block (384, 1, 1)
 //   196688 bytes of dynamic shared memory
 
 struct __align__(64) TensorMap { unsigned long long words[16]; };
 struct f16 { unsigned short bits; };
+constexpr unsigned long long wgmma_swizzle_128_leading_16_stride_1024 = 1ull << 62 | 1024ull / 16 << 32 | 16ull / 16 << 16;
 __device__ __forceinline__ void mbarrier_init(unsigned barrier, unsigned count) {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" :: "r"(barrier), "r"(count) : "memory");
 }
@@ -89,11 +86,8 @@ __device__ __forceinline__ void warpgroup_wait_0() {
 __device__ __forceinline__ void wgmma_pin(float& x) {
     asm volatile("" : "+f"(x) :: "memory");
 }
-__device__ __forceinline__ f16 to_f16(float x) {
-    f16 y; asm("cvt.rn.f16.f32 %0, %1;" : "=h"(y.bits) : "f"(x)); return y;
-}
-__device__ __forceinline__ void put_16(unsigned& word, int shift, unsigned x) {
-    word = word & ~(0xffffu << shift) | (x & 0xffffu) << shift;
+__device__ __forceinline__ unsigned to_f16x2(float x0, float x1) {
+    unsigned y; asm("cvt.rn.f16x2.f32 %0, %2, %1;" : "=r"(y) : "f"(x0), "f"(x1)); return y;
 }
 __device__ __forceinline__ void stmatrix_x4(unsigned dst_smem, unsigned r0, unsigned r1, unsigned r2, unsigned r3) {
     asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" :: "r"(dst_smem), "r"(r0), "r"(r1), "r"(r2), "r"(r3) : "memory");
@@ -223,8 +217,8 @@ matmul_kernel(const __grid_constant__ TensorMap A, const int A_1,
             for (int kk = 0; kk < 4; ++kk) {
                 //   17_matmul_warp_specialized.py:50  mo.gemm(mma, tCrA[:, :, kk, state.stage], tCrB[:, :, kk, state.stage],...
                 const int t12 = t10 + 16 * kk;
-                const unsigned long long tCrA_desc = wgmma_descriptor(sA_s + 2 * (t9 + t12), 0x4000004000010000ull);
-                const unsigned long long tCrB_desc = wgmma_descriptor(sB_s + 2 * t12, 0x4000004000010000ull);
+                const unsigned long long tCrA_desc = wgmma_descriptor(sA_s + 2 * (t9 + t12), wgmma_swizzle_128_leading_16_stride_1024);
+                const unsigned long long tCrB_desc = wgmma_descriptor(sB_s + 2 * t12, wgmma_swizzle_128_leading_16_stride_1024);
                 wgmma_64x128x16_f32f16f16_ss(tCrC, tCrA_desc, tCrB_desc, kk > 0 || t11);
             }
             //   17_matmul_warp_specialized.py:51  mo.warpgroup_commit_batch()
@@ -253,8 +247,8 @@ matmul_kernel(const __grid_constant__ TensorMap A, const int A_1,
         //   17_matmul_warp_specialized.py:66  part = tCrC.to(sC.dtype)  # (MMA, MMA_M, MMA_N): rounds to float16
         unsigned part[32];
         #pragma unroll
-        for (int i = 0; i < 64; ++i) {
-            put_16(part[i / 2], i % 2 * 16, to_f16(tCrC[i]).bits);
+        for (int i = 0; i < 32; ++i) {
+            part[i] = to_f16x2(tCrC[2 * i], tCrC[2 * i + 1]);
         }
         //   17_matmul_warp_specialized.py:67  mo.copyto(copy_C, thr_copy.partition_D(sC), thr_copy.retile_S(part))
         #pragma unroll

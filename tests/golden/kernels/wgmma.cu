@@ -7,15 +7,12 @@
 //   sB_layout = Sw<3,3,3> o 0 o ((8,16),(64,1),(1,4)):((64,512),(1,0),(0,8192))
 //   C: float32 (C_0,C_1):(C_s0,1), 16-byte aligned
 //   mma = TiledMMA(SM90_64x128x16_F32F16F16_SS, atoms (2,1,1):(1,0,0))
-//   sA: shared float16 Sw<3,3,3> o 0 o ((8,16),(64,1),(1,4)):((64,512),(1,0),(0,8192))
-//   sB: shared float16 Sw<3,3,3> o 0 o ((8,16),(64,1),(1,4)):((64,512),(1,0),(0,8192))
-//   full: shared uint64 4:1
-//   empty: shared uint64 4:1
 //   block (384, 1, 1)
 //   131136 bytes of dynamic shared memory
 
 struct __align__(64) TensorMap { unsigned long long words[16]; };
 struct f16 { unsigned short bits; };
+constexpr unsigned long long wgmma_swizzle_128_leading_16_stride_1024 = 1ull << 62 | 1024ull / 16 << 32 | 16ull / 16 << 16;
 __device__ __forceinline__ void mbarrier_init(unsigned barrier, unsigned count) {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" :: "r"(barrier), "r"(count) : "memory");
 }
@@ -180,8 +177,8 @@ matmul_kernel(const __grid_constant__ TensorMap A, const int A_1,
             for (int kk = 0; kk < 4; ++kk) {
                 //   15_matmul_wgmma.py:62  mo.gemm(mma, tCrA[:, :, kk, stage], tCrB[:, :, kk, stage], tCrC, accumulate=kk > 0...
                 const int t10 = t8 + 16 * kk;
-                const unsigned long long tCrA_desc = wgmma_descriptor(sA_s + 2 * (t7 + t10), 0x4000004000010000ull);
-                const unsigned long long tCrB_desc = wgmma_descriptor(sB_s + 2 * t10, 0x4000004000010000ull);
+                const unsigned long long tCrA_desc = wgmma_descriptor(sA_s + 2 * (t7 + t10), wgmma_swizzle_128_leading_16_stride_1024);
+                const unsigned long long tCrB_desc = wgmma_descriptor(sB_s + 2 * t10, wgmma_swizzle_128_leading_16_stride_1024);
                 wgmma_64x128x16_f32f16f16_ss(tCrC, tCrA_desc, tCrB_desc, kk > 0 || t9);
             }
             //   15_matmul_wgmma.py:63  mo.warpgroup_commit_batch()

@@ -244,7 +244,7 @@ def _alloc(kernel: Kernel, op: ops.Alloc) -> None:
 
 @_prints(ops.Map)
 def _map(kernel: Kernel, op: ops.Map) -> None:
-    if not conversions.packed(kernel, op):
+    if not conversions.packed(kernel, op) and not conversions.paired(kernel, op, lambda body: run(kernel, body)):
         tiles.map_(kernel, op, lambda body: run(kernel, body))
 
 
