@@ -37,9 +37,9 @@ extern "C" __global__ void __launch_bounds__(64) alone_kernel(int* elected, int*
     // ops_kernels_hopper.py:96  mo.fence_proxy_async()
     fence_proxy_async();
     // ops_kernels_hopper.py:97  if tid < 32 and mo.elect():
-    const bool t0 = tx < 32;
-    bool cond = t0;
-    if (t0) {
+    const bool tx_below_32 = tx < 32;
+    bool cond = tx_below_32;
+    if (tx_below_32) {
         cond = elect();
     }
     if (cond) {

@@ -256,7 +256,7 @@ class _Match:
         self.hoisted: list[Line] = []
         self.body: list[tuple[Line, list[Token]]] = []
         self._names: dict[str, str] = {}    # of the second trip -> of the first
-        self._aliases: set[str] = set()     # names of the second trip for what the first has under another name
+        self._aliases: set[str] = set()     # names of the second trip that the loop has too
         self._settled: list[str] = []       # the lines of the first trip that are not hoisted
         self._kept: set[str] = set()
         self._walk()
@@ -327,12 +327,21 @@ class _Match:
             tokens = list(self._tokens(_TOKEN.findall(other.text), _TOKEN.findall(mine.text)))
             if mine.text.startswith(("for ", "#")) or (ours and ours["array"]):
                 _constant(tokens)
+            if ours and theirs and not all(isinstance(token, str) for token in tokens):
+                tokens = self._after_the_loop(tokens, ours["name"], theirs["name"])
         except _Differ:
             self._names = before
             return False
         self._settled.append(mine.text)
         self.body.append((other, tokens))
         return True
+
+    def _after_the_loop(self, tokens: list[Token], ours: str, theirs: str) -> list[Token]:
+        """What changes has its name in the second trip, which is after the loop's variable; but ``x``, not ``x_1``."""
+        if re.fullmatch(rf"{ours}_\d+", theirs):
+            return tokens
+        self._aliases.add(theirs)
+        return [theirs if token == ours else token for token in tokens]
 
     def _pair(self, theirs: str, ours: str) -> None:
         if self._names.setdefault(theirs, ours) != ours:
@@ -403,6 +412,8 @@ class _Match:
                 i += 6
             elif token == "true" and theirs[i + 1:i + 2] in ([","], [")"]):
                 stop = _argument(ours, j)
+                if not (self.first.own.keys() - self._kept).isdisjoint(ours[j:stop]):
+                    raise _Differ
                 yield _Since("".join(ours[j:stop]))
                 j = stop - 1
             else:

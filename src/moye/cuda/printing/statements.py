@@ -174,7 +174,7 @@ def _advance(kernel: Kernel, op: ops.Assign, var: Var, source: Operand) -> None:
 
 
 def _kept(kernel: Kernel, var: Var, text: Text) -> Text:
-    name = kernel.names.numbered("t")
+    name = kernel.names.fresh(f"{kernel.values.vars[var.id]}_next")
     kernel.writer.line(f"const {kernel.helpers.ctype(var.dtype)} {name} = {text.text};")
     return Text(name)
 

@@ -89,9 +89,12 @@ def _descriptor(kernel: Kernel, ref: TileRef, numbers: tuple[int, int, int], let
 
 def _matrix(kernel: Kernel, leading: int, stride: int, swizzle: int) -> str:
     """The name of what a descriptor says beside the address: byte offsets between core matrices, and the swizzle."""
-    name = f"wgmma_swizzle_{swizzle}_leading_{leading}_stride_{stride}"
+    name = f"wgmma_sw{swizzle}_{leading}_{stride}"
     value = f"{_MODES[swizzle]}ull << 62 | {stride}ull / {_UNIT} << 32 | {leading}ull / {_UNIT} << 16"
-    return kernel.helpers.declare(name, f"constexpr unsigned long long {name} = {value};")
+    what = f"{swizzle}-byte swizzle" if swizzle else "no swizzle"
+    return kernel.helpers.declare(
+        name, f"// A matrix in shared memory: {what}, leading offset {leading}, stride offset {stride} bytes.\n"
+              f"constexpr unsigned long long {name} = {value};")
 
 
 def _advanced(first: Text, ref: TileRef, steps: list[Step]) -> Text:
