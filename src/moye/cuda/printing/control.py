@@ -14,6 +14,7 @@ from math import prod
 
 from moye.cuda.printing.context import Kernel
 from moye.cuda.printing.expressions import ADD, Text, negated
+from moye.cuda.printing.writer import Line
 from moye.dtypes import Space
 from moye.errors import IRError
 from moye.ir import ops
@@ -39,7 +40,7 @@ def _inverted(kernel: Kernel, cond: Operand) -> Text:
 
 def _at(kernel: Kernel, op: ops.Op) -> None:
     kernel.values.now = kernel.uses.index[id(op)]
-    kernel.writer.at(op.loc)
+    kernel.writer.at(op.loc, op.trips)
 
 
 # --- if --------------------------------------------------------------------------------------------------------------
@@ -179,7 +180,7 @@ def _loop(kernel: Kernel, op: ops.Loop, statement: Statement) -> None:
     live = _live(kernel, op.body)
     at = next((i for i, inner in enumerate(live) if isinstance(inner, ops.If)), None)
     test = live[at] if at is not None else None
-    lines: list[tuple[int, str]] = []
+    lines: list[Line] = []
     cond = Text("true")
     if at is None or not isinstance(test, ops.If) or not _leaves(kernel, test, op):
         at = 0

@@ -78,15 +78,23 @@ def _accumulate(kernel: Kernel, op: ops.Wgmma, first: Text | None) -> Text:
 
 def _descriptor(kernel: Kernel, ref: TileRef, numbers: tuple[int, int, int], letter: str) -> Text:
     """A const with the descriptor of the first tile."""
-    leading, stride, swizzle = numbers
-    rest = leading // _UNIT << 16 | stride // _UNIT << 32 | _MODES[swizzle] << 62
     make = kernel.helpers.function(
         "wgmma_descriptor", "unsigned long long (unsigned smem, unsigned long long layout)",
         "return (smem & 0x3ffff) >> 4 | layout;", arch=90)
     address = kernel.memory.shared_address(ref, kernel.memory.offset(replace(ref, swizzle=None)))
     name = kernel.names.fresh(f"{identifier(ref.name or ref.buffer.name or letter)}_desc")
-    kernel.writer.line(f"const unsigned long long {name} = {make}({address.text}, {rest:#x}ull);")
+    kernel.writer.line(f"const unsigned long long {name} = {make}({address.text}, {_matrix(kernel, *numbers)});")
     return Text(name)
+
+
+def _matrix(kernel: Kernel, leading: int, stride: int, swizzle: int) -> str:
+    """The name of what a descriptor says beside the address: byte offsets between core matrices, and the swizzle."""
+    name = f"wgmma_sw{swizzle}_{leading}_{stride}"
+    value = f"{_MODES[swizzle]}ull << 62 | {stride}ull / {_UNIT} << 32 | {leading}ull / {_UNIT} << 16"
+    what = f"{swizzle}-byte swizzle" if swizzle else "no swizzle"
+    return kernel.helpers.declare(
+        name, f"// A matrix in shared memory: {what}, leading offset {leading}, stride offset {stride} bytes.\n"
+              f"constexpr unsigned long long {name} = {value};")
 
 
 def _advanced(first: Text, ref: TileRef, steps: list[Step]) -> Text:
