@@ -43,9 +43,13 @@ def fused(where, **what):
     agree("bf16", *size, config=config, **more, **what)
 
 
-@pytest.mark.parametrize("what", ONE)
-@pytest.mark.parametrize("where", ["ragged", "plain", "turned", "split"])
+WAYS = ("ragged", "plain", "turned", "split")          # to store C: by TMA, by element, turned, after a sum of parts
+
+
+@pytest.mark.parametrize(("where", "what"), [(WAYS[(i + more) % 4], what) for i, what in enumerate(ONE)
+                                             for more in (0, 1)])
 def test_one_thing(where, what):
+    """At two of the four ways each, in turn; all things together come below at every place."""
     fused(where, **ONE[what])
 
 
@@ -86,9 +90,9 @@ def test_other_dtypes(kind):
     agree(kind, 11, 72, 600, config=tile(kind, 64, 16, 4, split_k=4, swap=True), **TOGETHER)
 
 
-@pytest.mark.parametrize("what", [{"alpha": 3}, {"beta": -2}, {"bias": "s32"}, {"residual": "s8"}, {"row_scale": "s8"},
-                                  {"col_scale": "u8"}, {"activation": "relu"}], ids=str)
-@pytest.mark.parametrize("kind", ["s8", "u8"])
+@pytest.mark.parametrize(("kind", "what"), list(zip(itertools.cycle(["s8", "u8"]), [
+    {"alpha": 3}, {"beta": -2}, {"bias": "s32"}, {"residual": "s8"}, {"row_scale": "s8"}, {"col_scale": "u8"},
+    {"activation": "relu"}])), ids=str)
 def test_integers_are_exact(kind, what):
     agree(kind, 72, 71, 200, config=tile(kind, 64, 64), **what)
 
