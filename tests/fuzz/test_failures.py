@@ -13,14 +13,12 @@ import numpy as np
 import pytest
 
 import moye as mo
+from fuzz import failures
 from moye.cuda.compiler import nvrtc
 from moye.errors import MoyeError
 from moye.runtime import cache as caches
 from moye.runtime import compile as compiling
 from moye.runtime import disk
-
-sys.path.insert(0, str(Path(__file__).parent))
-import failures
 
 
 @pytest.fixture(scope="module", autouse=True)

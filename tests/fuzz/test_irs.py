@@ -10,7 +10,8 @@ import tempfile
 from pathlib import Path
 
 if __name__ == "__main__":
-    sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[2] / "src")]
+    sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[1] / "cases"),
+                    str(Path(__file__).parents[2] / "src")]
 
 import pytest
 

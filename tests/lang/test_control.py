@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 import moye as mo
-from lang.kernels import Fault, agree, run, trace, traced
 from moye.errors import TraceError
 from moye.ir import ops
 from moye.ir.verify import verify
 from moye.lang.signature import ScalarSpec, TensorSpec
 from moye.lang.trace import trace as trace_function
+from plain_and_traced import Fault, agree, run, trace, traced
 
 # --- functions that run both ways ------------------------------------------------------------------------------------
 

@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 
 import moye as mo
-from lang.kernels import agree, trace
 from moye.errors import TraceError
+from plain_and_traced import agree, trace
 
 
 class Box:

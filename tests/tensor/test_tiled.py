@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import moye as mo
-from ir.interpreter import run
+from ir_interpreter import run
 from moye.layout import composition, idx2crd, logical_divide, zipped_divide
 from moye.tensor.context import trace_into
 from moye.tensor.tiled import thread_coordinate

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from convert_kernels import NARROW, SOURCES, all_of, bits, grid, patterns, rounded, run, ties
-from ir.conversions import FORMATS, converted
-from ir.conversions import rounded as exactly
+from exact_conversions import FORMATS, converted
+from exact_conversions import rounded as exactly
 from moye import dtypes as dt
 from moye.sim.values import scalars
 
