@@ -49,8 +49,7 @@ def dtypes_of(choice: str, decided: bool) -> tuple[mo.DType, ...]:
     name = f"<chosen {hash(source)}>"
     linecache.cache[name] = (len(source), None, source.splitlines(True), name)
     exec(compile(source, name, "exec"), space)
-    mo.kernel(space["k"]).compile(np.ones(32, np.float32), np.ones(32, np.float16), np.ones(32, np.float64), 3,
-                                  block=32, arch="sm_90a")
+    mo.kernel(space["k"]).trace(np.ones(32, np.float32), np.ones(32, np.float16), np.ones(32, np.float64), 3, block=32)
     return Seen.dtypes
 
 
