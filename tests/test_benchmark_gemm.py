@@ -230,6 +230,7 @@ def test_without_matplotlib_nothing_is_drawn(monkeypatch, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["gemm.csv"]
 
 
+@pytest.mark.slow
 def test_plots(tmp_path):
     pytest.importorskip("matplotlib")
     measured = [Figures(row, 1.0, 0.5 + i / 50, 1e-3, 1e-3, 10) for i, row in enumerate(MAIN + FORTY)]

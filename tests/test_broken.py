@@ -66,6 +66,7 @@ def ran(stem: str) -> tuple[Report, str]:
     return report, out.getvalue()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stem", STEMS)
 def test_the_fault_is_found(stem):
     report, out = ran(stem)
@@ -79,6 +80,7 @@ def test_commits_left_out_name_the_iteration():
     assert "iteration k = 4 lacks its commit" in finding.message
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stem", STEMS)
 def test_its_twin_is_clean(stem):
     report = load(f"{stem}_fixed").main()
@@ -93,6 +95,7 @@ def test_the_two_differ_by_one_line(stem):
     assert changes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stem", STEMS)
 def test_the_report_in_its_docstring_is_the_real_one(stem):
     path, module = BROKEN / f"{stem}.py", load(stem)

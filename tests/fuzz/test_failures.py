@@ -31,6 +31,7 @@ def root(tmp_path):
     return tmp_path / "cache"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", failures.SCENARIOS)
 def test_each_call_fails_once(name, root):
     found = list(failures.one_by_one(name, root, random.Random(f"{name} 1"), 30))

@@ -20,6 +20,7 @@ from fuzz import host, irs
 FIRST, COUNT = 0, 40
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(host.compiler() is None, reason="no g++")
 def test_printed_ir_does_what_it_says(tmp_path):
     drawn = [irs.draw(FIRST + i) for i in range(COUNT)]

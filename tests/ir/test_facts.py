@@ -82,6 +82,7 @@ def test_facts_and_folds_of_one_operation(kind, dtype):
     assert tested > 50
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_facts_and_folds_of_chains(dtype):
     """Three operands: the rules that look at how an operand was made."""

@@ -57,6 +57,7 @@ class Tree:
         return result if abs(result) < 1 << 31 else None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [dt.int32, dt.int64, dt.uint32, dt.uint8, dt.int8], ids=str)
 def test_random_expressions(dtype):
     rng = random.Random(dtype.name)

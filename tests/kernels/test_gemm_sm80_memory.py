@@ -36,6 +36,7 @@ def read_degree(copy, smem, dtype, major):
     return analysis.bank_conflicts(where, dtype.bits, "ldmatrix" if by_matrix(dtype, major) else "ld").degree
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("dtype", "config", "major"), CASES, ids=str)
 def test_no_bank_conflicts_in_the_main_loop(dtype, config, major):
     plan = plan_of(dtype, config, major)
@@ -55,6 +56,7 @@ def test_stores_are_16_bytes_and_whole_sectors(dtype, config):
     assert report.banks.degree == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("dtype", "major", "ragged"), pairs([mo.bfloat16, mo.float32], ["k", "mn"], [False, True]),
                          ids=str)
 def test_instructions(dtype, major, ragged):

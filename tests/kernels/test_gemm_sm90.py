@@ -27,6 +27,7 @@ def small(kind):
 # --- dtypes ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "out"), OUTPUTS)
 def test_dtypes(kind, out):
     """Whole tiles, then every edge ragged, of the same program."""
@@ -35,6 +36,7 @@ def test_dtypes(kind, out):
     agree(kind, 120, 72, 2 * bK + 16, out=out, config=small(kind))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["e4m3", "e5m2", "mixed", "mixed_turned"])
 def test_sums_in_the_tensor_core(kind):
     agree(kind, 100, 72, 300, config=small(kind), fast_accum=True)
@@ -60,6 +62,7 @@ def test_results_are_rounded_once():
 # --- shapes and strides ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "orders"), list(zip(itertools.cycle(["bf16", "f16", "f16", "bf16"]), ORDERS)))
 def test_transposes(kind, orders):
     """Each of one dtype of 16 bits, and each letter of both."""
@@ -67,18 +70,21 @@ def test_transposes(kind, orders):
     agree(kind, 136, 72, 200, orders, config=small(kind))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("orders", ["CFC", "FCF", "FFC"])
 @pytest.mark.parametrize("kind", ["tf32", "e4m3", "s8"])
 def test_transposes_that_are_copied_first(kind, orders):
     agree(kind, 72, 80, 200, orders, config=small(kind))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("orders", ["CFC", "FCF", "FFC"])
 @pytest.mark.parametrize("bN", [8, 16, 32, 192])
 def test_narrow_tiles_that_are_contiguous_along_their_rows(bN, orders):
     agree("f16", 72, 2 * bN - 3 if bN < 64 else 200, 100, orders, config=tile("f16", 64, bN))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", RAGGED, ids=str)
 @pytest.mark.parametrize("orders", ["CCC", "CFC", "FCF", "FFF"])
 def test_ragged(orders, size):
@@ -86,12 +92,14 @@ def test_ragged(orders, size):
     agree("bf16", *size, orders)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("edge", list(itertools.product((0, 1), repeat=3)), ids=str)
 def test_each_edge(edge):
     M, N, K = (extent + 8 * more for extent, more in zip((128, 128, 128), edge, strict=True))
     agree("f16", M, N, K, "CFC", config=tile("f16", 128, 128, groups=2))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "odd"), [*(("bf16", odd) for odd in ("A", "B", "C", "ABC")), ("tf32", "A"),
                                            ("tf32", "C"), ("e5m2", "B"), ("e5m2", "ABC"), ("u8", "ABC"), ("u8", "C")])
 def test_odd_bases_and_odd_rows(kind, odd):
@@ -100,12 +108,14 @@ def test_odd_bases_and_odd_rows(kind, odd):
     agree(kind, 65, 71, 67, "FFF", odd=odd, config=small(kind))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("K", [0, 1, 2, 7, 15, 17, 63, 65])
 @pytest.mark.parametrize("kind", ["bf16", "tf32", "mixed", "s8"])
 def test_odd_K(kind, K):
     agree(kind, 40, 72, K, config=small(kind))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("order", "CF")
 @pytest.mark.parametrize("N", [1, 8, 23, 66])
 @pytest.mark.parametrize("out", ["bf16", "f32"])
@@ -155,6 +165,7 @@ def test_one_row_for_all():
 # --- batches ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "batches", "orders"),
                          pairs(["bf16", "tf32", "e4m3", "u8"], [1, 3], ["CCC", "FFF"]))
 def test_batches(kind, batches, orders):

@@ -54,6 +54,7 @@ def check(x):
     return reports[-1] if reports else None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("order", "KM")
 @pytest.mark.parametrize("name", DTYPES)
 def test_dtypes_and_ragged_sizes(name, order):
@@ -63,6 +64,7 @@ def test_dtypes_and_ragged_sizes(name, order):
         check(array(name, rows, K, order, gap=3))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("order", "KM")
 @pytest.mark.parametrize("name", ONE_OF_A_WIDTH)
 def test_every_place_in_a_buffer(name, order):
@@ -71,6 +73,7 @@ def test_every_place_in_a_buffer(name, order):
         check(array(name, 19, 35, order, behind=behind, gap=behind % 3))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("order", "KM")
 @pytest.mark.parametrize("name", ONE_OF_A_WIDTH)
 def test_whole_tiles(name, order):
@@ -79,6 +82,7 @@ def test_whole_tiles(name, order):
         check(array(name, 16 * most, 32 * most, order, gap=gap))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "order", "batches", "gap"), pairs(ONE_OF_A_WIDTH, "KM", (1, 3), (0, 5)))
 def test_batches(name, order, batches, gap):
     x = array(name, 21, 37, order, batches=(batches,), gap=gap, behind=1)
@@ -86,6 +90,7 @@ def test_batches(name, order, batches, gap):
     assert packed(x).shape == (21, 37, batches)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ONE_OF_A_WIDTH)
 def test_any_other_strides(name):
     x = array(name, 40, 60, "K", gap=4)
@@ -149,6 +154,7 @@ def test_the_staged_tile_has_no_bank_conflicts(v, tiles):
         assert analysis.bank_conflicts(where, 128 // v, access, vector=v).degree == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("dtype", "order", "whole"), pairs([mo.int8, mo.bfloat16, mo.float32], "KM", [False, True]),
                          ids=str)
 def test_instructions(dtype, order, whole):
@@ -168,6 +174,7 @@ def test_instructions(dtype, order, whole):
     assert compiled.sass.count("STG.E.128") >= 4
 
 
+@pytest.mark.slow
 def test_more_than_32_bits_of_bytes_are_counted_in_64(monkeypatch):
     monkeypatch.setattr("moye.kernels.pack._WIDE", 64)
     for name, order in itertools.product(ONE_OF_A_WIDTH, "KM"):

@@ -65,6 +65,7 @@ def test_what_facts_decide_has_the_dtype_of_a_value(value):
     assert dtypes_of(value, True) == dtypes_of(value, False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("value", VALUES)
 def test_what_facts_decide_has_its_value(value):
     """As where nothing is known: stored by one kernel and by the other."""

@@ -339,6 +339,7 @@ def test_a_loop_over_a_grid():
     assert "t % 7" in source
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fn", BOTH, ids=lambda f: f.__name__)
 def test_agrees_with_python(fn):
     cases = [c for c in NUMBERS if fn is not collatz or c[0] > 0]

@@ -46,6 +46,7 @@ def compiled(kernel, stages, size=(256, 64, 512)):
 # --- products --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "stages", "k_tiles"),
                          pairs(["roles", "persistent", "ping_pong"], [2, 3, 4, 5], range(1, 8)))
 def test_every_depth_and_length(name, stages, k_tiles):
@@ -55,6 +56,7 @@ def test_every_depth_and_length(name, stages, k_tiles):
     assert difference < 1e-6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "stages"), [("roles", 2), ("roles", 7), ("ping_pong", 1), ("ping_pong", 7)])
 @pytest.mark.parametrize("size", SIZES, ids=str)
 def test_sizes(name, stages, size):
@@ -68,6 +70,7 @@ def test_sizes(name, stages, size):
         assert difference < 1e-6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stages", [2, 3])
 @pytest.mark.parametrize("k_tiles", [1, 3, 5])
 def test_arrivals_of_a_cluster(stages, k_tiles):
@@ -90,6 +93,7 @@ FAULTS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("fault", "stages"), [(fault, stages) for i, fault in enumerate(FAULTS)
                                                for stages in (2, (3, 5)[i % 2])])
 def test_faults_are_found(fault, stages):
@@ -100,6 +104,7 @@ def test_faults_are_found(fault, stages):
     assert named in str(report)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "fault", "code"), [
     ("ping_pong", "no advance", "D8"), ("ping_pong", "out of turn", "D8"), ("persistent", "stays", "D8"),
     ("cluster", "releases its own", "E3")])
@@ -132,6 +137,7 @@ def instructions(program):
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stages", [2, 3, 4])
 def test_the_same_machine_code_as_by_hand(stages):
     """But for the order in which ptxas puts some of it; of two stages it makes one move more."""

@@ -55,6 +55,7 @@ def test_every_k_tile_once(sched):
     assert len(owners(sched)) == sched.tiles * sched.k_tiles
 
 
+@pytest.mark.slow
 @SETTINGS
 @given(SCHEDULES)
 def test_equal_shares(sched):
@@ -66,6 +67,7 @@ def test_equal_shares(sched):
     assert max(whole) - min(whole) <= int(sched.split == 0)
 
 
+@pytest.mark.slow
 @SETTINGS
 @given(SCHEDULES)
 def test_who_finishes_a_tile(sched):
@@ -137,6 +139,7 @@ PRODUCTS = [((100, 130, 100), 7), ((100, 70, 60), 5), ((32, 32, 100), 11), ((33,
             ((64, 96, 8), 5), ((128, 64, 1), 3), ((130, 40, 33), 9)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("size", "blocks", "hybrid"), [*((*one, True) for one in PRODUCTS),
                                                         *((*one, False) for one in PRODUCTS[1::2])], ids=str)
 def test_products(size, blocks, hybrid):
@@ -146,6 +149,7 @@ def test_products(size, blocks, hybrid):
     assert error < 1e-6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", ["relaxed", "no barrier"])
 def test_faults_between_blocks_are_found(fault):
     """A flag that acquires nothing; threads that do not wait for the one that did."""

@@ -90,6 +90,7 @@ def values(part):
     return [[flat[v, r] for v in range(first)] for r in range(rest)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "side", "copy"), FITTING[::2],
                          ids=lambda x: str(x).partition("(CopyAtom(")[2][:24] or x)
 def test_retiled_registers_hold_what_the_mma_wants(name, side, copy):
@@ -117,6 +118,7 @@ def delivered(rows, thread, value, op, bits):
     return rows[row][column]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "side", "copy"), [f for f in FITTING if f[2].atom.op.matrices][::2],
                          ids=lambda x: str(x).partition("(CopyAtom(")[2][:24] or x)
 def test_matrices_deliver_it(name, side, copy):

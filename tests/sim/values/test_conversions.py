@@ -60,6 +60,7 @@ def test_every_pattern_upward(source):
     np.testing.assert_array_equal(bits(outs[dt.float64][:count]), bits(wanted))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", (*NARROW, dt.tfloat32), ids=str)
 @pytest.mark.parametrize("source", SOURCES, ids=str)
 def test_rounded_once(source, target):
