@@ -189,6 +189,7 @@ def everything():
 # --- tables ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cls", op_classes(), ids=lambda cls: cls.__name__)
 def test_class(cls):
     """In the printer's table, in the simulator's, exported, and every field's every state in some kernel."""
@@ -299,6 +300,7 @@ def test_matrix_copies():
 # --- the kernels -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_simulated(name):
     """Clean in the checking simulator, and equal to NumPy; asynchronous copies at both of their legal times."""
@@ -327,6 +329,7 @@ def test_unchecked_runs_are_the_same(monkeypatch):
         table.compare(case, arguments, case.tolerance, case.sizes[-1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_compiled(name):
     """Printed, and accepted by NVRTC."""

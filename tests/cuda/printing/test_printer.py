@@ -57,6 +57,7 @@ def test_golden(name):
     assert source == path.read_text(), f"{path} differs; UPDATE_GOLDEN=1 rewrites it"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_compiles(name):
     """Every kernel, for the oldest architecture and for Hopper; local memory only where CUDA's functions need it."""

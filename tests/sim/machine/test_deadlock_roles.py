@@ -68,6 +68,7 @@ FAULTS = {"fills one less": "F3", "reads fewer": "F5", "first phase": "F4", "no 
           "barrier in a role": "F7"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("earliest", [False, True])
 @pytest.mark.parametrize("end", ["none", "named", "block", "cluster"])
 def test_a_barrier_for_all_does_not_hide_who_holds_them_up(end, earliest):
