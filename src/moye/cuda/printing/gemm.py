@@ -4,7 +4,8 @@ In: a Gemm op.  Out: k outermost, then rows, then columns; serpentine turns back
 
     gemm(kernel, op)     # tCrC[i + 4 * j] += tCrA[i] * tCrB[j];
 
-A PTX atom is called with one argument per register that a thread holds: narrow values lie in 32-bit words (words.py).
+A PTX atom is called with one argument per register that a thread holds: narrow values lie in 32-bit words
+(narrow_elements.py).
 ``MmaOp.ptx`` is the instruction, either bare (``mma.sync.aligned...``) or with ``{d}, {a}, {b}, {c}`` where its operand
 lists go.
 """

@@ -6,7 +6,7 @@ In: an op.  Out: one call per op, barriers as addresses of the shared window.
 
 Remote arrivals have the default form of mbarrier.arrive: release semantics of cluster scope, spelled out, make ptxas
 put a fence of the whole GPU in front of each of them.  Where they hand over what threads wrote to shared memory of the
-cluster (handover.py) that is what it takes, and a wait that acquires at that scope.
+cluster (cluster_scope.py) that is what it takes, and a wait that acquires at that scope.
 """
 
 from __future__ import annotations

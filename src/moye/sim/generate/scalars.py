@@ -5,7 +5,7 @@ In: a Writer and an op.  Out: one or two lines.
     v12 = v3 + 4                # uniform, and its facts exclude overflow
     v13 = np.multiply(v12, v7)  # an array
 
-Which function a kind is stands in semantics.py.
+Which function a kind is stands in values/scalars.py.
 """
 
 from __future__ import annotations
