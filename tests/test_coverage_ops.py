@@ -192,7 +192,7 @@ def everything():
 @pytest.mark.parametrize("cls", op_classes(), ids=lambda cls: cls.__name__)
 def test_class(cls):
     """In the printer's table, in the simulator's, exported, and every field's every state in some kernel."""
-    assert cls in statements.TABLE
+    assert cls in statements.PRINTERS
     assert cls in control.HANDLED
     assert getattr(ops, cls.__name__) is cls
     missing = demands(cls) - everything() - set(UNSAID)
@@ -201,7 +201,7 @@ def test_class(cls):
 
 def test_tables_hold_nothing_else():
     classes = set(op_classes())
-    assert set(statements.TABLE) == classes
+    assert set(statements.PRINTERS) == classes
     assert classes == control.HANDLED
     assert set(ops.BINARY) == set(scalars.BINARY) == set(scalars.FLOAT_BINARY)
     assert set(ops.UNARY) == set(scalars.UNARY)
@@ -237,7 +237,7 @@ def test_a_hole_is_noticed():
         assert demands(Teleport) == {"Teleport", "Teleport.kind=up", "Teleport.quiet=True", "Teleport.quiet=False"}
     finally:
         del KINDS[Teleport]
-    assert Teleport not in statements.TABLE
+    assert Teleport not in statements.PRINTERS
     assert Teleport not in control.HANDLED
 
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from moye.dtypes import Space
 from moye.ir import ops
 from moye.ir.nodes import Func
+from moye.ir.traits import Trait
 from moye.runtime.arguments import Call
 from moye.runtime.compile import Dim3, Specialised
 from moye.runtime.simulate import launch_arguments
@@ -67,15 +68,10 @@ def lints(spec: Specialised, before: list[Any], grid: Dim3, meter: Meter) -> lis
     return found
 
 
-_OTHERS = (ops.Atomic, ops.Fence, ops.NamedBarrier, ops.MbarrierInit, ops.MbarrierWait, ops.ClusterArrive,
-           ops.BulkCopy, ops.TmaCopy, ops.Wgmma)
-"""What threads may pass something on by, besides sync_threads, or what it may make visible."""
-
-
 def _judged(func: Func, meter: Meter) -> list[ops.SyncThreads]:
     """The barriers whose redundancy the checks can prove."""
     walked = list(func.body.walk())
-    others = any(isinstance(op, _OTHERS) for op in walked)
+    others = any(Trait.HANDS_OVER in op.traits or ops.is_ordered(op) for op in walked)
     if others or not func.restrict or _global_exchange(walked):
         return []
     return [op for op in walked if isinstance(op, ops.SyncThreads)
