@@ -78,7 +78,7 @@ class SyncThreads(Op):
     """bar.sync 0: every non-exited thread of the block."""
 
 
-@operation(Trait.WAITS, Trait.MEETS_WARP, Trait.TELLS, Trait.HEARS, Trait.ORDERS_MEMORY, Trait.QUIET)
+@operation(Trait.MEETS, Trait.MEETS_WARP, Trait.TELLS, Trait.HEARS, Trait.ORDERS_MEMORY, Trait.QUIET)
 class SyncWarp(Op):
     """bar.warp.sync of the lanes in ``mask``."""
 
@@ -106,7 +106,7 @@ class CpAsyncWait(Op):
     pending: int | None = attribute(default=None)
 
 
-@operation(Trait.WAITS, Trait.MEETS_WARP, Trait.ACTS_WHEN_MET, Trait.QUIET)
+@operation(Trait.MEETS, Trait.MEETS_WARP, Trait.ACTS_WHEN_MET, Trait.QUIET)
 class Shuffle(Op):
     """shfl.sync of a 32- or 64-bit value: kinds idx, up, down, xor; ``width`` lanes per segment."""
 
@@ -118,7 +118,7 @@ class Shuffle(Op):
     mask: int = attribute(default=0xFFFFFFFF)
 
 
-@operation(Trait.WAITS, Trait.MEETS_WARP, Trait.ACTS_WHEN_MET, Trait.QUIET)
+@operation(Trait.MEETS, Trait.MEETS_WARP, Trait.ACTS_WHEN_MET, Trait.QUIET)
 class Vote(Op):
     """vote.sync: kinds ballot (uint32 result), any, all (bool result)."""
 

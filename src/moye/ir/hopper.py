@@ -148,7 +148,7 @@ class Wgmma(Op):
     d_values: tuple[int, ...] = attribute(default=(0,))
 
 
-@operation(Trait.WAITS, Trait.MEETS_WARP, Trait.ACTS_WHEN_MET, Trait.ORDERS_MEMORY)
+@operation(Trait.MEETS_WARP, Trait.ACTS_WHEN_MET, Trait.ORDERS_MEMORY)
 class WgmmaFence(Op):
     """wgmma.fence.sync.aligned: orders the warpgroup's register accesses before its next wgmma.
 
@@ -178,7 +178,7 @@ class WgmmaWait(Op):
 # --- warps, clusters, grids ------------------------------------------------------------------------------------------
 
 
-@operation(Trait.WAITS, Trait.MEETS_WARP, Trait.ACTS_WHEN_MET, Trait.QUIET)
+@operation(Trait.MEETS, Trait.MEETS_WARP, Trait.ACTS_WHEN_MET, Trait.QUIET)
 class Elect(Op):
     """elect.sync: true in one lane of the warp."""
 

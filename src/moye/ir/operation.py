@@ -13,11 +13,13 @@ Value.  The methods are written as source and compiled, as dataclasses do, so th
 
 from __future__ import annotations
 
+import sys
 import types
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, dataclass, field
 from enum import Enum, auto
-from typing import Any, TypeVar, Union, dataclass_transform, get_args, get_origin, get_type_hints
+from functools import cache
+from typing import Any, TypeVar, Union, dataclass_transform, get_args, get_origin
 
 from moye.ir.nodes import Block, Buffer, Index, Literal, Op, Ref, TileRef, Value
 from moye.ir.traits import Trait, with_implied
@@ -122,6 +124,12 @@ _HOLDS: dict[Role, tuple[set[type], set[type]]] = {
 """What a field of each role holds: at least one of the first, and nothing but the second."""
 
 
+@cache
+def _typed(annotation: str, module: str) -> Any:
+    """The type that an annotation means where it stands; most fields share a few."""
+    return eval(annotation, vars(sys.modules[module]))
+
+
 def _members(hint: Any) -> tuple[Any, ...]:
     """The types of a union, or the one that it is."""
     union = isinstance(hint, types.UnionType) or get_origin(hint) is Union
@@ -179,8 +187,8 @@ _GENERATED: dict[Role, dict[str, _Lines]] = {
 
 def _methods(cls: type[Op]) -> dict[str, Callable[..., Any]]:
     """The methods of a class, in the order of its fields; among references those that it reads come first."""
-    hints, lines = get_type_hints(cls), dict[str, list[str]]()
-    scope: dict[str, Any] = {each.__name__: each for each in _KINDS}
+    hints = {name: _typed(text, cls.__module__) for name, text in cls.__annotations__.items()}
+    lines, scope = dict[str, list[str]](), {each.__name__: each for each in _KINDS}
     roles = {name: _role(cls, name, hints[name]) for name in cls.__annotations__}
     for name, role in sorted(roles.items(), key=lambda item: item[1] is not Role.READ):
         if "refs" in (parts := _GENERATED[role]):
@@ -190,7 +198,7 @@ def _methods(cls: type[Op]) -> dict[str, Callable[..., Any]]:
         for method, part in _GENERATED[role].items():
             if method != "refs":
                 lines.setdefault(method, []).extend(_each(f"self.{name}", name, hints[name], part))
-    return {method: _compiled(cls, method, body, scope) for method, body in lines.items()}
+    return _compiled(cls.__qualname__, lines, scope)
 
 
 def _each(text: str, name: str, hint: Any, leaves: _Lines, depth: int = 0) -> list[str]:
@@ -225,8 +233,10 @@ def _indented(lines: list[str] | tuple[str, ...]) -> list[str]:
     return [f"    {line}" for line in lines]
 
 
-def _compiled(cls: type[Op], name: str, body: list[str], scope: dict[str, Any]) -> Callable[..., Any]:
-    source, made = "\n".join([f"def {name}(self):", *_indented(body)]), dict[str, Callable[..., Any]]()
-    exec(compile(source, f"<{cls.__name__}.{name}>", "exec"), scope, made)
-    made[name].__qualname__ = f"{cls.__qualname__}.{name}"
-    return made[name]
+def _compiled(owner: str, methods: dict[str, list[str]], scope: dict[str, Any]) -> dict[str, Callable[..., Any]]:
+    source = [line for name, body in methods.items() for line in (f"def {name}(self):", *_indented(body))]
+    made = dict[str, Callable[..., Any]]()
+    exec(compile("\n".join(source), f"<operation {owner}>", "exec"), scope, made)
+    for name, method in made.items():
+        method.__qualname__ = f"{owner}.{name}"
+    return made

@@ -130,8 +130,8 @@ def _reduce(op: ops.Reduce) -> str | None:
 
 @verifies(ops.Atomic)
 def _atomic(op: ops.Atomic) -> str | None:
-    if op.ref.dtype not in ops.ATOMICS.get(op.kind, ()):
-        return f"{op.kind} on {op.ref.dtype}"
+    if op.kind not in ops.ATOMICS:
+        return f"unknown kind {op.kind!r}"
     if (op.compare is not None) != (op.kind == "cas"):
         return "cas compares, nothing else"
     return next((f"{x.dtype} for an element of {op.ref.dtype}" for x in (op.value, op.compare, op.result)

@@ -47,9 +47,9 @@ class Trait(Enum):
     WAITS = auto()
     """A thread may have to wait here for what others do."""
     MEETS = auto()
-    """Threads meet here: one that has gone past it without coming is missed."""
+    """Threads meet here, and who has gone past without coming is told of it."""
     MEETS_WARP = auto()
-    """The threads that meet are lanes of a warp, or of a warpgroup."""
+    """The lanes of a warp, or of a warpgroup, wait for each other here."""
     ACTS_WHEN_MET = auto()
     """Something is left to do once the lanes have met."""
     TELLS = auto()
@@ -80,7 +80,7 @@ class Trait(Enum):
 
 _IMPLIED = {
     Trait.ARITHMETIC: (Trait.PURE, Trait.SPECULATIVE), Trait.PURE: (Trait.REMOVABLE,),
-    Trait.SPECULATIVE: (Trait.REMOVABLE,), Trait.REMOVABLE: (Trait.QUIET,), Trait.MEETS_WARP: (Trait.MEETS,),
+    Trait.SPECULATIVE: (Trait.REMOVABLE,), Trait.REMOVABLE: (Trait.QUIET,), Trait.MEETS_WARP: (Trait.WAITS,),
     Trait.SIGNALS: (Trait.HANDS_OVER,), Trait.LOOP: (Trait.REGION,), Trait.REGION: (Trait.QUIET,),
 }
 
