@@ -1,6 +1,6 @@
 """A position in a ring buffer, computed in 32 bits.
 
-From block 128 on `bx * stride` exceeds 2^31 - 1, and the remainder is that of a negative number: class A11.
+From block 128 on, `bx * stride` exceeds 2^31 - 1, and the remainder of a negative number is taken: class A11.
 
 The report:
 

@@ -1,6 +1,6 @@
 """A kernel that was told that its extent is a multiple of 4, and a launch with 1002 elements.
 
-`mo.assume` is what the code was made for; launch checks it: class A12.
+The code was made for what `mo.assume` says, and the launch checks it: class A12.
 
 The report:
 

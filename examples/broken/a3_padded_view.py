@@ -1,6 +1,6 @@
 """A transposition through shared memory that pads the view of the tile, but not the tile.
 
-The padded rows end behind the 1024 elements that were allocated, in whatever lies there: class A3.
+The padded rows end behind the 1024 elements that were allocated, in memory of something else: class A3.
 
 The report:
 

@@ -1,7 +1,7 @@
-"""Source and destination of one copy, partitioned by two tiled copies of one tile.
+"""The source and the destination of one copy are partitioned by two tiled copies of one tile.
 
-The threads of `copy_A` run along the columns, those of `copy_B` along the rows: the shapes agree, and the tile arrives
-permuted.  Class A5.
+The threads of `copy_A` run along the columns, those of `copy_B` along the rows. The shapes agree, and the tile arrives
+permuted: class A5.
 
 The report:
 

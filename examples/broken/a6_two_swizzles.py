@@ -1,6 +1,6 @@
-"""A tile that is written through a swizzled view and read through a plain one of the same memory: class A6, a lint.
+"""A tile is written through a swizzled view and read through a plain one of the same memory: class A6, a lint.
 
-Nothing is out of order, so that no other check complains; the values come from other places than they were put.
+Every access is in order, so no other check complains. But the values come from other places than they were put.
 
 The report:
 

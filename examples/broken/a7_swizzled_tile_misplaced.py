@@ -1,7 +1,7 @@
 """A swizzled tile behind a small array, with an alignment too low for its swizzle.
 
-`align=16` lets the tile begin at byte 64, but its swizzle counts on 1024: rows meet other banks, and a TMA copy or wgmma
-would read it permuted.  Class A7.
+`align=16` lets the tile begin at byte 64, but its swizzle needs a multiple of 1024. Rows meet other banks, and a TMA
+copy or wgmma would read the tile permuted: class A7.
 
 The report:
 

@@ -1,6 +1,6 @@
-"""ldmatrix on a shared tile that is contiguous along M, as of operands that are contiguous along K.
+"""ldmatrix on a shared tile that is contiguous along M, for operands that must be contiguous along K.
 
-A row of an 8x8 matrix is 16 contiguous bytes along K; in this tile neighbours along K are 24 elements apart: class A9.
+A row of an 8x8 matrix is 16 contiguous bytes along K. Neighbours along K are 24 elements apart in this tile: class A9.
 
 The report:
 

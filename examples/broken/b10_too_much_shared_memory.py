@@ -1,4 +1,4 @@
-"""A pipeline with one stage more than fits the shared memory of a block.
+"""A pipeline with one stage more than fits into the shared memory of a block.
 
 Eight stages of 32 KB are 256 KB, and no device lets a block have more than 227: class B10.
 

@@ -1,5 +1,5 @@
-"""The neighbours' sums of the last step are looked up through a view that was kept, but each step allocates its row
-anew: what the view shows is nobody's.  Class B11.
+"""Each step allocates its row anew. The neighbours' sums of the last step are read through a view of the old row, whose
+memory belongs to nobody now: class B11.
 
 The report:
 

@@ -1,6 +1,6 @@
 """The difference of neighbours: the last thread has no right neighbour, and the test before the read forgets it.
 
-Class B1.  b1_out_of_bounds_fixed.py tests for the neighbour.
+This is class B1.  b1_out_of_bounds_fixed.py tests for the neighbour.
 
 The report:
 

@@ -1,6 +1,6 @@
-"""Two stages of shared memory in turn; their index is counted on and not taken modulo 2.
+"""Two stages of shared memory are used in turn. Their index is counted on and is not taken modulo 2.
 
-The third tile lands behind `staged`, in what the block keeps there: class B2, though inside its shared memory.
+The third tile lands behind `staged`, in another array of the block: class B2, though inside its shared memory.
 
 The report:
 

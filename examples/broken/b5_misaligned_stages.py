@@ -1,4 +1,4 @@
-"""Two tiles come by TMA into one tensor of shared memory, the second a row of padding behind the first.
+"""Two tiles come by TMA into one tensor of shared memory, with a row of padding between them.
 
 Tiles swizzled over 128 bytes begin at multiples of 1024 bytes, and the second one begins at 4224: class B5.
 

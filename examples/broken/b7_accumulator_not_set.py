@@ -1,4 +1,4 @@
-"""A product whose accumulators start as whatever their registers hold: `tCrC.fill(0)` is missing.  Class B7.
+"""A product whose accumulators start with what their registers happen to hold: `tCrC.fill(0)` is missing.  Class B7.
 
 The report:
 

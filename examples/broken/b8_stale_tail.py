@@ -1,5 +1,5 @@
-"""A ragged sum through shared memory: in the last tile the copy is predicated off beyond the end of x, where the tile
-before it has left its numbers, and they are added once more.
+"""A ragged sum through shared memory. In the last tile, the copy is predicated off beyond the end of x. There the tile
+before has left its numbers, and they are added once more.
 
 b8_stale_tail_fixed.py fills zeros in.
 

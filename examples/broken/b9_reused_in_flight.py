@@ -1,4 +1,4 @@
-"""Every step requests the next tile, the last step too, because a copy too many is simpler than a condition.
+"""Every step requests the next tile. The last step does too, because a copy too many is simpler than a condition.
 
 That copy is still in flight when its stage is used again to turn the result round: class B9.
 

@@ -1,4 +1,4 @@
-"""Two blocks of a cluster each add up half of a row; the first one reads the other's part from its shared memory.
+"""Two blocks of a cluster each add up half of a row. The first one reads the other's part from its shared memory.
 
 Nothing says that the other block has written its part by then: class C1.
 

@@ -1,6 +1,6 @@
-"""Blocks of a cluster pass columns on: each round every thread shows its number to the other block, and adds what it sees.
+"""Blocks of a cluster pass columns on. In each round a thread shows its number to the other and adds what it sees.
 
-The next round writes it anew while the other block may still be reading: class C2.
+The next round writes the number anew while the other block may still be reading it: class C2.
 
 The report:
 

@@ -1,5 +1,5 @@
-"""One buffer for all tiles, and no barrier at the end of the step: a fast warp writes the next tile while others still
-read this one.  Class C2.
+"""One buffer for all tiles, and no barrier at the end of the step. A fast warp writes the next tile while others still
+read this one: class C2.
 
 The report:
 

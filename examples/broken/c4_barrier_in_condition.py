@@ -1,5 +1,5 @@
-"""A tree of sums whose barrier has slipped into the condition: the threads that add meet at one barrier, the others at
-another one.  Class C4.
+"""A tree of sums whose barrier has slipped into the condition. The threads that add meet at one barrier, and the others
+meet at another one: class C4.
 
 The report:
 

@@ -1,6 +1,6 @@
 """Warps 0-1 and warps 2-3 each work on a tile of their own and synchronise among themselves, but on one named barrier.
 
-It counts arrivals, not who arrives: warps 0 and 2 may let each other through.  Class C5.
+The barrier counts arrivals, not who arrives: warps 0 and 2 may let each other through.  Class C5.
 
 The report:
 

@@ -1,5 +1,5 @@
-"""`ldmatrix.x2` takes its addresses from 16 threads, so only those 16 execute it.  It is an instruction of the whole
-warp: class C6.
+"""`ldmatrix.x2` takes its addresses from 16 threads, so only those 16 execute it here.  But it is an instruction of the
+whole warp: class C6.
 
 The report:
 

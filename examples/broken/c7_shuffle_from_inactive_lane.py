@@ -1,5 +1,5 @@
-"""Eight warps leave eight sums, which eight lanes add up; the first shuffle has the distance of sixteen sums and reads
-lanes that are not there.  Class C7.
+"""Eight warps leave eight sums, which eight lanes add up. The first shuffle has the distance for sixteen sums, so it
+reads lanes that are not there: class C7.
 
 The report:
 

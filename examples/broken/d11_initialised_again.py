@@ -1,6 +1,6 @@
-"""Tiles come through two stages, each with an mbarrier; the next tile is loaded while this one is waited for.
+"""Tiles come through two stages, each with an mbarrier. The next tile is loaded while the threads wait for this one.
 
-The thread that loads makes the mbarrier of this tile ready for the tile after the next, while it is in use: class D11.
+The loading thread initialises the mbarrier of this tile for the tile after the next, while it is in use: class D11.
 
 The report:
 

@@ -1,6 +1,6 @@
-"""Tile after tile through one buffer, which two warps read.
+"""Tile after tile comes through one buffer, which two warps read.
 
-Thread 0 lets the next tile come as soon as it is through with this one; warp 1 may still be reading it: class D13.
+Thread 0 requests the next tile as soon as it has read this one itself. Warp 1 may still be reading it: class D13.
 
 The report:
 

@@ -1,7 +1,7 @@
 """Two blocks of a cluster load halves of each tile by multicast, for both of them, through one buffer.
 
-Warps tell their own block twice that they have read, and the other one never: its next half may come too early.
-Class D13.
+Warps tell their own block twice that they have read the tile, and never tell the other block. Its next half may come
+too early: class D13.
 
 The report:
 

@@ -1,6 +1,6 @@
-"""Tile after tile through one buffer, from which one thread stores by TMA.
+"""Tile after tile goes through one buffer, from which one thread stores by TMA.
 
-It waits until its store has read the buffer, but the other threads fill it again without knowing: class D15.
+This thread waits until its store has read the buffer, but the other threads fill it again without knowing: class D15.
 
 The report:
 

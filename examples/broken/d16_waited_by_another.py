@@ -1,6 +1,6 @@
 """One thread stores tile after tile by TMA from one buffer, and a thread of another warp waits for the stores.
 
-A thread waits for its own bulk groups only: that wait is for nothing, and the buffer is filled too early: class D16.
+A thread waits only for its own bulk groups. So that wait does nothing, and the buffer is filled too early: class D16.
 
 The report:
 

@@ -1,6 +1,6 @@
-"""Two blocks of a cluster each add up half of a row; the first one reads the other's part from its shared memory.
+"""Two blocks of a cluster each add up half of a row. The first one reads the other's part from its shared memory.
 
-The other block may end before, and its shared memory go to the next block: class D18.
+The other block may end before that, and its shared memory may go to the next block: class D18.
 
 The report:
 

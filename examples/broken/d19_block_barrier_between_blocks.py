@@ -1,6 +1,6 @@
-"""Two blocks of a cluster each add up half of a row; the first one reads the other's part from its shared memory.
+"""Two blocks of a cluster each add up half of a row. The first one reads the other's part from its shared memory.
 
-The barrier in between is that of each block: it orders nothing between the two.  Class D19.
+The barrier in between is a barrier of each block alone: it orders nothing between the two blocks.  Class D19.
 
 The report:
 

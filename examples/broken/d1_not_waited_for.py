@@ -1,4 +1,4 @@
-"""A tile is copied asynchronously and read after a barrier, but nobody waits for the copy: a barrier does not.  Class D1.
+"""A tile is copied asynchronously and read after a barrier. Nobody waits for the copy; a barrier does not: class D1.
 
 The report:
 

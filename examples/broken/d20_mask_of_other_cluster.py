@@ -1,6 +1,6 @@
 """Two blocks of a cluster each load half of one tile by multicast, for both of them.
 
-The mask is of a column of blocks in a cluster of 2 x 2: its block 2 is not in this cluster: class D20.
+The mask is meant for a column of blocks in a cluster of 2 x 2. This cluster has no block 2: class D20.
 
 The report:
 

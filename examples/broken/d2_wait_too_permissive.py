@@ -1,5 +1,5 @@
-"""Three stages: two tiles are on their way while one is added up, so the wait may leave one group in flight.  It leaves
-two, and the tile that is read now may be one of them: class D2.
+"""Three stages: two tiles are on their way while one is added up, so the wait may leave one group in flight.  But it
+leaves two, and one of them may be the tile that is read now: class D2.
 
 The report:
 

@@ -1,4 +1,4 @@
-"""Two stages; each step waits for its tile, adds it up, and requests the tile after the next into the stage just read.
+"""Two stages. Each step waits for its tile, adds it up, and requests the tile after the next into the stage just read.
 
 Other threads may still be reading that stage: class D4.
 

@@ -1,5 +1,5 @@
-"""The last steps have no tile to request, and commit nothing: the groups that the wait leaves in flight are then older
-ones, and the last tile is one of them.  Class D5, reported as D2 with the iteration that lacks its commit.
+"""The last steps have no tile to request, and commit nothing. The groups that the wait leaves in flight are then older
+ones, and the last tile is among them.  Class D5, reported as D2 with the iteration that lacks its commit.
 
 The report:
 

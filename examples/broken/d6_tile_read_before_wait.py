@@ -1,6 +1,6 @@
-"""A tile of 32 rows comes by TMA, and 32 threads add up a column each.
+"""A tile of 32 rows comes by TMA, and 32 threads each add up a column.
 
-Only the thread that issued the copy waits for the mbarrier; the others read what may not have arrived: class D6.
+Only the thread that issued the copy waits for the mbarrier. The others may read the tile before it arrives: class D6.
 
 The report:
 

@@ -1,4 +1,4 @@
-"""A tile of float16 comes by TMA; the bytes to expect are counted as if its elements had four.
+"""A tile of float16 comes by TMA. The bytes to expect are counted as if each element had four bytes.
 
 The mbarrier waits for as many bytes again, which nobody sends: class D7.
 

@@ -1,6 +1,6 @@
-"""Tile after tile through one buffer; every thread keeps the parity of the phase that it waits for.
+"""Tile after tile comes through one buffer. Every thread keeps the parity of the phase that it waits for.
 
-The parity is flipped where thread 0 loads, so that the others wait for a phase that is over: class D8.
+The parity is flipped only by thread 0, where it loads. The others wait for a phase that is over: class D8.
 
 The report:
 

@@ -1,4 +1,4 @@
-"""A loop over k-tiles that leaves one wgmma in flight, as a loop with two stages may; here there is one.
+"""A loop over k-tiles leaves one wgmma in flight. A loop with two stages may do so, but here there is one stage.
 
 The next k-tile is written over operands that the tensor cores may still read: class E3.
 

@@ -1,6 +1,6 @@
-"""The first warp loads two tiles, the four warps behind it multiply them.
+"""The first warp loads two tiles, and the four warps behind it multiply them.
 
-Those four are no warpgroup, which begins at a multiple of 128 threads: class E6.
+Those four are not a warpgroup: a warpgroup begins at a multiple of 128 threads.  Class E6.
 
 The report:
 

@@ -1,6 +1,6 @@
-"""One thread loads tiles into a ring of stages, a warp adds up their columns and says which stages it is through with.
+"""One thread loads tiles into a ring of stages. A warp adds up their columns and signals which stages it has read.
 
-Nobody listens: the thread fills a stage again while the tile in it is still on its way or being read: class F1.
+Nobody waits for that signal: the thread fills a stage while its tile is still on its way or being read.  Class F1.
 
 The report:
 

@@ -1,6 +1,6 @@
-"""One thread loads tiles into a ring of stages, a warp adds up their columns and gives the stages back.
+"""One thread loads tiles into a ring of stages. A warp adds up their columns and gives the stages back.
 
-It gives a stage back as soon as the tile is there, and reads it then; the next tile may come meanwhile: class F1.
+It gives a stage back as soon as the tile is there, and reads it only then. The next tile may come first: class F1.
 
 The report:
 

@@ -1,6 +1,6 @@
-"""A warp adds up the columns of tiles that come through a ring of four stages; at the start all four are filled.
+"""A warp adds up the columns of tiles that come through a ring of four stages. At the start all four are filled.
 
-Here there are only two tiles: nobody waits for the other copies, and the block may end before they arrive: class F2.
+Here there are only two tiles. Nobody waits for the other copies, and the block may end before they arrive: class F2.
 
 The report:
 

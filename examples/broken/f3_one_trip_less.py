@@ -1,6 +1,6 @@
-"""One thread loads tiles into a ring of stages, a warp adds up their columns; the last tile reaches past the array.
+"""One thread loads tiles into a ring of stages, and a warp adds up their columns. The last tile reaches past the array.
 
-The loop that loads goes over whole tiles only, the one that reads over all, and waits for ever: class F3.
+The loop that loads goes over whole tiles only. The loop that reads goes over all tiles and waits for ever: class F3.
 
 The report:
 

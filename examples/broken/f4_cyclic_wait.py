@@ -1,5 +1,5 @@
 """A producer and a consumer warp hand one tile back and forth: the producer waits until it is free, the consumer until
-it is full.  At the start nobody has said that it is free: both wait forever, class F4.
+it is full.  At the start nobody has said that it is free, so both wait for ever: class F4.
 
 The report:
 

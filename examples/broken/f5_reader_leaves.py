@@ -1,6 +1,6 @@
-"""One thread loads tiles into a ring of stages, a warp adds up the columns of the first few of them.
+"""One thread loads tiles into a ring of stages. A warp adds up the columns of the first few of them.
 
-The warp leaves when it has enough; the thread that loads waits for ever for a stage to be given back: class F5.
+The warp leaves when it has enough. The thread that loads waits for ever for a stage to be given back: class F5.
 
 The report:
 

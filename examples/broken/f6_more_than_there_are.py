@@ -1,7 +1,7 @@
-"""One warp group loads with few registers, the other two want those that it has given back.
+"""One warp group loads with few registers. The other two want the registers that it has given back.
 
-A thread of 384 has 168 registers when the kernel starts. Of the first group's 128 are left over, and the others want
-144 more: who asks last waits for ever, class F6.
+A thread of 384 has 168 registers when the kernel starts. The first group gives back 128, and the others want 144
+more. The group that asks last waits for ever: class F6.
 
 The report:
 

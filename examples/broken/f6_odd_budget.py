@@ -1,6 +1,6 @@
-"""One warp group loads with few registers, the other multiplies with those that it has given back.
+"""One warp group loads with few registers. The other multiplies with the registers that it has given back.
 
-A budget of registers is a multiple of 8 from 24 to 256, and 236 is none: class F6.
+A budget of registers is a multiple of 8 from 24 to 256, and 236 is not: class F6.
 
 The report:
 

@@ -1,6 +1,6 @@
-"""One thread loads tiles into a ring of stages, two warps add up half a column each and give a stage back together.
+"""One thread loads tiles into a ring of stages. Two warps add up half a column each and give a stage back together.
 
-The barrier between the two is that of the block, which the thread that loads never comes to: class F7.
+The barrier between the two is that of the whole block, and the thread that loads never reaches it: class F7.
 
 The report:
 

@@ -1,4 +1,4 @@
-"""Each block writes a tile of C, but the tile is chosen by the wrong axis: blocks that differ in y write the same one.
+"""Each block writes a tile of C, but the wrong axis chooses the tile: blocks that differ in y write the same one.
 
 g1_two_blocks_one_tile_fixed.py uses both axes.
 

@@ -1,4 +1,4 @@
-"""Every block adds its part to one number, by reading and writing it: parts of other blocks get lost.
+"""Every block adds its part to one number by reading and writing it. So parts of other blocks get lost.
 
 g2_sum_without_atomics_fixed.py adds atomically.
 

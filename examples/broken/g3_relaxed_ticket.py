@@ -1,5 +1,5 @@
-"""Each block stores a partial sum and draws a ticket; the block with the last one adds up all parts.  The ticket is
-relaxed: nothing says that the parts of other blocks are there once it is drawn.
+"""Each block stores a partial sum and draws a ticket. The block with the last ticket adds up all parts.  The ticket is
+relaxed: when it is drawn, nothing says that the parts of other blocks are there.
 
 g3_relaxed_ticket_fixed.py draws it with release and acquire.
 

@@ -1,5 +1,5 @@
-"""A barrier of the whole grid: every block adds to a counter and polls until all have come.  With more blocks than the
-device holds at once, those that run wait for those that cannot start.
+"""A barrier of the whole grid: every block adds to a counter and polls until all have come.  If there are more blocks
+than the device holds at once, those that run wait for those that cannot start.
 
 g4_grid_barrier_fixed.py launches few enough.
 

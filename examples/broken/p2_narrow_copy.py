@@ -1,6 +1,6 @@
-"""A copy by 4 bytes at a time, of four neighbouring elements a thread: class P2.
+"""A thread copies four neighbouring elements, 4 bytes at a time: class P2.
 
-A view of 16 bytes would be as right, and takes a quarter of the instructions.
+Copies of 16 bytes would be as right, and would take a quarter of the instructions.
 
 The report:
 

@@ -1,6 +1,6 @@
 """Row-major matrices, copied by threads that run along their columns: class P3.
 
-Neighbouring threads touch elements that lie a row apart: a sector of 32 bytes each, for 4 bytes.
+Neighbouring threads touch elements a row apart. Each takes a sector of 32 bytes for its 4 bytes.
 
 The report:
 

@@ -1,6 +1,6 @@
 """A pipeline of three stages that waits for all of its copies in every step: class P4.
 
-The copies of the next step, which are not read yet, are waited for too: nothing is left to overlap with the sums.
+It also waits for the copies of the next step, which nobody reads yet. Nothing is left to overlap with the sums.
 
 The report:
 

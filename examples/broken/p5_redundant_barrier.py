@@ -1,4 +1,4 @@
-"""A barrier at the end of a kernel, after which nobody touches shared memory: class P5, which lints="deep" looks for.
+"""A barrier at the end of a kernel, where nobody touches shared memory any more: class P5.  lints="deep" looks for it.
 
 The report:
 

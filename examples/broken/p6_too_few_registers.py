@@ -1,6 +1,6 @@
-"""Each thread keeps a row of 96 numbers in registers while it finds their largest one, so that it reads them once.
+"""Each thread keeps a row of 96 numbers in registers while it finds the largest of them, so that it reads them once.
 
-A multiprocessor is to hold eight blocks of 256 threads, which leaves a thread 32 registers: the rest spills, class P6.
+A multiprocessor must hold eight blocks of 256 threads, which leaves a thread 32 registers. The rest spills: class P6.
 
 The report:
 

@@ -1,6 +1,6 @@
 """A tile of 128 x 256 numbers of a product in the registers of one warp group, 256 for each of its threads.
 
-There are 255: the compiler lets each wgmma wait for the one before it, and spills; it says so itself: class P7.
+A thread has 255. So the compiler makes each wgmma wait for the one before it, and spills, and says so: class P7.
 
 The report:
 

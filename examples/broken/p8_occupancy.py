@@ -1,6 +1,6 @@
 """Two warps that take half of a multiprocessor's shared memory: class P8.
 
-One block at a time runs there, and while its warps wait for memory nobody else can work.
+Only one block at a time runs there. While its warps wait for memory, nobody else can work.
 
 The report:
 

@@ -1,6 +1,6 @@
-"""A double-buffered product whose loop reads stage 0 all the time.
+"""A double-buffered product whose loop always reads stage 0.
 
-Every access is ordered and in bounds: no rule is broken, and the result is wrong.  `expect=` finds it, class V1.
+Every access is ordered and in bounds. No rule is broken, and the result is wrong.  `expect=` finds it: class V1.
 
 The report:
 

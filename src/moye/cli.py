@@ -3,7 +3,7 @@
 In: a command line.  Out: text on stdout, exit status 0; one sentence on stderr and 1 where something is wrong (of
 ``moye check``: 1 for a violation, 2 where the script is missing or fails itself).
 
->>> main(["draw", "((2,2),4):((1,8),2)", "-o", "layout.svg"])
+    main(["draw", "((2,2),4):((1,8),2)", "-o", "layout.svg"])
 
 It needs ``pip install 'moye[cli]'`` and says so where typer is missing.
 """

@@ -2,8 +2,8 @@
 
 In: the process environment, read anew by each call.  Out: ``bool``, ``frozenset``, ``Path`` or ``str``.
 
->>> check(), show()          # MOYE_CHECK=bounds,races MOYE_SHOW=cuda
-(frozenset({'bounds', 'races'}), frozenset({'cuda'}))
+    check(), show()          # MOYE_CHECK=bounds,races MOYE_SHOW=cuda
+    # (frozenset({'bounds', 'races'}), frozenset({'cuda'}))
 
 A bad value raises MoyeError with one sentence.  It does not know which checkers exist: the simulator judges the names.
 """
@@ -53,7 +53,7 @@ LINEINFO = Variable("MOYE_LINEINFO", "bool", "0", "print #line directives and co
 FMA = Variable("MOYE_FMA", "fast or exact", "fast",
                "how the simulator's gemm rounds a * b + c: exact once, as a GPU does; fast the product too")
 STEPS = Variable("MOYE_STEPS", "number", "100000",
-                 "passes after which the simulator takes a while loop for endless; 0 for no limit")
+                 "passes after which the simulator takes a loop for endless; 0 for no limit")
 TRACEBACK = Variable("MOYE_TRACEBACK", "bool", "0", "show moye's own frames in tracebacks, for work on moye itself")
 NVRTC_NO_CACHE = Variable("MOYE_NVRTC_NO_CACHE", "bool", "0", "tell NVRTC not to use the driver's compile cache")
 
@@ -100,7 +100,7 @@ def exact_fma() -> bool:
 
 
 def steps() -> float:
-    """MOYE_STEPS: passes after which a while loop counts as endless; infinity for 0."""
+    """MOYE_STEPS: passes after which a loop without a given number of them counts as endless; infinity for 0."""
     text = STEPS.raw().replace("_", "")
     if not text.isdecimal():
         raise STEPS.bad("a number of passes, or 0 for no limit")

@@ -4,6 +4,10 @@ In: a sentence, the program points it is about and at most one hint.  Out: excep
 then source frames with carets (outermost call first), then ``hint:``.
 
 >>> raise LayoutError("complement of (2,2):(1,1): modes 0 and 1 overlap", hint="drop one of the modes")
+Traceback (most recent call last):
+    ...
+moye.errors.LayoutError: complement of (2,2):(1,1): modes 0 and 1 overlap
+hint: drop one of the modes
 
 Each class also inherits the builtin it refines.  It does not decide *when* something is wrong; callers do.
 """

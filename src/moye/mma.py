@@ -1,14 +1,15 @@
-"""Every tensor-core operation under CuTe's name, and searches by dtypes, of warps' operations and of warpgroups'.
+"""Every tensor-core operation under CuTe's name, and searches by dtypes among those of warps and of warpgroups.
 
 In: an attribute or dtypes.  Out: ``MmaOp`` records, for ``make_tiled_mma`` and ``gemm``.
 
 >>> mo.mma.SM80_16x8x8_F32TF32TF32F32_TN
+SM80_16x8x8_F32TF32TF32F32_TN
 >>> mo.mma.find(mo.bfloat16, mo.bfloat16, mo.float32, shape=(16, 8, 16))
 [SM80_16x8x16_F32BF16BF16F32_TN]
 >>> mo.mma.wgmma(mo.bfloat16, mo.bfloat16, mo.float32, 256)
 SM90_64x256x16_F32BF16BF16_SS
 
-The records are data of ``moye.atoms``; those of warpgroups are not in ``ALL``, and ``UniversalFMA`` is not among them.
+The records are data of ``moye.atoms``.  Those of warpgroups are not in ``ALL``, and neither is ``UniversalFMA``.
 """
 
 from __future__ import annotations
@@ -41,8 +42,8 @@ def find(a: DType, b: DType, c: DType, shape: tuple[int, int, int] | None = None
          arch: str | int | None = None) -> list[MmaOp]:
     """The operations on A of ``a``, B of ``b`` and accumulators of ``c``, the newest and largest first.
 
-    ``shape`` is (M, N, K) of one instruction; ``arch`` the architecture they must run on ("sm_80", "sm_90a" or 80).
-    Raises DTypeError with what is possible where there is none.
+    ``shape`` is (M, N, K) of one instruction, and ``arch`` the architecture it must run on ("sm_80", "sm_90a" or 80).
+    If there is none, it raises DTypeError with what is possible.
     """
     for dtype in (a, b, c):
         require_dtype("mma.find", dtype)

@@ -2,8 +2,7 @@
 
 In: the name of an extra.  Out: the command that installs it from there.
 
->>> pip_install("cuda")
-"pip install -e '/home/me/moye[cuda]'"
+    pip_install("cuda")      # "pip install -e '/home/me/moye[cuda]'"
 """
 
 from __future__ import annotations

@@ -2,10 +2,8 @@
 
 In: functions that queue work on a GPU.  Out: milliseconds.
 
->>> do_bench(lambda: matmul(A, B, C), return_mode="median")
-0.0713
->>> interleave({"moye": f, "cuBLAS": g}, rounds=100)
-{'moye': 0.0713, 'cuBLAS': 0.0741}
+    do_bench(lambda: matmul(A, B, C), return_mode="median")      # 0.0713
+    interleave({"moye": f, "cuBLAS": g}, rounds=100)      # {'moye': 0.0713, 'cuBLAS': 0.0741}
 
 256 MiB are written before every timed run, so that L2 is cold.  The GPU must be otherwise idle.
 """
@@ -29,11 +27,11 @@ _MOST_IN_GRAPH = 200
 def do_bench(fn: Callable[[], object], warmup: float = 25, rep: float = 100, grad_to_none: Sequence[Any] | None = None,
              quantiles: Sequence[float] | None = None, return_mode: Mode = "mean", *, flush: bool = True,
              graph: bool = False) -> Any:
-    """Milliseconds of one run of ``fn``, as Triton's function of this name.
+    """Milliseconds of one run of ``fn``, as Triton's function of this name measures them.
 
-    ``warmup`` and ``rep`` are milliseconds to spend.  ``quantiles`` (a list, or a float where there is one) takes the
-    place of ``return_mode``.  ``graph`` times runs inside a captured CUDA graph, without the host's cost (needs torch,
-    whose streams can be captured).  ``flush=False`` leaves L2 warm.
+    ``warmup`` and ``rep`` are milliseconds to spend.  ``quantiles`` (a list, or a float for one of them) replaces
+    ``return_mode``.  ``graph`` times runs inside a captured CUDA graph, without the host's cost (it needs torch, whose
+    streams can be captured).  ``flush=False`` leaves L2 warm.
     """
     if return_mode not in _MODES:
         raise ArgumentError(f"return_mode is {return_mode!r}, and must be one of {', '.join(_MODES)}")
@@ -52,7 +50,7 @@ def do_bench(fn: Callable[[], object], warmup: float = 25, rep: float = 100, gra
 
 
 def interleave(fns: dict[str, Callable[[], object]], rounds: int, *, warmup: int = 3) -> dict[str, float]:
-    """Median milliseconds of each function, run in turns: the order reversed every other round, L2 always flushed."""
+    """Median milliseconds of each function, run in turns; every other round is reversed, and L2 is flushed."""
     if rounds < 1:
         raise ArgumentError(f"interleave runs 1 or more rounds, not {rounds}")
     with events.Stopwatch(events.current_ordinal()) as watch:
@@ -67,7 +65,7 @@ def _without_grad(fn: Callable[[], object], tensors: Sequence[Any]) -> None:
 
 
 def _estimate(run: Callable[[], object], watch: events.Stopwatch) -> float:
-    """Rough milliseconds of one run, flush included, as in Triton."""
+    """Rough milliseconds of one run with its flush, as in Triton."""
     start, end = events.Event(watch.ordinal), events.Event(watch.ordinal)
     start.record(watch.stream)
     for _ in range(5):
@@ -86,7 +84,7 @@ def _by_events(run: Callable[[], object], repeats: int, watch: events.Stopwatch)
 
 
 def _in_graph(run: Callable[[], object], repeats: int, watch: events.Stopwatch) -> list[float]:
-    """Times taken by event nodes of a graph that holds up to 200 runs, each with its own flush."""
+    """Times from event nodes of a graph that holds up to 200 runs, each with its own flush."""
     torch: Any = sys.modules.get("torch")
     if torch is None or not torch.cuda.is_available():
         raise ArgumentError("graph=True needs torch, on whose current stream the work can be captured",

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import linecache
 import math
+import pickle
 import traceback
 from dataclasses import dataclass
 from typing import Any
@@ -97,11 +98,25 @@ def judge(program: Program) -> Verdict:
     return against(program, items, codes, memories)
 
 
-def against(program: Program, items: list[Any], codes: set[str], memories: list[Any]) -> Verdict:
+def with_trace(kernel: Any, passed: list[Any], program: Program, traced: bytes) -> Any:
+    """The kernel, with what tracing it for these arguments gave."""
+    from moye.runtime.arguments import classify
+    from moye.runtime.compile import Specialised
+    from moye.runtime.guards import compile_guards
+
+    func = pickle.loads(traced)
+    key = (classify(kernel.signature, tuple(passed), {}).key, (program.block, 1, 1), (1, 1, 1))
+    kernel._specialised[key] = Specialised(func, {}, compile_guards(func), 0)
+    return kernel
+
+
+def against(program: Program, items: list[Any], codes: set[str], memories: list[Any], traced: bytes = b"") -> Verdict:
+    """With the pickled IR (``traced``) only the simulator is asked: nothing is traced, printed, or told of costs."""
     passed = for_moye(items)
     try:
         kernel = kernel_of(program)
-        report = mo.check(kernel)[program.grid, program.block](*passed)
+        kernel = with_trace(kernel, passed, program, traced) if traced else kernel
+        report = mo.check(kernel, lints=not traced)[program.grid, program.block](*passed)
     except MoyeError as error:
         if codes and (getattr(error, "code", None) in EXPECTED.get(next(iter(codes)), ())):
             return Verdict("fault", str(error))
@@ -119,7 +134,7 @@ def against(program: Program, items: list[Any], codes: set[str], memories: list[
     told = differences(items, memories, passed, program.parameters)
     if told:
         return Verdict("values", f"{len(told)} elements: {'; '.join(told[:3])}")
-    return Verdict("clean", "", printed_of(kernel, passed, program), memories)
+    return Verdict("clean", "", None if traced else printed_of(kernel, passed, program), memories)
 
 
 def unread(program: Program, items: list[Any], memories: list[Any]) -> bool:

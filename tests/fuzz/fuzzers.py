@@ -46,6 +46,7 @@ class Corpus:
 
     kernels: list[Known] = field(default_factory=list)
     texts: list[str] = field(default_factory=list)
+    tiles: list[str] = field(default_factory=list)
 
 
 Fuzzer = Callable[[Corpus, bool], Iterator[str]]
@@ -60,10 +61,10 @@ def drawn(count: int) -> list[Program]:
     return [draw(FIRST + i, fault, risk) for i, (fault, risk) in enumerate(kinds)]
 
 
-def learn(count: int, folder: Path, texts: int = 1200) -> Corpus:
+def learn(count: int, folder: Path, texts: int = 1200, tiles: int = 300) -> Corpus:
     """The programs that moye as it is judges rightly."""
     from cuda.printing.test_printer_fuzz import printed
-    from fuzz import interpreter
+    from fuzz import interpreter, irs
     from fuzz.answers import against
     from fuzz.host import with_host
     from fuzz.programs import arguments
@@ -81,17 +82,22 @@ def learn(count: int, folder: Path, texts: int = 1200) -> Corpus:
     final, _ = with_host(verdicts, folder)
     kept = [k for k, v in zip(known, final, strict=True) if not v.failed]
     for one in kept:
-        if one.printed:
-            one.traced = _traced(one.program)
-    return Corpus(kept, [text.source for _, text in printed(texts)])
+        one.traced = _traced(one.program)
+    return Corpus(kept, [text.source for _, text in printed(texts)],
+                  [irs.printed(irs.draw(seed)).source for seed in range(tiles)])
 
 
 def _traced(program: Program) -> bytes:
+    """Nothing of what tracing refuses."""
     from fuzz.answers import for_moye, kernel_of
     from fuzz.programs import arguments
+    from moye.errors import MoyeError
 
     sys.setrecursionlimit(DEEP)
-    return pickle.dumps(kernel_of(program).trace(*for_moye(arguments(program)), block=program.block))
+    try:
+        return pickle.dumps(kernel_of(program).trace(*for_moye(arguments(program)), block=program.block))
+    except MoyeError:
+        return b""
 
 
 # --- kernels ---------------------------------------------------------------------------------------------------------
@@ -125,6 +131,11 @@ def kernels(corpus: Corpus, everything: bool) -> Iterator[str]:
         yield _hosted(waiting, Path(name))
 
 
+def traced(corpus: Corpus, everything: bool) -> Iterator[str]:
+    """The same, where the text is another or a fault is to be found."""
+    yield from kernels(corpus, False)
+
+
 def printed_kernels(corpus: Corpus, everything: bool) -> Iterator[str]:
     """The same for faults of the printer alone: nothing is traced or simulated."""
     from fuzz.answers import Verdict
@@ -146,6 +157,18 @@ def printed_kernels(corpus: Corpus, everything: bool) -> Iterator[str]:
                 waiting, size = [], next(sizes)
             yield ""
         yield _hosted(waiting, Path(name))
+
+
+def simulated(corpus: Corpus, everything: bool) -> Iterator[str]:
+    """The same for faults of the simulator alone: nothing is traced or printed."""
+    from fuzz.answers import against
+    from fuzz.programs import arguments
+
+    sys.setrecursionlimit(DEEP)
+    for one in corpus.kernels:
+        if one.traced:
+            verdict = against(one.program, arguments(one.program), one.codes, one.memories, one.traced)
+            yield f"{one.program.seed} {verdict.kind}" if verdict.failed else ""
 
 
 def _hosted(waiting: list[tuple[Program, Any]], folder: Path) -> str:
@@ -188,16 +211,26 @@ def facts(corpus: Corpus, everything: bool) -> Iterator[str]:
 def scalars(corpus: Corpus, everything: bool) -> Iterator[str]:
     """The simulator's arithmetic on drawn numbers, and its conversions of every pattern."""
     from sim.values import test_conversions as c
+    from sim.values import test_overflow as o
     from sim.values import test_scalars as t
 
     os.environ["MOYE_CHECK"] = "0"
     try:
+        yield from _cases(o.test_overflow_of_drawn_pairs, o.test_overflow_of_all_pairs_of_edges)
         yield from _cases(t.test_integer_arithmetic, t.test_comparisons, t.test_float_arithmetic, t.test_math,
-                          t.test_float_to_integer_truncates_and_saturates, t.test_casts)
+                          t.test_float_to_integer_truncates_and_saturates, t.test_casts, t.test_bit_counts_and_signs,
+                          t.test_min_and_max_prefer_numbers_to_nan)
         yield from _cases(c.test_every_pattern_upward, c.test_rounded_once, c.test_every_tie,
                           c.test_floats_to_integers_saturate)
     finally:
         del os.environ["MOYE_CHECK"]
+
+
+def operators(corpus: Corpus, everything: bool) -> Iterator[str]:
+    """Python's operators on bools and on floats of 8 and 16 bits."""
+    from fuzz import test_operators as t
+
+    yield from _cases(t.test_operators_of_bools, t.test_operators_of_narrow_floats)
 
 
 def integers(corpus: Corpus, everything: bool) -> Iterator[str]:
@@ -234,6 +267,26 @@ def _native(changed: list[tuple[int, Any, Any]]) -> str:
     return f"{wrong[0]} differs" if wrong else ""
 
 
+def tiles(corpus: Corpus, everything: bool) -> Iterator[str]:
+    """Random IR of tiles and expressions of all dtypes, the same way."""
+    from fuzz import irs
+
+    changed: list[tuple[irs.Drawn, Any]] = []
+    sizes = itertools.chain(BATCHES, itertools.repeat(BATCHES[-1]))
+    size = next(sizes)
+    with tempfile.TemporaryDirectory() as name:
+        for seed, before in enumerate(corpus.tiles):
+            drawn = irs.draw(seed)
+            text = irs.printed(drawn)
+            if text.source != before:
+                changed.append((drawn, text))
+            if len(changed) == size:
+                yield "; ".join(irs.judged(changed, Path(name))[0][:1])
+                changed, size = [], next(sizes)
+            yield ""
+        yield "; ".join(irs.judged(changed, Path(name))[0][:1])
+
+
 def views(corpus: Corpus, everything: bool) -> Iterator[str]:
     """Layouts and chains of views against a model of coordinates."""
     from fuzz import test_views as t
@@ -244,6 +297,14 @@ def views(corpus: Corpus, everything: bool) -> Iterator[str]:
             yield _failed(seed, lambda seed=seed: t.fuzz_ragged(seed, 2)[0])
 
 
+def edges(corpus: Corpus, everything: bool) -> Iterator[str]:
+    """Accesses at the edges of a mode, under conditions that say that they lie inside, or do not."""
+    from fuzz import test_edges as t
+
+    for seed in range(t.SEED, t.SEED + 100):
+        yield _failed(seed, lambda seed=seed: t.fuzz(seed, 8)[0])
+
+
 def _failed(seed: int, run: Callable[[], list[Any]]) -> str:
     try:
         return f"{seed} differs" if run() else ""
@@ -252,12 +313,15 @@ def _failed(seed: int, run: Callable[[], list[Any]]) -> str:
 
 
 def layouts(corpus: Corpus, everything: bool) -> Iterator[str]:
-    """The law of every layout verb on drawn layouts."""
+    """The law of every layout verb on drawn layouts: on a few, then on more."""
+    import layout_laws
     from layout import test_laws, test_laws_tiling
 
-    for module in (test_laws, test_laws_tiling):
-        yield from _cases(*(f for name, f in vars(module).items() if name.startswith("test_")
-                            and callable(f) and not inspect.signature(f).parameters))
+    laws = [f for module in (test_laws, test_laws_tiling) for name, f in vars(module).items()
+            if name.startswith("test_") and callable(f) and not inspect.signature(f).parameters]
+    for share in (0.1, 0.4, 1.0):
+        layout_laws.SHARE[:] = [share]
+        yield from _cases(*laws)
 
 
 def pipes(corpus: Corpus, everything: bool) -> Iterator[str]:
@@ -276,22 +340,27 @@ def pipes(corpus: Corpus, everything: bool) -> Iterator[str]:
 
 
 FUZZERS: dict[str, Fuzzer] = {
-    "facts": facts, "scalars": scalars, "integers": integers, "programs": programs, "kernels": kernels,
-    "printed": printed_kernels, "views": views, "layouts": layouts, "pipelines": pipes,
+    "facts": facts, "scalars": scalars, "integers": integers, "programs": programs, "tiles": tiles, "kernels": kernels,
+    "traced": traced, "printed": printed_kernels, "simulated": simulated, "views": views, "edges": edges,
+    "operators": operators, "layouts": layouts, "pipelines": pipes,
 }
 SUITED = (
-    ("ir/fold.py", ("facts", "kernels", "views")),
-    ("ir/", ("facts", "kernels", "pipelines")),
-    ("cuda/printing/expressions.py", ("integers", "printed", "programs")),
-    ("cuda/printing/intrinsics.py", ("printed", "programs")),
-    ("cuda/", ("programs", "printed")),
-    ("passes/", ("printed", "pipelines")),
-    ("sim/values/scalars.py", ("scalars", "kernels")),
-    ("sim/generate/scalars.py", ("kernels", "scalars")),
-    ("sim/", ("kernels", "views", "pipelines")),
+    ("ir/fold.py", ("facts", "traced", "views")),
+    ("ir/", ("facts", "traced", "kernels", "pipelines")),
+    ("cuda/printing/expressions.py", ("integers", "tiles", "printed", "programs")),
+    ("cuda/printing/intrinsics.py", ("tiles", "printed", "programs")),
+    ("cuda/", ("programs", "tiles", "printed")),
+    ("passes/", ("traced", "pipelines")),
+    ("sim/values/scalars.py", ("scalars", "simulated")),
+    ("sim/values/overflow.py", ("scalars", "simulated")),
+    ("sim/generate/scalars.py", ("simulated", "scalars")),
+    ("sim/operations/bounds.py", ("edges", "views", "simulated")),
+    ("sim/", ("simulated", "views", "pipelines")),
     ("layout/", ("layouts", "views", "kernels")),
+    ("tensor/bounds.py", ("edges", "views")),
+    ("tensor/expr.py", ("operators", "kernels")),
     ("tensor/", ("views", "kernels", "pipelines")),
-    ("", ("kernels", "views", "pipelines")),
+    ("", ("traced", "kernels", "views", "pipelines")),
 )
 
 

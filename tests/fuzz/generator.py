@@ -13,6 +13,7 @@ from __future__ import annotations
 import random
 
 from fuzz.expressions import Expressions, Scope, Text, Variable
+from fuzz.joins import Joins
 from fuzz.programs import COLUMNS, ROWS, SLOTS, Program
 from fuzz.scalars import BITS, NAMES, family, limits
 
@@ -32,7 +33,7 @@ def draw(seed: int, fault: str = "", risk: float = 0.01) -> Program:
     return Generator(seed, fault, risk).program()
 
 
-class Generator:
+class Generator(Joins):
     """Writes one program; ``budget`` is how many statements it may still have."""
 
     def __init__(self, seed: int, fault: str, risk: float) -> None:
@@ -48,6 +49,7 @@ class Generator:
         self.budget = self.rng.randint(8, 24)
         self.count = 0
         self.meeting = True         # whether all threads of the block come here
+        self.gone = False           # whether some threads may have returned: the others still meet
         self.loops: list[str] = []  # "free", "kept" (no divergent exits), "static"
         self.slots: dict[str, int] = {}
         self.features: set[str] = set()
@@ -164,17 +166,19 @@ class Generator:
     def statement(self) -> None:
         kinds = ["assign"] * 6 + ["augment"] * 2 + ["swap", "pair", "declare", "store", "store", "state", "fragment",
                                                     "fragment", "view", "view", "closure", "atomic", "object",
-                                                    "probe", "probe", "probe"]
+                                                    "probe", "probe", "probe", "join", "join", "join", "rotate"]
         if self.depth < 4:
-            kinds += ["branch"] * 4 + ["count"] * 3 + ["loop", "unrolled"]
+            kinds += ["branch"] * (4 + 3 * (self.depth in (2, 3))) + ["count"] * 3 + ["loop", "unrolled"]
         if self.loops:
-            kinds += ["leave"] * 2
-        if self.meeting:
+            kinds += ["leave"] * 4
+        if self.meeting and not self.gone:
             kinds += ["exchange"] * 2 + ["shuffle"] * 2 + ["vote", "reduce"]
-            if self.fault:
-                kinds += ["beside"] * 3
-        if self.depth == 1 and self.budget < 4:
-            kinds.append("finish_early")
+        elif self.meeting:
+            kinds += ["vote"] * 4
+        if self.fault and self.depth == 1 and self.meeting and not self.gone:      # what is surely reached
+            kinds += ["beside"] * 6
+        if self.depth == 1 and self.budget < 4 and not self.gone:
+            kinds += ["finish_early"] * 6
         kind = self.rng.choice(kinds)
         self.features.add(kind)
         getattr(self, f"s_{kind}")()
@@ -305,21 +309,28 @@ class Generator:
         del self.scope.variables[known:]
         self.depth -= 1
 
+    def lanes(self) -> str:
+        """A part of the threads: of nested ones some have nobody, or all that are left."""
+        n = self.rng.choice([2, 4, 8, 31, self.block])
+        return self.rng.choice([f"tid < {self.rng.randint(0, n)}", f"tid >= {self.rng.randint(1, n)}",
+                                f"tid % {n} == {self.rng.randrange(n)}", f"tid % {n} > n", "tid // 8 != n % 4",
+                                f"tid % 2 == {self.rng.randrange(2)}"])
+
     def s_branch(self) -> None:
         before = self.meeting
         self.e.uniform = self.meeting and self.chance(0.4)
         uniform = self.e.uniform
         cond = f"c {self.rng.choice(['<', '==', '>'])} {self.rng.randint(0, 4)}" if self.chance(0.12) else \
-            self.e.truth(2)
+            self.lanes() if not uniform and self.chance(0.4) else self.e.truth(2)
         self.e.uniform = False
         self.meeting = before and uniform
         self.line(f"if {cond}:")
         self.block_of(4)
         for _ in range(self.rng.choice([0, 0, 1, 2])):
             self.meeting = False
-            self.line(f"elif {self.e.truth(2)}:")
+            self.line(f"elif {self.lanes() if self.chance(0.4) else self.e.truth(2)}:")
             self.block_of(3)
-        if self.chance(0.5):
+        if self.chance(0.6):
             self.meeting = self.meeting and uniform
             self.line("else:")
             self.block_of(3)
@@ -329,7 +340,8 @@ class Generator:
         i, before = f"i{self.fresh('')}", self.meeting
         uniform = self.chance(0.5)
         self.e.uniform = uniform
-        start, step = self.rng.randint(-2, 3), self.rng.choice([1, 1, 1, 2, 3, -1, -2])
+        start, step = self.rng.randint(-2, 3), self.rng.choice([1, 1, 2, 2, 3, -1, -2])
+        start, step = (0, 1) if self.chance(0.3) else (start, step)
         most = start + step * self.rng.randint(1, 4)
         if self.chance(0.5):
             stop, last = str(most), most
@@ -400,15 +412,25 @@ class Generator:
         if self.e.uniform and not self.meeting:
             self.e.uniform = False
             return
-        self.line(f"if {self.e.truth(2)}:")
+        self.line(f"if {self.lanes() if not self.e.uniform and self.chance(0.3) else self.e.truth(2)}:")
         self.e.uniform = False
-        self.line(f"    {self.rng.choice(['break', 'continue'])}")
+        free = set(self.loops) == {"free"} and not self.meeting     # nothing in these loops is for all threads
+        kind = self.rng.choice(["break", "continue", "continue", *["return"] * free])
+        self.gone |= kind == "return"
+        self.line(f"    {kind}")
 
     def s_finish_early(self) -> None:
-        self.finish()
-        self.line(f"if {self.e.truth(2)}:")
+        """Some threads return; those that are left vote among themselves."""
+        if self.chance(0.5):
+            self.finish()
+        cond = self.lanes() if self.chance(0.6) else self.e.truth(2)
+        self.line(f"if {cond}:")
         self.line("    return")
-        self.meeting = False
+        self.gone = True
+        for _ in range(2 * self.meeting):
+            self.s_vote(f"not ({cond})" if self.chance(0.5) else "")    # all that are left say yes
+            v = self.scope.variables[-1]
+            self.out("i32", Text(f"mo.int32({v.name})") if v.t == "bool" else Text(f"({v.name}).to(mo.int32)"))
 
     # --- threads together --------------------------------------------------------------------------------------------
 
@@ -467,11 +489,13 @@ class Generator:
         self.line(f"{v.name} = mo.shuffle_{kind}({self.e.of(t, 2).text}, {by}{'' if width == 32 else f', {width}'})")
         self.scope.variables.append(v)
 
-    def s_vote(self) -> None:
-        kind = self.rng.choice(["ballot", "vote_any", "vote_all"])
+    def s_vote(self, pred: str = "") -> None:
+        kind = self.rng.choice(["ballot", "ballot", "vote_any", "vote_all"])
+        if self.gone and self.chance(0.4):
+            self.line("mo.sync_threads()")
         t = "u32" if kind == "ballot" else "bool"
         v = Variable(self.fresh(t), t, *(limits(t) if t == "u32" else (0, 0)))
-        self.line(f"{v.name} = mo.{kind}({self.e.truth(2)})")
+        self.line(f"{v.name} = mo.{kind}({pred or self.e.truth(2)})")
         self.scope.variables.append(v)
 
     def s_reduce(self) -> None:
@@ -506,6 +530,11 @@ class Generator:
             self.line(f"{name}[{self.rng.randint(0, 3)}] = {self.e.of(t, 2).text}")
         for _ in range(self.rng.randint(1, 3)):
             self.line(self.elementwise(name, t))
+        if self.chance(0.4):        # one is made of the other, which changes before its use
+            self.line(f"{name}b = mo.fragment(({rows},), mo.{NAMES[t]})")
+            self.line(f"{name}b[...] = {f'-{name}' if family(t) == 'f' else f'{name} ^ {self.e.of(t, 1).text}'}")
+            self.line(self.elementwise(name, t))
+            self.line(f"{name}[...] = {f'abs({name}b)' if family(t) == 'f' else f'{name}b & 5'}")
         if self.chance(0.5) and rows == 4:
             self.features.add("store_tile")
             to = self.rng.choice([s for s in self.types if family(s) == "f"]) if family(t) == "f" else t
@@ -560,11 +589,16 @@ class Generator:
             return
         form, rows, columns, t = self.rng.choice(places)
         self.faulty = True
-        beyond = f"({self.e.index(rows)}) + {rows}"
+        row, column = self.rng.choice([
+            (f"({self.e.index(rows)}) + {rows}", self.e.index(columns)), (f"{rows} + n // 32", self.e.index(columns)),
+            (f"({self.e.index(rows)}) + {rows}", self.e.index(columns - 1)),        # memory of the next column
+            (f"{rows} + n // 32", self.e.index(columns - 1)), ("n // 32 - 1", f"1 + {self.e.index(columns - 1)}"),
+            (f"({self.e.index(rows)}) - {rows}", f"1 + {self.e.index(columns - 1)}"),
+            (self.e.index(rows), f"{columns} + n // 32")])
         if form.startswith("s"):
             self.line(f"{form.format('tid % 8', 'tid // 8')} = {self.e.of(t, 1).text}")
             self.line("mo.sync_threads()")
-        self.out(t, Text(form.format(beyond, self.e.index(columns))))
+        self.out(t, Text(form.format(row, column)))
 
     # --- helpers -----------------------------------------------------------------------------------------------------
 

@@ -28,7 +28,7 @@ _SPELLED = {
 }
 _REDUCTION = re.compile(r'asm volatile\("red\.relaxed\.gpu\.global\.(add|min|max|xor)\.\w+ \[%0\], %1;" :: [^;]*;')
 _REDUCED = {"add": "*p += x;", "min": "*p = x < *p ? x : *p;", "max": "*p = x > *p ? x : *p;", "xor": "*p ^= x;"}
-_CTYPES = {"i": ctypes.c_int, "I": ctypes.c_uint, "q": ctypes.c_longlong, "Q": ctypes.c_ulonglong,
+CTYPES = {"i": ctypes.c_int, "I": ctypes.c_uint, "q": ctypes.c_longlong, "Q": ctypes.c_ulonglong,
            "f": ctypes.c_float, "d": ctypes.c_double, "P": ctypes.c_void_p, "?": ctypes.c_bool}
 
 
@@ -117,7 +117,7 @@ def run(library: Any, program: Program, verdict: Verdict) -> list[str]:
             value = value.strides[slot.mode] // value.itemsize
         elif slot.kind in ("extent", "shape"):
             value = value.shape[slot.mode]
-        keep.append(_CTYPES[slot.format](value))
+        keep.append(CTYPES[slot.format](value))
     pointers = (ctypes.c_void_p * len(keep))(*(ctypes.addressof(x) for x in keep))
     entry = getattr(library, f"entry_{program.seed}")
     if library.launch(entry, pointers, program.grid, program.block):

@@ -64,7 +64,9 @@ def array(seed: int, name: str, threads: int) -> np.ndarray:
     low, high = limits(t)
     wide = rng.integers(low, high, shape, dtype=numpy_type, endpoint=True)
     small = rng.integers(max(low, -20), 21, shape).astype(numpy_type)
-    return np.asfortranarray(np.where(rng.random(shape) < 0.3, wide, small))
+    ends = rng.choice(np.array([low, low + 1, high - 1, high], numpy_type), shape)
+    way = rng.random(shape)
+    return np.asfortranarray(np.where(way < 0.06, ends, np.where(way < 0.3, wide, small)))
 
 
 def number(seed: int, name: str) -> Num | int:

@@ -126,12 +126,13 @@ static unsigned __ballot_sync(unsigned, int on) {
     warp_values[current] = on != 0;
     wait_for(AT_WARP);
     unsigned found = 0;
-    for (int i = 0; i < 32; ++i) found |= (unsigned)warp_values[first + i] << i;
+    for (int i = 0; i < 32; ++i)
+        if (fibers[first + i].state != DONE) found |= (unsigned)warp_values[first + i] << i;
     wait_for(AT_WARP);
     return found;
 }
 static int __any_sync(unsigned mask, int on) { return __ballot_sync(mask, on) != 0; }
-static int __all_sync(unsigned mask, int on) { return __ballot_sync(mask, on) == 0xffffffffu; }
+static int __all_sync(unsigned mask, int on) { return __ballot_sync(mask, !on) == 0; }
 
 static void start() {
     entry(entry_arguments);

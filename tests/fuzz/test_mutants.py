@@ -10,14 +10,16 @@ import pickle
 import pytest
 
 from fuzz import fuzzers
-from fuzz.mutant_list import MUTANTS
+from fuzz.mutant_list import EQUAL, MUTANTS
 from fuzz.mutants import SRC, verdict_of
 
 SAMPLE = {  # file, a part of the text: the fuzzer that must notice
     ("ir/fold.py", "return 0, a.dtype.bits, 1"): "facts",
     ("cuda/printing/expressions.py", "_int_literal(power if division"): "integers",
     ("cuda/printing/statements.py", "deps=frozenset((op.var.id,))"): "programs",
-    ("sim/values/masks.py", "np.copyto(result, old"): "kernels",
+    ("sim/values/masks.py", "np.copyto(result, old"): "simulated",
+    ("sim/operations/bounds.py", "return both(mask, np.asarray(pred))"): "edges",
+    ("tensor/expr.py", "if dtype.kind is Kind.BOOL"): "operators",
     ("layout/layout.py", "offset = add(offset, step)"): "layouts",
 }
 
@@ -28,6 +30,8 @@ def test_every_mutants_text_is_still_there():
     texts = {file: (SRC / "moye" / file).read_text() for file, _, _ in MUTANTS}
     assert not [(file, old) for file, old, _ in MUTANTS if texts[file].count(old) != 1]
     assert all(old != new for _, old, new in MUTANTS)
+    for file, found in EQUAL.items():
+        assert all((SRC / "moye" / file).read_text().count(old) == 1 for old, _, _ in found)
     for file, old, new in MUTANTS:
         compile(texts[file].replace(old, new), file, "exec")
 
@@ -36,7 +40,7 @@ def test_every_mutants_text_is_still_there():
 def known(tmp_path_factory):
     folder = tmp_path_factory.mktemp("mutants")
     path = folder / "corpus.pickle"
-    path.write_bytes(pickle.dumps(fuzzers.learn(4, folder, texts=20)))
+    path.write_bytes(pickle.dumps(fuzzers.learn(4, folder, texts=20, tiles=8)))
     return path
 
 
@@ -48,5 +52,6 @@ def test_a_fault_is_noticed(known, place, fuzzer):
 
 
 def test_moye_as_it_is_has_no_fault(known):
-    how, _ = verdict_of(("", "", ""), known, 1.0, ("programs", "printed", "kernels"))
+    names = ("programs", "tiles", "printed", "kernels", "simulated", "edges", "operators")
+    how, _ = verdict_of(("", "", ""), known, 1.0, names)
     assert not how

@@ -115,8 +115,11 @@ class Case:
                f"ending={self.ending!r}, dynamic={self.dynamic})"
 
 
-def draw_modes(rng, rank, swizzle):
-    """Modes of extents that are powers of two (times 3 where nothing swizzles), compact in some order of the leaves."""
+def draw_modes(rng, rank, swizzle, again=0.0):
+    """Modes of extents that are powers of two (times 3 where nothing swizzles), compact in some order of the leaves.
+
+    ``again``: how often all elements of a leaf are the same (stride 0).
+    """
     shapes = [[rng.choice((2, 4, 8)) for _ in range(rng.choice((1, 1, 2)))] for _ in range(rank)]
     while prod(map(prod, shapes)) > 1024:
         shapes[rng.randrange(rank)] = [2]
@@ -127,6 +130,9 @@ def draw_modes(rng, rank, swizzle):
     steps, step = {}, 1
     for mode, leaf in leaves:
         steps[mode, leaf] = step
+        if rng.random() < again:
+            steps[mode, leaf] = 0
+            continue
         step *= shapes[mode][leaf]
         if swizzle is None and rng.random() < 0.15:
             step += rng.choice((1, 2, 8))                           # padding
@@ -136,11 +142,12 @@ def draw_modes(rng, rank, swizzle):
 def draw(rng):
     """A case and its model; None where a drawn verb does not fit."""
     swizzle = rng.choice((None, None, (1, 0, 2), (2, 1, 3), (3, 3, 3), (2, 3, 3), (3, 0, 3)))
-    modes = draw_modes(rng, rng.choice((2, 2, 3)), swizzle)
+    space = rng.choice(("global", "shared", "shared", "own"))
+    again = rng.choice((0.0, 0.0, 0.3)) if space != "own" else 0.0      # "own" is filled by coordinate
+    modes = draw_modes(rng, rng.choice((2, 2, 3)), swizzle, again)
     while reach(modes) > ELEMENTS:
-        modes = draw_modes(rng, 2, swizzle)
-    case = Case(modes, swizzle, rng.choice(("global", "shared", "shared", "own")), ending=rng.choice(
-        ("elements", "copy", "copy", "write")))
+        modes = draw_modes(rng, 2, swizzle, again)
+    case = Case(modes, swizzle, space, ending=rng.choice(("elements", "copy", "copy", "write")))
     if case.space == "global" and swizzle is None:
         case.dynamic = all(len(mode) == 1 for mode in modes) and rng.random() < 0.6
     model = Model.of(modes, swizzle)

@@ -122,13 +122,14 @@ class Thread:
     """One thread: its values, variables and registers."""
 
     def __init__(self, func: Func, values: dict[int, Any], memory: dict[int, Memory], special: dict[str, int],
-                 outcome: Outcome) -> None:
+                 outcome: Outcome, overflow: bool = True) -> None:
         self.func = func
         self.values = values
         self.memory = memory
         self.special = special
         self.variables: dict[int, Any] = {}
         self.outcome = outcome
+        self.overflow = overflow
 
     def run(self) -> Steps:
         try:
@@ -176,9 +177,9 @@ class Thread:
             case ops.Special():
                 self.values[op.result.id] = self.special[op.kind]
             case ops.Binary():
-                self.define(op.result, binary(op.kind, self.get(op.a), self.get(op.b), op.a.dtype))
+                self.define(op.result, binary(op.kind, self.get(op.a), self.get(op.b), op.a.dtype, self.overflow))
             case ops.Unary():
-                self.define(op.result, unary(op.kind, self.get(op.a), op.a.dtype))
+                self.define(op.result, unary(op.kind, self.get(op.a), op.a.dtype, self.overflow))
             case ops.Select():
                 cond = self.get(op.cond)
                 self.define(op.result, POISON if cond is POISON else self.get(op.a if cond else op.b))
@@ -253,9 +254,9 @@ class Thread:
             for tile in (op.dst, op.src):
                 if tile.buffer.space is not Space.REGISTER:
                     self.check_aligned(tile, point, op.width)
-            moved += [(point, v, self.load(op.src, point, v)) for v in range(op.width)]
+            moved += [(point, v, self.load(op.src, point, v * op.src.lane)) for v in range(op.width)]
         for point, v, value in moved:
-            self.store(op.dst, value, point, v)
+            self.store(op.dst, value, point, v * op.dst.lane)
 
     def check_aligned(self, tile: TileRef, point: Sequence[int], width: int) -> None:
         """Vector accesses are aligned and contiguous, swizzles included (base pointers are as promised)."""
@@ -269,19 +270,24 @@ class Thread:
             raise Fault(f"{tile.buffer} is aligned to {tile.buffer.align} bytes, not to {width * size}")
 
     def map(self, op: ops.Map) -> None:
+        """All values are made before the first is stored."""
+        made = []
         for point in np.ndindex(*op.extents):
             for value, source in zip(op.inputs, op.sources, strict=True):
                 self.values[value.id] = self.load(source, point)
             for inner in op.body.ops:
                 for _ in self.op(inner):
                     raise AssertionError("a Map's body does not wait")
-            self.store(op.dst, self.get(op.value), point)
+            made.append((point, self.get(op.value)))
+        for point, value in made:
+            self.store(op.dst, value, point)
 
     def reduce(self, op: ops.Reduce) -> None:
+        """In index order: dimension 0 runs fastest."""
         result = None
-        for point in np.ndindex(*op.extents):
-            value = self.load(op.src, point)
-            result = value if result is None else binary(op.kind, result, value, op.src.dtype)
+        for point in np.ndindex(*op.extents[::-1]):
+            value = self.load(op.src, point[::-1])
+            result = value if result is None else binary(op.kind, result, value, op.src.dtype, self.overflow)
         self.define(op.result, result)
 
     def gemm(self, op: ops.Gemm) -> None:
@@ -298,8 +304,9 @@ class Thread:
                 for i, x in zip(reversed(inner), moving, strict=True):
                     point[i] = x
                 a, b = self.load(op.a, point, op.a_values[0]), self.load(op.b, point, op.b_values[0])
-                total = binary("add", total, binary("mul", cast(a, op.a.dtype, op.d.dtype),
-                                                    cast(b, op.b.dtype, op.d.dtype), op.d.dtype), op.d.dtype)
+                times = binary("mul", cast(a, op.a.dtype, op.d.dtype), cast(b, op.b.dtype, op.d.dtype), op.d.dtype,
+                               self.overflow)
+                total = binary("add", total, times, op.d.dtype, self.overflow)
             for i in inner:
                 point[i] = 0
             self.store(op.d, total, point, op.d_values[0])
@@ -397,7 +404,7 @@ _MATH = {"exp": math.exp, "exp2": math.exp2 if hasattr(math, "exp2") else lambda
          "sigmoid": lambda x: 1 / (1 + math.exp(-x)), "neg": lambda x: -x}
 
 
-def unary(kind: str, a: Any, dtype: DType) -> Any:
+def unary(kind: str, a: Any, dtype: DType, overflow: bool = True) -> Any:
     if a is POISON:
         return POISON
     if kind == "not":
@@ -413,7 +420,7 @@ def unary(kind: str, a: Any, dtype: DType) -> Any:
     if dtype.is_float:
         return number(_MATH[kind](float(a)), dtype)
     result = _MATH[kind](a)
-    if dtype.kind is Kind.INT and dtype.bits >= 32 and wrap(result, dtype) != result:
+    if overflow and dtype.kind is Kind.INT and dtype.bits >= 32 and wrap(result, dtype) != result:
         raise Fault(f"{kind} {a} overflows {dtype}")
     return wrap(result, dtype)
 
@@ -431,8 +438,11 @@ def cast(a: Any, old: DType, new: DType, bits: bool = False) -> Any:
 
 
 def run(func: Func, arguments: Sequence[Any], grid: tuple[int, int, int] = (1, 1, 1), *,
-        guards: bool = True) -> Outcome:
-    """Run a launch; arrays among the arguments (one per parameter, in order) are written in place."""
+        guards: bool = True, overflow: bool = True) -> Outcome:
+    """Run a launch; arrays among the arguments (one per parameter, in order) are written in place.
+
+    ``overflow``: signed overflow is a fault; else it wraps.
+    """
     values: dict[int, Any] = {}
     memory: dict[int, Memory] = {}
     slots: list[Any] = []
@@ -454,19 +464,19 @@ def run(func: Func, arguments: Sequence[Any], grid: tuple[int, int, int] = (1, 1
         compile_guards(func)(slots, grid)
     outcome = Outcome()
     for block in product(*(range(g) for g in reversed(grid))):
-        _block(func, values, memory, block[::-1], grid, outcome)
+        _block(func, values, memory, block[::-1], grid, outcome, overflow)
     return outcome
 
 
 def _block(func: Func, values: dict[int, Any], memory: dict[int, Memory], block: tuple[int, ...],
-           grid: tuple[int, int, int], outcome: Outcome) -> None:
+           grid: tuple[int, int, int], outcome: Outcome, overflow: bool) -> None:
     shared = {b.id: Memory(b.bytes, b.name) for b in func.shared_buffers}
     threads: list[tuple[Thread, Steps]] = []
     bx, by, bz = func.block_dim
     for z, y, x in product(range(bz), range(by), range(bx)):
         special = dict(zip(("thread_x", "thread_y", "thread_z", "block_x", "block_y", "block_z", "grid_x", "grid_y",
                             "grid_z"), (x, y, z, *block, *grid), strict=True))
-        thread = Thread(func, dict(values), {**memory, **shared}, special, outcome)
+        thread = Thread(func, dict(values), {**memory, **shared}, special, outcome, overflow)
         threads.append((thread, thread.run()))
     answers: list[Any] = [None] * len(threads)
     alive = list(range(len(threads)))

@@ -14,18 +14,34 @@ ARMS = [("a32", "1"), ("1", "a32"), ("half", "2.0"), ("2.0", "half"), ("a64", "1
         ("1", "f[i]"), ("True", "3"), ("2", "mo.float16(0.1) * 2")]
 
 
+CHOICES = ["({a} if COND else {b})", "({b} if not (COND) else {a})", "mo.where(COND, {a}, {b})", "({a} if c else {b})",
+           "({b} if not c else {a})", "mo.where(c, {a}, {b})", "(same({a}) if c else {b})", "({a} if c else same({b}))",
+           "({a} if c else ({b} if COND else {a}))", "(({a}, {b}) if c else ({b}, {a}))[0]",
+           "({a} if c and COND else {b})", "({a} if c or not COND else {b})", "({a} if bool(c) else table[0]({b}))"]
+VALUES = ["t", "t + 1", "1 + t", "-t", "~t", "min(t, 3)", "max(3, t)", "mo.min(3, t)", "abs(t)", "round(t)", "int(t)",
+          "float(t)", "t / 2", "divmod(t, 2)[0]", "divmod(9, t + 2)[1]", "pow(t, 2)", "t ** 2", "sum([t, 1])", "t << 1",
+          "1 << t", "t and 1", "t or 7", "0 or t == 0", "not t", "(t == 0) + 1", "~(t == 0)", "-(t == 0)",
+          "True | (t == 0)", "(t == 0) * 3", "(t < 1) & True", "any([t == 0, True])", "all([t == 0])", "bool(t) + 1",
+          "0 <= t < 5", "int(t == 0)", "t.to(mo.int16)", "mo.int64(t)", "(lambda x: x + 1)(t)", "[t, 1][0]",
+          "(t if t == 0 else 5)"]
+
+
+def same(x):
+    return x
+
+
 class Seen:
     dtypes = ()
 
 
 def dtypes_of(choice: str, decided: bool) -> tuple[mo.DType, ...]:
     """Of the value, and of a sum with a small integer, which weak numbers would follow."""
-    space = {"mo": mo, "Seen": Seen}
+    space = {"mo": mo, "Seen": Seen, "same": same, "table": (same,)}
     condition = "i < 1 << 20" if decided else "i < n"
     source = f"""def k(f, h, w, n):
     i = mo.thread_idx().x
     a32, a64, half, wide = n, mo.int64(n), h[i], w[i]
-    c = {condition}
+    c, t = {condition}, {"i // 32" if decided else "n // 32"}
     x = {choice.replace("COND", condition)}
     Seen.dtypes = x.dtype, (x + mo.int8(1)).dtype
     f[i] = mo.float32(x)
@@ -39,11 +55,93 @@ def dtypes_of(choice: str, decided: bool) -> tuple[mo.DType, ...]:
 
 
 @pytest.mark.parametrize(("a", "b"), ARMS)
-@pytest.mark.parametrize("choice", ["({a} if COND else {b})", "({b} if not (COND) else {a})",
-                                    "mo.where(COND, {a}, {b})"])
+@pytest.mark.parametrize("choice", CHOICES)
 def test_facts_do_not_change_the_dtype(choice, a, b):
     text = choice.format(a=a, b=b)
     assert dtypes_of(text, True) == dtypes_of(text, False)
+
+
+@pytest.mark.parametrize("value", VALUES)
+def test_what_facts_decide_has_the_dtype_of_a_value(value):
+    assert dtypes_of(value, True) == dtypes_of(value, False)
+
+
+@pytest.mark.parametrize("value", VALUES)
+def test_what_facts_decide_has_its_value(value):
+    """As where nothing is known: stored by one kernel and by the other."""
+    found = []
+    for t in ("i // 32", "n // 32"):
+        space = {"mo": mo}
+        source = f"def k(f, n):\n    i = mo.thread_idx().x\n    t = {t}\n    f[i] = {value}\n"
+        name = f"<value {hash(source)}>"
+        linecache.cache[name] = (len(source), None, source.splitlines(True), name)
+        exec(compile(source, name, "exec"), space)
+        found.append(np.zeros(32, np.float64))
+        assert mo.check(mo.kernel(space["k"]))[1, 32](found[-1], 3).ok
+    assert (found[0] == found[1]).all()
+
+
+def test_what_facts_decide_is_static_where_that_is_asked_for():
+    @mo.kernel
+    def k(x):
+        i = mo.thread_idx().x
+        warp, one = i // 32, mo.thread_idx().y + 1
+        registers = mo.fragment((one + 1, 2), mo.float32)
+        registers[warp, one] = float(i)
+        names = ["a", "b"]
+        if names[warp] == "a" and {0: True}[warp]:
+            for j in mo.static_range(one + 1):
+                x[i] += registers[warp, one] + j
+    x = np.zeros(32, np.float32)
+    report = mo.check(k)[1, 32](x)
+    assert report.ok, report
+    assert (x == 2 * np.arange(32) + 1).all()
+
+
+def test_small_integers_are_as_wide_as_what_they_meet():
+    """A quotient that is known to be 0 is still an int32: the sum is not rounded to 8 bits."""
+    @mo.kernel
+    def k(x, small):
+        i = mo.thread_idx().x
+        x[i] = (small[i] + i // 32) * 4
+    x = np.zeros(32, np.int32)
+    small = np.arange(32, dtype=np.int8) + np.int8(90)
+    k[1, 32](x, small)
+    assert (x == 4 * small.astype(np.int32)).all()
+
+
+def test_an_iterator_that_the_other_arm_moves_is_refused():
+    """It cannot be put back."""
+    @mo.kernel
+    def k(x):
+        i, numbers = mo.thread_idx().x, iter([1, 2, 3])
+
+        def second():
+            next(numbers)
+            return next(numbers)
+
+        x[i] = 1 if i < 32 else second()
+
+    with pytest.raises(mo.MoyeError, match="numbers moves on"):
+        k.trace(np.zeros(32, np.float32), block=32)
+
+
+def test_recursion_that_facts_end():
+    """The arms that facts rule out are not followed for ever."""
+    def count(n):
+        return 1 if n < 1 else count(n // 2) + count(n // 4)
+
+    @mo.kernel
+    def k(x):
+        i = mo.thread_idx().x
+
+        def traced(n):
+            return 1 if n < 1 else traced(n // 2) + traced(n // 4)
+
+        x[i] = traced(i)
+    x = np.zeros(32, np.float32)
+    k[1, 32](x)
+    assert (x == [count(i) for i in range(32)]).all()
 
 
 def test_the_other_arm_leaves_nothing_behind():

@@ -86,10 +86,7 @@ class Static:
             left = right
         return result
 
-    def facts_used(self):
-        return 0
-
-    def ifexp(self, before, cond, then, orelse, called):
+    def ifexp(self, cond, then, orelse, called):
         return then() if cond else orelse()
 
     def assert_(self, cond, message):
@@ -736,7 +733,7 @@ def test_the_reference_s_double_buffer():
     ("__l1 = __s = a\nassert not a < b < c\nx: int = a if b else c\nreturn (p := a) and p in b", """
         __l1 = __s = a
         __moye__.assert_(__moye__.not_(__moye__.chain(('<', '<'), a, lambda: b, lambda: c)), lambda: None)
-        x: int = __moye__.name('x', __moye__.ifexp(__moye__.facts_used(), b, lambda: a, lambda: c, lambda: ()))
+        x: int = __moye__.name('x', __moye__.ifexp(b, lambda: a, lambda: c, lambda: ()))
         return __moye__.and_(lambda __v=(p := a): __v, lambda: p in b)"""),
 ], ids=["for", "target live", "while", "return", "expressions"])
 def test_protocol(text, expected):

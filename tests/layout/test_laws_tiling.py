@@ -39,6 +39,8 @@ def test_zipped_divide() -> None:
     assert str(ml.zipped_divide(parse("(16,8)"), (4, 2))) == "((4,2),(4,4)):((1,16),(4,32))"
     law(ml.zipped_divide, laws.layouts(rank=2), st.tuples(laws.tiles(), laws.tiles()), examples=100,
         holds=lambda r, lay, t: table(r.mode(0)) == table(ml.composition(lay, t)))
+    law(ml.zipped_divide, laws.layouts(rank=3), st.tuples(laws.tiles(), laws.tiles()), dynamic=False,
+        holds=lambda r, lay, t: list(r.mode(1))[2:] == [lay.mode(2)])       # what has no tile comes last
     law(lambda lay, t: ml.zipped_divide(lay, t)[:, 0], plain, laws.tiles(),
         holds=lambda r, lay, t: table(r) == table(ml.composition(lay, as_layout(t))))
 
@@ -172,6 +174,14 @@ def test_swizzle() -> None:
     assert ml.swizzle(2, 0, 2, [0, 4, 5, 15]) == (0, 5, 4, 12)
     law(lambda sw, i: ml.swizzle(sw.bits, sw.base, sw.shift, [i]), laws.swizzles(), st.integers(0, 4000),
         holds=lambda r, sw, i: sw(r[0]) == i)
+
+    def moved(r: int, sw: Swizzle, i: int) -> bool:
+        bits = i & sw.source_mask
+        return r == i ^ (bits >> sw.shift if sw.shift >= 0 else bits << -sw.shift)
+
+    law(lambda sw, i: sw(i), laws.swizzles(), st.integers(0, 4000), hide=(1,), holds=moved)
+    law(lambda sw, i, k: sw(i + k * sw.period), laws.swizzles(), st.integers(0, 4000), st.integers(0, 8), dynamic=False,
+        holds=lambda r, sw, i, k: r == sw(i) + k * sw.period)
 
 
 def test_parse() -> None:

@@ -45,7 +45,7 @@ def test_composition_with_a_swizzle() -> None:
     assert ml.composition(made, make_layout(8)) == ComposedLayout(Swizzle(3, 2, 3), 0, make_layout(8, 32))
     with pytest.raises(LayoutError, match="composition of Sw<3,2,3> with None: a layout is needed"):
         ml.composition(Swizzle(3, 2, 3), None)
-    with pytest.raises(LayoutError, match="composition takes a layout, not 'a'"):
+    with pytest.raises(LayoutError, match="composition: lhs must be a layout or a swizzle, not 'a'"):
         ml.composition("a", layout)  # type: ignore[type-var]
 
 

@@ -1,9 +1,10 @@
-"""What one hardware operation is, as data: ``CopyOp`` and ``MmaOp`` records.
+"""One hardware operation as data: ``CopyOp`` and ``MmaOp`` records.
 
-A record holds what everyone needs of the operation: thread/value layouts (partitioning, drawing, simulating), dtypes,
-architecture, alignment and its PTX.  Tables of records are in ``universal.py``, ``sm80.py``, ...
+A record holds what all other parts need of the operation: thread/value layouts (for partitioning, drawing, simulating),
+dtypes, architecture, alignment and its PTX.  Tables of records are in ``universal.py``, ``sm80.py``, ...
 
->>> MmaOp(name="UniversalFMA<float32>", shape_mnk=(1, 1, 1), ...)
+>>> mo.UniversalFMA(mo.float32).shape_mnk, mo.CpAsync(mo.float64).bits
+((1, 1, 1), 64)
 
 Records are compared and hashed by value: they are part of a kernel's specialisation key.
 """
@@ -22,10 +23,10 @@ from moye.layout import Layout, make_layout
 class CopyOp:
     """One copy instruction.
 
-    ``bits`` is the width of one access of one thread; None lets ``copyto`` choose the widest that layouts and
-    alignment prove.  ``asynchronous``: None, or "cp.async" (completes at cp.async.wait_*).  ``cache`` is "always"
+    ``bits`` is the width of one access of one thread; None lets ``copyto`` choose the widest that layouts and alignment
+    prove.  ``asynchronous`` is None, or "cp.async" (completes at cp.async.wait_*).  ``cache`` is "always"
     (cp.async.ca), "global" (cp.async.cg) or None.  ``ptx`` is the instruction's text with %0 destination, %1 source.
-    ``arch`` is the first architecture that has it (80 for sm_80).  ``matrices``: how many 8x8 matrices a whole warp
+    ``arch`` is the first architecture that has it (80 for sm_80).  ``matrices`` says how many 8x8 matrices a whole warp
     moves (ldmatrix, stmatrix; their layouts are in ``matrix.py``); ``bits`` are then those in one thread's registers,
     and ``stores`` says that they go to shared memory.
     """
@@ -57,9 +58,9 @@ class CopyOp:
 class MmaOp(Drawable):
     """One matrix multiply-accumulate instruction, D = A * B + C.
 
-    ``a_layout`` maps (thread, value) to the element index of A viewed as a column-major (M, K) tile; ``b_layout``
-    likewise for (N, K) and ``c_layout`` for (M, N).  ``threads`` is how many threads execute it together; ``thr_id``
-    maps them to the lanes of their warp where these are not neighbours (CuTe's ThrID).
+    ``a_layout`` maps (thread, value) to the element index of A, viewed as a column-major (M, K) tile; ``b_layout`` does
+    so for (N, K) and ``c_layout`` for (M, N).  ``threads`` is how many threads execute it together.  If these are not
+    neighbours, ``thr_id`` maps them to the lanes of their warp (CuTe's ThrID).
     ``ptx`` is empty for operations that print as plain C++ (``d += a * b``).
     ``product`` is what is summed over k: a * b, or for single bits a ^ b or a & b.  ``saturate`` clamps integer sums,
     which otherwise wrap.
@@ -88,7 +89,7 @@ class MmaOp(Drawable):
 
     @property
     def lanes(self) -> Layout:
-        """Thread of the atom -> thread of the warp (of the block for scalar operations)."""
+        """The map from thread of the atom to thread of the warp (of the block for scalar operations)."""
         return self.thr_id or make_layout(self.threads, 1 if self.threads > 1 else 0)
 
     def __repr__(self) -> str:

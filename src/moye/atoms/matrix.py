@@ -3,10 +3,12 @@
 In: how many matrices (1, 2 or 4), transposed or not.  Out: ``CopyOp`` records, and their thread/value layouts.
 
 >>> mo.CopyAtom(mo.LdMatrix(4), mo.float16)
+CopyAtom(op=LdMatrix(4), dtype=float16)
 
-Thread 8 i + r gives the address of row r (16 bytes) of matrix i; thread t holds elements 2 (t % 4) and 2 (t % 4) + 1 of
-row t / 4, transposed of column t / 4.  Elements of 8 or 32 bits travel as parts or pairs of 16-bit ones (not
-transposed).  Source: PTX ISA, "ldmatrix" and "stmatrix"; CuTe cute/atom/copy_traits_sm75.hpp, copy_traits_sm90.hpp.
+Thread 8 i + r gives the address of row r (16 bytes) of matrix i.  Thread t holds elements 2 (t % 4) and 2 (t % 4) + 1
+of row t / 4, or of column t / 4 if transposed.  Elements of 8 or 32 bits travel as parts or pairs of 16-bit elements
+(not transposed).  Source: PTX ISA, "ldmatrix" and "stmatrix"; CuTe cute/atom/copy_traits_sm75.hpp,
+copy_traits_sm90.hpp.
 """
 
 from __future__ import annotations
@@ -19,12 +21,12 @@ WARP, ROW_BITS, ROWS, REGISTER_BITS = 32, 128, 8, 32
 
 
 def LdMatrix(matrices: int, *, transpose: bool = False) -> CopyOp:
-    """ldmatrix.x1, .x2 or .x4, shared memory to registers; sm_75 and later."""
+    """ldmatrix.x1, .x2 or .x4: shared memory to registers; sm_75 and later."""
     return _matrix("LdMatrix", "ldmatrix", matrices, transpose, 75)
 
 
 def StMatrix(matrices: int, *, transpose: bool = False) -> CopyOp:
-    """stmatrix.x1, .x2 or .x4, registers to shared memory; sm_90 and later."""
+    """stmatrix.x1, .x2 or .x4: registers to shared memory; sm_90 and later."""
     return _matrix("StMatrix", "stmatrix", matrices, transpose, 90)
 
 
@@ -37,7 +39,7 @@ def _matrix(name: str, instruction: str, matrices: int, transpose: bool, arch: i
 
 
 def memory_layout(op: CopyOp, bits: int) -> Layout:
-    """(thread, value) -> element of the matrices, row after row: which row a thread gives the address of.
+    """A layout (thread, value) -> element of the matrices, row after row: the row whose address a thread gives.
 
     Threads beyond the rows repeat those of others.  ``bits`` is the width of an element.
     """
@@ -50,7 +52,7 @@ def memory_layout(op: CopyOp, bits: int) -> Layout:
 
 
 def register_layout(op: CopyOp, bits: int) -> Layout:
-    """(thread, value) -> element of the matrices, row after row: what a thread holds."""
+    """A layout (thread, value) -> element of the matrices, row after row: the elements that a thread holds."""
     check_width(op, bits)
     row, pair = ROW_BITS // bits, REGISTER_BITS // bits
     if op.transpose:
@@ -59,14 +61,14 @@ def register_layout(op: CopyOp, bits: int) -> Layout:
 
 
 def check_width(op: CopyOp, bits: int) -> None:
-    """DTypeError where the matrices cannot have elements of this width."""
+    """DTypeError if the matrices cannot have elements of this width."""
     if bits not in (8, 16, 32) or (op.transpose and bits != 16):
         possible = "16" if op.transpose else "8, 16 or 32"
         raise DTypeError(f"{op} moves elements of {possible} bits, not {bits}", hint=_instead(op, bits))
 
 
 def _instead(op: CopyOp, bits: int) -> str | None:
-    """What moves elements of this width."""
+    """The operation that moves elements of this width."""
     if bits < 8:
         return "mo.recast them to whole words, mo.uint32"
     each = "mo.UniversalCopy(dtype) moves them one by one"

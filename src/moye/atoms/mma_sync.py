@@ -7,7 +7,7 @@ Out: ``MmaOp`` with the thread/value layouts of the PTX ISA's matrix fragments, 
 ((4,8),(2,2)):((16,1),(8,64))
 
 Source: PTX ISA, "Warp Level Matrix Instructions: mma", the sections "Matrix Fragments for mma.m8n8k4" ...
-"mma.m16n8k256".  Of a thread, t is its lane % 4 and g its lane / 4; element e of X is X(e % rows, e / rows).
+"mma.m16n8k256".  For a thread, t is its lane % 4 and g its lane / 4.  Element e of X is X(e % rows, e / rows).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _PRODUCTS: dict[str | None, Literal["mul", "xor", "and"]] = {"XORPOPC": "xor", "
 
 
 def warp_mma(name: str) -> MmaOp:
-    """The operation of all 32 threads of a warp with this name; A and B have K along a register."""
+    """The operation of this name, by all 32 threads of a warp; A and B have K along a register."""
     arch, m, k, words, _, suffix = _parsed(name)
     d, a, b, c = (DTYPES[word] for word in words)
     satfinite = ".satfinite" if suffix == "SATURATE" else ""
@@ -46,7 +46,7 @@ def warp_mma(name: str) -> MmaOp:
 
 
 def quad_pair_mma(name: str) -> MmaOp:
-    """The 8x8x4 operation of this name of a quad-pair: lanes 4q to 4q+3 and 4q+16 to 4q+19 of a warp."""
+    """The 8x8x4 operation of this name, by a quad-pair: lanes 4q to 4q+3 and 4q+16 to 4q+19 of a warp."""
     arch, m, k, words, transposes, _ = _parsed(name)
     d, a, b, c = (DTYPES[word] for word in words)
     major = ["row" if transposes[0] == "T" else "col", "col" if transposes[1] == "N" else "row"]
@@ -61,10 +61,10 @@ def quad_pair_mma(name: str) -> MmaOp:
 
 
 def fragment(rows: int, k: int, dtype: DType) -> Layout:
-    """A (rows = M) or B (rows = N) in a warp's registers.
+    """The layout of A (rows = M) or B (rows = N) in a warp's registers.
 
-    A thread's first word holds row g and, of k, the values from t * w on, w to a word; its next words hold row g + 8
-    (where there are 16 rows), then the same 4 * w further along k.
+    A thread's first word holds row g and the w values of k that begin at t * w.  Its next words hold row g + 8 (if
+    there are 16 rows), then the same 4 * w further along k.
     """
     word = max(1, 32 // dtype.bits)
     modes = [(word, rows), (rows // 8, 8), (k // (4 * word), 4 * word * rows)]
@@ -72,7 +72,7 @@ def fragment(rows: int, k: int, dtype: DType) -> Layout:
 
 
 def accumulator(rows: int) -> Layout:
-    """C or D of ``rows`` x 8: columns 2 * t and 2 * t + 1 of row g, then of row g + 8."""
+    """The layout of C or D with ``rows`` x 8 elements: columns 2 * t and 2 * t + 1 of row g, then of row g + 8."""
     return _of_values([(2, rows), *([(2, 8)] if rows == 16 else [])], (2 * rows, 1))
 
 
@@ -85,7 +85,7 @@ def _of_values(values: list[tuple[int, int]], threads: tuple[int, int]) -> Layou
 
 
 def _parsed(name: str) -> tuple[int, int, int, list[str], str, str | None]:
-    """(architecture, M, K, words of D A B C, transposes, suffix) of a name."""
+    """The (architecture, M, K, words of D A B C, transposes, suffix) of a name."""
     found = _NAME.fullmatch(name)
     if found is None:
         raise ValueError(f"{name!r} is no name of an MMA operation")

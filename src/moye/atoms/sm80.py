@@ -1,6 +1,6 @@
 """The tensor-core operations of sm_80: f16, bf16, tf32, f64, integers of 8 and 4 bits, single bits.
 
-In: nothing.  Out: one ``MmaOp`` per shape and dtypes; ``_SATURATE`` clamps sums to int32, the others wrap.
+In: nothing.  Out: one ``MmaOp`` per shape and dtypes.  ``_SATURATE`` clamps sums to int32, and the others wrap.
 ``_XORPOPC`` and ``_ANDPOPC`` count the ones of A ^ B and A & B.
 
 >>> SM80_16x8x16_F32BF16BF16F32_TN.b_layout

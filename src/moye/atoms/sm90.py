@@ -1,13 +1,14 @@
 """The tensor-core operations of sm_90a, wgmma: 64 x N x 32 bytes by the 128 threads of a warpgroup.
 
-In: a name of CuTe's.  Out: its ``MmaOp``; ``NAMES`` has all names, which one table makes.
+In: a name of CuTe's.  Out: its ``MmaOp``.  ``NAMES`` has all names; one table makes them.
 
 >>> warpgroup_mma("SM90_64x256x16_F32BF16BF16_SS").shape_mnk
 (64, 256, 16)
 
-SS: A and B in shared memory; RS: A in registers.  Two letters are the majors of A and B as in CuTe's names, T: A along
-K, N: A along M; N: B along K, T: B along N; 16-bit operations without letters are TN.  Source: PTX ISA, "Asynchronous
-Warpgroup Level Matrix Instructions", "Register Fragments for wgmma"; CuTe cute/arch/mma_sm90_gmma.hpp.
+SS means A and B in shared memory, RS means A in registers.  Two letters are the majors of A and B as in CuTe's names.
+For A, T is along K and N along M; for B, N is along K and T along N.  16-bit operations without letters are TN. Source:
+PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions", "Register Fragments for wgmma"; CuTe
+cute/arch/mma_sm90_gmma.hpp.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _MAJORS = ("TN", "TT", "NN", "NT")
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """Operations that differ in N, majors and source of A: words of D, A and B."""
+    """Operations that differ in N, in majors and in the source of A; words are those of D, A and B."""
 
     d: str
     a: str
@@ -43,11 +44,11 @@ class Family:
 
     @property
     def columns(self) -> tuple[int, ...]:
-        """The N there are."""
+        """The values of N that exist."""
         return _INTEGER_N if self.integer else _ALL_N
 
     def majors(self, source: str) -> tuple[str, ...]:
-        """Along which modes A and B may be contiguous: 16-bit operands along any, A in registers along K."""
+        """The modes along which A and B may be contiguous: any for 16-bit operands, K for A in registers."""
         if DTYPES[self.a].bits != 16:
             return _MAJORS[:1]
         return _MAJORS if source == "SS" else _MAJORS[:2]
@@ -89,7 +90,7 @@ def warpgroup_mma(name: str) -> MmaOp:
 
 
 def _immediates(family: Family, source: str, majors: str) -> str:
-    """The constants after the predicate: signs of A and B, transposes of what is in shared memory."""
+    """The constants after the predicate: the signs of A and B, and the transposes of what is in shared memory."""
     if family.integer:
         return ""
     transposes = [int(majors[0] == "N"), int(majors[1] == "T")][source == "RS":]
@@ -97,7 +98,7 @@ def _immediates(family: Family, source: str, majors: str) -> str:
 
 
 def whole(rows: int, k: int) -> Layout:
-    """A or B in shared memory: every thread sees all of it."""
+    """The layout of A or B in shared memory: every thread sees all of it."""
     return Layout((THREADS, (rows, k)), (0, (1, rows)))
 
 

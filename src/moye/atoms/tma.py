@@ -1,10 +1,11 @@
-"""TMA: which copies there are, and what a tensor map says that is static: its box, its swizzle, the order of modes.
+"""TMA: the copies that exist, and the static part of a tensor map: its box, its swizzle, the order of modes.
 
 In: nothing.  Out: ``TmaLoad``, ``TmaStore``, ``TmaReduceAdd``, and ``TensorMap``, which tensor parameters carry.
 
->>> TensorMap(float16, modes=(1, 0), box=(64, 128), swizzle=128)   # a row-major (M, K): 128 rows of 64
+>>> TensorMap(float16, modes=(1, 0), box=(64, 128), swizzle=128).bytes      # a row-major (M, K): 128 rows of 64
+16384
 
-Extents and strides of the tensor come at launch.  Source: PTX ISA, cp.async.bulk.tensor and
+Extents and strides of the tensor are known at launch.  Source: PTX ISA, cp.async.bulk.tensor and
 cp.reduce.async.bulk.tensor; CUDA driver API, cuTensorMapEncodeTiled.
 """
 
@@ -21,16 +22,16 @@ from moye.errors import DTypeError
 
 @dataclass(frozen=True, slots=True)
 class TmaOp:
-    """A copy of boxes between a tensor in global memory and shared memory; sm_90 and later have them."""
+    """A copy of boxes between a tensor in global memory and shared memory; sm_90 and later have it."""
 
     kind: ClassVar[OneOf["load", "store", "reduce_add"]]
 
     def takes(self, dtype: DType) -> bool:
-        """Whether there are tensor maps of this dtype that the operation works on."""
+        """Whether the operation works on tensor maps of this dtype."""
         return dtype in TYPES
 
     def in_shared(self, dtype: DType) -> DType:
-        """What elements of this dtype are in shared memory."""
+        """The dtype that elements of this dtype have in shared memory."""
         return dtype
 
     def __str__(self) -> str:
@@ -39,9 +40,9 @@ class TmaOp:
 
 @dataclass(frozen=True, slots=True)
 class TmaLoad(TmaOp):
-    """Global to shared memory; completes on an mbarrier.  What lies outside the tensor reads as zero.
+    """Global to shared memory; it completes on an mbarrier.  What lies outside the tensor reads as zero.
 
-    ``rounding=tfloat32``: float32 elements are rounded to tfloat32 on their way, ties to even
+    With ``rounding=tfloat32``, float32 elements are rounded to tfloat32 on their way, ties to even
     (CU_TENSOR_MAP_DATA_TYPE_TFLOAT32).
     """
 
@@ -54,11 +55,11 @@ class TmaLoad(TmaOp):
                              hint="rounding=mo.tfloat32, or None")
 
     def takes(self, dtype: DType) -> bool:
-        """Of float32 alone where it rounds."""
+        """Whether it works on this dtype: only float32, if it rounds."""
         return dtype in TYPES if self.rounding is None else dtype == dt.float32
 
     def in_shared(self, dtype: DType) -> DType:
-        """What elements of this dtype are in shared memory."""
+        """The dtype that elements of this dtype have in shared memory."""
         return self.rounding or dtype
 
     def __str__(self) -> str:
@@ -67,14 +68,14 @@ class TmaLoad(TmaOp):
 
 @dataclass(frozen=True, slots=True)
 class TmaStore(TmaOp):
-    """Shared to global memory, of the thread's bulk group.  What lies outside the tensor is dropped."""
+    """Shared to global memory; part of the thread's bulk group.  What lies outside the tensor is dropped."""
 
     kind = "store"
 
 
 @dataclass(frozen=True, slots=True)
 class TmaReduceAdd(TmaOp):
-    """Adds shared to global memory, one element at a time atomically, of the thread's bulk group."""
+    """Adds shared to global memory, one element at a time, atomically; part of the thread's bulk group."""
 
     kind = "reduce_add"
 
@@ -84,7 +85,7 @@ class TmaReduceAdd(TmaOp):
 
 @dataclass(frozen=True, slots=True)
 class TensorMap:
-    """``modes[d]`` is the tensor's mode that dimension ``d`` of the map runs along, the one of unit stride first.
+    """``modes[d]`` is the tensor's mode that dimension ``d`` of the map runs along; that of unit stride is first.
 
     ``box`` has the elements of a box per dimension; ``swizzle`` is 0, 32, 64 or 128 bytes.  ``promotion`` is the L2
     promotion in bytes (0, 64, 128, 256).  What lies outside the tensor reads as zero.
@@ -111,7 +112,6 @@ TYPES = {
     dt.uint64: "UINT64", dt.float16: "FLOAT16", dt.bfloat16: "BFLOAT16", dt.float32: "FLOAT32",
     dt.tfloat32: "TFLOAT32", dt.float64: "FLOAT64",
 }
-"""CUtensorMapDataType of each dtype: one that moves every bit as it is, but for tfloat32, to which float32
-is rounded."""
+"""CUtensorMapDataType of each dtype.  It moves every bit as it is, except for tfloat32, to which float32 is rounded."""
 
 _ADDED = frozenset((dt.int32, dt.uint32, dt.uint64, dt.float16, dt.bfloat16, dt.float32))

@@ -1,6 +1,6 @@
 """Operations that every architecture has: plain copies, cp.async, scalar FMA.
 
-In: a dtype (for copies only its width counts).  Out: ``CopyOp`` / ``MmaOp`` records.
+In: a dtype (only its width counts for copies).  Out: ``CopyOp`` / ``MmaOp`` records.
 
 >>> CpAsync(float64, cache="always").bytes
 8
@@ -27,10 +27,10 @@ def UniversalCopy(dtype: DType) -> CopyOp:
 
 
 def CpAsync(dtype: DType, *, cache: str = "always") -> CopyOp:
-    """cp.async, global to shared memory, ``dtype.bytes`` bytes per thread: 4, 8 or 16.
+    """cp.async: global to shared memory, ``dtype.bytes`` bytes per thread: 4, 8 or 16.
 
-    ``dtype`` is only a width.  ``cache="always"`` is cp.async.ca (L1 and L2); ``cache="global"`` is cp.async.cg (L2
-    only), which exists for 16 bytes alone.  Source: PTX ISA, cp.async.
+    ``dtype`` is only a width.  ``cache="always"`` is cp.async.ca (L1 and L2).  ``cache="global"`` is cp.async.cg (L2
+    only), which exists only for 16 bytes.  Source: PTX ISA, cp.async.
     """
     require_dtype("CpAsync", dtype)
     if cache not in ("always", "global"):
@@ -46,7 +46,7 @@ def CpAsync(dtype: DType, *, cache: str = "always") -> CopyOp:
 
 
 def UniversalFMA(a: DType, b: DType | None = None, c: DType | None = None) -> MmaOp:
-    """d = a * b + c by one thread on one element: 1x1x1."""
+    """The operation d = a * b + c by one thread on one element: 1x1x1."""
     b, c = a if b is None else b, a if c is None else c
     for dtype in (a, b, c):
         require_dtype("UniversalFMA", dtype)

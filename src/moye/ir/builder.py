@@ -2,7 +2,7 @@
 
 In: operands.  Out: operands (a ``Value`` made by a new or an earlier equal op, or a ``Literal`` where it folds).
 
->>> b.binary("floordiv", b.binary("mul", x, Literal(8, int32)), Literal(8, int32))   # x itself
+    b.binary("floordiv", b.binary("mul", x, Literal(8, int32)), Literal(8, int32))   # x itself
 
 The folding rules are in ``fold.py``.  It knows nothing of Python control flow or tensors.
 """
@@ -78,7 +78,7 @@ class Builder:
         self._learned: list[list[tuple[Value, fold.Facts]]] = [[]]  # per open block: facts to put back at its end
         self.open_conditions: list[Operand] = []  # of the traced ifs that are open here (of an else: not cond)
         self.loops: dict[int, LoopBound] = {}  # by the id of the loop variable
-        self.decided = 0  # how often facts made a constant of what depends on values of the kernel
+        self.trials = 0  # arms of conditional values that are being traced for their dtype alone
         self.trips: tuple[tuple[str, int], ...] = ()  # of the unrolled loops that are open here
         self._left: list[bool] = [False]  # per open block: whether a jump may have skipped the rest of it
         self._emitted = 0

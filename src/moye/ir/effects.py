@@ -2,7 +2,7 @@
 
 In: operands and references.  Out: what ``ops.py`` re-exports beside scalars, tiles and control flow.
 
->>> Store(ref=Ref(buffer, offset, float32), value=x)
+    Store(ref=Ref(buffer, offset, float32), value=x)
 
 Semantics are those of the PTX instructions that the docstrings name.
 """

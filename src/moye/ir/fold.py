@@ -2,8 +2,8 @@
 
 In: an operation and its operands.  Out: an equal, simpler operand, or None; and the facts of a result.
 
->>> facts("mul", x, Literal(8, int32))     # x in [0, 31]
-(0, 248, 8)
+    facts("mul", x, Literal(8, int32))     # x in [0, 31]
+    # (0, 248, 8)
 
 Facts are (lower, upper, divisor).  Signed 32- and 64-bit integers are taken not to overflow, not in shifts either
 (the simulator reports it where ``may_overflow``); narrower and unsigned ones wrap.  No rule makes an overflow that the

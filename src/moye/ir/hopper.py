@@ -2,7 +2,7 @@
 
 In: operands and references.  Out: what ``ops.py`` re-exports beside scalars, tiles and effects.
 
->>> MbarrierWait(ref=Ref(full, stage, uint64), parity=phase)
+    MbarrierWait(ref=Ref(full, stage, uint64), parity=phase)
 
 Semantics are those of the PTX instructions that the docstrings name.  An mbarrier is one uint64 of shared memory.
 """

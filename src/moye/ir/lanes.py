@@ -2,7 +2,7 @@
 
 In: an operand and a thread.  Out: a number, or UnknownError.
 
->>> [value_of(cond, lane) for lane in lanes_of_block((64, 1, 1))]
+    [value_of(cond, lane) for lane in lanes_of_block((64, 1, 1))]
 """
 
 from __future__ import annotations

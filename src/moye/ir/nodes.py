@@ -4,7 +4,8 @@ The IR is per thread, small, typed and structured.  Scalars are SSA ``Value``s (
 whatever changes along control flow lives in a ``Var``.  Memory is a ``Buffer`` (a global argument, a shared
 allocation, a register fragment), accessed through ``Ref`` (one element) or ``TileRef`` (one operand of a tile op).
 
->>> Value(int32, lower=0, upper=255)
+>>> Value(int32, lower=0, upper=255).upper
+255
 
 The verbs are in ``ops.py``.  Nothing here knows how it is printed or simulated.
 """
@@ -68,17 +69,20 @@ class Var:
     """A mutable scalar of a thread: what a loop carries or an ``if`` merges.  ``ops.Read`` gets, ``Assign`` sets it.
 
     ``ref`` is the buffer that the variable's number is an offset into, where it stands for a carried tensor's pointer.
+    ``judged``: only the simulator's checks read it; it is not printed.
     ``advances``: every ``Read`` is the offset of a reference into ``ref``, or first summand of what is assigned back.
     """
 
-    __slots__ = ("advances", "dtype", "id", "name", "ref")
+    __slots__ = ("advances", "dtype", "id", "judged", "name", "ref")
 
-    def __init__(self, name: str, dtype: DType, ref: Buffer | None = None, *, advances: bool = False) -> None:
+    def __init__(self, name: str, dtype: DType, ref: Buffer | None = None, *, advances: bool = False,
+                 judged: bool = False) -> None:
         self.id = next(_ids)
         self.name = name
         self.dtype = dtype
         self.ref = ref
         self.advances = advances
+        self.judged = judged
 
     def __repr__(self) -> str:
         return f"@{self.name}.{self.id}"
@@ -293,6 +297,8 @@ class Func:
     loc: Loc = UNKNOWN
     min_blocks: int = 1
     """Blocks that a multiprocessor should hold at once: bounds the registers of a thread."""
+    not_judged: list[str] = field(default_factory=list)
+    """What reports say that no check of the simulator sees."""
     restrict: bool = True
     """No written argument overlaps another one (part of the specialisation)."""
 

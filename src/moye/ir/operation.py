@@ -2,10 +2,10 @@
 
 In: a class whose fields say their roles.  Out: a slotted dataclass of keywords, with its methods generated.
 
->>> @operation(Trait.ARITHMETIC)
-... class Negate(Op):
-...     result: Value = defined()
-...     a: Operand = operand()
+    @operation(Trait.ARITHMETIC)
+    class Negate(Op):
+        result: Value = defined()
+        a: Operand = operand()
 
 The role says what a field means, its annotation how it holds that: one, none, a tuple, pairs, an int in place of a
 Value.  The methods are written as source and compiled, as dataclasses do, so that they cost no more than by hand.

@@ -4,7 +4,7 @@ Scalar ops are pure and define ``result``.  ``Copy``, ``Gemm`` and ``Map`` stay 
 (``extents``) and per operand a ``TileRef`` whose strides run over it.  Control flow is structured: ``If``, ``For``,
 ``Loop``, ``Scope`` hold blocks, ``Exit`` leaves one of them.
 
->>> Binary(result=Value(int32), kind="add", a=x, b=Literal(1, int32))
+    Binary(result=Value(int32), kind="add", a=x, b=Literal(1, int32))
 
 Every op keeps its source ``loc``.  Semantics that an atom defines live in ``moye.atoms``.
 """

@@ -2,7 +2,7 @@
 
 In: a Func.  Out: one line per op, regions indented.
 
->>> print(to_text(func))
+    print(to_text(func))
 
 Values are numbered in order of definition, so that equal traces print equally.
 """

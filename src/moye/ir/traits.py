@@ -1,6 +1,7 @@
 """What kind of operation a class is, for whoever asks: passes, the printer, the simulator and the verifier.
 
->>> Trait.REMOVABLE in op.traits
+>>> Trait.REMOVABLE in with_implied(Trait.ARITHMETIC)
+True
 
 A class says its traits once, where it is declared (``operation.py``), and nobody else lists classes by hand: what is
 added later has its place wherever a trait is asked for.  What one function alone knows of a class (a name, a kind of

@@ -2,7 +2,7 @@
 
 In: a Func.  Out: nothing; IRError names the op and the rule it breaks.
 
->>> verify(func)
+    verify(func)
 
 Values are defined before use in an enclosing block, operand dtypes fit their op, register references are static, jumps
 leave an enclosing region, nothing follows a jump.  What must hold of an op wherever it stands is in ``rules.py``.

@@ -2,7 +2,7 @@
 
 In: arrays of any library that moye takes.  Out: results written into the output array.
 
->>> from moye.kernels import gemm; gemm(A, B, C)      # C = A @ B.T
+    from moye.kernels import gemm; gemm(A, B, C)      # C = A @ B.T
 """
 
 from moye.kernels.gemm.dispatch import gemm

@@ -2,7 +2,7 @@
 
 In: an array (rows, K) or (rows, K, L) of 1-, 2- or 4-byte elements.  Out: a copy of it, padded behind each row.
 
->>> tma_A = mo.make_tma_copy(mo.TmaLoad(), packed(A), sA_layout)       # K = 4097, or A contiguous along M
+    tma_A = mo.make_tma_copy(mo.TmaLoad(), packed(A), sA_layout)       # K = 4097, or A contiguous along M
 
 What is contiguous, along K or along the rows, is read 16 bytes at a time wherever its lines begin: the two parts of
 memory that hold 16 misaligned bytes are loaded and shifted into place.  The padding holds anything.
@@ -251,11 +251,11 @@ def copy_elements_kernel(X, out, K, plan: mo.Constexpr):
 
 
 def packed(X: Any) -> Any:
-    """A copy of X, (rows, K) or (rows, K, L) of any strides, that is contiguous along K: an array of X's library.
+    """A copy of X, (rows, K) or (rows, K, L) of any strides, that is contiguous along K; an array of X's library.
 
-    Its other strides are multiples of 16 bytes, where rows have 1024 bytes and more of 128; what lies between its rows
-    is undefined.  ArgumentError for what is no NumPy, torch or CuPy array of two or three modes and elements of 1, 2 or
-    4 bytes, and for negative strides.
+    Its other strides are multiples of 16 bytes, or of 128 if rows have 1024 bytes or more.  What lies between its rows
+    is undefined.  ArgumentError unless X is a NumPy, torch or CuPy array of two or three modes with elements of 1, 2 or
+    4 bytes and no negative strides.
     """
     info = _described(X)
     (rows, K), batches, width = info.shape[:2], math.prod(info.shape[2:]), info.dtype.bytes

@@ -2,7 +2,7 @@
 
 In: an array of the user's.  Out: an uninitialised array beside it, or a view with its modes exchanged.
 
->>> empty(C, float32, (M, N, splits))       # column-major, on C's device
+    empty(C, float32, (M, N, splits))       # column-major, on C's device
 
 Libraries are found through ``sys.modules``; none is imported here.
 """
@@ -66,9 +66,10 @@ def halves(x: Any) -> tuple[Any, Any]:
     if isinstance(x, mo.TensorLike):
         half = replace(x, shape=(x.shape[0] // 2, *x.shape[1:]), strides=x.info().strides)
         return half, half
-    if not hasattr(x, "__getitem__"):
+    info = mo.describe(x)
+    if info is None or not hasattr(x, "__getitem__"):
         raise mo.ArgumentError(f"a {type(x).__name__} has no rows to take: pass torch, CuPy or NumPy arrays")
-    rows = mo.describe(x).shape[0] // 2
+    rows = info.shape[0] // 2
     return x[:rows], x[rows:]
 
 

@@ -3,11 +3,12 @@
 In: the protocol of ``rewrite.py``: ``then``, ``end_then``, ``orelse``, ``restore``, ``end_else``, ``merge``.
 Out: ``ops.If`` and, for each variable that differs between the arms, a Var assigned in them.
 
->>> c = DynamicIf(cond, ("x",)); c.then(locals()); ...; (x,) = c.merge(locals())
+    c = DynamicIf(cond, ("x",)); c.then(locals()); ...; (x,) = c.merge(locals())
 """
 
 from __future__ import annotations
 
+import types
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,7 +19,17 @@ from moye.ir import constants, fold, ops
 from moye.ir.builder import key_of
 from moye.ir.nodes import Block, Literal, Operand, Value, Var
 from moye.lang import identity
-from moye.lang.carry import Carried, Undefined, carried_dtype, rebuild, same_structure, take_apart
+from moye.lang.carry import (
+    Carried,
+    Undefined,
+    carried_dtype,
+    fit,
+    rebuild,
+    same_structure,
+    take_apart,
+    united,
+    variable,
+)
 from moye.lang.disagreement import changed_structure, check_dtype
 from moye.lang.host_objects import Snapshot
 from moye.lang.loops import still_holds
@@ -27,6 +38,7 @@ from moye.lang.reachable import Reached
 from moye.lang.scopes import regions
 from moye.tensor.context import builder, locate
 from moye.tensor.expr import Expr, Scalar, is_scalar, operand_of, together, typed, where, wrap
+from moye.tensor.known import Known, weak
 
 Locals = dict[str, Any]
 CONDITIONAL = "value"  # the name of what ``a if c else b`` merges
@@ -90,6 +102,8 @@ class DynamicIf(Branch):
         self.host = Snapshot()
         self.hosts: list[dict[int, State] | None] = []
         self.mark = 0
+        self.expression = False
+        """Whether it is ``a if c else b``, whose arms are converted to the dtype that they have together."""
 
     def then(self, variables: Locals) -> bool:
         self.before = self._values(variables)
@@ -139,7 +153,7 @@ class DynamicIf(Branch):
 
     def merge(self, variables: Locals) -> tuple[Any, ...]:
         """Variables that differ between the arms become Vars, declared in front of the if."""
-        merger = Merger(self.op)
+        merger = Merger(self.op, self.expression)
         then, orelse = self.arms
         result = [(lambda name=name: Undefined(name)) if name in self.dead else
                   self._merged(merger, name, before, *(None if arm is None else arm[i] for arm in self.arms))
@@ -191,8 +205,9 @@ class _Left:
 class Merger:
     """Merges the values that the two arms of an ``ops.If`` leave in the variables."""
 
-    def __init__(self, op: ops.If) -> None:
+    def __init__(self, op: ops.If, converts: bool = False) -> None:
         self.op = op
+        self.converts = converts
         self.declared: list[ops.Op] = []
         self.assigned: dict[str, list[tuple[Var, Operand]]] = {"then": [], "orelse": []}
 
@@ -233,9 +248,10 @@ class Merger:
             b = orelse.parts if isinstance(orelse, _Left) else take_apart(orelse)
         if not same_structure(a.structure, b.structure):
             raise changed_structure(_called(name), a.structure, b.structure)
+        both = united(a.structure, b.structure)
+        a, b = fit(a, both), fit(b, both)
         old = None if isinstance(before, Undefined) else take_apart(before)
-        if old is not None and not same_structure(old.structure, a.structure):
-            old = None
+        old = None if old is None or not same_structure(old.structure, a.structure) else fit(old, both)
         leaves = [self._leaf(name, a, b, i, None if old is None else old.leaves[i], arms)
                   for i in range(len(a.leaves))]
         return lambda: rebuild(a.structure, iter([leaf() for leaf in leaves]))
@@ -243,23 +259,29 @@ class Merger:
     def _leaf(self, name: str, a: Carried, b: Carried, i: int, old: Scalar | None, arms: str) -> Callable[[], Scalar]:
         x, y = a.leaves[i], b.leaves[i]
         if _equal(x, y) and (_is_constant(x) or (old is not None and _equal(x, old))):
-            return lambda: x
-        variable = name + a.names[i]
-        var = _reusable(variable, old)
-        dtype = _merged_dtype(x, y)
+            one = typed(x, together(x, y)) if isinstance(x, Known) or isinstance(y, Known) else x
+            return lambda: one
+        var = _reusable(name + a.names[i], old)
+        dtype = together(x, y)
         if var is None or var.dtype != dtype:
-            same = old is not None and (carried_dtype(old) == dtype if isinstance(old, Expr) else _fits(old, dtype))
-            init = operand_of(old, dtype) if old is not None and same else None
-            var = Var(variable, dtype)
+            init = _first(old, dtype) if old is not None and (_equal(x, old) or _equal(y, old)) else None
+            var = variable(name, a.names[i], dtype)
             self.declared.append(ops.Declare(var=var, init=init, loc=self.op.loc))
         for leaf, arm in ((x, "then"), (y, "orelse")):
-            check_dtype(_called(name), dtype, leaf)
+            if not self.converts:
+                check_dtype(_called(name), dtype, leaf)
             if arms in ("both", arm) and not (old is not None and _equal(leaf, old) and arm_has_init(self, var, old)):
                 with builder().inside(self.op.then if arm == "then" else self.op.orelse):
                     self.assigned[arm].append((var, operand_of(leaf, dtype)))
         facts = fold.meet(_facts(x, dtype), _facts(y, dtype))
         chosen = var
         return lambda: Expr(builder().read(chosen, facts))
+
+
+def _first(old: Scalar, dtype: dt.DType) -> Operand | None:
+    """The first value of a merged variable, where an arm leaves it; another one may be of a body traced before."""
+    same = carried_dtype(old) == dtype if isinstance(old, Expr) else _fits(old, dtype)
+    return operand_of(old, dtype) if same else None
 
 
 def arm_has_init(merger: Merger, var: Var, old: Scalar) -> bool:
@@ -285,7 +307,7 @@ def _fits(number: int | float | bool, dtype: dt.DType) -> bool:
     if dtype.is_float:
         return True
     if dtype.kind is dt.Kind.BOOL or isinstance(number, float):
-        return isinstance(number, bool)
+        return isinstance(weak(number), bool)
     return constants.fits(int(number), dtype)
 
 
@@ -300,6 +322,7 @@ def _is_constant(x: Scalar) -> bool:
 def _equal(x: Scalar, y: Scalar) -> bool:
     if isinstance(x, Expr) and isinstance(y, Expr):
         return key_of(x.operand) == key_of(y.operand)
+    x, y = weak(x), weak(y)
     return not isinstance(x, Expr) and not isinstance(y, Expr) and type(x) is type(y) and x == y
 
 
@@ -308,16 +331,6 @@ def _reusable(name: str, old: Scalar | None) -> Var | None:
     operand = old.operand if isinstance(old, Expr) else None
     op = operand.op if isinstance(operand, Value) else None
     return op.var if isinstance(op, ops.Read) and op.var.name == name and still_holds(op) else None
-
-
-def _merged_dtype(x: Scalar, y: Scalar) -> dt.DType:
-    if isinstance(x, Expr) and isinstance(y, Expr):
-        return x.dtype if x.dtype == y.dtype else dt.promote(x.dtype, y.dtype)
-    strong = x if isinstance(x, Expr) else y
-    if isinstance(strong, Expr):
-        weak = y if strong is x else x
-        return dt.float32 if isinstance(weak, float) and not strong.dtype.is_float else strong.dtype
-    return dt.promote(carried_dtype(x), carried_dtype(y))
 
 
 # --- conditional values ----------------------------------------------------------------------------------------------
@@ -337,6 +350,7 @@ def guarded_value(first: Expr, block: Block, right: Operand, kind: str) -> Scala
 def conditional_value(cond: Expr, then: Callable[[], object], orelse: Callable[[], object]) -> object:
     """``a if cond else b``: a select where both are pure scalars, else an if of the kernel."""
     branch = DynamicIf(cond, (CONDITIONAL,))
+    branch.expression = True
     branch.then({})
     a = then()
     branch.end_then({CONDITIONAL: a})
@@ -351,32 +365,54 @@ def conditional_value(cond: Expr, then: Callable[[], object], orelse: Callable[[
     return branch.merge({CONDITIONAL: a})[0]
 
 
-_HARMLESS = (abs, bool, float, int, len, max, min, round)
+_HARMLESS = (abs, bool, divmod, float, int, len, max, min, pow, round, sum)
+_TRIALS = 4
 
 
 def decided_value(value: object, other: Callable[[], object],
                   called: Callable[[], tuple[object, ...]] | None) -> object:
     """``a if cond else b`` where facts decided: the one value, in the dtype that both have together.
 
-    The other one is computed and forgotten, unless it calls what may change something.
+    The other one is computed and forgotten, unless it calls what changes something that cannot be put back.
     """
-    if not is_scalar(value) or called is None:
-        return value
     b, depth = builder(), len(regions())
-    mark, host = b.mark(), Snapshot()
-    dtype = None
+    if not _has_scalars(value) or called is None or b.trials >= _TRIALS:
+        return value
+    mark, host, found = b.mark(), Snapshot(), None
+    b.trials += 1
     try:
-        if all(any(f is own for own in _HARMLESS) or type_module(f).startswith("moye.") for f in called()):
+        if all(map(_may_be_tried, called())):
             b.push(Block())
             found = other()
-            dtype = together(value, found) if is_scalar(found) else None  # type: ignore[arg-type]
     except Exception:                                       # it does not exist where facts rule it out
-        return value
+        found = None
     finally:
+        b.trials -= 1
         host.restore()
         b.rollback(mark)
         del regions()[depth:]
-    return value if dtype is None else typed(value, dtype)  # type: ignore[arg-type]
+    host.changed()                                          # refuses what cannot be put back
+    return _as_with(value, found)
+
+
+def _has_scalars(value: object) -> bool:
+    return any(map(_has_scalars, value)) if isinstance(value, tuple) else is_scalar(value)
+
+
+def _as_with(value: Any, other: Any) -> Any:
+    """A scalar, and those in a tuple, in the dtype that it and the other one have together."""
+    if isinstance(value, tuple):
+        if type(value) is not type(other) or len(value) != len(other):
+            return value
+        items = [_as_with(x, y) for x, y in zip(value, other, strict=True)]
+        return value._make(items) if hasattr(value, "_make") else tuple(items)
+    return typed(value, together(value, other)) if is_scalar(value) and is_scalar(other) else value
+
+
+def _may_be_tried(function: object) -> bool:
+    """Whether what a function changes can be put back: moye's own, Python's harmless ones, those written in Python."""
+    own = any(function is one for one in _HARMLESS) or type_module(function).split(".")[0] in ("moye", "math")
+    return own or isinstance(function, (types.FunctionType, types.MethodType, type))
 
 
 def type_module(function: object) -> str:

@@ -2,7 +2,7 @@
 
 In: scalars and tensors of the kernel being traced.  Out: one op each.
 
->>> tid = mo.thread_idx().x; mo.sync_threads(); mo.atomic_add(counter, 0, 1)
+    tid = mo.thread_idx().x; mo.sync_threads(); mo.atomic_add(counter, 0, 1)
 
 Each docstring names the PTX instruction (PTX ISA) that the operation stands for.
 """
@@ -22,7 +22,8 @@ from moye.lang.warp_numbers import lane_mask, static
 from moye.layout import ceil_div
 from moye.tensor import expr
 from moye.tensor.context import builder, locate, tracing
-from moye.tensor.expr import Expr, Scalar, arithmetic, operand_of, truth, wrap
+from moye.tensor.expr import Expr, Int, Scalar, arithmetic, operand_of, truth, wrap
+from moye.tensor.known import known
 from moye.tensor.tensor import Tensor, elementwise
 
 __all__ = [
@@ -38,7 +39,7 @@ _FULL = 0xFFFFFFFF
 
 
 class Dim3(NamedTuple):
-    """Three indices or extents; an axis of extent 1 is the static 0 (or 1)."""
+    """Three indices or extents; an index along an axis of extent 1 is the static 0, and such an extent the static 1."""
 
     x: Any
     y: Any
@@ -50,7 +51,7 @@ class Dim3(NamedTuple):
 
 def _special(kind: str, name: str, lower: int, upper: int | None, divisor: int = 1) -> Scalar:
     if upper is not None and lower == upper:
-        return lower
+        return known(lower, dt.int32)
     value = builder().special(kind, lower=lower, upper=upper)
     value.divisor = divisor
     value.name = value.name or name
@@ -69,12 +70,12 @@ def block_idx() -> Dim3:
 
 
 def block_dim() -> Dim3:
-    """blockDim: static, part of the specialisation (%ntid)."""
+    """blockDim: the threads of a block; static, part of the specialisation (%ntid)."""
     return Dim3(*builder().func.block_dim)
 
 
 def grid_dim() -> Dim3:
-    """gridDim: blocks along each axis, whole clusters (%nctaid)."""
+    """gridDim: the number of blocks along each axis, in whole clusters (%nctaid)."""
     cluster = builder().func.cluster_dim
     return Dim3(*(_special(f"grid_{a}", f"grid_{a}", n, None, n) for a, n in zip(_AXES, cluster, strict=True)))
 
@@ -87,17 +88,17 @@ def linear_thread() -> Scalar:
 
 
 def lane_idx() -> Scalar:
-    """Lane within the warp, 0..31 (%laneid)."""
+    """The lane within the warp, 0..31 (%laneid)."""
     return linear_thread() % 32
 
 
 def warp_idx() -> Scalar:
-    """Warp within the block."""
+    """The index of the warp within the block."""
     return linear_thread() // 32
 
 
 def min_blocks(count: int) -> None:
-    """__launch_bounds__(threads, count): the compiler keeps registers low enough for ``count`` blocks on an SM."""
+    """__launch_bounds__(threads, count): the compiler keeps registers few enough for ``count`` blocks on an SM."""
     count = static(count)
     if not isinstance(count, int) or not 1 <= count <= 32:
         raise TraceError(f"min_blocks({count}): a static count from 1 to 32", locs=(locate(),))
@@ -114,12 +115,12 @@ def globaltimer() -> Scalar:
     return Expr(builder().special("globaltimer", dtype=dt.int64))
 
 
-def static_range(*args: int) -> range:
-    """``range`` with static bounds, unrolled while tracing: the loop variable is a Python int.
+def static_range(*bounds: Int) -> range:
+    """``range`` with static bounds, unrolled while tracing; the loop variable is a Python int.
 
-    At most 16384 turns.
+    It has at most 16384 turns.
     """
-    args = tuple(map(static, args))
+    args: tuple[Any, ...] = tuple(map(static, bounds))
     if not 1 <= len(args) <= 3 or (len(args) == 3 and args[2] == 0):
         raise TraceError(f"static_range{args}: it takes a stop, or start, stop and a step that is not 0",
                          locs=(locate(),))
@@ -139,12 +140,12 @@ def static_range(*args: int) -> range:
 
 
 def sync_threads() -> None:
-    """__syncthreads (bar.sync 0): waits for every thread of the block; orders their memory accesses."""
+    """__syncthreads (bar.sync 0): wait for every thread of the block, and order their memory accesses."""
     builder().emit(ops.SyncThreads())
 
 
 def sync_warp(mask: int = _FULL) -> None:
-    """__syncwarp (bar.warp.sync): waits for the lanes in ``mask``; orders their memory accesses."""
+    """__syncwarp (bar.warp.sync): wait for the lanes in ``mask``, and order their memory accesses."""
     builder().emit(ops.SyncWarp(mask=lane_mask("sync_warp", mask)))
 
 
@@ -160,24 +161,24 @@ def _named_barrier(kind: Any, barrier: Scalar, threads: int) -> None:
 
 
 def barrier_sync(barrier: Scalar, threads: int) -> None:
-    """bar.sync: waits until ``threads`` threads have arrived at named barrier ``barrier``."""
+    """bar.sync: wait until ``threads`` threads have arrived at named barrier ``barrier``."""
     _named_barrier("sync", barrier, threads)
 
 
 def barrier_arrive(barrier: Scalar, threads: int) -> None:
-    """bar.arrive: arrives at named barrier ``barrier`` without waiting."""
+    """bar.arrive: arrive at named barrier ``barrier`` without waiting."""
     _named_barrier("arrive", barrier, threads)
 
 
 def cp_async_commit() -> None:
-    """cp.async.commit_group: this thread's copies so far become its newest group."""
+    """cp.async.commit_group: make this thread's copies so far its newest group."""
     builder().emit(ops.CpAsyncCommit())
 
 
 def cp_async_wait(pending: int | Expr | None = None) -> None:
-    """Waits for this thread's asynchronous copies: all of them, or all but the newest ``pending`` groups.
+    """Wait for this thread's asynchronous copies: all of them, or all but the newest ``pending`` groups.
 
-    cp.async.wait_all, or cp.async.wait_group N.  Other threads need a barrier after it.
+    This is cp.async.wait_all, or cp.async.wait_group N.  Other threads need a barrier after it.
     """
     pending = static(pending)
     if pending is not None and (not isinstance(pending, int) or pending < 0):
@@ -188,7 +189,7 @@ def cp_async_wait(pending: int | Expr | None = None) -> None:
 
 
 def fence(order: str = "acq_rel", scope: str = "gpu") -> None:
-    """fence.{acq_rel,sc}.{cta,cluster,gpu,sys}: orders this thread's memory accesses."""
+    """fence.{acq_rel,sc}.{cta,cluster,gpu,sys}: order this thread's memory accesses."""
     builder().emit(ops.Fence(order=_checked(order, ops.Order), scope=_checked(scope, ops.Scope_)))
 
 
@@ -223,12 +224,12 @@ def shuffle_idx(value: Scalar, lane: Scalar, width: int = 32, mask: int = _FULL)
 
 
 def shuffle_up(value: Scalar, delta: Scalar, width: int = 32, mask: int = _FULL) -> Scalar:
-    """shfl.sync.up: the value ``delta`` lanes below (own value where there is none)."""
+    """shfl.sync.up: the value ``delta`` lanes below, or the thread's own value if there is no such lane."""
     return _shuffle("up", value, delta, width, mask)
 
 
 def shuffle_down(value: Scalar, delta: Scalar, width: int = 32, mask: int = _FULL) -> Scalar:
-    """shfl.sync.down: the value ``delta`` lanes above (own value where there is none)."""
+    """shfl.sync.down: the value ``delta`` lanes above, or the thread's own value if there is no such lane."""
     return _shuffle("down", value, delta, width, mask)
 
 
@@ -265,9 +266,9 @@ _KINDS = ("add", "mul", "min", "max", "and", "or", "xor")
 
 
 def warp_reduce(value: Scalar, kind: str = "add", width: int = 32) -> Scalar:
-    """The fold of ``value`` over the lanes of a warp (or segments of ``width``), in every lane: xor shuffles.
+    """Fold ``value`` over the lanes of a warp (or segments of ``width``) by xor shuffles; every lane gets the result.
 
-    Kinds: add, mul, min, max, and, or, xor.
+    The kinds are add, mul, min, max, and, or, xor.
     """
     width = static(width)
     if not isinstance(kind, str) or kind not in _KINDS:
@@ -284,10 +285,10 @@ def warp_reduce(value: Scalar, kind: str = "add", width: int = 32) -> Scalar:
 
 
 def block_reduce(value: Scalar, scratch: Tensor, kind: str = "add") -> Scalar:
-    """The fold of ``value`` over all threads of the block, in every thread.
+    """Fold ``value`` over all threads of the block; every thread gets the result.
 
     ``scratch`` is a shared tensor of at least one element per warp; it may be reused after the call.  The block must be
-    a whole number of warps and all of its threads must call.
+    a whole number of warps, and all of its threads must call.
     """
     threads = builder().func.threads
     if threads % 32:
@@ -340,7 +341,7 @@ def _atomic(kind: str, tensor: Tensor, coordinate: object, value: Scalar, order:
 
 def atomic_add(tensor: Tensor, coordinate: object, value: Scalar, *, order: str = "relaxed",
                scope: str = "gpu") -> Scalar:
-    """atom.add: the old value of ``tensor[coordinate]``, which grows by ``value``."""
+    """atom.add: add ``value`` to ``tensor[coordinate]``, and return the old value."""
     return _atomic("add", tensor, coordinate, value, order, scope)
 
 
@@ -376,13 +377,13 @@ def atomic_xor(tensor: Tensor, coordinate: object, value: Scalar, *, order: str 
 
 def atomic_exch(tensor: Tensor, coordinate: object, value: Scalar, *, order: str = "relaxed",
                 scope: str = "gpu") -> Scalar:
-    """atom.exch: stores ``value``, returns the old one."""
+    """atom.exch: store ``value``, and return the old one."""
     return _atomic("exch", tensor, coordinate, value, order, scope)
 
 
 def atomic_cas(tensor: Tensor, coordinate: object, compare: Scalar, value: Scalar, *, order: str = "relaxed",
                scope: str = "gpu") -> Scalar:
-    """atom.cas: stores ``value`` if the element equals ``compare``; returns the old value."""
+    """atom.cas: store ``value`` if the element equals ``compare``, and return the old value."""
     return _atomic("cas", tensor, coordinate, value, order, scope, compare)
 
 
@@ -410,19 +411,18 @@ def store(tensor: Tensor, coordinate: object, value: Scalar, *, order: str = "re
 
 
 def where(cond: Any, a: Any, b: Any) -> Any:
-    """``a if cond else b`` elementwise, both sides evaluated; scalars or register tensors."""
+    """``a if cond else b`` element by element; both sides are evaluated.  It takes scalars or register tensors."""
     if any(isinstance(x, Tensor) for x in (cond, a, b)):
         return elementwise(expr.where, cond, a, b)
     expr.require_scalar("where", cond, a, b)
-    dtype = expr.together(a, b) if expr.is_scalar(a) and expr.is_scalar(b) and tracing() else None
     found = expr.where(cond, a, b)
-    return found if dtype is None else expr.typed(found, dtype)     # also where facts decided which
+    return expr.typed(found, expr.together(a, b)) if tracing() else found
 
 
 def assume(cond: Scalar, message: str = "") -> None:
-    """Promise that ``cond`` holds: its facts are used from here on.
+    """Promise that ``cond`` holds; its facts are used from here on.
 
-    Checked in the simulator, and at launch where arguments alone decide it.
+    The simulator checks the promise, and the launch does so if arguments alone decide it.
     """
     expr.require_scalar("assume", cond)
     if not isinstance(cond, Expr):
@@ -452,7 +452,7 @@ def _arguments(operand: Operand) -> dict[str, Operand]:
 
 
 def _learn(cond: Operand) -> None:
-    """Facts from x % d == 0, comparisons of integers, and conjunctions of them."""
+    """Learn facts from x % d == 0, comparisons of integers, and conjunctions of them."""
     op = cond.op if isinstance(cond, Value) else None
     if not isinstance(op, ops.Binary):
         return

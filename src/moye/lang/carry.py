@@ -2,7 +2,7 @@
 
 In: a value of a kernel variable.  Out: ``Carried`` (structure, leaves), and ``rebuild``.
 
->>> take_apart(tCsA_p)       # structure ("tensor", buffer, layout, ...), leaves [offset]
+    take_apart(tCsA_p)       # structure ("tensor", buffer, layout, ...), leaves [offset]
 
 A tensor is a carried pointer with an unchanged layout.  Containers and dataclasses are taken apart field by field.
 """
@@ -11,16 +11,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, is_dataclass
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Protocol
 
 from moye import dtypes as dt
 from moye.dtypes import Space
 from moye.errors import TraceError
-from moye.ir import ops
-from moye.ir.nodes import Buffer, Literal
-from moye.tensor.bounds import settle
+from moye.ir import fold, ops
+from moye.ir.nodes import Buffer, Literal, Var
+from moye.lang.beside import NAME, NONE, Beside, returned, taken
 from moye.tensor.context import locate
-from moye.tensor.expr import Expr, Scalar, default_dtype, is_scalar, plain, position
+from moye.tensor.expr import Expr, Scalar, default_dtype, is_scalar, operand_of, plain, position
 from moye.tensor.tensor import Tensor, index_operand
 
 SOMEWHERE = "on some path to this point"
@@ -86,11 +86,10 @@ def _structure(value: object, into: Carried, name: str) -> object:
     if isinstance(value, Tensor):
         if value.space is Space.REGISTER:
             return ("fragment", value.buffer.id, value.offset, value.dtype, _Static(value.layout), value)
-        if value.origin is not None:
-            settle(value, value.origin.pending)
-        into.leaves.append(Expr(index_operand(value.offset)))
-        into.names.append(name)
-        return ("tensor", value.buffer.id, value.dtype, _Static(value.layout), value.swizzle, _Same(value))
+        beside, leaves = taken(value)
+        into.leaves += [Expr(index_operand(value.offset)), *leaves]
+        into.names += [name, *[name + NAME] * len(leaves)]
+        return ("tensor", value.buffer.id, value.dtype, _Static(value.layout), value.swizzle, _Same(value), beside)
     if isinstance(value, (tuple, list)):
         return (type(value), tuple(_structure(item, into, name) for item in value))
     if isinstance(value, dict):
@@ -160,6 +159,89 @@ def same_structure(a: object, b: object) -> bool:
     return bool(a == b)
 
 
+class Holds(Protocol):
+    """Variables that hold a value."""
+
+    structure: Any
+    variables: list[Var]
+    facts: list[fold.Facts]
+
+
+def united(a: Any, b: Any) -> Any:
+    """Two structures that agree, as what is carried where both ways meet."""
+    parts = _parts(a)
+    if not parts or a == "scalar":
+        return a
+    if a[0] == "tensor":
+        both = a[6].united(b[6])
+        return a if both is a[6] else (*a[:6], both)
+    items = [united(x, y) for x, y in zip(parts, _parts(b), strict=True)]
+    if all(x is y for x, y in zip(items, parts, strict=True)):
+        return a
+    named = isinstance(a[0], type) and (a[0] is dict or len(a) == 3)
+    return (a[0], tuple((x[0], y) for x, y in zip(a[1], items, strict=True)) if named else tuple(items), *a[2:])
+
+
+def _parts(structure: Any) -> list[Any]:
+    """The structures that make up one; of a scalar or tensor itself."""
+    if structure == "scalar":
+        return [structure]
+    if not isinstance(structure, tuple) or structure[0] == "fragment":
+        return []
+    if structure[0] == "tensor":
+        return [structure]
+    return [part[1] for part in structure[1]] if structure[0] is dict or len(structure) == 3 else list(structure[1])
+
+
+def _leaves(structure: Any) -> Iterator[Beside]:
+    """What goes with each pointer and scalar, which are leaves themselves."""
+    for part in _parts(structure):
+        if part is structure:
+            yield Beside() if part == "scalar" else part[6]
+        else:
+            yield from _leaves(part)
+
+
+def fitted(have: Any, want: Any) -> list[int | None]:
+    """For each leaf of a structure the number of the one that another has for it; None where it has none."""
+    found: list[int | None] = []
+    at = 0
+    for one, other in zip(_leaves(have), _leaves(want), strict=True):
+        mine = {part: [at + 1 + n for n in numbers] for part, numbers in one.parts()}
+        found.append(at)
+        for part, numbers in other.parts():
+            found.extend(mine.get(part, [None] * len(numbers)))
+        at += 1 + one.leaves
+    return found
+
+
+def widen(held: Holds, structure: object, name: str) -> list[Var] | None:
+    """Have variables hold a value of another structure too: those that it needs; None where nothing changes."""
+    both = united(held.structure, structure)
+    if both is held.structure:
+        return None
+    numbers, none = fitted(held.structure, both), operand_of(NONE)
+    new = [variable(name, NAME, dt.int64) for number in numbers if number is None]
+    supply = iter(new)
+    pairs = [(next(supply), fold.facts_of(none)) if n is None else (held.variables[n], held.facts[n]) for n in numbers]
+    held.structure, held.variables, held.facts = both, [v for v, _ in pairs], [f for _, f in pairs]
+    return new
+
+
+def fit(parts: Carried, structure: object) -> Carried:
+    """A value as another structure, which agrees with its own, has it."""
+    if parts.structure is structure:
+        return parts
+    numbers = fitted(parts.structure, structure)
+    return Carried(structure, [NONE if n is None else parts.leaves[n] for n in numbers],
+                   [NAME if n is None else parts.names[n] for n in numbers])
+
+
+def variable(name: str, part: str, dtype: dt.DType) -> Var:
+    """The Var of one leaf."""
+    return Var(name + part, dtype, judged=part.endswith(NAME))
+
+
 def rebuild(structure: object, leaves: Iterator[Scalar]) -> Any:
     """A value of this structure with the next leaves."""
     if structure == "scalar":
@@ -174,7 +256,8 @@ def rebuild(structure: object, leaves: Iterator[Scalar]) -> Any:
     if kind == "tensor":
         like, leaf = structure[5].value, next(leaves)
         offset: Any = position(leaf) if isinstance(leaf, Expr) else leaf
-        return Tensor(like.buffer, offset, like.layout, like.dtype, like.swizzle, like.name, like.order)
+        return Tensor(like.buffer, offset, like.layout, like.dtype, like.swizzle, like.name, like.order,
+                      returned(like, structure[6], leaves))
     if kind is dict:
         return {key: rebuild(item, leaves) for key, item in structure[1]}
     if kind in (tuple, list):

@@ -3,7 +3,7 @@
 In: calls that ``rewrite.py`` put into the kernel (``loop``, ``while_``, ``if_``, ``and_``, ...).  Out: regions of IR,
 and the merged values of the variables that they change.
 
->>> l = control.loop(range(n), ("x",), "i")       # for i in range(n), carrying x
+    l = control.loop(range(n), ("x",), "i")       # for i in range(n), carrying x
 
 Regions are traced once; where the facts of a carried value turn out weaker at the end of a loop body, once more.
 """
@@ -26,6 +26,7 @@ from moye.lang.ranges import DynamicRange
 from moye.lang.scopes import naming, regions
 from moye.tensor.context import builder, locate
 from moye.tensor.expr import Expr, Scalar, operand_of, truth, wrap
+from moye.tensor.known import Known, known
 from moye.tensor.tensor import Tensor
 
 
@@ -105,15 +106,18 @@ class Control:
         return self._short_circuit(terms, "lor")
 
     def _short_circuit(self, terms: tuple[Callable[[], object], ...], kind: str) -> object:
-        value = terms[0]()
+        value, by_facts = terms[0](), False
         for position in range(1, len(terms)):
             if isinstance(value, Expr):
                 rest = terms[position:]
                 return self._dynamic_logic(truth(value), rest, kind)
+            by_facts |= isinstance(value, Known)
             if bool(_truth_of(value)) is (kind == "lor"):
-                return value
+                break
             value = terms[position]()
-        return value
+        if not by_facts:
+            return value
+        return truth(value) if isinstance(value, Expr) else known(bool(_truth_of(value)), dt.bool_)
 
     def _dynamic_logic(self, first: Expr, rest: tuple[Callable[[], object], ...], kind: str) -> Scalar:
         """``first and rest``: both sides at once where the right one is pure, else an if of the kernel."""
@@ -129,13 +133,13 @@ class Control:
                              hint="change it in an if statement", locs=(locate(),))
         if branches.may_speculate(block):
             b.splice(block)
-            return wrap(b.binary(kind, first.operand, right))
+            return wrap(b.binary(kind, first.operand, right), first)
         return branches.guarded_value(first, block, right, kind)
 
     def not_(self, value: object) -> object:
         if isinstance(value, Expr):
-            return wrap(builder().unary("not", truth(value).operand))
-        return not _truth_of(value)
+            return wrap(builder().unary("not", truth(value).operand), value)
+        return known(not bool(value), dt.bool_) if isinstance(value, Known) else not _truth_of(value)
 
     def chain(self, operators: tuple[str, ...], first: object, *terms: Callable[[], object]) -> object:
         """``a < b <= c``: each term evaluated once, in order."""
@@ -149,17 +153,12 @@ class Control:
 
         return self.and_(*(step(i) for i in range(len(operators))))
 
-    def facts_used(self) -> int:
-        """How often facts decided what looks like a value of the kernel: for ``ifexp``."""
-        return builder().decided
-
-    def ifexp(self, before: int, cond: object, then: Callable[[], object], orelse: Callable[[], object],
+    def ifexp(self, cond: object, then: Callable[[], object], orelse: Callable[[], object],
               called: Callable[[], tuple[object, ...]] | None) -> object:
-        if not isinstance(cond, Expr):
-            taken, other = (then, orelse) if _truth_of(cond) else (orelse, then)
-            by_facts = builder().decided != before
-            return branches.decided_value(taken(), other, called) if by_facts else taken()
-        return branches.conditional_value(truth(cond), then, orelse)
+        if isinstance(cond, Expr):
+            return branches.conditional_value(truth(cond), then, orelse)
+        taken, other = (then, orelse) if _truth_of(cond) else (orelse, then)
+        return branches.decided_value(taken(), other, called) if isinstance(cond, Known) else taken()
 
     def builtin(self, function: object) -> object:
         """The traced counterpart of a Python builtin (``range``, ``min``, ``print``, ...); others as they are."""

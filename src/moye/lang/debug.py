@@ -2,9 +2,9 @@
 
 In: tensors and scalars of the kernel being traced.  Out: ``ops.Inspect`` and ``ops.Print``.
 
->>> mo.inspect("after load", tCrA=tCrA)
+    mo.inspect("after load", tCrA=tCrA)
 
-Snapshots are kept by the simulator alone; printing works on both back ends.
+Only the simulator keeps snapshots; printing works on both back ends.
 """
 
 from __future__ import annotations
@@ -26,8 +26,9 @@ from moye.tensor.tensor import Tensor
 def inspect(label: str = "", /, **named: object) -> None:
     """Keep a snapshot of tensors and scalars here when the kernel runs in the simulator (the GPU ignores it).
 
-    ``mo.inspect("after load", tCrA=tCrA)``; read it with ``mo.inspections()``.  Without names, and as ``breakpoint()``,
-    it keeps every scalar and register tensor of the function, and the views of memory of up to 256 elements.
+    Write ``mo.inspect("after load", tCrA=tCrA)``, and read it with ``mo.inspections()``.  Without names, and as
+    ``breakpoint()``, it keeps every scalar and register tensor of the function, and the views of memory of up to 256
+    elements.
     """
     if not named:
         named = _visible(sys._getframe(1).f_locals)

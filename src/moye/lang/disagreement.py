@@ -3,7 +3,10 @@
 In: a variable's dtype or structure before, and what another way brings.  Out: nothing, or a ``TraceError``.
 
 >>> check_dtype("the variable 'x'", dt.int32, 1.5)
-TraceError: the variable 'x' is int32 before this loop or branch and float32 at its end
+Traceback (most recent call last):
+    ...
+moye.errors.TraceError: the variable 'x' is int32 before this loop or branch and float32 at its end
+...
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ from moye.ir import constants
 from moye.lang.carry import carried_dtype, describe
 from moye.tensor.context import locate
 from moye.tensor.expr import Expr, Scalar
+from moye.tensor.known import Known
 
 
 def check_dtype(name: str, dtype: dt.DType, leaf: Scalar) -> None:
@@ -21,7 +25,7 @@ def check_dtype(name: str, dtype: dt.DType, leaf: Scalar) -> None:
     have = carried_dtype(leaf)
     if have == dtype:
         return
-    if isinstance(leaf, Expr):
+    if isinstance(leaf, (Expr, Known)):
         fine = have.kind == dtype.kind and have.is_integer and have.bits <= dtype.bits
     elif dtype.is_float:
         fine = True

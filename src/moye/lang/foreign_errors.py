@@ -2,7 +2,7 @@
 
 In: an exception that leaves a trace, and the user's frames.  Out: a TraceError with these frames, or the exception.
 
->>> told(NameError("name 'sync_threads' is not defined"), where)     # hint: did you mean mo.sync_threads?
+    told(NameError("name 'sync_threads' is not defined"), where)     # hint: did you mean mo.sync_threads?
 
 What the user's own code raises stays what it is.
 """

@@ -3,11 +3,12 @@
 In: the protocol of ``rewrite.py``: ``return_``, ``value``, ``finish``.  Out: ``ops.Exit`` and, for traced early returns
 with values, Vars that hold the result.
 
->>> f = Returns(); s = f.return_(x)    # 1: return now; 2: continue the enclosing loop; 0: go on tracing
+    f = Returns(code); s = f.return_(x)    # 1: return now; 2: continue the enclosing loop; 0: go on tracing
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from types import CodeType
 from typing import Any
 
@@ -16,8 +17,9 @@ from moye.errors import TraceError
 from moye.ir import fold, ops
 from moye.ir.nodes import Block, Operand, Var
 from moye.lang import identity
+from moye.lang.beside import NONE
 from moye.lang.branches import DynamicIf
-from moye.lang.carry import carried_dtype, rebuild, same_structure, take_apart
+from moye.lang.carry import carried_dtype, fit, rebuild, same_structure, take_apart, united, variable, widen
 from moye.lang.disagreement import changed_structure, check_dtype
 from moye.lang.host_objects import Place, Snapshot
 from moye.lang.loops import Loop
@@ -25,6 +27,7 @@ from moye.lang.reachable import Reached
 from moye.lang.scopes import above, regions
 from moye.tensor.context import builder, locate
 from moye.tensor.expr import Expr, Scalar, operand_of
+from moye.tensor.known import Known
 
 
 class KernelMarker:
@@ -32,6 +35,15 @@ class KernelMarker:
 
     def __init__(self, code: CodeType) -> None:
         self.code = code
+
+
+@dataclass(slots=True)
+class _Part:
+    """A part of a Python object, and the variables that hold it."""
+
+    structure: Any
+    variables: list[Var]
+    facts: list[fold.Facts]
 
 
 class Returns:
@@ -42,14 +54,14 @@ class Returns:
         self.kernel = bool(stack) and isinstance(stack[-1], KernelMarker) and stack[-1].code is code
         self.name = code.co_name
         self.value: Any = None
-        self.structure: object = None
+        self.structure: Any = None
         self.variables: list[Var] = []
         self.facts: list[fold.Facts] = []
         self.left = False
         self.objects: list[object] = []
         self.shared = False
         self.host = None if self.kernel else Snapshot()
-        self.parts: dict[Place, tuple[object, list[Var]]] = {}
+        self.parts: dict[Place, _Part] = {}
         """Parts of Python objects that some way out of the function changed, and the Vars that hold them."""
         self.scope = ops.Scope(body=Block(), loc=locate())
         stack.append(self)
@@ -83,11 +95,14 @@ class Returns:
         self._note_object(value)
         if not self.left:
             self.structure = parts.structure
-            self.variables = [Var("result", carried_dtype(leaf)) for leaf in parts.leaves]
+            self.variables = [variable("result", part, carried_dtype(leaf))
+                              for leaf, part in zip(parts.leaves, parts.names, strict=True)]
             self.facts = [fold.facts_of(operand_of(leaf, v.dtype)) if v.dtype.is_integer else (None, None, 1)
                           for leaf, v in zip(parts.leaves, self.variables, strict=True)]
         elif not same_structure(parts.structure, self.structure):
             raise changed_structure(f"the value of {self.name}", self.structure, parts.structure)
+        widen(self, parts.structure, "result")
+        parts = fit(parts, self.structure)
         pairs: list[tuple[Var, Operand]] = []
         for i, leaf in enumerate(parts.leaves):
             _check_result(self.name, self.variables[i].dtype, leaf)
@@ -122,17 +137,20 @@ class Returns:
                 was = take_apart(self.host.before(place))
                 if not same_structure(was.structure, now.structure):
                     raise changed_structure(f"the variable {place!r}", was.structure, now.structure)
+                both = united(was.structure, now.structure)
+                was, now = fit(was, both), fit(now, both)
                 held = []
                 for old, new, part in zip(was.leaves, now.leaves, was.names, strict=True):
-                    dtype = carried_dtype(new if isinstance(new, Expr) else old)
-                    held.append(Var(place + part, dtype))
-                self.parts[place] = was.structure, held
+                    dtype = carried_dtype(new if isinstance(new, (Expr, Known)) else old)
+                    held.append(variable(place, part, dtype))
+                self.parts[place] = _Part(both, held, [(None, None, 1)] * len(held))
         pairs = []
-        for place, (structure, held) in self.parts.items():
+        for place, part_ in self.parts.items():
             now = take_apart(self.host.now(place))
-            if not same_structure(structure, now.structure):
-                raise changed_structure(f"the variable {place!r}", structure, now.structure)
-            for var, leaf in zip(held, now.leaves, strict=True):
+            if not same_structure(part_.structure, now.structure):
+                raise changed_structure(f"the variable {place!r}", part_.structure, now.structure)
+            widen(part_, now.structure, place)
+            for var, leaf in zip(part_.variables, fit(now, part_.structure).leaves, strict=True):
                 check_dtype(f"the variable {place!r}", var.dtype, leaf)
                 pairs.append((var, operand_of(leaf, var.dtype)))
         if pairs:
@@ -161,21 +179,22 @@ class Returns:
             b.splice(self.scope.body)
             return
         for var in self.variables:
-            b.declare(var, None)
+            b.declare(var, operand_of(NONE) if var.judged else None)
         self._declare_parts()
         b.emit(self.scope)
         self.value = self._result() if self.structure is not None else None
         if self.host is not None:
             self.host.restore()
-            self.host.put([(place, rebuild(structure, iter([Expr(b.read(var)) for var in held])))
-                           for place, (structure, held) in self.parts.items()])
+            self.host.put([(place, rebuild(part.structure, iter([Expr(b.read(var)) for var in part.variables])))
+                           for place, part in self.parts.items()])
         if not any(self.value is value for value in self.objects):
             identity.watch(f"the result of {self.name}", self.value, self.objects if self.shared else (), self.shared)
 
     def _declare_parts(self) -> None:
-        for place, (_, held) in self.parts.items():
+        for place, part in self.parts.items():
             assert self.host is not None, "of a device function"
-            for var, leaf in zip(held, take_apart(self.host.before(place)).leaves, strict=True):
+            before = fit(take_apart(self.host.before(place)), part.structure)
+            for var, leaf in zip(part.variables, before.leaves, strict=True):
                 check_dtype(f"the variable {place!r}", var.dtype, leaf)
                 builder().declare(var, operand_of(leaf, var.dtype))
 

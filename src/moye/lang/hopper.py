@@ -2,7 +2,7 @@
 
 In: scalars and tensors of the kernel being traced.  Out: one op each.
 
->>> full = mo.mbarrier_array(4); mo.mbarrier_init(full, 0, 1); mo.mbarrier_wait(full, stage, phase)
+    full = mo.mbarrier_array(4); mo.mbarrier_init(full, 0, 1); mo.mbarrier_wait(full, stage, phase)
 
 Each docstring names the PTX instruction (PTX ISA) that the operation stands for.
 """
@@ -22,6 +22,7 @@ from moye.lang.builtins import Dim3, block_idx, linear_thread
 from moye.layout import IntTuple, rank
 from moye.tensor.context import builder, locate
 from moye.tensor.expr import Expr, Scalar, operand_of
+from moye.tensor.known import known
 from moye.tensor.slices import normalise
 from moye.tensor.tensor import Tensor, shared_array
 
@@ -41,42 +42,42 @@ _WARPGROUP = 128
 
 
 def mbarrier_array(shape: IntTuple) -> Tensor:
-    """Shared memory for mbarriers: a uint64 each, 8-byte aligned, not initialised."""
+    """Shared memory for mbarriers: a uint64 for each, 8-byte aligned, not initialised."""
     return shared_array(dt.uint64, shape, align=8)
 
 
 def mbarrier_init(bars: Tensor, i: object, count: Scalar) -> None:
-    """mbarrier.init: phase 0 begins, ``count`` arrivals complete each phase.  One thread initialises a barrier."""
+    """mbarrier.init: begin phase 0; ``count`` arrivals complete each phase.  One thread initialises a barrier."""
     ref = _barrier("mbarrier_init", bars, i)
     builder().emit(ops.MbarrierInit(ref=ref, count=_number("mbarrier_init", "count", count, 1, _MOST)))
 
 
 def mbarrier_arrive(bars: Tensor, i: object, *, cta: Scalar | None = None) -> None:
-    """mbarrier.arrive (release) of this thread; at the barrier of block ``cta`` of the cluster if one is given.
+    """mbarrier.arrive (release): this thread arrives, at the barrier of block ``cta`` of the cluster if given.
 
-    Between blocks it hands over shared memory alone: what they exchange in global memory needs ``mo.fence`` before the
-    arrival and after the wait, or a barrier of the cluster.
+    Between blocks it hands over only shared memory.  Data that they exchange in global memory needs ``mo.fence`` before
+    the arrival and after the wait, or a barrier of the cluster.
     """
     ref = _barrier("mbarrier_arrive", bars, i)
     builder().emit(ops.MbarrierArrive(ref=ref, rank=_rank("mbarrier_arrive", cta)))
 
 
 def mbarrier_arrive_expect_tx(bars: Tensor, i: object, bytes: Scalar, *, cta: Scalar | None = None) -> None:
-    """mbarrier.arrive.expect_tx: the phase also waits for ``bytes`` of asynchronous copies; then one arrival."""
+    """mbarrier.arrive.expect_tx: let the phase also wait for ``bytes`` of asynchronous copies, and arrive once."""
     what = "mbarrier_arrive_expect_tx"
     ref = _barrier(what, bars, i)
     builder().emit(ops.MbarrierArrive(ref=ref, bytes=_number(what, "bytes", bytes, 0, _MOST), rank=_rank(what, cta)))
 
 
 def mbarrier_expect_tx(bars: Tensor, i: object, bytes: Scalar) -> None:
-    """mbarrier.expect_tx: the phase also waits for ``bytes`` of asynchronous copies; nobody arrives."""
+    """mbarrier.expect_tx: let the phase also wait for ``bytes`` of asynchronous copies; nobody arrives."""
     ref = _barrier("mbarrier_expect_tx", bars, i)
     expected = _number("mbarrier_expect_tx", "bytes", bytes, 0, _MOST)
     builder().emit(ops.MbarrierArrive(ref=ref, bytes=expected, arrives=False))
 
 
 def mbarrier_wait(bars: Tensor, i: object, parity: Scalar) -> None:
-    """mbarrier.try_wait.parity in a loop: until the phase of this parity is complete (acquire).
+    """mbarrier.try_wait.parity in a loop: wait until the phase of this parity is complete (acquire).
 
     The phases of a barrier have the parities 0, 1, 0, ...  Waiting for parity 1 of a new barrier returns at once.
     """
@@ -85,14 +86,14 @@ def mbarrier_wait(bars: Tensor, i: object, parity: Scalar) -> None:
 
 
 def fence_mbarrier_init() -> None:
-    """fence.mbarrier_init.release.cluster: initialised barriers are visible to the cluster after its next barrier."""
+    """fence.mbarrier_init.release.cluster: the cluster sees initialised barriers after its next barrier."""
     builder().emit(ops.ProxyFence(kind="mbarrier_init"))
 
 
 def fence_proxy_async() -> None:
-    """fence.proxy.async: what this thread wrote to shared memory is there before what TMA and wgmma do after it.
+    """fence.proxy.async: what this thread wrote to shared memory is visible to TMA and wgmma after it.
 
-    It covers global memory, too, where threads of the kernel write there what bulk copies of it read or write.
+    It covers global memory too, if threads of the kernel write there what its bulk copies read or write.
     """
     builder().emit(ops.ProxyFence(kind="async"))
 
@@ -138,15 +139,15 @@ def _in_cluster(what: str, rank: Scalar) -> None:
 
 
 def tma_store_arrive() -> None:
-    """cp.async.bulk.commit_group: this thread's bulk stores so far become its newest group."""
+    """cp.async.bulk.commit_group: make this thread's bulk stores so far its newest group."""
     builder().emit(ops.BulkCommit())
 
 
 def tma_store_wait(pending: int, read: bool = True) -> None:
-    """cp.async.bulk.wait_group[.read]: waits for all but the newest ``pending`` bulk groups of this thread.
+    """cp.async.bulk.wait_group[.read]: wait for all but the newest ``pending`` bulk groups of this thread.
 
-    With ``read`` until their shared memory has been read, so that it may be written again; without, until what they
-    store is written.
+    With ``read`` it waits until their shared memory has been read, so that it may be written again.  Without ``read``
+    it waits until what they store is written.
     """
     if not isinstance(pending, int) or pending < 0:
         raise TraceError(f"tma_store_wait({pending}): the count is a static integer >= 0", locs=(locate(),))
@@ -157,24 +158,24 @@ def tma_store_wait(pending: int, read: bool = True) -> None:
 
 
 def elect() -> Scalar:
-    """elect.sync: true in one lane of the warp, all of whose lanes must call."""
+    """elect.sync: true in one lane of the warp; all of its lanes must call."""
     result = Value(dt.bool_)
     builder().emit(ops.Elect(result=result))
     return Expr(result)
 
 
 def warpgroup_idx() -> Scalar:
-    """Warp group (four consecutive warps, the first a multiple of four) within the block."""
+    """The warp group (four consecutive warps, the first a multiple of four) within the block."""
     return linear_thread() // _WARPGROUP
 
 
 def warpgroup_reg_alloc(count: int) -> None:
-    """setmaxnreg.inc: every thread of the warp group may use ``count`` registers, once others have given them back."""
+    """setmaxnreg.inc: let every thread of the warp group use ``count`` registers, once others have given them back."""
     _registers("inc", "warpgroup_reg_alloc", count)
 
 
 def warpgroup_reg_dealloc(count: int) -> None:
-    """setmaxnreg.dec: every thread of the warp group keeps ``count`` registers and gives the rest back."""
+    """setmaxnreg.dec: let every thread of the warp group keep ``count`` registers and give back the rest."""
     _registers("dec", "warpgroup_reg_dealloc", count)
 
 
@@ -193,14 +194,14 @@ def _registers(kind: Any, what: str, count: int) -> None:
 
 def _special(kind: str, extent: int) -> Scalar:
     if extent == 1:
-        return 0
+        return known(0, dt.int32)
     value = builder().special(kind, lower=0, upper=extent - 1)
     value.name = value.name or kind
     return Expr(value)
 
 
 def cluster_dim() -> Dim3:
-    """Blocks of a cluster along each axis: static, part of the specialisation (%cluster_nctaid)."""
+    """The blocks of a cluster along each axis: static, part of the specialisation (%cluster_nctaid)."""
     return Dim3(*builder().func.cluster_dim)
 
 
@@ -222,10 +223,10 @@ def cluster_idx() -> Dim3:
 def map_shared_rank(tensor: Tensor, rank: Scalar) -> Tensor:
     """mapa (space shared::cluster): the same tensor in the shared memory of block ``rank`` of this block's cluster.
 
-    Of the same layout, dtype and swizzle.  It is read and written by element and by copies of single threads to and
-    from registers (ld, st.shared::cluster), and BulkCopy copies shared memory to it; TMA, cp.async, matrix copies,
-    wgmma and atomics do not take it.  What another block wrote is there after a cluster barrier, and a block may exit
-    only when no other needs its memory.
+    It has the same layout, dtype and swizzle.  It is read and written by element and by copies of single threads to and
+    from registers (ld, st.shared::cluster), and BulkCopy copies shared memory to it.  TMA, cp.async, matrix copies,
+    wgmma and atomics do not take it.  What another block wrote is there after a cluster barrier.  A block may exit only
+    when no other block needs its memory.
     """
     what = "map_shared_rank"
     if not isinstance(tensor, Tensor) or tensor.space is not Space.SHARED:
@@ -240,20 +241,20 @@ def map_shared_rank(tensor: Tensor, rank: Scalar) -> Tensor:
 
 
 def cluster_arrive(relaxed: bool = False) -> None:
-    """barrier.cluster.arrive: every thread of the cluster's blocks arrives, and waits later.
+    """barrier.cluster.arrive: every thread of the cluster's blocks arrives here, and waits later.
 
-    It releases what the thread wrote before it; ``relaxed`` orders nothing, and costs no fence.
+    It releases what the thread wrote before it.  ``relaxed`` orders nothing, and costs no fence.
     """
     builder().emit(ops.ClusterArrive(relaxed=bool(relaxed)))
 
 
 def cluster_wait() -> None:
-    """barrier.cluster.wait: until every thread of the cluster's blocks has arrived (acquire)."""
+    """barrier.cluster.wait: wait until every thread of the cluster's blocks has arrived (acquire)."""
     builder().emit(ops.ClusterWait())
 
 
 def cluster_sync() -> None:
-    """cluster_arrive and cluster_wait: all threads of the cluster meet; orders their memory accesses."""
+    """cluster_arrive and cluster_wait: all threads of the cluster meet, and their memory accesses are ordered."""
     cluster_arrive()
     cluster_wait()
 
@@ -262,10 +263,10 @@ def cluster_sync() -> None:
 
 
 def griddepcontrol_wait() -> None:
-    """griddepcontrol.wait: until the launches that this one depends on are complete and their writes visible."""
+    """griddepcontrol.wait: wait until the launches that this one depends on are complete and their writes visible."""
     builder().emit(ops.GridDependency(kind="wait"))
 
 
 def griddepcontrol_launch_dependents() -> None:
-    """griddepcontrol.launch_dependents: launches that depend on this one may begin."""
+    """griddepcontrol.launch_dependents: allow launches that depend on this one to begin."""
     builder().emit(ops.GridDependency(kind="launch_dependents"))

@@ -3,7 +3,7 @@
 In: what the region's code can reach (``reach.py``).  Out: the places (``s.v``, ``c[0]``) that the region changed, which
 control flow carries as it carries local names.
 
->>> host = Snapshot(); ...; host.changed()      # {Place('s.v'): 1.0}
+    host = Snapshot(); ...; host.changed()      # {Place('s.v'): 1.0}
 
 What cannot be a variable of the kernel (a list that grows, a set, an iterator) is refused.
 """

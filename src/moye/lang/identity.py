@@ -3,8 +3,8 @@
 In: values that a loop, an if or an early return takes apart, and the objects rebuilt of them.  Out: an error where such
 an object, or one that it may stand for, is changed in place while something else refers to it.
 
->>> if c: a = b          # from here on ``a`` is a new list with the items of one of two
->>> a[0] = 7             # refused: b[0] might be meant
+    if c: a = b          # from here on ``a`` is a new list with the items of one of two
+    a[0] = 7             # refused: b[0] might be meant
 
 Without a second reference nobody can tell the two apart, and nothing is refused.
 """

@@ -4,8 +4,7 @@ In: the AST of one function.  Out: ``Liveness(node).carried``: statement -> sort
 its body assigns and that is read before it is written in the body, or live after the loop; an if carries a name that
 a branch assigns and that is live after the if or on entry to its else; ``dead``: those live in the latter alone.
 
->>> Liveness(node).carried[loop]
-('smem_read', 'smem_write')
+    Liveness(node).carried[loop]      # ('smem_read', 'smem_write')
 
 Purely syntactic; where it must guess (closures) it carries more.  It does not change the tree.
 """

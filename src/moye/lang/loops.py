@@ -3,7 +3,7 @@
 In: the protocol of ``rewrite.py``: iterate, ``begin``, ``test``, ``break_``, ``continue_``, ``end``, ``after``.
 Out: ``ops.For`` / ``ops.Loop`` whose carried variables are Vars.
 
->>> for i in loop: (x,) = loop.begin(locals()); ...; loop.end(locals())
+    for i in loop: (x,) = loop.begin(locals()); ...; loop.end(locals())
 
 A dynamic body is traced again where a carried value's facts at its end are weaker than at its start.
 """
@@ -21,7 +21,8 @@ from moye.ir import fold, ops
 from moye.ir.builder import LoopBound
 from moye.ir.nodes import Block, Operand, Value, Var
 from moye.lang import identity
-from moye.lang.carry import Undefined, carried_dtype, rebuild, same_structure, take_apart
+from moye.lang.beside import NONE
+from moye.lang.carry import Carried, Undefined, carried_dtype, fit, rebuild, same_structure, take_apart, variable, widen
 from moye.lang.disagreement import changed_structure, check_dtype
 from moye.lang.host_objects import Place, Snapshot
 from moye.lang.ranges import DynamicRange
@@ -29,6 +30,7 @@ from moye.lang.reachable import Reached
 from moye.lang.scopes import above, regions
 from moye.tensor.context import builder, locate
 from moye.tensor.expr import Expr, Scalar, operand_of, truth
+from moye.tensor.known import Known
 
 Locals = dict[str, Any]
 _NONE: fold.Facts = (None, None, 1)
@@ -115,7 +117,7 @@ class _Slot:
     ``late``: it has no value before the loop, so the body cannot read it before writing it.
     """
 
-    structure: object
+    structure: Any
     variables: list[Var]
     facts: list[fold.Facts]
     late: bool = False
@@ -215,7 +217,7 @@ class _Dynamic(Loop):
                 slot = _Slot(parts.structure, [], [])
                 declared: list[ops.Op] = []
                 for leaf, part in zip(parts.leaves, parts.names, strict=True):
-                    var = Var(name + part, carried_dtype(leaf))
+                    var = variable(name, part, carried_dtype(leaf))
                     operand = operand_of(leaf, var.dtype)
                     slot.variables.append(var)
                     slot.facts.append(fold.facts_of(operand) if var.dtype.is_integer else _NONE)
@@ -249,6 +251,8 @@ class _Dynamic(Loop):
             parts = take_apart(value)
             if not same_structure(parts.structure, slot.structure):
                 raise changed_structure(f"the variable {name!r}", slot.structure, parts.structure)
+            self._unite(name, slot, parts)
+            parts = fit(parts, slot.structure)
             if references and not slot.shared and identity.is_shared(value, references):
                 slot.shared = True
                 self.weaker |= not slot.late            # another pass, which knows it from the start
@@ -256,6 +260,13 @@ class _Dynamic(Loop):
                 pairs.extend(self._update(name, slot, i, leaf))
         if pairs:
             builder().emit(ops.Assign(pairs=tuple(pairs)))
+
+    def _unite(self, name: str, slot: _Slot, parts: Carried) -> None:
+        """More indices than so far go with a view, or its coordinates cannot: another pass."""
+        new = widen(slot, parts.structure, name)
+        if new is not None:
+            self.weaker = True
+            self.preamble += [ops.Declare(var=var, init=operand_of(NONE), loc=locate()) for var in new]
 
     def _parts(self) -> Locals:
         """What is now in the carried parts of Python objects; others that changed are noted, for another pass."""
@@ -281,7 +292,7 @@ class _Dynamic(Loop):
         parts = take_apart(value)
         slot = _Slot(parts.structure, [], [], late=True)
         for leaf, part in zip(parts.leaves, parts.names, strict=True):
-            var = Var(name + part, carried_dtype(leaf))
+            var = variable(name, part, carried_dtype(leaf))
             operand = operand_of(leaf, var.dtype)
             slot.variables.append(var)
             slot.facts.append(fold.facts_of(operand) if var.dtype.is_integer else _NONE)
@@ -349,7 +360,8 @@ class DynamicFor(_Dynamic):
     def __init__(self, bounds: DynamicRange, names: tuple[str, ...], target: str) -> None:
         super().__init__(names)
         b = builder()
-        wide = any(isinstance(x, Expr) and x.dtype.bits == 64 for x in (bounds.start, bounds.stop, bounds.step))
+        ends = bounds.start, bounds.stop, bounds.step
+        wide = any(isinstance(x, (Expr, Known)) and x.dtype.bits == 64 for x in ends)
         wide |= isinstance(bounds.step, Expr) and bounds.step.dtype is dt.uint32  # as int32 it might be negative
         index = dt.int64 if wide else dt.int32
         start, stop, by = (operand_of(x, index) for x in (bounds.start, bounds.stop, bounds.step))

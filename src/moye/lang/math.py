@@ -2,10 +2,10 @@
 
 In: a traced scalar, a Python number or a register tensor.  Out: the same kind of thing.
 
->>> a[...] = mo.exp(a); x = mo.rsqrt(mo.max(y, 1e-6), fast=True)
+    a[...] = mo.exp(a); x = mo.rsqrt(mo.max(y, 1e-6), fast=True)
 
-Accurate by default; ``fast=True`` takes the approximate hardware instruction where there is one.  Activations have
-PyTorch's names and definitions; those of 8- and 16-bit floats compute in float32 and round once.
+Functions are accurate by default; ``fast=True`` takes the approximate hardware instruction if there is one.
+Activations have PyTorch's names and definitions.  For 8- and 16-bit floats they compute in float32 and round once.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from moye import dtypes as dt
 from moye.errors import TraceError
 from moye.tensor import expr
 from moye.tensor.context import locate
+from moye.tensor.known import Known
 from moye.tensor.tensor import Tensor, elementwise
 
 Argument = Any
@@ -77,7 +78,7 @@ def _pair(kind: str, a: Argument, b: Argument) -> Argument:
     if isinstance(a, Tensor) or isinstance(b, Tensor):
         return elementwise(lambda x, y: expr.arithmetic(kind, x, y), a, b)
     expr.require_scalar(kind, a, b)
-    if not isinstance(a, expr.Expr) and not isinstance(b, expr.Expr):
+    if not any(isinstance(x, (expr.Expr, Known)) for x in (a, b)):
         return min(a, b) if kind == "min" else max(a, b)
     return expr.arithmetic(kind, a, b)
 
@@ -90,17 +91,17 @@ maximum = _extremum("max", "The larger of two (or the largest of several) values
 
 
 def relu(x: Argument) -> Argument:
-    """``x`` where it is not negative, else 0; a NaN stays.  Source: torch.nn.functional.relu."""
+    """``x`` if it is not negative, else 0; a NaN stays.  Source: torch.nn.functional.relu."""
     def function(e: Any) -> Any:
         return expr.where(expr.compare("lt", e, 0), 0, e)
     return elementwise(function, x) if isinstance(x, Tensor) else function(x)
 
 
 def gelu(x: Argument, *, approximate: OneOf["none", "tanh"] = "none", fast: bool = False) -> Argument:
-    """``x`` times the normal distribution's cumulative function of it.
+    """``x`` times the cumulative function of the normal distribution at ``x``.
 
-    With ``approximate="none"`` through erf, with ``"tanh"`` as x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3))),
-    of which ``fast=True`` takes the hardware's tanh.  Source: torch.nn.functional.gelu; Hendrycks and Gimpel,
+    ``approximate="none"`` computes it through erf, and ``"tanh"`` as x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715
+    x^3))); with ``fast=True`` the tanh is the hardware's.  Source: torch.nn.functional.gelu; Hendrycks and Gimpel,
     "Gaussian error linear units".
     """
     if approximate == "tanh":

@@ -21,8 +21,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from moye.tensor.known import Known, KnownBool, KnownInt, weak
+
 State = tuple[Sequence[object], list[object]]
-PLAIN = (int, float, bool, str, bytes, complex, type(None))
+PLAIN = (int, float, bool, str, bytes, complex, type(None), KnownInt, KnownBool)
 _FOREIGN = sys.stdlib_module_names | {
     "IPython", "_pytest", "cuda", "cupy", "ipykernel", "jax", "jaxlib", "matplotlib", "ml_dtypes", "moye", "numpy",
     "nvidia", "pandas", "pluggy", "pytest", "scipy", "torch", "traitlets"}
@@ -275,7 +277,11 @@ def same(a: object, b: object) -> bool:
         return False
     if isinstance(a, float):
         return repr(a) == repr(b)                           # tells -0.0 from 0.0
-    return (type(a) in PLAIN and a == b) or (isinstance(a, tuple) and _is_plain(a) and _is_plain(b) and a == b)
+    if isinstance(a, Known) and isinstance(b, Known):
+        return weak(a) == weak(b) and a.dtype is b.dtype
+    if isinstance(a, tuple) and isinstance(b, tuple) and _is_plain(a) and _is_plain(b):
+        return len(a) == len(b) and all(map(same, a, b))
+    return type(a) in PLAIN and a == b
 
 
 def _is_plain(value: object) -> bool:

@@ -2,8 +2,7 @@
 
 In: a kernel, a device function or a tuned one, what makes it, what of.  Out: what ``__reduce__`` answers.
 
->>> pickle.loads(pickle.dumps(kernel)) is kernel
-True
+    pickle.loads(pickle.dumps(kernel)) is kernel      # True
 
 A function that no module has under its name is left to whoever pickles functions by value.
 """

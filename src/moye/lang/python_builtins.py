@@ -1,10 +1,12 @@
-"""The traced counterparts of Python's builtins inside a kernel.
+"""What Python's builtins become inside a kernel.
 
-In: a builtin function object.  Out: what a kernel calls instead.
+In: a builtin function object.  Out: the function that a kernel calls instead.
 
->>> TRACED[range]     # dynamic_range: a loop of the kernel
+>>> import builtins
+>>> TRACED[builtins.range].__name__         # a loop of the kernel
+'dynamic_range'
 
-Functions given static values behave as Python's own.
+If they are given static values, these functions behave like Python's own.
 """
 
 from __future__ import annotations
@@ -23,39 +25,44 @@ from moye.lang.ranges import dynamic_range
 from moye.lang.texts import format_of, repr_of, text_of
 from moye.tensor.context import locate
 from moye.tensor.expr import Expr, bitwise, truth
+from moye.tensor.known import Known, known
 from moye.tensor.tensor import Tensor
 
 
 def _traced(value: object) -> bool:
-    return isinstance(value, (Expr, Tensor))
+    return isinstance(value, (Expr, Known, Tensor))
 
 
 def _int(*args: Any) -> Any:
     """``int(x)``: truncated to int32; integers keep their width."""
-    if not args or not isinstance(args[0], Expr):
+    if not args or not isinstance(args[0], (Expr, Known)):
         return int(*args)
+    if isinstance(args[0], Known) and not args[0].dtype.is_integer:
+        return known(bool(args[0]), dt.int32)
     return args[0] if args[0].dtype.is_integer else dtype_cast(args[0], dt.int32)
 
 
 def _float(*args: Any) -> Any:
     """``float(x)``: float32; float64 stays."""
-    if not args or not isinstance(args[0], Expr):
+    if not args or not isinstance(args[0], (Expr, Known)):
         return float(*args)
     return args[0] if args[0].dtype == dt.float64 else dtype_cast(args[0], dt.float32)
 
 
 def _bool(*args: Any) -> Any:
+    if args and isinstance(args[0], Known):
+        return known(bool(args[0]), dt.bool_)
     return truth(args[0]) if args and isinstance(args[0], Expr) else bool(*args)
 
 
 def _quantifier(own: Callable[..., Any], kind: str) -> Callable[..., Any]:
-    """``any`` and ``all`` of a static collection, some of whose items are traced."""
+    """``any`` and ``all`` of a static collection with some traced items."""
     def quantifier(items: Any) -> Any:
         values = list(items)
         traced: list[Any] = [truth(v) for v in values if isinstance(v, Expr)]
-        known = own(v for v in values if not isinstance(v, Expr))
-        if not traced or bool(known) is (kind == "or"):
-            return known
+        decided = own(v for v in values if not isinstance(v, Expr))
+        if not traced or bool(decided) is (kind == "or"):
+            return known(decided, dt.bool_) if any(isinstance(v, (Expr, Known)) for v in values) else decided
         return functools.reduce(lambda a, b: bitwise(kind, a, b), traced)
     return quantifier
 
@@ -68,7 +75,7 @@ def _extremum(own: Callable[..., Any], traced: Callable[..., Any]) -> Callable[.
 
 
 def _round(value: Any, *digits: Any) -> Any:
-    """``round(x)``: the nearest integer, ties to even; an int32 of a scalar, floats of a tensor."""
+    """``round(x)``: the nearest integer, ties to even; a scalar gives an int32, a tensor gives floats."""
     if not _traced(value):
         return round(value, *digits)
     if digits and digits != (None,):

@@ -2,7 +2,7 @@
 
 In: what the user gives to ``range`` or ``mo.range``.  Out: a ``DynamicRange``.
 
->>> dynamic_range(n, unroll=4)
+    dynamic_range(n, unroll=4)
 
 Loops over it are in ``loops.py``.
 """
@@ -17,6 +17,7 @@ from moye import dtypes as dt
 from moye.errors import TraceError
 from moye.tensor.context import locate
 from moye.tensor.expr import Expr, Scalar, is_scalar, plain
+from moye.tensor.known import weak
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +74,7 @@ def dynamic_range(*args: Scalar, unroll: int | bool | None = None) -> DynamicRan
 
 def _factor(unroll: Any) -> int | None:
     """``ops.For.unroll`` of what the user asks for."""
+    unroll = weak(unroll)
     if unroll is None or isinstance(unroll, bool):
         return {True: 0, False: 1, None: None}[unroll]
     if not isinstance(unroll, int) or not 1 <= unroll < 2**31:

@@ -2,8 +2,7 @@
 
 In: the frames between the kernel's entry and here.  Out: ``Found``s: an object, how it is read, what to call it.
 
->>> [found.path for found in Reached().found]
-['state', 'state.items', 'counter']
+    [found.path for found in Reached().found]      # ['state', 'state.items', 'counter']
 
 Variables of rewritten functions themselves are not among them: control flow carries those.
 """

@@ -3,7 +3,7 @@
 In: a function, and the control object that decides static or dynamic.  Out: a function that runs once, in which every
 ``for``, ``while``, ``if``, ``and`` ... is a call on that object, known to the code as ``__moye__``.
 
->>> rewrite(kernel, control)(A, B, C)
+    rewrite(kernel, control)(A, B, C)
 
 Lines, columns, globals and closure cells are the user's.  The texts given to ``_emit`` below are the whole protocol.
 It decides nothing about values, and refuses what no control object could follow.
@@ -143,11 +143,15 @@ def _expression(text: str, at: ast.expr, **holes: ast.expr) -> ast.expr:
     return statement.value
 
 
+_NAMING = (ast.Name, ast.Attribute, ast.Subscript, ast.Constant, ast.Load)
+"""What a function may be named with, so that asking which one it is does nothing else."""
+
+
 def _called_in(*arms: ast.expr) -> ast.expr:
     """``lambda: (f, g)`` of the functions that two expressions call; ``None`` where naming one may do something."""
     calls = [inner for arm in arms for inner in ast.walk(arm) if isinstance(inner, ast.Call)]
     parts = (part for call in calls for part in ast.walk(call.func))
-    if not all(isinstance(part, (ast.Name, ast.Attribute, ast.Load)) for part in parts):
+    if not all(isinstance(part, _NAMING) for part in parts):
         return ast.Constant(None)
     functions = ast.Tuple([copy.deepcopy(call.func) for call in calls], ast.Load())
     return _expression("lambda: F", arms[0], F=functions)
@@ -262,10 +266,10 @@ class _Expressions(ast.NodeTransformer):
                           prefix=f"{operators!r}, ")
 
     def visit_IfExp(self, node: ast.IfExp) -> ast.expr:
-        """``a if c else b`` -> ``__moye__.ifexp(__moye__.facts_used(), c, lambda: a, lambda: b, lambda: ())``."""
+        """``a if c else b`` -> ``__moye__.ifexp(c, lambda: a, lambda: b, lambda: ())``."""
         called = _called_in(node.body, node.orelse)
         values = self.rewritten(node.test), self._thunk(node.body), self._thunk(node.orelse), called
-        return self._call("ifexp", node, *values, prefix=f"{CONTROL}.facts_used(), ")
+        return self._call("ifexp", node, *values)
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
         self._inside(node)

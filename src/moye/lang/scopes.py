@@ -2,7 +2,7 @@
 
 In: regions as they open and close.  Out: what lies between a statement and the loop or function that it leaves.
 
->>> with region("if"): ...
+    with region("if"): ...
 
 Kept per builder, so that nested traces do not see each other.
 """

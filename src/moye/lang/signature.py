@@ -3,6 +3,7 @@
 In: (from the runtime) classified arguments.  Out: the specs that ``trace.py`` turns into parameters and static values.
 
 >>> TensorSpec(float32, (None, None), (1, None), (0, 4), 16)     # column-major, leading stride a multiple of 4
+TensorSpec(dtype=float32, shape=(None, None), strides=(1, None), divisors=(0, 4), align=16)
 
 Specs are hashable: the tuple of them, with block and cluster, is the specialisation key.
 """

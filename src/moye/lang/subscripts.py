@@ -2,8 +2,8 @@
 
 In: an error that came out of a trace.  Out: a TraceError that names the object, or None if it is about another thing.
 
->>> subscripted(error)
-TraceError("x is a list of 3 elements, which has no element at tx, a number that is known only when the kernel runs")
+    subscripted(error)
+    # TraceError("x is a list of 3 elements, which has no element at tx, a number known only when the kernel runs")
 
 It reads the source text and the frame's variables, so it costs nothing where there is no error.
 """

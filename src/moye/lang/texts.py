@@ -2,7 +2,7 @@
 
 In: literal text and formatted values.  Out: a plain string, or a ``Text``, which can be joined and printed.
 
->>> print(f"n={n} x0={x[0]:.2f}")        # each thread prints its values
+    print(f"n={n} x0={x[0]:.2f}")        # each thread prints its values
 
 Formats are those on which Python and the device's printf agree; the others are refused.
 """

@@ -3,7 +3,7 @@
 In: a Python function, one spec per parameter, block and cluster shape.  Out: ``Traced`` (the Func, and the names that
 the kernel and its device functions read from modules and closures).
 
->>> trace(matmul_kernel, specs, block=(256, 1, 1)).func
+    trace(matmul_kernel, specs, block=(256, 1, 1)).func
 
 Rewriting is ``rewrite.py``, control flow ``control.py``; nothing is optimised here.
 """

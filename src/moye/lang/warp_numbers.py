@@ -13,13 +13,14 @@ from typing import Any
 from moye.errors import TraceError
 from moye.tensor.context import locate
 from moye.tensor.expr import plain
+from moye.tensor.known import weak
 
 _FULL = 0xFFFFFFFF
 
 
 def static(value: Any) -> Any:
-    """NumPy's integers as Python's; anything else as it is."""
-    return plain(value)
+    """NumPy's integers, and what facts decided, as Python's; anything else as it is."""
+    return weak(plain(value))
 
 
 def lane_mask(what: str, mask: Any) -> int:

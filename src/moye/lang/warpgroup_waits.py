@@ -2,9 +2,9 @@
 
 In: nothing, or how many groups may stay in flight.  Out: one op each.
 
->>> mo.warpgroup_arrive(); mo.gemm(mma, tCrA, tCrB, acc); mo.warpgroup_commit_batch(); mo.warpgroup_wait(0)
+    mo.warpgroup_arrive(); mo.gemm(mma, tCrA, tCrB, acc); mo.warpgroup_commit_batch(); mo.warpgroup_wait(0)
 
-Every thread of a warpgroup, 128 threads from a multiple of 128 on, executes them together.
+Every thread of a warpgroup (128 threads that begin at a multiple of 128) executes them together.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ _MOST = 7
 
 
 def warpgroup_arrive() -> None:
-    """wgmma.fence: registers written before are seen by the products that follow.
+    """wgmma.fence: the products that follow see registers written before it.
 
-    It stands before the first product, and wherever accumulators or A in registers were touched by anything else.
+    It must stand before the first product, and wherever anything else touched accumulators or A in registers.
     """
     builder().emit(ops.WgmmaFence())
 
 
 def warpgroup_commit_batch() -> None:
-    """wgmma.commit_group: the products since the last one become the newest group."""
+    """wgmma.commit_group: make the products since the last group the newest group."""
     builder().emit(ops.WgmmaCommit())
 
 
 def warpgroup_wait(pending: int = 0) -> None:
-    """wgmma.wait_group: all groups but the ``pending`` newest are complete, their accumulators may be read."""
+    """wgmma.wait_group: all groups but the ``pending`` newest are complete, and their accumulators may be read."""
     if not isinstance(pending, int) or not 0 <= pending <= _MOST:
         raise TraceError(f"warpgroup_wait({pending}): a static number of groups from 0 to {_MOST}", locs=(locate(),))
     builder().emit(ops.WgmmaWait(pending=pending))

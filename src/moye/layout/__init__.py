@@ -1,15 +1,15 @@
-"""Layout algebra: where things are.  Needs the standard library alone.
+"""Layout algebra: where things are.  It needs only the standard library.
 
-In: shapes and strides, or notation.  Out: layouts, and the verbs of CuTe's algebra over them.
+In: shapes and strides, or notation.  Out: layouts, and the functions of CuTe's algebra over them.
 
 >>> str(logical_divide(make_layout((8, 8)), (2, 4)))
 '((2,4),(4,2)):((1,2),(8,32))'
 
-Indices are 0-based; compact layouts are column-major; integers may be dynamic (``DynInt``).
+Indices are 0-based.  Compact layouts are column-major.  Integers may be dynamic (``DynInt``).
 """
 
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from moye.layout.algebra import (
     Tiler,
@@ -146,8 +146,9 @@ __all__ = [
 face_all(__all__, globals())
 
 
-def __getattr__(name: str) -> Any:
-    """``moye.layout.analysis`` on first use: kernels do not need it."""
-    if name == "analysis":
-        return importlib.import_module("moye.layout.analysis")
-    raise AttributeError(f"module 'moye.layout' has no attribute {name!r}")
+if not TYPE_CHECKING:                                   # to a type checker every name would be there
+    def __getattr__(name: str) -> Any:
+        """``moye.layout.analysis`` on first use: kernels do not need it."""
+        if name == "analysis":
+            return importlib.import_module("moye.layout.analysis")
+        raise AttributeError(f"module 'moye.layout' has no attribute {name!r}")

@@ -5,8 +5,8 @@ In: layouts.  Out: layouts that obey the law in each docstring, in CuTe's form.
 >>> str(composition(Layout.parse("(6,2):(8,2)"), Layout.parse("(4,3):(3,1)")))
 '((2,2),3):((24,2),8)'
 
-A swizzled left operand keeps its swizzle.  Dynamic integers are never compared, only asked for facts; where the answer
-needs one that is missing, FactError names it.  Inverses are in inverse.py.
+A swizzled left operand keeps its swizzle.  Dynamic integers are never compared, only asked for facts.  If the answer
+needs a fact that is missing, FactError names it.  Inverses are in inverse.py.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def flat_modes(layout: Layout) -> Modes:
 
 @verb
 def coalesce(layout: Layout, target_profile: IntTuple | None = None) -> Layout:
-    """The fewest modes; by mode under a profile, whose integers each stand for one mode (cute/layout.hpp).
+    """The fewest modes; with a profile, mode by mode, where an integer stands for one mode (cute/layout.hpp).
 
     Law: ``coalesce(l)(i) == l(i)`` for every index i, and no two modes of the result merge further.
     """
@@ -76,12 +76,12 @@ def filter(layout: Layout) -> Layout:
 
 
 def make_modes(modes: list[Layout]) -> Layout:
-    """A layout with these modes, possibly none."""
+    """A layout with these modes, possibly with none."""
     return Layout.of(tuple([m.shape for m in modes]), tuple([m.stride for m in modes]))
 
 
 def by_mode(layout: Layout, tiler: tuple[Tiler, ...], f: Callable[[Layout, Tiler], Layout], name: str) -> Layout:
-    """``f(mode, tile)`` for each tile of a tiler; further modes stay as they are."""
+    """Apply ``f(mode, tile)`` for each tile of a tiler; further modes stay as they are."""
     if len(tiler) > len(layout):
         asked = f"{name} of {layout} by {tiler_text(tiler)}: " if name else ""
         raise LayoutError(f"{asked}the tiler has {len(tiler)} modes, the layout {len(layout)}")
@@ -93,7 +93,7 @@ def by_mode(layout: Layout, tiler: tuple[Tiler, ...], f: Callable[[Layout, Tiler
 
 
 def in_tuple(mode: Layout) -> Layout:
-    """An integer mode as a one-tuple: composition may then set the stride of a single element to 0, as CuTe does."""
+    """An integer mode as a one-tuple.  Composition may then set the stride of a single element to 0, as CuTe does."""
     return mode if isinstance(mode.shape, tuple) else Layout.of((mode.shape,), (mode.stride,))
 
 
@@ -123,7 +123,7 @@ def composition(lhs: WrappedLayout, rhs: WrappedLayout) -> WrappedLayout: ...
 
 
 def composition(lhs: Layout | WrappedLayout | OffsetFunction, rhs: Tiler | WrappedLayout | OffsetFunction) -> Any:
-    """A after B; by mode under a tuple, None keeps a mode; either side may be a swizzle or swizzled (cute/layout.hpp).
+    """A after B.  A tuple B works mode by mode, where None keeps a mode; both may be swizzled (cute/layout.hpp).
 
     Law: ``composition(A, B)(c) == A(B(c))`` for every coordinate c of B, congruent with B.
     """
@@ -168,7 +168,7 @@ def _composed(lhs: Layout, rhs: Tiler) -> Layout:
 
 
 def _by_coordinate(lhs: Layout, rhs: Layout) -> Layout:
-    """Composition with a layout of coordinates: each basis stride goes along its own mode of the left layout."""
+    """Compose with a layout of coordinates: each basis stride goes along its own mode of the left layout."""
     composers: dict[tuple[int, ...], _Composer] = {}
 
     def build(shape: IntTuple, stride: IntTuple) -> Layout:
@@ -192,7 +192,7 @@ def _by_coordinate(lhs: Layout, rhs: Layout) -> Layout:
 
 
 def _exceeds(tile: Layout, lhs: Layout) -> bool:
-    """Whether a right operand may leave the domain of the left one, so that its last mode is continued."""
+    """Whether a right operand may leave the domain of the left one.  Then the left one's last mode is continued."""
     return known_less_equal(cosize(tile), size(lhs)) is not True
 
 
@@ -200,7 +200,7 @@ def _exceeds(tile: Layout, lhs: Layout) -> bool:
 class _Composer:
     """One composition: its operands (for messages) and the merged modes of the left one.
 
-    Unless ``assume``, divisibility must be provable: nothing is recorded as an assumption of a dynamic integer.
+    Unless ``assume`` is set, divisibility must be provable: nothing is recorded as an assumption of a dynamic integer.
     """
 
     lhs: Layout
@@ -208,17 +208,17 @@ class _Composer:
     flat: Modes
     assume: bool = True
     reach: dict[int, int] = field(default_factory=dict)
-    """The largest coordinate in each left mode but the last that the right modes so far add up to."""
+    """The largest coordinate that the right modes so far add up to, in each left mode but the last."""
 
     def all(self, shape: IntTuple, stride: IntTuple) -> Layout:
-        """Composition distributes over the modes of the right operand."""
+        """Compose mode by mode: composition distributes over the modes of the right operand."""
         if isinstance(shape, tuple) and isinstance(stride, tuple):
             return make_modes([self.all(s, d) for s, d in zip(shape, stride, strict=True)])
         assert not isinstance(shape, tuple) and not isinstance(stride, tuple), "shape and stride are congruent"
         return self.one(shape, stride)
 
     def one(self, extent: Int, step: Int) -> Layout:
-        """The left layout after the integer mode extent:step, from_modes of what each left mode contributes."""
+        """Compose the left layout with the integer mode extent:step: collect what each left mode contributes."""
         if is_const(step, 0):
             return Layout.of(extent, 0)
         last = self.flat[-1][1] if self.flat else 0
@@ -270,7 +270,7 @@ class _Composer:
         return (room, step), 1
 
     def _check_carry(self, i: int, bound: Int, count: Int, step: Int) -> None:
-        """Right modes are composed one by one, which is right only where their sum stays inside each left mode."""
+        """Refuse right modes whose sum leaves a left mode: they are composed one by one, which is wrong then."""
         if is_static(count) and is_static(step):
             more = i in self.reach
             self.reach[i] = self.reach.get(i, 0) + (count - 1) * step
@@ -282,7 +282,7 @@ class _Composer:
                                     f"past the end of its extent {bound}")
 
     def _unit_stride(self, step: Int) -> Int:
-        """The stride that CuTe gives a mode of extent 1; 0 where it would need facts."""
+        """The stride that CuTe gives a mode of extent 1, or 0 if that stride would need facts."""
         for bound, _ in self.flat[:-1]:
             if not is_const(step, 1):
                 if not is_static(bound) or not is_static(step):
@@ -309,7 +309,7 @@ class _Composer:
 
 
 def ascending(strides: list[Int], what: Callable[[], str]) -> list[int]:
-    """The positions of strides in ascending order; FactError where facts do not order dynamic ones."""
+    """The positions of strides in ascending order; FactError if facts do not order dynamic strides."""
     order: list[int] = []
     for i, step in enumerate(strides):
         at = len(order)
@@ -351,10 +351,10 @@ def complement_modes(layout: Layout, cotarget: IntTuple | None) -> tuple[Modes, 
 
 
 def complement(layout: Layout | WrappedLayout, cotarget: IntTuple | None = None) -> Layout:
-    """The offsets that a layout leaves out up to ``cotarget``, its own cosize unless given (cute/layout.hpp).
+    """The offsets up to ``cotarget`` (its own cosize unless given) that a layout leaves out (cute/layout.hpp).
 
-    Law: strictly increasing, disjoint from the layout but in 0, and ``make_layout(l, complement(l, n))`` reaches n.
-    Of a swizzled layout it counts offsets before the swizzle.
+    Law: strictly increasing, disjoint from the layout but in 0, and ``make_layout(l, complement(l, n))`` reaches n. For
+    a swizzled layout, offsets are counted before the swizzle.
     """
     plain = layout.layout if isinstance(layout, WrappedLayout) else layout
     if not isinstance(plain, Layout):
@@ -371,5 +371,5 @@ def with_shape(layout: L, shape: IntTuple) -> L:
 
 
 def compose_proven(lhs: Layout, rhs: Layout) -> Layout:
-    """Composition that may fail but never records an assumption."""
+    """Composition that may fail, but never records an assumption."""
     return _Composer(lhs, rhs, tuples.merge(flat_modes(lhs), keep_last=True), assume=False).all(rhs.shape, rhs.stride)

@@ -5,7 +5,7 @@ In: integer tuples.  Out: integer tuples, numbers and truths.
 >>> ceil_div((10, 9), (4, 3)), shape_div((2, 6), 4), elem_less((1, 2), (4, 3)), inner_product((1, 2), (8, 1))
 ((3, 3), (1, 3), True, 10)
 
-A comparison of dynamic integers that their facts do not decide is a traced bool in a kernel, else a FactError.
+If facts do not decide a comparison of dynamic integers, it is a traced bool in a kernel and a FactError elsewhere.
 
 Source: cute/int_tuple.hpp.
 """
@@ -32,7 +32,7 @@ def ceil_div(a: IntTuple, b: IntTuple) -> IntTuple: ...
 
 
 def ceil_div(a: IntTuple, b: IntTuple) -> IntTuple:
-    """Quotients rounded up, by mode; an integer b divides a tuple from the left (cute/int_tuple.hpp).
+    """Quotients rounded up, mode by mode; an integer b divides a tuple from the left (cute/int_tuple.hpp).
 
     Law: ``ceil_div(a, b)`` is the least n with ``n * b >= a``.
     """
@@ -53,7 +53,7 @@ def ceil_div(a: IntTuple, b: IntTuple) -> IntTuple:
 
 
 def round_up(a: IntTuple, b: IntTuple) -> IntTuple:
-    """Multiples that are not below, by mode (cute/int_tuple.hpp).
+    """The least multiples of b that are not below a, mode by mode (cute/int_tuple.hpp).
 
     Law: ``round_up(a, b) == ceil_div(a, b) * b`` leaf by leaf.
     """
@@ -65,7 +65,7 @@ def round_up(a: IntTuple, b: IntTuple) -> IntTuple:
 
 
 def shape_div(a: IntTuple, b: IntTuple) -> IntTuple:
-    """What is left of shape a after b elements (cute/int_tuple.hpp).
+    """What is left of shape a after b elements are taken from it (cute/int_tuple.hpp).
 
     Law: ``shape_div(a, b)`` is a / b, or 1 where a divides b; a tuple is divided from the left.
     """
@@ -89,7 +89,7 @@ def shape_div(a: IntTuple, b: IntTuple) -> IntTuple:
 
 
 def evenly_divides(a: IntTuple, b: Tiler) -> bool:
-    """Whether b divides a by mode, which dynamic integers must prove; b may have layouts (cute/int_tuple.hpp).
+    """Whether b divides a mode by mode; dynamic integers must prove it, and b may have layouts (cute/int_tuple.hpp).
 
     Law: ``evenly_divides(a, b)`` means that ``ceil_div(a, b)`` rounds nothing up; a layout divides what it and its
     complement cover.
@@ -115,7 +115,7 @@ def inner_product(a: IntTuple, b: IntTuple) -> Int:
 
 
 def elem_scale(a: IntTuple, b: IntTuple) -> IntTuple:
-    """The leaves of a times the sizes of the modes of b (cute/int_tuple.hpp).
+    """Each leaf of a times the size of the mode of b at its place (cute/int_tuple.hpp).
 
     Law: ``product(elem_scale(a, b)) == product(a) * product(b)``.
     """
@@ -127,7 +127,7 @@ def elem_scale(a: IntTuple, b: IntTuple) -> IntTuple:
 
 
 def product_like(a: IntTuple, guide: IntTuple) -> IntTuple:
-    """The products of the modes of a that stand where the guide has leaves (cute/int_tuple.hpp).
+    """The products of those modes of a that stand where the guide has leaves (cute/int_tuple.hpp).
 
     Law: congruent with the guide, and ``product(product_like(a, guide)) == product(a)``.
     """
@@ -140,7 +140,7 @@ def product_like(a: IntTuple, guide: IntTuple) -> IntTuple:
 
 
 def prefix_product(a: IntTuple, start: Int = 1) -> IntTuple:
-    """The products of all leaves to the left of each (pycute/int_tuple.py).
+    """For each leaf, the product of all leaves to its left (pycute/int_tuple.py).
 
     Law: congruent with a; the leaf after x is x's own prefix product times x.
     """
@@ -177,7 +177,7 @@ def _less(a: Int, b: Int, what: str) -> bool:
 
 
 def _compared(kind: Literal["lt", "le"], a: Int, b: Int, what: str) -> Any:
-    """``a < b`` or ``a <= b``: a bool, or a traced one where the facts do not tell."""
+    """``a < b`` or ``a <= b``: a bool, or a traced bool if the facts do not tell."""
     known = known_less(a, b) if kind == "lt" else known_less_equal(a, b)
     if known is not None:
         return known
@@ -187,7 +187,7 @@ def _compared(kind: Literal["lt", "le"], a: Int, b: Int, what: str) -> Any:
 
 
 def _every(parts: Iterable[Any]) -> Any:
-    """Whether all hold; traced where one of them is and none is known to fail."""
+    """Whether all hold; the answer is traced if one of them is traced and none is known to fail."""
     found: Any = True
     for part in parts:
         if part is False:
@@ -200,7 +200,7 @@ def elem_less(a: IntTuple, b: IntTuple) -> bool:
     """Whether every leaf of a is less than that of b: whether coordinate a lies inside shape b (cute/int_tuple.hpp).
 
     Law: ``elem_less(a, b)`` means ``x < y`` for all pairs of leaves; an integer b bounds the index of a tuple.  In a
-    kernel it is a traced bool where facts do not tell.
+    kernel the answer is a traced bool if facts do not tell.
     """
     if isinstance(a, tuple) and isinstance(b, tuple) and len(a) > len(b):
         return False
@@ -238,12 +238,12 @@ def elem_geq(a: IntTuple, b: IntTuple) -> bool:
 
 
 def _truth(truth: Any) -> bool:
-    """A truth, traced ones included, as the annotations of this module have it."""
+    """A truth, possibly traced, with the type that the annotations of this module have."""
     return truth  # type: ignore[no-any-return]
 
 
 def _first_difference(a: IntTuple, b: IntTuple, what: str, rightmost: bool) -> int:
-    """-1, 0 or 1: how a and b compare in the first leaf, from either end, in which they differ."""
+    """How a and b compare in the first leaf, from either end, in which they differ: -1, 0 or 1."""
     pairs = list(_pairs(a, b, what))
     asked = f"{what} of {text(a)} and {text(b)}"
     for x, y in reversed(pairs) if rightmost else pairs:
@@ -256,7 +256,7 @@ def _first_difference(a: IntTuple, b: IntTuple, what: str, rightmost: bool) -> i
 
 
 def lex_less(a: IntTuple, b: IntTuple) -> bool:
-    """Whether a comes before b, the leftmost leaf deciding first (cute/int_tuple.hpp).
+    """Whether a comes before b if the leftmost leaf decides first (cute/int_tuple.hpp).
 
     Law: the order of row-major indices.
     """
@@ -264,7 +264,7 @@ def lex_less(a: IntTuple, b: IntTuple) -> bool:
 
 
 def lex_leq(a: IntTuple, b: IntTuple) -> bool:
-    """Whether a does not come after b, the leftmost leaf deciding first (cute/int_tuple.hpp).
+    """Whether a does not come after b if the leftmost leaf decides first (cute/int_tuple.hpp).
 
     Law: ``lex_leq(a, b) == (not lex_less(b, a))``.
     """
@@ -272,7 +272,7 @@ def lex_leq(a: IntTuple, b: IntTuple) -> bool:
 
 
 def colex_less(a: IntTuple, b: IntTuple) -> bool:
-    """Whether a comes before b, the rightmost leaf deciding first (cute/int_tuple.hpp).
+    """Whether a comes before b if the rightmost leaf decides first (cute/int_tuple.hpp).
 
     Law: the order of column-major indices.
     """
@@ -280,7 +280,7 @@ def colex_less(a: IntTuple, b: IntTuple) -> bool:
 
 
 def colex_leq(a: IntTuple, b: IntTuple) -> bool:
-    """Whether a does not come after b, the rightmost leaf deciding first (cute/int_tuple.hpp).
+    """Whether a does not come after b if the rightmost leaf decides first (cute/int_tuple.hpp).
 
     Law: ``colex_leq(a, b) == (not colex_less(b, a))``.
     """

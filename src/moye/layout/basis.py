@@ -1,4 +1,4 @@
-"""Basis strides: strides that say along which coordinate, and how far, a mode moves.
+"""Basis strides: they say along which coordinate a mode moves, and how far.
 
 In: the position of a coordinate, ``E(0)``, ``E(0, 1)``.  Out: leaves of strides, written ``2@0`` and ``1@1@0`` (the
 outermost position last, as CuTe prints them), and the coordinates that they add up to.
@@ -20,7 +20,7 @@ from moye.layout.tuples import IntTuple
 
 
 class ScaledBasis(DynInt):
-    """``value`` steps along the coordinate at ``path``; a leaf of strides that is no number."""
+    """``value`` steps along the coordinate at ``path``: a leaf of strides that is not a number."""
 
     __slots__ = ("path", "value")
 
@@ -81,7 +81,7 @@ class ScaledBasis(DynInt):
 
 
 class ArithmeticTuple(tuple[Any, ...]):
-    """A coordinate that adds by position; missing positions are 0.  Otherwise a tuple."""
+    """A coordinate that adds by position; missing positions are 0.  Otherwise it is a tuple."""
 
     __slots__ = ()
 
@@ -140,7 +140,7 @@ def as_arithmetic_tuple(x: Any) -> ArithmeticTuple:
 
 
 def basis_value(e: Int) -> Int:
-    """The number of steps of a basis stride; of an integer, itself.
+    """The number of steps of a basis stride; an integer is its own value.
 
     Law: ``basis_value(n * E(...)) == n`` (cute/numeric/arithmetic_tuple.hpp).
     """
@@ -148,7 +148,7 @@ def basis_value(e: Int) -> Int:
 
 
 def basis_get(e: Int, x: Any) -> Any:
-    """The entry of a tuple at the position of a basis stride; under an integer, the tuple.
+    """The entry of a tuple at the position of a basis stride; for an integer, the whole tuple.
 
     Law: ``basis_get(E(i, j), x) == x[i][j]`` (cute/numeric/arithmetic_tuple.hpp).
     """
@@ -160,7 +160,7 @@ def basis_get(e: Int, x: Any) -> Any:
 
 
 def make_basis_like(shape: IntTuple, *path: int) -> IntTuple:
-    """For every leaf of a shape the basis at its own position.
+    """For every leaf of a shape, the basis at the leaf's own position.
 
     Law: ``crd2idx(c, shape, make_basis_like(shape)) == c`` for natural c (cute/numeric/arithmetic_tuple.hpp).
     """

@@ -1,4 +1,4 @@
-"""Coordinates: to indices and back, from one shape to another, sliced and diced by open modes.
+"""Coordinates: converted to indices and back, moved to another shape, sliced and diced by open modes.
 
 In: coordinates (integers and tuples; ``None`` is an open mode) and shapes or layouts.  Out: indices, coordinates, and
 the open or closed part of a tuple or layout.
@@ -94,7 +94,7 @@ def crd2crd(crd: Coord, dst_shape: IntTuple, src_shape: IntTuple | None = None) 
 
 
 def increment(crd: IntTuple, shape: IntTuple) -> IntTuple:
-    """The next coordinate of a shape, leftmost leaf fastest; after the last one the first (cute/stride.hpp).
+    """The next coordinate of a shape, leftmost leaf fastest; the first follows the last (cute/stride.hpp).
 
     Law: ``crd2idx(increment(c, s), s) == (crd2idx(c, s) + 1) % size(s)``.
     """
@@ -134,7 +134,7 @@ def slice_(crd: Coord, x: IntTuple) -> IntTuple: ...
 
 
 def slice_(crd: Coord, x: Any) -> Any:
-    """The open part of a layout or tuple: what stands where the coordinate is ``None`` (cute/underscore.hpp).
+    """The open part of a layout or tuple: the parts where the coordinate is ``None`` (cute/underscore.hpp).
 
     Law: ``slice_(c, l) == l[c]``, and ``rank(slice_(c, x)) + rank(dice(c, x)) == rank(x)`` for flat coordinates.
     """
@@ -154,7 +154,7 @@ def dice(crd: Coord, x: IntTuple) -> IntTuple: ...
 
 
 def dice(crd: Coord, x: Any) -> Any:
-    """The closed part of a layout or tuple: what stands where the coordinate is a number (cute/underscore.hpp).
+    """The closed part of a layout or tuple: the parts where the coordinate is a number (cute/underscore.hpp).
 
     Law: ``dice(c, l)(dice(c, c)) + slice_(c, l)(d) == l(c filled with d)``.
     """
@@ -196,7 +196,7 @@ def has_none(crd: Coord) -> bool:
 
 
 def domain_offset(crd: Coord, layout: Any) -> Any:
-    """The layout from another origin, and the distance to it; of a tensor, the tensor (cute/layout.hpp).
+    """The layout from another origin, and the distance to it; for a tensor, the moved tensor (cute/layout.hpp).
 
     Law: for ``moved, offset = domain_offset(c, l)``, ``moved(i) + offset == l(c + i)`` for coordinates within a mode.
     """

@@ -1,12 +1,12 @@
 """Divisions: split a layout into tiles and the places of the tiles.
 
-In: a layout and a tiler (a Layout or an integer for the whole layout; a tuple of them by mode, None for a whole mode).
-Out: the same offsets with coordinates (inside the tile, which tile); dynamic extents round up.
+In: a layout and a tiler (a Layout or an integer for the whole layout, or a tuple with one for each mode, where None is
+a whole mode).  Out: the same offsets with coordinates (inside the tile, which tile).  Dynamic extents round up.
 
 >>> str(zipped_divide(Layout.parse("(256,64):(1,256)"), (128, 8)))
 '((128,8),(2,8)):((1,256),(128,2048))'
 
-Divisibility of dynamic extents is not asked for here: whoever hands out tiles does.
+Nothing here asks whether tiles divide dynamic extents.  The code that hands out tiles asks.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from moye.layout.wrapped import dividing, verb
 
 @dividing
 def logical_divide(layout: Layout, tiler: Tiler) -> Layout:
-    """Each mode as (inside the tile, which tile), by mode under a tuple (cute/layout.hpp).
+    """Split each mode into (inside the tile, which tile); a tuple does so mode by mode (cute/layout.hpp).
 
     Law: ``logical_divide(A, B) == composition(A, make_layout(B, complement(B, size(A))))``.
     """
@@ -33,7 +33,7 @@ def logical_divide(layout: Layout, tiler: Tiler) -> Layout:
 
 
 def _whole(layout: Layout, tiler: Tiler) -> Tiler:
-    """A tiler of one tile, for a layout of one mode, tiles the whole layout: the result has no one-tuples."""
+    """Let a tiler of one tile, for a layout of one mode, tile the whole layout: the result has no one-tuples."""
     one = isinstance(tiler, tuple) and len(tiler) == len(layout) == 1 and not isinstance(tiler[0], tuple)
     return tiler[0] if one and isinstance(tiler, tuple) else tiler
 
@@ -73,7 +73,7 @@ def zip_by(divided: Layout, tiler: Tiler) -> Layout:
 
 @verb
 def tile_unzip(layout: Layout, tiler: Tiler) -> Layout:
-    """A logical divide or product, pairs at the places of the tiler, as ((firsts), (seconds)) (cute/layout.hpp).
+    """Turn a logical divide or product, with pairs where the tiler is, into ((firsts), (seconds)) (cute/layout.hpp).
 
     Law: ``tile_unzip(logical_divide(A, B), B) == zipped_divide(A, B)``.
     """
@@ -81,7 +81,7 @@ def tile_unzip(layout: Layout, tiler: Tiler) -> Layout:
 
 
 def domain_distribute(shape: object, count: IntTuple) -> Layout:
-    """``count`` elements spread over a shape, as many as divide it from the left (cute/layout.hpp).
+    """Spread ``count`` elements over a shape, as many as divide it from the left (cute/layout.hpp).
 
     Law: strictly increasing, its size divides ``count``, and ``composition(make_layout(shape), result)`` exists.
     """

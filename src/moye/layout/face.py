@@ -1,11 +1,14 @@
-"""The face of the algebra: what public verbs do with arguments of other types than they are written for.
+"""The public form of the algebra: it decides what functions do with arguments of the wrong type.
 
-In: a verb.  Out: the same verb, which takes NumPy's integers for Python's, and whose misuse is one LayoutError.
+In: a verb.  Out: the same verb, which takes NumPy's integers for Python's and lists for tuples, and whose misuse is
+one LayoutError: Python would multiply a string, or an array, by an integer.
 
->>> face(size)("abc")                                          # a sketch
-LayoutError: size('abc'): x must be a layout, an integer tuple or a tensor
+>>> mo.complement("abc")
+Traceback (most recent call last):
+    ...
+moye.errors.LayoutError: complement: layout must be a layout, not 'abc' of type str
 
-Modules of the house call the verbs of the files below, without this; a call that is right costs a look at its types.
+moye's own modules call the functions below directly, without this check.  A correct call costs a look at its types.
 Errors of the algebra itself pass through as they are.
 """
 
@@ -31,23 +34,34 @@ Test = Callable[[object], bool]
 # What falls out of an algorithm that is handed what it was not written for.
 MISUSE = (TypeError, AttributeError, ValueError, LookupError, ArithmeticError, RecursionError, MemoryError)
 LONGEST = 60
-_AS_IT_IS = (int, bool, str, float, type(None), slice, Layout)
+_OWN = (int, bool, type(None), slice, Layout)
+_AS_IT_IS = (*_OWN, str, float)
 
 
 def plain(value: Any) -> Any:
-    """An argument with NumPy's integers, also inside of tuples and lists, made Python's."""
+    """An argument with NumPy's integers, also inside of tuples and lists, made Python's, and lists made tuples."""
     kind = type(value)
     if kind in _AS_IT_IS:
         return value
     if kind is tuple or kind is list:
-        items = [plain(item) for item in value]
-        return kind(items) if any(a is not b for a, b in zip(items, value, strict=True)) else value
+        items = tuple([plain(item) for item in value])
+        return items if kind is list or any(a is not b for a, b in zip(items, value, strict=True)) else value
     if hasattr(kind, "__index__") and not isinstance(value, int):
         try:
             return operator.index(value)
         except (TypeError, ValueError):                 # an array of several elements
             return value
     return value
+
+
+def _foreign(value: object) -> bool:
+    """Whether an argument is, or holds, what the algebra has not made: the types of parameters tell if it may be."""
+    kind = type(value)
+    if kind in _OWN:
+        return False
+    if isinstance(value, tuple):
+        return any(map(_foreign, value))
+    return not (isinstance(value, DynInt) or kind.__module__.startswith("moye."))
 
 
 def _is_int(x: object) -> bool:
@@ -100,7 +114,7 @@ KINDS: dict[str, tuple[Test, str]] = {
 
 
 def short(value: object) -> str:
-    """A value on one line, at most ``LONGEST`` characters of it."""
+    """A value on one line, cut to at most ``LONGEST`` characters."""
     try:
         text = " ".join(repr(value).split())
     except Exception:
@@ -109,7 +123,7 @@ def short(value: object) -> str:
 
 
 def _objection(parameter: inspect.Parameter, value: object) -> str | None:
-    """What an argument must be, where its annotation tells that it is not."""
+    """What an argument must be, if its annotation says that it is not."""
     kinds = [KINDS.get(part) for part in str(parameter.annotation).split(" | ")]
     if any(kind is None or kind[0](value) for kind in kinds):
         return None
@@ -118,8 +132,8 @@ def _objection(parameter: inspect.Parameter, value: object) -> str | None:
     return f"{parameter.name} must be {listed}, not {short(value)} of type {type(value).__name__}"
 
 
-def _misused(function: Callable[..., Any], bound: inspect.BoundArguments, error: BaseException) -> LayoutError:
-    """One sentence about a call: the argument that is at fault, or all of them."""
+def _accused(function: Callable[..., Any], bound: inspect.BoundArguments) -> LayoutError | None:
+    """One sentence about the first argument that is none of its parameter's types."""
     for parameter in bound.signature.parameters.values():
         given = bound.arguments.get(parameter.name, parameter.empty)
         if given is parameter.empty:
@@ -128,20 +142,35 @@ def _misused(function: Callable[..., Any], bound: inspect.BoundArguments, error:
         for value in values:
             if (objection := _objection(parameter, value)) is not None:
                 return LayoutError(f"{function.__name__}: {objection}")
+    return None
+
+
+def _misused(function: Callable[..., Any], bound: inspect.BoundArguments, error: BaseException) -> LayoutError:
+    """One sentence about a call: the argument that is at fault, or all of them."""
+    if (accused := _accused(function, bound)) is not None:
+        return accused
     given = ", ".join(f"{name} = {short(value)}" for name, value in bound.arguments.items())
     why = " ".join(str(error).split()) or type(error).__name__
     return LayoutError(f"{function.__name__} is not defined for {given} ({why})")
 
 
 def face(function: F) -> F:
-    """The public form of a verb."""
+    """The public form of a function of the algebra."""
     signature = inspect.signature(function)
+    numbers = [i for i, p in enumerate(signature.parameters.values()) if p.annotation in ("Int", "int")]
 
     @functools.wraps(function)
     def called(*args: Any, **keywords: Any) -> Any:
-        args = tuple(map(plain, args))
-        keywords = {name: plain(value) for name, value in keywords.items()}
         try:
+            args = tuple(map(plain, args))
+            keywords = {name: plain(value) for name, value in keywords.items()}
+        except RecursionError:
+            raise LayoutError(f"{function.__name__}: its arguments are nested too deeply") from None
+        try:
+            odd = any(map(_foreign, (*args, *keywords.values()))) or \
+                any(type(args[i]) is tuple for i in numbers if i < len(args))
+            if odd and (accused := _accused(function, signature.bind(*args, **keywords))) is not None:
+                raise accused
             return function(*args, **keywords)
         except MoyeError:
             raise

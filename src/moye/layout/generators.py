@@ -1,4 +1,4 @@
-"""Layouts made of a shape: in an order, like another layout, or of coordinates.
+"""Layouts made from a shape: in an order, like another layout, or of coordinates.
 
 In: shapes, orders, layouts.  Out: compact layouts, and identity layouts with basis strides.
 
@@ -31,7 +31,7 @@ def make_ordered_layout(shape: IntTuple, order: IntTuple | Major) -> Layout:
 
 @verb
 def make_layout_like(layout: Layout) -> Layout:
-    """The compact layout with the shape, the order of modes, and the repeated modes of another (cute/layout.hpp).
+    """A compact layout with the shape, the order of modes and the repeated modes of another (cute/layout.hpp).
 
     Law: compact, congruent, stride 0 where the other has it, and its strides are ordered as the other's.
     """

@@ -5,8 +5,8 @@ In: leaves of shapes, strides and coordinates.  Out: their products, quotients, 
 >>> ceil_div(10, 4), divides(4, 12), known_less(3, 4)
 (3, True, True)
 
-A dynamic integer is never compared with ``==`` or ``<`` here: every question goes through its facts (divisor, bounds,
-``same``), and a question that they do not answer gives None, or FactError where an answer is indispensable.
+A dynamic integer is never compared with ``==`` or ``<`` here.  Every question goes to its facts (divisor, bounds,
+``same``).  If they do not answer it, the result is None, or FactError if an answer is indispensable.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from moye.errors import FactError, LayoutError
 class DynInt(ABC):
     """A dynamic integer and its facts: ``value % divisor == 0`` and ``lower <= value <= upper`` (None: no bound).
 
-    Arithmetic has floor semantics and takes ints on either side; comparisons give traced booleans, not Python ones.
+    Arithmetic has floor semantics and takes ints on either side.  Comparisons give traced booleans, not Python's.
     """
 
     __slots__ = ()
@@ -89,9 +89,9 @@ class DynInt(ABC):
 
     @abstractmethod
     def require_divisible(self, divisor: int, what: str, code: str = "A12") -> Int:
-        """The exact quotient: proves that ``divisor`` divides, or records it as an assumption, or raises.
+        """The exact quotient; that ``divisor`` divides is proven, assumed, or an error is raised.
 
-        ``code`` is the class of the error, A4 where tiles would not divide an extent.
+        ``code`` is the class of the error: A4 if tiles would not divide an extent.
         """
 
 
@@ -114,7 +114,7 @@ def is_const(x: object, value: int) -> bool:
 def same(a: Int, b: Int) -> bool:
     """Whether a and b are provably equal.
 
-    Law: ``same(a, b)`` implies that the values are equal; of two static integers it is ``a == b``.
+    Law: ``same(a, b)`` implies that the values are equal; for two static integers it is ``a == b``.
     """
     if isinstance(a, int):
         return a == b if isinstance(b, int) else b.same(a)
@@ -132,7 +132,7 @@ def upper_bound(x: Int) -> int | None:
 
 
 def known_less(a: Int, b: Int) -> bool | None:
-    """Whether a < b; None where the facts do not tell.
+    """Whether a < b; None if the facts do not tell.
 
     Law: an answer agrees with the values; two static integers always have one.
     """
@@ -149,13 +149,13 @@ def known_less(a: Int, b: Int) -> bool | None:
 
 
 def known_less_equal(a: Int, b: Int) -> bool | None:
-    """Whether a <= b; None where the facts do not tell."""
+    """Whether a <= b; None if the facts do not tell."""
     greater = known_less(b, a)
     return None if greater is None else not greater
 
 
 def divides(d: Int, n: Int) -> bool | None:
-    """Whether d divides n; None where the facts do not tell.
+    """Whether d divides n; None if the facts do not tell.
 
     Law: an answer agrees with ``n % d == 0`` of the values; two static integers with d != 0 always have one.
     """
@@ -169,14 +169,14 @@ def divides(d: Int, n: Int) -> bool | None:
 
 
 def add(a: Int, b: Int) -> Int:
-    """a + b; adding a static 0 gives the other object."""
+    """The sum a + b; if one is a static 0, it is the other object."""
     if is_const(a, 0):
         return b
     return a if is_const(b, 0) else a + b
 
 
 def mul(a: Int, b: Int) -> Int:
-    """a * b; a static 0 gives static 0, a static 1 gives the other object."""
+    """The product a * b; a static 0 gives static 0, and a static 1 gives the other object."""
     if is_const(a, 0) or is_const(b, 0):
         return 0
     if is_const(a, 1):
@@ -185,7 +185,7 @@ def mul(a: Int, b: Int) -> Int:
 
 
 def prod(factors: Iterable[Int]) -> Int:
-    """The product, static factors multiplied first."""
+    """The product; static factors are multiplied first."""
     static, dynamic = 1, list[DynInt]()
     for factor in factors:
         if isinstance(factor, int):
@@ -204,7 +204,7 @@ def _below(a: Int, b: Int) -> bool:
 
 
 def floor_div(a: Int, b: Int) -> Int:
-    """a // b, without a division where the facts tell the quotient."""
+    """a // b, without a division if the facts give the quotient."""
     if is_const(b, 1) or is_const(a, 0):
         return a
     if isinstance(a, int) and isinstance(b, int):
@@ -217,7 +217,7 @@ def floor_div(a: Int, b: Int) -> Int:
 
 
 def mod(a: Int, b: Int) -> Int:
-    """a % b, without a division where the facts tell the remainder."""
+    """a % b, without a division if the facts give the remainder."""
     if isinstance(a, int) and isinstance(b, int):
         return a % b
     if divides(b, a):
@@ -226,7 +226,7 @@ def mod(a: Int, b: Int) -> Int:
 
 
 def ceil_div(a: Int, b: Int) -> Int:
-    """The least n with n * b >= a, for b > 0; exact where b is known to divide a."""
+    """The least n with n * b >= a, for b > 0; an exact quotient if b is known to divide a."""
     if isinstance(a, int) and isinstance(b, int):
         return -(-a // b)
     if is_const(b, 1) or is_const(a, 0):
@@ -240,12 +240,12 @@ def ceil_div(a: Int, b: Int) -> Int:
 
 
 def said(what: str | Callable[[], str]) -> str:
-    """A text, or what a function makes of it: messages are put together only where they are raised."""
+    """A text, or what a function returns as one: messages are put together only when they are raised."""
     return what if isinstance(what, str) else what()
 
 
 def exact_div(a: Int, b: Int, what: str | Callable[[], str]) -> Int:
-    """a / b where b must divide a: proves it, or records it as an assumption of a, or raises about ``what``."""
+    """a / b, where b must divide a: this is proven, assumed of a, or an error about ``what`` is raised."""
     if isinstance(a, int) and isinstance(b, int) and b and a % b == 0:
         return a // b
     if is_const(b, 1) or is_const(a, 0):
@@ -260,7 +260,7 @@ def exact_div(a: Int, b: Int, what: str | Callable[[], str]) -> Int:
 
 
 def minimum(a: Int, b: Int, what: str = "minimum") -> Int:
-    """The smaller of two integers; FactError where the facts do not tell which it is."""
+    """The smaller of two integers; FactError if the facts do not tell which it is."""
     less = known_less_equal(a, b)
     if less is None:
         raise FactError(f"{what} needs a bound that tells whether {a} <= {b}")

@@ -6,7 +6,7 @@ In: layouts.  Out: layouts that obey the law in each docstring, in CuTe's form.
 >>> str(right_inverse(a)), max_common_vector(make_layout((8, 4)), b)
 ('(8,4):(4,1)', 8)
 
-A swizzled layout has a swizzled inverse where one exists (swizzle.py).  Source: cute/layout.hpp.
+A swizzled layout has a swizzled inverse if one exists (swizzle.py).  Source: cute/layout.hpp.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def right_inverse(layout: WrappedLayout) -> WrappedLayout: ...
 
 
 def right_inverse(layout: Layout | WrappedLayout) -> Layout | WrappedLayout:
-    """The indices at which the offsets 0, 1, 2, ... lie, as far as they do (cute/layout.hpp).
+    """The indices at which the offsets 0, 1, 2, ... lie, as far as they are contiguous (cute/layout.hpp).
 
     Law: ``layout(right_inverse(layout)(i)) == i`` for every i below its size, the largest that is provable.
     """
@@ -65,10 +65,10 @@ def left_inverse(layout: WrappedLayout) -> WrappedLayout: ...
 
 
 def left_inverse(layout: Layout | WrappedLayout) -> Layout | WrappedLayout:
-    """From an offset back to its index; modes of stride 0 are left out (cute/layout.hpp).
+    """The layout from an offset back to its index; modes of stride 0 are left out (cute/layout.hpp).
 
-    Law: ``left_inverse(layout)(layout(i)) == i`` for every index i of an injective layout; of others it is an index
-    with that offset, or an error.
+    Law: ``left_inverse(layout)(layout(i)) == i`` for every index i of an injective layout; for other layouts it is an
+    index with that offset, or an error.
     """
     plain = _invertible(layout, "left_inverse")
     if isinstance(layout, WrappedLayout):
@@ -101,10 +101,10 @@ def left_inverse(layout: Layout | WrappedLayout) -> Layout | WrappedLayout:
 
 
 def _check_apart(asked: str, mode: tuple[Int, Int], above: tuple[Int, Int], below: int) -> int:
-    """Two modes in the order of their strides: whether an offset still tells one coordinate of the lower one.
+    """Check that an offset still determines the coordinate of the lower of two modes, in order of stride.
 
-    Where modes overlap, CuTe's inverse gives one of the indices; it does so as long as a mode with a gap above it ends
-    past everything below, ``below`` being the largest offset of the modes so far (0 while none overlap).
+    If modes overlap, CuTe's inverse gives one of the indices.  It does so as long as a mode with a gap above it ends
+    past everything below.  ``below`` is the largest offset of the modes so far (0 while none overlap).
     """
     extent, step = mode
     overlaps = known_less(above[1], mul(extent, step))
@@ -130,7 +130,7 @@ def _invertible(layout: Layout | WrappedLayout, what: str) -> Layout:
 
 
 def nullspace(layout: Layout | WrappedLayout) -> Layout:
-    """The indices that lead nowhere: those of the modes of stride 0 (cute/layout.hpp).
+    """The indices that do not change the offset: those of the modes of stride 0 (cute/layout.hpp).
 
     Law: ``layout(nullspace(layout)(i)) == layout(0)`` for every i, the largest such.
     """
@@ -149,8 +149,8 @@ def nullspace(layout: Layout | WrappedLayout) -> Layout:
 def max_common_layout(a: Layout | WrappedLayout, b: Layout | WrappedLayout) -> Layout:
     """The indices at which two layouts are contiguous, in the same order (cute/layout.hpp, cute/swizzle_layout.hpp).
 
-    Law: for ``v = max_common_layout(a, b)``, ``a(v(i)) - a(0) == b(v(i)) - b(0) == i``; the largest for plain layouts
-    of one size.
+    Law: for ``v = max_common_layout(a, b)``, ``a(v(i)) - a(0) == b(v(i)) - b(0) == i``; it is the largest such layout
+    for plain layouts of one size.
     """
     common = _common(_invertible(a, "max_common_layout"), _invertible(b, "max_common_layout"))
     count = size(common)
@@ -177,7 +177,7 @@ def _common(a: Layout, b: Layout) -> Layout:
 
 
 def _inside(layout: Layout, count: int) -> bool:
-    """Whether a static mode of stride 1 alone has so many elements."""
+    """Whether a single static mode of stride 1 has so many elements."""
     return any(is_const(step, 1) and is_static(extent) and extent >= count
                for extent, step in flat_modes(coalesce(layout)))
 

@@ -1,6 +1,6 @@
 """Layouts: functions from coordinates to offsets, given by a shape and a congruent stride.
 
-In: integer tuples, or notation.  Out: ``Layout``, how large it is, where a coordinate lies, and its slices.
+In: integer tuples, or notation.  Out: ``Layout``, its size, the offset of a coordinate, and its slices.
 
 >>> layout = make_layout((4, 8), (8, 1))
 >>> layout(1, 2), size(layout), str(layout[:, 2]), str(Layout.parse("(4,8):(8,1)").mode(0))
@@ -47,7 +47,7 @@ class Layout(Drawable):
 
     @staticmethod
     def of(shape: IntTuple, stride: IntTuple) -> Layout:
-        """The layout of a shape and a stride that were parts of layouts before: they are not checked again."""
+        """The layout of a shape and a stride that were parts of layouts before, so they are not checked again."""
         new = object.__new__(Layout)
         object.__setattr__(new, "shape", shape)
         object.__setattr__(new, "stride", stride)
@@ -61,12 +61,13 @@ class Layout(Drawable):
 
     @staticmethod
     def parse(source: str) -> Layout:
-        """The layout that a text denotes: ``Layout.parse(str(layout)) == layout``; a shape alone is column-major."""
+        """Read a layout: ``Layout.parse(str(layout)) == layout``; a shape alone is column-major."""
         return make_layout(*read_layout(source))
 
     def __call__(self, *crd: Coord) -> Int:
-        """The offset of a coordinate (an index, a coordinate tuple, or one argument a mode); under basis strides a
-        coordinate, as an ``ArithmeticTuple``."""
+        """The offset of a coordinate: an index, a coordinate tuple, or one argument per mode.  Under basis strides it
+        is a coordinate, an ``ArithmeticTuple``.
+        """
         whole = crd[0] if len(crd) == 1 else crd
         try:
             offset = tuples.crd_to_offset(whole, self.shape, self.stride)
@@ -79,7 +80,7 @@ class Layout(Drawable):
         return offset
 
     def __getitem__(self, crd: Coord) -> Layout:
-        """The sublayout of the open modes (``:`` or ``None``) of a coordinate, its offset dropped."""
+        """The sublayout of the open modes (``:`` or ``None``) of a coordinate; its offset is dropped."""
         return self.slice_and_offset(crd)[0]
 
     def slice_and_offset(self, crd: Coord) -> tuple[Layout, Int]:
@@ -107,7 +108,7 @@ class Layout(Drawable):
         return (self.mode(i) for i in range(len(self)))
 
     def __eq__(self, other: object) -> bool:
-        """Whether both are provably the same in form: shape and stride, structure included."""
+        """Whether shape and stride are provably the same, with the same structure."""
         if not isinstance(other, Layout):
             return NotImplemented
         return tuples.same_tuple(self.shape, other.shape) and tuples.same_tuple(self.stride, other.stride)
@@ -122,7 +123,7 @@ class Layout(Drawable):
 
 
 def as_coordinate(offset: Any, stride: IntTuple) -> Any:
-    """An offset under basis strides as a coordinate with every position that the strides know; others as they are."""
+    """An offset under basis strides, as a coordinate with every position that the strides know; others as they are."""
     if not has_basis(stride):
         return offset
     positions = ArithmeticTuple(())
@@ -148,7 +149,7 @@ def _expand_ellipsis(crd: Coord, rank: int) -> Coord:
 
 
 def _slice(crd: Coord, shape: IntTuple, stride: IntTuple) -> tuple[list[tuple[IntTuple, IntTuple]], Int]:
-    """The open modes, in one list whatever their nesting (as in CuTe), and the offset of the others."""
+    """The open modes, in one list whatever their nesting is (as in CuTe), and the offset of the others."""
     if not isinstance(crd, tuple):
         if crd is None or isinstance(crd, slice):
             _check_open(crd)
@@ -187,7 +188,7 @@ def make_layout(layout: Layout, /, *layouts: Layout) -> Layout: ...
 
 
 def make_layout(*args: Layout | IntTuple | Major | None) -> Layout:
-    """A layout of a shape and strides (or ``LayoutLeft``, the default, or ``LayoutRight``), or of layouts as modes.
+    """A layout from a shape and strides, or ``LayoutLeft`` (the default) or ``LayoutRight``; or from layouts as modes.
 
     Law: ``make_layout(s)(i) == i`` for every index, and ``make_layout(A, B)(i, j) == A(i) + B(j)`` (cute/layout.hpp).
     """
@@ -210,7 +211,7 @@ def make_layout(*args: Layout | IntTuple | Major | None) -> Layout:
 
 
 def from_modes(modes: Modes) -> Layout:
-    """The layout of flat modes: an integer one for a single mode, ``1:0`` for none."""
+    """The layout of flat modes: an integer layout for a single mode, and ``1:0`` for no mode."""
     if not modes:
         return Layout(1, 0)
     if len(modes) == 1:
@@ -219,7 +220,7 @@ def from_modes(modes: Modes) -> Layout:
 
 
 def _form(x: object, attribute: str) -> IntTuple:
-    """The shape or stride of a layout, of an owner of one, or (shapes only) an integer tuple itself."""
+    """The shape or stride of a layout or of an object that has one; for shapes also an integer tuple itself."""
     if isinstance(x, Layout):
         return x.shape if attribute == "shape" else x.stride
     inner = getattr(x, "layout", None)
@@ -302,9 +303,9 @@ def coprofile(x: object, mode: int | tuple[int, ...] | None = None) -> IntTuple:
 
 
 def cosize(x: object, mode: int | tuple[int, ...] | None = None) -> Int:
-    """One more than the largest offset, strides taken positive (cute/layout.hpp).
+    """One more than the largest offset, with all strides taken as positive (cute/layout.hpp).
 
-    Law: ``cosize(l) == max(l(i)) + 1`` for strides >= 0; a bound of every offset for swizzled layouts.
+    Law: ``cosize(l) == max(l(i)) + 1`` for strides >= 0; for swizzled layouts it bounds every offset.
     """
     bound = getattr(x, "cosize_bound", None)
     if bound is not None and mode is None:
@@ -313,7 +314,7 @@ def cosize(x: object, mode: int | tuple[int, ...] | None = None) -> Int:
 
 
 def need_numbers(layout: Layout, what: str) -> None:
-    """Refuse basis strides where a verb needs offsets that are numbers."""
+    """Refuse basis strides if a function needs offsets that are numbers."""
     if has_basis(layout.stride):
         raise LayoutError(f"{what} of {layout} needs offsets that are numbers, but its strides are coordinates")
 
@@ -336,7 +337,7 @@ def slice_and_offset(crd: Coord, layout: S) -> tuple[S, Int]:
 
 
 def _integers(crd: Any, whole: Any) -> Any:
-    """A coordinate with NumPy's integers made Python's; LayoutError where something else is in it."""
+    """A coordinate with NumPy's integers turned into Python's; LayoutError if it has anything else."""
     if isinstance(crd, (tuple, list)):
         return tuple(_integers(item, whole) for item in crd)
     if hasattr(crd, "divisor"):                             # a traced integer

@@ -1,4 +1,4 @@
-"""Rearranging modes: flatten, group, select, append; nothing here changes where an element lies.
+"""Rearranging modes: flatten, group, select, append.  Nothing here changes where an element lies.
 
 In: a layout (or, for ``flatten``, an integer tuple).  Out: one with other modes.
 
@@ -21,6 +21,8 @@ from moye.layout.layout import Layout, make_layout, shape
 from moye.layout.tuples import IntTuple
 from moye.layout.wrapped import L, WrappedLayout, verb
 
+MOST_MODES = 1 << 16
+
 
 @overload
 def flatten(x: L) -> L: ...
@@ -31,7 +33,7 @@ def flatten(x: IntTuple) -> IntTuple: ...
 
 
 def flatten(x: Layout | WrappedLayout | IntTuple) -> Layout | WrappedLayout | IntTuple:
-    """Nested modes laid open; an integer stays one (cute/layout.hpp).
+    """A layout without nested modes; an integer stays an integer (cute/layout.hpp).
 
     Law: ``flatten(l)(i) == l(i)`` for every index i, and ``depth(flatten(l)) <= 1``.
     """
@@ -90,7 +92,7 @@ def take(layout: Layout, begin: int, end: int) -> Layout:
 
 @verb
 def append(layout: Layout, mode: Layout | None = None, rank: int | None = None) -> Layout:
-    """The layout with a mode at the end (1:0 unless given), or with as many as make its rank (cute/layout.hpp).
+    """The layout with a mode added at the end (1:0 unless given), or enough of them for a rank (cute/layout.hpp).
 
     Law: ``append(l, m)(c, j) == l(c) + m(j)``, and ``append(l, rank=n)(i) == l(i)``.
     """
@@ -101,7 +103,7 @@ def append(layout: Layout, mode: Layout | None = None, rank: int | None = None) 
 
 @verb
 def prepend(layout: Layout, mode: Layout | None = None, rank: int | None = None) -> Layout:
-    """The layout with a mode in front (1:0 unless given), or with as many as make its rank (cute/layout.hpp).
+    """The layout with a mode added in front (1:0 unless given), or enough of them for a rank (cute/layout.hpp).
 
     Law: ``prepend(l, m)(j, c) == m(j) + l(c)``, and ``prepend(l, rank=n)(i) == l(i)``.
     """
@@ -112,7 +114,7 @@ def prepend(layout: Layout, mode: Layout | None = None, rank: int | None = None)
 
 @verb
 def replace(layout: Layout, index: int, mode: Layout) -> Layout:
-    """The layout with another mode in the place of one (cute/layout.hpp).
+    """The layout with one mode replaced by another (cute/layout.hpp).
 
     Law: ``replace(l, i, m).mode(i) == m``, and every other mode is that of l.
     """
@@ -128,11 +130,13 @@ def _missing(layout: Layout, rank: int | None) -> int:
         return 1
     if rank < len(layout):
         raise LayoutError(f"{layout} has rank {len(layout)} already: it cannot be padded to {rank}")
+    if rank > MOST_MODES:
+        raise LayoutError(f"{layout} padded to rank {rank}: layouts of more than {MOST_MODES} modes are not made")
     return rank - len(layout)
 
 
 def zip_modes(a: Layout, b: Layout) -> Layout:
-    """((a0, b0), (a1, b1), ...): the modes of two layouts of one rank in pairs (cute/layout.hpp, zip).
+    """The modes of two layouts of one rank in pairs, ((a0, b0), (a1, b1), ...) (cute/layout.hpp, zip).
 
     Law: ``zip_modes(a, b).mode(i) == make_layout(a.mode(i), b.mode(i))``.
     """
@@ -143,7 +147,7 @@ def zip_modes(a: Layout, b: Layout) -> Layout:
 
 @verb
 def transform_layout(layout: Layout, f: Callable[..., Layout], other: Layout | None = None) -> Layout:
-    """f of every mode, or of every pair of modes of two layouts; modes without a partner stay (cute/layout.hpp).
+    """Apply f to every mode, or to every pair of modes of two layouts; modes without a partner stay (cute/layout.hpp).
 
     Law: ``transform_layout(l, f).mode(i) == f(l.mode(i))``.
     """
@@ -173,6 +177,6 @@ def weakly_congruent(a: object, b: object) -> bool:
 def compatible(a: object, b: object) -> bool:
     """Whether b refines a and their sizes agree mode by mode (cute/int_tuple.hpp).
 
-    Law: every coordinate of a is one of b, of the same index; a partial order.
+    Law: every coordinate of a is one of b with the same index; a partial order.
     """
     return tuples.compatible_tuples(shape(a), shape(b))

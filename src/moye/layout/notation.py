@@ -1,4 +1,4 @@
-"""Reader of CuTe's notation for integer tuples, layouts and swizzles.
+"""Read CuTe's notation for integer tuples, layouts and swizzles.
 
 In: text such as ``((2,2),4):((1,8),2)``, ``(4,8):(1@0,1@1)`` or ``Sw<3,4,3> o 0 o (8,8):(8,1)``.  Out: its parts as
 nested tuples; LayoutError with a caret under the first character that does not belong.
@@ -6,8 +6,8 @@ nested tuples; LayoutError with a caret under the first character that does not 
 >>> read_layout("(4):(1)"), read_layout("8")
 (((4,), (1,)), (8, None))
 
-``(4)`` and ``(4,)`` are both one-tuples, ``4`` is an integer; spaces and C++'s ``_`` before static integers are
-skipped.  Dynamic integers have no notation.  What the parts mean is in layout.py and swizzle.py.
+``(4)`` and ``(4,)`` are both one-tuples, and ``4`` is an integer.  Spaces and C++'s ``_`` before static integers are
+skipped.  Dynamic integers have no notation.  The meaning of the parts is in layout.py and swizzle.py.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class Reader:
         return tuple(items), (column, tuple(columns))
 
     def layout(self) -> tuple[IntTuple, IntTuple | None]:
-        """``shape`` or ``shape:stride`` up to the end, of one structure and with extents >= 0."""
+        """Read ``shape`` or ``shape:stride`` up to the end; both have one structure, and extents are >= 0."""
         shape, where = self.int_tuple()
         stride, places = self.int_tuple() if self.accept(":") else (None, 0)
         self.end()
@@ -157,7 +157,7 @@ def _first(where: Columns) -> int:
 
 
 def read_layout(source: str) -> tuple[IntTuple, IntTuple | None]:
-    """Shape and stride that a text denotes; no stride where it names only a shape."""
+    """The shape and stride that a text denotes; no stride if it names only a shape."""
     return Reader(source).layout()
 
 

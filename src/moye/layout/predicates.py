@@ -1,4 +1,4 @@
-"""Is a static layout injective, surjective, compact?  With a witness where it is not.
+"""Is a static layout injective, surjective, compact?  If it is not, there is a witness.
 
 In: a static Layout or ComposedLayout.  Out: a boolean; or two coordinates that collide, an offset that is missed.
 
@@ -76,11 +76,11 @@ def is_compact(layout: AnyLayout) -> bool:
 
 
 def find_collision(layout: AnyLayout) -> Collision | None:
-    """Two coordinates with the same offset, or None where the layout is injective.
+    """Two coordinates with the same offset, or None if the layout is injective.
 
-    A swizzle permutes offsets, so that only the inner layout counts.  Offsets are equal where a nonzero difference of
-    coordinates has inner product 0 with the strides: such a difference is searched from the largest stride down.
-    LayoutError where the search needs more than ``SEARCH_LIMIT`` steps.
+    A swizzle permutes offsets, so only the inner layout counts.  Offsets are equal if a nonzero difference of
+    coordinates has inner product 0 with the strides.  Such a difference is searched from the largest stride down.
+    LayoutError if the search needs more than ``SEARCH_LIMIT`` steps.
     """
     modes = static_modes(layout, "find_collision")
     if element_count(modes) < 2:
@@ -100,7 +100,7 @@ def find_collision(layout: AnyLayout) -> Collision | None:
 
 
 class _Differences:
-    """Depth-first search for a nonzero difference of coordinates, modes by descending stride, none negative."""
+    """Depth-first search for a nonzero difference of coordinates; modes by descending stride, none negative."""
 
     def __init__(self, modes: list[tuple[int, int]], name: str) -> None:
         self.modes, self.name, self.steps = modes, name, 0
@@ -114,7 +114,7 @@ class _Differences:
         return self._from(0, 0, False)
 
     def _from(self, i: int, total: int, nonzero: bool) -> list[int] | None:
-        """Differences of the modes from i on that bring ``total`` to 0."""
+        """The differences of the modes from i on that bring ``total`` to 0."""
         if i == len(self.modes):
             return [] if total == 0 and nonzero else None
         if (i, total, nonzero) in self.dead:
@@ -146,7 +146,7 @@ class _Differences:
 def find_hole(layout: AnyLayout, codomain: int | None = None) -> int | None:
     """An offset in 0 .. codomain - 1 that no coordinate has, or None; the codomain ends at the largest offset.
 
-    The smallest one, for plain layouts with strides >= 0.
+    For plain layouts with strides >= 0 it is the smallest one.
     """
     asked = "find_hole"
     modes = [mode for mode in static_modes(layout, asked) if mode[0] != 1 and mode[1] != 0]
@@ -166,7 +166,7 @@ def find_hole(layout: AnyLayout, codomain: int | None = None) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class _Image:
-    """The offsets low .. high; from each end, the first ``run`` are there and the next is not (unless it is past)."""
+    """The offsets low .. high.  From each end, the first ``run`` are there and the next is not, unless it is past."""
 
     low: int
     high: int
@@ -174,9 +174,9 @@ class _Image:
 
     @staticmethod
     def of(modes: list[tuple[int, int]], start: int) -> _Image:
-        """Strides in ascending order: the sums fill 0 .. r, and a stride above r + 1 leaves r + 1 to nobody.
+        """Take strides in ascending order: the sums fill 0 .. r, and a stride above r + 1 leaves r + 1 as a hole.
 
-        A negative stride runs through the same sums from the other end, so that signs only shift the image.
+        A negative stride runs through the same sums from the other end, so signs only shift the image.
         """
         reach, filled = 0, None
         for step, extent in sorted((abs(step), extent) for extent, step in modes):
@@ -191,7 +191,7 @@ class _Image:
         return self.run > self.high - self.low
 
     def holes(self) -> tuple[int, ...]:
-        """The missed offsets next to the runs at both ends: the image is symmetric."""
+        """The missed offsets next to the runs at both ends, because the image is symmetric."""
         return () if self.is_interval else (self.low + self.run, self.high - self.run)
 
     def hole(self, codomain: int) -> tuple[int | None, bool]:
@@ -209,12 +209,12 @@ class _Image:
 
 
 def _block(sw: Swizzle) -> int:
-    """A swizzle permutes aligned blocks of so many offsets."""
+    """The number of offsets in an aligned block that a swizzle permutes."""
     return 1 << (sw.base + max(-sw.shift, 0) + sw.bits)
 
 
 def _hole_after_swizzle(sw: Swizzle, high: int, codomain: int | None) -> int | None:
-    """A hole in the swizzled interval 0 .. high: whole blocks stay whole, and the last one is listed."""
+    """A hole in the swizzled interval 0 .. high: whole blocks stay whole, so only the last one is listed."""
     whole = (high + 1) // _block(sw) * _block(sw)
     tail = {_apply(sw, offset) for offset in range(whole, high + 1)}
     end = max(tail, default=whole - 1) + 1 if codomain is None else codomain
@@ -222,7 +222,7 @@ def _hole_after_swizzle(sw: Swizzle, high: int, codomain: int | None) -> int | N
 
 
 def _swizzled_hole(sw: Swizzle, image: _Image, codomain: int | None) -> int | None:
-    """The swizzle of what the inner layout misses is missed; it lies below the largest offset if in a lower block."""
+    """The swizzle of an offset that the inner layout misses: below the largest offset if in a lower block."""
     end = image.high // _block(sw) * _block(sw) if codomain is None else codomain
     missed = [_apply(sw, hole) for hole in (*image.holes(), image.high + 1, image.low - 1)]
     return next((hole for hole in missed if 0 <= hole < end), None)
@@ -241,7 +241,7 @@ def _listed_hole(layout: AnyLayout, codomain: int | None) -> int | None:
 
 
 def _smallest(layout: AnyLayout) -> int | None:
-    """The least offset where it is known to be 0 or negative; None for no offsets."""
+    """The least offset if it is known to be 0 or negative; None if there are no offsets."""
     modes = static_modes(layout, "is_compact")
     if element_count(modes) == 0:
         return None

@@ -6,7 +6,7 @@ disjoint copies of the block.
 >>> str(blocked_product(Layout.parse("(2,5):(5,1)"), Layout.parse("(3,4):(1,3)")))
 '((2,3),(5,4)):((5,10),(1,30))'
 
-The blocks are copies of one layout; overlapping ones (strides smaller than the block) do not arise.
+The blocks are copies of one layout.  Blocks that overlap (strides smaller than the block) do not arise.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from moye.layout.wrapped import multiplying, verb
 
 
 def _copies(block: Layout, tiler: Layout, keep_pitch: bool = False) -> Layout:
-    """The places of the blocks: the tiler, its offsets counted in the gaps of the block.
+    """The places of the blocks: the tiler, with its offsets counted in the gaps of the block.
 
-    With ``keep_pitch`` a single place keeps the block's extent as its stride, as CuTe's blocked_product has it.
+    With ``keep_pitch`` a single place keeps the block's extent as its stride, as CuTe's blocked_product does.
     """
     gaps, reach = complement_modes(block, mul(size(block), cosize(tiler)))
     places = Layout(1, reach) if keep_pitch and not gaps else from_modes(gaps)
@@ -34,7 +34,7 @@ def _copies(block: Layout, tiler: Layout, keep_pitch: bool = False) -> Layout:
 
 @multiplying
 def logical_product(block: Layout, tiler: Tiler) -> Layout:
-    """The block, and the places of its copies; by mode under a tuple (cute/layout.hpp).
+    """The block and the places of its copies; a tuple does so mode by mode (cute/layout.hpp).
 
     Law: ``logical_product(A, B) == make_layout(A, composition(complement(A, size(A) * cosize(B)), B))``.
     """
@@ -110,7 +110,7 @@ def raked_product(block: Layout, tiler: Layout | Int) -> Layout:
 
 @verb
 def tile_to_shape(block: Layout, target: IntTuple, order: IntTuple | Major | None = None) -> Layout:
-    """The block repeated to fill ``target``, along the modes in ascending ``order`` (cute/layout.hpp).
+    """The block repeated to fill ``target``; the modes are filled in ascending ``order`` (cute/layout.hpp).
 
     Law: mode i is (block mode i, count) of size ``target[i]``, and the offsets are disjoint copies of the block's.
     """

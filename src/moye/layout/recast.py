@@ -30,7 +30,7 @@ def recast(layout: R, old_bits: int, new_bits: int) -> R:
     """The layout of the same memory in elements of another width (cute/layout.hpp, recast_layout).
 
     Law: ``l(i) * old_bits == w(j) * new_bits + rest`` with 0 <= rest < new_bits (or the reverse), and
-    ``recast(recast(l, a, b), b, a)(i) == l(i)`` where both exist.
+    ``recast(recast(l, a, b), b, a)(i) == l(i)`` if both exist.
     """
     asked = f"recast of {layout} from {old_bits} to {new_bits} bits"
     if old_bits <= 0 or new_bits <= 0:
@@ -40,7 +40,7 @@ def recast(layout: R, old_bits: int, new_bits: int) -> R:
 
 
 def downcast(layout: R, factor: int) -> R:
-    """Each element becomes ``factor`` narrower ones: contiguous modes grow, other strides scale (cute/layout.hpp).
+    """Split each element into ``factor`` narrower ones: contiguous modes grow, other strides scale (cute/layout.hpp).
 
     Law: ``upcast(downcast(l, n), n)(i) == l(i)``, and the offsets of ``downcast(l, n)`` are ``l(i) * n + j`` for j < n.
     """
@@ -48,7 +48,7 @@ def downcast(layout: R, factor: int) -> R:
 
 
 def upcast(layout: R, factor: int) -> R:
-    """``factor`` neighbouring elements become one: contiguous modes shrink, other strides divide (cute/layout.hpp).
+    """Join ``factor`` neighbouring elements into one: contiguous modes shrink, other strides divide (cute/layout.hpp).
 
     Law: the offsets of ``upcast(l, n)`` are ``l(i) // n``, each once for every vector of l.
     """
@@ -92,7 +92,7 @@ def _widened(layout: R, factor: int, asked: str) -> R:
 
 
 def _shortened(sw: Swizzle, lost: int, asked: str) -> Swizzle:
-    """A swizzle without its lowest bits, which lie inside a vector and permute its elements."""
+    """A swizzle without its lowest bits: these lie inside a vector and permute its elements."""
     if sw.bits and sw.shift < 0:
         raise LayoutError(f"{asked}: {sw} moves bits from inside a vector past its end")
     return Swizzle(max(sw.bits - lost, 0), 0, sw.shift)
@@ -105,7 +105,7 @@ def _log2(factor: int, asked: str) -> int:
 
 
 class _Widener:
-    """One upcast: the modes that lie inside a vector must fill it between them."""
+    """One upcast: the modes that lie inside a vector must fill it together."""
 
     def __init__(self, layout: Layout, factor: int, asked: str) -> None:
         self.layout, self.factor, self.asked = layout, factor, asked
@@ -151,7 +151,7 @@ def _of_modes(layout: Layout, pairs: Modes) -> Layout:
 
 
 def max_alignment(layout: Layout | WrappedLayout | Swizzle) -> int:
-    """The widest vector that tiles a layout; dynamic leaves count with their divisors (cute/layout.hpp).
+    """The widest vector that tiles a layout; a dynamic leaf counts with its divisor (cute/layout.hpp).
 
     Law: ``upcast(layout, n)`` exists for n = max_alignment(layout), and every aligned run of n offsets is in the layout
     as a whole or not at all.

@@ -1,4 +1,4 @@
-"""Swizzles and swizzled layouts: XOR some bits of an offset into lower ones, to spread a column over banks.
+"""Swizzles and swizzled layouts: XOR some bits of an offset into lower bits, to spread a column over banks.
 
 In: ``Swizzle(bits, base, shift)``, and a layout whose offsets it permutes.  Out: functions to offsets.
 
@@ -6,8 +6,8 @@ In: ``Swizzle(bits, base, shift)``, and a layout whose offsets it permutes.  Out
 >>> str(layout), layout(1, 0), Swizzle(2, 0, 2)(0b0111)
 ('Sw<2,3,3> o 0 o (8,8):(8,1)', 8, 6)
 
-Layout verbs act on the inner layout and keep the swizzle.  Inverses, and layouts in front of a swizzle, exist where the
-layout moves bits as a whole: extents and strides are powers of two as far as the swizzle reaches.
+Functions of layouts act on the inner layout and keep the swizzle.  Inverses, and layouts in front of a swizzle, exist
+if the layout moves bits as a whole: extents and strides are powers of two as far as the swizzle reaches.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ from moye.layout.layout import Layout, cosize, make_layout, need_numbers, size
 from moye.layout.notation import is_swizzled, read_swizzle, read_swizzled
 from moye.layout.tuples import Coord, IntTuple, as_int_tuple
 from moye.layout.wrapped import OffsetFunction, WrappedLayout
+
+MOST_BITS = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +50,14 @@ class Swizzle(OffsetFunction, Drawable):
             object.__setattr__(self, name, number)
         if self.bits < 0 or self.base < 0:
             raise LayoutError(f"{self} has a negative number of bits or a negative base")
+        if self.bits + self.base + abs(self.shift) > MOST_BITS:
+            raise LayoutError(f"{self} is about more than the {MOST_BITS} bits of an offset")
         if abs(self.shift) < self.bits:
             raise LayoutError(f"{self} moves {self.bits} bits by {self.shift}: source and target overlap")
 
     @staticmethod
     def parse(source: str) -> Swizzle:
-        """The swizzle that a text denotes: ``Swizzle.parse(str(sw)) == sw``."""
+        """Read a swizzle: ``Swizzle.parse(str(sw)) == sw``."""
         return Swizzle(*read_swizzle(source))
 
     @property
@@ -68,7 +72,7 @@ class Swizzle(OffsetFunction, Drawable):
 
     @property
     def span(self) -> int:
-        """Offsets after which it repeats: what it is put on must begin at a multiple of so many."""
+        """The number of offsets after which it repeats; memory under it must begin at a multiple of this number."""
         return 1 << (self.base + self.bits + abs(self.shift))
 
     def __call__(self, offset: Int) -> Int:
@@ -91,7 +95,7 @@ class Swizzle(OffsetFunction, Drawable):
     def after(self, layout: OffsetFunction) -> Swizzle: ...
 
     def after(self, layout: Layout | WrappedLayout | OffsetFunction) -> ComposedLayout | Swizzle:
-        """``crd -> self(layout(crd))``; after another swizzle of the same shift, the one swizzle that is both."""
+        """The map ``crd -> self(layout(crd))``; after another swizzle of the same shift, one swizzle that does both."""
         asked = f"composition of {self} with {layout}"
         if isinstance(layout, Swizzle):
             return self._merged(layout, asked)
@@ -114,7 +118,7 @@ class Swizzle(OffsetFunction, Drawable):
         return make_swizzle(self.source_mask ^ other.source_mask, self.target_mask ^ other.target_mask)
 
     def through(self, layout: Layout, asked: str, *, holes: bool = False, below: Int | None = None) -> Swizzle:
-        """The swizzle S with ``layout(self(i)) == S(layout(i))`` for i < ``below``, by default the layout's size.
+        """The swizzle S with ``layout(self(i)) == S(layout(i))`` for i < ``below`` (the layout's size unless given).
 
         With ``holes``, bits that the layout drops are never set, as in a left inverse.
         """
@@ -142,7 +146,7 @@ class Swizzle(OffsetFunction, Drawable):
 
     @property
     def period(self) -> int:
-        """Adding a multiple of this to an offset adds it to the result."""
+        """A number such that adding a multiple of it to an offset adds the same to the result."""
         return 1 << (self.base + self.bits + abs(self.shift)) if self.bits else 1
 
     def __str__(self) -> str:
@@ -152,14 +156,14 @@ class Swizzle(OffsetFunction, Drawable):
 
 
 class _Bits:
-    """Where the bits of an index go in a layout that moves bits as a whole; errors name a mode that does not."""
+    """Where the bits of an index go, in a layout that moves bits as a whole; errors name a mode that does not."""
 
     def __init__(self, layout: Layout, asked: str) -> None:
         self.layout, self.asked = layout, asked
         self.modes = tuples.merge(flat_modes(layout), keep_last=True)
 
     def cover(self, below: Int) -> None:
-        """Take in all indices below a number: past the end the last mode goes on."""
+        """Take in all indices below a number: past the end the last mode continues."""
         start = ints.prod([extent for extent, _ in self.modes[:-1]])
         if self.modes and is_static(below) and is_static(start) and is_static(self.modes[-1][0]):
             extent, step = self.modes[-1]
@@ -167,7 +171,7 @@ class _Bits:
             self.modes[-1] = (count if ints.known_less(extent, count) else extent, step)
 
     def of(self, position: int) -> int:
-        """The offset of the index 1 << position, a power of two or 0; past the end the last mode goes on."""
+        """The offset of the index 1 << position, a power of two or 0; past the end the last mode continues."""
         start = 1
         for extent, step in self.modes[:-1]:
             width = (2 << position) // start
@@ -193,7 +197,7 @@ class _Bits:
         return found
 
     def check(self, top: int) -> None:
-        """Modes must not carry into each other up to the bit ``top``."""
+        """Check that modes do not carry into each other up to the bit ``top``."""
         if not top:
             return
         reach, what = 1, f"its offsets across bit {top.bit_length() - 1}"
@@ -231,7 +235,7 @@ def make_swizzle(source_mask: int, target_mask: int, asked: str = "make_swizzle"
 
 
 def swizzle(bits: int, base: int, shift: int, offsets: Sequence[int]) -> tuple[Int, ...]:
-    """``Swizzle(bits, base, shift)`` of each offset.
+    """The map that applies ``Swizzle(bits, base, shift)`` to each offset.
 
     Law: an involution, ``swizzle(b, m, s, swizzle(b, m, s, x)) == x``.
     """
@@ -240,7 +244,7 @@ def swizzle(bits: int, base: int, shift: int, offsets: Sequence[int]) -> tuple[I
 
 
 class ComposedLayout(WrappedLayout, Drawable):
-    """``crd -> swizzle(offset + layout(crd))`` (cute/layout_composed.hpp)."""
+    """The map ``crd -> swizzle(offset + layout(crd))`` (cute/layout_composed.hpp)."""
 
     __slots__ = ("layout", "offset", "swizzle")
 
@@ -264,7 +268,7 @@ class ComposedLayout(WrappedLayout, Drawable):
 
     @staticmethod
     def parse(source: str) -> ComposedLayout:
-        """The swizzled layout that a text denotes: ``ComposedLayout.parse(str(layout)) == layout``."""
+        """Read a swizzled layout: ``ComposedLayout.parse(str(layout)) == layout``."""
         parts = read_swizzled(source)
         return ComposedLayout(Swizzle(*parts.bits_base_shift), parts.offset, make_layout(parts.shape, parts.stride))
 
@@ -282,11 +286,11 @@ class ComposedLayout(WrappedLayout, Drawable):
         return self.swizzle(add(self.offset, self.layout(*crd)))
 
     def __getitem__(self, crd: Coord) -> ComposedLayout:
-        """The swizzled sublayout of the open modes; unlike a Layout's, it keeps the offset of the others."""
+        """The swizzled sublayout of the open modes; it keeps the offset of the others, unlike a Layout's."""
         return self.slice_and_offset(crd)[0]
 
     def slice_and_offset(self, crd: Coord) -> tuple[ComposedLayout, Int]:
-        """The sublayout, the offset of the closed modes inside its swizzle, and therefore 0."""
+        """The sublayout and 0, because the offset of the closed modes stays inside its swizzle."""
         inner, offset = self.layout.slice_and_offset(crd)
         return ComposedLayout(self.swizzle, add(self.offset, offset), inner), 0
 
@@ -299,11 +303,11 @@ class ComposedLayout(WrappedLayout, Drawable):
         return ComposedLayout(self.swizzle, self.offset, layout)
 
     def moved(self, offset: Int) -> tuple[ComposedLayout, Int]:
-        """The swizzled layout from another origin, which stays inside the swizzle, and therefore 0."""
+        """The swizzled layout from another origin, and 0, because the origin stays inside the swizzle."""
         return ComposedLayout(self.swizzle, add(self.offset, offset), self.layout), 0
 
     def around(self, inner: WrappedLayout, asked: str) -> ComposedLayout:
-        """The swizzle after a swizzled layout: one swizzle, where both merge."""
+        """A swizzle put after a swizzled layout: one swizzle, if both merge."""
         assert isinstance(inner, ComposedLayout), "swizzled layouts are the wrappers that layouts go behind"
         if inner.swizzle.bits == 0:
             return ComposedLayout(self.swizzle, add(self.offset, inner.offset), inner.layout)
@@ -314,14 +318,14 @@ class ComposedLayout(WrappedLayout, Drawable):
         return self.swizzle.after(inner)
 
     def behind(self, lhs: Layout, asked: str) -> ComposedLayout:
-        """``crd -> lhs(self(crd))``: the swizzle moves through the layout."""
+        """The map ``crd -> lhs(self(crd))``: the swizzle moves through the layout."""
         if not is_const(self.offset, 0):
             raise LayoutError(f"{asked}: the offset {self.offset} of the right side must be 0")
         swizzle = self.swizzle.through(lhs, asked, below=cosize(self.layout))
         return ComposedLayout(swizzle, 0, composition(lhs, self.layout))
 
     def inverse(self, side: Callable[[Layout], Layout], asked: str) -> ComposedLayout:
-        """``S(offset + L(i))`` backwards: a swizzle through the inverse of L, for offset 0."""
+        """The inverse of ``S(offset + L(i))``: a swizzle through the inverse of L, for offset 0."""
         if not is_const(self.offset, 0):
             raise LayoutError(f"{asked}: with the offset {self.offset} it has no inverse of this form",
                               hint="invert the layout with offset 0 and subtract the offset from the index")
@@ -332,7 +336,7 @@ class ComposedLayout(WrappedLayout, Drawable):
         return ComposedLayout(self.swizzle.through(plain, asked, holes=not right), 0, plain)
 
     def _closed(self, inverse: Layout, asked: str) -> Layout:
-        """As much of a right inverse as the swizzle maps onto itself."""
+        """The part of a right inverse that the swizzle maps onto itself."""
         count, sw = size(inverse), self.swizzle
         block = 1 << (sw.base + max(-sw.shift, 0) + sw.bits)
         if sw.bits == 0 or divides(block, count):
@@ -343,7 +347,7 @@ class ComposedLayout(WrappedLayout, Drawable):
         return inverse if whole == count else composition(inverse, Layout(whole, 1))
 
     def contiguous_run(self) -> int:
-        """The swizzle permutes runs of 2^base offsets; an offset off their grid leaves shorter ones."""
+        """The swizzle permutes runs of 2^base offsets; an offset off their grid leaves shorter runs."""
         offset = self.offset if isinstance(self.offset, int) else self.offset.divisor
         return gcd(1 << self.swizzle.base, offset) if self.swizzle.bits else 0
 
@@ -377,7 +381,7 @@ class ComposedLayout(WrappedLayout, Drawable):
 
 
 def parse(source: str) -> Layout | ComposedLayout:
-    """The layout that a text denotes: plain, with basis strides, or swizzled.
+    """Read a layout: plain, with basis strides, or swizzled.
 
     Law: ``parse(str(l)) == l`` for every static layout; bad notation gets a caret under the offending character.
     """

@@ -1,11 +1,11 @@
-"""Static layouts as tables of numbers: what the analysis counts.
+"""Static layouts as tables of numbers, which the analysis counts.
 
 In: a plain or swizzled layout whose leaves are all static.  Out: its flat modes, and its offsets in index order.
 
 >>> offsets(Layout.parse("(2,3):(3,1)"))
 [0, 3, 1, 4, 2, 5]
 
-A dynamic leaf is a FactError that names it; a layout of more than ``LIMIT`` elements is not listed.
+A dynamic leaf is a FactError that names it.  A layout of more than ``LIMIT`` elements is not listed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from moye.layout.tuples import IntTuple
 AnyLayout = Layout | ComposedLayout
 
 LIMIT = 1 << 22
-"""Layouts of more elements are not listed."""
+"""Layouts of more elements than this are not listed."""
 
 
 def plain(layout: AnyLayout) -> Layout:
@@ -52,7 +52,7 @@ def _leaves(form: IntTuple, path: tuple[int, ...]) -> Iterator[tuple[tuple[int, 
 
 
 def static_offset(layout: AnyLayout) -> int:
-    """What a swizzled layout adds before its swizzle; 0 for a plain one.  Call after ``static_modes``."""
+    """What a swizzled layout adds before its swizzle, and 0 for a plain one.  Call it after ``static_modes``."""
     return layout.offset if isinstance(layout, ComposedLayout) and isinstance(layout.offset, int) else 0
 
 

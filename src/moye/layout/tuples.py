@@ -5,7 +5,7 @@ In: ``Int`` or nested tuples of them.  Out: their leaves, products, profiles, an
 >>> flatten_tuple(((2, 2), 4)), product(((2, 2), 4)), text(((2,), 4))
 ((2, 2, 4), 16, '((2),4)')
 
-Tuples have structure but no strides of their own: layouts are one file up.
+Tuples have structure but no strides of their own; layouts are in layout.py.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ LayoutRight = Major.RIGHT
 
 
 def as_int_tuple(x: object, what: str) -> IntTuple:
-    """x with lists made tuples and integer-likes made ints; LayoutError where a leaf is no integer."""
+    """x with lists turned into tuples and integer-likes into ints; LayoutError if a leaf is not an integer."""
     if isinstance(x, (tuple, list)):
         return tuple(as_int_tuple(item, what) for item in x)
     if isinstance(x, DynInt) or type(x) is int:
@@ -53,7 +53,7 @@ def as_int_tuple(x: object, what: str) -> IntTuple:
 
 
 def text(x: IntTuple) -> str:
-    """CuTe's notation: no spaces, a one-tuple as ``(4)``."""
+    """The tuple in CuTe's notation: no spaces, and a one-tuple as ``(4)``."""
     return f"({','.join(map(text, x))})" if isinstance(x, tuple) else str(x)
 
 
@@ -97,7 +97,7 @@ def tuple_depth(x: IntTuple) -> int:
 
 
 def map_leaves(f: Callable[[Int], Int], x: IntTuple) -> IntTuple:
-    """f of every leaf, in the same profile."""
+    """Apply f to every leaf, and keep the profile."""
     return tuple(map_leaves(f, item) for item in x) if isinstance(x, tuple) else f(x)
 
 
@@ -155,7 +155,7 @@ def zip_leaves(shape: IntTuple, stride: IntTuple) -> Modes:
 
 
 def merge(modes: Modes, keep_last: bool = False) -> Modes:
-    """Fewest flat modes with the same map; with ``keep_last`` the continuation past the last mode is the same, too."""
+    """The fewest flat modes with the same map; with ``keep_last``, also past the last mode."""
     merged: Modes = []
     for i, (extent, step) in enumerate(modes):
         last = keep_last and i == len(modes) - 1
@@ -198,7 +198,7 @@ def compact_row_major(shape: IntTuple, start: Int = 1) -> IntTuple:
 
 
 def compact_order(shape: IntTuple, order: IntTuple | Major) -> IntTuple:
-    """The strides of a shape whose modes are fastest in ascending order; ties, and dynamic ones last, left to right.
+    """The strides of a shape whose modes are fastest in ascending order; ties go left to right, dynamic ones last.
 
     Law: the layout ``shape:compact_order(shape, order)`` is a bijection onto 0 .. size-1, and a mode of lower order
     has smaller strides (cute/stride.hpp).
@@ -249,7 +249,7 @@ def has_slice(crd: Coord) -> bool:
 
 
 def crd_to_offset(crd: Coord, shape: IntTuple, step: IntTuple) -> Int:
-    """Inner product of the natural coordinate of ``crd`` with the strides; integers count modes left to right."""
+    """The inner product of the natural coordinate of ``crd`` with the strides; integers count modes left to right."""
     if isinstance(crd, tuple):
         if not isinstance(shape, tuple) or not isinstance(step, tuple):
             if len(crd) == 1:

@@ -1,11 +1,11 @@
-"""Verbs on wrapped layouts: what a verb does to a layout that has a function, such as a swizzle, around it.
+"""Functions on wrapped layouts: what a function does to a layout that has another one, such as a swizzle, around it.
 
 In: a function from Layout to Layout.  Out: the same for layouts in a wrapper, which stays.
 
 >>> str(coalesce(ComposedLayout.parse("Sw<2,0,3> o 0 o (8,8):(1,8)")))       # coalesce is a @verb
 'Sw<2,0,3> o 0 o 64:1'
 
-Which wrappers there are is not known here (``ComposedLayout`` is in swizzle.py).
+This module does not know which wrappers there are (``ComposedLayout`` is in swizzle.py).
 """
 
 from __future__ import annotations
@@ -32,31 +32,31 @@ class WrappedLayout(ABC):
         """The same function around another layout."""
 
     def applied(self, plain: Callable[[Layout], Layout]) -> Self:
-        """The same function around what a verb makes of the layout."""
+        """The same function around the result of a layout function."""
         return self.with_layout(plain(self.layout))
 
     @abstractmethod
     def contiguous_run(self) -> int:
-        """A power of two: aligned runs of so many offsets stay contiguous; 0 where all offsets stay."""
+        """A power of two: aligned runs of so many offsets stay contiguous.  It is 0 if all offsets stay."""
 
     @abstractmethod
     def moved(self, offset: Int) -> object:
         """The same from an origin ``offset`` further on, as ``domain_offset`` returns it."""
 
     def shifted(self, coordinate: Any) -> object:
-        """The same from a coordinate on."""
+        """The same layout, starting at a coordinate."""
         return self.moved(self.layout(coordinate))
 
     def require_tiles(self, tiler: object, asked: str) -> None:
-        """Refuse a division that would leave the elements that there are; most wrappers round up, as layouts do."""
+        """Refuse a division that would leave the existing elements; most wrappers round up, as layouts do."""
         return
 
     def require_inside(self, other: object, asked: str) -> None:
-        """Refuse a composition that would leave the elements that there are."""
+        """Refuse a composition that would leave the existing elements."""
         return
 
     def inverse(self, side: Callable[[Layout], Layout], asked: str) -> WrappedLayout:
-        """The right or left inverse, given that of plain layouts."""
+        """The right or left inverse, given the function that inverts plain layouts."""
         raise LayoutError(f"{asked} is not defined: only layouts and swizzled layouts have inverses")
 
     def around(self, inner: WrappedLayout, asked: str) -> Self:
@@ -64,7 +64,7 @@ class WrappedLayout(ABC):
         raise LayoutError(f"{asked}: the right side must be a plain layout or a tiler")
 
     def behind(self, lhs: Layout, asked: str) -> WrappedLayout:
-        """``crd -> lhs(self(crd))``."""
+        """The map ``crd -> lhs(self(crd))``."""
         raise LayoutError(f"{asked}: the right side must be a plain layout or a tiler")
 
 
@@ -75,11 +75,11 @@ class OffsetFunction(ABC):
 
     @abstractmethod
     def after(self, layout: Any) -> Any:
-        """``crd -> self(layout(crd))`` for a layout, plain or wrapped, or for another function."""
+        """The map ``crd -> self(layout(crd))`` for a layout, plain or wrapped, or for another function."""
 
     @abstractmethod
     def through(self, layout: Layout, asked: str) -> Self:
-        """The function f with ``layout(self(i)) == f(layout(i))``; LayoutError where there is none of this kind."""
+        """The function f with ``layout(self(i)) == f(layout(i))``; LayoutError if there is none of this kind."""
 
 
 P = ParamSpec("P")
@@ -87,13 +87,13 @@ L = TypeVar("L", bound=Layout | WrappedLayout)
 
 
 class Verb(Protocol[P]):
-    """A layout verb that takes plain and wrapped layouts alike."""
+    """A layout function that takes plain and wrapped layouts alike."""
 
     def __call__(self, layout: L, /, *args: P.args, **kwargs: P.kwargs) -> L: ...
 
 
 def verb(plain: Callable[Concatenate[Layout, P], Layout]) -> Verb[P]:
-    """Extend a function of layouts to wrapped ones: the wrapper stays around what becomes of the layout."""
+    """Extend a function of layouts to wrapped ones: the wrapper stays around the result."""
 
     @functools.wraps(plain)
     def both(layout: Layout | WrappedLayout, /, *args: P.args, **kwargs: P.kwargs) -> Layout | WrappedLayout:
@@ -107,7 +107,7 @@ def verb(plain: Callable[Concatenate[Layout, P], Layout]) -> Verb[P]:
 
 
 def telling(f: Callable[..., Any]) -> Callable[..., Any]:
-    """A verb of a layout and a tiler whose errors begin with what was asked of it, not of the verbs inside it."""
+    """A function of a layout and a tiler whose errors begin with the function that was called, not one inside it."""
 
     @functools.wraps(f)
     def told(layout: Any, tiler: Any, /, *args: Any, **kwargs: Any) -> Any:
@@ -130,7 +130,7 @@ def _tiler_text(tiler: Any) -> str:
 
 
 def dividing(plain: Callable[Concatenate[Layout, P], Layout]) -> Verb[P]:
-    """A verb that splits a layout by a tiler, its first argument: wrappers may refuse tiles that do not fit."""
+    """A function that splits a layout by a tiler, its first argument; wrappers may refuse tiles that do not fit."""
     both = verb(plain)
 
     @functools.wraps(plain)
@@ -143,5 +143,5 @@ def dividing(plain: Callable[Concatenate[Layout, P], Layout]) -> Verb[P]:
 
 
 def multiplying(plain: Callable[Concatenate[Layout, P], Layout]) -> Verb[P]:
-    """A verb that repeats a layout in the arrangement of a tiler, its first argument."""
+    """A function that repeats a layout in the arrangement of a tiler, its first argument."""
     return telling(verb(plain))

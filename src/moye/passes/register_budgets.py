@@ -2,8 +2,8 @@
 
 In: a Func, and the registers of a thread where it has been compiled.  Out: nothing, or a TraceError.
 
->>> budgets(func)       # the last setmaxnreg of each warp group, by its number
-{0: SetMaxRegisters(kind='dec', count=40), 1: SetMaxRegisters(kind='inc', count=232)}
+    budgets(func)       # the last setmaxnreg of each warp group, by its number
+    # {0: SetMaxRegisters(kind='dec', count=40), 1: SetMaxRegisters(kind='inc', count=232)}
 
 A block starts with as many registers as its threads have at launch, and setmaxnreg only hands them round (PTX ISA,
 setmaxnreg): whoever asks for more than the others give back waits for ever.  Branches on anything but the thread's

@@ -2,8 +2,7 @@
 
 In: a Func.  Out: ``SmemPlan``, a byte offset per shared buffer, in the order of their making.
 
->>> plan(func).total, plan(func).dynamic
-(16640, False)
+    plan(func).total, plan(func).dynamic      # (16640, False)
 
 Up to 48 KB are static ``__shared__`` arrays; more needs one dynamic pool.  Buffers are never laid over each other.
 """

@@ -2,8 +2,9 @@
 
 In: an object, or its notation.  Out: ``Picture``.
 
->>> print(draw("(2,2):(1,2)"))
->>> draw(tiled_copy, file="copy.svg")
+>>> print(draw("(2,2):(1,2)").text.splitlines()[0])
+(2,2):(1,2)
+>>> picture = draw("(2,2):(1,2)", file="layout.svg")
 
 model.py is what all formats share; layouts.py and tiles.py fill it, one module for each format prints it.  It is not
 called ``draw``, because ``mo.draw`` is the function.

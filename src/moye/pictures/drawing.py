@@ -1,8 +1,8 @@
-"""``draw``: which builder draws an object, and the registration of all of them for notebooks.
+"""``draw``: choose the builder that draws an object, and register all builders for notebooks.
 
 In: an object, or notation, and what to show of it.  Out: a ``Picture``, written to a file if one is named.
 
->>> draw("(8,8):(8,1)", swizzle="3,0,3", file="swizzled.svg")
+>>> picture = draw("(8,8):(8,1)", swizzle="3,0,3", file="swizzled.svg")
 
 Builders are found by type, derived classes included.
 """
@@ -38,12 +38,12 @@ def draw(x: object = None, format: str | None = None, file: str | PathLike[str] 
     """A picture of a layout, swizzle, swizzled layout, tiled copy, copy atom, tiled MMA or MMA operation.
 
     Rows are mode 0, columns mode 1; other modes are drawn slice by slice.  ``x`` may be notation.  ``swizzle`` is put
-    around a layout.  With ``thr`` and ``val`` (as of ``make_tiled_copy``) each cell shows its thread and value; without
-    ``x``, of one tile.  ``banks`` colours by shared-memory bank (True: 32), for elements of ``bits`` bits.  At most
-    ``max_cells`` cells are drawn, and the picture says what it leaves out.
+    around a layout.  With ``thr`` and ``val`` (as for ``make_tiled_copy``) each cell shows its thread and value;
+    without ``x``, for one tile.  ``banks`` colours by shared-memory bank (True: 32), for elements of ``bits`` bits.  At
+    most ``max_cells`` cells are drawn, and the picture says what it leaves out.
 
     ``file`` is written in the format of its suffix: .txt .svg .tex .typ .html.  ``format`` is "text", "svg", "latex",
-    "typst" or "html": what ``print`` gives, and the format of ``file`` where both are given.  LayoutError for objects
+    "typst" or "html": the format that ``print`` gives, and that of ``file`` if both are given.  LayoutError for objects
     without a picture, FactError for dynamic layouts.  Source: CuTe cute/util/print_latex.hpp, print.hpp.
     """
     if format is None:

@@ -2,8 +2,7 @@
 
 In: a ``Sheet``.  Out: a document with inline SVG, CSS and JavaScript; nothing is loaded from anywhere.
 
->>> "<script>" in page(sheet), "<script>" in fragment(sheet)
-(True, False)
+    "<script>" in page(sheet), "<script>" in fragment(sheet)      # (True, False)
 
 Partners are cells of the same thread, the same offset or the same bank.  page.css and page.js are the parts that move.
 """

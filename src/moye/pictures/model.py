@@ -2,7 +2,8 @@
 
 In: what the builders (layouts.py, tiles.py) find out about an object.  Out: what the renderers print.
 
->>> Cell(0, 1, ("8",), colour=0, coordinate="(0,1)", index=2, offset=8)
+>>> Cell(0, 1, ("8",), colour=0, coordinate="(0,1)", index=2, offset=8).offset
+8
 
 Rows, columns and places count from 0.  Colours are numbers: the renderers cycle through their palette.
 """

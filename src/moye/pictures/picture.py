@@ -2,7 +2,7 @@
 
 In: a ``Sheet``.  Out: ``Picture``, with .text .svg .latex .typst .html, which shows itself in notebooks.
 
->>> picture.save("layout.svg")
+    picture.save("layout.svg")
 
 The renderers do the work; this module knows which format a suffix means.
 """
@@ -31,7 +31,7 @@ FORMATS: dict[str, tuple[str, Callable[[Sheet], str]]] = {
 
 
 def format_of(path: str | PathLike[str]) -> str:
-    """The format that the suffix of a file name means; LayoutError where it means none."""
+    """The format that the suffix of a file name means; LayoutError if it means none."""
     suffix = Path(path).suffix
     for name, (known, _) in FORMATS.items():
         if suffix == known:
@@ -41,7 +41,7 @@ def format_of(path: str | PathLike[str]) -> str:
 
 
 def check_format(name: str) -> str:
-    """The name of a format; LayoutError where there is none of this name."""
+    """The name of a format; LayoutError if there is none of this name."""
     if not isinstance(name, str) or name not in FORMATS:
         raise LayoutError(f"draw: there is no format {name!r}", hint=f"use {', '.join(FORMATS)}")
     return name
@@ -51,7 +51,7 @@ def check_format(name: str) -> str:
 class Picture:
     """What ``draw`` returns: a sheet, and its text in each format as attributes.
 
-    ``str(picture)`` and ``print(picture)`` give it in the format that ``draw`` was asked for, text unless any.
+    ``str(picture)`` and ``print(picture)`` give the format that ``draw`` was asked for; text is the default.
     """
 
     sheet: Sheet
@@ -87,7 +87,7 @@ class Picture:
         return FORMATS[check_format(format)][1](self.sheet)
 
     def save(self, path: str | PathLike[str], format: str | None = None) -> Path:
-        """Write the picture in the format of the file's suffix, or the one given; the path written."""
+        """Write the picture in the format of the file's suffix, or the given one, and return the path."""
         rendered = self.render(format or format_of(path))
         Path(path).write_text(rendered, encoding="utf-8")
         return Path(path)

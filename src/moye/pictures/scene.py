@@ -2,8 +2,7 @@
 
 In: a ``Sheet``.  Out: a ``Scene`` in pixels, y down, origin at the top left.
 
->>> scene = scene_of(sheet); scene.width, scene.height, len(scene.boxes)
-(168.0, 84.0, 4)
+    scene = scene_of(sheet); scene.width, scene.height, len(scene.boxes)      # (168.0, 84.0, 4)
 
 All cells of a sheet have one size, and panels of one column of the sheet share their left edge of cells, so that an
 MMA's A, B and C line up.  Colours and fonts are the renderers' matter.

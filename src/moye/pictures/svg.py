@@ -2,8 +2,7 @@
 
 In: a ``Sheet``.  Out: a standalone SVG document without scripts; ``titles`` adds the tooltips that viewers show.
 
->>> render(sheet).startswith('<svg xmlns="http://www.w3.org/2000/svg"')
-True
+    render(sheet).startswith('<svg xmlns="http://www.w3.org/2000/svg"')      # True
 
 Paper and ink follow light and dark surroundings; cells keep their tints and black text in both.
 """

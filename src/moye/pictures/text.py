@@ -2,7 +2,7 @@
 
 In: a ``Sheet``.  Out: lines without trailing blanks.
 
->>> print(render(layout_sheet(Layout.parse("2:5"), Look())))
+>>> print(mo.draw("2:5").text)
 2:5
    0   1
  ┌───┬───┐

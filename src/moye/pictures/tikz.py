@@ -2,8 +2,7 @@
 
 In: a ``Sheet``.  Out: the text of a .tex file for pdflatex, xelatex or lualatex.
 
->>> print(render(sheet).splitlines()[0])
-\\documentclass{article}
+    print(render(sheet).splitlines()[0])      # \\documentclass{article}
 
 It needs the packages geometry and tikz alone.  Letters that plain LaTeX fonts lack are printed as question marks.
 """

@@ -2,8 +2,7 @@
 
 In: a ``Sheet``.  Out: the text of a .typ file.
 
->>> print(render(sheet).splitlines()[0])
-#set page(width: 126pt, height: 63pt, margin: 0pt)
+    print(render(sheet).splitlines()[0])      # #set page(width: 126pt, height: 63pt, margin: 0pt)
 
 Source: Typst's reference, "place", "rect", "line".
 """

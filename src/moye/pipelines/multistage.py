@@ -1,15 +1,15 @@
-"""Software pipelines over the explicit operations: which stage is read, which is filled, what may be under way.
+"""Software pipelines over the explicit operations: which stage is read, which is filled, what may be in flight.
 
 In: how many stages of shared memory there are.  Out: stage indices, and the commits and waits that go with them.
 
->>> pipe = Pipeline(stages=3)
->>> for s in static_range(pipe.ahead): load(s, s); pipe.commit()
->>> state = pipe.start()
->>> for k in range(tiles):
->>>     pipe.wait()
->>>     load(state.write, k + pipe.ahead) if ...; pipe.commit(); multiply(state.read); state = state.next()
+    pipe = Pipeline(stages=3)
+    for s in static_range(pipe.ahead): load(s, s); pipe.commit()
+    state = pipe.start()
+    for k in range(tiles):
+        pipe.wait()
+        load(state.write, k + pipe.ahead) if ...; pipe.commit(); multiply(state.read); state = state.next()
 
-It moves no data and knows no barrier of its own; the same calls can be written out.
+It moves no data and has no barrier of its own; the same calls can be written out.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from moye.tensor.expr import Scalar, where
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """Stages of shared memory that cp.async fills while others are read: at least 2.
+    """At least 2 stages of shared memory: cp.async fills some while others are read.
 
-    Each thread commits one group of copies per tile, an empty one past the last tile, so that the newest groups are the
-    tiles that may still be under way.
+    Each thread commits one group of copies per tile, and an empty one past the last tile.  So the newest groups are the
+    tiles that may still be in flight.
     """
 
     stages: int
@@ -40,15 +40,15 @@ class Pipeline:
 
     @property
     def ahead(self) -> int:
-        """Tiles that are requested before the first is used: all stages but one."""
+        """How many tiles are requested before the first is used: all stages but one."""
         return self.stages - 1
 
     def start(self) -> PipelineState:
-        """Tile 0 lies in stage 0; the first stage to be filled is the one that the loads before the loop left."""
+        """The first state: tile 0 is in stage 0, and the stage to fill is the one that the loads so far left."""
         return PipelineState(self, 0, self.ahead, 0)
 
     def commit(self) -> None:
-        """``cp_async_commit()``: this thread's copies so far are those of one tile."""
+        """``cp_async_commit()``: this thread's copies since the last commit are those of one tile."""
         builder().emit(ops.CpAsyncCommit())
 
     def wait(self) -> None:
@@ -64,8 +64,8 @@ class Pipeline:
 class PipelineState:
     """Where a pipeline stands; loops of the kernel carry it.
 
-    ``read``: the stage of the oldest tile.  ``write``: the stage before it, which is free after ``wait``.  ``phase``:
-    0 or 1, the parity of how often ``read`` came round (what an mbarrier of that stage is waited for with).
+    ``read`` is the stage of the oldest tile.  ``write`` is the stage before it, which is free after ``wait``.
+    ``phase`` is 0 or 1, the parity of how often ``read`` came round (an mbarrier of that stage is waited for with it).
     """
 
     varies: ClassVar[bool] = True
@@ -76,7 +76,7 @@ class PipelineState:
     phase: Scalar
 
     def next(self, more: Scalar = True) -> PipelineState:
-        """One tile on.  Where ``more`` is false ``read`` stays: after the last tile no other stage need be filled."""
+        """The state one tile on.  If ``more`` is false, ``read`` stays: no other stage need be filled."""
         inside = self.read + 1 < self.pipeline.stages
         read = where(inside, self.read + 1, 0)
         phase = where(inside, self.phase, 1 - self.phase)

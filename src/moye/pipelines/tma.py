@@ -2,11 +2,11 @@
 
 In: how many stages, the bytes that fill one, the arrivals that free one.  Out: the calls of ``lang/hopper.py``.
 
->>> pipe = PipelineTma(stages=4, bytes=A.bytes + B.bytes); pipe.init(); sync_threads()
->>> state = pipe.producer_start()               # the one thread that loads
->>> for k in range(tiles): pipe.producer_acquire(state); copyto(..., barrier=pipe.barrier(state)); state = state.next()
->>> state = pipe.consumer_start()               # those who multiply
->>> for k in range(tiles): pipe.consumer_wait(state); ...; pipe.consumer_release(state); state = state.next()
+    pipe = PipelineTma(stages=4, bytes=A.bytes + B.bytes); pipe.init(); sync_threads()
+    state = pipe.producer_start()               # the one thread that loads
+    for k in range(tiles): pipe.producer_acquire(state); copyto(..., barrier=pipe.barrier(state)); state = state.next()
+    state = pipe.consumer_start()               # those who multiply
+    for k in range(tiles): pipe.consumer_wait(state); ...; pipe.consumer_release(state); state = state.next()
 
 It moves no data; the same calls can be written out (cutlass/pipeline/sm90_pipeline.hpp, PipelineTmaAsync).
 """
@@ -30,11 +30,10 @@ _MOST = (1 << 20) - 1  # bytes, and arrivals, that one phase of an mbarrier coun
 
 
 class PipelineTma(Named):
-    """``stages`` pairs of mbarriers in shared memory: at ``full[i]`` the loads of stage i complete, at ``empty[i]``
-    its readers arrive.
+    """Two mbarriers a stage: loads of stage i complete at ``full[i]``, and its readers arrive at ``empty[i]``.
 
-    ``bytes``: what the loads of one stage bring.  ``consumers``: the arrivals that free a stage, in a cluster those of
-    all blocks that read it.
+    ``bytes`` is what the loads of one stage bring.  ``consumers`` is the number of arrivals that free a stage; in a
+    cluster it counts those of all blocks that read it.
     """
 
     __slots__ = ("bytes", "consumers", "empty", "full", "stages")
@@ -47,7 +46,7 @@ class PipelineTma(Named):
         self.full, self.empty = hopper.mbarrier_array(stages), hopper.mbarrier_array(stages)
 
     def named(self, name: str) -> None:
-        """The barriers are called after the first variable that holds the pipeline."""
+        """Name the barriers after the first variable that holds the pipeline."""
         for what, bars in (("full", self.full), ("empty", self.empty)):
             if bars.buffer.name.startswith(AUTO):
                 bars.buffer.name = f"{name}_{what}"
@@ -56,8 +55,9 @@ class PipelineTma(Named):
         return f"PipelineTma(stages={self.stages}, bytes={self.bytes}, consumers={self.consumers})"
 
     def init(self) -> None:
-        """Thread 0 initialises the barriers: mbarrier_init, fence_mbarrier_init.  Then a barrier of all who use them:
-        sync_threads, in a cluster cluster_sync."""
+        """Initialise the barriers in thread 0 (mbarrier_init, fence_mbarrier_init).  After it, all who use them need a
+        barrier: sync_threads, or cluster_sync in a cluster.
+        """
         first = DynamicIf(Expr(operand_of(linear_thread() == 0)), ())
         first.then({})
         for i in range(self.stages):
@@ -72,22 +72,22 @@ class PipelineTma(Named):
     # --- the thread that loads ---
 
     def producer_start(self) -> PipelineTmaState:
-        """Stage 0, phase 1: the first wait of each stage returns at once, as nothing lies there yet."""
+        """Stage 0, phase 1: the first wait of each stage returns at once, because nothing is there yet."""
         return PipelineTmaState(Ring(self.stages), 0, 1)
 
     def producer_acquire(self, state: PipelineTmaState, *, bytes: Scalar | None = None) -> None:
-        """Wait until the stage is empty; arrive at its full barrier and expect ``bytes``, the pipeline's by default."""
+        """Wait until the stage is empty, arrive at its full barrier, and expect ``bytes`` (default: the pipeline's)."""
         self._require("producer_acquire", state)
         hopper.mbarrier_wait(self.empty, state.stage, state.phase)
         hopper.mbarrier_arrive_expect_tx(self.full, state.stage, self.bytes if bytes is None else bytes)
 
     def barrier(self, state: PipelineTmaState) -> tuple[Tensor, Scalar]:
-        """Where loads into the stage complete: ``copyto(..., barrier=pipe.barrier(state))``."""
+        """The barrier on which loads into the stage complete: ``copyto(..., barrier=pipe.barrier(state))``."""
         self._require("barrier", state)
         return self.full, state.stage
 
     def producer_tail(self, state: PipelineTmaState) -> None:
-        """Wait until every stage has been released, so that nobody arrives at this block after it left its cluster."""
+        """Wait until every stage has been released, so that nobody arrives at a block that has ended."""
         self._require("producer_tail", state)
         for _ in range(self.stages):
             hopper.mbarrier_wait(self.empty, state.stage, state.phase)
@@ -105,7 +105,7 @@ class PipelineTma(Named):
         hopper.mbarrier_wait(self.full, state.stage, state.phase)
 
     def consumer_release(self, state: PipelineTmaState, *, cta: Scalar | None = None) -> None:
-        """One arrival at the stage's empty barrier, of block ``cta`` of the cluster if one is given."""
+        """Arrive once at the stage's empty barrier, of block ``cta`` of the cluster if one is given."""
         self._require("consumer_release", state)
         hopper.mbarrier_arrive(self.empty, state.stage, cta=cta)
 
@@ -139,7 +139,7 @@ class PipelineTmaState:
     phase: Any
 
     def next(self) -> PipelineTmaState:
-        """One stage on; the phase flips where the ring starts anew."""
+        """The state one stage on; the phase flips where the ring begins again."""
         if self.ring.stages == 1:
             return PipelineTmaState(self.ring, self.stage, self.phase ^ 1)
         stage = self.stage + 1
@@ -147,10 +147,10 @@ class PipelineTmaState:
         return PipelineTmaState(self.ring, where(anew, 0, stage), where(anew, self.phase ^ 1, self.phase))
 
     def advance(self, n: Scalar) -> PipelineTmaState:
-        """``n`` >= 0 stages on, as ``next`` n times: past the tiles of another group of consumers.
+        """The state ``n`` >= 0 stages on, as by ``next`` n times: past the tiles of another group of consumers.
 
-        A parity tells a phase from the next, not from the one after: wait there only when the other group has waited
-        for the stages that it was left (PTX ISA, mbarrier.test_wait).
+        A parity can tell a phase only from the next one, not from the one after.  So wait only when the other group has
+        waited for the stages that it was left (PTX ISA, mbarrier.test_wait).
         """
         if isinstance(n, Expr) and not n.dtype.is_float:
             assume(n >= 0, "a pipeline's state does not go back")
@@ -166,7 +166,7 @@ class PipelineTmaState:
         return PipelineTmaState(self.ring, where(inside, stage, stage - stages), where(inside, phase, phase ^ 1))
 
     def _around(self, n: Expr) -> PipelineTmaState:
-        """By a number that is known only when the kernel runs: an unsigned division by a constant."""
+        """Go on by a number that is known only when the kernel runs: an unsigned division by a constant."""
         reached = Expr(operand_of(self.stage + n, dt.uint32))
         rounds = reached // self.ring.stages
         return PipelineTmaState(self.ring, (reached % self.ring.stages).to(dt.int32),

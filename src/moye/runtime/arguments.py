@@ -2,11 +2,11 @@
 
 In: a kernel's signature and the arguments of one call.  Out: ``Call``: specs by parameter, arrays and scalars in order.
 
->>> classify(signature, (A, sA_layout, 3.0), {}).specs
-{'A': TensorSpec(...), 'sA_layout': StaticSpec(...), 'x': ScalarSpec(float32)}
+    classify(signature, (A, sA_layout, 3.0), {}).specs
+    # {'A': TensorSpec(...), 'sA_layout': StaticSpec(...), 'x': ScalarSpec(float32)}
 
-Arrays become tensors, Python numbers runtime scalars, everything else static; ``mo.Constexpr`` and ``mo.Static``
-annotations make more of it static.
+Arrays become tensors, Python numbers become runtime scalars, and everything else is static.  ``mo.Constexpr`` and
+``mo.Static`` annotations make more of it static.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, types.MethodType, J
 _PLAIN = (int, float, complex, str, bytes, type(None), DType)
 _VECTOR_BYTES = 16
 OPTIONS = ("grid", "block", "cluster", "stream", "smem", "dependent", "arch")
-"""The keywords of launches and compilations that are no arguments."""
+"""The keywords of launches and compilations that are not arguments."""
 
 
 @dataclass(slots=True)
@@ -93,7 +93,7 @@ class Signature:
         return bound.arguments
 
     def _unbound(self, kwargs: Mapping[str, Any]) -> ArgumentError | None:
-        """What to say of a keyword that is no parameter: it may be a misspelt one, or an option."""
+        """What to say of a keyword that is not a parameter: it may be misspelt, or an option."""
         unknown = [name for name in kwargs if name not in self.signature.parameters]
         if not unknown:
             return None
@@ -106,7 +106,7 @@ class Signature:
 
 
 def _role(annotation: object) -> Role:
-    """What an annotation, possibly a quoted one, asks for."""
+    """What an annotation asks for; it may be quoted."""
     name = annotation.strip("'\" ").rpartition(".")[2] if isinstance(annotation, str) else ""
     if isinstance(annotation, DType) or name in dt.BY_NAME:
         return annotation if isinstance(annotation, DType) else dt.BY_NAME[name]
@@ -116,7 +116,7 @@ def _role(annotation: object) -> Role:
 
 
 def classify(signature: Signature, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Call:
-    """Specs and leaves of one call; ArgumentError for what a kernel cannot take."""
+    """The specs and leaves of one call; ArgumentError for what a kernel cannot take."""
     call = Call()
     for name, value in signature.bind(args, kwargs).items():
         call.specs[name] = _classify(call, name, value, signature.roles[name])
@@ -179,7 +179,7 @@ def _scalar_dtype(name: str, value: bool | int | float) -> DType:
 
 
 def require_float32(name: str, value: float) -> None:
-    """A Python float is a float32 of the kernel: ArgumentError for a finite one that would become infinite."""
+    """Check that a Python float fits a float32 of the kernel: ArgumentError if a finite one would become infinite."""
     if math.isinf(dt.rounded(value, dt.float32)) and not math.isinf(value):
         raise ArgumentError(f"argument {name!r} is {value}, which does not fit float32, what a Python float becomes",
                             hint="pass it in an array of float64")
@@ -201,7 +201,7 @@ def _tensor(call: Call, name: str, info: ArrayInfo, value: Any, role: Role) -> T
 
 
 def _tma(call: Call, name: str, value: TmaCopy, role: str) -> TmaSpec:
-    """The array of a TMA copy, as it is now; coordinates have 32 bits, whatever its strides are."""
+    """The array of a TMA copy, as it is now; its coordinates have 32 bits, whatever its strides are."""
     info, tiling = value.describe()
     call.arrays.append((name, info, value.array))
     call.leaves.append(info)
@@ -209,7 +209,7 @@ def _tma(call: Call, name: str, value: TmaCopy, role: str) -> TmaSpec:
 
 
 def tensor_spec(info: ArrayInfo, *, static_shape: bool = False) -> TensorSpec:
-    """What a kernel is specialised on of an array."""
+    """The part of an array that a kernel is specialised on."""
     ptr, shape, strides, dtype = info[:4]
     most = max(1, _VECTOR_BYTES * 8 // dtype.bits)
     classes = tuple(s if s in (0, 1) else None for s in strides)
@@ -219,9 +219,10 @@ def tensor_spec(info: ArrayInfo, *, static_shape: bool = False) -> TensorSpec:
 
 
 def static_key(name: str, value: object, inside: tuple[object, ...] = ()) -> object:
-    """What stands for a static value in the specialisation key: functions by code, not identity.
+    """What represents a static value in the specialisation key; a function counts by its code, not by identity.
 
-    ``inside``: the functions whose closures or defaults are being looked at; a recursive one is its position there.
+    ``inside`` holds the functions whose closures or defaults are being looked at; a recursive one counts as its
+    position there.
     """
     if isinstance(value, JitFunction):
         return (JitFunction, static_key(name, value.function, inside))
@@ -244,9 +245,9 @@ def static_key(name: str, value: object, inside: tuple[object, ...] = ()) -> obj
 
 
 def unstable(value: object) -> bool:
-    """Whether a static value may come to mean something else while it stays the same object: functions may.
+    """Whether a static value may change its meaning while it stays the same object, as functions may.
 
-    Those in a frozen dataclass may where they have variables around them or defaults that are no plain values.
+    Functions in a frozen dataclass may do so if they have variables around them, or defaults that are not plain values.
     """
     if not _is_record(value):
         return isinstance(value, (types.FunctionType, JitFunction, tuple, list, dict))
@@ -256,7 +257,7 @@ def unstable(value: object) -> bool:
 
 
 def _functions(value: object) -> Iterator[types.FunctionType]:
-    """The functions in a frozen dataclass, also in those and the tuples inside it."""
+    """The functions in a frozen dataclass, also those in dataclasses and tuples inside it."""
     if _is_record(value):
         for item in _compared(value):
             yield from _functions(item)
@@ -278,7 +279,7 @@ def _is_record(value: object) -> bool:
 
 
 def _compared(value: Any) -> list[Any]:
-    """What of a dataclass tells it from another."""
+    """The parts of a dataclass that tell it from another."""
     return [getattr(value, field.name) for field in fields(value) if field.compare]
 
 
@@ -301,7 +302,7 @@ def _contents(cell: types.CellType) -> object:
 
 
 def same_device(call: Call, kernel: str) -> int | None:
-    """The CUDA device that all arrays are on, None for host memory; ArgumentError where they are apart."""
+    """The CUDA device that all arrays are on, None for host memory; ArgumentError if they are on different ones."""
     first: tuple[str, ArrayInfo] | None = None
     for name, info, _ in call.arrays:
         if first is None:
@@ -324,7 +325,7 @@ _LARGEST = {dt.float16: 65504.0, dt.bfloat16: 3.3895313892515355e38, dt.tfloat32
 
 
 def annotated(name: str, value: Any, dtype: DType) -> int | float | bool:
-    """The value as a number of this dtype; ArgumentError where it is none."""
+    """The value as a number of this dtype; ArgumentError if it does not fit."""
     number: Any = value.item() if not isinstance(value, (int, float)) and _is_scalar(value) else value
     if not isinstance(number, (bool, int, float)) or not (dtype.is_float or dtype.bits <= 64):
         raise ArgumentError(f"argument {name!r} is annotated mo.{dtype}, and a {type(value).__name__} is no such "

@@ -1,12 +1,13 @@
-"""Recognise anybody's arrays without importing their library.
+"""Recognise arrays of any library without importing the library.
 
-In: any object.  Out: ``ArrayInfo`` (pointer, shape, strides in elements, dtype, device), or None for what is no array.
+In: any object.  Out: ``ArrayInfo`` (pointer, shape, strides in elements, dtype, device), or None if it is not an array.
 
+>>> import numpy
 >>> describe(numpy.zeros((4, 3), "f4"))
 ArrayInfo(ptr=..., shape=(4, 3), strides=(3, 1), dtype=float32, device=None, writable=True, kind='numpy')
 
-torch, CuPy and JAX are known by the class's module; the rest by ``__cuda_array_interface__`` or DLPack.  Nothing is
-copied and no reference is kept: the caller keeps the array alive.  It does not decide where a kernel runs.
+torch, CuPy and JAX are known by the class's module, and others by ``__cuda_array_interface__`` or DLPack.  Nothing is
+copied and no reference is kept: the caller keeps the array alive.  This module does not decide where a kernel runs.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from moye.origin import pip_install
 
 
 class ArrayInfo(NamedTuple):
-    """One array: ``ptr`` addresses the element at coordinate 0, ``device`` is None on the host, else the ordinal."""
+    """One array: ``ptr`` addresses the element at coordinate 0; ``device`` is None on the host, else the ordinal."""
 
     ptr: int
     shape: tuple[int, ...]
@@ -65,7 +66,7 @@ Describe = Callable[[Any], ArrayInfo | None]
 
 
 def describe(obj: Any) -> ArrayInfo | None:
-    """What is this array?  None if it is none; ArgumentError if it is one that moye cannot use."""
+    """Describe an array.  None if it is not an array; ArgumentError if it is one that moye cannot use."""
     reader = _READERS.get(type(obj))
     if reader is None:
         reader = _READERS[type(obj)] = _reader(type(obj))
@@ -73,7 +74,7 @@ def describe(obj: Any) -> ArrayInfo | None:
 
 
 def _reader(cls: type) -> Describe:
-    """How to read instances of a class; decided once per class."""
+    """How to read instances of a class; this is decided once per class."""
     if issubclass(cls, TensorLike):
         return TensorLike.info
     for base in cls.__mro__:
@@ -96,7 +97,7 @@ def _nothing(obj: Any) -> ArrayInfo | None:
 
 
 def _by_instance(obj: Any) -> ArrayInfo | None:
-    """A class with ``__getattr__`` may hand the protocol through from what it wraps."""
+    """Read by instance: a class with ``__getattr__`` may pass on the protocol of what it wraps."""
     return _cuda_interface(obj) if hasattr(obj, "__cuda_array_interface__") else None
 
 
@@ -142,7 +143,7 @@ def _element_strides(strides: tuple[int, ...], size: int, kind: str) -> tuple[in
 
 
 def _compact(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Row-major strides, which a missing ``strides`` entry stands for."""
+    """Row-major strides, which a missing ``strides`` entry means."""
     return tuple(math.prod(shape[i + 1:]) for i in range(len(shape)))
 
 
@@ -153,7 +154,7 @@ _PLAIN_ARRAYS = (np.ndarray, np.memmap, np.matrix, np.recarray)
 
 
 def _ndarray_reader(cls: type) -> Describe:
-    """Subclasses whose elements are not just what lies in memory are refused: a kernel would see the memory."""
+    """Refuse subclasses whose elements are not just what lies in memory, because a kernel would see only the memory."""
     bases = cls.__mro__[:cls.__mro__.index(np.ndarray)]
     if any(base.__module__.startswith("numpy.ma") for base in bases):
         return _masked
@@ -208,7 +209,7 @@ def _cupy(obj: Any) -> ArrayInfo:
 
 
 def _jax(obj: Any) -> ArrayInfo | None:
-    """JAX arrays are immutable, and computed asynchronously on streams of JAX's own."""
+    """Read JAX arrays, which are immutable and computed asynchronously on streams of JAX's own."""
     if not hasattr(obj, "unsafe_buffer_pointer"):
         return None
     if len(obj.devices()) != 1:
@@ -226,7 +227,7 @@ def _jax_tracer(obj: Any) -> ArrayInfo:
 
 
 def _cuda_interface(obj: Any) -> ArrayInfo:
-    """``__cuda_array_interface__``, version 2 and 3."""
+    """Read ``__cuda_array_interface__``, versions 2 and 3."""
     told = obj.__cuda_array_interface__
     if told.get("mask") is not None:
         raise ArgumentError(f"a masked array ({type(obj).__name__}) cannot be an argument of a kernel")
@@ -270,7 +271,7 @@ _is_valid.restype, _is_valid.argtypes = ctypes.c_int, (ctypes.py_object, ctypes.
 
 
 def _dlpack(obj: Any) -> ArrayInfo:
-    """DLPack, old and versioned capsules; the memory is the array's own, so the capsule may go at once."""
+    """Read DLPack, old and versioned capsules.  The memory is the array's own, so the capsule may be dropped."""
     place, ordinal = (int(number) for number in obj.__dlpack_device__())
     if place not in (_CPU, _CUDA, _PINNED, _MANAGED):
         raise ArgumentError(f"{type(obj).__name__} is on DLPack device ({place}, {ordinal}): moye takes CPU and CUDA")
@@ -311,7 +312,7 @@ _READERS: dict[type, Describe] = {np.ndarray: _numpy}
 
 
 class _Span:
-    """Bytes of memory that NumPy takes for an array, and whose owner lives as long as any view of it."""
+    """Bytes of memory that NumPy takes for an array; their owner lives as long as any view of it."""
 
     def __init__(self, first: int, size: int, writable: bool, owner: Any) -> None:
         self.__array_interface__ = {"version": 3, "typestr": "|u1", "shape": (size,), "data": (first, not writable)}
@@ -319,7 +320,7 @@ class _Span:
 
 
 def host_view(info: ArrayInfo, obj: Any) -> np.ndarray[Any, Any]:
-    """The memory that a host array spans, flat: element 0 is coordinate 0, writes go to ``obj``.
+    """The memory that a host array spans, flat: element 0 is coordinate 0, and writes go to ``obj``.
 
     bfloat16 and float8 come as ml_dtypes arrays.  Negative strides have no such view: ArgumentError.
     """
@@ -336,7 +337,7 @@ def host_view(info: ArrayInfo, obj: Any) -> np.ndarray[Any, Any]:
 
 
 def numpy_type(dtype: DType) -> np.dtype[Any]:
-    """The NumPy dtype of a moye dtype; ArgumentError where it needs ml_dtypes, which is not installed."""
+    """The NumPy dtype of a moye dtype; ArgumentError if it needs ml_dtypes, which is not installed."""
     try:
         return np.dtype(dtype.numpy)
     except TypeError:
@@ -366,10 +367,11 @@ def span_bytes(info: ArrayInfo) -> tuple[int, int]:
 
 
 def same_memory_overlap(a: ArrayInfo, b: ArrayInfo) -> bool:
-    """May two arrays share a byte?  False is certain; True may be cautious for interleaved arrays.
+    """May two arrays share a byte?  False is certain; True may be too cautious for interleaved arrays.
 
     Arrays whose spans interleave are told apart if there is a period (a stride of either, or the greatest common
-    divisor of all) in which each stays in a window of its own: even and odd columns, left and right halves.
+    divisor of all) in which each stays in its own window.  Even and odd columns, or left and right halves, are
+    examples.
     """
     (first_a, end_a), (first_b, end_b) = span_bytes(a), span_bytes(b)
     if first_a >= end_b or first_b >= end_a:
@@ -382,14 +384,14 @@ def same_memory_overlap(a: ArrayInfo, b: ArrayInfo) -> bool:
 
 
 def _byte_steps(info: ArrayInfo) -> list[tuple[int, int]]:
-    """(stride in bytes, extent) of the modes that move; the sign is in the span's first byte."""
+    """The (stride in bytes, extent) of the modes that move; the sign is in the span's first byte."""
     size = info.dtype.bytes
     return [(abs(stride) * size, extent) for extent, stride in zip(info.shape, info.strides, strict=True)
             if extent > 1 and stride]
 
 
 def _window(info: ArrayInfo, steps: list[tuple[int, int]], period: int) -> int:
-    """Bytes that an array reaches over beyond whole periods."""
+    """The bytes that an array reaches over, beyond whole periods."""
     return info.dtype.bytes + sum(step * (extent - 1) for step, extent in steps if step % period)
 
 
@@ -399,11 +401,11 @@ def _apart(first_a: int, size_a: int, first_b: int, size_b: int, period: int) ->
 
 
 def natural_strides(shape: Sequence[int], strides: Sequence[int]) -> tuple[int, ...]:
-    """Strides in which those that no element depends on are what a dense array has there.
+    """The strides, with those that no element depends on replaced by what a dense array has there.
 
-    NumPy gives empty arrays zeros, and new axes of extent 1; torch gives an empty mode and its neighbour the same; both
-    give a last mode of extent 1, and so its neighbour, 1.  An empty array of which nothing else is known is
-    column-major.
+    NumPy gives strides of zero to empty arrays and to new axes of extent 1.  torch gives an empty mode and its
+    neighbour the same stride.  Both give a last mode of extent 1 the stride 1, and so its neighbour.  An empty array of
+    which nothing else is known is column-major.
     """
     if 0 in shape and not any(strides):
         return tuple(math.prod(max(1, extent) for extent in shape[:mode]) for mode in range(len(shape)))

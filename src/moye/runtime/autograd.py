@@ -1,10 +1,11 @@
 """What torch's autograd must know of a launch: which tensors it wrote, and that none of them is being differentiated.
 
-In: a Func and a classified call.  Out: the written torch tensors; their version counters moved on; or ArgumentError.
+In: a Func and a classified call.  Out: the written torch tensors, with their version counters advanced; or
+ArgumentError.
 
->>> dirty = written_tensors(spec.func, call); require_untracked("axpy", dirty); mark(dirty)
+    dirty = written_tensors(spec.func, call); require_untracked("axpy", dirty); mark(dirty)
 
-It does not import torch: where there is a tensor, torch is there.
+This module does not import torch: if there is a tensor, torch is there.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ Tensors = tuple[tuple[str, Any], ...]
 
 
 def written(func: Func, call: Call) -> Iterator[tuple[str, ArrayInfo, Any]]:
-    """(parameter, what it is, the array) of every argument that the kernel writes."""
+    """The (parameter, what it is, the array) of every argument that the kernel writes."""
     arrays = iter(call.arrays)
     for param, leaf in zip(func.params, call.leaves, strict=True):
         if isinstance(leaf, ArrayInfo):
@@ -34,12 +35,12 @@ def written(func: Func, call: Call) -> Iterator[tuple[str, ArrayInfo, Any]]:
 
 
 def written_tensors(func: Func, call: Call) -> Tensors:
-    """Those of the written arguments that are torch tensors."""
+    """The written arguments that are torch tensors."""
     return tuple((name, array) for name, info, array in written(func, call) if info.kind == "torch")
 
 
 def require_untracked(kernel: str, dirty: Tensors) -> None:
-    """ArgumentError where autograd would take a written tensor for what it was before: gradients would be wrong."""
+    """ArgumentError if autograd would believe that a written tensor is unchanged: gradients would be wrong."""
     for name, tensor in dirty:
         if getattr(tensor, "requires_grad", False) and grad_enabled():
             kind = "a leaf that requires grad" if tensor.is_leaf else "a tensor that requires grad"
@@ -48,26 +49,26 @@ def require_untracked(kernel: str, dirty: Tensors) -> None:
 
 
 def mark(dirty: Tensors) -> None:
-    """Move on the version counters of written tensors, as torch's own operations in place do."""
+    """Advance the version counters of written tensors, as torch's own operations in place do."""
     if dirty and (bump := bumper()) is not None:
         bump(tuple(tensor for _, tensor in dirty))
 
 
 def grad_enabled() -> bool:
-    """Whether torch, if it is there, records what is differentiated."""
+    """Whether torch, if it is there, records operations for differentiation."""
     torch: Any = sys.modules.get("torch")
     return torch is not None and bool(torch.is_grad_enabled())
 
 
 def bumper() -> Callable[[tuple[Any, ...]], object] | None:
-    """Moves on the version counters of a tuple of tensors; None without torch."""
+    """The function that advances the version counters of a tuple of tensors; None without torch."""
     torch: Any = sys.modules.get("torch")
     return _bumper() if hasattr(torch, "Tensor") else None
 
 
 @functools.cache
 def _bumper() -> Callable[[tuple[Any, ...]], object]:
-    """torch's own function, which takes 0.1 us, if it does what it should: it is no public interface of torch."""
+    """torch's own function, which takes 0.1 us, if it does what it should: it is not a public interface of torch."""
     torch: Any = sys.modules["torch"]
     try:
         bump: Callable[[tuple[Any, ...]], object] = torch._C._increment_version
@@ -81,7 +82,7 @@ def _bumper() -> Callable[[tuple[Any, ...]], object]:
 
 
 def _write_nothing(tensors: tuple[Any, ...]) -> None:
-    """The same in public words: a view of no elements has the counter of its tensor."""
+    """The same with public functions: a view of no elements has the counter of its tensor."""
     for tensor in tensors:
         if not tensor.is_inference():
             tensor.detach().unsqueeze(0).narrow(0, 0, 0).zero_()

@@ -1,6 +1,7 @@
-"""Where moye's public calls end: what leaves them shows the user's frames and the message, not moye's own frames.
+"""The boundary of moye's public calls: a traceback that leaves them shows the user's frames, not moye's own.
 
-In: a public function.  Out: the same, whose exceptions have short tracebacks; MOYE_TRACEBACK=1 keeps them whole.
+In: a public function.  Out: the same function, whose exceptions have short tracebacks; MOYE_TRACEBACK=1 keeps them
+whole.
 
 >>> @boundary
 ... def launch(self, *args): ...
@@ -26,7 +27,7 @@ _OWN = (str(Path(__file__).resolve().parent.parent), sysconfig.get_path("stdlib"
 
 
 def boundary(function: Callable[_P, _R]) -> Callable[_P, _R]:
-    """A public function whose exceptions are told without moye's frames."""
+    """A public function whose exceptions are shown without moye's frames."""
     @functools.wraps(function)
     def call(*args: _P.args, **kwargs: _P.kwargs) -> _R:
         try:
@@ -41,7 +42,7 @@ def boundary(function: Callable[_P, _R]) -> Callable[_P, _R]:
 
 
 def _users(step: types.TracebackType | None) -> types.TracebackType | None:
-    """The frames of a traceback that are not moye's, nor the standard library's in between."""
+    """The frames of a traceback that belong neither to moye nor to the standard library in between."""
     if env.traceback():
         return step
     kept: list[types.TracebackType] = []
@@ -57,7 +58,7 @@ def _users(step: types.TracebackType | None) -> types.TracebackType | None:
 
 
 def _too_deep(error: RecursionError) -> Exception:
-    """A kernel that nests too deeply for Python; a recursion without end of the user's is left as it is."""
+    """The error for a kernel that nests too deeply for Python; an endless recursion of the user's is left as it is."""
     step, users = error.__traceback__, 0
     while step is not None:
         users += not step.tb_frame.f_code.co_filename.startswith(_OWN)

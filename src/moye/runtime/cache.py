@@ -2,12 +2,12 @@
 
 In: a key (sha256 of printed source, flags, compiler version), a blob, a small JSON record.  Out: the same, later.
 
->>> cache = DiskCache(env.cache_dir())
->>> cache.put(key := cache_key(source, flags, compiler_version()), cubin, {"log": log})
+    cache = DiskCache(env.cache_dir())
+    cache.put(key := cache_key(source, flags, compiler_version()), cubin, {"log": log})
 
-A file is written aside and renamed, and carries its own digest, so a reader sees a whole entry or none.  A disk that
-cannot be read or written is a miss, never an error, and so is what another user owns.  What was used longest ago goes
-first.
+A file is written under another name and then renamed, and it carries its own digest, so a reader sees a whole entry or
+none.  A disk that cannot be read or written is a miss, never an error.  So is anything that another user owns.  The
+least recently used entries go first.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ _SUFFIX, _ASIDE = ".bin", ".tmp"
 _KEY, _FOLDER = re.compile(r"[0-9a-f]{8,128}"), re.compile(r"[0-9a-f]{2}")
 _LEFT = 3600.0                                          # seconds after which nobody writes a file any more
 _room: dict[Path, int] = {}
-"""By the root of a cache: how many bytes this process may write before it looks again at how many there are."""
+"""For each root of a cache: how many bytes this process may still write before it measures the cache again."""
 
 
 def cache_key(source: str, flags: Sequence[str], compiler: str) -> str:
-    """sha256 over all that a cubin depends on; each part is length-prefixed, so parts never run together."""
+    """sha256 over all that a cubin depends on; each part has its length in front, so parts never run together."""
     digest = hashlib.sha256()
     for part in (compiler, str(len(flags)), *flags, source):
         data = part.encode()
@@ -57,23 +57,23 @@ class Entry:
 
 
 class DiskCache:
-    """A directory of entries; it is made by the first ``put``.  ``part`` is a directory of its own in it."""
+    """A directory of entries; the first ``put`` makes it.  ``part`` is a directory of its own inside it."""
 
     def __init__(self, root: str | os.PathLike[str], part: str = "") -> None:
         self._top = Path(root)
         self.root = self._top / part
 
     def problem(self) -> str | None:
-        """Why it cannot be used, None where it can."""
+        """Why it cannot be used, or None."""
         return disk.problem_of(self._top) or (disk.problem_of(self.root) if self.root != self._top else None)
 
     def get(self, key: str) -> bytes | None:
-        """The blob, or None where there is no whole entry."""
+        """The blob, or None if there is no whole entry."""
         found = self.get_entry(key)
         return None if found is None else found[0]
 
     def get_entry(self, key: str) -> tuple[bytes, dict[str, Any]] | None:
-        """The blob and its record, or None where there is no whole entry of ours; a damaged file is removed."""
+        """The blob and its record, or None if there is no whole entry of this user's; a damaged file is removed."""
         path = self._path(key)
         data = None if self.problem() else disk.read(path)
         if data is None:
@@ -84,15 +84,15 @@ class DiskCache:
         return found
 
     def record(self, key: str) -> dict[str, Any]:
-        """The record of an entry, without using it: its age stays; empty where there is no whole entry."""
+        """The record of an entry, without using it, so its age stays; empty if there is no whole entry."""
         data = disk.read(self._path(key), use=False)
         found = None if data is None else _unpack(data)
         return {} if found is None else found[1]
 
     def put(self, key: str, blob: bytes, meta: Mapping[str, Any] | None = None) -> bool:
-        """Keep a blob and a record that JSON can hold; False where the disk does not let us.
+        """Keep a blob and a record that JSON can hold; False if the disk does not allow it.
 
-        Beyond MOYE_CACHE_LIMIT the least recently used entries go.
+        Beyond MOYE_CACHE_LIMIT, the least recently used entries are removed.
         """
         path = self._path(key)
         try:
@@ -104,7 +104,7 @@ class DiskCache:
         return bool(size)
 
     def _write(self, path: Path, blob: bytes, meta: Mapping[str, Any]) -> int:
-        """The bytes written; 0 where the folder is not to be used."""
+        """The number of bytes written; 0 if the folder is not to be used."""
         data, aside = _pack(blob, meta), None
         for folder in dict.fromkeys((self._top, self.root, path.parent)):
             disk.make(folder)
@@ -122,7 +122,7 @@ class DiskCache:
         return len(data)
 
     def _bound(self, written: int) -> None:
-        """Prune, once this process has written so much that there may be too much."""
+        """Prune, once this process has written so much that the cache may be too large."""
         limit = env.cache_limit()
         if not limit:
             return
@@ -147,12 +147,12 @@ class DiskCache:
         return sum(entry.size for entry in self.entries())
 
     def clear(self) -> int:
-        """Remove every entry and whatever a killed process left aside; the number of entries removed."""
+        """Remove every entry and every file that a killed process left; return the number of entries removed."""
         self._remove_left(0.0)
         return sum(_remove(self._path(entry.key)) for entry in self.entries())
 
     def prune(self, limit: int) -> int:
-        """Remove the least recently used entries until at most ``limit`` bytes are left; the number removed."""
+        """Remove the least recently used entries until at most ``limit`` bytes are left; return the number removed."""
         self._remove_left(_LEFT)
         entries, removed = self.entries(), 0
         size = sum(entry.size for entry in entries)
@@ -164,8 +164,7 @@ class DiskCache:
         return removed
 
     def locked(self) -> AbstractContextManager[bool]:
-        """Alone among all who ask for this, to read entries and put others in their place; False where nobody can be
-        kept out."""
+        """Lock out others who ask for this, to read entries and replace them; False if that cannot be done."""
         try:
             disk.make(self._top)
         except (OSError, MemoryError):
@@ -173,7 +172,7 @@ class DiskCache:
         return nullcontext(False) if self.problem() else disk.locked(self._top / ".lock")
 
     def _remove_left(self, age: float) -> None:
-        """Remove what killed processes left aside so many seconds ago."""
+        """Remove the files that killed processes left at least this many seconds ago."""
         for path in self._files():
             if path.name.startswith(".") and path.suffix == _ASIDE and (status := disk.is_plain(path)) is not None \
                     and status.st_mtime <= time.time() - age:
@@ -185,14 +184,14 @@ class DiskCache:
         return self.root / key[:2] / f"{key}{_SUFFIX}"
 
     def _files(self) -> Iterator[Path]:
-        """Whatever lies where entries lie."""
+        """Every file in the places of entries."""
         for folder in _listed(self.root):
             if _FOLDER.fullmatch(folder.name):
                 yield from _listed(folder)
 
 
 def opened() -> DiskCache | None:
-    """The disk cache; None where it is turned off, or where there is no folder for it: that is said once."""
+    """The disk cache; None if it is turned off or if there is no folder for it, which is said once."""
     if not env.disk_cache():
         return None
     try:

@@ -2,9 +2,9 @@
 
 In: a kernel function and classified arguments.  Out: ``Specialised`` (the Func, its guards) and ``Program`` (CUDA).
 
->>> compile_program(specialise(fn, call, (256, 1, 1)), "sm_90a").registers
+    compile_program(specialise(fn, call, (256, 1, 1)), "sm_90a").registers
 
-``MOYE_SHOW=ast,ir,cuda`` prints what passes each station.
+``MOYE_SHOW=ast,ir,cuda`` prints the result of each step.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class Program:
         return f"{', '.join(filter(None, [*told, f'{self.smem} bytes of shared memory']))}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """All but the trace and what is loaded on devices, which belong to their process."""
+        """Everything except the trace and what is loaded on devices, because these belong to their process."""
         left: dict[str, Any] = {"loaded": {}, "func": None, "_notes": self.notes}
         return _program, (type(self), {f.name: left.get(f.name, getattr(self, f.name)) for f in fields(self)})
 
@@ -106,11 +106,11 @@ class Program:
 
     @property
     def sass(self) -> str:
-        """Disassembly; needs nvdisasm or cuobjdump."""
+        """The disassembly; it needs nvdisasm or cuobjdump."""
         return self.compiled.sass
 
     def overlap(self) -> CompiledOverlap:
-        """How many MMAs lie between a copy and its wait, per loop, in PTX and in SASS; needs a disassembler."""
+        """How many MMAs lie between a copy and its wait, per loop, in PTX and in SASS; it needs a disassembler."""
         from moye.cuda.compiler.overlap import CompiledOverlap, ptx_overlap, sass_overlap
 
         name = self.printed.name
@@ -133,9 +133,9 @@ class Program:
 
     @property
     def notes(self) -> tuple[Note, ...]:
-        """What ptxas notes of lost performance (wgmma that wait for each other), with the kernel's lines.
+        """What ptxas says about lost performance (wgmma that wait for each other), with the kernel's lines.
 
-        Where a note names a line of PTX the kernel is compiled once more, with line numbers.
+        If a note names a line of PTX, the kernel is compiled once more, with line numbers.
         """
         from moye.cuda.compiler.ptxas_notes import notes
 
@@ -145,7 +145,7 @@ class Program:
         return self._notes
 
     def warn(self) -> None:
-        """A ``PerformanceWarning`` for each note that costs time, at the kernel's line; once a program."""
+        """Warn with a ``PerformanceWarning`` for each note that costs time, at the kernel's line; once per program."""
         if not self._warned:
             self._warned = True
             for note in self.notes:
@@ -162,7 +162,7 @@ class Program:
 
 
 def _program(cls: type[Program], values: dict[str, Any]) -> Program:
-    """A program that was pickled."""
+    """Restore a program that was pickled."""
     return cls(**values)
 
 
@@ -192,17 +192,17 @@ def _capability(arch: str) -> int:
 
 
 def shared_limit(arch: str) -> int:
-    """Shared memory per block that an architecture allows, in bytes."""
+    """The shared memory per block that an architecture allows, in bytes."""
     return SHARED_LIMITS.get(_capability(arch), 232448)
 
 
 def require_shared(spec: Specialised, arch: str, extra: int = 0) -> None:
-    """B10: LaunchError where a block needs more shared memory than an architecture allows it."""
+    """B10: LaunchError if a block needs more shared memory than an architecture allows."""
     _require_shared(spec.func, spec.shared_bytes, shared_limit(arch), f", and {arch} has", extra)
 
 
 def require_room(spec: Specialised, extra: int) -> None:
-    """B10: LaunchError where a block needs more shared memory, with so many bytes more, than any device has."""
+    """B10: LaunchError if a block needs more shared memory than any device has, with so many more bytes added."""
     _require_shared(spec.func, spec.shared_bytes, max(SHARED_LIMITS.values()), "; no device has more than", extra)
 
 
@@ -216,7 +216,7 @@ def _require_shared(func: Func, needed: int, limit: int, has: str, extra: int = 
 
 
 def default_arch(device: int | None = None) -> str:
-    """MOYE_ARCH, else the device's architecture, else sm_90a."""
+    """MOYE_ARCH, or else the device's architecture, or else sm_90a."""
     from moye.cuda.device import driver
 
     return env.arch() or (driver.device_arch(device or 0) if driver.available() else "sm_90a")
@@ -230,7 +230,7 @@ def arch_of(array: Any) -> str | None:
 
 @deeply
 def compile_program(spec: Specialised, arch: str, *, restrict: bool = True) -> Program:
-    """Print and compile for an architecture such as ``sm_90a``; from the disk cache where it has it."""
+    """Print and compile for an architecture such as ``sm_90a``, or take the result from the disk cache."""
     from moye.cuda.compiler.nvrtc import normalize_arch
     from moye.cuda.compiler.ptxas_notes import refused
     from moye.cuda.printing.printer import print_kernel
@@ -264,11 +264,11 @@ def compile_program(spec: Specialised, arch: str, *, restrict: bool = True) -> P
 
 
 _ACCELERATED = 90
-"""The architecture that moye always compiles for with its ``a``."""
+"""The architecture that moye always compiles for with its ``a`` suffix."""
 
 
 def check_atoms(func: Func, arch: str) -> None:
-    """Raises UnsupportedError for the newest atom of a kernel where the architecture is too old for it."""
+    """Raise UnsupportedError for the newest atom of a kernel if the architecture is too old for it."""
     match = re.fullmatch(r"(?:sm_|compute_)?(\d{2,3})[af]?", str(arch))
     if match is None:
         return                                          # the compiler has a sentence for what is no architecture
@@ -286,7 +286,7 @@ def check_atoms(func: Func, arch: str) -> None:
 
 
 def check_arch(func: Func, printed: Printed, arch: str) -> None:
-    """Raises UnsupportedError where a kernel has an instruction that the architecture is too old for."""
+    """Raise UnsupportedError if a kernel has an instruction that the architecture is too old for."""
     what, loc = printed.newest
     if printed.arch > _capability(arch):
         needed = f"sm_{printed.arch}{'a' if printed.arch == _ACCELERATED else ''}"
@@ -303,7 +303,7 @@ def check_arch(func: Func, printed: Printed, arch: str) -> None:
 
 
 def _alternatives(atom: CopyOp | MmaOp, have: int) -> str | None:
-    """What an architecture has instead: MMA operations on the same dtypes, or on any."""
+    """What an architecture has instead: MMA operations on the same dtypes, or on any dtypes."""
     from moye import mma
     from moye.cuda.compiler.nvrtc import OLDEST
 
@@ -339,7 +339,7 @@ def _compiled(printed: Printed, arch: str, flags: tuple[str, ...]) -> Compiled:
 
 
 def misfit(printed: Printed, arch: str, cubin: bytes) -> str | None:
-    """Why these bytes are not this kernel compiled for this architecture, None where they are."""
+    """Why these bytes are not this kernel compiled for this architecture; None if they are."""
     from moye.cuda.compiler import cubin as cubins
     from moye.cuda.device import driver
 
@@ -352,7 +352,7 @@ def misfit(printed: Printed, arch: str, cubin: bytes) -> str | None:
 
 
 def _with_lines(func: Func, arch: str) -> tuple[str, str, str]:
-    """A kernel compiled with line numbers: what the compiler says, PTX, source; from the disk cache where it has it."""
+    """A kernel compiled with line numbers (what the compiler says, PTX, source), from the disk cache if it is there."""
     from moye.cuda.compiler import nvrtc
     from moye.cuda.printing.printer import print_kernel
     from moye.runtime.cache import cache_key, opened

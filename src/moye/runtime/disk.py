@@ -1,11 +1,10 @@
-"""Files of a folder that nobody else may write to: read only what is a file of ours, and never wait for long.
+"""Files of a folder that nobody else may write to: read only files of this user, and never wait for long.
 
-In: paths of the cache.  Out: bytes, or None for what is not there, unreadable, foreign or no plain file.
+In: paths of the cache.  Out: bytes, or None for what is missing, unreadable, foreign or not a plain file.
 
->>> read(path), problem_of(folder)
-(b"...", None)
+    read(path), problem_of(folder)      # (b"...", None)
 
-A FIFO or a device in place of a file is not waited for, a symbolic link is not followed.
+A FIFO or a device in place of a file is not waited for, and a symbolic link is not followed.
 """
 
 from __future__ import annotations
@@ -30,12 +29,12 @@ _FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 
     | getattr(os, "O_BINARY", 0)
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 _FAILS = (OSError, ValueError, MemoryError)
-"""What the operating system's functions raise: ValueError for names that it cannot have."""
+"""What the operating system's functions raise; ValueError is for names that it cannot have."""
 _said: set[str] = set()
 
 
 def read(path: Path, *, use: bool = True) -> bytes | None:
-    """The contents of a plain file of ours; with ``use`` it counts as used now."""
+    """The contents of a plain file of this user; with ``use`` it counts as used now."""
     try:
         handle = os.open(path, _FLAGS)
     except _FAILS:
@@ -66,7 +65,7 @@ def _close(handle: int) -> None:
 
 
 def is_plain(path: Path) -> os.stat_result | None:
-    """The status of a plain file of ours, None for everything else."""
+    """The status of a plain file of this user; None for everything else."""
     try:
         status = os.lstat(path)
     except _FAILS:
@@ -79,7 +78,7 @@ def _is_ours(status: os.stat_result) -> bool:
 
 
 def make(folder: Path) -> None:
-    """The folder, for us alone where it is new; OSError where it cannot be made."""
+    """Make the folder, for this user alone if it is new; OSError if it cannot be made."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     try:
         folder.mkdir(0o700)
@@ -89,9 +88,9 @@ def make(folder: Path) -> None:
 
 
 def problem_of(folder: Path) -> str | None:
-    """Why what lies in a folder cannot be trusted; None where it can, or where there is no such folder yet.
+    """Why the contents of a folder cannot be trusted; None if they can, or if there is no such folder yet.
 
-    One of ours that others can write to is closed to them.
+    If a folder of this user can be written by others, it is closed to them.
     """
     try:
         link, status = os.lstat(folder), os.stat(folder)
@@ -115,7 +114,7 @@ def problem_of(folder: Path) -> str | None:
 
 @contextmanager
 def locked(path: Path, seconds: float = 10.0) -> Iterator[bool]:
-    """Alone among the processes and threads that ask for this file; after ``seconds`` without: False."""
+    """Lock out all processes and threads that ask for this file; False if that fails for ``seconds``."""
     handle = None
     try:
         handle = _lock(path, seconds)
@@ -148,7 +147,7 @@ def _lock(path: Path, seconds: float) -> int | None:
 
 
 def say_once(text: str) -> None:
-    """A line on stderr, the first time."""
+    """Print a line on stderr, the first time only."""
     if text not in _said:
         _said.add(text)
         print(f"moye: {text}", file=sys.stderr)

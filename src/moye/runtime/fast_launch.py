@@ -1,11 +1,11 @@
-"""The short way to launch again: for what a first launch worked out, one generated function per kind of call.
+"""The short way to launch again: one generated function per kind of call, made from what a first launch found out.
 
-In: the arguments of a call like an earlier one.  Out: one driver call, or False where the long way must be taken.
+In: the arguments of a call like an earlier one.  Out: one driver call, or False if the long way must be taken.
 
->>> plan = plans.add(spec, program, call, device, args, long); plan.launch(*args)
+    plan = plans.add(spec, program, call, device, args, long); plan.launch(*args)
 
 A plan holds for arrays of the same class, dtype, shape, strides, device and 16-byte alignment that do not overlap, for
-equal static arguments (identical ones are recognised sooner) and unchanged captured names; what else is passed goes
+equal static arguments (identical ones are recognised sooner), and for unchanged captured names.  Any other call goes
 the long way through ``kernel.py``.  ``kernel[grid, block]`` has one ``Plans``.
 """
 
@@ -34,10 +34,10 @@ from moye.runtime.launch import array_kind, encoded_map, slot_value
 from moye.runtime.tma_arguments import TmaCopy
 
 held: list[object] = []
-"""Not empty while some thread only compiles (``prepare.compile_only``): then nobody takes the short way."""
+"""Not empty while some thread only compiles (``prepare.compile_only``): then all go the long way."""
 
 LongWay = Callable[[tuple[Any, ...], tuple[Any, ...], dict[str, Any]], None]
-"""(arguments, ``missing`` for those not given; further ones; named ones)."""
+"""A function of (arguments, with ``missing`` for those not given; further ones; named ones)."""
 
 missing = object()
 _LIMIT = 1024
@@ -61,8 +61,8 @@ _NUMBERS = {int: "int", float: "float", bool: "bool"}
 class Plan(NamedTuple):
     """One ready launch.
 
-    ``launch(*args, **kwargs)`` looks at everything, and goes the long way where the plan does not hold.
-    ``again(*args)`` is for arguments that are known to have the plan's key: False where it does not hold.
+    ``launch(*args, **kwargs)`` checks everything, and goes the long way if the plan does not hold. ``again(*args)`` is
+    for arguments that are known to have the plan's key; it returns False if the plan does not hold.
     """
 
     launch: Callable[..., None]
@@ -92,7 +92,7 @@ class Plans:
 
     def add(self, spec: Specialised, program: Program, call: Call, device: int, args: tuple[Any, ...],
             long: LongWay) -> Plan | None:
-        """Remember a launch that succeeded, if the short way can tell when it applies again."""
+        """Remember a launch that succeeded, if the short way can tell when it may be used again."""
         kinds = _kinds(call, args)
         if kinds is None:
             return None
@@ -113,7 +113,7 @@ class Plans:
 
 
 def _kinds(call: Call, args: tuple[Any, ...]) -> tuple[str, ...] | None:
-    """The kind of each argument, None where one is of a kind that only the long way takes."""
+    """The kind of each argument; None if one has a kind that only the long way takes."""
     if len(args) != len(call.specs) or not call.arrays:
         return None
     kinds = tuple(_kind(spec, x) for spec, x in zip(call.specs.values(), args, strict=True))
@@ -139,7 +139,7 @@ def _array_kind(x: Any) -> str:
 
 
 def _key_function(kinds: tuple[str, ...]) -> Callable[[tuple[Any, ...]], Any]:
-    """``key(args)``: all that a plan depends on, by value."""
+    """Make ``key(args)``: all that a plan depends on, by value."""
     parts: list[str] = []
     for i, kind in enumerate(kinds):
         a = f"a{i}"
@@ -185,7 +185,7 @@ def _plan(spec: Specialised, ready: Ready, call: Call, args: tuple[Any, ...], ki
           long: LongWay) -> Plan:
     """Write, compile (once per text) and bind the two functions of a plan.
 
-    All that they refer to are closure variables, which cost least.
+    Everything that they refer to is a closure variable, because these cost least.
     """
     writer, names = _Writer(), _names(kinds)
     same = " and ".join(_same(writer, args, kinds)) or "True"
@@ -214,7 +214,7 @@ def _indented(lines: Sequence[str], otherwise: str) -> list[str]:
 
 def _body(writer: _Writer, spec: Specialised, ready: Ready, call: Call, args: tuple[Any, ...],
           kinds: tuple[str, ...]) -> list[str]:
-    """What both functions do: look at what the key does not hold, fill the parameters, launch."""
+    """What both functions do: check what the key does not hold, fill the parameters, launch."""
     leaf_args = [i for i, kind in enumerate(kinds) if kind in _ARRAYS or kind in _NUMBERS.values()]
     before, after = _autograd(writer, spec, leaf_args, args, kinds)
     lines = []
@@ -241,7 +241,7 @@ def _body(writer: _Writer, spec: Specialised, ready: Ready, call: Call, args: tu
 
 def _autograd(writer: _Writer, spec: Specialised, leaf_args: Sequence[int], args: tuple[Any, ...],
               kinds: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Before and after the launch, for the torch tensors that it writes; whether each requires grad is known."""
+    """What to do before and after the launch for the torch tensors that it writes."""
     dirty = [(args[i], f"a{i}") if kinds[i] == "torch" else (args[i].array, f"a{i}.array")
              for i, param in zip(leaf_args, spec.func.params, strict=True)
              if kinds[i] in ("torch", "tma-torch") and isinstance(param, TensorParam) and param.buffer.written]
@@ -254,7 +254,7 @@ def _autograd(writer: _Writer, spec: Specialised, leaf_args: Sequence[int], args
 
 
 def _packed(writer: _Writer, ready: Ready, call: Call, leaf_args: Sequence[int], kinds: Sequence[str]) -> str:
-    """What a launch packs: pointers and numbers, and the tensor maps of pointers."""
+    """What a launch packs: pointers, numbers, and the tensor maps of pointers."""
     parts = []
     for n, slot in zip(ready.sources, ready.slots, strict=True):
         i, leaf = leaf_args[n], call.leaves[n]
@@ -267,7 +267,7 @@ def _packed(writer: _Writer, ready: Ready, call: Call, leaf_args: Sequence[int],
 
 def _unseen(writer: _Writer, spec: Specialised, call: Call, args: tuple[Any, ...], kinds: tuple[str, ...],
             leaf_args: Sequence[int], values: str, packed: str) -> list[str]:
-    """The launch of pointers and numbers that are not among the recent ones, which are known to fit and packed."""
+    """The launch of pointers and numbers that are not among the recent ones, which fit and are packed."""
     numbers = [kinds[i] for i in leaf_args if kinds[i] not in _ARRAYS]
     moved = _moved(writer, spec, call, leaf_args, kinds, args)
     lines = [f"if {' or '.join(moved)}: OTHERWISE"] if moved else []
@@ -288,7 +288,7 @@ def _unseen(writer: _Writer, spec: Specialised, call: Call, args: tuple[Any, ...
 
 
 def _same(writer: _Writer, args: tuple[Any, ...], kinds: tuple[str, ...]) -> list[str]:
-    """Conditions under which these are the arguments of the plan; cheap, and stricter than the key."""
+    """Conditions that these are the arguments of the plan; they are cheap, and stricter than the key."""
     found: list[str] = []
     tensors: list[int] = []
     for i, (x, kind) in enumerate(zip(args, kinds, strict=True)):
@@ -317,7 +317,7 @@ def _same(writer: _Writer, args: tuple[Any, ...], kinds: tuple[str, ...]) -> lis
 
 
 def _captured(writer: _Writer, captures: Sequence[Capture]) -> list[str]:
-    """Conditions under which the names that the kernel reads still hold what they hold now."""
+    """Conditions that the names that the kernel reads still hold what they hold now."""
     found = []
     for capture in captures:
         space = writer.name(capture.namespace)
@@ -330,7 +330,7 @@ def _captured(writer: _Writer, captures: Sequence[Capture]) -> list[str]:
 
 def _moved(writer: _Writer, spec: Specialised, call: Call, leaf_args: Sequence[int], kinds: Sequence[str],
            args: Sequence[Any]) -> list[str]:
-    """Conditions under which pointers or numbers leave the plan: alignment, overlap, the class of an integer."""
+    """Conditions that pointers or numbers leave the plan: alignment, overlap, the class of an integer."""
     found: list[str] = []
     arrays = [(i, leaf.ptr & 15) for i, leaf in zip(leaf_args, call.leaves, strict=True) if isinstance(leaf, ArrayInfo)]
     aligned = [f"p{i}" for i, low in arrays if not low]
@@ -359,7 +359,7 @@ def _pairs(spec: Specialised, call: Call, leaf_args: Sequence[int]) -> list[tupl
 
 
 def _slot_list(call: Call, leaf_args: Sequence[int]) -> str:
-    """``slots(call)`` as a display: the plan's extents and strides, this call's scalars."""
+    """The expression ``slots(call)``: the plan's extents and strides, and this call's scalars."""
     parts: list[str] = []
     for i, leaf in zip(leaf_args, call.leaves, strict=True):
         parts += [str(int(n)) for n in (*leaf.shape, *leaf.strides)] if isinstance(leaf, ArrayInfo) else [f"a{i}"]
@@ -367,7 +367,7 @@ def _slot_list(call: Call, leaf_args: Sequence[int]) -> str:
 
 
 def _guards_on_scalars(func: Func) -> bool:
-    """Whether a guard reads a runtime scalar: then it must be evaluated at every launch."""
+    """Whether a guard reads a runtime scalar and must be evaluated at every launch."""
     scalars = {p.value.id for p in func.params if isinstance(p, ScalarParam)}
     return bool(scalars) and any(_reads(guard.cond, scalars) for guard in func.guards)
 
@@ -389,7 +389,7 @@ def _reads(operand: Any, ids: set[int]) -> bool:
 
 
 def _tensor_check(tensors: Sequence[Any]) -> Callable[..., bool] | None:
-    """torch.compile's guard: class, dtype, device, shape, strides, pending negation of all tensors in one C++ call."""
+    """torch.compile's guard: class, dtype, device, shape, strides and negation of all tensors in one C++ call."""
     guards = _tensor_guards()
     if guards is None or not tensors:
         return None
@@ -399,7 +399,7 @@ def _tensor_check(tensors: Sequence[Any]) -> Callable[..., bool] | None:
 
 @functools.cache
 def _tensor_guards() -> Any:
-    """The guard class, if this torch has it and it tells apart what it must: it is no public interface of torch."""
+    """The guard class, if this torch has it and it can tell apart what it must; it is not public in torch."""
     torch: Any = sys.modules.get("torch")
     try:
         guards = torch._C._dynamo.guards.TensorGuards
@@ -413,7 +413,7 @@ def _tensor_guards() -> Any:
 
 
 def stream_reader(kind: str) -> Callable[[int], int]:
-    """A function of the device: the stream to launch on for arrays of this kind."""
+    """A function that returns the stream of a device to launch on, for arrays of this kind."""
     torch: Any = sys.modules.get("torch")
     raw = getattr(getattr(torch, "_C", None), "_cuda_getCurrentRawStream", None)
     if kind == "torch" and raw is not None:
@@ -425,7 +425,7 @@ def stream_reader(kind: str) -> Callable[[int], int]:
 
 
 class _Address(ctypes.c_char):
-    """Something at an address; ``keep`` is what must live as long."""
+    """An object at an address; ``keep`` is what must live as long."""
 
     keep: Any
 
@@ -454,7 +454,7 @@ class Ready:
         self._order = [i for i, m in enumerate(moving) if m] + [i for i, m in enumerate(moving) if not m]
         self.slots = [slots[i] for i in self._order if moving[i]]
         self.sources = [slot.param for slot in self.slots]
-        """Which leaf each value of ``pack`` comes from."""
+        """The leaf that each value of ``pack`` comes from."""
         self._formats = [slots[i].format for i in self._order]
         self._values = [slot_value(slots[i], call) for i in self._order]
 
@@ -463,7 +463,7 @@ class Ready:
         return [slot_value(slot, call) for slot in self.slots]
 
     def buffer(self, values: Sequence[Any] | None = None) -> tuple[Callable[..., None], Any, Any]:
-        """(pack, memory, parameters) for one launch at a time: ``pack(memory, 0, *what moves)`` fills them."""
+        """The (pack, memory, parameters) for one launch at a time: ``pack(memory, 0, *what moves)`` fills them."""
         whole = struct.Struct("@" + "".join(self._formats))
         moving = struct.Struct("@" + "".join(self._formats[: len(self.sources)]))
         memory = ctypes.create_string_buffer(max(1, whole.size))
@@ -478,7 +478,7 @@ class Ready:
         return moving.pack_into, memory, ctypes.byref(pointers)
 
     def configure(self, stream: int) -> Any:
-        """The launch configuration for a stream, checked once and kept."""
+        """The launch configuration for a stream, checked once and then kept."""
         config = self.loaded._configure(self.grid, self._block, self._cluster, self._smem, stream, self._dependent)
         if len(self.configs) >= _MOST_STREAMS:
             self.configs.clear()
@@ -486,11 +486,11 @@ class Ready:
         return found
 
     def retry(self, config: Any, params: Any) -> int:
-        """After a launch that failed: again with the kernel's own context current, as that is what may be missing."""
+        """Try a launch that failed again, with the kernel's own context current: it may be missing."""
         with driver.current_device(self.loaded.ordinal):
             return int(self.call(config, self.function, params, None))
 
     def failure(self, error: int) -> DriverError:
-        """CUDA's error number of a launch as an error."""
+        """Turn CUDA's error number of a launch into an error."""
         return driver._failure(driver._driver().CUresult(error),
                                f"launching {self.loaded.name} with grid {self.grid}, block {self._block}")

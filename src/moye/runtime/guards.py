@@ -2,9 +2,9 @@
 
 In: a Func with guards.  Out: ``check(slots, grid)``, which raises PreconditionError with the first broken assumption.
 
->>> check = compile_guards(func); check([2047, 256, ...], (16, 16, 1))
+    check = compile_guards(func); check([2047, 256, ...], (16, 16, 1))
 
-``slots`` are the runtime numbers of the parameters: per tensor its extents, then its strides; scalars as they are.
+``slots`` are the runtime numbers of the parameters: for each tensor its extents, then its strides; scalars as they are.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def _failure(func: Func, names: dict[int, str]) -> Callable[[int, Sequence[Any],
 
 
 def _undefined(func: Func, names: dict[int, str]) -> Callable[[Sequence[Any], tuple[int, int, int]], None]:
-    """What is raised for the first assumption that no value can be computed of."""
+    """What is raised for the first assumption whose value cannot be computed."""
     def undefined(s: Sequence[Any], g: tuple[int, int, int]) -> None:
         for guard in func.guards:
             try:
@@ -81,7 +81,7 @@ def _undefined(func: Func, names: dict[int, str]) -> Callable[[Sequence[Any], tu
 
 
 def _told(guard: Guard, names: dict[int, str], s: Sequence[Any], g: tuple[int, int, int]) -> str:
-    """The message of a guard, with its numbers; one that has no value is a question mark."""
+    """The message of a guard, with its numbers; a number that has no value is a question mark."""
     fields: dict[str, Any] = {}
     for name, operand in guard.fields.items():
         try:

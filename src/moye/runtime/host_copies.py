@@ -1,8 +1,8 @@
-"""CUDA arrays in the simulator: host copies of the memory that they span, and what was written copied back.
+"""CUDA arrays in the simulator: it works on host copies of their memory, and copies back what was written.
 
-In: a classified call.  Out: within the ``with`` block the same call on host memory.
+In: a classified call.  Out: the same call on host memory, inside the ``with`` block.
 
->>> with on_host(call, spec.func) as host: simulate.run(spec, host, grid, check=True)
+    with on_host(call, spec.func) as host: simulate.run(spec, host, grid, check=True)
 
 Arrays that share memory share it in the copy too, and addresses are the same modulo 256.  Host arrays stay as they are.
 """
@@ -28,7 +28,7 @@ _ALIGN = 256
 
 
 class _Copy(NamedTuple):
-    """Device bytes from ``first`` on, and where they are on the host."""
+    """Device bytes from ``first`` on, and their place on the host."""
 
     first: int
     end: int
@@ -38,7 +38,7 @@ class _Copy(NamedTuple):
 
 
 def simulated(spec: Specialised, call: Call, grid: Dim3) -> None:
-    """An unchecked or checked launch, as MOYE_CHECK says, wherever the arrays are."""
+    """A launch in the simulator, checked or unchecked as MOYE_CHECK says, wherever the arrays are."""
     with on_host(call, spec.func) as host:
         simulate.run(spec, host, grid, check=bool(env.check()))
 
@@ -68,7 +68,7 @@ def on_host(call: Call, func: Func) -> Iterator[Call]:
 
 
 def _copied(call: Call) -> list[_Copy]:
-    """Copies of all device memory that the arrays span, overlapping spans as one."""
+    """Copies of all device memory that the arrays span; spans that overlap are copied as one."""
     spans = sorted({(info.device, *span_bytes(info)) for _, info, _ in call.arrays if info.device is not None})
     merged: list[list[int]] = []
     for device, first, end in spans:
@@ -87,7 +87,7 @@ def _copied(call: Call) -> list[_Copy]:
 
 
 def _moved(call: Call, copies: list[_Copy]) -> tuple[Call, dict[int, ArrayInfo]]:
-    """The call with addresses of the copies, and the host's array of each device's (by id)."""
+    """The call with addresses of the copies, and the host's array for each device's (by id)."""
     pairs: dict[int, ArrayInfo] = {}
     arrays = []
     for name, info, obj in call.arrays:

@@ -2,9 +2,9 @@
 
 In: a decorated Python function; then ``kernel[grid, block](*args)``.  Out: effects on the arrays.
 
->>> matmul_kernel[(16, 16), 256](A, sA_layout, copy_A, B, sB_layout, copy_B, C, mma_C)
+    matmul_kernel[(16, 16), 256](A, sA_layout, copy_A, B, sB_layout, copy_B, C, mma_C)
 
-Where it runs follows from where the arrays are: host memory is simulated, CUDA memory runs on its device.
+The arrays decide where it runs: host memory is simulated, and CUDA memory runs on its device.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ _tracing = threading.RLock()                            # a trace uses the proce
 
 
 def kernel(function: Callable[..., Any]) -> Kernel:
-    """Decorator that makes a Python function a kernel."""
+    """Make a Python function a kernel; a decorator."""
     if not isinstance(function, types.FunctionType):
         raise TraceError(f"@mo.kernel decorates Python functions, not {function!r}")
     return Kernel(function)
@@ -69,7 +69,7 @@ def kernel(function: Callable[..., Any]) -> Kernel:
 
 @dataclass(slots=True)
 class Launched:
-    """What a launch on a device used: enough to launch again the short way."""
+    """What a launch on a device used: enough to launch again by the short way."""
 
     spec: Specialised
     program: Program
@@ -109,13 +109,13 @@ class Kernel:
             return self._launcher(config)
 
     def _launcher(self, config: Any) -> Callable[..., None]:
-        """What ``kernel[config]`` is: a Launcher, and once one has launched, its plan."""
+        """What ``kernel[config]`` is: a Launcher, or its plan once it has launched."""
         if not isinstance(config, tuple) or len(config) != 2:
             raise LaunchError(f"{self.__name__}[...] takes [grid, block], not {config!r}")
         return self._keep(config, (dim3(config[0], "grid"), dim3(config[1], "block")))
 
     def _keep(self, config: tuple[Any, ...], same: tuple[Any, ...]) -> Callable[..., None]:
-        """The launcher of a configuration, known from now on by what was asked for and by what is the same."""
+        """Keep the launcher of a configuration, so that it is found by what was asked for and by what is the same."""
         if len(self._launchers) >= _MOST_LAUNCHERS:
             self._launchers.clear()
         launcher = self._launchers.get(same) or Launcher(self, *same)
@@ -135,11 +135,11 @@ class Kernel:
     def launch(self, *args: Any, grid: Extents | None = None,
                block: Extents | None = None, cluster: Extents = (1, 1, 1), stream: Any = None,
                smem: int | None = None, dependent: bool = False, **kwargs: Any) -> None:
-        """Launch with every option: ``grid`` and ``block`` extents, ``cluster`` shape, a CUDA ``stream`` (handle or
-        object; default: torch's current stream, else the legacy one), ``smem`` extra dynamic shared bytes.
+        """Launch with every option: ``grid`` and ``block`` extents, ``cluster`` shape, a CUDA ``stream`` (a handle or
+        an object; by default torch's current stream, else the legacy one), ``smem`` extra dynamic shared bytes.
 
-        ``dependent`` (sm_90): the launch may begin while those before it on the stream still run, and what they wrote
-        is there behind ``mo.griddepcontrol_wait()``; without a call of that, the kernel may not touch their arrays.
+        ``dependent`` (sm_90): the launch may begin while those before it on the stream still run.  What they wrote is
+        there after ``mo.griddepcontrol_wait()``; without a call of that, the kernel may not touch their arrays.
         """
         if stream is not None:
             self._run(classify(self.signature, args, kwargs), dim3(grid, "grid"), dim3(block, "block"),
@@ -155,7 +155,7 @@ class Kernel:
 
     def _run(self, call: Call, grid: Dim3, block: Dim3, cluster: Dim3 = (1, 1, 1), stream: Any = None,
              smem: int = 0, dependent: bool = False) -> Launched | None:
-        """Check and launch; what it used, where that was a device."""
+        """Check and launch; return what was used, if it ran on a device."""
         if (session := sessions.session()) is not None and prepare.compilation() is None:
             session.launch(self.__name__, grid, block,
                            lambda: (call, self._checked(call, grid, block, cluster, smem)[1]), dependent=dependent)
@@ -193,7 +193,7 @@ class Kernel:
         return device, spec
 
     def specialised(self, call: Call, block: Dim3, cluster: Dim3 = (1, 1, 1)) -> Specialised:
-        """The specialisation for a call, traced on first use and whenever a name that it read has changed."""
+        """The specialisation for a call; it is traced on first use, and again if a name that it read has changed."""
         key = (call.key, block, cluster)
         found = self._specialised.get(key)
         if found is not None and not (found.captures and changed(found.captures)):
@@ -233,9 +233,9 @@ class Kernel:
     def prepare(self, *args: Any, grid: Extents | None = None,
                block: Extents | None = None, cluster: Extents = (1, 1, 1), stream: Any = None,
                 smem: int | None = None, dependent: bool = False, **kwargs: Any) -> Prepared:
-        """Check and compile a launch and keep it: calling the result launches it again with the same arguments.
+        """Check and compile a launch and keep it; calling the result launches it again with the same arguments.
 
-        ``.update(A=other)`` puts another array in place.  Without ``stream`` it follows the current one.
+        ``.update(A=other)`` replaces an array.  Without ``stream`` it follows the current one.
         """
         call, shape = classify(self.signature, args, kwargs), dim3(grid, "grid")
         more = more_smem(smem)
@@ -251,7 +251,7 @@ class Kernel:
 
 @dataclass(slots=True, repr=False)
 class Compiled(Program):
-    """A Program that knows its kernel, so that launches of it can be prepared."""
+    """A Program that knows its kernel, so that its launches can be prepared."""
 
     kernel: Any = None
     shape: Shape | None = None
@@ -259,7 +259,7 @@ class Compiled(Program):
     @boundary
     def prepare(self, *args: Any, grid: Extents | None = None, stream: Any = None, smem: int | None = None,
                 dependent: bool = False, **kwargs: Any) -> Prepared:
-        """A prepared launch of just this specialisation; ArgumentError where the arguments need another."""
+        """A prepared launch of exactly this specialisation; ArgumentError if the arguments need another."""
         assert self.shape is not None, "made by Kernel.compile"
         call = classify(self.kernel.signature, args, kwargs)
         asked = Shape(call.specs, call.index_bits, self.shape.block, self.shape.cluster)
@@ -273,7 +273,7 @@ class Compiled(Program):
 
 
 class Launcher:
-    """A kernel with its grid and block, and what else a launch may ask for: call it with the arguments."""
+    """A kernel with its grid, block and other options of a launch; call it with the arguments."""
 
     __slots__ = ("block", "cluster", "configs", "grid", "kernel", "launch", "plans")
 
@@ -296,7 +296,7 @@ class Launcher:
 
     @boundary
     def _long_way(self, args: tuple[Any, ...], rest: tuple[Any, ...], named: dict[str, Any]) -> None:
-        """Launch where the plan used last does not hold."""
+        """Launch if the plan used last does not hold."""
         args = (*(a for a in args if a is not missing), *rest)
         plan = None if named else self.plans.find(args)
         if plan is not None and plan.again(*args):
@@ -310,7 +310,7 @@ class Launcher:
                 self._use(plan)
 
     def _use(self, plan: Plan) -> None:
-        """Let ``kernel[grid, block]`` be the plan's own function."""
+        """Make the plan's own function what ``kernel[grid, block]`` is."""
         self.launch = plan.launch
         for config in tuple(self.configs):
             self.kernel._launchers[config] = plan.launch

@@ -1,10 +1,10 @@
-"""From a classified call to the driver: what must hold, the values of the parameters, the loaded kernel.
+"""From a classified call to the driver: preconditions, the values of the parameters, the loaded kernel.
 
 In: a ``Specialised`` or ``Program`` and a ``Call``.  Out: numbers, a ``LoadedKernel``, or ArgumentError.
 
->>> loaded = load(program, 0); [slot_value(slot, call) for slot in program.printed.slots]
+    loaded = load(program, 0); [slot_value(slot, call) for slot in program.printed.slots]
 
-It launches nothing: ``kernel.py`` and ``fast.py`` do.
+It launches nothing; ``kernel.py`` and ``fast.py`` do.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def dim3(extents: Any, what: str) -> Dim3:
 
 
 def more_smem(smem: Any) -> int:
-    """How many bytes of dynamic shared memory a launch asks for; LaunchError for what is no such number."""
+    """How many bytes of dynamic shared memory a launch asks for; LaunchError if that is not such a number."""
     if smem is None:
         return 0
     if not hasattr(smem, "__index__") or smem.__index__() < 0:
@@ -49,7 +49,7 @@ def more_smem(smem: Any) -> int:
 
 
 def slots(call: Call) -> list[Any]:
-    """The runtime numbers of the parameters: extents then strides of each tensor, scalars as they are."""
+    """The runtime numbers of the parameters: for each tensor its extents and then its strides; scalars as they are."""
     values: list[Any] = []
     for leaf in call.leaves:
         if isinstance(leaf, ArrayInfo):
@@ -61,7 +61,7 @@ def slots(call: Call) -> list[Any]:
 
 
 def check_written(func: Func, call: Call, name: str) -> None:
-    """Arrays that the kernel writes must be writable, and torch tensors not be recorded by autograd."""
+    """Check that arrays that the kernel writes are writable, and that autograd does not record them."""
     for param, info, _ in written(func, call):
         if not info.writable:
             raise ArgumentError(f"{name} writes argument {param!r}, which is read-only")
@@ -89,14 +89,14 @@ def slot_value(slot: Any, call: Call) -> Any:
 
 
 def encoded_map(slot: Any, leaf: ArrayInfo) -> Callable[[int], bytes]:
-    """A function of the pointer: the tensor map of an array like ``leaf`` that begins there."""
+    """A function of a pointer: the tensor map of an array like ``leaf`` that begins there."""
     from moye.cuda.device.tensor_maps import encode
 
     return partial(encode, slot.map, tuple(leaf.shape), tuple(leaf.strides), leaf.device or 0)
 
 
 def load(program: Program, device: int) -> Any:
-    """The kernel on a device, loaded on first use."""
+    """The kernel on a device; it is loaded on first use."""
     from moye.cuda.device import driver
 
     loaded = program.loaded.get(device)
@@ -111,12 +111,12 @@ def load(program: Program, device: int) -> Any:
 
 
 def array_kind(call: Call) -> str:
-    """Whose arrays these are, which decides whose current stream is meant."""
+    """The library that these arrays belong to: it decides whose current stream is meant."""
     return call.arrays[0][1].kind if call.arrays else ""
 
 
 def stream_handle(stream: Any) -> int:
-    """The CUstream of a handle or of anybody's stream object."""
+    """The CUstream of a handle, or of a stream object of any library."""
     if isinstance(stream, int) and not isinstance(stream, bool) and stream >= 0:
         return stream
     for attribute in ("cuda_stream", "ptr", "handle"):

@@ -1,12 +1,12 @@
-"""A launch that is ready to be repeated, and compiling without launching.
+"""Launches that are ready to be repeated, and compiling without launching.
 
-In: a specialised kernel with classified arguments.  Out: ``Prepared``, to be called; or, under ``compile_only``, Jobs.
+In: a specialised kernel with classified arguments.  Out: ``Prepared``, to be called; under ``compile_only``, Jobs.
 
->>> again = kernel.prepare(A, B, C, grid=64, block=256); again(); again.update(C=D); again()
->>> with compile_only("sm_90a"): matmul(A, B, C)          # whatever it launches is compiled, nothing runs
+    again = kernel.prepare(A, B, C, grid=64, block=256); again(); again.update(C=D); again()
+    with compile_only("sm_90a"): matmul(A, B, C)          # whatever it launches is compiled, nothing runs
 
-A prepared launch is a snapshot: it keeps its arrays alive and looks neither at them nor at captured names again, so
-they must not be resized in place.  It launches on the stream that is current when it is called.
+A prepared launch is a snapshot.  It keeps its arrays alive, and does not look at them or at captured names again, so
+arrays must not be resized in place.  It launches on the stream that is current when it is called.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Job:
 
 @dataclass(slots=True)
 class Compilation:
-    """What one ``compile_only`` block gathers: a job for each launch and, unless it only traces, its program."""
+    """What one ``compile_only`` block collects: a job for each launch and, unless it only traces, its program."""
 
     arch: str | None
     trace_only: bool
@@ -65,7 +65,7 @@ class Compilation:
     programs: list[Program] = field(default_factory=list)
 
     def take(self, spec: Specialised, call: Call, device: int | None) -> None:
-        """In place of a launch; LaunchError where no launch could work."""
+        """Called instead of a launch; LaunchError if no launch could work."""
         job = Job(spec, self.arch or default_arch(device), not overlaps(spec.func, call), call)
         check_atoms(spec.func, job.arch)
         require_shared(spec, job.arch)
@@ -79,10 +79,10 @@ _compilation: contextvars.ContextVar[Compilation | None] = contextvars.ContextVa
 
 @contextmanager
 def compile_only(arch: str | None = None, *, trace_only: bool = False) -> Iterator[Compilation]:
-    """Within the block every launch of this thread is traced, checked and compiled, and nothing runs.
+    """Trace, check and compile every launch of this thread in the block, and run nothing.
 
-    Arrays may be ``mo.TensorLike``.  ``arch`` is MOYE_ARCH, the device's or sm_90a by default; with ``trace_only``
-    nothing is compiled either: ``jobs`` can do that later, in any thread.
+    Arrays may be ``mo.TensorLike``.  ``arch`` is by default MOYE_ARCH, the device's or sm_90a.  With ``trace_only``
+    nothing is compiled either: ``jobs`` can be compiled later, in any thread.
     """
     gathered = Compilation(arch, trace_only)
     token = _compilation.set(gathered)
@@ -139,10 +139,10 @@ class Prepared:
             mark(self._dirty)
 
     def update(self, arguments: Mapping[str | int, Any] | None = None, /, **named: Any) -> None:
-        """Put other arrays (same dtype, shape, strides, device, alignment) or numbers in place of the present ones.
+        """Replace arrays (same dtype, shape, strides, device, alignment) or numbers by others.
 
-        Arguments go by the name of the kernel's parameter (parts of containers as in ``pair_0``) or, in a mapping, by
-        its position.
+        Name an argument by the kernel's parameter (parts of containers as in ``pair_0``) or, in a mapping, by its
+        position.
         """
         changes: dict[str | int, Any] = dict(arguments or {})
         changes.update(named)
@@ -155,7 +155,7 @@ class Prepared:
         self._params, self._call, self._dirty = self._packed(call), call, written_tensors(self._spec.func, call)
 
     def _packed(self, call: Call) -> Any:
-        """New parameter memory: a launch in another thread may be reading the old."""
+        """New parameter memory, because a launch in another thread may be reading the old."""
         return self._ready.buffer(self._ready.moving(call))[2]
 
     def _the_long_way(self, config: Any) -> None:
@@ -174,7 +174,7 @@ class Prepared:
 
 
 class PreparedOnHost(Prepared):
-    """The same for what is simulated (host arrays, or any where MOYE_CHECK names checks), and for empty grids."""
+    """The same for launches that are simulated (host arrays, or any if MOYE_CHECK names checks), and empty grids."""
 
     __slots__ = ()
 
@@ -196,7 +196,7 @@ class PreparedOnHost(Prepared):
 
 
 def replaced(spec: Specialised, call: Call, arguments: Mapping[str | int, Any]) -> Call:
-    """The call with other leaves; ArgumentError where one does not fit what the launch was prepared for."""
+    """The call with other leaves; ArgumentError if one does not fit what the launch was prepared for."""
     names, parameters = [param.name for param in spec.func.params], list(call.specs)
     leaves, arrays = list(call.leaves), list(call.arrays)
     for which, value in arguments.items():

@@ -1,9 +1,8 @@
-"""Why a kernel was specialised again: the difference to the nearest earlier specialisation, in words.
+"""Why a kernel was specialised again: the difference from the nearest earlier specialisation, in words.
 
 In: two ``Shape``s (specs, index width, block, cluster) or two lists of captured names.  Out: sentences.
 
->>> differences(old, new)
-["argument 'A': stride 1 of mode 0 became dynamic"]
+    differences(old, new)      # ["argument 'A': stride 1 of mode 0 became dynamic"]
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ class Shape(NamedTuple):
 
 
 def nearest(new: Shape, earlier: Iterable[Shape]) -> list[str]:
-    """The differences to the earlier specialisation, the latest first, that has fewest; the latest of equals."""
+    """The fewest differences from an earlier specialisation; among equals, those from the latest one."""
     best: list[str] = []
     for old in earlier:
         found = differences(old, new)

@@ -1,11 +1,11 @@
-"""What holds within a ``with`` block: for the thread or task that is in it, or for the whole process.
+"""A value that holds inside a ``with`` block: for the thread or task that is in it, or for the whole process.
 
-In: a value.  Out: within the block ``get()`` is that value, for those whom it concerns.
+In: a value.  Out: inside the block ``get()`` is that value, for the threads and tasks that it concerns.
 
->>> with session.set(mine): session.get()
+    with session.set(mine): session.get()
 
-Tasks that begin within the block are in it, as are threads that are given the context (``asyncio.to_thread``); other
-threads are not, unless ``everywhere``.
+Tasks that begin in the block are in it, and so are threads that are given the context (``asyncio.to_thread``).  Other
+threads are not, unless it is ``everywhere``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class Scoped(Generic[T]):
-    """One such value; the innermost block counts, and one of a thread's own before those of the process."""
+    """One such value; the innermost block counts, and a thread's own block counts before those of the process."""
 
     def __init__(self, name: str) -> None:
         self._own: ContextVar[T | None] = ContextVar(name, default=None)
@@ -33,7 +33,7 @@ class Scoped(Generic[T]):
 
     @contextmanager
     def set(self, value: T, *, everywhere: bool = False) -> Iterator[T]:
-        """``value`` within the block."""
+        """Set ``value`` inside the block."""
         if everywhere:
             self._shared.append(value)
             try:

@@ -2,11 +2,10 @@
 
 In: a ``Specialised``, the classified call, a grid.  Out: the outputs, written in place, and the Outcome.
 
->>> run(spec, call, (16, 16, 1), check=True)
+    run(spec, call, (16, 16, 1), check=True)
 
-MOYE_FMA=exact rounds multiply-adds of ``mo.gemm`` as the GPU does.
-With checks on, the first violation raises SimulationError, of the checkers that MOYE_CHECK names if it does;
-``collect=True`` gathers all findings instead.
+MOYE_FMA=exact rounds multiply-adds of ``mo.gemm`` as the GPU does.  With checks on, the first violation raises
+SimulationError; if MOYE_CHECK names checkers, only theirs count.  ``collect=True`` gathers all findings instead.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ _progress: list[Progress] = []
 
 
 def set_progress(callback: Progress | None) -> None:
-    """Call ``callback(blocks_done, blocks)`` while simulated launches of any thread run; None for silence."""
+    """Call ``callback(blocks_done, blocks)`` while simulated launches of any thread run; None means silence."""
     _progress[:] = [] if callback is None else [callback]
 
 
@@ -58,16 +57,17 @@ def inspections() -> list[Snapshot]:
 
 @contextmanager
 def timelines(*, everywhere: bool = False) -> Iterator[list[Timeline]]:
-    """Within the block every simulated launch records the timeline of its block 0; they gather in the list.
+    """Record the timeline of block 0 of every simulated launch in the block; they are collected in the list.
 
-    That is every launch of this thread and of tasks begun in the block; with ``everywhere`` of all threads and tasks.
+    This means every launch of this thread and of tasks begun in the block; with ``everywhere``, of all threads and
+    tasks.
     """
     with _timelines.set([], everywhere=everywhere) as found:
         yield found
 
 
 def timeline_of(outcome: Any, spec: Specialised) -> Timeline | None:
-    """The timeline of a simulated launch, None where nothing was recorded."""
+    """The timeline of a simulated launch; None if nothing was recorded."""
     if outcome.tape is None:
         return None
     from moye.sim.timeline.view import Timeline
@@ -76,14 +76,14 @@ def timeline_of(outcome: Any, spec: Specialised) -> Timeline | None:
 
 
 def advice_of(outcome: Any) -> list[Lint]:
-    """Writes that nothing orders and that agree: with ``strict`` they are findings instead."""
+    """Writes that nothing orders and that agree; with ``strict`` they are findings instead."""
     from moye.sim.costs.lint import Lint
 
     return [Lint(found.code, found.message, found.locs, found.tensor, found.hint) for found in outcome.reporter.advice]
 
 
 def lints_of(outcome: Any, spec: Specialised, grid: Dim3, *, deep: bool) -> tuple[list[Lint], str | None]:
-    """What a counted launch could do better, and what could not be told; ``deep`` compiles it if nobody has."""
+    """What a counted launch could do better, and what could not be judged; ``deep`` compiles it if nobody has."""
     if outcome.meter is None:
         return [], None
     from moye.sim.costs.advice import lints
@@ -121,10 +121,10 @@ def run(spec: Specialised, call: Call, grid: Dim3, *, check: bool, collect: bool
         record: tuple[int, ...] = (), lints: bool = False, sample: tuple[int, ...] | None = None,
         probe: Any = None, seed: int = 0, schedules: int | None = 1,
         poison: frozenset[str] = frozenset(), strict: bool = False, dependent: bool = False) -> Any:
-    """Simulate one launch; returns the simulator's Outcome.
+    """Simulate one launch, and return the simulator's Outcome.
 
-    ``record``: the blocks that a timeline is wanted of; ``lints``: count what every access costs; ``sample``: the
-    blocks that run, None for all; ``seed``, ``schedules``, ``poison`` and ``strict`` as in Hooks.  A ``dependent``
+    ``record`` has the blocks whose timeline is wanted.  ``lints`` counts what every access costs.  ``sample`` has the
+    blocks that run, None for all.  ``seed``, ``schedules``, ``poison`` and ``strict`` are as in Hooks.  A ``dependent``
     launch is judged as one that overlaps the launches before it in this thread or task.
     """
     from moye.sim.findings.codes import chosen
@@ -158,7 +158,7 @@ def run(spec: Specialised, call: Call, grid: Dim3, *, check: bool, collect: bool
 
 
 def probed(spec: Specialised, call: Call, grid: Dim3, block: int, probe: Any, *, earliest: bool) -> None:
-    """Run one block again, unchecked and without a word, for somebody who looks at what it does."""
+    """Run one block again, unchecked and without output, to look at what it does."""
     from moye.sim.machine.machine import Hooks, simulate
 
     hooks = Hooks(sample=(block,), probe=probe, asynchronous="earliest" if earliest else "latest",
@@ -167,12 +167,12 @@ def probed(spec: Specialised, call: Call, grid: Dim3, block: int, probe: Any, *,
 
 
 def violation(finding: Any) -> SimulationError:
-    """A finding as an error."""
+    """Turn a finding into an error."""
     return SimulationError(finding.message, finding=finding, hint=finding.hint, locs=finding.locs, code=finding.code)
 
 
 def launch_arguments(spec: Specialised, call: Call) -> list[Any]:
-    """What the simulator takes, on the memory of the call's host arrays."""
+    """The arguments that the simulator takes, on the memory of the call's host arrays."""
     from moye.sim.machine.machine import TensorArg
 
     objects = {id(info): obj for _, info, obj in call.arrays}

@@ -1,10 +1,10 @@
 """What ``mo.inspect`` and ``breakpoint()`` kept of a simulated launch: tensors of any thread, by logical coordinate.
 
-In: the simulator's inspections and the Func they came from.  Out: ``Snapshot``s.
+In: the simulator's inspections and the Func that they came from.  Out: ``Snapshot``s.
 
->>> shot = mo.inspections()[0]; print(shot.show("tCrA", thread=5, block=(0, 0, 0)))
-tCrA of thread 5 in block (0, 0, 0), layout (1,4,8):(0,1,4)
-tCrA(0, 0, 0) = 0.31
+    shot = mo.inspections()[0]; print(shot.show("tCrA", thread=5, block=(0, 0, 0)))
+    # tCrA of thread 5 in block (0, 0, 0), layout (1,4,8):(0,1,4)
+    # tCrA(0, 0, 0) = 0.31
 
 One snapshot holds all threads of the blocks that passed the point together.
 """
@@ -54,7 +54,7 @@ class Snapshot:
         return values.reshape(-1, order="F").reshape(shape, order="F")
 
     def show(self, name: str, thread: int = 0, block: tuple[int, int, int] | int = 0) -> str:
-        """The tensor's elements with their logical coordinates, one a line."""
+        """The tensor's elements with their logical coordinates, one per line."""
         value = self.value(name, thread, block)
         where = self.blocks[self._column(block)]
         if name in self._inspection.scalars:

@@ -1,11 +1,11 @@
-"""TMA copies as arguments of kernels: an array, and the tiles that it is copied in.
+"""TMA copies as arguments of kernels: an array, and the tiles in which it is copied.
 
 In: an operation, an array, the layout of one tile in shared memory.  Out: ``TmaCopy``.
 
->>> tma_A = make_tma_copy(TmaLoad(), A, mo.tile_to_shape(mo.smem_layout_atom(mo.bfloat16, "k"), (128, 64)))
+    tma_A = make_tma_copy(TmaLoad(), A, mo.tile_to_shape(mo.smem_layout_atom(mo.bfloat16, "k"), (128, 64)))
 
-What of it is static is part of the specialisation; the array is a runtime argument like any other, and its tensor map
-is encoded at launch.
+Its static part belongs to the specialisation.  The array is a runtime argument like any other, and its tensor map is
+encoded at launch.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ class TmaCopy:
 
     @property
     def key(self) -> tuple[object, ...]:
-        """All of it but the array."""
+        """Everything except the array."""
         return self.op, self.smem_layout, self.tile, self.multicast
 
     def describe(self) -> tuple[ArrayInfo, TmaTiling]:
-        """The array as it is now, and its boxes; LayoutError (B5) where TMA cannot copy it."""
+        """The array as it is now, and its boxes; LayoutError (B5) if TMA cannot copy it."""
         info = arrays.describe(self.array)
         if info is None:
             raise ArgumentError(f"make_tma_copy({self.op}) takes an array, not a {type(self.array).__qualname__}")
@@ -58,13 +58,13 @@ class TmaCopy:
 
 def make_tma_copy(atom: TmaOp, array: Any, smem_layout: Layout | ComposedLayout | Any,
                   tile: tuple[int, ...] | None = None, multicast: int = 1) -> TmaCopy:
-    """A TMA copy of an array in tiles that lie in shared memory as ``smem_layout`` says, for a kernel to take.
+    """A TMA copy of an array, for a kernel to take; ``smem_layout`` says how a tile lies in shared memory.
 
-    Mode i of the tile runs along mode i of the array; ``tile`` says otherwise: the extent of a tile along each mode of
-    the array, whose elements the layout takes in the order of their coordinates.  The layout is plain, or has a swizzle
-    as ``mo.smem_layout_atom`` makes them; it is contiguous along the mode that the array is contiguous along.  Along a
-    mode of stride 0 a tile has one element, the same for every coordinate, and can only be loaded.  With ``multicast``
-    n each of n blocks of a cluster loads an n-th of a tile for all of them.
+    Mode i of the tile runs along mode i of the array, unless ``tile`` says otherwise.  ``tile`` is the extent of a tile
+    along each mode of the array, and the layout takes the tile's elements in the order of their coordinates.  The
+    layout is plain, or has a swizzle as ``mo.smem_layout_atom`` makes it.  It must be contiguous along the mode that
+    the array is contiguous along.  Along a mode of stride 0 a tile has one element, the same for every coordinate, and
+    can only be loaded. With ``multicast`` n, each of n blocks of a cluster loads an n-th of a tile for all of them.
     """
     if not isinstance(atom, TmaOp):
         raise ArgumentError(f"make_tma_copy: {atom!r} is no TMA operation",
@@ -85,7 +85,7 @@ def make_tma_copy(atom: TmaOp, array: Any, smem_layout: Layout | ComposedLayout 
 @functools.lru_cache(4096)
 def _tiling(op: TmaOp, dtype: DType, shape: tuple[int, ...], strides: tuple[int, ...], above: int,
             layout: Layout | ComposedLayout, tile: tuple[int, ...] | None, multicast: int) -> TmaTiling:
-    """The boxes of an array that begins ``above`` bytes behind a multiple of 16, once for each."""
+    """The boxes of an array that begins ``above`` bytes after a multiple of 16; made once for each."""
     classes = tuple(s if s == 1 or (s == 0 and n > 1) else None for n, s in zip(shape, strides, strict=True))
     tiling = tma_tiling(op, dtype, classes, layout, tile, multicast)
     asked = f"make_tma_copy({op}) of a {dtype} array ({','.join(map(str, shape))}):({','.join(map(str, strides))})"
@@ -105,7 +105,7 @@ def _tiling(op: TmaOp, dtype: DType, shape: tuple[int, ...], strides: tuple[int,
 
 
 def _require_reachable(asked: str, dtype: DType, shape: tuple[int, ...], strides: tuple[int, ...], unit: int) -> None:
-    """B5: what a tensor map demands of extents and strides."""
+    """B5: what a tensor map requires of extents and strides."""
     for mode, (extent, stride) in enumerate(zip(shape, strides, strict=True)):
         if not 1 <= extent < 1 << 31:
             raise LayoutError(f"{asked}: extent {extent} of mode {mode}, and TMA takes 1 to 2147483647", code="B5")

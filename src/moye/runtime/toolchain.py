@@ -1,11 +1,11 @@
-"""Which NVRTC compiles here, for cache keys, without loading its 100 MB where a former process noted it.
+"""Which NVRTC compiles here, for cache keys; its 100 MB are not loaded if an earlier process noted the version.
 
 In: the root of the disk cache.  Out: versions to look a kernel up under.
 
 >>> next(versions(env.cache_dir()))
 'nvrtc-13.0+109338064'
 
-The note is of one environment and one library file.  Where it does not fit, or has no such kernel, NVRTC is asked, so
+The note is for one environment and one library file.  If it does not fit, or has no such kernel, NVRTC is asked.  So
 what is compiled is always kept under the version of the library that compiled it.
 """
 
@@ -25,7 +25,7 @@ _VARIABLES = ("LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_PATH", "CONDA_PREFIX")
 
 
 def versions(root: Path) -> Iterator[str]:
-    """The noted version if there is one; then, if it is another, that of the library itself, which it loads."""
+    """The noted version, if there is one; then, if it differs, that of the library itself, which is loaded for this."""
     noted = remembered(root)
     if noted is not None:
         yield noted
@@ -36,7 +36,7 @@ def versions(root: Path) -> Iterator[str]:
 
 
 def remembered(root: Path) -> str | None:
-    """The version noted for this environment, while its library is as it was and no other is loaded already."""
+    """The version noted for this environment, if its library is as it was and no other is loaded already."""
     found = DiskCache(root, _FOLDER).get_entry(_environment())
     if found is None:
         return None
@@ -46,7 +46,7 @@ def remembered(root: Path) -> str | None:
 
 
 def remember(root: Path, version: str) -> None:
-    """Note the version of the library in use; nothing where its file is not known."""
+    """Note the version of the library in use; do nothing if its file is not known."""
     library = nvrtc.library_path()
     if (state := _state(library)) is not None:
         DiskCache(root, _FOLDER).put(_environment(), version.encode(), {"library": library, "state": state})
@@ -62,7 +62,7 @@ def _environment() -> str:
 
 
 def _state(path: str) -> list[int] | None:
-    """Size and time of change of a file or folder, None where there is none."""
+    """Size and time of change of a file or folder; None if there is none."""
     try:
         status = os.stat(path)
     except (OSError, ValueError, MemoryError):
@@ -71,7 +71,7 @@ def _state(path: str) -> list[int] | None:
 
 
 def _loaded(library: str) -> bool:
-    """Whether a library of this name is in the process already: it is the one that would be used."""
+    """Whether a library of this name is already in the process: it is the one that would be used."""
     try:
         ctypes.CDLL(os.path.basename(library), mode=os.RTLD_NOLOAD | os.RTLD_LAZY)
     except (OSError, ValueError, MemoryError):

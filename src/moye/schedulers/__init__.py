@@ -1,11 +1,11 @@
-"""Which tiles a block of a persistent grid computes, and in what order: arithmetic on tile numbers, nothing else.
+"""Which tiles a block of a persistent grid computes, and in what order: only arithmetic on tile numbers.
 
 In: how many tiles there are.  Out: tile numbers, their coordinates, ranges of k, rows of a group.
 
->>> sched = mo.PersistentTileScheduler(m_tiles, n_tiles)
->>> for t in range(sched.first, sched.tiles, sched.step): m, n, l = sched.coordinates(t)
+    sched = mo.PersistentTileScheduler(m_tiles, n_tiles)
+    for t in range(sched.first, sched.tiles, sched.step): m, n, l = sched.coordinates(t)
 
-The same classes work on plain integers outside of kernels; they launch nothing and touch no memory but the offsets.
+The same classes work on plain integers outside of kernels.  They launch nothing and touch no memory but the offsets.
 """
 
 from moye.schedulers.grouped import GroupedTile, GroupedTileScheduler

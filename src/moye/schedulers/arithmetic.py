@@ -1,10 +1,10 @@
-"""Quotients of numbers that are not negative: 32-bit, unsigned, with what is known of the results.
+"""Quotients of non-negative numbers: 32-bit, unsigned, with what is known of the results.
 
 In: Python integers or scalars of the kernel.  Out: the same.
 
->>> rows, column = divide(t, width)
+    rows, column = divide(t, width)
 
-Static numbers are checked; of others a scheduler proves what it claims.
+Static numbers are checked.  For others, a scheduler proves what it claims.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def count(x: Any, least: int = 0) -> Any:
 
 
 def _whole(x: Any) -> int | None:
-    """x as a Python integer; None where it is none."""
+    """x as a Python integer; None if it is not one."""
     try:
         return index(x)
     except TypeError:
@@ -41,7 +41,7 @@ def _whole(x: Any) -> int | None:
 
 
 def bounded(x: Any, upper: int | None = None) -> Any:
-    """``x``, of which it is known from here on that it lies between 0 and ``upper``."""
+    """``x``, known from here on to lie between 0 and ``upper``."""
     if isinstance(x, Expr) and isinstance(x.operand, Value):
         lower, most, _ = fold.facts_of(x.operand)
         if lower is None or lower < 0 or (upper is not None and (most is None or most > upper)):
@@ -62,7 +62,8 @@ def larger(a: Any, b: Any) -> Any:
 def divide(a: Any, b: Any) -> tuple[Any, Any]:
     """Quotient and rest of ``a`` >= 0 by ``b`` > 0.
 
-    A power of two shifts, another constant multiplies; else one unsigned division, of which the rest is a product less.
+    A power of two shifts, and another constant multiplies.  Anything else is one unsigned division, and the rest comes
+    from a product.
     """
     if isinstance(a, int) and isinstance(b, int):
         return divmod(a, b)

@@ -1,13 +1,14 @@
-"""Tiles of several products of different heights: groups of rows of one stacked matrix, each with a B of its own.
+"""Tiles of several products of different heights: groups of rows of one stacked matrix, each with its own B.
 
-In: where the groups begin, as an array on the device.  Out: tiles as a block comes to them: group, m, n, rows.
+In: where the groups begin, as an array on the device.  Out: tiles in the order in which a block takes them: group, m,
+n, rows.
 
->>> sched = GroupedTileScheduler(offsets, bM, mo.ceil_div(N, bN)); work = sched.start()
->>> while work.valid:
->>>     group, m, n, row, rows = work.coordinates(); ...
->>>     work = work.next()
+    sched = GroupedTileScheduler(offsets, bM, mo.ceil_div(N, bN)); work = sched.start()
+    while work.valid:
+        group, m, n, row, rows = work.coordinates(); ...
+        work = work.next()
 
-How many tiles there are is known to nobody before the offsets are read (CUTLASS: PersistentTileSchedulerSm90Group).
+The number of tiles is not known before the offsets are read (CUTLASS: PersistentTileSchedulerSm90Group).
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ from moye.tensor.tensor import Tensor
 class GroupedTileScheduler:
     """Tiles of ``tile_m`` rows and ``tiles_n`` columns of tiles of every group; no tile has rows of two groups.
 
-    ``offsets``: int32 (groups + 1), not decreasing: the rows of group g are ``offsets[g]`` to ``offsets[g + 1]``.
-    Groups may be empty.  Within a group ``group`` and ``along`` are those of ``PersistentTileScheduler``.
+    ``offsets`` is int32 (groups + 1) and does not decrease: the rows of group g are ``offsets[g]`` to ``offsets[g +
+    1]``. Groups may be empty.  Within a group, ``group`` and ``along`` are those of ``PersistentTileScheduler``.
     """
 
     __slots__ = ("along", "group", "groups", "offsets", "tile_m", "tiles_n")
@@ -54,7 +55,7 @@ class GroupedTileScheduler:
         return found
 
     def row(self, group: Any) -> Any:
-        """Where a group begins; past the last one, where that ends."""
+        """Where a group begins; past the last group, where that one ends."""
         return count(self.offsets[smaller(group, self.groups)])
 
     def tiles_of(self, rows: Any) -> Any:
@@ -64,7 +65,7 @@ class GroupedTileScheduler:
 
 @dataclass(frozen=True, slots=True)
 class GroupedTile:
-    """Tile number ``tile`` of all; its group, that one's first tile and rows.  Loops of the kernel carry it."""
+    """Tile number ``tile`` of all; its group, and that group's first tile and rows.  Loops of the kernel carry it."""
 
     varies: ClassVar[bool] = True
 
@@ -81,7 +82,7 @@ class GroupedTile:
         return self.group < self.scheduler.groups
 
     def coordinates(self) -> tuple[Any, Any, Any, Any, Any]:
-        """(group, m, n, row, rows): m within the group, its first row in the stacked matrix, rows left of the group."""
+        """The (group, m, n, row, rows): m within the group, its first row in the stacked matrix, rows left in it."""
         sched = self.scheduler
         tiles_m = ceil_div(bounded(self.end - self.begin), sched.tile_m)
         m, n = raster(bounded(self.tile - self.first), tiles_m, sched.tiles_n, sched.group, sched.along)
@@ -97,7 +98,7 @@ class GroupedTile:
 
 @jit
 def _seek(sched: GroupedTileScheduler, tile: Any, group: Any, first: Any, begin: Any, end: Any) -> GroupedTile:
-    """On to the group of a tile, from the group of an earlier one."""
+    """Go on to the group of a tile, from the group of an earlier one."""
     assume(begin <= end, "the offsets of the groups do not decrease")
     tiles = sched.tiles_of(bounded(end - begin))
     while group < sched.groups and tile >= first + tiles:

@@ -1,9 +1,9 @@
-"""Tiles of matrices of one size in an order that is kind to L2, dealt out to the blocks of a persistent grid.
+"""Tiles of matrices of one size, dealt out to the blocks of a persistent grid in an order that uses L2 well.
 
 In: tiles along M and N, batches.  Out: the first tile of a block, the step to its next, coordinates of a tile number.
 
->>> sched = PersistentTileScheduler(mo.ceil_div(M, bM), mo.ceil_div(N, bN))
->>> for t in range(sched.first, sched.tiles, sched.step): m, n, l = sched.coordinates(t)
+    sched = PersistentTileScheduler(mo.ceil_div(M, bM), mo.ceil_div(N, bN))
+    for t in range(sched.first, sched.tiles, sched.step): m, n, l = sched.coordinates(t)
 
 It follows CUTLASS's static persistent scheduler (cutlass/gemm/kernel/sm90_tile_scheduler.hpp), but pads nothing.
 """
@@ -22,8 +22,8 @@ from moye.tensor.expr import where
 class PersistentTileScheduler:
     """Tiles of ``batches`` matrices of ``tiles_m`` x ``tiles_n`` tiles, fewer than 2^31 in all.
 
-    ``group`` tiles along ``along`` ("m" or "n") are walked together along the other mode, so that the tiles that are
-    computed at one time share operands.  ``cluster``: how many neighbouring blocks share a tile.
+    ``group`` tiles along ``along`` ("m" or "n") are walked together along the other mode, so that the tiles computed at
+    one time share operands.  ``cluster`` is how many neighbouring blocks share a tile.
     """
 
     __slots__ = ("along", "batches", "cluster", "group", "tiles_m", "tiles_n")
@@ -45,14 +45,14 @@ class PersistentTileScheduler:
 
     @property
     def first(self) -> Any:
-        """The first tile of this block: its index in the grid, or that of the blocks with which it shares tiles."""
+        """The first tile of this block: its index in the grid, or that of its cluster if blocks share tiles."""
         return block_idx().x // self.cluster
 
     @property
     def step(self) -> Any:
-        """From a tile of this block to its next: as many tiles are computed at a time.
+        """The step from a tile of this block to its next: the number of tiles computed at a time.
 
-        Two groups of warps in turns have the tiles from ``first + group * step`` on, ``2 * step`` apart.
+        Two groups of warps that take turns have the tiles from ``first + group * step`` on, ``2 * step`` apart.
         """
         return grid_dim().x // self.cluster
 
@@ -66,7 +66,7 @@ class PersistentTileScheduler:
 
 
 def raster(tile: Any, tiles_m: Any, tiles_n: Any, group: int, along: str) -> tuple[Any, Any]:
-    """(m, n) of tile number ``tile`` of a matrix: strips of ``group`` tiles of one mode, walked along the other."""
+    """The (m, n) of tile number ``tile`` of a matrix: strips of ``group`` tiles of one mode, walked along the other."""
     if along == "n":
         n, m = _strips(tile, tiles_n, tiles_m, group)
         return m, n

@@ -5,7 +5,7 @@ In: a scheduler that was made of plain integers, and the blocks that run togethe
 >>> quantisation(PersistentTileScheduler(32, 9), 132).efficiency
 0.727...
 
-A model: every k-tile takes the same time, and nothing else takes any.
+It is a model: every k-tile takes the same time, and nothing else takes any.
 """
 
 from __future__ import annotations
@@ -20,15 +20,14 @@ from moye.schedulers.stream_k import StreamKScheduler
 
 @dataclass(frozen=True, slots=True)
 class Quantisation:
-    """``waves``: how long the busiest block works, in tiles.  ``efficiency``: the part of all blocks' time that is work
-    (0 to 1)."""
+    """``waves`` is how long the busiest block works, in tiles, ``efficiency`` the working share of all blocks' time."""
 
     waves: float
     efficiency: float
 
 
 def quantisation(scheduler: PersistentTileScheduler | StreamKScheduler, blocks: int) -> Quantisation:
-    """The model for ``blocks`` blocks, whole clusters; ArgumentError where numbers are not plain integers."""
+    """The model for ``blocks`` blocks in whole clusters; ArgumentError if numbers are not plain integers."""
     if not isinstance(scheduler, (PersistentTileScheduler, StreamKScheduler)):
         raise ArgumentError(f"quantisation: a {type(scheduler).__name__} does not say how many tiles there are; "
                             "PersistentTileScheduler and StreamKScheduler do")

@@ -1,11 +1,11 @@
-"""Stream-K: the k-tiles of several tiles, one after the other, in as many equal shares as there are blocks.
+"""Stream-K: the k-tiles of several tiles, one after the other, cut into as many equal shares as there are blocks.
 
 In: tiles, k-tiles of each, blocks.  Out: units of work: a tile, a range of its k-tiles, who has the others.
 
->>> sched = StreamKScheduler(m_tiles, n_tiles, k_tiles); unit = sched.start()
->>> while unit.valid:
->>>     m, n, l = sched.coordinates(unit.tile); ...     # k-tiles unit.k_first to unit.k_last
->>>     unit = unit.next()
+    sched = StreamKScheduler(m_tiles, n_tiles, k_tiles); unit = sched.start()
+    while unit.valid:
+        m, n, l = sched.coordinates(unit.tile); ...     # k-tiles unit.k_first to unit.k_last
+        unit = unit.next()
 
 Source: Osama et al., Stream-K, PPoPP 2023; cutlass/gemm/kernel/sm90_tile_scheduler_stream_k.hpp.  It moves no sums.
 """
@@ -24,12 +24,12 @@ from moye.tensor.expr import where
 
 
 class StreamKScheduler:
-    """Tiles as those of ``PersistentTileScheduler``, with ``k_tiles`` >= 1 steps each, for ``blocks`` blocks.
+    """The tiles of ``PersistentTileScheduler``, each with ``k_tiles`` >= 1 steps, for ``blocks`` blocks.
 
-    ``hybrid``: the first tiles are split, and as many whole waves as possible follow in which each block has a tile of
-    its own.  What is split is then the last, incomplete wave and one complete one, so that every share is at least a
-    tile long; nothing where no wave is incomplete.  Otherwise all tiles are split.  ``blocks`` is the grid by default;
-    all of them must be resident together, as some wait for others.
+    With ``hybrid`` the first tiles are split, and as many whole waves as possible follow, in which each block has a
+    tile of its own.  What is split is then the last, incomplete wave and one complete one, so that every share is at
+    least a tile long.  Nothing is split if no wave is incomplete.  Without ``hybrid`` all tiles are split.  ``blocks``
+    is the grid by default.  All blocks must be resident together, because some wait for others.
     """
 
     __slots__ = ("_long", "_share", "blocks", "k_tiles", "split", "tiles", "whole")
@@ -55,7 +55,7 @@ class StreamKScheduler:
         return self.whole.coordinates(tile)
 
     def start(self, block: Any = None) -> StreamKUnit:
-        """The first unit of a block, by default of the one that asks."""
+        """The first unit of a block; by default of the block that asks."""
         block = block_idx().x if block is None else block
         left = bounded(self._share + where(block < self._long, 1, 0))
         tile, k_first = divide(self.begin(block), self.k_tiles)
@@ -64,7 +64,7 @@ class StreamKScheduler:
                            bounded(where(none, 0, k_first)), bounded(where(none, self.k_tiles, left)))
 
     def begin(self, block: Any) -> Any:
-        """Where a block's share begins, in k-tiles of all tiles that are split: the first shares are one longer."""
+        """Where a block's share begins, in k-tiles of all tiles that are split; the first shares are one longer."""
         return bounded(block * self._share + smaller(block, self._long))
 
     def owner(self, k: Any) -> Any:
@@ -76,11 +76,11 @@ class StreamKScheduler:
 
     @property
     def slots(self) -> Any:
-        """How many partial sums are handed over at most: that of block b in slot b."""
+        """How many partial sums are handed over at most; the sum of block b is in slot b."""
         return where(self.split == 0, 0, self.blocks)
 
     def workspace_shape(self, bM: int, bN: int) -> tuple[Any, int, int]:
-        """The extents of a workspace of float32: (slots, bM, bN).  Beside it goes a flag for each slot."""
+        """The extents of a workspace of float32: (slots, bM, bN).  Each slot also needs a flag."""
         return self.slots, bM, bN
 
     def __repr__(self) -> str:
@@ -91,8 +91,8 @@ class StreamKScheduler:
 class StreamKUnit:
     """k-tiles ``k_first`` to ``k_last`` of ``tile``, the work of ``block``; loops of the kernel carry it.
 
-    A block begins with the end of a tile that another began, if at all, and leaves the end of its last tile to others.
-    Whoever began a tile finishes it: the others have done their parts of it before anything else, so it rarely waits.
+    A block may begin with the end of a tile that another block began, and it leaves the end of its last tile to others.
+    The block that began a tile finishes it.  The others do their parts of it before anything else, so it rarely waits.
     """
 
     varies: ClassVar[bool] = True
@@ -106,7 +106,7 @@ class StreamKUnit:
 
     @property
     def valid(self) -> Any:
-        """Whether there is such a tile; once there is none the block has done its work."""
+        """Whether there is such a tile; if there is none, the block has done its work."""
         return self.tile < self.scheduler.tiles
 
     @property
@@ -116,7 +116,7 @@ class StreamKUnit:
 
     @property
     def finishes(self) -> Any:
-        """Whether this block adds up the tile and stores it; else it leaves its sums in the slot ``block``."""
+        """Whether this block adds up the tile and stores it; if not, it leaves its sums in the slot ``block``."""
         return self.k_first == 0
 
     @property
@@ -127,7 +127,7 @@ class StreamKUnit:
         return after, where(self.k_last == sched.k_tiles, after, sched.owner(end) + 1)
 
     def next(self) -> StreamKUnit:
-        """The next unit of the block: of its share, and then whole tiles."""
+        """The next unit of the block: first from its share, then whole tiles."""
         sched = self.scheduler
         left = bounded(self.left - (self.k_last - self.k_first))
         own = where(self.tile < sched.split, sched.split + self.block, self.tile + sched.blocks)

@@ -1,10 +1,10 @@
-"""What must hold of the coordinates of an access, where neither the trace nor the launch can prove it.
+"""What must hold for the coordinates of an access, if neither the trace nor the launch can prove it.
 
 In: a view, how it is accessed, its predicate.  Out: one ``ops.Bounds`` in front of the access, or nothing.
 
->>> judge(tAgA, "reads", pred)          # of a view of a ragged tile: the row and the column of every element
+    judge(tAgA, "reads", pred)          # of a view of a ragged tile: the row and the column of every element
 
-Formation of a view is never judged: an index that leaves its mode is no fault before something is accessed there.
+Making a view is never judged: an index that leaves its mode is no fault until something is accessed there.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from moye.layout.tuples import zip_leaves
 from moye.tensor.bounds import View, proven, require_index_at_launch
 from moye.tensor.context import builder
 from moye.tensor.expr import Expr, operand_of
-from moye.tensor.origin import Coordinates, Origin, Pending, Track, along
+from moye.tensor.origin import Coordinates, Origin, Pending, Track, along, judged_by_memory
 from moye.tensor.slices import wide
 from moye.tensor.space import common_space
 
 
 class Accessed(View):
-    """A tensor as far as its accesses go."""
+    """The part of a tensor that its accesses need."""
 
     origin: Origin | None
     name: str
 
 
 def judge_element(tensor: Any, coordinate: object, own: tuple[Pending, ...], write: bool) -> None:
-    """An access to the element at a full coordinate, of which the entries ``own`` are not proven."""
+    """Judge an access to the element at a full coordinate whose entries ``own`` are not proven."""
     origin = tensor.origin or (Origin.of(tensor) if own else None)
     if origin is None or tensor.space is Space.REGISTER:
         return
@@ -50,7 +50,12 @@ def judge_element(tensor: Any, coordinate: object, own: tuple[Pending, ...], wri
 
     checks = [*_scalars(tensor, (*origin.pending, *own))]
     for track in origin.tracks:
-        if track.modes and (found := _shadow(lambda track=track: at(track))) is not None:
+        if not track.modes:
+            continue
+        found = _shadow(lambda track=track: at(track))
+        if found is None:
+            judged_by_memory(tensor.label)
+        else:
             checks += [_index(mode, found[mode], track.root.extents[mode], track.root.name)
                        for mode in sorted(track.modes) if not _inside(found[mode], track.root.extents[mode])]
     if checks:
@@ -59,10 +64,10 @@ def judge_element(tensor: Any, coordinate: object, own: tuple[Pending, ...], wri
 
 def judge(tensor: Any, write: bool, pred: Any = None, others: Sequence[Layout] = (), elements: tuple[int, ...] = (),
           width: int = 1, along_: int = 0) -> None:
-    """An access to all elements of a view.
+    """Judge an access to all elements of a view.
 
-    ``pred`` is an operand, or a reference to a fragment over the accesses, each of which is ``width`` elements of the
-    space ``elements`` along one dimension; ``others`` are the layouts of all operands, which make that space.
+    ``pred`` is an operand, or a reference to a fragment over the accesses.  Each access is ``width`` elements along one
+    dimension of the space ``elements``; ``others`` are the layouts of all operands, which make that space.
     """
     origin = tensor.origin
     if origin is None or tensor.space is Space.REGISTER or not origin.loose:
@@ -78,13 +83,15 @@ def judge(tensor: Any, write: bool, pred: Any = None, others: Sequence[Layout] =
         if spread is not None and len(tracks) == len(loose):
             points, strides = spread
             checks += _per_element(loose, tracks, strides)
+        else:
+            judged_by_memory(tensor.label)
     if checks:
         used = points if any(check.strides for check in checks) else ()
         _emit(tensor, origin, write, checks, lambda: _first(origin), used, pred, elements, width, along_)
 
 
 def judge_run(tensor: Any, count: Any, *, write: bool) -> None:
-    """An access to the first ``count`` elements of a run (None: all of it)."""
+    """Judge an access to the first ``count`` elements of a run (None: all of it)."""
     if count is None or tensor.origin is None or not tensor.origin.loose:
         judge(tensor, write)
         return
@@ -117,7 +124,7 @@ def _per_element(loose: list[Track], tracks: list[Coordinates], strides: list[tu
 
 def _spread(tensor: Any, layouts: list[Layout], others: Sequence[Layout]) \
         -> tuple[tuple[Extent, ...], list[tuple[Int, ...]]] | None:
-    """The points of an access, and how far each of the layouts goes along them."""
+    """The points of an access, and how far each of the layouts goes between them."""
     if not others:
         leaves = [zip_leaves(layout.shape, layout.stride) for layout in layouts]
         return tuple(_extent(extent) for extent, _ in leaves[0]), [tuple(d for _, d in each) for each in leaves]
@@ -132,7 +139,7 @@ def _spread(tensor: Any, layouts: list[Layout], others: Sequence[Layout]) \
 
 
 def _scalars(tensor: Any, pending: Sequence[Pending]) -> list[Index]:
-    """The indices that the conditions around this access do not prove either; launch checks what it can."""
+    """The indices that the conditions around this access do not prove either; the launch checks what it can."""
     found = []
     for each in dict.fromkeys(pending):
         if proven(each.index, each.extent):
@@ -147,7 +154,7 @@ def _inside(index: Int, extent: Int) -> bool:
 
 
 def _shadow(make: Any) -> Any:
-    """What ``make`` records comes into the open block, but not among the expressions that the user's find again."""
+    """Record in the open block what ``make`` records, but hide it from expressions that the user's code finds again."""
     b = builder()
     with b.inside(Block()) as body:
         found = make()

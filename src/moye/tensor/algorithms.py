@@ -2,14 +2,14 @@
 
 In: tensors and tiled objects.  Out: one tile op each (``Copy``, ``Gemm``), or a view.
 
->>> mo.copyto(copy_A, tAsA, tAgA[:, :, :, 0]); mo.gemm(mma_C, tCrA, tCrB, tCrC)
+    mo.copyto(copy_A, tAsA, tAgA[:, :, :, 0]); mo.gemm(mma_C, tCrA, tCrB, tCrC)
 
 Source: CuTe cute/algorithm/copy.hpp, gemm.hpp; MoYe.jl's names.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, overload
 
 from moye.atoms.atom import CopyOp, MmaOp
 from moye.atoms.bulk import BulkOp
@@ -40,6 +40,7 @@ from moye.tensor.context import builder, locate
 from moye.tensor.coords import CoordTensor
 from moye.tensor.copy_agreement import after_copy, check_cover, check_partitions
 from moye.tensor.expr import Expr, Scalar, operand_of
+from moye.tensor.known import KnownBool, weak
 from moye.tensor.matrix_copy import emit_matrices
 from moye.tensor.origin import Origin
 from moye.tensor.partitions import kind, require_threads
@@ -55,25 +56,42 @@ from moye.tensor.wgmma_gemm import emit_wgmma
 # --- copy ------------------------------------------------------------------------------------------------------------
 
 
+Tile = Tensor | tuple[Any, ...]
+"""What a TMA copy takes on its side of global memory: coordinates of a tile, or a slice of its coordinate tensor."""
+
+
+@overload
+def copyto(dst: Tensor, src: Tensor, /, *, pred: Tensor | Scalar | None = None,
+           zero_fill: bool = False) -> None: ...
+@overload
+def copyto(how: TiledCopy | CopyAtom | CopyOp, dst: Tensor, src: Tensor, /, *, pred: Tensor | Scalar | None = None,
+           zero_fill: bool = False) -> None: ...
+@overload
+def copyto(how: TmaTensor, dst: Tile, src: Tile, /, *, barrier: tuple[Tensor, Int] | None = None,
+           multicast: Scalar | None = None, hint: str | None = None) -> None: ...
+@overload
+def copyto(how: BulkOp, dst: Tensor, src: Tensor, /, *, barrier: tuple[Tensor, Int] | None = None,
+           multicast: Scalar | None = None, hint: str | None = None, size: Scalar | None = None) -> None: ...
 def copyto(*args: object, pred: Tensor | Scalar | None = None, zero_fill: bool = False,
            barrier: tuple[Tensor, Int] | None = None, multicast: Scalar | None = None, hint: str | None = None,
            size: Scalar | None = None) -> None:
-    """``copyto(dst, src)`` or ``copyto(tiled_copy, dst, src)``: dst[i] = src[i].
+    """Copy: ``copyto(dst, src)`` or ``copyto(tiled_copy, dst, src)`` is dst[i] = src[i].
 
-    Without a tiled copy (or atom) it is synchronous, as wide as both layouts and alignments prove, and converts where
-    the dtypes differ.  With one it uses the atom; an asynchronous atom completes at cp_async_wait.
+    Without a tiled copy (or atom) the copy is synchronous, as wide as both layouts and alignments prove, and converts
+    if the dtypes differ.  With one it uses the atom.  An asynchronous atom completes at cp_async_wait.
 
-    ``pred`` is a traced bool, or a bool register tensor over the modes of dst (a mode of size 1 is repeated): where it
+    ``pred`` is a traced bool, or a bool register tensor over the modes of dst (a mode of size 1 is repeated).  Where it
     is false nothing is read, and dst keeps its value, or becomes zero with ``zero_fill=True``.
 
-    ``copyto(tma, dst, src)`` copies one tile by TMA, for one thread to call: a load from the coordinates src to the
-    shared tile dst completes on ``barrier=(bars, i)``, in every block of the mask ``multicast``; a store goes from the
+    ``copyto(tma, dst, src)`` copies one tile by TMA; one thread calls it.  A load from the coordinates src to the
+    shared tile dst completes on ``barrier=(bars, i)``, in every block of the mask ``multicast``.  A store goes from the
     shared tile src to the coordinates dst.  ``hint`` is "evict_first" or "evict_last".
 
-    ``copyto(mo.BulkCopy(), dst, src)`` copies one contiguous run of a static layout, or its first ``size`` elements,
-    for one thread to call; addresses and sizes are multiples of 16 bytes.  From global to shared memory (of all blocks
-    of ``multicast``) it completes on ``barrier``; from shared memory to a ``mo.map_shared_rank`` on that block's
-    barrier of the same place; to global memory, where ``mo.BulkReduceAdd()`` adds, it is of the thread's bulk group.
+    ``copyto(mo.BulkCopy(), dst, src)`` copies one contiguous run of a static layout, or its first ``size`` elements;
+    one thread calls it.  Addresses and sizes must be multiples of 16 bytes.  A copy from global to shared memory (of
+    all blocks of ``multicast``) completes on ``barrier``.  A copy from shared memory to a ``mo.map_shared_rank``
+    completes on that block's barrier of the same place.  A copy to global memory, where ``mo.BulkReduceAdd()`` adds, is
+    part of the thread's bulk group.
     """
     if args and isinstance(args[0], (TmaTensor, BulkOp)):
         _without_predicate(args[0], pred, zero_fill)
@@ -88,7 +106,7 @@ def copyto(*args: object, pred: Tensor | Scalar | None = None, zero_fill: bool =
     if any(option is not None for option in (barrier, multicast, hint, size)):
         raise TensorError("copyto: barrier=, multicast=, hint= and size= are for copies with a mo.make_tma_copy or "
                           "mo.BulkCopy", locs=(locate(),))
-    if pred is not None and not isinstance(pred, (Tensor, bool, Expr)):
+    if pred is not None and not isinstance(pred, (Tensor, bool, Expr, KnownBool)):
         raise TensorError(f"copyto: the predicate {kind(pred)} is no bool and no bool register tensor",
                           locs=(locate(),))
     if len(args) == 2 and all(isinstance(a, Tensor) for a in args):
@@ -105,7 +123,7 @@ def copyto(*args: object, pred: Tensor | Scalar | None = None, zero_fill: bool =
 
 
 def _copy_by_atom(how: object, dst: Tensor, src: Tensor, pred: Tensor | Scalar | None, *, zero_fill: bool) -> None:
-    """A copy by a tiled copy, an atom or an operation."""
+    """Copy by a tiled copy, an atom or an operation."""
     atom = how.atom if isinstance(how, TiledCopy) else how
     if isinstance(atom, CopyOp):
         atom = CopyAtom(atom, dst.dtype)
@@ -156,14 +174,19 @@ def require_warps(op: CopyOp | MmaOp) -> None:
 # --- gemm ------------------------------------------------------------------------------------------------------------
 
 
+@overload
+def gemm(how: TiledMMA | MmaOp, A: Tensor, B: Tensor, C: Tensor, /, *, accumulate: Scalar = True) -> None: ...
+@overload
+def gemm(how: TiledMMA | MmaOp, D: Tensor, A: Tensor, B: Tensor, C: Tensor, /, *,
+         accumulate: Scalar = True) -> None: ...
 def gemm(how: TiledMMA | MmaOp, *tensors: Tensor, accumulate: Scalar = True) -> None:
-    """``gemm(mma, A, B, C)``: C += A * B, or ``gemm(mma, D, A, B, C)``: D = A * B + C.
+    """Multiply: ``gemm(mma, A, B, C)`` is C += A * B, and ``gemm(mma, D, A, B, C)`` is D = A * B + C.
 
-    A is (V, M[, K]), B is (V, N[, K]), C and D are (V, M, N).  C and D live in registers; A and B in registers or in
-    memory, from which each k (or all of it, if the other one is in registers) is loaded into registers first.
+    A is (V, M[, K]), B is (V, N[, K]), C and D are (V, M, N).  C and D are in registers.  A and B are in registers or
+    in memory; from memory, each k is loaded into registers first (or all of it, if the other operand is in registers).
 
-    Of wgmma, A and B are what make_fragment_A and make_fragment_B gave; it is complete at warpgroup_wait, D is C, and
-    where ``accumulate`` (a bool, traced or not) is false C starts from zero.
+    For wgmma, A and B are what make_fragment_A and make_fragment_B gave, and D is C.  The product is complete at
+    warpgroup_wait.  If ``accumulate`` (a bool, traced or not) is false, C starts from zero.
     """
     op = how.op if isinstance(how, TiledMMA) else how
     if not isinstance(op, MmaOp) or len(tensors) not in (3, 4) or not all(isinstance(t, Tensor) for t in tensors):
@@ -176,7 +199,7 @@ def gemm(how: TiledMMA | MmaOp, *tensors: Tensor, accumulate: Scalar = True) -> 
     a, b = _with_k(a), _with_k(b)
     _check_gemm(op, d, a, b, c)
     require_warps(op)
-    if not op.shared and accumulate is not True:
+    if not op.shared and weak(accumulate) is not True:
         raise TensorError(f"gemm with {op}: accumulate={accumulate} is for wgmma", hint="C.fill(0) starts from zero",
                           locs=(locate(),))
     if d.order is not None:
@@ -200,7 +223,7 @@ def _in_registers(tensor: Tensor) -> Tensor:
 
 
 def _with_k(tensor: Tensor) -> Tensor:
-    """(V, M) as (V, M, 1)."""
+    """A layout (V, M) as (V, M, 1)."""
     if rank(tensor.layout) == 3:
         return tensor
     return tensor.applied(append)
@@ -233,7 +256,7 @@ def _check_gemm(op: MmaOp, d: Tensor, a: Tensor, b: Tensor, c: Tensor) -> None:
 
 
 def _gemm_staged(op: MmaOp, d: Tensor, a: Tensor, b: Tensor, c: Tensor) -> None:
-    """A loop over k (unrolled by the compiler) that loads both operands of one k into registers."""
+    """Loop over k (unrolled by the compiler), and load both operands of one k into registers."""
     depth = size(a.layout, 2)
     if not isinstance(depth, int):
         raise TensorError(f"gemm: the K extent {depth} of {a!r} must be static", locs=(locate(),))
@@ -253,7 +276,7 @@ def _gemm_staged(op: MmaOp, d: Tensor, a: Tensor, b: Tensor, c: Tensor) -> None:
 
 
 def emit_gemm(op: MmaOp, d: Tensor, a: Tensor, b: Tensor, c: Tensor) -> None:
-    """One Gemm op over register tensors A (V, M, K), B (V, N, K), C and D (V, M, N)."""
+    """Emit one Gemm op over register tensors A (V, M, K), B (V, N, K), C and D (V, M, N)."""
     m = common_space([t.layout.mode(1) for t in (a, c, d)])
     n = common_space([b.layout.mode(1), c.layout.mode(2), d.layout.mode(2)])
     k = common_space([a.layout.mode(2), b.layout.mode(2)])
@@ -286,10 +309,10 @@ def _values(tensor: Tensor) -> tuple[int, ...]:
 def tile(tensor: Any, tiler: tuple[Any, ...], coordinate: tuple[object, ...], *, ragged: bool = False) -> Any:
     """The tile of ``tensor`` at a tile coordinate: ``tile(A, (bM, bK), (bx, None))`` is (bM, bK, k).
 
-    A mode is tiled by an integer or a layout, a nested mode also by a tuple of them.  ``None`` in the coordinate keeps
-    all tiles of that mode as a trailing mode.  The tile must divide each extent: for dynamic extents that is checked at
-    every launch.  With ``ragged=True`` tile counts round up and accesses must be predicated; so they do without it for
-    the coordinates of a TMA copy, which needs no predicates.
+    An integer or a layout tiles a mode, and a tuple of them can tile a nested mode.  ``None`` in the coordinate keeps
+    all tiles of that mode as a trailing mode.  The tile must divide each extent; every launch checks that for dynamic
+    extents.  With ``ragged=True`` the number of tiles is rounded up and accesses must be predicated.  For the
+    coordinates of a TMA copy it is always rounded up, and no predicates are needed.
     """
     if not isinstance(tensor, (Tensor, CoordTensor)):
         raise TensorError(f"tile takes a tensor of a kernel, not {kind(tensor)}", locs=(locate(),))
@@ -357,9 +380,9 @@ def _modes_of(layout: Layout) -> list[Layout]:
 
 
 def parallelize(tensor: Any, thr_layout: Layout | IntTuple, thread: Int) -> Any:
-    """The elements of a tile that one thread of ``thr_layout`` handles: its rest modes (REST_M, REST_N, ...).
+    """The elements of a tile that one thread of ``thr_layout`` handles, as its rest modes (REST_M, REST_N, ...).
 
-    Of an identity tensor they are their coordinates.
+    For an identity tensor, these are their coordinates.
     """
     if not isinstance(tensor, (Tensor, CoordTensor)):
         raise TensorError(f"parallelize takes a tensor of a kernel, not {kind(tensor)}", locs=(locate(),))
@@ -388,12 +411,18 @@ def parallelize(tensor: Any, thr_layout: Layout | IntTuple, thread: Int) -> Any:
 
 
 def fragment(shape: object, dtype: DType) -> Tensor:
-    """A register tensor of this (static) shape, compact and column-major; contents undefined."""
+    """A register tensor of this (static) shape, compact and column-major; its contents are undefined."""
     return make_fragment(shape if isinstance(shape, Layout) else make_layout(shape), dtype)  # type: ignore[call-overload]
 
 
+@overload
+def recast(x: Tensor, dtype: DType) -> Tensor: ...
+@overload
+def recast(x: Layout, dtype: int, old_bits: int) -> Layout: ...
 def recast(x: Tensor | Layout, dtype: DType | int, old_bits: int | None = None) -> Tensor | Layout:
-    """The same memory as elements of another dtype: ``recast(tensor, dtype)``, or ``recast(layout, new, old)`` bits."""
+    """The same memory as elements of another dtype: ``recast(tensor, dtype)``; for layouts ``recast(l, new, old)``
+    bits.
+    """
     if isinstance(x, Tensor):
         if not isinstance(dtype, DType):
             raise DTypeError(f"recast({x.label}, {dtype!r}): a dtype is needed", locs=(locate(),))

@@ -1,13 +1,13 @@
 """Whether coordinates lie inside a tensor: proven now, checked at launch, or left to the simulator.
 
-In: a view and a coordinate.  Out: what is not proven; a TensorError for what is certainly outside, a guard
-for what launch tells.
+In: a view and a coordinate.  Out: what is not proven; a TensorError for what is certainly outside, and a guard for what
+the launch can tell.
 
->>> check_coordinate(tAgA, (None, None, None, k + 1))      # k + 1 < extent of mode 3, as far as the loop goes
+    check_coordinate(tAgA, (None, None, None, k + 1))      # k + 1 < extent of mode 3, as far as the loop goes
 
-Guarded are constants, block indices and loop variables (plus constants) against dynamic extents, where the access
-happens in every launch.  What a condition or a jump may skip is the user's own test, and the simulator's to check: it
-is handed back as ``Pending`` (accesses.py).
+A guard compares constants, block indices and loop variables (plus constants) with dynamic extents, if the access
+happens in every launch.  If a condition or a jump may skip the access, the test is the user's own, and the simulator
+checks it: such an index is handed back as ``Pending`` (accesses.py).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class View(Protocol):
 
 
 class Typed(Protocol):
-    """A tensor as far as its elements go."""
+    """The part of a tensor that its elements need."""
 
     @property
     def label(self) -> str: ...
@@ -51,9 +51,10 @@ class Typed(Protocol):
 
 
 def check_coordinate(tensor: View, coordinate: object) -> tuple[Pending, ...]:
-    """Check every entry of a coordinate (open modes aside) against its extent; those that are not proven inside.
+    """Check every entry of a coordinate (but open modes) against its extent, and return those not proven inside.
 
-    Launch checks constants and block indices now, and what depends on loops once something is accessed there.
+    The launch checks constants and block indices now.  What depends on loops is checked once something is accessed
+    there.
     """
     shape = tensor.layout.shape
     if not isinstance(coordinate, tuple):
@@ -109,7 +110,7 @@ def proven(index: Int, extent: Int) -> bool:
 
 
 def _says(cond: Operand, index: Expr, extent: Int, negated: bool = False) -> bool:
-    """Whether a condition is, or implies, ``index < extent``."""
+    """Whether a condition is ``index < extent``, or implies it."""
     op = cond.op if isinstance(cond, Value) else None
     if isinstance(op, ops.Unary) and op.kind == "not":
         return _says(op.a, index, extent, not negated)
@@ -123,7 +124,7 @@ def _says(cond: Operand, index: Expr, extent: Int, negated: bool = False) -> boo
 
 
 def _same(a: Operand, b: Operand) -> bool:
-    """Whether two operands are one integer, in whatever width."""
+    """Whether two operands are one integer, whatever their widths."""
     a, b = _narrow(a), _narrow(b)
     return a.value == b.value if isinstance(a, Literal) and isinstance(b, Literal) else a is b
 
@@ -134,15 +135,14 @@ def _narrow(operand: Operand) -> Operand:
     return _narrow(op.a) if isinstance(op, ops.Cast) and widens else operand
 
 
-def settle(tensor: View, pending: tuple[Pending, ...]) -> None:
-    """Have launch check what it can of a view that is about to be carried, after which its indices are not known."""
-    for each in pending:
-        if not proven(each.index, each.extent):
-            require_index_at_launch(tensor, each)
+def settle(tensor: View, pending: tuple[Pending, ...]) -> list[Pending]:
+    """Have launch check what it can of a view that is about to be carried; the indices that it does not prove."""
+    return [each for each in pending
+            if not proven(each.index, each.extent) and not require_index_at_launch(tensor, each)]
 
 
 def require_index_at_launch(tensor: View, pending: Pending) -> bool:
-    """Have launch check an index that every launch reaches; whether that proves it for all of the kernel."""
+    """Let the launch check an index that every launch reaches; return whether that proves it for the whole kernel."""
     entry, extent = pending.index, pending.extent
     found = _largest(entry)  # type: ignore[arg-type]
     if found is None:
@@ -222,7 +222,7 @@ def _largest_of_loop(loop: LoopBound, constant: int) -> tuple[Scalar, LoopBound]
 
 
 def _last(loop: LoopBound, most: Scalar) -> Scalar:
-    """The largest value of the loop's variable that is at most ``most``: of threads that start apart, that any has."""
+    """The largest value of the loop's variable that is at most ``most``; if threads start apart, that of any thread."""
     op, b = loop.loop, builder()
     if isinstance(op.step, int) and op.step == 1:
         return most
@@ -234,7 +234,7 @@ def _last(loop: LoopBound, most: Scalar) -> Scalar:
 
 
 def _unless_empty(inside: Scalar, entry: object, loop: LoopBound | None) -> Scalar:
-    """``inside``, or that the loop has no iteration, where an index ahead of its variable would tell otherwise."""
+    """``inside``, or that the loop has no iteration, if an index ahead of its variable would be outside otherwise."""
     part = _loop_part(entry.operand) if isinstance(entry, Expr) else None
     if loop is None or part is None or part[1] <= 0 or not isinstance(inside, Expr):
         return inside
@@ -248,7 +248,7 @@ def _unless_empty(inside: Scalar, entry: object, loop: LoopBound | None) -> Scal
 
 
 def _limit(cond: Operand, loop: LoopBound, negated: bool = False) -> Scalar | None:
-    """What the loop's variable stays below where the condition holds (or, negated, fails); None if it does not say."""
+    """What the loop's variable stays below if the condition holds (or, negated, fails); None if it does not say."""
     op = cond.op if isinstance(cond, Value) else None
     if isinstance(op, ops.Unary) and op.kind == "not":
         return _limit(op.a, loop, not negated)
@@ -277,7 +277,7 @@ def _limit_of(kind: str, other: Scalar, loop: LoopBound) -> Scalar | None:
 
 
 def need_bytes(*tensors: Typed) -> None:
-    """Single elements are whole bytes."""
+    """Refuse single elements that are not whole bytes."""
     for tensor in tensors:
         if tensor.dtype.bits < 8:
             raise DTypeError(f"{tensor.label} holds {tensor.dtype}: elements narrower than a byte are only operands of "

@@ -1,10 +1,10 @@
 """Bulk copies in a kernel: what ``copyto`` makes of ``BulkCopy`` and ``BulkReduceAdd``, and prefetches.
 
-In: two tensors that are one contiguous run of memory each, in the same order.  Out: one ``ops.BulkCopy``.
+In: two tensors, each one contiguous run of memory, in the same order.  Out: one ``ops.BulkCopy``.
 
->>> mo.copyto(mo.BulkCopy(), sX[:, stage], gX[:, k], barrier=(full, stage))
+    mo.copyto(mo.BulkCopy(), sX[:, stage], gX[:, k], barrier=(full, stage))
 
-Nothing here waits: what arrives in shared memory completes on its mbarrier, what leaves for global memory at the
+Nothing here waits.  What arrives in shared memory completes on its mbarrier, and what leaves for global memory at the
 thread's bulk wait.  A bulk copy permutes nothing; tiles with rows apart, and swizzles, are for TMA.
 """
 
@@ -36,7 +36,7 @@ _KINDS: dict[tuple[Space, Space], Any] = {
 
 def copy_bulk(op: BulkOp, places: tuple[object, ...], barrier: tuple[Tensor, Int] | None, multicast: Scalar | None,
               hint: Any, size: Scalar | None) -> None:
-    """One run, or its first ``size`` elements.  ``places`` are (dst, src)."""
+    """Copy one run, or its first ``size`` elements.  ``places`` are (dst, src)."""
     asked = f"copyto with {op}"
     if len(places) != 2 or not all(isinstance(place, Tensor) for place in places):
         raise TensorError(f"{asked} takes two tensors, dst and src, and not "
@@ -61,11 +61,11 @@ def copy_bulk(op: BulkOp, places: tuple[object, ...], barrier: tuple[Tensor, Int
 
 def prefetch(what: TmaTensor | Tensor, coordinates: object = None, *, hint: str | None = None,
              size: Scalar | None = None) -> None:
-    """Fetch to the L2 cache what a later copy reads; nobody waits for it, and nothing else changes.
+    """Fetch to the L2 cache what a later copy reads.  Nobody waits for it, and nothing else changes.
 
-    ``prefetch(tma, coordinates)`` is one tile of a TMA copy (cp.async.bulk.prefetch.tensor), ``prefetch(gX)`` one
-    contiguous run of global memory, or its first ``size`` elements (cp.async.bulk.prefetch.L2), under the rules of bulk
-    copies.  For one thread to call.
+    ``prefetch(tma, coordinates)`` fetches one tile of a TMA copy (cp.async.bulk.prefetch.tensor).  ``prefetch(gX)``
+    fetches one contiguous run of global memory, or its first ``size`` elements (cp.async.bulk.prefetch.L2), under the
+    rules of bulk copies.  One thread calls it.
     """
     policy: Any = hint
     if isinstance(what, TmaTensor):
@@ -126,7 +126,7 @@ def _check_dtypes(asked: str, op: BulkOp, dst: Tensor, src: Tensor) -> None:
 
 
 def _run(asked: str, *views: Tensor) -> int:
-    """The elements of the views, each of which is one run of memory in the same order; TensorError (B5) if not."""
+    """The elements of the views, each one run of memory in the same order; TensorError (B5) if they are not."""
     for view in views:
         if not is_static(view.layout):
             extents = all(isinstance(extent, int) for extent, _ in zip_leaves(view.layout.shape, view.layout.stride))
@@ -156,7 +156,7 @@ def _no_run(asked: str, views: tuple[Tensor, ...]) -> TensorError:
 
 
 def _check_swizzles(asked: str, views: tuple[Tensor, Tensor], elements: int, size: Scalar | None) -> None:
-    """Swizzled runs are copied where both are permuted alike: one swizzle, and whole periods of it."""
+    """Swizzled runs can be copied if both are permuted alike: one swizzle, and whole periods of it."""
     found = [None if v.swizzle is None or not v.swizzle.bits else v.swizzle for v in views]
     if found == [None, None]:
         return
@@ -173,7 +173,7 @@ def _check_swizzles(asked: str, views: tuple[Tensor, Tensor], elements: int, siz
 
 
 def _require_aligned(asked: str, view: Tensor) -> None:
-    """Shared memory is aligned as needed; of the rest it must be proven."""
+    """Shared memory is aligned as needed; for other memory it must be proven."""
     if view.space is not Space.GLOBAL:
         for buffer in (view.buffer, view.buffer.root):
             buffer.align = max(buffer.align, PART)

@@ -1,8 +1,8 @@
-"""The kernel being traced on this thread: its builder, and where in the user's code tracing stands.
+"""The kernel being traced on this thread: its builder, and the place in the user's code where tracing is.
 
 In: nothing.  Out: ``builder()``, the Builder that expressions and tensors record into; ``locate()``, the user's frames.
 
->>> builder().emit(ops.SyncThreads())
+    builder().emit(ops.SyncThreads())
 
 Outside a trace ``builder()`` raises a TraceError that says so.
 """
@@ -26,7 +26,7 @@ _KERNELS = str(Path(_PACKAGE) / "kernels")
 
 @dataclass(slots=True)
 class _Code:
-    """What is known of a code object, by its id (equal ones may come from different files); holds it alive."""
+    """What is known of a code object, by id (equal ones may come from different files); it keeps the object alive."""
 
     code: CodeType
     frames: dict[int, Frame | None]
@@ -57,7 +57,7 @@ def tracing() -> bool:
 
 @contextmanager
 def trace_into(new: Builder) -> Iterator[Builder]:
-    """Make ``new`` the current builder for the duration of the with statement."""
+    """Make ``new`` the current builder inside the with statement."""
     _state.builders.append(new)
     try:
         yield new
@@ -76,11 +76,11 @@ def is_internal(file: str) -> bool:
 _LOOKING = frozenset({"IPython", "_pytest", "bdb", "code", "debugpy", "executing", "inspect", "ipykernel", "pdb",
                       "pluggy", "pprint", "pydevd", "_pydevd_bundle", "pytest", "reprlib", "rich", "stack_data",
                       "traceback"})
-"""Packages that show objects to people while the program stands still."""
+"""Packages that show objects to people while the program is stopped."""
 
 
 def text_is_asked_for(frame: FrameType | None) -> bool:
-    """Whether it is code of the kernel that asks for an object's text, not moye's own or a debugger's."""
+    """Whether code of the kernel asks for an object's text, and not moye's own code or a debugger's."""
     while _state.builders and frame is not None and not is_internal(frame.f_code.co_filename):
         module = str(frame.f_globals.get("__name__", "")).partition(".")[0]
         if module in _LOOKING:

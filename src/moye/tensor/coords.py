@@ -1,10 +1,10 @@
-"""Coordinate tensors: element (i, j) of an identity tensor is (i, j), and stays so through every partition.
+"""Coordinate tensors: element (i, j) of an identity tensor is (i, j), and this holds through every partition.
 
 In: a shape, or a layout with basis strides.  Out: ``CoordTensor``, which takes the same tiles, partitions, slices and
-layout verbs as the tensor that it shadows.
+layout functions as the tensor that it shadows.
 
->>> cA = mo.identity_tensor(mo.shape(A)); tAcA = thr_copy.partition_S(mo.tile(cA, (bM, bK), (bx, None), ragged=True))
->>> row, k = tAcA[0, i, j, k_tile]        # the coordinates in A of that element of the thread
+    cA = mo.identity_tensor(mo.shape(A)); tAcA = thr_copy.partition_S(mo.tile(cA, (bM, bK), (bx, None), ragged=True))
+    row, k = tAcA[0, i, j, k_tile]        # the coordinates in A of that element of the thread
 
 It occupies no memory.  Source: CuTe cute/tensor_impl.hpp, make_identity_tensor, make_coord_tensor.
 """
@@ -38,7 +38,7 @@ from moye.tensor.value_order import Order, Partition
 class CoordTensor(WrappedLayout):
     """Coordinates as a function of a coordinate: ``offset + layout(coordinate)``, with basis strides.
 
-    ``ragged``: tiles of it may reach past its extents without being asked for, as TMA checks bounds itself.
+    ``ragged`` means that its tiles may always reach past its extents, because TMA checks bounds itself.
     """
 
     __slots__ = ("layout", "name", "offset", "ragged")
@@ -74,7 +74,7 @@ class CoordTensor(WrappedLayout):
         return CoordTensor(layout, self.offset + offset, self.name, self.ragged)
 
     def __getitem__(self, coordinate: Any) -> Any:
-        """A view where the coordinate has open modes, else the tuple of coordinates."""
+        """A view if the coordinate has open modes, else the tuple of coordinates."""
         coordinate = normalise(coordinate, rank(self.layout))
         if is_slice(coordinate):
             return self.each(lambda layout: slice_and_offset(coordinate, layout))
@@ -96,9 +96,9 @@ def _plain(coordinate: Any) -> Any:
 
 def apply_view(x: Tensor | CoordTensor, fn: Callable[[Layout], tuple[Layout, Int]],
                partition: Partition | None = None, read_only: bool = False) -> Any:
-    """A view of a tensor or of coordinates: ``fn`` maps a layout to (layout, offset to add).
+    """A view of a tensor or of coordinates; ``fn`` maps a layout to (layout, offset to add).
 
-    ``partition`` says what order it gives the values, ``read_only`` that registers are not written through it.
+    ``partition`` says in which order the values are, and ``read_only`` that registers are not written through the view.
     """
     if isinstance(x, CoordTensor):
         return x.each(fn)
@@ -120,7 +120,7 @@ def make_coord_tensor(layout: Layout) -> CoordTensor:
 def identity_tensor(shape: IntTuple) -> CoordTensor:
     """The coordinate tensor of a shape: element (i, j, ...) is the tuple (i, j, ...).
 
-    One coordinate per top-level mode; a nested mode counts its linear index.
+    There is one coordinate per top-level mode; a nested mode counts its linear index.
     """
     modes = shape if isinstance(shape, tuple) else (shape,)
     strides = tuple([compact_col_major(mode, E(axis)) for axis, mode in enumerate(modes)])

@@ -3,9 +3,9 @@
 In: the tiled copy that ``copyto`` names, and two tensors with what is known of the order of their values.  Out:
 nothing, or a TensorError that names an element that is written twice, left out or put elsewhere.
 
->>> check_cover(copy_A, dst); check_partitions(copy_A, dst, src)
+    check_cover(copy_A, dst); check_partitions(copy_A, dst, src)
 
-What is not known is not judged: registers in an order of the user's own, or slices of one instruction's values.
+An unknown order is not judged: registers in an order of the user's own, or slices of one instruction's values.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from moye.tensor.tiled import TiledCopy, TiledMMA, copy_parts, mma_parts, operan
 from moye.tensor.value_order import Partition
 
 _APART = 1 << 20
-"""Stride of the second mode of the tile that places are counted in: more than any extent."""
+"""Stride of the second mode of the tile in which places are counted: more than any extent."""
 
 
 class Places(NamedTuple):
-    """Where in a tile each thread's first value is, and where its values are from there."""
+    """Where each thread's first value is in a tile, and where its other values are from there."""
 
     threads: tuple[int, ...]
     values: tuple[int, ...]
@@ -40,7 +40,7 @@ class Places(NamedTuple):
 
 @lru_cache(maxsize=512)
 def places(partition: Partition) -> Places | None:
-    """The elements of a tile that a partition gives each thread; None where the algebra cannot tell."""
+    """The elements of a tile that a partition gives each thread; None if the algebra cannot tell."""
     tiled = partition.tiled
     try:
         if isinstance(tiled, TiledCopy):
@@ -79,7 +79,7 @@ def _static(x: object) -> int:
 
 
 def check_cover(how: TiledCopy, dst: Tensor) -> None:
-    """A1: memory is written by one thread per element.  A2: the whole tile is copied."""
+    """A1: one thread writes each element of memory.  A2: the whole tile is copied."""
     twice, missed = _cover(how)
     tile = "its tile" if known_order(dst) is None else f"the tile that {dst.label} is a part of"
     if twice is not None and dst.space is not Space.REGISTER:
@@ -100,7 +100,7 @@ Missed = tuple[tuple[int, ...], int]
 
 @lru_cache(maxsize=512)
 def _cover(how: TiledCopy) -> tuple[Twice | None, Missed | None]:
-    """An element that two threads have, with them; an element that no thread has, and how many have one."""
+    """An element that two threads have, with them; an element that no thread has, and how many elements have one."""
     owners: dict[int, int] = {}
     twice: Twice | None = None
     count = math.prod(how.tiler)
@@ -124,7 +124,7 @@ def _in_tile(index: int, how: TiledCopy) -> tuple[int, ...]:
 
 
 def check_partitions(how: object, dst: Tensor, src: Tensor) -> None:
-    """A5 and A8: values go to the elements that they are."""
+    """A5 and A8: each value goes to the element that it belongs to."""
     to, of = known_order(dst), known_order(src)
     if to is None or of is None or dst.order is None or not dst.order.fixed:
         return
@@ -148,7 +148,7 @@ def check_partitions(how: object, dst: Tensor, src: Tensor) -> None:
 
 
 def _difference(to: Partition, of: Partition, dst: Tensor, src: Tensor) -> str | None:
-    """A value that is another element in the destination than in the source, in words; None where none is known."""
+    """In words, a value that is another element in the destination than in the source; None if none is known."""
     if to == of:
         return None
     a, b = places(of), places(to)
@@ -162,7 +162,7 @@ def _difference(to: Partition, of: Partition, dst: Tensor, src: Tensor) -> str |
 
 
 def after_copy(how: object, dst: Tensor, src: Tensor) -> None:
-    """What is now known of the order of the registers that were written."""
+    """What is known now of the order of the registers that were written."""
     if dst.order is None or dst.space is not Space.REGISTER:
         return
     matrices = isinstance(how, TiledCopy) and how.atom.op.matrices

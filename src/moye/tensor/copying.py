@@ -1,8 +1,8 @@
 """From two tensors to one Copy op: index space, access width, alignment proof.
 
-In: a CopyOp and two tensors of one shape and dtype.  Out: an ``ops.Copy``, or the sentence that says why not.
+In: a CopyOp and two tensors of one shape and dtype.  Out: an ``ops.Copy``, or a sentence that says why not.
 
->>> emit_copy(CpAsync(float64), tAsA, tAgA[:, :, :, 0])
+    emit_copy(CpAsync(float64), tAsA, tAgA[:, :, :, 0])
 
 A fixed width must be proven on both sides; the automatic width is the widest that both sides prove.
 """
@@ -25,6 +25,7 @@ from moye.tensor.bounds import need_bytes
 from moye.tensor.context import builder, locate
 from moye.tensor.expr import Expr, operand_of, truth
 from moye.tensor.extents import agreed
+from moye.tensor.known import Known
 from moye.tensor.origin import Origin
 from moye.tensor.space import IndexSpace, common_space, merged
 
@@ -56,7 +57,7 @@ class View(Protocol):
 
 
 def emit_copy(op: CopyOp, dst: View, src: View, pred: object = None, *, zero_fill: bool = False) -> None:
-    """Record dst[i] = src[i] with this operation of single threads; one op for the whole tile."""
+    """Record dst[i] = src[i] with this operation of single threads: one op for the whole tile."""
     need_bytes(dst, src)
     check_pair(op, dst, src)
     space = _space(dst, src, pred)
@@ -79,7 +80,7 @@ def emit_copy(op: CopyOp, dst: View, src: View, pred: object = None, *, zero_fil
 
 def _judge(dst: View, src: View, given: TileRef | Operand | None, pred: object, space: IndexSpace, width: int, at: int,
            *, zero_fill: bool) -> None:
-    """The bounds of both sides; what a predicate masks is not accessed, but where it writes zeros."""
+    """Judge the bounds of both sides; what a predicate masks is not accessed, except where it writes zeros."""
     mask = getattr(pred, "layout", None)
     for view, write in ((src, False), (dst, True)):
         if view.origin is None or not view.origin.loose:
@@ -94,7 +95,7 @@ def _judge(dst: View, src: View, given: TileRef | Operand | None, pred: object, 
 
 
 def _require_static_registers(view: View, extents: tuple[Int, ...], strides: tuple[Int, ...]) -> None:
-    """Registers are named one by one: only one that is read over and over may be read a dynamic number of times."""
+    """Registers are named one by one, so only a repeated register may be read a dynamic number of times."""
     if view.space is Space.REGISTER and not all(isinstance(x, int) for x in extents) and \
             not all(_is(step, 0) for step in strides):
         raise TensorError(f"{view.label} lives in registers, which have no addresses: a copy with its layout "
@@ -154,9 +155,9 @@ def _check_predicate(pred: View, dst: View) -> None:
 
 
 def _unit_dimension(dst: View, src: View, space: IndexSpace, width: int) -> int | None:
-    """The dimension along which memory is contiguous for ``width`` elements (and a predicate is the same).
+    """The dimension along which memory is contiguous for ``width`` elements (and a predicate does not change).
 
-    Registers are gathered and scattered: any distance between them will do.
+    Registers are gathered and scattered, so any distance between them will do.
     """
     for d, extent in enumerate(space.extents):
         if isinstance(extent, int) and extent % width == 0 \
@@ -181,7 +182,7 @@ def _divisor(x: Int) -> int:
 
 
 def proven(view: View, strides: tuple[Int, ...], skip: int) -> int:
-    """Bytes that every access address is known to be a multiple of."""
+    """A number of bytes that every access address is known to be a multiple of."""
     if view.space is Space.REGISTER:
         return 1 << 20
     known = view.alignment
@@ -232,12 +233,12 @@ def _not_contiguous(op: CopyOp, dst: View, src: View, space: IndexSpace, width: 
 
 
 def _home(view: View) -> str:
-    """What a view is a view of, by name unless only moye gave it one."""
+    """The tensor that a view was made from, by name unless only moye gave it one."""
     return "an array" if view.buffer.name.startswith("_") else view.buffer.name
 
 
 def _contiguity_hint(view: View) -> str:
-    """What to do where the values run along a mode that is not the contiguous one."""
+    """What to do if the values run along a mode that is not the contiguous one."""
     name, layout = _home(view), view.buffer.layout
     inner = layout.layout if isinstance(layout, ComposedLayout) else layout
     modes = rank(inner)
@@ -257,7 +258,7 @@ def _mode(layout: Layout, mode: int) -> tuple[IntTuple, IntTuple]:
 
 
 def _padding(view: View, bad: Int, unit: int) -> str:
-    """The stride to take instead of one that is no multiple of ``unit``, and as a padding where it is one."""
+    """The stride to take instead of one that is not a multiple of ``unit``, named as a padding if it is one."""
     if not isinstance(bad, int):
         return f"make {bad} a multiple of {unit} elements"
     good = bad + unit - bad % unit
@@ -287,7 +288,7 @@ def misaligned(op: CopyOp, view: View, strides: tuple[Int, ...], at: int, needed
 
 
 def misalignment(view: View, needed: int) -> tuple[str, str] | None:
-    """Why the first element of a view may not lie at a multiple of ``needed`` bytes, and what to do; None if it does.
+    """Why the first element of a view may not be at a multiple of ``needed`` bytes, and what to do; None if it is.
 
     Strides of its buffer that lead to other addresses count too.
     """
@@ -329,7 +330,7 @@ def _bytes(stride: Int, itemsize: int) -> str:
 
 
 def _accesses(space: IndexSpace, width: int, at: int) -> IndexSpace:
-    """The space of accesses: the contiguous dimension divided by the width (its stride multiplied)."""
+    """The space of accesses: the contiguous dimension is divided by the width, and its stride multiplied."""
     extents = list(space.extents)
     strides = [list(s) for s in space.strides]
     extents[at] = extents[at] // width
@@ -345,6 +346,6 @@ def _predicate(pred: object, space: IndexSpace) -> TileRef | Operand | None:
         return None
     if isinstance(pred, Expr):
         return truth(pred).operand
-    if isinstance(pred, bool):
-        return operand_of(pred)
+    if isinstance(pred, (bool, Known)):
+        return operand_of(bool(pred))
     return pred.tile_ref(space.strides[2])  # type: ignore[attr-defined, no-any-return]

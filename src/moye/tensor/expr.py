@@ -1,11 +1,12 @@
 """A recorded scalar: arithmetic on it writes IR.  It implements ``DynInt``, so layouts may hold it.
 
-In: Values and Python numbers.  Out: ``Expr``, or a plain ``int`` where an index folds to a constant.
+In: Values and Python numbers.  Out: ``Expr``, or ``Known``, a static integer with a dtype, where facts say what it is.
 
->>> tid = Expr(value); (tid // 32) * 4 + 1
+    tid = Expr(value); (tid // 32) * 4 + 1
 
-Python numbers are weak: they take the other operand's dtype.  ``//`` and ``%`` floor; ``/`` of integers gives float32.
-Truth of a traced value is an error here: control flow is rewritten by ``moye.lang``.
+Python numbers are weak: they take the other operand's dtype, while what facts decide keeps that of the value.  ``//``
+and ``%`` floor; ``/`` of integers gives float32.  Truth of a traced value is an error here: control flow is rewritten
+by ``moye.lang``.
 """
 
 from __future__ import annotations
@@ -22,9 +23,10 @@ from moye.ir import constants, fold, ops
 from moye.ir.nodes import Literal, Operand, TensorParam, Value
 from moye.layout import DynInt
 from moye.tensor.context import builder, locate, text_is_asked_for
+from moye.tensor.known import Known, KnownBool, known, take_operators, weak
 
 Number: TypeAlias = "int | float | bool"
-Scalar: TypeAlias = "int | float | bool | Expr"
+Scalar: TypeAlias = "int | float | bool | Expr"    # a Known is an int
 Int: TypeAlias = "int | DynInt"
 
 _INTEGER_ONLY = ("invert", "popcount", "clz")
@@ -65,7 +67,7 @@ class Expr(DynInt):
         return isinstance(other, int) and self.lower == other == self.upper
 
     def require_divisible(self, divisor: int, what: str, code: str = "A12") -> Int:
-        """The exact quotient by ``divisor``; assumes divisibility at launch where it is not known."""
+        """The exact quotient by ``divisor``; if divisibility is not known, the launch assumes it."""
         if self.divisor % divisor:
             assume_divisible(self, divisor, what or f"{self} must be a multiple of {divisor}",
                              _PREDICATE if code == "A4" else None, code)
@@ -109,7 +111,7 @@ class Expr(DynInt):
     def __invert__(self) -> Any: return unary("not" if self.dtype.kind is Kind.BOOL else "invert", self)
 
     def __pow__(self, other: Any) -> Any:
-        """A small constant power multiplies; any other is the float function, of integers in float32."""
+        """A small constant power multiplies.  Any other power is the float function, in float32 for integers."""
         if isinstance(other, int) and not isinstance(other, bool) and 0 <= other <= 8:
             result: Scalar = self if other else wrap(operand_of(1, self.dtype), self)
             for _ in range(other - 1):
@@ -122,12 +124,12 @@ class Expr(DynInt):
 
     # --- comparison ---
 
-    def __eq__(self, other: object) -> Any: return compare("eq", self, other)
-    def __ne__(self, other: object) -> Any: return compare("ne", self, other)
-    def __lt__(self, other: Any) -> Any: return compare("lt", self, other)
-    def __le__(self, other: Any) -> Any: return compare("le", self, other)
-    def __gt__(self, other: Any) -> Any: return compare("gt", self, other)
-    def __ge__(self, other: Any) -> Any: return compare("ge", self, other)
+    def __eq__(self, other: object) -> Any: return _told(compare("eq", self, other))
+    def __ne__(self, other: object) -> Any: return _told(compare("ne", self, other))
+    def __lt__(self, other: Any) -> Any: return _told(compare("lt", self, other))
+    def __le__(self, other: Any) -> Any: return _told(compare("le", self, other))
+    def __gt__(self, other: Any) -> Any: return _told(compare("gt", self, other))
+    def __ge__(self, other: Any) -> Any: return _told(compare("ge", self, other))
 
     def __hash__(self) -> int:
         return hash(ir_builder.key_of(self.operand))
@@ -135,7 +137,7 @@ class Expr(DynInt):
     # --- conversion ---
 
     def to(self, dtype: DType) -> Expr:
-        """Value conversion to another dtype."""
+        """Convert the value to another dtype."""
         dtype = dt.as_dtype(".to", dtype)
         return Expr(builder().cast(self.operand, dtype))
 
@@ -173,12 +175,12 @@ class Expr(DynInt):
                          locs=(locate(),))
 
     def __str__(self) -> str:
-        """As a leaf of a layout or a coordinate: its value or name, else ``?``."""
+        """The text in a layout or a coordinate: its value or name, else ``?``."""
         self._no_text()
         return str(self.operand.value) if isinstance(self.operand, Literal) else self.operand.name or "?"
 
     def __repr__(self) -> str:
-        """As a word of a sentence."""
+        """The text in a sentence."""
         self._no_text()
         article = "an" if self.dtype.name[0] in "aeiou" else "a"
         return str(self) if isinstance(self.operand, Literal) or self.operand.name else f"{article} {self.dtype} value"
@@ -188,15 +190,28 @@ class Expr(DynInt):
         return format(repr(self), spec)
 
     def _no_text(self) -> None:
-        """Code of a kernel, but for moye's own messages, cannot make a Python string of a value."""
+        """Refuse to make a Python string of a value in code of a kernel; moye's own messages may."""
         if text_is_asked_for(sys._getframe(2)):
             raise TraceError("a value of the kernel is known only when it runs and cannot become text while tracing",
                              hint='print("x =", x) shows it, and so does an f-string in a function of the kernel',
                              locs=(locate(),))
 
 
+take_operators(Expr)
+
+
+def _told(found: Any) -> Any:
+    """What a comparison of the user's gives: a truth that facts decided is one of the kernel's."""
+    return KnownBool(found) if isinstance(found, bool) else found
+
+
+def lifted(x: Any) -> Any:
+    """A scalar as operations take it: what facts decided as a constant of its dtype, NumPy's scalars as numbers."""
+    return Expr(Literal(weak(x), x.dtype)) if isinstance(x, Known) else plain(x)
+
+
 def no_numpy(function: Any) -> NoReturn:
-    """TraceError: NumPy computes while tracing, and what it was given is known only when the kernel runs."""
+    """TraceError: NumPy computes while tracing, but what it was given is known only when the kernel runs."""
     name = getattr(function, "__name__", "")
     own = {"where": "mo.where(cond, a, b)", "maximum": "mo.max(a, b)", "minimum": "mo.min(a, b)"}.get(name)
     raise TraceError(f"NumPy{f', in np.{name},' if name else ''} does not take scalars and tensors of a kernel",
@@ -206,13 +221,13 @@ def no_numpy(function: Any) -> NoReturn:
 
 def _index(x: Scalar) -> Int:
     if isinstance(x, (int, Expr)):
-        return x
+        return weak(x)  # type: ignore[no-any-return]
     raise TraceError(f"{x} is no integer", locs=(locate(),))
 
 
 def is_number(x: object) -> bool:
     """Whether x is a Python number or a NumPy scalar."""
-    if isinstance(x, (int, float)):
+    if isinstance(x, (int, float, Known)):
         return True
     return type(x).__module__ == "numpy" and hasattr(x, "item") and getattr(x, "shape", None) == ()
 
@@ -223,12 +238,14 @@ def is_scalar(x: object) -> bool:
 
 
 def plain(x: Any) -> Any:
-    """NumPy scalars as Python numbers; anything else as it is."""
+    """A NumPy scalar as a Python number; anything else as it is."""
     return x.item() if type(x).__module__ == "numpy" and is_number(x) else x
 
 
 def default_dtype(x: Number) -> DType:
-    """The dtype that a Python number takes when nothing else decides: int32, float32 or bool."""
+    """The dtype that a number takes when nothing else decides: its own, or int32, float32 or bool."""
+    if isinstance(x, Known):
+        return x.dtype
     if isinstance(x, bool):
         return dt.bool_
     if isinstance(x, int):
@@ -239,14 +256,14 @@ def default_dtype(x: Number) -> DType:
 def operand_of(x: Scalar, dtype: DType | None = None, *, modulo: bool = False) -> Operand:
     """The IR operand of a scalar, converted to ``dtype`` if given.
 
-    A Python integer must fit the dtype; with ``modulo`` (for bit patterns) either sign's range will do.
+    A Python integer must fit the dtype.  With ``modulo`` (for bit patterns) the range of either sign is allowed.
     """
+    x = lifted(x)
     if isinstance(x, Expr):
         return x.operand if dtype is None or dtype == x.dtype else builder().cast(x.operand, dtype)
     if not is_number(x):
         raise TraceError(f"{x!r} of type {type(x).__name__} is no scalar of a kernel", locs=(locate(),))
-    number = plain(x)
-    chosen = dtype or default_dtype(number)
+    number, chosen = x, dtype or default_dtype(x)
     if chosen.is_integer:
         if isinstance(number, float):
             if not math.isfinite(number) or number != int(number):
@@ -262,19 +279,22 @@ def operand_of(x: Scalar, dtype: DType | None = None, *, modulo: bool = False) -
 
 
 def wrap(operand: Operand, *sources: Scalar) -> Scalar:
-    """The scalar of an operand: a Python number for constants of the index and bool types, else an Expr.
+    """The scalar of an operand: a static number for constants of the index and bool types, else an Expr.
 
-    What was made from a constant that the user gave a dtype, one of the ``sources``, keeps its own.
+    A number made of ``sources`` of the kernel keeps its dtype.  What was made from a constant that the user gave a
+    dtype stays one: no static integer.
     """
     if isinstance(operand, Value) or operand.dtype not in (dt.bool_, dt.int32, builder().index):
         return Expr(operand)
-    builder().decided += 1
-    typed = any(isinstance(x, Expr) and isinstance(x.operand, Literal) for x in sources)
-    return Expr(operand) if typed and operand.dtype is not dt.bool_ else operand.value
+    given = any(isinstance(x, Expr) and isinstance(x.operand, Literal) for x in sources)
+    if given and operand.dtype is not dt.bool_:
+        return Expr(operand)
+    decided = any(isinstance(x, (Expr, Known)) for x in sources)
+    return known(operand.value, operand.dtype) if decided else operand.value
 
 
 def position(x: Expr) -> Scalar:
-    """An index or offset: a Python number where it is a constant, whatever its dtype."""
+    """An index or offset: a Python number if it is a constant, whatever its dtype."""
     return x.operand.value if isinstance(x.operand, Literal) else x
 
 
@@ -293,10 +313,11 @@ def _common(a: Scalar, b: Scalar) -> DType:
 
 
 def arithmetic(kind: str, a: Scalar, b: Scalar) -> Scalar:
-    """``a kind b`` in their common dtype; 16- and 8-bit floats compute in float32 and round the result."""
+    """``a kind b`` in their common dtype; 16- and 8-bit floats are computed in float32, and the result is rounded."""
     if not (is_scalar(a) and is_scalar(b)):
         return NotImplemented  # type: ignore[no-any-return]
-    a, b = plain(a), plain(b)
+    sources = a, b
+    a, b = lifted(a), lifted(b)
     dtype = _common(a, b)
     if dtype.kind is Kind.BOOL:
         dtype = dt.int32
@@ -304,11 +325,11 @@ def arithmetic(kind: str, a: Scalar, b: Scalar) -> Scalar:
     work = dt.float32 if dtype in _NARROW else dtype
     b_ = builder()
     result = b_.binary(kind, operand_of(a, work), operand_of(b, work))
-    return wrap(result if work is dtype else b_.cast(result, dtype), a, b)
+    return wrap(result if work is dtype else b_.cast(result, dtype), *sources)
 
 
 def _wide_enough(kind: str, a: Scalar, b: Scalar, dtype: DType) -> DType:
-    """int64 for arithmetic on thread and block indices that leaves 32 bits, where the kernel's indices have 64."""
+    """int64 for arithmetic on thread and block indices that leaves 32 bits, if the kernel's indices have 64."""
     if dtype is not dt.int32 or builder().index is dt.int32:
         return dtype
     x, y = operand_of(a, dtype), operand_of(b, dtype)
@@ -318,7 +339,7 @@ def _wide_enough(kind: str, a: Scalar, b: Scalar, dtype: DType) -> DType:
 
 
 def _of_indices(operand: Operand, depth: int = 16) -> bool:
-    """Whether an integer is made of thread indices and constants alone."""
+    """Whether an integer is made only of thread indices and constants."""
     op = None if isinstance(operand, Literal) else operand.op
     if isinstance(op, ops.Binary) and depth:
         return _of_indices(op.a, depth - 1) and _of_indices(op.b, depth - 1)
@@ -326,11 +347,10 @@ def _of_indices(operand: Operand, depth: int = 16) -> bool:
 
 
 def divide(a: Scalar, b: Scalar) -> Scalar:
-    """``a / b``: of integers in float32."""
+    """``a / b``; integers are divided in float32."""
     if not (is_scalar(a) and is_scalar(b)):
         return NotImplemented  # type: ignore[no-any-return]
-    a, b = plain(a), plain(b)
-    dtype = _common(a, b)
+    dtype = together(a, b)
     if not dtype.is_float:
         return wrap(builder().binary("div", operand_of(a, dt.float32), operand_of(b, dt.float32)))
     return arithmetic("div", a, b)
@@ -340,17 +360,15 @@ def power(a: Scalar, b: Scalar) -> Scalar:
     """``a ** b`` as floats; integers are converted to float32."""
     if not (is_scalar(a) and is_scalar(b)):
         return NotImplemented  # type: ignore[no-any-return]
-    a, b = plain(a), plain(b)
-    dtype = _common(a, b) if _common(a, b).is_float else dt.float32
+    dtype = together(a, b) if together(a, b).is_float else dt.float32
     return arithmetic("pow", Expr(operand_of(a, dtype)), Expr(operand_of(b, dtype)))
 
 
 def floor_divide(kind: str, a: Scalar, b: Scalar) -> Scalar:
-    """``a // b`` or ``a % b`` of any scalars, as in Python: of floats too, infinities included."""
+    """``a // b`` or ``a % b`` of any scalars, as in Python; also of floats, with infinities."""
     if not (is_scalar(a) and is_scalar(b)):
         return NotImplemented  # type: ignore[no-any-return]
-    a, b = plain(a), plain(b)
-    if isinstance(b, (int, float)) and b == 0:
+    if isinstance(plain(b), (int, float)) and weak(plain(b)) == 0:
         raise TraceError(f"{a} {'//' if kind == 'floordiv' else '%'} 0: division by zero", locs=(locate(),))
     return arithmetic(kind, a, b)
 
@@ -359,34 +377,34 @@ def bitwise(kind: str, a: Scalar, b: Scalar) -> Scalar:
     """``&``, ``|``, ``^`` (logical on bools), ``<<`` and ``>>`` of integers."""
     if not (is_scalar(a) and is_scalar(b)):
         return NotImplemented  # type: ignore[no-any-return]
-    a, b = plain(a), plain(b)
+    sources = a, b
+    a, b = lifted(a), lifted(b)
     dtype = (a.dtype if isinstance(a, Expr) else default_dtype(a)) if kind in ("shl", "shr") else _common(a, b)
     if dtype.is_float:
         raise DTypeError(f"{a} {kind} {b}: bitwise operations are for integers, not {dtype}", locs=(locate(),))
     shift = kind in ("shl", "shr")
     if dtype.kind is Kind.BOOL and not shift:
         logical = {"and": "land", "or": "lor", "xor": "ne"}
-        return wrap(builder().binary(logical[kind], operand_of(a, dtype), operand_of(b, dtype)))
+        return wrap(builder().binary(logical[kind], operand_of(a, dtype), operand_of(b, dtype)), *sources)
     if dtype.kind is Kind.BOOL:
         dtype = dt.int32
     dtype = _wide_enough(kind, a, b, dtype) if shift else dtype
     right = operand_of(b, dt.int32) if shift else operand_of(b, dtype, modulo=True)
-    return wrap(builder().binary(kind, operand_of(a, dtype, modulo=True), right), a, b)
+    return wrap(builder().binary(kind, operand_of(a, dtype, modulo=True), right), *sources)
 
 
 def compare(kind: str, a: Scalar, b: Any) -> Scalar:
-    """A comparison, as a bool; what is no scalar is left to its own operator."""
+    """A comparison, as a bool; anything but a scalar is left to its own operator."""
     if not is_scalar(b):
         return NotImplemented  # type: ignore[no-any-return]
-    a, b = plain(a), plain(b)
-    dtype = _common(a, b)
+    dtype = together(a, b)
     work = dt.float32 if dtype in _NARROW else dtype
     return wrap(builder().binary(kind, operand_of(a, work), operand_of(b, work)))
 
 
 def unary(kind: str, a: Scalar, *, fast: bool = False) -> Scalar:
     """A unary operation or math function of a scalar; integers are converted to float32 for math functions."""
-    a = plain(a)
+    source, a = a, lifted(a)
     dtype = a.dtype if isinstance(a, Expr) else default_dtype(a)
     if kind in _INTEGER_ONLY and not dtype.is_integer:
         raise DTypeError(f"{kind} of {a}: it is for integers, not {dtype}", locs=(locate(),))
@@ -396,7 +414,7 @@ def unary(kind: str, a: Scalar, *, fast: bool = False) -> Scalar:
     work = dt.float32 if dtype in _NARROW or not (keeps or dtype.is_float) else dtype
     b = builder()
     result = b.unary(kind, operand_of(a, work), fast=fast)
-    return wrap(b.cast(result, dtype) if dtype in _NARROW and result.dtype.is_float else result, a)
+    return wrap(b.cast(result, dtype) if dtype in _NARROW and result.dtype.is_float else result, source)
 
 
 def require_scalar(what: str, *values: object) -> None:
@@ -408,30 +426,30 @@ def require_scalar(what: str, *values: object) -> None:
 
 
 def shorten(value: object) -> str:
-    """A value for a sentence: no more than a line."""
+    """A value for a sentence, at most one line long."""
     text = " ".join(repr(value).split())
     return text if len(text) <= 60 else text[:57] + "..."
 
 
 def where(cond: Scalar, a: Scalar, b: Scalar) -> Scalar:
     """``a if cond else b`` for scalars, both evaluated."""
-    if not isinstance(cond, Expr) and not isinstance(a, Expr) and not isinstance(b, Expr):
+    if not any(isinstance(x, (Expr, Known)) for x in (cond, a, b)):
         return a if cond else b
-    a, b = plain(a), plain(b)
-    dtype = _common(a, b)
+    dtype = together(a, b)
     if not isinstance(cond, Expr):
-        return wrap(operand_of(a if cond else b, dtype), a, b)
-    return wrap(builder().select(truth(cond).operand, operand_of(a, dtype), operand_of(b, dtype)), a, b)
+        return typed(a if cond else b, dtype)
+    return wrap(builder().select(truth(cond).operand, operand_of(a, dtype), operand_of(b, dtype)), cond, a, b)
 
 
 def together(a: Scalar, b: Scalar) -> DType:
     """The dtype in which two scalars meet."""
-    return _common(plain(a), plain(b))
+    return _common(lifted(a), lifted(b))
 
 
 def typed(value: Scalar, dtype: DType) -> Scalar:
-    """A scalar that has this dtype, and is no weak number any more; bools are as they are."""
-    return value if dtype is dt.bool_ else Expr(operand_of(value, dtype))
+    """A scalar that has this dtype, and is no weak number any more."""
+    operand = operand_of(value, dtype)
+    return Expr(operand) if isinstance(value, Expr) else wrap(operand, known(0, dtype))
 
 
 def truth(value: Expr) -> Expr:
@@ -445,15 +463,15 @@ def truth(value: Expr) -> Expr:
 
 
 def can_guard(operand: Operand, *, conditional: bool = False) -> bool:
-    """Whether a condition can be checked at launch: made of arguments and grid extents, and always needed here.
+    """Whether a condition can be checked at launch: it is made of arguments and grid extents, and always needed here.
 
-    ``conditional`` allows it under a traced condition too: for bounds that took the condition into account.
+    ``conditional`` allows it under a traced condition too, for bounds that took the condition into account.
     """
     return (conditional or builder().conditions == 0) and ir_builder.expressible(operand, builder().parameters)
 
 
 def _assumed(x: Expr, divisor: int) -> str:
-    """How the user says that a value is a multiple: an extent has no name of the user's own."""
+    """How the user can say that a value is a multiple, given that an extent has no name of the user's own."""
     for param in builder().func.params:
         extents = param.shape if isinstance(param, TensorParam) else ()
         for mode, extent in enumerate(extents):
@@ -466,7 +484,7 @@ def _assumed(x: Expr, divisor: int) -> str:
 
 
 def assume_divisible(x: Expr, divisor: int, message: str, hint: str | None = None, code: str = "A12") -> None:
-    """Assume ``x % divisor == 0`` from here on, checked at every launch; FactError where that is not possible."""
+    """Assume ``x % divisor == 0`` from here on, checked at every launch; FactError if that is not possible."""
     b = builder()
     cond = b.binary("eq", b.binary("mod", x.operand, operand_of(divisor, x.dtype)), operand_of(0, x.dtype))
     if isinstance(cond, Literal) and not cond.value:

@@ -1,9 +1,9 @@
 """Whether the extents of two tensors of one copy agree: proven now, checked at launch, or refused.
 
-In: two views, of which one may have dynamic extents where the other has static ones.  Out: their layouts, static where
-either says so.
+In: two views; one may have dynamic extents where the other has static ones.  Out: their layouts, static if either says
+so.
 
->>> agreed(out, r)          # out: (out_0,out_1), r: (2,3): launch checks out_0 == 2 and out_1 == 3
+    agreed(out, r)          # out: (out_0,out_1), r: (2,3): launch checks out_0 == 2 and out_1 == 3
 
 Registers have no addresses, so a copy from or to them needs static extents.
 """
@@ -42,7 +42,7 @@ def agreed(dst: View, src: View) -> tuple[Layout, Layout]:
 
 
 def _as_static(view: View, other: View) -> Layout:
-    """The layout of a view with the extents that the static other one has."""
+    """The layout of a view, with the extents of the other, static view."""
     whole, wanted = view.layout, other.layout
     modal = isinstance(whole.shape, tuple) and isinstance(wanted.shape, tuple) and rank(whole) == rank(wanted)
     if not modal:
@@ -71,13 +71,13 @@ def _mode(view: View, other: View, mode: Layout, wanted: Layout, number: int | N
 
 
 def _stretched(view: View, other: View, mode: Layout) -> bool:
-    """Whether it is one element over and over, as in a fill: it takes any extent."""
+    """Whether it is one element again and again, as in a fill: it takes any extent."""
     return view.space is Space.REGISTER and all(isinstance(step, int) and step == 0
                                                 for _, step in zip_leaves(mode.shape, mode.stride))
 
 
 def _assumed(extent: Int, wanted: int, view: View, other: View, where: str) -> bool:
-    """Whether an extent is this one, as far as launch can check; it will."""
+    """Whether an extent is this one, as far as the launch can check it; the launch will."""
     given: Any = extent
     equal = compare("eq", given, wanted)
     if equal is True or given.same(wanted):

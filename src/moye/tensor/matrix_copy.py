@@ -1,9 +1,9 @@
 """From two tensors to one ldmatrix or stmatrix copy: which registers, which rows, and the proof of their alignment.
 
-In: a CopyOp of a whole warp, a shared and a register tensor whose first modes hold what one thread gives and gets.
-Out: an ``ops.Copy`` with ``registers``, or the sentence that says why not.
+In: a CopyOp of a whole warp, and a shared and a register tensor whose first modes hold what one thread gives and gets.
+Out: an ``ops.Copy`` with ``registers``, or a sentence that says why not.
 
->>> emit_matrices(LdMatrix(4), tCrA_view[:, :, k], tCsA[:, :, k, stage])
+    emit_matrices(LdMatrix(4), tCrA_view[:, :, k], tCsA[:, :, k, stage])
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from moye.tensor.space import common_space, merged
 
 
 def emit_matrices(op: CopyOp, dst: View, src: View) -> None:
-    """Record a copy of whole warps, dst[i] = src[i]."""
+    """Record a copy by whole warps, dst[i] = src[i]."""
     memory, registers = (dst, src) if dst.space is Space.SHARED else (src, dst)
     if (memory.space, registers.space) != (Space.SHARED, Space.REGISTER) or op.stores != (dst is memory):
         way = "registers to smem" if op.stores else "smem to registers"

@@ -1,10 +1,10 @@
-"""Python's operators on register tensors: elementwise, out of place and in place.
+"""Python's operators on register tensors, element by element, out of place and in place.
 
 In: a register tensor and a scalar or a register tensor.  Out: a new register tensor; ``a += b`` writes a.
 
->>> a * 2 + b; a[...] += 1; mo.where(a == b, a, 0)
+    a * 2 + b; a[...] += 1; mo.where(a == b, a, 0)
 
-What one element does is in ``expr.py``, how elements are walked in ``tensor.py``.
+``expr.py`` has what one element does, ``tensor.py`` how elements are walked.
 """
 
 from __future__ import annotations

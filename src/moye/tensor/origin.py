@@ -1,13 +1,12 @@
-"""Where the elements of a view lie in the tensor that it was made from: coordinates, beside the offsets of its layout.
+"""Where the elements of a view lie in the tensor that it was made from: coordinates, beside the layout's offsets.
 
 In: a tensor, and each step that makes one view of another, a function (layout) -> (layout, offset to add).  Out:
 ``Origin``: the same steps on the identity layout of the tensor, whose strides are coordinates, and what may leave it.
 
->>> Origin.of(A).then(lambda layout: slice_and_offset((None, k), layout)).tracks[0].place.now()
-((M):(1@0), (0, k))
+    Origin.of(A).then(lambda layout: slice_and_offset((None, k), layout)).tracks[0].place.now()   # ((M):(1@0), (0, k))
 
-Steps are done again only where an access needs them (accesses.py).  ``with_layout`` of the user begins a new tensor.
-Source: CuTe's predicates, cute/tensor_impl.hpp, make_identity_tensor.
+Steps are repeated only if an access needs them (accesses.py).  ``with_layout`` of the user begins a new tensor. Source:
+CuTe's predicates, cute/tensor_impl.hpp, make_identity_tensor.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ class View(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """An index that a view was made with, or an element asked for, of which it is not known that it is in its mode."""
+    """An index that a view was made with, or an element asked for, that is not known to be in its mode."""
 
     index: Int
     extent: Int
@@ -50,7 +49,7 @@ class Pending:
 
 @dataclass(frozen=True, slots=True)
 class Root:
-    """The tensor whose modes are counted; ``name`` is "" where it is its whole buffer, which may get a name later."""
+    """The tensor whose modes are counted; ``name`` is "" if it is its whole buffer, which may get a name later."""
 
     name: str
     extents: tuple[Int, ...]
@@ -61,15 +60,15 @@ class Place:
 
     __slots__ = ("_before", "_known", "_step")
 
-    def __init__(self, before: Place | Coordinates, step: Step | None = None) -> None:
+    def __init__(self, before: Place | Coordinates | None, step: Step | None = None) -> None:
         self._before = before
         self._step = step
         self._known: tuple[Block, Coordinates] | None = None
 
     def now(self) -> Coordinates | None:
-        """The coordinates, their arithmetic recorded in the open block; None where a step is defined on numbers alone.
+        """The coordinates, with their arithmetic recorded in the open block; None if a step is defined only on numbers.
 
-        What was recorded in a block that is still open is taken again.
+        What was recorded in a block that is still open is used again.
         """
         if not isinstance(self._before, Place):
             return self._before
@@ -95,7 +94,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Track:
-    """Coordinates in one root; those of ``modes`` may lie beyond its extents."""
+    """Coordinates in one root; coordinates of ``modes`` may lie beyond its extents."""
 
     root: Root
     place: Place
@@ -107,7 +106,7 @@ class Track:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """What is known of a view's elements: the first track is of the tensor that the user's coordinates count in."""
+    """What is known of a view's elements; the first track is in the tensor that the user's coordinates count in."""
 
     tracks: tuple[Track, ...]
     pending: tuple[Pending, ...] = ()
@@ -122,21 +121,29 @@ class Origin:
 
     @property
     def loose(self) -> bool:
-        """Whether some element may lie outside."""
+        """Whether an element may lie outside."""
         return bool(self.pending) or any(track.modes for track in self.tracks)
 
     def then(self, step: Step, pending: tuple[Pending, ...] = ()) -> Origin:
-        """After one more step."""
+        """The origin after one more step."""
         return Origin(tuple(track.then(step) for track in self.tracks), (*self.pending, *pending))
 
     def beyond(self, view: View, modes: tuple[int, ...]) -> Origin:
-        """Before a step that rounds these modes of ``view`` up: its elements there may lie outside."""
+        """The origin before a step that rounds these modes of ``view`` up: its elements there may lie outside."""
         mine = tuple(found for mode in modes if (found := _whole(self.tracks[0], view, mode)) is not None)
         if len(mine) == len(modes):
             first = replace(self.tracks[0], modes=self.tracks[0].modes | frozenset(mine))
             return replace(self, tracks=(first, *self.tracks[1:]))
         own = replace(Origin.of(view).tracks[0], modes=frozenset(modes))
         return replace(self, tracks=(*self.tracks, own))
+
+
+def judged_by_memory(label: str) -> None:
+    """Have reports say that the coordinates of a view are not judged: it may leave its tensor inside the memory."""
+    said = f"coordinates of {label}: only the memory that its accesses reach was judged"
+    notes = builder().func.not_judged
+    if said not in notes:
+        notes.append(said)
 
 
 def _identity(layout: Layout) -> Coordinates:
@@ -149,7 +156,7 @@ def _identity(layout: Layout) -> Coordinates:
 
 
 def _whole(track: Track, view: View, mode: int) -> int | None:
-    """The mode of the root that one of a view is, from its first to its last index; None if it is another."""
+    """The mode of the root that a view's mode is, from its first to its last index; None if it is something else."""
     found = track.place.now()
     if found is None:
         return None

@@ -1,8 +1,9 @@
-"""What tiled copies and tiled MMAs take: atoms, permutations, tensors, threads; each refused in one sentence.
+"""Check what tiled copies and tiled MMAs take: atoms, permutations, tensors, threads; each is refused in one sentence.
 
-In: an argument, and whose it is.  Out: nothing; a TensorError, LayoutError or LaunchError, or a guard for launch.
+In: an argument, and what it belongs to.  Out: nothing; a TensorError, LayoutError or LaunchError, or a guard for
+launch.
 
->>> require_tiled("partition_A", gA, (128, 16), mma)     # launch checks dynamic extents
+    require_tiled("partition_A", gA, (128, 16), mma)     # launch checks dynamic extents
 """
 
 from __future__ import annotations
@@ -25,27 +26,27 @@ Permutation = Layout | int | None
 
 
 def require_mma(what: str, op: object) -> None:
-    """An MMA operation, as a record."""
+    """Require an MMA operation, as a record."""
     if not isinstance(op, MmaOp):
         raise TensorError(f"{what}: {kind(op)} is no MMA operation",
                           hint="mo.mma.find(a, b, c) has those of three dtypes, mo.UniversalFMA(dtype) is scalar")
 
 
 def require_copy(what: str, op: object) -> None:
-    """A copy operation, as a record."""
+    """Require a copy operation, as a record."""
     if not isinstance(op, CopyOp):
         raise TensorError(f"{what}: {kind(op)} is no copy operation",
                           hint="mo.UniversalCopy(dtype), mo.CpAsync(dtype), mo.LdMatrix(4) and mo.StMatrix(4) are")
 
 
 def require_made(what: str, x: object, wanted: type, how: str) -> None:
-    """An object of moye's own; ``how`` makes one."""
+    """Require an object that moye makes; ``how`` says how to make one."""
     if not isinstance(x, wanted):
         raise TensorError(f"{what}: {kind(x)} is no {wanted.__name__}", hint=f"make one with {how}")
 
 
 def permutations_of(op: MmaOp, atoms: tuple[int, ...], given: object) -> tuple[Permutation, ...]:
-    """The permutations of a tiled MMA of so many atoms along M, N and K, one for each of the three."""
+    """The permutations of a tiled MMA of this many atoms along M, N and K, one for each of the three."""
     if given is not None and not isinstance(given, (tuple, list)):
         raise LayoutError(f"make_tiled_mma: permutations={given!r} is no tuple of up to three tiles, along M, N and K")
     perms = tuple(given or ())
@@ -66,7 +67,7 @@ def permutations_of(op: MmaOp, atoms: tuple[int, ...], given: object) -> tuple[P
 
 
 def require_tiled(what: str, tensor: Any, tile: tuple[int, ...], tiled: object) -> None:
-    """A partition: the extents of its tensor must be multiples of what the tiled copy or tiled MMA covers."""
+    """Check a partition: the extents of its tensor must be multiples of what the tiled copy or tiled MMA covers."""
     if not isinstance(tensor, (Tensor, CoordTensor)):
         raise TensorError(f"{what} takes a tensor of a kernel, not {kind(tensor)}", locs=(locate(),))
     if rank(tensor.layout) < len(tile):
@@ -83,7 +84,7 @@ def require_tiled(what: str, tensor: Any, tile: tuple[int, ...], tiled: object) 
 
 
 def require_threads(what: str, threads: int, thread: Any, call: str = "get_slice") -> None:
-    """The thread index must run over exactly the threads of the tiled object (class A10)."""
+    """Check that the thread index runs over exactly the threads of the tiled object (class A10)."""
     if isinstance(thread, int):
         if not 0 <= thread < threads:
             raise TensorError(f"{call}({thread}): {what} has {threads} threads", locs=(locate(),), code="A10")
@@ -106,9 +107,9 @@ def require_threads(what: str, threads: int, thread: Any, call: str = "get_slice
 
 
 def _require_some(what: str, threads: int, thread: Expr, call: str) -> None:
-    """The same where only some of the block's threads come: A10 where one of them is none of the tiled object's.
+    """Check the same if only some of the block's threads come: A10 if one of them is not a thread of the tiled object.
 
-    Where that depends on more than the thread's index, the simulator looks at it.
+    If that depends on more than the thread's index, the simulator checks it.
     """
     here = builder()
     index = operand_of(thread)
@@ -129,7 +130,7 @@ def _require_some(what: str, threads: int, thread: Expr, call: str) -> None:
 
 
 def kind(x: object) -> str:
-    """A value as a sentence names it."""
+    """The name of a value in a sentence."""
     if x is None or isinstance(x, (bool, int, float, str, tuple, list, CopyOp, MmaOp)):
         return repr(x)
     if type(x).__module__.startswith("moye."):

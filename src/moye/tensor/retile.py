@@ -1,8 +1,8 @@
-"""The (thread, value) layouts of tiled copies: each side of an atom, copies that fit an MMA, registers regrouped.
+"""The (thread, value) layouts of tiled copies: each side of an atom, copies that fit an MMA, reordered registers.
 
-In: layouts (thread, value) -> tile.  Out: the same for another side, or another order of a thread's values.
+In: layouts (thread, value) -> tile.  Out: the same layouts for another side, or for another order of a thread's values.
 
->>> retiled("retile_D", copy.layout_tv, tiler=copy.tiler, values=8, threads=128, whole=tCrA.layout)
+    retiled("retile_D", copy.layout_tv, tiler=copy.tiler, values=8, threads=128, whole=tCrA.layout)
 
 Source: CuTe cute/atom/copy_atom.hpp, TiledCopy::tile2thrfrg and TiledCopy::retile.
 """
@@ -28,9 +28,9 @@ from moye.tensor.context import locate
 
 
 def side_of(layout_tv: Layout, threads: int, values: int, side: Layout | None) -> tuple[Layout, Layout]:
-    """The thread and the value mode of a tiled copy as one side of its atom has them.
+    """The thread and value modes of a tiled copy, for one side of its atom.
 
-    ``threads`` and ``values`` are those of one atom; ``side`` maps (thread, value) of that side to those of the
+    ``threads`` and ``values`` are those of one atom.  ``side`` maps (thread, value) of that side to those of the
     registers.  The value mode is (atom, rest).
     """
     if side is None:
@@ -42,7 +42,7 @@ def side_of(layout_tv: Layout, threads: int, values: int, side: Layout | None) -
 
 def retiled(what: str, layout_tv: Layout, *, tiler: tuple[int, ...], values: int, threads: int,
             whole: Layout) -> Layout:
-    """((atom, rest), rest modes...) of a thread's values that another partition holds as (V, rest modes...)."""
+    """A layout ((atom, rest), rest modes...) of values that another partition holds as (V, rest modes...)."""
     held = size(whole, 0)
     try:
         fragment = _counted(with_shape(right_inverse(layout_tv), tiler), threads * _static(held))     # (m, n) -> part
@@ -57,7 +57,7 @@ def retiled(what: str, layout_tv: Layout, *, tiler: tuple[int, ...], values: int
 
 
 def _counted(layout: Layout, unit: int) -> Layout:
-    """A layout of offsets as one of whole units: modes that stay within one are gone."""
+    """A layout of offsets counted in whole units; modes that stay within one unit are gone."""
     def one(extent: int, step: int) -> tuple[int, int]:
         if step % unit == 0:
             return extent, step // unit

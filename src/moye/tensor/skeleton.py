@@ -1,11 +1,11 @@
-"""Partitions of a tile by its shape alone: found once for basis strides, then given the strides of each tensor.
+"""Partitions of a tile by its shape alone: found once for basis strides, and then given the strides of each tensor.
 
 In: a function from tiles to layouts, and a tile.  Out: what the function makes of the tile.
 
->>> by_strides(parts, tiled, Layout((128, 8), (1, stride)))      # parts(tiled, (128,8):(1@0,1@1)), strides put in
+    by_strides(parts, tiled, Layout((128, 8), (1, stride)))      # parts(tiled, (128,8):(1@0,1@1)), strides put in
 
-A composition or division of a tile whose modes are integers is linear in their strides, so the two are the same, and
-kernels that partition tensors of one shape over and over pay for it once.  Other tiles take the direct way.
+A composition or division of a tile whose modes are integers is linear in their strides, so both ways give the same.
+Kernels that partition tensors of one shape again and again pay for it once.  Other tiles take the direct way.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Parts = tuple[Layout, Layout, list[Layout]]
 
 
 def by_strides(parts: Callable[[How, Layout], Parts], how: How, tile: Layout) -> Parts:
-    """``parts(how, tile)``."""
+    """The result of ``parts(how, tile)``."""
     shape, stride = tile.shape, tile.stride
     if not isinstance(shape, tuple) or not isinstance(stride, tuple) or not all(type(s) is int for s in shape):
         return parts(how, tile)
@@ -44,7 +44,7 @@ def _with(layout: Layout, strides: tuple[IntTuple, ...]) -> Layout:
 
 
 def leading_modes(layout: Layout, count: int) -> tuple[Layout, list[Layout]]:
-    """The first modes as a layout, and the others."""
+    """The first modes as a layout, and the other modes."""
     if not isinstance(layout.shape, tuple):
         return make_layout(layout), []
     modes = [layout.mode(i) for i in range(rank(layout))]

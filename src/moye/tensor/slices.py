@@ -1,6 +1,6 @@
-"""Coordinates of tensors as users write them: slices and ``...`` made None, entries checked.
+"""Coordinates of tensors as users write them: slices and ``...`` become None, and entries are checked.
 
-In: what stands between the brackets.  Out: a tuple of one entry per mode (None where it is open), or one integer.
+In: what is between the brackets.  Out: a tuple of one entry per mode (None if it is open), or one integer.
 
 >>> normalise((slice(None), 3, ...), 4)
 (None, 3, None, None)
@@ -16,10 +16,11 @@ from moye.errors import TensorError
 from moye.tensor import expr
 from moye.tensor.context import builder, locate
 from moye.tensor.expr import Expr
+from moye.tensor.known import weak
 
 
 def shown(coordinate: object) -> str:
-    """A normalised coordinate as it is written."""
+    """A normalised coordinate as the user writes it."""
     if isinstance(coordinate, tuple):
         return ", ".join(f"({shown(c)})" if isinstance(c, tuple) else shown(c) for c in coordinate)
     return ":" if coordinate is None or isinstance(coordinate, slice) else str(coordinate)
@@ -55,14 +56,14 @@ def _entry(c: object) -> object:
                               locs=(locate(),))
         return expr.position(c)
     if c is None or isinstance(c, int):
-        return c
+        return weak(c)
     if hasattr(c, "__index__"):
         return c.__index__()
     raise TensorError(f"{c!r} is no coordinate", locs=(locate(),))
 
 
 def wide(coordinate: object) -> Any:
-    """A coordinate in the kernel's index width, so that its product with a stride cannot overflow a narrower one."""
+    """A coordinate in the kernel's index width, so that its product with a stride does not overflow a narrower one."""
     if isinstance(coordinate, tuple):
         return tuple(wide(c) for c in coordinate)
     return coordinate.to(builder().index) if isinstance(coordinate, Expr) else coordinate

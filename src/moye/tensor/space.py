@@ -1,12 +1,12 @@
 """Index spaces of tile operations: the common refinement of several layouts.
 
-In: layouts of one shape.  Out: extents and, per layout, one stride per extent, jointly coalesced.
+In: layouts of one shape.  Out: extents and, per layout, one stride per extent, coalesced together.
 
->>> common_space([make_layout((4, 6)), make_layout((2, 12), (12, 1))])
-IndexSpace(extents=(2, 2, 6), strides=((1, 2, 4), (12, 1, 2)))
+>>> common_space([make_layout((4, 6)), make_layout(((2, 2), 6), ((12, 1), 2))])
+IndexSpace(extents=(2, 2, 6), strides=((1, 2, 4), (12, 1, 2)), modes=(0, 0, 1))
 
-Layouts are walked top-level mode by top-level mode; a mode of size 1 is repeated (stride 0) against a larger one.
-That two dynamic extents are equal is left to launch to check.
+Layouts are walked top-level mode by top-level mode.  A mode of size 1 is repeated (stride 0) against a larger one. The
+launch checks that two dynamic extents are equal.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Leaf = tuple[Int, Int]
 
 @dataclass(frozen=True, slots=True)
 class IndexSpace:
-    """``extents[d]``, and ``strides[l][d]`` of layout l over dimension d, both possibly dynamic; mode of each."""
+    """``extents[d]``, and ``strides[l][d]`` of layout l over dimension d; both may be dynamic; and the mode of each."""
 
     extents: tuple[Int, ...]
     strides: tuple[tuple[Int, ...], ...]
@@ -40,7 +40,7 @@ def _is_one(extent: Int) -> bool:
 
 
 def _next_extent(heads: list[Leaf], layouts: Sequence[Layout], last: bool) -> Int:
-    """The extent of the next dimension; ``last``: nothing else is left of this mode in any layout."""
+    """The extent of the next dimension; ``last`` means that no layout has anything else left of this mode."""
     extents = [extent for extent, _ in heads]
     first = next((extent for extent in extents if isinstance(extent, int)), extents[0])
     if all(same(first, extent) for extent in extents):
@@ -57,7 +57,7 @@ def _next_extent(heads: list[Leaf], layouts: Sequence[Layout], last: bool) -> In
 
 
 def _assume_equal(extents: Sequence[Int], layouts: Sequence[Layout]) -> bool:
-    """Have launch check that dynamic extents are equal; whether it can."""
+    """Let the launch check that dynamic extents are equal; return whether it can."""
     if not tracing():
         return False
     first = extents[0]
@@ -80,7 +80,7 @@ def _list(extents: Sequence[Int]) -> str:
 
 
 def _refine(leaves: Sequence[list[Leaf]], layouts: Sequence[Layout]) -> list[tuple[Int, tuple[Int, ...]]]:
-    """Dimensions (extent, stride per layout) of one mode of equal size everywhere; ``layouts`` are for the message."""
+    """Dimensions (extent, stride per layout) of one mode of equal size everywhere; ``layouts`` are for messages."""
     queues = [[leaf for leaf in mode if not _is_one(leaf[0])] for mode in leaves]
     longest = max(queues, key=len)
     if not longest:
@@ -115,7 +115,7 @@ def _merges(extent: Int, inner: Sequence[Int], outer: Sequence[Int]) -> bool:
 def common_space(layouts: Sequence[Layout], *, by_mode: bool = True) -> IndexSpace:
     """The coarsest index space over which every layout has one stride per dimension.
 
-    Raises LayoutError where sizes differ or no common refinement exists.
+    Raises LayoutError if sizes differ or no common refinement exists.
     """
     ranks = {rank(layout) for layout in layouts}
     groups = [[zip_leaves(layout.shape, layout.stride) for layout in layouts]]
@@ -140,7 +140,7 @@ def _mode_leaves(layout: Layout, mode: int) -> list[Leaf]:
 
 
 def merged(space: IndexSpace) -> IndexSpace:
-    """The space with neighbouring dimensions of different modes merged too, where every layout allows it."""
+    """The space with neighbouring dimensions of different modes merged too, if every layout allows it."""
     extents: list[Int] = []
     strides: list[tuple[Int, ...]] = []
     for d, extent in enumerate(space.extents):
@@ -155,7 +155,7 @@ def merged(space: IndexSpace) -> IndexSpace:
 
 
 def broadcast(layouts: Sequence[Layout]) -> list[Layout]:
-    """The layouts at one rank (modes of size 1 appended), after that of their common shape: per mode the largest."""
+    """The common shape of the layouts (the largest per mode), and them at one rank (modes of size 1 appended)."""
     most = max(rank(layout) for layout in layouts)
     padded = [append(_modal(layout), rank=most) for layout in layouts]
     modes = [max((layout.mode(i) for layout in padded), key=static_size) for i in range(most)]

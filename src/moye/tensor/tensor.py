@@ -3,9 +3,9 @@
 In: arguments, ``shared_array``, fragments.  Out: views by slicing, loads and stores by full coordinates, elementwise
 arithmetic on register tensors.
 
->>> tAsA[:, :, :, stage]          # a view: the offset moves into the pointer
->>> tCrC[0, 1, 2]                 # a load
->>> acc[...] = acc * 2            # in place on registers
+    tAsA[:, :, :, stage]          # a view: the offset moves into the pointer
+    tCrC[0, 1, 2]                 # a load
+    acc[...] = acc * 2            # in place on registers
 
 Copies and products of whole tensors are in ``algorithms.py``.
 """
@@ -57,8 +57,9 @@ class Tensor(Elementwise, WrappedLayout):
     """A view of memory in a kernel: ``dtype`` elements of ``buffer`` at ``offset + layout(coordinate)``.
 
     ``offset`` counts elements of ``dtype`` and is static for register tensors.  ``swizzle`` (in elements) is applied to
-    the whole offset.  ``name`` is the user's variable, ``order`` says which elements of a tile a thread's values are,
-    ``origin`` where a view's elements lie in the tensor it was made from.  Layout verbs take tensors and give views.
+    the whole offset.  ``name`` is the user's variable.  ``order`` says which elements of a tile a thread's values are,
+    and ``origin`` where a view's elements lie in the tensor that it was made from.  Layout functions take tensors and
+    give views.
     """
 
     __slots__ = ("buffer", "dtype", "layout", "name", "offset", "order", "origin", "swizzle")
@@ -93,7 +94,7 @@ class Tensor(Elementwise, WrappedLayout):
 
     @property
     def alignment(self) -> int:
-        """Bytes that the address of element 0 is known to be a multiple of."""
+        """A number of bytes that the address of element 0 is known to be a multiple of."""
         if self.space is Space.REGISTER:
             return 16
         bits = _divisor(self.offset) * self.dtype.bits
@@ -116,7 +117,7 @@ class Tensor(Elementwise, WrappedLayout):
 
     def derived(self, step: Step, pending: tuple[Pending, ...] = (), order: Order | None = None,
                 origin: Origin | None = None) -> Tensor:
-        """A view: ``step`` maps the layout to that of the view and an offset to add, and its coordinates likewise."""
+        """A view: ``step`` maps the layout to the view's layout and an offset to add, and the coordinates likewise."""
         layout, moved = step(self.layout)
         if self.space is not Space.REGISTER:
             origin = (origin or self.origin or Origin.of(self)).then(step, pending)
@@ -127,7 +128,7 @@ class Tensor(Elementwise, WrappedLayout):
         return self.derived(lambda layout: (plain(layout), 0))
 
     def view(self, coordinate: object, order: Order | None = None) -> Tensor:
-        """The view of a slicing coordinate, whose closed entries are checked."""
+        """The view of a slicing coordinate; its closed entries are checked."""
         pending = check_coordinate(self, coordinate)
         try:
             return self.derived(lambda layout: slice_and_offset(wide(coordinate), layout), pending, order)
@@ -140,7 +141,8 @@ class Tensor(Elementwise, WrappedLayout):
             return 0
         return normalise(coordinate, rank(self.layout))
 
-    def __getitem__(self, coordinate: object) -> Tensor | Scalar:
+    def __getitem__(self, coordinate: object) -> Any:
+        """A view where the coordinate has a slice or None, else the element: a type checker cannot know which."""
         coordinate = self._normalised(coordinate)
         if is_slice(coordinate):
             whole = isinstance(coordinate, tuple) and coordinate[0] is None
@@ -195,7 +197,7 @@ class Tensor(Elementwise, WrappedLayout):
     # --- layout verbs ---
 
     def with_layout(self, layout: Layout | ComposedLayout) -> Tensor:
-        """The same memory under another layout: its shape is what coordinates of the view are judged against."""
+        """The same memory under another layout, whose shape then bounds the coordinates of the view."""
         offset, inner, swizzle = placed(self, layout)
         require_allocated(self, offset, inner, swizzle)
         self.unordered()
@@ -215,17 +217,17 @@ class Tensor(Elementwise, WrappedLayout):
         return 0 if self.swizzle is None else math.gcd(1 << self.swizzle.base, _divisor(self.offset))
 
     def require_tiles(self, tiler: Any, asked: str) -> None:
-        """A division must not round up, or the last tiles would leave the tensor; launch checks dynamic extents."""
+        """A division must not round up, or the last tiles would leave the tensor; the launch checks dynamic extents."""
         require_tiles(self.label, self.layout, tiler, asked)
 
     def require_inside(self, other: Any, asked: str) -> None:
-        """A composition must stay inside the tensor; launch checks dynamic extents."""
+        """A composition must stay inside the tensor; the launch checks dynamic extents."""
         require_inside(self.label, self.layout, other)
 
     # --- registers ---
 
     def unordered(self) -> None:
-        """Registers may be written through a view, or element by element: the order of their values is not known."""
+        """Forget the order of the values: registers may be written through a view, or element by element."""
         if self.order is not None and self.space is Space.REGISTER:
             self.order.put(None)
 
@@ -279,7 +281,7 @@ def _zeros(shape: IntTuple) -> IntTuple:
 def index_operand(x: Int) -> Operand:
     """An offset as an operand of the kernel's index width."""
     index = builder().index
-    return Literal(x, index) if isinstance(x, int) else operand_of(x, index)  # type: ignore[arg-type]
+    return Literal(int(x), index) if isinstance(x, int) else operand_of(x, index)  # type: ignore[arg-type]
 
 
 def _value(x: Int) -> Value:
@@ -303,7 +305,7 @@ def _auto_name(stem: str) -> str:
 
 
 def shared_array(dtype: DType, layout: Layout | ComposedLayout | IntTuple, *, align: int | None = None) -> Tensor:
-    """A tensor in the block's shared memory, of static layout; contents undefined.
+    """A tensor in the block's shared memory, of static layout; its contents are undefined.
 
     ``align`` is the alignment of its first byte (a power of two; default 16, or the span of its swizzle).
     """
@@ -328,7 +330,7 @@ def shared_array(dtype: DType, layout: Layout | ComposedLayout | IntTuple, *, al
 
 
 def make_fragment(layout: Layout, dtype: DType) -> Tensor:
-    """A register tensor of static layout; contents undefined."""
+    """A register tensor of static layout; its contents are undefined."""
     dtype = as_dtype("a register tensor", dtype)
     elements = cosize(layout)
     if not isinstance(elements, int):
@@ -341,7 +343,7 @@ def make_fragment(layout: Layout, dtype: DType) -> Tensor:
 
 
 def make_fragment_like(tensor: Tensor | Layout, dtype: DType | None = None) -> Tensor:
-    """A register tensor of the same shape, compact, column-major over the modes."""
+    """A register tensor of the same shape, compact and column-major over the modes."""
     layout = tensor.layout if isinstance(tensor, Tensor) else tensor
     own = tensor.dtype if isinstance(tensor, Tensor) else None
     chosen = as_dtype("make_fragment_like", dtype) if dtype is not None else own
@@ -392,7 +394,7 @@ def _static(space: IndexSpace, tensor: Tensor) -> tuple[int, ...]:
 
 
 def emit_map(dst: Tensor, space: IndexSpace, sources: Sequence[Tensor], compute: Callable[..., Operand]) -> None:
-    """One Map op: dst over the space's first strides, sources over the others; ``compute`` takes the element Exprs."""
+    """Emit one Map op: dst over the space's first strides, sources over the others; ``compute`` takes element Exprs."""
     need_bytes(dst, *sources)
     b = builder()
     inputs = tuple(Value(source.dtype) for source in sources)
@@ -432,7 +434,7 @@ def elementwise(fn: Callable[..., Scalar], *operands: object, dtype: DType | Non
 
 
 def known_order(tensor: Tensor) -> Partition | None:
-    """The partition that the values of a tensor follow, if that is known."""
+    """The partition that the values of a tensor follow, if it is known."""
     return None if tensor.order is None else tensor.order.known
 
 
@@ -452,7 +454,7 @@ def _result_dtype(compute: Callable[..., Scalar], tensors: Sequence[Tensor]) -> 
 
 
 def assign(target: Tensor, value: object) -> None:
-    """``target[...] = value``: a scalar fills, a tensor is copied element by element (converted to target's dtype)."""
+    """``target[...] = value``: a scalar fills, a tensor is copied element by element, converted to target's dtype."""
     if is_scalar(value):
         target.fill(value)  # type: ignore[arg-type]
         return
@@ -476,7 +478,7 @@ def assign(target: Tensor, value: object) -> None:
 
 
 def copy_plain(dst: Tensor, src: Tensor, pred: Tensor | Scalar | None = None, *, zero_fill: bool = False) -> None:
-    """A synchronous element-by-element copy, as wide as layouts and alignment prove, converting where dtypes differ."""
+    """Copy synchronously, element by element, as wide as layouts and alignment prove; convert if dtypes differ."""
     if dst.dtype.bits < 8 and dst.dtype == src.dtype:
         dst, src = recast_tensor(dst, uint32), recast_tensor(src, uint32)
     if pred is None and dst.space is Space.REGISTER and src.space is Space.REGISTER:

@@ -1,9 +1,9 @@
 """Whether tiles fit a tensor: proven now, checked at launch, or refused.
 
 In: a tensor's name and layout, a tiler or another layout.  Out: nothing; a TensorError for what cannot fit, a guard for
-what launch can tell.
+what the launch can tell.
 
->>> require_tile("A", extent, 0, 128, (128, 8))          # launch checks extent % 128 == 0
+    require_tile("A", extent, 0, 128, (128, 8))          # launch checks extent % 128 == 0
 
 Coordinates are checked in bounds.py.
 """
@@ -51,7 +51,7 @@ class View(Protocol):
 
 
 def require_tile(label: str, have: Int, mode: int, extent: int, tiler: tuple[int, ...]) -> None:
-    """``mo.tile``: a tile must divide the extent of its mode; launch checks dynamic ones."""
+    """For ``mo.tile``: a tile must divide the extent of its mode; the launch checks dynamic extents."""
     shape = "(" + ", ".join(str(t) for t in tiler) + ")"
     if isinstance(have, int):
         if have % extent:
@@ -64,7 +64,7 @@ def require_tile(label: str, have: Int, mode: int, extent: int, tiler: tuple[int
 
 
 def require_extent(label: str, layout: Layout, mode: int, extent: Any) -> None:
-    """``mo.tile``: what tiles a mode is a static integer or layout, or of a nested mode a tuple of them."""
+    """For ``mo.tile``: a static integer or layout tiles a mode, and a tuple of them can tile a nested mode."""
     if isinstance(extent, tuple):
         have = rank(layout) if isinstance(layout.shape, tuple) else 1
         if len(extent) > have:
@@ -82,7 +82,7 @@ def require_extent(label: str, layout: Layout, mode: int, extent: Any) -> None:
 
 
 def require_tiles(label: str, layout: Layout, tiler: Any, asked: str, mode: int | None = None) -> None:
-    """A division by a tiler must not round an extent up: launch checks dynamic ones."""
+    """A division by a tiler must not round an extent up; the launch checks dynamic extents."""
     if tiler is None:
         return
     if isinstance(tiler, tuple):
@@ -104,7 +104,7 @@ def require_tiles(label: str, layout: Layout, tiler: Any, asked: str, mode: int 
 
 
 def require_inside(label: str, layout: Layout, other: Any, mode: int | None = None) -> None:
-    """The right side of a composition must stay below the extent that it indexes: launch checks dynamic ones."""
+    """The right side of a composition must stay below the extent that it indexes; the launch checks dynamic extents."""
     if other is None or (isinstance(other, Layout) and not isinstance(cosize(other), int)):
         return
     if isinstance(other, tuple):
@@ -127,7 +127,7 @@ def require_inside(label: str, layout: Layout, other: Any, mode: int | None = No
 
 
 def require_allocated(view: View, offset: Int, layout: Layout, swizzle: Swizzle | None) -> None:
-    """A static layout in place of a view's own must end inside the shared or register buffer."""
+    """A static layout that replaces a view's own must end inside the shared or register buffer."""
     buffer, reach = view.buffer, cosize(layout)
     start = offset if isinstance(offset, int) else offset.lower
     if buffer.elements is None or not isinstance(reach, int) or start is None or \
@@ -145,7 +145,7 @@ def require_allocated(view: View, offset: Int, layout: Layout, swizzle: Swizzle 
 
 
 def require_index(view: View, dtype: DType) -> None:
-    """A11: the elements of an argument, recast to narrower ones, must be within reach of 32-bit indices; at launch."""
+    """A11: 32-bit indices must reach the elements of an argument that is recast to narrower ones; checked at launch."""
     b, times = builder(), view.dtype.bits // dtype.bits
     param = next((p for p in b.func.params if isinstance(p, TensorParam) and p.buffer is view.buffer), None)
     if times < 2 or b.func.index_bits == 64 or param is None:

@@ -1,9 +1,9 @@
-"""Tiled copies and tiled MMAs: an atom repeated over threads and values, and the partitions it gives each thread.
+"""Tiled copies and tiled MMAs: an atom repeated over threads and values, and the part that each thread gets.
 
 In: an atom, a thread layout, a value layout.  Out: per thread, views of a tile.
 
->>> copy_A = make_tiled_copy(CopyAtom(CpAsync(float64), float32), make_layout((32, 8)), make_layout((2, 1)))
->>> copy_A.get_slice(tid).partition_S(gA)            # ((CPY, REST), CPY_M, CPY_K, k)
+    copy_A = make_tiled_copy(CopyAtom(CpAsync(float64), float32), make_layout((32, 8)), make_layout((2, 1)))
+    copy_A.get_slice(tid).partition_S(gA)            # ((CPY, REST), CPY_M, CPY_K, k)
 
 Both objects are static: kernels are specialised on their value.  Source: CuTe cute/atom/copy_atom.hpp, mma_atom.hpp.
 """
@@ -79,12 +79,12 @@ class CopyAtom(Drawable):
 
     @property
     def source(self) -> Layout | None:
-        """(thread, value) of the source -> (thread, value) of the registers; None where they are the same."""
+        """(thread, value) of the source -> (thread, value) of the registers; None if they are the same."""
         return None if self.op.stores else self._memory()
 
     @property
     def destination(self) -> Layout | None:
-        """(thread, value) of the destination -> (thread, value) of the registers; None where they are the same."""
+        """(thread, value) of the destination -> (thread, value) of the registers; None if they are the same."""
         return self._memory() if self.op.stores else None
 
     def _memory(self) -> Layout | None:
@@ -99,7 +99,7 @@ class CopyAtom(Drawable):
 
 @dataclass(frozen=True, slots=True)
 class TiledCopy(Drawable):
-    """``atom`` tiled by ``layout_tv``: (thread, value) -> column-major index into a tile of shape ``tiler``."""
+    """``atom`` repeated by ``layout_tv``: (thread, value) -> column-major index into a tile of shape ``tiler``."""
 
     atom: CopyAtom
     layout_tv: Layout
@@ -111,12 +111,12 @@ class TiledCopy(Drawable):
 
     @property
     def layout(self) -> Layout:
-        """The thread mode of the (thread, value) layout: ``mo.size(copy)`` counts its threads."""
+        """The thread mode of the (thread, value) layout; ``mo.size(copy)`` counts its threads."""
         return self.layout_tv.mode(0)
 
     @property
     def register_side(self) -> str:
-        """The side, "S" or "D", that has the (thread, value) layout as it stands; of matrix copies the registers'."""
+        """The side, "S" or "D", that has the (thread, value) layout as it is; for matrix copies the registers' side."""
         return "S" if self.atom.op.stores else "D"
 
     def get_slice(self, thread: Int) -> ThrCopy:
@@ -157,7 +157,7 @@ class ThrCopy:
     def retile_S(self, tensor: Any) -> Any:
         """Registers of another partition, (MMA, MMA_M, ...), as this copy reads them: (CPY, CPY_M, ...).
 
-        The values of a thread are the same ones in another order.  LayoutError where they are not.
+        The values of a thread are the same ones in another order.  LayoutError if they are not.
         """
         return self._retile(tensor, "retile_S")
 
@@ -177,9 +177,9 @@ class ThrCopy:
 
 
 def make_tiled_copy(atom: CopyAtom, thr_layout: Layout, val_layout: Layout | None = None) -> TiledCopy:
-    """Tile a copy atom over ``thr_layout`` threads of ``val_layout`` values each.
+    """Repeat a copy atom over ``thr_layout`` threads of ``val_layout`` values each.
 
-    Raises LayoutError where a thread's values are fewer than the atom moves at a time.
+    Raises LayoutError if a thread has fewer values than the atom moves at a time.
     """
     require_made("make_tiled_copy", atom, CopyAtom, "mo.CopyAtom(operation, dtype)")
     thr_layout = _as_layout(thr_layout)
@@ -214,7 +214,7 @@ class TiledMMA(Drawable):
 
     @property
     def layout(self) -> Layout:
-        """(V, M, N, K) -> thread index."""
+        """The layout (V, M, N, K) -> thread index."""
         lanes = self.op.lanes
         atoms = _modes(self.atom_layout, rank(self.atom_layout))
         if self.op.thr_id is None:
@@ -227,7 +227,7 @@ class TiledMMA(Drawable):
         return self.op.threads * _int(size(self.atom_layout))
 
     def tile_size(self, mode: int) -> int:
-        """Extent along M (0), N (1) or K (2) of what all threads cover in one instruction each."""
+        """The extent along M (0), N (1) or K (2) that all threads cover in one instruction each."""
         perm = self.permutations[mode]
         if perm is not None:
             return perm if isinstance(perm, int) else _int(size(perm))
@@ -239,13 +239,13 @@ class TiledMMA(Drawable):
         return ThrMMA(self, thread)
 
     def make_fragment_A(self, tensor: Tensor) -> Tensor:
-        """Registers for a partition of A: (MMA, MMA_M, MMA_K); of wgmma the view that its descriptors are made from."""
+        """Registers for a partition of A: (MMA, MMA_M, MMA_K); for wgmma a view for its descriptors."""
         if "a" in self.op.shared:
             return descriptor_view(self.op, "A", tensor)
         return make_fragment_like(tensor, self.op.a_dtype)
 
     def make_fragment_B(self, tensor: Tensor) -> Tensor:
-        """Registers for a partition of B: (MMA, MMA_N, MMA_K); of wgmma the view that its descriptors are made from."""
+        """Registers for a partition of B: (MMA, MMA_N, MMA_K); for wgmma a view for its descriptors."""
         if self.op.shared:
             return descriptor_view(self.op, "B", tensor)
         return make_fragment_like(tensor, self.op.b_dtype)
@@ -328,8 +328,8 @@ def make_tiled_mma(op: MmaOp, atom_layout: Layout | None = None,
                    permutations: tuple[Permutation, ...] = ()) -> TiledMMA:
     """Repeat an MMA operation over ``atom_layout`` (rank 1 to 3: along M, N, K).
 
-    Raises LayoutError where the atoms do not divide a tile of ``permutations``, or where those of a quad-pair operation
-    (sm_70) fill no whole warps.
+    Raises LayoutError if the atoms do not divide a tile of ``permutations``, or if those of a quad-pair operation
+    (sm_70) do not fill whole warps.
     """
     require_mma("make_tiled_mma", op)
     layout = make_layout((1, 1, 1)) if atom_layout is None else _as_layout(atom_layout)
@@ -350,17 +350,17 @@ def make_tiled_mma(op: MmaOp, atom_layout: Layout | None = None,
 
 
 def make_tiled_copy_A(atom: CopyAtom, mma: TiledMMA) -> TiledCopy:
-    """The copy that gives each thread its part of an (M, K) tile as the MMA wants it (cute/atom/copy_atom.hpp)."""
+    """The copy that gives each thread its part of an (M, K) tile as the MMA needs it (cute/atom/copy_atom.hpp)."""
     return _copy_for("A", atom, mma)
 
 
 def make_tiled_copy_B(atom: CopyAtom, mma: TiledMMA) -> TiledCopy:
-    """The copy that gives each thread its part of an (N, K) tile as the MMA wants it (cute/atom/copy_atom.hpp)."""
+    """The copy that gives each thread its part of an (N, K) tile as the MMA needs it (cute/atom/copy_atom.hpp)."""
     return _copy_for("B", atom, mma)
 
 
 def make_tiled_copy_C(atom: CopyAtom, mma: TiledMMA) -> TiledCopy:
-    """The copy that takes each thread its part of an (M, N) tile as the MMA left it (cute/atom/copy_atom.hpp)."""
+    """The copy that moves each thread's part of an (M, N) tile as the MMA left it (cute/atom/copy_atom.hpp)."""
     return _copy_for("C", atom, mma)
 
 
@@ -393,12 +393,12 @@ Parts = tuple[Layout, Layout, list[Layout]]
 
 
 def operand_of_mma(op: MmaOp, operand: str) -> tuple[tuple[int, int], Layout]:
-    """Which of (M, N, K) the modes of operand A, B or C are, and its (thread, value) layout."""
+    """The modes of (M, N, K) that operand A, B or C has, and its (thread, value) layout."""
     return {"A": ((0, 2), op.a_layout), "B": ((1, 2), op.b_layout), "C": ((0, 1), op.c_layout)}[operand]
 
 
 def copy_parts(how: tuple[TiledCopy, Layout | None], tile: Layout) -> Parts:
-    """The parts of a tile by a tiled copy, whose threads and values are those of ``side`` of its atom."""
+    """The parts of a tile for a tiled copy; threads and values are those of ``side`` of its atom."""
     tiled, side = how
     divided = zipped_divide(tile, tiled.tiler)
     threads, values = side_of(tiled.layout_tv, tiled.atom.op.threads, tiled.atom.values, side)
@@ -407,7 +407,7 @@ def copy_parts(how: tuple[TiledCopy, Layout | None], tile: Layout) -> Parts:
 
 
 def mma_parts(how: tuple[TiledMMA, tuple[int, int], Layout], tile: Layout) -> Parts:
-    """The parts of a tile by an operand of a tiled MMA."""
+    """The parts of a tile for an operand of a tiled MMA."""
     tiled, dims, tv = how
     atoms, threads, rests = [], [], []
     for mode, d in zip(_modes(tile, rank(tile)), dims, strict=True):
@@ -456,7 +456,7 @@ def _int(x: Int) -> int:
 
 
 def _modes(layout: Layout, count: int) -> list[Layout]:
-    """The top-level modes of a layout; a layout of integer shape is one mode."""
+    """The top-level modes of a layout; a layout of integer shape has one mode."""
     return [layout.mode(i) for i in range(count)] if isinstance(layout.shape, tuple) else [layout]
 
 

@@ -1,12 +1,12 @@
-"""Which boxes TMA copies a tile of shared memory in, derived from the tile's layout.
+"""The boxes in which TMA copies a tile of shared memory, derived from the tile's layout.
 
 In: an operation, a dtype, which modes of the array have unit stride, the layout of one tile.  Out: ``TmaTiling``.
 
 >>> tma_tiling(TmaLoad(), float16, (None, 1), ComposedLayout.parse("Sw<3,3,3> o 0 o (128,64):(64,1)"), None, 1).map
-TensorMap(float16, modes=(1, 0), box=(64, 128), swizzle=128)
+TensorMap(dtype=float16, modes=(1, 0), box=(64, 128), swizzle=128, promotion=128)
 
-TMA writes a box with its dimensions one after the other, the array's unit stride first, and then swaps 16-byte parts
-of it: address bits 4 to 6 are XORed with bits 7 to 9 (two of them for 64 bytes, one for 32).  Source: CUDA C++
+TMA writes a box with its dimensions one after the other, the array's unit stride first.  Then it swaps 16-byte parts of
+the box: address bits 4 to 6 are XORed with bits 7 to 9 (two of them for 64 bytes, one for 32).  Source: CUDA C++
 Programming Guide, Tensor Memory Access; CUDA driver API, cuTensorMapEncodeTiled.
 """
 
@@ -27,7 +27,7 @@ from moye.layout.tuples import zip_leaves
 
 AnyLayout = Layout | ComposedLayout
 Leaves = list[tuple[int, int]]
-"""(extent, stride) of a mode's parts; each begins where the coordinates of those before end."""
+"""The (extent, stride) of a mode's parts; each begins where the coordinates of those before it end."""
 
 MAX_BOX, MAX_RANK = 256, 5
 _ALIGN, _PART, _MOST_BOXES = 128, 16, 64
@@ -46,7 +46,7 @@ class TmaTiling:
     """The static part of a TMA copy: element i of a tile, in the order of its coordinates, lies at ``layout(i)``.
 
     ``tile`` has the tile's extent along each mode of the array.  A tile in shared memory is aligned to ``align`` bytes.
-    With ``multicast`` n a block copies the n-th part of each box alone: parts lie ``part`` apart, (dimension of the
+    With ``multicast`` n, a block copies only the n-th part of each box.  Parts lie ``part`` apart: (dimension of the
     map, coordinates, elements of shared memory).
     """
 
@@ -61,7 +61,7 @@ class TmaTiling:
 
     @property
     def bytes(self) -> int:
-        """Bytes of one tile: what an mbarrier of its loads waits for."""
+        """The bytes of one tile, for which an mbarrier of its loads waits."""
         return math.prod(self.tile) * self.map.dtype.bits // 8
 
     def __str__(self) -> str:
@@ -71,9 +71,10 @@ class TmaTiling:
 @functools.lru_cache(1024)
 def tma_tiling(op: TmaOp, dtype: DType, strides: tuple[int | None, ...], layout: AnyLayout,
                tile: tuple[int, ...] | None, multicast: int) -> TmaTiling:
-    """The boxes of a tile; LayoutError (B5) where TMA cannot copy it.
+    """The boxes of a tile; LayoutError (B5) if TMA cannot copy it.
 
-    ``strides`` holds 1 for unit strides, and 0 for modes along which the array repeats itself: the map leaves them out.
+    ``strides`` holds 1 for unit strides, and 0 for modes along which the array repeats itself; the map leaves these
+    out.
     """
     asked = f"make_tma_copy({op}) of a {dtype} array and tiles {layout}"
     if not op.takes(dtype):
@@ -100,7 +101,7 @@ def _broken(asked: str, why: str, hint: str | None = None) -> LayoutError:
 
 
 def _span(asked: str, dtype: DType, layout: AnyLayout) -> int:
-    """The bytes of a row that the layout's swizzle permutes parts of: 128, 64, 32, or 0 without one."""
+    """The bytes of a row whose parts the layout's swizzle permutes: 128, 64, 32, or 0 without a swizzle."""
     if not isinstance(layout, ComposedLayout) or not layout.swizzle.bits:
         return 0
     swizzle, together = layout.swizzle, _PART * 8 // dtype.bits
@@ -157,7 +158,7 @@ def _unit(asked: str, strides: Sequence[int | None], modes: list[Leaves]) -> int
 
 
 def _require_single(asked: str, strides: Sequence[int | None], extents: tuple[int, ...]) -> None:
-    """A tile has one element along a mode of stride 0."""
+    """Check that a tile has one element along a mode of stride 0."""
     for mode, (stride, extent) in enumerate(zip(strides, extents, strict=True)):
         if stride == 0 and extent > 1:
             raise _broken(asked, f"mode {mode} of the array has stride 0 and the tile {extent} elements along it, but "
@@ -166,7 +167,7 @@ def _require_single(asked: str, strides: Sequence[int | None], extents: tuple[in
 
 def _dimensions(asked: str, dtype: DType, modes: list[Leaves], moving: list[int], unit: int,
                 span: int) -> list[tuple[int, int]]:
-    """(mode, extent) of each dimension of a box: as many modes as follow each other without a gap in the tile."""
+    """The (mode, extent) of each dimension of a box: as many modes as follow each other without a gap in the tile."""
     run = modes[unit][0][0]
     row = span * 8 // dtype.bits
     if span and run % row:
@@ -189,7 +190,7 @@ def _dimensions(asked: str, dtype: DType, modes: list[Leaves], moving: list[int]
 
 
 def _fitting(extent: int, of: int = 1) -> int:
-    """The largest multiple of ``of`` that divides an extent and is one of a box."""
+    """The largest multiple of ``of`` that divides an extent and that a box can have."""
     return next(part for part in range(min(extent, MAX_BOX), 0, -1) if extent % part == 0 and part % of == 0)
 
 

@@ -1,9 +1,9 @@
-"""Copies by TMA in a kernel: the object that a TMA copy argument becomes, and what ``copyto`` makes of it.
+"""Copies by TMA in a kernel: the object that a TMA copy argument becomes, and what ``copyto`` makes from it.
 
 In: a ``TmaTensor``, a tile of shared memory, a tile of its coordinates.  Out: one ``ops.TmaCopy`` for each box.
 
->>> gA = mo.tile(tma_A.tensor, (bM, bK), (bx, None))            # (bM, bK, k): coordinates
->>> mo.copyto(tma_A, sA[:, :, stage], gA[:, :, k], barrier=(full, stage))
+    gA = mo.tile(tma_A.tensor, (bM, bK), (bx, None))            # (bM, bK, k): coordinates
+    mo.copyto(tma_A, sA[:, :, stage], gA[:, :, k], barrier=(full, stage))
 
 Nothing here waits: loads complete on their mbarrier, stores at the thread's bulk wait.
 """
@@ -33,9 +33,9 @@ Hint = OneOf["evict_first", "evict_last"]
 
 
 class TmaTensor:
-    """A TMA copy in a kernel: ``tensor`` are the coordinates of its array, ``bytes`` those of one tile.
+    """A TMA copy in a kernel: ``tensor`` has the coordinates of its array, and ``bytes`` is the size of one tile.
 
-    ``tile`` has the extents of a tile, ``dtype`` and ``smem_layout`` are those of one in shared memory.
+    ``tile`` has the extents of a tile; ``dtype`` and ``smem_layout`` describe a tile in shared memory.
     """
 
     __slots__ = ("buffer", "name", "tensor", "tiling")
@@ -71,7 +71,7 @@ class TmaTensor:
 
 
 def prefetch_tensormap(tma: TmaTensor) -> None:
-    """Fetch the tensor map of a TMA copy, so that the first copy need not wait for it; for one thread to call."""
+    """Fetch the tensor map of a TMA copy, so that the first copy need not wait for it; one thread calls it."""
     if not isinstance(tma, TmaTensor):
         raise TensorError(f"prefetch_tensormap takes a TMA copy, not a {type(tma).__name__}", locs=(locate(),))
     builder().emit(ops.TmaCopy(kind="prefetch", tensor=tma.buffer, smem=None, coordinates=()))
@@ -79,7 +79,7 @@ def prefetch_tensormap(tma: TmaTensor) -> None:
 
 def copy_tma(tma: TmaTensor, places: tuple[object, ...], barrier: tuple[Tensor, Int] | None,
              multicast: Scalar | None, hint: Any) -> None:
-    """One tile, box by box.  ``places`` are (dst, src): for a load the shared tile and the coordinates."""
+    """Copy one tile, box by box.  ``places`` are (dst, src): for a load the shared tile and the coordinates."""
     load = tma.tiling.op.kind == "load"
     if len(places) != 2:
         raise TensorError(f"copyto takes (tma, dst, src), not {len(places) + 1} arguments", locs=(locate(),))
@@ -106,7 +106,7 @@ def copy_tma(tma: TmaTensor, places: tuple[object, ...], barrier: tuple[Tensor, 
 
 
 def prefetch_boxes(tma: TmaTensor, coordinates: object, hint: Any) -> None:
-    """One tile to the L2 cache, box by box, the parts of other blocks among them."""
+    """Fetch one tile to the L2 cache, box by box, including the parts of other blocks."""
     first, (dimension, apart, _) = _first(tma, coordinates, "prefetch"), tma.tiling.part
     check_hint("prefetch", hint)
     for box in tma.tiling.boxes:
@@ -118,12 +118,12 @@ def prefetch_boxes(tma: TmaTensor, coordinates: object, hint: Any) -> None:
 
 
 def _coordinate(x: Any) -> Operand:
-    """A coordinate as TMA takes it, of 32 bits."""
+    """A coordinate of 32 bits, as TMA takes it."""
     return builder().cast(operand_of(x, int32), int32) if isinstance(x, int) else builder().cast(x.operand, int32)
 
 
 def _part(mask: Scalar) -> Expr:
-    """Which part of a box is this block's: its place among the blocks of the mask."""
+    """The part of a box that belongs to this block: its place among the blocks of the mask."""
     b = builder()
     rank_here = b.cast(b.special("cluster_rank", lower=0, upper=15), uint32)
     one = operand_of(1, uint32)
@@ -137,7 +137,7 @@ def _part(mask: Scalar) -> Expr:
 
 
 def _tile(tma: TmaTensor, tile: object, load: bool) -> Tensor:
-    """The tile of shared memory, if it is one that the tensor map describes, aligned as TMA needs it."""
+    """The tile of shared memory, if the tensor map describes it and it is aligned as TMA needs."""
     if not isinstance(tile, Tensor) or tile.space is not Space.SHARED:
         shown = repr(tile) if isinstance(tile, (Tensor, CoordTensor)) else f"a {type(tile).__name__}"
         raise TensorError(f"copyto: {tma.label} {'loads into' if load else 'stores from'} a tensor in shared memory, "
@@ -161,7 +161,7 @@ def _tile(tma: TmaTensor, tile: object, load: bool) -> Tensor:
 
 
 def _whole(layout: Layout | ComposedLayout, swizzle: Any = None) -> tuple[object, str]:
-    """A layout as a function of the linear index, so that equal functions are equal."""
+    """A layout as a function of the linear index, so that equal functions compare equal."""
     if isinstance(layout, ComposedLayout):
         return _whole(layout.layout, layout.swizzle)
     return coalesce(layout), str(swizzle) if swizzle is not None and swizzle.bits else ""
@@ -194,7 +194,7 @@ def check_hint(asked: str, hint: object) -> None:
 
 
 def check_mask(asked: str, multicast: object) -> None:
-    """A mask of blocks is an integer, and a static one has blocks of the cluster alone."""
+    """Check that a mask of blocks is an integer, and that a static one has only blocks of the cluster."""
     whole = not multicast.dtype.is_float if isinstance(multicast, Expr) else hasattr(multicast, "__index__")
     if multicast is not None and not whole:
         raise DTypeError(f"{asked}: multicast={multicast} is no integer", locs=(locate(),), hint="multicast=0b11")
@@ -225,7 +225,7 @@ def _check_options(tma: TmaTensor, load: bool, barrier: object, multicast: Scala
 
 
 def barrier_ref(what: str, barrier: object) -> Ref:
-    """The mbarrier (bars, i) that a copy completes on."""
+    """The mbarrier (bars, i) on which a copy completes."""
     if not isinstance(barrier, (tuple, list)) or len(barrier) != 2:
         kind = type(barrier).__name__
         shown = f"a {kind} of {len(barrier)}" if isinstance(barrier, (tuple, list)) else f"a {kind}"

@@ -1,12 +1,12 @@
-"""A new layout on the memory of a tensor: what becomes of the tensor's start and of a swizzle.
+"""A new layout on the memory of a tensor, and what becomes of the tensor's start and of a swizzle.
 
 In: a tensor, a plain or swizzled layout.  Out: the element offset, the plain layout and the swizzle of the view.
 
->>> smem.with_layout(mo.select(smem_layout, 1, 0)).swizzle == smem_layout.swizzle
-True
+    smem.with_layout(mo.select(smem_layout, 1, 0)).swizzle == smem_layout.swizzle      # True
 
-A plain layout keeps the tensor's swizzle.  A swizzled one replaces it, so that nothing is swizzled twice: both must be
-the same swizzle, or the tensor has none and starts where the swizzle does, since a swizzle acts on whole offsets.
+A plain layout keeps the tensor's swizzle.  A swizzled layout replaces it, so that nothing is swizzled twice.  Both must
+have the same swizzle, or the tensor has none and starts where the swizzle does, because a swizzle acts on whole
+offsets.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def placed(tensor: View, layout: Layout | ComposedLayout) -> tuple[Int, Layout, 
 
 
 def _require_one_swizzle(tensor: View, layout: ComposedLayout) -> None:
-    """A6: the swizzle of the new layout must be the one that the tensor has, or find it unswizzled at its start."""
+    """A6: the swizzle of the new layout must be the tensor's own, or the tensor must be unswizzled and at its start."""
     own = None if tensor.swizzle is None or not tensor.swizzle.bits else tensor.swizzle
     if own is not None and own != layout.swizzle:
         raise TensorError(f"{tensor.label} is swizzled by {own} and cannot take the layout {layout}: one swizzle after "
@@ -73,7 +73,7 @@ def _require_one_swizzle(tensor: View, layout: ComposedLayout) -> None:
 
 
 def recast_origin(origin: Origin | None, old: Layout, new: Layout, factor: int) -> Origin | None:
-    """The origin after elements became ``factor`` times as wide, or, where it is negative, as narrow."""
+    """The origin after elements became ``factor`` times as wide, or narrower if it is negative."""
     if origin is None:
         return None
     before, after = zip_leaves(old.shape, old.stride), zip_leaves(new.shape, new.stride)
@@ -97,7 +97,7 @@ def recast_origin(origin: Origin | None, old: Layout, new: Layout, factor: int) 
 
 
 def _together(before: tuple[Int, Int], after: tuple[Int, Int], factor: int) -> int:
-    """How many old elements along a leaf make a new one, or the other way round."""
+    """How many old elements along a leaf make a new one, or how many new ones an old one."""
     (extent, step), (now, _) = before, after
     if isinstance(extent, int) and isinstance(now, int):
         return max(extent, now) // max(min(extent, now), 1)
@@ -108,7 +108,7 @@ def _together(before: tuple[Int, Int], after: tuple[Int, Int], factor: int) -> i
 
 
 def _shortened(tracks: tuple[Track, ...], counts: list[int]) -> tuple[Track, ...]:
-    """The last of the elements that became one must be inside too."""
+    """Shorten the extents of the root: the last of the elements that became one must be inside too."""
     found = list(tracks)
     for i, track in enumerate(tracks):
         place = track.place.now() if track.modes else None

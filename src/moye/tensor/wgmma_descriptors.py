@@ -1,10 +1,9 @@
-"""What a matrix descriptor of wgmma says of a tile in shared memory, and the proof that the tile is laid out so.
+"""What a matrix descriptor of wgmma says of a tile in shared memory, and the proof that the tile has this layout.
 
-In: the operation, which operand, the tensor as ``partition_A`` or ``partition_B`` gives it.  Out: (leading byte offset,
+In: the operation, which operand, the tensor that ``partition_A`` or ``partition_B`` gives.  Out: (leading byte offset,
 stride byte offset, bytes of the swizzle), or a TensorError A9 that says what the hardware would need.
 
->>> descriptor(op, "B", tCsB)
-(16, 1024, 128)
+    descriptor(op, "B", tCsB)      # (16, 1024, 128)
 
 Law: the tile's rows and its k are the canonical layout of those three numbers, which the algebra rebuilds and compares.
 Source: PTX ISA, "Shared Memory Matrix Layout", "Strides"; CuTe cute/atom/mma_traits_sm90_gmma.hpp, make_gmma_desc.
@@ -23,7 +22,7 @@ from moye.tensor.context import locate
 
 Descriptor = tuple[int, int, int]
 ROWS, ACCESS_BITS, FIELD = 8, 128, 1 << 18
-"""Rows of a core matrix; bits of one row of it; what the byte offsets of a descriptor must stay below."""
+"""Rows of a core matrix, bits of one of its rows, and a limit that byte offsets of a descriptor stay below."""
 _WIDTHS = {1: 32, 2: 64, 3: 128}
 
 
@@ -42,7 +41,7 @@ class View(Protocol):
 
 
 def descriptor(op: MmaOp, operand: str, tensor: View) -> Descriptor:
-    """The descriptor's numbers; TensorError where the tile cannot be read through one."""
+    """The descriptor's numbers; TensorError if the tile cannot be read through one."""
     if tensor.space is not Space.SHARED:
         raise TensorError(f"{op} reads {operand} from shared memory, but {tensor.label} lives in {tensor.space.value}",
                           locs=(locate(),), hint=None if operand == "B" else
@@ -80,7 +79,7 @@ def _tile(op: MmaOp, operand: str, tensor: View) -> tuple[Layout, Layout]:
 
 
 def _width(op: MmaOp, operand: str, tensor: View) -> int:
-    """Bytes of the swizzle, 0 without one."""
+    """Bytes of the swizzle; 0 without one."""
     swizzle = tensor.swizzle
     if swizzle is None or not swizzle.bits:
         return 0
@@ -94,13 +93,13 @@ def _width(op: MmaOp, operand: str, tensor: View) -> int:
 
 
 Canonical = tuple[tuple[Layout, Layout] | None, int, int]
-"""The layouts of rows and k, the leading and the stride offset in elements."""
+"""The layouts of rows and k, and the leading and stride offsets in elements."""
 
 
 def _along_k(rows: Layout, k: Layout, together: int, row: int) -> Canonical:
-    """Contiguous along k: 8 rows of a row's width one after another, the next 8 at the stride offset.
+    """A tile contiguous along k: 8 rows of a row's width one after another, and the next 8 at the stride offset.
 
-    Without a swizzle the second 16 bytes along k lie at the leading offset; with one it is not used.
+    Without a swizzle, the second 16 bytes along k lie at the leading offset.  With one, that offset is not used.
     """
     count = _int(size(rows))
     stride = _int(rows(ROWS)) if count > ROWS else ROWS * row
@@ -110,9 +109,10 @@ def _along_k(rows: Layout, k: Layout, together: int, row: int) -> Canonical:
 
 
 def _along_rows(rows: Layout, k: Layout, together: int, row: int) -> Canonical:
-    """Contiguous along the rows: so many of them, for 8 k one after another.
+    """A tile contiguous along the rows: a number of them, for 8 k one after another.
 
-    The next rows lie at the leading offset and the next 8 k at the stride offset; without a swizzle the other way.
+    The next rows lie at the leading offset and the next 8 k at the stride offset.  Without a swizzle it is the other
+    way.
     """
     count = _int(size(rows))
     if count % row:
@@ -144,7 +144,7 @@ def _atoms(dtype: DType, major: str) -> str:
 
 
 def _check_start(op: MmaOp, operand: str, tensor: View) -> None:
-    """Every tile begins at a multiple of 16 bytes."""
+    """Check that every tile begins at a multiple of 16 bytes."""
     together = ACCESS_BITS // tensor.dtype.bits
     steps = [step for i in range(1, rank(tensor.layout)) for step in flatten_tuple(tensor.layout.mode(i).stride)]
     if not all(divides(together, x) for x in (tensor.offset, *steps)):

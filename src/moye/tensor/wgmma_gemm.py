@@ -1,9 +1,9 @@
-"""From tensors to one wgmma op: descriptors of what lies in shared memory, registers of the rest.
+"""From tensors to one wgmma op: descriptors of what lies in shared memory, and registers for the rest.
 
 In: the operation, accumulators, A as a view of shared memory or registers, B as a view of shared memory.  Out: an
 ``ops.Wgmma``, whose index space runs over the instructions along M, N and K.
 
->>> emit_wgmma(op, acc, tCrA[:, :, k, stage], tCrB[:, :, k, stage], accumulate=k > 0)
+    emit_wgmma(op, acc, tCrA[:, :, k, stage], tCrB[:, :, k, stage], accumulate=k > 0)
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from moye.tensor.wgmma_descriptors import descriptor
 
 
 def emit_wgmma(op: MmaOp, d: Tensor, a: Tensor, b: Tensor, accumulate: Scalar) -> None:
-    """d (V, M, N) += a (V, M, K) * b (V, N, K), or d = a * b where ``accumulate`` is false."""
+    """d (V, M, N) += a (V, M, K) * b (V, N, K), or d = a * b if ``accumulate`` is false."""
     shared_a = "a" in op.shared
     if not shared_a and a.space is not Space.REGISTER:
         raise TensorError(f"{op} takes A from registers, but {a.label} lives in {a.space.value}", locs=(locate(),),
@@ -61,7 +61,7 @@ def _truth(accumulate: Scalar) -> Operand:
 
 
 def _neighbours(op: MmaOp, tensor: Tensor) -> tuple[int, ...]:
-    """Register offsets of the values of one instruction, which follow one another."""
+    """The register offsets of the values of one instruction, which must follow one another."""
     mode = tensor.layout.mode(0)
     count = size(mode)
     offsets = tuple(crd2idx(i, mode) for i in range(count)) if isinstance(count, int) else ()

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import contextvars
 import ctypes
+import gc
+from contextlib import contextmanager
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,7 +16,9 @@ from moye.errors import ArgumentError, MoyeError, SimulationError
 from moye.runtime import arrays
 from moye.runtime.check import checking
 from moye.runtime.check.sampling import sampled
+from moye.sim.checks.dependent_launches import _owner
 from moye.sim.findings.codes import CODES, GROUPS, chosen
+from moye.sim.values.memory import TensorArg
 
 BLOCK = 64
 
@@ -97,6 +102,57 @@ def test_what_a_dependent_launch_does_not_wait_for():
         for report in (*found, *reports):
             assert [finding.code for finding in report.findings] == expected and not report.not_judged, str(report)
     assert np.array_equal(x, 2 ** 13 * vector())
+
+
+class Exchanged:
+    """An array of another library, through DLPack."""
+
+    def __init__(self, array):
+        self.array = array
+
+    def __dlpack__(self, **options):
+        return self.array.__dlpack__(**options)
+
+    def __dlpack_device__(self):
+        return self.array.__dlpack_device__()
+
+
+def test_a_dependent_launch_after_a_view_that_is_gone():
+    """Whoever holds the memory now cannot be told: the report says so; of an array of its own there is nothing left."""
+    x, told = vector(), "what the launch of double may still be doing to an array that is gone"
+
+    def behind(make, again):
+        mo.check(double).launch(make(), grid=1, block=BLOCK)
+        gc.collect()                                    # a checked launch has cycles
+        return mo.check(double).launch(again, grid=1, block=BLOCK, dependent=True)
+
+    kept = Exchanged(x)
+    assert [f.code for f in behind(lambda: kept, kept).findings] == ["G3"]
+    report = behind(lambda: Exchanged(x), Exchanged(x))
+    assert report.ok and told in " ".join(report.not_judged) and told in str(report)
+    assert behind(vector, x).not_judged == ()
+
+
+def test_views_of_torch_belong_to_what_they_are_of():
+    """A stand-in for torch: the tensor of a slice is gone at once, what it is a slice of is not."""
+    tensor = type("Tensor", (), {"__module__": "torch", "_base": None})
+    whole, view = tensor(), tensor()
+    view._base = whole
+    owner = _owner(TensorArg(vector(), 0, (BLOCK,), (1,), "x", view))
+    del view
+    assert owner.alive() is whole and not owner.alone
+
+
+def test_a_dependent_launch_on_a_device_says_what_is_not_compared(monkeypatch):
+    @contextmanager
+    def copies(call, func):
+        yield replace(call)
+
+    x = vector()
+    mo.check(double).launch(x, grid=1, block=BLOCK)
+    monkeypatch.setattr(checking, "on_host", copies)
+    report = mo.check(waiting).launch(x, grid=1, block=BLOCK, dependent=True)
+    assert "arrays on a device" in " ".join(report.not_judged)
 
 
 def test_launch_and_a_bad_configuration():

@@ -98,3 +98,84 @@ def test_a_copy_of_another_width_reads_the_block_that_stores():
     report = mo.check(kernel, lints=False)[3, 32](mo.make_tma_copy(mo.TmaStore(), y, TILE), x)
     assert report.ok, str(report)
     np.testing.assert_array_equal(y, x)
+
+
+# --- many readers ----------------------------------------------------------------------------------------------------
+
+
+@mo.kernel
+def third_reader(out, x, flag, reader: mo.Constexpr, readers: mo.Constexpr):
+    """All read x(0); one of them goes on after the flag of another, and writes it."""
+    b = mo.block_idx().x
+    if mo.thread_idx().x == 0:
+        out[b] = x[0]
+        if b != reader and b < readers:
+            mo.atomic_add(flag, 0, 1, order="release")
+        if b == readers:
+            while mo.load(flag, 0) < (readers if reader < 0 else readers - 1):
+                pass
+            x[0] = 7
+
+
+@pytest.mark.parametrize("readers", [2, 3, 4, 9])
+def test_every_reader_is_remembered(readers):
+    """One of the readers does not say that it is through, whichever that is."""
+    for reader in range(readers):
+        report = mo.check(third_reader, lints=False)[readers + 1, 32](
+            np.zeros(readers + 1, np.int32), np.zeros(1, np.int32), np.zeros(1, np.int32), reader, readers)
+        assert {finding.code for finding in report.findings} == {"G3"}, str(report)
+    report = mo.check(third_reader, lints=False)[readers + 1, 32](
+        np.zeros(readers + 1, np.int32), np.zeros(1, np.int32), np.zeros(1, np.int32), -1, readers)
+    assert report.ok, str(report)
+
+
+@mo.kernel
+def warps_read(out, x, late: mo.Constexpr, warps: mo.Constexpr):
+    """All warps read x; one of them does not come to the named barrier behind which the first one writes it."""
+    tid = mo.thread_idx().x
+    warp = tid // 32
+    out[tid] = x[tid % 32]
+    if warp != late:
+        mo.barrier_sync(1, 32 * (warps if late < 0 else warps - 1))
+        if warp == 0:
+            x[tid] = 1
+
+
+@pytest.mark.parametrize("late", [-1, 1, 2, 3])
+def test_every_warp_that_reads_is_remembered(late):
+    report = mo.check(warps_read, lints=False)[1, 128](np.zeros(128, np.int32), np.zeros(32, np.int32), late, 4)
+    assert {finding.code for finding in report.findings} == (set() if late < 0 else {"C2"}), str(report)
+
+
+def test_overlapping_arguments_are_named_in_the_hint():
+    """A sync_warp alone would not do where two warps meet; nor is it what was meant."""
+    @mo.kernel
+    def both(a, b):
+        tid = mo.thread_idx().x
+        a[tid] = 1.0
+        b[tid] = 2.0
+
+    x = np.zeros(80, np.float32)
+    findings = mo.check(both, lints=False)[1, 64](x[:64], x[1:65]).findings
+    assert [finding.code for finding in findings] == ["C1"]
+    assert "through a" in findings[0].message and findings[0].hint.startswith("pass arguments that do not overlap")
+
+
+def test_an_mbarrier_that_is_read_as_data():
+    @mo.kernel
+    def peek(out, over: mo.Constexpr):
+        tid = mo.thread_idx().x
+        bar = mo.shared_array(mo.uint64, 2)
+        if tid == 0:
+            mo.mbarrier_init(bar, 1, 32)
+        mo.sync_threads()
+        if tid == 0 and over:
+            bar[1] = 5
+        mo.sync_threads()
+        out[tid] = mo.int32(bar[1])
+
+    for over in (False, True):
+        findings = mo.check(peek, lints=False)[1, 32](np.zeros(32, np.int32), over).findings
+        assert [finding.code for finding in findings] == ["D11", "B6"][not over:]
+        assert "is an mbarrier since its initialisation" in findings[-1].message
+        assert "before anything wrote it" not in findings[-1].message

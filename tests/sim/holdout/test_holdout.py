@@ -18,10 +18,12 @@ from sim.holdout import (
     suspicious,
     tails,
     tensor_copies,
+    ways,
 )
 from sim.holdout.cases import Case, codes, outcome
 
-MODULES = (barriers, clusters, memory, mixtures, programs, rings, roles, streams, suspicious, tails, tensor_copies)
+MODULES = (barriers, clusters, memory, mixtures, programs, rings, roles, streams, suspicious, tails, tensor_copies,
+           ways)
 
 
 def _cases() -> Iterator[Case]:

@@ -13,14 +13,18 @@ from sim.holdout_order import (
     handovers,
     integers,
     locks,
+    locksets,
     overlaps,
     signals,
     suspicious,
     view_bounds,
+    waits,
 )
 
-MODULES = (element_bounds, view_bounds, integers, flags, locks, signals, handovers, chains, overlaps, clusters,
-           suspicious)
+MODULES = (element_bounds, view_bounds, integers, flags, locks, locksets, signals, handovers, chains, overlaps,
+           clusters, suspicious, waits)
+IN_ALL = [case for module in (locksets, waits) for case in module.TABLE
+          if True in case.twins and (case.how or module is locksets)]
 CASES = [(case, fault) for module in MODULES for case in module.TABLE for fault in case.twins]
 
 
@@ -41,6 +45,15 @@ def test_program(case, fault):
     assert report.findings, f"{case.name} is clean"
     assert {finding.code for finding in report.findings} <= case.codes, str(report)
     assert case.text in str(report), str(report)
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("case", IN_ALL, ids=lambda case: case.name)
+def test_in_every_schedule(case, seed):
+    """What locks do not guard, and what is used whether a wait has seen its flag or not, is found in any schedule."""
+    checked = mo.check(case.kernel, lints=False, seed=seed, schedules=1)
+    report = checked.launch(*_arguments(case), True, grid=case.grid, block=case.block, cluster=case.cluster)
+    assert report.findings and {finding.code for finding in report.findings} <= case.codes, str(report)
 
 
 def test_a_lint_of_a_block_that_masks_everything_off():

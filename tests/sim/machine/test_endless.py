@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import time
 
 import numpy as np
@@ -183,6 +184,108 @@ def test_a_plain_launch_raises(check, monkeypatch):
     assert caught.value.code == "F4" and "after 2000 passes" in str(caught.value)
 
 
+@mo.kernel
+def counts(x, flags, n):
+    total = mo.float32(0)
+    for _ in range(n):
+        total += 1.0
+    x[mo.thread_idx().x] = total
+
+
+@mo.kernel
+def counts_back(x, flags, n):
+    """Another bound for each lane."""
+    total = mo.float32(0)
+    for _ in range(n, mo.int64(mo.thread_idx().x), -3):
+        total += 1.0
+    x[mo.thread_idx().x] = total
+
+
+@mo.kernel
+def stores(x, flags, n):
+    for i in range(n):
+        x[mo.thread_idx().x] = i
+
+
+@mo.kernel
+def meets(x, flags, n):
+    for _ in range(n):
+        mo.sync_threads()
+    x[mo.thread_idx().x] = 1.0
+
+
+@mo.kernel
+def leaves(x, flags, n):
+    """One lane goes on."""
+    for _ in range(n):
+        if mo.thread_idx().x != 7:
+            break
+    x[mo.thread_idx().x] = 1.0
+
+
+@pytest.mark.parametrize("check", ["0", "1"])
+@pytest.mark.parametrize("kernel", [counts, counts_back, stores, meets, leaves],
+                         ids=lambda kernel: kernel.function.__name__)
+def test_a_for_loop_with_too_many_passes(kernel, check, monkeypatch):
+    monkeypatch.setenv("MOYE_STEPS", "100")
+    monkeypatch.setenv("MOYE_CHECK", check)
+    x, flags = np.ones(64, np.float32), np.zeros(1, np.int32)
+    with pytest.raises(SimulationError) as caught:
+        kernel[1, 64](x, flags, np.int64(2**40))
+    finding = caught.value.finding
+    who = "thread 7" if kernel is leaves else "warps 0-1"
+    assert finding.code == "F4" and f"{who} of block (0, 0, 0) go" in finding.message, finding.message
+    assert "after 100 passes, and " in finding.message and "are left" in finding.message
+    assert "for" in finding.locs[0].innermost.text()
+    kernel[1, 64](x, flags, np.int64(10000))            # as many as it may
+    monkeypatch.setenv("MOYE_STEPS", "0")
+    kernel[1, 64](x, flags, np.int64(10200))
+
+
+def test_nested_loops_that_change_nothing(monkeypatch):
+    @mo.kernel
+    def nest(x, n, write: mo.Constexpr):
+        tid, total = mo.thread_idx().x, mo.float32(0)
+        for _ in range(n):
+            for _ in range(n):
+                k = 0
+                while k < n:
+                    k += 1
+                total += 1.0
+            if write:
+                x[tid] = total
+        x[tid] = total
+
+    monkeypatch.setenv("MOYE_STEPS", "60")
+    x = np.zeros(32, np.float32)
+    (finding,) = mo.check(nest, lints=False)[1, 32](x, 50, False).findings
+    assert finding.code == "F4" and "6000 passes, with those of the loops around it, have changed" in str(finding)
+    assert mo.check(nest, lints=False)[1, 32](x, 50, True).ok and x[0] == 2500
+
+
+def test_a_loop_that_nobody_runs_is_no_loop_without_end(monkeypatch):
+    """What a condition leaves out is looked at, for B8, and that ends too."""
+    @mo.kernel
+    def guarded(x, n):
+        tid, s = mo.thread_idx().x, mo.shared_array(mo.float32, 32)
+        s[tid] = 0.0
+        for k in range(2):
+            if k * 32 + tid < n:
+                for _ in range(mo.int64(2**40) * (1 - n // 64) + 1):
+                    s[tid] = x[k * 32 + tid]
+            mo.sync_threads()
+        x[tid] = s[tid]
+
+    monkeypatch.setenv("MOYE_STEPS", "1000")
+    before = time.process_time()
+    x = np.ones(64, np.float32)
+    assert mo.check(guarded, lints=False)[1, 32](x, 64).ok
+    (finding,) = mo.check(guarded, lints=False)[1, 32](x, 32).findings
+    assert finding.code == "F4" and "are left" in finding.message
+    assert mo.check(guarded, lints=False)[1, 32](x, 0).ok
+    assert time.process_time() - before < 20
+
+
 def test_a_limit_that_is_high_enough(monkeypatch):
     x = np.ones(4000, np.float32)
     x[3000] = 2
@@ -248,3 +351,19 @@ def test_an_interrupted_launch_leaves_nothing_behind(monkeypatch, capsys):
     assert reports == []
     keeps_leftovers[1, 32](y, x, 64)
     assert reports == []
+
+
+@pytest.mark.parametrize("kernel", [counts, stores, meets], ids=lambda kernel: kernel.function.__name__)
+def test_a_long_loop_can_be_interrupted(kernel, monkeypatch):
+    monkeypatch.setenv("MOYE_STEPS", "0")
+    x, flags = np.ones(32, np.float32), np.zeros(1, np.int32)
+    before = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    signal.setitimer(signal.ITIMER_REAL, 0.5)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            mo.check(kernel)[1, 32](x, flags, np.int64(2**40))
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert mo.check(kernel, lints=False)[1, 32](x, flags, np.int64(3)).ok
+    assert x[0] == {"counts": 3, "stores": 2, "meets": 1}[kernel.function.__name__]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 import moye as mo
 from moye.sim.machine.schedules import Schedule
@@ -45,7 +46,26 @@ def test_one_batch_holds_no_more_blocks_than_are_resident():
 
 def test_much_synchronisation_runs_in_one_schedule(monkeypatch):
     report = mo.check(everybody_waits, lints=False)[5, 32](np.zeros(5, np.float32), np.zeros(1, np.int32))
-    assert report.schedules == 3
+    assert report.schedules == 4
     monkeypatch.setattr("moye.sim.machine.machine.DEAR", 10)
     report = mo.check(everybody_waits, lints=False)[5, 32](np.zeros(5, np.float32), np.zeros(1, np.int32))
     assert report.ok and report.schedules == 1
+
+
+@mo.kernel
+def locked(c, lock):
+    if mo.thread_idx().x == 0:
+        while mo.atomic_cas(lock, 0, 0, 1, order="acquire") != 0:
+            pass
+        c[0] = c[0] + 1
+        mo.store(lock, 0, 0)
+
+
+@pytest.mark.parametrize(("limit", "value"), [("MOST_BYTES", 1), ("DEAR", 0)])
+def test_what_is_too_much_to_run_without_locks_is_told(monkeypatch, limit, value):
+    def run():
+        return mo.check(locked, lints=False, schedules=1)[3, 32](np.zeros(1, np.int32), np.zeros(1, np.int32))
+
+    assert run().ok and "not judged" not in str(run())
+    monkeypatch.setattr(f"moye.sim.machine.machine.{limit}", value)
+    assert run().ok and "races hidden by who took a lock first" in str(run())

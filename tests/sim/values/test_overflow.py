@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import random
 
 import numpy as np
 import pytest
@@ -39,6 +40,29 @@ def test_overflow_of_all_pairs_of_edges(kind, bits):
         exact = EXACT[kind](x, y)
         assert told == (not low <= exact <= high), (x, y)
         assert got == (exact - low) % (1 << bits) + low, (x, y)
+
+
+@pytest.mark.parametrize("bits", [32, 64])
+@pytest.mark.parametrize("kind", ["add", "sub", "mul", "floordiv", "shl"])
+def test_overflow_of_drawn_pairs(kind, bits):
+    """A few pairs at a time, of any magnitude: of many some overflow upward, and hide what is told of the others."""
+    rng = random.Random(f"{kind} {bits}")
+    low, high = -(1 << (bits - 1)), (1 << (bits - 1)) - 1
+
+    def number():
+        power = 1 << rng.randrange(bits)
+        return max(low, min(high, rng.choice((-1, 1)) * power + rng.choice((-1, 0, 1, -power // 3))))
+
+    for _ in range(150):
+        pairs = [(number(), rng.choice((0, 1, 2, 7, bits // 2, bits - 1, bits, 200)) if kind == "shl" else number())
+                 for _ in range(rng.randint(1, 3))]
+        pairs = [(x, y) for x, y in pairs if y or kind != "floordiv"] or [(low, -1)]
+        a, b = np.array([x for x, _ in pairs], f"i{bits // 8}"), np.array([y for _, y in pairs], f"i{bits // 8}")
+        result, bad = overflowed(kind, a, b, bits)
+        exact = [EXACT[kind](x, y) for x, y in pairs]
+        told = [False] * len(pairs) if bad is None else np.broadcast_to(bad, a.shape).tolist()
+        assert told == [not low <= n <= high for n in exact], pairs
+        assert result.tolist() == [(n - low) % (1 << bits) + low for n in exact], pairs
 
 
 def test_what_does_not_come_near_is_not_looked_at_closely():

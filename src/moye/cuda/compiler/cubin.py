@@ -2,8 +2,7 @@
 
 In: the bytes of a cubin.  Out: one ``KernelInfo`` per kernel, read with ``struct`` alone; no driver, no disassembler.
 
->>> parse(cubin)["gemm"].registers
-154
+    parse(cubin)["gemm"].registers      # 154
 
 It does not know spill bytes, which are only in the compiler's log: a frame of 0 bytes means that there are none.
 """

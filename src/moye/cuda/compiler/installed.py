@@ -2,8 +2,7 @@
 
 In: nothing.  Out: folders of ``sys.path`` and ``PATH`` other than the one that a program was started in.
 
->>> program("nvdisasm", "nvidia/cu*/bin")
-PosixPath('/usr/lib/python3/site-packages/nvidia/cu13/bin/nvdisasm')
+    program("nvdisasm", "nvidia/cu*/bin")      # PosixPath('/usr/lib/python3/site-packages/nvidia/cu13/bin/nvdisasm')
 """
 
 from __future__ import annotations

@@ -3,8 +3,7 @@
 In: printed source, the kernel's name, an architecture.  Out: ``Compiled``: cubin, log, registers, spills, PTX and SASS
 on request.
 
->>> compile_cubin(source, "gemm", "sm_90a").registers
-154
+    compile_cubin(source, "gemm", "sm_90a").registers      # 154
 
 NVRTC is imported on the first call.  It does not cache (``runtime/cache.py`` does) and adds no header path: printed
 source includes nothing.

@@ -2,8 +2,7 @@
 
 In: SASS or PTX as text.  Out: ``ListingOverlap``, its loops; ``CompiledOverlap`` has both of one kernel.
 
->>> print(sass_overlap(program.sass))
-SASS  2 of 512 FFMA (1/256) per trip of the loop 0x0600-0x3160
+    print(sass_overlap(program.sass))      # SASS  2 of 512 FFMA (1/256) per trip of the loop 0x0600-0x3160
 
 ptxas moves instructions: what is overlapped in the source need not be so in the SASS.
 """

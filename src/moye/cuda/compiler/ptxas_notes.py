@@ -2,8 +2,8 @@
 
 In: a Func, the log of its compilation.  Out: ``Note`` records.
 
->>> notes(func, log, again)[0].message
-'wgmma wait for each other: insufficient register resources for the wgmma pipeline (ptxas C7511)'
+    notes(func, log, again)[0].message
+    # 'wgmma wait for each other: insufficient register resources for the wgmma pipeline (ptxas C7511)'
 
 Notes that name a line mean one of the PTX: ``again`` compiles once more with line numbers, and its PTX knows the line
 of the source, where comments name the kernel's.  Others name the function: they are about its wgmma.  Notes are told

@@ -2,8 +2,7 @@
 
 In: the output of nvdisasm or cuobjdump, or PTX.  Out: ``Instruction``s of one kernel, in static order.
 
->>> parse_sass(program.sass)[0].name
-'LDC'
+    parse_sass(program.sass)[0].name      # 'LDC'
 
 It knows copies, waits, multiply-adds, branches and register names, and nothing else of either instruction set.
 """

@@ -2,8 +2,8 @@
 
 In: a cubin, a kernel name, a device ordinal; per launch the grid and parameter values.  Out: a launch, or DriverError.
 
->>> kernel = load(cubin, "axpy", 0, formats=("P", "P", "f"))
->>> kernel.launch((64, 1, 1), (256, 1, 1), None, 0, current_stream(0), (x_ptr, y_ptr, 2.0))
+    kernel = load(cubin, "axpy", 0, formats=("P", "P", "f"))
+    kernel.launch((64, 1, 1), (256, 1, 1), None, 0, current_stream(0), (x_ptr, y_ptr, 2.0))
 
 Nothing here runs at import.  ``available()`` probes through ctypes, so a machine without a driver answers at once.
 It does not look into arrays and does not choose the architecture to compile for.

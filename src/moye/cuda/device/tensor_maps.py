@@ -2,8 +2,8 @@
 
 In: the static part of a map, and pointer, extents and strides of an array.  Out: bytes; DriverError where it refuses.
 
->>> len(encode(tensor_map, (4096, 4096), (4096, 1), 0, pointer))        # on device 0
-128
+    len(encode(tensor_map, (4096, 4096), (4096, 1), 0, pointer))        # on device 0
+    # 128
 
 Encoded maps are kept: the driver is asked once for the same array.  Source: CUDA driver API, cuTensorMapEncodeTiled.
 """

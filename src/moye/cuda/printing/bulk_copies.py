@@ -2,7 +2,7 @@
 
 In: ``ops.BulkCopy``.  Out: lines such as ``bulk_load(sX_s + 4096 * stage, &X[1024 * k], 4096, full_s + 8 * stage);``.
 
->>> copy(kernel, op)
+    copy(kernel, op)
 
 A function takes (destination, source, bytes) and what its name says beside them: a mask of blocks, an L2 policy.
 Source: PTX ISA, cp.async.bulk, cp.reduce.async.bulk, cp.async.bulk.prefetch.

@@ -2,7 +2,7 @@
 
 In: a Func.  Out: ``Kernel``: its writer, names, values, memory, helpers, and the loop nests they are printed in.
 
->>> with kernel.nest([(8, "i"), (2, "j")]): kernel.writer.line(...)
+    with kernel.nest([(8, "i"), (2, "j")]): kernel.writer.line(...)
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 In: If, For, Loop, Scope, Exit.  Out: lines.
 
->>> loop(kernel, op)                # while (i < n) { ... }
+    loop(kernel, op)                # while (i < n) { ... }
 
 What a branch or a loop changes is evaluated before it if it is still needed (``Values.entering``, ``looping``).
 """

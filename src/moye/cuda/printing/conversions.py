@@ -2,7 +2,7 @@
 
 In: a Map that only converts.  Out: a loop over words of its 8-bit elements.
 
->>> packed(kernel, op)      # const unsigned w = to_e4m3x4(r[4 * i], r[4 * i + 1], ...); h[4 * i] = ...
+    packed(kernel, op)      # const unsigned w = to_e4m3x4(r[4 * i], r[4 * i + 1], ...); h[4 * i] = ...
 
 ptxas merges the second pair of a word for free, which it does not where each pair is taken apart on its own.  16-bit
 floats need nothing here: of two scalar conversions that end up in one word it makes one packed one.

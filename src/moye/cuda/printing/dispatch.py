@@ -2,7 +2,7 @@
 
 In: ops in program order.  Out: lines in the kernel's writer.
 
->>> run(kernel, func.body)
+    run(kernel, func.body)
 
 The functions register themselves; ``statements.py`` imports them all, and refuses to start where an op has none.
 """

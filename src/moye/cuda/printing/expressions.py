@@ -2,7 +2,7 @@
 
 In: an operation and the ``Text`` of its operands.  Out: ``Text``: the expression, how tightly it binds, what it reads.
 
->>> infix("*", infix("+", Text("a"), Text("b")), Text("c"))
+>>> infix("*", infix("+", Text("a"), Text("b")), Text("c")).text
 '(a + b) * c'
 
 Where a value is evaluated is decided in ``values.py``; this module only spells.

@@ -2,7 +2,7 @@
 
 In: a Gemm op.  Out: k outermost, then rows, then columns; serpentine turns back on every odd row.
 
->>> gemm(kernel, op)     # tCrC[i + 4 * j] += tCrA[i] * tCrB[j];
+    gemm(kernel, op)     # tCrC[i + 4 * j] += tCrA[i] * tCrB[j];
 
 A PTX atom is called with one argument per register that a thread holds: narrow values lie in 32-bit words (words.py).
 ``MmaOp.ptx`` is the instruction, either bare (``mma.sync.aligned...``) or with ``{d}, {a}, {b}, {c}`` where its operand

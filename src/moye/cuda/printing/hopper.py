@@ -2,7 +2,7 @@
 
 In: an op.  Out: one call per op, barriers as addresses of the shared window.
 
->>> PRINTERS[ops.MbarrierWait](kernel, op)       # mbarrier_wait(full_s + 8 * stage, phase);
+    PRINTERS[ops.MbarrierWait](kernel, op)       # mbarrier_wait(full_s + 8 * stage, phase);
 
 Remote arrivals have the default form of mbarrier.arrive: release semantics of cluster scope, spelled out, make ptxas
 put a fence of the whole GPU in front of each of them.  Where they hand over what threads wrote to shared memory of the

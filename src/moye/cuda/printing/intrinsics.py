@@ -3,7 +3,7 @@
 In: what a kernel needs, asked for one by one.  Out: the function's name, and at the end the text of all that were
 used.
 
->>> Intrinsics().cp_async(CpAsync(float64))
+>>> Intrinsics().cp_async(mo.CpAsync(mo.float64), zero_fill=False)
 'cp_async_8'
 
 Every function states the instruction it stands for; none of them includes a header.

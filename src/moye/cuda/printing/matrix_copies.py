@@ -2,7 +2,7 @@
 
 In: a Copy whose atom moves matrices.  Out: one call per instruction.
 
->>> copy(kernel, op)     # ldmatrix_x4(r0, r1, r2, r3, sA_s + 2 * (t5 + 64 * i)); ...
+    copy(kernel, op)     # ldmatrix_x4(r0, r1, r2, r3, sA_s + 2 * (t5 + 64 * i)); ...
 
 Values narrower than 32 bits leave and enter registers in words, the first lowest.
 """

@@ -2,8 +2,7 @@
 
 In: ``Ref`` and ``TileRef``, and the texts of loop indices.  Out: lvalues such as ``sA[tid + 130 * k]``.
 
->>> memory.element(ref, memory.offset(ref.offset))
-'A[tid + 32 * i]'
+    memory.element(ref, memory.offset(ref.offset))      # 'A[tid + 32 * i]'
 
 Register buffers that only constants index are named scalars ``tCrA_3``; the others are arrays, of 32-bit words where
 narrow elements are operands of tensor cores (words.py).

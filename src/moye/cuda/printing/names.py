@@ -2,8 +2,7 @@
 
 In: a hint such as ``tCrA`` or ``int``.  Out: ``tCrA``, ``int_``.
 
->>> names.fresh("x"), names.fresh("x")
-('x', 'x_1')
+    names.fresh("x"), names.fresh("x")      # ('x', 'x_1')
 """
 
 from __future__ import annotations

@@ -2,8 +2,7 @@
 
 In: the index of an element, its dtype, the name of a word array.  Out: ``Text`` and statements.
 
->>> element("tCrA", Text("i"), float16, helpers)
-'f16{(unsigned short)(tCrA[i / 2] >> i % 2 * 16)}'
+    element("tCrA", Text("i"), float16, helpers)      # 'f16{(unsigned short)(tCrA[i / 2] >> i % 2 * 16)}'
 
 The operands of tensor cores are such words: fragments that are stored so are never packed or unpacked on their way.
 Which buffers these are is in ``uses.py``.

@@ -2,7 +2,7 @@
 
 In: a type of C, one element or a vector of up to 16 bytes.  Out: the name of an inline function around one instruction.
 
->>> load(helpers, dt.float32, "float4")     # 'ld_cluster_float4': (address) -> float4, ld.shared::cluster.v4.f32
+    load(helpers, dt.float32, "float4")     # 'ld_cluster_float4': (address) -> float4, ld.shared::cluster.v4.f32
 
 A pointer to such memory would make generic loads of it: addresses stay 32-bit numbers of the cluster's window.
 """

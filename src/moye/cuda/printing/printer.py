@@ -2,8 +2,8 @@
 
 In: a Func.  Out: ``Printed``: source, the kernel's name, what its parameters stand for, shared memory, arch.
 
->>> print_kernel(func).source
-'// matmul: ... extern "C" __global__ void __launch_bounds__(256) matmul(const float* __restrict__ A, ...) {...}'
+    print_kernel(func).source
+    # '// matmul: ... extern "C" __global__ void __launch_bounds__(256) matmul(const float* __restrict__ A, ...) {...}'
 
 It decides nothing about the program: what runs, and in which order, is in the IR.
 """

@@ -2,7 +2,7 @@
 
 In: an op.  Out: lines in the kernel's writer.
 
->>> PRINTERS[ops.SyncThreads](kernel, op)       # __syncthreads();
+    PRINTERS[ops.SyncThreads](kernel, op)       # __syncthreads();
 
 Tile ops are in ``tiles.py`` and ``gemm.py``, those of sm_90 in ``hopper.py`` and beside it, control flow in
 ``control.py``: importing this module imports them all.

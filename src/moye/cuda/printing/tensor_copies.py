@@ -2,7 +2,7 @@
 
 In: ``ops.TmaCopy``.  Out: lines such as ``tma_load_2d(sA_s + 16384 * stage, &A, k, row, full_s + 8 * stage);``.
 
->>> copy(kernel, op)
+    copy(kernel, op)
 
 A function has the coordinates' number in its name, and what it passes beside them: a mask of blocks, an L2 policy.
 Source: PTX ISA, cp.async.bulk.tensor, cp.reduce.async.bulk.tensor, prefetch.tensormap.

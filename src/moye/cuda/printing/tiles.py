@@ -2,7 +2,7 @@
 
 In: one op with its index space.  Out: ``#pragma unroll`` loops around one access, as few loops as the strides allow.
 
->>> copy(kernel, op)     # for (int i = 0; i < 4; ++i) { tCrA[i] = sA[tid + 32 * i]; }
+    copy(kernel, op)     # for (int i = 0; i < 4; ++i) { tCrA[i] = sA[tid + 32 * i]; }
 
 Dimension 0 runs innermost.  Loops over register arrays are always unrolled, so that the arrays stay in registers.
 """

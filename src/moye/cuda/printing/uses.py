@@ -2,7 +2,7 @@
 
 In: a Func.  Out: ``Uses``: program positions, use counts of Values, kill sets of ops and blocks, labels of far exits.
 
->>> uses.count[value.id], uses.last[value.id], uses.kills(op)
+    uses.count[value.id], uses.last[value.id], uses.kills(op)
 
 A kill set holds ids of Vars and Buffers and the classes below; text that depends on one of them must be evaluated
 before the op that kills it.  Nothing here makes text.
@@ -63,7 +63,8 @@ class Uses:
     def _survey(self, block: Block) -> None:
         for op in block.walk():
             if isinstance(op, ops.Read):
-                self._read_vars.add(op.var.id)
+                if not op.var.judged:
+                    self._read_vars.add(op.var.id)
             elif Trait.SIMULATED not in op.traits:
                 for ref, written in op.refs():
                     both = written and isinstance(op, ops.Atomic)

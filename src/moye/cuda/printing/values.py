@@ -2,7 +2,7 @@
 
 In: the definition of each Value in program order, and the ops that change memory or variables.  Out: ``Text`` operands.
 
->>> values.define(op, Text("tid / 32")); values.operand(op.result)
+    values.define(op, Text("tid / 32")); values.operand(op.result)
 
 A pure value used once is inlined, one used more often becomes ``const int x = ...;``.  Text that depends on a variable
 or on memory waits as well, and is evaluated into a const just before something changes what it depends on (``before``,

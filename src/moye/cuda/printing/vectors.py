@@ -2,7 +2,7 @@
 
 In: two ends, each a reference and its offset.  Out: lines that move ``width`` elements with one access per memory.
 
->>> move(kernel, End(dst, Text("4 * i")), End(src, Text("tid")), 4, None)   # const float4 v = ...; r[4 * i] = v.x; ...
+    move(kernel, End(dst, Text("4 * i")), End(src, Text("tid")), 4, None)   # const float4 v = ...; r[4 * i] = v.x; ...
 
 Elements narrower than 32 bits travel in unsigned words and are shifted out of them, or moved as words into registers
 that are stored so: an array of registers is never reinterpreted, which could send it to local memory.

@@ -2,7 +2,7 @@
 
 In: Wgmma, WgmmaFence, WgmmaCommit and WgmmaWait ops.  Out: loops over k, rows and columns around one call.
 
->>> wgmma(kernel, op)    # wgmma_64x256x16_f32bf16bf16_ss(acc, tCrA_desc + 2 * k, tCrB_desc + 2 * k, k > 0);
+    wgmma(kernel, op)    # wgmma_64x256x16_f32bf16bf16_ss(acc, tCrA_desc + 2 * k, tCrB_desc + 2 * k, k > 0);
 
 A descriptor has the address of its tile in units of 16 bytes in its low bits, so steps of a tile are additions.
 Source: PTX ISA, "wgmma.mma_async", "Matrix Descriptor Format".

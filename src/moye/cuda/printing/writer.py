@@ -2,7 +2,7 @@
 
 In: lines, and the program point of what is being printed.  Out: text.
 
->>> writer.at(loc); writer.line("__syncthreads();")     # // gemm.py:41  mo.sync_threads()
+    writer.at(loc); writer.line("__syncthreads();")     # // gemm.py:41  mo.sync_threads()
 
 A source line is printed when the first line of C++ that stems from it is.
 """

@@ -2,8 +2,8 @@
 
 In: A (M, K), B (N, K), C (M, N), of any strides.  Out: C, written in place.
 
->>> gemm(A, B, C)                            # C = A @ B.T
->>> gemm(A, B, C, tf32=True)                 # float32 operands through tensor cores
+    gemm(A, B, C)                            # C = A @ B.T
+    gemm(A, B, C, tf32=True)                 # float32 operands through tensor cores
 
 float32 stays float32 unless ``tf32`` is asked for.
 """
@@ -26,10 +26,10 @@ _HOPPER = ("gated", "row_scale", "col_scale", "fast_accum")
 def gemm(A: Any, B: Any, C: Any, *, alpha: float = 1, beta: float = 0, tf32: bool = False, **epilogue: Any) -> Any:
     """C = alpha * A @ B.T + beta * C, in place; returns C.
 
-    Shapes, strides and ``epilogue`` (bias, residual, activation, ...) as in ``gemm_sm80``, which multiplies float16,
-    bfloat16, float8, float64, int8 and uint8, and float32 where ``tf32``; else float32 and int32 go to ``gemm_simt``,
-    which takes no epilogue and no batches.  On sm_90a all that ``gemm_sm90`` multiplies goes there, which also takes
-    gated, row_scale, col_scale and fast_accum.  ArgumentError for arguments that none takes.
+    Shapes, strides and ``epilogue`` (bias, residual, activation, ...) are as in ``gemm_sm80``.  That kernel multiplies
+    float16, bfloat16, float8, float64, int8 and uint8, and float32 if ``tf32``.  Other float32 and int32 go to
+    ``gemm_simt``, which takes no epilogue and no batches.  On sm_90a, all that ``gemm_sm90`` can multiply goes there,
+    and it also takes gated, row_scale, col_scale and fast_accum.  ArgumentError for arguments that no kernel takes.
     """
     info = mo.describe(A)
     epilogue = {name: x for name, x in epilogue.items() if not _says_nothing(name, x)}
@@ -53,12 +53,12 @@ def gemm(A: Any, B: Any, C: Any, *, alpha: float = 1, beta: float = 0, tf32: boo
 
 
 def _says_nothing(name: str, x: Any) -> bool:
-    """Whether an option is what it is by default."""
+    """Whether an option has its default value."""
     return name in (*_EPILOGUE, *_HOPPER) and (x is None or x is False or (isinstance(x, str) and x == "none"))
 
 
 def _on_hopper(A: Any, B: Any, C: Any, a: Any, epilogue: dict[str, Any]) -> bool:
-    """Whether the product goes to ``gemm_sm90``; ArgumentError where only it would do and the device is another."""
+    """Whether the product goes to ``gemm_sm90``; ArgumentError if only that would do and the device is another."""
     arch = mo.arch_of(A)
     config = epilogue.get("config")
     asked = [name for name in _HOPPER[:3] if name in epilogue] + ["config"] * isinstance(config, WarpgroupConfig)

@@ -1,8 +1,8 @@
-"""The kernels with their configuration searched for instead of chosen by rule: ``moye.autotune`` around each.
+"""The kernels with a search for their configuration instead of a rule: ``moye.autotune`` around each.
 
 In: the kernel's arguments.  Out: what the kernel gives, after a search the first time a problem is met.
 
->>> tuned_gemm_sm90(A, B, C, activation="gelu"); print(tuned_gemm_sm90.report())
+    tuned_gemm_sm90(A, B, C, activation="gelu"); print(tuned_gemm_sm90.report())
 
 The search takes seconds and its result is kept on disk; ``gemm_simt`` and ``gemm_sm90`` themselves never search.
 """

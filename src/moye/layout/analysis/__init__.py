@@ -1,12 +1,12 @@
-"""Questions about static layouts: are offsets distinct, how wide are copies, what do accesses cost, what helps?
+"""Questions about static layouts.  Are offsets distinct?  How wide are copies?  What do accesses cost, and what helps?
 
 In: static layouts, plain or swizzled.  Out: booleans, and records that print as text.
 
->>> bank_conflicts(Layout.parse("32:32"), 32).degree, str(propose_padding(row_major((32, 32)), 32, accesses).layout)
-(32, '(32,32):(33,1)')
+>>> bank_conflicts(mo.make_layout((32,), (32,)), 32).degree, bank_conflicts(mo.make_layout((32,), (33,)), 32).degree
+(32, 1)
 
-The parts are in predicates.py, vectors.py, banks.py, sectors.py, reports.py and proposals.py; dynamic leaves are
-FactErrors.  It counts by the documented rules of the hardware and measures nothing.
+The parts are in predicates.py, vectors.py, banks.py, sectors.py, reports.py and proposals.py.  A dynamic leaf is a
+FactError.  The costs follow the documented rules of the hardware; nothing is measured.
 """
 
 from moye.layout.analysis.banks import ACCESSES, BANKS, BankReport, BankRequest, bank_conflicts, bank_map

@@ -51,7 +51,7 @@ class BankRequest:
 
     @property
     def where(self) -> str:
-        """The witness of a conflict in words; empty where there is none."""
+        """The witness of a conflict as text; empty if there is no conflict."""
         return f"bank {self.bank}: threads {ranges(self.threads)}" if self.degree > 1 else ""
 
 
@@ -72,12 +72,12 @@ class BankReport:
 
     @property
     def wavefronts(self) -> int:
-        """Passes through shared memory, of all instructions and warps."""
+        """How many times all instructions and warps go through shared memory."""
         return sum(request.wavefronts for request in self.requests)
 
     @property
     def ideal(self) -> int:
-        """The same without conflicts."""
+        """The wavefronts that there would be without conflicts."""
         return sum(request.ideal for request in self.requests)
 
     @property
@@ -103,17 +103,18 @@ def bank_conflicts(layout: AnyLayout, element_bits: int, access: str = "ld", *,
                    vector: int | None = None) -> BankReport:
     """What each instruction of a thread/value layout costs in shared memory.
 
-    ``layout`` is thread -> offset (rank 1) or (thread, value) -> offset (rank 2), in elements of ``element_bits``; a
-    thread accesses ``vector`` neighbouring elements (1 unless given) per instruction, which start at its offset where
-    there is one value.  ``access`` is "ld", "st" (also for cp.async), or "ldmatrix" / "stmatrix" with ".x1", ".x2" or
-    ".x4" (the default): each thread then gives the address of a row of 16 bytes, the first 8, 16 or 32 of a warp count.
+    ``layout`` is thread -> offset (rank 1) or (thread, value) -> offset (rank 2), in elements of ``element_bits``. Per
+    instruction, a thread accesses ``vector`` neighbouring elements (1 unless given).  If there is one value, they start
+    at its offset.  ``access`` is "ld", "st" (also for cp.async), or "ldmatrix" / "stmatrix" with ".x1", ".x2" or ".x4"
+    (the default).  For the matrix accesses each thread gives the address of a row of 16 bytes, and the first 8, 16 or
+    32 threads of a warp count.
 
-    Up to 32 bits a warp goes at once; accesses of 64 bits go by halves of the warp, of 128 bits by quarters, matrices
-    one by one; each such phase costs as many wavefronts as the worst bank has different words in it.  Threads that
-    access one 32-bit word, also different bytes of it, do not conflict; missing threads of the last warp cost nothing.
-    This is the documented rule.  An H100 takes just as many cycles, except that it merges two phases of a 64- or
-    128-bit load where every thread i shares its address with thread i ^ 1 or i ^ 2; that is not counted here.
-    Source: CUDA C++ Programming Guide, shared memory; PTX ISA, ldmatrix and stmatrix.
+    A warp goes at once for up to 32 bits, by halves for 64 bits, by quarters for 128 bits; matrices go one by one. Each
+    such phase costs as many wavefronts as the worst bank has different words in it.  Threads that access one 32-bit
+    word, also different bytes of it, do not conflict.  Missing threads of the last warp cost nothing. This is the
+    documented rule.  An H100 takes just as many cycles, with one exception that is not counted here: it merges two
+    phases of a 64- or 128-bit load if every thread i shares its address with thread i ^ 1 or i ^ 2. Source: CUDA C++
+    Programming Guide, shared memory; PTX ISA, ldmatrix and stmatrix.
     """
     bits, vector = access_width(access, element_bits, vector)
     found = [bank_request(request, bits) for request in requests(layout, element_bits, vector, active(access))]
@@ -121,7 +122,7 @@ def bank_conflicts(layout: AnyLayout, element_bits: int, access: str = "ld", *,
 
 
 def access_width(access: str, element_bits: int, vector: int | None) -> tuple[int, int]:
-    """(bits, elements) of one access; LayoutError for an access that does not exist."""
+    """The (bits, elements) of one access; LayoutError for an access that does not exist."""
     if access not in ACCESSES:
         raise LayoutError(f"there is no access {access!r} to shared memory: it is one of {', '.join(ACCESSES)}")
     if access in _MATRIX:
@@ -140,7 +141,7 @@ def active(access: str) -> int:
 
 
 def phases(addresses: tuple[int, ...], bits: int) -> Iterable[tuple[int, tuple[int, ...]]]:
-    """The parts of a warp's access that go one after another: (first thread, addresses)."""
+    """The parts of a warp's access that go one after another, as (first thread, addresses)."""
     together = WARP * BANK_BITS // max(bits, BANK_BITS)
     return ((first, addresses[first:first + together]) for first in range(0, len(addresses), together))
 
@@ -169,7 +170,7 @@ def _touches(address: int, bits: int, words: set[int]) -> bool:
 
 
 def bank_map(layout: AnyLayout, element_bits: int) -> dict[IntTuple, tuple[int, int]]:
-    """Natural coordinate -> (32-bit word, bank) of the element's first bit, in the order of the indices."""
+    """Map each natural coordinate to (32-bit word, bank) of the element's first bit, in the order of the indices."""
     if element_bits <= 0:
         raise LayoutError(f"bank_map of {layout}: an element of {element_bits} bits does not exist")
     words = [offset * element_bits // BANK_BITS for offset in offsets(layout, "bank_map")]

@@ -3,13 +3,13 @@
 In: the tile's layout, and every access that threads make to it.  Out: ``Proposal`` records, best first.
 
 >>> rows, columns = Layout.parse("(32,32):(32,1)"), Layout.parse("(32,32):(1,32)")     # (thread, value) -> tile index
->>> print(propose_padding(row_major((32, 32)), 32, [Access(rows, "st"), Access(columns, "ld")]))
+>>> print(propose_padding(mo.make_layout((32, 32), mo.LayoutRight), 32, [Access(rows, "st"), Access(columns, "ld")]))
 (32,32):(33,1): no bank conflicts, 124 bytes more; stride 32 of mode 0 becomes 33
 access  threads  values  degree  before
     st       32      32       1       1
     ld       32      32       1      32
 
-Candidates that break up an access' vectors are out; the sum of wavefronts of all accesses is minimised.
+A layout that breaks up an access' vectors is no candidate.  The sum of wavefronts of all accesses is minimised.
 """
 
 from __future__ import annotations
@@ -44,25 +44,25 @@ class Access:
 
     @staticmethod
     def of_copy(copy: TiledCopyLike, tile: AnyLayout, kind: str = "st") -> Access:
-        """What a tiled copy does to this tile; vectors are the atom's."""
+        """What a tiled copy does to this tile; the atom gives the vectors."""
         index = thread_values(copy.layout_tv, copy.tiler, _indices(tile))
         return Access(plain(index), kind, None if "matrix" in kind else copy.atom.values)
 
     @staticmethod
     def of_mma(mma: TiledMMALike, operand: Literal["A", "B", "C"], tile: AnyLayout, vector: int = 1,
                kind: str = "ld") -> Access:
-        """What a tiled MMA's threads read of the tile of one operand."""
+        """What the threads of a tiled MMA read of one operand's tile."""
         return Access(plain(operand_values(mma, operand, _indices(tile))), kind, vector)
 
 
 def _indices(tile: AnyLayout) -> Layout:
-    """Coordinate of the tile -> column-major index: modes of the tile, each an integer."""
+    """Coordinate of the tile -> column-major index, where each mode of the tile is an integer."""
     return make_layout(product_each(plain(tile).shape))
 
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A layout for the tile, and what it does: the degree per access, all wavefronts, the memory it adds."""
+    """A layout for the tile, and what it does: the degree per access, all wavefronts, and the memory that it adds."""
 
     layout: AnyLayout
     change: str
@@ -92,8 +92,8 @@ class Proposal:
 def propose(layout: AnyLayout, element_bits: int, accesses: Sequence[Access]) -> tuple[Proposal, ...]:
     """The layout as it is, its best padding and its best swizzle, best first.
 
-    Fewest wavefronts come first, then least memory; of equals the simplest: as it is, padded, swizzled.  A layout that
-    is free of conflicts stays as it is.  What an access' vectors do not fit is left out; LayoutError where nothing is
+    Fewest wavefronts come first, then least memory, then the simplest: as it is, padded, swizzled.  A layout that is
+    free of conflicts stays as it is.  A layout that does not fit an access' vectors is left out; LayoutError if none is
     left.
     """
     search = _Search.of(layout, element_bits, accesses)
@@ -107,11 +107,11 @@ def propose(layout: AnyLayout, element_bits: int, accesses: Sequence[Access]) ->
 
 
 def propose_padding(layout: AnyLayout, element_bits: int, accesses: Sequence[Access]) -> Proposal:
-    """The smallest padding with the fewest conflicts: one stride, and the larger ones with it, grows.
+    """The smallest padding with the fewest conflicts: one stride grows, and the larger strides grow with it.
 
-    The added elements are tried from 0 to one word of every bank (128 bytes), at each mode but the fastest; the first
-    that is free of conflicts is the answer, else the one with the fewest wavefronts.  Source: the padded tiles of
-    the CUDA C++ Best Practices Guide, shared memory in matrix multiplication.
+    The added elements are tried from 0 to one word of every bank (128 bytes), at each mode but the fastest.  The answer
+    is the first that is free of conflicts, else the one with the fewest wavefronts.  Source: the padded tiles of the
+    CUDA C++ Best Practices Guide, shared memory in matrix multiplication.
     """
     search = _Search.of(layout, element_bits, accesses)
     found = search.best([Candidate(layout, "as it is", 0), *search.paddings(layout)])
@@ -123,8 +123,8 @@ def propose_padding(layout: AnyLayout, element_bits: int, accesses: Sequence[Acc
 def propose_swizzle(layout: AnyLayout, element_bits: int, accesses: Sequence[Access]) -> Proposal:
     """The simplest swizzle with the fewest conflicts: fewest bits, then lowest base, then smallest shift.
 
-    Sw<B,M,S> in elements: M leaves the widest vector whole, the changed bits choose a bank (M + B stays inside 128
-    bytes), and the bits that they come from exist in the layout.  A swizzle that is there already is replaced.
+    Sw<B,M,S> counts in elements.  M leaves the widest vector whole, the changed bits choose a bank (M + B stays inside
+    128 bytes), and the bits that they come from exist in the layout.  A swizzle that is already there is replaced.
     Source: CuTe, cute/swizzle.hpp.
     """
     search = _Search.of(layout, element_bits, accesses)
@@ -148,7 +148,7 @@ class Candidate:
 
 
 def candidates(layout: AnyLayout, element_bits: int, vector: int) -> Iterator[Candidate]:
-    """Every padding, by the memory it adds, then every swizzle, simplest first, that keep runs of ``vector`` whole."""
+    """Candidates that keep runs of ``vector`` whole: paddings by the memory they add, then swizzles, simplest first."""
     search = _Search(element_bits, (), ((element_bits * vector, vector),), (), ())
     yield from search.paddings(layout)
     yield from search.swizzles(layout)
@@ -156,7 +156,7 @@ def candidates(layout: AnyLayout, element_bits: int, vector: int) -> Iterator[Ca
 
 @dataclass(frozen=True, slots=True)
 class _Search:
-    """The accesses as tables of tile indices; candidates are judged by looking their offsets up."""
+    """The accesses as tables of tile indices; a candidate is judged by looking up their offsets."""
 
     element_bits: int
     accesses: tuple[Access, ...]
@@ -184,7 +184,7 @@ class _Search:
         return replace(search, before=degrees)
 
     def judge(self, layout: AnyLayout) -> list[tuple[int, int, int]] | str:
-        """(degree, wavefronts, ideal) of each access; the reason where the layout breaks up a vector."""
+        """The (degree, wavefronts, ideal) of each access; the reason if the layout breaks up a vector."""
         where = offsets(layout, "propose")
         result = []
         for access, (bits, vector), table in zip(self.accesses, self.widths, self.tables, strict=True):
@@ -196,7 +196,7 @@ class _Search:
         return result
 
     def best(self, candidates: Iterable[Candidate]) -> Proposal | None:
-        """The candidate with the fewest wavefronts; of equals the earlier one."""
+        """The candidate with the fewest wavefronts; among equals the earlier one."""
         best: Proposal | None = None
         for candidate in candidates:
             judged = self.judge(candidate.layout)
@@ -216,7 +216,7 @@ class _Search:
         return LayoutError(f"no {family} makes the accesses to {layout} possible; as it is, {self.judge(layout)}")
 
     def paddings(self, layout: AnyLayout) -> list[Candidate]:
-        """By the memory they add: the stride at each step of the sorted modes grows by 1, 2, ... elements."""
+        """Paddings by the memory they add: the stride at each step of the sorted modes grows by 1, 2, ... elements."""
         modes = static_modes(layout, "propose_padding")
         order = sorted((i for i, (extent, step) in enumerate(modes) if extent > 1 and step > 0),
                        key=lambda i: modes[i][1])
@@ -227,7 +227,7 @@ class _Search:
         return sorted(found, key=lambda candidate: candidate.extra)
 
     def swizzles(self, layout: AnyLayout) -> Iterator[Candidate]:
-        """By simplicity: bits, base, shift."""
+        """Swizzles by simplicity: bits, base, shift."""
         unit = max(vector for _, vector in self.widths).bit_length() - 1
         row = max(ROW // self.element_bits, 1).bit_length() - 1
         inner = plain(layout)
@@ -247,7 +247,7 @@ def _end(layout: AnyLayout) -> int:
 
 
 def _tally(requests: Iterable[Request], bits: int) -> tuple[int, int, int]:
-    """(worst degree, wavefronts, ideal).  Whole words that all addresses move by only rotate the banks."""
+    """The (worst degree, wavefronts, ideal).  Moving all addresses by whole words only rotates the banks."""
     known: dict[tuple[int, ...], BankRequest] = {}
     degree = wavefronts = ideal = 0
     for request in requests:
@@ -261,7 +261,7 @@ def _tally(requests: Iterable[Request], bits: int) -> tuple[int, int, int]:
 
 
 def _padded(layout: AnyLayout, modes: list[tuple[int, int]], grown: list[int], amount: int) -> Candidate:
-    """The strides from mode ``grown[0]`` on, in proportion; a swizzle stays around them."""
+    """The strides from mode ``grown[0]`` on grow in proportion; a swizzle stays around them."""
     old, inner = modes[grown[0]][1], plain(layout)
     steps = [step // old * (old + amount) if i in grown else step for i, (_, step) in enumerate(modes)]
     padded: AnyLayout = Layout(inner.shape, unflatten_tuple(steps, inner.shape))

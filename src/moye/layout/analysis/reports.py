@@ -6,7 +6,7 @@ In: a tiled copy (or a thread/value layout into a tile) and the layouts of its m
 >>> copy_report(copy, smem=mo.make_layout((32, 32))).banks.degree
 1
 
-Tiled copies and MMAs live above the layouts and are known here by their attributes only.
+Tiled copies and MMAs live above the layouts, so this module knows them only by their attributes.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class _Atom(Protocol):
 
 
 class TiledCopyLike(Protocol):
-    """What is needed of a ``TiledCopy``."""
+    """The attributes of a ``TiledCopy`` that are needed here."""
 
     @property
     def layout_tv(self) -> Layout: ...
@@ -60,7 +60,7 @@ class _Mma(Protocol):
 
 
 class TiledMMALike(Protocol):
-    """What is needed of a ``TiledMMA``."""
+    """The attributes of a ``TiledMMA`` that are needed here."""
 
     @property
     def op(self) -> _Mma: ...
@@ -74,7 +74,7 @@ class TiledMMALike(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class CopyReport:
-    """The two sides of a copy: ``banks`` of shared memory, ``sectors`` of global memory; None where not asked."""
+    """The two sides of a copy: ``banks`` of shared memory, ``sectors`` of global memory; None if not asked for."""
 
     banks: BankReport | None
     sectors: SectorReport | None
@@ -85,11 +85,11 @@ class CopyReport:
 
 def copy_report(copy: TiledCopyLike, *, smem: AnyLayout | None = None, gmem: AnyLayout | None = None,
                 access: str = "st", alignment: int = SECTOR) -> CopyReport:
-    """What a tiled copy costs per instruction, in a shared tile, in a global one, or from one to the other.
+    """What a tiled copy costs per instruction: in a shared tile, in a global one, or from one to the other.
 
-    Each layout is that of the whole tile, at least of the copy's rank and a multiple of its tiler; further tiles and
-    modes are further values.  Width and vector come from the atom (one element for the automatic atom); ``access`` is
-    what happens in shared memory, ``alignment`` that of the global base in bytes.
+    Each layout is that of the whole tile.  It has at least the copy's rank and is a multiple of its tiler; further
+    tiles and modes are further values.  Width and vector come from the atom (one element for the automatic atom).
+    ``access`` is what happens in shared memory, and ``alignment`` is that of the global base in bytes.
     """
     if smem is None and gmem is None:
         raise LayoutError(f"copy_report of {copy} has no memory to look at", hint="give smem=, gmem= or both")
@@ -105,7 +105,7 @@ def copy_report(copy: TiledCopyLike, *, smem: AnyLayout | None = None, gmem: Any
 
 
 def thread_values(layout_tv: Layout, tiler: tuple[int, ...], memory: AnyLayout) -> AnyLayout:
-    """(thread, (value, tiles...)) -> offset: ``layout_tv`` in every tile of ``memory``.
+    """A layout (thread, (value, tiles...)) -> offset: ``layout_tv`` in every tile of ``memory``.
 
     ``layout_tv`` maps (thread, value) to a column-major index into a tile of shape ``tiler``, as a ``TiledCopy``'s.
     Law: for each tile r, ``thread_values(tv, t, m)(thr, (val, r)) == zipped_divide(m, t)(tv(thr, val), r)``.
@@ -132,7 +132,8 @@ _OPERANDS = {"A": (0, 2), "B": (1, 2), "C": (0, 1)}
 
 
 def operand_values(mma: TiledMMALike, operand: str, memory: AnyLayout) -> AnyLayout:
-    """(thread, (value, rest of mode 0, rest of mode 1, ...)) -> offset: what a tiled MMA's threads take of an operand.
+    """A layout (thread, (value, rest of mode 0, rest of mode 1, ...)) -> offset: the part of an operand that each
+    thread of a tiled MMA takes.
 
     ``memory`` is an (M, K) tile for operand "A", (N, K) for "B", (M, N) for "C"; further modes are further values.
     Law: thread t holds the offsets of ``mma.get_slice(t).partition_A(memory)``, in their order.
@@ -159,7 +160,7 @@ def operand_values(mma: TiledMMALike, operand: str, memory: AnyLayout) -> AnyLay
 
 
 def _split(mma: TiledMMALike, mode: Layout, d: int) -> tuple[Layout, Layout, Layout]:
-    """One mode of the tile as (within the atom, over threads, the rest)."""
+    """One mode of the tile, split into (within the atom, over threads, the rest)."""
     tile = mma.permutations[d]
     if tile is not None:
         mode = logical_divide(mode, tile)

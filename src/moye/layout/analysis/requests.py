@@ -1,4 +1,4 @@
-"""What a warp asks of memory: for each instruction of a thread/value layout, the address of each of its threads.
+"""What a warp asks of memory: the address of each thread, for each instruction of a thread/value layout.
 
 In: a layout thread -> offset or (thread, value) -> offset, elements of so many bits, ``vector`` elements an access.
 Out: one ``Request`` per warp and instruction.
@@ -6,8 +6,8 @@ Out: one ``Request`` per warp and instruction.
 >>> next(iter(requests(Layout.parse("32:2"), 16, 2))).addresses[:3]        # in bits
 (0, 32, 64)
 
-A layout of rank 2 is (thread, value), as everywhere in CuTe; threads of several modes alone are ``((8,4)):((64,8))``.
-What the addresses cost is counted in banks.py and sectors.py.
+A layout of rank 2 is (thread, value), as everywhere in CuTe.  If only threads have several modes, they are one mode,
+``((8,4)):((64,8))``.  What the addresses cost is counted in banks.py and sectors.py.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Request:
 
 
 def access_bits(element_bits: int, vector: int) -> int:
-    """The width of an access of ``vector`` elements; LayoutError for one that no instruction has."""
+    """The width of an access of ``vector`` elements; LayoutError if no instruction has this width."""
     bits = element_bits * vector
     if element_bits <= 0 or bits not in WIDTHS:
         raise LayoutError(f"an access of {vector} elements of {element_bits} bits is {bits} bits wide, "
@@ -48,15 +48,15 @@ def access_bits(element_bits: int, vector: int) -> int:
 def requests(layout: AnyLayout, element_bits: int, vector: int = 1, active: int = WARP) -> Iterator[Request]:
     """The requests in program order: values ``0 .. vector - 1`` of all warps, then the next values.
 
-    Of each warp the first ``active`` threads take part.  AlignmentError where an access is not a multiple of its width,
-    LayoutError where the values of one access do not lie side by side.
+    The first ``active`` threads of each warp take part.  AlignmentError if an access is not a multiple of its width,
+    LayoutError if the values of one access do not lie side by side.
     """
     table = value_table(layout)
     yield from requests_of_table(table, layout, access_bits(element_bits, vector), vector, active)
 
 
 def value_table(layout: AnyLayout) -> list[list[int]]:
-    """``table[value][thread]``: offsets; a layout of rank 1 has threads only."""
+    """Offsets as ``table[value][thread]``; a layout of rank 1 has only threads."""
     modes = rank(layout)
     if modes > 2:
         raise LayoutError(f"{layout} has {modes} modes; a thread/value layout has two, (thread, value)",
@@ -85,13 +85,13 @@ def requests_of_table(table: list[list[int]], layout: object, bits: int, vector:
 
 
 def check_split(table: list[list[int]], layout: object, vector: int) -> None:
-    """LayoutError where the values are no whole number of accesses."""
+    """LayoutError if the values are not a whole number of accesses."""
     if len(table) > 1 and len(table) % vector:
         raise LayoutError(f"the {len(table)} values of {layout} do not split into accesses of {vector}")
 
 
 def _check(layout: object, group: list[list[int]], value: int, element_bits: int, vector: int) -> None:
-    """Each thread's access starts at a multiple of its width, and its values follow each other."""
+    """Check that each thread's access starts at a multiple of its width, and that its values follow each other."""
     bits = vector * element_bits
     for thread, (start, *others) in enumerate(zip(*group, strict=True)):
         if start % vector:
@@ -104,7 +104,7 @@ def _check(layout: object, group: list[list[int]], value: int, element_bits: int
 
 
 def ranges(numbers: Iterable[int]) -> str:
-    """``0-3,8``: ascending numbers as text."""
+    """Ascending numbers as text, such as ``0-3,8``."""
     parts: list[list[int]] = []
     for n in numbers:
         if parts and n == parts[-1][1] + 1:
@@ -115,7 +115,7 @@ def ranges(numbers: Iterable[int]) -> str:
 
 
 def aligned(rows: list[list[str]], text_last: bool = False) -> list[str]:
-    """Rows of cells as lines, cells right-aligned in columns; with ``text_last`` the last one is free text."""
+    """Rows of cells as lines; cells are right-aligned in columns, and with ``text_last`` the last one is free text."""
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     if text_last:
         widths[-1] = 0

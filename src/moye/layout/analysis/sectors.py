@@ -8,7 +8,7 @@ value  warps  sectors  ideal  useful
     0      0        8      4  50%
 8 sectors for 4: 50% of their bytes are useful
 
-It counts what a request touches, not what caches already hold.
+It counts what a request touches, whatever caches already hold.
 """
 
 from __future__ import annotations
@@ -86,9 +86,9 @@ def sectors_per_request(layout: AnyLayout, element_bits: int, *, vector: int = 1
                         alignment: int = SECTOR) -> SectorReport:
     """What each instruction of a thread/value layout touches in global memory, in sectors of 32 bytes.
 
-    ``layout`` as for ``bank_conflicts``; a request is all threads of one warp.  ``alignment`` is that of the base, in
-    bytes: below 32, each request counts its worst base.  AlignmentError where it is less than an access.
-    Source: CUDA C++ Best Practices Guide, coalesced access to global memory.
+    ``layout`` is as for ``bank_conflicts``; a request is all threads of one warp.  ``alignment`` is that of the base,
+    in bytes.  Below 32, each request counts its worst base.  AlignmentError if it is less than an access. Source: CUDA
+    C++ Best Practices Guide, coalesced access to global memory.
     """
     bits = access_bits(element_bits, vector)
     if alignment <= 0 or alignment & (alignment - 1):

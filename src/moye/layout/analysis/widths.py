@@ -5,7 +5,7 @@ In: two static layouts of one size, the width of an element, the alignment of bo
 >>> print(vector_width(make_layout((8, 4), (1, 10)), make_layout((8, 4)), 32).why)
 stride 10 of mode 1 of dst (8,4):(1,10) is no multiple of 4
 
-It answers for the whole copy: every vector lies aligned and contiguous in both layouts, in the same order.
+The answer is for the whole copy: every vector is aligned and contiguous in both layouts, in the same order.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ from moye.layout.tables import LIMIT, AnyLayout, element_count, offsets, plain, 
 WIDEST = 128
 """Bits of the widest access of one thread."""
 LISTED = 1 << 14
-"""Two swizzled layouts of up to so many elements are compared element by element; of more, each swizzle by itself."""
+"""Two swizzled layouts of up to so many elements are compared element by element; larger ones each by their own
+swizzle.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +39,7 @@ class Limit:
 
 @dataclass(frozen=True, slots=True)
 class VectorWidth:
-    """The widest vector: ``elements`` of ``element_bits`` bits, and what keeps it from being wider, tightest first."""
+    """The widest vector: ``elements`` of ``element_bits`` bits, and what limits it, tightest limit first."""
 
     elements: int
     element_bits: int
@@ -63,9 +65,9 @@ def vector_width(dst: AnyLayout, src: AnyLayout, element_bits: int, *, dst_align
                  src_alignment: int = 16, max_bits: int = WIDEST) -> VectorWidth:
     """The widest vector that copies ``dst(i) = src(i)`` for all i with aligned accesses on both sides.
 
-    ``element_bits`` is a power of two, ``*_alignment`` is what is known of the base addresses, in bytes.  Law: the
+    ``element_bits`` is a power of two, and ``*_alignment`` is what is known of the base addresses, in bytes.  Law: the
     elements fall into groups of ``elements``, each a run from a multiple of ``elements`` in both layouts, in one order.
-    LayoutError where the sizes differ, FactError for dynamic leaves.  Source: CuTe, cute/algorithm/copy.hpp.
+    LayoutError if the sizes differ, FactError for dynamic leaves.  Source: CuTe, cute/algorithm/copy.hpp.
     """
     if element_bits <= 0 or element_bits & (element_bits - 1) or max_bits < element_bits:
         raise LayoutError(f"vector_width takes elements of 2^n bits up to {max_bits}, not of {element_bits}")
@@ -167,7 +169,7 @@ def _swizzle_limit(side: _Side) -> Iterator[Limit]:
 
 
 def _together(sides: list[_Side], widest: int) -> int:
-    """The widest vectors up to ``widest`` that obey the law of ``vector_width``, by looking at every element."""
+    """The widest vectors up to ``widest`` that obey the law of ``vector_width``, found by looking at every element."""
     pairs = sorted(zip(*(offsets(side.layout) for side in sides), strict=True))
     width = widest
     while width > 1 and not all(_is_vector(pairs[i:i + width]) for i in range(0, len(pairs), width)):
@@ -176,7 +178,7 @@ def _together(sides: list[_Side], widest: int) -> int:
 
 
 def _is_vector(pairs: list[tuple[int, int]]) -> bool:
-    """Whether both offsets run from a multiple of the count, one by one."""
+    """Whether both offsets start at a multiple of the count and go up one by one."""
     (a, b), width = pairs[0], len(pairs)
     return a % width == b % width == 0 and pairs == [(a + j, b + j) for j in range(width)]
 

@@ -2,11 +2,11 @@
 
 In: a kernel; then ``mo.check(kernel)[grid, block](*args)`` on host or CUDA arrays.  Out: a ``Report``.
 
->>> report = mo.check(k)[grid, 256](A, B, C); report.ok, report.findings
->>> print(mo.check(k, timeline=True)[grid, 256](A, B, C).timeline())
->>> mo.check(k, blocks=16, expect=lambda A, B: A @ B.T).launch(A, B, C, grid=grid, block=256)
+    report = mo.check(k)[grid, 256](A, B, C); report.ok, report.findings
+    print(mo.check(k, timeline=True)[grid, 256](A, B, C).timeline())
+    mo.check(k, blocks=16, expect=lambda A, B: A @ B.T).launch(A, B, C, grid=grid, block=256)
 
-Outputs are written as a normal run does.
+Outputs are written as in a normal run.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = ["Checked", "Report", "check", "checking"]
 
 
 class Checked:
-    """A kernel to be run in the checking simulator; launched as the kernel is."""
+    """A kernel to be run in the checking simulator; it is launched as the kernel is."""
 
     def __init__(self, kernel: Kernel, how: Options) -> None:
         self.kernel = kernel
@@ -53,7 +53,7 @@ class Checked:
     @boundary
     def launch(self, *args: Any, grid: Extents, block: Extents, cluster: Extents = (1, 1, 1), stream: Any = None,
                smem: int | None = None, dependent: bool = False, **kwargs: Any) -> Report:
-        """As ``Kernel.launch``; ``stream`` and ``smem`` mean nothing in the simulator, which waits for all streams."""
+        """Launch as ``Kernel.launch`` does; the simulator ignores ``stream`` and ``smem`` and waits for all streams."""
         more_smem(smem)
         return self._run(args, kwargs, dim3(grid, "grid"), dim3(block, "block"), dim3(cluster, "cluster"), dependent)
 
@@ -82,21 +82,22 @@ def check(kernel: Kernel, *, earliest: bool = False, timeline: bool | Iterable[i
     """Check a kernel: ``mo.check(k)[grid, block](*args)`` returns a Report.
 
     ``earliest`` completes asynchronous copies at once instead of at their latest legal time.
-    ``timeline`` records events for ``report.timeline()``: True those of the first block that runs, or the numbers of
-    the blocks, x fastest; ArgumentError at the launch where the grid has no such block.
+    ``timeline`` records events for ``report.timeline()``.  True takes the first block that runs; otherwise give the
+    numbers of the blocks, x fastest.  ArgumentError at the launch if the grid has no such block.
     ``lints`` counts what accesses cost, for ``report.lints`` and ``report.table()``; "deep" also runs the launch again
     without each of its block barriers, to find redundant ones.
-    ``blocks``: run only so many blocks (corners, edges and the interior in turn), or only those of these indices
+    ``blocks`` runs only this many blocks (corners, edges and the interior in turn), or only those of these indices
     (coordinates, or numbers with x fastest).
-    ``expect``: a function of the arguments as they were before the launch, with NumPy arrays (by the names of its
-    parameters, which are those of the kernel): the expected written array, or several as a tuple in the order of the
-    parameters or a dict by name.  ``rtol``: how far floats may be off, relative to their norm; else the dtypes decide.
-    ``schedules``: run that many schedules (orders of blocks, and of those that wait), from number ``seed`` on, until
-    one shows a violation.  None: three where blocks signal to each other through memory, else one.  Outputs are those
+    ``expect`` is a function of the arguments as they were before the launch, as NumPy arrays: by the names of its
+    parameters if these are the kernel's, else in order.  It returns the expected written array; several are a tuple in
+    the order of the parameters, or a dict by name.
+    ``rtol`` is the allowed error of floats, relative to their norm; without it the dtypes decide.
+    ``schedules`` runs that many schedules (orders of blocks, and of those that wait), from number ``seed`` on, until
+    one shows a violation.  None means three if blocks signal to each other through memory, else one.  Outputs are those
     of the first, which is the same every time.
-    ``poison``: names of arrays (workspaces) that hold nothing yet: they are filled with poison, and B6 tells of what is
-    read there before the launch has written it.
-    ``strict``: several threads or blocks that write one value to one element are a violation, not a lint.
+    ``poison`` has the names of arrays (workspaces) that hold nothing yet.  They are filled with poison, and B6 reports
+    reads there before the launch has written.
+    ``strict`` makes it a violation, not a lint, if several threads or blocks write one value to one element.
     """
     if not isinstance(kernel, Kernel):
         raise ArgumentError(f"mo.check takes a kernel, not {kernel!r}",

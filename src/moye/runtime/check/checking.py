@@ -1,11 +1,11 @@
-"""Checked launches: one of them (``judged``), and all of a program (``with mo.checking() as reports:``).
+"""Checked launches: one of them (``judged``), or all of a program (``with mo.checking() as reports:``).
 
 In: a specialised kernel and its classified arguments.  Out: a ``Report``, here or in the list of the session.
 
->>> with mo.checking(blocks=64) as reports: program()
->>> all(report.ok for report in reports)
+    with mo.checking(blocks=64) as reports: program()
+    all(report.ok for report in reports)
 
-A session is that of its thread or task: launches of others run as ever, unless it is ``everywhere``.  Its launches run
+A session belongs to its thread or task; launches of others run as usual, unless it is ``everywhere``.  Its launches run
 in the simulator wherever their arrays are, and write their outputs.
 """
 
@@ -39,7 +39,7 @@ Lints = bool | OneOf["deep"]
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How launches are checked; the words are those of ``mo.check``."""
+    """How launches are checked; the names are those of ``mo.check``."""
 
     earliest: bool = False
     timeline: bool | tuple[int, ...] = False
@@ -79,13 +79,12 @@ def options(earliest: bool, timeline: bool | Iterable[int], blocks: Blocks | Non
     return Options(earliest, recorded, several, lints, expect, rtol, seed, schedules, names, strict)
 
 
-
 def judged(name: str, grid: Dim3, block: Dim3, prepared: Launch, how: Options,
            values: dict[str, Any] | None = None, dependent: bool = False) -> Report:
-    """Run one launch with every check; Refused where an error with a code refuses it.
+    """Run one launch with every check; Refused if an error with a code refuses it.
 
     ``values`` are the arguments by the kernel's parameters, for ``expect``.  A ``dependent`` launch runs after those
-    before it, as any, and is judged as one that overlaps the last of them.
+    before it, like any other, and is judged as one that overlaps the last of them.
     """
     try:
         call, spec = prepared()
@@ -95,6 +94,9 @@ def judged(name: str, grid: Dim3, block: Dim3, prepared: Launch, how: Options,
             if dependent and not known and not _waits(spec):
                 report.not_judged += ("what launches before it may still be doing to its arrays: it is launched "
                                       "dependent and never calls griddepcontrol_wait()",)
+            if dependent and known and host is not call:
+                report.not_judged += ("what launches before it may still be doing to arrays on a device: launches are "
+                                      "compared where arrays lie in host memory",)
             return report
     except MoyeError as error:
         if error.code:
@@ -143,7 +145,7 @@ def _run(name: str, grid: Dim3, block: Dim3, spec: Specialised, call: Call, how:
     report.findings = list(outcome.findings)
     report.counts = [outcome.reporter.occurrences(finding) for finding in report.findings]
     report.schedules = outcome.schedules
-    report.unsupported, report.not_judged = list(outcome.unsupported), tuple(outcome.not_judged)
+    report.unsupported, report.not_judged = list(outcome.unsupported), (*outcome.not_judged, *spec.func.not_judged)
     report.lints, missing = simulate.lints_of(outcome, spec, grid, deep=how.lints == "deep")
     report.lints += simulate.advice_of(outcome)
     report.traffic = outcome.meter
@@ -159,7 +161,7 @@ def _run(name: str, grid: Dim3, block: Dim3, spec: Specialised, call: Call, how:
 
 
 def _compare(report: Report, wanted: Expectation, grid: Dim3, how: Options) -> None:
-    """The verdict of its own: is the result right?"""
+    """The separate verdict: is the result right?"""
     report.checked = (*report.checked, "the result")
     found = wanted.wrong(grid, report.blocks, earliest=how.earliest)
     report.findings += found
@@ -167,7 +169,7 @@ def _compare(report: Report, wanted: Expectation, grid: Dim3, how: Options) -> N
 
 
 def _recorded(timeline: bool | tuple[int, ...], sample: tuple[int, ...] | None) -> tuple[int, ...]:
-    """The blocks that a timeline is wanted of: with True the first that runs."""
+    """The blocks whose timeline is wanted; True means the first block that runs."""
     if isinstance(timeline, bool):
         return (sample[0] if sample is not None else 0,) if timeline else ()
     if sample is not None and (missing := [block for block in timeline if block not in sample]):
@@ -181,7 +183,7 @@ def _recorded(timeline: bool | tuple[int, ...], sample: tuple[int, ...] | None) 
 
 @dataclass(slots=True, eq=False)
 class Session:
-    """What ``checking`` gathers."""
+    """What ``checking`` collects."""
 
     how: Options
     each: Callable[[Report], None] | None = None
@@ -190,7 +192,7 @@ class Session:
     refused: list[Refused] = field(default_factory=list)
 
     def launch(self, name: str, grid: Dim3, block: Dim3, prepared: Launch, *, dependent: bool = False) -> None:
-        """Check a launch in place of running it; what refuses it raises, as without a session."""
+        """Check a launch instead of running it; what refuses it raises, as without a session."""
         how = self.how
         if how.blocks is not None and not isinstance(how.blocks, int):      # indices that another grid may not have
             how = replace(how, blocks=_inside(how.blocks, grid))
@@ -207,7 +209,7 @@ class Session:
 
 
 def _inside(blocks: Iterable[Any], grid: Dim3) -> tuple[Any, ...] | None:
-    """Those of the blocks that the grid has; None (all) where it has none of them."""
+    """Those of the blocks that the grid has; None (all) if it has none of them."""
     total = math.prod(grid)
     found = tuple(b for b in blocks if (b < total if isinstance(b, int) else
                                         all(i < extent for i, extent in zip(b, grid, strict=False))))
@@ -215,7 +217,7 @@ def _inside(blocks: Iterable[Any], grid: Dim3) -> tuple[Any, ...] | None:
 
 
 def session() -> Session | None:
-    """The innermost ``checking`` block that this thread or task is in, None outside of all."""
+    """The innermost ``checking`` block of this thread or task; None outside of all."""
     found = sessions.current.get()
     return found if isinstance(found, Session) else None
 
@@ -224,12 +226,12 @@ def session() -> Session | None:
 def checking(*, earliest: bool = False, timeline: bool = False, blocks: Blocks | None = None, lints: Lints = True,
              each: Callable[[Report], None] | None = None, explicit: bool = False,
              everywhere: bool = False) -> Iterator[list[Report]]:
-    """Within the block every launch of every kernel is checked as by ``mo.check``; the reports gather in the list.
+    """Check every launch of every kernel in the block as ``mo.check`` does; the reports are collected in the list.
 
-    That is every launch of this thread and of tasks begun in the block; with ``everywhere`` of all threads and tasks.
-    CUDA arrays too are checked in the simulator.  Launches that are refused raise as ever; such an error with a code
-    is a report as well if it leaves the block.  ``each(report)`` is called as each launch ends.
-    Reports of launches under ``mo.check`` are their callers', with ``explicit`` the list's too.
+    This means every launch of this thread and of tasks begun in the block; with ``everywhere``, of all threads and
+    tasks. CUDA arrays are checked in the simulator too.  Launches that are refused raise as usual; such an error with a
+    code is also a report if it leaves the block.  ``each(report)`` is called as each launch ends. Reports of launches
+    under ``mo.check`` belong to their callers; with ``explicit`` they are in the list too.
     """
     here = Session(options(earliest, timeline, blocks, lints), each, explicit)
     fast_launch.held.append(here)

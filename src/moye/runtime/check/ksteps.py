@@ -1,10 +1,10 @@
-"""From which k-step on is an accumulator wrong?  Its values after each product against partial sums of the reference.
+"""From which k-step on is an accumulator wrong?  Its values after each product are compared with partial sums.
 
 In: the order in which a block first read its inputs, the values of an accumulator, the reference.  Out: one sentence.
 
-The reference's sum after s steps is what it gives if the inputs are zero where the block had not read by then.  That
-says something only if the result is linear in what is read step by step and the kernel goes through k in the order of
-its reads: an element that is right, of the same block, and the sum of both parts are asked first.
+The reference's sum after s steps is its result if the inputs are zero where the block had not read by then.  That says
+something only if the result is linear in what is read step by step, and if the kernel goes through k in the order of
+its reads.  This is tested first, with a right element of the same block and with the sum of both parts.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from moye.sim.operations.provenance import Trace
 
 MOST_STEPS = 1024
 SECONDS = 20.0
-"""How long the reference may take for all partial sums; beyond, they are bisected."""
+"""How long the reference may take for all partial sums; if it takes longer, they are bisected."""
 _NOT_LINEAR = "its k-step is not known: the reference's partial sums are not those of the kernel"
 
 
@@ -35,13 +35,13 @@ class Element:
 
 
 class Steps:
-    """The k-steps of a block: how many, how many products each, and what is read by the end of each."""
+    """The k-steps of a block: how many there are, how many products each has, and what is read by the end of each."""
 
     def __init__(self, reference: Reference, count: int, products: int, order: dict[str, tuple[Array, int]],
                  regular: bool) -> None:
         self.reference, self.count, self.products, self.order = reference, count, products, order
         self.regular = regular
-        """As many products between any two reads that have some between them."""
+        """Whether there are equally many products between any two reads that have some between them."""
         self._sums: dict[tuple[int, bool], dict[str, Array]] = {}
         self.seconds = 0.0
 
@@ -74,7 +74,7 @@ class Steps:
         return min(step, reads)
 
     def sums(self, step: int, *, rest: bool = False) -> dict[str, Array]:
-        """The reference's result of the first ``step`` steps, or of those that follow."""
+        """The reference's result of the first ``step`` steps, or of the steps after them."""
         key = (step, rest)
         if key not in self._sums:
             kept = {}
@@ -95,7 +95,7 @@ class Steps:
 
 
 def _steps_of(all_: Array, new: Array, products: int) -> Array:
-    """The reads that count: all, or where only that fits the products, those that bring something new."""
+    """The reads that count: all of them, or those that bring something new, if only these fit the products."""
     fits = [math.gcd(len(reads), products) in (len(reads), products) for reads in (all_, new)]
     return new if fits[1] and not fits[0] else all_
 
@@ -110,7 +110,7 @@ class _Judge:
         return float(self.steps.sums(step, rest=rest)[self.name][element.coordinate])
 
     def bound(self, element: Element, step: int) -> float:
-        """How far the accumulator may be off: relative to the largest value that it had by then."""
+        """The allowed error of the accumulator, relative to the largest value that it had by then."""
         had = np.abs(np.array(element.values[: step * self.steps.products // self.steps.count + 1], np.float64))
         return self.rtol * float(had[np.isfinite(had)].max(initial=0.0))
 
@@ -121,13 +121,13 @@ class _Judge:
         return self.close(element, float(self.steps.value(element, step)), self.partial(element, step), step)
 
     def linear(self, element: Element, step: int) -> bool:
-        """Whether the two parts make the whole."""
+        """Whether the two parts add up to the whole."""
         last = self.steps.count
         parts = self.partial(element, step) + self.partial(element, step, rest=True) - self.partial(element, 0)
         return self.close(element, parts, self.partial(element, last), last)
 
     def first_wrong(self, element: Element) -> tuple[int, int] | None:
-        """(last step after which it is right, first after which it is wrong), found one by one or by bisection."""
+        """The last step after which it is right and the first after which it is wrong, one by one or by bisection."""
         last = self.steps.count
         if not self.right(element, 0):
             return -1, 0
@@ -174,7 +174,7 @@ def k_step(steps: Steps, name: str, element: Element, control: Element | None, e
 
 
 def _instead(judge: _Judge, element: Element, wrong: int) -> str:
-    """What the wrong step adds, if it is nothing or what a step near it is to add."""
+    """What the wrong step adds, if that is nothing, or what a step near it should add."""
     steps = judge.steps
     added = float(steps.value(element, wrong)) - float(steps.value(element, wrong - 1))
     tight = judge.bound(element, wrong)

@@ -1,12 +1,12 @@
-"""P5: block barriers that order nothing: the launch is checked again, with one barrier after the other left out.
+"""P5: block barriers that order nothing.  The launch is checked again, with one barrier after the other left out.
 
 In: a specialised kernel, copies of its arguments from before a clean launch, the grid.  Out: lints.
 
 The barrier is still executed, so values and control flow stay as they were, but the checks do not count it.  If the run
-stays clean, no two conflicting accesses of this launch were ordered by it alone, in any of its executions.
+stays clean, no two conflicting accesses of this launch were ordered by this barrier alone, in any of its executions.
 
-Silent where that does not settle it: barriers that also order global memory, atomics, fences or named barriers, and
-those of loops that hardly ran.
+It says nothing if that does not settle the question: about barriers that also order global memory, atomics, fences or
+named barriers, and about those of loops that hardly ran.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from moye.sim.costs.meter import Meter
 
 BLOCKS = 64
-"""Blocks that are run again, of those that a launch begins with."""
+"""How many blocks are run again, from the start of a launch."""
 ROUNDS = 3
-"""A loop must have run so often that its barriers can be judged."""
+"""How often a loop must have run for its barriers to be judged."""
 
 
 def arguments(spec: Specialised, call: Call) -> list[Any]:
-    """The arguments of a launch with memory of their own; what overlaps goes on overlapping no longer."""
+    """The arguments of a launch with memory of their own; arguments that overlapped do so no longer."""
     copies: dict[tuple[int, int], Any] = {}
     found: list[Any] = []
     for argument in launch_arguments(spec, call):
@@ -49,7 +49,7 @@ def arguments(spec: Specialised, call: Call) -> list[Any]:
 
 
 def lints(spec: Specialised, before: list[Any], grid: Dim3, meter: Meter) -> list[Lint]:
-    """One lint per barrier without which the launch stays clean."""
+    """One lint for each barrier without which the launch stays clean."""
     from moye.sim.costs.lint import Lint
     from moye.sim.machine.machine import Hooks, simulate
 
@@ -79,7 +79,7 @@ def _judged(func: Func, meter: Meter) -> list[ops.SyncThreads]:
 
 
 def _global_exchange(walked: list[ops.Op]) -> bool:
-    """Whether threads could pass something on through global memory: some array is read and written."""
+    """Whether threads could pass data on through global memory: some array is read and written."""
     used: dict[int, set[bool]] = {}
     for op in walked:
         for ref, written in op.refs():

@@ -1,11 +1,10 @@
-"""A whole Python program with every launch checked: what ``moye check`` does.
+"""Run a whole Python program with every launch checked: what ``moye check`` does.
 
 In: ``script.py`` or ``script.py::function``, its arguments.  Out: lines of text as launches end, then ``Outcome``.
 
->>> outcome = check_program("script.py::main", ["128"], print); outcome.status
-0
+    outcome = check_program("script.py::main", ["128"], print); outcome.status      # 0
 
-A launch that is clean is one line, and several alike are one together; a finding is shown in full the first time.
+A clean launch is one line, and equal ones share a line.  A finding is shown in full the first time.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ class Outcome:
     failure: str | None = None
 
     def status(self, *, fail_on_unsupported: bool = False) -> int:
-        """The exit status: 1 for proven violations, 2 where the program itself failed, else 0."""
+        """The exit status: 1 for proven violations, 2 if the program itself failed, else 0."""
         if any(report.findings or (fail_on_unsupported and report.unsupported) for report in self.reports):
             return VIOLATIONS
         return CLEAN if self.failure is None else FAILED
@@ -57,14 +56,14 @@ class Outcome:
         return f"{self.target}: {', '.join(told)}{end}"
 
     def as_json(self) -> str:
-        """All of it for other programs."""
+        """All of it, for other programs."""
         return json.dumps({"target": self.target, "failure": self.failure, "status": self.status(),
                            "launches": [report.as_dict() for report in self.reports]}, indent=1) + "\n"
 
 
 def check_program(target: str, arguments: Sequence[str], say: Say, *, earliest: bool = False, blocks: int | None = None,
                   lints: bool = True) -> Outcome:
-    """Run a program with every launch in the checking simulator; ArgumentError where there is no such program."""
+    """Run a program with every launch in the checking simulator; ArgumentError if there is no such program."""
     path, _, function = target.partition("::")
     if not Path(path).is_file():
         raise ArgumentError(f"there is no script {path}")
@@ -110,7 +109,7 @@ def _run(path: str, function: str, arguments: Sequence[str]) -> None:
 
 
 def _literal(text: str) -> Any:
-    """``128`` is a number, ``fast`` a string."""
+    """A number from ``128``, a string from ``fast``."""
     try:
         return ast.literal_eval(text)
     except (ValueError, SyntaxError):
@@ -130,7 +129,7 @@ def _as_program(path: str, arguments: Sequence[str]) -> Iterator[None]:
 
 
 class _Printer:
-    """Tells of launches as they end."""
+    """Prints launches as they end."""
 
     def __init__(self, say: Say, lints: bool) -> None:
         self.say, self.lints = say, lints
@@ -154,7 +153,7 @@ class _Printer:
             self.say("\n".join(new))
 
     def flush(self) -> None:
-        """Say the line that several launches may share."""
+        """Print the line that several launches may share."""
         if self.times:
             self.say(self.line + (f" ({self.times} times)" if self.times > 1 else ""))
         self.line, self.times = "", 0

@@ -1,12 +1,12 @@
-"""Is the result right?  The arrays that a kernel wrote against a reference: ``mo.check(kernel, expect=f)``.
+"""Is the result right?  Compare the arrays that a kernel wrote with a reference: ``mo.check(kernel, expect=f)``.
 
-In: the reference, a launch before it runs.  Out: ``Expectation``; after the launch ``wrong`` gives findings V1.
+In: the reference, and a launch before it runs.  Out: ``Expectation``; after the launch, ``wrong`` gives findings V1.
 
->>> wanted = expectation(lambda A, B: A @ B.T, None, spec, call, values)
+    wanted = expectation(lambda A, B: A @ B.T, None, spec, call, values)
 
-Integers must be equal.  Floats may be off by a relative error in the Frobenius norm, and element by element relative to
-the norm, both in float64; how far, the coarsest dtype decides that the kernel computes in, or ``rtol``.  NaN where none
-is expected is wrong.  ``culprit.py`` finds who stored the wrong value.
+Integers must be equal.  Floats may have a relative error, in the Frobenius norm and element by element relative to the
+norm, both in float64.  The coarsest dtype that the kernel computes in decides how much, or ``rtol``.  A NaN that is not
+expected is wrong.  ``culprit.py`` finds who stored the wrong value.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from moye.runtime.compile import Specialised
 
 RTOL = {"float64": 1e-10, "float32": 1e-4, "tfloat32": 5e-3, "float16": 1e-2, "bfloat16": 5e-2, "float8_e4m3fn": 0.25,
         "float8_e5m2": 0.5}
-"""How far a result may be off, by the coarsest dtype that the kernel computes in."""
+"""The allowed error of a result, by the coarsest dtype that the kernel computes in."""
 _CHUNK = 1 << 20
 Array = np.ndarray[Any, Any]
 
 
 @dataclass(slots=True)
 class Wrong:
-    """What is wrong with one array: coordinate of the first wrong element, got and expected, how many, bounding box."""
+    """What is wrong with one array: its first wrong element, got and expected, how many, the bounding box."""
 
     name: str
     first: tuple[int, ...]
@@ -72,7 +72,7 @@ class Operand:
     written: bool
 
     def elements(self, flat: Array | None = None) -> Array:
-        """By coordinate, a view; ``flat`` is other memory of the same form."""
+        """The elements by coordinate, as a view; ``flat`` is other memory of the same form."""
         memory = self.flat if flat is None else flat
         steps = tuple(stride * memory.itemsize for stride in self.info.strides)
         return np.lib.stride_tricks.as_strided(memory, self.info.shape, steps)
@@ -101,7 +101,7 @@ class Reference:
         return [name for name in self.values if any(n == name or n.startswith(f"{name}_") for n in names)]
 
     def __call__(self, kept: Mapping[str, Array] | None = None) -> dict[str, Array]:
-        """The expected arrays by name; ``kept`` masks memory of arguments, whose other elements are zero."""
+        """The expected arrays by name; ``kept`` masks the memory of arguments, and elements outside it are zero."""
         copies = iter(self._copies(kept or {}))
         passed = {name: _with_arrays(value, copies) for name, value in self.values.items()}
         positional, named = self.arguments
@@ -159,8 +159,9 @@ def operands_of(func: Func, call: Call) -> list[Operand]:
 
 def _chosen(function: Callable[..., Any], names: list[str], tensors: list[str],
             kernel: str) -> tuple[list[str], list[str]]:
-    """Which arguments the reference takes, by position and by name: by the names of its parameters if they are the
-    kernel's, else all arguments or all arrays in order."""
+    """Which arguments the reference takes, by position and by name.  If its parameters have the kernel's names, it
+    takes those; otherwise it takes all arguments, or all arrays, in order.
+    """
     try:
         parameters = list(inspect.signature(function).parameters.values())
     except ValueError:                                  # built in, and says nothing
@@ -202,7 +203,7 @@ def _with_arrays(value: Any, copies: Iterator[Array]) -> Any:
 
 
 def is_array(value: Any) -> bool:
-    """Whether it becomes a tensor of the kernel."""
+    """Whether an argument becomes a tensor of the kernel."""
     return not isinstance(value, np.generic) and describe(value) is not None
 
 
@@ -222,7 +223,7 @@ def tolerance(func: Func, out: Operand) -> float:
 
 
 def compare(name: str, got: Array, expected: Array, rtol: float, only: Array | None) -> Wrong | None:
-    """What is wrong with an array, None if it is right; elements outside of ``only`` are not looked at."""
+    """What is wrong with an array; None if it is right.  Elements outside of ``only`` are not looked at."""
     typical, error = _norms(got, expected, only)
     wrong = _wrong(got, expected, rtol, typical, error, only)
     count = int(np.count_nonzero(wrong))
@@ -264,7 +265,7 @@ def _wrong(got: Array, expected: Array, rtol: float, typical: float, error: floa
 
 
 def _beyond(got: Array, expected: Array, rtol: float, typical: float, only: Array | None, least: float = 0.0) -> Array:
-    """Where the error is larger than ``rtol`` times the expected and the typical element, or NaN or infinite alone."""
+    """Where the error is over ``rtol`` times the expected and the typical element, or one alone is NaN or infinite."""
     wrong = np.zeros(got.shape, np.bool_)
     for part in _chunks(got.shape):
         g, e = _wide(got[part]), _wide(expected[part])

@@ -2,7 +2,7 @@
 
 In: findings, lints and what could not be judged.  Out: one object that prints itself.
 
->>> report = mo.check(k)[grid, 256](A, B, C); report.ok, report.findings; print(report)
+    report = mo.check(k)[grid, 256](A, B, C); report.ok, report.findings; print(report)
 
 It judges nothing.
 """
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 class Report:
     """What one checked launch showed.
 
-    ``findings`` are proven violations; ``unsupported`` says what of this kernel could not be judged, ``not_judged``
-    what this launch was not checked for.  ``lints`` cost time and are no faults.  ``blocks`` are the numbers (x
-    fastest) of the blocks that ran, None if all did.
+    ``findings`` are proven violations.  ``unsupported`` says what of this kernel could not be judged, and
+    ``not_judged`` what this launch was not checked for.  ``lints`` cost time and are no faults.  ``blocks`` are the
+    numbers (x fastest) of the blocks that ran; None if all did.
     """
 
     kernel: str
@@ -44,12 +44,12 @@ class Report:
     traffic: Meter | None = field(default=None, repr=False)
     blocks: tuple[int, ...] | None = None
     schedules: int | None = None
-    """How many schedules were seen; None where blocks do not signal to each other, so that one shows all."""
+    """How many schedules were seen; None if blocks do not signal to each other, so that one shows all."""
     counts: list[int] = field(default_factory=list)
-    """How often each finding was seen, parallel to ``findings``; missing ones once."""
+    """How often each finding was seen, parallel to ``findings``; missing entries count once."""
 
     def __repr__(self) -> str:
-        """One line; ``str`` is all of it."""
+        """The report in one line; ``str`` is all of it."""
         codes = ", ".join(dict.fromkeys(str(finding.code) for finding in self.findings))
         lints = f", {_counted(len(self.lints), 'lint')}" if self.lints else ""
         some = f", {self.extent}" if self.extent else ""
@@ -58,23 +58,23 @@ class Report:
 
     @property
     def ok(self) -> bool:
-        """No violation was found, and nothing was left unjudged."""
+        """Whether no violation was found, and nothing was left unjudged."""
         return not self.findings and not self.unsupported
 
     def count(self, finding: Any) -> int:
-        """How often a finding was seen: elements times threads, as far as they were told apart."""
+        """How often a finding was seen: elements times threads, as far as they could be told apart."""
         at = next((i for i, known in enumerate(self.findings) if known is finding), len(self.counts))
         return self.counts[at] if at < len(self.counts) else 1
 
     def raise_if_any(self) -> None:
-        """SimulationError with the first finding, if there is one."""
+        """Raise SimulationError with the first finding, if there is one."""
         if self.findings:
             from moye.runtime.simulate import violation
 
             raise violation(self.findings[0])
 
     def timeline(self) -> Timeline:
-        """What the recorded blocks did in program order; ArgumentError unless ``mo.check`` was asked to record it."""
+        """What the recorded blocks did, in program order; ArgumentError unless ``mo.check`` was asked to record it."""
         if self.recorded is None:
             raise ArgumentError(f"this run of {self.kernel} recorded no timeline",
                                 hint="mo.check(kernel, timeline=True)")
@@ -116,7 +116,7 @@ class Report:
 
     @property
     def extent(self) -> str:
-        """``16 of 4096 blocks``, empty if all ran."""
+        """Such as ``16 of 4096 blocks``; empty if all ran."""
         return "" if self.blocks is None else f"{len(self.blocks)} of {math.prod(self.grid)} blocks"
 
     @property
@@ -146,7 +146,7 @@ class Report:
     # --- data --------------------------------------------------------------------------------------------------------
 
     def as_dict(self) -> dict[str, Any]:
-        """Everything but the timeline, as JSON holds it."""
+        """Everything except the timeline, in a form that JSON can hold."""
         return {"kernel": self.kernel, "grid": list(self.grid), "block": list(self.block), "ok": self.ok,
                 "blocks": None if self.blocks is None else list(self.blocks), "schedules": self.schedules,
                 "findings": [{**_finding(f), "count": self.count(f)} for f in self.findings],
@@ -155,7 +155,7 @@ class Report:
 
 
 def more(count: int) -> str:
-    """What follows a finding that was seen ``count`` times."""
+    """The words after a finding that was seen ``count`` times."""
     return f"\nand {count - 1} more like it" if count > 1 else ""
 
 
@@ -172,7 +172,7 @@ def _counted(number: int, what: str) -> str:
 
 
 def _finding(found: Any) -> dict[str, Any]:
-    """A finding or a lint; a lint may lack what only a finding has."""
+    """A finding or a lint; a lint may lack fields that only a finding has."""
     block, threads = getattr(found, "block", None), getattr(found, "threads", ())
     coordinate = getattr(found, "coordinate", None)
     return {"code": found.code, "title": found.title, "message": found.message, "hint": getattr(found, "hint", None),

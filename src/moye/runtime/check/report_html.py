@@ -1,9 +1,9 @@
-"""Report -> HTML: what notebooks show of a checked launch, light and dark, nothing loaded from anywhere.
+"""Report -> HTML: what notebooks show of a checked launch, for light and dark; nothing is loaded from elsewhere.
 
-In: a ``Report``.  Out: a ``<div>`` with its style: a line for the launch, then each finding with its source lines, what
-they are about marked, and its hint.
+In: a ``Report``.  Out: a ``<div>`` with its style: a line for the launch, then each finding with its source lines, the
+part they are about marked, and its hint.
 
->>> fragment(report).startswith('<div class="moye-report">')
+    fragment(report).startswith('<div class="moye-report">')
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def _point(loc: Loc) -> str:
 
 
 def _frame(frame: Frame) -> str:
-    """One source line with what it is about marked."""
+    """One source line, with the part that it is about marked."""
     where = f"{frame.file}:{frame.line}" + (f" in {frame.function}" if frame.function else "")
     source = frame.text()
     if not source.strip():

@@ -1,4 +1,4 @@
-"""Which blocks of a grid run, where not all of them are to: ``mo.check(kernel, blocks=...)``.
+"""Which blocks of a grid run if not all do: ``mo.check(kernel, blocks=...)``.
 
 In: a grid and what the user asked for.  Out: block numbers, x fastest, ascending; None for all.
 
@@ -42,7 +42,7 @@ def sampled(grid: Dim3, blocks: Blocks | None) -> tuple[int, ...] | None:
 
 
 def _number(grid: Dim3, total: int, block: Any) -> int:
-    """The number of one block, given as such or by its coordinates."""
+    """The number of one block, given as a number or by its coordinates."""
     parts = tuple(block) if isinstance(block, (tuple, list)) else (block,)
     if not 1 <= len(parts) <= 3 or not all(hasattr(p, "__index__") and not isinstance(p, bool) for p in parts):
         raise ArgumentError(f"blocks holds {block!r}, which is no block index", hint="blocks=[0, (1, 2)]")

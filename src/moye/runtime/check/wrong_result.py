@@ -1,11 +1,12 @@
-"""The verdict "wrong result": which element, who stored it, from which register, from which k-step on.
+"""The verdict "wrong result": which element is wrong, who stored it, from which register, from which k-step on.
 
-In: a launch with a reference, before it runs.  Out: ``Expectation``; after the launch ``wrong`` gives findings V1.
+In: a launch with a reference, before it runs.  Out: ``Expectation``; after the launch, ``wrong`` gives findings V1.
 
->>> wanted = expectation(lambda A, B: A @ B.T, None, spec, call, values)
->>> simulate.run(spec, call, grid, check=True, collect=True, probe=wanted.owners); wanted.wrong(grid, None)
+    wanted = expectation(lambda A, B: A @ B.T, None, spec, call, values)
+    simulate.run(spec, call, grid, check=True, collect=True, probe=wanted.owners); wanted.wrong(grid, None)
 
-The block that stored the element runs once more, watched; what it wrote then is undone.  Steps of k are in ksteps.py.
+The block that stored the element runs once more and is watched; what it writes then is undone.  Steps of k are in
+ksteps.py.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from moye.sim.operations.provenance import Accumulators, Origin, Target, Trace
 
 @dataclass(slots=True)
 class Expectation:
-    """What the arrays that a launch writes are to hold."""
+    """What the arrays that a launch writes should hold."""
 
     reference: Reference
     expected: dict[str, Array]
@@ -40,7 +41,7 @@ class Expectation:
     owners: Owners = field(default_factory=Owners)
 
     def wrong(self, grid: Dim3, sample: tuple[int, ...] | None, *, earliest: bool = False) -> list[Finding]:
-        """A finding for each array that is wrong; of a sample of blocks only what they stored is looked at."""
+        """A finding for each array that is wrong; for a sample of blocks, only what they stored is looked at."""
         findings = []
         for operand in self.reference.written:
             if operand.name not in self.expected or 0 in operand.info.shape:
@@ -108,7 +109,7 @@ def expectation(function: Callable[..., Any], rtol: float | None, spec: Speciali
 
 
 class _Rerun:
-    """One block of the launch once more, from the memory that the launch began with."""
+    """One block of the launch run once more, from the memory that the launch began with."""
 
     def __init__(self, wanted: Expectation, grid: Dim3, block: int, earliest: bool) -> None:
         self.wanted, self.grid, self.block, self.earliest = wanted, grid, block, earliest
@@ -144,9 +145,9 @@ class _Rerun:
 
 
 def _right(operand: Operand, wrong: Wrong, owner: Array) -> int | None:
-    """An element that is right and that the same block stored: what is said of the wrong one must not hold for it.
+    """A right element that the same block stored: what is said of the wrong one must not hold for it.
 
-    None where most are wrong, and those that are not may be so by chance.
+    None if most are wrong, because the others may be right by chance.
     """
     mine = operand.elements(owner) == owner[operand.offset(wrong.first)]
     if 2 * np.count_nonzero(mine & wrong.where) > np.count_nonzero(mine):

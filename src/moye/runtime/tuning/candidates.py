@@ -1,11 +1,11 @@
-"""Configurations of a host function on their way: traced, compiled all at once, timed against each other.
+"""Configurations of a host function while they are tried: traced, compiled all at once, timed against each other.
 
 In: ``Candidate``s and the ``Problem`` that they are for.  Out: milliseconds of each, or why it dropped out.
 
->>> compile_all(candidates, problem, progress); timed(candidates, problem, restore=True)
-{Config(BM=128, stages=3): 0.0713}
+    compile_all(candidates, problem, progress); timed(candidates, problem, restore=True)
+    # {Config(BM=128, stages=3): 0.0713}
 
-Compiling goes on in other processes while this one still traces.  Nothing here chooses or remembers.
+Other processes compile while this one still traces.  Nothing here chooses or remembers.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _ROUGH, _FINE = 3, 20                                   # rounds of timing: all 
 
 
 def on_a_device(arrays: Iterable[ArrayInfo]) -> ArrayInfo | None:
-    """The first array that is on a device, which decides where a call runs."""
+    """The first array that is on a device: it decides where a call runs."""
     return next((info for info in arrays if info.device is not None), None)
 
 
@@ -92,7 +92,7 @@ class Candidate:
 
 
 def compile_all(candidates: Sequence[Candidate], problem: Problem, progress: Progress) -> None:
-    """Trace every candidate; those that are legal and fit the device are compiled meanwhile."""
+    """Trace every candidate; those that are legal and fit the device are compiled at the same time."""
     from moye.cuda.device import driver
 
     arch, shared = default_arch(problem.ordinal), driver.device_limits(problem.ordinal).max_smem
@@ -115,9 +115,9 @@ def compile_all(candidates: Sequence[Candidate], problem: Problem, progress: Pro
 
 
 def timed(candidates: Sequence[Candidate], problem: Problem, *, restore: bool) -> dict[Config, float]:
-    """Median milliseconds; a configuration that the device refuses drops out and says why.
+    """The median milliseconds of each; a configuration that the device refuses drops out with the reason.
 
-    With ``restore`` arguments have the contents of before afterwards.
+    With ``restore``, arguments have their old contents afterwards.
     """
     from moye.cuda.device import events
 

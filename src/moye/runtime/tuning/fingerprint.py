@@ -2,12 +2,11 @@
 
 In: a function, kernel or device function.  Out: a hexadecimal digest that is the same in another process.
 
->>> fingerprint(matmul)
-'5f1d...'
+    fingerprint(matmul)      # '5f1d...'
 
 It follows names of modules and closures (also ``module.name``), defaults, what containers, partial and cached functions
-hold, and classes of the function's own package; it stops at the standard library and moye's own algebra, for which
-moye's version stands.  Constants count by ``repr``.
+hold, and classes of the function's own package.  It stops at the standard library and at moye's own algebra, which
+moye's version represents.  Constants count by ``repr``.
 """
 
 from __future__ import annotations
@@ -49,12 +48,12 @@ def fingerprint(function: Any) -> str:
 
 
 def text_of(value: Any) -> str:
-    """A value as text that is the same in another process; functions by what they do."""
+    """A value as text that is the same in another process; a function counts by what it does."""
     return fingerprint(value) if _function(value) is not None else _text(value).decode()
 
 
 def _function(value: Any) -> types.FunctionType | None:
-    """The Python function in a function, kernel, device function, tuned or cached one; not moye's own verbs."""
+    """The Python function in a function, kernel, device function, tuned or cached one; None for moye's own algebra."""
     inner = value if isinstance(value, types.FunctionType) else getattr(value, "function", None)
     if isinstance(value, functools._lru_cache_wrapper):
         inner = inspect.unwrap(value)
@@ -69,7 +68,7 @@ def _package(function: types.FunctionType | None) -> str:
 
 
 def _held(value: Any, package: str) -> Iterator[Any]:
-    """The functions in a value; of a class its methods and properties, where it belongs to the package."""
+    """The functions in a value; for a class, its methods and properties if it belongs to the package."""
     if isinstance(value, functools.partial):
         value = (value.func, value.args, value.keywords)
     if isinstance(value, dict):
@@ -86,7 +85,7 @@ def _held(value: Any, package: str) -> Iterator[Any]:
 
 
 def _code(code: types.CodeType) -> Iterator[bytes]:
-    """Bytecode, names and constants, of nested functions too; neither line numbers nor file names."""
+    """Bytecode, names and constants, also of nested functions; neither line numbers nor file names."""
     yield code.co_code
     yield " ".join((*code.co_names, *code.co_varnames, *code.co_freevars)).encode()
     for constant in code.co_consts:
@@ -111,7 +110,7 @@ def _reads(function: types.FunctionType) -> Iterator[tuple[str, Any]]:
 
 
 def _attributes(name: str, module: types.ModuleType, inner: list[str]) -> Iterator[tuple[str, Any]]:
-    """What the names may mean in a module; those that are no attributes of it may be deprecated there."""
+    """What the names may mean in a module; a name that is not an attribute of it may be deprecated there."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         found = [(f"{name}.{each}", getattr(module, each)) for each in inner if hasattr(module, each)]

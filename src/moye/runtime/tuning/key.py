@@ -1,13 +1,12 @@
 """What a tuned choice depends on: the arguments of a host function, described by value.
 
-In: an argument, of any kind that a kernel takes.  Out: ``Described``: its arrays, a key for this process and a text for
+In: an argument of any kind that a kernel takes.  Out: ``Described``: its arrays, a key for this process and a text for
 the disk.
 
->>> described((A, 3)).text()
-'tuple(0: float32 (256):(1) align 16, 1: 3)'
+    described((A, 3)).text()      # 'tuple(0: float32 (256):(1) align 16, 1: 3)'
 
-A TMA copy counts as its array and as what is static of it, wherever in a container it is; containers without arrays
-count as the values that they are.
+A TMA copy counts as its array and its static part, wherever it is in a container.  A container without arrays counts as
+its value.
 """
 
 from __future__ import annotations
@@ -26,9 +25,9 @@ from moye.runtime.tuning.fingerprint import text_of
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """One argument: ``info`` of its array, ``parts`` of a container of arrays; ``static`` is what else there is of it.
+    """One argument: ``info`` of its array, ``parts`` of a container of arrays; ``static`` is the rest.
 
-    ``static`` is the value itself where it holds no array, the key of a TMA copy, the kind of a container.
+    ``static`` is the value itself if it holds no array, the key of a TMA copy, or the kind of a container.
     """
 
     static: Any
@@ -36,7 +35,7 @@ class Described:
     parts: tuple[tuple[str, Described], ...] = ()
 
     def arrays(self) -> Iterator[ArrayInfo]:
-        """Every array of it."""
+        """Every array in it."""
         if self.info is not None:
             yield self.info
         for _, part in self.parts:
@@ -55,7 +54,7 @@ class Described:
         return (type(self.static), self.static)
 
     def text(self) -> str:
-        """What a choice is kept under on disk: strides by their kind, since kernels are specialised on that."""
+        """The text that a choice is kept under on disk: strides by their kind, as kernels are specialised on that."""
         if self.parts:
             return f"{text_of(self.static)}({', '.join(f'{name}: {part.text()}' for name, part in self.parts)})"
         if self.info is None:

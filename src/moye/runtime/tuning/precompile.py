@@ -1,11 +1,12 @@
 """Compile many kernels at once, in processes where possible.
 
-In: Jobs that ``compile_only(trace_only=True)`` gathered.  Out: every program compiled; the errors of those that failed.
+In: Jobs that ``compile_only(trace_only=True)`` collected.  Out: every program compiled, and the errors of those that
+failed.
 
->>> errors = precompile(jobs, lambda done: ...)
+    errors = precompile(jobs, lambda done: ...)
 
-Processes compile printed sources into the disk cache, from where this process loads them; without a disk cache, threads
-of this process compile (NVRTC releases the GIL).  ``Progress`` shows how far it is.
+Processes compile printed sources into the disk cache, and this process loads them from there.  Without a disk cache,
+threads of this process compile (NVRTC releases the GIL).  ``Progress`` shows how far it is.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ def precompile(jobs: Sequence[Job], done: Callable[[int], None], workers: int | 
 
 
 class Compiling:
-    """Jobs that are compiled while more of them are traced and added; a context manager, leaving it ends the rest."""
+    """Jobs that are compiled while more jobs are traced and added; a context manager, and leaving it ends the rest."""
 
     def __init__(self, workers: int | None = None) -> None:
         self._pool = ThreadPoolExecutor(min(workers or _cores(), _MOST_WORKERS))
@@ -57,14 +58,14 @@ class Compiling:
         self._stack.__exit__(kind, error, trace)
 
     def add(self, *jobs: Job) -> None:
-        """Begin to compile them, each kernel once."""
+        """Begin to compile these jobs, each kernel once."""
         self._jobs += jobs
         for job in jobs:
             if (key := _key(job)) not in self._futures:
                 self._futures[key] = self._pool.submit(self._crew.compile, job)
 
     def finish(self, done: Callable[[int], None]) -> dict[int, MoyeError]:
-        """Wait for all of them, telling ``done`` how many there are; the error of each that failed, by ``id(job)``."""
+        """Wait for all jobs, and tell ``done`` how many are done; the error of each that failed, by ``id(job)``."""
         errors: dict[_Key, MoyeError] = {}
         keys = {future: key for key, future in self._futures.items()}
         for finished, future in enumerate(as_completed(keys), 1):
@@ -82,21 +83,21 @@ def _key(job: Job) -> _Key:
 
 
 def _cores() -> int:
-    """The cores that this process may use: a container's share, where there is one."""
+    """The number of cores that this process may use: a container's share, if there is one."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 class _Crew:
-    """One worker process for each thread that asks, for as long as the stack is open."""
+    """One worker process for each thread that asks for one, as long as the stack is open."""
 
     def __init__(self, stack: ExitStack) -> None:
         self._stack, self._own, self._lock = stack, threading.local(), threading.Lock()
         self._processes = opened() is not None and bool(sys.executable)
 
     def compile(self, job: Job) -> None:
-        """Compile one job; whatever the worker could not do, this process does, and raises its errors."""
+        """Compile one job; if the worker cannot do it, this process does, and raises its errors."""
         if self._processes and not env.lineinfo() and (request := _request(job)) is not None:
             self._worker().compile(request)
         job.compile()
@@ -110,7 +111,7 @@ class _Crew:
 
 
 def _request(job: Job) -> dict[str, Any] | None:
-    """What a worker needs; None where the disk cache has it already."""
+    """What a worker needs; None if the disk cache already has the kernel."""
     from moye.cuda.compiler import nvrtc
     from moye.cuda.printing.printer import print_kernel
 
@@ -153,7 +154,7 @@ class Progress:
                   file=sys.stderr)
 
     def show(self, stage: str, done: int) -> None:
-        """``done`` of all configurations (or of their kernels) are through this stage."""
+        """Show that ``done`` of all configurations (or of their kernels) have passed this stage."""
         if self._bar is not None:
             self._bar.update(self._task, completed=done, description=f"{self._name}: {stage}")
         elif self._shown and sys.stderr.isatty():

@@ -1,11 +1,10 @@
-"""Whether a traced kernel can have what it asks of a multiprocessor: shared memory, and registers of accumulators.
+"""Whether a traced kernel can have what it asks of a multiprocessor: shared memory, and registers for accumulators.
 
-In: a specialisation, the shared memory that a block may have.  Out: a sentence for what it cannot have, or nothing.
+In: a specialisation, and the shared memory that a block may have.  Out: a sentence for what it cannot have, or nothing.
 
->>> excess(spec, 232448)
-'accumulators take 512 registers of a thread, which has 255 in a block of 256 threads'
+    excess(spec, 232448)      # 'accumulators take 512 registers of a thread, which has 255 in a block of 256 threads'
 
-It counts what is certain before compiling, and so never refuses a kernel that fits; it does not foretell spills.
+It counts what is certain before compiling, so it never refuses a kernel that fits; it does not predict spills.
 """
 
 from __future__ import annotations
@@ -20,11 +19,11 @@ _FILE = 65536
 """32-bit registers of a multiprocessor."""
 _MOST = 255
 _UNIT, _WARP = 8, 32
-"""Registers are handed out in eights to each thread of a warp."""
+"""Registers are given out in eights to each thread of a warp."""
 
 
 def excess(spec: Specialised, shared_limit: int) -> str:
-    """Why no block can run, or none without spilling accumulators; empty where neither is certain."""
+    """Why no block can run, or none without spilling accumulators; empty if neither is certain."""
     func = spec.func
     if spec.shared_bytes > shared_limit:
         return f"shared memory takes {spec.shared_bytes} bytes of a block, and the device has {shared_limit}"
@@ -37,7 +36,7 @@ def excess(spec: Specialised, shared_limit: int) -> str:
 def accumulators(func: Func) -> int:
     """The most registers that accumulators take at once: those of MMAs, each from its first use to its last.
 
-    Uses are taken in program order, without the way back in loops; so it is a lower bound.
+    Uses are taken in program order, without the way back in loops, so it is a lower bound.
     """
     spans: dict[Buffer, tuple[int, int]] = {}
     places: dict[int, Buffer] = {}
@@ -54,7 +53,7 @@ def accumulators(func: Func) -> int:
 
 
 def register_cap(func: Func) -> int:
-    """The registers that a thread can have: of its warp group where setmaxnreg deals them out, else by block size."""
+    """The registers that a thread can have: those of its warp group if setmaxnreg sets them, else by block size."""
     if budget := _budget(func):
         return min(_MOST, budget)
     warps = -(-func.threads // _WARP) * func.min_blocks

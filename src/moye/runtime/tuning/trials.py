@@ -2,11 +2,11 @@
 
 In: a function, a key, a device's name.  Out: the trials of configurations that were tried before.
 
->>> TrialStore(matmul, "A: float32 (256, 256)...", "NVIDIA H200").load(configs)
-{Config(BM=128, stages=3): Trial(config=..., ms=0.0713, why='')}
+    TrialStore(matmul, "A: float32 (256, 256)...", "NVIDIA H200").load(configs)
+    # {Config(BM=128, stages=3): Trial(config=..., ms=0.0713, why='')}
 
-An entry is found by the configuration's text, so adding one to a list leaves the others as they are.  A change of the
-function, or of what it calls, begins anew.
+An entry is found by the configuration's text, so adding one to a list leaves the others as they are.  If the function
+changes, or anything that it calls, trials begin anew.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Config:
 
 
 def _shown(value: Any) -> str:
-    """A value for people: dataclasses without what is their default."""
+    """A value for people: dataclasses without fields that have their default."""
     if not dataclasses.is_dataclass(value) or isinstance(value, type):
         return str(value)
     told = ((field, getattr(value, field.name)) for field in dataclasses.fields(value))
@@ -84,15 +84,15 @@ class Trial(NamedTuple):
 
 
 def near(times: Mapping[_Name, float]) -> list[_Name]:
-    """Those that may yet be the fastest, at most ten, the fastest first."""
+    """The configurations that may yet be the fastest, at most ten, the fastest first."""
     ordered = sorted(times, key=lambda name: times[name])[:_MOST_NEAR]
     return [name for name in ordered if times[name] <= _NEAR * times[ordered[0]]]
 
 
 def merged(known: Mapping[Config, Trial], tried: Sequence[Trial]) -> dict[Config, Trial]:
-    """Trials of another day, and new ones with the best of those beside them.
+    """Trials of another day, together with new trials and the best old ones timed beside them.
 
-    Times of two days do not compare: what was not tried again stays behind the slowest of what was.
+    Times of two days do not compare, so what was not tried again stays behind the slowest of what was.
     """
     slowest = max((trial.ms for trial in tried if trial.ms and trial.config in known), default=0.0)
     older = {config: trial._replace(ms=max(trial.ms, slowest)) if trial.ms else trial
@@ -101,7 +101,7 @@ def merged(known: Mapping[Config, Trial], tried: Sequence[Trial]) -> dict[Config
 
 
 class TrialStore:
-    """The trials of one function, key and device; without a disk cache it keeps nothing."""
+    """The trials of one function, key and device; without a disk cache nothing is kept."""
 
     def __init__(self, function: Callable[..., Any], key: str, device: str) -> None:
         from moye.cuda.compiler import nvrtc
@@ -112,12 +112,12 @@ class TrialStore:
         self._record = {"kernel": f"autotune {function.__name__}", "arch": device, "key": key}
 
     def load(self, configs: Iterable[Config]) -> dict[Config, Trial]:
-        """Those of these configurations that have been tried."""
+        """The configurations of this list that have been tried."""
         stored = self._stored()
         return {config: Trial(config, *stored[text]) for config in configs if (text := _text(config)) in stored}
 
     def save(self, trials: Iterable[Trial]) -> None:
-        """Keep these beside what is there by now."""
+        """Keep these trials beside those that are there by now."""
         if self._cache is not None:
             with self._cache.locked():                  # others may have saved theirs meanwhile
                 stored = self._stored() | {_text(trial.config): (trial.ms, trial.why) for trial in trials}
@@ -133,7 +133,7 @@ class TrialStore:
 
 
 def _outcome(ms: Any, why: Any) -> tuple[float | None, str]:
-    """What became of a configuration, as it was kept; ValueError for anything else."""
+    """What became of a configuration, as it was stored; ValueError for anything else."""
     if not isinstance(why, str) or not (ms is None or (isinstance(ms, (int, float)) and 0 <= ms < math.inf)):
         raise ValueError(f"{ms!r} milliseconds, {why!r}")
     return ms, why

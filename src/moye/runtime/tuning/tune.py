@@ -2,13 +2,13 @@
 
 In: a function that launches kernels, ``Config``s of its keyword arguments.  Out: the same function without them.
 
->>> @mo.autotune([mo.Config(BM=128, stages=3), mo.Config(BM=64, stages=4)], key=["A", "B"])
-... def matmul(A, B, C, *, BM, stages): ...
->>> matmul(A, B, C); print(matmul.report())
+    @mo.autotune([mo.Config(BM=128, stages=3), mo.Config(BM=64, stages=4)], key=["A", "B"])
+    def matmul(A, B, C, *, BM, stages): ...
+    matmul(A, B, C); print(matmul.report())
 
-Illegal configurations, and those that need more than a multiprocessor has, are dropped by tracing, the others compiled
-in parallel meanwhile and timed interleaved with L2 flushed (``candidates.py``).  Times are kept on disk, and only new
-configurations tried (``trials.py``).  Host arrays are simulated: there the first legal one is taken.
+Tracing drops illegal configurations and those that need more than a multiprocessor has.  The others are compiled in
+parallel meanwhile and timed interleaved, with L2 flushed (``candidates.py``).  Times are kept on disk, and only new
+configurations are tried (``trials.py``).  Host arrays are simulated: there the first legal configuration is taken.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Tuning:
 
 
 def _by_reason(dropped: Iterable[tuple[Config, str]]) -> dict[str, list[Config]]:
-    """Configurations that dropped out, together where they did for one reason."""
+    """Configurations that dropped out, grouped by the reason."""
     found: dict[str, list[Config]] = {}
     for config, why in dropped:
         found.setdefault(why, []).append(config)
@@ -70,13 +70,12 @@ def _counted(configs: Sequence[Config]) -> str:
 def autotune(configs: Sequence[Config], key: Sequence[str | Callable[..., Any]] | None = None, *,
              prune: Prune | None = None, restore: bool = True,
              progress: bool = True) -> Callable[[Callable[..., Any]], Autotuned]:
-    """Decorator of a host function that launches kernels: its configuration is the fastest for the key.
+    """Give a host function that launches kernels the fastest configuration for its key; a decorator.
 
-    ``key`` names arguments: arrays count by dtype, shape, kinds of strides and alignment, TMA copies by their tiles
-    too, others by value; by default it names all that hold arrays.  A function in it, of the arguments by name, counts
-    by what it answers.  ``prune(config, **arguments)`` drops a
-    configuration by answering True or the reason.  With ``restore``, array arguments have the contents of before once
-    tuning is over.
+    ``key`` names arguments.  Arrays count by dtype, shape, kinds of strides and alignment, TMA copies also by their
+    tiles, and others by value.  By default it names all that hold arrays.  A function in ``key`` is called with the
+    arguments by name, and its result counts.  ``prune(config, **arguments)`` drops a configuration if it returns True
+    or a reason.  With ``restore``, array arguments have their old contents again when tuning is over.
     """
     if not isinstance(configs, Sequence | Iterator) or not (configs := list(configs)) or \
             not all(isinstance(config, Config) for config in configs):
@@ -128,7 +127,7 @@ class Autotuned:
         return self.function(*args, **kwargs, **self.best(*args, **kwargs).kwargs)
 
     def best(self, *args: Any, **kwargs: Any) -> Config:
-        """The configuration for these arguments, tuned if it is not known yet."""
+        """The configuration for these arguments; it is tuned if it is not known yet."""
         arguments = self._bind(args, kwargs)
         found = {name: described(value) for name, value in arguments.items()}
         in_key = {name: argument for name, argument in found.items() if self._in_key(name, argument)}
@@ -176,7 +175,7 @@ class Autotuned:
         return tuning.best
 
     def _first_legal(self, problem: Problem) -> Config:
-        """For the simulator, whose times mean nothing, and where nothing runs."""
+        """The first legal configuration, for the simulator, whose times mean nothing, and where nothing runs."""
         candidates = []
         for candidate in self._candidates(problem):
             if not candidate.why:
@@ -197,7 +196,7 @@ class Autotuned:
             yield Candidate(config, why=dropped if isinstance(dropped, str) else "pruned" if dropped else "")
 
     def _tuned(self, problem: Problem, key: str) -> Tuning:
-        """From the disk as far as it knows the configurations, and by trying the others."""
+        """The result from the disk, if it knows the configurations, and from trying the others."""
         from moye.cuda.device import driver
 
         assert problem.device is not None, "there is a device to time on"
@@ -229,7 +228,7 @@ class Autotuned:
         return [Trial(c.config, times.get(c.config), c.why) for c in candidates]
 
     def _none_legal(self, candidates: Sequence[Candidate]) -> MoyeError:
-        """What all that were traced say, where several say the same: then the arguments are at fault."""
+        """What all the traced configurations say, if several say the same: then the arguments are at fault."""
         errors = [c.error for c in candidates if c.error is not None]
         dropped = _by_reason((c.config, c.why) for c in candidates)
         if len(errors) > 1 and len({c.why for c in candidates if c.error is not None}) == 1:

@@ -1,11 +1,10 @@
-"""A process that compiles printed sources into the disk cache; it runs no user code, so it works from any script.
+"""A process that compiles printed sources into the disk cache; it runs no user code, so any script can use it.
 
 In (stdin, a line each): JSON with source, name, arch, flags, key, root.  Out: ``ok`` or ``failed`` for each.
 
->>> with Worker() as worker: worker.compile({"source": ..., "key": ...})
-True
+    with Worker() as worker: worker.compile({"source": ..., "key": ...})      # True
 
-Why a source failed is not reported: whoever asked compiles it again and gets the error itself.
+It does not report why a source failed: the caller compiles it again and gets the error itself.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ class Worker:
                                          env={**os.environ, "PYTHONPATH": os.pathsep.join(folders(moye=True))})
 
     def compile(self, request: dict[str, Any]) -> bool:
-        """Whether the compiled kernel now lies in the disk cache."""
+        """Whether the compiled kernel is in the disk cache now."""
         assert self._process.stdin is not None and self._process.stdout is not None, "both are pipes"
         try:
             self._process.stdin.write(json.dumps(request) + "\n")

@@ -29,16 +29,29 @@ KEPT = 8
 
 
 @dataclass(frozen=True, slots=True)
+class Owner:
+    """The array whose memory a launch used; ``alone``: that memory ends with the array."""
+
+    alive: Callable[[], Any]
+    alone: bool
+
+    @property
+    def gone(self) -> bool:
+        """Whether others may have its addresses."""
+        return self.alive() is None
+
+
+@dataclass(frozen=True, slots=True)
 class Spans:
     """Byte addresses from each of ``starts`` up to its end, ascending; ``owners`` keep them from meaning others."""
 
     starts: Ints
     ends: Ints
-    owners: tuple[Callable[[], Any], ...]
+    owners: tuple[Owner, ...]
 
     def meets(self, address: Ints, size: int) -> Bools:
         """Which accesses of ``size`` bytes touch it."""
-        if not len(self.starts) or any(owner() is None for owner in self.owners):
+        if not len(self.starts) or any(owner.gone for owner in self.owners):
             return np.zeros(address.shape, np.bool_)
         at = np.searchsorted(self.starts, address + size - 1, side="right") - 1
         hit: Bools = (at >= 0) & (self.ends[at] > address)
@@ -54,6 +67,12 @@ class Prior:
     read: tuple[Spans, ...]
     triggers: bool
     behind: tuple[Prior, ...] = ()
+
+    @property
+    def lost(self) -> bool:
+        """Whether nobody can tell if memory that it used is used again: an array is gone, and may have been a view."""
+        owners = [owner for span in (*self.written, *self.read) for owner in span.owners]
+        return any(owner.gone and not owner.alone for owner in owners)
 
 
 class Threads(Protocol):
@@ -78,6 +97,12 @@ class Dependence:
         self.dependent, self.prior = prior is not None, tuple(prior or ())
         self.recording = self.dependent or bool(kinds)
         self._touched: dict[tuple[int, int, bool], tuple[Global, Array]] = {}
+
+    @property
+    def not_judged(self) -> list[str]:
+        """What is not known of the launches before this one."""
+        return [f"what the launch of {prior.name} may still be doing to an array that is gone, whose memory others may "
+                "hold" for prior in self.prior if prior.lost]
 
     @property
     def after(self) -> tuple[Prior, ...]:
@@ -199,12 +224,15 @@ def _tracked(memory: GlobalMemory, arguments: Sequence[object]) -> list[Spans]:
     return found
 
 
-def _owner(argument: TensorArg) -> Callable[[], Any]:
-    """The array whose memory it is, or None once that is gone and others may have its address."""
+def _owner(argument: TensorArg) -> Owner:
+    """Of an argument: of views, of torch's too, the array that they are of."""
     owner: Any = argument.memory if argument.owner is None else argument.owner
     while isinstance(getattr(owner, "base", None), np.ndarray):
         owner = owner.base
+    if type(owner).__module__ == "torch" and getattr(owner, "_base", None) is not None:
+        owner = owner._base
+    alone = isinstance(owner, np.ndarray) and bool(owner.flags.owndata)
     try:
-        return weakref.ref(owner)
+        return Owner(weakref.ref(owner), alone)
     except TypeError:
-        return lambda: owner
+        return Owner(lambda: owner, alone)

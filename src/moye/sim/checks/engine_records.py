@@ -2,7 +2,7 @@
 
 In: nothing.  Out: ``Boxes``, ``Made``, ``Receivers``, ``Memory``.
 
->>> Made(op, thread, epoch, came)
+    Made(op, thread, epoch, came)
 
 It judges nothing.
 """

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from math import prod
 from typing import Protocol
 
@@ -44,6 +45,7 @@ from moye.sim.checks.global_regions import (
     scope_of,
 )
 from moye.sim.checks.global_verdicts import Clash, Conflicts, Place
+from moye.sim.checks.locks import Held, Locks, locks
 from moye.sim.checks.shared_races import SharedChecker
 from moye.sim.checks.signal_memory import Traffic, strong, traffic
 from moye.sim.checks.signals import Flags, Where
@@ -79,6 +81,8 @@ class GlobalMemory:
                                                for buffer in region.buffers})
         self.unwritten = Unwritten(memory, place, reporter)
         self.between = Between(self.cluster)
+        self.held: Held | None = None
+        """Who holds which lock, in a run in which locks order nothing."""
         self.coarse = False
         self.numbers = {id(op): number for number, op in enumerate(self.plan.ops, 1)}
         self.tracked: dict[int, UnitTracks] = {}
@@ -90,6 +94,15 @@ class GlobalMemory:
         """Per packing and number of blocks the record of each lane of the first blocks."""
         self.conflicts = Conflicts(func, self.plan.ops, place, reporter, memory)
 
+    @property
+    def locks(self) -> Locks | None:
+        """The locks of the kernel, if it has any."""
+        return locks(self.func, self.traffic, lambda buffer: buffer.id in self.plan.regions)
+
+    def hold(self, found: Locks) -> None:
+        """Locks order nothing in this run: it is looked for what they guard."""
+        self.held = Held(found, self.between, self.func.threads)
+
     def forget(self) -> None:
         """Give the memory back."""
         self.tracked.clear()
@@ -97,7 +110,8 @@ class GlobalMemory:
     @property
     def unsupported(self) -> list[str]:
         """What could not be judged."""
-        more = []
+        more = [f"races of writes with all who have read {tracks.region.name}: so many are not remembered"
+                for tracks in self.tracked.values() if tracks.crowd.full]
         if self.between.exhausted:
             more.append("races between threads that signal through memory: there is too much synchronisation to follow")
         if self.coarse:
@@ -130,7 +144,7 @@ class GlobalChecker:
     def __init__(self, memory: GlobalMemory, first: int, blocks: int, shared: SharedChecker) -> None:
         self.memory, self.shared, self.first, self.blocks = memory, shared, first, blocks
         self.threads = memory.func.threads
-        self.flags = shared.flags = Flags(memory.between, memory.traffic, first, blocks, shared)
+        self.flags = shared.flags = Flags(memory.between, memory.traffic, first, blocks, shared, memory.held)
         self.doubtful: list[Clash] = []
         """Writes of elements that others write, until ``settle`` knows their values."""
         self.overlaps = Overlaps(memory, shared, self.flags, first, blocks)
@@ -142,6 +156,8 @@ class GlobalChecker:
         """``size`` bytes at each element index (V, T or 1, B or 1) are read or written by the lanes of the mask."""
         kind = kind_of(op, written)
         self._settled()
+        if self.memory.held is not None:
+            self.memory.held.notice(self.first, self.blocks, self.shared.clocks)
         if self.memory.unwritten:
             self._unwritten(op, ref.buffer, memory, index, size, mask, written)
         if kind in (ATOMIC, STRONG):
@@ -274,6 +290,12 @@ class GlobalChecker:
                     meets |= tracks.packing.pending(old)        # a thread's own copies, too
                 if (at := np.flatnonzero(meets)).size:
                     self._meet(Clash(tracks, buffer, op, kind, rival, unit[at], record[at], old[at]))
+            if rival == READ:
+                at, old = tracks.crowd.met(unit)
+                if (apart := np.flatnonzero((old ^ record[at]) >> shift)).size:
+                    self._meet(Clash(tracks, buffer, op, kind, rival, unit[at[apart]], record[at[apart]], old[apart]))
+        if kind == WRITE:
+            tracks.crowd.forget(unit)
         track = tracks.tracks.get(kind)
         if track is None:
             return
@@ -356,12 +378,14 @@ class GlobalChecker:
             clash = self._unfinished(clash)
         if clash.tracks.region.lasts and packing.detail:
             clash = self.overlaps.reading(clash)
+        if self.memory.held is not None and not self._guarded(clash):
+            return
         inside = packing.block(clash.record) == packing.block(clash.rival)
         if packing.detail and (own := np.flatnonzero(inside)).size:
             part = clash.pick(own)
             late = np.flatnonzero(~self._ordered_inside(part)) if not clash.soft else own[:0]
             if late.size and (late := late[~self._observed(part.pick(late))]).size:
-                self.memory.conflicts.within(part.pick(late))
+                self._report(self.memory.conflicts.within, part.pick(late))
         if not (others := np.flatnonzero(~inside)).size:
             return
         part = clash.pick(others)
@@ -375,7 +399,30 @@ class GlobalChecker:
         if clash.soft:
             part = part.pick(np.flatnonzero(self._narrow(part)))
         if part.unit.size:
-            self.memory.conflicts.add(part)
+            self._report(self.memory.conflicts.add, part)
+
+    def _guarded(self, clash: Clash) -> bool:
+        """Whether locks may be meant to guard what is accessed."""
+        held = self.memory.held
+        return held is not None and clash.tracks.packing.detail and held.certain(clash.op) and \
+            not held.is_lock(self.memory.traffic.key(clash.buffer))
+
+    def _report(self, tell: Callable[[Clash], None], clash: Clash) -> None:
+        """Tell of accesses that nothing orders; in a run without the order of locks, of those without one in common."""
+        held, packing = self.memory.held, clash.tracks.packing
+        if held is None:
+            tell(clash)
+            return
+        left: Bools = np.zeros(clash.unit.shape, np.bool_)
+        actors, rivals = (np.stack([packing.block(r), packing.thread(r), packing.epoch(r), packing.op(r)], axis=1)
+                          for r in (clash.record, clash.rival))
+        pairs, inverse = np.unique(np.concatenate([actors, rivals], axis=1), axis=0, return_inverse=True)
+        for number, (a, b, c, _, d, e, f, op) in enumerate(pairs.tolist()):
+            if held.certain(self.memory.plan.ops[op - 1]):
+                part = clash.pick(here := np.flatnonzero(inverse.reshape(-1) == number))
+                left[here] = not held.apart((a, b, c), (d, e, f), partial(tell, part))
+        if left.any():
+            tell(clash.pick(np.flatnonzero(left)))
 
     def _unfinished(self, clash: Clash) -> Clash:
         """Tell of stores by TMA that are not complete; the entries that are left.

@@ -3,7 +3,7 @@
 In: units and records (arrays (n,), one entry a lane).  Out: records.  It decides nothing.
 
 ``other`` is of another block than ``newest`` if there was one, else of another thread: whoever comes next is
-neither's owner or clashes with one of the two.  A third reader is forgotten, which can hide a race but not invent one.
+neither's owner or clashes with one of the two.  Further readers are in a ``Crowd``, until the unit is written.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from moye.sim.checks.clocks import Bools, Ints
-from moye.sim.checks.global_regions import WRITE, Packing, Region
+from moye.sim.checks.global_regions import READ, WRITE, Packing, Region
 
 
 @dataclass(slots=True)
@@ -32,11 +32,65 @@ def held(word: Ints, unit: Ints, span: slice) -> Ints | None:
     return old if old.any() else None
 
 
+MOST = 1 << 21
+"""Further readers that are kept of a region."""
+
+
+class Crowd:
+    """Readers of units beyond the two that a track has room for; those that are too many are forgotten, and ``full``
+    says so."""
+
+    def __init__(self, packing: Packing) -> None:
+        self.packing = packing
+        self.unit: Ints = np.zeros(0, np.int64)
+        self.record: Ints = np.zeros(0, packing.dtype)
+        self.full = False
+        self._new: list[tuple[Ints, Ints]] = []
+        self._count = 0
+
+    def add(self, unit: Ints, record: Ints) -> None:
+        self._new.append((unit.astype(np.int64), record))
+        self._count += len(unit)
+        if self._count > MOST:
+            self._gather()
+            self.full |= len(self.unit) > MOST
+            self.unit, self.record = self.unit[:MOST], self.record[:MOST]
+
+    def met(self, unit: Ints) -> tuple[Ints, Ints]:
+        """Who else has read these units: positions in ``unit``, and records."""
+        self._gather()
+        if not self.unit.size:
+            return self.unit, self.record
+        low, high = np.searchsorted(self.unit, unit), np.searchsorted(self.unit, unit, "right")
+        count = high - low
+        at = np.repeat(np.arange(len(unit)), count)
+        return at, self.record[np.arange(len(at)) - np.repeat(np.cumsum(count) - count, count) + np.repeat(low, count)]
+
+    def forget(self, unit: Ints) -> None:
+        """These units are written: whoever is ordered after that is ordered after who has read them before."""
+        self._gather()
+        if self.unit.size:
+            keep = ~np.isin(self.unit, unit)
+            self.unit, self.record = self.unit[keep], self.record[keep]
+
+    def _gather(self) -> None:
+        """One reader each, the newest of its records, by unit."""
+        if not self._new:
+            return
+        unit = np.concatenate([self.unit, *(part for part, _ in self._new)])
+        record = np.concatenate([self.record, *(part for _, part in self._new)])
+        lane = record >> self.packing.lane_shift
+        order = np.lexsort((self.packing.epoch(record), lane, unit))
+        unit, record, lane = unit[order], record[order], lane[order]
+        last = np.append((np.diff(unit) != 0) | (np.diff(lane) != 0), True)
+        self.unit, self.record, self._new, self._count = unit[last], record[last], [], int(last.sum())
+
+
 class Track:
     """The last accesses of one kind to the units of a region; 0 is none."""
 
-    def __init__(self, units: int, packing: Packing, *, single: bool) -> None:
-        self.packing = packing
+    def __init__(self, units: int, packing: Packing, *, single: bool, crowd: Crowd | None = None) -> None:
+        self.packing, self.crowd = packing, crowd
         self.newest: Ints = np.zeros(units, packing.dtype)
         self.other: Ints | None = None if single else np.zeros(units, packing.dtype)
 
@@ -68,13 +122,23 @@ class Track:
     def _keep(self, unit: Ints, record: Ints) -> None:
         """Offer records to ``other``: those of another block are kept first."""
         assert self.other is not None, "a track of two words"
-        newest = self.newest.take(unit)
+        newest, before = self.newest.take(unit), self.other.take(unit)
         for wanted in (1, 2):
             rank = self._rank(record, newest)
             held = self._rank(self.other.take(unit), newest)
             take = (rank == wanted) & (held <= rank)
             if take.any():
                 self.other[unit[take]] = record[take]
+        for offered in (record, before) if self.crowd is not None else ():
+            self._left(unit, offered, newest, self.other.take(unit))
+
+    def _left(self, unit: Ints, record: Ints, *kept: Ints) -> None:
+        """Who is neither of those that are kept goes to the crowd."""
+        left: Bools = record != 0
+        for other in kept:
+            left &= (record ^ other) >> self.packing.lane_shift != 0
+        if self.crowd is not None and left.any():
+            self.crowd.add(unit[left], record[left])
 
     def _rank(self, record: Ints, newest: Ints) -> Ints:
         """0 for nobody or the same lane as ``newest``, 1 for its block, 2 for another block."""
@@ -90,4 +154,6 @@ class UnitTracks:
     def __init__(self, region: Region) -> None:
         assert region.packing is not None, "only what fits is tracked"
         self.region, self.packing = region, region.packing
-        self.tracks = {kind: Track(region.units, region.packing, single=kind == WRITE) for kind in region.tracks}
+        self.crowd = Crowd(region.packing)
+        self.tracks = {kind: Track(region.units, region.packing, single=kind == WRITE,
+                                   crowd=self.crowd if kind == READ else None) for kind in region.tracks}

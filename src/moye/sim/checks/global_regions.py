@@ -9,7 +9,7 @@ they are block | op, which tells blocks apart but not the threads of one; where 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from math import gcd
 from typing import Any
@@ -20,6 +20,7 @@ from moye.dtypes import Space
 from moye.ir import ops
 from moye.ir.nodes import Buffer, Func, TensorParam
 from moye.sim.checks.clocks import Bools, Ints
+from moye.sim.flow.once import once_per_func
 from moye.sim.values.memory import Global
 
 WRITE, READ, ATOMIC, STRONG = range(4)
@@ -162,8 +163,13 @@ def tensors_of(op: ops.Op) -> set[Buffer]:
     return found | {op.tensor} if isinstance(op, ops.TmaCopy) else found
 
 
-def accesses(func: Func) -> Iterator[tuple[ops.Op, Buffer, int, int]]:
+@once_per_func
+def accesses(func: Func) -> tuple[tuple[ops.Op, Buffer, int, int], ...]:
     """(op, tensor, kind, bytes at once) of every access to global memory."""
+    return tuple(_accesses(func))
+
+
+def _accesses(func: Func) -> Iterator[tuple[ops.Op, Buffer, int, int]]:
     for op in func.body.walk():
         if isinstance(op, ops.Inspect) or (isinstance(op, ops.AnyBulk) and op.kind.startswith("prefetch")):
             continue
@@ -177,7 +183,7 @@ def accesses(func: Func) -> Iterator[tuple[ops.Op, Buffer, int, int]]:
 
 def plan(func: Func, memory: Callable[[Buffer], Global], blocks: int, *, ordered: bool, spent: int = 0) -> Plan:
     """What to watch.  ``ordered``: blocks may order each other; ``spent``: bytes that go to something else."""
-    found = list(accesses(func))
+    found = accesses(func)
     result = Plan(list({id(op): op for op, *_ in found}.values()))
     regions = _regions(func, memory, found)
     full, brief = _packings(func, blocks, len(result.ops) + 1)
@@ -212,7 +218,7 @@ def _packings(func: Func, blocks: int, count: int) -> tuple[Packing, Packing]:
 
 
 def _regions(func: Func, memory: Callable[[Buffer], Global],
-             found: list[tuple[ops.Op, Buffer, int, int]]) -> list[Region]:
+             found: Sequence[tuple[ops.Op, Buffer, int, int]]) -> list[Region]:
     """Arguments whose spans overlap, merged; only what is written and can clash."""
     sizes: dict[int, int] = {}
     kinds: dict[int, set[int]] = {}

@@ -25,6 +25,7 @@ from moye.sim.checks.global_records import UnitTracks
 from moye.sim.checks.global_regions import ATOMIC, READ, STRONG, WRITE, tensors_of
 from moye.sim.findings.finding import Coordinate, Finding, Reporter
 from moye.sim.findings.wording import at
+from moye.sim.flow.once import once_per_func
 from moye.sim.flow.segments import polls
 from moye.sim.values.memory import Global
 
@@ -91,13 +92,20 @@ class _Pending:
     """(unit, lesser block, greater block)."""
 
 
+@once_per_func
+def _used(func: Func) -> frozenset[int]:
+    """The values that something is made of."""
+    return frozenset(operand.id for op in func.body.walk() for operand in op.operands() if isinstance(operand, Value))
+
+
+@once_per_func
 def signals(func: Func) -> bool:
     """Whether blocks may tell each other something: loops that poll, ordered accesses, atomics whose result is used."""
-    used = {operand.id for op in func.body.walk() for operand in op.operands() if isinstance(operand, Value)}
+    used = _used(func)
     return any(_signals(op, used) for op in func.body.walk())
 
 
-def _signals(op: ops.Op, used: set[int]) -> bool:
+def _signals(op: ops.Op, used: frozenset[int]) -> bool:
     if isinstance(op, (ops.Loop, ops.For)):
         return polls(op) and any(ref.buffer.space is Space.GLOBAL for inner in op.body.walk()
                                  for ref, _ in inner.refs() if isinstance(inner, (ops.Load, ops.Atomic)))
@@ -121,8 +129,10 @@ class Conflicts:
         self.signals = signals(func)
         self.remote = any(isinstance(op, ops.MbarrierArrive) and op.rank is not None for op in func.body.walk())
         self.cluster = prod(func.cluster_dim)
-        self.used = {operand.id for op in func.body.walk() for operand in op.operands() if isinstance(operand, Value)}
+        self.used = _used(func)
         self._pending: dict[tuple[int, int, int, int, int, bool], _Pending] = {}
+        self._writers: dict[int, set[tuple[int, int]]] = {}
+        """Per region the units that blocks are known to write against each other, and the blocks."""
 
     # --- within a block ----------------------------------------------------------------------------------------------
 
@@ -132,6 +142,8 @@ class Conflicts:
         actor, rival = packing.thread(clash.record), packing.thread(clash.rival)
         late = clash.rival_kind in (READ, STRONG)
         warp = (actor // WARP == rival // WARP) & (not clash.together)
+        across = np.unique(packing.op(clash.rival[~warp]))
+        warp &= ~np.isin(packing.op(clash.rival), across)       # a sync_warp alone would not do
         for same in (False, True):
             for number in np.unique(packing.op(clash.rival[warp == same])).tolist():
                 at = np.flatnonzero((warp == same) & (packing.op(clash.rival) == number))
@@ -146,18 +158,22 @@ class Conflicts:
         other = self._op(clash, i)
         why = (f"both are lanes of warp {actor // WARP}, and there is no sync_warp" if code == "C3"
                else "there is no barrier")
+        alias = " through " + " or ".join(sorted(tensor.name for tensor in tensors_of(other))) if self._aliased(clash) \
+            else ""
         head = f"{what} in global memory is {_DONE[clash.kind]} by thread {actor} of block {where}"
         hint: str | None = HINTS[code]
         if clash.together:
             text, hint = f"{head} and by thread {rival} in one statement: two writes that nothing orders", \
                 "let one thread write each element"
         elif late:
-            text = f"{head} while thread {rival} may still be reading it: {why} between that read and this write"
+            text = f"{head} while thread {rival} may still be reading it{alias}: {why} between that read and this write"
         else:
-            text = f"{head} while nothing orders it after the write by thread {rival}: {why} between them"
+            text = f"{head} while nothing orders it after the write by thread {rival}{alias}: {why} between them"
         locs, threads = (other.loc, clash.op.loc), (rival, actor)
         if late:
             locs, threads = locs[::-1], threads[::-1]
+        if alias and not clash.together:
+            hint = f"pass arguments that do not overlap, or {hint}"
         with self.reporter.agreed(clash.agree):
             self.reporter.add(Finding(code, text, locs, where, threads, clash.buffer.name, coordinate, hint),
                               len(clash.unit))
@@ -226,7 +242,9 @@ class Conflicts:
             key = (clash.tracks.region.start, id(clash.op), int(number), clash.kind, clash.rival_kind,
                    clash.agree)
             found = self._pending.get(key)
-            kept = part.pick(np.argsort(part.unit, kind="stable")[:KEPT])
+            first = np.unique(np.stack([part.unit, *part.blocks()]), axis=1, return_index=True)[1]
+            first.sort()
+            kept = part.pick(first[np.argsort(part.unit[first], kind="stable")[:KEPT]])
             if found is None:
                 found = self._pending[key] = _Pending(kept)
             elif len(found.keys) < KEPT:
@@ -242,8 +260,9 @@ class Conflicts:
         regions = {id(p.clash.tracks) for p in pending}
         for region in regions:
             mine = [p for p in pending if id(p.clash.tracks) == region]
-            writers = {(unit, block) for p in mine if p.clash.kinds == {WRITE} for unit, a, b in p.keys
-                       for block in (a, b)}
+            writers = self._writers.setdefault(region, set())
+            writers |= {(unit, block) for p in mine if p.clash.kinds == {WRITE} for unit, a, b in p.keys
+                        for block in (a, b)}
             both = {unit for p in mine if p.clash.kinds == {WRITE, READ} for unit, a, b in p.keys
                     if (unit, a) in writers and (unit, b) in writers}
             for p in mine:

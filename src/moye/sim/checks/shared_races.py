@@ -42,6 +42,7 @@ from moye.sim.checks.shared_records import (
     bit,
     epoch_of,
     kind_of,
+    op_of,
     pack,
     put,
     renew,
@@ -51,6 +52,7 @@ from moye.sim.checks.shared_records import (
 from moye.sim.checks.shared_verdicts import Clashes, Judge
 from moye.sim.checks.signals import Flags, Where
 from moye.sim.findings.finding import Reporter
+from moye.sim.flow.once import once_per_func
 
 MOST_RECORDS = 1 << 24
 """Records of reads that are kept of all groups."""
@@ -75,6 +77,7 @@ class SharedChecker:
         self.shadows: dict[int, Shadow] = {}
         self.reuse = Reuse()
         self.engines = Engines(self, func)
+        self.judge.barriers = self.engines.barriers
         self.peers = Peers(self, func)
         self.proxies = _in_two_proxies(func)
         """The tensors for which proxy fences matter."""
@@ -99,14 +102,15 @@ class SharedChecker:
             return
         shadow, at = found
         if (clashes := self.against_write(shadow, at, initialised=True)) is not None and \
-                (clashes := self._overtaken(shadow, op, clashes)) is not None:
+                (clashes := self._overtaken(shadow, op, clashes)) is not None and \
+                (clashes := self._unguarded(shadow, op, clashes)) is not None:
             self.engines.judge.read(shadow, op, clashes, self.engines.all)
         if shadow.turns is not None:
             shadow.turns.looked(at)
         self.peers.local(shadow, op, at, _READ)
         if ordered:
             return                                      # ordered with atomics; not kept against plain writes
-        if (clashes := self._against_atomics(shadow, at)) is not None:
+        if (clashes := self._against_atomics(shadow, op, at)) is not None:
             self.judge.read(shadow, op, clashes, _READ)
         shadow.reads.add(at, self.clocks, self.judge.number(op))
 
@@ -131,7 +135,8 @@ class SharedChecker:
         if shadow.atomics is None:
             shadow.atomics = Recent(shadow.units, self.clocks)
         stores = isinstance(op, Store)
-        if (clashes := self.against_write(shadow, at, initialised=not stores)) is not None:
+        if (clashes := self.against_write(shadow, at, initialised=not stores)) is not None and \
+                (clashes := self._unguarded(shadow, op, clashes)) is not None:
             self.judge.read(shadow, op, clashes, _UPDATED)
         self._after_reads(shadow, op, at, _UPDATED, asynchronous=False)
         self.peers.local(shadow, op, at, _WRITTEN)
@@ -152,12 +157,13 @@ class SharedChecker:
         shadow, at = found
         verb = _COPIED if asynchronous else _WRITTEN
         self._twice(shadow, op, at, verb)
-        if (clashes := self.against_write(shadow, at, initialised=False)) is not None:
+        if (clashes := self.against_write(shadow, at, initialised=False)) is not None and \
+                (clashes := self._unguarded(shadow, op, clashes)) is not None:
             plain = (kind_of(clashes.record) == SYNC) & (not asynchronous)
             for part, late in ((plain, True), (~plain, False)):
                 if part.any():
                     self._clash(InDoubt(shadow, op, pick(clashes, part), verb, together=False), late=late)
-        if shadow.atomics is not None and (clashes := self._against_atomics(shadow, at)) is not None:
+        if shadow.atomics is not None and (clashes := self._against_atomics(shadow, op, at)) is not None:
             shadow.atomics.forget(clashes.unit, clashes.block)
             self.judge.write(shadow, op, clashes, verb)
         if shadow.atomics is not None and self.flags is not None:
@@ -179,7 +185,7 @@ class SharedChecker:
 
     def _after_reads(self, shadow: Shadow, op: Op, at: Footprint, verb: str, asynchronous: bool) -> None:
         clashes = self.against(shadow.reads, at)
-        if clashes is not None:
+        if clashes is not None and (clashes := self._unguarded(shadow, op, clashes)) is not None:
             shadow.reads.forget(clashes.unit, clashes.block)
             self.judge.overwrite(shadow, op, clashes, verb, asynchronous)
 
@@ -328,10 +334,11 @@ class SharedChecker:
         assert self.flags is not None, "the memory is followed"
         return Where(lambda block, byte: (block, buffer.root.id, byte), self.flags.traffic.watched(buffer))
 
-    def _against_atomics(self, shadow: Shadow, at: Footprint) -> Clashes | None:
+    def _against_atomics(self, shadow: Shadow, op: Op, at: Footprint) -> Clashes | None:
         """Entries that are not ordered after an atomic by another thread, nor have seen what it did."""
         clashes = None if shadow.atomics is None else self.against(shadow.atomics, at)
-        if clashes is None or self.flags is None or not self.flags.between.locations:
+        if clashes is None or self.flags is None or not self.flags.between.locations or \
+                (clashes := self._unguarded(shadow, op, clashes)) is None:
             return clashes
         keep = np.array([not self._saw(shadow, *entry) for entry in zip(
             clashes.unit.tolist(), clashes.block.tolist(), clashes.record.tolist(), clashes.actor.tolist(),
@@ -345,6 +352,27 @@ class SharedChecker:
         rival = number, record & THREAD, record >> EPOCH_SHIFT
         return self.flags.observed((number, shadow.buffer.id, unit * shadow.unit), eye,
                                    self.flags.between.visible(eye), rival)
+
+    # --- locks -------------------------------------------------------------------------------------------------------
+
+    def _unguarded(self, shadow: Shadow, op: Op, clashes: Clashes) -> Clashes | None:
+        """In a run in which locks order nothing, what no lock guards; else all of them."""
+        held = None if self.flags is None else self.flags.held
+        if held is None or self.flags is None:
+            return clashes
+        if not held.certain(op) or held.is_lock(self.flags.traffic.key(shadow.buffer)):
+            return None
+        rivals = [self.judge.ops[number] for number in op_of(clashes.record).tolist()]
+        keep: Bools = (clashes.record != 0) & (clashes.kind == SYNC)
+        keep &= np.array([rival is not None and held.certain(rival) for rival in rivals], np.bool_)
+        for i in np.flatnonzero(keep).tolist():
+            block = self.flags.first + int(clashes.block[i])
+            group = self.clocks.group[int(clashes.actor[i])]
+            now = block, int(clashes.actor[i]), int(self.clocks.now[group, min(int(clashes.block[i]),
+                                                                               self.clocks.columns - 1)])
+            then = block, int(clashes.thread[i]), int(epoch_of(clashes.record[i:i + 1])[0])
+            keep[i] = not held.apart(now, then, lambda: None)
+        return clashes.pick(keep) if keep.any() else None
 
     # --- order -------------------------------------------------------------------------------------------------------
 
@@ -394,6 +422,8 @@ class SharedChecker:
 
     def _find(self, op: Op, ref: Ref | TileRef, addresses: Ints, width: int, active: Bools | None,
               by_group: bool) -> tuple[Shadow, Footprint] | None:
+        if self.flags is not None and self.flags.held is not None:
+            self.flags.held.notice(self.flags.first, self.blocks, self.clocks)
         active = self._mask(active)
         if addresses.shape[2] > 1 and bool((addresses == addresses[:, :, :1]).all()):
             addresses = addresses[:, :, :1]
@@ -468,6 +498,7 @@ class SharedChecker:
             shadow.expand(self.blocks)
 
 
+@once_per_func
 def _in_two_proxies(func: Func) -> frozenset[int]:
     """The shared tensors that asynchronous units read or write and that threads write, too."""
     units, threads = set[int](), set[int]()

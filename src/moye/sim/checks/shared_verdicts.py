@@ -9,7 +9,7 @@ whether two accesses are ordered; shared.py does.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -123,6 +123,8 @@ class Judge:
         self.block_ids = block_ids
         self.warp = warp
         self.copies = copies
+        self.barriers: Mapping[int, Mapping[int, Op]] = {}
+        """By tensor and element the initialisations of mbarriers."""
         self.ops: list[Op | None] = [None]
         self._numbers: dict[int, int] = {}
 
@@ -228,6 +230,10 @@ class Judge:
     # --- words -------------------------------------------------------------------------------------------------------
 
     def _tell_read(self, shadow: Shadow, scene: Scene) -> tuple[str, str | None]:
+        if scene.code == "B6" and (made := self._barrier(shadow, scene)) is not None:
+            return (f"{scene.here} is {scene.verb} by thread {scene.actor}{at(scene.op)}, but it is an mbarrier since "
+                    f"its initialisation{at(made)}, and holds no data", "keep data and mbarriers apart; mbarrier_wait "
+                    "looks at its phase")
         if scene.code == "B6":
             return f"{scene.here} is {scene.verb} by thread {scene.actor}{at(scene.op)} before anything wrote it", \
                 HINTS["B6"]
@@ -245,6 +251,11 @@ class Judge:
             why, hint = self._too_permissive(shadow, scene)
             return f"{scene.here} is {scene.verb} while a copy into it may be in flight: {why}", hint
         return _tell_unordered(scene)
+
+    def _barrier(self, shadow: Shadow, scene: Scene) -> Op | None:
+        """Where the element was made an mbarrier, if it was."""
+        byte = scene.unit * shadow.unit
+        return self.barriers.get(shadow.buffer.id, {}).get(byte * 8 // shadow.buffer.dtype.bits)
 
     def _too_permissive(self, shadow: Shadow, scene: Scene) -> tuple[str, str]:
         """Why the issuer's last wait did not cover the copy, and what would."""

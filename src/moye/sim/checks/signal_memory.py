@@ -2,7 +2,7 @@
 
 In: a Func.  Out: ``Traffic``: the buffers whose strong values somebody looks at, and the ops that poll.
 
->>> traffic(func, {}).follows(op)       # whether what this access synchronises must be followed
+    traffic(func, {}).follows(op)       # whether what this access synchronises must be followed
 """
 
 from __future__ import annotations

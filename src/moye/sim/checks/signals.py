@@ -20,6 +20,7 @@ from moye.ir import ops
 from moye.sim.checks.clocks import Bools, Clocks, Ints
 from moye.sim.checks.flag_history import ITSELF, Between, Clock, Eye, Location, Place, Release, Writer, eye_of, news
 from moye.sim.checks.global_regions import CLUSTER, scope_of
+from moye.sim.checks.locks import Held
 from moye.sim.checks.signal_memory import ACQUIRES, RELEASES, Traffic
 from moye.sim.values.masks import lanes_of
 
@@ -61,13 +62,18 @@ class _Turn:
     op: int
     epoch: int
     value: int
+    again: bool = False
+    """Whether that was the value of the look before, in another epoch: a loop that polls may synchronise, too."""
 
 
 class Flags:
     """The signals of one batch; blocks count from ``first`` in the launch."""
 
-    def __init__(self, between: Between, traffic: Traffic, first: int, blocks: int, shared: Threads) -> None:
+    def __init__(self, between: Between, traffic: Traffic, first: int, blocks: int, shared: Threads,
+                 held: Held | None = None) -> None:
         self.between, self.traffic, self.first, self.blocks, self.shared = between, traffic, first, blocks, shared
+        self.held = held
+        """Who holds which lock, in a run in which locks order nothing."""
         self.fences = [Fences(shared.threads, blocks) for _ in range(3)]
         self.outcome: Outcome | None = None
         """Of the atomic that is being done ..."""
@@ -77,6 +83,8 @@ class Flags:
         """Per block relaxed reads of its threads at an epoch: the value and the scope."""
         self._turns: dict[tuple[int, int, Location], _Turn] = {}
         self._floors: dict[tuple[int, int, Location], tuple[tuple[int, int, int], int, Clock]] = {}
+        self._must: dict[tuple[int, int, Location], int] = {}
+        """The oldest values that threads can still find, where locks and chance order nothing."""
         self._idle: dict[int, tuple[int, Ints, Bools]] = {}
         self._given: list[tuple[int, list[int], Any]] = []
 
@@ -177,7 +185,8 @@ class Flags:
 
     def done(self, op: ops.Op, mask: Bools | None) -> None:
         """A strong access is over: what follows in these threads is not part of what they have released."""
-        if getattr(op, "order", None) in RELEASES and self.traffic.follows(op):
+        if (getattr(op, "order", None) in RELEASES and self.traffic.follows(op)) or (
+                self.held is not None and id(op) in self.held.locks.lets_go):
             clocks = self.shared.clocks
             clocks.now = clocks.now + clocks.groups_of(self.shared.everyone(mask))
 
@@ -185,8 +194,29 @@ class Flags:
 
     def _write(self, op: ops.Op, place: Place, block: int, thread: int, before: Any, *, rmw: bool) -> None:
         writer: Writer = self.first + block, thread, self._epoch(block, thread)
-        location = self.between.write(place, writer, before, self._releases(op, block, thread), rmw=rmw)
+        releases = self._releases(op, block, thread)
+        if self.held is not None:
+            releases = self._locked(self.held, op, place, writer, before, releases)
+        location = self.between.write(place, writer, before, releases, rmw=rmw)
         self._turns[block, thread, location] = _Turn(0, 0, location.latest)
+        if self.held is not None:
+            self._must[block, thread, location] = location.latest
+
+    def _locked(self, held: Held, op: ops.Op, place: Place, writer: Writer, before: Any,
+                releases: list[Release]) -> list[Release]:
+        """What the write of a lock publishes in every order."""
+        if id(op) not in held.locks.lets_go:
+            return releases
+        if self.shared.clocks.columns == 1 and self.blocks > 1:
+            self.shared.expand()
+        eye = self.eye(writer[0] - self.first, writer[1])
+        assert isinstance(op, (ops.Store, ops.Atomic)), "an operation on a lock"
+        free = before == held.locks.free[self.traffic.key(op.ref.buffer)]
+        if held.locks.lets_go[id(op)]:
+            return held.let_go(op, place, writer, eye, releases, idle=bool(free))
+        if free:
+            held.take(op, place, writer, eye)
+        return []
 
     def _releases(self, op: ops.Op, block: int, thread: int) -> list[Release]:
         """What a strong write publishes: everything before it if it releases, else what lies before a fence."""
@@ -232,6 +262,17 @@ class Flags:
     def _observe(self, op: ops.Op, where: Where, location: Location, value: int, block: int,
                  threads: list[int]) -> None:
         """Threads of a block have read a value."""
+        if self.held is None:
+            self._know(op, where, location, value, block, threads)
+            return
+        for thread in threads:                          # what a look must find, in whatever order
+            known = self._must.get((block, thread, location), 0)
+            sure = self._floor(location, block, thread, known) if id(op) in self.held.locks.chance else value
+            self._must[block, thread, location] = max(sure, known)
+            self._know(op, where, location, sure, block, [thread])
+
+    def _know(self, op: ops.Op, where: Where, location: Location, value: int, block: int, threads: list[int]) -> None:
+        """Threads of a block know that a value has been written, and from now on what was released up to it."""
         clocks, scope = self.shared.clocks, scope_of(op)
         for group in np.unique(clocks.group[threads]).tolist():
             members = [t for t in threads if clocks.group[t] == group]
@@ -250,6 +291,8 @@ class Flags:
         if clock:
             for member in members:
                 self.between.acquire(self.first + block, member, self._epoch(block, member), clock)
+                if self.held is not None:
+                    self.held.learnt(self.first + block, member, self._epoch(block, member), clock)
             self._learn(block, members, clock)
 
     def fence(self, op: ops.Fence, mask: Bools | None) -> None:
@@ -324,20 +367,31 @@ class Flags:
     def _choose(self, op: ops.Op, location: Location, block: int, threads: list[int]) -> int:
         """The value that threads of a block read: the next one that they may see if they poll, else the newest."""
         latest = location.latest
-        if id(op) not in self.traffic.polled or self.between.newest:
+        if id(op) not in self.traffic.polled or self.held is not None:
             value = latest
         else:
-            value = max(self._after_last(op, location, block, thread) for thread in threads)
+            turn = self._late if self.between.newest else self._after_last
+            value = max(turn(op, location, block, thread) for thread in threads)
         for thread in threads:
-            self._turns[block, thread, location] = _Turn(id(op), self._epoch(block, thread), value)
+            before, epoch = self._turns.get((block, thread, location)), self._epoch(block, thread)
+            again = before is not None and before.op == id(op) and before.epoch != epoch and before.value == value
+            self._turns[block, thread, location] = _Turn(id(op), epoch, value, again)
         return value
+
+    def _late(self, op: ops.Op, location: Location, block: int, thread: int) -> int:
+        """A first look is too early for anything new, and every other one finds the newest value."""
+        turn, latest = self._turns.get((block, thread, location)), location.latest
+        if turn is not None and (turn.op == id(op) or turn.value == latest):
+            return latest
+        return max(self._floor(location, block, thread, 0 if turn is None else turn.value), latest - PATIENCE)
 
     def _after_last(self, op: ops.Op, location: Location, block: int, thread: int) -> int:
         turn, latest = self._turns.get((block, thread, location)), location.latest
         if turn is not None and turn.value == latest:
             return latest
         floor = self._floor(location, block, thread, 0 if turn is None else turn.value)
-        if turn is not None and turn.op == id(op) and turn.epoch == self._epoch(block, thread) and turn.value >= floor:
+        if turn is not None and turn.op == id(op) and turn.value >= floor and (
+                turn.again or turn.epoch == self._epoch(block, thread)):
             return min(turn.value + 1, latest)
         return max(floor, latest - PATIENCE)
 

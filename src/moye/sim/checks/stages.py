@@ -18,6 +18,7 @@ import numpy as np
 from moye.ir import ops
 from moye.ir.nodes import Buffer, Func
 from moye.sim.checks.clocks import Bools, Ints
+from moye.sim.flow.once import once_per_func
 
 Key = tuple[int, int]
 """A tensor of mbarriers and an element of it."""
@@ -258,6 +259,7 @@ def _last(empty: tuple[Buffer, int], arrivals: Arrivals, moments: Ints, among: s
     return None if op is None else Lapse("released", *empty, wait, op, among.start + i, int(moments[i]))
 
 
+@once_per_func
 def _pairs(func: Func) -> dict[int, Buffer]:
     """Of as many tensors with as many barriers each the first belongs to the first; one alone to all.
 
@@ -281,6 +283,7 @@ def _pairs(func: Func) -> dict[int, Buffer]:
     return {buffer.id: buffer for buffer in both} | found
 
 
+@once_per_func
 def _again(func: Func) -> set[int]:
     """The tensors of mbarriers whose initialisation comes after a wait, or is in one loop with a wait."""
     found, waited = set(), set()
@@ -296,6 +299,7 @@ def _again(func: Func) -> set[int]:
     return found
 
 
+@once_per_func
 def _copied(func: Func) -> dict[int, ops.AnyBulk]:
     walked = list(func.body.walk())
     loads = [op for op in walked if isinstance(op, ops.AnyBulk) and op.kind == "load"]

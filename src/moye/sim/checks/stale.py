@@ -11,6 +11,7 @@ a condition that does not bound an index (guards.py) counts only where there was
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -24,8 +25,10 @@ from moye.ir.traits import Trait
 from moye.sim.checks.global_regions import ATOMIC, SHARE, SPARE, WRITE, accesses
 from moye.sim.findings.finding import Finding, Reporter, coordinate_of
 from moye.sim.flow.guards import fixed, guards, is_ragged, loops_of
-from moye.sim.values.masks import Mask, lanes_of
-from moye.sim.values.memory import Array, Fragment, Leftovers, Shared, TensorArg
+from moye.sim.flow.once import once_per_func
+from moye.sim.values.leftovers import Leftovers
+from moye.sim.values.masks import Mask
+from moye.sim.values.memory import Array, Fragment, Shared, TensorArg
 
 CHUNK = 1 << 24
 FRESH = -1
@@ -43,6 +46,16 @@ class Left:
     count: int
 
 
+@dataclass(frozen=True, slots=True)
+class Statements:
+    """What may leave something: by the id of each operation the number of its statement, what those write, and
+    whether the predicate of a copy bounds an index."""
+
+    numbers: dict[int, int]
+    buffers: frozenset[int]
+    bounds: dict[int, bool | None]
+
+
 class Stale:
     """The copies to watch in one run; ``chosen`` (None: none) are those whose leftovers get other values."""
 
@@ -52,25 +65,8 @@ class Stale:
         self.shared: list[Leftovers] = []
         """What is left in shared memory; in registers it counts as read."""
         self._kept = False
-        keys: dict[tuple[object, int], list[ops.Copy | ops.Store]] = {}
-        looped: set[int] = set()
-        for op, inside in _walk(func.body, False):
-            if isinstance(op, ops.Copy) and _keeps(op):
-                keys.setdefault((op.loc, op.dst.buffer.id), []).append(op)
-                if inside:
-                    looped.add(id(op))
-        loops = loops_of(func)
-        keys = {key: same for key, same in keys.items() if not _alike(same, loops)}
-        for guard in guards(func).values():
-            for op in (target.op for target in guard.targets):
-                same = keys.setdefault((op.loc, target_of(op).id), [])
-                looped.add(id(op))
-                if op not in same:
-                    same.append(op)
-        several = [same for same in keys.values() if len(same) > 1 or id(same[0]) in looped]
-        self.numbers = {id(op): number for number, same in enumerate(several, 1) for op in same}
-        self.buffers = {target_of(same[0]).id for same in several}
-        self._bounds = {id(op): _bounds(op, loops) for same in several for op in same if isinstance(op, ops.Copy)}
+        found = _statements(func)
+        self.numbers, self.buffers, self._bounds = found.numbers, found.buffers, found.bounds
 
     @property
     def used(self) -> bool:
@@ -81,95 +77,111 @@ class Stale:
         """Whether the predicate of a copy bounds an index."""
         return bool(self._bounds.get(id(op)))
 
-    def note(self, op: ops.Copy | ops.Store, memory: Shared | Fragment, rows: Array, wrong: Array,
+    def note(self, op: ops.Copy | ops.Store, memory: Shared | Fragment, rows: Array, wrong: Array, threads: int,
              block_ids: Array) -> None:
-        """The lanes ``wrong`` (V, T, B) leave the elements ``rows`` (broadcast likewise) as they were."""
-        number = self.numbers[id(op)]
+        """The lanes ``wrong`` (V, T or 1, B or 1) leave the elements ``rows`` (likewise) as they were."""
+        number, shape = self.numbers[id(op)], (len(rows), threads, len(block_ids))
         if number not in self.left:
-            v, t, b = (int(i) for i in np.argwhere(wrong)[0])
-            element = int(np.broadcast_to(rows, wrong.shape)[v, t, b])
+            v, t, b = (int(i) for i in np.unravel_index(int(wrong.argmax()), wrong.shape))
+            element = int(np.broadcast_to(rows, shape)[v, t, b])
             self.left[number] = Left(op, t, tuple(int(i) for i in block_ids[b]), element, 0)
-        self.left[number].count += int(wrong.sum())
-        _, thread, block = np.nonzero(wrong)
-        row = np.broadcast_to(rows, wrong.shape)[wrong]
-        at = (row, block) if isinstance(memory, Shared) else (row, thread, block)
+        self.left[number].count += int(np.count_nonzero(wrong)) * (math.prod(shape) // wrong.size)
         if isinstance(memory, Shared) and memory.left is not None:
-            memory.left.note(at)
+            memory.left.note(rows, wrong)
         else:
             self._kept = True
         if self.chosen is not None and number in self.chosen:
+            wrong = np.broadcast_to(wrong, shape)
+            _, thread, block = np.nonzero(wrong)
+            row = np.broadcast_to(rows, shape)[wrong]
+            at = (row, block) if isinstance(memory, Shared) else (row, thread, block)
             memory.data[at] = _other(memory.data[at])
 
     def skipped(self, op: ops.Copy | ops.Store, memory: Shared | Fragment, rows: Array, mask: Mask, ragged: bool,
-                outside: Array, threads: int, block_ids: Array) -> None:
+                outside: Callable[[], Array], threads: int, block_ids: Array) -> None:
         """The lanes of the mask do not write ``rows`` (V, T or 1, B or 1); ``outside``: there is nothing to read."""
-        shape = (len(rows), threads, len(block_ids))
-        if memory.owner is None or (mask is False):
+        if memory.owner is None or mask is False:
             return
-        lanes = np.broadcast_to(lanes_of(mask, threads, len(block_ids)), shape)
-        there = lanes & (rows >= 0) & (rows < len(memory.data))     # a lane that is off may be anywhere
-        at = _places(memory, rows, shape)
-        wrong = there & (memory.owner[at] == self.numbers[id(op)])
-        if isinstance(memory, Shared) and memory.left is not None:
-            wrong &= memory.left.used(at)
-        if not ragged:
-            wrong = wrong & outside
+        wrong = (memory.owner.of(rows) == self.numbers[id(op)]) & _there(memory, rows)
+        if mask is not None:
+            wrong = wrong & np.asarray(mask)
+        wrong = _used(memory, rows, wrong)
+        if not ragged and wrong.any():
+            wrong = wrong & outside()
         if wrong.any():
-            self.note(op, memory, rows, wrong, block_ids)
+            self.note(op, memory, rows, wrong, threads, block_ids)
 
-    def wrote(self, op: ops.Store, memory: Shared, rows: Array, mask: Mask, threads: int, blocks: int) -> None:
+    def wrote(self, op: ops.Store, memory: Shared, rows: Array, mask: Mask) -> None:
         """The lanes of the mask have stored to ``rows``."""
-        shape = (len(rows), threads, blocks)
-        if memory.owner is not None and mask is not False:
-            here = np.broadcast_to(lanes_of(mask, threads, blocks), shape)
-            at = tuple(np.broadcast_to(part, shape)[here] for part in _places(memory, rows, shape))
-            memory.owner[at] = self.numbers[id(op)]
-            if memory.left is not None:
-                memory.left.clear(at)
+        if mask is not False:
+            _own(memory, rows, None if mask is None else np.asarray(mask), self.numbers[id(op)])
 
-    def copied(self, op: ops.Copy, memory: Shared | Fragment, rows: Array, on: Mask, mask: Mask, outside: Array,
-               threads: int, block_ids: Array) -> None:
+    def copied(self, op: ops.Copy, memory: Shared | Fragment, rows: Array, on: Mask, mask: Mask,
+               outside: Callable[[], Array], threads: int, block_ids: Array) -> None:
         """A copy to the elements ``rows`` (V, T or 1, B or 1) runs in the lanes ``on`` out of ``mask``."""
-        shape = (len(rows), threads, len(block_ids))
         owner, number = memory.owner, self.numbers[id(op)]
         if owner is None:
             return
         if on is None or (on is not False and bool(np.all(on))):
-            _own(memory, rows, number)
+            _own(memory, rows, None, number)
             return
-        here = np.broadcast_to(np.asarray(on), shape)
-        wanted = np.broadcast_to(lanes_of(mask, threads, len(block_ids)), shape)
-        at = _places(memory, rows, shape)
-        bounds = self._bounds[id(op)]
-        meant = outside if bounds is False else outside | (here.any(axis=(0, 1)) | bool(bounds))
-        written = tuple(np.broadcast_to(part, shape)[here] for part in at)
-        before, there = owner[at], (rows >= 0) & (rows < len(memory.data))
-        owner[written] = FRESH                          # what no other lane writes now
-        wrong = wanted & ~here & meant & there & (before == number) & (owner[at] == number)
-        if isinstance(memory, Shared) and memory.left is not None:
-            wrong &= memory.left.used(at)
+        shape, here = (len(rows), threads, len(block_ids)), np.asarray(on)
+        before = owner.of(rows)
+        owner.put(rows, here, FRESH)                    # what no other lane writes now
+        wrong = ~here & (before == number) & (owner.of(rows) == number) & _there(memory, rows)
+        if mask is not None:
+            wrong = wrong & np.asarray(mask)
+        wrong = _used(memory, rows, wrong)
         if wrong.any():
-            self.note(op, memory, rows, wrong, block_ids)
-        owner[written] = number
-        if isinstance(memory, Shared) and memory.left is not None:
-            memory.left.clear(written)
+            bounds = self._bounds[id(op)]
+            some = bounds if bounds is not None else np.broadcast_to(here, shape).any(axis=(0, 1))
+            wrong = wrong & (some | outside())
+        if wrong.any():
+            self.note(op, memory, rows, wrong, threads, block_ids)
+        _own(memory, rows, here, number)
 
 
-def _own(memory: Shared | Fragment, rows: Array, number: int) -> None:
-    """Every lane has written the elements ``rows`` (V, T or 1, B or 1)."""
-    assert memory.owner is not None, "asked for"
-    rows = rows.clip(0, len(memory.data) - 1)
-    place = (rows[..., 0],) if rows.shape[-1] == 1 else (rows, np.arange(rows.shape[-1]))
-    memory.owner[place] = number
+def _own(memory: Shared | Fragment, rows: Array, lanes: Array | None, number: int) -> None:
+    """The lanes (None: all) have written the elements ``rows`` (V, T or 1, B or 1)."""
+    if memory.owner is not None:
+        memory.owner.put(rows, lanes, number)
     if isinstance(memory, Shared) and memory.left is not None:
-        memory.left.clear(place)
+        memory.left.clear(rows, lanes)
 
 
-def _places(memory: Shared | Fragment, rows: Array, shape: tuple[int, ...]) -> tuple[Array, ...]:
-    """Where the elements ``rows`` of the lanes are in a table of owners."""
-    full = np.clip(np.broadcast_to(rows, shape), 0, len(memory.data) - 1)
-    column = np.arange(shape[2])
-    return (full, column) if isinstance(memory, Shared) else (full, np.arange(shape[1])[:, None], column)
+def _there(memory: Shared | Fragment, rows: Array) -> Array:
+    """Where rows are elements: a lane that is off may be anywhere."""
+    there: Array = (rows >= 0) & (rows < len(memory.data))
+    return there
+
+
+def _used(memory: Shared | Fragment, rows: Array, wrong: Array) -> Array:
+    """The elements of ``wrong`` that have been read since they were written."""
+    return wrong & memory.left.used(rows) if isinstance(memory, Shared) and memory.left is not None and wrong.any() \
+        else wrong
+
+
+@once_per_func
+def _statements(func: Func) -> Statements:
+    keys: dict[tuple[object, int], list[ops.Copy | ops.Store]] = {}
+    looped: set[int] = set()
+    for op, inside in _walk(func.body, False):
+        if isinstance(op, ops.Copy) and _keeps(op):
+            keys.setdefault((op.loc, op.dst.buffer.id), []).append(op)
+            if inside:
+                looped.add(id(op))
+    loops = loops_of(func)
+    keys = {key: same for key, same in keys.items() if not _alike(same, loops)}
+    for guard in (guard for several in guards(func).values() for guard in several):
+        for op in (target.op for target in guard.targets):
+            same = keys.setdefault((op.loc, target_of(op).id), [])
+            looped.add(id(op))
+            if op not in same:
+                same.append(op)
+    several = [same for same in keys.values() if len(same) > 1 or id(same[0]) in looped]
+    return Statements({id(op): number for number, same in enumerate(several, 1) for op in same},
+                      frozenset(target_of(same[0]).id for same in several),
+                      {id(op): _bounds(op, loops) for same in several for op in same if isinstance(op, ops.Copy)})
 
 
 def target_of(op: ops.Copy | ops.Store) -> Buffer:

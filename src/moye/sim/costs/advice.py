@@ -22,6 +22,7 @@ from moye.sim.costs.lint import Lint
 from moye.sim.costs.meter import Meter
 from moye.sim.costs.occupancy import Compiled
 from moye.sim.costs.rows import Row, rows
+from moye.sim.flow.once import once_per_func
 
 UNCOALESCED, CONTRIBUTES = 1.5, 0.1
 """P3: sectors for one that would do, and the share of all sectors that are too many."""
@@ -129,6 +130,7 @@ def _of_product(func: Func, row: Row) -> str | None:
     return None
 
 
+@once_per_func
 def product_buffers(func: Func) -> tuple[set[int], set[int]]:
     """The ids of the register buffers with results of products of many threads, and with their operands."""
     results, operands, moves = set[int](), set[int](), list[tuple[int, int]]()

@@ -24,6 +24,7 @@ from moye.sim.costs.copy_waits import WaitWatch
 from moye.sim.costs.mixed_swizzles import SwizzleWatch
 from moye.sim.costs.wavefronts import LINE, NOTHING, WIDEST, WORD, Bools, Cost, Ints, global_cost, wavefronts
 from moye.sim.costs.wgmma_waits import ProductWatch
+from moye.sim.flow.once import once_per_func
 from moye.sim.values.masks import Mask
 
 VARIANTS = 8
@@ -294,6 +295,7 @@ def _columns(lanes: npt.NDArray[Any], some: Ints) -> npt.NDArray[Any]:
     return lanes[:, :, some] if lanes.shape[2] > 1 else lanes
 
 
+@once_per_func
 def loops_of(func: Func) -> dict[int, tuple[ops.Op, ...]]:
     """id(op) -> the loops of the kernel around it, outermost first."""
     found: dict[int, tuple[ops.Op, ...]] = {}

@@ -2,7 +2,7 @@
 
 In: the ``Traffic`` of a launch.  Out: ``Row`` records, in program order: unrolled copies of one statement are one row.
 
->>> rows(meter)[0].wavefronts
+    rows(meter)[0].wavefronts
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 In: the ``Meter`` of a run.  Out: ``table`` (text, one line per statement, instruction and tensor) and ``counters``
 (dicts, with the totals that a profiler shows under other names).
 
->>> print(report.table())
+    print(report.table())
 """
 
 from __future__ import annotations

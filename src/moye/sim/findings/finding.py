@@ -3,8 +3,8 @@
 In: proven violations.  Out: findings whose text is one sentence, the source frames with carets, and a hint; the
 reporter keeps one of each (code, tensor, source lines) and counts the rest.
 
->>> coordinate_of(buffer, 35)       # of a buffer with layout (32,2):(1,32)
-(3, 1)
+    coordinate_of(buffer, 35)       # of a buffer with layout (32,2):(1,32)
+    # (3, 1)
 
 Nothing here decides whether something is a violation.
 """

@@ -2,8 +2,8 @@
 
 In: ops, thread numbers.  Out: pieces of sentences.
 
->>> at(op), crowd(range(64, 128), 128), crowd([3, 4, 9], 128)
-(' at line 41 (k = 0)', 'warps 2-3', 'threads 3-4 and 9')
+    at(op), crowd(range(64, 128), 128), crowd([3, 4, 9], 128)
+    # (' at line 41 (k = 0)', 'warps 2-3', 'threads 3-4 and 9')
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 In: a Func.  Out: the ops whose checks wait for the op that chooses, and for each such op the sides that it takes.
 
->>> found = choices(func); found.sides[id(select)]      # [(True, what only a needs), (False, what only b needs)]
+    found = choices(func); found.sides[id(select)]      # [(True, what only a needs), (False, what only b needs)]
 
 Both sides are computed, by the program and by the simulator; an overflow of the side that is not taken is nobody's
 mistake.  It looks at straight code alone: what waits for a barrier in between is judged at once.

@@ -1,8 +1,9 @@
 """Statements that fill shared memory from global memory under a condition, in a loop, and what they leave if it fails.
 
 In: a Func.  Out: ``guards``: by the id of an ``if`` what it guards, and which of its operations the addresses need.
+That is either arm, or what follows it where an arm goes elsewhere (``continue``, ``return``).
 
->>> guards(func)[id(branch)].targets[0].op          # sA[i] = x[i] under ``if i < n``
+    guards(func)[id(branch)][0].targets[0].op       # sA[i] = x[i] under ``if i < n``
 
 A condition is ragged if it bounds an index: integers are compared by size, one depends on the thread, none on data.  A
 value that is kept on purpose has another condition (``k % 4 == 0``, ``best < x[i]``).  One that is the same in every
@@ -18,6 +19,7 @@ from moye.dtypes import DType, Kind, Space
 from moye.ir import ops
 from moye.ir.nodes import Block, Func, Operand, Ref, TileRef, Value
 from moye.ir.traits import Trait
+from moye.sim.flow.once import once_per_func
 
 _SIZES = ("lt", "le", "gt", "ge")
 
@@ -32,11 +34,15 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """A branch whose body fills shared memory; ``needed``: the ids of the operations that addresses are made of."""
+    """What a branch guards and fills shared memory; ``needed``: the ids of operations that addresses are made of."""
 
     targets: tuple[Target, ...]
     needed: frozenset[int]
     ragged: bool
+    block: Block
+    """What is executed ..."""
+    when: bool
+    """... where the condition is this."""
 
     def places(self) -> list[tuple[object, int]]:
         """Statement and buffer of each target: those of an unrolled loop are the same."""
@@ -44,14 +50,15 @@ class Guard:
                 for op in (target.op for target in self.targets)]
 
 
-def guards(func: Func) -> dict[int, Guard]:
+@once_per_func
+def guards(func: Func) -> dict[int, list[Guard]]:
     """The guards in loops of the kernel, and in unrolled ones that use what a statement left before it runs again."""
     loops = loops_of(func)
     looped = {id(op) for op in _looped(func.body, False)}
-    found = {id(op): (guard, fixed(op.cond, loops)) for op in func.body.walk()
-             if isinstance(op, ops.If) and (guard := _guard(op, loops)) is not None}
-    used, keys = _used(func, [guard for guard, _ in found.values()]), dict[tuple[object, int], set[object]]()
-    for guard, key in found.values():
+    found = [(op, guard, fixed(op.cond, loops)) for op, block, when in _guarded(func.body)
+             if (guard := _guard(op, block, when, loops)) is not None]
+    used, keys = _used(func, [guard for _, guard, _ in found]), dict[tuple[object, int], set[object]]()
+    for _, guard, key in found:
         for at in guard.places():
             keys.setdefault(at, set()).add(key)
 
@@ -60,7 +67,24 @@ def guards(func: Func) -> dict[int, Guard]:
             return True
         return any(at in used and (key is None or len(keys[at]) > 1) for at in guard.places())
 
-    return {branch: guard for branch, (guard, key) in found.items() if counts(branch, guard, key)}
+    result: dict[int, list[Guard]] = {}
+    for op, guard, key in found:
+        if counts(id(op), guard, key):
+            result.setdefault(id(op), []).append(guard)
+    return result
+
+
+def _guarded(block: Block) -> Iterator[tuple[ops.If, Block, bool]]:
+    """Every branch with what is executed if its condition is true or false: an arm, or what follows it."""
+    for place, op in enumerate(block.ops):
+        if isinstance(op, ops.If):
+            yield op, op.then, True
+            yield op, op.orelse, False
+            for arm, when in ((op.then, False), (op.orelse, True)):
+                if arm.ops and isinstance(exit := arm.ops[-1], ops.Exit) and exit.kind != "break":
+                    yield op, Block(block.ops[place + 1:]), when
+        for inner in op.blocks():
+            yield from _guarded(inner)
 
 
 def _used(func: Func, found: list[Guard]) -> set[tuple[object, int]]:
@@ -92,6 +116,7 @@ def fixed(cond: Operand, loops: dict[int, ops.For]) -> object | None:
     return None if None in parts else (getattr(cond.op, "kind", type(cond.op).__name__), parts)
 
 
+@once_per_func
 def loops_of(func: Func) -> dict[int, ops.For]:
     """By the id of its variable each loop."""
     return {op.iv.id: op for op in func.body.walk() if isinstance(op, ops.For)}
@@ -126,8 +151,8 @@ def _looped(block: Block, inside: bool) -> Iterator[ops.Op]:
             yield from _looped(inner, inside or Trait.LOOP in op.traits)
 
 
-def _guard(branch: ops.If, loops: dict[int, ops.For]) -> Guard | None:
-    walked = {id(op): op for op in branch.then.walk()}
+def _guard(branch: ops.If, block: Block, when: bool, loops: dict[int, ops.For]) -> Guard | None:
+    walked = {id(op): op for op in block.walk()}
     targets, needed = [], set[int]()
     for op in walked.values():
         load = _source(op, walked) if isinstance(op, ops.Store) else None
@@ -146,7 +171,7 @@ def _guard(branch: ops.If, loops: dict[int, ops.For]) -> Guard | None:
             needed |= made
     if not targets:
         return None
-    return Guard(tuple(targets), frozenset(needed), bool(is_ragged(branch.cond, loops)))
+    return Guard(tuple(targets), frozenset(needed), bool(is_ragged(branch.cond, loops)), block, when)
 
 
 def _fills(op: ops.Copy) -> bool:

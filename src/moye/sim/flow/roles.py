@@ -2,7 +2,7 @@
 
 In: a Func and its block barriers.  Out: the branch that makes one part of one role, and what else is in that role.
 
->>> role_of(func, sync).loc.line        # of ``if mo.warpgroup_idx() == 0:``
+    role_of(func, sync).loc.line        # of ``if mo.warpgroup_idx() == 0:``
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 In: a Func.  Out: ``Segment``s: items (ops, among them control flow in which nobody can wait) and an end (goto, branch,
 wait, yield, leave).  Names live across segments are known by liveness: ``v12`` is Value 12, ``x3`` Var 3.
 
->>> lower(func)[0].end      # Wait(op=SyncThreads(...), next=1)
+    lower(func)[0].end      # Wait(op=SyncThreads(...), next=1)
 
 A ``Loop`` that polls memory yields after each iteration, so that whoever it waits for can run.
 """
@@ -43,9 +43,9 @@ class Lap:
 
 @dataclass(slots=True)
 class Turn:
-    """A loop that has no given number of passes begins, or another pass of it."""
+    """A loop in which lanes meet begins, or another pass of it: they are counted."""
 
-    loop: ops.Loop
+    loop: ops.For | ops.Loop
     first: bool = False
 
 
@@ -245,14 +245,14 @@ class _Lowering:
         head, body, latch, after = Segment(), Segment(), Segment(), Segment()
         self.exits[id(op)] = {"break": after, "continue": latch}
         self.lap(op, first=True)
-        self.here.items.append(IvStart(op))
+        self.here.items += [Turn(op, first=True), IvStart(op)]
         self.go(head)
         head.end = Branch(op, body, after)
         self.place(body)
         self.lap(op)
         self.block(op.body)
         self.go(latch)
-        latch.items.append(IvStep(op))
+        latch.items += [IvStep(op)] if polls(op) else [Turn(op), IvStep(op)]
         latch.end = Yield(op, head) if polls(op) else Goto(head)
         self.place(after)
 
@@ -334,6 +334,10 @@ def _account(segment: Segment, item: Item, loops: Loops, nested: bool) -> None:
             _use(segment, item.loop.step)
         _set(segment, item.loop.iv)
         return
+    if isinstance(item, Turn) and isinstance(item.loop, ops.For) and not item.first:
+        for operand in (item.loop.iv, item.loop.stop, item.loop.step):
+            if isinstance(operand, Value):
+                _use(segment, operand)
     if isinstance(item, (Lap, Turn)):
         return
     for variable in loops.get(id(item), ()):

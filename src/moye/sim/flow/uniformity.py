@@ -2,7 +2,7 @@
 
 In: a Func.  Out: ``Levels``: per Value and Var one of SCALAR, THREAD, BLOCK, FULL (bits: 1 thread, 2 block).
 
->>> analyse(func).of(tid)       # THREAD
+    analyse(func).of(tid)       # THREAD
 
 Uniform means the same for all lanes of a set, that is of lanes that run in lockstep.  A Var is as varied as what is
 assigned to it, and as the conditions between its declaration and the assignment; a divergent exit makes the body

@@ -106,8 +106,8 @@ class Emitter(Writer):
         elif isinstance(end, Wait):
             operands = end.op.operands()
         used |= {f"v{o.id}" for o in operands if isinstance(o, Value)}
-        counted = (item.loop.start if isinstance(item, IvStart) else item.loop.step for item in segment.items
-                   if isinstance(item, (IvStart, IvStep)))
+        counted = (part for item in segment.items if isinstance(item, (IvStart, IvStep, Turn))
+                   and isinstance(item.loop, ops.For) for part in (item.loop.start, item.loop.stop, item.loop.step))
         used |= {f"v{o.id}" for o in counted if isinstance(o, Value)}
         return used & set(params)
 
@@ -227,7 +227,8 @@ class Emitter(Writer):
         elif isinstance(item, Lap):
             self.line(f"B.laps.{'enter' if item.first else 'count'}({id(item.loop)}, {self.mask})")
         elif isinstance(item, Turn):
-            self.line(f"B.{'enter' if item.first else 'turn'}({self.op(item.loop)}, {self.mask})")
+            count = f", {self.turn(item.loop)}" if isinstance(item.loop, ops.For) and not item.first else ""
+            self.line(f"B.turns.{'enter' if item.first else 'meet'}({self.op(item.loop)}, {self.mask}{count})")
         elif type(item) in EMITTERS:
             self.write(item)
         else:
@@ -252,7 +253,7 @@ class Emitter(Writer):
 
     @emits(ops.If)
     def branch(self, op: ops.If) -> None:
-        if (guard := self.guards.get(id(op))) is not None:
+        for guard in self.guards.get(id(op), ()):
             emit_skipped(self, op, guard)
         cond = self.operand(op.cond)
         if self.level(op.cond) == SCALAR:
@@ -277,10 +278,13 @@ class Emitter(Writer):
     @emits(ops.For)
     def count(self, op: ops.For) -> None:
         iv, start, stop, step = self.name(op.iv), self.operand(op.start), self.operand(op.stop), self.step(op)
-        live = self._live(op)
+        live, passes = self._live(op), self.fresh("n")
+        self.line(f"{passes} = 0")
+        counting = f"{passes} += 1; B.turns.turn({self.op(op)}, {passes}, {live}, {self.turn(op)})"
         if self.level(op.iv, op.stop) == SCALAR:
             self.line(f"for {iv} in range({start}, {stop}, {step}):")
             with self.indented():
+                self.line(counting)
                 self.body(op, live)
                 if self.check and scalars.counter_may_wrap(op):
                     self.line(f"B.watch.counted({self.op(op)}, {iv}, {step}, {live})")
@@ -291,9 +295,14 @@ class Emitter(Writer):
         with self.indented():
             self.line(f"{live} = both({live}, {self.condition(op)[0]})")
             self.line(f"if {live} is False: break")
+            self.line(counting)
             self.body(op, live)
             self.advance(op, live)
         self._after(live)
+
+    def turn(self, op: ops.For) -> str:
+        """Where a loop is."""
+        return f"{self.name(op.iv)}, {self.operand(op.stop)}, {self.step(op)}"
 
     def advance(self, op: ops.For, mask: str) -> None:
         """The next value of a loop's variable."""
@@ -319,8 +328,7 @@ class Emitter(Writer):
         self.line(f"{passes} = 0")
         self.line("while True:")
         with self.indented():
-            self.line(f"{passes} += 1")
-            self.line(f"if {passes} > B.launch.hooks.steps: B.endless({self.op(op)}, {live})")
+            self.line(f"{passes} += 1; B.turns.turn({self.op(op)}, {passes}, {live})")
             self.body(op, live)
         self._after(live)
 

@@ -1,8 +1,8 @@
 """What a guarded statement leaves as it was, as Python source: its addresses in the lanes where the condition is false.
 
-In: a Writer, a branch and its ``Guard``.  Out: lines before the branch; nothing is moved and nothing is judged there.
+In: a Writer, a branch, one of its ``Guard``s.  Out: lines before the branch; nothing is moved or judged there.
 
->>> P[12].skipped(v30, m4, True, None)
+    P[12].skipped(v30, m4, True, None)
 """
 
 from __future__ import annotations
@@ -15,18 +15,23 @@ from moye.sim.generate.operations import dynamic, ref_of
 from moye.sim.generate.writer import Writer
 from moye.sim.operations.plans import CopySite, LoadSite, StoreSite
 
+LONGEST = 1 << 12
+"""Passes of a loop that is looked at though nobody runs it."""
+
 
 def emit_skipped(w: Writer, branch: ops.If, guard: Guard) -> None:
-    """The lanes of the mask in which the condition is false leave something."""
+    """The lanes of the mask that do not come to what is guarded leave something."""
     cond, off, before, checked = w.operand(branch.cond), w.fresh("m"), w.mask, w.check
     if w.level(branch.cond) == SCALAR:
-        w.line(f"{off} = False if {cond} else {before}")
+        w.line(f"{off} = False if {cond} else {before}" if guard.when else f"{off} = {before} if {cond} else False")
     else:
-        w.line(f"{off} = minus({before}, both({before}, {cond}))")
+        here = f"both({before}, {cond})"
+        w.line(f"{off} = minus({before}, {here})" if guard.when else f"{off} = {here}")
     w.line(f"if B.launch.stale is not None and {off} is not False:")
     w.mask, w.check = off, False
     with w.indented():
-        _dry(w, branch.then, guard)
+        w.line("pass")
+        _dry(w, guard.block, guard)
     w.mask, w.check = before, checked
 
 
@@ -68,14 +73,14 @@ def _arms(w: Writer, op: ops.If, guard: Guard) -> None:
 def _loop(w: Writer, op: ops.For, guard: Guard) -> None:
     iv, step = w.name(op.iv), str(op.step) if isinstance(op.step, int) else w.operand(op.step)
     if w.level(op.iv, op.stop) == SCALAR:
-        w.line(f"for {iv} in range({w.operand(op.start)}, {w.operand(op.stop)}, {step}):")
+        w.line(f"for {iv} in range({w.operand(op.start)}, {w.operand(op.stop)}, {step})[:{LONGEST}]:")
         with w.indented():
             _dry(w, op.body, guard)
         return
     before, live = w.mask, w.fresh("m")
     w.line(f"{live} = {before}")
     w.line(f"{iv} = {w.as_level(op.start, w.level(op.iv))}")
-    w.line("while True:")
+    w.line(f"for _ in range({LONGEST}):")
     w.mask = live
     with w.indented():
         w.line(f"{live} = both({live}, {iv} {'<' if op.up else '>'} {w.operand(op.stop)})")
@@ -93,4 +98,4 @@ def _address(w: Writer, op: ops.Store | ops.Copy, load: ops.Load | None, guard: 
         return
     assert load is not None, "a store of what was loaded"
     w.line(f"P[{w.site(StoreSite(op))}].skipped({ref_of(w, op.ref)}, {w.mask}, {guard.ragged}, "
-           f"P[{w.site(LoadSite(load))}].outside({ref_of(w, load.ref)}))")
+           f"lambda: P[{w.site(LoadSite(load))}].outside({ref_of(w, load.ref)}))")

@@ -2,7 +2,7 @@
 
 In: a Func, and whether accesses are checked.  Out: ``Program`` (kept for the last few Funcs).
 
->>> print(program_of(func, check=False).source)
+    print(program_of(func, check=False).source)
 
 ``MOYE_SHOW`` does not print it; it is for people who debug the simulator.
 """

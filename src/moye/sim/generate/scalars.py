@@ -2,8 +2,8 @@
 
 In: a Writer and an op.  Out: one or two lines.
 
->>> v12 = v3 + 4                # uniform, and its facts exclude overflow
->>> v13 = np.multiply(v12, v7)  # an array
+    v12 = v3 + 4                # uniform, and its facts exclude overflow
+    v13 = np.multiply(v12, v7)  # an array
 
 Which function a kind is stands in semantics.py.
 """

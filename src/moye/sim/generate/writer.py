@@ -2,7 +2,7 @@
 
 In: operands and levels.  Out: ``Writer``: what emit_*.py write with.
 
->>> w.operand(value), w.mask        # "v12", "m0"
+    w.operand(value), w.mask        # "v12", "m0"
 
 Generated functions are ``s3(B, E, M)``: batch, values of the group, mask; they use the names in ``GLOBALS``.
 """

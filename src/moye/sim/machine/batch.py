@@ -29,13 +29,14 @@ from moye.sim.machine.barriers import Barriers
 from moye.sim.machine.cluster_barrier import Cluster
 from moye.sim.machine.launch import places
 from moye.sim.machine.register_budgets import Budgets
-from moye.sim.machine.stops import endless
+from moye.sim.machine.turns import Turns
 from moye.sim.operations.mbarriers import Mbarriers
 from moye.sim.operations.tma import TensorCopies
 from moye.sim.operations.wgmma import Products
 from moye.sim.values.doubts import Doubts
+from moye.sim.values.leftovers import Leftovers, RegisterTable, SharedTable
 from moye.sim.values.masks import Mask, both, lanes_of, minus, union
-from moye.sim.values.memory import Array, Fragment, Leftovers, Shared
+from moye.sim.values.memory import Array, Fragment, Shared
 
 if TYPE_CHECKING:
     from moye.sim.generate.program import Program
@@ -60,7 +61,7 @@ class Batch:
         self.tensor_copies = TensorCopies(self, earliest=earliest)
         self.products = Products(self, earliest=earliest)
         self.barriers, self.budgets = Barriers(self), Budgets(self)
-        self.laps, self.doubts = Laps(self.threads, count), Doubts(self.threads, count)
+        self.laps, self.doubts, self.turns = Laps(self.threads, count), Doubts(self.threads, count), Turns(self)
         registers = [b for b in func.buffers if b.space is Space.REGISTER]
         self.fragments = {b.id: Fragment(b, self.threads, count) for b in registers}
         self.shared = {b.id: Shared(b, count) for b in func.shared_buffers}
@@ -77,11 +78,14 @@ class Batch:
         if stale is None:
             return
         for number in stale.buffers:
-            memory = self.shared[number] if number in self.shared else self.fragments[number]
-            memory.owner = np.zeros(memory.data.shape, np.int16)
-            if isinstance(memory, Shared):
-                memory.left = Leftovers(len(memory.data), self.blocks)
-                stale.shared.append(memory.left)
+            if number in self.shared:
+                shared = self.shared[number]
+                shared.owner = SharedTable(len(shared.data), self.blocks, np.int16)
+                shared.left = Leftovers(len(shared.data), self.blocks)
+                stale.shared.append(shared.left)
+            else:
+                fragment = self.fragments[number]
+                fragment.owner = RegisterTable(fragment.data.shape)
 
     def restart(self, first: int) -> None:
         """Begin with the blocks ``first`` to ``first + self.blocks - 1`` of those that run."""
@@ -96,7 +100,7 @@ class Batch:
         for shared in self.shared.values():
             shared.reset()
         for part in (self.copies, self.barriers, self.budgets, self.mbarriers, self.cluster, self.tensor_copies,
-                     self.products, self.laps, self.doubts):
+                     self.products, self.laps, self.doubts, self.turns):
             part.reset()
         self.exited: Mask = False
         self.returned: dict[Loc, tuple[ops.Exit, Mask]] = {}
@@ -105,7 +109,6 @@ class Batch:
         self.polled: dict[int, ops.Op] = {}
         self.seen: dict[int, list[list[Any]]] = {}      # what those that poll carried at their last look ...
         self.looking: dict[int, list[list[Any]]] = {}   # ... and carry in this round
-        self.turns: dict[tuple[int, int], int] = {}     # passes of loops, by the loop and the first lane in it
         self.ready: list[Group] = [Group(0, [None] * len(self.program.slots), None)]
         if self.launch.check:
             checker = SharedChecker(self.program.func, self.threads, self.blocks, self.launch.reporter, self.block_ids)
@@ -208,9 +211,17 @@ class Batch:
 
     def resume(self) -> str:
         """Let those that poll look again."""
-        self.ready, self.spinning = self.spinning, []
         self.seen, self.looking = self.looking, {}
-        return self.run()
+        if not self.launch.schedule.late:
+            self.ready, self.spinning = self.spinning, []
+            return self.run()
+        result = "spinning"
+        for group in self.launch.schedule.turns(self.spinning):
+            if group in self.spinning:                  # one after the other, each as far as it gets
+                self.spinning.remove(group)
+                self.ready = [group]
+                result = self.run()
+        return result
 
     def _next(self) -> Group:
         if len(self.ready) == 1:
@@ -286,7 +297,7 @@ class Batch:
         self._spun = True
         group.pc = after
         self.polled[after] = op
-        self.turn(op, group.mask)
+        self.turns.meet(op, group.mask)
         slots = self.program.deciding(op, after)
         if slots is None:
             self.launch.moves += 1
@@ -300,34 +311,12 @@ class Batch:
                 return
         self.spinning.append(group)
 
-    def enter(self, loop: ops.Op, mask: Mask) -> None:
-        """Lanes come to a loop without a given number of passes."""
-        self.turns.pop((id(loop), _first(mask)), None)
-
-    def turn(self, loop: ops.Op, mask: Mask) -> None:
-        """Lanes begin another pass of it."""
-        if mask is False:
-            return
-        key = (id(loop), _first(mask))
-        passes = self.turns[key] = self.turns.get(key, 0) + 1
-        if passes > self.launch.hooks.steps:
-            self.endless(loop, mask)
-
-    def endless(self, loop: ops.Op, mask: Mask) -> None:
-        """A loop has made as many passes as it may."""
-        endless(self, loop, mask)
-
     def _leave(self, group: Group, result: tuple[Any, ...]) -> None:
         self.leave(result[1])
         self._exited()
 
     _handlers: ClassVar[dict[str, Callable[[Any, Group, tuple[Any, ...]], int | None]]] = {
         "branch": _branch, "wait": _wait, "yield": _spin, "leave": _leave}
-
-
-def _first(mask: Mask) -> int:
-    """The first lane of a mask, as a number."""
-    return 0 if mask is None else int(np.argmax(mask))
 
 
 def _in_cluster(block_ids: Array, cluster: tuple[int, int, int]) -> dict[str, Any]:

@@ -2,7 +2,8 @@
 
 In: a Func's arguments, the grid, ``Hooks``.  Out: ``Launch``, which the batches share, and ``Outcome``.
 
->>> Hooks(stop_on_first=True, asynchronous="earliest")
+>>> Hooks(stop_on_first=True, asynchronous="earliest").asynchronous
+'earliest'
 """
 
 from __future__ import annotations

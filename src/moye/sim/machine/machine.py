@@ -2,8 +2,7 @@
 
 In: a Func, its arguments (``TensorArg`` or numbers), the grid.  Out: changed memory, and an ``Outcome`` with findings.
 
->>> simulate(func, [TensorArg(a, 0, (8,), (1,), "A")], (1, 1, 1), check=True).findings
-[]
+    simulate(func, [TensorArg(a, 0, (8,), (1,), "A")], (1, 1, 1), check=True).findings      # []
 
 A kernel's faults never raise: they are findings, and ``Hooks(stop_on_first=True)`` stops at the first.  Batches run one
 after the other, unless blocks poll memory: then further blocks are admitted, as many as a device would hold.
@@ -20,6 +19,7 @@ import numpy as np
 from moye.dtypes import Space
 from moye.ir.nodes import Block, Func
 from moye.sim.checks.dependent_launches import Dependence, Prior
+from moye.sim.checks.locks import RACES, Locks, by_luck
 from moye.sim.checks.stale import Again, Stale
 from moye.sim.costs.meter import Meter
 from moye.sim.generate.program import Program, program_of
@@ -66,13 +66,15 @@ def simulate(func: Func, arguments: Sequence[Argument], grid: tuple[int, int, in
                 again.judge(lambda stale: _repeat(program_of(func, check=True), launch, stale), reporter)
             if others is not None and launch.done == launch.total:
                 others.run(program_of(func, check=True), again.bytes if again is not None else 0)
+                others.without_locks(program_of(func, check=True), again.bytes if again is not None else 0)
     except StopSimulation:
         pass
     outcome = Outcome(reporter.findings, launch.printed, launch.inspections, launch.done, launch.steps, reporter,
                       launch.tape, launch.unsupported, launch.meter, prior=prior)
     if again is not None:
         outcome.unsupported += [*launch.globals.unsupported, *again.unsupported]
-        outcome.not_judged = launch.globals.plan.not_judged
+        outcome.not_judged = [*launch.globals.plan.not_judged,
+                              *(launch.dependence.not_judged if launch.dependence is not None else ())]
     if others is not None and others.signals:
         outcome.schedules = others.seen
     return outcome
@@ -83,16 +85,23 @@ class _Others:
 
     def __init__(self, launch: Launch, outputs: Sequence[TensorArg]) -> None:
         self.launch, self.seen = launch, 1
-        self.signals = launch.globals.crossing and launch.total > 1
-        """Whether blocks may behave differently in another schedule."""
-        usual = SEVERAL if launch.total <= MOST_BLOCKS and sum(a.memory.nbytes for a in outputs) <= MOST_BYTES else 1
+        self.signals = (launch.globals.crossing and launch.total > 1) or bool(launch.globals.traffic.polled)
+        """Whether blocks, or threads that poll, may behave differently in another schedule."""
+        usual = SEVERAL + bool(launch.globals.traffic.polled)
+        if launch.total > MOST_BLOCKS or sum(a.memory.nbytes for a in outputs) > MOST_BYTES:
+            usual = 1
         self.wanted = (launch.hooks.schedules or usual) if self.signals else 1
-        self.rewind = Rewind(outputs) if self.wanted > 1 else None
+        fits = sum(a.memory.nbytes for a in outputs) <= MOST_BYTES
+        self.locks = launch.globals.locks
+        if self.locks is not None and not fits:
+            self.locks = None
+            self._left_out()
+        self.rewind = Rewind(outputs) if self.wanted > 1 or self.locks is not None else None
 
     def run(self, program: Program, spent: int) -> None:
         """Run them; the outputs stay those of the first."""
         dear = self.launch.hooks.schedules is None and self.launch.globals.between.steps > DEAR
-        if self.rewind is None or dear or self.launch.reporter.findings:
+        if self.rewind is None or dear or self.launch.reporter.findings or self.wanted < 2:
             return
         self.rewind.keep()
         try:
@@ -103,12 +112,40 @@ class _Others:
         finally:
             self.rewind.restore()
 
-    def _one(self, program: Program, seed: int, spent: int) -> None:
+    def _left_out(self) -> None:
+        """It is too much to run without the order of locks and lucky looks."""
+        self.launch.globals.plan.not_judged.append(
+            "races hidden by who took a lock first, or by looks at flags that happened to find them: it is too much to "
+            "run the kernel again")
+
+    def without_locks(self, program: Program, spent: int) -> None:
+        """Once more, with locks that order nothing: what they do not guard is a race, whoever took them first."""
+        first = self.launch
+        if self.rewind is None or self.locks is None or first.reporter.findings:
+            return
+        if first.globals.between.steps > DEAR:
+            self._left_out()
+            return
+        reporter = Reporter(first.func, False, RACES & (RACES if first.hooks.codes is None else first.hooks.codes))
+        reporter.strict = first.hooks.strict
+        self.rewind.keep()
+        try:
+            self.rewind.back()
+            self._one(program, first.hooks.seed, spent, reporter, self.locks)
+        finally:
+            self.rewind.restore()
+        for finding in reporter.findings:
+            first.reporter.add(by_luck(finding), reporter.occurrences(finding))
+
+    def _one(self, program: Program, seed: int, spent: int, reporter: Reporter | None = None,
+             locks: Locks | None = None) -> None:
         first = self.launch
         first.globals.forget()
         hooks = replace(first.hooks, progress=None, printer=None, inspect=None, record=(), probe=None, seed=seed)
-        launch = Launch(first.func, first.arguments, first.grid, True, hooks, first.reporter)
+        launch = Launch(first.func, first.arguments, first.grid, True, hooks, reporter or first.reporter)
         launch.watch(Stale(Func("", [], Block(), (1, 1, 1))), spent)
+        if locks is not None:
+            launch.globals.hold(locks)
         _run(program, launch)
         launch.globals.conflicts.tell()
         first.unsupported += [text for text in (*launch.unsupported, *launch.globals.unsupported)

@@ -3,7 +3,8 @@
 In: a seed, the number of blocks.  Out: ``Schedule``, which the machine asks; ``Rewind``, which puts outputs back so
 that a launch can run again in another order.
 
->>> Schedule(3, 132, 1).positions(0, 4)     # array([17, 90, 3, 55])
+>>> Schedule(3, 132, 1).positions(0, 4)
+array([ 45,  35, 102,  63])
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from moye.sim.values.memory import Array, TensorArg
 
 T = TypeVar("T")
 SEVERAL = 3
-"""So many schedules of a kernel whose blocks signal to each other, if nobody says how many."""
+"""So many schedules of a kernel whose blocks signal to each other, if nobody says how many; one more where threads
+poll."""
 MOST_BLOCKS, MOST_BYTES = 512, 1 << 30
 """Of launches beyond this one schedule is enough, unless somebody says how many."""
 DEAR = 3_000_000
@@ -28,8 +30,8 @@ class Schedule:
     """One order.  Odd seeds run few blocks at once, so that some end before others begin; even ones many.
 
     Seed 1 takes them backwards, so that of any two blocks each has come first once, and who has waited longest looks
-    last.  With odd seeds those that poll are ``late``: they look when nobody else moves, and find the newest value
-    alone, so that they miss one that another follows.
+    last; with seed 3 first.  With odd seeds those that poll are ``late``: they look too early, then when nobody else
+    moves, and find the newest value alone, so that they miss one that another follows.
 
     Only blocks that are all ``resident`` may begin in any order: others may count on the one that devices keep to.
     """
@@ -57,8 +59,8 @@ class Schedule:
 
     def turns(self, waiting: Sequence[T]) -> list[T]:
         """In which order those that wait get their turn."""
-        if self.seed < 2:
-            return list(waiting)[::-1 if self.seed else 1]
+        if self.seed < 2 or self.seed == 3:
+            return list(waiting)[::-1 if self.seed == 1 else 1]
         return [waiting[i] for i in self._random.permutation(len(waiting))]
 
     def wakes(self) -> bool:

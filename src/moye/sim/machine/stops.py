@@ -30,18 +30,17 @@ class Polling(BatchState, Protocol):
     polled: dict[int, ops.Op]
 
 
-def endless(batch: BatchState, loop: ops.Op, mask: Mask) -> None:
-    """F4: a loop has made as many passes as it may, and goes on.  The simulation ends."""
+def endless(batch: BatchState, loop: ops.Op, mask: Mask, why: str) -> None:
+    """F4: a loop has made as many passes as it may, and goes on, ``why``.  The simulation ends."""
     launch = batch.launch
     lanes = lanes_of(mask, batch.threads, batch.blocks)
     block = int(np.argmax(lanes.any(axis=0)))
     threads = tuple(int(t) for t in np.flatnonzero(lanes[:, block]))
     where = tuple(int(i) for i in batch.block_ids[block])
     go = "go" if several(threads, batch.threads) else "goes"
-    finding = Finding("F4", f"{crowd(threads, batch.threads)} of block {where} {go} on with the loop{at(loop)} after "
-                      f"{launch.hooks.steps} passes, and nothing has ended it", (loop.loc,), where, threads[:1], "",
-                      None, "look at what its condition depends on; MOYE_STEPS=0 lets loops run for as long as they "
-                      "like")
+    finding = Finding("F4", f"{crowd(threads, batch.threads)} of block {where} {go} on with the loop{at(loop)} {why}",
+                      (loop.loc,), where, threads[:1], "", None, "look at what its condition depends on; MOYE_STEPS=0 "
+                      "lets loops run for as long as they like")
     launch.reporter.add(finding, fatal=True)
     raise StopSimulation(finding)
 

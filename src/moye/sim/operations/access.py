@@ -52,6 +52,10 @@ class GlobalEnd:
     def changed(self, index: Array, mask: Mask) -> None:
         """The elements are about to be changed: for those who want to know (probe.py)."""
 
+    def outside(self, offset: Any, strides: tuple[Any, ...] = (), extents: tuple[Any, ...] = ()) -> Array:
+        """Where there is no element of the argument."""
+        return self.locate.beyond(offset, strides, extents, self.memory.low, self.memory.high)
+
     def check_read(self, index: Array, mask: Mask, asynchronous: bool = False) -> None:
         if self.watch:
             self.watch.globally(self.op, self.ref, self.memory, index, self.width, mask, "reads",

@@ -3,7 +3,7 @@
 In: an ``ops.Bounds``; in each batch its run-time indices and the mask.  Out: where a check fails, and the finding,
 which names the element in the modes of the tensor that was asked for.
 
->>> bad = plan(checks, points, pred, mask); plan.report(bad, place, shape, points)
+    bad = plan(checks, points, pred, mask); plan.report(bad, place, shape, points)
 
 The memory that an access reaches is judged in watch.py: both are asked, since a view may be wider than its memory.
 """

@@ -105,9 +105,8 @@ class BulkRun:
         shared.write(index[:, None], self.dtype, values[:, None], None if keep is None else keep[:, None],
                      issued.block[None])
         if shared.owner is not None:                    # none of a predicated copy any longer
-            lane, block = np.broadcast_arrays(index, issued.block)
-            inside = (index >= 0) & (index < len(shared.owner)) & (True if keep is None else keep)
-            shared.owner[lane[inside], block[inside]] = 0
+            inside = (index >= 0) & (index < shared.elements) & (True if keep is None else keep)
+            shared.disown(index[:, None], self.dtype.itemsize, inside[:, None], issued.block[None])
         self.batch.launch.writes += 1
 
     def fetch(self, issued: Issued) -> None:

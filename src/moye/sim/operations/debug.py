@@ -2,7 +2,7 @@
 
 In: values of a batch (scalars, or arrays that broadcast to (T, B)), a mask.  Out: lines of text, ``Inspection``s.
 
->>> lines(op, (3,), None, batch)      # ["[block (0,0,0) thread (0,0,0)] i = 3", ...]
+    lines(op, (3,), None, batch)      # ["[block (0,0,0) thread (0,0,0)] i = 3", ...]
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 In: an ``ops.Gemm``.  Out: ``GemmSite.bind(batch)``, called with the mask.
 
->>> GemmSite(op).bind(batch)(None)
+    GemmSite(op).bind(batch)(None)
 
 With ``Hooks(exact_fma=True)`` each multiply-add of floats rounds once (fma.py), else the product and the sum do.
 Atoms of several threads are in matrix.py.

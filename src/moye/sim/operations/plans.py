@@ -3,13 +3,15 @@
 In: an op (its static part is worked out once per kernel: ``Site``).  Out: ``Site.bind(batch)``, a callable that
 generated code calls with the run-time offsets and the mask.
 
->>> run = CopySite(op).bind(batch); run(dst_offset, src_offset, (), (), (), None, None)
+    run = CopySite(op).bind(batch); run(dst_offset, src_offset, (), (), (), None, None)
 
 Atomics are in atomics.py, matrix products in gemm.py.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -66,12 +68,7 @@ class LoadPlan:
     def outside(self, offset: Any) -> Array:
         """Where the element that would be loaded is none of the argument."""
         assert isinstance(self.end, GlobalEnd), "an address in global memory"
-        return _outside(self.end, self.end.locate(offset, (), ()))
-
-
-def _outside(end: GlobalEnd, index: Array) -> Array:
-    beyond: Array = (index < end.memory.low) | (index > end.memory.high)
-    return beyond
+        return self.end.outside(offset)
 
 
 class StoreSite:
@@ -95,7 +92,7 @@ class StorePlan:
         self.stale = stale if stale is not None and id(site.op) in stale.numbers else None
         self.op, self.batch = site.op, batch
 
-    def skipped(self, offset: Any, mask: Mask, ragged: bool, outside: Array) -> None:
+    def skipped(self, offset: Any, mask: Mask, ragged: bool, outside: Callable[[], Array]) -> None:
         """The lanes of the mask leave their elements as they were."""
         if self.stale is not None and isinstance(self.end, SharedEnd):
             index = self.end.locate(offset, (), ())
@@ -113,7 +110,7 @@ class StorePlan:
                 self.end.doubt(found[None], mask)
         self.end.store(index, value, mask)
         if self.stale is not None and isinstance(self.end, SharedEnd):
-            self.stale.wrote(self.op, self.end.memory, index, mask, self.batch.threads, len(self.batch.block_ids))
+            self.stale.wrote(self.op, self.end.memory, index, mask)
 
 
 class CopySite:
@@ -163,7 +160,7 @@ class CopyPlan:
         reading = self._predicated(pred, mask)
         writing = mask if self.zero_fill else reading
         if writing is False or not len(to):
-            self._left(to, of, mask)
+            self._left(to, partial(self._outside, src, src_strides, extents), mask)
             return
         numbers = None
         if self.checked:
@@ -174,7 +171,7 @@ class CopyPlan:
             if self.stale is None:
                 self.dst.check_write(to, writing, self.asynchronous)
             else:
-                self._watched(to, of, writing, mask)
+                self._watched(to, partial(self._outside, src, src_strides, extents), writing, mask)
             if numbers is not None:
                 self.dst.doubt(numbers, writing)        # type: ignore[union-attr]
         if self.asynchronous:
@@ -186,20 +183,24 @@ class CopyPlan:
                 extents: tuple[Any, ...], mask: Mask, ragged: bool) -> None:
         """The lanes of the mask do not come here, and leave their elements as they were."""
         if self.stale is not None and isinstance(self.dst, SharedEnd) and isinstance(self.src, GlobalEnd):
-            to, of = self.dst.locate(dst, dst_strides, extents), self.src.locate(src, src_strides, extents)
-            self.stale.skipped(self.op, self.dst.memory, to, mask, ragged, _outside(self.src, of), self.batch.threads,
+            self.stale.skipped(self.op, self.dst.memory, self.dst.locate(dst, dst_strides, extents), mask, ragged,
+                               partial(self.src.outside, src, src_strides, extents), self.batch.threads,
                                self.batch.block_ids)
 
-    def _left(self, to: Array, of: Array, mask: Mask) -> None:
+    def _outside(self, src: Any, strides: tuple[Any, ...], extents: tuple[Any, ...]) -> Array:
+        """Where there is nothing to read."""
+        return self.src.outside(src, strides, extents) if isinstance(self.src, GlobalEnd) else np.zeros((1, 1, 1), "?")
+
+    def _left(self, to: Array, outside: Callable[[], Array], mask: Mask) -> None:
         """The copy is off everywhere."""
         if self.stale is not None and isinstance(self.src, GlobalEnd):
             memory: Shared | Fragment = self.dst.fragment if isinstance(self.dst, RegisterEnd) else \
                 self.dst.memory                         # type: ignore[assignment]
             rows = self.dst.own[:, None, None] if isinstance(self.dst, RegisterEnd) else to
-            self.stale.skipped(self.op, memory, rows, mask, self.stale.ragged(self.op), _outside(self.src, of),
+            self.stale.skipped(self.op, memory, rows, mask, self.stale.ragged(self.op), outside,
                                self.batch.threads, self.batch.block_ids)
 
-    def _watched(self, to: Array, of: Array, writing: Mask, mask: Mask) -> None:
+    def _watched(self, to: Array, outside: Callable[[], Array], writing: Mask, mask: Mask) -> None:
         """A copy whose leftovers are looked for."""
         dst = self.dst
         assert self.stale is not None and not isinstance(dst, GlobalEnd), "a copy into shared memory or registers"
@@ -208,7 +209,6 @@ class CopyPlan:
         owner, memory.owner = memory.owner, None        # what this copy writes is its own
         dst.check_write(to, writing, self.asynchronous)
         memory.owner = owner
-        outside = _outside(self.src, of) if isinstance(self.src, GlobalEnd) else np.zeros((1, 1, 1), np.bool_)
         self.stale.copied(self.op, memory, rows, writing, mask, outside, self.batch.threads, self.batch.block_ids)
 
     def perform(self, to: Array, of: Array, reading: Mask, writing: Mask) -> None:

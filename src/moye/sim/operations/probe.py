@@ -2,8 +2,8 @@
 
 In: the plans of a batch, one by one.  Out: what to call in their place.
 
->>> owners = Owners(); simulate(func, arguments, grid, check=True, hooks=Hooks(probe=owners))
->>> owners.of("C", size)[17]                    # 1 + the number of the block, 0 where nobody stored
+    owners = Owners(); simulate(func, arguments, grid, check=True, hooks=Hooks(probe=owners))
+    owners.of("C", size)[17]                    # 1 + the number of the block, 0 where nobody stored
 
 Without a probe nothing here runs.
 """

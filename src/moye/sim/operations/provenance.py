@@ -4,9 +4,8 @@ In: the plans of a batch of one block, and elements of global arrays to look out
 thread, register, and the matrix product that made the value if copies and conversions alone lie between; and the order
 in which the block first read the elements of each array.
 
->>> trace = Trace([("C", 17)]); simulate(func, args, grid, check=False, hooks=Hooks(sample=[3], probe=trace))
->>> trace.origins["C", 17].register
-(<smem sC>, (3, 0))
+    trace = Trace([("C", 17)]); simulate(func, args, grid, check=False, hooks=Hooks(sample=[3], probe=trace))
+    trace.origins["C", 17].register      # (<smem sC>, (3, 0))
 
 A value that passed through scalar code is followed through loads, conversions and arithmetic; a shuffle ends it.
 """

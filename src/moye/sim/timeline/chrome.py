@@ -2,8 +2,7 @@
 
 In: events.  Out: the JSON object, as Python dicts (Trace Event Format: "X" complete, "s" / "f" flow, "M" metadata).
 
->>> trace(events, "matmul_kernel")["traceEvents"][0]["ph"]
-'M'
+    trace(events, "matmul_kernel")["traceEvents"][0]["ph"]      # 'M'
 
 A process per block; per warp one track with its program order and as many tracks as copies are in flight at once, or
 wgmmas that different waits end.  An arrow goes from the issue of a copy to its end, in another warp if it is there.

@@ -2,8 +2,7 @@
 
 In: events.  Out: ``Row``s, and ``Columns``: the steps shown, with a gap where trips are left out.
 
->>> Columns(events, head=2, tail=1).shown
-(0, 1, 2, Gap(count=29, name="k_tile", ...), 1043, ...)
+    Columns(events, head=2, tail=1).shown      # (0, 1, 2, Gap(count=29, name="k_tile", ...), 1043, ...)
 """
 
 from __future__ import annotations

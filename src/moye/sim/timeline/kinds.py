@@ -2,8 +2,8 @@
 
 In: an op.  Out: ``Kind`` and ``Family``, None where a timeline shows nothing, or where there is no group.
 
->>> kind_of(tma_load), family_of(tma_load)      # it completes on an mbarrier
-('tma', None)
+    kind_of(tma_load), family_of(tma_load)      # it completes on an mbarrier
+    # ('tma', None)
 
 Families are counted apart: cp.async.wait_group, cp.async.bulk.wait_group and wgmma.wait_group know nothing of each
 other.

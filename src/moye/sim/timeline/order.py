@@ -2,7 +2,7 @@
 
 In: a ``Tape``.  Out: ``Event``s, block by block, warp by warp, in program order.
 
->>> events_of(tape)[0].kind
+    events_of(tape)[0].kind
 
 A copy by cp.async, a store by TMA and a wgmma end at the wait that covers their group for the last of the lanes that
 issued them (PTX ISA: groups are per thread, and of each family apart; cp.async.wait_all also covers what was not

@@ -2,7 +2,7 @@
 
 In: a Func.  Out: ``Statements``, numbered, and the line of generated code that tells the tape that one runs.
 
->>> Statements(func).of(copy).kind      # "cp.async"
+    Statements(func).of(copy).kind      # "cp.async"
 
 A register that is loaded from global memory is followed to its first use: as the key ("r", buffer, 32-bit word) in a
 fragment, ("v", id) as a scalar, ("x", id) in a variable.  Whether a wait completes a copy is decided in order.py.

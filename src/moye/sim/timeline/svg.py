@@ -4,7 +4,7 @@ In: events.  Out: SVG text: per set of warps a lane for each copy in flight (bar
 for shared memory, for MMAs (full while a copy is in flight), for wgmmas until their waits, and ticks for waits and
 barriers.
 
->>> picture(events, "matmul_kernel", head=2, tail=1)
+    picture(events, "matmul_kernel", head=2, tail=1)
 
 A column is a step of program order; each mark has a tooltip with its statement and source line.
 """

@@ -2,7 +2,7 @@
 
 In: events.  Out: per set of warps that do the same, one line per event; long loops are cut in the middle.
 
->>> print(table(events, head=2, tail=1))
+    print(table(events, head=2, tail=1))
 """
 
 from __future__ import annotations

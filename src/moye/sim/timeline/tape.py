@@ -3,7 +3,7 @@
 In: generated code that calls ``note`` just before each op of a ``Statements``.  Out: ``Tape.notes``, in the order of
 the run: which lanes of which warps ran which statement, the loop variables, the stage of shared memory.
 
->>> Tape(statements, (16, 16, 1), (0,)).of(batch, numbers)     # None for a batch without block 0
+    Tape(statements, (16, 16, 1), (0,)).of(batch, numbers)     # None for a batch without block 0
 
 The order of the run respects every barrier and wait, so it is one order in which the warps may have done it.  The
 simulator says itself when a bulk copy is issued, and when a wait for a phase of an mbarrier passes.

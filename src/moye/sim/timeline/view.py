@@ -2,8 +2,7 @@
 
 In: the ``Tape`` of a launch.  Out: events, the overlap of MMAs and copies, a table, an SVG, a Chrome trace.
 
->>> mo.check(k, timeline=True)[grid, 256](A, B, C).timeline().overlap().share
-Fraction(217, 256)
+    mo.check(k, timeline=True)[grid, 256](A, B, C).timeline().overlap().share      # Fraction(217, 256)
 
 It shows program order, not time, and nothing of what the compiler does: ``compiled`` says that.
 """

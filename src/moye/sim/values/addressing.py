@@ -3,7 +3,7 @@
 In: a ``Ref`` or ``TileRef``, its index space.  Out: ``Addresser``: called with the run-time offset (and the strides and
 extents that are not static) it gives an index array (V, T or 1, B or 1), V counting elements, ``width`` per access.
 
->>> Addresser(ref, (4,), 2, None)(offset, (), ())
+    Addresser(ref, (4,), 2, None)(offset, (), ())
 """
 
 from __future__ import annotations
@@ -71,6 +71,22 @@ class Addresser:
         table = self.table if self.table is not None else self._dynamic(strides, extents)
         index: Array = table + offset
         return index if self.ref.swizzle is None else np.asarray(apply_swizzle(self.ref.swizzle, index))
+
+    def beyond(self, offset: Any, strides: tuple[Any, ...], extents: tuple[Any, ...], low: int, high: int) -> Array:
+        """Where an index is below ``low`` or above ``high``: only blocks in which one may be are looked at."""
+        table = self.table if self.table is not None else self._dynamic(strides, extents)
+        start: Array = np.atleast_2d(offset)
+        if self.ref.swizzle is not None or not table.size or not start.size or table.shape[1:] != (1, 1):
+            index = self(offset, strides, extents)
+            return (index < low) | (index > high)
+        first, last = start.min(axis=0) + table.min(), start.max(axis=0) + table.max()
+        found: Array = (last < low) | (first > high)
+        partly = np.flatnonzero(~found & ((first < low) | (last > high)))
+        if partly.size:
+            index = table + start[:, partly]
+            found = np.broadcast_to(found, (len(table), *start.shape)).copy()
+            found[:, :, partly] = (index < low) | (index > high)
+        return found if found.ndim == 3 else found[None, None]
 
     def _dynamic(self, strides: tuple[Any, ...], extents: tuple[Any, ...]) -> Array:
         """The table for run-time strides and extents: kept where they are the same for all lanes."""

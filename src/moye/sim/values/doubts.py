@@ -3,7 +3,7 @@
 In: where such values come from, and how they flow through arithmetic, variables, shuffles and registers.  Out: the
 finding, told where one is used: stored, read by other threads, decided on.  One that nobody uses is none.
 
->>> flows(func).values      # the ids of the scalars that may be such values
+    flows(func).values      # the ids of the scalars that may be such values
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 In: float32 or float64 arrays that broadcast.  Out: an array of their dtype; NaN payloads are not modelled.
 
->>> fused(np.float32([1 + 2**-12]), np.float32([1 - 2**-12]), np.float32([-1]))     # [-2**-24]; in two steps 0
+>>> fused(np.float32([1 + 2**-12]), np.float32([1 - 2**-12]), np.float32([-1]))     # -2**-24; in two steps 0
+array([-5.9604645e-08], dtype=float32)
 
 float32 goes through float64, float64 through pairs of float64: Boldo and Melquiond, Emulation of a FMA and correctly
 rounded sums: proved algorithms using rounding to odd (IEEE Transactions on Computers, 2008).

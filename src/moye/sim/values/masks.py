@@ -4,6 +4,8 @@ A mask is None (every thread of every block), False (nobody) or a bool array of 
 Python or NumPy scalar where it is the same for all, else an array of shape (T or 1, B or 1).
 
 >>> both(None, np.array([[True], [False]]))     # the lanes where the condition holds
+array([[ True],
+       [False]])
 """
 
 from __future__ import annotations

@@ -20,6 +20,7 @@ from moye.dtypes import DType, Kind
 from moye.errors import UnsupportedError
 from moye.ir.nodes import Buffer
 from moye.origin import pip_install
+from moye.sim.values.leftovers import Leftovers, RegisterTable, SharedTable
 
 Array = npt.NDArray[Any]
 
@@ -129,63 +130,6 @@ def _reach(arg: TensorArg) -> tuple[int, int]:
     return sum(min(s, 0) for s in spans), sum(max(s, 0) for s in spans)
 
 
-class Leftovers:
-    """The elements of a shared allocation that a statement has left as they were (stale.py): does anybody read one?
-
-    What has not been read since it was written is of this pass: another lane or unrolled iteration has just done it.
-    """
-
-    __slots__ = ("noted", "read", "reads", "rows", "stamp", "table")
-
-    def __init__(self, elements: int, blocks: int) -> None:
-        self.table = np.zeros((elements, blocks), np.bool_)
-        self.rows = np.zeros(elements, np.bool_)
-        """Elements that some block may have left: most reads meet none of them, and look no further."""
-        self.noted = self.read = False
-        self.reads = 0
-        self.stamp: Array = np.zeros((elements, blocks), np.int64)
-        """How many reads there had been when each element was written."""
-
-    def note(self, place: tuple[Array, ...]) -> None:
-        """These elements are left."""
-        self.table[place] = True
-        self.rows[place[0]] = True
-        self.noted = True
-
-    def reset(self) -> None:
-        """The next blocks: nothing is left yet."""
-        if self.noted:
-            self.table[...] = False
-            self.rows[...] = False
-            self.noted = False
-
-    def clear(self, place: tuple[Array, ...]) -> None:
-        """These elements are written."""
-        self.stamp[place] = self.reads
-        if self.noted:
-            self.table[place] = False
-            if len(place) == 1:                         # in every block
-                self.rows[place] = False
-
-    def used(self, place: tuple[Array, ...]) -> Array:
-        """Where the allocation has been read since these elements were written."""
-        after: Array = self.stamp[place] < self.reads
-        return after
-
-    def look(self, index: Array | None = None, mask: Any = None) -> None:
-        """The lanes of the mask read these elements (V, T or 1, B or 1), or some that are not known."""
-        self.reads += 1
-        if not self.noted or self.read:
-            return
-        if index is None:
-            self.read = True
-            return
-        if not self.rows.take(index, mode="clip").any():
-            return
-        hit = self.table[index.clip(0, len(self.table) - 1), np.arange(self.table.shape[1])]
-        self.read = bool((hit if mask is None else hit & np.asarray(mask)).any())
-
-
 class Shared:
     """One shared allocation of every block of a batch: ``data`` is (elements, blocks)."""
 
@@ -198,36 +142,27 @@ class Shared:
         self.blocks = blocks
         self.data: Array = np.empty((self.elements, blocks), self.dtype)
         self.column: Array = np.arange(blocks)
-        self.owner: Array | None = None
+        self.owner: SharedTable | None = None
         """Per element the copy that wrote it last (0: anything else), where that is asked for."""
         self.left: Leftovers | None = None
 
     def reset(self) -> None:
         self.data[...] = poison(self.buffer.dtype)
         if self.owner is not None:
-            self.owner[...] = 0
+            self.owner.reset()
         if self.left is not None:
             self.left.reset()
 
     def disown(self, index: Array, itemsize: int, mask: Array | None, column: Array | None = None) -> None:
         """Something writes these elements of ``itemsize`` bytes."""
-        if self.owner is None or not len(self.owner):
+        if self.owner is None:
             return
         if itemsize != self.dtype.itemsize:
-            self.owner[...] = 0
+            self.owner.reset()
             return
-        index = index.clip(0, len(self.owner) - 1)
-        place: tuple[Array, ...] = (index[..., 0],)
-        if mask is not None or column is not None or index.shape[-1] > 1:
-            shape = np.broadcast_shapes(index.shape, (1, self.blocks), () if mask is None else mask.shape,
-                                        () if column is None else column.shape)
-            place = (np.broadcast_to(index, shape), np.broadcast_to(self.column if column is None else column, shape))
-            if mask is not None:
-                lanes = np.broadcast_to(mask, shape)
-                place = (place[0][lanes], place[1][lanes])
-        self.owner[place] = 0
+        self.owner.put(index, mask, 0, column)
         if self.left is not None:
-            self.left.clear(place)
+            self.left.clear(index, mask, column)
 
     def read(self, index: Array, dtype: np.dtype[Any], column: Array | None = None) -> Array:
         """The elements (..., T or 1, blocks); indices outside are clipped.  ``column``: of other blocks (T or 1, B)."""
@@ -308,13 +243,13 @@ class Fragment:
         """Per lane, where elements are set for some threads only."""
         self.origin: dict[int, int] = {}
         """Per element that depends on one that was not set where that comes from (doubts.py)."""
-        self.owner: Array | None = None
+        self.owner: RegisterTable | None = None
         """Per element and lane the copy that wrote it last (0: anything else), where that is asked for."""
 
     def reset(self, mask: Array | None) -> None:
         """The buffer begins here: poison, for the lanes of the mask."""
         if self.owner is not None:
-            self.owner[:, True if mask is None else np.broadcast_to(mask, self.owner.shape[1:])] = 0
+            self.owner.put(np.arange(len(self.data))[:, None, None], mask, 0)
         self.origin.clear()
         if mask is None:
             self.data[...] = poison(self.buffer.dtype)
@@ -330,7 +265,7 @@ class Fragment:
     def mark(self, rows: Array, mask: Array | None) -> None:
         """The elements ``rows`` are set in the lanes of the mask."""
         if self.owner is not None:
-            self.owner[rows] = 0 if mask is None else np.where(mask, 0, self.owner[rows])
+            self.owner.put(rows[:, None, None], mask, 0)
         if mask is None:
             self.known[rows] = True
         elif not self.known[rows].all():

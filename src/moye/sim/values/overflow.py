@@ -3,7 +3,7 @@
 In: the kind of an operation and its operands, as arrays.  Out: the wrapped result, and where it is not the exact one.
 
 >>> overflowed("add", np.int32([1, 2**31 - 1]), 1, 32)
-(array([2, -2147483648], dtype=int32), array([False, True]))
+(array([          2, -2147483648], dtype=int32), array([False,  True]))
 
 Unsigned and narrower integers wrap by their definition.  Who computed it is told by ``Watch``.
 """

@@ -3,7 +3,8 @@
 In: the kind and dtype of an op.  Out: NumPy functions (arrays) or Python functions (integers and bools that are the
 same for every lane).  Integers wrap; floor division and modulo floor; floats compute in their own dtype.
 
->>> BINARY["floordiv"](np.int32([-7]), 2)       # [-4]
+>>> BINARY["floordiv"](np.int32([-7]), 2)
+array([-4], dtype=int32)
 
 ``emit_scalar.py`` writes the common ones inline; nothing here knows masks, memory or control flow.
 """

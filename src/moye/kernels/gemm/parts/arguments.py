@@ -2,7 +2,7 @@
 
 In: the arguments of a host function and its name.  Out: what they describe, or ArgumentError.
 
->>> a, b, c = matrices("gemm_sm80", A, B, C, ranks=(2, 3))
+    a, b, c = matrices("gemm_sm80", A, B, C, ranks=(2, 3))
 """
 
 from __future__ import annotations

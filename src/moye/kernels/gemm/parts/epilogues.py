@@ -2,7 +2,7 @@
 
 In: accumulators (MMA, MMA_M, MMA_N) of a tile, C and what is added.  Out: C written.
 
->>> gemm_sm80(A, B, C, activation=lambda x: mo.maximum(x, 0.0) * 2.0)      # any function of a register tensor
+    gemm_sm80(A, B, C, activation=lambda x: mo.maximum(x, 0.0) * 2.0)      # any function of a register tensor
 
 ``Epilogue`` is part of a kernel's specialisation: functions count by their code.
 """

@@ -3,7 +3,7 @@
 In: an operand (rows, K) in global memory, its stages of shared memory, a tiled copy.  Out: ``Side``, and ``load`` that
 fills one stage.
 
->>> a = side_of(A, sA, copy_A, thr_mma.partition_A, (bM, bK), bx, (ragged_M, ragged_K)); load(a, stage, k_tile, K, full)
+    a = side_of(A, sA, copy_A, thr_mma.partition_A, (bM, bK), bx, (ragged_M, ragged_K)); load(a, stage, k_tile, K, full)
 
 Rows beyond the edge and k beyond the end become zero.
 """

@@ -2,7 +2,7 @@
 
 In: A (M, K), B (N, K), C (M, N), of any strides.  Out: C, written in place.
 
->>> gemm_simt(A, B, C)                       # any transposes are views: gemm_simt(A.T, B, C)
+    gemm_simt(A, B, C)                       # any transposes are views: gemm_simt(A.T, B, C)
 
 Multi-stage cp.async into [k][m] tiles, 128-bit shared reads through a permuted MMA tile, fragments double-buffered over
 k.  Edges are predicated and zero-filled; problems too small for the machine are split over K.
@@ -155,8 +155,8 @@ def gemm_simt(A: Any, B: Any, C: Any, *, alpha: float = 1, beta: float = 0, conf
               splits: int | None = None) -> Any:
     """C = alpha * A @ B.T + beta * C, in place; returns C.
 
-    A is (M, K), B (N, K) and C (M, N), of one dtype (float32, float64, int32), any strides, on one device.  ``config``
-    and ``splits`` override the choice.  ArgumentError for other shapes and dtypes.
+    A is (M, K), B (N, K) and C (M, N), of one dtype (float32, float64, int32), of any strides, on one device.
+    ``config`` and ``splits`` override the choice.  ArgumentError for other shapes and dtypes.
     """
     a, b, c = matrices("gemm_simt", A, B, C)
     _check(a, b, c)

@@ -2,7 +2,7 @@
 
 In: A (M, K), B (N, K), C (M, N) or the same with a batch mode behind, of any strides.  Out: C, written in place.
 
->>> gemm_sm80(A, B, C, bias=b, activation="relu")
+    gemm_sm80(A, B, C, bias=b, activation="relu")
 
 Multi-stage cp.async into swizzled shared memory, ldmatrix, fragments double-buffered over k, and an epilogue through
 shared memory with 128-bit stores.  Edges are predicated and zero-filled; small problems are split over K.
@@ -113,10 +113,11 @@ def gemm_sm80(A: Any, B: Any, C: Any, *, bias: Any = None, residual: Any = None,
               alpha: float = 1, beta: float = 0, config: TensorConfig | None = None, splits: int | None = None) -> Any:
     """C = activation(alpha * A @ B.T + beta * C + residual + bias), in place; returns C.
 
-    A is (M, K), B (N, K) and C (M, N), or (M, K, L), (N, K, L) and (M, N, L), of any strides, on one device: float16,
-    bfloat16, float8 (sm_89) or float32 (taken as tfloat32) with C float32, float16 or bfloat16; float64; int8 or uint8
-    with C int32.  ``residual`` is like C, ``bias`` has N elements.  ``activation``: "none", "relu", "gelu", "silu" or a
-    function of a register tensor.  ``config`` and ``splits`` override the choice.  ArgumentError for other arguments.
+    A is (M, K), B (N, K) and C (M, N), or (M, K, L), (N, K, L) and (M, N, L), of any strides, on one device.  A and B
+    may be float16, bfloat16, float8 (sm_89) or float32 (taken as tfloat32) with C float32, float16 or bfloat16;
+    float64; int8 or uint8 with C int32.  ``residual`` is like C, and ``bias`` has N elements.  ``activation`` is
+    "none", "relu", "gelu", "silu" or a function of a register tensor.  ``config`` and ``splits`` override the choice.
+    ArgumentError for other arguments.
     """
     a, b, c = matrices("gemm_sm80", A, B, C, ranks=(2, 3))
     _check(a, b, c)

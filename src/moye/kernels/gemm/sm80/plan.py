@@ -2,7 +2,7 @@
 
 In: a configuration, dtypes, what is contiguous, which edges are ragged.  Out: ``Plan``: what is specialised on.
 
->>> make_plan(config, mo.float16, mo.float16, "k", "mn", (False, False, False), 8, False, 1, Epilogue())
+    make_plan(config, mo.float16, mo.float16, "k", "mn", (False, False, False), 8, False, 1, Epilogue())
 
 Source of the swizzled atoms: CuTe cute/atom/mma_traits_sm90_gmma.hpp, the canonical layouts.
 """
@@ -84,7 +84,7 @@ def make_plan(config: TensorConfig, dtype: Any, out: Any, major_A: str, major_B:
                 mma, store, ragged, batched, splits, epilogue)
 
 
-def _multiples(config: TensorConfig, tile: tuple[int, int, int], what: str) -> None:
+def _multiples(config: TensorConfig, tile: tuple[int, ...], what: str) -> None:
     """ArgumentError where the extents of a configuration's tile are no multiples of these."""
     for name, extent, of in zip(("bM", "bN", "bK"), (config.bM, config.bN, config.bK), tile, strict=True):
         if extent % of:

@@ -2,7 +2,7 @@
 
 In: accumulators (MMA, MMA_M, MMA_N) of a tile, where it lies, C and what is fused.  Out: C written.
 
->>> store(plan, out, sC, acc, row, column, batch)
+    store(plan, out, sC, acc, row, column, batch)
 
 C goes through shared memory by TMA, 64 rows and up to 64 columns at a time through two buffers; a C that TMA cannot
 describe is stored from registers, predicated.

@@ -2,9 +2,9 @@
 
 In: A (M, K), B (N, K, G), offsets (G + 1), C (M, N).  Out: rows offsets[g] to offsets[g + 1] of C written in place.
 
->>> grouped_gemm_sm90(tokens, experts, out, offsets)    # out[o[g]:o[g+1]] = tokens[o[g]:o[g+1]] @ experts[:, :, g].T
+    grouped_gemm_sm90(tokens, experts, out, offsets)    # out[o[g]:o[g+1]] = tokens[o[g]:o[g+1]] @ experts[:, :, g].T
 
-The offsets stay on the device.  A tile has rows of one group alone; one at the end of a group is stored row by row.
+The offsets stay on the device.  A tile has rows of only one group; a tile at the end of a group is stored row by row.
 """
 
 from __future__ import annotations
@@ -106,9 +106,9 @@ def grouped_gemm_sm90(A: Any, B: Any, C: Any, offsets: Any, *, activation: Activ
                       fast_accum: bool = False, config: WarpgroupConfig | None = None) -> Any:
     """C[o[g]:o[g+1]] = activation(alpha * A[o[g]:o[g+1]] @ B[:, :, g].T) for every group g, in place; returns C.
 
-    A is (M, K), B (N, K, G), C (M, N), dtypes and strides as in ``gemm_sm90``; ``offsets`` o has G + 1 int32 that do
-    not decrease, from 0 to M, on the same device.  Groups may be empty; rows of no group stay as they are.  ``config``
-    is a cooperative one of two warpgroups.  ArgumentError for other arguments.
+    A is (M, K), B (N, K, G), C (M, N), with dtypes and strides as in ``gemm_sm90``.  ``offsets`` o has G + 1 int32 that
+    do not decrease, from 0 to M, on the same device.  Groups may be empty; rows of no group stay as they are.
+    ``config`` must be a cooperative one of two warpgroups.  ArgumentError for other arguments.
     """
     a, _, c = matrices("grouped_gemm_sm90", A, A, C)
     b, o = array("grouped_gemm_sm90", "B", B, (3,), "(N, K, G)"), mo.describe(offsets)

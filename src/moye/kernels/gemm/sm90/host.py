@@ -2,10 +2,10 @@
 
 In: A (M, K), B (N, K), C (M, N), or batches of them.  Out: C, written in place.
 
->>> gemm_sm90(A, B, C, bias=bias, activation="gelu")
->>> gemm_sm90(X, W, C, activation="silu", gated=True)          # W (2 N, K): silu(X @ W[:N].T) * (X @ W[N:].T)
+    gemm_sm90(A, B, C, bias=bias, activation="gelu")
+    gemm_sm90(X, W, C, activation="silu", gated=True)          # W (2 N, K): silu(X @ W[:N].T) * (X @ W[N:].T)
 
-Operands that TMA or the instruction cannot take as they lie are copied first, row by row along K.
+Operands that TMA or the instruction cannot take as they are get copied first, row by row along K.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ def gemm_sm90(A: Any, B: Any, C: Any, *, bias: Any = None, residual: Any = None,
               fast_accum: bool = False, config: WarpgroupConfig | None = None) -> Any:
     """C = activation(alpha * row_scale * col_scale * A @ B.T + beta * C + residual + bias), in place; returns C.
 
-    A is (M, K), B (N, K) and C (M, N), or (M, K, L), (N, K, L) and (M, N, L), on one device (sm_90a), of any strides:
-    float16, bfloat16, float8 or float32 (multiplied as tfloat32) with C float32, float16 or bfloat16; int8 or uint8
-    with C int32.  ``residual`` is like C, ``bias`` and ``col_scale`` have N elements, ``row_scale`` M.  ``activation``:
-    "none", "relu", "gelu", "silu" or a function of a register tensor, whose globals are read once.  ``gated``: B, bias
-    and col_scale have 2 N rows, and C = activation(first half) * second half.  Sums of float8 products are kept in
-    float32, but with ``fast_accum`` in the tensor core's 14 bits.  ``config`` overrides the choice.  ArgumentError for
-    other arguments.
+    A is (M, K), B (N, K) and C (M, N), or (M, K, L), (N, K, L) and (M, N, L), on one device (sm_90a), of any strides. A
+    and B may be float16, bfloat16, float8 or float32 (multiplied as tfloat32) with C float32, float16 or bfloat16; int8
+    or uint8 with C int32.  ``residual`` is like C, ``bias`` and ``col_scale`` have N elements, and ``row_scale`` has M.
+    ``activation`` is "none", "relu", "gelu", "silu" or a function of a register tensor, whose globals are read once.
+    With ``gated``, B, bias and col_scale have 2 N rows, and C = activation(first half) * second half.  Sums of float8
+    products are kept in float32, but with ``fast_accum`` in the tensor core's 14 bits.  ``config`` overrides the
+    choice. ArgumentError for other arguments.
     """
     a, b, c = matrices("gemm_sm90", A, B, C, ranks=(2, 3))
     _check(a, b, c, gated)
@@ -109,9 +109,9 @@ def _recipe(a: Any, b: Any, c: Any, fusion: Fusion, promote: bool, config: Warpg
     last, halves = (1,) if batched else (), 2 if fusion.gated else 1
     boxes = ((config.bM, config.bK, *last), (config.bN // halves, config.bK, *last),
              (mo.size(plan.tiles[2], 0), plan.columns, *last) if major_C else ())
-    loads = tuple(mo.TmaLoad(rounding=mo.tfloat32 if x.dtype == mo.float32 else None) for x in (a, b))
+    load_A, load_B = (mo.TmaLoad(rounding=mo.tfloat32 if x.dtype == mo.float32 else None) for x in (a, b))
     blocks = _blocks(config, -(-M // config.bM), -(-N // (config.bN // halves)), c.shape[2] if batched else 1)
-    return _Recipe(plan, (modes[0] is None, modes[1] is None), loads, boxes, blocks)
+    return _Recipe(plan, (modes[0] is None, modes[1] is None), (load_A, load_B), boxes, blocks)
 
 
 def _most(c: Any, fusion: Fusion, plain: bool) -> int:

@@ -2,7 +2,7 @@
 
 In: TMA copies of A (M, K), B (N, K) and C (M, N), what is fused, a ``Plan``.  Out: C written.
 
->>> gemm_sm90_kernel.launch(tma_A, tma_B, None, tma_C, *10 * [None], plan, grid=132, block=plan.config.threads)
+    gemm_sm90_kernel.launch(tma_A, tma_B, None, tma_C, *10 * [None], plan, grid=132, block=plan.config.threads)
 
 A persistent grid.  One thread fills a ring of stages by TMA; warpgroups multiply them, together or in turns.  Edges
 need no predicates: TMA reads zeros outside.

@@ -2,7 +2,7 @@
 
 In: a configuration, dtypes, what is contiguous, how C is stored, what is fused.  Out: ``Plan``.
 
->>> make_plan(config, (mo.bfloat16, mo.bfloat16), mo.bfloat16, "k", "k", "k", Fusion())
+    make_plan(config, (mo.bfloat16, mo.bfloat16), mo.bfloat16, "k", "k", "k", Fusion())
 """
 
 from __future__ import annotations

@@ -1,0 +1,172 @@
+"""Which accesses happen in every order of blocks and threads, at the same places: found once, from the Func.
+
+In: a Func, the locks in it, whether a tensor is written.  Out: the ids of the operations that are certain.
+
+What decides whether an operation is executed, and where, may come from numbers, indices and memory that nobody writes.
+It may not come from memory that others write: another order may leave something else there.  Who waits for a lock gets
+it in the end; so does who waits for a flag that certain operations set.  After another loop that waits nothing is, but
+after one that gives up: it ends anyway.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from moye.dtypes import Space
+from moye.ir import ops
+from moye.ir.nodes import Block, Buffer, Func, Operand, TileRef, Value
+from moye.sim.checks.patience import Patience
+
+CERTAIN, AWAITED, DOUBTFUL = range(3)
+"""A value: the same in every order, of a flag that is waited for, or another one in another order."""
+_PURE = (ops.Binary, ops.Unary, ops.Select, ops.Cast, ops.Vote, ops.Shuffle, ops.Elect)
+Exits = set[tuple[str, int]]
+"""Ways on which some may have left: the kind, and the id of what they leave (0: the kernel)."""
+
+
+def certain(func: Func, locks: Callable[[ops.Op], bool], written: Callable[[Buffer], bool],
+            patience: Patience) -> frozenset[int]:
+    """``locks``: whether an operation takes a lock, or looks at one."""
+    found = _Certain(func, locks, written, patience)
+    while True:
+        before = found.size
+        found.block(func.body, False)
+        found.settle()
+        if found.size == before:
+            break
+    return frozenset(id(op) for op in found.walked if id(op) not in found.places
+                     and all(found.level(part) == CERTAIN for part in _where(op)))
+
+
+def _where(op: ops.Op) -> Iterator[Operand]:
+    """What the places of an operation are made of."""
+    for ref, _ in op.refs():
+        yield from _parts(ref.offset)
+        if isinstance(ref, TileRef):
+            yield from _parts(*ref.strides)
+    if isinstance(op, ops.Copy):
+        yield from _parts(*op.extents, None if isinstance(op.pred, TileRef) else op.pred)
+
+
+def _parts(*parts: object) -> Iterator[Operand]:
+    return (part for part in parts if isinstance(part, Value))
+
+
+class _Certain:
+    def __init__(self, func: Func, locks: Callable[[ops.Op], bool], written: Callable[[Buffer], bool],
+                 patience: Patience) -> None:
+        self.locks, self.written, self.patience, self.walked = locks, written, patience, list(func.body.walk())
+        self.values: dict[int, int] = {}
+        self.variables: dict[int, int] = {}
+        self.registers: set[int] = set()
+        """Fragments that hold something doubtful."""
+        self.places: set[int] = set()
+        """The ids of operations of which it is in doubt whether they are executed."""
+        self.unsettled: set[int] = set()
+        """The tensors of which it is in doubt what they hold in the end."""
+
+    @property
+    def size(self) -> int:
+        return sum(self.values.values()) + sum(self.variables.values()) + len(self.registers) + len(self.places) + \
+            len(self.unsettled)
+
+    def level(self, operand: Operand | None) -> int:
+        return self.values.get(operand.id, CERTAIN) if isinstance(operand, Value) else CERTAIN
+
+    def most(self, operands: Iterable[Operand]) -> int:
+        return max((self.level(operand) for operand in operands), default=CERTAIN)
+
+    def settle(self) -> None:
+        """Tensors that a doubtful operation may write, or to which a doubtful value goes."""
+        for op in self.walked:
+            plain = isinstance(op, (ops.Store, ops.Atomic))
+            if id(op) in self.places or self.most(op.operands()) > CERTAIN or not plain:
+                self.unsettled |= {ref.buffer.root.id for ref, written in op.refs() if written}
+
+    def block(self, block: Block, doubt: bool) -> Exits:
+        """Out: the ways on which threads may have left the block, in doubt."""
+        left: Exits = set()
+        for op in block:
+            left |= self._op(op, doubt or bool(left))
+        return left
+
+    def _op(self, op: ops.Op, doubt: bool) -> Exits:
+        if isinstance(op, ops.Exit):
+            return {(op.kind, 0 if op.target is None else id(op.target))} if doubt else set()
+        if isinstance(op, ops.If):
+            return self._branch(op, doubt)
+        if isinstance(op, (ops.For, ops.Loop, ops.Scope)):
+            return self._region(op, doubt)
+        if doubt:
+            self.places.add(id(op))
+        self._effect(op, doubt)
+        return set()
+
+    def _branch(self, op: ops.If, doubt: bool) -> Exits:
+        level = self.level(op.cond)
+        left = self.block(op.then, doubt or level > CERTAIN) | self.block(op.orelse, doubt or level > CERTAIN)
+        if level == AWAITED and not doubt and {kind for kind, _ in left} == {"break"} and \
+                sum(len(arm.ops) for arm in op.blocks()) == 1:
+            return {("wait", target) for _, target in left}
+        return left
+
+    def _region(self, op: ops.For | ops.Loop | ops.Scope, doubt: bool) -> Exits:
+        inside = doubt
+        if isinstance(op, ops.For):
+            bounds = [op.start, op.stop, *_parts(op.step)]
+            self._raise(self.values, op.iv.id, self.most(bounds))
+            inside = inside or self.most(bounds) > CERTAIN
+        left = self.block(op.body, inside)
+        mine = {kind for kind, target in left if target == id(op)}
+        rest = {(kind, target) for kind, target in left if target != id(op)}
+        if isinstance(op, ops.Scope) or not mine - {"continue"}:
+            return rest
+        rest |= self.block(op.body, True) - {(kind, id(op)) for kind in ("break", "continue", "wait")}
+        endless = isinstance(op, ops.Loop) and "break" in mine and id(op) not in self.patience.gives_up
+        return rest | {("return", 0)} if endless else rest
+
+    def _effect(self, op: ops.Op, doubt: bool) -> None:
+        if isinstance(op, ops.Declare):
+            self._raise(self.variables, op.var.id, self.level(op.init))
+        elif isinstance(op, ops.Assign):
+            for var, source in op.pairs:
+                self._raise(self.variables, var.id, DOUBTFUL if doubt else self.level(source))
+        level = self._found(op)
+        if isinstance(result := getattr(op, "result", None), Value):
+            self._raise(self.values, result.id, level)
+        for value in op.inputs if isinstance(op, ops.Map) else ():
+            self._raise(self.values, value.id, level)
+        if isinstance(op, ops.Map):
+            self.block(op.body, False)
+        if doubt or level > CERTAIN or self.most(op.operands()) > CERTAIN:
+            self.registers |= {ref.buffer.id for ref, written in op.refs()
+                               if written and ref.buffer.space is Space.REGISTER}
+
+    def _found(self, op: ops.Op) -> int:
+        """What an operation finds."""
+        if isinstance(op, ops.Read):
+            return self.variables.get(op.var.id, CERTAIN)
+        if isinstance(op, ops.Special):
+            return DOUBTFUL if op.kind in ("clock", "globaltimer") else CERTAIN
+        if isinstance(op, (ops.Load, ops.Atomic)) and self.locks(op) and id(op) in self.patience.waits:
+            return CERTAIN
+        if isinstance(op, ops.Atomic):
+            return DOUBTFUL
+        if isinstance(op, ops.Load) and op.order is not None and id(op) in self.patience.waits and \
+                op.ref.buffer.root.id not in self.unsettled:
+            return AWAITED
+        level = self.most(op.operands())
+        if any(not written and self._doubtful(ref.buffer) for ref, written in op.refs()):
+            return DOUBTFUL
+        return level if isinstance(op, (*_PURE, ops.Load, ops.Reduce, ops.Map, ops.Copy, ops.Gemm)) else CERTAIN
+
+    def _doubtful(self, buffer: Buffer) -> bool:
+        if buffer.space is Space.REGISTER:
+            return buffer.id in self.registers
+        return buffer.space is not Space.GLOBAL or self.written(buffer)
+
+    def _raise(self, table: dict[int, int], key: int, level: int) -> None:
+        if level > table.get(key, CERTAIN):
+            table[key] = level
+
+

@@ -1,0 +1,280 @@
+"""Locks: which atomics are ones, who holds which, and which data they guard, whoever took them first.
+
+In: a Func; in a run of its own the atomics that take locks and let them go, and accesses that nothing but a lock
+orders.  Out: the accesses of which both have no lock in common (locksets: Savage et al., Eraser, 1997).
+
+A tensor holds locks if all that is done to it in order is to take one (cas from its free value, or exch to another) and
+to let it go (store or exch of that value).  Letting go what one holds says nothing to who takes it next: in another
+order it would come first.  Letting go what one does not hold is a signal.  What lies between the two, by order, is
+guarded: also what other threads do meanwhile for the holder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from moye.dtypes import Space
+from moye.ir import ops
+from moye.ir.nodes import Buffer, Func, Literal
+from moye.sim.checks.certain import certain
+from moye.sim.checks.clocks import Clocks, Ints
+from moye.sim.checks.flag_history import Between, Clock, Eye, Place, Release, Writer
+from moye.sim.checks.patience import Patience, patience
+from moye.sim.checks.signal_memory import Traffic, strong
+from moye.sim.findings.finding import Finding
+
+NEVER = np.iinfo(np.int64).max
+KEPT = 16
+"""Pairs of accesses that only a lock keeps apart: so many are remembered of it, should it turn out to be none."""
+RACES = frozenset(("C1", "C2", "C3", "G1", "G2", "G3", "G5"))
+_APART = (ops.AnyBulk, ops.Wgmma, ops.MbarrierInit, ops.MapShared, ops.ClusterArrive)
+
+
+@dataclass(frozen=True, slots=True)
+class Locks:
+    """The locks of a kernel: by tensor (``Traffic.key``) the value of a free one; by op whether it lets one go."""
+
+    free: Mapping[int, int | float | bool]
+    lets_go: Mapping[int, bool]
+    certain: frozenset[int]
+    """The ids of the operations that happen in every order."""
+    patience: Patience
+    chance: frozenset[int]
+    """The ids of the looks at flags that nobody repeats until they find what they look for."""
+
+
+def locks(func: Func, traffic: Traffic, shared: Callable[[Buffer], bool]) -> Locks | None:
+    """None if there are none, or if asynchronous units or clusters take part.  ``shared``: an argument that the launch
+    writes, perhaps through another one."""
+    walked = list(func.body.walk())
+    if func.cluster_dim != (1, 1, 1) or any(isinstance(op, _APART) for op in walked):
+        return None
+    by_tensor: dict[int, list[ops.Op]] = {}
+    for op in walked:
+        if isinstance(op, (ops.Load, ops.Store, ops.Atomic)) and strong(op):
+            by_tensor.setdefault(traffic.key(op.ref.buffer), []).append(op)
+    free = {key: value for key, mine in by_tensor.items() if (value := _free_value(mine, traffic.used)) is not None}
+    waits = patience(func)
+    roles = {id(op): _lets_go(op, free[key]) for key in free for op in by_tensor[key] if not isinstance(op, ops.Load)}
+
+    def looks(op: ops.Op) -> bool:
+        return isinstance(op, (ops.Load, ops.Atomic)) and strong(op) and traffic.key(op.ref.buffer) in free
+
+    def written(buffer: Buffer) -> bool:
+        return buffer.written or shared(buffer)
+
+    found = Locks(free, roles, certain(func, looks, written, waits), waits, frozenset(_chances(walked, waits)))
+    return found if free or _matters(func, found, shared) else None
+
+
+def _chances(walked: list[ops.Op], waits: Patience) -> Iterator[int]:
+    return (id(op) for op in walked if strong(op) and not isinstance(op, ops.Store) and id(op) not in waits.waits)
+
+
+def _matters(func: Func, found: Locks, shared: Callable[[Buffer], bool]) -> bool:
+    """Whether anything that others write is used whatever a look has found, after it."""
+    behind = False
+    for op in func.body.walk():
+        if id(op) in found.chance and isinstance(op, ops.Load):
+            behind = True
+        elif behind and id(op) in found.certain and not strong(op) and any(
+                ref.buffer.space is Space.SHARED or (ref.buffer.space is Space.GLOBAL and shared(ref.buffer))
+                for ref, _ in op.refs()):
+            return True
+    return False
+
+
+def _constant(operand: object) -> int | float | bool | None:
+    return operand.value if isinstance(operand, Literal) else None
+
+
+def _free_value(mine: list[ops.Op], used: frozenset[int]) -> int | float | bool | None:
+    """The value of a free lock, if these are all the operations on locks of a tensor."""
+    wanted = {value for op in mine if isinstance(op, (ops.Store, ops.Atomic))
+              and (value := _constant(op.value)) is not None}
+    fits = [value for value in wanted if all(_is_lock(op, value, used) for op in mine) and
+            len({_lets_go(op, value) for op in mine if not isinstance(op, ops.Load)}) == 2]
+    return fits[0] if len(fits) == 1 else None
+
+
+def _is_lock(op: ops.Op, free: int | float | bool, used: frozenset[int]) -> bool:
+    """Whether an operation takes a lock, lets one go or looks at one; who takes it looks at what was there."""
+    if isinstance(op, ops.Load):
+        return True
+    if isinstance(op, ops.Store):
+        return _constant(op.value) == free
+    assert isinstance(op, ops.Atomic), "the operations on locks"
+    if _lets_go(op, free):
+        return op.kind in ("cas", "exch") and id(op) not in used and _constant(op.compare) != free
+    if op.kind == "cas":
+        return _constant(op.compare) == free and id(op) in used
+    return op.kind == "exch" and _constant(op.value) is not None and id(op) in used
+
+
+def _lets_go(op: ops.Op, free: int | float | bool) -> bool:
+    return isinstance(op, (ops.Store, ops.Atomic)) and _constant(op.value) == free
+
+
+@dataclass(eq=False, slots=True)
+class Section:
+    """From taking a lock to letting it go."""
+
+    place: Place
+    taken: Writer
+    known: dict[int, list[tuple[int, int]]]
+    """By block threads of it that know that the lock is taken, and from which epoch on ..."""
+    first: dict[int, Ints]
+    """... and what follows for all of its threads (T,)."""
+    sure: bool
+    """Whether its thread would have waited for the lock."""
+    over: dict[int, Ints] | None = None
+    """By block up to which epoch its threads (T,) are before the end."""
+    end: Writer | None = None
+
+
+Access = tuple[int, int, int]
+"""Block, thread, epoch."""
+
+
+@dataclass(eq=False, slots=True)
+class _Lock:
+    """One place."""
+
+    open: Section | None = None
+    sections: list[Section] = field(default_factory=list)
+    signals: list[Release] = field(default_factory=list)
+    """What those published who let it go without having it ..."""
+    strangers: list[Writer] = field(default_factory=list)
+    """... and those of them that do so in every order."""
+    void: bool = False
+    """Whether it keeps nobody out."""
+    kept: list[Callable[[], None]] = field(default_factory=list)
+    """What is to be told then."""
+
+
+class Held:
+    """Who holds which lock, in one run."""
+
+    def __init__(self, locks_: Locks, between: Between, threads: int) -> None:
+        self.locks, self.between, self.threads = locks_, between, threads
+        self._at: dict[Place, _Lock] = {}
+        self._open: list[Section] = []
+        self._of: dict[int, list[Section]] = {}
+        """By block."""
+
+    # --- taking and letting go ---------------------------------------------------------------------------------------
+
+    def take(self, op: ops.Op, place: Place, event: Writer, eye: Eye) -> None:
+        """A thread has taken a lock, at the end of its epoch."""
+        lock = self._at.setdefault(place, _Lock())
+        if lock.open is not None:                       # somebody else has let it go by a plain store
+            self._close(lock, lock.open, event, eye, {})
+        block, thread, epoch = event
+        first = np.full(self.threads, NEVER)
+        first[thread] = epoch + 1
+        lock.open = Section(place, event, {block: [(thread, epoch)]}, {block: first},
+                            id(op) in self.locks.patience.waits)
+        lock.sections.append(lock.open)
+        self._open.append(lock.open)
+        self._of.setdefault(block, []).append(lock.open)
+        clock = self.between.visible(eye)
+        if any(not self.between.before(eye, clock, stranger) for stranger in lock.strangers):
+            self._break(lock)
+
+    def let_go(self, op: ops.Op, place: Place, event: Writer, eye: Eye, releases: list[Release], *,
+               idle: bool) -> list[Release]:
+        """A thread lets a lock go, one that nobody has if it is ``idle``; out: what that publishes in every order."""
+        lock = self._at.setdefault(place, _Lock())
+        clock, section = self.between.visible(eye), lock.open
+        mine = section is not None and (section.taken[:2] == event[:2] or self._knows(section, eye, clock))
+        if section is not None:
+            self._close(lock, section, event, eye, clock)
+        if mine:
+            return list(lock.signals)
+        lock.signals += [] if idle else releases
+        if id(op) in self.locks.certain:
+            lock.strangers.append(event)
+            ends = [section.taken if section.end is None or section.end == event else section.end
+                    for section in lock.sections]
+            if any(end[:2] != event[:2] and not self.between.before(eye, clock, end) for end in ends):
+                self._break(lock)
+        return list(lock.signals)
+
+    def _knows(self, section: Section, eye: Eye, clock: Clock) -> bool:
+        """Whether somebody knows that a lock is taken."""
+        return any(self.between.before(eye, clock, (block, thread, epoch))
+                   for block, known in section.known.items() for thread, epoch in known)
+
+    def _close(self, lock: _Lock, section: Section, event: Writer, eye: Eye, clock: Clock) -> None:
+        block, thread, epoch = event
+        section.over = {other: self.between.known(clock, other, self.threads) for other in section.known}
+        own = eye.row.copy()
+        own[thread] = epoch
+        if block in section.over:
+            section.over[block] = np.maximum(section.over[block], own)
+        section.end, lock.open = event, None
+        self._open.remove(section)
+
+    def _break(self, lock: _Lock) -> None:
+        lock.void = True
+        kept, lock.kept = lock.kept, []
+        for tell in kept:
+            tell()
+
+    # --- who is guarded ----------------------------------------------------------------------------------------------
+
+    def learnt(self, block: int, thread: int, epoch: int, clock: Clock) -> None:
+        """A thread has acquired a clock: it may know from it that locks are taken."""
+        for section in self._open:
+            if section.taken[:2] != (block, thread) and any(
+                    at <= self.between.known(clock, other, self.threads)[one]
+                    for other, known in list(section.known.items()) for one, at in known):
+                if block not in section.known:
+                    section.first[block] = np.full(self.threads, NEVER)
+                    self._of.setdefault(block, []).append(section)
+                section.known.setdefault(block, []).append((thread, epoch))
+                section.first[block][thread] = min(section.first[block][thread], epoch)
+
+    def notice(self, first: int, blocks: int, clocks: Clocks) -> None:
+        """What barriers have told the threads of these blocks of locks that are taken."""
+        for section in self._open:
+            for block, known in section.known.items():
+                if not first <= block < first + blocks:
+                    continue
+                column = block - first if clocks.columns > 1 else 0
+                told = section.first[block]
+                for thread, epoch in known:
+                    new = (told == NEVER) & (clocks.seen[clocks.group, clocks.group[thread], column] >= epoch)
+                    told[new] = clocks.now[clocks.group[new], column]
+
+    def held(self, access: Access) -> set[Place]:
+        """The locks that are held for an access."""
+        block, thread, epoch = access
+        return {section.place for section in self._of.get(block, ())
+                if section.sure and not self._at[section.place].void and section.first[block][thread] <= epoch
+                and (section.over is None or epoch <= section.over[block][thread])}
+
+    def apart(self, one: Access, other: Access, tell: Callable[[], None]) -> bool:
+        """Whether two accesses have a lock in common; ``tell``, if that turns out to be none."""
+        common = self.held(one) & self.held(other)
+        for place in common:
+            if len(kept := self._at[place].kept) < KEPT:
+                kept.append(tell)
+        return bool(common)
+
+    def certain(self, op: ops.Op) -> bool:
+        """Whether an access happens in every order."""
+        return id(op) in self.locks.certain
+
+    def is_lock(self, key: int) -> bool:
+        """Whether a tensor holds locks."""
+        return key in self.locks.free
+
+
+def by_luck(finding: Finding) -> Finding:
+    """The finding of a race that the order in which locks were taken hides."""
+    return replace(finding, message=f"{finding.message}; no lock is held at both, and who took one first is luck",
+                   hint="hold one lock at both")
