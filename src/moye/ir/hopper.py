@@ -59,7 +59,7 @@ class ProxyFence(Op):
 # --- tensor copies ---------------------------------------------------------------------------------------------------
 
 
-@operation(Trait.SIGNALS)
+@operation(Trait.SIGNALS, Trait.BEYOND_BLOCK)
 class TmaCopy(Op):
     """cp.async.bulk.tensor: one box of the tensor ``tensor`` (a parameter with a ``tensor_map``) and shared memory.
 
@@ -79,7 +79,7 @@ class TmaCopy(Op):
     hint: OneOf["evict_first", "evict_last"] | None = attribute(default=None)
 
 
-@operation(Trait.SIGNALS, Trait.REMOTE)
+@operation(Trait.SIGNALS, Trait.BEYOND_BLOCK, Trait.REMOTE)
 class BulkCopy(Op):
     """cp.async.bulk, cp.reduce.async.bulk: the first ``bytes`` of a contiguous run of ``run`` bytes, without a map.
 
@@ -127,7 +127,7 @@ class BulkWait(Op):
 # --- wgmma -----------------------------------------------------------------------------------------------------------
 
 
-@operation(Trait.MULTIPLIES, Trait.WRITER, Trait.HANDS_OVER)
+@operation(Trait.MULTIPLIES, Trait.WRITER, Trait.HANDS_OVER, Trait.BEYOND_BLOCK)
 class Wgmma(Op):
     """wgmma.mma_async: d += a * b over an index space as in ``Gemm``; b, and a unless it is in registers, are shared.
 
@@ -193,7 +193,7 @@ class SetMaxRegisters(Op):
     count: int = attribute()
 
 
-@operation(Trait.PURE)
+@operation(Trait.PURE, Trait.BEYOND_BLOCK)
 class MapShared(Op):
     """mapa.shared::cluster: the address (uint32) that shared ``buffer`` has in block ``rank`` of the cluster.
 
@@ -205,14 +205,14 @@ class MapShared(Op):
     rank: Operand = operand()
 
 
-@operation(Trait.MEETS, Trait.HANDS_OVER, Trait.ORDERS_MEMORY)
+@operation(Trait.MEETS, Trait.HANDS_OVER, Trait.ORDERS_MEMORY, Trait.BEYOND_BLOCK)
 class ClusterArrive(Op):
     """barrier.cluster.arrive, .release or with ``relaxed`` .relaxed."""
 
     relaxed: bool = attribute(default=False)
 
 
-@operation(Trait.WAITS, Trait.HANDS_OVER, Trait.ORDERS_MEMORY)
+@operation(Trait.WAITS, Trait.HANDS_OVER, Trait.ORDERS_MEMORY, Trait.BEYOND_BLOCK)
 class ClusterWait(Op):
     """barrier.cluster.wait.acquire."""
 

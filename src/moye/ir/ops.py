@@ -18,61 +18,12 @@ from moye import dtypes as dt
 from moye.atoms.atom import CopyOp, MmaOp
 from moye.dtypes import DType
 from moye.errors import IRError
-from moye.ir.effects import (
-    Assert,
-    Atomic,
-    Bounds,
-    CpAsyncCommit,
-    CpAsyncWait,
-    Fence,
-    Inspect,
-    Load,
-    NamedBarrier,
-    Order,
-    Print,
-    Scope_,
-    Shuffle,
-    Store,
-    SyncThreads,
-    SyncWarp,
-    Vote,
-    is_ordered,
-)
-from moye.ir.hopper import (
-    AnyBulk,
-    BulkCommit,
-    BulkCopy,
-    BulkWait,
-    ClusterArrive,
-    ClusterWait,
-    Elect,
-    GridDependency,
-    MapShared,
-    MbarrierArrive,
-    MbarrierInit,
-    MbarrierWait,
-    ProxyFence,
-    SetMaxRegisters,
-    TmaCopy,
-    Wgmma,
-    WgmmaCommit,
-    WgmmaFence,
-    WgmmaWait,
-)
-from moye.ir.nodes import Block, Buffer, Extent, Op, Operand, TileRef, Value, Var
+from moye.ir.effects import *  # noqa: F403
+from moye.ir.hopper import *  # noqa: F403
+from moye.ir.nodes import Block, Buffer, Extent, Operand, TileRef, Value, Var
+from moye.ir.nodes import Op as Op
 from moye.ir.operation import attribute, block, defined, given, operand, operation, read, written
-from moye.ir.traits import Trait
-
-__all__ = [
-    "ARITHMETIC", "BINARY", "COMPARISONS", "LOGICAL", "MATH", "SPECIALS", "UNARY", "Alloc", "AnyBulk", "Assert",
-    "Assign", "Atomic", "Binary", "Bounds", "BulkCommit", "BulkCopy", "BulkWait", "Cast", "ClusterArrive",
-    "ClusterWait", "Copy", "CpAsyncCommit", "CpAsyncWait", "Declare", "Elect", "Exit", "Fence", "For", "Gemm",
-    "GridDependency", "If", "Inspect", "Load", "Loop", "Map", "MapShared", "MbarrierArrive", "MbarrierInit",
-    "MbarrierWait", "NamedBarrier", "Op", "Order", "Print", "ProxyFence", "Read", "Reduce", "Scope", "Scope_",
-    "Select", "SetMaxRegisters", "Shuffle", "Special", "Store", "SyncThreads", "SyncWarp", "TmaCopy", "Trait", "Unary",
-    "Vote", "Wgmma", "WgmmaCommit", "WgmmaFence", "WgmmaWait", "dtype_of_math", "is_ordered",
-    "need_all",
-]
+from moye.ir.traits import Trait as Trait
 
 ARITHMETIC = ("add", "sub", "mul", "div", "floordiv", "mod", "min", "max", "shl", "shr", "and", "or", "xor", "pow")
 COMPARISONS = ("lt", "le", "gt", "ge", "eq", "ne")

@@ -61,6 +61,8 @@ class Trait(Enum):
     """It arrives at a barrier that others wait for, or waits for one: roles talk to each other by it."""
     HANDS_OVER = auto()
     """Threads or asynchronous units may pass something on by it that sync_threads does not see."""
+    BEYOND_BLOCK = auto()
+    """Asynchronous units, or other blocks of the cluster, take part in it."""
     MBARRIER = auto()
     """Its reference is an mbarrier."""
 
@@ -81,8 +83,9 @@ class Trait(Enum):
 
 _IMPLIED = {
     Trait.ARITHMETIC: (Trait.PURE, Trait.SPECULATIVE), Trait.PURE: (Trait.REMOVABLE,),
-    Trait.SPECULATIVE: (Trait.REMOVABLE,), Trait.REMOVABLE: (Trait.QUIET,), Trait.MEETS_WARP: (Trait.WAITS,),
-    Trait.SIGNALS: (Trait.HANDS_OVER,), Trait.LOOP: (Trait.REGION,), Trait.REGION: (Trait.QUIET,),
+    Trait.SPECULATIVE: (Trait.REMOVABLE,), Trait.REMOVABLE: (Trait.QUIET,), Trait.LOOP: (Trait.REGION,),
+    Trait.REGION: (Trait.QUIET,), Trait.MEETS_WARP: (Trait.WAITS,), Trait.SIGNALS: (Trait.HANDS_OVER,),
+    Trait.MBARRIER: (Trait.BEYOND_BLOCK,),
 }
 
 
