@@ -5,8 +5,8 @@ In: a specialised kernel, copies of its arguments from before a clean launch, th
 The barrier is still executed, so values and control flow stay as they were, but the checks do not count it.  If the run
 stays clean, no two conflicting accesses of this launch were ordered by this barrier alone, in any of its executions.
 
-It says nothing if that does not settle the question: about barriers that also order global memory, atomics, fences or
-named barriers, and about those of loops that hardly ran.
+It says nothing if that does not settle the question: about barriers that also order global memory, atomics, ordered
+loads and stores, fences or named barriers, and about those of loops that hardly ran.
 """
 
 from __future__ import annotations
