@@ -1,4 +1,4 @@
-"""The page's example of adding an operation, done as the page says, to a copy of moye: it is printed, run and refused."""
+"""The page's example of adding an operation, done to a copy of moye as the page says: it prints, runs, is refused."""
 
 from __future__ import annotations
 
