@@ -213,9 +213,8 @@ def _shuffle(kind: Any, value: Scalar, lane: Scalar, width: int, mask: int) -> S
     if small:
         operand = builder().cast(operand, dt.float32 if dtype.is_float else dt.int32)
     result = Value(operand.dtype)
-    op = ops.Shuffle(result=result, kind=kind, value=operand, lane=operand_of(lane, dt.int32), width=width, mask=mask)
-    result.op = op
-    builder().emit(op)
+    builder().emit(ops.Shuffle(result=result, kind=kind, value=operand, lane=operand_of(lane, dt.int32), width=width,
+                               mask=mask))
     return wrap(builder().cast(result, dtype))
 
 
@@ -244,9 +243,7 @@ def _vote(kind: Any, pred: Scalar, mask: int) -> Scalar:
     operand = operand_of(pred)
     if operand.dtype is not dt.bool_:
         operand = builder().binary("ne", operand, operand_of(0, operand.dtype))
-    op = ops.Vote(result=result, kind=kind, pred=operand, mask=lane_mask(f"vote_{kind}", mask))
-    result.op = op
-    builder().emit(op)
+    builder().emit(ops.Vote(result=result, kind=kind, pred=operand, mask=lane_mask(f"vote_{kind}", mask)))
     return Expr(result)
 
 
@@ -336,11 +333,9 @@ def _atomic(kind: str, tensor: Tensor, coordinate: object, value: Scalar, order:
         raise DTypeError(f"atomic_{kind} on {ref.dtype}: PTX has it on {', '.join(map(str, ops.ATOMICS[kind]))} alone",
                          locs=(locate(),))
     result = Value(ref.dtype)
-    op = ops.Atomic(result=result, kind=kind, ref=ref, value=operand_of(value, ref.dtype),
-                    compare=None if compare is None else operand_of(compare, ref.dtype),
-                    order=_checked(order, ops.Order), scope=_checked(scope, ops.Scope_))
-    result.op = op
-    builder().emit(op)
+    builder().emit(ops.Atomic(result=result, kind=kind, ref=ref, value=operand_of(value, ref.dtype),
+                              compare=None if compare is None else operand_of(compare, ref.dtype),
+                              order=_checked(order, ops.Order), scope=_checked(scope, ops.Scope_)))
     return Expr(result)
 
 
@@ -398,9 +393,8 @@ def load(tensor: Tensor, coordinate: object, *, order: str = "acquire", scope: s
         raise TraceError(f'load: order is "relaxed" or "acquire", not {order!r}', locs=(locate(),))
     ref = _element(tensor, coordinate, "load")
     result = Value(ref.dtype)
-    op = ops.Load(result=result, ref=ref, order=_checked(order, ops.Order), scope=_checked(scope, ops.Scope_))
-    result.op = op
-    builder().emit(op)
+    builder().emit(ops.Load(result=result, ref=ref, order=_checked(order, ops.Order),
+                            scope=_checked(scope, ops.Scope_)))
     return Expr(result)
 
 

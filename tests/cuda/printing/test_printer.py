@@ -18,6 +18,7 @@ import pytest
 import printer_cases as cases
 from moye import dtypes as dt
 from moye.cuda.compiler import nvrtc
+from moye.cuda.printing.dispatch import PRINTERS
 from moye.cuda.printing.expressions import (
     ADD,
     Text,
@@ -34,7 +35,6 @@ from moye.cuda.printing.expressions import (
 from moye.cuda.printing.intrinsics import Intrinsics
 from moye.cuda.printing.names import Names, identifier
 from moye.cuda.printing.printer import Slot, print_kernel
-from moye.cuda.printing.statements import TABLE
 from moye.dtypes import Space
 from moye.errors import Frame, Loc, UnsupportedError
 from moye.ir import ops
@@ -103,7 +103,7 @@ def test_every_op_is_in_the_table():
 
     ours = {cls for cls in leaves(ops.Op) if cls.__module__.startswith("moye.ir")
             and getattr(sys.modules[cls.__module__], cls.__name__) is cls}        # not what slots=True left to collect
-    assert ours == set(TABLE)
+    assert ours == set(PRINTERS)
 
 
 def test_unknown_ops_say_so():

@@ -19,6 +19,7 @@ import numpy as np
 from moye.dtypes import Space
 from moye.ir import ops
 from moye.ir.nodes import Buffer, Func, Literal
+from moye.ir.traits import Trait
 from moye.sim.checks.certain import certain
 from moye.sim.checks.clocks import Clocks, Ints
 from moye.sim.checks.flag_history import Between, Clock, Eye, Place, Release, Writer
@@ -30,7 +31,6 @@ NEVER = np.iinfo(np.int64).max
 KEPT = 16
 """Pairs of accesses that only a lock keeps apart: so many are remembered of it, should it turn out to be none."""
 RACES = frozenset(("C1", "C2", "C3", "G1", "G2", "G3", "G5"))
-_APART = (ops.AnyBulk, ops.Wgmma, ops.MbarrierInit, ops.MapShared, ops.ClusterArrive)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ def locks(func: Func, traffic: Traffic, shared: Callable[[Buffer], bool]) -> Loc
     """None if there are none, or if asynchronous units or clusters take part.  ``shared``: an argument that the launch
     writes, perhaps through another one."""
     walked = list(func.body.walk())
-    if func.cluster_dim != (1, 1, 1) or any(isinstance(op, _APART) for op in walked):
+    if func.cluster_dim != (1, 1, 1) or any(Trait.BEYOND_BLOCK in op.traits for op in walked):
         return None
     by_tensor: dict[int, list[ops.Op]] = {}
     for op in walked:
