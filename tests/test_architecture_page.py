@@ -47,7 +47,7 @@ def steps(text: str) -> list[tuple[str, str]]:
 
 def quotes(text: str) -> list[tuple[str, str]]:
     """(file, lines) of what the page quotes from the sources."""
-    return [(path, textwrap.dedent(lines).strip("\n")) for path, lines in QUOTE.findall(text)]
+    return [(path.removeprefix("src/moye/"), textwrap.dedent(lines).strip("\n")) for path, lines in QUOTE.findall(text)]
 
 
 def quoted(path: str, lines: str, text: str) -> bool:

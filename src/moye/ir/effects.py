@@ -70,6 +70,13 @@ class Fence(Op):
     scope: Scope_ = attribute()
 
 
+@operation(Trait.QUIET)
+class NanoSleep(Op):
+    """nanosleep.u32: the thread stops for about ``duration`` nanoseconds."""
+
+    duration: Operand = operand()
+
+
 # --- threads together ------------------------------------------------------------------------------------------------
 
 

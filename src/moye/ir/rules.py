@@ -290,6 +290,11 @@ def _load(op: ops.Load) -> str | None:
     return None if op.result.dtype == op.ref.dtype else f"loads {op.ref.dtype} as {op.result.dtype}"
 
 
+@verifies(ops.NanoSleep)
+def _nano_sleep(op: ops.NanoSleep) -> str | None:
+    return None if op.duration.dtype == uint32 else f"sleeps {op.duration.dtype}, not uint32"
+
+
 @verifies(ops.NamedBarrier)
 def _named_barrier(op: ops.NamedBarrier) -> str | None:
     return None if op.threads % 32 == 0 and 0 < op.threads <= 1024 else f"{op.threads} threads"

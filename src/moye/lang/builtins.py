@@ -30,12 +30,13 @@ __all__ = [
     "Dim3", "assume", "atomic_add", "atomic_and", "atomic_cas", "atomic_exch", "atomic_max", "atomic_min", "atomic_or",
     "atomic_xor", "ballot", "barrier_arrive", "barrier_sync", "block_dim", "block_idx", "block_reduce", "ceil_div",
     "clock", "cp_async_commit", "cp_async_wait", "fence", "globaltimer", "grid_dim", "lane_idx", "load", "min_blocks",
-    "shuffle_down", "shuffle_idx", "shuffle_up", "shuffle_xor", "static_range", "store", "sync_threads", "sync_warp",
-    "thread_idx", "vote_all", "vote_any", "warp_idx", "warp_reduce", "where",
+    "nanosleep", "shuffle_down", "shuffle_idx", "shuffle_up", "shuffle_xor", "static_range", "store", "sync_threads",
+    "sync_warp", "thread_idx", "vote_all", "vote_any", "warp_idx", "warp_reduce", "where",
 ]
 
 _AXES = ("x", "y", "z")
 _FULL = 0xFFFFFFFF
+_LONGEST_SLEEP = 1_000_000                              # nanoseconds (PTX ISA, nanosleep)
 
 
 class Dim3(NamedTuple):
@@ -191,6 +192,19 @@ def cp_async_wait(pending: int | Expr | None = None) -> None:
 def fence(order: str = "acq_rel", scope: str = "gpu") -> None:
     """fence.{acq_rel,sc}.{cta,cluster,gpu,sys}: order this thread's memory accesses."""
     builder().emit(ops.Fence(order=_checked(order, ops.Order), scope=_checked(scope, ops.Scope_)))
+
+
+def nanosleep(ns: Scalar) -> None:
+    """nanosleep.u32: this thread stops for about ``ns`` nanoseconds, at most twice as long; 0 to 1000000.
+
+    It is a hint, for loops that poll: it orders nothing.  The simulator has no time, and does nothing.
+    """
+    duration = operand_of(ns)
+    if not duration.dtype.is_integer:
+        raise DTypeError(f"nanosleep takes an integer of nanoseconds, not a {duration.dtype}", locs=(locate(),))
+    if isinstance(duration, Literal) and not 0 <= duration.value <= _LONGEST_SLEEP:
+        raise TraceError(f"nanosleep({duration.value}): a thread sleeps 0 to {_LONGEST_SLEEP} ns", locs=(locate(),))
+    builder().emit(ops.NanoSleep(duration=builder().cast(duration, dt.uint32)))
 
 
 def _checked(value: str, allowed: Any) -> Any:

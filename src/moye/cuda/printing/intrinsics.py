@@ -106,13 +106,14 @@ class Intrinsics:
                  what: str = "") -> str:
         """Note one function; ``signature`` is 'result (parameters)', ``body`` its statements.  Returns its name."""
         self.need(arch, what or f"instructions in {name}")
-        key = f"{name}({overload})"
-        if key not in self._functions:
-            result, _, parameters = signature.partition(" (")
-            head = f"{_DEVICE} {result} {name}({parameters} {{"
-            flat = " ".join(body)
-            lines = [flat] if len(flat) <= _WIDEST and "\n" not in flat else body
-            self._functions[key] = "\n".join([head, *(f"    {line}" for line in lines), "}"])
+        result, _, parameters = signature.partition(" (")
+        head = f"{_DEVICE} {result} {name}({parameters} {{"
+        flat = " ".join(body)
+        lines = [flat] if len(flat) <= _WIDEST and "\n" not in flat else body
+        text = "\n".join([head, *(f"    {line}" for line in lines), "}"])
+        if self._functions.setdefault(f"{name}({overload})", text) != text:
+            raise UnsupportedError(f"the CUDA printer has two functions {name}: one for each of two atoms that its name "
+                                   "does not tell apart", locs=(self.at,) if self.at.frames else ())
         return name
 
     # --- types and conversions ---

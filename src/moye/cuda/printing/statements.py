@@ -249,6 +249,11 @@ def _fence(kernel: Kernel, op: ops.Fence) -> None:
     _line(kernel, op, f"{kernel.helpers.fence(op.order, op.scope)}();")
 
 
+@prints(ops.NanoSleep)
+def _nano_sleep(kernel: Kernel, op: ops.NanoSleep) -> None:
+    _line(kernel, op, f"__nanosleep({kernel.values.operand(op.duration).text});")
+
+
 @prints(ops.CpAsyncCommit)
 def _commit(kernel: Kernel, op: ops.CpAsyncCommit) -> None:
     _line(kernel, op, f"{kernel.helpers.cp_async_commit()}();")

@@ -68,6 +68,11 @@ def emit_fence(w: Writer, op: ops.Fence) -> None:
         w.line(f"B.watch.fence({w.op(op)}, {w.mask})")
 
 
+@emits(ops.NanoSleep)
+def emit_nano_sleep(w: Writer, op: ops.NanoSleep) -> None:
+    """Nothing: simulated threads have no clock, and no order of theirs depends on time."""
+
+
 @emits(ops.Alloc)
 def emit_alloc(w: Writer, op: ops.Alloc) -> None:
     """A register fragment begins as poison; shared memory is poisoned when its blocks start."""
