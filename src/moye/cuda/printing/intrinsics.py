@@ -116,8 +116,8 @@ class Intrinsics:
             self._functions[key] = "\n".join([head, *(f"    {line}" for line in lines), "}"])
             self._bodies[key] = body
         elif self._bodies.get(key, body) != body:
-            raise UnsupportedError(f"the CUDA printer has two functions {name}: one for each of two atoms that its name "
-                                   "does not tell apart", locs=(self.at,) if self.at.frames else ())
+            raise UnsupportedError(f"the CUDA printer has two functions {name}: one for each of two atoms that its "
+                                   "name does not tell apart", locs=(self.at,) if self.at.frames else ())
         return name
 
     # --- types and conversions ---
