@@ -74,6 +74,7 @@ bench:
 
 pictures: $(DEMO_STAMP)
 	$(PY) docs/make_pictures.py
+	$(PY) docs/make_architecture.py
 	$(PY) docs/make_checker.py
 
 wheel: | $(PY)

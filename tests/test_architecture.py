@@ -1,4 +1,4 @@
-"""The house (DESIGN.md, section 3) as a test: layer order, sizes, names, and what an import may pull in."""
+"""The house of docs/architecture.md as a test: order of the rooms, sizes, names, what an import may pull in."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def room_violations(house: House) -> list[str]:
         if not module or module in EMPTY:
             continue                                    # moye/__init__.py: the public names, lazy
         if (room := room_of(house, module)) not in ROOMS:
-            found.append(f"{module}: no room of DESIGN.md section 3")
+            found.append(f"{module}: no room of the list ROOMS")
             continue
         for name, line in house.imports(module):
             target = house.own(name)

@@ -18,7 +18,7 @@ from moye.dtypes import Space
 from moye.errors import MoyeError
 from moye.ir import ops
 from moye.ir.nodes import Buffer, Literal, Ref
-from moye.ir.verify_hopper import RULES
+from moye.ir.rules import RULES
 from ops_kernels_bulk import ADDED
 
 GOLDEN = Path(__file__).parents[1] / "golden"

@@ -17,7 +17,7 @@ from moye.cuda.printing.printer import print_kernel
 from moye.errors import MoyeError
 from moye.ir import ops
 from moye.ir.nodes import Literal
-from moye.ir.verify_hopper import RULES
+from moye.ir.rules import RULES
 from moye.layout import ComposedLayout, make_layout
 from moye.tensor.tma_boxes import tma_tiling
 from tma_kernels import (
