@@ -62,7 +62,7 @@ def facts(kind: str, a: Operand, b: Operand) -> Facts:
     """Facts of ``a kind b`` for integers."""
     rule = _FACTS.get(kind)
     found = rule(facts_of(a), facts_of(b)) if rule else (None, None, 1)
-    return _modulo(found, a.dtype) if wraps(a.dtype) else found
+    return _modulo(found, a.dtype) if wraps(a.dtype) else _possible(found, a.dtype)
 
 
 def cast_facts(a: Operand, dtype: DType) -> Facts:
@@ -87,7 +87,15 @@ def unary_facts(kind: str, a: Operand) -> Facts:
         return 0, a.dtype.bits, 1
     else:
         return None, None, 1
-    return _modulo(found, a.dtype) if wraps(a.dtype) else found
+    return _modulo(found, a.dtype) if wraps(a.dtype) else _possible(found, a.dtype)
+
+
+def _possible(found: Facts, dtype: DType) -> Facts:
+    """The facts of arithmetic that must not overflow; none if it does for sure, so that it stays to be reported."""
+    lower, upper, _ = found
+    beyond = (lower is not None and lower > 0 and not fits(lower, dtype)) or \
+        (upper is not None and upper < 0 and not fits(upper, dtype))
+    return (None, None, 1) if beyond else found
 
 
 def _modulo(found: Facts, dtype: DType) -> Facts:
