@@ -136,12 +136,12 @@ matmul_kernel(const __grid_constant__ TensorMap A, const int A_1,
     const unsigned pipe_empty_s = (unsigned)__cvta_generic_to_shared(pipe_empty);
     const int warpgroup = __shfl_sync(0xffffffffu, threadIdx.x / 128, 0);
 
-    // 17_matmul_warp_specialized.py:82  pipe.init()
+    // 17_matmul_warp_specialized.py:76  pipe.init()
     const int tx = threadIdx.x;
-    // 17_matmul_warp_specialized.py:25  bx, by, _ = mo.block_idx()  < 17_matmul_warp_specialized.py:87
+    // 17_matmul_warp_specialized.py:19  bx, by, _ = mo.block_idx()  < 17_matmul_warp_specialized.py:81
     const int bx = blockIdx.x;
     const int by = blockIdx.y;
-    // 17_matmul_warp_specialized.py:82  pipe.init()
+    // 17_matmul_warp_specialized.py:76  pipe.init()
     const bool t0 = tx == 0;
     if (t0) {
         mbarrier_init(pipe_full_s, 1);
@@ -156,64 +156,64 @@ matmul_kernel(const __grid_constant__ TensorMap A, const int A_1,
         mbarrier_init(pipe_empty_s + 32, 2);
         fence_mbarrier_init();
     }
-    // 17_matmul_warp_specialized.py:83  mo.sync_threads()
+    // 17_matmul_warp_specialized.py:77  mo.sync_threads()
     __syncthreads();
-    // 17_matmul_warp_specialized.py:84  if mo.warpgroup_idx() == 2:
+    // 17_matmul_warp_specialized.py:78  if mo.warpgroup_idx() == 2:
     if (warpgroup == 2) {
-        // 17_matmul_warp_specialized.py:85  mo.warpgroup_reg_dealloc(40)  # registers that the other two take
+        // 17_matmul_warp_specialized.py:79  mo.warpgroup_reg_dealloc(40)  # registers that the other two take
         setmaxnreg_dec_40();
-        // 17_matmul_warp_specialized.py:86  if mo.warp_idx() == CONSUMERS // 32 a...  < 17_matmul_warp_specialized.py:86
+        // 17_matmul_warp_specialized.py:80  if mo.warp_idx() == CONSUMERS // 32 a...  < 17_matmul_warp_specialized.py:80
         const bool t1 = tx / 32 == 8;
         bool cond = t1;
         if (t1) {
             cond = elect();
         }
         if (cond) {
-            // 17_matmul_warp_specialized.py:26  gA = mo.tile(A.tensor, (BM, BK), (bx,...  < 17_matmul_warp_specialized.py:87
+            // 17_matmul_warp_specialized.py:20  gA = mo.tile(A.tensor, (BM, BK), (bx,...  < 17_matmul_warp_specialized.py:81
             const int t2 = bx * 128;
-            // 17_matmul_warp_specialized.py:27  gB = mo.tile(B.tensor, (BN, BK), (by,...  < 17_matmul_warp_specialized.py:87
+            // 17_matmul_warp_specialized.py:21  gB = mo.tile(B.tensor, (BN, BK), (by,...  < 17_matmul_warp_specialized.py:81
             const int t3 = by * 128;
-            // 17_matmul_warp_specialized.py:29  for k in range(mo.size(gA, 2)):  < 17_matmul_warp_specialized.py:87
+            // 17_matmul_warp_specialized.py:23  for k in range(mo.size(gA, 2)):  < 17_matmul_warp_specialized.py:81
             int state_stage = 0;
             int state_phase = 1;
             for (int k = 0; k < ((A_1 + 63) >> 6); ++k) {
-                // 17_matmul_warp_specialized.py:30  pipe.producer_acquire(state)  # and e...  < 17_matmul_warp_specialized.py:87
+                // 17_matmul_warp_specialized.py:24  pipe.producer_acquire(state)  # and e...  < 17_matmul_warp_specialized.py:81
                 mbarrier_wait(pipe_empty_s + 8 * state_stage, state_phase);
                 mbarrier_arrive_expect_tx(pipe_full_s + 8 * state_stage, 32768);
-                // 17_matmul_warp_specialized.py:31  mo.copyto(A, sA[:, :, state.stage], g...  < 17_matmul_warp_specialized.py:87
+                // 17_matmul_warp_specialized.py:25  mo.copyto(A, sA[:, :, state.stage], g...  < 17_matmul_warp_specialized.py:81
                 const int t4 = state_stage * 8192;
                 const int t5 = k * 64;
                 tma_load_2d(sA_s + 2 * t4, &A, t5, t2, pipe_full_s + 8 * state_stage);
-                // 17_matmul_warp_specialized.py:32  mo.copyto(B, sB[:, :, state.stage], g...  < 17_matmul_warp_specialized.py:87
+                // 17_matmul_warp_specialized.py:26  mo.copyto(B, sB[:, :, state.stage], g...  < 17_matmul_warp_specialized.py:81
                 tma_load_2d(sB_s + 2 * t4, &B, t5, t3, pipe_full_s + 8 * state_stage);
-                // 17_matmul_warp_specialized.py:33  state = state.next()  < 17_matmul_warp_specialized.py:87
+                // 17_matmul_warp_specialized.py:27  state = state.next()  < 17_matmul_warp_specialized.py:81
                 const int t6 = state_stage + 1;
                 const bool t7 = t6 == 5;
-                // 17_matmul_warp_specialized.py:29  for k in range(mo.size(gA, 2)):  < 17_matmul_warp_specialized.py:87
+                // 17_matmul_warp_specialized.py:23  for k in range(mo.size(gA, 2)):  < 17_matmul_warp_specialized.py:81
                 state_stage = t7 ? 0 : t6;
                 state_phase = t7 ? state_phase ^ 1 : state_phase;
             }
         }
     } else {
-        // 17_matmul_warp_specialized.py:89  mo.warpgroup_reg_alloc(232)
+        // 17_matmul_warp_specialized.py:83  mo.warpgroup_reg_alloc(232)
         setmaxnreg_inc_232();
-        // 17_matmul_warp_specialized.py:40  thr_mma, first = mma.get_slice(tid %...  < 17_matmul_warp_specialized.py:90
+        // 17_matmul_warp_specialized.py:34  thr_mma, first = mma.get_slice(tid %...  < 17_matmul_warp_specialized.py:84
         const int t8 = tx % 256;
         const bool first = tx % 128 == 0;
-        // 17_matmul_warp_specialized.py:41  tCrA = thr_mma.partition_fragment_A(s...  < 17_matmul_warp_specialized.py:90
+        // 17_matmul_warp_specialized.py:35  tCrA = thr_mma.partition_fragment_A(s...  < 17_matmul_warp_specialized.py:84
         const int t9 = t8 / 128 * 4096;
-        // 17_matmul_warp_specialized.py:43  tCrC = mma.partition_fragment_C((BM,...  < 17_matmul_warp_specialized.py:90
+        // 17_matmul_warp_specialized.py:37  tCrC = mma.partition_fragment_C((BM,...  < 17_matmul_warp_specialized.py:84
         float tCrC[64];
-        // 17_matmul_warp_specialized.py:46  for k in range(k_tiles):  < 17_matmul_warp_specialized.py:90
+        // 17_matmul_warp_specialized.py:40  for k in range(k_tiles):  < 17_matmul_warp_specialized.py:84
         int before_stage = 0;
         int state_stage = 0;
         int state_phase = 0;
         for (int k = 0; k < ((K + 63) >> 6); ++k) {
-            // 17_matmul_warp_specialized.py:47  pipe.consumer_wait(state)  < 17_matmul_warp_specialized.py:90
+            // 17_matmul_warp_specialized.py:41  pipe.consumer_wait(state)  < 17_matmul_warp_specialized.py:84
             mbarrier_wait(pipe_full_s + 8 * state_stage, state_phase);
-            // 17_matmul_warp_specialized.py:48  mo.warpgroup_arrive()  < 17_matmul_warp_specialized.py:90
+            // 17_matmul_warp_specialized.py:42  mo.warpgroup_arrive()  < 17_matmul_warp_specialized.py:84
             warpgroup_arrive();
-            // 17_matmul_warp_specialized.py:50  mo.gemm(mma, tCrA[:, :, kk, state.sta...  < 17_matmul_warp_specialized.py:90
+            // 17_matmul_warp_specialized.py:44  mo.gemm(mma, tCrA[:, :, kk, state.sta...  < 17_matmul_warp_specialized.py:84
             const int t10 = state_stage * 8192;
             const bool t11 = k > 0;
             const unsigned long long tCrA_desc = wgmma_descriptor(sA_s + 2 * (t9 + t10), 0x4000004000010000ull);
@@ -231,36 +231,36 @@ matmul_kernel(const __grid_constant__ TensorMap A, const int A_1,
             const unsigned long long tCrA_desc_3 = wgmma_descriptor(sA_s + 2 * (t9 + t14), 0x4000004000010000ull);
             const unsigned long long tCrB_desc_3 = wgmma_descriptor(sB_s + 2 * t14, 0x4000004000010000ull);
             wgmma_64x128x16_f32f16f16_ss(tCrC, tCrA_desc_3, tCrB_desc_3, true);
-            // 17_matmul_warp_specialized.py:51  mo.warpgroup_commit_batch()  < 17_matmul_warp_specialized.py:90
+            // 17_matmul_warp_specialized.py:45  mo.warpgroup_commit_batch()  < 17_matmul_warp_specialized.py:84
             warpgroup_commit_batch();
-            // 17_matmul_warp_specialized.py:52  mo.warpgroup_wait(1)  # the products...  < 17_matmul_warp_specialized.py:90
+            // 17_matmul_warp_specialized.py:46  mo.warpgroup_wait(1)  # the products...  < 17_matmul_warp_specialized.py:84
             warpgroup_wait_1();
-            // 17_matmul_warp_specialized.py:53  if k > 0 and first:  < 17_matmul_warp_specialized.py:90
+            // 17_matmul_warp_specialized.py:47  if k > 0 and first:  < 17_matmul_warp_specialized.py:84
             if (t11 && first) {
-                // 17_matmul_warp_specialized.py:54  pipe.consumer_release(before)  # one...  < 17_matmul_warp_specialized.py:90
+                // 17_matmul_warp_specialized.py:48  pipe.consumer_release(before)  # one...  < 17_matmul_warp_specialized.py:84
                 mbarrier_arrive(pipe_empty_s + 8 * before_stage);
             }
-            // 17_matmul_warp_specialized.py:55  before, state = state, state.next()  < 17_matmul_warp_specialized.py:90
+            // 17_matmul_warp_specialized.py:49  before, state = state, state.next()  < 17_matmul_warp_specialized.py:84
             const int t15 = state_stage + 1;
             const bool t16 = t15 == 5;
-            // 17_matmul_warp_specialized.py:46  for k in range(k_tiles):  < 17_matmul_warp_specialized.py:90
+            // 17_matmul_warp_specialized.py:40  for k in range(k_tiles):  < 17_matmul_warp_specialized.py:84
             before_stage = state_stage;
             state_stage = t16 ? 0 : t15;
             state_phase = t16 ? state_phase ^ 1 : state_phase;
         }
-        // 17_matmul_warp_specialized.py:56  mo.warpgroup_wait(0)  < 17_matmul_warp_specialized.py:90
+        // 17_matmul_warp_specialized.py:50  mo.warpgroup_wait(0)  < 17_matmul_warp_specialized.py:84
         warpgroup_wait_0();
         #pragma unroll
         for (int i = 0; i < 64; ++i) {
             wgmma_pin(tCrC[i]);
         }
-        // 17_matmul_warp_specialized.py:66  part = tCrC.to(sC.dtype)  # (MMA, MMA...  < 17_matmul_warp_specialized.py:90
+        // 17_matmul_warp_specialized.py:60  part = tCrC.to(sC.dtype)  # (MMA, MMA...  < 17_matmul_warp_specialized.py:84
         unsigned part[32];
         #pragma unroll
         for (int i = 0; i < 64; ++i) {
             put_16(part[i / 2], i % 2 * 16, to_f16(tCrC[i]).bits);
         }
-        // 17_matmul_warp_specialized.py:67  mo.copyto(copy_C, thr_copy.partition_...  < 17_matmul_warp_specialized.py:90
+        // 17_matmul_warp_specialized.py:61  mo.copyto(copy_C, thr_copy.partition_...  < 17_matmul_warp_specialized.py:84
         #pragma unroll
         for (int j = 0; j < 2; ++j) {
             #pragma unroll
@@ -268,20 +268,20 @@ matmul_kernel(const __grid_constant__ TensorMap A, const int A_1,
                 stmatrix_x4(sC_s + 2 * (swizzle_3_3_3(tx % 16 * 64 + t8 / 16 % 2 * 8 + t8 / 32 * 1024 + 16 * i) + 8192 * j), part[4 * i + 16 * j], part[4 * i + 16 * j + 1], part[4 * i + 16 * j + 2], part[4 * i + 16 * j + 3]);
             }
         }
-        // 17_matmul_warp_specialized.py:68  mo.fence_proxy_async()  # what this t...  < 17_matmul_warp_specialized.py:90
+        // 17_matmul_warp_specialized.py:62  mo.fence_proxy_async()  # what this t...  < 17_matmul_warp_specialized.py:84
         fence_proxy_async();
-        // 17_matmul_warp_specialized.py:69  mo.barrier_sync(1, CONSUMERS)  < 17_matmul_warp_specialized.py:90
+        // 17_matmul_warp_specialized.py:63  mo.barrier_sync(1, CONSUMERS)  < 17_matmul_warp_specialized.py:84
         bar_sync(1, 256);
-        // 17_matmul_warp_specialized.py:70  if tid == 0:  < 17_matmul_warp_specialized.py:90
+        // 17_matmul_warp_specialized.py:64  if tid == 0:  < 17_matmul_warp_specialized.py:84
         if (t0) {
-            // 17_matmul_warp_specialized.py:71  mo.copyto(C, mo.tile(C.tensor, (BM, B...  < 17_matmul_warp_specialized.py:90
+            // 17_matmul_warp_specialized.py:65  mo.copyto(C, mo.tile(C.tensor, (BM, B...  < 17_matmul_warp_specialized.py:84
             const int t17 = bx * 128;
             const int t18 = by * 128;
             tma_store_2d(sC_s, &C, t18, t17);
             tma_store_2d(sC_s + 16384, &C, t18 + 64, t17);
-            // 17_matmul_warp_specialized.py:72  mo.tma_store_arrive()  < 17_matmul_warp_specialized.py:90
+            // 17_matmul_warp_specialized.py:66  mo.tma_store_arrive()  < 17_matmul_warp_specialized.py:84
             bulk_commit_group();
-            // 17_matmul_warp_specialized.py:73  mo.tma_store_wait(0)  < 17_matmul_warp_specialized.py:90
+            // 17_matmul_warp_specialized.py:67  mo.tma_store_wait(0)  < 17_matmul_warp_specialized.py:84
             bulk_wait_group_read_0();
         }
     }

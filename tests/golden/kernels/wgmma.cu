@@ -97,88 +97,88 @@ matmul_kernel(const __grid_constant__ TensorMap A, const int A_1,
     const unsigned empty_s = (unsigned)__cvta_generic_to_shared(empty);
     const int warpgroup = __shfl_sync(0xffffffffu, threadIdx.x / 128, 0);
 
-    // 15_matmul_wgmma.py:75  tid = mo.thread_idx().x
+    // 15_matmul_wgmma.py:69  tid = mo.thread_idx().x
     const int tx = threadIdx.x;
-    // 15_matmul_wgmma.py:76  bx, by, _ = mo.block_idx()
+    // 15_matmul_wgmma.py:70  bx, by, _ = mo.block_idx()
     const int bx = blockIdx.x;
-    // 15_matmul_wgmma.py:77  gC = mo.tile(C, (BM, BN), (bx, by))  # (BM, BN)
+    // 15_matmul_wgmma.py:71  gC = mo.tile(C, (BM, BN), (bx, by))  # (BM, BN)
     const int t0 = (int)blockIdx.y * 128;
-    // 15_matmul_wgmma.py:81  if tid == 0:
+    // 15_matmul_wgmma.py:75  if tid == 0:
     if (tx == 0) {
-        // 15_matmul_wgmma.py:83  mo.mbarrier_init(full, stage, 1)  # the producer arrives; the bytes it expects count...
+        // 15_matmul_wgmma.py:77  mo.mbarrier_init(full, stage, 1)  # the producer arrives; the bytes it expects count...
         mbarrier_init(full_s, 1);
-        // 15_matmul_wgmma.py:84  mo.mbarrier_init(empty, stage, 2)  # a thread of each warpgroup arrives
+        // 15_matmul_wgmma.py:78  mo.mbarrier_init(empty, stage, 2)  # a thread of each warpgroup arrives
         mbarrier_init(empty_s, 2);
-        // 15_matmul_wgmma.py:83  mo.mbarrier_init(full, stage, 1)  # the producer arrives; the bytes it expects count...
+        // 15_matmul_wgmma.py:77  mo.mbarrier_init(full, stage, 1)  # the producer arrives; the bytes it expects count...
         mbarrier_init(full_s + 8, 1);
-        // 15_matmul_wgmma.py:84  mo.mbarrier_init(empty, stage, 2)  # a thread of each warpgroup arrives
+        // 15_matmul_wgmma.py:78  mo.mbarrier_init(empty, stage, 2)  # a thread of each warpgroup arrives
         mbarrier_init(empty_s + 8, 2);
-        // 15_matmul_wgmma.py:83  mo.mbarrier_init(full, stage, 1)  # the producer arrives; the bytes it expects count...
+        // 15_matmul_wgmma.py:77  mo.mbarrier_init(full, stage, 1)  # the producer arrives; the bytes it expects count...
         mbarrier_init(full_s + 16, 1);
-        // 15_matmul_wgmma.py:84  mo.mbarrier_init(empty, stage, 2)  # a thread of each warpgroup arrives
+        // 15_matmul_wgmma.py:78  mo.mbarrier_init(empty, stage, 2)  # a thread of each warpgroup arrives
         mbarrier_init(empty_s + 16, 2);
-        // 15_matmul_wgmma.py:83  mo.mbarrier_init(full, stage, 1)  # the producer arrives; the bytes it expects count...
+        // 15_matmul_wgmma.py:77  mo.mbarrier_init(full, stage, 1)  # the producer arrives; the bytes it expects count...
         mbarrier_init(full_s + 24, 1);
-        // 15_matmul_wgmma.py:84  mo.mbarrier_init(empty, stage, 2)  # a thread of each warpgroup arrives
+        // 15_matmul_wgmma.py:78  mo.mbarrier_init(empty, stage, 2)  # a thread of each warpgroup arrives
         mbarrier_init(empty_s + 24, 2);
-        // 15_matmul_wgmma.py:85  mo.fence_mbarrier_init()
+        // 15_matmul_wgmma.py:79  mo.fence_mbarrier_init()
         fence_mbarrier_init();
     }
-    // 15_matmul_wgmma.py:86  mo.sync_threads()
+    // 15_matmul_wgmma.py:80  mo.sync_threads()
     __syncthreads();
-    // 15_matmul_wgmma.py:88  if mo.warpgroup_idx() == 2:
+    // 15_matmul_wgmma.py:82  if mo.warpgroup_idx() == 2:
     if (warpgroup == 2) {
-        // 15_matmul_wgmma.py:89  mo.warpgroup_reg_dealloc(40)  # registers that the other two take
+        // 15_matmul_wgmma.py:83  mo.warpgroup_reg_dealloc(40)  # registers that the other two take
         setmaxnreg_dec_40();
-        // 15_matmul_wgmma.py:90  if tid == CONSUMERS:
+        // 15_matmul_wgmma.py:84  if tid == CONSUMERS:
         if (tx == 256) {
-            // 15_matmul_wgmma.py:36  gA = mo.tile(A.tensor, (BM, BK), (bx, None))  # (BM, BK, k)...  < 15_matmul_wgmma.py:91
+            // 15_matmul_wgmma.py:30  gA = mo.tile(A.tensor, (BM, BK), (bx, None))  # (BM, BK, k)...  < 15_matmul_wgmma.py:85
             const int t1 = bx * 128;
-            // 15_matmul_wgmma.py:39  for k in range(mo.size(gA, 2)):  < 15_matmul_wgmma.py:91
+            // 15_matmul_wgmma.py:33  for k in range(mo.size(gA, 2)):  < 15_matmul_wgmma.py:85
             int phase = 1;
             int stage = 0;
             for (int k = 0; k < ((A_1 + 63) >> 6); ++k) {
-                // 15_matmul_wgmma.py:40  mo.mbarrier_wait(empty, stage, phase)  < 15_matmul_wgmma.py:91
+                // 15_matmul_wgmma.py:34  mo.mbarrier_wait(empty, stage, phase)  < 15_matmul_wgmma.py:85
                 mbarrier_wait(empty_s + 8 * stage, phase);
-                // 15_matmul_wgmma.py:41  mo.mbarrier_arrive_expect_tx(full, stage, A.bytes + B.bytes)  < 15_matmul_wgmma.py:91
+                // 15_matmul_wgmma.py:35  mo.mbarrier_arrive_expect_tx(full, stage, A.bytes + B.bytes)  < 15_matmul_wgmma.py:85
                 mbarrier_arrive_expect_tx(full_s + 8 * stage, 32768);
-                // 15_matmul_wgmma.py:42  mo.copyto(A, sA[:, :, stage], gA[:, :, k], barrier=(full, s...  < 15_matmul_wgmma.py:91
+                // 15_matmul_wgmma.py:36  mo.copyto(A, sA[:, :, stage], gA[:, :, k], barrier=(full, s...  < 15_matmul_wgmma.py:85
                 const int t2 = stage * 8192;
                 const int t3 = k * 64;
                 tma_load_2d(sA_s + 2 * t2, &A, t3, t1, full_s + 8 * stage);
-                // 15_matmul_wgmma.py:43  mo.copyto(B, sB[:, :, stage], gB[:, :, k], barrier=(full, s...  < 15_matmul_wgmma.py:91
+                // 15_matmul_wgmma.py:37  mo.copyto(B, sB[:, :, stage], gB[:, :, k], barrier=(full, s...  < 15_matmul_wgmma.py:85
                 tma_load_2d(sB_s + 2 * t2, &B, t3, t0, full_s + 8 * stage);
-                // 15_matmul_wgmma.py:25  stage += 1  < 15_matmul_wgmma.py:91
+                // 15_matmul_wgmma.py:19  stage += 1  < 15_matmul_wgmma.py:85
                 const int t4 = stage + 1;
-                // 15_matmul_wgmma.py:26  if stage == STAGES:  < 15_matmul_wgmma.py:91
+                // 15_matmul_wgmma.py:20  if stage == STAGES:  < 15_matmul_wgmma.py:85
                 int stage_1 = t4;
                 if (t4 == 4) {
                     phase ^= 1;
                     stage_1 = 0;
                 }
-                // 15_matmul_wgmma.py:39  for k in range(mo.size(gA, 2)):  < 15_matmul_wgmma.py:91
+                // 15_matmul_wgmma.py:33  for k in range(mo.size(gA, 2)):  < 15_matmul_wgmma.py:85
                 stage = stage_1;
             }
         }
     } else {
-        // 15_matmul_wgmma.py:93  mo.warpgroup_reg_alloc(232)
+        // 15_matmul_wgmma.py:87  mo.warpgroup_reg_alloc(232)
         setmaxnreg_inc_232();
-        // 15_matmul_wgmma.py:53  tCrA = thr_mma.partition_fragment_A(sA)  # (MMA, MMA_M, MMA...  < 15_matmul_wgmma.py:94
+        // 15_matmul_wgmma.py:47  tCrA = thr_mma.partition_fragment_A(sA)  # (MMA, MMA_M, MMA...  < 15_matmul_wgmma.py:88
         const int t5 = tx % 128;
         const int t6 = tx % 256 / 128;
         const int t7 = t6 * 4096;
-        // 15_matmul_wgmma.py:56  tCrC = thr_mma.make_fragment_C(tCgC)  # (MMA, MMA_M, MMA_N)...  < 15_matmul_wgmma.py:94
+        // 15_matmul_wgmma.py:50  tCrC = thr_mma.make_fragment_C(tCgC)  # (MMA, MMA_M, MMA_N)...  < 15_matmul_wgmma.py:88
         float tCrC[64];
-        // 15_matmul_wgmma.py:58  for k in range(k_tiles):  < 15_matmul_wgmma.py:94
+        // 15_matmul_wgmma.py:52  for k in range(k_tiles):  < 15_matmul_wgmma.py:88
         int before = 0;
         int phase = 0;
         int stage = 0;
         for (int k = 0; k < ((K + 63) >> 6); ++k) {
-            // 15_matmul_wgmma.py:59  mo.mbarrier_wait(full, stage, phase)  < 15_matmul_wgmma.py:94
+            // 15_matmul_wgmma.py:53  mo.mbarrier_wait(full, stage, phase)  < 15_matmul_wgmma.py:88
             mbarrier_wait(full_s + 8 * stage, phase);
-            // 15_matmul_wgmma.py:60  mo.warpgroup_arrive()  < 15_matmul_wgmma.py:94
+            // 15_matmul_wgmma.py:54  mo.warpgroup_arrive()  < 15_matmul_wgmma.py:88
             warpgroup_arrive();
-            // 15_matmul_wgmma.py:62  mo.gemm(mma, tCrA[:, :, kk, stage], tCrB[:, :, kk, stage],...  < 15_matmul_wgmma.py:94
+            // 15_matmul_wgmma.py:56  mo.gemm(mma, tCrA[:, :, kk, stage], tCrB[:, :, kk, stage],...  < 15_matmul_wgmma.py:88
             const int t8 = stage * 8192;
             const bool t9 = k > 0;
             const unsigned long long tCrA_desc = wgmma_descriptor(sA_s + 2 * (t7 + t8), 0x4000004000010000ull);
@@ -196,34 +196,34 @@ matmul_kernel(const __grid_constant__ TensorMap A, const int A_1,
             const unsigned long long tCrA_desc_3 = wgmma_descriptor(sA_s + 2 * (t7 + t12), 0x4000004000010000ull);
             const unsigned long long tCrB_desc_3 = wgmma_descriptor(sB_s + 2 * t12, 0x4000004000010000ull);
             wgmma_64x128x16_f32f16f16_ss(tCrC, tCrA_desc_3, tCrB_desc_3, true);
-            // 15_matmul_wgmma.py:63  mo.warpgroup_commit_batch()  < 15_matmul_wgmma.py:94
+            // 15_matmul_wgmma.py:57  mo.warpgroup_commit_batch()  < 15_matmul_wgmma.py:88
             warpgroup_commit_batch();
-            // 15_matmul_wgmma.py:64  mo.warpgroup_wait(1)  # all but the products of this stage...  < 15_matmul_wgmma.py:94
+            // 15_matmul_wgmma.py:58  mo.warpgroup_wait(1)  # all but the products of this stage...  < 15_matmul_wgmma.py:88
             warpgroup_wait_1();
-            // 15_matmul_wgmma.py:65  if k > 0 and tid % 128 == 0:  < 15_matmul_wgmma.py:94
+            // 15_matmul_wgmma.py:59  if k > 0 and tid % 128 == 0:  < 15_matmul_wgmma.py:88
             if (t9 && t5 == 0) {
-                // 15_matmul_wgmma.py:66  mo.mbarrier_arrive(empty, before)  # so the stage before it...  < 15_matmul_wgmma.py:94
+                // 15_matmul_wgmma.py:60  mo.mbarrier_arrive(empty, before)  # so the stage before it...  < 15_matmul_wgmma.py:88
                 mbarrier_arrive(empty_s + 8 * before);
             }
-            // 15_matmul_wgmma.py:25  stage += 1  < 15_matmul_wgmma.py:94
+            // 15_matmul_wgmma.py:19  stage += 1  < 15_matmul_wgmma.py:88
             const int t13 = stage + 1;
-            // 15_matmul_wgmma.py:26  if stage == STAGES:  < 15_matmul_wgmma.py:94
+            // 15_matmul_wgmma.py:20  if stage == STAGES:  < 15_matmul_wgmma.py:88
             int stage_1 = t13;
             if (t13 == 4) {
                 phase ^= 1;
                 stage_1 = 0;
             }
-            // 15_matmul_wgmma.py:58  for k in range(k_tiles):  < 15_matmul_wgmma.py:94
+            // 15_matmul_wgmma.py:52  for k in range(k_tiles):  < 15_matmul_wgmma.py:88
             before = stage;
             stage = stage_1;
         }
-        // 15_matmul_wgmma.py:69  mo.warpgroup_wait(0)  < 15_matmul_wgmma.py:94
+        // 15_matmul_wgmma.py:63  mo.warpgroup_wait(0)  < 15_matmul_wgmma.py:88
         warpgroup_wait_0();
         #pragma unroll
         for (int i = 0; i < 64; ++i) {
             wgmma_pin(tCrC[i]);
         }
-        // 15_matmul_wgmma.py:70  mo.copyto(tCgC, tCrC)  < 15_matmul_wgmma.py:94
+        // 15_matmul_wgmma.py:64  mo.copyto(tCgC, tCrC)  < 15_matmul_wgmma.py:88
         #pragma unroll
         for (int j = 0; j < 16; ++j) {
             #pragma unroll
