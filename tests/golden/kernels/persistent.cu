@@ -9,17 +9,15 @@
 //   C: TmaStore() of bfloat16 tiles Sw<3,3,3> o 0 o ((8,16),(64,2)):((64,512),(1,8192)), 2 boxes of 64 x 128 with 128-byte swizzle
 //   sC_layout = Sw<3,3,3> o 0 o ((8,16),(64,2),(1,2)):((64,512),(1,8192),(0,16384))
 //   mma = TiledMMA(SM90_64x128x16_F32BF16BF16_SS, atoms (1,1,1):(0,0,0))
-//   copy_C = TiledCopy(CopyAtom(StMatrix(4), bfloat16), tv ((4,8,4),((2,2,16),1,1)):((128,1,16),((64,8,512),0,...
-//   sA: shared bfloat16 Sw<3,3,3> o 0 o ((8,16),(64,1),(1,5)):((64,512),(1,0),(0,8192))
-//   sB: shared bfloat16 Sw<3,3,3> o 0 o ((8,16),(64,1),(1,5)):((64,512),(1,0),(0,8192))
-//   sC: shared bfloat16 Sw<3,3,3> o 0 o ((8,16),(64,2),(1,2)):((64,512),(1,8192),(0,16384))
-//   pipe_full: shared uint64 5:1
-//   pipe_empty: shared uint64 5:1
+//   copy_C = TiledCopy(CopyAtom(StMatrix(4), bfloat16), tv ((4,8,4),((2,2,16),1,1)):((128,1,16),((64,8,512),0,0)),
+//       tile (64,128))
 //   block (384, 1, 1)
 //   229456 bytes of dynamic shared memory
 
 struct __align__(64) TensorMap { unsigned long long words[16]; };
 struct bf16 { unsigned short bits; };
+// A matrix in shared memory: 128-byte swizzle, leading offset 16, stride offset 1024 bytes.
+constexpr unsigned long long wgmma_sw128_16_1024 = 1ull << 62 | 1024ull / 16 << 32 | 16ull / 16 << 16;
 __device__ __forceinline__ void mbarrier_init(unsigned barrier, unsigned count) {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" :: "r"(barrier), "r"(count) : "memory");
 }
@@ -95,11 +93,8 @@ __device__ __forceinline__ void warpgroup_wait_0() {
 __device__ __forceinline__ void wgmma_pin(float& x) {
     asm volatile("" : "+f"(x) :: "memory");
 }
-__device__ __forceinline__ bf16 to_bf16(float x) {
-    bf16 y; asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(y.bits) : "f"(x)); return y;
-}
-__device__ __forceinline__ void put_16(unsigned& word, int shift, unsigned x) {
-    word = word & ~(0xffffu << shift) | (x & 0xffffu) << shift;
+__device__ __forceinline__ unsigned to_bf16x2(float x0, float x1) {
+    unsigned y; asm("cvt.rn.bf16x2.f32 %0, %2, %1;" : "=r"(y) : "f"(x0), "f"(x1)); return y;
 }
 __device__ __forceinline__ void bulk_wait_group_read_0() {
     asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
@@ -141,7 +136,8 @@ matmul_kernel(const __grid_constant__ TensorMap A,
 
     // 18_matmul_persistent.py:100  pipe.init()
     const int tx = threadIdx.x;
-    // 18_matmul_persistent.py:24  for tile in range(sched.first, sched.tiles, sche...  < 18_matmul_persistent.py:106
+    // 18_matmul_persistent.py:106  produce(A, B, sA, sB, pipe, sched, k_tiles)
+    //   18_matmul_persistent.py:24  for tile in range(sched.first, sched.tiles, sched.step):
     const int bx = blockIdx.x;
     const int grid_x = gridDim.x;
     // 18_matmul_persistent.py:100  pipe.init()
@@ -161,53 +157,54 @@ matmul_kernel(const __grid_constant__ TensorMap A,
     // 18_matmul_persistent.py:101  mo.sync_threads()
     __syncthreads();
     // 18_matmul_persistent.py:102  sched, k_tiles = mo.PersistentTileScheduler(mo.ceil_div(M, BM), mo.ceil_div(N,...
-    const int t0 = (M + 127) >> 7;
-    const int t1 = (N + 127) >> 7;
+    const int M_plus_127_div_128 = (M + 127) >> 7;
+    const int N_plus_127_div_128 = (N + 127) >> 7;
     const int k_tiles = (K + 63) >> 6;
     // 18_matmul_persistent.py:103  if mo.warpgroup_idx() == 2:
     if (warpgroup == 2) {
         // 18_matmul_persistent.py:104  mo.warpgroup_reg_dealloc(24)  # of 168 registers each, 144 go to
         setmaxnreg_dec_24();
-        // 18_matmul_persistent.py:105  if mo.warp_idx() == 8 and mo.elect():  < 18_matmul_persistent.py:105
-        const bool t2 = tx / 32 == 8;
-        bool cond = t2;
-        if (t2) {
+        // 18_matmul_persistent.py:105  if mo.warp_idx() == 8 and mo.elect():
+        const bool tx_div_32_is_8 = tx / 32 == 8;
+        bool cond = tx_div_32_is_8;
+        if (tx_div_32_is_8) {
             cond = elect();
         }
         if (cond) {
-            // 18_matmul_persistent.py:24  for tile in range(sched.first, sched.tiles, sche...  < 18_matmul_persistent.py:106
+            // 18_matmul_persistent.py:106  produce(A, B, sA, sB, pipe, sched, k_tiles)
+            //   18_matmul_persistent.py:24  for tile in range(sched.first, sched.tiles, sched.step):
             int state_stage = 0;
             int state_phase = 1;
-            for (int tile = bx; tile < t0 * t1; tile += grid_x) {
-                // 18_matmul_persistent.py:25  m, n, _ = sched.coordinates(tile)  # neighbours...  < 18_matmul_persistent.py:106
-                const int t3 = t1 * 8;
-                const int t4 = (int)((unsigned)tile / (unsigned)t3);
-                const int t5 = tile - t4 * t3;
-                const int t6 = t4 * 8;
-                const int t7 = min(t0 - t6, 8);
-                const int n = (int)((unsigned)t5 / (unsigned)t7);
-                const int m = t6 + t5 - n * t7;
-                // 18_matmul_persistent.py:26  for k in range(k_tiles):  < 18_matmul_persistent.py:106
+            for (int tile = bx; tile < M_plus_127_div_128 * N_plus_127_div_128; tile += grid_x) {
+                //   18_matmul_persistent.py:25  m, n, _ = sched.coordinates(tile)  # neighbours in time share rows of A or B,...
+                const int t0 = N_plus_127_div_128 * 8;
+                const int t1 = (int)((unsigned)tile / (unsigned)t0);
+                const int t2 = tile - t1 * t0;
+                const int t1_times_8 = t1 * 8;
+                const int t3 = min(M_plus_127_div_128 - t1_times_8, 8);
+                const int n = (int)((unsigned)t2 / (unsigned)t3);
+                const int m = t1_times_8 + t2 - n * t3;
+                //   18_matmul_persistent.py:26  for k in range(k_tiles):
                 int state_stage_1 = state_stage;
                 int state_phase_1 = state_phase;
                 for (int k = 0; k < k_tiles; ++k) {
-                    // 18_matmul_persistent.py:27  pipe.producer_acquire(state)  < 18_matmul_persistent.py:106
+                    //   18_matmul_persistent.py:27  pipe.producer_acquire(state)
                     mbarrier_wait(pipe_empty_s + 8 * state_stage_1, state_phase_1);
                     mbarrier_arrive_expect_tx(pipe_full_s + 8 * state_stage_1, 32768);
-                    // 18_matmul_persistent.py:28  mo.copyto(A, sA[:, :, state.stage], gA[:, :, m,...  < 18_matmul_persistent.py:106
-                    const int t8 = state_stage_1 * 8192;
-                    const int t9 = k * 64;
-                    tma_load_2d(sA_s + 2 * t8, &A, t9, m * 128, pipe_full_s + 8 * state_stage_1);
-                    // 18_matmul_persistent.py:29  mo.copyto(B, sB[:, :, state.stage], gB[:, :, n,...  < 18_matmul_persistent.py:106
-                    tma_load_2d(sB_s + 2 * t8, &B, t9, n * 128, pipe_full_s + 8 * state_stage_1);
-                    // 18_matmul_persistent.py:30  state = state.next()  < 18_matmul_persistent.py:106
-                    const int t10 = state_stage_1 + 1;
-                    const bool t11 = t10 == 5;
-                    // 18_matmul_persistent.py:26  for k in range(k_tiles):  < 18_matmul_persistent.py:106
-                    state_stage_1 = t11 ? 0 : t10;
-                    state_phase_1 = t11 ? state_phase_1 ^ 1 : state_phase_1;
+                    //   18_matmul_persistent.py:28  mo.copyto(A, sA[:, :, state.stage], gA[:, :, m, k], barrier=pipe.barrier(state))
+                    const int state_stage_1_times_8192 = state_stage_1 * 8192;
+                    const int k_times_64 = k * 64;
+                    tma_load_2d(sA_s + 2 * state_stage_1_times_8192, &A, k_times_64, m * 128, pipe_full_s + 8 * state_stage_1);
+                    //   18_matmul_persistent.py:29  mo.copyto(B, sB[:, :, state.stage], gB[:, :, n, k], barrier=pipe.barrier(state))
+                    tma_load_2d(sB_s + 2 * state_stage_1_times_8192, &B, k_times_64, n * 128, pipe_full_s + 8 * state_stage_1);
+                    //   18_matmul_persistent.py:30  state = state.next()
+                    const int state_stage_1_plus_1 = state_stage_1 + 1;
+                    const bool state_part = state_stage_1_plus_1 == 5;
+                    //   18_matmul_persistent.py:26  for k in range(k_tiles):
+                    state_stage_1 = state_part ? 0 : state_stage_1_plus_1;
+                    state_phase_1 = state_part ? state_phase_1 ^ 1 : state_phase_1;
                 }
-                // 18_matmul_persistent.py:24  for tile in range(sched.first, sched.tiles, sche...  < 18_matmul_persistent.py:106
+                //   18_matmul_persistent.py:24  for tile in range(sched.first, sched.tiles, sched.step):
                 state_stage = state_stage_1;
                 state_phase = state_phase_1;
             }
@@ -215,155 +212,142 @@ matmul_kernel(const __grid_constant__ TensorMap A,
     } else {
         // 18_matmul_persistent.py:108  mo.warpgroup_reg_alloc(240)  # those who hold the sums
         setmaxnreg_inc_240();
-        // 18_matmul_persistent.py:75  lane, group = mo.thread_idx().x % GROUP, mo.warp...  < 18_matmul_persistent.py:109
+        // 18_matmul_persistent.py:109  consume(C, sA, sB, sC, mma, copy_C, pipe, sched, k_tiles)
+        //   18_matmul_persistent.py:75  lane, group = mo.thread_idx().x % GROUP, mo.warpgroup_idx()
         const int lane = tx % 128;
-        // 18_matmul_persistent.py:80  if group == 1:  < 18_matmul_persistent.py:109
+        //   18_matmul_persistent.py:80  if group == 1:
         int state_stage = 0;
         int state_phase = 0;
         if (warpgroup == 1) {
-            // 18_matmul_persistent.py:81  mo.barrier_arrive(TURN, 2 * GROUP)  # warpgroup...  < 18_matmul_persistent.py:109
+            //   18_matmul_persistent.py:81  mo.barrier_arrive(TURN, 2 * GROUP)  # warpgroup 0 has the first turn,
             bar_arrive(3, 256);
-            // 18_matmul_persistent.py:82  state = state.advance(k_tiles)  # and the stages...  < 18_matmul_persistent.py:109
+            //   18_matmul_persistent.py:82  state = state.advance(k_tiles)  # and the stages of the first tile
             const unsigned k_tiles_1 = (unsigned)k_tiles;
-            // 18_matmul_persistent.py:80  if group == 1:  < 18_matmul_persistent.py:109
+            //   18_matmul_persistent.py:80  if group == 1:
             state_stage = (int)(k_tiles_1 % 5);
             state_phase = (int)((k_tiles_1 / 5) & 1u);
         }
-        // 18_matmul_persistent.py:83  for tile in range(sched.first + group * sched.st...  < 18_matmul_persistent.py:109
+        //   18_matmul_persistent.py:83  for tile in range(sched.first + group * sched.step, sched.tiles, 2 * sched.st...
         int state_stage_1 = state_stage;
         int state_phase_1 = state_phase;
-        for (int tile = bx + warpgroup * grid_x; tile < t0 * t1; tile += grid_x * 2) {
-            // 18_matmul_persistent.py:84  m, n, _ = sched.coordinates(tile)  < 18_matmul_persistent.py:109
-            const int t12 = t1 * 8;
-            const int t13 = (int)((unsigned)tile / (unsigned)t12);
-            const int t14 = tile - t13 * t12;
-            const int t15 = t13 * 8;
-            const int t16 = min(t0 - t15, 8);
-            const int n = (int)((unsigned)t14 / (unsigned)t16);
-            // 18_matmul_persistent.py:85  acc = mma.partition_fragment_C((BM, BN))  # (MMA...  < 18_matmul_persistent.py:109
+        for (int tile = bx + warpgroup * grid_x; tile < M_plus_127_div_128 * N_plus_127_div_128; tile += grid_x * 2) {
+            //   18_matmul_persistent.py:84  m, n, _ = sched.coordinates(tile)
+            const int t4 = N_plus_127_div_128 * 8;
+            const int t5 = (int)((unsigned)tile / (unsigned)t4);
+            const int t6 = tile - t5 * t4;
+            const int t5_times_8 = t5 * 8;
+            const int t7 = min(M_plus_127_div_128 - t5_times_8, 8);
+            const int n = (int)((unsigned)t6 / (unsigned)t7);
+            //   18_matmul_persistent.py:85  acc = mma.partition_fragment_C((BM, BN))  # (MMA, MMA_M, MMA_N): 128 register...
             float acc[128];
-            // 18_matmul_persistent.py:86  mo.barrier_sync(TURN + group, 2 * GROUP)  # 128...  < 18_matmul_persistent.py:109
+            //   18_matmul_persistent.py:86  mo.barrier_sync(TURN + group, 2 * GROUP)  # 128 threads wait; the 128 that ar...
             bar_sync(warpgroup + 3, 256);
-            // 18_matmul_persistent.py:37  for k in range(k_tiles):  < 18_matmul_persistent.py:109
+            //   18_matmul_persistent.py:87  state = multiply(mma, tCrA, tCrB, acc, pipe, state, k_tiles)
+            //     18_matmul_persistent.py:37  for k in range(k_tiles):
             int before_stage = state_stage_1;
             int state_stage_2 = state_stage_1;
             int state_phase_2 = state_phase_1;
             for (int k = 0; k < k_tiles; ++k) {
-                // 18_matmul_persistent.py:38  pipe.consumer_wait(state)  < 18_matmul_persistent.py:109
+                //     18_matmul_persistent.py:38  pipe.consumer_wait(state)
                 mbarrier_wait(pipe_full_s + 8 * state_stage_2, state_phase_2);
-                // 18_matmul_persistent.py:39  mo.warpgroup_arrive()  < 18_matmul_persistent.py:109
+                //     18_matmul_persistent.py:39  mo.warpgroup_arrive()
                 warpgroup_arrive();
-                // 18_matmul_persistent.py:41  mo.gemm(mma, tCrA[:, :, kk, state.stage], tCrB[:...  < 18_matmul_persistent.py:109
-                const int t17 = state_stage_2 * 8192;
-                const bool t18 = k > 0;
-                const unsigned long long tCrA_desc = wgmma_descriptor(sA_s + 2 * t17, 0x4000004000010000ull);
-                const unsigned long long tCrB_desc = wgmma_descriptor(sB_s + 2 * t17, 0x4000004000010000ull);
+                //     18_matmul_persistent.py:40  for kk in mo.static_range(mo.size(tCrA, 2)):
+                const int state_stage_2_times_8192 = state_stage_2 * 8192;
+                const bool k_above_0 = k > 0;
                 #pragma unroll
-                for (int i = 0; i < 2; ++i) {
-                    wgmma_64x128x16_f32bf16bf16_ss(acc + 64 * i, tCrA_desc + 512 * i, tCrB_desc, t18);
+                for (int kk = 0; kk < 4; ++kk) {
+                    //     18_matmul_persistent.py:41  mo.gemm(mma, tCrA[:, :, kk, state.stage], tCrB[:, :, kk, state.stage], acc,...
+                    const int tCrA_at = state_stage_2_times_8192 + 16 * kk;
+                    const unsigned long long tCrA_desc = wgmma_descriptor(sA_s + 2 * tCrA_at, wgmma_sw128_16_1024);
+                    const unsigned long long tCrB_desc = wgmma_descriptor(sB_s + 2 * tCrA_at, wgmma_sw128_16_1024);
+                    #pragma unroll
+                    for (int i = 0; i < 2; ++i) {
+                        wgmma_64x128x16_f32bf16bf16_ss(acc + 64 * i, tCrA_desc + 512 * i, tCrB_desc, kk > 0 || k_above_0);
+                    }
                 }
-                const int t19 = t17 + 16;
-                const unsigned long long tCrA_desc_1 = wgmma_descriptor(sA_s + 2 * t19, 0x4000004000010000ull);
-                const unsigned long long tCrB_desc_1 = wgmma_descriptor(sB_s + 2 * t19, 0x4000004000010000ull);
-                #pragma unroll
-                for (int i = 0; i < 2; ++i) {
-                    wgmma_64x128x16_f32bf16bf16_ss(acc + 64 * i, tCrA_desc_1 + 512 * i, tCrB_desc_1, true);
-                }
-                const int t20 = t17 + 32;
-                const unsigned long long tCrA_desc_2 = wgmma_descriptor(sA_s + 2 * t20, 0x4000004000010000ull);
-                const unsigned long long tCrB_desc_2 = wgmma_descriptor(sB_s + 2 * t20, 0x4000004000010000ull);
-                #pragma unroll
-                for (int i = 0; i < 2; ++i) {
-                    wgmma_64x128x16_f32bf16bf16_ss(acc + 64 * i, tCrA_desc_2 + 512 * i, tCrB_desc_2, true);
-                }
-                const int t21 = t17 + 48;
-                const unsigned long long tCrA_desc_3 = wgmma_descriptor(sA_s + 2 * t21, 0x4000004000010000ull);
-                const unsigned long long tCrB_desc_3 = wgmma_descriptor(sB_s + 2 * t21, 0x4000004000010000ull);
-                #pragma unroll
-                for (int i = 0; i < 2; ++i) {
-                    wgmma_64x128x16_f32bf16bf16_ss(acc + 64 * i, tCrA_desc_3 + 512 * i, tCrB_desc_3, true);
-                }
-                // 18_matmul_persistent.py:42  mo.warpgroup_commit_batch()  < 18_matmul_persistent.py:109
+                //     18_matmul_persistent.py:42  mo.warpgroup_commit_batch()
                 warpgroup_commit_batch();
-                // 18_matmul_persistent.py:43  mo.warpgroup_wait(1)  # the products of the stag...  < 18_matmul_persistent.py:109
+                //     18_matmul_persistent.py:43  mo.warpgroup_wait(1)  # the products of the stage before are done
                 warpgroup_wait_1();
-                // 18_matmul_persistent.py:44  if k > 0 and lane == 0:  < 18_matmul_persistent.py:109
-                if (t18 && lane == 0) {
-                    // 18_matmul_persistent.py:45  pipe.consumer_release(before)  < 18_matmul_persistent.py:109
+                //     18_matmul_persistent.py:44  if k > 0 and lane == 0:
+                if (k_above_0 && lane == 0) {
+                    //     18_matmul_persistent.py:45  pipe.consumer_release(before)
                     mbarrier_arrive(pipe_empty_s + 8 * before_stage);
                 }
-                // 18_matmul_persistent.py:46  before, state = state, state.next()  < 18_matmul_persistent.py:109
-                const int t22 = state_stage_2 + 1;
-                const bool t23 = t22 == 5;
-                // 18_matmul_persistent.py:37  for k in range(k_tiles):  < 18_matmul_persistent.py:109
+                //     18_matmul_persistent.py:46  before, state = state, state.next()
+                const int state_stage_2_plus_1 = state_stage_2 + 1;
+                const bool t8 = state_stage_2_plus_1 == 5;
+                //     18_matmul_persistent.py:37  for k in range(k_tiles):
                 before_stage = state_stage_2;
-                state_stage_2 = t23 ? 0 : t22;
-                state_phase_2 = t23 ? state_phase_2 ^ 1 : state_phase_2;
+                state_stage_2 = t8 ? 0 : state_stage_2_plus_1;
+                state_phase_2 = t8 ? state_phase_2 ^ 1 : state_phase_2;
             }
-            // 18_matmul_persistent.py:48  mo.barrier_arrive(TURN + 1 - mo.warpgroup_idx(),...  < 18_matmul_persistent.py:109
+            //     18_matmul_persistent.py:48  mo.barrier_arrive(TURN + 1 - mo.warpgroup_idx(), 2 * GROUP)
             bar_arrive(4 - warpgroup, 256);
-            // 18_matmul_persistent.py:49  mo.warpgroup_wait(0)  < 18_matmul_persistent.py:109
+            //     18_matmul_persistent.py:49  mo.warpgroup_wait(0)
             warpgroup_wait_0();
             #pragma unroll
             for (int i = 0; i < 128; ++i) {
                 wgmma_pin(acc[i]);
             }
-            // 18_matmul_persistent.py:50  if lane == 0:  < 18_matmul_persistent.py:109
-            const bool t24 = lane == 0;
-            if (t24) {
-                // 18_matmul_persistent.py:51  pipe.consumer_release(before)  < 18_matmul_persistent.py:109
+            //     18_matmul_persistent.py:50  if lane == 0:
+            const bool lane_is_0 = lane == 0;
+            if (lane_is_0) {
+                //     18_matmul_persistent.py:51  pipe.consumer_release(before)
                 mbarrier_arrive(pipe_empty_s + 8 * before_stage);
             }
-            // 18_matmul_persistent.py:88  state = state.advance(k_tiles)  # past the stage...  < 18_matmul_persistent.py:109
-            const unsigned t25 = (unsigned)(state_stage_2 + k_tiles);
-            // 18_matmul_persistent.py:89  store(C, sC[:, :, group], copy_C, acc, m, n)  < 18_matmul_persistent.py:109
-            const int t26 = warpgroup * 16384;
-            // 18_matmul_persistent.py:59  thr_copy, rounded = copy_C.get_slice(lane), acc....  < 18_matmul_persistent.py:109
+            //   18_matmul_persistent.py:88  state = state.advance(k_tiles)  # past the stages that the other group reads...
+            const unsigned state_part = (unsigned)(state_stage_2 + k_tiles);
+            //   18_matmul_persistent.py:89  store(C, sC[:, :, group], copy_C, acc, m, n)
+            const int warpgroup_times_16384_ = warpgroup * 16384;
+            //     18_matmul_persistent.py:59  thr_copy, rounded = copy_C.get_slice(lane), acc.to(C.dtype)  # (MMA, MMA_M,...
             unsigned rounded[64];
             #pragma unroll
-            for (int i = 0; i < 128; ++i) {
-                put_16(rounded[i / 2], i % 2 * 16, to_bf16(acc[i]).bits);
+            for (int i = 0; i < 64; ++i) {
+                rounded[i] = to_bf16x2(acc[2 * i], acc[2 * i + 1]);
             }
-            // 18_matmul_persistent.py:60  if lane == 0:  < 18_matmul_persistent.py:109
-            if (t24) {
-                // 18_matmul_persistent.py:61  mo.tma_store_wait(0)  # only the thread that sto...  < 18_matmul_persistent.py:109
+            //     18_matmul_persistent.py:60  if lane == 0:
+            if (lane_is_0) {
+                //     18_matmul_persistent.py:61  mo.tma_store_wait(0)  # only the thread that stored can wait for its store,
                 bulk_wait_group_read_0();
             }
-            // 18_matmul_persistent.py:62  mo.barrier_sync(STORE + group, GROUP)  # so all...  < 18_matmul_persistent.py:109
-            const int t27 = warpgroup + 1;
-            bar_sync(t27, 128);
-            // 18_matmul_persistent.py:63  mo.copyto(copy_C, thr_copy.partition_D(sC), thr_...  < 18_matmul_persistent.py:109
+            //     18_matmul_persistent.py:62  mo.barrier_sync(STORE + group, GROUP)  # so all of them wait for that thread
+            const int warpgroup_plus_1_ = warpgroup + 1;
+            bar_sync(warpgroup_plus_1_, 128);
+            //     18_matmul_persistent.py:63  mo.copyto(copy_C, thr_copy.partition_D(sC), thr_copy.retile_S(rounded))
             #pragma unroll
             for (int l = 0; l < 2; ++l) {
                 #pragma unroll
                 for (int j = 0; j < 2; ++j) {
                     #pragma unroll
                     for (int i = 0; i < 4; ++i) {
-                        stmatrix_x4(sC_s + 2 * (swizzle_3_3_3(t26 + tx % 16 * 64 + lane / 16 % 2 * 8 + lane / 32 * 1024 + 16 * i) + 8192 * j + 4096 * l), rounded[4 * i + 16 * j + 32 * l], rounded[4 * i + 16 * j + 32 * l + 1], rounded[4 * i + 16 * j + 32 * l + 2], rounded[4 * i + 16 * j + 32 * l + 3]);
+                        stmatrix_x4(sC_s + 2 * (swizzle_3_3_3(warpgroup_times_16384_ + tx % 16 * 64 + lane / 16 % 2 * 8 + lane / 32 * 1024 + 16 * i) + 8192 * j + 4096 * l), rounded[4 * i + 16 * j + 32 * l], rounded[4 * i + 16 * j + 32 * l + 1], rounded[4 * i + 16 * j + 32 * l + 2], rounded[4 * i + 16 * j + 32 * l + 3]);
                     }
                 }
             }
-            // 18_matmul_persistent.py:64  mo.fence_proxy_async()  # what this thread wrote...  < 18_matmul_persistent.py:109
+            //     18_matmul_persistent.py:64  mo.fence_proxy_async()  # what this thread wrote is visible to TMA,
             fence_proxy_async();
-            // 18_matmul_persistent.py:65  mo.barrier_sync(STORE + group, GROUP)  # and now...  < 18_matmul_persistent.py:109
-            bar_sync(t27, 128);
-            // 18_matmul_persistent.py:66  if lane == 0:  < 18_matmul_persistent.py:109
-            if (t24) {
-                // 18_matmul_persistent.py:68  mo.copyto(C, gC[:, :, m, n], sC)  < 18_matmul_persistent.py:109
-                const int t28 = (t15 + t14 - n * t16) * 128;
-                const int t29 = n * 128;
-                tma_store_2d(sC_s + 2 * t26, &C, t29, t28);
-                tma_store_2d(sC_s + 2 * (t26 + 8192), &C, t29 + 64, t28);
-                // 18_matmul_persistent.py:69  mo.tma_store_arrive()  < 18_matmul_persistent.py:109
+            //     18_matmul_persistent.py:65  mo.barrier_sync(STORE + group, GROUP)  # and now what all of them wrote
+            bar_sync(warpgroup_plus_1_, 128);
+            //     18_matmul_persistent.py:66  if lane == 0:
+            if (lane_is_0) {
+                //     18_matmul_persistent.py:68  mo.copyto(C, gC[:, :, m, n], sC)
+                const int m_times_128 = (t5_times_8 + t6 - n * t7) * 128;
+                const int n_times_128 = n * 128;
+                tma_store_2d(sC_s + 2 * warpgroup_times_16384_, &C, n_times_128, m_times_128);
+                tma_store_2d(sC_s + 2 * (warpgroup_times_16384_ + 8192), &C, n_times_128 + 64, m_times_128);
+                //     18_matmul_persistent.py:69  mo.tma_store_arrive()
                 bulk_commit_group();
             }
-            // 18_matmul_persistent.py:83  for tile in range(sched.first + group * sched.st...  < 18_matmul_persistent.py:109
-            state_stage_1 = (int)(t25 % 5);
-            state_phase_1 = state_phase_2 ^ (int)((t25 / 5) & 1u);
+            //   18_matmul_persistent.py:83  for tile in range(sched.first + group * sched.step, sched.tiles, 2 * sched.st...
+            state_stage_1 = (int)(state_part % 5);
+            state_phase_1 = state_phase_2 ^ (int)((state_part / 5) & 1u);
         }
-        // 18_matmul_persistent.py:90  if lane == 0:  < 18_matmul_persistent.py:109
+        // 18_matmul_persistent.py:109  consume(C, sA, sB, sC, mma, copy_C, pipe, sched, k_tiles)
+        //   18_matmul_persistent.py:90  if lane == 0:
         if (lane == 0) {
-            // 18_matmul_persistent.py:91  mo.tma_store_wait(0)  # shared memory is freed w...  < 18_matmul_persistent.py:109
+            //   18_matmul_persistent.py:91  mo.tma_store_wait(0)  # shared memory is freed with the block
             bulk_wait_group_read_0();
         }
     }

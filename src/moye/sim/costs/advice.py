@@ -29,7 +29,7 @@ UNCOALESCED, CONTRIBUTES = 1.5, 0.1
 NARROW = 0.01
 """P2: the share of all requests."""
 MULTIPROCESSORS = 132
-"""Those of an H100 or H200: blocks beyond them share one with another block."""
+"""The multiprocessors of an H100 or H200: blocks beyond them share one with another block."""
 _NAMES = {8: "float64", 16: "uint128"}
 
 

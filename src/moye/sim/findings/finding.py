@@ -74,9 +74,9 @@ class Reporter:
         self.codes = codes
         self.findings: list[Finding] = []
         self.strict = False
-        """Whether writes that agree are violations, too ..."""
+        """Whether writes that agree are violations, too."""
         self.advice: list[Finding] = []
-        """... if not, they are here."""
+        """The findings about writes that agree, if they are no violations."""
         self._agree = False
         self.judged: set[tuple[str, Loc]] = set()
         """(tensor, place) of the accesses whose coordinates were found outside: their memory is not counted again."""
@@ -112,7 +112,7 @@ class Reporter:
             raise StopSimulation(finding)
 
     def occurrences(self, finding: Finding) -> int:
-        """How often the violation was seen (elements x threads, as far as they were told apart)."""
+        """The number of times that the violation was seen (elements x threads, as far as they were told apart)."""
         return self._counts.get((finding.code, finding.tensor, finding.lines), 0)
 
 

@@ -14,7 +14,7 @@ from moye.ir.ops import Op
 
 WARP = 32
 SHOWN = 4
-"""How many runs of threads are named before "others"."""
+"""The most runs of threads that are named before "others"."""
 
 Trips = Sequence[tuple[str, object]]
 

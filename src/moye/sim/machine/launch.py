@@ -37,7 +37,7 @@ from moye.sim.values.scalars import to_scalar
 __all__ = ["Argument", "Finding", "Hooks", "Launch", "Outcome", "Reporter"]
 
 MULTIPROCESSORS, THREADS_EACH, SHARED_EACH, BLOCKS_EACH = 132, 2048, 227 << 10, 32
-"""How many blocks run at once: those of an H100 or H200."""
+"""The limits of an H100 or H200, which say how many blocks run at once."""
 Argument = TensorArg | int | float | bool
 
 
@@ -74,9 +74,10 @@ class Hooks:
     seed: int = 0
     """Which schedule runs: 0 is the plain order of blocks."""
     prior: Sequence[Prior] | None = None
-    """The launches before this one that may still run, None where it is no dependent one."""
+    """The launches before this one that may still run; None if it is no dependent one."""
     schedules: int | None = 1
-    """How many schedules run, from ``seed`` on, until one shows a violation; None: several where blocks signal."""
+    """The number of schedules that run, from ``seed`` on, until one shows a violation; None means several if blocks
+    signal."""
     first: int | None = None
     """Run only so many blocks, the first of the grid."""
     blocks: int | None = None
@@ -106,9 +107,9 @@ class Outcome:
     not_judged: list[str] = field(default_factory=list)
     """What was left out because it is too large."""
     prior: tuple[Prior, ...] = ()
-    """This launch, as one that comes after it has to do with it."""
+    """This launch as a later launch sees it."""
     schedules: int | None = None
-    """How many schedules were seen, None where blocks do not signal to each other."""
+    """The number of schedules that were seen; None if blocks do not signal to each other."""
 
 
 @dataclass(slots=True)
@@ -153,7 +154,8 @@ class Launch:
                                  resident=self.total <= (self.hooks.resident or resident_blocks(self.func)))
 
     def watch(self, stale: Stale, spent: int | None) -> None:
-        """Check global memory and look for leftovers; ``spent``: bytes taken already, None for no global memory."""
+        """Check global memory and look for leftovers; ``spent`` is the bytes taken already, None means no global
+        memory."""
         self.stale = stale if stale.numbers else None
         self.globals = GlobalMemory(self.func, lambda buffer: self.memory(buffer, buffer.dtype), self.total,
                                     self.place, self.reporter, spent)

@@ -81,6 +81,7 @@ def choose(M: int, N: int, K: int, bytes_per_element: int) -> tuple[TileConfig, 
             continue
         k_tiles = max(1, -(-K // config.bK))
         for splits in (1, 2, 3, 4, 6, 8, 12, 16, 24, 32):
+            # A split must be longer than the pipeline is deep, or it is all prologue.
             if splits > 1 and k_tiles // splits < 4:
                 break
             time = modelled(config, splits, M, N, K)
@@ -94,6 +95,7 @@ def modelled(config: TileConfig, splits: int, M: int, N: int, K: int) -> float:
     """Seconds that this configuration should take."""
     tiles = -(-M // config.bM) * -(-N // config.bN) * splits
     k_tiles = -(-max(1, -(-K // config.bK)) // splits)
+    # The multiprocessor with the most tiles decides when the launch ends.
     per_sm = -(-tiles // SMS)
     waves, rest = divmod(per_sm, config.blocks)
     work = 2.0 * config.bM * config.bN * config.bK * k_tiles
@@ -103,5 +105,6 @@ def modelled(config: TileConfig, splits: int, M: int, N: int, K: int) -> float:
         time += rest * work / (_CLOCK_FLOPS * config.rate * (0.45 + 0.55 * fill))
     time += _PROLOGUE + _EPILOGUE * config.bM * config.bN + (waves + bool(rest) - 1) * _PROLOGUE / config.blocks
     if splits > 1:
+        # Every split is written and read once as fp32, and the sum is written once.
         time += _REDUCTION + 4.0 * M * N * (2 * splits + 1) / _BANDWIDTH
     return time
