@@ -233,6 +233,22 @@ def test_barriers_that_may_order_global_memory_are_not_judged():
     assert "P5" not in codes(report)
 
 
+@mo.kernel
+def told_by_a_flag(x, flag):
+    tid = mo.thread_idx().x
+    x[tid] = mo.float32(1)
+    mo.sync_threads()
+    if tid == 0:
+        mo.store(flag, 0, 1, order="release")
+
+
+def test_barriers_before_a_release_are_not_judged():
+    """Who waits for the flag may be another kernel: the barrier puts the writes of all threads before it."""
+    report = mo.check(told_by_a_flag, lints="deep")[1, 64](np.zeros(64, np.float32), np.zeros(1, np.int32))
+    assert report.ok, str(report)
+    assert "P5" not in codes(report)
+
+
 def test_the_deep_run_changes_nothing():
     x, y = np.arange(64, dtype=np.float32), np.zeros(64, np.float32)
     mo.check(barriers_in_a_loop, lints="deep")[1, 64](y, x, 1)

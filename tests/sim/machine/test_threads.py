@@ -421,6 +421,7 @@ def test_a_warp_waits_for_another_through_shared_memory():
     assert (c == 42).all()
 
 
+@pytest.mark.slow
 def test_a_lock_between_threads_and_blocks():
     k = K(32)
     lock, count = k.tensor("lock", dtype=dt.int32), k.tensor("count", dtype=dt.int32)

@@ -14,6 +14,7 @@ from dataclasses import replace
 
 from moye.atoms.atom import MmaOp
 from moye.cuda.printing.context import Kernel
+from moye.cuda.printing.dispatch import prints
 from moye.cuda.printing.expressions import Text, infix, scaled, total
 from moye.cuda.printing.intrinsics import Intrinsics, constraint
 from moye.cuda.printing.names import identifier
@@ -31,6 +32,7 @@ _WHAT = "warpgroup products (wgmma)"
 """Operands to a line of the inline functions."""
 
 
+@prints(ops.Wgmma)
 def wgmma(kernel: Kernel, op: ops.Wgmma) -> None:
     """d = a * b + d over the index space."""
     kernel.helpers.need(op.mma.arch, f"{op.mma} operations")
@@ -198,6 +200,7 @@ def declaration(kernel: Kernel) -> str:
 # --- fences and waits ------------------------------------------------------------------------------------------------
 
 
+@prints(ops.WgmmaFence)
 def fence(kernel: Kernel, op: ops.WgmmaFence) -> None:
     """The registers settled, then wgmma.fence."""
     kernel.helpers.need_only(90, _WHAT)
@@ -208,6 +211,7 @@ def fence(kernel: Kernel, op: ops.WgmmaFence) -> None:
     kernel.writer.line(f"{name}();")
 
 
+@prints(ops.WgmmaCommit)
 def commit(kernel: Kernel, op: ops.WgmmaCommit) -> None:
     """wgmma.commit_group."""
     kernel.helpers.need_only(90, _WHAT)
@@ -217,6 +221,7 @@ def commit(kernel: Kernel, op: ops.WgmmaCommit) -> None:
     kernel.writer.line(f"{name}();")
 
 
+@prints(ops.WgmmaWait)
 def wait(kernel: Kernel, op: ops.WgmmaWait) -> None:
     """wgmma.wait_group, then its results may be read."""
     kernel.helpers.need_only(90, _WHAT)

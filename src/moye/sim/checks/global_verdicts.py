@@ -113,7 +113,7 @@ def _signals(op: ops.Op, used: frozenset[int]) -> bool:
         return False
     if isinstance(op, ops.Atomic):
         return op.order != "relaxed" or op.result.id in used
-    return isinstance(op, (ops.Load, ops.Store)) and op.order is not None
+    return ops.is_ordered(op)
 
 
 Place = Callable[[int], tuple[int, int, int]]
