@@ -8,12 +8,6 @@ import numpy as np
 
 import moye as mo
 
-try:
-    import torch
-    GPU = torch.cuda.is_available()
-except ImportError:
-    GPU = False
-
 
 @mo.kernel
 def copy_kernel(dst, src, tile_shape: mo.Constexpr, thr_layout):
@@ -57,23 +51,13 @@ def staged_copy(dst, src, kernel=staged_copy_kernel):
     return kernel[grid, mo.size(THREADS)](dst, src, smem_layout, THREADS)
 
 
-def array(x):
-    """Column-major, on the GPU if there is one."""
-    x = np.asfortranarray(x)
-    return torch.from_numpy(x.T).cuda().T if GPU else x
-
-
-def host(x):
-    return x.cpu().numpy() if GPU else x
-
-
 def main(M=256, N=512):
     data = np.random.default_rng(0).standard_normal((M, N), np.float32)
-    src = array(data)
+    src = mo.testing.array(data, order="F")
     for run in (copy, staged_copy):
-        dst = array(np.full((M, N), np.nan, np.float32))
+        dst = mo.testing.array(np.full((M, N), np.nan, np.float32), order="F")
         run(dst, src)
-        assert np.array_equal(host(dst), data), f"{run.__name__}: the copy differs from its source"
+        assert np.array_equal(mo.testing.host(dst), data), f"{run.__name__}: the copy differs from its source"
         print(f"{run.__name__}: {M}x{N} float32, all elements equal")
 
 

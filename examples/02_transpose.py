@@ -9,12 +9,6 @@ import numpy as np
 
 import moye as mo
 
-try:
-    import torch
-    GPU = torch.cuda.is_available()
-except ImportError:
-    GPU = False
-
 
 @mo.kernel
 def transpose_kernel(dst, src, smem_layout, thr_layout):
@@ -40,21 +34,11 @@ def transpose(dst, src, kernel=transpose_kernel):
     return kernel[grid, mo.size(thr_layout)](dst, src, smem_layout, thr_layout)
 
 
-def array(x):
-    """Column-major, on the GPU if there is one."""
-    x = np.asfortranarray(x)
-    return torch.from_numpy(x.T).cuda().T if GPU else x
-
-
-def host(x):
-    return x.cpu().numpy() if GPU else x
-
-
 def main(M=512, N=256):
     data = np.random.default_rng(0).standard_normal((M, N), np.float32)
-    dst = array(np.full((N, M), np.nan, np.float32))
-    transpose(dst, array(data))
-    assert np.array_equal(host(dst), data.T), "the result is not the transpose"
+    dst = mo.testing.array(np.full((N, M), np.nan, np.float32), order="F")
+    transpose(dst, mo.testing.array(data, order="F"))
+    assert np.array_equal(mo.testing.host(dst), data.T), "the result is not the transpose"
     print(f"transpose: {M}x{N} float32, all elements equal")
 
 

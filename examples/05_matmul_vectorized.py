@@ -9,12 +9,6 @@ import numpy as np
 
 import moye as mo
 
-try:
-    import torch
-    GPU = torch.cuda.is_available()
-except ImportError:
-    GPU = False
-
 
 @mo.kernel
 def matmul_kernel(A, sA_layout, copy_A, B, sB_layout, copy_B, C, mma_C):
@@ -64,23 +58,13 @@ def matmul(A, B, C, kernel=matmul_kernel):
     return kernel[grid, mo.size(mma_C)](A, sA_layout, copy_A, B, sB_layout, copy_B, C, mma_C)
 
 
-def array(x):
-    """Column-major, on the GPU if there is one."""
-    x = np.asfortranarray(x)
-    return torch.from_numpy(x.T).cuda().T if GPU else x
-
-
-def host(x):
-    return x.cpu().numpy() if GPU else x
-
-
 def main(M=256, N=384, K=64):
     rng = np.random.default_rng(0)
     A, B = rng.standard_normal((M, K), np.float32), rng.standard_normal((N, K), np.float32)
     expected = A.astype(np.float64) @ B.T.astype(np.float64)
-    C = array(np.full((M, N), np.nan, np.float32))
-    matmul(array(A), array(B), C)
-    error = np.linalg.norm(host(C) - expected) / np.linalg.norm(expected)
+    C = mo.testing.array(np.full((M, N), np.nan, np.float32), order="F")
+    matmul(mo.testing.array(A, order="F"), mo.testing.array(B, order="F"), C)
+    error = np.linalg.norm(mo.testing.host(C) - expected) / np.linalg.norm(expected)
     assert error < 1e-5, f"relative error {error:.1e}"
     print(f"matmul {M}x{N}x{K}: relative error {error:.1e} against float64")
 

@@ -8,12 +8,6 @@ import numpy as np
 
 import moye as mo
 
-try:
-    import torch
-    GPU = torch.cuda.is_available()
-except ImportError:
-    GPU = False
-
 THREADS = 256
 
 
@@ -71,38 +65,29 @@ def count(x, threshold, found, largest, kernel=count_kernel):
     return kernel[x.shape[0] // THREADS, THREADS](x, threshold, found, largest)
 
 
-def array(x):
-    """On the GPU if there is one."""
-    return torch.from_numpy(x).cuda() if GPU else x
-
-
-def host(x):
-    return x.cpu().numpy() if GPU else x
-
-
 def main(N=1 << 14):
     data = np.random.default_rng(0).standard_normal(N, np.float32)
     wide = data.astype(np.float64)
-    x = array(data)
+    x = mo.testing.array(data)
 
-    total = array(np.zeros(1, np.float32))
+    total = mo.testing.array(np.zeros(1, np.float32))
     total_of(x, total)
-    error = abs(host(total)[0] - wide.sum()) / abs(wide).sum()
+    error = abs(mo.testing.host(total)[0] - wide.sum()) / abs(wide).sum()
     assert error < 1e-6, f"sum: error {error:.1e}"
     print(f"sum of {N}: error {error:.1e} of the sum of absolute values")
 
-    out = array(np.full(N, np.nan, np.float32))
+    out = mo.testing.array(np.full(N, np.nan, np.float32))
     scan(out, x)
     expected = wide.reshape(-1, 32).cumsum(1).ravel()
-    error = np.linalg.norm(host(out) - expected) / np.linalg.norm(expected)
+    error = np.linalg.norm(mo.testing.host(out) - expected) / np.linalg.norm(expected)
     assert error < 1e-6, f"scan: relative error {error:.1e}"
     print(f"prefix sums over each of {N // 32} warps: relative error {error:.1e}")
 
-    found, largest = array(np.zeros(1, np.int32)), array(np.full(1, -1 << 31, np.int32))
+    found, largest = mo.testing.array(np.zeros(1, np.int32)), mo.testing.array(np.full(1, -1 << 31, np.int32))
     count(x, 0.5, found, largest)
-    assert host(found)[0] == (data > np.float32(0.5)).sum(), "count"
-    assert host(largest)[0] == (data * np.float32(1000)).astype(np.int32).max(), "largest"
-    print(f"{host(found)[0]} of {N} elements above 0.5, the largest is {host(largest)[0] / 1000}")
+    assert mo.testing.host(found)[0] == (data > np.float32(0.5)).sum(), "count"
+    assert mo.testing.host(largest)[0] == (data * np.float32(1000)).astype(np.int32).max(), "largest"
+    print(f"{mo.testing.host(found)[0]} of {N} elements above 0.5, the largest is {mo.testing.host(largest)[0] / 1000}")
 
 
 if __name__ == "__main__":

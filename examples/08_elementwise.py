@@ -8,12 +8,6 @@ import numpy as np
 
 import moye as mo
 
-try:
-    import torch
-    GPU = torch.cuda.is_available()
-except ImportError:
-    GPU = False
-
 BM, BN = 64, 32
 THREADS = mo.make_layout((32, 4))
 
@@ -58,32 +52,22 @@ def in_place(x, bias, kernel=in_place_kernel):
     return kernel[(x.shape[0] // BM, x.shape[1] // BN), mo.size(THREADS)](x, bias)
 
 
-def array(x):
-    """Column-major, on the GPU if there is one."""
-    x = np.asfortranarray(x)
-    return torch.from_numpy(x.T).cuda().T if GPU else x.copy("F")
-
-
-def host(x):
-    return x.cpu().numpy() if GPU else x
-
-
 def main(M=256, N=256):
     rng = np.random.default_rng(0)
     data, bias = rng.standard_normal((M, N), np.float32), rng.standard_normal((M, 1), np.float32)
     wide = data.astype(np.float64)
 
-    out = array(np.full((M, N), np.nan, np.float32))
-    gelu(out, array(data), 1.5)
+    out = mo.testing.array(np.full((M, N), np.nan, np.float32), order="F")
+    gelu(out, mo.testing.array(data, order="F"), 1.5)
     expected = 1.5 * wide * (1 + np.tanh(0.79788456 * (wide + 0.044715 * wide**3))) / 2
-    error = np.linalg.norm(host(out) - expected) / np.linalg.norm(expected)
+    error = np.linalg.norm(mo.testing.host(out) - expected) / np.linalg.norm(expected)
     assert error < 1e-6, f"gelu: relative error {error:.1e}"
     print(f"gelu of {M}x{N}: relative error {error:.1e} against float64")
 
-    x = array(data)
-    in_place(x, array(bias))
+    x = mo.testing.array(data, order="F")
+    in_place(x, mo.testing.array(bias, order="F"))
     expected = np.maximum(np.exp(-abs(wide)) * 2 + bias, 1)
-    error = np.linalg.norm(host(x) - expected) / np.linalg.norm(expected)
+    error = np.linalg.norm(mo.testing.host(x) - expected) / np.linalg.norm(expected)
     assert error < 1e-6, f"in place: relative error {error:.1e}"
     print(f"max(2 exp(-|x|) + bias, 1) in place on {M}x{N}: relative error {error:.1e} against float64")
 

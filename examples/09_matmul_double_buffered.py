@@ -10,8 +10,6 @@ from pathlib import Path
 import numpy as np
 
 import moye as mo
-from moye.cuda.device import driver
-from moye.runtime.simulate import set_progress
 
 
 @mo.kernel
@@ -82,29 +80,9 @@ def matmul(A, B, C, kernel=matmul_kernel):
     return kernel[grid, mo.size(MMA)](A, S_LAYOUT, COPY, B, S_LAYOUT, COPY, C, MMA)
 
 
-class DeviceArray:
-    """A copy of a NumPy array on GPU 0.  Whatever has this interface is an array to moye: torch's and CuPy's too."""
-    __cuda_array_interface__ = None
-
-    def __init__(self, cuda, x):
-        self.shape, self.pointer = x.shape, cuda.cuMemAlloc(x.nbytes)[1]
-        cuda.cuMemcpyHtoD(self.pointer, x.ctypes.data, x.nbytes)
-        self.__cuda_array_interface__ = {"shape": x.shape, "strides": x.strides, "typestr": x.dtype.str,
-                                         "data": (int(self.pointer), False), "version": 3}
-
-
-def on_gpu(A, B, C, rounds=20):
-    from cuda.bindings import driver as cuda
-    with driver.current_device(0):
-        dA, dB, dC = (DeviceArray(cuda, x) for x in (A, B, C))
-        matmul(dA, dB, dC)                              # compiles
-        cuda.cuMemcpyDtoH(C.ctypes.data, dC.pointer, C.nbytes)
-        start = time.perf_counter()
-        for _ in range(rounds):
-            matmul(dA, dB, dC)
-        driver.synchronize(0)
-    us = (time.perf_counter() - start) / rounds * 1e6
-    return (f"{driver.device_limits(0).name}, {us:.0f} us a launch with its host part",
+def on_gpu(A, B, C):
+    us = 1000 * mo.testing.do_bench(lambda: matmul(A, B, C), return_mode="median")
+    return (f"{mo.testing.device()}, {us:.0f} us a launch",
             "tiles divide the extents, blocks lie inside, pointers and strides are aligned")
 
 
@@ -112,14 +90,13 @@ def in_simulator(A, B, C):
     try:
         from rich.progress import Progress
     except ImportError:
-        set_progress(lambda done, total: print(f"\r{done}/{total} blocks", end="\n" * (done == total), flush=True))
-        report = matmul(A, B, C, mo.check(matmul_kernel))
+        with mo.testing.progress(lambda done, total: print(f"\r{done}/{total} blocks", end="\n" * (done == total))):
+            report = matmul(A, B, C, mo.check(matmul_kernel))
     else:
         with Progress() as bar:
             task = bar.add_task("simulating", total=None)
-            set_progress(lambda done, total: bar.update(task, completed=done, total=total))
-            report = matmul(A, B, C, mo.check(matmul_kernel))
-    set_progress(None)
+            with mo.testing.progress(lambda done, total: bar.update(task, completed=done, total=total)):
+                report = matmul(A, B, C, mo.check(matmul_kernel))
     assert report.ok, str(report)
     return "the simulator", ", ".join(report.checked) + ": no violation"
 
@@ -127,9 +104,10 @@ def in_simulator(A, B, C):
 def main(M=2048, N=2048, K=256, out=Path("out")):
     rng = np.random.default_rng(0)
     A, B = (np.asfortranarray(rng.standard_normal((n, K), np.float32)) for n in (M, N))
-    C, start = np.full((M, N), np.nan, np.float32, order="F"), time.perf_counter()
-    where, checks = on_gpu(A, B, C) if driver.available() else in_simulator(A, B, C)
-    seconds = time.perf_counter() - start
+    arrays = [mo.testing.array(x, order="F") for x in (A, B, np.full((M, N), np.nan, np.float32))]
+    start = time.perf_counter()
+    where, checks = on_gpu(*arrays) if mo.testing.device() else in_simulator(*arrays)
+    C, seconds = mo.testing.host(arrays[2]), time.perf_counter() - start
     expected = A.astype(np.float64) @ B.T.astype(np.float64)
     error = np.linalg.norm(C - expected) / np.linalg.norm(expected)
     assert error < 1e-5, f"relative error {error:.1e}"

@@ -10,12 +10,6 @@ import numpy as np
 
 import moye as mo
 
-try:
-    import torch
-    GPU = torch.cuda.is_available()
-except ImportError:
-    GPU = False
-
 
 @mo.kernel
 def matmul_kernel(A, sA_layout, copy_A, read_A, B, sB_layout, copy_B, read_B, C, mma_C):
@@ -79,23 +73,14 @@ def matmul(A, B, C, major="k", kernel=matmul_kernel):
     return kernel[grid, mo.size(mma_C)](A, sA_layout, copy_A, read_A, B, sB_layout, copy_B, read_B, C, mma_C)
 
 
-def array(x):
-    """On the GPU if there is one, with the same strides."""
-    return torch.from_numpy(x).cuda() if GPU else x
-
-
-def host(x):
-    return x.cpu().numpy() if GPU else x
-
-
 def main(M=128, N=96, K=64):
     rng = np.random.default_rng(0)
     A, B = rng.standard_normal((M, K), np.float32), rng.standard_normal((N, K), np.float32)
     expected = A.astype(np.float64) @ B.T.astype(np.float64)
     for major, order in (("k", "C"), ("m", "F")):
-        C = array(np.full((M, N), np.nan, np.float32, order="F"))
-        matmul(array(np.asarray(A, order=order)), array(B), C, major)
-        error = np.linalg.norm(host(C) - expected) / np.linalg.norm(expected)
+        C = mo.testing.array(np.full((M, N), np.nan, np.float32, order="F"))
+        matmul(mo.testing.array(A, order=order), mo.testing.array(B), C, major)
+        error = np.linalg.norm(mo.testing.host(C) - expected) / np.linalg.norm(expected)
         assert error < 2e-3, f"relative error {error:.1e}"
         print(f"matmul {M}x{N}x{K}, tf32, A {major.upper()}-major: relative error {error:.1e} against float64")
 

@@ -9,12 +9,6 @@ import numpy as np
 
 import moye as mo
 
-try:
-    import torch
-    GPU = torch.cuda.is_available()
-except ImportError:
-    GPU = False
-
 
 @mo.kernel
 def matmul_kernel(A, sA_layout, copy_A, read_A, B, sB_layout, copy_B, read_B, C, mma_C):
@@ -94,22 +88,13 @@ def matmul(A, B, C, kernel=matmul_kernel):
     return kernel[grid, mo.size(mma_C)](A, sA_layout, copy_A, read_A, B, sB_layout, copy_B, read_B, C, mma_C)
 
 
-def array(x):
-    """On the GPU if there is one, with the same strides."""
-    return torch.from_numpy(x).cuda() if GPU else x
-
-
-def host(x):
-    return x.cpu().numpy() if GPU else x
-
-
 def main(M=512, N=384, K=64):
     rng = np.random.default_rng(0)
     A, B = np.asfortranarray(rng.standard_normal((M, K), np.float32)), rng.standard_normal((N, K), np.float32)
     expected = A.astype(np.float64) @ B.T.astype(np.float64)
-    C = array(np.full((M, N), np.nan, np.float32, order="F"))
-    matmul(array(A), array(B), C)
-    error = np.linalg.norm(host(C) - expected) / np.linalg.norm(expected)
+    C = mo.testing.array(np.full((M, N), np.nan, np.float32, order="F"))
+    matmul(mo.testing.array(A), mo.testing.array(B), C)
+    error = np.linalg.norm(mo.testing.host(C) - expected) / np.linalg.norm(expected)
     assert error < 2e-3, f"relative error {error:.1e}"
     print(f"matmul {M}x{N}x{K}, tf32: relative error {error:.1e} against float64")
 

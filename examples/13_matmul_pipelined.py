@@ -8,12 +8,6 @@ import numpy as np
 
 import moye as mo
 
-try:
-    import torch
-    GPU = torch.cuda.is_available()
-except ImportError:
-    GPU = False
-
 
 @mo.kernel
 def matmul_kernel(A, sA_layout, copy_A, load_A, B, sB_layout, copy_B, load_B, C, mma, pipe):
@@ -76,18 +70,13 @@ def matmul(A, B, C, kernel=matmul_kernel):
     return kernel[grid, mo.size(MMA)](A, SA, COPY, LOAD_A, B, SB, COPY, LOAD_B, C, MMA, PIPE)
 
 
-def array(x):
-    """On the GPU if there is one."""
-    return torch.from_numpy(x).cuda() if GPU else x
-
-
 def main(M=512, N=512, K=512):
     rng = np.random.default_rng(0)
     A, B = (rng.standard_normal((n, K)).astype(np.float16) for n in (M, N))
-    C = array(np.full((M, N), np.nan, np.float32))
-    matmul(array(A), array(B), C)
+    C = mo.testing.array(np.full((M, N), np.nan, np.float32))
+    matmul(mo.testing.array(A), mo.testing.array(B), C)
     expected = A.astype(np.float64) @ B.T.astype(np.float64)
-    error = np.linalg.norm((C.cpu().numpy() if GPU else C) - expected) / np.linalg.norm(expected)
+    error = np.linalg.norm(mo.testing.host(C) - expected) / np.linalg.norm(expected)
     assert error < 1e-5, f"relative error {error:.1e}"
     print(f"matmul {M}x{N}x{K} on tensor cores, {PIPE.stages} stages: relative error {error:.1e} against float64")
 

@@ -9,12 +9,6 @@ import numpy as np
 
 import moye as mo
 
-try:
-    import torch
-    GPU = torch.cuda.is_available() and torch.cuda.get_device_capability() >= (9, 0)
-except ImportError:
-    GPU = False
-
 
 @mo.kernel
 def copy_kernel(load, store):
@@ -45,15 +39,10 @@ def copy(dst, src, kernel=copy_kernel):
 
 
 def main(M=2000, N=1000):
-    src = np.random.default_rng(0).standard_normal((M, N), np.float32)
-    dst = np.full_like(src, np.nan)
-    if GPU:
-        out = torch.from_numpy(dst).cuda()
-        copy(out, torch.from_numpy(src).cuda())
-        dst = out.cpu().numpy()
-    else:
-        copy(dst, src)
-    assert np.array_equal(dst, src)
+    data = np.random.default_rng(0).standard_normal((M, N), np.float32)
+    dst = mo.testing.array(np.full_like(data, np.nan), arch="sm_90")
+    copy(dst, mo.testing.array(data, arch="sm_90"))
+    assert np.array_equal(mo.testing.host(dst), data)
     print(f"copied {M}x{N} float32 by TMA, tiles of {mo.size(LAYOUT, 0)}x{mo.size(LAYOUT, 1)}")
 
 

@@ -9,12 +9,6 @@ import numpy as np
 
 import moye as mo
 
-try:
-    import torch
-    GPU = torch.cuda.is_available() and torch.cuda.get_device_capability() == (9, 0)
-except ImportError:
-    GPU = False
-
 BM, BN, BK, STAGES = 128, 128, 64, 4
 CONSUMERS, THREADS = 256, 384                           # two warpgroups multiply, one thread of a third loads
 
@@ -106,18 +100,13 @@ def matmul(A, B, C, kernel=matmul_kernel):
     return kernel[grid, THREADS](tma_A, SA, tma_B, SB, C, MMA, A.shape[1])
 
 
-def array(x):
-    """On the GPU if there is one."""
-    return torch.from_numpy(x).cuda() if GPU else x
-
-
 def main(M=512, N=512, K=1000):
     rng = np.random.default_rng(0)
     A, B = (rng.standard_normal((n, K)).astype(np.float16) for n in (M, N))
-    C = array(np.full((M, N), np.nan, np.float32))
-    matmul(array(A), array(B), C)
+    C = mo.testing.array(np.full((M, N), np.nan, np.float32), arch="sm_90a")
+    matmul(mo.testing.array(A, arch="sm_90a"), mo.testing.array(B, arch="sm_90a"), C)
     expected = A.astype(np.float64) @ B.T.astype(np.float64)
-    error = np.linalg.norm((C.cpu().numpy() if GPU else C) - expected) / np.linalg.norm(expected)
+    error = np.linalg.norm(mo.testing.host(C) - expected) / np.linalg.norm(expected)
     assert error < 1e-5, f"relative error {error:.1e}"
     print(f"matmul {M}x{N}x{K} by TMA and wgmma, {STAGES} stages: relative error {error:.1e} against float64")
 

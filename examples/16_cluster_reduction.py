@@ -10,12 +10,6 @@ import numpy as np
 
 import moye as mo
 
-try:
-    import torch
-    GPU = torch.cuda.is_available()
-except ImportError:
-    GPU = False
-
 THREADS, BLOCKS = 256, 4
 
 
@@ -59,18 +53,13 @@ def softmax(Y, X, kernel=softmax_kernel):
     return kernel.launch(Y, X, COPY, grid=X.shape[0] * BLOCKS, block=THREADS, cluster=BLOCKS)
 
 
-def array(x):
-    """On the GPU if there is one."""
-    return torch.from_numpy(x).cuda() if GPU else x
-
-
 def main(M=64, N=16384):
     X = 4 * np.random.default_rng(0).standard_normal((M, N), np.float32)
-    Y = array(np.full((M, N), np.nan, np.float32))
-    softmax(Y, array(X))
+    Y = mo.testing.array(np.full((M, N), np.nan, np.float32), arch="sm_90")
+    softmax(Y, mo.testing.array(X, arch="sm_90"))
     wide = np.exp(X.astype(np.float64) - X.max(axis=1, keepdims=True))
     expected = wide / wide.sum(axis=1, keepdims=True)
-    error = np.linalg.norm((Y.cpu().numpy() if GPU else Y) - expected) / np.linalg.norm(expected)
+    error = np.linalg.norm(mo.testing.host(Y) - expected) / np.linalg.norm(expected)
     assert error < 1e-6, f"relative error {error:.1e}"
     print(f"softmax of {M} rows of {N}, {BLOCKS} blocks a row: relative error {error:.1e} against float64")
 

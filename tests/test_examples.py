@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 import sys
 from pathlib import Path
@@ -34,6 +35,7 @@ SMALL = {
     "15_matmul_wgmma": {"M": 256, "N": 128, "K": 72},
     "16_cluster_reduction": {"M": 3, "N": 8192},
     "17_matmul_warp_specialized": {"M": 200, "N": 136, "K": 72},
+    "18_matmul_persistent": {"M": 384, "N": 256, "K": 192, "blocks": 1},
 }
 
 
@@ -64,9 +66,8 @@ def _no_gpu(monkeypatch):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_main(path, monkeypatch, capsys, tmp_path):
+def test_main(path, capsys, tmp_path):
     module = _load(path)
-    monkeypatch.setattr(module, "GPU", False, raising=False)
     extra = {"out": tmp_path} if path.stem.startswith("09") else {}
     module.main(**({} if path.parent.name == "broken" else SMALL[path.stem]), **extra)
     assert capsys.readouterr().out
@@ -98,6 +99,21 @@ def test_is_short_and_explained(path):
     text = path.read_text()
     assert text.startswith('"""')
     assert text.count("\n") <= 150, f"{path.name} has {text.count(chr(10))} lines"
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_uses_public_names_alone(path):
+    """``import moye as mo`` and no module inside it, nor a name that begins with an underscore."""
+    tree = ast.parse(path.read_text())
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            assert not [a.name for a in node.names if a.name.startswith("moye.")], ast.unparse(node)
+            assert all(a.asname == "mo" for a in node.names if a.name == "moye"), ast.unparse(node)
+        elif isinstance(node, ast.ImportFrom):
+            assert (node.module or "").partition(".")[0] != "moye", ast.unparse(node)
+    names = {node.attr for node in ast.walk(tree)
+             if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "mo"}
+    assert names <= set(mo.__all__), names - set(mo.__all__)
 
 
 @pytest.mark.parametrize("stages", [2, 3, 4])
@@ -142,12 +158,29 @@ def test_the_specialised_product_is_clean(K):
     assert np.linalg.norm(C - expected) < 3e-4 * np.linalg.norm(expected)
 
 
-@pytest.mark.parametrize(("stem", "out"), [("15_matmul_wgmma", np.float32), ("17_matmul_warp_specialized", np.float16)])
-def test_the_products_of_warpgroups_are_compiled_without_a_loss(stem, out):
+@pytest.mark.parametrize(("shape", "blocks"), [
+    ((128, 128, 64), 1), ((384, 256, 192), 2), ((200, 392, 8), 1), ((200, 392, 456), 3)], ids=str)
+def test_the_persistent_product_is_clean(shape, blocks):
+    """Odd and even numbers of tiles for a block, ragged ones, fewer k tiles than stages and more."""
+    example, (M, N, K) = _load(EXAMPLES / "18_matmul_persistent.py"), shape
+    A, B = (mo.testing.array(np.random.default_rng(K + i).standard_normal((rows, K)), mo.bfloat16)
+            for i, rows in enumerate((M, N)))
+    C = mo.testing.array(np.full((M, N), np.nan), mo.bfloat16)
+    report = example.matmul(A, B, C, blocks, mo.check(example.matmul_kernel))
+    assert report.ok, str(report)
+    expected = A.astype(np.float64) @ B.T.astype(np.float64)
+    assert np.linalg.norm(C.astype(np.float64) - expected) < 3e-3 * np.linalg.norm(expected)
+
+
+@pytest.mark.parametrize(("stem", "dtype", "out"), [
+    ("15_matmul_wgmma", mo.float16, mo.float32), ("17_matmul_warp_specialized", mo.float16, mo.float16),
+    ("18_matmul_persistent", mo.bfloat16, mo.bfloat16)])
+def test_the_products_of_warpgroups_are_compiled_without_a_loss(stem, dtype, out):
     """No spills and no note of ptxas that it serialises products."""
     example = _load(EXAMPLES / f"{stem}.py")
-    A, B = (np.zeros((256, 128), np.float16) for _ in range(2))
-    program = example.matmul(A, B, np.zeros((256, 256), out), Compiled(example.matmul_kernel))
+    A, B = (mo.testing.array(np.zeros((256, 128)), dtype) for _ in range(2))
+    C = mo.testing.array(np.zeros((256, 256)), out)
+    program = example.matmul(A, B, C, kernel=Compiled(example.matmul_kernel))
     assert program.spills == program.stack == 0
     assert "(C7" not in program.compiled.log
 

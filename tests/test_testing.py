@@ -1,11 +1,21 @@
-"""testing.py: Triton's statistics, the order of runs, and what is refused; times themselves are GPU tests."""
+"""testing.py: arrays where kernels run, Triton's statistics, the order of runs, and what is refused.
+
+Times themselves are GPU tests.
+"""
 
 from __future__ import annotations
 
+import ctypes
+import importlib.util
+import types
+
+import ml_dtypes
+import numpy as np
 import pytest
 
+import moye as mo
 from moye import testing
-from moye.cuda.device import events
+from moye.cuda.device import driver, events
 from moye.errors import ArgumentError
 
 
@@ -111,3 +121,72 @@ def test_refusals():
         testing.interleave({}, 0)
     with pytest.raises(ArgumentError, match="needs torch"):
         testing.do_bench(work("a", [1.0]), graph=True)
+
+
+# --- arrays ----------------------------------------------------------------------------------------------------------
+
+
+def test_arrays_without_a_gpu_are_copies_in_numpy(monkeypatch):
+    monkeypatch.setattr(driver, "available", lambda: False)
+    x = np.arange(6.0).reshape(2, 3)
+    for order, strides in (("K", (24, 8)), ("C", (24, 8)), ("F", (8, 16))):
+        made = testing.array(x, order=order)
+        assert made.strides == strides and not np.shares_memory(made, x)
+        assert testing.host(made) is made
+    assert testing.array(x, mo.bfloat16).dtype == ml_dtypes.bfloat16
+    assert testing.array(x.T).strides == x.T.strides
+    assert testing.device() == ""
+
+
+@pytest.mark.parametrize(("arch", "asked", "there"), [
+    ("sm_90a", "", True), ("sm_90a", "sm_90a", True), ("sm_90a", "sm_90", True), ("sm_100a", "sm_90", True),
+    ("sm_100a", "sm_90a", False), ("sm_80", "sm_90", False), ("sm_80", "", True)])
+def test_the_device_is_one_of_the_architecture_that_is_asked_for(monkeypatch, arch, asked, there):
+    monkeypatch.setattr(driver, "available", lambda: True)
+    monkeypatch.setattr(events, "current_ordinal", lambda: 1)
+    monkeypatch.setattr(driver, "device_limits", lambda n: types.SimpleNamespace(name=f"GPU {n}", arch=arch))
+    assert testing.device(asked) == ("GPU 1" if there else "")
+
+
+def test_arrays_without_torch_are_on_the_device(monkeypatch):
+    """Bytes go there and back; the interface tells where they are; memory is given back once."""
+    held, freed = {}, []
+
+    class Memory:
+        def __init__(self, size, ordinal):
+            self.pointer = 4096
+
+        def free(self):
+            freed.append(self.pointer)
+
+    monkeypatch.setattr(testing, "device", lambda arch="": "GPU")
+    monkeypatch.setattr(events, "current_ordinal", lambda: 0)
+    monkeypatch.setattr(driver, "pointer_device", lambda pointer: 0)
+    monkeypatch.setattr(events, "Memory", Memory)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(driver, "copy_to_device", lambda pointer, host, size, ordinal: held.update(
+        {pointer: ctypes.string_at(host, size)}))
+    monkeypatch.setattr(driver, "copy_to_host", lambda host, pointer, size, ordinal: ctypes.memmove(
+        host, held[pointer], size))
+    x = np.asfortranarray(np.arange(6, dtype=np.float32).reshape(2, 3))
+    made = testing.array(x)
+    assert mo.describe(made).strides == (1, 2) and mo.describe(made).ptr == 4096
+    assert np.array_equal(testing.host(made), x)
+    del made
+    assert freed == [4096]
+    with pytest.raises(mo.ArgumentError, match=r"^bfloat16 has no name in __cuda_array_interface__"):
+        testing.array(x, mo.bfloat16)
+
+
+def test_progress_is_shown_within_the_block_alone():
+    @mo.kernel
+    def fill(x):
+        x[mo.block_idx().x] = 1.0
+
+    seen, x = [], np.zeros(4, np.float32)
+    with testing.progress(lambda done, blocks: seen.append((done, blocks))):
+        fill[4, 1](x)
+    assert seen[-1] == (4, 4)
+    count = len(seen)
+    fill[4, 1](x)
+    assert len(seen) == count

@@ -1,8 +1,7 @@
-"""Timing for benchmarks and tests: ``do_bench`` with Triton's signature, and ``interleave`` to compare functions.
+"""For examples, benchmarks and tests: arrays where there is a device, Triton's ``do_bench``, ``interleave`` to compare.
 
-In: functions that queue work on a GPU.  Out: milliseconds.
-
-    do_bench(lambda: matmul(A, B, C), return_mode="median")      # 0.0713
+    A = array(rng.standard_normal((M, K)), mo.float16)           # on the GPU if there is one; host(A) brings it back
+    do_bench(lambda: matmul(A, B, C), return_mode="median")      # milliseconds: 0.0713
     interleave({"moye": f, "cuBLAS": g}, rounds=100)      # {'moye': 0.0713, 'cuBLAS': 0.0741}
 
 256 MiB are written before every timed run, so that L2 is cold.  The GPU must be otherwise idle.
@@ -10,18 +9,109 @@ In: functions that queue work on a GPU.  Out: milliseconds.
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 import math
 import statistics
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Literal
 
+import numpy as np
+
 from moye.cuda.device import driver, events
+from moye.dtypes import DType
 from moye.errors import ArgumentError
+from moye.runtime.arrays import numpy_type
+from moye.runtime.simulate import set_progress
 
 Mode = Literal["min", "max", "mean", "median", "all"]
 _MODES = ("min", "max", "mean", "median", "all")
 _MOST_IN_GRAPH = 200
+
+# --- arrays, wherever kernels run ------------------------------------------------------------------------------------
+
+
+def device(arch: str = "") -> str:
+    """The name of the GPU to which ``array`` brings arrays, or "" where kernels run in the simulator.
+
+    ``arch`` asks for at least this architecture, "sm_90", or for it alone, "sm_90a".
+    """
+    if not driver.available():
+        return ""
+    limits = driver.device_limits(events.current_ordinal())
+    found, asked = (int(name.removeprefix("sm_").rstrip("a") or 0) for name in (limits.arch, arch))
+    return limits.name if found == asked or (found > asked and not arch.endswith("a")) else ""
+
+
+def array(x: Any, dtype: DType | None = None, *, order: Literal["C", "F", "K"] = "K", arch: str = "") -> Any:
+    """A copy of a NumPy array for kernels: on the GPU if there is one (of ``arch``, as in ``device``), else in NumPy.
+
+    ``order``: the first mode is contiguous ("F"), the last one ("C"), or modes lie as they do in ``x`` ("K").  On the
+    GPU it is a torch tensor, or without torch a ``DeviceArray``.
+    """
+    copied = np.array(x, None if dtype is None else numpy_type(dtype), order=order)
+    if not device(arch):
+        return copied
+    torch: Any = importlib.import_module("torch") if importlib.util.find_spec("torch") else None
+    if torch is None or not torch.cuda.is_available():
+        return DeviceArray(copied)
+    if copied.dtype.kind != "V":
+        return torch.from_numpy(copied).cuda()
+    bits = torch.from_numpy(copied.view(f"i{copied.itemsize}")).cuda()          # torch knows no types of ml_dtypes
+    return bits.view(getattr(torch, copied.dtype.name))
+
+
+def host(x: Any) -> Any:
+    """What an array of ``array`` holds, in NumPy; after the work on the GPU that was queued before."""
+    if isinstance(x, DeviceArray):
+        return x.numpy()
+    if not hasattr(x, "cpu"):
+        return x
+    try:
+        return x.cpu().numpy()
+    except TypeError:                                   # bfloat16 and 8-bit floats
+        torch, dtypes = sys.modules["torch"], importlib.import_module("ml_dtypes")
+        name = str(x.dtype).removeprefix("torch.")
+        return x.view(getattr(torch, f"int{8 * x.element_size()}")).cpu().numpy().view(getattr(dtypes, name))
+
+
+class DeviceArray:
+    """A copy of a NumPy array on the GPU.  Whatever has this interface is an array to moye: torch's and CuPy's, too."""
+
+    __cuda_array_interface__: Any = None
+
+    def __init__(self, x: np.ndarray[Any, Any]) -> None:
+        if x.dtype.kind == "V":
+            raise ArgumentError(f"{x.dtype} has no name in __cuda_array_interface__", hint="install torch")
+        self.ordinal, self.like, self.shape = events.current_ordinal(), np.empty_like(x), x.shape
+        self.memory = events.Memory(x.nbytes, self.ordinal)
+        driver.copy_to_device(self.memory.pointer, x.ctypes.data, x.nbytes, self.ordinal)
+        self.__cuda_array_interface__ = {"shape": x.shape, "strides": x.strides, "typestr": x.dtype.str,
+                                         "data": (self.memory.pointer, False), "version": 3}
+
+    def numpy(self) -> np.ndarray[Any, Any]:
+        """What it holds now."""
+        driver.copy_to_host(self.like.ctypes.data, self.memory.pointer, self.like.nbytes, self.ordinal)
+        return self.like.copy("K")
+
+    def __del__(self) -> None:
+        if hasattr(self, "memory") and not sys.is_finalizing():
+            self.memory.free()
+
+
+@contextmanager
+def progress(shown: Callable[[int, int], None]) -> Iterator[None]:
+    """Call ``shown(blocks done, blocks)`` while launches in the ``with`` block are simulated."""
+    set_progress(shown)
+    try:
+        yield
+    finally:
+        set_progress(None)
+
+
+# --- times -----------------------------------------------------------------------------------------------------------
 
 
 def do_bench(fn: Callable[[], object], warmup: float = 25, rep: float = 100, grad_to_none: Sequence[Any] | None = None,

@@ -9,6 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import moye as mo
+
 torch = pytest.importorskip("torch")
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -176,14 +178,14 @@ def test_elementwise(run):
     assert difference(out_gpu.cpu().numpy(), out.astype(np.float64)) < TO_SIMULATOR
 
 
-HOPPER = ("14_tma_copy", "15_matmul_wgmma", "16_cluster_reduction")
+HOPPER = ("14_tma_copy", "15_matmul_wgmma", "16_cluster_reduction", "18_matmul_persistent")
 SMALL = {"01_copy": (256, 512), "02_transpose": (512, 256), "03_matmul_tiled": (256, 384, 64),
          "04_matmul_async": (256, 384, 64), "05_matmul_vectorized": (256, 384, 64),
          "06_matmul_overlapped": (256, 384, 64), "07_reductions": (1 << 14,), "08_elementwise": (256, 256),
          "10_matmul_tensor_core": (256, 384, 64), "11_matmul_ldmatrix": (256, 384, 64),
          "12_matmul_tensor_core_double_buffered": (2048, 2048, 256), "13_matmul_pipelined": (256, 384, 192),
          "14_tma_copy": (1000, 204), "15_matmul_wgmma": (256, 384, 200),
-         "16_cluster_reduction": (200, 16384)}
+         "16_cluster_reduction": (200, 16384), "18_matmul_persistent": (4000, 2056, 1000)}
 
 
 @pytest.mark.parametrize("stem", SMALL)
@@ -191,13 +193,15 @@ def test_example_runs_on_the_gpu(stem, capsys):
     if stem in HOPPER:
         require_hopper()
     module = load(stem)
-    assert module.GPU
+    assert mo.testing.device()
     module.main(*SMALL[stem])
     assert capsys.readouterr().out
 
 
-def test_demo_runs_on_the_gpu_without_torch_arrays(capsys, tmp_path):
+def test_demo_runs_on_the_gpu_without_torch_arrays(capsys, tmp_path, monkeypatch):
     """Its arrays have __cuda_array_interface__ and nothing else."""
+    found = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "torch" else found(name))
     load("09_matmul_double_buffered").main(out=tmp_path)
     told = capsys.readouterr().out
     assert "us a launch" in told

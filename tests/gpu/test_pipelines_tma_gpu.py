@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import moye as mo
 import pipeline_tma_kernels as kernels
 
 torch = pytest.importorskip("torch")
@@ -54,5 +55,5 @@ def test_the_example(size):
     spec = importlib.util.spec_from_file_location("example_17", path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    assert module.GPU
+    assert mo.testing.device("sm_90a")
     module.main(*size)

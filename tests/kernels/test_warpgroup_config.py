@@ -12,7 +12,8 @@ import pytest
 
 import moye as mo
 from moye.kernels.gemm.sm90.config import Problem, WarpgroupConfig, choose, configs, deepest, estimate, fits, require
-from moye.kernels.gemm.sm90.plan import Fusion, make_plan
+from moye.kernels.gemm.sm90.fusion import Fusion
+from moye.kernels.gemm.sm90.plan import make_plan
 
 DTYPES = {"bf16": mo.bfloat16, "f16": mo.float16, "f32": mo.float32, "e4m3": mo.float8_e4m3fn, "e5m2": mo.float8_e5m2,
           "s8": mo.int8, "u8": mo.uint8}
@@ -28,8 +29,8 @@ def shared_bytes(config, dtype, *, gated):
     """Of a block, with C staged in 16 bits; the mbarriers and the gaps between buffers have 1024 bytes."""
     operands = (multiplied(dtype), multiplied(dtype))
     plan = make_plan(config, operands, mo.bfloat16, "k", "k", "k", Fusion(gated=gated))
-    stages = (mo.cosize(plan.sA) + mo.cosize(plan.sB)) * dtype.bytes
-    return 1024 + stages + (0 if plan.gathers else 2 * mo.cosize(plan.sC))
+    stages = (mo.cosize(plan.A.stages) + mo.cosize(plan.B.stages)) * dtype.bytes
+    return 1024 + stages + (0 if plan.gathers else 2 * mo.cosize(plan.C.staged))
 
 
 def problems(seed, count=100):

@@ -30,16 +30,16 @@ softmax_kernel(float* Y, const int Y_s0,
     __shared__ __align__(16) float part[2];  // 2:1
     const unsigned part_s = (unsigned)__cvta_generic_to_shared(part);
 
-    // 16_cluster_reduction.py:24  tid, rank = mo.thread_idx().x, mo.cluster_rank()
+    // 16_cluster_reduction.py:18  tid, rank = mo.thread_idx().x, mo.cluster_rank()
     const int tx = threadIdx.x;
-    // 16_cluster_reduction.py:26  row, bN = mo.block_idx().x // blocks, mo.size(X, 1) // blocks
+    // 16_cluster_reduction.py:20  row, bN = mo.block_idx().x // blocks, mo.size(X, 1) // blocks
     const int row = (int)blockIdx.x / 4;
-    // 16_cluster_reduction.py:28  tXgX = thr.partition_S(mo.tile(X, (1, bN), (row, rank)))  # (CPY, CPY_M, CPY_N)
+    // 16_cluster_reduction.py:22  tXgX = thr.partition_S(mo.tile(X, (1, bN), (row, rank)))  # (CPY, CPY_M, CPY_N)
     const int cluster_rank_times_4096 = cluster_ctarank() * 4096;
     const int tx_times_4 = tx * 4;
-    // 16_cluster_reduction.py:30  tXrX = mo.make_fragment_like(tXgX)  # (CPY, CPY_M, CPY_N)
+    // 16_cluster_reduction.py:24  tXrX = mo.make_fragment_like(tXgX)  # (CPY, CPY_M, CPY_N)
     float tXrX[16];
-    // 16_cluster_reduction.py:31  mo.copyto(copy, tXrX, tXgX)
+    // 16_cluster_reduction.py:25  mo.copyto(copy, tXrX, tXgX)
     #pragma unroll
     for (int i = 0; i < 4; ++i) {
         const float4 v = *(const float4*)&X[row * X_s0 + cluster_rank_times_4096 + tx_times_4 + 1024 * i];
@@ -48,7 +48,7 @@ softmax_kernel(float* Y, const int Y_s0,
         tXrX[4 * i + 2] = v.z;
         tXrX[4 * i + 3] = v.w;
     }
-    // 16_cluster_reduction.py:35  top = mo.block_reduce(tXrX.reduce("max"), scratch, "max")
+    // 16_cluster_reduction.py:29  top = mo.block_reduce(tXrX.reduce("max"), scratch, "max")
     float top_part = tXrX[0];
     #pragma unroll
     for (int i = 1; i < 16; ++i) {
@@ -67,12 +67,12 @@ softmax_kernel(float* Y, const int Y_s0,
     const float top_part_6 = fmaxf(fmaxf(fmaxf(fmaxf(fmaxf(scratch[0], scratch[1]), scratch[2]), scratch[3]), scratch[4]), scratch[5]);
     const float top = fmaxf(fmaxf(top_part_6, scratch[6]), scratch[7]);
     __syncthreads();
-    // 16_cluster_reduction.py:36  tXrX[...] = mo.exp(tXrX - top)
+    // 16_cluster_reduction.py:30  tXrX[...] = mo.exp(tXrX - top)
     #pragma unroll
     for (int i = 0; i < 16; ++i) {
         tXrX[i] = expf(tXrX[i] - top);
     }
-    // 16_cluster_reduction.py:37  total = mo.block_reduce(tXrX.reduce("add"), scratch)
+    // 16_cluster_reduction.py:31  total = mo.block_reduce(tXrX.reduce("add"), scratch)
     float total_part = tXrX[0];
     #pragma unroll
     for (int i = 1; i < 16; ++i) {
@@ -89,37 +89,37 @@ softmax_kernel(float* Y, const int Y_s0,
     __syncthreads();
     const float total = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5] + scratch[6] + scratch[7];
     __syncthreads();
-    // 16_cluster_reduction.py:38  if tid == 0:
+    // 16_cluster_reduction.py:32  if tid == 0:
     if (tx == 0) {
-        // 16_cluster_reduction.py:39  part[0], part[1] = top, total
+        // 16_cluster_reduction.py:33  part[0], part[1] = top, total
         part[0] = top;
         part[1] = total;
     }
-    // 16_cluster_reduction.py:40  mo.cluster_sync()  # every part is there
+    // 16_cluster_reduction.py:34  mo.cluster_sync()  # every part is there
     cluster_arrive_release();
     cluster_wait();
-    // 16_cluster_reduction.py:44  highest = mo.max(highest, mo.map_shared_rank(part, p)[0])
+    // 16_cluster_reduction.py:38  highest = mo.max(highest, mo.map_shared_rank(part, p)[0])
     const unsigned part_0 = map_shared_rank(part_s, 0);
     const unsigned part_1 = map_shared_rank(part_s, 1);
     const unsigned part_2 = map_shared_rank(part_s, 2);
     const float highest = fmaxf(fmaxf(fmaxf(top, ld_cluster_float(part_0)), ld_cluster_float(part_1)), ld_cluster_float(part_2));
     const unsigned part_3 = map_shared_rank(part_s, 3);
     const float highest_1 = fmaxf(highest, ld_cluster_float(part_3));
-    // 16_cluster_reduction.py:47  whole += there[1] * mo.exp(there[0] - highest)
+    // 16_cluster_reduction.py:41  whole += there[1] * mo.exp(there[0] - highest)
     const float whole_part = ld_cluster_float(part_0 + 4) * expf(ld_cluster_float(part_0) - highest_1) + 0.0f + ld_cluster_float(part_1 + 4) * expf(ld_cluster_float(part_1) - highest_1);
     const float whole_part_1 = whole_part + ld_cluster_float(part_2 + 4) * expf(ld_cluster_float(part_2) - highest_1) + ld_cluster_float(part_3 + 4) * expf(ld_cluster_float(part_3) - highest_1);
-    // 16_cluster_reduction.py:48  tXrX[...] = tXrX * (mo.exp(top - highest) / whole)
+    // 16_cluster_reduction.py:42  tXrX[...] = tXrX * (mo.exp(top - highest) / whole)
     const float tXrX_part = expf(top - highest_1) / whole_part_1;
     #pragma unroll
     for (int i = 0; i < 16; ++i) {
         tXrX[i] *= tXrX_part;
     }
-    // 16_cluster_reduction.py:49  mo.copyto(copy, tXgY, tXrX)
+    // 16_cluster_reduction.py:43  mo.copyto(copy, tXgY, tXrX)
     #pragma unroll
     for (int i = 0; i < 4; ++i) {
         *(float4*)&Y[row * Y_s0 + cluster_rank_times_4096 + tx_times_4 + 1024 * i] = make_float4(tXrX[4 * i], tXrX[4 * i + 1], tXrX[4 * i + 2], tXrX[4 * i + 3]);
     }
-    // 16_cluster_reduction.py:50  mo.cluster_sync()  # and has been read
+    // 16_cluster_reduction.py:44  mo.cluster_sync()  # and has been read
     cluster_arrive_release();
     cluster_wait();
 }

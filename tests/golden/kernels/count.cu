@@ -16,27 +16,27 @@ count_kernel(const float* __restrict__ x,
              const float threshold,
              int* __restrict__ count,
              int* __restrict__ largest) {
-    // 07_reductions.py:51  tid = mo.thread_idx().x
+    // 07_reductions.py:45  tid = mo.thread_idx().x
     const int tx = threadIdx.x;
-    // 07_reductions.py:53  above = mo.popcount(mo.ballot(gX[tid] > threshold))
+    // 07_reductions.py:47  above = mo.popcount(mo.ballot(gX[tid] > threshold))
     const int bx_times_256_plus_tx = (int)blockIdx.x * 256 + tx;
     const int above = __popc(__ballot_sync(0xffffffffu, x[bx_times_256_plus_tx] > threshold));
-    // 07_reductions.py:54  if mo.lane_idx() == 0:
+    // 07_reductions.py:48  if mo.lane_idx() == 0:
     const bool tx_mod_32_is_0 = tx % 32 == 0;
     if (tx_mod_32_is_0) {
-        // 07_reductions.py:55  mo.atomic_add(count, 0, above)
+        // 07_reductions.py:49  mo.atomic_add(count, 0, above)
         red_add_relaxed_gpu_global(count, above);
     }
-    // 07_reductions.py:56  most = mo.warp_reduce(int(gX[tid] * 1000), "max")
+    // 07_reductions.py:50  most = mo.warp_reduce(int(gX[tid] * 1000), "max")
     const int most_part = (int)(x[bx_times_256_plus_tx] * 1000.0f);
     const int most_part_1 = max(most_part, __shfl_xor_sync(0xffffffffu, most_part, 16));
     const int most_part_2 = max(most_part_1, __shfl_xor_sync(0xffffffffu, most_part_1, 8));
     const int most_part_3 = max(most_part_2, __shfl_xor_sync(0xffffffffu, most_part_2, 4));
     const int most_part_4 = max(most_part_3, __shfl_xor_sync(0xffffffffu, most_part_3, 2));
     const int most = max(most_part_4, __shfl_xor_sync(0xffffffffu, most_part_4, 1));
-    // 07_reductions.py:57  if mo.lane_idx() == 0:
+    // 07_reductions.py:51  if mo.lane_idx() == 0:
     if (tx_mod_32_is_0) {
-        // 07_reductions.py:58  mo.atomic_max(largest, 0, most)
+        // 07_reductions.py:52  mo.atomic_max(largest, 0, most)
         red_max_relaxed_gpu_global(largest, most);
     }
 }

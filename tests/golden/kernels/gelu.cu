@@ -7,17 +7,17 @@ extern "C" __global__ void __launch_bounds__(128)
 gelu_kernel(float* __restrict__ out, const int out_s1,
             const float* __restrict__ x, const int x_s1,
             const float scale) {
-    // 08_elementwise.py:24  bx, by, _ = mo.block_idx()
+    // 08_elementwise.py:18  bx, by, _ = mo.block_idx()
     const int by = blockIdx.y;
-    // 08_elementwise.py:25  tid = mo.thread_idx().x
+    // 08_elementwise.py:19  tid = mo.thread_idx().x
     const int tx = threadIdx.x;
-    // 08_elementwise.py:26  tXgX = mo.parallelize(mo.tile(x, (BM, BN), (bx, by)), THREADS, tid)  # (2, 8)
+    // 08_elementwise.py:20  tXgX = mo.parallelize(mo.tile(x, (BM, BN), (bx, by)), THREADS, tid)  # (2, 8)
     const int bx_times_64 = (int)blockIdx.x * 64;
     const int tx_mod_32 = tx % 32;
     const int tx_div_32 = tx / 32;
-    // 08_elementwise.py:28  a = mo.make_fragment_like(tXgX)  # (2, 8)
+    // 08_elementwise.py:22  a = mo.make_fragment_like(tXgX)  # (2, 8)
     float a[16];
-    // 08_elementwise.py:29  mo.copyto(a, tXgX)
+    // 08_elementwise.py:23  mo.copyto(a, tXgX)
     #pragma unroll
     for (int j = 0; j < 8; ++j) {
         #pragma unroll
@@ -25,7 +25,7 @@ gelu_kernel(float* __restrict__ out, const int out_s1,
             a[i + 2 * j] = x[bx_times_64 + by * x_s1 * 32 + tx_mod_32 + tx_div_32 * x_s1 + 32 * i + j * x_s1 * 4];
         }
     }
-    // 08_elementwise.py:31  mo.copyto(tOgO, scale * a * (1 + mo.tanh(inner)) / 2)
+    // 08_elementwise.py:25  mo.copyto(tOgO, scale * a * (1 + mo.tanh(inner)) / 2)
     float frag9[16];
     #pragma unroll
     for (int i = 0; i < 16; ++i) {

@@ -6,18 +6,18 @@
 extern "C" __global__ void __launch_bounds__(128)
 in_place_kernel(float* __restrict__ x, const int x_s1,
                 const float* __restrict__ bias) {
-    // 08_elementwise.py:38  tid = mo.thread_idx().x
+    // 08_elementwise.py:32  tid = mo.thread_idx().x
     const int tx = threadIdx.x;
-    // 08_elementwise.py:39  tXgX = mo.parallelize(mo.tile(x, (BM, BN), (bx, by)), THREADS, tid)  # (2, 8)
+    // 08_elementwise.py:33  tXgX = mo.parallelize(mo.tile(x, (BM, BN), (bx, by)), THREADS, tid)  # (2, 8)
     const int bx_times_64 = (int)blockIdx.x * 64;
     const int x_s1_times_4 = x_s1 * 4;
     const int tx_mod_32 = tx % 32;
     const int tXgX_at = bx_times_64 + (int)blockIdx.y * x_s1 * 32 + tx_mod_32 + tx / 32 * x_s1;
-    // 08_elementwise.py:42  a = mo.make_fragment_like(tXgX)  # (2, 8)
+    // 08_elementwise.py:36  a = mo.make_fragment_like(tXgX)  # (2, 8)
     float a[16];
-    // 08_elementwise.py:43  b = mo.make_fragment_like(tBgB)  # (2, 1)
+    // 08_elementwise.py:37  b = mo.make_fragment_like(tBgB)  # (2, 1)
     float b[2];
-    // 08_elementwise.py:44  mo.copyto(a, tXgX)
+    // 08_elementwise.py:38  mo.copyto(a, tXgX)
     #pragma unroll
     for (int j = 0; j < 8; ++j) {
         #pragma unroll
@@ -25,22 +25,22 @@ in_place_kernel(float* __restrict__ x, const int x_s1,
             a[i + 2 * j] = x[tXgX_at + 32 * i + j * x_s1_times_4];
         }
     }
-    // 08_elementwise.py:45  mo.copyto(b, tBgB)
+    // 08_elementwise.py:39  mo.copyto(b, tBgB)
     #pragma unroll
     for (int i = 0; i < 2; ++i) {
         b[i] = bias[bx_times_64 + tx_mod_32 + 32 * i];
     }
-    // 08_elementwise.py:46  a[...] = mo.exp(-abs(a))
+    // 08_elementwise.py:40  a[...] = mo.exp(-abs(a))
     #pragma unroll
     for (int i = 0; i < 16; ++i) {
         a[i] = expf(-fabsf(a[i]));
     }
-    // 08_elementwise.py:47  a *= 2
+    // 08_elementwise.py:41  a *= 2
     #pragma unroll
     for (int i = 0; i < 16; ++i) {
         a[i] *= 2.0f;
     }
-    // 08_elementwise.py:48  a += b  # repeated along mode 1
+    // 08_elementwise.py:42  a += b  # repeated along mode 1
     float frag6[16];
     #pragma unroll
     for (int j = 0; j < 8; ++j) {
@@ -53,12 +53,12 @@ in_place_kernel(float* __restrict__ x, const int x_s1,
     for (int i = 0; i < 16; ++i) {
         a[i] = frag6[i];
     }
-    // 08_elementwise.py:49  a[...] = mo.max(a, 1)
+    // 08_elementwise.py:43  a[...] = mo.max(a, 1)
     #pragma unroll
     for (int i = 0; i < 16; ++i) {
         a[i] = fmaxf(a[i], 1.0f);
     }
-    // 08_elementwise.py:50  mo.copyto(tXgX, a)
+    // 08_elementwise.py:44  mo.copyto(tXgX, a)
     #pragma unroll
     for (int j = 0; j < 8; ++j) {
         #pragma unroll

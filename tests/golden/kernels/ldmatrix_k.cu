@@ -47,68 +47,68 @@ matmul_kernel(const float* __restrict__ A, const int A_1, const int A_s0,
     const unsigned sA_s = (unsigned)__cvta_generic_to_shared(sA);
     const unsigned sB_s = (unsigned)__cvta_generic_to_shared(sB);
 
-    // 11_matmul_ldmatrix.py:23  bx, by, _ = mo.block_idx()
+    // 11_matmul_ldmatrix.py:17  bx, by, _ = mo.block_idx()
     const int bx = blockIdx.x;
     const int by = blockIdx.y;
-    // 11_matmul_ldmatrix.py:24  tid = mo.thread_idx().x
+    // 11_matmul_ldmatrix.py:18  tid = mo.thread_idx().x
     const int tx = threadIdx.x;
-    // 11_matmul_ldmatrix.py:33  tAgA = thr_copy_A.partition_S(gA)  # (CPY, CPY_M, CPY_K, k)
+    // 11_matmul_ldmatrix.py:27  tAgA = thr_copy_A.partition_S(gA)  # (CPY, CPY_M, CPY_K, k)
     const int tAgA_at = bx * A_s0 * 16 + tx % 2 * 4 + tx / 2 * A_s0;
-    // 11_matmul_ldmatrix.py:34  tAsA = thr_copy_A.partition_D(sA)  # (CPY, CPY_M, CPY_K)
+    // 11_matmul_ldmatrix.py:28  tAsA = thr_copy_A.partition_D(sA)  # (CPY, CPY_M, CPY_K)
     const int tx_times_4 = tx * 4;
-    // 11_matmul_ldmatrix.py:36  tBgB = thr_copy_B.partition_S(gB)  # (CPY, CPY_N, CPY_K, k)
+    // 11_matmul_ldmatrix.py:30  tBgB = thr_copy_B.partition_S(gB)  # (CPY, CPY_N, CPY_K, k)
     const int tx_mod_4 = tx % 4;
     const int tx_div_4 = tx / 4;
     const int tBgB_at = by * B_s0 * 8 + tx_mod_4 * 2 + tx_div_4 * B_s0;
-    // 11_matmul_ldmatrix.py:37  tBsB = thr_copy_B.partition_D(sB)  # (CPY, CPY_N, CPY_K)
+    // 11_matmul_ldmatrix.py:31  tBsB = thr_copy_B.partition_D(sB)  # (CPY, CPY_N, CPY_K)
     const int tx_times_2 = tx * 2;
-    // 11_matmul_ldmatrix.py:41  tCrA = thr_mma.partition_fragment_A(sA)  # (MMA, MMA_M, MMA_K), tf32
+    // 11_matmul_ldmatrix.py:35  tCrA = thr_mma.partition_fragment_A(sA)  # (MMA, MMA_M, MMA_K), tf32
     float tCrA[4];
-    // 11_matmul_ldmatrix.py:42  tCrB = thr_mma.partition_fragment_B(sB)  # (MMA, MMA_N, MMA_K), tf32
+    // 11_matmul_ldmatrix.py:36  tCrB = thr_mma.partition_fragment_B(sB)  # (MMA, MMA_N, MMA_K), tf32
     float tCrB[2];
-    // 11_matmul_ldmatrix.py:43  tCrC = thr_mma.make_fragment_C(tCgC)  # (MMA, MMA_M, MMA_N)
+    // 11_matmul_ldmatrix.py:37  tCrC = thr_mma.make_fragment_C(tCgC)  # (MMA, MMA_M, MMA_N)
     float tCrC[4];
-    // 11_matmul_ldmatrix.py:44  tCrC.fill(0)
+    // 11_matmul_ldmatrix.py:38  tCrC.fill(0)
     #pragma unroll
     for (int i = 0; i < 4; ++i) {
         tCrC[i] = 0.0f;
     }
-    // 11_matmul_ldmatrix.py:47  tXsA = thr_read_A.partition_S(sA)  # (CPY, CPY_M, CPY_K)
+    // 11_matmul_ldmatrix.py:41  tXsA = thr_read_A.partition_S(sA)  # (CPY, CPY_M, CPY_K)
     const int tXsA_at = tx % 16 * 8 + tx / 16 * 4;
-    // 11_matmul_ldmatrix.py:50  tXsB = thr_read_B.partition_S(sB)  # (CPY, CPY_N, CPY_K)
+    // 11_matmul_ldmatrix.py:44  tXsB = thr_read_B.partition_S(sB)  # (CPY, CPY_N, CPY_K)
     const int tXsB_at = tx % 8 * 8 + tx / 8 % 2 * 4;
-    // 11_matmul_ldmatrix.py:53  for k in range(mo.size(tAgA, 3)):
+    // 11_matmul_ldmatrix.py:47  for k in range(mo.size(tAgA, 3)):
     for (int k = 0; k < (A_1 >> 3); ++k) {
-        // 11_matmul_ldmatrix.py:54  mo.copyto(copy_A, tAsA, tAgA[:, :, :, k])
+        // 11_matmul_ldmatrix.py:48  mo.copyto(copy_A, tAsA, tAgA[:, :, :, k])
         const int k_times_8 = k * 8;
         cp_async_16(sA_s + 4 * tx_times_4, &A[tAgA_at + k_times_8]);
-        // 11_matmul_ldmatrix.py:55  mo.copyto(copy_B, tBsB, tBgB[:, :, :, k])
+        // 11_matmul_ldmatrix.py:49  mo.copyto(copy_B, tBsB, tBgB[:, :, :, k])
         cp_async_8(sB_s + 4 * tx_times_2, &B[tBgB_at + k_times_8]);
-        // 11_matmul_ldmatrix.py:56  mo.cp_async_wait()
+        // 11_matmul_ldmatrix.py:50  mo.cp_async_wait()
         cp_async_wait_all();
-        // 11_matmul_ldmatrix.py:57  mo.sync_threads()
+        // 11_matmul_ldmatrix.py:51  mo.sync_threads()
         __syncthreads();
-        // 11_matmul_ldmatrix.py:58  mo.copyto(read_A, tXrA, tXsA)
+        // 11_matmul_ldmatrix.py:52  mo.copyto(read_A, tXrA, tXsA)
         unsigned w0, w1, w2, w3;
         ldmatrix_x4(w0, w1, w2, w3, sA_s + 4 * tXsA_at);
         tCrA[0] = __uint_as_float(w0);
         tCrA[1] = __uint_as_float(w1);
         tCrA[2] = __uint_as_float(w2);
         tCrA[3] = __uint_as_float(w3);
-        // 11_matmul_ldmatrix.py:59  mo.copyto(read_B, tXrB, tXsB)
+        // 11_matmul_ldmatrix.py:53  mo.copyto(read_B, tXrB, tXsB)
         unsigned w0_1, w1_1;
         ldmatrix_x2(w0_1, w1_1, sB_s + 4 * tXsB_at);
         tCrB[0] = __uint_as_float(w0_1);
         tCrB[1] = __uint_as_float(w1_1);
-        // 11_matmul_ldmatrix.py:60  mo.gemm(mma_C, tCrC, tCrA, tCrB, tCrC)
+        // 11_matmul_ldmatrix.py:54  mo.gemm(mma_C, tCrC, tCrA, tCrB, tCrC)
         mma_sm80_16x8x8_f32tf32tf32f32_tn(tCrC[0], tCrC[1], tCrC[2], tCrC[3],
             tCrA[0], tCrA[1], tCrA[2], tCrA[3],
             tCrB[0], tCrB[1],
             tCrC[0], tCrC[1], tCrC[2], tCrC[3]);
-        // 11_matmul_ldmatrix.py:61  mo.sync_threads()
+        // 11_matmul_ldmatrix.py:55  mo.sync_threads()
         __syncthreads();
     }
-    // 11_matmul_ldmatrix.py:62  mo.copyto(tCgC, tCrC)
+    // 11_matmul_ldmatrix.py:56  mo.copyto(tCgC, tCrC)
     #pragma unroll
     for (int j = 0; j < 2; ++j) {
         #pragma unroll

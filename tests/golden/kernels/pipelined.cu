@@ -53,108 +53,108 @@ matmul_kernel(const f16* __restrict__ A, const int A_1, const int A_s0,
     const unsigned sA_s = (unsigned)__cvta_generic_to_shared(sA);
     const unsigned sB_s = (unsigned)__cvta_generic_to_shared(sB);
 
-    // 13_matmul_pipelined.py:21  bx, by, _ = mo.block_idx()
+    // 13_matmul_pipelined.py:15  bx, by, _ = mo.block_idx()
     const int bx = blockIdx.x;
     const int by = blockIdx.y;
-    // 13_matmul_pipelined.py:22  tid = mo.thread_idx().x
+    // 13_matmul_pipelined.py:16  tid = mo.thread_idx().x
     const int tx = threadIdx.x;
-    // 13_matmul_pipelined.py:26  gA = mo.tile(A, (bM, bK), (bx, None))  # (bM, bK, k)
+    // 13_matmul_pipelined.py:20  gA = mo.tile(A, (bM, bK), (bx, None))  # (bM, bK, k)
     const int k_tiles = A_1 >> 6;
-    // 13_matmul_pipelined.py:31  tAgA, tAsA = thr_copy_A.partition_S(gA), thr_copy_A.partition_D(sA)  # (CPY, CPY...
+    // 13_matmul_pipelined.py:25  tAgA, tAsA = thr_copy_A.partition_S(gA), thr_copy_A.partition_D(sA)  # (CPY, CPY...
     const int A_s0_times_16 = A_s0 * 16;
     const int tx_mod_8 = tx % 8;
     const int tx_mod_8_times_8 = tx_mod_8 * 8;
     const int tx_div_8 = tx / 8;
     const int tAgA_at = bx * A_s0 * 64 + tx_mod_8_times_8 + tx_div_8 * A_s0;
     const int tx_times_8 = tx * 8;
-    // 13_matmul_pipelined.py:32  tBgB, tBsB = thr_copy_B.partition_S(gB), thr_copy_B.partition_D(sB)  # (CPY, CPY...
+    // 13_matmul_pipelined.py:26  tBgB, tBsB = thr_copy_B.partition_S(gB), thr_copy_B.partition_D(sB)  # (CPY, CPY...
     const int B_s0_times_16 = B_s0 * 16;
     const int tBgB_at = by * B_s0 * 64 + tx_mod_8_times_8 + tx_div_8 * B_s0;
-    // 13_matmul_pipelined.py:35  tCsA, tCsB = thr_load_A.partition_S(sA), thr_load_B.partition_S(sB)  # (LDSM, LD...
+    // 13_matmul_pipelined.py:29  tCsA, tCsB = thr_load_A.partition_S(sA), thr_load_B.partition_S(sB)  # (LDSM, LD...
     const int tx_div_16_mod_2 = tx / 16 % 2;
     const int tx_div_32_mod_2 = tx / 32 % 2;
     const int tCsA_at = tx % 16 * 64 + tx_div_16_mod_2 * 8 + tx_div_32_mod_2 * 1024;
     const int tx_div_64 = tx / 64;
     const int tCsB_at = tx_mod_8 * 64 + tx_div_8 % 2 * 8 + tx_div_16_mod_2 * 1024 + tx_div_64 * 512;
-    // 13_matmul_pipelined.py:36  tCrA = thr_mma.partition_fragment_A(sA[:, :, 0])  # (MMA, MMA_M, MMA_K)
+    // 13_matmul_pipelined.py:30  tCrA = thr_mma.partition_fragment_A(sA[:, :, 0])  # (MMA, MMA_M, MMA_K)
     unsigned tCrA[32];
-    // 13_matmul_pipelined.py:37  tCrB = thr_mma.partition_fragment_B(sB[:, :, 0])  # (MMA, MMA_N, MMA_K)
+    // 13_matmul_pipelined.py:31  tCrB = thr_mma.partition_fragment_B(sB[:, :, 0])  # (MMA, MMA_N, MMA_K)
     unsigned tCrB[32];
-    // 13_matmul_pipelined.py:40  tCrC = thr_mma.make_fragment_C(tCgC)  # (MMA, MMA_M, MMA_N)
+    // 13_matmul_pipelined.py:34  tCrC = thr_mma.make_fragment_C(tCgC)  # (MMA, MMA_M, MMA_N)
     float tCrC[32];
-    // 13_matmul_pipelined.py:41  tCrC.fill(0)
+    // 13_matmul_pipelined.py:35  tCrC.fill(0)
     #pragma unroll
     for (int i = 0; i < 32; ++i) {
         tCrC[i] = 0.0f;
     }
-    // 13_matmul_pipelined.py:45  if k_tile < k_tiles:
+    // 13_matmul_pipelined.py:39  if k_tile < k_tiles:
     const bool when = k_tiles > 0;
-    // 13_matmul_pipelined.py:46  mo.copyto(copy_A, tAsA[:, :, :, k_tile], tAgA[:, :, :, k_tile])
+    // 13_matmul_pipelined.py:40  mo.copyto(copy_A, tAsA[:, :, :, k_tile], tAgA[:, :, :, k_tile])
     #pragma unroll
     for (int i = 0; i < 4; ++i) {
         cp_async_cg_16_if(when, sA_s + 2 * (swizzle_3_3_3(tx_times_8) + 1024 * i), &A[tAgA_at + i * A_s0_times_16]);
     }
-    // 13_matmul_pipelined.py:47  mo.copyto(copy_B, tBsB[:, :, :, k_tile], tBgB[:, :, :, k_tile])
+    // 13_matmul_pipelined.py:41  mo.copyto(copy_B, tBsB[:, :, :, k_tile], tBgB[:, :, :, k_tile])
     #pragma unroll
     for (int i = 0; i < 4; ++i) {
         cp_async_cg_16_if(when, sB_s + 2 * (swizzle_3_3_3(tx_times_8) + 1024 * i), &B[tBgB_at + i * B_s0_times_16]);
     }
-    // 13_matmul_pipelined.py:48  pipe.commit()
+    // 13_matmul_pipelined.py:42  pipe.commit()
     cp_async_commit();
-    // 13_matmul_pipelined.py:45  if k_tile < k_tiles:
+    // 13_matmul_pipelined.py:39  if k_tile < k_tiles:
     const bool when_1 = k_tiles > 1;
-    // 13_matmul_pipelined.py:46  mo.copyto(copy_A, tAsA[:, :, :, k_tile], tAgA[:, :, :, k_tile])
+    // 13_matmul_pipelined.py:40  mo.copyto(copy_A, tAsA[:, :, :, k_tile], tAgA[:, :, :, k_tile])
     const int tx_times_8_plus_k_tile = tx_times_8 + 4096;
     #pragma unroll
     for (int i = 0; i < 4; ++i) {
         cp_async_cg_16_if(when_1, sA_s + 2 * (swizzle_3_3_3(tx_times_8_plus_k_tile) + 1024 * i), &A[tAgA_at + 64 + i * A_s0_times_16]);
     }
-    // 13_matmul_pipelined.py:47  mo.copyto(copy_B, tBsB[:, :, :, k_tile], tBgB[:, :, :, k_tile])
+    // 13_matmul_pipelined.py:41  mo.copyto(copy_B, tBsB[:, :, :, k_tile], tBgB[:, :, :, k_tile])
     #pragma unroll
     for (int i = 0; i < 4; ++i) {
         cp_async_cg_16_if(when_1, sB_s + 2 * (swizzle_3_3_3(tx_times_8_plus_k_tile) + 1024 * i), &B[tBgB_at + 64 + i * B_s0_times_16]);
     }
-    // 13_matmul_pipelined.py:48  pipe.commit()
+    // 13_matmul_pipelined.py:42  pipe.commit()
     cp_async_commit();
-    // 13_matmul_pipelined.py:50  for k_tile in range(k_tiles):  # a loop of the kernel, which carries the state
+    // 13_matmul_pipelined.py:44  for k_tile in range(k_tiles):  # a loop of the kernel, which carries the state
     int state_read = 0;
     int state_write = 2;
     for (int k_tile = 0; k_tile < k_tiles; ++k_tile) {
-        // 13_matmul_pipelined.py:51  pipe.wait()  # state.read has arrived, state.write is free
+        // 13_matmul_pipelined.py:45  pipe.wait()  # state.read has arrived, state.write is free
         cp_async_wait_group<1>();
         __syncthreads();
-        // 13_matmul_pipelined.py:52  if k_tile + pipe.ahead < k_tiles:
+        // 13_matmul_pipelined.py:46  if k_tile + pipe.ahead < k_tiles:
         const bool when_2 = k_tile + 2 < k_tiles;
-        // 13_matmul_pipelined.py:53  mo.copyto(copy_A, tAsA[:, :, :, state.write], tAgA[:, :, :, k_tile + pipe.ahead])
+        // 13_matmul_pipelined.py:47  mo.copyto(copy_A, tAsA[:, :, :, state.write], tAgA[:, :, :, k_tile + pipe.ahead])
         const int tAsA_at = tx_times_8 + state_write * 4096;
         const int k_tile_times_64_plus_128 = k_tile * 64 + 128;
         #pragma unroll
         for (int i = 0; i < 4; ++i) {
             cp_async_cg_16_if(when_2, sA_s + 2 * (swizzle_3_3_3(tAsA_at) + 1024 * i), &A[tAgA_at + k_tile_times_64_plus_128 + i * A_s0_times_16]);
         }
-        // 13_matmul_pipelined.py:54  mo.copyto(copy_B, tBsB[:, :, :, state.write], tBgB[:, :, :, k_tile + pipe.ahead])
+        // 13_matmul_pipelined.py:48  mo.copyto(copy_B, tBsB[:, :, :, state.write], tBgB[:, :, :, k_tile + pipe.ahead])
         #pragma unroll
         for (int i = 0; i < 4; ++i) {
             cp_async_cg_16_if(when_2, sB_s + 2 * (swizzle_3_3_3(tAsA_at) + 1024 * i), &B[tBgB_at + k_tile_times_64_plus_128 + i * B_s0_times_16]);
         }
-        // 13_matmul_pipelined.py:55  pipe.commit()
+        // 13_matmul_pipelined.py:49  pipe.commit()
         cp_async_commit();
-        // 13_matmul_pipelined.py:56  for k in mo.static_range(mo.size(tCrA, 2)):  # unrolled: one instruction deep in K
+        // 13_matmul_pipelined.py:50  for k in mo.static_range(mo.size(tCrA, 2)):  # unrolled: one instruction deep in K
         const int state_read_times_4096 = state_read * 4096;
         #pragma unroll
         for (int k = 0; k < 4; ++k) {
-            // 13_matmul_pipelined.py:57  mo.copyto(load_A, tXrA[:, :, k], tCsA[:, :, k, state.read])
+            // 13_matmul_pipelined.py:51  mo.copyto(load_A, tXrA[:, :, k], tCsA[:, :, k, state.read])
             const int t0 = state_read_times_4096 + 16 * k;
             #pragma unroll
             for (int i = 0; i < 2; ++i) {
                 ldmatrix_x4(tCrA[4 * i + 8 * k], tCrA[4 * i + 8 * k + 1], tCrA[4 * i + 8 * k + 2], tCrA[4 * i + 8 * k + 3], sA_s + 2 * (swizzle_3_3_3(tCsA_at + t0) + 2048 * i));
             }
-            // 13_matmul_pipelined.py:58  mo.copyto(load_B, tXrB[:, :, k], tCsB[:, :, k, state.read])
+            // 13_matmul_pipelined.py:52  mo.copyto(load_B, tXrB[:, :, k], tCsB[:, :, k, state.read])
             #pragma unroll
             for (int i = 0; i < 2; ++i) {
                 ldmatrix_x4(tCrB[4 * i + 8 * k], tCrB[4 * i + 8 * k + 1], tCrB[4 * i + 8 * k + 2], tCrB[4 * i + 8 * k + 3], sB_s + 2 * (swizzle_3_3_3(tCsB_at + t0) + 2048 * i));
             }
-            // 13_matmul_pipelined.py:59  mo.gemm(mma, tCrA[:, :, k], tCrB[:, :, k], tCrC)
+            // 13_matmul_pipelined.py:53  mo.gemm(mma, tCrA[:, :, k], tCrB[:, :, k], tCrC)
             #pragma unroll
             for (int i = 0; i < 2; ++i) {
                 #pragma unroll
@@ -167,14 +167,14 @@ matmul_kernel(const f16* __restrict__ A, const int A_1, const int A_s0,
                 }
             }
         }
-        // 13_matmul_pipelined.py:60  state = state.next()
+        // 13_matmul_pipelined.py:54  state = state.next()
         const int state_read_plus_1 = state_read + 1;
         const int state_write_plus_1 = state_write + 1;
-        // 13_matmul_pipelined.py:50  for k_tile in range(k_tiles):  # a loop of the kernel, which carries the state
+        // 13_matmul_pipelined.py:44  for k_tile in range(k_tiles):  # a loop of the kernel, which carries the state
         state_read = state_read_plus_1 < 3 ? state_read_plus_1 : 0;
         state_write = state_write_plus_1 < 3 ? state_write_plus_1 : 0;
     }
-    // 13_matmul_pipelined.py:61  mo.copyto(tCgC, tCrC)
+    // 13_matmul_pipelined.py:55  mo.copyto(tCgC, tCrC)
     #pragma unroll
     for (int l = 0; l < 4; ++l) {
         #pragma unroll

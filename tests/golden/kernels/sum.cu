@@ -14,16 +14,16 @@ sum_kernel(const float* __restrict__ x,
            float* __restrict__ total) {
     __shared__ __align__(16) float scratch[8];  // 8:1
 
-    // 07_reductions.py:23  tid = mo.thread_idx().x
+    // 07_reductions.py:17  tid = mo.thread_idx().x
     const int tx = threadIdx.x;
-    // 07_reductions.py:26  tXrX = mo.make_fragment_like(tXgX)  # (per_thread)
+    // 07_reductions.py:20  tXrX = mo.make_fragment_like(tXgX)  # (per_thread)
     float tXrX[4];
-    // 07_reductions.py:27  mo.copyto(tXrX, tXgX)
+    // 07_reductions.py:21  mo.copyto(tXrX, tXgX)
     #pragma unroll
     for (int i = 0; i < 4; ++i) {
         tXrX[i] = x[(int)blockIdx.x * 1024 + tx + 256 * i];
     }
-    // 07_reductions.py:29  value = mo.block_reduce(tXrX.reduce("add"), scratch)
+    // 07_reductions.py:23  value = mo.block_reduce(tXrX.reduce("add"), scratch)
     float value_part = tXrX[0];
     #pragma unroll
     for (int i = 1; i < 4; ++i) {
@@ -40,9 +40,9 @@ sum_kernel(const float* __restrict__ x,
     __syncthreads();
     const float value = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5] + scratch[6] + scratch[7];
     __syncthreads();
-    // 07_reductions.py:30  if tid == 0:
+    // 07_reductions.py:24  if tid == 0:
     if (tx == 0) {
-        // 07_reductions.py:31  mo.atomic_add(total, 0, value)
+        // 07_reductions.py:25  mo.atomic_add(total, 0, value)
         red_add_relaxed_gpu_global(total, value);
     }
 }

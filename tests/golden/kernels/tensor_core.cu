@@ -42,50 +42,50 @@ matmul_kernel(const float* __restrict__ A, const int A_1, const int A_s1,
     const unsigned sA_s = (unsigned)__cvta_generic_to_shared(sA);
     const unsigned sB_s = (unsigned)__cvta_generic_to_shared(sB);
 
-    // 10_matmul_tensor_core.py:22  bx, by, _ = mo.block_idx()
+    // 10_matmul_tensor_core.py:16  bx, by, _ = mo.block_idx()
     const int by = blockIdx.y;
-    // 10_matmul_tensor_core.py:23  tid = mo.thread_idx().x
+    // 10_matmul_tensor_core.py:17  tid = mo.thread_idx().x
     const int tx = threadIdx.x;
-    // 10_matmul_tensor_core.py:27  gA = mo.tile(A, (bM, bK), (bx, None))  # (bM, bK, k)
+    // 10_matmul_tensor_core.py:21  gA = mo.tile(A, (bM, bK), (bx, None))  # (bM, bK, k)
     const int A_s1_times_8 = A_s1 * 8;
     const int bx_times_16 = (int)blockIdx.x * 16;
-    // 10_matmul_tensor_core.py:32  tAgA = thr_copy_A.partition_S(gA)  # (CPY, CPY_M, CPY_K, k)
+    // 10_matmul_tensor_core.py:26  tAgA = thr_copy_A.partition_S(gA)  # (CPY, CPY_M, CPY_K, k)
     const int tx_mod_4 = tx % 4;
     const int tx_div_4 = tx / 4;
-    // 10_matmul_tensor_core.py:33  tAsA = thr_copy_A.partition_D(sA)  # (CPY, CPY_M, CPY_K)
+    // 10_matmul_tensor_core.py:27  tAsA = thr_copy_A.partition_D(sA)  # (CPY, CPY_M, CPY_K)
     const int tx_times_4 = tx * 4;
-    // 10_matmul_tensor_core.py:35  tBgB = thr_copy_B.partition_S(gB)  # (CPY, CPY_N, CPY_K, k)
+    // 10_matmul_tensor_core.py:29  tBgB = thr_copy_B.partition_S(gB)  # (CPY, CPY_N, CPY_K, k)
     const int tBgB_at = by * B_s0 * 8 + tx_mod_4 * 2 + tx_div_4 * B_s0;
-    // 10_matmul_tensor_core.py:36  tBsB = thr_copy_B.partition_D(sB)  # (CPY, CPY_N, CPY_K)
+    // 10_matmul_tensor_core.py:30  tBsB = thr_copy_B.partition_D(sB)  # (CPY, CPY_N, CPY_K)
     const int tx_times_2 = tx * 2;
-    // 10_matmul_tensor_core.py:39  tCsA = thr_mma.partition_A(sA)  # (MMA, MMA_M, MMA_K)
+    // 10_matmul_tensor_core.py:33  tCsA = thr_mma.partition_A(sA)  # (MMA, MMA_M, MMA_K)
     const int tCsA_at = tx_mod_4 * 16 + tx_div_4;
-    // 10_matmul_tensor_core.py:40  tCsB = thr_mma.partition_B(sB)  # (MMA, MMA_N, MMA_K)
+    // 10_matmul_tensor_core.py:34  tCsB = thr_mma.partition_B(sB)  # (MMA, MMA_N, MMA_K)
     const int tCsB_at = tx_mod_4 + tx_div_4 * 8;
-    // 10_matmul_tensor_core.py:42  tCrA = thr_mma.make_fragment_A(tCsA)  # (MMA, MMA_M, MMA_K), tf32
+    // 10_matmul_tensor_core.py:36  tCrA = thr_mma.make_fragment_A(tCsA)  # (MMA, MMA_M, MMA_K), tf32
     float tCrA[4];
-    // 10_matmul_tensor_core.py:43  tCrB = thr_mma.make_fragment_B(tCsB)  # (MMA, MMA_N, MMA_K), tf32
+    // 10_matmul_tensor_core.py:37  tCrB = thr_mma.make_fragment_B(tCsB)  # (MMA, MMA_N, MMA_K), tf32
     float tCrB[2];
-    // 10_matmul_tensor_core.py:44  tCrC = thr_mma.make_fragment_C(tCgC)  # (MMA, MMA_M, MMA_N)
+    // 10_matmul_tensor_core.py:38  tCrC = thr_mma.make_fragment_C(tCgC)  # (MMA, MMA_M, MMA_N)
     float tCrC[4];
-    // 10_matmul_tensor_core.py:45  tCrC.fill(0)
+    // 10_matmul_tensor_core.py:39  tCrC.fill(0)
     #pragma unroll
     for (int i = 0; i < 4; ++i) {
         tCrC[i] = 0.0f;
     }
-    // 10_matmul_tensor_core.py:48  mo.copyto(copy_A, tAsA, tAgA[:, :, :, k])
+    // 10_matmul_tensor_core.py:42  mo.copyto(copy_A, tAsA, tAgA[:, :, :, k])
     const float* A_k = &A[bx_times_16 + tx_mod_4 * 4 + tx_div_4 * A_s1];
-    // 10_matmul_tensor_core.py:47  for k in range(mo.size(tAgA, 3)):
+    // 10_matmul_tensor_core.py:41  for k in range(mo.size(tAgA, 3)):
     for (int k = 0; k < (A_1 >> 3); ++k) {
-        // 10_matmul_tensor_core.py:48  mo.copyto(copy_A, tAsA, tAgA[:, :, :, k])
+        // 10_matmul_tensor_core.py:42  mo.copyto(copy_A, tAsA, tAgA[:, :, :, k])
         cp_async_16(sA_s + 4 * tx_times_4, A_k);
-        // 10_matmul_tensor_core.py:49  mo.copyto(copy_B, tBsB, tBgB[:, :, :, k])
+        // 10_matmul_tensor_core.py:43  mo.copyto(copy_B, tBsB, tBgB[:, :, :, k])
         cp_async_8(sB_s + 4 * tx_times_2, &B[tBgB_at + k * 8]);
-        // 10_matmul_tensor_core.py:50  mo.cp_async_wait()
+        // 10_matmul_tensor_core.py:44  mo.cp_async_wait()
         cp_async_wait_all();
-        // 10_matmul_tensor_core.py:51  mo.sync_threads()
+        // 10_matmul_tensor_core.py:45  mo.sync_threads()
         __syncthreads();
-        // 10_matmul_tensor_core.py:52  mo.copyto(tCrA, tCsA)
+        // 10_matmul_tensor_core.py:46  mo.copyto(tCrA, tCsA)
         float frag5[4];
         #pragma unroll
         for (int j = 0; j < 2; ++j) {
@@ -98,7 +98,7 @@ matmul_kernel(const float* __restrict__ A, const int A_1, const int A_s1,
         for (int i = 0; i < 4; ++i) {
             tCrA[i] = to_tf32(frag5[i]);
         }
-        // 10_matmul_tensor_core.py:53  mo.copyto(tCrB, tCsB)
+        // 10_matmul_tensor_core.py:47  mo.copyto(tCrB, tCsB)
         float frag6[2];
         #pragma unroll
         for (int i = 0; i < 2; ++i) {
@@ -108,17 +108,17 @@ matmul_kernel(const float* __restrict__ A, const int A_1, const int A_s1,
         for (int i = 0; i < 2; ++i) {
             tCrB[i] = to_tf32(frag6[i]);
         }
-        // 10_matmul_tensor_core.py:54  mo.gemm(mma_C, tCrC, tCrA, tCrB, tCrC)
+        // 10_matmul_tensor_core.py:48  mo.gemm(mma_C, tCrC, tCrA, tCrB, tCrC)
         mma_sm80_16x8x8_f32tf32tf32f32_tn(tCrC[0], tCrC[1], tCrC[2], tCrC[3],
             tCrA[0], tCrA[1], tCrA[2], tCrA[3],
             tCrB[0], tCrB[1],
             tCrC[0], tCrC[1], tCrC[2], tCrC[3]);
-        // 10_matmul_tensor_core.py:55  mo.sync_threads()
+        // 10_matmul_tensor_core.py:49  mo.sync_threads()
         __syncthreads();
-        // 10_matmul_tensor_core.py:48  mo.copyto(copy_A, tAsA, tAgA[:, :, :, k])
+        // 10_matmul_tensor_core.py:42  mo.copyto(copy_A, tAsA, tAgA[:, :, :, k])
         A_k += A_s1_times_8;
     }
-    // 10_matmul_tensor_core.py:56  mo.copyto(tCgC, tCrC)
+    // 10_matmul_tensor_core.py:50  mo.copyto(tCgC, tCrC)
     #pragma unroll
     for (int j = 0; j < 2; ++j) {
         #pragma unroll

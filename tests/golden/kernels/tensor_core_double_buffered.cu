@@ -47,29 +47,29 @@ matmul_kernel(const float* __restrict__ A, const int A_1, const int A_s1,
     const unsigned sA_s = (unsigned)__cvta_generic_to_shared(sA);
     const unsigned sB_s = (unsigned)__cvta_generic_to_shared(sB);
 
-    // 12_matmul_tensor_core_double_buffered.py:22  bx, by, _ = mo.block_idx()
+    // 12_matmul_tensor_core_double_buffered.py:16  bx, by, _ = mo.block_idx()
     const int by = blockIdx.y;
-    // 12_matmul_tensor_core_double_buffered.py:23  tid = mo.thread_idx().x
+    // 12_matmul_tensor_core_double_buffered.py:17  tid = mo.thread_idx().x
     const int tx = threadIdx.x;
-    // 12_matmul_tensor_core_double_buffered.py:27  gA = mo.tile(A, (bM, bK), (bx, None))  # (bM, bK, k)
+    // 12_matmul_tensor_core_double_buffered.py:21  gA = mo.tile(A, (bM, bK), (bx, None))  # (bM, bK, k)
     const int k_tile_max = A_1 >> 4;
     const int A_s1_times_16 = A_s1 * 16;
     const int bx_times_128 = (int)blockIdx.x * 128;
-    // 12_matmul_tensor_core_double_buffered.py:32  tAgA = thr_copy_A.partition_S(gA)  # (CPY, CPY_M, CPY_K, k)
+    // 12_matmul_tensor_core_double_buffered.py:26  tAgA = thr_copy_A.partition_S(gA)  # (CPY, CPY_M, CPY_K, k)
     const int A_s1_times_8 = A_s1 * 8;
     const int tx_mod_16_times_4 = tx % 16 * 4;
     const int tx_div_16 = tx / 16;
     const int tAgA_at = bx_times_128 + tx_mod_16_times_4 + tx_div_16 * A_s1;
-    // 12_matmul_tensor_core_double_buffered.py:33  tAsA = thr_copy_A.partition_D(sA)  # (CPY, CPY_M, CPY_K, 2)
+    // 12_matmul_tensor_core_double_buffered.py:27  tAsA = thr_copy_A.partition_D(sA)  # (CPY, CPY_M, CPY_K, 2)
     const int tAsA_at = tx_mod_16_times_4 + tx_div_16 * 136;
-    // 12_matmul_tensor_core_double_buffered.py:35  tBgB = thr_copy_B.partition_S(gB)  # (CPY, CPY_N, CPY_K, k)
+    // 12_matmul_tensor_core_double_buffered.py:29  tBgB = thr_copy_B.partition_S(gB)  # (CPY, CPY_N, CPY_K, k)
     const int B_s0_times_32 = B_s0 * 32;
     const int tx_mod_4 = tx % 4;
     const int tx_div_4 = tx / 4;
     const int tBgB_at = by * B_s0 * 128 + tx_mod_4 * 4 + tx_div_4 * B_s0;
-    // 12_matmul_tensor_core_double_buffered.py:36  tBsB = thr_copy_B.partition_D(sB)  # (CPY, CPY_N, CPY_K, 2)
+    // 12_matmul_tensor_core_double_buffered.py:30  tBsB = thr_copy_B.partition_D(sB)  # (CPY, CPY_N, CPY_K, 2)
     const int tx_times_4 = tx * 4;
-    // 12_matmul_tensor_core_double_buffered.py:37  mo.copyto(copy_A, tAsA[:, :, :, 0], tAgA[:, :, :, 0])
+    // 12_matmul_tensor_core_double_buffered.py:31  mo.copyto(copy_A, tAsA[:, :, :, 0], tAgA[:, :, :, 0])
     #pragma unroll
     for (int j = 0; j < 2; ++j) {
         #pragma unroll
@@ -77,34 +77,34 @@ matmul_kernel(const float* __restrict__ A, const int A_1, const int A_s1,
             cp_async_16(sA_s + 4 * (tAsA_at + 64 * i + 1088 * j), &A[tAgA_at + 64 * i + j * A_s1_times_8]);
         }
     }
-    // 12_matmul_tensor_core_double_buffered.py:38  mo.copyto(copy_B, tBsB[:, :, :, 0], tBgB[:, :, :, 0])
+    // 12_matmul_tensor_core_double_buffered.py:32  mo.copyto(copy_B, tBsB[:, :, :, 0], tBgB[:, :, :, 0])
     #pragma unroll
     for (int i = 0; i < 4; ++i) {
         cp_async_16(sB_s + 4 * (swizzle_2_2_3(tx_times_4) + 512 * i), &B[tBgB_at + i * B_s0_times_32]);
     }
-    // 12_matmul_tensor_core_double_buffered.py:41  tCgC = thr_mma.partition_C(gC)  # (MMA, MMA_M, MMA_N)
+    // 12_matmul_tensor_core_double_buffered.py:35  tCgC = thr_mma.partition_C(gC)  # (MMA, MMA_M, MMA_N)
     const int tx_div_32_mod_2 = tx / 32 % 2;
     const int tx_div_64_times_16 = tx / 64 * 16;
-    // 12_matmul_tensor_core_double_buffered.py:42  tCrA = thr_mma.partition_fragment_A(sA[:, :, 0])  # (MMA, MMA_...
+    // 12_matmul_tensor_core_double_buffered.py:36  tCrA = thr_mma.partition_fragment_A(sA[:, :, 0])  # (MMA, MMA_...
     float tCrA[32];
-    // 12_matmul_tensor_core_double_buffered.py:43  tCrB = thr_mma.partition_fragment_B(sB[:, :, 0])  # (MMA, MMA_...
+    // 12_matmul_tensor_core_double_buffered.py:37  tCrB = thr_mma.partition_fragment_B(sB[:, :, 0])  # (MMA, MMA_...
     float tCrB[32];
-    // 12_matmul_tensor_core_double_buffered.py:44  tCrC = thr_mma.make_fragment_C(tCgC)  # (MMA, MMA_M, MMA_N)
+    // 12_matmul_tensor_core_double_buffered.py:38  tCrC = thr_mma.make_fragment_C(tCgC)  # (MMA, MMA_M, MMA_N)
     float tCrC[128];
-    // 12_matmul_tensor_core_double_buffered.py:45  tCrC.fill(0)
+    // 12_matmul_tensor_core_double_buffered.py:39  tCrC.fill(0)
     #pragma unroll
     for (int i = 0; i < 128; ++i) {
         tCrC[i] = 0.0f;
     }
-    // 12_matmul_tensor_core_double_buffered.py:47  tXsA = thr_read_A.partition_S(sA)  # (CPY, CPY_M, CPY_K, 2)
+    // 12_matmul_tensor_core_double_buffered.py:41  tXsA = thr_read_A.partition_S(sA)  # (CPY, CPY_M, CPY_K, 2)
     const int tXsA_p_at = tx_mod_4 * 136 + tx_div_4 % 8 + tx_div_64_times_16;
-    // 12_matmul_tensor_core_double_buffered.py:50  tXsB = thr_read_B.partition_S(sB)  # (CPY, CPY_N, CPY_K, 2)
+    // 12_matmul_tensor_core_double_buffered.py:44  tXsB = thr_read_B.partition_S(sB)  # (CPY, CPY_N, CPY_K, 2)
     const int tXsB_p_at = tx % 8 * 16 + tx / 8 % 2 * 4 + tx_div_16 % 2 * 256 + tx_div_32_mod_2 * 128;
-    // 12_matmul_tensor_core_double_buffered.py:53  mo.cp_async_wait()
+    // 12_matmul_tensor_core_double_buffered.py:47  mo.cp_async_wait()
     cp_async_wait_all();
-    // 12_matmul_tensor_core_double_buffered.py:54  mo.sync_threads()
+    // 12_matmul_tensor_core_double_buffered.py:48  mo.sync_threads()
     __syncthreads();
-    // 12_matmul_tensor_core_double_buffered.py:58  mo.copyto(read_A, tXrA[:, :, 0], tXsA_p[:, :, 0])
+    // 12_matmul_tensor_core_double_buffered.py:52  mo.copyto(read_A, tXrA[:, :, 0], tXsA_p[:, :, 0])
     #pragma unroll
     for (int l = 0; l < 4; ++l) {
         #pragma unroll
@@ -115,7 +115,7 @@ matmul_kernel(const float* __restrict__ A, const int A_1, const int A_s1,
             }
         }
     }
-    // 12_matmul_tensor_core_double_buffered.py:59  mo.copyto(read_B, tXrB[:, :, 0], tXsB_p[:, :, 0])
+    // 12_matmul_tensor_core_double_buffered.py:53  mo.copyto(read_B, tXrB[:, :, 0], tXsB_p[:, :, 0])
     #pragma unroll
     for (int i = 0; i < 4; ++i) {
         unsigned w0, w1, w2, w3;
@@ -125,16 +125,16 @@ matmul_kernel(const float* __restrict__ A, const int A_1, const int A_s1,
         tCrB[4 * i + 2] = __uint_as_float(w2);
         tCrB[4 * i + 3] = __uint_as_float(w3);
     }
-    // 12_matmul_tensor_core_double_buffered.py:61  for k_tile in range(k_tile_max):  # a loop of the kernel
+    // 12_matmul_tensor_core_double_buffered.py:55  for k_tile in range(k_tile_max):  # a loop of the kernel
     int smem_read = 0;
     int smem_write = 1;
     int tXsA_p = tXsA_p_at;
     int tXsB_p = tXsB_p_at;
-    // 12_matmul_tensor_core_double_buffered.py:73  mo.copyto(copy_A, tAsA[:, :, :, smem_write], tAgA[:, :, :, k_t...
+    // 12_matmul_tensor_core_double_buffered.py:67  mo.copyto(copy_A, tAsA[:, :, :, smem_write], tAgA[:, :, :, k_t...
     const float* A_k_tile = &A[tAgA_at + 1 * A_s1_times_16];
-    // 12_matmul_tensor_core_double_buffered.py:61  for k_tile in range(k_tile_max):  # a loop of the kernel
+    // 12_matmul_tensor_core_double_buffered.py:55  for k_tile in range(k_tile_max):  # a loop of the kernel
     for (int k_tile = 0; k_tile < k_tile_max; ++k_tile) {
-        // 12_matmul_tensor_core_double_buffered.py:70  mo.copyto(read_A, tXrA[:, :, k_block_next], tXsA_p[:, :, k_blo...
+        // 12_matmul_tensor_core_double_buffered.py:64  mo.copyto(read_A, tXrA[:, :, k_block_next], tXsA_p[:, :, k_blo...
         #pragma unroll
         for (int l = 0; l < 4; ++l) {
             #pragma unroll
@@ -145,7 +145,7 @@ matmul_kernel(const float* __restrict__ A, const int A_1, const int A_s1,
                 }
             }
         }
-        // 12_matmul_tensor_core_double_buffered.py:71  mo.copyto(read_B, tXrB[:, :, k_block_next], tXsB_p[:, :, k_blo...
+        // 12_matmul_tensor_core_double_buffered.py:65  mo.copyto(read_B, tXrB[:, :, k_block_next], tXsB_p[:, :, k_blo...
         #pragma unroll
         for (int i = 0; i < 4; ++i) {
             unsigned w0, w1, w2, w3;
@@ -155,9 +155,9 @@ matmul_kernel(const float* __restrict__ A, const int A_1, const int A_s1,
             tCrB[4 * i + 18] = __uint_as_float(w2);
             tCrB[4 * i + 19] = __uint_as_float(w3);
         }
-        // 12_matmul_tensor_core_double_buffered.py:72  if k_block == 0 and k_tile < k_tile_max - 1:
+        // 12_matmul_tensor_core_double_buffered.py:66  if k_block == 0 and k_tile < k_tile_max - 1:
         if (k_tile < k_tile_max - 1) {
-            // 12_matmul_tensor_core_double_buffered.py:73  mo.copyto(copy_A, tAsA[:, :, :, smem_write], tAgA[:, :, :, k_t...
+            // 12_matmul_tensor_core_double_buffered.py:67  mo.copyto(copy_A, tAsA[:, :, :, smem_write], tAgA[:, :, :, k_t...
             #pragma unroll
             for (int j = 0; j < 2; ++j) {
                 #pragma unroll
@@ -165,17 +165,17 @@ matmul_kernel(const float* __restrict__ A, const int A_1, const int A_s1,
                     cp_async_16(sA_s + 4 * (tAsA_at + smem_write * 2176 + 64 * i + 1088 * j), &A_k_tile[64 * i + j * A_s1_times_8]);
                 }
             }
-            // 12_matmul_tensor_core_double_buffered.py:74  mo.copyto(copy_B, tBsB[:, :, :, smem_write], tBgB[:, :, :, k_t...
+            // 12_matmul_tensor_core_double_buffered.py:68  mo.copyto(copy_B, tBsB[:, :, :, smem_write], tBgB[:, :, :, k_t...
             #pragma unroll
             for (int i = 0; i < 4; ++i) {
                 cp_async_16(sB_s + 4 * (swizzle_2_2_3(tx_times_4 + smem_write * 2048) + 512 * i), &B[tBgB_at + k_tile * 16 + 16 + i * B_s0_times_32]);
             }
-            // 12_matmul_tensor_core_double_buffered.py:72  if k_block == 0 and k_tile < k_tile_max - 1:
+            // 12_matmul_tensor_core_double_buffered.py:66  if k_block == 0 and k_tile < k_tile_max - 1:
             const int smem_write_next = smem_read;
             smem_read = smem_write;
             smem_write = smem_write_next;
         }
-        // 12_matmul_tensor_core_double_buffered.py:76  mo.gemm(mma_C, tCrC, tCrA[:, :, k_block], tCrB[:, :, k_block],...
+        // 12_matmul_tensor_core_double_buffered.py:70  mo.gemm(mma_C, tCrC, tCrA[:, :, k_block], tCrB[:, :, k_block],...
         #pragma unroll
         for (int i = 0; i < 4; ++i) {
             #pragma unroll
@@ -187,15 +187,15 @@ matmul_kernel(const float* __restrict__ A, const int A_1, const int A_s1,
                     tCrC[4 * i + 16 * j], tCrC[4 * i + 16 * j + 1], tCrC[4 * i + 16 * j + 2], tCrC[4 * i + 16 * j + 3]);
             }
         }
-        // 12_matmul_tensor_core_double_buffered.py:65  mo.cp_async_wait()
+        // 12_matmul_tensor_core_double_buffered.py:59  mo.cp_async_wait()
         cp_async_wait_all();
-        // 12_matmul_tensor_core_double_buffered.py:66  mo.sync_threads()
+        // 12_matmul_tensor_core_double_buffered.py:60  mo.sync_threads()
         __syncthreads();
-        // 12_matmul_tensor_core_double_buffered.py:67  tXsA_p = tXsA[:, :, :, smem_read]
+        // 12_matmul_tensor_core_double_buffered.py:61  tXsA_p = tXsA[:, :, :, smem_read]
         const int tXsA_p_at_1 = tXsA_p_at + smem_read * 2176;
-        // 12_matmul_tensor_core_double_buffered.py:68  tXsB_p = tXsB[:, :, :, smem_read]
+        // 12_matmul_tensor_core_double_buffered.py:62  tXsB_p = tXsB[:, :, :, smem_read]
         const int tXsB_p_at_1 = tXsB_p_at + smem_read * 2048;
-        // 12_matmul_tensor_core_double_buffered.py:70  mo.copyto(read_A, tXrA[:, :, k_block_next], tXsA_p[:, :, k_blo...
+        // 12_matmul_tensor_core_double_buffered.py:64  mo.copyto(read_A, tXrA[:, :, k_block_next], tXsA_p[:, :, k_blo...
         #pragma unroll
         for (int l = 0; l < 4; ++l) {
             #pragma unroll
@@ -206,7 +206,7 @@ matmul_kernel(const float* __restrict__ A, const int A_1, const int A_s1,
                 }
             }
         }
-        // 12_matmul_tensor_core_double_buffered.py:71  mo.copyto(read_B, tXrB[:, :, k_block_next], tXsB_p[:, :, k_blo...
+        // 12_matmul_tensor_core_double_buffered.py:65  mo.copyto(read_B, tXrB[:, :, k_block_next], tXsB_p[:, :, k_blo...
         #pragma unroll
         for (int i = 0; i < 4; ++i) {
             unsigned w0, w1, w2, w3;
@@ -216,7 +216,7 @@ matmul_kernel(const float* __restrict__ A, const int A_1, const int A_s1,
             tCrB[4 * i + 2] = __uint_as_float(w2);
             tCrB[4 * i + 3] = __uint_as_float(w3);
         }
-        // 12_matmul_tensor_core_double_buffered.py:76  mo.gemm(mma_C, tCrC, tCrA[:, :, k_block], tCrB[:, :, k_block],...
+        // 12_matmul_tensor_core_double_buffered.py:70  mo.gemm(mma_C, tCrC, tCrA[:, :, k_block], tCrB[:, :, k_block],...
         #pragma unroll
         for (int i = 0; i < 4; ++i) {
             #pragma unroll
@@ -228,13 +228,13 @@ matmul_kernel(const float* __restrict__ A, const int A_1, const int A_s1,
                     tCrC[4 * i + 16 * j], tCrC[4 * i + 16 * j + 1], tCrC[4 * i + 16 * j + 2], tCrC[4 * i + 16 * j + 3]);
             }
         }
-        // 12_matmul_tensor_core_double_buffered.py:61  for k_tile in range(k_tile_max):  # a loop of the kernel
+        // 12_matmul_tensor_core_double_buffered.py:55  for k_tile in range(k_tile_max):  # a loop of the kernel
         tXsA_p = tXsA_p_at_1;
         tXsB_p = tXsB_p_at_1;
-        // 12_matmul_tensor_core_double_buffered.py:73  mo.copyto(copy_A, tAsA[:, :, :, smem_write], tAgA[:, :, :, k_t...
+        // 12_matmul_tensor_core_double_buffered.py:67  mo.copyto(copy_A, tAsA[:, :, :, smem_write], tAgA[:, :, :, k_t...
         A_k_tile += A_s1_times_16;
     }
-    // 12_matmul_tensor_core_double_buffered.py:77  mo.copyto(tCgC, tCrC)
+    // 12_matmul_tensor_core_double_buffered.py:71  mo.copyto(tCgC, tCrC)
     #pragma unroll
     for (int n = 0; n < 8; ++n) {
         #pragma unroll

@@ -17,49 +17,49 @@ matmul_kernel(const float* __restrict__ A, const int A_1, const int A_s1,
     __shared__ __align__(16) float sA[1031];  // (128,8):(1,129)
     __shared__ __align__(16) float sB[1031];  // (128,8):(1,129)
 
-    // 03_matmul_tiled.py:22  bx, by, _ = mo.block_idx()
+    // 03_matmul_tiled.py:16  bx, by, _ = mo.block_idx()
     const int by = blockIdx.y;
-    // 03_matmul_tiled.py:23  tid = mo.thread_idx().x
+    // 03_matmul_tiled.py:17  tid = mo.thread_idx().x
     const int tx = threadIdx.x;
-    // 03_matmul_tiled.py:27  gA = mo.tile(A, (bM, bK), (bx, None))  # (bM, bK, k)
+    // 03_matmul_tiled.py:21  gA = mo.tile(A, (bM, bK), (bx, None))  # (bM, bK, k)
     const int A_s1_times_8 = A_s1 * 8;
     const int bx_times_128 = (int)blockIdx.x * 128;
-    // 03_matmul_tiled.py:28  gB = mo.tile(B, (bN, bK), (by, None))  # (bN, bK, k)
+    // 03_matmul_tiled.py:22  gB = mo.tile(B, (bN, bK), (by, None))  # (bN, bK, k)
     const int B_s1_times_8 = B_s1 * 8;
-    // 03_matmul_tiled.py:32  tAgA = thr_copy_A.partition_S(gA)  # (CPY, CPY_M, CPY_K, k)
+    // 03_matmul_tiled.py:26  tAgA = thr_copy_A.partition_S(gA)  # (CPY, CPY_M, CPY_K, k)
     const int tx_mod_32 = tx % 32;
     const int tx_div_32 = tx / 32;
-    // 03_matmul_tiled.py:33  tAsA = thr_copy_A.partition_D(sA)  # (CPY, CPY_M, CPY_K)
+    // 03_matmul_tiled.py:27  tAsA = thr_copy_A.partition_D(sA)  # (CPY, CPY_M, CPY_K)
     const int tAsA_at = tx_mod_32 + tx_div_32 * 129;
-    // 03_matmul_tiled.py:39  tCsA = thr_mma.partition_A(sA)  # (MMA, MMA_M, MMA_K)
+    // 03_matmul_tiled.py:33  tCsA = thr_mma.partition_A(sA)  # (MMA, MMA_M, MMA_K)
     const int tx_mod_16 = tx % 16;
     const int tx_div_16 = tx / 16;
-    // 03_matmul_tiled.py:42  tCrC = thr_mma.make_fragment_C(tCgC)  # (MMA, MMA_M, MMA_N)
+    // 03_matmul_tiled.py:36  tCrC = thr_mma.make_fragment_C(tCgC)  # (MMA, MMA_M, MMA_N)
     float tCrC[64];
-    // 03_matmul_tiled.py:43  tCrC.fill(0)
+    // 03_matmul_tiled.py:37  tCrC.fill(0)
     #pragma unroll
     for (int i = 0; i < 64; ++i) {
         tCrC[i] = 0.0f;
     }
-    // 03_matmul_tiled.py:46  mo.copyto(copy_A, tAsA, tAgA[:, :, :, k])
+    // 03_matmul_tiled.py:40  mo.copyto(copy_A, tAsA, tAgA[:, :, :, k])
     const float* A_k = &A[bx_times_128 + tx_mod_32 + tx_div_32 * A_s1];
-    // 03_matmul_tiled.py:47  mo.copyto(copy_B, tBsB, tBgB[:, :, :, k])
+    // 03_matmul_tiled.py:41  mo.copyto(copy_B, tBsB, tBgB[:, :, :, k])
     const float* B_k = &B[by * 128 + tx_mod_32 + tx_div_32 * B_s1];
-    // 03_matmul_tiled.py:45  for k in range(mo.size(tAgA, 3)):
+    // 03_matmul_tiled.py:39  for k in range(mo.size(tAgA, 3)):
     for (int k = 0; k < (A_1 >> 3); ++k) {
-        // 03_matmul_tiled.py:46  mo.copyto(copy_A, tAsA, tAgA[:, :, :, k])
+        // 03_matmul_tiled.py:40  mo.copyto(copy_A, tAsA, tAgA[:, :, :, k])
         #pragma unroll
         for (int i = 0; i < 4; ++i) {
             sA[tAsA_at + 32 * i] = A_k[32 * i];
         }
-        // 03_matmul_tiled.py:47  mo.copyto(copy_B, tBsB, tBgB[:, :, :, k])
+        // 03_matmul_tiled.py:41  mo.copyto(copy_B, tBsB, tBgB[:, :, :, k])
         #pragma unroll
         for (int i = 0; i < 4; ++i) {
             sB[tAsA_at + 32 * i] = B_k[32 * i];
         }
-        // 03_matmul_tiled.py:48  mo.sync_threads()
+        // 03_matmul_tiled.py:42  mo.sync_threads()
         __syncthreads();
-        // 03_matmul_tiled.py:49  mo.gemm(mma_C, tCsA, tCsB, tCrC)
+        // 03_matmul_tiled.py:43  mo.gemm(mma_C, tCsA, tCsB, tCrC)
         float frag_a[8];
         float frag_b[8];
         #pragma unroll
@@ -82,14 +82,14 @@ matmul_kernel(const float* __restrict__ A, const int A_1, const int A_s1,
                 }
             }
         }
-        // 03_matmul_tiled.py:50  mo.sync_threads()
+        // 03_matmul_tiled.py:44  mo.sync_threads()
         __syncthreads();
-        // 03_matmul_tiled.py:46  mo.copyto(copy_A, tAsA, tAgA[:, :, :, k])
+        // 03_matmul_tiled.py:40  mo.copyto(copy_A, tAsA, tAgA[:, :, :, k])
         A_k += A_s1_times_8;
-        // 03_matmul_tiled.py:47  mo.copyto(copy_B, tBsB, tBgB[:, :, :, k])
+        // 03_matmul_tiled.py:41  mo.copyto(copy_B, tBsB, tBgB[:, :, :, k])
         B_k += B_s1_times_8;
     }
-    // 03_matmul_tiled.py:51  mo.copyto(tCgC, tCrC)
+    // 03_matmul_tiled.py:45  mo.copyto(tCgC, tCrC)
     #pragma unroll
     for (int j = 0; j < 8; ++j) {
         #pragma unroll

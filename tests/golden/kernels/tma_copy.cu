@@ -46,26 +46,26 @@ copy_kernel(const __grid_constant__ TensorMap load,
     const unsigned smem_s = (unsigned)__cvta_generic_to_shared(smem);
     const unsigned arrived_s = (unsigned)__cvta_generic_to_shared(arrived);
 
-    // 14_tma_copy.py:25  gS = mo.tile(load.tensor, (bM, bN), (bx, by))  # (bM, bN), coordinates in the source
+    // 14_tma_copy.py:19  gS = mo.tile(load.tensor, (bM, bN), (bx, by))  # (bM, bN), coordinates in the source
     const int bx_times_64 = (int)blockIdx.x * 64;
     const int by_times_32 = (int)blockIdx.y * 32;
-    // 14_tma_copy.py:28  if mo.thread_idx().x == 0:
+    // 14_tma_copy.py:22  if mo.thread_idx().x == 0:
     if ((int)threadIdx.x == 0) {
-        // 14_tma_copy.py:29  mo.mbarrier_init(arrived, 0, 1)  # one thread will arrive, below
+        // 14_tma_copy.py:23  mo.mbarrier_init(arrived, 0, 1)  # one thread will arrive, below
         mbarrier_init(arrived_s, 1);
-        // 14_tma_copy.py:30  mo.fence_mbarrier_init()  # and TMA may know of it
+        // 14_tma_copy.py:24  mo.fence_mbarrier_init()  # and TMA may know of it
         fence_mbarrier_init();
-        // 14_tma_copy.py:31  mo.mbarrier_arrive_expect_tx(arrived, 0, load.bytes)  # it says how many bytes are to come
+        // 14_tma_copy.py:25  mo.mbarrier_arrive_expect_tx(arrived, 0, load.bytes)  # it says how many bytes are to come
         mbarrier_arrive_expect_tx(arrived_s, 8192);
-        // 14_tma_copy.py:32  mo.copyto(load, smem, gS, barrier=(arrived, 0))  # returns at once
+        // 14_tma_copy.py:26  mo.copyto(load, smem, gS, barrier=(arrived, 0))  # returns at once
         tma_load_2d(smem_s, &load, by_times_32, bx_times_64, arrived_s);
-        // 14_tma_copy.py:33  mo.mbarrier_wait(arrived, 0, 0)  # phase 0 ends with the last byte
+        // 14_tma_copy.py:27  mo.mbarrier_wait(arrived, 0, 0)  # phase 0 ends with the last byte
         mbarrier_wait(arrived_s, 0);
-        // 14_tma_copy.py:34  mo.copyto(store, gD, smem)
+        // 14_tma_copy.py:28  mo.copyto(store, gD, smem)
         tma_store_2d(smem_s, &store, by_times_32, bx_times_64);
-        // 14_tma_copy.py:35  mo.tma_store_arrive()  # the stores so far are a group
+        // 14_tma_copy.py:29  mo.tma_store_arrive()  # the stores so far are a group
         bulk_commit_group();
-        // 14_tma_copy.py:36  mo.tma_store_wait(0)  # that has left shared memory before it is freed
+        // 14_tma_copy.py:30  mo.tma_store_wait(0)  # that has left shared memory before it is freed
         bulk_wait_group_read_0();
     }
 }

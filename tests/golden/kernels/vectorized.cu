@@ -26,51 +26,51 @@ matmul_kernel(const float* __restrict__ A, const int A_1, const int A_s1,
     const unsigned sA_s = (unsigned)__cvta_generic_to_shared(sA);
     const unsigned sB_s = (unsigned)__cvta_generic_to_shared(sB);
 
-    // 05_matmul_vectorized.py:22  bx, by, _ = mo.block_idx()
+    // 05_matmul_vectorized.py:16  bx, by, _ = mo.block_idx()
     const int by = blockIdx.y;
-    // 05_matmul_vectorized.py:23  tid = mo.thread_idx().x
+    // 05_matmul_vectorized.py:17  tid = mo.thread_idx().x
     const int tx = threadIdx.x;
-    // 05_matmul_vectorized.py:27  gA = mo.tile(A, (bM, bK), (bx, None))  # (bM, bK, k)
+    // 05_matmul_vectorized.py:21  gA = mo.tile(A, (bM, bK), (bx, None))  # (bM, bK, k)
     const int A_s1_times_8 = A_s1 * 8;
     const int bx_times_128 = (int)blockIdx.x * 128;
-    // 05_matmul_vectorized.py:28  gB = mo.tile(B, (bN, bK), (by, None))  # (bN, bK, k)
+    // 05_matmul_vectorized.py:22  gB = mo.tile(B, (bN, bK), (by, None))  # (bN, bK, k)
     const int B_s1_times_8 = B_s1 * 8;
-    // 05_matmul_vectorized.py:32  tAgA = thr_copy_A.partition_S(gA)  # (CPY, CPY_M, CPY_K, k)
+    // 05_matmul_vectorized.py:26  tAgA = thr_copy_A.partition_S(gA)  # (CPY, CPY_M, CPY_K, k)
     const int tx_mod_32_times_2 = tx % 32 * 2;
     const int tx_div_32 = tx / 32;
-    // 05_matmul_vectorized.py:33  tAsA = thr_copy_A.partition_D(sA)  # (CPY, CPY_M, CPY_K)
+    // 05_matmul_vectorized.py:27  tAsA = thr_copy_A.partition_D(sA)  # (CPY, CPY_M, CPY_K)
     const int tAsA_at = tx_mod_32_times_2 + tx_div_32 * 130;
-    // 05_matmul_vectorized.py:39  tCsA = thr_mma.partition_A(sA)  # (MMA, MMA_M, MMA_K)
+    // 05_matmul_vectorized.py:33  tCsA = thr_mma.partition_A(sA)  # (MMA, MMA_M, MMA_K)
     const int tx_mod_16 = tx % 16;
     const int tx_div_16 = tx / 16;
-    // 05_matmul_vectorized.py:42  tCrC = thr_mma.make_fragment_C(tCgC)  # (MMA, MMA_M, MMA_N)
+    // 05_matmul_vectorized.py:36  tCrC = thr_mma.make_fragment_C(tCgC)  # (MMA, MMA_M, MMA_N)
     float tCrC[64];
-    // 05_matmul_vectorized.py:43  tCrC.fill(0)
+    // 05_matmul_vectorized.py:37  tCrC.fill(0)
     #pragma unroll
     for (int i = 0; i < 64; ++i) {
         tCrC[i] = 0.0f;
     }
-    // 05_matmul_vectorized.py:46  mo.copyto(copy_A, tAsA, tAgA[:, :, :, k])
+    // 05_matmul_vectorized.py:40  mo.copyto(copy_A, tAsA, tAgA[:, :, :, k])
     const float* A_k = &A[bx_times_128 + tx_mod_32_times_2 + tx_div_32 * A_s1];
-    // 05_matmul_vectorized.py:47  mo.copyto(copy_B, tBsB, tBgB[:, :, :, k])
+    // 05_matmul_vectorized.py:41  mo.copyto(copy_B, tBsB, tBgB[:, :, :, k])
     const float* B_k = &B[by * 128 + tx_mod_32_times_2 + tx_div_32 * B_s1];
-    // 05_matmul_vectorized.py:45  for k in range(mo.size(tAgA, 3)):
+    // 05_matmul_vectorized.py:39  for k in range(mo.size(tAgA, 3)):
     for (int k = 0; k < (A_1 >> 3); ++k) {
-        // 05_matmul_vectorized.py:46  mo.copyto(copy_A, tAsA, tAgA[:, :, :, k])
+        // 05_matmul_vectorized.py:40  mo.copyto(copy_A, tAsA, tAgA[:, :, :, k])
         #pragma unroll
         for (int i = 0; i < 2; ++i) {
             cp_async_8(sA_s + 4 * (tAsA_at + 64 * i), &A_k[64 * i]);
         }
-        // 05_matmul_vectorized.py:47  mo.copyto(copy_B, tBsB, tBgB[:, :, :, k])
+        // 05_matmul_vectorized.py:41  mo.copyto(copy_B, tBsB, tBgB[:, :, :, k])
         #pragma unroll
         for (int i = 0; i < 2; ++i) {
             cp_async_8(sB_s + 4 * (tAsA_at + 64 * i), &B_k[64 * i]);
         }
-        // 05_matmul_vectorized.py:48  mo.cp_async_wait()
+        // 05_matmul_vectorized.py:42  mo.cp_async_wait()
         cp_async_wait_all();
-        // 05_matmul_vectorized.py:49  mo.sync_threads()
+        // 05_matmul_vectorized.py:43  mo.sync_threads()
         __syncthreads();
-        // 05_matmul_vectorized.py:50  mo.gemm(mma_C, tCsA, tCsB, tCrC)
+        // 05_matmul_vectorized.py:44  mo.gemm(mma_C, tCsA, tCsB, tCrC)
         float frag_a[8];
         float frag_b[8];
         #pragma unroll
@@ -93,14 +93,14 @@ matmul_kernel(const float* __restrict__ A, const int A_1, const int A_s1,
                 }
             }
         }
-        // 05_matmul_vectorized.py:51  mo.sync_threads()
+        // 05_matmul_vectorized.py:45  mo.sync_threads()
         __syncthreads();
-        // 05_matmul_vectorized.py:46  mo.copyto(copy_A, tAsA, tAgA[:, :, :, k])
+        // 05_matmul_vectorized.py:40  mo.copyto(copy_A, tAsA, tAgA[:, :, :, k])
         A_k += A_s1_times_8;
-        // 05_matmul_vectorized.py:47  mo.copyto(copy_B, tBsB, tBgB[:, :, :, k])
+        // 05_matmul_vectorized.py:41  mo.copyto(copy_B, tBsB, tBgB[:, :, :, k])
         B_k += B_s1_times_8;
     }
-    // 05_matmul_vectorized.py:52  mo.copyto(tCgC, tCrC)
+    // 05_matmul_vectorized.py:46  mo.copyto(tCgC, tCrC)
     #pragma unroll
     for (int j = 0; j < 8; ++j) {
         #pragma unroll

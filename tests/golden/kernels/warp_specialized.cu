@@ -131,13 +131,13 @@ matmul_kernel(const __grid_constant__ TensorMap A, const int A_1,
     const unsigned pipe_empty_s = (unsigned)__cvta_generic_to_shared(pipe_empty);
     const int warpgroup = __shfl_sync(0xffffffffu, threadIdx.x / 128, 0);
 
-    // 17_matmul_warp_specialized.py:82  pipe.init()
+    // 17_matmul_warp_specialized.py:76  pipe.init()
     const int tx = threadIdx.x;
-    // 17_matmul_warp_specialized.py:87  produce(A, B, sA, sB, pipe)
-    //   17_matmul_warp_specialized.py:25  bx, by, _ = mo.block_idx()
+    // 17_matmul_warp_specialized.py:81  produce(A, B, sA, sB, pipe)
+    //   17_matmul_warp_specialized.py:19  bx, by, _ = mo.block_idx()
     const int bx = blockIdx.x;
     const int by = blockIdx.y;
-    // 17_matmul_warp_specialized.py:82  pipe.init()
+    // 17_matmul_warp_specialized.py:76  pipe.init()
     const bool tx_is_0 = tx == 0;
     if (tx_is_0) {
         mbarrier_init(pipe_full_s, 1);
@@ -152,106 +152,106 @@ matmul_kernel(const __grid_constant__ TensorMap A, const int A_1,
         mbarrier_init(pipe_empty_s + 32, 2);
         fence_mbarrier_init();
     }
-    // 17_matmul_warp_specialized.py:83  mo.sync_threads()
+    // 17_matmul_warp_specialized.py:77  mo.sync_threads()
     __syncthreads();
-    // 17_matmul_warp_specialized.py:84  if mo.warpgroup_idx() == 2:
+    // 17_matmul_warp_specialized.py:78  if mo.warpgroup_idx() == 2:
     if (warpgroup == 2) {
-        // 17_matmul_warp_specialized.py:85  mo.warpgroup_reg_dealloc(40)  # registers that the other two take
+        // 17_matmul_warp_specialized.py:79  mo.warpgroup_reg_dealloc(40)  # registers that the other two take
         setmaxnreg_dec_40();
-        // 17_matmul_warp_specialized.py:86  if mo.warp_idx() == CONSUMERS // 32 and mo.elect():
+        // 17_matmul_warp_specialized.py:80  if mo.warp_idx() == CONSUMERS // 32 and mo.elect():
         const bool tx_div_32_is_8 = tx / 32 == 8;
         bool cond = tx_div_32_is_8;
         if (tx_div_32_is_8) {
             cond = elect();
         }
         if (cond) {
-            // 17_matmul_warp_specialized.py:87  produce(A, B, sA, sB, pipe)
-            //   17_matmul_warp_specialized.py:26  gA = mo.tile(A.tensor, (BM, BK), (bx, None))  # (BM, BK, k), coordinate...
+            // 17_matmul_warp_specialized.py:81  produce(A, B, sA, sB, pipe)
+            //   17_matmul_warp_specialized.py:20  gA = mo.tile(A.tensor, (BM, BK), (bx, None))  # (BM, BK, k), coordinate...
             const int bx_times_128 = bx * 128;
-            //   17_matmul_warp_specialized.py:27  gB = mo.tile(B.tensor, (BN, BK), (by, None))  # (BN, BK, k)
+            //   17_matmul_warp_specialized.py:21  gB = mo.tile(B.tensor, (BN, BK), (by, None))  # (BN, BK, k)
             const int by_times_128 = by * 128;
-            //   17_matmul_warp_specialized.py:29  for k in range(mo.size(gA, 2)):
+            //   17_matmul_warp_specialized.py:23  for k in range(mo.size(gA, 2)):
             int state_stage = 0;
             int state_phase = 1;
             for (int k = 0; k < ((A_1 + 63) >> 6); ++k) {
-                //   17_matmul_warp_specialized.py:30  pipe.producer_acquire(state)  # and expect the bytes of both tiles
+                //   17_matmul_warp_specialized.py:24  pipe.producer_acquire(state)  # and expect the bytes of both tiles
                 mbarrier_wait(pipe_empty_s + 8 * state_stage, state_phase);
                 mbarrier_arrive_expect_tx(pipe_full_s + 8 * state_stage, 32768);
-                //   17_matmul_warp_specialized.py:31  mo.copyto(A, sA[:, :, state.stage], gA[:, :, k], barrier=pipe.barrier(s...
+                //   17_matmul_warp_specialized.py:25  mo.copyto(A, sA[:, :, state.stage], gA[:, :, k], barrier=pipe.barrier(s...
                 const int state_stage_times_8192 = state_stage * 8192;
                 const int k_times_64 = k * 64;
                 tma_load_2d(sA_s + 2 * state_stage_times_8192, &A, k_times_64, bx_times_128, pipe_full_s + 8 * state_stage);
-                //   17_matmul_warp_specialized.py:32  mo.copyto(B, sB[:, :, state.stage], gB[:, :, k], barrier=pipe.barrier(s...
+                //   17_matmul_warp_specialized.py:26  mo.copyto(B, sB[:, :, state.stage], gB[:, :, k], barrier=pipe.barrier(s...
                 tma_load_2d(sB_s + 2 * state_stage_times_8192, &B, k_times_64, by_times_128, pipe_full_s + 8 * state_stage);
-                //   17_matmul_warp_specialized.py:33  state = state.next()
+                //   17_matmul_warp_specialized.py:27  state = state.next()
                 const int state_stage_plus_1 = state_stage + 1;
                 const bool state_stage_plus_1_is_5 = state_stage_plus_1 == 5;
-                //   17_matmul_warp_specialized.py:29  for k in range(mo.size(gA, 2)):
+                //   17_matmul_warp_specialized.py:23  for k in range(mo.size(gA, 2)):
                 state_stage = state_stage_plus_1_is_5 ? 0 : state_stage_plus_1;
                 state_phase = state_stage_plus_1_is_5 ? state_phase ^ 1 : state_phase;
             }
         }
     } else {
-        // 17_matmul_warp_specialized.py:89  mo.warpgroup_reg_alloc(232)
+        // 17_matmul_warp_specialized.py:83  mo.warpgroup_reg_alloc(232)
         setmaxnreg_inc_232();
-        // 17_matmul_warp_specialized.py:90  store(C, sC, copy_C, consume(mma, sA, sB, pipe, mo.ceil_div(K, BK)))
-        //   17_matmul_warp_specialized.py:40  thr_mma, first = mma.get_slice(tid % CONSUMERS), tid % 128 == 0
+        // 17_matmul_warp_specialized.py:84  store(C, sC, copy_C, consume(mma, sA, sB, pipe, mo.ceil_div(K, BK)))
+        //   17_matmul_warp_specialized.py:34  thr_mma, first = mma.get_slice(tid % CONSUMERS), tid % 128 == 0
         const int tx_mod_256 = tx % 256;
         const bool first = tx % 128 == 0;
-        //   17_matmul_warp_specialized.py:41  tCrA = thr_mma.partition_fragment_A(sA)  # (MMA, MMA_M, MMA_K, stages):...
+        //   17_matmul_warp_specialized.py:35  tCrA = thr_mma.partition_fragment_A(sA)  # (MMA, MMA_M, MMA_K, stages):...
         const int tCrA_at = tx_mod_256 / 128 * 4096;
-        //   17_matmul_warp_specialized.py:43  tCrC = mma.partition_fragment_C((BM, BN))  # (MMA, MMA_M, MMA_N): regis...
+        //   17_matmul_warp_specialized.py:37  tCrC = mma.partition_fragment_C((BM, BN))  # (MMA, MMA_M, MMA_N): regis...
         float tCrC[64];
-        //   17_matmul_warp_specialized.py:46  for k in range(k_tiles):
+        //   17_matmul_warp_specialized.py:40  for k in range(k_tiles):
         int before_stage = 0;
         int state_stage = 0;
         int state_phase = 0;
         for (int k = 0; k < ((K + 63) >> 6); ++k) {
-            //   17_matmul_warp_specialized.py:47  pipe.consumer_wait(state)
+            //   17_matmul_warp_specialized.py:41  pipe.consumer_wait(state)
             mbarrier_wait(pipe_full_s + 8 * state_stage, state_phase);
-            //   17_matmul_warp_specialized.py:48  mo.warpgroup_arrive()
+            //   17_matmul_warp_specialized.py:42  mo.warpgroup_arrive()
             warpgroup_arrive();
-            //   17_matmul_warp_specialized.py:49  for kk in mo.static_range(mo.size(tCrA, 2)):  # one instruction deep in...
+            //   17_matmul_warp_specialized.py:43  for kk in mo.static_range(mo.size(tCrA, 2)):  # one instruction deep in...
             const int state_stage_times_8192 = state_stage * 8192;
             const bool k_above_0 = k > 0;
             #pragma unroll
             for (int kk = 0; kk < 4; ++kk) {
-                //   17_matmul_warp_specialized.py:50  mo.gemm(mma, tCrA[:, :, kk, state.stage], tCrB[:, :, kk, state.stage],...
+                //   17_matmul_warp_specialized.py:44  mo.gemm(mma, tCrA[:, :, kk, state.stage], tCrB[:, :, kk, state.stage],...
                 const int tCrB_at = state_stage_times_8192 + 16 * kk;
                 const unsigned long long tCrA_desc = wgmma_descriptor(sA_s + 2 * (tCrA_at + tCrB_at), wgmma_sw128_16_1024);
                 const unsigned long long tCrB_desc = wgmma_descriptor(sB_s + 2 * tCrB_at, wgmma_sw128_16_1024);
                 wgmma_64x128x16_f32f16f16_ss(tCrC, tCrA_desc, tCrB_desc, kk > 0 || k_above_0);
             }
-            //   17_matmul_warp_specialized.py:51  mo.warpgroup_commit_batch()
+            //   17_matmul_warp_specialized.py:45  mo.warpgroup_commit_batch()
             warpgroup_commit_batch();
-            //   17_matmul_warp_specialized.py:52  mo.warpgroup_wait(1)  # the products of the stage before are done
+            //   17_matmul_warp_specialized.py:46  mo.warpgroup_wait(1)  # the products of the stage before are done
             warpgroup_wait_1();
-            //   17_matmul_warp_specialized.py:53  if k > 0 and first:
+            //   17_matmul_warp_specialized.py:47  if k > 0 and first:
             if (k_above_0 && first) {
-                //   17_matmul_warp_specialized.py:54  pipe.consumer_release(before)  # one arrival of each warpgroup
+                //   17_matmul_warp_specialized.py:48  pipe.consumer_release(before)  # one arrival of each warpgroup
                 mbarrier_arrive(pipe_empty_s + 8 * before_stage);
             }
-            //   17_matmul_warp_specialized.py:55  before, state = state, state.next()
+            //   17_matmul_warp_specialized.py:49  before, state = state, state.next()
             const int state_stage_plus_1 = state_stage + 1;
             const bool state_stage_plus_1_is_5 = state_stage_plus_1 == 5;
-            //   17_matmul_warp_specialized.py:46  for k in range(k_tiles):
+            //   17_matmul_warp_specialized.py:40  for k in range(k_tiles):
             before_stage = state_stage;
             state_stage = state_stage_plus_1_is_5 ? 0 : state_stage_plus_1;
             state_phase = state_stage_plus_1_is_5 ? state_phase ^ 1 : state_phase;
         }
-        //   17_matmul_warp_specialized.py:56  mo.warpgroup_wait(0)
+        //   17_matmul_warp_specialized.py:50  mo.warpgroup_wait(0)
         warpgroup_wait_0();
         #pragma unroll
         for (int i = 0; i < 64; ++i) {
             wgmma_pin(tCrC[i]);
         }
-        //   17_matmul_warp_specialized.py:66  part = tCrC.to(sC.dtype)  # (MMA, MMA_M, MMA_N): rounds to float16
+        //   17_matmul_warp_specialized.py:60  part = tCrC.to(sC.dtype)  # (MMA, MMA_M, MMA_N): rounds to float16
         unsigned part[32];
         #pragma unroll
         for (int i = 0; i < 32; ++i) {
             part[i] = to_f16x2(tCrC[2 * i], tCrC[2 * i + 1]);
         }
-        //   17_matmul_warp_specialized.py:67  mo.copyto(copy_C, thr_copy.partition_D(sC), thr_copy.retile_S(part))
+        //   17_matmul_warp_specialized.py:61  mo.copyto(copy_C, thr_copy.partition_D(sC), thr_copy.retile_S(part))
         #pragma unroll
         for (int j = 0; j < 2; ++j) {
             #pragma unroll
@@ -259,21 +259,21 @@ matmul_kernel(const __grid_constant__ TensorMap A, const int A_1,
                 stmatrix_x4(sC_s + 2 * (swizzle_3_3_3(tx % 16 * 64 + tx_mod_256 / 16 % 2 * 8 + tx_mod_256 / 32 * 1024 + 16 * i) + 8192 * j), part[4 * i + 16 * j], part[4 * i + 16 * j + 1], part[4 * i + 16 * j + 2], part[4 * i + 16 * j + 3]);
             }
         }
-        //   17_matmul_warp_specialized.py:68  mo.fence_proxy_async()  # what this thread wrote is visible to TMA
+        //   17_matmul_warp_specialized.py:62  mo.fence_proxy_async()  # what this thread wrote is visible to TMA
         fence_proxy_async();
-        //   17_matmul_warp_specialized.py:69  mo.barrier_sync(1, CONSUMERS)
+        //   17_matmul_warp_specialized.py:63  mo.barrier_sync(1, CONSUMERS)
         bar_sync(1, 256);
-        // 17_matmul_warp_specialized.py:90  store(C, sC, copy_C, consume(mma, sA, sB, pipe, mo.ceil_div(K, BK)))
-        //   17_matmul_warp_specialized.py:70  if tid == 0:
+        // 17_matmul_warp_specialized.py:84  store(C, sC, copy_C, consume(mma, sA, sB, pipe, mo.ceil_div(K, BK)))
+        //   17_matmul_warp_specialized.py:64  if tid == 0:
         if (tx_is_0) {
-            //   17_matmul_warp_specialized.py:71  mo.copyto(C, mo.tile(C.tensor, (BM, BN), (bx, by)), sC)
+            //   17_matmul_warp_specialized.py:65  mo.copyto(C, mo.tile(C.tensor, (BM, BN), (bx, by)), sC)
             const int bx_times_128 = bx * 128;
             const int by_times_128 = by * 128;
             tma_store_2d(sC_s, &C, by_times_128, bx_times_128);
             tma_store_2d(sC_s + 16384, &C, by_times_128 + 64, bx_times_128);
-            //   17_matmul_warp_specialized.py:72  mo.tma_store_arrive()
+            //   17_matmul_warp_specialized.py:66  mo.tma_store_arrive()
             bulk_commit_group();
-            //   17_matmul_warp_specialized.py:73  mo.tma_store_wait(0)
+            //   17_matmul_warp_specialized.py:67  mo.tma_store_wait(0)
             bulk_wait_group_read_0();
         }
     }

@@ -95,122 +95,122 @@ matmul_kernel(const __grid_constant__ TensorMap A, const int A_1,
     const unsigned empty_s = (unsigned)__cvta_generic_to_shared(empty);
     const int warpgroup = __shfl_sync(0xffffffffu, threadIdx.x / 128, 0);
 
-    // 15_matmul_wgmma.py:75  tid = mo.thread_idx().x
+    // 15_matmul_wgmma.py:69  tid = mo.thread_idx().x
     const int tx = threadIdx.x;
-    // 15_matmul_wgmma.py:76  bx, by, _ = mo.block_idx()
+    // 15_matmul_wgmma.py:70  bx, by, _ = mo.block_idx()
     const int bx = blockIdx.x;
-    // 15_matmul_wgmma.py:77  gC = mo.tile(C, (BM, BN), (bx, by))  # (BM, BN)
+    // 15_matmul_wgmma.py:71  gC = mo.tile(C, (BM, BN), (bx, by))  # (BM, BN)
     const int by_times_128 = (int)blockIdx.y * 128;
-    // 15_matmul_wgmma.py:81  if tid == 0:
+    // 15_matmul_wgmma.py:75  if tid == 0:
     if (tx == 0) {
-        // 15_matmul_wgmma.py:82  for stage in mo.static_range(STAGES):
+        // 15_matmul_wgmma.py:76  for stage in mo.static_range(STAGES):
         #pragma unroll
         for (int stage = 0; stage < 4; ++stage) {
-            // 15_matmul_wgmma.py:83  mo.mbarrier_init(full, stage, 1)  # the producer arrives; the bytes it expects count...
+            // 15_matmul_wgmma.py:77  mo.mbarrier_init(full, stage, 1)  # the producer arrives; the bytes it expects count...
             mbarrier_init(full_s + 8 * stage, 1);
-            // 15_matmul_wgmma.py:84  mo.mbarrier_init(empty, stage, 2)  # a thread of each warpgroup arrives
+            // 15_matmul_wgmma.py:78  mo.mbarrier_init(empty, stage, 2)  # a thread of each warpgroup arrives
             mbarrier_init(empty_s + 8 * stage, 2);
         }
-        // 15_matmul_wgmma.py:85  mo.fence_mbarrier_init()
+        // 15_matmul_wgmma.py:79  mo.fence_mbarrier_init()
         fence_mbarrier_init();
     }
-    // 15_matmul_wgmma.py:86  mo.sync_threads()
+    // 15_matmul_wgmma.py:80  mo.sync_threads()
     __syncthreads();
-    // 15_matmul_wgmma.py:88  if mo.warpgroup_idx() == 2:
+    // 15_matmul_wgmma.py:82  if mo.warpgroup_idx() == 2:
     if (warpgroup == 2) {
-        // 15_matmul_wgmma.py:89  mo.warpgroup_reg_dealloc(40)  # registers that the other two take
+        // 15_matmul_wgmma.py:83  mo.warpgroup_reg_dealloc(40)  # registers that the other two take
         setmaxnreg_dec_40();
-        // 15_matmul_wgmma.py:90  if tid == CONSUMERS:
+        // 15_matmul_wgmma.py:84  if tid == CONSUMERS:
         if (tx == 256) {
-            // 15_matmul_wgmma.py:91  produce(A, B, ring)
-            //   15_matmul_wgmma.py:36  gA = mo.tile(A.tensor, (BM, BK), (bx, None))  # (BM, BK, k), coordinates in A
+            // 15_matmul_wgmma.py:85  produce(A, B, ring)
+            //   15_matmul_wgmma.py:30  gA = mo.tile(A.tensor, (BM, BK), (bx, None))  # (BM, BK, k), coordinates in A
             const int bx_times_128 = bx * 128;
-            //   15_matmul_wgmma.py:39  for k in range(mo.size(gA, 2)):
+            //   15_matmul_wgmma.py:33  for k in range(mo.size(gA, 2)):
             int phase = 1;
             int stage = 0;
             for (int k = 0; k < ((A_1 + 63) >> 6); ++k) {
-                //   15_matmul_wgmma.py:40  mo.mbarrier_wait(empty, stage, phase)
+                //   15_matmul_wgmma.py:34  mo.mbarrier_wait(empty, stage, phase)
                 mbarrier_wait(empty_s + 8 * stage, phase);
-                //   15_matmul_wgmma.py:41  mo.mbarrier_arrive_expect_tx(full, stage, A.bytes + B.bytes)
+                //   15_matmul_wgmma.py:35  mo.mbarrier_arrive_expect_tx(full, stage, A.bytes + B.bytes)
                 mbarrier_arrive_expect_tx(full_s + 8 * stage, 32768);
-                //   15_matmul_wgmma.py:42  mo.copyto(A, sA[:, :, stage], gA[:, :, k], barrier=(full, stage))
+                //   15_matmul_wgmma.py:36  mo.copyto(A, sA[:, :, stage], gA[:, :, k], barrier=(full, stage))
                 const int stage_times_8192 = stage * 8192;
                 const int k_times_64 = k * 64;
                 tma_load_2d(sA_s + 2 * stage_times_8192, &A, k_times_64, bx_times_128, full_s + 8 * stage);
-                //   15_matmul_wgmma.py:43  mo.copyto(B, sB[:, :, stage], gB[:, :, k], barrier=(full, stage))
+                //   15_matmul_wgmma.py:37  mo.copyto(B, sB[:, :, stage], gB[:, :, k], barrier=(full, stage))
                 tma_load_2d(sB_s + 2 * stage_times_8192, &B, k_times_64, by_times_128, full_s + 8 * stage);
-                //   15_matmul_wgmma.py:44  stage, phase = next_stage(stage, phase)
-                //     15_matmul_wgmma.py:25  stage += 1
+                //   15_matmul_wgmma.py:38  stage, phase = next_stage(stage, phase)
+                //     15_matmul_wgmma.py:19  stage += 1
                 const int stage_plus_1 = stage + 1;
-                //     15_matmul_wgmma.py:26  if stage == STAGES:
+                //     15_matmul_wgmma.py:20  if stage == STAGES:
                 int stage_1 = stage_plus_1;
                 if (stage_plus_1 == 4) {
                     phase ^= 1;
                     stage_1 = 0;
                 }
-                //   15_matmul_wgmma.py:39  for k in range(mo.size(gA, 2)):
+                //   15_matmul_wgmma.py:33  for k in range(mo.size(gA, 2)):
                 stage = stage_1;
             }
         }
     } else {
-        // 15_matmul_wgmma.py:93  mo.warpgroup_reg_alloc(232)
+        // 15_matmul_wgmma.py:87  mo.warpgroup_reg_alloc(232)
         setmaxnreg_inc_232();
-        // 15_matmul_wgmma.py:94  consume(gC, mma, ring, mo.ceil_div(K, BK))
-        //   15_matmul_wgmma.py:53  tCrA = thr_mma.partition_fragment_A(sA)  # (MMA, MMA_M, MMA_K, stages): descriptor...
+        // 15_matmul_wgmma.py:88  consume(gC, mma, ring, mo.ceil_div(K, BK))
+        //   15_matmul_wgmma.py:47  tCrA = thr_mma.partition_fragment_A(sA)  # (MMA, MMA_M, MMA_K, stages): descriptor...
         const int tx_mod_128 = tx % 128;
         const int tx_mod_256_div_128 = tx % 256 / 128;
         const int tCrA_at = tx_mod_256_div_128 * 4096;
-        //   15_matmul_wgmma.py:56  tCrC = thr_mma.make_fragment_C(tCgC)  # (MMA, MMA_M, MMA_N): registers
+        //   15_matmul_wgmma.py:50  tCrC = thr_mma.make_fragment_C(tCgC)  # (MMA, MMA_M, MMA_N): registers
         float tCrC[64];
-        //   15_matmul_wgmma.py:58  for k in range(k_tiles):
+        //   15_matmul_wgmma.py:52  for k in range(k_tiles):
         int before = 0;
         int phase = 0;
         int stage = 0;
         for (int k = 0; k < ((K + 63) >> 6); ++k) {
-            //   15_matmul_wgmma.py:59  mo.mbarrier_wait(full, stage, phase)
+            //   15_matmul_wgmma.py:53  mo.mbarrier_wait(full, stage, phase)
             mbarrier_wait(full_s + 8 * stage, phase);
-            //   15_matmul_wgmma.py:60  mo.warpgroup_arrive()
+            //   15_matmul_wgmma.py:54  mo.warpgroup_arrive()
             warpgroup_arrive();
-            //   15_matmul_wgmma.py:61  for kk in mo.static_range(mo.size(tCrA, 2)):  # one instruction deep in K; the fir...
+            //   15_matmul_wgmma.py:55  for kk in mo.static_range(mo.size(tCrA, 2)):  # one instruction deep in K; the fir...
             const int stage_times_8192 = stage * 8192;
             const bool k_above_0 = k > 0;
             #pragma unroll
             for (int kk = 0; kk < 4; ++kk) {
-                //   15_matmul_wgmma.py:62  mo.gemm(mma, tCrA[:, :, kk, stage], tCrB[:, :, kk, stage], tCrC, accumulate=kk > 0...
+                //   15_matmul_wgmma.py:56  mo.gemm(mma, tCrA[:, :, kk, stage], tCrB[:, :, kk, stage], tCrC, accumulate=kk > 0...
                 const int stage_times_8192_plus_kk = stage_times_8192 + 16 * kk;
                 const unsigned long long tCrA_desc = wgmma_descriptor(sA_s + 2 * (tCrA_at + stage_times_8192_plus_kk), wgmma_sw128_16_1024);
                 const unsigned long long tCrB_desc = wgmma_descriptor(sB_s + 2 * stage_times_8192_plus_kk, wgmma_sw128_16_1024);
                 wgmma_64x128x16_f32f16f16_ss(tCrC, tCrA_desc, tCrB_desc, kk > 0 || k_above_0);
             }
-            //   15_matmul_wgmma.py:63  mo.warpgroup_commit_batch()
+            //   15_matmul_wgmma.py:57  mo.warpgroup_commit_batch()
             warpgroup_commit_batch();
-            //   15_matmul_wgmma.py:64  mo.warpgroup_wait(1)  # all but the products of this stage are done
+            //   15_matmul_wgmma.py:58  mo.warpgroup_wait(1)  # all but the products of this stage are done
             warpgroup_wait_1();
-            //   15_matmul_wgmma.py:65  if k > 0 and tid % 128 == 0:
+            //   15_matmul_wgmma.py:59  if k > 0 and tid % 128 == 0:
             if (k_above_0 && tx_mod_128 == 0) {
-                //   15_matmul_wgmma.py:66  mo.mbarrier_arrive(empty, before)  # so the stage before it is empty, for this war...
+                //   15_matmul_wgmma.py:60  mo.mbarrier_arrive(empty, before)  # so the stage before it is empty, for this war...
                 mbarrier_arrive(empty_s + 8 * before);
             }
-            //   15_matmul_wgmma.py:68  stage, phase = next_stage(stage, phase)
-            //     15_matmul_wgmma.py:25  stage += 1
+            //   15_matmul_wgmma.py:62  stage, phase = next_stage(stage, phase)
+            //     15_matmul_wgmma.py:19  stage += 1
             const int stage_plus_1 = stage + 1;
-            //     15_matmul_wgmma.py:26  if stage == STAGES:
+            //     15_matmul_wgmma.py:20  if stage == STAGES:
             int stage_1 = stage_plus_1;
             if (stage_plus_1 == 4) {
                 phase ^= 1;
                 stage_1 = 0;
             }
-            //   15_matmul_wgmma.py:58  for k in range(k_tiles):
+            //   15_matmul_wgmma.py:52  for k in range(k_tiles):
             before = stage;
             stage = stage_1;
         }
-        //   15_matmul_wgmma.py:69  mo.warpgroup_wait(0)
+        //   15_matmul_wgmma.py:63  mo.warpgroup_wait(0)
         warpgroup_wait_0();
         #pragma unroll
         for (int i = 0; i < 64; ++i) {
             wgmma_pin(tCrC[i]);
         }
-        //   15_matmul_wgmma.py:70  mo.copyto(tCgC, tCrC)
+        //   15_matmul_wgmma.py:64  mo.copyto(tCgC, tCrC)
         #pragma unroll
         for (int j = 0; j < 16; ++j) {
             #pragma unroll

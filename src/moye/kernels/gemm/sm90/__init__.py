@@ -1,1 +1,12 @@
-"""Matrix products on Hopper's warpgroup instructions, fed by TMA."""
+"""Matrix products on Hopper's warpgroup instructions, fed by TMA.
+
+Read it top down:
+
+    host       what a launch is: arguments checked, a configuration chosen, TMA copies made
+    config     the configurations, and the model that chooses one without a search
+    plan       what the kernel is specialised on: how A and B come in, how they are multiplied, how C goes out
+    kernel     the roles of a block: a warp that loads, warpgroups that multiply
+    epilogue   a warpgroup's sums on their way to C, piece by piece
+    fusion     what is done to a piece on that way: factors, addends, an activation
+    grouped    several products in one launch, made of the same parts
+"""

@@ -1,11 +1,11 @@
-"""From the sums of a warpgroup to C: gathered over a cluster, scaled, added to, activated, rounded, stored.
+"""A warpgroup's sums on their way to C: cut into pieces, gathered over a cluster, finished, rounded, stored.
 
-In: accumulators (MMA, MMA_M, MMA_N) of a tile, where it lies, C and what is fused.  Out: C written.
+In: accumulators (MMA, MMA_M, MMA_N) of a tile, which tile it is, C and what is fused.  Out: C written.
 
-    store(plan, out, sC, acc, row, column, batch)
+    store(plan, out, sC, acc, (m, n, batch))
 
-C goes through shared memory by TMA, 64 rows and up to 64 columns at a time through two buffers; a C that TMA cannot
-describe is stored from registers, predicated.
+C goes through shared memory by TMA, 64 rows and up to 64 columns at a time through two buffers, so that one piece is
+written while the one before leaves; a C that TMA cannot describe is stored from registers, predicated.
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ from typing import Any
 
 import moye as mo
 from moye.kernels.gemm.sm90.config import GROUP
+from moye.kernels.gemm.sm90.fusion import finish
 
-REPEATS = 1 << 30
-"""Elements of a mode along which a vector repeats: more than any C has, as tiles reach beyond C."""
+_STORING, _GATHERING = 1, 3
+"""Named barriers: of the warpgroup that stores (1 and 2), and of all that multiply.  0 is that of ``sync_threads``."""
 
 
 @dataclass(frozen=True, slots=True)
-class Output:
+class Epilogue:
     """C, as TMA copy or as tensor, what is fused into it, and its extents; what is not asked for is None.
 
     ``row``: where the matrix begins whose tiles these are, in a C of several.
@@ -41,124 +42,127 @@ class Output:
 
 
 @mo.jit
-def part_of(plan, X, place, batch):
-    """A thread's elements of the piece of X, (M, N) or (M, N, L), that lies at ``place``."""
-    matrix = X[:, :, batch] if mo.rank(X) == 3 else X
-    thr_mma = plan.chunk.get_slice(mo.thread_idx().x % GROUP)
-    return thr_mma.partition_C(mo.tile(matrix, (64, plan.columns), place, ragged=True))     # (MMA, 1, 1)
+def store(plan, out, sC, acc, tile):
+    """The warpgroup's rows of a tile to C, piece after piece through two buffers."""
+    sums, config, (bx, by, bz) = plan.pieces(acc), plan.config, tile   # (sums, column, row)
+    halves = 2 if plan.fusion.gated else 1                              # a gated tile has its two factors side by side
+    columns, rows = mo.size(sums, 1) // halves, mo.size(sums, 2)
+    group, groups = (0, 1) if plan.in_turns else (mo.warpgroup_idx(), config.groups)    # who shares the tile's rows
+    for p in mo.static_range(rows * columns):
+        i, c = p // columns, p % columns
+        place = (bx * (config.bM // 64) + group + groups * i, by * columns + c)
+        parts = [plan.C.piece.partition_fragment_C((64, plan.C.columns)) for _ in range(halves)]    # (MMA, 1, 1)
+        for half in mo.static_range(halves):
+            mo.copyto(parts[half].with_layout(mo.make_layout(mo.size(sums, 0))), sums[:, c + half * columns, i])
+        part = finish(plan, out, parts, place, bz)
+        # The last piece of a tile of an odd number of them was in buffer 0, where the next tile begins: no store of it
+        # may be left.  Else the latest one reads the other buffer, and may go on.
+        put(plan, out, sC, part, place, bz, p % 2, 0 if p == 0 and rows * columns % 2 else 1)
+
+
+# --- a tile whose k tiles are split over the blocks of a cluster -----------------------------------------------------
 
 
 @mo.jit
-def finish(plan, out, parts, place, batch):
-    """Everything but the rounding, on the sums (MMA, 1, 1) of a piece, or of both halves of a gated product."""
-    part = linear(plan, out, parts[0], place, batch, 0)
-    if plan.fusion.activation is not None:
-        part[...] = plan.fusion.activation(part)
-    if plan.fusion.gated:
-        part[...] = part * linear(plan, out, parts[1], place, batch, 1)
-    return part
+def gather_and_store(plan, out, memory, acc, tile):
+    """Each block of the cluster hands its sums round in shared memory, and stores the pieces that are its own.
+
+    They lie where tiles of A were, and the pieces on their way out where tiles of B were.
+    """
+    sums, config, (bx, by, bz) = plan.pieces(acc), plan.config, tile   # (sums, column, row)
+    each, columns, rows = mo.size(sums, 0), mo.size(sums, 1), mo.size(sums, 2)
+    tid, rank = mo.thread_idx().x, mo.cluster_rank()
+    sC = mo.recast(memory[1], plan.C.dtype).with_layout(plan.C.staged) if plan.C.major else None
+    parts = hand_round(plan, memory, acc, mo.shape(sums))               # (4, threads, sums / 4, column, row)
+    for p in mo.static_range(rows * columns):
+        if rank == p % config.split_k:                                  # the blocks have pieces in turn
+            i, c = p // columns, p % columns
+            part = plan.C.piece.partition_fragment_C((64, plan.C.columns))          # (MMA, 1, 1)
+            part.fill(0)
+            for peer in mo.static_range(config.split_k):                # in one order, so that results repeat
+                theirs = mo.make_fragment_like(part).with_layout(mo.make_layout((4, each // 4)))    # (4, sums / 4)
+                mo.copyto(theirs, mo.map_shared_rank(parts, peer)[:, tid, :, c, i])
+                part[...] = part + theirs.with_layout(part.layout)
+            place = (bx * (config.bM // 64) + mo.warpgroup_idx() + config.groups * i, by * columns + c)
+            put(plan, out, sC, finish(plan, out, [part], place, bz), place, bz, p // config.split_k % 2, 1)
+    mo.cluster_sync()                                                   # no block ends while others read its sums
 
 
 @mo.jit
-def linear(plan, out, part, place, batch, half):
-    """part * alpha * row_scale * col_scale + beta * C + residual + bias."""
-    fusion, across = plan.fusion, 0 if plan.config.swap else 1
-    if fusion.scaled:
-        part[...] = part * out.alpha
-    if fusion.rows:
-        part[...] = part * along(plan, out, out.rows, 1 - across, part, place)
-    if fusion.columns:
-        part[...] = part * along(plan, out, out.columns[half], across, part, place)
-    if fusion.accumulate or fusion.residual:
-        coords = part_of(plan, mo.identity_tensor((out.M, out.N)), place, batch)
-        inside = mo.fragment(mo.make_layout(mo.shape(part)), mo.bool)
-        for v in mo.static_range(mo.size(part)):
-            m, n = coords[v]
-            inside[v] = (m < out.M) & (n < out.N)
-        if fusion.accumulate:
-            part[...] = part + read(part_of(plan, out.C, place, batch), inside, part.dtype) * out.beta
-        if fusion.residual:
-            part[...] = part + read(part_of(plan, out.residual, place, batch), inside, part.dtype)
-    if fusion.bias:
-        part[...] = part + along(plan, out, out.bias[half], across, part, place)
-    return part
+def hand_round(plan, memory, acc, shape):
+    """The sums of all threads in shared memory, four at a time next to those of other threads: no bank conflicts."""
+    threads, tid, (each, columns, rows) = plan.config.groups * GROUP, mo.thread_idx().x, shape
+    parts = mo.recast(memory[0], acc.dtype).with_layout(mo.make_layout((4, threads, each // 4, columns, rows)))
+    mo.barrier_sync(_GATHERING, threads)                                # the stages are read, by all of the block
+    quads = acc.with_layout(mo.make_layout((4, each // 4, columns, rows)))          # (4, sums / 4, column, row)
+    mo.copyto(parts[:, tid, :, :, :], quads)
+    mo.cluster_sync()                                                   # the sums of every block are there
+    return parts
 
 
-@mo.jit
-def read(source, inside, dtype):
-    """What of it lies inside, in the precision of the sums; zeros for the rest."""
-    held = mo.fragment(mo.make_layout(mo.shape(source)), source.dtype)
-    wide = mo.fragment(mo.make_layout(mo.shape(source)), dtype)
-    mo.copyto(held, source, pred=inside, zero_fill=True)
-    mo.copyto(wide, held)
-    return wide
-
-
-@mo.jit
-def along(plan, out, vector, mode, part, place):
-    """What a vector along a mode of C holds for a piece (MMA, 1, 1); a thread reads each element of its once."""
-    extents = (out.M, out.N)
-    coords = part_of(plan, mo.identity_tensor(extents), place, 0)
-    tCgV = part_of(plan, spread(vector, mode, out.M, out.N), place, 0)  # ((2, 2, columns / 8), 1, 1): column, row, 8s
-    modes = 3 if plan.columns > 8 else 2
-    own = tCgV[(0, None, 0)[:modes], 0, 0] if mode == 0 else tCgV[(None, 0, None)[:modes], 0, 0]
-    inside = mo.fragment(mo.make_layout(mo.shape(own)), mo.bool)
-    for v in mo.static_range(mo.size(own)):
-        first = 2 * v if mode == 0 else v % 2 + v // 2 * 4
-        inside[v] = coords[first][mode] < extents[mode]
-    steps = (0, 1, 0) if mode == 0 else (1, 0, 2)
-    return read(own, inside, part.dtype).with_layout(mo.make_layout(mo.shape(tCgV), (steps[:modes], 0, 0)))
-
-
-@mo.jit
-def spread(vector, mode, M, N):
-    """A vector along a mode as a tensor that repeats it along the other, beyond C too: tiles end before it does."""
-    step = mo.stride(vector.layout)[0]
-    if mode == 0:
-        return vector.with_layout(mo.make_layout((M, REPEATS), (step, 0)))
-    return vector.with_layout(mo.make_layout((REPEATS, N), (0, step)))
+# --- one piece -------------------------------------------------------------------------------------------------------
 
 
 @mo.jit
 def put(plan, out, sC, part, place, batch, buffer, pending):
     """A finished piece (MMA, 1, 1) to C, rounded; ``pending`` stores of this thread may still read shared memory."""
-    tid = mo.thread_idx().x
-    group, lane = tid // GROUP, tid % GROUP
-    rounded = mo.make_fragment_like(part, plan.out)
+    rounded = mo.make_fragment_like(part, plan.C.dtype)                 # (MMA, 1, 1)
     mo.copyto(rounded, part)
-    thr_store = plan.store.get_slice(lane)
-    tRrC = thr_store.retile_S(rounded)                                  # (CPY, CPY_M, CPY_N)
-    if plan.major_C:
-        rows = mo.size(plan.tiles[2], 0)
-        by_warp = rows == 16
-        first = lane % 32 == 0 if by_warp else lane == 0
-        if first:
-            mo.tma_store_wait(pending)
-        meet(by_warp, group)
-        sD = mo.tile(sC, (64, plan.columns, 1), (group, 0, buffer))[:, :, 0]        # (64, columns)
-        mo.copyto(plan.store, thr_store.partition_D(sD), tRrC)
-        mo.fence_proxy_async()
-        meet(by_warp, group)
-        if first:
-            strip = lane // 32 if by_warp else 0
-            row, column = place
-            gC = tiles_of(below(out.tma.tensor, out.row), (rows, plan.columns), plan.batched)   # (rows, columns, m, n)
-            sS = mo.tile(sC, (rows, plan.columns, 1), (group * (64 // rows) + strip, 0, buffer))[:, :, 0]
-            mo.copyto(out.tma, at(gC, row * (64 // rows) + strip, column, batch, plan.batched), sS)
-            mo.tma_store_arrive()
+    if plan.C.major:
+        put_by_tma(plan, out, sC, rounded, place, batch, buffer, pending)
     else:
-        C = below(out.C[:, :, batch] if mo.rank(out.C) == 3 else out.C, out.row)
-        tDgC = thr_store.partition_D(mo.tile(C, (64, plan.columns), place, ragged=True))
-        tDcC = thr_store.partition_D(mo.tile(mo.identity_tensor((out.M, out.N)), (64, plan.columns), place,
-                                             ragged=True))
-        width = mo.size(mo.shape(tDcC)[0][0])                           # ((width, stores), 1, 1)
-        stores = mo.size(tDcC) // width
-        inside = mo.fragment(stores, mo.bool)
-        for s in mo.static_range(stores):
-            m, n = tDcC[(0, s), 0, 0]
-            inside[s] = (m < out.M) & (n < out.N)
-        inside = inside.with_layout(mo.make_layout(((width, stores), 1, 1), ((0, 1), 0, 0)))
-        mo.copyto(plan.store, tDgC, tRrC, pred=inside)
+        put_by_threads(plan, out, rounded, place, batch)
+
+
+@mo.jit
+def put_by_tma(plan, out, sC, rounded, place, batch, buffer, pending):
+    """Through a buffer of shared memory, from which one thread of a warpgroup, or of each warp, stores."""
+    group, lane = mo.thread_idx().x // GROUP, mo.thread_idx().x % GROUP
+    rows = mo.size(plan.C.box, 0)                                       # 64 of a warpgroup, or 16 of a warp
+    by_warp = rows == 16
+    first = lane % 32 == 0 if by_warp else lane == 0
+    thr_copy = plan.C.copy.get_slice(lane)
+    if first:
+        mo.tma_store_wait(pending)                                      # only the thread that stored can wait for it,
+    meet(by_warp, group)                                                # so the others wait here: the buffer is free
+    sD = mo.tile(sC, (64, plan.C.columns, 1), (group, 0, buffer))[:, :, 0]          # (64, columns)
+    mo.copyto(plan.C.copy, thr_copy.partition_D(sD), thr_copy.retile_S(rounded))
+    mo.fence_proxy_async()                                              # what this thread wrote is visible to TMA,
+    meet(by_warp, group)                                                # and now what all of them wrote
+    if first:
+        strip = lane // 32 if by_warp else 0
+        row, column = place
+        sS = mo.tile(sC, (rows, plan.C.columns, 1), (group * (64 // rows) + strip, 0, buffer))[:, :, 0]
+        gC = tile_of(plan, below(out.tma.tensor, out.row), (rows, plan.C.columns), row * (64 // rows) + strip, column,
+                     batch)                                             # (rows, columns[, 1])
+        mo.copyto(out.tma, gC, sS)
+        mo.tma_store_arrive()                                           # a group of its own, to be waited for
+
+
+@mo.jit
+def put_by_threads(plan, out, rounded, place, batch):
+    """Straight from registers; one predicate for the elements of a store, which lie in one row."""
+    thr_copy = plan.C.copy.get_slice(mo.thread_idx().x % GROUP)
+    tRrC = thr_copy.retile_S(rounded)                                   # (CPY, CPY_M, CPY_N)
+    C = below(out.C[:, :, batch] if mo.rank(out.C) == 3 else out.C, out.row)
+    tDgC = thr_copy.partition_D(mo.tile(C, (64, plan.C.columns), place, ragged=True))
+    coords = mo.identity_tensor((out.M, out.N))
+    tDcC = thr_copy.partition_D(mo.tile(coords, (64, plan.C.columns), place, ragged=True))
+    width = mo.size(mo.shape(tDcC)[0][0])                               # ((width, stores), 1, 1)
+    stores = mo.size(tDcC) // width
+    inside = mo.fragment(stores, mo.bool)
+    for s in mo.static_range(stores):
+        m, n = tDcC[(0, s), 0, 0]
+        inside[s] = (m < out.M) & (n < out.N)
+    inside = inside.with_layout(mo.make_layout(((width, stores), 1, 1), ((0, 1), 0, 0)))
+    mo.copyto(plan.C.copy, tDgC, tRrC, pred=inside)
+
+
+@mo.jit
+def finish_stores(plan):
+    """Shared memory is freed with the block: the threads that store wait until TMA has read it."""
+    if plan.C.major and mo.thread_idx().x % (GROUP if plan.config.store == "warpgroup" else 32) == 0:
+        mo.tma_store_wait(0)
 
 
 @mo.jit
@@ -167,7 +171,7 @@ def meet(by_warp, group):
     if by_warp:
         mo.sync_warp()
     else:
-        mo.barrier_sync(1 + group, GROUP)
+        mo.barrier_sync(_STORING + group, GROUP)
 
 
 @mo.jit
@@ -177,16 +181,8 @@ def below(X, row):
 
 
 @mo.jit
-def tiles_of(X, tiler, batched):
-    """Tiles of TMA coordinates (rows, columns[, 1], m, n[, l])."""
-    if batched:
-        return mo.tile(X, (*tiler, 1), (None, None, None), ragged=True)
-    return mo.tile(X, tiler, (None, None), ragged=True)
-
-
-@mo.jit
-def at(tiles, m, n, batch, batched):
-    """One of them."""
-    if batched:
-        return tiles[:, :, :, m, n, batch]
-    return tiles[:, :, m, n]
+def tile_of(plan, X, tiler, m, n, batch):
+    """A tile of TMA coordinates, (rows, columns) or of one batch (rows, columns, 1); it may reach beyond the edges."""
+    if plan.extents.batched:
+        return mo.tile(X, (*tiler, 1), (None, None, None), ragged=True)[:, :, :, m, n, batch]
+    return mo.tile(X, tiler, (None, None), ragged=True)[:, :, m, n]

@@ -19,14 +19,36 @@ from moye.kernels.gemm.parts.arguments import activation_of, apart, array, confi
 from moye.kernels.gemm.parts.epilogues import ACTIVATIONS
 from moye.kernels.gemm.simt.config import SMS
 from moye.kernels.gemm.sm90.config import GROUP, Problem, WarpgroupConfig, choose
-from moye.kernels.gemm.sm90.epilogue import Output, below, finish, put
+from moye.kernels.gemm.sm90.epilogue import Epilogue, below, finish_stores, store
+from moye.kernels.gemm.sm90.fusion import Fusion
 from moye.kernels.gemm.sm90.host import EIGHTH, check_dtypes, check_extents, loaded, multiplied, stored, width
-from moye.kernels.gemm.sm90.kernel import mainloop, pieces, promoted_mainloop
-from moye.kernels.gemm.sm90.plan import Fusion, Plan, make_plan
+from moye.kernels.gemm.sm90.kernel import mainloop, promoted_mainloop, share_registers, stages_of
+from moye.kernels.gemm.sm90.plan import Plan, make_plan
 from moye.kernels.pack import packed
 from moye.kernels.workspace import zeros
 
 Activation = str | Callable[[Any], Any]
+
+
+@mo.kernel
+def grouped_gemm_sm90_kernel(A, B, out, offsets, whole: mo.Constexpr, partly: mo.Constexpr):
+    """Tiles of all groups, block after block of the persistent grid; two plans, which differ in how C is stored."""
+    plan, tid = whole, mo.thread_idx().x
+    config, groups = plan.config, plan.config.groups
+    sA, sB, _ = stages_of(plan)                                         # (bM, bK, stages), (bN, bK, stages)
+    sC = mo.shared_array(plan.C.dtype, plan.C.staged) if plan.C.major else None     # (64 * groups, columns, 2)
+    pipe = mo.PipelineTma(config.stages, A.bytes + B.bytes, consumers=groups)
+    pipe.init()
+    mo.sync_threads()
+    k_tiles, n_tiles = mo.ceil_div(mo.size(A.tensor, 1), config.bK), mo.ceil_div(out.N, config.bN)
+    work = mo.GroupedTileScheduler(offsets, config.bM, n_tiles, config.raster).start()
+    if mo.warpgroup_idx() == groups:
+        share_registers(plan, loads=True)
+        if tid == groups * GROUP:
+            produce(plan, A, B, sA, sB, pipe, work, k_tiles)
+    else:
+        share_registers(plan, loads=False)
+        consume(plan, partly, out, sA, sB, sC, pipe, work, k_tiles)
 
 
 @mo.jit
@@ -47,56 +69,26 @@ def produce(plan, A, B, sA, sB, pipe, work, k_tiles):
 
 
 @mo.jit
-def store(plan, out, sC, acc, n):
-    """The warpgroup's rows of a tile; ``out`` begins at the tile's first row and has the rows that are left."""
-    sums, config, group = pieces(plan, acc), plan.config, mo.warpgroup_idx()            # (sums, column, row)
-    columns, rows = mo.size(sums, 1), mo.size(sums, 2)
-    for p in mo.static_range(rows * columns):
-        i, c = p // columns, p % columns
-        place = (group + config.groups * i, n * columns + c)
-        part = plan.chunk.partition_fragment_C((64, plan.columns))                      # (MMA, 1, 1)
-        mo.copyto(part.with_layout(mo.make_layout(mo.size(sums, 0))), sums[:, c, i])
-        part = finish(plan, out, [part], place, 0)
-        put(plan, out, sC, part, place, 0, p % 2, 0 if p == 0 and rows * columns % 2 else 1)
-
-
-@mo.kernel
-def grouped_gemm_sm90_kernel(A, B, out, offsets, whole: mo.Constexpr, partly: mo.Constexpr):
-    """Tiles of all groups, block after block of the persistent grid; two plans, which differ in how C is stored."""
-    plan, tid = whole, mo.thread_idx().x
-    config, groups = plan.config, plan.config.groups
-    sA = mo.shared_array(plan.dtypes[0], plan.sA)                       # (bM, bK, stages)
-    sB = mo.shared_array(plan.dtypes[1], plan.sB)                       # (bN, bK, stages)
-    sC = mo.shared_array(plan.out, plan.sC) if plan.major_C else None   # (64 * groups, columns, 2)
-    pipe = mo.PipelineTma(config.stages, A.bytes + B.bytes, consumers=groups)
-    pipe.init()
-    mo.sync_threads()
-    k_tiles, n_tiles = mo.ceil_div(mo.size(A.tensor, 1), config.bK), mo.ceil_div(out.N, config.bN)
-    work = mo.GroupedTileScheduler(offsets, config.bM, n_tiles, config.raster).start()
-    if mo.warpgroup_idx() == groups:
-        mo.warpgroup_reg_dealloc(24)
-        if tid == groups * GROUP:
-            produce(plan, A, B, sA, sB, pipe, work, k_tiles)
-    else:
-        mo.warpgroup_reg_alloc(240)
-        thr_mma = plan.mma.get_slice(tid % (groups * GROUP))
-        tCrA = thr_mma.partition_fragment_A(sA)                         # (MMA, MMA_M, MMA_K, stages)
-        tCrB = thr_mma.partition_fragment_B(sB)                         # (MMA, MMA_N, MMA_K, stages)
-        state, multiply = pipe.consumer_start(), promoted_mainloop if plan.promote else mainloop
-        while work.valid:
-            _, _, n, row, rows = work.coordinates()
-            acc = plan.mma.partition_fragment_C((config.bM, config.bN))     # (MMA, MMA_M, MMA_N)
-            state = multiply(plan, pipe, acc, tCrA, tCrB, state, 0, k_tiles)
-            here = replace(out, M=rows, row=row)
-            if plan.major_C == "":
-                store(partly, here, None, acc, n)
-            elif rows >= config.bM:
-                store(whole, here, sC, acc, n)
-            else:
-                store(partly, here, None, acc, n)
-            work = work.next()
-        if plan.major_C and tid % GROUP == 0:
-            mo.tma_store_wait(0)
+def consume(whole, partly, out, sA, sB, sC, pipe, work, k_tiles):
+    """Both warpgroups' rows of a tile after the other; rows of the next group are not this tile's to store."""
+    plan, config, tid = whole, whole.config, mo.thread_idx().x
+    thr_mma = plan.product.mma.get_slice(tid % (config.groups * GROUP))
+    tCrA = thr_mma.partition_fragment_A(sA)                             # (MMA, MMA_M, MMA_K, stages)
+    tCrB = thr_mma.partition_fragment_B(sB)                             # (MMA, MMA_N, MMA_K, stages)
+    state, multiply = pipe.consumer_start(), promoted_mainloop if plan.product.promote else mainloop
+    while work.valid:
+        _, _, n, row, rows = work.coordinates()
+        acc = plan.product.mma.partition_fragment_C((config.bM, config.bN))         # (MMA, MMA_M, MMA_N)
+        state = multiply(plan, pipe, acc, tCrA, tCrB, state, (0, k_tiles))
+        here = replace(out, M=rows, row=row)            # C from the tile's first row on, with the rows that are left
+        if plan.C.major == "":
+            store(partly, here, None, acc, (0, n, 0))
+        elif rows >= config.bM:
+            store(whole, here, sC, acc, (0, n, 0))
+        else:                                           # TMA would write the next group's rows as well
+            store(partly, here, None, acc, (0, n, 0))
+        work = work.next()
+    finish_stores(plan)
 
 
 # --- host ------------------------------------------------------------------------------------------------------------
@@ -128,10 +120,10 @@ def grouped_gemm_sm90(A: Any, B: Any, C: Any, offsets: Any, *, activation: Activ
                            a.dtype in EIGHTH and not fast_accum, config)
     chosen = whole.config
     tma_A, tma_B = (mo.TmaCopy(mo.TmaLoad(rounding=mo.tfloat32 if x.dtype == mo.float32 else None), X, tile, box, 1)
-                    for X, x, tile, box in ((A, a, whole.tiles[0], (chosen.bM, chosen.bK)),
-                                            (B, b, whole.tiles[1], (chosen.bN, chosen.bK, 1))))
-    tma_C = mo.TmaCopy(mo.TmaStore(), C, whole.tiles[2], (64, whole.columns), 1) if whole.major_C else None
-    out = Output(tma_C, C, None, (None,), None, (None,), alpha, 0, c.shape[0], c.shape[1])
+                    for X, x, tile, box in ((A, a, whole.A.box, (chosen.bM, chosen.bK)),
+                                            (B, b, whole.B.box, (chosen.bN, chosen.bK, 1))))
+    tma_C = mo.TmaCopy(mo.TmaStore(), C, whole.C.box, (64, whole.C.columns), 1) if whole.C.major else None
+    out = Epilogue(tma_C, C, None, (None,), None, (None,), alpha, 0, c.shape[0], c.shape[1])
     grouped_gemm_sm90_kernel.launch(tma_A, tma_B, out, offsets, whole, partly, grid=SMS, block=chosen.threads)
     return C
 

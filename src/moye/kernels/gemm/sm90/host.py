@@ -28,8 +28,9 @@ from moye.kernels.gemm.parts.arguments import (
 from moye.kernels.gemm.parts.epilogues import ACTIVATIONS
 from moye.kernels.gemm.simt.config import SMS
 from moye.kernels.gemm.sm90.config import MOST, Problem, WarpgroupConfig, choose
+from moye.kernels.gemm.sm90.fusion import Fusion
 from moye.kernels.gemm.sm90.kernel import gemm_sm90_kernel
-from moye.kernels.gemm.sm90.plan import Fusion, Plan, make_plan
+from moye.kernels.gemm.sm90.plan import Plan, make_plan
 from moye.kernels.pack import packed
 from moye.kernels.workspace import halves, swapped, zeros
 
@@ -108,7 +109,7 @@ def _recipe(a: Any, b: Any, c: Any, fusion: Fusion, promote: bool, config: Warpg
                      (M, N, K) if config.static else None)
     last, halves = (1,) if batched else (), 2 if fusion.gated else 1
     boxes = ((config.bM, config.bK, *last), (config.bN // halves, config.bK, *last),
-             (mo.size(plan.tiles[2], 0), plan.columns, *last) if major_C else ())
+             (mo.size(plan.C.box, 0), plan.C.columns, *last) if major_C else ())
     load_A, load_B = (mo.TmaLoad(rounding=mo.tfloat32 if x.dtype == mo.float32 else None) for x in (a, b))
     blocks = _blocks(config, -(-M // config.bM), -(-N // (config.bN // halves)), c.shape[2] if batched else 1)
     return _Recipe(plan, (modes[0] is None, modes[1] is None), (load_A, load_B), boxes, blocks)
@@ -149,7 +150,7 @@ def _launch(recipe: _Recipe, A: Any, B: Any, C: Any, residual: Any, vectors: tup
     if config.swap:
         A, B, C, residual = B, A, swapped(C), None if residual is None else swapped(residual)
     A, B = (packed(X) if copied else X for X, copied in zip((A, B), recipe.copied, strict=True))
-    (tile_A, tile_B, tile_C), (box_A, box_B, box_C) = plan.tiles, recipe.boxes
+    tile_A, tile_B, tile_C, (box_A, box_B, box_C) = plan.A.box, plan.B.box, plan.C.box, recipe.boxes
     bias, rows, columns = vectors
     B_up = bias_up = columns_up = None
     if gated:
@@ -157,7 +158,7 @@ def _launch(recipe: _Recipe, A: Any, B: Any, C: Any, residual: Any, vectors: tup
         B_up = mo.TmaCopy(recipe.loads[1], B_up, tile_B, box_B, shares[1])
         bias, bias_up = (None, None) if bias is None else halves(bias)
         columns, columns_up = (None, None) if columns is None else halves(columns)
-    C_tma, C = (mo.TmaCopy(_STORE, C, tile_C, box_C, 1), None) if plan.major_C else (None, C)
+    C_tma, C = (mo.TmaCopy(_STORE, C, tile_C, box_C, 1), None) if plan.C.major else (None, C)
     gemm_sm90_kernel.launch(mo.TmaCopy(recipe.loads[0], A, tile_A, box_A, shares[0]),
                             mo.TmaCopy(recipe.loads[1], B, tile_B, box_B, shares[1]), B_up, C_tma, C, residual, bias,
                             bias_up, rows, columns, columns_up, factors[0] if plan.fusion.scaled else None,

@@ -3,76 +3,103 @@
 In: a configuration, dtypes, what is contiguous, how C is stored, what is fused.  Out: ``Plan``.
 
     make_plan(config, (mo.bfloat16, mo.bfloat16), mo.bfloat16, "k", "k", "k", Fusion())
+
+A plan follows the data: A and B come in, are multiplied, are finished as ``Fusion`` says, and C goes out.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import gcd
 from typing import Any
 
 import moye as mo
 from moye.kernels.gemm.sm90.config import WarpgroupConfig, require
+from moye.kernels.gemm.sm90.fusion import Fusion
+
+_NOTHING = Fusion()
 
 
 @dataclass(frozen=True, slots=True)
-class Fusion:
-    """What is done to the sums on their way to C, of which only what is asked for is done, in this order.
+class Operand:
+    """How A or B comes in: shared memory of ``stages`` (rows, bK, stages), of which one TMA copy fills a ``box``.
 
-    sums * alpha * row_scale[m] * col_scale[n] + beta * C + residual + bias[n], then the activation; ``gated``: two
-    products, the activation of the first times the second.
+    The box is a stage, or a half of one where the rows are those of two factors of a gated product.
     """
 
-    scaled: bool = False
-    rows: bool = False
-    columns: bool = False
-    accumulate: bool = False
-    residual: bool = False
-    bias: bool = False
-    activation: Callable[[Any], Any] | None = None
-    gated: bool = False
+    dtype: Any
+    stages: Any
+    box: Any
 
-    @property
-    def plain(self) -> bool:
-        """Whether sums are at most scaled: then registers are left for wider pieces."""
-        return replace(self, scaled=False) == Fusion()
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """How they are multiplied.  ``promote``: sums of one k tile are added up in registers (8-bit floats)."""
+
+    mma: mo.TiledMMA
+    promote: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """How C goes out: in pieces of 64 rows and ``columns`` columns, whose sums ``piece`` spreads over a warpgroup.
+
+    ``major``: the mode along which TMA stores C, "k" for N and "mn" for M, or "" for plain stores.  ``copy`` takes a
+    piece from registers to shared memory (or to global memory).  ``staged`` is that shared memory (64 * groups,
+    columns, 2), of which one TMA copy stores a ``box``; both are None for plain stores.
+    """
+
+    dtype: Any
+    major: str
+    columns: int
+    piece: mo.TiledMMA
+    copy: mo.TiledCopy
+    staged: Any
+    box: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Extents:
+    """What is known of the extents: whether there are batches, and (M, N, K) where these are constants."""
+
+    batched: bool
+    constant: tuple[int, int, int] | None
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a launch is specialised on.  ``chunk`` is the MMA that has the sums of the columns stored at a time.
-
-    ``major_C``: the mode along which TMA stores C, "k" for N and "mn" for M, or "" for plain stores.
-    """
+    """What a launch is specialised on."""
 
     config: WarpgroupConfig
-    dtypes: tuple[Any, Any]
-    out: Any
-    sA: Any
-    sB: Any
-    sC: Any
-    tiles: tuple[Any, Any, Any]
-    mma: mo.TiledMMA
-    chunk: mo.TiledMMA
-    columns: int
-    store: mo.TiledCopy
-    major_C: str
+    A: Operand
+    B: Operand
+    product: Product
     fusion: Fusion
-    promote: bool
-    batched: bool
-    extents: tuple[int, int, int] | None
+    C: Output
+    extents: Extents
 
     @property
     def gathers(self) -> bool:
         """Whether blocks of a cluster gather their parts of the sums."""
         return self.config.split_k > 1
 
+    @property
+    def in_turns(self) -> bool:
+        """Whether the warpgroups have a tile each and take turns to multiply."""
+        return self.config.schedule == "pingpong"
+
+    # For the kernel; a launch does not compare methods again, as it does what a kernel reads from modules.
+
+    def pieces(self, acc: Any) -> Any:
+        """The accumulators as pieces of 64 rows and ``C.columns`` columns: (sums, column, row)."""
+        each = self.C.columns // 2                      # 64 * columns elements of 128 threads
+        return acc.with_layout(mo.make_layout((each, self.config.bN // self.C.columns, self.config.rows // 64)))
+
 
 @functools.lru_cache(maxsize=1024)
 def make_plan(config: WarpgroupConfig, dtypes: tuple[Any, Any], out: Any, major_A: str, major_B: str, major_C: str,
-              fusion: Fusion = Fusion(), width: int = 1, promote: bool = False, batched: bool = False,
+              fusion: Fusion = _NOTHING, width: int = 1, promote: bool = False, batched: bool = False,
               extents: tuple[int, int, int] | None = None) -> Plan:
     """The plan of one kind of problem; ArgumentError for a configuration that the kernel cannot have.
 
@@ -80,21 +107,20 @@ def make_plan(config: WarpgroupConfig, dtypes: tuple[Any, Any], out: Any, major_
     """
     a, b = dtypes
     require(config, a, gated=fusion.gated)
-    bM, bN, bK, stages = config.bM, config.bN, config.bK, config.stages
     halves = 2 if fusion.gated else 1
-    columns = gcd(bN // halves, _widest(config, fusion, major_C, width))
     if not major_C and out.bits == 16:          # by 1: ptxas serialises products whose sums are only rounded and stored
         fusion = replace(fusion, scaled=True)   # under predicates (C7514)
-    sA, tile_A = _operand(a, major_A, bM, bK, stages)
-    sB, tile_B = _operand(b, major_B, bN, bK, stages, halves)
+    A = _operand(a, major_A, config.bM, config)
+    B = _operand(b, major_B, config.bN, config, halves)
     sums = mo.int32 if a in (mo.int8, mo.uint8) else mo.float32
-    shared = 1 if config.schedule == "pingpong" else config.groups
-    mma = mo.make_tiled_mma(mo.mma.wgmma(a, b, sums, bN, a_major=major_A, b_major=major_B),
+    shared = 1 if config.schedule == "pingpong" else config.groups      # warpgroups that share a tile
+    mma = mo.make_tiled_mma(mo.mma.wgmma(a, b, sums, config.bN, a_major=major_A, b_major=major_B),
                             mo.make_layout((shared, 1)))
-    chunk = mo.make_tiled_mma(mo.mma.wgmma(a, b, sums, columns), mo.make_layout((1, 1)))
-    sC, tile_C = _staged(config, out, major_C, columns)
-    return Plan(config, dtypes, out, sA, sB, sC, (tile_A, tile_B, tile_C), mma, chunk, columns,
-                _store(out, major_C, columns, width, chunk), major_C, fusion, promote, batched, extents)
+    columns = gcd(config.bN // halves, _widest(config, fusion, major_C, width))
+    piece = mo.make_tiled_mma(mo.mma.wgmma(a, b, sums, columns), mo.make_layout((1, 1)))
+    C = Output(out, major_C, columns, piece, _copy(out, major_C, columns, width, piece),
+               *_staged(config, out, major_C, columns))
+    return Plan(config, A, B, Product(mma, promote), fusion, C, Extents(batched, extents))
 
 
 def _widest(config: WarpgroupConfig, fusion: Fusion, major_C: str, width: int) -> int:
@@ -106,10 +132,11 @@ def _widest(config: WarpgroupConfig, fusion: Fusion, major_C: str, width: int) -
     return 32 if config.split_k == 8 or (not major_C and width == 1) else 64
 
 
-def _operand(dtype: Any, major: str, rows: int, bK: int, stages: int, halves: int = 1) -> tuple[Any, Any]:
-    """Shared layout (rows, bK, stages) and that of what one TMA copy brings; few rows lie in narrower swizzles."""
+def _operand(dtype: Any, major: str, rows: int, config: WarpgroupConfig, halves: int = 1) -> Operand:
+    """Rows of 128 bytes, swizzled as TMA and wgmma have it; few rows lie in narrower swizzles."""
     atom = mo.smem_layout_atom(dtype, major, 128 if major == "k" else gcd(128, rows // halves * dtype.bytes))
-    return _tiles(atom, major, (rows, bK, stages)), _tiles(atom, major, (rows // halves, bK))
+    return Operand(dtype, _tiles(atom, major, (rows, config.bK, config.stages)),
+                   _tiles(atom, major, (rows // halves, config.bK)))
 
 
 def _staged(config: WarpgroupConfig, out: Any, major: str, columns: int) -> tuple[Any, Any]:
@@ -127,10 +154,10 @@ def _tiles(atom: Any, major: str, shape: tuple[int, ...]) -> Any:
     return mo.tile_to_shape(atom, shape, (1, 0, 2)[:len(shape)] if major == "mn" else None)
 
 
-def _store(out: Any, major: str, columns: int, width: int, chunk: mo.TiledMMA) -> mo.TiledCopy:
+def _copy(out: Any, major: str, columns: int, width: int, piece: mo.TiledMMA) -> mo.TiledCopy:
     """Registers to shared memory, matrices of 8x8 at a time, or to global memory, ``width`` elements."""
     if major:
         return mo.make_tiled_copy_C(mo.CopyAtom(mo.StMatrix(4 if columns > 8 else 2, transpose=major == "mn"), out),
-                                    chunk)
+                                    piece)
     words = {1: mo.uint8, 2: mo.uint16, 4: mo.uint32, 8: mo.uint64}
-    return mo.make_tiled_copy_C(mo.CopyAtom(mo.UniversalCopy(words[out.bytes * width]), out), chunk)
+    return mo.make_tiled_copy_C(mo.CopyAtom(mo.UniversalCopy(words[out.bytes * width]), out), piece)
