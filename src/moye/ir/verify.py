@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from moye.atoms.hardware import MOST_THREADS, WARP
 from moye.dtypes import DType, Kind, Space
 from moye.errors import IRError, TraceError
 from moye.ir import ops, verify_hopper
@@ -303,7 +304,7 @@ def _load(op: ops.Load) -> str | None:
 
 
 def _barrier(op: ops.NamedBarrier) -> str | None:
-    return None if op.threads % 32 == 0 and 0 < op.threads <= 1024 else f"{op.threads} threads"
+    return None if op.threads % WARP == 0 and 0 < op.threads <= MOST_THREADS else f"{op.threads} threads"
 
 
 def _cast(op: ops.Cast) -> str | None:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from moye.atoms.hardware import WARP
 from moye.ir import ops
 from moye.sim.checks.clocks import Bools, Ints
 from moye.sim.checks.engine_verdicts import Engine
@@ -22,7 +23,6 @@ from moye.sim.checks.shared_verdicts import Judge, coordinate, element
 from moye.sim.findings.finding import Finding
 from moye.sim.findings.wording import at
 
-WARP = 32
 _READERS = {"store": "store", "send": "copy on"}
 READ, WRITTEN, LOADED = "read", "written", "loaded"
 _NOUN = {READ: "read", WRITTEN: "write", LOADED: "copy"}

@@ -17,6 +17,7 @@ from math import prod
 
 import numpy as np
 
+from moye.atoms.hardware import WARP
 from moye.dtypes import Space
 from moye.ir import ops
 from moye.ir.nodes import Buffer, Func, Value
@@ -29,7 +30,6 @@ from moye.sim.flow.once import once_per_func
 from moye.sim.flow.segments import polls
 from moye.sim.values.memory import Global
 
-WARP = 32
 KEPT = 4096
 """Clashes of one pair of program points that are kept until the class is known."""
 HINTS = {

@@ -13,14 +13,14 @@ from typing import Protocol
 
 import numpy as np
 
+from moye.atoms.hardware import WARP, WARPGROUP
 from moye.ir import ops
 from moye.ir.nodes import Buffer
 from moye.sim.checks.shared_records import Shadow, epoch_of, op_of
 from moye.sim.checks.shared_verdicts import Clashes
 from moye.sim.checks.stages import Lapse, Stages, Wait
-from moye.sim.findings.wording import WARP, at
+from moye.sim.findings.wording import at
 
-_WARPGROUP = 128
 _RELEASE = "arrive at the barrier after the last read of the stage"
 _ACQUIRE = "let the thread that fills a stage wait for the barrier at which its readers arrive"
 
@@ -171,8 +171,8 @@ class StageJudge:
         """Who of a warpgroup has released the stage that its products read, and whether before they were issued."""
         thread, block = int(clashes.actor[i]), int(clashes.block[i])
         _, wait = self.stages.filled(_full(op), stage, thread, block)
-        first = warpgroup * _WARPGROUP
-        lapse = None if wait is None else self.stages.arrived(wait, block, slice(first, first + _WARPGROUP))
+        first = warpgroup * WARPGROUP
+        lapse = None if wait is None else self.stages.arrived(wait, block, slice(first, first + WARPGROUP))
         if lapse is None:
             return None
         group = int(epoch_of(clashes.record[i:i + 1])[0]) - 1
@@ -198,5 +198,5 @@ def _full(op: ops.AnyBulk) -> Buffer:
 
 def _mates(op: ops.Op, thread: int) -> slice:
     """The threads that act together with one: its warpgroup for wgmma, else its warp."""
-    size = _WARPGROUP if isinstance(op, ops.Wgmma) else WARP
+    size = WARPGROUP if isinstance(op, ops.Wgmma) else WARP
     return slice(thread // size * size, thread // size * size + size)

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from moye.atoms.hardware import WARP
 from moye.ir import ops
 from moye.ir.nodes import Block, Func, Operand, Value
-from moye.sim.findings.wording import WARP
 
 _TALKS = (ops.MbarrierArrive, ops.MbarrierWait, ops.NamedBarrier, ops.TmaCopy)
 _THREAD = ("thread_x", "thread_y", "thread_z")

@@ -13,6 +13,7 @@ from typing import Protocol
 
 import numpy as np
 
+from moye.atoms.hardware import WARP
 from moye.ir import ops
 from moye.sim.findings.deadlock import HINTS
 from moye.sim.findings.finding import Finding
@@ -21,7 +22,6 @@ from moye.sim.flow.absent import Path, gone_past, path_to
 from moye.sim.flow.roles import one_role, role_of
 from moye.sim.machine.waiters import NAMES, numbers, span_of
 from moye.sim.operations.batch_state import BatchState
-from moye.sim.operations.warp import WARP
 from moye.sim.values.masks import lanes_of
 from moye.sim.values.memory import Array
 
