@@ -191,7 +191,7 @@ class PeerJudge:
                   f"{at(arrival.op)} at its {arrival.name}: no barrier of the cluster between the two"
         self.judge.reporter.add(Finding(
             "D18", message, (arrival.op.loc,), who, (thread,), arrival.name.partition("(")[0], None,
-            "a barrier of the cluster before the kernel ends; a relaxed one will do"), count)
+            "a barrier of the cluster before the kernel ends; a relaxed one will do", count))
 
     def early(self, shadow: Shadow, op: ops.Op, met: Meeting, verb: str) -> None:
         """D18: accesses to the memory of a block that may not have started."""
@@ -246,4 +246,4 @@ class PeerJudge:
         self.judge.reporter.add(Finding(
             code, message, tuple(op.loc for op in points), self._block(met.owner[i]), threads, shadow.buffer.name,
             coordinate(shadow.buffer, int(met.unit[i]) * shadow.unit),
-            hint + self.more if "cluster_sync" in hint else hint), count)
+            hint + self.more if "cluster_sync" in hint else hint, count))

@@ -76,7 +76,7 @@ class EngineJudge:
         where = None if shadow is None else coordinate(shadow.buffer, unit * shadow.unit)
         self.judge.reporter.add(Finding(
             code, message, tuple(op.loc for op in points if op is not None), self.block(block), threads,
-            shadow.buffer.name if shadow is not None else tensor, where, hint or _HINTS[code]), count)
+            shadow.buffer.name if shadow is not None else tensor, where, hint or _HINTS[code], count))
 
     def block(self, column: int) -> tuple[int, ...]:
         return tuple(int(x) for x in self.judge.block_ids[column])

@@ -175,8 +175,8 @@ class Conflicts:
         if alias and not clash.together:
             hint = f"pass arguments that do not overlap, or {hint}"
         with self.reporter.agreed(clash.agree):
-            self.reporter.add(Finding(code, text, locs, where, threads, clash.buffer.name, coordinate, hint),
-                              len(clash.unit))
+            self.reporter.add(Finding(code, text, locs, where, threads, clash.buffer.name, coordinate, hint,
+                                      len(clash.unit)))
 
     def unfinished(self, clash: Clash, store: ops.AnyBulk, wait: ops.BulkWait | None) -> None:
         """D17: the thread that stored has waited (``wait``) for the read of the source alone; D1, B9: not at all."""
@@ -192,7 +192,7 @@ class Conflicts:
                 f"may not have written it: {why}")
         points = (store, clash.op) if wait is None else (store, wait, clash.op)
         self.reporter.add(Finding(code, text, tuple(op.loc for op in points), mine, (rival, actor),
-                                  clash.buffer.name, coordinate, HINTS[code]), len(clash.unit))
+                                  clash.buffer.name, coordinate, HINTS[code], len(clash.unit)))
 
     def lasting(self, clash: Clash, copy: ops.Op, waited: bool | None) -> None:
         """B9: written while a copy may still read it, C2 where others have waited for that; None: cp.async."""
@@ -208,7 +208,7 @@ class Conflicts:
                 f" may still be reading it: {why}")
         hint = HINTS["C2"] if waited else HINTS["B9 read"] if waited is None else HINTS["B9 load"]
         self.reporter.add(Finding(code, text, (copy.loc, clash.op.loc), where, (rival, actor), clash.buffer.name,
-                                  coordinate, hint), len(clash.unit))
+                                  coordinate, hint, len(clash.unit)))
 
     def unfenced(self, clash: Clash, fenced: bool) -> None:
         """D12: written by threads and read by a bulk copy, with no proxy fence in between; D13: overwritten by one.
@@ -230,7 +230,7 @@ class Conflicts:
                     f"{at(other)} and the copy")
             code = "D14" if fenced else "D13" if over else "D12"
             self.reporter.add(Finding(code, text, (other.loc, part.op.loc), here, (writer, actor),
-                                      part.buffer.name, coordinate, HINTS["D12"]), len(part.unit))
+                                      part.buffer.name, coordinate, HINTS["D12"], len(part.unit)))
 
     # --- between blocks ----------------------------------------------------------------------------------------------
 
@@ -328,7 +328,8 @@ class Conflicts:
                 hint = 'mo.fence(scope="cluster") before the arrival and after the wait, or cluster_sync()'
         text = f"{what} is {acts[0]} and {acts[1]}{why}"
         with self.reporter.agreed(clash.agree):
-            self.reporter.add(Finding(code, text, locs, mine, threads, clash.buffer.name, coordinate, hint), count)
+            self.reporter.add(Finding(code, text, locs, mine, threads, clash.buffer.name, coordinate, hint,
+                                      count))
 
     def _one_cluster(self, clash: Clash, i: int) -> bool:
         mine, other = (int(blocks[i]) for blocks in clash.blocks())

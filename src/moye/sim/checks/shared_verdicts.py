@@ -207,7 +207,7 @@ class Judge:
                 locs, threads = locs[::-1], threads[::-1]
             byte = scene.unit * shadow.unit
             self.reporter.add(Finding(scene.code, message, locs, scene.block, threads, shadow.buffer.name,
-                                      coordinate(shadow.buffer, byte), hint), len(same))
+                                      coordinate(shadow.buffer, byte), hint, len(same)))
 
     def _between_roles(self, scene: Scene) -> str | None:
         """What to do where the two ops are in two roles, which have no block barrier in common."""

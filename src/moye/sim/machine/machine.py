@@ -135,7 +135,7 @@ class _Others:
         finally:
             self.rewind.restore()
         for finding in reporter.findings:
-            first.reporter.add(by_luck(finding), reporter.occurrences(finding))
+            first.reporter.add(by_luck(finding))
 
     def _one(self, program: Program, seed: int, spent: int, reporter: Reporter | None = None,
              locks: Locks | None = None) -> None:
