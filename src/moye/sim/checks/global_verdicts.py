@@ -24,6 +24,7 @@ from moye.ir.nodes import Buffer, Func, Value
 from moye.sim.checks.clocks import Bools, Ints
 from moye.sim.checks.global_records import UnitTracks
 from moye.sim.checks.global_regions import ATOMIC, READ, STRONG, WRITE, tensors_of
+from moye.sim.findings.codes import hint
 from moye.sim.findings.finding import Coordinate, Finding, Reporter
 from moye.sim.findings.wording import at
 from moye.sim.flow.once import once_per_func
@@ -32,22 +33,6 @@ from moye.sim.values.memory import Global
 
 KEPT = 4096
 """Clashes of one pair of program points that are kept until the class is known."""
-HINTS = {
-    "C1": "sync_threads() between the two", "C2": "sync_threads() between the reads and the next write",
-    "C3": "sync_warp() between the two",
-    "B9": "tma_store_wait(0, read=False) before it is written again",
-    "B9 read": "cp_async_wait() in the thread that copies, and then a barrier, before it is written",
-    "B9 load": "mbarrier_wait for the copy before its source is written",
-    "D12": "fence_proxy_async() in the threads that write, before the barrier or the flag that orders the two",
-    "D1": "tma_store_wait(0, read=False) in the thread that stores, then a barrier",
-    "D3": "sync_threads() after tma_store_wait(0, read=False)",
-    "D17": "tma_store_wait(0, read=False), which waits until what is stored has been written",
-    "D19": 'scope="gpu"',
-    "G1": "let one block write each element",
-    "G2": "mo.atomic_add, or a slice of a workspace for each block",
-    "G3": 'sync_threads(), then signal with order="release"; wait with order="acquire", then sync_threads()',
-    "G5": "read from another array than the one that is written",
-}
 _DONE = {WRITE: "written", READ: "read", ATOMIC: "updated atomically", STRONG: "read"}
 
 
@@ -161,10 +146,10 @@ class Conflicts:
         alias = " through " + " or ".join(sorted(tensor.name for tensor in tensors_of(other))) if self._aliased(clash) \
             else ""
         head = f"{what} in global memory is {_DONE[clash.kind]} by thread {actor} of block {where}"
-        hint: str | None = HINTS[code]
+        mend = hint(code, "store")
         if clash.together:
-            text, hint = f"{head} and by thread {rival} in one statement: two writes that nothing orders", \
-                "let one thread write each element"
+            text, mend = f"{head} and by thread {rival} in one statement: two writes that nothing orders", \
+                hint("C1", "together")
         elif late:
             text = f"{head} while thread {rival} may still be reading it{alias}: {why} between that read and this write"
         else:
@@ -173,9 +158,9 @@ class Conflicts:
         if late:
             locs, threads = locs[::-1], threads[::-1]
         if alias and not clash.together:
-            hint = f"pass arguments that do not overlap, or {hint}"
+            mend = f"pass arguments that do not overlap, or {mend}"
         with self.reporter.agreed(clash.agree):
-            self.reporter.add(Finding(code, text, locs, where, threads, clash.buffer.name, coordinate, hint,
+            self.reporter.add(Finding(code, text, locs, where, threads, clash.buffer.name, coordinate, mend,
                                       len(clash.unit)))
 
     def unfinished(self, clash: Clash, store: ops.AnyBulk, wait: ops.BulkWait | None) -> None:
@@ -192,7 +177,7 @@ class Conflicts:
                 f"may not have written it: {why}")
         points = (store, clash.op) if wait is None else (store, wait, clash.op)
         self.reporter.add(Finding(code, text, tuple(op.loc for op in points), mine, (rival, actor),
-                                  clash.buffer.name, coordinate, HINTS[code], len(clash.unit)))
+                                  clash.buffer.name, coordinate, hint(code, "store"), len(clash.unit)))
 
     def lasting(self, clash: Clash, copy: ops.Op, waited: bool | None) -> None:
         """B9: written while a copy may still read it, C2 where others have waited for that; None: cp.async."""
@@ -206,9 +191,9 @@ class Conflicts:
             "nobody has waited for the mbarrier on which it completes"
         text = (f"{what} in global memory is {_act(clash.kind, where, actor)}{at(clash.op)}, while the {kind}{at(copy)}"
                 f" may still be reading it: {why}")
-        hint = HINTS["C2"] if waited else HINTS["B9 read"] if waited is None else HINTS["B9 load"]
+        mend = hint(code, "source" if waited is None else "load")
         self.reporter.add(Finding(code, text, (copy.loc, clash.op.loc), where, (rival, actor), clash.buffer.name,
-                                  coordinate, hint, len(clash.unit)))
+                                  coordinate, mend, len(clash.unit)))
 
     def unfenced(self, clash: Clash, fenced: bool) -> None:
         """D12: written by threads and read by a bulk copy, with no proxy fence in between; D13: overwritten by one.
@@ -230,7 +215,7 @@ class Conflicts:
                     f"{at(other)} and the copy")
             code = "D14" if fenced else "D13" if over else "D12"
             self.reporter.add(Finding(code, text, (other.loc, part.op.loc), here, (writer, actor),
-                                      part.buffer.name, coordinate, HINTS["D12"], len(part.unit)))
+                                      part.buffer.name, coordinate, hint("D12", "global"), len(part.unit)))
 
     # --- between blocks ----------------------------------------------------------------------------------------------
 
@@ -320,15 +305,15 @@ class Conflicts:
         locs = (earlier.loc, clash.op.loc)
         if clash.rival_kind in (READ, STRONG):          # the write comes first
             locs, threads, acts = locs[::-1], threads[::-1], acts[::-1]
-        why, hint = _WHY[code], HINTS[code]
+        why, mend = _WHY[code], hint(code)
         if code in ("G1", "G3", "G5") and not clash.together and self._one_cluster(clash, i):
-            why, hint = ": no barrier of their cluster lies between the two", "cluster_sync() between the two"
+            why, mend = ": no barrier of their cluster lies between the two", hint("G3", "cluster")
             if self.remote and not self.signals:
                 why += ", and an arrival at the mbarrier of another block hands over shared memory alone"
-                hint = 'mo.fence(scope="cluster") before the arrival and after the wait, or cluster_sync()'
+                mend = hint("G3", "arrival")
         text = f"{what} is {acts[0]} and {acts[1]}{why}"
         with self.reporter.agreed(clash.agree):
-            self.reporter.add(Finding(code, text, locs, mine, threads, clash.buffer.name, coordinate, hint,
+            self.reporter.add(Finding(code, text, locs, mine, threads, clash.buffer.name, coordinate, mend,
                                       count))
 
     def _one_cluster(self, clash: Clash, i: int) -> bool:
