@@ -21,6 +21,7 @@ from moye import env
 from moye.atoms import hardware
 from moye.atoms.atom import CopyOp, MmaOp
 from moye.atoms.hardware import MOST_SHARED
+from moye.cuda.device import driver
 from moye.depth import deeply
 from moye.errors import UNKNOWN, CompileError, LaunchError, MoyeError, PerformanceWarning, TraceError, UnsupportedError
 from moye.ir.nodes import Func
@@ -211,8 +212,6 @@ def _require_shared(func: Func, needed: int, limit: int, has: str, extra: int = 
 
 def default_arch(device: int | None = None) -> str:
     """MOYE_ARCH, or else the device's architecture, or else sm_90a."""
-    from moye.cuda.device import driver
-
     return env.arch() or (driver.device_arch(device or 0) if driver.available() else hardware.DEFAULT_ARCH)
 
 
@@ -230,8 +229,6 @@ def multiprocessors(array: Any) -> int:
     info = array if isinstance(array, ArrayInfo) else describe(array)
     if info is None or info.device is None:
         return hardware.of(env.arch() or hardware.DEFAULT_ARCH).multiprocessors
-    from moye.cuda.device import driver
-
     return driver.device_limits(info.device).sm_count
 
 
@@ -348,8 +345,6 @@ def _compiled(printed: Printed, arch: str, flags: tuple[str, ...]) -> Compiled:
 def misfit(printed: Printed, arch: str, cubin: bytes) -> str | None:
     """Why these bytes are not this kernel compiled for this architecture; None if they are."""
     from moye.cuda.compiler import cubin as cubins
-    from moye.cuda.device import driver
-
     try:
         driver.check_params(cubin, printed.name, [slot.format for slot in printed.slots])
         found = cubins.arch(cubin)

@@ -18,10 +18,10 @@ from moye.atoms.hardware import WARP
 from moye.ir import ops
 from moye.sim.checks.clocks import Bools, Ints
 from moye.sim.checks.engine_verdicts import Engine
+from moye.sim.checks.judge import Spot, element, spot, tell, witnesses
 from moye.sim.checks.shared_records import ENGINE, OP_BITS, PENDING, Shadow, epoch_of, kind_of, op_of, thread_of
-from moye.sim.checks.shared_verdicts import Judge, coordinate, element
+from moye.sim.checks.shared_verdicts import Judge
 from moye.sim.findings.codes import hint
-from moye.sim.findings.finding import Finding
 from moye.sim.findings.wording import at
 
 _READERS = {"store": "store", "send": "copy on"}
@@ -70,7 +70,7 @@ class Scene:
     now: str
     barrier: str
     other: ops.Op | None
-    threads: tuple[int, int]
+    threads: tuple[int, ...]
     record: int
     scope: int
     """The number of the block barrier that lies between the two, 0 for none."""
@@ -158,9 +158,8 @@ class PeerJudge:
 
     def ends(self, shadow: Shadow, met: Meeting, verb: str) -> None:
         """D18: accesses that nothing orders before the end of the block whose memory it is; ``record`` is theirs."""
-        for number in np.unique(op_of(met.record)).tolist():
-            same = np.flatnonzero(op_of(met.record) == number)
-            i, op = int(same[np.argmin(met.unit[same])]), self.judge.ops[number]
+        for i, same in witnesses(op_of(met.record), met.unit):
+            op = self.judge.ops[int(op_of(met.record[i:i + 1])[0])]
             assert op is not None, "an access is an op"
             self._outlived(shadow, op, met, i, len(same), verb)
 
@@ -179,9 +178,8 @@ class PeerJudge:
         who, thread = self._block(owner), int(arrival.thread[rank, owner])
         message = f"block {who} may end before the arrival by thread {thread} of block {self._block(actor)}" \
                   f"{at(arrival.op)} at its {arrival.name}: no barrier of the cluster between the two"
-        self.judge.reporter.add(Finding(
-            "D18", message, (arrival.op.loc,), who, (thread,), arrival.name.partition("(")[0], None,
-            hint("D18", "arrival"), count))
+        tell(self.judge.reporter, "D18", message, [arrival.op], who, (thread,), Spot(arrival.name.partition("(")[0]),
+             hint("D18", "arrival"), count)
 
     def early(self, shadow: Shadow, op: ops.Op, met: Meeting, verb: str) -> None:
         """D18: accesses to the memory of a block that may not have started."""
@@ -194,19 +192,13 @@ class PeerJudge:
     # --- reports -----------------------------------------------------------------------------------------------------
 
     def _report(self, shadow: Shadow, op: ops.Op, met: Meeting, codes: Ints, scope: Ints, verb: str, before: str,
-                tell: Callable[[Scene], str], *, mend: str | None = None, swapped: bool = False) -> None:
+                words: Callable[[Scene], str], *, mend: str | None = None, swapped: bool = False) -> None:
         keys = (codes.astype(np.int64) << OP_BITS) | op_of(met.record)
-        for key in np.unique(keys):
-            same = np.flatnonzero(keys == key)
-            i = int(same[np.argmin(met.unit[same])])
+        for i, same in witnesses(keys, met.unit):
             scene = self._scene(shadow, op, met, i, _CODES[int(codes[i])], int(scope[i]), verb, before)
-            points = [op] if scene.other is None else [scene.other, op]
-            threads = scene.threads if scene.other is not None else scene.threads[1:]
-            if swapped:                                 # the write comes first
-                points, threads = points[::-1], threads[::-1]
             inside = met.actor[i] == met.rival[i] and scene.code in ("C1", "C2")
-            self._add(shadow, scene.code, tell(scene), met, i, points, threads, len(same),
-                      mend or (hint("C1") if inside else hint(scene.code, "cluster")))
+            self._add(shadow, scene.code, words(scene), met, i, [scene.other, op], scene.threads, len(same),
+                      mend or (hint("C1") if inside else hint(scene.code, "cluster")), swapped)
 
     def _scene(self, shadow: Shadow, op: ops.Op, met: Meeting, i: int, code: str, scope: int, verb: str,
                before: str) -> Scene:
@@ -219,7 +211,8 @@ class PeerJudge:
         return Scene(code, f"{self._element(shadow, met, i)} of block {self._block(met.owner[i])}", then,
                      self._who(verb, thread, met.actor[i], op),
                      f"sync_warp among the lanes of warp {thread // WARP}" if code == "C3" else
-                     "barrier" if inside else "barrier of the cluster", other, (rival, thread), int(record[0]), scope)
+                     "barrier" if inside else "barrier of the cluster", other,
+                     (thread,) if other is None else (rival, thread), int(record[0]), scope)
 
     def _who(self, verb: str, thread: Ints | int, column: Ints | int, op: ops.Op | None) -> str:
         """``the read by thread 5 of block (1, 0, 0) at line 47``"""
@@ -229,11 +222,10 @@ class PeerJudge:
         return element(shadow.buffer, int(met.unit[i]) * shadow.unit)
 
     def _block(self, column: Ints | int) -> tuple[int, ...]:
-        return tuple(int(x) for x in self.judge.block_ids[int(column)])
+        return self.judge.block(column)
 
-    def _add(self, shadow: Shadow, code: str, message: str, met: Meeting, i: int, points: Sequence[ops.Op],
-             threads: tuple[int, ...], count: int, mend: str) -> None:
-        self.judge.reporter.add(Finding(
-            code, message, tuple(op.loc for op in points), self._block(met.owner[i]), threads, shadow.buffer.name,
-            coordinate(shadow.buffer, int(met.unit[i]) * shadow.unit),
-            mend + self.more if "cluster_sync" in mend else mend, count))
+    def _add(self, shadow: Shadow, code: str, message: str, met: Meeting, i: int, points: Sequence[ops.Op | None],
+             threads: tuple[int, ...], count: int, mend: str, swapped: bool = False) -> None:
+        tell(self.judge.reporter, code, message, points, self._block(met.owner[i]), threads,
+             spot(shadow.buffer, int(met.unit[i]) * shadow.unit),
+             mend + self.more if "cluster_sync" in mend else mend, count, swapped=swapped)

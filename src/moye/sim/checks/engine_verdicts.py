@@ -16,12 +16,12 @@ from moye.ir import ops
 from moye.ir.nodes import Ref
 from moye.sim.checks.clocks import Bools, Ints
 from moye.sim.checks.engine_records import BulkWaits
+from moye.sim.checks.judge import Spot, element, spot, tell, witnesses
 from moye.sim.checks.shared_records import ENGINE, Shadow, epoch_of, kind_of, op_of, thread_of
-from moye.sim.checks.shared_verdicts import Clashes, Judge, coordinate, element
+from moye.sim.checks.shared_verdicts import Clashes, Judge
 from moye.sim.checks.stage_verdicts import StageJudge, passed, released
 from moye.sim.checks.stages import Stages
 from moye.sim.findings.codes import hint
-from moye.sim.findings.finding import Finding
 from moye.sim.findings.wording import at, crowd
 
 
@@ -57,22 +57,17 @@ class EngineJudge:
     def add(self, code: str, message: str, points: Sequence[ops.Op | None], block: int, threads: tuple[int, ...],
             shadow: Shadow | None, unit: int, count: int, *, tensor: str = "", mend: str = "") -> None:
         """Report one."""
-        where = None if shadow is None else coordinate(shadow.buffer, unit * shadow.unit)
-        self.judge.reporter.add(Finding(
-            code, message, tuple(op.loc for op in points if op is not None), self.block(block), threads,
-            shadow.buffer.name if shadow is not None else tensor, where, mend or hint(code, "engine"), count))
+        where = Spot(tensor) if shadow is None else spot(shadow.buffer, unit * shadow.unit)
+        tell(self.judge.reporter, code, message, points, self.block(block), threads, where,
+             mend or hint(code, "engine"), count)
 
     def block(self, column: int) -> tuple[int, ...]:
-        return tuple(int(x) for x in self.judge.block_ids[column])
+        return self.judge.block(column)
 
     def _each(self, clashes: Clashes) -> list[tuple[int, int]]:
         """(a witness, how many) per op of the earlier access and kind: the lowest unit."""
         keys = op_of(clashes.record) * 4 + kind_of(clashes.record)
-        found = []
-        for key in np.unique(keys):
-            same = np.flatnonzero(keys == key)
-            found.append((int(same[np.argmin(clashes.unit[same])]), len(same)))
-        return found
+        return [(i, len(same)) for i, same in witnesses(keys, clashes.unit)]
 
     def what(self, shadow: Shadow, clashes: Clashes, i: int) -> str:
         return f"{element(shadow.buffer, int(clashes.unit[i]) * shadow.unit)} of block " \
@@ -128,20 +123,20 @@ class EngineJudge:
         """An asynchronous read of what is not there, or not known to be."""
         early = (kind_of(clashes.record) == ENGINE) & (clashes.record != 0)
         if early.any():
-            self.unwaited(shadow, op, _some(clashes, early), "read", engines)
+            self.unwaited(shadow, op, clashes.pick(early), "read", engines)
         rest, never = ~early, clashes.record == 0
-        if self.pipelines.unfilled(shadow, op, _some(clashes, never)):
+        if self.pipelines.unfilled(shadow, op, clashes.pick(never)):
             rest &= ~never
         if rest.any():
-            self.judge.read(shadow, op, _some(clashes, rest), "read")
+            self.judge.read(shadow, op, clashes.pick(rest), "read")
 
     def write(self, shadow: Shadow, op: ops.Op, clashes: Clashes, verb: str, engines: Sequence[Engine]) -> None:
         """A write over what is not known to have been written."""
         early = (kind_of(clashes.record) == ENGINE) & (clashes.record != 0)
         if early.any():
-            self.unwaited(shadow, op, _some(clashes, early), verb, engines)
+            self.unwaited(shadow, op, clashes.pick(early), verb, engines)
         if not early.all():
-            self.judge.write(shadow, op, _some(clashes, ~early), verb)
+            self.judge.write(shadow, op, clashes.pick(~early), verb)
 
     def unwaited(self, shadow: Shadow, op: ops.Op, clashes: Clashes, verb: str, engines: Sequence[Engine]) -> None:
         """D6, or D8 where the wait was for another phase, F1 where the stage was released since; B9 for writes."""
@@ -281,10 +276,6 @@ def _not_waited(bulk: BulkWaits, engine: Engine, group: int, block: int,
         return "D16", f"the wait{at(stranger.op)} is by {who}, and only {engine.name}, which issued it, can wait " \
                       f"for it", stranger.op
     return "D15", why, None
-
-
-def _some(clashes: Clashes, keep: Bools) -> Clashes:
-    return Clashes(clashes.unit[keep], clashes.block[keep], clashes.record[keep], clashes.actor[keep])
 
 
 def _first(lanes: Bools) -> tuple[int, int]:

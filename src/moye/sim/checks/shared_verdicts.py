@@ -14,15 +14,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from moye.errors import Loc
-from moye.ir.nodes import Buffer, Func
+from moye.ir.nodes import Func
 from moye.ir.ops import Op
 from moye.sim.checks.barrier_reuse import Unordered
 from moye.sim.checks.clocks import Bools, Ints
 from moye.sim.checks.copy_groups import CopyGroups
+from moye.sim.checks.judge import Spot, element, spot, tell, witnesses
 from moye.sim.checks.shared_records import OP_BITS, PENDING, WAITED, Shadow, kind_of, op_of, thread_of
 from moye.sim.findings.codes import hint, hint_between_roles
-from moye.sim.findings.finding import Coordinate, Finding, Reporter, coordinate_of
+from moye.sim.findings.finding import Reporter
 from moye.sim.findings.wording import at, crowd, trips_of
 from moye.sim.flow.roles import role_of, same_side
 
@@ -73,6 +73,10 @@ class Scene:
     """The wait for an asynchronous copy."""
 
     @property
+    def threads(self) -> tuple[int, ...]:
+        return (self.actor,) if self.other is None else (self.rival, self.actor)
+
+    @property
     def here(self) -> str:
         return f"{self.what} of block {self.block}"
 
@@ -97,7 +101,7 @@ _READ = "read"
 NOUNS = {"read": "read", "written": "write", "copied": "asynchronous copy", "updated": "atomic update"}
 
 
-Tell = Callable[[Scene], tuple[str, str | None]]
+Words = Callable[[Scene], tuple[str, str | None]]
 
 
 class Judge:
@@ -121,6 +125,10 @@ class Judge:
             number = self._numbers[id(op)] = len(self.ops)
             self.ops.append(op)
         return number
+
+    def block(self, column: Ints | int) -> tuple[int, ...]:
+        """The coordinates of a block."""
+        return tuple(int(x) for x in self.block_ids[int(column)])
 
     # --- classes -----------------------------------------------------------------------------------------------------
 
@@ -155,14 +163,13 @@ class Judge:
 
     def two_groups(self, op: Op, number: int, lost: Unordered) -> None:
         """C5: threads arrive at a barrier that others have passed, and nothing orders the two."""
-        size, block = len(lost.arrives), tuple(int(x) for x in self.block_ids[lost.column])
+        size, block = len(lost.arrives), self.block(lost.column)
         later, first = (crowd(np.flatnonzero(mask).tolist(), size) for mask in (lost.arrives, lost.passed))
         what = f"named barrier {number}" if number else "barrier 0, which is that of sync_threads,"
-        self.reporter.add(Finding(
-            "C5", f"{later} of block {block} and {first} use {what} in an order that nothing decides: no barrier "
-            f"between {first} passing it{at(lost.before)} and {later} arriving{at(op)}", (lost.before.loc, op.loc),
-            block, (int(lost.passed.argmax()), int(lost.arrives.argmax())), "", None,
-            hint("C5", "groups")))
+        tell(self.reporter, "C5", f"{later} of block {block} and {first} use {what} in an order that nothing decides: "
+             f"no barrier between {first} passing it{at(lost.before)} and {later} arriving{at(op)}",
+             [lost.before, op], block, (int(lost.passed.argmax()), int(lost.arrives.argmax())), Spot(""),
+             hint("C5", "groups"))
 
     def _sync(self, clashes: Clashes, code: int) -> Ints:
         return np.where(clashes.thread // self.warp == clashes.actor // self.warp, _C3, code)
@@ -176,24 +183,17 @@ class Judge:
 
     # --- reports -----------------------------------------------------------------------------------------------------
 
-    def _report(self, shadow: Shadow, op: Op, clashes: Clashes, codes: Ints, verb: str, tell: Tell) -> None:
+    def _report(self, shadow: Shadow, op: Op, clashes: Clashes, codes: Ints, verb: str, words: Words) -> None:
         whole = _whole_block(codes, op_of(clashes.record))
         keys = (whole.astype(np.int64) << OP_BITS) | op_of(clashes.record)
-        for key in np.unique(keys):
-            same = np.flatnonzero(keys == key)
-            witness = np.flatnonzero((keys == key) & (codes == whole))
-            i = int(witness[np.argmin(clashes.unit[witness])])
-            scene = self._scene(shadow, op, clashes, i, ORDER[int(key) >> OP_BITS], verb)
-            message, mend = tell(scene)
-            mend = self._between_roles(scene) or mend
-            first, second = _points(scene)
-            threads = (scene.actor,) if scene.other is None else (scene.rival, scene.actor)
-            locs = (first,) if second is None else (first, second)
-            if tell is _tell_overwrite:                 # the write comes first
-                locs, threads = locs[::-1], threads[::-1]
-            byte = scene.unit * shadow.unit
-            self.reporter.add(Finding(scene.code, message, locs, scene.block, threads, shadow.buffer.name,
-                                      coordinate(shadow.buffer, byte), mend, len(same)))
+        for _, same in witnesses(keys, clashes.unit):
+            clear = same[codes[same] == whole[same]]
+            i = int(clear[np.argmin(clashes.unit[clear])])
+            scene = self._scene(shadow, op, clashes, i, ORDER[int(keys[i]) >> OP_BITS], verb)
+            message, mend = words(scene)
+            tell(self.reporter, scene.code, message, [scene.other, op], scene.block, scene.threads,
+                 spot(shadow.buffer, scene.unit * shadow.unit), self._between_roles(scene) or mend, len(same),
+                 swapped=words is _tell_overwrite)
 
     def _between_roles(self, scene: Scene) -> str | None:
         """What to do where the two ops are in two roles, which have no block barrier in common."""
@@ -210,7 +210,7 @@ class Judge:
             wait = self.ops[int(shadow.copies.wait_op[unit, column])]
         actor = int(clashes.actor[i])
         return Scene(code, element(shadow.buffer, unit * shadow.unit), actor, int(clashes.thread[i]),
-                     tuple(int(x) for x in self.block_ids[column]), op, self.ops[int(op_of(record)[0])], verb,
+                     self.block(column), op, self.ops[int(op_of(record)[0])], verb,
                      unit, column, actor // self.warp, wait)
 
     # --- words -------------------------------------------------------------------------------------------------------
@@ -314,19 +314,3 @@ def _not_waited(scene: Scene) -> str:
         return (f"thread {scene.actor} has no cp_async_wait() between its asynchronous copy{at(scene.other)} and its "
                 f"{NOUNS[scene.verb]}{at(scene.op)}")
     return f"no cp_async_wait() of thread {scene.rival} between {scene.then} and {scene.now}"
-
-
-def _points(scene: Scene) -> tuple[Loc, Loc | None]:
-    return (scene.op.loc, None) if scene.other is None else (scene.other.loc, scene.op.loc)
-
-
-def coordinate(buffer: Buffer, byte: int) -> Coordinate | None:
-    return coordinate_of(buffer, byte * 8 // buffer.dtype.bits)
-
-
-def element(buffer: Buffer, byte: int) -> str:
-    """``sA(17, 3)``, or the byte where the layout has no element (padding)."""
-    where = coordinate(buffer, byte)
-    if where is None:
-        return f"byte {byte} of {buffer.name}"
-    return f"{buffer.name}({', '.join(map(str, where))})"
