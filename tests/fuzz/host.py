@@ -23,8 +23,13 @@ from fuzz.programs import Program, arguments
 SHIM = Path(__file__).with_name("shim.h")
 _SPELLED = {
     'float y; asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x.bits)); return y;': "return half_value(x.bits);",
+    'int y; asm("bfe.s32 %0, %1, 0, 16;" : "=r"(y) : "r"(x)); return (short)y;': "return (short)x;",
     'f16 y; asm("cvt.rn.f16.f32 %0, %1;" : "=h"(y.bits) : "f"(x)); return y;': "return f16{half_bits(x)};",
     'bf16 y; asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(y.bits) : "f"(x)); return y;': "return bf16{brain_bits(x)};",
+    'unsigned y; asm("cvt.rn.f16x2.f32 %0, %2, %1;" : "=r"(y) : "f"(x0), "f"(x1)); return y;':
+        "return half_bits(x0) | (unsigned)half_bits(x1) << 16;",
+    'unsigned y; asm("cvt.rn.bf16x2.f32 %0, %2, %1;" : "=r"(y) : "f"(x0), "f"(x1)); return y;':
+        "return brain_bits(x0) | (unsigned)brain_bits(x1) << 16;",
 }
 _REDUCTION = re.compile(r'asm volatile\("red\.relaxed\.gpu\.global\.(add|min|max|xor)\.\w+ \[%0\], %1;" :: [^;]*;')
 _REDUCED = {"add": "*p += x;", "min": "*p = x < *p ? x : *p;", "max": "*p = x > *p ? x : *p;", "xor": "*p ^= x;"}

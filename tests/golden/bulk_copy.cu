@@ -2,8 +2,6 @@
 //   out: float32 (out_0):(1), 16-byte aligned
 //   x: float32 (x_0):(1), 16-byte aligned
 //   run = 1024
-//   smem: shared float32 1024:1
-//   bars: shared uint64 1:0
 //   block (128, 1, 1)
 //   4104 bytes of static shared memory
 
@@ -50,39 +48,41 @@ copy_kernel(float* __restrict__ out,
     const unsigned bars_s = (unsigned)__cvta_generic_to_shared(bars);
 
     // bulk_kernels.py:48  left = mo.min(mo.size(x) - bx * run, run)
-    const int t0 = (int)blockIdx.x * 1024;
-    const int left = min(x_0 - t0, 1024);
-    // bulk_kernels.py:21  if tid == 0:  < bulk_kernels.py:50
-    const bool t1 = (int)threadIdx.x == 0;
-    if (t1) {
-        // bulk_kernels.py:22  mo.mbarrier_init(bars, 0, 1)  < bulk_kernels.py:50
+    const int bx_times_1024 = (int)blockIdx.x * 1024;
+    const int left = min(x_0 - bx_times_1024, 1024);
+    // bulk_kernels.py:50  load_run(smem, gX, left)
+    //   bulk_kernels.py:21  if tid == 0:
+    const bool tx_is_0 = (int)threadIdx.x == 0;
+    if (tx_is_0) {
+        //   bulk_kernels.py:22  mo.mbarrier_init(bars, 0, 1)
         mbarrier_init(bars_s, 1);
-        // bulk_kernels.py:23  mo.fence_mbarrier_init()  < bulk_kernels.py:50
+        //   bulk_kernels.py:23  mo.fence_mbarrier_init()
         fence_mbarrier_init();
     }
-    // bulk_kernels.py:24  mo.sync_threads()  < bulk_kernels.py:50
+    //   bulk_kernels.py:24  mo.sync_threads()
     __syncthreads();
-    // bulk_kernels.py:25  if tid == 0:  < bulk_kernels.py:50
-    if (t1) {
-        // bulk_kernels.py:27  mo.mbarrier_arrive_expect_tx(bars, 0, elements * smem.dtype.bytes)  < bulk_kernels.py:50
-        const int t2 = left * 4;
-        mbarrier_arrive_expect_tx(bars_s, t2);
-        // bulk_kernels.py:28  mo.copyto(mo.BulkCopy(), smem, source, barrier=(bars, 0), size=size)  < bulk_kernels.py:50
-        bulk_load(smem_s, &x[t0], t2, bars_s);
+    //   bulk_kernels.py:25  if tid == 0:
+    if (tx_is_0) {
+        //   bulk_kernels.py:27  mo.mbarrier_arrive_expect_tx(bars, 0, elements * smem.dtype.bytes)
+        const int left_times_4 = left * 4;
+        mbarrier_arrive_expect_tx(bars_s, left_times_4);
+        //   bulk_kernels.py:28  mo.copyto(mo.BulkCopy(), smem, source, barrier=(bars, 0), size=size)
+        bulk_load(smem_s, &x[bx_times_1024], left_times_4, bars_s);
     }
-    // bulk_kernels.py:29  mo.mbarrier_wait(bars, 0, 0)  < bulk_kernels.py:50
+    //   bulk_kernels.py:29  mo.mbarrier_wait(bars, 0, 0)
     mbarrier_wait(bars_s, 0);
-    // bulk_kernels.py:35  mo.fence_proxy_async()  < bulk_kernels.py:51
+    // bulk_kernels.py:51  store_run(mo.BulkCopy(), gO, smem, left)
+    //   bulk_kernels.py:35  mo.fence_proxy_async()
     fence_proxy_async();
-    // bulk_kernels.py:36  mo.sync_threads()  < bulk_kernels.py:51
+    //   bulk_kernels.py:36  mo.sync_threads()
     __syncthreads();
-    // bulk_kernels.py:37  if mo.thread_idx().x == 0:  < bulk_kernels.py:51
-    if (t1) {
-        // bulk_kernels.py:38  mo.copyto(copy, target, smem, size=size, hint=hint)  < bulk_kernels.py:51
-        bulk_store(&out[t0], smem_s, left * 4);
-        // bulk_kernels.py:39  mo.tma_store_arrive()  < bulk_kernels.py:51
+    //   bulk_kernels.py:37  if mo.thread_idx().x == 0:
+    if (tx_is_0) {
+        //   bulk_kernels.py:38  mo.copyto(copy, target, smem, size=size, hint=hint)
+        bulk_store(&out[bx_times_1024], smem_s, left * 4);
+        //   bulk_kernels.py:39  mo.tma_store_arrive()
         bulk_commit_group();
-        // bulk_kernels.py:40  mo.tma_store_wait(0, read=False)  < bulk_kernels.py:51
+        //   bulk_kernels.py:40  mo.tma_store_wait(0, read=False)
         bulk_wait_group_0();
     }
 }

@@ -2,9 +2,6 @@
 //   out: float32 (out_0,out_1):(1,out_s1), 16-byte aligned
 //   x: float32 (x_0,x_1):(1,x_s1), 16-byte aligned
 //   layout = Sw<3,2,3> o 0 o ((8,2),(32,1)):((32,256),(1,0))
-//   mine: shared float32 Sw<3,2,3> o 0 o ((8,2),(32,1)):((32,256),(1,0))
-//   comes: shared float32 Sw<3,2,3> o 0 o ((8,2),(32,1)):((32,256),(1,0))
-//   bars: shared uint64 2:1
 //   block (128, 1, 1), cluster (4, 1, 1)
 //   4112 bytes of static shared memory
 
@@ -64,11 +61,11 @@ send_kernel(float* out, const int out_s1,
     const int bx = blockIdx.x;
     const int tx = threadIdx.x;
     // bulk_kernels.py:155  next_one = mo.map_shared_rank(comes, (rank + 1) % blocks)
-    const int t0 = (cluster_ctarank() + 1) & 3;
-    const unsigned comes_t0 = map_shared_rank(comes_s, t0);
+    const int next_one_part = (cluster_ctarank() + 1) & 3;
+    const unsigned comes_next_one_part = map_shared_rank(comes_s, next_one_part);
     // bulk_kernels.py:156  if tid == 0:
-    const bool t1 = tx == 0;
-    if (t1) {
+    const bool tx_is_0 = tx == 0;
+    if (tx_is_0) {
         // bulk_kernels.py:157  mo.mbarrier_init(bars, 1, 1)
         mbarrier_init(bars_s + 8, 1);
         // bulk_kernels.py:158  mo.fence_mbarrier_init()
@@ -87,12 +84,12 @@ send_kernel(float* out, const int out_s1,
         cluster_arrive_release();
         cluster_wait();
         // bulk_kernels.py:164  if tid == 0:
-        if (t1) {
+        if (tx_is_0) {
             // bulk_kernels.py:165  mo.mbarrier_arrive_expect_tx(bars, 1, elements * x.dtype.bytes)
             mbarrier_arrive_expect_tx(bars_s + 8, 2048);
             // bulk_kernels.py:166  mo.copyto(mo.BulkCopy(), next_one, mine, barrier=(bars, 1))
-            const unsigned bars_t0 = map_shared_rank(bars_s, t0);
-            bulk_send(comes_t0, mine_s, 2048, bars_t0 + 8);
+            const unsigned bars_next_one_part = map_shared_rank(bars_s, next_one_part);
+            bulk_send(comes_next_one_part, mine_s, 2048, bars_next_one_part + 8);
         }
         // bulk_kernels.py:167  mo.mbarrier_wait(bars, 1, k % 2)
         mbarrier_wait(bars_s + 8, k & 1);
@@ -102,8 +99,8 @@ send_kernel(float* out, const int out_s1,
         // bulk_kernels.py:169  for i in range(tid, elements, BLOCK):
         for (int i = tx; i < 512; i += 128) {
             // bulk_kernels.py:170  mine[i] = comes[i]
-            const int t2 = (i & 15) * 32 + (i >> 4);
-            mine[swizzle_3_2_3(t2)] = comes[swizzle_3_2_3(t2)];
+            const int comes_at = (i & 15) * 32 + (i >> 4);
+            mine[swizzle_3_2_3(comes_at)] = comes[swizzle_3_2_3(comes_at)];
         }
     }
     // bulk_kernels.py:171  mo.sync_threads()

@@ -23,15 +23,15 @@ extern "C" __global__ void __launch_bounds__(128)
 narrow_kernel(e4m3* __restrict__ out,
               const float* __restrict__ x,
               const float* __restrict__ y) {
-    // convert_kernels.py:52  gX, gY = (mo.tile(t, (each,), (i,)) for t in (x, y))  < convert_kernels.py:52
-    const int t0 = ((int)blockIdx.x * 128 + (int)threadIdx.x) * 16;
+    // convert_kernels.py:52  gX, gY = (mo.tile(t, (each,), (i,)) for t in (x, y))
+    const int i_times_16 = ((int)blockIdx.x * 128 + (int)threadIdx.x) * 16;
     // convert_kernels.py:53  acc, residual = mo.make_fragment_like(gX), mo.make_fragment_like(gY)
     float acc[16];
     float residual[16];
     // convert_kernels.py:54  mo.copyto(acc, gX)
     #pragma unroll
     for (int ii = 0; ii < 4; ++ii) {
-        const float4 v = *(const float4*)&x[t0 + 4 * ii];
+        const float4 v = *(const float4*)&x[i_times_16 + 4 * ii];
         acc[4 * ii] = v.x;
         acc[4 * ii + 1] = v.y;
         acc[4 * ii + 2] = v.z;
@@ -40,7 +40,7 @@ narrow_kernel(e4m3* __restrict__ out,
     // convert_kernels.py:55  mo.copyto(residual, gY)
     #pragma unroll
     for (int ii = 0; ii < 4; ++ii) {
-        const float4 v = *(const float4*)&y[t0 + 4 * ii];
+        const float4 v = *(const float4*)&y[i_times_16 + 4 * ii];
         residual[4 * ii] = v.x;
         residual[4 * ii + 1] = v.y;
         residual[4 * ii + 2] = v.z;
@@ -61,5 +61,5 @@ narrow_kernel(e4m3* __restrict__ out,
         frag4[4 * ii + 2] = e4m3{(unsigned char)(w >> 16)};
         frag4[4 * ii + 3] = e4m3{(unsigned char)(w >> 24)};
     }
-    *(uint4*)&out[t0] = make_uint4(pack(frag4[0], frag4[1], frag4[2], frag4[3]), pack(frag4[4], frag4[5], frag4[6], frag4[7]), pack(frag4[8], frag4[9], frag4[10], frag4[11]), pack(frag4[12], frag4[13], frag4[14], frag4[15]));
+    *(uint4*)&out[i_times_16] = make_uint4(pack(frag4[0], frag4[1], frag4[2], frag4[3]), pack(frag4[4], frag4[5], frag4[6], frag4[7]), pack(frag4[8], frag4[9], frag4[10], frag4[11]), pack(frag4[12], frag4[13], frag4[14], frag4[15]));
 }

@@ -36,10 +36,10 @@ extern "C" __global__ void __launch_bounds__(64) alone_kernel(int* elected, int*
     elected[tx] = __popc(__ballot_sync(0xffffffffu, elect()));
     // ops_kernels_hopper.py:96  mo.fence_proxy_async()
     fence_proxy_async();
-    // ops_kernels_hopper.py:97  if tid < 32 and mo.elect():  < ops_kernels_hopper.py:97
-    const bool t0 = tx < 32;
-    bool cond = t0;
-    if (t0) {
+    // ops_kernels_hopper.py:97  if tid < 32 and mo.elect():
+    const bool tx_below_32 = tx < 32;
+    bool cond = tx_below_32;
+    if (tx_below_32) {
         cond = elect();
     }
     if (cond) {

@@ -1,6 +1,5 @@
 // cluster_kernel
 //   out: int32 (out_0,out_1,out_2,out_3):(out_s0,out_s1,out_s2,1), 16-byte aligned
-//   bars: shared uint64 2:1
 //   block (32, 1, 1), cluster (2, 2, 2)
 //   16 bytes of static shared memory
 
@@ -56,8 +55,8 @@ extern "C" __global__ void __cluster_dims__(2, 2, 2) __launch_bounds__(32) clust
     const int by = blockIdx.y;
     const int bz = blockIdx.z;
     // ops_kernels_hopper.py:119  if tid == 0:
-    const bool t0 = tx == 0;
-    if (t0) {
+    const bool tx_is_0 = tx == 0;
+    if (tx_is_0) {
         // ops_kernels_hopper.py:120  mo.mbarrier_init(bars, 0, x * y * z)
         mbarrier_init(bars_s, 8);
         // ops_kernels_hopper.py:121  mo.mbarrier_init(bars, 1, x * y * z)
@@ -81,17 +80,17 @@ extern "C" __global__ void __cluster_dims__(2, 2, 2) __launch_bounds__(32) clust
     // ops_kernels_hopper.py:129  mo.mbarrier_wait(bars, 1, 0)
     mbarrier_wait(bars_s + 8, 0);
     // ops_kernels_hopper.py:132  if tid == 0:
-    if (t0) {
+    if (tx_is_0) {
         // ops_kernels_hopper.py:134  out[i, block.x, block.y, block.z] = values[i]
-        const int t1 = bx * out_s1;
-        const int t2 = by * out_s2;
-        out[t1 + t2 + bz] = cluster_ctarank();
-        out[out_s0 + t1 + t2 + bz] = cluster_ctaid_x();
-        out[out_s0 * 2 + t1 + t2 + bz] = cluster_ctaid_y();
-        out[out_s0 * 3 + t1 + t2 + bz] = cluster_ctaid_z();
-        out[out_s0 * 4 + t1 + t2 + bz] = bx / 2;
-        out[out_s0 * 5 + t1 + t2 + bz] = by / 2;
-        out[out_s0 * 6 + t1 + t2 + bz] = bz / 2;
+        const int bx_times_out_s1 = bx * out_s1;
+        const int by_times_out_s2 = by * out_s2;
+        out[bx_times_out_s1 + by_times_out_s2 + bz] = cluster_ctarank();
+        out[out_s0 + bx_times_out_s1 + by_times_out_s2 + bz] = cluster_ctaid_x();
+        out[out_s0 * 2 + bx_times_out_s1 + by_times_out_s2 + bz] = cluster_ctaid_y();
+        out[out_s0 * 3 + bx_times_out_s1 + by_times_out_s2 + bz] = cluster_ctaid_z();
+        out[out_s0 * 4 + bx_times_out_s1 + by_times_out_s2 + bz] = bx / 2;
+        out[out_s0 * 5 + bx_times_out_s1 + by_times_out_s2 + bz] = by / 2;
+        out[out_s0 * 6 + bx_times_out_s1 + by_times_out_s2 + bz] = bz / 2;
     }
     // ops_kernels_hopper.py:135  mo.cluster_arrive(relaxed=True)
     cluster_arrive_relaxed();

@@ -2,9 +2,6 @@
 //   out: int32 (out_0,out_1):(1,out_s1), 16-byte aligned
 //   x: int32 (x_0,x_1,x_2):(1,x_s1,x_s2), 16-byte aligned
 //   stages = 3
-//   full: shared uint64 3:1
-//   empty: shared uint64 3:1
-//   ring: shared int32 (128,3):(1,128)
 //   block (256, 1, 1)
 //   1584 bytes of static shared memory
 
@@ -47,18 +44,14 @@ ring_kernel(int* __restrict__ out, const int out_s1,
     const int lane = tx % 128;
     // ops_kernels_hopper.py:30  if tid == 0:
     if (tx == 0) {
-        // ops_kernels_hopper.py:32  mo.mbarrier_init(full, s, WARPGROUP)
-        mbarrier_init(full_s, 128);
-        // ops_kernels_hopper.py:33  mo.mbarrier_init(empty, s, WARPGROUP)
-        mbarrier_init(empty_s, 128);
-        // ops_kernels_hopper.py:32  mo.mbarrier_init(full, s, WARPGROUP)
-        mbarrier_init(full_s + 8, 128);
-        // ops_kernels_hopper.py:33  mo.mbarrier_init(empty, s, WARPGROUP)
-        mbarrier_init(empty_s + 8, 128);
-        // ops_kernels_hopper.py:32  mo.mbarrier_init(full, s, WARPGROUP)
-        mbarrier_init(full_s + 16, 128);
-        // ops_kernels_hopper.py:33  mo.mbarrier_init(empty, s, WARPGROUP)
-        mbarrier_init(empty_s + 16, 128);
+        // ops_kernels_hopper.py:31  for s in mo.static_range(stages):
+        #pragma unroll
+        for (int s = 0; s < 3; ++s) {
+            // ops_kernels_hopper.py:32  mo.mbarrier_init(full, s, WARPGROUP)
+            mbarrier_init(full_s + 8 * s, 128);
+            // ops_kernels_hopper.py:33  mo.mbarrier_init(empty, s, WARPGROUP)
+            mbarrier_init(empty_s + 8 * s, 128);
+        }
         // ops_kernels_hopper.py:34  mo.fence_mbarrier_init()
         fence_mbarrier_init();
     }
@@ -83,10 +76,10 @@ ring_kernel(int* __restrict__ out, const int out_s1,
             // ops_kernels_hopper.py:42  mo.mbarrier_arrive(full, stage)
             mbarrier_arrive(full_s + 8 * stage);
             // ops_kernels_hopper.py:43  stage += 1
-            const int t0 = stage + 1;
+            const int stage_plus_1 = stage + 1;
             // ops_kernels_hopper.py:44  if stage == stages:
-            int stage_1 = t0;
-            if (t0 == 3) {
+            int stage_1 = stage_plus_1;
+            if (stage_plus_1 == 3) {
                 phase = phase_1;
                 stage_1 = 0;
             }
@@ -106,19 +99,19 @@ ring_kernel(int* __restrict__ out, const int out_s1,
             // ops_kernels_hopper.py:50  mo.mbarrier_wait(full, stage, phase)
             mbarrier_wait(full_s + 8 * stage, phase);
             // ops_kernels_hopper.py:52  mo.mbarrier_arrive(empty, stage)
-            const int t1 = total + ring[127 - lane + stage * 128];
+            const int total_part = total + ring[127 - lane + stage * 128];
             mbarrier_arrive(empty_s + 8 * stage);
             // ops_kernels_hopper.py:53  stage += 1
-            const int t2 = stage + 1;
+            const int stage_plus_1 = stage + 1;
             // ops_kernels_hopper.py:54  if stage == stages:
-            int stage_1 = t2;
-            if (t2 == 3) {
+            int stage_1 = stage_plus_1;
+            if (stage_plus_1 == 3) {
                 phase ^= 1;
                 stage_1 = 0;
             }
             // ops_kernels_hopper.py:49  for _ in range(tiles):
             stage = stage_1;
-            total = t1;
+            total = total_part;
         }
         // ops_kernels_hopper.py:56  out[lane, bx] = total
         out[lane + bx * out_s1] = total;

@@ -2,8 +2,6 @@
 //   out: float16 (out_0,out_1,out_2):(1,out_s1,out_s2), 16-byte aligned
 //   src: float16 (src_0,src_1):(1,src_s1), 16-byte aligned
 //   layout = Sw<2,0,3> o 0 o (8,8):(1,8)
-//   s: shared float16 Sw<2,0,3> o 0 o (8,8):(1,8)
-//   back: shared float16 (64,4):(1,64)
 //   block (64, 1, 1), cluster (2, 1, 1)
 //   640 bytes of static shared memory
 
@@ -45,9 +43,9 @@ peer_elements_kernel(f16* out, const int out_0, const int out_s1, const int out_
     const int bx = blockIdx.x;
     const int cluster_rank = cluster_ctarank();
     // ops_kernels_peers.py:74  s[tid % 8, tid // 8] = src[tid, bx]
-    const int t0 = tx % 8;
-    const int t1 = tx / 8 * 8;
-    s[swizzle_2_0_3(t0 + t1)] = src[tx + bx * src_s1];
+    const int tx_mod_8 = tx % 8;
+    const int tx_div_8_times_8 = tx / 8 * 8;
+    s[swizzle_2_0_3(tx_mod_8 + tx_div_8_times_8)] = src[tx + bx * src_s1];
     // ops_kernels_peers.py:75  mo.cluster_sync()
     cluster_arrive_release();
     cluster_wait();
@@ -57,14 +55,14 @@ peer_elements_kernel(f16* out, const int out_0, const int out_s1, const int out_
         const unsigned s_rank = map_shared_rank(s_s, (cluster_rank + k) % out_0);
         // ops_kernels_peers.py:78  mo.map_shared_rank(back, k)[tid, rank] = peer[7 - tid % 8, tid // 8]
         const unsigned back_k = map_shared_rank(back_s, k);
-        st_cluster_f16(back_k + 2 * (tx + cluster_rank * 64), ld_cluster_f16(s_rank + 2 * swizzle_2_0_3(7 - t0 + t1)));
+        st_cluster_f16(back_k + 2 * (tx + cluster_rank * 64), ld_cluster_f16(s_rank + 2 * swizzle_2_0_3(7 - tx_mod_8 + tx_div_8_times_8)));
     }
     // ops_kernels_peers.py:79  mo.cluster_sync()
     cluster_arrive_release();
     cluster_wait();
     // ops_kernels_peers.py:81  out[k, tid, bx] = back[tid, k]
-    const int t2 = tx * out_s1;
-    const int t3 = bx * out_s2;
-    out[t2 + t3] = back[tx];
-    out[t2 + 1 + t3] = back[tx + 64];
+    const int tx_times_out_s1 = tx * out_s1;
+    const int bx_times_out_s2 = bx * out_s2;
+    out[tx_times_out_s1 + bx_times_out_s2] = back[tx];
+    out[tx_times_out_s1 + 1 + bx_times_out_s2] = back[tx + 64];
 }

@@ -2,7 +2,6 @@
 //   out: float32 (out_0,out_1,out_2,out_3):(1,out_s1,out_s2,out_s3), 16-byte aligned
 //   src: float32 (src_0,src_1,src_2,src_3):(1,src_s1,src_s2,src_s3), 16-byte aligned
 //   regs = 32
-//   s: shared float32 (4,64,8):(1,4,256)
 //   block (64, 1, 1), cluster (4, 1, 1)
 //   8192 bytes of static shared memory
 
@@ -48,10 +47,10 @@ peer_sum_kernel(float* out, const int out_s1, const int out_s2, const int out_s3
         acc[4 * i + 3] = v.w;
     }
     // ops_kernels_peers.py:117  mo.copyto(s[:, tid, :], acc)
-    const int t0 = tx * 4;
+    const int tx_times_4 = tx * 4;
     #pragma unroll
     for (int i = 0; i < 8; ++i) {
-        *(float4*)&s[t0 + 256 * i] = make_float4(acc[4 * i], acc[4 * i + 1], acc[4 * i + 2], acc[4 * i + 3]);
+        *(float4*)&s[tx_times_4 + 256 * i] = make_float4(acc[4 * i], acc[4 * i + 1], acc[4 * i + 2], acc[4 * i + 3]);
     }
     // ops_kernels_peers.py:118  mo.cluster_sync()
     cluster_arrive_release();
@@ -67,15 +66,15 @@ peer_sum_kernel(float* out, const int out_s1, const int out_s2, const int out_s3
     // ops_kernels_peers.py:122  peer = mo.map_shared_rank(s, p)
     const unsigned s_0 = map_shared_rank(s_s, 0);
     // ops_kernels_peers.py:124  mo.copyto(part[:, q], peer[:, tid, rank * share + q])
-    const int t1 = cluster_ctarank() * 512;
-    const int t2 = t0 + t1;
-    const float4 v = ld_cluster_float4(s_0 + 4 * t2);
+    const int cluster_rank_times_512 = cluster_ctarank() * 512;
+    const int peer_at = tx_times_4 + cluster_rank_times_512;
+    const float4 v = ld_cluster_float4(s_0 + 4 * peer_at);
     part[0] = v.x;
     part[1] = v.y;
     part[2] = v.z;
     part[3] = v.w;
-    const int t3 = t0 + t1 + 256;
-    const float4 v_1 = ld_cluster_float4(s_0 + 4 * t3);
+    const int peer_at_1 = tx_times_4 + cluster_rank_times_512 + 256;
+    const float4 v_1 = ld_cluster_float4(s_0 + 4 * peer_at_1);
     part[4] = v_1.x;
     part[5] = v_1.y;
     part[6] = v_1.z;
@@ -85,59 +84,27 @@ peer_sum_kernel(float* out, const int out_s1, const int out_s2, const int out_s3
     for (int i = 0; i < 8; ++i) {
         total[i] += part[i];
     }
-    // ops_kernels_peers.py:122  peer = mo.map_shared_rank(s, p)
-    const unsigned s_1 = map_shared_rank(s_s, 1);
-    // ops_kernels_peers.py:124  mo.copyto(part[:, q], peer[:, tid, rank * share + q])
-    const float4 v_2 = ld_cluster_float4(s_1 + 4 * t2);
-    part[0] = v_2.x;
-    part[1] = v_2.y;
-    part[2] = v_2.z;
-    part[3] = v_2.w;
-    const float4 v_3 = ld_cluster_float4(s_1 + 4 * t3);
-    part[4] = v_3.x;
-    part[5] = v_3.y;
-    part[6] = v_3.z;
-    part[7] = v_3.w;
-    // ops_kernels_peers.py:125  total[...] = total + part
+    // ops_kernels_peers.py:121  for p in mo.static_range(blocks):
     #pragma unroll
-    for (int i = 0; i < 8; ++i) {
-        total[i] += part[i];
-    }
-    // ops_kernels_peers.py:122  peer = mo.map_shared_rank(s, p)
-    const unsigned s_2 = map_shared_rank(s_s, 2);
-    // ops_kernels_peers.py:124  mo.copyto(part[:, q], peer[:, tid, rank * share + q])
-    const float4 v_4 = ld_cluster_float4(s_2 + 4 * t2);
-    part[0] = v_4.x;
-    part[1] = v_4.y;
-    part[2] = v_4.z;
-    part[3] = v_4.w;
-    const float4 v_5 = ld_cluster_float4(s_2 + 4 * t3);
-    part[4] = v_5.x;
-    part[5] = v_5.y;
-    part[6] = v_5.z;
-    part[7] = v_5.w;
-    // ops_kernels_peers.py:125  total[...] = total + part
-    #pragma unroll
-    for (int i = 0; i < 8; ++i) {
-        total[i] += part[i];
-    }
-    // ops_kernels_peers.py:122  peer = mo.map_shared_rank(s, p)
-    const unsigned s_3 = map_shared_rank(s_s, 3);
-    // ops_kernels_peers.py:124  mo.copyto(part[:, q], peer[:, tid, rank * share + q])
-    const float4 v_6 = ld_cluster_float4(s_3 + 4 * t2);
-    part[0] = v_6.x;
-    part[1] = v_6.y;
-    part[2] = v_6.z;
-    part[3] = v_6.w;
-    const float4 v_7 = ld_cluster_float4(s_3 + 4 * t3);
-    part[4] = v_7.x;
-    part[5] = v_7.y;
-    part[6] = v_7.z;
-    part[7] = v_7.w;
-    // ops_kernels_peers.py:125  total[...] = total + part
-    #pragma unroll
-    for (int i = 0; i < 8; ++i) {
-        total[i] += part[i];
+    for (int p = 1; p < 4; ++p) {
+        // ops_kernels_peers.py:122  peer = mo.map_shared_rank(s, p)
+        const unsigned s_2 = map_shared_rank(s_s, p);
+        // ops_kernels_peers.py:124  mo.copyto(part[:, q], peer[:, tid, rank * share + q])
+        const float4 v_2 = ld_cluster_float4(s_2 + 4 * peer_at);
+        part[0] = v_2.x;
+        part[1] = v_2.y;
+        part[2] = v_2.z;
+        part[3] = v_2.w;
+        const float4 v_3 = ld_cluster_float4(s_2 + 4 * peer_at_1);
+        part[4] = v_3.x;
+        part[5] = v_3.y;
+        part[6] = v_3.z;
+        part[7] = v_3.w;
+        // ops_kernels_peers.py:125  total[...] = total + part
+        #pragma unroll
+        for (int i = 0; i < 8; ++i) {
+            total[i] += part[i];
+        }
     }
     // ops_kernels_peers.py:126  mo.copyto(mo.tile(out, (4, share, 1, 1), (0, 0, tid, bx))[:, :, 0, 0], total)
     #pragma unroll

@@ -6,15 +6,13 @@
 //   B: TmaLoad() of float16 tiles Sw<3,3,3> o 0 o ((8,4),(64,1)):((64,512),(1,0)), 1 box of 64 x 32 with 128-byte swizzle
 //   stages = 3
 //   fault =
-//   sA: shared float16 Sw<3,3,3> o 0 o ((8,16),(64,1),(1,3)):((64,512),(1,0),(0,8192))
-//   sB: shared float16 Sw<3,3,3> o 0 o ((8,4),(64,1),(1,3)):((64,512),(1,0),(0,2048))
-//   pipe_full: shared uint64 3:1
-//   pipe_empty: shared uint64 3:1
 //   block (384, 1, 1)
 //   61488 bytes of dynamic shared memory
 
 struct __align__(64) TensorMap { unsigned long long words[16]; };
 struct f16 { unsigned short bits; };
+// A matrix in shared memory: 128-byte swizzle, leading offset 16, stride offset 1024 bytes.
+constexpr unsigned long long wgmma_sw128_16_1024 = 1ull << 62 | 1024ull / 16 << 32 | 16ull / 16 << 16;
 __device__ __forceinline__ void mbarrier_init(unsigned barrier, unsigned count) {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" :: "r"(barrier), "r"(count) : "memory");
 }
@@ -89,7 +87,8 @@ roles(float* __restrict__ C, const int C_0, const int C_1, const int C_s0,
 
     // pipeline_tma_kernels.py:88  tid = mo.thread_idx().x
     const int tx = threadIdx.x;
-    // pipeline_tma_kernels.py:48  gA = mo.tile(A.tensor, (BM, BK), (mo.block_idx()...  < pipeline_tma_kernels.py:100
+    // pipeline_tma_kernels.py:100  produce(A, B, sA, sB, pipe, n_tiles, fault)
+    //   pipeline_tma_kernels.py:48  gA = mo.tile(A.tensor, (BM, BK), (mo.block_idx().x, None))  # (bM, bK, k), co...
     const int bx = blockIdx.x;
     // pipeline_tma_kernels.py:93  pipe.init()
     if (tx == 0) {
@@ -112,33 +111,34 @@ roles(float* __restrict__ C, const int C_0, const int C_1, const int C_s0,
         setmaxnreg_dec_40();
         // pipeline_tma_kernels.py:99  if tid == CONSUMERS:
         if (tx == 256) {
-            // pipeline_tma_kernels.py:48  gA = mo.tile(A.tensor, (BM, BK), (mo.block_idx()...  < pipeline_tma_kernels.py:100
-            const int t0 = (A_1 + 63) >> 6;
-            const int t1 = bx * 128;
-            // pipeline_tma_kernels.py:51  for n in range(n_tiles):  < pipeline_tma_kernels.py:100
+            // pipeline_tma_kernels.py:100  produce(A, B, sA, sB, pipe, n_tiles, fault)
+            //   pipeline_tma_kernels.py:48  gA = mo.tile(A.tensor, (BM, BK), (mo.block_idx().x, None))  # (bM, bK, k), co...
+            const int A_1_plus_63_div_64 = (A_1 + 63) >> 6;
+            const int bx_times_128 = bx * 128;
+            //   pipeline_tma_kernels.py:51  for n in range(n_tiles):
             int state_stage = 0;
             int state_phase = 1;
             for (int n = 0; n < n_tiles; ++n) {
-                // pipeline_tma_kernels.py:52  for k in range(mo.size(gA, 2)):  < pipeline_tma_kernels.py:100
+                //   pipeline_tma_kernels.py:52  for k in range(mo.size(gA, 2)):
                 int state_stage_1 = state_stage;
                 int state_phase_1 = state_phase;
-                for (int k = 0; k < t0; ++k) {
-                    // pipeline_tma_kernels.py:56  pipe.producer_acquire(state, bytes=A.bytes if fa...  < pipeline_tma_kernels.py:100
+                for (int k = 0; k < A_1_plus_63_div_64; ++k) {
+                    //   pipeline_tma_kernels.py:56  pipe.producer_acquire(state, bytes=A.bytes if fault == "expects too few" else...
                     mbarrier_wait(pipe_empty_s + 8 * state_stage_1, state_phase_1);
                     mbarrier_arrive_expect_tx(pipe_full_s + 8 * state_stage_1, 20480);
-                    // pipeline_tma_kernels.py:57  mo.copyto(A, sA[:, :, state.stage], gA[:, :, k],...  < pipeline_tma_kernels.py:100
-                    const int t2 = k * 64;
-                    tma_load_2d(sA_s + 2 * state_stage_1 * 8192, &A, t2, t1, pipe_full_s + 8 * state_stage_1);
-                    // pipeline_tma_kernels.py:58  mo.copyto(B, sB[:, :, state.stage], gB[:, :, n,...  < pipeline_tma_kernels.py:100
-                    tma_load_2d(sB_s + 2 * state_stage_1 * 2048, &B, t2, n * 32, pipe_full_s + 8 * state_stage_1);
-                    // pipeline_tma_kernels.py:59  state = state.next()  < pipeline_tma_kernels.py:100
-                    const int t3 = state_stage_1 + 1;
-                    const bool t4 = t3 == 3;
-                    // pipeline_tma_kernels.py:52  for k in range(mo.size(gA, 2)):  < pipeline_tma_kernels.py:100
-                    state_stage_1 = t4 ? 0 : t3;
-                    state_phase_1 = t4 ? state_phase_1 ^ 1 : state_phase_1;
+                    //   pipeline_tma_kernels.py:57  mo.copyto(A, sA[:, :, state.stage], gA[:, :, k], barrier=pipe.barrier(state))
+                    const int k_times_64 = k * 64;
+                    tma_load_2d(sA_s + 2 * state_stage_1 * 8192, &A, k_times_64, bx_times_128, pipe_full_s + 8 * state_stage_1);
+                    //   pipeline_tma_kernels.py:58  mo.copyto(B, sB[:, :, state.stage], gB[:, :, n, k], barrier=pipe.barrier(state))
+                    tma_load_2d(sB_s + 2 * state_stage_1 * 2048, &B, k_times_64, n * 32, pipe_full_s + 8 * state_stage_1);
+                    //   pipeline_tma_kernels.py:59  state = state.next()
+                    const int state_stage_1_plus_1 = state_stage_1 + 1;
+                    const bool state_part = state_stage_1_plus_1 == 3;
+                    //   pipeline_tma_kernels.py:52  for k in range(mo.size(gA, 2)):
+                    state_stage_1 = state_part ? 0 : state_stage_1_plus_1;
+                    state_phase_1 = state_part ? state_phase_1 ^ 1 : state_phase_1;
                 }
-                // pipeline_tma_kernels.py:51  for n in range(n_tiles):  < pipeline_tma_kernels.py:100
+                //   pipeline_tma_kernels.py:51  for n in range(n_tiles):
                 state_stage = state_stage_1;
                 state_phase = state_phase_1;
             }
@@ -146,178 +146,176 @@ roles(float* __restrict__ C, const int C_0, const int C_1, const int C_s0,
     } else {
         // pipeline_tma_kernels.py:102  mo.warpgroup_reg_alloc(232)
         setmaxnreg_inc_232();
-        // pipeline_tma_kernels.py:64  thr_mma, first = PAIR.get_slice(mo.thread_idx()....  < pipeline_tma_kernels.py:103
-        const int t5 = tx % 128;
-        const bool first = t5 == 0;
-        // pipeline_tma_kernels.py:65  tCrA, tCrB = thr_mma.partition_fragment_A(sA), t...  < pipeline_tma_kernels.py:103
-        const int t6 = tx % 256 / 128;
-        const int t7 = t6 * 4096;
-        // pipeline_tma_kernels.py:67  for n in range(n_tiles):  < pipeline_tma_kernels.py:103
+        // pipeline_tma_kernels.py:103  consume(C, sA, sB, pipe, n_tiles, k_tiles, fault)
+        //   pipeline_tma_kernels.py:64  thr_mma, first = PAIR.get_slice(mo.thread_idx().x % CONSUMERS), mo.thread_idx...
+        const int tx_mod_128 = tx % 128;
+        const bool first = tx_mod_128 == 0;
+        //   pipeline_tma_kernels.py:65  tCrA, tCrB = thr_mma.partition_fragment_A(sA), thr_mma.partition_fragment_B(s...
+        const int tx_mod_256_div_128 = tx % 256 / 128;
+        const int tCrA_at = tx_mod_256_div_128 * 4096;
+        //   pipeline_tma_kernels.py:67  for n in range(n_tiles):
         int state_stage = 0;
         int state_phase = 0;
         for (int n = 0; n < n_tiles; ++n) {
-            // pipeline_tma_kernels.py:68  acc, before = PAIR.partition_fragment_C((BM, BN)...  < pipeline_tma_kernels.py:103
+            //   pipeline_tma_kernels.py:68  acc, before = PAIR.partition_fragment_C((BM, BN)), state  # (MMA, MMA_M, MMA_N)
             float acc[16];
-            // pipeline_tma_kernels.py:69  for k in range(k_tiles):  < pipeline_tma_kernels.py:103
+            //   pipeline_tma_kernels.py:69  for k in range(k_tiles):
             int before_stage = state_stage;
             int state_stage_1 = state_stage;
             int state_phase_1 = state_phase;
             for (int k = 0; k < k_tiles; ++k) {
-                // pipeline_tma_kernels.py:71  pipe.consumer_wait(state)  < pipeline_tma_kernels.py:103
+                //   pipeline_tma_kernels.py:71  pipe.consumer_wait(state)
                 mbarrier_wait(pipe_full_s + 8 * state_stage_1, state_phase_1);
-                // pipeline_tma_kernels.py:37  mo.warpgroup_arrive()  < pipeline_tma_kernels.py:103
+                //   pipeline_tma_kernels.py:72  multiply(PAIR, tCrA, tCrB, acc, state.stage, k)
+                //     pipeline_tma_kernels.py:37  mo.warpgroup_arrive()
                 warpgroup_arrive();
-                // pipeline_tma_kernels.py:39  mo.gemm(mma, tCrA[:, :, kk, stage], tCrB[:, :, k...  < pipeline_tma_kernels.py:103
-                const int t8 = state_stage_1 * 8192;
-                const int t9 = state_stage_1 * 2048;
-                const bool t10 = k > 0;
-                const unsigned long long tCrA_desc = wgmma_descriptor(sA_s + 2 * (t7 + t8), 0x4000004000010000ull);
-                const unsigned long long tCrB_desc = wgmma_descriptor(sB_s + 2 * t9, 0x4000004000010000ull);
-                wgmma_64x32x16_f32f16f16_ss(acc, tCrA_desc, tCrB_desc, t10);
-                const unsigned long long tCrA_desc_1 = wgmma_descriptor(sA_s + 2 * (t7 + t8 + 16), 0x4000004000010000ull);
-                const unsigned long long tCrB_desc_1 = wgmma_descriptor(sB_s + 2 * (t9 + 16), 0x4000004000010000ull);
-                wgmma_64x32x16_f32f16f16_ss(acc, tCrA_desc_1, tCrB_desc_1, true);
-                const unsigned long long tCrA_desc_2 = wgmma_descriptor(sA_s + 2 * (t7 + t8 + 32), 0x4000004000010000ull);
-                const unsigned long long tCrB_desc_2 = wgmma_descriptor(sB_s + 2 * (t9 + 32), 0x4000004000010000ull);
-                wgmma_64x32x16_f32f16f16_ss(acc, tCrA_desc_2, tCrB_desc_2, true);
-                const unsigned long long tCrA_desc_3 = wgmma_descriptor(sA_s + 2 * (t7 + t8 + 48), 0x4000004000010000ull);
-                const unsigned long long tCrB_desc_3 = wgmma_descriptor(sB_s + 2 * (t9 + 48), 0x4000004000010000ull);
-                wgmma_64x32x16_f32f16f16_ss(acc, tCrA_desc_3, tCrB_desc_3, true);
-                // pipeline_tma_kernels.py:40  mo.warpgroup_commit_batch()  < pipeline_tma_kernels.py:103
+                //     pipeline_tma_kernels.py:38  for kk in mo.static_range(mo.size(tCrA, 2)):
+                const int state_stage_1_times_8192 = state_stage_1 * 8192;
+                const int state_stage_1_times_2048 = state_stage_1 * 2048;
+                const bool k_above_0 = k > 0;
+                #pragma unroll
+                for (int kk = 0; kk < 4; ++kk) {
+                    //     pipeline_tma_kernels.py:39  mo.gemm(mma, tCrA[:, :, kk, stage], tCrB[:, :, kk, stage], acc, accumulate=...
+                    const unsigned long long tCrA_desc = wgmma_descriptor(sA_s + 2 * (tCrA_at + state_stage_1_times_8192 + 16 * kk), wgmma_sw128_16_1024);
+                    const unsigned long long tCrB_desc = wgmma_descriptor(sB_s + 2 * (state_stage_1_times_2048 + 16 * kk), wgmma_sw128_16_1024);
+                    wgmma_64x32x16_f32f16f16_ss(acc, tCrA_desc, tCrB_desc, kk > 0 || k_above_0);
+                }
+                //     pipeline_tma_kernels.py:40  mo.warpgroup_commit_batch()
                 warpgroup_commit_batch();
-                // pipeline_tma_kernels.py:75  mo.warpgroup_wait(1)  < pipeline_tma_kernels.py:103
+                //   pipeline_tma_kernels.py:75  mo.warpgroup_wait(1)
                 warpgroup_wait_1();
-                // pipeline_tma_kernels.py:76  if k > 0 and first and fault == "":  < pipeline_tma_kernels.py:103
-                if (t10 && first) {
-                    // pipeline_tma_kernels.py:77  pipe.consumer_release(before)  < pipeline_tma_kernels.py:103
+                //   pipeline_tma_kernels.py:76  if k > 0 and first and fault == "":
+                if (k_above_0 && first) {
+                    //   pipeline_tma_kernels.py:77  pipe.consumer_release(before)
                     mbarrier_arrive(pipe_empty_s + 8 * before_stage);
                 }
-                // pipeline_tma_kernels.py:78  before, state = state, state.next()  < pipeline_tma_kernels.py:103
-                const int t11 = state_stage_1 + 1;
-                const bool t12 = t11 == 3;
-                // pipeline_tma_kernels.py:69  for k in range(k_tiles):  < pipeline_tma_kernels.py:103
+                //   pipeline_tma_kernels.py:78  before, state = state, state.next()
+                const int state_stage_1_plus_1 = state_stage_1 + 1;
+                const bool t0 = state_stage_1_plus_1 == 3;
+                //   pipeline_tma_kernels.py:69  for k in range(k_tiles):
                 before_stage = state_stage_1;
-                state_stage_1 = t12 ? 0 : t11;
-                state_phase_1 = t12 ? state_phase_1 ^ 1 : state_phase_1;
+                state_stage_1 = t0 ? 0 : state_stage_1_plus_1;
+                state_phase_1 = t0 ? state_phase_1 ^ 1 : state_phase_1;
             }
-            // pipeline_tma_kernels.py:79  mo.warpgroup_wait(0)  < pipeline_tma_kernels.py:103
+            //   pipeline_tma_kernels.py:79  mo.warpgroup_wait(0)
             warpgroup_wait_0();
             #pragma unroll
             for (int i = 0; i < 16; ++i) {
                 wgmma_pin(acc[i]);
             }
-            // pipeline_tma_kernels.py:80  if first and fault not in ("no release", "releas...  < pipeline_tma_kernels.py:103
+            //   pipeline_tma_kernels.py:80  if first and fault not in ("no release", "released too early"):
             if (first) {
-                // pipeline_tma_kernels.py:81  pipe.consumer_release(before)  < pipeline_tma_kernels.py:103
+                //   pipeline_tma_kernels.py:81  pipe.consumer_release(before)
                 mbarrier_arrive(pipe_empty_s + 8 * before_stage);
             }
-            // pipeline_tma_kernels.py:25  cC = mo.tile(mo.identity_tensor(mo.shape(C)), ex...  < pipeline_tma_kernels.py:103
-            const int t13 = n * 32;
-            // pipeline_tma_kernels.py:27  tCgC, tCcC = thr_mma.partition_C(gC), thr_mma.pa...  < pipeline_tma_kernels.py:103
-            const int t14 = C_s0 * 8;
-            const int t15 = tx % 4 * 2;
-            const int t16 = t5 / 4 % 8;
-            const int t17 = t5 / 32;
-            const int t18 = bx * C_s0 * 128 + t13 + t15 + t16 * C_s0 + t17 * C_s0 * 16 + t6 * C_s0 * 64;
-            const int row = bx * 128 + t16 + t17 * 16 + t6 * 64;
-            const int column = t13 + t15;
-            // pipeline_tma_kernels.py:30  if row < mo.size(C, 0) and column < mo.size(C, 1):  < pipeline_tma_kernels.py:103
-            const bool t19 = row < C_0;
-            if (t19 && column < C_1) {
-                // pipeline_tma_kernels.py:31  tCgC[i] = acc[i]  < pipeline_tma_kernels.py:103
-                C[t18] = acc[0];
+            //   pipeline_tma_kernels.py:82  store(C, PAIR, acc, (BM, BN), mo.block_idx().x, n)
+            //     pipeline_tma_kernels.py:25  cC = mo.tile(mo.identity_tensor(mo.shape(C)), extents, (m, n), ragged=True)
+            const int n_times_32 = n * 32;
+            //     pipeline_tma_kernels.py:27  tCgC, tCcC = thr_mma.partition_C(gC), thr_mma.partition_C(cC)  # (MMA, MMA_...
+            const int C_s0_times_8 = C_s0 * 8;
+            const int tx_mod_4_times_2 = tx % 4 * 2;
+            const int tx_mod_128_div_4_mod_8 = tx_mod_128 / 4 % 8;
+            const int tx_mod_128_div_32 = tx_mod_128 / 32;
+            const int C_at = bx * C_s0 * 128 + n_times_32 + tx_mod_4_times_2 + tx_mod_128_div_4_mod_8 * C_s0 + tx_mod_128_div_32 * C_s0 * 16 + tx_mod_256_div_128 * C_s0 * 64;
+            const int row = bx * 128 + tx_mod_128_div_4_mod_8 + tx_mod_128_div_32 * 16 + tx_mod_256_div_128 * 64;
+            const int column = n_times_32 + tx_mod_4_times_2;
+            //     pipeline_tma_kernels.py:30  if row < mo.size(C, 0) and column < mo.size(C, 1):
+            const bool row_below_C_0 = row < C_0;
+            if (row_below_C_0 && column < C_1) {
+                //     pipeline_tma_kernels.py:31  tCgC[i] = acc[i]
+                C[C_at] = acc[0];
             }
-            // pipeline_tma_kernels.py:29  row, column = tCcC[i]  < pipeline_tma_kernels.py:103
+            //     pipeline_tma_kernels.py:29  row, column = tCcC[i]
             const int column_1 = column + 1;
-            // pipeline_tma_kernels.py:30  if row < mo.size(C, 0) and column < mo.size(C, 1):  < pipeline_tma_kernels.py:103
-            if (t19 && column_1 < C_1) {
-                // pipeline_tma_kernels.py:31  tCgC[i] = acc[i]  < pipeline_tma_kernels.py:103
-                C[t18 + 1] = acc[1];
+            //     pipeline_tma_kernels.py:30  if row < mo.size(C, 0) and column < mo.size(C, 1):
+            if (row_below_C_0 && column_1 < C_1) {
+                //     pipeline_tma_kernels.py:31  tCgC[i] = acc[i]
+                C[C_at + 1] = acc[1];
             }
-            // pipeline_tma_kernels.py:30  if row < mo.size(C, 0) and column < mo.size(C, 1):  < pipeline_tma_kernels.py:103
-            const bool t20 = row + 8 < C_0;
-            if (t20 && column < C_1) {
-                // pipeline_tma_kernels.py:31  tCgC[i] = acc[i]  < pipeline_tma_kernels.py:103
-                C[t18 + t14] = acc[2];
+            //     pipeline_tma_kernels.py:30  if row < mo.size(C, 0) and column < mo.size(C, 1):
+            const bool row_below_C_0_1 = row + 8 < C_0;
+            if (row_below_C_0_1 && column < C_1) {
+                //     pipeline_tma_kernels.py:31  tCgC[i] = acc[i]
+                C[C_at + C_s0_times_8] = acc[2];
             }
-            // pipeline_tma_kernels.py:30  if row < mo.size(C, 0) and column < mo.size(C, 1):  < pipeline_tma_kernels.py:103
-            if (t20 && column_1 < C_1) {
-                // pipeline_tma_kernels.py:31  tCgC[i] = acc[i]  < pipeline_tma_kernels.py:103
-                C[t18 + t14 + 1] = acc[3];
+            //     pipeline_tma_kernels.py:30  if row < mo.size(C, 0) and column < mo.size(C, 1):
+            if (row_below_C_0_1 && column_1 < C_1) {
+                //     pipeline_tma_kernels.py:31  tCgC[i] = acc[i]
+                C[C_at + C_s0_times_8 + 1] = acc[3];
             }
-            // pipeline_tma_kernels.py:29  row, column = tCcC[i]  < pipeline_tma_kernels.py:103
+            //     pipeline_tma_kernels.py:29  row, column = tCcC[i]
             const int column_2 = column + 8;
-            // pipeline_tma_kernels.py:30  if row < mo.size(C, 0) and column < mo.size(C, 1):  < pipeline_tma_kernels.py:103
-            if (t19 && column_2 < C_1) {
-                // pipeline_tma_kernels.py:31  tCgC[i] = acc[i]  < pipeline_tma_kernels.py:103
-                C[t18 + 8] = acc[4];
+            //     pipeline_tma_kernels.py:30  if row < mo.size(C, 0) and column < mo.size(C, 1):
+            if (row_below_C_0 && column_2 < C_1) {
+                //     pipeline_tma_kernels.py:31  tCgC[i] = acc[i]
+                C[C_at + 8] = acc[4];
             }
-            // pipeline_tma_kernels.py:29  row, column = tCcC[i]  < pipeline_tma_kernels.py:103
+            //     pipeline_tma_kernels.py:29  row, column = tCcC[i]
             const int column_3 = column + 9;
-            // pipeline_tma_kernels.py:30  if row < mo.size(C, 0) and column < mo.size(C, 1):  < pipeline_tma_kernels.py:103
-            if (t19 && column_3 < C_1) {
-                // pipeline_tma_kernels.py:31  tCgC[i] = acc[i]  < pipeline_tma_kernels.py:103
-                C[t18 + 9] = acc[5];
+            //     pipeline_tma_kernels.py:30  if row < mo.size(C, 0) and column < mo.size(C, 1):
+            if (row_below_C_0 && column_3 < C_1) {
+                //     pipeline_tma_kernels.py:31  tCgC[i] = acc[i]
+                C[C_at + 9] = acc[5];
             }
-            // pipeline_tma_kernels.py:30  if row < mo.size(C, 0) and column < mo.size(C, 1):  < pipeline_tma_kernels.py:103
-            if (t20 && column_2 < C_1) {
-                // pipeline_tma_kernels.py:31  tCgC[i] = acc[i]  < pipeline_tma_kernels.py:103
-                C[t18 + t14 + 8] = acc[6];
+            //     pipeline_tma_kernels.py:30  if row < mo.size(C, 0) and column < mo.size(C, 1):
+            if (row_below_C_0_1 && column_2 < C_1) {
+                //     pipeline_tma_kernels.py:31  tCgC[i] = acc[i]
+                C[C_at + C_s0_times_8 + 8] = acc[6];
             }
-            // pipeline_tma_kernels.py:30  if row < mo.size(C, 0) and column < mo.size(C, 1):  < pipeline_tma_kernels.py:103
-            if (t20 && column_3 < C_1) {
-                // pipeline_tma_kernels.py:31  tCgC[i] = acc[i]  < pipeline_tma_kernels.py:103
-                C[t18 + t14 + 9] = acc[7];
+            //     pipeline_tma_kernels.py:30  if row < mo.size(C, 0) and column < mo.size(C, 1):
+            if (row_below_C_0_1 && column_3 < C_1) {
+                //     pipeline_tma_kernels.py:31  tCgC[i] = acc[i]
+                C[C_at + C_s0_times_8 + 9] = acc[7];
             }
-            // pipeline_tma_kernels.py:29  row, column = tCcC[i]  < pipeline_tma_kernels.py:103
+            //     pipeline_tma_kernels.py:29  row, column = tCcC[i]
             const int column_4 = column + 16;
-            // pipeline_tma_kernels.py:30  if row < mo.size(C, 0) and column < mo.size(C, 1):  < pipeline_tma_kernels.py:103
-            if (t19 && column_4 < C_1) {
-                // pipeline_tma_kernels.py:31  tCgC[i] = acc[i]  < pipeline_tma_kernels.py:103
-                C[t18 + 16] = acc[8];
+            //     pipeline_tma_kernels.py:30  if row < mo.size(C, 0) and column < mo.size(C, 1):
+            if (row_below_C_0 && column_4 < C_1) {
+                //     pipeline_tma_kernels.py:31  tCgC[i] = acc[i]
+                C[C_at + 16] = acc[8];
             }
-            // pipeline_tma_kernels.py:29  row, column = tCcC[i]  < pipeline_tma_kernels.py:103
+            //     pipeline_tma_kernels.py:29  row, column = tCcC[i]
             const int column_5 = column + 17;
-            // pipeline_tma_kernels.py:30  if row < mo.size(C, 0) and column < mo.size(C, 1):  < pipeline_tma_kernels.py:103
-            if (t19 && column_5 < C_1) {
-                // pipeline_tma_kernels.py:31  tCgC[i] = acc[i]  < pipeline_tma_kernels.py:103
-                C[t18 + 17] = acc[9];
+            //     pipeline_tma_kernels.py:30  if row < mo.size(C, 0) and column < mo.size(C, 1):
+            if (row_below_C_0 && column_5 < C_1) {
+                //     pipeline_tma_kernels.py:31  tCgC[i] = acc[i]
+                C[C_at + 17] = acc[9];
             }
-            // pipeline_tma_kernels.py:30  if row < mo.size(C, 0) and column < mo.size(C, 1):  < pipeline_tma_kernels.py:103
-            if (t20 && column_4 < C_1) {
-                // pipeline_tma_kernels.py:31  tCgC[i] = acc[i]  < pipeline_tma_kernels.py:103
-                C[t18 + t14 + 16] = acc[10];
+            //     pipeline_tma_kernels.py:30  if row < mo.size(C, 0) and column < mo.size(C, 1):
+            if (row_below_C_0_1 && column_4 < C_1) {
+                //     pipeline_tma_kernels.py:31  tCgC[i] = acc[i]
+                C[C_at + C_s0_times_8 + 16] = acc[10];
             }
-            // pipeline_tma_kernels.py:30  if row < mo.size(C, 0) and column < mo.size(C, 1):  < pipeline_tma_kernels.py:103
-            if (t20 && column_5 < C_1) {
-                // pipeline_tma_kernels.py:31  tCgC[i] = acc[i]  < pipeline_tma_kernels.py:103
-                C[t18 + t14 + 17] = acc[11];
+            //     pipeline_tma_kernels.py:30  if row < mo.size(C, 0) and column < mo.size(C, 1):
+            if (row_below_C_0_1 && column_5 < C_1) {
+                //     pipeline_tma_kernels.py:31  tCgC[i] = acc[i]
+                C[C_at + C_s0_times_8 + 17] = acc[11];
             }
-            // pipeline_tma_kernels.py:29  row, column = tCcC[i]  < pipeline_tma_kernels.py:103
+            //     pipeline_tma_kernels.py:29  row, column = tCcC[i]
             const int column_6 = column + 24;
-            // pipeline_tma_kernels.py:30  if row < mo.size(C, 0) and column < mo.size(C, 1):  < pipeline_tma_kernels.py:103
-            if (t19 && column_6 < C_1) {
-                // pipeline_tma_kernels.py:31  tCgC[i] = acc[i]  < pipeline_tma_kernels.py:103
-                C[t18 + 24] = acc[12];
+            //     pipeline_tma_kernels.py:30  if row < mo.size(C, 0) and column < mo.size(C, 1):
+            if (row_below_C_0 && column_6 < C_1) {
+                //     pipeline_tma_kernels.py:31  tCgC[i] = acc[i]
+                C[C_at + 24] = acc[12];
             }
-            // pipeline_tma_kernels.py:29  row, column = tCcC[i]  < pipeline_tma_kernels.py:103
+            //     pipeline_tma_kernels.py:29  row, column = tCcC[i]
             const int column_7 = column + 25;
-            // pipeline_tma_kernels.py:30  if row < mo.size(C, 0) and column < mo.size(C, 1):  < pipeline_tma_kernels.py:103
-            if (t19 && column_7 < C_1) {
-                // pipeline_tma_kernels.py:31  tCgC[i] = acc[i]  < pipeline_tma_kernels.py:103
-                C[t18 + 25] = acc[13];
+            //     pipeline_tma_kernels.py:30  if row < mo.size(C, 0) and column < mo.size(C, 1):
+            if (row_below_C_0 && column_7 < C_1) {
+                //     pipeline_tma_kernels.py:31  tCgC[i] = acc[i]
+                C[C_at + 25] = acc[13];
             }
-            // pipeline_tma_kernels.py:30  if row < mo.size(C, 0) and column < mo.size(C, 1):  < pipeline_tma_kernels.py:103
-            if (t20 && column_6 < C_1) {
-                // pipeline_tma_kernels.py:31  tCgC[i] = acc[i]  < pipeline_tma_kernels.py:103
-                C[t18 + t14 + 24] = acc[14];
+            //     pipeline_tma_kernels.py:30  if row < mo.size(C, 0) and column < mo.size(C, 1):
+            if (row_below_C_0_1 && column_6 < C_1) {
+                //     pipeline_tma_kernels.py:31  tCgC[i] = acc[i]
+                C[C_at + C_s0_times_8 + 24] = acc[14];
             }
-            // pipeline_tma_kernels.py:30  if row < mo.size(C, 0) and column < mo.size(C, 1):  < pipeline_tma_kernels.py:103
-            if (t20 && column_7 < C_1) {
-                // pipeline_tma_kernels.py:31  tCgC[i] = acc[i]  < pipeline_tma_kernels.py:103
-                C[t18 + t14 + 25] = acc[15];
+            //     pipeline_tma_kernels.py:30  if row < mo.size(C, 0) and column < mo.size(C, 1):
+            if (row_below_C_0_1 && column_7 < C_1) {
+                //     pipeline_tma_kernels.py:31  tCgC[i] = acc[i]
+                C[C_at + C_s0_times_8 + 25] = acc[15];
             }
-            // pipeline_tma_kernels.py:67  for n in range(n_tiles):  < pipeline_tma_kernels.py:103
+            //   pipeline_tma_kernels.py:67  for n in range(n_tiles):
             state_stage = state_stage_1;
             state_phase = state_phase_1;
         }

@@ -49,7 +49,7 @@ extern "C" __global__ void __launch_bounds__(128) async_copies(float* A) {
     for (int i = 0; i < 4; ++i) {
         flags[i] = thread_x < 7;
     }
-    const bool t0 = thread_x < 9;
+    const bool thread_x_below_9 = thread_x < 9;
     #pragma unroll
     for (int i = 0; i < 4; ++i) {
         cp_async_4(sA_s + 4 * (swizzle_3_2_3(thread_x) + 512 * i), &A[thread_x + 512 * i]);
@@ -57,7 +57,7 @@ extern "C" __global__ void __launch_bounds__(128) async_copies(float* A) {
     cp_async_commit();
     cp_async_wait_group<0>();
     __syncthreads();
-    if (t0) {
+    if (thread_x_below_9) {
         #pragma unroll
         for (int i = 0; i < 4; ++i) {
             cp_async_4(sA_s + 4 * (swizzle_3_2_3(thread_x) + 512 * i), &A[thread_x + 512 * i]);
@@ -68,7 +68,7 @@ extern "C" __global__ void __launch_bounds__(128) async_copies(float* A) {
     __syncthreads();
     #pragma unroll
     for (int i = 0; i < 4; ++i) {
-        cp_async_4_zfill(sA_s + 4 * (swizzle_3_2_3(thread_x) + 512 * i), &A[thread_x + 512 * i], t0 ? 4 : 0);
+        cp_async_4_zfill(sA_s + 4 * (swizzle_3_2_3(thread_x) + 512 * i), &A[thread_x + 512 * i], thread_x_below_9 ? 4 : 0);
     }
     cp_async_commit();
     cp_async_wait_group<0>();
@@ -80,18 +80,18 @@ extern "C" __global__ void __launch_bounds__(128) async_copies(float* A) {
     cp_async_commit();
     cp_async_wait_group<0>();
     __syncthreads();
-    const int t1 = thread_x * 2;
+    const int thread_x_times_2 = thread_x * 2;
     #pragma unroll
     for (int i = 0; i < 4; ++i) {
-        cp_async_8(sA_s + 4 * (swizzle_3_2_3(t1) + 512 * i), &A[t1 + 512 * i]);
+        cp_async_8(sA_s + 4 * (swizzle_3_2_3(thread_x_times_2) + 512 * i), &A[thread_x_times_2 + 512 * i]);
     }
     cp_async_commit();
     cp_async_wait_group<0>();
     __syncthreads();
-    if (t0) {
+    if (thread_x_below_9) {
         #pragma unroll
         for (int i = 0; i < 4; ++i) {
-            cp_async_8(sA_s + 4 * (swizzle_3_2_3(t1) + 512 * i), &A[t1 + 512 * i]);
+            cp_async_8(sA_s + 4 * (swizzle_3_2_3(thread_x_times_2) + 512 * i), &A[thread_x_times_2 + 512 * i]);
         }
     }
     cp_async_commit();
@@ -99,30 +99,30 @@ extern "C" __global__ void __launch_bounds__(128) async_copies(float* A) {
     __syncthreads();
     #pragma unroll
     for (int i = 0; i < 4; ++i) {
-        cp_async_8_zfill(sA_s + 4 * (swizzle_3_2_3(t1) + 512 * i), &A[t1 + 512 * i], t0 ? 8 : 0);
+        cp_async_8_zfill(sA_s + 4 * (swizzle_3_2_3(thread_x_times_2) + 512 * i), &A[thread_x_times_2 + 512 * i], thread_x_below_9 ? 8 : 0);
     }
     cp_async_commit();
     cp_async_wait_group<0>();
     __syncthreads();
     #pragma unroll
     for (int i = 0; i < 4; ++i) {
-        cp_async_8_zfill(sA_s + 4 * (swizzle_3_2_3(t1) + 512 * i), &A[t1 + 512 * i], flags[i] ? 8 : 0);
+        cp_async_8_zfill(sA_s + 4 * (swizzle_3_2_3(thread_x_times_2) + 512 * i), &A[thread_x_times_2 + 512 * i], flags[i] ? 8 : 0);
     }
     cp_async_commit();
     cp_async_wait_group<0>();
     __syncthreads();
-    const int t2 = thread_x * 4;
+    const int thread_x_times_4 = thread_x * 4;
     #pragma unroll
     for (int i = 0; i < 4; ++i) {
-        cp_async_16(sA_s + 4 * (swizzle_3_2_3(t2) + 512 * i), &A[t2 + 512 * i]);
+        cp_async_16(sA_s + 4 * (swizzle_3_2_3(thread_x_times_4) + 512 * i), &A[thread_x_times_4 + 512 * i]);
     }
     cp_async_commit();
     cp_async_wait_group<0>();
     __syncthreads();
-    if (t0) {
+    if (thread_x_below_9) {
         #pragma unroll
         for (int i = 0; i < 4; ++i) {
-            cp_async_16(sA_s + 4 * (swizzle_3_2_3(t2) + 512 * i), &A[t2 + 512 * i]);
+            cp_async_16(sA_s + 4 * (swizzle_3_2_3(thread_x_times_4) + 512 * i), &A[thread_x_times_4 + 512 * i]);
         }
     }
     cp_async_commit();
@@ -130,29 +130,29 @@ extern "C" __global__ void __launch_bounds__(128) async_copies(float* A) {
     __syncthreads();
     #pragma unroll
     for (int i = 0; i < 4; ++i) {
-        cp_async_16_zfill(sA_s + 4 * (swizzle_3_2_3(t2) + 512 * i), &A[t2 + 512 * i], t0 ? 16 : 0);
+        cp_async_16_zfill(sA_s + 4 * (swizzle_3_2_3(thread_x_times_4) + 512 * i), &A[thread_x_times_4 + 512 * i], thread_x_below_9 ? 16 : 0);
     }
     cp_async_commit();
     cp_async_wait_group<0>();
     __syncthreads();
     #pragma unroll
     for (int i = 0; i < 4; ++i) {
-        cp_async_16_zfill(sA_s + 4 * (swizzle_3_2_3(t2) + 512 * i), &A[t2 + 512 * i], flags[i] ? 16 : 0);
+        cp_async_16_zfill(sA_s + 4 * (swizzle_3_2_3(thread_x_times_4) + 512 * i), &A[thread_x_times_4 + 512 * i], flags[i] ? 16 : 0);
     }
     cp_async_commit();
     cp_async_wait_group<0>();
     __syncthreads();
     #pragma unroll
     for (int i = 0; i < 4; ++i) {
-        cp_async_cg_16(sA_s + 4 * (swizzle_3_2_3(t2) + 512 * i), &A[t2 + 512 * i]);
+        cp_async_cg_16(sA_s + 4 * (swizzle_3_2_3(thread_x_times_4) + 512 * i), &A[thread_x_times_4 + 512 * i]);
     }
     cp_async_commit();
     cp_async_wait_group<0>();
     __syncthreads();
-    if (t0) {
+    if (thread_x_below_9) {
         #pragma unroll
         for (int i = 0; i < 4; ++i) {
-            cp_async_cg_16(sA_s + 4 * (swizzle_3_2_3(t2) + 512 * i), &A[t2 + 512 * i]);
+            cp_async_cg_16(sA_s + 4 * (swizzle_3_2_3(thread_x_times_4) + 512 * i), &A[thread_x_times_4 + 512 * i]);
         }
     }
     cp_async_commit();
@@ -160,14 +160,14 @@ extern "C" __global__ void __launch_bounds__(128) async_copies(float* A) {
     __syncthreads();
     #pragma unroll
     for (int i = 0; i < 4; ++i) {
-        cp_async_cg_16_zfill(sA_s + 4 * (swizzle_3_2_3(t2) + 512 * i), &A[t2 + 512 * i], t0 ? 16 : 0);
+        cp_async_cg_16_zfill(sA_s + 4 * (swizzle_3_2_3(thread_x_times_4) + 512 * i), &A[thread_x_times_4 + 512 * i], thread_x_below_9 ? 16 : 0);
     }
     cp_async_commit();
     cp_async_wait_group<0>();
     __syncthreads();
     #pragma unroll
     for (int i = 0; i < 4; ++i) {
-        cp_async_cg_16_zfill(sA_s + 4 * (swizzle_3_2_3(t2) + 512 * i), &A[t2 + 512 * i], flags[i] ? 16 : 0);
+        cp_async_cg_16_zfill(sA_s + 4 * (swizzle_3_2_3(thread_x_times_4) + 512 * i), &A[thread_x_times_4 + 512 * i], flags[i] ? 16 : 0);
     }
     cp_async_commit();
     cp_async_wait_group<0>();
@@ -178,14 +178,14 @@ extern "C" __global__ void __launch_bounds__(128) async_copies(float* A) {
     for (int j = 0; j < 4; ++j) {
         #pragma unroll
         for (int i = 0; i < 4; ++i) {
-            r[4 * i + j] = sA[swizzle_3_2_3(t2 + j) + 512 * i];
+            r[4 * i + j] = sA[swizzle_3_2_3(thread_x_times_4 + j) + 512 * i];
         }
     }
     #pragma unroll
     for (int j = 0; j < 4; ++j) {
         #pragma unroll
         for (int i = 0; i < 4; ++i) {
-            A[t2 + 512 * i + j] = r[4 * i + j];
+            A[thread_x_times_4 + 512 * i + j] = r[4 * i + j];
         }
     }
 }

@@ -27,21 +27,21 @@ matmul(const float* __restrict__ A, const int A_1, const int A_s1,
     const int thread_x = threadIdx.x;
     // matmul.py:5  mo.copyto(copy_A, tAsA[:, :, :, 0], tAgA[:, :, :, 0])
     const int t0 = (int)blockIdx.x * 128;
-    const int t1 = thread_x % 32;
-    const int t2 = t1 * 2;
-    const int t3 = thread_x / 32;
-    const int t4 = t0 + t2 + t3 * A_s1;
-    const int t5 = t2 + t3 * 130;
+    const int thread_x_mod_32 = thread_x % 32;
+    const int thread_x_mod_32_times_2 = thread_x_mod_32 * 2;
+    const int thread_x_div_32 = thread_x / 32;
+    const int A_at = t0 + thread_x_mod_32_times_2 + thread_x_div_32 * A_s1;
+    const int sA_at = thread_x_mod_32_times_2 + thread_x_div_32 * 130;
     #pragma unroll
     for (int i = 0; i < 2; ++i) {
-        cp_async_8(sA_s + 4 * (t5 + 64 * i), &A[t4 + 64 * i]);
+        cp_async_8(sA_s + 4 * (sA_at + 64 * i), &A[A_at + 64 * i]);
     }
     // matmul.py:6  mo.copyto(copy_B, tBsB[:, :, :, 0], tBgB[:, :, :, 0])
-    const int t6 = (int)blockIdx.y * 128;
-    const int t7 = t6 + t2 + t3 * B_s1;
+    const int t1 = (int)blockIdx.y * 128;
+    const int B_at = t1 + thread_x_mod_32_times_2 + thread_x_div_32 * B_s1;
     #pragma unroll
     for (int i = 0; i < 2; ++i) {
-        cp_async_8(sB_s + 4 * (t5 + 64 * i), &B[t7 + 64 * i]);
+        cp_async_8(sB_s + 4 * (sA_at + 64 * i), &B[B_at + 64 * i]);
     }
     // matmul.py:7  tCrA = thr_mma.make_fragment_A(tCsA[:, :, :, 0])  # (MMA, MMA_M, MMA_K)
     float tCrA[32];
@@ -62,9 +62,9 @@ matmul(const float* __restrict__ A, const int A_1, const int A_s1,
     int smem_read = 0;
     int smem_write = 1;
     // matmul.py:14  tCsA_p = tCsA[:, :, :, smem_read]
-    int tCsA_p = t1;
+    int tCsA_p = thread_x_mod_32;
     // matmul.py:15  tCsB_p = tCsB[:, :, :, smem_read]
-    int tCsB_p = t3;
+    int tCsB_p = thread_x_div_32;
     // matmul.py:16  mo.copyto(tCrA[:, :, 0], tCsA_p[:, :, 0])
     #pragma unroll
     for (int i = 0; i < 4; ++i) {
@@ -75,9 +75,9 @@ matmul(const float* __restrict__ A, const int A_1, const int A_s1,
     for (int i = 0; i < 16; ++i) {
         tCrB[i] = sB[tCsB_p + 8 * i];
     }
-    const int t8 = A_1 >> 3;
+    const int A_1_div_8 = A_1 >> 3;
     // matmul.py:18  for k_tile in range(k_tile_max):
-    for (int k_tile = 0; k_tile < t8; ++k_tile) {
+    for (int k_tile = 0; k_tile < A_1_div_8; ++k_tile) {
         // matmul.py:25  mo.copyto(tCrA[:, :, k_block_next], tCsA_p[:, :, k_block_next])
         #pragma unroll
         for (int i = 0; i < 4; ++i) {
@@ -89,22 +89,22 @@ matmul(const float* __restrict__ A, const int A_1, const int A_s1,
             tCrB[i + 16] = sB[tCsB_p + 130 + 8 * i];
         }
         // matmul.py:27  if k_block == 0 and k_tile < k_tile_max - 1:
-        if (k_tile < t8 - 1) {
+        if (k_tile < A_1_div_8 - 1) {
             // matmul.py:28  mo.copyto(copy_A, tAsA[:, :, :, smem_write], tAgA[:, :, :, k_tile + 1])
-            const int t9 = k_tile * 8 + 8;
+            const int k_tile_times_8_plus_8 = k_tile * 8 + 8;
             #pragma unroll
             for (int i = 0; i < 2; ++i) {
-                cp_async_8(sA_s + 4 * (t5 + smem_write * 1040 + 64 * i), &A[t4 + t9 * A_s1 + 64 * i]);
+                cp_async_8(sA_s + 4 * (sA_at + smem_write * 1040 + 64 * i), &A[A_at + k_tile_times_8_plus_8 * A_s1 + 64 * i]);
             }
             // matmul.py:29  mo.copyto(copy_B, tBsB[:, :, :, smem_write], tBgB[:, :, :, k_tile + 1])
             #pragma unroll
             for (int i = 0; i < 2; ++i) {
-                cp_async_8(sB_s + 4 * (t5 + smem_write * 1040 + 64 * i), &B[t7 + t9 * B_s1 + 64 * i]);
+                cp_async_8(sB_s + 4 * (sA_at + smem_write * 1040 + 64 * i), &B[B_at + k_tile_times_8_plus_8 * B_s1 + 64 * i]);
             }
             // matmul.py:30  smem_read, smem_write = smem_write, smem_read
-            const int t10 = smem_read;
+            const int smem_write_next = smem_read;
             smem_read = smem_write;
-            smem_write = t10;
+            smem_write = smem_write_next;
         }
         // matmul.py:31  mo.gemm(mma_C, tCrA[:, :, k_block], tCrB[:, :, k_block], tCrC)
         #pragma unroll
@@ -227,9 +227,9 @@ matmul(const float* __restrict__ A, const int A_1, const int A_s1,
         // matmul.py:22  mo.sync_threads()
         __syncthreads();
         // matmul.py:23  tCsA_p = tCsA[:, :, :, smem_read]
-        tCsA_p = t1 + smem_read * 1040;
+        tCsA_p = thread_x_mod_32 + smem_read * 1040;
         // matmul.py:24  tCsB_p = tCsB[:, :, :, smem_read]
-        tCsB_p = t3 + smem_read * 1040;
+        tCsB_p = thread_x_div_32 + smem_read * 1040;
         // matmul.py:25  mo.copyto(tCrA[:, :, k_block_next], tCsA_p[:, :, k_block_next])
         #pragma unroll
         for (int i = 0; i < 4; ++i) {
@@ -254,7 +254,7 @@ matmul(const float* __restrict__ A, const int A_1, const int A_s1,
     for (int j = 0; j < 16; ++j) {
         #pragma unroll
         for (int i = 0; i < 4; ++i) {
-            C[t0 + t1 + (t6 + t3) * C_s1 + 32 * i + j * C_s1 * 8] = tCrC[i + 4 * j];
+            C[t0 + thread_x_mod_32 + (t1 + thread_x_div_32) * C_s1 + 32 * i + j * C_s1 * 8] = tCrC[i + 4 * j];
         }
     }
 }

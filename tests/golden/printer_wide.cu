@@ -13,14 +13,14 @@ wide_locals_kernel(float* A, const long long A_s1,
 
     const long long thread_x = threadIdx.x;
     unsigned r[4];
-    const long long t0 = thread_x * 4;
+    const long long thread_x_times_4 = thread_x * 4;
     #pragma unroll
     for (int i = 0; i < 4; ++i) {
-        r[i] = ((const unsigned*)int_)[t0 + i];
+        r[i] = ((const unsigned*)int_)[thread_x_times_4 + i];
     }
     #pragma unroll
     for (int i = 0; i < 4; ++i) {
-        ((unsigned*)sB)[t0 + i] = r[i];
+        ((unsigned*)sB)[thread_x_times_4 + i] = r[i];
     }
     #pragma unroll
     for (int i = 0; i < 16; ++i) {

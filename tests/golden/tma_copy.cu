@@ -3,8 +3,6 @@
 //   source: TmaLoad() of float16 tiles Sw<3,3,3> o 0 o ((8,4),(64,2)):((64,512),(1,2048)), 2 boxes of 64 x 32 with 128-byte swizzle
 //   target: float16 (target_0,target_1):(target_s0,1), 16-byte aligned
 //   target: TmaStore() of float16 tiles Sw<3,3,3> o 0 o ((8,4),(64,2)):((64,512),(1,2048)), 2 boxes of 64 x 32 with 128-byte swizzle
-//   smem: shared float16 Sw<3,3,3> o 0 o ((8,4),(64,2)):((64,512),(1,2048))
-//   bars: shared uint64 1:0
 //   block (128, 1, 1)
 //   8200 bytes of static shared memory
 
@@ -55,47 +53,49 @@ copy_kernel(const __grid_constant__ TensorMap source,
     const unsigned smem_s = (unsigned)__cvta_generic_to_shared(smem);
     const unsigned bars_s = (unsigned)__cvta_generic_to_shared(bars);
 
-    // tma_kernels.py:36  mo.copyto(tma, smem, mo.tile(tma.tensor, tma.tile, mo.block_idx()[:...  < tma_kernels.py:55
+    // tma_kernels.py:55  load_tile(source, smem)
+    //   tma_kernels.py:36  mo.copyto(tma, smem, mo.tile(tma.tensor, tma.tile, mo.block_idx()[:mo.rank(tma.tensor)...
     const int bx = blockIdx.x;
     const int by = blockIdx.y;
-    // tma_kernels.py:29  if tid == 0:  < tma_kernels.py:55
-    const bool t0 = (int)threadIdx.x == 0;
-    if (t0) {
-        // tma_kernels.py:30  mo.prefetch_tensormap(tma)  < tma_kernels.py:55
+    //   tma_kernels.py:29  if tid == 0:
+    const bool tx_is_0 = (int)threadIdx.x == 0;
+    if (tx_is_0) {
+        //   tma_kernels.py:30  mo.prefetch_tensormap(tma)
         prefetch_tensormap(&source);
-        // tma_kernels.py:31  mo.mbarrier_init(bars, 0, 1)  < tma_kernels.py:55
+        //   tma_kernels.py:31  mo.mbarrier_init(bars, 0, 1)
         mbarrier_init(bars_s, 1);
-        // tma_kernels.py:32  mo.fence_mbarrier_init()  < tma_kernels.py:55
+        //   tma_kernels.py:32  mo.fence_mbarrier_init()
         fence_mbarrier_init();
     }
-    // tma_kernels.py:33  mo.sync_threads()  < tma_kernels.py:55
+    //   tma_kernels.py:33  mo.sync_threads()
     __syncthreads();
-    // tma_kernels.py:34  if tid == 0:  < tma_kernels.py:55
-    if (t0) {
-        // tma_kernels.py:35  mo.mbarrier_arrive_expect_tx(bars, 0, tma.bytes)  < tma_kernels.py:55
+    //   tma_kernels.py:34  if tid == 0:
+    if (tx_is_0) {
+        //   tma_kernels.py:35  mo.mbarrier_arrive_expect_tx(bars, 0, tma.bytes)
         mbarrier_arrive_expect_tx(bars_s, 8192);
-        // tma_kernels.py:36  mo.copyto(tma, smem, mo.tile(tma.tensor, tma.tile, mo.block_idx()[:...  < tma_kernels.py:55
-        const int t1 = bx * 32;
-        const int t2 = by * 128;
-        tma_load_2d(smem_s, &source, t2, t1, bars_s);
-        tma_load_2d(smem_s + 4096, &source, t2 + 64, t1, bars_s);
+        //   tma_kernels.py:36  mo.copyto(tma, smem, mo.tile(tma.tensor, tma.tile, mo.block_idx()[:mo.rank(tma.tensor)...
+        const int bx_times_32 = bx * 32;
+        const int by_times_128 = by * 128;
+        tma_load_2d(smem_s, &source, by_times_128, bx_times_32, bars_s);
+        tma_load_2d(smem_s + 4096, &source, by_times_128 + 64, bx_times_32, bars_s);
     }
-    // tma_kernels.py:37  mo.mbarrier_wait(bars, 0, 0)  < tma_kernels.py:55
+    //   tma_kernels.py:37  mo.mbarrier_wait(bars, 0, 0)
     mbarrier_wait(bars_s, 0);
-    // tma_kernels.py:43  mo.fence_proxy_async()  < tma_kernels.py:56
+    // tma_kernels.py:56  store_tile(target, smem)
+    //   tma_kernels.py:43  mo.fence_proxy_async()
     fence_proxy_async();
-    // tma_kernels.py:44  mo.sync_threads()  < tma_kernels.py:56
+    //   tma_kernels.py:44  mo.sync_threads()
     __syncthreads();
-    // tma_kernels.py:45  if mo.thread_idx().x == 0:  < tma_kernels.py:56
-    if (t0) {
-        // tma_kernels.py:46  mo.copyto(tma, mo.tile(tma.tensor, tma.tile, mo.block_idx()[:mo.ran...  < tma_kernels.py:56
-        const int t3 = bx * 32;
-        const int t4 = by * 128;
-        tma_store_2d(smem_s, &target, t4, t3);
-        tma_store_2d(smem_s + 4096, &target, t4 + 64, t3);
-        // tma_kernels.py:47  mo.tma_store_arrive()  < tma_kernels.py:56
+    //   tma_kernels.py:45  if mo.thread_idx().x == 0:
+    if (tx_is_0) {
+        //   tma_kernels.py:46  mo.copyto(tma, mo.tile(tma.tensor, tma.tile, mo.block_idx()[:mo.rank(tma.tensor)]), smem)
+        const int bx_times_32 = bx * 32;
+        const int by_times_128 = by * 128;
+        tma_store_2d(smem_s, &target, by_times_128, bx_times_32);
+        tma_store_2d(smem_s + 4096, &target, by_times_128 + 64, bx_times_32);
+        //   tma_kernels.py:47  mo.tma_store_arrive()
         bulk_commit_group();
-        // tma_kernels.py:48  mo.tma_store_wait(0, read=False)  < tma_kernels.py:56
+        //   tma_kernels.py:48  mo.tma_store_wait(0, read=False)
         bulk_wait_group_0();
     }
 }

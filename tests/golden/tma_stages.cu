@@ -3,8 +3,6 @@
 //   A: TmaLoad() of float16 tiles Sw<2,3,3> o 0 o ((8,4),(32,2)):((32,256),(1,1024)), 2 boxes of 32 x 32 with 64-byte swizzle
 //   out: float16 (out_0,out_1):(1,out_s1), 16-byte aligned
 //   stages = 2
-//   sA: shared float16 Sw<2,3,3> o 0 o (((8,4),1),((32,2),1),(1,2)):(((32,256),0),((1,1024),0),(0,2048))
-//   full: shared uint64 2:1
 //   block (128, 1, 1)
 //   8208 bytes of static shared memory
 
@@ -53,10 +51,10 @@ stages_kernel(const __grid_constant__ TensorMap A, const int A_1,
     const int bx = blockIdx.x;
     // tma_kernels.py:87  gA = mo.tile(A.tensor, A.tile, (bx, None))  # (bM, bK, k)
     const int tiles = (A_1 + 63) >> 6;
-    const int t0 = bx * 32;
+    const int bx_times_32 = bx * 32;
     // tma_kernels.py:89  if tid == 0:
-    const bool t1 = tx == 0;
-    if (t1) {
+    const bool tx_is_0 = tx == 0;
+    if (tx_is_0) {
         // tma_kernels.py:91  mo.mbarrier_init(full, i, 1)
         mbarrier_init(full_s, 1);
         mbarrier_init(full_s + 8, 1);
@@ -66,16 +64,16 @@ stages_kernel(const __grid_constant__ TensorMap A, const int A_1,
     // tma_kernels.py:93  mo.sync_threads()
     __syncthreads();
     // tma_kernels.py:94  if tid == 0:
-    if (t1) {
+    if (tx_is_0) {
         // tma_kernels.py:95  for k in range(mo.min(tiles, stages)):
         for (int k = 0; k < min(tiles, 2); ++k) {
             // tma_kernels.py:96  mo.mbarrier_arrive_expect_tx(full, k, A.bytes)
             mbarrier_arrive_expect_tx(full_s + 8 * k, 4096);
             // tma_kernels.py:97  mo.copyto(A, sA[:, :, k], gA[:, :, k], barrier=(full, k), hint="evict_first")
-            const int t2 = k * 2048;
-            const int t3 = k * 64;
-            tma_load_2d_hint(sA_s + 2 * t2, &A, t3, t0, full_s + 8 * k, 0x12F0000000000000ull);
-            tma_load_2d_hint(sA_s + 2 * (t2 + 1024), &A, t3 + 32, t0, full_s + 8 * k, 0x12F0000000000000ull);
+            const int k_times_2048 = k * 2048;
+            const int k_times_64 = k * 64;
+            tma_load_2d_hint(sA_s + 2 * k_times_2048, &A, k_times_64, bx_times_32, full_s + 8 * k, 0x12F0000000000000ull);
+            tma_load_2d_hint(sA_s + 2 * (k_times_2048 + 1024), &A, k_times_64 + 32, bx_times_32, full_s + 8 * k, 0x12F0000000000000ull);
         }
     }
     // tma_kernels.py:98  total = mo.make_fragment_like(mo.make_layout(math.prod(A.tile) // BLOCK), A.dtype)
@@ -92,67 +90,56 @@ stages_kernel(const __grid_constant__ TensorMap A, const int A_1,
         // tma_kernels.py:102  mo.mbarrier_wait(full, stage, k // stages % 2)
         mbarrier_wait(full_s + 8 * stage, (k >> 1) & 1);
         // tma_kernels.py:103  tile = sA[:, :, stage]
-        const int t4 = stage * 2048;
+        const int stage_times_2048 = stage * 2048;
         // tma_kernels.py:105  total[i] = total[i] + tile[tid + i * BLOCK]
-        total[0] = to_f16(f32(total[0]) + f32(sA[swizzle_2_3_3(t4 + tx % 32 * 32 + tx / 32)]));
-        const int t5 = tx + 128;
-        total[1] = to_f16(f32(total[1]) + f32(sA[swizzle_2_3_3(t4 + t5 % 32 * 32 + t5 / 32)]));
-        const int t6 = tx + 256;
-        total[2] = to_f16(f32(total[2]) + f32(sA[swizzle_2_3_3(t4 + t6 % 32 * 32 + t6 / 32)]));
-        const int t7 = tx + 384;
-        total[3] = to_f16(f32(total[3]) + f32(sA[swizzle_2_3_3(t4 + t7 % 32 * 32 + t7 / 32)]));
-        const int t8 = tx + 512;
-        total[4] = to_f16(f32(total[4]) + f32(sA[swizzle_2_3_3(t4 + t8 % 32 * 32 + t8 / 32)]));
-        const int t9 = tx + 640;
-        total[5] = to_f16(f32(total[5]) + f32(sA[swizzle_2_3_3(t4 + t9 % 32 * 32 + t9 / 32)]));
-        const int t10 = tx + 768;
-        total[6] = to_f16(f32(total[6]) + f32(sA[swizzle_2_3_3(t4 + t10 % 32 * 32 + t10 / 32)]));
-        const int t11 = tx + 896;
-        total[7] = to_f16(f32(total[7]) + f32(sA[swizzle_2_3_3(t4 + t11 % 32 * 32 + t11 / 32)]));
-        const int t12 = tx + 1024;
-        total[8] = to_f16(f32(total[8]) + f32(sA[swizzle_2_3_3(t4 + t12 % 32 * 32 + t12 / 32 % 32 + 1024)]));
-        const int t13 = tx + 1152;
-        total[9] = to_f16(f32(total[9]) + f32(sA[swizzle_2_3_3(t4 + t13 % 32 * 32 + t13 / 32 % 32 + 1024)]));
-        const int t14 = tx + 1280;
-        total[10] = to_f16(f32(total[10]) + f32(sA[swizzle_2_3_3(t4 + t14 % 32 * 32 + t14 / 32 % 32 + 1024)]));
-        const int t15 = tx + 1408;
-        total[11] = to_f16(f32(total[11]) + f32(sA[swizzle_2_3_3(t4 + t15 % 32 * 32 + t15 / 32 % 32 + 1024)]));
-        const int t16 = tx + 1536;
-        total[12] = to_f16(f32(total[12]) + f32(sA[swizzle_2_3_3(t4 + t16 % 32 * 32 + t16 / 32 % 32 + 1024)]));
-        const int t17 = tx + 1664;
-        total[13] = to_f16(f32(total[13]) + f32(sA[swizzle_2_3_3(t4 + t17 % 32 * 32 + t17 / 32 % 32 + 1024)]));
-        const int t18 = tx + 1792;
-        total[14] = to_f16(f32(total[14]) + f32(sA[swizzle_2_3_3(t4 + t18 % 32 * 32 + t18 / 32 % 32 + 1024)]));
-        const int t19 = tx + 1920;
-        total[15] = to_f16(f32(total[15]) + f32(sA[swizzle_2_3_3(t4 + t19 % 32 * 32 + t19 / 32 % 32 + 1024)]));
+        total[0] = to_f16(f32(total[0]) + f32(sA[swizzle_2_3_3(stage_times_2048 + tx % 32 * 32 + tx / 32)]));
+        const int tx_plus_i = tx + 128;
+        total[1] = to_f16(f32(total[1]) + f32(sA[swizzle_2_3_3(stage_times_2048 + tx_plus_i % 32 * 32 + tx_plus_i / 32)]));
+        const int tx_plus_i_1 = tx + 256;
+        total[2] = to_f16(f32(total[2]) + f32(sA[swizzle_2_3_3(stage_times_2048 + tx_plus_i_1 % 32 * 32 + tx_plus_i_1 / 32)]));
+        const int tx_plus_i_2 = tx + 384;
+        total[3] = to_f16(f32(total[3]) + f32(sA[swizzle_2_3_3(stage_times_2048 + tx_plus_i_2 % 32 * 32 + tx_plus_i_2 / 32)]));
+        const int tx_plus_i_3 = tx + 512;
+        total[4] = to_f16(f32(total[4]) + f32(sA[swizzle_2_3_3(stage_times_2048 + tx_plus_i_3 % 32 * 32 + tx_plus_i_3 / 32)]));
+        const int tx_plus_i_4 = tx + 640;
+        total[5] = to_f16(f32(total[5]) + f32(sA[swizzle_2_3_3(stage_times_2048 + tx_plus_i_4 % 32 * 32 + tx_plus_i_4 / 32)]));
+        const int tx_plus_i_5 = tx + 768;
+        total[6] = to_f16(f32(total[6]) + f32(sA[swizzle_2_3_3(stage_times_2048 + tx_plus_i_5 % 32 * 32 + tx_plus_i_5 / 32)]));
+        const int tx_plus_i_6 = tx + 896;
+        total[7] = to_f16(f32(total[7]) + f32(sA[swizzle_2_3_3(stage_times_2048 + tx_plus_i_6 % 32 * 32 + tx_plus_i_6 / 32)]));
+        const int tx_plus_i_7 = tx + 1024;
+        total[8] = to_f16(f32(total[8]) + f32(sA[swizzle_2_3_3(stage_times_2048 + tx_plus_i_7 % 32 * 32 + tx_plus_i_7 / 32 % 32 + 1024)]));
+        const int tx_plus_i_8 = tx + 1152;
+        total[9] = to_f16(f32(total[9]) + f32(sA[swizzle_2_3_3(stage_times_2048 + tx_plus_i_8 % 32 * 32 + tx_plus_i_8 / 32 % 32 + 1024)]));
+        const int tx_plus_i_9 = tx + 1280;
+        total[10] = to_f16(f32(total[10]) + f32(sA[swizzle_2_3_3(stage_times_2048 + tx_plus_i_9 % 32 * 32 + tx_plus_i_9 / 32 % 32 + 1024)]));
+        const int tx_plus_i_10 = tx + 1408;
+        total[11] = to_f16(f32(total[11]) + f32(sA[swizzle_2_3_3(stage_times_2048 + tx_plus_i_10 % 32 * 32 + tx_plus_i_10 / 32 % 32 + 1024)]));
+        const int tx_plus_i_11 = tx + 1536;
+        total[12] = to_f16(f32(total[12]) + f32(sA[swizzle_2_3_3(stage_times_2048 + tx_plus_i_11 % 32 * 32 + tx_plus_i_11 / 32 % 32 + 1024)]));
+        const int tx_plus_i_12 = tx + 1664;
+        total[13] = to_f16(f32(total[13]) + f32(sA[swizzle_2_3_3(stage_times_2048 + tx_plus_i_12 % 32 * 32 + tx_plus_i_12 / 32 % 32 + 1024)]));
+        const int tx_plus_i_13 = tx + 1792;
+        total[14] = to_f16(f32(total[14]) + f32(sA[swizzle_2_3_3(stage_times_2048 + tx_plus_i_13 % 32 * 32 + tx_plus_i_13 / 32 % 32 + 1024)]));
+        const int tx_plus_i_14 = tx + 1920;
+        total[15] = to_f16(f32(total[15]) + f32(sA[swizzle_2_3_3(stage_times_2048 + tx_plus_i_14 % 32 * 32 + tx_plus_i_14 / 32 % 32 + 1024)]));
         // tma_kernels.py:106  mo.sync_threads()
         __syncthreads();
         // tma_kernels.py:107  if tid == 0 and k + stages < tiles:
-        if (t1 && k + 2 < tiles) {
+        if (tx_is_0 && k + 2 < tiles) {
             // tma_kernels.py:108  mo.mbarrier_arrive_expect_tx(full, stage, A.bytes)
             mbarrier_arrive_expect_tx(full_s + 8 * stage, 4096);
             // tma_kernels.py:109  mo.copyto(A, sA[:, :, stage], gA[:, :, k + stages], barrier=(full, stage), hint="evict_...
-            const int t20 = k * 64;
-            tma_load_2d_hint(sA_s + 2 * t4, &A, t20 + 128, t0, full_s + 8 * stage, 0x14F0000000000000ull);
-            tma_load_2d_hint(sA_s + 2 * (t4 + 1024), &A, t20 + 160, t0, full_s + 8 * stage, 0x14F0000000000000ull);
+            const int k_times_64 = k * 64;
+            tma_load_2d_hint(sA_s + 2 * stage_times_2048, &A, k_times_64 + 128, bx_times_32, full_s + 8 * stage, 0x14F0000000000000ull);
+            tma_load_2d_hint(sA_s + 2 * (stage_times_2048 + 1024), &A, k_times_64 + 160, bx_times_32, full_s + 8 * stage, 0x14F0000000000000ull);
         }
     }
-    // tma_kernels.py:111  out[tid + i * BLOCK, bx] = total[i]
-    const int t21 = bx * out_s1;
-    out[tx + t21] = total[0];
-    out[tx + 128 + t21] = total[1];
-    out[tx + 256 + t21] = total[2];
-    out[tx + 384 + t21] = total[3];
-    out[tx + 512 + t21] = total[4];
-    out[tx + 640 + t21] = total[5];
-    out[tx + 768 + t21] = total[6];
-    out[tx + 896 + t21] = total[7];
-    out[tx + 1024 + t21] = total[8];
-    out[tx + 1152 + t21] = total[9];
-    out[tx + 1280 + t21] = total[10];
-    out[tx + 1408 + t21] = total[11];
-    out[tx + 1536 + t21] = total[12];
-    out[tx + 1664 + t21] = total[13];
-    out[tx + 1792 + t21] = total[14];
-    out[tx + 1920 + t21] = total[15];
+    // tma_kernels.py:110  for i in mo.static_range(math.prod(A.tile) // BLOCK):
+    const int bx_times_out_s1 = bx * out_s1;
+    #pragma unroll
+    for (int i = 0; i < 16; ++i) {
+        // tma_kernels.py:111  out[tid + i * BLOCK, bx] = total[i]
+        out[tx + 128 * i + bx_times_out_s1] = total[i];
+    }
 }

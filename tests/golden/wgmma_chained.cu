@@ -5,14 +5,16 @@
 //   E: bfloat16 (64,128):(E_s0,1), 16-byte aligned
 //   first = TiledMMA(SM90_64x128x16_F32BF16BF16_SS, atoms (1,1,1):(0,0,0))
 //   second = TiledMMA(SM90_64x64x16_F32BF16BF16_RS_TT, atoms (1,1,1):(0,0,0))
-//   layouts = (Sw<3,3,3> o 0 o ((8,8),(64,1)):((64,512),(1,0)), Sw<3,3,3> o 0 o ((8,16),(64,1)):((64,512),(1,0)...
-//   sA: shared bfloat16 Sw<3,3,3> o 0 o ((8,8),(64,1)):((64,512),(1,0))
-//   sB: shared bfloat16 Sw<3,3,3> o 0 o ((8,16),(64,1)):((64,512),(1,0))
-//   sE: shared bfloat16 Sw<3,3,3> o 0 o ((64,1),(8,16)):((1,0),(64,512))
+//   layouts = (Sw<3,3,3> o 0 o ((8,8),(64,1)):((64,512),(1,0)), Sw<3,3,3> o 0 o ((8,16),(64,1)):((64,512),(1,0)),
+//       Sw<3,3,3> o 0 o ((64,1),(8,16)):((1,0),(64,512)))
 //   block (128, 1, 1)
 //   40960 bytes of static shared memory
 
 struct bf16 { unsigned short bits; };
+// A matrix in shared memory: 128-byte swizzle, leading offset 16, stride offset 1024 bytes.
+constexpr unsigned long long wgmma_sw128_16_1024 = 1ull << 62 | 1024ull / 16 << 32 | 16ull / 16 << 16;
+// A matrix in shared memory: 128-byte swizzle, leading offset 1024, stride offset 1024 bytes.
+constexpr unsigned long long wgmma_sw128_1024_1024 = 1ull << 62 | 1024ull / 16 << 32 | 1024ull / 16 << 16;
 __device__ __forceinline__ int swizzle_3_3_3(int x) {
     return x ^ (x >> 3 & 56);
 }
@@ -51,11 +53,8 @@ __device__ __forceinline__ void warpgroup_wait_0() {
 __device__ __forceinline__ void wgmma_pin(float& x) {
     asm volatile("" : "+f"(x) :: "memory");
 }
-__device__ __forceinline__ bf16 to_bf16(float x) {
-    bf16 y; asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(y.bits) : "f"(x)); return y;
-}
-__device__ __forceinline__ void put_16(unsigned& word, int shift, unsigned x) {
-    word = word & ~(0xffffu << shift) | (x & 0xffffu) << shift;
+__device__ __forceinline__ unsigned to_bf16x2(float x0, float x1) {
+    unsigned y; asm("cvt.rn.bf16x2.f32 %0, %2, %1;" : "=r"(y) : "f"(x0), "f"(x1)); return y;
 }
 __device__ __forceinline__ void wgmma_pin(unsigned& x) {
     asm volatile("" : "+r"(x) :: "memory");
@@ -87,28 +86,28 @@ chained(float* __restrict__ D, const int D_s0,
     // wgmma_kernels.py:88  tid = mo.thread_idx().x
     const int tx = threadIdx.x;
     // wgmma_kernels.py:92  mo.copyto(mo.parallelize(s, threads, tid), mo.parallelize(g, threads, tid))
-    const int t0 = tx % 8;
-    const int t1 = tx / 8;
-    const int t2 = t0 * 64 + t1;
+    const int tx_mod_8 = tx % 8;
+    const int tx_div_8 = tx / 8;
+    const int smem0_at = tx_mod_8 * 64 + tx_div_8;
     #pragma unroll
     for (int j = 0; j < 4; ++j) {
         #pragma unroll
         for (int i = 0; i < 8; ++i) {
-            sA[swizzle_3_3_3(t2 + 16 * j) + 512 * i] = A[t0 * A_s0 + t1 + i * A_s0 * 8 + 16 * j];
+            sA[swizzle_3_3_3(smem0_at + 16 * j) + 512 * i] = A[tx_mod_8 * A_s0 + tx_div_8 + i * A_s0 * 8 + 16 * j];
         }
     }
     #pragma unroll
     for (int j = 0; j < 4; ++j) {
         #pragma unroll
         for (int i = 0; i < 16; ++i) {
-            sB[swizzle_3_3_3(t2 + 16 * j) + 512 * i] = B[t0 * B_s0 + t1 + i * B_s0 * 8 + 16 * j];
+            sB[swizzle_3_3_3(smem0_at + 16 * j) + 512 * i] = B[tx_mod_8 * B_s0 + tx_div_8 + i * B_s0 * 8 + 16 * j];
         }
     }
     #pragma unroll
     for (int j = 0; j < 8; ++j) {
         #pragma unroll
         for (int i = 0; i < 8; ++i) {
-            sE[swizzle_3_3_3(t0 + t1 * 64 + 8 * i) + 1024 * j] = E[t0 * E_s0 + t1 + i * E_s0 * 8 + 16 * j];
+            sE[swizzle_3_3_3(tx_mod_8 + tx_div_8 * 64 + 8 * i) + 1024 * j] = E[tx_mod_8 * E_s0 + tx_div_8 + i * E_s0 * 8 + 16 * j];
         }
     }
     // wgmma_kernels.py:93  mo.fence_proxy_async()
@@ -122,8 +121,8 @@ chained(float* __restrict__ D, const int D_s0,
     // wgmma_kernels.py:99  mo.warpgroup_arrive()
     warpgroup_arrive();
     // wgmma_kernels.py:100  mo.gemm(first, one.partition_fragment_A(sA), one.partition_fragment_B(sB), scores, ac...
-    const unsigned long long sA_desc = wgmma_descriptor(sA_s, 0x4000004000010000ull);
-    const unsigned long long sB_desc = wgmma_descriptor(sB_s, 0x4000004000010000ull);
+    const unsigned long long sA_desc = wgmma_descriptor(sA_s, wgmma_sw128_16_1024);
+    const unsigned long long sB_desc = wgmma_descriptor(sB_s, wgmma_sw128_16_1024);
     #pragma unroll
     for (int k = 0; k < 4; ++k) {
         wgmma_64x128x16_f32bf16bf16_ss(scores, sA_desc + 2 * k, sB_desc + 2 * k, k > 0);
@@ -140,8 +139,8 @@ chained(float* __restrict__ D, const int D_s0,
     unsigned P[32];
     // wgmma_kernels.py:104  P[...] = scores.to(E.dtype).with_layout(P.layout)
     #pragma unroll
-    for (int i = 0; i < 64; ++i) {
-        put_16(P[i / 2], i % 2 * 16, to_bf16(scores[i]).bits);
+    for (int i = 0; i < 32; ++i) {
+        P[i] = to_bf16x2(scores[2 * i], scores[2 * i + 1]);
     }
     // wgmma_kernels.py:105  mo.warpgroup_arrive()
     #pragma unroll
@@ -150,7 +149,7 @@ chained(float* __restrict__ D, const int D_s0,
     }
     warpgroup_arrive();
     // wgmma_kernels.py:106  mo.gemm(second, P, two.partition_fragment_B(sE), out, accumulate=False)
-    const unsigned long long sE_desc = wgmma_descriptor(sE_s, 0x4000004000400000ull);
+    const unsigned long long sE_desc = wgmma_descriptor(sE_s, wgmma_sw128_1024_1024);
     #pragma unroll
     for (int k = 0; k < 8; ++k) {
         wgmma_64x64x16_f32bf16bf16_rs_tt(out, P + 4 * k, sE_desc + 128 * k, k > 0);

@@ -93,7 +93,7 @@ class Builder:
 
     @property
     def conditions(self) -> int:
-        """How many traced conditions decide whether this point is reached."""
+        """The number of traced conditions that decide whether this point is reached."""
         return len(self.open_conditions)
 
     @property
@@ -118,6 +118,7 @@ class Builder:
     def emit(self, op: ops.Op, loc: Loc | None = None) -> None:
         """Append an op, with its location; what follows an Exit in a block is dropped."""
         block = self._blocks[-1]
+        # Nothing behind a jump is ever executed; Python code after ``continue`` is traced all the same.
         if block.ops and isinstance(block.ops[-1], ops.Exit):
             return
         self._emitted += 1
@@ -183,7 +184,7 @@ class Builder:
             self.pop()
 
     def mark(self) -> Mark:
-        """Where recording stands; ``rollback`` returns there."""
+        """The place where recording stands; ``rollback`` returns there."""
         ops_ = self._blocks[-1].ops
         return Mark(len(self._blocks), ops_[-1] if ops_ else None, dict(self._known[-1]), len(self._learned[-1]),
                     len(self.open_conditions), len(self.func.buffers), len(self.func.guards), self._left[-1])
@@ -199,6 +200,7 @@ class Builder:
             keep = next((i for i, op in enumerate(ops_) if not isinstance(op, ops.Special)), len(ops_))
         gone = {id(op.result) for op in ops_[keep:] if isinstance(op, ops.Special)}
         del ops_[keep:]
+        # Registers are read at the top of the kernel, so they outlive what is rolled back below.
         kept = {key: value for key, value in self._known[-1].items()
                 if key in mark.known or (key[0] == "special" and id(value) not in gone)}
         self._known[-1] = kept
@@ -218,6 +220,7 @@ class Builder:
     # --- scalars ---
 
     def _pure(self, key: Key, make: Callable[[], tuple[Value, ops.Op]]) -> Value:
+        # Tables of open blocks alone: a value of a closed one may not have been computed on the way to here.
         for table in reversed(self._known):
             found = table.get(key)
             if found is not None:
@@ -242,6 +245,7 @@ class Builder:
             value = Value(dtype, lower=lower, upper=upper)
             return value, ops.Special(result=value, kind=kind)
 
+        # These change from read to read; all others are constant in a thread, and are read once.
         if kind in ("clock", "globaltimer"):
             value, op = make()
             value.op = op
@@ -261,6 +265,7 @@ class Builder:
 
     def binary(self, kind: str, a: Operand, b: Operand) -> Operand:
         """``a kind b``; both operands have one dtype already."""
+        # Constants to the right: the rules of folding look for them there, and equal sums get equal keys.
         if kind in fold.COMMUTATIVE and isinstance(a, Literal) and not isinstance(b, Literal):
             a, b = b, a
         folded = fold.binary(kind, a, b, self.binary)
@@ -377,7 +382,7 @@ class Builder:
 
 
 GUARD_DEPTH = 60
-"""How deeply a condition that launch evaluates may nest: Python's parser takes 200 parentheses."""
+"""The depth to which a condition that a launch evaluates may nest: Python's parser takes 200 parentheses."""
 
 
 def expressible(operand: Operand, params: frozenset[int]) -> bool:

@@ -75,6 +75,7 @@ def loses(source: DType, target: DType) -> bool:
 
 
 def kept(target: DType) -> tuple[int, int]:
-    """The numbers that a conversion which ``loses`` may have: those of the target, and for uint32 the negative ones."""
+    """The numbers that a conversion which ``loses`` may have: the range of the target, and for uint32 negative ones
+    too."""
     low, high = limits(target)
     return (low if target.kind is Kind.INT else -1 << (target.bits - 1)), high

@@ -91,7 +91,8 @@ def unary_facts(kind: str, a: Operand) -> Facts:
 
 
 def _modulo(found: Facts, dtype: DType) -> Facts:
-    """What of the facts survives arithmetic that wraps: bounds if they show that it does not, powers of two."""
+    """The facts that survive arithmetic that wraps: bounds if they show that it does not wrap, and powers of two."""
+    # Wrapping subtracts multiples of 2^bits: of a divisor only its powers of two survive that.
     lower, upper, divisor = found
     if lower is not None and upper is not None and fits(lower, dtype) and fits(upper, dtype):
         return found
@@ -111,7 +112,7 @@ def _sub(a: Facts, b: Facts) -> Facts:
 
 
 def _product(a: int, b: int) -> int:
-    """What divides a product: of one too large to keep, a power of two."""
+    """A divisor of a product; if it is too large to keep, the power of two in it."""
     if a >= _NEVER or b >= _NEVER:
         return _NEVER
     both = a * b
@@ -123,6 +124,7 @@ def _mul(a: Facts, b: Facts) -> Facts:
     if None not in (a[0], a[1], b[0], b[1]):
         products = [x * y for x in a[:2] for y in b[:2] if x is not None and y is not None]
         return min(products), max(products), divisor
+    # One side is a constant that is not negative: each bound of the other scales by itself, even if only one is known.
     for x, y in ((a, b), (b, a)):
         if y[0] is not None and y[0] == y[1] and y[0] >= 0:
             return None if x[0] is None else x[0] * y[0], None if x[1] is None else x[1] * y[0], divisor
@@ -132,9 +134,11 @@ def _mul(a: Facts, b: Facts) -> Facts:
 
 
 def _floordiv(a: Facts, b: Facts) -> Facts:
+    # An unknown divisor still brings what is not negative no further from 0.
     if b[0] is None or b[0] != b[1] or b[0] <= 0:
         return (0 if _non_negative(a) and _non_negative(b) else None), (a[1] if _non_negative(a) else None), 1
     d = b[0]
+    # Floor division by a positive constant is monotonic.
     lower = None if a[0] is None else a[0] // d
     upper = None if a[1] is None else a[1] // d
     return lower, upper, a[2] // d if a[2] % d == 0 else 1
@@ -142,13 +146,16 @@ def _floordiv(a: Facts, b: Facts) -> Facts:
 
 def _mod(a: Facts, b: Facts) -> Facts:
     upper = None if b[1] is None else max(b[1] - 1, 0)
+    # Floored, a remainder of what is not negative by a positive number is at most that number itself.
     if _non_negative(a) and a[1] is not None and (upper is None or a[1] < upper):
         upper = a[1]
+    # a % b = a - (a // b) * b: whatever divides both operands divides the remainder.
     return (0 if b[0] is not None and b[0] >= 0 else None), upper, common_divisor(a[2], b[2])
 
 
 def _min(a: Facts, b: Facts) -> Facts:
     lower, _, divisor = meet(a, b)
+    # The minimum is below both upper bounds, and at least the smaller lower one.
     uppers = [x for x in (a[1], b[1]) if x is not None]
     return lower, min(uppers, default=None), divisor
 
@@ -161,11 +168,14 @@ def _max(a: Facts, b: Facts) -> Facts:
 
 def _and(a: Facts, b: Facts) -> Facts:
     uppers = [f[1] for f in (a, b) if _non_negative(f) and f[1] is not None]
+    # An AND keeps the trailing zeros of either side; an operand without a sign bit clears the other's sign, and bounds
+    # it.
     low_bits = max(a[2] & -a[2], b[2] & -b[2])
     return (0 if _non_negative(a) or _non_negative(b) else None), min(uppers, default=None), low_bits
 
 
 def _or(a: Facts, b: Facts) -> Facts:
+    # Only trailing zeros of both sides stay, and no bit above the highest of both appears; this holds for XOR too.
     low_bits = min(a[2] & -a[2], b[2] & -b[2])
     if not (_non_negative(a) and _non_negative(b)) or a[1] is None or b[1] is None:
         return (0 if _non_negative(a) and _non_negative(b) else None), None, low_bits
@@ -175,6 +185,7 @@ def _or(a: Facts, b: Facts) -> Facts:
 def _shift_right(a: Facts, b: Facts) -> Facts:
     if b[0] is None or b[0] != b[1] or not 0 <= b[0] < 63:
         return (0 if _non_negative(a) else None), (a[1] if _non_negative(a) else None), 1
+    # An arithmetic shift floors, as division by 2^n does here.
     return _floordiv(a, (1 << b[0], 1 << b[0], 1))
 
 
@@ -205,6 +216,7 @@ def may_overflow(kind: str, a: Operand, b: Operand | None = None) -> bool:
     if b is None:
         return kind in ("neg", "abs") and possible(a, low)
     if kind == "floordiv":
+        # The only quotient out of range is that of the least integer by -1.
         return possible(a, low) and possible(b, -1)
     if kind not in ("add", "sub", "mul", "shl"):
         return False
@@ -241,7 +253,7 @@ def _constant(kind: str, a: Literal, b: Literal) -> Literal | None:
 
 
 def _integer(result: int, dtype: DType) -> Literal | None:
-    """The result of an operation on constants; None where it is an overflow, which the simulator is to see."""
+    """The result of an operation on constants; None if it is an overflow, which the simulator is to see."""
     return None if not fits(result, dtype) and not wraps(dtype) else Literal(wrap(result, dtype), dtype)
 
 
@@ -287,6 +299,7 @@ def _fold_add(a: Operand, b: Operand, build: Build) -> Operand | None:
     if _is(b, 0):
         return a
     number = _literal(b)
+    # (x + m) + n = x + (m + n): the result is the program's own, with one step less that could overflow.
     inner = _producer(a, "add")
     if number is not None and inner is not None:
         return _with(build, "add", inner.a, _right(inner) + number)
@@ -301,6 +314,7 @@ def _with(build: Build, kind: str, a: Operand, number: int) -> Operand | None:
 def _fold_sub(a: Operand, b: Operand, build: Build) -> Operand | None:
     number = _literal(b)
     if number is not None:
+        # One form for both signs: the other rules look for additions alone.
         return _with(build, "add", a, -number) if number else a
     if isinstance(a, Value) and a is b:
         return _zero(a)
@@ -317,6 +331,7 @@ def _fold_mul(a: Operand, b: Operand, build: Build) -> Operand | None:
     if inner is not None:
         return _with(build, "mul", inner.a, _right(inner) * number)
     inner = _producer(a, "add")
+    # The constant goes outermost, so that offsets that differ by a constant share the product.
     if inner is not None and fits(_right(inner) * number, a.dtype) and _distributes(inner, b):
         return build("add", build("mul", inner.a, b), Literal(_right(inner) * number, a.dtype))
     return None
@@ -350,14 +365,17 @@ def _fold_floordiv(a: Operand, b: Operand, build: Build) -> Operand | None:
         return a
     if lower is not None and upper is not None and lower // d == upper // d:
         return Literal(lower // d, a.dtype)
+    # (x * m) // (m * k) = x // k holds for the product itself, not for one that has wrapped.
     inner = None if wraps(a.dtype) else _producer(a, "mul")
     if inner is not None and _right(inner) % d == 0:
         return build("mul", inner.a, Literal(_right(inner) // d, a.dtype))
     if inner is not None and _right(inner) > 0 and d % _right(inner) == 0:
         return build("floordiv", inner.a, Literal(d // _right(inner), a.dtype))
+    # Floors nest: (x // m) // n = x // (m * n) for positive m and n.
     inner = _producer(a, "floordiv")
     if inner is not None and _right(inner) > 0:
         return _with(build, "floordiv", inner.a, _right(inner) * d)
+    # Multiple + rest with 0 <= rest < d: the rest carries nothing into the quotient.
     parts = _split(a, d)
     return build("floordiv", parts[0], b) if parts else None
 
@@ -371,6 +389,7 @@ def _fold_mod(a: Operand, b: Operand, build: Build) -> Operand | None:
         return _zero(a)
     if lower is not None and lower >= 0 and upper is not None and upper < d:
         return a
+    # x % (k * d) differs from x by a multiple of d.
     inner = _producer(a, "mod")
     if inner is not None and _right(inner) % d == 0:
         return build("mod", inner.a, b)
@@ -393,6 +412,7 @@ def _fold_extremum(kind: str) -> Callable[[Operand, Operand, Build], Operand | N
             return a if kind == "min" else b
         if bhi is not None and alo is not None and bhi <= alo:
             return b if kind == "min" else a
+        # Two offsets from one base compare as their constants do, as sums that do not wrap are monotonic.
         (base_a, add_a), (base_b, add_b) = _sum(a), _sum(b)
         if base_a is not None and base_a is base_b and not wraps(a.dtype):
             return a if (add_a <= add_b) is (kind == "min") else b
@@ -420,6 +440,7 @@ def _compare(kind: str, a: Operand, b: Operand) -> Literal | None:
     above = alo is not None and bhi is not None and alo > bhi
     at_most = ahi is not None and blo is not None and ahi <= blo
     at_least = alo is not None and bhi is not None and alo >= bhi
+    # A constant that the other side's divisor does not divide is none of its values.
     unequal = below or above or any(isinstance(x, Literal) and int(x.value) % divisor != 0
                                     for x, divisor in ((a, bdiv), (b, adiv)))
     proofs: dict[str, tuple[bool, bool]] = {
@@ -448,7 +469,7 @@ def _logical(kind: str, a: Operand, b: Operand) -> Operand | None:
 
 
 def unary(kind: str, a: Operand) -> Operand | None:
-    """Constants, and not of not."""
+    """Constants, not of not, and the absolute value of what is not negative."""
     if isinstance(a, Literal):
         if kind == "not":
             return Literal(not a.value, dt.bool_)
@@ -461,4 +482,6 @@ def unary(kind: str, a: Operand) -> Operand | None:
         return None
     if kind == "not" and isinstance(a.op, ops.Unary) and a.op.kind == "not":
         return a.op.a
+    if kind == "abs" and a.dtype.is_integer and (lower := facts_of(a)[0]) is not None and lower >= 0:
+        return a
     return None

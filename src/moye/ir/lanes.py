@@ -56,7 +56,7 @@ def value_of(operand: Operand, lane: Lane) -> int:
 
 
 def _computed(kind: str, a: int, b: int, dtype: DType) -> int:
-    """As the GPU computes it, unsigned differences among them."""
+    """The number as the GPU computes it, unsigned differences among them."""
     if (kind in ("floordiv", "mod") and b == 0) or (kind in ("shl", "shr") and not 0 <= b < dtype.bits):
         raise UnknownError
     found = int(_BINARY[kind](a, b))

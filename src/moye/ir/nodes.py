@@ -29,10 +29,10 @@ class Value:
     """The result of one op, or a kernel parameter: a dtype, facts, and a name to print it under.
 
     Facts (integers only): ``lower <= v <= upper`` where known, and ``v % divisor == 0``.
-    ``op`` is the op that defines it, None for parameters.
+    ``op`` is the op that defines it, None for parameters.  ``view`` is the user's view that begins at it, "" for none.
     """
 
-    __slots__ = ("divisor", "dtype", "id", "lower", "name", "op", "upper")
+    __slots__ = ("divisor", "dtype", "id", "lower", "name", "op", "upper", "view")
 
     def __init__(self, dtype: DType, *, lower: int | None = None, upper: int | None = None, divisor: int = 1,
                  name: str = "", op: Op | None = None) -> None:
@@ -43,6 +43,7 @@ class Value:
         self.divisor = divisor
         self.name = name
         self.op = op
+        self.view = ""
 
     def __repr__(self) -> str:
         return f"%{self.id}" if not self.name else f"%{self.name}.{self.id}"
@@ -286,7 +287,7 @@ class Func:
     min_blocks: int = 1
     """Blocks that a multiprocessor should hold at once: bounds the registers of a thread."""
     not_judged: list[str] = field(default_factory=list)
-    """What reports say that no check of the simulator sees."""
+    """Parts of the kernel that no check of the simulator sees; reports name them."""
     restrict: bool = True
     """No written argument overlaps another one (part of the specialisation)."""
 

@@ -58,7 +58,7 @@ class Memory:
 
 @mo.jit
 def position(plan, memory, line, batch):
-    """Where a line begins: the part, and the bytes behind its start."""
+    """The place where a line begins: the part, and the bytes behind its start."""
     if plan.wide:
         line, batch = mo.int64(line), mo.int64(batch)
     place = memory.head + line * memory.pitch

@@ -34,7 +34,7 @@ NONE = known(0, dt.int64)
 
 @dataclass(frozen=True, slots=True)
 class OneIndex:
-    """An index of a mode: its leaf, and the extent where it is static, else a leaf too, of the last index."""
+    """An index of a mode: its leaf, and the extent if it is static; a dynamic extent is a leaf too."""
 
     mode: int
     label: str

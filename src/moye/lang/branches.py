@@ -126,6 +126,7 @@ class DynamicIf(Branch):
     def _open(self, block: Block) -> None:
         b = builder()
         negated = block is self.op.orelse
+        # An arm's condition may prove an index; and what holds only under it cannot be asked of every launch.
         b.open_conditions.append(b.unary("not", self.op.cond) if negated else self.op.cond)
         b.push(block)
         regions().append(self)
@@ -136,6 +137,7 @@ class DynamicIf(Branch):
         self.arms.append(None if b.terminated() else self._left(variables))
         identity.closed(self.mark)
         self.hosts.append(None if b.terminated() else self.host.states())
+        # The other arm must find Python objects as they were before the if; ``merge`` puts in what both have left.
         self.host.restore()
         b.open_conditions.pop()
         b.pop()
@@ -161,6 +163,7 @@ class DynamicIf(Branch):
         places = [(place, merger.variable(place, before, one, other, then is None, orelse is None))
                   for place, before, one, other in self.host.merged((self.hosts[0], self.hosts[1]))]
         merger.place()
+        # A block behind an if must know that it ends there, so the jump is repeated.
         if then is None and orelse is None:  # both arms left: nothing follows
             leave = self.op.then.ops[-1]
             assert isinstance(leave, ops.Exit), "an arm that leaves ends in an Exit"
@@ -242,6 +245,7 @@ class Merger:
     def _merge(self, name: str, before: Any, then: Any, orelse: Any, arms: str) -> Callable[[], Any]:
         if isinstance(then, Undefined):
             return lambda: then
+        # Taking a value apart may compute, which belongs into the arm that has the value.
         with builder().inside(self.op.orelse if arms == "orelse" else self.op.then):
             a = then.parts if isinstance(then, _Left) else take_apart(then)
         with builder().inside(self.op.then if arms == "then" else self.op.orelse):
@@ -258,9 +262,11 @@ class Merger:
 
     def _leaf(self, name: str, a: Carried, b: Carried, i: int, old: Scalar | None, arms: str) -> Callable[[], Scalar]:
         x, y = a.leaves[i], b.leaves[i]
+        # What both arms leave alike stays what it is: a static number stays static, and needs no variable.
         if _equal(x, y) and (_is_constant(x) or (old is not None and _equal(x, old))):
             one = typed(x, together(x, y)) if isinstance(x, Known) or isinstance(y, Known) else x
             return lambda: one
+        # The variable of a surrounding loop or if is assigned in place, rather than copied into a new one and back.
         var = _reusable(name + a.names[i], old)
         dtype = together(x, y)
         if var is None or var.dtype != dtype:
@@ -273,6 +279,7 @@ class Merger:
             if arms in ("both", arm) and not (old is not None and _equal(leaf, old) and arm_has_init(self, var, old)):
                 with builder().inside(self.op.then if arm == "then" else self.op.orelse):
                     self.assigned[arm].append((var, operand_of(leaf, dtype)))
+        # Only what holds on both ways holds behind the if.
         facts = fold.meet(_facts(x, dtype), _facts(y, dtype))
         chosen = var
         return lambda: Expr(builder().read(chosen, facts))

@@ -25,7 +25,8 @@ from moye.tensor.tensor import Tensor, index_operand
 
 SOMEWHERE = "on some path to this point"
 _VARIES = "varies"
-"""An attribute of moye's dataclasses whose numbers vary; those of the others, such as a layout's, are static."""
+"""The attribute that marks those of moye's dataclasses whose numbers vary; the numbers of the others, such as a
+layout's, are static."""
 
 
 class Undefined:
@@ -68,7 +69,7 @@ class Carried:
     structure: object
     leaves: list[Scalar]
     names: list[str]
-    """Per leaf what its variable is called beyond the name of the whole: ``_read`` for a field."""
+    """What the variable of each leaf is called beyond the name of the whole: ``_read`` for a field."""
 
 
 def take_apart(value: object) -> Carried:
@@ -85,8 +86,10 @@ def _structure(value: object, into: Carried, name: str) -> object:
         return "scalar"
     if isinstance(value, Tensor):
         if value.space is Space.REGISTER:
+            # Registers have no addresses, so that no pointer to them can be carried: both ways must mean the same ones.
             return ("fragment", value.buffer.id, value.offset, value.dtype, _Static(value.layout), value)
         beside, leaves = taken(value)
+        # The offset alone varies: the layout is static, so that code is printed once for all stages.
         into.leaves += [Expr(index_operand(value.offset)), *leaves]
         into.names += [name, *[name + NAME] * len(leaves)]
         return ("tensor", value.buffer.id, value.dtype, _Static(value.layout), value.swizzle, _Same(value), beside)
@@ -178,6 +181,7 @@ def united(a: Any, b: Any) -> Any:
     items = [united(x, y) for x, y in zip(parts, _parts(b), strict=True)]
     if all(x is y for x, y in zip(items, parts, strict=True)):
         return a
+    # Dictionaries and dataclasses have (name, structure) pairs, tuples and lists structures alone.
     named = isinstance(a[0], type) and (a[0] is dict or len(a) == 3)
     return (a[0], tuple((x[0], y) for x, y in zip(a[1], items, strict=True)) if named else tuple(items), *a[2:])
 
@@ -194,7 +198,7 @@ def _parts(structure: Any) -> list[Any]:
 
 
 def _leaves(structure: Any) -> Iterator[Beside]:
-    """What goes with each pointer and scalar, which are leaves themselves."""
+    """What goes with each pointer and scalar; these are leaves themselves."""
     for part in _parts(structure):
         if part is structure:
             yield Beside() if part == "scalar" else part[6]
@@ -203,7 +207,7 @@ def _leaves(structure: Any) -> Iterator[Beside]:
 
 
 def fitted(have: Any, want: Any) -> list[int | None]:
-    """For each leaf of a structure the number of the one that another has for it; None where it has none."""
+    """For each leaf of a structure, the number of the leaf that another structure has for it; None if it has none."""
     found: list[int | None] = []
     at = 0
     for one, other in zip(_leaves(have), _leaves(want), strict=True):
@@ -216,11 +220,13 @@ def fitted(have: Any, want: Any) -> list[int | None]:
 
 
 def widen(held: Holds, structure: object, name: str) -> list[Var] | None:
-    """Have variables hold a value of another structure too: those that it needs; None where nothing changes."""
+    """Let variables hold a value of another structure too; the result is the new ones that this needs, None if nothing
+    changes."""
     both = united(held.structure, structure)
     if both is held.structure:
         return None
     numbers, none = fitted(held.structure, both), operand_of(NONE)
+    # What the variables had no room for so far starts as NONE, so that the turns before need not know of it.
     new = [variable(name, NAME, dt.int64) for number in numbers if number is None]
     supply = iter(new)
     pairs = [(next(supply), fold.facts_of(none)) if n is None else (held.variables[n], held.facts[n]) for n in numbers]
@@ -246,6 +252,7 @@ def rebuild(structure: object, leaves: Iterator[Scalar]) -> Any:
     """A value of this structure with the next leaves."""
     if structure == "scalar":
         return next(leaves)
+    # The object itself, not a copy: identity of static objects is kept through control flow.
     if isinstance(structure, _Static):
         return structure.value
     if not isinstance(structure, tuple):
@@ -268,7 +275,7 @@ def rebuild(structure: object, leaves: Iterator[Scalar]) -> Any:
 
 
 def _block(buffer: Buffer) -> str:
-    """Which block of the cluster a mapped tensor is in."""
+    """The block of the cluster that a mapped tensor is in, as text."""
     mapped = None if buffer.base is None else buffer.base.op
     if not isinstance(mapped, ops.MapShared):
         return ""

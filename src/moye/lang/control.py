@@ -87,7 +87,7 @@ class Control:
                              locs=(locate(),))
 
     def subject(self, value: object) -> object:
-        """What a match statement looks at: Python decides it, so that it must be known."""
+        """The subject of a match statement: Python decides it, so it must be known."""
         if isinstance(value, (Expr, Tensor)):
             raise TraceError(f"a match statement cannot look at {value!r}, which is known only when the kernel runs",
                              hint="use if and elif", locs=(locate(),))

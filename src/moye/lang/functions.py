@@ -114,7 +114,7 @@ class Returns:
             builder().emit(ops.Assign(pairs=tuple(pairs)))
 
     def _note_object(self, value: Any) -> None:
-        """Which mutable objects the function returns, and whether its callers have them too."""
+        """The mutable objects that the function returns, and whether its callers have them too."""
         if identity.has_objects(value):
             self.shared = self.shared or identity.is_shared(value, Reached(callers=True).references, 0)
         self.objects.append(value)

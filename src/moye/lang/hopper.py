@@ -118,7 +118,7 @@ def _number(what: str, name: str, value: Scalar, lower: int, upper: int) -> Oper
 
 
 def _rank(what: str, cta: Scalar | None) -> Operand | None:
-    """The block of the cluster that is meant; None where there is but this one."""
+    """The block of the cluster that is meant; None if there is only this one."""
     blocks = prod(builder().func.cluster_dim)
     if cta is None or (isinstance(cta, int) and cta == 0 and blocks == 1):
         return None

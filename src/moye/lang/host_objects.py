@@ -60,7 +60,7 @@ class _Record:
 
 
 Changes = dict[Place, Any]
-"""What is now in the places that changed; Undefined where there is nothing any more."""
+"""The values that are now in the places that changed; Undefined if nothing is there any more."""
 Left = dict[int, State] | None
 """The objects, by number, that an arm leaves changed; None where it leaves the region."""
 
@@ -79,12 +79,12 @@ class Snapshot:
         return any(record.held is value for record in self._records)
 
     def before(self, place: Place) -> Any:
-        """What was in a place; Undefined where nothing was."""
+        """The value that was in a place; Undefined if nothing was."""
         keys, values = place.record.before
         return dict(zip(keys, values, strict=True)).get(place.key, Undefined(place))
 
     def now(self, place: Place) -> Any:
-        """What is in a place now."""
+        """The value that is in a place now."""
         keys, values = place.record.kind.read(place.record.held)
         return dict(zip(keys, values, strict=True)).get(place.key, Undefined(place))
 

@@ -59,7 +59,7 @@ def _standins() -> list[Standin]:
 
 
 def opened() -> int:
-    """How many stand-ins there are when a region opens; for ``closed``."""
+    """The number of stand-ins when a region opens; ``closed`` takes it."""
     return len(_standins())
 
 
@@ -101,6 +101,7 @@ def is_shared(value: object, references: Mapping[int, int], own: int = 1) -> boo
     nodes = list(_nodes(value))
     if any(references.get(id(node), 0) > own for node in nodes):
         return True
+    # A stand-in has references of its own: whether its original is shared must be remembered.
     known = {id(copy) for standin in _standins() if standin.shared for copy in standin.copies}
     return any(id(node) in known for node in nodes)
 

@@ -93,6 +93,7 @@ class _Effects(ast.NodeVisitor):
         for node in filter(None, nodes):
             before = set(self.writes)
             self.visit(node)
+            # A write that may not happen does not hide a later read.
             self.writes = before
 
     def _all(self, nodes: Iterable[ast.AST | None]) -> None:
@@ -189,6 +190,7 @@ def _loads(nodes: Iterable[ast.AST]) -> Names:
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
             found.add(node.id)
         elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
+            # ``x += 1`` reads x, though the syntax tree marks it as a store.
             found |= {node.target.id, *_loads([node.value])}
         elif isinstance(node, Scope):
             found |= captured(node) | _loads(_evaluated_at_def(node))
@@ -281,6 +283,7 @@ class Liveness:
             head = _before(after, node.test) | exposed
             stores = assigned([node.test, *node.body])
         if exits.record:
+            # What is written and neither read by a later turn nor behind the loop is a temporary of one turn.
             self._carry(node, stores, exposed | after)
             self._suite(node.body, head, _Exits(after, head, record=True))
         return _before(head, node.iter) if isinstance(node, ast.For) else head
@@ -288,6 +291,7 @@ class Liveness:
     def _exposed_in(self, node: ast.For | ast.While) -> Names:
         """Names that one turn of the loop may read before writing them (a while's test is part of the turn)."""
         if node not in self._exposed:
+            # With nothing live behind: only what the body itself reads before it writes.
             inside = self._suite(node.body, NONE, _Exits())
             self._exposed[node] = _before(inside, node.target if isinstance(node, ast.For) else node.test)
         return self._exposed[node]
@@ -296,6 +300,8 @@ class Liveness:
         then, orelse = self._suite(node.body, after, exits), self._suite(node.orelse, after, exits)
         if exits.record:
             stores = assigned([*node.body, *node.orelse])
+            # Both arms are traced one after the other: what the first writes and the second reads must be put back
+            # between.
             self._carry(node, stores, after | orelse)
             self.dead[node] = tuple(sorted((stores & orelse) - after - self._everywhere))
         return _before(then | orelse, node.test)

@@ -67,6 +67,7 @@ class Loop(ABC):
     def _leave(self, kind: str) -> int:
         """In an unrolled loop: Python's own jump, legal only where no traced condition decides it."""
         if above(self):
+            # The jump would have to be taken while tracing, but its condition is known only while the kernel runs.
             raise TraceError(f"{kind} under a traced condition leaves a loop that is unrolled while tracing",
                              hint="put what follows it in the body under an if with the opposite condition"
                              if kind == "continue" else
@@ -99,6 +100,7 @@ class StaticFor(Loop):
             b.trips = self.around
 
     def after(self, variables: Locals) -> tuple[Any, ...]:
+        # A Python ``break`` leaves the generator suspended: its ``finally`` may run much later.
         _close(self)
         builder().trips = self.around
         return super().after(variables)
@@ -167,6 +169,8 @@ class _Dynamic(Loop):
             if not self._close_pass(self.passes == _PASSES - 1):
                 break
             self.places += found
+            # Passes that find new places are few by themselves; those that weaken facts might go on for ever, so they
+            # count.
             self.passes += not found
 
     def _close_pass(self, last: bool) -> bool:
@@ -177,6 +181,7 @@ class _Dynamic(Loop):
         b.pop()
         again = bool(self.found) or (self.weaker and not last)
         if again:
+            # The next pass allocates the body's buffers again.
             del b.func.buffers[self._buffers:]
         if again and not self.found and self.passes == _PASSES - 2:
             for slot in self.slots.values():  # enough: with no facts at all the next pass is the last
@@ -212,6 +217,7 @@ class _Dynamic(Loop):
             value = variables.get(name, Undefined(name))
             if isinstance(value, Undefined):
                 continue
+            # What makes the first values must stand before the loop, but begin() is called with its body open.
             with builder().inside(Block()) as before:
                 parts = take_apart(value)
                 slot = _Slot(parts.structure, [], [])
@@ -259,6 +265,7 @@ class _Dynamic(Loop):
             for i, leaf in enumerate(parts.leaves):
                 pairs.extend(self._update(name, slot, i, leaf))
         if pairs:
+            # One parallel assignment: a swap of two carried variables reads both before it writes either.
             builder().emit(ops.Assign(pairs=tuple(pairs)))
 
     def _unite(self, name: str, slot: _Slot, parts: Carried) -> None:
@@ -282,6 +289,7 @@ class _Dynamic(Loop):
         if var.dtype.is_integer:
             facts = fold.facts_of(operand)
             if not fold.implied(facts, slot.facts[i]):
+                # A late variable is written before it is read, so no read of the body has relied on weaker facts.
                 slot.facts[i] = _widen(slot.facts[i], facts, 0 if slot.late else self.passes)
                 self.weaker = self.weaker or not slot.late
         op = operand.op if isinstance(operand, Value) else None
@@ -321,7 +329,7 @@ class _Dynamic(Loop):
         return tuple(left[name] for name in self.names)
 
     def _left(self, name: str, otherwise: object) -> Any:
-        """What is in a variable behind the loop."""
+        """The value of a variable behind the loop."""
         slot = self.slots.get(name)
         if slot is None:
             return otherwise
@@ -406,6 +414,7 @@ class While(_Dynamic):
         self._turns = 0
 
     def __iter__(self) -> Iterator[Any]:
+        # Static conditions unroll, as they do in Python; at the first traced one ``_restart`` starts over.
         if self._unrolled():
             regions().append(self)
             while self._unrolled():
@@ -448,6 +457,7 @@ class While(_Dynamic):
         b = builder()
         self.skips = True
         if isinstance(cond, Expr):
+            # The test stays in the body, so that whatever computes it is computed again in each turn.
             leave = ops.If(cond=b.unary("not", truth(cond).operand), then=Block(), orelse=Block())
             with b.inside(leave.then):
                 self._store(self._parts())              # the test may have changed them
@@ -478,6 +488,7 @@ def still_holds(read: ops.Read) -> bool:
 
 def _iv_facts(op: ops.For) -> fold.Facts:
     low, high = (op.start, op.stop) if op.up else (op.stop, op.start)
+    # Upwards the variable lies in [start, stop - 1], downwards in [stop + 1, start]; it is start plus steps.
     lower, upper = fold.facts_of(low)[0], fold.facts_of(high)[1]
     upper = upper - 1 if op.up and upper is not None else upper
     lower = lower if op.up or lower is None else lower + 1
@@ -494,6 +505,7 @@ def _widen(assumed: fold.Facts, seen: fold.Facts, passes: int) -> fold.Facts:
         return both
     if passes > 2:
         return _NONE
+    # Widening, as in abstract interpretation: a bound that moved twice (i += 1) moves in every pass.
     lower = both[0] if both[0] == assumed[0] else None
     upper = both[1] if both[1] == assumed[1] else None
     return lower, upper, both[2]

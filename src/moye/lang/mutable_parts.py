@@ -307,7 +307,7 @@ def _is_set(member: Any, held: object) -> bool:
 
 
 def _progress(held: Any, depth: int) -> object:
-    """What tells how far an iterator is."""
+    """The state that tells how far an iterator is."""
     if isinstance(held, types.GeneratorType):
         frame = held.gi_frame
         if frame is None:

@@ -488,7 +488,7 @@ class Refusals(ast.NodeVisitor):
         Refusals(self._source, node.name).check(node)
 
     def visit_ClassDef(self, node: ast.ClassDef) -> None:
-        """A class is plain Python, but for names that it would rebind behind the analysis's back."""
+        """A class is plain Python, except for names that it would rebind unseen by the analysis."""
         for child in ast.walk(node):
             if isinstance(child, ast.Global | ast.Nonlocal):
                 self.visit(child)

@@ -54,6 +54,9 @@ def naming(name: str, value: Any) -> Any:
     if isinstance(value, Tensor):
         if value.buffer.name.startswith(AUTO):
             value.buffer.name = name
+        start = value.offset.operand if isinstance(value.offset, Expr) else None
+        if isinstance(start, Value):
+            start.view = start.view or name
         if value.name == name:
             return value
         return Tensor(value.buffer, value.offset, value.layout, value.dtype, value.swizzle, name, value.order,

@@ -138,7 +138,7 @@ def has_traced(value: object) -> bool:
 
 
 def parts_of(value: object) -> Iterator[Part]:
-    """What printing a value shows."""
+    """The text that printing a value shows."""
     if isinstance(value, Text):
         yield from value.parts
     elif isinstance(value, Expr):

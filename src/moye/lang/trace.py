@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from functools import update_wrapper
 from pathlib import Path
+from textwrap import wrap
 from typing import Any
 
 from moye import dtypes as dt
@@ -45,6 +46,7 @@ from moye.tensor.tensor import Tensor
 from moye.tensor.tma_boxes import TmaTiling
 from moye.tensor.tma_copy import TmaTensor
 
+_NOTE_WIDTH, _LONGEST_NOTE = 112, 1000
 _callees: list[list[types.FunctionType]] = []
 
 
@@ -215,7 +217,10 @@ def _leaf(x: Extent) -> Any:
 
 
 def _add_notes(func: Func, specs: dict[str, Spec]) -> None:
-    """Header lines of the printed source: tensors with their layouts, static arguments."""
+    """Header lines of the printed source: arrays with their layouts, static arguments.
+
+    What is None says nothing of the code below, and shared tensors have their layouts where they are declared.
+    """
     params: dict[str, Param] = {p.name: p for p in func.params}
     for name, spec in specs.items():
         param = params.get(name)
@@ -223,11 +228,11 @@ def _add_notes(func: Func, specs: dict[str, Spec]) -> None:
             func.notes.append(f"{name}: {param.buffer.dtype} {param.buffer.layout}, {param.buffer.align}-byte aligned")
             if isinstance(spec, TmaSpec):
                 func.notes.append(f"{name}: {spec.tiling}, {_boxes(spec.tiling)}")
-        elif isinstance(spec, StaticSpec):
+        elif isinstance(spec, StaticSpec) and spec.value is not None:
             text = str(spec.value)
-            func.notes.append(f"{name} = {text if len(text) <= 100 else text[:97] + '...'}")
-    for buffer in func.shared_buffers:
-        func.notes.append(f"{buffer.name}: shared {buffer.dtype} {buffer.layout}")
+            whole = f"{name} = {text if len(text) <= _LONGEST_NOTE else text[:_LONGEST_NOTE] + '...'}"
+            func.notes.append("\n".join(wrap(whole, _NOTE_WIDTH, subsequent_indent="    ", break_long_words=False,
+                                             break_on_hyphens=False)))
 
 
 def _boxes(tiling: TmaTiling) -> str:
@@ -346,7 +351,7 @@ def _names_read(function: types.FunctionType) -> _Names:
 
 
 def _read_of(name: str, function: types.FunctionType) -> Loc:
-    """Where a function first reads a name; its definition where only something nested in it does."""
+    """The place where a function first reads a name; its definition if only something nested in it does."""
     for instruction in dis.get_instructions(function.__code__):
         at = instruction.positions
         if instruction.opname.startswith("LOAD_") and instruction.argval == name and at is not None and at.lineno:
@@ -383,7 +388,7 @@ _MISSING = object()
 
 
 def _held(namespace: dict[str, Any] | types.CellType, name: str) -> object:
-    """What a name stands for now."""
+    """The value that a name stands for now."""
     if not isinstance(namespace, types.CellType):
         return namespace.get(name, _MISSING)
     try:

@@ -19,7 +19,7 @@ _FULL = 0xFFFFFFFF
 
 
 def static(value: Any) -> Any:
-    """NumPy's integers, and what facts decided, as Python's; anything else as it is."""
+    """NumPy's integers, and integers that facts decided, as Python's; anything else stays as it is."""
     return weak(plain(value))
 
 

@@ -162,6 +162,8 @@ def _composed(lhs: Layout, rhs: Tiler) -> Layout:
     if has_basis(tile.stride):
         return _by_coordinate(lhs, tile)
     modes = flat_modes(lhs)
+    # CuTe coalesces A first: fewer modes ask for fewer divisibilities.  A last mode of extent 1 stays only if B may
+    # leave the domain, because its stride is the one that goes on.
     if isinstance(lhs.shape, tuple):
         modes = tuples.merge(modes, keep_last=bool(modes) and is_const(modes[-1][0], 1) and _exceeds(tile, lhs))
     return _Composer(lhs, tile, modes).all(tile.shape, tile.stride)
@@ -219,17 +221,21 @@ class _Composer:
 
     def one(self, extent: Int, step: Int) -> Layout:
         """Compose the left layout with the integer mode extent:step: collect what each left mode contributes."""
+        # Stride 0 visits index 0 alone, so the law needs no fact about A.
         if is_const(step, 0):
             return Layout.of(extent, 0)
         last = self.flat[-1][1] if self.flat else 0
+        # One mode is linear on all integers, past its end too (CuTe lets the last mode continue).
         if len(self.flat) < 2:
             return Layout.of(extent, mul(step, last))
         if is_const(extent, 1):
             return Layout.of(1, self._unit_stride(step))
+        # Steps down would borrow from the next mode, and no fixed strides say that.
         if is_static(step) and step < 0:
             raise self._fail(0, f"stride {step} of {extent}:{step} is negative")
         modes: Modes = []
         rest, start = extent, step
+        # Invariant: the modes taken so far times ``rest`` are ``extent``; ``start`` is the step in units of mode i.
         for i, (bound, stride) in enumerate(self.flat[:-1]):
             count, start = self._take(i, bound, start, rest)
             if count is not None:
@@ -238,19 +244,23 @@ class _Composer:
                 rest = self._exact(i, rest, count[0])
                 if is_const(rest, 1):
                     return from_modes(modes)
+        # The last mode takes all that is left, whatever its extent is.
         return from_modes([*modes, (rest, mul(start, last))])
 
     def _take(self, i: int, bound: Int, step: Int, extent: Int) -> tuple[tuple[Int, Int] | None, Int]:
         """What mode i (of extent ``bound``) contributes to extent:step, if anything, and the step for the next mode."""
+        # i * step is a multiple of bound for every i: the coordinate in this mode stays 0.
         if divides(bound, step):
             return None, self._exact(i, step, bound)
         inside = True if divides(step, bound) else known_less(step, bound)
+        # step >= bound here, so the composition exists only if bound divides step: prove or assume it.
         if inside is False and not (is_static(bound) and is_static(step)):
             return None, self._exact(i, step, bound)
         if inside is False:
             raise self._fail(i, f"its extent {bound} and the stride of {extent}:{step} do not divide each other")
         if inside is None and not is_static(step):
             raise FactError(f"{self._asked(i)} needs a bound that tells whether {step} < {bound}")
+        # Rounded up: if step does not divide bound, the last partial step still fits, as long as it stays the last one.
         if is_static(bound) and is_static(step):
             room: Int = ints.ceil_div(bound, step)
         else:
@@ -260,8 +270,10 @@ class _Composer:
             fits = False
         if fits is None:
             raise FactError(f"{self._asked(i)} needs a bound that tells whether {extent} <= {room}")
+        # The mode ends inside mode i: the rest is 1, and nothing goes to later modes.
         if fits:
             return (extent, step), 1
+        # The mode goes on in mode i + 1.  That is one step more only if ``room`` steps end exactly where mode i does.
         if divides(room, extent) is False or divides(step, bound) is False:
             if known_less(room, extent) is None:
                 raise FactError(f"{self._asked(i)} needs a bound that tells whether {extent} <= {room}")
@@ -300,6 +312,7 @@ class _Composer:
         return f"composition of {self.lhs} with {self.rhs} at mode {i} ({mode}) of the coalesced left layout"
 
     def _fail(self, i: int, reason: str) -> LayoutError:
+        # Had two neighbours been known to be contiguous, they would be one mode, and there would be nothing to refuse.
         for at in range(max(i - 1, 0), min(i + 1, len(self.flat) - 1)):
             whole, step = mul(*self.flat[at]), self.flat[at + 1][1]
             if not (is_static(whole) and is_static(step)):
@@ -331,6 +344,7 @@ def complement_modes(layout: Layout, cotarget: IntTuple | None) -> tuple[Modes, 
         return f"complement of {layout}"
 
     need_numbers(layout, "complement")
+    # Modes of stride 0 and of extent 1 add no offset, so they leave nothing out either.
     image = filter(layout)
     modes = [] if is_const(size(image), 1) else flat_modes(image)
     gaps: Modes = []
@@ -340,12 +354,15 @@ def complement_modes(layout: Layout, cotarget: IntTuple | None) -> tuple[Modes, 
             raise LayoutError(f"{asked()}: the stride of its mode {extent}:{step} is negative")
         if known_less(step, reach):
             raise LayoutError(f"{asked()}: the mode {extent}:{step} overlaps modes that reach {reach}")
+        # Invariant: the modes and gaps so far reach each offset below ``reach`` once.  A static gap that does not
+        # divide rounds down, as in CuTe: it leaves a hole rather than an overlap.
         both = is_static(step) and is_static(reach)
         gaps.append((ints.floor_div(step, reach) if both else exact_div(step, reach, asked), reach))
         reach = mul(step, extent)
     target = cosize(image) if cotarget is None else tuples.product(cotarget)
     if is_static(target) and target < 0:
         raise LayoutError(f"{asked()} up to {target}: the cotarget is negative")
+    # The last gap is rounded up: the layout and its complement together reach the target.
     gaps.append((ints.ceil_div(target, reach), reach))
     return tuples.merge(gaps), reach
 

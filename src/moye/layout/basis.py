@@ -33,6 +33,7 @@ class ScaledBasis(DynInt):
         self.path = path
 
     def __add__(self, other: Any) -> Any:
+        # Sums of different directions are coordinates; CuTe's ScaledBasis becomes an ArithmeticTuple there, too.
         return self if is_const(other, 0) else as_arithmetic_tuple(self) + other
 
     __radd__ = __add__

@@ -44,6 +44,7 @@ def _divide(layout: Layout, tiler: Tiler) -> Layout:
     if isinstance(tiler, tuple):
         return by_mode(layout, tiler, lambda mode, tile: _divide(in_tuple(mode), tile), "")
     tile = tiler if isinstance(tiler, Layout) else make_layout(tiler)
+    # The tile and its complement reach every index once (rounded up to whole tiles): only coordinates change.
     return composition(layout, make_layout(tile, complement(tile, size(coalesce(layout)))))
 
 
@@ -60,6 +61,7 @@ def zipped_divide(layout: Layout, tiler: Tiler) -> Layout:
 def zip_by(divided: Layout, tiler: Tiler) -> Layout:
     """((a, x), (b, y), z) as ((a, b), (x, y, z)), following the structure of the tiler."""
     if tiler is None:
+        # A whole mode is its own only tile, so there is one rest.
         return make_layout(divided, Layout(1, 0))
     if not isinstance(tiler, tuple):
         if len(divided) != 2:

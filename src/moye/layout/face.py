@@ -129,7 +129,8 @@ def _objection(parameter: inspect.Parameter, value: object) -> str | None:
         return None
     words = list(dict.fromkeys(kind[1] for kind in kinds if kind is not None))
     listed = " or ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
-    return f"{parameter.name} must be {listed}, not {short(value)} of type {type(value).__name__}"
+    name = "each argument" if parameter.kind is parameter.VAR_POSITIONAL else parameter.name
+    return f"{name} must be {listed}, not {short(value)} of type {type(value).__name__}"
 
 
 def _accused(function: Callable[..., Any], bound: inspect.BoundArguments) -> LayoutError | None:

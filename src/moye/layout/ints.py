@@ -199,6 +199,7 @@ def prod(factors: Iterable[Int]) -> Int:
 
 
 def _below(a: Int, b: Int) -> bool:
+    # Floored, a negative number below b has the quotient -1 or less: an upper bound alone proves nothing.
     low = lower_bound(a)
     return low is not None and low >= 0 and known_less(a, b) is True
 

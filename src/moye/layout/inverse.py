@@ -43,6 +43,7 @@ def right_inverse(layout: Layout | WrappedLayout) -> Layout | WrappedLayout:
     modes = tuples.merge(flat_modes(plain))
     found: Modes = []
     reach: Int = 1
+    # Invariant: ``found`` maps the offsets 0 .. reach - 1 to their indices.  Only a mode of stride ``reach`` goes on.
     while True:
         at: Int = 1
         for i, (extent, step) in enumerate(modes):
@@ -85,10 +86,12 @@ def left_inverse(layout: Layout | WrappedLayout) -> Layout | WrappedLayout:
     modes = [modes[i] for i in ascending([step for step, _, _ in modes], lambda: asked)]
     if known_less(modes[0][0], 0):
         raise LayoutError(f"{asked}: the stride of its mode {modes[0][1]}:{modes[0][0]} is negative")
+    # Offsets below the least stride are between elements: they all go to index 0.
     inverse: Modes = [(modes[0][0], 0)]
     below = 0  # the largest offset that the modes so far add up to, once they overlap
     for (step, extent, index), (above, width, _) in pairwise(modes):
         why = f"{asked}: the stride of its mode {width}:{above} must be a multiple of that of {extent}:{step}"
+        # offset // step is this mode's coordinate until the next stride; a gap before that makes the mode longer here.
         inverse.append((exact_div(above, step, why), index))
         below = _check_apart(asked, (extent, step), (width, above), below)
     step, extent, index = modes[-1]
@@ -161,9 +164,12 @@ def max_common_layout(a: Layout | WrappedLayout, b: Layout | WrappedLayout) -> L
 
 def _common(a: Layout, b: Layout) -> Layout:
     modes = flat_modes(right_inverse(b))
+    # CuTe takes the first mode of a o right_inverse(b) if its stride is 1.  A prefix may compose where the whole does
+    # not, so prefixes are tried, the longest first.
     for count in range(len(modes), 0, -1):
         shorter = from_modes(modes[:count])
         beyond = known_less(size(a), cosize(shorter))
+        # Past the end of a, the composition would tell of elements that a does not have.
         if beyond:
             continue
         try:

@@ -288,6 +288,7 @@ def coshape(x: object, mode: int | tuple[int, ...] | None = None) -> IntTuple:
             return 0
         if not is_const(extent, 1):
             distance: Any = abs(step) if isinstance(step, (int, ScaledBasis)) else step
+            # The last offset; strides count as positive, so that a reversed layout needs as much memory.
             total = add(total, mul(add(extent, -1), distance))
     reach: IntTuple = as_coordinate(total, steps)
     return tuples.map_leaves(lambda last: add(last, 1), reach)

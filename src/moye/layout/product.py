@@ -27,6 +27,7 @@ def _copies(block: Layout, tiler: Layout, keep_pitch: bool = False) -> Layout:
 
     With ``keep_pitch`` a single place keeps the block's extent as its stride, as CuTe's blocked_product does.
     """
+    # Every gap holds a copy of the block, and the tiler's largest offset says how many copies must fit.
     gaps, reach = complement_modes(block, mul(size(block), cosize(tiler)))
     places = Layout(1, reach) if keep_pitch and not gaps else from_modes(gaps)
     return composition(places, tiler)
@@ -125,6 +126,7 @@ def tile_to_shape(block: Layout, target: IntTuple, order: IntTuple | Major | Non
         if is_static(extent) and is_static(part) and extent % part:
             raise LayoutError(f"tile_to_shape of {block} to {tuples.text(target)}: "
                               f"extent {part} of mode {i} does not divide {extent}")
+        # A dynamic extent is rounded up, since the tile may reach past it; accesses are predicated then.
         counts.append(ints.ceil_div(extent, part))
     shape = tuple(counts)
     padded = make_modes([*block, *[Layout(1, 0)] * (len(extents) - len(block))])

@@ -35,6 +35,7 @@ def recast(layout: R, old_bits: int, new_bits: int) -> R:
     asked = f"recast of {layout} from {old_bits} to {new_bits} bits"
     if old_bits <= 0 or new_bits <= 0:
         raise LayoutError(f"{asked}: widths are positive")
+    # 16 to 24 bits is down by 2 and up by 3: only the parts without a common factor can fail to divide.
     common = gcd(old_bits, new_bits)
     return _widened(_narrowed(layout, old_bits // common, asked), new_bits // common, asked)
 
@@ -67,6 +68,7 @@ def _narrowed(layout: R, factor: int, asked: str) -> R:
                               _narrowed(layout.layout, factor, asked))
     need_numbers(layout, "downcast")
     modes = flat_modes(layout)
+    # The parts of an element are neighbours, so the mode of stride 1 takes them; one of extent 1 may take any stride.
     grown = [i for i, (extent, step) in enumerate(modes) if is_const(step, 1) and not is_const(extent, 1)]
     grown += [i for i, (extent, _) in enumerate(modes) if is_const(extent, 1)]
     if not grown:
@@ -115,6 +117,8 @@ class _Widener:
 
     def result(self) -> Layout:
         made = _of_modes(self.layout, [self.one(extent, step) for extent, step in flat_modes(self.layout)])
+        # The modes inside a vector fill it exactly once if their counts multiply to the factor and their offsets stay
+        # below it.
         inside = self.reach >= self.factor or (self.short and self.inside != self.factor)
         if inside and not all(is_static(leaf) for mode in flat_modes(self.layout) for leaf in mode):
             raise FactError(f"{self.asked} needs static leaves: they must tell which modes fill a vector")
@@ -170,6 +174,7 @@ def max_alignment(layout: Layout | WrappedLayout | Swizzle) -> int:
 
 def _aligned(plain: Layout) -> int:
     """What divides both the contiguous part of a layout and the strides of the rest."""
+    # The strides of the right inverse are the indices at which the contiguous modes begin.
     covered = [step for _, step in flat_modes(right_inverse(plain))]
     run, rest = 1, 0
     index: Int = 1

@@ -52,6 +52,7 @@ class Swizzle(OffsetFunction, Drawable):
             raise LayoutError(f"{self} has a negative number of bits or a negative base")
         if self.bits + self.base + abs(self.shift) > MOST_BITS:
             raise LayoutError(f"{self} is about more than the {MOST_BITS} bits of an offset")
+        # Apart, the source is unchanged by the XOR, so that the swizzle undoes itself.
         if abs(self.shift) < self.bits:
             raise LayoutError(f"{self} moves {self.bits} bits by {self.shift}: source and target overlap")
 
@@ -80,6 +81,7 @@ class Swizzle(OffsetFunction, Drawable):
         if mask == 0 or is_const(offset, 0):
             return offset
         low, high = ints.lower_bound(offset), ints.upper_bound(offset)
+        # No source bit can be set: the XOR is with 0, and no instruction is needed.
         if low is not None and low >= 0 and high is not None and high < 1 << (self.base + max(self.shift, 0)):
             return offset
         source = offset & mask
@@ -100,6 +102,7 @@ class Swizzle(OffsetFunction, Drawable):
         if isinstance(layout, Swizzle):
             return self._merged(layout, asked)
         if isinstance(layout, ComposedLayout):
+            # XORs join, but an addition between them carries across bits.
             if not (is_const(layout.offset, 0) or layout.swizzle.bits == 0):
                 raise LayoutError(f"{asked}: the offset {layout.offset} stands between the two swizzles")
             return ComposedLayout(self._merged(layout.swizzle, asked), layout.offset, layout.layout)
@@ -110,11 +113,13 @@ class Swizzle(OffsetFunction, Drawable):
     def _merged(self, other: Swizzle, asked: str) -> Swizzle:
         if not self.bits or not other.bits:
             return self if self.bits else other
+        # An involution undoes itself.
         if self == other:
             return Swizzle(0, self.base, self.shift)
         if self.shift != other.shift or other.target_mask & self.source_mask:
             raise LayoutError(f"{asked}: only swizzles of one shift, the second of which reads nothing that the first "
                               "writes, are one swizzle together")
+        # XOR is linear in the bits: as nothing is read that the other writes, both maps add up, and common bits cancel.
         return make_swizzle(self.source_mask ^ other.source_mask, self.target_mask ^ other.target_mask)
 
     def through(self, layout: Layout, asked: str, *, holes: bool = False, below: Int | None = None) -> Swizzle:
@@ -131,15 +136,18 @@ class Swizzle(OffsetFunction, Drawable):
         pairs: list[tuple[int, int]] = []
         first = self.base + max(self.shift, 0)
         for source in range(first, first + self.bits):
+            # No index below the bound has this bit.
             if known_less_equal(below, 1 << source):
                 continue
             to, target = moved.of(source), moved.of(source - self.shift)
+            # Where the target is dropped, so is whatever was XORed into it.
             if not target or (to == 0 and holes):
                 continue
             if to == 0:
                 raise LayoutError(f"{asked}: {layout} drops bit {source}, which {self} reads")
             pairs.append((to, target))
         moved.check(max([0, *(max(pair) for pair in pairs)]))
+        # A swizzle has one shift for all of its bits.
         if len({to / target for to, target in pairs}) > 1:
             raise LayoutError(f"{asked}: {layout} moves the bits that {self} pairs by different distances")
         return make_swizzle(sum(to for to, _ in pairs), sum(target for _, target in pairs), asked)
@@ -174,6 +182,8 @@ class _Bits:
         """The offset of the index 1 << position, a power of two or 0; past the end the last mode continues."""
         start = 1
         for extent, step in self.modes[:-1]:
+            # The modes before hold log2(start) bits.  If this bit's range divides the extent, the bit lies wholly in
+            # this mode.
             width = (2 << position) // start
             if divides(width, extent):
                 return self._step(position, width // 2, extent, step)
@@ -203,6 +213,7 @@ class _Bits:
         reach, what = 1, f"its offsets across bit {top.bit_length() - 1}"
         live = [(extent, step) for extent, step in self.modes if not is_const(step, 0)]
         below = [(extent, step) for extent, step in live if not divides(2 * top, step)]
+        # In ascending order each mode begins where those below end at the earliest: so no sum carries.
         for extent, step in sorted(below, key=lambda mode: mode[1] if is_static(mode[1]) else 2 * top):
             if not is_static(step) or step < reach or step & (step - 1):
                 raise self._fail(extent, step, what)
@@ -329,6 +340,7 @@ class ComposedLayout(WrappedLayout, Drawable):
         if not is_const(self.offset, 0):
             raise LayoutError(f"{asked}: with the offset {self.offset} it has no inverse of this form",
                               hint="invert the layout with offset 0 and subtract the offset from the index")
+        # (S o L)^-1 = L^-1 o S, as S is its own inverse; ``through`` then finds S' with L^-1 o S = S' o L^-1.
         plain = side(self.layout)
         right = side is right_inverse
         if right:
@@ -343,6 +355,7 @@ class ComposedLayout(WrappedLayout, Drawable):
             return inverse
         if not is_static(count):
             raise FactError(f"{asked} needs to know that {count} is a multiple of {block}, which {sw} permutes")
+        # Whole blocks are permuted within themselves; below the first source bit the swizzle is the identity.
         whole = count // block * block or min(count, 1 << (sw.base + max(sw.shift, 0)))
         return inverse if whole == count else composition(inverse, Layout(whole, 1))
 

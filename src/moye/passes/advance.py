@@ -117,7 +117,7 @@ class _Advance:
         return not isinstance(op, ops.Binary) or op.kind not in _HOISTED or self.moves(op.a) or self.moves(op.b)
 
     def terms(self, operand: Operand) -> Iterator[Operand]:
-        """The summands of an offset, as far as the loop adds them."""
+        """The summands of an offset that the loop itself adds."""
         op = operand.op if isinstance(operand, Value) and self.moves(operand) else None
         if isinstance(op, ops.Binary) and op.kind == "add":
             yield from self.terms(op.a)

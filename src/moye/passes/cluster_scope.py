@@ -20,7 +20,7 @@ from moye.ir.nodes import Block, Func
 _LOOPS = (ops.For, ops.Loop)
 _MEETINGS = (ops.SyncThreads, ops.SyncWarp, ops.NamedBarrier, ops.Atomic)
 _HEARS, _TELLS = (*_MEETINGS, ops.MbarrierWait, ops.Load), (*_MEETINGS, ops.MbarrierArrive, ops.Store)
-"""What passes on within a block what its threads know."""
+"""The ops that pass on within a block what its threads know."""
 State = tuple[bool, bool]
 """Whether there were such accesses before the last arrival at the cluster's barrier, and since."""
 CLEAN: State = (False, False)
@@ -50,7 +50,7 @@ def _asks(op: ops.Op, mapped: set[int]) -> bool:
 
 
 def _orders(op: ops.Op) -> bool:
-    """Whether it is no plain access."""
+    """Whether an op is anything but a plain access."""
     return not isinstance(op, (ops.Load, ops.Store)) or op.order is not None
 
 
@@ -65,7 +65,8 @@ def _leaves(op: ops.Op) -> bool:
 
 @dataclass(slots=True)
 class _Flow:
-    """``accesses``: the ids of the ops that matter; ``found``: those that need the scope."""
+    """A walk through the blocks: ``accesses`` are the ids of the ops that matter, ``found`` those that need the
+    scope."""
 
     accesses: set[int]
     found: set[int]
@@ -89,7 +90,7 @@ class _Releases(_Flow):
     which barriers within the block pass on."""
 
     left: dict[tuple[int, bool], State] = field(default_factory=dict)
-    """By a region and whether it goes on there with ``continue``: what is so at the jumps."""
+    """The state at the jumps, by a region and whether the jump goes on there with ``continue``."""
 
     def block(self, block: Block, state: State, others: bool) -> State:
         for op, elsewhere in self.elsewhere(block):
@@ -97,6 +98,7 @@ class _Releases(_Flow):
         return state
 
     def op(self, op: ops.Op, state: State, others: bool) -> State:
+        # A barrier in the block hands on what its other threads did, so this thread's arrival publishes that, too.
         if others and isinstance(op, _HEARS) and _orders(op):
             state = state[0], True
         if isinstance(op, ops.MbarrierArrive) and op.rank is not None and any(state):
@@ -132,7 +134,7 @@ class _Acquires(_Flow):
     """Backwards: whether what other blocks may have written is read before the next barrier of the cluster."""
 
     on: dict[tuple[int, bool], bool] = field(default_factory=dict)
-    """By a region and whether it is its next iteration: what holds where a jump goes."""
+    """What holds where a jump goes, by a region and whether the jump goes to its next iteration."""
 
     def block(self, block: Block, needed: bool, others: bool) -> bool:
         for op, elsewhere in reversed(list(self.elsewhere(block))):
@@ -155,6 +157,8 @@ class _Acquires(_Flow):
 
     def region(self, op: ops.For | ops.Loop | ops.Scope, needed: bool, others: bool) -> bool:
         self.on[id(op), False], start = needed, needed
+        # Backwards over a single bit: the second round carries it from the body's start to its end, and a third adds
+        # nothing.
         for _ in range(2 if isinstance(op, _LOOPS) else 1):
             self.on[id(op), True] = start or needed
             start = self.block(op.body, start or needed, others) or (needed and isinstance(op, ops.For))

@@ -40,9 +40,11 @@ def packed_conversion(op: ops.Map) -> ops.Cast | None:
 
 
 def neighbours(ref: TileRef, extents: Sequence[Extent]) -> tuple[int, int] | None:
-    """(dimension, 4 or 2): where so many elements of a register tensor follow each other, None where nowhere."""
+    """The dimension along which 4 or 2 elements of a register tensor follow each other, and the count; None if there is
+    none."""
     if ref.buffer.space is not Space.REGISTER or ref.swizzle is not None:
         return None
+    # Four 8-bit elements fill a register; the conversion instructions take two.
     for count in (4, 2):
         for d, (extent, stride) in enumerate(zip(extents, ref.strides, strict=True)):
             if stride == 1 and isinstance(extent, int) and extent % count == 0:
@@ -92,6 +94,7 @@ def _widened(func: Func, op: ops.Map, i: int) -> list[ops.Op]:
     cast = ops.Cast(result=result, a=element, loc=op.loc)
     result.op = cast
     conversion = replace(op, dst=wide, sources=(source,), inputs=(element,), body=Block([cast]), value=result)
+    # The casts of this input read float16 now, which holds each of its values exactly.
     new = Value(dt.float16)
     for inner in op.body.ops:
         if isinstance(inner, ops.Cast) and inner.a is old:

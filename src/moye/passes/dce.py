@@ -1,4 +1,4 @@
-"""Func -> Func without what nobody uses: pure ops, reads and loads without users, register tensors never read.
+"""Func -> Func without what is not used: pure ops, reads and loads without users, register tensors never read.
 
 Contract: effects stay (stores to global and shared memory, barriers, prints, jumps); a load from memory whose value is
 unused goes.  Variables and register tensors live only through uses that themselves matter: an accumulator that nobody
@@ -20,6 +20,7 @@ def eliminate(func: Func) -> Func:
     """Remove dead ops."""
     marker = _Marker()
     before = -1
+    # A use in a later turn of a loop may make a variable live only after its assignments were passed, so go again.
     while marker.size != before:
         before = marker.size
         marker.block(func.body)
@@ -40,7 +41,7 @@ class _Marker:
 
     @property
     def size(self) -> int:
-        """What only a further walk can make use of."""
+        """The marks that only a further walk can make use of."""
         return len(self.variables) + len(self.buffers)
 
     def block(self, block: Block) -> bool:
@@ -59,8 +60,9 @@ class _Marker:
         return next((id(other) in self.kept for other in behind if _touches(other, op.buffer)), True)
 
     def op(self, op: ops.Op) -> bool:
-        """Whether an op is needed; what it uses is, then, too."""
+        """Whether an op is needed; if it is, what it uses is needed too."""
         if isinstance(op, ops.Assign):
+            # An assignment matters pair by pair: a variable that is never read keeps nothing alive.
             live = [source for var, source in op.pairs if var.id in self.variables]
             self.use(*live)
             return bool(live)

@@ -42,6 +42,7 @@ def _block(block: Block, readers: dict[int, list[ops.Op]]) -> None:
     for position, op in enumerate(block.ops):
         if not isinstance(op, ops.Map):
             continue
+        # The nearest producer first: folding it brings in its own sources, which an earlier one may feed.
         for earlier in range(position - 1, -1, -1):
             producer = block.ops[earlier]
             if isinstance(producer, ops.Map) and _feeds(producer, op, readers) \
@@ -61,6 +62,7 @@ def _feeds(producer: ops.Map, consumer: ops.Map, readers: dict[int, list[ops.Op]
         return False
     if not all(_same_elements(read, target) for read in reads):
         return False
+    # In one loop the consumer overwrites element i before the producer reads element i + 1, so these must not cross.
     return all(_same_elements(s, consumer.dst) for s in producer.sources if s.buffer is consumer.dst.buffer)
 
 
@@ -88,6 +90,7 @@ def _fold(producer: ops.Map, consumer: ops.Map, readers: dict[int, list[ops.Op]]
     value = _mapped(producer.value, fresh)
     kept = [(s, v) for s, v in zip(consumer.sources, consumer.inputs, strict=True)
             if s.buffer is not producer.dst.buffer]
+    # What the consumer read from the tile between is the producer's value now.
     taken: dict[int, Operand] = {v.id: value for s, v in zip(consumer.sources, consumer.inputs, strict=True)
                                  if s.buffer is producer.dst.buffer}
     consumer.body = Block(body + [_copied(op, taken) for op in consumer.body.ops])

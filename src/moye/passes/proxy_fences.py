@@ -26,6 +26,7 @@ def fenced_space(func: Func) -> str:
             elif written and ref.buffer.space in (Space.GLOBAL, Space.CLUSTER):
                 threads.add(ref.buffer)
     wrote, used = ({buffer for buffer in found if buffer.space is Space.GLOBAL} for found in (threads, units))
+    # Without __restrict__ two arguments may be one memory.
     if wrote & used or (wrote and used and not func.restrict):
         return EVERYTHING
     away = {buffer.root for buffer in threads if buffer.space is Space.CLUSTER}

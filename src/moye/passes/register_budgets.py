@@ -22,7 +22,7 @@ from moye.ir.nodes import Block, Func
 
 Budgets = dict[int, ops.SetMaxRegisters]
 def budgets(func: Func) -> Budgets | None:
-    """The last budget that each warp group sets, of those that set one; None where that cannot be told."""
+    """The last budget that each warp group sets, of those that set one; None if that cannot be told."""
     if func.threads % WARPGROUP or not any(isinstance(op, ops.SetMaxRegisters) for op in func.body.walk()):
         return {}
     found: Budgets = {}
@@ -37,13 +37,14 @@ def budgets(func: Func) -> Budgets | None:
 
 
 def at_launch(func: Func, registers: int | None = None) -> int:
-    """Registers of a thread when the kernel starts, at most; exactly where it has been compiled."""
+    """The most registers of a thread when the kernel starts; the exact number once it has been compiled."""
+    # Registers are handed out in multiples of 8 a thread (PTX ISA, setmaxnreg).
     most = REGISTERS // (func.threads * func.min_blocks) // REGISTER_UNIT * REGISTER_UNIT
     return min(most, MOST_GIVEN) if registers is None else -(-registers // REGISTER_UNIT) * REGISTER_UNIT
 
 
 def require_budgets(func: Func, registers: int | None = None) -> None:
-    """F6 where the budgets of all warp groups exceed what the block starts with."""
+    """Report F6 if the budgets of all warp groups exceed what the block starts with."""
     found = budgets(func)
     if found and (message := exceeded(func, found, at_launch(func, registers))):
         raise TraceError(f"{func.name}: {message}", hint=advice(found, at_launch(func, registers)), code="F6",
@@ -70,7 +71,7 @@ def advice(found: Mapping[int, ops.SetMaxRegisters], each: int) -> str | None:
 
 
 def _walk(block: Block, lanes: Sequence[Lane], group: int, found: Budgets) -> ops.Exit | None:
-    """Follow one warp group; where it leaves the block early."""
+    """Follow one warp group; the result is where it leaves the block early."""
     for op in block.ops:
         left: ops.Exit | None = None
         if isinstance(op, ops.SetMaxRegisters):
@@ -92,7 +93,7 @@ def _walk(block: Block, lanes: Sequence[Lane], group: int, found: Budgets) -> op
 
 
 def _branch(op: ops.If, lanes: Sequence[Lane], group: int, found: Budgets) -> ops.Exit | None:
-    """Either side; of both, each with its threads, none may set a budget or leave."""
+    """Follow the side that is taken.  If both are, each with some of the threads, neither may set a budget or leave."""
     taken = [bool(value_of(op.cond, lane)) for lane in lanes]
     if all(taken) or not any(taken):
         return _walk(op.then if taken[0] else op.orelse, lanes, group, found)

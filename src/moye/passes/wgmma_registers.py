@@ -26,7 +26,8 @@ def settle(func: Func) -> Func:
 
 @dataclass(slots=True)
 class _Walk:
-    """What is in flight at a point: accumulators by committed group, the oldest first; those of no group yet."""
+    """What is in flight at a point: accumulators by committed group, the oldest first; then those that no group has
+    yet."""
 
     groups: list[Buffers] = field(default_factory=list)
     uncommitted: Buffers = field(default_factory=dict)
@@ -68,6 +69,7 @@ class _Walk:
                 self.fence.registers = _joined(self.fence.registers, {known.id: known})
 
     def wait(self, op: ops.WgmmaWait) -> None:
+        # wgmma.wait_group n leaves at most the n newest groups in flight.
         done, flying = (self.groups[:-op.pending], self.groups[-op.pending:]) if op.pending else (self.groups, [])
         busy = {key for group in (*flying, self.uncommitted) for key in group}
         complete = {key: buffer for group in done for key, buffer in group.items() if key not in busy}
@@ -75,13 +77,14 @@ class _Walk:
         self.groups = flying
 
     def branches(self, op: ops.If) -> None:
-        """Either branch, and what may be in flight after one or the other."""
+        """Walk both branches, and join what may be in flight after either."""
         groups, uncommitted, fence = list(self.groups), dict(self.uncommitted), self.fence
         self.block(op.then)
         after = self.groups, self.uncommitted, self.fence
         self.groups, self.uncommitted, self.fence = groups, uncommitted, fence
         self.block(op.orelse)
         nothing: Buffers = {}
+        # Waits count groups from the newest, so the branches are joined from that end.
         newest = zip_longest(reversed(after[0]), reversed(self.groups), fillvalue=nothing)
         self.groups = [{**a, **b} for a, b in newest][::-1]
         self.uncommitted = {**after[1], **self.uncommitted}

@@ -79,6 +79,7 @@ class DiskCache:
         if data is None:
             return None
         found = _unpack(data)
+        # A damaged entry would be a miss for ever: without it the next ``put`` makes it whole.
         if found is None:
             _remove(path)
         return found
@@ -111,9 +112,12 @@ class DiskCache:
         if self.problem():
             return 0
         try:
+            # In the same folder, so that the rename stays inside one file system, where it is atomic.
             handle, aside = tempfile.mkstemp(prefix=".", suffix=_ASIDE, dir=path.parent)
             with os.fdopen(handle, "wb") as file:
                 file.write(data)
+            # Several processes may compile one kernel at once: the last rename wins, and all of them hold the same
+            # kernel.
             os.replace(aside, path)
             aside = None
         finally:
@@ -129,7 +133,9 @@ class DiskCache:
         known = _room.get(self.root, 0) - written
         if known < 0:                                   # the first time, and whenever there may be no room left
             if self.size() > limit:
+                # With room to spare, or each further ``put`` would have to prune again.
                 self.prune(limit - limit // 8)
+            # Other processes write too, so this process never counts on more than an eighth before it measures again.
             known = min(max(0, limit - self.size()), max(limit // 8, written))
         _room[self.root] = known
 
@@ -230,6 +236,7 @@ def _pack(blob: bytes, meta: Mapping[str, Any]) -> bytes:
 def _unpack(data: bytes) -> tuple[bytes, dict[str, Any]] | None:
     start = len(_MAGIC) + _DIGEST
     digest, body = data[len(_MAGIC):start], data[start:]
+    # The digest covers record and blob: a file cut short by a full disk or a crash is no entry.
     if len(body) < 4 or not data.startswith(_MAGIC) or hashlib.sha256(body).digest() != digest:
         return None
     end = 4 + int.from_bytes(body[:4], "little")

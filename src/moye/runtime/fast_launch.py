@@ -98,6 +98,7 @@ class Plans:
             return None
         classes = tuple(map(type, args))
         key = self._keys.setdefault(classes, _key_function(kinds))
+        # Plans are cheap to make again; keeping track of which are old would cost every launch.
         if len(self._plans) >= _LIMIT:
             self._plans.clear()
         try:
@@ -130,6 +131,7 @@ def _kind(spec: Any, x: Any) -> str:
         kind = _NUMBERS.get(type(x), "")
         return kind if spec.dtype.name in _OWN.get(kind, ()) else ""    # an annotation's dtype: values are checked
     if isinstance(spec, StaticSpec):
+        # 0.0 == -0.0 but they print differently, and nan equals nothing: floats are told apart by their text.
         return "unstable" if unstable(x) else "repr" if isinstance(x, float) else "static"
     return ""
 
@@ -229,6 +231,7 @@ def _body(writer: _Writer, spec: Specialised, ready: Ready, call: Call, args: tu
     values = "".join(f"{'p' if kinds[i] in _ARRAYS else 'a'}{i}, " for i in (leaf_args[n] for n in ready.sources))
     packed = _packed(writer, ready, call, leaf_args, kinds)
     lines.append("s = stream(ordinal)")
+    # Numbers would make most launches new ones, so only pointers are looked up.
     if not numbers:
         lines += [f"found = recent.get(({values}s))", "if found is not None:", "    config, params = found",
                   "    failed = call(config, function, params, None)",
@@ -273,6 +276,7 @@ def _unseen(writer: _Writer, spec: Specialised, call: Call, args: tuple[Any, ...
     lines = [f"if {' or '.join(moved)}: OTHERWISE"] if moved else []
     if _guards_on_scalars(spec.func):
         lines.append(f"check({_slot_list(call, leaf_args)}, grid)")
+    # A buffer each, so that threads need no lock: pop and append of a list are atomic.
     lines += ["try: buffer = pool.pop()", "except IndexError: buffer = refill()", "pack, memory, params = buffer"]
     if "int" in numbers or "float" in numbers:
         lines += [f"try: pack(memory, 0, {packed})",
@@ -283,6 +287,7 @@ def _unseen(writer: _Writer, spec: Specialised, call: Call, args: tuple[Any, ...
               "failed = call(config, function, params, None)", "if failed: failed = retry(config, params)",
               "pool.append(buffer)"]
     if not numbers:
+        # Without numbers a launch is fixed by its pointers and stream, so its packed parameters are kept as they are.
         lines.append(f"if len(recent) < {_RECENT}: recent[{values}s] = (config, refill(({packed}))[2])")
     return lines
 
@@ -335,9 +340,11 @@ def _moved(writer: _Writer, spec: Specialised, call: Call, leaf_args: Sequence[i
     arrays = [(i, leaf.ptr & 15) for i, leaf in zip(leaf_args, call.leaves, strict=True) if isinstance(leaf, ArrayInfo)]
     aligned = [f"p{i}" for i, low in arrays if not low]
     if aligned:
+        # One test for all pointers: a low bit of any of them is a low bit of the OR.
         found.append(f"({' | '.join(aligned)}) & 15")
     found += [f"p{i} & 15 != {low}" for i, low in arrays if low]
     for (i, bytes_i), (j, bytes_j) in _pairs(spec, call, leaf_args):
+        # Two ranges of bytes overlap exactly then.
         found.append(f"{writer.name(-bytes_j)} < p{j} - p{i} < {writer.name(bytes_i)}")
     for i in leaf_args:
         if kinds[i] == "int":
@@ -451,6 +458,7 @@ class Ready:
         self._smem, self._dependent = program.printed.dynamic_smem + smem, dependent
         slots = program.printed.slots
         moving = [slot.kind in ("ptr", "map", "scalar") for slot in slots]
+        # What moves comes first, so that one ``pack_into`` fills it and leaves the rest alone.
         self._order = [i for i, m in enumerate(moving) if m] + [i for i, m in enumerate(moving) if not m]
         self.slots = [slots[i] for i in self._order if moving[i]]
         self.sources = [slot.param for slot in self.slots]

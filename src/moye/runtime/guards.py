@@ -96,6 +96,7 @@ def _value(operand: Operand, names: dict[int, str], s: Sequence[Any], g: tuple[i
 
 
 def _shift_left(a: int, b: int) -> int:
+    # Python would make a number of any size of it, and the device none: such a guard has no value.
     if not 0 <= b < _MOST_BITS:
         raise ZeroDivisionError(f"a shift by {b}")
     return a << b

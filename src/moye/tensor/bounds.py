@@ -116,6 +116,7 @@ def _says(cond: Operand, index: Expr, extent: Int, negated: bool = False) -> boo
         return _says(op.a, index, extent, not negated)
     if not isinstance(op, ops.Binary):
         return False
+    # De Morgan: not (a or b) is not a and not b, so each side holds there as it does in a and b.
     if op.kind == ("lor" if negated else "land"):
         return _says(op.a, index, extent, negated) or _says(op.b, index, extent, negated)
     kind = _NEGATED.get(op.kind) if negated else op.kind
@@ -159,6 +160,7 @@ def require_index_at_launch(tensor: View, pending: Pending) -> bool:
     fields = {"bound": operand_of(bound), "extent": operand_of(extent)}  # type: ignore[arg-type]
     hint = _hint(entry, loop, tensor, extent)
     guard = builder().guard(inside.operand, message, fields, hint, _code(tensor) or "A12")
+    # Should something jump out of the loop later, its variable need not reach the bound, and the guard is dropped.
     if loop is not None and len(builder().func.guards) > before:
         loop.guards.append(guard)
     return loop is None
@@ -181,11 +183,13 @@ def _hint(entry: Int, loop: LoopBound | None, tensor: View, extent: Int) -> str 
 def _largest(entry: int | Expr) -> tuple[Scalar, LoopBound | None] | None:
     """The largest value of an entry that every launch reaches, with the loop that it counts in; None if unknown."""
     b = builder()
+    # A jump may have skipped this point, so no launch is sure to reach the index.
     if b.jumped:
         return None
     part = _loop_part(entry.operand) if isinstance(entry, Expr) else None
     if part is not None:
         return _largest_of_loop(*part)
+    # Under another condition than the loop's an index may never be reached, and must not be refused at launch.
     if b.conditions:
         return None
     if isinstance(entry, int):
@@ -224,12 +228,14 @@ def _largest_of_loop(loop: LoopBound, constant: int) -> tuple[Scalar, LoopBound]
 def _last(loop: LoopBound, most: Scalar) -> Scalar:
     """The largest value of the loop's variable that is at most ``most``; if threads start apart, that of any thread."""
     op, b = loop.loop, builder()
+    # Every number from start on is met, so the bound itself is.
     if isinstance(op.step, int) and op.step == 1:
         return most
     if expressible(op.start, b.parameters) and (isinstance(op.step, int) or expressible(op.step, b.parameters)):
         step: Any = op.step if isinstance(op.step, int) else Expr(op.step)
         start: Any = wrap(op.start)
         return expr.arithmetic("add", start, (most - start) // step * step)
+    # The start is not known at launch: the largest multiple of what divides it and each step is a bound all the same.
     return most if op.iv.divisor == 1 else most // op.iv.divisor * op.iv.divisor
 
 
@@ -243,6 +249,7 @@ def _unless_empty(inside: Scalar, entry: object, loop: LoopBound | None) -> Scal
         if isinstance(start, Value) else None
     if first is None:
         return inside
+    # A loop without iterations reaches no index: i + 1 beyond the extent is right then (prefetching one tile ahead).
     empty = expr.compare("le", wrap(loop.stop), first)
     return wrap(builder().binary("lor", inside.operand, operand_of(empty)))
 
@@ -273,6 +280,7 @@ def _limit_of(kind: str, other: Scalar, loop: LoopBound) -> Scalar | None:
     if kind in ("le", "eq"):
         return expr.arithmetic("add", other, 1)
     last = expr.arithmetic("sub", wrap(loop.stop), 1)
+    # i != n bounds i only if n is the last value: then the others stay below it.
     return other if kind == "ne" and expr.compare("eq", other, last) is True else None
 
 

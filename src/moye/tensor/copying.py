@@ -70,6 +70,7 @@ def emit_copy(op: CopyOp, dst: View, src: View, pred: object = None, *, zero_fil
         _require_static_registers(view, accesses.extents, strides)
     to, of = dst.tile_ref(accesses.strides[0]), src.tile_ref(accesses.strides[1])
     if at is not None:
+        # The elements of one access may lie apart in registers; memory has distance 1 there.
         to, of = (replace(ref, lane=_static(s[at])) for ref, s in zip((to, of), space.strides, strict=False))
     given = _predicate(pred, accesses)
     _judge(dst, src, given, pred, space, width if at is not None else 1, at or 0, zero_fill=zero_fill)
@@ -87,6 +88,7 @@ def _judge(dst: View, src: View, given: TileRef | Operand | None, pred: object, 
             continue
         if given is None or (write and zero_fill):
             judge(view, write)
+        # One condition for the whole copy: what it masks is not accessed at all.
         elif mask is None:
             judge(view, write, given)
         else:
@@ -96,6 +98,7 @@ def _judge(dst: View, src: View, given: TileRef | Operand | None, pred: object, 
 
 def _require_static_registers(view: View, extents: tuple[Int, ...], strides: tuple[Int, ...]) -> None:
     """Registers are named one by one, so only a repeated register may be read a dynamic number of times."""
+    # A register has no address, so an index that is known only while the kernel runs cannot name it.
     if view.space is Space.REGISTER and not all(isinstance(x, int) for x in extents) and \
             not all(_is(step, 0) for step in strides):
         raise TensorError(f"{view.label} lives in registers, which have no addresses: a copy with its layout "
@@ -160,6 +163,7 @@ def _unit_dimension(dst: View, src: View, space: IndexSpace, width: int) -> int 
     Registers are gathered and scattered, so any distance between them will do.
     """
     for d, extent in enumerate(space.extents):
+        # An access must not reach into the next step of another dimension, so the width divides the extent.
         if isinstance(extent, int) and extent % width == 0 \
                 and _runs(dst, src, space.strides[0][d]) and _runs(src, dst, space.strides[1][d]) \
                 and all(_is(s[d], 0) for s in space.strides[2:]):
@@ -178,6 +182,7 @@ def _is(x: Int, number: int) -> bool:
 
 
 def _divisor(x: Int) -> int:
+    # 0 is a multiple of every width: a power of two above all of them stands for it.
     return (abs(x) or 1 << 40) if isinstance(x, int) else x.divisor
 
 
@@ -185,10 +190,13 @@ def proven(view: View, strides: tuple[Int, ...], skip: int) -> int:
     """A number of bytes that every access address is known to be a multiple of."""
     if view.space is Space.REGISTER:
         return 1 << 20
+    # Every address is the first one plus multiples of the strides: the divisor of all of these divides it.  Along
+    # ``skip`` accesses move on by whole widths.
     known = view.alignment
     for d, stride in enumerate(strides):
         if d != skip:
             known = math.gcd(known, _divisor(stride) * view.dtype.bits // 8)
+    # A swizzle moves runs of 2^base elements as a whole, and proves nothing about longer ones.
     if view.swizzle is not None:
         known = math.gcd(known, (1 << view.swizzle.base) * view.dtype.bits // 8)
     return known
@@ -197,6 +205,7 @@ def proven(view: View, strides: tuple[Int, ...], skip: int) -> int:
 def _automatic_width(dst: View, src: View, space: IndexSpace) -> int:
     width = max(1, _WIDEST // dst.dtype.bits)
     while width > 1:
+        # Asked anew for each width: a dimension may hold vectors of 2 and none of 4.
         at = _unit_dimension(dst, src, space, width)
         needed = width * dst.dtype.bits // 8
         if at is not None and all(proven(view, space.strides[i], at) % needed == 0
@@ -261,6 +270,7 @@ def _padding(view: View, bad: Int, unit: int) -> str:
     """The stride to take instead of one that is not a multiple of ``unit``, named as a padding if it is one."""
     if not isinstance(bad, int):
         return f"make {bad} a multiple of {unit} elements"
+    # The next multiple, not the nearest: a smaller stride might let columns overlap.
     good = bad + unit - bad % unit
     layout = view.buffer.layout
     inner = layout.layout if isinstance(layout, ComposedLayout) else layout

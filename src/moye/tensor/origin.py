@@ -73,6 +73,7 @@ class Place:
         if not isinstance(self._before, Place):
             return self._before
         b = builder()
+        # A value of a closed block may not have been computed on the way to here.
         if self._known is not None and any(block is self._known[0] for block in b.open_blocks):
             return self._known[1]
         before = self._before.now()
@@ -134,6 +135,7 @@ class Origin:
         if len(mine) == len(modes):
             first = replace(self.tracks[0], modes=self.tracks[0].modes | frozenset(mine))
             return replace(self, tracks=(first, *self.tracks[1:]))
+        # The mode is none of the root's as a whole: coordinates of the view itself are followed from here on.
         own = replace(Origin.of(view).tracks[0], modes=frozenset(modes))
         return replace(self, tracks=(*self.tracks, own))
 

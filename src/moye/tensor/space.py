@@ -50,6 +50,7 @@ def _next_extent(heads: list[Leaf], layouts: Sequence[Layout], last: bool) -> In
             return first
         raise LayoutError(f"{_names(layouts)} have no common refinement: the extents {_list(extents)} are not known "
                           f"to be equal")
+    # A stride holds over a part of a mode only if the part divides its extent, so the next part divides every head.
     step = math.gcd(*(extent for extent in extents if isinstance(extent, int)))
     if step == 1:
         raise LayoutError(f"{_names(layouts)} have no common refinement: the extents {_list(extents)} share no factor")
@@ -85,6 +86,7 @@ def _refine(leaves: Sequence[list[Leaf]], layouts: Sequence[Layout]) -> list[tup
     longest = max(queues, key=len)
     if not longest:
         return []
+    # A mode of size 1 has nothing left: it repeats with stride 0 however the others are split.
     broadcast = [not queue for queue in queues]
     dims: list[tuple[Int, tuple[Int, ...]]] = []
     live = [queue for queue, is_one in zip(queues, broadcast, strict=True) if not is_one]
@@ -103,6 +105,7 @@ def _refine(leaves: Sequence[list[Leaf]], layouts: Sequence[Layout]) -> list[tup
 def _advance(queue: list[Leaf], step: Int) -> None:
     extent, stride = queue[0]
     if isinstance(extent, int) and isinstance(step, int) and extent != step:
+        # extent:stride is step:stride and (extent / step):(stride * step), one after the other.
         queue[0] = (extent // step, stride * step)
     else:
         queue.pop(0)

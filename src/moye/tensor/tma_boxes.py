@@ -107,6 +107,8 @@ def _span(asked: str, dtype: DType, layout: AnyLayout) -> int:
     swizzle, together = layout.swizzle, _PART * 8 // dtype.bits
     if layout.offset != 0:
         raise _broken(asked, f"the tile begins at offset {layout.offset} of its swizzle, and TMA needs 0")
+    # CU_TENSOR_MAP_SWIZZLE_32B, 64B, 128B: TMA permutes chunks of 16 bytes, by 1, 2 or 3 bits that lie 3 above the
+    # chunk's.
     if (1 << swizzle.base) != together or swizzle.shift != 3 or swizzle.bits > 3:
         base = together.bit_length() - 1
         raise _broken(asked, f"TMA has no swizzle {swizzle} of {dtype}", hint="it has " + ", ".join(
@@ -179,6 +181,7 @@ def _dimensions(asked: str, dtype: DType, modes: list[Leaves], moving: list[int]
         raise _broken(asked, f"the tile has runs of {inner * dtype.bits // 8} bytes along mode {unit}, and TMA copies "
                              f"multiples of {_PART}")
     dims, reached = [(unit, inner)], inner
+    # TMA packs a box without gaps, so a mode joins it only if its stride is what the box holds so far.
     rest = [mode for mode in moving if mode != unit]
     while following := [mode for mode in rest if modes[mode] and modes[mode][0][1] == reached]:
         mode = following[0]
@@ -227,6 +230,7 @@ def _require_places(asked: str, dtype: DType, boxes: tuple[TmaBox, ...], align: 
 def _parts(asked: str, dtype: DType, dims: list[tuple[int, int]], count: int,
            align: int) -> tuple[list[tuple[int, int]], tuple[int, int, int]]:
     """The dimensions of one part of a box, and how far the parts lie apart."""
+    # Split along the slowest dimension: each part is one run of shared memory then.
     last = max(d for d, (_, extent) in enumerate(dims) if extent > 1)
     mode, extent = dims[last]
     apart = math.prod(e for _, e in dims) // max(count, 1)

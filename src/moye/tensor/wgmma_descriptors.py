@@ -52,6 +52,7 @@ def descriptor(op: MmaOp, operand: str, tensor: View) -> Descriptor:
     together = ACCESS_BITS // tensor.dtype.bits
     row = together * width * 8 // ACCESS_BITS if width else together
     wanted, leading, stride = (_along_k if major == "k" else _along_rows)(rows, k, together, row)
+    # Two offsets are all that a descriptor says of a tile: it must be the canonical layout with these offsets.
     if wanted is None or tuple(map(coalesce, (rows, k))) != tuple(map(coalesce, wanted)):
         raise _not_canonical(op, operand, tensor, (rows, k, major, width))
     leading, stride = (x * tensor.dtype.bits // 8 for x in (leading, stride))
@@ -83,6 +84,8 @@ def _width(op: MmaOp, operand: str, tensor: View) -> int:
     swizzle = tensor.swizzle
     if swizzle is None or not swizzle.bits:
         return 0
+    # The hardware permutes chunks of 16 bytes, by bits that lie 3 above the chunk's (PTX ISA, shared-memory
+    # descriptor).
     base = (ACCESS_BITS // tensor.dtype.bits).bit_length() - 1
     if (swizzle.base, swizzle.shift) != (base, 3) or swizzle.bits not in _WIDTHS:
         listed = ", ".join(f"Sw<{bits},{base},3> of {width} bytes" for bits, width in reversed(_WIDTHS.items()))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -16,6 +17,7 @@ import pytest
 
 import moye as mo
 from moye.cuda.compiler import nvrtc
+from moye.cuda.compiler.sass import parse_sass
 from moye.cuda.printing.printer import print_kernel
 from moye.ir.text import to_text
 
@@ -140,6 +142,28 @@ def test_compiled(name, arch):
     compiled = nvrtc.compile_cubin(printed.source, printed.name, arch)
     assert (compiled.spill_stores, compiled.spill_loads, compiled.stack_frame) == (0, 0, 0)
     assert compiled.registers <= 65536 // traced(name).threads
+
+
+def test_pairs_are_converted_together():
+    """One instruction for two elements of C, none that takes words apart."""
+    printed = print_kernel(traced("warp_specialized"))
+    assert "part[i] = to_f16x2(tCrC[2 * i], tCrC[2 * i + 1]);" in printed.source
+    names = [i.name for i in parse_sass(nvrtc.compile_cubin(printed.source, printed.name, "sm_90a").sass)]
+    assert sum(name.startswith("F2FP") for name in names) == 32
+
+
+def test_descriptors_are_made_of_named_constants():
+    source = print_kernel(traced("warp_specialized")).source
+    assert "constexpr unsigned long long wgmma_sw128_16_1024 = 1ull << 62 | 1024ull / 16 << 32 | 16ull / 16 << 16;" \
+        in source
+    assert not re.search(r"0x[0-9a-f]{9,}", source)
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_names_are_no_numbers(name):
+    """What the user gave no name is called after what it is."""
+    numbered = re.findall(r"const \w+ (t\d+) = .*", print_kernel(traced(name)).source)
+    assert len(numbered) <= (name == "pipelined")
 
 
 def test_every_kernel_of_the_examples_is_here():

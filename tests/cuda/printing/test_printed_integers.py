@@ -93,6 +93,7 @@ def helper(kind):
 
 
 HELPERS = {name: helper(name) for name in ("floor_div", "floor_mod", "min", "max", "shl", "shr")}
+HELPERS["low16"] = lambda x: C(x.value if isinstance(x, C) else x, dt.int16)
 CASTS = {f"({dtype.cuda})": f"{dtype.name}_ ** " for dtype in DTYPES}
 
 

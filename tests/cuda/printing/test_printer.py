@@ -173,7 +173,19 @@ def test_helpers_show_both_lines():
     b = K("with_helper", (32, 1, 1), source="line one\nstep(x)  \\\nthree")
     b.where = Loc((Frame("caller.py", 7), Frame("with_helper.py", 2)))
     b.emit(ops.SyncThreads())
-    assert "// with_helper.py:2  step(x)  < caller.py:7\n    __syncthreads();" in print_kernel(b.func).source
+    assert "// caller.py:7\n    //   with_helper.py:2  step(x)\n    __syncthreads();" in print_kernel(b.func).source
+
+
+def test_a_call_is_told_once_and_again_after_another():
+    b = K("calls", (32, 1, 1))
+    for caller, line in ((7, 2), (7, 3), (8, 2), (8, 2)):
+        b.where = Loc((Frame("caller.py", caller), Frame("helper.py", line)))
+        b.emit(ops.SyncThreads())
+    b.where = Loc((Frame("caller.py", 8),))
+    b.emit(ops.SyncThreads())
+    notes = re.findall(r"//.*py.*", print_kernel(b.func).source)
+    assert notes == ["// caller.py:7", "//   helper.py:2", "//   helper.py:3", "// caller.py:8", "//   helper.py:2",
+                     "// caller.py:8"]
 
 
 def test_asserts_only_on_request():
@@ -205,7 +217,7 @@ def test_single_use_values_are_inlined_and_others_named():
     n = b.scalar("n", dt.int32)
     once, twice = n * 3, n + 7
     b.store(out, twice, once - twice)
-    assert body_of(b.func).split("\n")[:2] == ["    const int t0 = n + 7;", "out[t0] = n * 3 - t0;"]
+    assert body_of(b.func).split("\n")[:2] == ["    const int n_plus_7 = n + 7;", "out[n_plus_7] = n * 3 - n_plus_7;"]
 
 
 def test_values_used_in_a_deeper_loop_are_computed_outside():
@@ -213,7 +225,7 @@ def test_values_used_in_a_deeper_loop_are_computed_outside():
     out, n = b.tensor("out", dt.int32, 1), b.scalar("n", dt.int32)
     outside = n * 3
     b.loop(0, n, lambda i: b.store(out, i, outside), "i")
-    assert "const int t0 = n * 3;\nfor (int i = 0; i < n; ++i) {" in body_of(b.func)
+    assert "const int n_times_3 = n * 3;\nfor (int i = 0; i < n; ++i) {" in body_of(b.func)
 
 
 def test_a_name_of_the_user_is_not_shadowed_by_a_loop_index():
@@ -337,15 +349,15 @@ def test_floors_follow_facts():
 def test_reads_of_changed_variables_are_kept():
     body = body_of(cases.snapshots())
     assert "const int x_1 = x;\nx = n;\nout[0] = x_1;" in body
-    assert "const int t0 = x;\nx = y;\ny = t0;" in body  # swap
-    assert "const int t1 = out[7];\nout[7] = A[0] + 1;\nout[8] = t1;" in body
-    assert "const int t2 = out[9];\n__syncthreads();\nout[10] = t2;" in body
-    assert "    const int t3 = x + out[11];\n    x = 5;\n    out[12] = t3;" in body
+    assert "const int y_next = x;\nx = y;\ny = y_next;" in body  # swap
+    assert "const int t0 = out[7];\nout[7] = A[0] + 1;\nout[8] = t0;" in body
+    assert "const int t1 = out[9];\n__syncthreads();\nout[10] = t1;" in body
+    assert "    const int t2 = x + out[11];\n    x = 5;\n    out[12] = t2;" in body
 
 
 def test_shuffles_are_not_skipped_by_some_lanes():
     body = body_of(cases.warps())
-    choice = r"const float (t\d+) = __shfl_xor_sync\(0xffffffffu, f, 4\);\nchosen\[0\] = t\d+ \? \1 : 0.0f;"
+    choice = r"const float (t\d+) = __shfl_xor_sync\(0xffffffffu, f, 4\);\nchosen\[0\] = \w+ \? \1 : 0.0f;"
     assert re.search(choice, body)
 
 

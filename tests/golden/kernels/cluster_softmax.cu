@@ -2,8 +2,6 @@
 //   Y: float32 (8,16384):(Y_s0,1), 16-byte aligned
 //   X: float32 (8,16384):(X_s0,1), 16-byte aligned
 //   copy = TiledCopy(CopyAtom(UniversalCopy(uint128), float32), tv (256,4):(4,1), tile (1,1024))
-//   scratch: shared float32 8:1
-//   part: shared float32 2:1
 //   block (256, 1, 1), cluster (4, 1, 1)
 //   40 bytes of static shared memory
 
@@ -37,37 +35,37 @@ softmax_kernel(float* Y, const int Y_s0,
     // 16_cluster_reduction.py:26  row, bN = mo.block_idx().x // blocks, mo.size(X, 1) // blocks
     const int row = (int)blockIdx.x / 4;
     // 16_cluster_reduction.py:28  tXgX = thr.partition_S(mo.tile(X, (1, bN), (row, rank)))  # (CPY, CPY_M, CPY_N)
-    const int t0 = cluster_ctarank() * 4096;
-    const int t1 = tx * 4;
+    const int cluster_rank_times_4096 = cluster_ctarank() * 4096;
+    const int tx_times_4 = tx * 4;
     // 16_cluster_reduction.py:30  tXrX = mo.make_fragment_like(tXgX)  # (CPY, CPY_M, CPY_N)
     float tXrX[16];
     // 16_cluster_reduction.py:31  mo.copyto(copy, tXrX, tXgX)
     #pragma unroll
     for (int i = 0; i < 4; ++i) {
-        const float4 v = *(const float4*)&X[row * X_s0 + t0 + t1 + 1024 * i];
+        const float4 v = *(const float4*)&X[row * X_s0 + cluster_rank_times_4096 + tx_times_4 + 1024 * i];
         tXrX[4 * i] = v.x;
         tXrX[4 * i + 1] = v.y;
         tXrX[4 * i + 2] = v.z;
         tXrX[4 * i + 3] = v.w;
     }
     // 16_cluster_reduction.py:35  top = mo.block_reduce(tXrX.reduce("max"), scratch, "max")
-    float t2 = tXrX[0];
+    float top_part = tXrX[0];
     #pragma unroll
     for (int i = 1; i < 16; ++i) {
-        t2 = fmaxf(t2, tXrX[i]);
+        top_part = fmaxf(top_part, tXrX[i]);
     }
-    const float t3 = fmaxf(t2, __shfl_xor_sync(0xffffffffu, t2, 16));
-    const float t4 = fmaxf(t3, __shfl_xor_sync(0xffffffffu, t3, 8));
-    const float t5 = fmaxf(t4, __shfl_xor_sync(0xffffffffu, t4, 4));
-    const float t6 = fmaxf(t5, __shfl_xor_sync(0xffffffffu, t5, 2));
-    const bool t7 = tx % 32 == 0;
-    const float t8 = fmaxf(t6, __shfl_xor_sync(0xffffffffu, t6, 1));
-    if (t7) {
-        scratch[tx / 32] = t8;
+    const float top_part_1 = fmaxf(top_part, __shfl_xor_sync(0xffffffffu, top_part, 16));
+    const float top_part_2 = fmaxf(top_part_1, __shfl_xor_sync(0xffffffffu, top_part_1, 8));
+    const float top_part_3 = fmaxf(top_part_2, __shfl_xor_sync(0xffffffffu, top_part_2, 4));
+    const float top_part_4 = fmaxf(top_part_3, __shfl_xor_sync(0xffffffffu, top_part_3, 2));
+    const bool tx_mod_32_is_0 = tx % 32 == 0;
+    const float top_part_5 = fmaxf(top_part_4, __shfl_xor_sync(0xffffffffu, top_part_4, 1));
+    if (tx_mod_32_is_0) {
+        scratch[tx / 32] = top_part_5;
     }
     __syncthreads();
-    const float t9 = fmaxf(fmaxf(fmaxf(fmaxf(fmaxf(scratch[0], scratch[1]), scratch[2]), scratch[3]), scratch[4]), scratch[5]);
-    const float top = fmaxf(fmaxf(t9, scratch[6]), scratch[7]);
+    const float top_part_6 = fmaxf(fmaxf(fmaxf(fmaxf(fmaxf(scratch[0], scratch[1]), scratch[2]), scratch[3]), scratch[4]), scratch[5]);
+    const float top = fmaxf(fmaxf(top_part_6, scratch[6]), scratch[7]);
     __syncthreads();
     // 16_cluster_reduction.py:36  tXrX[...] = mo.exp(tXrX - top)
     #pragma unroll
@@ -75,18 +73,18 @@ softmax_kernel(float* Y, const int Y_s0,
         tXrX[i] = expf(tXrX[i] - top);
     }
     // 16_cluster_reduction.py:37  total = mo.block_reduce(tXrX.reduce("add"), scratch)
-    float t10 = tXrX[0];
+    float total_part = tXrX[0];
     #pragma unroll
     for (int i = 1; i < 16; ++i) {
-        t10 += tXrX[i];
+        total_part += tXrX[i];
     }
-    const float t11 = t10 + __shfl_xor_sync(0xffffffffu, t10, 16);
-    const float t12 = t11 + __shfl_xor_sync(0xffffffffu, t11, 8);
-    const float t13 = t12 + __shfl_xor_sync(0xffffffffu, t12, 4);
-    const float t14 = t13 + __shfl_xor_sync(0xffffffffu, t13, 2);
-    const float t15 = t14 + __shfl_xor_sync(0xffffffffu, t14, 1);
-    if (t7) {
-        scratch[tx / 32] = t15;
+    const float total_part_1 = total_part + __shfl_xor_sync(0xffffffffu, total_part, 16);
+    const float total_part_2 = total_part_1 + __shfl_xor_sync(0xffffffffu, total_part_1, 8);
+    const float total_part_3 = total_part_2 + __shfl_xor_sync(0xffffffffu, total_part_2, 4);
+    const float total_part_4 = total_part_3 + __shfl_xor_sync(0xffffffffu, total_part_3, 2);
+    const float total_part_5 = total_part_4 + __shfl_xor_sync(0xffffffffu, total_part_4, 1);
+    if (tx_mod_32_is_0) {
+        scratch[tx / 32] = total_part_5;
     }
     __syncthreads();
     const float total = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5] + scratch[6] + scratch[7];
@@ -108,18 +106,18 @@ softmax_kernel(float* Y, const int Y_s0,
     const unsigned part_3 = map_shared_rank(part_s, 3);
     const float highest_1 = fmaxf(highest, ld_cluster_float(part_3));
     // 16_cluster_reduction.py:47  whole += there[1] * mo.exp(there[0] - highest)
-    const float t16 = ld_cluster_float(part_0 + 4) * expf(ld_cluster_float(part_0) - highest_1) + 0.0f + ld_cluster_float(part_1 + 4) * expf(ld_cluster_float(part_1) - highest_1);
-    const float t17 = t16 + ld_cluster_float(part_2 + 4) * expf(ld_cluster_float(part_2) - highest_1) + ld_cluster_float(part_3 + 4) * expf(ld_cluster_float(part_3) - highest_1);
+    const float whole_part = ld_cluster_float(part_0 + 4) * expf(ld_cluster_float(part_0) - highest_1) + 0.0f + ld_cluster_float(part_1 + 4) * expf(ld_cluster_float(part_1) - highest_1);
+    const float whole_part_1 = whole_part + ld_cluster_float(part_2 + 4) * expf(ld_cluster_float(part_2) - highest_1) + ld_cluster_float(part_3 + 4) * expf(ld_cluster_float(part_3) - highest_1);
     // 16_cluster_reduction.py:48  tXrX[...] = tXrX * (mo.exp(top - highest) / whole)
-    const float t18 = expf(top - highest_1) / t17;
+    const float tXrX_part = expf(top - highest_1) / whole_part_1;
     #pragma unroll
     for (int i = 0; i < 16; ++i) {
-        tXrX[i] *= t18;
+        tXrX[i] *= tXrX_part;
     }
     // 16_cluster_reduction.py:49  mo.copyto(copy, tXgY, tXrX)
     #pragma unroll
     for (int i = 0; i < 4; ++i) {
-        *(float4*)&Y[row * Y_s0 + t0 + t1 + 1024 * i] = make_float4(tXrX[4 * i], tXrX[4 * i + 1], tXrX[4 * i + 2], tXrX[4 * i + 3]);
+        *(float4*)&Y[row * Y_s0 + cluster_rank_times_4096 + tx_times_4 + 1024 * i] = make_float4(tXrX[4 * i], tXrX[4 * i + 1], tXrX[4 * i + 2], tXrX[4 * i + 3]);
     }
     // 16_cluster_reduction.py:50  mo.cluster_sync()  # and has been read
     cluster_arrive_release();

@@ -13,13 +13,13 @@ copy_kernel(float* __restrict__ dst, const int dst_s1,
     // 01_copy.py:21  tid = mo.thread_idx().x
     const int tx = threadIdx.x;
     // 01_copy.py:22  gD = mo.tile(dst, tile_shape, (bx, by))  # (bM, bN)
-    const int t0 = (int)blockIdx.x * 32;
+    const int bx_times_32 = (int)blockIdx.x * 32;
     // 01_copy.py:24  tDgD = mo.parallelize(gD, thr_layout, tid)  # (THR_M, THR_N)
-    const int t1 = tx % 32;
-    const int t2 = tx / 32;
+    const int tx_mod_32 = tx % 32;
+    const int tx_div_32 = tx / 32;
     // 01_copy.py:26  mo.copyto(tDgD, tSgS)
     #pragma unroll
     for (int i = 0; i < 4; ++i) {
-        dst[t0 + by * dst_s1 * 32 + t1 + t2 * dst_s1 + i * dst_s1 * 8] = src[t0 + by * src_s1 * 32 + t1 + t2 * src_s1 + i * src_s1 * 8];
+        dst[bx_times_32 + by * dst_s1 * 32 + tx_mod_32 + tx_div_32 * dst_s1 + i * dst_s1 * 8] = src[bx_times_32 + by * src_s1 * 32 + tx_mod_32 + tx_div_32 * src_s1 + i * src_s1 * 8];
     }
 }

@@ -19,23 +19,23 @@ count_kernel(const float* __restrict__ x,
     // 07_reductions.py:51  tid = mo.thread_idx().x
     const int tx = threadIdx.x;
     // 07_reductions.py:53  above = mo.popcount(mo.ballot(gX[tid] > threshold))
-    const int t0 = (int)blockIdx.x * 256 + tx;
-    const int above = __popc(__ballot_sync(0xffffffffu, x[t0] > threshold));
+    const int bx_times_256_plus_tx = (int)blockIdx.x * 256 + tx;
+    const int above = __popc(__ballot_sync(0xffffffffu, x[bx_times_256_plus_tx] > threshold));
     // 07_reductions.py:54  if mo.lane_idx() == 0:
-    const bool t1 = tx % 32 == 0;
-    if (t1) {
+    const bool tx_mod_32_is_0 = tx % 32 == 0;
+    if (tx_mod_32_is_0) {
         // 07_reductions.py:55  mo.atomic_add(count, 0, above)
         red_add_relaxed_gpu_global(count, above);
     }
     // 07_reductions.py:56  most = mo.warp_reduce(int(gX[tid] * 1000), "max")
-    const int t2 = (int)(x[t0] * 1000.0f);
-    const int t3 = max(t2, __shfl_xor_sync(0xffffffffu, t2, 16));
-    const int t4 = max(t3, __shfl_xor_sync(0xffffffffu, t3, 8));
-    const int t5 = max(t4, __shfl_xor_sync(0xffffffffu, t4, 4));
-    const int t6 = max(t5, __shfl_xor_sync(0xffffffffu, t5, 2));
-    const int most = max(t6, __shfl_xor_sync(0xffffffffu, t6, 1));
+    const int most_part = (int)(x[bx_times_256_plus_tx] * 1000.0f);
+    const int most_part_1 = max(most_part, __shfl_xor_sync(0xffffffffu, most_part, 16));
+    const int most_part_2 = max(most_part_1, __shfl_xor_sync(0xffffffffu, most_part_1, 8));
+    const int most_part_3 = max(most_part_2, __shfl_xor_sync(0xffffffffu, most_part_2, 4));
+    const int most_part_4 = max(most_part_3, __shfl_xor_sync(0xffffffffu, most_part_3, 2));
+    const int most = max(most_part_4, __shfl_xor_sync(0xffffffffu, most_part_4, 1));
     // 07_reductions.py:57  if mo.lane_idx() == 0:
-    if (t1) {
+    if (tx_mod_32_is_0) {
         // 07_reductions.py:58  mo.atomic_max(largest, 0, most)
         red_max_relaxed_gpu_global(largest, most);
     }

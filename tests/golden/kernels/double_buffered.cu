@@ -7,8 +7,6 @@
 //   copy_B = TiledCopy(CopyAtom(CpAsync(float64, cache="always"), float32), tv (256,2):(2,1), tile (64,8))
 //   C: float32 (C_0,C_1):(1,C_s1), 16-byte aligned
 //   mma_C = TiledMMA(UniversalFMA(float32), atoms (32,8,1):(1,32,0))
-//   sA: shared float32 (128,8,2):(1,130,1040)
-//   sB: shared float32 (128,8,2):(1,130,1040)
 //   block (256, 1, 1)
 //   16632 bytes of static shared memory
 
@@ -34,28 +32,28 @@ matmul_kernel(const float* __restrict__ A, const int A_1, const int A_s1,
     const int tx = threadIdx.x;
     // 09_matmul_double_buffered.py:25  gA = mo.tile(A, (bM, bK), (bx, None))  # (bM, bK, k)
     const int k_tile_max = A_1 >> 3;
-    const int t0 = A_s1 * 8;
-    const int t1 = (int)blockIdx.x * 128;
+    const int A_s1_times_8 = A_s1 * 8;
+    const int bx_times_128 = (int)blockIdx.x * 128;
     // 09_matmul_double_buffered.py:26  gB = mo.tile(B, (bN, bK), (by, None))  # (bN, bK, k)
-    const int t2 = B_s1 * 8;
+    const int B_s1_times_8 = B_s1 * 8;
     // 09_matmul_double_buffered.py:30  tAgA = thr_copy_A.partition_S(gA)  # (CPY, CPY_M, CPY_K, k)
-    const int t3 = tx % 32;
-    const int t4 = t3 * 2;
-    const int t5 = tx / 32;
-    const int t6 = t1 + t4 + t5 * A_s1;
+    const int tx_mod_32 = tx % 32;
+    const int tx_mod_32_times_2 = tx_mod_32 * 2;
+    const int tx_div_32 = tx / 32;
+    const int tAgA_at = bx_times_128 + tx_mod_32_times_2 + tx_div_32 * A_s1;
     // 09_matmul_double_buffered.py:31  tAsA = thr_copy_A.partition_D(sA)  # (CPY, CPY_M, CPY_K, 2)
-    const int t7 = t4 + t5 * 130;
+    const int tAsA_at = tx_mod_32_times_2 + tx_div_32 * 130;
     // 09_matmul_double_buffered.py:33  tBgB = thr_copy_B.partition_S(gB)  # (CPY, CPY_N, CPY_K, k)
-    const int t8 = by * 128 + t4 + t5 * B_s1;
+    const int tBgB_at = by * 128 + tx_mod_32_times_2 + tx_div_32 * B_s1;
     // 09_matmul_double_buffered.py:35  mo.copyto(copy_A, tAsA[:, :, :, 0], tAgA[:, :, :, 0])
     #pragma unroll
     for (int i = 0; i < 2; ++i) {
-        cp_async_8(sA_s + 4 * (t7 + 64 * i), &A[t6 + 64 * i]);
+        cp_async_8(sA_s + 4 * (tAsA_at + 64 * i), &A[tAgA_at + 64 * i]);
     }
     // 09_matmul_double_buffered.py:36  mo.copyto(copy_B, tBsB[:, :, :, 0], tBgB[:, :, :, 0])
     #pragma unroll
     for (int i = 0; i < 2; ++i) {
-        cp_async_8(sB_s + 4 * (t7 + 64 * i), &B[t8 + 64 * i]);
+        cp_async_8(sB_s + 4 * (tAsA_at + 64 * i), &B[tBgB_at + 64 * i]);
     }
     // 09_matmul_double_buffered.py:42  tCrA = thr_mma.make_fragment_A(tCsA[:, :, :, 0])  # (MMA, MMA_M, MMA_K)
     float tCrA[32];
@@ -75,18 +73,18 @@ matmul_kernel(const float* __restrict__ A, const int A_1, const int A_s1,
     // 09_matmul_double_buffered.py:51  mo.copyto(tCrA[:, :, 0], tCsA_p[:, :, 0])
     #pragma unroll
     for (int i = 0; i < 4; ++i) {
-        tCrA[i] = sA[t3 + 32 * i];
+        tCrA[i] = sA[tx_mod_32 + 32 * i];
     }
     // 09_matmul_double_buffered.py:52  mo.copyto(tCrB[:, :, 0], tCsB_p[:, :, 0])
     #pragma unroll
     for (int i = 0; i < 16; ++i) {
-        tCrB[i] = sB[t5 + 8 * i];
+        tCrB[i] = sB[tx_div_32 + 8 * i];
     }
     // 09_matmul_double_buffered.py:54  for k_tile in range(k_tile_max):  # a loop of the kernel
     int smem_read = 0;
     int smem_write = 1;
-    int tCsA_p = t3;
-    int tCsB_p = t5;
+    int tCsA_p = tx_mod_32;
+    int tCsB_p = tx_div_32;
     for (int k_tile = 0; k_tile < k_tile_max; ++k_tile) {
         // 09_matmul_double_buffered.py:63  mo.copyto(tCrA[:, :, k_block_next], tCsA_p[:, :, k_block_next])
         #pragma unroll
@@ -101,21 +99,21 @@ matmul_kernel(const float* __restrict__ A, const int A_1, const int A_s1,
         // 09_matmul_double_buffered.py:65  if k_block == 0 and k_tile < k_tile_max - 1:
         if (k_tile < k_tile_max - 1) {
             // 09_matmul_double_buffered.py:66  mo.copyto(copy_A, tAsA[:, :, :, smem_write], tAgA[:, :, :, k_tile + 1])
-            const int t9 = t7 + smem_write * 1040;
-            const int t10 = k_tile + 1;
+            const int tAsA_at_1 = tAsA_at + smem_write * 1040;
+            const int k_tile_plus_1 = k_tile + 1;
             #pragma unroll
             for (int i = 0; i < 2; ++i) {
-                cp_async_8(sA_s + 4 * (t9 + 64 * i), &A[t6 + t10 * t0 + 64 * i]);
+                cp_async_8(sA_s + 4 * (tAsA_at_1 + 64 * i), &A[tAgA_at + k_tile_plus_1 * A_s1_times_8 + 64 * i]);
             }
             // 09_matmul_double_buffered.py:67  mo.copyto(copy_B, tBsB[:, :, :, smem_write], tBgB[:, :, :, k_tile + 1])
             #pragma unroll
             for (int i = 0; i < 2; ++i) {
-                cp_async_8(sB_s + 4 * (t9 + 64 * i), &B[t8 + t10 * t2 + 64 * i]);
+                cp_async_8(sB_s + 4 * (tAsA_at_1 + 64 * i), &B[tBgB_at + k_tile_plus_1 * B_s1_times_8 + 64 * i]);
             }
             // 09_matmul_double_buffered.py:65  if k_block == 0 and k_tile < k_tile_max - 1:
-            const int t11 = smem_read;
+            const int smem_write_next = smem_read;
             smem_read = smem_write;
-            smem_write = t11;
+            smem_write = smem_write_next;
         }
         // 09_matmul_double_buffered.py:69  mo.gemm(mma_C, tCrC, tCrA[:, :, k_block], tCrB[:, :, k_block], tCrC)
         #pragma unroll
@@ -126,118 +124,27 @@ matmul_kernel(const float* __restrict__ A, const int A_1, const int A_s1,
                 tCrC[i + 4 * j] += tCrA[i] * tCrB[j];
             }
         }
-        // 09_matmul_double_buffered.py:63  mo.copyto(tCrA[:, :, k_block_next], tCsA_p[:, :, k_block_next])
+        // 09_matmul_double_buffered.py:55  for k_block in mo.static_range(k_block_max):  # unrolled while tracing
         #pragma unroll
-        for (int i = 0; i < 4; ++i) {
-            tCrA[i + 8] = sA[tCsA_p + 260 + 32 * i];
-        }
-        // 09_matmul_double_buffered.py:64  mo.copyto(tCrB[:, :, k_block_next], tCsB_p[:, :, k_block_next])
-        #pragma unroll
-        for (int i = 0; i < 16; ++i) {
-            tCrB[i + 32] = sB[tCsB_p + 260 + 8 * i];
-        }
-        // 09_matmul_double_buffered.py:69  mo.gemm(mma_C, tCrC, tCrA[:, :, k_block], tCrB[:, :, k_block], tCrC)
-        #pragma unroll
-        for (int i = 0; i < 4; ++i) {
+        for (int k_block = 1; k_block < 7; ++k_block) {
+            // 09_matmul_double_buffered.py:63  mo.copyto(tCrA[:, :, k_block_next], tCsA_p[:, :, k_block_next])
             #pragma unroll
-            for (int jj = 0; jj < 16; ++jj) {
-                const int j = i & 1 ? 15 - jj : jj;
-                tCrC[i + 4 * j] += tCrA[i + 4] * tCrB[j + 16];
+            for (int i = 0; i < 4; ++i) {
+                tCrA[i + 4 * k_block + 4] = sA[tCsA_p + 130 * k_block + 130 + 32 * i];
             }
-        }
-        // 09_matmul_double_buffered.py:63  mo.copyto(tCrA[:, :, k_block_next], tCsA_p[:, :, k_block_next])
-        #pragma unroll
-        for (int i = 0; i < 4; ++i) {
-            tCrA[i + 12] = sA[tCsA_p + 390 + 32 * i];
-        }
-        // 09_matmul_double_buffered.py:64  mo.copyto(tCrB[:, :, k_block_next], tCsB_p[:, :, k_block_next])
-        #pragma unroll
-        for (int i = 0; i < 16; ++i) {
-            tCrB[i + 48] = sB[tCsB_p + 390 + 8 * i];
-        }
-        // 09_matmul_double_buffered.py:69  mo.gemm(mma_C, tCrC, tCrA[:, :, k_block], tCrB[:, :, k_block], tCrC)
-        #pragma unroll
-        for (int i = 0; i < 4; ++i) {
+            // 09_matmul_double_buffered.py:64  mo.copyto(tCrB[:, :, k_block_next], tCsB_p[:, :, k_block_next])
             #pragma unroll
-            for (int jj = 0; jj < 16; ++jj) {
-                const int j = i & 1 ? 15 - jj : jj;
-                tCrC[i + 4 * j] += tCrA[i + 8] * tCrB[j + 32];
+            for (int i = 0; i < 16; ++i) {
+                tCrB[i + 16 * k_block + 16] = sB[tCsB_p + 130 * k_block + 130 + 8 * i];
             }
-        }
-        // 09_matmul_double_buffered.py:63  mo.copyto(tCrA[:, :, k_block_next], tCsA_p[:, :, k_block_next])
-        #pragma unroll
-        for (int i = 0; i < 4; ++i) {
-            tCrA[i + 16] = sA[tCsA_p + 520 + 32 * i];
-        }
-        // 09_matmul_double_buffered.py:64  mo.copyto(tCrB[:, :, k_block_next], tCsB_p[:, :, k_block_next])
-        #pragma unroll
-        for (int i = 0; i < 16; ++i) {
-            tCrB[i + 64] = sB[tCsB_p + 520 + 8 * i];
-        }
-        // 09_matmul_double_buffered.py:69  mo.gemm(mma_C, tCrC, tCrA[:, :, k_block], tCrB[:, :, k_block], tCrC)
-        #pragma unroll
-        for (int i = 0; i < 4; ++i) {
+            // 09_matmul_double_buffered.py:69  mo.gemm(mma_C, tCrC, tCrA[:, :, k_block], tCrB[:, :, k_block], tCrC)
             #pragma unroll
-            for (int jj = 0; jj < 16; ++jj) {
-                const int j = i & 1 ? 15 - jj : jj;
-                tCrC[i + 4 * j] += tCrA[i + 12] * tCrB[j + 48];
-            }
-        }
-        // 09_matmul_double_buffered.py:63  mo.copyto(tCrA[:, :, k_block_next], tCsA_p[:, :, k_block_next])
-        #pragma unroll
-        for (int i = 0; i < 4; ++i) {
-            tCrA[i + 20] = sA[tCsA_p + 650 + 32 * i];
-        }
-        // 09_matmul_double_buffered.py:64  mo.copyto(tCrB[:, :, k_block_next], tCsB_p[:, :, k_block_next])
-        #pragma unroll
-        for (int i = 0; i < 16; ++i) {
-            tCrB[i + 80] = sB[tCsB_p + 650 + 8 * i];
-        }
-        // 09_matmul_double_buffered.py:69  mo.gemm(mma_C, tCrC, tCrA[:, :, k_block], tCrB[:, :, k_block], tCrC)
-        #pragma unroll
-        for (int i = 0; i < 4; ++i) {
-            #pragma unroll
-            for (int jj = 0; jj < 16; ++jj) {
-                const int j = i & 1 ? 15 - jj : jj;
-                tCrC[i + 4 * j] += tCrA[i + 16] * tCrB[j + 64];
-            }
-        }
-        // 09_matmul_double_buffered.py:63  mo.copyto(tCrA[:, :, k_block_next], tCsA_p[:, :, k_block_next])
-        #pragma unroll
-        for (int i = 0; i < 4; ++i) {
-            tCrA[i + 24] = sA[tCsA_p + 780 + 32 * i];
-        }
-        // 09_matmul_double_buffered.py:64  mo.copyto(tCrB[:, :, k_block_next], tCsB_p[:, :, k_block_next])
-        #pragma unroll
-        for (int i = 0; i < 16; ++i) {
-            tCrB[i + 96] = sB[tCsB_p + 780 + 8 * i];
-        }
-        // 09_matmul_double_buffered.py:69  mo.gemm(mma_C, tCrC, tCrA[:, :, k_block], tCrB[:, :, k_block], tCrC)
-        #pragma unroll
-        for (int i = 0; i < 4; ++i) {
-            #pragma unroll
-            for (int jj = 0; jj < 16; ++jj) {
-                const int j = i & 1 ? 15 - jj : jj;
-                tCrC[i + 4 * j] += tCrA[i + 20] * tCrB[j + 80];
-            }
-        }
-        // 09_matmul_double_buffered.py:63  mo.copyto(tCrA[:, :, k_block_next], tCsA_p[:, :, k_block_next])
-        #pragma unroll
-        for (int i = 0; i < 4; ++i) {
-            tCrA[i + 28] = sA[tCsA_p + 910 + 32 * i];
-        }
-        // 09_matmul_double_buffered.py:64  mo.copyto(tCrB[:, :, k_block_next], tCsB_p[:, :, k_block_next])
-        #pragma unroll
-        for (int i = 0; i < 16; ++i) {
-            tCrB[i + 112] = sB[tCsB_p + 910 + 8 * i];
-        }
-        // 09_matmul_double_buffered.py:69  mo.gemm(mma_C, tCrC, tCrA[:, :, k_block], tCrB[:, :, k_block], tCrC)
-        #pragma unroll
-        for (int i = 0; i < 4; ++i) {
-            #pragma unroll
-            for (int jj = 0; jj < 16; ++jj) {
-                const int j = i & 1 ? 15 - jj : jj;
-                tCrC[i + 4 * j] += tCrA[i + 24] * tCrB[j + 96];
+            for (int i = 0; i < 4; ++i) {
+                #pragma unroll
+                for (int jj = 0; jj < 16; ++jj) {
+                    const int j = i & 1 ? 15 - jj : jj;
+                    tCrC[i + 4 * j] += tCrA[i + 4 * k_block] * tCrB[j + 16 * k_block];
+                }
             }
         }
         // 09_matmul_double_buffered.py:58  mo.cp_async_wait()
@@ -245,19 +152,19 @@ matmul_kernel(const float* __restrict__ A, const int A_1, const int A_s1,
         // 09_matmul_double_buffered.py:59  mo.sync_threads()
         __syncthreads();
         // 09_matmul_double_buffered.py:60  tCsA_p = tCsA[:, :, :, smem_read]
-        const int t12 = smem_read * 1040;
-        const int t13 = t3 + t12;
+        const int smem_read_times_k_block = smem_read * 1040;
+        const int tCsA_p_at = tx_mod_32 + smem_read_times_k_block;
         // 09_matmul_double_buffered.py:61  tCsB_p = tCsB[:, :, :, smem_read]
-        const int t14 = t5 + t12;
+        const int tCsB_p_at = tx_div_32 + smem_read_times_k_block;
         // 09_matmul_double_buffered.py:63  mo.copyto(tCrA[:, :, k_block_next], tCsA_p[:, :, k_block_next])
         #pragma unroll
         for (int i = 0; i < 4; ++i) {
-            tCrA[i] = sA[t13 + 32 * i];
+            tCrA[i] = sA[tCsA_p_at + 32 * i];
         }
         // 09_matmul_double_buffered.py:64  mo.copyto(tCrB[:, :, k_block_next], tCsB_p[:, :, k_block_next])
         #pragma unroll
         for (int i = 0; i < 16; ++i) {
-            tCrB[i] = sB[t14 + 8 * i];
+            tCrB[i] = sB[tCsB_p_at + 8 * i];
         }
         // 09_matmul_double_buffered.py:69  mo.gemm(mma_C, tCrC, tCrA[:, :, k_block], tCrB[:, :, k_block], tCrC)
         #pragma unroll
@@ -269,15 +176,15 @@ matmul_kernel(const float* __restrict__ A, const int A_1, const int A_s1,
             }
         }
         // 09_matmul_double_buffered.py:54  for k_tile in range(k_tile_max):  # a loop of the kernel
-        tCsA_p = t13;
-        tCsB_p = t14;
+        tCsA_p = tCsA_p_at;
+        tCsB_p = tCsB_p_at;
     }
     // 09_matmul_double_buffered.py:70  mo.copyto(tCgC, tCrC)
     #pragma unroll
     for (int j = 0; j < 16; ++j) {
         #pragma unroll
         for (int i = 0; i < 4; ++i) {
-            C[t1 + by * C_s1 * 128 + t3 + t5 * C_s1 + 32 * i + j * C_s1 * 8] = tCrC[i + 4 * j];
+            C[bx_times_128 + by * C_s1 * 128 + tx_mod_32 + tx_div_32 * C_s1 + 32 * i + j * C_s1 * 8] = tCrC[i + 4 * j];
         }
     }
 }

@@ -12,9 +12,9 @@ gelu_kernel(float* __restrict__ out, const int out_s1,
     // 08_elementwise.py:25  tid = mo.thread_idx().x
     const int tx = threadIdx.x;
     // 08_elementwise.py:26  tXgX = mo.parallelize(mo.tile(x, (BM, BN), (bx, by)), THREADS, tid)  # (2, 8)
-    const int t0 = (int)blockIdx.x * 64;
-    const int t1 = tx % 32;
-    const int t2 = tx / 32;
+    const int bx_times_64 = (int)blockIdx.x * 64;
+    const int tx_mod_32 = tx % 32;
+    const int tx_div_32 = tx / 32;
     // 08_elementwise.py:28  a = mo.make_fragment_like(tXgX)  # (2, 8)
     float a[16];
     // 08_elementwise.py:29  mo.copyto(a, tXgX)
@@ -22,7 +22,7 @@ gelu_kernel(float* __restrict__ out, const int out_s1,
     for (int j = 0; j < 8; ++j) {
         #pragma unroll
         for (int i = 0; i < 2; ++i) {
-            a[i + 2 * j] = x[t0 + by * x_s1 * 32 + t1 + t2 * x_s1 + 32 * i + j * x_s1 * 4];
+            a[i + 2 * j] = x[bx_times_64 + by * x_s1 * 32 + tx_mod_32 + tx_div_32 * x_s1 + 32 * i + j * x_s1 * 4];
         }
     }
     // 08_elementwise.py:31  mo.copyto(tOgO, scale * a * (1 + mo.tanh(inner)) / 2)
@@ -36,7 +36,7 @@ gelu_kernel(float* __restrict__ out, const int out_s1,
     for (int j = 0; j < 8; ++j) {
         #pragma unroll
         for (int i = 0; i < 2; ++i) {
-            out[t0 + by * out_s1 * 32 + t1 + t2 * out_s1 + 32 * i + j * out_s1 * 4] = frag9[i + 2 * j];
+            out[bx_times_64 + by * out_s1 * 32 + tx_mod_32 + tx_div_32 * out_s1 + 32 * i + j * out_s1 * 4] = frag9[i + 2 * j];
         }
     }
 }

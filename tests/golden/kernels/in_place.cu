@@ -9,10 +9,10 @@ in_place_kernel(float* __restrict__ x, const int x_s1,
     // 08_elementwise.py:38  tid = mo.thread_idx().x
     const int tx = threadIdx.x;
     // 08_elementwise.py:39  tXgX = mo.parallelize(mo.tile(x, (BM, BN), (bx, by)), THREADS, tid)  # (2, 8)
-    const int t0 = (int)blockIdx.x * 64;
-    const int t1 = x_s1 * 4;
-    const int t2 = tx % 32;
-    const int t3 = t0 + (int)blockIdx.y * x_s1 * 32 + t2 + tx / 32 * x_s1;
+    const int bx_times_64 = (int)blockIdx.x * 64;
+    const int x_s1_times_4 = x_s1 * 4;
+    const int tx_mod_32 = tx % 32;
+    const int tXgX_at = bx_times_64 + (int)blockIdx.y * x_s1 * 32 + tx_mod_32 + tx / 32 * x_s1;
     // 08_elementwise.py:42  a = mo.make_fragment_like(tXgX)  # (2, 8)
     float a[16];
     // 08_elementwise.py:43  b = mo.make_fragment_like(tBgB)  # (2, 1)
@@ -22,13 +22,13 @@ in_place_kernel(float* __restrict__ x, const int x_s1,
     for (int j = 0; j < 8; ++j) {
         #pragma unroll
         for (int i = 0; i < 2; ++i) {
-            a[i + 2 * j] = x[t3 + 32 * i + j * t1];
+            a[i + 2 * j] = x[tXgX_at + 32 * i + j * x_s1_times_4];
         }
     }
     // 08_elementwise.py:45  mo.copyto(b, tBgB)
     #pragma unroll
     for (int i = 0; i < 2; ++i) {
-        b[i] = bias[t0 + t2 + 32 * i];
+        b[i] = bias[bx_times_64 + tx_mod_32 + 32 * i];
     }
     // 08_elementwise.py:46  a[...] = mo.exp(-abs(a))
     #pragma unroll
@@ -63,7 +63,7 @@ in_place_kernel(float* __restrict__ x, const int x_s1,
     for (int j = 0; j < 8; ++j) {
         #pragma unroll
         for (int i = 0; i < 2; ++i) {
-            x[t3 + 32 * i + j * t1] = a[i + 2 * j];
+            x[tXgX_at + 32 * i + j * x_s1_times_4] = a[i + 2 * j];
         }
     }
 }

@@ -1,7 +1,7 @@
 // matmul_kernel
 //   A: float32 (A_0,A_1):(A_s0,1), 16-byte aligned
 //   sA_layout = (16,8):(8,1)
-//   copy_A = TiledCopy(CopyAtom(CpAsync(uint128, cache="always"), float32), tv ((2,16),4):((64,1),16), tile (1...
+//   copy_A = TiledCopy(CopyAtom(CpAsync(uint128, cache="always"), float32), tv ((2,16),4):((64,1),16), tile (16,8))
 //   read_A = TiledCopy(CopyAtom(LdMatrix(4), float32), tv ((4,8),((2,2),1,1)):((16,1),((8,64),0,0)), tile (16,8))
 //   B: float32 (B_0,B_1):(B_s0,1), 16-byte aligned
 //   sB_layout = (8,8):(8,1)
@@ -9,8 +9,6 @@
 //   read_B = TiledCopy(CopyAtom(LdMatrix(2), float32), tv ((4,8),(2,1,1)):((8,1),(32,0,0)), tile (8,8))
 //   C: float32 (C_0,C_1):(1,C_s1), 16-byte aligned
 //   mma_C = TiledMMA(SM80_16x8x8_F32TF32TF32F32_TN, atoms (1,1,1):(0,0,0))
-//   sA: shared float32 (16,8):(8,1)
-//   sB: shared float32 (8,8):(8,1)
 //   block (32, 1, 1)
 //   768 bytes of static shared memory
 
@@ -55,15 +53,15 @@ matmul_kernel(const float* __restrict__ A, const int A_1, const int A_s0,
     // 11_matmul_ldmatrix.py:24  tid = mo.thread_idx().x
     const int tx = threadIdx.x;
     // 11_matmul_ldmatrix.py:33  tAgA = thr_copy_A.partition_S(gA)  # (CPY, CPY_M, CPY_K, k)
-    const int t0 = bx * A_s0 * 16 + tx % 2 * 4 + tx / 2 * A_s0;
+    const int tAgA_at = bx * A_s0 * 16 + tx % 2 * 4 + tx / 2 * A_s0;
     // 11_matmul_ldmatrix.py:34  tAsA = thr_copy_A.partition_D(sA)  # (CPY, CPY_M, CPY_K)
-    const int t1 = tx * 4;
+    const int tx_times_4 = tx * 4;
     // 11_matmul_ldmatrix.py:36  tBgB = thr_copy_B.partition_S(gB)  # (CPY, CPY_N, CPY_K, k)
-    const int t2 = tx % 4;
-    const int t3 = tx / 4;
-    const int t4 = by * B_s0 * 8 + t2 * 2 + t3 * B_s0;
+    const int tx_mod_4 = tx % 4;
+    const int tx_div_4 = tx / 4;
+    const int tBgB_at = by * B_s0 * 8 + tx_mod_4 * 2 + tx_div_4 * B_s0;
     // 11_matmul_ldmatrix.py:37  tBsB = thr_copy_B.partition_D(sB)  # (CPY, CPY_N, CPY_K)
-    const int t5 = tx * 2;
+    const int tx_times_2 = tx * 2;
     // 11_matmul_ldmatrix.py:41  tCrA = thr_mma.partition_fragment_A(sA)  # (MMA, MMA_M, MMA_K), tf32
     float tCrA[4];
     // 11_matmul_ldmatrix.py:42  tCrB = thr_mma.partition_fragment_B(sB)  # (MMA, MMA_N, MMA_K), tf32
@@ -76,30 +74,30 @@ matmul_kernel(const float* __restrict__ A, const int A_1, const int A_s0,
         tCrC[i] = 0.0f;
     }
     // 11_matmul_ldmatrix.py:47  tXsA = thr_read_A.partition_S(sA)  # (CPY, CPY_M, CPY_K)
-    const int t6 = tx % 16 * 8 + tx / 16 * 4;
+    const int tXsA_at = tx % 16 * 8 + tx / 16 * 4;
     // 11_matmul_ldmatrix.py:50  tXsB = thr_read_B.partition_S(sB)  # (CPY, CPY_N, CPY_K)
-    const int t7 = tx % 8 * 8 + tx / 8 % 2 * 4;
+    const int tXsB_at = tx % 8 * 8 + tx / 8 % 2 * 4;
     // 11_matmul_ldmatrix.py:53  for k in range(mo.size(tAgA, 3)):
     for (int k = 0; k < (A_1 >> 3); ++k) {
         // 11_matmul_ldmatrix.py:54  mo.copyto(copy_A, tAsA, tAgA[:, :, :, k])
-        const int t8 = k * 8;
-        cp_async_16(sA_s + 4 * t1, &A[t0 + t8]);
+        const int k_times_8 = k * 8;
+        cp_async_16(sA_s + 4 * tx_times_4, &A[tAgA_at + k_times_8]);
         // 11_matmul_ldmatrix.py:55  mo.copyto(copy_B, tBsB, tBgB[:, :, :, k])
-        cp_async_8(sB_s + 4 * t5, &B[t4 + t8]);
+        cp_async_8(sB_s + 4 * tx_times_2, &B[tBgB_at + k_times_8]);
         // 11_matmul_ldmatrix.py:56  mo.cp_async_wait()
         cp_async_wait_all();
         // 11_matmul_ldmatrix.py:57  mo.sync_threads()
         __syncthreads();
         // 11_matmul_ldmatrix.py:58  mo.copyto(read_A, tXrA, tXsA)
         unsigned w0, w1, w2, w3;
-        ldmatrix_x4(w0, w1, w2, w3, sA_s + 4 * t6);
+        ldmatrix_x4(w0, w1, w2, w3, sA_s + 4 * tXsA_at);
         tCrA[0] = __uint_as_float(w0);
         tCrA[1] = __uint_as_float(w1);
         tCrA[2] = __uint_as_float(w2);
         tCrA[3] = __uint_as_float(w3);
         // 11_matmul_ldmatrix.py:59  mo.copyto(read_B, tXrB, tXsB)
         unsigned w0_1, w1_1;
-        ldmatrix_x2(w0_1, w1_1, sB_s + 4 * t7);
+        ldmatrix_x2(w0_1, w1_1, sB_s + 4 * tXsB_at);
         tCrB[0] = __uint_as_float(w0_1);
         tCrB[1] = __uint_as_float(w1_1);
         // 11_matmul_ldmatrix.py:60  mo.gemm(mma_C, tCrC, tCrA, tCrB, tCrC)
@@ -115,7 +113,7 @@ matmul_kernel(const float* __restrict__ A, const int A_1, const int A_s0,
     for (int j = 0; j < 2; ++j) {
         #pragma unroll
         for (int i = 0; i < 2; ++i) {
-            C[bx * 16 + by * C_s1 * 8 + t2 * C_s1 * 2 + t3 + i * C_s1 + 8 * j] = tCrC[i + 2 * j];
+            C[bx * 16 + by * C_s1 * 8 + tx_mod_4 * C_s1 * 2 + tx_div_4 + i * C_s1 + 8 * j] = tCrC[i + 2 * j];
         }
     }
 }

@@ -2,15 +2,14 @@
 //   A: float32 (A_0,A_1):(1,A_s1), 16-byte aligned
 //   sA_layout = (16,8):(1,16)
 //   copy_A = TiledCopy(CopyAtom(CpAsync(uint128, cache="always"), float32), tv (32,4):(4,1), tile (16,8))
-//   read_A = TiledCopy(CopyAtom(UniversalCopy(float32), float32), tv ((4,8),((2,2),1,1)):((16,1),((8,64),0,0))...
+//   read_A = TiledCopy(CopyAtom(UniversalCopy(float32), float32), tv ((4,8),((2,2),1,1)):((16,1),((8,64),0,0)), tile
+//       (16,8))
 //   B: float32 (B_0,B_1):(B_s0,1), 16-byte aligned
 //   sB_layout = (8,8):(8,1)
 //   copy_B = TiledCopy(CopyAtom(CpAsync(float64, cache="always"), float32), tv ((4,8),2):((16,1),8), tile (8,8))
 //   read_B = TiledCopy(CopyAtom(LdMatrix(2), float32), tv ((4,8),(2,1,1)):((8,1),(32,0,0)), tile (8,8))
 //   C: float32 (C_0,C_1):(1,C_s1), 16-byte aligned
 //   mma_C = TiledMMA(SM80_16x8x8_F32TF32TF32F32_TN, atoms (1,1,1):(0,0,0))
-//   sA: shared float32 (16,8):(1,16)
-//   sB: shared float32 (8,8):(8,1)
 //   block (32, 1, 1)
 //   768 bytes of static shared memory
 
@@ -51,19 +50,19 @@ matmul_kernel(const float* __restrict__ A, const int A_1, const int A_s1,
     // 11_matmul_ldmatrix.py:24  tid = mo.thread_idx().x
     const int tx = threadIdx.x;
     // 11_matmul_ldmatrix.py:28  gA = mo.tile(A, (bM, bK), (bx, None))  # (bM, bK, k)
-    const int t0 = A_s1 * 8;
-    const int t1 = (int)blockIdx.x * 16;
+    const int A_s1_times_8 = A_s1 * 8;
+    const int bx_times_16 = (int)blockIdx.x * 16;
     // 11_matmul_ldmatrix.py:33  tAgA = thr_copy_A.partition_S(gA)  # (CPY, CPY_M, CPY_K, k)
-    const int t2 = tx % 4;
-    const int t3 = tx / 4;
+    const int tx_mod_4 = tx % 4;
+    const int tx_div_4 = tx / 4;
     // 11_matmul_ldmatrix.py:34  tAsA = thr_copy_A.partition_D(sA)  # (CPY, CPY_M, CPY_K)
-    const int t4 = tx * 4;
+    const int tx_times_4 = tx * 4;
     // 11_matmul_ldmatrix.py:36  tBgB = thr_copy_B.partition_S(gB)  # (CPY, CPY_N, CPY_K, k)
-    const int t5 = by * B_s0 * 8 + t2 * 2 + t3 * B_s0;
+    const int tBgB_at = by * B_s0 * 8 + tx_mod_4 * 2 + tx_div_4 * B_s0;
     // 11_matmul_ldmatrix.py:37  tBsB = thr_copy_B.partition_D(sB)  # (CPY, CPY_N, CPY_K)
-    const int t6 = tx * 2;
+    const int tx_times_2 = tx * 2;
     // 11_matmul_ldmatrix.py:41  tCrA = thr_mma.partition_fragment_A(sA)  # (MMA, MMA_M, MMA_K), tf32
-    const int t7 = t2 * 16 + t3;
+    const int tXsA_at = tx_mod_4 * 16 + tx_div_4;
     float tCrA[4];
     // 11_matmul_ldmatrix.py:42  tCrB = thr_mma.partition_fragment_B(sB)  # (MMA, MMA_N, MMA_K), tf32
     float tCrB[2];
@@ -75,15 +74,15 @@ matmul_kernel(const float* __restrict__ A, const int A_1, const int A_s1,
         tCrC[i] = 0.0f;
     }
     // 11_matmul_ldmatrix.py:50  tXsB = thr_read_B.partition_S(sB)  # (CPY, CPY_N, CPY_K)
-    const int t8 = tx % 8 * 8 + tx / 8 % 2 * 4;
+    const int tXsB_at = tx % 8 * 8 + tx / 8 % 2 * 4;
     // 11_matmul_ldmatrix.py:54  mo.copyto(copy_A, tAsA, tAgA[:, :, :, k])
-    const float* A_k = &A[t1 + t2 * 4 + t3 * A_s1];
+    const float* A_k = &A[bx_times_16 + tx_mod_4 * 4 + tx_div_4 * A_s1];
     // 11_matmul_ldmatrix.py:53  for k in range(mo.size(tAgA, 3)):
     for (int k = 0; k < (A_1 >> 3); ++k) {
         // 11_matmul_ldmatrix.py:54  mo.copyto(copy_A, tAsA, tAgA[:, :, :, k])
-        cp_async_16(sA_s + 4 * t4, A_k);
+        cp_async_16(sA_s + 4 * tx_times_4, A_k);
         // 11_matmul_ldmatrix.py:55  mo.copyto(copy_B, tBsB, tBgB[:, :, :, k])
-        cp_async_8(sB_s + 4 * t6, &B[t5 + k * 8]);
+        cp_async_8(sB_s + 4 * tx_times_2, &B[tBgB_at + k * 8]);
         // 11_matmul_ldmatrix.py:56  mo.cp_async_wait()
         cp_async_wait_all();
         // 11_matmul_ldmatrix.py:57  mo.sync_threads()
@@ -93,12 +92,12 @@ matmul_kernel(const float* __restrict__ A, const int A_1, const int A_s1,
         for (int j = 0; j < 2; ++j) {
             #pragma unroll
             for (int i = 0; i < 2; ++i) {
-                tCrA[i + 2 * j] = sA[t7 + 8 * i + 64 * j];
+                tCrA[i + 2 * j] = sA[tXsA_at + 8 * i + 64 * j];
             }
         }
         // 11_matmul_ldmatrix.py:59  mo.copyto(read_B, tXrB, tXsB)
         unsigned w0, w1;
-        ldmatrix_x2(w0, w1, sB_s + 4 * t8);
+        ldmatrix_x2(w0, w1, sB_s + 4 * tXsB_at);
         tCrB[0] = __uint_as_float(w0);
         tCrB[1] = __uint_as_float(w1);
         // 11_matmul_ldmatrix.py:60  mo.gemm(mma_C, tCrC, tCrA, tCrB, tCrC)
@@ -109,14 +108,14 @@ matmul_kernel(const float* __restrict__ A, const int A_1, const int A_s1,
         // 11_matmul_ldmatrix.py:61  mo.sync_threads()
         __syncthreads();
         // 11_matmul_ldmatrix.py:54  mo.copyto(copy_A, tAsA, tAgA[:, :, :, k])
-        A_k += t0;
+        A_k += A_s1_times_8;
     }
     // 11_matmul_ldmatrix.py:62  mo.copyto(tCgC, tCrC)
     #pragma unroll
     for (int j = 0; j < 2; ++j) {
         #pragma unroll
         for (int i = 0; i < 2; ++i) {
-            C[t1 + by * C_s1 * 8 + t2 * C_s1 * 2 + t3 + i * C_s1 + 8 * j] = tCrC[i + 2 * j];
+            C[bx_times_16 + by * C_s1 * 8 + tx_mod_4 * C_s1 * 2 + tx_div_4 + i * C_s1 + 8 * j] = tCrC[i + 2 * j];
         }
     }
 }

@@ -8,8 +8,6 @@
 //   C: float32 (C_0,C_1):(1,C_s1), 16-byte aligned
 //   mma_C = TiledMMA(UniversalFMA(float32), atoms (32,8,1):(1,32,0))
 //   four = True
-//   sA: shared float32 (128,8):(1,130)
-//   sB: shared float32 (128,8):(1,130)
 //   block (256, 1, 1)
 //   8312 bytes of static shared memory
 
@@ -38,28 +36,28 @@ matmul_kernel(const float* __restrict__ A, const int A_1, const int A_s1,
     const int tx = threadIdx.x;
     // 06_matmul_overlapped.py:26  gA = mo.tile(A, (bM, bK), (bx, None))  # (bM, bK, k)
     const int k_max = A_1 >> 3;
-    const int t0 = A_s1 * 8;
-    const int t1 = (int)blockIdx.x * 128;
+    const int A_s1_times_8 = A_s1 * 8;
+    const int bx_times_128 = (int)blockIdx.x * 128;
     // 06_matmul_overlapped.py:27  gB = mo.tile(B, (bN, bK), (by, None))  # (bN, bK, k)
-    const int t2 = B_s1 * 8;
+    const int B_s1_times_8 = B_s1 * 8;
     // 06_matmul_overlapped.py:31  tAgA = thr_copy_A.partition_S(gA)  # (CPY, CPY_M, CPY_K, k)
-    const int t3 = tx % 32;
-    const int t4 = t3 * 2;
-    const int t5 = tx / 32;
-    const int t6 = t1 + t4 + t5 * A_s1;
+    const int tx_mod_32 = tx % 32;
+    const int tx_mod_32_times_2 = tx_mod_32 * 2;
+    const int tx_div_32 = tx / 32;
+    const int tAgA_at = bx_times_128 + tx_mod_32_times_2 + tx_div_32 * A_s1;
     // 06_matmul_overlapped.py:32  tAsA = thr_copy_A.partition_D(sA)  # (CPY, CPY_M, CPY_K)
-    const int t7 = t4 + t5 * 130;
+    const int tAsA_at = tx_mod_32_times_2 + tx_div_32 * 130;
     // 06_matmul_overlapped.py:34  tBgB = thr_copy_B.partition_S(gB)  # (CPY, CPY_N, CPY_K, k)
-    const int t8 = by * 128 + t4 + t5 * B_s1;
+    const int tBgB_at = by * 128 + tx_mod_32_times_2 + tx_div_32 * B_s1;
     // 06_matmul_overlapped.py:37  mo.copyto(copy_A, tAsA, tAgA[:, :, :, 0])
     #pragma unroll
     for (int i = 0; i < 2; ++i) {
-        cp_async_8(sA_s + 4 * (t7 + 64 * i), &A[t6 + 64 * i]);
+        cp_async_8(sA_s + 4 * (tAsA_at + 64 * i), &A[tAgA_at + 64 * i]);
     }
     // 06_matmul_overlapped.py:38  mo.copyto(copy_B, tBsB, tBgB[:, :, :, 0])
     #pragma unroll
     for (int i = 0; i < 2; ++i) {
-        cp_async_8(sB_s + 4 * (t7 + 64 * i), &B[t8 + 64 * i]);
+        cp_async_8(sB_s + 4 * (tAsA_at + 64 * i), &B[tBgB_at + 64 * i]);
     }
     // 06_matmul_overlapped.py:44  tCrA = thr_mma.make_fragment_A(tCsA)  # (MMA, MMA_M, MMA_K)
     float tCrA[32];
@@ -83,7 +81,7 @@ matmul_kernel(const float* __restrict__ A, const int A_1, const int A_s1,
         for (int j = 0; j < 8; ++j) {
             #pragma unroll
             for (int i = 0; i < 4; ++i) {
-                tCrA[i + 4 * j] = sA[t3 + 32 * i + 130 * j];
+                tCrA[i + 4 * j] = sA[tx_mod_32 + 32 * i + 130 * j];
             }
         }
         // 06_matmul_overlapped.py:54  mo.copyto(tCrB, tCsB)
@@ -91,7 +89,7 @@ matmul_kernel(const float* __restrict__ A, const int A_1, const int A_s1,
         for (int j = 0; j < 8; ++j) {
             #pragma unroll
             for (int i = 0; i < 16; ++i) {
-                tCrB[i + 16 * j] = sB[t5 + 8 * i + 130 * j];
+                tCrB[i + 16 * j] = sB[tx_div_32 + 8 * i + 130 * j];
             }
         }
         // 06_matmul_overlapped.py:55  mo.sync_threads()
@@ -99,15 +97,15 @@ matmul_kernel(const float* __restrict__ A, const int A_1, const int A_s1,
         // 06_matmul_overlapped.py:56  if k < k_max - 1:
         const bool when = k < k_max - 1;
         // 06_matmul_overlapped.py:57  mo.copyto(copy_A, tAsA, tAgA[:, :, :, k + 1])
-        const int t9 = k + 1;
+        const int k_plus_1 = k + 1;
         #pragma unroll
         for (int i = 0; i < 2; ++i) {
-            cp_async_8_if(when, sA_s + 4 * (t7 + 64 * i), &A[t6 + t9 * t0 + 64 * i]);
+            cp_async_8_if(when, sA_s + 4 * (tAsA_at + 64 * i), &A[tAgA_at + k_plus_1 * A_s1_times_8 + 64 * i]);
         }
         // 06_matmul_overlapped.py:58  mo.copyto(copy_B, tBsB, tBgB[:, :, :, k + 1])
         #pragma unroll
         for (int i = 0; i < 2; ++i) {
-            cp_async_8_if(when, sB_s + 4 * (t7 + 64 * i), &B[t8 + t9 * t2 + 64 * i]);
+            cp_async_8_if(when, sB_s + 4 * (tAsA_at + 64 * i), &B[tBgB_at + k_plus_1 * B_s1_times_8 + 64 * i]);
         }
         // 06_matmul_overlapped.py:60  mo.gemm(mma_C, tCrC, tCrA, tCrB, tCrC)  # D = A * B + C
         #pragma unroll
@@ -127,7 +125,7 @@ matmul_kernel(const float* __restrict__ A, const int A_1, const int A_s1,
     for (int j = 0; j < 16; ++j) {
         #pragma unroll
         for (int i = 0; i < 4; ++i) {
-            C[t1 + by * C_s1 * 128 + t3 + t5 * C_s1 + 32 * i + j * C_s1 * 8] = tCrC[i + 4 * j];
+            C[bx_times_128 + by * C_s1 * 128 + tx_mod_32 + tx_div_32 * C_s1 + 32 * i + j * C_s1 * 8] = tCrC[i + 4 * j];
         }
     }
 }

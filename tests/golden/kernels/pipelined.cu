@@ -1,17 +1,19 @@
 // matmul_kernel
 //   A: float16 (A_0,A_1):(A_s0,1), 16-byte aligned
 //   sA_layout = Sw<3,3,3> o 0 o ((8,8),(64,1),(1,3)):((64,512),(1,0),(0,4096))
-//   copy_A = TiledCopy(CopyAtom(CpAsync(uint128, cache="global"), float16), tv ((8,16),8):((128,1),16), tile (...
-//   load_A = TiledCopy(CopyAtom(LdMatrix(4), float16), tv ((4,8,2,2),((2,2,2),1,1)):((64,1,16,0),((32,8,256),0...
+//   copy_A = TiledCopy(CopyAtom(CpAsync(uint128, cache="global"), float16), tv ((8,16),8):((128,1),16), tile
+//       (16,64))
+//   load_A = TiledCopy(CopyAtom(LdMatrix(4), float16), tv ((4,8,2,2),((2,2,2),1,1)):((64,1,16,0),((32,8,256),0,0)),
+//       tile (32,16))
 //   B: float16 (B_0,B_1):(B_s0,1), 16-byte aligned
 //   sB_layout = Sw<3,3,3> o 0 o ((8,8),(64,1),(1,3)):((64,512),(1,0),(0,4096))
-//   copy_B = TiledCopy(CopyAtom(CpAsync(uint128, cache="global"), float16), tv ((8,16),8):((128,1),16), tile (...
-//   load_B = TiledCopy(CopyAtom(LdMatrix(4), float16), tv ((4,8,2,2),((2,2),2,1)):((64,1,0,8),((32,256),16,0))...
+//   copy_B = TiledCopy(CopyAtom(CpAsync(uint128, cache="global"), float16), tv ((8,16),8):((128,1),16), tile
+//       (16,64))
+//   load_B = TiledCopy(CopyAtom(LdMatrix(4), float16), tv ((4,8,2,2),((2,2),2,1)):((64,1,0,8),((32,256),16,0)), tile
+//       (32,16))
 //   C: float32 (C_0,C_1):(C_s0,1), 16-byte aligned
 //   mma = TiledMMA(SM80_16x8x16_F32F16F16F32_TN, atoms (2,2,1):(1,2,0), permutations (32, 32, 16))
 //   pipe = Pipeline(stages=3)
-//   sA: shared float16 Sw<3,3,3> o 0 o ((8,8),(64,1),(1,3)):((64,512),(1,0),(0,4096))
-//   sB: shared float16 Sw<3,3,3> o 0 o ((8,8),(64,1),(1,3)):((64,512),(1,0),(0,4096))
 //   block (128, 1, 1)
 //   49152 bytes of static shared memory
 
@@ -59,21 +61,21 @@ matmul_kernel(const f16* __restrict__ A, const int A_1, const int A_s0,
     // 13_matmul_pipelined.py:26  gA = mo.tile(A, (bM, bK), (bx, None))  # (bM, bK, k)
     const int k_tiles = A_1 >> 6;
     // 13_matmul_pipelined.py:31  tAgA, tAsA = thr_copy_A.partition_S(gA), thr_copy_A.partition_D(sA)  # (CPY, CPY...
-    const int t0 = A_s0 * 16;
-    const int t1 = tx % 8;
-    const int t2 = t1 * 8;
-    const int t3 = tx / 8;
-    const int t4 = bx * A_s0 * 64 + t2 + t3 * A_s0;
-    const int t5 = tx * 8;
+    const int A_s0_times_16 = A_s0 * 16;
+    const int tx_mod_8 = tx % 8;
+    const int tx_mod_8_times_8 = tx_mod_8 * 8;
+    const int tx_div_8 = tx / 8;
+    const int tAgA_at = bx * A_s0 * 64 + tx_mod_8_times_8 + tx_div_8 * A_s0;
+    const int tx_times_8 = tx * 8;
     // 13_matmul_pipelined.py:32  tBgB, tBsB = thr_copy_B.partition_S(gB), thr_copy_B.partition_D(sB)  # (CPY, CPY...
-    const int t6 = B_s0 * 16;
-    const int t7 = by * B_s0 * 64 + t2 + t3 * B_s0;
+    const int B_s0_times_16 = B_s0 * 16;
+    const int tBgB_at = by * B_s0 * 64 + tx_mod_8_times_8 + tx_div_8 * B_s0;
     // 13_matmul_pipelined.py:35  tCsA, tCsB = thr_load_A.partition_S(sA), thr_load_B.partition_S(sB)  # (LDSM, LD...
-    const int t8 = tx / 16 % 2;
-    const int t9 = tx / 32 % 2;
-    const int t10 = tx % 16 * 64 + t8 * 8 + t9 * 1024;
-    const int t11 = tx / 64;
-    const int t12 = t1 * 64 + t3 % 2 * 8 + t8 * 1024 + t11 * 512;
+    const int tx_div_16_mod_2 = tx / 16 % 2;
+    const int tx_div_32_mod_2 = tx / 32 % 2;
+    const int tCsA_at = tx % 16 * 64 + tx_div_16_mod_2 * 8 + tx_div_32_mod_2 * 1024;
+    const int tx_div_64 = tx / 64;
+    const int tCsB_at = tx_mod_8 * 64 + tx_div_8 % 2 * 8 + tx_div_16_mod_2 * 1024 + tx_div_64 * 512;
     // 13_matmul_pipelined.py:36  tCrA = thr_mma.partition_fragment_A(sA[:, :, 0])  # (MMA, MMA_M, MMA_K)
     unsigned tCrA[32];
     // 13_matmul_pipelined.py:37  tCrB = thr_mma.partition_fragment_B(sB[:, :, 0])  # (MMA, MMA_N, MMA_K)
@@ -90,27 +92,27 @@ matmul_kernel(const f16* __restrict__ A, const int A_1, const int A_s0,
     // 13_matmul_pipelined.py:46  mo.copyto(copy_A, tAsA[:, :, :, k_tile], tAgA[:, :, :, k_tile])
     #pragma unroll
     for (int i = 0; i < 4; ++i) {
-        cp_async_cg_16_if(when, sA_s + 2 * (swizzle_3_3_3(t5) + 1024 * i), &A[t4 + i * t0]);
+        cp_async_cg_16_if(when, sA_s + 2 * (swizzle_3_3_3(tx_times_8) + 1024 * i), &A[tAgA_at + i * A_s0_times_16]);
     }
     // 13_matmul_pipelined.py:47  mo.copyto(copy_B, tBsB[:, :, :, k_tile], tBgB[:, :, :, k_tile])
     #pragma unroll
     for (int i = 0; i < 4; ++i) {
-        cp_async_cg_16_if(when, sB_s + 2 * (swizzle_3_3_3(t5) + 1024 * i), &B[t7 + i * t6]);
+        cp_async_cg_16_if(when, sB_s + 2 * (swizzle_3_3_3(tx_times_8) + 1024 * i), &B[tBgB_at + i * B_s0_times_16]);
     }
     // 13_matmul_pipelined.py:48  pipe.commit()
     cp_async_commit();
     // 13_matmul_pipelined.py:45  if k_tile < k_tiles:
     const bool when_1 = k_tiles > 1;
     // 13_matmul_pipelined.py:46  mo.copyto(copy_A, tAsA[:, :, :, k_tile], tAgA[:, :, :, k_tile])
-    const int t13 = t5 + 4096;
+    const int tx_times_8_plus_k_tile = tx_times_8 + 4096;
     #pragma unroll
     for (int i = 0; i < 4; ++i) {
-        cp_async_cg_16_if(when_1, sA_s + 2 * (swizzle_3_3_3(t13) + 1024 * i), &A[t4 + 64 + i * t0]);
+        cp_async_cg_16_if(when_1, sA_s + 2 * (swizzle_3_3_3(tx_times_8_plus_k_tile) + 1024 * i), &A[tAgA_at + 64 + i * A_s0_times_16]);
     }
     // 13_matmul_pipelined.py:47  mo.copyto(copy_B, tBsB[:, :, :, k_tile], tBgB[:, :, :, k_tile])
     #pragma unroll
     for (int i = 0; i < 4; ++i) {
-        cp_async_cg_16_if(when_1, sB_s + 2 * (swizzle_3_3_3(t13) + 1024 * i), &B[t7 + 64 + i * t6]);
+        cp_async_cg_16_if(when_1, sB_s + 2 * (swizzle_3_3_3(tx_times_8_plus_k_tile) + 1024 * i), &B[tBgB_at + 64 + i * B_s0_times_16]);
     }
     // 13_matmul_pipelined.py:48  pipe.commit()
     cp_async_commit();
@@ -124,117 +126,53 @@ matmul_kernel(const f16* __restrict__ A, const int A_1, const int A_s0,
         // 13_matmul_pipelined.py:52  if k_tile + pipe.ahead < k_tiles:
         const bool when_2 = k_tile + 2 < k_tiles;
         // 13_matmul_pipelined.py:53  mo.copyto(copy_A, tAsA[:, :, :, state.write], tAgA[:, :, :, k_tile + pipe.ahead])
-        const int t14 = t5 + state_write * 4096;
-        const int t15 = k_tile * 64 + 128;
+        const int tAsA_at = tx_times_8 + state_write * 4096;
+        const int k_tile_times_64_plus_128 = k_tile * 64 + 128;
         #pragma unroll
         for (int i = 0; i < 4; ++i) {
-            cp_async_cg_16_if(when_2, sA_s + 2 * (swizzle_3_3_3(t14) + 1024 * i), &A[t4 + t15 + i * t0]);
+            cp_async_cg_16_if(when_2, sA_s + 2 * (swizzle_3_3_3(tAsA_at) + 1024 * i), &A[tAgA_at + k_tile_times_64_plus_128 + i * A_s0_times_16]);
         }
         // 13_matmul_pipelined.py:54  mo.copyto(copy_B, tBsB[:, :, :, state.write], tBgB[:, :, :, k_tile + pipe.ahead])
         #pragma unroll
         for (int i = 0; i < 4; ++i) {
-            cp_async_cg_16_if(when_2, sB_s + 2 * (swizzle_3_3_3(t14) + 1024 * i), &B[t7 + t15 + i * t6]);
+            cp_async_cg_16_if(when_2, sB_s + 2 * (swizzle_3_3_3(tAsA_at) + 1024 * i), &B[tBgB_at + k_tile_times_64_plus_128 + i * B_s0_times_16]);
         }
         // 13_matmul_pipelined.py:55  pipe.commit()
         cp_async_commit();
-        // 13_matmul_pipelined.py:57  mo.copyto(load_A, tXrA[:, :, k], tCsA[:, :, k, state.read])
-        const int t16 = state_read * 4096;
+        // 13_matmul_pipelined.py:56  for k in mo.static_range(mo.size(tCrA, 2)):  # unrolled: one instruction deep in K
+        const int state_read_times_4096 = state_read * 4096;
         #pragma unroll
-        for (int i = 0; i < 2; ++i) {
-            ldmatrix_x4(tCrA[4 * i], tCrA[4 * i + 1], tCrA[4 * i + 2], tCrA[4 * i + 3], sA_s + 2 * (swizzle_3_3_3(t10 + t16) + 2048 * i));
-        }
-        // 13_matmul_pipelined.py:58  mo.copyto(load_B, tXrB[:, :, k], tCsB[:, :, k, state.read])
-        #pragma unroll
-        for (int i = 0; i < 2; ++i) {
-            ldmatrix_x4(tCrB[4 * i], tCrB[4 * i + 1], tCrB[4 * i + 2], tCrB[4 * i + 3], sB_s + 2 * (swizzle_3_3_3(t12 + t16) + 2048 * i));
-        }
-        // 13_matmul_pipelined.py:59  mo.gemm(mma, tCrA[:, :, k], tCrB[:, :, k], tCrC)
-        #pragma unroll
-        for (int i = 0; i < 2; ++i) {
+        for (int k = 0; k < 4; ++k) {
+            // 13_matmul_pipelined.py:57  mo.copyto(load_A, tXrA[:, :, k], tCsA[:, :, k, state.read])
+            const int t0 = state_read_times_4096 + 16 * k;
             #pragma unroll
-            for (int jj = 0; jj < 4; ++jj) {
-                const int j = i & 1 ? 3 - jj : jj;
-                mma_sm80_16x8x16_f32f16f16f32_tn(tCrC[4 * i + 8 * j], tCrC[4 * i + 8 * j + 1], tCrC[4 * i + 8 * j + 2], tCrC[4 * i + 8 * j + 3],
-                    tCrA[4 * i], tCrA[4 * i + 1], tCrA[4 * i + 2], tCrA[4 * i + 3],
-                    tCrB[2 * j], tCrB[2 * j + 1],
-                    tCrC[4 * i + 8 * j], tCrC[4 * i + 8 * j + 1], tCrC[4 * i + 8 * j + 2], tCrC[4 * i + 8 * j + 3]);
+            for (int i = 0; i < 2; ++i) {
+                ldmatrix_x4(tCrA[4 * i + 8 * k], tCrA[4 * i + 8 * k + 1], tCrA[4 * i + 8 * k + 2], tCrA[4 * i + 8 * k + 3], sA_s + 2 * (swizzle_3_3_3(tCsA_at + t0) + 2048 * i));
             }
-        }
-        // 13_matmul_pipelined.py:57  mo.copyto(load_A, tXrA[:, :, k], tCsA[:, :, k, state.read])
-        const int t17 = t16 + 16;
-        #pragma unroll
-        for (int i = 0; i < 2; ++i) {
-            ldmatrix_x4(tCrA[4 * i + 8], tCrA[4 * i + 9], tCrA[4 * i + 10], tCrA[4 * i + 11], sA_s + 2 * (swizzle_3_3_3(t10 + t17) + 2048 * i));
-        }
-        // 13_matmul_pipelined.py:58  mo.copyto(load_B, tXrB[:, :, k], tCsB[:, :, k, state.read])
-        #pragma unroll
-        for (int i = 0; i < 2; ++i) {
-            ldmatrix_x4(tCrB[4 * i + 8], tCrB[4 * i + 9], tCrB[4 * i + 10], tCrB[4 * i + 11], sB_s + 2 * (swizzle_3_3_3(t12 + t17) + 2048 * i));
-        }
-        // 13_matmul_pipelined.py:59  mo.gemm(mma, tCrA[:, :, k], tCrB[:, :, k], tCrC)
-        #pragma unroll
-        for (int i = 0; i < 2; ++i) {
+            // 13_matmul_pipelined.py:58  mo.copyto(load_B, tXrB[:, :, k], tCsB[:, :, k, state.read])
             #pragma unroll
-            for (int jj = 0; jj < 4; ++jj) {
-                const int j = i & 1 ? 3 - jj : jj;
-                mma_sm80_16x8x16_f32f16f16f32_tn(tCrC[4 * i + 8 * j], tCrC[4 * i + 8 * j + 1], tCrC[4 * i + 8 * j + 2], tCrC[4 * i + 8 * j + 3],
-                    tCrA[4 * i + 8], tCrA[4 * i + 9], tCrA[4 * i + 10], tCrA[4 * i + 11],
-                    tCrB[2 * j + 8], tCrB[2 * j + 9],
-                    tCrC[4 * i + 8 * j], tCrC[4 * i + 8 * j + 1], tCrC[4 * i + 8 * j + 2], tCrC[4 * i + 8 * j + 3]);
+            for (int i = 0; i < 2; ++i) {
+                ldmatrix_x4(tCrB[4 * i + 8 * k], tCrB[4 * i + 8 * k + 1], tCrB[4 * i + 8 * k + 2], tCrB[4 * i + 8 * k + 3], sB_s + 2 * (swizzle_3_3_3(tCsB_at + t0) + 2048 * i));
             }
-        }
-        // 13_matmul_pipelined.py:57  mo.copyto(load_A, tXrA[:, :, k], tCsA[:, :, k, state.read])
-        const int t18 = t16 + 32;
-        #pragma unroll
-        for (int i = 0; i < 2; ++i) {
-            ldmatrix_x4(tCrA[4 * i + 16], tCrA[4 * i + 17], tCrA[4 * i + 18], tCrA[4 * i + 19], sA_s + 2 * (swizzle_3_3_3(t10 + t18) + 2048 * i));
-        }
-        // 13_matmul_pipelined.py:58  mo.copyto(load_B, tXrB[:, :, k], tCsB[:, :, k, state.read])
-        #pragma unroll
-        for (int i = 0; i < 2; ++i) {
-            ldmatrix_x4(tCrB[4 * i + 16], tCrB[4 * i + 17], tCrB[4 * i + 18], tCrB[4 * i + 19], sB_s + 2 * (swizzle_3_3_3(t12 + t18) + 2048 * i));
-        }
-        // 13_matmul_pipelined.py:59  mo.gemm(mma, tCrA[:, :, k], tCrB[:, :, k], tCrC)
-        #pragma unroll
-        for (int i = 0; i < 2; ++i) {
+            // 13_matmul_pipelined.py:59  mo.gemm(mma, tCrA[:, :, k], tCrB[:, :, k], tCrC)
             #pragma unroll
-            for (int jj = 0; jj < 4; ++jj) {
-                const int j = i & 1 ? 3 - jj : jj;
-                mma_sm80_16x8x16_f32f16f16f32_tn(tCrC[4 * i + 8 * j], tCrC[4 * i + 8 * j + 1], tCrC[4 * i + 8 * j + 2], tCrC[4 * i + 8 * j + 3],
-                    tCrA[4 * i + 16], tCrA[4 * i + 17], tCrA[4 * i + 18], tCrA[4 * i + 19],
-                    tCrB[2 * j + 16], tCrB[2 * j + 17],
-                    tCrC[4 * i + 8 * j], tCrC[4 * i + 8 * j + 1], tCrC[4 * i + 8 * j + 2], tCrC[4 * i + 8 * j + 3]);
-            }
-        }
-        // 13_matmul_pipelined.py:57  mo.copyto(load_A, tXrA[:, :, k], tCsA[:, :, k, state.read])
-        const int t19 = t16 + 48;
-        #pragma unroll
-        for (int i = 0; i < 2; ++i) {
-            ldmatrix_x4(tCrA[4 * i + 24], tCrA[4 * i + 25], tCrA[4 * i + 26], tCrA[4 * i + 27], sA_s + 2 * (swizzle_3_3_3(t10 + t19) + 2048 * i));
-        }
-        // 13_matmul_pipelined.py:58  mo.copyto(load_B, tXrB[:, :, k], tCsB[:, :, k, state.read])
-        #pragma unroll
-        for (int i = 0; i < 2; ++i) {
-            ldmatrix_x4(tCrB[4 * i + 24], tCrB[4 * i + 25], tCrB[4 * i + 26], tCrB[4 * i + 27], sB_s + 2 * (swizzle_3_3_3(t12 + t19) + 2048 * i));
-        }
-        // 13_matmul_pipelined.py:59  mo.gemm(mma, tCrA[:, :, k], tCrB[:, :, k], tCrC)
-        #pragma unroll
-        for (int i = 0; i < 2; ++i) {
-            #pragma unroll
-            for (int jj = 0; jj < 4; ++jj) {
-                const int j = i & 1 ? 3 - jj : jj;
-                mma_sm80_16x8x16_f32f16f16f32_tn(tCrC[4 * i + 8 * j], tCrC[4 * i + 8 * j + 1], tCrC[4 * i + 8 * j + 2], tCrC[4 * i + 8 * j + 3],
-                    tCrA[4 * i + 24], tCrA[4 * i + 25], tCrA[4 * i + 26], tCrA[4 * i + 27],
-                    tCrB[2 * j + 24], tCrB[2 * j + 25],
-                    tCrC[4 * i + 8 * j], tCrC[4 * i + 8 * j + 1], tCrC[4 * i + 8 * j + 2], tCrC[4 * i + 8 * j + 3]);
+            for (int i = 0; i < 2; ++i) {
+                #pragma unroll
+                for (int jj = 0; jj < 4; ++jj) {
+                    const int j = i & 1 ? 3 - jj : jj;
+                    mma_sm80_16x8x16_f32f16f16f32_tn(tCrC[4 * i + 8 * j], tCrC[4 * i + 8 * j + 1], tCrC[4 * i + 8 * j + 2], tCrC[4 * i + 8 * j + 3],
+                        tCrA[4 * i + 8 * k], tCrA[4 * i + 8 * k + 1], tCrA[4 * i + 8 * k + 2], tCrA[4 * i + 8 * k + 3],
+                        tCrB[2 * j + 8 * k], tCrB[2 * j + 8 * k + 1],
+                        tCrC[4 * i + 8 * j], tCrC[4 * i + 8 * j + 1], tCrC[4 * i + 8 * j + 2], tCrC[4 * i + 8 * j + 3]);
+                }
             }
         }
         // 13_matmul_pipelined.py:60  state = state.next()
-        const int t20 = state_read + 1;
-        const int t21 = state_write + 1;
+        const int state_read_plus_1 = state_read + 1;
+        const int state_write_plus_1 = state_write + 1;
         // 13_matmul_pipelined.py:50  for k_tile in range(k_tiles):  # a loop of the kernel, which carries the state
-        state_read = t20 < 3 ? t20 : 0;
-        state_write = t21 < 3 ? t21 : 0;
+        state_read = state_read_plus_1 < 3 ? state_read_plus_1 : 0;
+        state_write = state_write_plus_1 < 3 ? state_write_plus_1 : 0;
     }
     // 13_matmul_pipelined.py:61  mo.copyto(tCgC, tCrC)
     #pragma unroll
@@ -243,7 +181,7 @@ matmul_kernel(const f16* __restrict__ A, const int A_1, const int A_s0,
         for (int j = 0; j < 2; ++j) {
             #pragma unroll
             for (int i = 0; i < 2; ++i) {
-                *(float2*)&C[bx * C_s0 * 64 + by * 64 + tx % 4 * 2 + tx % 32 / 4 * C_s0 + t9 * C_s0 * 16 + t11 * 8 + i * C_s0 * 8 + j * C_s0 * 32 + 16 * l] = make_float2(tCrC[2 * i + 4 * j + 8 * l], tCrC[2 * i + 4 * j + 8 * l + 1]);
+                *(float2*)&C[bx * C_s0 * 64 + by * 64 + tx % 4 * 2 + tx % 32 / 4 * C_s0 + tx_div_32_mod_2 * C_s0 * 16 + tx_div_64 * 8 + i * C_s0 * 8 + j * C_s0 * 32 + 16 * l] = make_float2(tCrC[2 * i + 4 * j + 8 * l], tCrC[2 * i + 4 * j + 8 * l + 1]);
             }
         }
     }

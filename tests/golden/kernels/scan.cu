@@ -11,8 +11,8 @@ scan_kernel(float* __restrict__ out,
     // 07_reductions.py:38  lane = mo.lane_idx()
     const int lane = tx % 32;
     // 07_reductions.py:41  value = gX[tid]
-    const int t0 = (int)blockIdx.x * 256 + tx;
-    const float value = x[t0];
+    const int bx_times_256_plus_tx = (int)blockIdx.x * 256 + tx;
+    const float value = x[bx_times_256_plus_tx];
     // 07_reductions.py:43  below = mo.shuffle_up(value, 1 << step)
     const float below = __shfl_up_sync(0xffffffffu, value, 1);
     // 07_reductions.py:44  value = mo.where(lane >= 1 << step, value + below, value)
@@ -32,5 +32,5 @@ scan_kernel(float* __restrict__ out,
     // 07_reductions.py:43  below = mo.shuffle_up(value, 1 << step)
     const float below_4 = __shfl_up_sync(0xffffffffu, value_4, 16);
     // 07_reductions.py:45  gO[tid] = value
-    out[t0] = lane >= 16 ? value_4 + below_4 : value_4;
+    out[bx_times_256_plus_tx] = lane >= 16 ? value_4 + below_4 : value_4;
 }

@@ -3,7 +3,6 @@
 //   src: float32 (src_0,src_1):(1,src_s1), 16-byte aligned
 //   smem_layout = (32,32):(1,33)
 //   thr_layout = (32,8):(1,32)
-//   smem: shared float32 (32,32):(1,33)
 //   block (256, 1, 1)
 //   4220 bytes of static shared memory
 
@@ -17,20 +16,20 @@ staged_copy_kernel(float* __restrict__ dst, const int dst_s1,
     // 01_copy.py:33  tid = mo.thread_idx().x
     const int tx = threadIdx.x;
     // 01_copy.py:35  gD = mo.tile(dst, tile_shape, (bx, by))  # (bM, bN)
-    const int t0 = (int)blockIdx.x * 32;
+    const int bx_times_32 = (int)blockIdx.x * 32;
     // 01_copy.py:37  tDgD = mo.parallelize(gD, thr_layout, tid)  # (THR_M, THR_N)
-    const int t1 = tx % 32;
-    const int t2 = tx / 32;
+    const int tx_mod_32 = tx % 32;
+    const int tx_div_32 = tx / 32;
     // 01_copy.py:39  tSsS = mo.parallelize(smem, thr_layout, tid)  # (THR_M, THR_N)
-    const int t3 = t1 + t2 * 33;
+    const int tSsS_at = tx_mod_32 + tx_div_32 * 33;
     // 01_copy.py:41  mo.copyto(tSsS, tSgS)
     #pragma unroll
     for (int i = 0; i < 4; ++i) {
-        smem[t3 + 264 * i] = src[t0 + by * src_s1 * 32 + t1 + t2 * src_s1 + i * src_s1 * 8];
+        smem[tSsS_at + 264 * i] = src[bx_times_32 + by * src_s1 * 32 + tx_mod_32 + tx_div_32 * src_s1 + i * src_s1 * 8];
     }
     // 01_copy.py:42  mo.copyto(tDgD, tSsS)
     #pragma unroll
     for (int i = 0; i < 4; ++i) {
-        dst[t0 + by * dst_s1 * 32 + t1 + t2 * dst_s1 + i * dst_s1 * 8] = smem[t3 + 264 * i];
+        dst[bx_times_32 + by * dst_s1 * 32 + tx_mod_32 + tx_div_32 * dst_s1 + i * dst_s1 * 8] = smem[tSsS_at + 264 * i];
     }
 }

@@ -2,7 +2,6 @@
 //   x: float32 (x_0):(1), 16-byte aligned
 //   total: float32 (total_0):(1), 16-byte aligned
 //   per_thread = 4
-//   scratch: shared float32 8:1
 //   block (256, 1, 1)
 //   32 bytes of static shared memory
 
@@ -25,18 +24,18 @@ sum_kernel(const float* __restrict__ x,
         tXrX[i] = x[(int)blockIdx.x * 1024 + tx + 256 * i];
     }
     // 07_reductions.py:29  value = mo.block_reduce(tXrX.reduce("add"), scratch)
-    float t0 = tXrX[0];
+    float value_part = tXrX[0];
     #pragma unroll
     for (int i = 1; i < 4; ++i) {
-        t0 += tXrX[i];
+        value_part += tXrX[i];
     }
-    const float t1 = t0 + __shfl_xor_sync(0xffffffffu, t0, 16);
-    const float t2 = t1 + __shfl_xor_sync(0xffffffffu, t1, 8);
-    const float t3 = t2 + __shfl_xor_sync(0xffffffffu, t2, 4);
-    const float t4 = t3 + __shfl_xor_sync(0xffffffffu, t3, 2);
-    const float t5 = t4 + __shfl_xor_sync(0xffffffffu, t4, 1);
+    const float value_part_1 = value_part + __shfl_xor_sync(0xffffffffu, value_part, 16);
+    const float value_part_2 = value_part_1 + __shfl_xor_sync(0xffffffffu, value_part_1, 8);
+    const float value_part_3 = value_part_2 + __shfl_xor_sync(0xffffffffu, value_part_2, 4);
+    const float value_part_4 = value_part_3 + __shfl_xor_sync(0xffffffffu, value_part_3, 2);
+    const float value_part_5 = value_part_4 + __shfl_xor_sync(0xffffffffu, value_part_4, 1);
     if (tx % 32 == 0) {
-        scratch[tx / 32] = t5;
+        scratch[tx / 32] = value_part_5;
     }
     __syncthreads();
     const float value = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5] + scratch[6] + scratch[7];

@@ -7,8 +7,6 @@
 //   copy_B = TiledCopy(CopyAtom(CpAsync(float64, cache="always"), float32), tv ((4,8),2):((16,1),8), tile (8,8))
 //   C: float32 (C_0,C_1):(1,C_s1), 16-byte aligned
 //   mma_C = TiledMMA(SM80_16x8x8_F32TF32TF32F32_TN, atoms (1,1,1):(0,0,0))
-//   sA: shared float32 (16,8):(1,16)
-//   sB: shared float32 (8,8):(8,1)
 //   block (32, 1, 1)
 //   768 bytes of static shared memory
 
@@ -49,21 +47,21 @@ matmul_kernel(const float* __restrict__ A, const int A_1, const int A_s1,
     // 10_matmul_tensor_core.py:23  tid = mo.thread_idx().x
     const int tx = threadIdx.x;
     // 10_matmul_tensor_core.py:27  gA = mo.tile(A, (bM, bK), (bx, None))  # (bM, bK, k)
-    const int t0 = A_s1 * 8;
-    const int t1 = (int)blockIdx.x * 16;
+    const int A_s1_times_8 = A_s1 * 8;
+    const int bx_times_16 = (int)blockIdx.x * 16;
     // 10_matmul_tensor_core.py:32  tAgA = thr_copy_A.partition_S(gA)  # (CPY, CPY_M, CPY_K, k)
-    const int t2 = tx % 4;
-    const int t3 = tx / 4;
+    const int tx_mod_4 = tx % 4;
+    const int tx_div_4 = tx / 4;
     // 10_matmul_tensor_core.py:33  tAsA = thr_copy_A.partition_D(sA)  # (CPY, CPY_M, CPY_K)
-    const int t4 = tx * 4;
+    const int tx_times_4 = tx * 4;
     // 10_matmul_tensor_core.py:35  tBgB = thr_copy_B.partition_S(gB)  # (CPY, CPY_N, CPY_K, k)
-    const int t5 = by * B_s0 * 8 + t2 * 2 + t3 * B_s0;
+    const int tBgB_at = by * B_s0 * 8 + tx_mod_4 * 2 + tx_div_4 * B_s0;
     // 10_matmul_tensor_core.py:36  tBsB = thr_copy_B.partition_D(sB)  # (CPY, CPY_N, CPY_K)
-    const int t6 = tx * 2;
+    const int tx_times_2 = tx * 2;
     // 10_matmul_tensor_core.py:39  tCsA = thr_mma.partition_A(sA)  # (MMA, MMA_M, MMA_K)
-    const int t7 = t2 * 16 + t3;
+    const int tCsA_at = tx_mod_4 * 16 + tx_div_4;
     // 10_matmul_tensor_core.py:40  tCsB = thr_mma.partition_B(sB)  # (MMA, MMA_N, MMA_K)
-    const int t8 = t2 + t3 * 8;
+    const int tCsB_at = tx_mod_4 + tx_div_4 * 8;
     // 10_matmul_tensor_core.py:42  tCrA = thr_mma.make_fragment_A(tCsA)  # (MMA, MMA_M, MMA_K), tf32
     float tCrA[4];
     // 10_matmul_tensor_core.py:43  tCrB = thr_mma.make_fragment_B(tCsB)  # (MMA, MMA_N, MMA_K), tf32
@@ -76,13 +74,13 @@ matmul_kernel(const float* __restrict__ A, const int A_1, const int A_s1,
         tCrC[i] = 0.0f;
     }
     // 10_matmul_tensor_core.py:48  mo.copyto(copy_A, tAsA, tAgA[:, :, :, k])
-    const float* A_k = &A[t1 + t2 * 4 + t3 * A_s1];
+    const float* A_k = &A[bx_times_16 + tx_mod_4 * 4 + tx_div_4 * A_s1];
     // 10_matmul_tensor_core.py:47  for k in range(mo.size(tAgA, 3)):
     for (int k = 0; k < (A_1 >> 3); ++k) {
         // 10_matmul_tensor_core.py:48  mo.copyto(copy_A, tAsA, tAgA[:, :, :, k])
-        cp_async_16(sA_s + 4 * t4, A_k);
+        cp_async_16(sA_s + 4 * tx_times_4, A_k);
         // 10_matmul_tensor_core.py:49  mo.copyto(copy_B, tBsB, tBgB[:, :, :, k])
-        cp_async_8(sB_s + 4 * t6, &B[t5 + k * 8]);
+        cp_async_8(sB_s + 4 * tx_times_2, &B[tBgB_at + k * 8]);
         // 10_matmul_tensor_core.py:50  mo.cp_async_wait()
         cp_async_wait_all();
         // 10_matmul_tensor_core.py:51  mo.sync_threads()
@@ -93,7 +91,7 @@ matmul_kernel(const float* __restrict__ A, const int A_1, const int A_s1,
         for (int j = 0; j < 2; ++j) {
             #pragma unroll
             for (int i = 0; i < 2; ++i) {
-                frag5[i + 2 * j] = sA[t7 + 8 * i + 64 * j];
+                frag5[i + 2 * j] = sA[tCsA_at + 8 * i + 64 * j];
             }
         }
         #pragma unroll
@@ -104,7 +102,7 @@ matmul_kernel(const float* __restrict__ A, const int A_1, const int A_s1,
         float frag6[2];
         #pragma unroll
         for (int i = 0; i < 2; ++i) {
-            frag6[i] = sB[t8 + 4 * i];
+            frag6[i] = sB[tCsB_at + 4 * i];
         }
         #pragma unroll
         for (int i = 0; i < 2; ++i) {
@@ -118,14 +116,14 @@ matmul_kernel(const float* __restrict__ A, const int A_1, const int A_s1,
         // 10_matmul_tensor_core.py:55  mo.sync_threads()
         __syncthreads();
         // 10_matmul_tensor_core.py:48  mo.copyto(copy_A, tAsA, tAgA[:, :, :, k])
-        A_k += t0;
+        A_k += A_s1_times_8;
     }
     // 10_matmul_tensor_core.py:56  mo.copyto(tCgC, tCrC)
     #pragma unroll
     for (int j = 0; j < 2; ++j) {
         #pragma unroll
         for (int i = 0; i < 2; ++i) {
-            C[t1 + by * C_s1 * 8 + t2 * C_s1 * 2 + t3 + i * C_s1 + 8 * j] = tCrC[i + 2 * j];
+            C[bx_times_16 + by * C_s1 * 8 + tx_mod_4 * C_s1 * 2 + tx_div_4 + i * C_s1 + 8 * j] = tCrC[i + 2 * j];
         }
     }
 }

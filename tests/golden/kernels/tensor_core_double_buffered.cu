@@ -2,15 +2,16 @@
 //   A: float32 (A_0,A_1):(1,A_s1), 16-byte aligned
 //   sA_layout = (128,16,2):(1,136,2176)
 //   copy_A = TiledCopy(CopyAtom(CpAsync(uint128, cache="always"), float32), tv (128,4):(4,1), tile (64,8))
-//   read_A = TiledCopy(CopyAtom(UniversalCopy(float32), float32), tv (((4,8),2,2),((2,2),1,1)):(((32,1),0,16),...
+//   read_A = TiledCopy(CopyAtom(UniversalCopy(float32), float32), tv
+//       (((4,8),2,2),((2,2),1,1)):(((32,1),0,16),((8,128),0,0)), tile (32,8))
 //   B: float32 (B_0,B_1):(B_s0,1), 16-byte aligned
 //   sB_layout = Sw<2,2,3> o 0 o ((8,16),(16,1),(1,2)):((16,128),(1,0),(0,2048))
-//   copy_B = TiledCopy(CopyAtom(CpAsync(uint128, cache="always"), float32), tv ((4,32),4):((128,1),32), tile (...
-//   read_B = TiledCopy(CopyAtom(LdMatrix(4), float32), tv (((4,8),2,2),(2,2,1)):(((32,1),8,0),(128,16,0)), til...
+//   copy_B = TiledCopy(CopyAtom(CpAsync(uint128, cache="always"), float32), tv ((4,32),4):((128,1),32), tile
+//       (32,16))
+//   read_B = TiledCopy(CopyAtom(LdMatrix(4), float32), tv (((4,8),2,2),(2,2,1)):(((32,1),8,0),(128,16,0)), tile
+//       (32,8))
 //   C: float32 (C_0,C_1):(1,C_s1), 16-byte aligned
 //   mma_C = TiledMMA(SM80_16x8x8_F32TF32TF32F32_TN, atoms (2,2,1):(2,1,1), permutations (32, 32, 8))
-//   sA: shared float32 (128,16,2):(1,136,2176)
-//   sB: shared float32 Sw<2,2,3> o 0 o ((8,16),(16,1),(1,2)):((16,128),(1,0),(0,2048))
 //   block (128, 1, 1)
 //   33792 bytes of static shared memory
 
@@ -52,38 +53,38 @@ matmul_kernel(const float* __restrict__ A, const int A_1, const int A_s1,
     const int tx = threadIdx.x;
     // 12_matmul_tensor_core_double_buffered.py:27  gA = mo.tile(A, (bM, bK), (bx, None))  # (bM, bK, k)
     const int k_tile_max = A_1 >> 4;
-    const int t0 = A_s1 * 16;
-    const int t1 = (int)blockIdx.x * 128;
+    const int A_s1_times_16 = A_s1 * 16;
+    const int bx_times_128 = (int)blockIdx.x * 128;
     // 12_matmul_tensor_core_double_buffered.py:32  tAgA = thr_copy_A.partition_S(gA)  # (CPY, CPY_M, CPY_K, k)
-    const int t2 = A_s1 * 8;
-    const int t3 = tx % 16 * 4;
-    const int t4 = tx / 16;
-    const int t5 = t1 + t3 + t4 * A_s1;
+    const int A_s1_times_8 = A_s1 * 8;
+    const int tx_mod_16_times_4 = tx % 16 * 4;
+    const int tx_div_16 = tx / 16;
+    const int tAgA_at = bx_times_128 + tx_mod_16_times_4 + tx_div_16 * A_s1;
     // 12_matmul_tensor_core_double_buffered.py:33  tAsA = thr_copy_A.partition_D(sA)  # (CPY, CPY_M, CPY_K, 2)
-    const int t6 = t3 + t4 * 136;
+    const int tAsA_at = tx_mod_16_times_4 + tx_div_16 * 136;
     // 12_matmul_tensor_core_double_buffered.py:35  tBgB = thr_copy_B.partition_S(gB)  # (CPY, CPY_N, CPY_K, k)
-    const int t7 = B_s0 * 32;
-    const int t8 = tx % 4;
-    const int t9 = tx / 4;
-    const int t10 = by * B_s0 * 128 + t8 * 4 + t9 * B_s0;
+    const int B_s0_times_32 = B_s0 * 32;
+    const int tx_mod_4 = tx % 4;
+    const int tx_div_4 = tx / 4;
+    const int tBgB_at = by * B_s0 * 128 + tx_mod_4 * 4 + tx_div_4 * B_s0;
     // 12_matmul_tensor_core_double_buffered.py:36  tBsB = thr_copy_B.partition_D(sB)  # (CPY, CPY_N, CPY_K, 2)
-    const int t11 = tx * 4;
+    const int tx_times_4 = tx * 4;
     // 12_matmul_tensor_core_double_buffered.py:37  mo.copyto(copy_A, tAsA[:, :, :, 0], tAgA[:, :, :, 0])
     #pragma unroll
     for (int j = 0; j < 2; ++j) {
         #pragma unroll
         for (int i = 0; i < 2; ++i) {
-            cp_async_16(sA_s + 4 * (t6 + 64 * i + 1088 * j), &A[t5 + 64 * i + j * t2]);
+            cp_async_16(sA_s + 4 * (tAsA_at + 64 * i + 1088 * j), &A[tAgA_at + 64 * i + j * A_s1_times_8]);
         }
     }
     // 12_matmul_tensor_core_double_buffered.py:38  mo.copyto(copy_B, tBsB[:, :, :, 0], tBgB[:, :, :, 0])
     #pragma unroll
     for (int i = 0; i < 4; ++i) {
-        cp_async_16(sB_s + 4 * (swizzle_2_2_3(t11) + 512 * i), &B[t10 + i * t7]);
+        cp_async_16(sB_s + 4 * (swizzle_2_2_3(tx_times_4) + 512 * i), &B[tBgB_at + i * B_s0_times_32]);
     }
     // 12_matmul_tensor_core_double_buffered.py:41  tCgC = thr_mma.partition_C(gC)  # (MMA, MMA_M, MMA_N)
-    const int t12 = tx / 32 % 2;
-    const int t13 = tx / 64 * 16;
+    const int tx_div_32_mod_2 = tx / 32 % 2;
+    const int tx_div_64_times_16 = tx / 64 * 16;
     // 12_matmul_tensor_core_double_buffered.py:42  tCrA = thr_mma.partition_fragment_A(sA[:, :, 0])  # (MMA, MMA_...
     float tCrA[32];
     // 12_matmul_tensor_core_double_buffered.py:43  tCrB = thr_mma.partition_fragment_B(sB[:, :, 0])  # (MMA, MMA_...
@@ -96,9 +97,9 @@ matmul_kernel(const float* __restrict__ A, const int A_1, const int A_s1,
         tCrC[i] = 0.0f;
     }
     // 12_matmul_tensor_core_double_buffered.py:47  tXsA = thr_read_A.partition_S(sA)  # (CPY, CPY_M, CPY_K, 2)
-    const int t14 = t8 * 136 + t9 % 8 + t13;
+    const int tXsA_p_at = tx_mod_4 * 136 + tx_div_4 % 8 + tx_div_64_times_16;
     // 12_matmul_tensor_core_double_buffered.py:50  tXsB = thr_read_B.partition_S(sB)  # (CPY, CPY_N, CPY_K, 2)
-    const int t15 = tx % 8 * 16 + tx / 8 % 2 * 4 + t4 % 2 * 256 + t12 * 128;
+    const int tXsB_p_at = tx % 8 * 16 + tx / 8 % 2 * 4 + tx_div_16 % 2 * 256 + tx_div_32_mod_2 * 128;
     // 12_matmul_tensor_core_double_buffered.py:53  mo.cp_async_wait()
     cp_async_wait_all();
     // 12_matmul_tensor_core_double_buffered.py:54  mo.sync_threads()
@@ -110,7 +111,7 @@ matmul_kernel(const float* __restrict__ A, const int A_1, const int A_s1,
         for (int j = 0; j < 2; ++j) {
             #pragma unroll
             for (int i = 0; i < 2; ++i) {
-                tCrA[i + 2 * j + 4 * l] = sA[t14 + 8 * i + 544 * j + 32 * l];
+                tCrA[i + 2 * j + 4 * l] = sA[tXsA_p_at + 8 * i + 544 * j + 32 * l];
             }
         }
     }
@@ -118,7 +119,7 @@ matmul_kernel(const float* __restrict__ A, const int A_1, const int A_s1,
     #pragma unroll
     for (int i = 0; i < 4; ++i) {
         unsigned w0, w1, w2, w3;
-        ldmatrix_x4(w0, w1, w2, w3, sB_s + 4 * (swizzle_2_2_3(t15) + 512 * i));
+        ldmatrix_x4(w0, w1, w2, w3, sB_s + 4 * (swizzle_2_2_3(tXsB_p_at) + 512 * i));
         tCrB[4 * i] = __uint_as_float(w0);
         tCrB[4 * i + 1] = __uint_as_float(w1);
         tCrB[4 * i + 2] = __uint_as_float(w2);
@@ -127,10 +128,10 @@ matmul_kernel(const float* __restrict__ A, const int A_1, const int A_s1,
     // 12_matmul_tensor_core_double_buffered.py:61  for k_tile in range(k_tile_max):  # a loop of the kernel
     int smem_read = 0;
     int smem_write = 1;
-    int tXsA_p = t14;
-    int tXsB_p = t15;
+    int tXsA_p = tXsA_p_at;
+    int tXsB_p = tXsB_p_at;
     // 12_matmul_tensor_core_double_buffered.py:73  mo.copyto(copy_A, tAsA[:, :, :, smem_write], tAgA[:, :, :, k_t...
-    const float* A_k_tile = &A[t5 + 1 * t0];
+    const float* A_k_tile = &A[tAgA_at + 1 * A_s1_times_16];
     // 12_matmul_tensor_core_double_buffered.py:61  for k_tile in range(k_tile_max):  # a loop of the kernel
     for (int k_tile = 0; k_tile < k_tile_max; ++k_tile) {
         // 12_matmul_tensor_core_double_buffered.py:70  mo.copyto(read_A, tXrA[:, :, k_block_next], tXsA_p[:, :, k_blo...
@@ -161,18 +162,18 @@ matmul_kernel(const float* __restrict__ A, const int A_1, const int A_s1,
             for (int j = 0; j < 2; ++j) {
                 #pragma unroll
                 for (int i = 0; i < 2; ++i) {
-                    cp_async_16(sA_s + 4 * (t6 + smem_write * 2176 + 64 * i + 1088 * j), &A_k_tile[64 * i + j * t2]);
+                    cp_async_16(sA_s + 4 * (tAsA_at + smem_write * 2176 + 64 * i + 1088 * j), &A_k_tile[64 * i + j * A_s1_times_8]);
                 }
             }
             // 12_matmul_tensor_core_double_buffered.py:74  mo.copyto(copy_B, tBsB[:, :, :, smem_write], tBgB[:, :, :, k_t...
             #pragma unroll
             for (int i = 0; i < 4; ++i) {
-                cp_async_16(sB_s + 4 * (swizzle_2_2_3(t11 + smem_write * 2048) + 512 * i), &B[t10 + k_tile * 16 + 16 + i * t7]);
+                cp_async_16(sB_s + 4 * (swizzle_2_2_3(tx_times_4 + smem_write * 2048) + 512 * i), &B[tBgB_at + k_tile * 16 + 16 + i * B_s0_times_32]);
             }
             // 12_matmul_tensor_core_double_buffered.py:72  if k_block == 0 and k_tile < k_tile_max - 1:
-            const int t16 = smem_read;
+            const int smem_write_next = smem_read;
             smem_read = smem_write;
-            smem_write = t16;
+            smem_write = smem_write_next;
         }
         // 12_matmul_tensor_core_double_buffered.py:76  mo.gemm(mma_C, tCrC, tCrA[:, :, k_block], tCrB[:, :, k_block],...
         #pragma unroll
@@ -191,9 +192,9 @@ matmul_kernel(const float* __restrict__ A, const int A_1, const int A_s1,
         // 12_matmul_tensor_core_double_buffered.py:66  mo.sync_threads()
         __syncthreads();
         // 12_matmul_tensor_core_double_buffered.py:67  tXsA_p = tXsA[:, :, :, smem_read]
-        const int t17 = t14 + smem_read * 2176;
+        const int tXsA_p_at_1 = tXsA_p_at + smem_read * 2176;
         // 12_matmul_tensor_core_double_buffered.py:68  tXsB_p = tXsB[:, :, :, smem_read]
-        const int t18 = t15 + smem_read * 2048;
+        const int tXsB_p_at_1 = tXsB_p_at + smem_read * 2048;
         // 12_matmul_tensor_core_double_buffered.py:70  mo.copyto(read_A, tXrA[:, :, k_block_next], tXsA_p[:, :, k_blo...
         #pragma unroll
         for (int l = 0; l < 4; ++l) {
@@ -201,7 +202,7 @@ matmul_kernel(const float* __restrict__ A, const int A_1, const int A_s1,
             for (int j = 0; j < 2; ++j) {
                 #pragma unroll
                 for (int i = 0; i < 2; ++i) {
-                    tCrA[i + 2 * j + 4 * l] = sA[t17 + 8 * i + 544 * j + 32 * l];
+                    tCrA[i + 2 * j + 4 * l] = sA[tXsA_p_at_1 + 8 * i + 544 * j + 32 * l];
                 }
             }
         }
@@ -209,7 +210,7 @@ matmul_kernel(const float* __restrict__ A, const int A_1, const int A_s1,
         #pragma unroll
         for (int i = 0; i < 4; ++i) {
             unsigned w0, w1, w2, w3;
-            ldmatrix_x4(w0, w1, w2, w3, sB_s + 4 * (swizzle_2_2_3(t18) + 512 * i));
+            ldmatrix_x4(w0, w1, w2, w3, sB_s + 4 * (swizzle_2_2_3(tXsB_p_at_1) + 512 * i));
             tCrB[4 * i] = __uint_as_float(w0);
             tCrB[4 * i + 1] = __uint_as_float(w1);
             tCrB[4 * i + 2] = __uint_as_float(w2);
@@ -228,10 +229,10 @@ matmul_kernel(const float* __restrict__ A, const int A_1, const int A_s1,
             }
         }
         // 12_matmul_tensor_core_double_buffered.py:61  for k_tile in range(k_tile_max):  # a loop of the kernel
-        tXsA_p = t17;
-        tXsB_p = t18;
+        tXsA_p = tXsA_p_at_1;
+        tXsB_p = tXsB_p_at_1;
         // 12_matmul_tensor_core_double_buffered.py:73  mo.copyto(copy_A, tAsA[:, :, :, smem_write], tAgA[:, :, :, k_t...
-        A_k_tile += t0;
+        A_k_tile += A_s1_times_16;
     }
     // 12_matmul_tensor_core_double_buffered.py:77  mo.copyto(tCgC, tCrC)
     #pragma unroll
@@ -242,7 +243,7 @@ matmul_kernel(const float* __restrict__ A, const int A_1, const int A_s1,
             for (int j = 0; j < 2; ++j) {
                 #pragma unroll
                 for (int i = 0; i < 2; ++i) {
-                    C[t1 + by * C_s1 * 128 + t8 * C_s1 * 2 + tx % 32 / 4 + t13 + t12 * C_s1 * 8 + i * C_s1 + 8 * j + 32 * l + n * C_s1 * 16] = tCrC[i + 2 * j + 4 * l + 16 * n];
+                    C[bx_times_128 + by * C_s1 * 128 + tx_mod_4 * C_s1 * 2 + tx % 32 / 4 + tx_div_64_times_16 + tx_div_32_mod_2 * C_s1 * 8 + i * C_s1 + 8 * j + 32 * l + n * C_s1 * 16] = tCrC[i + 2 * j + 4 * l + 16 * n];
                 }
             }
         }

@@ -7,8 +7,6 @@
 //   copy_B = TiledCopy(CopyAtom(UniversalCopy(float32), float32), tv (256,1):(1,0), tile (32,8))
 //   C: float32 (C_0,C_1):(1,C_s1), 16-byte aligned
 //   mma_C = TiledMMA(UniversalFMA(float32), atoms (16,16,1):(1,16,0))
-//   sA: shared float32 (128,8):(1,129)
-//   sB: shared float32 (128,8):(1,129)
 //   block (256, 1, 1)
 //   8252 bytes of static shared memory
 
@@ -24,18 +22,18 @@ matmul_kernel(const float* __restrict__ A, const int A_1, const int A_s1,
     // 03_matmul_tiled.py:23  tid = mo.thread_idx().x
     const int tx = threadIdx.x;
     // 03_matmul_tiled.py:27  gA = mo.tile(A, (bM, bK), (bx, None))  # (bM, bK, k)
-    const int t0 = A_s1 * 8;
-    const int t1 = (int)blockIdx.x * 128;
+    const int A_s1_times_8 = A_s1 * 8;
+    const int bx_times_128 = (int)blockIdx.x * 128;
     // 03_matmul_tiled.py:28  gB = mo.tile(B, (bN, bK), (by, None))  # (bN, bK, k)
-    const int t2 = B_s1 * 8;
+    const int B_s1_times_8 = B_s1 * 8;
     // 03_matmul_tiled.py:32  tAgA = thr_copy_A.partition_S(gA)  # (CPY, CPY_M, CPY_K, k)
-    const int t3 = tx % 32;
-    const int t4 = tx / 32;
+    const int tx_mod_32 = tx % 32;
+    const int tx_div_32 = tx / 32;
     // 03_matmul_tiled.py:33  tAsA = thr_copy_A.partition_D(sA)  # (CPY, CPY_M, CPY_K)
-    const int t5 = t3 + t4 * 129;
+    const int tAsA_at = tx_mod_32 + tx_div_32 * 129;
     // 03_matmul_tiled.py:39  tCsA = thr_mma.partition_A(sA)  # (MMA, MMA_M, MMA_K)
-    const int t6 = tx % 16;
-    const int t7 = tx / 16;
+    const int tx_mod_16 = tx % 16;
+    const int tx_div_16 = tx / 16;
     // 03_matmul_tiled.py:42  tCrC = thr_mma.make_fragment_C(tCgC)  # (MMA, MMA_M, MMA_N)
     float tCrC[64];
     // 03_matmul_tiled.py:43  tCrC.fill(0)
@@ -44,20 +42,20 @@ matmul_kernel(const float* __restrict__ A, const int A_1, const int A_s1,
         tCrC[i] = 0.0f;
     }
     // 03_matmul_tiled.py:46  mo.copyto(copy_A, tAsA, tAgA[:, :, :, k])
-    const float* A_k = &A[t1 + t3 + t4 * A_s1];
+    const float* A_k = &A[bx_times_128 + tx_mod_32 + tx_div_32 * A_s1];
     // 03_matmul_tiled.py:47  mo.copyto(copy_B, tBsB, tBgB[:, :, :, k])
-    const float* B_k = &B[by * 128 + t3 + t4 * B_s1];
+    const float* B_k = &B[by * 128 + tx_mod_32 + tx_div_32 * B_s1];
     // 03_matmul_tiled.py:45  for k in range(mo.size(tAgA, 3)):
     for (int k = 0; k < (A_1 >> 3); ++k) {
         // 03_matmul_tiled.py:46  mo.copyto(copy_A, tAsA, tAgA[:, :, :, k])
         #pragma unroll
         for (int i = 0; i < 4; ++i) {
-            sA[t5 + 32 * i] = A_k[32 * i];
+            sA[tAsA_at + 32 * i] = A_k[32 * i];
         }
         // 03_matmul_tiled.py:47  mo.copyto(copy_B, tBsB, tBgB[:, :, :, k])
         #pragma unroll
         for (int i = 0; i < 4; ++i) {
-            sB[t5 + 32 * i] = B_k[32 * i];
+            sB[tAsA_at + 32 * i] = B_k[32 * i];
         }
         // 03_matmul_tiled.py:48  mo.sync_threads()
         __syncthreads();
@@ -66,14 +64,14 @@ matmul_kernel(const float* __restrict__ A, const int A_1, const int A_s1,
         float frag_b[8];
         #pragma unroll
         for (int k_1 = 0; k_1 < 8; ++k_1) {
-            const int t8 = k_1 * 129;
+            const int k_1_times_129 = k_1 * 129;
             #pragma unroll
             for (int i = 0; i < 8; ++i) {
-                frag_a[i] = sA[t6 + t8 + 16 * i];
+                frag_a[i] = sA[tx_mod_16 + k_1_times_129 + 16 * i];
             }
             #pragma unroll
             for (int i = 0; i < 8; ++i) {
-                frag_b[i] = sB[t7 + t8 + 16 * i];
+                frag_b[i] = sB[tx_div_16 + k_1_times_129 + 16 * i];
             }
             #pragma unroll
             for (int i = 0; i < 8; ++i) {
@@ -87,16 +85,16 @@ matmul_kernel(const float* __restrict__ A, const int A_1, const int A_s1,
         // 03_matmul_tiled.py:50  mo.sync_threads()
         __syncthreads();
         // 03_matmul_tiled.py:46  mo.copyto(copy_A, tAsA, tAgA[:, :, :, k])
-        A_k += t0;
+        A_k += A_s1_times_8;
         // 03_matmul_tiled.py:47  mo.copyto(copy_B, tBsB, tBgB[:, :, :, k])
-        B_k += t2;
+        B_k += B_s1_times_8;
     }
     // 03_matmul_tiled.py:51  mo.copyto(tCgC, tCrC)
     #pragma unroll
     for (int j = 0; j < 8; ++j) {
         #pragma unroll
         for (int i = 0; i < 8; ++i) {
-            C[t1 + by * C_s1 * 128 + t6 + t7 * C_s1 + 16 * i + j * C_s1 * 16] = tCrC[i + 8 * j];
+            C[bx_times_128 + by * C_s1 * 128 + tx_mod_16 + tx_div_16 * C_s1 + 16 * i + j * C_s1 * 16] = tCrC[i + 8 * j];
         }
     }
 }

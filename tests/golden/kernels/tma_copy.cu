@@ -3,8 +3,6 @@
 //   load: TmaLoad() of float32 tiles Sw<3,2,3> o 0 o ((8,8),(32,1)):((32,256),(1,0)), 1 box of 32 x 64 with 128-byte swizzle
 //   store: float32 (store_0,store_1):(store_s0,1), 16-byte aligned
 //   store: TmaStore() of float32 tiles Sw<3,2,3> o 0 o ((8,8),(32,1)):((32,256),(1,0)), 1 box of 32 x 64 with 128-byte swizzle
-//   smem: shared float32 Sw<3,2,3> o 0 o ((8,8),(32,1)):((32,256),(1,0))
-//   arrived: shared uint64 1:0
 //   block (32, 1, 1)
 //   8200 bytes of static shared memory
 
@@ -49,8 +47,8 @@ copy_kernel(const __grid_constant__ TensorMap load,
     const unsigned arrived_s = (unsigned)__cvta_generic_to_shared(arrived);
 
     // 14_tma_copy.py:25  gS = mo.tile(load.tensor, (bM, bN), (bx, by))  # (bM, bN), coordinates in the source
-    const int t0 = (int)blockIdx.x * 64;
-    const int t1 = (int)blockIdx.y * 32;
+    const int bx_times_64 = (int)blockIdx.x * 64;
+    const int by_times_32 = (int)blockIdx.y * 32;
     // 14_tma_copy.py:28  if mo.thread_idx().x == 0:
     if ((int)threadIdx.x == 0) {
         // 14_tma_copy.py:29  mo.mbarrier_init(arrived, 0, 1)  # one thread will arrive, below
@@ -60,11 +58,11 @@ copy_kernel(const __grid_constant__ TensorMap load,
         // 14_tma_copy.py:31  mo.mbarrier_arrive_expect_tx(arrived, 0, load.bytes)  # it says how many bytes are to come
         mbarrier_arrive_expect_tx(arrived_s, 8192);
         // 14_tma_copy.py:32  mo.copyto(load, smem, gS, barrier=(arrived, 0))  # returns at once
-        tma_load_2d(smem_s, &load, t1, t0, arrived_s);
+        tma_load_2d(smem_s, &load, by_times_32, bx_times_64, arrived_s);
         // 14_tma_copy.py:33  mo.mbarrier_wait(arrived, 0, 0)  # phase 0 ends with the last byte
         mbarrier_wait(arrived_s, 0);
         // 14_tma_copy.py:34  mo.copyto(store, gD, smem)
-        tma_store_2d(smem_s, &store, t1, t0);
+        tma_store_2d(smem_s, &store, by_times_32, bx_times_64);
         // 14_tma_copy.py:35  mo.tma_store_arrive()  # the stores so far are a group
         bulk_commit_group();
         // 14_tma_copy.py:36  mo.tma_store_wait(0)  # that has left shared memory before it is freed

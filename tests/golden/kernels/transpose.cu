@@ -3,7 +3,6 @@
 //   src: float32 (src_0,src_1):(1,src_s1), 16-byte aligned
 //   smem_layout = (32,32):(1,33)
 //   thr_layout = (32,8):(1,32)
-//   smem: shared float32 (32,32):(1,33)
 //   block (256, 1, 1)
 //   4220 bytes of static shared memory
 
@@ -18,17 +17,17 @@ transpose_kernel(float* __restrict__ dst, const int dst_s1,
     // 02_transpose.py:23  tid = mo.thread_idx().x
     const int tx = threadIdx.x;
     // 02_transpose.py:30  mo.copyto(mo.parallelize(smem, thr_layout, tid), mo.parallelize(gS, thr_layout, tid))
-    const int t0 = tx % 32;
-    const int t1 = tx / 32;
+    const int tx_mod_32 = tx % 32;
+    const int tx_div_32 = tx / 32;
     #pragma unroll
     for (int i = 0; i < 4; ++i) {
-        smem[t0 + t1 * 33 + 264 * i] = src[bx * 32 + by * src_s1 * 32 + t0 + t1 * src_s1 + i * src_s1 * 8];
+        smem[tx_mod_32 + tx_div_32 * 33 + 264 * i] = src[bx * 32 + by * src_s1 * 32 + tx_mod_32 + tx_div_32 * src_s1 + i * src_s1 * 8];
     }
     // 02_transpose.py:31  mo.sync_threads()
     __syncthreads();
     // 02_transpose.py:32  mo.copyto(mo.parallelize(gD, thr_layout, tid), mo.parallelize(smem_T, thr_layout, tid))
     #pragma unroll
     for (int i = 0; i < 4; ++i) {
-        dst[by * 32 + bx * dst_s1 * 32 + t0 + t1 * dst_s1 + i * dst_s1 * 8] = smem[t0 * 33 + t1 + 8 * i];
+        dst[by * 32 + bx * dst_s1 * 32 + tx_mod_32 + tx_div_32 * dst_s1 + i * dst_s1 * 8] = smem[tx_mod_32 * 33 + tx_div_32 + 8 * i];
     }
 }

@@ -7,8 +7,6 @@
 //   copy_B = TiledCopy(CopyAtom(CpAsync(float64, cache="always"), float32), tv (256,2):(2,1), tile (64,8))
 //   C: float32 (C_0,C_1):(1,C_s1), 16-byte aligned
 //   mma_C = TiledMMA(UniversalFMA(float32), atoms (16,16,1):(1,16,0))
-//   sA: shared float32 (128,8):(1,130)
-//   sB: shared float32 (128,8):(1,130)
 //   block (256, 1, 1)
 //   8312 bytes of static shared memory
 
@@ -33,18 +31,18 @@ matmul_kernel(const float* __restrict__ A, const int A_1, const int A_s1,
     // 05_matmul_vectorized.py:23  tid = mo.thread_idx().x
     const int tx = threadIdx.x;
     // 05_matmul_vectorized.py:27  gA = mo.tile(A, (bM, bK), (bx, None))  # (bM, bK, k)
-    const int t0 = A_s1 * 8;
-    const int t1 = (int)blockIdx.x * 128;
+    const int A_s1_times_8 = A_s1 * 8;
+    const int bx_times_128 = (int)blockIdx.x * 128;
     // 05_matmul_vectorized.py:28  gB = mo.tile(B, (bN, bK), (by, None))  # (bN, bK, k)
-    const int t2 = B_s1 * 8;
+    const int B_s1_times_8 = B_s1 * 8;
     // 05_matmul_vectorized.py:32  tAgA = thr_copy_A.partition_S(gA)  # (CPY, CPY_M, CPY_K, k)
-    const int t3 = tx % 32 * 2;
-    const int t4 = tx / 32;
+    const int tx_mod_32_times_2 = tx % 32 * 2;
+    const int tx_div_32 = tx / 32;
     // 05_matmul_vectorized.py:33  tAsA = thr_copy_A.partition_D(sA)  # (CPY, CPY_M, CPY_K)
-    const int t5 = t3 + t4 * 130;
+    const int tAsA_at = tx_mod_32_times_2 + tx_div_32 * 130;
     // 05_matmul_vectorized.py:39  tCsA = thr_mma.partition_A(sA)  # (MMA, MMA_M, MMA_K)
-    const int t6 = tx % 16;
-    const int t7 = tx / 16;
+    const int tx_mod_16 = tx % 16;
+    const int tx_div_16 = tx / 16;
     // 05_matmul_vectorized.py:42  tCrC = thr_mma.make_fragment_C(tCgC)  # (MMA, MMA_M, MMA_N)
     float tCrC[64];
     // 05_matmul_vectorized.py:43  tCrC.fill(0)
@@ -53,20 +51,20 @@ matmul_kernel(const float* __restrict__ A, const int A_1, const int A_s1,
         tCrC[i] = 0.0f;
     }
     // 05_matmul_vectorized.py:46  mo.copyto(copy_A, tAsA, tAgA[:, :, :, k])
-    const float* A_k = &A[t1 + t3 + t4 * A_s1];
+    const float* A_k = &A[bx_times_128 + tx_mod_32_times_2 + tx_div_32 * A_s1];
     // 05_matmul_vectorized.py:47  mo.copyto(copy_B, tBsB, tBgB[:, :, :, k])
-    const float* B_k = &B[by * 128 + t3 + t4 * B_s1];
+    const float* B_k = &B[by * 128 + tx_mod_32_times_2 + tx_div_32 * B_s1];
     // 05_matmul_vectorized.py:45  for k in range(mo.size(tAgA, 3)):
     for (int k = 0; k < (A_1 >> 3); ++k) {
         // 05_matmul_vectorized.py:46  mo.copyto(copy_A, tAsA, tAgA[:, :, :, k])
         #pragma unroll
         for (int i = 0; i < 2; ++i) {
-            cp_async_8(sA_s + 4 * (t5 + 64 * i), &A_k[64 * i]);
+            cp_async_8(sA_s + 4 * (tAsA_at + 64 * i), &A_k[64 * i]);
         }
         // 05_matmul_vectorized.py:47  mo.copyto(copy_B, tBsB, tBgB[:, :, :, k])
         #pragma unroll
         for (int i = 0; i < 2; ++i) {
-            cp_async_8(sB_s + 4 * (t5 + 64 * i), &B_k[64 * i]);
+            cp_async_8(sB_s + 4 * (tAsA_at + 64 * i), &B_k[64 * i]);
         }
         // 05_matmul_vectorized.py:48  mo.cp_async_wait()
         cp_async_wait_all();
@@ -77,14 +75,14 @@ matmul_kernel(const float* __restrict__ A, const int A_1, const int A_s1,
         float frag_b[8];
         #pragma unroll
         for (int k_1 = 0; k_1 < 8; ++k_1) {
-            const int t8 = k_1 * 130;
+            const int k_1_times_130 = k_1 * 130;
             #pragma unroll
             for (int i = 0; i < 8; ++i) {
-                frag_a[i] = sA[t6 + t8 + 16 * i];
+                frag_a[i] = sA[tx_mod_16 + k_1_times_130 + 16 * i];
             }
             #pragma unroll
             for (int i = 0; i < 8; ++i) {
-                frag_b[i] = sB[t7 + t8 + 16 * i];
+                frag_b[i] = sB[tx_div_16 + k_1_times_130 + 16 * i];
             }
             #pragma unroll
             for (int i = 0; i < 8; ++i) {
@@ -98,16 +96,16 @@ matmul_kernel(const float* __restrict__ A, const int A_1, const int A_s1,
         // 05_matmul_vectorized.py:51  mo.sync_threads()
         __syncthreads();
         // 05_matmul_vectorized.py:46  mo.copyto(copy_A, tAsA, tAgA[:, :, :, k])
-        A_k += t0;
+        A_k += A_s1_times_8;
         // 05_matmul_vectorized.py:47  mo.copyto(copy_B, tBsB, tBgB[:, :, :, k])
-        B_k += t2;
+        B_k += B_s1_times_8;
     }
     // 05_matmul_vectorized.py:52  mo.copyto(tCgC, tCrC)
     #pragma unroll
     for (int j = 0; j < 8; ++j) {
         #pragma unroll
         for (int i = 0; i < 8; ++i) {
-            C[t1 + by * C_s1 * 128 + t6 + t7 * C_s1 + 16 * i + j * C_s1 * 16] = tCrC[i + 8 * j];
+            C[bx_times_128 + by * C_s1 * 128 + tx_mod_16 + tx_div_16 * C_s1 + 16 * i + j * C_s1 * 16] = tCrC[i + 8 * j];
         }
     }
 }

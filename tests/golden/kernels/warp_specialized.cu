@@ -9,17 +9,15 @@
 //   C: TmaStore() of float16 tiles Sw<3,3,3> o 0 o ((8,16),(64,2)):((64,512),(1,8192)), 2 boxes of 64 x 128 with 128-byte swizzle
 //   sC_layout = Sw<3,3,3> o 0 o ((8,16),(64,2)):((64,512),(1,8192))
 //   mma = TiledMMA(SM90_64x128x16_F32F16F16_SS, atoms (2,1,1):(1,0,0))
-//   copy_C = TiledCopy(CopyAtom(StMatrix(4), float16), tv ((4,8,8),((2,2,16),1,1)):((256,1,16),((128,8,1024),0...
-//   sA: shared float16 Sw<3,3,3> o 0 o ((8,16),(64,1),(1,5)):((64,512),(1,0),(0,8192))
-//   sB: shared float16 Sw<3,3,3> o 0 o ((8,16),(64,1),(1,5)):((64,512),(1,0),(0,8192))
-//   sC: shared float16 Sw<3,3,3> o 0 o ((8,16),(64,2)):((64,512),(1,8192))
-//   pipe_full: shared uint64 5:1
-//   pipe_empty: shared uint64 5:1
+//   copy_C = TiledCopy(CopyAtom(StMatrix(4), float16), tv ((4,8,8),((2,2,16),1,1)):((256,1,16),((128,8,1024),0,0)),
+//       tile (128,128))
 //   block (384, 1, 1)
 //   196688 bytes of dynamic shared memory
 
 struct __align__(64) TensorMap { unsigned long long words[16]; };
 struct f16 { unsigned short bits; };
+// A matrix in shared memory: 128-byte swizzle, leading offset 16, stride offset 1024 bytes.
+constexpr unsigned long long wgmma_sw128_16_1024 = 1ull << 62 | 1024ull / 16 << 32 | 16ull / 16 << 16;
 __device__ __forceinline__ void mbarrier_init(unsigned barrier, unsigned count) {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" :: "r"(barrier), "r"(count) : "memory");
 }
@@ -89,11 +87,8 @@ __device__ __forceinline__ void warpgroup_wait_0() {
 __device__ __forceinline__ void wgmma_pin(float& x) {
     asm volatile("" : "+f"(x) :: "memory");
 }
-__device__ __forceinline__ f16 to_f16(float x) {
-    f16 y; asm("cvt.rn.f16.f32 %0, %1;" : "=h"(y.bits) : "f"(x)); return y;
-}
-__device__ __forceinline__ void put_16(unsigned& word, int shift, unsigned x) {
-    word = word & ~(0xffffu << shift) | (x & 0xffffu) << shift;
+__device__ __forceinline__ unsigned to_f16x2(float x0, float x1) {
+    unsigned y; asm("cvt.rn.f16x2.f32 %0, %2, %1;" : "=r"(y) : "f"(x0), "f"(x1)); return y;
 }
 __device__ __forceinline__ void stmatrix_x4(unsigned dst_smem, unsigned r0, unsigned r1, unsigned r2, unsigned r3) {
     asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" :: "r"(dst_smem), "r"(r0), "r"(r1), "r"(r2), "r"(r3) : "memory");
@@ -138,12 +133,13 @@ matmul_kernel(const __grid_constant__ TensorMap A, const int A_1,
 
     // 17_matmul_warp_specialized.py:82  pipe.init()
     const int tx = threadIdx.x;
-    // 17_matmul_warp_specialized.py:25  bx, by, _ = mo.block_idx()  < 17_matmul_warp_specialized.py:87
+    // 17_matmul_warp_specialized.py:87  produce(A, B, sA, sB, pipe)
+    //   17_matmul_warp_specialized.py:25  bx, by, _ = mo.block_idx()
     const int bx = blockIdx.x;
     const int by = blockIdx.y;
     // 17_matmul_warp_specialized.py:82  pipe.init()
-    const bool t0 = tx == 0;
-    if (t0) {
+    const bool tx_is_0 = tx == 0;
+    if (tx_is_0) {
         mbarrier_init(pipe_full_s, 1);
         mbarrier_init(pipe_empty_s, 2);
         mbarrier_init(pipe_full_s + 8, 1);
@@ -162,126 +158,122 @@ matmul_kernel(const __grid_constant__ TensorMap A, const int A_1,
     if (warpgroup == 2) {
         // 17_matmul_warp_specialized.py:85  mo.warpgroup_reg_dealloc(40)  # registers that the other two take
         setmaxnreg_dec_40();
-        // 17_matmul_warp_specialized.py:86  if mo.warp_idx() == CONSUMERS // 32 a...  < 17_matmul_warp_specialized.py:86
-        const bool t1 = tx / 32 == 8;
-        bool cond = t1;
-        if (t1) {
+        // 17_matmul_warp_specialized.py:86  if mo.warp_idx() == CONSUMERS // 32 and mo.elect():
+        const bool tx_div_32_is_8 = tx / 32 == 8;
+        bool cond = tx_div_32_is_8;
+        if (tx_div_32_is_8) {
             cond = elect();
         }
         if (cond) {
-            // 17_matmul_warp_specialized.py:26  gA = mo.tile(A.tensor, (BM, BK), (bx,...  < 17_matmul_warp_specialized.py:87
-            const int t2 = bx * 128;
-            // 17_matmul_warp_specialized.py:27  gB = mo.tile(B.tensor, (BN, BK), (by,...  < 17_matmul_warp_specialized.py:87
-            const int t3 = by * 128;
-            // 17_matmul_warp_specialized.py:29  for k in range(mo.size(gA, 2)):  < 17_matmul_warp_specialized.py:87
+            // 17_matmul_warp_specialized.py:87  produce(A, B, sA, sB, pipe)
+            //   17_matmul_warp_specialized.py:26  gA = mo.tile(A.tensor, (BM, BK), (bx, None))  # (BM, BK, k), coordinate...
+            const int bx_times_128 = bx * 128;
+            //   17_matmul_warp_specialized.py:27  gB = mo.tile(B.tensor, (BN, BK), (by, None))  # (BN, BK, k)
+            const int by_times_128 = by * 128;
+            //   17_matmul_warp_specialized.py:29  for k in range(mo.size(gA, 2)):
             int state_stage = 0;
             int state_phase = 1;
             for (int k = 0; k < ((A_1 + 63) >> 6); ++k) {
-                // 17_matmul_warp_specialized.py:30  pipe.producer_acquire(state)  # and e...  < 17_matmul_warp_specialized.py:87
+                //   17_matmul_warp_specialized.py:30  pipe.producer_acquire(state)  # and expect the bytes of both tiles
                 mbarrier_wait(pipe_empty_s + 8 * state_stage, state_phase);
                 mbarrier_arrive_expect_tx(pipe_full_s + 8 * state_stage, 32768);
-                // 17_matmul_warp_specialized.py:31  mo.copyto(A, sA[:, :, state.stage], g...  < 17_matmul_warp_specialized.py:87
-                const int t4 = state_stage * 8192;
-                const int t5 = k * 64;
-                tma_load_2d(sA_s + 2 * t4, &A, t5, t2, pipe_full_s + 8 * state_stage);
-                // 17_matmul_warp_specialized.py:32  mo.copyto(B, sB[:, :, state.stage], g...  < 17_matmul_warp_specialized.py:87
-                tma_load_2d(sB_s + 2 * t4, &B, t5, t3, pipe_full_s + 8 * state_stage);
-                // 17_matmul_warp_specialized.py:33  state = state.next()  < 17_matmul_warp_specialized.py:87
-                const int t6 = state_stage + 1;
-                const bool t7 = t6 == 5;
-                // 17_matmul_warp_specialized.py:29  for k in range(mo.size(gA, 2)):  < 17_matmul_warp_specialized.py:87
-                state_stage = t7 ? 0 : t6;
-                state_phase = t7 ? state_phase ^ 1 : state_phase;
+                //   17_matmul_warp_specialized.py:31  mo.copyto(A, sA[:, :, state.stage], gA[:, :, k], barrier=pipe.barrier(s...
+                const int state_stage_times_8192 = state_stage * 8192;
+                const int k_times_64 = k * 64;
+                tma_load_2d(sA_s + 2 * state_stage_times_8192, &A, k_times_64, bx_times_128, pipe_full_s + 8 * state_stage);
+                //   17_matmul_warp_specialized.py:32  mo.copyto(B, sB[:, :, state.stage], gB[:, :, k], barrier=pipe.barrier(s...
+                tma_load_2d(sB_s + 2 * state_stage_times_8192, &B, k_times_64, by_times_128, pipe_full_s + 8 * state_stage);
+                //   17_matmul_warp_specialized.py:33  state = state.next()
+                const int state_stage_plus_1 = state_stage + 1;
+                const bool state_stage_plus_1_is_5 = state_stage_plus_1 == 5;
+                //   17_matmul_warp_specialized.py:29  for k in range(mo.size(gA, 2)):
+                state_stage = state_stage_plus_1_is_5 ? 0 : state_stage_plus_1;
+                state_phase = state_stage_plus_1_is_5 ? state_phase ^ 1 : state_phase;
             }
         }
     } else {
         // 17_matmul_warp_specialized.py:89  mo.warpgroup_reg_alloc(232)
         setmaxnreg_inc_232();
-        // 17_matmul_warp_specialized.py:40  thr_mma, first = mma.get_slice(tid %...  < 17_matmul_warp_specialized.py:90
-        const int t8 = tx % 256;
+        // 17_matmul_warp_specialized.py:90  store(C, sC, copy_C, consume(mma, sA, sB, pipe, mo.ceil_div(K, BK)))
+        //   17_matmul_warp_specialized.py:40  thr_mma, first = mma.get_slice(tid % CONSUMERS), tid % 128 == 0
+        const int tx_mod_256 = tx % 256;
         const bool first = tx % 128 == 0;
-        // 17_matmul_warp_specialized.py:41  tCrA = thr_mma.partition_fragment_A(s...  < 17_matmul_warp_specialized.py:90
-        const int t9 = t8 / 128 * 4096;
-        // 17_matmul_warp_specialized.py:43  tCrC = mma.partition_fragment_C((BM,...  < 17_matmul_warp_specialized.py:90
+        //   17_matmul_warp_specialized.py:41  tCrA = thr_mma.partition_fragment_A(sA)  # (MMA, MMA_M, MMA_K, stages):...
+        const int tCrA_at = tx_mod_256 / 128 * 4096;
+        //   17_matmul_warp_specialized.py:43  tCrC = mma.partition_fragment_C((BM, BN))  # (MMA, MMA_M, MMA_N): regis...
         float tCrC[64];
-        // 17_matmul_warp_specialized.py:46  for k in range(k_tiles):  < 17_matmul_warp_specialized.py:90
+        //   17_matmul_warp_specialized.py:46  for k in range(k_tiles):
         int before_stage = 0;
         int state_stage = 0;
         int state_phase = 0;
         for (int k = 0; k < ((K + 63) >> 6); ++k) {
-            // 17_matmul_warp_specialized.py:47  pipe.consumer_wait(state)  < 17_matmul_warp_specialized.py:90
+            //   17_matmul_warp_specialized.py:47  pipe.consumer_wait(state)
             mbarrier_wait(pipe_full_s + 8 * state_stage, state_phase);
-            // 17_matmul_warp_specialized.py:48  mo.warpgroup_arrive()  < 17_matmul_warp_specialized.py:90
+            //   17_matmul_warp_specialized.py:48  mo.warpgroup_arrive()
             warpgroup_arrive();
-            // 17_matmul_warp_specialized.py:50  mo.gemm(mma, tCrA[:, :, kk, state.sta...  < 17_matmul_warp_specialized.py:90
-            const int t10 = state_stage * 8192;
-            const bool t11 = k > 0;
-            const unsigned long long tCrA_desc = wgmma_descriptor(sA_s + 2 * (t9 + t10), 0x4000004000010000ull);
-            const unsigned long long tCrB_desc = wgmma_descriptor(sB_s + 2 * t10, 0x4000004000010000ull);
-            wgmma_64x128x16_f32f16f16_ss(tCrC, tCrA_desc, tCrB_desc, t11);
-            const int t12 = t10 + 16;
-            const unsigned long long tCrA_desc_1 = wgmma_descriptor(sA_s + 2 * (t9 + t12), 0x4000004000010000ull);
-            const unsigned long long tCrB_desc_1 = wgmma_descriptor(sB_s + 2 * t12, 0x4000004000010000ull);
-            wgmma_64x128x16_f32f16f16_ss(tCrC, tCrA_desc_1, tCrB_desc_1, true);
-            const int t13 = t10 + 32;
-            const unsigned long long tCrA_desc_2 = wgmma_descriptor(sA_s + 2 * (t9 + t13), 0x4000004000010000ull);
-            const unsigned long long tCrB_desc_2 = wgmma_descriptor(sB_s + 2 * t13, 0x4000004000010000ull);
-            wgmma_64x128x16_f32f16f16_ss(tCrC, tCrA_desc_2, tCrB_desc_2, true);
-            const int t14 = t10 + 48;
-            const unsigned long long tCrA_desc_3 = wgmma_descriptor(sA_s + 2 * (t9 + t14), 0x4000004000010000ull);
-            const unsigned long long tCrB_desc_3 = wgmma_descriptor(sB_s + 2 * t14, 0x4000004000010000ull);
-            wgmma_64x128x16_f32f16f16_ss(tCrC, tCrA_desc_3, tCrB_desc_3, true);
-            // 17_matmul_warp_specialized.py:51  mo.warpgroup_commit_batch()  < 17_matmul_warp_specialized.py:90
+            //   17_matmul_warp_specialized.py:49  for kk in mo.static_range(mo.size(tCrA, 2)):  # one instruction deep in...
+            const int state_stage_times_8192 = state_stage * 8192;
+            const bool k_above_0 = k > 0;
+            #pragma unroll
+            for (int kk = 0; kk < 4; ++kk) {
+                //   17_matmul_warp_specialized.py:50  mo.gemm(mma, tCrA[:, :, kk, state.stage], tCrB[:, :, kk, state.stage],...
+                const int tCrB_at = state_stage_times_8192 + 16 * kk;
+                const unsigned long long tCrA_desc = wgmma_descriptor(sA_s + 2 * (tCrA_at + tCrB_at), wgmma_sw128_16_1024);
+                const unsigned long long tCrB_desc = wgmma_descriptor(sB_s + 2 * tCrB_at, wgmma_sw128_16_1024);
+                wgmma_64x128x16_f32f16f16_ss(tCrC, tCrA_desc, tCrB_desc, kk > 0 || k_above_0);
+            }
+            //   17_matmul_warp_specialized.py:51  mo.warpgroup_commit_batch()
             warpgroup_commit_batch();
-            // 17_matmul_warp_specialized.py:52  mo.warpgroup_wait(1)  # the products...  < 17_matmul_warp_specialized.py:90
+            //   17_matmul_warp_specialized.py:52  mo.warpgroup_wait(1)  # the products of the stage before are done
             warpgroup_wait_1();
-            // 17_matmul_warp_specialized.py:53  if k > 0 and first:  < 17_matmul_warp_specialized.py:90
-            if (t11 && first) {
-                // 17_matmul_warp_specialized.py:54  pipe.consumer_release(before)  # one...  < 17_matmul_warp_specialized.py:90
+            //   17_matmul_warp_specialized.py:53  if k > 0 and first:
+            if (k_above_0 && first) {
+                //   17_matmul_warp_specialized.py:54  pipe.consumer_release(before)  # one arrival of each warpgroup
                 mbarrier_arrive(pipe_empty_s + 8 * before_stage);
             }
-            // 17_matmul_warp_specialized.py:55  before, state = state, state.next()  < 17_matmul_warp_specialized.py:90
-            const int t15 = state_stage + 1;
-            const bool t16 = t15 == 5;
-            // 17_matmul_warp_specialized.py:46  for k in range(k_tiles):  < 17_matmul_warp_specialized.py:90
+            //   17_matmul_warp_specialized.py:55  before, state = state, state.next()
+            const int state_stage_plus_1 = state_stage + 1;
+            const bool state_stage_plus_1_is_5 = state_stage_plus_1 == 5;
+            //   17_matmul_warp_specialized.py:46  for k in range(k_tiles):
             before_stage = state_stage;
-            state_stage = t16 ? 0 : t15;
-            state_phase = t16 ? state_phase ^ 1 : state_phase;
+            state_stage = state_stage_plus_1_is_5 ? 0 : state_stage_plus_1;
+            state_phase = state_stage_plus_1_is_5 ? state_phase ^ 1 : state_phase;
         }
-        // 17_matmul_warp_specialized.py:56  mo.warpgroup_wait(0)  < 17_matmul_warp_specialized.py:90
+        //   17_matmul_warp_specialized.py:56  mo.warpgroup_wait(0)
         warpgroup_wait_0();
         #pragma unroll
         for (int i = 0; i < 64; ++i) {
             wgmma_pin(tCrC[i]);
         }
-        // 17_matmul_warp_specialized.py:66  part = tCrC.to(sC.dtype)  # (MMA, MMA...  < 17_matmul_warp_specialized.py:90
+        //   17_matmul_warp_specialized.py:66  part = tCrC.to(sC.dtype)  # (MMA, MMA_M, MMA_N): rounds to float16
         unsigned part[32];
         #pragma unroll
-        for (int i = 0; i < 64; ++i) {
-            put_16(part[i / 2], i % 2 * 16, to_f16(tCrC[i]).bits);
+        for (int i = 0; i < 32; ++i) {
+            part[i] = to_f16x2(tCrC[2 * i], tCrC[2 * i + 1]);
         }
-        // 17_matmul_warp_specialized.py:67  mo.copyto(copy_C, thr_copy.partition_...  < 17_matmul_warp_specialized.py:90
+        //   17_matmul_warp_specialized.py:67  mo.copyto(copy_C, thr_copy.partition_D(sC), thr_copy.retile_S(part))
         #pragma unroll
         for (int j = 0; j < 2; ++j) {
             #pragma unroll
             for (int i = 0; i < 4; ++i) {
-                stmatrix_x4(sC_s + 2 * (swizzle_3_3_3(tx % 16 * 64 + t8 / 16 % 2 * 8 + t8 / 32 * 1024 + 16 * i) + 8192 * j), part[4 * i + 16 * j], part[4 * i + 16 * j + 1], part[4 * i + 16 * j + 2], part[4 * i + 16 * j + 3]);
+                stmatrix_x4(sC_s + 2 * (swizzle_3_3_3(tx % 16 * 64 + tx_mod_256 / 16 % 2 * 8 + tx_mod_256 / 32 * 1024 + 16 * i) + 8192 * j), part[4 * i + 16 * j], part[4 * i + 16 * j + 1], part[4 * i + 16 * j + 2], part[4 * i + 16 * j + 3]);
             }
         }
-        // 17_matmul_warp_specialized.py:68  mo.fence_proxy_async()  # what this t...  < 17_matmul_warp_specialized.py:90
+        //   17_matmul_warp_specialized.py:68  mo.fence_proxy_async()  # what this thread wrote is visible to TMA
         fence_proxy_async();
-        // 17_matmul_warp_specialized.py:69  mo.barrier_sync(1, CONSUMERS)  < 17_matmul_warp_specialized.py:90
+        //   17_matmul_warp_specialized.py:69  mo.barrier_sync(1, CONSUMERS)
         bar_sync(1, 256);
-        // 17_matmul_warp_specialized.py:70  if tid == 0:  < 17_matmul_warp_specialized.py:90
-        if (t0) {
-            // 17_matmul_warp_specialized.py:71  mo.copyto(C, mo.tile(C.tensor, (BM, B...  < 17_matmul_warp_specialized.py:90
-            const int t17 = bx * 128;
-            const int t18 = by * 128;
-            tma_store_2d(sC_s, &C, t18, t17);
-            tma_store_2d(sC_s + 16384, &C, t18 + 64, t17);
-            // 17_matmul_warp_specialized.py:72  mo.tma_store_arrive()  < 17_matmul_warp_specialized.py:90
+        // 17_matmul_warp_specialized.py:90  store(C, sC, copy_C, consume(mma, sA, sB, pipe, mo.ceil_div(K, BK)))
+        //   17_matmul_warp_specialized.py:70  if tid == 0:
+        if (tx_is_0) {
+            //   17_matmul_warp_specialized.py:71  mo.copyto(C, mo.tile(C.tensor, (BM, BN), (bx, by)), sC)
+            const int bx_times_128 = bx * 128;
+            const int by_times_128 = by * 128;
+            tma_store_2d(sC_s, &C, by_times_128, bx_times_128);
+            tma_store_2d(sC_s + 16384, &C, by_times_128 + 64, bx_times_128);
+            //   17_matmul_warp_specialized.py:72  mo.tma_store_arrive()
             bulk_commit_group();
-            // 17_matmul_warp_specialized.py:73  mo.tma_store_wait(0)  < 17_matmul_warp_specialized.py:90
+            //   17_matmul_warp_specialized.py:73  mo.tma_store_wait(0)
             bulk_wait_group_read_0();
         }
     }

@@ -7,15 +7,13 @@
 //   sB_layout = Sw<3,3,3> o 0 o ((8,16),(64,1),(1,4)):((64,512),(1,0),(0,8192))
 //   C: float32 (C_0,C_1):(C_s0,1), 16-byte aligned
 //   mma = TiledMMA(SM90_64x128x16_F32F16F16_SS, atoms (2,1,1):(1,0,0))
-//   sA: shared float16 Sw<3,3,3> o 0 o ((8,16),(64,1),(1,4)):((64,512),(1,0),(0,8192))
-//   sB: shared float16 Sw<3,3,3> o 0 o ((8,16),(64,1),(1,4)):((64,512),(1,0),(0,8192))
-//   full: shared uint64 4:1
-//   empty: shared uint64 4:1
 //   block (384, 1, 1)
 //   131136 bytes of dynamic shared memory
 
 struct __align__(64) TensorMap { unsigned long long words[16]; };
 struct f16 { unsigned short bits; };
+// A matrix in shared memory: 128-byte swizzle, leading offset 16, stride offset 1024 bytes.
+constexpr unsigned long long wgmma_sw128_16_1024 = 1ull << 62 | 1024ull / 16 << 32 | 16ull / 16 << 16;
 __device__ __forceinline__ void mbarrier_init(unsigned barrier, unsigned count) {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" :: "r"(barrier), "r"(count) : "memory");
 }
@@ -102,25 +100,17 @@ matmul_kernel(const __grid_constant__ TensorMap A, const int A_1,
     // 15_matmul_wgmma.py:76  bx, by, _ = mo.block_idx()
     const int bx = blockIdx.x;
     // 15_matmul_wgmma.py:77  gC = mo.tile(C, (BM, BN), (bx, by))  # (BM, BN)
-    const int t0 = (int)blockIdx.y * 128;
+    const int by_times_128 = (int)blockIdx.y * 128;
     // 15_matmul_wgmma.py:81  if tid == 0:
     if (tx == 0) {
-        // 15_matmul_wgmma.py:83  mo.mbarrier_init(full, stage, 1)  # the producer arrives; the bytes it expects count...
-        mbarrier_init(full_s, 1);
-        // 15_matmul_wgmma.py:84  mo.mbarrier_init(empty, stage, 2)  # a thread of each warpgroup arrives
-        mbarrier_init(empty_s, 2);
-        // 15_matmul_wgmma.py:83  mo.mbarrier_init(full, stage, 1)  # the producer arrives; the bytes it expects count...
-        mbarrier_init(full_s + 8, 1);
-        // 15_matmul_wgmma.py:84  mo.mbarrier_init(empty, stage, 2)  # a thread of each warpgroup arrives
-        mbarrier_init(empty_s + 8, 2);
-        // 15_matmul_wgmma.py:83  mo.mbarrier_init(full, stage, 1)  # the producer arrives; the bytes it expects count...
-        mbarrier_init(full_s + 16, 1);
-        // 15_matmul_wgmma.py:84  mo.mbarrier_init(empty, stage, 2)  # a thread of each warpgroup arrives
-        mbarrier_init(empty_s + 16, 2);
-        // 15_matmul_wgmma.py:83  mo.mbarrier_init(full, stage, 1)  # the producer arrives; the bytes it expects count...
-        mbarrier_init(full_s + 24, 1);
-        // 15_matmul_wgmma.py:84  mo.mbarrier_init(empty, stage, 2)  # a thread of each warpgroup arrives
-        mbarrier_init(empty_s + 24, 2);
+        // 15_matmul_wgmma.py:82  for stage in mo.static_range(STAGES):
+        #pragma unroll
+        for (int stage = 0; stage < 4; ++stage) {
+            // 15_matmul_wgmma.py:83  mo.mbarrier_init(full, stage, 1)  # the producer arrives; the bytes it expects count...
+            mbarrier_init(full_s + 8 * stage, 1);
+            // 15_matmul_wgmma.py:84  mo.mbarrier_init(empty, stage, 2)  # a thread of each warpgroup arrives
+            mbarrier_init(empty_s + 8 * stage, 2);
+        }
         // 15_matmul_wgmma.py:85  mo.fence_mbarrier_init()
         fence_mbarrier_init();
     }
@@ -132,103 +122,100 @@ matmul_kernel(const __grid_constant__ TensorMap A, const int A_1,
         setmaxnreg_dec_40();
         // 15_matmul_wgmma.py:90  if tid == CONSUMERS:
         if (tx == 256) {
-            // 15_matmul_wgmma.py:36  gA = mo.tile(A.tensor, (BM, BK), (bx, None))  # (BM, BK, k)...  < 15_matmul_wgmma.py:91
-            const int t1 = bx * 128;
-            // 15_matmul_wgmma.py:39  for k in range(mo.size(gA, 2)):  < 15_matmul_wgmma.py:91
+            // 15_matmul_wgmma.py:91  produce(A, B, ring)
+            //   15_matmul_wgmma.py:36  gA = mo.tile(A.tensor, (BM, BK), (bx, None))  # (BM, BK, k), coordinates in A
+            const int bx_times_128 = bx * 128;
+            //   15_matmul_wgmma.py:39  for k in range(mo.size(gA, 2)):
             int phase = 1;
             int stage = 0;
             for (int k = 0; k < ((A_1 + 63) >> 6); ++k) {
-                // 15_matmul_wgmma.py:40  mo.mbarrier_wait(empty, stage, phase)  < 15_matmul_wgmma.py:91
+                //   15_matmul_wgmma.py:40  mo.mbarrier_wait(empty, stage, phase)
                 mbarrier_wait(empty_s + 8 * stage, phase);
-                // 15_matmul_wgmma.py:41  mo.mbarrier_arrive_expect_tx(full, stage, A.bytes + B.bytes)  < 15_matmul_wgmma.py:91
+                //   15_matmul_wgmma.py:41  mo.mbarrier_arrive_expect_tx(full, stage, A.bytes + B.bytes)
                 mbarrier_arrive_expect_tx(full_s + 8 * stage, 32768);
-                // 15_matmul_wgmma.py:42  mo.copyto(A, sA[:, :, stage], gA[:, :, k], barrier=(full, s...  < 15_matmul_wgmma.py:91
-                const int t2 = stage * 8192;
-                const int t3 = k * 64;
-                tma_load_2d(sA_s + 2 * t2, &A, t3, t1, full_s + 8 * stage);
-                // 15_matmul_wgmma.py:43  mo.copyto(B, sB[:, :, stage], gB[:, :, k], barrier=(full, s...  < 15_matmul_wgmma.py:91
-                tma_load_2d(sB_s + 2 * t2, &B, t3, t0, full_s + 8 * stage);
-                // 15_matmul_wgmma.py:25  stage += 1  < 15_matmul_wgmma.py:91
-                const int t4 = stage + 1;
-                // 15_matmul_wgmma.py:26  if stage == STAGES:  < 15_matmul_wgmma.py:91
-                int stage_1 = t4;
-                if (t4 == 4) {
+                //   15_matmul_wgmma.py:42  mo.copyto(A, sA[:, :, stage], gA[:, :, k], barrier=(full, stage))
+                const int stage_times_8192 = stage * 8192;
+                const int k_times_64 = k * 64;
+                tma_load_2d(sA_s + 2 * stage_times_8192, &A, k_times_64, bx_times_128, full_s + 8 * stage);
+                //   15_matmul_wgmma.py:43  mo.copyto(B, sB[:, :, stage], gB[:, :, k], barrier=(full, stage))
+                tma_load_2d(sB_s + 2 * stage_times_8192, &B, k_times_64, by_times_128, full_s + 8 * stage);
+                //   15_matmul_wgmma.py:44  stage, phase = next_stage(stage, phase)
+                //     15_matmul_wgmma.py:25  stage += 1
+                const int stage_plus_1 = stage + 1;
+                //     15_matmul_wgmma.py:26  if stage == STAGES:
+                int stage_1 = stage_plus_1;
+                if (stage_plus_1 == 4) {
                     phase ^= 1;
                     stage_1 = 0;
                 }
-                // 15_matmul_wgmma.py:39  for k in range(mo.size(gA, 2)):  < 15_matmul_wgmma.py:91
+                //   15_matmul_wgmma.py:39  for k in range(mo.size(gA, 2)):
                 stage = stage_1;
             }
         }
     } else {
         // 15_matmul_wgmma.py:93  mo.warpgroup_reg_alloc(232)
         setmaxnreg_inc_232();
-        // 15_matmul_wgmma.py:53  tCrA = thr_mma.partition_fragment_A(sA)  # (MMA, MMA_M, MMA...  < 15_matmul_wgmma.py:94
-        const int t5 = tx % 128;
-        const int t6 = tx % 256 / 128;
-        const int t7 = t6 * 4096;
-        // 15_matmul_wgmma.py:56  tCrC = thr_mma.make_fragment_C(tCgC)  # (MMA, MMA_M, MMA_N)...  < 15_matmul_wgmma.py:94
+        // 15_matmul_wgmma.py:94  consume(gC, mma, ring, mo.ceil_div(K, BK))
+        //   15_matmul_wgmma.py:53  tCrA = thr_mma.partition_fragment_A(sA)  # (MMA, MMA_M, MMA_K, stages): descriptor...
+        const int tx_mod_128 = tx % 128;
+        const int tx_mod_256_div_128 = tx % 256 / 128;
+        const int tCrA_at = tx_mod_256_div_128 * 4096;
+        //   15_matmul_wgmma.py:56  tCrC = thr_mma.make_fragment_C(tCgC)  # (MMA, MMA_M, MMA_N): registers
         float tCrC[64];
-        // 15_matmul_wgmma.py:58  for k in range(k_tiles):  < 15_matmul_wgmma.py:94
+        //   15_matmul_wgmma.py:58  for k in range(k_tiles):
         int before = 0;
         int phase = 0;
         int stage = 0;
         for (int k = 0; k < ((K + 63) >> 6); ++k) {
-            // 15_matmul_wgmma.py:59  mo.mbarrier_wait(full, stage, phase)  < 15_matmul_wgmma.py:94
+            //   15_matmul_wgmma.py:59  mo.mbarrier_wait(full, stage, phase)
             mbarrier_wait(full_s + 8 * stage, phase);
-            // 15_matmul_wgmma.py:60  mo.warpgroup_arrive()  < 15_matmul_wgmma.py:94
+            //   15_matmul_wgmma.py:60  mo.warpgroup_arrive()
             warpgroup_arrive();
-            // 15_matmul_wgmma.py:62  mo.gemm(mma, tCrA[:, :, kk, stage], tCrB[:, :, kk, stage],...  < 15_matmul_wgmma.py:94
-            const int t8 = stage * 8192;
-            const bool t9 = k > 0;
-            const unsigned long long tCrA_desc = wgmma_descriptor(sA_s + 2 * (t7 + t8), 0x4000004000010000ull);
-            const unsigned long long tCrB_desc = wgmma_descriptor(sB_s + 2 * t8, 0x4000004000010000ull);
-            wgmma_64x128x16_f32f16f16_ss(tCrC, tCrA_desc, tCrB_desc, t9);
-            const int t10 = t8 + 16;
-            const unsigned long long tCrA_desc_1 = wgmma_descriptor(sA_s + 2 * (t7 + t10), 0x4000004000010000ull);
-            const unsigned long long tCrB_desc_1 = wgmma_descriptor(sB_s + 2 * t10, 0x4000004000010000ull);
-            wgmma_64x128x16_f32f16f16_ss(tCrC, tCrA_desc_1, tCrB_desc_1, true);
-            const int t11 = t8 + 32;
-            const unsigned long long tCrA_desc_2 = wgmma_descriptor(sA_s + 2 * (t7 + t11), 0x4000004000010000ull);
-            const unsigned long long tCrB_desc_2 = wgmma_descriptor(sB_s + 2 * t11, 0x4000004000010000ull);
-            wgmma_64x128x16_f32f16f16_ss(tCrC, tCrA_desc_2, tCrB_desc_2, true);
-            const int t12 = t8 + 48;
-            const unsigned long long tCrA_desc_3 = wgmma_descriptor(sA_s + 2 * (t7 + t12), 0x4000004000010000ull);
-            const unsigned long long tCrB_desc_3 = wgmma_descriptor(sB_s + 2 * t12, 0x4000004000010000ull);
-            wgmma_64x128x16_f32f16f16_ss(tCrC, tCrA_desc_3, tCrB_desc_3, true);
-            // 15_matmul_wgmma.py:63  mo.warpgroup_commit_batch()  < 15_matmul_wgmma.py:94
+            //   15_matmul_wgmma.py:61  for kk in mo.static_range(mo.size(tCrA, 2)):  # one instruction deep in K; the fir...
+            const int stage_times_8192 = stage * 8192;
+            const bool k_above_0 = k > 0;
+            #pragma unroll
+            for (int kk = 0; kk < 4; ++kk) {
+                //   15_matmul_wgmma.py:62  mo.gemm(mma, tCrA[:, :, kk, stage], tCrB[:, :, kk, stage], tCrC, accumulate=kk > 0...
+                const int stage_times_8192_plus_kk = stage_times_8192 + 16 * kk;
+                const unsigned long long tCrA_desc = wgmma_descriptor(sA_s + 2 * (tCrA_at + stage_times_8192_plus_kk), wgmma_sw128_16_1024);
+                const unsigned long long tCrB_desc = wgmma_descriptor(sB_s + 2 * stage_times_8192_plus_kk, wgmma_sw128_16_1024);
+                wgmma_64x128x16_f32f16f16_ss(tCrC, tCrA_desc, tCrB_desc, kk > 0 || k_above_0);
+            }
+            //   15_matmul_wgmma.py:63  mo.warpgroup_commit_batch()
             warpgroup_commit_batch();
-            // 15_matmul_wgmma.py:64  mo.warpgroup_wait(1)  # all but the products of this stage...  < 15_matmul_wgmma.py:94
+            //   15_matmul_wgmma.py:64  mo.warpgroup_wait(1)  # all but the products of this stage are done
             warpgroup_wait_1();
-            // 15_matmul_wgmma.py:65  if k > 0 and tid % 128 == 0:  < 15_matmul_wgmma.py:94
-            if (t9 && t5 == 0) {
-                // 15_matmul_wgmma.py:66  mo.mbarrier_arrive(empty, before)  # so the stage before it...  < 15_matmul_wgmma.py:94
+            //   15_matmul_wgmma.py:65  if k > 0 and tid % 128 == 0:
+            if (k_above_0 && tx_mod_128 == 0) {
+                //   15_matmul_wgmma.py:66  mo.mbarrier_arrive(empty, before)  # so the stage before it is empty, for this war...
                 mbarrier_arrive(empty_s + 8 * before);
             }
-            // 15_matmul_wgmma.py:25  stage += 1  < 15_matmul_wgmma.py:94
-            const int t13 = stage + 1;
-            // 15_matmul_wgmma.py:26  if stage == STAGES:  < 15_matmul_wgmma.py:94
-            int stage_1 = t13;
-            if (t13 == 4) {
+            //   15_matmul_wgmma.py:68  stage, phase = next_stage(stage, phase)
+            //     15_matmul_wgmma.py:25  stage += 1
+            const int stage_plus_1 = stage + 1;
+            //     15_matmul_wgmma.py:26  if stage == STAGES:
+            int stage_1 = stage_plus_1;
+            if (stage_plus_1 == 4) {
                 phase ^= 1;
                 stage_1 = 0;
             }
-            // 15_matmul_wgmma.py:58  for k in range(k_tiles):  < 15_matmul_wgmma.py:94
+            //   15_matmul_wgmma.py:58  for k in range(k_tiles):
             before = stage;
             stage = stage_1;
         }
-        // 15_matmul_wgmma.py:69  mo.warpgroup_wait(0)  < 15_matmul_wgmma.py:94
+        //   15_matmul_wgmma.py:69  mo.warpgroup_wait(0)
         warpgroup_wait_0();
         #pragma unroll
         for (int i = 0; i < 64; ++i) {
             wgmma_pin(tCrC[i]);
         }
-        // 15_matmul_wgmma.py:70  mo.copyto(tCgC, tCrC)  < 15_matmul_wgmma.py:94
+        //   15_matmul_wgmma.py:70  mo.copyto(tCgC, tCrC)
         #pragma unroll
         for (int j = 0; j < 16; ++j) {
             #pragma unroll
             for (int i = 0; i < 2; ++i) {
-                *(float2*)&C[bx * C_s0 * 128 + t0 + tx % 4 * 2 + t5 / 4 % 8 * C_s0 + t5 / 32 * C_s0 * 16 + t6 * C_s0 * 64 + i * C_s0 * 8 + 8 * j] = make_float2(tCrC[2 * i + 4 * j], tCrC[2 * i + 4 * j + 1]);
+                *(float2*)&C[bx * C_s0 * 128 + by_times_128 + tx % 4 * 2 + tx_mod_128 / 4 % 8 * C_s0 + tx_mod_128 / 32 * C_s0 * 16 + tx_mod_256_div_128 * C_s0 * 64 + i * C_s0 * 8 + 8 * j] = make_float2(tCrC[2 * i + 4 * j], tCrC[2 * i + 4 * j + 1]);
             }
         }
     }

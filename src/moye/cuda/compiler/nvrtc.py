@@ -62,7 +62,7 @@ class Compiled:
     def resources(self) -> Mapping[str, Resources]:
         """What ptxas said about each kernel.
 
-        Where a driver's compile cache answered, it said nothing: then the cubin tells, and if there is a stack frame,
+        If a driver's compile cache answered, ptxas said nothing.  Then the cubin tells, and if there is a stack frame,
         and so perhaps spills, ptxas is asked again.
         """
         if self._resources is None:

@@ -117,6 +117,7 @@ def _listing(level: str, code: Sequence[Instruction]) -> ListingOverlap:
 def _unit(code: Sequence[Instruction]) -> Unit | None:
     """What counts as an MMA in this kernel."""
     seen = Counter(instruction.unit for instruction in code if instruction.unit is not None)
+    # Beside tensor-core instructions FFMA is the work of the epilogue.
     if seen["tensor"]:
         return "tensor"
     floats: tuple[Unit, ...] = ("fp32", "fp64", "fp16")
@@ -156,7 +157,9 @@ def _following(body: Sequence[Instruction], at: int, loop: bool, trips: int) -> 
 
 
 def _wait_of(body: Sequence[Instruction], at: int, loop: bool) -> int | None:
-    """Where a copy by LDGSTS / cp.async is waited for: behind its commit, when few enough groups are younger."""
+    """The place where a copy by LDGSTS / cp.async is waited for: behind its commit, when few enough groups are
+    younger."""
+    # A wait that leaves n groups in flight covers a copy only n commits later, which may be n trips further on.
     most = max((i.pending or 0 for i in body if i.role == "wait"), default=0)
     younger = -1                                        # groups committed after the copy's own
     for place in _following(body, at, loop, most + 2):
@@ -169,7 +172,7 @@ def _wait_of(body: Sequence[Instruction], at: int, loop: bool) -> int | None:
 
 
 def _use_of(body: Sequence[Instruction], at: int, loop: bool) -> int | None:
-    """Where a register that a load sets is named first; in PTX a mov passes it on."""
+    """The place where a register that a load sets is named first; in PTX a mov passes it on."""
     holding = set(body[at].results)
     for place in _following(body, at, loop, 2):
         instruction = body[place % len(body)]

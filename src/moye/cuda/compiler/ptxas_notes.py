@@ -16,7 +16,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from moye.cuda.printing.writer import describe
+from moye.cuda.printing.writer import chain, described
 from moye.errors import Loc
 from moye.ir import ops
 from moye.ir.nodes import Func
@@ -122,7 +122,8 @@ class _Lines:
 
     def __init__(self, func: Func, source: str, ptx: str) -> None:
         self.func, self.source, self.ptx = func, source.splitlines(), ptx.splitlines()
-        self.points = {f"// {describe(op.loc)}": op.loc for op in func.body.walk() if op.loc.frames}
+        self.points = {tuple(described(frames[:i + 1]) for i in range(len(frames))): op.loc
+                       for op in func.body.walk() if (frames := chain(op.loc.frames))}
 
     def at(self, number: int) -> Loc | None:
         """The statement that a line belongs to, by the last line of the source that is named before it."""
@@ -134,8 +135,17 @@ class _Lines:
         return None
 
     def _statement(self, number: int) -> Loc | None:
-        """The statement whose comment is the last one above a line of the source."""
+        """The statement whose comment is the last one above a line of the source, below those of the calls to it."""
+        comments: tuple[str, ...] = ()
         for line in reversed(self.source[:number]):
-            if (found := self.points.get(line.strip())) is not None:
-                return found
+            text = line.strip()
+            if text.startswith("// ") and (not comments or _depth(text) < _depth(comments[0])):
+                comments = (text, *comments)
+                if _depth(text) == 0:
+                    return self.points.get(comments)
         return None
+
+
+def _depth(text: str) -> int:
+    """How far a comment is indented."""
+    return len(text) - len(text.removeprefix("// ").lstrip()) - len("// ")

@@ -376,7 +376,7 @@ def _launch_attributes(drv: ModuleType, cluster: Dim3 | None, dependent: bool) -
 
 
 def check_cluster(name: str, grid: Dim3, cluster: Dim3) -> None:
-    """LaunchError for clusters that no device has, or of which the grid is no whole number."""
+    """Raise LaunchError for clusters that no device has, or that do not divide the grid."""
     if min(cluster) < 1 or math.prod(cluster) > _MAX_CLUSTER:
         raise LaunchError(f"{name}: a cluster has 1 to {_MAX_CLUSTER} blocks, not {cluster}")
     if any(g % c for g, c in zip(grid, cluster, strict=True)):

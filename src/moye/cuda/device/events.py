@@ -159,7 +159,7 @@ class Stopwatch:
                 self._memory.fill(stream)
 
     def lead(self, work: _Work) -> int:
-        """How many memsets cover the time that the host takes to queue this work."""
+        """The number of memsets that cover the time that the host takes to queue this work."""
         if self._memory is None:
             return 0
         self.synchronize()

@@ -44,5 +44,5 @@ def encode(tensor_map: TensorMap, shape: tuple[int, ...], strides: tuple[int, ..
 
 
 def _legal(stride: int, extent: int) -> int:
-    """A stride in bytes; that of a mode of extent 1 takes nobody anywhere, but the driver checks it."""
+    """A stride in bytes; the driver checks that of a mode of extent 1 too, although nobody steps along it."""
     return stride if extent > 1 else max(_PART, -(-stride // _PART) * _PART)

@@ -14,6 +14,7 @@ from math import prod
 
 from moye.cuda.printing.context import Kernel
 from moye.cuda.printing.expressions import ADD, Text, negated
+from moye.cuda.printing.writer import Line
 from moye.dtypes import Space
 from moye.errors import IRError
 from moye.ir import ops
@@ -39,7 +40,7 @@ def _inverted(kernel: Kernel, cond: Operand) -> Text:
 
 def _at(kernel: Kernel, op: ops.Op) -> None:
     kernel.values.now = kernel.uses.index[id(op)]
-    kernel.writer.at(op.loc)
+    kernel.writer.at(op.loc, op.trips)
 
 
 # --- if --------------------------------------------------------------------------------------------------------------
@@ -144,7 +145,7 @@ def for_(kernel: Kernel, op: ops.For, run: Run) -> None:
 
 
 def _fixed(kernel: Kernel, op: ops.For, operand: Operand, what: str) -> Text:
-    """What every iteration reads; a constant of its own where the body changes what it is made of."""
+    """The text of what every iteration reads; it gets a constant of its own if the body changes what it is made of."""
     text = kernel.values.operand(operand)
     if text.deps.isdisjoint(kernel.uses.block_kills(op.body)):
         return text
@@ -179,7 +180,7 @@ def _loop(kernel: Kernel, op: ops.Loop, statement: Statement) -> None:
     live = _live(kernel, op.body)
     at = next((i for i, inner in enumerate(live) if isinstance(inner, ops.If)), None)
     test = live[at] if at is not None else None
-    lines: list[tuple[int, str]] = []
+    lines: list[Line] = []
     cond = Text("true")
     if at is None or not isinstance(test, ops.If) or not _leaves(kernel, test, op):
         at = 0

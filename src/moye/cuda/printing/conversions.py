@@ -1,15 +1,17 @@
-"""Conversions of four (or two) elements at once: float32 to 8-bit elements, 8-bit floats to float16.
+"""Conversions of several elements at once: float32 to 8-bit elements by fours, to 16-bit floats by twos, and back.
 
-In: a Map that only converts.  Out: a loop over words of its 8-bit elements.
+In: a Map that only converts, or one that ends in a conversion to 16 bits.  Out: a loop over words of its elements.
 
     packed(kernel, op)      # const unsigned w = to_e4m3x4(r[4 * i], r[4 * i + 1], ...); h[4 * i] = ...
 
-ptxas merges the second pair of a word for free, which it does not where each pair is taken apart on its own.  16-bit
-floats need nothing here: of two scalar conversions that end up in one word it makes one packed one.
+ptxas merges the second pair of a word for free, which it does not where each pair is taken apart on its own.  Of two
+scalar conversions to 16 bits that end up in one word it makes one packed one too: there, words are for the reader.
 Source: PTX ISA, data movement and conversion instructions: cvt, cvt.pack, prmt.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 from moye import dtypes as dt
 from moye.cuda.printing import tiles, vectors
@@ -18,8 +20,10 @@ from moye.cuda.printing.expressions import Text, from_bits, infix
 from moye.cuda.printing.intrinsics import Intrinsics
 from moye.dtypes import DType
 from moye.ir import ops
-from moye.ir.nodes import TileRef
+from moye.ir.nodes import Block, Extent, TileRef, Value
 from moye.passes.convert import FLOAT8, neighbours, packed_conversion
+
+_PAIRS = (dt.float16, dt.bfloat16)
 
 
 def packed(kernel: Kernel, op: ops.Map) -> bool:
@@ -44,6 +48,47 @@ def packed(kernel: Kernel, op: ops.Map) -> bool:
         for offset, value in zip(to, values, strict=True):
             kernel.writer.line(kernel.memory.set(op.dst, offset, value))
     return True
+
+
+def paired(kernel: Kernel, op: ops.Map, run: Callable[[Block], None]) -> bool:
+    """Print a Map that ends in a conversion of float32 to 16-bit floats in words, two at a time; whether it is one."""
+    cast = op.value.op if isinstance(op.value, Value) else None
+    if not isinstance(cast, ops.Cast) or not _makes_pairs(kernel, op, cast):
+        return False
+    space = tiles.merged(op.extents, [op.dst.strides, *(source.strides for source in op.sources)])
+    d = next((d for d, extent in enumerate(space.extents) if space.strides[0][d] == 1
+              and isinstance(extent, int) and extent % 2 == 0), None)
+    if d is None or not all(isinstance(strides[d], int) for strides in space.strides):
+        return False
+    pairs = tiles.IndexSpace([_scaled(extent, 1, 2) if i == d else extent for i, extent in enumerate(space.extents)],
+                             [[_scaled(s, 2, 1) if i == d else s for i, s in enumerate(own)] for own in space.strides])
+    word = kernel.memory.word(op.dst, pairs.steps(kernel, 0), 0, 2)
+    if word is None:
+        return False
+    kernel.values.before(op)
+    body = Block([inner for inner in op.body.ops if inner is not cast])
+    with kernel.nest(pairs.loops(kernel)):
+        elements = []
+        for lane in range(2):
+            tiles.inputs(kernel, op, pairs, [_scaled(own[d], lane, 1) for own in space.strides[1:]])
+            run(body)
+            elements.append(kernel.values.operand(cast.a).text)
+        name = pair(kernel.helpers, op.dst.dtype)
+        kernel.writer.line(f"{kernel.memory.name(op.dst.buffer)}[{word.text}] = {name}({', '.join(elements)});")
+    return True
+
+
+def _makes_pairs(kernel: Kernel, op: ops.Map, cast: ops.Cast) -> bool:
+    """Whether the value of a Map is converted as it is stored, and to words that it does not read."""
+    return not cast.bits and cast.a.dtype is dt.float32 and op.dst.dtype in _PAIRS and cast in op.body.ops \
+        and kernel.uses.count[cast.result.id] == 1 and kernel.memory.in_words(op.dst.buffer) \
+        and all(source.buffer is not op.dst.buffer for source in op.sources)
+
+
+def _scaled(extent: Extent, by: int, over: int) -> int:
+    """A static extent or stride in other units."""
+    assert isinstance(extent, int), "the dimension of pairs is static"
+    return extent * by // over
 
 
 def _static(ref: TileRef) -> list[int]:
@@ -84,6 +129,12 @@ def narrowing(helpers: Intrinsics, dtype: DType, count: int) -> str:
     inputs = ", ".join(f'"r"(__float2int_rz(x{i}))' for i in range(count))
     return helpers.function(f"to_{kind}x{count}", f"unsigned ({_floats(count)})", "unsigned y;",
                             *_asm(ptx, '"=r"(y)', inputs), "return y;")
+
+
+def pair(helpers: Intrinsics, dtype: DType) -> str:
+    """The function from two floats to one word of 16-bit floats, the first lowest."""
+    return helpers.function(f"to_{dtype.cuda}x2", "unsigned (float x0, float x1)", "unsigned y;",
+                            f'asm("cvt.rn.{dtype.cuda}x2.f32 %0, %2, %1;" : "=r"(y) : "f"(x0), "f"(x1));', "return y;")
 
 
 def _to_float8(helpers: Intrinsics, dtype: DType, count: int) -> str:

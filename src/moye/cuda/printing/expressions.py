@@ -158,7 +158,7 @@ def _shortest(value: float) -> str:
 
 
 def _narrow_bits(value: float, dtype: DType) -> int | None:
-    """The bits of a narrow float, None where the conversion is left to the device."""
+    """The bits of a narrow float; None if the conversion is left to the device."""
     if value == 0:
         return 1 << (dtype.bits - 1) if math.copysign(1, value) < 0 else 0
     if dtype.bits != 16:
@@ -189,7 +189,7 @@ def _below(operand: Operand, bound: int) -> bool:
 
 
 def _power_of_two(operand: Operand) -> int | None:
-    """log2 of a literal power of two, else None."""
+    """log2 of a literal power of two; None for anything else."""
     number = int(operand.value) if isinstance(operand, Literal) else 0
     return number.bit_length() - 1 if number > 0 and number & (number - 1) == 0 else None
 
@@ -256,7 +256,14 @@ def combine(kind: str, dtype: DType, a: Text, b: Text, helpers: Intrinsics) -> T
         return infix("!=", a, b)
     whole = infix(_INFIX[kind], a, b, associative=(kind in ("add", "mul") and dtype.is_integer) or kind in ops.LOGICAL)
     narrow = dtype.is_integer and dtype.bits < 32 and kind in ("add", "sub", "mul", "shl")
-    return c_cast(dtype.cuda, whole) if narrow else whole
+    return _wrapped(kind, dtype, whole, helpers) if narrow else whole
+
+
+def _wrapped(kind: str, dtype: DType, whole: Text, helpers: Intrinsics) -> Text:
+    """Arithmetic in int, brought back to a narrow dtype."""
+    if dtype == dt.int16 and kind in ("sub", "mul", "neg"):
+        return call(helpers.low16(), whole)
+    return c_cast(dtype.cuda, whole)
 
 
 def _float_name(stem: str, dtype: DType) -> str:
@@ -294,7 +301,7 @@ def unary(op: ops.Unary, a: Text, helpers: Intrinsics) -> Text:
     whole = _unary(kind, dtype, a, op.fast, helpers)
     narrow = dtype.is_integer and dtype.bits < 32 and \
         kind in (("neg", "invert", "abs") if dtype.kind is Kind.INT else ("neg", "invert"))
-    return c_cast(dtype.cuda, whole) if narrow else whole
+    return _wrapped(kind, dtype, whole, helpers) if narrow else whole
 
 
 def _unary(kind: str, dtype: DType, a: Text, fast: bool, helpers: Intrinsics) -> Text:
@@ -387,7 +394,7 @@ def convert(source: DType, target: DType, a: Text, helpers: Intrinsics) -> Text:
 
 
 def _to_float(source: DType, target: DType, a: Text, helpers: Intrinsics) -> Text:
-    """As float, such that the rounding to the narrower target that follows is the only one."""
+    """The value as float, such that the rounding to the narrower target that follows is the only one."""
     if source.cuda == "float":
         return a
     if source.bits == 64 and (source.is_float or target != dt.float16):

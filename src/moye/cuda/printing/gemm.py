@@ -54,7 +54,7 @@ def _operands(op: ops.Gemm) -> tuple[TileRef, TileRef, TileRef, TileRef]:
 
 
 def _role(op: ops.Gemm, role: str, index: str) -> tuple[int, list[list[Step]]]:
-    """How many points a role has, and per operand the steps of one index that walks them."""
+    """The number of points that a role has, and the steps of one index that walks them, by operand."""
     dims = [d for d, r in enumerate(op.roles) if r == role]
     space = merged([op.extents[d] for d in dims], [[ref.strides[d] for d in dims] for ref in _operands(op)])
     extents = [extent for extent in space.extents if isinstance(extent, int)]

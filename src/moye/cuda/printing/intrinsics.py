@@ -173,6 +173,15 @@ class Intrinsics:
             self._overload(name, template, "long long" if dtype.bits == 64 else "int")
         return name
 
+    def low16(self) -> str:
+        """The function from an int to the short of its low half.
+
+        A cast leaves it to the compiler to find that ``a - 2 * a`` of shorts, say, is neg.s16, whose result at -32768
+        ptxas 13.0 takes for 32768 in comparisons and maxima.  It does not look through this instruction.
+        """
+        return self.function("low16", "short (int x)",
+                             'int y; asm("bfe.s32 %0, %1, 0, 16;" : "=r"(y) : "r"(x)); return (short)y;')
+
     def _overload(self, name: str, template: str, ctype: str, *args: str) -> None:
         self._functions.setdefault(f"{name}({ctype})", template.format(ctype, *args))
 

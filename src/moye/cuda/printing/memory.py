@@ -59,7 +59,7 @@ class Memory:
         return buffer.id in self.uses.words
 
     def word(self, ref: AnyRef, steps: Sequence[tuple[Text, Extent]], first: int, count: int) -> Text | None:
-        """The index of the word that holds ``count`` elements from ``first`` on; None where they fill none."""
+        """The index of the word that holds ``count`` elements from ``first`` on; None if they fill none."""
         each = narrow_elements.per_word(ref.dtype)
         parts = [ref.offset.value if isinstance(ref.offset, Literal) else 1, first, count,
                  *(stride if isinstance(stride, int) else 1 for _, stride in steps)]

@@ -23,7 +23,8 @@ main linux unix NULL NAN INFINITY EOF assert errno stdin stdout stderr I
 threadIdx blockIdx blockDim gridDim warpSize dim3 printf clock clock64 min max abs llabs isnan isinf
 make_float2 make_float4 make_double2 make_int2 make_int4 make_uint2 make_uint4 make_longlong2 make_ulonglong2
 float2 float4 double2 int2 int4 uint2 uint4 longlong2 ulonglong2
-f16 bf16 e4m3 e5m2 f32 to_f16 to_bf16 to_e4m3 to_e5m2 to_tf32 round_to_odd floor_div floor_mod globaltimer pack shl shr
+f16 bf16 e4m3 e5m2 f32 to_f16 to_bf16 to_e4m3 to_e5m2 to_tf32 low16 round_to_odd floor_div
+floor_mod globaltimer pack shl shr
 bar_sync bar_arrive exp2_approx sqrt_approx rsqrt_approx tanh_approx
 elect cluster_ctarank cluster_ctaid_x cluster_ctaid_y cluster_ctaid_z cluster_arrive_release cluster_arrive_relaxed
 cluster_wait TensorMap prefetch_tensormap
@@ -33,7 +34,7 @@ logb jn yn j0 j1 y0 y1 gamma tgamma lgamma remainder fma fdim hypot cbrt ldexp f
 sinh acosh asinh atanh expm1 log1p exp10 erfc norm signbit isfinite div labs index read write pipe time exit select"""
 RESERVED = frozenset(_WORDS.split()) | frozenset(name + f for name in _MATH.split() for f in ("", "f"))
 _WRAPPER = re.compile(r"((cp_async|mma|fence|swizzle|atom|red|ld|st|mbarrier|bulk|setmaxnreg|griddepcontrol|wgmma|"
-                      r"warpgroup)_|tma_(load|store|reduce_add)_[1-5]d)\w*$")
+                      r"warpgroup)_|(to_\w+|f16)x[24]$|tma_(load|store|reduce_add)_[1-5]d)\w*$")
 
 
 def identifier(hint: str) -> str:

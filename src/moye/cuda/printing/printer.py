@@ -19,6 +19,8 @@ from moye.cuda.printing import statements, tensor_copies, wgmma
 from moye.cuda.printing.context import Kernel
 from moye.cuda.printing.escapes import comment
 from moye.cuda.printing.names import identifier, is_free
+from moye.cuda.printing.reroll import rolled
+from moye.cuda.printing.writer import joined
 from moye.dtypes import DType
 from moye.errors import UNKNOWN, Loc
 from moye.ir import ops
@@ -79,8 +81,9 @@ def print_kernel(func: Func, *, lineinfo: bool = False, asserts: bool = False) -
     if func.cluster_dim != (1, 1, 1):
         kernel.helpers.at = func.loc
         kernel.helpers.need(90, "clusters")
+    body = joined(rolled(kernel.writer.lines))
     lines = [*_header(func, plan, name), "", *_with_blank(kernel.helpers.text()), *_signature(func, name, parameters),
-             *(f"    {line}" for line in shared), *([""] if shared else []), kernel.writer.text(), "}", ""]
+             *(f"    {line}" for line in shared), *([""] if shared else []), body, "}", ""]
     return Printed("\n".join(lines), name, slots, plan.total if plan.dynamic else 0,
                    0 if plan.dynamic else plan.total, kernel.helpers.arch, kernel.helpers.newest,
                    kernel.helpers.accelerated, kernel.helpers.only)

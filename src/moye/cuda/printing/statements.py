@@ -56,7 +56,7 @@ def statement(kernel: Kernel, op: ops.Op) -> None:
     if printer is None:
         raise UnsupportedError(f"the CUDA printer does not know {type(op).__name__}", locs=(op.loc,))
     kernel.values.now = kernel.uses.index[id(op)]
-    kernel.writer.at(op.loc)
+    kernel.writer.at(op.loc, op.trips)
     kernel.helpers.at = op.loc
     try:
         printer(kernel, op)
@@ -174,7 +174,7 @@ def _advance(kernel: Kernel, op: ops.Assign, var: Var, source: Operand) -> None:
 
 
 def _kept(kernel: Kernel, var: Var, text: Text) -> Text:
-    name = kernel.names.numbered("t")
+    name = kernel.names.fresh(f"{kernel.values.vars[var.id]}_next")
     kernel.writer.line(f"const {kernel.helpers.ctype(var.dtype)} {name} = {text.text};")
     return Text(name)
 
@@ -244,7 +244,7 @@ def _alloc(kernel: Kernel, op: ops.Alloc) -> None:
 
 @_prints(ops.Map)
 def _map(kernel: Kernel, op: ops.Map) -> None:
-    if not conversions.packed(kernel, op):
+    if not conversions.packed(kernel, op) and not conversions.paired(kernel, op, lambda body: run(kernel, body)):
         tiles.map_(kernel, op, lambda body: run(kernel, body))
 
 

@@ -44,7 +44,7 @@ class IndexSpace:
 
     @property
     def points(self) -> int | None:
-        """How many points it has, None where an extent is dynamic."""
+        """The number of points that it has; None if an extent is dynamic."""
         count = 1
         for extent in self.extents:
             if not isinstance(extent, int):
@@ -169,7 +169,7 @@ def map_(kernel: Kernel, op: ops.Map, run: Callable[[Block], None]) -> None:
     overlap = any(_clashes(op.dst, source) for source in op.sources)
     target = _temporary(kernel, op, space) if overlap else None
     with kernel.nest(space.loops(kernel)):
-        _inputs(kernel, op, space)
+        inputs(kernel, op, space)
         run(op.body)
         values.now = kernel.uses.end[id(op)]
         result = values.operand(op.value)
@@ -209,14 +209,18 @@ def _move_words(kernel: Kernel, op: ops.Map, space: IndexSpace) -> None:
                                f"{memory.name(op.sources[0].buffer)}[{of.text}];")
 
 
-def _inputs(kernel: Kernel, op: ops.Map, space: IndexSpace) -> None:
-    """The elements that the body works on; one that is used more than once is loaded into a const."""
+def inputs(kernel: Kernel, op: ops.Map, space: IndexSpace, beyond: Sequence[int] = ()) -> None:
+    """The elements that the body works on; one that is used more than once is loaded into a const.
+
+    ``beyond``: how many elements of each source lie between the index space's and those.
+    """
     values, memory, count = kernel.values, kernel.memory, kernel.uses.count
     elements: dict[str, tuple[Text, TileRef, list[Value]]] = {}
     for i, (value, source) in enumerate(zip(op.inputs, op.sources, strict=True), 1):
         if count.get(value.id):
             kernel.uses.depth[value.id] = kernel.uses.use_depth[value.id]
-            element = memory.element(source, memory.offset(source, space.steps(kernel, i)))
+            extra = beyond[i - 1] if beyond else 0
+            element = memory.element(source, memory.offset(source, space.steps(kernel, i), extra))
             elements.setdefault(element.text, (element, source, []))[2].append(value)
     for element, source, shared in elements.values():
         if sum(count[value.id] for value in shared) == 1:

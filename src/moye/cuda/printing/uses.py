@@ -1,4 +1,4 @@
-"""What the printer must know of a whole kernel before it prints: what is live, who uses what last, what kills what.
+"""What the printer must know of a whole kernel before it prints: what is live, last uses, and what kills what.
 
 In: a Func.  Out: ``Uses``: program positions, use counts of Values, kill sets of ops and blocks, labels of far exits.
 
@@ -106,6 +106,7 @@ class Uses:
     # --- third pass, backwards: what is live ---
 
     def _mark(self, block: Block, depth: int, loops: list[ops.Op]) -> None:
+        # Backwards, so that all uses of a value are known before the op that makes it.
         for op in reversed(block.ops):
             if isinstance(op, ops.Map):
                 if self._wanted(op):
@@ -126,6 +127,7 @@ class Uses:
     def _mark_map(self, op: ops.Map, depth: int) -> None:
         self.live.add(id(op))
         self._note_refs(op)
+        # The value is evaluated at the end of the Map's loop, after all of its body.
         self._use(op.value, self.end[id(op)], depth + 1)
         for ref in (op.dst, *op.sources):
             self._use(ref.offset, self.end[id(op)], depth)
@@ -161,6 +163,7 @@ class Uses:
         links = [{ref.buffer.id for ref, _ in op.refs() if _is_narrow(ref)} for op in block.walk()
                  if isinstance(op, (ops.Map, ops.Copy)) and id(op) in self.live]
         before = -1
+        # A chain of copies passes the form on one link per round, so go on until nothing changes.
         while before < len(self.words):
             before = len(self.words)
             for link in links:
@@ -238,8 +241,10 @@ class Uses:
         found = frozenset().union(*(self.block_kills(block) for block in op.blocks()))
         for ref, written in op.refs():
             if written:
+                # Arguments may overlap then, so that a store through one may change what any other points to.
                 aliased = ref.buffer.space is Space.GLOBAL and not self.restrict
                 found |= {GLOBAL if aliased else ref.buffer.root.id}
+        # What an acquire or release orders must not be evaluated on its other side.
         ordered = isinstance(op, (ops.Load, ops.Store)) and op.order is not None
         if ordered or (isinstance(op, ops.Atomic) and op.order != "relaxed"):
             found |= {MEMORY, ORDER}

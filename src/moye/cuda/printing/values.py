@@ -11,7 +11,10 @@ or on memory waits as well, and is evaluated into a const just before something 
 
 from __future__ import annotations
 
+import re
+
 from moye.cuda.printing.expressions import Text, literal
+from moye.cuda.printing.hints import Hints
 from moye.cuda.printing.intrinsics import Intrinsics
 from moye.cuda.printing.names import Names
 from moye.cuda.printing.uses import MEMORY, ORDER, Uses
@@ -46,6 +49,8 @@ class Values:
         self.vars: dict[int, str] = {}
         self._known: dict[int, Text] = {}
         self._pending: dict[int, Pending] = {}
+        self._hints = Hints(uses.func, self._called)
+        self._unnamed: set[str] = set()  # C++ names of values that the user gave none
 
     # --- definitions ---
 
@@ -70,15 +75,14 @@ class Values:
             return
         here = self.uses.depth.get(value.id, 0) >= self.uses.use_depth[value.id]
         inline = not (value.name and ORDER in text.deps)  # what lanes do together stays where the user named it
-        if alias or (inline and count == 1 and here and len(text.text) <= _LONGEST):
+        if alias or (inline and count == 1 and here and self._length(text) <= _LONGEST):
             self._pending[value.id] = Pending(value, text)
         else:
             self.name(value, initial or text.text, hint)
 
     def name(self, value: Value, initial: str, hint: str = "") -> str:
         """Evaluate now: ``const int x = initial;``.  Returns the name."""
-        hint = value.name or hint
-        name = self.names.fresh(hint) if hint else self.names.numbered("t")
+        name = self._fresh(value, hint)
         self.writer.line(f"const {self.helpers.ctype(value.dtype)} {name} = {initial};")
         self.bind(value, name)
         return name
@@ -87,9 +91,30 @@ class Values:
         """The C++ name for a result that a statement computes, or None where nobody reads it."""
         if not self.uses.count.get(value.id):
             return None
-        name = self.names.fresh(value.name) if value.name else self.names.numbered("t")
+        name = self._fresh(value)
         self.bind(value, name)
         return name
+
+    def _fresh(self, value: Value, hint: str = "") -> str:
+        hint = value.name or hint
+        if hint:
+            return self.names.fresh(hint)
+        hint = self._hints.of(value)
+        name = self.names.fresh(hint) if hint else self.names.numbered("t")
+        self._unnamed.add(name)
+        return name
+
+    def _length(self, text: Text) -> int:
+        """Characters, where names that are ours count as two: what they are called decides nothing."""
+        if len(text.text) <= _LONGEST:
+            return len(text.text)
+        ours = [word for word in re.findall(r"[A-Za-z_]\w*", text.text) if word in self._unnamed]
+        return len(text.text) - sum(len(word) - 2 for word in ours)
+
+    def _called(self, value: Value) -> str:
+        """The C++ name of a value that has one."""
+        known = self._known.get(value.id) or (self._pending[value.id].text if value.id in self._pending else None)
+        return known.text if known is not None and known.text.isidentifier() else ""
 
     # --- operands ---
 

@@ -34,7 +34,7 @@ class End:
 
 
 def vector_type(dtype: DType, width: int) -> str | None:
-    """The C type of one access of ``width`` elements, None where there is none."""
+    """The C type of one access of ``width`` elements; None if there is none."""
     if dtype.bits < 32:
         return _WORDS.get(dtype.bits * width)
     return _TYPES.get((dtype.cuda, width))

@@ -54,7 +54,7 @@ def wgmma(kernel: Kernel, op: ops.Wgmma) -> None:
 
 
 def _role(op: ops.Wgmma, role: str, index: str) -> tuple[int, list[list[Step]]]:
-    """How many instructions a role has, and per operand (d, a, b) the steps of one index that walks them."""
+    """The number of instructions that a role has, and the steps of one index that walks them, by operand (d, a, b)."""
     dims = [d for d, r in enumerate(op.roles) if r == role]
     space = merged([op.extents[d] for d in dims], [[ref.strides[d] for d in dims] for ref in (op.d, op.a, op.b)])
     extents = [extent for extent in space.extents if isinstance(extent, int)]
@@ -79,15 +79,23 @@ def _accumulate(kernel: Kernel, op: ops.Wgmma, first: Text | None) -> Text:
 
 def _descriptor(kernel: Kernel, ref: TileRef, numbers: tuple[int, int, int], letter: str) -> Text:
     """A const with the descriptor of the first tile."""
-    leading, stride, swizzle = numbers
-    rest = leading // _UNIT << 16 | stride // _UNIT << 32 | _MODES[swizzle] << 62
     make = kernel.helpers.function(
         "wgmma_descriptor", "unsigned long long (unsigned smem, unsigned long long layout)",
         "return (smem & 0x3ffff) >> 4 | layout;", arch=90)
     address = kernel.memory.shared_address(ref, kernel.memory.offset(replace(ref, swizzle=None)))
     name = kernel.names.fresh(f"{identifier(ref.name or ref.buffer.name or letter)}_desc")
-    kernel.writer.line(f"const unsigned long long {name} = {make}({address.text}, {rest:#x}ull);")
+    kernel.writer.line(f"const unsigned long long {name} = {make}({address.text}, {_matrix(kernel, *numbers)});")
     return Text(name)
+
+
+def _matrix(kernel: Kernel, leading: int, stride: int, swizzle: int) -> str:
+    """The name of what a descriptor says beside the address: byte offsets between core matrices, and the swizzle."""
+    name = f"wgmma_sw{swizzle}_{leading}_{stride}"
+    value = f"{_MODES[swizzle]}ull << 62 | {stride}ull / {_UNIT} << 32 | {leading}ull / {_UNIT} << 16"
+    what = f"{swizzle}-byte swizzle" if swizzle else "no swizzle"
+    return kernel.helpers.declare(
+        name, f"// A matrix in shared memory: {what}, leading offset {leading}, stride offset {stride} bytes.\n"
+              f"constexpr unsigned long long {name} = {value};")
 
 
 def _advanced(first: Text, ref: TileRef, steps: list[Step]) -> Text:
@@ -177,7 +185,7 @@ def warpgroup(kernel: Kernel, op: ops.Binary) -> Text | None:
 
 
 def _groups(operand: Operand) -> int | None:
-    """A constant number of threads in warpgroups, None where they are not whole."""
+    """A constant number of threads in warpgroups; None if they are not whole."""
     if not isinstance(operand, Literal) or not operand.dtype.is_integer or operand.value % WARPGROUP:
         return None
     return int(operand.value) // WARPGROUP

@@ -4,7 +4,8 @@ In: lines, and the program point of what is being printed.  Out: text.
 
     writer.at(loc); writer.line("__syncthreads();")     # // gemm.py:41  mo.sync_threads()
 
-A source line is printed when the first line of C++ that stems from it is.
+A source line is printed when the first line of C++ that stems from it is.  The lines of an inlined call are indented
+below the line of the call, which is told once above them.
 """
 
 from __future__ import annotations
@@ -13,86 +14,108 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import NamedTuple
 
 from moye.cuda.printing.escapes import comment, string
 from moye.errors import Frame, Loc
 
 _MOST = 110
+Frames = tuple[Frame, ...]
+Trips = tuple[tuple[str, int], ...]
 
 
-def _where(frame: Frame) -> str:
-    return f"{os.path.basename(frame.file)}:{frame.line}"
+class Line(NamedTuple):
+    """One line; ``trips`` are the unrolled loops around it, ``frames`` the program point that a comment tells."""
+
+    level: int
+    text: str
+    trips: Trips = ()
+    frames: Frames = ()
 
 
-def describe(loc: Loc) -> str:
-    """The statement, and for one in a helper the line of the kernel that calls it."""
-    if not loc.frames:
-        return ""
-    frame, caller = loc.frames[-1], ""
-    if len(loc.frames) > 1:
-        caller = f"  < {_where(loc.frames[0])}"
+def chain(frames: Frames) -> Frames:
+    """The call chain with each line once: what a comprehension or a condition calls is on the line that it is on."""
+    return tuple(frame for before, frame in zip((None, *frames), frames, strict=False)
+                 if before is None or (frame.file, frame.line) != (before.file, before.line))
+
+
+def described(frames: Frames) -> str:
+    """The comment of a statement, indented by the calls that it is inlined through."""
+    frame = frames[-1]
     source = re.sub(r" {3,}", "  ", frame.text().strip())
-    text = comment(f"{_where(frame)}  {source}")
-    caller = comment(caller)
-    room = _MOST - len(caller)
-    return (text if len(text) <= room else text[: room - 3].rstrip() + "...") + caller
+    text = comment(f"{'  ' * (len(frames) - 1)}{os.path.basename(frame.file)}:{frame.line}  {source}".rstrip())
+    return f"// {text if len(text) <= _MOST else text[: _MOST - 3].rstrip() + '...'}"
 
 
 class Writer:
     """Collects lines; ``lineinfo`` asks for #line directives."""
 
     def __init__(self, lineinfo: bool = False) -> None:
-        self.lines: list[tuple[int, str]] = []
+        self.lines: list[Line] = []
         self.level = 0
         self._lineinfo = lineinfo
-        self._loc: tuple[Frame, ...] = ()
-        self._printed: tuple[tuple[str, int], ...] = ()
-        self._described: dict[tuple[Frame, ...], str] = {}
+        self._frames: Frames = ()
+        self._trips: Trips = ()
+        self._opened: list[Trips] = []
+        self._told: tuple[tuple[str, int], ...] = ()
 
-    def at(self, loc: Loc) -> None:
-        """What follows stems from this program point."""
+    def at(self, loc: Loc, trips: Trips = ()) -> None:
+        """What follows stems from this program point, in these trips of unrolled loops."""
+        self._trips = trips
         if loc.frames:
-            self._loc = loc.frames
+            self._frames = chain(loc.frames)
 
     def line(self, text: str) -> None:
         """One line, after the comment of its source line if that is a new one."""
-        if self._loc:
-            self._comment()
-        self.lines.append((self.level, text))
+        if self._frames:
+            self._tell()
+        self._add(text)
 
     def open(self, text: str) -> None:
         """A line that ends in ``{``; what follows is indented."""
         self.line(text)
+        self._opened.append(self._trips)
         self.level += 1
 
     def close(self, text: str = "}") -> None:
         self.level -= 1
-        self.lines.append((self.level, text))
+        self._trips = self._opened.pop()
+        self._add(text)
 
     def between(self, text: str) -> None:
         """A line such as ``} else {``, at the level of the one that opened the block."""
-        self.lines.append((self.level - 1, text))
+        self.lines.append(Line(self.level - 1, text, self._opened[-1]))
 
-    def _comment(self) -> None:
-        key = tuple((frame.file, frame.line) for frame in (self._loc[0], self._loc[-1]))
-        if key == self._printed:
+    def _add(self, text: str) -> None:
+        self.lines.append(Line(self.level, text, self._trips))
+
+    def _tell(self) -> None:
+        """The calls that have not been told, and the statement."""
+        points = tuple((frame.file, frame.line) for frame in self._frames)
+        if points == self._told:
             return
-        self._printed = key
-        text = self._described.get(self._loc)
-        if text is None:
-            text = self._described[self._loc] = describe(Loc(self._loc))
-        self.lines.append((self.level, f"// {text}"))
-        if self._lineinfo and not self._loc[0].file.startswith("<"):
-            self.lines.append((0, f'#line {self._loc[0].line} "{string(self._loc[0].file)}"'))
+        shared = 0
+        while shared < min(len(points) - 1, len(self._told)) and points[shared] == self._told[shared]:
+            shared += 1
+        for depth in range(shared, len(points)):
+            frames = self._frames[:depth + 1]
+            self.lines.append(Line(self.level, described(frames), self._trips, frames))
+        self._told = points
+        if self._lineinfo and not self._frames[0].file.startswith("<"):
+            self.lines.append(Line(0, f'#line {self._frames[0].line} "{string(self._frames[0].file)}"', self._trips))
 
     @contextmanager
-    def aside(self) -> Iterator[list[tuple[int, str]]]:
+    def aside(self) -> Iterator[list[Line]]:
         """Collects the lines of the with statement apart, instead of adding them."""
         kept, self.lines = self.lines, []
         try:
             yield self.lines
         finally:
+            if self.lines:
+                self._told = ()     # they come below lines that are yet to be written
             self.lines = kept
 
-    def text(self) -> str:
-        return "\n".join(f"{'    ' * level}{line}" if line else "" for level, line in self.lines)
+
+def joined(lines: list[Line]) -> str:
+    """The text of lines."""
+    return "\n".join(f"{'    ' * line.level}{line.text}" if line.text else "" for line in lines)

@@ -24,6 +24,7 @@ from moye.layout.coords import idx2crd
 from moye.layout.tables import AnyLayout, offsets, plain
 from moye.layout.tuples import IntTuple
 
+# Each 8x8 matrix takes the addresses of 8 threads, one per row (PTX ISA, ldmatrix).
 _MATRIX = {f"{name}{suffix}": rows for name in ("ldmatrix", "stmatrix")
            for suffix, rows in (("", WARP), (".x1", 8), (".x2", 16), (".x4", 32))}
 ACCESSES = ("ld", "st", *_MATRIX)
@@ -138,6 +139,7 @@ def active(access: str) -> int:
 
 def phases(addresses: tuple[int, ...], bits: int) -> Iterable[tuple[int, tuple[int, ...]]]:
     """The parts of a warp's access that go one after another, as (first thread, addresses)."""
+    # A wavefront moves at most one word of each bank, so 128 bytes.
     together = WARP * BANK_BITS // max(bits, BANK_BITS)
     return ((first, addresses[first:first + together]) for first in range(0, len(addresses), together))
 
@@ -147,6 +149,7 @@ def bank_request(request: Request, bits: int) -> BankRequest:
     wavefronts = ideal = 0
     worst, at, who = 0, 0, tuple[int, ...]()
     for first, addresses in phases(request.addresses, bits):
+        # Words, not threads, are counted: threads that meet in one word are served together.
         words: dict[int, set[int]] = defaultdict(set)
         for address in addresses:
             for word in range(address // BANK_BITS, (address + bits - 1) // BANK_BITS + 1):

@@ -208,6 +208,7 @@ class _Search:
                                 sum(wavefronts), sum(ideals), max(0, -(-candidate.extra * self.element_bits // 8)))
             if best is None or proposal.wavefronts < best.wavefronts:
                 best = proposal
+            # Candidates come by cost: no later one can be better.
             if best.conflict_free:
                 break
         return best
@@ -221,6 +222,8 @@ class _Search:
         modes = static_modes(layout, "propose_padding")
         order = sorted((i for i, (extent, step) in enumerate(modes) if extent > 1 and step > 0),
                        key=lambda i: modes[i][1])
+        # Strides grow in proportion, so larger ones must be multiples; padding inside a vector would break it up; and
+        # past one row of banks the pattern repeats.
         unit = max(vector for _, vector in self.widths)
         found = [_padded(layout, modes, order[at:], amount)
                  for at in range(1, len(order)) for amount in range(1, ROW // self.element_bits + 1)
@@ -233,6 +236,8 @@ class _Search:
         row = max(ROW // self.element_bits, 1).bit_length() - 1
         inner = plain(layout)
         top = (_end(inner) - 1).bit_length()
+        # Bits below ``unit`` are inside a vector, bits from ``row`` on do not choose a bank, and those past ``top`` are
+        # 0.
         for bits in range(1, row - unit + 1):
             for base in range(unit, row - bits + 1):
                 for shift in range(bits, top - base - bits + 1):
@@ -252,6 +257,7 @@ def _tally(requests: Iterable[Request], bits: int) -> tuple[int, int, int]:
     known: dict[tuple[int, ...], BankRequest] = {}
     degree = wavefronts = ideal = 0
     for request in requests:
+        # Only distances from the first word count, so that most warps of a regular access are looked up.
         start = request.addresses[0] // BANK_BITS * BANK_BITS
         key = tuple([address - start for address in request.addresses])
         if key not in known:

@@ -101,5 +101,6 @@ def sectors_per_request(layout: AnyLayout, element_bits: int, *, vector: int = 1
 
 def _count(request: Request, bits: int, alignment: int) -> SectorRequest:
     starts = set(request.addresses)                # aligned accesses of one width are the same or disjoint
+    # If the base is not known to start a sector, the worst place of it that its alignment allows counts.
     sectors = max(len({(base * 8 + start) // (8 * SECTOR) for start in starts}) for base in range(0, SECTOR, alignment))
     return SectorRequest(request.warp, request.value, sectors, len(starts) * bits)

@@ -164,12 +164,14 @@ def _swizzle_limit(side: _Side) -> Iterator[Limit]:
     """The runs that a side's swizzle keeps together by itself."""
     modes = static_modes(side.layout, "vector_width")
     if isinstance(side.layout, ComposedLayout) and (moved := _moved_bits(side.layout, modes)):
+        # Of the pairs (source, target) that are ever set, the lowest bit of all ends the runs that stay whole.
         kept = _power(moved) >> max(side.layout.swizzle.shift, 0)
         yield Limit(kept, f"{side.layout.swizzle} of {side.name} keeps only runs of {kept} together")
 
 
 def _together(sides: list[_Side], widest: int) -> int:
     """The widest vectors up to ``widest`` that obey the law of ``vector_width``, found by looking at every element."""
+    # In the order of one side, so that the elements of a vector stand side by side.
     pairs = sorted(zip(*(offsets(side.layout) for side in sides), strict=True))
     width = widest
     while width > 1 and not all(_is_vector(pairs[i:i + width]) for i in range(0, len(pairs), width)):
@@ -187,6 +189,7 @@ def _moved_bits(layout: ComposedLayout, modes: list[tuple[int, int]]) -> int:
     """The source bits of the swizzle that are set in some offset."""
     sw = layout.swizzle
     low = sw.base + max(sw.shift, 0)
+    # Offsets count modulo the end of the source bits: what lies above is not read.
     mask, period = ((1 << sw.bits) - 1) << low, 1 << (low + sw.bits)
     seen = {static_offset(layout) % period}
     for extent, step in modes:

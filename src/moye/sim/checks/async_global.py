@@ -60,7 +60,7 @@ class Threads(Protocol):
 
 
 class Eyes(Protocol):
-    """Who knows what each thread knows."""
+    """What the batch tells of the knowledge of each thread."""
 
     def eye(self, block: int, thread: int) -> Eye: ...
 
@@ -142,7 +142,7 @@ class Overlaps:
         return clash if left.all() else clash.pick(np.flatnonzero(left))
 
     def _unread(self, source: Source, clash: Clash, block: int) -> Bools:
-        """Which entries may overwrite what is still being read and are not told of here."""
+        """The entries that may overwrite what is still being read, except for those that this reports."""
         packing = clash.tracks.packing
         lanes, inverse = np.unique(clash.record >> packing.lane_shift, return_inverse=True)
         left = np.zeros(len(clash.unit), np.bool_)
@@ -213,7 +213,7 @@ class Overlaps:
                                                      old[lost]), bool(self.memory.proxies.by_block))
 
     def _bulk(self) -> Bools:
-        """By the number of an op whether it is a bulk copy."""
+        """Whether an op is a bulk copy, by the number of the op."""
         return np.array([False, *(isinstance(op, ops.AnyBulk) for op in self.memory.plan.ops)])
 
     def _unfenced(self, packing: Packing, old: int, record: int) -> bool:

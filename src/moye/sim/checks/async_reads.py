@@ -20,7 +20,7 @@ from moye.sim.checks.clocks import Bools, Ints
 from moye.sim.checks.global_records import UnitTracks
 
 Lane = tuple[int, int]
-"""The number of a block among those that run, a thread of it."""
+"""The number of a block among those that run, and a thread of it."""
 KEPT = 1024
 """So many bulk copies of a thread are remembered; what is older counts as complete."""
 
@@ -71,7 +71,7 @@ class Sources:
     def __init__(self) -> None:
         self.lanes: dict[Lane, list[Source]] = {}
         self.copied: list[_Copied] = []
-        """Of the batch that runs."""
+        """The copies of the batch that runs."""
         self._shapes: dict[int, Ints] = {}
 
     # --- cp.async ----------------------------------------------------------------------------------------------------
@@ -90,6 +90,7 @@ class Sources:
             if over.any():
                 part, packing = copied.pick(over), copied.tracks.packing
                 epoch = now[part.thread, part.column if now.shape[1] > 1 else 0]
+                # The read becomes an ordinary one, at the epoch of the wait: the last epoch stood for "not yet".
                 record = part.record - packing.last + np.minimum(epoch, packing.last - 1)
                 for track in copied.tracks.tracks.values():
                     for word in track.words:
@@ -104,6 +105,7 @@ class Sources:
     def add(self, lane: Lane, op: ops.AnyBulk, units: Ints, record: int) -> Source:
         """A run or box is issued; those of one op mostly have one shape."""
         relative = units - units[0]
+        # The boxes of one op share one array of offsets.
         shape = self._shapes.setdefault(id(op), relative)
         if np.array_equal(shape, relative):
             relative = shape

@@ -66,6 +66,7 @@ class Reuse:
         knows = np.zeros_like(arrives)
         for group in np.unique(clocks.group[strangers.any(axis=1)]):
             seen = clocks.seen[group][clocks.group]     # (T, columns): what the group knows of each thread
+            # One thread that passed is enough to know of: all of them were released by the same opening.
             knows[clocks.group == group] = ((seen >= last.epoch) & last.passed).any(axis=0)
         lost = strangers & ~knows
         if not lost.any():

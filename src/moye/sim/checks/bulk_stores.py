@@ -19,7 +19,7 @@ from moye.sim.checks.clocks import Bools, Ints
 from moye.sim.checks.global_records import UnitTracks
 
 Lane = tuple[int, int]
-"""The number of a block among those that run, a thread of it."""
+"""The number of a block among those that run, and a thread of it."""
 
 
 @dataclass(slots=True)
@@ -33,9 +33,9 @@ class Stored:
     record: int
     group: int
     wait: ops.BulkWait | None = None
-    """The first wait that covers it, which was for its source alone ..."""
+    """The first wait that covers it, which was for its source alone."""
     waited: int = 0
-    """... and the epoch of its thread then."""
+    """The epoch of its thread at that wait."""
 
     @property
     def units(self) -> Ints:
@@ -91,5 +91,5 @@ class Stores:
                 yield stored, here
 
     def forget(self, first: int, blocks: int) -> None:
-        """These blocks are through, and nobody is told of it."""
+        """These blocks have ended; nothing is reported."""
         self.lanes = {lane: stored for lane, stored in self.lanes.items() if not first <= lane[0] < first + blocks}

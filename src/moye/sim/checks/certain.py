@@ -3,9 +3,9 @@
 In: a Func, the locks in it, whether a tensor is written.  Out: the ids of the operations that are certain.
 
 What decides whether an operation is executed, and where, may come from numbers, indices and memory that nobody writes.
-It may not come from memory that others write: another order may leave something else there.  Who waits for a lock gets
-it in the end; so does who waits for a flag that certain operations set.  After another loop that waits nothing is, but
-after one that gives up: it ends anyway.
+It may not come from memory that others write: another order may leave something else there.  A thread that waits
+for a lock gets it in the end; so does one that waits for a flag that certain operations set.  Behind any other loop
+that waits nothing is certain, except behind one that gives up, because it ends anyway.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ def certain(func: Func, locks: Callable[[ops.Op], bool], written: Callable[[Buff
             patience: Patience) -> frozenset[int]:
     """``locks``: whether an operation takes a lock, or looks at one."""
     found = _Certain(func, locks, written, patience)
+    # Levels and sets only grow, so this ends: doubt about a tensor's contents may reach code before the store, by a
+    # loop.
     while True:
         before = found.size
         found.block(func.body, False)
@@ -61,9 +63,9 @@ class _Certain:
         self.registers: set[int] = set()
         """Fragments that hold something doubtful."""
         self.places: set[int] = set()
-        """The ids of operations of which it is in doubt whether they are executed."""
+        """The ids of operations that may or may not be executed."""
         self.unsettled: set[int] = set()
-        """The tensors of which it is in doubt what they hold in the end."""
+        """The tensors whose final contents are in doubt."""
 
     @property
     def size(self) -> int:
@@ -105,6 +107,7 @@ class _Certain:
     def _branch(self, op: ops.If, doubt: bool) -> Exits:
         level = self.level(op.cond)
         left = self.block(op.then, doubt or level > CERTAIN) | self.block(op.orelse, doubt or level > CERTAIN)
+        # A break at the awaited value ends a wait: threads come to what follows in every order.
         if level == AWAITED and not doubt and {kind for kind, _ in left} == {"break"} and \
                 sum(len(arm.ops) for arm in op.blocks()) == 1:
             return {("wait", target) for _, target in left}
@@ -121,6 +124,7 @@ class _Certain:
         rest = {(kind, target) for kind, target in left if target != id(op)}
         if isinstance(op, ops.Scope) or not mine - {"continue"}:
             return rest
+        # Threads that have left take no part in later turns, so the body is walked once more, in doubt.
         rest |= self.block(op.body, True) - {(kind, id(op)) for kind in ("break", "continue", "wait")}
         endless = isinstance(op, ops.Loop) and "break" in mine and id(op) not in self.patience.gives_up
         return rest | {("return", 0)} if endless else rest

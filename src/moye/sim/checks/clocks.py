@@ -2,7 +2,8 @@
 
 Threads with one history of synchronisation form a group (at first the warps; a barrier that part of it reaches splits
 it).  ``now[g]`` is the epoch of group g, ``seen[g, h]`` the latest epoch of h's threads that every thread of g is
-ordered after; ``seen[g, g]`` is about the *other* threads of g: u at epoch e is before t iff u is t, or e <= seen.
+ordered after; ``seen[g, g]`` is about the *other* threads of g: u at epoch e is before t if u is t or
+e <= seen, else not.
 ``engines`` (a barrier's copies, a warpgroup's products) work on their own; ``heard[g, e]`` is the epoch of engine e
 that g knows to be complete.  In a cluster ``far[g, r]`` and ``far_heard[g, r]`` say the same of the block of rank r
 (of its own: nothing); epoch 1 there is that it has started.  ``wide`` is the part of ``far`` that holds for global
@@ -42,6 +43,7 @@ class Clocks:
         """Whether more groups were needed than there may be."""
         self.columns = 1
         self.seen: Ints = np.zeros((self.groups, self.groups, 1), np.int64)
+        # In a cluster epoch 1 is the start of a block, which its mates may know of before anything else.
         self.now: Ints = np.full((self.groups, 1), 1 if cluster == 1 else 2, np.int64)
         self.heard: Ints = np.zeros((self.groups, 0, 1), np.int64)
         ranks = 0 if cluster == 1 else cluster
@@ -67,7 +69,7 @@ class Clocks:
     def split(self, active: Bools, most: int = MOST) -> list[int]:
         """Split groups until each is wholly inside or outside the mask (T, columns); the parent of each new group.
 
-        ``most``: so many groups are worth it, if there must not be more anyway.
+        There are at most ``most`` groups, unless the least number that every batch may have is larger.
         """
         inside = self._inside(active)
         partial: Bools = np.logical_or.reduce((inside > 0) & (inside < self._sizes()[:, None]), axis=1)
@@ -77,8 +79,11 @@ class Clocks:
         most = min(self.limit, max(self.least, min(most, math.isqrt(MOST // self.columns))))
         for parent in np.flatnonzero(partial).tolist():
             members = np.flatnonzero(self.group == parent)
+            # Members that are active in the same blocks stay together; kind 0 keeps the parent's number.
             kinds, kind = np.unique(active[members], axis=0, return_inverse=True)
             for number in range(1, len(kinds)):
+                # Clocks need memory for the square of the groups, so past this a mask is rounded up, and ``coarse``
+                # says so.
                 if self.groups + len(parents) >= most:
                     self.coarse = True
                     break
@@ -98,6 +103,7 @@ class Clocks:
         if self.cluster > 1:
             self.far, self.wide = self.far[rows][:, :, rows], self.wide[rows][:, :, rows]
             self.far_heard = self.far_heard[rows]
+        # Parts 1 and 3 are epochs of engines, which do not split.
         self._channels = {key: tuple(part if i in (1, 3) else _longer(part, rows) for i, part in enumerate(known))
                           for key, known in self._channels.items()}
 
@@ -121,9 +127,11 @@ class Clocks:
     # --- order -------------------------------------------------------------------------------------------------------
 
     def release(self, who: Bools) -> Known:
-        """What the groups ``who`` know together, themselves included; whatever they do next is not part of it."""
+        """What the groups ``who`` know together, themselves included; what they do next is not part of it."""
         known: Ints = np.where(who[:, None, :], self.seen, 0).max(axis=0)
+        # Of itself a group knows all that it has done; ``seen`` of itself is about the other threads in it.
         known = np.where(who, self.now, known)
+        # What follows gets a new epoch, so that nobody who acquires this takes it for ordered.
         self.now += who
         heard = np.where(who[:, None, :], self.heard, 0).max(axis=0)
         if self.cluster == 1:
@@ -136,11 +144,13 @@ class Clocks:
     def acquire(self, who: Bools, known: Known) -> None:
         """The groups ``who`` are from here on ordered after everything in ``known``."""
         seen, heard = known[:2]
+        # The join of vector clocks: causality order is transitive (PTX ISA, memory consistency model).
         self.seen = np.where(who[:, None, :], np.maximum(self.seen, seen[None]), self.seen)
         if heard.any():                                 # engines that came later are not in it
             part = self.heard[:, :len(heard)]
             self.heard[:, :len(heard)] = np.where(who[:, None, :], np.maximum(part, heard[None]), part)
         if self.cluster > 1:
+            # An mbarrier orders shared memory of the cluster; ``wide`` is only what holds for global memory as well.
             far, far_heard, wide = known[2:]
             inside = who[:, None, None, :]
             self.far = np.where(inside, np.maximum(self.far, far[None]), self.far)
@@ -149,8 +159,9 @@ class Clocks:
             self.far_heard[:, :, :far_heard.shape[1]] = np.where(inside, np.maximum(part, far_heard[None]), part)
 
     def barrier(self, who: Bools | None) -> None:
-        """A barrier among whole groups (None: all of them)."""
+        """A barrier among whole groups; None means all groups."""
         if who is None:
+            # barrier.sync by all: each arrival synchronizes with each departure, so all know what all have done.
             self.seen = np.repeat(self.now[None], self.groups, axis=0)
             self.now = self.now + 1
             self.heard = np.repeat(self.heard.max(axis=0, keepdims=True), self.groups, axis=0)
@@ -162,10 +173,12 @@ class Clocks:
 
     def warp_barrier(self, who: Bools) -> None:
         """The groups ``who`` of each warp meet, warp by warp."""
+        # bar.warp.sync orders memory among the lanes that take part, and groups never span warps.
         lane = np.array([int(np.argmax(self.group == g)) for g in range(self.groups)]) // self.warp
         shared = np.bincount(lane)
         for warp in np.flatnonzero(shared > 1):
             self.barrier(who & (lane == warp)[:, None])
+        # A group that is a whole warp has nobody to join: only its threads learn of each other.
         alone = who & (shared[lane] == 1)[:, None]
         diagonal = np.arange(self.groups)
         self.seen[diagonal, diagonal] = np.where(alone, self.now, self.seen[diagonal, diagonal])
@@ -192,7 +205,7 @@ class Clocks:
             self._channels[channel] = tuple(np.where(where, 0, part) for part in self._channels[channel])
 
     def publish(self, channel: Channel, to: Channel, where: Bools) -> None:
-        """In the blocks ``where`` the channel ``to`` holds from here on what ``channel`` holds now."""
+        """In the blocks ``where``, the channel ``to`` holds from here on what ``channel`` holds now."""
         if (source := self._channels.get(channel)) is None:
             return
         before = self._channels.get(to)
@@ -212,8 +225,10 @@ class Clocks:
         self._leave(channel, (*self._everywhere(self._by_rank(seen, far), self._by_rank(heard, far_heard)), wide))
 
     def arrive(self, channel: Channel, who: Bools, rank: int | None) -> None:
-        """The groups ``who`` leave what they know of shared memory in the channel of block ``rank`` (None: of every
-        block) alone."""
+        """The groups ``who`` leave what they know of shared memory, and that alone, in the channel of block ``rank``.
+
+        None means the channel of every block.
+        """
         seen, heard, far, far_heard, wide = self.release(who)
         known: Known = (*self._everywhere(self._by_rank(seen, far), self._by_rank(heard, far_heard)),
                         np.zeros_like(wide))
@@ -232,6 +247,7 @@ class Clocks:
         if self.columns == 1:                           # every block has left the same
             return np.maximum(far, own[None])
         column, whole = np.arange(self.columns), far.copy()
+        # A channel of the cluster is one for all of its blocks: each puts in what it knows of itself, at its rank.
         whole[column % self.cluster, :, column] = own.T
         joined = whole.reshape(*whole.shape[:2], self.columns // self.cluster, self.cluster).max(axis=3)
         return np.repeat(joined, self.cluster, axis=2)

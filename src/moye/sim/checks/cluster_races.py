@@ -89,13 +89,13 @@ class Peers:
             isinstance(op, ops.MbarrierArrive) and op.rank is not None) for op in func.body.walk())
         """Whether blocks reach each other's memory or mbarriers at all."""
         self.arrivals: dict[tuple[int, int], Arrival] = {}
-        """By mbarrier."""
+        """The arrivals of the phase under way, by mbarrier."""
         self.gone: Bools = np.zeros(checker.blocks, np.bool_)
         """The blocks that have ended."""
         self.scoped: Ints = np.zeros((checker.threads, checker.blocks), np.int64)
-        """The epoch of each thread after its last block barrier or fence of block scope ..."""
+        """The epoch of each thread after its last block barrier or fence of block scope."""
         self.barrier: Ints = np.zeros((checker.threads, checker.blocks), np.int64)
-        """... and its number."""
+        """The number of that barrier or fence."""
 
     # --- accesses ----------------------------------------------------------------------------------------------------
 
@@ -130,6 +130,7 @@ class Peers:
         others.written(reach, self.checker.clocks, number)
         unit, owner = reach.at.unit, reach.owner
         last = shadow.write[unit, owner]
+        # The owner's own table only learns that the unit is set; who wrote it last is among the others' records.
         shadow.write[unit, owner] = np.where(last == 0, pack(np.zeros_like(last), number, SYNC, reach.at.first), last)
         if shadow.stale is not None:
             shadow.stale[unit, owner] = False
@@ -173,6 +174,7 @@ class Peers:
         shadow = checker.shadow(ref.buffer.root, width)
         checker.align(shadow, addresses, width)
         inside = (addresses >= 0) & (addresses <= shadow.buffer.bytes - width)
+        # One footprint for all ranks at once: each block of the cluster gets its own range of units.
         moved = np.where(inside, addresses + column % self.size * (shadow.units * shadow.unit), -width)
         at = footprint(moved, width, lanes, shadow.unit, shadow.units * self.size, checker.clocks.group,
                        checker.clocks.groups, by_group)
@@ -189,7 +191,7 @@ class Peers:
     # --- order -------------------------------------------------------------------------------------------------------
 
     def _after_own(self, shadow: Shadow, op: ops.Op, reach: Reach, verb: str) -> bool:
-        """Whether an access clashes with what the owner itself did: then it is told."""
+        """Whether an access clashes with what the owner itself did; if it does, it is reported."""
         clocks, (unit, group, rank) = self.checker.clocks, (reach.at.unit, reach.at.group, reach.owner % self.size)
         last = shadow.write[unit, reach.owner]
         known = clocks.known_far(group, rank, clocks.group.take(thread_of(last), mode="clip"), reach.actor)
@@ -232,6 +234,7 @@ class Peers:
             return False
         reach, last, rival = reach.pick(bad), last[bad], rival[bad]
         met = self._meeting(reach, last, rival)
+        # Program order covers a thread's own write, unless an asynchronous unit makes it.
         same = (met.actor == rival) & (met.thread == thread_of(last)) & (kind_of(last) == SYNC)
         if same.all():
             return False
@@ -331,13 +334,14 @@ class Peers:
     # --- the life of blocks ------------------------------------------------------------------------------------------
 
     def _alive(self, shadow: Shadow, op: ops.Op, reach: Reach, verb: str, told: bool) -> None:
-        """D18: the owner may not have started, or has ended."""
+        """Report D18 if the owner may not have started, or has ended."""
         nothing = np.zeros_like(reach.at.unit)
         if (late := np.flatnonzero(self.gone[reach.owner])).size:
             self.judge.ended(shadow, op, self._meeting(reach.pick(late), nothing[late], reach.owner[late]), verb)
         if told:
             return                                      # the barrier that is missing there will do here too
         far = self.checker.clocks.known_far_all(reach.at.group, reach.owner % self.size, reach.actor)
+        # Epoch 1 is a block's start: whoever knows nothing of it has no barrier of the cluster behind it.
         if (early := np.flatnonzero(far.max(axis=1) == 0)).size:
             self.judge.early(shadow, op, self._meeting(reach.pick(early), nothing[early], reach.owner[early]), verb)
 
@@ -357,7 +361,8 @@ class Peers:
         last.epoch[rank, owner] = clocks.now[clocks.group[thread], block if clocks.columns > 1 else 0]
 
     def _unmet(self, columns: Ints) -> None:
-        """D18: arrivals at mbarriers of these blocks that none of their threads has heard of, or met since."""
+        """Report D18 for arrivals at mbarriers of these blocks that none of their threads has heard of, or met
+        since."""
         clocks, met = self.checker.clocks, self.checker.engines.passes()
         known = clocks.far.max(axis=0)
         for arrival in self.arrivals.values():
@@ -371,7 +376,8 @@ class Peers:
                     self.judge.arrives(arrival, owner, rank, owner // self.size * self.size + rank, int(bad.sum()))
 
     def left(self, gone: Bools) -> None:
-        """Threads (T, B) have exited: D18 where a block has ended and nothing orders its end after what others did."""
+        """Threads (T, B) have exited: report D18 if a block has ended and nothing orders its end after what others
+        did."""
         ended = gone.all(axis=0) & ~self.gone
         if not ended.any():
             return

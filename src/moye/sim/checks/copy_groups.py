@@ -25,7 +25,7 @@ class Waited:
 
     @property
     def pending(self) -> int:
-        """How many groups it leaves in flight."""
+        """The number of groups that it leaves in flight."""
         return self.op.pending or 0
 
 
@@ -37,13 +37,13 @@ class CopyGroups:
         self.done: Ints = np.zeros((threads, 1), np.int64)
         self.waits: Ints = np.zeros((threads, 1), np.int64)
         self.last: Ints = np.full((threads, 1), -1, np.int64)
-        """The number of the thread's last wait ..."""
+        """The number of the thread's last wait."""
         self.previous: Ints = np.full((threads, 1), -1, np.int64)
-        """... and of the one before it."""
+        """The number of the wait before it."""
         self.at_wait: Ints = np.zeros((threads, 1), np.int64)
-        """``committed`` at the thread's last wait ..."""
+        """``committed`` at the thread's last wait."""
         self.before: Ints = np.zeros((threads, 1), np.int64)
-        """... and at the wait before it."""
+        """``committed`` at the wait before it."""
         self._told: list[tuple[CpAsyncWait, dict[str, Any]]] = []
 
     def expand(self, columns: int) -> None:
@@ -55,9 +55,12 @@ class CopyGroups:
         self.committed = self.committed + who
 
     def wait(self, who: Bools, op: CpAsyncWait, trips: Mapping[str, Any]) -> None:
-        """wait_group ``op.pending``; None is wait_all, which commits the open group and waits for it too."""
+        """Wait as wait_group ``op.pending`` does.  None is wait_all, which commits the open group and waits for it
+        too."""
         if op.pending is None:
             self.commit(who)
+        # cp.async.wait_group n: all but the n newest committed groups are complete (PTX ISA); waits never undo each
+        # other.
         covered = np.maximum(self.done, self.committed - (op.pending or 0))
         self.done = np.where(who, covered, self.done)
         self.waits = self.waits + who

@@ -50,7 +50,7 @@ class Spans:
     owners: tuple[Owner, ...]
 
     def meets(self, address: Ints, size: int) -> Bools:
-        """Which accesses of ``size`` bytes touch it."""
+        """The accesses of ``size`` bytes that touch it."""
         if not len(self.starts) or any(owner.gone for owner in self.owners):
             return np.zeros(address.shape, np.bool_)
         at = np.searchsorted(self.starts, address + size - 1, side="right") - 1
@@ -70,7 +70,8 @@ class Prior:
 
     @property
     def lost(self) -> bool:
-        """Whether nobody can tell if memory that it used is used again: an array is gone, and may have been a view."""
+        """Whether it cannot be told if memory that it used is used again: an array is gone, and may have been a
+        view."""
         owners = [owner for span in (*self.written, *self.read) for owner in span.owners]
         return any(owner.gone and not owner.alone for owner in owners)
 
@@ -89,7 +90,7 @@ Tell = Callable[[ops.Op, tuple[int, int], Global, int, bool, str, Prior, int], N
 
 
 class Dependence:
-    """One launch: what lies before it, None where it is not a dependent one, and what it touches itself."""
+    """One launch: the launches before it (None if it is no dependent one), and what it touches itself."""
 
     def __init__(self, func: Func, prior: Sequence[Prior] | None) -> None:
         kinds = {op.kind for op in func.body.walk() if isinstance(op, ops.GridDependency)}
@@ -106,7 +107,7 @@ class Dependence:
 
     @property
     def after(self) -> tuple[Prior, ...]:
-        """Those that may still run behind the wait."""
+        """The earlier launches that may still run behind the wait."""
         return self.prior[0].behind if self.prior else ()
 
     def touch(self, memory: Global, index: Ints, written: bool) -> None:
@@ -225,7 +226,7 @@ def _tracked(memory: GlobalMemory, arguments: Sequence[object]) -> list[Spans]:
 
 
 def _owner(argument: TensorArg) -> Owner:
-    """Of an argument: of views, of torch's too, the array that they are of."""
+    """The owner of an argument's memory; for a view, of torch's too, it is the array that was viewed."""
     owner: Any = argument.memory if argument.owner is None else argument.owner
     while isinstance(getattr(owner, "base", None), np.ndarray):
         owner = owner.base

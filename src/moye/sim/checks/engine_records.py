@@ -40,9 +40,9 @@ class Boxes(Protocol):
 
 @dataclass(slots=True)
 class Made:
-    """The initialisation of an mbarrier: by which thread and at which epoch of it, per block.
+    """The initialisation of an mbarrier: the thread that did it and its epoch, per block.
 
-    ``came``: how often that thread had arrived at the barrier of its cluster before, per block.
+    ``came`` is the number of times that this thread had arrived at the barrier of its cluster before, per block.
     """
 
     op: ops.MbarrierInit
@@ -52,7 +52,7 @@ class Made:
 
 
 class Receivers(Protocol):
-    """Who judges accesses between the blocks of a cluster."""
+    """The judge of accesses between the blocks of a cluster."""
 
     def arrived(self, op: ops.Op, ref: Ref, element: int, to: Ints, came: Ints) -> None: ...
     def clear(self, shadow: Shadow, at: Footprint) -> bool: ...
@@ -106,7 +106,7 @@ class _Wait:
     lanes: Bools
     """(T, B)."""
     committed: Ints
-    """How many groups each thread had committed, (T, B)."""
+    """The number of groups that each thread had committed, (T, B)."""
 
 
 class BulkWaits:
@@ -116,7 +116,7 @@ class BulkWaits:
         self._moment = 0
         self._waits: list[_Wait] = []
         self._issued: dict[tuple[int, int], dict[int, int]] = {}
-        """Per thread and block the moment at which a store of each group was issued."""
+        """The moment at which a store of each group was issued, per thread and block."""
 
     def issued(self, thread: int, block: Ints, group: Ints) -> None:
         """A thread stores, in each of these blocks in the group next to it."""

@@ -39,12 +39,12 @@ class Engines:
         self.shown: set[tuple[int, int]] = set()
         """The mbarriers whose initialisation was fenced."""
         self.barriers: dict[int, dict[int, ops.MbarrierInit]] = {}
-        """Per tensor the elements that are mbarriers."""
+        """The elements of each tensor that are mbarriers."""
         self.bulk = BulkWaits()
         self.came: Ints = np.zeros((checker.threads, checker.blocks), np.int64)
-        """How often each thread has arrived at the barrier of its cluster ..."""
+        """The number of times that each thread has arrived at the barrier of its cluster."""
         self.left: Ints = self.came.copy()
-        """... and has passed it."""
+        """The number of times that each thread has passed that barrier."""
         self._turns: Ints = np.zeros((2, checker.blocks), np.int64)
 
     def engine(self, kind: str, major: int, minor: int, name: str) -> int:
@@ -74,7 +74,7 @@ class Engines:
         self.shown.discard(key)
 
     def _initialised_again(self, op: ops.MbarrierInit, element: int, thread: Ints, who: Bools) -> None:
-        """D11: other warps may not have passed their waits yet."""
+        """Report D11 if other warps may not have passed their waits yet."""
         clocks, passed = self.checker.clocks, self.stages.passed.pop((op.ref.buffer.id, element), None)
         if passed is None:
             return
@@ -85,7 +85,7 @@ class Engines:
             self.judge.unordered_wait(op, element, bad, thread)
 
     def _visible(self, op: ops.Op, ref: Ref, element: int, lanes: Bools, *, proxy: bool = False) -> None:
-        """D10: the initialisation must be ordered before this use; told once for each tensor of barriers."""
+        """Report D10 if the initialisation is not ordered before this use; once for each tensor of barriers."""
         key = (ref.buffer.id, element)
         made = self.made.get(key)
         if made is None:
@@ -100,6 +100,7 @@ class Engines:
             here = who & (clocks.group == group)[:, None]
             known = clocks.seen[group, clocks.group[thread], column] >= epoch
             here[thread, column] = False
+            # fence.mbarrier_init releases the initialisation to the cluster.
             if key in self.shown:                       # with a fence any barrier of the cluster will do
                 here &= self._columned(self.left <= made.came)
             if (bad := here & ~known).any():
@@ -130,6 +131,7 @@ class Engines:
                 self.stages.arrive(op, element, lanes, clocks.now[clocks.group], phase)
                 clocks.send(channel, self.checker.groups(self.checker.everyone(lanes)))
             return
+        # mbarrier.arrive on another block's barrier releases to that block alone, so each rank has its own channel.
         ranks = np.unique(to[lanes]).tolist()
         for rank in ranks:
             self._visible_there(op, ref, element, lanes & (to == rank), rank)
@@ -153,7 +155,7 @@ class Engines:
         return bool((groups == groups[:, :1, :1]).all())
 
     def _visible_there(self, op: ops.Op, ref: Ref, element: int, lanes: Bools, rank: int) -> None:
-        """D10 of the barrier of another block; told once for each tensor of barriers."""
+        """Report D10 of the barrier of another block; once for each tensor of barriers."""
         key = (ref.buffer.id, element)
         made = self.made.get(key)
         if made is None:
@@ -177,7 +179,7 @@ class Engines:
                     init.epoch = np.zeros_like(init.epoch)
 
     def _visible_far(self, op: ops.AnyBulk, ref: Ref, element: int, boxes: Boxes, far: Bools) -> None:
-        """D10 of the barriers of other blocks, at which the boxes ``far`` of a multicast arrive."""
+        """Report D10 of the barriers of other blocks, at which the boxes ``far`` of a multicast arrive."""
         rank = boxes.block % self.checker.cluster
         for there in np.unique(rank[far]).tolist():
             lanes = np.zeros((self.checker.threads, self.checker.blocks), np.bool_)
@@ -187,6 +189,7 @@ class Engines:
 
     def phase(self, buffer: Buffer, element: int, where: Bools) -> None:
         """A phase is complete in the blocks ``where``."""
+        # A wait acquires what the completed phase has gathered; arrivals of the next one stay in their own channel.
         columns = self.checker.everyone(where[None])[0]
         self.checker.clocks.publish((f"arrive {buffer.id}", element), (f"phase {buffer.id}", element), columns)
 
@@ -219,6 +222,7 @@ class Engines:
     def cluster_arrive(self, lanes: Bools, *, relaxed: bool) -> None:
         """Threads arrive at the barrier of their cluster; unless ``relaxed`` they release what they have done."""
         self.came += lanes
+        # Two channels in turn are enough: nobody arrives a third time before all have passed the first.
         for turn in () if relaxed else np.unique(self.came[lanes]).tolist():
             here = lanes & (self.came == turn)
             who, channel = self.checker.groups(self.checker.everyone(here)), ("cluster", turn % 2)
@@ -229,7 +233,7 @@ class Engines:
             self.checker.clocks.meet(channel, who)
 
     def passes(self) -> Ints:
-        """How often threads of each block have passed the barrier of their cluster."""
+        """The number of times that threads of each block have passed the barrier of their cluster."""
         passed: Ints = self.left.max(axis=0)
         return passed
 
@@ -238,6 +242,8 @@ class Engines:
         clocks = self.checker.clocks
         for turn in np.unique(self.came[lanes]).tolist():
             who = self.checker.groups(self.checker.everyone(lanes & (self.came == turn)))
+            # barrier.cluster.wait acquires by default (PTX ISA); even after a relaxed arrival it says that all have
+            # started.
             clocks.receive(("cluster", turn % 2), who)
             clocks.start(who)
         self.left = np.where(lanes, self.came, self.left)
@@ -250,6 +256,7 @@ class Engines:
                 continue
             only = np.zeros_like(lanes)
             only[entry.major] = lanes[entry.major]
+            # Only the thread that issues bulk copies waits for its groups; others learn of it by a barrier.
             epoch = np.maximum(limit[entry.major], 0)
             who, epoch = self._heard(only, epoch)
             self.checker.clocks.hear(engine, who, epoch)
@@ -275,7 +282,7 @@ class Engines:
     # --- accesses ----------------------------------------------------------------------------------------------------
 
     def load(self, op: ops.AnyBulk, smem: Ref, barrier: Ref, chunks: Chunks, boxes: Boxes) -> None:
-        """Boxes that will be written, in the phase under way of their barriers."""
+        """Boxes begin to be written, in the phase under way of their barriers."""
         for element in np.unique(boxes.element).tolist():
             mine = boxes.element == element
             own = boxes.issuer == boxes.block
@@ -307,6 +314,7 @@ class Engines:
             renew(shadow, at)
 
     def _overwrites(self, shadow: Shadow, op: ops.AnyBulk, at: Footprint, stage: int) -> None:
+        # First the order of threads and copy: without it the missing fence is the lesser fault.
         if (clashes := self.checker.against_write(shadow, at, initialised=False)) is not None:
             self.judge.load_over_write(shadow, op, clashes, self.all, stage)
         elif (lost := self.proxies.unfenced(shadow, at)) is not None:
@@ -318,7 +326,7 @@ class Engines:
         self.checker.peers.local(shadow, op, at, "loaded")
 
     def store(self, op: ops.AnyBulk, smem: Ref, chunks: Chunks, boxes: Boxes) -> None:
-        """Boxes that will be read."""
+        """Boxes begin to be read."""
         for thread in np.unique(boxes.thread).tolist():
             engine = self.engine("store", thread, 0, f"thread {thread}")
             self.bulk.issued(thread, boxes.block[boxes.thread == thread], boxes.group[boxes.thread == thread])

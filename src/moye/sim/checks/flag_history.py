@@ -1,12 +1,12 @@
-"""What synchronises through memory: who wrote each value of a flag, and what a thread that read it knows.
+"""Synchronisation through memory: the writer of each value of a flag, and what a thread that read it knows.
 
 In: strong writes and reads of a place, thread by thread, in the order in which memory changed.  Out: ``known``: up to
 which epoch each thread of a block is ordered before somebody; ``view``: which values somebody must have seen.
 
 A place has a ``Location``: its values, each with its writer and its chain.  A chain is a release sequence (PTX ISA,
-memory consistency model): a write and the read-modify-writes that follow it.  Who reads a value acquires what the
-chain has released up to it, no more.  What a thread knows is a ``Clock``: of each thread that releases the newest
-release that is known; a later one holds all that an earlier one did.
+memory consistency model): a write and the read-modify-writes that follow it.  A thread that reads a
+value acquires what the chain has released up to it, no more.  What a thread knows is a ``Clock``: the newest known
+release of each thread that releases; a later one holds all that an earlier one did.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Location:
     """All but the newest, which is in memory."""
     chain: list[int | None] = field(default_factory=lambda: [None])
     upto: list[int] = field(default_factory=lambda: [0])
-    """How many releases the chain of each value had then."""
+    """The number of releases that the chain of each value had when the value was written."""
     writer: list[Writer | None] = field(default_factory=lambda: [None])
     readers: dict[int, dict[int, list[tuple[int, int]]]] = field(default_factory=dict)
     """What each thread of each block has seen: (epoch, value), the newest last."""
@@ -86,12 +86,14 @@ class _Chain:
     log: list[Release] = field(default_factory=list)
     narrow: bool = False
     joined: dict[tuple[int, int] | None, tuple[int, Clock]] = field(default_factory=dict)
-    """How many of its releases have been joined, and to what: for everybody, or for a scope and a block."""
+    """How many of its releases have been joined, and the joined clock.  The key None is for everybody, others are a
+    scope and a block."""
 
 
 @dataclass(frozen=True, slots=True)
 class Eye:
-    """Whose knowledge is asked for: a thread of a block, what it knows of the others there (T,), and of its cluster."""
+    """The thread of a block whose knowledge is asked for: what it knows of the others there (T,), and of its
+    cluster."""
 
     block: int
     thread: int
@@ -99,10 +101,10 @@ class Eye:
     far: tuple[tuple[int, Ints], ...] = ()
     """(block, epochs (T,))."""
     own: int | None = None
-    """The epoch of the thread up to which its own acquires count, None for all."""
+    """The thread's own acquires count up to this epoch; None means all of them."""
 
     def limit(self, thread: int) -> int | None:
-        """Up to which epoch what a thread of the block did counts, None for all."""
+        """The epoch up to which the deeds of a thread of the block count; None means all of them."""
         if thread != self.thread:
             return int(self.row[thread])
         return None if self.own is None else max(self.own, int(self.row[thread]))
@@ -116,7 +118,7 @@ def join(into: Clock, more: Clock) -> None:
 
 
 def news(before: Clock, after: Clock) -> set[int]:
-    """The blocks of which the later clock of a thread says more."""
+    """The blocks about which the later clock of a thread says more."""
     found: set[int] = set()
     for source, release in after.items():
         if before.get(source) is not release:
@@ -147,11 +149,11 @@ class Between:
         self.locations: dict[Place, Location] = {}
         self.chains: list[_Chain] = []
         self.sources: dict[int, list[Source]] = {}
-        """Per block those that publish something of it."""
+        """The sources that publish something of a block, by block."""
         self.learnt: dict[int, dict[int, tuple[list[int], list[Clock]]]] = {}
-        """Per block and thread what it has acquired itself, and from which epoch on."""
+        """What each thread has acquired itself, and from which epoch on, by block and thread."""
         self.versions: dict[int, int] = {}
-        """How often threads of a block have learnt something."""
+        """The number of times that threads of a block have learnt something."""
         self.newest = False
         """Whether those that poll find the newest value, not one after the other."""
         self.steps = self.events = 0
@@ -181,6 +183,7 @@ class Between:
         location = self.locations.get(place)
         if location is None:
             location = self.locations[place] = Location()
+        # Observation order goes on through atomic read-modify-writes alone (PTX ISA): another write begins anew.
         number = location.chain[-1] if rmw else None
         if number is None:
             number = len(self.chains)
@@ -188,6 +191,7 @@ class Between:
         chain = self.chains[number]
         for release in releases:
             chain.log.append(release)
+            # As long as all releases reach the whole GPU, one joined clock serves the readers of every block.
             chain.narrow |= release.scope < GPU
         location.values.append(before)
         location.chain.append(number)
@@ -196,7 +200,8 @@ class Between:
         return location
 
     def cut(self, places: Iterable[Place]) -> None:
-        """Weak writes: whoever reads them learns nothing."""
+        """Weak writes: a thread that reads them learns nothing."""
+        # A weak write is no part of a release pattern, so that reading it synchronizes with nobody.
         for place in places:
             self.events += 1
             self.locations.pop(place, None)
@@ -210,6 +215,7 @@ class Between:
         if number is None or not upto:
             return {}
         chain = self.chains[number]
+        # A release and an acquire synchronize if they are morally strong: each scope includes the other's thread.
         key = None if scope == GPU and not chain.narrow else (scope, block)
         done, clock = chain.joined.get(key, (0, {}))
         if done > upto:                                 # an older value
@@ -232,6 +238,7 @@ class Between:
         """A thread is ordered after what a clock says."""
         epochs, clocks = self.learnt.setdefault(block, {}).setdefault(thread, ([], []))
         before = clocks[-1] if clocks else {}
+        # Later releases of a source hold all of its earlier ones, so that numbers alone tell whether there is news.
         if not any(source not in before or before[source].number < release.number
                    for source, release in reversed(clock.items())):     # news tends to be last
             self.steps += len(clock)
@@ -251,7 +258,9 @@ class Between:
     def visible(self, eye: Eye) -> Clock:
         """What a thread has acquired, itself or through the barriers of its block and of its cluster; not to change."""
         here = self.learnt.get(eye.block, {})
+        # Copied only where something is added: most threads know nothing but what they have acquired themselves.
         merged, own = _upto(*here[eye.thread], eye.limit(eye.thread))[1] if eye.thread in here else {}, True
+        # Causality order is transitive: what another thread had acquired when the eye was ordered after it counts too.
         found = [(eye.block, thread, *_upto(*learnt, int(eye.row[thread]))) for thread, learnt in here.items()
                  if thread != eye.thread]
         for mate, far in eye.far:
@@ -297,11 +306,14 @@ class Between:
              told: Iterable[int] | None = None) -> int:
         """The newest value of a place, from ``least`` on, that somebody has seen before the eye.
 
-        ``told``: the blocks that matter, None for all: those of which the eye has learnt since it found ``least``.
+        ``told`` are the blocks that matter: those about which the eye has learnt since it found ``least``.  None means
+        all.
         """
         newest = least
         for block in location.readers if told is None else told:
             for thread, seen in location.readers.get(block, {}).items():
+                # Coherence: reads of one place that are ordered never go back, so the newest that is ordered before
+                # decides.
                 for epoch, value in reversed(seen):
                     if value <= newest:
                         break
@@ -312,6 +324,6 @@ class Between:
 
 
 def _upto(epochs: list[int], clocks: list[Clock], limit: int | None) -> tuple[int, Clock]:
-    """What was acquired up to an epoch, None for all, and at which epoch the last of it."""
+    """The epoch of the last acquire up to a limit, and what had been acquired by then; None is no limit."""
     at = len(epochs) if limit is None else bisect_right(epochs, limit)
     return (epochs[at - 1], clocks[at - 1]) if at else (0, {})

@@ -27,9 +27,9 @@ class Footprint:
     group: Ints
     block: Ints | None
     first: Ints
-    """The highest thread that touches the entry ..."""
+    """The highest thread that touches the entry."""
     second: Ints
-    """... and the lowest, equal to it where there is only one."""
+    """The lowest one; it is equal to the highest if there is only one."""
     low: int
     high: int
     """Smallest and largest unit."""
@@ -117,7 +117,7 @@ def _same(a: Bools | None, b: Bools | None) -> bool:
 
 def footprint(addresses: Ints, width: int, active: Bools | None, unit: int, units: int, group: Ints, groups: int,
               by_group: bool) -> Footprint | None:
-    """The footprint of one access; None where no thread takes part.  Accesses outside the buffer are left out."""
+    """The footprint of one access; None if no thread takes part.  Accesses outside the buffer are left out."""
     blocks: Ints | None = None
     if active is not None and active.shape[1] > 1 and addresses.shape[2] == 1:
         threads, columns = np.logical_or.reduce(active, axis=1), np.logical_or.reduce(active, axis=0)

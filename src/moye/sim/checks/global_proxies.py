@@ -16,7 +16,7 @@ from moye.sim.checks.clocks import Bools
 from moye.sim.checks.flag_history import Between, Eye
 
 Lane = tuple[int, int]
-"""The number of a block among those that run, a thread of it."""
+"""The number of a block among those that run, and a thread of it."""
 KEPT = 512
 """So many fences of the groups of a block are remembered."""
 

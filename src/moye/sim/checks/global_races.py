@@ -58,7 +58,7 @@ MOST_UNITS = 1 << 20
 
 
 class Boxes(Loading, Protocol):
-    """A bulk copy: of each thread that issues it the bulk group, too."""
+    """A bulk copy, with the bulk group of each thread that issues it."""
 
     group: Ints
 
@@ -82,7 +82,7 @@ class GlobalMemory:
         self.unwritten = Unwritten(memory, place, reporter)
         self.between = Between(self.cluster)
         self.held: Held | None = None
-        """Who holds which lock, in a run in which locks order nothing."""
+        """The locks and their holders, in a run in which locks order nothing."""
         self.coarse = False
         self.numbers = {id(op): number for number, op in enumerate(self.plan.ops, 1)}
         self.tracked: dict[int, UnitTracks] = {}
@@ -91,7 +91,7 @@ class GlobalMemory:
         self.proxies = GlobalFences(self.between, func.threads)
         self.patterns: dict[int, Pattern] = {}
         self.lanes: dict[tuple[int, int], Ints] = {}
-        """Per packing and number of blocks the record of each lane of the first blocks."""
+        """The record of each lane of the first blocks, by packing and number of blocks."""
         self.conflicts = Conflicts(func, self.plan.ops, place, reporter, memory)
 
     @property
@@ -161,6 +161,7 @@ class GlobalChecker:
         if self.memory.unwritten:
             self._unwritten(op, ref.buffer, memory, index, size, mask, written)
         if kind in (ATOMIC, STRONG):
+            # Before the judgement: an acquire orders its own thread's access, too.
             self.flags.access(op, self._where(ref.buffer), memory.address + index[0] * memory.itemsize, mask)
         region = self.memory.plan.regions.get(ref.buffer.id)
         if region is not None and kind in region.kinds:
@@ -250,7 +251,7 @@ class GlobalChecker:
                     self._against(replace(clash.pick(part), agree=agree))
 
     def _settled(self) -> None:
-        """Writes whose values nobody has told of count as different."""
+        """Writes whose values have not been told count as different."""
         clashes, self.doubtful = self.doubtful, []
         for clash in clashes:
             self._against(clash)
@@ -285,8 +286,10 @@ class GlobalChecker:
                 old = held(word, unit, span)
                 if old is None:
                     continue
+                # Above ``shift`` a record names block and thread: program order covers a thread's own accesses.
                 meets = (old != 0) & ((old ^ record) >> shift != 0)
                 if (tracks.region.bulk or tracks.region.lasts) and tracks.packing.detail:
+                    # Operations of the asynchronous proxy are in no program order with the thread that issues them.
                     meets |= tracks.packing.pending(old)        # a thread's own copies, too
                 if (at := np.flatnonzero(meets)).size:
                     self._meet(Clash(tracks, buffer, op, kind, rival, unit[at], record[at], old[at]))
@@ -302,6 +305,7 @@ class GlobalChecker:
         lost = track.lost(unit, record, self._apart(op, unit) if whole else None, span)
         if (kind == WRITE or (kind in (ATOMIC, STRONG) and tracks.region.narrow)) and lost is not None:
             winner = track.newest.take(unit[lost])
+            # Of several lanes at one unit a single record is kept: those that lost it meet the winner.
             differs = np.flatnonzero((winner ^ record[lost]) >> shift != 0)
             if differs.size:
                 at = np.flatnonzero(lost)[differs]
@@ -383,12 +387,15 @@ class GlobalChecker:
         inside = packing.block(clash.record) == packing.block(clash.rival)
         if packing.detail and (own := np.flatnonzero(inside)).size:
             part = clash.pick(own)
+            # Atomics of one block are morally strong with each other at every scope, which is no data race.
             late = np.flatnonzero(~self._ordered_inside(part)) if not clash.soft else own[:0]
             if late.size and (late := late[~self._observed(part.pick(late))]).size:
                 self._report(self.memory.conflicts.within, part.pick(late))
         if not (others := np.flatnonzero(~inside)).size:
             return
         part = clash.pick(others)
+        # From the cheapest order to the dearest: barriers of the cluster, releases and acquires, then what was
+        # observed.
         if self.memory.cluster > 1:
             part = part.pick(np.flatnonzero(~self._ordered_in_cluster(part)))
         if self.memory.crossing and part.unit.size:
@@ -396,6 +403,7 @@ class GlobalChecker:
             part = part.pick(np.flatnonzero(~self._observed(part)))
             if self.memory.between.exhausted:
                 return
+        # Two strong accesses race only if a scope leaves the other's thread out (not morally strong, PTX ISA).
         if clash.soft:
             part = part.pick(np.flatnonzero(self._narrow(part)))
         if part.unit.size:
@@ -449,6 +457,7 @@ class GlobalChecker:
         packing, clocks = clash.tracks.packing, self.shared.clocks
         column = packing.block(clash.record) - self.first if clocks.columns > 1 else 0
         group = clocks.group[packing.thread(clash.record)]
+        # The test of vector clocks, entry by entry.
         ordered: Bools = packing.epoch(clash.rival) <= clocks.seen[group, clocks.group[packing.thread(clash.rival)],
                                                                    column]
         return ordered
@@ -471,6 +480,7 @@ class GlobalChecker:
         least = np.minimum(scopes[clash.tracks.packing.op(clash.rival)], scope_of(clash.op))
         mine, other = clash.blocks()
         apart = mine // self.memory.cluster != other // self.memory.cluster
+        # The blocks differ here, so that CTA scope never reaches the other one.
         narrow: Bools = (least == CTA) | ((least == CLUSTER) & apart)
         return narrow
 
@@ -491,6 +501,7 @@ class GlobalChecker:
     def _observed(self, clash: Clash) -> Bools:
         """Entry by entry, whether the rival is an atomic that the actor has seen: then it is before a plain access."""
         packing, seen = clash.tracks.packing, np.zeros(clash.unit.shape, np.bool_)
+        # Of an atomic before a plain access: whoever has read its value, or a later one of its chain, comes after it.
         if clash.rival_kind != ATOMIC or clash.soft or not packing.detail:
             return seen
         region = clash.tracks.region
@@ -510,6 +521,7 @@ class GlobalChecker:
         actor = np.arange(len(lanes))
         for number, lane in enumerate(lanes.tolist()) if alike else ():
             thread, block = lane & ((1 << packing.threads) - 1), lane >> packing.threads
+            # Threads of a group that have acquired nothing alone know the same: one question serves them all.
             if thread not in self.memory.between.learnt.get(block, {}):
                 actor[number] = first.setdefault((block, int(self.shared.clocks.group[thread])), number)
         actor = actor[inverse]

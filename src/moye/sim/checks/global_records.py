@@ -25,7 +25,7 @@ class Pattern:
 
 
 def held(word: Ints, unit: Ints, span: slice) -> Ints | None:
-    """What a word of a track holds for these units, which lie in ``span``; None if that is nothing."""
+    """What a word of a track holds for these units, which lie in ``span``; None if it holds nothing."""
     if span.stop - span.start <= 4 * len(unit) and not word[span].any():
         return None
     old = word.take(unit)
@@ -57,7 +57,7 @@ class Crowd:
             self.unit, self.record = self.unit[:MOST], self.record[:MOST]
 
     def met(self, unit: Ints) -> tuple[Ints, Ints]:
-        """Who else has read these units: positions in ``unit``, and records."""
+        """The other readers of these units: positions in ``unit``, and records."""
         self._gather()
         if not self.unit.size:
             return self.unit, self.record
@@ -67,7 +67,8 @@ class Crowd:
         return at, self.record[np.arange(len(at)) - np.repeat(np.cumsum(count) - count, count) + np.repeat(low, count)]
 
     def forget(self, unit: Ints) -> None:
-        """These units are written: whoever is ordered after that is ordered after who has read them before."""
+        """These units are written: a thread that is ordered after the write is ordered after their readers before
+        it."""
         self._gather()
         if self.unit.size:
             keep = ~np.isin(self.unit, unit)
@@ -79,6 +80,7 @@ class Crowd:
             return
         unit = np.concatenate([self.unit, *(part for part, _ in self._new)])
         record = np.concatenate([self.record, *(part for _, part in self._new)])
+        # Later reads of a lane are ordered after its earlier ones, so that its newest record stands for all.
         lane = record >> self.packing.lane_shift
         order = np.lexsort((self.packing.epoch(record), lane, unit))
         unit, record, lane = unit[order], record[order], lane[order]
@@ -104,6 +106,7 @@ class Track:
         Out: where another lane of the same access had the last word, or None.
         """
         before = None if self.other is None else held(self.newest, unit, span)
+        # Of several lanes at one unit NumPy keeps the last; the others are found by looking at what was kept.
         self.newest[unit] = record
         lost: Bools | None = None
         if pattern is None or not pattern.apart:
@@ -123,6 +126,7 @@ class Track:
         """Offer records to ``other``: those of another block are kept first."""
         assert self.other is not None, "a track of two words"
         newest, before = self.newest.take(unit), self.other.take(unit)
+        # A record of another block comes last, so that it stays: blocks are the harder to order.
         for wanted in (1, 2):
             rank = self._rank(record, newest)
             held = self._rank(self.other.take(unit), newest)
@@ -133,7 +137,7 @@ class Track:
             self._left(unit, offered, newest, self.other.take(unit))
 
     def _left(self, unit: Ints, record: Ints, *kept: Ints) -> None:
-        """Who is neither of those that are kept goes to the crowd."""
+        """A reader that is neither of the two that are kept goes to the crowd."""
         left: Bools = record != 0
         for other in kept:
             left &= (record ^ other) >> self.packing.lane_shift != 0
@@ -141,7 +145,7 @@ class Track:
             self.crowd.add(unit[left], record[left])
 
     def _rank(self, record: Ints, newest: Ints) -> Ints:
-        """0 for nobody or the same lane as ``newest``, 1 for its block, 2 for another block."""
+        """The rank of a record: 0 for nobody or the lane of ``newest``, 1 for its block, 2 for another block."""
         packing = self.packing
         differs = record ^ newest
         rank = (differs >> packing.lane_shift != 0).astype(np.int8) + (differs >> packing.block_shift != 0)

@@ -32,7 +32,7 @@ SHARE, SPARE = 1.25, 9 << 28
 
 @dataclass(frozen=True, slots=True)
 class Packing:
-    """Where block, thread, op and epoch are in a record; without ``detail`` there is no thread and no epoch."""
+    """The places of block, thread, op and epoch in a record; without ``detail`` there is no thread and no epoch."""
 
     blocks: int
     threads: int
@@ -69,7 +69,7 @@ class Packing:
 
     @property
     def last(self) -> int:
-        """The epoch of what has not happened yet: the store of a tensor copy that nobody has waited for."""
+        """The epoch of what has not happened yet: a tensor copy's store that no thread has waited for."""
         return (1 << self.epochs) - 1
 
     def pending(self, record: Ints) -> Bools:
@@ -92,9 +92,9 @@ class Region:
     bulk: bool = False
     """Whether bulk copies store to it."""
     lasts: bool = False
-    """Whether asynchronous copies read it ..."""
+    """Whether asynchronous copies read it."""
     mixed: bool = False
-    """... and whether both threads and bulk copies use it."""
+    """Whether both threads and bulk copies use it."""
     packing: Packing | None = None
 
     def against(self, kind: int) -> tuple[int, ...]:
@@ -146,7 +146,7 @@ _SCOPES = {"thread": CTA, "cta": CTA, "cluster": CLUSTER, "gpu": GPU, "sys": GPU
 
 
 def scope_of(op: ops.Op) -> int:
-    """How far an atomic access or a fence reaches: the block, the cluster or the grid, as bulk reductions do."""
+    """The reach of an atomic access or a fence: the block, the cluster, or the grid, as for bulk reductions."""
     return _SCOPES[getattr(op, "scope", "gpu" if isinstance(op, ops.AnyBulk) else "thread")]
 
 

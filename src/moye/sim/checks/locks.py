@@ -28,7 +28,8 @@ from moye.sim.findings.finding import Finding
 
 NEVER = np.iinfo(np.int64).max
 KEPT = 16
-"""Pairs of accesses that only a lock keeps apart: so many are remembered of it, should it turn out to be none."""
+"""The most pairs of accesses that are remembered of one lock, as kept apart by it alone, in case it turns out to be
+none."""
 RACES = frozenset(("C1", "C2", "C3", "G1", "G2", "G3", "G5"))
 _APART = (ops.AnyBulk, ops.Wgmma, ops.MbarrierInit, ops.MapShared, ops.ClusterArrive)
 
@@ -43,7 +44,7 @@ class Locks:
     """The ids of the operations that happen in every order."""
     patience: Patience
     chance: frozenset[int]
-    """The ids of the looks at flags that nobody repeats until they find what they look for."""
+    """The ids of the looks at flags that are not repeated until they find what they look for."""
 
 
 def locks(func: Func, traffic: Traffic, shared: Callable[[Buffer], bool]) -> Locks | None:
@@ -109,6 +110,7 @@ def _is_lock(op: ops.Op, free: int | float | bool, used: frozenset[int]) -> bool
     assert isinstance(op, ops.Atomic), "the operations on locks"
     if _lets_go(op, free):
         return op.kind in ("cas", "exch") and id(op) not in used and _constant(op.compare) != free
+    # Whoever ignores what was there does not know whether the lock is its own.
     if op.kind == "cas":
         return _constant(op.compare) == free and id(op) in used
     return op.kind == "exch" and _constant(op.value) is not None and id(op) in used
@@ -125,13 +127,13 @@ class Section:
     place: Place
     taken: Writer
     known: dict[int, list[tuple[int, int]]]
-    """By block threads of it that know that the lock is taken, and from which epoch on ..."""
+    """The threads of each block that know that the lock is taken, each with the epoch from which on it knows."""
     first: dict[int, Ints]
-    """... and what follows for all of its threads (T,)."""
+    """The first epoch of each thread of a block (T,) that the lock guards; it follows from ``known``."""
     sure: bool
     """Whether its thread would have waited for the lock."""
     over: dict[int, Ints] | None = None
-    """By block up to which epoch its threads (T,) are before the end."""
+    """The last epoch of each thread of a block (T,) that is ordered before the end."""
     end: Writer | None = None
 
 
@@ -146,24 +148,24 @@ class _Lock:
     open: Section | None = None
     sections: list[Section] = field(default_factory=list)
     signals: list[Release] = field(default_factory=list)
-    """What those published who let it go without having it ..."""
+    """What those published who let it go without having it."""
     strangers: list[Writer] = field(default_factory=list)
-    """... and those of them that do so in every order."""
+    """Those who let it go without having it in every order."""
     void: bool = False
     """Whether it keeps nobody out."""
     kept: list[Callable[[], None]] = field(default_factory=list)
-    """What is to be told then."""
+    """What is to be told once the lock is void."""
 
 
 class Held:
-    """Who holds which lock, in one run."""
+    """The locks of one run, and their holders."""
 
     def __init__(self, locks_: Locks, between: Between, threads: int) -> None:
         self.locks, self.between, self.threads = locks_, between, threads
         self._at: dict[Place, _Lock] = {}
         self._open: list[Section] = []
         self._of: dict[int, list[Section]] = {}
-        """By block."""
+        """The sections that threads of a block know of, by block."""
 
     # --- taking and letting go ---------------------------------------------------------------------------------------
 
@@ -174,19 +176,24 @@ class Held:
             self._close(lock, lock.open, event, eye, {})
         block, thread, epoch = event
         first = np.full(self.threads, NEVER)
+        # The section begins behind the atomic that takes the lock.
         first[thread] = epoch + 1
         lock.open = Section(place, event, {block: [(thread, epoch)]}, {block: first},
                             id(op) in self.locks.patience.waits)
         lock.sections.append(lock.open)
         self._open.append(lock.open)
         self._of.setdefault(block, []).append(lock.open)
+        # Somebody who lets it go unasked, and in no order with this, would let others in beside its holder.
         clock = self.between.visible(eye)
         if any(not self.between.before(eye, clock, stranger) for stranger in lock.strangers):
             self._break(lock)
 
     def let_go(self, op: ops.Op, place: Place, event: Writer, eye: Eye, releases: list[Release], *,
                idle: bool) -> list[Release]:
-        """A thread lets a lock go, one that nobody has if it is ``idle``; out: what that publishes in every order."""
+        """A thread lets a lock go; the result is what that publishes in every order.
+
+        ``idle`` means that nobody holds the lock.
+        """
         lock = self._at.setdefault(place, _Lock())
         clock, section = self.between.visible(eye), lock.open
         mine = section is not None and (section.taken[:2] == event[:2] or self._knows(section, eye, clock))
@@ -194,6 +201,7 @@ class Held:
             self._close(lock, section, event, eye, clock)
         if mine:
             return list(lock.signals)
+        # Not its holder: this is a signal, which whoever takes the lock next does learn in every order.
         lock.signals += [] if idle else releases
         if id(op) in self.locks.certain:
             lock.strangers.append(event)
@@ -259,6 +267,7 @@ class Held:
 
     def apart(self, one: Access, other: Access, tell: Callable[[], None]) -> bool:
         """Whether two accesses have a lock in common; ``tell``, if that turns out to be none."""
+        # Eraser's rule: two accesses never meet if one lock is held at both.
         common = self.held(one) & self.held(other)
         for place in common:
             if len(kept := self._at[place].kept) < KEPT:

@@ -23,7 +23,8 @@ Way = tuple[tuple[Operand, bool], ...]
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """``waits``: the ids of operations in loops that poll without end; ``gives_up``: those of loops that do not."""
+    """``waits`` are the ids of operations in loops that poll without end, ``gives_up`` those in loops that stop
+    polling."""
 
     waits: frozenset[int]
     gives_up: frozenset[int]
@@ -47,7 +48,7 @@ class _Loop:
     def __init__(self, loop: ops.Loop) -> None:
         self.loop = loop
         self.sources: dict[int, list[tuple[Operand, Way]]] = {}
-        """By variable what the loop assigns to it, and on which way."""
+        """What the loop assigns to each variable, and on which way."""
         self.exits: list[Way] = []
         self._walk(loop.body, ())
 

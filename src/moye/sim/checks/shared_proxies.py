@@ -44,6 +44,7 @@ class Proxies:
         last, fence = (take(x, at.unit, at.block) for x in (shadow.write, shadow.fences))
         known = self.checker.clocks.known(at.group, self.checker.clocks.group.take(
             np.where(kind_of(last) == ENGINE, 0, thread_of(last))), at.block)
+        # The fence must be the writer's, and ordered before the asynchronous operation (PTX ISA, async proxy).
         late = (fence > known) & (thread_of(last) != at.first[:, None])
         bad = (last != 0) & (kind_of(last) != ENGINE) & ((fence == 0) | late)
         if not bad.any():
@@ -51,6 +52,7 @@ class Proxies:
         entry, column = np.nonzero(bad)
         foreign = take(shadow.foreign, at.unit, at.block)[entry, column]
         clashes = self.checker.clashes(at, entry, column, last[entry, column], at.first[entry])
+        # A fault is reported once; what follows from it is not.
         put(shadow.fences, at.unit, at.block, np.where(bad, SHOWN, fence))       # told once
         return Fenced(clashes, foreign, fence[entry, column] != 0)
 
@@ -87,7 +89,7 @@ class Proxies:
 
 
 def renewed(shadow: Shadow, at: Footprint) -> None:
-    """These units have been written: nobody has fenced that."""
+    """These units have been written, and no fence covers that yet."""
     if shadow.fences is not None and shadow.foreign is not None:
         nothing: Any = np.zeros((len(at.unit), 1), np.int64)
         put(shadow.fences, at.unit, at.block, nothing)

@@ -97,6 +97,7 @@ class SharedChecker:
         """``width`` bytes at each address are read."""
         ordered = isinstance(op, Load) and op.order is not None
         if ordered:
+            # First: what an acquire learns counts for this access already.
             self._synchronise(op, ref, addresses, active)
         found = self._find(op, ref, addresses, width, active, by_group=True)
         if found is None:
@@ -156,10 +157,13 @@ class SharedChecker:
         if found is None:
             return
         shadow, at = found
+        # Two lanes of one statement that write one place race with each other before anything else.
         verb = _COPIED if asynchronous else _WRITTEN
         self._twice(shadow, op, at, verb)
         if (clashes := self.against_write(shadow, at, initialised=False)) is not None and \
                 (clashes := self._unguarded(shadow, op, clashes)) is not None:
+            # Values of plain writes are known once the statement is done, and equal ones harm nobody; a copy lands
+            # later.
             plain = (kind_of(clashes.record) == SYNC) & (not asynchronous)
             for part, late in ((plain, True), (~plain, False)):
                 if part.any():
@@ -176,6 +180,8 @@ class SharedChecker:
         epoch = self.clocks.epoch(at.group, at.block)
         if asynchronous:
             self._issue(shadow, self.judge.number(op), at)
+            # A copy in flight is ordered before nobody, its issuer included, until a wait completes its group (PTX ISA,
+            # cp.async).
             epoch = np.full_like(epoch, NEVER)
         kind = PENDING if asynchronous else SYNC
         if shadow.turns is not None:
@@ -191,9 +197,10 @@ class SharedChecker:
             self.judge.overwrite(shadow, op, clashes, verb, asynchronous)
 
     def _overtaken(self, shadow: Shadow, op: Op, clashes: Clashes) -> Clashes | None:
-        """C2 of reads that find the next value, because its writer has not waited for them; the others that are left.
+        """Tell (C2) of reads that find the next value, because its writer has not waited for them; the others that are
+        left.
 
-        They have not read the value before, which they are ordered after.
+        These reads have not read the value before, although they are ordered after it.
         """
         turns = shadow.turns
         if turns is None:
@@ -232,7 +239,7 @@ class SharedChecker:
             self.engines.judge.write(doubt.shadow, doubt.op, doubt.clashes, doubt.verb, self.engines.all)
 
     def settle(self, address: Ints, size: int, before: Any, after: Any, values: Any, mask: Bools | None) -> None:
-        """A statement has written ``values`` (V, T, B), of ``size`` bytes each: those that clash may agree."""
+        """A statement has written ``values`` (V, T, B), of ``size`` bytes each: writes that clash may agree."""
         for doubt, agree in self.agreement.settle((len(address), self.threads, self.blocks), address, size, before,
                                                    after, values, mask):
             with self.judge.reporter.agreed(agree):
@@ -257,16 +264,18 @@ class SharedChecker:
         self.copies.commit(self.everyone(active))
 
     def wait(self, op: CpAsyncWait, active: Bools | None, trips: Mapping[str, Any] | None = None) -> None:
-        """Each thread waits until at most ``op.pending`` of its groups are in flight (None: nothing at all).
+        """Each thread waits until at most ``op.pending`` of its groups are in flight; None means that none may be.
 
         ``trips`` are the variables of the loops around it, for the reader.
         """
         self.copies.wait(self.everyone(active), op, trips or {})
         for shadow in self.shadows.values():
+            # A wait tells its own thread alone; others need a barrier behind it (D3).
             shadow.complete(self.copies.done, self.judge.number(op), self.clocks)
 
     def allocate(self, op: Alloc, active: Bools | None) -> None:
-        """The buffer is allocated, for the first time or again; by all threads, else nothing is known of the others."""
+        """The buffer is allocated, for the first time or again.  Only if all threads do so, something is known of the
+        others."""
         shadow = self.shadows.get(op.buffer.id)
         if shadow is not None and self._mask(active) is None:
             shadow.allocate(op)
@@ -295,20 +304,22 @@ class SharedChecker:
             self.groups(mask)                          # split by both before either is looked up
         self._ordered_use(op, barrier_id, came)
         arriving, leaving = self.groups(came | freed), self.groups(freed)
+        # barrier.arrive and barrier.sync both release, barrier.sync alone acquires (PTX ISA, bar{.cta}).
         self.clocks.send(("barrier", barrier_id), arriving)
         self.clocks.receive(("barrier", barrier_id), leaving)
+        # The next phase of the barrier starts empty: its threads learn nothing of those that met before.
         self.clocks.close(("barrier", barrier_id), np.logical_or.reduce(leaving, axis=0))
         if freed.any():
             self.reuse.opened(op, barrier_id, freed, self.clocks)
 
     def _ordered_use(self, op: Op, number: int, came: Bools) -> None:
-        """C5 if threads arrive at a barrier that others have passed, and nothing orders the two."""
+        """Report C5 if threads arrive at a barrier that others have passed, and nothing orders the two."""
         if (lost := self.reuse.unordered(number, came, self.clocks)) is None:
             return
         self.judge.two_groups(op, number, lost)
 
     def warp_sync(self, op: Op, lane_mask: int, active: Bools | None) -> None:
-        """The lanes of ``lane_mask`` of each warp meet, as far as they are active."""
+        """The active lanes among those of ``lane_mask`` meet, warp by warp."""
         lanes = np.array([lane_mask >> (t % self.clocks.warp) & 1 for t in range(self.threads)], np.bool_)
         self.clocks.warp_barrier(self.groups(self.everyone(active) & lanes[:, None]))
 
@@ -317,13 +328,13 @@ class SharedChecker:
         return self.groups(self.everyone(active))
 
     def fence(self, op: Fence, active: Bools | None) -> None:
-        """A fence of block scope, which orders nothing between blocks: what lies before it has an epoch of its own."""
+        """A fence of block scope, which orders nothing between blocks.  What lies before it has an epoch of its own."""
         if self.peers.on and op.scope in ("thread", "cta"):
             self.clocks.now = self.clocks.now + self.split(active)
             self.peers.block_barrier(op, active)
 
     def finish(self) -> None:
-        """The blocks are through: their state is dropped (a copy in flight at the end harms nobody)."""
+        """The blocks have ended: their state is dropped (a copy in flight at the end harms nobody)."""
         self.shadows.clear()
 
     def _synchronise(self, op: Op, ref: Ref | TileRef, addresses: Ints, active: Bools | None) -> None:
@@ -357,7 +368,7 @@ class SharedChecker:
     # --- locks -------------------------------------------------------------------------------------------------------
 
     def _unguarded(self, shadow: Shadow, op: Op, clashes: Clashes) -> Clashes | None:
-        """In a run in which locks order nothing, what no lock guards; else all of them."""
+        """The clashes that no lock guards, in a run in which locks order nothing; in other runs all of them."""
         held = None if self.flags is None else self.flags.held
         if held is None or self.flags is None:
             return clashes
@@ -383,6 +394,7 @@ class SharedChecker:
         known = self.clocks.known(at.group, self.clocks.group.take(thread_of(last), mode="clip"), at.block)
         if self.engines.all:
             known = self.engines.known(last, known, at)
+        # The test of vector clocks: an access at epoch e is ordered before whoever has seen e of its thread.
         bad = epoch_of(last) > known
         if initialised:
             bad |= last == 0
@@ -393,7 +405,9 @@ class SharedChecker:
         entry, column = np.nonzero(bad)
         record = last[entry, column]
         thread = thread_of(record)
+        # If the first toucher of a unit is the writer itself, the second is the other thread of the race.
         actor = np.where(at.first[entry] != thread, at.first[entry], at.second[entry])
+        # Program order covers what a thread did itself, but not its copies and engines, which work on their own.
         keep = (actor != thread) | (kind_of(record) == PENDING) | (kind_of(record) == ENGINE)
         if initialised and shadow.stale is not None:
             keep |= take(shadow.stale, at.unit, at.block)[entry, column]
@@ -426,6 +440,7 @@ class SharedChecker:
         if self.flags is not None and self.flags.held is not None:
             self.flags.held.notice(self.flags.first, self.blocks, self.clocks)
         active = self._mask(active)
+        # Blocks that do the same share one column, so that most kernels cost as much as one block.
         if addresses.shape[2] > 1 and bool((addresses == addresses[:, :, :1]).all()):
             addresses = addresses[:, :, :1]
         if addresses.shape[2] > 1:
@@ -457,6 +472,7 @@ class SharedChecker:
 
     def align(self, shadow: Shadow, addresses: Ints, width: int) -> None:
         """Make the unit divide the width and the addresses."""
+        # Records are of units: the largest that no access so far has cut.
         unit = gcd(shadow.unit, width)
         if np.any(addresses % unit):
             unit = gcd(unit, int(np.gcd.reduce(addresses, axis=None)))
@@ -464,7 +480,7 @@ class SharedChecker:
             shadow.refine(unit)
 
     def _mask(self, active: Bools | None) -> Bools | None:
-        """None if every thread takes part, (T, 1) if blocks agree, else (T, blocks)."""
+        """The smallest form of a mask: None if every thread takes part, (T, 1) if blocks agree, else (T, blocks)."""
         if active is None:
             return None
         if active.shape[1] > 1 and bool((active == active[:, :1]).all()):

@@ -28,7 +28,7 @@ NEVER = (1 << 30) - 1
 IN_FLIGHT = NEVER << EPOCH_SHIFT
 
 SHOWN = -1
-"""In place of the epoch of a fence: asynchronous units see the unit, or another write has taken its place."""
+"""This stands for the epoch of a fence if asynchronous units see the unit, or if another write has taken its place."""
 
 ENGINE, SYNC, PENDING, WAITED = 0, 1, 2, 3
 """Kinds of write: by an engine (its number in place of the thread), an ordinary one, an asynchronous one of cp.async in
@@ -74,7 +74,8 @@ def put(state: Ints | Bools, row: Ints, block: Ints | None, values: Ints | Bools
 
 
 class Recent:
-    """Per unit and group the newest access, and the newest one by another thread of the group: (units, G, columns)."""
+    """The newest access to each unit by each group, and the newest one by another thread of the group: (units, G,
+    columns)."""
 
     def __init__(self, units: int, clocks: Clocks) -> None:
         shape = (units, clocks.groups, clocks.columns)
@@ -86,6 +87,7 @@ class Recent:
         row, place = at.unit * self.newest.shape[1] + at.group, at.block if owner is None else owner
         epoch = clocks.epoch(at.group, at.block)
         before = take(self.newest, row, place)
+        # Two records of two threads suffice: whoever comes next differs from at least one of them.
         other = np.where(thread_of(before) != at.first[:, None], before, take(self.other, row, place))
         several = at.first != at.second
         if several.any():
@@ -100,7 +102,7 @@ class Recent:
         return self.newest[at.unit, :, at.block][:, :, None]
 
     def forget(self, unit: Ints, block: Ints) -> None:
-        """Drop what is known of these units: a violation has been told, its consequences need not be."""
+        """Drop what is known of these units: a violation has been reported, and its consequences need not be."""
         self.newest[unit, :, block] = 0
         self.other[unit, :, block] = 0
 
@@ -115,6 +117,7 @@ class Recent:
     def split(self, parent: int, child: int, group: Ints) -> None:
         """A new last group takes over the records of its threads from its parent."""
         newest, other = self.newest[:, parent], self.other[:, parent]
+        # Each record goes with its thread; where only ``other`` goes, it becomes the newest of its new group.
         moves, moves_too = group[thread_of(newest)] == child, group[thread_of(other)] == child
         stays, stays_too = ~moves, ~moves_too
         both = np.where(moves, newest, np.where(moves_too, other, 0)), np.where(moves & moves_too, other, 0)
@@ -134,7 +137,7 @@ class Others:
         self.fences: Ints = np.full((units, clocks.columns), SHOWN, np.int64)
         """When the writer made it visible to asynchronous units (0: not yet)."""
         self.reads: dict[int, Recent] = {}
-        """By the rank of the block that reads."""
+        """Reads from other blocks, by the rank of the block that reads."""
 
     def refine(self, times: int) -> None:
         self.write, self.writer = np.repeat(self.write, times, axis=0), np.repeat(self.writer, times, axis=0)
@@ -149,7 +152,7 @@ class Others:
             self.reads[rank].add(part.at, clocks, op, part.owner)
 
     def written(self, reach: Reach, clocks: Clocks, op: int) -> None:
-        """Of several writes of one unit the last one stays."""
+        """Keep records of units; if a unit is written several times, the last write stays."""
         epoch = clocks.epoch(reach.at.group, reach.actor)[:, 0]
         self.write[reach.at.unit, reach.owner] = pack(epoch, op, SYNC, reach.at.first)
         self.writer[reach.at.unit, reach.owner] = reach.actor % clocks.cluster
@@ -157,16 +160,16 @@ class Others:
 
 
 class InFlight:
-    """Of each unit's last asynchronous write: its group, its issuer's waits so far, and the op that waited for it."""
+    """The last asynchronous write of each unit: its group, its issuer's waits so far, and the op that waited for it."""
 
     def __init__(self, units: int, columns: int) -> None:
         self.group: Ints = np.zeros((units, columns), np.int64)
         self.waits: Ints = np.zeros((units, columns), np.int64)
         self.wait_op: Ints = np.zeros((units, columns), np.int64)
         self.issues: dict[int, int] = {}
-        """How often each op has copied ..."""
+        """The number of times that each op has copied."""
         self.unread: set[int] = set()
-        """... and which have overwritten what had arrived and nobody had read: they are in the wrong stage."""
+        """The copies that have overwritten what had arrived and nobody had read: they go to the wrong stage."""
 
     def repeat(self, times: int, axis: int) -> None:
         self.group = np.repeat(self.group, times, axis)
@@ -175,25 +178,27 @@ class InFlight:
 
 
 class Turns:
-    """Of each unit the write before its last one, and which groups had read that: bits, by the number of the group."""
+    """The write before the last one of each unit, and the groups that had read it, as bits by the number of the
+    group."""
 
     def __init__(self, units: int, columns: int) -> None:
         self.before: Ints = np.zeros((units, columns), np.int64)
         self.had_read: Ints = np.zeros((units, columns), np.int64)
         self.read: Ints = np.zeros((units, columns), np.int64)
-        """Who has read the last one."""
+        """The groups that have read the last one."""
         self.told: dict[tuple[int, int], bool] = {}
-        """Of a pair of ops (a write, a read) that clash whether the write overtakes the read: what was told first."""
+        """Whether the write overtakes the read, for each pair of a write and a read that clash: what was told first."""
 
     def repeat(self, times: int, axis: int) -> None:
         self.before, self.had_read, self.read = (np.repeat(x, times, axis)
                                                  for x in (self.before, self.had_read, self.read))
 
     def one_class(self, record: Ints, reader: int, late: Bools) -> Bools:
-        """``late`` as it was for the first clash of each pair of ops: what comes later is a consequence of it."""
+        """``late`` as it was for the first clash of each pair of ops: later clashes follow from it."""
         written = op_of(record)
         for writer in np.unique(written).tolist():
             here = written == writer
+            # One pair of statements is one fault, whichever elements show it first.
             late = np.where(here, self.told.setdefault((writer, reader), bool(late[here].any())), late)
         return late
 
@@ -211,7 +216,8 @@ class Turns:
 
 
 def bit(group: Ints | int) -> Ints:
-    """The bit of a group; of so many groups some share one."""
+    """The bit of a group; if there are more groups than bits, some share one."""
+    # A shared bit can only class a late write as a race of another kind: it is found all the same.
     return np.int64(1) << (np.asarray(group, np.int64) % 62)
 
 
@@ -236,15 +242,16 @@ class Shadow:
         self.copies: InFlight | None = None
         self.pending = False                            # whether a copy may be in flight
         self.stale: Bools | None = None
-        """Units not written since the buffer was allocated again, None where it was allocated once ..."""
+        """Units not written since the buffer was allocated again; None if it was allocated once."""
         self.allocated: Op | None = None
-        """... and where it was."""
+        """The op that allocated it again."""
         self.engines: dict[int, Ints] = {}
-        """Per engine that has read the buffer the last read of each unit ..."""
+        """The last read of each unit, by engine that has read the buffer."""
         self.fences: Ints | None = None
-        """... and, where that matters, when its last writer made each unit visible to engines (0: not yet) ..."""
+        """When the last writer of each unit made it visible to engines (0: not yet); None where that does not
+        matter."""
         self.foreign: Bools | None = None
-        """... and whether another thread has fenced since."""
+        """Whether another thread has fenced since, for each unit."""
         self.turns: Turns | None = None
         """What each unit held before its last write, where roles may overtake each other."""
         self.others: Others | None = None
@@ -257,7 +264,7 @@ class Shadow:
         return [self.reads, *by_others] if self.atomics is None else [self.reads, self.atomics, *by_others]
 
     def allocate(self, op: Op) -> None:
-        """A new tensor in the place of the old one, whose contents are nobody's."""
+        """A new tensor takes the place of the old one; its contents have no writer."""
         self.stale, self.allocated = np.ones(self.write.shape, np.bool_), op
 
     def expand(self, columns: int) -> None:
@@ -279,6 +286,7 @@ class Shadow:
 
     def refine(self, unit: int) -> None:
         """Go over to smaller units."""
+        # An access of smaller or shifted elements came: each unit becomes several with the record that it had.
         times = self.unit // unit
         self.cache.clear()
         self.write = np.repeat(self.write, times, axis=0)
@@ -309,6 +317,8 @@ class Shadow:
         if not self.pending or self.copies is None:
             return
         flat = self.write.reshape(-1)
+        # The epoch is in the highest bits, so copies in flight, whose epoch is the last, compare as the largest
+        # records.
         at = np.flatnonzero(flat >= IN_FLIGHT)
         if not at.size:
             self.pending = False
@@ -317,6 +327,7 @@ class Shadow:
         finished: Bools = self.copies.group.reshape(-1)[at] < done[thread, column]
         at, thread, column = at[finished], thread[finished], column[finished]
         record = flat[at]
+        # From the wait on the copy counts as a write by its issuer, at the issuer's epoch.
         epoch = clocks.now[clocks.group[thread], column]
         flat[at] = (record & ((1 << EPOCH_SHIFT) - 1)) | (WAITED << THREAD_BITS) | (epoch << EPOCH_SHIFT)
         self.copies.wait_op.reshape(-1)[at] = op

@@ -25,15 +25,15 @@ class Traffic:
 
     ordered: bool
     read: frozenset[int]
-    """The buffers with strong accesses whose values are used ..."""
+    """The buffers with strong accesses whose values are used."""
     mixed: frozenset[int]
-    """... those of them that plain accesses reach, too ..."""
+    """Those of ``read`` that plain accesses reach, too."""
     polled: frozenset[int]
-    """... the ids of the strong accesses in loops that poll ..."""
+    """The ids of the strong accesses in loops that poll."""
     spun: frozenset[int]
-    """... of all atomics there ..."""
+    """The ids of all atomics in loops that poll."""
     used: frozenset[int]
-    """... and the ids of atomics whose result is used."""
+    """The ids of atomics whose result is used."""
     alias: Mapping[int, int]
 
     def key(self, buffer: Buffer) -> int:

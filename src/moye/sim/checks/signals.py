@@ -4,8 +4,8 @@ In: those operations with their addresses and masks, lane by lane in the order i
 ``between`` keeps of them; the clocks of the batch, where threads of one block learn of each other; ``give``: an older
 value for a load that polls.
 
-A load may read any value that is not older than what its thread knows to have been written or seen (coherence).  Those
-that poll are given one value after the other, so that a wait ends at the first one that satisfies it.
+A load may read any value that is not older than what its thread knows to have been written or seen (coherence).  Loads
+that poll get one value after the other, so that a wait ends at the first one that satisfies it.
 """
 
 from __future__ import annotations
@@ -63,7 +63,8 @@ class _Turn:
     epoch: int
     value: int
     again: bool = False
-    """Whether that was the value of the look before, in another epoch: a loop that polls may synchronise, too."""
+    """Whether the look before found the same value in another epoch.  Then this is a loop that polls; it may
+    synchronise, too."""
 
 
 class Flags:
@@ -73,14 +74,14 @@ class Flags:
                  held: Held | None = None) -> None:
         self.between, self.traffic, self.first, self.blocks, self.shared = between, traffic, first, blocks, shared
         self.held = held
-        """Who holds which lock, in a run in which locks order nothing."""
+        """The locks and their holders, in a run in which locks order nothing."""
         self.fences = [Fences(shared.threads, blocks) for _ in range(3)]
         self.outcome: Outcome | None = None
-        """Of the atomic that is being done ..."""
+        """The outcome of the atomic that is being done."""
         self.replaced: Any = 0
-        """... and what the store that is being done replaces (T or 1, B or 1)."""
+        """What the store that is being done replaces, (T or 1, B or 1)."""
         self._awaited: dict[int, dict[tuple[int, int, Location], tuple[int, int]]] = {}
-        """Per block relaxed reads of its threads at an epoch: the value and the scope."""
+        """The relaxed reads of the threads of a block at an epoch, by block: the value and the scope."""
         self._turns: dict[tuple[int, int, Location], _Turn] = {}
         self._floors: dict[tuple[int, int, Location], tuple[tuple[int, int, int], int, Clock]] = {}
         self._must: dict[tuple[int, int, Location], int] = {}
@@ -159,12 +160,15 @@ class Flags:
     def _atomic(self, op: ops.Atomic, where: Where, address: Ints, lanes: Bools, outcome: Outcome) -> None:
         """Lane by lane: a read of the newest value, and a write that goes on with its chain."""
         looks = self.traffic.looks(op)
+        # A loop that polls, and finds what it found before, changes nothing: most turns of a wait end here.
         if looks and not (outcome.wrote & lanes).any() and self._quiet(op, address, lanes):
             return
         for block, thread in np.argwhere(lanes.T).tolist():
             place = where.place(self.first + block, int(address[thread, block]))
             location = self.between.locations.get(place)
             if looks and location is not None:
+                # A read-modify-write reads the newest value in coherence order; one that fails to write may read an
+                # older one.
                 if outcome.wrote[thread, block]:
                     self._observe(op, where, location, location.latest, block, [thread])
                 else:
@@ -219,13 +223,17 @@ class Flags:
         return []
 
     def _releases(self, op: ops.Op, block: int, thread: int) -> list[Release]:
-        """What a strong write publishes: everything before it if it releases, else what lies before a fence."""
+        """The releases of a strong write: everything before it if it is a release itself, else what lies before a
+        fence."""
         eye, scope = self.eye(block, thread), scope_of(op)
         if getattr(op, "order", None) in RELEASES:
+            # A release is cumulative: it publishes what its thread knows of others, with all that it did itself.
             epochs = eye.row.copy()
             epochs[thread] = self._epoch(block, thread)
             return [self._published(eye, epochs, scope, ITSELF)]
         found: list[Release] = []
+        # Release pattern: a fence, then a strong write.  A wider fence may be older, and so tell less to more readers:
+        # each level that adds something is a release.
         for level in range(scope, -1, -1):
             if not self.fences[level].any:
                 continue
@@ -279,6 +287,7 @@ class Flags:
             epoch = self._epoch(block, members[0])
             for t in members if where.watched else ():
                 location.saw(self.first + block, t, epoch, value)
+            # An acquire orders at once; a relaxed read does so from the next fence of its thread on (acquire pattern).
             if getattr(op, "order", None) in ACQUIRES:
                 self._acquire(location, value, scope, block, members)
             elif self.traffic.ordered:
@@ -298,6 +307,7 @@ class Flags:
     def fence(self, op: ops.Fence, mask: Bools | None) -> None:
         """The lanes of the mask execute a fence."""
         clocks, who, scope = self.shared.clocks, self.shared.everyone(mask), scope_of(op)
+        # A fence is one of every narrower scope, too.
         for level in range(scope + 1):
             self.fences[level].fence(who, clocks)
         clocks.now = clocks.now + clocks.groups_of(who)
@@ -311,6 +321,7 @@ class Flags:
         clocks, mine = self.shared.clocks, frozenset(members)
         row = clocks.seen[clocks.group[members[0]], clocks.group, self._column(block)].copy()
         for (thread, epoch, location), (value, reach) in list(self._awaited[block].items()):
+            # A read that a barrier has ordered before the fence is acquired by it, too, for the whole group.
             if epoch <= row[thread]:
                 self._acquire(location, value, min(scope, reach), block, members)
             elif thread in mine:
@@ -327,6 +338,7 @@ class Flags:
         column = self._column(block)
         more: Bools = known > clocks.seen[group, clocks.group, column]
         if len(members) == 1:
+            # A thread is always ordered after itself.
             more[members[0]] = False
         news = bool(more.any())
         if not news and not (heard > clocks.heard[group, :, column]).any():
@@ -405,6 +417,7 @@ class Flags:
             return max(seen, floor)
         clock = between.visible(eye)
         told = {*news(known, clock), eye.block, *(mate for mate, _ in eye.far)}     # what others read since is no news
+        # Coherence: nothing older than what a read ordered before has seen, nor than a write ordered before.
         low = between.view(eye, clock, location, max(seen, floor, location.latest - PATIENCE), told)
         floor = next((value for value in range(location.latest, low, -1) if (writer := location.writer[value]) is None
                       or between.before(eye, clock, writer)), low)
@@ -420,6 +433,7 @@ class Flags:
             return False
         value = self.between.view(eye, clock, location)
         chain = location.chain[value]
+        # Back through the chain: each read-modify-write has observed the write before it.
         while value > 0 and chain is not None and location.chain[value] == chain:
             if location.writer[value] == rival:
                 return True
@@ -493,7 +507,7 @@ class Fences:
         return self._snapshots[int(self._snapshot[thread, block])]
 
     def published(self, thread: int, block: int, seen: Ints) -> Ints:
-        """What a relaxed write by the thread publishes: what lies before its fence, or before those of others."""
+        """What a relaxed write by the thread publishes: all that lies before its fence, or before those of others."""
         epochs: Ints = np.maximum(np.minimum(seen, self.own[:, block]), self.covered(thread, block))
         epochs[thread] = self.own[thread, block]
         return epochs

@@ -45,10 +45,10 @@ class Arrivals:
     before: Ints
     """The moment of the last but one."""
     epoch: Ints
-    """Of the clock of the thread's group."""
+    """The epoch of the clock of the thread's group."""
     phase: Ints
     op: dict[int, ops.MbarrierArrive] = field(default_factory=dict)
-    """By its moment."""
+    """The arrivals, by their moment."""
 
 
 @dataclass(slots=True)
@@ -65,8 +65,8 @@ class Fills:
 class Lapse:
     """Why a stage is filled too early.
 
-    ``unacquired``: nobody has waited for ``empty`` since it was filled before.  ``stale``: ``wait`` has passed because
-    of a phase that it had passed because of before.  ``released``: ``arrival`` came before the reader was through.
+    ``unacquired``: there was no wait for ``empty`` since it was filled before.  ``stale``: ``wait`` has passed because
+    of a phase that had let it pass before.  ``released``: ``arrival`` came before the reader was done.
     """
 
     kind: OneOf["unacquired", "stale", "released"]
@@ -75,9 +75,9 @@ class Lapse:
     wait: Wait | None = None
     arrival: ops.MbarrierArrive | None = None
     thread: int = -1
-    """Who has arrived ..."""
+    """The thread that has arrived."""
     moment: int = 0
-    """... and when."""
+    """The moment of its arrival."""
 
 
 class Stages:
@@ -86,19 +86,20 @@ class Stages:
     def __init__(self, func: Func, threads: int, blocks: int) -> None:
         self.shape = threads, blocks
         self.empty = _pairs(func)
-        """Per tensor of barriers on which copies complete the one at which readers arrive; it may be the same."""
+        """The tensor of barriers at which readers arrive, for each tensor of barriers on which copies complete; it may
+        be the same."""
         self.copies = _copied(func)
-        """Per shared buffer that only bulk copies write the first of them."""
+        """The first bulk copy into each shared buffer that only bulk copies write."""
         self.moment = 0
         self.waits: dict[Key, list[Wait]] = {}
         self.arrivals: dict[Key, Arrivals] = {}
         self.fills: dict[Key, Fills] = {}
         self.issued: dict[Key, Ints] = {}
-        """Per warpgroup and group of products the moment of the last one, (B,)."""
+        """The moment of the last product of each group, by warpgroup and group, (B,)."""
         self.broken: dict[int, str] = {}
         self.again = _again(func)
         self.passed: dict[Key, Ints] = {}
-        """Of barriers that may be initialised again the epoch at which each thread last passed a wait, (T, B)."""
+        """The epoch at which each thread last passed a wait, (T, B), of barriers that may be initialised again."""
 
     # --- what happens ------------------------------------------------------------------------------------------------
 
@@ -144,7 +145,7 @@ class Stages:
             moments[block[group == number]] = self.moment
 
     def tell(self, buffer: int, code: str) -> None:
-        """Something of this tensor of barriers has been told; what follows from it need not be."""
+        """A fault of this tensor of barriers has been reported; what follows from it need not be."""
         self.broken.setdefault(buffer, code)
         if buffer in self.empty:
             self.broken.setdefault(self.empty[buffer].id, code)
@@ -154,8 +155,8 @@ class Stages:
     def readers(self, full: int, element: int) -> tuple[Buffer, int] | None:
         """The barrier at which the readers of a stage arrive.
 
-        Of one tensor the elements on which copies have completed are paired with the others, in order; all stages have
-        been filled when the first of them is filled again.
+        In a tensor that holds both, the elements on which copies have completed are paired with the others, in order.
+        All stages have been filled when the first of them is filled again.
         """
         empty = self.empty.get(full)
         if empty is None or empty.id != full:
@@ -191,6 +192,8 @@ class Stages:
         if not own or own[-1].moment <= since:          # another thread has: how the two are ordered is not known here
             return None, None
         before = [int(wait.phase[block]) for wait in own if wait.moment <= since]
+        # A wait by parity passes without blocking if that phase was over long ago: the stage has not been released
+        # anew.
         if int(own[-1].phase[block]) == (before[-1] if before else 0):
             return Lapse("stale", empty, at, own[-1]), None
         return None, own[-1]
@@ -234,7 +237,7 @@ class Stages:
         return max(found, key=lambda wait: wait.moment, default=None)
 
     def arrived(self, wait: Wait, block: int, among: slice) -> Lapse | None:
-        """Who of some threads was the last to arrive in the phase that has let ``wait`` pass."""
+        """The last of some threads to arrive in the phase that has let ``wait`` pass."""
         arrivals = self.arrivals.get((wait.op.ref.buffer.id, wait.element))
         if arrivals is None:
             return None
@@ -243,7 +246,7 @@ class Stages:
         return _last((wait.op.ref.buffer, wait.element), arrivals, moments, among, wait)
 
     def since(self, full: int, element: int, block: int, among: slice, moment: int) -> Lapse | None:
-        """Who of some threads has arrived at ``empty`` after this moment."""
+        """Those of some threads that have arrived at ``empty`` after this moment."""
         empty = self.readers(full, element)
         arrivals = None if empty is None else self.arrivals.get((empty[0].id, empty[1]))
         if empty is None or arrivals is None:
@@ -261,15 +264,17 @@ def _last(empty: tuple[Buffer, int], arrivals: Arrivals, moments: Ints, among: s
 
 @once_per_func
 def _pairs(func: Func) -> dict[int, Buffer]:
-    """Of as many tensors with as many barriers each the first belongs to the first; one alone to all.
+    """Pair the tensors of barriers on which copies complete with those at which readers arrive.
 
-    A tensor without such a partner may hold the barriers of both sides, unless who fills arrives as readers do.
+    Tensors with equally many barriers are paired in order; a single one belongs to all.  A tensor without such a
+    partner may hold the barriers of both sides, unless the filler arrives as readers do.
     """
     walked = list(func.body.walk())
     full = {op.barrier.buffer.root for op in walked
             if isinstance(op, ops.AnyBulk) and op.kind == "load" and op.barrier is not None}
     released = {op.ref.buffer for op in walked
                 if isinstance(op, ops.MbarrierArrive) and op.arrives and op.bytes is None}
+    # expect_tx without an arrival: the filler and the readers do not arrive alike, so one tensor cannot serve both.
     apart = {op.ref.buffer for op in walked if isinstance(op, ops.MbarrierArrive) and not op.arrives}
     both, released = (full & released) - apart, released - full
     found: dict[int, Buffer] = {}
@@ -306,4 +311,5 @@ def _copied(func: Func) -> dict[int, ops.AnyBulk]:
     copies = {op.smem.buffer.id: op for op in reversed(loads) if op.smem is not None}
     loading = {id(op) for op in loads}
     others = {ref.buffer.root.id for op in walked if id(op) not in loading for ref, written in op.refs() if written}
+    # Once threads write a buffer too, what was there before a copy says nothing about stages.
     return {number: op for number, op in copies.items() if number not in others}

@@ -31,7 +31,7 @@ from moye.sim.values.memory import Array, Fragment, Shared, TensorArg
 
 CHUNK = 1 << 24
 FRESH = -1
-"""In place of an owner: somebody writes the element just now."""
+"""This stands for an owner while somebody writes the element."""
 
 
 @dataclass(slots=True)
@@ -78,7 +78,7 @@ class Stale:
 
     def note(self, op: ops.Copy | ops.Store, memory: Shared | Fragment, rows: Array, wrong: Array, threads: int,
              block_ids: Array) -> None:
-        """The lanes ``wrong`` (V, T or 1, B or 1) leave the elements ``rows`` (likewise) as they were."""
+        """The lanes ``wrong`` leave the elements ``rows`` as they were; both are (V, T or 1, B or 1)."""
         number, shape = self.numbers[id(op)], (len(rows), threads, len(block_ids))
         if number not in self.left:
             v, t, b = (int(i) for i in np.unravel_index(int(wrong.argmax()), wrong.shape))
@@ -141,7 +141,7 @@ class Stale:
 
 
 def _own(memory: Shared | Fragment, rows: Array, lanes: Array | None, number: int) -> None:
-    """The lanes (None: all) have written the elements ``rows`` (V, T or 1, B or 1)."""
+    """The lanes have written the elements ``rows`` (V, T or 1, B or 1); None means all lanes."""
     if memory.owner is not None:
         memory.owner.put(rows, lanes, number)
     if isinstance(memory, Shared) and memory.left is not None:
@@ -189,7 +189,8 @@ def target_of(op: ops.Copy | ops.Store) -> Buffer:
 
 
 def _bounds(op: ops.Copy, loops: dict[int, ops.For]) -> bool | None:
-    """Whether the predicate of a copy bounds an index; False where it is kept on purpose; None: not known."""
+    """Whether the predicate of a copy bounds an index.  It is False if the leftovers are kept on purpose, None if it is
+    not known."""
     if op.pred is None or isinstance(op.pred, TileRef):
         return None
     found = is_ragged(op.pred, loops)

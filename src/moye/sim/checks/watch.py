@@ -183,7 +183,7 @@ class Watch:
 
     def shared(self, op: ops.Op, ref: Ref | TileRef, shared: Shared, index: Array, width: int, mask: Mask,
                how: str) -> None:
-        """B2-B4 of an access to shared memory; what stays inside is told to the shared checker as ``how``."""
+        """Report B2-B4 of an access to shared memory; what stays inside is told to the shared checker as ``how``."""
         if shared.left is not None and how in ("read", "atomic"):
             shared.left.look(index if ref.dtype.bits == shared.buffer.dtype.bits else None, mask)
         if width > 1:
@@ -225,9 +225,9 @@ class Watch:
                    lambda op, ref, address, size, lanes: tell(op, ref, address, column[:1], size, lanes))
 
     def _clear(self, op: ops.Op, ref: Ref | TileRef, address: Array, size: int, mask: Mask) -> Array | None:
-        """D11: an mbarrier, which is initialised, is overwritten by an ordinary access; the lanes that do not, then.
+        """Report D11: an ordinary access overwrites an initialised mbarrier.  The result is the lanes that do not.
 
-        An mbarrier may lie beside data in one tensor: what misses it is an access as any other.
+        An mbarrier may lie beside data in one tensor: an access that misses it is an access as any other.
         """
         made, bytes_ = self.checker.engines.barriers.get(ref.buffer.root.id), ref.buffer.root.dtype.bytes
         clear: Array | None = None
@@ -326,7 +326,8 @@ class Watch:
             self.uses.tell(op, self.unset(op, fragment, rows, missing))
 
     def carried(self, op: ops.Op, fragment: Fragment, rows: Array, mask: Mask) -> Array | None:
-        """The numbers of the origins of elements (rows, T, B) that are not set and will be kept; None: all are set."""
+        """The numbers of the origins of elements (rows, T, B) that are not set and will be kept; None if all are
+        set."""
         if self.wgmma.used and self.wgmma.use(op, fragment, rows, mask, write=False):
             return None
         missing = fragment.unset(rows, None if mask is None else np.asarray(mask))

@@ -86,11 +86,12 @@ class ProductChecks:
         self.held: dict[int, Held] = {}
         self.touched: dict[int, Array] = {
             number: np.ones(self.fragments[number].data.shape[1:], np.bool_) for number in self.used}
-        """Per fragment the lanes (T, B) that have changed it since their last fence."""
+        """The lanes (T, B) that have changed a fragment since their last fence, by fragment."""
 
     def fence(self, lanes: Array | None) -> None:
         """warpgroup_arrive."""
         for touched in self.touched.values():
+            # wgmma.fence orders register accesses before it with the wgmma after it, for the lanes that execute it.
             touched &= False if lanes is None else ~lanes
 
     # --- wgmma -------------------------------------------------------------------------------------------------------
@@ -129,7 +130,7 @@ class ProductChecks:
                                             not issued.fresh[i], ready)
 
     def _copied(self, ref: Ref | TileRef, start: int) -> int | None:
-        """When the tensor copy was issued that has filled an operand; None for any other writer."""
+        """The time of issue of the tensor copy that has filled an operand; None for any other writer."""
         checker = self.watch.checker
         shadow = checker.shadows[ref.buffer.id]
         record = shadow.write[min(start // shadow.unit, shadow.units - 1), :1]
@@ -140,7 +141,7 @@ class ProductChecks:
         return None if fills is None else int(fills.last[0])
 
     def _unfenced(self, op: ops.Wgmma, fragment: Fragment, active: Array) -> None:
-        """E1."""
+        """Report E1: registers were touched since the last fence."""
         touched = self.touched[fragment.buffer.id]
         bad = touched & active
         if bad.any():
@@ -149,10 +150,11 @@ class ProductChecks:
             self.watch.report("E1", f"the wgmma{at(op)} of {self.watch.who((thread, block))} uses {name} with no "
                               f"warpgroup_arrive() since its registers were touched", op, lane=(thread, block),
                               tensor=name, hint="warpgroup_arrive() before the first wgmma and after any other access")
+            # Reported once, until something touches the registers again.
             touched &= ~active
 
     def _first_k(self, product: Product, issued: Instances, active: Array) -> None:
-        """E5: accumulates on what was never set."""
+        """Report E5: the product adds to what was never set."""
         adds = np.zeros_like(active)
         for w, block, fresh in zip(issued.lead, issued.block, issued.fresh, strict=True):
             adds[w * WARPGROUP:(w + 1) * WARPGROUP, block] = not fresh
@@ -161,6 +163,7 @@ class ProductChecks:
         held = self.held.get(product.fragment.buffer.id)
         missing = product.fragment.unset(product.rows, adds)
         if missing is not None and held is not None:
+            # Sums of a product in flight are set by the time this one adds to them: wgmma of one shape run in order.
             missing = missing & (held.group[product.rows] < 0)
         if missing is None or not missing.any():
             return
@@ -179,6 +182,7 @@ class ProductChecks:
             for w in np.unique(issued.lead).tolist():
                 mine = issued.lead == w
                 first = w * WARPGROUP
+                # One thread of each history suffices: the others of its group are ordered alike.
                 groups, which = np.unique(clocks.group[first:first + WARPGROUP], return_index=True)
                 times = len(groups)
                 boxes = Reads(np.tile(first + which, int(mine.sum())), *(
@@ -204,9 +208,9 @@ class ProductChecks:
     # --- registers ---------------------------------------------------------------------------------------------------
 
     def use(self, op: ops.Op, fragment: Fragment, rows: Array, mask: Any, *, write: bool) -> bool:
-        """E2, E4: other ops read or write registers of products in flight; whether they do.
+        """Report E2 and E4: other ops read or write registers of products in flight; the result is whether they do.
 
-        A write wants a fence before the next product.
+        After a write the next product needs a fence.
         """
         if self.watch.meter is not None:
             self.watch.meter.products.use(fragment.buffer.id)
@@ -219,6 +223,7 @@ class ProductChecks:
         if mask is not None:
             bad = bad & mask
         if not write:
+            # Operands may be read while a product reads them; results may not.
             bad = bad & held.results[rows][:, None, None]
         if not bad.any():
             return False

@@ -41,9 +41,10 @@ _SEARCHED = 16
 def lints(func: Func, rows: list[Row]) -> list[Lint]:
     """One lint per statement and tensor with conflicts that cost something.
 
-    For a buffer that TMA or wgmma uses canonical layouts alone are proposed, none for one that bulk copies use.
+    If TMA or wgmma uses a buffer, only canonical layouts are proposed; if bulk copies use it, none is.
     """
     shared = [row for row in rows if row.shared and row.direction != "atomic"]
+    # Conflicts are weighed against all wavefronts of the launch: a bad access that is rare costs nothing.
     total = sum(row.passes for row in shared)
     found = [row for row in shared if (row.degree > 1 or row.spread) and row.excess > EXCESS * total]
     asked = {row.parts[0].ref.buffer.id for row in found if not _scattered(row)}
@@ -144,6 +145,7 @@ def _request(address: Ints, mask: Bools | None, lines: Ints | None, record: Traf
     found = []
     for line in np.unique(which[active]):
         here = active & (which == line)
+        # Two lanes at one word share it, so an idle lane adds nothing there.
         settled = np.where(here, row, row[int(here.argmax())])          # an idle lane does what an active one does
         one = bank_request(Request(warp, value, tuple((settled * 8).tolist())), record.bytes * 8)
         found.append(replace(one, threads=tuple(thread for thread in one.threads if here[thread - warp * WARP])))
@@ -165,7 +167,7 @@ class Pattern:
     lines: Ints | None = None
 
     def passes(self, place: Ints, itemsize: int, limit: int | None) -> int | None:
-        """Wavefronts where index ``i`` lies at element ``place[i]``; None where an access falls apart."""
+        """The wavefronts if index ``i`` lies at element ``place[i]``; None if an access falls apart."""
         moved = place[self.index[:limit]]
         first = moved[:, 0]
         if (moved != first[:, None] + np.arange(moved.shape[1])[:, None, None]).any():
@@ -204,6 +206,7 @@ def advice(records: Iterable[Traffic]) -> str | None:
                  if isinstance(one.layout, ComposedLayout) is family or isinstance(buffer.layout, ComposedLayout))
         best = _best(tried, patterns, itemsize)
         after = None if best is None else _total(patterns, places(best.layout), itemsize, None)
+        # Advice that leaves more than half of the conflicts is not worth a change.
         if best is not None and before is not None and after is not None and 2 * (after - ideal) <= before - ideal:
             chosen.append((after, best))
     least = min((after for after, _ in chosen), default=0)
@@ -237,6 +240,7 @@ def _best(tried: Iterable[Candidate], patterns: list[Pattern], itemsize: int) ->
     best, least = None, None
     ideal = sum(pattern.least(_SEARCHED) for pattern in patterns)
     for one in tried:
+        # Many candidates, so with few accesses of each thread; the winner is counted again with all of them.
         passes = _total(patterns, places(one.layout), itemsize, _SEARCHED)
         if passes is not None and (least is None or passes < least):
             best, least = one, passes
@@ -265,7 +269,7 @@ def places(layout: AnyLayout) -> Ints:
 
 
 def _patterns(buffer: Buffer, records: list[Traffic]) -> list[Pattern]:
-    """Every access to the buffer in indices of its layout; nothing where that cannot be said of all of them."""
+    """Every access to the buffer in indices of its layout; empty if that cannot be said of all of them."""
     try:
         place = places(buffer.layout)
     except (FactError, LayoutError):
@@ -273,6 +277,7 @@ def _patterns(buffer: Buffer, records: list[Traffic]) -> list[Pattern]:
     count = max(buffer.elements or 0, int(place.max(initial=0)) + 1)
     if len(place) > _LAYOUT_LIMIT or plain(buffer.layout).shape == () or not all(one.complete for one in records):
         return []
+    # The inverse of the layout; what lies in a gap of it (-1) has no index, and cannot be placed elsewhere.
     index = np.full(count, -1, np.int64)
     index[place] = np.arange(len(place))
     found = []

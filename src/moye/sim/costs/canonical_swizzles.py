@@ -21,7 +21,7 @@ _ROWS, _ACCESS, _BITS = 8, 128, {128: 3, 64: 2, 32: 1}
 
 
 def major(layout: AnyLayout) -> str | None:
-    """Along which mode a tile is contiguous: "mn" its first, "k" its second; None for neither."""
+    """The mode along which a tile is contiguous: "mn" for its first, "k" for its second, None for neither."""
     if isinstance(layout, ComposedLayout) or rank(layout) < 2:
         return None
     for number, name in ((1, "k"), (0, "mn")):

@@ -31,9 +31,9 @@ class Steps:
     groups: int = 0
     spare: int = NEVER
     alone: bool = False
-    """Whether there was but one group in flight at its last execution ..."""
+    """Whether only one group was in flight at its last execution."""
     uneven: bool = False
-    """... and several at a later one: no count of groups fits all of them."""
+    """Whether there were several at a later one: no count of groups fits all of them."""
 
 
 @dataclass(slots=True)

@@ -34,7 +34,7 @@ SAMPLED_LANES = 2048
 KEPT_ELEMENTS = 1 << 17
 _SECTOR_PERIOD = 32
 NOT_READ = -1 << 31
-"""In place of a line: the lanes that are filled with zeros instead."""
+"""This stands for a line in lanes that are filled with zeros instead."""
 
 
 @dataclass(slots=True)
@@ -46,7 +46,7 @@ class Variant:
     mask: Bools | None
     cost: Cost
     lines: Ints | None = None
-    """Of a cp.async.ca: the line of the source that each lane reads, counted from the first lane's."""
+    """The line of the source that each lane of a cp.async.ca reads, counted from the first lane's."""
     hits: int = 0
 
 
@@ -65,7 +65,7 @@ class Traffic:
     loop: bool
     """Whether the op stands in a loop of the kernel."""
     runs: int = 0
-    """How often blocks executed it."""
+    """The number of times that blocks executed it."""
     requests: int = 0
     passes: int = 0
     ideal: int = 0
@@ -135,7 +135,7 @@ class Meter:
         self.blocks = 0
         self.swizzles = SwizzleWatch(func)
         self.sources: dict[int, Ints] = {}
-        """Of copies into shared memory that are being counted: the lines they read."""
+        """The lines that the copies into shared memory read that are being counted."""
         inside = {at for at, loops in self.loops.items() if loops}
         self.waits, self.products = WaitWatch(inside), ProductWatch(inside)
 
@@ -146,14 +146,14 @@ class Meter:
         return sorted(self.records.values(), key=lambda one: order.get(id(one.op), 0))
 
     def begin(self, blocks: int) -> None:
-        """So many other blocks start."""
+        """Further blocks start, as many as this."""
         self.blocks += blocks
         self.waits.begin()
         self.products.close()
         self.swizzles.forget()
 
     def rounds(self, loop: ops.Op) -> int:
-        """How often a loop goes round, by the accesses right in it and around it; 0 if there are none."""
+        """The number of passes of a loop, from the accesses right in it and around it; 0 if there are none."""
         around = self.loops[id(loop)]
         outside = self.blocks if not around else self._runs(around[-1])
         return self._runs(loop) // outside if outside else 0
@@ -202,6 +202,7 @@ class Meter:
         record.misses += 1
         variant = Variant(address - int(address.flat[0]), int(address.flat[0]), lanes, NOTHING, lines)
         threads, columns = shape
+        # An instruction whose pattern changes each time (a gather) would cost more to count than to run.
         if record.misses > MISSES and columns > 1 and address.shape[0] * threads * columns > SAMPLED_LANES:
             variant.cost = _sampled(record, address, lanes, lines, shape)
             record.sampled = True
@@ -244,6 +245,7 @@ def _find(record: Traffic, address: Ints, lanes: Bools | None, lines: Ints | Non
     last = int(address.flat[-1]) - origin
     relative = None
     for variant in record.variants:
+        # The cheap tests first: most patterns differ in their origin, shape or last address.
         if (origin - variant.origin) % period or variant.relative.shape != address.shape \
                 or variant.relative.flat[-1] != last or not _same(variant.mask, lanes) \
                 or not _same(variant.lines, lines):
@@ -280,6 +282,7 @@ def _sampled(record: Traffic, address: Ints, lanes: Bools | None, lines: Ints | 
     """The cost of some blocks, scaled to all by the number of their requests."""
     threads, columns = shape
     step = -(-columns * address.shape[0] * threads // SAMPLED_LANES)
+    # Evenly spread, so that blocks at the edges of the grid take part.
     some = np.arange(0, columns, step)
     part = _cost(record, _columns(address, some), None if lanes is None else _columns(lanes, some),
                  None if lines is None else _columns(lines, some), (threads, len(some)))

@@ -22,7 +22,7 @@ FEW_WARPS = 8
 FEW_BLOCKS, MANY_WARPS = 3, 32
 """One block more matters where there are few."""
 NEAR = 0.05
-"""Shared memory is said to be a little too large if so much less would let one block more in."""
+"""Shared memory is said to be a little too large if this much less would let one block more in."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,7 +39,7 @@ def table(meter: Meter, *, loops_only: bool = False) -> str:
 
 
 def _aligned(lines: list[list[str]]) -> list[str]:
-    """Text to the left, numbers to the right; columns that nobody uses are left out."""
+    """Lines with text on the left and numbers on the right; columns that are not used are left out."""
     used = [i for i, head in enumerate(HEAD) if any(line[i] for line in lines[1:])]
     wide = [max(len(line[i]) for line in lines) for i in range(len(HEAD))]
     return ["  ".join(line[i].ljust(wide[i]) if HEAD[i] in TEXT else line[i].rjust(wide[i]) for i in used)

@@ -28,7 +28,7 @@ class BoxTraffic(Traffic):
     """Boxes of one op; ``passes`` are the sectors that they touch, ``size`` the bytes of a whole one."""
 
     known: dict[int, Cost] = field(default_factory=dict)
-    """By where in a sector a whole box begins."""
+    """The cost of a whole box, by the place in a sector at which it begins."""
 
     @property
     def bytes(self) -> int:

@@ -47,6 +47,7 @@ NOTHING = Cost(0, 0, 0, 0)
 
 def whole(address: Ints, size: int) -> tuple[Ints, int]:
     """Accesses that an instruction has: ``size`` bytes in parts of 1, 2, 4, 8 or 16."""
+    # The largest power of two that divides the size: an access of 12 bytes goes as three of 4.
     part = min(size & -size, WIDEST)
     if part == size:
         return address, size
@@ -64,7 +65,7 @@ def by_warp(lanes: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
 
 
 def active_lanes(mask: Bools | None, shape: tuple[int, ...]) -> Bools | None:
-    """The lanes (requests, 32) that take part, None for all."""
+    """The lanes (requests, 32) that take part; None means all."""
     if mask is None and shape[1] % WARP == 0:
         return None
     lanes = by_warp(np.ones(shape, np.bool_) if mask is None else mask)
@@ -91,6 +92,7 @@ def shared_cost(address: Ints, size: int, mask: Bools | None) -> Cost:
     active = active_lanes(mask, address.shape)
     rows = (np.asarray(by_warp(address), np.int64) // WORD).astype(np.int32)        # int32 sorts faster
     words = max(size // WORD, 1)
+    # A phase is as many lanes as fill all banks once: 32 of 4 bytes, 16 of 8, 8 of 16.
     lanes = WARP // words                                               # of one phase
     rows = rows.reshape(-1, lanes)
     rows, here = _settled(rows, None if active is None else active.reshape(-1, lanes))
@@ -103,8 +105,10 @@ def shared_cost(address: Ints, size: int, mask: Bools | None) -> Cost:
 
 
 def _worst_bank(words: Ints) -> Ints:
-    """Per row the most different words of one bank."""
+    """The most different words of one bank, row by row."""
     count = len(words)
+    # Whole rows of banks are taken off, which moves no word to another bank.  Sorted, equal words are neighbours and
+    # count once, because lanes that read one word share it.
     words = np.sort(words - words.min(axis=1, keepdims=True) // BANKS * BANKS, axis=1)
     new = np.ones(words.shape, np.bool_)
     np.not_equal(words[:, 1:], words[:, :-1], out=new[:, 1:])
@@ -113,7 +117,7 @@ def _worst_bank(words: Ints) -> Ints:
 
 
 def wavefronts(address: Ints, size: int, mask: Bools | None, cache: str | None, lines: Ints | None) -> Cost:
-    """Of any access to shared memory; ``cache`` and the source's ``lines`` are those of a cp.async."""
+    """The cost of any access to shared memory; ``cache`` and the source's ``lines`` are those of a cp.async."""
     if cache == "global":
         return bypass_cost(address, mask)
     return shared_cost(address, size, mask) if lines is None else line_cost(address, size, mask, lines)
@@ -140,6 +144,7 @@ def line_cost(address: Ints, size: int, mask: Bools | None, lines: Ints) -> Cost
         return NOTHING
     line, word = np.asarray(by_warp(lines), np.int64)[here], words[here]
     line, word = line - line.min(), word - word.min()
+    # Each pair (request, line) as one number: unique over numbers is far faster than over pairs.
     groups, group = np.unique(row * (int(line.max()) + 1) + line, return_inverse=True)
     request = groups // (int(line.max()) + 1)
     span = int(word.max()) + WIDEST // WORD
@@ -148,6 +153,7 @@ def line_cost(address: Ints, size: int, mask: Bools | None, lines: Ints) -> Cost
     worst = np.bincount(of * BANKS + bank, minlength=len(groups) * BANKS).reshape(-1, BANKS).max(axis=1)
     filled = np.bincount(of, minlength=len(groups))
     passes = np.bincount(request, worst, minlength=count).astype(np.int64)
+    # Words of a request over all banks, as if its lines could share wavefronts; ``least`` is what lines allow.
     ideal = -(-np.bincount(request, filled, minlength=count).astype(np.int64) // BANKS)
     least = int((-(-filled // BANKS)).sum())
     degree = np.zeros(count, np.int64)

@@ -66,7 +66,7 @@ class ProductWatch:
     def issue(self, lead: int, accumulators: int, places: _Places, adds: bool, ready: int | None) -> None:
         """A warp group issues products; ``ready`` is the moment at which the last copy of an operand was issued.
 
-        None: somebody else than a tensor copy has written one, or an operand is in registers.
+        It is None if anything but a tensor copy has written one, or if an operand is in registers.
         """
         group = self.groups.setdefault(lead, _Warpgroup())
         if (now := group.open) is not None:

@@ -1,4 +1,4 @@
-"""Who waits for whom in a block that cannot go on: the groups as data, and the sentence that tells them.
+"""The waiting groups of a block that cannot go on, as data, and the sentence that tells them.
 
 In: ``Waiter``s, each with the threads that could let it go on, and the threads that have exited.  Out: the class, a
 message that names every group and follows the cycle if there is one, the program points, a hint.
@@ -18,7 +18,7 @@ from moye.sim.findings.codes import hint
 from moye.sim.findings.wording import at, bracketed, crowd, several
 
 SHOWN = 6
-"""How many groups are told before "more"."""
+"""The most groups that are told before "more"."""
 
 
 
@@ -66,7 +66,7 @@ class Waiter:
 
 @dataclass(frozen=True, slots=True)
 class Exited:
-    """Threads that are through; ``point`` is their ``return``, None for the end of the kernel."""
+    """Threads that have ended; ``point`` is their ``return``, or None for the end of the kernel."""
 
     threads: tuple[int, ...]
     point: ops.Op | None
@@ -92,13 +92,15 @@ class Deadlock:
 
     @property
     def code(self) -> str:
-        """The class: of the barrier of a block or cluster C4, or F7 inside one role, of warps alone C6, else C5, or F4
-        (a cycle).
+        """The class of the deadlock.
 
-        Of an mbarrier D7 if bytes alone are missing, D20 if a multicast left the block out, D9 if all have come and
-        are too few, D8 if a phase was passed over, F3 if somebody left early, F5 if those were the readers; F1 or D8
-        if somebody left as they did not wait for the others.  Who waits where everybody else would come but for an
-        mbarrier has left as well.
+        At the barrier of a block or cluster it is C4, or F7 inside one role; at those of warps alone C6; else C5, or F4
+        for a cycle.
+
+        At an mbarrier it is D7 if only bytes are missing, D20 if a multicast left the block out, D9 if all have come
+        and are too few, D8 if a phase was passed over, F3 if somebody left early, F5 if those were the readers, and F1
+        or D8 if somebody left because they did not wait for the others.  A thread also counts as gone if it waits where
+        everybody else would come, were it not for an mbarrier.
         """
         kinds = {waiter.kind for waiter in self.waiters}
         if "warpgroup" in kinds:

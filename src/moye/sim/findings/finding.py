@@ -78,9 +78,9 @@ class Reporter:
         self.codes = codes
         self.findings: list[Finding] = []
         self.strict = False
-        """Whether writes that agree are violations, too ..."""
+        """Whether writes that agree are violations, too."""
         self.advice: list[Finding] = []
-        """... if not, they are here."""
+        """The findings about writes that agree, if they are no violations."""
         self._agree = False
         self.judged: set[tuple[str, Loc]] = set()
         """(tensor, place) of the accesses whose coordinates were found outside: their memory is not counted again."""

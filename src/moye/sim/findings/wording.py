@@ -14,7 +14,7 @@ from moye.atoms.hardware import WARP
 from moye.ir.ops import Op
 
 SHOWN = 4
-"""How many runs of threads are named before "others"."""
+"""The most runs of threads that are named before "others"."""
 
 Trips = Sequence[tuple[str, object]]
 

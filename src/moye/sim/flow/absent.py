@@ -1,4 +1,4 @@
-"""Who did not come to where threads meet: exited before it, or gone past it.
+"""The threads that did not come to where others meet: they exited before it, or have gone past it.
 
 In: a Func, the op at which threads meet, where the others have left.  Out: whether they have gone past it.
 
@@ -65,7 +65,8 @@ def _conditional(block: Block, levels: Levels, inside: bool) -> bool:
 
 
 class Laps:
-    """How many passes of each counted loop a thread of a batch has begun since it came to the loop, (T, B)."""
+    """The number of passes of each counted loop that a thread of a batch has begun since it came to the loop, (T,
+    B)."""
 
     def __init__(self, threads: int, blocks: int) -> None:
         self.shape = threads, blocks
@@ -94,9 +95,9 @@ class Laps:
 
 
 def gone_past(here: Path, there: Path | None, ahead: Callable[[ops.Op], Array | None], lanes: Array) -> Array:
-    """Which of the lanes (T, B) that have left at ``there`` (None: the end) had gone past what is at ``here``.
+    """The lanes (T, B) of those that have left at ``there`` (None: the end) that had gone past what is at ``here``.
 
-    ``ahead(loop)``: by how many passes each is ahead of those that are at ``here``; None where nobody counts.
+    ``ahead(loop)`` is the number of passes by which each is ahead of those that are at ``here``; None if nobody counts.
     """
     if there is None:
         return lanes

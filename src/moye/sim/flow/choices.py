@@ -63,7 +63,7 @@ def _chosen(op: ops.Op) -> list[tuple[bool, Operand]]:
 
 
 def _users(func: Func) -> dict[int, set[int]]:
-    """By the id of a Value the ops that use it; a Map's own value counts as used by the Map."""
+    """The ops that use a Value, by its id; a Map's own value counts as used by the Map."""
     users: dict[int, set[int]] = {}
     for op in func.body.walk():
         for operand in (*op.operands(), *([op.value] if isinstance(op, ops.Map) else [])):
@@ -100,6 +100,7 @@ def _needed(side: Operand, chooser: ops.Op, places: dict[int, int], users: dict[
     while open_:
         operand = open_.pop()
         op = operand.op if isinstance(operand, Value) else None
+        # An op that anything else uses, too, runs whichever side is taken.
         if isinstance(operand, Value) and isinstance(op, _PURE) and id(op) in places and id(op) not in found \
                 and users[operand.id] <= {id(chooser), *found}:
             found[id(op)] = op

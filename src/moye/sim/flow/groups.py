@@ -26,7 +26,7 @@ class Group:
 
 
 class Slot:
-    """Where a name that is live across segments is kept, how varied it is, and its NumPy dtype."""
+    """A name that is live across segments: its place, how varied it is, and its NumPy dtype."""
 
     __slots__ = ("dtype", "index", "level")
 

@@ -40,9 +40,9 @@ class Guard:
     needed: frozenset[int]
     ragged: bool
     block: Block
-    """What is executed ..."""
+    """What is executed if the condition is ``when``."""
     when: bool
-    """... where the condition is this."""
+    """The outcome of the condition that executes the block."""
 
     def places(self) -> list[tuple[object, int]]:
         """Statement and buffer of each target: those of an unrolled loop are the same."""
@@ -81,6 +81,7 @@ def _guarded(block: Block) -> Iterator[tuple[ops.If, Block, bool]]:
             yield op, op.then, True
             yield op, op.orelse, False
             for arm, when in ((op.then, False), (op.orelse, True)):
+                # ``if not inside: continue`` guards what follows it, as an arm of its own would.
                 if arm.ops and isinstance(exit := arm.ops[-1], ops.Exit) and exit.kind != "break":
                     yield op, Block(block.ops[place + 1:]), when
         for inner in op.blocks():
@@ -118,7 +119,7 @@ def fixed(cond: Operand, loops: dict[int, ops.For]) -> object | None:
 
 @once_per_func
 def loops_of(func: Func) -> dict[int, ops.For]:
-    """By the id of its variable each loop."""
+    """Each loop, by the id of its variable."""
     return {op.iv.id: op for op in func.body.walk() if isinstance(op, ops.For)}
 
 
@@ -199,6 +200,7 @@ def _origins(operand: object, loops: dict[int, ops.For]) -> Iterator[ops.Op]:
         if not isinstance(value, Value) or value.op is None or id(value.op) in seen:
             continue
         seen.add(id(value.op))
+        # Arithmetic is passed through; what it starts from decides what kind of condition it is.
         if isinstance(value.op, _PURE) and not isinstance(value.op, ops.Special):
             todo += value.op.operands()
         else:
@@ -223,6 +225,7 @@ def _needed(operands: list[object], inside: dict[int, ops.Op]) -> set[int] | Non
         found.add(id(value.op))
         if isinstance(value.op, ops.Read):
             number = value.op.var.id
+            # A variable that the branch changes has no value yet where its addresses are asked for.
             if number not in declared and number in assigned:
                 return None
             for op in (*declared.get(number, ()), *assigned.get(number, ())):
@@ -238,7 +241,7 @@ def _needed(operands: list[object], inside: dict[int, ops.Op]) -> set[int] | Non
 
 
 def _variables(inside: dict[int, ops.Op]) -> tuple[dict[int, list[ops.Op]], dict[int, list[ops.Op]]]:
-    """By variable the operations that declare it, and those that assign it."""
+    """The operations that declare each variable, and those that assign it."""
     declared: dict[int, list[ops.Op]] = {}
     assigned: dict[int, list[ops.Op]] = {}
     for op in inside.values():

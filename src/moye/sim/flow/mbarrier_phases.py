@@ -25,17 +25,17 @@ class Phases:
         self.pending: Array = np.zeros(shape, np.int64)
         self.bytes: Array = np.zeros(shape, np.int64)
         self.arrivals: Array = np.zeros(shape, np.int64)
-        """How many have come in the phase under way, those too many included."""
+        """The number of arrivals in the phase under way, those beyond its count included."""
         self.ready: Array = np.zeros(shape, np.bool_)
-        """Which are initialised."""
+        """Whether each barrier is initialised."""
         self.came: Array = np.zeros((shape[0], threads, blocks), np.bool_)
-        """Which threads have ever arrived ..."""
+        """The threads that have ever arrived."""
         self.here: Array = np.zeros_like(self.came)
-        """... and which in the phase under way."""
+        """The threads that have arrived in the phase under way."""
         self.far: Array = np.zeros(shape, np.bool_)
-        """Where threads of other blocks have arrived, too: ``came`` and ``here`` do not tell them apart."""
+        """Whether threads of other blocks have arrived, too: ``came`` and ``here`` do not tell them apart."""
         self.free: Array = np.zeros(shape, np.bool_)
-        """Where somebody passed before any phase was complete: those wait for what nobody has used yet."""
+        """Whether somebody passed before any phase was complete: such a wait is for what nobody has used yet."""
         self.unnamed: Array = np.zeros(shape, np.int64)
         """Bytes of multicasts whose masks name other blocks of the cluster and not this one."""
 

@@ -36,7 +36,7 @@ def leads_to(func: Func, op: ops.Op, kind: type[ops.Op]) -> bool:
 
 
 def _follows(block: Block, op: ops.Op, kind: type[ops.Op]) -> bool | None:
-    """None: neither such an op nor an exit follows in the block, or ``op`` is not in it."""
+    """None means that neither such an op nor an exit follows in the block, or that ``op`` is not in it."""
     for place, outer in enumerate(block.ops):
         inside = [inner for inner in outer.blocks() if _inside(inner, op)]
         if outer is not op and not inside:

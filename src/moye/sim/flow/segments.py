@@ -128,6 +128,7 @@ def splitting(func: Func) -> set[int]:
     """The ids of ops at which segments end: what may wait, what contains such an op, and exits out of it."""
     found: set[int] = set()
     size = -1
+    # An exit out of a loop that is cut cuts what is around the exit, so go on until nothing is added.
     while size != len(found):
         size = len(found)
         for op in func.body:

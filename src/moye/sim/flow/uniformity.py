@@ -58,6 +58,7 @@ Frames = tuple[tuple[int, int], ...]
 def analyse(func: Func) -> Levels:
     """The levels of every Value and Var, as a fixed point."""
     levels = Levels(func)
+    # Levels only rise, and there are few, so this ends; loops need it, because a use may come before its assignment.
     while True:
         levels.changed = False
         _block(levels, func.body, ())
@@ -76,6 +77,8 @@ def _op(levels: Levels, op: ops.Op, frames: Frames) -> None:
         levels.raise_to(levels.variables, op.var.id, levels.of(op.init) if op.init is not None else SCALAR)
     elif isinstance(op, ops.Assign):
         for var, source in op.pairs:
+            # An assignment under a condition makes its variable as varied as the condition, from where it is declared
+            # inwards.
             context = _context(levels, frames[levels.declared.get(var.id, 0):])
             levels.raise_to(levels.variables, var.id, levels.of(source) | context)
     elif isinstance(op, ops.Exit):
@@ -125,6 +128,7 @@ def _exit(levels: Levels, op: ops.Exit, frames: Frames) -> None:
         return                                          # whoever returned is gone
     target = (id(op.target), 0)
     if target in frames:
+        # Lanes leave the region apart, so what follows in it is as divergent as the conditions around the jump.
         _diverge(levels, target, _context(levels, frames[frames.index(target) + 1:]))
 
 

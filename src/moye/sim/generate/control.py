@@ -62,7 +62,7 @@ class Emitter(Writer):
                  loops: Loops | None = None) -> None:
         super().__init__(func, levels, check, loops)
         self.statements = statements
-        """What is recorded for a timeline, None for nothing."""
+        """What is recorded for a timeline; None for nothing."""
         self.choices = choices(func, scalars.judged) if check else Choices()
         self.guards = guards(func) if check else {}
         """Branches that leave something as it was, which checked code looks at."""
@@ -314,7 +314,7 @@ class Emitter(Writer):
         self._after(live)
 
     def turn(self, op: ops.For) -> str:
-        """Where a loop is."""
+        """The place of a loop."""
         return f"{self.name(op.iv)}, {self.operand(op.stop)}, {self.step(op)}"
 
     def advance(self, op: ops.For, mask: str) -> None:

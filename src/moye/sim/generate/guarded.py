@@ -36,7 +36,7 @@ def emit_skipped(w: Writer, branch: ops.If, guard: Guard) -> None:
 
 
 def _dry(w: Writer, block: Block, guard: Guard) -> None:
-    """A block, but for what it does: loops, arithmetic and addresses."""
+    """A block without its effects: loops, arithmetic and addresses."""
     targets = {id(target.op): target for target in guard.targets}
     for op in block.ops:
         if id(op) in targets:
@@ -55,7 +55,7 @@ def _dry(w: Writer, block: Block, guard: Guard) -> None:
 
 
 def _arms(w: Writer, op: ops.If, guard: Guard) -> None:
-    """A branch inside: what would be done of it."""
+    """What would be done of a branch inside."""
     before, cond, then, other = w.mask, w.operand(op.cond), w.fresh("m"), w.fresh("m")
     if w.level(op.cond) == SCALAR:
         w.line(f"{then}, {other} = ({before}, False) if {cond} else (False, {before})")

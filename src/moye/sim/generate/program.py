@@ -40,11 +40,11 @@ class Program:
     sites: list[Any]
     slots: dict[str, Slot]
     live: list[list[Slot]]
-    """Per segment what its groups need."""
+    """What the groups of each segment need."""
     decisive: dict[int, list[Slot] | None] = field(default_factory=dict)
-    """Per segment at which a polling loop goes on what decides its next pass."""
+    """What decides the next pass of a polling loop, by the segment at which it goes on."""
     statements: Statements | None = None
-    """What is told to a tape, None where nothing is."""
+    """What is told to a tape; None if nothing is."""
 
 
     def deciding(self, loop: ops.Op, pc: int) -> list[Slot] | None:

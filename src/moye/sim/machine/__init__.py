@@ -1,1 +1,1 @@
-"""What runs the generated program: batches of blocks, barriers, who goes next, deadlocks."""
+"""The machine that runs the generated program: batches of blocks, barriers, the choice of who goes next, deadlocks."""

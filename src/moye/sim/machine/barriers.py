@@ -1,7 +1,7 @@
-"""Who waits for whom: barriers of all kinds and warp-wide operations of one batch of blocks.
+"""The barriers of all kinds and the warp-wide operations of one batch of blocks: which lanes wait for which.
 
 In: groups of lanes that arrive at a blocking op.  Out: groups that may go on (``batch.ready``), and findings: C4, C5,
-C6, F4 where lanes wait for something that cannot come (who waits for what is told by waiters.py).
+C6, F4 if lanes wait for something that cannot come (waiters.py tells which lanes wait for what).
 
 The common case, all threads of all blocks at once, never gets here: see Batch.
 """
@@ -37,9 +37,9 @@ class Waiting:
     lanes: Array
     barrier: int = -1
     element: Array | None = None
-    """Per lane (T, B) the barrier of an mbarrier tensor ..."""
+    """The barrier of an mbarrier tensor that each lane waits for, (T, B)."""
     parity: Array | None = None
-    """... and the parity of the phase that it waits for."""
+    """The parity of the phase that each lane waits for, (T, B)."""
 
 
 class Barriers:
@@ -145,6 +145,7 @@ class Barriers:
             return
         arrived = np.logical_or.reduce([entry.lanes for entry in entries])
         gone = self.batch.gone()
+        # barrier.sync 0 waits for the threads that have not exited.
         complete = (arrived | gone).all(axis=0) & arrived.any(axis=0)
         if not complete.any():
             return
@@ -169,6 +170,8 @@ class Barriers:
                 self.waiting.append(Waiting(op, mine, part, number))
             else:
                 if self.batch.watch is not None:
+                    # An arrival that does not wait counts at once: what its thread does after it is not ordered by the
+                    # barrier.
                     self.batch.watch.checker.named_barrier(op, number, part, np.zeros_like(part))
                 self.batch.ready.append(Group(group.pc, list(group.env), self.batch.normal(part)))
             self._complete(op, number)
@@ -203,6 +206,7 @@ class Barriers:
 
     def _complete(self, op: ops.NamedBarrier, number: int) -> None:
         count = self.counts[number]
+        # The hardware counts whole warps, so lanes that do not exist or have returned count with theirs.
         complete = (count > 0) & (count + self.meetings.lent(number) >= self.expected[number])
         if not complete.any():
             return
@@ -211,6 +215,7 @@ class Barriers:
         entries = [e for e in self.waiting if e.barrier == number and (e.lanes & complete).any()]
         if self.batch.watch is not None:
             freed = np.logical_or.reduce([e.lanes & complete for e in entries]) if entries else np.zeros_like(came)
+            # Those that did not wait have been told of when they arrived.
             self.batch.watch.checker.named_barrier(op, number, came & freed, freed)
         count[complete] = 0
         self.came[number] &= ~complete
@@ -224,6 +229,7 @@ class Barriers:
         needed = self.named_by(entry.op)[:, None]
         there = entry.lanes
         if isinstance(entry.op, ops.SyncWarp):
+            # bar.warp.sync matches lanes by their masks, not by where it stands: lanes at other lines count.
             there = np.logical_or.reduce([e.lanes for e in self.waiting if isinstance(e.op, ops.SyncWarp)])
         missing = needed & ~batch.gone() & ~there
         warp = np.arange(batch.threads) // span_of(entry.op)
@@ -261,6 +267,7 @@ class Barriers:
         blocked = np.logical_or.reduce([entry.lanes for entry in self.waiting]).any(axis=0)
         size, first = self.batch.cluster.size, int(np.argmax(blocked))
         every = [self._dead(block) for block in range(first, (first // size + 1) * size) if blocked[block]]
+        # Of the blocks of a cluster, one that waits for nothing of the others says more about the cause.
         dead = next((one for one in every if not one.late), every[0])
         threads = tuple(waiter.threads[0] for waiter in dead.told)
         self.batch.launch.reporter.add(Finding(dead.code, str(dead), dead.locs, dead.block, threads, "", None,
@@ -273,7 +280,8 @@ class Barriers:
         return Deadlock(self._block(block), self.batch.threads, tuple(told), self.batch.exits(block))
 
     def _follows(self) -> bool:
-        """Whether somebody waits for an mbarrier whose use has been told to be wrong: this comes of it."""
+        """Whether somebody waits for an mbarrier whose use has been told to be wrong: the deadlock follows from
+        that."""
         if self.batch.watch is None or not self.batch.launch.reporter.findings:
             return False
         broken = self.batch.watch.checker.engines.stages.broken

@@ -73,7 +73,7 @@ class Batch:
             self.plans = [probe.watched(plan, self) for plan in self.plans]
 
     def _own(self) -> None:
-        """Where leftovers of predicated copies are looked for, who wrote each element is kept."""
+        """Keep the writer of each element, if leftovers of predicated copies are looked for."""
         stale = self.launch.stale
         if stale is None:
             return
@@ -182,12 +182,14 @@ class Batch:
 
     def run(self) -> str:
         """Run until every block is done, or until somebody must wait for other blocks."""
+        # Copies by TMA land only once nobody else can move: that is the latest time that the waits allow.
         while self.ready or self.tensor_copies.land():
             while self.ready:
                 self._advance(self._next())
                 self._wake()
         if self.spinning:
             return "spinning"
+        # Nobody polls, nothing is in flight, and threads wait: nothing can let them go any more.
         if self.barriers.waiting:
             self.barriers.deadlock()
         else:
@@ -201,7 +203,8 @@ class Batch:
         return "done"
 
     def _wake(self) -> None:
-        """Let those that poll look at once if somebody else has changed a flag: who waits longest comes first."""
+        """Let the groups that poll look at once if somebody else has changed a flag; the one that waits longest comes
+        first."""
         if self.watch is None:
             return
         events = self.launch.globals.between.events
@@ -226,6 +229,7 @@ class Batch:
     def _next(self) -> Group:
         if len(self.ready) == 1:
             return self.ready.pop()
+        # Segments are numbered in program order: whoever is behind catches up, and lanes meet again behind a branch.
         pc = min(group.pc for group in self.ready)
         here = [group for group in self.ready if group.pc == pc]
         group = here[0]
@@ -256,6 +260,7 @@ class Batch:
                         return
                     mask = group.mask
             pc = result
+            # Somebody else may be behind now, so ``_next`` chooses again.
             if self.ready:
                 group.pc, group.mask = pc, mask
                 self.ready.append(group)
@@ -271,6 +276,7 @@ class Batch:
         rest = minus(mask, taken)
         if taken is False or rest is False:
             return int(no if taken is False else yes)
+        # Both halves go on from here with an environment of their own; ``merge`` makes one of them again.
         self.ready.append(Group(no, list(group.env), rest))
         group.mask = taken
         return int(yes)
@@ -280,6 +286,7 @@ class Batch:
         group.mask = mask
         if isinstance(op, ops.MbarrierWait):
             return int(after) if self.barriers.await_phase(op, group, payload, after) else None
+        # All threads of all blocks are here, so nobody has to be waited for: by far the most frequent case.
         if mask is None and not isinstance(op, (ops.NamedBarrier, ops.ClusterWait)) and \
                 getattr(op, "mask", _FULL) == _FULL:
             if self.watch is not None:
@@ -303,6 +310,8 @@ class Batch:
             self.launch.moves += 1
         else:
             values = [group.env[slot.index] for slot in slots]
+            # A look with other values than in the last round is progress, too: a loop that counts its turns may end by
+            # itself.
             if not any(same_values(values, before) for before in self.seen.get(after, ())):
                 self.launch.moves += 1
             self.looking.setdefault(after, []).append(values)

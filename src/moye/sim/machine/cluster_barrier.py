@@ -31,7 +31,7 @@ class Cluster:
         self.waited: Array = np.zeros(shape, np.int64)
         self.points: list[ops.Op] = []
         self.last: Array = np.zeros(shape, np.int16)
-        """Where each thread has arrived last, an index into ``points``."""
+        """The last arrival of each thread, as an index into ``points``."""
 
     def arrive(self, op: ops.ClusterArrive, mask: Mask) -> None:
         if mask is False:

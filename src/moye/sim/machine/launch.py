@@ -76,9 +76,10 @@ class Hooks:
     seed: int = 0
     """Which schedule runs: 0 is the plain order of blocks."""
     prior: Sequence[Prior] | None = None
-    """The launches before this one that may still run, None where it is no dependent one."""
+    """The launches before this one that may still run; None if it is no dependent one."""
     schedules: int | None = 1
-    """How many schedules run, from ``seed`` on, until one shows a violation; None: several where blocks signal."""
+    """The number of schedules that run, from ``seed`` on, until one shows a violation; None means several if blocks
+    signal."""
     first: int | None = None
     """Run only so many blocks, the first of the grid."""
     blocks: int | None = None
@@ -108,9 +109,9 @@ class Outcome:
     not_judged: list[str] = field(default_factory=list)
     """What was left out because it is too large."""
     prior: tuple[Prior, ...] = ()
-    """This launch, as one that comes after it has to do with it."""
+    """This launch as a later launch sees it."""
     schedules: int | None = None
-    """How many schedules were seen, None where blocks do not signal to each other."""
+    """The number of schedules that were seen; None if blocks do not signal to each other."""
 
 
 @dataclass(slots=True)
@@ -156,7 +157,8 @@ class Launch:
                                  resident=self.total <= most)
 
     def watch(self, stale: Stale, spent: int | None) -> None:
-        """Check global memory and look for leftovers; ``spent``: bytes taken already, None for no global memory."""
+        """Check global memory and look for leftovers; ``spent`` is the bytes taken already, None means no global
+        memory."""
         self.stale = stale if stale.numbers else None
         self.globals = GlobalMemory(self.func, lambda buffer: self.memory(buffer, buffer.dtype), self.total,
                                     self.place, self.reporter, spent)

@@ -119,7 +119,7 @@ class _Others:
             "run the kernel again")
 
     def without_locks(self, program: Program, spent: int) -> None:
-        """Once more, with locks that order nothing: what they do not guard is a race, whoever took them first."""
+        """Run once more, with locks that order nothing: what they do not guard is a race, whoever took them first."""
         first = self.launch
         if self.rewind is None or self.locks is None or first.reporter.findings:
             return

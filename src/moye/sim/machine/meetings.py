@@ -1,9 +1,9 @@
-"""Whether all who should meet do: findings C4, C5, C6, F7 of barriers and warp operations that let threads through.
+"""Checks that all threads meet that should: C4, C5, C6, F7 of barriers and warp operations that let threads through.
 
-In: the lanes that go on, and who has not come.  Out: findings.
+In: the lanes that go on, and those that have not come.  Out: findings.
 
-Who has returned before need not come; who has gone past it must have (absent.py tells them apart).  That nobody can go
-on is told by deadlock.py.
+A thread that has returned before a barrier need not come; one that has gone past it must have come (absent.py tells
+them apart).  deadlock.py tells if nobody can go on.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Meetings:
         self.told: Array = np.zeros(self.batch.blocks, np.bool_)
         """The blocks of which a block or cluster barrier has been told: more would follow from it."""
         self.came: dict[int, list[tuple[ops.NamedBarrier, Array]]] = {}
-        """Who has arrived at each named barrier since it opened last, by the op."""
+        """The lanes that have arrived at each named barrier since it opened last, by the op."""
 
     # --- sync_threads ------------------------------------------------------------------------------------------------
 
@@ -91,6 +91,8 @@ class Meetings:
     def _one_pass(self, op: ops.Op, lanes: Array) -> None:
         """C4 where the threads of one block are in different passes of a loop around the barrier."""
         for loop, laps in self.batch.laps.around(self._path(op)):
+            # Lanes at one barrier op look alike to the counter of the hardware, which cannot tell passes of a loop
+            # apart.
             most = np.where(lanes, laps, -1).max(axis=0)
             least = np.where(lanes, laps, np.iinfo(laps.dtype).max).min(axis=0)
             bad = np.flatnonzero(lanes.any(axis=0) & (most != least))
@@ -120,6 +122,7 @@ class Meetings:
         block = int(bad[0])
         here, away = numbers(lanes[:, block]), numbers(missed[:, block])
         branch = role_of(self.batch.launch.func, op)
+        # Roles are whole warps: if a warp is on both sides, the branch is no choice of roles.
         if branch is not None and {t // WARP for t in here} & {t // WARP for t in away}:
             branch = None
         inside = "" if branch is None else f" inside of one role (the branch{at(branch)})"
@@ -170,6 +173,7 @@ class Meetings:
                 continue
             lacking = np.repeat(warps.any(axis=1), WARP, axis=0)[:size] & ~here
             gone = self.batch.gone()
+            # A thread that returned without passing the barrier was never to come; the count of its warp allows for it.
             lacking &= ~gone | self._past(op, here, lacking & gone)
             if not lacking.any():
                 continue
@@ -198,6 +202,7 @@ class Meetings:
                          f"{'them' if several(threads, size) else 'it'}", [op], block, threads[:1],
                          "name every lane that reaches it in the mask")
         gone = self.batch.gone()
+        # Who must come together: a warp, or the four warps of a warpgroup.
         group = np.arange(size) // span_of(op)
         met = np.zeros((int(group[-1]) + 1, self.batch.blocks), np.bool_)
         np.logical_or.at(met, group, lanes)
@@ -277,7 +282,7 @@ class Meetings:
         return missed
 
     def _departures(self) -> Iterator[tuple[ops.Exit | None, Array]]:
-        """Where threads have left: a return, or None for the end of the kernel."""
+        """The places at which threads have left: a return, or None for the end of the kernel."""
         rest = self.batch.gone().copy()
         for op, mask in self.batch.returned.values():
             if mask is not False:

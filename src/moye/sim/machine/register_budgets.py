@@ -29,7 +29,7 @@ class Budgets:
         self.ops: list[ops.SetMaxRegisters] = []
         self.last: Array = np.full((-(-self.batch.threads // WARPGROUP), self.batch.blocks), -1, np.int64)
         self.times: list[Array] = []
-        """Per op how often each thread (T, B) has executed it."""
+        """The number of times that each thread (T, B) has executed an op, by op."""
 
     def change(self, op: ops.SetMaxRegisters, mask: Mask) -> None:
         """The warp groups of the mask change their budget."""

@@ -18,12 +18,12 @@ from moye.sim.values.memory import Array, TensorArg
 
 T = TypeVar("T")
 SEVERAL = 3
-"""So many schedules of a kernel whose blocks signal to each other, if nobody says how many; one more where threads
-poll."""
+"""The schedules of a kernel whose blocks signal to each other, if nobody says how many; one more if threads poll."""
 MOST_BLOCKS, MOST_BYTES = 512, 1 << 30
-"""Of launches beyond this one schedule is enough, unless somebody says how many."""
+"""One schedule is enough for launches beyond this, unless somebody says how many."""
 DEAR = 3_000_000
-"""So are steps of synchronisation in the first: what many blocks tell each other takes seconds to follow."""
+"""One schedule is also enough if the first takes more steps of synchronisation: following what many blocks tell each
+other takes seconds."""
 
 
 class Schedule:
@@ -76,15 +76,15 @@ class Rewind:
         self._after: list[Array] = []
 
     def keep(self) -> None:
-        """What is there now is the result."""
+        """Keep what is there now: it is the result."""
         self._after = [argument.memory.copy() for argument, _ in self._before]
 
     def back(self) -> None:
-        """Everything as it was before the launch."""
+        """Put everything back as it was before the launch."""
         for argument, before in self._before:
             argument.memory[...] = before
 
     def restore(self) -> None:
-        """The result again."""
+        """Put the result back."""
         for (argument, _), after in zip(self._before, self._after, strict=True):
             argument.memory[...] = after

@@ -24,14 +24,14 @@ __all__ = ["StopSimulation", "endless", "stuck"]
 
 
 class Polling(BatchState, Protocol):
-    """Blocks of which some poll memory."""
+    """Blocks some of which poll memory."""
 
     spinning: list[Group]
     polled: dict[int, ops.Op]
 
 
 def endless(batch: BatchState, loop: ops.Op, mask: Mask, why: str) -> None:
-    """F4: a loop has made as many passes as it may, and goes on, ``why``.  The simulation ends."""
+    """Report F4: a loop has made as many passes as it may, and goes on, ``why``.  The simulation ends."""
     launch = batch.launch
     lanes = lanes_of(mask, batch.threads, batch.blocks)
     block = int(np.argmax(lanes.any(axis=0)))

@@ -32,7 +32,7 @@ class Turns:
         self.idle, self.writes = 0, -1
         """Passes since memory was changed last."""
         self.passes: dict[tuple[int, int], int] = {}
-        """Of loops in which lanes meet, by the loop and the first lane in it."""
+        """The passes of loops in which lanes meet, by the loop and the first lane in it."""
 
     def enter(self, loop: ops.Op, mask: Mask) -> None:
         """Lanes come to a loop in which they meet."""

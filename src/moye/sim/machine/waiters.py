@@ -1,4 +1,4 @@
-"""Who waits in a block that cannot go on, as data: parked lanes -> ``Waiter``s.
+"""The lanes that wait in a block that cannot go on, as data: parked lanes -> ``Waiter``s.
 
 In: the barriers of a batch, one of their entries, a block.  Out: ``Waiter``s with the threads that could let them go.
 
@@ -83,7 +83,7 @@ def waiters(barriers: Parked, entry: Entry, block: int) -> Iterator[Waiter]:
 
 
 def _cluster(barriers: Parked, entry: Entry, lanes: Array, alive: Array, block: int) -> Waiter:
-    """Who waits at the barrier of the cluster, and who of all its blocks has not arrived."""
+    """The lanes that wait at the barrier of the cluster, and those of all its blocks that have not arrived."""
     batch, size = barriers.batch, barriers.batch.cluster.size
     mine = int(batch.cluster.came[lanes, block].max())
     first = block // size * size
@@ -120,7 +120,7 @@ def _role(barriers: Parked, entry: Entry, alive: Array, block: int) -> ops.If | 
 
 
 def _phases(barriers: Parked, entry: Entry, op: ops.MbarrierWait, block: int) -> Iterator[Waiter]:
-    """One waiter per barrier: those who have arrived there before could arrive again, else anybody."""
+    """One waiter per barrier: those who have arrived there before could arrive again; if nobody has, anybody could."""
     assert entry.element is not None, "it waits for a phase"
     phases, lanes = barriers.batch.mbarriers.of(op.ref.buffer), entry.lanes[:, block]
     alive = ~barriers.batch.gone()[:, block]

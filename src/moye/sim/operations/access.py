@@ -53,7 +53,7 @@ class GlobalEnd:
         """The elements are about to be changed: for those who want to know (probe.py)."""
 
     def outside(self, offset: Any, strides: tuple[Any, ...] = (), extents: tuple[Any, ...] = ()) -> Array:
-        """Where there is no element of the argument."""
+        """Whether there is no element of the argument."""
         return self.locate.beyond(offset, strides, extents, self.memory.low, self.memory.high)
 
     def check_read(self, index: Array, mask: Mask, asynchronous: bool = False) -> None:
@@ -199,7 +199,8 @@ class RegisterEnd:
             self.fragment.mark(self.own, None if mask is None else np.asarray(mask))
 
     def carried(self, mask: Mask) -> Array | None:
-        """Where (V, T, B) what is read is not set, as numbers of origins; None where all is, or nobody checks."""
+        """The numbers of the origins of what is read and not set, (V, T, B); None if all is set, or if nobody
+        checks."""
         if not self.watch:
             return None
         if len(self.own) != len(self.rows):

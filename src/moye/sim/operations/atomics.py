@@ -73,14 +73,14 @@ class AtomicPlan:
         return np.asarray(given)
 
     def _check_sums(self, old: Array, value: Array, active: Array) -> None:
-        """A11: what a lane found and what it added do not fit together."""
+        """Report A11: the sum of what a lane found and what it added does not fit."""
         bits = old.dtype.itemsize * 8
         _, bad = overflow.overflowed("add", np.where(active, old, 0), np.where(active, value, 0), bits)
         if bad is not None and self.batch.watch is not None:
             self.batch.watch.grown(self.op, "add", bits, self.op.ref.buffer.name, old, value, bad, active)
 
     def _wrote(self, old: Array, values: Array, expected: Array | None) -> Array:
-        """Where it counts as a write: a comparison that fails writes nothing, nor does a poll that adds nothing."""
+        """Whether it counts as a write: a comparison that fails writes nothing, nor does a poll that adds nothing."""
         if expected is not None:
             return np.asarray(old == expected)
         if not self.polls:

@@ -73,7 +73,7 @@ class ProductsState(Protocol):
 
 
 class BarriersState(Protocol):
-    """Who waits in a batch."""
+    """The waiting lanes of a batch."""
 
     waiting: list[Any]
     meetings: Any
@@ -119,7 +119,7 @@ class AnyBox(Protocol):
 
 
 class TapeState(Protocol):
-    """Where a timeline is recorded."""
+    """The timeline that is recorded, if there is one."""
 
     def issued(self, issued: AnyIssued) -> None: ...
     def passed(self, op: ops.MbarrierWait, element: Array, lanes: Array, phase: Array) -> None: ...

@@ -59,7 +59,7 @@ class BoundsSite:
 
 
 def _order(op: ops.Bounds) -> Array:
-    """For each access, and each element of it, the number of the point."""
+    """The number of the point, for each element of each access."""
     counts = [extent // op.width if d == op.along and op.width > 1 else extent for d, extent in enumerate(op.elements)]
     number, stride = np.arange(int(np.prod(counts, dtype=np.int64)))[:, None], 1
     total = np.zeros((len(number), op.width), np.int64)

@@ -111,7 +111,7 @@ class BulkRun:
         self.batch.launch.writes += 1
 
     def fetch(self, issued: Issued) -> None:
-        """Shared memory is read: what is stored may be written later."""
+        """Read shared memory; it may be stored later."""
         index, _ = self._places(issued.start, issued)
         shared = self.batch.shared[self.near.buffer.id]
         if shared.left is not None:

@@ -46,7 +46,7 @@ class Cells:
         return full
 
     def lanes(self, batch: BatchState, element: int) -> Array:
-        """Those at one barrier as a mask (T, B)."""
+        """The lanes at one barrier as a mask (T, B)."""
         found = np.zeros((batch.threads, batch.blocks), np.bool_)
         here = self.element == element
         found[self.thread[here], self.block[here]] = True
@@ -120,7 +120,7 @@ class Mbarriers:
         self.settle(phases)
 
     def settle(self, phases: Phases) -> None:
-        """Complete what is complete, and let go who waits for it."""
+        """Complete the phases that are over, and release the threads that wait for them."""
         moved = False
         while (done := phases.ready & (phases.pending <= 0) & (phases.bytes == 0) & (phases.count > 0)).any():
             self.batch.tensor_copies.complete(phases, done)
@@ -138,9 +138,10 @@ class Mbarriers:
     # --- questions ---------------------------------------------------------------------------------------------------
 
     def passed(self, op: ops.MbarrierWait, element: Array, parity: Array) -> Array:
-        """Where (T, B) the phase of this parity is complete."""
+        """Whether the phase of this parity is complete, (T, B)."""
         phases = self.of(op.ref.buffer)
         column = np.arange(self.batch.blocks)
+        # The phase of a parity is over if the current one has the other (PTX ISA, mbarrier.test_wait.parity).
         found: Array = phases.ready[element, column] & ((phases.phase[element, column] & 1) != parity)
         return found
 

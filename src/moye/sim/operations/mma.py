@@ -111,7 +111,7 @@ class MatrixProduct(Checked):
         return np.asarray(np.matmul(a, b))
 
     def _rounded(self, sums: Array) -> Array:
-        """As the accumulator's dtype holds them."""
+        """The values as the accumulator's dtype holds them."""
         dtype: DType = self.op.mma.d_dtype
         if dtype.kind is Kind.FLOAT:
             return sums if dtype.bits == 64 else sums.astype(numpy_dtype(dtype)).astype(np.float64)
@@ -161,7 +161,8 @@ class MatrixProduct(Checked):
 
 
 def _wide(x: Array) -> Array:
-    """As float64, in which the products and sums are exact enough; converted last, since narrow data moves faster."""
+    """The values as float64, in which products and sums are exact enough; converted last, since narrow data moves
+    faster."""
     return x if x.dtype == np.float64 else x.astype(np.float64)
 
 

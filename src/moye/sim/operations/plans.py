@@ -66,7 +66,7 @@ class LoadPlan:
         return values.copy() if isinstance(self.end, RegisterEnd) else values
 
     def outside(self, offset: Any) -> Array:
-        """Where the element that would be loaded is none of the argument."""
+        """Whether the element that would be loaded is none of the argument."""
         assert isinstance(self.end, GlobalEnd), "an address in global memory"
         return self.end.outside(offset)
 
@@ -188,7 +188,7 @@ class CopyPlan:
                                self.batch.block_ids)
 
     def _outside(self, src: Any, strides: tuple[Any, ...], extents: tuple[Any, ...]) -> Array:
-        """Where there is nothing to read."""
+        """Whether there is nothing to read."""
         return self.src.outside(src, strides, extents) if isinstance(self.src, GlobalEnd) else np.zeros((1, 1, 1), "?")
 
     def _left(self, to: Array, outside: Callable[[], Array], mask: Mask) -> None:

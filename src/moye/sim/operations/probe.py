@@ -1,4 +1,4 @@
-"""Who is told of the accesses of a simulated launch: ``Probe``; and ``Owners``, which block stored an element last.
+"""Listeners to the accesses of a simulated launch: ``Probe``; and ``Owners``: the block that stored an element last.
 
 In: the plans of a batch, one by one.  Out: what to call in their place.
 
@@ -44,13 +44,13 @@ class _ToldEnd(GlobalEnd):
 
 
 class Owners:
-    """For each element of the arrays that a launch writes the block that stored it last."""
+    """The block that stored each element of the arrays that a launch writes last."""
 
     def __init__(self) -> None:
         self._owners: dict[str, Array] = {}
 
     def of(self, name: str, size: int) -> Array:
-        """Per element of an argument's memory 1 + the number of the block, 0 where nobody stored."""
+        """For each element of an argument's memory, 1 + the number of the block; 0 if nobody stored it."""
         found = self._owners.get(name)
         return np.zeros(size, np.int32) if found is None else found
 

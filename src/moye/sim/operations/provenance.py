@@ -96,7 +96,7 @@ class Trace:
         self.targets = targets
         self.origins: dict[Target, Origin] = {}
         self.first_read: dict[str, Array] = {}
-        """Per element of an array's memory the number of the read that was the first to read it, from 1 on."""
+        """The number (from 1 on) of the first read of each element of an array's memory."""
         self.products = 0
         self.products_before: dict[int, int] = {}
         """How many products were done before each read."""
@@ -203,7 +203,7 @@ class Trace:
         return False
 
     def sources(self, operand: Operand) -> tuple[list[Place], bool]:
-        """The loads that a scalar is made of, and whether it is one of them unchanged but for conversions."""
+        """The loads that a scalar is made of, and whether it is one of them, changed by conversions at most."""
         if not isinstance(operand, Value) or operand.op is None:
             return [], True
         op = operand.op

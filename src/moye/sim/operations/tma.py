@@ -108,6 +108,7 @@ class TmaBox:
         if self.map.dtype == tfloat32:
             values = nearest_tf32(values)
         if not inside.all():
+            # TMA fills what lies outside of the tensor with zeros, and counts these bytes at the mbarrier too.
             values = np.where(inside, values, self.dtype.type(0))
         assert self.op.smem is not None, "a load has a destination"
         shared = self.batch.shared[self.op.smem.buffer.id]
@@ -123,7 +124,7 @@ class TmaBox:
         self.batch.launch.writes += 1
 
     def fetch(self, issued: Issued) -> None:
-        """Shared memory is read: what is stored may be written later."""
+        """Read shared memory; it may be stored later."""
         assert self.op.smem is not None, "a store has a source"
         shared = self.batch.shared[self.op.smem.buffer.id]
         at_ = swizzled(issued.start[:, None] + self.linear, self.map.swizzle) // self.dtype.itemsize
@@ -198,9 +199,9 @@ class Moved(Protocol):
     """An op in one batch: what a copy in flight is asked for."""
 
     barrier: Buffer | None
-    """The mbarriers that it completes on; None where it belongs to a bulk group."""
+    """The mbarriers that it completes on; None if it belongs to a bulk group."""
     name: str
-    """Of the shared memory that it fills or reads."""
+    """The name of the shared memory that it fills or reads."""
 
     @property
     def op(self) -> ops.AnyBulk: ...
@@ -228,9 +229,9 @@ class Issued:
         self.issuer = block
         """The block whose thread it is: of a multicast not always the one that receives."""
         self.sources: list[Source | None] = []
-        """What the checks of global memory keep of each load, as it was issued ..."""
+        """What the checks of global memory keep of each load, as it was issued."""
         self.source: Array = np.zeros_like(element)
-        """... and which of them belongs to each entry."""
+        """Which of the sources belongs to each entry."""
         self.values: Array | None = None
         """What a store has read of shared memory and not written yet."""
 
@@ -245,7 +246,8 @@ class Issued:
         return some
 
     def spread(self, batch: BatchState, mask: Array) -> Issued:
-        """The same for every block of the cluster that a mask names; each has its own barrier."""
+        """A copy for every block of the cluster that a mask names; each has its own barrier."""
+        # A multicast writes at one offset in each block, and completes on the mbarrier at one offset there (PTX ISA).
         bits = (mask[:, None] >> np.arange(_BLOCKS) & 1).astype(np.bool_)
         place, rank = np.nonzero(bits)
         self._pass_by(batch, bits)
@@ -276,7 +278,7 @@ class TensorCopies:
         self.fetched: list[Issued] = []
         """Stores that have read their sources and may not have written."""
         self.outlived: set[int] = set()
-        """The ids of copies to other blocks of which it is told that their own has ended."""
+        """The ids of copies to other blocks about which it is reported that their own block has ended."""
         self.committed: Array = np.zeros((self.batch.threads, self.batch.blocks), np.int64)
 
     def issue(self, issued: Issued) -> None:
@@ -285,6 +287,7 @@ class TensorCopies:
         phases = None if box.barrier is None else batch.mbarriers.of(box.barrier)
         if phases is not None:
             issued.element = np.clip(issued.element, 0, len(phases.phase) - 1)
+            # A copy belongs to the phase under way when it is issued; should that complete without it, D7 is told.
             issued.phase = phases.phase[issued.element, issued.block]
             if batch.watch is not None:
                 batch.watch.globals.overlaps.issued(issued, phases.buffer)
@@ -308,7 +311,7 @@ class TensorCopies:
     # --- loads -------------------------------------------------------------------------------------------------------
 
     def land(self) -> bool:
-        """Perform the loads that somebody waits for; whether there were any."""
+        """Perform the loads that somebody waits for; the result is whether there were any."""
         if not self.loads:
             return False
         wanted = self._wanted()
@@ -323,6 +326,7 @@ class TensorCopies:
             keep = np.ones(len(load.thread), np.bool_)
             if key in wanted:
                 phases = self.batch.mbarriers.all[key]
+                # Only until the phase that is waited for is over: later copies stay in flight, as late as they may be.
                 keep = ~(wanted[key][here] & (phases.phase[here] == before[key][here]))
             if not keep.all():
                 moved = True
@@ -336,7 +340,7 @@ class TensorCopies:
         return moved
 
     def _wanted(self) -> dict[int, Array]:
-        """Per barrier tensor where (elements, blocks) somebody waits."""
+        """Whether somebody waits for each barrier of a tensor (elements, blocks), by tensor."""
         wanted: dict[int, Array] = {}
         for entry in self.batch.barriers.waiting:
             if isinstance(entry.op, ops.MbarrierWait) and entry.element is not None:
@@ -347,7 +351,7 @@ class TensorCopies:
         return wanted
 
     def complete(self, phases: Phases, done: Array) -> None:
-        """D7 where a phase is complete while copies that were issued in it are in flight."""
+        """Report D7 if a phase is complete while copies that were issued in it are in flight."""
         watch = self.batch.watch
         if watch is None:
             return
@@ -381,10 +385,11 @@ class TensorCopies:
         if self.batch.watch is not None:
             self.batch.watch.checker.engines.bulk_wait(op, lanes, limit)
             self.batch.watch.globals.bulk_wait(op, lanes, limit)
+        # With .read a wait promises that sources were read, not that anything was written (cp.async.bulk.wait_group).
         self._perform(lambda x: lanes[x.thread, x.block] & (x.group < limit[x.thread, x.block]), only_read=op.read)
 
     def _perform(self, which: Any, *, only_read: bool) -> None:
-        """Carry out the stores that ``which`` chooses; ``only_read``: what they write may come later."""
+        """Carry out the stores that ``which`` chooses; with ``only_read`` they may write later."""
         if not only_read:
             self.fetched = self._some(self.fetched, which, lambda x: x.box.store(x))
         fetched: list[Issued] = []
@@ -401,7 +406,7 @@ class TensorCopies:
 
     @staticmethod
     def _some(stores: list[Issued], which: Any, perform: Callable[[Issued], None]) -> list[Issued]:
-        """Perform the chosen parts of stores; those that are left."""
+        """Perform the chosen parts of stores; the result is the stores that are left."""
         kept = []
         for store in stores:
             now = which(store)
@@ -412,7 +417,8 @@ class TensorCopies:
         return kept
 
     def left(self, gone: Array) -> None:
-        """Threads (T, B) have exited: D18 where a block has ended whose memory a copy to another may still read."""
+        """Threads (T, B) have exited: report D18 if a block has ended whose memory a copy to another block may still
+        read."""
         watch = self.batch.watch
         ended: Array = np.logical_and.reduce(gone, axis=0)
         broken = {} if watch is None else watch.checker.engines.stages.broken
@@ -428,7 +434,7 @@ class TensorCopies:
                              "of the cluster before the kernel ends")
 
     def finish(self) -> None:
-        """The blocks are through: D18 for what is in flight; stores are carried out."""
+        """The blocks have ended: report D18 for what is in flight; stores are carried out."""
         watch = self.batch.watch
         if watch is not None:
             broken = watch.checker.engines.stages.broken

@@ -57,7 +57,8 @@ def shuffle(batch: BatchState, op: ops.Shuffle, value: Any, lane: Any, mask: Mas
 
 
 def _check(batch: BatchState, op: ops.Shuffle, source: Array, mask: Mask) -> Array | None:
-    """C7 for lanes that their own mask does not name; those (T, B) that read a lane which is not there."""
+    """Report C7 for lanes that their own mask does not name; the result is those (T, B) that read a lane which is not
+    there."""
     watch, threads = batch.watch, batch.threads
     assert watch is not None, "checks are on"
     if mask is None and op.mask == 0xFFFFFFFF and source.max(initial=0) < threads:

@@ -141,7 +141,7 @@ class Wgmma:
             batch.products.flying.append(issued)
 
     def _whole(self, lanes: Array) -> Array:
-        """The whole warpgroups (W, B) of the mask; E6 for others."""
+        """The whole warpgroups (W, B) of the mask; report E6 for others."""
         inside = np.add.reduceat(lanes.astype(np.int64), np.arange(0, len(lanes), WARPGROUP), axis=0)
         watch = self.batch.watch
         partial = (inside > 0) & (inside < WARPGROUP)
@@ -275,7 +275,7 @@ class Wgmma:
         return self._exact(self.op.a, values.reshape(-1, k, m).transpose(0, 2, 1))
 
     def _exact(self, ref: TileRef, values: Array) -> Array:
-        """As the multiplier sees them."""
+        """The elements as the multiplier sees them."""
         if ref.dtype.name == "tfloat32":
             values = (np.ascontiguousarray(values).view(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32)
         return values.astype(self.kind)
@@ -338,7 +338,7 @@ class Products:
             self.batch.watch.wgmma.wait(op, lanes, self.committed - op.pending)
 
     def finish(self) -> None:
-        """The blocks are through: D18 for products that nobody has waited for."""
+        """The blocks have ended: report D18 for products that nobody has waited for."""
         watch = self.batch.watch
         for held in self.accumulators.values():
             flying = np.argwhere(held.group >= 0)

@@ -66,7 +66,7 @@ def pending_of(op: ops.Op) -> int | None:
 
 
 def _moved(op: ops.Op) -> Kind | None:
-    """By where it reads and writes."""
+    """The kind, by where it reads and writes."""
     does = {(ref.buffer.root.space, written) for ref, written in op.refs()}
     if (Space.GLOBAL, True) in does:
         return "store"

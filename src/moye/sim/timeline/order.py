@@ -206,9 +206,9 @@ def land(drafts: Sequence[Draft]) -> None:
 
 
 def in_flight(drafts: Sequence[Draft]) -> list[int]:
-    """Of each event how many copies from global memory were issued before it and end after it.
+    """The number of copies from global memory that were issued before each event and end after it.
 
-    Those by cp.async and into registers count for their warp, tensor and bulk copies for their block.
+    Copies by cp.async and into registers count for their warp, tensor and bulk copies for their block.
     """
     change = np.zeros(len(drafts) + 1, np.int64)
     for index, draft in enumerate(drafts):

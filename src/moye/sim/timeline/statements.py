@@ -77,7 +77,7 @@ class Statements:
         self._block(func.body, ())
 
     def of(self, op: ops.Op) -> Statement | None:
-        """What is recorded when ``op`` runs, None for nothing."""
+        """What is recorded when ``op`` runs; None for nothing."""
         return self._known.get(id(op))
 
     def _block(self, block: Block, loops: tuple[Value, ...]) -> None:

@@ -59,7 +59,7 @@ def _x(columns: Columns, column: int, within: float = 0) -> float:
 
 
 def _sections(columns: Columns, bottom: int) -> Iterator[str]:
-    """Names of the trips, lines between them, and what is left out."""
+    """The names of the trips, the lines between them, and what is left out."""
     for section in columns.sections():
         x = _x(columns, section.first)
         yield f'<line x1="{x}" y1="30" x2="{x}" y2="{bottom}" stroke="#dddddd"/>'

@@ -53,8 +53,11 @@ class Mark(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """One statement run by some warps.  ``lanes[s][w]`` are the active lanes (bits) of warp w of sampled block s;
-    ``trips`` and ``stages`` likewise, or one for all.  ``marks``: the phases of mbarriers that it has to do with."""
+    """One statement run by some warps.
+
+    ``lanes[s][w]`` are the active lanes (bits) of warp w of sampled block s.  ``trips`` and ``stages`` have the same
+    form, or are one for all.  ``marks`` are the phases of mbarriers that it has to do with.
+    """
 
     step: int
     statement: Statement
@@ -110,9 +113,9 @@ class BatchTape:
         self.warps = -(-batch.threads // WARP)
         self.everybody = self._bits(None)
         self.issuing: tuple[Statement, tuple[Any, ...], Any] | None = None
-        """The bulk copy that comes next, its loop variables, its place ..."""
+        """The bulk copy that comes next, its loop variables, its place."""
         self.parked: dict[int, list[Array]] = {}
-        """... and of each wait for a phase the loop variables (T, sampled blocks) of those who wait."""
+        """The loop variables (T, sampled blocks) of those who wait for a phase, by the wait."""
 
     def note(self, number: int, mask: Mask, trips: tuple[Any, ...], place: tuple[Any, ...] | None, pred: Any) -> None:
         """Statement ``number`` runs now in the lanes of the mask."""
@@ -199,7 +202,7 @@ class BatchTape:
         return both(mask, pred)
 
     def _bits(self, mask: Mask) -> Lanes:
-        """Per sampled block and warp the active lanes as bits."""
+        """The active lanes as bits, per sampled block and warp."""
         if mask is False:
             return ((0,) * self.warps,) * len(self.blocks)
         if mask is not None and np.asarray(mask).ndim == 3:
@@ -220,7 +223,7 @@ class BatchTape:
     # --- stages ------------------------------------------------------------------------------------------------------
 
     def _stages(self, statement: Statement, place: tuple[Any, ...], lanes: Lanes) -> Any:
-        """The stage that each warp touches, None where it is none or several."""
+        """The stage that each warp touches; None if it touches none or several."""
         ref, address = statement.place, statement.address
         assert ref is not None and address is not None, "a place belongs to a shared operand"
         table = self.tape.table(ref.buffer)
@@ -235,7 +238,7 @@ class BatchTape:
         return self._one_each(np.broadcast_to(found, (len(found), self.batch.threads, len(self.blocks))), lanes)
 
     def _one_each(self, found: Array, lanes: Lanes) -> Any:
-        """Of stages (V, T, sampled blocks) that of each warp."""
+        """The stage of each warp, from stages (V, T, sampled blocks)."""
         return tuple(tuple(self._one(found[:, w * WARP:(w + 1) * WARP, s], bits) for w, bits in enumerate(row))
                      for s, row in enumerate(lanes))
 

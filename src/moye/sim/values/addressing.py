@@ -18,7 +18,7 @@ from moye.sim.values.memory import Array
 
 
 def coordinates(extents: tuple[int, ...]) -> list[Array]:
-    """Per dimension the coordinate of every point, the first dimension fastest."""
+    """The coordinate of every point in each dimension, the first dimension fastest."""
     count, tables, stride = int(np.prod(extents, dtype=np.int64)), [], 1
     points = np.arange(count, dtype=np.int64)
     for extent in extents:

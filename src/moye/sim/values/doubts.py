@@ -108,7 +108,7 @@ def _names(operands: Iterable[Operand]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a value in doubt comes from: the finding but for who uses it; ``told`` says it of a lane."""
+    """The origin of a value in doubt: the finding without the use of the value; ``told`` says it of a lane."""
 
     code: str
     op: ops.Op
@@ -116,7 +116,7 @@ class Origin:
     coordinate: tuple[int, ...] | None
     hint: str
     lanes: Array | None = None
-    """Where it begins, (T, B), if a sentence of its own is there for each lane."""
+    """The place where it begins, (T, B), if there is a sentence of its own for each lane."""
     text: Any = ""
     """What the lane does, or a function of (thread, block) that says it."""
 
@@ -125,7 +125,7 @@ class Origin:
 
 
 class Doubts:
-    """Per scalar (``v12``, ``x3``) the number of its origin in each lane (T, B), 0 for none."""
+    """The number of a scalar's origin in each lane (T, B), by scalar (``v12``, ``x3``); 0 means none."""
 
     def __init__(self, threads: int, blocks: int) -> None:
         self.shape = threads, blocks

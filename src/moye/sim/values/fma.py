@@ -24,7 +24,7 @@ _SPLIT = 2.0 ** 27 + 1
 _SMALL, _LARGE = 2.0 ** -400, 2.0 ** 400
 """Between these no step of the float64 algorithm overflows or loses bits below the least normal number."""
 _FAR = 200
-"""So many powers of two away from the larger term, the smaller one only breaks ties."""
+"""If the terms are this many powers of two apart, the smaller one only breaks ties."""
 
 
 def fused(a: Array, b: Array, c: Array) -> Array:
@@ -41,6 +41,7 @@ def _single(a: Array, b: Array, c: Array) -> Array:
     product = np.multiply(a, b, dtype=np.float64)
     total = product + c
     result = total.astype(np.float32)
+    # Only a sum that float64 has rounded to the middle of two float32 numbers may be rounded to the wrong side.
     doubtful = (total.view(np.int64) & _TAIL) == _HALF
     small = np.abs(result) <= _LEAST_SINGLE             # subnormal: ties lie elsewhere
     if small.any():
@@ -60,6 +61,7 @@ def _double(a: Array, b: Array, c: Array) -> Array:
     zero = result == 0
     if zero.any():                                      # an exact zero: its sign is that of the plain sum
         result = np.where(zero, a * b + c, result)
+    # The error-free transformations hold as long as no part of them overflows or becomes subnormal.
     tame = _tame(a) & _tame(b) & _tame(c)
     if not tame.all():
         wild = ~tame
@@ -143,5 +145,7 @@ def _odd_sum(x: Array, y: Array) -> Array:
     total, error = _two_sum(x, y)
     bits = total.view(np.int64)
     away = np.where((error > 0) == (total > 0), 1, -1)  # bits count away from zero
+    # Round to odd (Boldo and Melquiond): the last bit keeps that something was lost, so that the next rounding is
+    # right.
     bits += np.where((error != 0) & (bits & 1 == 0), away, 0)
     return bits.view(np.float64)

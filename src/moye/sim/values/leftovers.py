@@ -91,15 +91,15 @@ class Leftovers:
     def __init__(self, elements: int, blocks: int) -> None:
         self.elements, self.blocks = elements, blocks
         self.left: SharedTable | None = None
-        """The elements that are left ..."""
+        """The elements that are left."""
         self.noted: list[tuple[Array, Array]] = []
-        """... and those that are not in it yet: most are never asked for."""
+        """Elements that are left and not yet in that table: most are never asked for."""
         self.rows = np.zeros(elements, np.bool_)
         """Elements that some block may have left: most reads meet none of them, and look no further."""
         self.read = False
         self.reads = 0
         self.stamp = SharedTable(elements, blocks, np.int64)
-        """How many reads there had been when each element was written."""
+        """The number of reads that there had been when each element was written."""
 
     def note(self, rows: Array, lanes: Array) -> None:
         """These elements are left, in some lane at least."""
@@ -139,7 +139,7 @@ class Leftovers:
                 self.rows[rows.clip(0, self.elements - 1)] = False
 
     def used(self, rows: Array) -> Array:
-        """Where the allocation has been read since these elements were written."""
+        """Whether the allocation has been read since these elements were written."""
         after: Array = self.stamp.of(rows) < self.reads
         return after
 

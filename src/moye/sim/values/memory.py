@@ -143,7 +143,7 @@ class Shared:
         self.data: Array = np.empty((self.elements, blocks), self.dtype)
         self.column: Array = np.arange(blocks)
         self.owner: SharedTable | None = None
-        """Per element the copy that wrote it last (0: anything else), where that is asked for."""
+        """The copy that wrote each element last (0: anything else), if that is asked for."""
         self.left: Leftovers | None = None
 
     def reset(self) -> None:
@@ -240,11 +240,11 @@ class Fragment:
         self.data: Array = np.empty((rows, threads, blocks), self.dtype)
         self.known = np.zeros(rows, np.bool_)
         self.lanes: Array | None = None
-        """Per lane, where elements are set for some threads only."""
+        """The lanes for which elements are set, if they are set for some threads only."""
         self.origin: dict[int, int] = {}
-        """Per element that depends on one that was not set where that comes from (doubts.py)."""
+        """The origin of each element that depends on one that was not set (doubts.py)."""
         self.owner: RegisterTable | None = None
-        """Per element and lane the copy that wrote it last (0: anything else), where that is asked for."""
+        """The copy that wrote each element last, by lane (0: anything else), if that is asked for."""
 
     def reset(self, mask: Array | None) -> None:
         """The buffer begins here: poison, for the lanes of the mask."""
@@ -308,7 +308,7 @@ class Fragment:
         return max(1, 8 * self.dtype.itemsize // self.buffer.dtype.bits)
 
     def elements(self, dtype: DType) -> Array:
-        """The data as elements of any width (V, T, blocks): a view where the width is the same, else a copy."""
+        """The data as elements of any width (V, T, blocks): a view if the width is the same, else a copy."""
         wanted = numpy_dtype(dtype)
         same = None if dtype.bits < 8 else self.view(wanted)
         if same is not None:

@@ -26,7 +26,7 @@ _EXACT: dict[str, Callable[[int, int], int]] = {
 }
 LOW, HIGH = -(1 << 31), (1 << 31) - 1
 _LARGE = 128
-"""A shift by more is told as a shift, not as a number of so many digits."""
+"""A shift by more than this is told as a shift, not as a number of many digits."""
 
 
 def name_of(kind: str, given: str) -> str:
@@ -77,8 +77,10 @@ def _wide(kind: str, a: Any, b: Any) -> tuple[Array, Array | None]:
     if kind == "floordiv":
         bad = (a == np.iinfo(np.int64).min) & (b == -1)
     elif kind == "add":
+        # A sum overflows exactly if both operands have the sign that the result has not.
         bad = ((a ^ result) & (b ^ result)) < 0
     elif kind == "sub":
+        # A difference can overflow only if the signs differ, and does if the result's is not that of a.
         bad = ((a ^ b) & (a ^ result)) < 0
     elif kind == "shl":
         bad = (b >= 0) & (np.right_shift(result, np.clip(b, 0, 63)) != a) | (b >= 64) & (a != 0)
@@ -99,6 +101,7 @@ def _near(kind: str, a: Array, b: Array) -> bool:
 def _products(a: Array, b: Array) -> Array:
     """Where a * b leaves 64 bits: floats tell all but the close ones."""
     a, b = np.broadcast_arrays(a, b)
+    # Floats are off by far less than a factor of 2, so below 2^62 the exact product fits for certain.
     doubtful = np.abs(a.astype(np.float64) * b.astype(np.float64)) >= 2.0 ** 62
     bad = np.zeros(a.shape, np.bool_)
     exact = a[doubtful].astype(object) * b[doubtful].astype(object)

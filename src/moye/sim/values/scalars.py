@@ -171,7 +171,7 @@ def nearest_tf32(a: Array) -> Array:
 
 
 def round_to_odd(a: Array) -> Array:
-    """As float32 with a sticky last bit: rounding it further is like rounding ``a`` itself."""
+    """The values as float32 with a sticky last bit: rounding them further is like rounding ``a`` itself."""
     if a.dtype.kind in "iu" and a.dtype.itemsize == 8:
         negative = a < 0
         size = np.where(negative, -a, a).astype(np.uint64)

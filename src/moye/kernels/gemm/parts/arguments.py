@@ -146,7 +146,7 @@ def scalar(x: Any, dtype: Any, name: str) -> Any:
 
 
 def part_count(name: str, splits: Any) -> None:
-    """How many parts K is split into."""
+    """The number of parts that K is split into."""
     if splits is not None and (not isinstance(splits, int) or splits < 1):
         raise mo.ArgumentError(f"{name}: splits={splits!r} is no positive integer and not None")
 

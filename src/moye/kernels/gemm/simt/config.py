@@ -80,6 +80,7 @@ def choose(M: int, N: int, K: int, bytes_per_element: int, multiprocessors: int)
             continue
         k_tiles = max(1, -(-K // config.bK))
         for splits in (1, 2, 3, 4, 6, 8, 12, 16, 24, 32):
+            # A split must be longer than the pipeline is deep, or it is all prologue.
             if splits > 1 and k_tiles // splits < 4:
                 break
             time = modelled(config, splits, M, N, K, multiprocessors)
@@ -93,6 +94,7 @@ def modelled(config: TileConfig, splits: int, M: int, N: int, K: int, multiproce
     """Seconds that this configuration should take."""
     tiles = -(-M // config.bM) * -(-N // config.bN) * splits
     k_tiles = -(-max(1, -(-K // config.bK)) // splits)
+    # The multiprocessor with the most tiles decides when the launch ends.
     per_sm = -(-tiles // multiprocessors)
     waves, rest = divmod(per_sm, config.blocks)
     work = 2.0 * config.bM * config.bN * config.bK * k_tiles
@@ -102,5 +104,6 @@ def modelled(config: TileConfig, splits: int, M: int, N: int, K: int, multiproce
         time += rest * work / (_CLOCK_FLOPS * config.rate * (0.45 + 0.55 * fill))
     time += _PROLOGUE + _EPILOGUE * config.bM * config.bN + (waves + bool(rest) - 1) * _PROLOGUE / config.blocks
     if splits > 1:
+        # Every split is written and read once as fp32, and the sum is written once.
         time += _REDUCTION + 4.0 * M * N * (2 * splits + 1) / _BANDWIDTH
     return time

@@ -85,7 +85,7 @@ def instruction(dtype: Any) -> Any:
 
 
 def outputs(dtype: Any) -> tuple[Any, ...]:
-    """What C may hold for operands of this dtype."""
+    """The dtypes that C may have for operands of this dtype."""
     if dtype.is_integer:
         return (mo.int32,)
     return (mo.float64,) if dtype.bits == 64 else (mo.float32, mo.float16, mo.bfloat16)
@@ -106,11 +106,14 @@ def modelled(config: TensorConfig, splits: int, M: int, N: int, K: int, batches:
     tiles = -(-M // config.bM) * -(-N // config.bN) * batches * splits
     k_tiles = -(-max(1, -(-K // config.bK)) // splits)
     work = 2.0 * config.bM * config.bN * config.bK * k_tiles
+    # The multiprocessor with the most tiles decides; those left over in its last wave share it with fewer blocks.
     waves, rest = divmod(-(-tiles // multiprocessors), config.blocks)
     time = waves * config.blocks * work / (_PEAK * config.rates[config.blocks - 1])
     if rest:
         time += rest * work / (_PEAK * config.rates[rest - 1])
+    # However fast the products are, each operand comes from memory at least once.
     time = _START + max(time, (M + N) * K * batches * width / _BANDWIDTH)
+    # Every split is written and read once as fp32, and the sum is written once.
     if splits > 1:
         time += _REDUCTION + 4.0 * M * N * batches * (2 * splits + 1) / _BANDWIDTH
     return time
