@@ -11,6 +11,7 @@ import sys
 
 import torch
 
+import moye as mo
 from moye.kernels import gemm_simt
 from moye.kernels.gemm.simt.config import choose
 from moye.testing import interleave
@@ -40,7 +41,7 @@ def contest(M, N, K, orders, rounds):
 
 def row(M, N, K, orders, rounds):
     cublas, moye = contest(M, N, K, orders, rounds)
-    config, splits = choose(M, N, K, 4)
+    config, splits = choose(M, N, K, 4, mo.multiprocessors(torch.empty(0, device="cuda")))
     flops = 2e-9 * M * N * K
     print(f"{M:5} {N:5} {K:5}  {orders}  {flops / moye:7.2f} {flops / cublas:8.2f} {cublas / moye:7.3f}   "
           f"{config.bM}x{config.bN}x{config.bK}" + (f", {splits} splits" if splits > 1 else ""), flush=True)

@@ -59,7 +59,7 @@ def row(dtype, M, N, K, orders, rounds, **options):
         work()
         errors[name] = error(C, expected)
     ms = interleave(works, rounds)
-    flops, config = 2e-9 * M * N * K, choose(M, N, K, 1, _moye(dtype))
+    flops, config = 2e-9 * M * N * K, choose(M, N, K, 1, _moye(dtype), _sms())
     line = f"{str(dtype)[6:]:14} {M:5} {N:5} {K:5}  {orders}  {flops / ms['moye']:7.1f}"
     if theirs is not None:
         again = errors["moye"] / errors["cuBLAS"] if errors["cuBLAS"] else 1.0
@@ -68,6 +68,12 @@ def row(dtype, M, N, K, orders, rounds, **options):
         line += f" {'-':>7} {'-':>6}  {errors['moye']:.2e} {'-':>6}"
     tile = config[0]
     print(f"{line}   {tile.bM}x{tile.bN}x{tile.bK}" + (f", {config[1]} splits" if config[1] > 1 else ""), flush=True)
+
+
+def _sms():
+    import moye as mo
+
+    return mo.multiprocessors(torch.empty(0, device="cuda"))
 
 
 def _moye(dtype):
@@ -83,7 +89,7 @@ def predication(rounds):
     n = 4096
     A, B = matrix(n, n, "K", torch.bfloat16), matrix(n, n, "K", torch.bfloat16)
     C = torch.empty(n, n, device="cuda", dtype=torch.bfloat16)
-    config, _ = choose(n, n, n, 1, mo.bfloat16)
+    config, _ = choose(n, n, n, 1, mo.bfloat16, _sms())
     grid = ((n // config.bM) * (n // config.bN), 1)
 
     def launch(ragged):

@@ -101,6 +101,7 @@ _HOME: dict[str, tuple[str, str]] = {
     "make_tma_copy": ("moye.runtime.tma_arguments", "make_tma_copy"),
     "TmaCopy": ("moye.runtime.tma_arguments", "TmaCopy"), "describe": ("moye.runtime.arrays", "describe"),
     "arch_of": ("moye.runtime.compile", "arch_of"),
+    "multiprocessors": ("moye.runtime.compile", "multiprocessors"),
 }
 _MODULES = ("env", "errors", "kernels", "layout", "mma", "schedulers", "testing")
 

@@ -259,6 +259,7 @@ from moye.runtime.check.report import (
 )
 from moye.runtime.compile import (
     arch_of as arch_of,
+    multiprocessors as multiprocessors,
 )
 from moye.runtime.kernel import (
     kernel as kernel,
@@ -526,6 +527,7 @@ __all__ = [
     "min",
     "min_blocks",
     "minimum",
+    "multiprocessors",
     "nanosleep",
     "nullspace",
     "parallelize",

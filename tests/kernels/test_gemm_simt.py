@@ -7,6 +7,8 @@ import moye as mo
 from moye.kernels import gemm_simt, tuned_gemm_simt
 from moye.kernels.gemm.simt.config import DOUBLE, FLOAT, choose
 
+H200 = 132                              # multiprocessors
+
 TOLERANCE = {"f4": 1e-5, "f8": 1e-13, "i4": 0.0}
 
 
@@ -95,9 +97,9 @@ def test_wrong_arguments(change, message):
 
 
 def test_the_choice_needs_no_search_and_fills_the_machine():
-    assert choose(4096, 4096, 4096, 4)[0].bK == 32 and choose(4096, 4096, 4096, 4)[1] == 1
-    assert not choose(4097, 4096, 4096, 4)[0].whole
-    config, splits = choose(96, 64, 4096, 4)
+    assert choose(4096, 4096, 4096, 4, H200)[0].bK == 32 and choose(4096, 4096, 4096, 4, H200)[1] == 1
+    assert not choose(4097, 4096, 4096, 4, H200)[0].whole
+    config, splits = choose(96, 64, 4096, 4, H200)
     assert splits > 4 and config.bM * config.bN <= 64 * 64
 
 

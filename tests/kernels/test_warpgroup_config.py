@@ -15,6 +15,8 @@ from moye.kernels.gemm.sm90.config import Problem, WarpgroupConfig, choose, conf
 from moye.kernels.gemm.sm90.fusion import Fusion
 from moye.kernels.gemm.sm90.plan import make_plan
 
+H200 = 132                              # multiprocessors
+
 DTYPES = {"bf16": mo.bfloat16, "f16": mo.float16, "f32": mo.float32, "e4m3": mo.float8_e4m3fn, "e5m2": mo.float8_e5m2,
           "s8": mo.int8, "u8": mo.uint8}
 SHARED = 232448                         # bytes that a block may have on sm_90
@@ -49,7 +51,7 @@ def test_every_choice_is_legal(name):
     dtype = DTYPES[name]
     for M, N, K, batches, gated in problems(name):
         for promote in {False, dtype.bits == 8 and dtype.is_float}:
-            config = choose(Problem(M, N, K, batches, dtype, promote, gated))
+            config = choose(Problem(M, N, K, batches, dtype, promote, gated), H200)
             require(config, dtype, gated=gated)
             assert fits(config, promote)
             assert config.split_k <= max(1, -(-K // config.bK)), "some block would have nothing to add up"
@@ -69,9 +71,9 @@ def test_every_configuration_is_legal(name):
 
 def test_the_same_problem_has_the_same_configuration():
     asked = [(M, N, K, batches, mo.bfloat16, False, gated) for M, N, K, batches, gated in problems("again", 50)]
-    first = [choose(Problem(*problem)) for problem in asked]
+    first = [choose(Problem(*problem), H200) for problem in asked]
     choose.cache_clear()
-    assert [choose(Problem(*problem)) for problem in reversed(asked)] == first[::-1]
+    assert [choose(Problem(*problem), H200) for problem in reversed(asked)] == first[::-1]
 
 
 def test_as_deep_as_memory_holds():
@@ -101,45 +103,45 @@ def test_as_deep_as_memory_holds():
     ((129, 8192, 8192), {"swap": False, "stream": ""}),
 ], ids=str)
 def test_anchored(problem, expected):
-    config = choose(Problem(*problem, 1, mo.bfloat16, aligned=problem[2] % 64 == 0))
+    config = choose(Problem(*problem, 1, mo.bfloat16, aligned=problem[2] % 64 == 0), H200)
     assert {name: getattr(config, name) for name in expected} == expected
 
 
 def test_anchored_by_dtype():
     """A k tile has 128 bytes; promoted sums need registers, so no warpgroups in turns; gated tiles are never turned."""
     for dtype in DTYPES.values():
-        assert choose(Problem(4096, 4096, 4096, 1, dtype)).bK * dtype.bytes == 128
-    promoted = choose(Problem(8192, 8192, 8192, 1, mo.float8_e4m3fn, True))
+        assert choose(Problem(4096, 4096, 4096, 1, dtype), H200).bK * dtype.bytes == 128
+    promoted = choose(Problem(8192, 8192, 8192, 1, mo.float8_e4m3fn, True), H200)
     assert (promoted.bN, promoted.schedule) == (192, "cooperative")
-    assert choose(Problem(8192, 8192, 8192, 1, mo.float8_e4m3fn)).schedule == "pingpong"
-    gated = choose(Problem(16, 8192, 8192, 1, mo.bfloat16, False, True))
+    assert choose(Problem(8192, 8192, 8192, 1, mo.float8_e4m3fn), H200).schedule == "pingpong"
+    gated = choose(Problem(16, 8192, 8192, 1, mo.bfloat16, False, True), H200)
     assert (gated.swap, gated.split_k) == (False, 1)
 
 
 def test_parts_of_K_only_where_there_are_enough():
     """Blocks that share a tile, for few tiles with a long K; never more of them than k tiles."""
-    assert choose(Problem(64, 64, 64, 1, mo.bfloat16)).split_k == 1
-    assert choose(Problem(64, 64, 127, 1, mo.bfloat16)).split_k == 1
-    assert choose(Problem(128, 128, 16384, 1, mo.bfloat16)).split_k > 1
-    assert choose(Problem(128, 128, 16384, 512, mo.bfloat16)).split_k == 1
+    assert choose(Problem(64, 64, 64, 1, mo.bfloat16), H200).split_k == 1
+    assert choose(Problem(64, 64, 127, 1, mo.bfloat16), H200).split_k == 1
+    assert choose(Problem(128, 128, 16384, 1, mo.bfloat16), H200).split_k > 1
+    assert choose(Problem(128, 128, 16384, 512, mo.bfloat16), H200).split_k == 1
 
 
 @pytest.mark.parametrize("config", configs(mo.bfloat16), ids=str)
 def test_an_estimate_is_a_time(config):
     """Microseconds: never less than a launch, and no less for twice the batches or twice the k tiles."""
     for M, N, K in ((1, 1, 16), (4096, 4096, 4096), (100, 5000, 333)):
-        once = estimate(config, Problem(M, N, K, 1, mo.bfloat16))
+        once = estimate(config, Problem(M, N, K, 1, mo.bfloat16), H200)
         assert math.isfinite(once)
-        assert 5 < once < estimate(config, Problem(M, N, K, 100, mo.bfloat16))
-        deep, shallow = (estimate(config, Problem(M, N, k * K, 1, mo.bfloat16)) for k in (128, 64))
+        assert 5 < once < estimate(config, Problem(M, N, K, 100, mo.bfloat16), H200)
+        deep, shallow = (estimate(config, Problem(M, N, k * K, 1, mo.bfloat16), H200) for k in (128, 64))
         assert deep >= shallow
 
 
 def test_twice_the_products_of_8192_take_their_time():
     """At least what the tensor cores need at their peak, 989 TFLOPS, and no more than twice that."""
     least = 2 * 8192 ** 3 / 989e6
-    config = choose(Problem(8192, 8192, 8192, 1, mo.bfloat16))
-    assert least < estimate(config, Problem(8192, 8192, 8192, 1, mo.bfloat16)) < 2 * least
+    config = choose(Problem(8192, 8192, 8192, 1, mo.bfloat16), H200)
+    assert least < estimate(config, Problem(8192, 8192, 8192, 1, mo.bfloat16), H200) < 2 * least
 
 
 @pytest.mark.parametrize(("config", "threads", "cluster", "rows"), [

@@ -14,10 +14,11 @@ copy_traits_sm90.hpp.
 from __future__ import annotations
 
 from moye.atoms.atom import CopyOp
+from moye.atoms.hardware import REGISTER_BITS, ROW_BITS, WARP
 from moye.errors import DTypeError
 from moye.layout import Layout
 
-WARP, ROW_BITS, ROWS, REGISTER_BITS = 32, 128, 8, 32
+ROWS = 8
 
 
 def LdMatrix(matrices: int, *, transpose: bool = False) -> CopyOp:

@@ -15,6 +15,7 @@ from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 from typing import Literal as OneOf
 
 from moye.atoms.bulk import ADDED, PART
+from moye.atoms.hardware import MOST_THREADS, WARP
 from moye.dtypes import DType, Kind, Space, bool_, uint16, uint32, uint64
 from moye.ir import ops
 from moye.ir.nodes import Literal, Operand, Ref, TileRef, Value
@@ -297,7 +298,7 @@ def _nano_sleep(op: ops.NanoSleep) -> str | None:
 
 @verifies(ops.NamedBarrier)
 def _named_barrier(op: ops.NamedBarrier) -> str | None:
-    return None if op.threads % 32 == 0 and 0 < op.threads <= 1024 else f"{op.threads} threads"
+    return None if op.threads % WARP == 0 and 0 < op.threads <= MOST_THREADS else f"{op.threads} threads"
 
 
 @verifies(ops.Cast)

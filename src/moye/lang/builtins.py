@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple, get_args
 
 from moye import dtypes as dt
+from moye.atoms.hardware import MOST_THREADS, WARP
 from moye.dtypes import DType, Space
 from moye.errors import DTypeError, TensorError, TraceError
 from moye.ir import fold, ops
@@ -90,12 +91,12 @@ def linear_thread() -> Scalar:
 
 def lane_idx() -> Scalar:
     """The lane within the warp, 0..31 (%laneid)."""
-    return linear_thread() % 32
+    return linear_thread() % WARP
 
 
 def warp_idx() -> Scalar:
     """The index of the warp within the block."""
-    return linear_thread() // 32
+    return linear_thread() // WARP
 
 
 def min_blocks(count: int) -> None:
@@ -152,7 +153,7 @@ def sync_warp(mask: int = _FULL) -> None:
 
 def _named_barrier(kind: Any, barrier: Scalar, threads: int) -> None:
     barrier, threads = static(barrier), static(threads)
-    if not isinstance(threads, int) or threads % 32 or not 0 < threads <= 1024:
+    if not isinstance(threads, int) or threads % WARP or not 0 < threads <= MOST_THREADS:
         raise TraceError(f"barrier_{kind}({barrier}, {threads}): the thread count is a multiple of 32 up to 1024",
                          locs=(locate(),), code="C5")
     if isinstance(barrier, int) and not 0 <= barrier <= 15:
@@ -232,22 +233,22 @@ def _shuffle(kind: Any, value: Scalar, lane: Scalar, width: int, mask: int) -> S
     return wrap(builder().cast(result, dtype))
 
 
-def shuffle_idx(value: Scalar, lane: Scalar, width: int = 32, mask: int = _FULL) -> Scalar:
+def shuffle_idx(value: Scalar, lane: Scalar, width: int = WARP, mask: int = _FULL) -> Scalar:
     """shfl.sync.idx: the value of lane ``lane`` of the segment."""
     return _shuffle("idx", value, lane, width, mask)
 
 
-def shuffle_up(value: Scalar, delta: Scalar, width: int = 32, mask: int = _FULL) -> Scalar:
+def shuffle_up(value: Scalar, delta: Scalar, width: int = WARP, mask: int = _FULL) -> Scalar:
     """shfl.sync.up: the value ``delta`` lanes below, or the thread's own value if there is no such lane."""
     return _shuffle("up", value, delta, width, mask)
 
 
-def shuffle_down(value: Scalar, delta: Scalar, width: int = 32, mask: int = _FULL) -> Scalar:
+def shuffle_down(value: Scalar, delta: Scalar, width: int = WARP, mask: int = _FULL) -> Scalar:
     """shfl.sync.down: the value ``delta`` lanes above, or the thread's own value if there is no such lane."""
     return _shuffle("down", value, delta, width, mask)
 
 
-def shuffle_xor(value: Scalar, lanes: Scalar, width: int = 32, mask: int = _FULL) -> Scalar:
+def shuffle_xor(value: Scalar, lanes: Scalar, width: int = WARP, mask: int = _FULL) -> Scalar:
     """shfl.sync.bfly: the value of the lane whose index differs in the bits ``lanes``."""
     return _shuffle("xor", value, lanes, width, mask)
 
@@ -279,7 +280,7 @@ def vote_all(pred: Scalar, mask: int = _FULL) -> Scalar:
 _KINDS = ("add", "mul", "min", "max", "and", "or", "xor")
 
 
-def warp_reduce(value: Scalar, kind: str = "add", width: int = 32) -> Scalar:
+def warp_reduce(value: Scalar, kind: str = "add", width: int = WARP) -> Scalar:
     """Fold ``value`` over the lanes of a warp (or segments of ``width``) by xor shuffles; every lane gets the result.
 
     The kinds are add, mul, min, max, and, or, xor.
@@ -305,9 +306,9 @@ def block_reduce(value: Scalar, scratch: Tensor, kind: str = "add") -> Scalar:
     a whole number of warps, and all of its threads must call.
     """
     threads = builder().func.threads
-    if threads % 32:
+    if threads % WARP:
         raise TraceError(f"block_reduce: a block of {threads} threads is no whole number of warps", locs=(locate(),))
-    warps = threads // 32
+    warps = threads // WARP
     if scratch.space is not Space.SHARED:
         raise TensorError(f"block_reduce: the scratch {scratch!r} must be a shared tensor", locs=(locate(),))
     value = warp_reduce(value, kind)

@@ -13,6 +13,7 @@ from math import prod
 from typing import Any
 
 from moye import dtypes as dt
+from moye.atoms.hardware import WARPGROUP
 from moye.dtypes import Space
 from moye.errors import DTypeError, TensorError, TraceError
 from moye.ir import ops
@@ -35,7 +36,6 @@ __all__ = [
 ]
 
 _MOST = (1 << 20) - 1  # arrivals, and bytes, that one phase of an mbarrier counts
-_WARPGROUP = 128
 
 
 # --- mbarriers -------------------------------------------------------------------------------------------------------
@@ -166,7 +166,7 @@ def elect() -> Scalar:
 
 def warpgroup_idx() -> Scalar:
     """The warp group (four consecutive warps, the first a multiple of four) within the block."""
-    return linear_thread() // _WARPGROUP
+    return linear_thread() // WARPGROUP
 
 
 def warpgroup_reg_alloc(count: int) -> None:
@@ -183,9 +183,9 @@ def _registers(kind: Any, what: str, count: int) -> None:
     if not isinstance(count, int) or not is_register_budget(count):
         raise TraceError(f"{what}({count}): a budget is a static multiple of 8 from 24 to 256", locs=(locate(),),
                          code="F6")
-    if builder().func.threads % _WARPGROUP:
+    if builder().func.threads % WARPGROUP:
         raise TraceError(f"{what}({count}): a block of {builder().func.threads} threads is no whole number of warp "
-                         f"groups of {_WARPGROUP}", locs=(locate(),), code="F6")
+                         f"groups of {WARPGROUP}", locs=(locate(),), code="F6")
     builder().emit(ops.SetMaxRegisters(kind=kind, count=count))
 
 

@@ -14,12 +14,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from moye.atoms.hardware import MOST_GIVEN, REGISTER_UNIT, REGISTERS, WARPGROUP
 from moye.errors import TraceError
 from moye.ir import ops
 from moye.ir.lanes import Lane, UnknownError, lanes_of_block, value_of
 from moye.ir.nodes import Block, Func
-
-WARPGROUP, REGISTERS, MOST = 128, 65536, 256
 
 Budgets = dict[int, ops.SetMaxRegisters]
 def budgets(func: Func) -> Budgets | None:
@@ -40,8 +39,8 @@ def budgets(func: Func) -> Budgets | None:
 def at_launch(func: Func, registers: int | None = None) -> int:
     """The most registers of a thread when the kernel starts; the exact number once it has been compiled."""
     # Registers are handed out in multiples of 8 a thread (PTX ISA, setmaxnreg).
-    most = REGISTERS // (func.threads * func.min_blocks) // 8 * 8
-    return min(most, MOST) if registers is None else -(-registers // 8) * 8
+    most = REGISTERS // (func.threads * func.min_blocks) // REGISTER_UNIT * REGISTER_UNIT
+    return min(most, MOST_GIVEN) if registers is None else -(-registers // REGISTER_UNIT) * REGISTER_UNIT
 
 
 def require_budgets(func: Func, registers: int | None = None) -> None:
@@ -67,7 +66,7 @@ def advice(found: Mapping[int, ops.SetMaxRegisters], each: int) -> str | None:
     """The largest budget that those who ask for more could have."""
     more = [op.count for op in found.values() if op.kind == "inc"]
     left = each * len(found) - sum(op.count for op in found.values() if op.kind == "dec")
-    count = left // len(more) // 8 * 8 if more else 0
+    count = left // len(more) // REGISTER_UNIT * REGISTER_UNIT if more else 0
     return f"warpgroup_reg_alloc({count})" if count > each else None
 
 

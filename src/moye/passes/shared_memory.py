@@ -11,11 +11,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from moye.atoms.hardware import STATIC_SHARED
 from moye.errors import LayoutError
 from moye.ir.nodes import Buffer, Func
 from moye.layout import ComposedLayout
-
-STATIC_LIMIT = 48 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +28,7 @@ class SmemPlan:
     @property
     def dynamic(self) -> bool:
         """Whether the kernel must ask for its shared memory at launch."""
-        return self.total > STATIC_LIMIT
+        return self.total > STATIC_SHARED
 
     def offset(self, buffer: Buffer) -> int:
         return self.offsets[buffer.id]

@@ -18,7 +18,10 @@ from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from moye import env
+from moye.atoms import hardware
 from moye.atoms.atom import CopyOp, MmaOp
+from moye.atoms.hardware import MOST_SHARED
+from moye.cuda.device import driver
 from moye.depth import deeply
 from moye.errors import UNKNOWN, CompileError, LaunchError, MoyeError, PerformanceWarning, TraceError, UnsupportedError
 from moye.ir.nodes import Func
@@ -35,7 +38,7 @@ from moye.passes.register_budgets import budgets, require_budgets
 from moye.passes.shared_memory import plan, require_spans
 from moye.passes.wgmma_registers import settle
 from moye.runtime.arguments import Call
-from moye.runtime.arrays import describe
+from moye.runtime.arrays import ArrayInfo, describe
 from moye.runtime.guards import Check, compile_guards
 
 if TYPE_CHECKING:
@@ -45,9 +48,6 @@ if TYPE_CHECKING:
     from moye.cuda.printing.printer import Printed
 
 Dim3 = tuple[int, int, int]
-
-SHARED_LIMITS = {80: 166912, 86: 101376, 87: 166912, 89: 101376, 90: 232448, 100: 232448, 103: 232448, 120: 101376}
-"""Shared memory per block in bytes, by architecture (CUDA C++ Programming Guide, compute capabilities)."""
 
 
 @dataclass(slots=True)
@@ -181,7 +181,7 @@ def specialise(function: types.FunctionType, call: Call, block: Dim3, cluster: D
     if "ir" in show:
         print(to_text(func), file=sys.stderr)
     shared = plan(func).total
-    _require_shared(func, shared, max(SHARED_LIMITS.values()), "; no device has more than")
+    _require_shared(func, shared, MOST_SHARED, "; no device has more than")
     require_spans(func)
     require_budgets(func)
     return Specialised(func, traced.captures, compile_guards(func), shared)
@@ -191,19 +191,14 @@ def _capability(arch: str) -> int:
     return int(arch.strip("sm_af"))
 
 
-def shared_limit(arch: str) -> int:
-    """The shared memory per block that an architecture allows, in bytes."""
-    return SHARED_LIMITS.get(_capability(arch), 232448)
-
-
 def require_shared(spec: Specialised, arch: str, extra: int = 0) -> None:
     """B10: LaunchError if a block needs more shared memory than an architecture allows."""
-    _require_shared(spec.func, spec.shared_bytes, shared_limit(arch), f", and {arch} has", extra)
+    _require_shared(spec.func, spec.shared_bytes, hardware.of(arch).block_shared, f", and {arch} has", extra)
 
 
 def require_room(spec: Specialised, extra: int) -> None:
     """B10: LaunchError if a block needs more shared memory than any device has, with so many more bytes added."""
-    _require_shared(spec.func, spec.shared_bytes, max(SHARED_LIMITS.values()), "; no device has more than", extra)
+    _require_shared(spec.func, spec.shared_bytes, MOST_SHARED, "; no device has more than", extra)
 
 
 def _require_shared(func: Func, needed: int, limit: int, has: str, extra: int = 0) -> None:
@@ -217,15 +212,24 @@ def _require_shared(func: Func, needed: int, limit: int, has: str, extra: int = 
 
 def default_arch(device: int | None = None) -> str:
     """MOYE_ARCH, or else the device's architecture, or else sm_90a."""
-    from moye.cuda.device import driver
-
-    return env.arch() or (driver.device_arch(device or 0) if driver.available() else "sm_90a")
+    return env.arch() or (driver.device_arch(device or 0) if driver.available() else hardware.DEFAULT_ARCH)
 
 
 def arch_of(array: Any) -> str | None:
     """The architecture that kernels on this array are compiled for (``sm_90a``); None for host memory."""
     info = describe(array)
     return None if info is None or info.device is None else default_arch(info.device)
+
+
+def multiprocessors(array: Any) -> int:
+    """The multiprocessors of an array's device; of host memory those of MOYE_ARCH, or else of an H100 or H200.
+
+    ``array`` may also be what ``describe`` says of one, which is faster.
+    """
+    info = array if isinstance(array, ArrayInfo) else describe(array)
+    if info is None or info.device is None:
+        return hardware.of(env.arch() or hardware.DEFAULT_ARCH).multiprocessors
+    return driver.device_limits(info.device).sm_count
 
 
 @deeply
@@ -341,8 +345,6 @@ def _compiled(printed: Printed, arch: str, flags: tuple[str, ...]) -> Compiled:
 def misfit(printed: Printed, arch: str, cubin: bytes) -> str | None:
     """Why these bytes are not this kernel compiled for this architecture; None if they are."""
     from moye.cuda.compiler import cubin as cubins
-    from moye.cuda.device import driver
-
     try:
         driver.check_params(cubin, printed.name, [slot.format for slot in printed.slots])
         found = cubins.arch(cubin)

@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from moye import env
+from moye.atoms.hardware import DEFAULT_ARCH, of
 from moye.depth import deeply
 from moye.errors import CompileError, SimulationError, UnsupportedError
 from moye.ir.nodes import TensorParam
@@ -90,6 +91,7 @@ def lints_of(outcome: Any, spec: Specialised, grid: Dim3, *, deep: bool) -> tupl
     from moye.sim.costs.lint import Lint
     from moye.sim.costs.occupancy import Compiled
 
+    hardware = of(default_arch())
     program, missing = next(reversed(spec.programs.values()), None), None
     if program is None and deep:
         try:
@@ -97,9 +99,9 @@ def lints_of(outcome: Any, spec: Specialised, grid: Dim3, *, deep: bool) -> tupl
         except (CompileError, UnsupportedError) as error:
             missing = f"spills and serialised wgmma, which a compiler would tell of: {error.message.splitlines()[0]}"
     if program is None:
-        return lints(outcome.meter, spec.shared_bytes, None, math.prod(grid)), missing
+        return lints(outcome.meter, spec.shared_bytes, None, math.prod(grid), hardware), missing
     compiled = Compiled(program.registers, program.spills, program.stack)
-    found = lints(outcome.meter, spec.shared_bytes, compiled, math.prod(grid))
+    found = lints(outcome.meter, spec.shared_bytes, compiled, math.prod(grid), hardware)
     serial = [note for note in program.notes if note.serial]
     if any(note.registers for note in serial):          # spills have the same cause
         found = [lint for lint in found if lint.code != "P6"]
@@ -131,14 +133,15 @@ def run(spec: Specialised, call: Call, grid: Dim3, *, check: bool, collect: bool
     from moye.sim.machine.machine import Hooks, simulate
 
     named = env.check() if check and not collect else True
-    if arch := default_arch() if collect else env.arch():
+    arch = default_arch() if collect else env.arch()
+    if arch:
         require_shared(spec, arch)
     arguments = launch_arguments(spec, call)
     gathered = _timelines.get()
-    hooks = Hooks(progress=_progress[0] if _progress else None, stop_on_first=not collect, printer=print,
-                  record=record or ((0,) if gathered is not None else ()), sample=sample, probe=probe,
-                  lints=lints, prior=_before.get() if dependent else None, seed=seed, schedules=schedules,
-                  poison=poison, strict=strict,
+    hooks = Hooks(of(arch or DEFAULT_ARCH), progress=_progress[0] if _progress else None,
+                  stop_on_first=not collect, printer=print, record=record or ((0,) if gathered is not None else ()),
+                  sample=sample, probe=probe, lints=lints, prior=_before.get() if dependent else None, seed=seed,
+                  schedules=schedules, poison=poison, strict=strict,
                   codes=chosen(named) if isinstance(named, frozenset) else None,
                   asynchronous="earliest" if earliest else "latest", exact_fma=env.exact_fma(), steps=env.steps())
     try:

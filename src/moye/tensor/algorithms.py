@@ -13,6 +13,7 @@ from typing import Any, overload
 
 from moye.atoms.atom import CopyOp, MmaOp
 from moye.atoms.bulk import BulkOp
+from moye.atoms.hardware import WARP
 from moye.dtypes import DType, Space
 from moye.errors import DTypeError, LaunchError, TensorError
 from moye.ir import ops
@@ -159,16 +160,16 @@ def _without_predicate(how: TmaTensor | BulkOp, pred: object, zero_fill: bool) -
 def require_warps(op: CopyOp | MmaOp) -> None:
     """C6: what whole warps execute together needs a block of whole warps, unless only some of its threads come here."""
     func = builder().func
-    together = 1 if op.threads == 1 else max(32, op.threads)
+    together = 1 if op.threads == 1 else max(WARP, op.threads)
     if together == 128 and func.threads % together and not builder().conditions and not builder().jumped:
         raise LaunchError(f"{op} is executed by whole warpgroups of 128 threads, and a block of {func.block_dim} has "
                           f"{func.threads}", hint=f"launch {-(-func.threads // 128) * 128} threads a block",
                           locs=(locate(),), code="C6")
     if func.threads % together and not builder().conditions and not builder().jumped:
-        last = func.threads // 32
+        last = func.threads // WARP
         raise LaunchError(f"{op} is executed by whole warps, but warp {last} of a block of {func.block_dim} has "
-                          f"{func.threads % 32} threads of 32", hint=f"launch {32 * (last + 1)} threads a block",
-                          locs=(locate(),), code="C6")
+                          f"{func.threads % WARP} threads of {WARP}",
+                          hint=f"launch {WARP * (last + 1)} threads a block", locs=(locate(),), code="C6")
 
 
 # --- gemm ------------------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ Out: an ``ops.Copy`` with ``registers``, or a sentence that says why not.
 from __future__ import annotations
 
 from moye.atoms.atom import CopyOp
-from moye.atoms.matrix import ROW_BITS
+from moye.atoms.hardware import ROW_BITS
 from moye.dtypes import Space
 from moye.errors import LayoutError, TensorError
 from moye.ir import ops

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from moye.atoms.atom import CopyOp, MmaOp
+from moye.atoms.hardware import WARP
 from moye.atoms.matrix import check_width, memory_layout, register_layout
 from moye.display import Drawable
 from moye.dtypes import DType, require_dtype
@@ -337,9 +338,9 @@ def make_tiled_mma(op: MmaOp, atom_layout: Layout | None = None,
     if len(modes) > 3:
         raise LayoutError(f"make_tiled_mma: the atom layout {layout} has rank {len(modes)}; M, N and K are 3")
     modes += [make_layout(1, 0)] * (3 - len(modes))
-    if op.thr_id is not None and _int(op.threads * size(layout)) % 32:
+    if op.thr_id is not None and _int(op.threads * size(layout)) % WARP:
         raise LayoutError(f"make_tiled_mma: {op} takes {op.threads} threads spread over a warp, and the atom layout "
-                          f"{layout} has {size(layout)} of them", hint=f"use a multiple of {32 // op.threads} atoms, "
+                          f"{layout} has {size(layout)} of them", hint=f"use a multiple of {WARP // op.threads} atoms, "
                           "which fill whole warps")
     atoms = make_layout(*modes)
     if not is_bijective(atoms):

@@ -35,7 +35,7 @@ def test_arrivals_at_every_block(pair, to, columns, lost):
     pair.arrive(2, to=to)
     assert pair.checker.clocks.columns == columns
     pair.phase().passed(3).read_at(4, TID, [1, 0])
-    assert sum(pair.reporter.occurrences(finding) for finding in pair.findings) == lost
+    assert sum(finding.count for finding in pair.findings) == lost
 
 
 def test_an_arrival_of_one_thread_carries_its_block_after_a_barrier(pair):
@@ -48,7 +48,7 @@ def test_without_the_barrier_it_carries_its_warp(pair):
     first = np.broadcast_to(TID[:, None] == 0, (T, 2))
     pair.arrive(3, first, to=np.array([[1, 0]])).phase().passed(4).read_at(5, TID, [1, 0])
     found, = pair.findings
-    assert (found.code, pair.reporter.occurrences(found)) == ("C1", 2 * (T - 1))
+    assert (found.code, found.count) == ("C1", 2 * (T - 1))
 
 
 def test_a_relaxed_barrier_orders_nothing_but_the_start(bench):

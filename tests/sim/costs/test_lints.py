@@ -10,6 +10,7 @@ import pytest
 
 import lint_kernels as kernels
 import moye as mo
+from moye.atoms.hardware import of
 from moye.sim.costs.occupancy import Compiled, occupancy
 from moye.sim.costs.occupancy import lints as occupancy_lints
 
@@ -255,11 +256,14 @@ def test_the_deep_run_changes_nothing():
     assert np.array_equal(y, x[::-1])
 
 
+H200 = of("sm_90a")
+
+
 @pytest.mark.parametrize(("threads", "shared", "registers", "blocks"), [
     (256, 0, None, 8), (64, 0, None, 32), (1024, 0, None, 2), (128, 227 << 10, None, 1), (128, 113 << 10, None, 2),
     (256, 0, 128, 2), (256, 0, 255, 1), (32, 6 << 10, None, 32)])
 def test_occupancy(threads, shared, registers, blocks):
-    assert occupancy(threads, shared, registers).blocks == blocks
+    assert occupancy(threads, shared, registers, H200).blocks == blocks
 
 
 def _func(kernel, *args, block):
@@ -269,9 +273,9 @@ def _func(kernel, *args, block):
 
 def test_spills_and_registers_of_a_compiled_program():
     func = _func(barriers_in_a_loop, np.zeros(64, np.float32), np.zeros(64, np.float32), 1, block=64)
-    assert occupancy_lints(func, 256, Compiled(32, 0)) == []
-    assert [lint.code for lint in occupancy_lints(func, 256, Compiled(64, 24))] == ["P6"]
-    (lint,) = occupancy_lints(func, 256, Compiled(64, 0, 16))
+    assert occupancy_lints(func, 256, Compiled(32, 0), H200) == []
+    assert [lint.code for lint in occupancy_lints(func, 256, Compiled(64, 24), H200)] == ["P6"]
+    (lint,) = occupancy_lints(func, 256, Compiled(64, 0, 16), H200)
     assert lint.code == "P6" and lint.message == "each thread keeps 16 bytes in local memory"
 
 

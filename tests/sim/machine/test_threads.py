@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from moye import dtypes as dt
+from moye.atoms.hardware import of
 from moye.ir import ops
 from moye.ir.nodes import Value
 from moye.sim.machine.machine import blocks_per_batch, resident_blocks
@@ -462,7 +463,8 @@ def test_batches():
     assert blocks_per_batch(k.func, 256) == 64 and blocks_per_batch(k.func, 65) == 33
     k.shared(1 << 24)
     assert blocks_per_batch(k.func, 256) == 4
-    assert resident_blocks(k.func) == 132
+    assert resident_blocks(k.func, of("sm_90a")) == 132 and resident_blocks(k.func, of("sm_80")) == 108
+    assert resident_blocks(K(256).func, of("sm_90a")) == 8 * 132
 
 
 def test_progress():

@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
+from moye.atoms.hardware import MOST_THREADS, STATIC_SHARED
 from moye.cuda.compiler import cubin as cubins
 from moye.errors import ArgumentError, DriverError, LaunchError, MoyeError
 from moye.origin import pip_install
@@ -32,10 +33,9 @@ Dim3 = tuple[int, int, int]
 # Errors of the kernel itself: asynchronous, reported by a later call, and the context is lost.
 _STICKY = frozenset({700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 720})
 _NO_BINARY = 209
-_SMEM_DEFAULT = 48 * 1024                               # above it a kernel must opt in
 _PORTABLE_CLUSTER, _MAX_CLUSTER = 8, 16
 _MAX_GRID = (2**31 - 1, 65535, 65535)
-_MAX_THREADS, _MAX_BLOCK_Z = 1024, 64
+_MAX_BLOCK_Z = 64
 _MAX_CONFIGS = 256
 
 # --- devices ---------------------------------------------------------------------------------------------------------
@@ -304,7 +304,7 @@ class LoadedKernel:
         self._get_current = drv.cuCtxGetCurrent
         self._launch = drv.cuLaunchKernelEx
         self._configs: dict[tuple[Dim3, Dim3, Dim3 | None, int, int, bool], Any] = {}
-        self._smem_allowed = _SMEM_DEFAULT - self.smem_static
+        self._smem_allowed = STATIC_SHARED - self.smem_static
         self._lock = threading.Lock()
 
     def launch(self, grid: Dim3, block: Dim3, cluster: Dim3 | None, smem: int, stream: int,
@@ -386,8 +386,8 @@ def check_cluster(name: str, grid: Dim3, cluster: Dim3) -> None:
 def check_block(name: str, block: Dim3, cluster: Dim3 = (1, 1, 1)) -> None:
     """LaunchError for blocks and clusters that no device has."""
     size = math.prod(block)
-    if size > _MAX_THREADS:
-        raise LaunchError(f"{name}: block {block} has {size} threads, and at most {_MAX_THREADS} are possible")
+    if size > MOST_THREADS:
+        raise LaunchError(f"{name}: block {block} has {size} threads, and at most {MOST_THREADS} are possible")
     if block[2] > _MAX_BLOCK_Z:
         raise LaunchError(f"{name}: block {block} has extent {block[2]} along z, and at most {_MAX_BLOCK_Z} are "
                           f"possible", hint="put threads along x and y")

@@ -13,6 +13,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from moye.atoms.atom import MmaOp
+from moye.atoms.hardware import WARPGROUP
 from moye.cuda.printing.context import Kernel
 from moye.cuda.printing.dispatch import prints
 from moye.cuda.printing.expressions import Text, infix, scaled, total
@@ -25,7 +26,7 @@ from moye.ir.nodes import Buffer, Extent, Literal, Operand, TileRef, Value
 from moye.layout import size
 
 Step = tuple[Text, Extent]
-_UNIT, _THREADS = 16, 128
+_UNIT = 16
 _MODES = {0: 0, 128: 1, 64: 2, 32: 3}
 _ROW = 16
 _WHAT = "warpgroup products (wgmma)"
@@ -187,14 +188,14 @@ def warpgroup(kernel: Kernel, op: ops.Binary) -> Text | None:
 
 def _groups(operand: Operand) -> int | None:
     """A constant number of threads in warpgroups; None if they are not whole."""
-    if not isinstance(operand, Literal) or not operand.dtype.is_integer or operand.value % _THREADS:
+    if not isinstance(operand, Literal) or not operand.dtype.is_integer or operand.value % WARPGROUP:
         return None
-    return int(operand.value) // _THREADS
+    return int(operand.value) // WARPGROUP
 
 
 def declaration(kernel: Kernel) -> str:
     """The number of the thread's warpgroup, at the start of the kernel, where all lanes are."""
-    return f"const int {kernel.warpgroup} = __shfl_sync(0xffffffffu, threadIdx.x / {_THREADS}, 0);"
+    return f"const int {kernel.warpgroup} = __shfl_sync(0xffffffffu, threadIdx.x / {WARPGROUP}, 0);"
 
 
 # --- fences and waits ------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from typing import Any
 
 import moye as mo
 from moye.kernels.gemm.simt import config as simt_config
-from moye.kernels.gemm.simt.config import DOUBLE, FLOAT, SMS, TileConfig
+from moye.kernels.gemm.simt.config import DOUBLE, FLOAT, TileConfig
 from moye.kernels.gemm.simt.kernel import gemm_simt
 from moye.kernels.gemm.sm90 import config as warpgroup_config
 from moye.kernels.gemm.sm90.config import WarpgroupConfig
@@ -37,7 +37,7 @@ def _unfit(config: mo.Config, *, A: Any, B: Any, **_: Any) -> bool | str:
     if not simt_config.fits(tile, M, N, K):
         return "the tile does not divide the problem"
     tiles = -(-M // tile.bM) * -(-N // tile.bN)
-    if config["splits"] > 1 and (K // tile.bK < 4 * config["splits"] or tiles > _WAVES * SMS):
+    if config["splits"] > 1 and (K // tile.bK < 4 * config["splits"] or tiles > _WAVES * mo.multiprocessors(a)):
         return "too little along K to split"
     return False
 

@@ -17,20 +17,16 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from moye.atoms.hardware import BANK_BITS, BANKS, ROW_BITS, WARP
 from moye.errors import LayoutError
-from moye.layout.analysis.requests import WARP, Request, access_bits, aligned, ranges, requests
+from moye.layout.analysis.requests import Request, access_bits, aligned, ranges, requests
 from moye.layout.coords import idx2crd
 from moye.layout.tables import AnyLayout, offsets, plain
 from moye.layout.tuples import IntTuple
 
-BANKS = 32
-BANK_BITS = 32
-ROW_BITS = 128
-"""Bits of one row of a matrix that ldmatrix loads."""
-
 # Each 8x8 matrix takes the addresses of 8 threads, one per row (PTX ISA, ldmatrix).
 _MATRIX = {f"{name}{suffix}": rows for name in ("ldmatrix", "stmatrix")
-           for suffix, rows in (("", 32), (".x1", 8), (".x2", 16), (".x4", 32))}
+           for suffix, rows in (("", WARP), (".x1", 8), (".x2", 16), (".x4", 32))}
 ACCESSES = ("ld", "st", *_MATRIX)
 
 

@@ -14,10 +14,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
+from moye.atoms.hardware import SECTOR
 from moye.errors import LayoutError
 from moye.layout.algebra import composition
 from moye.layout.analysis.banks import BankReport, bank_conflicts
-from moye.layout.analysis.sectors import SECTOR, SectorReport, sectors_per_request
+from moye.layout.analysis.sectors import SectorReport, sectors_per_request
 from moye.layout.divide import logical_divide, zipped_divide
 from moye.layout.inverse import right_inverse
 from moye.layout.layout import Layout, make_layout, rank, size

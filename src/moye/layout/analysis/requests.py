@@ -15,11 +15,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from moye.atoms.hardware import WARP
 from moye.errors import AlignmentError, LayoutError
 from moye.layout.layout import rank, size
 from moye.layout.tables import AnyLayout, offsets
 
-WARP = 32
 WIDTHS = (8, 16, 32, 64, 128)
 
 

@@ -16,11 +16,11 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass
 
+from moye.atoms.hardware import SECTOR
 from moye.errors import AlignmentError, LayoutError
 from moye.layout.analysis.requests import Request, access_bits, aligned, ranges, requests
 from moye.layout.tables import AnyLayout
 
-SECTOR = 32
 """Bytes of a sector."""
 
 

@@ -143,7 +143,6 @@ def _run(name: str, grid: Dim3, block: Dim3, spec: Specialised, call: Call, how:
         report.unsupported.append(str(error))
         return report
     report.findings = list(outcome.findings)
-    report.counts = [outcome.reporter.occurrences(finding) for finding in report.findings]
     report.schedules = outcome.schedules
     report.unsupported, report.not_judged = list(outcome.unsupported), (*outcome.not_judged, *spec.func.not_judged)
     report.lints, missing = simulate.lints_of(outcome, spec, grid, deep=how.lints == "deep")
@@ -163,9 +162,7 @@ def _run(name: str, grid: Dim3, block: Dim3, spec: Specialised, call: Call, how:
 def _compare(report: Report, wanted: Expectation, grid: Dim3, how: Options) -> None:
     """The separate verdict: is the result right?"""
     report.checked = (*report.checked, "the result")
-    found = wanted.wrong(grid, report.blocks, earliest=how.earliest)
-    report.findings += found
-    report.counts += [1] * len(found)
+    report.findings += wanted.wrong(grid, report.blocks, earliest=how.earliest)
 
 
 def _recorded(timeline: bool | tuple[int, ...], sample: tuple[int, ...] | None) -> tuple[int, ...]:

@@ -45,8 +45,6 @@ class Report:
     blocks: tuple[int, ...] | None = None
     schedules: int | None = None
     """How many schedules were seen; None if blocks do not signal to each other, so that one shows all."""
-    counts: list[int] = field(default_factory=list)
-    """How often each finding was seen, parallel to ``findings``; missing entries count once."""
 
     def __repr__(self) -> str:
         """The report in one line; ``str`` is all of it."""
@@ -63,8 +61,7 @@ class Report:
 
     def count(self, finding: Any) -> int:
         """How often a finding was seen: elements times threads, as far as they could be told apart."""
-        at = next((i for i, known in enumerate(self.findings) if known is finding), len(self.counts))
-        return self.counts[at] if at < len(self.counts) else 1
+        return int(getattr(finding, "count", 1))
 
     def raise_if_any(self) -> None:
         """Raise SimulationError with the first finding, if there is one."""

@@ -9,17 +9,12 @@ It counts what is certain before compiling, so it never refuses a kernel that fi
 
 from __future__ import annotations
 
+from moye.atoms.hardware import MOST_REGISTERS, REGISTER_UNIT, REGISTERS, WARP
 from moye.dtypes import Space
 from moye.ir import ops
 from moye.ir.nodes import Buffer, Func
 from moye.ir.traits import Trait
 from moye.runtime.compile import Specialised
-
-_FILE = 65536
-"""32-bit registers of a multiprocessor."""
-_MOST = 255
-_UNIT, _WARP = 8, 32
-"""Registers are given out in eights to each thread of a warp."""
 
 
 def excess(spec: Specialised, shared_limit: int) -> str:
@@ -55,9 +50,9 @@ def accumulators(func: Func) -> int:
 def register_cap(func: Func) -> int:
     """The registers that a thread can have: those of its warp group if setmaxnreg sets them, else by block size."""
     if budget := _budget(func):
-        return min(_MOST, budget)
-    warps = -(-func.threads // _WARP) * func.min_blocks
-    return min(_MOST, _FILE // (warps * _WARP) // _UNIT * _UNIT)
+        return min(MOST_REGISTERS, budget)
+    warps = -(-func.threads // WARP) * func.min_blocks
+    return min(MOST_REGISTERS, REGISTERS // (warps * WARP) // REGISTER_UNIT * REGISTER_UNIT)
 
 
 def _budget(func: Func) -> int:

@@ -14,29 +14,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from moye.atoms.hardware import WARP
 from moye.ir import ops
 from moye.sim.checks.clocks import Bools, Ints
 from moye.sim.checks.engine_verdicts import Engine
+from moye.sim.checks.judge import Spot, element, spot, tell, witnesses
 from moye.sim.checks.shared_records import ENGINE, OP_BITS, PENDING, Shadow, epoch_of, kind_of, op_of, thread_of
-from moye.sim.checks.shared_verdicts import Judge, coordinate, element
-from moye.sim.findings.finding import Finding
+from moye.sim.checks.shared_verdicts import Judge
+from moye.sim.findings.codes import hint
 from moye.sim.findings.wording import at
 
-WARP = 32
 _READERS = {"store": "store", "send": "copy on"}
 READ, WRITTEN, LOADED = "read", "written", "loaded"
 _NOUN = {READ: "read", WRITTEN: "write", LOADED: "copy"}
-_TOGETHER = "cluster_sync() between the two"
-_HINTS = {
-    "B6": "write or fill it first", "B11": "allocate it before the loop, or write it first in each iteration",
-    "B9": "wait for the copy in its block, and then cluster_sync()",
-    "C1": _TOGETHER, "C2": _TOGETHER, "D19": _TOGETHER,
-    "C3": "sync_warp() between the two", "D1": "cp_async_wait() and then cluster_sync() before the read",
-    "D6": "mbarrier_wait(barrier, stage, phase) and then cluster_sync() before the read",
-    "D13": "let the readers arrive at an mbarrier of the block that copies (cta=), for which its thread waits",
-    "D15": "tma_store_wait(0, read=True) and then cluster_sync() before the source is written",
-    "E3": "warpgroup_wait(0) and then cluster_sync() before the operand is written",
-}
 _CODES = ("C3", "C1", "C2", "D19", "B9", "D1", "D6", "D13", "D15", "E3", "B6", "B11")
 _C3, _C1, _C2, _D19, _B9, _D1, _D6, _D13, _D15, _E3, _B6, _B11 = range(len(_CODES))
 
@@ -80,7 +70,7 @@ class Scene:
     now: str
     barrier: str
     other: ops.Op | None
-    threads: tuple[int, int]
+    threads: tuple[int, ...]
     record: int
     scope: int
     """The number of the block barrier that lies between the two, 0 for none."""
@@ -126,7 +116,7 @@ class PeerJudge:
         nothing = np.zeros_like(met.unit)
         self._report(shadow, op, met, np.full(met.unit.shape, _C1), nothing, WRITTEN, WRITTEN,
                      lambda scene: f"{scene.what} is written in one statement by two threads: nothing orders "
-                                   f"{scene.then} and {scene.now}", hint="let one thread write each element")
+                                   f"{scene.then} and {scene.now}", mend=hint("C1", "together"))
 
     def missing(self, shadow: Shadow, op: ops.Op, met: Meeting, stale: bool) -> None:
         """B6: reads of what nothing has written; B11 where its owner has allocated it again since."""
@@ -168,9 +158,8 @@ class PeerJudge:
 
     def ends(self, shadow: Shadow, met: Meeting, verb: str) -> None:
         """D18: accesses that nothing orders before the end of the block whose memory it is; ``record`` is theirs."""
-        for number in np.unique(op_of(met.record)).tolist():
-            same = np.flatnonzero(op_of(met.record) == number)
-            i, op = int(same[np.argmin(met.unit[same])]), self.judge.ops[number]
+        for i, same in witnesses(op_of(met.record), met.unit):
+            op = self.judge.ops[int(op_of(met.record[i:i + 1])[0])]
             assert op is not None, "an access is an op"
             self._outlived(shadow, op, met, i, len(same), verb)
 
@@ -182,16 +171,15 @@ class PeerJudge:
         owner = self._block(met.owner[i])
         self._add(shadow, "D18", f"block {owner} may end before {self._who(verb, met.thread[i], met.actor[i], op)} of "
                   f"{self._element(shadow, met, i)} in its shared memory: no barrier of the cluster between the two",
-                  met, i, [op], (int(met.thread[i]),), count, "cluster_sync() before the kernel ends")
+                  met, i, [op], (int(met.thread[i]),), count, hint("D18"))
 
     def arrives(self, arrival: Arrival, owner: int, rank: int, actor: int, count: int) -> None:
         """D18: an arrival at an mbarrier of a block that may have ended."""
         who, thread = self._block(owner), int(arrival.thread[rank, owner])
         message = f"block {who} may end before the arrival by thread {thread} of block {self._block(actor)}" \
                   f"{at(arrival.op)} at its {arrival.name}: no barrier of the cluster between the two"
-        self.judge.reporter.add(Finding(
-            "D18", message, (arrival.op.loc,), who, (thread,), arrival.name.partition("(")[0], None,
-            "a barrier of the cluster before the kernel ends; a relaxed one will do"), count)
+        tell(self.judge.reporter, "D18", message, [arrival.op], who, (thread,), Spot(arrival.name.partition("(")[0]),
+             hint("D18", "arrival"), count)
 
     def early(self, shadow: Shadow, op: ops.Op, met: Meeting, verb: str) -> None:
         """D18: accesses to the memory of a block that may not have started."""
@@ -199,24 +187,18 @@ class PeerJudge:
         who, what = self._who(verb, met.thread[i], met.actor[i], op), self._element(shadow, met, i)
         self._add(shadow, "D18", f"block {self._block(met.owner[i])} may start after {who} of {what} in its shared "
                   f"memory: no barrier of the cluster before it", met, i, [op], (int(met.thread[i]),), len(met.unit),
-                  "cluster_sync() before the first access to another block")
+                  hint("D18", "early"))
 
     # --- reports -----------------------------------------------------------------------------------------------------
 
     def _report(self, shadow: Shadow, op: ops.Op, met: Meeting, codes: Ints, scope: Ints, verb: str, before: str,
-                tell: Callable[[Scene], str], *, hint: str | None = None, swapped: bool = False) -> None:
+                words: Callable[[Scene], str], *, mend: str | None = None, swapped: bool = False) -> None:
         keys = (codes.astype(np.int64) << OP_BITS) | op_of(met.record)
-        for key in np.unique(keys):
-            same = np.flatnonzero(keys == key)
-            i = int(same[np.argmin(met.unit[same])])
+        for i, same in witnesses(keys, met.unit):
             scene = self._scene(shadow, op, met, i, _CODES[int(codes[i])], int(scope[i]), verb, before)
-            points = [op] if scene.other is None else [scene.other, op]
-            threads = scene.threads if scene.other is not None else scene.threads[1:]
-            if swapped:                                 # the write comes first
-                points, threads = points[::-1], threads[::-1]
             inside = met.actor[i] == met.rival[i] and scene.code in ("C1", "C2")
-            self._add(shadow, scene.code, tell(scene), met, i, points, threads, len(same),
-                      hint or ("sync_threads() between the two" if inside else _HINTS[scene.code]))
+            self._add(shadow, scene.code, words(scene), met, i, [scene.other, op], scene.threads, len(same),
+                      mend or (hint("C1") if inside else hint(scene.code, "cluster")), swapped)
 
     def _scene(self, shadow: Shadow, op: ops.Op, met: Meeting, i: int, code: str, scope: int, verb: str,
                before: str) -> Scene:
@@ -229,7 +211,8 @@ class PeerJudge:
         return Scene(code, f"{self._element(shadow, met, i)} of block {self._block(met.owner[i])}", then,
                      self._who(verb, thread, met.actor[i], op),
                      f"sync_warp among the lanes of warp {thread // WARP}" if code == "C3" else
-                     "barrier" if inside else "barrier of the cluster", other, (rival, thread), int(record[0]), scope)
+                     "barrier" if inside else "barrier of the cluster", other,
+                     (thread,) if other is None else (rival, thread), int(record[0]), scope)
 
     def _who(self, verb: str, thread: Ints | int, column: Ints | int, op: ops.Op | None) -> str:
         """``the read by thread 5 of block (1, 0, 0) at line 47``"""
@@ -239,11 +222,10 @@ class PeerJudge:
         return element(shadow.buffer, int(met.unit[i]) * shadow.unit)
 
     def _block(self, column: Ints | int) -> tuple[int, ...]:
-        return tuple(int(x) for x in self.judge.block_ids[int(column)])
+        return self.judge.block(column)
 
-    def _add(self, shadow: Shadow, code: str, message: str, met: Meeting, i: int, points: Sequence[ops.Op],
-             threads: tuple[int, ...], count: int, hint: str) -> None:
-        self.judge.reporter.add(Finding(
-            code, message, tuple(op.loc for op in points), self._block(met.owner[i]), threads, shadow.buffer.name,
-            coordinate(shadow.buffer, int(met.unit[i]) * shadow.unit),
-            hint + self.more if "cluster_sync" in hint else hint), count)
+    def _add(self, shadow: Shadow, code: str, message: str, met: Meeting, i: int, points: Sequence[ops.Op | None],
+             threads: tuple[int, ...], count: int, mend: str, swapped: bool = False) -> None:
+        tell(self.judge.reporter, code, message, points, self._block(met.owner[i]), threads,
+             spot(shadow.buffer, int(met.unit[i]) * shadow.unit),
+             mend + self.more if "cluster_sync" in mend else mend, count, swapped=swapped)

@@ -16,29 +16,13 @@ from moye.ir import ops
 from moye.ir.nodes import Ref
 from moye.sim.checks.clocks import Bools, Ints
 from moye.sim.checks.engine_records import BulkWaits
+from moye.sim.checks.judge import Spot, element, spot, tell, witnesses
 from moye.sim.checks.shared_records import ENGINE, Shadow, epoch_of, kind_of, op_of, thread_of
-from moye.sim.checks.shared_verdicts import Clashes, Judge, coordinate, element
+from moye.sim.checks.shared_verdicts import Clashes, Judge
 from moye.sim.checks.stage_verdicts import StageJudge, passed, released
 from moye.sim.checks.stages import Stages
-from moye.sim.findings.finding import Finding
+from moye.sim.findings.codes import hint
 from moye.sim.findings.wording import at, crowd
-
-_HINTS = {
-    "B9": "wait for the mbarrier of the copy before the memory is used again",
-    "C1": "let the writer arrive at a barrier that the reader waits at",
-    "D6": "mbarrier_wait(barrier, stage, phase) before the tile is read",
-    "D8": "flip the parity each time the ring of stages wraps around",
-    "D10": "fence_mbarrier_init() and then sync_threads() after mbarrier_init",
-    "D12": "fence_proxy_async() in the threads that write, then a barrier, then the asynchronous read",
-    "D12 over": "fence_proxy_async() in the threads that write, then a barrier, then the copy",
-    "D13": "let the readers arrive at an mbarrier that the thread which copies waits for",
-    "D14": "fence_proxy_async() in the threads that write, before the barrier",
-    "D15": "tma_store_wait(0, read=True) and then a barrier before the source is written again",
-    "D16": "let the thread that stores wait, and then a barrier",
-    "E3": "warpgroup_wait(0) before the stage is released",
-    "F1": "arrive at the barrier after the warpgroup_wait for the products that read the stage",
-}
-_RECEIVED = "mbarrier_wait in the block that receives, and then cluster_sync() or mbarrier_arrive(bars, i, cta=)"
 
 
 @dataclass(slots=True)
@@ -71,24 +55,19 @@ class EngineJudge:
         self.pipelines = StageJudge(self, stages)
 
     def add(self, code: str, message: str, points: Sequence[ops.Op | None], block: int, threads: tuple[int, ...],
-            shadow: Shadow | None, unit: int, count: int, *, tensor: str = "", hint: str = "") -> None:
+            shadow: Shadow | None, unit: int, count: int, *, tensor: str = "", mend: str = "") -> None:
         """Report one."""
-        where = None if shadow is None else coordinate(shadow.buffer, unit * shadow.unit)
-        self.judge.reporter.add(Finding(
-            code, message, tuple(op.loc for op in points if op is not None), self.block(block), threads,
-            shadow.buffer.name if shadow is not None else tensor, where, hint or _HINTS[code]), count)
+        where = Spot(tensor) if shadow is None else spot(shadow.buffer, unit * shadow.unit)
+        tell(self.judge.reporter, code, message, points, self.block(block), threads, where,
+             mend or hint(code, "engine"), count)
 
     def block(self, column: int) -> tuple[int, ...]:
-        return tuple(int(x) for x in self.judge.block_ids[column])
+        return self.judge.block(column)
 
     def _each(self, clashes: Clashes) -> list[tuple[int, int]]:
         """(a witness, how many) per op of the earlier access and kind: the lowest unit."""
         keys = op_of(clashes.record) * 4 + kind_of(clashes.record)
-        found = []
-        for key in np.unique(keys):
-            same = np.flatnonzero(keys == key)
-            found.append((int(same[np.argmin(clashes.unit[same])]), len(same)))
-        return found
+        return [(i, len(same)) for i, same in witnesses(keys, clashes.unit)]
 
     def what(self, shadow: Shadow, clashes: Clashes, i: int) -> str:
         return f"{element(shadow.buffer, int(clashes.unit[i]) * shadow.unit)} of block " \
@@ -128,8 +107,7 @@ class EngineJudge:
                  f"{int(maker[block])}{at(op)}, with no barrier since thread {thread} waits for it"
                  f"{'' if wait is None else at(wait.op)}: it may be waiting still",
                  [None if wait is None else wait.op, op], block, (thread, int(maker[block])), None, 0, int(bad.sum()),
-                 tensor=op.ref.buffer.name,
-                 hint="initialise it once, before the loop, or after a sync_threads()")
+                 tensor=op.ref.buffer.name)
 
     def unordered_init_there(self, op: ops.Op, ref: Ref, number: int, lane: tuple[int, int], init: ops.Op,
                              maker: tuple[int, int], count: int) -> None:
@@ -137,7 +115,7 @@ class EngineJudge:
         self.add("D10", f"thread {lane[0]} of block {self.block(lane[1])} uses {ref.buffer.name}({number}) of block "
                  f"{self.block(maker[1])}{at(op)} with no barrier of the cluster since thread {maker[0]} of that "
                  f"block initialised it{at(init)}", [init, op], lane[1], (maker[0], lane[0]), None, 0, count,
-                 tensor=ref.buffer.name, hint="fence_mbarrier_init() and then cluster_sync() after mbarrier_init")
+                 tensor=ref.buffer.name, mend=hint("D10", "cluster"))
 
     # --- accesses ----------------------------------------------------------------------------------------------------
 
@@ -145,20 +123,20 @@ class EngineJudge:
         """An asynchronous read of what is not there, or not known to be."""
         early = (kind_of(clashes.record) == ENGINE) & (clashes.record != 0)
         if early.any():
-            self.unwaited(shadow, op, _some(clashes, early), "read", engines)
+            self.unwaited(shadow, op, clashes.pick(early), "read", engines)
         rest, never = ~early, clashes.record == 0
-        if self.pipelines.unfilled(shadow, op, _some(clashes, never)):
+        if self.pipelines.unfilled(shadow, op, clashes.pick(never)):
             rest &= ~never
         if rest.any():
-            self.judge.read(shadow, op, _some(clashes, rest), "read")
+            self.judge.read(shadow, op, clashes.pick(rest), "read")
 
     def write(self, shadow: Shadow, op: ops.Op, clashes: Clashes, verb: str, engines: Sequence[Engine]) -> None:
         """A write over what is not known to have been written."""
         early = (kind_of(clashes.record) == ENGINE) & (clashes.record != 0)
         if early.any():
-            self.unwaited(shadow, op, _some(clashes, early), verb, engines)
+            self.unwaited(shadow, op, clashes.pick(early), verb, engines)
         if not early.all():
-            self.judge.write(shadow, op, _some(clashes, ~early), verb)
+            self.judge.write(shadow, op, clashes.pick(~early), verb)
 
     def unwaited(self, shadow: Shadow, op: ops.Op, clashes: Clashes, verb: str, engines: Sequence[Engine]) -> None:
         """D6, or D8 where the wait was for another phase, F1 where the stage was released since; B9 for writes."""
@@ -225,13 +203,13 @@ class EngineJudge:
                     self.pipelines.unacquired(shadow, op, clashes, i, count, stage):
                 return
             other, thread, block = self.op(clashes, i), int(clashes.actor[i]), int(clashes.block[i])
-            points, hint = [other, op], ""
+            points, mend = [other, op], ""
             what = f"{self.what(shadow, clashes, i)} is overwritten{at(op)}"
             by = "the copy" if isinstance(op, ops.AnyBulk) else "the write"
             if engine.kind == "products":
                 code, points, message = self._over_products(shadow, op, clashes, i, engine, stage)
             elif engine.kind == "send":
-                code, hint = "D15", _RECEIVED
+                code, mend = "D15", hint("D15", "sent")
                 message = (f"{what} while the copy{at(other)} may still read it: {by} by thread {thread} is not "
                            f"ordered after a wait for {engine.name}, on which the copy completes")
             else:
@@ -243,7 +221,7 @@ class EngineJudge:
                 if wait is not None:
                     points.insert(1, wait)
                 message = f"{what} while the store{at(other)} may still read it: {why}"
-            self.add(code, message, points, block, (thread,), shadow, int(clashes.unit[i]), count, hint=hint)
+            self.add(code, message, points, block, (thread,), shadow, int(clashes.unit[i]), count, mend=mend)
 
     def _over_products(self, shadow: Shadow, op: ops.Op, clashes: Clashes, i: int, engine: Engine,
                        stage: int) -> tuple[str, list[ops.Op | None], str]:
@@ -279,10 +257,10 @@ class EngineJudge:
             else:
                 why = f"no fence_proxy_async() of thread {writer} since it wrote it{at(other)}"
             follows = "which may not see the write" if verb == "read" else "and the write may still come after it"
-            hint = _HINTS["D12 over"] if code == "D13" else ""
+            mend = hint(code, "proxy")
             head = f"{self.what(shadow, lost.clashes, i)} is {verb} by the {what}{at(op)}"
             self.add(code, f"{head}, {follows}: {why}", [other, op], int(lost.clashes.block[i]),
-                     (number, int(lost.clashes.actor[i])), shadow, int(lost.clashes.unit[i]), count, hint=hint)
+                     (number, int(lost.clashes.actor[i])), shadow, int(lost.clashes.unit[i]), count, mend=mend)
 
 
 def _not_waited(bulk: BulkWaits, engine: Engine, group: int, block: int,
@@ -298,10 +276,6 @@ def _not_waited(bulk: BulkWaits, engine: Engine, group: int, block: int,
         return "D16", f"the wait{at(stranger.op)} is by {who}, and only {engine.name}, which issued it, can wait " \
                       f"for it", stranger.op
     return "D15", why, None
-
-
-def _some(clashes: Clashes, keep: Bools) -> Clashes:
-    return Clashes(clashes.unit[keep], clashes.block[keep], clashes.record[keep], clashes.actor[keep])
 
 
 def _first(lanes: Bools) -> tuple[int, int]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from moye.atoms.hardware import WARP, WARPGROUP
 from moye.ir import ops
 from moye.ir.nodes import Buffer, Func, Ref, TileRef
 from moye.sim.checks.clocks import Bools, Ints
@@ -20,9 +21,8 @@ from moye.sim.checks.footprint import Footprint
 from moye.sim.checks.shared_proxies import Proxies, renewed
 from moye.sim.checks.shared_records import ENGINE, Shadow, epoch_of, kind_of, pack, put, renew, take, thread_of
 from moye.sim.checks.stages import Stages
-from moye.sim.findings.wording import WARP
 
-_CHUNK, _WARPGROUP = 16, 128
+_CHUNK = 16
 
 
 class Engines:
@@ -272,10 +272,10 @@ class Engines:
     def products_done(self, lanes: Bools, limit: Ints) -> None:
         """Warpgroups know that their products of the groups below ``limit`` (T, B) are complete."""
         for engine, entry in enumerate(self.all):
-            first = entry.major * _WARPGROUP
+            first = entry.major * WARPGROUP
             if entry.kind == "products" and lanes[first].any():
                 only = np.zeros_like(lanes)
-                only[first:first + _WARPGROUP] = lanes[first:first + _WARPGROUP]
+                only[first:first + WARPGROUP] = lanes[first:first + WARPGROUP]
                 who, epoch = self._heard(only, np.maximum(limit[first], 0))
                 self.checker.clocks.hear(engine, who, epoch)
 

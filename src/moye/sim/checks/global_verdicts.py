@@ -17,37 +17,23 @@ from math import prod
 
 import numpy as np
 
+from moye.atoms.hardware import WARP
 from moye.dtypes import Space
 from moye.ir import ops
 from moye.ir.nodes import Buffer, Func, Value
 from moye.sim.checks.clocks import Bools, Ints
 from moye.sim.checks.global_records import UnitTracks
 from moye.sim.checks.global_regions import ATOMIC, READ, STRONG, WRITE, tensors_of
-from moye.sim.findings.finding import Coordinate, Finding, Reporter
+from moye.sim.checks.judge import Spot, tell, witnesses
+from moye.sim.findings.codes import hint
+from moye.sim.findings.finding import Reporter
 from moye.sim.findings.wording import at
 from moye.sim.flow.once import once_per_func
 from moye.sim.flow.segments import polls
 from moye.sim.values.memory import Global
 
-WARP = 32
 KEPT = 4096
 """Clashes of one pair of program points that are kept until the class is known."""
-HINTS = {
-    "C1": "sync_threads() between the two", "C2": "sync_threads() between the reads and the next write",
-    "C3": "sync_warp() between the two",
-    "B9": "tma_store_wait(0, read=False) before it is written again",
-    "B9 read": "cp_async_wait() in the thread that copies, and then a barrier, before it is written",
-    "B9 load": "mbarrier_wait for the copy before its source is written",
-    "D12": "fence_proxy_async() in the threads that write, before the barrier or the flag that orders the two",
-    "D1": "tma_store_wait(0, read=False) in the thread that stores, then a barrier",
-    "D3": "sync_threads() after tma_store_wait(0, read=False)",
-    "D17": "tma_store_wait(0, read=False), which waits until what is stored has been written",
-    "D19": 'scope="gpu"',
-    "G1": "let one block write each element",
-    "G2": "mo.atomic_add, or a slice of a workspace for each block",
-    "G3": 'sync_threads(), then signal with order="release"; wait with order="acquire", then sync_threads()',
-    "G5": "read from another array than the one that is written",
-}
 _DONE = {WRITE: "written", READ: "read", ATOMIC: "updated atomically", STRONG: "read"}
 
 
@@ -118,6 +104,8 @@ def _signals(op: ops.Op, used: frozenset[int]) -> bool:
 
 Place = Callable[[int], tuple[int, int, int]]
 """The coordinates of a block, from its position among those that run."""
+Lane = tuple[tuple[int, int, int], int]
+"""Block and thread."""
 
 
 class Conflicts:
@@ -151,86 +139,66 @@ class Conflicts:
                 self._inside(clash.pick(at), "D3" if stored else "C3" if same else "C2" if late else "C1", late)
 
     def _inside(self, clash: Clash, code: str, late: bool) -> None:
-        i = int(np.argmin(clash.unit))
-        packing, where = clash.tracks.packing, self.place(int(clash.blocks()[0][i]))
-        actor, rival = (int(packing.thread(r[i:i + 1])[0]) for r in (clash.record, clash.rival))
-        what, coordinate = self._element(clash, i)
-        other = self._op(clash, i)
+        (where, actor), (_, rival), what, spot, other = self._witness(clash)
         why = (f"both are lanes of warp {actor // WARP}, and there is no sync_warp" if code == "C3"
                else "there is no barrier")
         alias = " through " + " or ".join(sorted(tensor.name for tensor in tensors_of(other))) if self._aliased(clash) \
             else ""
         head = f"{what} in global memory is {_DONE[clash.kind]} by thread {actor} of block {where}"
-        hint: str | None = HINTS[code]
+        mend = hint(code, "store")
         if clash.together:
-            text, hint = f"{head} and by thread {rival} in one statement: two writes that nothing orders", \
-                "let one thread write each element"
+            text, mend = f"{head} and by thread {rival} in one statement: two writes that nothing orders", \
+                hint("C1", "together")
         elif late:
             text = f"{head} while thread {rival} may still be reading it{alias}: {why} between that read and this write"
         else:
             text = f"{head} while nothing orders it after the write by thread {rival}{alias}: {why} between them"
-        locs, threads = (other.loc, clash.op.loc), (rival, actor)
-        if late:
-            locs, threads = locs[::-1], threads[::-1]
         if alias and not clash.together:
-            hint = f"pass arguments that do not overlap, or {hint}"
+            mend = f"pass arguments that do not overlap, or {mend}"
         with self.reporter.agreed(clash.agree):
-            self.reporter.add(Finding(code, text, locs, where, threads, clash.buffer.name, coordinate, hint),
-                              len(clash.unit))
+            tell(self.reporter, code, text, [other, clash.op], where, (rival, actor), spot, mend, len(clash.unit),
+                 swapped=late)
 
     def unfinished(self, clash: Clash, store: ops.AnyBulk, wait: ops.BulkWait | None) -> None:
         """D17: the thread that stored has waited (``wait``) for the read of the source alone; D1, B9: not at all."""
-        i = int(np.argmin(clash.unit))
-        packing, (mine, other) = clash.tracks.packing, (self.place(int(blocks[i])) for blocks in clash.blocks())
-        actor, rival = (int(packing.thread(r[i:i + 1])[0]) for r in (clash.record, clash.rival))
-        what, coordinate = self._element(clash, i)
+        (mine, actor), (other, rival), what, spot, _ = self._witness(clash)
         code = "D17" if wait is not None else "D1" if clash.kind in (READ, STRONG) else "B9"
         who = f"thread {rival}" if mine == other else f"thread {rival} of block {other}"
         why = f"the wait{at(wait)} of {who} is over as soon as the store has read its source" if wait is not None else \
             f"{who}, which stores it, has not waited for it"
         text = (f"{what} in global memory is {_act(clash.kind, mine, actor)}{at(clash.op)}, but the store{at(store)} "
                 f"may not have written it: {why}")
-        points = (store, clash.op) if wait is None else (store, wait, clash.op)
-        self.reporter.add(Finding(code, text, tuple(op.loc for op in points), mine, (rival, actor),
-                                  clash.buffer.name, coordinate, HINTS[code]), len(clash.unit))
+        tell(self.reporter, code, text, [store, wait, clash.op], mine, (rival, actor), spot, hint(code, "store"),
+             len(clash.unit))
 
     def lasting(self, clash: Clash, copy: ops.Op, waited: bool | None) -> None:
         """B9: written while a copy may still read it, C2 where others have waited for that; None: cp.async."""
-        i = int(np.argmin(clash.unit))
-        packing, where = clash.tracks.packing, self.place(int(clash.blocks()[0][i]))
-        actor, rival = (int(packing.thread(r[i:i + 1])[0]) for r in (clash.record, clash.rival))
-        what, coordinate = self._element(clash, i)
+        (where, actor), (_, rival), what, spot, _ = self._witness(clash)
         code, kind = "C2" if waited else "B9", "bulk copy" if isinstance(copy, ops.AnyBulk) else "asynchronous copy"
         why = f"no barrier lies between a wait for the copy and thread {actor}" if waited else \
             f"thread {rival}, which issued it, has not waited for it" if waited is None else \
             "nobody has waited for the mbarrier on which it completes"
         text = (f"{what} in global memory is {_act(clash.kind, where, actor)}{at(clash.op)}, while the {kind}{at(copy)}"
                 f" may still be reading it: {why}")
-        hint = HINTS["C2"] if waited else HINTS["B9 read"] if waited is None else HINTS["B9 load"]
-        self.reporter.add(Finding(code, text, (copy.loc, clash.op.loc), where, (rival, actor), clash.buffer.name,
-                                  coordinate, hint), len(clash.unit))
+        mend = hint(code, "source" if waited is None else "load")
+        tell(self.reporter, code, text, [copy, clash.op], where, (rival, actor), spot, mend, len(clash.unit))
 
     def unfenced(self, clash: Clash, fenced: bool) -> None:
         """D12: written by threads and read by a bulk copy, with no proxy fence in between; D13: overwritten by one.
 
         D14 where threads have ``fenced``, but not in between.
         """
-        packing, number = clash.tracks.packing, clash.tracks.packing.op(clash.rival)
-        for one in np.unique(number).tolist():
-            part = clash.pick(np.flatnonzero(number == one))
-            i = int(np.argmin(part.unit))
-            here, there = (self.place(int(blocks[i])) for blocks in part.blocks())
-            actor, writer = (int(packing.thread(r[i:i + 1])[0]) for r in (part.record, part.rival))
-            what, coordinate = self._element(part, i)
-            other, over = self._op(part, i), part.kind == WRITE
+        for _, same in witnesses(clash.tracks.packing.op(clash.rival), clash.unit):
+            part, over = clash.pick(same), clash.kind == WRITE
+            (here, actor), (there, writer), what, spot, other = self._witness(part)
             who = f"thread {writer}" if here == there else f"thread {writer} of block {there}"
             verb = "overwritten" if over else "read"
             text = (f"{what} in global memory is {verb} by the copy{at(part.op)} of thread {actor} of block {here}, "
                     f"which goes through the asynchronous proxy: no fence_proxy_async() lies between the write by {who}"
                     f"{at(other)} and the copy")
             code = "D14" if fenced else "D13" if over else "D12"
-            self.reporter.add(Finding(code, text, (other.loc, part.op.loc), here, (writer, actor),
-                                      part.buffer.name, coordinate, HINTS["D12"]), len(part.unit))
+            tell(self.reporter, code, text, [other, part.op], here, (writer, actor), spot, hint("D12", "global"),
+                 len(part.unit))
 
     # --- between blocks ----------------------------------------------------------------------------------------------
 
@@ -311,24 +279,23 @@ class Conflicts:
         mine, other = (self.place(int(blocks[i])) for blocks in clash.blocks())
         threads = tuple(int(packing.thread(r[i:i + 1])[0]) for r in (clash.rival, clash.record)) \
             if packing.detail else ()
-        what, coordinate = self._element(clash, i)
+        what, spot = self._element(clash, i)
         earlier = self._op(clash, i)
         through = sorted(tensor.name for tensor in tensors_of(earlier))
         alias = f" through {' or '.join(through)}" if self._aliased(clash) else ""
         acts = [_act(clash.rival_kind, other, threads[0] if threads else None) + alias,
                 _act(clash.kind, mine, threads[1] if threads else None)]
-        locs = (earlier.loc, clash.op.loc)
-        if clash.rival_kind in (READ, STRONG):          # the write comes first
-            locs, threads, acts = locs[::-1], threads[::-1], acts[::-1]
-        why, hint = _WHY[code], HINTS[code]
+        late = clash.rival_kind in (READ, STRONG)
+        acts = acts[::-1] if late else acts             # the write comes first
+        why, mend = _WHY[code], hint(code)
         if code in ("G1", "G3", "G5") and not clash.together and self._one_cluster(clash, i):
-            why, hint = ": no barrier of their cluster lies between the two", "cluster_sync() between the two"
+            why, mend = ": no barrier of their cluster lies between the two", hint("G3", "cluster")
             if self.remote and not self.signals:
                 why += ", and an arrival at the mbarrier of another block hands over shared memory alone"
-                hint = 'mo.fence(scope="cluster") before the arrival and after the wait, or cluster_sync()'
+                mend = hint("G3", "arrival")
         text = f"{what} is {acts[0]} and {acts[1]}{why}"
         with self.reporter.agreed(clash.agree):
-            self.reporter.add(Finding(code, text, locs, mine, threads, clash.buffer.name, coordinate, hint), count)
+            tell(self.reporter, code, text, [earlier, clash.op], mine, threads, spot, mend, count, swapped=late)
 
     def _one_cluster(self, clash: Clash, i: int) -> bool:
         mine, other = (int(blocks[i]) for blocks in clash.blocks())
@@ -336,15 +303,22 @@ class Conflicts:
 
     # --- words -------------------------------------------------------------------------------------------------------
 
+    def _witness(self, clash: Clash) -> tuple[Lane, Lane, str, Spot, ops.Op]:
+        """The lowest unit: who accesses it now and who did before, its name, the element, the earlier op."""
+        i = int(np.argmin(clash.unit))
+        now, before = ((self.place(int(blocks[i])), int(clash.tracks.packing.thread(record[i:i + 1])[0]))
+                       for blocks, record in zip(clash.blocks(), (clash.record, clash.rival), strict=True))
+        return now, before, *self._element(clash, i), self._op(clash, i)
+
     def _op(self, clash: Clash, i: int) -> ops.Op:
         """The op of the earlier access."""
         return self.ops[int(clash.tracks.packing.op(clash.rival[i:i + 1])[0]) - 1]
 
-    def _element(self, clash: Clash, i: int) -> tuple[str, Coordinate | None]:
+    def _element(self, clash: Clash, i: int) -> tuple[str, Spot]:
         memory, region = self.memory(clash.buffer), clash.tracks.region
         offset = (region.start + int(clash.unit[i]) * region.unit - memory.address) // memory.itemsize
         coordinate = memory.coordinate(offset)
-        return f"{clash.buffer.name}({', '.join(map(str, coordinate))})", coordinate
+        return f"{clash.buffer.name}({', '.join(map(str, coordinate))})", Spot(clash.buffer.name, coordinate)
 
 
 _WHY = {

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from moye.atoms.hardware import WARP
 from moye.dtypes import Space
 from moye.ir.nodes import Buffer, Func, Ref, TileRef
 from moye.ir.ops import Alloc, AnyBulk, CpAsyncWait, Fence, Load, MbarrierWait, NamedBarrier, Op, Store, Wgmma
@@ -67,7 +68,7 @@ class SharedChecker:
     """Checks the shared memory of one batch of blocks that run ``func`` with ``threads`` threads each."""
 
     def __init__(self, func: Func, threads: int, blocks: int, reporter: Reporter, block_ids: Ints, *,
-                 warp: int = 32) -> None:
+                 warp: int = WARP) -> None:
         self.threads = threads
         self.blocks = blocks
         self.cluster = prod(func.cluster_dim)

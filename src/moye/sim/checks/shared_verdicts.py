@@ -14,35 +14,21 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from moye.errors import Loc
-from moye.ir.nodes import Buffer, Func
+from moye.ir.nodes import Func
 from moye.ir.ops import Op
 from moye.sim.checks.barrier_reuse import Unordered
 from moye.sim.checks.clocks import Bools, Ints
 from moye.sim.checks.copy_groups import CopyGroups
+from moye.sim.checks.judge import Spot, element, spot, tell, witnesses
 from moye.sim.checks.shared_records import OP_BITS, PENDING, WAITED, Shadow, kind_of, op_of, thread_of
-from moye.sim.findings.finding import Coordinate, Finding, Reporter, coordinate_of
+from moye.sim.findings.codes import hint, hint_between_roles
+from moye.sim.findings.finding import Reporter
 from moye.sim.findings.wording import at, crowd, trips_of
 from moye.sim.flow.roles import role_of, same_side
 
 ORDER = ("D1", "D2", "D3", "D4", "B9", "C3", "C1", "C2", "B6", "B11")
 _D1, _D2, _D3, _D4, _B9, _C3, _C1, _C2, _B6, _B11 = range(len(ORDER))
 
-HINTS = {
-    "D1": "cp_async_wait() and then sync_threads() before the read",
-    "D3": "sync_threads() after cp_async_wait()",
-    "D4": "sync_threads() between the last read of the stage and the copy that refills it",
-    "B9": "cp_async_wait() and then sync_threads() before the memory is used again",
-    "C1": "sync_threads() between the two",
-    "C2": "sync_threads() between the reads and the next write",
-    "C3": "sync_warp() between the two",
-    "B6": "write or fill it first",
-    "C1 roles": "a barrier that both roles come to: the writers arrive at it (barrier_arrive or mbarrier_arrive) and "
-                "the readers wait there",
-    "C2 roles": "a second barrier, \"empty\": the readers arrive there after the read, and the writers wait there "
-                "before they write again",
-    "B11": "allocate it before the loop to keep its contents, or write it first in each iteration",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +73,10 @@ class Scene:
     """The wait for an asynchronous copy."""
 
     @property
+    def threads(self) -> tuple[int, ...]:
+        return (self.actor,) if self.other is None else (self.rival, self.actor)
+
+    @property
     def here(self) -> str:
         return f"{self.what} of block {self.block}"
 
@@ -111,7 +101,7 @@ _READ = "read"
 NOUNS = {"read": "read", "written": "write", "copied": "asynchronous copy", "updated": "atomic update"}
 
 
-Tell = Callable[[Scene], tuple[str, str | None]]
+Words = Callable[[Scene], tuple[str, str | None]]
 
 
 class Judge:
@@ -135,6 +125,10 @@ class Judge:
             number = self._numbers[id(op)] = len(self.ops)
             self.ops.append(op)
         return number
+
+    def block(self, column: Ints | int) -> tuple[int, ...]:
+        """The coordinates of a block."""
+        return tuple(int(x) for x in self.block_ids[int(column)])
 
     # --- classes -----------------------------------------------------------------------------------------------------
 
@@ -169,14 +163,13 @@ class Judge:
 
     def two_groups(self, op: Op, number: int, lost: Unordered) -> None:
         """C5: threads arrive at a barrier that others have passed, and nothing orders the two."""
-        size, block = len(lost.arrives), tuple(int(x) for x in self.block_ids[lost.column])
+        size, block = len(lost.arrives), self.block(lost.column)
         later, first = (crowd(np.flatnonzero(mask).tolist(), size) for mask in (lost.arrives, lost.passed))
         what = f"named barrier {number}" if number else "barrier 0, which is that of sync_threads,"
-        self.reporter.add(Finding(
-            "C5", f"{later} of block {block} and {first} use {what} in an order that nothing decides: no barrier "
-            f"between {first} passing it{at(lost.before)} and {later} arriving{at(op)}", (lost.before.loc, op.loc),
-            block, (int(lost.passed.argmax()), int(lost.arrives.argmax())), "", None,
-            "give each group a named barrier of its own"))
+        tell(self.reporter, "C5", f"{later} of block {block} and {first} use {what} in an order that nothing decides: "
+             f"no barrier between {first} passing it{at(lost.before)} and {later} arriving{at(op)}",
+             [lost.before, op], block, (int(lost.passed.argmax()), int(lost.arrives.argmax())), Spot(""),
+             hint("C5", "groups"))
 
     def _sync(self, clashes: Clashes, code: int) -> Ints:
         return np.where(clashes.thread // self.warp == clashes.actor // self.warp, _C3, code)
@@ -190,32 +183,25 @@ class Judge:
 
     # --- reports -----------------------------------------------------------------------------------------------------
 
-    def _report(self, shadow: Shadow, op: Op, clashes: Clashes, codes: Ints, verb: str, tell: Tell) -> None:
+    def _report(self, shadow: Shadow, op: Op, clashes: Clashes, codes: Ints, verb: str, words: Words) -> None:
         whole = _whole_block(codes, op_of(clashes.record))
         keys = (whole.astype(np.int64) << OP_BITS) | op_of(clashes.record)
-        for key in np.unique(keys):
-            same = np.flatnonzero(keys == key)
-            witness = np.flatnonzero((keys == key) & (codes == whole))
-            i = int(witness[np.argmin(clashes.unit[witness])])
-            scene = self._scene(shadow, op, clashes, i, ORDER[int(key) >> OP_BITS], verb)
-            message, hint = tell(scene)
-            hint = self._between_roles(scene) or hint
-            first, second = _points(scene)
-            threads = (scene.actor,) if scene.other is None else (scene.rival, scene.actor)
-            locs = (first,) if second is None else (first, second)
-            if tell is _tell_overwrite:                 # the write comes first
-                locs, threads = locs[::-1], threads[::-1]
-            byte = scene.unit * shadow.unit
-            self.reporter.add(Finding(scene.code, message, locs, scene.block, threads, shadow.buffer.name,
-                                      coordinate(shadow.buffer, byte), hint), len(same))
+        for _, same in witnesses(keys, clashes.unit):
+            clear = same[codes[same] == whole[same]]
+            i = int(clear[np.argmin(clashes.unit[clear])])
+            scene = self._scene(shadow, op, clashes, i, ORDER[int(keys[i]) >> OP_BITS], verb)
+            message, mend = words(scene)
+            tell(self.reporter, scene.code, message, [scene.other, op], scene.block, scene.threads,
+                 spot(shadow.buffer, scene.unit * shadow.unit), self._between_roles(scene) or mend, len(same),
+                 swapped=words is _tell_overwrite)
 
     def _between_roles(self, scene: Scene) -> str | None:
         """What to do where the two ops are in two roles, which have no block barrier in common."""
-        hint = HINTS.get(f"{scene.code} roles")
-        if hint is None or scene.other is None or scene.other is scene.op:
+        mend = hint_between_roles(scene.code)
+        if mend is None or scene.other is None or scene.other is scene.op:
             return None
         branch = role_of(self.func, scene.op)
-        return None if branch is None or same_side(branch, scene.op, scene.other) else hint
+        return None if branch is None or same_side(branch, scene.op, scene.other) else mend
 
     def _scene(self, shadow: Shadow, op: Op, clashes: Clashes, i: int, code: str, verb: str) -> Scene:
         unit, column, record = int(clashes.unit[i]), int(clashes.block[i]), clashes.record[i:i + 1]
@@ -224,7 +210,7 @@ class Judge:
             wait = self.ops[int(shadow.copies.wait_op[unit, column])]
         actor = int(clashes.actor[i])
         return Scene(code, element(shadow.buffer, unit * shadow.unit), actor, int(clashes.thread[i]),
-                     tuple(int(x) for x in self.block_ids[column]), op, self.ops[int(op_of(record)[0])], verb,
+                     self.block(column), op, self.ops[int(op_of(record)[0])], verb,
                      unit, column, actor // self.warp, wait)
 
     # --- words -------------------------------------------------------------------------------------------------------
@@ -232,24 +218,22 @@ class Judge:
     def _tell_read(self, shadow: Shadow, scene: Scene) -> tuple[str, str | None]:
         if scene.code == "B6" and (made := self._barrier(shadow, scene)) is not None:
             return (f"{scene.here} is {scene.verb} by thread {scene.actor}{at(scene.op)}, but it is an mbarrier since "
-                    f"its initialisation{at(made)}, and holds no data", "keep data and mbarriers apart; mbarrier_wait "
-                    "looks at its phase")
+                    f"its initialisation{at(made)}, and holds no data", hint("B6", "mbarrier"))
         if scene.code == "B6":
             return f"{scene.here} is {scene.verb} by thread {scene.actor}{at(scene.op)} before anything wrote it", \
-                HINTS["B6"]
+                hint("B6")
         if scene.code == "B11":
             return (f"{scene.here} is {scene.verb} by thread {scene.actor}{at(scene.op)}, but {shadow.buffer.name} was "
                     f"allocated again{at(shadow.allocated)} and nothing has written it since {scene.then}",
-                    HINTS["B11"])
+                    hint("B11"))
         if scene.code == "D1":
-            return f"{scene.here} is {scene.verb} while a copy into it is in flight: {_not_waited(scene)}", HINTS["D1"]
+            return f"{scene.here} is {scene.verb} while a copy into it is in flight: {_not_waited(scene)}", hint("D1")
         if scene.code == "D4":
             return (f"{scene.here} is {scene.verb} while a copy into it is in flight: {scene.then} overwrites what an "
-                    "earlier copy had brought and nobody had read", "copy into a stage that has been read, after a "
-                    "sync_threads() that follows the reads")
+                    "earlier copy had brought and nobody had read", hint("D4", "unread"))
         if scene.code == "D2":
-            why, hint = self._too_permissive(shadow, scene)
-            return f"{scene.here} is {scene.verb} while a copy into it may be in flight: {why}", hint
+            why, mend = self._too_permissive(shadow, scene)
+            return f"{scene.here} is {scene.verb} while a copy into it may be in flight: {why}", mend
         return _tell_unordered(scene)
 
     def _barrier(self, shadow: Shadow, scene: Scene) -> Op | None:
@@ -295,33 +279,33 @@ def _tell_unordered(scene: Scene) -> tuple[str, str | None]:
     """C1, C3 and D3 of reads and writes alike."""
     if scene.code == "D3":
         return (f"{scene.here} may be {scene.verb} before {scene.then} has arrived: no barrier between the wait of "
-                f"thread {scene.rival}{at(scene.wait)} and {scene.now}", HINTS["D3"])
+                f"thread {scene.rival}{at(scene.wait)} and {scene.now}", hint("D3"))
     return (f"{scene.here} may be {scene.verb} before it is written: no {scene.barrier} between {scene.then} and "
-            f"{scene.now}", HINTS[scene.code])
+            f"{scene.now}", hint(scene.code))
 
 
 def _tell_write(scene: Scene) -> tuple[str, str | None]:
     if scene.code == "B9":
-        return f"{scene.here} is {scene.verb} while a copy into it is in flight: {_not_waited(scene)}", HINTS["B9"]
+        return f"{scene.here} is {scene.verb} while a copy into it is in flight: {_not_waited(scene)}", hint("B9")
     if scene.code == "D3":
         return _tell_unordered(scene)
     return (f"{scene.here} is written twice in an order that nothing decides: no {scene.barrier} between {scene.then} "
-            f"and {scene.now}", HINTS[scene.code])
+            f"and {scene.now}", hint(scene.code))
 
 
 def _tell_overwrite(scene: Scene) -> tuple[str, str | None]:
     return (f"{scene.here} may be overwritten while it is still being read: no {scene.barrier} between the read by "
-            f"thread {scene.rival}{at(scene.other)} and {scene.now}", HINTS[scene.code])
+            f"thread {scene.rival}{at(scene.other)} and {scene.now}", hint(scene.code))
 
 
 def _tell_overtaken(scene: Scene) -> tuple[str, str | None]:
     return (f"{scene.here} may be overwritten while it is still being read: no {scene.barrier} between {scene.now} and "
-            f"the next write by thread {scene.rival}{at(scene.other)}", HINTS[scene.code])
+            f"the next write by thread {scene.rival}{at(scene.other)}", hint(scene.code))
 
 
 def _tell_twice(scene: Scene) -> tuple[str, str | None]:
     return (f"{scene.here} is written by threads {scene.rival} and {scene.actor} in one statement{at(scene.op)}: "
-            f"nothing orders the two", "let one thread write each element")
+            f"nothing orders the two", hint("C1", "together"))
 
 
 def _not_waited(scene: Scene) -> str:
@@ -330,19 +314,3 @@ def _not_waited(scene: Scene) -> str:
         return (f"thread {scene.actor} has no cp_async_wait() between its asynchronous copy{at(scene.other)} and its "
                 f"{NOUNS[scene.verb]}{at(scene.op)}")
     return f"no cp_async_wait() of thread {scene.rival} between {scene.then} and {scene.now}"
-
-
-def _points(scene: Scene) -> tuple[Loc, Loc | None]:
-    return (scene.op.loc, None) if scene.other is None else (scene.other.loc, scene.op.loc)
-
-
-def coordinate(buffer: Buffer, byte: int) -> Coordinate | None:
-    return coordinate_of(buffer, byte * 8 // buffer.dtype.bits)
-
-
-def element(buffer: Buffer, byte: int) -> str:
-    """``sA(17, 3)``, or the byte where the layout has no element (padding)."""
-    where = coordinate(buffer, byte)
-    if where is None:
-        return f"byte {byte} of {buffer.name}"
-    return f"{buffer.name}({', '.join(map(str, where))})"

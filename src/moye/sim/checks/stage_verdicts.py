@@ -13,23 +13,21 @@ from typing import Protocol
 
 import numpy as np
 
+from moye.atoms.hardware import WARP, WARPGROUP
 from moye.ir import ops
 from moye.ir.nodes import Buffer
 from moye.sim.checks.shared_records import Shadow, epoch_of, op_of
 from moye.sim.checks.shared_verdicts import Clashes
 from moye.sim.checks.stages import Lapse, Stages, Wait
-from moye.sim.findings.wording import WARP, at
-
-_WARPGROUP = 128
-_RELEASE = "arrive at the barrier after the last read of the stage"
-_ACQUIRE = "let the thread that fills a stage wait for the barrier at which its readers arrive"
+from moye.sim.findings.codes import hint
+from moye.sim.findings.wording import at
 
 
 class Tells(Protocol):
     """Who reports, and knows the words for an element."""
 
     def add(self, code: str, message: str, points: Sequence[ops.Op | None], block: int, threads: tuple[int, ...],
-            shadow: Shadow | None, unit: int, count: int, *, tensor: str = "", hint: str = "") -> None: ...
+            shadow: Shadow | None, unit: int, count: int, *, tensor: str = "", mend: str = "") -> None: ...
     def block(self, column: int) -> tuple[int, ...]: ...
     def what(self, shadow: Shadow, clashes: Clashes, i: int) -> str: ...
     def op(self, clashes: Clashes, i: int) -> ops.Op | None: ...
@@ -71,11 +69,12 @@ class StageJudge:
             message = (f"{head}{at(op)}, but thread {lapse.thread} has released it{at(lapse.arrival)} with no wait for "
                        f"the tile that was there")
             self.tells.add("F1", message, [lapse.arrival, op], block, (lapse.thread, thread), shadow, unit, count,
-                           tensor=full.name, hint=_RELEASE)
+                           tensor=full.name, mend=hint("F1", "release"))
         elif lapse.wait is None:
             message = (f"{head}{at(op)}, but nobody has waited for {name}, where it is released, since it was filled "
                        f"before")
-            self.tells.add("F1", message, [op], block, (thread,), shadow, unit, count, tensor=full.name, hint=_ACQUIRE)
+            self.tells.add("F1", message, [op], block, (thread,), shadow, unit, count,
+                           tensor=full.name, mend=hint("F1", "acquire"))
         else:
             message = (f"{head}{at(op)}, but nobody has released it since it was filled before: the wait"
                        f"{at(lapse.wait.op)} for {name} passes because {passed(lapse.wait, block)}")
@@ -107,7 +106,7 @@ class StageJudge:
                    f"{released(lapse, reader)}, for which thread {copier} waits before it fills the "
                    f"stage again{at(op)}")
         self.tells.add("F1", message, [lapse.arrival, other, op], int(clashes.block[i]), (reader, copier), shadow,
-                       int(clashes.unit[i]), len(same), hint=_RELEASE)
+                       int(clashes.unit[i]), len(same), mend=hint("F1", "release"))
         self.stages.tell(_full(op).id, "F1")
         return True
 
@@ -122,8 +121,7 @@ class StageJudge:
         message = (f"block {self.tells.block(block)} fills all {full.elements} stages of {smem.buffer.name}{at(op)}, "
                    f"and has {len(used)} k-tile{'s' if len(used) > 1 else ''}: nobody waits for {named}, and the block "
                    f"ends while copies into the stage{'s' if len(rest) > 1 else ''} are under way")
-        self.tells.add("F2", message, [op, used[min(used)].op], block, (thread,), None, 0, 1, tensor=smem.buffer.name,
-                       hint="fill as many stages as there are k-tiles, if these are fewer")
+        self.tells.add("F2", message, [op, used[min(used)].op], block, (thread,), None, 0, 1, tensor=smem.buffer.name)
         return True
 
     # --- who reads ---------------------------------------------------------------------------------------------------
@@ -139,7 +137,7 @@ class StageJudge:
         message = (f"{self.tells.what(shadow, clashes, i)} is read by thread {thread}{at(op)} after "
                    f"{released(lapse, thread)}, and the copy{at(copy)} may have overwritten it")
         self.tells.add("F1", message, [lapse.arrival, op, copy], block, (thread,), shadow, int(clashes.unit[i]), count,
-                       hint=_RELEASE)
+                       mend=hint("F1", "release"))
         self.stages.tell(full[0], "F1")
         return True
 
@@ -171,8 +169,8 @@ class StageJudge:
         """Who of a warpgroup has released the stage that its products read, and whether before they were issued."""
         thread, block = int(clashes.actor[i]), int(clashes.block[i])
         _, wait = self.stages.filled(_full(op), stage, thread, block)
-        first = warpgroup * _WARPGROUP
-        lapse = None if wait is None else self.stages.arrived(wait, block, slice(first, first + _WARPGROUP))
+        first = warpgroup * WARPGROUP
+        lapse = None if wait is None else self.stages.arrived(wait, block, slice(first, first + WARPGROUP))
         if lapse is None:
             return None
         group = int(epoch_of(clashes.record[i:i + 1])[0]) - 1
@@ -198,5 +196,5 @@ def _full(op: ops.AnyBulk) -> Buffer:
 
 def _mates(op: ops.Op, thread: int) -> slice:
     """The threads that act together with one: its warpgroup for wgmma, else its warp."""
-    size = _WARPGROUP if isinstance(op, ops.Wgmma) else WARP
+    size = WARPGROUP if isinstance(op, ops.Wgmma) else WARP
     return slice(thread // size * size, thread // size * size + size)

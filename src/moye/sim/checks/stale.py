@@ -293,4 +293,4 @@ class Again:
             "B8", f"{buffer.name}{shown} keeps what an earlier run of this {what} left there, because its {why} is "
             f"false for thread {left.thread} of block {left.block}, and the stale value is used: with another one in "
             f"its place {output} changes", (left.op.loc,), left.block, (left.thread,), buffer.name, coordinate,
-            hint), left.count)
+            hint, left.count))

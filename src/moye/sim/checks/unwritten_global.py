@@ -64,4 +64,4 @@ class Unwritten:
         self.reporter.add(Finding(
             "B6", f"{name} in global memory is read by thread {thread} of block {where}{at(op)}, and nothing has "
             f"written it: {buffer.name} holds nothing when the kernel starts", (op.loc,), where, (thread,), buffer.name,
-            coordinate, "write it first, or clear it before the launch"), int(bad.sum()))
+            coordinate, "write it first, or clear it before the launch", int(bad.sum())))

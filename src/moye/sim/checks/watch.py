@@ -100,7 +100,7 @@ class Watch:
         """One violation; ``lane`` is (thread, block of the batch)."""
         block = None if lane is None else self.block(lane[1])
         threads = () if lane is None else (lane[0],)
-        self.reporter.add(Finding(code, message, (op.loc,), block, threads, tensor, coordinate, hint), count)
+        self.reporter.add(Finding(code, message, (op.loc,), block, threads, tensor, coordinate, hint, count))
 
     def block(self, column: int) -> tuple[int, ...]:
         """The coordinates of a block of the batch."""

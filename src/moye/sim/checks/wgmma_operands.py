@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from moye.atoms.hardware import WARPGROUP
 from moye.dtypes import Space
 from moye.ir import ops
 from moye.ir.nodes import Func, Ref, TileRef
@@ -19,8 +20,6 @@ from moye.sim.checks.shared_records import ENGINE, kind_of, thread_of
 from moye.sim.findings.wording import at
 from moye.sim.values.masks import Mask
 from moye.sim.values.memory import Array, Fragment
-
-_WARPGROUP = 128
 
 
 class Site(Protocol):
@@ -112,7 +111,7 @@ class ProductChecks:
             held = self.held.setdefault(fragment.buffer.id, Held(fragment))
             group = np.zeros(active.shape, np.int64)
             for w, block, number in zip(issued.lead, issued.block, issued.group, strict=True):
-                group[w * _WARPGROUP:(w + 1) * _WARPGROUP, block] = number
+                group[w * WARPGROUP:(w + 1) * WARPGROUP, block] = number
             held.group[rows] = np.where(active, group, held.group[rows])
             held.results[rows], held.op = result, op
         self._operands(product, issued)
@@ -158,7 +157,7 @@ class ProductChecks:
         """Report E5: the product adds to what was never set."""
         adds = np.zeros_like(active)
         for w, block, fresh in zip(issued.lead, issued.block, issued.fresh, strict=True):
-            adds[w * _WARPGROUP:(w + 1) * _WARPGROUP, block] = not fresh
+            adds[w * WARPGROUP:(w + 1) * WARPGROUP, block] = not fresh
         if not adds.any():
             return
         held = self.held.get(product.fragment.buffer.id)
@@ -182,9 +181,9 @@ class ProductChecks:
             ref, start = (product.op.a, issued.a) if a else (product.op.b, issued.b)
             for w in np.unique(issued.lead).tolist():
                 mine = issued.lead == w
-                first = w * _WARPGROUP
+                first = w * WARPGROUP
                 # One thread of each history suffices: the others of its group are ordered alike.
-                groups, which = np.unique(clocks.group[first:first + _WARPGROUP], return_index=True)
+                groups, which = np.unique(clocks.group[first:first + WARPGROUP], return_index=True)
                 times = len(groups)
                 boxes = Reads(np.tile(first + which, int(mine.sum())), *(
                     np.repeat(x[mine], times) for x in (issued.block, start, issued.group)))
@@ -193,7 +192,7 @@ class ProductChecks:
     def wait(self, op: ops.WgmmaWait, lanes: Array, limit: Array) -> None:
         """warpgroup_wait: groups below the limit (T, B) are complete."""
         if self.watch.meter is not None:
-            for lead in np.flatnonzero(lanes[::_WARPGROUP, 0]).tolist():
+            for lead in np.flatnonzero(lanes[::WARPGROUP, 0]).tolist():
                 self.watch.meter.products.wait(op, lead, self.watch.checker.engines.stages.moment)
         for number, held in self.held.items():
             done = (held.group >= 0) & (held.group < limit) & lanes

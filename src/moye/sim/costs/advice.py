@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from moye.atoms.hardware import WARP, Hardware
 from moye.dtypes import Space
 from moye.ir import ops
 from moye.ir.nodes import Func, TensorParam
 from moye.layout import Swizzle
-from moye.layout.analysis.requests import WARP
 from moye.sim.costs import bank_conflicts, occupancy
 from moye.sim.costs.copy_waits import NEVER
 from moye.sim.costs.lint import Lint
@@ -28,21 +28,19 @@ UNCOALESCED, CONTRIBUTES = 1.5, 0.1
 """P3: sectors for one that would do, and the share of all sectors that are too many."""
 NARROW = 0.01
 """P2: the share of all requests."""
-MULTIPROCESSORS = 132
-"""The multiprocessors of an H100 or H200: blocks beyond them share one with another block."""
 _NAMES = {8: "float64", 16: "uint128"}
 
 
-def lints(meter: Meter, shared_bytes: int, compiled: Compiled | None = None, blocks: int = 1) -> list[Lint]:
-    """What one launch of so many blocks could do better."""
+def lints(meter: Meter, shared_bytes: int, compiled: Compiled | None, blocks: int, hardware: Hardware) -> list[Lint]:
+    """What one launch of so many blocks could do better on this hardware."""
     meter.waits.close()
     seen = rows(meter)
     wider = narrow(seen)
     at = {lint.locs for lint in wider}                  # a wider access is the cure of what narrow ones cost
     rest = [row for row in seen if (row.loc,) not in at]
     return [*bank_conflicts.lints(meter.func, rest), *wider, *uncoalesced(meter.func, rest), *waits(meter),
-            *products(meter, shared_bytes, compiled, blocks), *swizzles(meter),
-            *occupancy.lints(meter.func, shared_bytes, compiled)]
+            *products(meter, shared_bytes, compiled, blocks, hardware), *swizzles(meter),
+            *occupancy.lints(meter.func, shared_bytes, compiled, hardware)]
 
 
 # --- P2 --------------------------------------------------------------------------------------------------------------
@@ -168,10 +166,12 @@ def waits(meter: Meter) -> list[Lint]:
     return found
 
 
-def products(meter: Meter, shared_bytes: int, compiled: Compiled | None, blocks: int) -> list[Lint]:
+def products(meter: Meter, shared_bytes: int, compiled: Compiled | None, blocks: int,
+             hardware: Hardware) -> list[Lint]:
     """Waits for all wgmma in each step of the one warp group that multiplies, with no other block to fill the gap."""
-    resident = occupancy.occupancy(meter.func.threads, shared_bytes, compiled.registers if compiled else None).blocks
-    if len(meter.products.groups) != 1 or (resident > 1 and blocks > MULTIPROCESSORS):
+    registers = compiled.registers if compiled else None
+    resident = occupancy.occupancy(meter.func.threads, shared_bytes, registers, hardware).blocks
+    if len(meter.products.groups) != 1 or (resident > 1 and blocks > hardware.multiprocessors):
         return []
     return [Lint("P4", "warpgroup_wait(0) waits for the products of each step before the next ones are issued, whose "
                  "operands are in another stage already: the tensor cores idle in between", (steps.op.loc,), "",

@@ -14,19 +14,20 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from moye.atoms.hardware import LINE, WARP
 from moye.errors import FactError, LayoutError
 from moye.ir.nodes import Buffer, Func
 from moye.ir.ops import BulkCopy, TmaCopy, Wgmma
 from moye.layout.analysis.banks import BankRequest, bank_request
 from moye.layout.analysis.proposals import Candidate, candidates
-from moye.layout.analysis.requests import WARP, Request, ranges
+from moye.layout.analysis.requests import Request, ranges
 from moye.layout.swizzle import ComposedLayout
 from moye.layout.tables import AnyLayout, plain, static_modes, static_offset
 from moye.sim.costs.canonical_swizzles import canonical, major
 from moye.sim.costs.lint import Lint
 from moye.sim.costs.meter import NOT_READ, Traffic, Variant
 from moye.sim.costs.rows import Row
-from moye.sim.costs.wavefronts import LINE, Bools, Cost, Ints, active_lanes, by_warp, wavefronts
+from moye.sim.costs.wavefronts import Bools, Cost, Ints, active_lanes, by_warp, wavefronts
 from moye.sim.values.addressing import apply_swizzle, static_table
 
 EXCESS = 0.01

@@ -16,13 +16,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from moye.atoms.hardware import LINE
 from moye.dtypes import Space
 from moye.ir import ops
 from moye.ir.nodes import Func, Ref, TileRef
 from moye.ir.traits import Trait
 from moye.sim.costs.copy_waits import WaitWatch
 from moye.sim.costs.mixed_swizzles import SwizzleWatch
-from moye.sim.costs.wavefronts import LINE, NOTHING, WIDEST, WORD, Bools, Cost, Ints, global_cost, wavefronts
+from moye.sim.costs.wavefronts import NOTHING, WIDEST, WORD, Bools, Cost, Ints, global_cost, wavefronts
 from moye.sim.costs.wgmma_waits import ProductWatch
 from moye.sim.flow.once import once_per_func
 from moye.sim.values.masks import Mask

@@ -2,25 +2,24 @@
 
 In: threads and shared memory of a block; registers and spills where the kernel has been compiled.  Out: lints.
 
-The numbers are those of sm_90 (CUDA C++ Programming Guide, compute capabilities): 228 KB of shared memory of which a
-block pays 1 KB more than it has, 65536 registers, 2048 threads, 32 blocks.
+The numbers are those of the architecture that the launch is checked for, ``Hardware``.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from moye.atoms.hardware import MOST_GIVEN, REGISTERS, WARP, WARP_REGISTERS, Hardware
 from moye.dtypes import Space
 from moye.errors import Loc
 from moye.ir import ops
 from moye.ir.nodes import Func
 from moye.ir.traits import Trait
-from moye.passes.register_budgets import MOST, at_launch
+from moye.passes.register_budgets import at_launch
 from moye.sim.costs.lint import Lint
 
-SHARED, RESERVED, THREADS, BLOCKS, REGISTERS, WARP = 228 << 10, 1 << 10, 2048, 32, 65536, 32
 FEW_WARPS = 8
-"""Warps on a multiprocessor (of 64) that hide little latency: two on each of its four schedulers."""
+"""Warps on a multiprocessor that hide little latency: two on each of its four schedulers."""
 FEW_BLOCKS, MANY_WARPS = 3, 32
 """One block more matters where there are few."""
 NEAR = 0.05
@@ -54,24 +53,25 @@ class Occupancy:
         return self.blocks * -(-self.threads // WARP)
 
 
-def occupancy(threads: int, shared: int, registers: int | None = None) -> Occupancy:
+def occupancy(threads: int, shared: int, registers: int | None, hardware: Hardware) -> Occupancy:
     """How many blocks of this kind run on one multiprocessor at once."""
-    warps = -(-threads // WARP)
-    by_registers = BLOCKS if not registers else REGISTERS // (-(-registers * WARP // 256) * 256 * warps)
-    by_shared = BLOCKS if not shared else SHARED // (-(-shared // 128) * 128 + RESERVED)
-    return Occupancy(threads, min(BLOCKS, THREADS // (warps * WARP)), min(BLOCKS, by_shared), min(BLOCKS, by_registers))
+    warps, most, unit = -(-threads // WARP), hardware.blocks, hardware.shared_unit
+    by_registers = most if not registers else \
+        REGISTERS // (-(-registers * WARP // WARP_REGISTERS) * WARP_REGISTERS * warps)
+    by_shared = most if not shared else hardware.shared // (-(-shared // unit) * unit + hardware.reserved)
+    return Occupancy(threads, min(most, hardware.warps // warps), min(most, by_shared), min(most, by_registers))
 
 
-def lints(func: Func, shared: int, compiled: Compiled | None) -> list[Lint]:
+def lints(func: Func, shared: int, compiled: Compiled | None, hardware: Hardware) -> list[Lint]:
     """P8 where few warps are left, or a little less would let one block more in; P6 where local memory is used."""
     found = []
-    now = occupancy(func.threads, shared, compiled.registers if compiled else fewest_registers(func))
+    now = occupancy(func.threads, shared, compiled.registers if compiled else fewest_registers(func), hardware)
     tight = now.by_shared < min(now.by_threads, now.by_registers)
-    if tight and now.blocks and (lint := _shared(func, shared, now, compiled)):
+    if tight and now.blocks and (lint := _shared(func, shared, now, compiled, hardware)):
         found.append(lint)
     elif now.by_registers < min(now.by_threads, now.by_shared) and now.warps < FEW_WARPS and compiled:
         found.append(Lint("P8", f"{compiled.registers} registers a thread let {_blocks(now.blocks)} of {func.threads} "
-                          f"threads onto a multiprocessor: {now.warps} of 64 warps", _where(func),
+                          f"threads onto a multiprocessor: {now.warps} of {hardware.warps} warps", _where(func),
                           hint="smaller register tiles, or min_blocks", numbers=_numbers(now, shared)))
     if compiled and (compiled.spills or compiled.local):
         found.append(_local(func, compiled))
@@ -92,15 +92,16 @@ def _local(func: Func, compiled: Compiled) -> Lint:
                 {"spills": compiled.spills, "local": compiled.local, "registers": compiled.registers})
 
 
-def _shared(func: Func, shared: int, now: Occupancy, compiled: Compiled | None) -> Lint | None:
-    each = SHARED // (now.by_shared + 1) // 128 * 128 - RESERVED        # what one block more would leave for each
+def _shared(func: Func, shared: int, now: Occupancy, compiled: Compiled | None, hardware: Hardware) -> Lint | None:
+    unit = hardware.shared_unit                         # what one block more would leave for each:
+    each = hardware.shared // (now.by_shared + 1) // unit * unit - hardware.reserved
     overlapped = any(isinstance(op, ops.Copy) and op.atom.asynchronous for op in func.body.walk())
     near = now.by_shared <= FEW_BLOCKS and now.warps < MANY_WARPS and shared - each <= NEAR * shared
     if not near and (now.warps >= FEW_WARPS or overlapped):
         return None
     known = "" if compiled else ", if its registers allow, which are not known before it is compiled"
     message = (f"{shared} bytes of shared memory let {_blocks(now.blocks)} of {func.threads} threads onto a "
-               f"multiprocessor: {now.warps} of 64 warps")
+               f"multiprocessor: {now.warps} of {hardware.warps} warps")
     hint = f"{shared - each} bytes less let one block more in{known}" if near else \
         f"smaller tiles: {_blocks(now.by_shared + 1)} fit with {each} bytes each{known}"
     return Lint("P8", message, _where(func), _largest(func), hint, _numbers(now, shared))
@@ -112,7 +113,7 @@ def fewest_registers(func: Func) -> int:
         return at_launch(func)
     sums = {ref.buffer.id: ref.buffer.bytes for op in func.body.walk() if Trait.MULTIPLIES in op.traits
             for ref, written in op.refs() if written and ref.buffer.space is Space.REGISTER}
-    return min(sum(sums.values()) // 4, MOST)
+    return min(sum(sums.values()) // 4, MOST_GIVEN)
 
 
 def _blocks(count: int) -> str:

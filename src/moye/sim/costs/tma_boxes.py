@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from moye.atoms.hardware import SECTOR
 from moye.dtypes import int32
 from moye.ir import ops
 from moye.ir.nodes import Literal, Ref
 from moye.sim.costs.meter import Meter, Traffic
 from moye.sim.costs.wavefronts import Bools, Cost, Ints
 
-_SECTOR = 32
 _NAMES = {"load": "tma.load", "store": "tma.store", "reduce_add": "tma.reduce"}
 
 
@@ -47,7 +47,7 @@ class BoxTraffic(Traffic):
                 if there.any():
                     self.add(_sectors(elements[there], itemsize), 1)
                 continue
-            place = int(elements[0]) % _SECTOR
+            place = int(elements[0]) % SECTOR
             if place not in self.known:
                 self.known[place] = _sectors(elements, itemsize)
             self.add(self.known[place], 1)
@@ -66,5 +66,5 @@ def count(meter: Meter, op: ops.TmaCopy, address: Ints, inside: Bools, itemsize:
 
 
 def _sectors(address: Ints, itemsize: int) -> Cost:
-    touched = np.unique(np.concatenate([address // _SECTOR, (address + itemsize - 1) // _SECTOR]))
-    return Cost(1, len(touched), -(-len(address) * itemsize // _SECTOR), len(touched))
+    touched = np.unique(np.concatenate([address // SECTOR, (address + itemsize - 1) // SECTOR]))
+    return Cost(1, len(touched), -(-len(address) * itemsize // SECTOR), len(touched))

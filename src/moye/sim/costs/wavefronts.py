@@ -17,14 +17,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from moye.layout.analysis.banks import BANKS
-from moye.layout.analysis.requests import WARP
-from moye.layout.analysis.sectors import SECTOR
+from moye.atoms.hardware import BANKS, SECTOR, WARP
 
 Ints = npt.NDArray[np.signedinteger[Any]]
 Bools = npt.NDArray[np.bool_]
 WORD, WIDEST = 4, 16
-LINE = 128
 """Bytes of a line of L1, and of all banks together."""
 
 

@@ -1,10 +1,10 @@
-"""The defect classes that moye reports: one stable code and one line each.
+"""The defect classes that moye reports: one stable code, one line and the hints of each.
 
-In: nothing.  Out: ``CODES``, a table from code to title and to when the class is found; ``GROUPS``, the names that
-MOYE_CHECK chooses from.
+In: nothing.  Out: ``CODES``, a table from code to title and to when the class is found; ``hint``, what would mend it;
+``GROUPS``, the names that MOYE_CHECK chooses from.
 
->>> CODES["D3"].title
-'waited for, but no block barrier before other threads read'
+>>> CODES["D3"].title, hint("D3")
+('waited for, but no block barrier before other threads read', 'sync_threads() after cp_async_wait()')
 
 Which class a violation gets is decided where it is found; where classes overlap the most specific wins.
 """
@@ -114,6 +114,98 @@ def _parse(table: str) -> dict[str, Code]:
 
 
 CODES: dict[str, Code] = _parse(_TABLE)
+
+# code, where it is found (-: anywhere else), what would mend it
+_HINTS = """
+B6  -         write or fill it first
+B6  mbarrier  keep data and mbarriers apart; mbarrier_wait looks at its phase
+B9  -         cp_async_wait() and then sync_threads() before the memory is used again
+B9  engine    wait for the mbarrier of the copy before the memory is used again
+B9  cluster   wait for the copy in its block, and then cluster_sync()
+B9  store     tma_store_wait(0, read=False) before it is written again
+B9  source    cp_async_wait() in the thread that copies, and then a barrier, before it is written
+B9  load      mbarrier_wait for the copy before its source is written
+B11 -         allocate it before the loop to keep its contents, or write it first in each iteration
+B11 cluster   allocate it before the loop, or write it first in each iteration
+C1  -         sync_threads() between the two
+C1  roles     a barrier that both roles come to: the writers arrive at it (barrier_arrive or mbarrier_arrive) and the \
+readers wait there
+C1  together  let one thread write each element
+C1  cluster   cluster_sync() between the two
+C2  -         sync_threads() between the reads and the next write
+C2  roles     a second barrier, "empty": the readers arrive there after the read, and the writers wait there before \
+they write again
+C2  cluster   cluster_sync() between the two
+C3  -         sync_warp() between the two
+C4  -         let every thread of the block reach sync_threads, or use barrier_sync(id, count) among some of them
+C5  -         count the threads that arrive and those that wait at the barrier, and no others
+C5  groups    give each group a named barrier of its own
+C6  -         let every lane of the mask reach it
+D1  -         cp_async_wait() and then sync_threads() before the read
+D1  cluster   cp_async_wait() and then cluster_sync() before the read
+D1  store     tma_store_wait(0, read=False) in the thread that stores, then a barrier
+D3  -         sync_threads() after cp_async_wait()
+D3  store     sync_threads() after tma_store_wait(0, read=False)
+D4  -         sync_threads() between the last read of the stage and the copy that refills it
+D4  unread    copy into a stage that has been read, after a sync_threads() that follows the reads
+D6  -         mbarrier_wait(barrier, stage, phase) before the tile is read
+D6  cluster   mbarrier_wait(barrier, stage, phase) and then cluster_sync() before the read
+D7  -         expect the bytes that the copies of one phase bring, no more and no less
+D8  -         flip the parity each time the ring of stages wraps around
+D8  deadlock  wait for the parity of each phase in turn, 0 first, or 1 where the first phase is free
+D9  -         initialise the mbarrier with the number of arrivals that come in each phase
+D10 -         fence_mbarrier_init() and then sync_threads() after mbarrier_init
+D10 cluster   fence_mbarrier_init() and then cluster_sync() after mbarrier_init
+D11 -         initialise it once, before the loop, or after a sync_threads()
+D12 -         fence_proxy_async() in the threads that write, then a barrier, then the asynchronous read
+D12 global    fence_proxy_async() in the threads that write, before the barrier or the flag that orders the two
+D13 -         let the readers arrive at an mbarrier that the thread which copies waits for
+D13 proxy     fence_proxy_async() in the threads that write, then a barrier, then the copy
+D13 cluster   let the readers arrive at an mbarrier of the block that copies (cta=), for which its thread waits
+D14 -         fence_proxy_async() in the threads that write, before the barrier
+D15 -         tma_store_wait(0, read=True) and then a barrier before the source is written again
+D15 sent      mbarrier_wait in the block that receives, and then cluster_sync() or mbarrier_arrive(bars, i, cta=)
+D15 cluster   tma_store_wait(0, read=True) and then cluster_sync() before the source is written
+D16 -         let the thread that stores wait, and then a barrier
+D17 -         tma_store_wait(0, read=False), which waits until what is stored has been written
+D18 -         cluster_sync() before the kernel ends
+D18 arrival   a barrier of the cluster before the kernel ends; a relaxed one will do
+D18 early     cluster_sync() before the first access to another block
+D19 -         scope="gpu"
+D19 cluster   cluster_sync() between the two
+D20 -         multicast= is a mask of ranks in the cluster: name every block that waits for the bytes
+E3  -         warpgroup_wait(0) before the stage is released
+E3  cluster   warpgroup_wait(0) and then cluster_sync() before the operand is written
+E6  -         let all 128 threads of the warpgroup reach it
+F1  -         arrive at the barrier after the warpgroup_wait for the products that read the stage
+F1  release   arrive at the barrier after the last read of the stage
+F1  acquire   let the thread that fills a stage wait for the barrier at which its readers arrive
+F1  deadlock  let those who arrive wait first for a barrier at which the others arrive once they are through
+F2  -         fill as many stages as there are k-tiles, if these are fewer
+F3  -         let both sides go through equally many phases of each barrier
+F4  -         one of them must arrive before it waits
+F5  -         let the readers release every stage that is filled for them, or tell the one who fills them to stop
+F7  -         barrier_sync(id, count) among the threads of the role
+G1  -         let one block write each element
+G2  -         mo.atomic_add, or a slice of a workspace for each block
+G3  -         sync_threads(), then signal with order="release"; wait with order="acquire", then sync_threads()
+G5  -         read from another array than the one that is written
+G3  cluster   cluster_sync() between the two
+G3  arrival   mo.fence(scope="cluster") before the arrival and after the wait, or cluster_sync()
+"""
+
+_MENDS = {(code, where): text for code, where, text in (row.split(maxsplit=2) for row in _HINTS.strip().splitlines())}
+
+
+def hint(code: str, where: str = "-") -> str:
+    """What would mend a violation of this class that is found there; else what mends the class anywhere."""
+    return _MENDS.get((code, where)) or _MENDS[code, "-"]
+
+
+def hint_between_roles(code: str) -> str | None:
+    """What would mend it where the two accesses are in two roles, if the class has a hint for that."""
+    return _MENDS.get((code, "roles"))
+
 
 GROUPS: dict[str, frozenset[str]] = {
     "bounds": frozenset({"B1", "B2"}),

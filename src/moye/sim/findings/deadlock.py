@@ -14,26 +14,12 @@ from typing import Literal as OneOf
 
 from moye.errors import Loc
 from moye.ir import ops
+from moye.sim.findings.codes import hint
 from moye.sim.findings.wording import at, bracketed, crowd, several
 
 SHOWN = 6
 """The most groups that are told before "more"."""
 
-HINTS = {
-    "C4": "let every thread of the block reach sync_threads, or use barrier_sync(id, count) among some of them",
-    "C5": "count the threads that arrive and those that wait at the barrier, and no others",
-    "C6": "let every lane of the mask reach it",
-    "D7": "expect the bytes that the copies of one phase bring, no more and no less",
-    "D8": "wait for the parity of each phase in turn, 0 first, or 1 where the first phase is free",
-    "D20": "multicast= is a mask of ranks in the cluster: name every block that waits for the bytes",
-    "D9": "initialise the mbarrier with the number of arrivals that come in each phase",
-    "E6": "let all 128 threads of the warpgroup reach it",
-    "F1": "let those who arrive wait first for a barrier at which the others arrive once they are through",
-    "F3": "let both sides go through equally many phases of each barrier",
-    "F4": "one of them must arrive before it waits",
-    "F5": "let the readers release every stage that is filled for them, or tell the one who fills them to stop",
-    "F7": "barrier_sync(id, count) among the threads of the role",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +141,7 @@ class Deadlock:
 
     @property
     def hint(self) -> str:
-        return HINTS[self.code]
+        return hint(self.code, "deadlock")
 
     @property
     def told(self) -> tuple[Waiter, ...]:

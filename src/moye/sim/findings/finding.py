@@ -14,7 +14,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from moye.errors import FactError, Loc, SimulationError
 from moye.ir.nodes import Buffer, Func
@@ -27,7 +27,10 @@ Coordinate = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One violation: the program points (the write first), the block, the threads in the same order, the element."""
+    """One violation: the program points (the write first), the block, the threads in the same order, the element.
+
+    ``count``: how often it was seen (elements x threads, as far as they were told apart).
+    """
 
     code: str
     message: str
@@ -37,6 +40,7 @@ class Finding:
     tensor: str
     coordinate: Coordinate | None
     hint: str | None
+    count: int = field(default=1, compare=False)
 
     @property
     def title(self) -> str:
@@ -80,7 +84,7 @@ class Reporter:
         self._agree = False
         self.judged: set[tuple[str, Loc]] = set()
         """(tensor, place) of the accesses whose coordinates were found outside: their memory is not counted again."""
-        self._counts: dict[tuple[str, str, tuple[str, ...]], int] = {}
+        self._places: dict[tuple[str, str, tuple[str, ...]], int] = {}
 
     @contextmanager
     def agreed(self, agree: bool) -> Iterator[None]:
@@ -91,8 +95,8 @@ class Reporter:
         finally:
             self._agree = False
 
-    def add(self, finding: Finding, count: int = 1, *, fatal: bool = False) -> None:
-        """Keep the finding, unless one with the same code, tensor and source lines is there: then count it.
+    def add(self, finding: Finding, *, fatal: bool = False) -> None:
+        """Keep the finding, unless one with the same code, tensor and source lines is there: then count it there.
 
         ``fatal``: the kernel cannot go on, so that its class is not asked for.
         """
@@ -103,17 +107,14 @@ class Reporter:
             if all((known.code, known.tensor, known.lines) != key for known in self.advice):
                 self.advice.append(replace(finding, message=f"{finding.message}; both write the same value"))
             return
-        seen = self._counts.get(key, 0)
-        self._counts[key] = seen + count
-        if seen:
+        place = self._places.setdefault(key, len(self.findings))
+        if place < len(self.findings):
+            known = self.findings[place]
+            self.findings[place] = replace(known, count=known.count + finding.count)
             return
         self.findings.append(finding)
         if self.stop_on_first:
             raise StopSimulation(finding)
-
-    def occurrences(self, finding: Finding) -> int:
-        """The number of times that the violation was seen (elements x threads, as far as they were told apart)."""
-        return self._counts.get((finding.code, finding.tensor, finding.lines), 0)
 
 
 def coordinate_of(buffer: Buffer, element_offset: int) -> Coordinate | None:

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from moye.atoms.hardware import WARP
 from moye.ir.ops import Op
 
-WARP = 32
 SHOWN = 4
 """The most runs of threads that are named before "others"."""
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from moye.atoms.hardware import WARP
 from moye.ir import ops
 from moye.ir.nodes import Block, Func, Operand, Value
 from moye.ir.traits import Trait
-from moye.sim.findings.wording import WARP
 
 _THREAD = ("thread_x", "thread_y", "thread_z")
 

@@ -16,6 +16,7 @@ from typing import Literal as OneOf
 
 import numpy as np
 
+from moye.atoms.hardware import DEFAULT_ARCH, Hardware, of
 from moye.dtypes import DType
 from moye.errors import ArgumentError, UnsupportedError
 from moye.ir import ops
@@ -24,6 +25,7 @@ from moye.sim.checks.dependent_launches import Dependence, Prior
 from moye.sim.checks.global_races import GlobalMemory
 from moye.sim.checks.stale import Stale
 from moye.sim.costs.meter import Meter
+from moye.sim.costs.occupancy import occupancy
 from moye.sim.findings.finding import Finding, Reporter
 from moye.sim.flow.segments import name_of
 from moye.sim.machine.schedules import Schedule
@@ -36,8 +38,6 @@ from moye.sim.values.scalars import to_scalar
 
 __all__ = ["Argument", "Finding", "Hooks", "Launch", "Outcome", "Reporter"]
 
-MULTIPROCESSORS, THREADS_EACH, SHARED_EACH, BLOCKS_EACH = 132, 2048, 227 << 10, 32
-"""The limits of an H100 or H200, which say how many blocks run at once."""
 Argument = TensorArg | int | float | bool
 
 
@@ -48,10 +48,12 @@ class Hooks:
     ``asynchronous`` is when asynchronous copies happen: at the latest legal moment or the earliest.
     ``exact_fma`` rounds a multiply-add of a float ``Gemm`` once, as a GPU does; else the product is rounded too.
     ``codes`` are the classes of violations to report (None: all).
-    ``blocks`` fixes the number of blocks of a batch; ``resident`` how many blocks may run at once.
+    ``blocks`` fixes the number of blocks of a batch; ``resident`` how many blocks may run at once, by default as many
+    as the ``hardware`` holds that the launch is checked for.
     ``sample``: the blocks (numbers in the grid, x fastest) that run, None for all.  ``probe`` is told of every access.
     """
 
+    hardware: Hardware = field(default_factory=lambda: of(DEFAULT_ARCH))
     progress: Callable[[int, int], None] | None = None
     stop_on_first: bool = False
     codes: frozenset[str] | None = None
@@ -150,8 +152,9 @@ class Launch:
             raise ArgumentError(f"{self.func.name} has {len(self.func.params)} parameters, not {len(self.arguments)}")
         for param, argument in zip(self.func.params, self.arguments, strict=True):
             self._bind(param, argument)
+        most = self.hooks.resident or resident_blocks(self.func, self.hooks.hardware)
         self.schedule = Schedule(self.hooks.seed, self.total, math.prod(self.func.cluster_dim),
-                                 resident=self.total <= (self.hooks.resident or resident_blocks(self.func)))
+                                 resident=self.total <= most)
 
     def watch(self, stale: Stale, spent: int | None) -> None:
         """Check global memory and look for leftovers; ``spent`` is the bytes taken already, None means no global
@@ -256,11 +259,10 @@ MOST_INSPECTED = 1 << 29
 """Bytes of snapshots that one launch may keep."""
 
 
-def resident_blocks(func: Func) -> int:
-    """How many blocks a device runs at once."""
-    shared = sum(b.bytes for b in func.shared_buffers)
-    each = min(BLOCKS_EACH, THREADS_EACH // func.threads, SHARED_EACH // shared if shared else BLOCKS_EACH)
-    return MULTIPROCESSORS * max(1, each)
+def resident_blocks(func: Func, hardware: Hardware) -> int:
+    """How many blocks a device runs at once, at most: what a compiler makes of registers is not known."""
+    held = occupancy(func.threads, sum(b.bytes for b in func.shared_buffers), None, hardware)
+    return hardware.multiprocessors * max(1, held.blocks)
 
 
 def places(numbers: Array, shape: tuple[int, ...]) -> Array:

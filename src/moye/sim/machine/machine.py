@@ -135,7 +135,7 @@ class _Others:
         finally:
             self.rewind.restore()
         for finding in reporter.findings:
-            first.reporter.add(by_luck(finding), reporter.occurrences(finding))
+            first.reporter.add(by_luck(finding))
 
     def _one(self, program: Program, seed: int, spent: int, reporter: Reporter | None = None,
              locks: Locks | None = None) -> None:
@@ -180,7 +180,7 @@ class _Queue:
         self.total, cluster = launch.total, math.prod(program.func.cluster_dim)
         self.size = -(-(launch.hooks.blocks or 0) // cluster) * cluster or \
             launch.schedule.size(blocks_per_batch(program.func, max(self.total, 1)))
-        self.limit = launch.hooks.resident or resident_blocks(program.func)
+        self.limit = launch.hooks.resident or resident_blocks(program.func, launch.hooks.hardware)
         self.size = min(self.size, max(cluster, self.limit // cluster * cluster))
         self.next = 0
         self.free: list[Batch] = []

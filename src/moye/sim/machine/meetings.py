@@ -13,16 +13,16 @@ from typing import Protocol
 
 import numpy as np
 
+from moye.atoms.hardware import WARP
 from moye.ir import ops
 from moye.ir.traits import Trait
-from moye.sim.findings.deadlock import HINTS
+from moye.sim.findings.codes import hint
 from moye.sim.findings.finding import Finding
 from moye.sim.findings.wording import at, bracketed, crowd, several
 from moye.sim.flow.absent import Path, gone_past, path_to
 from moye.sim.flow.roles import one_role, role_of
 from moye.sim.machine.waiters import NAMES, numbers, span_of
 from moye.sim.operations.batch_state import BatchState
-from moye.sim.operations.warp import WARP
 from moye.sim.values.masks import lanes_of
 from moye.sim.values.memory import Array
 
@@ -86,7 +86,7 @@ class Meetings:
                      f"different barriers: {', '.join(told)}{why}",
                      [op for op, _ in met] + ([] if branch is None else [branch]), block,
                      tuple(threads[0] for _, threads in met),
-                     HINTS["F7"] if branch is not None else "move sync_threads out of the condition")
+                     hint("F7") if branch is not None else "move sync_threads out of the condition")
         self.told[bad] = True
 
     def _one_pass(self, op: ops.Op, lanes: Array) -> None:
@@ -130,7 +130,7 @@ class Meetings:
         self._report("C4" if branch is None else "F7", f"{self._who(here, block)} wait{self._s(here)} at sync_threads"
                      f"{at(op)}{inside}, which {self._left(away, missed, block)}",
                      [op, *self._exits(missed, block)] + ([] if branch is None else [branch]), block,
-                     (here[0], away[0]), HINTS["F7" if branch is not None else "C4"])
+                     (here[0], away[0]), hint("F7" if branch is not None else "C4"))
         self.told[bad] = True
 
     # --- named barriers ----------------------------------------------------------------------------------------------
@@ -215,7 +215,7 @@ class Meetings:
         here, away = (numbers(x[:, block] & (group == first)) for x in (lanes, missed))
         self._report("C6", f"{self._who(here, block)} reach{self._s(here, 'es')} {NAMES[type(op)]}{at(op)}, which "
                      f"{self._left(away, missed, block)}", [op, *self._exits(missed, block)], block,
-                     (here[0], away[0]), HINTS["C6"])
+                     (here[0], away[0]), hint("C6"))
 
     def masks(self, entries: Sequence[Entry], lanes: Array) -> None:
         """C6 where lanes of one warp meet at sync_warps of different masks."""

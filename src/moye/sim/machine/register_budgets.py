@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from moye.atoms.hardware import WARPGROUP
 from moye.ir import ops
-from moye.passes.register_budgets import WARPGROUP, advice, at_launch, exceeded
+from moye.passes.register_budgets import advice, at_launch, exceeded
 from moye.sim.findings.wording import at, crowd, several
 from moye.sim.operations.batch_state import BatchState
 from moye.sim.values.masks import Mask, lanes_of

@@ -13,16 +13,15 @@ from typing import Protocol
 
 import numpy as np
 
+from moye.atoms.hardware import WARP, WARPGROUP
 from moye.ir import ops
 from moye.sim.checks.stages import KEPT
 from moye.sim.findings.deadlock import Waiter
 from moye.sim.flow.mbarrier_phases import name
 from moye.sim.flow.roles import is_open, leads_to, role_of, same_side
 from moye.sim.operations.batch_state import BatchState
-from moye.sim.operations.warp import WARP
 from moye.sim.values.memory import Array
 
-_WARPGROUP = 128
 NAMES: dict[type, str] = {ops.SyncWarp: "sync_warp", ops.Shuffle: "a shuffle", ops.Vote: "a vote", ops.Elect: "elect",
                            ops.WgmmaFence: "warpgroup_arrive"}
 
@@ -55,7 +54,7 @@ def numbers(lanes: Array) -> tuple[int, ...]:
 
 def span_of(op: ops.Op) -> int:
     """How many neighbouring threads meet at a warp-wide op."""
-    return _WARPGROUP if isinstance(op, ops.WgmmaFence) else WARP
+    return WARPGROUP if isinstance(op, ops.WgmmaFence) else WARP
 
 
 def waiters(barriers: Parked, entry: Entry, block: int) -> Iterator[Waiter]:

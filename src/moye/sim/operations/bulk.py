@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from moye.atoms.bulk import PART
+from moye.atoms.hardware import WARP
 from moye.dtypes import Space
 from moye.ir import ops
 from moye.ir.nodes import Ref
@@ -242,7 +243,7 @@ class Findings:
 
     def _twice(self) -> None:
         """D21: lanes of a warp that copy the same run to the same place."""
-        warp = self.cells.thread // 32
+        warp = self.cells.thread // WARP
         keys = np.stack([self.cells.block, warp, *(start for _, start in self.ends)])
         _, inverse, count = np.unique(keys, axis=1, return_inverse=True, return_counts=True)
         again = count[inverse.reshape(-1)] > 1

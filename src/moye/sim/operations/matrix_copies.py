@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from moye.atoms.matrix import ROWS, WARP, memory_layout, register_layout
+from moye.atoms.hardware import WARP
+from moye.atoms.matrix import ROWS, memory_layout, register_layout
 from moye.dtypes import Space
 from moye.errors import UnsupportedError
 from moye.ir import ops

@@ -13,6 +13,7 @@ from __future__ import annotations
 import numpy as np
 
 from moye.atoms.atom import MmaOp
+from moye.atoms.hardware import WARP
 from moye.dtypes import DType, Kind
 from moye.errors import UnsupportedError
 from moye.ir import ops
@@ -26,8 +27,6 @@ from moye.sim.values import overflow
 from moye.sim.values.addressing import static_table
 from moye.sim.values.masks import Mask, lanes_of
 from moye.sim.values.memory import Array, numpy_dtype
-
-_WARP = 32
 
 
 def owners(layout: Layout, elements: int, threads: int) -> tuple[Array, Array]:
@@ -46,12 +45,12 @@ def group_lanes(mma: MmaOp, threads: int) -> Array:
     lanes = np.array([mma.lanes(t) for t in range(mma.threads)], np.int64)
     if mma.thr_id is None:
         return lanes + np.arange(threads // mma.threads)[:, None] * mma.threads
-    free = sorted(set(range(_WARP)) - {int(lane) for lane in lanes[1:]})
+    free = sorted(set(range(WARP)) - {int(lane) for lane in lanes[1:]})
     firsts: list[int] = []                              # the lanes that can be thread 0 of a group
     while free:
         firsts.append(free[0])
         free = [lane for lane in free if lane not in free[0] + lanes]
-    warps = np.arange(threads // _WARP)[:, None, None] * _WARP
+    warps = np.arange(threads // WARP)[:, None, None] * WARP
     return np.asarray((warps + np.array(firsts)[:, None] + lanes).reshape(-1, mma.threads))
 
 
@@ -62,7 +61,7 @@ class MatrixProduct(Checked):
         super().__init__(site, batch)
         mma: MmaOp = self.op.mma
         m, n, k = mma.shape_mnk
-        self.together = max(mma.threads, _WARP) if mma.ptx else mma.threads
+        self.together = max(mma.threads, WARP) if mma.ptx else mma.threads
         if batch.threads % self.together:
             raise UnsupportedError(f"{mma} takes groups of {self.together} threads, and the block has {batch.threads}",
                                    locs=(self.op.loc,))

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from moye.atoms.hardware import WARP
 from moye.dtypes import tfloat32
 from moye.errors import UnsupportedError
 from moye.ir import ops
@@ -184,11 +185,11 @@ class TmaBox:
 def single(batch: BatchState, op: ops.AnyBulk, lanes: Array, what: str, tensor: str) -> None:
     """D21: several of these lanes (T, B), which issue the same copy, are in one warp."""
     watch = batch.watch
-    count = np.add.reduceat(lanes.astype(np.int64), np.arange(0, len(lanes), 32), axis=0)
+    count = np.add.reduceat(lanes.astype(np.int64), np.arange(0, len(lanes), WARP), axis=0)
     if watch is None or not (count > 1).any():
         return
     warp, block = (int(i) for i in np.argwhere(count > 1)[0])
-    here = np.flatnonzero(lanes[:, block] & (np.arange(len(lanes)) // 32 == warp)).tolist()
+    here = np.flatnonzero(lanes[:, block] & (np.arange(len(lanes)) // WARP == warp)).tolist()
     watch.report("D21", f"the copy of one {what}{at(op)} is issued by {crowd(here, len(lanes))} of block "
                  f"{watch.block(block)}, once by each", op, lane=(here[0], block), tensor=tensor,
                  hint="let one thread issue it: if elect()")

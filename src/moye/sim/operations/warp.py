@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from moye.atoms.hardware import WARP
 from moye.ir import ops
 from moye.ir.nodes import Value
 from moye.sim.findings.wording import at
@@ -20,7 +21,6 @@ from moye.sim.values.doubts import Origin
 from moye.sim.values.masks import Mask, lanes_of
 from moye.sim.values.memory import Array, numpy_dtype
 
-WARP = 32
 _HINT = "let every lane that is read reach the shuffle, and name it in the mask"
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from moye.atoms.hardware import WARPGROUP
 from moye.dtypes import Kind, Space
 from moye.errors import UnsupportedError
 from moye.ir import ops
@@ -25,8 +26,6 @@ from moye.sim.values import overflow
 from moye.sim.values.addressing import coordinates
 from moye.sim.values.masks import Mask, lanes_of
 from moye.sim.values.memory import Array, Fragment, numpy_dtype, poison
-
-WARPGROUP = 128
 
 
 class WgmmaSite:

@@ -17,12 +17,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from moye.atoms.hardware import WARP
 from moye.errors import ArgumentError
 from moye.ir import ops
 from moye.ir.nodes import Buffer
 from moye.layout import offsets
 from moye.sim.operations.batch_state import AnyIssued, BatchState
-from moye.sim.operations.warp import WARP
 from moye.sim.timeline.statements import Statement, Statements, stages
 from moye.sim.values.masks import Mask, both, lanes_of
 from moye.sim.values.memory import Array, numpy_dtype

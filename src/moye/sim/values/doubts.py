@@ -229,4 +229,4 @@ class Uses:
                 message += f", and what comes of it is used{at(op)}"
                 locs += (op.loc,)
             self.reporter.add(Finding(origin.code, message, locs, self.block(lane[1]), (lane[0],), origin.name,
-                                      origin.coordinate, origin.hint), int(here.sum()))
+                                      origin.coordinate, origin.hint, int(here.sum())))

@@ -2,7 +2,7 @@
 
 In: the problem (M, N, K, dtype width).  Out: a ``TileConfig`` and a number of K splits.
 
->>> choose(2048, 2048, 256, 4)
+>>> choose(2048, 2048, 256, 4, 132)
 (TileConfig(bM=128, bN=128, ...), 1)
 
 The rule is a model: waves of blocks over the multiprocessors, the rate that a configuration reaches when they are full,
@@ -14,7 +14,6 @@ from __future__ import annotations
 import functools
 from dataclasses import dataclass
 
-SMS = 132
 _CLOCK_FLOPS = 128 * 1.98e9 * 2     # FMA lanes of one multiprocessor, fp32
 _PROLOGUE = 2.2e-6                  # seconds before a block's first FMA and after its last
 _EPILOGUE = 6.0e-11                 # seconds per element of a block's tile, once
@@ -73,7 +72,7 @@ def fits(config: TileConfig, M: int, N: int, K: int) -> bool:
 
 
 @functools.lru_cache(maxsize=4096)
-def choose(M: int, N: int, K: int, bytes_per_element: int) -> tuple[TileConfig, int]:
+def choose(M: int, N: int, K: int, bytes_per_element: int, multiprocessors: int) -> tuple[TileConfig, int]:
     """The configuration and the number of K splits with the least modelled time."""
     best: tuple[float, TileConfig, int] | None = None
     for config in configs(bytes_per_element):
@@ -84,19 +83,19 @@ def choose(M: int, N: int, K: int, bytes_per_element: int) -> tuple[TileConfig, 
             # A split must be longer than the pipeline is deep, or it is all prologue.
             if splits > 1 and k_tiles // splits < 4:
                 break
-            time = modelled(config, splits, M, N, K)
+            time = modelled(config, splits, M, N, K, multiprocessors)
             if best is None or time < best[0]:
                 best = (time, config, splits)
     assert best is not None, "there is at least one configuration"
     return best[1], best[2]
 
 
-def modelled(config: TileConfig, splits: int, M: int, N: int, K: int) -> float:
+def modelled(config: TileConfig, splits: int, M: int, N: int, K: int, multiprocessors: int) -> float:
     """Seconds that this configuration should take."""
     tiles = -(-M // config.bM) * -(-N // config.bN) * splits
     k_tiles = -(-max(1, -(-K // config.bK)) // splits)
     # The multiprocessor with the most tiles decides when the launch ends.
-    per_sm = -(-tiles // SMS)
+    per_sm = -(-tiles // multiprocessors)
     waves, rest = divmod(per_sm, config.blocks)
     work = 2.0 * config.bM * config.bN * config.bK * k_tiles
     time = waves * config.blocks * work / (_CLOCK_FLOPS * config.rate)

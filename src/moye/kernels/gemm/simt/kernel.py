@@ -171,7 +171,7 @@ def gemm_simt(A: Any, B: Any, C: Any, *, alpha: float = 1, beta: float = 0, conf
     if M == 0 or N == 0:
         return result
     if config is None:
-        config, chosen = choose(M, N, K, c.dtype.bytes)
+        config, chosen = choose(M, N, K, c.dtype.bytes, mo.multiprocessors(c))
         splits = chosen if splits is None else splits
     splits = max(1, min(splits or 1, -(-K // config.bK)))
     chunk = -(-max(1, -(-K // config.bK)) // splits)

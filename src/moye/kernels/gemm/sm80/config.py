@@ -2,7 +2,7 @@
 
 In: the problem (M, N, K, batches, dtype).  Out: a ``TensorConfig``, a number of K splits, the MMA operation.
 
->>> choose(4096, 4096, 4096, 1, mo.bfloat16)
+>>> choose(4096, 4096, 4096, 1, mo.bfloat16, 132)
 (TensorConfig(bM=256, bN=128, bK=64, ...), 1)
 
 The rule is a model: waves of blocks over the multiprocessors, the rate that one, two or more blocks of a configuration
@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import moye as mo
-from moye.kernels.gemm.simt.config import SMS
 
 _PEAK = 3.7e12                      # operations per second of one multiprocessor at rate 1, 16-bit operands
 _START = 4.0e-6                     # seconds of a launch, the first loads and the last stores
@@ -93,20 +92,22 @@ def outputs(dtype: Any) -> tuple[Any, ...]:
 
 
 @functools.lru_cache(maxsize=4096)
-def choose(M: int, N: int, K: int, batches: int, dtype: Any) -> tuple[TensorConfig, int]:
+def choose(M: int, N: int, K: int, batches: int, dtype: Any, multiprocessors: int) -> tuple[TensorConfig, int]:
     """The configuration and the number of K splits with the least modelled time."""
     options = ((config, splits) for config in configs(dtype) for splits in _SPLITS
                if splits == 1 or K // config.bK >= 4 * splits)
-    return min(options, key=lambda option: modelled(option[0], option[1], M, N, K, batches, dtype.bytes))
+    return min(options, key=lambda option: modelled(option[0], option[1], M, N, K, batches, dtype.bytes,
+                                                    multiprocessors))
 
 
-def modelled(config: TensorConfig, splits: int, M: int, N: int, K: int, batches: int, width: int) -> float:
+def modelled(config: TensorConfig, splits: int, M: int, N: int, K: int, batches: int, width: int,
+             multiprocessors: int) -> float:
     """Seconds that this configuration should take on operands of ``width`` bytes an element."""
     tiles = -(-M // config.bM) * -(-N // config.bN) * batches * splits
     k_tiles = -(-max(1, -(-K // config.bK)) // splits)
     work = 2.0 * config.bM * config.bN * config.bK * k_tiles
     # The multiprocessor with the most tiles decides; those left over in its last wave share it with fewer blocks.
-    waves, rest = divmod(-(-tiles // SMS), config.blocks)
+    waves, rest = divmod(-(-tiles // multiprocessors), config.blocks)
     time = waves * config.blocks * work / (_PEAK * config.rates[config.blocks - 1])
     if rest:
         time += rest * work / (_PEAK * config.rates[rest - 1])

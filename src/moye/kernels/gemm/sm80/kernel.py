@@ -133,7 +133,7 @@ def gemm_sm80(A: Any, B: Any, C: Any, *, bias: Any = None, residual: Any = None,
     M, K, N, batches = a.shape[0], a.shape[1], b.shape[0], c.shape[2] if len(c.shape) == 3 else 1
     if M == 0 or N == 0 or batches == 0:
         return result
-    chosen, parts = choose(M, N, K, batches, a.dtype)
+    chosen, parts = choose(M, N, K, batches, a.dtype, mo.multiprocessors(a))
     config = config or chosen
     splits = max(1, min(parts if splits is None and config == chosen else splits or 1, -(-K // config.bK)))
     chunk = -(-max(1, -(-K // config.bK)) // splits)

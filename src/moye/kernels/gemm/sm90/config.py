@@ -2,7 +2,7 @@
 
 In: the ``Problem``.  Out: a ``WarpgroupConfig``.
 
->>> choose(Problem(4096, 4096, 4096, 1, mo.bfloat16))
+>>> choose(Problem(4096, 4096, 4096, 1, mo.bfloat16), 132)
 WarpgroupConfig(bM=128, bN=256, bK=64, stages=4, ...)
 
 A configuration that no kernel can have is refused by ``require``; the rule is a model of waves over the device.
@@ -16,7 +16,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import moye as mo
-from moye.kernels.gemm.simt.config import SMS
 
 GROUP = 128
 """Threads of a warpgroup."""
@@ -109,7 +108,7 @@ _FLOPS = 8.1e6                      # operations per microsecond and multiproces
 _LOADS = 114e3                      # bytes per microsecond that one multiprocessor gets from L2
 _STREAM, _SKINNY_STREAM = 2.8e6, 3.4e6      # bytes per microsecond from DRAM when each is read once
 _GATHER = {1: 0.0, 2: 0.9, 4: 2.7, 8: 4.6}  # microseconds to hand sums round in a cluster
-_RESIDENT = {1: SMS, 2: SMS, 4: 128, 8: 120}        # blocks of clusters of this size that run at once
+_LEFT = {1: 0, 2: 0, 4: 4, 8: 12}   # multiprocessors that clusters of this size leave without a block
 _SHARES = {("pingpong", 192): 0.794, ("pingpong", 128): 0.775, ("pingpong", 256): 0.688, ("cooperative", 256): 0.796,
            ("cooperative", 128): 0.787}
 _SMALL_SHARE, _SKINNY_SHARE, _PROMOTED_SHARE = 0.587, 0.858, {128: 0.61, 192: 0.67}
@@ -174,8 +173,8 @@ class Problem:
     most: int = MOST
 
 
-def estimate(config: WarpgroupConfig, problem: Problem) -> float:
-    """Microseconds of a product on an H200.
+def estimate(config: WarpgroupConfig, problem: Problem, multiprocessors: int) -> float:
+    """Microseconds of a product on an H200, or one with so many multiprocessors.
 
     A launch, then waves of tiles: each k tile takes as long as its products or its loads, whatever is longer; DRAM runs
     beside them.
@@ -185,7 +184,7 @@ def estimate(config: WarpgroupConfig, problem: Problem) -> float:
     pair = 2 if config.multicast else 1
     tiles = -(-M // (config.bM * pair)) * pair * -(-N // config.bN) * batches
     depth = max(1, -(-k_bytes // (128 * config.split_k)))
-    waves = -(-tiles * config.split_k // _RESIDENT[config.split_k])
+    waves = -(-tiles * config.split_k // max(1, multiprocessors - _LEFT[config.split_k]))
     loads = 128 * (config.bM + config.bN / pair) * (1 if problem.aligned else 2)
     step = max(128 * config.bM * config.bN / (_FLOPS * _share(config, problem.promote)), loads / _LOADS)
     skinny = config.stream != ""
@@ -217,7 +216,7 @@ def _store(config: WarpgroupConfig, waves: int) -> float:
 
 
 @functools.lru_cache(maxsize=4096)
-def choose(problem: Problem) -> WarpgroupConfig:
+def choose(problem: Problem, multiprocessors: int) -> WarpgroupConfig:
     """The configuration that the model of ``estimate`` finds fastest."""
     few = min(problem.M, problem.N)
     skinny = few if few <= 128 and not problem.gated else 0
@@ -225,4 +224,4 @@ def choose(problem: Problem) -> WarpgroupConfig:
     k_bytes = problem.K * problem.dtype.bytes
     found = [replace(config, swap=swap) for config in configs(problem.dtype, skinny=skinny, gated=problem.gated)
              if fits(config, problem.promote, problem.most) and config.split_k * 128 <= max(128, k_bytes)]
-    return min(found, key=lambda config: estimate(config, problem))
+    return min(found, key=lambda config: estimate(config, problem, multiprocessors))

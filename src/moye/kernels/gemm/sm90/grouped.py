@@ -17,7 +17,6 @@ from typing import Any
 import moye as mo
 from moye.kernels.gemm.parts.arguments import activation_of, apart, array, configured, matrices, scalar
 from moye.kernels.gemm.parts.epilogues import ACTIVATIONS
-from moye.kernels.gemm.simt.config import SMS
 from moye.kernels.gemm.sm90.config import GROUP, Problem, WarpgroupConfig, choose
 from moye.kernels.gemm.sm90.epilogue import Epilogue, below, finish_stores, store
 from moye.kernels.gemm.sm90.fusion import Fusion
@@ -117,24 +116,26 @@ def grouped_gemm_sm90(A: Any, B: Any, C: Any, offsets: Any, *, activation: Activ
     A, B = (X if loaded(x) is not None else packed(X) for X, x in ((A, a), (B, b)))
     fusion = Fusion(scaled=alpha != 1, activation=function)
     whole, partly = _plans(*(x._replace(ptr=x.ptr % 16) for x in (a, b, c)), fusion,
-                           a.dtype in EIGHTH and not fast_accum, config)
+                           a.dtype in EIGHTH and not fast_accum, config, mo.multiprocessors(c))
     chosen = whole.config
     tma_A, tma_B = (mo.TmaCopy(mo.TmaLoad(rounding=mo.tfloat32 if x.dtype == mo.float32 else None), X, tile, box, 1)
                     for X, x, tile, box in ((A, a, whole.A.box, (chosen.bM, chosen.bK)),
                                             (B, b, whole.B.box, (chosen.bN, chosen.bK, 1))))
     tma_C = mo.TmaCopy(mo.TmaStore(), C, whole.C.box, (64, whole.C.columns), 1) if whole.C.major else None
     out = Epilogue(tma_C, C, None, (None,), None, (None,), alpha, 0, c.shape[0], c.shape[1])
-    grouped_gemm_sm90_kernel.launch(tma_A, tma_B, out, offsets, whole, partly, grid=SMS, block=chosen.threads)
+    grouped_gemm_sm90_kernel.launch(tma_A, tma_B, out, offsets, whole, partly, grid=mo.multiprocessors(c),
+                                    block=chosen.threads)
     return C
 
 
 @functools.lru_cache(maxsize=1024)
-def _plans(a: Any, b: Any, c: Any, fusion: Fusion, promote: bool, config: WarpgroupConfig | None) -> tuple[Plan, Plan]:
+def _plans(a: Any, b: Any, c: Any, fusion: Fusion, promote: bool, config: WarpgroupConfig | None,
+           multiprocessors: int) -> tuple[Plan, Plan]:
     """How whole tiles are stored, and those at the end of a group."""
     check_extents("grouped_gemm_sm90", a, b)
     if config is None:
         rows = max(129, c.shape[0] // b.shape[2])
-        found = choose(Problem(rows, c.shape[1], a.shape[1], b.shape[2], a.dtype, promote))
+        found = choose(Problem(rows, c.shape[1], a.shape[1], b.shape[2], a.dtype, promote), multiprocessors)
         bK = 128 // a.dtype.bytes
         config = WarpgroupConfig(128, 256, bK, 4) if found.bN > 128 and not promote and c.shape[1] > 128 else \
             WarpgroupConfig(128, 128, bK, 5)

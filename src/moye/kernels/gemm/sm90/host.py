@@ -26,7 +26,6 @@ from moye.kernels.gemm.parts.arguments import (
     scalar,
 )
 from moye.kernels.gemm.parts.epilogues import ACTIVATIONS
-from moye.kernels.gemm.simt.config import SMS
 from moye.kernels.gemm.sm90.config import MOST, Problem, WarpgroupConfig, choose
 from moye.kernels.gemm.sm90.fusion import Fusion
 from moye.kernels.gemm.sm90.kernel import gemm_sm90_kernel
@@ -71,7 +70,7 @@ def gemm_sm90(A: Any, B: Any, C: Any, *, bias: Any = None, residual: Any = None,
     fusion = Fusion(alpha != 1, row_scale is not None, col_scale is not None, beta != 0, residual is not None,
                     bias is not None, function, gated)
     recipe = _recipe(*(x._replace(ptr=x.ptr % 16) for x in (a, b, c)), fusion,
-                     a.dtype in EIGHTH and not fast_accum, config)
+                     a.dtype in EIGHTH and not fast_accum, config, mo.multiprocessors(c))
     _launch(recipe, A, B, C, residual, (bias, row_scale, col_scale), factors)
     return C
 
@@ -88,13 +87,15 @@ class _Recipe:
 
 
 @functools.lru_cache(maxsize=4096)
-def _recipe(a: Any, b: Any, c: Any, fusion: Fusion, promote: bool, config: WarpgroupConfig | None) -> _Recipe:
+def _recipe(a: Any, b: Any, c: Any, fusion: Fusion, promote: bool, config: WarpgroupConfig | None,
+            multiprocessors: int) -> _Recipe:
     """The configuration and its plan; once for arrays of one kind."""
     check_extents("gemm_sm90", a, b)
     if config is None:
         plain = fusion.accumulate or not stored(c, "warpgroup")
         config = choose(Problem(a.shape[0], c.shape[1], a.shape[1], c.shape[2] if len(c.shape) == 3 else 1, a.dtype,
-                                promote, fusion.gated, _aligned(a) and _aligned(b), plain, _most(c, fusion, plain)))
+                                promote, fusion.gated, _aligned(a) and _aligned(b), plain, _most(c, fusion, plain)),
+                        multiprocessors)
     if config.split_k > max(1, -(-a.shape[1] // config.bK)):
         raise mo.ArgumentError(f"gemm_sm90: split_k={config.split_k} of {config} makes more parts than K={a.shape[1]} "
                                "has tiles")
@@ -111,7 +112,8 @@ def _recipe(a: Any, b: Any, c: Any, fusion: Fusion, promote: bool, config: Warpg
     boxes = ((config.bM, config.bK, *last), (config.bN // halves, config.bK, *last),
              (mo.size(plan.C.box, 0), plan.C.columns, *last) if major_C else ())
     load_A, load_B = (mo.TmaLoad(rounding=mo.tfloat32 if x.dtype == mo.float32 else None) for x in (a, b))
-    blocks = _blocks(config, -(-M // config.bM), -(-N // (config.bN // halves)), c.shape[2] if batched else 1)
+    blocks = _blocks(config, -(-M // config.bM), -(-N // (config.bN // halves)), c.shape[2] if batched else 1,
+                     multiprocessors)
     return _Recipe(plan, (modes[0] is None, modes[1] is None), (load_A, load_B), boxes, blocks)
 
 
@@ -134,12 +136,12 @@ def _turned(info: Any) -> Any:
     return info._replace(shape=(N, M, *batches), strides=(n, m, *apart))
 
 
-def _blocks(config: WarpgroupConfig, m_tiles: int, n_tiles: int, batches: int) -> int:
+def _blocks(config: WarpgroupConfig, m_tiles: int, n_tiles: int, batches: int, multiprocessors: int) -> int:
     """Blocks of the grid: no more than tiles, and than the device holds; for split tiles all of them."""
     if config.multicast:
         m_tiles, n_tiles = (m_tiles, -(-n_tiles // 2)) if config.multicast == "A" else (-(-m_tiles // 2), n_tiles)
     blocks = m_tiles * n_tiles * batches * config.cluster
-    return blocks if config.split_k > 1 else min(blocks, SMS // config.cluster * config.cluster)
+    return blocks if config.split_k > 1 else min(blocks, multiprocessors // config.cluster * config.cluster)
 
 
 def _launch(recipe: _Recipe, A: Any, B: Any, C: Any, residual: Any, vectors: tuple[Any, Any, Any],
