@@ -1,6 +1,7 @@
 # make demo      set up .venv and run the double-buffered matmul (GPU if there is one, else the simulator)
 # make test      ruff, mypy, and every test that needs no GPU; those that need Chromium, LaTeX or torch are skipped where
 #                these are absent, and the last lines say so (TEST_REQUIRE=browser,latex,torch makes that an error)
+# make check     ruff, mypy, and the tests that are not marked slow: what to run before each commit
 # make gpu-test  the tests that need a GPU, GPU_JOBS at a time; then, one by one, those that time it
 # make bench     the benchmarks that this machine can run
 # make pictures  draw docs/images and write docs/checker.md anew
@@ -23,8 +24,10 @@ GPU_PY := $(shell $(PYTHON) -c 'import torch' 2>/dev/null && echo $(PYTHON) || e
 endif
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# Some 40 tests start a Python of their own: each would compile every module of moye again.
+unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test gpu-test bench pictures wheel lint clean
+.PHONY: demo check test gpu-test bench pictures wheel lint clean
 .DEFAULT_GOAL := test
 
 $(PY):
@@ -49,8 +52,12 @@ lint: $(TEST_STAMP)
 	$(PY) -m ruff check .
 	$(PY) -m mypy
 
+# With worksteal a worker goes through whole files, so that what they share is traced and compiled once.
+check: lint
+	$(PY) -m pytest -q -n $(JOBS) --dist worksteal -m "not slow" --ignore=tests/gpu tests
+
 test: lint
-	$(PY) -m pytest -q -n $(JOBS) --ignore=tests/gpu tests
+	$(PY) -m pytest -q -n $(JOBS) --dist worksteal --ignore=tests/gpu tests
 
 ifeq ($(GPU_PY),$(PY))
 gpu-test bench: $(TEST_STAMP)
@@ -67,6 +74,7 @@ bench:
 
 pictures: $(DEMO_STAMP)
 	$(PY) docs/make_pictures.py
+	$(PY) docs/make_architecture.py
 	$(PY) docs/make_checker.py
 
 wheel: | $(PY)

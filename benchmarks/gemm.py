@@ -20,14 +20,14 @@ import time
 from collections import Counter
 from pathlib import Path
 
+import torch
+
 import gemm_plot
 import gemm_rows
 import gemm_steady
-import power
-import torch
-from gemm_rows import FORTY, KINDS, MAIN, STEADY, Figures
-
 import moye as mo
+import power
+from gemm_rows import FORTY, KINDS, MAIN, STEADY, Figures
 from moye.kernels import gemm
 from moye.runtime.prepare import compile_only
 from moye.runtime.tuning.precompile import Compiling

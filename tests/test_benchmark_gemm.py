@@ -4,26 +4,18 @@ from __future__ import annotations
 
 import ctypes
 import math
-import sys
 import time
-from pathlib import Path
 from types import SimpleNamespace
 from xml.etree import ElementTree
 
 import pytest
 
+import gemm_plot
+import gemm_rows
+import gemm_steady
 import moye as mo
-
-BENCHMARKS = str(Path(__file__).parents[1] / "benchmarks")
-sys.path.append(BENCHMARKS)
-
-import gemm_plot  # noqa: E402
-import gemm_rows  # noqa: E402
-import gemm_steady  # noqa: E402
-import power  # noqa: E402
-from gemm_rows import FORTY, KINDS, MAIN, STEADY, Figures, Row  # noqa: E402
-
-sys.path.remove(BENCHMARKS)
+import power
+from gemm_rows import FORTY, KINDS, MAIN, STEADY, Figures, Row
 
 # --- rows ------------------------------------------------------------------------------------------------------------
 
@@ -238,6 +230,7 @@ def test_without_matplotlib_nothing_is_drawn(monkeypatch, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["gemm.csv"]
 
 
+@pytest.mark.slow
 def test_plots(tmp_path):
     pytest.importorskip("matplotlib")
     measured = [Figures(row, 1.0, 0.5 + i / 50, 1e-3, 1e-3, 10) for i, row in enumerate(MAIN + FORTY)]

@@ -7,11 +7,15 @@ import difflib
 import importlib.util
 import os
 import re
+from contextlib import redirect_stdout
 from functools import cache
+from io import StringIO
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+
+from moye.runtime.check.report import Report
 
 BROKEN = Path(__file__).parents[1] / "examples" / "broken"
 STEMS = sorted(path.stem for path in BROKEN.glob("*.py") if not path.stem.endswith("_fixed"))
@@ -54,19 +58,29 @@ def told(report) -> list:
     return report.findings or report.lints
 
 
+@cache
+def ran(stem: str) -> tuple[Report, str]:
+    """The report of a run, and what it printed."""
+    with redirect_stdout(StringIO()) as out:
+        report = load(stem).main()
+    return report, out.getvalue()
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("stem", STEMS)
-def test_the_fault_is_found(stem, capsys):
-    report = load(stem).main()
+def test_the_fault_is_found(stem):
+    report, out = ran(stem)
     assert {found.code for found in told(report)} == {code_of(stem)}
     assert code_of(stem) in LINTS or not report.ok
-    assert str(report) in capsys.readouterr().out
+    assert str(report) in out
 
 
 def test_commits_left_out_name_the_iteration():
-    (finding,) = load("d5_no_commit_in_tail").main().findings
+    (finding,) = ran("d5_no_commit_in_tail")[0].findings
     assert "iteration k = 4 lacks its commit" in finding.message
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stem", STEMS)
 def test_its_twin_is_clean(stem):
     report = load(f"{stem}_fixed").main()
@@ -81,11 +95,12 @@ def test_the_two_differ_by_one_line(stem):
     assert changes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stem", STEMS)
 def test_the_report_in_its_docstring_is_the_real_one(stem):
     path, module = BROKEN / f"{stem}.py", load(stem)
     assert module.__doc__ is not None and MARK in module.__doc__
-    report = "\n\n".join(map(str, told(module.main()))).replace(f"{BROKEN.parents[1]}/", "") + "\n"
+    report = "\n\n".join(map(str, told(ran(stem)[0]))).replace(f"{BROKEN.parents[1]}/", "") + "\n"
     kept, said = module.__doc__.split(MARK)
     if code_of(stem) in OF_A_COMPILER and NUMBER.sub("", said) == NUMBER.sub("", report):
         return

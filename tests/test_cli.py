@@ -109,6 +109,7 @@ def script(tmp_path, monkeypatch):
     return path
 
 
+@pytest.mark.slow
 def test_timeline_draws_a_launch_of_a_script(moye, script, tmp_path):
     told = moye("timeline", str(script), "1", "2.5", "-o", "out.json")
     assert "fill[(1, 1, 1), (32, 1, 1)], block 0: 1 events of 1 warps" in told

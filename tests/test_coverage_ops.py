@@ -30,7 +30,7 @@ from moye.cuda.compiler import nvrtc
 from moye.cuda.printing import statements
 from moye.cuda.printing.printer import print_kernel
 from moye.dtypes import Space
-from moye.ir import effects, hopper, ops
+from moye.ir import effects, hopper, ops, rules
 from moye.ir.nodes import Literal, Op, TileRef, Value
 from moye.ir.verify import verify
 from moye.sim.generate import control
@@ -189,11 +189,13 @@ def everything():
 # --- tables ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cls", op_classes(), ids=lambda cls: cls.__name__)
 def test_class(cls):
-    """In the printer's table, in the simulator's, exported, and every field's every state in some kernel."""
-    assert cls in statements.TABLE
+    """In the printer's table, the simulator's and the verifier's, exported, and each field's each state in a kernel."""
+    assert cls in statements.PRINTERS
     assert cls in control.HANDLED
+    assert cls in rules.RULES
     assert getattr(ops, cls.__name__) is cls
     missing = demands(cls) - everything() - set(UNSAID)
     assert not missing, f"no kernel in ops_kernels.py has {sorted(missing)}"
@@ -201,7 +203,7 @@ def test_class(cls):
 
 def test_tables_hold_nothing_else():
     classes = set(op_classes())
-    assert set(statements.TABLE) == classes
+    assert set(statements.PRINTERS) == set(ops.ALL) == set(rules.RULES) == classes
     assert classes == control.HANDLED
     assert set(ops.BINARY) == set(scalars.BINARY) == set(scalars.FLOAT_BINARY)
     assert set(ops.UNARY) == set(scalars.UNARY)
@@ -237,7 +239,7 @@ def test_a_hole_is_noticed():
         assert demands(Teleport) == {"Teleport", "Teleport.kind=up", "Teleport.quiet=True", "Teleport.quiet=False"}
     finally:
         del KINDS[Teleport]
-    assert Teleport not in statements.TABLE
+    assert Teleport not in statements.PRINTERS
     assert Teleport not in control.HANDLED
 
 
@@ -299,6 +301,7 @@ def test_matrix_copies():
 # --- the kernels -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_simulated(name):
     """Clean in the checking simulator, and equal to NumPy; asynchronous copies at both of their legal times."""
@@ -327,6 +330,7 @@ def test_unchecked_runs_are_the_same(monkeypatch):
         table.compare(case, arguments, case.tolerance, case.sizes[-1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_compiled(name):
     """Printed, and accepted by NVRTC."""

@@ -62,6 +62,7 @@ def _no_gpu(monkeypatch):
     monkeypatch.setattr(driver, "available", lambda: False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_main(path, monkeypatch, capsys, tmp_path):
     module = _load(path)
@@ -113,6 +114,7 @@ def test_the_pipelined_product_is_clean(stages):
         assert np.array_equal(C, A @ B.T)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("K", [8, 64, 264, 640])
 def test_the_product_of_warpgroups_is_clean(K):
     """Under every check, with fewer tiles than stages and with more; K may end within a tile."""
@@ -126,6 +128,7 @@ def test_the_product_of_warpgroups_is_clean(K):
     assert np.linalg.norm(C - expected) < 1e-6 * np.linalg.norm(expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("K", [8, 64, 264, 640])
 def test_the_specialised_product_is_clean(K):
     """Ragged along every mode, with fewer tiles than stages and with more."""

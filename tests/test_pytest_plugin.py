@@ -49,6 +49,7 @@ def session(pytester, monkeypatch):
     return run
 
 
+@pytest.mark.slow
 def test_check_kernel(session):
     result = session('''
 def test_right(check_kernel):
@@ -81,6 +82,7 @@ def test_refused(check_kernel):
     result.stdout.fnmatch_lines(["A5: nonsense*"])
 
 
+@pytest.mark.slow
 def test_what_cannot_be_judged_fails_unless_allowed(session):
     result = session('''
 @mo.kernel
@@ -120,6 +122,7 @@ def test_race_and_assertion():
 '''
 
 
+@pytest.mark.slow
 def test_every_launch_of_a_session(session):
     result = session(LAUNCHES, "--moye-check")
     result.assert_outcomes(passed=3, failed=2)
@@ -127,12 +130,14 @@ def test_every_launch_of_a_session(session):
     result.stdout.fnmatch_lines(["*assert 1 == 2*", "*Captured moye call*", "races*: 1 finding*"])
 
 
+@pytest.mark.slow
 def test_without_the_option_launches_raise_as_ever(session):
     result = session(LAUNCHES)
     result.assert_outcomes(passed=3, failed=2)
     result.stdout.fnmatch_lines(["*SimulationError: C1*"])
 
 
+@pytest.mark.slow
 def test_gpu_tests_are_skipped_where_there_is_none(session, monkeypatch):
     from moye.cuda.device import driver
 

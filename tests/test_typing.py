@@ -76,6 +76,7 @@ def _mypy(text: str, folder: Path) -> str:
     return "\n".join(lines) + done.stderr
 
 
+@pytest.mark.slow
 def test_a_right_program_passes(tmp_path):
     assert _mypy(RIGHT, tmp_path) == ""
 

@@ -71,6 +71,7 @@ def run(case):
     return arguments
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ROUND_TRIPS)
 def test_round_trip(name):
     """Registers as PTX draws them; back through stmatrix, or plain stores at the rows' places, the tile is itself."""
@@ -98,6 +99,7 @@ def instructions(program):
     return MNEMONICS.findall(program.sass)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [n for n in ROUND_TRIPS if "-bfloat16-" not in n and "uint8" not in n])
 def test_round_trip_compiles(name):
     case = ROUND_TRIPS[name]
@@ -109,8 +111,9 @@ def test_round_trip_compiles(name):
     assert ("st" + shape in program.ptx) == stores
 
 
-@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
-@pytest.mark.parametrize("name", [n for n in PRODUCTS if "stmatrix" not in n])
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "arch"), list(zip([n for n in PRODUCTS if "stmatrix" not in n],
+                                                     itertools.cycle(["sm_90a", "sm_80"]))))
 def test_products_pack_nothing(name, arch):
     """Registers go from ldmatrix to mma.sync as they are: no permutation, no spill, and no instruction too many."""
     case = PRODUCTS[name]

@@ -72,6 +72,7 @@ def test_layouts_are_bijections(op):
         assert sorted(layout(t, v) for t in range(op.threads) for v in range(values)) == list(range(rows * columns))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("op", WARP, ids=str)
 def test_layouts_are_the_ptx_isas(op):
     m, _, k = op.shape_mnk
@@ -112,6 +113,7 @@ def test_names_say_what_the_records_are():
         assert op.c_dtype == op.d_dtype
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("op", [*QUAD, mo.mma.SM80_16x8x16_F32F16F16F32_TN], ids=str)
 @pytest.mark.parametrize("atoms", ["(2,2):(1,2)", "(4,2):(2,1)", "(2,4,2):(1,2,8)"])
 def test_threads_of_tiled_mmas(op, atoms):
@@ -134,6 +136,7 @@ def test_threads_of_tiled_mmas(op, atoms):
 # --- products --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("order", ["C", "F"])
 @pytest.mark.parametrize("op", ALL, ids=str)
 def test_one_instruction(op, order):
@@ -195,6 +198,7 @@ def test_half_a_warp_is_c6(op):
     assert mo.check(kernel)[1, 32](mma, 32).ok
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["SM80_16x8x16_F32F16F16F32_TN", "SM80_16x8x32_S32S8S8S32_TN",
                                   "SM80_16x8x64_S32S4U4S32_TN", "SM70_8x8x4_F16F16F16F16_TT"])
 def test_operands_in_shared_memory(name):
@@ -216,6 +220,12 @@ def test_operands_in_shared_memory(name):
 # --- code ------------------------------------------------------------------------------------------------------------
 
 
+# The first of each shape and width: ptxas makes the others of the same instruction, and nvdisasm takes long to start.
+DISASSEMBLED = {(op.arch, op.shape_mnk, op.a_dtype.bits): op for op in reversed(ALL)
+                if op.arch >= 80 and not op.saturate and op.a_dtype == op.b_dtype}.values()
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("op", ALL, ids=str)
 def test_compiles_for_its_own_architecture(op):
     arch = f"sm_{max(op.arch, 80)}"
@@ -223,10 +233,11 @@ def test_compiles_for_its_own_architecture(op):
     compiled = case.kernel.compile(*case.arguments(1), block=case.block, arch=arch)
     assert compiled.spills == 0
     assert compiled.source.count(op.ptx) == 1
-    if op.arch >= 80 and not op.saturate and op.a_dtype == op.b_dtype:  # an instruction, no function in its stead
+    if op in DISASSEMBLED:                              # an instruction, no function in its stead
         assert "MMA" in compiled.sass and "CALL" not in compiled.sass
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name, arch", [
     ("SM80_16x8x16_F32F16F16F32_TN", "sm_80"), ("SM80_16x8x16_F16F16F16F16_TN", "sm_80"),
     ("SM80_16x8x16_F32BF16BF16F32_TN", "sm_90a"), ("SM80_16x8x32_S32S8U8S32_TN", "sm_90a"),
@@ -270,6 +281,7 @@ def test_values_that_do_not_lie_side_by_side(name):
     assert ("unsigned w" in compiled.source) == (op.d_dtype.bits < 32)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [*SCATTERED, "SM70_8x8x4_F16F16F16F16_NT"])
 def test_columns_compile(name):
     """A and B along M and N: values of a word come from far apart."""

@@ -86,6 +86,7 @@ def elements(layout, rows):
     return {(t, v): (layout(t, v) % rows, layout(t, v) // rows) for t in range(128) for v in range(mo.size(layout, 1))}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", sorted({op.shape_mnk[1] for op in EVERY}))
 def test_accumulators(n):
     layout = sm90.accumulator(n)
@@ -139,6 +140,7 @@ def products(case):
 NAMES = [name for name, case in kernels.CASES.items() if "SATURATE" not in name and case.op.d_dtype != mo.float16]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_descriptors_find_the_elements(name):
     """The first instruction's tile of A and B, element by element, and the steps to the others."""

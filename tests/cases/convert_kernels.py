@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 import moye as mo
-from ir.conversions import FORMATS
+from exact_conversions import FORMATS
 from moye import dtypes as dt
 from ops_kernels import CASTABLE, numpy_of
 

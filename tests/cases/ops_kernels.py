@@ -417,6 +417,24 @@ def message_kernel(data, flag, out, orders: mo.Constexpr):
         out[tid] = data[tid]
 
 
+@mo.kernel
+def patient_kernel(data, flag, out):
+    """Block 1 polls with pauses that grow; every thread sleeps for a time of its own."""
+    tid = mo.thread_idx().x
+    mo.nanosleep(tid % 4)
+    if mo.block_idx().x == 0:
+        data[tid] = 7 * tid
+        mo.sync_threads()
+        if tid == 0:
+            mo.store(flag, 0, 1)
+    else:
+        ns = 8
+        while mo.load(flag, 0) != 1:
+            mo.nanosleep(ns)
+            ns = mo.min(2 * ns, 256)
+        out[tid] = data[tid]
+
+
 def atomic(step, cells, at, value):
     """One step of ``STEPS`` on ``cells[at]``."""
     kind, order, scope = step
@@ -489,14 +507,18 @@ def _contended(args):
 
 for _d in (dt.int8, dt.bfloat16, dt.int32, dt.float32, dt.uint64, dt.float64):
     add(f"ordered-{_d}", ordered_kernel, lambda rng, n, d=_d: [poison(n, d), values(rng, n, d)],
-        lambda args: {0: args[1]})
+        lambda args: {0: args[1]}, sizes=(RAGGED,))     # has whole blocks, too
 add("message", message_kernel, lambda rng, n: [poison(THREADS, dt.int32), np.zeros(1, np.int32),
                                                poison(THREADS, dt.int32), ORDERS],
     lambda args: {0: 3 * np.arange(THREADS) - 5, 1: np.ones(1), 2: 3 * np.arange(THREADS) - 5}, sizes=(FULL,),
+    grid=lambda n: 2)
+add("patient", patient_kernel, lambda rng, n: [poison(THREADS, dt.int32), np.zeros(1, np.int32),
+                                               poison(THREADS, dt.int32)],
+    lambda args: {0: 7 * np.arange(THREADS), 1: np.ones(1), 2: 7 * np.arange(THREADS)}, sizes=(FULL,),
     grid=lambda n: 2)
 for _d in (dt.int32, dt.uint32, dt.int64, dt.uint64, dt.float32, dt.float64, dt.float16, dt.bfloat16):
     _steps = STEPS if _d.is_integer else tuple(s for s in STEPS if s[0] in ("add", "exch", "cas")[:3 if _d.bits > 16
                                                                                                 else 1])
     add(f"atomic-{_d}", atomic_kernel, lambda rng, n, d=_d, steps=_steps: [
-        poison((n, 2 * len(steps) + 1), d), values(rng, n, d), values(rng, n, d), steps], _atomics)
+        poison((n, 2 * len(steps) + 1), d), values(rng, n, d), values(rng, n, d), steps], _atomics, sizes=(RAGGED,))
 add("contended", contended_kernel, lambda rng, n: [integers(rng, 22, dt.int32), integers(rng, n, dt.int32)], _contended)

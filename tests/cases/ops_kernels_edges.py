@@ -10,7 +10,7 @@ import math
 import numpy as np
 
 import moye as mo
-from ir.conversions import converted
+from exact_conversions import converted
 from moye import dtypes as dt
 from ops_kernels import CASTABLE, INTEGERS, THREADS, add, numpy_of, poison
 

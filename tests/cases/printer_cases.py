@@ -200,7 +200,7 @@ def matmul(A, sA_layout, copy_A, B, sB_layout, copy_B, C, mma_C):
 
 
 def matmul(order: str = "rows") -> Func:
-    """matmul.md's final kernel: 128x128x8 tiles, 256 threads, cp.async of 8 bytes, two stages, register prefetch."""
+    """The last matmul of MoYe's manual: 128x128x8, 256 threads, cp.async of 8 bytes, two stages, register prefetch."""
     b = K("matmul", source=MATMUL)
     b.func.notes = ["A: global float32 (M,K):(1,A_s1)", "B: global float32 (N,K):(1,B_s1)",
                     "C: global float32 (M,N):(1,C_s1)", 'copy_A: CpAsync(float64, cache="always")',

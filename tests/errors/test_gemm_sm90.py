@@ -165,6 +165,7 @@ def test_an_array_of_no_library_that_is_turned(refuses, monkeypatch):
             Product(C=FakeCudaArray((48, 64)), config=WarpgroupConfig(64, 64, 64, 3, groups=1, swap=True)))
 
 
+@pytest.mark.slow
 def test_the_products_are_right_but_for_what_is_made_wrong():
     for product, expected in ((configured(), 512), (configured(64, 64, groups=1, gated=True), np.inf), (gated(), 1024),
                               (integers(alpha=2), 64), (Product(bias=single(64)), 33)):

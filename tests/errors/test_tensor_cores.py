@@ -112,6 +112,7 @@ def test_devices_of_a_product(refuses, monkeypatch):
     refuses("gemm_sm80_mixed_devices", product, product.C)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, np.int8])
 def test_operands_without_a_unit_stride_are_served(dtype):
     """They are copied element by element."""

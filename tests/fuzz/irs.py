@@ -21,7 +21,7 @@ import numpy as np
 
 from fuzz import host
 from fuzz.tiles import HELD, LANES, LENGTH, SLOTS, Tiles
-from ir.interpreter import numpy_type, run
+from ir_interpreter import numpy_type, run
 from moye import dtypes as dt
 from moye.cuda.printing.printer import print_kernel
 from moye.dtypes import DType, Kind, Space

@@ -17,6 +17,7 @@ import sys
 from dataclasses import dataclass
 
 import numpy as np
+import pytest
 
 import moye as mo
 
@@ -156,6 +157,7 @@ def fuzz(seed: int, count: int):
     return failed, 0
 
 
+@pytest.mark.slow
 def test_drawn_edges():
     failed, _ = fuzz(SEED, CASES)
     assert not failed, "\n".join(f"case {number}: {case}\n{text(case)}{answer}" for number, case, answer in failed[:5])

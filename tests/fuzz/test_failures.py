@@ -13,14 +13,12 @@ import numpy as np
 import pytest
 
 import moye as mo
+from fuzz import failures
 from moye.cuda.compiler import nvrtc
 from moye.errors import MoyeError
 from moye.runtime import cache as caches
 from moye.runtime import compile as compiling
 from moye.runtime import disk
-
-sys.path.insert(0, str(Path(__file__).parent))
-import failures
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -33,6 +31,7 @@ def root(tmp_path):
     return tmp_path / "cache"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", failures.SCENARIOS)
 def test_each_call_fails_once(name, root):
     found = list(failures.one_by_one(name, root, random.Random(f"{name} 1"), 30))

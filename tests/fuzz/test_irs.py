@@ -10,7 +10,8 @@ import tempfile
 from pathlib import Path
 
 if __name__ == "__main__":
-    sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[2] / "src")]
+    sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[1] / "cases"),
+                    str(Path(__file__).parents[2] / "src")]
 
 import pytest
 
@@ -19,6 +20,7 @@ from fuzz import host, irs
 FIRST, COUNT = 0, 40
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(host.compiler() is None, reason="no g++")
 def test_printed_ir_does_what_it_says(tmp_path):
     drawn = [irs.draw(FIRST + i) for i in range(COUNT)]

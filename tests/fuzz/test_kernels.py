@@ -18,6 +18,7 @@ def told(programs, verdicts):
     return "\n".join(f"seed {p.seed}: {v.kind}: {v.text}" for p, v in zip(programs, verdicts, strict=True) if v.failed)
 
 
+@pytest.mark.slow
 def test_right_programs_have_one_answer(tmp_path):
     programs = [draw(seed) for seed in RIGHT]
     verdicts, hosted = judged(programs, tmp_path)
@@ -27,6 +28,7 @@ def test_right_programs_have_one_answer(tmp_path):
     assert compiler() is None or hosted == kinds.count("clean"), "some printed CUDA did not run on the host"
 
 
+@pytest.mark.slow
 def test_accesses_beside_a_tensor_are_found():
     programs = [draw(seed, "bounds") for seed in BESIDE]
     verdicts = [judge(p) for p in programs]
@@ -34,6 +36,7 @@ def test_accesses_beside_a_tensor_are_found():
     assert "fault" in {v.kind for v in verdicts}
 
 
+@pytest.mark.slow
 def test_overflow_is_found_where_it_happens():
     programs = [draw(seed, "", 0.5) for seed in OVERFLOWING]
     verdicts = [judge(p) for p in programs]
@@ -41,6 +44,7 @@ def test_overflow_is_found_where_it_happens():
     assert "overflow" in {v.kind for v in verdicts}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", sorted(FOUND.glob("*.py")), ids=lambda p: p.stem)
 def test_what_was_found_once_stays_mended(path, tmp_path):
     program = replayed(path)
@@ -68,6 +72,7 @@ def fuzz_1(a_i32, a_f32, o_i32, o_f32, n, x, w, c: mo.Constexpr):
 """
 
 
+@pytest.mark.slow
 def test_a_failing_program_is_reduced_and_kept(tmp_path):
     """Of a program that fails for one product little else is left, and the file runs as the program did."""
     program = Program(LONG, 1, 1, 32)

@@ -24,6 +24,7 @@ SAMPLE = {  # file, a part of the text: the fuzzer that must notice
 }
 
 
+@pytest.mark.slow
 def test_every_mutants_text_is_still_there():
     """Each text occurs once, and its change is another program."""
     assert len(MUTANTS) >= 60 and len(set(MUTANTS)) == len(MUTANTS)
@@ -44,6 +45,7 @@ def known(tmp_path_factory):
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("place", "fuzzer"), SAMPLE.items(), ids=SAMPLE.values())
 def test_a_fault_is_noticed(known, place, fuzzer):
     [mutant] = [m for m in MUTANTS if m[0] == place[0] and place[1] in m[1]]
@@ -51,6 +53,7 @@ def test_a_fault_is_noticed(known, place, fuzzer):
     assert how.startswith(fuzzer + " "), how
 
 
+@pytest.mark.slow
 def test_moye_as_it_is_has_no_fault(known):
     names = ("programs", "tiles", "printed", "kernels", "simulated", "edges", "operators")
     how, _ = verdict_of(("", "", ""), known, 1.0, names)

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import moye as mo
-from ir.conversions import rounded
+from exact_conversions import rounded
 
 COUNT = 128
 ARITHMETIC = {"+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv}

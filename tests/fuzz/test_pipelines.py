@@ -19,6 +19,7 @@ CODES = {"few bytes": {"D7"}, "many bytes": {"D7"}, "no fence": {"D12"}, "fence 
          "no commit of leaving": {"D15", "D18"}, "no producer wait": {"D1"}, "no release": {"F4"}}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
 def test_right_ones_are_clean_and_faulty_ones_found(seed):
     rng = random.Random(seed)
@@ -28,6 +29,7 @@ def test_right_ones_are_clean_and_faulty_ones_found(seed):
             assert not (wrong := pipelines.verdict(case, fault)), f"{case}; {fault or 'right'}: {wrong}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", CODES)
 def test_faults_have_the_code_of_their_cause(fault):
     rng = random.Random(0)

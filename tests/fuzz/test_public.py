@@ -16,12 +16,14 @@ from fuzz import junk
 SECONDS = 10.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("namespace", junk.NAMESPACES)
 def test_functions_on_the_host(namespace):
     found = junk.faults(junk.calls(namespace, random.Random(20), 4), SECONDS)
     assert not found, "\n".join(map(str, found))
 
 
+@pytest.mark.slow
 def test_functions_and_methods_in_a_kernel():
     """A sample: all of them take a minute."""
     rng = random.Random(21)

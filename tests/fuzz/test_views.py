@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from math import prod
 
 import numpy as np
+import pytest
 
 import moye as mo
 
@@ -523,12 +524,14 @@ def fuzz(seed, count):
     return failed, refused
 
 
+@pytest.mark.slow
 def test_drawn_views():
     failed, refused = fuzz(SEED, CASES)
     assert not failed, "\n".join(f"case {number}: {case}\n{answer}" for number, case, answer in failed[:5])
     assert refused <= CASES // 5
 
 
+@pytest.mark.slow
 def test_drawn_ragged_tiles():
     failed, _ = fuzz_ragged(SEED, RAGGED)
     assert not failed, "\n".join(f"case {number}: {case}\n{answer}" for number, case, answer in failed[:5])

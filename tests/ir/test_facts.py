@@ -11,10 +11,10 @@ import random
 
 import pytest
 
-from ir.interpreter import Fault, unary
-from ir.interpreter import binary as exact
-from ir.interpreter import cast as converted
-from ir.test_fold import COMPARISONS, KINDS, evaluate, fresh
+from folding import COMPARISONS, KINDS, evaluate, fresh
+from ir_interpreter import Fault, unary
+from ir_interpreter import binary as exact
+from ir_interpreter import cast as converted
 from moye import dtypes as dt
 from moye.ir import constants, fold
 from moye.ir.nodes import Literal
@@ -82,6 +82,7 @@ def test_facts_and_folds_of_one_operation(kind, dtype):
     assert tested > 50
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_facts_and_folds_of_chains(dtype):
     """Three operands: the rules that look at how an operand was made."""

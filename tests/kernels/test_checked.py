@@ -102,6 +102,7 @@ EXPECTED = {
 }
 
 
+@pytest.mark.slow
 def test_each_barrier_is_needed(barrier):
     """With several k-tiles, none is redundant: its deletion is reported, at the tensors that it protects."""
     case, module, number, statement = barrier

@@ -189,6 +189,7 @@ def test_unknown_options(picked):
 # --- through to the end ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [("f16", "f16"), ("e4m3", "f32")])
 def test_either_kernel_gives_the_product(kind, monkeypatch):
     """In the simulator, whose memory has no architecture, and as if it were Hopper's."""

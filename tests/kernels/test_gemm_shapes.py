@@ -39,6 +39,7 @@ def test_it_returns_c(function, dtype, order):
         assert np.array_equal(C, product(A, B))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("order", ["C", "F"])
 @pytest.mark.parametrize(("function", "dtype"), [(gemm_simt, "float32"), (gemm_sm80, "float16")])
 def test_it_returns_c_where_k_is_split(function, dtype, order):
@@ -47,6 +48,7 @@ def test_it_returns_c_where_k_is_split(function, dtype, order):
     assert np.array_equal(C, product(A, B))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("function", "dtype"), PRODUCTS, ids=lambda x: getattr(x, "__name__", x))
 @pytest.mark.parametrize("shape", [(0, 4, 16), (4, 0, 16), (4, 8, 0)])
 def test_it_returns_c_where_there_is_nothing_to_do(function, dtype, shape):
@@ -68,6 +70,7 @@ def test_a_view_is_returned_as_it_was_given():
 UNITS = [(64, 32, 64, 1), (33, 32, 1), (1, 64, 32), (64, 1, 32), (1, 1, 1), (7, 20, 32, 1), (16, 1, 1, 1)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", UNITS, ids=str)
 @pytest.mark.parametrize(("function", "dtype"), [(gemm, "float16"), (gemm, "float64"), (gemm, "int8"),
                                                  (gemm_sm90, "float16")], ids=lambda x: getattr(x, "__name__", x))
@@ -83,6 +86,7 @@ def with_stride(x, mode, step):
     return np.lib.stride_tricks.as_strided(x, x.shape, strides)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", [0, 1, 3, 8, 1 << 20])
 @pytest.mark.parametrize(("shape", "mode"), [((32, 16, 16, 1), 2), ((32, 16, 1), 1), ((1, 16, 32), 0)], ids=str)
 def test_any_stride_along_a_mode_of_extent_1(shape, mode, step):
@@ -115,6 +119,7 @@ def launches(function, *arrays):
             for job in gathered.jobs]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("function", "dtype"), [(gemm, "float32"), (gemm, "float64"), (gemm, "int32"),
                                                  (gemm_sm90, "float16"), (gemm_sm90, "float32"), (gemm_sm90, "int8")],
                          ids=lambda x: getattr(x, "__name__", x))

@@ -28,29 +28,34 @@ def agree(M, N, K, dtype="f4", orders="FFF", alpha=1, beta=0, **options):
     assert np.linalg.norm(C - expected) <= TOLERANCE[dtype] * np.linalg.norm(expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("config", FLOAT, ids=lambda c: f"{c.bM}x{c.bN}")
 @pytest.mark.parametrize("edge", [0, 1])
 def test_every_configuration_full_and_ragged(config, edge):
     agree(2 * config.bM - edge, config.bN + 3 * edge, 4 * config.bK - 5 * edge, config=config)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("config", DOUBLE, ids=lambda c: f"{c.bM}x{c.bN}")
 def test_double(config):
     agree(config.bM, 2 * config.bN, 3 * config.bK, "f8", config=config)
     agree(config.bM + 1, config.bN - 1, config.bK + 1, "f8", "CFC", config=config)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("orders", ["FFF", "CFF", "FCF", "CCF", "FFC", "CFC", "FCC", "CCC"])
 def test_all_transposes(orders):
     agree(96, 64, 48, orders=orders)
     agree(97, 63, 50, orders=orders)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("M, N, K", [(1, 1, 1), (5, 3, 0), (1, 130, 17), (130, 1, 16), (0, 3, 4), (3, 0, 4)])
 def test_tiny_and_empty(M, N, K):
     agree(M, N, K)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("M, N, K, splits", [(64, 96, 256, 4), (63, 95, 250, 3), (64, 64, 40, 8)])
 def test_split_k(M, N, K, splits):
     agree(M, N, K, splits=splits)

@@ -16,6 +16,7 @@ import pytest
 import moye as mo
 from moye.kernels.gemm.sm80.config import TensorConfig, configs
 from moye.kernels.gemm.sm80.kernel import gemm_sm80
+from pairs import pairs
 
 
 @dataclass(frozen=True)
@@ -126,20 +127,27 @@ def agree(name, M, N, K, orders="CCC", batches=(), *, alpha=1, beta=0, bias=None
 # --- shapes, strides, dtypes -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("size", SIZES, ids=str)
-@pytest.mark.parametrize("orders", ORDERS)
-@pytest.mark.parametrize("name", HALVES)
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "orders", "size"), pairs(HALVES, ORDERS, SIZES), ids=str)
 def test_halves(name, orders, size):
-    """All transposes, C row- and column-major, at ragged sizes."""
+    """All transposes, C row- and column-major, at ragged sizes: each pair of these with one of the two dtypes."""
     agree(name, *size, orders)
 
 
-@pytest.mark.parametrize(("size", "orders"), list(zip(SIZES, [*ORDERS[::2], "CCF"], strict=True)), ids=str)
-@pytest.mark.parametrize("name", [name for name in KINDS if name not in HALVES])
-def test_other_dtypes(name, size, orders):
+OTHERS = [name for name in KINDS if name not in HALVES]
+SHAPES = list(zip(SIZES, [*ORDERS[::2], "CCF"], strict=True))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "shape"), [(name, SHAPES[(i + j) % 5]) for i, name in enumerate(OTHERS)
+                                             for j in range(0, 5, 2)], ids=str)
+def test_other_dtypes(name, shape):
+    """Three of the five shapes each, in turn."""
+    size, orders = shape
     agree(name, *size, orders)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("orders", ["CFC", "FCF"])
 @pytest.mark.parametrize("name", KINDS)
 def test_whole_tiles_of_several_k(name, orders):
@@ -147,6 +155,7 @@ def test_whole_tiles_of_several_k(name, orders):
     agree(name, 128, 64, 512, orders)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("which", range(3))
 @pytest.mark.parametrize("edge", [0, 1])
 @pytest.mark.parametrize("name", ["f16", "tf32", "f64", "s8"])
@@ -156,6 +165,7 @@ def test_every_configuration_full_and_ragged(name, which, edge):
     agree(name, config.bM + edge, config.bN - edge, 5 * config.bK + 3 * edge, config=config)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stages", [2, 3, 5])
 @pytest.mark.parametrize("k_tiles", [1, 2, 4, 7])
 def test_fewer_and_more_k_tiles_than_stages(stages, k_tiles):
@@ -164,6 +174,7 @@ def test_fewer_and_more_k_tiles_than_stages(stages, k_tiles):
     agree("f16", 63, 61, 32 * k_tiles - 5, "FCC", config=config)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", KINDS)
 def test_k_of_zero_and_nothing_to_write(name):
     kind = KINDS[name]
@@ -175,6 +186,7 @@ def test_k_of_zero_and_nothing_to_write(name):
     assert gemm_sm80(np.zeros((0, 4), kind.operand), np.zeros((7, 4), kind.operand), nothing) is nothing
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", HALVES)
 def test_strided_views_of_larger_arrays(name):
     """No stride is one, no pointer aligned; what lies around C is left alone."""
@@ -193,8 +205,10 @@ def test_strided_views_of_larger_arrays(name):
 # --- batches and splits ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("orders", ["CCC", "FCC", "CFF", "FFF"])
-@pytest.mark.parametrize("name", ["f16", "bf16", "tf32", "f64", "s8"])
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "orders"), [
+    *(("f16", orders) for orders in ("CCC", "FCC", "CFF", "FFF")), ("bf16", "CFF"), ("bf16", "CCC"), ("tf32", "FCC"),
+    ("tf32", "CFF"), ("f64", "FFF"), ("f64", "CCC"), ("s8", "FFF"), ("s8", "FCC")])
 def test_batches(name, orders):
     agree(name, 64, 64, 64, orders, (3,))
     agree(name, 65, 34, 50, orders, (2,))
@@ -213,13 +227,15 @@ def test_one_operand_for_all_batches():
     check_error(C, np.einsum("mkl,nk->mnl", A.astype("f8"), B.astype("f8")), KINDS["f16"], 24)
 
 
-@pytest.mark.parametrize("splits", [1, 3, 8])
-@pytest.mark.parametrize("name", ["f16", "bf16", "tf32", "f64", "s8"])
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "splits"), [("f16", 1), ("f16", 3), ("f16", 8), ("bf16", 3), ("tf32", 8), ("f64", 3),
+                                              ("s8", 8)])
 def test_splits(name, splits):
     agree(name, 64, 64, 512, splits=splits)
     agree(name, 33, 65, 391, "FCF", splits=splits)
 
 
+@pytest.mark.slow
 def test_splits_with_an_epilogue():
     agree("bf16", 48, 40, 300, "CCC", (2,), splits=3, alpha=0.5, beta=-2.0, bias=np.float32, residual=True,
           activation="relu")
@@ -229,6 +245,7 @@ def test_splits_with_an_epilogue():
 # --- epilogues -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scale", [(2.0, 0), (1, 1.0), (0.5, -2.0), (0, 1.5)], ids=str)
 @pytest.mark.parametrize("name", HALVES)
 def test_alpha_and_beta(name, scale):
@@ -237,11 +254,13 @@ def test_alpha_and_beta(name, scale):
     agree(name, 64, 64, 40, "FCF", alpha=alpha, beta=beta)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in REAL if name not in HALVES])
 def test_other_dtypes_are_scaled(name):
     agree(name, 65, 66, 40, alpha=0.5, beta=-2.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scale", [(2, 0), (1, 1), (-3, 2)], ids=str)
 @pytest.mark.parametrize("name", ["s8", "u8"])
 def test_integers_are_scaled_exactly(name, scale):
@@ -249,21 +268,22 @@ def test_integers_are_scaled_exactly(name, scale):
     agree(name, 65, 66, 40, alpha=alpha, beta=beta)
 
 
-@pytest.mark.parametrize("size", [(64, 64, 64), (65, 66, 67), (1, 1, 1)], ids=str)
-@pytest.mark.parametrize("orders", ["CCC", "CCF"])
-@pytest.mark.parametrize("name", HALVES)
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "orders", "size"),
+                         pairs(HALVES, ("CCC", "CCF"), [(64, 64, 64), (65, 66, 67), (1, 1, 1)]), ids=str)
 def test_bias_along_n(name, orders, size):
     agree(name, *size, orders, bias=KINDS[name].out)
     agree(name, *size, orders, bias=np.float32)
 
 
-@pytest.mark.parametrize("activation", ["relu", "gelu", "silu"])
-@pytest.mark.parametrize("orders", ["CCC", "CCF"])
-@pytest.mark.parametrize("name", [*HALVES, "tf32"])
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "orders", "activation"),
+                         pairs([*HALVES, "tf32"], ("CCC", "CCF"), ("relu", "gelu", "silu")))
 def test_activations(name, orders, activation):
     agree(name, 65, 66, 40, orders, activation=activation)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", HALVES)
 def test_everything_at_once(name):
     agree(name, 100, 72, 40, alpha=0.5, beta=0.25, bias=KINDS[name].out, residual=True, activation="gelu")

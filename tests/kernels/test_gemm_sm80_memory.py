@@ -15,6 +15,7 @@ from moye.kernels.gemm.sm80.kernel import gemm_sm80_kernel
 from moye.kernels.gemm.sm80.plan import by_matrix, make_plan
 from moye.layout import analysis
 from moye.tensor.retile import side_of
+from pairs import pairs
 
 OUT = {mo.float16: mo.float16, mo.bfloat16: mo.bfloat16, mo.float32: mo.float32, mo.float64: mo.float64,
        mo.int8: mo.int32, mo.float8_e4m3fn: mo.float16}
@@ -35,6 +36,7 @@ def read_degree(copy, smem, dtype, major):
     return analysis.bank_conflicts(where, dtype.bits, "ldmatrix" if by_matrix(dtype, major) else "ld").degree
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("dtype", "config", "major"), CASES, ids=str)
 def test_no_bank_conflicts_in_the_main_loop(dtype, config, major):
     plan = plan_of(dtype, config, major)
@@ -54,9 +56,9 @@ def test_stores_are_16_bytes_and_whole_sectors(dtype, config):
     assert report.banks.degree == 1
 
 
-@pytest.mark.parametrize("ragged", [False, True])
-@pytest.mark.parametrize("major", ["k", "mn"])
-@pytest.mark.parametrize("dtype", [mo.bfloat16, mo.float32], ids=str)
+@pytest.mark.slow
+@pytest.mark.parametrize(("dtype", "major", "ragged"), pairs([mo.bfloat16, mo.float32], ["k", "mn"], [False, True]),
+                         ids=str)
 def test_instructions(dtype, major, ragged):
     """Wide copies, ldmatrix and stores; nothing packed, nothing spilled."""
     config, order = configs(dtype)[0], "C" if major == "k" else "F"

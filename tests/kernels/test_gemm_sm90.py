@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from moye.kernels import gemm_sm90
+from pairs import pairs
 from warpgroup_products import BYTES, DTYPES, KINDS, agree, check_error, expected_of, filled, place, tile, to_tf32
 
 OUTPUTS = [(kind, out) for kind in KINDS for out in (("s32",) if KINDS[kind][2] == "s32" else ("bf16", "f16", "f32"))]
@@ -26,6 +27,7 @@ def small(kind):
 # --- dtypes ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "out"), OUTPUTS)
 def test_dtypes(kind, out):
     """Whole tiles, then every edge ragged, of the same program."""
@@ -34,6 +36,7 @@ def test_dtypes(kind, out):
     agree(kind, 120, 72, 2 * bK + 16, out=out, config=small(kind))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["e4m3", "e5m2", "mixed", "mixed_turned"])
 def test_sums_in_the_tensor_core(kind):
     agree(kind, 100, 72, 300, config=small(kind), fast_accum=True)
@@ -59,25 +62,29 @@ def test_results_are_rounded_once():
 # --- shapes and strides ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("orders", ORDERS)
-@pytest.mark.parametrize("kind", ["bf16", "f16"])
+@pytest.mark.slow
+@pytest.mark.parametrize(("kind", "orders"), list(zip(itertools.cycle(["bf16", "f16", "f16", "bf16"]), ORDERS)))
 def test_transposes(kind, orders):
+    """Each of one dtype of 16 bits, and each letter of both."""
     agree(kind, 128, 128, 128, orders, config=small(kind))
     agree(kind, 136, 72, 200, orders, config=small(kind))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("orders", ["CFC", "FCF", "FFC"])
 @pytest.mark.parametrize("kind", ["tf32", "e4m3", "s8"])
 def test_transposes_that_are_copied_first(kind, orders):
     agree(kind, 72, 80, 200, orders, config=small(kind))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("orders", ["CFC", "FCF", "FFC"])
 @pytest.mark.parametrize("bN", [8, 16, 32, 192])
 def test_narrow_tiles_that_are_contiguous_along_their_rows(bN, orders):
     agree("f16", 72, 2 * bN - 3 if bN < 64 else 200, 100, orders, config=tile("f16", 64, bN))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", RAGGED, ids=str)
 @pytest.mark.parametrize("orders", ["CCC", "CFC", "FCF", "FFF"])
 def test_ragged(orders, size):
@@ -85,26 +92,30 @@ def test_ragged(orders, size):
     agree("bf16", *size, orders)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("edge", list(itertools.product((0, 1), repeat=3)), ids=str)
 def test_each_edge(edge):
     M, N, K = (extent + 8 * more for extent, more in zip((128, 128, 128), edge, strict=True))
     agree("f16", M, N, K, "CFC", config=tile("f16", 128, 128, groups=2))
 
 
-@pytest.mark.parametrize("odd", ["A", "B", "C", "ABC"])
-@pytest.mark.parametrize("kind", ["bf16", "tf32", "e5m2", "u8"])
+@pytest.mark.slow
+@pytest.mark.parametrize(("kind", "odd"), [*(("bf16", odd) for odd in ("A", "B", "C", "ABC")), ("tf32", "A"),
+                                           ("tf32", "C"), ("e5m2", "B"), ("e5m2", "ABC"), ("u8", "ABC"), ("u8", "C")])
 def test_odd_bases_and_odd_rows(kind, odd):
     """Operands are copied for TMA; C is stored from registers, one element at a time."""
     agree(kind, 65, 71, 67, odd=odd, config=small(kind))
     agree(kind, 65, 71, 67, "FFF", odd=odd, config=small(kind))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("K", [0, 1, 2, 7, 15, 17, 63, 65])
 @pytest.mark.parametrize("kind", ["bf16", "tf32", "mixed", "s8"])
 def test_odd_K(kind, K):
     agree(kind, 40, 72, K, config=small(kind))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("order", "CF")
 @pytest.mark.parametrize("N", [1, 8, 23, 66])
 @pytest.mark.parametrize("out", ["bf16", "f32"])
@@ -154,9 +165,9 @@ def test_one_row_for_all():
 # --- batches ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("orders", ["CCC", "FFF"])
-@pytest.mark.parametrize("batches", [1, 3])
-@pytest.mark.parametrize("kind", ["bf16", "tf32", "e4m3", "u8"])
+@pytest.mark.slow
+@pytest.mark.parametrize(("kind", "batches", "orders"),
+                         pairs(["bf16", "tf32", "e4m3", "u8"], [1, 3], ["CCC", "FFF"]))
 def test_batches(kind, batches, orders):
     agree(kind, 72, 80, 136, orders, batches=batches, config=small(kind))
     if batches > 1:

@@ -73,6 +73,7 @@ def compiled(*args, **options):
     return gathered.programs
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_programs(name):
     """No spills, no stack, none of ptxas's notes of lost performance (C7510 and its like).
@@ -134,6 +135,7 @@ PROBLEMS = {                            # kind, orders of A, B and C, M, N, K, b
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_what_is_chosen_neither_spills_nor_serialises(name):
     """Whatever is fused and however C is stored; nothing of these arrays is touched."""
@@ -182,6 +184,7 @@ def test_operands_that_are_copied_have_programs_of_their_own():
     assert len(copied) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("M", "N", "rows", "options"), [
     (256, 256, 512, {"gated": True}), (16, 512, 512, {}), (256, 512, 512, {"activation": "relu"})], ids=str)
 def test_specifications_are_compiled_as_arrays_are(M, N, rows, options):

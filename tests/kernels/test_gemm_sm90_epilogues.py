@@ -43,23 +43,31 @@ def fused(where, **what):
     agree("bf16", *size, config=config, **more, **what)
 
 
-@pytest.mark.parametrize("what", ONE)
-@pytest.mark.parametrize("where", ["ragged", "plain", "turned", "split"])
+WAYS = ("ragged", "plain", "turned", "split")          # to store C: by TMA, by element, turned, after a sum of parts
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("where", "what"), [(WAYS[(i + more) % 4], what) for i, what in enumerate(ONE)
+                                             for more in (0, 1)])
 def test_one_thing(where, what):
+    """At two of the four ways each, in turn; all things together come below at every place."""
     fused(where, **ONE[what])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("where", PLACES)
 def test_all_together(where):
     fused(where, **TOGETHER)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("where", PLACES)
 def test_all_but_beta(where):
     """C is not read, so TMA stores it."""
     fused(where, **(TOGETHER | {"beta": 0, "activation": "silu"}))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["bf16", "f16", "f32", "s32"])
 def test_dtypes_of_what_is_added(dtype):
     fused("ragged", bias=dtype, residual=dtype, row_scale=dtype, col_scale=dtype)
@@ -80,19 +88,22 @@ def test_no_activation_is_none():
     fused("ragged", activation=None, reference=lambda x: x)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["tf32", "e4m3", "mixed"])
 def test_other_dtypes(kind):
     agree(kind, 72, 71, 200, config=tile(kind, 64, 64), **TOGETHER)
     agree(kind, 11, 72, 600, config=tile(kind, 64, 16, 4, split_k=4, swap=True), **TOGETHER)
 
 
-@pytest.mark.parametrize("what", [{"alpha": 3}, {"beta": -2}, {"bias": "s32"}, {"residual": "s8"}, {"row_scale": "s8"},
-                                  {"col_scale": "u8"}, {"activation": "relu"}], ids=str)
-@pytest.mark.parametrize("kind", ["s8", "u8"])
+@pytest.mark.slow
+@pytest.mark.parametrize(("kind", "what"), list(zip(itertools.cycle(["s8", "u8"]), [
+    {"alpha": 3}, {"beta": -2}, {"bias": "s32"}, {"residual": "s8"}, {"row_scale": "s8"}, {"col_scale": "u8"},
+    {"activation": "relu"}])), ids=str)
 def test_integers_are_exact(kind, what):
     agree(kind, 72, 71, 200, config=tile(kind, 64, 64), **what)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["s8", "u8"])
 def test_integers_all_together(kind):
     together = {"alpha": 2, "beta": -3, "bias": "s32", "residual": "s32", "row_scale": "s8", "activation": "relu"}
@@ -107,6 +118,7 @@ GATED = {"alone": {}, "silu": {"activation": "silu"}, "bias": {"bias": "f32", "a
          "together": {"bias": "bf16", "row_scale": "f32", "col_scale": "f16", "alpha": -2.0, "activation": "silu"}}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", GATED)
 @pytest.mark.parametrize("order", "CF")
 def test_gated(what, order):
@@ -118,6 +130,7 @@ GATED_TILES = {"64x16": tile("bf16", 64, 16), "64x256": tile("bf16", 64, 256, 2,
                "128x192": tile("bf16", 128, 192, 2, "pingpong", 2), "128x128": tile("bf16", 128, 128, groups=2)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", GATED_TILES)
 @pytest.mark.parametrize("order", "CF")
 def test_gated_tiles(name, order):
@@ -132,6 +145,7 @@ def test_gated_halves_that_begin_anywhere(N):
     agree("f16", 40, N, 72, "CFC", gated=True, activation="silu", config=tile("f16", 64, 64))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["tf32", "e4m3", "s8"])
 def test_gated_dtypes(kind):
     agree(kind, 72, 41, 136, gated=True, activation="relu", config=tile(kind, 64, 64))
@@ -165,6 +179,7 @@ def test_a_residual_for_all_batches():
     check_error(C, exact + residual.astype(np.float64)[:, :, None], error)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("beta", "where"), list(itertools.product((0, 0.5), ("ragged", "plain", "turned", "split"))))
 def test_beta_of_zero_reads_nothing(beta, where):
     """A NaN in C stays one exactly where beta times it is added."""
@@ -178,6 +193,7 @@ def test_beta_of_zero_reads_nothing(beta, where):
     assert wrong == ([[M // 2, N // 3]] if beta else [])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("product", [gemm_sm80, gemm_sm90])
 def test_an_activation_is_what_it_reads_now(product):
     """Not the function that it was when its kernel was traced."""

@@ -48,6 +48,7 @@ SPLITS = {
 # --- results ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_schedules(name):
     """Whole tiles, one a block; then ragged ones under every check, several a block, so that stages and buffers go on
@@ -57,6 +58,7 @@ def test_schedules(name):
     clean("bf16", 2 * config.bM + 8, config.bN + 8, 264, config=config, blocks=2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SPLITS)
 def test_splits(name):
     """Whole tiles, and as many k tiles as parts; then ragged ones under every check, k tiles shared unevenly."""
@@ -65,6 +67,7 @@ def test_splits(name):
     clean("bf16", 136, config.bN + 8, 64 * (2 * config.split_k + 1) - 7, config=config)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("config", [SCHEDULES["pingpong_64_by_256"], SCHEDULES["cooperative_256"], SPLITS["split_4"]],
                          ids=["pingpong", "cooperative", "split"])
 @pytest.mark.parametrize("kind", ["tf32", "e4m3", "s8"])
@@ -74,6 +77,7 @@ def test_other_dtypes(kind, config):
     agree(kind, config.bM + 8, config.bN + 8, 5 * config.bK, config=config, blocks=2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("swap", [False, True])
 @pytest.mark.parametrize("bN", [8, 16, 32, 64, 128])
 def test_few_rows(bN, swap):
@@ -84,6 +88,7 @@ def test_few_rows(bN, swap):
         agree("f16", M, N, 200, "CC" + order, config=config, blocks=2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stages", [2, 3, 5])
 @pytest.mark.parametrize("schedule", ["cooperative", "pingpong"])
 def test_fewer_and_more_k_tiles_than_stages(schedule, stages):
@@ -93,6 +98,7 @@ def test_fewer_and_more_k_tiles_than_stages(schedule, stages):
         agree("f16", 72, 72, 64 * k_tiles - 5, config=config, blocks=1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("blocks", [1, 2, 3, 8])
 @pytest.mark.parametrize("name", ["cooperative_64", "pingpong_64_by_256", "pingpong_128"])
 def test_several_tiles_a_block(name, blocks):
@@ -102,6 +108,7 @@ def test_several_tiles_a_block(name, blocks):
     agree("bf16", config.bM, config.bN, 136, config=config, blocks=blocks)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("blocks", [2, 4, 7])
 @pytest.mark.parametrize("name", ["multicast_A", "multicast_B_in_turns"])
 def test_blocks_that_share_an_operand(name, blocks):
@@ -112,6 +119,7 @@ def test_blocks_that_share_an_operand(name, blocks):
     agree("bf16", 3 * config.bM, config.bN, 136, "CFF", batches=3, config=config, blocks=blocks)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("raster", [1, 3, 8])
 def test_tiles_in_groups(raster):
     """More rows of tiles than the groups that blocks walk through, the last group smaller; with batches, too."""
@@ -120,6 +128,7 @@ def test_tiles_in_groups(raster):
     agree("bf16", 4 * 64, 3 * 64, 40, batches=3, config=config, blocks=7)
 
 
+@pytest.mark.slow
 def test_a_batch_in_turns_and_split():
     for config in (SCHEDULES["pingpong_128"], SPLITS["split_2"], SPLITS["split_4_turned"]):
         agree("bf16", 136, 72, 264, "CCF", batches=3, config=config, blocks=3)
@@ -128,11 +137,13 @@ def test_a_batch_in_turns_and_split():
 # --- what the checker says -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("orders", ["CCC", "CFF", "FCF", "FFC"])
 def test_majors_are_clean(orders):
     clean("f16", 200, 264, 200, orders, config=tile("f16", 128, 128, groups=2), blocks=2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["tf32", "e4m3", "mixed", "u8"])
 def test_dtypes_are_clean(kind):
     config = tile(kind, 64, 64)
@@ -140,6 +151,7 @@ def test_dtypes_are_clean(kind):
     clean(kind, 71, 65, 5 * config.bK - 7, odd="ABC", config=config, blocks=2, launches=3)
 
 
+@pytest.mark.slow
 def test_gated_and_fused_products_are_clean():
     fused = {"bias": "f32", "row_scale": "f32", "col_scale": "bf16", "alpha": 0.5, "activation": "gelu", "blocks": 2}
     clean("bf16", 136, 72, 264, gated=True, config=tile("bf16", 64, 64), **fused)

@@ -44,6 +44,7 @@ def test_groups(heights, N, out, orders):
     agree(heights, N, 100, out=out, orders=orders, config=SMALL)
 
 
+@pytest.mark.slow
 def test_more_tiles_than_blocks():
     agree((300,) * 20, 256, 40, out=np.float16, config=SMALL)
 
@@ -52,6 +53,7 @@ def test_rows_of_no_group_stay_as_they_are():
     agree((40, 60), 72, 64, out=np.float16, begin=7, behind=30, config=SMALL)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [ml_dtypes.bfloat16, np.float32, ml_dtypes.float8_e4m3fn, np.int8])
 @pytest.mark.parametrize("odd", [False, True])
 def test_dtypes_and_strides(dtype, odd):
@@ -67,11 +69,13 @@ def test_one_matrix_for_all_groups():
     assert np.allclose(C, seen(A) @ seen(B).T, atol=1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("activation", ["relu", "gelu", "silu"])
 def test_scaled_and_activated(activation):
     agree((50, 9), 72, 64, out=np.float16, alpha=-0.5, activation=activation, scale=2.0, config=SMALL)
 
 
+@pytest.mark.slow
 def test_nothing_to_sum():
     """K = 0: the activation of zeros, where there are rows of a group."""
     C = np.full((6, 8), 7, np.float32)
@@ -115,6 +119,7 @@ def test_offsets_that_are_none(offsets, code):
                           np.zeros((6, 8), np.float32), np.array(offsets, np.int32))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [mo.bfloat16, mo.float8_e4m3fn])
 def test_compiled(dtype):
     """No spills, and the instructions of Hopper."""

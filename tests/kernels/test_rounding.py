@@ -51,6 +51,7 @@ def run(example, monkeypatch):
     return go
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_a_matmul_is_the_sum_of_exact_steps(run, dtype):
     fast, (A, B, exact), again = run(dtype, "fast")[2], run(dtype, "exact"), run(dtype, "fast")[2]
@@ -84,6 +85,7 @@ def only_fused(ptx, kind):
     assert set(found) == {f"fma.rn.{kind}"}, found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FLOATS)
 def test_nvrtc_fuses_what_gemm_prints(name):
     case = tiles.CASES[name]

@@ -32,6 +32,7 @@ def launch(module, k_tiles, **options):
     return report.timeline()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stem", FIGURES)
 def test_the_share_at_32_k_tiles(example, stem):
     overlap = launch(example(stem), 32).overlap()
@@ -60,6 +61,7 @@ def test_the_eighth_k_block_waits_first(example):
     assert [len(e.completes) for e in waits] == [2, 2, 0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("stem", "expected"), [("04_matmul_async", 0), ("06_matmul_overlapped", 1),
                                                 ("09_matmul_double_buffered", Fraction(7, 8))])
 def test_compiled_kernels(example, stem, expected):
@@ -95,6 +97,7 @@ def between(sass, after_loop):
     return sum("FFMA" in lines[i] for span in spans for i in span)
 
 
+@pytest.mark.slow
 def test_ptxas_undoes_the_overlap_of_the_hand_written_twin():
     """510 of the 512 FFMA of a k-tile stand before the copy is issued, though the PTX has them all behind it."""
     compiled = compile_cubin((TWINS / "simt_naive_frag.cu").read_text(), "k", "sm_90a")
@@ -121,6 +124,7 @@ def launch_roles(module, k, m=128, n=128, dtype=np.float16, **options):
     return report.timeline()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("earliest", [False, True])
 @pytest.mark.parametrize("k", [64, 104, 512, 1000])
 @pytest.mark.parametrize("stem", ROLES)
@@ -172,6 +176,7 @@ def launch_gemm(config, shape):
     return timeline
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CONFIGS)
 def test_gemm_sm90_hides_loads_from_tile_to_tile(name):
     """A persistent block goes on to load for its next tile: only the last k-tile of all has no next."""
@@ -194,6 +199,7 @@ PICTURES = {"single_stage": "04_matmul_async", "through_registers": "06_matmul_o
             "double_buffered": "09_matmul_double_buffered"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [*PICTURES, "warp_specialized"])
 def test_the_pictures_of_the_manual(example, name):
     path = Path(__file__).parents[2] / "docs" / "pictures" / f"timeline_{name}.svg"
@@ -204,6 +210,7 @@ def test_the_pictures_of_the_manual(example, name):
     assert path.read_text() == svg, f"{path.name} differs: UPDATE_GOLDEN=1 rewrites it"
 
 
+@pytest.mark.slow
 def test_a_timeline_prints_both(example, monkeypatch):
     timeline = launch(example("09_matmul_double_buffered"), 32)
     told = str(timeline)

@@ -54,6 +54,7 @@ def test_promoted_sums_leave_out_what_has_no_registers_for_them():
     assert "float32 sums of float8 products take twice the registers" in why
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gated", [False, True])
 @pytest.mark.parametrize("dtype", [mo.bfloat16, mo.float32, mo.int8, mo.float8_e5m2], ids=str)
 def test_what_the_rule_chooses_is_tried(dtype, gated):
@@ -67,6 +68,7 @@ def test_gated_products_are_not_swapped():
     assert set(tried(mo.bfloat16, 16, 4096, 4096, gated=True)[0]) == set(configs(mo.bfloat16, gated=True))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("M, N, K", [(130, 136, 100), (20, 96, 70)])
 def test_the_first_legal_configuration_multiplies(M, N, K):
     rng, dtype = np.random.default_rng([M, N, K]), ml_dtypes.bfloat16

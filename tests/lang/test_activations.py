@@ -43,6 +43,7 @@ def misspelt(out, x):
     out[0] = mo.gelu(x[0], approximate="tan")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "options"), REFERENCE, ids=str)
 @pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
 def test_register_tensors(name, options, dtype):

@@ -152,6 +152,7 @@ def arguments(n):
     return np.zeros((TILE, TILE), np.float32, order="F"), np.zeros((TILE, TILE), np.float32, order="F"), n
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shared", [False, True], ids=["global", "shared"])
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
 def test_an_index_beside_the_tile_is_found(case, shared):
@@ -212,6 +213,7 @@ def test_what_cannot_be_carried_is_told():
     assert "not judged: coordinates of tiles" in str(report)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
 def test_only_the_checks_read_what_goes_with_a_view(case):
     source = kernel_of(case, True).compile(*arguments(0), block=1, arch="sm_80").source

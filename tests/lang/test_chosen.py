@@ -49,8 +49,7 @@ def dtypes_of(choice: str, decided: bool) -> tuple[mo.DType, ...]:
     name = f"<chosen {hash(source)}>"
     linecache.cache[name] = (len(source), None, source.splitlines(True), name)
     exec(compile(source, name, "exec"), space)
-    mo.kernel(space["k"]).compile(np.ones(32, np.float32), np.ones(32, np.float16), np.ones(32, np.float64), 3,
-                                  block=32, arch="sm_90a")
+    mo.kernel(space["k"]).trace(np.ones(32, np.float32), np.ones(32, np.float16), np.ones(32, np.float64), 3, block=32)
     return Seen.dtypes
 
 
@@ -66,6 +65,7 @@ def test_what_facts_decide_has_the_dtype_of_a_value(value):
     assert dtypes_of(value, True) == dtypes_of(value, False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("value", VALUES)
 def test_what_facts_decide_has_its_value(value):
     """As where nothing is known: stored by one kernel and by the other."""

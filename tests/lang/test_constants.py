@@ -49,6 +49,7 @@ TYPED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TYPED)
 def test_typed_integers_keep_their_dtype(name):
     out = np.zeros(4, np.int64)
@@ -123,6 +124,7 @@ def test_rounding_is_to_nearest(dtype):
             assert abs(Fraction(result) - Fraction(number)) == min(abs(Fraction(x) - Fraction(number)) for x in near)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("source", [*FLOATS, dt.float64, dt.int32, dt.int64, dt.uint64], ids=str)
 def test_constants_convert_as_values_do(source):
     whole = [0, 1, -1, 127, 128, -129, 255, 65535, 1 << 24, (1 << 24) + 1, (1 << 31) - 1, 1 << 31, (1 << 53) + 1,

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 import moye as mo
-from lang.kernels import Fault, agree, run, trace, traced
 from moye.errors import TraceError
 from moye.ir import ops
 from moye.ir.verify import verify
 from moye.lang.signature import ScalarSpec, TensorSpec
 from moye.lang.trace import trace as trace_function
+from plain_and_traced import Fault, agree, run, trace, traced
 
 # --- functions that run both ways ------------------------------------------------------------------------------------
 
@@ -339,6 +339,7 @@ def test_a_loop_over_a_grid():
     assert "t % 7" in source
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fn", BOTH, ids=lambda f: f.__name__)
 def test_agrees_with_python(fn):
     cases = [c for c in NUMBERS if fn is not collatz or c[0] > 0]

@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 
 import moye as mo
-from lang.kernels import agree, trace
 from moye.errors import TraceError
+from plain_and_traced import agree, trace
 
 
 class Box:
@@ -330,6 +330,7 @@ CARRIED = [attribute_in_for, attribute_in_if, attribute_set_in_else_alone, list_
            break_after_a_change]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fn", CARRIED, ids=lambda fn: fn.__name__)
 def test_carried(fn):
     agree(fn, (5, 3), (0, 3), (1, 1), (4, 1))
@@ -795,6 +796,7 @@ class _Draw:
         return f"{pad}{one} = ({self.term()} + {self.term()} * {self.random.choice('123')}) % 17\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(40))
 def test_drawn_programs(seed):
     source = _Draw(seed).source()

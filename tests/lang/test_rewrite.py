@@ -616,6 +616,7 @@ class Program:
                 kind, f"{v} {self.random.choice(['=', '=', '+='])} {e()}"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(150))
 def test_random_programs(seed):
     text = "\n".join(Program(seed).lines) + "\n"

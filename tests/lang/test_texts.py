@@ -51,6 +51,7 @@ PYTHON = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", PYTHON, ids=lambda f: str(f.__code__.co_firstlineno))
 def test_printed_as_python_does(make, capsys):
     source = __import__("inspect").getsource(make).strip().rstrip(",").partition(": ")[2]

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 import moye as mo
-from lang.kernels import agree, run, trace, traced
 from moye.errors import DTypeError, TraceError
 from moye.ir import ops
 from moye.runtime.arguments import classify
+from plain_and_traced import agree, run, trace, traced
 
 INTS = [(7, 2), (-7, 2), (7, -2), (-7, -2), (0, 3), (-1, 8), (6, 3), (-6, 4)]
 

@@ -107,6 +107,7 @@ RIGHT = ["x[0] = mo.thread_idx().x.to(np.float32)", "x[0] = (n + 1).to('float32'
          "x[np.int64(1)] = np.float32(1)"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("body", RIGHT)
 def test_numpy_dtypes_and_integers_are_taken(body):
     kernel = kernel_of(body)
@@ -143,6 +144,7 @@ def test_a_check_without_a_launch_configuration():
     assert caught.value.hint == "mo.check(k)[grid, block](...)"
 
 
+@pytest.mark.slow
 def test_operations_are_bounded():
     body = "for i in mo.static_range(16000):\n    for j in mo.static_range(16000):\n        mo.sync_threads()"
     assert "has more than 100000 operations" in refused(body).message
@@ -169,6 +171,7 @@ main()
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("call", ["k[1, 1](np.zeros(3, np.float32), 3)",
                                   "mo.check(k)[1, 1](np.zeros(3, np.float32), 3)",
                                   "k.launch(np.zeros(3, np.float32), 3, grid=1, block=1)",
@@ -215,6 +218,7 @@ def test_a_recursion_without_end_is_not_hidden():
 # --- nesting ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [
     lambda n: "x[0] = " + "+".join(["n"] * n), lambda n: "mo.assume(" + "+".join(["n"] * n) + " > 0)\nx[0] = 1",
     lambda n: "a = n\n" + "a = a + n\n" * n + "mo.assume(a > 0)\nx[0] = a",

@@ -35,6 +35,7 @@ def test_logical_divide() -> None:
     law(ml.logical_divide, plain, laws.tiles(), examples=150, holds=tiled)
 
 
+@pytest.mark.slow
 def test_zipped_divide() -> None:
     assert str(ml.zipped_divide(parse("(16,8)"), (4, 2))) == "((4,2),(4,4)):((1,16),(4,32))"
     law(ml.zipped_divide, laws.layouts(rank=2), st.tuples(laws.tiles(), laws.tiles()), examples=100,
@@ -51,11 +52,13 @@ def same_as_zipped(verb: Any) -> None:
         holds=lambda r, lay, t: table(r) == table(ml.zipped_divide(lay, t)))
 
 
+@pytest.mark.slow
 def test_tiled_divide() -> None:
     assert str(ml.tiled_divide(parse("(16,8)"), (4, 2))) == "((4,2),4,4):((1,16),4,32)"
     same_as_zipped(ml.tiled_divide)
 
 
+@pytest.mark.slow
 def test_flat_divide() -> None:
     assert str(ml.flat_divide(parse("(16,8)"), (4, 2))) == "(4,2,4,4):(1,16,4,32)"
     same_as_zipped(ml.flat_divide)
@@ -73,6 +76,7 @@ def test_domain_distribute() -> None:
         and table(r) == sorted(set(table(r))) and table(ml.composition(make_layout(s), r)) == table(r))
 
 
+@pytest.mark.slow
 def test_logical_product() -> None:
     assert str(ml.logical_product(parse("(2,2):(4,1)"), parse("6:1"))) == "((2,2),(2,3)):((4,1),(2,8))"
 
@@ -107,6 +111,7 @@ def test_flat_product() -> None:
 pairs = laws.layouts(injective=True, rank=2)
 
 
+@pytest.mark.slow
 def test_blocked_product() -> None:
     assert str(ml.blocked_product(parse("(2,5):(5,1)"), parse("(3,4):(1,3)"))) == "((2,3),(5,4)):((5,10),(1,30))"
     law(ml.blocked_product, pairs, pairs, holds=lambda r, a, b: [
@@ -114,6 +119,7 @@ def test_blocked_product() -> None:
         for i in range(size(a, 0))] == table(ml.logical_product(a, b)))
 
 
+@pytest.mark.slow
 def test_raked_product() -> None:
     assert str(ml.raked_product(parse("(2,5):(5,1)"), parse("(3,4):(1,3)"))) == "((3,2),(4,5)):((10,5),(30,1))"
     law(ml.raked_product, pairs, pairs, holds=lambda r, a, b: [
@@ -136,6 +142,7 @@ def test_tile_to_shape() -> None:
 factors = st.sampled_from((1, 2, 3, 4))
 
 
+@pytest.mark.slow
 def test_downcast() -> None:
     assert str(ml.downcast(parse("(8,4):(1,8)"), 2)) == "(16,4):(1,16)"
     assert (str(ml.downcast(parse("1:0"), 4)), str(ml.downcast(Swizzle(3, 0, 3), 8))) == ("4:1", "Sw<3,3,3>")
@@ -145,6 +152,7 @@ def test_downcast() -> None:
         holds=lambda r, lay, n: sorted(table(r)) == sorted(o * n + j for o in table(lay) for j in range(n)))
 
 
+@pytest.mark.slow
 def test_upcast() -> None:
     assert str(ml.upcast(parse("(8,4):(1,8)"), 8)) == "(1,4):(1,1)"
     law(ml.upcast, plain, factors, hide=(0,), examples=150, holds=lambda r, lay, n: set(table(r)) == {
@@ -194,6 +202,7 @@ def test_parse() -> None:
         holds=lambda r, s: r == ml.make_identity_layout(s))
 
 
+@pytest.mark.slow
 def test_law_reports_a_verb_that_breaks_it() -> None:
     with pytest.raises(AssertionError, match="breaks the law"):
         law(lambda lay: Layout(lay.shape, ml.compact_col_major(lay.shape)), plain,

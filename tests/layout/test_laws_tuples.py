@@ -135,6 +135,7 @@ def test_elem_scale() -> None:
         holds=lambda r, a, b: ml.product(r) == ml.product(a) * ml.product(b))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("verb", "of"), [
     ("elem_less", lambda a, b: all(x < y for x, y in zip(a, b, strict=True))),
     ("elem_leq", lambda a, b: all(x <= y for x, y in zip(a, b, strict=True))),

@@ -9,7 +9,7 @@ from types import FunctionType
 import moye.layout as ml
 
 TESTS = "\n".join(path.read_text() for path in Path(__file__).parent.glob("test_*.py"))
-# What questions about layouts answer is described in analysis.py and its neighbours, and tested in test_analysis.py.
+# What questions about layouts answer is described in moye.layout.analysis, and has its own tests.
 OTHER = re.compile(r"moye\.layout\.(?!algebra|arithmetic|basis|coords|divide|generators|ints|inverse|layout|modes"
                    r"|product|recast|swizzle|tuples)")
 

@@ -19,8 +19,6 @@ from typing import Any
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).parent))
-
 from mutate import mutants
 from subjects import SUBJECTS, Subject
 

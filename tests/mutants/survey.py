@@ -15,14 +15,11 @@ import argparse
 import json
 import multiprocessing
 import os
-import sys
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
-
-sys.path.insert(0, str(Path(__file__).parent))
 
 from child import send
 from mutate import Mutant, mutants

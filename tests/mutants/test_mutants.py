@@ -40,6 +40,7 @@ def test_what_is_changed():
     assert not mutants(KERNEL, ("main",))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SUBJECTS)
 def test_every_mutant_is_another_program(name):
     text = SUBJECTS[name].path.read_text()
@@ -73,6 +74,7 @@ def _warm():
     survey.prepare("simulator")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SUBJECTS)
 def test_verdicts_of_the_simulator(name):
     """As recorded: the class of the finding, or that the mutant is equivalent to the kernel."""

@@ -103,6 +103,7 @@ def test_layout_parse_has_the_caret():
     assert str(told.value).splitlines()[1:3] == ["    (4*4)", "      ^"]
 
 
+@pytest.mark.slow
 def test_draw_is_the_function_whatever_is_imported_first():
     for first in ("import moye.pictures", "import moye.pictures.svg", "import moye; moye.Layout(2, 1)._repr_svg_()"):
         code = f"{first}\nimport moye as mo\nprint(mo.draw('2:1').sheet.title)"

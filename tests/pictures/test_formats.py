@@ -107,6 +107,7 @@ def test_a_typst_error_is_seen(tmp_path):
         typst.compile(str(tmp_path / "bad.typ"), format="svg")
 
 
+@pytest.mark.slow
 @EVERY
 def test_latex_compiles(name, tmp_path):
     (pdflatex,) = programs("latex")

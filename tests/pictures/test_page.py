@@ -202,6 +202,7 @@ def test_labels_fit_into_their_cells_in_a_real_browser(page):
     assert outside == 0
 
 
+@pytest.mark.slow
 def test_an_svg_file_is_drawn_by_itself(chromium, tmp_path):
     chromium.get(CASES["layout"]().save(tmp_path / "layout.svg").as_uri())
     assert len(chromium.find_elements(By.CSS_SELECTOR, "g rect")) == 16

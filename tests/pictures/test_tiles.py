@@ -91,6 +91,7 @@ def test_an_mma_gives_every_accumulator_one_cell(am, an, ak, more):
     assert len(c.cells) == am * more * an
 
 
+@pytest.mark.slow
 def test_a_large_mma_is_cropped_alike_in_all_blocks():
     mma = mo.make_tiled_mma(mo.UniversalFMA(mo.float32), mo.make_layout((8, 8)), (64, 32, 8))
     b, a, c = mo.draw(mma, max_cells=200).sheet.panels

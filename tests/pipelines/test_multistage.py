@@ -95,6 +95,7 @@ def checked(stages, tiles, fault="", *, earliest=False):
     return report, np.array_equal(out, x.sum(axis=1)[np.arange(ROWS) ^ 1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stages", [2, 3, 4, 5])
 @pytest.mark.parametrize("tiles", [1, 2, 3, 4, 5, 6, 13])
 def test_every_depth_and_length(stages, tiles):
@@ -105,6 +106,7 @@ def test_every_depth_and_length(stages, tiles):
         assert right
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stages", [2, 3, 4, 5])
 @pytest.mark.parametrize(("fault", "code"), [
     ("no wait", "D1"), ("waits for too few", "D2"), ("no barrier", "D3"), ("no commit", "D2"),

@@ -18,6 +18,7 @@ import pipeline_tma_kernels as kernels
 from moye.errors import TraceError
 from moye.pipelines.tma import PipelineTmaState, Ring
 from moye.runtime.prepare import compile_only
+from pairs import pairs
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "pipeline_tma.cu"
 SIZES = [(128, 64, 64), (200, 70, 130), (70, 97, 1)]
@@ -45,16 +46,17 @@ def compiled(kernel, stages, size=(256, 64, 512)):
 # --- products --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["roles", "persistent", "ping_pong"])
-@pytest.mark.parametrize("stages", [2, 3, 4, 5])
-@pytest.mark.parametrize("k_tiles", range(1, 8))
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "stages", "k_tiles"),
+                         pairs(["roles", "persistent", "ping_pong"], [2, 3, 4, 5], range(1, 8)))
 def test_every_depth_and_length(name, stages, k_tiles):
-    """Shorter than the ring, as long, longer; several tiles one after the other; the last of each kind ragged."""
+    """Shorter than the ring, as long, longer, each with one of the kernels; several tiles in turn, the last ragged."""
     report, difference = launched(name, 130, 90, 64 * k_tiles - 7, stages)
     assert report.ok, str(report)
     assert difference < 1e-6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "stages"), [("roles", 2), ("roles", 7), ("ping_pong", 1), ("ping_pong", 7)])
 @pytest.mark.parametrize("size", SIZES, ids=str)
 def test_sizes(name, stages, size):
@@ -68,6 +70,7 @@ def test_sizes(name, stages, size):
         assert difference < 1e-6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stages", [2, 3])
 @pytest.mark.parametrize("k_tiles", [1, 3, 5])
 def test_arrivals_of_a_cluster(stages, k_tiles):
@@ -90,8 +93,9 @@ FAULTS = {
 }
 
 
-@pytest.mark.parametrize("stages", [2, 3, 5])
-@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.slow
+@pytest.mark.parametrize(("fault", "stages"), [(fault, stages) for i, fault in enumerate(FAULTS)
+                                               for stages in (2, (3, 5)[i % 2])])
 def test_faults_are_found(fault, stages):
     """Each call of the pipeline left out or done wrong is a finding that names the element or the barrier."""
     report, _ = launched("roles", 128, 64, 64 * 9, stages, fault)
@@ -100,6 +104,7 @@ def test_faults_are_found(fault, stages):
     assert named in str(report)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "fault", "code"), [
     ("ping_pong", "no advance", "D8"), ("ping_pong", "out of turn", "D8"), ("persistent", "stays", "D8"),
     ("cluster", "releases its own", "E3")])
@@ -132,7 +137,8 @@ def instructions(program):
     return found
 
 
-@pytest.mark.parametrize("stages", [2, 3, 4, 5])
+@pytest.mark.slow
+@pytest.mark.parametrize("stages", [2, 3, 4])
 def test_the_same_machine_code_as_by_hand(stages):
     """But for the order in which ptxas puts some of it; of two stages it makes one move more."""
     mine, other = (compiled(kernel, stages) for kernel in (kernels.roles, kernels.roles_by_hand))

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import moye as mo
-from ir.interpreter import run
+from ir_interpreter import run
 from moye.lang.signature import ScalarSpec, StaticSpec, TensorSpec
 from moye.runtime.arguments import Signature, classify, unstable
 from moye.runtime.arrays import TensorLike, natural_strides

@@ -8,6 +8,8 @@ import subprocess
 import sys
 import time
 
+import pytest
+
 from moye.runtime.cache import DiskCache, cache_key
 
 COMPILE = """
@@ -30,6 +32,7 @@ def spawn(code, *args, env=None):
                             stdout=subprocess.PIPE, text=True, env={**os.environ, **(env or {})})
 
 
+@pytest.mark.slow
 def test_ten_processes_compile_one_kernel_at_once(tmp_path):
     script, root = tmp_path / "script.py", tmp_path / "cache"
     script.write_text(COMPILE)                          # a kernel needs its source, and -c has none
@@ -58,6 +61,7 @@ for i in itertools.count():
 """
 
 
+@pytest.mark.slow
 def test_a_kill_in_the_middle_of_a_put_leaves_no_bad_entry(tmp_path):
     cache, key = DiskCache(tmp_path), cache_key("killed", [], "")
     aside = 0

@@ -65,6 +65,7 @@ def of_other_parameters(data):
     return _pack(mo.kernel(plain).compile(LIKE, LIKE, block=4, arch="sm_80").cubin, {"log": ""})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", [
     lambda data: with_digest((3).to_bytes(4, "little") + b"abc"),
     lambda data: with_digest((2).to_bytes(4, "little") + b"[]"),
@@ -165,6 +166,7 @@ print(store._file)
 """
 
 
+@pytest.mark.slow
 def test_no_trial_of_processes_and_threads_is_lost(root):
     store = TrialStore(tuned, "key", "device")
     command = [sys.executable, "-c", SAVE]

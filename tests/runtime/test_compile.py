@@ -117,6 +117,7 @@ def test_restrict_is_printed_where_what_is_written_overlaps_nothing(kernel, args
         "sm_90a", apart, False, False]]
 
 
+@pytest.mark.slow
 def test_ptxas_keeps_the_store_before_a_load_of_the_same_array():
     from moye.cuda.compiler.nvrtc import _disassembler
 
@@ -170,6 +171,7 @@ BODIES = [register_budget, fence_alone, commit_alone, wait_alone, cluster_barrie
 ARCHS = ["sm_80", "sm_89", "sm_90", "sm_90a", "sm_100", "sm_100a", "sm_103a", "sm_120", "sm_120a"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("body", BODIES, ids=lambda f: f.__name__)
 @pytest.mark.parametrize("arch", ARCHS)
 def test_an_instruction_that_the_architecture_lacks_is_named(body, arch):

@@ -46,6 +46,7 @@ def library(tmp_path, monkeypatch):
     return path
 
 
+@pytest.mark.slow
 def test_a_disk_hit_loads_no_nvrtc(root, tmp_path):
     (tmp_path / "kernel_on_disk.py").write_text(KERNEL)
 

@@ -31,6 +31,7 @@ def walked(sched, first, step):
     return found
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(HEIGHTS, st.sampled_from([1, 16, 48, 128]), st.integers(1, 9), st.integers(1, 9), st.sampled_from("mn"),
        st.integers(1, 40))

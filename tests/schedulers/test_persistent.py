@@ -27,6 +27,7 @@ OUT = mo.TensorLike(mo.int32, (1000, 3))
 # --- every tile once -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @SETTINGS
 @given(EXTENTS, EXTENTS, st.integers(1, 4), st.integers(1, 50), st.sampled_from("mn"))
 @example(61, 7, 1, 8, "m")
@@ -38,6 +39,7 @@ def test_every_tile_once(tiles_m, tiles_n, batches, group, along):
     assert [b for _, _, b in found] == sorted(b for _, _, b in found)
 
 
+@pytest.mark.slow
 @SETTINGS
 @given(EXTENTS, EXTENTS, st.integers(1, 12))
 def test_along_n_is_along_m_of_the_transpose(tiles_m, tiles_n, group):
@@ -86,6 +88,7 @@ def test_fewer_operand_tiles_than_in_rows(tiles, plain, grouped):
 # --- kernels ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kernel", "cluster"), [(kernels.copy_kernel, 1), (kernels.copy_kernel, 2),
                                                  (kernels.turns_kernel, 1)], ids=["copy", "cluster", "turns"])
 @pytest.mark.parametrize("shape", [(64, 96, 1), (100, 70, 3), (300, 33, 2), (1, 1, 1)], ids=str)
@@ -142,6 +145,7 @@ def test_static_numbers_are_never_divided_by(tiles, along, divided):
     assert " % " not in text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tiles", [(64, 32), (8, 16), (61, 32, 2), (61, 31), (5, 31), (7, 1, 3)], ids=str)
 @pytest.mark.parametrize("along", ["m", "n"])
 def test_static_numbers_give_the_same_order(tiles, along):
@@ -151,6 +155,7 @@ def test_static_numbers_give_the_same_order(tiles, along):
     assert out.tolist() == [list(sched.coordinates(t)) for t in range(sched.tiles)]
 
 
+@pytest.mark.slow
 def test_fewer_instructions_than_the_floors_of_python():
     """The same order from ``//`` and ``%`` of what might be negative."""
     @mo.jit

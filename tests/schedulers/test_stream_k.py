@@ -55,6 +55,7 @@ def test_every_k_tile_once(sched):
     assert len(owners(sched)) == sched.tiles * sched.k_tiles
 
 
+@pytest.mark.slow
 @SETTINGS
 @given(SCHEDULES)
 def test_equal_shares(sched):
@@ -66,6 +67,7 @@ def test_equal_shares(sched):
     assert max(whole) - min(whole) <= int(sched.split == 0)
 
 
+@pytest.mark.slow
 @SETTINGS
 @given(SCHEDULES)
 def test_who_finishes_a_tile(sched):
@@ -133,10 +135,13 @@ def product(M, N, K, blocks, hybrid=True, fault="", launches=1):
     return report, worst
 
 
-@pytest.mark.parametrize(("size", "blocks"), [
-    ((100, 70, 60), 5), ((100, 130, 100), 7), ((33, 33, 100), 6), ((32, 32, 100), 11), ((64, 96, 8), 5),
-    ((96, 96, 64), 3), ((128, 64, 1), 3), ((130, 40, 33), 9)], ids=str)
-@pytest.mark.parametrize("hybrid", [True, False])
+PRODUCTS = [((100, 130, 100), 7), ((100, 70, 60), 5), ((32, 32, 100), 11), ((33, 33, 100), 6), ((96, 96, 64), 3),
+            ((64, 96, 8), 5), ((128, 64, 1), 3), ((130, 40, 33), 9)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("size", "blocks", "hybrid"), [*((*one, True) for one in PRODUCTS),
+                                                        *((*one, False) for one in PRODUCTS[1::2])], ids=str)
 def test_products(size, blocks, hybrid):
     """Tiles of two blocks and of many, shares of no k-tile, waves that are whole; twice with the same flags."""
     report, error = product(*size, blocks, hybrid, launches=2)
@@ -144,6 +149,7 @@ def test_products(size, blocks, hybrid):
     assert error < 1e-6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", ["relaxed", "no barrier"])
 def test_faults_between_blocks_are_found(fault):
     """A flag that acquires nothing; threads that do not wait for the one that did."""

@@ -18,7 +18,7 @@ from moye.dtypes import Space
 from moye.errors import MoyeError
 from moye.ir import ops
 from moye.ir.nodes import Buffer, Literal, Ref
-from moye.ir.verify_hopper import RULES
+from moye.ir.rules import RULES
 from ops_kernels_bulk import ADDED
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -272,6 +272,7 @@ def _golden(name, program):
     assert program.source == path.read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ADDED, ids=str)
 def test_reductions_compile(dtype):
     x = mo.TensorLike(dtype, (4096,))
@@ -281,6 +282,7 @@ def test_reductions_compile(dtype):
     assert found == [f"UBLKRED.G.S.ADD.{kinds[dtype.name]}".rstrip(".")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hint", [None, "evict_last"])
 def test_multicast_compiles(hint):
     x, out = mo.TensorLike(mo.float16, (4096,)), mo.TensorLike(mo.float16, (1024, 4))
@@ -337,6 +339,7 @@ def test_it_runs_where_there_is_no_letter():
     assert compiled(copy_kernel, X, X, 1024, arch="sm_90").cubin[:4] == b"\x7fELF"
 
 
+@pytest.mark.slow
 def test_a_written_argument_is_known():
     """What a bulk store writes is no constant, and what a bulk load reads is no output."""
     func = copy_kernel.trace(X, X, 1024, block=BLOCK)

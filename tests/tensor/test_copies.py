@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import moye as mo
-from ir.interpreter import run
+from ir_interpreter import run
 from moye.ir import ops
 from moye.runtime.arrays import TensorLike
 from tensor.test_views import launch

@@ -31,6 +31,7 @@ def guarded(src, dst, rows):
 LAYOUTS = ["(8,4):(4,1)", "(8,4):(1,8)", "(8,4):(1,9)", "((2,4),4):((16,1),4)", "(8,4):(5,41)"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("dtype", ["f4", "f8", "f2"])
 def test_register_layouts_do_not_matter(layout, dtype):

@@ -51,6 +51,7 @@ def along(major, rows, contiguous, modes):
         shape
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("bits", "major", "row"), ALL)
 @pytest.mark.parametrize("access", ["ldmatrix.x1", "ldmatrix.x2", "ldmatrix.x4", "stmatrix.x1", "stmatrix.x4"])
 def test_matrices_meet_no_conflict(bits, major, row, access):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import moye as mo
-from ir.interpreter import run
+from ir_interpreter import run
 from moye.layout import composition, idx2crd, logical_divide, zipped_divide
 from moye.tensor.context import trace_into
 from moye.tensor.tiled import thread_coordinate
@@ -108,6 +108,7 @@ MMAS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("atoms, perms, mnk", MMAS, ids=lambda x: str(x).replace(" ", ""))
 def test_mma_partitions_cover_every_product_once(atoms, perms, mnk):
     """Over threads, (m, n, k) triples of a thread's A, B and C parts are all products, each once."""
@@ -147,6 +148,7 @@ def cute_partition(mma, tensor, dims, tv, thread):
             for i in range(mo.size(rest.mode(1))) for v in range(mo.size(values.mode(1)))]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("atoms, perms, mnk", MMAS, ids=lambda x: str(x).replace(" ", ""))
 def test_mma_partitions_are_cutes(atoms, perms, mnk):
     mma = mo.make_tiled_mma(FMA, L(atoms), perms)

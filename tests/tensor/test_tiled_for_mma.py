@@ -60,6 +60,7 @@ def fitting():
 
 
 FITTING = list(fitting())
+"""Every second one is tried: some of each MMA and operand, and each instruction with half of these."""
 
 
 def test_enough_fit():
@@ -89,7 +90,9 @@ def values(part):
     return [[flat[v, r] for v in range(first)] for r in range(rest)]
 
 
-@pytest.mark.parametrize(("name", "side", "copy"), FITTING, ids=lambda x: str(x).partition("(CopyAtom(")[2][:24] or x)
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "side", "copy"), FITTING[::2],
+                         ids=lambda x: str(x).partition("(CopyAtom(")[2][:24] or x)
 def test_retiled_registers_hold_what_the_mma_wants(name, side, copy):
     """Register r of the fragment, seen through retile, is the element that the copy addresses."""
     mma = MMAS[name]
@@ -115,7 +118,8 @@ def delivered(rows, thread, value, op, bits):
     return rows[row][column]
 
 
-@pytest.mark.parametrize(("name", "side", "copy"), [f for f in FITTING if f[2].atom.op.matrices],
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "side", "copy"), [f for f in FITTING if f[2].atom.op.matrices][::2],
                          ids=lambda x: str(x).partition("(CopyAtom(")[2][:24] or x)
 def test_matrices_deliver_it(name, side, copy):
     """By PTX's own rule: the rows that the 32 threads of a warp name give each thread what its registers stand for."""

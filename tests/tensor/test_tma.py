@@ -17,7 +17,7 @@ from moye.cuda.printing.printer import print_kernel
 from moye.errors import MoyeError
 from moye.ir import ops
 from moye.ir.nodes import Literal
-from moye.ir.verify_hopper import RULES
+from moye.ir.rules import RULES
 from moye.layout import ComposedLayout, make_layout
 from moye.tensor.tma_boxes import tma_tiling
 from tma_kernels import (
@@ -62,6 +62,7 @@ def written(tiling, dtype):
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_boxes_are_what_the_hardware_writes(name):
     case = CASES[name]
@@ -207,6 +208,7 @@ def compiled(kernel, *args, cluster=(1, 1, 1), arch="sm_90a"):
     return kernel.compile(*args, block=BLOCK, cluster=cluster, arch=arch)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["float16-k-128-2", "int8-mn-64", "vector", "batch", "cube-turned"])
 def test_kernels_compile(name):
     case = CASES[name]
@@ -274,6 +276,7 @@ def test_a_rounding_load_has_the_same_boxes():
         assert shared.dtype == dtype
 
 
+@pytest.mark.slow
 def test_a_rounding_load_compiles():
     """The map rounds, not the instruction: both programs are the same but for what the elements are called."""
     out = mo.TensorLike(mo.float32, (math.prod(ROUNDED.extents), math.prod(ROUNDED.grid)))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import moye as mo
-from ir.interpreter import run
+from ir_interpreter import run
 from moye.ir import ops
 
 

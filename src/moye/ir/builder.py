@@ -219,14 +219,15 @@ class Builder:
 
     # --- scalars ---
 
-    def _pure(self, key: Key, make: Callable[[], tuple[Value, ops.Op]]) -> Value:
+    def _pure(self, key: Key, make: Callable[[], ops.Op]) -> Value:
         # Tables of open blocks alone: a value of a closed one may not have been computed on the way to here.
         for table in reversed(self._known):
             found = table.get(key)
             if found is not None:
                 return found
-        value, op = make()
-        value.op = op
+        op = make()
+        value = op.defines()
+        assert value is not None, "a pure op gives a value"
         self.emit(op)
         self._known[-1][key] = value
         return value
@@ -241,22 +242,15 @@ class Builder:
         if kind.startswith(("block_", "grid_")) and self.index is dt.int64:
             dtype, upper = dt.int64, _MOST_BLOCKS if upper is None else upper
 
-        def make() -> tuple[Value, ops.Op]:
-            value = Value(dtype, lower=lower, upper=upper)
-            return value, ops.Special(result=value, kind=kind)
-
-        # These change from read to read; all others are constant in a thread, and are read once.
         if kind in ("clock", "globaltimer"):
-            value, op = make()
-            value.op = op
+            op = ops.Special(result=Value(dtype, lower=lower, upper=upper), kind=kind)
             self.emit(op)
-            return value
+            return op.result
         key = ("special", kind)
         found = self._known[0].get(key)
         if found is None:
-            found, op = make()
-            found.op = op
-            op.loc = self.locate()
+            found = Value(dtype, lower=lower, upper=upper)
+            op = ops.Special(result=found, kind=kind, loc=self.locate())
             body = self.func.body.ops  # at the top: it dominates every use
             at = next((i for i, o in enumerate(body) if not isinstance(o, ops.Special)), len(body))
             body.insert(at, op)
@@ -272,12 +266,12 @@ class Builder:
         if folded is not None:
             return folded
 
-        def make() -> tuple[Value, ops.Op]:
+        def make() -> ops.Op:
             dtype = dt.bool_ if kind in ops.COMPARISONS or kind in ops.LOGICAL else a.dtype
             value = Value(dtype)
             if dtype.is_integer:
                 value.lower, value.upper, value.divisor = fold.facts(kind, a, b)
-            return value, ops.Binary(result=value, kind=kind, a=a, b=b)
+            return ops.Binary(result=value, kind=kind, a=a, b=b)
 
         return self._pure((kind, key_of(a), key_of(b)), make)
 
@@ -286,14 +280,14 @@ class Builder:
         if folded is not None:
             return folded
 
-        def make() -> tuple[Value, ops.Op]:
+        def make() -> ops.Op:
             dtype = dt.bool_ if kind in ("not", "isnan", "isinf") else a.dtype
             if kind in ("popcount", "clz"):
                 dtype = dt.int32
             value = Value(dtype)
             if dtype.is_integer:
                 value.lower, value.upper, value.divisor = fold.unary_facts(kind, a)
-            return value, ops.Unary(result=value, kind=kind, a=a, fast=fast)
+            return ops.Unary(result=value, kind=kind, a=a, fast=fast)
 
         return self._pure((kind, fast, key_of(a)), make)
 
@@ -303,11 +297,11 @@ class Builder:
         if key_of(a) == key_of(b):
             return a
 
-        def make() -> tuple[Value, ops.Op]:
+        def make() -> ops.Op:
             value = Value(a.dtype)
             if a.dtype.is_integer:
                 value.lower, value.upper, value.divisor = fold.meet(fold.facts_of(a), fold.facts_of(b))
-            return value, ops.Select(result=value, cond=cond, a=a, b=b)
+            return ops.Select(result=value, cond=cond, a=a, b=b)
 
         return self._pure(("select", key_of(cond), key_of(a), key_of(b)), make)
 
@@ -318,13 +312,13 @@ class Builder:
         if isinstance(a, Literal) and not bits and not self._lost(a, dtype):
             return constants.cast_literal(a, dtype)
 
-        def make() -> tuple[Value, ops.Op]:
+        def make() -> ops.Op:
             value = Value(dtype)
             if not bits and dtype.is_integer:
                 value.lower, value.upper, value.divisor = fold.cast_facts(a, dtype)
             if isinstance(a, Value):
                 value.name = a.name
-            return value, ops.Cast(result=value, a=a, bits=bits)
+            return ops.Cast(result=value, a=a, bits=bits)
 
         return self._pure(("cast", dtype.name, bits, key_of(a)), make)
 
@@ -335,11 +329,8 @@ class Builder:
 
     def map_shared(self, buffer: Buffer, rank: Operand) -> Buffer:
         """What a shared buffer is in block ``rank`` of the cluster: one buffer, with one address, for each rank."""
-        def make() -> tuple[Value, ops.Op]:
-            value = Value(dt.uint32)
-            return value, ops.MapShared(result=value, buffer=buffer, rank=rank)
-
-        base = self._pure(("map_shared", buffer.id, key_of(rank)), make)
+        base = self._pure(("map_shared", buffer.id, key_of(rank)),
+                          lambda: ops.MapShared(result=Value(dt.uint32), buffer=buffer, rank=rank))
         found = self._mapped.get(base.id)
         if found is None:
             found = self._mapped[base.id] = Buffer(
@@ -356,9 +347,7 @@ class Builder:
         value = Value(var.dtype, name=var.name)
         if var.dtype.is_integer:
             value.lower, value.upper, value.divisor = facts
-        op = ops.Read(result=value, var=var)
-        value.op = op
-        self.emit(op)
+        self.emit(ops.Read(result=value, var=var))
         return value
 
     # --- memory ---
@@ -398,7 +387,7 @@ def expressible(operand: Operand, params: frozenset[int]) -> bool:
         op = operand.op
         if isinstance(op, ops.Special) and op.kind in ("grid_x", "grid_y", "grid_z"):
             continue
-        if not isinstance(op, (ops.Binary, ops.Unary, ops.Cast, ops.Select)) or not _exact(operand.dtype, op):
+        if op is None or ops.Trait.ARITHMETIC not in op.traits or not _exact(operand.dtype, op):
             return False
         todo += [(part, depth + 1) for part in op.operands()]
     return True

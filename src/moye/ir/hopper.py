@@ -9,80 +9,57 @@ Semantics are those of the PTX instructions that the docstrings name.  An mbarri
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Literal as OneOf
 
 from moye.atoms.atom import MmaOp
-from moye.ir.effects import operands_of
 from moye.ir.nodes import Buffer, Op, Operand, Ref, TileRef, Value
+from moye.ir.operation import attribute, defined, operand, operation, read, updated, written, written_if
+from moye.ir.traits import Trait
 
 # --- mbarriers -------------------------------------------------------------------------------------------------------
 
 
-@dataclass(slots=True, kw_only=True)
+@operation(Trait.MBARRIER, Trait.HANDS_OVER, Trait.ORDERS_MEMORY)
 class MbarrierInit(Op):
     """mbarrier.init: phase 0 of the barrier begins, ``count`` arrivals complete each phase."""
 
-    ref: Ref
-    count: Operand
-
-    def operands(self) -> Iterator[Operand]:
-        yield from operands_of(self.ref)
-        yield self.count
-
-    def refs(self) -> Iterator[tuple[Ref | TileRef, bool]]:
-        yield self.ref, True
+    ref: Ref = written()
+    count: Operand = operand()
 
 
-@dataclass(slots=True, kw_only=True)
+@operation(Trait.MBARRIER, Trait.SIGNALS, Trait.TELLS, Trait.ORDERS_MEMORY)
 class MbarrierArrive(Op):
     """mbarrier.arrive, with ``bytes`` mbarrier.arrive.expect_tx; of block ``rank`` of the cluster if one is given.
 
     ``arrives`` False is mbarrier.expect_tx alone: bytes are expected, nobody arrives.
     """
 
-    ref: Ref
-    bytes: Operand | None = None
-    rank: Operand | None = None
-    arrives: bool = True
-
-    def operands(self) -> Iterator[Operand]:
-        yield from operands_of(self.ref)
-        yield from (x for x in (self.bytes, self.rank) if x is not None)
-
-    def refs(self) -> Iterator[tuple[Ref | TileRef, bool]]:
-        yield self.ref, True
+    ref: Ref = written()
+    bytes: Operand | None = operand(default=None)
+    rank: Operand | None = operand(default=None)
+    arrives: bool = attribute(default=True)
 
 
-@dataclass(slots=True, kw_only=True)
+@operation(Trait.MBARRIER, Trait.SIGNALS, Trait.HEARS, Trait.WAITS, Trait.ORDERS_MEMORY)
 class MbarrierWait(Op):
     """mbarrier.try_wait.parity until the phase of parity ``parity`` is complete (acquire)."""
 
-    blocking = True
-    ref: Ref
-    parity: Operand
-
-    def operands(self) -> Iterator[Operand]:
-        yield from operands_of(self.ref)
-        yield self.parity
-
-    def refs(self) -> Iterator[tuple[Ref | TileRef, bool]]:
-        yield self.ref, False
+    ref: Ref = read()
+    parity: Operand = operand()
 
 
-@dataclass(slots=True, kw_only=True)
+@operation(Trait.ORDERS_MEMORY)
 class ProxyFence(Op):
     """``async``: fence.proxy.async, of the memory that threads and asynchronous units of the kernel share;
     ``mbarrier_init``: fence.mbarrier_init.release.cluster."""
 
-    kind: OneOf["async", "mbarrier_init"]
+    kind: OneOf["async", "mbarrier_init"] = attribute()
 
 
 # --- tensor copies ---------------------------------------------------------------------------------------------------
 
 
-@dataclass(slots=True, kw_only=True)
+@operation(Trait.SIGNALS, Trait.BEYOND_BLOCK)
 class TmaCopy(Op):
     """cp.async.bulk.tensor: one box of the tensor ``tensor`` (a parameter with a ``tensor_map``) and shared memory.
 
@@ -93,28 +70,16 @@ class TmaCopy(Op):
     itself (prefetch.tensormap), without ``smem`` and coordinates; a "prefetch_box" fetches a box to the L2 cache.
     """
 
-    kind: OneOf["load", "store", "reduce_add", "prefetch", "prefetch_box"]
-    tensor: Buffer
-    smem: Ref | None
-    coordinates: tuple[Operand, ...]
-    barrier: Ref | None = None
-    multicast: Operand | None = None
-    hint: OneOf["evict_first", "evict_last"] | None = None
-
-    def operands(self) -> Iterator[Operand]:
-        yield from operands_of(self.smem, self.barrier)
-        yield from self.coordinates
-        if self.multicast is not None:
-            yield self.multicast
-
-    def refs(self) -> Iterator[tuple[Ref | TileRef, bool]]:
-        if self.smem is not None:
-            yield self.smem, self.kind == "load"
-        if self.barrier is not None:
-            yield self.barrier, True
+    kind: OneOf["load", "store", "reduce_add", "prefetch", "prefetch_box"] = attribute()
+    tensor: Buffer = attribute()
+    smem: Ref | None = written_if(lambda op: op.kind == "load")
+    barrier: Ref | None = written(default=None)
+    coordinates: tuple[Operand, ...] = operand()
+    multicast: Operand | None = operand(default=None)
+    hint: OneOf["evict_first", "evict_last"] | None = attribute(default=None)
 
 
-@dataclass(slots=True, kw_only=True)
+@operation(Trait.SIGNALS, Trait.BEYOND_BLOCK, Trait.REMOTE)
 class BulkCopy(Op):
     """cp.async.bulk, cp.reduce.async.bulk: the first ``bytes`` of a contiguous run of ``run`` bytes, without a map.
 
@@ -125,14 +90,14 @@ class BulkCopy(Op):
     that receive a load.  ``hint`` is an L2 policy.
     """
 
-    kind: OneOf["load", "send", "store", "reduce_add", "prefetch"]
-    dst: Ref | None
-    src: Ref
-    bytes: Operand
-    run: int
-    barrier: Ref | None = None
-    multicast: Operand | None = None
-    hint: OneOf["evict_first", "evict_last"] | None = None
+    kind: OneOf["load", "send", "store", "reduce_add", "prefetch"] = attribute()
+    dst: Ref | None = written()
+    src: Ref = read()
+    barrier: Ref | None = written(default=None)
+    bytes: Operand = operand()
+    run: int = attribute()
+    multicast: Operand | None = operand(default=None)
+    hint: OneOf["evict_first", "evict_last"] | None = attribute(default=None)
 
     @property
     def smem(self) -> Ref | None:
@@ -141,41 +106,28 @@ class BulkCopy(Op):
             return None
         return self.dst if self.kind in ("load", "send") else self.src
 
-    def operands(self) -> Iterator[Operand]:
-        yield from operands_of(self.dst, self.src, self.barrier)
-        yield self.bytes
-        if self.multicast is not None:
-            yield self.multicast
-
-    def refs(self) -> Iterator[tuple[Ref | TileRef, bool]]:
-        yield self.src, False
-        if self.dst is not None:
-            yield self.dst, True
-        if self.barrier is not None:
-            yield self.barrier, True
-
 
 AnyBulk = TmaCopy | BulkCopy
 """A copy by the asynchronous units, with a tensor map or without."""
 
 
-@dataclass(slots=True, kw_only=True)
+@operation(Trait.ORDERS_MEMORY)
 class BulkCommit(Op):
     """cp.async.bulk.commit_group: the thread's uncommitted bulk stores become its newest group."""
 
 
-@dataclass(slots=True, kw_only=True)
+@operation(Trait.ORDERS_MEMORY)
 class BulkWait(Op):
     """cp.async.bulk.wait_group ``pending``; ``read`` waits until their sources have been read only."""
 
-    pending: int
-    read: bool = False
+    pending: int = attribute()
+    read: bool = attribute(default=False)
 
 
 # --- wgmma -----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(slots=True, kw_only=True)
+@operation(Trait.MULTIPLIES, Trait.WRITER, Trait.HANDS_OVER, Trait.BEYOND_BLOCK)
 class Wgmma(Op):
     """wgmma.mma_async: d += a * b over an index space as in ``Gemm``; b, and a unless it is in registers, are shared.
 
@@ -183,27 +135,20 @@ class Wgmma(Op):
     matrix descriptors.  ``accumulate`` false starts from zero at the first k of this op.  Complete at ``WgmmaWait``.
     """
 
-    mma: MmaOp
-    d: TileRef
-    a: TileRef
-    b: TileRef
-    extents: tuple[int, ...]
-    roles: str
-    accumulate: Operand
-    b_descriptor: tuple[int, int, int]
-    a_descriptor: tuple[int, int, int] | None = None
-    a_values: tuple[int, ...] = (0,)
-    d_values: tuple[int, ...] = (0,)
-
-    def operands(self) -> Iterator[Operand]:
-        yield from operands_of(self.d, self.a, self.b)
-        yield self.accumulate
-
-    def refs(self) -> Iterator[tuple[Ref | TileRef, bool]]:
-        yield from ((self.a, False), (self.b, False), (self.d, False), (self.d, True))
+    mma: MmaOp = attribute()
+    d: TileRef = updated()
+    a: TileRef = read()
+    b: TileRef = read()
+    extents: tuple[int, ...] = attribute()
+    roles: str = attribute()
+    accumulate: Operand = operand()
+    b_descriptor: tuple[int, int, int] = attribute()
+    a_descriptor: tuple[int, int, int] | None = attribute(default=None)
+    a_values: tuple[int, ...] = attribute(default=(0,))
+    d_values: tuple[int, ...] = attribute(default=(0,))
 
 
-@dataclass(slots=True, kw_only=True)
+@operation(Trait.MEETS_WARP, Trait.ACTS_WHEN_MET, Trait.ORDERS_MEMORY)
 class WgmmaFence(Op):
     """wgmma.fence.sync.aligned: orders the warpgroup's register accesses before its next wgmma.
 
@@ -211,81 +156,69 @@ class WgmmaFence(Op):
     (``passes/wgmma_registers.py``).
     """
 
-    blocking = True
-    registers: tuple[Buffer, ...] = field(default=())
+    registers: tuple[Buffer, ...] = attribute(default=())
 
 
-@dataclass(slots=True, kw_only=True)
+@operation(Trait.ORDERS_MEMORY)
 class WgmmaCommit(Op):
     """wgmma.commit_group.sync.aligned."""
 
-    blocking = True
 
-
-@dataclass(slots=True, kw_only=True)
+@operation(Trait.ORDERS_MEMORY)
 class WgmmaWait(Op):
     """wgmma.wait_group.sync.aligned ``pending``; ``results`` are the register buffers that are complete after it.
 
     They are found by ``passes/wgmma_registers.py``.
     """
 
-    blocking = True
-    pending: int
-    results: tuple[Buffer, ...] = field(default=())
+    pending: int = attribute()
+    results: tuple[Buffer, ...] = attribute(default=())
 
 
 # --- warps, clusters, grids ------------------------------------------------------------------------------------------
 
 
-@dataclass(slots=True, kw_only=True)
+@operation(Trait.MEETS, Trait.MEETS_WARP, Trait.ACTS_WHEN_MET, Trait.QUIET)
 class Elect(Op):
     """elect.sync: true in one lane of the warp."""
 
-    blocking = True
-    result: Value
+    result: Value = defined()
 
 
-@dataclass(slots=True, kw_only=True)
+@operation(Trait.ORDERS_MEMORY)
 class SetMaxRegisters(Op):
     """setmaxnreg.{inc,dec}.sync.aligned.u32 ``count``."""
 
-    blocking = True
-    kind: OneOf["inc", "dec"]
-    count: int
+    kind: OneOf["inc", "dec"] = attribute()
+    count: int = attribute()
 
 
-@dataclass(slots=True, kw_only=True)
+@operation(Trait.PURE, Trait.BEYOND_BLOCK)
 class MapShared(Op):
     """mapa.shared::cluster: the address (uint32) that shared ``buffer`` has in block ``rank`` of the cluster.
 
     It is the ``base`` of the buffers through which that block's shared memory is accessed.
     """
 
-    pure = True
-    result: Value
-    buffer: Buffer
-    rank: Operand
-
-    def operands(self) -> Iterator[Operand]:
-        yield self.rank
+    result: Value = defined()
+    buffer: Buffer = attribute()
+    rank: Operand = operand()
 
 
-@dataclass(slots=True, kw_only=True)
+@operation(Trait.MEETS, Trait.HANDS_OVER, Trait.ORDERS_MEMORY, Trait.BEYOND_BLOCK)
 class ClusterArrive(Op):
     """barrier.cluster.arrive, .release or with ``relaxed`` .relaxed."""
 
-    relaxed: bool = False
+    relaxed: bool = attribute(default=False)
 
 
-@dataclass(slots=True, kw_only=True)
+@operation(Trait.WAITS, Trait.HANDS_OVER, Trait.ORDERS_MEMORY, Trait.BEYOND_BLOCK)
 class ClusterWait(Op):
     """barrier.cluster.wait.acquire."""
 
-    blocking = True
 
-
-@dataclass(slots=True, kw_only=True)
+@operation(Trait.ORDERS_MEMORY)
 class GridDependency(Op):
     """griddepcontrol.wait / griddepcontrol.launch_dependents."""
 
-    kind: OneOf["wait", "launch_dependents"]
+    kind: OneOf["wait", "launch_dependents"] = attribute()

@@ -20,6 +20,7 @@ from typing import ClassVar
 from moye.atoms.tma import TensorMap
 from moye.dtypes import DType, Space
 from moye.errors import UNKNOWN, Loc
+from moye.ir.traits import Trait
 from moye.layout import ComposedLayout, Layout, Swizzle
 
 _ids = itertools.count()
@@ -187,10 +188,9 @@ class Index:
 
 @dataclass(slots=True, kw_only=True)
 class Op:
-    """Base of every op (the ops are in ``ops.py``)."""
+    """Base of every op (the ops are in ``ops.py``).  ``operation.py`` writes these methods from the roles of fields."""
 
-    pure: ClassVar[bool] = False
-    blocking: ClassVar[bool] = False  # may have to wait for another thread
+    traits: ClassVar[frozenset[Trait]] = frozenset()
 
     loc: Loc = UNKNOWN
     trips: tuple[tuple[str, int], ...] = ()
@@ -206,6 +206,18 @@ class Op:
 
     def blocks(self) -> Iterator[Block]:
         yield from ()
+
+    def given(self) -> Iterator[Value]:
+        """The Values that its blocks begin with."""
+        yield from ()
+
+    def computed(self) -> Iterator[Operand]:
+        """The operands that its blocks compute, beside those that it has without them."""
+        yield from ()
+
+    def defines(self) -> Value | None:
+        """The Value that it defines for what follows."""
+        return None
 
 
 @dataclass(slots=True)

@@ -1,4 +1,4 @@
-"""The verbs of the IR, one dataclass each; both back ends, the verifier and the printer dispatch on these classes.
+"""The verbs of the IR, one declaration each (``operation.py``): what its fields are to it, and what kind of op it is.
 
 Scalar ops are pure and define ``result``.  ``Copy``, ``Gemm`` and ``Map`` stay one op for a whole tile: an index space
 (``extents``) and per operand a ``TileRef`` whose strides run over it.  Control flow is structured: ``If``, ``For``,
@@ -11,66 +11,19 @@ Every op keeps its source ``loc``.  Semantics that an atom defines live in ``moy
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Collection
 from typing import Literal as OneOf
 
 from moye import dtypes as dt
 from moye.atoms.atom import CopyOp, MmaOp
 from moye.dtypes import DType
-from moye.ir.effects import (
-    Assert,
-    Atomic,
-    Bounds,
-    CpAsyncCommit,
-    CpAsyncWait,
-    Fence,
-    Inspect,
-    Load,
-    NamedBarrier,
-    Order,
-    Print,
-    Scope_,
-    Shuffle,
-    Store,
-    SyncThreads,
-    SyncWarp,
-    Vote,
-    dynamic_extents,
-    operands_of,
-)
-from moye.ir.hopper import (
-    AnyBulk,
-    BulkCommit,
-    BulkCopy,
-    BulkWait,
-    ClusterArrive,
-    ClusterWait,
-    Elect,
-    GridDependency,
-    MapShared,
-    MbarrierArrive,
-    MbarrierInit,
-    MbarrierWait,
-    ProxyFence,
-    SetMaxRegisters,
-    TmaCopy,
-    Wgmma,
-    WgmmaCommit,
-    WgmmaFence,
-    WgmmaWait,
-)
-from moye.ir.nodes import Block, Buffer, Extent, Op, Operand, Ref, TileRef, Value, Var
-
-__all__ = [
-    "ARITHMETIC", "BINARY", "COMPARISONS", "LOGICAL", "MATH", "SPECIALS", "UNARY", "Alloc", "AnyBulk", "Assert",
-    "Assign", "Atomic", "Binary", "Bounds", "BulkCommit", "BulkCopy", "BulkWait", "Cast", "ClusterArrive",
-    "ClusterWait", "Copy", "CpAsyncCommit", "CpAsyncWait", "Declare", "Elect", "Exit", "Fence", "For", "Gemm",
-    "GridDependency", "If", "Inspect", "Load", "Loop", "Map", "MapShared", "MbarrierArrive", "MbarrierInit",
-    "MbarrierWait", "NamedBarrier", "Op", "Order", "Print", "ProxyFence", "Read", "Reduce", "Scope", "Scope_",
-    "Select", "SetMaxRegisters", "Shuffle", "Special", "Store", "SyncThreads", "SyncWarp", "TmaCopy", "Unary", "Vote",
-    "Wgmma", "WgmmaCommit", "WgmmaFence", "WgmmaWait", "dtype_of_math",
-]
+from moye.errors import IRError
+from moye.ir.effects import *  # noqa: F403
+from moye.ir.hopper import *  # noqa: F403
+from moye.ir.nodes import Block, Buffer, Extent, Operand, TileRef, Value, Var
+from moye.ir.nodes import Op as Op
+from moye.ir.operation import attribute, block, defined, given, operand, operation, read, written
+from moye.ir.traits import Trait as Trait
 
 ARITHMETIC = ("add", "sub", "mul", "div", "floordiv", "mod", "min", "max", "shl", "shr", "and", "or", "xor", "pow")
 COMPARISONS = ("lt", "le", "gt", "ge", "eq", "ne")
@@ -93,64 +46,51 @@ ATOMICS: dict[str, tuple[DType, ...]] = {
 # --- scalars ---------------------------------------------------------------------------------------------------------
 
 
-@dataclass(slots=True, kw_only=True)
+@operation(Trait.PURE, Trait.SPECULATIVE)
 class Special(Op):
     """A hardware register: thread and block index, grid extent, clock (clock and globaltimer are not pure).
 
     ``cluster_rank`` is the block's linear index within its cluster (x fastest), ``cluster_block_x`` one coordinate.
     """
 
-    pure = True
-    result: Value
-    kind: str
+    result: Value = defined()
+    kind: str = attribute()
 
 
-@dataclass(slots=True, kw_only=True)
+@operation(Trait.ARITHMETIC)
 class Binary(Op):
     """``floordiv`` and ``mod`` floor as in Python; ``div`` is floating point; comparisons and land / lor give bool.
 
     Both operands have one dtype (the result's, for arithmetic); ``shl`` / ``shr`` take an int32 count, ``pow`` floats.
     """
 
-    pure = True
-    result: Value
-    kind: str
-    a: Operand
-    b: Operand
-
-    def operands(self) -> Iterator[Operand]:
-        yield from (self.a, self.b)
+    result: Value = defined()
+    kind: str = attribute()
+    a: Operand = operand()
+    b: Operand = operand()
 
 
-@dataclass(slots=True, kw_only=True)
+@operation(Trait.ARITHMETIC)
 class Unary(Op):
     """``not`` is logical, ``invert`` bitwise; ``fast`` takes the approximate hardware function."""
 
-    pure = True
-    result: Value
-    kind: str
-    a: Operand
-    fast: bool = False
-
-    def operands(self) -> Iterator[Operand]:
-        yield self.a
+    result: Value = defined()
+    kind: str = attribute()
+    a: Operand = operand()
+    fast: bool = attribute(default=False)
 
 
-@dataclass(slots=True, kw_only=True)
+@operation(Trait.ARITHMETIC)
 class Select(Op):
     """``a if cond else b``, both sides evaluated."""
 
-    pure = True
-    result: Value
-    cond: Operand
-    a: Operand
-    b: Operand
-
-    def operands(self) -> Iterator[Operand]:
-        yield from (self.cond, self.a, self.b)
+    result: Value = defined()
+    cond: Operand = operand()
+    a: Operand = operand()
+    b: Operand = operand()
 
 
-@dataclass(slots=True, kw_only=True)
+@operation(Trait.ARITHMETIC)
 class Cast(Op):
     """Value conversion, or with ``bits`` a bitcast.
 
@@ -158,57 +98,45 @@ class Cast(Op):
     finite value, infinities too.  Floats to integers truncate and saturate; which integer NaN gives is not specified.
     """
 
-    pure = True
-    result: Value
-    a: Operand
-    bits: bool = False
-
-    def operands(self) -> Iterator[Operand]:
-        yield self.a
+    result: Value = defined()
+    a: Operand = operand()
+    bits: bool = attribute(default=False)
 
 
-@dataclass(slots=True, kw_only=True)
+@operation(Trait.VARIABLE, Trait.QUIET)
 class Declare(Op):
     """Brings a Var to life with a first value (None: poison)."""
 
-    var: Var
-    init: Operand | None
-
-    def operands(self) -> Iterator[Operand]:
-        if self.init is not None:
-            yield self.init
+    var: Var = attribute()
+    init: Operand | None = operand()
 
 
-@dataclass(slots=True, kw_only=True)
+@operation(Trait.VARIABLE, Trait.SPECULATIVE)
 class Read(Op):
     """The value of a Var at this point; later assignments do not change it."""
 
-    result: Value
-    var: Var
+    result: Value = defined()
+    var: Var = attribute()
 
 
-@dataclass(slots=True, kw_only=True)
+@operation(Trait.VARIABLE, Trait.QUIET)
 class Assign(Op):
     """Parallel assignment: every source was evaluated before any Var changes (sources are Values anyway)."""
 
-    pairs: tuple[tuple[Var, Operand], ...]
-
-    def operands(self) -> Iterator[Operand]:
-        for _, source in self.pairs:
-            yield source
+    pairs: tuple[tuple[Var, Operand], ...] = operand()
 
 
 # --- tiles -----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(slots=True, kw_only=True)
+@operation()
 class Alloc(Op):
     """A buffer (register fragment or shared tensor) begins here; its contents are undefined."""
 
-    buffer: Buffer
+    buffer: Buffer = attribute()
 
 
-@dataclass(slots=True, kw_only=True)
+@operation(Trait.WRITER, Trait.MOVES, Trait.REMOTE)
 class Copy(Op):
     """dst[i] = src[i] for every i in the index space, ``width`` contiguous elements at a time.
 
@@ -220,31 +148,17 @@ class Copy(Op):
     and holds values at ``registers`` (offsets from its register operand) as the atom's layouts say.
     """
 
-    dst: TileRef
-    src: TileRef
-    extents: tuple[Extent, ...]
-    width: int
-    atom: CopyOp
-    pred: TileRef | Operand | None = None
-    zero_fill: bool = False
-    registers: tuple[int, ...] = ()
-
-    def operands(self) -> Iterator[Operand]:
-        yield from operands_of(self.dst, self.src)
-        yield from dynamic_extents(self.extents)
-        if isinstance(self.pred, TileRef):
-            yield from operands_of(self.pred)
-        elif self.pred is not None:
-            yield self.pred
-
-    def refs(self) -> Iterator[tuple[Ref | TileRef, bool]]:
-        yield self.src, False
-        if isinstance(self.pred, TileRef):
-            yield self.pred, False
-        yield self.dst, True
+    dst: TileRef = written()
+    src: TileRef = read()
+    extents: tuple[Extent, ...] = operand()
+    width: int = attribute()
+    atom: CopyOp = attribute()
+    pred: TileRef | Operand | None = read(default=None)
+    zero_fill: bool = attribute(default=False)
+    registers: tuple[int, ...] = attribute(default=())
 
 
-@dataclass(slots=True, kw_only=True)
+@operation(Trait.MULTIPLIES, Trait.WRITER)
 class Gemm(Op):
     """d = a * b + c over an index space whose dimensions have the roles ``m``, ``n`` or ``k`` (``roles[i]``).
 
@@ -254,29 +168,21 @@ class Gemm(Op):
     "serpentine".
     """
 
-    mma: MmaOp
-    d: TileRef
-    a: TileRef
-    b: TileRef
-    c: TileRef
-    extents: tuple[int, ...]
-    roles: str
-    a_values: tuple[int, ...] = (0,)
-    b_values: tuple[int, ...] = (0,)
-    c_values: tuple[int, ...] = (0,)
-    d_values: tuple[int, ...] = (0,)
-    order: OneOf["rows", "serpentine"] = "serpentine"
-
-    def operands(self) -> Iterator[Operand]:
-        yield from operands_of(self.d, self.a, self.b, self.c)
-
-    def refs(self) -> Iterator[tuple[Ref | TileRef, bool]]:
-        for ref in (self.a, self.b, self.c):
-            yield ref, False
-        yield self.d, True
+    mma: MmaOp = attribute()
+    d: TileRef = written()
+    a: TileRef = read()
+    b: TileRef = read()
+    c: TileRef = read()
+    extents: tuple[int, ...] = attribute()
+    roles: str = attribute()
+    a_values: tuple[int, ...] = attribute(default=(0,))
+    b_values: tuple[int, ...] = attribute(default=(0,))
+    c_values: tuple[int, ...] = attribute(default=(0,))
+    d_values: tuple[int, ...] = attribute(default=(0,))
+    order: OneOf["rows", "serpentine"] = attribute(default="serpentine")
 
 
-@dataclass(slots=True, kw_only=True)
+@operation(Trait.WRITER, Trait.MOVES, Trait.POINTWISE)
 class Map(Op):
     """dst[i] = f(sources[0][i], sources[1][i], ...) over the index space: elementwise work on register tensors.
 
@@ -284,61 +190,37 @@ class Map(Op):
     is stored.  With no sources it is a fill.
     """
 
-    dst: TileRef
-    sources: tuple[TileRef, ...]
-    inputs: tuple[Value, ...]
-    extents: tuple[int, ...]
-    body: Block
-    value: Operand
-
-    def operands(self) -> Iterator[Operand]:
-        yield from operands_of(self.dst, *self.sources)
-        yield self.value
-
-    def refs(self) -> Iterator[tuple[Ref | TileRef, bool]]:
-        for ref in self.sources:
-            yield ref, False
-        yield self.dst, True
-
-    def blocks(self) -> Iterator[Block]:
-        yield self.body
+    dst: TileRef = written()
+    sources: tuple[TileRef, ...] = read()
+    inputs: tuple[Value, ...] = given()
+    extents: tuple[int, ...] = attribute()
+    body: Block = block()
+    value: Operand = operand()
 
 
-@dataclass(slots=True, kw_only=True)
+@operation(Trait.REMOVABLE, Trait.MOVES)
 class Reduce(Op):
     """result = fold of src[i] over the index space with ``kind`` (add, mul, min, max, and, or, xor), in index order."""
 
-    result: Value
-    kind: str
-    src: TileRef
-    extents: tuple[int, ...]
-
-    def operands(self) -> Iterator[Operand]:
-        yield from operands_of(self.src)
-
-    def refs(self) -> Iterator[tuple[Ref | TileRef, bool]]:
-        yield self.src, False
+    result: Value = defined()
+    kind: str = attribute()
+    src: TileRef = read()
+    extents: tuple[int, ...] = attribute()
 
 
 # --- control flow ----------------------------------------------------------------------------------------------------
 
 
-@dataclass(slots=True, kw_only=True)
+@operation(Trait.REGION)
 class If(Op):
     """Two-armed branch; values leave it through Vars."""
 
-    cond: Operand
-    then: Block
-    orelse: Block
-
-    def operands(self) -> Iterator[Operand]:
-        yield self.cond
-
-    def blocks(self) -> Iterator[Block]:
-        yield from (self.then, self.orelse)
+    cond: Operand = operand()
+    then: Block = block()
+    orelse: Block = block()
 
 
-@dataclass(slots=True, kw_only=True)
+@operation(Trait.LOOP)
 class For(Op):
     """for (iv = start; iv < stop (or > stop for step < 0); iv += step) body.
 
@@ -346,58 +228,55 @@ class For(Op):
     ``unroll``: None lets the compiler choose, 0 asks for full unrolling, 1 forbids, n > 1 asks for n.
     """
 
-    iv: Value
-    start: Operand
-    stop: Operand
-    step: int | Value
-    body: Block
-    unroll: int | None = None
+    iv: Value = given()
+    start: Operand = operand()
+    stop: Operand = operand()
+    step: int | Value = operand()
+    body: Block = block()
+    unroll: int | None = attribute(default=None)
 
     @property
     def up(self) -> bool:
         """Whether ``iv`` grows."""
         return isinstance(self.step, Value) or self.step > 0
 
-    def operands(self) -> Iterator[Operand]:
-        yield from (self.start, self.stop)
-        if isinstance(self.step, Value):
-            yield self.step
 
-    def blocks(self) -> Iterator[Block]:
-        yield self.body
-
-
-@dataclass(slots=True, kw_only=True)
+@operation(Trait.LOOP)
 class Loop(Op):
     """while (true) body: left by Exit only.  A source-level ``while c`` starts with If(not c) { Exit break }."""
 
-    body: Block
-
-    def blocks(self) -> Iterator[Block]:
-        yield self.body
+    body: Block = block()
 
 
-@dataclass(slots=True, kw_only=True)
+@operation(Trait.REGION)
 class Scope(Op):
     """A block that Exit("leave") may jump to the end of (early return of an inlined function)."""
 
-    body: Block
-
-    def blocks(self) -> Iterator[Block]:
-        yield self.body
+    body: Block = block()
 
 
-@dataclass(slots=True, kw_only=True)
+@operation(Trait.QUIET)
 class Exit(Op):
     """Leaves ``target``: "break" or "continue" of a For / Loop, "leave" of a Scope, "return" from the kernel (None).
 
     Nothing follows it in its block.
     """
 
-    kind: OneOf["break", "continue", "leave", "return"]
-    target: For | Loop | Scope | None = field(default=None, repr=False)
+    kind: OneOf["break", "continue", "leave", "return"] = attribute()
+    target: For | Loop | Scope | None = attribute(default=None, repr=False)
 
 
 def dtype_of_math(kind: str, dtype: DType) -> bool:
     """Whether the unary math function is defined on the dtype (floats; ``abs`` on integers too)."""
     return dtype.is_float or (kind == "abs" and dtype.is_integer)
+
+
+ALL: tuple[type[Op], ...] = tuple(each for each in list(globals().values())
+                                  if isinstance(each, type) and issubclass(each, Op) and each is not Op)
+"""Every operation: the printer, the simulator and the verifier have a function for each."""
+
+
+def need_all(who: str, known: Collection[type[Op]]) -> None:
+    """Refuse a table that lacks an operation, when it is imported."""
+    if missing := [each.__name__ for each in ALL if each not in known]:
+        raise IRError(f"{who} has no function for {', '.join(missing)}")

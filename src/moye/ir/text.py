@@ -85,8 +85,8 @@ def _formula(operand: Operand, names: _Names) -> str:
     op = operand.op if isinstance(operand, Value) else None
     if isinstance(op, ops.Special):
         return op.kind
-    if isinstance(op, (ops.Binary, ops.Unary, ops.Cast, ops.Select)):
-        kind = op.kind if isinstance(op, (ops.Binary, ops.Unary)) else type(op).__name__.lower()
+    if op is not None and ops.Trait.ARITHMETIC in op.traits:
+        kind = getattr(op, "kind", type(op).__name__.lower())
         return f"{kind}({', '.join(_formula(o, names) for o in op.operands())})"
     return names.show(operand)
 
@@ -105,8 +105,8 @@ def _line(op: ops.Op, names: _Names) -> str:
     if isinstance(op, ops.For):
         return f"for {names.value(op.iv)} in {names.show(op.start)} .. {names.show(op.stop)} " \
                f"step {names.show(op.step)} unroll {op.unroll}"
-    result = getattr(op, "result", None)
-    head = f"{names.value(result)}: {result.dtype} = " if isinstance(result, Value) else ""
+    result = op.defines()
+    head = "" if result is None else f"{names.value(result)}: {result.dtype} = "
     parts = [f"{f.name}={names.show(getattr(op, f.name))}" for f in fields(op)
              if f.name not in _HIDDEN and getattr(op, f.name) not in (None, ())]
     if isinstance(op, ops.Bounds):                      # its places are of values that its body defines, below

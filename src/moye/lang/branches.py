@@ -429,5 +429,5 @@ def type_module(function: object) -> str:
 
 def may_speculate(block: Block) -> bool:
     """Whether the ops may run although nobody asked for their results: pure, and no division by what may be zero."""
-    return all(op.pure and not (isinstance(op, ops.Binary) and op.kind in ("floordiv", "mod")
-                                and not isinstance(op.b, Literal)) for op in block.walk())
+    return all(ops.Trait.PURE in op.traits and not (isinstance(op, ops.Binary) and op.kind in ("floordiv", "mod")
+                                                    and not isinstance(op.b, Literal)) for op in block.walk())

@@ -12,9 +12,9 @@ from __future__ import annotations
 from typing import Any, NamedTuple, get_args
 
 from moye import dtypes as dt
-from moye.atoms.hardware import MOST_THREADS, WARP
 from moye.dtypes import DType, Space
 from moye.errors import DTypeError, TensorError, TraceError
+from moye.hardware import MOST_THREADS, WARP
 from moye.ir import fold, ops
 from moye.ir.nodes import Literal, Operand, Ref, Value
 from moye.lang.branches import DynamicIf
@@ -31,12 +31,13 @@ __all__ = [
     "Dim3", "assume", "atomic_add", "atomic_and", "atomic_cas", "atomic_exch", "atomic_max", "atomic_min", "atomic_or",
     "atomic_xor", "ballot", "barrier_arrive", "barrier_sync", "block_dim", "block_idx", "block_reduce", "ceil_div",
     "clock", "cp_async_commit", "cp_async_wait", "fence", "globaltimer", "grid_dim", "lane_idx", "load", "min_blocks",
-    "shuffle_down", "shuffle_idx", "shuffle_up", "shuffle_xor", "static_range", "store", "sync_threads", "sync_warp",
-    "thread_idx", "vote_all", "vote_any", "warp_idx", "warp_reduce", "where",
+    "nanosleep", "shuffle_down", "shuffle_idx", "shuffle_up", "shuffle_xor", "static_range", "store", "sync_threads",
+    "sync_warp", "thread_idx", "vote_all", "vote_any", "warp_idx", "warp_reduce", "where",
 ]
 
 _AXES = ("x", "y", "z")
 _FULL = 0xFFFFFFFF
+_LONGEST_SLEEP = 1_000_000                              # nanoseconds (PTX ISA, nanosleep)
 
 
 class Dim3(NamedTuple):
@@ -194,6 +195,19 @@ def fence(order: str = "acq_rel", scope: str = "gpu") -> None:
     builder().emit(ops.Fence(order=_checked(order, ops.Order), scope=_checked(scope, ops.Scope_)))
 
 
+def nanosleep(ns: Scalar) -> None:
+    """nanosleep.u32: this thread stops for about ``ns`` nanoseconds, at most twice as long; 0 to 1000000.
+
+    It is a hint, for loops that poll: it orders nothing.  The simulator has no time, and does nothing.
+    """
+    duration = operand_of(ns)
+    if not duration.dtype.is_integer:
+        raise DTypeError(f"nanosleep takes an integer of nanoseconds, not a {duration.dtype}", locs=(locate(),))
+    if isinstance(duration, Literal) and not 0 <= duration.value <= _LONGEST_SLEEP:
+        raise TraceError(f"nanosleep({duration.value}): a thread sleeps 0 to {_LONGEST_SLEEP} ns", locs=(locate(),))
+    builder().emit(ops.NanoSleep(duration=builder().cast(duration, dt.uint32)))
+
+
 def _checked(value: str, allowed: Any) -> Any:
     choices = get_args(allowed)
     if value not in choices:
@@ -214,9 +228,8 @@ def _shuffle(kind: Any, value: Scalar, lane: Scalar, width: int, mask: int) -> S
     if small:
         operand = builder().cast(operand, dt.float32 if dtype.is_float else dt.int32)
     result = Value(operand.dtype)
-    op = ops.Shuffle(result=result, kind=kind, value=operand, lane=operand_of(lane, dt.int32), width=width, mask=mask)
-    result.op = op
-    builder().emit(op)
+    builder().emit(ops.Shuffle(result=result, kind=kind, value=operand, lane=operand_of(lane, dt.int32), width=width,
+                               mask=mask))
     return wrap(builder().cast(result, dtype))
 
 
@@ -245,9 +258,7 @@ def _vote(kind: Any, pred: Scalar, mask: int) -> Scalar:
     operand = operand_of(pred)
     if operand.dtype is not dt.bool_:
         operand = builder().binary("ne", operand, operand_of(0, operand.dtype))
-    op = ops.Vote(result=result, kind=kind, pred=operand, mask=lane_mask(f"vote_{kind}", mask))
-    result.op = op
-    builder().emit(op)
+    builder().emit(ops.Vote(result=result, kind=kind, pred=operand, mask=lane_mask(f"vote_{kind}", mask)))
     return Expr(result)
 
 
@@ -337,11 +348,9 @@ def _atomic(kind: str, tensor: Tensor, coordinate: object, value: Scalar, order:
         raise DTypeError(f"atomic_{kind} on {ref.dtype}: PTX has it on {', '.join(map(str, ops.ATOMICS[kind]))} alone",
                          locs=(locate(),))
     result = Value(ref.dtype)
-    op = ops.Atomic(result=result, kind=kind, ref=ref, value=operand_of(value, ref.dtype),
-                    compare=None if compare is None else operand_of(compare, ref.dtype),
-                    order=_checked(order, ops.Order), scope=_checked(scope, ops.Scope_))
-    result.op = op
-    builder().emit(op)
+    builder().emit(ops.Atomic(result=result, kind=kind, ref=ref, value=operand_of(value, ref.dtype),
+                              compare=None if compare is None else operand_of(compare, ref.dtype),
+                              order=_checked(order, ops.Order), scope=_checked(scope, ops.Scope_)))
     return Expr(result)
 
 
@@ -399,9 +408,8 @@ def load(tensor: Tensor, coordinate: object, *, order: str = "acquire", scope: s
         raise TraceError(f'load: order is "relaxed" or "acquire", not {order!r}', locs=(locate(),))
     ref = _element(tensor, coordinate, "load")
     result = Value(ref.dtype)
-    op = ops.Load(result=result, ref=ref, order=_checked(order, ops.Order), scope=_checked(scope, ops.Scope_))
-    result.op = op
-    builder().emit(op)
+    builder().emit(ops.Load(result=result, ref=ref, order=_checked(order, ops.Order),
+                            scope=_checked(scope, ops.Scope_)))
     return Expr(result)
 
 

@@ -13,12 +13,12 @@ from math import prod
 from typing import Any
 
 from moye import dtypes as dt
-from moye.atoms.hardware import WARPGROUP
 from moye.dtypes import Space
 from moye.errors import DTypeError, TensorError, TraceError
+from moye.hardware import WARPGROUP
 from moye.ir import ops
 from moye.ir.nodes import Operand, Ref, Value
-from moye.ir.verify_hopper import is_register_budget
+from moye.ir.rules import is_register_budget
 from moye.lang.builtins import Dim3, block_idx, linear_thread
 from moye.layout import IntTuple, rank
 from moye.tensor.context import builder, locate
@@ -160,9 +160,7 @@ def tma_store_wait(pending: int, read: bool = True) -> None:
 def elect() -> Scalar:
     """elect.sync: true in one lane of the warp; all of its lanes must call."""
     result = Value(dt.bool_)
-    op = ops.Elect(result=result)
-    result.op = op
-    builder().emit(op)
+    builder().emit(ops.Elect(result=result))
     return Expr(result)
 
 

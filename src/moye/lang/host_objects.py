@@ -1,7 +1,7 @@
 """Mutable Python objects around a traced region: found when it opens, compared and put back when it closes.
 
-In: what the region's code can reach (``reach.py``).  Out: the places (``s.v``, ``c[0]``) that the region changed, which
-control flow carries as it carries local names.
+In: what the region's code can reach (``reachable.py``).  Out: the places (``s.v``, ``c[0]``) that the region changed,
+which control flow carries as it carries local names.
 
     host = Snapshot(); ...; host.changed()      # {Place('s.v'): 1.0}
 

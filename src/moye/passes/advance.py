@@ -234,26 +234,16 @@ def _global_refs(op: ops.Op) -> list[tuple[str, Ref | TileRef]]:
 def _defined(block: Block) -> Iterator[int]:
     """Ids of the Values that a block defines."""
     for op in block.walk():
-        result = getattr(op, "result", None)
-        if result is not None:
+        if (result := op.defines()) is not None:
             yield result.id
-        if isinstance(op, ops.For):
-            yield op.iv.id
-        if isinstance(op, ops.Map):
-            yield from (value.id for value in op.inputs)
+        yield from (value.id for value in op.given())
 
 
 def _binary(kind: str, a: Operand, b: Operand, loc: Loc) -> ops.Binary:
-    result = Value(a.dtype)
-    op = ops.Binary(result=result, kind=kind, a=a, b=b, loc=loc)
-    result.op = op
-    return op
+    return ops.Binary(result=Value(a.dtype), kind=kind, a=a, b=b, loc=loc)
 
 
 def _read(pointer: _Pointer, loc: Loc) -> ops.Read:
     """The variable's value, with the facts that the old offset had."""
     old = pointer.old
-    result = Value(old.dtype, divisor=old.divisor)
-    op = ops.Read(result=result, var=pointer.var, loc=loc)
-    result.op = op
-    return op
+    return ops.Read(result=Value(old.dtype, divisor=old.divisor), var=pointer.var, loc=loc)

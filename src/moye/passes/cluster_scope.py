@@ -16,11 +16,8 @@ from dataclasses import dataclass, field
 from moye.dtypes import Space
 from moye.ir import ops
 from moye.ir.nodes import Block, Func
+from moye.ir.traits import Trait
 
-_LOOPS = (ops.For, ops.Loop)
-_MEETINGS = (ops.SyncThreads, ops.SyncWarp, ops.NamedBarrier, ops.Atomic)
-_HEARS, _TELLS = (*_MEETINGS, ops.MbarrierWait, ops.Load), (*_MEETINGS, ops.MbarrierArrive, ops.Store)
-"""The ops that pass on within a block what its threads know."""
 State = tuple[bool, bool]
 """Whether there were such accesses before the last arrival at the cluster's barrier, and since."""
 CLEAN: State = (False, False)
@@ -49,9 +46,9 @@ def _asks(op: ops.Op, mapped: set[int]) -> bool:
     return any(ref.buffer.root.id in mapped and not written for ref, written in op.refs())
 
 
-def _orders(op: ops.Op) -> bool:
-    """Whether an op is anything but a plain access."""
-    return not isinstance(op, (ops.Load, ops.Store)) or op.order is not None
+def _passes_on(op: ops.Op, way: Trait) -> bool:
+    """Whether it tells threads of the block, or hears from them, what others know: plain accesses do not."""
+    return way in op.traits and (ops.is_ordered(op) or not isinstance(op, (ops.Load, ops.Store)))
 
 
 def _join(a: State, b: State) -> State:
@@ -99,7 +96,7 @@ class _Releases(_Flow):
 
     def op(self, op: ops.Op, state: State, others: bool) -> State:
         # A barrier in the block hands on what its other threads did, so this thread's arrival publishes that, too.
-        if others and isinstance(op, _HEARS) and _orders(op):
+        if others and _passes_on(op, Trait.HEARS):
             state = state[0], True
         if isinstance(op, ops.MbarrierArrive) and op.rank is not None and any(state):
             self.found.add(id(op))
@@ -114,7 +111,7 @@ class _Releases(_Flow):
         elif isinstance(op, ops.If):
             return _join(self.block(op.then, state, others or self.any(op.orelse.ops)),
                          self.block(op.orelse, state, others or self.any(op.then.ops)))
-        elif isinstance(op, (*_LOOPS, ops.Scope)):
+        elif isinstance(op, (ops.For, ops.Loop, ops.Scope)):
             return self.region(op, state, others)
         elif id(op) in self.accesses:
             return state[0], True
@@ -122,7 +119,7 @@ class _Releases(_Flow):
 
     def region(self, op: ops.For | ops.Loop | ops.Scope, state: State, others: bool) -> State:
         end = state
-        for _ in range(3 if isinstance(op, _LOOPS) else 1):     # two bits: a third round changes nothing more
+        for _ in range(3 if Trait.LOOP in op.traits else 1):     # two bits: a third round changes nothing more
             end = _join(self.block(op.body, state, others), self.left.get((id(op), True), CLEAN))
             state = _join(state, end)
         end = state if isinstance(op, ops.For) else end
@@ -151,15 +148,15 @@ class _Acquires(_Flow):
         elif isinstance(op, ops.If):
             then = self.block(op.then, needed, others or self.any(op.orelse.ops))
             return self.block(op.orelse, needed, others or self.any(op.then.ops)) or then
-        elif isinstance(op, (*_LOOPS, ops.Scope)):
+        elif isinstance(op, (ops.For, ops.Loop, ops.Scope)):
             return self.region(op, needed, others)
-        return needed or id(op) in self.accesses or (others and isinstance(op, _TELLS) and _orders(op))
+        return needed or id(op) in self.accesses or (others and _passes_on(op, Trait.TELLS))
 
     def region(self, op: ops.For | ops.Loop | ops.Scope, needed: bool, others: bool) -> bool:
         self.on[id(op), False], start = needed, needed
         # Backwards over a single bit: the second round carries it from the body's start to its end, and a third adds
         # nothing.
-        for _ in range(2 if isinstance(op, _LOOPS) else 1):
+        for _ in range(2 if Trait.LOOP in op.traits else 1):
             self.on[id(op), True] = start or needed
             start = self.block(op.body, start or needed, others) or (needed and isinstance(op, ops.For))
         return start

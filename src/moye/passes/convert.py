@@ -92,7 +92,6 @@ def _widened(func: Func, op: ops.Map, i: int) -> list[ops.Op]:
     alloc, wide = _temporary(func, op, source, dt.float16)
     element, result = Value(source.dtype), Value(dt.float16)
     cast = ops.Cast(result=result, a=element, loc=op.loc)
-    result.op = cast
     conversion = replace(op, dst=wide, sources=(source,), inputs=(element,), body=Block([cast]), value=result)
     # The casts of this input read float16 now, which holds each of its values exactly.
     new = Value(dt.float16)
@@ -117,7 +116,6 @@ def _narrowed(func: Func, op: ops.Map) -> list[ops.Op]:
     body, value = _as_float32(op, cast.a)
     element, result = Value(dt.float32), Value(op.dst.dtype)
     narrow = ops.Cast(result=result, a=element, loc=op.loc)
-    result.op = narrow
     return [alloc, replace(op, dst=wide, body=body, value=value),
             replace(op, sources=(wide,), inputs=(element,), body=Block([narrow]), value=result)]
 
@@ -128,7 +126,6 @@ def _as_float32(op: ops.Map, value: Operand) -> tuple[Block, Operand]:
         return op.body, value
     result = Value(dt.float32)
     cast = ops.Cast(result=result, a=value, loc=op.loc)
-    result.op = cast
     return Block([*op.body.ops, cast]), result
 
 

@@ -9,11 +9,8 @@ from __future__ import annotations
 
 from moye.dtypes import Space
 from moye.ir import ops
-from moye.ir.nodes import Block, Buffer, Func, Operand, Ref, TileRef, Value
-
-_SCALAR = (ops.Special, ops.Binary, ops.Unary, ops.Select, ops.Cast, ops.Read, ops.Reduce, ops.Load, ops.MapShared)
-_WRITES = (ops.Store, ops.Copy, ops.Map, ops.Gemm, ops.Wgmma)
-_REGIONS = (ops.If, ops.For, ops.Scope)
+from moye.ir.nodes import Block, Buffer, Func, Operand, Value
+from moye.ir.traits import Trait
 
 
 def eliminate(func: Func) -> Func:
@@ -66,22 +63,22 @@ class _Marker:
             live = [source for var, source in op.pairs if var.id in self.variables]
             self.use(*live)
             return bool(live)
-        if isinstance(op, _REGIONS):
+        result = op.defines()
+        if Trait.REGION in op.traits and not isinstance(op, ops.Loop):  # (that one may not end)
             needed = [self.block(block) for block in op.blocks()]
             if not any(needed):
                 return False
-        elif isinstance(op, _SCALAR):
-            ordered = isinstance(op, ops.Load) and op.order is not None
-            if op.result.id not in self.values and not ordered:
+        elif Trait.REMOVABLE in op.traits and result is not None:
+            if result.id not in self.values and not ops.is_ordered(op):
                 return False
         elif isinstance(op, ops.Declare):
             if op.var.id not in self.variables:
                 return False
         elif isinstance(op, ops.Alloc):
             return self.alive(op.buffer)
-        elif isinstance(op, _WRITES) and not self.alive(_target(op).buffer):
+        elif Trait.WRITER in op.traits and not any(self.alive(ref.buffer) for ref, written in op.refs() if written):
             return False
-        elif isinstance(op, (ops.Loop, ops.Map, ops.Bounds)):
+        else:
             self.everything(op)
         self.use(*op.operands())
         self.buffers.update(ref.buffer.id for ref, written in op.refs() if not written)
@@ -89,13 +86,11 @@ class _Marker:
             self.variables.add(op.var.id)
         return True
 
-    def everything(self, op: ops.Loop | ops.Map | ops.Bounds) -> None:
+    def everything(self, op: ops.Op) -> None:
         """The body: of a Map what its value needs, of a Loop what matters (the loop itself may not end, and stays)."""
-        if isinstance(op, ops.Map):
-            self.use(op.value)
-        elif isinstance(op, ops.Bounds):
-            self.use(*op.places())
-        self.block(op.body)
+        self.use(*op.operands(), *op.computed())
+        for block in op.blocks():
+            self.block(block)
 
     def use(self, *operands: Operand) -> None:
         self.values.update(o.id for o in operands if isinstance(o, Value))
@@ -115,9 +110,3 @@ class _Marker:
 
 def _touches(op: ops.Op, buffer: Buffer) -> bool:
     return any(ref.buffer is buffer for ref, _ in op.refs())
-
-
-def _target(op: ops.Store | ops.Copy | ops.Map | ops.Gemm | ops.Wgmma) -> Ref | TileRef:
-    if isinstance(op, ops.Store):
-        return op.ref
-    return op.d if isinstance(op, (ops.Gemm, ops.Wgmma)) else op.dst

@@ -7,11 +7,13 @@ A result in 8-bit floats stays a tile of its own, which is converted several ele
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
+from typing import Any
 
 from moye.dtypes import Space
 from moye.ir import ops
 from moye.ir.nodes import Block, Func, Operand, TileRef, Value
+from moye.ir.operation import Role
 from moye.passes.convert import FLOAT8
 
 
@@ -109,12 +111,11 @@ def _mapped(operand: Operand, mapping: dict[int, Operand]) -> Operand:
 
 def _copied(op: ops.Op, mapping: dict[int, Operand]) -> ops.Op:
     """A pure op with operands replaced and a new result, which joins the mapping."""
-    assert isinstance(op, (ops.Binary, ops.Unary, ops.Select, ops.Cast)), "the body of a Map is pure"
-    old = op.result
+    old = op.defines()
+    assert old is not None and ops.Trait.PURE in op.traits, "the body of a Map is pure"
     result = Value(old.dtype, lower=old.lower, upper=old.upper, divisor=old.divisor, name=old.name)
-    changes: dict[str, Operand] = {name: _mapped(getattr(op, name), mapping)
-                                   for name in ("a", "b", "cond") if hasattr(op, name)}
-    new = replace(op, result=result, **changes)  # type: ignore[arg-type]
-    result.op = new
+    changes: dict[str, Any] = {each.name: _mapped(getattr(op, each.name), mapping) for each in fields(op)
+                               if each.metadata.get("role") is Role.OPERAND}
+    new = replace(op, **changes, result=result)  # type: ignore[call-arg]
     mapping[old.id] = result
     return new

@@ -4,7 +4,7 @@ In: a ``Specialised`` or ``Program`` and a ``Call``.  Out: numbers, a ``LoadedKe
 
     loaded = load(program, 0); [slot_value(slot, call) for slot in program.printed.slots]
 
-It launches nothing; ``kernel.py`` and ``fast.py`` do.
+It launches nothing; ``kernel.py`` and ``fast_launch.py`` do.
 """
 
 from __future__ import annotations

@@ -153,9 +153,7 @@ class Tensor(Elementwise, WrappedLayout):
                 self.unordered()
             return part
         value = Value(self.dtype, name="")
-        op = ops.Load(result=value, ref=self.ref(coordinate))
-        value.op = op
-        builder().emit(op)
+        builder().emit(ops.Load(result=value, ref=self.ref(coordinate)))
         return Expr(value)
 
     def __setitem__(self, coordinate: object, value: object) -> None:
@@ -254,9 +252,8 @@ class Tensor(Elementwise, WrappedLayout):
         need_bytes(self)
         space = merged(common_space([self.layout]))
         value = Value(self.dtype)
-        op = ops.Reduce(result=value, kind=kind, src=self.tile_ref(space.strides[0]), extents=_static(space, self))
-        value.op = op
-        builder().emit(op)
+        builder().emit(ops.Reduce(result=value, kind=kind, src=self.tile_ref(space.strides[0]),
+                                  extents=_static(space, self)))
         return Expr(value) if init is None else expr.arithmetic(kind, Expr(value), init)
 
     def to(self, dtype: DType) -> Tensor:

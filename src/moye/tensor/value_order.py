@@ -6,7 +6,7 @@ In: partitions, and what is written to registers.  Out: ``Order.known``, the par
 
 Views of a partition and retiled registers have a fixed order.  Registers have the order of what was put in last.  They
 have none if two different orders, or something unknown, were put in.  Whether two orders agree is asked in
-agreement.py.
+copy_agreement.py.
 """
 
 from __future__ import annotations

@@ -41,6 +41,7 @@ def compiled(request):
     return nvrtc.compile_cubin(SOURCE, "plain", request.param)
 
 
+@pytest.mark.slow
 def test_agrees_with_ptxas(compiled):
     kernels = cubin.parse(compiled.cubin)
     assert set(kernels) == set(compiled.resources) == {"plain", "spilling", "mapped"}

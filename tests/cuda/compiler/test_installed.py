@@ -65,6 +65,7 @@ def _script(tmp_path, monkeypatch):
     monkeypatch.setenv("PYTEST_SCRIPT", str(tmp_path / "script.py"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("entry", ["", ".", "HERE", "nvidia/.."])
 def test_no_disassembler_of_the_current_directory_is_run(here, entry):
     folder, marker = here

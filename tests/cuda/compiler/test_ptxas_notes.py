@@ -98,6 +98,7 @@ def test_the_line_that_uses_registers_in_flight(lineinfo, monkeypatch):
     assert [line[-len("# the second"):] for note in found if not note.costs for line in lines(note)] == ["# the second"]
 
 
+@pytest.mark.slow
 def test_too_few_registers_name_every_wgmma():
     program = compiled("", M=128, N=256)
     (note,) = program.notes
@@ -156,6 +157,7 @@ def checked_rows(blocks, lints):
     return mo.check(rows, lints=lints)[1, 256](np.zeros_like(x), x, blocks)
 
 
+@pytest.mark.slow
 def test_only_deep_lints_compile():
     assert [lint.code for lint in checked_rows(8, True).lints] == []
     report = checked_rows(8, "deep")

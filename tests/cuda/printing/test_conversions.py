@@ -45,6 +45,7 @@ def after_loads(program):
     return names[last + 1:store]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("target", "instruction"), [
     (dt.float16, r"F2FP(\.F16\.F32)?\.PACK_AB$"), (dt.bfloat16, r"F2FP\.BF16(\.F32)?\.PACK_AB$")], ids=str)
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
@@ -56,6 +57,7 @@ def test_pairs_of_16_bits(target, instruction, arch):
     assert len(conversions(program, r"STG\.E\.128")) == 1 and program.spills == program.stack == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("target", "ptx"), [
     (dt.float8_e4m3fn, "cvt.rn.satfinite.e4m3x2.f32"), (dt.float8_e5m2, "cvt.rn.satfinite.e5m2x2.f32")], ids=str)
 @pytest.mark.parametrize("arch", ["sm_89", "sm_90a"])
@@ -69,6 +71,7 @@ def test_float8_by_fours(target, ptx, arch):
         assert [n for n in after_loads(program) if n.startswith("PRMT")] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", [dt.int8, dt.uint8], ids=str)
 @pytest.mark.parametrize(("arch", "instruction"), [("sm_80", r"I2IP\.[SU]8"), ("sm_90a", r"F2IP\.[SU]8")])
 def test_8_bit_integers_by_fours(target, arch, instruction):
@@ -79,6 +82,7 @@ def test_8_bit_integers_by_fours(target, arch, instruction):
     assert [n for n in after_loads(program) if n.startswith(("PRMT", "IMNMX", "VIMNMX"))] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", [dt.float16, dt.float32, dt.bfloat16], ids=str)
 @pytest.mark.parametrize("source", [dt.float8_e4m3fn, dt.float8_e5m2], ids=str)
 def test_float8_upward(source, target):
@@ -94,6 +98,7 @@ def test_float8_upward_to_float16_is_direct():
     assert not conversions(converted(dt.float8_e4m3fn, dt.float16, "sm_90a"), "HADD2")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("source", [dt.float32, dt.float64, dt.float16, dt.bfloat16, dt.int32, dt.int64], ids=str)
 def test_tf32(source):
     """Rounded by the instruction, once for each element; it stays 32 bits wide."""
@@ -116,6 +121,7 @@ def test_e5m2_upward_needs_nothing():
     assert converted(dt.float8_e5m2, dt.float32, "sm_80").spills == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["relu", "gelu", "silu", "sigmoid"])
 @pytest.mark.parametrize("dtype", [dt.float32, dt.float16, dt.bfloat16, dt.float64], ids=str)
 def test_activations_compile(name, dtype):

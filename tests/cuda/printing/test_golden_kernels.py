@@ -122,6 +122,7 @@ def compare(path, text):
     assert text == path.read_text(), f"{path.name} differs: UPDATE_GOLDEN=1 writes it anew"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", KERNELS)
 def test_golden_cuda(name):
     source = print_kernel(traced(name)).source
@@ -134,6 +135,7 @@ def test_golden_ir(name):
     compare(GOLDEN / f"{name}.ir", to_text(traced(name)).rstrip() + "\n")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "arch"), [(name, arch) for name in KERNELS for arch in KERNELS[name].arches])
 def test_compiled(name, arch):
     """Registers hold everything: no spills, no local memory."""

@@ -97,6 +97,7 @@ def test_elements_of_other_blocks(dtype, instruction):
         assert re.findall(rf"{kind}\.shared::cluster\S* ", program.source) == [f"{kind}.shared::cluster.{instruction} "]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "instruction"), [
     ("float32-16", "v4.f32"), ("float32-8", "v2.f32"), ("float64-16", "v2.f64"), ("int32-16", "v4.b32"),
     ("int64-16", "v2.b64"), ("uint8-16", "v4.b32"), ("float16-8", "v2.b32"), ("bfloat16-4", "b32"),
@@ -158,6 +159,7 @@ def test_values_from_memory_are_read_before_an_arrival():
     assert order == ["kept[tx]", "mbarrier_arrive", "kept[tx]", "mbarrier_wait", "cluster_arrive_release"]
 
 
+@pytest.mark.slow
 def test_what_an_earlier_launch_writes_is_no_constant():
     """After griddepcontrol.wait arguments may differ from what they were before it, those only read among them."""
     @mo.kernel

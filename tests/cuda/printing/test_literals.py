@@ -37,6 +37,7 @@ def kernel(out, x, steps: mo.Constexpr, numbers: mo.Constexpr):
             out[j, k, i] = step(x[i], number)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [dt.float32, dt.float64, dt.float16, dt.bfloat16], ids=str)
 def test_every_operator_compiles(dtype):
     """The program that NVRTC gets, once for all operators."""
@@ -45,6 +46,7 @@ def test_every_operator_compiles(dtype):
     assert nvrtc.compile_cubin(program.source, "kernel", "sm_80").registers > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_the_simulator_computes_them_as_values(dtype):
     """A literal means what the same number as an array element does."""

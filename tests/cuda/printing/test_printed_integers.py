@@ -12,9 +12,9 @@ import re
 
 import pytest
 
-from ir.interpreter import Fault, wrap
-from ir.interpreter import binary as exact
-from ir.test_fold import COMPARISONS, fresh
+from folding import COMPARISONS, fresh
+from ir_interpreter import Fault, wrap
+from ir_interpreter import binary as exact
 from moye import dtypes as dt
 from moye.cuda.printing.expressions import Text, binary
 from moye.cuda.printing.intrinsics import Intrinsics

@@ -297,6 +297,7 @@ def programs(tmp_path_factory):
     return drawn, compiled(drawn, tmp_path_factory.mktemp("fuzz"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [0, 3, -5, 7])
 def test_printed_programs_do_what_the_ir_says(programs, n):
     drawn, library = programs

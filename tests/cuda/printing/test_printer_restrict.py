@@ -45,6 +45,7 @@ def pointers(source):
     return {name: bool(restrict) for restrict, name in re.findall(r"int\*( __restrict__)? (\w+)[,)]", kernel)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SYNCS)
 def test_what_threads_pass_on_goes_through_a_plain_pointer(name):
     program = passes_on.compile(T, T, T, 4, SYNCS[name], block=64, cluster=2, arch="sm_90a")

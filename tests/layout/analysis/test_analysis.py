@@ -103,6 +103,7 @@ def test_a_billion_elements_at_once(layout: Any, injective: bool, hole: int | No
         assert an.find_hole(layout) == hole
 
 
+@pytest.mark.slow
 def test_limits_are_stated() -> None:
     with pytest.raises(LayoutError, match=r"^offsets of 5000000:1 would list 5000000 offsets, and .* is 4194304$"):
         ml.offsets(P("5000000:1"))

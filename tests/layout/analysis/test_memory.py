@@ -284,6 +284,7 @@ MMAS = [("(32,8):(1,32)", ()), ("(4,2):(2,1)", ()), ("((2,4),2):((8,1),4)", ()),
         ("(4,2):(1,4)", (P("(4,2):(2,1)"), 8))]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("atoms", "permutations"), MMAS, ids=str)
 @pytest.mark.parametrize("operand", ["A", "B", "C"])
 def test_operand_values(atoms: str, permutations: Any, operand: Any) -> None:

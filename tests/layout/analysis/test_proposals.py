@@ -185,6 +185,7 @@ def searches(draw: Any) -> tuple[Layout, int, list[Access]]:
     return tile, bits, accesses
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(searches())
 def test_no_candidate_of_the_family_is_better(search: Any) -> None:

@@ -105,6 +105,7 @@ def launch(code, run=lambda kernel: kernel):
     return run(kernel)[1, BLOCK](x, {"A12": 3, "A11": 70_000}.get(code, n))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("code", FAULTY)
 def test_each_check_finds_its_fault(code):
     report = launch(code, mo.check)

@@ -222,6 +222,7 @@ def test_a_right_matmul(multiply):
     assert multiply("03_matmul_tiled") == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("edit", "message"), [
     (("tBgB[:, :, :, k])", "tBgB[:, :, :, k - (k == 5)])"),
      "the accumulator is right up to k-step 4 and wrong from k-step 5 on (of 8, counted from 0)"),

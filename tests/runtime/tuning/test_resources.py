@@ -84,6 +84,7 @@ def test_what_cannot_fit(bM, options, sentence):
     assert excess(traced(bM, **options), LARGE) == (f"accumulators take {sentence}" if sentence else "")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bM, refused", [(64, False), (512, True)])
 def test_the_compiler_spills_what_cannot_fit(bM, refused):
     mma = mo.make_tiled_mma(mo.UniversalFMA(mo.float32), mo.make_layout((16, 16)))

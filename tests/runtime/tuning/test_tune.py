@@ -168,6 +168,7 @@ def fetched(pair, *, n):
     fetch[1, 32](copy, y, n)
 
 
+@pytest.mark.slow
 def test_tma_copies_count_by_value(device):
     tuned = autotune(CONFIGS, progress=False)(fetched)
     x, y = OnDevice(mo.float32, (32, 128), (128, 1)), like(64)
@@ -185,6 +186,7 @@ def test_tma_copies_count_by_value(device):
 # --- devices ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_fastest_legal_configuration_wins(device):
     tuned = autotune(CONFIGS, key=["x"], progress=False)(launch)
     assert tuned.best(like(256), like(256)) == Config(n=128)
@@ -206,6 +208,7 @@ def test_what_the_simulator_takes_is_no_choice_for_a_device(device, capsys):
     assert tuned.best(like(256), like(256)) == Config(n=128)
 
 
+@pytest.mark.slow
 def test_a_key_may_be_asked_of_the_arguments(device):
     def many(*, threads, **_):
         return threads > 64
@@ -253,6 +256,7 @@ def test_a_result_is_found_on_disk_until_the_source_changes(device, tmp_path):
     assert len(device) == 2
 
 
+@pytest.mark.slow
 def test_a_new_configuration_is_tried_beside_the_best_of_those_before(device):
     autotune(CONFIGS, progress=False)(launch).best(like(512), like(512))
     more = autotune([*CONFIGS, Config(n=256)], progress=False)(launch)
@@ -395,6 +399,7 @@ print(precompile(gathered.jobs, lambda done: None, workers=2), len(gathered.jobs
 """
 
 
+@pytest.mark.slow
 def test_a_script_without_a_main_guard_is_not_run_again(tmp_path):
     (tmp_path / "script.py").write_text(SCRIPT.format(here=str(tmp_path)))
     done = subprocess.run([sys.executable, tmp_path / "script.py"], capture_output=True, text=True, timeout=120,
@@ -402,6 +407,7 @@ def test_a_script_without_a_main_guard_is_not_run_again(tmp_path):
     assert done.stdout == "top level\n{} 3\n"
 
 
+@pytest.mark.slow
 def test_fingerprints():
     def make(constant):
         def f(x):
@@ -458,6 +464,7 @@ def test_the_kernels_that_are_tuned_are_followed_through_their_caches(monkeypatc
     assert fingerprint(mo.kernels.gemm_sm90) != before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("imports", ["", "import xml.dom.minidom, decimal; "])
 def test_fingerprints_do_not_depend_on_what_else_a_process_imports(imports):
     """Or a result would be looked up under another key once torch is there."""

@@ -7,7 +7,7 @@ import pytest
 
 from moye.dtypes import Space, float32, int32, uint64
 from moye.errors import Frame, Loc
-from moye.ir.nodes import Block, Buffer, Func, Literal, Ref
+from moye.ir.nodes import Block, Buffer, Func, Literal, Ref, Value
 from moye.ir.ops import (
     Alloc,
     Atomic,
@@ -44,7 +44,7 @@ class Bench:
         self.threads, self.blocks, self.dtype = threads, blocks, dtype
         body = Block([])
         if cluster > 1:
-            body.ops.append(MapShared(result=None, buffer=None, rank=None))
+            body.ops.append(MapShared(result=Value(int32), buffer=None, rank=None))
         self.func = Func("kernel", [], body, (threads, 1, 1), cluster_dim=(cluster, 1, 1))
         self.reporter = Reporter(self.func, stop)
         ids = np.stack([np.arange(blocks), np.zeros(blocks, int), np.zeros(blocks, int)], axis=1)
@@ -77,7 +77,7 @@ class Bench:
         return self
 
     def read(self, line, elements, active=None, width=None, buffer=None, order=None):
-        op = self.op(Load, line, result=None, ref=None, order=order)
+        op = self.op(Load, line, result=Value(int32), ref=None, order=order)
         return self._access(self.checker.read, op, elements, active, width, buffer)
 
     def write(self, line, elements, active=None, width=None, buffer=None, order=None):
@@ -93,7 +93,7 @@ class Bench:
         return self._access(self.checker.async_write, self.op(Op, line), elements, active, width, buffer)
 
     def atomic(self, line, elements, active=None, order="relaxed"):
-        op = self.op(Atomic, line, result=None, kind="add", ref=None, value=None, order=order)
+        op = self.op(Atomic, line, result=Value(int32), kind="add", ref=None, value=None, order=order)
         return self._access(self.checker.atomic, op, elements, active, None, None)
 
     # --- clusters: masks are (T, B), ranks are of each block ---
@@ -111,7 +111,7 @@ class Bench:
         return self
 
     def read_at(self, line, elements, ranks, active=None, width=None):
-        op = self.op(Load, line, result=None, ref=None, order=None)
+        op = self.op(Load, line, result=Value(int32), ref=None, order=None)
         return self._reach(self.checker.peers.read, op, elements, ranks, active, width)
 
     def write_at(self, line, elements, ranks, active=None, width=None):

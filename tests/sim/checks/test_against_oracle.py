@@ -209,6 +209,7 @@ def _firsts(violations):
     return {(step, unit, block) for (unit, block), step in first.items()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("blocks", [1, 3])
 def test_verdicts_agree_where_warps_synchronise_whole(bench, blocks):
     told = clean = 0
@@ -220,6 +221,7 @@ def test_verdicts_agree_where_warps_synchronise_whole(bench, blocks):
     assert told > 100 and clean > 100
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("blocks", "limit"), [(1, None), (3, None), (1, 4), (3, 5)])
 def test_no_false_alarm_where_barriers_split_warps(bench, blocks, limit):
     missed = told = 0

@@ -243,6 +243,7 @@ def _firsts(violations):
     return {(step, unit, block) for (unit, block), step in first.items()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("clusters", "size"), [(1, 2), (1, 3), (2, 2)])
 def test_verdicts_agree_where_warps_synchronise_whole(bench, clusters, size):
     told = clean = 0
@@ -255,6 +256,7 @@ def test_verdicts_agree_where_warps_synchronise_whole(bench, clusters, size):
     assert told > 100 and clean > 100
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("limit", [None, 3])
 def test_no_false_alarm_where_barriers_split_warps(bench, limit):
     missed = told = 0

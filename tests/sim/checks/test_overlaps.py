@@ -13,6 +13,7 @@ import moye as mo
 from async_kernels import FAULTS, RIGHT, TILE, run
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "fault"), FAULTS, ids=lambda part: part)
 def test_faulty(name, fault):
     report = run(name, fault)
@@ -20,6 +21,7 @@ def test_faulty(name, fault):
     assert codes and codes[0] == FAULTS[name, fault], str(report)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "variant"), RIGHT, ids=lambda part: part or "right")
 def test_right(name, variant):
     report = run(name, variant)
@@ -68,6 +70,7 @@ print(re.search(r"VmHWM:\\s*(\\d+)", open("/proc/self/status").read())[1])
 """
 
 
+@pytest.mark.slow
 def test_boxes_of_many_blocks_take_little_memory(tmp_path):
     """A store once kept what it read of the shared memory of all blocks of the batch, for each of them."""
     script = tmp_path / "through.py"

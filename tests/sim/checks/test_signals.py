@@ -67,12 +67,14 @@ def check(name, fault, **how):
     return mo.check(kernel, lints=False, **how)[blocks, threads](*arguments(), fault)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_right(name):
     report = check(name, "")
     assert report.ok, str(report)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "fault"), [(name, fault) for name, case in CASES.items() for fault in case[4]])
 def test_faulty(name, fault):
     report = check(name, fault)
@@ -135,6 +137,7 @@ def test_writes_of_one_value(where, code):
     assert {f.code for f in run(True, lints=False).findings} & {code, "C3"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("name", ["grid counter, atomics", "grid sense", "last block", "ring", "lookback", "spin lock",
                                   "exchange lock", "ticket lock", "locked once", "semaphore"])

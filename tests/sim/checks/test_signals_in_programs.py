@@ -228,6 +228,7 @@ CASES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kernel", CASES, ids=lambda kernel: kernel.__name__)
 def test_right(kernel):
     grid, block, arguments, _ = CASES[kernel]

@@ -342,6 +342,7 @@ def for_both(out, A, layout, fault: mo.Constexpr):
     mo.cluster_sync()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("earliest", [False, True])
 @pytest.mark.parametrize("stages", [1, 2, 3])
 @pytest.mark.parametrize(("fault", "code"), [("", ""), ("no-empty-wait", "F1"), ("no-full-wait", "D6")])

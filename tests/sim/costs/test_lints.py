@@ -10,7 +10,7 @@ import pytest
 
 import lint_kernels as kernels
 import moye as mo
-from moye.atoms.hardware import of
+from moye.hardware import of
 from moye.sim.costs.occupancy import Compiled, occupancy
 from moye.sim.costs.occupancy import lints as occupancy_lints
 
@@ -231,6 +231,22 @@ def through_global(x):
 
 def test_barriers_that_may_order_global_memory_are_not_judged():
     report = mo.check(through_global, lints="deep")[1, 64](np.zeros(64, np.float32))
+    assert "P5" not in codes(report)
+
+
+@mo.kernel
+def told_by_a_flag(x, flag):
+    tid = mo.thread_idx().x
+    x[tid] = mo.float32(1)
+    mo.sync_threads()
+    if tid == 0:
+        mo.store(flag, 0, 1, order="release")
+
+
+def test_barriers_before_a_release_are_not_judged():
+    """Who waits for the flag may be another kernel: the barrier puts the writes of all threads before it."""
+    report = mo.check(told_by_a_flag, lints="deep")[1, 64](np.zeros(64, np.float32), np.zeros(1, np.int32))
+    assert report.ok, str(report)
     assert "P5" not in codes(report)
 
 

@@ -83,6 +83,7 @@ def test_a_wait_that_could_leave_one_group():
     assert lint.hint.startswith("warpgroup_wait(1), and release the stage of the step before")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", [
     {"how": "one-left"}, {"how": "scaled"}, {"groups": 2}, {"stages": 1}, {"tiles": 2}, {"blocks": 133}])
 def test_waits_that_cost_nothing_or_are_needed(case):
@@ -90,6 +91,7 @@ def test_waits_that_cost_nothing_or_are_needed(case):
     assert run_ring(**case) == []
 
 
+@pytest.mark.slow
 def test_blocks_that_do_not_share_a_multiprocessor():
     assert len(run_ring(blocks=132)) == 1
 

@@ -183,6 +183,7 @@ class Gen:
             self.regions.pop()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cuts", [False, True], ids=["inline", "cut"])
 @pytest.mark.parametrize("seed", range(60))
 def test_random_programs(seed, cuts):

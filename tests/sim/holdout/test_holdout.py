@@ -41,6 +41,7 @@ def test_the_fault_is_found(case: Case) -> None:
     assert codes(report) & set(case.codes), str(report)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", list(_cases()), ids=_name)
 def test_the_right_one_is_clean(case: Case) -> None:
     report = outcome(case, False)

@@ -33,6 +33,7 @@ def _arguments(case):
     return found if isinstance(found, tuple) else (found,)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("case", "fault"), CASES, ids=[f"{case.name}-{'faulty' if fault else 'right'}"
                                                        for case, fault in CASES])
 def test_program(case, fault):
@@ -47,6 +48,7 @@ def test_program(case, fault):
     assert case.text in str(report), str(report)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("case", IN_ALL, ids=lambda case: case.name)
 def test_in_every_schedule(case, seed):

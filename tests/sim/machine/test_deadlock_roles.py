@@ -68,6 +68,7 @@ FAULTS = {"fills one less": "F3", "reads fewer": "F5", "first phase": "F4", "no 
           "barrier in a role": "F7"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("earliest", [False, True])
 @pytest.mark.parametrize("end", ["none", "named", "block", "cluster"])
 def test_a_barrier_for_all_does_not_hide_who_holds_them_up(end, earliest):
@@ -257,3 +258,34 @@ def test_the_same_thread_of_another_block_is_another_thread():
         (finding,) = mo.check(both_blocks, lints=False).launch(out, fault, grid=2, block=64, cluster=2).findings
         assert finding.code == code, str(finding)
         assert "thread 32 waits for phase 1 of bars(0)" in finding.message and "lacks 1 of 2" in finding.message
+
+
+# --- a flag of another block -----------------------------------------------------------------------------------------
+
+
+@mo.kernel
+def polls_another_block(out, told: mo.Constexpr):
+    """The address of the other block's flag is taken in each pass, which changes nothing."""
+    flag = mo.shared_array(mo.int32, 1)
+    if mo.thread_idx().x == 0:
+        flag[0] = 0
+    mo.cluster_sync()
+    if mo.cluster_rank() == 0:
+        while True:
+            there = mo.map_shared_rank(flag, 1)
+            if there[0] > 0:
+                break
+    elif told and mo.thread_idx().x == 0:
+        flag[0] = 1
+    mo.cluster_sync()
+    if mo.thread_idx().x + 32 * mo.block_idx().x == 0:
+        out[0] = 1
+
+
+@pytest.mark.parametrize("told", [False, True])
+def test_who_polls_another_block_forever_is_found_at_once(told):
+    out = np.zeros(1, np.float32)
+    report = mo.check(polls_another_block, lints=False).launch(out, told, grid=2, block=32, cluster=2)
+    stuck = [finding.message for finding in report.findings if finding.code == "F4"]
+    assert bool(stuck) != told
+    assert all("polls memory forever: nobody changes what it waits for" in message for message in stuck)

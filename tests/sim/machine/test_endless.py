@@ -112,6 +112,7 @@ def grid_barrier(x, flags):
     x[b * 1024 + tid] += 1.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("checked", [True, False])
 def test_blocks_that_are_not_resident(checked, monkeypatch):
     """300 blocks of 1024 threads: 256 of them run, and wait for the others."""
@@ -223,6 +224,7 @@ def leaves(x, flags, n):
     x[mo.thread_idx().x] = 1.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("check", ["0", "1"])
 @pytest.mark.parametrize("kernel", [counts, counts_back, stores, meets, leaves],
                          ids=lambda kernel: kernel.function.__name__)
@@ -353,6 +355,7 @@ def test_an_interrupted_launch_leaves_nothing_behind(monkeypatch, capsys):
     assert reports == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kernel", [counts, stores, meets], ids=lambda kernel: kernel.function.__name__)
 def test_a_long_loop_can_be_interrupted(kernel, monkeypatch):
     monkeypatch.setenv("MOYE_STEPS", "0")

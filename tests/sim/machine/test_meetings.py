@@ -9,6 +9,7 @@ import moye as mo
 from meeting_kernels import CASES
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.kernel.__name__)
 def test_a_part_is_found_and_all_are_clean(case):
     wrong = case.run(False)

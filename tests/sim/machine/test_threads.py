@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from moye import dtypes as dt
-from moye.atoms.hardware import of
+from moye.hardware import of
 from moye.ir import ops
 from moye.ir.nodes import Value
 from moye.sim.machine.machine import blocks_per_batch, resident_blocks
@@ -422,6 +422,7 @@ def test_a_warp_waits_for_another_through_shared_memory():
     assert (c == 42).all()
 
 
+@pytest.mark.slow
 def test_a_lock_between_threads_and_blocks():
     k = K(32)
     lock, count = k.tensor("lock", dtype=dt.int32), k.tensor("count", dtype=dt.int32)

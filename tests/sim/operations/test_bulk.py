@@ -231,6 +231,7 @@ def test_without_a_fault(earliest):
         np.testing.assert_array_equal(found, expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("run", "fault"), FAULTS)
 def test_faults(run, fault):
     """All findings in order, and the line of the first."""

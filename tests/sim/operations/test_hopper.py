@@ -25,6 +25,7 @@ def source_line(finding, which=0):
 # --- values ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("earliest", TIMES)
 @pytest.mark.parametrize(("shape", "stages"), [((256, 256, 256), 2), ((128, 384, 64), 4), ((256, 128, 320), 3)])
 def test_gemm(shape, stages, earliest):
@@ -34,6 +35,7 @@ def test_gemm(shape, stages, earliest):
     np.testing.assert_allclose(C, expected, rtol=0, atol=1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("earliest", TIMES)
 @pytest.mark.parametrize(("shape", "grid"), [((256, 256, 256), 3), ((256, 200, 136), 1), ((200, 256, 320), 5)])
 def test_persistent_blocks(shape, grid, earliest):
@@ -57,6 +59,7 @@ def test_gemm_unchecked(monkeypatch):
     np.testing.assert_allclose(C, expected, rtol=0, atol=1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", tma_kernels.CASES)
 def test_boxes(name):
     """Every tile read, copied and written, as NumPy cuts them."""
@@ -103,6 +106,7 @@ def test_ring_of_stages(earliest):
     np.testing.assert_array_equal(out, np.stack([tile.ravel("F") for tile in sums], axis=1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", list(wgmma_kernels.CASES)[::6])
 def test_products(name):
     case = wgmma_kernels.CASES[name]
@@ -207,6 +211,7 @@ GEMM_FAULTS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", GEMM_FAULTS)
 def test_faults_of_the_gemm(fault):
     """All its findings in order, and the line of the first."""
@@ -240,6 +245,7 @@ def test_without_a_fault(run, earliest):
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("run", "fault"), FAULTS)
 def test_faults(run, fault):
     report, found, expected = run(fault)

@@ -21,6 +21,7 @@ from tma_kernels import (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_there_and_back(name):
     """Read through the tile's layout, written through it, and copied without anybody looking at it."""

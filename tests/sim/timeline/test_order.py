@@ -50,6 +50,7 @@ def model(program):
     return ends, hidden
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(STEPS)
 def test_waits_end_the_groups_that_ptx_says(program):

@@ -113,6 +113,7 @@ def test_what_nobody_waits_for_is_not_in_flight():
     assert "never ends" in timeline.text()
 
 
+@pytest.mark.slow
 def test_tensor_copies_with_a_ragged_end():
     """k = 200 in tiles of 64, a block that is not the first, stages go round."""
     report, C, expected = run_gemm((256, 256, 200), stages=2, timeline=[3])
@@ -228,6 +229,7 @@ def test_stores_end_at_the_wait_that_covers_their_group(program):
     assert not any(e.in_flight for e in mine), "they bring nothing"
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(PRODUCTS)
 def test_wgmmas_end_at_the_wait_that_covers_their_group(program):
@@ -290,6 +292,7 @@ def test_what_takes_effect_later_is_counted_when_the_tape_is_full(monkeypatch):
         short.overlap()
 
 
+@pytest.mark.slow
 def test_a_recorded_run_finds_the_same():
     for fault in ("", "no-full-wait", "early-release", "count"):
         plain, recorded = (run_gemm((128, 128, 320), stages=2, fault=fault, timeline=timeline)[0]

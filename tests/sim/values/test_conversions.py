@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from convert_kernels import NARROW, SOURCES, all_of, bits, grid, patterns, rounded, run, ties
-from ir.conversions import FORMATS, converted
-from ir.conversions import rounded as exactly
+from exact_conversions import FORMATS, converted
+from exact_conversions import rounded as exactly
 from moye import dtypes as dt
 from moye.sim.values import scalars
 
@@ -60,6 +60,7 @@ def test_every_pattern_upward(source):
     np.testing.assert_array_equal(bits(outs[dt.float64][:count]), bits(wanted))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", (*NARROW, dt.tfloat32), ids=str)
 @pytest.mark.parametrize("source", SOURCES, ids=str)
 def test_rounded_once(source, target):

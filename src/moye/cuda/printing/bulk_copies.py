@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from moye.atoms.bulk import ADDED
 from moye.cuda.printing.context import Kernel
+from moye.cuda.printing.dispatch import prints
 from moye.cuda.printing.expressions import Text
 from moye.cuda.printing.intrinsics import Intrinsics
 from moye.cuda.printing.tensor_copies import POLICIES
@@ -28,6 +29,7 @@ _PTX = {"load": "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::byt
 _ADDRESSES = ("target", "source", "bar")
 
 
+@prints(ops.BulkCopy)
 def copy(kernel: Kernel, op: ops.BulkCopy) -> None:
     """One run."""
     kernel.values.before(op)

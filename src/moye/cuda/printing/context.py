@@ -14,7 +14,7 @@ from moye.cuda.printing.expressions import Text
 from moye.cuda.printing.intrinsics import Intrinsics
 from moye.cuda.printing.memory import Memory
 from moye.cuda.printing.names import Names, identifier
-from moye.cuda.printing.uses import Uses, result_of
+from moye.cuda.printing.uses import Uses
 from moye.cuda.printing.values import Values
 from moye.cuda.printing.writer import Writer
 from moye.ir import ops
@@ -75,7 +75,7 @@ def _users_names(func: Func) -> set[str]:
             found.update(value.name for value in (*param.shape, *param.strides) if not isinstance(value, int))
     found.update(buffer.name for buffer in func.buffers)
     for op in func.body.walk():
-        result = result_of(op)
+        result = op.defines()
         if result is not None:
             found.add(result.name)
         elif isinstance(op, ops.For):

@@ -1,8 +1,8 @@
 """Structured control flow as C++: if / else if, for, while, blocks left by goto.
 
-In: If, For, Loop, Scope, Exit, and the functions that print a block and a statement.  Out: lines.
+In: If, For, Loop, Scope, Exit.  Out: lines.
 
-    loop(kernel, op, statement)      # while (i < n) { ... }
+    loop(kernel, op)                # while (i < n) { ... }
 
 What a branch or a loop changes is evaluated before it if it is still needed (``Values.entering``, ``looping``).
 """
@@ -13,18 +13,16 @@ from collections.abc import Callable
 from math import prod
 
 from moye.cuda.printing.context import Kernel
+from moye.cuda.printing.dispatch import prints, run, statement
 from moye.cuda.printing.expressions import ADD, Text, negated
 from moye.cuda.printing.writer import Line
 from moye.dtypes import Space
 from moye.errors import IRError
 from moye.ir import ops
 from moye.ir.nodes import Block, Operand, Value
+from moye.ir.traits import Trait
 
-_SPECULATIVE = (ops.Special, ops.Binary, ops.Unary, ops.Select, ops.Cast, ops.Read)
 _MOST_PREDICATED = 64  # copies of one thread
-
-Run = Callable[[Kernel, Block], None]
-Statement = Callable[[Kernel, ops.Op], None]
 
 
 def _live(kernel: Kernel, block: Block) -> list[ops.Op]:
@@ -46,14 +44,15 @@ def _at(kernel: Kernel, op: ops.Op) -> None:
 # --- if --------------------------------------------------------------------------------------------------------------
 
 
-def if_(kernel: Kernel, op: ops.If, run: Run, statement: Statement) -> None:
+@prints(ops.If)
+def if_(kernel: Kernel, op: ops.If) -> None:
     """``if (cond) { ... } else if ... else { ... }``; asynchronous copies alone are predicated instead."""
     cond = _condition(kernel, op)
     if _only_copies(kernel, op):
-        _predicated(kernel, op, cond, run)
+        _predicated(kernel, op, cond)
         return
     kernel.writer.open(f"if ({cond}) {{")
-    _branches(kernel, op, run, statement)
+    _branches(kernel, op)
     kernel.writer.close()
 
 
@@ -79,12 +78,12 @@ def _only_copies(kernel: Kernel, op: ops.If) -> bool:
                 if not isinstance(extent, int):
                     return False
             points += prod(extent for extent in inner.extents if isinstance(extent, int))
-        elif not isinstance(inner, _SPECULATIVE):
+        elif Trait.SPECULATIVE not in inner.traits:
             return False
     return 0 < points <= _MOST_PREDICATED
 
 
-def _predicated(kernel: Kernel, op: ops.If, cond: str, run: Run) -> None:
+def _predicated(kernel: Kernel, op: ops.If, cond: str) -> None:
     kernel.when = cond
     if not cond.isidentifier():
         kernel.when = kernel.names.fresh("when")
@@ -99,25 +98,25 @@ def _condition(kernel: Kernel, op: ops.If) -> str:
     return cond.text
 
 
-def _branches(kernel: Kernel, op: ops.If, run: Run, statement: Statement) -> None:
+def _branches(kernel: Kernel, op: ops.If) -> None:
     then, orelse = _live(kernel, op.then), _live(kernel, op.orelse)
     with kernel.names.scope():
         run(kernel, op.then if then else op.orelse)
     if then and orelse:
-        _else(kernel, orelse, run, statement)
+        _else(kernel, orelse)
 
 
-def _else(kernel: Kernel, orelse: list[ops.Op], run: Run, statement: Statement) -> None:
+def _else(kernel: Kernel, orelse: list[ops.Op]) -> None:
     """The else branch; where it is nothing but another if, an ``else if``."""
     writer, last = kernel.writer, orelse[-1]
     if not isinstance(last, ops.If):
         writer.between("} else {")
         with kernel.names.scope():
-            _each(kernel, orelse, statement)
+            _each(kernel, orelse)
         return
     with kernel.names.scope():
         with writer.aside() as lines:
-            _each(kernel, orelse[:-1], statement)
+            _each(kernel, orelse[:-1])
             _at(kernel, last)
             cond = _condition(kernel, last)
         if lines:
@@ -126,7 +125,7 @@ def _else(kernel: Kernel, orelse: list[ops.Op], run: Run, statement: Statement) 
             writer.open(f"if ({cond}) {{")
         else:
             writer.between(f"}} else if ({cond}) {{")
-        _branches(kernel, last, run, statement)
+        _branches(kernel, last)
         if lines:
             writer.close()
 
@@ -134,14 +133,15 @@ def _else(kernel: Kernel, orelse: list[ops.Op], run: Run, statement: Statement) 
 # --- loops -----------------------------------------------------------------------------------------------------------
 
 
-def for_(kernel: Kernel, op: ops.For, run: Run) -> None:
+@prints(ops.For)
+def for_(kernel: Kernel, op: ops.For) -> None:
     """A counting loop."""
     values = kernel.values
     start, stop = values.operand(op.start).text, _fixed(kernel, op, op.stop, "end")
     step = "" if isinstance(op.step, int) else _fixed(kernel, op, op.step, "step").text
     values.looping(op.body)
     with kernel.names.scope():
-        _counting(kernel, op, start, stop.at(ADD), step, run)
+        _counting(kernel, op, start, stop.at(ADD), step)
 
 
 def _fixed(kernel: Kernel, op: ops.For, operand: Operand, what: str) -> Text:
@@ -154,7 +154,7 @@ def _fixed(kernel: Kernel, op: ops.For, operand: Operand, what: str) -> Text:
     return Text(name)
 
 
-def _counting(kernel: Kernel, op: ops.For, start: str, stop: str, step: str, run: Run) -> None:
+def _counting(kernel: Kernel, op: ops.For, start: str, stop: str, step: str) -> None:
     """``step``: of a loop whose step is known only when the kernel runs."""
     writer = kernel.writer
     name = kernel.names.fresh(op.iv.name or "i")
@@ -168,14 +168,15 @@ def _counting(kernel: Kernel, op: ops.For, start: str, stop: str, step: str, run
     _body(kernel, op, lambda: run(kernel, op.body))
 
 
-def loop(kernel: Kernel, op: ops.Loop, statement: Statement) -> None:
+@prints(ops.Loop)
+def loop(kernel: Kernel, op: ops.Loop) -> None:
     """``while (cond)`` where the loop starts with its test and the test is one expression, else ``while (true)``."""
     kernel.values.looping(op.body)
     with kernel.names.scope():
-        _loop(kernel, op, statement)
+        _loop(kernel, op)
 
 
-def _loop(kernel: Kernel, op: ops.Loop, statement: Statement) -> None:
+def _loop(kernel: Kernel, op: ops.Loop) -> None:
     writer = kernel.writer
     live = _live(kernel, op.body)
     at = next((i for i, inner in enumerate(live) if isinstance(inner, ops.If)), None)
@@ -196,7 +197,7 @@ def _loop(kernel: Kernel, op: ops.Loop, statement: Statement) -> None:
     _at(kernel, op)
     writer.open(f"while ({'true' if lines else cond.text}) {{")
     writer.lines += lines
-    _body(kernel, op, lambda: _each(kernel, live[at:], statement))
+    _body(kernel, op, lambda: _each(kernel, live[at:]))
 
 
 def _leaves(kernel: Kernel, test: ops.If, loop_: ops.Loop) -> bool:
@@ -206,7 +207,7 @@ def _leaves(kernel: Kernel, test: ops.If, loop_: ops.Loop) -> bool:
         and then[0].kind == "break" and then[0].target is loop_
 
 
-def _each(kernel: Kernel, found: list[ops.Op], statement: Statement) -> None:
+def _each(kernel: Kernel, found: list[ops.Op]) -> None:
     for op in found:
         statement(kernel, op)
 
@@ -237,7 +238,8 @@ def _label(kernel: Kernel, op: ops.Op, kind: str) -> str:
 # --- scopes ----------------------------------------------------------------------------------------------------------
 
 
-def scope(kernel: Kernel, op: ops.Scope, run: Run) -> None:
+@prints(ops.Scope)
+def scope(kernel: Kernel, op: ops.Scope) -> None:
     """A block that is left by goto; without an exit, just its statements."""
     label = _label(kernel, op, "leave")
     if not label:
@@ -250,6 +252,7 @@ def scope(kernel: Kernel, op: ops.Scope, run: Run) -> None:
     kernel.writer.close(f"}} {label}:;")
 
 
+@prints(ops.Exit)
 def exit_(kernel: Kernel, op: ops.Exit) -> None:
     """break, continue, goto or return."""
     kernel.values.before(op)

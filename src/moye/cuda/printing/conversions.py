@@ -11,11 +11,10 @@ Source: PTX ISA, data movement and conversion instructions: cvt, cvt.pack, prmt.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from moye import dtypes as dt
 from moye.cuda.printing import tiles, vectors
 from moye.cuda.printing.context import Kernel
+from moye.cuda.printing.dispatch import run
 from moye.cuda.printing.expressions import Text, from_bits, infix
 from moye.cuda.printing.intrinsics import Intrinsics
 from moye.dtypes import DType
@@ -50,7 +49,7 @@ def packed(kernel: Kernel, op: ops.Map) -> bool:
     return True
 
 
-def paired(kernel: Kernel, op: ops.Map, run: Callable[[Block], None]) -> bool:
+def paired(kernel: Kernel, op: ops.Map) -> bool:
     """Print a Map that ends in a conversion of float32 to 16-bit floats in words, two at a time; whether it is one."""
     cast = op.value.op if isinstance(op.value, Value) else None
     if not isinstance(cast, ops.Cast) or not _makes_pairs(kernel, op, cast):
@@ -71,7 +70,7 @@ def paired(kernel: Kernel, op: ops.Map, run: Callable[[Block], None]) -> bool:
         elements = []
         for lane in range(2):
             tiles.inputs(kernel, op, pairs, [_scaled(own[d], lane, 1) for own in space.strides[1:]])
-            run(body)
+            run(kernel, body)
             elements.append(kernel.values.operand(cast.a).text)
         name = pair(kernel.helpers, op.dst.dtype)
         kernel.writer.line(f"{kernel.memory.name(op.dst.buffer)}[{word.text}] = {name}({', '.join(elements)});")

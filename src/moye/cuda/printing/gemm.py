@@ -4,7 +4,8 @@ In: a Gemm op.  Out: k outermost, then rows, then columns; serpentine turns back
 
     gemm(kernel, op)     # tCrC[i + 4 * j] += tCrA[i] * tCrB[j];
 
-A PTX atom is called with one argument per register that a thread holds: narrow values lie in 32-bit words (words.py).
+A PTX atom is called with one argument per register that a thread holds: narrow values lie in 32-bit words
+(narrow_elements.py).
 ``MmaOp.ptx`` is the instruction, either bare (``mma.sync.aligned...``) or with ``{d}, {a}, {b}, {c}`` where its operand
 lists go.
 """
@@ -14,6 +15,7 @@ from __future__ import annotations
 from moye import dtypes as dt
 from moye.atoms.atom import MmaOp
 from moye.cuda.printing.context import Kernel
+from moye.cuda.printing.dispatch import prints
 from moye.cuda.printing.expressions import Text, combine, convert, from_bits, infix
 from moye.cuda.printing.intrinsics import Intrinsics, constraint
 from moye.cuda.printing.names import identifier
@@ -27,6 +29,7 @@ from moye.ir.nodes import Extent, TileRef
 Step = tuple[Text, Extent]
 
 
+@prints(ops.Gemm)
 def gemm(kernel: Kernel, op: ops.Gemm) -> None:
     """d = a * b + c over the index space."""
     if op.mma.ptx == "" and op.mma.threads != 1:

@@ -6,16 +6,14 @@ In: an op.  Out: one call per op, barriers as addresses of the shared window.
 
 Remote arrivals have the default form of mbarrier.arrive: release semantics of cluster scope, spelled out, make ptxas
 put a fence of the whole GPU in front of each of them.  Where they hand over what threads wrote to shared memory of the
-cluster (handover.py) that is what it takes, and a wait that acquires at that scope.
+cluster (cluster_scope.py) that is what it takes, and a wait that acquires at that scope.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 from moye.cuda.printing import peers
 from moye.cuda.printing.context import Kernel
+from moye.cuda.printing.dispatch import prints
 from moye.cuda.printing.intrinsics import Intrinsics
 from moye.ir import ops
 from moye.ir.nodes import Operand, Ref
@@ -48,11 +46,13 @@ def _values(kernel: Kernel, *operands: Operand | None) -> list[str]:
     return [kernel.values.operand(operand).text for operand in operands if operand is not None]
 
 
+@prints(ops.MbarrierInit)
 def _mbarrier_init(kernel: Kernel, op: ops.MbarrierInit) -> None:
     name = _on_barrier(kernel.helpers, "mbarrier_init", "mbarrier.init.shared::cta.b64 [%0], %1;", "count")
     _call(kernel, op, name, _barrier(kernel, op.ref), *_values(kernel, op.count))
 
 
+@prints(ops.MbarrierArrive)
 def _mbarrier_arrive(kernel: Kernel, op: ops.MbarrierArrive) -> None:
     """An arrival, its bytes if it expects any, and last the block of the cluster whose barrier it is."""
     expects = op.bytes is not None
@@ -71,6 +71,7 @@ def _mbarrier_arrive(kernel: Kernel, op: ops.MbarrierArrive) -> None:
     _call(kernel, op, name, _barrier(kernel, op.ref), *_values(kernel, op.bytes, op.rank))
 
 
+@prints(ops.MbarrierWait)
 def _mbarrier_wait(kernel: Kernel, op: ops.MbarrierWait) -> None:
     """A loop around mbarrier.try_wait.parity, which itself waits for a while."""
     order = ".acquire.cluster" if id(op) in kernel.uses.handovers else ""
@@ -80,6 +81,7 @@ def _mbarrier_wait(kernel: Kernel, op: ops.MbarrierWait) -> None:
     _call(kernel, op, name, _barrier(kernel, op.ref), *_values(kernel, op.parity))
 
 
+@prints(ops.ProxyFence)
 def _proxy_fence(kernel: Kernel, op: ops.ProxyFence) -> None:
     if op.kind == "async":
         space = fenced_space(kernel.uses.func)
@@ -89,22 +91,26 @@ def _proxy_fence(kernel: Kernel, op: ops.ProxyFence) -> None:
         _statement(kernel, op, "fence_mbarrier_init", "fence.mbarrier_init.release.cluster;", "mbarriers")
 
 
+@prints(ops.BulkCommit)
 def _bulk_commit(kernel: Kernel, op: ops.BulkCommit) -> None:
     _statement(kernel, op, "bulk_commit_group", "cp.async.bulk.commit_group;", "bulk copies")
 
 
+@prints(ops.BulkWait)
 def _bulk_wait(kernel: Kernel, op: ops.BulkWait) -> None:
     read = ".read" if op.read else ""
     name = f"bulk_wait_group{read.replace('.', '_')}_{op.pending}"
     _statement(kernel, op, name, f"cp.async.bulk.wait_group{read} {op.pending};", "bulk copies")
 
 
+@prints(ops.SetMaxRegisters)
 def _set_max_registers(kernel: Kernel, op: ops.SetMaxRegisters) -> None:
     kernel.helpers.need_accelerated("register budgets (setmaxnreg)")
     _statement(kernel, op, f"setmaxnreg_{op.kind}_{op.count}", f"setmaxnreg.{op.kind}.sync.aligned.u32 {op.count};",
                "register budgets (setmaxnreg)")
 
 
+@prints(ops.MapShared)
 def _map_shared(kernel: Kernel, op: ops.MapShared) -> None:
     """The mapped address, under a name of its own: ``s_1`` of s in block 1."""
     rank, mapa = kernel.values.operand(op.rank), peers.mapa(kernel.helpers)
@@ -113,15 +119,18 @@ def _map_shared(kernel: Kernel, op: ops.MapShared) -> None:
                        f"{kernel.memory.name(op.buffer)}_{where}")
 
 
+@prints(ops.ClusterArrive)
 def _cluster_arrive(kernel: Kernel, op: ops.ClusterArrive) -> None:
     order = "relaxed" if op.relaxed else "release"
     _statement(kernel, op, f"cluster_arrive_{order}", f"barrier.cluster.arrive.{order};", "clusters")
 
 
+@prints(ops.ClusterWait)
 def _cluster_wait(kernel: Kernel, op: ops.ClusterWait) -> None:
     _statement(kernel, op, "cluster_wait", "barrier.cluster.wait.acquire;", "clusters")
 
 
+@prints(ops.GridDependency)
 def _grid_dependency(kernel: Kernel, op: ops.GridDependency) -> None:
     _statement(kernel, op, f"griddepcontrol_{op.kind}", f"griddepcontrol.{op.kind};",
                "dependent launches (griddepcontrol)")
@@ -158,11 +167,3 @@ def special(helpers: Intrinsics, kind: str) -> str | None:
         return None
     return helpers.function(register.replace(".", "_"), "int ()", "int x;",
                             f'asm("mov.u32 %0, %{register};" : "=r"(x));', "return x;", arch=ARCH, what="clusters")
-
-
-PRINTERS: dict[type[ops.Op], Callable[[Kernel, Any], None]] = {
-    ops.MbarrierInit: _mbarrier_init, ops.MbarrierArrive: _mbarrier_arrive, ops.MbarrierWait: _mbarrier_wait,
-    ops.ProxyFence: _proxy_fence, ops.BulkCommit: _bulk_commit, ops.BulkWait: _bulk_wait,
-    ops.SetMaxRegisters: _set_max_registers, ops.ClusterArrive: _cluster_arrive, ops.ClusterWait: _cluster_wait,
-    ops.GridDependency: _grid_dependency, ops.MapShared: _map_shared,
-}

@@ -76,6 +76,7 @@ class Intrinsics:
     def __init__(self) -> None:
         self._types: dict[str, str] = {}
         self._functions: dict[str, str] = {}
+        self._bodies: dict[str, tuple[str, ...]] = {}
         self.arch = 80
         self.newest = ("", UNKNOWN)  # what needs this arch, and where
         self.accelerated = ("", UNKNOWN)  # what only architectures such as sm_90a have, none without the letter
@@ -113,6 +114,10 @@ class Intrinsics:
             flat = " ".join(body)
             lines = [flat] if len(flat) <= _WIDEST and "\n" not in flat else body
             self._functions[key] = "\n".join([head, *(f"    {line}" for line in lines), "}"])
+            self._bodies[key] = body
+        elif self._bodies.get(key, body) != body:
+            raise UnsupportedError(f"the CUDA printer has two functions {name}: one for each of two atoms that its "
+                                   "name does not tell apart", locs=(self.at,) if self.at.frames else ())
         return name
 
     # --- types and conversions ---

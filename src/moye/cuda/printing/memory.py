@@ -5,7 +5,7 @@ In: ``Ref`` and ``TileRef``, and the texts of loop indices.  Out: lvalues such a
     memory.element(ref, memory.offset(ref.offset))      # 'A[tid + 32 * i]'
 
 Register buffers that only constants index are named scalars ``tCrA_3``; the others are arrays, of 32-bit words where
-narrow elements are operands of tensor cores (words.py).
+narrow elements are operands of tensor cores (narrow_elements.py).
 """
 
 from __future__ import annotations

@@ -1,20 +1,17 @@
-"""Every op as C++ statements: one printing function per class, in one table.
+"""Scalars, accesses of one element, barriers and debugging as C++ statements: one function per op class.
 
-In: ops in program order.  Out: lines in the kernel's writer.
+In: an op.  Out: lines in the kernel's writer.
 
-    run(kernel, func.body)
+    PRINTERS[ops.SyncThreads](kernel, op)       # __syncthreads();
 
-An op class that is not in the table raises UnsupportedError.  Tile ops are in ``tiles.py`` and ``gemm.py``, control
-flow in ``control.py``.
+Tile ops are in ``tiles.py`` and ``gemm.py``, those of sm_90 in ``hopper.py`` and beside it, control flow in
+``control.py``: importing this module imports them all.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeVar
-
 from moye import dtypes as dt
-from moye.cuda.printing import (
+from moye.cuda.printing import (  # noqa: F401  (some only register their functions)
     bulk_copies,
     control,
     conversions,
@@ -27,55 +24,25 @@ from moye.cuda.printing import (
     wgmma,
 )
 from moye.cuda.printing.context import Kernel
+from moye.cuda.printing.dispatch import PRINTERS, prints, run
 from moye.cuda.printing.escapes import string
 from moye.cuda.printing.expressions import SELECT, Text, assignment, bits_of, c_cast, call, from_bits, infix, negated
 from moye.cuda.printing.uses import ORDER
 from moye.dtypes import Kind, Space
 from moye.errors import IRError, UnsupportedError
 from moye.ir import ops
-from moye.ir.nodes import Block, Operand, Ref, Value, Var
+from moye.ir.nodes import Operand, Ref, Value, Var
 
-Printer = Callable[[Kernel, ops.Op], None]
-O = TypeVar("O", bound=ops.Op)  # noqa: E741
-TABLE: dict[type[ops.Op], Printer] = {}
+__all__ = ["PRINTERS", "run"]
 
 _SPECIALS = {f"{ours}_{axis}": f"{theirs}.{axis}" for ours, theirs in
              (("thread", "threadIdx"), ("block", "blockIdx"), ("grid", "gridDim")) for axis in "xyz"}
 
 
-def run(kernel: Kernel, block: Block) -> None:
-    """Print the live ops of a block."""
-    for op in block.ops:
-        if id(op) in kernel.uses.live:
-            statement(kernel, op)
-
-
-def statement(kernel: Kernel, op: ops.Op) -> None:
-    """Print one op."""
-    printer = TABLE.get(type(op))
-    if printer is None:
-        raise UnsupportedError(f"the CUDA printer does not know {type(op).__name__}", locs=(op.loc,))
-    kernel.values.now = kernel.uses.index[id(op)]
-    kernel.writer.at(op.loc, op.trips)
-    kernel.helpers.at = op.loc
-    try:
-        printer(kernel, op)
-    except UnsupportedError as error:
-        error.at(op.loc)
-        raise
-
-
-def _prints(kind: type[O]) -> Callable[[Callable[[Kernel, O], None]], Callable[[Kernel, O], None]]:
-    def note(function: Callable[[Kernel, O], None]) -> Callable[[Kernel, O], None]:
-        TABLE[kind] = function  # type: ignore[assignment]
-        return function
-    return note
-
-
 # --- scalars ---------------------------------------------------------------------------------------------------------
 
 
-@_prints(ops.Special)
+@prints(ops.Special)
 def _special(kernel: Kernel, op: ops.Special) -> None:
     if op.kind in ("clock", "globaltimer"):
         kernel.values.before(op)
@@ -96,7 +63,7 @@ def _special(kernel: Kernel, op: ops.Special) -> None:
     kernel.values.define(op, text, initial=register, hint=op.kind)
 
 
-@_prints(ops.Binary)
+@prints(ops.Binary)
 def _binary(kernel: Kernel, op: ops.Binary) -> None:
     if (uniform := wgmma.warpgroup(kernel, op)) is not None:
         kernel.values.define(op, uniform, alias=True)
@@ -107,7 +74,7 @@ def _binary(kernel: Kernel, op: ops.Binary) -> None:
     kernel.values.define(op, expressions.binary(op, a, b, kernel.helpers))
 
 
-@_prints(ops.Unary)
+@prints(ops.Unary)
 def _unary(kernel: Kernel, op: ops.Unary) -> None:
     a = kernel.values.operand(op.a)
     source = op.a.op if isinstance(op.a, Value) else None
@@ -117,19 +84,19 @@ def _unary(kernel: Kernel, op: ops.Unary) -> None:
         kernel.values.define(op, expressions.unary(op, a, kernel.helpers))
 
 
-@_prints(ops.Select)
+@prints(ops.Select)
 def _select(kernel: Kernel, op: ops.Select) -> None:
     values = kernel.values
     a, b = values.unordered(op.a), values.unordered(op.b)
     values.define(op, expressions.select(values.operand(op.cond), a, b))
 
 
-@_prints(ops.Cast)
+@prints(ops.Cast)
 def _cast(kernel: Kernel, op: ops.Cast) -> None:
     kernel.values.define(op, expressions.cast(op, kernel.values.operand(op.a), kernel.helpers))
 
 
-@_prints(ops.Declare)
+@prints(ops.Declare)
 def _declare(kernel: Kernel, op: ops.Declare) -> None:
     if op.var.advances:
         kernel.memory.declare_pointer(op.var, op.init)
@@ -139,13 +106,13 @@ def _declare(kernel: Kernel, op: ops.Declare) -> None:
     kernel.writer.line(f"{kernel.helpers.ctype(op.var.dtype)} {name}{init};")
 
 
-@_prints(ops.Read)
+@prints(ops.Read)
 def _read(kernel: Kernel, op: ops.Read) -> None:
     name = kernel.values.vars[op.var.id]
     kernel.values.define(op, Text(name, deps=frozenset((op.var.id,))))
 
 
-@_prints(ops.Assign)
+@prints(ops.Assign)
 def _assign(kernel: Kernel, op: ops.Assign) -> None:
     """In order, with a copy of what an earlier pair overwrites and a later one still needs."""
     values = kernel.values
@@ -188,7 +155,7 @@ def _pointer(kernel: Kernel, ref: Ref) -> str:
     return kernel.memory.address(ref, kernel.memory.offset(ref)).text
 
 
-@_prints(ops.Load)
+@prints(ops.Load)
 def _load(kernel: Kernel, op: ops.Load) -> None:
     if op.order is None:
         kernel.values.define(op, kernel.memory.element(op.ref, kernel.memory.offset(op.ref)))
@@ -199,7 +166,7 @@ def _load(kernel: Kernel, op: ops.Load) -> None:
     _effect(kernel, op.result, f"{load}({pointer})")
 
 
-@_prints(ops.Store)
+@prints(ops.Store)
 def _store(kernel: Kernel, op: ops.Store) -> None:
     value = kernel.values.operand(op.value)
     if op.order is None:
@@ -213,7 +180,7 @@ def _store(kernel: Kernel, op: ops.Store) -> None:
     kernel.writer.line(f"{store}({pointer}, {value.text});")
 
 
-@_prints(ops.Atomic)
+@prints(ops.Atomic)
 def _atomic(kernel: Kernel, op: ops.Atomic) -> None:
     values = kernel.values
     arguments = [_pointer(kernel, op.ref)]
@@ -237,38 +204,20 @@ def _effect(kernel: Kernel, result: Value, text: str) -> None:
 # --- tiles -----------------------------------------------------------------------------------------------------------
 
 
-@_prints(ops.Alloc)
+@prints(ops.Alloc)
 def _alloc(kernel: Kernel, op: ops.Alloc) -> None:
     kernel.writer.line(kernel.memory.declaration(op.buffer))
 
 
-@_prints(ops.Map)
+@prints(ops.Map)
 def _map(kernel: Kernel, op: ops.Map) -> None:
-    if not conversions.packed(kernel, op) and not conversions.paired(kernel, op, lambda body: run(kernel, body)):
-        tiles.map_(kernel, op, lambda body: run(kernel, body))
+    if not conversions.packed(kernel, op) and not conversions.paired(kernel, op):
+        tiles.map_(kernel, op)
 
 
-@_prints(ops.TmaCopy)
-def _tma_copy(kernel: Kernel, op: ops.TmaCopy) -> None:
-    tensor_copies.copy(kernel, op)
-
-
-@_prints(ops.BulkCopy)
-def _bulk_copy(kernel: Kernel, op: ops.BulkCopy) -> None:
-    bulk_copies.copy(kernel, op)
-
-
-@_prints(ops.Copy)
+@prints(ops.Copy)
 def _copy(kernel: Kernel, op: ops.Copy) -> None:
     (matrix_copies if op.atom.matrices else tiles).copy(kernel, op)
-
-
-TABLE[ops.Reduce] = tiles.reduce_  # type: ignore[assignment]
-TABLE[ops.Gemm] = gemm.gemm  # type: ignore[assignment]
-TABLE[ops.Wgmma] = wgmma.wgmma  # type: ignore[assignment]
-TABLE[ops.WgmmaFence] = wgmma.fence  # type: ignore[assignment]
-TABLE[ops.WgmmaCommit] = wgmma.commit  # type: ignore[assignment]
-TABLE[ops.WgmmaWait] = wgmma.wait  # type: ignore[assignment]
 
 
 # --- threads together ------------------------------------------------------------------------------------------------
@@ -279,33 +228,38 @@ def _line(kernel: Kernel, op: ops.Op, text: str) -> None:
     kernel.writer.line(text)
 
 
-@_prints(ops.SyncThreads)
+@prints(ops.SyncThreads)
 def _sync_threads(kernel: Kernel, op: ops.SyncThreads) -> None:
     _line(kernel, op, "__syncthreads();")
 
 
-@_prints(ops.SyncWarp)
+@prints(ops.SyncWarp)
 def _sync_warp(kernel: Kernel, op: ops.SyncWarp) -> None:
     _line(kernel, op, "__syncwarp();" if op.mask == 0xFFFFFFFF else f"__syncwarp({_mask(op.mask)});")
 
 
-@_prints(ops.NamedBarrier)
+@prints(ops.NamedBarrier)
 def _named_barrier(kernel: Kernel, op: ops.NamedBarrier) -> None:
     barrier = kernel.values.operand(op.barrier).text
     _line(kernel, op, f"{kernel.helpers.named_barrier(op.kind)}({barrier}, {op.threads});")
 
 
-@_prints(ops.Fence)
+@prints(ops.Fence)
 def _fence(kernel: Kernel, op: ops.Fence) -> None:
     _line(kernel, op, f"{kernel.helpers.fence(op.order, op.scope)}();")
 
 
-@_prints(ops.CpAsyncCommit)
+@prints(ops.NanoSleep)
+def _nano_sleep(kernel: Kernel, op: ops.NanoSleep) -> None:
+    _line(kernel, op, f"__nanosleep({kernel.values.operand(op.duration).text});")
+
+
+@prints(ops.CpAsyncCommit)
 def _commit(kernel: Kernel, op: ops.CpAsyncCommit) -> None:
     _line(kernel, op, f"{kernel.helpers.cp_async_commit()}();")
 
 
-@_prints(ops.CpAsyncWait)
+@prints(ops.CpAsyncWait)
 def _wait(kernel: Kernel, op: ops.CpAsyncWait) -> None:
     name = kernel.helpers.cp_async_wait_all() if op.pending is None else \
         f"{kernel.helpers.cp_async_wait_group()}<{op.pending}>"
@@ -316,7 +270,7 @@ def _mask(mask: int) -> str:
     return f"{mask:#010x}u"
 
 
-@_prints(ops.Shuffle)
+@prints(ops.Shuffle)
 def _shuffle(kernel: Kernel, op: ops.Shuffle) -> None:
     value, lane = kernel.values.operand(op.value), kernel.values.operand(op.lane)
     dtype = op.value.dtype
@@ -330,19 +284,16 @@ def _shuffle(kernel: Kernel, op: ops.Shuffle) -> None:
     _together(kernel, op, op.result, from_bits(dtype, found, kernel.helpers) if narrow else found)
 
 
-@_prints(ops.Vote)
+@prints(ops.Vote)
 def _vote(kernel: Kernel, op: ops.Vote) -> None:
     found = call(f"__{op.kind}_sync", Text(_mask(op.mask)), kernel.values.operand(op.pred))
     plain = op.kind == "ballot" or not kernel.uses.count.get(op.result.id)
     _together(kernel, op, op.result, found if plain else infix("!=", found, Text("0")))
 
 
-@_prints(ops.Elect)
+@prints(ops.Elect)
 def _elect(kernel: Kernel, op: ops.Elect) -> None:
     _together(kernel, op, op.result, Text(f"{hopper.elect(kernel.helpers)}()"))
-
-
-TABLE.update(hopper.PRINTERS)
 
 
 def _together(kernel: Kernel, op: ops.Op, result: Value, text: Text) -> None:
@@ -385,7 +336,7 @@ def _usual(kernel: Kernel, operand: Operand) -> tuple[str, str]:
     return _FORMATS.get(dtype, "%d"), text.text
 
 
-@_prints(ops.Print)
+@prints(ops.Print)
 def _print(kernel: Kernel, op: ops.Print) -> None:
     formats, arguments = [f"{_WHERE} "], [_PLACES]
     asked = iter(op.formats)
@@ -411,7 +362,7 @@ def _printf(kernel: Kernel, form: str, arguments: list[str]) -> None:
     kernel.writer.line(f"       {rows[-1]});")
 
 
-@_prints(ops.Assert)
+@prints(ops.Assert)
 def _assert(kernel: Kernel, op: ops.Assert) -> None:
     cond = op.cond.op if isinstance(op.cond, Value) else None
     integers = isinstance(cond, ops.Binary) and cond.a.dtype.is_integer
@@ -424,41 +375,14 @@ def _assert(kernel: Kernel, op: ops.Assert) -> None:
     kernel.writer.close()
 
 
-@_prints(ops.Inspect)
+@prints(ops.Inspect)
 def _inspect(kernel: Kernel, op: ops.Inspect) -> None:
     """Prints nothing: the GPU ignores it."""
 
 
-@_prints(ops.Bounds)
+@prints(ops.Bounds)
 def _bounds(kernel: Kernel, op: ops.Bounds) -> None:
     """Prints nothing: the simulator judges it."""
 
 
-# --- control flow ----------------------------------------------------------------------------------------------------
-
-
-@_prints(ops.If)
-def _if(kernel: Kernel, op: ops.If) -> None:
-    control.if_(kernel, op, run, statement)
-
-
-@_prints(ops.For)
-def _for(kernel: Kernel, op: ops.For) -> None:
-    control.for_(kernel, op, run)
-
-
-@_prints(ops.Loop)
-def _loop(kernel: Kernel, op: ops.Loop) -> None:
-    control.loop(kernel, op, statement)
-
-
-@_prints(ops.Scope)
-def _scope(kernel: Kernel, op: ops.Scope) -> None:
-    control.scope(kernel, op, run)
-
-
-@_prints(ops.Exit)
-def _exit(kernel: Kernel, op: ops.Exit) -> None:
-    control.exit_(kernel, op)
-
-
+ops.need_all("the CUDA printer", PRINTERS)

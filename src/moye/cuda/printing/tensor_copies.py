@@ -11,6 +11,7 @@ Source: PTX ISA, cp.async.bulk.tensor, cp.reduce.async.bulk.tensor, prefetch.ten
 from __future__ import annotations
 
 from moye.cuda.printing.context import Kernel
+from moye.cuda.printing.dispatch import prints
 from moye.cuda.printing.intrinsics import Intrinsics
 from moye.errors import IRError
 from moye.ir import ops
@@ -29,6 +30,7 @@ def map_type(helpers: Intrinsics) -> str:
     return helpers.declare("TensorMap", "struct __align__(64) TensorMap { unsigned long long words[16]; };")
 
 
+@prints(ops.TmaCopy)
 def copy(kernel: Kernel, op: ops.TmaCopy) -> None:
     """One box, or the prefetch of a map."""
     kernel.values.before(op)

@@ -9,17 +9,18 @@ Dimension 0 runs innermost.  Loops over register arrays are always unrolled, so 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from moye.cuda.printing import vectors
 from moye.cuda.printing.context import Kernel
+from moye.cuda.printing.dispatch import prints, run
 from moye.cuda.printing.expressions import DIV, SELECT, Text, assignment, combine, literal, select
 from moye.cuda.printing.narrow_elements import per_word
 from moye.dtypes import Space
 from moye.errors import UnsupportedError
 from moye.ir import ops
-from moye.ir.nodes import Block, Extent, TileRef, Value
+from moye.ir.nodes import Extent, TileRef, Value
 
 Steps = Sequence[tuple[Text, Extent]]
 _MOST_UNROLLED = 64  # accesses between memories that are unrolled on request
@@ -158,8 +159,8 @@ def _cp_async(kernel: Kernel, op: ops.Copy, dst: Text, src: Text, zeros: Text | 
 # --- elementwise -----------------------------------------------------------------------------------------------------
 
 
-def map_(kernel: Kernel, op: ops.Map, run: Callable[[Block], None]) -> None:
-    """dst[i] = f(sources[i]); ``run`` prints the body's ops."""
+def map_(kernel: Kernel, op: ops.Map) -> None:
+    """dst[i] = f(sources[i])."""
     space = merged(op.extents, [op.dst.strides, *(source.strides for source in op.sources)])
     values, memory = kernel.values, kernel.memory
     values.before(op)
@@ -170,7 +171,7 @@ def map_(kernel: Kernel, op: ops.Map, run: Callable[[Block], None]) -> None:
     target = _temporary(kernel, op, space) if overlap else None
     with kernel.nest(space.loops(kernel)):
         inputs(kernel, op, space)
-        run(op.body)
+        run(kernel, op.body)
         values.now = kernel.uses.end[id(op)]
         result = values.operand(op.value)
         to = memory.offset(op.dst, space.steps(kernel, 0))
@@ -248,6 +249,7 @@ def _temporary(kernel: Kernel, op: ops.Map, space: IndexSpace) -> str:
     return f"{name}[{' + '.join(place) or '0'}]"
 
 
+@prints(ops.Reduce)
 def reduce_(kernel: Kernel, op: ops.Reduce) -> None:
     """result = src[0] kind src[1] kind ..., in index order."""
     space = merged(op.extents, [op.src.strides])

@@ -14,25 +14,14 @@ from collections.abc import Iterator
 
 from moye.dtypes import Kind, Space
 from moye.ir import ops
-from moye.ir.nodes import Block, Buffer, Func, Literal, Operand, Ref, TileRef, Value, Var
+from moye.ir.nodes import Block, Buffer, Func, Literal, Operand, Ref, TileRef, Var
+from moye.ir.traits import Trait
 from moye.passes.cluster_scope import handovers
 
 MEMORY = -1  # shared and global memory that other threads may write: barriers and fences kill it
 GLOBAL = -2  # global memory where arguments may overlap
 ORDER = -3  # what must be evaluated by all lanes at its place (shuffles): control flow kills it
 NOTHING: frozenset[int] = frozenset()
-
-_PURE = (ops.Special, ops.Binary, ops.Unary, ops.Select, ops.Cast, ops.Read, ops.Reduce, ops.MapShared)
-_FENCING = (ops.SyncThreads, ops.SyncWarp, ops.NamedBarrier, ops.CpAsyncCommit, ops.CpAsyncWait, ops.Fence,
-            ops.MbarrierInit, ops.MbarrierArrive, ops.MbarrierWait, ops.ProxyFence, ops.BulkCommit, ops.BulkWait,
-            ops.SetMaxRegisters, ops.ClusterArrive, ops.ClusterWait, ops.GridDependency,
-            ops.WgmmaFence, ops.WgmmaCommit, ops.WgmmaWait)
-_TOGETHER = (ops.Shuffle, ops.Vote, ops.Elect)
-
-
-def result_of(op: ops.Op) -> Value | None:
-    """The Value that an op defines."""
-    return getattr(op, "result", None)
 
 
 class Uses:
@@ -76,7 +65,7 @@ class Uses:
             if isinstance(op, ops.Read):
                 if not op.var.judged:
                     self._read_vars.add(op.var.id)
-            elif not isinstance(op, (ops.Inspect, ops.Bounds)):
+            elif Trait.SIMULATED not in op.traits:
                 for ref, written in op.refs():
                     both = written and isinstance(op, ops.Atomic)
                     if written:
@@ -92,10 +81,10 @@ class Uses:
         for op in block.ops:
             self._next += 1
             self.index[id(op)] = self._next
-            result = result_of(op)
+            result = op.defines()
             if result is not None:
                 self.depth[result.id] = depth
-            deeper = depth + isinstance(op, (ops.For, ops.Loop, ops.Map))
+            deeper = depth + (Trait.LOOP in op.traits or isinstance(op, ops.Map))
             for inner in op.blocks():
                 self._number(inner, deeper)
             if isinstance(op, ops.Map):
@@ -112,7 +101,7 @@ class Uses:
                 if self._wanted(op):
                     self._mark_map(op, depth)
                 continue
-            inner_loops = [*loops, op] if isinstance(op, (ops.For, ops.Loop)) else loops
+            inner_loops = [*loops, op] if Trait.LOOP in op.traits else loops
             for inner in reversed(list(op.blocks())):
                 self._mark(inner, depth + (inner_loops is not loops), inner_loops)
             if not self._wanted(op):
@@ -173,19 +162,20 @@ class Uses:
 
     def _wanted(self, op: ops.Op) -> bool:
         """Whether the op prints anything; what its blocks hold has been decided."""
-        if isinstance(op, (ops.Inspect, ops.Bounds)) or (isinstance(op, ops.Assert) and not self.asserts):
+        if Trait.SIMULATED in op.traits or (isinstance(op, ops.Assert) and not self.asserts):
             return False
-        if isinstance(op, _PURE) or (isinstance(op, ops.Load) and op.order is None):
-            return bool(self.count.get(op.result.id))
+        result = op.defines()
+        if Trait.REMOVABLE in op.traits and result is not None and not ops.is_ordered(op):
+            return bool(self.count.get(result.id))
         if isinstance(op, ops.Declare):
             return op.var.id in self._read_vars
         if isinstance(op, ops.Assign):
             return any(var.id in self._read_vars for var, _ in op.pairs)
-        if isinstance(op, (ops.Copy, ops.Map, ops.Gemm, ops.Store)):
+        if Trait.WRITER in op.traits:
             return not any(written and self._unread(ref) for ref, written in op.refs())
         if isinstance(op, ops.Alloc):
             return op.buffer.space is Space.REGISTER and op.buffer.id in self.buffers
-        if isinstance(op, (ops.If, ops.For, ops.Scope)):
+        if Trait.REGION in op.traits and not isinstance(op, ops.Loop):
             return any(id(inner) in self.live for block in op.blocks() for inner in block.ops)
         return True
 
@@ -233,10 +223,10 @@ class Uses:
             return NOTHING
         if isinstance(op, ops.Assign):
             return frozenset(var.id for var, _ in op.pairs)
-        if isinstance(op, _FENCING):
+        if Trait.ORDERS_MEMORY in op.traits:
             settled = op.results if isinstance(op, ops.WgmmaWait) else ()
             return frozenset((MEMORY, ORDER, *(buffer.id for buffer in settled)))
-        if isinstance(op, _TOGETHER):
+        if Trait.MEETS_WARP in op.traits:
             return frozenset((ORDER,))
         found = frozenset().union(*(self.block_kills(block) for block in op.blocks()))
         for ref, written in op.refs():
@@ -245,8 +235,7 @@ class Uses:
                 aliased = ref.buffer.space is Space.GLOBAL and not self.restrict
                 found |= {GLOBAL if aliased else ref.buffer.root.id}
         # What an acquire or release orders must not be evaluated on its other side.
-        ordered = isinstance(op, (ops.Load, ops.Store)) and op.order is not None
-        if ordered or (isinstance(op, ops.Atomic) and op.order != "relaxed"):
+        if ops.is_ordered(op) or (isinstance(op, ops.Atomic) and op.order != "relaxed"):
             found |= {MEMORY, ORDER}
         return found
 

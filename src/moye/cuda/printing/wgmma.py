@@ -13,13 +13,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from moye.atoms.atom import MmaOp
-from moye.atoms.hardware import WARPGROUP
 from moye.cuda.printing.context import Kernel
+from moye.cuda.printing.dispatch import prints
 from moye.cuda.printing.expressions import Text, infix, scaled, total
 from moye.cuda.printing.intrinsics import Intrinsics, constraint
 from moye.cuda.printing.names import identifier
 from moye.cuda.printing.tiles import flat_steps, merged
 from moye.errors import UnsupportedError
+from moye.hardware import WARPGROUP
 from moye.ir import ops
 from moye.ir.nodes import Buffer, Extent, Literal, Operand, TileRef, Value
 from moye.layout import size
@@ -32,6 +33,7 @@ _WHAT = "warpgroup products (wgmma)"
 """Operands to a line of the inline functions."""
 
 
+@prints(ops.Wgmma)
 def wgmma(kernel: Kernel, op: ops.Wgmma) -> None:
     """d = a * b + d over the index space."""
     kernel.helpers.need(op.mma.arch, f"{op.mma} operations")
@@ -199,6 +201,7 @@ def declaration(kernel: Kernel) -> str:
 # --- fences and waits ------------------------------------------------------------------------------------------------
 
 
+@prints(ops.WgmmaFence)
 def fence(kernel: Kernel, op: ops.WgmmaFence) -> None:
     """The registers settled, then wgmma.fence."""
     kernel.helpers.need_only(90, _WHAT)
@@ -209,6 +212,7 @@ def fence(kernel: Kernel, op: ops.WgmmaFence) -> None:
     kernel.writer.line(f"{name}();")
 
 
+@prints(ops.WgmmaCommit)
 def commit(kernel: Kernel, op: ops.WgmmaCommit) -> None:
     """wgmma.commit_group."""
     kernel.helpers.need_only(90, _WHAT)
@@ -218,6 +222,7 @@ def commit(kernel: Kernel, op: ops.WgmmaCommit) -> None:
     kernel.writer.line(f"{name}();")
 
 
+@prints(ops.WgmmaWait)
 def wait(kernel: Kernel, op: ops.WgmmaWait) -> None:
     """wgmma.wait_group, then its results may be read."""
     kernel.helpers.need_only(90, _WHAT)

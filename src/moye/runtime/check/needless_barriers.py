@@ -5,8 +5,8 @@ In: a specialised kernel, copies of its arguments from before a clean launch, th
 The barrier is still executed, so values and control flow stay as they were, but the checks do not count it.  If the run
 stays clean, no two conflicting accesses of this launch were ordered by this barrier alone, in any of its executions.
 
-It says nothing if that does not settle the question: about barriers that also order global memory, atomics, fences or
-named barriers, and about those of loops that hardly ran.
+It says nothing if that does not settle the question: about barriers that also order global memory, atomics, ordered
+loads and stores, fences or named barriers, and about those of loops that hardly ran.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from moye.dtypes import Space
 from moye.ir import ops
 from moye.ir.nodes import Func
+from moye.ir.traits import Trait
 from moye.runtime.arguments import Call
 from moye.runtime.compile import Dim3, Specialised
 from moye.runtime.simulate import launch_arguments
@@ -67,15 +68,10 @@ def lints(spec: Specialised, before: list[Any], grid: Dim3, meter: Meter) -> lis
     return found
 
 
-_OTHERS = (ops.Atomic, ops.Fence, ops.NamedBarrier, ops.MbarrierInit, ops.MbarrierWait, ops.ClusterArrive,
-           ops.BulkCopy, ops.TmaCopy, ops.Wgmma)
-"""Operations besides sync_threads by which threads may pass data on, or which may make it visible."""
-
-
 def _judged(func: Func, meter: Meter) -> list[ops.SyncThreads]:
     """The barriers whose redundancy the checks can prove."""
     walked = list(func.body.walk())
-    others = any(isinstance(op, _OTHERS) for op in walked)
+    others = any(Trait.HANDS_OVER in op.traits or ops.is_ordered(op) for op in walked)
     if others or not func.restrict or _global_exchange(walked):
         return []
     return [op for op in walked if isinstance(op, ops.SyncThreads)

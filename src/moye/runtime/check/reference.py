@@ -6,7 +6,7 @@ In: the reference, and a launch before it runs.  Out: ``Expectation``; after the
 
 Integers must be equal.  Floats may have a relative error, in the Frobenius norm and element by element relative to the
 norm, both in float64.  The coarsest dtype that the kernel computes in decides how much, or ``rtol``.  A NaN that is not
-expected is wrong.  ``culprit.py`` finds who stored the wrong value.
+expected is wrong.  ``wrong_result.py`` finds who stored the wrong value.
 """
 
 from __future__ import annotations

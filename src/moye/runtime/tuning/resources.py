@@ -9,10 +9,11 @@ It counts what is certain before compiling, so it never refuses a kernel that fi
 
 from __future__ import annotations
 
-from moye.atoms.hardware import MOST_REGISTERS, REGISTER_UNIT, REGISTERS, WARP
 from moye.dtypes import Space
+from moye.hardware import MOST_REGISTERS, REGISTER_UNIT, REGISTERS, WARP
 from moye.ir import ops
 from moye.ir.nodes import Buffer, Func
+from moye.ir.traits import Trait
 from moye.runtime.compile import Specialised
 
 
@@ -35,11 +36,11 @@ def accumulators(func: Func) -> int:
     spans: dict[Buffer, tuple[int, int]] = {}
     places: dict[int, Buffer] = {}
     for place, op in enumerate(func.body.walk()):
-        for ref, _ in op.refs():
+        for ref, written in op.refs():
             first, _ = spans.get(ref.buffer, (place, place))
             spans[ref.buffer] = (first, place)
-        if isinstance(op, (ops.Gemm, ops.Wgmma)) and op.d.buffer.space is Space.REGISTER:
-            places[place] = op.d.buffer
+            if written and Trait.MULTIPLIES in op.traits and ref.buffer.space is Space.REGISTER:
+                places[place] = ref.buffer
     results = set(places.values())
     live = (sum(buffer.bytes for buffer in results if spans[buffer][0] <= place <= spans[buffer][1])
             for place in places)

@@ -1,7 +1,7 @@
 """Asynchronous copies that read global memory: they read it until they are complete, whenever they are issued.
 
-In: copies by cp.async and by bulk copies as they are issued, waits for them.  Out: records for globals.py, and which
-copy an access meets that may still read (``met``).
+In: copies by cp.async and by bulk copies as they are issued, waits for them.  Out: records for global_races.py, and
+which copy an access meets that may still read (``met``).
 
 Until it is known to be complete the record of such a read has the last epoch, which nobody is ordered after.  Who waits
 for its copies by cp.async makes them reads of his own at that moment; a bulk copy is complete for whoever has heard

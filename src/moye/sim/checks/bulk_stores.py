@@ -1,7 +1,7 @@
 """Stores of bulk copies in global memory: what they write is there once their thread has waited for it.
 
-In: boxes when they are issued, waits for bulk groups.  Out: records for the tracks of globals.py, and which store an
-access meets that is not complete (``met``).
+In: boxes when they are issued, waits for bulk groups.  Out: records for the tracks of global_races.py, and which
+store an access meets that is not complete (``met``).
 
 Until it is complete a store's record has the last epoch, which nobody is ordered after, then that of its thread.  A
 wait that is over when the source has been read (``read``) leaves it so.

@@ -19,7 +19,6 @@ from moye.sim.checks.patience import Patience
 
 CERTAIN, AWAITED, DOUBTFUL = range(3)
 """A value: the same in every order, of a flag that is waited for, or another one in another order."""
-_PURE = (ops.Binary, ops.Unary, ops.Select, ops.Cast, ops.Vote, ops.Shuffle, ops.Elect)
 Exits = set[tuple[str, int]]
 """Ways on which some may have left: the kind, and the id of what they leave (0: the kernel)."""
 
@@ -136,9 +135,9 @@ class _Certain:
             for var, source in op.pairs:
                 self._raise(self.variables, var.id, DOUBTFUL if doubt else self.level(source))
         level = self._found(op)
-        if isinstance(result := getattr(op, "result", None), Value):
+        if (result := op.defines()) is not None:
             self._raise(self.values, result.id, level)
-        for value in op.inputs if isinstance(op, ops.Map) else ():
+        for value in op.given():
             self._raise(self.values, value.id, level)
         if isinstance(op, ops.Map):
             self.block(op.body, False)
@@ -162,7 +161,7 @@ class _Certain:
         level = self.most(op.operands())
         if any(not written and self._doubtful(ref.buffer) for ref, written in op.refs()):
             return DOUBTFUL
-        return level if isinstance(op, (*_PURE, ops.Load, ops.Reduce, ops.Map, ops.Copy, ops.Gemm)) else CERTAIN
+        return level
 
     def _doubtful(self, buffer: Buffer) -> bool:
         if buffer.space is Space.REGISTER:

@@ -1,7 +1,7 @@
 """cp.async groups: how many each thread has committed, and how many its waits have covered.
 
 In: commits and waits with their masks.  Out: per thread (T, columns) the open group and the groups known complete.
-Where the copies go is in shadow.py.
+Where the copies go is in shared_records.py.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ In: byte addresses (V, T, B), the width of each access, a mask.  Out: ``Footprin
 (unit, group of threads) for reads and atomics, or per unit for writes, with the highest and the lowest thread of it.
 
 Accesses repeat with a constant shift (the stage of a pipeline), so footprints are cached up to a shift.
-What the units hold is in shadow.py.
+What the units hold is in shared_records.py.
 """
 
 from __future__ import annotations

@@ -3,9 +3,9 @@
 In: the accesses of a batch of blocks to the arguments that the kernel writes.  Out: findings C1-C3 (within a block),
 D19, G1-G3 and G5 (between blocks), B9, D1, D3 and D17 (stores by TMA) through the reporter.
 
-Blocks have no order, whichever ran first here, unless releases and acquires give them one (between.py); within a block
-the clocks of the shared-memory checker say.  What is remembered is in regions.py, tracks.py and stored.py, the words
-and classes are in conflicts.py.
+Blocks have no order, whichever ran first here, unless releases and acquires give them one (flag_history.py); within a
+block the clocks of the shared-memory checker say.  What is remembered is in global_regions.py, global_records.py and
+bulk_stores.py; the words and classes are in global_verdicts.py.
 """
 
 from __future__ import annotations

@@ -17,8 +17,8 @@ from math import prod
 
 import numpy as np
 
-from moye.atoms.hardware import WARP
 from moye.dtypes import Space
+from moye.hardware import WARP
 from moye.ir import ops
 from moye.ir.nodes import Buffer, Func, Value
 from moye.sim.checks.clocks import Bools, Ints
@@ -99,7 +99,7 @@ def _signals(op: ops.Op, used: frozenset[int]) -> bool:
         return False
     if isinstance(op, ops.Atomic):
         return op.order != "relaxed" or op.result.id in used
-    return isinstance(op, (ops.Load, ops.Store)) and op.order is not None
+    return ops.is_ordered(op)
 
 
 Place = Callable[[int], tuple[int, int, int]]

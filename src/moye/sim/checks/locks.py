@@ -19,6 +19,7 @@ import numpy as np
 from moye.dtypes import Space
 from moye.ir import ops
 from moye.ir.nodes import Buffer, Func, Literal
+from moye.ir.traits import Trait
 from moye.sim.checks.certain import certain
 from moye.sim.checks.clocks import Clocks, Ints
 from moye.sim.checks.flag_history import Between, Clock, Eye, Place, Release, Writer
@@ -31,7 +32,6 @@ KEPT = 16
 """The most pairs of accesses that are remembered of one lock, as kept apart by it alone, in case it turns out to be
 none."""
 RACES = frozenset(("C1", "C2", "C3", "G1", "G2", "G3", "G5"))
-_APART = (ops.AnyBulk, ops.Wgmma, ops.MbarrierInit, ops.MapShared, ops.ClusterArrive)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ def locks(func: Func, traffic: Traffic, shared: Callable[[Buffer], bool]) -> Loc
     """None if there are none, or if asynchronous units or clusters take part.  ``shared``: an argument that the launch
     writes, perhaps through another one."""
     walked = list(func.body.walk())
-    if func.cluster_dim != (1, 1, 1) or any(isinstance(op, _APART) for op in walked):
+    if func.cluster_dim != (1, 1, 1) or any(Trait.BEYOND_BLOCK in op.traits for op in walked):
         return None
     by_tensor: dict[int, list[ops.Op]] = {}
     for op in walked:

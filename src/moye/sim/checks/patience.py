@@ -13,10 +13,10 @@ from dataclasses import dataclass
 
 from moye.ir import ops
 from moye.ir.nodes import Block, Func, Operand, Value
+from moye.ir.traits import Trait
 from moye.sim.flow.segments import polls
 
 _CLOCKS = ("clock", "globaltimer")
-_PURE = (ops.Binary, ops.Unary, ops.Select, ops.Cast)
 Way = tuple[tuple[Operand, bool], ...]
 """Conditions, and which way they go."""
 
@@ -99,7 +99,7 @@ class _Loop:
                 if sources := self.sources.get(value.op.var.id):
                     yield value.op
                     todo += [part for source, way in sources for part in (source, *(cond for cond, _ in way))]
-            elif isinstance(value.op, _PURE):
+            elif Trait.ARITHMETIC in value.op.traits:
                 todo += value.op.operands()
             else:
                 yield value.op

@@ -1,10 +1,10 @@
 """From two accesses that nothing orders to a finding: which class it is, which element, which words.
 
-In: ``Clashes``: units, the earlier access to each (a record of shadow.py) and the thread that clashes with it now.
+In: ``Clashes``: units, the earlier access to each (a record of shared_records.py), the thread that clashes with it.
 Out: one ``Finding`` per class and pair of program points, given to the reporter with its number of occurrences.
 
 Where classes overlap the most specific wins: D and B9 (asynchronous copies), then C, then B6.  It does not decide
-whether two accesses are ordered; shared.py does.
+whether two accesses are ordered; shared_races.py does.
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ class Traffic:
 
 def strong(op: ops.Op) -> bool:
     """Whether an access is atomic, or has an order."""
-    return isinstance(op, ops.Atomic) or (isinstance(op, (ops.Load, ops.Store)) and op.order is not None)
+    return isinstance(op, ops.Atomic) or ops.is_ordered(op)
 
 
 def traffic(func: Func, alias: Mapping[int, int]) -> Traffic:

@@ -21,6 +21,7 @@ import numpy as np
 from moye.dtypes import Space
 from moye.ir import ops
 from moye.ir.nodes import Block, Buffer, Func, TensorParam, TileRef
+from moye.ir.traits import Trait
 from moye.sim.checks.global_regions import ATOMIC, SHARE, SPARE, WRITE, accesses
 from moye.sim.findings.finding import Finding, Reporter, coordinate_of
 from moye.sim.flow.guards import fixed, guards, is_ragged, loops_of
@@ -208,7 +209,7 @@ def _walk(block: Block, inside: bool) -> Iterator[tuple[ops.Op, bool]]:
     for op in block:
         yield op, inside
         for inner in op.blocks():
-            yield from _walk(inner, inside or isinstance(op, (ops.For, ops.Loop)))
+            yield from _walk(inner, inside or Trait.LOOP in op.traits)
 
 
 def _keeps(op: ops.Copy) -> bool:

@@ -16,10 +16,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from moye.atoms.hardware import LINE
 from moye.dtypes import Space
+from moye.hardware import LINE
 from moye.ir import ops
 from moye.ir.nodes import Func, Ref, TileRef
+from moye.ir.traits import Trait
 from moye.sim.costs.copy_waits import WaitWatch
 from moye.sim.costs.mixed_swizzles import SwizzleWatch
 from moye.sim.costs.wavefronts import NOTHING, WIDEST, WORD, Bools, Cost, Ints, global_cost, wavefronts
@@ -306,7 +307,7 @@ def loops_of(func: Func) -> dict[int, tuple[ops.Op, ...]]:
     def visit(block: Iterator[ops.Op], around: tuple[ops.Op, ...]) -> None:
         for op in block:
             found[id(op)] = around
-            inside = (*around, op) if isinstance(op, (ops.For, ops.Loop)) else around
+            inside = (*around, op) if Trait.LOOP in op.traits else around
             for inner in op.blocks():
                 visit(iter(inner), inside)
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from moye.atoms.hardware import MOST_GIVEN, REGISTERS, WARP, WARP_REGISTERS, Hardware
 from moye.dtypes import Space
 from moye.errors import Loc
+from moye.hardware import MOST_GIVEN, REGISTERS, WARP, WARP_REGISTERS, Hardware
 from moye.ir import ops
 from moye.ir.nodes import Func
+from moye.ir.traits import Trait
 from moye.passes.register_budgets import at_launch
 from moye.sim.costs.lint import Lint
 
@@ -110,7 +111,7 @@ def fewest_registers(func: Func) -> int:
     """Registers that a thread needs at least: those of its sums; all that it can have where roles share them."""
     if any(isinstance(op, ops.SetMaxRegisters) for op in func.body.walk()):
         return at_launch(func)
-    sums = {ref.buffer.id: ref.buffer.bytes for op in func.body.walk() if isinstance(op, (ops.Gemm, ops.Wgmma))
+    sums = {ref.buffer.id: ref.buffer.bytes for op in func.body.walk() if Trait.MULTIPLIES in op.traits
             for ref, written in op.refs() if written and ref.buffer.space is Space.REGISTER}
     return min(sum(sums.values()) // 4, MOST_GIVEN)
 

@@ -15,12 +15,10 @@ import numpy as np
 
 from moye.ir import ops
 from moye.ir.nodes import Block, Func
+from moye.ir.traits import Trait
 from moye.sim.flow.uniformity import SCALAR, Levels
 from moye.sim.values.masks import Mask, lanes_of
 from moye.sim.values.memory import Array
-
-MEETINGS = (ops.SyncThreads, ops.SyncWarp, ops.Shuffle, ops.Vote, ops.Elect, ops.ClusterArrive, ops.NamedBarrier)
-_LOOPS = (ops.For, ops.Loop)
 
 Path = list[tuple[Block, int]]
 """The blocks around an op and its place in each, outermost first."""
@@ -43,9 +41,9 @@ def counted(func: Func, levels: Levels) -> frozenset[int]:
 
 def _counted(block: Block, levels: Levels) -> Iterator[int]:
     for op in block:
-        if isinstance(op, _LOOPS):
+        if isinstance(op, (ops.For, ops.Loop)):
             walked = list(op.body.walk())
-            meets = any(isinstance(inner, MEETINGS) for inner in walked)
+            meets = any(Trait.MEETS in inner.traits for inner in walked)
             leaves = any(isinstance(inner, ops.Exit) and inner.kind in ("return", "continue") for inner in walked)
             if meets and (leaves or _conditional(op.body, levels, inside=False)):
                 yield id(op)
@@ -56,7 +54,7 @@ def _counted(block: Block, levels: Levels) -> Iterator[int]:
 def _conditional(block: Block, levels: Levels, inside: bool) -> bool:
     """Whether threads meet under a condition that differs between them."""
     for op in block:
-        if inside and isinstance(op, MEETINGS):
+        if inside and Trait.MEETS in op.traits:
             return True
         apart = isinstance(op, ops.If) and levels.of(op.cond) != SCALAR
         if any(_conditional(inner, levels, inside or apart) for inner in op.blocks()):
@@ -108,7 +106,7 @@ def gone_past(here: Path, there: Path | None, ahead: Callable[[ops.Op], Array | 
         if place != left:
             return past | lanes if left > place else past
         op = block.ops[place]
-        if isinstance(op, _LOOPS) and (passes := ahead(op)) is not None:
+        if Trait.LOOP in op.traits and (passes := ahead(op)) is not None:
             past |= lanes & (passes > 0)
             lanes = lanes & (passes == 0)
     return past

@@ -15,9 +15,7 @@ from dataclasses import dataclass, field
 
 from moye.ir import ops
 from moye.ir.nodes import Block, Func, Operand, Value
-
-_PURE = (ops.Binary, ops.Unary, ops.Cast)
-_STRAIGHT = (*_PURE, ops.Select, ops.Special, ops.Read)
+from moye.ir.traits import Trait
 
 Sides = list[tuple[bool, list[ops.Op]]]
 """When a side is taken: where the condition is true, or where it is not; and what serves it alone."""
@@ -83,7 +81,7 @@ def _runs(block: Block) -> Iterator[list[ops.Op]]:
     """The pieces of a block that are straight scalar code."""
     run: list[ops.Op] = []
     for op in block.ops:
-        if isinstance(op, _STRAIGHT):
+        if Trait.SPECULATIVE in op.traits:
             run.append(op)
         elif run:
             yield run
@@ -100,8 +98,8 @@ def _needed(side: Operand, chooser: ops.Op, places: dict[int, int], users: dict[
     while open_:
         operand = open_.pop()
         op = operand.op if isinstance(operand, Value) else None
-        # An op that anything else uses, too, runs whichever side is taken.
-        if isinstance(operand, Value) and isinstance(op, _PURE) and id(op) in places and id(op) not in found \
+        if isinstance(operand, Value) and op is not None and Trait.ARITHMETIC in op.traits \
+                and not isinstance(op, ops.Select) and id(op) in places and id(op) not in found \
                 and users[operand.id] <= {id(chooser), *found}:
             found[id(op)] = op
             open_ += op.operands()

@@ -18,10 +18,10 @@ from dataclasses import dataclass
 from moye.dtypes import DType, Kind, Space
 from moye.ir import ops
 from moye.ir.nodes import Block, Func, Operand, Ref, TileRef, Value
+from moye.ir.traits import Trait
 from moye.sim.flow.once import once_per_func
 
 _SIZES = ("lt", "le", "gt", "ge")
-_PURE = (ops.Binary, ops.Unary, ops.Cast, ops.Select, ops.Special)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ def fixed(cond: Operand, loops: dict[int, ops.For]) -> object | None:
         return None if cond.id in loops else ("value", cond.id)
     if isinstance(cond.op, ops.Special):
         return cond.op.kind
-    if not isinstance(cond.op, _PURE):
+    if Trait.PURE not in cond.op.traits:
         return None
     parts = tuple(fixed(part, loops) for part in cond.op.operands())
     return None if None in parts else (getattr(cond.op, "kind", type(cond.op).__name__), parts)
@@ -149,7 +149,7 @@ def _looped(block: Block, inside: bool) -> Iterator[ops.Op]:
         if inside:
             yield op
         for inner in op.blocks():
-            yield from _looped(inner, inside or isinstance(op, (ops.For, ops.Loop)))
+            yield from _looped(inner, inside or Trait.LOOP in op.traits)
 
 
 def _guard(branch: ops.If, block: Block, when: bool, loops: dict[int, ops.For]) -> Guard | None:
@@ -200,8 +200,7 @@ def _origins(operand: object, loops: dict[int, ops.For]) -> Iterator[ops.Op]:
         if not isinstance(value, Value) or value.op is None or id(value.op) in seen:
             continue
         seen.add(id(value.op))
-        # Arithmetic is passed through; what it starts from decides what kind of condition it is.
-        if isinstance(value.op, _PURE) and not isinstance(value.op, ops.Special):
+        if Trait.ARITHMETIC in value.op.traits:
             todo += value.op.operands()
         else:
             yield value.op
@@ -233,7 +232,7 @@ def _needed(operands: list[object], inside: dict[int, ops.Op]) -> set[int] | Non
                     return None
                 found.add(id(op))
                 todo += op.operands()
-        elif isinstance(value.op, _PURE):
+        elif Trait.PURE in value.op.traits:
             todo += value.op.operands()
         else:
             return None

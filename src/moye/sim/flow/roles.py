@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from moye.atoms.hardware import WARP
+from moye.hardware import WARP
 from moye.ir import ops
 from moye.ir.nodes import Block, Func, Operand, Value
+from moye.ir.traits import Trait
 
-_TALKS = (ops.MbarrierArrive, ops.MbarrierWait, ops.NamedBarrier, ops.TmaCopy)
 _THREAD = ("thread_x", "thread_y", "thread_z")
 
 
@@ -85,7 +85,7 @@ def _inside(block: Block, op: ops.Op) -> bool:
 
 
 def _two_sided(branch: ops.If) -> bool:
-    return all(any(isinstance(op, _TALKS) for op in side.walk()) for side in branch.blocks())
+    return all(any(Trait.SIGNALS in op.traits for op in side.walk()) for side in branch.blocks())
 
 
 def _by_thread(operand: Operand) -> bool:
@@ -94,6 +94,5 @@ def _by_thread(operand: Operand) -> bool:
         return True
     if isinstance(operand.op, ops.Special):
         return operand.op.kind in _THREAD
-    if not isinstance(operand.op, (ops.Binary, ops.Unary, ops.Select, ops.Cast)):
-        return False
-    return all(_by_thread(part) for part in operand.op.operands())
+    op = operand.op
+    return op is not None and Trait.ARITHMETIC in op.traits and all(_by_thread(part) for part in op.operands())

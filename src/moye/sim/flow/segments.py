@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from moye.dtypes import Space
 from moye.ir import ops
 from moye.ir.nodes import Block, Func, Literal, Operand, ScalarParam, Value, Var
+from moye.ir.traits import Trait
 
 
 @dataclass(slots=True)
@@ -116,11 +117,6 @@ def name_of(item: Operand | Var) -> str:
     return f"v{item.id}" if isinstance(item, Value) else f"x{item.id}"
 
 
-_STRAIGHT = (ops.SetMaxRegisters, ops.WgmmaCommit, ops.WgmmaWait)
-"""Blocking on a device, and nothing that lanes must meet for here."""
-COMPUTING = (ops.Shuffle, ops.Vote, ops.Elect, ops.WgmmaFence)
-"""What has something to do once the lanes have met."""
-
 # --- where to cut ----------------------------------------------------------------------------------------------------
 
 
@@ -139,7 +135,7 @@ def splitting(func: Func) -> set[int]:
 def _splits(op: ops.Op, found: set[int]) -> bool:
     inner = [_splits(child, found) for block in op.blocks() for child in block]
     leaves = isinstance(op, ops.Exit) and op.target is not None and id(op.target) in found
-    if (op.blocking and not isinstance(op, _STRAIGHT)) or any(inner) or leaves or id(op) in found or polls(op):
+    if Trait.WAITS in op.traits or any(inner) or leaves or id(op) in found or polls(op):
         found.add(id(op))
     return id(op) in found
 
@@ -167,8 +163,7 @@ def _invariant(operand: Operand, inside: set[int]) -> bool:
         return id(operand) not in inside                # a parameter, or the variable of an outer loop
     if id(operand.op) not in inside:
         return True
-    pure = isinstance(operand.op, (ops.Binary, ops.Unary, ops.Cast, ops.Select, ops.Special))
-    return pure and all(_invariant(child, inside) for child in operand.op.operands())
+    return Trait.PURE in operand.op.traits and all(_invariant(child, inside) for child in operand.op.operands())
 
 
 # --- lowering --------------------------------------------------------------------------------------------------------
@@ -227,7 +222,7 @@ class _Lowering:
             after = Segment()
             self.here.end = Wait(op, after)
             self.place(after)
-            if isinstance(op, COMPUTING):
+            if Trait.ACTS_WHEN_MET in op.traits:
                 after.items.append(op)
 
     def go(self, target: Segment) -> None:
@@ -319,9 +314,7 @@ def _end_operands(segment: Segment, loops: Loops) -> Iterator[Operand]:
         yield from loops.get(id(end.op), ())
     if isinstance(end, Branch):
         yield from (end.cond.iv, end.cond.stop) if isinstance(end.cond, ops.For) else (end.cond,)
-    elif isinstance(end, Wait) and isinstance(end.op, ops.NamedBarrier):
-        yield end.op.barrier
-    elif isinstance(end, Wait) and isinstance(end.op, ops.MbarrierWait):
+    elif isinstance(end, Wait) and Trait.ACTS_WHEN_MET not in end.op.traits:
         yield from end.op.operands()
 
 
@@ -355,19 +348,15 @@ def _account(segment: Segment, item: Item, loops: Loops, nested: bool) -> None:
             _use(segment, operand)
     if isinstance(item, ops.Read):
         _use(segment, item.var)
-    if isinstance(item, ops.For):
-        _set(segment, item.iv)
-    if isinstance(item, ops.Map):
-        for value in item.inputs:
-            _set(segment, value)
+    for value in item.given():
+        _set(segment, value)
     for block in item.blocks():
         for child in block:
-            _account(segment, child, loops, nested=not isinstance(item, (ops.Map, ops.Bounds)) or nested)
+            _account(segment, child, loops, nested=Trait.POINTWISE not in item.traits or nested)
     if isinstance(item, ops.Map):
         _use(segment, item.value)
-    if isinstance(item, ops.Bounds):
-        for operand in item.places():
-            _use(segment, operand)
+    for operand in item.computed():
+        _use(segment, operand)
     if isinstance(item, ops.Declare):
         _set(segment, item.var)
     elif isinstance(item, ops.Assign):
@@ -377,6 +366,5 @@ def _account(segment: Segment, item: Item, loops: Loops, nested: bool) -> None:
                 segment.changes.add(name_of(var))
             else:
                 _set(segment, var)
-    result = getattr(item, "result", None)
-    if isinstance(result, Value):
+    if (result := item.defines()) is not None:
         _set(segment, result)

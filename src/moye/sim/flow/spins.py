@@ -12,17 +12,13 @@ from collections.abc import Iterator
 from moye.dtypes import Space
 from moye.ir import ops
 from moye.ir.nodes import Operand, Value
+from moye.ir.traits import Trait
 from moye.sim.flow.segments import name_of
-
-_QUIET = (ops.Special, ops.Binary, ops.Unary, ops.Select, ops.Cast, ops.Declare, ops.Read, ops.Assign, ops.Load,
-          ops.Store, ops.Atomic, ops.Fence, ops.If, ops.For, ops.Loop, ops.Scope, ops.Exit, ops.SyncWarp,
-          ops.SyncThreads, ops.Shuffle, ops.Vote, ops.Elect, ops.Bounds)
-"""What changes nothing but variables and memory."""
 
 
 def quiet(loop: ops.Loop | ops.For) -> bool:
     """Whether the state of a loop is its variables and memory that all can see."""
-    return all(isinstance(op, _QUIET) and
+    return all(Trait.QUIET in op.traits and
                not any(written and ref.buffer.space is Space.REGISTER for ref, written in op.refs())
                for op in loop.body.walk())
 

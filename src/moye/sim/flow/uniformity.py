@@ -18,6 +18,7 @@ from moye.dtypes import Space
 from moye.errors import UnsupportedError
 from moye.ir import ops
 from moye.ir.nodes import Block, Func, Literal, Operand, Ref, Value, Var
+from moye.ir.traits import Trait
 
 SCALAR, THREAD, BLOCK, FULL = range(4)
 
@@ -83,16 +84,14 @@ def _op(levels: Levels, op: ops.Op, frames: Frames) -> None:
             levels.raise_to(levels.variables, var.id, levels.of(source) | context)
     elif isinstance(op, ops.Exit):
         _exit(levels, op, frames)
-    elif isinstance(op, (ops.If, ops.For, ops.Loop, ops.Scope)):
+    elif Trait.REGION in op.traits:
         _region(levels, op, frames)
     else:
-        if isinstance(op, ops.Map):
-            for value in op.inputs:
-                levels.raise_to(levels.values, value.id, FULL)
-        if isinstance(op, (ops.Map, ops.Bounds)):
-            _block(levels, op.body, frames)
-        result = getattr(op, "result", None)
-        if isinstance(result, Value):
+        for value in op.given():
+            levels.raise_to(levels.values, value.id, FULL)
+        for body in op.blocks():
+            _block(levels, body, frames)
+        if (result := op.defines()) is not None:
             levels.raise_to(levels.values, result.id, _result(levels, op))
 
 
@@ -109,7 +108,7 @@ def _diverge(levels: Levels, key: tuple[int, int], level: int) -> None:
         levels.changed = True
 
 
-def _region(levels: Levels, op: ops.If | ops.For | ops.Loop | ops.Scope, frames: Frames) -> None:
+def _region(levels: Levels, op: ops.Op, frames: Frames) -> None:
     inside = SCALAR
     if isinstance(op, ops.If):
         inside = levels.of(op.cond)
@@ -135,7 +134,7 @@ def _exit(levels: Levels, op: ops.Exit, frames: Frames) -> None:
 def _result(levels: Levels, op: ops.Op) -> int:
     if isinstance(op, ops.Special):
         return _special(levels.func, op.kind)
-    if isinstance(op, (ops.Binary, ops.Unary, ops.Select, ops.Cast)):
+    if Trait.ARITHMETIC in op.traits:
         return levels.join(tuple(op.operands()))
     if isinstance(op, ops.Read):
         return levels.of_var(op.var)

@@ -8,16 +8,16 @@ exit takes its lanes out of every mask between it and what it leaves; code after
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 from moye.errors import UnsupportedError
 from moye.ir import ops
 from moye.ir.nodes import Block, Func, Operand, Value
+from moye.ir.traits import Trait
 from moye.sim.flow.choices import Choices, choices, condition
 from moye.sim.flow.guards import guards
 from moye.sim.flow.segments import (
-    COMPUTING,
     Branch,
     Goto,
     Item,
@@ -31,28 +31,28 @@ from moye.sim.flow.segments import (
     Yield,
 )
 from moye.sim.flow.uniformity import SCALAR, Levels
-from moye.sim.generate import operations, scalars
+from moye.sim.generate import operations, scalars  # noqa: F401  (their functions register themselves)
 from moye.sim.generate.guarded import emit_skipped
 from moye.sim.generate.notes import note
-from moye.sim.generate.writer import Writer
+from moye.sim.generate.writer import AWAITED, EMITTERS, Writer, awaits, emits
 from moye.sim.timeline.statements import Statements
 from moye.sim.values.doubts import flows, follow, users
 
-_SIMPLE: dict[type, Callable[[Any, Any], None]] = {
-    ops.Special: scalars.emit_special, ops.Binary: scalars.emit_binary, ops.Unary: scalars.emit_unary,
-    ops.Select: scalars.emit_select, ops.Cast: scalars.emit_cast, ops.Declare: scalars.emit_declare,
-    ops.Read: scalars.emit_read, ops.Assign: scalars.emit_assign,
-    ops.Load: operations.emit_load, ops.Store: operations.emit_store, ops.Atomic: operations.emit_atomic,
-    ops.Fence: operations.emit_fence, ops.Alloc: operations.emit_alloc, ops.Copy: operations.emit_copy,
-    ops.Gemm: operations.emit_gemm, ops.Reduce: operations.emit_reduce, ops.CpAsyncCommit: operations.emit_commit,
-    ops.CpAsyncWait: operations.emit_wait, ops.Shuffle: operations.emit_shuffle, ops.Vote: operations.emit_vote,
-    ops.Print: operations.emit_print, ops.Assert: operations.emit_assert, ops.Inspect: operations.emit_inspect,
-    **operations.TABLE,
-}
-_STRUCTURED = (ops.Map, ops.Bounds, ops.If, ops.For, ops.Loop, ops.Scope, ops.Exit)
-_WAITING = (ops.SyncThreads, ops.SyncWarp, ops.NamedBarrier, ops.MbarrierWait, ops.ClusterWait)
-HANDLED: frozenset[type] = frozenset({*_SIMPLE, *_STRUCTURED, *_WAITING})
-"""Every op class that the simulator runs."""
+
+@awaits(ops.SyncThreads, ops.SyncWarp, ops.ClusterWait)
+def _nothing(w: Writer, op: ops.Op) -> str:
+    """The op itself says who meets."""
+    return "None"
+
+
+@awaits(ops.NamedBarrier)
+def _barrier(w: Writer, op: ops.NamedBarrier) -> str:
+    return w.operand(op.barrier)
+
+
+@awaits(ops.MbarrierWait)
+def _phase(w: Writer, op: ops.MbarrierWait) -> str:
+    return f"({w.operand(op.ref.offset)}, {w.operand(op.parity)})"
 
 
 class Emitter(Writer):
@@ -96,7 +96,7 @@ class Emitter(Writer):
         used = set()
         for item in segment.items:
             for op in _walk(item):
-                for operand in (*op.operands(), *(op.places() if isinstance(op, ops.Bounds) else ())):
+                for operand in (*op.operands(), *op.computed()):
                     if isinstance(operand, Value):
                         used.add(f"v{operand.id}")
         end = segment.end
@@ -128,13 +128,10 @@ class Emitter(Writer):
                 self.line(f"return ('branch', m0, {cond}, {end.yes.index}, {end.no.index})")
         elif isinstance(end, Wait):
             self.record(end.op)
-            payload = "None"
-            if self.flows is not None and not isinstance(end.op, COMPUTING) and (names := users(self.flows, end.op)):
+            acts = Trait.ACTS_WHEN_MET in end.op.traits
+            if self.flows is not None and not acts and (names := users(self.flows, end.op)):
                 self.doubted(end.op, names)
-            if isinstance(end.op, ops.NamedBarrier):
-                payload = self.operand(end.op.barrier)
-            elif isinstance(end.op, ops.MbarrierWait):
-                payload = f"({self.operand(end.op.ref.offset)}, {self.operand(end.op.parity)})"
+            payload = "None" if acts else AWAITED[type(end.op)](self, end.op)
             self.line(f"return ('wait', m0, {self.op(end.op)}, {payload}, {end.next.index})")
         elif isinstance(end, Yield):
             self.line(f"return ('yield', m0, {self.op(end.loop)}, {end.next.index})")
@@ -178,7 +175,7 @@ class Emitter(Writer):
         if self.flows is None or not isinstance(item, ops.Op):
             self.run(item)
             return
-        if isinstance(item, (ops.Map, ops.Bounds)):     # their bodies work on whole tensors
+        if Trait.POINTWISE in item.traits:              # their bodies work on whole tensors
             if names := users(self.flows, item):
                 self.doubted(item, names)
             following, self.flows = self.flows, None
@@ -191,13 +188,13 @@ class Emitter(Writer):
         if told := follow(self.flows, item, self.operand, self.mask):
             self.line(f"if B.doubts.on: {told}")
 
-    def simple(self, item: ops.Op) -> None:
+    def write(self, item: ops.Op) -> None:
         """Checks of what only one side of a choice needs come before it, for the lanes that take that side."""
         check = self.check
         for taken, side in self.choices.sides.get(id(item), ()):
             self.judge(condition(item), taken, side)
         self.check = check and id(item) not in self.choices.postponed
-        _SIMPLE[type(item)](self, item)
+        EMITTERS[type(item)](self, item)
         self.check = check
 
     def judge(self, cond: Operand, taken: bool, side: list[ops.Op]) -> None:
@@ -213,7 +210,7 @@ class Emitter(Writer):
             self.line(f"if {self.mask} is not False:")
         with self.indented():
             for op in side:
-                _SIMPLE[type(op)](self, op)
+                EMITTERS[type(op)](self, op)
         self.mask = outer
 
     def doubted(self, op: ops.Op, names: tuple[int, ...]) -> None:
@@ -232,20 +229,8 @@ class Emitter(Writer):
         elif isinstance(item, Turn):
             count = f", {self.turn(item.loop)}" if isinstance(item.loop, ops.For) and not item.first else ""
             self.line(f"B.turns.{'enter' if item.first else 'meet'}({self.op(item.loop)}, {self.mask}{count})")
-        elif type(item) in _SIMPLE:
-            self.simple(item)
-        elif isinstance(item, ops.Map):
-            operations.emit_map(self, item, item.body)
-        elif isinstance(item, ops.Bounds):
-            operations.emit_bounds(self, item, item.body)
-        elif isinstance(item, ops.If):
-            self.branch(item)
-        elif isinstance(item, ops.For):
-            self.count(item)
-        elif isinstance(item, (ops.Loop, ops.Scope)):
-            self.region(item)
-        elif isinstance(item, ops.Exit):
-            self.exit(item)
+        elif type(item) in EMITTERS:
+            self.write(item)
         else:
             raise UnsupportedError(f"the simulator does not know the operation {type(item).__name__}",
                                    locs=(item.loc,))
@@ -266,6 +251,7 @@ class Emitter(Writer):
         self.masks.pop()
         self.mask = before
 
+    @emits(ops.If)
     def branch(self, op: ops.If) -> None:
         for guard in self.guards.get(id(op), ()):
             emit_skipped(self, op, guard)
@@ -289,6 +275,7 @@ class Emitter(Writer):
                 with self.indented():
                     self.under(mask, op, block)
 
+    @emits(ops.For)
     def count(self, op: ops.For) -> None:
         iv, start, stop, step = self.name(op.iv), self.operand(op.start), self.operand(op.stop), self.step(op)
         live, passes = self._live(op), self.fresh("n")
@@ -328,12 +315,15 @@ class Emitter(Writer):
     def step(self, op: ops.For) -> str:
         return str(op.step) if isinstance(op.step, int) else self.operand(op.step)
 
-    def region(self, op: ops.Loop | ops.Scope) -> None:
+    @emits(ops.Scope)
+    def scope_(self, op: ops.Scope) -> None:
         live = self._live(op)
-        if isinstance(op, ops.Scope):
-            self.under(live, op, op.body)
-            self._after(live)
-            return
+        self.under(live, op, op.body)
+        self._after(live)
+
+    @emits(ops.Loop)
+    def endless(self, op: ops.Loop) -> None:
+        live = self._live(op)
         passes = self.fresh("n")
         self.line(f"{passes} = 0")
         self.line("while True:")
@@ -363,6 +353,7 @@ class Emitter(Writer):
         self.under(mask, op, op.body)
         self.line(f"if {live} is False: break")
 
+    @emits(ops.Exit)
     def exit(self, op: ops.Exit) -> None:
         """The lanes of the mask leave ``op.target``."""
         gone = self.fresh("m")
@@ -383,3 +374,8 @@ def _walk(item: Item) -> Iterable[ops.Op]:
     yield item
     for block in item.blocks():
         yield from block.walk()
+
+
+HANDLED: frozenset[type] = frozenset({*EMITTERS, *AWAITED})
+"""Every op class that the simulator runs."""
+ops.need_all("the simulator", HANDLED)

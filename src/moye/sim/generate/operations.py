@@ -7,14 +7,11 @@ What a plan does is in plans.py, gemm.py and atomics.py.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 from moye.errors import UnsupportedError
 from moye.ir import ops
-from moye.ir.nodes import Block, Extent, Literal, Operand, Ref, TileRef, Value
+from moye.ir.nodes import Extent, Literal, Operand, Ref, TileRef, Value
 from moye.sim.flow.uniformity import SCALAR
-from moye.sim.generate.writer import Writer
+from moye.sim.generate.writer import Writer, emits
 from moye.sim.operations.atomics import AtomicSite
 from moye.sim.operations.bounds import BoundsSite
 from moye.sim.operations.bulk import BulkSite
@@ -44,29 +41,39 @@ def ref_of(w: Writer, ref: Ref | TileRef) -> str:
     return w.operand(ref.offset) if base is None else f"({w.operand(ref.offset)}, {w.operand(base)})"
 
 
-def _pure(operand: Operand | None, w: Writer) -> str:
+def _optional(w: Writer, operand: Operand | None) -> str:
     return "None" if operand is None else w.operand(operand)
 
 
+@emits(ops.Load)
 def emit_load(w: Writer, op: ops.Load) -> None:
     w.line(f"{w.name(op.result)} = P[{w.site(LoadSite(op))}]({ref_of(w, op.ref)}, {w.mask})")
 
 
+@emits(ops.Store)
 def emit_store(w: Writer, op: ops.Store) -> None:
     w.line(f"P[{w.site(StoreSite(op))}]({ref_of(w, op.ref)}, {w.operand(op.value)}, {w.mask})")
 
 
+@emits(ops.Atomic)
 def emit_atomic(w: Writer, op: ops.Atomic) -> None:
     w.line(f"{w.name(op.result)} = P[{w.site(AtomicSite(op))}]({ref_of(w, op.ref)}, {w.operand(op.value)}, "
-           f"{_pure(op.compare, w)}, {w.mask})")
+           f"{_optional(w, op.compare)}, {w.mask})")
 
 
+@emits(ops.Fence)
 def emit_fence(w: Writer, op: ops.Fence) -> None:
     """Simulated memory is sequentially consistent; what a fence orders is judged by the checkers."""
     if w.check:
         w.line(f"B.watch.fence({w.op(op)}, {w.mask})")
 
 
+@emits(ops.NanoSleep)
+def emit_nano_sleep(w: Writer, op: ops.NanoSleep) -> None:
+    """Nothing: simulated threads have no clock, and no order of theirs depends on time."""
+
+
+@emits(ops.Alloc)
 def emit_alloc(w: Writer, op: ops.Alloc) -> None:
     """A register fragment begins as poison; shared memory is poisoned when its blocks start."""
     if op.buffer.space.value == "rmem":
@@ -75,6 +82,7 @@ def emit_alloc(w: Writer, op: ops.Alloc) -> None:
         w.line(f"B.watch.checker.allocate({w.op(op)}, B.lanes({w.mask}))")
 
 
+@emits(ops.Copy)
 def emit_copy(w: Writer, op: ops.Copy) -> None:
     pred = "None"
     if isinstance(op.pred, TileRef):
@@ -86,22 +94,25 @@ def emit_copy(w: Writer, op: ops.Copy) -> None:
            f"{dynamic(w, op.src.strides)}, {dynamic(w, op.extents, uniform=op)}, {pred}, {w.mask})")
 
 
+@emits(ops.Gemm)
 def emit_gemm(w: Writer, op: ops.Gemm) -> None:
     w.line(f"P[{w.site(gemm_site(op))}]({w.mask})")
 
 
-def emit_map(w: Writer, op: ops.Map, body: Block) -> None:
+@emits(ops.Map)
+def emit_map(w: Writer, op: ops.Map) -> None:
     site = w.site(MapSite(op))
     inputs = [w.name(value) for value in op.inputs]
     if inputs:
         offsets = _tuple([ref_of(w, ref) for ref in op.sources])
         w.line(f"{', '.join(inputs)}, = P[{site}].read({offsets}, {w.mask})")
-    w.block(body)  # type: ignore[attr-defined]
+    w.block(op.body)  # type: ignore[attr-defined]
     value = w.operand(op.value)
     w.line(f"P[{site}].write({ref_of(w, op.dst)}, {value}, {w.mask})")
 
 
-def emit_bounds(w: Writer, op: ops.Bounds, body: Block) -> None:
+@emits(ops.Bounds)
+def emit_bounds(w: Writer, op: ops.Bounds) -> None:
     """The place of the element is worked out only where a check fails."""
     if not w.check:
         return
@@ -114,7 +125,7 @@ def emit_bounds(w: Writer, op: ops.Bounds, body: Block) -> None:
     w.line(f"{bad} = P[{site}]({checks}, {points}, {pred}, {w.mask})")
     w.line(f"if {bad} is not None:")
     with w.indented():
-        w.block(body)  # type: ignore[attr-defined]
+        w.block(op.body)  # type: ignore[attr-defined]
         place = _tuple([_tuple([w.operand(index.offset), dynamic(w, index.strides)]) for index in op.place])
         shape = _tuple([_extent(w, extent) for extent in op.shape])
         there = "None" if op.buffer.base is None else w.operand(op.buffer.base)
@@ -125,16 +136,19 @@ def _extent(w: Writer, extent: Extent) -> str:
     return str(extent) if isinstance(extent, int) else w.operand(extent)
 
 
+@emits(ops.Reduce)
 def emit_reduce(w: Writer, op: ops.Reduce) -> None:
     w.line(f"{w.name(op.result)} = P[{w.site(ReduceSite(op))}]({ref_of(w, op.src)}, {w.mask})")
 
 
+@emits(ops.CpAsyncCommit)
 def emit_commit(w: Writer, op: ops.CpAsyncCommit) -> None:
     w.line(f"B.copies.commit({w.mask})")
     if w.check:
         w.line(f"B.watch.checker.commit({w.op(op)}, B.lanes({w.mask}))")
 
 
+@emits(ops.CpAsyncWait)
 def emit_wait(w: Writer, op: ops.CpAsyncWait) -> None:
     if w.check:
         w.line(f"B.watch.waiting({w.op(op)}, B.copies)")
@@ -144,19 +158,23 @@ def emit_wait(w: Writer, op: ops.CpAsyncWait) -> None:
         w.line(f"B.watch.waited({w.op(op)}, B.lanes({w.mask}), {{{trips}}})")
 
 
+@emits(ops.Shuffle)
 def emit_shuffle(w: Writer, op: ops.Shuffle) -> None:
     w.line(f"{w.name(op.result)} = shuffle(B, {w.op(op)}, {w.operand(op.value)}, {w.operand(op.lane)}, {w.mask})")
 
 
+@emits(ops.Vote)
 def emit_vote(w: Writer, op: ops.Vote) -> None:
     w.line(f"{w.name(op.result)} = vote(B, {w.op(op)}, {w.operand(op.pred)}, {w.mask})")
 
 
+@emits(ops.Print)
 def emit_print(w: Writer, op: ops.Print) -> None:
     values = _tuple([w.operand(part) for part in op.parts if not isinstance(part, str)])
     w.line(f"say({w.op(op)}, {values}, {w.mask}, B)")
 
 
+@emits(ops.Assert)
 def emit_assert(w: Writer, op: ops.Assert) -> None:
     if not w.check:
         return
@@ -167,6 +185,7 @@ def emit_assert(w: Writer, op: ops.Assert) -> None:
         w.line(f"B.watch.assertion({w.op(op)}, {cond}, {w.mask})")
 
 
+@emits(ops.Inspect)
 def emit_inspect(w: Writer, op: ops.Inspect) -> None:
     places = [_tuple([ref_of(w, ref), dynamic(w, ref.strides), dynamic(w, extents, uniform=op)])
               for _, ref, extents in op.tensors]
@@ -177,24 +196,24 @@ def emit_inspect(w: Writer, op: ops.Inspect) -> None:
 # --- the ops of sm_90 as Python source -------------------------------------------------------------------------------
 
 
-def _optional(w: Writer, operand: Operand | None) -> str:
-    return "None" if operand is None else w.operand(operand)
-
-
+@emits(ops.MbarrierInit)
 def emit_init(w: Writer, op: ops.MbarrierInit) -> None:
     w.line(f"B.mbarriers.init({w.op(op)}, {w.operand(op.ref.offset)}, {w.operand(op.count)}, {w.mask})")
 
 
+@emits(ops.MbarrierArrive)
 def emit_arrive(w: Writer, op: ops.MbarrierArrive) -> None:
     w.line(f"B.mbarriers.arrive({w.op(op)}, {w.operand(op.ref.offset)}, {_optional(w, op.bytes)}, "
            f"{_optional(w, op.rank)}, {w.mask})")
 
 
+@emits(ops.ProxyFence)
 def emit_proxy_fence(w: Writer, op: ops.ProxyFence) -> None:
     if w.check:
         w.line(f"B.watch.proxy_fence({w.op(op)}, B.lanes({w.mask}))")
 
 
+@emits(ops.TmaCopy)
 def emit_tma(w: Writer, op: ops.TmaCopy) -> None:
     offset = "None" if op.smem is None else w.operand(op.smem.offset)
     barrier = "None" if op.barrier is None else w.operand(op.barrier.offset)
@@ -202,6 +221,7 @@ def emit_tma(w: Writer, op: ops.TmaCopy) -> None:
     w.line(f"P[{w.site(TmaSite(op))}]({offset}, ({first}), {barrier}, {_optional(w, op.multicast)}, {w.mask})")
 
 
+@emits(ops.BulkCopy)
 def emit_bulk_copy(w: Writer, op: ops.BulkCopy) -> None:
     dst, barrier = ("None" if ref is None else w.operand(ref.offset) for ref in (op.dst, op.barrier))
     column = _optional(w, None if op.dst is None else op.dst.buffer.base)
@@ -209,61 +229,62 @@ def emit_bulk_copy(w: Writer, op: ops.BulkCopy) -> None:
            f"{_optional(w, op.multicast)}, {w.mask})")
 
 
+@emits(ops.BulkCommit)
 def emit_bulk_commit(w: Writer, op: ops.BulkCommit) -> None:
     w.line(f"B.tensor_copies.commit({w.mask})")
 
 
+@emits(ops.BulkWait)
 def emit_bulk_wait(w: Writer, op: ops.BulkWait) -> None:
     w.line(f"B.tensor_copies.wait({w.op(op)}, {w.mask})")
 
 
+@emits(ops.Wgmma)
 def emit_wgmma(w: Writer, op: ops.Wgmma) -> None:
     w.line(f"P[{w.site(WgmmaSite(op))}]({w.operand(op.a.offset)}, {w.operand(op.b.offset)}, "
            f"{w.operand(op.accumulate)}, {w.mask})")
 
 
+@emits(ops.WgmmaFence)
 def emit_wgmma_fence(w: Writer, op: ops.WgmmaFence) -> None:
     if w.check:
         w.line(f"B.watch.wgmma.fence(B.lanes({w.mask}))")
 
 
+@emits(ops.WgmmaCommit)
 def emit_wgmma_commit(w: Writer, op: ops.WgmmaCommit) -> None:
     w.line(f"B.products.commit({w.op(op)}, {w.mask})")
 
 
+@emits(ops.WgmmaWait)
 def emit_wgmma_wait(w: Writer, op: ops.WgmmaWait) -> None:
     w.line(f"B.products.wait({w.op(op)}, {w.mask})")
 
 
+@emits(ops.Elect)
 def emit_elect(w: Writer, op: ops.Elect) -> None:
     w.line(f"{w.name(op.result)} = elect(B, {w.mask})")
 
 
+@emits(ops.MapShared)
 def emit_map_shared(w: Writer, op: ops.MapShared) -> None:
     """Which of the batch's blocks has the rank stands for the address there."""
     w.line(f"{w.name(op.result)} = B.cluster.mapped({w.op(op)}, {w.operand(op.rank)}, {w.mask})")
 
 
+@emits(ops.ClusterArrive)
 def emit_cluster_arrive(w: Writer, op: ops.ClusterArrive) -> None:
     w.line(f"B.cluster.arrive({w.op(op)}, {w.mask})")
 
 
+@emits(ops.SetMaxRegisters)
 def emit_registers(w: Writer, op: ops.SetMaxRegisters) -> None:
     if w.check:
         w.line(f"B.budgets.change({w.op(op)}, {w.mask})")
 
 
+@emits(ops.GridDependency)
 def emit_dependency(w: Writer, op: ops.GridDependency) -> None:
     """The order of launches changes no value of one launch."""
     if w.check and op.kind == "wait":
         w.line(f"B.watch.waited_for_launches(B.lanes({w.mask}))")
-
-
-TABLE: dict[type, Callable[[Any, Any], None]] = {
-    ops.MbarrierInit: emit_init, ops.MbarrierArrive: emit_arrive, ops.ProxyFence: emit_proxy_fence,
-    ops.TmaCopy: emit_tma, ops.BulkCopy: emit_bulk_copy, ops.BulkCommit: emit_bulk_commit,
-    ops.BulkWait: emit_bulk_wait, ops.Wgmma: emit_wgmma, ops.WgmmaFence: emit_wgmma_fence,
-    ops.WgmmaCommit: emit_wgmma_commit, ops.WgmmaWait: emit_wgmma_wait, ops.Elect: emit_elect,
-    ops.MapShared: emit_map_shared, ops.SetMaxRegisters: emit_registers, ops.GridDependency: emit_dependency,
-    ops.ClusterArrive: emit_cluster_arrive,
-}

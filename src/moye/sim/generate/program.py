@@ -116,7 +116,5 @@ def _slots(func: Func, segments: list[Segment], levels: Levels) -> dict[str, Slo
 def _defined(op: ops.Op) -> list[Value | Var]:
     if isinstance(op, ops.Declare):
         return [op.var]
-    if isinstance(op, ops.For):
-        return [op.iv]
-    result = getattr(op, "result", None)
-    return [result] if isinstance(result, Value) else []
+    result = op.defines()
+    return [*op.given(), *([] if result is None else [result])]

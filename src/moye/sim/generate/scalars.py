@@ -5,7 +5,7 @@ In: a Writer and an op.  Out: one or two lines.
     v12 = v3 + 4                # uniform, and its facts exclude overflow
     v13 = np.multiply(v12, v7)  # an array
 
-Which function a kind is stands in semantics.py.
+Which function a kind is stands in values/scalars.py.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from moye.ir import fold, ops
 from moye.ir.constants import kept, limits, loses
 from moye.ir.nodes import Operand, Value
 from moye.sim.flow.uniformity import SCALAR
-from moye.sim.generate.writer import Writer
+from moye.sim.generate.writer import Writer, emits
 from moye.sim.values import scalars
 
 _INFIX = {"add": "+", "sub": "-", "mul": "*", "and": "&", "or": "|", "xor": "^", "lt": "<", "le": "<=", "gt": ">",
@@ -24,6 +24,7 @@ _INFIX = {"add": "+", "sub": "-", "mul": "*", "and": "&", "or": "|", "xor": "^",
 _GROWS = ("add", "sub", "mul", "shl", "floordiv")
 
 
+@emits(ops.Binary)
 def emit_binary(w: Writer, op: ops.Binary) -> None:
     dtype = op.a.dtype
     a, b, result = w.operand(op.a), w.operand(op.b), w.name(op.result)
@@ -129,6 +130,7 @@ def counter_may_wrap(op: ops.For) -> bool:
     return upper is None or upper - 1 + most > high if op.up else lower is None or lower + 1 - most < low
 
 
+@emits(ops.Unary)
 def emit_unary(w: Writer, op: ops.Unary) -> None:
     a, result, dtype = w.operand(op.a), w.name(op.result), op.result.dtype
     function = w.constant(scalars.unary(op.kind), "F")
@@ -144,6 +146,7 @@ def emit_unary(w: Writer, op: ops.Unary) -> None:
         w.line(f"{result} = to_scalar({function}({w.dtype(op.a.dtype)}.type({a})), {w.moye_dtype(dtype)})")
 
 
+@emits(ops.Select)
 def emit_select(w: Writer, op: ops.Select) -> None:
     cond, a, b, result = w.operand(op.cond), w.operand(op.a), w.operand(op.b), w.name(op.result)
     if w.level(op.cond) == SCALAR:
@@ -153,6 +156,7 @@ def emit_select(w: Writer, op: ops.Select) -> None:
         w.line(f"{result} = choose({cond}, {a}, {b}, {w.dtype(op.result.dtype)})")
 
 
+@emits(ops.Cast)
 def emit_cast(w: Writer, op: ops.Cast) -> None:
     a, result, source, target = w.operand(op.a), w.name(op.result), op.a.dtype, op.result.dtype
     fits = source.is_integer and target.is_integer and limits(target)[0] <= limits(source)[0] \
@@ -176,6 +180,7 @@ def _loses(op: ops.Cast) -> bool:
     return lower is None or upper is None or lower < low or upper > high
 
 
+@emits(ops.Special)
 def emit_special(w: Writer, op: ops.Special) -> None:
     text = "B.launch.tick()" if op.kind in ("clock", "globaltimer") else f"B.specials[{op.kind!r}]"
     if op.result.dtype is not dt.int32:
@@ -183,6 +188,7 @@ def emit_special(w: Writer, op: ops.Special) -> None:
     w.line(f"{w.name(op.result)} = {text}")
 
 
+@emits(ops.Declare)
 def emit_declare(w: Writer, op: ops.Declare) -> None:
     level = w.levels.of_var(op.var)
     if op.init is not None:
@@ -200,10 +206,12 @@ def _poison(op: ops.Declare, level: int) -> object:
     return value if level == SCALAR else wide(value, numpy_dtype(op.var.dtype))
 
 
+@emits(ops.Read)
 def emit_read(w: Writer, op: ops.Read) -> None:
     w.line(f"{w.name(op.result)} = {w.name(op.var)}")
 
 
+@emits(ops.Assign)
 def emit_assign(w: Writer, op: ops.Assign) -> None:
     """All sources first, then all variables; lanes outside the mask keep what they have."""
     names = [w.name(var) for var, _ in op.pairs]

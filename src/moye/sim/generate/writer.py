@@ -9,9 +9,9 @@ Generated functions are ``s3(B, E, M)``: batch, values of the group, mask; they 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -31,6 +31,29 @@ GLOBALS: dict[str, Any] = {
     "cast": scalars.cast, "bitcast": scalars.bitcast, "wrap": scalars.wrap, "to_scalar": scalars.to_scalar,
     "shuffle": shuffle, "vote": vote, "elect": elect, "say": say,
 }
+
+
+O = TypeVar("O", bound=ops.Op)  # noqa: E741
+EMITTERS: dict[type[ops.Op], Callable[[Any, Any], None]] = {}
+"""What writes the source of an op."""
+AWAITED: dict[type[ops.Op], Callable[[Any, Any], str]] = {}
+"""Of an op that lanes wait at, and that does nothing itself: the expression of what they wait for."""
+
+
+def emits(kind: type[O]) -> Callable[[Callable[[Any, O], None]], Callable[[Any, O], None]]:
+    """The function that writes ops of this class, from a Writer and the op."""
+    def note(function: Callable[[Any, O], None]) -> Callable[[Any, O], None]:
+        EMITTERS[kind] = function
+        return function
+    return note
+
+
+def awaits(kind: type[O], *more: type[ops.Op]) -> Callable[[Callable[[Any, O], str]], Callable[[Any, O], str]]:
+    """The function that writes what lanes at ops of these classes wait for, from a Writer and the op."""
+    def note(function: Callable[[Any, O], str]) -> Callable[[Any, O], str]:
+        AWAITED.update(dict.fromkeys((kind, *more), function))
+        return function
+    return note
 
 
 class Writer:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from moye.ir import ops
+from moye.ir.traits import Trait
 from moye.sim.findings.deadlock import Deadlock
 from moye.sim.findings.finding import Finding
 from moye.sim.findings.wording import at, crowd, several
@@ -25,8 +26,6 @@ from moye.sim.values.masks import lanes_of
 from moye.sim.values.memory import Array
 
 _LAST_BARRIER = 15
-_TOGETHER = (ops.SyncWarp, ops.Shuffle, ops.Vote, ops.Elect, ops.WgmmaFence)
-
 
 @dataclass(slots=True)
 class Waiting:
@@ -81,7 +80,7 @@ class Barriers:
         """Let go whoever need not wait any longer: after an arrival, and after threads have exited."""
         self._block_barrier()
         for entry in list(self.waiting):
-            if isinstance(entry.op, _TOGETHER):
+            if Trait.MEETS_WARP in entry.op.traits:
                 self._warp(entry)
             elif isinstance(entry.op, ops.MbarrierWait):
                 self._phase(entry.op, entry)

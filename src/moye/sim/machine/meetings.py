@@ -13,8 +13,9 @@ from typing import Protocol
 
 import numpy as np
 
-from moye.atoms.hardware import WARP
+from moye.hardware import WARP
 from moye.ir import ops
+from moye.ir.traits import Trait
 from moye.sim.findings.codes import hint
 from moye.sim.findings.finding import Finding
 from moye.sim.findings.wording import at, bracketed, crowd, several
@@ -191,8 +192,8 @@ class Meetings:
 
     def warp(self, op: ops.Op, lanes: Array) -> None:
         """C6: these lanes meet at a warp operation, without some that have gone past it."""
-        if self.batch.watch is None or isinstance(op, ops.WgmmaFence):
-            return                                      # E6 is told of the product that follows
+        if self.batch.watch is None or Trait.MEETS not in op.traits:
+            return                                      # of a fence of wgmma E6 is told of the product that follows
         named, size = named_by(op, self.batch.threads)[:, None], self.batch.threads
         if not isinstance(op, ops.Shuffle) and (outside := lanes & ~named).any():
             block = int(np.argmax(outside.any(axis=0)))

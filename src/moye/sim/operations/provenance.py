@@ -20,6 +20,7 @@ import numpy as np
 from moye.dtypes import Space
 from moye.ir import ops
 from moye.ir.nodes import Buffer, Operand, Value
+from moye.ir.traits import Trait
 from moye.sim.findings.finding import coordinate_of
 from moye.sim.operations.access import GlobalEnd, RegisterEnd
 from moye.sim.operations.batch_state import BatchState
@@ -210,7 +211,7 @@ class Trace:
         if isinstance(op, ops.Load):
             found = self._loads.get(id(op))
             return ([found], True) if found is not None else ([], False)
-        if not isinstance(op, (ops.Cast, ops.Unary, ops.Binary, ops.Select)):
+        if Trait.ARITHMETIC not in op.traits:
             return [], False
         places: list[Place] = []
         plain = isinstance(op, ops.Cast)

@@ -15,11 +15,11 @@ from typing import Literal as OneOf
 
 from moye.dtypes import Space
 from moye.ir import ops
+from moye.ir.traits import Trait
 
 Kind = OneOf["cp.async", "tma", "tma store", "tma send", "commit", "arrive", "wait", "barrier", "copy", "load", "read",
              "write", "mma", "store", "use"]
 Family = OneOf["cp.async", "bulk", "wgmma"]
-MEMORY = (ops.Copy, ops.Load, ops.Store, ops.Map, ops.Atomic, ops.Reduce)
 _KINDS: dict[type, Kind] = {
     ops.SyncThreads: "barrier", ops.SyncWarp: "barrier", ops.NamedBarrier: "barrier", ops.ClusterArrive: "barrier",
     ops.ClusterWait: "barrier", ops.CpAsyncWait: "wait", ops.BulkWait: "wait", ops.WgmmaWait: "wait",
@@ -39,7 +39,7 @@ def kind_of(op: ops.Op) -> Kind | None:
         return _BULK.get(op.kind)
     if isinstance(op, ops.Copy) and op.atom.asynchronous is not None:
         return "cp.async"
-    return _moved(op) if isinstance(op, MEMORY) else _KINDS.get(type(op))
+    return _moved(op) if Trait.MOVES in op.traits else _KINDS.get(type(op))
 
 
 def family_of(op: ops.Op) -> Family | None:

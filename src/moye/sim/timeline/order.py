@@ -7,7 +7,7 @@ In: a ``Tape``.  Out: ``Event``s, block by block, warp by warp, in program order
 A copy by cp.async, a store by TMA and a wgmma end at the wait that covers their group for the last of the lanes that
 issued them (PTX ISA: groups are per thread, and of each family apart; cp.async.wait_all also covers what was not
 committed).  A load into registers ends at the first statement that reads one of those registers.  A synchronous copy to
-shared memory ends where it is issued.  What completes on an mbarrier is the matter of drafts.py.
+shared memory ends where it is issued.  What completes on an mbarrier is found last, by ``land``.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from moye.atoms.hardware import WARP
+from moye.hardware import WARP
 from moye.sim.timeline.events import OWN, Event
 from moye.sim.timeline.statements import Key
 from moye.sim.timeline.tape import Mark, Note, Tape

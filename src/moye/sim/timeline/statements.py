@@ -19,16 +19,16 @@ from moye.dtypes import Space
 from moye.errors import Loc
 from moye.ir import ops
 from moye.ir.nodes import Block, Buffer, Extent, Func, Ref, TileRef, Value
+from moye.ir.traits import Trait
 from moye.sim.operations.gemm import GemmSite
 from moye.sim.operations.wgmma import WgmmaSite
-from moye.sim.timeline.kinds import MEMORY, Family, Kind, family_of, goes_on, is_noted_later, kind_of, pending_of
+from moye.sim.timeline.kinds import Family, Kind, family_of, goes_on, is_noted_later, kind_of, pending_of
 from moye.sim.values.addressing import Addresser, register_rows
 from moye.sim.values.memory import Array
 
 Key = tuple[str, int, int]
 Keys = frozenset[Key]
 NONE: Keys = frozenset()
-_MBARRIERS = (ops.MbarrierInit, ops.MbarrierArrive, ops.MbarrierWait)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,8 @@ class Statements:
         self._known: dict[int, Statement] = {}
         self._followed = _followed_buffers(func)
         self._tainted = _tainted(func)
-        self.mbarriers = {op.ref.buffer.id for op in func.body.walk() if isinstance(op, _MBARRIERS)}
+        self.mbarriers = {ref.buffer.id for op in func.body.walk() if Trait.MBARRIER in op.traits
+                          for ref, _ in op.refs()}
         """Shared tensors whose elements are mbarriers: each is a stage of its own."""
         self._block(func.body, ())
 
@@ -178,7 +179,7 @@ def _rows(op: ops.Op) -> Iterator[tuple[Ref | TileRef, bool, Array]]:
         if not products.shared_a:
             yield op.a, False, products.a_rows
         yield from ((op.d, False, products.d), (op.d, True, products.d))
-    elif isinstance(op, MEMORY):
+    elif Trait.MOVES in op.traits:
         extents, width = space_of(op)
         for ref, written in op.refs():
             if ref.buffer.space is Space.REGISTER and isinstance(op, ops.Copy) and op.registers:

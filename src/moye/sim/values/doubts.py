@@ -18,13 +18,13 @@ from moye.dtypes import Space
 from moye.errors import Loc
 from moye.ir import ops
 from moye.ir.nodes import Block, Func, Operand, Value
+from moye.ir.traits import Trait
 from moye.sim.findings.finding import Finding, Reporter
 from moye.sim.findings.wording import at
 from moye.sim.values.masks import Mask, lanes_of
 from moye.sim.values.memory import Array
 
-PURE = (ops.Binary, ops.Unary, ops.Cast)
-_SILENT = (ops.Print, ops.Inspect, ops.Map, ops.Bounds)
+_NO_USE = {Trait.ARITHMETIC, Trait.VARIABLE, Trait.SHOWS, Trait.POINTWISE}
 
 
 @dataclass(slots=True)
@@ -47,8 +47,9 @@ def flows(func: Func) -> Flows:
         for op in walked:
             begins = isinstance(op, ops.Shuffle) or (isinstance(op, ops.Load) and
                                                      op.ref.buffer.space is Space.REGISTER)
-            if begins or (isinstance(op, (*PURE, ops.Select)) and found.among(list(op.operands()))):
-                found.values.add(op.result.id)          # type: ignore[attr-defined]
+            result = op.defines()
+            if result is not None and (begins or (Trait.ARITHMETIC in op.traits and found.among(list(op.operands())))):
+                found.values.add(result.id)
             elif isinstance(op, ops.Declare) and op.init is not None and found.among([op.init]):
                 found.variables.add(op.var.id)
             elif isinstance(op, ops.Assign):
@@ -61,7 +62,7 @@ def flows(func: Func) -> Flows:
 def _outside_maps(block: Block) -> Iterator[ops.Op]:
     for op in block:
         yield op
-        for inner in () if isinstance(op, (ops.Map, ops.Bounds)) else op.blocks():
+        for inner in () if Trait.POINTWISE in op.traits else op.blocks():
             yield from _outside_maps(inner)
 
 
@@ -69,7 +70,7 @@ def users(found: Flows, op: ops.Op) -> tuple[int, ...]:
     """The scalars in doubt that an op uses, so that somebody else sees them."""
     if isinstance(op, ops.Map):
         return found.among([operand for inner in op.body.walk() for operand in inner.operands()] + [op.value])
-    if isinstance(op, (*PURE, ops.Select, ops.Declare, ops.Assign, ops.Read, *_SILENT)):
+    if not op.traits.isdisjoint(_NO_USE):
         return ()
     if isinstance(op, ops.Shuffle):
         return found.among([op.lane])
@@ -86,8 +87,9 @@ def follow(found: Flows, op: ops.Op, text: Callable[[Operand], str], mask: str) 
     if isinstance(op, ops.Binary) and op.kind in ("land", "lor") and op.result.id in found.values:
         return (f"B.doubts.decide('v{op.result.id}', ({_name(op.a)}, {_name(op.b)}), ({text(op.a)}, {text(op.b)}), "
                 f"{op.kind == 'lor'}, {mask})")
-    if isinstance(op, PURE) and op.result.id in found.values:
-        return f"B.doubts.flow('v{op.result.id}', ({_names(op.operands())}), {mask})"
+    result = op.defines()
+    if result is not None and Trait.ARITHMETIC in op.traits and result.id in found.values:
+        return f"B.doubts.flow('v{result.id}', ({_names(op.operands())}), {mask})"
     if isinstance(op, ops.Read) and op.result.id in found.values:
         return f"B.doubts.flow('v{op.result.id}', ('x{op.var.id}',), {mask})"
     if isinstance(op, ops.Declare) and op.var.id in found.variables:

@@ -6,7 +6,7 @@ same for every lane).  Integers wrap; floor division and modulo floor; floats co
 >>> BINARY["floordiv"](np.int32([-7]), 2)
 array([-4], dtype=int32)
 
-``emit_scalar.py`` writes the common ones inline; nothing here knows masks, memory or control flow.
+``generate/scalars.py`` writes the common ones inline; nothing here knows masks, memory or control flow.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 import moye as mo
-from ir.interpreter import Fault, run
+from ir_interpreter import Fault, run
 from moye.ir.nodes import Func
 
 __all__ = ["Fault", "agree", "run", "trace", "traced"]

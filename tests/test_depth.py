@@ -20,6 +20,7 @@ SOURCES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("where", "count"), [("store", 2000), ("assume", 2000), ("condition", 2000),
                                               ("statements", 3000), ("index", 3000), ("floats", 1200)])
 def test_long_code(where, count):

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from ir.conversions import converted
+from exact_conversions import converted
 from moye.dtypes import DType, Kind, Space
 from moye.ir import ops
 from moye.ir.nodes import Block, Buffer, Func, Literal, Operand, Ref, ScalarParam, TensorParam, TileRef, Value

@@ -1,0 +1,425 @@
+"""What must hold of a single op: one rule per class, a sentence if it is broken.
+
+In: an op.  Out: the sentence, None where all is well.
+
+>>> broken(ops.SetMaxRegisters(kind="inc", count=20))
+'20 registers: no multiple of 8 from 24 to 256'
+
+What depends on where an op stands is in ``verify.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+from typing import Literal as OneOf
+
+from moye.atoms.bulk import ADDED, PART
+from moye.dtypes import DType, Kind, Space, bool_, uint16, uint32, uint64
+from moye.hardware import MOST_THREADS, WARP
+from moye.ir import ops
+from moye.ir.nodes import Literal, Operand, Ref, TileRef, Value
+
+O = TypeVar("O", bound=ops.Op)  # noqa: E741
+RULES: dict[type[ops.Op], Callable[[Any], str | None]] = {}
+_CHOICES: dict[type[ops.Op], list[tuple[str, tuple[object, ...]]]] = {}
+"""By class its fields that hold one of a few words, and these words."""
+_NAMES = {Space.SHARED: "shared memory", Space.CLUSTER: "shared memory of the cluster"}
+
+
+def verifies(kind: type[O]) -> Callable[[Callable[[Any], str | None]], Callable[[Any], str | None]]:
+    """The rule of ops of this class."""
+    def note(rule: Callable[[Any], str | None]) -> Callable[[Any], str | None]:
+        RULES[kind] = rule
+        return rule
+    return note
+
+
+def broken(op: ops.Op) -> str | None:
+    """What is wrong with an op, wherever it stands."""
+    for name, words in _choices(type(op)):
+        if getattr(op, name) not in words:
+            return f"unknown {name} {getattr(op, name)!r}"
+    rule = RULES.get(type(op))
+    return "the verifier has no rule for it" if rule is None else rule(op)
+
+
+def _choices(kind: type[ops.Op]) -> list[tuple[str, tuple[object, ...]]]:
+    found = _CHOICES.get(kind)
+    if found is None:
+        found = _CHOICES[kind] = []
+        for name, hint in get_type_hints(kind).items():
+            words = [get_args(each) for each in (hint, *get_args(hint)) if get_origin(each) is OneOf]
+            if words:
+                found.append((name, (*words[0], *((None,) if type(None) in get_args(hint) else ()))))
+    return found
+
+
+@verifies(ops.SyncThreads)
+@verifies(ops.Fence)
+@verifies(ops.CpAsyncCommit)
+@verifies(ops.BulkCommit)
+@verifies(ops.ProxyFence)
+@verifies(ops.WgmmaFence)
+@verifies(ops.WgmmaCommit)
+@verifies(ops.ClusterArrive)
+@verifies(ops.ClusterWait)
+@verifies(ops.GridDependency)
+@verifies(ops.Inspect)
+@verifies(ops.Loop)
+@verifies(ops.Scope)
+def _anything(_: ops.Op) -> str | None:
+    """Nothing can be wrong with it but its words."""
+    return None
+
+
+# --- scalars, accesses, tiles, control flow --------------------------------------------------------------------------
+
+
+@verifies(ops.Declare)
+def _declare(op: ops.Declare) -> str | None:
+    fits = op.init is None or op.init.dtype == op.var.dtype
+    return None if fits else f"{op.var} is {op.var.dtype}, not {op.init.dtype}"     # type: ignore[union-attr]
+
+
+@verifies(ops.Read)
+def _read(op: ops.Read) -> str | None:
+    return None if op.result.dtype == op.var.dtype else f"{op.var} is {op.var.dtype}, not {op.result.dtype}"
+
+
+@verifies(ops.Assign)
+def _assign(op: ops.Assign) -> str | None:
+    return next((f"{var} is {var.dtype}, not {source.dtype}" for var, source in op.pairs if var.dtype != source.dtype),
+                None)
+
+
+@verifies(ops.Exit)
+def _exit(op: ops.Exit) -> str | None:
+    if op.kind == "return":
+        return None
+    wrong = op.target is None or isinstance(op.target, ops.Scope) != (op.kind == "leave")
+    return f"{op.kind} of a {type(op.target).__name__}" if wrong else None
+
+
+@verifies(ops.Alloc)
+def _alloc(op: ops.Alloc) -> str | None:
+    return f"{op.buffer} has no static size" if op.buffer.elements is None else None
+
+
+@verifies(ops.Map)
+def _map(op: ops.Map) -> str | None:
+    if len(op.sources) != len(op.inputs):
+        return f"{len(op.sources)} sources but {len(op.inputs)} inputs"
+    for ref in (*op.sources, op.dst):
+        if len(ref.strides) != len(op.extents):
+            return f"{len(ref.strides)} strides over {len(op.extents)} extents"
+    return None if op.value.dtype == op.dst.dtype else f"stores {op.value.dtype} into {op.dst.dtype}"
+
+
+@verifies(ops.Bounds)
+def _bounds(op: ops.Bounds) -> str | None:
+    return next((f"{len(check.strides)} strides over {len(op.points)} points" for check in (*op.checks, *op.place)
+                 if check.strides and len(check.strides) != len(op.points)), None)
+
+
+@verifies(ops.Reduce)
+def _reduce(op: ops.Reduce) -> str | None:
+    if op.kind not in ("add", "mul", "min", "max", "and", "or", "xor"):
+        return f"unknown kind {op.kind!r}"
+    return None if op.result.dtype == op.src.dtype else f"reduces {op.src.dtype} to {op.result.dtype}"
+
+
+@verifies(ops.Atomic)
+def _atomic(op: ops.Atomic) -> str | None:
+    if op.kind not in ops.ATOMICS:
+        return f"unknown kind {op.kind!r}"
+    if (op.compare is not None) != (op.kind == "cas"):
+        return "cas compares, nothing else"
+    return next((f"{x.dtype} for an element of {op.ref.dtype}" for x in (op.value, op.compare, op.result)
+                 if x is not None and x.dtype != op.ref.dtype), None)
+
+
+@verifies(ops.SyncWarp)
+def _lanes(op: ops.SyncWarp | ops.Shuffle | ops.Vote) -> str | None:
+    return None if 0 < op.mask < 1 << 32 else f"the lanes {op.mask:#x}"
+
+
+@verifies(ops.Shuffle)
+def _shuffle(op: ops.Shuffle) -> str | None:
+    if op.result.dtype != op.value.dtype:
+        return f"a shuffle of {op.value.dtype} gives {op.result.dtype}"
+    return _lanes(op) if op.width in (1, 2, 4, 8, 16, 32) else f"segments of {op.width} lanes"
+
+
+@verifies(ops.Vote)
+def _vote(op: ops.Vote) -> str | None:
+    wanted = uint32 if op.kind == "ballot" else bool_
+    if op.pred.dtype != bool_ or op.result.dtype != wanted:
+        return f"{op.kind} of {op.pred.dtype} gives {op.result.dtype}"
+    return _lanes(op)
+
+
+@verifies(ops.Print)
+def _print(op: ops.Print) -> str | None:
+    asked, values = len(op.formats), sum(not isinstance(part, str) for part in op.parts)
+    return f"{asked} formats for {values} values" if asked not in (0, values) else None
+
+
+@verifies(ops.Binary)
+def _binary(op: ops.Binary) -> str | None:
+    if op.kind not in ops.BINARY:
+        return f"unknown kind {op.kind!r}"
+    shift = op.kind in ("shl", "shr")
+    if not shift and op.a.dtype != op.b.dtype:
+        return f"{op.kind} of {op.a.dtype} and {op.b.dtype}"
+    wanted: DType = op.result.dtype
+    if op.kind in ops.ARITHMETIC and wanted != op.a.dtype:
+        return f"{op.kind} of {op.a.dtype} gives {wanted}"
+    if op.kind not in ops.ARITHMETIC and wanted.kind is not Kind.BOOL:
+        return f"{op.kind} gives {wanted}, not bool"
+    if op.kind in ("div", "pow") and not op.a.dtype.is_float:
+        return f"{op.kind} of {op.a.dtype}"
+    return None
+
+
+@verifies(ops.Unary)
+def _unary(op: ops.Unary) -> str | None:
+    if op.kind not in ops.UNARY:
+        return f"unknown kind {op.kind!r}"
+    if op.kind in ops.MATH and not ops.dtype_of_math(op.kind, op.a.dtype):
+        return f"{op.kind} of {op.a.dtype}"
+    return None
+
+
+@verifies(ops.If)
+@verifies(ops.Select)
+@verifies(ops.Assert)
+def _cond(op: ops.If | ops.Select | ops.Assert) -> str | None:
+    return None if op.cond.dtype.kind is Kind.BOOL else f"its condition is {op.cond.dtype}, not bool"
+
+
+@verifies(ops.For)
+def _for(op: ops.For) -> str | None:
+    if isinstance(op.step, Value):
+        if op.step.dtype != op.iv.dtype:                # that it is positive was known where the loop was traced
+            return f"its step is {op.step.dtype}, and its variable {op.iv.dtype}"
+    elif op.step == 0:
+        return "its step is 0"
+    if not op.start.dtype == op.stop.dtype == op.iv.dtype:
+        return f"bounds {op.start.dtype}, {op.stop.dtype} and variable {op.iv.dtype} differ"
+    return None
+
+
+@verifies(ops.Copy)
+def _copy(op: ops.Copy) -> str | None:
+    if op.dst.dtype.bits != op.src.dtype.bits:
+        return f"copies {op.src.dtype} to {op.dst.dtype}"
+    if not len(op.dst.strides) == len(op.src.strides) == len(op.extents):
+        return "strides and extents differ in number"
+    if op.atom.matrices:
+        return _matrices(op)
+    if op.atom.bits is not None and op.atom.bits != op.width * op.dst.dtype.bits:
+        return f"moves {op.width} {op.dst.dtype} with {op.atom}"
+    if op.width * op.dst.dtype.bits > 128:
+        return f"an access of {op.width} {op.dst.dtype} is wider than 16 bytes"
+    if any(ref.lane != 1 and ref.buffer.space is not Space.REGISTER for ref in (op.dst, op.src)):
+        return "an access to memory is not contiguous"
+    if op.atom.asynchronous and (op.dst.buffer.space, op.src.buffer.space) != (Space.SHARED, Space.GLOBAL):
+        return f"{op.atom} from {op.src.buffer.space.value} to {op.dst.buffer.space.value}"
+    return None
+
+
+def _matrices(op: ops.Copy) -> str | None:
+    spaces = {op.dst.buffer.space, op.src.buffer.space}
+    if spaces != {Space.SHARED, Space.REGISTER}:
+        return f"{op.atom} from {op.src.buffer.space.value} to {op.dst.buffer.space.value}"
+    if op.width * op.dst.dtype.bits != 128 or len(op.registers) * op.dst.dtype.bits != op.atom.bits:
+        return f"{op.atom} of rows of {op.width} and {len(op.registers)} values of {op.dst.dtype}"
+    return "is predicated" if op.pred is not None else None
+
+
+@verifies(ops.Gemm)
+def _gemm(op: ops.Gemm) -> str | None:
+    if len(op.roles) != len(op.extents) or set(op.roles) - set("mnk"):
+        return f"roles {op.roles!r} for {len(op.extents)} extents"
+    for name in "abcd":
+        ref: TileRef = getattr(op, name)
+        if ref.buffer.space is not Space.REGISTER:
+            return f"operand {name} is not in registers"
+        if ref.dtype != getattr(op.mma, f"{name}_dtype"):
+            return f"operand {name} is {ref.dtype}, not {getattr(op.mma, name + '_dtype')}"
+        for stride, role in zip(ref.strides, op.roles, strict=True):
+            if stride and role not in {"a": "mk", "b": "nk", "c": "mn", "d": "mn"}[name]:
+                return f"operand {name} moves along {role}"
+    if "k" in op.roles and (op.c.buffer, op.c.offset, op.c.strides) != (op.d.buffer, op.d.offset, op.d.strides):
+        return "a sum over k must accumulate in place: d is not c"
+    return None
+
+
+@verifies(ops.Wgmma)
+def _wgmma(op: ops.Wgmma) -> str | None:
+    if len(op.roles) != len(op.extents) or set(op.roles) - set("mnk"):
+        return f"roles {op.roles!r} for {len(op.extents)} extents"
+    if op.accumulate.dtype.kind is not Kind.BOOL:
+        return f"accumulate is {op.accumulate.dtype}, not bool"
+    if (op.a_descriptor is not None) != ("a" in op.mma.shared):
+        return f"{op.mma} and the descriptor {op.a_descriptor} of a"
+    for name in "abd":
+        ref: TileRef = getattr(op, name)
+        if (ref.buffer.space is Space.SHARED) != (name in op.mma.shared):
+            return f"operand {name} is in {ref.buffer.space.value}"
+        if ref.dtype != getattr(op.mma, f"{name}_dtype"):
+            return f"operand {name} is {ref.dtype}, not {getattr(op.mma, name + '_dtype')}"
+        if len(ref.strides) != len(op.roles) or any(
+                stride and role not in {"a": "mk", "b": "nk", "d": "mn"}[name]
+                for stride, role in zip(ref.strides, op.roles, strict=True)):
+            return f"operand {name} moves by {ref.strides} along {op.roles!r}"
+    return None
+
+
+@verifies(ops.Store)
+def _store(op: ops.Store) -> str | None:
+    if op.order is not None and op.ref.buffer.space is Space.CLUSTER:
+        return f"an ordered store into {op.ref.buffer}"
+    return None if op.value.dtype == op.ref.dtype else f"stores {op.value.dtype} into {op.ref.dtype}"
+
+
+@verifies(ops.Load)
+def _load(op: ops.Load) -> str | None:
+    if op.order is not None and op.ref.buffer.space is Space.CLUSTER:
+        return f"an ordered load from {op.ref.buffer}"
+    return None if op.result.dtype == op.ref.dtype else f"loads {op.ref.dtype} as {op.result.dtype}"
+
+
+@verifies(ops.NanoSleep)
+def _nano_sleep(op: ops.NanoSleep) -> str | None:
+    return None if op.duration.dtype == uint32 else f"sleeps {op.duration.dtype}, not uint32"
+
+
+@verifies(ops.NamedBarrier)
+def _named_barrier(op: ops.NamedBarrier) -> str | None:
+    return None if op.threads % WARP == 0 and 0 < op.threads <= MOST_THREADS else f"{op.threads} threads"
+
+
+@verifies(ops.Cast)
+def _cast(op: ops.Cast) -> str | None:
+    return f"bitcast of {op.a.dtype} to {op.result.dtype}" if op.bits and op.a.dtype.bits != op.result.dtype.bits \
+        else None
+
+
+@verifies(ops.Special)
+def _special(op: ops.Special) -> str | None:
+    return None if op.kind in ops.SPECIALS else f"unknown kind {op.kind!r}"
+
+
+# --- sm_90 -----------------------------------------------------------------------------------------------------------
+
+
+def _barrier(ref: Ref, space: Space = Space.SHARED) -> str | None:
+    if ref.buffer.space is not space or ref.dtype != uint64:
+        return f"its barrier is {ref.dtype} in {ref.buffer.space.value}, not uint64 in {_NAMES[space]}"
+    return "its barrier is swizzled" if ref.swizzle is not None else None
+
+
+def _integers(**operands: Operand | None) -> str | None:
+    """The first operand that is no 32-bit integer."""
+    for name, operand in operands.items():
+        if operand is not None and (not operand.dtype.is_integer or operand.dtype.bits != 32):
+            return f"its {name} is {operand.dtype}, not a 32-bit integer"
+    return None
+
+
+@verifies(ops.MbarrierInit)
+def _init(op: ops.MbarrierInit) -> str | None:
+    return _barrier(op.ref) or _integers(count=op.count)
+
+
+@verifies(ops.MbarrierArrive)
+def _arrive(op: ops.MbarrierArrive) -> str | None:
+    if not op.arrives and (op.bytes is None or op.rank is not None):
+        return "without an arrival it expects bytes at a barrier of its own block"
+    return _barrier(op.ref) or _integers(bytes=op.bytes, rank=op.rank)
+
+
+@verifies(ops.MbarrierWait)
+def _wait(op: ops.MbarrierWait) -> str | None:
+    return _barrier(op.ref) or _integers(parity=op.parity)
+
+
+@verifies(ops.BulkWait)
+@verifies(ops.WgmmaWait)
+@verifies(ops.CpAsyncWait)
+def _groups(op: ops.BulkWait | ops.WgmmaWait | ops.CpAsyncWait) -> str | None:
+    return None if op.pending is None or op.pending >= 0 else f"waits for all but {op.pending} groups"
+
+
+@verifies(ops.TmaCopy)
+def _tma(op: ops.TmaCopy) -> str | None:
+    if op.tensor.space is not Space.GLOBAL:
+        return f"its tensor is in {op.tensor.space.value}"
+    if op.kind == "prefetch":
+        return "a prefetch has memory, coordinates or a barrier" if op.smem or op.coordinates or op.barrier else None
+    if op.kind == "prefetch_box":
+        if op.smem or op.barrier or op.multicast is not None:
+            return "what it fetches goes to the L2 cache, and nowhere else"
+    elif op.smem is None or op.smem.buffer.space is not Space.SHARED or op.smem.swizzle is not None:
+        return "its box is in no shared memory, or swizzled by more than its tensor map"
+    if (op.kind == "load") != (op.barrier is not None) or (op.kind != "load" and op.multicast is not None):
+        return "loads have a barrier and may be multicast, nothing else"
+    if not 1 <= len(op.coordinates) <= 5:
+        return f"{len(op.coordinates)} coordinates"
+    if op.multicast is not None and op.multicast.dtype != uint16:
+        return f"its mask is {op.multicast.dtype}, not uint16"
+    coordinates = _integers(**{f"coordinate {d}": x for d, x in enumerate(op.coordinates)})
+    return coordinates or (None if op.barrier is None else _barrier(op.barrier))
+
+
+_PLACES = {"load": (Space.SHARED, Space.GLOBAL), "send": (Space.CLUSTER, Space.SHARED),
+           "store": (Space.GLOBAL, Space.SHARED), "reduce_add": (Space.GLOBAL, Space.SHARED),
+           "prefetch": (None, Space.GLOBAL)}
+
+
+@verifies(ops.BulkCopy)
+def _bulk(op: ops.BulkCopy) -> str | None:
+    spaces = (None if op.dst is None else op.dst.buffer.space, op.src.buffer.space)
+    if spaces != _PLACES.get(op.kind):
+        return f"a {op.kind} from {spaces[1].value} to {'nowhere' if spaces[0] is None else spaces[0].value}"
+    if op.src.swizzle is not None or (op.dst is not None and op.dst.swizzle is not None):
+        return "its run is swizzled"
+    if (op.kind in ("load", "send")) != (op.barrier is not None):
+        return "loads and sends have a barrier, nothing else"
+    if (op.kind != "load" and op.multicast is not None) or (op.kind == "send" and op.hint is not None):
+        return "loads alone are multicast, and sends have no hint"
+    if op.multicast is not None and op.multicast.dtype != uint16:
+        return f"its mask is {op.multicast.dtype}, not uint16"
+    if op.run % PART or (isinstance(op.bytes, Literal) and int(op.bytes.value) not in range(PART, op.run + 1, PART)):
+        return f"copies {op.bytes} bytes of a run of {op.run}"
+    if op.kind == "reduce_add" and op.src.dtype not in ADDED:
+        return f"adds {op.src.dtype}"
+    home = Space.CLUSTER if op.kind == "send" else Space.SHARED
+    return _integers(bytes=op.bytes) or (None if op.barrier is None else _barrier(op.barrier, home))
+
+
+@verifies(ops.Elect)
+def _elect(op: ops.Elect) -> str | None:
+    return None if op.result.dtype.kind is Kind.BOOL else f"gives {op.result.dtype}, not bool"
+
+
+@verifies(ops.MapShared)
+def _map_shared(op: ops.MapShared) -> str | None:
+    if op.buffer.space is not Space.SHARED or op.result.dtype != uint32:
+        return f"maps {op.buffer} to an address of {op.result.dtype}"
+    return _integers(rank=op.rank)
+
+
+@verifies(ops.SetMaxRegisters)
+def _registers(op: ops.SetMaxRegisters) -> str | None:
+    return None if is_register_budget(op.count) else f"{op.count} registers: no multiple of 8 from 24 to 256"
+
+
+def is_register_budget(count: int) -> bool:
+    """Whether setmaxnreg takes this count."""
+    return 24 <= count <= 256 and count % 8 == 0
+
+
+ops.need_all("the verifier", RULES)
