@@ -16,7 +16,8 @@ SRC = Path(__file__).parents[1] / "src" / "moye"
 
 # The rooms, and the modules that have none: each may import only from entries above its own.  A room is a folder; what
 # lies in a folder of a room is a room of its own.
-ROOMS = ["errors", "env", "depth", "origin", "dtypes", "display", "layout", "atoms", "layout.analysis", "mma", "ir",
+ROOMS = ["errors", "env", "depth", "origin", "dtypes", "display", "hardware", "layout", "layout.analysis", "atoms",
+         "mma", "ir",
          "tensor", "lang", "pipelines", "schedulers", "passes",
          "cuda.printing", "cuda.compiler", "cuda.device",
          "sim.findings", "sim.values", "sim.flow", "sim.costs", "sim.checks", "sim.operations", "sim.timeline",
@@ -26,7 +27,7 @@ ROOMS = ["errors", "env", "depth", "origin", "dtypes", "display", "layout", "ato
 # The same inside a room; a module that is not listed is bound only by the ban on cycles.
 INSIDE = {
     "layout": ["ints", "tuples", "layout", "algebra", "swizzle"],
-    "atoms": ["hardware", "atom", "universal", "mma_sync", "sm70", "sm75", "sm80", "sm89", "sm90"],
+    "atoms": ["atom", "universal", "mma_sync", "sm70", "sm75", "sm80", "sm89", "sm90"],
     "ir": ["nodes", "ops", "verify", "builder"],
     "tensor": ["expr", "tensor", "tiled", "algorithms"],
     "lang": ["rewrite", "control", "builtins", "trace"],
@@ -38,7 +39,7 @@ INSIDE = {
 # The back ends and the passes read the IR and the atoms and nothing above them; the back ends are brothers.
 FRONT = {"tensor", "lang", "pipelines", "schedulers"}
 NEVER = {"passes": FRONT, "cuda": FRONT, "sim": FRONT | {"cuda"}}
-STDLIB_ONLY = {"errors", "env", "origin", "dtypes", "display", "layout"}
+STDLIB_ONLY = {"errors", "env", "origin", "dtypes", "display", "hardware", "layout"}
 BAD_NAMES = {"utils", "util", "helpers", "helper", "common", "misc", "core", "base"}
 EMPTY = {"sim", "cuda"}                                # folders of rooms, without a module of their own
 MAX_FILE, MAX_FUNCTION, MAX_MEDIAN, MAX_DOCSTRING = 700, 60, 15, 12

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import moye as mo
-from moye.atoms import hardware
+from moye import hardware
 from moye.cuda.device import driver
 
 SRC = Path(mo.__file__).parent

@@ -14,8 +14,8 @@ copy_traits_sm90.hpp.
 from __future__ import annotations
 
 from moye.atoms.atom import CopyOp
-from moye.atoms.hardware import REGISTER_BITS, ROW_BITS, WARP
 from moye.errors import DTypeError
+from moye.hardware import REGISTER_BITS, ROW_BITS, WARP
 from moye.layout import Layout
 
 ROWS = 8

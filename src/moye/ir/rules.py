@@ -15,8 +15,8 @@ from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 from typing import Literal as OneOf
 
 from moye.atoms.bulk import ADDED, PART
-from moye.atoms.hardware import MOST_THREADS, WARP
 from moye.dtypes import DType, Kind, Space, bool_, uint16, uint32, uint64
+from moye.hardware import MOST_THREADS, WARP
 from moye.ir import ops
 from moye.ir.nodes import Literal, Operand, Ref, TileRef, Value
 

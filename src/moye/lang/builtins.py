@@ -12,9 +12,9 @@ from __future__ import annotations
 from typing import Any, NamedTuple, get_args
 
 from moye import dtypes as dt
-from moye.atoms.hardware import MOST_THREADS, WARP
 from moye.dtypes import DType, Space
 from moye.errors import DTypeError, TensorError, TraceError
+from moye.hardware import MOST_THREADS, WARP
 from moye.ir import fold, ops
 from moye.ir.nodes import Literal, Operand, Ref, Value
 from moye.lang.branches import DynamicIf

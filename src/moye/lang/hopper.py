@@ -13,9 +13,9 @@ from math import prod
 from typing import Any
 
 from moye import dtypes as dt
-from moye.atoms.hardware import WARPGROUP
 from moye.dtypes import Space
 from moye.errors import DTypeError, TensorError, TraceError
+from moye.hardware import WARPGROUP
 from moye.ir import ops
 from moye.ir.nodes import Operand, Ref, Value
 from moye.ir.rules import is_register_budget

@@ -14,8 +14,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from moye.atoms.hardware import MOST_GIVEN, REGISTER_UNIT, REGISTERS, WARPGROUP
 from moye.errors import TraceError
+from moye.hardware import MOST_GIVEN, REGISTER_UNIT, REGISTERS, WARPGROUP
 from moye.ir import ops
 from moye.ir.lanes import Lane, UnknownError, lanes_of_block, value_of
 from moye.ir.nodes import Block, Func

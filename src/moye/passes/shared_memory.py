@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from moye.atoms.hardware import STATIC_SHARED
 from moye.errors import LayoutError
+from moye.hardware import STATIC_SHARED
 from moye.ir.nodes import Buffer, Func
 from moye.layout import ComposedLayout
 

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from moye.atoms.hardware import BANK_BITS
 from moye.errors import LayoutError
+from moye.hardware import BANK_BITS
 from moye.layout import ComposedLayout, Layout, Swizzle
 from moye.layout.tuples import IntTuple, text
 from moye.pictures.axes import Page, Place, Plan, check_static, plan_of

@@ -17,13 +17,12 @@ from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
-from moye import env
-from moye.atoms import hardware
+from moye import env, hardware
 from moye.atoms.atom import CopyOp, MmaOp
-from moye.atoms.hardware import MOST_SHARED
 from moye.cuda.device import driver
 from moye.depth import deeply
 from moye.errors import UNKNOWN, CompileError, LaunchError, MoyeError, PerformanceWarning, TraceError, UnsupportedError
+from moye.hardware import MOST_SHARED
 from moye.ir.nodes import Func
 from moye.ir.text import to_text
 from moye.ir.verify import verify

@@ -18,9 +18,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from moye import env
-from moye.atoms.hardware import DEFAULT_ARCH, of
 from moye.depth import deeply
 from moye.errors import CompileError, SimulationError, UnsupportedError
+from moye.hardware import DEFAULT_ARCH, of
 from moye.ir.nodes import TensorParam
 from moye.runtime.arguments import Call
 from moye.runtime.arrays import ArrayInfo, host_view

@@ -13,9 +13,9 @@ from typing import Any, overload
 
 from moye.atoms.atom import CopyOp, MmaOp
 from moye.atoms.bulk import BulkOp
-from moye.atoms.hardware import WARP
 from moye.dtypes import DType, Space
 from moye.errors import DTypeError, LaunchError, TensorError
+from moye.hardware import WARP
 from moye.ir import ops
 from moye.ir.nodes import Block, Value
 from moye.layout import (

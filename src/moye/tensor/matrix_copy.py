@@ -9,9 +9,9 @@ Out: an ``ops.Copy`` with ``registers``, or a sentence that says why not.
 from __future__ import annotations
 
 from moye.atoms.atom import CopyOp
-from moye.atoms.hardware import ROW_BITS
 from moye.dtypes import Space
 from moye.errors import LayoutError, TensorError
+from moye.hardware import ROW_BITS
 from moye.ir import ops
 from moye.layout import Layout, coalesce, logical_divide, make_layout, rank, size
 from moye.tensor.accesses import judge

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from moye.atoms.atom import CopyOp, MmaOp
-from moye.atoms.hardware import WARP
 from moye.atoms.matrix import check_width, memory_layout, register_layout
 from moye.display import Drawable
 from moye.dtypes import DType, require_dtype
 from moye.errors import LayoutError, TensorError
+from moye.hardware import WARP
 from moye.layout import (
     Int,
     IntTuple,

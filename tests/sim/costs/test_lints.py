@@ -10,7 +10,7 @@ import pytest
 
 import lint_kernels as kernels
 import moye as mo
-from moye.atoms.hardware import of
+from moye.hardware import of
 from moye.sim.costs.occupancy import Compiled, occupancy
 from moye.sim.costs.occupancy import lints as occupancy_lints
 

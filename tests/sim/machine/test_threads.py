@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from moye import dtypes as dt
-from moye.atoms.hardware import of
+from moye.hardware import of
 from moye.ir import ops
 from moye.ir.nodes import Value
 from moye.sim.machine.machine import blocks_per_batch, resident_blocks

@@ -23,9 +23,9 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
-from moye.atoms.hardware import MOST_THREADS, STATIC_SHARED
 from moye.cuda.compiler import cubin as cubins
 from moye.errors import ArgumentError, DriverError, LaunchError, MoyeError
+from moye.hardware import MOST_THREADS, STATIC_SHARED
 from moye.origin import pip_install
 
 Dim3 = tuple[int, int, int]

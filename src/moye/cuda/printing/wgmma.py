@@ -13,7 +13,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from moye.atoms.atom import MmaOp
-from moye.atoms.hardware import WARPGROUP
 from moye.cuda.printing.context import Kernel
 from moye.cuda.printing.dispatch import prints
 from moye.cuda.printing.expressions import Text, infix, scaled, total
@@ -21,6 +20,7 @@ from moye.cuda.printing.intrinsics import Intrinsics, constraint
 from moye.cuda.printing.names import identifier
 from moye.cuda.printing.tiles import flat_steps, merged
 from moye.errors import UnsupportedError
+from moye.hardware import WARPGROUP
 from moye.ir import ops
 from moye.ir.nodes import Buffer, Extent, Literal, Operand, TileRef, Value
 from moye.layout import size

@@ -9,7 +9,7 @@ The parts are in predicates.py, vectors.py, banks.py, sectors.py, reports.py and
 FactError.  The costs follow the documented rules of the hardware; nothing is measured.
 """
 
-from moye.atoms.hardware import BANKS, SECTOR
+from moye.hardware import BANKS, SECTOR
 from moye.layout.analysis.banks import ACCESSES, BankReport, BankRequest, bank_conflicts, bank_map
 from moye.layout.analysis.proposals import Access, Proposal, propose, propose_padding, propose_swizzle
 from moye.layout.analysis.reports import CopyReport, copy_report, operand_values, thread_values

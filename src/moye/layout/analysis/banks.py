@@ -17,8 +17,8 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from moye.atoms.hardware import BANK_BITS, BANKS, ROW_BITS, WARP
 from moye.errors import LayoutError
+from moye.hardware import BANK_BITS, BANKS, ROW_BITS, WARP
 from moye.layout.analysis.requests import Request, access_bits, aligned, ranges, requests
 from moye.layout.coords import idx2crd
 from moye.layout.tables import AnyLayout, offsets, plain

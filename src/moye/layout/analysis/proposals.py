@@ -18,8 +18,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from moye.atoms.hardware import BANK_BITS, BANKS
 from moye.errors import AlignmentError, LayoutError
+from moye.hardware import BANK_BITS, BANKS
 from moye.layout.analysis.banks import BankRequest, access_width, active, bank_request
 from moye.layout.analysis.reports import TiledCopyLike, TiledMMALike, operand_values, thread_values
 from moye.layout.analysis.requests import Request, aligned, check_split, requests_of_table, value_table

@@ -14,8 +14,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from moye.atoms.hardware import SECTOR
 from moye.errors import LayoutError
+from moye.hardware import SECTOR
 from moye.layout.algebra import composition
 from moye.layout.analysis.banks import BankReport, bank_conflicts
 from moye.layout.analysis.sectors import SectorReport, sectors_per_request

@@ -15,8 +15,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from moye.atoms.hardware import WARP
 from moye.errors import AlignmentError, LayoutError
+from moye.hardware import WARP
 from moye.layout.layout import rank, size
 from moye.layout.tables import AnyLayout, offsets
 

@@ -16,8 +16,8 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass
 
-from moye.atoms.hardware import SECTOR
 from moye.errors import AlignmentError, LayoutError
+from moye.hardware import SECTOR
 from moye.layout.analysis.requests import Request, access_bits, aligned, ranges, requests
 from moye.layout.tables import AnyLayout
 

@@ -9,8 +9,8 @@ It counts what is certain before compiling, so it never refuses a kernel that fi
 
 from __future__ import annotations
 
-from moye.atoms.hardware import MOST_REGISTERS, REGISTER_UNIT, REGISTERS, WARP
 from moye.dtypes import Space
+from moye.hardware import MOST_REGISTERS, REGISTER_UNIT, REGISTERS, WARP
 from moye.ir import ops
 from moye.ir.nodes import Buffer, Func
 from moye.ir.traits import Trait

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from moye.atoms.hardware import WARP
+from moye.hardware import WARP
 from moye.ir import ops
 from moye.sim.checks.clocks import Bools, Ints
 from moye.sim.checks.engine_verdicts import Engine

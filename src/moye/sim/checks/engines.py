@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from moye.atoms.hardware import WARP, WARPGROUP
+from moye.hardware import WARP, WARPGROUP
 from moye.ir import ops
 from moye.ir.nodes import Buffer, Func, Ref, TileRef
 from moye.sim.checks.clocks import Bools, Ints

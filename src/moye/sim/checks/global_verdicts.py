@@ -17,8 +17,8 @@ from math import prod
 
 import numpy as np
 
-from moye.atoms.hardware import WARP
 from moye.dtypes import Space
+from moye.hardware import WARP
 from moye.ir import ops
 from moye.ir.nodes import Buffer, Func, Value
 from moye.sim.checks.clocks import Bools, Ints

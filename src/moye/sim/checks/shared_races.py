@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from moye.atoms.hardware import WARP
 from moye.dtypes import Space
+from moye.hardware import WARP
 from moye.ir.nodes import Buffer, Func, Ref, TileRef
 from moye.ir.ops import Alloc, AnyBulk, CpAsyncWait, Fence, Load, MbarrierWait, NamedBarrier, Op, Store, Wgmma
 from moye.sim.checks.barrier_reuse import Reuse

@@ -13,7 +13,7 @@ from typing import Protocol
 
 import numpy as np
 
-from moye.atoms.hardware import WARP, WARPGROUP
+from moye.hardware import WARP, WARPGROUP
 from moye.ir import ops
 from moye.ir.nodes import Buffer
 from moye.sim.checks.shared_records import Shadow, epoch_of, op_of

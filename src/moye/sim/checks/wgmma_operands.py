@@ -11,8 +11,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from moye.atoms.hardware import WARPGROUP
 from moye.dtypes import Space
+from moye.hardware import WARPGROUP
 from moye.ir import ops
 from moye.ir.nodes import Func, Ref, TileRef
 from moye.sim.checks.shared_races import SharedChecker

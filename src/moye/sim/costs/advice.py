@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from moye.atoms.hardware import WARP, Hardware
 from moye.dtypes import Space
+from moye.hardware import WARP, Hardware
 from moye.ir import ops
 from moye.ir.nodes import Func, TensorParam
 from moye.layout import Swizzle

@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from moye.atoms.hardware import LINE, WARP
 from moye.errors import FactError, LayoutError
+from moye.hardware import LINE, WARP
 from moye.ir.nodes import Buffer, Func
 from moye.ir.ops import BulkCopy, TmaCopy, Wgmma
 from moye.layout.analysis.banks import BankRequest, bank_request

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from moye.atoms.hardware import LINE
 from moye.dtypes import Space
+from moye.hardware import LINE
 from moye.ir import ops
 from moye.ir.nodes import Func, Ref, TileRef
 from moye.ir.traits import Trait

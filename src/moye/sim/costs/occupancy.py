@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from moye.atoms.hardware import MOST_GIVEN, REGISTERS, WARP, WARP_REGISTERS, Hardware
 from moye.dtypes import Space
 from moye.errors import Loc
+from moye.hardware import MOST_GIVEN, REGISTERS, WARP, WARP_REGISTERS, Hardware
 from moye.ir import ops
 from moye.ir.nodes import Func
 from moye.ir.traits import Trait

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from moye.atoms.hardware import SECTOR
 from moye.dtypes import int32
+from moye.hardware import SECTOR
 from moye.ir import ops
 from moye.ir.nodes import Literal, Ref
 from moye.sim.costs.meter import Meter, Traffic

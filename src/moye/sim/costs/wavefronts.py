@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from moye.atoms.hardware import BANKS, SECTOR, WARP
+from moye.hardware import BANKS, SECTOR, WARP
 
 Ints = npt.NDArray[np.signedinteger[Any]]
 Bools = npt.NDArray[np.bool_]

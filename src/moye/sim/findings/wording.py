@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from moye.atoms.hardware import WARP
+from moye.hardware import WARP
 from moye.ir.ops import Op
 
 SHOWN = 4

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from moye.atoms.hardware import WARP
+from moye.hardware import WARP
 from moye.ir import ops
 from moye.ir.nodes import Block, Func, Operand, Value
 from moye.ir.traits import Trait

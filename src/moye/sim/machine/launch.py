@@ -16,9 +16,9 @@ from typing import Literal as OneOf
 
 import numpy as np
 
-from moye.atoms.hardware import DEFAULT_ARCH, Hardware, of
 from moye.dtypes import DType
 from moye.errors import ArgumentError, UnsupportedError
+from moye.hardware import DEFAULT_ARCH, Hardware, of
 from moye.ir import ops
 from moye.ir.nodes import Buffer, Extent, Func, Param, ScalarParam, TensorParam, Value
 from moye.sim.checks.dependent_launches import Dependence, Prior

@@ -13,7 +13,7 @@ from typing import Protocol
 
 import numpy as np
 
-from moye.atoms.hardware import WARP
+from moye.hardware import WARP
 from moye.ir import ops
 from moye.ir.traits import Trait
 from moye.sim.findings.codes import hint

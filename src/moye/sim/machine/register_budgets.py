@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from moye.atoms.hardware import WARPGROUP
+from moye.hardware import WARPGROUP
 from moye.ir import ops
 from moye.passes.register_budgets import advice, at_launch, exceeded
 from moye.sim.findings.wording import at, crowd, several

@@ -13,7 +13,7 @@ from typing import Protocol
 
 import numpy as np
 
-from moye.atoms.hardware import WARP, WARPGROUP
+from moye.hardware import WARP, WARPGROUP
 from moye.ir import ops
 from moye.sim.checks.stages import KEPT
 from moye.sim.findings.deadlock import Waiter

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from moye.atoms.bulk import PART
-from moye.atoms.hardware import WARP
 from moye.dtypes import Space
+from moye.hardware import WARP
 from moye.ir import ops
 from moye.ir.nodes import Ref
 from moye.layout import make_layout

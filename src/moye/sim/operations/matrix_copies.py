@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from moye.atoms.hardware import WARP
 from moye.atoms.matrix import ROWS, memory_layout, register_layout
 from moye.dtypes import Space
 from moye.errors import UnsupportedError
+from moye.hardware import WARP
 from moye.ir import ops
 from moye.layout import size
 from moye.sim.findings.wording import at, crowd

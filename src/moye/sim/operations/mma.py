@@ -13,9 +13,9 @@ from __future__ import annotations
 import numpy as np
 
 from moye.atoms.atom import MmaOp
-from moye.atoms.hardware import WARP
 from moye.dtypes import DType, Kind
 from moye.errors import UnsupportedError
+from moye.hardware import WARP
 from moye.ir import ops
 from moye.ir.nodes import TileRef
 from moye.layout import Layout

@@ -15,9 +15,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from moye.atoms.hardware import WARP
 from moye.dtypes import tfloat32
 from moye.errors import UnsupportedError
+from moye.hardware import WARP
 from moye.ir import ops
 from moye.ir.nodes import Buffer, TensorParam
 from moye.sim.checks.async_reads import Source

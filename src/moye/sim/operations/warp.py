@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from moye.atoms.hardware import WARP
+from moye.hardware import WARP
 from moye.ir import ops
 from moye.ir.nodes import Value
 from moye.sim.findings.wording import at

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from moye.atoms.hardware import WARPGROUP
 from moye.dtypes import Kind, Space
 from moye.errors import UnsupportedError
+from moye.hardware import WARPGROUP
 from moye.ir import ops
 from moye.ir.nodes import TileRef
 from moye.sim.findings.wording import at, crowd, several

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from moye.atoms.hardware import WARP
+from moye.hardware import WARP
 from moye.sim.timeline.events import OWN, Event
 from moye.sim.timeline.statements import Key
 from moye.sim.timeline.tape import Mark, Note, Tape

@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from moye.atoms.hardware import WARP
 from moye.errors import ArgumentError
+from moye.hardware import WARP
 from moye.ir import ops
 from moye.ir.nodes import Buffer
 from moye.layout import offsets

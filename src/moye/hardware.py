@@ -5,9 +5,9 @@ In: an architecture such as ``sm_90a``.  Out: ``Hardware``: registers, shared me
 >>> of("sm_90a").block_shared, of("sm_90a").multiprocessors
 (232448, 132)
 
-Source: CUDA C++ Programming Guide, compute capabilities; cuda_occupancy.h for the units in which registers and shared
-memory are given out.  Products of one architecture differ in their multiprocessors: the table has those of its largest
-data-centre product, and a device that is there is asked instead (``mo.multiprocessors``).
+Source: CUDA C++ Programming Guide, compute capabilities; NVIDIA's occupancy calculator for the units in which registers
+and shared memory are given out.  Products of one architecture differ in their multiprocessors: the table has those of
+its largest data-centre product, and a device that is there is asked instead (``mo.multiprocessors``).
 """
 
 from __future__ import annotations
