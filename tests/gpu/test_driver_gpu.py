@@ -247,7 +247,8 @@ def test_bytes_that_are_no_cubin():
 
 CRASH = """
 import torch
-from moye.cuda import driver, nvrtc
+from moye.cuda.compiler import nvrtc
+from moye.cuda.device import driver
 from moye.errors import DriverError
 source = 'extern "C" __global__ void k(int* p) { *p = 1; }'
 kernel = driver.load(nvrtc.compile_cubin(source, "k", driver.device_arch(0)).cubin, "k", 0, ["P"])
