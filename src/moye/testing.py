@@ -12,6 +12,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import math
+import re
 import statistics
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -23,7 +24,7 @@ import numpy as np
 from moye.cuda.device import driver, events
 from moye.dtypes import DType
 from moye.errors import ArgumentError
-from moye.runtime.arrays import numpy_type
+from moye.runtime import arrays
 from moye.runtime.simulate import set_progress
 
 Mode = Literal["min", "max", "mean", "median", "all"]
@@ -38,6 +39,8 @@ def device(arch: str = "") -> str:
 
     ``arch`` asks for at least this architecture, "sm_90", or for it alone, "sm_90a".
     """
+    if not isinstance(arch, str) or (arch and not re.fullmatch(r"sm_\d+a?", arch)):
+        raise ArgumentError(f"arch is {arch!r}, and must be a name such as 'sm_90' or 'sm_90a'")
     if not driver.available():
         return ""
     limits = driver.device_limits(events.current_ordinal())
@@ -51,7 +54,16 @@ def array(x: Any, dtype: DType | None = None, *, order: Literal["C", "F", "K"] =
     ``order``: the first mode is contiguous ("F"), the last one ("C"), or modes lie as they do in ``x`` ("K").  On the
     GPU it is a torch tensor, or without torch a ``DeviceArray``.
     """
-    copied = np.array(x, None if dtype is None else numpy_type(dtype), order=order)
+    if dtype is not None and not isinstance(dtype, DType):
+        raise ArgumentError(f"dtype is {dtype!r}, and must be a dtype of moye, such as mo.float16")
+    if order not in ("C", "F", "K"):
+        raise ArgumentError(f"order is {order!r}, and must be 'C', 'F' or 'K'")
+    try:
+        copied = np.array(x, None if dtype is None else arrays.numpy_type(dtype), order=order)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ArgumentError(f"a {type(x).__name__} makes no NumPy array of {dtype or 'numbers'}: {error}") from None
+    if copied.dtype.kind == "O":
+        raise ArgumentError(f"a {type(x).__name__} holds no numbers for a kernel")
     if not device(arch):
         return copied
     torch: Any = importlib.import_module("torch") if importlib.util.find_spec("torch") else None
@@ -83,6 +95,8 @@ class DeviceArray:
     __cuda_array_interface__: Any = None
 
     def __init__(self, x: np.ndarray[Any, Any]) -> None:
+        if not isinstance(x, np.ndarray):
+            raise ArgumentError(f"DeviceArray takes a NumPy array, not a {type(x).__name__}")
         if x.dtype.kind == "V":
             raise ArgumentError(f"{x.dtype} has no name in __cuda_array_interface__", hint="install torch")
         self.ordinal, self.like, self.shape = events.current_ordinal(), np.empty_like(x), x.shape
@@ -104,6 +118,8 @@ class DeviceArray:
 @contextmanager
 def progress(shown: Callable[[int, int], None]) -> Iterator[None]:
     """Call ``shown(blocks done, blocks)`` while launches in the ``with`` block are simulated."""
+    if not callable(shown):
+        raise ArgumentError(f"progress takes a function of the blocks done and all blocks, not {shown!r}")
     set_progress(shown)
     try:
         yield

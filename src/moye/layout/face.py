@@ -129,7 +129,7 @@ def _objection(parameter: inspect.Parameter, value: object) -> str | None:
         return None
     words = list(dict.fromkeys(kind[1] for kind in kinds if kind is not None))
     listed = " or ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
-    name = "each argument" if parameter.kind is parameter.VAR_POSITIONAL else parameter.name
+    name = "each argument" if parameter.name == "args" else parameter.name
     return f"{name} must be {listed}, not {short(value)} of type {type(value).__name__}"
 
 
