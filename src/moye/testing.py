@@ -24,8 +24,7 @@ import numpy as np
 from moye.cuda.device import driver, events
 from moye.dtypes import DType
 from moye.errors import ArgumentError
-from moye.runtime import arrays
-from moye.runtime.simulate import set_progress
+from moye.runtime import arrays, simulate
 
 Mode = Literal["min", "max", "mean", "median", "all"]
 _MODES = ("min", "max", "mean", "median", "all")
@@ -120,11 +119,11 @@ def progress(shown: Callable[[int, int], None]) -> Iterator[None]:
     """Call ``shown(blocks done, blocks)`` while launches in the ``with`` block are simulated."""
     if not callable(shown):
         raise ArgumentError(f"progress takes a function of the blocks done and all blocks, not {shown!r}")
-    set_progress(shown)
+    simulate.set_progress(shown)
     try:
         yield
     finally:
-        set_progress(None)
+        simulate.set_progress(None)
 
 
 # --- times -----------------------------------------------------------------------------------------------------------
