@@ -140,7 +140,7 @@ def product_like(a: IntTuple, guide: IntTuple) -> IntTuple:
 
 
 def prefix_product(a: IntTuple, start: Int = 1) -> IntTuple:
-    """For each leaf, the product of all leaves to its left (int_tuple of pycute).
+    """For each leaf, the product of all leaves to its left (pycute/int_tuple).
 
     Law: congruent with a; the leaf after x is x's own prefix product times x.
     """

@@ -188,7 +188,7 @@ def _parts(crd: Any, x: Any, is_open: bool) -> Iterator[Any]:
 
 
 def has_none(crd: Coord) -> bool:
-    """Whether a coordinate leaves a mode open (int_tuple of pycute; has_underscore of CuTe).
+    """Whether a coordinate leaves a mode open (pycute/int_tuple; has_underscore of CuTe).
 
     Law: ``has_none(c)`` means that ``layout[c]`` is a sublayout, not an offset.
     """
