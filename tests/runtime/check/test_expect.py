@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import re
+import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
@@ -202,7 +203,8 @@ def multiply(tmp_path):
         for old, new in edits:
             assert old in source
             source = source.replace(old, new, 1)
-        path = tmp_path / f"{stem}.py"
+        # A folder for each: bytecode of a file of the same size and second would be taken for this one's.
+        path = Path(tempfile.mkdtemp(dir=tmp_path)) / f"{stem}.py"
         path.write_text(source)
         spec = importlib.util.spec_from_file_location(stem, path)
         module = importlib.util.module_from_spec(spec)
