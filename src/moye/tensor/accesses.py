@@ -18,19 +18,12 @@ from moye.ir import ops
 from moye.ir.nodes import Block, Extent, Index, Operand, TileRef, Value
 from moye.layout import Int, Layout, coalesce, crd2idx
 from moye.layout.tuples import zip_leaves
-from moye.tensor.bounds import View, proven, require_index_at_launch
+from moye.tensor.bounds import proven, require_index_at_launch
 from moye.tensor.context import builder
 from moye.tensor.expr import Expr, operand_of
 from moye.tensor.origin import Coordinates, Origin, Pending, Track, along, judged_by_memory
 from moye.tensor.slices import wide
 from moye.tensor.space import common_space
-
-
-class Accessed(View):
-    """The part of a tensor that its accesses need."""
-
-    origin: Origin | None
-    name: str
 
 
 def judge_element(tensor: Any, coordinate: object, own: tuple[Pending, ...], write: bool) -> None:
