@@ -36,10 +36,9 @@ _HOPPER = (
     "block_in_cluster_idx", "cluster_arrive", "cluster_dim", "cluster_idx", "cluster_rank", "cluster_sync",
     "cluster_wait", "elect", "fence_mbarrier_init", "fence_proxy_async", "griddepcontrol_launch_dependents",
     "griddepcontrol_wait", "map_shared_rank", "mbarrier_arrive", "mbarrier_arrive_expect_tx", "mbarrier_array",
-    "mbarrier_expect_tx", "mbarrier_init", "mbarrier_wait", "tma_store_arrive", "tma_store_wait", "warpgroup_idx",
-    "warpgroup_reg_alloc", "warpgroup_reg_dealloc",
+    "mbarrier_expect_tx", "mbarrier_init", "mbarrier_wait", "tma_store_arrive", "tma_store_wait", "warpgroup_arrive",
+    "warpgroup_commit_batch", "warpgroup_idx", "warpgroup_reg_alloc", "warpgroup_reg_dealloc", "warpgroup_wait",
 )
-_WARPGROUP = ("warpgroup_arrive", "warpgroup_commit_batch", "warpgroup_wait")
 _MATH = ("ceil", "clz", "cos", "erf", "exp", "exp2", "floor", "gelu", "isinf", "isnan", "log", "log10", "log2",
          "maximum", "minimum", "popcount", "relu", "rsqrt", "sigmoid", "silu", "sin", "sqrt", "tan", "tanh", "trunc")
 _DTYPES = ("bfloat16", "float16", "float32", "float64", "float8_e4m3fn", "float8_e5m2", "int16", "int32", "int64",
@@ -58,7 +57,6 @@ _HOME: dict[str, tuple[str, str]] = {
     "abs": ("moye.lang.math", "abs_"), "max": ("moye.lang.math", "maximum"), "min": ("moye.lang.math", "minimum"),
     "round": ("moye.lang.math", "round_"), "bool": ("moye.dtypes", "bool_"),
     "range": ("moye.lang.ranges", "dynamic_range"),
-    **{name: ("moye.lang.warpgroup_waits", name) for name in _WARPGROUP},
     "inspect": ("moye.lang.debug", "inspect"), "jit": ("moye.lang.trace", "jit"),
     "Constexpr": ("moye.lang.signature", "Constexpr"), "Static": ("moye.lang.signature", "Static"),
     "Tensor": ("moye.tensor.tensor", "Tensor"), "shared_array": ("moye.tensor.tensor", "shared_array"),

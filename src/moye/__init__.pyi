@@ -126,9 +126,12 @@ from moye.lang.hopper import (
     mbarrier_wait as mbarrier_wait,
     tma_store_arrive as tma_store_arrive,
     tma_store_wait as tma_store_wait,
+    warpgroup_arrive as warpgroup_arrive,
+    warpgroup_commit_batch as warpgroup_commit_batch,
     warpgroup_idx as warpgroup_idx,
     warpgroup_reg_alloc as warpgroup_reg_alloc,
     warpgroup_reg_dealloc as warpgroup_reg_dealloc,
+    warpgroup_wait as warpgroup_wait,
 )
 from moye.lang.math import (
     abs_ as abs,
@@ -166,11 +169,6 @@ from moye.lang.ranges import (
 )
 from moye.lang.trace import (
     jit as jit,
-)
-from moye.lang.warpgroup_waits import (
-    warpgroup_arrive as warpgroup_arrive,
-    warpgroup_commit_batch as warpgroup_commit_batch,
-    warpgroup_wait as warpgroup_wait,
 )
 from moye.layout import (
     ArithmeticTuple as ArithmeticTuple,

@@ -19,12 +19,11 @@ from moye.ir import fold, ops
 from moye.ir.nodes import Literal, Operand, Ref, Value
 from moye.lang.branches import DynamicIf
 from moye.lang.loops import MOST_TURNS
-from moye.lang.warp_numbers import lane_mask, static
 from moye.layout import ceil_div
 from moye.tensor import expr
 from moye.tensor.context import builder, locate, tracing
-from moye.tensor.expr import Expr, Int, Scalar, arithmetic, operand_of, truth, wrap
-from moye.tensor.known import known
+from moye.tensor.expr import Expr, Int, Scalar, arithmetic, operand_of, plain, truth, wrap
+from moye.tensor.known import known, weak
 from moye.tensor.tensor import Tensor, elementwise
 
 __all__ = [
@@ -504,3 +503,17 @@ def dtype_cast(value: Any, dtype: DType) -> Any:
 
 
 dt.conversions[:] = [dtype_cast]
+
+def static(value: Any) -> Any:
+    """NumPy's integers, and integers that facts decided, as Python's; anything else stays as it is."""
+    return weak(plain(value))
+
+
+def lane_mask(what: str, mask: Any) -> int:
+    """A mask of lanes, with at least one."""
+    number = static(mask)
+    if not isinstance(number, int) or isinstance(number, bool) or not 1 <= number <= _FULL:
+        shown = hex(number) if isinstance(number, int) else repr(number)
+        raise TraceError(f"{what}: the mask {shown} is no static number from 1 to 0xffffffff, a bit for each lane",
+                         locs=(locate(),))
+    return number

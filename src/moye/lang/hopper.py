@@ -32,7 +32,7 @@ __all__ = [
     "cluster_wait", "elect", "fence_mbarrier_init", "fence_proxy_async", "griddepcontrol_launch_dependents",
     "griddepcontrol_wait", "map_shared_rank", "mbarrier_arrive", "mbarrier_arrive_expect_tx", "mbarrier_array",
     "mbarrier_expect_tx", "mbarrier_init", "mbarrier_wait", "tma_store_arrive", "tma_store_wait", "warpgroup_idx",
-    "warpgroup_reg_alloc", "warpgroup_reg_dealloc",
+    "warpgroup_arrive", "warpgroup_commit_batch", "warpgroup_reg_alloc", "warpgroup_reg_dealloc", "warpgroup_wait",
 ]
 
 _MOST = (1 << 20) - 1  # arrivals, and bytes, that one phase of an mbarrier counts
@@ -270,3 +270,31 @@ def griddepcontrol_wait() -> None:
 def griddepcontrol_launch_dependents() -> None:
     """griddepcontrol.launch_dependents: allow launches that depend on this one to begin."""
     builder().emit(ops.GridDependency(kind="launch_dependents"))
+
+
+# --- waiting for the tensor cores ------------------------------------------------------------------------------------
+
+# Every thread of a warpgroup (128 threads that begin at a multiple of 128) executes these together.
+_MOST_WAIT = 7
+"""PTX ISA: wgmma.wait_group takes a constant of three bits."""
+
+
+def warpgroup_arrive() -> None:
+    """wgmma.fence: the products that follow see registers written before it.
+
+    It must stand before the first product, and wherever anything else touched accumulators or A in registers.
+    """
+    builder().emit(ops.WgmmaFence())
+
+
+def warpgroup_commit_batch() -> None:
+    """wgmma.commit_group: make the products since the last group the newest group."""
+    builder().emit(ops.WgmmaCommit())
+
+
+def warpgroup_wait(pending: int = 0) -> None:
+    """wgmma.wait_group: all groups but the ``pending`` newest are complete, and their accumulators may be read."""
+    if not isinstance(pending, int) or not 0 <= pending <= _MOST_WAIT:
+        raise TraceError(f"warpgroup_wait({pending}): a static number of groups from 0 to {_MOST_WAIT}",
+                         locs=(locate(),))
+    builder().emit(ops.WgmmaWait(pending=pending))

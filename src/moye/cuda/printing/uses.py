@@ -16,7 +16,7 @@ from moye.dtypes import Kind, Space
 from moye.ir import ops
 from moye.ir.nodes import Block, Buffer, Func, Literal, Operand, Ref, TileRef, Var
 from moye.ir.traits import Trait
-from moye.passes.cluster_scope import handovers
+from moye.passes.scopes import handovers
 
 MEMORY = -1  # shared and global memory that other threads may write: barriers and fences kill it
 GLOBAL = -2  # global memory where arguments may overlap

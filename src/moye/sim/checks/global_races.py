@@ -5,7 +5,7 @@ D19, G1-G3 and G5 (between blocks), B9, D1, D3 and D17 (stores by TMA) through t
 
 Blocks have no order, whichever ran first here, unless releases and acquires give them one (flag_history.py); within a
 block the clocks of the shared-memory checker say.  What is remembered is in global_regions.py, global_records.py and
-bulk_stores.py; the words and classes are in global_verdicts.py.
+async_global.py; the words and classes are in global_verdicts.py.
 """
 
 from __future__ import annotations
@@ -21,9 +21,8 @@ import numpy as np
 from moye.dtypes import Space
 from moye.ir import ops
 from moye.ir.nodes import Buffer, Func, Ref, TileRef
-from moye.sim.checks.async_global import Loading, Overlaps
+from moye.sim.checks.async_global import Loading, Overlaps, Stores
 from moye.sim.checks.async_reads import Sources
-from moye.sim.checks.bulk_stores import Stores
 from moye.sim.checks.clocks import Bools, Ints
 from moye.sim.checks.equal_writes import differ
 from moye.sim.checks.flag_history import Between, Eye
