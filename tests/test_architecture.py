@@ -239,8 +239,9 @@ def lonely(house: House) -> set[str]:
 def small_modules(house: House) -> list[str]:
     """Small ones go back to their one importer, unless a reason is given why not."""
     kept = {module for modules in ALONE.values() for module in modules}
-    return [f"{module}: {house.texts[module].count(chr(10))} lines that {', '.join(importers(house)[module]) or 'nobody'} "
-            "imports: put it there, or say in ALONE what parts them" for module in sorted(lonely(house) - kept)]
+    by = importers(house)
+    return [f"{module}: {house.texts[module].count(chr(10))} lines that {', '.join(by[module]) or 'nobody'} imports: "
+            "put it there, or say in ALONE what parts them" for module in sorted(lonely(house) - kept)]
 
 
 def name_violations(house: House) -> list[str]:
@@ -271,6 +272,13 @@ def test_small_modules_stand_alone_for_a_reason():
     assert not (found := small_modules(ours())), "\n".join(found)
     stale = {module for modules in ALONE.values() for module in modules} - lonely(ours())
     assert not stale, f"{sorted(stale)}: no longer small with one importer; take them out of ALONE"
+
+
+def test_the_verbs_of_tensors_share_one_protocol():
+    found = {f"{module}.{node.name}" for module, tree in ours().trees.items() if room_of(ours(), module) == "tensor"
+             for node in ast.walk(tree) if isinstance(node, ast.ClassDef)
+             and any(isinstance(kind, ast.Name) and kind.id == "Protocol" for kind in node.bases)}
+    assert found == {"tensor.view.View"}, "what a verb needs of a tensor belongs into tensor/view.py"
 
 
 def test_median_function_is_short():

@@ -11,48 +11,24 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 
 from moye.atoms.atom import CopyOp
-from moye.dtypes import DType, Space, bool_
+from moye.dtypes import Space, bool_
 from moye.errors import AlignmentError, DTypeError, LayoutError, TensorError
 from moye.ir import ops
-from moye.ir.nodes import Buffer, Extent, Operand, TileRef, Value
-from moye.layout import ComposedLayout, Int, IntTuple, Layout, Swizzle, make_layout, rank, size
+from moye.ir.nodes import Extent, Operand, TileRef, Value
+from moye.layout import ComposedLayout, Int, IntTuple, Layout, make_layout, rank, size
 from moye.layout.tuples import unflatten_tuple, zip_leaves
 from moye.tensor.accesses import judge
 from moye.tensor.bounds import need_bytes
 from moye.tensor.context import builder, locate, tracing
 from moye.tensor.expr import Expr, can_guard, compare, operand_of, truth
 from moye.tensor.known import Known
-from moye.tensor.origin import Origin
 from moye.tensor.space import IndexSpace, common_space, merged
+from moye.tensor.view import View
 
 _WIDEST = 128
-
-
-class View(Protocol):
-    """What this module needs of a tensor."""
-
-    @property
-    def buffer(self) -> Buffer: ...
-    @property
-    def dtype(self) -> DType: ...
-    @property
-    def layout(self) -> Layout: ...
-    @property
-    def offset(self) -> Int: ...
-    @property
-    def swizzle(self) -> Swizzle | None: ...
-    @property
-    def space(self) -> Space: ...
-    @property
-    def label(self) -> str: ...
-    @property
-    def origin(self) -> Origin | None: ...
-    @property
-    def alignment(self) -> int: ...
-    def tile_ref(self, strides: tuple[Int, ...]) -> TileRef: ...
 
 
 def emit_copy(op: CopyOp, dst: View, src: View, pred: object = None, *, zero_fill: bool = False) -> None:

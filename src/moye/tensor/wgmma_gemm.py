@@ -8,20 +8,19 @@ In: the operation, accumulators, A as a view of shared memory or registers, B as
 
 from __future__ import annotations
 
-from typing import Protocol
-
 from moye.atoms.atom import MmaOp
 from moye.dtypes import DType, Space, bool_
 from moye.errors import LayoutError, TensorError
 from moye.ir import ops
 from moye.ir.nodes import Literal, Operand
-from moye.layout import Int, Layout, Swizzle, coalesce, crd2idx, divides, make_layout, rank, size
+from moye.layout import Layout, coalesce, crd2idx, divides, make_layout, rank, size
 from moye.layout.tuples import flatten_tuple
 from moye.tensor.accesses import judge
 from moye.tensor.context import builder, locate
 from moye.tensor.expr import Expr, Scalar, is_scalar, truth
 from moye.tensor.space import common_space
 from moye.tensor.tensor import Tensor
+from moye.tensor.view import View
 
 
 def emit_wgmma(op: MmaOp, d: Tensor, a: Tensor, b: Tensor, accumulate: Scalar) -> None:
@@ -83,20 +82,6 @@ Descriptor = tuple[int, int, int]
 ROWS, ACCESS_BITS, FIELD = 8, 128, 1 << 18
 """Rows of a core matrix, bits of one of its rows, and a limit that byte offsets of a descriptor stay below."""
 _WIDTHS = {1: 32, 2: 64, 3: 128}
-
-
-class View(Protocol):
-    """What this module needs of a tensor."""
-
-    layout: Layout
-    dtype: DType
-    offset: Int
-    swizzle: Swizzle | None
-
-    @property
-    def space(self) -> Space: ...
-    @property
-    def label(self) -> str: ...
 
 
 def descriptor(op: MmaOp, operand: str, tensor: View) -> Descriptor:
