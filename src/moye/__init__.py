@@ -101,7 +101,7 @@ _HOME: dict[str, tuple[str, str]] = {
     "arch_of": ("moye.runtime.compile", "arch_of"),
     "multiprocessors": ("moye.runtime.compile", "multiprocessors"),
 }
-_MODULES = ("env", "errors", "kernels", "layout", "mma", "schedulers", "testing")
+_MODULES = ("env", "errors", "hardware", "kernels", "layout", "mma", "schedulers", "testing")
 
 __all__ = ["__version__", *sorted(_HOME), *_MODULES]
 

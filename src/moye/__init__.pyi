@@ -2,7 +2,7 @@
 
 from typing import Any, TypeAlias
 
-from moye import env as env, errors as errors, kernels as kernels, layout as layout, mma as mma, schedulers as schedulers, testing as testing
+from moye import env as env, errors as errors, hardware as hardware, kernels as kernels, layout as layout, mma as mma, schedulers as schedulers, testing as testing
 from moye.atoms.bulk import (
     BulkCopy as BulkCopy,
     BulkReduceAdd as BulkReduceAdd,
@@ -601,6 +601,7 @@ __all__ = [
     "zipped_product",
     "env",
     "errors",
+    "hardware",
     "kernels",
     "layout",
     "mma",

@@ -12,7 +12,7 @@ or on memory waits as well, and is evaluated into a const just before something 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from moye.cuda.printing.expressions import Text, literal
 from moye.cuda.printing.intrinsics import Intrinsics
@@ -188,9 +188,9 @@ class Values:
 class Hints:
     """What unnamed values are called; ``known`` gives the C++ name of a value that has one.
 
-    After what they are made of, where they lead, or what they are part of: ``tx_mod_32``, ``tAsA_at`` where tAsA
-    begins, ``top_part`` in ``top = ...``.  In a later trip of an unrolled loop the loop's variable stands for a number:
-    ``tx + 128`` is ``tx_plus_i`` there.
+    After what moye's own device code computes them for, what they are made of, where they lead, or what they are part
+    of: ``tile_in_strip``, ``tx_mod_32``, ``tAsA_at`` where tAsA begins, ``top_part`` in ``top = ...``.  In a later trip
+    of an unrolled loop the loop's variable stands for a number: ``tx + 128`` is ``tx_plus_i`` there.
     """
 
     def __init__(self, func: Func, known: Callable[[Value], str]) -> None:
@@ -205,7 +205,7 @@ class Hints:
     def of(self, value: Value) -> str:
         """A hint for the name of a value."""
         begins = self._starts.get(value.id) or (value.view and f"{value.view}_at")
-        return value.name or self._formula(value) or begins or _part_of(value)
+        return value.name or value.role or self._formula(value) or begins or _part_of(value) or self._offset(value)
 
     def _formula(self, value: Value) -> str:
         """``tx_mod_32``: the operation in words, where that is short."""
@@ -217,6 +217,23 @@ class Hints:
             return ""
         found = f"{left}_{_WORDS[op.kind]}_{right}"
         return found if len(found) <= _LONGEST_NAME else ""
+
+    def _offset(self, value: Value) -> str:
+        """``stage_k_offset``: the names in a sum that is too long to be spelled out."""
+        if not isinstance(value.op, ops.Binary) or value.op.kind not in ("add", "sub") or not value.dtype.is_integer:
+            return ""
+        names = list(dict.fromkeys(self._leaves(value)))
+        found = "_".join([*names, "offset"])
+        return found if names and all(names) and len(found) <= _LONGEST_NAME else ""
+
+    def _leaves(self, operand: Operand) -> Iterator[str]:
+        """The names of what a formula is made of, "" for what has none."""
+        if isinstance(operand, Value):
+            if not operand.name and isinstance(operand.op, ops.Binary):
+                yield from self._leaves(operand.op.a)
+                yield from self._leaves(operand.op.b)
+            else:
+                yield self._called(operand)
 
     def _name(self, operand: Operand, trips: tuple[tuple[str, int], ...] = ()) -> str:
         if isinstance(operand, Value):
