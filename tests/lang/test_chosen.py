@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import linecache
 
 import numpy as np
@@ -24,6 +25,32 @@ VALUES = ["t", "t + 1", "1 + t", "-t", "~t", "min(t, 3)", "max(3, t)", "mo.min(3
           "True | (t == 0)", "(t == 0) * 3", "(t < 1) & True", "any([t == 0, True])", "all([t == 0])", "bool(t) + 1",
           "0 <= t < 5", "int(t == 0)", "t.to(mo.int16)", "mo.int64(t)", "(lambda x: x + 1)(t)", "[t, 1][0]",
           "(t if t == 0 else 5)"]
+FLOATS = ["2.0 * t", "2.0 + t", "2.0 - t", "0.5 / (t + 1)", "3.5 // (t + 1)", "3.5 % (t + 2)", "2.5 ** t", "two * t",
+          "two - t", "(1.0 + 1.0) * t", "(two + 1) % (t + 2)", "2.0 < t", "two >= t", "two == t", "two != t",
+          "(two < t) + 1", "1.0 < t < 3.0", "-1.5 < t", "sum([two, t])", "divmod(two, t + 1)[0]", "pow(two, t)",
+          "sum([t, two, t])", "same(two) * t", "(lambda x: two * x)(t)", "[two * x for x in (t, 1)][0]",
+          "np.float32(2) * t", "np.float64(2) - t", "max(two, t)", "grown(two, t)", "part([two], t)",
+          "attribute(Box(), t)"]
+HELPERS = """
+class Box:
+    x = 2.5
+
+@mo.jit
+def grown(x, t):
+    x *= t
+    x += t
+    return x
+
+@mo.jit
+def part(x, t):
+    x[0] -= t
+    return x[0]
+
+@mo.jit
+def attribute(box, t):
+    box.x += t
+    return box.x
+"""
 
 
 def same(x):
@@ -34,9 +61,18 @@ class Seen:
     dtypes = ()
 
 
+@functools.cache
+def helpers():
+    """The functions of ``HELPERS``."""
+    name, space = "<helpers of chosen values>", {"mo": mo}
+    linecache.cache[name] = (len(HELPERS), None, HELPERS.splitlines(True), name)
+    exec(compile(HELPERS, name, "exec"), space)
+    return space
+
+
 def dtypes_of(choice: str, decided: bool) -> tuple[mo.DType, ...]:
     """Of the value, and of a sum with a small integer, which weak numbers would follow."""
-    space = {"mo": mo, "Seen": Seen, "same": same, "table": (same,)}
+    space = {"mo": mo, "np": np, "Seen": Seen, "same": same, "table": (same,), "two": 2.0, **helpers()}
     condition = "i < 1 << 20" if decided else "i < n"
     source = f"""def k(f, h, w, n):
     i = mo.thread_idx().x
@@ -60,18 +96,18 @@ def test_facts_do_not_change_the_dtype(choice, a, b):
     assert dtypes_of(text, True) == dtypes_of(text, False)
 
 
-@pytest.mark.parametrize("value", VALUES)
+@pytest.mark.parametrize("value", VALUES + FLOATS)
 def test_what_facts_decide_has_the_dtype_of_a_value(value):
     assert dtypes_of(value, True) == dtypes_of(value, False)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("value", VALUES)
+@pytest.mark.parametrize("value", VALUES + FLOATS)
 def test_what_facts_decide_has_its_value(value):
     """As where nothing is known: stored by one kernel and by the other."""
     found = []
     for t in ("i // 32", "n // 32"):
-        space = {"mo": mo}
+        space = {"mo": mo, "np": np, "same": same, "two": 2.0, **helpers()}
         source = f"def k(f, n):\n    i = mo.thread_idx().x\n    t = {t}\n    f[i] = {value}\n"
         name = f"<value {hash(source)}>"
         linecache.cache[name] = (len(source), None, source.splitlines(True), name)

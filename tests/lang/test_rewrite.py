@@ -78,6 +78,17 @@ class Static:
     def not_(self, value):
         return not value
 
+    def beside(self, left, right):
+        return right
+
+    def operator(self, symbol, left, right):
+        return {"+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv, "%": operator.mod,
+                "//": operator.floordiv, "**": operator.pow, **OPERATORS}[symbol](left, right)
+
+    def added(self, of, before, value):
+        before()
+        return value
+
     def chain(self, operators, left, *terms):
         for op, term in zip(operators, terms, strict=True):
             right = term()
@@ -671,7 +682,7 @@ def test_the_reference_s_double_buffer():
         __l1 = __moye__.loop(a, ('x',), 'i')
         for i in __l1:
             x, = __l1.begin(locals())
-            x += i
+            x += __moye__.beside(x, i)
             __l1.end(locals())
         x, = __l1.after(locals())
         return x"""),
@@ -688,7 +699,7 @@ def test_the_reference_s_double_buffer():
         __l1 = __moye__.while_(('a',), False)
         for __t2 in __l1:
             a, = __l1.begin(locals())
-            __s = __l1.test(a < b)
+            __s = __l1.test(a < __moye__.beside(a, b))
             if __s == 1:
                 break
             if __s == 2:

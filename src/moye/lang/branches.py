@@ -33,7 +33,7 @@ from moye.lang.carry import (
 from moye.lang.disagreement import changed_structure, check_dtype
 from moye.lang.host_objects import Snapshot
 from moye.lang.loops import still_holds
-from moye.lang.mutable_parts import State
+from moye.lang.mutable_parts import State, same
 from moye.lang.reachable import Reached
 from moye.lang.scopes import regions
 from moye.tensor.context import builder, locate
@@ -330,7 +330,7 @@ def _equal(x: Scalar, y: Scalar) -> bool:
     if isinstance(x, Expr) and isinstance(y, Expr):
         return key_of(x.operand) == key_of(y.operand)
     x, y = weak(x), weak(y)
-    return not isinstance(x, Expr) and not isinstance(y, Expr) and type(x) is type(y) and x == y
+    return not isinstance(x, Expr) and not isinstance(y, Expr) and same(x, y)
 
 
 def _reusable(name: str, old: Scalar | None) -> Var | None:

@@ -25,8 +25,8 @@ from moye.lang.host_objects import Snapshot
 from moye.lang.ranges import DynamicRange
 from moye.lang.scopes import naming, regions
 from moye.tensor.context import builder, locate
-from moye.tensor.expr import Expr, Scalar, operand_of, truth, wrap
-from moye.tensor.known import Known, known
+from moye.tensor.expr import Expr, Scalar, beside, no_text, operand_of, truth, wrap
+from moye.tensor.known import Known, KnownInt, known
 from moye.tensor.tensor import Tensor
 
 
@@ -99,6 +99,20 @@ class Control:
 
     # --- expressions ---
 
+    def beside(self, left: object, right: object) -> object:
+        """The right operand, as a Python float on its left must have it."""
+        return beside(left, right)
+
+    def operator(self, symbol: str, left: object, right: object) -> object:
+        """The two operands' arithmetic or comparison."""
+        if isinstance(left, str) and any(isinstance(x, Expr) for x in _items(right)):
+            no_text()
+        return _OPERATORS[symbol](left, beside(left, right))
+
+    def added(self, of: object, before: Callable[[], object], value: object) -> object:
+        """What an augmented assignment adds to a part of something, or multiplies it with, and so on."""
+        return beside(before(), value) if isinstance(value, KnownInt) and not isinstance(of, Tensor) else value
+
     def and_(self, *terms: Callable[[], object]) -> object:
         return self._short_circuit(terms, "land")
 
@@ -148,7 +162,7 @@ class Control:
         def step(i: int) -> Callable[[], object]:
             def evaluate() -> object:
                 values.append(terms[i]())
-                return _COMPARE[operators[i]](values[i], values[i + 1])
+                return self.operator(operators[i], values[i], values[i + 1])
             return evaluate
 
         return self.and_(*(step(i) for i in range(len(operators))))
@@ -191,7 +205,13 @@ def _truth_of(value: object) -> object:
     return value
 
 
-_COMPARE: dict[str, Callable[[Any, Any], object]] = {
+def _items(value: object) -> tuple[object, ...]:
+    return value if isinstance(value, tuple) else (value,)
+
+
+_OPERATORS: dict[str, Callable[[Any, Any], object]] = {
+    "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv, "//": operator.floordiv,
+    "%": operator.mod, "**": operator.pow,
     "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge, "==": operator.eq, "!=": operator.ne,
     "is": operator.is_, "is not": operator.is_not, "in": lambda a, b: a in b, "not in": lambda a, b: a not in b,
 }

@@ -21,12 +21,12 @@ from moye.tensor.known import Known
 
 
 def check_dtype(name: str, dtype: dt.DType, leaf: Scalar) -> None:
-    """A variable keeps its dtype: Python numbers that fit and narrower integers of its kind are converted."""
+    """A variable keeps its dtype: Python numbers that fit, and dtypes all of whose numbers it holds, are converted."""
     have = carried_dtype(leaf)
     if have == dtype:
         return
     if isinstance(leaf, (Expr, Known)):
-        fine = have.kind == dtype.kind and have.is_integer and have.bits <= dtype.bits
+        fine = _holds(dtype, have)
     elif dtype.is_float:
         fine = True
     else:
@@ -35,6 +35,14 @@ def check_dtype(name: str, dtype: dt.DType, leaf: Scalar) -> None:
         return
     raise TraceError(f"{name} is {dtype} before this loop or branch and {have} at its end",
                      hint=f"start with mo.{have}(...), or convert with .to(mo.{dtype})", locs=(locate(),))
+
+
+def _holds(dtype: dt.DType, have: dt.DType) -> bool:
+    """Whether every integer, or every float, of one dtype is one of the other, so that converting loses nothing."""
+    if have.is_integer and dtype.is_integer:
+        same_sign = have.kind == dtype.kind
+        return have.bits <= dtype.bits if same_sign else dtype.kind is dt.Kind.INT and have.bits < dtype.bits
+    return have.is_float and dtype.is_float and dt.promote(have, dtype) == dtype
 
 
 def changed_structure(name: str, before: object, after: object) -> TraceError:

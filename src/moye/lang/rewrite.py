@@ -32,6 +32,9 @@ BUILTINS = frozenset({"abs", "all", "any", "bool", "breakpoint", "divmod", "enum
                       "max", "min", "pow", "print", "range", "repr", "reversed", "round", "str", "sum", "zip"})
 OPERATORS: dict[type[ast.cmpop], str] = {ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">",
                                          ast.GtE: ">="}
+ARITHMETIC: dict[type[ast.operator], str] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/",
+                                             ast.FloorDiv: "//", ast.Mod: "%", ast.Pow: "**"}
+_COLLECTIONS = (ast.Tuple, ast.List, ast.Dict, ast.Set, ast.JoinedStr, ast.Lambda, ast.ListComp)
 Node = TypeVar("Node", bound=ast.AST)
 Span = tuple[int, int, int, int]
 
@@ -157,6 +160,13 @@ def _called_in(*arms: ast.expr) -> ast.expr:
     return _expression("lambda: F", arms[0], F=functions)
 
 
+def _may_meet(left: ast.expr, right: ast.expr) -> bool:
+    """Whether the left may be a Python float and the right an integer that facts decided."""
+    number = right.operand if isinstance(right, ast.UnaryOp) else right
+    floats = isinstance(left.value, float) if isinstance(left, ast.Constant) else not isinstance(left, _COLLECTIONS)
+    return floats and not isinstance(number, (ast.Constant, *_COLLECTIONS))
+
+
 def _bind(names: Sequence[str], call: str) -> str:
     return f"({', '.join(names)},) = {call}" if names else call
 
@@ -258,8 +268,28 @@ class _Expressions(ast.NodeTransformer):
         self._inside(node)
         return self._call("not_", node, node.operand) if isinstance(node.op, ast.Not) else node
 
+    def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
+        self._inside(node)
+        return self._strong(node, node.left, node.right, ARITHMETIC.get(type(node.op), ""))
+
+    def _strong(self, node: ast.BinOp | ast.Compare, left: ast.expr, right: ast.expr, symbol: str) -> ast.expr:
+        """``2.0 * t`` -> ``2.0 * __moye__.beside(2.0, t)``: Python's floats know nothing of the dtype of a known t."""
+        if not symbol or not _may_meet(left, right):
+            return node
+        if not isinstance(left, ast.Name | ast.Constant):   # asked for once only
+            return self._call("operator", node, ast.Constant(symbol), left, right)
+        strong = self._call("beside", right, copy.copy(left), right)
+        if isinstance(node, ast.BinOp):
+            node.right = strong
+        else:
+            node.comparators = [strong]
+        return node
+
     def visit_Compare(self, node: ast.Compare) -> ast.expr:
-        if len(node.ops) == 1 or not all(type(op) in OPERATORS for op in node.ops):
+        if len(node.ops) == 1:
+            self._inside(node)
+            return self._strong(node, node.left, node.comparators[0], OPERATORS.get(type(node.ops[0]), ""))
+        if not all(type(op) in OPERATORS for op in node.ops):
             return self._inside(node)
         operators = tuple(OPERATORS[type(op)] for op in node.ops)
         return self._call("chain", node, self.rewritten(node.left), *map(self._thunk, node.comparators),
@@ -408,6 +438,19 @@ class _Rewriter(_Expressions):
             case [ast.Tuple(items) | ast.List(items)] if items and all(isinstance(item, ast.Name) for item in items):
                 names = tuple(item.id for item in items if isinstance(item, ast.Name))
                 node.value = _expression(f"{CONTROL}.names(NAMES, E)", node.value, NAMES=_words(names), E=node.value)
+        return node
+
+    def visit_AugAssign(self, node: ast.AugAssign) -> ast.stmt:
+        self._inside(node)
+        named = all(isinstance(part, (*_NAMING, ast.Store)) for part in ast.walk(node.target))
+        if type(node.op) in ARITHMETIC and named and _may_meet(node.target, node.value):
+            before = copy.deepcopy(node.target)
+            before.ctx = ast.Load()
+            if isinstance(before, ast.Subscript):           # a load, if it is of a tensor
+                part = _expression("lambda: B", node.value, B=before)
+                node.value = self._call("added", node.value, copy.deepcopy(before.value), part, node.value)
+            else:
+                node.value = self._call("beside", node.value, before, node.value)
         return node
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.stmt:
