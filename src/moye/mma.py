@@ -32,7 +32,7 @@ def _records(*modules: ModuleType) -> dict[str, MmaOp]:
     return {name: record for module in modules for name, record in vars(module).items() if isinstance(record, MmaOp)}
 
 
-ALL: dict[str, MmaOp] = _records(sm70, sm75, sm80, sm89)
+ALL: dict[str, MmaOp] = _records(sm70, sm75, sm80, sm89, sm90)
 """Name -> record of the operations of threads, quad-pairs and warps, oldest architecture first."""
 
 __all__ = ["ALL", "find", "wgmma"]
