@@ -17,6 +17,7 @@ from moye.atoms.tma import (
     TmaStore as TmaStore,
 )
 from moye.atoms.universal import (
+    AutoCopy as AutoCopy,
     CpAsync as CpAsync,
     UniversalCopy as UniversalCopy,
     UniversalFMA as UniversalFMA,
@@ -348,6 +349,7 @@ __all__ = [
     "AlignmentError",
     "ArgumentError",
     "ArithmeticTuple",
+    "AutoCopy",
     "BulkCopy",
     "BulkReduceAdd",
     "CompileError",

@@ -26,7 +26,8 @@ from moye.errors import DTypeError
 _WARPGROUP = frozenset(sm90.NAMES)
 
 
-ALL: dict[str, MmaOp] = {name: record for name, record in vars(mma_sync).items() if isinstance(record, MmaOp)}
+ALL: dict[str, MmaOp] = {name: record for module in (mma_sync, sm90) for name, record in vars(module).items()
+                         if isinstance(record, MmaOp)}
 """Name -> record of the operations of threads, quad-pairs and warps, oldest architecture first."""
 
 __all__ = ["ALL", "find", "wgmma"]

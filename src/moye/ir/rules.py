@@ -224,6 +224,8 @@ def _copy(op: ops.Copy) -> str | None:
         return f"an access of {op.width} {op.dst.dtype} is wider than 16 bytes"
     if any(ref.lane != 1 and ref.buffer.space is not Space.REGISTER for ref in (op.dst, op.src)):
         return "an access to memory is not contiguous"
+    if (op.atom.hint or op.atom.prefetch) and Space.GLOBAL not in (op.dst.buffer.space, op.src.buffer.space):
+        return f"{op.atom} without an end in global memory"
     if op.atom.asynchronous and (op.dst.buffer.space, op.src.buffer.space) != (Space.SHARED, Space.GLOBAL):
         return f"{op.atom} from {op.src.buffer.space.value} to {op.dst.buffer.space.value}"
     return None

@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from moye.atoms.atom import CopyOp
+from moye.atoms.universal import AUTO_COPY
 from moye.dtypes import Space, bool_
 from moye.errors import AlignmentError, DTypeError, LayoutError, TensorError
 from moye.ir import ops
@@ -97,9 +98,27 @@ def check_pair(op: CopyOp, dst: View, src: View) -> None:
         raise DTypeError(f"{op}: {dst.label} holds {dst.dtype} but {src.label} holds {src.dtype}", locs=(locate(),))
     if op.bits is not None and op.bits % dst.dtype.bits:
         raise DTypeError(f"{op} moves {op.bits} bits at a time, no multiple of a {dst.dtype}", locs=(locate(),))
+    check_hints(op, dst, src)
     if op.asynchronous and (dst.space is not Space.SHARED or src.space is not Space.GLOBAL):
         raise TensorError(f"{op} copies from gmem to smem; {src.label} lives in {src.space.value} and {dst.label} in "
                           f"{dst.space.value}", locs=(locate(),))
+
+
+def check_hints(op: CopyOp, dst: View, src: View) -> None:
+    """Hints for caches need an end in global memory."""
+    if (op.hint or op.prefetch) and Space.GLOBAL not in (dst.space, src.space):
+        raise TensorError(f"{op} tells caches what to keep of global memory; {src.label} lives in {src.space.value} "
+                          f"and {dst.label} in {dst.space.value}", locs=(locate(),))
+    if op.prefetch and src.space is not Space.GLOBAL:
+        raise TensorError(f"{op} prefetches what a load brings; {src.label} lives in {src.space.value}",
+                          locs=(locate(),))
+
+
+def hinted_ends(op: CopyOp, dst: View, src: View) -> tuple[CopyOp, CopyOp]:
+    """The load and the store of a copy by way of registers: hints are for the end in global memory."""
+    check_hints(op, dst, src)
+    stores = replace(op, prefetch=0) if op.hint and dst.space is Space.GLOBAL else AUTO_COPY
+    return op if src.space is Space.GLOBAL else AUTO_COPY, stores
 
 
 def _space(dst: View, src: View, pred: object) -> IndexSpace:

@@ -11,11 +11,11 @@ Source: PTX ISA, cp.async.bulk, cp.reduce.async.bulk, cp.async.bulk.prefetch.
 from __future__ import annotations
 
 from moye.atoms.bulk import ADDED
+from moye.cuda.printing.cache_hints import POLICIES
 from moye.cuda.printing.context import Kernel
 from moye.cuda.printing.dispatch import prints
 from moye.cuda.printing.expressions import Text
 from moye.cuda.printing.intrinsics import Intrinsics
-from moye.cuda.printing.tensor_copies import POLICIES
 from moye.dtypes import Space
 from moye.ir import ops
 from moye.ir.nodes import Ref

@@ -212,7 +212,8 @@ class Intrinsics:
     def cp_async(self, atom: CopyOp, zero_fill: bool, predicated: bool = False) -> str:
         """cp.async of the atom's width: ([whether to, ]shared address, global pointer[, bytes to read])."""
         self.need(atom.arch)
-        name = f"cp_async{'_cg' if atom.cache == 'global' else ''}_{atom.bytes}"
+        more = f"_prefetch_{atom.prefetch}" if atom.prefetch else ""
+        name = f"cp_async{'_cg' if atom.cache == 'global' else ''}_{atom.bytes}{more}"
         parameters, inputs, ptx = "unsigned dst_smem, const void* src", '"r"(dst_smem), "l"(src)', atom.ptx
         if zero_fill:
             name, parameters, inputs = f"{name}_zfill", f"{parameters}, int bytes", f'{inputs}, "r"(bytes)'

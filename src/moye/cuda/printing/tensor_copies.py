@@ -10,6 +10,7 @@ Source: PTX ISA, cp.async.bulk.tensor, cp.reduce.async.bulk.tensor, prefetch.ten
 
 from __future__ import annotations
 
+from moye.cuda.printing.cache_hints import POLICIES
 from moye.cuda.printing.context import Kernel
 from moye.cuda.printing.dispatch import prints
 from moye.cuda.printing.intrinsics import Intrinsics
@@ -17,7 +18,6 @@ from moye.errors import IRError
 from moye.ir import ops
 
 _WHAT = "tensor copies (TMA)"
-POLICIES = {"evict_first": "0x12F0000000000000ull", "evict_last": "0x14F0000000000000ull"}
 _PTX = {"load": "cp.async.bulk.tensor.{n}d.shared::cluster.global.tile.mbarrier::complete_tx::bytes",
         "store": "cp.async.bulk.tensor.{n}d.global.shared::cta.tile.bulk_group",
         "reduce_add": "cp.reduce.async.bulk.tensor.{n}d.global.shared::cta.add.tile.bulk_group",
