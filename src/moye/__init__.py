@@ -28,9 +28,9 @@ _ALGEBRA = (
 _TRACED = (
     "assume", "atomic_add", "atomic_and", "atomic_cas", "atomic_exch", "atomic_max", "atomic_min", "atomic_or",
     "atomic_xor", "ballot", "barrier_arrive", "barrier_sync", "block_dim", "block_idx", "block_reduce", "ceil_div",
-    "clock", "cp_async_commit", "cp_async_wait", "fence", "globaltimer", "grid_dim", "lane_idx", "load", "min_blocks",
-    "nanosleep", "shuffle_down", "shuffle_idx", "shuffle_up", "shuffle_xor", "static_range", "store", "sync_threads",
-    "sync_warp", "thread_idx", "vote_all", "vote_any", "warp_idx", "warp_reduce", "where",
+    "clock", "cp_async_commit", "cp_async_wait", "fence", "globaltimer", "grid_dim", "grid_sync", "lane_idx", "load",
+    "min_blocks", "nanosleep", "shuffle_down", "shuffle_idx", "shuffle_up", "shuffle_xor", "static_range", "store",
+    "sync_threads", "sync_warp", "thread_idx", "vote_all", "vote_any", "warp_idx", "warp_reduce", "where",
 )
 _HOPPER = (
     "block_in_cluster_idx", "cluster_arrive", "cluster_dim", "cluster_idx", "cluster_rank", "cluster_sync",

@@ -435,6 +435,17 @@ def patient_kernel(data, flag, out):
         out[tid] = data[tid]
 
 
+@mo.kernel
+def grid_kernel(out, x):
+    """Each block reads what the next one has written, in every step."""
+    i, n = mo.block_idx().x * THREADS + mo.thread_idx().x, mo.size(x, 0)
+    for step in range(3):
+        mo.grid_sync()
+        out[i] = x[(i + THREADS) % n] + step
+        mo.grid_sync()
+        x[i] = out[i]
+
+
 def atomic(step, cells, at, value):
     """One step of ``STEPS`` on ``cells[at]``."""
     kind, order, scope = step
@@ -512,6 +523,8 @@ add("message", message_kernel, lambda rng, n: [poison(THREADS, dt.int32), np.zer
                                                poison(THREADS, dt.int32), ORDERS],
     lambda args: {0: 3 * np.arange(THREADS) - 5, 1: np.ones(1), 2: 3 * np.arange(THREADS) - 5}, sizes=(FULL,),
     grid=lambda n: 2)
+add("grid_sync", grid_kernel, lambda rng, n: [poison(4 * THREADS, dt.int32), values(rng, 4 * THREADS, dt.int32)],
+    lambda args: dict.fromkeys((0, 1), np.roll(args[1], -3 * THREADS) + 3), sizes=(FULL,), grid=lambda n: 4)
 add("patient", patient_kernel, lambda rng, n: [poison(THREADS, dt.int32), np.zeros(1, np.int32),
                                                poison(THREADS, dt.int32)],
     lambda args: {0: 7 * np.arange(THREADS), 1: np.ones(1), 2: 7 * np.arange(THREADS)}, sizes=(FULL,),

@@ -56,6 +56,7 @@ def _choices(kind: type[ops.Op]) -> list[tuple[str, tuple[object, ...]]]:
 
 
 @verifies(ops.SyncThreads)
+@verifies(ops.GridSync)
 @verifies(ops.Fence)
 @verifies(ops.CpAsyncCommit)
 @verifies(ops.BulkCommit)

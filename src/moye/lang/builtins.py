@@ -29,9 +29,9 @@ from moye.tensor.tensor import Tensor, elementwise
 __all__ = [
     "Dim3", "assume", "atomic_add", "atomic_and", "atomic_cas", "atomic_exch", "atomic_max", "atomic_min", "atomic_or",
     "atomic_xor", "ballot", "barrier_arrive", "barrier_sync", "block_dim", "block_idx", "block_reduce", "ceil_div",
-    "clock", "cp_async_commit", "cp_async_wait", "fence", "globaltimer", "grid_dim", "lane_idx", "load", "min_blocks",
-    "nanosleep", "shuffle_down", "shuffle_idx", "shuffle_up", "shuffle_xor", "static_range", "store", "sync_threads",
-    "sync_warp", "thread_idx", "vote_all", "vote_any", "warp_idx", "warp_reduce", "where",
+    "clock", "cp_async_commit", "cp_async_wait", "fence", "globaltimer", "grid_dim", "grid_sync", "lane_idx", "load",
+    "min_blocks", "nanosleep", "shuffle_down", "shuffle_idx", "shuffle_up", "shuffle_xor", "static_range", "store",
+    "sync_threads", "sync_warp", "thread_idx", "vote_all", "vote_any", "warp_idx", "warp_reduce", "where",
 ]
 
 _AXES = ("x", "y", "z")
@@ -143,6 +143,19 @@ def static_range(*bounds: Int) -> range:
 def sync_threads() -> None:
     """__syncthreads (bar.sync 0): wait for every thread of the block, and order their memory accesses."""
     builder().emit(ops.SyncThreads())
+
+
+def grid_sync() -> None:
+    """Wait for every thread of every block of the grid, and order their memory accesses (CUDA's ``grid.sync()``).
+
+    A kernel with it is launched cooperatively: all its blocks run at once, and LaunchError says with the figures if the
+    device cannot hold them.  Every thread comes to it, in the same pass of each loop; it works without clusters alone.
+    """
+    cluster = builder().func.cluster_dim
+    if cluster != (1, 1, 1):
+        raise TraceError(f"grid_sync() in clusters of {cluster}: cooperative launches are made without clusters",
+                         hint="cluster_sync() meets the blocks of a cluster", locs=(locate(),))
+    builder().emit(ops.GridSync())
 
 
 def sync_warp(mask: int = _FULL) -> None:

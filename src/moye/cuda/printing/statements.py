@@ -233,6 +233,11 @@ def _sync_threads(kernel: Kernel, op: ops.SyncThreads) -> None:
     _line(kernel, op, "__syncthreads();")
 
 
+@prints(ops.GridSync)
+def _grid_sync(kernel: Kernel, op: ops.GridSync) -> None:
+    _line(kernel, op, f"{kernel.helpers.grid_sync()}();")
+
+
 @prints(ops.SyncWarp)
 def _sync_warp(kernel: Kernel, op: ops.SyncWarp) -> None:
     _line(kernel, op, "__syncwarp();" if op.mask == 0xFFFFFFFF else f"__syncwarp({_mask(op.mask)});")

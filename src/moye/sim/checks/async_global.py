@@ -170,7 +170,7 @@ class Overlaps:
                 heard = int(clocks.far_heard[group, end.block % clocks.cluster, end.engine, column])
             else:
                 links = self.memory.between.visible(self.flags.eye(block - self.first, thread))
-                heard = int(self.memory.between.heard(links, end.block, end.engine + 1)[end.engine]) if links else 0
+                heard = int(self.memory.between.heard(links, end.block, end.engine + 1)[end.engine])
             if heard > end.phase:
                 return True
         return False

@@ -255,6 +255,16 @@ class GlobalChecker:
         for clash in clashes:
             self._against(clash)
 
+    def meet(self) -> None:
+        """All threads of all blocks meet: what was done before is ordered before what comes."""
+        self._settled()
+        clocks, shape = self.shared.clocks, (self.threads, self.blocks)
+        self.memory.between.meet(np.broadcast_to(clocks.now[clocks.group], shape).T.copy(),
+                                 np.broadcast_to(clocks.heard.max(axis=0), (clocks.heard.shape[1], self.blocks)).copy())
+        for tracks in self.memory.tracked.values():
+            if not tracks.packing.detail:               # records without epochs are about what is over now
+                tracks.clear()
+
     def finish(self) -> None:
         """The blocks are through."""
         self._settled()
@@ -377,6 +387,8 @@ class GlobalChecker:
     def _against(self, clash: Clash) -> None:
         """Report the entries that nothing orders."""
         packing = clash.tracks.packing
+        if self.memory.between.met is not None and packing.detail:
+            clash = clash.pick(np.flatnonzero(~self._before_meeting(clash)))
         if clash.tracks.region.bulk and packing.detail:
             clash = self._unfinished(clash)
         if clash.tracks.region.lasts and packing.detail:
@@ -447,10 +459,15 @@ class GlobalChecker:
                 part.rival[:] = record - packing.last + min(stored.waited, packing.last - 1)
                 if stored.wait is not None and self.memory.crossing and not inside.all():
                     inside |= self._ordered_between(part)
+                inside |= (stored.wait is not None) & self._before_meeting(part)
                 if (told := np.flatnonzero(inside)).size:
                     self.memory.conflicts.unfinished(part.pick(told), stored.op, stored.wait)
                     left[at[here][told]] = False
         return clash if left.all() else clash.pick(np.flatnonzero(left))
+
+    def _before_meeting(self, clash: Clash) -> Bools:
+        packing, rival = clash.tracks.packing, clash.rival
+        return self.memory.between.before_meeting(packing.block(rival), packing.thread(rival), packing.epoch(rival))
 
     def _ordered_inside(self, clash: Clash) -> Bools:
         packing, clocks = clash.tracks.packing, self.shared.clocks

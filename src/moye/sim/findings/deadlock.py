@@ -18,7 +18,7 @@ from moye.sim.findings.codes import hint
 from moye.sim.findings.wording import at, bracketed, crowd, several
 
 SHOWN = 6
-"""The most groups that are told before "more"."""
+"""The most groups or blocks that are told before "more"."""
 
 
 
@@ -141,6 +141,8 @@ class Deadlock:
 
     @property
     def hint(self) -> str:
+        if self.code == "C4" and any(isinstance(waiter.point, ops.GridSync) for waiter in self.waiters):
+            return "let every thread of every block reach grid_sync, or none"
         return hint(self.code, "deadlock")
 
     @property
@@ -178,8 +180,9 @@ class Deadlock:
         if waiter.role is not None:
             head += f", which is inside of one role (the branch{at(waiter.role)}),"
         if waiter.others:
+            more = f" and {len(waiter.others) - SHOWN} more" if len(waiter.others) > SHOWN else ""
             head += f", which threads of block{'s' if len(waiter.others) > 1 else ''} " \
-                    f"{', '.join(map(str, waiter.others))} have not come to,"
+                    f"{', '.join(map(str, waiter.others[:SHOWN]))}{more} have not come to,"
         return f"{head} for {crowd(waiter.needs, self.size)}" if waiter.needs else head.removesuffix(",")
 
     def _phase(self, waiter: Waiter, verb: str) -> str:

@@ -26,7 +26,7 @@ from moye.sim.timeline.statements import Statements, space_of
 from moye.sim.values.doubts import flows, follow, users
 
 
-@awaits(ops.SyncThreads, ops.SyncWarp, ops.ClusterWait)
+@awaits(ops.SyncThreads, ops.GridSync, ops.SyncWarp, ops.ClusterWait)
 def _nothing(w: Writer, op: ops.Op) -> str:
     """The op itself says who meets."""
     return "None"

@@ -290,6 +290,8 @@ class Batch:
         if mask is None and not isinstance(op, (ops.NamedBarrier, ops.ClusterWait)) and \
                 getattr(op, "mask", _FULL) == _FULL:
             if self.watch is not None:
+                if isinstance(op, ops.GridSync):
+                    self.watch.globals.meet()
                 if isinstance(op, ops.SyncThreads):
                     self.watch.checker.barrier(op, None)
                 elif isinstance(op, ops.SyncWarp):

@@ -1,6 +1,7 @@
 """Why a simulation ends early: the first finding, a loop without end, blocks that poll what nobody will change.
 
-In: batches that spin, loops.  Out: finding F4, or G4 where blocks that could help have not been admitted; no finding
+In: batches that spin, loops.  Out: finding F4, or G4 where blocks that could help have not been admitted, or blocks
+that meet are too many to be resident together; no finding
 but ``unsupported`` where only some blocks of the grid run.
 """
 
@@ -43,6 +44,24 @@ def endless(batch: BatchState, loop: ops.Op, mask: Mask, why: str) -> None:
                       "lets loops run for as long as they like")
     launch.reporter.add(finding, fatal=True)
     raise StopSimulation(finding)
+
+
+def crowded(launch: Launch, most: int) -> bool:
+    """Whether blocks that meet cannot all be there, which is told: G4, or nothing is judged if only some shall run."""
+    point = next(op for op in launch.func.body.walk() if isinstance(op, ops.GridSync))
+    blocks = math.prod(launch.grid)
+    if launch.total < blocks:
+        launch.unsupported.append(f"all blocks meet at grid_sync (line {point.loc.line}), and only {launch.total} of "
+                                  f"{blocks} blocks run")
+        return True
+    if blocks <= most:
+        return False
+    sms = launch.hooks.hardware.multiprocessors
+    each = "" if most % sms else f": {most // sms} on each of {sms} multiprocessors"
+    launch.reporter.add(Finding("G4", f"the {blocks} blocks of the grid meet at grid_sync{at(point)}, and at most "
+                                f"{most} are resident at once{each}", (point.loc,), (0, 0, 0), (0,), "", None,
+                                "launch fewer blocks, and let each do the work of several in a loop"), fatal=True)
+    return True
 
 
 def stuck(polling: Sequence[Polling], launch: Launch, admitted: int, total: int) -> None:
