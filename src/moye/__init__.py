@@ -39,8 +39,11 @@ _HOPPER = (
     "mbarrier_expect_tx", "mbarrier_init", "mbarrier_wait", "tma_store_arrive", "tma_store_wait", "warpgroup_arrive",
     "warpgroup_commit_batch", "warpgroup_idx", "warpgroup_reg_alloc", "warpgroup_reg_dealloc", "warpgroup_wait",
 )
-_MATH = ("ceil", "clz", "cos", "erf", "exp", "exp2", "floor", "gelu", "isinf", "isnan", "log", "log10", "log2",
-         "maximum", "minimum", "popcount", "relu", "rsqrt", "sigmoid", "silu", "sin", "sqrt", "tan", "tanh", "trunc")
+_MATH = ("acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "brev", "cbrt", "ceil", "clz", "copysign", "cos",
+         "cosh", "erf", "erfc", "erfinv", "exp", "exp2", "expm1", "ffs", "floor", "fmod", "gelu", "hypot", "isinf",
+         "isnan", "ldexp", "lgamma", "log", "log10", "log1p", "log2", "maximum", "minimum", "mul_hi", "nextafter",
+         "popcount", "relu", "remainder", "rsqrt", "sigmoid", "silu", "sin", "sincos", "sinh", "sqrt", "tan", "tanh",
+         "tgamma", "trunc")
 _DTYPES = ("bfloat16", "float16", "float32", "float64", "float8_e4m3fn", "float8_e5m2", "int16", "int32", "int64",
            "int4", "int8", "tfloat32", "uint1", "uint128", "uint16", "uint32", "uint4", "uint64", "uint8")
 _ERRORS = ("AlignmentError", "ArgumentError", "CompileError", "DTypeError", "DriverError", "FactError", "LaunchError",
@@ -55,7 +58,7 @@ _HOME: dict[str, tuple[str, str]] = {
     **{name: ("moye.dtypes", name) for name in _DTYPES},
     **{name: ("moye.errors", name) for name in _ERRORS},
     "abs": ("moye.lang.math", "abs_"), "max": ("moye.lang.math", "maximum"), "min": ("moye.lang.math", "minimum"),
-    "round": ("moye.lang.math", "round_"), "bool": ("moye.dtypes", "bool_"),
+    "round": ("moye.lang.math", "round_"), "pow": ("moye.lang.math", "pow_"), "bool": ("moye.dtypes", "bool_"),
     "range": ("moye.lang.ranges", "dynamic_range"),
     "inspect": ("moye.lang.debug", "inspect"), "jit": ("moye.lang.trace", "jit"),
     "Constexpr": ("moye.lang.signature", "Constexpr"), "Static": ("moye.lang.signature", "Static"),

@@ -282,7 +282,7 @@ class Builder:
 
         def make() -> ops.Op:
             dtype = dt.bool_ if kind in ("not", "isnan", "isinf") else a.dtype
-            if kind in ("popcount", "clz"):
+            if kind in ops.COUNTS:
                 dtype = dt.int32
             value = Value(dtype)
             if dtype.is_integer:

@@ -83,7 +83,7 @@ def unary_facts(kind: str, a: Operand) -> Facts:
     elif kind == "abs":
         ends = None if lower is None or upper is None else max(abs(lower), abs(upper))
         found = max(0, lower or 0, -upper if upper is not None else 0), ends, divisor
-    elif kind in ("popcount", "clz"):
+    elif kind in ops.COUNTS:
         return 0, a.dtype.bits, 1
     else:
         return None, None, 1

@@ -170,24 +170,31 @@ def _print(op: ops.Print) -> str | None:
 def _binary(op: ops.Binary) -> str | None:
     if op.kind not in ops.BINARY:
         return f"unknown kind {op.kind!r}"
-    shift = op.kind in ("shl", "shr")
-    if not shift and op.a.dtype != op.b.dtype:
+    counted = op.kind in ("shl", "shr", "ldexp")
+    if not counted and op.a.dtype != op.b.dtype:
         return f"{op.kind} of {op.a.dtype} and {op.b.dtype}"
     wanted: DType = op.result.dtype
-    if op.kind in ops.ARITHMETIC and wanted != op.a.dtype:
+    decides = op.kind in ops.COMPARISONS or op.kind in ops.LOGICAL
+    if not decides and wanted != op.a.dtype:
         return f"{op.kind} of {op.a.dtype} gives {wanted}"
-    if op.kind not in ops.ARITHMETIC and wanted.kind is not Kind.BOOL:
+    if decides and wanted.kind is not Kind.BOOL:
         return f"{op.kind} gives {wanted}, not bool"
-    if op.kind in ("div", "pow") and not op.a.dtype.is_float:
-        return f"{op.kind} of {op.a.dtype}"
-    return None
+    return None if decides or _defined(op.kind, op.a.dtype) else f"{op.kind} of {op.a.dtype}"
+
+
+def _defined(kind: str, dtype: DType) -> bool:
+    """Whether an operation on two numbers is defined on the dtype."""
+    if kind == "mul_hi":
+        return dtype.is_integer and dtype.bits in (32, 64)
+    return dtype.is_float and (kind != "nextafter" or dtype.bits >= 32) if kind in ("div", "pow", *ops.MATH_PAIRS) \
+        else True
 
 
 @verifies(ops.Unary)
 def _unary(op: ops.Unary) -> str | None:
     if op.kind not in ops.UNARY:
         return f"unknown kind {op.kind!r}"
-    if op.kind in ops.MATH and not ops.dtype_of_math(op.kind, op.a.dtype):
+    if op.kind in (*ops.MATH, *ops.SLOW_MATH) and not ops.dtype_of_math(op.kind, op.a.dtype):
         return f"{op.kind} of {op.a.dtype}"
     return None
 
