@@ -53,7 +53,7 @@ ALONE = {
         "runtime.check.needless_barriers", "sim.checks.unwritten_global", "sim.costs.mixed_swizzles",
         "sim.costs.wgmma_waits", "sim.machine.register_budgets"),
     "one family of instructions each": (
-        "atoms.sm90", "cuda.printing.bulk_copies", "cuda.printing.matrix_copies", "tensor.matrix_copy"),
+        "cuda.printing.bulk_copies", "cuda.printing.matrix_copies", "tensor.matrix_copy"),
     "of another room than its importer": (
         "cuda.device.tensor_maps", "ir.text", "sim.costs.table", "sim.costs.tma_boxes", "sim.flow.choices",
         "sim.flow.spins"),
@@ -61,7 +61,7 @@ ALONE = {
         "lang.foreign_errors", "runtime.check.report_html", "runtime.respecialised", "runtime.snapshots"),
     "a process of its own, or loaded without what the importer loads": ("runtime.toolchain", "runtime.tuning.worker"),
     "a type or a table of its own, and the importer is long": (
-        "lang.python_builtins", "sim.generate.guarded", "sim.machine.cluster_barrier", "tensor.operators",
+        "sim.generate.guarded", "sim.machine.cluster_barrier", "tensor.operators",
         "tensor.retile"),
     "the home of public names": (
         "kernels.gemm.dispatch", "kernels.gemm.tuned", "schedulers.quantisation", "tensor.smem_atoms"),
