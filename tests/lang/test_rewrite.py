@@ -62,7 +62,7 @@ class Static:
     def subject(self, value):
         return value
 
-    def if_(self, cond, names, dead=()):
+    def if_(self, cond, names, dead=(), called=None):
         self.note(names, "if")
         return StaticIf(bool(cond), names)
 
@@ -142,7 +142,15 @@ class StaticLoop:
         return 1
 
 
-class StaticIf(StaticLoop):
+class Arms:
+    def __enter__(self):
+        pass
+
+    def __exit__(self, *_):
+        pass
+
+
+class StaticIf(Arms, StaticLoop):
     def __init__(self, cond, names):
         self.cond, self.names = cond, names
 
@@ -180,7 +188,7 @@ class Traced(Static):
     def while_(self, names, always):
         return TracedLoop(self, None, names)
 
-    def if_(self, cond, names, dead=()):
+    def if_(self, cond, names, dead=(), called=None):
         return TracedIf(self, bool(cond), names, dead)
 
     def function(self):
@@ -243,7 +251,7 @@ class TracedLoop:
         return values(self.names, variables) if self.state is None else self.state
 
 
-class TracedIf:
+class TracedIf(Arms):
     def __init__(self, control, cond, names, dead):
         self.control, self.cond, self.names, self.outer, self.dead = control, cond, names, control.live, dead
 
@@ -845,7 +853,7 @@ def test_tracebacks_point_at_the_user_s_code(text):
 
 def test_errors_of_the_control_object_point_at_the_statement():
     class Failing(Static):
-        def if_(self, cond, names, dead=()):
+        def if_(self, cond, names, dead=(), called=None):
             return 1 / 0
 
     fn = define("    b = 1\n    if a < b: c = 1\n    return c\n")

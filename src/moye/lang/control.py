@@ -19,7 +19,7 @@ from moye import dtypes as dt
 from moye.errors import TraceError
 from moye.ir import ops
 from moye.ir.nodes import Block
-from moye.lang import branches, functions, loops, python_builtins, texts
+from moye.lang import branches, decided, functions, loops, python_builtins, texts
 from moye.lang.carry import Undefined
 from moye.lang.host_objects import Snapshot
 from moye.lang.ranges import DynamicRange
@@ -49,9 +49,12 @@ class Control:
     def while_(self, names: tuple[str, ...], always: bool) -> loops.Loop:
         return loops.While(names, always)
 
-    def if_(self, cond: object, names: tuple[str, ...], dead: tuple[str, ...] = ()) -> branches.Branch:
+    def if_(self, cond: object, names: tuple[str, ...], dead: tuple[str, ...] = (),
+            called: tuple[str, ...] | None = None) -> branches.Branch:
         if isinstance(cond, Expr):
             return branches.DynamicIf(truth(cond), names, dead)
+        if isinstance(cond, Known) and called is not None:
+            return decided.DecidedIf(bool(cond), names, dead, called, sys._getframe(1).f_globals)
         return branches.StaticIf(bool(_truth_of(cond)), names)
 
     def function(self) -> functions.Returns:
@@ -172,7 +175,7 @@ class Control:
         if isinstance(cond, Expr):
             return branches.conditional_value(truth(cond), then, orelse)
         taken, other = (then, orelse) if _truth_of(cond) else (orelse, then)
-        return branches.decided_value(taken(), other, called) if isinstance(cond, Known) else taken()
+        return decided.decided_value(taken(), other, called) if isinstance(cond, Known) else taken()
 
     def builtin(self, function: object) -> object:
         """The traced counterpart of a Python builtin (``range``, ``min``, ``print``, ...); others as they are."""

@@ -22,19 +22,21 @@ from moye.tensor.known import Known
 
 def check_dtype(name: str, dtype: dt.DType, leaf: Scalar) -> None:
     """A variable keeps its dtype: Python numbers that fit, and dtypes all of whose numbers it holds, are converted."""
+    if agrees(dtype, leaf):
+        return
     have = carried_dtype(leaf)
-    if have == dtype:
-        return
-    if isinstance(leaf, (Expr, Known)):
-        fine = _holds(dtype, have)
-    elif dtype.is_float:
-        fine = True
-    else:
-        fine = dtype.is_integer and isinstance(leaf, int) and constants.fits(int(leaf), dtype)
-    if fine:
-        return
     raise TraceError(f"{name} is {dtype} before this loop or branch and {have} at its end",
                      hint=f"start with mo.{have}(...), or convert with .to(mo.{dtype})", locs=(locate(),))
+
+
+def agrees(dtype: dt.DType, leaf: Scalar) -> bool:
+    """Whether a variable of a dtype takes a value."""
+    have = carried_dtype(leaf)
+    if have == dtype:
+        return True
+    if isinstance(leaf, (Expr, Known)):
+        return _holds(dtype, have)
+    return dtype.is_float or (dtype.is_integer and isinstance(leaf, int) and constants.fits(int(leaf), dtype))
 
 
 def _holds(dtype: dt.DType, have: dt.DType) -> bool:

@@ -146,6 +146,8 @@ def _expression(text: str, at: ast.expr, **holes: ast.expr) -> ast.expr:
     return statement.value
 
 
+_NOT_TRIED = (ast.Return, ast.Break, ast.Continue, ast.Raise, ast.Delete, ast.With, ast.Match, ast.FunctionDef,
+              ast.ClassDef, ast.Lambda, ast.Import, ast.ImportFrom, ast.NamedExpr)
 _NAMING = (ast.Name, ast.Attribute, ast.Subscript, ast.Constant, ast.Load)
 """What a function may be named with, so that asking which one it is does nothing else."""
 
@@ -158,6 +160,18 @@ def _called_in(*arms: ast.expr) -> ast.expr:
         return ast.Constant(None)
     functions = ast.Tuple([copy.deepcopy(call.func) for call in calls], ast.Load())
     return _expression("lambda: F", arms[0], F=functions)
+
+
+def _tried(node: ast.If) -> tuple[str, ...] | None:
+    """What the arms of an if call, as ``f`` or ``mo.f``; None if an arm leaves, or defines or calls something else."""
+    parts = [part for statement in (*node.body, *node.orelse) for part in ast.walk(statement)]
+    if any(isinstance(part, _NOT_TRIED) for part in parts):
+        return None
+    calls = [part.func for part in parts if isinstance(part, ast.Call)]
+    found = [ast.unparse(f) for f in calls if not (isinstance(f, ast.Attribute) and f.attr in ("to", "bitcast"))]
+    made = assigned([*node.body, *node.orelse])
+    fine = all(name.replace(".", "_").isidentifier() and name.partition(".")[0] not in made for name in found)
+    return tuple(dict.fromkeys(found)) if fine else None
 
 
 def _may_meet(left: ast.expr, right: ast.expr) -> bool:
@@ -412,13 +426,21 @@ class _Rewriter(_Expressions):
     def visit_If(self, node: ast.If) -> list[ast.stmt]:
         branch, names, head = self._names.fresh("c"), self._carried[node], _span(node, node.test)
         dead = self._dead[node]
-        start = _emit(f"{branch} = {CONTROL}.if_(COND, NAMES{', DEAD' if dead else ''})", _span(node.test),
-                      NAMES=_words(names), DEAD=_words(dead), COND=self.rewritten(node.test))
+        called = _tried(node) if set(names) - set(dead) else None
+        more = "" if called is None else ", DEAD, CALLED" if called else ", DEAD, ()"
+        start = _emit(f"{branch} = {CONTROL}.if_(COND, NAMES{more or (', DEAD' if dead else '')})", _span(node.test),
+                      NAMES=_words(names), DEAD=_words(dead), CALLED=_words(called or ()),
+                      COND=self.rewritten(node.test))
         then, orelse = _emit(f"if {branch}.then(locals()): pass\nif {branch}.orelse(): pass", head)
         assert isinstance(then, ast.If) and isinstance(orelse, ast.If), "both branches are ifs"
         then.body = [*self._suite(node.body, names), *_emit(f"{branch}.end_then(locals())", head)]
         orelse.body = [*_emit(_bind(names, f"{branch}.restore()"), head), *self._suite(node.orelse, names),
                        *_emit(f"{branch}.end_else(locals())", head)]
+        if called is not None:
+            for arm in (then, orelse):
+                [around] = _emit(f"with {branch}: pass", head)
+                assert isinstance(around, ast.With), "a with statement"
+                around.body, arm.body = arm.body, [around]
         return [*start, then, orelse, *_emit(_bind(names, f"{branch}.merge(locals())"), head)]
 
     def visit_Return(self, node: ast.Return) -> ast.stmt | list[ast.stmt]:
