@@ -170,8 +170,10 @@ def warpgroup(kernel: Kernel, op: ops.Binary) -> Text | None:
 
     Descriptors that depend on it then live in uniform registers.  None for every other op.
     """
+    if op.kind != "floordiv":
+        return None
     func, count = kernel.func, _groups(op.b)
-    if op.kind != "floordiv" or not count or count < 0 or not kernel.uses.has_wgmma or func.threads % 32 \
+    if not count or count < 0 or not kernel.uses.has_wgmma or func.threads % 32 \
             or func.block_dim[1:] != (1, 1):
         return None
     source, first = op.a, 0
