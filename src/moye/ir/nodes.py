@@ -234,8 +234,9 @@ class Block:
         """Every op of this block and of the blocks inside it, in program order."""
         for op in self.ops:
             yield op
-            for block in op.blocks():
-                yield from block.walk()
+            if type(op).blocks is not Op.blocks:        # few ops have blocks, and a walk is taken for every pass
+                for block in op.blocks():
+                    yield from block.walk()
 
 
 @dataclass(slots=True)

@@ -17,7 +17,7 @@ from moye.cuda.printing.dispatch import prints
 from moye.cuda.printing.intrinsics import Intrinsics
 from moye.ir import ops
 from moye.ir.nodes import Operand, Ref
-from moye.passes.scopes import CLUSTER, CTA, fenced_space
+from moye.passes.scopes import CLUSTER, CTA
 
 ARCH = 90
 _SPECIALS = {"cluster_rank": "cluster_ctarank", **{f"cluster_block_{axis}": f"cluster_ctaid.{axis}" for axis in "xyz"}}
@@ -84,7 +84,7 @@ def _mbarrier_wait(kernel: Kernel, op: ops.MbarrierWait) -> None:
 @prints(ops.ProxyFence)
 def _proxy_fence(kernel: Kernel, op: ops.ProxyFence) -> None:
     if op.kind == "async":
-        space = fenced_space(kernel.uses.func)
+        space = kernel.uses.fenced
         name = {CTA: "fence_proxy_async", CLUSTER: "fence_proxy_async_cluster"}.get(space, "fence_proxy_async_all")
         _statement(kernel, op, name, f"fence.proxy.async{space};", "proxy fences")
     else:

@@ -21,7 +21,7 @@ from moye.cuda.printing.uses import MEMORY, ORDER, Uses
 from moye.cuda.printing.writer import Writer
 from moye.errors import IRError
 from moye.ir import ops
-from moye.ir.nodes import Block, Func, Literal, Operand, TileRef, Value
+from moye.ir.nodes import Block, Literal, Operand, TileRef, Value
 
 _LONGEST = 96  # characters of an expression that is still inlined
 _ORDERED = frozenset((ORDER,))
@@ -53,7 +53,7 @@ class Values:
         self.vars: dict[int, str] = {}
         self._known: dict[int, Text] = {}
         self._pending: dict[int, Pending] = {}
-        self._hints = Hints(uses.func, self._called)
+        self._hints = Hints(uses.ops, self._called)
         self._unnamed: set[str] = set()  # C++ names of values that the user gave none
 
     # --- definitions ---
@@ -193,10 +193,10 @@ class Hints:
     of an unrolled loop the loop's variable stands for a number: ``tx + 128`` is ``tx_plus_i`` there.
     """
 
-    def __init__(self, func: Func, known: Callable[[Value], str]) -> None:
+    def __init__(self, walked: list[ops.Op], known: Callable[[Value], str]) -> None:
         self._known = known
         self._starts: dict[int, str] = {}       # where views begin, by the view that is read or written first
-        for op in func.body.walk():
+        for op in walked:
             for ref, _ in op.refs():
                 name = (isinstance(ref, TileRef) and ref.name) or ref.buffer.name
                 if isinstance(ref.offset, Value) and name:
