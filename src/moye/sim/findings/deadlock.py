@@ -140,7 +140,7 @@ class Deadlock:
         return "F3" if not lapped else "D8" if any(waiter.again for waiter in lapped) else "F1"
 
     @property
-    def hint(self) -> str:
+    def hint(self) -> str | None:
         return hint(self.code, "deadlock")
 
     @property
