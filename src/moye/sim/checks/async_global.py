@@ -21,10 +21,10 @@ from moye.sim.checks.async_reads import End, Source, Sources
 from moye.sim.checks.clocks import Bools, Clocks, Ints
 from moye.sim.checks.copy_groups import CopyGroups
 from moye.sim.checks.flag_history import Between, Eye
+from moye.sim.checks.global_conflicts import Clash, Conflicts
 from moye.sim.checks.global_proxies import GlobalFences
 from moye.sim.checks.global_records import UnitTracks
 from moye.sim.checks.global_regions import ATOMIC, READ, WRITE, Packing, Plan
-from moye.sim.checks.global_verdicts import Clash, Conflicts
 
 MOST_PAIRS = 4096
 """Pairs of a write and a bulk copy of one box that are asked about."""
