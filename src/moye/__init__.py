@@ -89,7 +89,7 @@ _HOME: dict[str, tuple[str, str]] = {
     "TmaLoad": ("moye.atoms.tma", "TmaLoad"), "TmaStore": ("moye.atoms.tma", "TmaStore"),
     "TmaReduceAdd": ("moye.atoms.tma", "TmaReduceAdd"),
     "BulkCopy": ("moye.atoms.bulk", "BulkCopy"), "BulkReduceAdd": ("moye.atoms.bulk", "BulkReduceAdd"),
-    "prefetch": ("moye.tensor.bulk_copy", "prefetch"),
+    "red": ("moye.tensor.tile_atomics", "red"), "prefetch": ("moye.tensor.bulk_copy", "prefetch"),
     "prefetch_tensormap": ("moye.tensor.tma_copy", "prefetch_tensormap"),
     "draw": ("moye.pictures", "draw"), "Picture": ("moye.pictures", "Picture"),
     "autotune": ("moye.runtime.tuning.tune", "autotune"), "Config": ("moye.runtime.tuning.tune", "Config"),

@@ -136,7 +136,10 @@ def _atomic(op: ops.Atomic) -> str | None:
         return f"unknown kind {op.kind!r}"
     if (op.compare is not None) != (op.kind == "cas"):
         return "cas compares, nothing else"
-    return next((f"{x.dtype} for an element of {op.ref.dtype}" for x in (op.value, op.compare, op.result)
+    if op.more and (op.kind != "add" or 1 + len(op.more) not in ops.VECTORS.get(op.ref.dtype, ())
+                    or op.ref.buffer.space is not Space.GLOBAL or op.order not in ("relaxed", "release")):
+        return f"{op.kind} of {1 + len(op.more)} {op.ref.dtype} in {op.ref.buffer.space.value} at a time"
+    return next((f"{x.dtype} for an element of {op.ref.dtype}" for x in (op.value, op.compare, op.result, *op.more)
                  if x is not None and x.dtype != op.ref.dtype), None)
 
 

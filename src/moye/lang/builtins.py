@@ -357,8 +357,8 @@ def _atomic(kind: str, tensor: Tensor, coordinate: object, value: Scalar, order:
             compare: Scalar | None = None) -> Scalar:
     ref = _element(tensor, coordinate, f"atomic_{kind}")
     if ref.dtype not in ops.ATOMICS[kind]:
-        raise DTypeError(f"atomic_{kind} on {ref.dtype}: PTX has it on {', '.join(map(str, ops.ATOMICS[kind]))} alone",
-                         locs=(locate(),))
+        raise DTypeError(f"atomic_{kind} on {ref.dtype}: there is one on "
+                         f"{', '.join(map(str, ops.ATOMICS[kind]))} alone", locs=(locate(),))
     result = Value(ref.dtype)
     builder().emit(ops.Atomic(result=result, kind=kind, ref=ref, value=operand_of(value, ref.dtype),
                               compare=None if compare is None else operand_of(compare, ref.dtype),
@@ -374,13 +374,13 @@ def atomic_add(tensor: Tensor, coordinate: object, value: Scalar, *, order: str 
 
 def atomic_min(tensor: Tensor, coordinate: object, value: Scalar, *, order: str = "relaxed",
                scope: str = "gpu") -> Scalar:
-    """atom.min on integers; returns the old value."""
+    """atom.min; returns the old value.  Of floats and of 16 bits it is a loop around atom.cas, NaNs as in ``min``."""
     return _atomic("min", tensor, coordinate, value, order, scope)
 
 
 def atomic_max(tensor: Tensor, coordinate: object, value: Scalar, *, order: str = "relaxed",
                scope: str = "gpu") -> Scalar:
-    """atom.max on integers; returns the old value."""
+    """atom.max; returns the old value.  Of floats and of 16 bits it is a loop around atom.cas, NaNs as in ``max``."""
     return _atomic("max", tensor, coordinate, value, order, scope)
 
 

@@ -41,7 +41,7 @@ def emit_copy(op: CopyOp, dst: View, src: View, pred: object = None, *, zero_fil
     if op.bits is not None:
         _prove_width(op, dst, src, space, width)
     at = _unit_dimension(dst, src, space, width) if width > 1 else None
-    accesses = space if at is None else _accesses(space, width, at)
+    accesses = space if at is None else accesses_of(space, width, at)
     for view, strides in zip((dst, src), accesses.strides, strict=False):
         _require_static_registers(view, accesses.extents, strides)
     to, of = dst.tile_ref(accesses.strides[0]), src.tile_ref(accesses.strides[1])
@@ -119,6 +119,20 @@ def hinted_ends(op: CopyOp, dst: View, src: View) -> tuple[CopyOp, CopyOp]:
     check_hints(op, dst, src)
     stores = replace(op, prefetch=0) if op.hint and dst.space is Space.GLOBAL else AUTO_COPY
     return op if src.space is Space.GLOBAL else AUTO_COPY, stores
+
+
+def space_of(dst: View, src: View) -> IndexSpace:
+    """The index space of two tensors of one shape."""
+    return _space(dst, src, None)
+
+
+def run_of(dst: View, src: View, space: IndexSpace, width: int) -> int | None:
+    """The dimension along which accesses of ``width`` elements are proven contiguous and aligned; None if none is."""
+    at = _unit_dimension(dst, src, space, width)
+    needed = width * dst.dtype.bits // 8
+    fits = at is not None and all(proven(view, strides, at) % needed == 0
+                                  for view, strides in zip((dst, src), space.strides, strict=False))
+    return at if fits else None
 
 
 def _space(dst: View, src: View, pred: object) -> IndexSpace:
@@ -333,7 +347,7 @@ def _bytes(stride: Int, itemsize: int) -> str:
     return str(stride * itemsize) if isinstance(stride, int) else f"{itemsize} * {stride}"
 
 
-def _accesses(space: IndexSpace, width: int, at: int) -> IndexSpace:
+def accesses_of(space: IndexSpace, width: int, at: int) -> IndexSpace:
     """The space of accesses: the contiguous dimension is divided by the width, and its stride multiplied."""
     extents = list(space.extents)
     strides = [list(s) for s in space.strides]

@@ -312,8 +312,6 @@ class Intrinsics:
 
     def atomic(self, kind: str, dtype: DType, space: Space, order: str, scope: str, used: bool) -> str:
         """atom.order.scope.kind (red where the old value is not used): (pointer, [compare,] value)."""
-        if dtype.is_float and kind in ("min", "max"):
-            return self._atomic_by_cas(kind, dtype, space, order, scope)
         suffix = _atomic_type(kind, dtype)
         red = not used and kind not in ("exch", "cas") and order in ("relaxed", "release")
         ptx, before, scope = _ordered(order, scope, "acq_rel")
@@ -334,20 +332,6 @@ class Intrinsics:
         return self.function(name, f"{ctype} ({parameters}", out,
                              f'asm volatile("{before}{op} %0, {places};" : "={reg} : {inputs} : "memory");',
                              finish, overload=ctype, arch=arch)
-
-    def _atomic_by_cas(self, kind: str, dtype: DType, space: Space, order: str, scope: str) -> str:
-        if dtype.bits < 32:
-            raise UnsupportedError(f"there is no atomic {kind} of {dtype}")
-        bits = dt.uint64 if dtype.bits == 64 else dt.uint32
-        cas = self.atomic("cas", bits, space, order, scope, True)
-        back, to = ("__longlong_as_double", "__double_as_longlong") if dtype.bits == 64 \
-            else ("__uint_as_float", "__float_as_uint")
-        pick = f"f{kind}{'' if dtype.bits == 64 else 'f'}"
-        body = (f"{bits.cuda} seen, old = *(volatile {bits.cuda}*)p;", "do {", "    seen = old;",
-                f"    old = {cas}(({bits.cuda}*)p, seen, {to}({pick}({back}(seen), x)));", "} while (old != seen);",
-                f"return {back}(old);")
-        return self.function(f"atom_{kind}_{order}_{scope}_{_ADDRESS[space][0]}",
-                             f"{dtype.cuda} ({dtype.cuda}* p, {dtype.cuda} x)", *body, overload=dtype.cuda)
 
 
 def _scope_arch(scope: str) -> int:
@@ -392,7 +376,7 @@ def _atomic_type(kind: str, dtype: DType) -> str:
     """The type suffix of atom.kind; UnsupportedError where PTX has none."""
     bits = dtype.bits
     found: str | None = None
-    if kind == "add" and bits >= 16:
+    if kind == "add":
         found = {dt.float16: "noftz.f16", dt.bfloat16: "noftz.bf16", dt.float32: "f32", dt.float64: "f64",
                  dt.int32: "s32", dt.uint32: "u32", dt.int64: "u64", dt.uint64: "u64"}.get(dtype)
     elif kind in ("min", "max") and bits in (32, 64) and dtype.is_integer:

@@ -58,7 +58,7 @@ def emit_store(w: Writer, op: ops.Store) -> None:
 @emits(ops.Atomic)
 def emit_atomic(w: Writer, op: ops.Atomic) -> None:
     w.line(f"{w.name(op.result)} = P[{w.site(AtomicSite(op))}]({ref_of(w, op.ref)}, {w.operand(op.value)}, "
-           f"{_optional(w, op.compare)}, {w.mask})")
+           f"{_optional(w, op.compare)}, {w.mask}{''.join(f', {w.operand(x)}' for x in op.more)})")
 
 
 @emits(ops.Fence)
