@@ -39,7 +39,7 @@ _HOPPER = (
     "mbarrier_expect_tx", "mbarrier_init", "mbarrier_wait", "tma_store_arrive", "tma_store_wait", "warpgroup_idx",
     "warpgroup_reg_alloc", "warpgroup_reg_dealloc",
 )
-_WARPGROUP = ("warpgroup_arrive", "warpgroup_commit_batch", "warpgroup_wait")
+_WARPGROUP = ("pin", "warpgroup_arrive", "warpgroup_commit_batch", "warpgroup_wait")
 _MATH = ("ceil", "clz", "cos", "erf", "exp", "exp2", "floor", "gelu", "isinf", "isnan", "log", "log10", "log2",
          "maximum", "minimum", "popcount", "relu", "rsqrt", "sigmoid", "silu", "sin", "sqrt", "tan", "tanh", "trunc")
 _DTYPES = ("bfloat16", "float16", "float32", "float64", "float8_e4m3fn", "float8_e5m2", "int16", "int32", "int64",

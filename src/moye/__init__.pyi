@@ -169,6 +169,7 @@ from moye.lang.trace import (
     jit as jit,
 )
 from moye.lang.warpgroup_waits import (
+    pin as pin,
     warpgroup_arrive as warpgroup_arrive,
     warpgroup_commit_batch as warpgroup_commit_batch,
     warpgroup_wait as warpgroup_wait,
@@ -533,6 +534,7 @@ __all__ = [
     "nanosleep",
     "nullspace",
     "parallelize",
+    "pin",
     "popcount",
     "prefetch",
     "prefetch_tensormap",
