@@ -5,9 +5,9 @@ In: a Func and the SASS of its kernel.  Out: a ``Note`` for each such wait.
     moved(func, program.sass)[0].message
     # 'ptxas waits before most of the 192 operations that stand before warpgroup_wait(0): 35 are left there'
 
-The Func says how much arithmetic on register tensors lies between a wait and the product or wait before it.  In SASS the
-same is counted between the instructions of these names; where a loop is unrolled, the largest count decides.  A product
-and a sum may be one instruction there, so that a third is enough.
+The Func says how much arithmetic on register tensors lies between a wait and the product or wait before it.  In SASS
+the same is counted between the instructions of these names; where a loop is unrolled, the largest count decides.  A
+product and a sum may be one instruction there, so that a third is enough.
 """
 
 from __future__ import annotations
