@@ -126,6 +126,7 @@ from moye.lang.hopper import (
     mbarrier_expect_tx as mbarrier_expect_tx,
     mbarrier_init as mbarrier_init,
     mbarrier_wait as mbarrier_wait,
+    pin as pin,
     tma_store_arrive as tma_store_arrive,
     tma_store_wait as tma_store_wait,
     warpgroup_arrive as warpgroup_arrive,
@@ -340,6 +341,9 @@ from moye.tensor.tensor import (
     Tensor as Tensor,
     make_fragment_like as make_fragment_like,
     shared_array as shared_array,
+)
+from moye.tensor.tile_atomics import (
+    red as red,
 )
 from moye.tensor.tiled import (
     CopyAtom as CopyAtom,
@@ -582,6 +586,7 @@ __all__ = [
     "nextafter",
     "nullspace",
     "parallelize",
+    "pin",
     "popcount",
     "pow",
     "prefetch",
@@ -592,6 +597,7 @@ __all__ = [
     "range",
     "rank",
     "recast",
+    "red",
     "relu",
     "remainder",
     "replace",

@@ -511,6 +511,28 @@ def grid_kernel(out, x):
         x[i] = out[i]
 
 
+PINNED = ("float32", "float16", "bfloat16", "float64", "int8", "uint16", "int32", "int64", "bool")
+
+
+@mo.kernel
+def pin_kernel(out, x):
+    """Registers of every kind, in arrays and in scalars, keep their values."""
+    tid = mo.thread_idx().x
+    mo.pin()
+    for name in PINNED:
+        dtype = getattr(mo, name)
+        one, many = mo.fragment((1,), dtype), mo.fragment((6,), dtype)
+        one[0] = (x[tid] % 2).to(dtype)
+        for j in mo.static_range(6):
+            many[j] = ((x[tid] + j) % 2).to(dtype)
+        mo.pin(one, many)
+        out[tid] += one[0].to(mo.int32)
+        many[...] = mo.where(many == many[0], many, one[0])
+        mo.pin(many)
+        for j in mo.static_range(6):
+            out[tid] += many[j].to(mo.int32)
+
+
 def atomic(step, cells, at, value):
     """One step of ``STEPS`` on ``cells[at]``."""
     kind, order, scope = step
@@ -614,6 +636,8 @@ add("message", message_kernel, lambda rng, n: [poison(THREADS, dt.int32), np.zer
     grid=lambda n: 2)
 add("grid_sync", grid_kernel, lambda rng, n: [poison(4 * THREADS, dt.int32), values(rng, 4 * THREADS, dt.int32)],
     lambda args: dict.fromkeys((0, 1), np.roll(args[1], -3 * THREADS) + 3), sizes=(FULL,), grid=lambda n: 4)
+add("pin", pin_kernel, lambda rng, n: [np.zeros(THREADS, np.int32), np.arange(THREADS, dtype=np.int32)],
+    lambda args: {0: 7 * len(PINNED) * (args[1] % 2)}, sizes=(FULL,), grid=lambda n: 1)
 add("patient", patient_kernel, lambda rng, n: [poison(THREADS, dt.int32), np.zeros(1, np.int32),
                                                poison(THREADS, dt.int32)],
     lambda args: {0: 7 * np.arange(THREADS), 1: np.ones(1), 2: 7 * np.arange(THREADS)}, sizes=(FULL,),

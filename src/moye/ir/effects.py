@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Literal as OneOf
 
 from moye.ir.nodes import Block, Buffer, Extent, Func, Index, Op, Operand, Ref, TileRef, Value
-from moye.ir.operation import attribute, block, computed, defined, operand, operation, read, written
+from moye.ir.operation import attribute, block, computed, defined, operand, operation, read, updated, written
 from moye.ir.traits import Trait
 
 Scope_ = OneOf["thread", "cta", "cluster", "gpu", "sys"]
@@ -78,6 +78,13 @@ class NanoSleep(Op):
     """nanosleep.u32: the thread stops for about ``duration`` nanoseconds."""
 
     duration: Operand = operand()
+
+
+@operation(Trait.QUIET)
+class Pin(Op):
+    """The register tensors ``tiles``, as a whole, hold their values here: no arithmetic moves across."""
+
+    tiles: tuple[TileRef, ...] = updated()
 
 
 # --- threads together ------------------------------------------------------------------------------------------------

@@ -304,6 +304,12 @@ def _load(op: ops.Load) -> str | None:
     return None if op.result.dtype == op.ref.dtype else f"loads {op.ref.dtype} as {op.result.dtype}"
 
 
+@verifies(ops.Pin)
+def _pin(op: ops.Pin) -> str | None:
+    other = next((tile.buffer for tile in op.tiles if tile.buffer.space is not Space.REGISTER), None)
+    return None if other is None else f"pins {other}, which is no register tensor"
+
+
 @verifies(ops.NanoSleep)
 def _nano_sleep(op: ops.NanoSleep) -> str | None:
     return None if op.duration.dtype == uint32 else f"sleeps {op.duration.dtype}, not uint32"

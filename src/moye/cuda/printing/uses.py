@@ -264,7 +264,7 @@ def _releases(op: ops.Op) -> bool:
     """Whether other blocks may read behind this op what the kernel wrote before it."""
     if isinstance(op, (ops.Store, ops.Atomic)):
         return op.order in ("release", "acq_rel", "seq_cst")
-    return isinstance(op, ops.Fence) or (isinstance(op, ops.ClusterArrive) and not op.relaxed)
+    return isinstance(op, (ops.Fence, ops.GridSync)) or (isinstance(op, ops.ClusterArrive) and not op.relaxed)
 
 
 def _wants_words(op: ops.Op, ref: Ref | TileRef) -> bool:

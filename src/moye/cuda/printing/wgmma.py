@@ -13,6 +13,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from moye.atoms.atom import MmaOp
+from moye.cuda.printing import pins
 from moye.cuda.printing.context import Kernel
 from moye.cuda.printing.dispatch import prints
 from moye.cuda.printing.expressions import Text, infix, non_negative, scaled, total
@@ -22,7 +23,7 @@ from moye.cuda.printing.tiles import flat_steps, merged
 from moye.errors import UnsupportedError
 from moye.hardware import WARPGROUP
 from moye.ir import ops
-from moye.ir.nodes import Buffer, Extent, Literal, Operand, TileRef, Value
+from moye.ir.nodes import Extent, Literal, Operand, TileRef, Value
 from moye.layout import size
 
 Step = tuple[Text, Extent]
@@ -231,7 +232,7 @@ def fence(kernel: Kernel, op: ops.WgmmaFence) -> None:
     """The registers settled, then wgmma.fence."""
     kernel.helpers.need_only(90, _WHAT)
     kernel.values.before(op)
-    _pin(kernel, op.registers)
+    pins.registers(kernel, op.registers)
     name = kernel.helpers.function("warpgroup_arrive", "void ()",
                                    'asm volatile("wgmma.fence.sync.aligned;" ::: "memory");', arch=90)
     kernel.writer.line(f"{name}();")
@@ -256,18 +257,4 @@ def wait(kernel: Kernel, op: ops.WgmmaWait) -> None:
         f"warpgroup_wait_{op.pending}", "void ()",
         f'asm volatile("wgmma.wait_group.sync.aligned {op.pending};" ::: "memory");', arch=90)
     kernel.writer.line(f"{name}();")
-    _pin(kernel, op.results)
-
-
-def _pin(kernel: Kernel, buffers: tuple[Buffer, ...]) -> None:
-    """No access to these registers moves across this point."""
-    for buffer in buffers:
-        narrow = kernel.memory.in_words(buffer)
-        ctype = "unsigned" if narrow else kernel.helpers.ctype(buffer.dtype)
-        letter = "r" if narrow else constraint(buffer.dtype)
-        count = -(-(buffer.elements or 0) * buffer.dtype.bits // 32) if narrow else buffer.elements or 0
-        text = f'asm volatile("" : "+{letter}"(x) :: "memory");'
-        pin = kernel.helpers.function("wgmma_pin", f"void ({ctype}& x)", text, overload=ctype)
-        with kernel.nest([(count, kernel.indices[0])]):
-            at = kernel.indices[0] if count > 1 else "0"
-            kernel.writer.line(f"{pin}({kernel.memory.name(buffer)}[{at}]);")
+    pins.registers(kernel, op.results)

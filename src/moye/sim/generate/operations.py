@@ -73,6 +73,13 @@ def emit_nano_sleep(w: Writer, op: ops.NanoSleep) -> None:
     """Nothing: simulated threads have no clock, and no order of theirs depends on time."""
 
 
+@emits(ops.Pin)
+def emit_pin(w: Writer, op: ops.Pin) -> None:
+    """Simulated statements are in the order of the source; registers of products in flight are told of."""
+    for tile in op.tiles if w.check else ():
+        w.line(f"B.watch.pinned({w.op(op)}, B.fragments[{tile.buffer.id}], {w.mask})")
+
+
 @emits(ops.Alloc)
 def emit_alloc(w: Writer, op: ops.Alloc) -> None:
     """A register fragment begins as poison; shared memory is poisoned when its blocks start."""
