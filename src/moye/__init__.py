@@ -47,6 +47,7 @@ _MATH = ("acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "brev", "cb
          "tgamma", "trunc")
 _DTYPES = ("bfloat16", "float16", "float32", "float64", "float8_e4m3fn", "float8_e5m2", "int16", "int32", "int64",
            "int4", "int8", "tfloat32", "uint1", "uint128", "uint16", "uint32", "uint4", "uint64", "uint8")
+_BITS = ("funnel_shift_left", "funnel_shift_right", "lop3", "prmt")
 _ERRORS = ("AlignmentError", "ArgumentError", "CompileError", "DTypeError", "DriverError", "FactError", "LaunchError",
            "LayoutError", "MoyeError", "PerformanceWarning", "PreconditionError", "SimulationError", "TensorError",
            "TraceError", "UnsupportedError")
@@ -56,11 +57,13 @@ _HOME: dict[str, tuple[str, str]] = {
     **{name: ("moye.lang.builtins", name) for name in _TRACED},
     **{name: ("moye.lang.hopper", name) for name in _HOPPER},
     **{name: ("moye.lang.math", name) for name in _MATH},
+    **{name: ("moye.lang.bits", name) for name in _BITS},
     **{name: ("moye.dtypes", name) for name in _DTYPES},
     **{name: ("moye.errors", name) for name in _ERRORS},
     "abs": ("moye.lang.math", "abs_"), "max": ("moye.lang.math", "maximum"), "min": ("moye.lang.math", "minimum"),
     "round": ("moye.lang.math", "round_"), "pow": ("moye.lang.math", "pow_"), "bool": ("moye.dtypes", "bool_"),
     "range": ("moye.lang.ranges", "dynamic_range"),
+    "inline_ptx": ("moye.lang.inline", "inline_ptx"), "inline_cuda": ("moye.lang.inline", "inline_cuda"),
     "inspect": ("moye.lang.debug", "inspect"), "jit": ("moye.lang.trace", "jit"),
     "Constexpr": ("moye.lang.signature", "Constexpr"), "Static": ("moye.lang.signature", "Static"),
     "Tensor": ("moye.tensor.tensor", "Tensor"), "shared_array": ("moye.tensor.tensor", "shared_array"),

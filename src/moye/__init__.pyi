@@ -61,6 +61,12 @@ from moye.errors import (
     TraceError as TraceError,
     UnsupportedError as UnsupportedError,
 )
+from moye.lang.bits import (
+    funnel_shift_left as funnel_shift_left,
+    funnel_shift_right as funnel_shift_right,
+    lop3 as lop3,
+    prmt as prmt,
+)
 from moye.lang.builtins import (
     assume as assume,
     atomic_add as atomic_add,
@@ -135,6 +141,10 @@ from moye.lang.hopper import (
     warpgroup_reg_alloc as warpgroup_reg_alloc,
     warpgroup_reg_dealloc as warpgroup_reg_dealloc,
     warpgroup_wait as warpgroup_wait,
+)
+from moye.lang.inline import (
+    inline_cuda as inline_cuda,
+    inline_ptx as inline_ptx,
 )
 from moye.lang.math import (
     abs_ as abs,
@@ -520,6 +530,8 @@ __all__ = [
     "floor",
     "fmod",
     "fragment",
+    "funnel_shift_left",
+    "funnel_shift_right",
     "gelu",
     "gemm",
     "globaltimer",
@@ -531,6 +543,8 @@ __all__ = [
     "hypot",
     "identity_tensor",
     "idx2crd",
+    "inline_cuda",
+    "inline_ptx",
     "inspect",
     "inspections",
     "int16",
@@ -553,6 +567,7 @@ __all__ = [
     "log2",
     "logical_divide",
     "logical_product",
+    "lop3",
     "make_coord_tensor",
     "make_fragment_like",
     "make_identity_layout",
@@ -592,6 +607,7 @@ __all__ = [
     "prefetch",
     "prefetch_tensormap",
     "prepend",
+    "prmt",
     "product",
     "raked_product",
     "range",

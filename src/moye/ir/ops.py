@@ -20,6 +20,9 @@ from moye.dtypes import DType
 from moye.errors import IRError
 from moye.ir.effects import *  # noqa: F403
 from moye.ir.hopper import *  # noqa: F403
+from moye.ir.inline import Inline as Inline
+from moye.ir.inline import InlineEffect as InlineEffect
+from moye.ir.inline import InlinePart as InlinePart
 from moye.ir.nodes import Block, Buffer, Extent, Operand, TileRef, Value, Var
 from moye.ir.nodes import Op as Op
 from moye.ir.operation import attribute, block, defined, given, operand, operation, read, written

@@ -202,6 +202,27 @@ def _unary(op: ops.Unary) -> str | None:
     return None
 
 
+@verifies(ops.Inline)
+@verifies(ops.InlineEffect)
+def _inline(op: ops.Inline | ops.InlineEffect) -> str | None:
+    snippet, given = op.snippet, tuple(argument.dtype for argument in op.arguments)
+    if given != snippet.takes:
+        return f"{snippet} takes {snippet.takes}, not {given}"
+    wanted = snippet.gives[0] if snippet.gives else None
+    found = None if op.result is None else op.result.dtype
+    return None if wanted == found else f"{snippet} gives {wanted}, not {found}"
+
+
+@verifies(ops.InlinePart)
+def _inline_part(op: ops.InlinePart) -> str | None:
+    made = op.first.op if isinstance(op.first, Value) else None
+    if not isinstance(made, (ops.Inline, ops.InlineEffect)):
+        return "a part of what is no snippet"
+    gives = made.snippet.gives
+    fits = 0 < op.index < len(gives) and gives[op.index] == op.result.dtype
+    return None if fits else f"result {op.index} of {made.snippet} as {op.result.dtype}"
+
+
 @verifies(ops.If)
 @verifies(ops.Select)
 @verifies(ops.Assert)

@@ -95,6 +95,7 @@ class Intrinsics:
         self._types: dict[str, str] = {}
         self._functions: dict[str, str] = {}
         self._bodies: dict[str, tuple[str, ...]] = {}
+        self._apart: dict[tuple[str, str, tuple[str, ...]], str] = {}
         self.arch = 80
         self.newest = ("", UNKNOWN)  # what needs this arch, and where
         self.accelerated = ("", UNKNOWN)  # what only architectures such as sm_90a have, none without the letter
@@ -137,6 +138,14 @@ class Intrinsics:
             raise UnsupportedError(f"the CUDA printer has two functions {name}: one for each of two atoms that its "
                                    "name does not tell apart", locs=(self.at,) if self.at.frames else ())
         return name
+
+    def apart(self, stem: str, signature: str, *body: str, arch: int) -> str:
+        """Note a function whose name is the stem, with a number where others of that stem differ."""
+        key = (stem, signature, body)
+        if key not in self._apart:
+            others = sum(each[0] == stem for each in self._apart)
+            self._apart[key] = f"{stem}_{others + 1}" if others else stem
+        return self.function(self._apart[key], signature, *body, arch=arch)
 
     # --- types and conversions ---
 

@@ -19,6 +19,7 @@ from moye.cuda.printing import (  # noqa: F401  (some only register their functi
     expressions,
     gemm,
     hopper,
+    inline,
     matrix_copies,
     tensor_copies,
     tiles,

@@ -264,6 +264,8 @@ def _releases(op: ops.Op) -> bool:
     """Whether other blocks may read behind this op what the kernel wrote before it."""
     if isinstance(op, (ops.Store, ops.Atomic)):
         return op.order in ("release", "acq_rel", "seq_cst")
+    if isinstance(op, ops.InlineEffect):
+        return op.snippet.memory
     return isinstance(op, (ops.Fence, ops.GridSync)) or (isinstance(op, ops.ClusterArrive) and not op.relaxed)
 
 
