@@ -44,8 +44,8 @@ def inline_ptx(text: str, *operands: Any, results: Results = None, simulate: Mea
     be called for threads that do not run the instruction.  Without it, the simulator refuses the kernel.  A snippet
     that gives nothing, ``volatile`` or touches ``memory`` happens where it stands; any other may be moved, merged and
     left out.  What it does to memory is not judged by the checker, and the report says so.  ``arch`` is the least
-    compute capability that has it, as 90.  Errors: DTypeError for what fits no register, TraceError for text with places that
-    do not exist, or that does not close what it opens.  Source: PTX ISA; inline PTX assembly in CUDA.
+    compute capability that has it, as 90.  Errors: DTypeError for what fits no register, TraceError for text with
+    places that do not exist, or that does not close what it opens.  Source: PTX ISA; inline PTX assembly in CUDA.
     """
     return _inline("ptx", text, operands, results, simulate, volatile, memory, arch)
 
