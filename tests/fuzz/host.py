@@ -106,7 +106,8 @@ def _compile(text: str, path: Path, check: bool = False) -> str:
     flags = ["-fsyntax-only"] if check else ["-O1", "-shared", "-fPIC", "-o", str(path.with_suffix(".so"))]
     # Without -frounding-math g++ 12 makes -float(n) of 0.0f - float(n), which is -0.0 where n is 0.
     made = subprocess.run([str(compiler()), "-std=c++17", "-w", "-fwrapv", "-ffp-contract=off", "-frounding-math",
-                           "-fno-strict-aliasing", "-Wno-narrowing", *flags, str(path.with_suffix(".cpp"))], capture_output=True, text=True)
+                           "-fno-strict-aliasing", "-Wno-narrowing", *flags, str(path.with_suffix(".cpp"))],
+                          capture_output=True, text=True)
     return made.stderr if made.returncode else ""
 
 
