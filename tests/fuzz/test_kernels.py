@@ -77,6 +77,24 @@ def test_what_folding_leaves_out_does_not_overflow():
     assert wrapped[2] == 3 and not exact(program, items, right)
 
 
+ZEROS = """\
+import moye as mo
+
+@mo.kernel
+def fuzz_1(o_f32, n):
+    f32_1 = 0.0
+    f32_1 -= -mo.thread_idx().x
+    o_f32[mo.thread_idx().x, 0] = f32_1
+    o_f32[mo.thread_idx().x, 1] = 0.0 - mo.float32(n - n)
+"""
+
+
+@pytest.mark.skipif(compiler() is None, reason="the host's answer needs g++")
+def test_the_host_keeps_the_sign_of_zeros(tmp_path):
+    [verdict], hosted = judged([Program(ZEROS, 1, 1, 32)], tmp_path)
+    assert verdict.kind == "clean" and hosted == 1, verdict.text
+
+
 LONG = """\
 import moye as mo
 

@@ -60,9 +60,14 @@ def implied(strong: Facts, weak: Facts) -> bool:
 
 def facts(kind: str, a: Operand, b: Operand) -> Facts:
     """Facts of ``a kind b`` for integers."""
-    rule = _FACTS.get(kind)
-    found = rule(facts_of(a), facts_of(b)) if rule else (None, None, 1)
+    found = combined(kind, facts_of(a), facts_of(b))
     return _modulo(found, a.dtype) if wraps(a.dtype) else _possible(found, a.dtype)
+
+
+def combined(kind: str, a: Facts, b: Facts) -> Facts:
+    """Facts of an operation on exact integers with these facts."""
+    rule = _FACTS.get(kind)
+    return rule(a, b) if rule else (None, None, 1)
 
 
 def cast_facts(a: Operand, dtype: DType) -> Facts:
