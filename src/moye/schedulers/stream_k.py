@@ -67,10 +67,12 @@ class StreamKScheduler:
 
     def begin(self, block: Any) -> Any:
         """Where a block's share begins, in k-tiles of all tiles that are split; the first shares are one longer."""
+        # The first ``_long`` shares have the remainder, one k-tile each, so that no two shares differ by more.
         return called("share_begin", bounded(block * self._share + smaller(block, self._long)))
 
     def owner(self, k: Any) -> Any:
         """The block whose share has the k-tile number ``k`` of all tiles that are split."""
+        # The inverse of ``begin``, in its two pieces: long shares up to ``in_long``, short ones after it.
         long = bounded(self._share + 1)
         in_long = called("k_in_longer_shares", self._long * long)
         beyond = bounded(larger(k - in_long, 0))
@@ -127,12 +129,14 @@ class StreamKUnit:
         """``range(*unit.peers)``: the blocks, and slots, with the rest of a tile that this one finishes."""
         sched, after = self.scheduler, self.block + 1
         end = called("last_k_of_tile", bounded((self.tile + 1) * sched.k_tiles - 1))
+        # Shares follow each other, so the rest of a tile is what the next blocks begin with, up to its last k-tile.
         return after, where(self.k_last == sched.k_tiles, after, sched.owner(end) + 1)
 
     def next(self) -> StreamKUnit:
         """The next unit of the block: first from its share, then whole tiles."""
         sched = self.scheduler
         left = called("left_after", bounded(self.left - (self.k_last - self.k_first)))
+        # What is whole is dealt out as by the persistent scheduler: one tile a block and wave, behind the split ones.
         own = where(self.tile < sched.split, sched.split + self.block, self.tile + sched.blocks)
         done = called("share_ends", left == 0)
         return StreamKUnit(sched, self.block, bounded(where(done, own, self.tile + 1)), 0,
