@@ -5,6 +5,7 @@ from typing import Any, TypeAlias
 from moye import env as env, errors as errors, kernels as kernels, layout as layout, mma as mma, schedulers as schedulers, testing as testing
 from moye.atoms.bulk import (
     BulkCopy as BulkCopy,
+    BulkReduce as BulkReduce,
     BulkReduceAdd as BulkReduceAdd,
 )
 from moye.atoms.matrix import (
@@ -13,6 +14,7 @@ from moye.atoms.matrix import (
 )
 from moye.atoms.tma import (
     TmaLoad as TmaLoad,
+    TmaReduce as TmaReduce,
     TmaReduceAdd as TmaReduceAdd,
     TmaStore as TmaStore,
 )
@@ -315,6 +317,9 @@ from moye.tensor.tensor import (
     make_fragment_like as make_fragment_like,
     shared_array as shared_array,
 )
+from moye.tensor.tile_atomics import (
+    red as red,
+)
 from moye.tensor.tiled import (
     CopyAtom as CopyAtom,
     TiledCopy as TiledCopy,
@@ -353,6 +358,7 @@ __all__ = [
     "ArithmeticTuple",
     "AutoCopy",
     "BulkCopy",
+    "BulkReduce",
     "BulkReduceAdd",
     "CompileError",
     "ComposedLayout",
@@ -393,6 +399,7 @@ __all__ = [
     "Timeline",
     "TmaCopy",
     "TmaLoad",
+    "TmaReduce",
     "TmaReduceAdd",
     "TmaStore",
     "TraceError",
@@ -542,6 +549,7 @@ __all__ = [
     "range",
     "rank",
     "recast",
+    "red",
     "relu",
     "replace",
     "right_inverse",
