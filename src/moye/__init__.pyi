@@ -5,6 +5,7 @@ from typing import Any, TypeAlias
 from moye import env as env, errors as errors, hardware as hardware, kernels as kernels, layout as layout, mma as mma, schedulers as schedulers, testing as testing
 from moye.atoms.bulk import (
     BulkCopy as BulkCopy,
+    BulkReduce as BulkReduce,
     BulkReduceAdd as BulkReduceAdd,
 )
 from moye.atoms.matrix import (
@@ -13,6 +14,7 @@ from moye.atoms.matrix import (
 )
 from moye.atoms.tma import (
     TmaLoad as TmaLoad,
+    TmaReduce as TmaReduce,
     TmaReduceAdd as TmaReduceAdd,
     TmaStore as TmaStore,
 )
@@ -393,6 +395,7 @@ __all__ = [
     "ArithmeticTuple",
     "AutoCopy",
     "BulkCopy",
+    "BulkReduce",
     "BulkReduceAdd",
     "CompileError",
     "ComposedLayout",
@@ -433,6 +436,7 @@ __all__ = [
     "Timeline",
     "TmaCopy",
     "TmaLoad",
+    "TmaReduce",
     "TmaReduceAdd",
     "TmaStore",
     "TraceError",

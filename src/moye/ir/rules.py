@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 from typing import Literal as OneOf
 
-from moye.atoms.bulk import ADDED, PART
+from moye.atoms.bulk import PART, REDUCED
 from moye.dtypes import DType, Kind, Space, bool_, uint16, uint32, uint64
 from moye.hardware import MOST_THREADS, WARP
 from moye.ir import ops
@@ -415,7 +415,7 @@ def _tma(op: ops.TmaCopy) -> str | None:
 
 
 _PLACES = {"load": (Space.SHARED, Space.GLOBAL), "send": (Space.CLUSTER, Space.SHARED),
-           "store": (Space.GLOBAL, Space.SHARED), "reduce_add": (Space.GLOBAL, Space.SHARED),
+           "store": (Space.GLOBAL, Space.SHARED), "reduce": (Space.GLOBAL, Space.SHARED),
            "prefetch": (None, Space.GLOBAL)}
 
 
@@ -434,8 +434,8 @@ def _bulk(op: ops.BulkCopy) -> str | None:
         return f"its mask is {op.multicast.dtype}, not uint16"
     if op.run % PART or (isinstance(op.bytes, Literal) and int(op.bytes.value) not in range(PART, op.run + 1, PART)):
         return f"copies {op.bytes} bytes of a run of {op.run}"
-    if op.kind == "reduce_add" and op.src.dtype not in ADDED:
-        return f"adds {op.src.dtype}"
+    if op.kind == "reduce" and op.src.dtype not in REDUCED[op.by]:
+        return f"combines {op.src.dtype} by {op.by}"
     home = Space.CLUSTER if op.kind == "send" else Space.SHARED
     return _integers(bytes=op.bytes) or (None if op.barrier is None else _barrier(op.barrier, home))
 

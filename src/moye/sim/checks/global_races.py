@@ -218,7 +218,7 @@ class GlobalChecker:
             lanes[:, boxes.thread[n], boxes.block[n]] = True
             self.memory.unwritten.access(op, tensor, memory,
                                          np.broadcast_to(index[n][inside[n]][:, None, None], shape), memory.itemsize,
-                                         lanes, self.first, reads=op.kind in ("load", "reduce_add"),
+                                         lanes, self.first, reads=op.kind in ("load", "reduce"),
                                          writes=op.kind != "load")
 
     def bulk_wait(self, op: ops.BulkWait, lanes: Bools, limit: Ints) -> None:
