@@ -198,6 +198,14 @@ from moye.lang.math import (
     tgamma as tgamma,
     trunc as trunc,
 )
+from moye.lang.random import (
+    philox as philox,
+    rand as rand,
+    rand4x as rand4x,
+    randint as randint,
+    randn as randn,
+    randn4x as randn4x,
+)
 from moye.lang.ranges import (
     dynamic_range as range,
 )
@@ -595,6 +603,7 @@ __all__ = [
     "nextafter",
     "nullspace",
     "parallelize",
+    "philox",
     "popcount",
     "pow",
     "prefetch",
@@ -603,6 +612,11 @@ __all__ = [
     "prmt",
     "product",
     "raked_product",
+    "rand",
+    "rand4x",
+    "randint",
+    "randn",
+    "randn4x",
     "range",
     "rank",
     "recast",
