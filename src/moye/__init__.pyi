@@ -26,6 +26,7 @@ from moye.dtypes import (
     bool_ as bool,
     float16 as float16,
     float32 as float32,
+    float4_e2m1fn as float4_e2m1fn,
     float64 as float64,
     float8_e4m3fn as float8_e4m3fn,
     float8_e5m2 as float8_e5m2,
@@ -211,6 +212,9 @@ from moye.lang.ranges import (
 )
 from moye.lang.trace import (
     jit as jit,
+)
+from moye.lang.unpack import (
+    unpack as unpack,
 )
 from moye.lang.warpgroup_waits import (
     warpgroup_arrive as warpgroup_arrive,
@@ -527,6 +531,7 @@ __all__ = [
     "flatten",
     "float16",
     "float32",
+    "float4_e2m1fn",
     "float64",
     "float8_e4m3fn",
     "float8_e5m2",
@@ -670,6 +675,7 @@ __all__ = [
     "uint64",
     "uint8",
     "unflatten",
+    "unpack",
     "upcast",
     "vote_all",
     "vote_any",
