@@ -50,10 +50,12 @@ ALONE = {
         "pictures.html", "pictures.text", "pictures.tikz", "pictures.typst", "sim.timeline.table"),
     "one pass each": ("passes.dce", "passes.wgmma_registers"),
     "one lint or one class of defects each": (
-        "runtime.check.needless_barriers", "sim.checks.unwritten_global", "sim.costs.mixed_swizzles",
+        "cuda.compiler.moved_waits", "runtime.check.needless_barriers", "sim.checks.unwritten_global",
+        "sim.costs.mixed_swizzles",
         "sim.costs.wgmma_waits", "sim.machine.register_budgets"),
     "one family of instructions each": (
-        "cuda.printing.bulk_copies", "cuda.printing.matrix_copies", "tensor.matrix_copy"),
+        "cuda.printing.atomics", "cuda.printing.bulk_copies", "cuda.printing.inline", "cuda.printing.matrix_copies",
+        "cuda.printing.pins", "sim.operations.inline", "tensor.matrix_copy"),
     "of another room than its importer": (
         "cuda.device.tensor_maps", "ir.text", "sim.costs.table", "sim.costs.tma_boxes", "sim.flow.choices",
         "sim.flow.spins"),
@@ -64,7 +66,8 @@ ALONE = {
         "sim.generate.guarded", "sim.machine.cluster_barrier", "tensor.operators",
         "tensor.retile"),
     "the home of public names": (
-        "kernels.gemm.dispatch", "kernels.gemm.tuned", "schedulers.quantisation", "tensor.smem_atoms"),
+        "kernels.gemm.dispatch", "kernels.gemm.tuned", "schedulers.quantisation", "tensor.smem_atoms",
+        "tensor.tile_atomics"),
 }
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef

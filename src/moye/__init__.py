@@ -45,9 +45,11 @@ _MATH = ("acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "brev", "cb
          "isnan", "ldexp", "lgamma", "log", "log10", "log1p", "log2", "maximum", "minimum", "mul_hi", "nextafter",
          "popcount", "relu", "remainder", "rsqrt", "sigmoid", "silu", "sin", "sincos", "sinh", "sqrt", "tan", "tanh",
          "tgamma", "trunc")
-_DTYPES = ("bfloat16", "float16", "float32", "float64", "float8_e4m3fn", "float8_e5m2", "int16", "int32", "int64",
-           "int4", "int8", "tfloat32", "uint1", "uint128", "uint16", "uint32", "uint4", "uint64", "uint8")
+_DTYPES = ("bfloat16", "float16", "float32", "float4_e2m1fn", "float64", "float8_e4m3fn", "float8_e5m2", "int16",
+           "int32", "int4", "int64", "int8", "tfloat32", "uint1", "uint128", "uint16", "uint32", "uint4", "uint64",
+           "uint8")
 _BITS = ("funnel_shift_left", "funnel_shift_right", "lop3", "prmt")
+_RANDOM = ("philox", "rand", "rand4x", "randint", "randn", "randn4x")
 _ERRORS = ("AlignmentError", "ArgumentError", "CompileError", "DTypeError", "DriverError", "FactError", "LaunchError",
            "LayoutError", "MoyeError", "PerformanceWarning", "PreconditionError", "SimulationError", "TensorError",
            "TraceError", "UnsupportedError")
@@ -58,11 +60,13 @@ _HOME: dict[str, tuple[str, str]] = {
     **{name: ("moye.lang.hopper", name) for name in _HOPPER},
     **{name: ("moye.lang.math", name) for name in _MATH},
     **{name: ("moye.lang.bits", name) for name in _BITS},
+    **{name: ("moye.lang.random", name) for name in _RANDOM},
     **{name: ("moye.dtypes", name) for name in _DTYPES},
     **{name: ("moye.errors", name) for name in _ERRORS},
     "abs": ("moye.lang.math", "abs_"), "max": ("moye.lang.math", "maximum"), "min": ("moye.lang.math", "minimum"),
     "round": ("moye.lang.math", "round_"), "pow": ("moye.lang.math", "pow_"), "bool": ("moye.dtypes", "bool_"),
     "range": ("moye.lang.ranges", "dynamic_range"),
+    "unpack": ("moye.lang.unpack", "unpack"),
     "inline_ptx": ("moye.lang.inline", "inline_ptx"), "inline_cuda": ("moye.lang.inline", "inline_cuda"),
     "inspect": ("moye.lang.debug", "inspect"), "jit": ("moye.lang.trace", "jit"),
     "Constexpr": ("moye.lang.signature", "Constexpr"), "Static": ("moye.lang.signature", "Static"),

@@ -29,6 +29,7 @@ from moye.dtypes import (
     bool_ as bool,
     float16 as float16,
     float32 as float32,
+    float4_e2m1fn as float4_e2m1fn,
     float64 as float64,
     float8_e4m3fn as float8_e4m3fn,
     float8_e5m2 as float8_e5m2,
@@ -206,11 +207,22 @@ from moye.lang.math import (
     tgamma as tgamma,
     trunc as trunc,
 )
+from moye.lang.random import (
+    philox as philox,
+    rand as rand,
+    rand4x as rand4x,
+    randint as randint,
+    randn as randn,
+    randn4x as randn4x,
+)
 from moye.lang.ranges import (
     dynamic_range as range,
 )
 from moye.lang.trace import (
     jit as jit,
+)
+from moye.lang.unpack import (
+    unpack as unpack,
 )
 from moye.layout import (
     ArithmeticTuple as ArithmeticTuple,
@@ -528,6 +540,7 @@ __all__ = [
     "flatten",
     "float16",
     "float32",
+    "float4_e2m1fn",
     "float64",
     "float8_e4m3fn",
     "float8_e5m2",
@@ -605,6 +618,7 @@ __all__ = [
     "nextafter",
     "nullspace",
     "parallelize",
+    "philox",
     "pin",
     "popcount",
     "pow",
@@ -614,6 +628,11 @@ __all__ = [
     "prmt",
     "product",
     "raked_product",
+    "rand",
+    "rand4x",
+    "randint",
+    "randn",
+    "randn4x",
     "range",
     "rank",
     "recast",
@@ -668,6 +687,7 @@ __all__ = [
     "uint64",
     "uint8",
     "unflatten",
+    "unpack",
     "upcast",
     "vote_all",
     "vote_any",

@@ -27,8 +27,8 @@ class Snippet:
     """Text in another language, with what it takes and gives.
 
     In PTX, ``%0``, ``%1``... are the results and then the operands.  In CUDA C++ the operands are ``x0``, ``x1``...,
-    and the text assigns the results ``y0``, ``y1``...  ``meaning`` takes one NumPy array for each operand and gives one
-    for each result; without it only a GPU can run the snippet.
+    and the text assigns the results ``y0``, ``y1``...  ``meaning`` takes one NumPy array for each operand and gives
+    one for each result; without it only a GPU can run the snippet.
     """
 
     language: OneOf["ptx", "cuda"]

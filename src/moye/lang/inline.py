@@ -41,10 +41,11 @@ def inline_ptx(text: str, *operands: Any, results: Results = None, simulate: Mea
     Integers and floats of 16, 32 and 64 bits are passed in registers of their kind.
 
     ``simulate`` takes a NumPy array for each operand, for all threads at once, and returns one for each result; it may
-    be called for threads that do not run the instruction.  Without it, the simulator refuses the kernel.  A snippet
-    that gives nothing, ``volatile`` or touches ``memory`` happens where it stands; any other may be moved, merged and
-    left out.  What it does to memory is not judged by the checker, and the report says so.  ``arch`` is the least
-    compute capability that has it, as 90.  Errors: DTypeError for what fits no register, TraceError for text with
+    be called for threads that do not run the instruction.  Without it, the simulator refuses the kernel.
+
+    A snippet that gives nothing, is ``volatile`` or touches ``memory`` happens where it stands; any other may be moved,
+    merged and left out.  What it does to memory is not judged by the checker, and the report says so.  ``arch`` is the
+    least compute capability that has it, as 90.  Errors: DTypeError for what fits no register, TraceError for text with
     places that do not exist, or that does not close what it opens.  Source: PTX ISA; inline PTX assembly in CUDA.
     """
     return _inline("ptx", text, operands, results, simulate, volatile, memory, arch)
