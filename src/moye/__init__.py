@@ -10,6 +10,8 @@ Public names are loaded on first use: ``import moye`` itself needs the standard 
 from __future__ import annotations
 
 import importlib
+import sys
+import types
 from typing import Any
 
 __version__ = "0.1.0"
@@ -70,6 +72,7 @@ _HOME: dict[str, tuple[str, str]] = {
     "inline_ptx": ("moye.lang.inline", "inline_ptx"), "inline_cuda": ("moye.lang.inline", "inline_cuda"),
     "inspect": ("moye.lang.debug", "inspect"), "jit": ("moye.lang.trace", "jit"),
     "Constexpr": ("moye.lang.signature", "Constexpr"), "Static": ("moye.lang.signature", "Static"),
+    "tensor": ("moye.runtime.host_tensors", "tensor"), "HostTensor": ("moye.runtime.host_tensors", "HostTensor"),
     "Tensor": ("moye.tensor.tensor", "Tensor"), "shared_array": ("moye.tensor.tensor", "shared_array"),
     "make_fragment_like": ("moye.tensor.tensor", "make_fragment_like"),
     "identity_tensor": ("moye.tensor.coords", "identity_tensor"),
@@ -126,8 +129,24 @@ def __getattr__(name: str) -> Any:
     if home is None:
         raise AttributeError(f"module 'moye' has no attribute {name!r}")
     value = getattr(importlib.import_module(home[0]), home[1])
-    globals()[name] = value
+    if name != "tensor":                                # a property, since the room has this name
+        globals()[name] = value
     return value
+
+
+class _Package(types.ModuleType):
+    """The package: ``moye.tensor`` is a public function as well as a room, and users mean the function."""
+
+    @property
+    def tensor(self) -> Any:
+        return __getattr__("tensor")
+
+    @tensor.setter
+    def tensor(self, room: types.ModuleType) -> None:
+        """Python binds each package that it has imported to its name here; ``import`` finds the room all the same."""
+
+
+sys.modules[__name__].__class__ = _Package
 
 
 def __dir__() -> list[str]:

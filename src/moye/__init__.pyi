@@ -313,6 +313,10 @@ from moye.runtime.compile import (
     arch_of as arch_of,
     multiprocessors as multiprocessors,
 )
+from moye.runtime.host_tensors import (
+    HostTensor as HostTensor,
+    tensor as tensor,
+)
 from moye.runtime.kernel import (
     kernel as kernel,
 )
@@ -420,6 +424,7 @@ __all__ = [
     "E",
     "FactError",
     "GroupedTileScheduler",
+    "HostTensor",
     "LaunchError",
     "Layout",
     "LayoutError",
@@ -668,6 +673,7 @@ __all__ = [
     "take",
     "tan",
     "tanh",
+    "tensor",
     "tfloat32",
     "tgamma",
     "thread_idx",

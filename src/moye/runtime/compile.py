@@ -198,8 +198,7 @@ def specialise(function: types.FunctionType, call: Call, block: Dim3, cluster: D
         traced = trace(function, call.specs, block=block, cluster=cluster, index_bits=call.index_bits)
     except (TraceError, TypeError, KeyError) as error:
         raise subscripted(error) or error from None
-    func = settle(eliminate(isolate(advance(fuse(traced.func)))))
-    verify(func)
+    func = finished(traced.func)
     if "ir" in show:
         print(to_text(func), file=sys.stderr)
     shared = plan(func).total
@@ -207,6 +206,13 @@ def specialise(function: types.FunctionType, call: Call, block: Dim3, cluster: D
     require_spans(func)
     require_budgets(func)
     return Specialised(func, traced.captures, compile_guards(func), shared)
+
+
+def finished(func: Func) -> Func:
+    """What was traced, cleaned and verified: what both back ends read."""
+    func = settle(eliminate(isolate(advance(fuse(func)))))
+    verify(func)
+    return func
 
 
 def _capability(arch: str) -> int:

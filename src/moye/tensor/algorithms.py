@@ -38,7 +38,7 @@ from moye.layout import recast as recast_layout
 from moye.tensor import copying
 from moye.tensor.bounds import check_coordinate
 from moye.tensor.bulk_copy import copy_bulk
-from moye.tensor.context import builder, locate
+from moye.tensor.context import at_once, builder, locate
 from moye.tensor.coords import CoordTensor
 from moye.tensor.copy_agreement import after_copy, check_cover, check_partitions
 from moye.tensor.expr import Expr, Scalar, operand_of
@@ -74,6 +74,7 @@ def copyto(how: TmaTensor, dst: Tile, src: Tile, /, *, barrier: tuple[Tensor, In
 @overload
 def copyto(how: BulkOp, dst: Tensor, src: Tensor, /, *, barrier: tuple[Tensor, Int] | None = None,
            multicast: Scalar | None = None, hint: str | None = None, size: Scalar | None = None) -> None: ...
+@at_once
 def copyto(*args: object, pred: Tensor | Scalar | None = None, zero_fill: bool = False,
            barrier: tuple[Tensor, Int] | None = None, multicast: Scalar | None = None, hint: str | None = None,
            size: Scalar | None = None, prefetch: int | None = None) -> None:
@@ -324,6 +325,7 @@ def _values(tensor: Tensor) -> tuple[int, ...]:
 # --- views -----------------------------------------------------------------------------------------------------------
 
 
+@at_once
 def tile(tensor: Any, tiler: tuple[Any, ...], coordinate: tuple[object, ...], *, ragged: bool = False) -> Any:
     """The tile of ``tensor`` at a tile coordinate: ``tile(A, (bM, bK), (bx, None))`` is (bM, bK, k).
 
@@ -397,6 +399,7 @@ def _modes_of(layout: Layout) -> list[Layout]:
     return [layout.mode(i) for i in range(rank(layout))] if isinstance(layout.shape, tuple) else [layout]
 
 
+@at_once
 def parallelize(tensor: Any, thr_layout: Layout | IntTuple, thread: Int) -> Any:
     """The elements of a tile that one thread of ``thr_layout`` handles, as its rest modes (REST_M, REST_N, ...).
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NoReturn
 
 from moye.atoms.atom import CopyOp
@@ -41,7 +42,7 @@ from moye.layout.ints import is_const
 from moye.tensor import copying, expr
 from moye.tensor.accesses import judge_element
 from moye.tensor.bounds import check_coordinate, need_bytes
-from moye.tensor.context import builder, locate
+from moye.tensor.context import at_once, builder, locate
 from moye.tensor.expr import Expr, Scalar, is_scalar, operand_of
 from moye.tensor.operators import Elementwise
 from moye.tensor.slices import is_slice, normalise, shown, wide
@@ -342,6 +343,7 @@ def make_fragment(layout: Layout, dtype: DType) -> Tensor:
     return Tensor(buffer, 0, layout, dtype, order=Order())
 
 
+@at_once
 def make_fragment_like(tensor: Tensor | Layout, dtype: DType | None = None) -> Tensor:
     """A register tensor of the same shape, compact and column-major over the modes."""
     layout = tensor.layout if isinstance(tensor, Tensor) else tensor
@@ -352,6 +354,7 @@ def make_fragment_like(tensor: Tensor | Layout, dtype: DType | None = None) -> T
     return make_fragment(make_layout(layout.shape), chosen)
 
 
+@at_once
 def recast_tensor(tensor: Tensor, dtype: DType) -> Tensor:
     """The same memory as elements of another dtype (widths may differ; the unit-stride mode scales)."""
     dtype = as_dtype("recast", dtype)
@@ -410,6 +413,7 @@ def emit_map(dst: Tensor, space: IndexSpace, sources: Sequence[Tensor], compute:
                    body=body, value=value))
 
 
+@partial(at_once, registers=True)
 def elementwise(fn: Callable[..., Scalar], *operands: object, dtype: DType | None = None) -> Tensor:
     """A new register tensor with ``fn`` of the operands' elements; scalars and modes of size 1 are repeated."""
     tensors = [o for o in operands if isinstance(o, Tensor)]
@@ -453,6 +457,7 @@ def _result_dtype(compute: Callable[..., Scalar], tensors: Sequence[Tensor]) -> 
     return probe.dtype if isinstance(probe, Expr) else expr.default_dtype(probe)
 
 
+@at_once
 def assign(target: Tensor, value: object) -> None:
     """``target[...] = value``: a scalar fills, a tensor is copied element by element, converted to target's dtype."""
     if is_scalar(value):
