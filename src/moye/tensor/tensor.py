@@ -45,7 +45,7 @@ from moye.tensor.bounds import check_coordinate, need_bytes
 from moye.tensor.context import at_once, builder, locate
 from moye.tensor.expr import Expr, Scalar, is_scalar, operand_of
 from moye.tensor.operators import Elementwise
-from moye.tensor.slices import is_slice, normalise, shown, wide
+from moye.tensor.slices import cut, is_slice, normalise, shown, wide
 from moye.tensor.space import IndexSpace, broadcast, common_space, merged, static_size
 from moye.tensor.tile_extents import require_allocated, require_index, require_inside, require_tiles
 from moye.tensor.value_order import Order, Partition
@@ -144,6 +144,10 @@ class Tensor(Elementwise, WrappedLayout):
 
     def __getitem__(self, coordinate: object) -> Any:
         """A view where the coordinate has a slice or None, else the element: a type checker cannot know which."""
+        step, coordinate = cut(coordinate, self.layout, self.label)
+        if step is not None:
+            self.unordered()
+            return self.derived(step)[coordinate]
         coordinate = self._normalised(coordinate)
         if is_slice(coordinate):
             whole = isinstance(coordinate, tuple) and coordinate[0] is None
@@ -158,6 +162,11 @@ class Tensor(Elementwise, WrappedLayout):
         return Expr(value)
 
     def __setitem__(self, coordinate: object, value: object) -> None:
+        step, coordinate = cut(coordinate, self.layout, self.label)
+        if step is not None:
+            self.unordered()
+            self.derived(step)[coordinate] = value
+            return
         coordinate = self._normalised(coordinate)
         if is_slice(coordinate):
             target = self[coordinate]
