@@ -129,21 +129,19 @@ def __getattr__(name: str) -> Any:
     if home is None:
         raise AttributeError(f"module 'moye' has no attribute {name!r}")
     value = getattr(importlib.import_module(home[0]), home[1])
-    if name != "tensor":                                # a property, since the room has this name
+    if name not in vars(_Package):                      # a property is asked for each time
         globals()[name] = value
     return value
 
 
 class _Package(types.ModuleType):
-    """The package: ``moye.tensor`` is a public function as well as a room, and users mean the function."""
+    """The package.  Two rooms have the name of a public function, and users mean the function."""
 
-    @property
-    def tensor(self) -> Any:
-        return __getattr__("tensor")
+    def _room(self, room: types.ModuleType) -> None:
+        """Python binds each module that it has imported to its name here; ``import`` finds it all the same."""
 
-    @tensor.setter
-    def tensor(self, room: types.ModuleType) -> None:
-        """Python binds each package that it has imported to its name here; ``import`` finds the room all the same."""
+    depth = property(lambda self: __getattr__("depth"), _room)
+    tensor = property(lambda self: __getattr__("tensor"), _room)
 
 
 sys.modules[__name__].__class__ = _Package
