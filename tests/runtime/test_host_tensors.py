@@ -136,6 +136,19 @@ def test_partitions_of_tiled_copies() -> None:
         assert np.array_equal(out[out != 0], data[out != 0])
 
 
+def test_partitions_of_tiled_mmas() -> None:
+    """Each element of C is one thread's, and a thread has the rows of A and B that its elements need."""
+    tiled = mo.make_tiled_mma(mo.UniversalFMA(mo.float32), mo.make_layout((4, 2)))
+    rng = np.random.default_rng(0)
+    A, B, C = rng.random((8, 3), np.float32), rng.random((6, 3), np.float32), np.zeros((8, 6), np.float32)
+    for thread in range(8):
+        mine = tiled.get_slice(thread)
+        tCgC = mine.partition_C(mo.tensor(C))                   # (1, 2, 3)
+        assert not tCgC.numpy().any(), "no other thread has written here"
+        mo.gemm(mine.partition_A(mo.tensor(A))[0, :, :], mine.partition_B(mo.tensor(B))[0, :, :], tCgC[0, :, :])
+    np.testing.assert_allclose(C, A @ B.T, rtol=1e-5)
+
+
 def test_torch_on_the_host() -> None:
     torch = pytest.importorskip("torch")
     x = torch.arange(6, dtype=torch.float32).reshape(2, 3)
@@ -162,6 +175,10 @@ def test_torch_on_the_host() -> None:
     (lambda x: mo.tensor(x), mo.ArgumentError, "takes an array, not a tensor"),
     (lambda x: mo.copyto(mo.CpAsync(mo.float32), x, x), mo.MoyeError, "copies from gmem to smem"),
     (lambda x: mo.shared_array(mo.float32, 4), mo.TraceError, "exists only inside a kernel"),
+    (lambda x: mo.atomic_add(x, (0, 0), 1.0), mo.TraceError, "exists only inside a kernel"),
+    (lambda x: mo.thread_idx(), mo.TraceError, "exists only inside a kernel"),
+    (lambda x: np.sum(x), mo.TensorError, "np.sum does not take x"),
+    (lambda x: np.exp(x), TypeError, "HostTensor"),
 ])
 def test_what_a_kernel_refuses_is_refused(wrong, kind: type, said: str) -> None:
     data = matrix()
@@ -223,6 +240,8 @@ def test_text() -> None:
     assert str(cube).splitlines()[1:] == ["[..., 0]", "  0  2", "  1  3", "[..., 1]", "  4  6", "  5  7"]
     assert "5000 elements" in str(mo.tensor(np.zeros(5000)))
     assert "<td>5</td>" in x._repr_html_() and "host int32" in x._repr_html_()
+    beyond = mo.domain_offset((1, 1), x)
+    assert "outside of x" in str(beyond) and "outside of x" in beyond._repr_html_()
     assert str(mo.tensor(np.array([1.5, 2], np.float32))).splitlines()[1:] == ["  1.5", "    2"]
 
 

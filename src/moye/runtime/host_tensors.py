@@ -11,6 +11,7 @@ Values that a kernel keeps in registers come back in new memory.  What needs thr
 
 from __future__ import annotations
 
+import html
 import math
 import threading
 from collections.abc import Callable
@@ -23,7 +24,7 @@ from moye import env
 from moye.atoms.universal import AUTO_COPY
 from moye.depth import deeply
 from moye.dtypes import Space, bool_
-from moye.errors import UNKNOWN, ArgumentError, TensorError
+from moye.errors import UNKNOWN, ArgumentError, MoyeError, TensorError
 from moye.hardware import DEFAULT_ARCH, of
 from moye.ir import ops
 from moye.ir.builder import Builder
@@ -109,6 +110,11 @@ class HostTensor(Tensor, AtOnce):
         raise TensorError(f"{self.label} has {size(self.layout)} elements, and no one truth value",
                           hint='x.reduce("and") and x.reduce("or") fold the elements of a comparison')
 
+    def __array_function__(self, function: Any, *_: object) -> NoReturn:
+        name = getattr(function, "__name__", "a function")
+        raise TensorError(f"np.{name} does not take {self.label}, which has a layout of its own",
+                          hint="x.numpy() is an array of its elements")
+
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:  # type: ignore[override]
         if copy is False:
             raise ValueError(f"{self.label}: NumPy cannot see this layout without a copy")
@@ -120,10 +126,16 @@ class HostTensor(Tensor, AtOnce):
         return f"{self.label}: host {self.dtype} {swizzled}{self.layout}"
 
     def __str__(self) -> str:
-        return "\n".join([repr(self), *rows_of(self.numpy())])
+        try:
+            return "\n".join([repr(self), *rows_of(self.numpy())])
+        except MoyeError as error:                      # a view may reach beyond the array: no access, no fault
+            return f"{self!r}\n  ({error.message})"
 
     def _repr_html_(self) -> str:
-        return table_of(repr(self), self.numpy())
+        try:
+            return table_of(repr(self), self.numpy())
+        except MoyeError as error:
+            return f"<pre>{html.escape(repr(self))}\n({html.escape(error.message)})</pre>"
 
 
 def tensor(array: Any, layout: Layout | ComposedLayout | IntTuple | None = None, *, name: str = "") -> HostTensor:

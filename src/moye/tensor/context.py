@@ -73,7 +73,10 @@ class AtOnce(ABC):
         """What the verb gives; with ``registers`` it is handed all tensors in registers."""
 
     def outside(self) -> TraceError:
-        """The error for a kernel that names this operand."""
+        """The error for a kernel that names this operand, or for an operation that only kernels have."""
+        if not _state.builders:
+            return TraceError(f"{self.label} is a tensor of the host, and this operation exists only inside a kernel",
+                              hint="call it from a function decorated with @mo.kernel or @mo.jit")
         return TraceError(f"{self.label} is a tensor of the host, which a kernel does not reach",
                           hint="pass its array to the kernel: x.array", locs=(locate(),))
 
