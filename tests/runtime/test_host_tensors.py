@@ -177,6 +177,8 @@ def test_torch_on_the_host() -> None:
     (lambda x: mo.shared_array(mo.float32, 4), mo.TraceError, "exists only inside a kernel"),
     (lambda x: mo.atomic_add(x, (0, 0), 1.0), mo.TraceError, "exists only inside a kernel"),
     (lambda x: mo.thread_idx(), mo.TraceError, "exists only inside a kernel"),
+    (lambda x: mo.where(x > 3, x, "a"), mo.TensorError, "'a' is no tensor and no scalar"),
+    (lambda x: x + "a", TypeError, "unsupported operand"),
     (lambda x: np.sum(x), mo.TensorError, "np.sum does not take x"),
     (lambda x: np.exp(x), TypeError, "HostTensor"),
 ])

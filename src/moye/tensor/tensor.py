@@ -272,6 +272,8 @@ class Tensor(Elementwise, WrappedLayout):
         return elementwise(lambda x: x.to(dtype), self, dtype=dtype)
 
     def _elementwise(self, fn: Callable[..., Scalar], *operands: object) -> Tensor:
+        if not all(isinstance(operand, Tensor) or is_scalar(operand) for operand in operands):
+            return NotImplemented  # type: ignore[no-any-return]
         return elementwise(fn, *operands)
 
     def _assign(self, value: object) -> None:
@@ -430,7 +432,8 @@ def elementwise(fn: Callable[..., Scalar], *operands: object, dtype: DType | Non
         if isinstance(operand, Tensor):
             _need_registers(operand, "arithmetic")
         elif not is_scalar(operand):
-            return NotImplemented  # type: ignore[no-any-return]
+            raise TensorError(f"{operand!r} is no tensor and no scalar, so it has no elements to compute with",
+                              locs=(locate(),))
 
     def compute(*elements: Expr) -> Scalar:
         supply = iter(elements)
