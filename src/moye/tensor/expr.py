@@ -29,7 +29,7 @@ Number: TypeAlias = "int | float | bool"
 Scalar: TypeAlias = "int | float | bool | Expr"    # a Known is an int
 Int: TypeAlias = "int | DynInt"
 
-_INTEGER_ONLY = ("invert", "popcount", "clz")
+_INTEGER_ONLY = ("invert", "brev", *ops.COUNTS)
 _PREDICATE = "pad the array, or use mo.tile(..., ragged=True) with predicated copies"
 _NARROW = (dt.float16, dt.bfloat16, dt.float8_e4m3fn, dt.float8_e5m2)
 
@@ -375,6 +375,34 @@ def power(a: Scalar, b: Scalar) -> Scalar:
         return NotImplemented  # type: ignore[no-any-return]
     dtype = together(a, b) if together(a, b).is_float else dt.float32
     return arithmetic("pow", Expr(operand_of(a, dtype)), Expr(operand_of(b, dtype)))
+
+
+def function_of_two(kind: str, a: Scalar, b: Scalar) -> Scalar:
+    """A math function of two floats; integers are converted to float32."""
+    dtype = together(a, b) if together(a, b).is_float else dt.float32
+    if kind == "nextafter" and dtype in _NARROW:
+        raise DTypeError(f"nextafter of {dtype}: it is for float32 and float64", locs=(locate(),))
+    return arithmetic(kind, Expr(operand_of(a, dtype)), Expr(operand_of(b, dtype)))
+
+
+def ldexp(a: Scalar, exponent: Scalar) -> Scalar:
+    """``a`` times 2 to an integer power."""
+    power_ = lifted(exponent)
+    own = power_.dtype if isinstance(power_, Expr) else default_dtype(power_)
+    if not own.is_integer:
+        raise DTypeError(f"ldexp takes an integer exponent, not a {own}", locs=(locate(),))
+    dtype = together(a, 0.0)
+    work = dt.float32 if dtype in _NARROW else dtype
+    result = builder().binary("ldexp", operand_of(a, work), operand_of(exponent, dt.int32))
+    return wrap(builder().cast(result, dtype))
+
+
+def mul_hi(a: Scalar, b: Scalar) -> Scalar:
+    """The upper half of a product of two integers of one width, 32 or 64 bits."""
+    dtype = together(a, b)
+    if not dtype.is_integer or dtype.bits not in (32, 64):
+        raise DTypeError(f"mul_hi of {a} and {b}: it is for integers of 32 and 64 bits, not {dtype}", locs=(locate(),))
+    return wrap(builder().binary("mul_hi", operand_of(a, dtype), operand_of(b, dtype)), a, b)
 
 
 def floor_divide(kind: str, a: Scalar, b: Scalar) -> Scalar:
