@@ -141,3 +141,18 @@ def test_a_scale_of_another_dtype_is_refused():
 
     with pytest.raises(mo.DTypeError, match="is no scalar of float16"):
         kernel[1, 1](np.zeros(1, np.float16), np.zeros(1, np.uint32), np.zeros(1, np.float32))
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_there_are_no_scalars_of_four_bits(dtype):
+    @mo.kernel
+    def converted(out, w):
+        out[0] = w[0].to(dtype).to(mo.float32)
+
+    @mo.kernel
+    def constant(out, w):
+        out[0] = dtype(1).to(mo.float32)
+
+    for kernel in (converted, constant):
+        with pytest.raises(mo.DTypeError, match=f"a scalar of {dtype}: numbers narrower than a byte are only in words"):
+            kernel[1, 1](np.zeros(1, np.float32), np.zeros(1, np.uint32))
