@@ -28,18 +28,18 @@ _ALGEBRA = (
 _TRACED = (
     "assume", "atomic_add", "atomic_and", "atomic_cas", "atomic_exch", "atomic_max", "atomic_min", "atomic_or",
     "atomic_xor", "ballot", "barrier_arrive", "barrier_sync", "block_dim", "block_idx", "block_reduce", "ceil_div",
-    "clock", "cp_async_commit", "cp_async_wait", "fence", "globaltimer", "grid_dim", "lane_idx", "load", "min_blocks",
-    "nanosleep", "shuffle_down", "shuffle_idx", "shuffle_up", "shuffle_xor", "static_range", "store", "sync_threads",
-    "sync_warp", "thread_idx", "vote_all", "vote_any", "warp_idx", "warp_reduce", "where",
+    "clock", "cp_async_commit", "cp_async_wait", "fence", "globaltimer", "grid_dim", "grid_sync", "lane_idx", "load",
+    "min_blocks", "nanosleep", "shuffle_down", "shuffle_idx", "shuffle_up", "shuffle_xor", "static_range", "store",
+    "sync_threads", "sync_warp", "thread_idx", "vote_all", "vote_any", "warp_idx", "warp_reduce", "where",
 )
 _HOPPER = (
     "block_in_cluster_idx", "cluster_arrive", "cluster_dim", "cluster_idx", "cluster_rank", "cluster_sync",
     "cluster_wait", "elect", "fence_mbarrier_init", "fence_proxy_async", "griddepcontrol_launch_dependents",
     "griddepcontrol_wait", "map_shared_rank", "mbarrier_arrive", "mbarrier_arrive_expect_tx", "mbarrier_array",
-    "mbarrier_expect_tx", "mbarrier_init", "mbarrier_wait", "tma_store_arrive", "tma_store_wait", "warpgroup_idx",
-    "warpgroup_reg_alloc", "warpgroup_reg_dealloc",
+    "mbarrier_expect_tx", "mbarrier_init", "mbarrier_wait", "pin", "tma_store_arrive", "tma_store_wait",
+    "warpgroup_arrive", "warpgroup_commit_batch", "warpgroup_idx", "warpgroup_reg_alloc", "warpgroup_reg_dealloc",
+    "warpgroup_wait",
 )
-_WARPGROUP = ("warpgroup_arrive", "warpgroup_commit_batch", "warpgroup_wait")
 _MATH = ("acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "brev", "cbrt", "ceil", "clz", "copysign", "cos",
          "cosh", "erf", "erfc", "erfinv", "exp", "exp2", "expm1", "ffs", "floor", "fmod", "gelu", "hypot", "isinf",
          "isnan", "ldexp", "lgamma", "log", "log10", "log1p", "log2", "maximum", "minimum", "mul_hi", "nextafter",
@@ -66,7 +66,6 @@ _HOME: dict[str, tuple[str, str]] = {
     "abs": ("moye.lang.math", "abs_"), "max": ("moye.lang.math", "maximum"), "min": ("moye.lang.math", "minimum"),
     "round": ("moye.lang.math", "round_"), "pow": ("moye.lang.math", "pow_"), "bool": ("moye.dtypes", "bool_"),
     "range": ("moye.lang.ranges", "dynamic_range"),
-    **{name: ("moye.lang.warpgroup_waits", name) for name in _WARPGROUP},
     "unpack": ("moye.lang.unpack", "unpack"),
     "inline_ptx": ("moye.lang.inline", "inline_ptx"), "inline_cuda": ("moye.lang.inline", "inline_cuda"),
     "inspect": ("moye.lang.debug", "inspect"), "jit": ("moye.lang.trace", "jit"),
@@ -92,12 +91,14 @@ _HOME: dict[str, tuple[str, str]] = {
     "GroupedTileScheduler": ("moye.schedulers.grouped", "GroupedTileScheduler"),
     "smem_layout_atom": ("moye.tensor.smem_atoms", "smem_layout_atom"),
     "LdMatrix": ("moye.atoms.matrix", "LdMatrix"), "StMatrix": ("moye.atoms.matrix", "StMatrix"),
-    "UniversalCopy": ("moye.atoms.universal", "UniversalCopy"), "CpAsync": ("moye.atoms.universal", "CpAsync"),
+    "UniversalCopy": ("moye.atoms.universal", "UniversalCopy"), "AutoCopy": ("moye.atoms.universal", "AutoCopy"),
+    "CpAsync": ("moye.atoms.universal", "CpAsync"),
     "UniversalFMA": ("moye.atoms.universal", "UniversalFMA"),
     "TmaLoad": ("moye.atoms.tma", "TmaLoad"), "TmaStore": ("moye.atoms.tma", "TmaStore"),
-    "TmaReduceAdd": ("moye.atoms.tma", "TmaReduceAdd"),
+    "TmaReduceAdd": ("moye.atoms.tma", "TmaReduceAdd"), "TmaReduce": ("moye.atoms.tma", "TmaReduce"),
     "BulkCopy": ("moye.atoms.bulk", "BulkCopy"), "BulkReduceAdd": ("moye.atoms.bulk", "BulkReduceAdd"),
-    "prefetch": ("moye.tensor.bulk_copy", "prefetch"),
+    "BulkReduce": ("moye.atoms.bulk", "BulkReduce"),
+    "red": ("moye.tensor.tile_atomics", "red"), "prefetch": ("moye.tensor.bulk_copy", "prefetch"),
     "prefetch_tensormap": ("moye.tensor.tma_copy", "prefetch_tensormap"),
     "draw": ("moye.pictures", "draw"), "Picture": ("moye.pictures", "Picture"),
     "autotune": ("moye.runtime.tuning.tune", "autotune"), "Config": ("moye.runtime.tuning.tune", "Config"),
@@ -113,7 +114,7 @@ _HOME: dict[str, tuple[str, str]] = {
     "arch_of": ("moye.runtime.compile", "arch_of"),
     "multiprocessors": ("moye.runtime.compile", "multiprocessors"),
 }
-_MODULES = ("env", "errors", "kernels", "layout", "mma", "schedulers", "testing")
+_MODULES = ("env", "errors", "hardware", "kernels", "layout", "mma", "schedulers", "testing")
 
 __all__ = ["__version__", *sorted(_HOME), *_MODULES]
 

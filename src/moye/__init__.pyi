@@ -2,9 +2,10 @@
 
 from typing import Any, TypeAlias
 
-from moye import env as env, errors as errors, kernels as kernels, layout as layout, mma as mma, schedulers as schedulers, testing as testing
+from moye import env as env, errors as errors, hardware as hardware, kernels as kernels, layout as layout, mma as mma, schedulers as schedulers, testing as testing
 from moye.atoms.bulk import (
     BulkCopy as BulkCopy,
+    BulkReduce as BulkReduce,
     BulkReduceAdd as BulkReduceAdd,
 )
 from moye.atoms.matrix import (
@@ -13,10 +14,12 @@ from moye.atoms.matrix import (
 )
 from moye.atoms.tma import (
     TmaLoad as TmaLoad,
+    TmaReduce as TmaReduce,
     TmaReduceAdd as TmaReduceAdd,
     TmaStore as TmaStore,
 )
 from moye.atoms.universal import (
+    AutoCopy as AutoCopy,
     CpAsync as CpAsync,
     UniversalCopy as UniversalCopy,
     UniversalFMA as UniversalFMA,
@@ -89,6 +92,7 @@ from moye.lang.builtins import (
     fence as fence,
     globaltimer as globaltimer,
     grid_dim as grid_dim,
+    grid_sync as grid_sync,
     lane_idx as lane_idx,
     load as load,
     min_blocks as min_blocks,
@@ -131,11 +135,15 @@ from moye.lang.hopper import (
     mbarrier_expect_tx as mbarrier_expect_tx,
     mbarrier_init as mbarrier_init,
     mbarrier_wait as mbarrier_wait,
+    pin as pin,
     tma_store_arrive as tma_store_arrive,
     tma_store_wait as tma_store_wait,
+    warpgroup_arrive as warpgroup_arrive,
+    warpgroup_commit_batch as warpgroup_commit_batch,
     warpgroup_idx as warpgroup_idx,
     warpgroup_reg_alloc as warpgroup_reg_alloc,
     warpgroup_reg_dealloc as warpgroup_reg_dealloc,
+    warpgroup_wait as warpgroup_wait,
 )
 from moye.lang.inline import (
     inline_cuda as inline_cuda,
@@ -215,11 +223,6 @@ from moye.lang.trace import (
 )
 from moye.lang.unpack import (
     unpack as unpack,
-)
-from moye.lang.warpgroup_waits import (
-    warpgroup_arrive as warpgroup_arrive,
-    warpgroup_commit_batch as warpgroup_commit_batch,
-    warpgroup_wait as warpgroup_wait,
 )
 from moye.layout import (
     ArithmeticTuple as ArithmeticTuple,
@@ -363,6 +366,9 @@ from moye.tensor.tensor import (
     make_fragment_like as make_fragment_like,
     shared_array as shared_array,
 )
+from moye.tensor.tile_atomics import (
+    red as red,
+)
 from moye.tensor.tiled import (
     CopyAtom as CopyAtom,
     TiledCopy as TiledCopy,
@@ -399,7 +405,9 @@ __all__ = [
     "AlignmentError",
     "ArgumentError",
     "ArithmeticTuple",
+    "AutoCopy",
     "BulkCopy",
+    "BulkReduce",
     "BulkReduceAdd",
     "CompileError",
     "ComposedLayout",
@@ -440,6 +448,7 @@ __all__ = [
     "Timeline",
     "TmaCopy",
     "TmaLoad",
+    "TmaReduce",
     "TmaReduceAdd",
     "TmaStore",
     "TraceError",
@@ -544,6 +553,7 @@ __all__ = [
     "gemm",
     "globaltimer",
     "grid_dim",
+    "grid_sync",
     "griddepcontrol_launch_dependents",
     "griddepcontrol_wait",
     "group_modes",
@@ -609,6 +619,7 @@ __all__ = [
     "nullspace",
     "parallelize",
     "philox",
+    "pin",
     "popcount",
     "pow",
     "prefetch",
@@ -625,6 +636,7 @@ __all__ = [
     "range",
     "rank",
     "recast",
+    "red",
     "relu",
     "remainder",
     "replace",
@@ -693,6 +705,7 @@ __all__ = [
     "zipped_product",
     "env",
     "errors",
+    "hardware",
     "kernels",
     "layout",
     "mma",

@@ -500,6 +500,39 @@ def patient_kernel(data, flag, out):
         out[tid] = data[tid]
 
 
+@mo.kernel
+def grid_kernel(out, x):
+    """Each block reads what the next one has written, in every step."""
+    i, n = mo.block_idx().x * THREADS + mo.thread_idx().x, mo.size(x, 0)
+    for step in range(3):
+        mo.grid_sync()
+        out[i] = x[(i + THREADS) % n] + step
+        mo.grid_sync()
+        x[i] = out[i]
+
+
+PINNED = ("float32", "float16", "bfloat16", "float64", "int8", "uint16", "int32", "int64", "bool")
+
+
+@mo.kernel
+def pin_kernel(out, x):
+    """Registers of every kind, in arrays and in scalars, keep their values."""
+    tid = mo.thread_idx().x
+    mo.pin()
+    for name in PINNED:
+        dtype = getattr(mo, name)
+        one, many = mo.fragment((1,), dtype), mo.fragment((6,), dtype)
+        one[0] = (x[tid] % 2).to(dtype)
+        for j in mo.static_range(6):
+            many[j] = ((x[tid] + j) % 2).to(dtype)
+        mo.pin(one, many)
+        out[tid] += one[0].to(mo.int32)
+        many[...] = mo.where(many == many[0], many, one[0])
+        mo.pin(many)
+        for j in mo.static_range(6):
+            out[tid] += many[j].to(mo.int32)
+
+
 def atomic(step, cells, at, value):
     """One step of ``STEPS`` on ``cells[at]``."""
     kind, order, scope = step
@@ -545,9 +578,21 @@ def contended_kernel(totals, x):
         mo.atomic_add(totals, tid, bins[tid])
 
 
+@mo.kernel
+def red_kernel(out, apart, x, kind: mo.Constexpr):
+    """Both blocks change the same elements, eight a thread, as wide as may be; then single ones far apart."""
+    tid = mo.thread_idx().x
+    mine = mo.fragment((8,), x.dtype)
+    mo.copyto(mine, mo.tile(x, (8,), (mo.block_idx().x * THREADS + tid,)))
+    mo.red(mo.tile(out, (8,), (tid,)), mine, kind)
+    two = mo.fragment((2,), x.dtype)
+    mo.copyto(two, mo.tile(mine, (2,), (0,)))
+    mo.red(apart[:, tid], two, kind, order="release", scope="sys")
+
+
 ATOMICS = ("add", "cas", "exch", "cas", "min", "max", "or", "and", "xor")
 STEPS = tuple((kind, ORDERS[(j + k) % 5], SCOPES[(2 * j + k) % 5]) for k in range(5) for j, kind in enumerate(ATOMICS))
-_NEW = {"add": np.add, "min": np.minimum, "max": np.maximum, "and": np.bitwise_and, "or": np.bitwise_or,
+_NEW = {"add": np.add, "min": np.fmin, "max": np.fmax, "and": np.bitwise_and, "or": np.bitwise_or,
         "xor": np.bitwise_xor, "exch": lambda old, x: x, "cas": lambda old, x: np.where(old == x, x + 1, old)}
 
 
@@ -560,6 +605,18 @@ def _atomics(args):
         cells = _NEW[kind](cells, value).astype(x.dtype)
     wanted[:, -1] = cells
     return {0: wanted, 1: cells}
+
+
+def _small(rng, n, dtype):
+    """Whole numbers whose sums every dtype holds, so that their order does not matter."""
+    return rng.integers(0, 16, n).astype(numpy_of(dtype))
+
+
+def _red(args):
+    out, apart, x, kind = args
+    parts, fold = x.reshape(2, -1), _NEW[kind]
+    firsts = parts.reshape(2, -1, 8)[:, :, :2]
+    return {0: fold(fold(out, parts[0]), parts[1]), 1: fold(fold(apart, firsts[0].T), firsts[1].T)}
 
 
 def _contended(args):
@@ -577,13 +634,22 @@ add("message", message_kernel, lambda rng, n: [poison(THREADS, dt.int32), np.zer
                                                poison(THREADS, dt.int32), ORDERS],
     lambda args: {0: 3 * np.arange(THREADS) - 5, 1: np.ones(1), 2: 3 * np.arange(THREADS) - 5}, sizes=(FULL,),
     grid=lambda n: 2)
+add("grid_sync", grid_kernel, lambda rng, n: [poison(4 * THREADS, dt.int32), values(rng, 4 * THREADS, dt.int32)],
+    lambda args: dict.fromkeys((0, 1), np.roll(args[1], -3 * THREADS) + 3), sizes=(FULL,), grid=lambda n: 4)
+add("pin", pin_kernel, lambda rng, n: [np.zeros(THREADS, np.int32), np.arange(THREADS, dtype=np.int32)],
+    lambda args: {0: 7 * len(PINNED) * (args[1] % 2)}, sizes=(FULL,), grid=lambda n: 1)
 add("patient", patient_kernel, lambda rng, n: [poison(THREADS, dt.int32), np.zeros(1, np.int32),
                                                poison(THREADS, dt.int32)],
     lambda args: {0: 7 * np.arange(THREADS), 1: np.ones(1), 2: 7 * np.arange(THREADS)}, sizes=(FULL,),
     grid=lambda n: 2)
-for _d in (dt.int32, dt.uint32, dt.int64, dt.uint64, dt.float32, dt.float64, dt.float16, dt.bfloat16):
-    _steps = STEPS if _d.is_integer else tuple(s for s in STEPS if s[0] in ("add", "exch", "cas")[:3 if _d.bits > 16
-                                                                                                else 1])
+for _d in (dt.int16, dt.uint16, dt.int32, dt.uint32, dt.int64, dt.uint64, dt.float32, dt.float64, dt.float16,
+           dt.bfloat16):
+    _steps = STEPS if _d.is_integer else tuple(s for s in STEPS if s[0] in ("add", "exch", "cas", "min", "max"))
     add(f"atomic-{_d}", atomic_kernel, lambda rng, n, d=_d, steps=_steps: [
         poison((n, 2 * len(steps) + 1), d), values(rng, n, d), values(rng, n, d), steps], _atomics, sizes=(RAGGED,))
+for _d in (dt.float32, dt.float16, dt.bfloat16, dt.float64, dt.int32, dt.int16):
+    for _kind in ("add", "max") if _d.is_float else ("add", "min", "xor"):
+        add(f"red-{_kind}-{_d}", red_kernel, lambda rng, n, d=_d, kind=_kind: [
+            _small(rng, 8 * THREADS, d), _small(rng, 2 * THREADS, d).reshape(2, -1), _small(rng, 16 * THREADS, d),
+            kind], _red, sizes=(FULL,), grid=lambda n: 2)
 add("contended", contended_kernel, lambda rng, n: [integers(rng, 22, dt.int32), integers(rng, n, dt.int32)], _contended)

@@ -43,12 +43,15 @@ UNARY = ("neg", "not", "invert", *COUNTS, "brev", "isnan", "isinf", *MATH, *SLOW
 SPECIALS = ("thread_x", "thread_y", "thread_z", "block_x", "block_y", "block_z", "grid_x", "grid_y", "grid_z",
             "cluster_rank", "cluster_block_x", "cluster_block_y", "cluster_block_z", "clock", "globaltimer")
 _WORDS = (dt.int32, dt.uint32, dt.int64, dt.uint64)
-_BITS = (*_WORDS, dt.float32, dt.float64)
+_SHORTS = (dt.int16, dt.uint16)
+_NUMBERS = (*_WORDS, *_SHORTS, dt.float32, dt.float64, dt.float16, dt.bfloat16)
 ATOMICS: dict[str, tuple[DType, ...]] = {
-    "add": (*_BITS, dt.float16, dt.bfloat16), **dict.fromkeys(("min", "max", "and", "or", "xor"), _WORDS),
-    "exch": _BITS, "cas": _BITS,
+    **dict.fromkeys(("add", "min", "max", "exch", "cas"), _NUMBERS),
+    **dict.fromkeys(("and", "or", "xor"), (*_WORDS, *_SHORTS)),
 }
-"""The elements that PTX has each atomic operation for."""
+"""The elements that each atomic operation takes: PTX has an instruction for it, or a loop around atom.cas does it."""
+VECTORS: dict[DType, tuple[int, ...]] = {dt.float32: (4, 2), dt.float16: (8, 4, 2), dt.bfloat16: (8, 4, 2)}
+"""How many elements one red.global.add takes, the most first (PTX ISA, red: .vec_32_bit, .vec_16_bit)."""
 
 
 # --- scalars ---------------------------------------------------------------------------------------------------------

@@ -17,8 +17,8 @@ from moye import dtypes as dt
 from moye.dtypes import DType
 from moye.errors import DTypeError, TraceError
 from moye.ir.inline import Snippet
+from moye.lang.builtins import static
 from moye.lang.inline import emit
-from moye.lang.warp_numbers import static
 from moye.tensor.context import locate
 from moye.tensor.expr import Expr, operand_of, require_scalar
 from moye.tensor.tensor import Tensor, elementwise

@@ -23,7 +23,7 @@ from moye.ir import constants, fold, ops
 from moye.ir.nodes import Literal, Operand, TensorParam, Value
 from moye.layout import DynInt
 from moye.tensor.context import builder, locate, text_is_asked_for
-from moye.tensor.known import Known, KnownBool, known, take_operators, weak
+from moye.tensor.known import Known, KnownBool, KnownInt, known, take_operators, weak
 
 Number: TypeAlias = "int | float | bool"
 Scalar: TypeAlias = "int | float | bool | Expr"    # a Known is an int
@@ -192,9 +192,7 @@ class Expr(DynInt):
     def _no_text(self) -> None:
         """Refuse to make a Python string of a value in code of a kernel; moye's own messages may."""
         if text_is_asked_for(sys._getframe(2)):
-            raise TraceError("a value of the kernel is known only when it runs and cannot become text while tracing",
-                             hint='print("x =", x) shows it, and so does an f-string in a function of the kernel',
-                             locs=(locate(),))
+            no_text()
 
 
 take_operators(Expr)
@@ -208,6 +206,21 @@ def _told(found: Any) -> Any:
 def lifted(x: Any) -> Any:
     """A scalar as operations take it: what facts decided as a constant of its dtype, NumPy's scalars as numbers."""
     return Expr(Literal(weak(x), x.dtype)) if isinstance(x, Known) else plain(x)
+
+
+def beside(left: object, right: Any) -> Any:
+    """The right operand of an operator.
+
+    A Python float would take what facts decided for an integer of Python's, and forget its dtype: there it is a value.
+    """
+    return lifted(right) if isinstance(right, KnownInt) and isinstance(plain(left), float) else right
+
+
+def no_text() -> NoReturn:
+    """TraceError: a Python string is made of a value in code of a kernel."""
+    raise TraceError("a value of the kernel is known only when it runs and cannot become text while tracing",
+                     hint='print("x =", x) shows it, and so does an f-string in a function of the kernel',
+                     locs=(locate(),))
 
 
 def no_numpy(function: Any) -> NoReturn:

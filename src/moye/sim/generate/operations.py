@@ -59,7 +59,7 @@ def emit_store(w: Writer, op: ops.Store) -> None:
 @emits(ops.Atomic)
 def emit_atomic(w: Writer, op: ops.Atomic) -> None:
     w.line(f"{w.name(op.result)} = P[{w.site(AtomicSite(op))}]({ref_of(w, op.ref)}, {w.operand(op.value)}, "
-           f"{_optional(w, op.compare)}, {w.mask})")
+           f"{_optional(w, op.compare)}, {w.mask}{''.join(f', {w.operand(x)}' for x in op.more)})")
 
 
 @emits(ops.Fence)
@@ -72,6 +72,13 @@ def emit_fence(w: Writer, op: ops.Fence) -> None:
 @emits(ops.NanoSleep)
 def emit_nano_sleep(w: Writer, op: ops.NanoSleep) -> None:
     """Nothing: simulated threads have no clock, and no order of theirs depends on time."""
+
+
+@emits(ops.Pin)
+def emit_pin(w: Writer, op: ops.Pin) -> None:
+    """Simulated statements are in the order of the source; registers of products in flight are told of."""
+    for tile in op.tiles if w.check else ():
+        w.line(f"B.watch.pinned({w.op(op)}, B.fragments[{tile.buffer.id}], {w.mask})")
 
 
 @emits(ops.Alloc)
