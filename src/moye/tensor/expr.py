@@ -138,7 +138,7 @@ class Expr(DynInt):
 
     def to(self, dtype: DType) -> Expr:
         """Convert the value to another dtype."""
-        dtype = dt.as_dtype(".to", dtype)
+        dtype = _scalar_dtype(dt.as_dtype(".to", dtype))
         return Expr(builder().cast(self.operand, dtype))
 
     def bitcast(self, dtype: DType) -> Expr:
@@ -276,7 +276,7 @@ def operand_of(x: Scalar, dtype: DType | None = None, *, modulo: bool = False) -
         return x.operand if dtype is None or dtype == x.dtype else builder().cast(x.operand, dtype)
     if not is_number(x):
         raise TraceError(f"{x!r} of type {type(x).__name__} is no scalar of a kernel", locs=(locate(),))
-    number, chosen = x, dtype or default_dtype(x)
+    number, chosen = x, _scalar_dtype(dtype or default_dtype(x))
     if chosen.is_integer:
         if isinstance(number, float):
             if not math.isfinite(number) or number != int(number):
@@ -289,6 +289,14 @@ def operand_of(x: Scalar, dtype: DType | None = None, *, modulo: bool = False) -
     elif chosen.is_float and isinstance(number, int) and abs(number) >= 1 << 1023:
         raise DTypeError(f"an integer of {number.bit_length()} bits does not fit {chosen}", locs=(locate(),))
     return constants.literal(number, chosen)
+
+
+def _scalar_dtype(dtype: DType) -> DType:
+    """The dtype, unless it is one that words hold several of."""
+    if dtype.bits < 8:
+        raise DTypeError(f"a scalar of {dtype}: numbers narrower than a byte are only in words",
+                         hint="mo.unpack makes 16-bit floats of those in a word", locs=(locate(),))
+    return dtype
 
 
 def wrap(operand: Operand, *sources: Scalar) -> Scalar:
