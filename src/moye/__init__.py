@@ -34,10 +34,11 @@ _TRACED = (
 )
 _HOPPER = (
     "block_in_cluster_idx", "cluster_arrive", "cluster_dim", "cluster_idx", "cluster_rank", "cluster_sync",
-    "cluster_wait", "elect", "fence_mbarrier_init", "fence_proxy_async", "griddepcontrol_launch_dependents",
-    "griddepcontrol_wait", "map_shared_rank", "mbarrier_arrive", "mbarrier_arrive_expect_tx", "mbarrier_array",
-    "mbarrier_expect_tx", "mbarrier_init", "mbarrier_wait", "tma_store_arrive", "tma_store_wait", "warpgroup_idx",
-    "warpgroup_reg_alloc", "warpgroup_reg_dealloc",
+    "cluster_wait", "cp_async_mbarrier_arrive", "elect", "fence_mbarrier_init", "fence_proxy_async",
+    "griddepcontrol_launch_dependents", "griddepcontrol_wait", "map_shared_rank", "mbarrier_arrive",
+    "mbarrier_arrive_expect_tx", "mbarrier_array", "mbarrier_expect_tx", "mbarrier_init", "mbarrier_try_wait",
+    "mbarrier_wait", "tma_store_arrive", "tma_store_wait", "warpgroup_idx", "warpgroup_reg_alloc",
+    "warpgroup_reg_dealloc",
 )
 _WARPGROUP = ("pin", "warpgroup_arrive", "warpgroup_commit_batch", "warpgroup_wait")
 _MATH = ("ceil", "clz", "cos", "erf", "exp", "exp2", "floor", "gelu", "isinf", "isnan", "log", "log10", "log2",
@@ -77,6 +78,10 @@ _HOME: dict[str, tuple[str, str]] = {
     "make_tiled_mma": ("moye.tensor.tiled", "make_tiled_mma"),
     "Pipeline": ("moye.pipelines.multistage", "Pipeline"),
     "PipelineTma": ("moye.pipelines.tma", "PipelineTma"),
+    "PipelineAsync": ("moye.pipelines.threads", "PipelineAsync"),
+    "PipelineCpAsync": ("moye.pipelines.threads", "PipelineCpAsync"),
+    "PipelineOrder": ("moye.pipelines.threads", "PipelineOrder"),
+    "DynamicTileScheduler": ("moye.schedulers.dynamic", "DynamicTileScheduler"),
     "PersistentTileScheduler": ("moye.schedulers.persistent", "PersistentTileScheduler"),
     "StreamKScheduler": ("moye.schedulers.stream_k", "StreamKScheduler"),
     "GroupedTileScheduler": ("moye.schedulers.grouped", "GroupedTileScheduler"),

@@ -150,7 +150,7 @@ def polls(op: ops.Op) -> bool:
         return False
     inside = {id(inner) for inner in body} | {id(inner.iv) for inner in body if isinstance(inner, ops.For)}
     for inner in body:
-        if isinstance(inner, ops.Atomic) or (isinstance(inner, ops.Load) and inner.order is not None):
+        if isinstance(inner, (ops.Atomic, ops.MbarrierTest)) or (isinstance(inner, ops.Load) and ops.is_ordered(inner)):
             return True
         if isinstance(inner, ops.Load) and isinstance(op, ops.Loop) and inner.ref.buffer.space is not Space.REGISTER \
                 and _invariant(inner.ref.offset, inside):

@@ -146,7 +146,7 @@ def _result(levels: Levels, op: ops.Op) -> int:
         return THREAD | levels.of(op.pred)
     if isinstance(op, ops.Elect):
         return THREAD
-    if isinstance(op, (ops.Atomic, ops.Shuffle, ops.Reduce)):
+    if isinstance(op, (ops.Atomic, ops.Shuffle, ops.Reduce, ops.MbarrierTest)):
         return FULL
     raise UnsupportedError(f"the simulator does not know the operation {type(op).__name__}", locs=(op.loc,))
 
