@@ -34,6 +34,29 @@ def test_faults_are_found(fault, codes, told):
     assert told in str(report)
 
 
+def test_a_source_that_the_kernel_writes():
+    """It is no false alarm, and what cannot be told is said."""
+    @mo.kernel
+    def again(x: mo.Static):
+        tid = mo.thread_idx().x
+        held, bars = mo.shared_array(mo.float32, THREADS), mo.mbarrier_array(1)
+        if tid == 0:
+            mo.mbarrier_init(bars, 0, 32)
+        mo.sync_threads()
+        if tid < 32:
+            mo.copyto(mo.CpAsync(mo.uint128), mo.tile(held, (4,), (tid,)), mo.tile(x, (4,), (tid,)))
+            mo.cp_async_mbarrier_arrive(bars, 0)
+        mo.mbarrier_wait(bars, 0, 0)
+        value = held[THREADS - 1 - tid]
+        mo.sync_threads()
+        x[tid] = value
+
+    x = np.arange(THREADS, dtype=np.float32)
+    report = mo.check(again)[1, THREADS](x)
+    assert not report.findings and (x == np.arange(THREADS)[::-1]).all()
+    assert report.not_judged == ("whether x is written while copies that arrive at an mbarrier may still read it",)
+
+
 def test_what_is_printed():
     out, x, n = kernels.streamed_arguments()
     program = kernels.streamed.compile(out, x, n, "", block=THREADS + 32, arch="sm_90a")

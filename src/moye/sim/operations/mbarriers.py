@@ -97,6 +97,7 @@ class Mbarriers:
             # are known to be complete to those alone who wait for the phase.
             batch.copies.wait(None, mask)
             if batch.watch is not None:
+                batch.watch.globals.overlaps.handed_over(lanes_of(mask, batch.threads, batch.blocks))
                 for element in np.unique(cells.element).tolist():
                     lanes = cells.lanes(batch, element)
                     batch.watch.checker.engines.hand_over(op, element, lanes, phases.phase[element])
