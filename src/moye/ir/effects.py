@@ -45,13 +45,16 @@ class Store(Op):
 class Atomic(Op):
     """Read-modify-write of one element; ``result`` is the old value.
 
-    Kinds: add, min, max, and, or, xor, exch, cas (``compare`` is the expected value).
+    Kinds: add, min, max, and, or, xor, exch, cas (``compare`` is the expected value).  min and max of floats take the
+    number beside a NaN.  ``more`` are the values for the elements behind it in global memory: each is changed by
+    itself, in one instruction, and nobody uses the result.
     """
 
     result: Value = defined()
     kind: str = attribute()
     value: Operand = operand()
     compare: Operand | None = operand(default=None)
+    more: tuple[Operand, ...] = operand(default=())
     ref: Ref = written()
     order: Order = attribute(default="relaxed")
     scope: Scope_ = attribute(default="gpu")

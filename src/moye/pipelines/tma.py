@@ -20,7 +20,7 @@ from moye import dtypes as dt
 from moye.errors import TraceError
 from moye.lang import hopper
 from moye.lang.builtins import assume
-from moye.lang.scopes import Named
+from moye.lang.scopes import Named, called
 from moye.pipelines.conditions import in_first_thread
 from moye.tensor.context import locate
 from moye.tensor.expr import Expr, Scalar, operand_of, where
@@ -138,7 +138,7 @@ class PipelineTmaState:
         if self.ring.stages == 1:
             return PipelineTmaState(self.ring, self.stage, self.phase ^ 1)
         stage = self.stage + 1
-        anew = stage == self.ring.stages                # one comparison for both; of < ptxas makes two
+        anew = called("round_ends", stage == self.ring.stages)  # one comparison for both; of < ptxas makes two
         return PipelineTmaState(self.ring, where(anew, 0, stage), where(anew, self.phase ^ 1, self.phase))
 
     def advance(self, n: Scalar) -> PipelineTmaState:

@@ -38,7 +38,7 @@ from moye.passes.shared_memory import plan, require_spans
 from moye.passes.wgmma_registers import settle
 from moye.runtime.arguments import Call
 from moye.runtime.arrays import ArrayInfo, describe
-from moye.runtime.guards import Check, compile_guards
+from moye.runtime.guards import Check, compile_guards, leaves_32_bits
 
 if TYPE_CHECKING:
     from moye.cuda.compiler.nvrtc import Compiled
@@ -59,6 +59,16 @@ class Specialised:
     shared_bytes: int
     programs: dict[tuple[Any, ...], Program] = field(default_factory=dict)
     simulation: Any = None
+    wide: dict[Dim3, bool] = field(default_factory=dict)
+    """For a grid, whether indices of 32 bits wrap there."""
+
+    def wraps(self, grid: Dim3) -> bool:
+        """Whether its indices may leave 32 bits in a launch of this grid, which then needs those of 64."""
+        if self.func.index_bits == 64:
+            return False
+        if grid not in self.wide:
+            self.wide[grid] = leaves_32_bits(self.func, grid)
+        return self.wide[grid]
 
 
 @dataclass(slots=True, repr=False)

@@ -5,7 +5,7 @@ D19, G1-G3 and G5 (between blocks), B9, D1, D3 and D17 (stores by TMA) through t
 
 Blocks have no order, whichever ran first here, unless releases and acquires give them one (flag_history.py); within a
 block the clocks of the shared-memory checker say.  What is remembered is in global_regions.py, global_records.py and
-bulk_stores.py; the words and classes are in global_verdicts.py.
+async_global.py; the classes are in global_conflicts.py.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ import numpy as np
 from moye.dtypes import Space
 from moye.ir import ops
 from moye.ir.nodes import Buffer, Func, Ref, TileRef
-from moye.sim.checks.async_global import Loading, Overlaps
+from moye.sim.checks.async_global import Loading, Overlaps, Stores
 from moye.sim.checks.async_reads import Sources
-from moye.sim.checks.bulk_stores import Stores
 from moye.sim.checks.clocks import Bools, Ints
 from moye.sim.checks.equal_writes import differ
 from moye.sim.checks.flag_history import Between, Eye
+from moye.sim.checks.global_conflicts import Clash, Conflicts, Place
 from moye.sim.checks.global_proxies import GlobalFences
 from moye.sim.checks.global_records import Pattern, UnitTracks, held
 from moye.sim.checks.global_regions import (
@@ -44,7 +44,6 @@ from moye.sim.checks.global_regions import (
     plan,
     scope_of,
 )
-from moye.sim.checks.global_verdicts import Clash, Conflicts, Place
 from moye.sim.checks.locks import Held, Locks, locks
 from moye.sim.checks.shared_races import SharedChecker
 from moye.sim.checks.signal_memory import Traffic, strong, traffic
@@ -222,7 +221,7 @@ class GlobalChecker:
             lanes[:, boxes.thread[n], boxes.block[n]] = True
             self.memory.unwritten.access(op, tensor, memory,
                                          np.broadcast_to(index[n][inside[n]][:, None, None], shape), memory.itemsize,
-                                         lanes, self.first, reads=op.kind in ("load", "reduce_add"),
+                                         lanes, self.first, reads=op.kind in ("load", "reduce"),
                                          writes=op.kind != "load")
 
     def bulk_wait(self, op: ops.BulkWait, lanes: Bools, limit: Ints) -> None:

@@ -140,10 +140,9 @@ class Deadlock:
         return "F3" if not lapped else "D8" if any(waiter.again for waiter in lapped) else "F1"
 
     @property
-    def hint(self) -> str:
-        if self.code == "C4" and any(isinstance(waiter.point, ops.GridSync) for waiter in self.waiters):
-            return "let every thread of every block reach grid_sync, or none"
-        return hint(self.code, "deadlock")
+    def hint(self) -> str | None:
+        grid = self.code == "C4" and any(isinstance(waiter.point, ops.GridSync) for waiter in self.waiters)
+        return hint(self.code, "grid" if grid else "deadlock")
 
     @property
     def told(self) -> tuple[Waiter, ...]:

@@ -29,7 +29,7 @@ from moye.sim.machine.barriers import Barriers
 from moye.sim.machine.cluster_barrier import Cluster
 from moye.sim.machine.launch import places
 from moye.sim.machine.register_budgets import Budgets
-from moye.sim.machine.turns import Turns
+from moye.sim.machine.stops import Turns
 from moye.sim.operations.mbarriers import Mbarriers
 from moye.sim.operations.tma import TensorCopies
 from moye.sim.operations.wgmma import Products

@@ -324,7 +324,7 @@ class Meetings:
         return tuple(int(i) for i in self.batch.block_ids[block])
 
     def _report(self, code: str, message: str, points: list[ops.Op], block: int, threads: tuple[int, ...],
-                hint: str) -> None:
+                hint: str | None) -> None:
         self.batch.launch.reporter.add(Finding(code, message, tuple(op.loc for op in points), self._name(block),
                                                threads, "", None, hint))
 

@@ -30,7 +30,7 @@ _FAMILIES: dict[type, Family] = {
     ops.CpAsyncWait: "cp.async", ops.CpAsyncCommit: "cp.async", ops.BulkWait: "bulk", ops.BulkCommit: "bulk",
     ops.WgmmaWait: "wgmma", ops.WgmmaCommit: "wgmma", ops.Wgmma: "wgmma",
 }
-_BULK: dict[str, Kind] = {"load": "tma", "send": "tma send", "store": "tma store", "reduce_add": "tma store"}
+_BULK: dict[str, Kind] = {"load": "tma", "send": "tma send", "store": "tma store", "reduce": "tma store"}
 
 
 def kind_of(op: ops.Op) -> Kind | None:
