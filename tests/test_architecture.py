@@ -63,7 +63,7 @@ ALONE = {
         "lang.foreign_errors", "runtime.check.report_html", "runtime.respecialised", "runtime.snapshots"),
     "a process of its own, or loaded without what the importer loads": ("runtime.toolchain", "runtime.tuning.worker"),
     "a type or a table of its own, and the importer is long": (
-        "sim.generate.guarded", "sim.machine.cluster_barrier", "tensor.operators",
+        "lang.swaps", "sim.generate.guarded", "sim.machine.cluster_barrier", "tensor.operators",
         "tensor.retile"),
     "the home of public names": (
         "kernels.gemm.dispatch", "kernels.gemm.tuned", "schedulers.quantisation", "tensor.smem_atoms",

@@ -34,11 +34,11 @@ _TRACED = (
 )
 _HOPPER = (
     "block_in_cluster_idx", "cluster_arrive", "cluster_dim", "cluster_idx", "cluster_rank", "cluster_sync",
-    "cluster_wait", "elect", "fence_mbarrier_init", "fence_proxy_async", "griddepcontrol_launch_dependents",
-    "griddepcontrol_wait", "map_shared_rank", "mbarrier_arrive", "mbarrier_arrive_expect_tx", "mbarrier_array",
-    "mbarrier_expect_tx", "mbarrier_init", "mbarrier_wait", "pin", "tma_store_arrive", "tma_store_wait",
-    "warpgroup_arrive", "warpgroup_commit_batch", "warpgroup_idx", "warpgroup_reg_alloc", "warpgroup_reg_dealloc",
-    "warpgroup_wait",
+    "cluster_wait", "cp_async_mbarrier_arrive", "elect", "fence_mbarrier_init", "fence_proxy_async",
+    "griddepcontrol_launch_dependents", "griddepcontrol_wait", "map_shared_rank", "mbarrier_arrive",
+    "mbarrier_arrive_expect_tx", "mbarrier_array", "mbarrier_expect_tx", "mbarrier_init", "mbarrier_try_wait",
+    "mbarrier_wait", "pin", "tma_store_arrive", "tma_store_wait", "warpgroup_arrive", "warpgroup_commit_batch",
+    "warpgroup_idx", "warpgroup_reg_alloc", "warpgroup_reg_dealloc", "warpgroup_wait",
 )
 _MATH = ("acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "brev", "cbrt", "ceil", "clz", "copysign", "cos",
          "cosh", "erf", "erfc", "erfinv", "exp", "exp2", "expm1", "ffs", "floor", "fmod", "gelu", "hypot", "isinf",
@@ -86,6 +86,10 @@ _HOME: dict[str, tuple[str, str]] = {
     "make_tiled_mma": ("moye.tensor.tiled", "make_tiled_mma"),
     "Pipeline": ("moye.pipelines.multistage", "Pipeline"),
     "PipelineTma": ("moye.pipelines.tma", "PipelineTma"),
+    "PipelineAsync": ("moye.pipelines.threads", "PipelineAsync"),
+    "PipelineCpAsync": ("moye.pipelines.threads", "PipelineCpAsync"),
+    "PipelineOrder": ("moye.pipelines.threads", "PipelineOrder"),
+    "DynamicTileScheduler": ("moye.schedulers.dynamic", "DynamicTileScheduler"),
     "PersistentTileScheduler": ("moye.schedulers.persistent", "PersistentTileScheduler"),
     "StreamKScheduler": ("moye.schedulers.stream_k", "StreamKScheduler"),
     "GroupedTileScheduler": ("moye.schedulers.grouped", "GroupedTileScheduler"),

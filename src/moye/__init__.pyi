@@ -123,6 +123,7 @@ from moye.lang.hopper import (
     cluster_rank as cluster_rank,
     cluster_sync as cluster_sync,
     cluster_wait as cluster_wait,
+    cp_async_mbarrier_arrive as cp_async_mbarrier_arrive,
     elect as elect,
     fence_mbarrier_init as fence_mbarrier_init,
     fence_proxy_async as fence_proxy_async,
@@ -134,6 +135,7 @@ from moye.lang.hopper import (
     mbarrier_arrive_expect_tx as mbarrier_arrive_expect_tx,
     mbarrier_expect_tx as mbarrier_expect_tx,
     mbarrier_init as mbarrier_init,
+    mbarrier_try_wait as mbarrier_try_wait,
     mbarrier_wait as mbarrier_wait,
     pin as pin,
     tma_store_arrive as tma_store_arrive,
@@ -293,6 +295,11 @@ from moye.pictures import (
 from moye.pipelines.multistage import (
     Pipeline as Pipeline,
 )
+from moye.pipelines.threads import (
+    PipelineAsync as PipelineAsync,
+    PipelineCpAsync as PipelineCpAsync,
+    PipelineOrder as PipelineOrder,
+)
 from moye.pipelines.tma import (
     PipelineTma as PipelineTma,
 )
@@ -330,6 +337,9 @@ from moye.runtime.tma_arguments import (
 from moye.runtime.tuning.tune import (
     Config as Config,
     autotune as autotune,
+)
+from moye.schedulers.dynamic import (
+    DynamicTileScheduler as DynamicTileScheduler,
 )
 from moye.schedulers.grouped import (
     GroupedTileScheduler as GroupedTileScheduler,
@@ -417,6 +427,7 @@ __all__ = [
     "CpAsync",
     "DTypeError",
     "DriverError",
+    "DynamicTileScheduler",
     "E",
     "FactError",
     "GroupedTileScheduler",
@@ -431,6 +442,9 @@ __all__ = [
     "PersistentTileScheduler",
     "Picture",
     "Pipeline",
+    "PipelineAsync",
+    "PipelineCpAsync",
+    "PipelineOrder",
     "PipelineTma",
     "PreconditionError",
     "Report",
@@ -512,6 +526,7 @@ __all__ = [
     "coshape",
     "cosize",
     "cp_async_commit",
+    "cp_async_mbarrier_arrive",
     "cp_async_wait",
     "crd2crd",
     "crd2idx",
@@ -608,6 +623,7 @@ __all__ = [
     "mbarrier_arrive_expect_tx",
     "mbarrier_expect_tx",
     "mbarrier_init",
+    "mbarrier_try_wait",
     "mbarrier_wait",
     "min",
     "min_blocks",

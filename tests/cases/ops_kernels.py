@@ -533,6 +533,22 @@ def pin_kernel(out, x):
             out[tid] += many[j].to(mo.int32)
 
 
+@mo.kernel
+def copies_arrive_kernel(out, x):
+    """Each thread copies four elements, and the barrier knows when they are there; another thread asks, and reads."""
+    tid = mo.thread_idx().x
+    held, bars = mo.shared_array(x.dtype, 4 * THREADS), mo.mbarrier_array(1)
+    if tid == 0:
+        mo.mbarrier_init(bars, 0, THREADS)
+    mo.sync_threads()
+    mo.copyto(mo.CpAsync(mo.uint128), mo.tile(held, (4,), (tid,)), mo.tile(x, (4,), (tid,)))
+    mo.cp_async_mbarrier_arrive(bars, 0)
+    if not mo.mbarrier_try_wait(bars, 0, 0):
+        mo.mbarrier_wait(bars, 0, 0)
+    for j in mo.static_range(4):
+        out[j * THREADS + tid] = held[(tid + 1) % THREADS * 4 + j]
+
+
 def atomic(step, cells, at, value):
     """One step of ``STEPS`` on ``cells[at]``."""
     kind, order, scope = step
@@ -636,6 +652,9 @@ add("message", message_kernel, lambda rng, n: [poison(THREADS, dt.int32), np.zer
     grid=lambda n: 2)
 add("grid_sync", grid_kernel, lambda rng, n: [poison(4 * THREADS, dt.int32), values(rng, 4 * THREADS, dt.int32)],
     lambda args: dict.fromkeys((0, 1), np.roll(args[1], -3 * THREADS) + 3), sizes=(FULL,), grid=lambda n: 4)
+add("copies arrive", copies_arrive_kernel,
+    lambda rng, n: [poison(4 * THREADS, dt.float32), values(rng, 4 * THREADS, dt.float32)],
+    lambda args: {0: np.roll(args[1].reshape(-1, 4), -1, axis=0).T.reshape(-1)}, sizes=(FULL,), grid=lambda n: 1)
 add("pin", pin_kernel, lambda rng, n: [np.zeros(THREADS, np.int32), np.arange(THREADS, dtype=np.int32)],
     lambda args: {0: 7 * len(PINNED) * (args[1] % 2)}, sizes=(FULL,), grid=lambda n: 1)
 add("patient", patient_kernel, lambda rng, n: [poison(THREADS, dt.int32), np.zeros(1, np.int32),

@@ -378,7 +378,16 @@ def _init(op: ops.MbarrierInit) -> str | None:
 def _arrive(op: ops.MbarrierArrive) -> str | None:
     if not op.arrives and (op.bytes is None or op.rank is not None):
         return "without an arrival it expects bytes at a barrier of its own block"
+    if op.copies and not (op.arrives and op.bytes is None and op.rank is None):
+        return "an arrival of copies is one at a barrier of its own block, which expects no bytes"
     return _barrier(op.ref) or _integers(bytes=op.bytes, rank=op.rank)
+
+
+@verifies(ops.MbarrierTest)
+def _test(op: ops.MbarrierTest) -> str | None:
+    if op.result.dtype is not bool_:
+        return f"gives {op.result.dtype}, not bool"
+    return _barrier(op.ref) or _integers(parity=op.parity)
 
 
 @verifies(ops.MbarrierWait)

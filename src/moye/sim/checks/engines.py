@@ -126,6 +126,7 @@ class Engines:
             if op.arrives:
                 clocks = self.checker.clocks
                 self.stages.arrive(op, element, lanes, clocks.now[clocks.group], phase)
+            if op.arrives and not op.copies:            # copies arrive themselves: what else their thread does is open
                 clocks.send(channel, self.checker.groups(self.checker.everyone(lanes)))
             return
         # mbarrier.arrive on another block's barrier releases to that block alone, so each rank has its own channel.
@@ -140,6 +141,20 @@ class Engines:
         for rank in ranks:
             who = self.checker.groups(self.checker.everyone(lanes & (to == rank)))
             self.checker.clocks.arrive(channel, who, rank)
+
+    def hand_over(self, op: ops.MbarrierArrive, element: int, lanes: Bools, phase: Ints) -> None:
+        """Copies by cp.async of these threads complete with the ``phase`` under way, per block, of a barrier."""
+        buffer, checker, here = op.ref.buffer, self.checker, lanes.any(axis=0)
+        if checker.clocks.columns == 1 and (phase[here] != phase[here][0]).any():
+            checker.expand()
+        who = checker.everyone(lanes)
+        if checker.clocks.columns > 1:
+            who = checker.everyone(lanes)               # with a column for each block now
+        epoch = phase if checker.clocks.columns > 1 else phase[here][:1]
+        self.stages.fill(buffer, element, np.flatnonzero(here), phase[here])
+        engine = self.barrier(buffer, element)
+        for shadow in checker.shadows.values():
+            shadow.hand_over(np.broadcast_to(who, (checker.threads, checker.clocks.columns)), engine, epoch + 1)
 
     def _alike(self, lanes: Bools, to: Ints) -> bool:
         """Whether blocks do not differ yet, and the same groups of every block arrive at each block of its cluster."""
@@ -190,7 +205,7 @@ class Engines:
         columns = self.checker.everyone(where[None])[0]
         self.checker.clocks.publish((f"arrive {buffer.id}", element), (f"phase {buffer.id}", element), columns)
 
-    def passed(self, op: ops.MbarrierWait, ref: Ref, element: int, lanes: Bools, phase: Ints) -> None:
+    def passed(self, op: ops.AnyPhase, ref: Ref, element: int, lanes: Bools, phase: Ints) -> None:
         """Threads go on after a wait (acquire); ``phase`` is the one under way, per block."""
         self._visible(op, ref, element, lanes)
         engine, who = self.barrier(ref.buffer, element), self.checker.groups(self.checker.everyone(lanes))

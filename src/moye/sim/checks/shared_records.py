@@ -366,6 +366,17 @@ class Shadow:
         self.copies.wait_op.reshape(-1)[at] = op
 
 
+    def hand_over(self, who: Bools, engine: int, epoch: Ints) -> None:
+        """Copies in flight of the threads ``who`` (T, columns) become writes by an engine, at its epoch (columns,)."""
+        if not self.pending:
+            return
+        flat = self.write.reshape(-1)
+        at = np.flatnonzero(flat >= IN_FLIGHT)
+        at = at[(kind_of(flat[at]) == PENDING) & who[thread_of(flat[at]), at % who.shape[1]]]
+        keep = OP << (THREAD_BITS + KIND_BITS)
+        flat[at] = (flat[at] & keep) | (ENGINE << THREAD_BITS) | engine | (epoch[at % len(epoch)] << EPOCH_SHIFT)
+
+
 def renew(shadow: Shadow, at: Footprint) -> None:
     """What is written belongs to the tensor as it was last allocated."""
     if shadow.stale is not None:

@@ -147,7 +147,7 @@ def _result(levels: Levels, op: ops.Op) -> int:
         return THREAD | levels.of(op.pred)
     if isinstance(op, ops.Elect):
         return THREAD
-    if isinstance(op, (ops.Atomic, ops.Shuffle, ops.Reduce, ops.InlineEffect)):
+    if isinstance(op, (ops.Atomic, ops.Shuffle, ops.Reduce, ops.InlineEffect, ops.MbarrierTest)):
         return FULL
     raise UnsupportedError(f"the simulator does not know the operation {type(op).__name__}", locs=(op.loc,))
 

@@ -244,6 +244,12 @@ def emit_arrive(w: Writer, op: ops.MbarrierArrive) -> None:
            f"{_optional(w, op.rank)}, {w.mask})")
 
 
+@emits(ops.MbarrierTest)
+def emit_test(w: Writer, op: ops.MbarrierTest) -> None:
+    w.line(f"{w.name(op.result)} = B.mbarriers.test({w.op(op)}, {w.operand(op.ref.offset)}, {w.operand(op.parity)}, "
+           f"{w.mask})")
+
+
 @emits(ops.ProxyFence)
 def emit_proxy_fence(w: Writer, op: ops.ProxyFence) -> None:
     if w.check:
