@@ -1,7 +1,7 @@
 """One hardware operation as data: ``CopyOp`` and ``MmaOp`` records.
 
 A record holds what all other parts need of the operation: thread/value layouts (for partitioning, drawing, simulating),
-dtypes, architecture, alignment and its PTX.  Tables of records are in ``universal.py``, ``sm80.py``, ...
+dtypes, architecture, alignment and its PTX.  Tables of records are in ``universal.py``, ``mma_sync.py``, ...
 
 >>> mo.UniversalFMA(mo.float32).shape_mnk, mo.CpAsync(mo.float64).bits
 ((1, 1, 1), 64)

@@ -20,6 +20,9 @@ from moye.dtypes import DType
 from moye.errors import IRError
 from moye.ir.effects import *  # noqa: F403
 from moye.ir.hopper import *  # noqa: F403
+from moye.ir.inline import Inline as Inline
+from moye.ir.inline import InlineEffect as InlineEffect
+from moye.ir.inline import InlinePart as InlinePart
 from moye.ir.nodes import Block, Buffer, Extent, Operand, TileRef, Value, Var
 from moye.ir.nodes import Op as Op
 from moye.ir.operation import attribute, block, defined, given, operand, operation, read, written
@@ -28,10 +31,15 @@ from moye.ir.traits import Trait as Trait
 ARITHMETIC = ("add", "sub", "mul", "div", "floordiv", "mod", "min", "max", "shl", "shr", "and", "or", "xor", "pow")
 COMPARISONS = ("lt", "le", "gt", "ge", "eq", "ne")
 LOGICAL = ("land", "lor")
-BINARY = ARITHMETIC + COMPARISONS + LOGICAL
+MATH_PAIRS = ("atan2", "fmod", "remainder", "hypot", "copysign", "nextafter", "ldexp")
+BINARY = ARITHMETIC + COMPARISONS + LOGICAL + MATH_PAIRS + ("mul_hi",)
 MATH = ("exp", "exp2", "log", "log2", "log10", "sqrt", "rsqrt", "sin", "cos", "tan", "tanh", "erf", "floor", "ceil",
         "round", "trunc", "abs", "sigmoid")
-UNARY = ("neg", "not", "invert", "popcount", "clz", "isnan", "isinf", *MATH)
+SLOW_MATH = ("asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh", "log1p", "expm1", "erfc", "erfinv",
+             "lgamma", "tgamma", "cbrt")
+"""What no instruction approximates."""
+COUNTS = ("popcount", "clz", "ffs")
+UNARY = ("neg", "not", "invert", *COUNTS, "brev", "isnan", "isinf", *MATH, *SLOW_MATH)
 SPECIALS = ("thread_x", "thread_y", "thread_z", "block_x", "block_y", "block_z", "grid_x", "grid_y", "grid_z",
             "cluster_rank", "cluster_block_x", "cluster_block_y", "cluster_block_z", "clock", "globaltimer")
 _WORDS = (dt.int32, dt.uint32, dt.int64, dt.uint64)
@@ -64,7 +72,9 @@ class Special(Op):
 class Binary(Op):
     """``floordiv`` and ``mod`` floor as in Python; ``div`` is floating point; comparisons and land / lor give bool.
 
-    Both operands have one dtype (the result's, for arithmetic); ``shl`` / ``shr`` take an int32 count, ``pow`` floats.
+    Both operands have one dtype, which is the result's too but for comparisons.  The second one of ``shl``, ``shr`` and
+    ``ldexp`` is int32.  ``pow`` and ``MATH_PAIRS`` are of floats; ``mul_hi`` is the upper half of a product of integers
+    of 32 or 64 bits.
     """
 
     result: Value = defined()

@@ -56,6 +56,7 @@ def _choices(kind: type[ops.Op]) -> list[tuple[str, tuple[object, ...]]]:
 
 
 @verifies(ops.SyncThreads)
+@verifies(ops.GridSync)
 @verifies(ops.Fence)
 @verifies(ops.CpAsyncCommit)
 @verifies(ops.BulkCommit)
@@ -174,26 +175,54 @@ def _print(op: ops.Print) -> str | None:
 def _binary(op: ops.Binary) -> str | None:
     if op.kind not in ops.BINARY:
         return f"unknown kind {op.kind!r}"
-    shift = op.kind in ("shl", "shr")
-    if not shift and op.a.dtype != op.b.dtype:
+    counted = op.kind in ("shl", "shr", "ldexp")
+    if not counted and op.a.dtype != op.b.dtype:
         return f"{op.kind} of {op.a.dtype} and {op.b.dtype}"
     wanted: DType = op.result.dtype
-    if op.kind in ops.ARITHMETIC and wanted != op.a.dtype:
+    decides = op.kind in ops.COMPARISONS or op.kind in ops.LOGICAL
+    if not decides and wanted != op.a.dtype:
         return f"{op.kind} of {op.a.dtype} gives {wanted}"
-    if op.kind not in ops.ARITHMETIC and wanted.kind is not Kind.BOOL:
+    if decides and wanted.kind is not Kind.BOOL:
         return f"{op.kind} gives {wanted}, not bool"
-    if op.kind in ("div", "pow") and not op.a.dtype.is_float:
-        return f"{op.kind} of {op.a.dtype}"
-    return None
+    return None if decides or _defined(op.kind, op.a.dtype) else f"{op.kind} of {op.a.dtype}"
+
+
+def _defined(kind: str, dtype: DType) -> bool:
+    """Whether an operation on two numbers is defined on the dtype."""
+    if kind == "mul_hi":
+        return dtype.is_integer and dtype.bits in (32, 64)
+    return dtype.is_float and (kind != "nextafter" or dtype.bits >= 32) if kind in ("div", "pow", *ops.MATH_PAIRS) \
+        else True
 
 
 @verifies(ops.Unary)
 def _unary(op: ops.Unary) -> str | None:
     if op.kind not in ops.UNARY:
         return f"unknown kind {op.kind!r}"
-    if op.kind in ops.MATH and not ops.dtype_of_math(op.kind, op.a.dtype):
+    if op.kind in (*ops.MATH, *ops.SLOW_MATH) and not ops.dtype_of_math(op.kind, op.a.dtype):
         return f"{op.kind} of {op.a.dtype}"
     return None
+
+
+@verifies(ops.Inline)
+@verifies(ops.InlineEffect)
+def _inline(op: ops.Inline | ops.InlineEffect) -> str | None:
+    snippet, given = op.snippet, tuple(argument.dtype for argument in op.arguments)
+    if given != snippet.takes:
+        return f"{snippet} takes {snippet.takes}, not {given}"
+    wanted = snippet.gives[0] if snippet.gives else None
+    found = None if op.result is None else op.result.dtype
+    return None if wanted == found else f"{snippet} gives {wanted}, not {found}"
+
+
+@verifies(ops.InlinePart)
+def _inline_part(op: ops.InlinePart) -> str | None:
+    made = op.first.op if isinstance(op.first, Value) else None
+    if not isinstance(made, (ops.Inline, ops.InlineEffect)):
+        return "a part of what is no snippet"
+    gives = made.snippet.gives
+    fits = 0 < op.index < len(gives) and gives[op.index] == op.result.dtype
+    return None if fits else f"result {op.index} of {made.snippet} as {op.result.dtype}"
 
 
 @verifies(ops.If)
@@ -296,6 +325,12 @@ def _load(op: ops.Load) -> str | None:
     if op.order is not None and op.ref.buffer.space is Space.CLUSTER:
         return f"an ordered load from {op.ref.buffer}"
     return None if op.result.dtype == op.ref.dtype else f"loads {op.ref.dtype} as {op.result.dtype}"
+
+
+@verifies(ops.Pin)
+def _pin(op: ops.Pin) -> str | None:
+    other = next((tile.buffer for tile in op.tiles if tile.buffer.space is not Space.REGISTER), None)
+    return None if other is None else f"pins {other}, which is no register tensor"
 
 
 @verifies(ops.NanoSleep)

@@ -44,7 +44,6 @@ from moye.tensor.copy_agreement import after_copy, check_cover, check_partitions
 from moye.tensor.expr import Expr, Scalar, operand_of
 from moye.tensor.known import KnownBool, weak
 from moye.tensor.matrix_copy import emit_matrices
-from moye.tensor.origin import Origin
 from moye.tensor.partitions import kind, require_threads
 from moye.tensor.slices import is_slice, normalise, wide
 from moye.tensor.space import common_space
@@ -53,6 +52,7 @@ from moye.tensor.tile_extents import require_extent, require_tile, require_tiles
 from moye.tensor.tiled import CopyAtom, TiledCopy, TiledMMA, thread_coordinate
 from moye.tensor.tma_copy import TmaTensor, copy_tma
 from moye.tensor.value_order import Partition
+from moye.tensor.view import Origin
 from moye.tensor.wgmma_gemm import emit_wgmma
 
 # --- copy ------------------------------------------------------------------------------------------------------------

@@ -44,12 +44,11 @@ from moye.tensor.bounds import check_coordinate, need_bytes
 from moye.tensor.context import builder, locate
 from moye.tensor.expr import Expr, Scalar, is_scalar, operand_of
 from moye.tensor.operators import Elementwise
-from moye.tensor.origin import Origin, Pending, Step
 from moye.tensor.slices import is_slice, normalise, shown, wide
 from moye.tensor.space import IndexSpace, broadcast, common_space, merged, static_size
 from moye.tensor.tile_extents import require_allocated, require_index, require_inside, require_tiles
 from moye.tensor.value_order import Order, Partition
-from moye.tensor.views import placed, recast_origin
+from moye.tensor.view import Origin, Pending, Step, placed, recast_origin
 
 AUTO = "_"  # first letter of names that moye gives, until the user's variable names the thing
 

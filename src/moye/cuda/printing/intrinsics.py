@@ -68,6 +68,24 @@ _FLOAT_DIV = f"""\
     return b == 0 ? a / b : q == 0 ? copysign{{1}}(q, a / b) : 2 * (q - f) > 1 ? f + 1 : f;
 }}}}"""
 _WIDEST = 108
+# The driver gives each cooperative launch a workspace in %envreg1 (high) and %envreg2: its size, and the word that is
+# used here.  Its top bit turns over when all blocks have come, and the bits below are zero again then.
+_GRID_SYNC = (
+    "unsigned* word;",
+    'asm("{.reg .b64 p; mov.b64 p, {%%envreg2, %%envreg1}; add.s64 %0, p, 4;}" : "=l"(word));',
+    "__syncthreads();",
+    "if (threadIdx.x + threadIdx.y + threadIdx.z == 0) {",
+    "    if ((unsigned long long)word == 4) __trap();  // no cooperative launch",
+    "    const bool first = blockIdx.x == 0 && blockIdx.y == 0 && blockIdx.z == 0;",
+    "    const unsigned others = gridDim.x * gridDim.y * gridDim.z - 1, mine = first ? 0x80000000u - others : 1u;",
+    "    unsigned before, now;",
+    '    asm volatile("atom.add.release.gpu.global.u32 %0, [%1], %2;"',
+    '                 : "=r"(before) : "l"(word), "r"(mine) : "memory");',
+    "    do {",
+    '        asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(now) : "l"(word) : "memory");',
+    "    } while (((before ^ now) & 0x80000000u) == 0);",
+    "}",
+    "__syncthreads();")
 _APPROX = {"exp2": "ex2.approx.f32", "sqrt": "sqrt.approx.f32", "rsqrt": "rsqrt.approx.f32", "tanh": "tanh.approx.f32"}
 
 
@@ -78,6 +96,7 @@ class Intrinsics:
         self._types: dict[str, str] = {}
         self._functions: dict[str, str] = {}
         self._bodies: dict[str, tuple[str, ...]] = {}
+        self._apart: dict[tuple[str, str, tuple[str, ...]], str] = {}
         self.arch = 80
         self.newest = ("", UNKNOWN)  # what needs this arch, and where
         self.accelerated = ("", UNKNOWN)  # what only architectures such as sm_90a have, none without the letter
@@ -120,6 +139,14 @@ class Intrinsics:
             raise UnsupportedError(f"the CUDA printer has two functions {name}: one for each of two atoms that its "
                                    "name does not tell apart", locs=(self.at,) if self.at.frames else ())
         return name
+
+    def apart(self, stem: str, signature: str, *body: str, arch: int) -> str:
+        """Note a function whose name is the stem, with a number where others of that stem differ."""
+        key = (stem, signature, body)
+        if key not in self._apart:
+            others = sum(each[0] == stem for each in self._apart)
+            self._apart[key] = f"{stem}_{others + 1}" if others else stem
+        return self.function(self._apart[key], signature, *body, arch=arch)
 
     # --- types and conversions ---
 
@@ -260,6 +287,10 @@ class Intrinsics:
             return self._statement("fence_compiler", "")
         semantics = "sc" if order == "seq_cst" else "acq_rel"
         return self._statement(f"fence_{semantics}_{scope}", f"fence.{semantics}.{scope};", _scope_arch(scope))
+
+    def grid_sync(self) -> str:
+        """The barrier of a cooperative launch."""
+        return self.function("grid_sync", "void ()", *_GRID_SYNC)
 
     # --- ordered memory ---
 

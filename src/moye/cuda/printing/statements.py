@@ -19,6 +19,7 @@ from moye.cuda.printing import (  # noqa: F401  (some only register their functi
     expressions,
     gemm,
     hopper,
+    inline,
     matrix_copies,
     tensor_copies,
     tiles,
@@ -238,6 +239,11 @@ def _line(kernel: Kernel, op: ops.Op, text: str) -> None:
 @prints(ops.SyncThreads)
 def _sync_threads(kernel: Kernel, op: ops.SyncThreads) -> None:
     _line(kernel, op, "__syncthreads();")
+
+
+@prints(ops.GridSync)
+def _grid_sync(kernel: Kernel, op: ops.GridSync) -> None:
+    _line(kernel, op, f"{kernel.helpers.grid_sync()}();")
 
 
 @prints(ops.SyncWarp)

@@ -444,7 +444,7 @@ class TensorCopies:
                 op = box.op
                 if id(op) in self.outlived or (box.barrier is not None and (
                         box.barrier.id in broken
-                        or watch.checker.engines.judge.pipelines.unused(op, int(issued.element[0]), *lane))):
+                        or watch.checker.judge.unused(op, int(issued.element[0]), *lane))):
                     continue
                 load = box.barrier is not None
                 what = "has not arrived: nobody waits for its mbarrier" if load else \

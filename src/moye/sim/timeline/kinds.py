@@ -21,10 +21,10 @@ Kind = OneOf["cp.async", "tma", "tma store", "tma send", "commit", "arrive", "wa
              "write", "mma", "store", "use"]
 Family = OneOf["cp.async", "bulk", "wgmma"]
 _KINDS: dict[type, Kind] = {
-    ops.SyncThreads: "barrier", ops.SyncWarp: "barrier", ops.NamedBarrier: "barrier", ops.ClusterArrive: "barrier",
-    ops.ClusterWait: "barrier", ops.CpAsyncWait: "wait", ops.BulkWait: "wait", ops.WgmmaWait: "wait",
-    ops.MbarrierWait: "wait", ops.CpAsyncCommit: "commit", ops.BulkCommit: "commit", ops.WgmmaCommit: "commit",
-    ops.MbarrierArrive: "arrive", ops.Gemm: "mma", ops.Wgmma: "mma",
+    ops.SyncThreads: "barrier", ops.GridSync: "barrier", ops.SyncWarp: "barrier", ops.NamedBarrier: "barrier",
+    ops.ClusterArrive: "barrier", ops.ClusterWait: "barrier", ops.CpAsyncWait: "wait", ops.BulkWait: "wait",
+    ops.WgmmaWait: "wait", ops.MbarrierWait: "wait", ops.CpAsyncCommit: "commit", ops.BulkCommit: "commit",
+    ops.WgmmaCommit: "commit", ops.MbarrierArrive: "arrive", ops.Gemm: "mma", ops.Wgmma: "mma",
 }
 _FAMILIES: dict[type, Family] = {
     ops.CpAsyncWait: "cp.async", ops.CpAsyncCommit: "cp.async", ops.BulkWait: "bulk", ops.BulkCommit: "bulk",

@@ -1,7 +1,7 @@
-"""From two accesses to global memory that nothing orders to a finding: which class, which element, which words.
+"""From two accesses to global memory that nothing orders to a finding: which class, which element, which facts.
 
 In: ``Clash``: units, what happens to them now and the earlier record that it clashes with.  Out: one finding per class
-and pair of program points.
+and pair of program points; what it says is in findings/codes.py.
 
 Within a block that is C1-C3, at once; of stores by TMA D3, and D17, D1 or B9 while they are not complete.  Between
 blocks it is told when the batch is through, because the class depends on what else the two blocks do: who only writes
@@ -11,9 +11,10 @@ kernel signals through global memory.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import prod
+from typing import Any
 
 import numpy as np
 
@@ -24,10 +25,9 @@ from moye.ir.nodes import Buffer, Func, Value
 from moye.sim.checks.clocks import Bools, Ints
 from moye.sim.checks.global_records import UnitTracks
 from moye.sim.checks.global_regions import ATOMIC, READ, STRONG, WRITE, tensors_of
-from moye.sim.checks.judge import Spot, tell, witnesses
-from moye.sim.findings.codes import hint
+from moye.sim.checks.judge import witnesses
 from moye.sim.findings.finding import Reporter
-from moye.sim.findings.wording import at
+from moye.sim.findings.wording import Clause
 from moye.sim.flow.once import once_per_func
 from moye.sim.flow.segments import polls
 from moye.sim.values.memory import Global
@@ -104,8 +104,6 @@ def _signals(op: ops.Op, used: frozenset[int]) -> bool:
 
 Place = Callable[[int], tuple[int, int, int]]
 """The coordinates of a block, from its position among those that run."""
-Lane = tuple[tuple[int, int, int], int]
-"""Block and thread."""
 
 
 class Conflicts:
@@ -139,49 +137,23 @@ class Conflicts:
                 self._inside(clash.pick(at), "D3" if stored else "C3" if same else "C2" if late else "C1", late)
 
     def _inside(self, clash: Clash, code: str, late: bool) -> None:
-        (where, actor), (_, rival), what, spot, other = self._witness(clash)
-        why = (f"both are lanes of warp {actor // WARP}, and there is no sync_warp" if code == "C3"
-               else "there is no barrier")
-        alias = " through " + " or ".join(sorted(tensor.name for tensor in tensors_of(other))) if self._aliased(clash) \
-            else ""
-        head = f"{what} in global memory is {_DONE[clash.kind]} by thread {actor} of block {where}"
-        mend = hint(code, "store")
+        facts = self._facts(clash)
+        case, mend = "global_over" if late else "global", "store"
         if clash.together:
-            text, mend = f"{head} and by thread {rival} in one statement: two writes that nothing orders", \
-                hint("C1", "together")
-        elif late:
-            text = f"{head} while thread {rival} may still be reading it{alias}: {why} between that read and this write"
-        else:
-            text = f"{head} while nothing orders it after the write by thread {rival}{alias}: {why} between them"
-        if alias and not clash.together:
-            mend = f"pass arguments that do not overlap, or {mend}"
+            case, mend = "one_global", "twice"
         with self.reporter.agreed(clash.agree):
-            tell(self.reporter, code, text, [other, clash.op], where, (rival, actor), spot, mend, len(clash.unit),
-                 swapped=late)
+            self._add(code, case, clash, facts, swapped=late, mend=mend,
+                      around="overlapping" if facts["alias"] and not clash.together else None)
 
     def unfinished(self, clash: Clash, store: ops.AnyBulk, wait: ops.BulkWait | None) -> None:
         """D17: the thread that stored has waited (``wait``) for the read of the source alone; D1, B9: not at all."""
-        (mine, actor), (other, rival), what, spot, _ = self._witness(clash)
         code = "D17" if wait is not None else "D1" if clash.kind in (READ, STRONG) else "B9"
-        who = f"thread {rival}" if mine == other else f"thread {rival} of block {other}"
-        why = f"the wait{at(wait)} of {who} is over as soon as the store has read its source" if wait is not None else \
-            f"{who}, which stores it, has not waited for it"
-        text = (f"{what} in global memory is {_act(clash.kind, mine, actor)}{at(clash.op)}, but the store{at(store)} "
-                f"may not have written it: {why}")
-        tell(self.reporter, code, text, [store, wait, clash.op], mine, (rival, actor), spot, hint(code, "store"),
-             len(clash.unit))
+        self._add(code, "store", clash, self._facts(clash) | {"store": store, "wait": wait}, [store, wait, clash.op])
 
     def lasting(self, clash: Clash, copy: ops.Op, waited: bool | None) -> None:
         """B9: written while a copy may still read it, C2 where others have waited for that; None: cp.async."""
-        (where, actor), (_, rival), what, spot, _ = self._witness(clash)
-        code, kind = "C2" if waited else "B9", "bulk copy" if isinstance(copy, ops.AnyBulk) else "asynchronous copy"
-        why = f"no barrier lies between a wait for the copy and thread {actor}" if waited else \
-            f"thread {rival}, which issued it, has not waited for it" if waited is None else \
-            "nobody has waited for the mbarrier on which it completes"
-        text = (f"{what} in global memory is {_act(clash.kind, where, actor)}{at(clash.op)}, while the {kind}{at(copy)}"
-                f" may still be reading it: {why}")
-        mend = hint(code, "source" if waited is None else "load")
-        tell(self.reporter, code, text, [copy, clash.op], where, (rival, actor), spot, mend, len(clash.unit))
+        facts = self._facts(clash) | {"copy": copy, "bulk": isinstance(copy, ops.AnyBulk)}
+        self._add("C2" if waited else "B9", "source" if waited is None else "load", clash, facts, [copy, clash.op])
 
     def unfenced(self, clash: Clash, fenced: bool) -> None:
         """D12: written by threads and read by a bulk copy, with no proxy fence in between; D13: overwritten by one.
@@ -190,15 +162,8 @@ class Conflicts:
         """
         for _, same in witnesses(clash.tracks.packing.op(clash.rival), clash.unit):
             part, over = clash.pick(same), clash.kind == WRITE
-            (here, actor), (there, writer), what, spot, other = self._witness(part)
-            who = f"thread {writer}" if here == there else f"thread {writer} of block {there}"
-            verb = "overwritten" if over else "read"
-            text = (f"{what} in global memory is {verb} by the copy{at(part.op)} of thread {actor} of block {here}, "
-                    f"which goes through the asynchronous proxy: no fence_proxy_async() lies between the write by {who}"
-                    f"{at(other)} and the copy")
             code = "D14" if fenced else "D13" if over else "D12"
-            tell(self.reporter, code, text, [other, part.op], here, (writer, actor), spot, hint("D12", "global"),
-                 len(part.unit))
+            self._add(code, "global", part, self._facts(part) | {"done": "overwritten" if over else "read"})
 
     # --- between blocks ----------------------------------------------------------------------------------------------
 
@@ -274,64 +239,48 @@ class Conflicts:
         return clash.buffer not in tensors_of(self._op(clash, 0))
 
     def _between(self, clash: Clash, code: str, count: int) -> None:
-        i = int(np.argmin(clash.unit))
-        packing = clash.tracks.packing
-        mine, other = (self.place(int(blocks[i])) for blocks in clash.blocks())
-        threads = tuple(int(packing.thread(r[i:i + 1])[0]) for r in (clash.rival, clash.record)) \
-            if packing.detail else ()
-        what, spot = self._element(clash, i)
-        earlier = self._op(clash, i)
-        through = sorted(tensor.name for tensor in tensors_of(earlier))
-        alias = f" through {' or '.join(through)}" if self._aliased(clash) else ""
-        acts = [_act(clash.rival_kind, other, threads[0] if threads else None) + alias,
-                _act(clash.kind, mine, threads[1] if threads else None)]
-        late = clash.rival_kind in (READ, STRONG)
-        acts = acts[::-1] if late else acts             # the write comes first
-        why, mend = _WHY[code], hint(code)
-        if code in ("G1", "G3", "G5") and not clash.together and self._one_cluster(clash, i):
-            why, mend = ": no barrier of their cluster lies between the two", hint("G3", "cluster")
-            if self.remote and not self.signals:
-                why += ", and an arrival at the mbarrier of another block hands over shared memory alone"
-                mend = hint("G3", "arrival")
-        text = f"{what} is {acts[0]} and {acts[1]}{why}"
+        facts, late, case = self._facts(clash), clash.rival_kind in (READ, STRONG), "-"
+        # The write comes first.
+        facts |= {name: Clause(which) for name, which in zip(
+            ("two", "one") if late else ("one", "two"), ("access_then", "access_now"), strict=True)}
+        if code in ("G1", "G3", "G5") and not clash.together and self._one_cluster(clash, int(np.argmin(clash.unit))):
+            case = "arrival" if self.remote and not self.signals else "cluster"
         with self.reporter.agreed(clash.agree):
-            tell(self.reporter, code, text, [earlier, clash.op], mine, threads, spot, mend, count, swapped=late)
+            self._add(code, case, clash, facts, count=count, swapped=late)
 
     def _one_cluster(self, clash: Clash, i: int) -> bool:
         mine, other = (int(blocks[i]) for blocks in clash.blocks())
         return mine // self.cluster == other // self.cluster
 
-    # --- words -------------------------------------------------------------------------------------------------------
+    # --- what is told ------------------------------------------------------------------------------------------------
 
-    def _witness(self, clash: Clash) -> tuple[Lane, Lane, str, Spot, ops.Op]:
-        """The lowest unit: who accesses it now and who did before, its name, the element, the earlier op."""
+    def _facts(self, clash: Clash) -> dict[str, Any]:
+        """What there is to tell of the lowest unit."""
         i = int(np.argmin(clash.unit))
-        now, before = ((self.place(int(blocks[i])), int(clash.tracks.packing.thread(record[i:i + 1])[0]))
-                       for blocks, record in zip(clash.blocks(), (clash.record, clash.rival), strict=True))
-        return now, before, *self._element(clash, i), self._op(clash, i)
+        packing, sides = clash.tracks.packing, (clash.record, clash.rival)
+        mine, other = (self.place(int(blocks[i])) for blocks in clash.blocks())
+        actor, rival = (int(packing.thread(side[i:i + 1])[0]) for side in sides)
+        earlier = self._op(clash, i)
+        return {"actor": actor, "rival": rival, "block": mine, "of": other, "apart": mine != other,
+                "detail": bool(packing.detail), "op": clash.op, "other": earlier, "done": _DONE[clash.kind],
+                "did": _DONE[clash.rival_kind], "warp": actor // WARP, "alias": " or ".join(
+                    sorted(tensor.name for tensor in tensors_of(earlier))) if self._aliased(clash) else ""}
+
+    def _add(self, code: str, case: str, clash: Clash, facts: dict[str, Any], points: Sequence[ops.Op | None] = (), *,
+             count: int = 0, swapped: bool = False, **how: Any) -> None:
+        """Tell a clash: ``swapped`` where the earlier access reads, since the write comes first in a finding."""
+        points = points or (facts["other"], clash.op)
+        threads = (facts["rival"], facts["actor"]) if facts["detail"] else ()
+        if swapped:
+            points, threads = points[::-1], threads[::-1]
+        memory, region = self.memory(clash.buffer), clash.tracks.region
+        offset = (region.start + int(clash.unit.min()) * region.unit - memory.address) // memory.itemsize
+        self.reporter.tell(code, case, points, threads=threads, tensor=clash.buffer.name,
+                           coordinate=memory.coordinate(offset), count=count or len(clash.unit), **how, **facts)
 
     def _op(self, clash: Clash, i: int) -> ops.Op:
         """The op of the earlier access."""
         return self.ops[int(clash.tracks.packing.op(clash.rival[i:i + 1])[0]) - 1]
-
-    def _element(self, clash: Clash, i: int) -> tuple[str, Spot]:
-        memory, region = self.memory(clash.buffer), clash.tracks.region
-        offset = (region.start + int(clash.unit[i]) * region.unit - memory.address) // memory.itemsize
-        coordinate = memory.coordinate(offset)
-        return f"{clash.buffer.name}({', '.join(map(str, coordinate))})", Spot(clash.buffer.name, coordinate)
-
-
-_WHY = {
-    "G1": ": blocks run in any order, so nothing says which of the two stays",
-    "G2": ", and both blocks change it: without atomics, or an order between the blocks, one may undo the other's work",
-    "G3": ": the blocks signal through global memory, but no release and acquire orders the two",
-    "G5": ": nothing orders the blocks, so the read may find either value",
-    "D19": ", and the scope of one of the two ends at its block",
-}
-
-
-def _act(kind: int, block: tuple[int, int, int], thread: int | None) -> str:
-    return f"{_DONE[kind]} by " + (f"block {block}" if thread is None else f"thread {thread} of block {block}")
 
 
 def _joined(a: Clash, b: Clash) -> Clash:
