@@ -263,8 +263,8 @@ def records():
 
 
 def _takes_dtypes(function):
-    first, *_ = inspect.signature(function).parameters.values()
-    return first.annotation == "DType" and not function.__name__.startswith("_")
+    first = next(iter(inspect.signature(function).parameters.values()), None)
+    return first is not None and first.annotation == "DType" and not function.__name__.startswith("_")
 
 
 def alike(atom):

@@ -41,13 +41,13 @@ class Store(Op):
     scope: Scope_ = attribute(default="gpu")
 
 
-@operation(Trait.MOVES, Trait.TELLS, Trait.HEARS, Trait.HANDS_OVER, Trait.QUIET)
+@operation(Trait.MOVES, Trait.REMOTE, Trait.TELLS, Trait.HEARS, Trait.HANDS_OVER, Trait.QUIET)
 class Atomic(Op):
     """Read-modify-write of one element; ``result`` is the old value.
 
     Kinds: add, min, max, and, or, xor, exch, cas (``compare`` is the expected value).  min and max of floats take the
     number beside a NaN.  ``more`` are the values for the elements behind it in global memory: each is changed by
-    itself, in one instruction, and nobody uses the result.
+    itself, in one instruction, and nobody uses the result.  In another block's shared memory it is relaxed.
     """
 
     result: Value = defined()

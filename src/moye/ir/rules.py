@@ -136,6 +136,8 @@ def _atomic(op: ops.Atomic) -> str | None:
         return f"unknown kind {op.kind!r}"
     if (op.compare is not None) != (op.kind == "cas"):
         return "cas compares, nothing else"
+    if op.ref.buffer.space is Space.CLUSTER and (op.order != "relaxed" or op.scope in ("thread", "cta")):
+        return f"an atomic {op.order} {op.scope} in {op.ref.buffer}"
     if op.more and (op.kind != "add" or 1 + len(op.more) not in ops.VECTORS.get(op.ref.dtype, ())
                     or op.ref.buffer.space is not Space.GLOBAL or op.order not in ("relaxed", "release")):
         return f"{op.kind} of {1 + len(op.more)} {op.ref.dtype} in {op.ref.buffer.space.value} at a time"

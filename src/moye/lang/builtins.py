@@ -346,8 +346,10 @@ def block_reduce(value: Scalar, scratch: Tensor, kind: str = "add") -> Scalar:
 # --- atomics and scoped accesses -------------------------------------------------------------------------------------
 
 
-def _element(tensor: Tensor, coordinate: object, what: str) -> Ref:
-    if not isinstance(tensor, Tensor) or tensor.space not in (Space.GLOBAL, Space.SHARED):
+def _element(tensor: Tensor, coordinate: object, what: str, *, peers: bool = False) -> Ref:
+    """The element; ``peers``: it may lie in another block of the cluster."""
+    known = (Space.GLOBAL, Space.SHARED, *([Space.CLUSTER] if peers else []))
+    if not isinstance(tensor, Tensor) or tensor.space not in known:
         raise TensorError(f"{what}: {tensor!r} is no global tensor, nor one in this block's shared memory",
                           locs=(locate(),))
     return tensor.ref(coordinate, write=what != "load")
@@ -355,7 +357,11 @@ def _element(tensor: Tensor, coordinate: object, what: str) -> Ref:
 
 def _atomic(kind: str, tensor: Tensor, coordinate: object, value: Scalar, order: str, scope: str,
             compare: Scalar | None = None) -> Scalar:
-    ref = _element(tensor, coordinate, f"atomic_{kind}")
+    ref = _element(tensor, coordinate, f"atomic_{kind}", peers=True)
+    if ref.buffer.space is Space.CLUSTER and (order != "relaxed" or scope in ("thread", "cta")):
+        raise TensorError(f"atomic_{kind}: in the shared memory of another block it is relaxed, of scope cluster or "
+                          f"wider, not {order!r} of scope {scope!r}", locs=(locate(),),
+                          hint="cluster_sync or an mbarrier orders blocks")
     if ref.dtype not in ops.ATOMICS[kind]:
         raise DTypeError(f"atomic_{kind} on {ref.dtype}: there is one on "
                          f"{', '.join(map(str, ops.ATOMICS[kind]))} alone", locs=(locate(),))

@@ -90,11 +90,11 @@ def copyto(*args: object, pred: Tensor | Scalar | None = None, zero_fill: bool =
     shared tile dst completes on ``barrier=(bars, i)``, in every block of the mask ``multicast``.  A store goes from the
     shared tile src to the coordinates dst.  ``hint`` is "evict_first" or "evict_last".
 
-    ``copyto(mo.BulkCopy(), dst, src)`` copies one contiguous run of a static layout, or its first ``size`` elements;
-    one thread calls it.  Addresses and sizes must be multiples of 16 bytes.  A copy from global to shared memory (of
-    all blocks of ``multicast``) completes on ``barrier``.  A copy from shared memory to a ``mo.map_shared_rank``
-    completes on that block's barrier of the same place.  A copy to global memory, where ``mo.BulkReduceAdd()`` adds, is
-    part of the thread's bulk group.
+    ``copyto(mo.BulkCopy(), dst, src)`` copies contiguous runs of static extents, one by one, or the first ``size``
+    elements of one run; one thread calls it.  Addresses and sizes must be multiples of 16 bytes.  A copy from global
+    to shared memory (of all blocks of ``multicast``) completes on ``barrier``.  A copy from shared memory to a
+    ``mo.map_shared_rank`` completes on that block's barrier of the same place.  A copy to global memory, where
+    ``mo.BulkReduceAdd()`` adds, is part of the thread's bulk group.
     """
     plain = len(args) == 2 and all(isinstance(a, Tensor) for a in args)
     if prefetch is not None and not plain:

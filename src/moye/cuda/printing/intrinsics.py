@@ -22,7 +22,8 @@ _STRUCTS = {"f16": "unsigned short", "bf16": "unsigned short", "e4m3": "unsigned
 _BITS = {8: "unsigned char", 16: "unsigned short", 32: "unsigned", 64: "unsigned long long"}
 _REGISTER = {8: "h", 16: "h", 32: "r", 64: "l"}
 _ADDRESS = {Space.GLOBAL: ("global", '"l"(p)'),
-            Space.SHARED: ("shared", '"r"((unsigned)__cvta_generic_to_shared(p))')}
+            Space.SHARED: ("shared", '"r"((unsigned)__cvta_generic_to_shared(p))'),
+            Space.CLUSTER: ("shared::cluster", '"r"(p)')}
 
 _TO_F32 = {
     "f16": (("float y;", 'asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x.bits));', "return y;"), 80),
@@ -327,11 +328,13 @@ class Intrinsics:
         state, address = _ADDRESS[space]
         ctype = self.ctype(dtype)
         op = f"{'red' if red else 'atom'}.{ptx}.{scope}.{state}.{kind}.{suffix}"
-        name = f"{'red' if red else 'atom'}_{kind}_{order}_{scope}_{state}"
-        arch = max(_scope_arch(scope), 90 if dtype == dt.bfloat16 and kind == "add" else 80)
+        peers = space is Space.CLUSTER
+        name = f"{'red' if red else 'atom'}_{kind}_{order}_{scope}_{'cluster' if peers else state}"
+        arch = max(_scope_arch("cluster" if peers else scope), 90 if dtype == dt.bfloat16 and kind == "add" else 80)
         inputs = f"{address}, " + ('"' + register_input(dtype, "expected")[1:] + ", " if kind == "cas" else "")
         inputs += register_input(dtype, "x")
-        parameters = f"{ctype}* p, {f'{ctype} expected, ' if kind == 'cas' else ''}{ctype} x)"
+        pointer = "unsigned" if peers else f"{ctype}*"
+        parameters = f"{pointer} p, {f'{ctype} expected, ' if kind == 'cas' else ''}{ctype} x)"
         if red:
             return self.function(name, f"void ({parameters}",
                                  f'asm volatile("{before}{op} [%0], %1;" :: {inputs} : "memory");', overload=ctype,

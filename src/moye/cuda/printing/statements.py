@@ -154,6 +154,8 @@ def _kept(kernel: Kernel, var: Var, text: Text) -> Text:
 def _pointer(kernel: Kernel, ref: Ref) -> str:
     if ref.buffer.space is Space.REGISTER:
         raise UnsupportedError(f"registers ({ref.buffer.name}) have no address")
+    if ref.buffer.space is Space.CLUSTER:
+        return kernel.memory.peer_address(ref, kernel.memory.offset(ref)).text
     return kernel.memory.address(ref, kernel.memory.offset(ref)).text
 
 

@@ -67,6 +67,7 @@ class Memory(Protocol):
     @property
     def engines(self) -> Units: ...
     def read(self, op: ops.Op, ref: Ref | TileRef, addresses: Ints, width: int, active: Bools | None) -> None: ...
+    def atomic(self, op: ops.Op, ref: Ref | TileRef, addresses: Ints, width: int, active: Bools | None) -> None: ...
     def write(self, op: ops.Op, ref: Ref | TileRef, addresses: Ints, width: int, active: Bools | None) -> None: ...
     def everyone(self, active: Bools | None) -> Bools: ...
     def expand(self) -> None: ...
@@ -132,6 +133,20 @@ class Peers:
             shadow.stale[unit, owner] = False
         if shadow.fences is not None:
             shadow.fences[unit, owner] = SHOWN          # what counts from here on is who wrote last
+
+    def atomic(self, op: ops.Op, ref: Ref | TileRef, addresses: Ints, column: Ints, width: int,
+               active: Bools | None) -> None:
+        """A read-modify-write at each address; they do not race with one another, whichever blocks they are of."""
+        own, there = self._parts(column, active)
+        if own.any():
+            self.checker.atomic(op, ref, addresses, width, own)
+        if (found := self._find(op, ref, addresses, column, width, there, by_group=True)) is None:
+            return
+        shadow, others, reach = found
+        told = self._unwritten(shadow, op, reach) | self._after_own(shadow, op, reach, WRITTEN)
+        told |= self._after_others(shadow, others, op, reach, WRITTEN)
+        self._alive(shadow, op, reach, WRITTEN, told)
+        others.changed(reach, self.checker.clocks, self.checker.judge.number(op))
 
     def local(self, shadow: Shadow, op: ops.Op, at: Footprint, verb: str) -> None:
         """A block accesses memory of its own that others of its cluster access too."""
@@ -199,7 +214,7 @@ class Peers:
                                                    self.judge.after_read, verb)
         if verb != LOADED or not told:                  # who read it had waited for the write
             told |= self._after_write(shadow, op, reach, last, reach.owner, epoch_of(last) > known, verb)
-        if shadow.atomics is not None:
+        if shadow.atomics is not None and not isinstance(op, ops.Atomic):
             told |= self._after_recent(op, shadow, reach, shadow.atomics, reach.owner, self.judge.after_write, verb)
         if verb != READ:
             for engine, table in shadow.engines.items():
@@ -221,6 +236,10 @@ class Peers:
         for number, recent in others.reads.items() if verb != READ else ():
             rival = reach.owner // self.size * self.size + number
             told |= self._after_recent(op, shadow, reach, recent, rival, self.judge.after_read, verb)
+        strong = isinstance(op, ops.Atomic) or ops.is_ordered(op)
+        for number, recent in others.atomics.items() if not strong else ():
+            rival = reach.owner // self.size * self.size + number
+            told |= self._after_recent(op, shadow, reach, recent, rival, self.judge.after_write, verb)
         return told
 
     def _after_write(self, shadow: Shadow, op: ops.Op, reach: Reach, last: Ints, rival: Ints, bad: Bools,
@@ -388,11 +407,12 @@ class Peers:
         clocks = self.checker.clocks
         known = clocks.far.max(axis=0)                                                  # (R, G, columns)
         base = columns // self.size * self.size
-        for rank, recent in others.reads.items():
+        kept = [(others.reads, READ), (others.atomics, WRITTEN)]
+        for rank, recent, verb in ((rank, recent, verb) for table, verb in kept for rank, recent in table.items()):
             unit, group, i = np.nonzero(epoch_of(recent.newest[:, :, columns]) > known[rank][:, columns])
             if unit.size:
                 record = recent.newest[unit, group, columns[i]]
-                yield Clashes(unit, columns[i], record, thread_of(record), base[i] + rank, columns[i]), READ
+                yield Clashes(unit, columns[i], record, thread_of(record), base[i] + rank, columns[i]), verb
         record, writer = others.write[:, columns], others.writer[:, columns]
         group = clocks.group.take(thread_of(record), mode="clip")
         unit, i = np.nonzero(epoch_of(record) > known[writer, group, columns])
