@@ -267,15 +267,15 @@ D9   S     wrong arrival count of an mbarrier
   > many       initialise it with as many arrivals as threads arrive, or let one thread arrive
 D10  S     mbarrier initialisation not made visible before use
   unmade     {who} uses {mbarrier}{op} before it is initialised
-  unfenced   the copy{op} of block {block} completes on {mbarrier}, whose initialisation{made} is not fenced
-  -          {who} uses {mbarrier}{op} with no barrier since thread {maker} initialised it{made}
-  cluster    {who} uses {mbarrier} of block {owner}{op} with no barrier of the cluster since thread {maker} of that
-        block initialised it{made}
+  unfenced   the copy{op} of block {block} completes on {mbarrier}, whose initialisation{before} is not fenced
+  -          {who} uses {mbarrier}{op} with no barrier since thread {rival} initialised it{before}
+  cluster    {who} uses {mbarrier} of block {owner}{op} with no barrier of the cluster since thread {rival} of that
+        block initialised it{before}
   > -          fence_mbarrier_init() and then sync_threads() after mbarrier_init
   > cluster    fence_mbarrier_init() and then cluster_sync() after mbarrier_init
 D11  S     a barrier object overwritten or invalidated while in use
-  waited     {mbarrier} of block {block} is initialised again by thread {maker}{op}, with no barrier since thread
-        {waiter} waits for it{wait}: it may be waiting still
+  waited     {mbarrier} of block {block} is initialised again by thread {thread}{op}, with no barrier since thread
+        {rival} waits for it{before}: it may be waiting still
   busy       {element} of block {owner} is initialised again{op} while its phase {phase} is under way: {state}
   data       {who} writes to {element}{op}, which is an mbarrier since its initialisation{made}
   > -          initialise it once, before the loop, or after a sync_threads()
