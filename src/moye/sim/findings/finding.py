@@ -110,10 +110,10 @@ class Reporter:
 
         ``points`` that are not known (None) are left out.  ``mend`` is the case of the hint, if it is another one;
         ``around`` is a clause that has the hint in it.  Facts without being given: ``block``, ``thread`` (the last),
-        ``tensor``, ``element``, ``op`` (the last point).
+        ``tensor``, ``element``, ``op`` (the last point), ``count``.
         """
         known = {"block": block, "thread": threads[-1] if threads else None, "tensor": tensor, "op": points[-1],
-                 "element": "" if coordinate is None else named(tensor, coordinate)} | facts
+                 "count": count, "element": "" if coordinate is None else named(tensor, coordinate)} | facts
         told = hint(code, case if mend is None else mend)
         told = None if told is None else say(code, told, known)
         if told is not None and around is not None:
