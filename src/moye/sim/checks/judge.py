@@ -218,14 +218,14 @@ class Judge:
 
     # --- asynchronous units ------------------------------------------------------------------------------------------
 
-    def read_any(self, shadow: Shadow, op: ops.Op, clashes: Clashes) -> None:
+    def read_any(self, shadow: Shadow, op: ops.Op, clashes: Clashes, verb: str = READ) -> None:
         """A read of what is not there, or not known to be; asynchronous units may have written it."""
         early, never = clashes.engine, clashes.record == 0
         if early.any():
-            self.unwaited(shadow, op, clashes.pick(early), READ)
-        rest = ~early & ~never if self.unfilled(shadow, op, clashes.pick(never)) else ~early
+            self.unwaited(shadow, op, clashes.pick(early), verb)
+        rest = ~early & ~never if self.unfilled(shadow, op, clashes.pick(never), verb) else ~early
         if rest.any():
-            self.read(shadow, op, clashes.pick(rest))
+            self.read(shadow, op, clashes.pick(rest), verb)
 
     def write_any(self, shadow: Shadow, op: ops.Op, clashes: Clashes, verb: str) -> None:
         """A write over what is not known to have been written."""
@@ -239,14 +239,14 @@ class Judge:
         """D6, or D8 where the wait was for another phase, F1 where the stage was released since; B9 for writes."""
         for i, count in self._each(clashes):
             facts, block = self._facts(shadow, op, clashes, i, verb), int(clashes.block[i])
-            engine = self.engines[facts["rival"]]
+            engine, reads = self.engines[facts["rival"]], verb in (READ, UPDATED)
             full = engine.major, engine.minor
             if self.stages.broken.get(engine.major) == "F1" or (
-                    verb == READ and self._late(shadow, op, clashes, i, count, full)):
+                    reads and self._late(shadow, op, clashes, i, count, full, verb)):
                 continue
             wait = self.stages.last_wait(full, facts["actor"], block)
-            points, code = [facts["other"], op], "D6" if verb == READ else "B9"
-            if wait is not None and verb == READ and int(wait.phase[block]) <= facts["phase"]:
+            points, code = [facts["other"], op], "D6" if reads else "B9"
+            if wait is not None and reads and int(wait.phase[block]) <= facts["phase"]:
                 code, points = "D8", [facts["other"], wait.op, op]
                 facts |= _passed(wait, block)
             self._add(code, "engine", points, (facts["actor"],), shadow, clashes, i, count, facts)
@@ -406,19 +406,20 @@ class Judge:
 
     # --- stages: who reads -------------------------------------------------------------------------------------------
 
-    def _late(self, shadow: Shadow, op: ops.Op, clashes: Clashes, i: int, count: int, full: tuple[int, int]) -> bool:
+    def _late(self, shadow: Shadow, op: ops.Op, clashes: Clashes, i: int, count: int, full: tuple[int, int],
+              verb: str) -> bool:
         """F1 of a read while the next copy into the stage is under way; whether it is told."""
         thread, block = int(clashes.actor[i]), int(clashes.block[i])
         wait = self.stages.last_wait(full, thread, block)
         lapse = None if wait is None else self.stages.since(*full, block, _mates(op, thread), wait.moment)
         if lapse is None:
             return False
-        facts = self._facts(shadow, op, clashes, i, READ) | _released(lapse, thread)
+        facts = self._facts(shadow, op, clashes, i, verb) | _released(lapse, thread)
         self._add("F1", "late", [lapse.arrival, op, facts["other"]], (thread,), shadow, clashes, i, count, facts)
         self.stages.tell(full[0], "F1")
         return True
 
-    def unfilled(self, shadow: Shadow, op: ops.Op, clashes: Clashes) -> bool:
+    def unfilled(self, shadow: Shadow, op: ops.Op, clashes: Clashes, verb: str) -> bool:
         """D6 and D8 of a read where the copy into a tile has not even been issued; whether it is told."""
         copy = self.stages.copies.get(shadow.buffer.id)
         if copy is None or not len(clashes.unit):
@@ -429,7 +430,7 @@ class Judge:
         if wait is not None and wait.phase[block]:
             return False
         code, points = ("D6", [copy, op]) if wait is None else ("D8", [copy, wait.op, op])
-        facts = self._facts(shadow, op, clashes, i, READ) | {"copy": copy, "full": full.name}
+        facts = self._facts(shadow, op, clashes, i, verb) | {"copy": copy, "full": full.name}
         facts |= {} if wait is None else _passed(wait, block)
         self._add(code, "unfilled", points, (thread,), shadow, clashes, i, len(clashes.unit), facts)
         self.stages.tell(full.id, code)

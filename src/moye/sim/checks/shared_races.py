@@ -140,7 +140,7 @@ class SharedChecker:
         stores = isinstance(op, Store)
         if (clashes := self.against_write(shadow, at, initialised=not stores)) is not None and \
                 (clashes := self._unguarded(shadow, op, clashes)) is not None:
-            self.judge.read(shadow, op, clashes, UPDATED)
+            self.judge.read_any(shadow, op, clashes, UPDATED)
         self._after_reads(shadow, op, at, UPDATED, asynchronous=False)
         self.peers.local(shadow, op, at, WRITTEN)
         shadow.atomics.add(at, self.clocks, self.judge.number(op))

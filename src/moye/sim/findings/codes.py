@@ -386,7 +386,7 @@ F1   S     pipeline stage used before acquire or after release
   acquire    {head}{op}, but nobody has waited for {empty}, where it is released, since it was filled before
   early      {here} is read by thread {rival}{other} after {released}, for which thread {actor} waits before it fills
         the stage again{op}
-  late       {here} is read by thread {actor}{op} after {released}, and the copy{other} may have overwritten it
+  late       {here} is {done} by thread {actor}{op} after {released}, and the copy{other} may have overwritten it
   > -          arrive at the barrier after the warpgroup_wait for the products that read the stage
   > release    arrive at the barrier after the last read of the stage
   > acquire    let the thread that fills a stage wait for the barrier at which its readers arrive
