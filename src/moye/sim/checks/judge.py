@@ -186,7 +186,7 @@ class Judge:
     def _plain(self, met: Clashes, scope: Ints, code: int) -> Ints:
         """The class of two accesses by threads: of one warp, of one block, or of two."""
         inside = np.asarray(met.by) == np.asarray(met.rival)
-        lanes = inside & (met.thread // WARP == met.actor // WARP)
+        lanes = inside & (met.thread // self.warp == met.actor // self.warp)
         return np.where(lanes, _C3, np.where(~inside & (scope > 0), _D19, code))
 
     # --- blocks that are not there -----------------------------------------------------------------------------------

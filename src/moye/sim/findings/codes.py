@@ -526,6 +526,21 @@ V1   S     wrong result
   = view_outside {who} {written:reads|writes} {element}{base:|, a view of {base}}{there:| of block {there}}{op},
         outside of {view} with {home}
   = polls      thread {thread} of block {block} polls memory forever
+  = deadlocked block {block} is deadlocked: {waiters}
+  = more_wait  {rest} more groups wait
+  = have_left  {here} {here:has|have} {point:come to the end of the kernel|returned{point}}
+  = stands     {here} {here:waits|wait} at {what}{point}
+  = waits_for_arrivals {stands} for {missing} more arrival{missing:|s}, {needed:and no other thread is left to bring
+        them|which only {needs} could bring}
+  = waits_for_threads {stands}{role:|, which is inside of one role (the branch{role})}{others:|, which threads of
+        block{several:|s} {others} have not come to}{comma}{needed:| for {needs}}
+  = waits_for_phase {here} {here:waits|wait} for {what}{point}{lacks:|, which lacks {lacks}}{unnamed:|, and multicasts
+        within the cluster have left this block out}{known:| (so far {needs} arrived there)}{gone:| ({left}
+        {left:has|have} arrived there{last}, and {left:has|have} left)}{skipped:|, while nobody has waited for the
+        phase before it, which is complete}{late:|, and {behind} more phases are complete than they have waited
+        for}{spare:|, and {over} more bytes have come than were expected}
+  = lacks_arrivals {missing} of {count} arrivals
+  = lacks_bytes {bytes} bytes
   = absent     which the block does not have
   = unnamed_lane which is not in the mask
   = exited     which has exited
