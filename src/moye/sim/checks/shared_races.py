@@ -255,6 +255,7 @@ class SharedChecker:
             if landed.any() and (landed & ~shadow.reads.rows(at).any(axis=1)).any():
                 shadow.copies.unread.add(op)
         shadow.pending = True
+        # A wait completes all groups but the newest (PTX ISA, cp.async.wait_group): the number of a group tells which.
         put(shadow.copies.group, at.unit, at.block, take(self.copies.committed, at.first, at.block))
         put(shadow.copies.waits, at.unit, at.block, take(self.copies.waits, at.first, at.block))
 
@@ -393,6 +394,8 @@ class SharedChecker:
 
     def against_write(self, shadow: Shadow, at: Footprint, *, initialised: bool) -> Clashes | None:
         """Entries whose last write is not ordered before them (or, if it must be ``initialised``, is missing)."""
+        # One write is kept, the last: an earlier one that did not race is ordered before it, and so before whoever is
+        # ordered after it (FastTrack: Flanagan and Freund, PLDI 2009).
         last = take(shadow.write, at.unit, at.block)
         known = self.clocks.known(at.group, self.clocks.group.take(thread_of(last), mode="clip"), at.block)
         if self.engines.all:
@@ -418,6 +421,7 @@ class SharedChecker:
 
     def against(self, recent: Recent, at: Footprint) -> Clashes | None:
         """Entries that are not ordered after every recent access by another thread."""
+        # Reads need no order among themselves, so each group has a newest one of its own.
         newest = recent.rows(at)
         known = self.clocks.known_all(at.group, at.block)
         bad = epoch_of(newest) > known

@@ -165,7 +165,7 @@ C3   S     exchange within a warp through shared memory without sync_warp
 C4   S     a barrier that only part of the block's threads reaches
   points     {two_barriers}
   past       {gone_past}
-  passes     the threads of block {block} meet at sync_threads{op} in different passes of the loop{loop}: {few} in
+  passes     the threads of block {block} meet at {name}{op} in different passes of the loop{loop}: {few} in
         pass {least} and {many} in pass {most}
   cluster    {here} of block {block} {here:waits|wait} at the cluster's barrier{op} (arrived{arrival}), which {left}
   turn       {who} {waits:arrives|waits} at the cluster's barrier{op}, and has not {waits:waited since it arrived
@@ -175,6 +175,7 @@ C4   S     a barrier that only part of the block's threads reaches
   > passes     let every thread reach it in every pass, or none
   > cluster    let every thread of every block of the cluster arrive at it
   > turn       each thread arrives once and waits once, in turn: cluster_arrive(), cluster_wait()
+  > grid       let every thread of every block reach grid_sync, or none
 C5   S     named barrier with a wrong count, or one id used by two groups
   groups     {late} of block {block} and {first} use {number:barrier 0, which is that of sync_threads,|named barrier
         1|named barrier {number}} in an order that nothing decides: no barrier between {first} passing it{before} and
@@ -438,7 +439,10 @@ G3   S     a flag without release and acquire
         is touched
 G4   S     spinning on blocks that cannot be resident together
   -          {polls}: the {unstarted} blocks that have not started wait for it to end{others:|; {others}}
+  grid       the {blocks} blocks of the grid meet at grid_sync{op}, and at most {most} are resident at once{each:|:
+        {each} on each of {sms} multiprocessors}
   > -          launch no more blocks than can be resident together
+  > grid       launch fewer blocks, and let each do the work of several in a loop
 G5   S     in-place aliasing of input and output between blocks
   -          {both}: nothing orders the blocks, so the read may find either value
   cluster    {both}{in_cluster}
@@ -517,7 +521,7 @@ V1   S     wrong result
   = used_later {later:|, and what comes of it is used{later}}
   = two_barriers the threads of block {block} have come to different barriers: {met}{branch:|; the branch{branch}
         makes one of them part of one role}
-  = gone_past  {here} of block {block} {here:waits|wait} at sync_threads{op}{branch:| inside of one role (the
+  = gone_past  {here} of block {block} {here:waits|wait} at {name}{op}{branch:| inside of one role (the
         branch{branch})}, which {left}
   = left       {away} of block {home} {away:has|have} gone past, and {away:has|have} {ways}
   = arrive_wrong {here} of block {block} {here:arrives|arrive} at named barrier {number}{op}
@@ -533,7 +537,8 @@ V1   S     wrong result
   = waits_for_arrivals {stands} for {missing} more arrival{missing:|s}, {needed:and no other thread is left to bring
         them|which only {needs} could bring}
   = waits_for_threads {stands}{role:|, which is inside of one role (the branch{role})}{others:|, which threads of
-        block{several:|s} {others} have not come to}{comma}{needed:| for {needs}}
+        block{several:|s} {others}{and_more} have not come to}{comma}{needed:| for {needs}}
+  = and_more   {hidden:| and {rest} more}
   = waits_for_phase {here} {here:waits|wait} for {what}{point}{lacks:|, which lacks {lacks}}{unnamed:|, and multicasts
         within the cluster have left this block out}{known:| (so far {needs} arrived there)}{gone:| ({left}
         {left:has|have} arrived there{last}, and {left:has|have} left)}{skipped:|, while nobody has waited for the

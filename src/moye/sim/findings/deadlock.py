@@ -18,7 +18,7 @@ from moye.sim.findings.codes import clause, hint
 from moye.sim.findings.wording import Crowd, bracketed, say
 
 SHOWN = 6
-"""The most groups that are told before "more"."""
+"""The most groups or blocks that are told before "more"."""
 
 
 
@@ -141,7 +141,8 @@ class Deadlock:
 
     @property
     def hint(self) -> str | None:
-        return hint(self.code, "deadlock")
+        grid = self.code == "C4" and any(isinstance(waiter.point, ops.GridSync) for waiter in self.waiters)
+        return hint(self.code, "grid" if grid else "deadlock")
 
     @property
     def told(self) -> tuple[Waiter, ...]:
@@ -170,7 +171,8 @@ class Deadlock:
         facts = {field.name: getattr(waiter, field.name) for field in fields(waiter)} | {
             "here": Crowd(waiter.threads, self.size), "needs": Crowd(waiter.needs, self.size),
             "left": Crowd(waiter.left, self.size), "point": bracketed(waiter.point), "needed": bool(waiter.needs),
-            "others": ", ".join(map(str, waiter.others)), "several": len(waiter.others) > 1}
+            "others": ", ".join(map(str, waiter.others[:SHOWN])), "several": len(waiter.others) > 1,
+            "hidden": len(waiter.others) > SHOWN, "rest": len(waiter.others) - SHOWN}
         if waiter.kind == "mbarrier":
             return _say("waits_for_phase", facts | _phase(waiter))
         if waiter.missing:

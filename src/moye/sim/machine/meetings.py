@@ -25,6 +25,7 @@ from moye.sim.values.masks import lanes_of
 from moye.sim.values.memory import Array
 
 _FULL = 0xFFFFFFFF
+_BARRIERS: dict[type, str] = {ops.SyncThreads: "sync_threads", ops.GridSync: "grid_sync"}
 
 
 class Entry(Protocol):
@@ -80,7 +81,7 @@ class Meetings:
         branch = one_role(self.batch.launch.func, met)
         self._tell("C4" if branch is None else "F7", "points", [*(op for op, _ in met), branch], block,
                    tuple(threads[0] for _, threads in met), branch=branch,
-                   met=", ".join(f"{self._crowd(threads)} at sync_threads{at(op)}" for op, threads in met))
+                   met=", ".join(f"{self._crowd(threads)} at {_BARRIERS[type(op)]}{at(op)}" for op, threads in met))
         self.told[bad] = True
 
     def _one_pass(self, op: ops.Op, lanes: Array) -> None:
@@ -98,7 +99,7 @@ class Meetings:
             parts = [numbers(lanes[:, block] & (laps[:, block] == each)) for each in passes]
             few, many = (self._crowd(part) for part in parts)
             self._tell("C4", "passes", [op, loop], block, tuple(part[0] for part in parts), op=op, loop=loop, few=few,
-                       many=many, least=passes[0], most=passes[1])
+                       many=many, least=passes[0], most=passes[1], name=_BARRIERS[type(op)])
             self.told[bad] = True
             return
 
@@ -119,7 +120,8 @@ class Meetings:
         if branch is not None and {t // WARP for t in here} & {t // WARP for t in away}:
             branch = None
         self._tell("C4" if branch is None else "F7", "past", [op, *self._exits(missed, block), branch], block,
-                   (here[0], away[0]), op=op, here=self._crowd(here), branch=branch, **self._left(away, missed, block))
+                   (here[0], away[0]), op=op, here=self._crowd(here), branch=branch, name=_BARRIERS[type(op)],
+                   **self._left(away, missed, block))
         self.told[bad] = True
 
     # --- named barriers ----------------------------------------------------------------------------------------------

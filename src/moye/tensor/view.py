@@ -1,4 +1,4 @@
-"""Where the elements of a view lie in the tensor that it was made from: coordinates, beside the layout's offsets.
+"""Views of memory: what verbs need of one, where its elements lie in the tensor it was made of, other layouts on it.
 
 In: a tensor, and each step that makes one view of another, a function (layout) -> (layout, offset to add).  Out:
 ``Origin``: the same steps on the identity layout of the tensor, whose strides are coordinates, and what may leave it.
@@ -15,11 +15,23 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from moye.errors import MoyeError
-from moye.ir.nodes import Block, Buffer
-from moye.layout import ArithmeticTuple, E, Int, Layout, ScaledBasis, compact_col_major, rank, size
-from moye.layout.tuples import zip_leaves
-from moye.tensor.context import builder
+from moye.dtypes import DType, Space
+from moye.errors import LayoutError, MoyeError, TensorError
+from moye.ir.nodes import Block, Buffer, TileRef
+from moye.layout import (
+    ArithmeticTuple,
+    ComposedLayout,
+    E,
+    Int,
+    Layout,
+    ScaledBasis,
+    Swizzle,
+    compact_col_major,
+    rank,
+    size,
+)
+from moye.layout.tuples import unflatten_tuple, zip_leaves
+from moye.tensor.context import builder, locate
 
 Step = Callable[[Layout], tuple[Layout, Any]]
 Coordinates = tuple[Layout, ArithmeticTuple]
@@ -27,14 +39,33 @@ Coordinates = tuple[Layout, ArithmeticTuple]
 
 
 class View(Protocol):
-    """What this module needs of a tensor."""
+    """A tensor as the verbs see it: ``dtype`` elements of ``buffer`` at ``offset + layout(coordinate)``.
 
-    @property
-    def layout(self) -> Layout: ...
+    Modules that ``Tensor`` itself is made of ask for this and no less, so that each of them takes whatever has an
+    element's address; what they need of a layout alone is ``WrappedLayout``.
+    """
+
     @property
     def name(self) -> str: ...
     @property
+    def label(self) -> str: ...
+    @property
     def buffer(self) -> Buffer: ...
+    @property
+    def space(self) -> Space: ...
+    @property
+    def dtype(self) -> DType: ...
+    @property
+    def layout(self) -> Layout: ...
+    @property
+    def offset(self) -> Int: ...
+    @property
+    def swizzle(self) -> Swizzle | None: ...
+    @property
+    def origin(self) -> Origin | None: ...
+    @property
+    def alignment(self) -> int: ...
+    def tile_ref(self, strides: tuple[Int, ...]) -> TileRef: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,3 +214,102 @@ def along(layout: Layout, mode: int) -> Layout:
         return stride.value if isinstance(stride, ScaledBasis) and stride.path[0] == mode else 0
 
     return Layout(layout.shape, leaf(layout.stride))
+
+
+# --- another layout on the memory of a view --------------------------------------------------------------------------
+
+
+def placed(tensor: View, layout: Layout | ComposedLayout) -> tuple[Int, Layout, Swizzle | None]:
+    """The offset, the layout and the swizzle of ``tensor.with_layout(layout)``.
+
+    A plain layout keeps the tensor's swizzle.  A swizzled layout replaces it, so that nothing is swizzled twice.  Both
+    must have the same swizzle, or the tensor has none and starts where the swizzle does, because a swizzle acts on
+    whole offsets.
+
+    Law: element c of the view lies at ``swizzle(offset + layout(c))`` of the buffer.
+    """
+    if isinstance(layout, Layout):
+        return tensor.offset, layout, tensor.swizzle
+    if not isinstance(layout, ComposedLayout):
+        raise TensorError(f"{tensor.label}.with_layout takes a layout, not a {type(layout).__name__}",
+                          locs=(locate(),), hint="mo.make_layout(shape) makes one of a shape")
+    if tensor.space is Space.REGISTER:
+        raise TensorError(f"{tensor.label} lives in registers, which have no banks and no addresses: it cannot take "
+                          f"the swizzled layout {layout}", hint="take the layout without its swizzle",
+                          locs=(locate(),))
+    _require_one_swizzle(tensor, layout)
+    begin: Any = tensor.offset
+    return begin + layout.offset, layout.layout, layout.swizzle
+
+
+def _require_one_swizzle(tensor: View, layout: ComposedLayout) -> None:
+    """A6: the swizzle of the new layout must be the tensor's own, or the tensor must be unswizzled and at its start."""
+    own = None if tensor.swizzle is None or not tensor.swizzle.bits else tensor.swizzle
+    if own is not None and own != layout.swizzle:
+        raise TensorError(f"{tensor.label} is swizzled by {own} and cannot take the layout {layout}: one swizzle after "
+                          f"another would find no element where it was put", locs=(locate(),), code="A6",
+                          hint=f"give it a layout without a swizzle, which keeps {own}")
+    start: Any = tensor.offset
+    begins = start if isinstance(start, int) else start.divisor
+    if own is None and begins % layout.swizzle.period:
+        raise TensorError(f"{tensor.label} starts at element {start}, which is not known to be a multiple of "
+                          f"{layout.swizzle.period}, after which {layout.swizzle} repeats: it cannot take the layout "
+                          f"{layout}", hint="put the swizzled layout on the whole allocation, and slice that",
+                          locs=(locate(),), code="A6")
+
+
+# --- coordinates of a view whose elements became wider or narrower ---------------------------------------------------
+
+
+def recast_origin(origin: Origin | None, old: Layout, new: Layout, factor: int) -> Origin | None:
+    """The origin after elements became ``factor`` times as wide, or narrower if it is negative."""
+    if origin is None:
+        return None
+    before, after = zip_leaves(old.shape, old.stride), zip_leaves(new.shape, new.stride)
+    counts = [_together(a, b, factor) for a, b in zip(before, after, strict=True)]
+
+    def step(coordinates: Layout) -> tuple[Layout, Any]:
+        leaves = zip_leaves(coordinates.shape, coordinates.stride)
+        if len(leaves) != len(counts):
+            raise LayoutError(f"{coordinates} and {old} have different modes")
+        if factor < 0:
+            parts = [((-factor, extent), (0, along)) if count > 1 else (extent, along)
+                     for (extent, along), count in zip(leaves, counts, strict=True)]
+        else:
+            parts = [(extent, along * count if count > 1 else along)
+                     for (_, along), (extent, _), count in zip(leaves, after, counts, strict=True)]
+        return Layout(unflatten_tuple([s for s, _ in parts], coordinates.shape),
+                      unflatten_tuple([d for _, d in parts], coordinates.shape)), 0
+
+    whole = origin if factor < 0 else replace(origin, tracks=_shortened(origin.tracks, counts))
+    return whole.then(step)
+
+
+def _together(before: tuple[Int, Int], after: tuple[Int, Int], factor: int) -> int:
+    """How many old elements along a leaf make a new one, or how many new ones an old one."""
+    (extent, step), (now, _) = before, after
+    if isinstance(extent, int) and isinstance(now, int):
+        return max(extent, now) // max(min(extent, now), 1)
+    if factor < 0:
+        return -factor if isinstance(step, int) and step == 1 else 1
+    inside = isinstance(step, int) and 0 < abs(step) < factor
+    return factor // abs(step) if isinstance(step, int) and inside else 1
+
+
+def _shortened(tracks: tuple[Track, ...], counts: list[int]) -> tuple[Track, ...]:
+    """Shorten the extents of the root: the last of the elements that became one must be inside too."""
+    found = list(tracks)
+    for i, track in enumerate(tracks):
+        place = track.place.now() if track.modes else None
+        if place is None:
+            continue
+        leaves = zip_leaves(place[0].shape, place[0].stride)
+        extents = list(track.root.extents)
+        for (_, along), count in zip(leaves, counts, strict=False):
+            if isinstance(along, ScaledBasis) and along.path[0] in track.modes:
+                extents[along.path[0]] = extents[along.path[0]] - along.value * (count - 1)
+        own = Track(Root(track.root.name, tuple(extents)), track.place, track.modes)
+        found[i] = replace(track, modes=frozenset()) if i == 0 else own
+        if i == 0:
+            found.append(own)
+    return tuple(found)

@@ -1,7 +1,8 @@
-"""Which mbarrier operations order plain accesses to shared memory of other blocks, and so need the cluster's scope.
+"""How far mbarrier operations and proxy fences must reach: the block, its cluster, or all memory.
 
-In: a Func.  Out: ids of ops: remote arrivals (release) after accesses that other blocks may depend on, and waits
-(acquire) before reads of what other blocks may have written, each with no barrier of the cluster in between.
+In: a Func.  Out: the ids of mbarrier operations that need the cluster's scope: remote arrivals (release) after accesses
+that other blocks may depend on, and waits (acquire) before reads of what other blocks may have written, each with no
+barrier of the cluster in between.  And the space of its proxy fences.
 
 Spelled out, the scope costs a fence of the whole GPU at each arrival and an invalidation of L1 at each wait; the ring
 of stages of a multicast, whose tiles the asynchronous proxy writes, does without.  May flag too many, never too few.
@@ -15,12 +16,14 @@ from dataclasses import dataclass, field
 
 from moye.dtypes import Space
 from moye.ir import ops
-from moye.ir.nodes import Block, Func
+from moye.ir.nodes import Block, Buffer, Func
 from moye.ir.traits import Trait
 
 State = tuple[bool, bool]
 """Whether there were such accesses before the last arrival at the cluster's barrier, and since."""
 CLEAN: State = (False, False)
+CTA, CLUSTER, EVERYTHING = ".shared::cta", ".shared::cluster", ""
+"""The suffixes of ``fence.proxy.async``, cheapest first."""
 
 
 def handovers(func: Func) -> set[int]:
@@ -160,3 +163,25 @@ class _Acquires(_Flow):
             self.on[id(op), True] = start or needed
             start = self.block(op.body, start or needed, others) or (needed and isinstance(op, ops.For))
         return start
+
+
+def fenced_space(func: Func) -> str:
+    """The space of all proxy fences of the kernel: shared memory alone, where that is enough, which is cheaper.
+
+    Global memory counts only where threads write what bulk copies of the same kernel read or write.
+    """
+    threads, units = set[Buffer](), set[Buffer]()
+    for op in func.body.walk():
+        if isinstance(op, ops.TmaCopy) and not op.kind.startswith("prefetch"):
+            units.add(op.tensor)
+        for ref, written in op.refs():
+            if isinstance(op, (ops.AnyBulk, ops.Wgmma)):
+                units.add(ref.buffer)
+            elif written and ref.buffer.space in (Space.GLOBAL, Space.CLUSTER):
+                threads.add(ref.buffer)
+    wrote, used = ({buffer for buffer in found if buffer.space is Space.GLOBAL} for found in (threads, units))
+    # Without __restrict__ two arguments may be one memory.
+    if wrote & used or (wrote and used and not func.restrict):
+        return EVERYTHING
+    away = {buffer.root for buffer in threads if buffer.space is Space.CLUSTER}
+    return CLUSTER if away & {buffer.root for buffer in units} else CTA
