@@ -50,9 +50,9 @@ ALONE = {
         "pictures.html", "pictures.text", "pictures.tikz", "pictures.typst", "sim.timeline.table"),
     "one pass each": ("passes.dce", "passes.wgmma_registers"),
     "one lint or one class of defects each": (
-        "cuda.compiler.moved_waits", "runtime.check.needless_barriers", "sim.checks.unwritten_global",
-        "sim.costs.mixed_swizzles",
-        "sim.costs.wgmma_waits", "sim.machine.register_budgets"),
+        "cuda.compiler.moved_waits", "runtime.check.needless_barriers", "sim.checks.barrier_reuse",
+        "sim.checks.unwritten_global", "sim.costs.mixed_swizzles", "sim.costs.wgmma_waits",
+        "sim.machine.register_budgets"),
     "one family of instructions each": (
         "cuda.printing.atomics", "cuda.printing.bulk_copies", "cuda.printing.inline", "cuda.printing.matrix_copies",
         "cuda.printing.pins", "sim.operations.inline", "tensor.matrix_copy"),

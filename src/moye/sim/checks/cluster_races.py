@@ -11,7 +11,7 @@ blocks.  A relaxed barrier says that all blocks have started, nothing more.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Protocol
 
@@ -21,7 +21,7 @@ from moye.ir import ops
 from moye.ir.nodes import Buffer, Func, Ref, TileRef
 from moye.sim.checks.clocks import Bools, Clocks, Ints
 from moye.sim.checks.footprint import Footprint, Reach, footprint
-from moye.sim.checks.judge import LOADED, READ, WRITTEN, Arrival, Judge, Tell
+from moye.sim.checks.judge import LOADED, READ, WRITTEN, Judge, Tell
 from moye.sim.checks.shared_records import (
     ENGINE,
     NEVER,
@@ -74,6 +74,18 @@ class Memory(Protocol):
     def against(self, recent: Recent, at: Footprint) -> Clashes | None: ...
     def shadow(self, buffer: Buffer, width: int) -> Shadow: ...
     def align(self, shadow: Shadow, addresses: Ints, width: int) -> None: ...
+
+
+@dataclass(slots=True)
+class Arrival:
+    """The last arrival by each block at an mbarrier of another, (rank of the one, column of the other): the thread, its
+    epoch (0: none) and how often it had come to the barrier of the cluster."""
+
+    op: ops.Op
+    name: str
+    thread: Ints
+    epoch: Ints
+    came: Ints
 
 
 class Peers:
@@ -351,13 +363,14 @@ class Peers:
         """Report D18 if the owner may not have started, or has ended."""
         nothing = np.zeros_like(reach.at.unit)
         if (late := np.flatnonzero(self.gone[reach.owner])).size:
-            self.judge.ended(shadow, op, self._meeting(reach.pick(late), nothing[late], reach.owner[late]), verb)
+            self.judge.absent(shadow, op, self._meeting(reach.pick(late), nothing[late], reach.owner[late]), "-", verb)
         if told:
             return                                      # the barrier that is missing there will do here too
         far = self.checker.clocks.known_far_all(reach.at.group, reach.owner % self.size, reach.actor)
         # Epoch 1 is a block's start: whoever knows nothing of it has no barrier of the cluster behind it.
         if (early := np.flatnonzero(far.max(axis=1) == 0)).size:
-            self.judge.early(shadow, op, self._meeting(reach.pick(early), nothing[early], reach.owner[early]), verb)
+            met = self._meeting(reach.pick(early), nothing[early], reach.owner[early])
+            self.judge.absent(shadow, op, met, "early", verb)
 
     def arrived(self, op: ops.Op, ref: Ref, element: int, to: Ints, came: Ints) -> None:
         """Threads arrive at an mbarrier of the blocks of these ranks (T, B), -1 for none; ``came`` as in Arrival."""
@@ -387,7 +400,9 @@ class Peers:
                 bad &= columns % self.size != rank
                 if bad.any():
                     owner = int(columns[np.argmax(bad)])
-                    self.judge.arrives(arrival, owner, rank, owner // self.size * self.size + rank, int(bad.sum()))
+                    facts = {"by": self.judge.block(owner // self.size * self.size + rank), "mbarrier": arrival.name}
+                    self.judge.tell("D18", "arrival", [arrival.op], owner, (int(arrival.thread[rank, owner]),), facts,
+                                    (arrival.name.partition("(")[0], None), int(bad.sum()))
 
     def left(self, gone: Bools) -> None:
         """Threads (T, B) have exited: report D18 if a block has ended and nothing orders its end after what others

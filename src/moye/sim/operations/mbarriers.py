@@ -15,8 +15,8 @@ import numpy as np
 
 from moye.ir import ops
 from moye.ir.nodes import Buffer
-from moye.sim.findings.wording import at, crowd
-from moye.sim.flow.mbarrier_phases import Phases, name, state
+from moye.sim.findings.wording import Crowd
+from moye.sim.flow.mbarrier_phases import Phases, state
 from moye.sim.operations.batch_state import BatchState
 from moye.sim.values.masks import Mask, lanes_of
 from moye.sim.values.memory import Array
@@ -187,10 +187,8 @@ class Mbarriers:
         if watch is None or not busy.any():
             return False
         element, block = (int(x[busy][0]) for x in where)
-        watch.report("D11", f"{name(op.ref, element)} of block {watch.block(block)} is initialised again{at(op)} while "
-                     f"its phase {int(phases.phase[element, block])} is under way: "
-                     f"{state(phases, element, block)}", op, tensor=op.ref.buffer.name, coordinate=(element,),
-                     hint="initialise it once, before the loop, and wait for the parity of each phase in turn")
+        watch.tell("D11", "busy", op, None, tensor=op.ref.buffer.name, coordinate=(element,), owner=watch.block(block),
+                   phase=int(phases.phase[element, block]), state=state(phases, element, block))
         watch.checker.engines.stages.tell(op.ref.buffer.id, "D11")
         return True
 
@@ -209,10 +207,7 @@ class Mbarriers:
             return
         element, block = (int(x[over][0]) for x in where)
         threads = cells.thread[(where[0] == element) & (where[1] == block)].tolist()
-        count, came = int(phases.count[element, block]), int(phases.arrivals[element, block])
-        watch.report("D9", f"{name(op.ref, element)} of block {watch.block(block)} counts {count} arrival"
-                     f"{'s' if count > 1 else ''} a phase, but {came} come in phase "
-                     f"{int(phases.phase[element, block])}, the last by {crowd(threads, self.batch.threads)}{at(op)}",
-                     op, lane=(threads[0], block), tensor=op.ref.buffer.name, coordinate=(element,),
-                     hint="initialise it with as many arrivals as threads arrive, or let one thread arrive")
+        watch.tell("D9", "many", op, (threads[0], block), tensor=op.ref.buffer.name, coordinate=(element,),
+                   arrivals=int(phases.count[element, block]), came=int(phases.arrivals[element, block]),
+                   phase=int(phases.phase[element, block]), last=Crowd(threads, self.batch.threads))
         engines.stages.tell(op.ref.buffer.id, "D9")

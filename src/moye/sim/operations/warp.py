@@ -14,14 +14,12 @@ import numpy as np
 from moye.hardware import WARP
 from moye.ir import ops
 from moye.ir.nodes import Value
-from moye.sim.findings.wording import at
+from moye.sim.findings.wording import Clause
 from moye.sim.flow.segments import name_of
 from moye.sim.operations.batch_state import BatchState
 from moye.sim.values.doubts import Origin
 from moye.sim.values.masks import Mask, lanes_of
 from moye.sim.values.memory import Array, numpy_dtype
-
-_HINT = "let every lane that is read reach the shuffle, and name it in the mask"
 
 
 def sources(op: ops.Shuffle, lane: Any, threads: int) -> Array:
@@ -71,8 +69,7 @@ def _check(batch: BatchState, op: ops.Shuffle, source: Array, mask: Mask) -> Arr
     outside = np.argwhere(active & ~named)
     if len(outside):
         thread, block = (int(i) for i in outside[0])
-        watch.report("C7", f"{watch.who((thread, block))} is not in its own mask {op.mask:#x} in the shuffle{at(op)}",
-                     op, lane=(thread, block), count=len(outside), hint=_HINT)
+        watch.tell("C7", "mask", op, (thread, block), len(outside), mask=op.mask)
     bad: Array = active & named & ~good
     return bad if bad.any() else None
 
@@ -88,21 +85,21 @@ def _doubt(batch: BatchState, op: ops.Shuffle, source: Array, mask: Mask, bad: A
         named = (op.mask >> (np.arange(batch.threads) % WARP) & 1).astype(np.bool_)[:, None]
         reads, gone = reads.copy(), batch.gone().copy()
 
-        def told(lane: tuple[int, int]) -> str:
+        def told(lane: tuple[int, int]) -> dict[str, Any]:
             other = int(reads[lane])
-            return f"reads lane {other % WARP}, {_absent(other, named, gone[:, lane[1]])}, in the shuffle{at(op)}"
+            return {"lane": other % WARP, "why": _absent(other, named, gone[:, lane[1]])}
 
-        new = np.where(bad, np.int16(doubts.begin(Origin("C7", op, "", None, _HINT, bad, told))), new)
+        new = np.where(bad, np.int16(doubts.begin(Origin("C7", op, {}, bad, told))), new)
     doubts.put(name_of(op.result), new, mask)
 
 
-def _absent(thread: int, named: Array, gone: Array) -> str:
+def _absent(thread: int, named: Array, gone: Array) -> Clause:
     """Why a thread does not take part."""
     if thread >= len(named):
-        return "which the block does not have"
+        return Clause("absent")
     if not named[thread, 0]:
-        return "which is not in the mask"
-    return "which has exited" if gone[thread] else "which is not there"
+        return Clause("unnamed_lane")
+    return Clause("exited" if gone[thread] else "not_there")
 
 
 def vote(batch: BatchState, op: ops.Vote, pred: Any, mask: Mask) -> Array:
