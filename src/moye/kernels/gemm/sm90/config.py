@@ -20,6 +20,8 @@ import moye as mo
 GROUP = 128
 """Threads of a warpgroup."""
 SCHEDULES = ("cooperative", "pingpong")
+GATHERS = ("cluster", "memory")
+_PARTS = 256
 MOST = 200
 """Registers of a thread that sums may take: two warpgroups with 128x192 tiles each, and what multicasts need."""
 
@@ -29,7 +31,8 @@ class WarpgroupConfig:
     """Tiles of ``bM x bN x bK`` in ``stages`` stages, multiplied by ``groups`` warpgroups beside the one that loads.
 
     ``schedule``: "cooperative" warpgroups share a tile, rows of 64 in turn; "pingpong" ones have a tile each, so that
-    one stores while the other multiplies.  ``split_k`` blocks of a cluster share the k tiles of a tile.  ``swap``: the
+    one stores while the other multiplies.  ``split_k`` blocks share the k tiles of a tile; they are a cluster and hand
+    their sums round in shared memory, or, as ``gather`` says, any blocks that meet in global "memory".  ``swap``: the
     tile is one of C^T = B A^T, for few rows of A.  ``multicast``: two blocks of a cluster have neighbouring tiles and
     share those of this operand, "A" or "B".  ``raster``: rows of tiles that blocks walk through together.  ``stream``:
     the operand, "A" or "B" of the product as it is computed, whose tiles leave L2 first.  ``store``: who stores through
@@ -43,6 +46,7 @@ class WarpgroupConfig:
     schedule: str = "cooperative"
     groups: int = 2
     split_k: int = 1
+    gather: str = "cluster"
     swap: bool = False
     raster: int = 8
     multicast: str = ""
@@ -58,6 +62,11 @@ class WarpgroupConfig:
     @property
     def cluster(self) -> int:
         """Blocks of a cluster."""
+        return 2 if self.multicast else self.split_k if self.gather == "cluster" else 1
+
+    @property
+    def sharing(self) -> int:
+        """Neighbouring blocks that work on one tile, or on two that share an operand."""
         return 2 if self.multicast else self.split_k
 
     @property
@@ -72,20 +81,23 @@ def require(config: WarpgroupConfig, dtype: Any, *, gated: bool = False) -> None
     cooperative = config.schedule == "cooperative"
     for name, holds, why in (
             ("schedule", config.schedule in SCHEDULES, f"is none of {', '.join(SCHEDULES)}"),
-            ("groups", config.groups in (1, 2) and (cooperative or config.groups == 2),
-             "is not 2, or 1 of a cooperative schedule"),
+            ("groups", config.groups in (1, 2, 3) and (cooperative or config.groups == 2),
+             "is not 2, or 1 or 3 of a cooperative schedule"),
             ("bM", config.bM % (64 * config.groups if cooperative else 64) == 0,
              "is no multiple of the 64 rows of each warpgroup"),
-            ("bN", config.bN <= 256 and (config.bN % 64 == 0 or config.bN in (8, 16, 32)),
-             "is none of 8, 16, 32, 64, 128, 192 and 256"),
+            ("bN", 0 < config.bN <= 256 and (config.bN % 16 == 0 or config.bN == 8),
+             "is neither 8 nor a multiple of 16 up to 256"),
             ("bK", config.bK % row == 0, f"is no multiple of {row}, the columns of a swizzled row of {dtype}"),
             ("bK", not gated or config.bK == row, f"is not {row}, the one swizzled row of a half of a gated tile"),
             ("stages", config.stages > 1, "is less than 2: one is filled while another is read"),
-            ("split_k", config.split_k in (1, 2, 4, 8), "is none of 1, 2, 4 and 8, the blocks of a cluster"),
+            ("gather", config.gather in GATHERS, f"is none of {', '.join(GATHERS)}"),
+            ("split_k", config.split_k in (1, 2, 4, 8) if config.gather == "cluster" else 1 <= config.split_k <= _PARTS,
+             f"is none of 1, 2, 4 and 8, the blocks of a cluster, nor up to {_PARTS} that gather in memory"),
             ("split_k", config.split_k == 1 or cooperative, "splits a tile of one warpgroup in a ping-pong schedule"),
-            ("stages", config.split_k == 1 or 4 * config.bN <= stage * config.stages,
+            ("stages", config.cluster == 1 or config.multicast != "" or 4 * config.bN <= stage * config.stages,
              "do not hold the sums of a tile, which are gathered there"),
-            ("stages", config.split_k == 1 or 256 * config.groups <= stage * config.stages * max(1, config.bN // 64),
+            ("stages", config.cluster == 1 or config.multicast != ""
+             or 256 * config.groups <= stage * config.stages * max(1, config.bN // 64),
              "do not hold C on its way out, which lies there once they are read"),
             ("multicast", config.multicast in ("", "A", "B"), 'is none of "", "A" and "B"'),
             ("multicast", not config.multicast or config.split_k == 1, "shares tiles between blocks that split them"),

@@ -81,8 +81,13 @@ class Plan:
 
     @property
     def gathers(self) -> bool:
-        """Whether blocks of a cluster gather their parts of the sums."""
+        """Whether several blocks gather their parts of the sums."""
         return self.config.split_k > 1
+
+    @property
+    def in_cluster(self) -> bool:
+        """Whether these are the blocks of a cluster, which gather where their stages were."""
+        return self.gathers and self.config.gather == "cluster"
 
     @property
     def in_turns(self) -> bool:
@@ -129,6 +134,8 @@ def _widest(config: WarpgroupConfig, fusion: Fusion, major_C: str, width: int) -
     """
     if not fusion.plain:
         return 16 if not major_C else 32
+    if config.split_k > 1 and config.gather == "memory":                # a piece for each block, if there are so many
+        return max(16, min(64, config.rows // 64 * config.bN // config.split_k // 16 * 16))
     return 32 if config.split_k == 8 or (not major_C and width == 1) else 64
 
 
