@@ -120,6 +120,8 @@ def gather_in_memory(plan, out, memory, sC, acc, tile, number):
     threads, tid, rank = config.groups * GROUP, mo.thread_idx().x, rank_of(plan)
     quads = mo.make_layout((4, threads, each // 4, columns, rows, config.split_k))
     parts = memory[0][:, number].with_layout(quads)
+    room = memory[2]                                                    # (4, threads, sums / 4, peers)
+    batch = mo.size(room, 3)
     mo.copyto(parts[:, tid, :, :, :, rank], acc.with_layout(mo.make_layout((4, each // 4, columns, rows))))
     wait_for_all(plan, memory[1], number)
     for p in mo.static_range(rows * columns):
@@ -127,10 +129,16 @@ def gather_in_memory(plan, out, memory, sC, acc, tile, number):
             i, c = p // columns, p % columns
             part = plan.C.piece.partition_fragment_C((64, plan.C.columns))          # (MMA, 1, 1)
             part.fill(0)
-            for peer in mo.range(config.split_k, unroll=4):             # in one order, so that results repeat
-                theirs = mo.make_fragment_like(part).with_layout(mo.make_layout((4, each // 4)))    # (4, sums / 4)
-                mo.copyto(theirs, parts[:, tid, :, c, i, peer])
-                part[...] = part + theirs.with_layout(part.layout)
+            for some in mo.range(mo.ceil_div(config.split_k, batch)):
+                for k in mo.static_range(batch):                            # many on their way at a time: registers
+                    peer = some * batch + k                                 # would be loaded a few at a time (ptxas)
+                    mo.copyto(mo.CpAsync(mo.uint128, cache="global"), room[:, tid, :, k], parts[:, tid, :, c, i, peer],
+                              pred=peer < config.split_k, zero_fill=True)
+                mo.cp_async_wait()
+                for k in mo.static_range(batch):                            # added in one order, so that results repeat
+                    theirs = mo.fragment((4, each // 4), mo.float32)
+                    mo.copyto(theirs, room[:, tid, :, k])
+                    part[...] = part + theirs.with_layout(part.layout)
             place = (bx * (config.bM // 64) + mo.warpgroup_idx() + config.groups * i, by * columns + c)
             put(plan, out, sC, finish(plan, out, [part], place, bz), place, bz, p // config.split_k % 2, 1)
     mo.barrier_sync(_GATHERING, threads)                                # all of this block have read

@@ -95,7 +95,8 @@ def _recipe(a: Any, b: Any, c: Any, fusion: Fusion, promote: bool, config: Warpg
     if config is None:
         plain = fusion.accumulate or not stored(c, "warpgroup")
         config = choose(Problem(a.shape[0], c.shape[1], a.shape[1], c.shape[2] if len(c.shape) == 3 else 1, a.dtype,
-                                promote, fusion.gated, _aligned(a) and _aligned(b), plain, _most(c, fusion, plain)),
+                                promote, fusion.gated, _aligned(a) and _aligned(b), loaded(a) == 0, loaded(b) == 0, plain,
+                                _most(c, fusion, plain)),
                         multiprocessors)
     if config.split_k > max(1, -(-a.shape[1] // config.bK)):
         raise mo.ArgumentError(f"gemm_sm90: split_k={config.split_k} of {config} makes more parts than K={a.shape[1]} "

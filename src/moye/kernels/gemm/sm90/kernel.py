@@ -41,7 +41,8 @@ def gemm_sm90_kernel(A, B, B_up, C_tma, C, residual, bias, bias_up, rows, column
     sC = mo.shared_array(plan.C.dtype, plan.C.staged) if plan.C.major and not plan.in_cluster else None
     if parts is not None:
         each = config.bM * config.bN * config.split_k
-        memory = mo.tile(parts, (each, 1), (0, None))[:, 0, :], arrived             # (each, tiles), (tiles)
+        room = mo.shared_array(mo.float32, plan.room)                               # (4, threads, sums / 4, peers)
+        memory = mo.tile(parts, (each, 1), (0, None))[:, 0, :], arrived, room       # (each, tiles), (tiles)
     if tid == config.groups * GROUP:                                    # fetched while the barriers are initialised
         for X in (A, *Bs, *([out.tma] if plan.C.major else [])):
             mo.prefetch_tensormap(X)
