@@ -119,9 +119,7 @@ TILES = {("cooperative", 64, 1): (64, 96, 128, 160, 192, 256), ("cooperative", 1
          ("cooperative", 192, 3): (96, 128, 160, 176, 192), ("cooperative", 256, 2): (64, 96, 112, 128, 144, 160, 176, 192),
          ("pingpong", 64, 2): (96, 128, 192, 256), ("pingpong", 128, 2): (64, 96, 128, 144, 160, 176, 192)}
 """Widths of tiles by schedule, height and warpgroups."""
-SHARED = (("cooperative", 128, 256), ("cooperative", 256, 128), ("cooperative", 256, 192), ("pingpong", 128, 192),
-          ("pingpong", 128, 160), ("pingpong", 128, 128))
-"""Tiles whose operands a pair of blocks may share."""
+_SHARED = 128 * 96                  # elements of a tile from which on a pair of blocks may share an operand
 SPLIT = ((64, 64), (64, 128), (128, 64), (128, 128), (128, 192), (128, 256))
 PARTS = (2, 3, 4, 5, 6, 8, 11, 16, 22, 33, 44, 66, 132)
 """Tiles whose k tiles several blocks may share, and how many blocks that are, if they meet in memory."""
@@ -140,8 +138,7 @@ def tiles(bytes_: int, swap: bool) -> tuple[WarpgroupConfig, ...]:
             tile = WarpgroupConfig(bM, bN, 128 // bytes_, deepest(bM, bN, groups), schedule, groups, swap=swap,
                                    raster=16 if bN > bM else 8,
                                    store="warp" if (schedule, bM) == ("pingpong", 64) else "warpgroup")
-            shared = ("", "A", "B") if (schedule, bM, bN) in SHARED else ("",)
-            found += [replace(tile, multicast=side) for side in shared]
+            found += [replace(tile, multicast=side) for side in ("", "A", "B") if not side or bM * bN >= _SHARED]
     return tuple(found)
 
 
@@ -202,6 +199,8 @@ def candidates(problem: Problem, multiprocessors: int = 132) -> list[WarpgroupCo
     found: list[WarpgroupConfig] = []
     for swap in sides:
         for tile in tiles(problem.dtype.bytes, swap):
+            if problem.aligned and tile.multicast:      # L2 has what they ask for; half the requests help where lines
+                continue                                # begin anywhere, so that each takes two of them
             found.append(tile)
             if tile.schedule == "cooperative" and (tile.bM, tile.bN) in SPLIT and not tile.multicast:
                 found += splits(tile, problem, multiprocessors)
@@ -209,10 +208,9 @@ def candidates(problem: Problem, multiprocessors: int = 132) -> list[WarpgroupCo
         bK = 128 // problem.dtype.bytes
         for bN in SKINNY:
             if bN < 2 * few + 8:
-                for bM in (64, 128):
-                    tile = WarpgroupConfig(bM, bN, bK, deepest(bM, bN, bM // 64), groups=bM // 64, stream="A",
-                                           swap=turned)
-                    found += [tile, *splits(tile, problem, multiprocessors)]
+                for bM, groups in ((64, 1), (128, 2), (192, 3), (256, 2)):
+                    tile = WarpgroupConfig(bM, bN, bK, deepest(bM, bN, groups), groups=groups, stream="A", swap=turned)
+                    found += [tile, *(splits(tile, problem, multiprocessors) if bM <= 128 else ())]
     return [config for config in dict.fromkeys(found) if fits(config, problem.promote, problem.most)]
 
 
@@ -254,39 +252,39 @@ class Costs:
     ``benchmarks/gemm_fit.py`` fits them to measured products.
     """
 
-    launch: float = 4.035
-    begin: float = 0.6709          # the first stages of a block's first tile
+    launch: float = 3.901
+    begin: float = 0.6566          # the first stages of a block's first tile
     flops: float = 8.1e+06        # of one multiprocessor, 16-bit operands, at 1980 MHz
-    share_64: float = 2.16      # of them, that tiles of 64 rows reach, and so on
-    share_128: float = 1.061
-    share_192: float = 1.017
-    share_256: float = 1.019
-    turns_64: float = 2.16      # where warpgroups take turns
-    turns_128: float = 1.1
-    narrow: float = 4.79        # columns that a tile's products cost beyond its own
-    latency: float = 0.908        # from asking for a stage to its arrival
-    loads: float = 3.116e+05        # bytes that one multiprocessor gets from L2
-    l2: float = 1.726e+07             # and all of them
-    dram: float = 4.966e+06
-    dram_one: float = 1.5e+05      # bytes from DRAM that one multiprocessor can wait for at a time
-    stream: float = 1.095         # as much faster where one operand leaves L2 first
-    store: float = 2.815e-05       # for an element of a tile, that nothing hides
-    turns_store: float = 0.6    # of it, that warpgroups which take turns do not hide either
-    tile: float = 0.11           # for each further tile of a block
-    gather_2: float = 1.209       # handing sums round in a cluster
-    gather_4: float = 1.384
-    gather_8: float = 1.923
-    meet: float = 2.301           # and in memory
-    meet_each: float = 0.06     # for each block of a tile
-    sharp: float = 2.973          # how sharply the slowest of several things rules
-    sharp_dram: float = 2.017
-    rows: float = 1.022          # of the share, for an operand that is contiguous along its rows
-    rows_64: float = 0.8715        # where its tile lies in swizzled rows of 64 bytes
-    rows_32: float = 0.5408
-    pieces_32: float = 1.278      # of the store, where a tile leaves in pieces of 32 columns
-    pieces_16: float = 2.54
-    unaligned: float = 1.833      # of the loads, for lines that begin anywhere
-    pair: float = 0.8662          # of the share, of blocks that share operands
+    share_64: float = 1.837      # of them, that tiles of 64 rows reach, and so on
+    share_128: float = 0.9647
+    share_192: float = 0.9265
+    share_256: float = 0.9052
+    turns_64: float = 1.684      # where warpgroups take turns
+    turns_128: float = 1.031
+    narrow: float = 1.62        # columns that a tile's products cost beyond its own
+    latency: float = 0.967        # from asking for a stage to its arrival
+    loads: float = 2.53e+05        # bytes that one multiprocessor gets from L2
+    l2: float = 1.607e+07             # and all of them
+    dram: float = 4.752e+06
+    dram_one: float = 2.159e+05      # bytes from DRAM that one multiprocessor can wait for at a time
+    stream: float = 1.059         # as much faster where one operand leaves L2 first
+    store: float = 2.544e-05       # for an element of a tile, that nothing hides
+    turns_store: float = 0.8264    # of it, that warpgroups which take turns do not hide either
+    tile: float = 0.1575           # for each further tile of a block
+    gather_2: float = 1.205       # handing sums round in a cluster
+    gather_4: float = 1.487
+    gather_8: float = 2.04
+    meet: float = 6.421           # and in memory
+    meet_each: float = 0.02012     # for each block of a tile
+    sharp: float = 3.532          # how sharply the slowest of several things rules
+    sharp_dram: float = 1.862
+    rows: float = 1.033          # of the share, for an operand that is contiguous along its rows
+    rows_64: float = 0.9048        # where its tile lies in swizzled rows of 64 bytes
+    rows_32: float = 0.5075
+    pieces_32: float = 1.297      # of the store, where a tile leaves in pieces of 32 columns
+    pieces_16: float = 2.331
+    unaligned: float = 1.766      # of the loads, for lines that begin anywhere
+    pair: float = 0.8863          # of the share, of blocks that share operands
 
 
 COSTS = Costs()
