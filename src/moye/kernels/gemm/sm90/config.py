@@ -123,7 +123,7 @@ _SHARED = 128 * 96                  # elements of a tile from which on a pair of
 SPLIT = ((64, 64), (64, 128), (128, 64), (128, 128), (128, 192), (128, 256))
 PARTS = (2, 3, 4, 5, 6, 8, 11, 16, 22, 33, 44, 66, 132)
 """Tiles whose k tiles several blocks may share, and how many blocks that are, if they meet in memory."""
-SKINNY = (8, 16, 32, 48, 64, 96, 128)
+SKINNY = (16, 32, 48, 64, 96, 128)
 """Widths of tiles for few rows or columns."""
 _MEETING = 24 << 10                 # bytes for each warpgroup to gather sums that meet in memory, and to store C
 _TURNED = 2048                      # rows or columns up to which the tiles of C^T are others than those of C
@@ -137,7 +137,7 @@ def tiles(bytes_: int, swap: bool) -> tuple[WarpgroupConfig, ...]:
         for bN in widths:
             tile = WarpgroupConfig(bM, bN, 128 // bytes_, deepest(bM, bN, groups), schedule, groups, swap=swap,
                                    raster=16 if bN > bM else 8,
-                                   store="warp" if (schedule, bM) == ("pingpong", 64) else "warpgroup")
+                                   store="warp" if (schedule, bM, swap) == ("pingpong", 64, False) else "warpgroup")
             found += [replace(tile, multicast=side) for side in ("", "A", "B") if not side or bM * bN >= _SHARED]
     return tuple(found)
 
@@ -252,39 +252,39 @@ class Costs:
     ``benchmarks/gemm_fit.py`` fits them to measured products.
     """
 
-    launch: float = 3.901
-    begin: float = 0.6566          # the first stages of a block's first tile
+    launch: float = 3.88
+    begin: float = 0.6661          # the first stages of a block's first tile
     flops: float = 8.1e+06        # of one multiprocessor, 16-bit operands, at 1980 MHz
-    share_64: float = 1.837      # of them, that tiles of 64 rows reach, and so on
-    share_128: float = 0.9647
-    share_192: float = 0.9265
-    share_256: float = 0.9052
-    turns_64: float = 1.684      # where warpgroups take turns
-    turns_128: float = 1.031
-    narrow: float = 1.62        # columns that a tile's products cost beyond its own
-    latency: float = 0.967        # from asking for a stage to its arrival
-    loads: float = 2.53e+05        # bytes that one multiprocessor gets from L2
-    l2: float = 1.607e+07             # and all of them
-    dram: float = 4.752e+06
-    dram_one: float = 2.159e+05      # bytes from DRAM that one multiprocessor can wait for at a time
-    stream: float = 1.059         # as much faster where one operand leaves L2 first
-    store: float = 2.544e-05       # for an element of a tile, that nothing hides
-    turns_store: float = 0.8264    # of it, that warpgroups which take turns do not hide either
-    tile: float = 0.1575           # for each further tile of a block
-    gather_2: float = 1.205       # handing sums round in a cluster
-    gather_4: float = 1.487
-    gather_8: float = 2.04
-    meet: float = 6.421           # and in memory
-    meet_each: float = 0.02012     # for each block of a tile
-    sharp: float = 3.532          # how sharply the slowest of several things rules
-    sharp_dram: float = 1.862
-    rows: float = 1.033          # of the share, for an operand that is contiguous along its rows
-    rows_64: float = 0.9048        # where its tile lies in swizzled rows of 64 bytes
-    rows_32: float = 0.5075
-    pieces_32: float = 1.297      # of the store, where a tile leaves in pieces of 32 columns
-    pieces_16: float = 2.331
-    unaligned: float = 1.766      # of the loads, for lines that begin anywhere
-    pair: float = 0.8863          # of the share, of blocks that share operands
+    share_64: float = 1.515      # of them, that tiles of 64 rows reach, and so on
+    share_128: float = 0.942
+    share_192: float = 0.9079
+    share_256: float = 0.8813
+    turns_64: float = 3.543      # where warpgroups take turns
+    turns_128: float = 1.009
+    narrow: float = 0.18        # columns that a tile's products cost beyond its own
+    latency: float = 1        # from asking for a stage to its arrival
+    loads: float = 2.804e+05        # bytes that one multiprocessor gets from L2
+    l2: float = 1.718e+07             # and all of them
+    dram: float = 4.286e+06
+    dram_one: float = 1.975e+05      # bytes from DRAM that one multiprocessor can wait for at a time
+    stream: float = 1.081         # as much faster where one operand leaves L2 first
+    store: float = 2.735e-05       # for an element of a tile, that nothing hides
+    turns_store: float = 0.8515    # of it, that warpgroups which take turns do not hide either
+    tile: float = 0.2015           # for each further tile of a block
+    gather_2: float = 1.251       # handing sums round in a cluster
+    gather_4: float = 1.603
+    gather_8: float = 2.175
+    meet: float = 2.329           # and in memory
+    meet_each: float = 0.05147     # for each block of a tile
+    sharp: float = 3.581          # how sharply the slowest of several things rules
+    sharp_dram: float = 1.961
+    rows: float = 1.018          # of the share, for an operand that is contiguous along its rows
+    rows_64: float = 0.8884        # where its tile lies in swizzled rows of 64 bytes
+    rows_32: float = 0.4901
+    pieces_32: float = 1.22      # of the store, where a tile leaves in pieces of 32 columns
+    pieces_16: float = 2.205
+    unaligned: float = 1.982      # of the loads, for lines that begin anywhere
+    pair: float = 0.9109          # of the share, of blocks that share operands
 
 
 COSTS = Costs()
