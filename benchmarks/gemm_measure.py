@@ -41,8 +41,8 @@ def candidates(row, near, most, multiprocessors):
     good = [config for config, cost in costs.items() if cost <= near * best]
     if len(good) <= most:
         return good
-    rng = random.Random(row.label)
-    return sorted(good, key=costs.get)[:most // 3] + rng.sample(sorted(good, key=costs.get)[most // 3:], most - most // 3)
+    ranked, first = sorted(good, key=costs.get), most // 3
+    return ranked[:first] + random.Random(row.label).sample(ranked[first:], most - first)
 
 
 class Pooled(Problem):

@@ -114,9 +114,10 @@ def require(config: WarpgroupConfig, dtype: Any, *, gated: bool = False) -> None
 
 # --- what there is to choose from ------------------------------------------------------------------------------------
 
-_MEMORY = 232448 - 2048             # bytes of shared memory of a block (sm_90), less barriers and alignment
-TILES = {("cooperative", 64, 1): (64, 96, 128, 160, 192, 256), ("cooperative", 128, 2): (64, 96, 128, 160, 192, 224, 256),
-         ("cooperative", 192, 3): (96, 128, 160, 176, 192), ("cooperative", 256, 2): (64, 96, 112, 128, 144, 160, 176, 192),
+_MEMORY = mo.hardware.of("sm_90a").block_shared - 2048       # bytes of a block, less barriers and alignment
+TILES = {("cooperative", 64, 1): (64, 96, 128, 160, 192, 256),
+         ("cooperative", 128, 2): (64, 96, 128, 160, 192, 224, 256), ("cooperative", 192, 3): (96, 128, 160, 176, 192),
+         ("cooperative", 256, 2): (64, 96, 112, 128, 144, 160, 176, 192),
          ("pingpong", 64, 2): (96, 128, 192, 256), ("pingpong", 128, 2): (64, 96, 128, 144, 160, 176, 192)}
 """Widths of tiles by schedule, height and warpgroups."""
 _SHARED = 128 * 96                  # elements of a tile from which on a pair of blocks may share an operand
@@ -215,7 +216,7 @@ def candidates(problem: Problem, multiprocessors: int = 132) -> list[WarpgroupCo
 
 
 def splits(tile: WarpgroupConfig, problem: Problem, multiprocessors: int) -> list[WarpgroupConfig]:
-    """A tile whose k tiles several blocks share: in a cluster, or in memory, as many as there are multiprocessors for."""
+    """A tile whose k tiles several blocks share: in a cluster, or in memory, as many as the device holds."""
     if problem.gated:
         return []
     M, N = (problem.N, problem.M) if tile.swap else (problem.M, problem.N)
@@ -339,8 +340,8 @@ def _step(config: WarpgroupConfig, problem: Problem, busy: int, costs: Costs) ->
     share *= _lying(config, problem, costs)
     products = 128 * config.bM * (config.bN + costs.narrow) / (costs.flops * share)
     half = 0.5 if config.multicast else 1.0
-    loaded = 128 * (config.bM * (half if config.multicast == "A" else 1.0)
-                    + config.bN * (half if config.multicast == "B" else 1.0)) * (1.0 if problem.aligned else costs.unaligned)
+    loaded = 128 * (1.0 if problem.aligned else costs.unaligned) * (
+        config.bM * (half if config.multicast == "A" else 1.0) + config.bN * (half if config.multicast == "B" else 1.0))
     loads = loaded / min(costs.loads, costs.l2 / busy)
     return _either(_either(products, loads, costs.sharp), costs.latency / config.stages, costs.sharp)
 

@@ -37,6 +37,7 @@ Activation = str | Callable[[Any], Any]
 _HALF, EIGHTH = (mo.float16, mo.bfloat16), (mo.float8_e4m3fn, mo.float8_e5m2)
 _STORE = mo.TmaStore()
 _LONGEST = (1 << 31) - 1024
+_SHALLOW = 128
 OUTPUTS: dict[Any, tuple[Any, ...]] = {
     **dict.fromkeys((*_HALF, *EIGHTH), (*_HALF, mo.float32)), mo.float32: (mo.float32, *_HALF),
     **dict.fromkeys((mo.int8, mo.uint8), (mo.int32,))}
@@ -94,10 +95,10 @@ def _recipe(a: Any, b: Any, c: Any, fusion: Fusion, promote: bool, config: Warpg
     check_extents("gemm_sm90", a, b)
     if config is None:
         plain = fusion.accumulate or not stored(c, "warpgroup")
-        config = choose(Problem(a.shape[0], c.shape[1], a.shape[1], c.shape[2] if len(c.shape) == 3 else 1, a.dtype,
-                                promote, fusion.gated, _aligned(a) and _aligned(b), loaded(a) == 0, loaded(b) == 0, plain,
-                                _most(c, fusion, plain)),
-                        multiprocessors)
+        batches = c.shape[2] if len(c.shape) == 3 else 1
+        problem = Problem(a.shape[0], c.shape[1], a.shape[1], batches, a.dtype, promote, fusion.gated,
+                          _aligned(a) and _aligned(b), loaded(a) == 0, loaded(b) == 0, plain, _most(c, fusion, plain))
+        config = choose(problem, multiprocessors)
     if config.split_k > max(1, -(-a.shape[1] // config.bK)):
         raise mo.ArgumentError(f"gemm_sm90: split_k={config.split_k} of {config} makes more parts than K={a.shape[1]} "
                                "has tiles")
@@ -264,3 +265,13 @@ def suits(a: Any, b: Any, c: Any) -> bool:
     """Whether these describe arrays that ``gemm_sm90`` multiplies."""
     return all(x is not None and len(x.shape) in (2, 3) for x in (a, b, c)) \
         and (a.dtype == b.dtype or (a.dtype in EIGHTH and b.dtype in EIGHTH)) and c.dtype in OUTPUTS.get(a.dtype, ())
+
+
+def shallow(a: Any, b: Any, c: Any) -> bool:
+    """Whether copying what TMA cannot describe would take longer than the product itself, of 16-bit operands.
+
+    ``gemm_sm80`` takes them as they are.  Measured on drawn products of which some array is no matter for tensor maps:
+    up to 128 columns it is the faster one, for more of them this kernel is.
+    """
+    return a.dtype in _HALF and a.shape[1] <= _SHALLOW and \
+        (loaded(a) is None or loaded(b) is None or not stored(c, "warpgroup"))

@@ -96,7 +96,7 @@ class Plan:
 
     @property
     def room(self) -> Any:
-        """Shared memory (4, threads, sums / 4, peers) for the sums of a piece, of as many peers as there is room for."""
+        """Shared memory (4, threads, sums / 4, peers) for the sums of a piece of as many peers as fit."""
         threads, quads = GROUP * self.config.groups, self.C.columns // 8
         peers = max(1, left_over(self.config, self.C.columns) // (16 * threads * quads))
         return mo.make_layout((4, threads, quads, min(self.config.split_k, peers)))
