@@ -15,6 +15,9 @@ from gemm_rows import KINDS, Row
 LEAST, MOST_ROWS, MOST, DEEPEST = 16, 16384, 32768, 131072
 FEW = 1 << 19
 """Elements of C up to which K may be as long as ``DEEPEST``."""
+LAYERS = ((4096, 4096), (6144, 4096), (28672, 4096), (4096, 14336), (14336, 4096), (8192, 8192), (10240, 8192),
+          (2112, 7168), (7168, 2048), (1280, 8192), (8192, 3584), (768, 3072), (5120, 5120), (2048, 2048), (2048, 256))
+"""(N, K) of weights."""
 WORK, MEMORY = 1 << 40, 1 << 32
 """Multiplications of a product, and bytes of its arrays, at most: what a benchmark has time and room for."""
 
@@ -28,6 +31,12 @@ def draw(seed, count, kind="bf16"):
         if row.M * row.N * row.K <= WORK and _bytes(row) <= MEMORY:
             rows.append(row)
     return rows
+
+
+def layers(kind="bf16"):
+    """Layers of well-known models, x @ w.T, from one row to 8192."""
+    return [Row("layers", kind, M, N, K) for M in (1, 4, 16, 64, 128, 256, 384, 512, 1024, 2000, 2048, 4096, 8192)
+            for N, K in LAYERS]
 
 
 def _row(rng, seed, kind):

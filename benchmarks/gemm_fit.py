@@ -1,6 +1,6 @@
 """Fit the costs of ``moye.kernels.gemm.sm90.config`` to what ``gemm_measure.py`` measured.
 
-    python benchmarks/gemm_fit.py FILE.csv.gz... [--keep 0.2]                  # needs SciPy; no GPU
+    python benchmarks/gemm_fit.py benchmarks/data/gemm_sm90.csv.gz [--keep 0.2] [--write]     # needs SciPy; no GPU
 
 In: CSVs of measured products and configurations.  Out: the fitted ``Costs``, the error of the model, and the regret of
 its choice: the time of what it chooses, among what was measured, over the best, on products kept back from the fit.
@@ -26,7 +26,7 @@ from moye.kernels.gemm.sm90 import config as model
 MULTIPROCESSORS = 132
 FIXED = {"flops"}                               # known
 SHARED = 0.8                                    # of what a product's configurations have in common: no error
-SHARP = {"sharp", "sharp_dram"}
+SHARP = {"sharp", "sharp_dram", "sharp_one"}
 
 
 def read(paths):

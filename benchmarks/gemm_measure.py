@@ -21,7 +21,7 @@ import torch
 
 import moye as mo
 from gemm import Problem
-from gemm_draws import draw
+from gemm_draws import draw, layers
 from gemm_model import FIELDS, problem_of
 from gemm_rows import KINDS
 from moye.kernels.gemm.sm90 import config as model
@@ -115,12 +115,14 @@ def main():
     parser.add_argument("--orders", default="")
     parser.add_argument("--near", type=float, default=1.5)
     parser.add_argument("--most", type=int, default=12, help="configurations of a product")
+    parser.add_argument("--layers", action="store_true", help="part SEED of COUNT of the layers of models instead")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=math.inf)
     parser.add_argument("--out", type=Path, default=Path("gemm_measured.csv.gz"))
     options = parser.parse_args()
-    rows = [row for row in draw(options.seed, options.count, options.kind)
-            if row.tma and options.orders in ("", row.orders)]
+    drawn = layers(options.kind)[options.seed::options.count] if options.layers else \
+        draw(options.seed, options.count, options.kind)
+    rows = [row for row in drawn if row.tma and options.orders in ("", row.orders)]
     multiprocessors = torch.cuda.get_device_properties(0).multi_processor_count
     chosen = {row: candidates(row, options.near, options.most, multiprocessors) for row in rows}
     ready = prepare(chosen)

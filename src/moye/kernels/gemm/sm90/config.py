@@ -124,9 +124,10 @@ _SHARED = 128 * 96                  # elements of a tile from which on a pair of
 SPLIT = ((64, 64), (64, 128), (128, 64), (128, 128), (128, 192), (128, 256))
 PARTS = (2, 3, 4, 5, 6, 8, 11, 16, 22, 33, 44, 66, 132)
 """Tiles whose k tiles several blocks may share, and how many blocks that are, if they meet in memory."""
-SKINNY = (16, 32, 48, 64, 96, 128)
+SKINNY = (8, 16, 32, 48, 64, 96, 128)
 """Widths of tiles for few rows or columns."""
 _MEETING = 24 << 10                 # bytes for each warpgroup to gather sums that meet in memory, and to store C
+_SQUARE = 1 << 20                   # rows and columns where neither are few
 _TURNED = 2048                      # rows or columns up to which the tiles of C^T are others than those of C
 
 
@@ -194,25 +195,42 @@ class Problem:
 
 
 def candidates(problem: Problem, multiprocessors: int = 132) -> list[WarpgroupConfig]:
-    """Every configuration that is worth a thought for a problem."""
-    few, turned = min(problem.M, problem.N), problem.M < problem.N
+    """Every configuration that is worth a thought for a problem.
+
+    Measured: up to 64 rows or columns one narrow tile that holds them all is the best nine times of ten.
+    """
+    few = _SQUARE if problem.gated else min(problem.M, problem.N)
+    found = narrow(problem, few, multiprocessors) if few <= 128 else []
+    if few > 64:
+        found += wide(problem, few, multiprocessors)
+    return [config for config in dict.fromkeys(found) if fits(config, problem.promote, problem.most)]
+
+
+def narrow(problem: Problem, few: int, multiprocessors: int) -> list[WarpgroupConfig]:
+    """Tiles for few rows or columns, which are the columns of a tile; the other operand is read once, and leaves L2."""
+    found: list[WarpgroupConfig] = []
+    for bN in (width for width in SKINNY if few <= width < 2 * few + 32 or width == SKINNY[-1]):
+        for bM, groups in ((64, 1), (128, 2), (192, 3), (256, 2)):
+            tile = WarpgroupConfig(bM, bN, 128 // problem.dtype.bytes, deepest(bM, bN, groups), groups=groups,
+                                   stream="A", swap=problem.M < problem.N)
+            found += [tile, *(splits(tile, problem, multiprocessors) if bM <= 128 else ())]
+    return found
+
+
+def wide(problem: Problem, few: int, multiprocessors: int) -> list[WarpgroupConfig]:
+    """Tiles of C, and of C^T where these divide it otherwise."""
+    turned = problem.M < problem.N
     sides = (False,) if problem.gated else (False, True) if few <= _TURNED else (turned,)
     found: list[WarpgroupConfig] = []
-    for swap in sides:
-        for tile in tiles(problem.dtype.bytes, swap):
-            if problem.aligned and tile.multicast:      # L2 has what they ask for; half the requests help where lines
-                continue                                # begin anywhere, so that each takes two of them
-            found.append(tile)
-            if tile.schedule == "cooperative" and (tile.bM, tile.bN) in SPLIT and not tile.multicast:
-                found += splits(tile, problem, multiprocessors)
-    if few <= 128 and not problem.gated:
-        bK = 128 // problem.dtype.bytes
-        for bN in SKINNY:
-            if bN < 2 * few + 8:
-                for bM, groups in ((64, 1), (128, 2), (192, 3), (256, 2)):
-                    tile = WarpgroupConfig(bM, bN, bK, deepest(bM, bN, groups), groups=groups, stream="A", swap=turned)
-                    found += [tile, *(splits(tile, problem, multiprocessors) if bM <= 128 else ())]
-    return [config for config in dict.fromkeys(found) if fits(config, problem.promote, problem.most)]
+    for tile in (tile for swap in sides for tile in tiles(problem.dtype.bytes, swap)):
+        if problem.promote and tile.bM != 128:          # the others' sums are in each other's way: measured
+            continue
+        if problem.aligned and tile.multicast:          # L2 has what they ask for; half the requests help where lines
+            continue                                    # begin anywhere, so that each takes two of them
+        found.append(tile)
+        if tile.schedule == "cooperative" and (tile.bM, tile.bN) in SPLIT and not tile.multicast:
+            found += splits(tile, problem, multiprocessors)
+    return found
 
 
 def splits(tile: WarpgroupConfig, problem: Problem, multiprocessors: int) -> list[WarpgroupConfig]:
@@ -240,7 +258,7 @@ def fits(config: WarpgroupConfig, promote: bool, most: int = MOST) -> bool:
     sums = config.rows * config.bN // GROUP
     if sums + (8 if config.multicast else 0) > most:
         return False
-    return not promote or (sums <= 96 and config.schedule == "cooperative")
+    return not promote or (sums <= 96 and config.schedule == "cooperative" and config.groups > 1)
 
 
 # --- the choice ------------------------------------------------------------------------------------------------------
@@ -253,39 +271,42 @@ class Costs:
     ``benchmarks/gemm_fit.py`` fits them to measured products.
     """
 
-    launch: float = 3.88
-    begin: float = 0.6661          # the first stages of a block's first tile
+    launch: float = 3.731
+    begin: float = 0.6388          # the first stages of a block's first tile
+    begin_byte: float = 1.324e-05    # and for each byte of one
     flops: float = 8.1e+06        # of one multiprocessor, 16-bit operands, at 1980 MHz
-    share_64: float = 1.515      # of them, that tiles of 64 rows reach, and so on
-    share_128: float = 0.942
-    share_192: float = 0.9079
-    share_256: float = 0.8813
-    turns_64: float = 3.543      # where warpgroups take turns
-    turns_128: float = 1.009
-    narrow: float = 0.18        # columns that a tile's products cost beyond its own
-    latency: float = 1        # from asking for a stage to its arrival
-    loads: float = 2.804e+05        # bytes that one multiprocessor gets from L2
-    l2: float = 1.718e+07             # and all of them
-    dram: float = 4.286e+06
-    dram_one: float = 1.975e+05      # bytes from DRAM that one multiprocessor can wait for at a time
-    stream: float = 1.081         # as much faster where one operand leaves L2 first
-    store: float = 2.735e-05       # for an element of a tile, that nothing hides
-    turns_store: float = 0.8515    # of it, that warpgroups which take turns do not hide either
-    tile: float = 0.2015           # for each further tile of a block
-    gather_2: float = 1.251       # handing sums round in a cluster
-    gather_4: float = 1.603
-    gather_8: float = 2.175
-    meet: float = 2.329           # and in memory
-    meet_each: float = 0.05147     # for each block of a tile
-    sharp: float = 3.581          # how sharply the slowest of several things rules
-    sharp_dram: float = 1.961
-    rows: float = 1.018          # of the share, for an operand that is contiguous along its rows
-    rows_64: float = 0.8884        # where its tile lies in swizzled rows of 64 bytes
-    rows_32: float = 0.4901
-    pieces_32: float = 1.22      # of the store, where a tile leaves in pieces of 32 columns
-    pieces_16: float = 2.205
-    unaligned: float = 1.982      # of the loads, for lines that begin anywhere
-    pair: float = 0.9109          # of the share, of blocks that share operands
+    share_64: float = 1.904      # of them, that tiles of 64 rows reach, and so on
+    share_128: float = 0.9261
+    share_192: float = 0.8931
+    share_256: float = 0.8727
+    turns_64: float = 3.37      # where warpgroups take turns
+    turns_128: float = 0.9855
+    narrow: float = 0.002223        # columns that a tile's products cost beyond its own
+    latency: float = 1.026        # from asking for a stage to its arrival
+    loads: float = 2.913e+05        # bytes that one multiprocessor gets from L2
+    l2: float = 1.659e+07             # and all of them
+    dram: float = 4.495e+06
+    dram_one: float = 3.275e+05      # bytes from DRAM that one multiprocessor can wait for at a time
+    stream: float = 1.085         # as much faster where one operand leaves L2 first
+    store: float = 1.763e-05       # for an element of a tile, that nothing hides
+    turns_store: float = 1.059    # of it, that warpgroups which take turns do not hide either
+    tile: float = 0.247           # for each further tile of a block
+    gather_2: float = 1.25       # handing sums round in a cluster
+    gather_4: float = 1.612
+    gather_8: float = 2.151
+    meet: float = 1.342           # and in memory
+    meet_each: float = 0.04822     # for each block of a tile
+    meet_sum: float = 0.000123      # for each sum of a block
+    sharp: float = 3.637          # how sharply the slowest of several things rules
+    sharp_one: float = 4
+    sharp_dram: float = 1.99
+    rows: float = 1.016          # of the share, for an operand that is contiguous along its rows
+    rows_64: float = 0.8938        # where its tile lies in swizzled rows of 64 bytes
+    rows_32: float = 0.506
+    pieces_32: float = 1.355      # of the store, where a tile leaves in pieces of 32 columns
+    pieces_16: float = 2.656
+    unaligned: float = 1.969      # of the loads, for lines that begin anywhere
+    pair: float = 0.9083          # of the share, of blocks that share operands
 
 
 COSTS = Costs()
@@ -318,11 +339,14 @@ def estimate(config: WarpgroupConfig, problem: Problem, multiprocessors: int, co
         busy += depth * _step(config, problem, rest, costs) + _between(config, problem, costs)
     busy += _last(config, costs)
     read = _traffic(config, problem, m, n, slots)
-    dram = read / (min(costs.dram, costs.dram_one * min(units, slots)) * (costs.stream if config.stream else 1.0))
-    meet = (waves + (rest > 0)) * (costs.meet + costs.meet_each * config.split_k)
+    read /= costs.stream if config.stream else 1.0
+    dram = _either(read / costs.dram, read / (costs.dram_one * min(units, slots)), costs.sharp_one)
+    meet = (waves + (rest > 0)) * (costs.meet + costs.meet_each * config.split_k
+                                   + config.bM * config.bN * costs.meet_sum)
     gather = 0.0 if config.split_k == 1 else meet if config.gather == "memory" else \
         (costs.gather_2, costs.gather_4, costs.gather_8)[config.split_k.bit_length() - 2]
-    return costs.launch + costs.begin + _either(busy, dram, costs.sharp_dram) + gather
+    begin = costs.begin + costs.begin_byte * 128 * (config.bM + config.bN)
+    return costs.launch + begin + _either(busy, dram, costs.sharp_dram) + gather
 
 
 def _either(a: float, b: float, sharp: float) -> float:
