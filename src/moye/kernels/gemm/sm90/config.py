@@ -225,6 +225,8 @@ def wide(problem: Problem, few: int, multiprocessors: int) -> list[WarpgroupConf
     for tile in (tile for swap in sides for tile in tiles(problem.dtype.bytes, swap)):
         if problem.promote and tile.bM != 128:          # the others' sums are in each other's way: measured
             continue
+        if problem.gated and tile.bN % 32:              # its halves are wide as well
+            continue
         if problem.aligned and tile.multicast:          # L2 has what they ask for; half the requests help where lines
             continue                                    # begin anywhere, so that each takes two of them
         found.append(tile)
