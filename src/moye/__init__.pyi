@@ -192,7 +192,6 @@ from moye.layout import (
     dice as dice,
     domain_offset as domain_offset,
     downcast as downcast,
-    elem_less as elem_less,
     filter as filter,
     filter_zeros as filter_zeros,
     flat_divide as flat_divide,
@@ -306,6 +305,11 @@ from moye.tensor.coords import (
     identity_tensor as identity_tensor,
     make_coord_tensor as make_coord_tensor,
 )
+from moye.tensor.predicates import (
+    elem_less as elem_less,
+    inside as inside,
+    with_lead as with_lead,
+)
 from moye.tensor.smem_atoms import (
     smem_layout_atom as smem_layout_atom,
 )
@@ -334,6 +338,7 @@ def cosize(x: object, mode: int | tuple[int, ...] | None = ...) -> int | Any: ..
 def crd2crd(crd: Coord, dst_shape: IntTuple, src_shape: IntTuple | None = ...) -> Any: ...
 def crd2idx(crd: Coord, layout: OffsetMap | IntTuple, stride: IntTuple | None = ...) -> int | Any: ...
 def idx2crd(shape: IntTuple, idx: IntTuple, stride: IntTuple | None = ...) -> Any: ...
+def misalignment(tensor: Tensor, bytes: int = ...) -> int | Any: ...
 def product(x: IntTuple) -> int | Any: ...
 def shape(x: object, mode: int | tuple[int, ...] | None = ...) -> Any: ...
 def shape_div(a: IntTuple, b: IntTuple) -> Any: ...
@@ -481,6 +486,7 @@ __all__ = [
     "group_modes",
     "identity_tensor",
     "idx2crd",
+    "inside",
     "inspect",
     "inspections",
     "int16",
@@ -527,6 +533,7 @@ __all__ = [
     "min",
     "min_blocks",
     "minimum",
+    "misalignment",
     "multiprocessors",
     "nanosleep",
     "nullspace",
@@ -598,6 +605,7 @@ __all__ = [
     "warpgroup_reg_dealloc",
     "warpgroup_wait",
     "where",
+    "with_lead",
     "with_shape",
     "zipped_divide",
     "zipped_product",

@@ -143,7 +143,9 @@ class Copy(Op):
     ``extents`` count accesses: each access moves ``width`` elements of unit stride from both references (dtypes agree).
     ``atom`` says how (a plain load / store, cp.async...); an asynchronous one completes at the matching wait.
     ``pred`` is a bool operand, or a TileRef of a bool fragment over the same index space: an access whose predicate is
-    false does nothing (or writes zeros, if ``zero_fill``).
+    false does nothing (or writes ``other``, or zeros, if ``zero_fill``).
+    ``group`` > 1: dimension 0 has that extent, and its elements are side by side in memory.  Where the predicate is
+    true for all of them, and addresses on the ``tested`` sides are multiples of their bytes, they are one access.
     An atom of a whole warp moves rows of ``width`` elements of shared memory: each thread gives the address of a row,
     and holds values at ``registers`` (offsets from its register operand) as the atom's layouts say.
     """
@@ -155,6 +157,9 @@ class Copy(Op):
     atom: CopyOp = attribute()
     pred: TileRef | Operand | None = read(default=None)
     zero_fill: bool = attribute(default=False)
+    other: Operand | None = operand(default=None)
+    group: int = attribute(default=1)
+    tested: OneOf["none", "dst", "src", "both"] = attribute(default="none")
     registers: tuple[int, ...] = attribute(default=())
 
 

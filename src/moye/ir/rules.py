@@ -226,6 +226,19 @@ def _copy(op: ops.Copy) -> str | None:
         return "an access to memory is not contiguous"
     if op.atom.asynchronous and (op.dst.buffer.space, op.src.buffer.space) != (Space.SHARED, Space.GLOBAL):
         return f"{op.atom} from {op.src.buffer.space.value} to {op.dst.buffer.space.value}"
+    if op.other is not None and (op.other.dtype != op.dst.dtype or not op.zero_fill or op.atom.asynchronous):
+        return f"fills with {op.other} of {op.other.dtype}"
+    return _group(op) if op.group > 1 else None
+
+
+def _group(op: ops.Copy) -> str | None:
+    """Elements that are one access where their predicates allow it."""
+    if op.width != 1 or not isinstance(op.pred, TileRef) or not op.extents or op.extents[0] != op.group:
+        return f"takes groups of {op.group} without a predicate of as many elements"
+    if op.group * op.dst.dtype.bits > 128:
+        return f"a group of {op.group} {op.dst.dtype} is wider than 16 bytes"
+    if any(ref.strides[0] != 1 and ref.buffer.space is not Space.REGISTER for ref in (op.dst, op.src)):
+        return "a group is not contiguous in memory"
     return None
 
 

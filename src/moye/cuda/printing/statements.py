@@ -18,6 +18,7 @@ from moye.cuda.printing import (  # noqa: F401  (some only register their functi
     expressions,
     gemm,
     hopper,
+    masked,
     matrix_copies,
     tensor_copies,
     tiles,
@@ -217,7 +218,7 @@ def _map(kernel: Kernel, op: ops.Map) -> None:
 
 @prints(ops.Copy)
 def _copy(kernel: Kernel, op: ops.Copy) -> None:
-    (matrix_copies if op.atom.matrices else tiles).copy(kernel, op)
+    (matrix_copies if op.atom.matrices else masked if op.group > 1 else tiles).copy(kernel, op)
 
 
 # --- threads together ------------------------------------------------------------------------------------------------

@@ -265,7 +265,10 @@ def _wants_words(op: ops.Op, ref: Ref | TileRef) -> bool:
     own, seen = ref.buffer.dtype, ref.dtype
     together = (isinstance(op, (ops.Gemm, ops.Wgmma)) and op.mma.ptx) or \
         (isinstance(op, ops.Copy) and op.atom.matrices)
-    if together and _is_narrow(ref):
+    # A group that is loaded as words stays in words: taking elements out would wait for it, inside of the branch.
+    groups = isinstance(op, ops.Copy) and op.group * seen.bits >= 32 and op.group > 1 and ref is not op.pred and \
+        isinstance(ref, TileRef) and ref.strides[0] == 1
+    if (together or groups) and _is_narrow(ref):
         return True
     return ref.buffer.space is Space.REGISTER and own.bits != seen.bits and max(own.bits, seen.bits) <= 32 and \
         Kind.BOOL not in (own.kind, seen.kind)
