@@ -152,14 +152,14 @@ _BITS = np.vectorize(lambda x, bits: (int(x) & ((1 << bits) - 1)).bit_count(), o
 _LENGTH = np.vectorize(lambda x, bits: bits - (int(x) & ((1 << bits) - 1)).bit_length(), otypes=[np.int32])
 NP = SimpleNamespace(
     min=np.minimum, max=np.maximum, abs=np.abs, isnan=np.isnan, isinf=np.isinf, round=np.rint, where=np.where,
-    rsqrt=lambda x: 1 / np.sqrt(x), erf=_erf, sigmoid=lambda x: 1 / (1 + np.exp(-x)),
+    rcp=lambda x: 1 / x, rsqrt=lambda x: 1 / np.sqrt(x), erf=_erf, sigmoid=lambda x: 1 / (1 + np.exp(-x)),
     popcount=lambda x: _BITS(x, x.dtype.itemsize * 8), clz=lambda x: _LENGTH(x, x.dtype.itemsize * 8),
     **{name: getattr(np, name) for name in ("exp", "exp2", "log", "log2", "log10", "sqrt", "sin", "cos", "tan", "tanh",
                                             "floor", "ceil", "trunc")})
 _SIGNS = {"add": operator.add, "sub": operator.sub, "mul": operator.mul, "div": operator.truediv,
           "floordiv": operator.floordiv, "mod": operator.mod, "and": operator.and_, "or": operator.or_,
           "xor": operator.xor, **{name: getattr(operator, name) for name in ops.COMPARISONS}}
-POSITIVE = ("log", "log2", "log10", "sqrt", "rsqrt")
+POSITIVE = ("log", "log2", "log10", "sqrt", "rsqrt", "rcp")
 WHOLE = ("floor", "ceil", "round", "trunc")
 
 
@@ -278,6 +278,8 @@ for _d in FLOATS:
     add(f"rounded-{_d}", binary_kernel, _two(("floordiv", "mod", "pow"), _d), _binary_expected, tolerance=10 * _tol)
     add(f"math-{_d}", unary_kernel, _one(ops.MATH, _d), _unary_expected, tolerance=_tol)
     add(f"special-{_d}", unary_kernel, _special_floats(_d), _unary_expected)
+for _d in (dt.float16, dt.bfloat16):
+    add(f"math-fast-{_d}", unary_kernel, _one(ops.NARROW_FAST, _d, True), _unary_expected, tolerance=TOLERANCE[_d.name])
 add("math-fast", unary_kernel, _one(ops.MATH, dt.float32, True), _unary_expected, tolerance=2e-5, gpu_tolerance=1e-3)
 
 

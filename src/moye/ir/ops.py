@@ -30,7 +30,9 @@ COMPARISONS = ("lt", "le", "gt", "ge", "eq", "ne")
 LOGICAL = ("land", "lor")
 BINARY = ARITHMETIC + COMPARISONS + LOGICAL
 MATH = ("exp", "exp2", "log", "log2", "log10", "sqrt", "rsqrt", "sin", "cos", "tan", "tanh", "erf", "floor", "ceil",
-        "round", "trunc", "abs", "sigmoid")
+        "round", "trunc", "abs", "sigmoid", "rcp")
+NARROW_FAST = ("exp2", "tanh")
+"""The functions that the hardware approximates in 16-bit floats, too."""
 UNARY = ("neg", "not", "invert", "popcount", "clz", "isnan", "isinf", *MATH)
 SPECIALS = ("thread_x", "thread_y", "thread_z", "block_x", "block_y", "block_z", "grid_x", "grid_y", "grid_z",
             "cluster_rank", "cluster_block_x", "cluster_block_y", "cluster_block_z", "clock", "globaltimer")
@@ -72,7 +74,10 @@ class Binary(Op):
 
 @operation(Trait.ARITHMETIC)
 class Unary(Op):
-    """``not`` is logical, ``invert`` bitwise; ``fast`` takes the approximate hardware function."""
+    """``not`` is logical, ``invert`` bitwise; ``fast`` takes the approximate hardware function.
+
+    The approximations of float32 take subnormal numbers for zero and give none, but for tanh.
+    """
 
     result: Value = defined()
     kind: str = attribute()

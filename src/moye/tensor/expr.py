@@ -412,9 +412,12 @@ def unary(kind: str, a: Scalar, *, fast: bool = False) -> Scalar:
         dtype = dt.int32
     keeps = kind in ("neg", "not", *_INTEGER_ONLY) or (kind == "abs" and not dtype.is_float)
     work = dt.float32 if dtype in _NARROW or not (keeps or dtype.is_float) else dtype
+    if fast and kind in ops.NARROW_FAST and dtype in (dt.float16, dt.bfloat16):
+        work = dtype
     b = builder()
     result = b.unary(kind, operand_of(a, work), fast=fast)
-    return wrap(b.cast(result, dtype) if dtype in _NARROW and result.dtype.is_float else result, source)
+    return wrap(b.cast(result, dtype) if work is not dtype and dtype in _NARROW and result.dtype.is_float else result,
+                source)
 
 
 def require_scalar(what: str, *values: object) -> None:

@@ -67,7 +67,11 @@ _FLOAT_DIV = f"""\
     return b == 0 ? a / b : q == 0 ? copysign{{1}}(q, a / b) : 2 * (q - f) > 1 ? f + 1 : f;
 }}}}"""
 _WIDEST = 108
-_APPROX = {"exp2": "ex2.approx.f32", "sqrt": "sqrt.approx.f32", "rsqrt": "rsqrt.approx.f32", "tanh": "tanh.approx.f32"}
+APPROXIMATIONS = {"exp2": "ex2.approx.ftz.f32", "log2": "lg2.approx.ftz.f32", "sqrt": "sqrt.approx.ftz.f32",
+                  "rsqrt": "rsqrt.approx.ftz.f32", "rcp": "rcp.approx.ftz.f32", "sin": "sin.approx.ftz.f32",
+                  "cos": "cos.approx.ftz.f32", "tanh": "tanh.approx.f32"}
+_NARROW = {("exp2", "f16"): "ex2.approx.f16", ("exp2", "bf16"): "ex2.approx.ftz.bf16",
+           ("tanh", "f16"): "tanh.approx.f16", ("tanh", "bf16"): "tanh.approx.bf16"}
 
 
 class Intrinsics:
@@ -192,8 +196,17 @@ class Intrinsics:
 
     def approx(self, kind: str) -> str:
         """The hardware's approximation of a float function."""
-        return self.function(f"{kind}_approx", "float (float x)", "float y;",
-                             f'asm("{_APPROX[kind]} %0, %1;" : "=f"(y) : "f"(x));', "return y;")
+        body = f'asm("{APPROXIMATIONS[kind]} %0, %1;" : "=f"(y) : "f"(x));'
+        return self.function(f"{kind}_approx", "float (float x)", "float y;", body, "return y;", overload="float")
+
+    def approx_16(self, kind: str, dtype: DType) -> str:
+        """The same of a 16-bit float; bfloat16 has it from sm_90 on, and goes through float before."""
+        ctype = self.ctype(dtype)
+        own = f'asm("{_NARROW[kind, ctype]} %0, %1;" : "=h"(y.bits) : "h"(x.bits));'
+        if ctype == "bf16":
+            wide = f"y = {self.from_f32(dtype)}({self.approx(kind)}({self.to_f32(dtype)}(x)));"
+            own = f"\n#if __CUDA_ARCH__ >= 900\n    {own}\n#else\n    {wide}\n#endif"
+        return self.function(f"{kind}_approx", f"{ctype} ({ctype} x)", f"{ctype} y;", own, "return y;", overload=ctype)
 
     def swizzle(self, swizzle: Swizzle, dtype: DType) -> str:
         """The function from offset to swizzled offset."""

@@ -133,7 +133,7 @@ def counter_may_wrap(op: ops.For) -> bool:
 @emits(ops.Unary)
 def emit_unary(w: Writer, op: ops.Unary) -> None:
     a, result, dtype = w.operand(op.a), w.name(op.result), op.result.dtype
-    function = w.constant(scalars.unary(op.kind), "F")
+    function = w.constant(scalars.unary(op.kind, op.a.dtype, fast=op.fast), "F")
     if w.check and _may_overflow(op):
         w.line(f"B.watch.negation({w.op(op)}, {a}, {w.mask})")
     if w.level(op.a) != SCALAR:
