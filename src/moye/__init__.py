@@ -40,7 +40,7 @@ _HOPPER = (
     "warpgroup_reg_alloc", "warpgroup_reg_dealloc",
 )
 _WARPGROUP = ("warpgroup_arrive", "warpgroup_commit_batch", "warpgroup_wait")
-_MATH = ("ceil", "clz", "cos", "divide", "erf", "exp", "exp2", "floor", "gelu", "isinf", "isnan", "log", "log10",
+_MATH = ("ceil", "clz", "cos", "divide", "erf", "exp", "exp2", "floor", "fma", "gelu", "isinf", "isnan", "log", "log10",
          "log2", "maximum", "minimum", "popcount", "rcp", "relu", "rsqrt", "sigmoid", "silu", "sin", "sqrt", "tan",
          "tanh", "trunc")
 _DTYPES = ("bfloat16", "float16", "float32", "float64", "float8_e4m3fn", "float8_e5m2", "int16", "int32", "int64",

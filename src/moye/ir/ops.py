@@ -31,6 +31,8 @@ LOGICAL = ("land", "lor")
 BINARY = ARITHMETIC + COMPARISONS + LOGICAL
 MATH = ("exp", "exp2", "log", "log2", "log10", "sqrt", "rsqrt", "sin", "cos", "tan", "tanh", "erf", "floor", "ceil",
         "round", "trunc", "abs", "sigmoid", "rcp")
+NARROW_ARITHMETIC = ("add", "sub", "mul", "min", "max")
+"""What is computed in 16-bit floats as such, with one rounding; all else goes through float32."""
 NARROW_FAST = ("exp2", "tanh")
 """The functions that the hardware approximates in 16-bit floats, too."""
 UNARY = ("neg", "not", "invert", "popcount", "clz", "isnan", "isinf", *MATH)
@@ -83,6 +85,16 @@ class Unary(Op):
     kind: str = attribute()
     a: Operand = operand()
     fast: bool = attribute(default=False)
+
+
+@operation(Trait.ARITHMETIC)
+class Fma(Op):
+    """a * b + c of floats of one dtype, rounded once."""
+
+    result: Value = defined()
+    a: Operand = operand()
+    b: Operand = operand()
+    c: Operand = operand()
 
 
 @operation(Trait.ARITHMETIC)

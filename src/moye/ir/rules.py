@@ -15,7 +15,7 @@ from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 from typing import Literal as OneOf
 
 from moye.atoms.bulk import ADDED, PART
-from moye.dtypes import DType, Kind, Space, bool_, uint16, uint32, uint64
+from moye.dtypes import DType, Kind, Space, bfloat16, bool_, float16, float32, float64, uint16, uint32, uint64
 from moye.hardware import MOST_THREADS, WARP
 from moye.ir import ops
 from moye.ir.nodes import Literal, Operand, Ref, TileRef, Value
@@ -189,6 +189,14 @@ def _unary(op: ops.Unary) -> str | None:
     if op.kind in ops.MATH and not ops.dtype_of_math(op.kind, op.a.dtype):
         return f"{op.kind} of {op.a.dtype}"
     return None
+
+
+@verifies(ops.Fma)
+def _fma(op: ops.Fma) -> str | None:
+    dtypes = {op.result.dtype, op.a.dtype, op.b.dtype, op.c.dtype}
+    if len(dtypes) > 1:
+        return f"gives {op.result.dtype} from {op.a.dtype}, {op.b.dtype} and {op.c.dtype}"
+    return None if op.result.dtype in (float16, bfloat16, float32, float64) else f"of {op.result.dtype}"
 
 
 @verifies(ops.If)

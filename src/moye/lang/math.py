@@ -61,6 +61,17 @@ abs_ = _unary("abs", "Absolute value.")
 rcp = _unary("rcp", "1 / x.")
 
 
+def fma(a: Argument, b: Argument, c: Argument) -> Argument:
+    """a * b + c of float scalars or register tensors, rounded once, where ``a * b + c`` may round twice (``fma.rn``).
+
+    The dtype is that in which all three meet; Python numbers take it.  DTypeError for integers and tfloat32.
+    """
+    if any(isinstance(x, Tensor) for x in (a, b, c)):
+        return elementwise(expr.fma, a, b, c)
+    expr.require_scalar("fma", a, b, c)
+    return expr.fma(a, b, c)
+
+
 def divide(a: Argument, b: Argument, *, fast: bool = False) -> Argument:
     """a / b of scalars or register tensors; ``fast=True`` is a * rcp(b) in float32, as ``div.approx`` computes it.
 

@@ -70,8 +70,8 @@ _WIDEST = 108
 APPROXIMATIONS = {"exp2": "ex2.approx.ftz.f32", "log2": "lg2.approx.ftz.f32", "sqrt": "sqrt.approx.ftz.f32",
                   "rsqrt": "rsqrt.approx.ftz.f32", "rcp": "rcp.approx.ftz.f32", "sin": "sin.approx.ftz.f32",
                   "cos": "cos.approx.ftz.f32", "tanh": "tanh.approx.f32"}
-_NARROW = {("exp2", "f16"): "ex2.approx.f16", ("exp2", "bf16"): "ex2.approx.ftz.bf16",
-           ("tanh", "f16"): "tanh.approx.f16", ("tanh", "bf16"): "tanh.approx.bf16"}
+NARROW_APPROXIMATIONS = {("exp2", "f16"): "ex2.approx.f16", ("exp2", "bf16"): "ex2.approx.ftz.bf16",
+                         ("tanh", "f16"): "tanh.approx.f16", ("tanh", "bf16"): "tanh.approx.bf16"}
 
 
 class Intrinsics:
@@ -202,7 +202,7 @@ class Intrinsics:
     def approx_16(self, kind: str, dtype: DType) -> str:
         """The same of a 16-bit float; bfloat16 has it from sm_90 on, and goes through float before."""
         ctype = self.ctype(dtype)
-        own = f'asm("{_NARROW[kind, ctype]} %0, %1;" : "=h"(y.bits) : "h"(x.bits));'
+        own = f'asm("{NARROW_APPROXIMATIONS[kind, ctype]} %0, %1;" : "=h"(y.bits) : "h"(x.bits));'
         if ctype == "bf16":
             wide = f"y = {self.from_f32(dtype)}({self.approx(kind)}({self.to_f32(dtype)}(x)));"
             own = f"\n#if __CUDA_ARCH__ >= 900\n    {own}\n#else\n    {wide}\n#endif"
@@ -219,6 +219,13 @@ class Intrinsics:
     def globaltimer(self) -> str:
         return self.function("globaltimer", "long long ()", "long long t;",
                              'asm volatile("mov.u64 %0, %globaltimer;" : "=l"(t));', "return t;")
+
+    def fma_16(self, dtype: DType) -> str:
+        """a * b + c of 16-bit floats, rounded once."""
+        ctype = self.ctype(dtype)
+        body = f'asm("fma.rn.{ctype} %0, %1, %2, %3;" : "=h"(y.bits) : "h"(a.bits), "h"(b.bits), "h"(c.bits));'
+        return self.function("fma_16", f"{ctype} ({ctype} a, {ctype} b, {ctype} c)", f"{ctype} y;", body, "return y;",
+                             overload=ctype)
 
     # --- asynchronous copies and barriers ---
 
