@@ -23,9 +23,9 @@ from moye.tensor.context import locate
 from moye.tensor.coords import CoordTensor
 from moye.tensor.expr import Expr, Scalar, bitwise, compare, operand_of
 from moye.tensor.known import weak
-from moye.tensor.origin import Origin
 from moye.tensor.slices import wide
 from moye.tensor.tensor import Tensor, make_fragment
+from moye.tensor.view import Origin
 
 _VECTOR = 16
 T = TypeVar("T", Tensor, CoordTensor)

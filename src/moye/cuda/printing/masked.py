@@ -34,6 +34,12 @@ def copy(kernel: Kernel, op: ops.Copy) -> None:
     for operand in op.operands():
         kernel.values.evaluated(operand)
     kernel.values.before(op)
+    kernel.memory.cached = op.atom if op.atom.hint or op.atom.prefetch else None
+    _printed(kernel, op, space)
+    kernel.memory.cached = None
+
+
+def _printed(kernel: Kernel, op: ops.Copy, space: IndexSpace) -> None:
     if space.points is not None and space.points <= _MOST_GROUPS:
         _in_two_passes(kernel, op, space)
         return
