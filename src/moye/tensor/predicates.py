@@ -23,6 +23,7 @@ from moye.tensor.context import locate
 from moye.tensor.coords import CoordTensor
 from moye.tensor.expr import Expr, Scalar, bitwise, compare, operand_of
 from moye.tensor.known import weak
+from moye.tensor.partitions import kind
 from moye.tensor.slices import wide
 from moye.tensor.tensor import Tensor, make_fragment
 from moye.tensor.view import Origin
@@ -51,6 +52,8 @@ def inside(a: Any, shape: IntTuple) -> Any:
 
 
 def _inside(at: Any, shape: Any) -> Any:
+    if not (_is_coordinate(at) and _is_coordinate(shape)):
+        raise LayoutError(f"inside({kind(at)}, {kind(shape)}): it takes integers, or tuples of them", locs=(locate(),))
     entries = at if isinstance(at, tuple) else (at,)
     extents = shape if isinstance(shape, tuple) else (shape,)
     if len(entries) != len(extents):
@@ -62,6 +65,13 @@ def _inside(at: Any, shape: Any) -> Any:
             return False
         found = within if found is True else found if within is True else bitwise("and", found, within)
     return found
+
+
+def _is_coordinate(x: Any) -> bool:
+    """Whether this is an integer of the kernel or of Python, or a tuple of such."""
+    if isinstance(x, tuple):
+        return all(_is_coordinate(each) for each in x)
+    return isinstance(x, int) or (isinstance(x, Expr) and x.dtype.is_integer)
 
 
 def _between(entry: Any, extent: Any) -> Any:
@@ -100,8 +110,11 @@ def misalignment(tensor: Tensor, bytes: int = _VECTOR) -> Int:
     ``bytes`` is a power of two up to 16.  The data of an array is taken to begin at such a multiple; of one that does
     not, copies are right and element by element.  Rows of 4097 float16 give 0, 1, ... 7 in turn.
     """
+    if not isinstance(tensor, Tensor):
+        raise TensorError(f"misalignment takes a tensor of a kernel, not {kind(tensor)}", locs=(locate(),))
     itemsize = tensor.dtype.bits // 8
-    if tensor.space is not Space.GLOBAL or bytes not in (2, 4, 8, 16) or bytes % itemsize:
+    if not isinstance(bytes, int) or bytes not in (2, 4, 8, 16) or not itemsize or bytes % itemsize or \
+            tensor.space is not Space.GLOBAL:
         raise TensorError(f"misalignment({tensor.label}, {bytes}): {tensor.dtype} in {tensor.space.value}; it takes "
                           "global memory, and 2, 4, 8 or 16 bytes that hold whole elements", locs=(locate(),))
     found: Any = tensor.offset % (bytes // itemsize)
@@ -114,6 +127,11 @@ def with_lead(tensor: T, lead: Int) -> T:
     ``tensor`` has one mode.  What lies in front is not part of it and must be predicated off: of an identity tensor it
     has negative coordinates, which ``mo.inside`` refuses.
     """
+    if not isinstance(tensor, (Tensor, CoordTensor)):
+        raise TensorError(f"with_lead takes a tensor of a kernel, not {kind(tensor)}", locs=(locate(),))
+    if isinstance(lead, bool) or not isinstance(lead, (int, Expr)) or (isinstance(lead, Expr) and
+                                                                       not lead.dtype.is_integer):
+        raise TensorError(f"with_lead({tensor.label}, {kind(lead)}): it takes a number of elements", locs=(locate(),))
     if rank(tensor.layout) != 1:
         raise TensorError(f"with_lead takes a tensor of one mode, not {tensor!r}", hint="slice a row of it",
                           locs=(locate(),))
