@@ -17,8 +17,8 @@ __version__ = "0.1.0"
 _ALGEBRA = (
     "ArithmeticTuple", "ComposedLayout", "E", "Layout", "LayoutLeft", "LayoutRight", "ScaledBasis", "Swizzle",
     "append", "blocked_product", "coalesce", "compatible", "complement", "composition", "congruent", "coshape",
-    "cosize", "crd2crd", "crd2idx", "depth", "dice", "domain_offset", "downcast", "elem_less", "filter",
-    "filter_zeros", "flat_divide", "flat_product", "flatten", "group_modes", "idx2crd", "left_inverse",
+    "cosize", "crd2crd", "crd2idx", "depth", "dice", "domain_offset", "downcast", "filter", "filter_zeros",
+    "flat_divide", "flat_product", "flatten", "group_modes", "idx2crd", "left_inverse",
     "logical_divide", "logical_product", "make_identity_layout", "make_layout", "make_layout_like",
     "make_ordered_layout", "max_alignment", "max_common_layout", "max_common_vector", "nullspace", "prepend",
     "product", "raked_product", "rank", "replace", "right_inverse", "select", "shape", "shape_div", "size", "slice_",
@@ -41,10 +41,10 @@ _HOPPER = (
     "warpgroup_idx", "warpgroup_reg_alloc", "warpgroup_reg_dealloc", "warpgroup_wait",
 )
 _MATH = ("acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "brev", "cbrt", "ceil", "clz", "copysign", "cos",
-         "cosh", "erf", "erfc", "erfinv", "exp", "exp2", "expm1", "ffs", "floor", "fmod", "gelu", "hypot", "isinf",
-         "isnan", "ldexp", "lgamma", "log", "log10", "log1p", "log2", "maximum", "minimum", "mul_hi", "nextafter",
-         "popcount", "relu", "remainder", "rsqrt", "sigmoid", "silu", "sin", "sincos", "sinh", "sqrt", "tan", "tanh",
-         "tgamma", "trunc")
+         "cosh", "divide", "erf", "erfc", "erfinv", "exp", "exp2", "expm1", "ffs", "floor", "fma", "fmod", "gelu",
+         "hypot", "isinf", "isnan", "ldexp", "lgamma", "log", "log10", "log1p", "log2", "maximum", "minimum", "mul_hi",
+         "nextafter", "popcount", "rcp", "relu", "remainder", "rsqrt", "sigmoid", "silu", "sin", "sincos", "sinh",
+         "sqrt", "tan", "tanh", "tgamma", "trunc")
 _DTYPES = ("bfloat16", "float16", "float32", "float4_e2m1fn", "float64", "float8_e4m3fn", "float8_e5m2", "int16",
            "int32", "int4", "int64", "int8", "tfloat32", "uint1", "uint128", "uint16", "uint32", "uint4", "uint64",
            "uint8")
@@ -71,6 +71,7 @@ _HOME: dict[str, tuple[str, str]] = {
     "inspect": ("moye.lang.debug", "inspect"), "jit": ("moye.lang.trace", "jit"),
     "Constexpr": ("moye.lang.signature", "Constexpr"), "Static": ("moye.lang.signature", "Static"),
     "Tensor": ("moye.tensor.tensor", "Tensor"), "shared_array": ("moye.tensor.tensor", "shared_array"),
+    **{name: ("moye.tensor.predicates", name) for name in ("elem_less", "inside", "misalignment", "with_lead")},
     "make_fragment_like": ("moye.tensor.tensor", "make_fragment_like"),
     "identity_tensor": ("moye.tensor.coords", "identity_tensor"),
     "make_coord_tensor": ("moye.tensor.coords", "make_coord_tensor"), "recast": ("moye.tensor.algorithms", "recast"),

@@ -167,6 +167,7 @@ from moye.lang.math import (
     copysign as copysign,
     cos as cos,
     cosh as cosh,
+    divide as divide,
     erf as erf,
     erfc as erfc,
     erfinv as erfinv,
@@ -175,6 +176,7 @@ from moye.lang.math import (
     expm1 as expm1,
     ffs as ffs,
     floor as floor,
+    fma as fma,
     fmod as fmod,
     gelu as gelu,
     hypot as hypot,
@@ -194,6 +196,7 @@ from moye.lang.math import (
     nextafter as nextafter,
     popcount as popcount,
     pow_ as pow,
+    rcp as rcp,
     relu as relu,
     remainder as remainder,
     round_ as round,
@@ -246,7 +249,6 @@ from moye.layout import (
     dice as dice,
     domain_offset as domain_offset,
     downcast as downcast,
-    elem_less as elem_less,
     filter as filter,
     filter_zeros as filter_zeros,
     flat_divide as flat_divide,
@@ -368,6 +370,11 @@ from moye.tensor.coords import (
     identity_tensor as identity_tensor,
     make_coord_tensor as make_coord_tensor,
 )
+from moye.tensor.predicates import (
+    elem_less as elem_less,
+    inside as inside,
+    with_lead as with_lead,
+)
 from moye.tensor.smem_atoms import (
     smem_layout_atom as smem_layout_atom,
 )
@@ -399,6 +406,7 @@ def cosize(x: object, mode: int | tuple[int, ...] | None = ...) -> int | Any: ..
 def crd2crd(crd: Coord, dst_shape: IntTuple, src_shape: IntTuple | None = ...) -> Any: ...
 def crd2idx(crd: Coord, layout: OffsetMap | IntTuple, stride: IntTuple | None = ...) -> int | Any: ...
 def idx2crd(shape: IntTuple, idx: IntTuple, stride: IntTuple | None = ...) -> Any: ...
+def misalignment(tensor: Tensor, bytes: int = ...) -> int | Any: ...
 def product(x: IntTuple) -> int | Any: ...
 def shape(x: object, mode: int | tuple[int, ...] | None = ...) -> Any: ...
 def shape_div(a: IntTuple, b: IntTuple) -> Any: ...
@@ -533,6 +541,7 @@ __all__ = [
     "depth",
     "describe",
     "dice",
+    "divide",
     "domain_offset",
     "downcast",
     "draw",
@@ -560,6 +569,7 @@ __all__ = [
     "float8_e4m3fn",
     "float8_e5m2",
     "floor",
+    "fma",
     "fmod",
     "fragment",
     "funnel_shift_left",
@@ -577,6 +587,7 @@ __all__ = [
     "idx2crd",
     "inline_cuda",
     "inline_ptx",
+    "inside",
     "inspect",
     "inspections",
     "int16",
@@ -628,6 +639,7 @@ __all__ = [
     "min",
     "min_blocks",
     "minimum",
+    "misalignment",
     "mul_hi",
     "multiprocessors",
     "nanosleep",
@@ -651,6 +663,7 @@ __all__ = [
     "randn4x",
     "range",
     "rank",
+    "rcp",
     "recast",
     "red",
     "relu",
@@ -716,6 +729,7 @@ __all__ = [
     "warpgroup_reg_dealloc",
     "warpgroup_wait",
     "where",
+    "with_lead",
     "with_shape",
     "zipped_divide",
     "zipped_product",

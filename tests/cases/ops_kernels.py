@@ -167,7 +167,7 @@ def _own(function):
 
 NP = SimpleNamespace(
     min=np.minimum, max=np.maximum, abs=np.abs, isnan=np.isnan, isinf=np.isinf, round=np.rint, where=np.where,
-    rsqrt=lambda x: 1 / np.sqrt(x), erf=_erf, sigmoid=lambda x: 1 / (1 + np.exp(-x)),
+    rcp=lambda x: 1 / x, rsqrt=lambda x: 1 / np.sqrt(x), erf=_erf, sigmoid=lambda x: 1 / (1 + np.exp(-x)),
     ffs=lambda x: _LOWEST(x), brev=lambda x: _TURNED(x, x.dtype.itemsize * 8),
     cbrt=np.cbrt, atan2=np.arctan2, fmod=np.fmod, hypot=np.hypot, copysign=np.copysign, nextafter=np.nextafter,
     remainder=_own(math.remainder), erfc=_own(math.erfc), lgamma=_own(math.lgamma), tgamma=_own(math.gamma),
@@ -179,7 +179,7 @@ NP = SimpleNamespace(
 _SIGNS = {"add": operator.add, "sub": operator.sub, "mul": operator.mul, "div": operator.truediv,
           "floordiv": operator.floordiv, "mod": operator.mod, "and": operator.and_, "or": operator.or_,
           "xor": operator.xor, **{name: getattr(operator, name) for name in ops.COMPARISONS}}
-POSITIVE = ("log", "log2", "log10", "sqrt", "rsqrt", "lgamma", "tgamma")
+POSITIVE = ("log", "log2", "log10", "sqrt", "rsqrt", "rcp", "lgamma", "tgamma")
 WHOLE = ("floor", "ceil", "round", "trunc")
 
 
@@ -343,6 +343,8 @@ for _d in FLOATS:
     add(f"slow-math-{_d}", unary_kernel, _one(ops.SLOW_MATH, _d), _unary_expected, tolerance=_tol)
     add(f"pairs-{_d}", pairs_kernel, _pairs(_d), _pairs_expected, tolerance=_tol)
     add(f"special-{_d}", unary_kernel, _special_floats(_d), _unary_expected)
+for _d in (dt.float16, dt.bfloat16):
+    add(f"math-fast-{_d}", unary_kernel, _one(ops.NARROW_FAST, _d, True), _unary_expected, tolerance=TOLERANCE[_d.name])
 add("math-fast", unary_kernel, _one(ops.MATH, dt.float32, True), _unary_expected, tolerance=2e-5, gpu_tolerance=1e-3)
 
 

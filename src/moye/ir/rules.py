@@ -15,7 +15,7 @@ from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 from typing import Literal as OneOf
 
 from moye.atoms.bulk import PART, REDUCED
-from moye.dtypes import DType, Kind, Space, bool_, uint16, uint32, uint64
+from moye.dtypes import DType, Kind, Space, bfloat16, bool_, float16, float32, float64, uint16, uint32, uint64
 from moye.hardware import MOST_THREADS, WARP
 from moye.ir import ops
 from moye.ir.nodes import Literal, Operand, Ref, TileRef, Value
@@ -204,6 +204,14 @@ def _unary(op: ops.Unary) -> str | None:
     return None
 
 
+@verifies(ops.Fma)
+def _fma(op: ops.Fma) -> str | None:
+    dtypes = {op.result.dtype, op.a.dtype, op.b.dtype, op.c.dtype}
+    if len(dtypes) > 1:
+        return f"gives {op.result.dtype} from {op.a.dtype}, {op.b.dtype} and {op.c.dtype}"
+    return None if op.result.dtype in (float16, bfloat16, float32, float64) else f"of {op.result.dtype}"
+
+
 @verifies(ops.Inline)
 @verifies(ops.InlineEffect)
 def _inline(op: ops.Inline | ops.InlineEffect) -> str | None:
@@ -262,6 +270,19 @@ def _copy(op: ops.Copy) -> str | None:
         return f"{op.atom} without an end in global memory"
     if op.atom.asynchronous and (op.dst.buffer.space, op.src.buffer.space) != (Space.SHARED, Space.GLOBAL):
         return f"{op.atom} from {op.src.buffer.space.value} to {op.dst.buffer.space.value}"
+    if op.other is not None and (op.other.dtype != op.dst.dtype or not op.zero_fill or op.atom.asynchronous):
+        return f"fills with {op.other} of {op.other.dtype}"
+    return _group(op) if op.group > 1 else None
+
+
+def _group(op: ops.Copy) -> str | None:
+    """Elements that are one access where their predicates allow it."""
+    if op.width != 1 or not isinstance(op.pred, TileRef) or not op.extents or op.extents[0] != op.group:
+        return f"takes groups of {op.group} without a predicate of as many elements"
+    if op.group * op.dst.dtype.bits > 128:
+        return f"a group of {op.group} {op.dst.dtype} is wider than 16 bytes"
+    if any(ref.strides[0] != 1 and ref.buffer.space is not Space.REGISTER for ref in (op.dst, op.src)):
+        return "a group is not contiguous in memory"
     return None
 
 

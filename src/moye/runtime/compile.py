@@ -30,6 +30,7 @@ from moye.lang.rewrite import rewritten_source
 from moye.lang.subscripts import subscripted
 from moye.lang.trace import Capture, trace
 from moye.passes.advance import advance
+from moye.passes.contract import contract
 from moye.passes.convert import isolate
 from moye.passes.dce import eliminate
 from moye.passes.fuse import fuse
@@ -198,7 +199,7 @@ def specialise(function: types.FunctionType, call: Call, block: Dim3, cluster: D
         traced = trace(function, call.specs, block=block, cluster=cluster, index_bits=call.index_bits)
     except (TraceError, TypeError, KeyError) as error:
         raise subscripted(error) or error from None
-    func = settle(eliminate(isolate(advance(fuse(traced.func)))))
+    func = settle(eliminate(isolate(contract(advance(fuse(traced.func))))))
     verify(func)
     if "ir" in show:
         print(to_text(func), file=sys.stderr)

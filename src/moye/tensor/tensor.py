@@ -478,18 +478,20 @@ def assign(target: Tensor, value: object) -> None:
 
 
 def copy_plain(dst: Tensor, src: Tensor, pred: Tensor | Scalar | None = None, *, zero_fill: bool = False,
-               op: CopyOp = AUTO_COPY) -> None:
+               other: Scalar | None = None, op: CopyOp = AUTO_COPY) -> None:
     """Copy synchronously, element by element, as wide as layouts and alignment prove; convert if dtypes differ."""
     if dst.dtype.bits < 8 and dst.dtype == src.dtype:
         dst, src = recast_tensor(dst, uint32), recast_tensor(src, uint32)
+    filling = None if other is None else operand_of(other, src.dtype)
     if pred is None and dst.space is Space.REGISTER and src.space is Space.REGISTER and op is AUTO_COPY:
         assign(dst, src)
     elif dst.dtype == src.dtype:
-        copying.emit_copy(op, dst, src, pred, zero_fill=zero_fill)
+        copying.emit_copy(op, dst, src, pred, zero_fill=zero_fill, other=filling)
     elif src.space is Space.REGISTER:
-        copying.emit_copy(op, dst, src.to(dst.dtype), pred, zero_fill=zero_fill)
+        converted = None if other is None else operand_of(other, dst.dtype)
+        copying.emit_copy(op, dst, src.to(dst.dtype), pred, zero_fill=zero_fill, other=converted)
     else:
         staged = make_fragment_like(src.layout if isinstance(size(src.layout), int) else dst.layout, src.dtype)
         loads, stores = copying.hinted_ends(op, dst, src)
-        copying.emit_copy(loads, staged, src, pred, zero_fill=zero_fill)
+        copying.emit_copy(loads, staged, src, pred, zero_fill=zero_fill, other=filling)
         copy_plain(dst, staged, None if zero_fill else pred, op=stores)

@@ -86,7 +86,11 @@ _GRID_SYNC = (
     "    } while (((before ^ now) & 0x80000000u) == 0);",
     "}",
     "__syncthreads();")
-_APPROX = {"exp2": "ex2.approx.f32", "sqrt": "sqrt.approx.f32", "rsqrt": "rsqrt.approx.f32", "tanh": "tanh.approx.f32"}
+APPROXIMATIONS = {"exp2": "ex2.approx.ftz.f32", "log2": "lg2.approx.ftz.f32", "sqrt": "sqrt.approx.ftz.f32",
+                  "rsqrt": "rsqrt.approx.ftz.f32", "rcp": "rcp.approx.ftz.f32", "sin": "sin.approx.ftz.f32",
+                  "cos": "cos.approx.ftz.f32", "tanh": "tanh.approx.f32"}
+NARROW_APPROXIMATIONS = {("exp2", "f16"): "ex2.approx.f16", ("exp2", "bf16"): "ex2.approx.ftz.bf16",
+                         ("tanh", "f16"): "tanh.approx.f16", ("tanh", "bf16"): "tanh.approx.bf16"}
 
 
 class Intrinsics:
@@ -220,8 +224,17 @@ class Intrinsics:
 
     def approx(self, kind: str) -> str:
         """The hardware's approximation of a float function."""
-        return self.function(f"{kind}_approx", "float (float x)", "float y;",
-                             f'asm("{_APPROX[kind]} %0, %1;" : "=f"(y) : "f"(x));', "return y;")
+        body = f'asm("{APPROXIMATIONS[kind]} %0, %1;" : "=f"(y) : "f"(x));'
+        return self.function(f"{kind}_approx", "float (float x)", "float y;", body, "return y;", overload="float")
+
+    def approx_16(self, kind: str, dtype: DType) -> str:
+        """The same of a 16-bit float; bfloat16 has it from sm_90 on, and goes through float before."""
+        ctype = self.ctype(dtype)
+        own = f'asm("{NARROW_APPROXIMATIONS[kind, ctype]} %0, %1;" : "=h"(y.bits) : "h"(x.bits));'
+        if ctype == "bf16":
+            wide = f"y = {self.from_f32(dtype)}({self.approx(kind)}({self.to_f32(dtype)}(x)));"
+            own = f"\n#if __CUDA_ARCH__ >= 900\n    {own}\n#else\n    {wide}\n#endif"
+        return self.function(f"{kind}_approx", f"{ctype} ({ctype} x)", f"{ctype} y;", own, "return y;", overload=ctype)
 
     def swizzle(self, swizzle: Swizzle, dtype: DType) -> str:
         """The function from offset to swizzled offset."""
@@ -234,6 +247,13 @@ class Intrinsics:
     def globaltimer(self) -> str:
         return self.function("globaltimer", "long long ()", "long long t;",
                              'asm volatile("mov.u64 %0, %globaltimer;" : "=l"(t));', "return t;")
+
+    def fma_16(self, dtype: DType) -> str:
+        """a * b + c of 16-bit floats, rounded once."""
+        ctype = self.ctype(dtype)
+        body = f'asm("fma.rn.{ctype} %0, %1, %2, %3;" : "=h"(y.bits) : "h"(a.bits), "h"(b.bits), "h"(c.bits));'
+        return self.function("fma_16", f"{ctype} ({ctype} a, {ctype} b, {ctype} c)", f"{ctype} y;", body, "return y;",
+                             overload=ctype)
 
     # --- asynchronous copies and barriers ---
 

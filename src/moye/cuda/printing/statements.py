@@ -20,7 +20,9 @@ from moye.cuda.printing import (  # noqa: F401  (some only register their functi
     gemm,
     hopper,
     inline,
+    masked,
     matrix_copies,
+    pairs,
     tensor_copies,
     tiles,
     wgmma,
@@ -84,6 +86,13 @@ def _unary(kernel: Kernel, op: ops.Unary) -> None:
         kernel.values.define(op, negated(a, True))
     else:
         kernel.values.define(op, expressions.unary(op, a, kernel.helpers))
+
+
+@prints(ops.Fma)
+def _fma(kernel: Kernel, op: ops.Fma) -> None:
+    dtype = op.result.dtype
+    name = kernel.helpers.fma_16(dtype) if dtype.bits == 16 else "fmaf" if dtype.bits == 32 else "fma"
+    kernel.values.define(op, call(name, *(kernel.values.operand(x) for x in (op.a, op.b, op.c))))
 
 
 @prints(ops.Select)
@@ -219,13 +228,13 @@ def _alloc(kernel: Kernel, op: ops.Alloc) -> None:
 
 @prints(ops.Map)
 def _map(kernel: Kernel, op: ops.Map) -> None:
-    if not conversions.packed(kernel, op) and not conversions.paired(kernel, op):
+    if not conversions.packed(kernel, op) and not conversions.paired(kernel, op) and not pairs.map_(kernel, op):
         tiles.map_(kernel, op)
 
 
 @prints(ops.Copy)
 def _copy(kernel: Kernel, op: ops.Copy) -> None:
-    (matrix_copies if op.atom.matrices else tiles).copy(kernel, op)
+    (matrix_copies if op.atom.matrices else masked if op.group > 1 else tiles).copy(kernel, op)
 
 
 # --- threads together ------------------------------------------------------------------------------------------------

@@ -137,14 +137,21 @@ def _access(kernel: Kernel, op: ops.Copy, space: IndexSpace, width: int, guard: 
     elif width > 1:
         to, of = (vectors.End(ref, at, memory.word(ref, space.steps(kernel, i), 0, width) if ref.lane == 1 else None)
                   for i, (ref, at) in enumerate(((op.dst, dst), (op.src, src))))
-        vectors.move(kernel, to, of, width, zeros)
+        vectors.move(kernel, to, of, width, zeros, None if op.other is None else kernel.values.operand(op.other))
     else:
         value = memory.element(op.src, src)
         if zeros is not None:
-            value = Text(f"{zeros.at(SELECT + 1)} ? {value.text} : {literal(0, op.src.dtype, kernel.helpers).text}")
+            value = Text(f"{zeros.at(SELECT + 1)} ? {value.text} : {filling(kernel, op).at(SELECT)}", SELECT)
         kernel.writer.line(memory.set(op.dst, dst, value))
     if isinstance(op.pred, TileRef) and not op.zero_fill:
         kernel.writer.close()
+
+
+def filling(kernel: Kernel, op: ops.Copy) -> Text:
+    """What an element becomes where the predicate is false."""
+    if op.other is not None:
+        return kernel.values.operand(op.other)
+    return literal(0, op.src.dtype, kernel.helpers)
 
 
 def _cp_async(kernel: Kernel, op: ops.Copy, dst: Text, src: Text, zeros: Text | None) -> None:

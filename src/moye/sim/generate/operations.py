@@ -97,9 +97,10 @@ def emit_copy(w: Writer, op: ops.Copy) -> None:
         pred = ref_of(w, op.pred)
     elif op.pred is not None:
         pred = w.operand(op.pred)
+    other = "" if op.other is None else f", {w.operand(op.other)}"
     site = MatrixCopySite(op) if op.atom.matrices else CopySite(op)
     w.line(f"P[{w.site(site)}]({ref_of(w, op.dst)}, {ref_of(w, op.src)}, {dynamic(w, op.dst.strides)}, "
-           f"{dynamic(w, op.src.strides)}, {dynamic(w, op.extents, uniform=op)}, {pred}, {w.mask})")
+           f"{dynamic(w, op.src.strides)}, {dynamic(w, op.extents, uniform=op)}, {pred}, {w.mask}{other})")
 
 
 @emits(ops.Gemm)

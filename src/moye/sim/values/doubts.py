@@ -70,6 +70,8 @@ def users(found: Flows, op: ops.Op) -> tuple[int, ...]:
         return found.among([operand for inner in op.body.walk() for operand in inner.operands()] + [op.value])
     if not op.traits.isdisjoint(_NO_USE):
         return ()
+    if isinstance(op, ops.Copy) and op.dst.buffer.space is Space.REGISTER:
+        return found.among([operand for operand in op.operands() if operand is not op.other])
     if isinstance(op, ops.Shuffle):
         return found.among([op.lane])
     if isinstance(op, ops.Store) and op.ref.buffer.space is Space.REGISTER:
