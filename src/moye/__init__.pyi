@@ -75,7 +75,6 @@ from moye.lang.builtins import (
     barrier_sync as barrier_sync,
     block_dim as block_dim,
     block_idx as block_idx,
-    block_reduce as block_reduce,
     clock as clock,
     cp_async_commit as cp_async_commit,
     cp_async_wait as cp_async_wait,
@@ -98,8 +97,15 @@ from moye.lang.builtins import (
     vote_all as vote_all,
     vote_any as vote_any,
     warp_idx as warp_idx,
-    warp_reduce as warp_reduce,
     where as where,
+)
+from moye.lang.collectives import (
+    block_reduce as block_reduce,
+    block_scan as block_scan,
+    match_all as match_all,
+    match_any as match_any,
+    warp_reduce as warp_reduce,
+    warp_scan as warp_scan,
 )
 from moye.lang.debug import (
     inspect as inspect,
@@ -163,6 +169,9 @@ from moye.lang.math import (
 )
 from moye.lang.ranges import (
     dynamic_range as range,
+)
+from moye.lang.rows import (
+    row_reduce as row_reduce,
 )
 from moye.lang.trace import (
     jit as jit,
@@ -291,6 +300,10 @@ from moye.schedulers.stream_k import (
 from moye.sim.timeline.view import (
     Timeline as Timeline,
 )
+from moye.tensor.accumulators import (
+    accumulators_as_A as accumulators_as_A,
+    mn_view as mn_view,
+)
 from moye.tensor.algorithms import (
     copyto as copyto,
     fragment as fragment,
@@ -398,6 +411,7 @@ __all__ = [
     "UniversalFMA",
     "UnsupportedError",
     "abs",
+    "accumulators_as_A",
     "append",
     "arch_of",
     "assume",
@@ -418,6 +432,7 @@ __all__ = [
     "block_idx",
     "block_in_cluster_idx",
     "block_reduce",
+    "block_scan",
     "blocked_product",
     "bool",
     "ceil",
@@ -513,6 +528,8 @@ __all__ = [
     "make_tiled_mma",
     "make_tma_copy",
     "map_shared_rank",
+    "match_all",
+    "match_any",
     "max",
     "max_alignment",
     "max_common_layout",
@@ -527,6 +544,7 @@ __all__ = [
     "min",
     "min_blocks",
     "minimum",
+    "mn_view",
     "multiprocessors",
     "nanosleep",
     "nullspace",
@@ -544,6 +562,7 @@ __all__ = [
     "replace",
     "right_inverse",
     "round",
+    "row_reduce",
     "rsqrt",
     "select",
     "shape",
@@ -591,6 +610,7 @@ __all__ = [
     "vote_any",
     "warp_idx",
     "warp_reduce",
+    "warp_scan",
     "warpgroup_arrive",
     "warpgroup_commit_batch",
     "warpgroup_idx",
