@@ -67,7 +67,7 @@ def _value_modes(mma: TiledMMA) -> tuple[tuple[Layout, ...], tuple[Layout, ...]]
         inside = min(n, -(-rows // d)) if 0 < d < rows else 1           # the part of the leaf that stays in a column
         if inside > 1:
             along_m.append(make_layout(inside, position))
-        if n > inside:
+        if n > inside or d >= rows:
             along_n.append(make_layout(n // inside, position * inside))
         position *= n
     return tuple(along_m), tuple(along_n)

@@ -15,7 +15,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, NoReturn
+from typing import Any, NoReturn, overload
 
 from moye.atoms.universal import AUTO_COPY
 from moye.dtypes import DType, Space, as_dtype, int32, uint32, uint128
@@ -247,6 +247,10 @@ class Tensor(Elementwise, WrappedLayout):
         space = merged(common_space([self.layout]))
         emit_map(self, space, [], lambda: operand_of(value, self.dtype))
 
+    @overload
+    def reduce(self, kind: str, mode: None = None, init: Scalar | None = None) -> Scalar: ...
+    @overload
+    def reduce(self, kind: str, mode: int | tuple[int, ...], init: Scalar | None = None) -> Any: ...
     def reduce(self, kind: str, mode: int | tuple[int, ...] | None = None, init: Scalar | None = None) -> Any:
         """Fold elements of a register tensor: "add" (or "sum"), "mul" ("prod"), "min", "max", "and", "or", "xor".
 
@@ -284,7 +288,7 @@ class Tensor(Elementwise, WrappedLayout):
         return self._arg("min", mode)
 
     def _arg(self, kind: str, mode: int | tuple[int, ...] | None) -> Any:
-        values = self.reduce(kind, mode)
+        values: Any = self.reduce(kind, mode)
         wanted = iter([values] if isinstance(values, Expr) else [values[c] for c in _coordinates(values.layout)])
 
         def found(part: Tensor) -> Scalar:
