@@ -61,6 +61,12 @@ def test_warps_and_blocks(dtype):
             both(threads.scanned_block, grid, block, np.zeros_like(x), x, kind, inclusive)
 
 
+@pytest.mark.parametrize(("block", "n"), [(32, 20), (40, 64), (72, 67)])
+def test_lanes_that_are_not_there(block, n):
+    x = np.arange(block, 0, -1, dtype=np.int32)
+    both(threads.fold_of_some, 1, block, np.zeros((block, 2), np.int32), x, n)
+
+
 @pytest.mark.parametrize("kind", ["argmax", "argmin"])
 @pytest.mark.parametrize("dtype", [np.float32, np.float16, np.int32])
 def test_pairs(dtype, kind):

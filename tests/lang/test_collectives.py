@@ -123,18 +123,24 @@ def test_a_sum_of_a_warp_that_does_not_fit_is_told():
     assert "2147483648" in str(report) and mo.check(folded)[BLOCKS, THREADS](np.zeros_like(x), x, "max", 32).ok
 
 
-def test_lanes_that_have_exited_are_left_out():
-    @mo.kernel
-    def some(out, x, n):
-        i = mo.thread_idx().x
-        if i >= n:
-            return
-        out[i] = mo.warp_reduce(x[i], "min")
+@mo.kernel
+def fold_of_some(out, x, n):
+    i = mo.thread_idx().x
+    if i >= n:
+        return
+    out[i, 0] = mo.warp_reduce(x[i], "min")
+    out[i, 1] = mo.warp_reduce(x[i])
 
-    x = np.arange(32, 0, -1, dtype=np.int32)
-    out = np.zeros(32, np.int32)
-    assert mo.check(some)[1, 32](out, x, 20).ok
-    assert (out[:20] == 13).all() and (out[20:] == 0).all()
+
+@pytest.mark.parametrize(("block", "n"), [(32, 20), (40, 64), (72, 67)])
+def test_lanes_that_have_exited_or_never_were_are_left_out(block, n):
+    x, out = np.arange(block, 0, -1, dtype=np.int32), np.zeros((block, 2), np.int32)
+    assert mo.check(fold_of_some)[1, block](out, x, n).ok
+    there = min(block, n)
+    for first in range(0, there, 32):
+        last = min(first + 32, there)
+        assert (out[first:last] == (x[last - 1], x[first:last].sum())).all()
+    assert (out[there:] == 0).all()
 
 
 # --- scans -----------------------------------------------------------------------------------------------------------

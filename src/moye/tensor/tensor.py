@@ -292,9 +292,11 @@ class Tensor(Elementwise, WrappedLayout):
         wanted = iter([values] if isinstance(values, Expr) else [values[c] for c in _coordinates(values.layout)])
 
         def found(part: Tensor) -> Scalar:
-            index, space = Value(int32), merged(common_space([part.layout]))
+            space = merged(common_space([part.layout]))
+            points = _static(space, self)
+            index = Value(int32, lower=0, upper=math.prod(points) - 1)
             builder().emit(ops.Find(result=index, value=operand_of(next(wanted), self.dtype),
-                                    src=part.tile_ref(space.strides[0]), extents=_static(space, self)))
+                                    src=part.tile_ref(space.strides[0]), extents=points))
             return Expr(index)
 
         return values, self._by_mode(mode, found)
