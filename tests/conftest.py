@@ -45,10 +45,10 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> Genera
 def _clean_environment(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> None:
     """No setting of the user's, and a disk cache of this run.
 
-    The workers of a run on a GPU share it: they would compile the same programs again, which is most of the run.
+    The workers of a run share it: they would compile the same programs again, which on a GPU is most of the run.
     """
     for name in [name for name in os.environ if name.startswith("MOYE_")]:
         del os.environ[name]
-    shared = _asked_for_gpu(request.config) and "PYTEST_XDIST_WORKER" in os.environ
+    shared = "PYTEST_XDIST_WORKER" in os.environ
     folder = tmp_path_factory.getbasetemp().parent / "moye-cache" if shared else tmp_path_factory.mktemp("moye-cache")
     os.environ["MOYE_CACHE_DIR"] = str(folder)

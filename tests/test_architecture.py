@@ -27,7 +27,7 @@ ROOMS = ["errors", "env", "depth", "origin", "dtypes", "display", "hardware", "l
 # The same inside a room; a module that is not listed is bound only by the ban on cycles.
 INSIDE = {
     "layout": ["ints", "tuples", "layout", "algebra", "swizzle"],
-    "atoms": ["atom", "universal", "mma_sync", "sm70", "sm75", "sm80", "sm89", "sm90"],
+    "atoms": ["atom", "universal", "mma_sync", "sm90"],
     "ir": ["nodes", "ops", "verify", "builder"],
     "tensor": ["expr", "tensor", "tiled", "algorithms"],
     "lang": ["rewrite", "control", "builtins", "trace"],
@@ -43,6 +43,32 @@ STDLIB_ONLY = {"errors", "env", "origin", "dtypes", "display", "hardware", "layo
 BAD_NAMES = {"utils", "util", "helpers", "helper", "common", "misc", "core", "base"}
 EMPTY = {"sim", "cuda"}                                # folders of rooms, without a module of their own
 MAX_FILE, MAX_FUNCTION, MAX_MEDIAN, MAX_DOCSTRING = 700, 60, 15, 12
+SMALL = 120
+# Smaller modules that one other imports, or none, and what parts them from it.
+ALONE = {
+    "one of several that the importer chooses among": (
+        "pictures.html", "pictures.text", "pictures.tikz", "pictures.typst", "sim.timeline.table"),
+    "one pass each": ("passes.dce", "passes.wgmma_registers"),
+    "one lint or one class of defects each": (
+        "cuda.compiler.moved_waits", "runtime.check.needless_barriers", "sim.checks.unwritten_global",
+        "sim.costs.mixed_swizzles",
+        "sim.costs.wgmma_waits", "sim.machine.register_budgets"),
+    "one family of instructions each": (
+        "cuda.printing.atomics", "cuda.printing.bulk_copies", "cuda.printing.inline", "cuda.printing.matrix_copies",
+        "cuda.printing.pins", "cuda.printing.reductions", "sim.operations.inline", "tensor.matrix_copy"),
+    "of another room than its importer": (
+        "cuda.device.tensor_maps", "ir.text", "sim.costs.table", "sim.costs.tma_boxes", "sim.flow.choices",
+        "sim.flow.spins"),
+    "words for users, which no other code of the importer needs": (
+        "lang.foreign_errors", "runtime.check.report_html", "runtime.respecialised", "runtime.snapshots"),
+    "a process of its own, or loaded without what the importer loads": ("runtime.toolchain", "runtime.tuning.worker"),
+    "a type or a table of its own, and the importer is long": (
+        "sim.generate.guarded", "sim.machine.cluster_barrier", "tensor.operators",
+        "tensor.retile"),
+    "the home of public names": (
+        "kernels.gemm.dispatch", "kernels.gemm.tuned", "schedulers.quantisation", "tensor.smem_atoms",
+        "tensor.tile_atomics"),
+}
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -191,6 +217,36 @@ def size_violations(house: House) -> list[str]:
     return found
 
 
+def importers(house: House) -> dict[str, set[str]]:
+    """Who imports each module; the root package also imports those that its table of public names has as text."""
+    found: dict[str, set[str]] = {module: set() for module in house.trees}
+    for module in house.trees:
+        names = [name for name, _ in house.imports(module)]
+        if not module:
+            names += [node.value for node in ast.walk(house.trees[module])
+                      if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+        for name in names:
+            target = house.own(name)
+            if target is not None and target != module:
+                found[target].add(module)
+    return found
+
+
+def lonely(house: House) -> set[str]:
+    """Small modules of rooms that one other imports, or none; the face of a room is none of them."""
+    return {module for module, by in importers(house).items()
+            if len(by) < 2 and "." in module and module not in house.packages
+            and house.texts[module].count("\n") < SMALL}
+
+
+def small_modules(house: House) -> list[str]:
+    """Small ones go back to their one importer, unless a reason is given why not."""
+    kept = {module for modules in ALONE.values() for module in modules}
+    by = importers(house)
+    return [f"{module}: {house.texts[module].count(chr(10))} lines that {', '.join(by[module]) or 'nobody'} imports: "
+            "put it there, or say in ALONE what parts them" for module in sorted(lonely(house) - kept)]
+
+
 def name_violations(house: House) -> list[str]:
     return [f"{module}: a module called {part} says nothing" for module in house.trees
             for part in module.split(".")[-1:] if part.strip("_") in BAD_NAMES]
@@ -213,6 +269,19 @@ def ours() -> House:
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
 def test_house(rule):
     assert not (found := rule(ours())), "\n".join(found)
+
+
+def test_small_modules_stand_alone_for_a_reason():
+    assert not (found := small_modules(ours())), "\n".join(found)
+    stale = {module for modules in ALONE.values() for module in modules} - lonely(ours())
+    assert not stale, f"{sorted(stale)}: no longer small with one importer; take them out of ALONE"
+
+
+def test_the_verbs_of_tensors_share_one_protocol():
+    found = {f"{module}.{node.name}" for module, tree in ours().trees.items() if room_of(ours(), module) == "tensor"
+             for node in ast.walk(tree) if isinstance(node, ast.ClassDef)
+             and any(isinstance(kind, ast.Name) and kind.id == "Protocol" for kind in node.bases)}
+    assert found == {"tensor.view.View"}, "what a verb needs of a tensor belongs into tensor/view.py"
 
 
 def test_median_function_is_short():
@@ -278,6 +347,9 @@ BROKEN = {
     "no docstring": ({"errors.py": "x = 1\n"}, size_violations, "errors: no module docstring"),
     "long docstring": ({"errors.py": '"""' + "line\n" * 12 + 'end"""\n'}, size_violations, "docstring of 13 lines"),
     "bad name": ({"ir/utils.py": ""}, name_violations, "ir.utils: a module called utils"),
+    "small and with one importer": ({"sim/costs/turns.py": "x = 1\n", "sim/costs/stops.py": "from .turns import x\n"},
+                                    small_modules, "sim.costs.turns: 1 lines that sim.costs.stops imports: put it"),
+    "small and imported by nobody": ({"lang/waits.py": "x = 1\n"}, small_modules, "lang.waits: 1 lines that nobody"),
     "mute assert": ({"errors.py": "assert True\n"}, mute_asserts, "errors:1: assert without text"),
 }
 
@@ -297,6 +369,13 @@ def _build(root: Path, files: dict[str, str]) -> House:
 def test_each_rule_catches_its_violation(case, tmp_path):
     files, rule, expected = BROKEN[case]
     assert expected in "\n".join(rule(_build(tmp_path, files)))
+
+
+def test_small_modules_with_two_importers_or_a_public_name_may_stay(tmp_path):
+    face = "NAMES = {'x': ('moye.ir.ops', 'x'), 'y': ('moye.ir.ops', 'y')}\n"
+    two = "from moye.ir.ops import x\n"
+    house = _build(tmp_path, {"__init__.py": face, "ir/ops.py": "", "ir/fold.py": two + "#\n" * SMALL})
+    assert importers(house)["ir.ops"] == {"", "ir.fold"} and small_modules(house) == []
 
 
 def test_a_tidy_house_passes_every_rule(tmp_path):

@@ -28,23 +28,30 @@ _ALGEBRA = (
 _TRACED = (
     "assume", "atomic_add", "atomic_and", "atomic_cas", "atomic_exch", "atomic_max", "atomic_min", "atomic_or",
     "atomic_xor", "ballot", "barrier_arrive", "barrier_sync", "block_dim", "block_idx", "ceil_div",
-    "clock", "cp_async_commit", "cp_async_wait", "fence", "globaltimer", "grid_dim", "lane_idx", "load", "min_blocks",
-    "nanosleep", "shuffle_down", "shuffle_idx", "shuffle_up", "shuffle_xor", "static_range", "store", "sync_threads",
-    "sync_warp", "thread_idx", "vote_all", "vote_any", "warp_idx", "where",
+    "clock", "cp_async_commit", "cp_async_wait", "fence", "globaltimer", "grid_dim", "grid_sync", "lane_idx", "load",
+    "min_blocks", "nanosleep", "shuffle_down", "shuffle_idx", "shuffle_up", "shuffle_xor", "static_range", "store",
+    "sync_threads", "sync_warp", "thread_idx", "vote_all", "vote_any", "warp_idx", "where",
 )
-_COLLECTIVES = ("block_reduce", "block_scan", "match_all", "match_any", "warp_reduce", "warp_scan")
+_COLLECTIVES = ("block_reduce", "block_scan", "match_all", "match_any", "row_reduce", "warp_reduce",
+                "warp_scan")
 _HOPPER = (
     "block_in_cluster_idx", "cluster_arrive", "cluster_dim", "cluster_idx", "cluster_rank", "cluster_sync",
     "cluster_wait", "elect", "fence_mbarrier_init", "fence_proxy_async", "griddepcontrol_launch_dependents",
     "griddepcontrol_wait", "map_shared_rank", "mbarrier_arrive", "mbarrier_arrive_expect_tx", "mbarrier_array",
-    "mbarrier_expect_tx", "mbarrier_init", "mbarrier_wait", "tma_store_arrive", "tma_store_wait", "warpgroup_idx",
-    "warpgroup_reg_alloc", "warpgroup_reg_dealloc",
+    "mbarrier_expect_tx", "mbarrier_init", "mbarrier_wait", "pin", "tma_store_arrive", "tma_store_wait",
+    "warpgroup_arrive", "warpgroup_commit_batch", "warpgroup_idx", "warpgroup_reg_alloc", "warpgroup_reg_dealloc",
+    "warpgroup_wait",
 )
-_WARPGROUP = ("warpgroup_arrive", "warpgroup_commit_batch", "warpgroup_wait")
-_MATH = ("ceil", "clz", "cos", "erf", "exp", "exp2", "floor", "gelu", "isinf", "isnan", "log", "log10", "log2",
-         "maximum", "minimum", "popcount", "relu", "rsqrt", "sigmoid", "silu", "sin", "sqrt", "tan", "tanh", "trunc")
-_DTYPES = ("bfloat16", "float16", "float32", "float64", "float8_e4m3fn", "float8_e5m2", "int16", "int32", "int64",
-           "int4", "int8", "tfloat32", "uint1", "uint128", "uint16", "uint32", "uint4", "uint64", "uint8")
+_MATH = ("acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "brev", "cbrt", "ceil", "clz", "copysign", "cos",
+         "cosh", "erf", "erfc", "erfinv", "exp", "exp2", "expm1", "ffs", "floor", "fmod", "gelu", "hypot", "isinf",
+         "isnan", "ldexp", "lgamma", "log", "log10", "log1p", "log2", "maximum", "minimum", "mul_hi", "nextafter",
+         "popcount", "relu", "remainder", "rsqrt", "sigmoid", "silu", "sin", "sincos", "sinh", "sqrt", "tan", "tanh",
+         "tgamma", "trunc")
+_DTYPES = ("bfloat16", "float16", "float32", "float4_e2m1fn", "float64", "float8_e4m3fn", "float8_e5m2", "int16",
+           "int32", "int4", "int64", "int8", "tfloat32", "uint1", "uint128", "uint16", "uint32", "uint4", "uint64",
+           "uint8")
+_BITS = ("funnel_shift_left", "funnel_shift_right", "lop3", "prmt")
+_RANDOM = ("philox", "rand", "rand4x", "randint", "randn", "randn4x")
 _ERRORS = ("AlignmentError", "ArgumentError", "CompileError", "DTypeError", "DriverError", "FactError", "LaunchError",
            "LayoutError", "MoyeError", "PerformanceWarning", "PreconditionError", "SimulationError", "TensorError",
            "TraceError", "UnsupportedError")
@@ -54,15 +61,18 @@ _HOME: dict[str, tuple[str, str]] = {
     **{name: ("moye.lang.builtins", name) for name in _TRACED},
     **{name: ("moye.lang.collectives", name) for name in _COLLECTIVES},
     **{name: ("moye.lang.hopper", name) for name in _HOPPER},
-    "row_reduce": ("moye.lang.rows", "row_reduce"), "mn_view": ("moye.tensor.accumulators", "mn_view"),
+    "mn_view": ("moye.tensor.accumulators", "mn_view"),
     "accumulators_as_A": ("moye.tensor.accumulators", "accumulators_as_A"),
     **{name: ("moye.lang.math", name) for name in _MATH},
+    **{name: ("moye.lang.bits", name) for name in _BITS},
+    **{name: ("moye.lang.random", name) for name in _RANDOM},
     **{name: ("moye.dtypes", name) for name in _DTYPES},
     **{name: ("moye.errors", name) for name in _ERRORS},
     "abs": ("moye.lang.math", "abs_"), "max": ("moye.lang.math", "maximum"), "min": ("moye.lang.math", "minimum"),
-    "round": ("moye.lang.math", "round_"), "bool": ("moye.dtypes", "bool_"),
+    "round": ("moye.lang.math", "round_"), "pow": ("moye.lang.math", "pow_"), "bool": ("moye.dtypes", "bool_"),
     "range": ("moye.lang.ranges", "dynamic_range"),
-    **{name: ("moye.lang.warpgroup_waits", name) for name in _WARPGROUP},
+    "unpack": ("moye.lang.unpack", "unpack"),
+    "inline_ptx": ("moye.lang.inline", "inline_ptx"), "inline_cuda": ("moye.lang.inline", "inline_cuda"),
     "inspect": ("moye.lang.debug", "inspect"), "jit": ("moye.lang.trace", "jit"),
     "Constexpr": ("moye.lang.signature", "Constexpr"), "Static": ("moye.lang.signature", "Static"),
     "Tensor": ("moye.tensor.tensor", "Tensor"), "shared_array": ("moye.tensor.tensor", "shared_array"),
@@ -86,12 +96,14 @@ _HOME: dict[str, tuple[str, str]] = {
     "GroupedTileScheduler": ("moye.schedulers.grouped", "GroupedTileScheduler"),
     "smem_layout_atom": ("moye.tensor.smem_atoms", "smem_layout_atom"),
     "LdMatrix": ("moye.atoms.matrix", "LdMatrix"), "StMatrix": ("moye.atoms.matrix", "StMatrix"),
-    "UniversalCopy": ("moye.atoms.universal", "UniversalCopy"), "CpAsync": ("moye.atoms.universal", "CpAsync"),
+    "UniversalCopy": ("moye.atoms.universal", "UniversalCopy"), "AutoCopy": ("moye.atoms.universal", "AutoCopy"),
+    "CpAsync": ("moye.atoms.universal", "CpAsync"),
     "UniversalFMA": ("moye.atoms.universal", "UniversalFMA"),
     "TmaLoad": ("moye.atoms.tma", "TmaLoad"), "TmaStore": ("moye.atoms.tma", "TmaStore"),
-    "TmaReduceAdd": ("moye.atoms.tma", "TmaReduceAdd"),
+    "TmaReduceAdd": ("moye.atoms.tma", "TmaReduceAdd"), "TmaReduce": ("moye.atoms.tma", "TmaReduce"),
     "BulkCopy": ("moye.atoms.bulk", "BulkCopy"), "BulkReduceAdd": ("moye.atoms.bulk", "BulkReduceAdd"),
-    "prefetch": ("moye.tensor.bulk_copy", "prefetch"),
+    "BulkReduce": ("moye.atoms.bulk", "BulkReduce"),
+    "red": ("moye.tensor.tile_atomics", "red"), "prefetch": ("moye.tensor.bulk_copy", "prefetch"),
     "prefetch_tensormap": ("moye.tensor.tma_copy", "prefetch_tensormap"),
     "draw": ("moye.pictures", "draw"), "Picture": ("moye.pictures", "Picture"),
     "autotune": ("moye.runtime.tuning.tune", "autotune"), "Config": ("moye.runtime.tuning.tune", "Config"),
@@ -107,7 +119,7 @@ _HOME: dict[str, tuple[str, str]] = {
     "arch_of": ("moye.runtime.compile", "arch_of"),
     "multiprocessors": ("moye.runtime.compile", "multiprocessors"),
 }
-_MODULES = ("env", "errors", "kernels", "layout", "mma", "schedulers", "testing")
+_MODULES = ("env", "errors", "hardware", "kernels", "layout", "mma", "schedulers", "testing")
 
 __all__ = ["__version__", *sorted(_HOME), *_MODULES]
 

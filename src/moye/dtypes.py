@@ -117,8 +117,9 @@ ALL: tuple[DType, ...] = (
 int4 = DType("int4", 4, Kind.INT, "signed char", "int8")
 uint4 = DType("uint4", 4, Kind.UINT, "unsigned char", "uint8")
 uint1 = DType("uint1", 1, Kind.UINT, "unsigned char", "uint8")
-SUB_BYTE: tuple[DType, ...] = (int4, uint4, uint1)
-"""Operands of tensor cores: views of 32-bit words."""
+float4_e2m1fn = DType("float4_e2m1fn", 4, Kind.FLOAT, "unsigned char", "float4_e2m1fn")
+SUB_BYTE: tuple[DType, ...] = (int4, uint4, uint1, float4_e2m1fn)
+"""What 32-bit words hold several of: operands of tensor cores, and what ``mo.unpack`` takes."""
 
 BY_NAME: dict[str, DType] = {dtype.name: dtype for dtype in (*ALL, *SUB_BYTE)}
 

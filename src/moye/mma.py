@@ -16,23 +16,18 @@ from __future__ import annotations
 
 import difflib
 import re
-from types import ModuleType
 from typing import Any
 
-from moye.atoms import sm70, sm75, sm80, sm89, sm90
+from moye.atoms import mma_sync, sm90
 from moye.atoms.atom import MmaOp
-from moye.atoms.mma_sync import DTYPES
 from moye.dtypes import DType, float32, require_dtype
 from moye.errors import DTypeError
 
 _WARPGROUP = frozenset(sm90.NAMES)
 
 
-def _records(*modules: ModuleType) -> dict[str, MmaOp]:
-    return {name: record for module in modules for name, record in vars(module).items() if isinstance(record, MmaOp)}
-
-
-ALL: dict[str, MmaOp] = _records(sm70, sm75, sm80, sm89)
+ALL: dict[str, MmaOp] = {name: record for module in (mma_sync, sm90) for name, record in vars(module).items()
+                         if isinstance(record, MmaOp)}
 """Name -> record of the operations of threads, quad-pairs and warps, oldest architecture first."""
 
 __all__ = ["ALL", "find", "wgmma"]
@@ -70,7 +65,7 @@ def wgmma(a: DType, b: DType, c: DType, n: int, *, a_major: str = "k", b_major: 
     for dtype in (a, b, c):
         require_dtype("mma.wgmma", dtype)
     asked = f"mma.wgmma({a}, {b}, {c}, {n!r})"
-    families = {tuple(DTYPES[word] for word in (x.a, x.b, x.d)): x for x in sm90.FAMILIES}
+    families = {tuple(mma_sync.DTYPES[word] for word in (x.a, x.b, x.d)): x for x in sm90.FAMILIES}
     family = families.get((a, b, c))
     if family is None:
         listed = "; ".join(", ".join(map(str, triple)) for triple in families)

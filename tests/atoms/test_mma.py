@@ -19,6 +19,9 @@ QUAD = [op for op in ALL if op.threads == 8]
 # (M, K, bits of an element) -> (row, column) of value i of A; g = lane / 4, t = lane % 4
 A_FRAGMENTS = {
     (8, 4, 64): lambda g, t, i: (g, t),
+    (16, 4, 64): lambda g, t, i: (g + 8 * (i % 2), t),
+    (16, 8, 64): lambda g, t, i: (g + 8 * (i % 2), t + 4 * (i // 2)),
+    (16, 16, 64): lambda g, t, i: (g + 8 * (i % 2), t + 4 * (i // 2)),
     (16, 4, 32): lambda g, t, i: (g if i == 0 else g + 8, t),
     (16, 8, 32): lambda g, t, i: (g if i in (0, 2) else g + 8, t if i < 2 else t + 4),
     (16, 8, 16): lambda g, t, i: (g if i < 2 else g + 8, t * 2 + (i & 1)),
@@ -36,7 +39,8 @@ A_FRAGMENTS = {
 }
 # (K, bits of an element) -> row (k) of value i of B; the column (n) is g
 B_FRAGMENTS = {
-    (4, 64): lambda t, i: t, (4, 32): lambda t, i: t, (8, 32): lambda t, i: t if i == 0 else t + 4,
+    (4, 64): lambda t, i: t, (8, 64): lambda t, i: t + 4 * i, (16, 64): lambda t, i: t + 4 * i,
+    (4, 32): lambda t, i: t, (8, 32): lambda t, i: t if i == 0 else t + 4,
     (8, 16): lambda t, i: t * 2 + i, (16, 16): lambda t, i: t * 2 + (i & 1) + (8 if i >= 2 else 0),
     (16, 8): lambda t, i: t * 4 + i, (32, 8): lambda t, i: t * 4 + (i & 3) + (16 if i >= 4 else 0),
     (32, 4): lambda t, i: t * 8 + i, (64, 4): lambda t, i: t * 8 + (i & 7) + (32 if i >= 8 else 0),
@@ -102,7 +106,7 @@ def test_quad_pairs_are_the_ptx_isas(op):
 
 
 def test_names_say_what_the_records_are():
-    assert len(ALL) == 84
+    assert len(ALL) == 87
     for name, op in mo.mma.ALL.items():
         assert op.name == name
         assert getattr(mo.mma, name) is op
@@ -307,8 +311,9 @@ def test_find():
         mo.mma.find(mo.int8, mo.int8, mo.float32)
     with pytest.raises(mo.DTypeError, match=r"on sm_75; there are SM80_16x8x4_F32TF32TF32F32_TN \(16, 8, 4\) from"):
         mo.mma.find(mo.tfloat32, mo.tfloat32, mo.float32, arch=75)
-    with pytest.raises(mo.DTypeError, match=r"of shape \(16, 8, 4\); there are .*\(8, 8, 4\) from sm_80 on"):
-        mo.mma.find(mo.float64, mo.float64, mo.float64, shape=(16, 8, 4))
+    with pytest.raises(mo.DTypeError, match=r"of shape \(16, 8, 4\) on sm_80; there are "
+                                            r".*\(8, 8, 4\) from sm_80 on, .*\(16, 8, 4\) from sm_90 on"):
+        mo.mma.find(mo.float64, mo.float64, mo.float64, shape=(16, 8, 4), arch="sm_80")
     with pytest.raises(AttributeError, match="no MMA operation 'SM80_1x1x1'"):
         _ = mo.mma.SM80_1x1x1
 

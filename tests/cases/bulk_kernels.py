@@ -187,3 +187,13 @@ def prefetch_kernel(out, tma, x, run: mo.Constexpr, hint: mo.Constexpr):
     load_tile(tma, smem)
     for i in range(tid, run, BLOCK):
         out[i, bx] = smem[i] + gX[i]
+
+
+@mo.kernel
+def reduce_kernel(out, x, run: mo.Constexpr, by: mo.Constexpr):
+    """Each block combines its run of x with that of out."""
+    smem, tid, bx = mo.shared_array(x.dtype, run), mo.thread_idx().x, mo.block_idx().x
+    gX, gO = mo.tile(x, (run,), (bx,)), mo.tile(out, (run,), (bx,))
+    for i in range(tid, run, BLOCK):
+        smem[i] = gX[i]
+    store_run(mo.BulkReduce(by), gO, smem)

@@ -15,6 +15,7 @@ import operator
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from statistics import NormalDist
 from types import SimpleNamespace
 from typing import Any, get_args
 from unittest import mock
@@ -150,16 +151,35 @@ def values(rng, n, dtype):
 _erf = np.vectorize(math.erf, otypes=[np.float64])
 _BITS = np.vectorize(lambda x, bits: (int(x) & ((1 << bits) - 1)).bit_count(), otypes=[np.int32])
 _LENGTH = np.vectorize(lambda x, bits: bits - (int(x) & ((1 << bits) - 1)).bit_length(), otypes=[np.int32])
+_LOWEST = np.vectorize(lambda x: (int(x) & -int(x)).bit_length(), otypes=[np.int32])
+_TURNED = np.vectorize(lambda x, bits: int(f"{int(x) & ((1 << bits) - 1):0{bits}b}"[::-1], 2), otypes=[np.uint64])
+
+
+def _own(function):
+    """A function of Python's for arrays, NaN where it is not defined."""
+    def one(*numbers):
+        try:
+            return function(*numbers)
+        except (ArithmeticError, ValueError):
+            return math.nan
+    return np.vectorize(one, otypes=[np.float64])
+
+
 NP = SimpleNamespace(
     min=np.minimum, max=np.maximum, abs=np.abs, isnan=np.isnan, isinf=np.isinf, round=np.rint, where=np.where,
     rsqrt=lambda x: 1 / np.sqrt(x), erf=_erf, sigmoid=lambda x: 1 / (1 + np.exp(-x)),
+    ffs=lambda x: _LOWEST(x), brev=lambda x: _TURNED(x, x.dtype.itemsize * 8),
+    cbrt=np.cbrt, atan2=np.arctan2, fmod=np.fmod, hypot=np.hypot, copysign=np.copysign, nextafter=np.nextafter,
+    remainder=_own(math.remainder), erfc=_own(math.erfc), lgamma=_own(math.lgamma), tgamma=_own(math.gamma),
+    erfinv=_own(lambda x: NormalDist().inv_cdf((x + 1) / 2) / math.sqrt(2)),
+    **{f"a{name}{h}": getattr(np, f"arc{name}{h}") for name in ("sin", "cos", "tan") for h in ("", "h")},
     popcount=lambda x: _BITS(x, x.dtype.itemsize * 8), clz=lambda x: _LENGTH(x, x.dtype.itemsize * 8),
     **{name: getattr(np, name) for name in ("exp", "exp2", "log", "log2", "log10", "sqrt", "sin", "cos", "tan", "tanh",
-                                            "floor", "ceil", "trunc")})
+                                            "floor", "ceil", "trunc", "sinh", "cosh", "log1p", "expm1")})
 _SIGNS = {"add": operator.add, "sub": operator.sub, "mul": operator.mul, "div": operator.truediv,
           "floordiv": operator.floordiv, "mod": operator.mod, "and": operator.and_, "or": operator.or_,
           "xor": operator.xor, **{name: getattr(operator, name) for name in ops.COMPARISONS}}
-POSITIVE = ("log", "log2", "log10", "sqrt", "rsqrt")
+POSITIVE = ("log", "log2", "log10", "sqrt", "rsqrt", "lgamma", "tgamma")
 WHOLE = ("floor", "ceil", "round", "trunc")
 
 
@@ -180,6 +200,7 @@ def unary(m, kind, x, **options):
         return -x if kind == "neg" else ~x if kind == "invert" else ~(x > 0)
     if kind in POSITIVE:
         x = m.abs(x) + 0.125
+    x = x * 0.75 if kind == "erfinv" else x
     return getattr(m, kind)(x * 4 if kind in WHOLE else x, **options)
 
 
@@ -234,9 +255,9 @@ def _unary_expected(args):
     return {0: wanted}
 
 
-_INTEGER_KINDS = tuple(k for k in ops.BINARY if k not in ("div", "pow"))
+_INTEGER_KINDS = tuple(k for k in ops.BINARY if k not in ("div", "pow", "mul_hi", *ops.MATH_PAIRS))
 _EXACT_FLOAT = ("add", "sub", "mul", "div", "min", "max", *ops.COMPARISONS, *ops.LOGICAL)
-_INTEGER_UNARY = ("neg", "not", "invert", "popcount", "clz", "abs")
+_INTEGER_UNARY = ("neg", "not", "invert", "popcount", "clz", "abs", "ffs", "brev")
 
 
 def _two(kinds, dtype):
@@ -263,9 +284,51 @@ def _special_floats(dtype):
     return make
 
 
+@mo.kernel
+def pairs_kernel(out, a, b, exponents, kinds: mo.Constexpr):
+    i = mo.block_idx().x * THREADS + mo.thread_idx().x
+    if i < mo.size(a, 0):
+        for j in mo.static_range(len(kinds)):
+            out[i, j] = mo.ldexp(a[i], exponents[i]) if kinds[j] == "ldexp" else getattr(mo, kinds[j])(a[i], b[i])
+
+
+@mo.kernel
+def mul_hi_kernel(out, a, b):
+    i = mo.block_idx().x * THREADS + mo.thread_idx().x
+    if i < mo.size(a, 0):
+        out[i, 0] = mo.mul_hi(a[i], b[i])
+        out[i, 1] = mo.mul_hi(a[0], b[0])
+
+
+def _pairs(dtype):
+    kinds = tuple(kind for kind in ops.MATH_PAIRS if kind != "nextafter" or dtype.bits >= 32)
+
+    def make(rng, n):
+        return [poison((n, len(kinds)), dtype), normal(rng, n, dtype), normal(rng, n, dtype),
+                rng.integers(-6, 7, n).astype(np.int32), kinds]
+    return make
+
+
+def _pairs_expected(args):
+    out, a, b, exponents, kinds = args
+    wide = [x.astype(np.float32) if x.dtype.itemsize < 4 else x for x in (a, b)]
+    return {0: np.stack([np.ldexp(wide[0], exponents) if kind == "ldexp" else getattr(NP, kind)(*wide)
+                         for kind in kinds], 1).astype(out.dtype)}
+
+
+def _mul_hi_expected(args):
+    out, a, b = args
+    bits = out.dtype.itemsize * 8
+    high = [int(x) * int(y) >> bits for x, y in zip(a, b, strict=True)]
+    return {0: np.stack([np.array(high, out.dtype), np.full(len(high), high[0], out.dtype)], 1)}
+
+
+for _d in (dt.int32, dt.uint32, dt.int64, dt.uint64):
+    add(f"mul-hi-{_d}", mul_hi_kernel, lambda rng, n, d=_d: [poison((n, 2), d), *(
+        integers(rng, n, d, 1 << 63) for _ in range(2))], _mul_hi_expected)
 for _d in INTEGERS:
     add(f"binary-{_d}", binary_kernel, _two(_INTEGER_KINDS, _d), _binary_expected)
-    add(f"unary-{_d}", unary_kernel, lambda rng, n, d=_d: [poison((n, 6), d), integers(rng, n, d), _INTEGER_UNARY,
+    add(f"unary-{_d}", unary_kernel, lambda rng, n, d=_d: [poison((n, 8), d), integers(rng, n, d), _INTEGER_UNARY,
                                                            False], _unary_expected)
 for _d in (dt.int8, dt.int32, dt.uint32, dt.int64):
     add(f"uniform-{_d}", uniform_kernel, lambda rng, n, d=_d: [poison((n, len(_INTEGER_KINDS)), d),
@@ -277,6 +340,8 @@ for _d in FLOATS:
                                                                _EXACT_FLOAT, d], _binary_expected)
     add(f"rounded-{_d}", binary_kernel, _two(("floordiv", "mod", "pow"), _d), _binary_expected, tolerance=10 * _tol)
     add(f"math-{_d}", unary_kernel, _one(ops.MATH, _d), _unary_expected, tolerance=_tol)
+    add(f"slow-math-{_d}", unary_kernel, _one(ops.SLOW_MATH, _d), _unary_expected, tolerance=_tol)
+    add(f"pairs-{_d}", pairs_kernel, _pairs(_d), _pairs_expected, tolerance=_tol)
     add(f"special-{_d}", unary_kernel, _special_floats(_d), _unary_expected)
 add("math-fast", unary_kernel, _one(ops.MATH, dt.float32, True), _unary_expected, tolerance=2e-5, gpu_tolerance=1e-3)
 
@@ -435,6 +500,39 @@ def patient_kernel(data, flag, out):
         out[tid] = data[tid]
 
 
+@mo.kernel
+def grid_kernel(out, x):
+    """Each block reads what the next one has written, in every step."""
+    i, n = mo.block_idx().x * THREADS + mo.thread_idx().x, mo.size(x, 0)
+    for step in range(3):
+        mo.grid_sync()
+        out[i] = x[(i + THREADS) % n] + step
+        mo.grid_sync()
+        x[i] = out[i]
+
+
+PINNED = ("float32", "float16", "bfloat16", "float64", "int8", "uint16", "int32", "int64", "bool")
+
+
+@mo.kernel
+def pin_kernel(out, x):
+    """Registers of every kind, in arrays and in scalars, keep their values."""
+    tid = mo.thread_idx().x
+    mo.pin()
+    for name in PINNED:
+        dtype = getattr(mo, name)
+        one, many = mo.fragment((1,), dtype), mo.fragment((6,), dtype)
+        one[0] = (x[tid] % 2).to(dtype)
+        for j in mo.static_range(6):
+            many[j] = ((x[tid] + j) % 2).to(dtype)
+        mo.pin(one, many)
+        out[tid] += one[0].to(mo.int32)
+        many[...] = mo.where(many == many[0], many, one[0])
+        mo.pin(many)
+        for j in mo.static_range(6):
+            out[tid] += many[j].to(mo.int32)
+
+
 def atomic(step, cells, at, value):
     """One step of ``STEPS`` on ``cells[at]``."""
     kind, order, scope = step
@@ -480,9 +578,21 @@ def contended_kernel(totals, x):
         mo.atomic_add(totals, tid, bins[tid])
 
 
+@mo.kernel
+def red_kernel(out, apart, x, kind: mo.Constexpr):
+    """Both blocks change the same elements, eight a thread, as wide as may be; then single ones far apart."""
+    tid = mo.thread_idx().x
+    mine = mo.fragment((8,), x.dtype)
+    mo.copyto(mine, mo.tile(x, (8,), (mo.block_idx().x * THREADS + tid,)))
+    mo.red(mo.tile(out, (8,), (tid,)), mine, kind)
+    two = mo.fragment((2,), x.dtype)
+    mo.copyto(two, mo.tile(mine, (2,), (0,)))
+    mo.red(apart[:, tid], two, kind, order="release", scope="sys")
+
+
 ATOMICS = ("add", "cas", "exch", "cas", "min", "max", "or", "and", "xor")
 STEPS = tuple((kind, ORDERS[(j + k) % 5], SCOPES[(2 * j + k) % 5]) for k in range(5) for j, kind in enumerate(ATOMICS))
-_NEW = {"add": np.add, "min": np.minimum, "max": np.maximum, "and": np.bitwise_and, "or": np.bitwise_or,
+_NEW = {"add": np.add, "min": np.fmin, "max": np.fmax, "and": np.bitwise_and, "or": np.bitwise_or,
         "xor": np.bitwise_xor, "exch": lambda old, x: x, "cas": lambda old, x: np.where(old == x, x + 1, old)}
 
 
@@ -495,6 +605,18 @@ def _atomics(args):
         cells = _NEW[kind](cells, value).astype(x.dtype)
     wanted[:, -1] = cells
     return {0: wanted, 1: cells}
+
+
+def _small(rng, n, dtype):
+    """Whole numbers whose sums every dtype holds, so that their order does not matter."""
+    return rng.integers(0, 16, n).astype(numpy_of(dtype))
+
+
+def _red(args):
+    out, apart, x, kind = args
+    parts, fold = x.reshape(2, -1), _NEW[kind]
+    firsts = parts.reshape(2, -1, 8)[:, :, :2]
+    return {0: fold(fold(out, parts[0]), parts[1]), 1: fold(fold(apart, firsts[0].T), firsts[1].T)}
 
 
 def _contended(args):
@@ -512,13 +634,22 @@ add("message", message_kernel, lambda rng, n: [poison(THREADS, dt.int32), np.zer
                                                poison(THREADS, dt.int32), ORDERS],
     lambda args: {0: 3 * np.arange(THREADS) - 5, 1: np.ones(1), 2: 3 * np.arange(THREADS) - 5}, sizes=(FULL,),
     grid=lambda n: 2)
+add("grid_sync", grid_kernel, lambda rng, n: [poison(4 * THREADS, dt.int32), values(rng, 4 * THREADS, dt.int32)],
+    lambda args: dict.fromkeys((0, 1), np.roll(args[1], -3 * THREADS) + 3), sizes=(FULL,), grid=lambda n: 4)
+add("pin", pin_kernel, lambda rng, n: [np.zeros(THREADS, np.int32), np.arange(THREADS, dtype=np.int32)],
+    lambda args: {0: 7 * len(PINNED) * (args[1] % 2)}, sizes=(FULL,), grid=lambda n: 1)
 add("patient", patient_kernel, lambda rng, n: [poison(THREADS, dt.int32), np.zeros(1, np.int32),
                                                poison(THREADS, dt.int32)],
     lambda args: {0: 7 * np.arange(THREADS), 1: np.ones(1), 2: 7 * np.arange(THREADS)}, sizes=(FULL,),
     grid=lambda n: 2)
-for _d in (dt.int32, dt.uint32, dt.int64, dt.uint64, dt.float32, dt.float64, dt.float16, dt.bfloat16):
-    _steps = STEPS if _d.is_integer else tuple(s for s in STEPS if s[0] in ("add", "exch", "cas")[:3 if _d.bits > 16
-                                                                                                else 1])
+for _d in (dt.int16, dt.uint16, dt.int32, dt.uint32, dt.int64, dt.uint64, dt.float32, dt.float64, dt.float16,
+           dt.bfloat16):
+    _steps = STEPS if _d.is_integer else tuple(s for s in STEPS if s[0] in ("add", "exch", "cas", "min", "max"))
     add(f"atomic-{_d}", atomic_kernel, lambda rng, n, d=_d, steps=_steps: [
         poison((n, 2 * len(steps) + 1), d), values(rng, n, d), values(rng, n, d), steps], _atomics, sizes=(RAGGED,))
+for _d in (dt.float32, dt.float16, dt.bfloat16, dt.float64, dt.int32, dt.int16):
+    for _kind in ("add", "max") if _d.is_float else ("add", "min", "xor"):
+        add(f"red-{_kind}-{_d}", red_kernel, lambda rng, n, d=_d, kind=_kind: [
+            _small(rng, 8 * THREADS, d), _small(rng, 2 * THREADS, d).reshape(2, -1), _small(rng, 16 * THREADS, d),
+            kind], _red, sizes=(FULL,), grid=lambda n: 2)
 add("contended", contended_kernel, lambda rng, n: [integers(rng, 22, dt.int32), integers(rng, n, dt.int32)], _contended)

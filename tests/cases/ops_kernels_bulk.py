@@ -15,6 +15,7 @@ from bulk_kernels import (
     copy_kernel,
     multicast_kernel,
     prefetch_kernel,
+    reduce_kernel,
     rows_kernel,
     send_kernel,
     stages_kernel,
@@ -65,6 +66,35 @@ for _d in ADDED:
         add(f"bulk-add-{_d}{'-hint' if _hint else ''}", add_kernel,
             lambda rng, n, d=_d, hint=_hint: [values(rng, 2 * RUN, d), values(rng, n * 2 * RUN, d), RUN, hint],
             _added, tolerance=4 * TOLERANCE.get(_d.name, 0.0), sizes=(1, 3), block=BLOCK, grid=lambda n: 2 * n)
+
+
+def folded(by, old, new):
+    """What a reduction leaves, element by element."""
+    if by == "inc":
+        return np.array([0 if a >= b else a + 1 for a, b in zip(old.flat, new.flat, strict=True)],
+                        old.dtype).reshape(old.shape)
+    if by == "dec":
+        return np.array([b if a == 0 or a > b else a - 1 for a, b in zip(old.flat, new.flat, strict=True)],
+                        old.dtype).reshape(old.shape)
+    plain = {"min": np.minimum, "max": np.maximum, "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor}
+    return plain[by](old, new)
+
+
+REDUCTIONS = (*((by, d) for by in ("min", "max") for d in (dt.int32, dt.uint32, dt.int64, dt.uint64, dt.float16,
+                                                            dt.bfloat16)),
+              *((by, d) for by in ("and", "or", "xor") for d in (dt.int32, dt.uint32, dt.int64, dt.uint64)),
+              ("inc", dt.uint32), ("dec", dt.uint32))
+
+
+def _few(rng, n, dtype):
+    """Small numbers, so that old and new ones are often equal, and some are zero."""
+    return (values(rng, n, dtype) if dtype.is_float else rng.integers(0, 9, n)).astype(numpy_of(dtype))
+
+
+for _by, _d in REDUCTIONS:
+    add(f"bulk-{_by}-{_d}", reduce_kernel,
+        lambda rng, n, d=_d, by=_by: [_few(rng, 2 * RUN, d), _few(rng, 2 * RUN, d), RUN, by],
+        lambda args: {0: folded(args[3], args[0], args[1])}, sizes=(1,), block=BLOCK, grid=lambda n: 2)
 
 
 def _prefetched(args):

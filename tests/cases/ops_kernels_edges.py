@@ -11,6 +11,7 @@ import numpy as np
 
 import moye as mo
 from exact_conversions import converted
+from inline_kernels import N, bit_data, bits, bits_expected, expected, snippet_data, snippets
 from moye import dtypes as dt
 from ops_kernels import CASTABLE, INTEGERS, THREADS, add, numpy_of, poison
 
@@ -135,3 +136,7 @@ def _shiftable(rng, n, dtype):
 
 for _d in INTEGERS:
     add(f"edge-shift-{_d}", shift_kernel, lambda rng, n, d=_d: _shiftable(rng, n, d), _shifted, sizes=(300,))
+
+add("snippets", snippets, lambda rng, n: list(snippet_data(n)), lambda args: {0: expected(*args[1:])}, sizes=(64,))
+add("bits", bits, lambda rng, n: list(bit_data()), lambda args: {0: bits_expected(*args[1:])}, sizes=(N,), block=N,
+    grid=lambda n: 1)

@@ -10,6 +10,7 @@ import numpy as np
 import moye as mo
 from moye import dtypes as dt
 from ops_kernels import add, numpy_of, poison
+from ops_kernels_bulk import folded
 from tma_kernels import BLOCK, copy_kernel, multicast_kernel, read_kernel, stages_kernel, write_kernel
 
 ROWS, COLUMNS = 32, 64
@@ -24,9 +25,14 @@ def _numbers(rng, n, dtype, columns=COLUMNS):
     return rng.integers(-9, 9, (n, columns)).astype(numpy_of(dtype))
 
 
-def _tiles(array, rows=ROWS):
-    """(elements of a tile, tiles) of a column of tiles, zeros below the array."""
-    padded = np.zeros((-(-len(array) // rows) * rows, array.shape[1]), array.dtype)
+def _few(rng, shape, dtype):
+    """Small numbers, so that old and new ones are often equal, and some are zero."""
+    return rng.integers(0, 9, shape).astype(numpy_of(dtype))
+
+
+def _tiles(array, rows=ROWS, fill=0):
+    """(elements of a tile, tiles) of a column of tiles, ``fill`` below the array."""
+    padded = np.full((-(-len(array) // rows) * rows, array.shape[1]), fill, array.dtype)
     padded[:len(array)] = array
     return np.asfortranarray(np.stack([padded[i:i + rows].ravel("F") for i in range(0, len(padded), rows)], axis=1))
 
@@ -46,6 +52,18 @@ for _dtype in (dt.float16, dt.float32, dt.int32):
         lambda args: {0: args[0].array + np.concatenate(
             [tile.reshape((ROWS, COLUMNS), order="F") for tile in args[1].T])[:len(args[0].array)]},
         sizes=(96, 45), block=BLOCK, grid=_blocks)
+for _by, _dtype in (("min", dt.int32), ("max", dt.float16), ("min", dt.bfloat16), ("max", dt.int64), ("and", dt.uint32),
+                    ("or", dt.uint64), ("xor", dt.int32), ("inc", dt.uint32), ("dec", dt.uint32)):
+    add(f"tma-{_by}-{_dtype}", write_kernel,
+        lambda rng, n, d=_dtype, by=_by: [mo.make_tma_copy(mo.TmaReduce(by), _few(rng, (n, COLUMNS), d), _layout(
+            d, row=64)), _tiles(_few(rng, (n, COLUMNS), d))],
+        lambda args: {0: folded(args[0].op.by, args[0].array, np.concatenate(
+            [tile.reshape((ROWS, COLUMNS), order="F") for tile in args[1].T])[:len(args[0].array)])},
+        sizes=(96, 45), block=BLOCK, grid=_blocks)
+add("tma-nan", read_kernel,
+    lambda rng, n: [mo.make_tma_copy(mo.TmaLoad(outside="nan"), _numbers(rng, n, dt.float32), _layout(dt.float32)),
+                    np.zeros((_blocks(n), ROWS * COLUMNS), np.float32).T],
+    lambda args: {1: _tiles(args[0].array, fill=np.nan)}, sizes=(96, 45), block=BLOCK, grid=_blocks)
 add("tma-read-int8", read_kernel,
     lambda rng, n: [mo.make_tma_copy(mo.TmaLoad(), _numbers(rng, n, dt.int8), _layout(dt.int8, row=32)),
                     poison((_blocks(n), ROWS * COLUMNS), dt.int8).T],

@@ -318,7 +318,7 @@ def binary_ops() -> Func:
         for kind in ops.BINARY:
             if not allowed(kind, dtype):
                 continue
-            right = b.scalar(f"n{count}", dt.int32) if kind in ("shl", "shr") else x[dtype][1]
+            right = b.scalar(f"n{count}", dt.int32) if kind in ("shl", "shr", "ldexp") else x[dtype][1]
             result = dt.bool_ if kind in ops.COMPARISONS + ops.LOGICAL else dtype
             value = raw(b, ops.Binary, result, kind=kind, a=x[dtype][0].o, b=right.o)
             b.store(out[result], count, value)
@@ -330,8 +330,9 @@ def allowed(kind: str, dtype: DType) -> bool:
     if dtype is dt.bool_:
         return kind in (*ops.LOGICAL, "and", "or", "xor", "eq", "ne")
     if dtype.is_float:
-        return kind not in ("shl", "shr", "and", "or", "xor", *ops.LOGICAL)
-    return kind not in ("div", "pow", *ops.LOGICAL)
+        return kind not in ("shl", "shr", "and", "or", "xor", "mul_hi", *ops.LOGICAL) and \
+            (kind != "nextafter" or dtype.bits >= 32)
+    return kind not in ("div", "pow", *ops.LOGICAL, *ops.MATH_PAIRS) and (kind != "mul_hi" or dtype.bits >= 32)
 
 
 def unary_ops() -> Func:
@@ -345,12 +346,12 @@ def unary_ops() -> Func:
                 continue
             if kind == "not" and dtype is not dt.bool_:
                 continue
-            if dtype.is_float and kind in ("invert", "popcount", "clz"):
+            if dtype.is_float and kind in ("invert", "brev", *ops.COUNTS):
                 continue
-            if dtype.is_integer and kind in ("isnan", "isinf", *ops.MATH) and kind != "abs":
+            if dtype.is_integer and kind in ("isnan", "isinf", *ops.MATH, *ops.SLOW_MATH) and kind != "abs":
                 continue
             result = dt.bool_ if kind in ("not", "isnan", "isinf") or dtype is dt.bool_ else \
-                dt.int32 if kind in ("popcount", "clz") else dtype
+                dt.int32 if kind in ops.COUNTS else dtype
             for fast in (False, True) if kind in ops.MATH and dtype.is_float else (False,):
                 value = raw(b, ops.Unary, result, kind=kind, a=x[dtype].o, fast=fast)
                 b.store(out[result], count, value)

@@ -63,7 +63,7 @@ class K:
     bid = property(lambda self: self.special("block_x"))
 
     def binary(self, kind, a, b, **facts):
-        a, b = (lit(x, y.dtype if isinstance(y, (Literal, Value)) and kind not in ("shl", "shr") else None)
+        a, b = (lit(x, y.dtype if isinstance(y, (Literal, Value)) and kind not in ("shl", "shr", "ldexp") else None)
                 for x, y in ((a, b), (b, a)))
         dtype = dt.bool_ if kind in ops.COMPARISONS + ops.LOGICAL else a.dtype
         return self.emit(ops.Binary(result=Value(dtype, **facts), kind=kind, a=a, b=b))
@@ -76,7 +76,7 @@ class K:
     def unary(self, kind, a, dtype=None):
         a = lit(a)
         dtype = dtype or (dt.bool_ if kind in ("not", "isnan", "isinf") else
-                          dt.int32 if kind in ("popcount", "clz") else a.dtype)
+                          dt.int32 if kind in ops.COUNTS else a.dtype)
         return self.emit(ops.Unary(result=Value(dtype), kind=kind, a=a))
 
     def select(self, c, a, b):

@@ -364,7 +364,7 @@ class Expressions:
         text = f"mo.min(mo.max({self.floating(s, depth - 1).text}, {low}), 100.0)"
         if t == "i32" and s != "f64" and self.chance(0.4):
             return Text(f"int({text})", int(float(low)), 100)
-        return Text(f"({text}).to(mo.{NAMES[t]})", int(float(low)), 100)
+        return Text(f"mo.{NAMES[s]}({text}).to(mo.{NAMES[t]})", int(float(low)), 100)
 
     def _bits(self, t: str, depth: int) -> Text:
         pair = {"i32": "u32", "i64": "u64", "u16": "i16", "i8": "u8", "i16": "u16", "u8": "i8"}.get(t)

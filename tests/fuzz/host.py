@@ -104,8 +104,10 @@ def compiled(programs: list[tuple[Program, str]], folder: Path) -> tuple[Any, di
 def _compile(text: str, path: Path, check: bool = False) -> str:
     path.with_suffix(".cpp").write_text(text)
     flags = ["-fsyntax-only"] if check else ["-O1", "-shared", "-fPIC", "-o", str(path.with_suffix(".so"))]
-    made = subprocess.run([str(compiler()), "-std=c++17", "-w", "-fwrapv", "-ffp-contract=off", "-fno-strict-aliasing",
-                           "-Wno-narrowing", *flags, str(path.with_suffix(".cpp"))], capture_output=True, text=True)
+    # Without -frounding-math g++ 12 makes -float(n) of 0.0f - float(n), which is -0.0 where n is 0.
+    made = subprocess.run([str(compiler()), "-std=c++17", "-w", "-fwrapv", "-ffp-contract=off", "-frounding-math",
+                           "-fno-strict-aliasing", "-Wno-narrowing", *flags, str(path.with_suffix(".cpp"))],
+                          capture_output=True, text=True)
     return made.stderr if made.returncode else ""
 
 

@@ -42,10 +42,14 @@ FAULTS: set[str] = set()
 """Codes of what went wrong without ending the program."""
 SCRAMBLED: list[bool] = []
 """While it has an element, what overflows is another number: whoever reads it computes something else."""
+EXACT: list[bool] = []
+"""While it has an element, what overflows stays the number that it is: what folding computes with."""
 
 
 def overflow(x: int, t: str) -> int:
     FAULTS.add("A11")
+    if EXACT:
+        return x
     return wrap(x ^ 0x55D5 if SCRAMBLED else x, t)
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from fuzz.answers import judge
+from fuzz import interpreter
+from fuzz.answers import exact, for_moye, judge
 from fuzz.campaign import FOUND, judged, kept, replayed
 from fuzz.generator import draw
 from fuzz.host import compiler
-from fuzz.programs import Program
+from fuzz.programs import Program, arguments
 from fuzz.reduction import reduced, signature
 
 RIGHT, BESIDE, OVERFLOWING = range(2000, 2016), range(3000, 3006), range(4000, 4008)
@@ -51,6 +52,47 @@ def test_what_was_found_once_stays_mended(path, tmp_path):
     [verdict], _ = judged([program], tmp_path)
     assert not verdict.failed, f"{verdict.kind}: {verdict.text}"
     assert verdict.kind != "unclear", verdict.text
+
+
+FOLDED = """\
+import moye as mo
+
+@mo.kernel
+def fuzz_1(o_i32):
+    bid = mo.block_idx().x
+    o_i32[bid, 0] = bid * 2147483646 % 7
+"""
+
+
+def test_what_folding_leaves_out_does_not_overflow():
+    """The remainder folds to 0, as of exact integers; the wrapped product would leave 3."""
+    program = Program(FOLDED, 1, 3, 1)
+    items = arguments(program)
+    assert judge(program).text.startswith("of what folding leaves out")
+    [wrapped] = interpreter.run(program.source, program.name, items, 3, 1)[1]
+    right = for_moye(items)
+    right[0][:3, 0] = 0
+    assert exact(program, items, right)
+    right[0][2, 0] = wrapped[2]
+    assert wrapped[2] == 3 and not exact(program, items, right)
+
+
+ZEROS = """\
+import moye as mo
+
+@mo.kernel
+def fuzz_1(o_f32, n):
+    f32_1 = 0.0
+    f32_1 -= -mo.thread_idx().x
+    o_f32[mo.thread_idx().x, 0] = f32_1
+    o_f32[mo.thread_idx().x, 1] = 0.0 - mo.float32(n - n)
+"""
+
+
+@pytest.mark.skipif(compiler() is None, reason="the host's answer needs g++")
+def test_the_host_keeps_the_sign_of_zeros(tmp_path):
+    [verdict], hosted = judged([Program(ZEROS, 1, 1, 32)], tmp_path)
+    assert verdict.kind == "clean" and hosted == 1, verdict.text
 
 
 LONG = """\

@@ -133,10 +133,10 @@ roles(float* __restrict__ C, const int C_0, const int C_1, const int C_s0,
                     tma_load_2d(sB_s + 2 * state_stage_1 * 2048, &B, k_times_64, n * 32, pipe_full_s + 8 * state_stage_1);
                     //   pipeline_tma_kernels.py:59  state = state.next()
                     const int state_stage_1_plus_1 = state_stage_1 + 1;
-                    const bool state_part = state_stage_1_plus_1 == 3;
+                    const bool round_ends = state_stage_1_plus_1 == 3;
                     //   pipeline_tma_kernels.py:52  for k in range(mo.size(gA, 2)):
-                    state_stage_1 = state_part ? 0 : state_stage_1_plus_1;
-                    state_phase_1 = state_part ? state_phase_1 ^ 1 : state_phase_1;
+                    state_stage_1 = round_ends ? 0 : state_stage_1_plus_1;
+                    state_phase_1 = round_ends ? state_phase_1 ^ 1 : state_phase_1;
                 }
                 //   pipeline_tma_kernels.py:51  for n in range(n_tiles):
                 state_stage = state_stage_1;
@@ -191,11 +191,11 @@ roles(float* __restrict__ C, const int C_0, const int C_1, const int C_s0,
                 }
                 //   pipeline_tma_kernels.py:78  before, state = state, state.next()
                 const int state_stage_1_plus_1 = state_stage_1 + 1;
-                const bool t0 = state_stage_1_plus_1 == 3;
+                const bool round_ends = state_stage_1_plus_1 == 3;
                 //   pipeline_tma_kernels.py:69  for k in range(k_tiles):
                 before_stage = state_stage_1;
-                state_stage_1 = t0 ? 0 : state_stage_1_plus_1;
-                state_phase_1 = t0 ? state_phase_1 ^ 1 : state_phase_1;
+                state_stage_1 = round_ends ? 0 : state_stage_1_plus_1;
+                state_phase_1 = round_ends ? state_phase_1 ^ 1 : state_phase_1;
             }
             //   pipeline_tma_kernels.py:79  mo.warpgroup_wait(0)
             warpgroup_wait_0();

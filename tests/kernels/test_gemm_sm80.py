@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import moye as mo
-from moye.kernels.gemm.sm80.config import TensorConfig, configs
+from moye.kernels.gemm.sm80.config import TensorConfig, choose, configs
 from moye.kernels.gemm.sm80.kernel import gemm_sm80
 from pairs import pairs
 
@@ -160,9 +160,35 @@ def test_whole_tiles_of_several_k(name, orders):
 @pytest.mark.parametrize("edge", [0, 1])
 @pytest.mark.parametrize("name", ["f16", "tf32", "f64", "s8"])
 def test_every_configuration_full_and_ragged(name, which, edge):
-    found = configs(getattr(mo, np.dtype(KINDS[name].operand).name))
+    found = configs(getattr(mo, np.dtype(KINDS[name].operand).name), 90 if name == "f64" else 80)
     config = found[min(which, len(found) - 1)]
     agree(name, config.bM + edge, config.bN - edge, 5 * config.bK + 3 * edge, config=config)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("orders", ["CCC", "FFC"])
+@pytest.mark.parametrize("mma", ["SM80_8x8x4_F64F64F64F64_TN", *(f"SM90_16x8x{k}_F64F64F64F64_TN" for k in (4, 8, 16))])
+def test_every_instruction_of_float64(mma, orders):
+    config = TensorConfig(64, 64, 32, 2, 2, 2, 1, mma=mma)
+    agree("f64", 65, 63, 101, orders, config=config)
+    agree("f64", 64, 64, 128, orders, config=config)
+
+
+def test_what_the_instruction_of_a_configuration_may_be():
+    a = np.zeros((64, 64), np.float16)
+    with pytest.raises(mo.ArgumentError, match=r"SM90_16x8x4_F64F64F64F64_TN of TensorConfig\(.*\) multiplies float64 "
+                       r"and float64, and the operands are float16"):
+        gemm_sm80(a, a, a.copy(), config=TensorConfig(64, 64, 32, 2, 2, 2, 1, mma="SM90_16x8x4_F64F64F64F64_TN"))
+    x = np.zeros((64, 64))
+    with pytest.raises(mo.ArgumentError, match=r"bK=16 of TensorConfig\(.*\) is no multiple of 32, which 2x2 warps of "
+                       "SM90_16x8x16_F64F64F64F64_TN, two fragments of k by turns, cover"):
+        gemm_sm80(x, x, x.copy(), config=TensorConfig(64, 64, 16, 2, 2, 2, 1, mma="SM90_16x8x16_F64F64F64F64_TN"))
+
+
+def test_float64_on_sm_90_has_its_own_instructions():
+    assert {config.mma[:4] for config in configs(mo.float64, 90)} == {"SM90"}
+    assert {config.mma for config in configs(mo.float64, 80)} == {""}
+    assert choose(4096, 4096, 4096, 1, mo.float64, 132, 90)[0] in configs(mo.float64, 90)
 
 
 @pytest.mark.slow

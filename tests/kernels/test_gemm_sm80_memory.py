@@ -19,7 +19,9 @@ from pairs import pairs
 
 OUT = {mo.float16: mo.float16, mo.bfloat16: mo.bfloat16, mo.float32: mo.float32, mo.float64: mo.float64,
        mo.int8: mo.int32, mo.float8_e4m3fn: mo.float16}
-CASES = [(dtype, config, major) for dtype in OUT for config in configs(dtype) for major in ("k", "mn")
+CONFIGS = [(dtype, config) for dtype in OUT for arch in (80, 90) for config in configs(dtype, arch)
+           if arch == 80 or config not in configs(dtype)]
+CASES = [(dtype, config, major) for dtype, config in CONFIGS for major in ("k", "mn")
          if major == "k" or dtype.bits >= 16]
 
 
@@ -46,7 +48,7 @@ def test_no_bank_conflicts_in_the_main_loop(dtype, config, major):
         assert read_degree(read, stage, dtype, major) == 1
 
 
-@pytest.mark.parametrize(("dtype", "config"), [(dtype, config) for dtype in OUT for config in configs(dtype)], ids=str)
+@pytest.mark.parametrize(("dtype", "config"), CONFIGS, ids=str)
 def test_stores_are_16_bytes_and_whole_sectors(dtype, config):
     plan = plan_of(dtype, config, "k")
     tile = mo.make_layout((mo.size(plan.sC, 0), config.bN), (4096, 1))
@@ -54,6 +56,20 @@ def test_stores_are_16_bytes_and_whole_sectors(dtype, config):
     assert plan.store.atom.op.bits == 128
     assert report.sectors.efficiency == 1
     assert report.banks.degree == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("config", configs(mo.float64, 90), ids=str)
+@pytest.mark.parametrize("major", ["k", "mn"])
+def test_float64_instructions_of_sm_90(config, major):
+    """The wide instruction and nothing of sm_80's; 8-byte reads, nothing spilled."""
+    A, C = np.zeros((768, 768), order="C" if major == "k" else "F"), np.zeros((768, 768))
+    program = gemm_sm80_kernel.compile(A, A, C, None, None, 1.0, 0.0, 1, plan_of(mo.float64, config, major),
+                                       block=config.threads, arch="sm_90a")
+    k = config.mma.partition("x8x")[2].partition("_")[0]
+    assert set(re.findall(r"\bDMMA\S*", program.sass)) == {f"DMMA.16x8x{k}"}
+    assert "LDS.64" in program.sass
+    assert program.spills == program.stack == 0
 
 
 @pytest.mark.slow

@@ -62,7 +62,7 @@ class Static:
     def subject(self, value):
         return value
 
-    def if_(self, cond, names, dead=()):
+    def if_(self, cond, names, dead=(), called=None):
         self.note(names, "if")
         return StaticIf(bool(cond), names)
 
@@ -77,6 +77,17 @@ class Static:
 
     def not_(self, value):
         return not value
+
+    def beside(self, left, right):
+        return right
+
+    def operator(self, symbol, left, right):
+        return {"+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv, "%": operator.mod,
+                "//": operator.floordiv, "**": operator.pow, **OPERATORS}[symbol](left, right)
+
+    def added(self, of, before, value):
+        before()
+        return value
 
     def chain(self, operators, left, *terms):
         for op, term in zip(operators, terms, strict=True):
@@ -131,7 +142,15 @@ class StaticLoop:
         return 1
 
 
-class StaticIf(StaticLoop):
+class Arms:
+    def __enter__(self):
+        pass
+
+    def __exit__(self, *_):
+        pass
+
+
+class StaticIf(Arms, StaticLoop):
     def __init__(self, cond, names):
         self.cond, self.names = cond, names
 
@@ -169,7 +188,7 @@ class Traced(Static):
     def while_(self, names, always):
         return TracedLoop(self, None, names)
 
-    def if_(self, cond, names, dead=()):
+    def if_(self, cond, names, dead=(), called=None):
         return TracedIf(self, bool(cond), names, dead)
 
     def function(self):
@@ -232,7 +251,7 @@ class TracedLoop:
         return values(self.names, variables) if self.state is None else self.state
 
 
-class TracedIf:
+class TracedIf(Arms):
     def __init__(self, control, cond, names, dead):
         self.control, self.cond, self.names, self.outer, self.dead = control, cond, names, control.live, dead
 
@@ -671,7 +690,7 @@ def test_the_reference_s_double_buffer():
         __l1 = __moye__.loop(a, ('x',), 'i')
         for i in __l1:
             x, = __l1.begin(locals())
-            x += i
+            x += __moye__.beside(x, i)
             __l1.end(locals())
         x, = __l1.after(locals())
         return x"""),
@@ -688,7 +707,7 @@ def test_the_reference_s_double_buffer():
         __l1 = __moye__.while_(('a',), False)
         for __t2 in __l1:
             a, = __l1.begin(locals())
-            __s = __l1.test(a < b)
+            __s = __l1.test(a < __moye__.beside(a, b))
             if __s == 1:
                 break
             if __s == 2:
@@ -834,7 +853,7 @@ def test_tracebacks_point_at_the_user_s_code(text):
 
 def test_errors_of_the_control_object_point_at_the_statement():
     class Failing(Static):
-        def if_(self, cond, names, dead=()):
+        def if_(self, cond, names, dead=(), called=None):
             return 1 / 0
 
     fn = define("    b = 1\n    if a < b: c = 1\n    return c\n")

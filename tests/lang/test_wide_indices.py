@@ -9,6 +9,7 @@ import moye as mo
 from moye import dtypes as dt
 from moye.ir import fold, ops
 from moye.ir.nodes import Value
+from moye.runtime.arguments import classify
 
 HUGE = mo.TensorLike(mo.float32, (3_000_000_000,))
 SMALL = mo.TensorLike(mo.float32, (3_000_000,))
@@ -123,3 +124,52 @@ def test_a_product_that_wraps_in_32_bits_is_a_finding():
     assert mo.check(kernel)[1, 32](x, 1 << 24).ok
     report = mo.check(kernel)[1, 256](x, 1 << 24)
     assert [finding.code for finding in report.findings] == ["A11"]
+
+
+@mo.kernel
+def spread(x):
+    """Tiles of 2^20 positions, of which the array has the first few: a wrapped index would be taken for one of them."""
+    i = mo.block_idx().x * (1 << 20) + mo.thread_idx().x
+    if i < mo.size(x):
+        x[i] += 1
+
+
+@mo.kernel
+def within(x):
+    i = mo.block_idx().x % 4 * (1 << 20) + mo.thread_idx().x
+    if i < mo.size(x):
+        x[i] += 1
+
+
+def width(kernel, grid):
+    x = np.zeros(64, np.float32)
+    _, spec = kernel._checked(classify(kernel.signature, (x,), {}), (grid, 1, 1), (32, 1, 1), (1, 1, 1))
+    return spec.func.index_bits
+
+
+@pytest.mark.parametrize("kernel, grid, bits", [(spread, 1, 32), (spread, 2048, 32), (spread, 2049, 64),
+                                                (spread, 1 << 20, 64), (within, 1 << 20, 32)])
+def test_indices_that_a_grid_makes_too_large_have_64_bits(kernel, grid, bits):
+    """The last index of 2048 blocks is 2^31 - 2^20 + 31."""
+    assert width(kernel, grid) == bits
+
+
+def test_a_grid_of_many_tiles_computes_what_it_must():
+    x = np.zeros(64, np.float32)
+    report = mo.check(spread)[4100, 32](x)
+    assert report.ok, report
+    assert (x[:32] == 1).all() and not x[32:].any(), "block 4096 would wrap to position 0, and 2048 to a negative one"
+
+
+def test_a_kernel_that_cannot_have_64_bits_is_refused_by_name():
+    @mo.kernel
+    def carried(x):
+        first = 0
+        for _ in range(2):
+            first = mo.block_idx().x * (1 << 20)
+        if first < mo.size(x):
+            x[first] = 1
+
+    assert width(carried, 2048) == 32
+    with pytest.raises(mo.TraceError, match="'first' is int32 before this loop or branch and int64 at its end"):
+        width(carried, 2049)

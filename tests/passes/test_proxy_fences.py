@@ -10,7 +10,7 @@ import pytest
 
 import moye as mo
 from async_kernels import cleared, cleared_there, stored_then_loaded, zero_then_add
-from moye.passes.proxy_fences import CLUSTER, CTA, EVERYTHING, fenced_space
+from moye.passes.scopes import CLUSTER, CTA, EVERYTHING, fenced_space
 from moye.runtime import simulate
 
 

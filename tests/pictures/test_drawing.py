@@ -8,7 +8,7 @@ import sys
 import pytest
 
 import moye as mo
-from moye.pictures.notation import read, read_swizzle
+from moye.pictures.drawing import read, read_swizzle
 from picture_cases import COPY, MMA
 
 

@@ -217,11 +217,11 @@ def test_the_verifier_knows_what_a_copy_needs(kind, changes, told):
 
 def test_the_verifier_knows_more():
     """Swizzled ends, sums of a type that has none, a barrier in the wrong block, tiles that are prefetched."""
-    load, send, adds = (copies()[kind] for kind in ("load", "send", "reduce_add"))
+    load, send, adds = (copies()[kind] for kind in ("load", "send", "reduce"))
     swizzled = dataclasses.replace(load.src, swizzle=mo.Swizzle(2, 2, 3))
     assert "swizzled" in RULES[ops.BulkCopy](dataclasses.replace(load, src=swizzled))
     narrow = dataclasses.replace(adds.src, dtype=mo.int8)
-    assert "adds int8" in RULES[ops.BulkCopy](dataclasses.replace(adds, src=narrow))
+    assert "combines int8 by add" in RULES[ops.BulkCopy](dataclasses.replace(adds, src=narrow))
     assert "not uint64 in shared memory of the cluster" in RULES[ops.BulkCopy](
         dataclasses.replace(send, barrier=load.barrier))
     func = prefetch()[0]

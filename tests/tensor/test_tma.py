@@ -377,3 +377,26 @@ def test_the_verifier_knows_what_a_copy_needs(kind, changes, told):
 def test_a_layout_as_numbers():
     assert mo.make_tma_copy(mo.TmaLoad(), mo.TensorLike(mo.float32, (512,)), 64).smem_layout == make_layout(64)
     assert isinstance(HALF_K, ComposedLayout)
+
+
+# --- reductions and fills --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("by", "dtype"), [("min", mo.float32), ("add", mo.float64), ("inc", mo.int32),
+                                             ("xor", mo.float16)])
+def test_dtypes_that_a_reduction_has_not(by, dtype):
+    with pytest.raises(mo.DTypeError, match=f"there is no TmaReduce.* of {dtype}"):
+        mo.make_tma_copy(mo.TmaReduce(by), mo.TensorLike(dtype, (64, 16), (16, 1)), mo.Layout.parse("(8,16):(16,1)"))
+
+
+def test_what_a_reduction_and_a_fill_may_be():
+    with pytest.raises(mo.DTypeError, match=r"TmaReduce\('mul'\): the reductions are add, min, max, inc, dec, and"):
+        mo.TmaReduce("mul")
+    with pytest.raises(mo.DTypeError, match=r"BulkReduce\('mean'\): the reductions are"):
+        mo.BulkReduce("mean")
+    with pytest.raises(mo.DTypeError, match=r"TmaLoad\(outside='one'\): what lies outside reads as "):
+        mo.TmaLoad(outside="one")
+    with pytest.raises(mo.DTypeError, match=r"there is no TmaLoad\(outside=nan\) of int32"):
+        mo.make_tma_copy(mo.TmaLoad(outside="nan"), mo.TensorLike(mo.int32, (64, 16), (16, 1)),
+                         mo.Layout.parse("(8,16):(16,1)"))
+    assert mo.TmaReduceAdd() == mo.TmaReduce("add") and mo.BulkReduceAdd() == mo.BulkReduce()

@@ -1,7 +1,7 @@
 """One hardware operation as data: ``CopyOp`` and ``MmaOp`` records.
 
 A record holds what all other parts need of the operation: thread/value layouts (for partitioning, drawing, simulating),
-dtypes, architecture, alignment and its PTX.  Tables of records are in ``universal.py``, ``sm80.py``, ...
+dtypes, architecture, alignment and its PTX.  Tables of records are in ``universal.py``, ``mma_sync.py``, ...
 
 >>> mo.UniversalFMA(mo.float32).shape_mnk, mo.CpAsync(mo.float64).bits
 ((1, 1, 1), 64)
@@ -28,7 +28,8 @@ class CopyOp:
     (cp.async.ca), "global" (cp.async.cg) or None.  ``ptx`` is the instruction's text with %0 destination, %1 source.
     ``arch`` is the first architecture that has it (80 for sm_80).  ``matrices`` says how many 8x8 matrices a whole warp
     moves (ldmatrix, stmatrix; their layouts are in ``matrix.py``); ``bits`` are then those in one thread's registers,
-    and ``stores`` says that they go to shared memory.
+    and ``stores`` says that they go to shared memory.  ``hint`` is how long caches should keep what a plain copy loads
+    from global memory or stores there, and ``prefetch`` the bytes that a load brings to L2 (0: as the device likes).
     """
 
     name: str
@@ -40,6 +41,8 @@ class CopyOp:
     matrices: int = 0
     transpose: bool = False
     stores: bool = False
+    hint: str = ""
+    prefetch: int = 0
 
     @property
     def bytes(self) -> int:

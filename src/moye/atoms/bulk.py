@@ -1,6 +1,6 @@
 """Bulk copies: contiguous runs of bytes between memories, moved by the asynchronous units without a tensor map.
 
-In: nothing.  Out: ``BulkCopy`` and ``BulkReduceAdd``, which ``copyto`` takes in place of a copy atom.
+In: nothing.  Out: ``BulkCopy`` and ``BulkReduce``, which ``copyto`` takes in place of a copy atom.
 
     mo.copyto(mo.BulkCopy(), sX[:, stage], gX[:, k], barrier=(full, stage))
 
@@ -12,6 +12,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from moye import dtypes as dt
+from moye.dtypes import DType
+from moye.errors import DTypeError
 
 PART = 16
 """Addresses and sizes are multiples of this number of bytes."""
@@ -33,11 +35,51 @@ class BulkCopy(BulkOp):
     """
 
 
+_WORDS = (dt.int32, dt.uint32, dt.int64, dt.uint64)
+_HALVES = (dt.float16, dt.bfloat16)
+REDUCED: dict[str, tuple[DType, ...]] = {
+    "add": (dt.float16, dt.bfloat16, dt.float32, dt.float64, *_WORDS),
+    **dict.fromkeys(("min", "max"), (*_WORDS, *_HALVES)), **dict.fromkeys(("inc", "dec"), (dt.uint32,)),
+    **dict.fromkeys(("and", "or", "xor"), _WORDS),
+}
+"""The reductions of asynchronous copies, and the dtypes of each (PTX ISA, cp.reduce.async.bulk)."""
+
+
+def require_reduction(asked: str, by: object) -> None:
+    """DTypeError if there is no such reduction."""
+    if by not in REDUCED:
+        raise DTypeError(f"{asked}({by!r}): the reductions are {', '.join(REDUCED)}")
+
+
 @dataclass(frozen=True, slots=True)
-class BulkReduceAdd(BulkOp):
-    """Adds shared to global memory, element by element, atomically (relaxed, gpu); of the thread's bulk group."""
+class BulkReduce(BulkOp):
+    """Combines shared with global memory, element by element, atomically (relaxed, gpu); of the thread's bulk group.
+
+    ``by`` is "add", "min", "max", "inc", "dec", "and", "or" or "xor", as of ``TmaReduce``.
+    """
+
+    by: str = "add"
+
+    def __post_init__(self) -> None:
+        require_reduction("BulkReduce", self.by)
+
+    def __str__(self) -> str:
+        return "BulkReduceAdd()" if self.by == "add" else f'BulkReduce("{self.by}")'
 
 
-ADDED = {dt.float16: "noftz.f16", dt.bfloat16: "noftz.bf16", dt.float32: "f32", dt.float64: "f64", dt.int32: "s32",
-         dt.uint32: "u32", dt.int64: "u64", dt.uint64: "u64"}
-"""The types of cp.reduce.async.bulk.add; signed and unsigned integers of 64 bits wrap alike."""
+def BulkReduceAdd() -> BulkReduce:
+    """``BulkReduce("add")``: adds shared to global memory."""
+    return BulkReduce("add")
+
+
+def ptx_type(by: str, dtype: DType) -> str:
+    """The last words of the instruction: ``add.noftz.f16``, ``max.s64``, ``xor.b32``."""
+    if by in ("and", "or", "xor"):
+        word = f"b{dtype.bits}"
+    elif dtype.is_float:
+        word = {dt.float16: "f16", dt.bfloat16: "bf16", dt.float32: "f32", dt.float64: "f64"}[dtype]
+        word = f"noftz.{word}" if by == "add" and dtype.bits == 16 else word
+    else:                                               # sums of signed and unsigned integers of 64 bits wrap alike
+        signed = dtype in (dt.int32, dt.int64) and not (by == "add" and dtype.bits == 64)
+        word = f"{'s' if signed else 'u'}{dtype.bits}"
+    return f"{by}.{word}"

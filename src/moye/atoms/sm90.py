@@ -1,14 +1,14 @@
-"""The tensor-core operations of sm_90a, wgmma: 64 x N x 32 bytes by the 128 threads of a warpgroup.
+"""The tensor-core operations of sm_90: wgmma, 64 x N x 32 bytes by the 128 threads of a warpgroup; float64 by a warp.
 
-In: a name of CuTe's.  Out: its ``MmaOp``.  ``NAMES`` has all names; one table makes them.
+In: a name of CuTe's.  Out: its ``MmaOp``.  ``NAMES`` has all names of warpgroups; one table makes them.
 
 >>> warpgroup_mma("SM90_64x256x16_F32BF16BF16_SS").shape_mnk
 (64, 256, 16)
 
 SS means A and B in shared memory, RS means A in registers.  Two letters are the majors of A and B as in CuTe's names.
 For A, T is along K and N along M; for B, N is along K and T along N.  16-bit operations without letters are TN. Source:
-PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions", "Register Fragments for wgmma"; CuTe
-cute/arch/mma_sm90_gmma.hpp.
+PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions", "Register Fragments for wgmma", and for float64 "Matrix
+Fragments for mma.m16n8k4", "mma.m16n8k8", "mma.m16n8k16"; CuTe cute/arch/mma_sm90_gmma.hpp, mma_sm90.hpp.
 """
 
 from __future__ import annotations
@@ -17,13 +17,17 @@ from dataclasses import dataclass
 from functools import cache
 
 from moye.atoms.atom import MmaOp
-from moye.atoms.mma_sync import DTYPES
+from moye.atoms.mma_sync import DTYPES, warp_mma
 from moye.layout import Layout
 
 ROWS, THREADS, K_BITS = 64, 128, 256
 _ALL_N = tuple(range(8, 257, 8))
 _INTEGER_N = (8, 16, 24, *range(32, 257, 16))
 _MAJORS = ("TN", "TT", "NN", "NT")
+
+SM90_16x8x4_F64F64F64F64_TN = warp_mma("SM90_16x8x4_F64F64F64F64_TN")
+SM90_16x8x8_F64F64F64F64_TN = warp_mma("SM90_16x8x8_F64F64F64F64_TN")
+SM90_16x8x16_F64F64F64F64_TN = warp_mma("SM90_16x8x16_F64F64F64F64_TN")
 
 
 @dataclass(frozen=True, slots=True)

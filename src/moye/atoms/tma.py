@@ -1,6 +1,6 @@
 """TMA: the copies that exist, and the static part of a tensor map: its box, its swizzle, the order of modes.
 
-In: nothing.  Out: ``TmaLoad``, ``TmaStore``, ``TmaReduceAdd``, and ``TensorMap``, which tensor parameters carry.
+In: nothing.  Out: ``TmaLoad``, ``TmaStore``, ``TmaReduce``, and ``TensorMap``, which tensor parameters carry.
 
 >>> TensorMap(float16, modes=(1, 0), box=(64, 128), swizzle=128).bytes      # a row-major (M, K): 128 rows of 64
 16384
@@ -11,11 +11,12 @@ cp.reduce.async.bulk.tensor; CUDA driver API, cuTensorMapEncodeTiled.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 from typing import Literal as OneOf
 
 from moye import dtypes as dt
+from moye.atoms.bulk import REDUCED, require_reduction
 from moye.dtypes import DType
 from moye.errors import DTypeError
 
@@ -24,7 +25,7 @@ from moye.errors import DTypeError
 class TmaOp:
     """A copy of boxes between a tensor in global memory and shared memory; sm_90 and later have it."""
 
-    kind: ClassVar[OneOf["load", "store", "reduce_add"]]
+    kind: ClassVar[OneOf["load", "store", "reduce"]]
 
     def takes(self, dtype: DType) -> bool:
         """Whether the operation works on tensor maps of this dtype."""
@@ -42,20 +43,26 @@ class TmaOp:
 class TmaLoad(TmaOp):
     """Global to shared memory; it completes on an mbarrier.  What lies outside the tensor reads as zero.
 
-    With ``rounding=tfloat32``, float32 elements are rounded to tfloat32 on their way, ties to even
-    (CU_TENSOR_MAP_DATA_TYPE_TFLOAT32).
+    With ``outside="nan"``, floats of 16, 32 and 64 bits outside of the tensor read as NaN
+    (CU_TENSOR_MAP_FLOAT_OOB_FILL_NAN_REQUEST_ZERO_FMA).  With ``rounding=tfloat32``, float32 elements are rounded to
+    tfloat32 on their way, ties to even (CU_TENSOR_MAP_DATA_TYPE_TFLOAT32).
     """
 
     rounding: DType | None = None
+    outside: OneOf["zero", "nan"] = "zero"
     kind = "load"
 
     def __post_init__(self) -> None:
         if self.rounding is not None and self.rounding is not dt.tfloat32:
             raise DTypeError(f"TmaLoad(rounding={self.rounding!r}): TMA rounds to tfloat32 alone",
                              hint="rounding=mo.tfloat32, or None")
+        if self.outside not in ("zero", "nan"):
+            raise DTypeError(f'TmaLoad(outside={self.outside!r}): what lies outside reads as "zero" or "nan"')
 
     def takes(self, dtype: DType) -> bool:
         """Whether it works on this dtype: only float32, if it rounds."""
+        if self.outside == "nan" and TYPES.get(dtype, "").startswith(("UINT", "INT")):
+            return False
         return dtype in TYPES if self.rounding is None else dtype == dt.float32
 
     def in_shared(self, dtype: DType) -> DType:
@@ -63,7 +70,8 @@ class TmaLoad(TmaOp):
         return self.rounding or dtype
 
     def __str__(self) -> str:
-        return "TmaLoad()" if self.rounding is None else f"TmaLoad(rounding={self.rounding})"
+        told = [] if self.rounding is None else [f"rounding={self.rounding}"]
+        return f"TmaLoad({', '.join(told + ([] if self.outside == 'zero' else ['outside=nan']))})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,13 +82,31 @@ class TmaStore(TmaOp):
 
 
 @dataclass(frozen=True, slots=True)
-class TmaReduceAdd(TmaOp):
-    """Adds shared to global memory, one element at a time, atomically; part of the thread's bulk group."""
+class TmaReduce(TmaOp):
+    """Combines shared with global memory, one element at a time, atomically; part of the thread's bulk group.
 
-    kind = "reduce_add"
+    ``by`` is "add", "min", "max", "and", "or", "xor", "inc" (0 where the old value reaches the new one, else old + 1)
+    or "dec" (the new value where the old one is 0 or larger, else old - 1).  Source: PTX ISA,
+    cp.reduce.async.bulk.tensor.
+    """
+
+    by: str = "add"
+    kind = "reduce"
+
+    def __post_init__(self) -> None:
+        require_reduction("TmaReduce", self.by)
 
     def takes(self, dtype: DType) -> bool:
-        return dtype in _ADDED
+        """Whether the operation works on this dtype; sums of float64 and int64 are for runs alone."""
+        return dtype in REDUCED[self.by] and not (self.by == "add" and dtype in (dt.float64, dt.int64))
+
+    def __str__(self) -> str:
+        return "TmaReduceAdd()" if self.by == "add" else f'TmaReduce("{self.by}")'
+
+
+def TmaReduceAdd() -> TmaReduce:
+    """``TmaReduce("add")``: adds shared to global memory."""
+    return TmaReduce("add")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +114,7 @@ class TensorMap:
     """``modes[d]`` is the tensor's mode that dimension ``d`` of the map runs along; that of unit stride is first.
 
     ``box`` has the elements of a box per dimension; ``swizzle`` is 0, 32, 64 or 128 bytes.  ``promotion`` is the L2
-    promotion in bytes (0, 64, 128, 256).  What lies outside the tensor reads as zero.
+    promotion in bytes (0, 64, 128, 256).  What lies outside the tensor reads as zero, or as ``outside`` says.
     """
 
     dtype: DType
@@ -96,6 +122,7 @@ class TensorMap:
     box: tuple[int, ...]
     swizzle: int = 0
     promotion: int = 128
+    outside: OneOf["zero", "nan"] = field(default="zero", repr=False)
 
     @property
     def bytes(self) -> int:
@@ -113,5 +140,3 @@ TYPES = {
     dt.tfloat32: "TFLOAT32", dt.float64: "FLOAT64",
 }
 """CUtensorMapDataType of each dtype.  It moves every bit as it is, except for tfloat32, to which float32 is rounded."""
-
-_ADDED = frozenset((dt.int32, dt.uint32, dt.uint64, dt.float16, dt.bfloat16, dt.float32))

@@ -18,6 +18,7 @@ from moye import dtypes as dt
 from moye.dtypes import DType, Kind, Space
 from moye.errors import Loc, TraceError
 from moye.ir import constants, fold, ops
+from moye.ir.inline import Snippet
 from moye.ir.nodes import Block, Buffer, Func, Guard, Literal, Operand, ScalarParam, Value, Var
 
 Key = tuple[object, ...]
@@ -282,7 +283,7 @@ class Builder:
 
         def make() -> ops.Op:
             dtype = dt.bool_ if kind in ("not", "isnan", "isinf") else a.dtype
-            if kind in ("popcount", "clz"):
+            if kind in ops.COUNTS:
                 dtype = dt.int32
             value = Value(dtype)
             if dtype.is_integer:
@@ -290,6 +291,22 @@ class Builder:
             return ops.Unary(result=value, kind=kind, a=a, fast=fast)
 
         return self._pure((kind, fast, key_of(a)), make)
+
+    def inline(self, snippet: Snippet, arguments: tuple[Operand, ...], *, effect: bool) -> list[Value]:
+        """The results of a snippet, their parts recorded right behind it."""
+        if effect:
+            first = Value(snippet.gives[0]) if snippet.gives else None
+            self.emit(ops.InlineEffect(result=first, snippet=snippet, arguments=arguments))
+        else:
+            first = self._pure(("inline", snippet, *map(key_of, arguments)), lambda: ops.Inline(
+                result=Value(snippet.gives[0]), snippet=snippet, arguments=arguments))
+        if first is None:
+            return []
+        return [first, *(self._part(first, index, dtype) for index, dtype in enumerate(snippet.gives[1:], 1))]
+
+    def _part(self, first: Value, index: int, dtype: DType) -> Value:
+        return self._pure(("part", first.id, index),
+                          lambda: ops.InlinePart(result=Value(dtype), first=first, index=index))
 
     def select(self, cond: Operand, a: Operand, b: Operand) -> Operand:
         if isinstance(cond, Literal):
@@ -396,5 +413,7 @@ def expressible(operand: Operand, params: frozenset[int]) -> bool:
 def _exact(dtype: DType, op: ops.Op) -> bool:
     """Whether Python's arithmetic gives what the kernel's does."""
     exact = dtype.kind is Kind.BOOL or not constants.wraps(dtype)
+    if isinstance(op, (ops.Inline, ops.InlinePart)) or (isinstance(op, ops.Binary) and op.kind == "mul_hi"):
+        return False
     narrows = isinstance(op, ops.Cast) and (op.bits or op.a.dtype.bits > dtype.bits)
     return exact and not narrows and (not isinstance(op, ops.Unary) or op.kind in ("neg", "not", "abs"))

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from typing import Literal as OneOf
 
-from moye.ir.nodes import Block, Buffer, Extent, Index, Op, Operand, Ref, TileRef, Value
-from moye.ir.operation import attribute, block, computed, defined, operand, operation, read, written
+from moye.ir.nodes import Block, Buffer, Extent, Func, Index, Op, Operand, Ref, TileRef, Value
+from moye.ir.operation import attribute, block, computed, defined, operand, operation, read, updated, written
 from moye.ir.traits import Trait
 
 Scope_ = OneOf["thread", "cta", "cluster", "gpu", "sys"]
@@ -45,13 +45,16 @@ class Store(Op):
 class Atomic(Op):
     """Read-modify-write of one element; ``result`` is the old value.
 
-    Kinds: add, min, max, and, or, xor, exch, cas (``compare`` is the expected value).
+    Kinds: add, min, max, and, or, xor, exch, cas (``compare`` is the expected value).  min and max of floats take the
+    number beside a NaN.  ``more`` are the values for the elements behind it in global memory: each is changed by
+    itself, in one instruction, and nobody uses the result.
     """
 
     result: Value = defined()
     kind: str = attribute()
     value: Operand = operand()
     compare: Operand | None = operand(default=None)
+    more: tuple[Operand, ...] = operand(default=())
     ref: Ref = written()
     order: Order = attribute(default="relaxed")
     scope: Scope_ = attribute(default="gpu")
@@ -77,12 +80,29 @@ class NanoSleep(Op):
     duration: Operand = operand()
 
 
+@operation(Trait.QUIET)
+class Pin(Op):
+    """The register tensors ``tiles``, as a whole, hold their values here: no arithmetic moves across."""
+
+    tiles: tuple[TileRef, ...] = updated()
+
+
 # --- threads together ------------------------------------------------------------------------------------------------
 
 
 @operation(Trait.WAITS, Trait.MEETS, Trait.TELLS, Trait.HEARS, Trait.ORDERS_MEMORY, Trait.QUIET)
 class SyncThreads(Op):
     """bar.sync 0: every non-exited thread of the block."""
+
+
+@operation(*SyncThreads.traits)
+class GridSync(SyncThreads):
+    """The barrier of the grid: what SyncThreads is to each block, and every thread of every other block comes, too."""
+
+
+def is_cooperative(func: Func) -> bool:
+    """Whether all blocks of a launch must be resident together, because they meet."""
+    return any(isinstance(op, GridSync) for op in func.body.walk())
 
 
 @operation(Trait.MEETS, Trait.MEETS_WARP, Trait.TELLS, Trait.HEARS, Trait.ORDERS_MEMORY, Trait.QUIET)

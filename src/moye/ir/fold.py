@@ -60,9 +60,14 @@ def implied(strong: Facts, weak: Facts) -> bool:
 
 def facts(kind: str, a: Operand, b: Operand) -> Facts:
     """Facts of ``a kind b`` for integers."""
-    rule = _FACTS.get(kind)
-    found = rule(facts_of(a), facts_of(b)) if rule else (None, None, 1)
+    found = combined(kind, facts_of(a), facts_of(b))
     return _modulo(found, a.dtype) if wraps(a.dtype) else _possible(found, a.dtype)
+
+
+def combined(kind: str, a: Facts, b: Facts) -> Facts:
+    """Facts of an operation on exact integers with these facts."""
+    rule = _FACTS.get(kind)
+    return rule(a, b) if rule else (None, None, 1)
 
 
 def cast_facts(a: Operand, dtype: DType) -> Facts:
@@ -83,7 +88,7 @@ def unary_facts(kind: str, a: Operand) -> Facts:
     elif kind == "abs":
         ends = None if lower is None or upper is None else max(abs(lower), abs(upper))
         found = max(0, lower or 0, -upper if upper is not None else 0), ends, divisor
-    elif kind in ("popcount", "clz"):
+    elif kind in ops.COUNTS:
         return 0, a.dtype.bits, 1
     else:
         return None, None, 1
@@ -129,6 +134,7 @@ def _product(a: int, b: int) -> int:
 
 def _mul(a: Facts, b: Facts) -> Facts:
     divisor = _product(a[2], b[2])
+    # A product is linear in either factor, so it is least and greatest at ends of both.
     if None not in (a[0], a[1], b[0], b[1]):
         products = [x * y for x in a[:2] for y in b[:2] if x is not None and y is not None]
         return min(products), max(products), divisor
@@ -437,9 +443,10 @@ _RULES: dict[str, Callable[[Operand, Operand, Build], Operand | None]] = {
 
 def _compare(kind: str, a: Operand, b: Operand) -> Literal | None:
     if not a.dtype.is_integer:
-        return None
+        return None                                     # x == x is false of a NaN
     if isinstance(a, Value) and a is b:
         return Literal(kind in ("le", "ge", "eq"), dt.bool_)
+    # x + 1 < x + 2 by the constants alone: signed sums do not wrap.
     (base_a, add_a), (base_b, add_b) = _sum(a), _sum(b)
     if base_a is not None and base_a is base_b and not wraps(a.dtype):
         return _constant(kind, Literal(add_a, a.dtype), Literal(add_b, a.dtype))

@@ -16,6 +16,8 @@ from moye.ir.nodes import Buffer, Op, Operand, Ref, TileRef, Value
 from moye.ir.operation import attribute, defined, operand, operation, read, updated, written, written_if
 from moye.ir.traits import Trait
 
+Reduction = OneOf["add", "min", "max", "inc", "dec", "and", "or", "xor"]
+
 # --- mbarriers -------------------------------------------------------------------------------------------------------
 
 
@@ -65,12 +67,14 @@ class TmaCopy(Op):
 
     ``smem`` is the box's first element: its shape, swizzle and order of modes are those of the tensor map.
     ``coordinates`` are the box's first element in the tensor, one per mode of the map (unit stride first).
-    A load completes on ``barrier``; stores and reductions belong to the thread's bulk group.  ``multicast`` is the mask
-    of the blocks of the cluster that receive a load.  ``hint`` is an L2 policy.  A "prefetch" fetches the tensor map
-    itself (prefetch.tensormap), without ``smem`` and coordinates; a "prefetch_box" fetches a box to the L2 cache.
+    A load completes on ``barrier``; stores and reductions (by ``by``) belong to the thread's bulk group.  ``multicast``
+    is the mask of the blocks of the cluster that receive a load.  ``hint`` is an L2 policy.  A "prefetch" fetches the
+    tensor map itself (prefetch.tensormap), without ``smem`` and coordinates; a "prefetch_box" fetches a box to the L2
+    cache.
     """
 
-    kind: OneOf["load", "store", "reduce_add", "prefetch", "prefetch_box"] = attribute()
+    kind: OneOf["load", "store", "reduce", "prefetch", "prefetch_box"] = attribute()
+    by: Reduction = attribute(default="add")
     tensor: Buffer = attribute()
     smem: Ref | None = written_if(lambda op: op.kind == "load")
     barrier: Ref | None = written(default=None)
@@ -84,13 +88,14 @@ class BulkCopy(Op):
     """cp.async.bulk, cp.reduce.async.bulk: the first ``bytes`` of a contiguous run of ``run`` bytes, without a map.
 
     A "load" goes from global to shared memory, a "send" from shared memory to that of a block of the cluster; they
-    complete on ``barrier``, which lies where the data arrives.  A "store" and a "reduce_add" (elements of the dtype of
-    ``dst``, each added atomically) go from shared to global memory, of the thread's bulk group.  A "prefetch" fetches
-    global memory to the L2 cache (cp.async.bulk.prefetch.L2).  ``multicast`` is the mask of the blocks of the cluster
-    that receive a load.  ``hint`` is an L2 policy.
+    complete on ``barrier``, which lies where the data arrives.  A "store" and a "reduce" (elements of the dtype of
+    ``dst``, each combined atomically as ``by`` says) go from shared to global memory, of the thread's bulk group.  A
+    "prefetch" fetches global memory to the L2 cache (cp.async.bulk.prefetch.L2).  ``multicast`` is the mask of the
+    blocks of the cluster that receive a load.  ``hint`` is an L2 policy.
     """
 
-    kind: OneOf["load", "send", "store", "reduce_add", "prefetch"] = attribute()
+    kind: OneOf["load", "send", "store", "reduce", "prefetch"] = attribute()
+    by: Reduction = attribute(default="add")
     dst: Ref | None = written()
     src: Ref = read()
     barrier: Ref | None = written(default=None)

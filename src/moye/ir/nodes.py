@@ -31,9 +31,10 @@ class Value:
 
     Facts (integers only): ``lower <= v <= upper`` where known, and ``v % divisor == 0``.
     ``op`` is the op that defines it, None for parameters.  ``view`` is the user's view that begins at it, "" for none.
+    ``role`` is what the library that computed it calls it, where the user's variables have no name for it.
     """
 
-    __slots__ = ("divisor", "dtype", "id", "lower", "name", "op", "upper", "view")
+    __slots__ = ("divisor", "dtype", "id", "lower", "name", "op", "role", "upper", "view")
 
     def __init__(self, dtype: DType, *, lower: int | None = None, upper: int | None = None, divisor: int = 1,
                  name: str = "", op: Op | None = None) -> None:
@@ -44,7 +45,7 @@ class Value:
         self.divisor = divisor
         self.name = name
         self.op = op
-        self.view = ""
+        self.role = self.view = ""
 
     def __repr__(self) -> str:
         return f"%{self.id}" if not self.name else f"%{self.name}.{self.id}"
@@ -233,8 +234,9 @@ class Block:
         """Every op of this block and of the blocks inside it, in program order."""
         for op in self.ops:
             yield op
-            for block in op.blocks():
-                yield from block.walk()
+            if type(op).blocks is not Op.blocks:        # few ops have blocks, and a walk is taken for every pass
+                for block in op.blocks():
+                    yield from block.walk()
 
 
 @dataclass(slots=True)

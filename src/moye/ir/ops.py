@@ -20,6 +20,9 @@ from moye.dtypes import DType
 from moye.errors import IRError
 from moye.ir.effects import *  # noqa: F403
 from moye.ir.hopper import *  # noqa: F403
+from moye.ir.inline import Inline as Inline
+from moye.ir.inline import InlineEffect as InlineEffect
+from moye.ir.inline import InlinePart as InlinePart
 from moye.ir.nodes import Block, Buffer, Extent, Operand, TileRef, Value, Var
 from moye.ir.nodes import Op as Op
 from moye.ir.operation import attribute, block, defined, given, operand, operation, read, written
@@ -28,19 +31,27 @@ from moye.ir.traits import Trait as Trait
 ARITHMETIC = ("add", "sub", "mul", "div", "floordiv", "mod", "min", "max", "shl", "shr", "and", "or", "xor", "pow")
 COMPARISONS = ("lt", "le", "gt", "ge", "eq", "ne")
 LOGICAL = ("land", "lor")
-BINARY = ARITHMETIC + COMPARISONS + LOGICAL
+MATH_PAIRS = ("atan2", "fmod", "remainder", "hypot", "copysign", "nextafter", "ldexp")
+BINARY = ARITHMETIC + COMPARISONS + LOGICAL + MATH_PAIRS + ("mul_hi",)
 MATH = ("exp", "exp2", "log", "log2", "log10", "sqrt", "rsqrt", "sin", "cos", "tan", "tanh", "erf", "floor", "ceil",
         "round", "trunc", "abs", "sigmoid")
-UNARY = ("neg", "not", "invert", "popcount", "clz", "isnan", "isinf", *MATH)
+SLOW_MATH = ("asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh", "log1p", "expm1", "erfc", "erfinv",
+             "lgamma", "tgamma", "cbrt")
+"""What no instruction approximates."""
+COUNTS = ("popcount", "clz", "ffs")
+UNARY = ("neg", "not", "invert", *COUNTS, "brev", "isnan", "isinf", *MATH, *SLOW_MATH)
 SPECIALS = ("thread_x", "thread_y", "thread_z", "block_x", "block_y", "block_z", "grid_x", "grid_y", "grid_z",
             "cluster_rank", "cluster_block_x", "cluster_block_y", "cluster_block_z", "clock", "globaltimer")
 _WORDS = (dt.int32, dt.uint32, dt.int64, dt.uint64)
-_BITS = (*_WORDS, dt.float32, dt.float64)
+_SHORTS = (dt.int16, dt.uint16)
+_NUMBERS = (*_WORDS, *_SHORTS, dt.float32, dt.float64, dt.float16, dt.bfloat16)
 ATOMICS: dict[str, tuple[DType, ...]] = {
-    "add": (*_BITS, dt.float16, dt.bfloat16), **dict.fromkeys(("min", "max", "and", "or", "xor"), _WORDS),
-    "exch": _BITS, "cas": _BITS,
+    **dict.fromkeys(("add", "min", "max", "exch", "cas"), _NUMBERS),
+    **dict.fromkeys(("and", "or", "xor"), (*_WORDS, *_SHORTS)),
 }
-"""The elements that PTX has each atomic operation for."""
+"""The elements that each atomic operation takes: PTX has an instruction for it, or a loop around atom.cas does it."""
+VECTORS: dict[DType, tuple[int, ...]] = {dt.float32: (4, 2), dt.float16: (8, 4, 2), dt.bfloat16: (8, 4, 2)}
+"""How many elements one red.global.add takes, the most first (PTX ISA, red: .vec_32_bit, .vec_16_bit)."""
 
 
 # --- scalars ---------------------------------------------------------------------------------------------------------
@@ -61,7 +72,9 @@ class Special(Op):
 class Binary(Op):
     """``floordiv`` and ``mod`` floor as in Python; ``div`` is floating point; comparisons and land / lor give bool.
 
-    Both operands have one dtype (the result's, for arithmetic); ``shl`` / ``shr`` take an int32 count, ``pow`` floats.
+    Both operands have one dtype, which is the result's too but for comparisons.  The second one of ``shl``, ``shr`` and
+    ``ldexp`` is int32.  ``pow`` and ``MATH_PAIRS`` are of floats; ``mul_hi`` is the upper half of a product of integers
+    of 32 or 64 bits.
     """
 
     result: Value = defined()

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 from typing import Literal as OneOf
 
-from moye.atoms.bulk import ADDED, PART
+from moye.atoms.bulk import PART, REDUCED
 from moye.dtypes import DType, Kind, Space, bool_, int32, uint16, uint32, uint64
 from moye.hardware import MOST_THREADS, WARP
 from moye.ir import ops
@@ -57,6 +57,7 @@ def _choices(kind: type[ops.Op]) -> list[tuple[str, tuple[object, ...]]]:
 
 
 @verifies(ops.SyncThreads)
+@verifies(ops.GridSync)
 @verifies(ops.Fence)
 @verifies(ops.CpAsyncCommit)
 @verifies(ops.BulkCommit)
@@ -145,7 +146,10 @@ def _atomic(op: ops.Atomic) -> str | None:
         return f"unknown kind {op.kind!r}"
     if (op.compare is not None) != (op.kind == "cas"):
         return "cas compares, nothing else"
-    return next((f"{x.dtype} for an element of {op.ref.dtype}" for x in (op.value, op.compare, op.result)
+    if op.more and (op.kind != "add" or 1 + len(op.more) not in ops.VECTORS.get(op.ref.dtype, ())
+                    or op.ref.buffer.space is not Space.GLOBAL or op.order not in ("relaxed", "release")):
+        return f"{op.kind} of {1 + len(op.more)} {op.ref.dtype} in {op.ref.buffer.space.value} at a time"
+    return next((f"{x.dtype} for an element of {op.ref.dtype}" for x in (op.value, op.compare, op.result, *op.more)
                  if x is not None and x.dtype != op.ref.dtype), None)
 
 
@@ -193,26 +197,54 @@ def _print(op: ops.Print) -> str | None:
 def _binary(op: ops.Binary) -> str | None:
     if op.kind not in ops.BINARY:
         return f"unknown kind {op.kind!r}"
-    shift = op.kind in ("shl", "shr")
-    if not shift and op.a.dtype != op.b.dtype:
+    counted = op.kind in ("shl", "shr", "ldexp")
+    if not counted and op.a.dtype != op.b.dtype:
         return f"{op.kind} of {op.a.dtype} and {op.b.dtype}"
     wanted: DType = op.result.dtype
-    if op.kind in ops.ARITHMETIC and wanted != op.a.dtype:
+    decides = op.kind in ops.COMPARISONS or op.kind in ops.LOGICAL
+    if not decides and wanted != op.a.dtype:
         return f"{op.kind} of {op.a.dtype} gives {wanted}"
-    if op.kind not in ops.ARITHMETIC and wanted.kind is not Kind.BOOL:
+    if decides and wanted.kind is not Kind.BOOL:
         return f"{op.kind} gives {wanted}, not bool"
-    if op.kind in ("div", "pow") and not op.a.dtype.is_float:
-        return f"{op.kind} of {op.a.dtype}"
-    return None
+    return None if decides or _defined(op.kind, op.a.dtype) else f"{op.kind} of {op.a.dtype}"
+
+
+def _defined(kind: str, dtype: DType) -> bool:
+    """Whether an operation on two numbers is defined on the dtype."""
+    if kind == "mul_hi":
+        return dtype.is_integer and dtype.bits in (32, 64)
+    return dtype.is_float and (kind != "nextafter" or dtype.bits >= 32) if kind in ("div", "pow", *ops.MATH_PAIRS) \
+        else True
 
 
 @verifies(ops.Unary)
 def _unary(op: ops.Unary) -> str | None:
     if op.kind not in ops.UNARY:
         return f"unknown kind {op.kind!r}"
-    if op.kind in ops.MATH and not ops.dtype_of_math(op.kind, op.a.dtype):
+    if op.kind in (*ops.MATH, *ops.SLOW_MATH) and not ops.dtype_of_math(op.kind, op.a.dtype):
         return f"{op.kind} of {op.a.dtype}"
     return None
+
+
+@verifies(ops.Inline)
+@verifies(ops.InlineEffect)
+def _inline(op: ops.Inline | ops.InlineEffect) -> str | None:
+    snippet, given = op.snippet, tuple(argument.dtype for argument in op.arguments)
+    if given != snippet.takes:
+        return f"{snippet} takes {snippet.takes}, not {given}"
+    wanted = snippet.gives[0] if snippet.gives else None
+    found = None if op.result is None else op.result.dtype
+    return None if wanted == found else f"{snippet} gives {wanted}, not {found}"
+
+
+@verifies(ops.InlinePart)
+def _inline_part(op: ops.InlinePart) -> str | None:
+    made = op.first.op if isinstance(op.first, Value) else None
+    if not isinstance(made, (ops.Inline, ops.InlineEffect)):
+        return "a part of what is no snippet"
+    gives = made.snippet.gives
+    fits = 0 < op.index < len(gives) and gives[op.index] == op.result.dtype
+    return None if fits else f"result {op.index} of {made.snippet} as {op.result.dtype}"
 
 
 @verifies(ops.If)
@@ -248,6 +280,8 @@ def _copy(op: ops.Copy) -> str | None:
         return f"an access of {op.width} {op.dst.dtype} is wider than 16 bytes"
     if any(ref.lane != 1 and ref.buffer.space is not Space.REGISTER for ref in (op.dst, op.src)):
         return "an access to memory is not contiguous"
+    if (op.atom.hint or op.atom.prefetch) and Space.GLOBAL not in (op.dst.buffer.space, op.src.buffer.space):
+        return f"{op.atom} without an end in global memory"
     if op.atom.asynchronous and (op.dst.buffer.space, op.src.buffer.space) != (Space.SHARED, Space.GLOBAL):
         return f"{op.atom} from {op.src.buffer.space.value} to {op.dst.buffer.space.value}"
     return None
@@ -313,6 +347,12 @@ def _load(op: ops.Load) -> str | None:
     if op.order is not None and op.ref.buffer.space is Space.CLUSTER:
         return f"an ordered load from {op.ref.buffer}"
     return None if op.result.dtype == op.ref.dtype else f"loads {op.ref.dtype} as {op.result.dtype}"
+
+
+@verifies(ops.Pin)
+def _pin(op: ops.Pin) -> str | None:
+    other = next((tile.buffer for tile in op.tiles if tile.buffer.space is not Space.REGISTER), None)
+    return None if other is None else f"pins {other}, which is no register tensor"
 
 
 @verifies(ops.NanoSleep)
@@ -399,7 +439,7 @@ def _tma(op: ops.TmaCopy) -> str | None:
 
 
 _PLACES = {"load": (Space.SHARED, Space.GLOBAL), "send": (Space.CLUSTER, Space.SHARED),
-           "store": (Space.GLOBAL, Space.SHARED), "reduce_add": (Space.GLOBAL, Space.SHARED),
+           "store": (Space.GLOBAL, Space.SHARED), "reduce": (Space.GLOBAL, Space.SHARED),
            "prefetch": (None, Space.GLOBAL)}
 
 
@@ -418,8 +458,8 @@ def _bulk(op: ops.BulkCopy) -> str | None:
         return f"its mask is {op.multicast.dtype}, not uint16"
     if op.run % PART or (isinstance(op.bytes, Literal) and int(op.bytes.value) not in range(PART, op.run + 1, PART)):
         return f"copies {op.bytes} bytes of a run of {op.run}"
-    if op.kind == "reduce_add" and op.src.dtype not in ADDED:
-        return f"adds {op.src.dtype}"
+    if op.kind == "reduce" and op.src.dtype not in REDUCED[op.by]:
+        return f"combines {op.src.dtype} by {op.by}"
     home = Space.CLUSTER if op.kind == "send" else Space.SHARED
     return _integers(bytes=op.bytes) or (None if op.barrier is None else _barrier(op.barrier, home))
 

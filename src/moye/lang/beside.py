@@ -24,8 +24,8 @@ from moye.tensor.bounds import settle
 from moye.tensor.context import builder
 from moye.tensor.expr import Expr, Scalar, position, typed
 from moye.tensor.known import known
-from moye.tensor.origin import Origin, Pending, Place, Root, Track, judged_by_memory
 from moye.tensor.tensor import Tensor
+from moye.tensor.view import Origin, Pending, Place, Root, Track, judged_by_memory
 
 NAME = "_judged"
 NONE = known(0, dt.int64)

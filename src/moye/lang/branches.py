@@ -8,7 +8,6 @@ Out: ``ops.If`` and, for each variable that differs between the arms, a Var assi
 
 from __future__ import annotations
 
-import types
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -33,7 +32,7 @@ from moye.lang.carry import (
 from moye.lang.disagreement import changed_structure, check_dtype
 from moye.lang.host_objects import Snapshot
 from moye.lang.loops import still_holds
-from moye.lang.mutable_parts import State
+from moye.lang.mutable_parts import State, same
 from moye.lang.reachable import Reached
 from moye.lang.scopes import regions
 from moye.tensor.context import builder, locate
@@ -63,6 +62,13 @@ class Branch(ABC):
     def end_else(self, variables: Locals) -> None: ...  # noqa: B027
     @abstractmethod
     def merge(self, variables: Locals) -> tuple[Any, ...]: ...
+
+    def __enter__(self) -> Branch:
+        """Around each arm, if one may be traced for its dtypes alone."""
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: object, where: object) -> bool | None:
+        return None
 
 
 class StaticIf(Branch):
@@ -330,7 +336,7 @@ def _equal(x: Scalar, y: Scalar) -> bool:
     if isinstance(x, Expr) and isinstance(y, Expr):
         return key_of(x.operand) == key_of(y.operand)
     x, y = weak(x), weak(y)
-    return not isinstance(x, Expr) and not isinstance(y, Expr) and type(x) is type(y) and x == y
+    return not isinstance(x, Expr) and not isinstance(y, Expr) and same(x, y)
 
 
 def _reusable(name: str, old: Scalar | None) -> Var | None:
@@ -370,61 +376,6 @@ def conditional_value(cond: Expr, then: Callable[[], object], orelse: Callable[[
             builder().splice(block)
         return where(cond, a, b)  # type: ignore[arg-type]
     return branch.merge({CONDITIONAL: a})[0]
-
-
-_HARMLESS = (abs, bool, divmod, float, int, len, max, min, pow, round, sum)
-_TRIALS = 4
-
-
-def decided_value(value: object, other: Callable[[], object],
-                  called: Callable[[], tuple[object, ...]] | None) -> object:
-    """``a if cond else b`` where facts decided: the one value, in the dtype that both have together.
-
-    The other one is computed and forgotten, unless it calls what changes something that cannot be put back.
-    """
-    b, depth = builder(), len(regions())
-    if not _has_scalars(value) or called is None or b.trials >= _TRIALS:
-        return value
-    mark, host, found = b.mark(), Snapshot(), None
-    b.trials += 1
-    try:
-        if all(map(_may_be_tried, called())):
-            b.push(Block())
-            found = other()
-    except Exception:                                       # it does not exist where facts rule it out
-        found = None
-    finally:
-        b.trials -= 1
-        host.restore()
-        b.rollback(mark)
-        del regions()[depth:]
-    host.changed()                                          # refuses what cannot be put back
-    return _as_with(value, found)
-
-
-def _has_scalars(value: object) -> bool:
-    return any(map(_has_scalars, value)) if isinstance(value, tuple) else is_scalar(value)
-
-
-def _as_with(value: Any, other: Any) -> Any:
-    """A scalar, and those in a tuple, in the dtype that it and the other one have together."""
-    if isinstance(value, tuple):
-        if type(value) is not type(other) or len(value) != len(other):
-            return value
-        items = [_as_with(x, y) for x, y in zip(value, other, strict=True)]
-        return value._make(items) if hasattr(value, "_make") else tuple(items)
-    return typed(value, together(value, other)) if is_scalar(value) and is_scalar(other) else value
-
-
-def _may_be_tried(function: object) -> bool:
-    """Whether what a function changes can be put back: moye's own, Python's harmless ones, those written in Python."""
-    own = any(function is one for one in _HARMLESS) or type_module(function).split(".")[0] in ("moye", "math")
-    return own or isinstance(function, (types.FunctionType, types.MethodType, type))
-
-
-def type_module(function: object) -> str:
-    """The module that a function, dtype or bound method is from."""
-    return str(getattr(function, "__module__", None) or type(function).__module__)
 
 
 def may_speculate(block: Block) -> bool:

@@ -18,20 +18,19 @@ from moye.hardware import MOST_THREADS, WARP
 from moye.ir import fold, ops
 from moye.ir.nodes import Literal, Operand, Ref, Value
 from moye.lang.loops import MOST_TURNS
-from moye.lang.warp_numbers import lane_mask, static
 from moye.layout import ceil_div
 from moye.tensor import expr
 from moye.tensor.context import builder, locate, tracing
-from moye.tensor.expr import Expr, Int, Scalar, operand_of, truth, wrap
-from moye.tensor.known import known
+from moye.tensor.expr import Expr, Int, Scalar, operand_of, plain, truth, wrap
+from moye.tensor.known import known, weak
 from moye.tensor.tensor import Tensor, elementwise
 
 __all__ = [
     "Dim3", "assume", "atomic_add", "atomic_and", "atomic_cas", "atomic_exch", "atomic_max", "atomic_min", "atomic_or",
     "atomic_xor", "ballot", "barrier_arrive", "barrier_sync", "block_dim", "block_idx", "ceil_div",
-    "clock", "cp_async_commit", "cp_async_wait", "fence", "globaltimer", "grid_dim", "lane_idx", "load", "min_blocks",
-    "nanosleep", "shuffle_down", "shuffle_idx", "shuffle_up", "shuffle_xor", "static_range", "store", "sync_threads",
-    "sync_warp", "thread_idx", "vote_all", "vote_any", "warp_idx", "where",
+    "clock", "cp_async_commit", "cp_async_wait", "fence", "globaltimer", "grid_dim", "grid_sync", "lane_idx", "load",
+    "min_blocks", "nanosleep", "shuffle_down", "shuffle_idx", "shuffle_up", "shuffle_xor", "static_range", "store",
+    "sync_threads", "sync_warp", "thread_idx", "vote_all", "vote_any", "warp_idx", "where",
 ]
 
 _AXES = ("x", "y", "z")
@@ -143,6 +142,19 @@ def static_range(*bounds: Int) -> range:
 def sync_threads() -> None:
     """__syncthreads (bar.sync 0): wait for every thread of the block, and order their memory accesses."""
     builder().emit(ops.SyncThreads())
+
+
+def grid_sync() -> None:
+    """Wait for every thread of every block of the grid, and order their memory accesses (CUDA's ``grid.sync()``).
+
+    A kernel with it is launched cooperatively: all its blocks run at once, and LaunchError says with the figures if the
+    device cannot hold them.  Every thread comes to it, in the same pass of each loop; it works without clusters alone.
+    """
+    cluster = builder().func.cluster_dim
+    if cluster != (1, 1, 1):
+        raise TraceError(f"grid_sync() in clusters of {cluster}: cooperative launches are made without clusters",
+                         hint="cluster_sync() meets the blocks of a cluster", locs=(locate(),))
+    builder().emit(ops.GridSync())
 
 
 def sync_warp(mask: int = _FULL) -> None:
@@ -290,8 +302,8 @@ def _atomic(kind: str, tensor: Tensor, coordinate: object, value: Scalar, order:
             compare: Scalar | None = None) -> Scalar:
     ref = _element(tensor, coordinate, f"atomic_{kind}")
     if ref.dtype not in ops.ATOMICS[kind]:
-        raise DTypeError(f"atomic_{kind} on {ref.dtype}: PTX has it on {', '.join(map(str, ops.ATOMICS[kind]))} alone",
-                         locs=(locate(),))
+        raise DTypeError(f"atomic_{kind} on {ref.dtype}: there is one on "
+                         f"{', '.join(map(str, ops.ATOMICS[kind]))} alone", locs=(locate(),))
     result = Value(ref.dtype)
     builder().emit(ops.Atomic(result=result, kind=kind, ref=ref, value=operand_of(value, ref.dtype),
                               compare=None if compare is None else operand_of(compare, ref.dtype),
@@ -307,13 +319,13 @@ def atomic_add(tensor: Tensor, coordinate: object, value: Scalar, *, order: str 
 
 def atomic_min(tensor: Tensor, coordinate: object, value: Scalar, *, order: str = "relaxed",
                scope: str = "gpu") -> Scalar:
-    """atom.min on integers; returns the old value."""
+    """atom.min; returns the old value.  Of floats and of 16 bits it is a loop around atom.cas, NaNs as in ``min``."""
     return _atomic("min", tensor, coordinate, value, order, scope)
 
 
 def atomic_max(tensor: Tensor, coordinate: object, value: Scalar, *, order: str = "relaxed",
                scope: str = "gpu") -> Scalar:
-    """atom.max on integers; returns the old value."""
+    """atom.max; returns the old value.  Of floats and of 16 bits it is a loop around atom.cas, NaNs as in ``max``."""
     return _atomic("max", tensor, coordinate, value, order, scope)
 
 
@@ -449,3 +461,17 @@ def dtype_cast(value: Any, dtype: DType) -> Any:
 
 
 dt.conversions[:] = [dtype_cast]
+
+def static(value: Any) -> Any:
+    """NumPy's integers, and integers that facts decided, as Python's; anything else stays as it is."""
+    return weak(plain(value))
+
+
+def lane_mask(what: str, mask: Any) -> int:
+    """A mask of lanes, with at least one."""
+    number = static(mask)
+    if not isinstance(number, int) or isinstance(number, bool) or not 1 <= number <= _FULL:
+        shown = hex(number) if isinstance(number, int) else repr(number)
+        raise TraceError(f"{what}: the mask {shown} is no static number from 1 to 0xffffffff, a bit for each lane",
+                         locs=(locate(),))
+    return number

@@ -1,4 +1,4 @@
-"""What the threads of a warp or of a block compute together: folds, scans, matches.
+"""What the threads of a warp or of a block compute together: folds, scans, matches, folds of rows of accumulators.
 
 In: a scalar of each thread, or a pair (value, index).  Out: the fold for every thread, or what comes before each.
 
@@ -19,15 +19,26 @@ from moye.hardware import WARP
 from moye.ir import ops
 from moye.ir.nodes import Value
 from moye.lang.branches import DynamicIf
-from moye.lang.builtins import lane_idx, linear_thread, shuffle_idx, shuffle_up, shuffle_xor, sync_threads, warp_idx
-from moye.lang.warp_numbers import lane_mask, static
+from moye.lang.builtins import (
+    lane_idx,
+    lane_mask,
+    linear_thread,
+    shuffle_idx,
+    shuffle_up,
+    shuffle_xor,
+    static,
+    sync_threads,
+    warp_idx,
+)
 from moye.tensor import expr
+from moye.tensor.accumulators import mn_view, row_lanes
 from moye.tensor.context import builder, locate
 from moye.tensor.expr import Expr, Scalar, operand_of, wrap
 from moye.tensor.folds import BITS, PAIRS, fold, fold_kind, neutral
 from moye.tensor.tensor import Tensor
+from moye.tensor.tiled import TiledMMA
 
-__all__ = ["block_reduce", "block_scan", "match_all", "match_any", "warp_reduce", "warp_scan"]
+__all__ = ["block_reduce", "block_scan", "match_all", "match_any", "row_reduce", "warp_reduce", "warp_scan"]
 
 _FULL = 0xFFFFFFFF
 
@@ -278,3 +289,26 @@ def _by_one_lane(lane: int, stores: list[tuple[Tensor, Scalar]]) -> None:
     first.end_else({})
     first.merge({})
     sync_threads()
+
+
+# --- accumulators ----------------------------------------------------------------------------------------------------
+
+
+def row_reduce(acc: Tensor, kind: str, mma: TiledMMA) -> Tensor:
+    """Fold each row of a tile over all of its columns; every thread gets the folds of the rows that it holds.
+
+    ``acc`` are the accumulators (MMA, MMA_M, MMA_N) of ``mma``.  The result has one mode, the rows of
+    ``mn_view(acc, mma)``, ((2,MMA_M)) for mma.sync and wgmma.  Kinds are those of ``Tensor.reduce``, which folds what
+    the thread holds; then the lanes that share the row exchange by xor, the nearest first (two steps of shuffles for
+    mma.sync and wgmma).  TensorError if several warps hold parts of one row: that takes shared memory.
+    """
+    rows = mn_view(acc, mma)
+    lanes = row_lanes(mma)
+    kind = fold_kind("row_reduce", kind, acc.dtype)
+    found: Tensor = rows.reduce(kind, mode=1)
+    for i in range(found.buffer.elements or 0):
+        value = found[i]
+        for lane in lanes:
+            value = fold(kind, value, shuffle_xor(value, lane))
+        found[i] = value
+    return found

@@ -19,14 +19,14 @@ from moye import dtypes as dt
 from moye.errors import TraceError
 from moye.ir import ops
 from moye.ir.nodes import Block
-from moye.lang import branches, functions, loops, python_builtins, texts
+from moye.lang import branches, decided, functions, loops, python_builtins, texts
 from moye.lang.carry import Undefined
 from moye.lang.host_objects import Snapshot
 from moye.lang.ranges import DynamicRange
 from moye.lang.scopes import naming, regions
 from moye.tensor.context import builder, locate
-from moye.tensor.expr import Expr, Scalar, operand_of, truth, wrap
-from moye.tensor.known import Known, known
+from moye.tensor.expr import Expr, Scalar, beside, no_text, operand_of, truth, wrap
+from moye.tensor.known import Known, KnownInt, known
 from moye.tensor.tensor import Tensor
 
 
@@ -49,9 +49,12 @@ class Control:
     def while_(self, names: tuple[str, ...], always: bool) -> loops.Loop:
         return loops.While(names, always)
 
-    def if_(self, cond: object, names: tuple[str, ...], dead: tuple[str, ...] = ()) -> branches.Branch:
+    def if_(self, cond: object, names: tuple[str, ...], dead: tuple[str, ...] = (),
+            called: tuple[str, ...] | None = None) -> branches.Branch:
         if isinstance(cond, Expr):
             return branches.DynamicIf(truth(cond), names, dead)
+        if isinstance(cond, Known) and called is not None:
+            return decided.DecidedIf(bool(cond), names, dead, called, sys._getframe(1).f_globals)
         return branches.StaticIf(bool(_truth_of(cond)), names)
 
     def function(self) -> functions.Returns:
@@ -98,6 +101,20 @@ class Control:
         return texts.joined(parts)
 
     # --- expressions ---
+
+    def beside(self, left: object, right: object) -> object:
+        """The right operand, as a Python float on its left must have it."""
+        return beside(left, right)
+
+    def operator(self, symbol: str, left: object, right: object) -> object:
+        """The two operands' arithmetic or comparison."""
+        if isinstance(left, str) and any(isinstance(x, Expr) for x in _items(right)):
+            no_text()
+        return _OPERATORS[symbol](left, beside(left, right))
+
+    def added(self, of: object, before: Callable[[], object], value: object) -> object:
+        """What an augmented assignment adds to a part of something, or multiplies it with, and so on."""
+        return beside(before(), value) if isinstance(value, KnownInt) and not isinstance(of, Tensor) else value
 
     def and_(self, *terms: Callable[[], object]) -> object:
         return self._short_circuit(terms, "land")
@@ -148,7 +165,7 @@ class Control:
         def step(i: int) -> Callable[[], object]:
             def evaluate() -> object:
                 values.append(terms[i]())
-                return _COMPARE[operators[i]](values[i], values[i + 1])
+                return self.operator(operators[i], values[i], values[i + 1])
             return evaluate
 
         return self.and_(*(step(i) for i in range(len(operators))))
@@ -158,7 +175,7 @@ class Control:
         if isinstance(cond, Expr):
             return branches.conditional_value(truth(cond), then, orelse)
         taken, other = (then, orelse) if _truth_of(cond) else (orelse, then)
-        return branches.decided_value(taken(), other, called) if isinstance(cond, Known) else taken()
+        return decided.decided_value(taken(), other, called) if isinstance(cond, Known) else taken()
 
     def builtin(self, function: object) -> object:
         """The traced counterpart of a Python builtin (``range``, ``min``, ``print``, ...); others as they are."""
@@ -191,7 +208,13 @@ def _truth_of(value: object) -> object:
     return value
 
 
-_COMPARE: dict[str, Callable[[Any, Any], object]] = {
+def _items(value: object) -> tuple[object, ...]:
+    return value if isinstance(value, tuple) else (value,)
+
+
+_OPERATORS: dict[str, Callable[[Any, Any], object]] = {
+    "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv, "//": operator.floordiv,
+    "%": operator.mod, "**": operator.pow,
     "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge, "==": operator.eq, "!=": operator.ne,
     "is": operator.is_, "is not": operator.is_not, "in": lambda a, b: a in b, "not in": lambda a, b: a not in b,
 }

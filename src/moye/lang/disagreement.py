@@ -21,20 +21,30 @@ from moye.tensor.known import Known
 
 
 def check_dtype(name: str, dtype: dt.DType, leaf: Scalar) -> None:
-    """A variable keeps its dtype: Python numbers that fit and narrower integers of its kind are converted."""
+    """A variable keeps its dtype: Python numbers that fit, and dtypes all of whose numbers it holds, are converted."""
+    if agrees(dtype, leaf):
+        return
     have = carried_dtype(leaf)
-    if have == dtype:
-        return
-    if isinstance(leaf, (Expr, Known)):
-        fine = have.kind == dtype.kind and have.is_integer and have.bits <= dtype.bits
-    elif dtype.is_float:
-        fine = True
-    else:
-        fine = dtype.is_integer and isinstance(leaf, int) and constants.fits(int(leaf), dtype)
-    if fine:
-        return
     raise TraceError(f"{name} is {dtype} before this loop or branch and {have} at its end",
                      hint=f"start with mo.{have}(...), or convert with .to(mo.{dtype})", locs=(locate(),))
+
+
+def agrees(dtype: dt.DType, leaf: Scalar) -> bool:
+    """Whether a variable of a dtype takes a value."""
+    have = carried_dtype(leaf)
+    if have == dtype:
+        return True
+    if isinstance(leaf, (Expr, Known)):
+        return _holds(dtype, have)
+    return dtype.is_float or (dtype.is_integer and isinstance(leaf, int) and constants.fits(int(leaf), dtype))
+
+
+def _holds(dtype: dt.DType, have: dt.DType) -> bool:
+    """Whether every integer, or every float, of one dtype is one of the other, so that converting loses nothing."""
+    if have.is_integer and dtype.is_integer:
+        same_sign = have.kind == dtype.kind
+        return have.bits <= dtype.bits if same_sign else dtype.kind is dt.Kind.INT and have.bits < dtype.bits
+    return have.is_float and dtype.is_float and dt.promote(have, dtype) == dtype
 
 
 def changed_structure(name: str, before: object, after: object) -> TraceError:

@@ -17,7 +17,7 @@ from moye.dtypes import Space
 from moye.errors import DTypeError, TensorError, TraceError
 from moye.hardware import WARPGROUP
 from moye.ir import ops
-from moye.ir.nodes import Operand, Ref, Value
+from moye.ir.nodes import Literal, Operand, Ref, TileRef, Value
 from moye.ir.rules import is_register_budget
 from moye.lang.builtins import Dim3, block_idx, linear_thread
 from moye.layout import IntTuple, rank
@@ -30,9 +30,10 @@ from moye.tensor.tensor import Tensor, shared_array
 __all__ = [
     "block_in_cluster_idx", "cluster_arrive", "cluster_dim", "cluster_idx", "cluster_rank", "cluster_sync",
     "cluster_wait", "elect", "fence_mbarrier_init", "fence_proxy_async", "griddepcontrol_launch_dependents",
-    "griddepcontrol_wait", "map_shared_rank", "mbarrier_arrive", "mbarrier_arrive_expect_tx", "mbarrier_array",
-    "mbarrier_expect_tx", "mbarrier_init", "mbarrier_wait", "tma_store_arrive", "tma_store_wait", "warpgroup_idx",
-    "warpgroup_reg_alloc", "warpgroup_reg_dealloc",
+    "griddepcontrol_wait", "map_shared_rank", "mbarrier_array", "mbarrier_arrive", "mbarrier_arrive_expect_tx",
+    "mbarrier_expect_tx", "mbarrier_init", "mbarrier_wait", "pin", "tma_store_arrive", "tma_store_wait",
+    "warpgroup_arrive", "warpgroup_commit_batch", "warpgroup_idx", "warpgroup_reg_alloc", "warpgroup_reg_dealloc",
+    "warpgroup_wait",
 ]
 
 _MOST = (1 << 20) - 1  # arrivals, and bytes, that one phase of an mbarrier counts
@@ -270,3 +271,53 @@ def griddepcontrol_wait() -> None:
 def griddepcontrol_launch_dependents() -> None:
     """griddepcontrol.launch_dependents: allow launches that depend on this one to begin."""
     builder().emit(ops.GridDependency(kind="launch_dependents"))
+
+
+# --- waiting for the tensor cores ------------------------------------------------------------------------------------
+
+# Every thread of a warpgroup (128 threads that begin at a multiple of 128) executes these together.
+_MOST_WAIT = 7
+"""PTX ISA: wgmma.wait_group takes a constant of three bits."""
+
+
+def warpgroup_arrive() -> None:
+    """wgmma.fence: the products that follow see registers written before it.
+
+    It must stand before the first product, and wherever anything else touched accumulators or A in registers.
+    """
+    builder().emit(ops.WgmmaFence())
+
+
+def warpgroup_commit_batch() -> None:
+    """wgmma.commit_group: make the products since the last group the newest group."""
+    builder().emit(ops.WgmmaCommit())
+
+
+def warpgroup_wait(pending: int = 0, *registers: Tensor) -> None:
+    """wgmma.wait_group: all groups but the ``pending`` newest are complete, and their accumulators may be read.
+
+    ``registers`` are ``mo.pin``-ned before it: the arithmetic on them, which the compiler would otherwise do after the
+    wait, overlaps the products in flight.  Accumulators that it waits for are none of them.
+    """
+    if not isinstance(pending, int) or not 0 <= pending <= _MOST_WAIT:
+        raise TraceError(f"warpgroup_wait({pending}): a static number of groups from 0 to {_MOST_WAIT}",
+                         locs=(locate(),))
+    if registers:
+        pin(*registers)
+    builder().emit(ops.WgmmaWait(pending=pending))
+
+
+def pin(*registers: Tensor) -> None:
+    """The order of the source, kept: arithmetic on these register tensors that stands before it is done before it.
+
+    Without tensors it is about whatever goes into instructions that the compiler does not move (products, copies).
+    It costs one instruction, which never acts; registers of products in flight are E2.  TensorError for other memory.
+    """
+    tiles: list[TileRef] = []
+    for tensor in registers:
+        if not isinstance(tensor, Tensor) or tensor.space is not Space.REGISTER:
+            what = f"{tensor.label} in {tensor.space.value}" if isinstance(tensor, Tensor) else repr(tensor)
+            raise TensorError(f"pin takes register tensors, not {what}", locs=(locate(),))
+        if all(tensor.buffer is not tile.buffer for tile in tiles):
+            tiles.append(TileRef(tensor.buffer, Literal(0, dt.int32), tensor.buffer.dtype, (), name=tensor.name))
+    builder().emit(ops.Pin(tiles=tuple(tiles)))

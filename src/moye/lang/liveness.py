@@ -107,6 +107,7 @@ class _Effects(ast.NodeVisitor):
             self.writes.add(node.id)
 
     def visit_Assign(self, node: ast.Assign) -> None:
+        # As Python evaluates: ``x = x + 1`` reads x before it binds it.
         self._all([node.value, *node.targets])
 
     def visit_AugAssign(self, node: ast.AugAssign) -> None:
@@ -122,6 +123,7 @@ class _Effects(ast.NodeVisitor):
         self._all([node.value, node.target])
 
     def visit_BoolOp(self, node: ast.BoolOp) -> None:
+        # ``a and b`` evaluates a for sure, and b perhaps.
         self.visit(node.values[0])
         self._maybe(*node.values[1:])
 

@@ -47,6 +47,21 @@ cos = _unary("cos", "Cosine of radians.")
 tan = _unary("tan", "Tangent of radians.")
 tanh = _unary("tanh", "Hyperbolic tangent.")
 erf = _unary("erf", "Error function.")
+asin = _unary("asin", "Arc sine, in radians; NaN beyond -1 and 1.")
+acos = _unary("acos", "Arc cosine, in radians; NaN beyond -1 and 1.")
+atan = _unary("atan", "Arc tangent, in radians.")
+sinh = _unary("sinh", "Hyperbolic sine.")
+cosh = _unary("cosh", "Hyperbolic cosine.")
+asinh = _unary("asinh", "Inverse of the hyperbolic sine.")
+acosh = _unary("acosh", "Inverse of the hyperbolic cosine; NaN below 1.")
+atanh = _unary("atanh", "Inverse of the hyperbolic tangent; infinite at -1 and 1, NaN beyond.")
+log1p = _unary("log1p", "Natural logarithm of 1 + x, exact to the last digits for small x too.")
+expm1 = _unary("expm1", "e to the power of x, minus 1, exact to the last digits for small x too.")
+erfc = _unary("erfc", "1 - erf(x), exact to the last digits for large x too.")
+erfinv = _unary("erfinv", "The y with erf(y) = x; infinite at -1 and 1, NaN beyond.")
+lgamma = _unary("lgamma", "Natural logarithm of the gamma function's absolute value.")
+tgamma = _unary("tgamma", "Gamma function: (x - 1)! for whole x.")
+cbrt = _unary("cbrt", "Cube root, also of negative numbers.")
 floor = _unary("floor", "Largest integer not above x, as a float.")
 ceil = _unary("ceil", "Smallest integer not below x, as a float.")
 round_ = _unary("round", "Nearest integer, ties to even, as a float.")
@@ -56,6 +71,8 @@ isnan = _unary("isnan", "Whether x is not a number.")
 isinf = _unary("isinf", "Whether x is infinite.")
 popcount = _unary("popcount", "Number of set bits, as int32.")
 clz = _unary("clz", "Number of leading zero bits, as int32.")
+ffs = _unary("ffs", "Place of the lowest set bit, counted from 1, as int32; 0 of 0.")
+brev = _unary("brev", "The bits in reverse order (PTX ISA, brev).")
 abs_ = _unary("abs", "Absolute value.")
 
 
@@ -85,6 +102,49 @@ def _pair(kind: str, a: Argument, b: Argument) -> Argument:
 
 minimum = _extremum("min", "The smaller of two (or the smallest of several) values.")
 maximum = _extremum("max", "The larger of two (or the largest of several) values.")
+
+
+# --- functions of two ------------------------------------------------------------------------------------------------
+
+
+def _binary(kind: str, doc: str) -> Callable[..., Argument]:
+    def function(x: Argument, y: Argument) -> Argument:
+        return _both(kind, lambda a, b: expr.function_of_two(kind, a, b), x, y)
+
+    function.__name__ = function.__qualname__ = kind
+    function.__doc__ = doc
+    return function
+
+
+def _both(what: str, function: Callable[[Any, Any], Any], x: Argument, y: Argument) -> Argument:
+    if isinstance(x, Tensor) or isinstance(y, Tensor):
+        return elementwise(function, x, y)
+    expr.require_scalar(what, x, y)
+    return function(x, y)
+
+
+atan2 = _binary("atan2", "Angle of the point (y, x), in radians from -pi to pi: atan2(y, x).")
+fmod = _binary("fmod", "What is left of x after whole multiples of y, with the sign of x, exactly; % floors.")
+remainder = _binary("remainder", "x minus the nearest multiple of y, of two the even one, exactly (IEEE 754).")
+hypot = _binary("hypot", "sqrt(x * x + y * y) without overflow on the way.")
+copysign = _binary("copysign", "x with the sign of y.")
+nextafter = _binary("nextafter", "The number next to x in the direction of y: float32 and float64.")
+pow_ = _binary("pow", "x to the power of y, as floats.")
+
+
+def ldexp(x: Argument, exponent: Argument) -> Argument:
+    """``x`` times 2 to the power of ``exponent``, an integer, rounded once."""
+    return _both("ldexp", expr.ldexp, x, exponent)
+
+
+def mul_hi(x: Argument, y: Argument) -> Argument:
+    """The upper half of the product of two integers of 32 or 64 bits (PTX ISA, mul.hi)."""
+    return _both("mul_hi", expr.mul_hi, x, y)
+
+
+def sincos(x: Argument, *, fast: bool = False) -> tuple[Argument, Argument]:
+    """``(sin(x), cos(x))``; the compiler reduces the argument once."""
+    return sin(x, fast=fast), cos(x, fast=fast)
 
 
 # --- activations -----------------------------------------------------------------------------------------------------

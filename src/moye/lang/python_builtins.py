@@ -24,7 +24,7 @@ from moye.lang.debug import breakpoint_, print_
 from moye.lang.ranges import dynamic_range
 from moye.lang.texts import format_of, repr_of, text_of
 from moye.tensor.context import locate
-from moye.tensor.expr import Expr, bitwise, truth
+from moye.tensor.expr import Expr, beside, bitwise, truth
 from moye.tensor.known import Known, known
 from moye.tensor.tensor import Tensor
 
@@ -86,6 +86,21 @@ def _round(value: Any, *digits: Any) -> Any:
     return value if value.dtype.is_integer else dtype_cast(math.round_(value), dt.int32)
 
 
+def _beside(own: Callable[..., Any]) -> Callable[..., Any]:
+    """``divmod`` and ``pow`` of two numbers, the first of which may be a Python float."""
+    def function(first: Any, *others: Any, **options: Any) -> Any:
+        return own(first, *(beside(first, other) for other in others), **options)
+    return function
+
+
+def _sum(items: Any, /, start: Any = 0) -> Any:
+    """As Python's own, from left to right."""
+    values = [start, *items]
+    if not any(isinstance(value, Known) for value in values):
+        return sum(values[1:], start)
+    return functools.reduce(lambda a, b: a + beside(a, b), values)
+
+
 def _length(value: Any) -> int:
     if isinstance(value, Tensor):
         raise TraceError(f"len({value.label}): a tensor has modes", hint="mo.size(x, mode) or mo.rank(x)",
@@ -99,6 +114,9 @@ TRACED: dict[object, Callable[..., Any]] = {
     builtins.breakpoint: breakpoint_,
     builtins.min: _extremum(min, math.minimum),
     builtins.max: _extremum(max, math.maximum),
+    builtins.divmod: _beside(divmod),
+    builtins.pow: _beside(pow),
+    builtins.sum: _sum,
     builtins.int: _int,
     builtins.float: _float,
     builtins.bool: _bool,

@@ -32,6 +32,9 @@ BUILTINS = frozenset({"abs", "all", "any", "bool", "breakpoint", "divmod", "enum
                       "max", "min", "pow", "print", "range", "repr", "reversed", "round", "str", "sum", "zip"})
 OPERATORS: dict[type[ast.cmpop], str] = {ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">",
                                          ast.GtE: ">="}
+ARITHMETIC: dict[type[ast.operator], str] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/",
+                                             ast.FloorDiv: "//", ast.Mod: "%", ast.Pow: "**"}
+_COLLECTIONS = (ast.Tuple, ast.List, ast.Dict, ast.Set, ast.JoinedStr, ast.Lambda, ast.ListComp)
 Node = TypeVar("Node", bound=ast.AST)
 Span = tuple[int, int, int, int]
 
@@ -143,6 +146,8 @@ def _expression(text: str, at: ast.expr, **holes: ast.expr) -> ast.expr:
     return statement.value
 
 
+_NOT_TRIED = (ast.Return, ast.Break, ast.Continue, ast.Raise, ast.Delete, ast.With, ast.Match, ast.FunctionDef,
+              ast.ClassDef, ast.Lambda, ast.Import, ast.ImportFrom, ast.NamedExpr)
 _NAMING = (ast.Name, ast.Attribute, ast.Subscript, ast.Constant, ast.Load)
 """What a function may be named with, so that asking which one it is does nothing else."""
 
@@ -155,6 +160,25 @@ def _called_in(*arms: ast.expr) -> ast.expr:
         return ast.Constant(None)
     functions = ast.Tuple([copy.deepcopy(call.func) for call in calls], ast.Load())
     return _expression("lambda: F", arms[0], F=functions)
+
+
+def _tried(node: ast.If) -> tuple[str, ...] | None:
+    """What the arms of an if call, as ``f`` or ``mo.f``; None if an arm leaves, or defines or calls something else."""
+    parts = [part for statement in (*node.body, *node.orelse) for part in ast.walk(statement)]
+    if any(isinstance(part, _NOT_TRIED) for part in parts):
+        return None
+    calls = [part.func for part in parts if isinstance(part, ast.Call)]
+    found = [ast.unparse(f) for f in calls if not (isinstance(f, ast.Attribute) and f.attr in ("to", "bitcast"))]
+    made = assigned([*node.body, *node.orelse])
+    fine = all(name.replace(".", "_").isidentifier() and name.partition(".")[0] not in made for name in found)
+    return tuple(dict.fromkeys(found)) if fine else None
+
+
+def _may_meet(left: ast.expr, right: ast.expr) -> bool:
+    """Whether the left may be a Python float and the right an integer that facts decided."""
+    number = right.operand if isinstance(right, ast.UnaryOp) else right
+    floats = isinstance(left.value, float) if isinstance(left, ast.Constant) else not isinstance(left, _COLLECTIONS)
+    return floats and not isinstance(number, (ast.Constant, *_COLLECTIONS))
 
 
 def _bind(names: Sequence[str], call: str) -> str:
@@ -258,8 +282,28 @@ class _Expressions(ast.NodeTransformer):
         self._inside(node)
         return self._call("not_", node, node.operand) if isinstance(node.op, ast.Not) else node
 
+    def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
+        self._inside(node)
+        return self._strong(node, node.left, node.right, ARITHMETIC.get(type(node.op), ""))
+
+    def _strong(self, node: ast.BinOp | ast.Compare, left: ast.expr, right: ast.expr, symbol: str) -> ast.expr:
+        """``2.0 * t`` -> ``2.0 * __moye__.beside(2.0, t)``: Python's floats know nothing of the dtype of a known t."""
+        if not symbol or not _may_meet(left, right):
+            return node
+        if not isinstance(left, ast.Name | ast.Constant):   # asked for once only
+            return self._call("operator", node, ast.Constant(symbol), left, right)
+        strong = self._call("beside", right, copy.copy(left), right)
+        if isinstance(node, ast.BinOp):
+            node.right = strong
+        else:
+            node.comparators = [strong]
+        return node
+
     def visit_Compare(self, node: ast.Compare) -> ast.expr:
-        if len(node.ops) == 1 or not all(type(op) in OPERATORS for op in node.ops):
+        if len(node.ops) == 1:
+            self._inside(node)
+            return self._strong(node, node.left, node.comparators[0], OPERATORS.get(type(node.ops[0]), ""))
+        if not all(type(op) in OPERATORS for op in node.ops):
             return self._inside(node)
         operators = tuple(OPERATORS[type(op)] for op in node.ops)
         return self._call("chain", node, self.rewritten(node.left), *map(self._thunk, node.comparators),
@@ -382,13 +426,21 @@ class _Rewriter(_Expressions):
     def visit_If(self, node: ast.If) -> list[ast.stmt]:
         branch, names, head = self._names.fresh("c"), self._carried[node], _span(node, node.test)
         dead = self._dead[node]
-        start = _emit(f"{branch} = {CONTROL}.if_(COND, NAMES{', DEAD' if dead else ''})", _span(node.test),
-                      NAMES=_words(names), DEAD=_words(dead), COND=self.rewritten(node.test))
+        called = _tried(node) if set(names) - set(dead) else None
+        more = "" if called is None else ", DEAD, CALLED" if called else ", DEAD, ()"
+        start = _emit(f"{branch} = {CONTROL}.if_(COND, NAMES{more or (', DEAD' if dead else '')})", _span(node.test),
+                      NAMES=_words(names), DEAD=_words(dead), CALLED=_words(called or ()),
+                      COND=self.rewritten(node.test))
         then, orelse = _emit(f"if {branch}.then(locals()): pass\nif {branch}.orelse(): pass", head)
         assert isinstance(then, ast.If) and isinstance(orelse, ast.If), "both branches are ifs"
         then.body = [*self._suite(node.body, names), *_emit(f"{branch}.end_then(locals())", head)]
         orelse.body = [*_emit(_bind(names, f"{branch}.restore()"), head), *self._suite(node.orelse, names),
                        *_emit(f"{branch}.end_else(locals())", head)]
+        if called is not None:
+            for arm in (then, orelse):
+                [around] = _emit(f"with {branch}: pass", head)
+                assert isinstance(around, ast.With), "a with statement"
+                around.body, arm.body = arm.body, [around]
         return [*start, then, orelse, *_emit(_bind(names, f"{branch}.merge(locals())"), head)]
 
     def visit_Return(self, node: ast.Return) -> ast.stmt | list[ast.stmt]:
@@ -408,6 +460,19 @@ class _Rewriter(_Expressions):
             case [ast.Tuple(items) | ast.List(items)] if items and all(isinstance(item, ast.Name) for item in items):
                 names = tuple(item.id for item in items if isinstance(item, ast.Name))
                 node.value = _expression(f"{CONTROL}.names(NAMES, E)", node.value, NAMES=_words(names), E=node.value)
+        return node
+
+    def visit_AugAssign(self, node: ast.AugAssign) -> ast.stmt:
+        self._inside(node)
+        named = all(isinstance(part, (*_NAMING, ast.Store)) for part in ast.walk(node.target))
+        if type(node.op) in ARITHMETIC and named and _may_meet(node.target, node.value):
+            before = copy.deepcopy(node.target)
+            before.ctx = ast.Load()
+            if isinstance(before, ast.Subscript):           # a load, if it is of a tensor
+                part = _expression("lambda: B", node.value, B=before)
+                node.value = self._call("added", node.value, copy.deepcopy(before.value), part, node.value)
+            else:
+                node.value = self._call("beside", node.value, before, node.value)
         return node
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.stmt:

@@ -33,6 +33,14 @@ def above(marker: object) -> list[object]:
     return stack[stack.index(marker) + 1:]
 
 
+def called(role: str, value: Any) -> Any:
+    """Say what a value is that moye's own device code computes: printed under this name unless the user gives one."""
+    operand = value.operand if isinstance(value, Expr) else None
+    if isinstance(operand, Value):
+        operand.role = operand.role or role
+    return value
+
+
 class Named(ABC):
     """What holds tensors of its own and calls them after the variable that it is assigned to."""
 

@@ -113,3 +113,27 @@ def parts_of(value: object) -> tuple[object, tuple[str, ...], tuple[object, ...]
     assert is_dataclass(value) and not isinstance(value, type), "a dataclass instance"
     names = tuple(f.name for f in fields(value))
     return type(value), names, tuple(getattr(value, n) for n in names)
+
+
+def told_apart(value: object) -> object:
+    """What tells a static value from others that Python takes for equal to it: 1, 1.0 and True, 0.0 and -0.0.
+
+    It is empty for what holds no numbers, and for moye's own values.  NaNs are alike.
+    """
+    if type(value).__module__.startswith("moye."):
+        return ()
+    if isinstance(value, (bool, int, float, complex)) or type(value).__module__ == "numpy":
+        return type(value).__name__, repr(value)
+    if isinstance(value, (tuple, list)):
+        return tuple(map(told_apart, value))
+    if isinstance(value, frozenset):
+        return frozenset(map(told_apart, value))
+    if is_dataclass(value) and not isinstance(value, type):
+        return tuple(told_apart(getattr(value, f.name)) for f in fields(value) if f.compare)
+    return ()
+
+
+def same_value(a: object, b: object) -> bool:
+    """Whether two static values mean the same to a kernel."""
+    return a is b or (type(a) is type(b) and told_apart(a) == told_apart(b)
+                      and (isinstance(a, (float, complex)) or bool(a == b)))

@@ -35,7 +35,7 @@ from moye.lang.pickling import reduced
 from moye.lang.rewrite import CONTROL as CONTROL_NAME
 from moye.lang.rewrite import attribute_reads, free_names, rewrite
 from moye.lang.scopes import regions
-from moye.lang.signature import ScalarSpec, Spec, StaticSpec, TensorSpec, TmaSpec, TreeSpec, map_leaves
+from moye.lang.signature import ScalarSpec, Spec, StaticSpec, TensorSpec, TmaSpec, TreeSpec, map_leaves, same_value
 from moye.lang.source import definition
 from moye.lang.subscripts import require_no_traced_keys
 from moye.layout import Layout
@@ -377,11 +377,7 @@ def is_mutable(value: object) -> bool:
 
 def changed(captures: list[Capture]) -> bool:
     """Whether any captured name now holds something else."""
-    for capture in captures:
-        now = _held(capture.namespace, capture.name)
-        if now is not capture.value and (type(now) is not type(capture.value) or now != capture.value):
-            return True
-    return False
+    return any(not same_value(_held(capture.namespace, capture.name), capture.value) for capture in captures)
 
 
 _MISSING = object()

@@ -236,6 +236,9 @@ class _Composer:
         modes: Modes = []
         rest, start = extent, step
         # Invariant: the modes taken so far times ``rest`` are ``extent``; ``start`` is the step in units of mode i.
+        # An index is a number whose digits are the coordinates in the left modes.  Steps of ``step`` first divide out
+        # the extents that they skip whole, then count in each mode as far as it goes (CuTe, Layout Algebra,
+        # composition).
         for i, (bound, stride) in enumerate(self.flat[:-1]):
             count, start = self._take(i, bound, start, rest)
             if count is not None:
@@ -325,6 +328,7 @@ def ascending(strides: list[Int], what: Callable[[], str]) -> list[int]:
     """The positions of strides in ascending order; FactError if facts do not order dynamic strides."""
     order: list[int] = []
     for i, step in enumerate(strides):
+        # Facts may not order all strides; insertion asks pair by pair, and so can name the pair that lacks one.
         at = len(order)
         while at:
             other = strides[order[at - 1]]
@@ -349,6 +353,8 @@ def complement_modes(layout: Layout, cotarget: IntTuple | None) -> tuple[Modes, 
     modes = [] if is_const(size(image), 1) else flat_modes(image)
     gaps: Modes = []
     reach: Int = 1
+    # In order of stride: what a mode leaves out lies between the reach of those before it and its stride, and that is a
+    # mode of step ``reach`` (CuTe, Layout Algebra, complement).
     for extent, step in [modes[i] for i in ascending([d for _, d in modes], asked)]:
         if known_less(step, 0):
             raise LayoutError(f"{asked()}: the stride of its mode {extent}:{step} is negative")

@@ -67,6 +67,7 @@ def zip_by(divided: Layout, tiler: Tiler) -> Layout:
         if len(divided) != 2:
             raise LayoutError(f"{divided} divided by {tiler_text(tiler)} has no tile and rest")
         return divided
+    # All tiles before all rests: one coordinate then runs inside a tile, and the other one chooses it.
     pairs = [zip_by(divided.mode(i), tile) for i, tile in enumerate(tiler)]
     others = [divided.mode(i) for i in range(len(tiler), len(divided))]
     rests = [pair.mode(1) for pair in pairs] + others

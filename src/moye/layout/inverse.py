@@ -83,6 +83,7 @@ def left_inverse(layout: Layout | WrappedLayout) -> Layout | WrappedLayout:
         at = mul(at, extent)
     if not modes:
         return coalesce(plain)
+    # In order of stride an offset is a number whose digits are the coordinates, from the least stride up.
     modes = [modes[i] for i in ascending([step for step, _, _ in modes], lambda: asked)]
     if known_less(modes[0][0], 0):
         raise LayoutError(f"{asked}: the stride of its mode {modes[0][1]}:{modes[0][0]} is negative")

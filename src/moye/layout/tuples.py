@@ -159,8 +159,10 @@ def merge(modes: Modes, keep_last: bool = False) -> Modes:
     merged: Modes = []
     for i, (extent, step) in enumerate(modes):
         last = keep_last and i == len(modes) - 1
+        # The one index of such a mode is 0, whatever its stride; but past the end the last stride is what goes on.
         if is_const(extent, 1) and not last:
             continue
+        # The mode begins where the one before it ends, so the two count on as one.
         if merged and same(step, mul(*merged[-1])):
             merged[-1] = (mul(merged[-1][0], extent), merged[-1][1])
         else:

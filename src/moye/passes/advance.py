@@ -71,6 +71,8 @@ class _Advance:
         own = {id(op) for op in self.loop.body.ops}
         for op in self.loop.body.walk():
             for _, ref in _global_refs(op):
+                # A pointer costs an addition in every pass.  For what a condition may skip, or an inner loop holds, it
+                # pays only where a tile takes many addresses.
                 if id(op) in own or _many(ref):
                     self.note(op, ref)
         if not 0 < len(self.pointers) <= _MOST:

@@ -109,12 +109,17 @@ def _mapped(operand: Operand, mapping: dict[int, Operand]) -> Operand:
     return mapping.get(operand.id, operand) if isinstance(operand, Value) else operand
 
 
+def _all_mapped(held: Any, mapping: dict[int, Operand]) -> Any:
+    """What a field holds, one operand or several."""
+    return tuple(_mapped(each, mapping) for each in held) if isinstance(held, tuple) else _mapped(held, mapping)
+
+
 def _copied(op: ops.Op, mapping: dict[int, Operand]) -> ops.Op:
     """A pure op with operands replaced and a new result, which joins the mapping."""
     old = op.defines()
     assert old is not None and ops.Trait.PURE in op.traits, "the body of a Map is pure"
     result = Value(old.dtype, lower=old.lower, upper=old.upper, divisor=old.divisor, name=old.name)
-    changes: dict[str, Any] = {each.name: _mapped(getattr(op, each.name), mapping) for each in fields(op)
+    changes: dict[str, Any] = {each.name: _all_mapped(getattr(op, each.name), mapping) for each in fields(op)
                                if each.metadata.get("role") is Role.OPERAND}
     new = replace(op, **changes, result=result)  # type: ignore[call-arg]
     mapping[old.id] = result

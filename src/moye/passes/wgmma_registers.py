@@ -52,6 +52,7 @@ class _Walk:
             case ops.If():
                 self.branches(op)
             case ops.For() | ops.Loop():
+                # Twice: what the end of one pass leaves in flight is in flight at the start of the next.
                 self.block(op.body)
                 self.block(op.body)
             case ops.Map():

@@ -9,17 +9,17 @@ Builders are found by type, derived classes included.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from os import PathLike
 from typing import Any
 
 from moye import display
 from moye.atoms.atom import CopyOp, MmaOp
-from moye.errors import LayoutError
+from moye.errors import LayoutError, caret
 from moye.layout import ComposedLayout, IntTuple, Layout, Swizzle, make_layout
 from moye.pictures.layouts import MOST_CELLS, AnyLayout, Look, layout_sheet, swizzle_sheet
 from moye.pictures.model import Sheet
-from moye.pictures.notation import read, read_swizzle
 from moye.pictures.picture import Picture, check_format, format_of
 from moye.pictures.tiles import atom_sheet, copy_sheet, mma_sheet, op_sheet, partition_sheet
 from moye.tensor.tiled import CopyAtom, TiledCopy, TiledMMA
@@ -113,3 +113,82 @@ def _renderer(builder: Builder) -> display.Renderer:
 
 for _kind, _build in _BUILDERS.items():
     display.register(_kind, _renderer(_build))
+
+
+# --- notation: what the command line and ``draw`` are given as text --------------------------------------------------
+
+_TOKEN = re.compile(r"\s*(-?\d+|Sw|\S)")
+
+
+class _Words:
+    """A cursor over the words of a text."""
+
+    def __init__(self, source: str) -> None:
+        self.source, self.at = source, 0
+
+    def peek(self) -> str:
+        found = _TOKEN.match(self.source, self.at)
+        return found[1] if found else ""
+
+    def take(self) -> str:
+        found = _TOKEN.match(self.source, self.at)
+        self.at = found.end() if found else self.at
+        return found[1] if found else ""
+
+    def fail(self, wanted: str) -> LayoutError:
+        rest = self.source[self.at:]
+        column = len(self.source.rstrip()) if not rest.strip() else self.at + len(rest) - len(rest.lstrip())
+        found = repr(self.peek()) if self.peek() else "the end"
+        return LayoutError(f"{self.source!r} is no swizzle: {wanted} expected, {found} found\n"
+                           f"{caret(self.source, column)}",
+                           hint="notation is Sw<bits,base,shift>, before a layout Sw<bits,base,shift> o shape:stride")
+
+    def expect(self, word: str) -> None:
+        if self.peek() != word:
+            raise self.fail(repr(word))
+        self.take()
+
+    def number(self) -> int:
+        if not re.fullmatch(r"-?\d+", self.peek()):
+            raise self.fail("an integer")
+        return int(self.take())
+
+    def three(self) -> tuple[int, int, int]:
+        bits = self.number()
+        self.expect(",")
+        base = self.number()
+        self.expect(",")
+        return bits, base, self.number()
+
+
+def read(source: str) -> Layout | Swizzle | ComposedLayout:
+    """The layout, swizzle or swizzled layout that a text denotes; LayoutError with a caret where it denotes none.
+
+    >>> read("Sw<2,0,2>"), read("Sw<2,0,2> o (4,4)")
+    (Sw<2,0,2>, Sw<2,0,2> o 0 o (4,4):(1,4))
+    """
+    words = _Words(source)
+    if words.peek() != "Sw":
+        return Layout.parse(source)
+    swizzle = _written(words)
+    if not words.peek():
+        return swizzle
+    words.expect("o")
+    return ComposedLayout.parse(source)
+
+
+def read_swizzle(source: str) -> Swizzle:
+    """The swizzle that a text denotes: ``Sw<3,3,3>`` or ``3,3,3``."""
+    words = _Words(source)
+    swizzle = _written(words) if words.peek() == "Sw" else Swizzle(*words.three())
+    if words.peek():
+        raise words.fail("the end")
+    return swizzle
+
+
+def _written(words: _Words) -> Swizzle:
+    words.expect("Sw")
+    words.expect("<")
+    three = words.three()
+    words.expect(">")
+    return Swizzle(*three)

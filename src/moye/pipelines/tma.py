@@ -21,7 +21,7 @@ from moye.errors import TraceError
 from moye.lang import hopper
 from moye.lang.branches import DynamicIf
 from moye.lang.builtins import assume, linear_thread
-from moye.lang.scopes import Named
+from moye.lang.scopes import Named, called
 from moye.tensor.context import locate
 from moye.tensor.expr import Expr, Scalar, operand_of, where
 from moye.tensor.tensor import AUTO, Tensor
@@ -143,7 +143,7 @@ class PipelineTmaState:
         if self.ring.stages == 1:
             return PipelineTmaState(self.ring, self.stage, self.phase ^ 1)
         stage = self.stage + 1
-        anew = stage == self.ring.stages                # one comparison for both; of < ptxas makes two
+        anew = called("round_ends", stage == self.ring.stages)  # one comparison for both; of < ptxas makes two
         return PipelineTmaState(self.ring, where(anew, 0, stage), where(anew, self.phase ^ 1, self.phase))
 
     def advance(self, n: Scalar) -> PipelineTmaState:

@@ -36,6 +36,7 @@ from moye.lang.signature import (
     TreeSpec,
     is_tree,
     parts_of,
+    told_apart,
 )
 from moye.lang.trace import JitFunction
 from moye.layout import ComposedLayout, Layout, Swizzle
@@ -241,7 +242,9 @@ def static_key(name: str, value: object, inside: tuple[object, ...] = ()) -> obj
     except TypeError:
         raise ArgumentError(f"argument {name!r} is static, but a {type(value).__name__} cannot be hashed",
                             hint="make it a tuple or a frozen dataclass") from None
-    return (type(value), value)
+    # 0.0 == -0.0 and 1 == True, in dataclasses too, but kernels of them differ.
+    told = told_apart(value)
+    return (type(value), told) if isinstance(value, float) else (type(value), value, told)
 
 
 def unstable(value: object) -> bool:

@@ -38,7 +38,7 @@ from moye.passes.shared_memory import plan, require_spans
 from moye.passes.wgmma_registers import settle
 from moye.runtime.arguments import Call
 from moye.runtime.arrays import ArrayInfo, describe
-from moye.runtime.guards import Check, compile_guards
+from moye.runtime.guards import Check, compile_guards, leaves_32_bits
 
 if TYPE_CHECKING:
     from moye.cuda.compiler.nvrtc import Compiled
@@ -59,6 +59,16 @@ class Specialised:
     shared_bytes: int
     programs: dict[tuple[Any, ...], Program] = field(default_factory=dict)
     simulation: Any = None
+    wide: dict[Dim3, bool] = field(default_factory=dict)
+    """For a grid, whether indices of 32 bits wrap there."""
+
+    def wraps(self, grid: Dim3) -> bool:
+        """Whether its indices may leave 32 bits in a launch of this grid, which then needs those of 64."""
+        if self.func.index_bits == 64:
+            return False
+        if grid not in self.wide:
+            self.wide[grid] = leaves_32_bits(self.func, grid)
+        return self.wide[grid]
 
 
 @dataclass(slots=True, repr=False)
@@ -71,6 +81,7 @@ class Program:
     loaded: dict[int, Any] = field(default_factory=dict)
     func: Func | None = field(default=None, repr=False)
     _notes: tuple[Note, ...] | None = field(default=None, repr=False)
+    _moved: tuple[Note, ...] | None = field(default=None, repr=False)
     _warned: bool = field(default=False, repr=False)
 
     def __repr__(self) -> str:
@@ -81,7 +92,7 @@ class Program:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Everything except the trace and what is loaded on devices, because these belong to their process."""
-        left: dict[str, Any] = {"loaded": {}, "func": None, "_notes": self.notes}
+        left: dict[str, Any] = {"loaded": {}, "func": None, "_notes": self._told(), "_moved": self._moved or ()}
         return _program, (type(self), {f.name: left.get(f.name, getattr(self, f.name)) for f in fields(self)})
 
     def __copy__(self) -> Program:
@@ -134,8 +145,20 @@ class Program:
     def notes(self) -> tuple[Note, ...]:
         """What ptxas says about lost performance (wgmma that wait for each other), with the kernel's lines.
 
-        If a note names a line of PTX, the kernel is compiled once more, with line numbers.
+        If a note names a line of PTX, the kernel is compiled once more, with line numbers.  Waits for products that
+        ptxas has moved before arithmetic are found in the SASS, if there is a disassembler.
         """
+        from moye.cuda.compiler.moved_waits import moved, stretches
+
+        if self._moved is None:
+            self._moved = ()
+            if self.func is not None and stretches(self.func):
+                with suppress(UnsupportedError):        # without a disassembler
+                    self._moved = moved(self.func, self.sass)
+        return (*self._told(), *self._moved) if self._moved else self._told()
+
+    def _told(self) -> tuple[Note, ...]:
+        """What ptxas says."""
         from moye.cuda.compiler.ptxas_notes import notes
 
         if self._notes is None:
@@ -147,7 +170,7 @@ class Program:
         """Warn with a ``PerformanceWarning`` for each note that costs time, at the kernel's line; once per program."""
         if not self._warned:
             self._warned = True
-            for note in self.notes:
+            for note in self._told():
                 if note.costs:
                     frame = note.locs[0].innermost if note.locs else None
                     name = self.printed.name if self.func is None else self.func.name

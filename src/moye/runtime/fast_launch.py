@@ -24,7 +24,7 @@ from moye.cuda.device import driver, events
 from moye.errors import DriverError
 from moye.ir import ops
 from moye.ir.nodes import Func, Literal, ScalarParam, TensorParam, Value
-from moye.lang.signature import ScalarSpec, StaticSpec, TensorSpec, TmaSpec
+from moye.lang.signature import ScalarSpec, StaticSpec, TensorSpec, TmaSpec, told_apart
 from moye.lang.trace import Capture
 from moye.runtime import autograd
 from moye.runtime.arguments import Call, static_key, unstable
@@ -132,7 +132,8 @@ def _kind(spec: Any, x: Any) -> str:
         return kind if spec.dtype.name in _OWN.get(kind, ()) else ""    # an annotation's dtype: values are checked
     if isinstance(spec, StaticSpec):
         # 0.0 == -0.0 but they print differently, and nan equals nothing: floats are told apart by their text.
-        return "unstable" if unstable(x) else "repr" if isinstance(x, float) else "static"
+        return "unstable" if unstable(x) else "repr" if isinstance(x, float) else \
+            "record" if type(x) not in _BY_VALUE and told_apart(x) else "static"
     return ""
 
 
@@ -150,9 +151,10 @@ def _key_function(kinds: tuple[str, ...]) -> Callable[[tuple[Any, ...]], Any]:
             parts += [text.format(a=a) for text in (*fixed, f"{pointer} & 15")]
         else:
             parts += {"int": [f"-2147483648 <= {a} <= 2147483647"], "float": [], "bool": [], "static": [a],
-                      "repr": [f"repr({a})"], "unstable": [f"static_key('{a}', {a})"]}[kind]
+                      "record": [a, f"told_apart({a})"], "repr": [f"repr({a})"],
+                      "unstable": [f"static_key('{a}', {a})"]}[kind]
     lines = ["def key(args):", f"    ({_names(kinds)}) = args", f"    return ({''.join(p + ', ' for p in parts)})"]
-    namespace: dict[str, Any] = {"static_key": static_key}
+    namespace: dict[str, Any] = {"static_key": static_key, "told_apart": told_apart}
     exec(_code("\n".join(lines)), namespace)
     key: Callable[[tuple[Any, ...]], Any] = namespace["key"]
     return key
@@ -299,7 +301,7 @@ def _same(writer: _Writer, args: tuple[Any, ...], kinds: tuple[str, ...]) -> lis
     for i, (x, kind) in enumerate(zip(args, kinds, strict=True)):
         if kind in _ARRAYS:
             tensors.append(i)
-        elif kind in ("static", "repr"):
+        elif kind in ("static", "repr", "record"):
             by_value = f" or (a{i}.__class__ is {writer.name(type(x))} and a{i} == {writer.name(x)})"
             found.append(f"(a{i} is {writer.name(x)}{by_value if type(x) in _BY_VALUE else ''})")
         elif kind == "unstable":

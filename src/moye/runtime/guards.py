@@ -12,9 +12,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from moye.dtypes import Kind
+from moye.dtypes import Kind, int32
 from moye.errors import IRError, PreconditionError
-from moye.ir import ops
+from moye.ir import fold, ops
+from moye.ir.constants import fits
 from moye.ir.nodes import Func, Guard, Literal, Operand, ScalarParam, TensorParam, Value
 
 Check = Callable[[Sequence[Any], tuple[int, int, int]], None]
@@ -58,6 +59,30 @@ def compile_guards(func: Func) -> Check:
     exec("\n".join(lines), namespace)
     check: Check = namespace["check"]
     return check
+
+
+def leaves_32_bits(func: Func, grid: tuple[int, int, int]) -> bool:
+    """Whether arithmetic on block indices and constants may leave 32 bits in a launch of this grid.
+
+    It says nothing of values that are known when the kernel runs, arguments among them.
+    """
+    known: dict[int, fold.Facts] = {}
+
+    def of(x: Operand) -> fold.Facts:
+        return known[x.id] if isinstance(x, Value) and x.id in known else fold.facts_of(x)
+
+    for op in func.body.walk():
+        if isinstance(op, ops.Special) and op.kind.startswith("block_"):
+            known[op.result.id] = 0, grid["xyz".index(op.kind[-1])] - 1, 1
+        elif isinstance(op, ops.Binary) and op.result.dtype is int32 and any(
+                isinstance(x, Value) and x.id in known for x in (op.a, op.b)):
+            lower, upper, divisor = fold.combined(op.kind, of(op.a), of(op.b))
+            if lower is None or upper is None:
+                continue
+            if op.kind in ("add", "sub", "mul", "shl") and not (fits(lower, int32) and fits(upper, int32)):
+                return True
+            known[op.result.id] = lower, upper, divisor
+    return False
 
 
 def _failure(func: Func, names: dict[int, str]) -> Callable[[int, Sequence[Any], tuple[int, int, int]], None]:

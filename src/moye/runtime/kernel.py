@@ -186,6 +186,9 @@ class Kernel:
         if math.prod(grid) * math.prod(block) > 1 << 31:        # the number of a thread leaves 32 bits
             call.index_bits = 64
         spec = self.specialised(call, block, cluster)
+        if spec.wraps(grid):
+            call.index_bits = 64
+            spec = self.specialised(call, block, cluster)
         if smem:
             require_room(spec, smem)
         check_written(spec.func, call, self.__name__)

@@ -105,7 +105,8 @@ def load(program: Program, device: int) -> Any:
             loaded = program.loaded.get(device)
             if loaded is None:
                 formats = [slot.format for slot in program.printed.slots]
-                loaded = driver.load(program.cubin, program.printed.name, device, formats)
+                loaded = driver.load(program.cubin, program.printed.name, device, formats,
+                                     program.printed.cooperative)
                 program.loaded[device] = loaded
     return loaded
 

@@ -11,7 +11,7 @@ import types
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from moye.lang.signature import ScalarSpec, Spec, StaticSpec, TensorSpec, TmaSpec, TreeSpec
+from moye.lang.signature import ScalarSpec, Spec, StaticSpec, TensorSpec, TmaSpec, TreeSpec, same_value
 from moye.lang.trace import Capture
 
 _LONGEST = 60
@@ -56,7 +56,7 @@ def changes(captures: Sequence[Capture]) -> list[str]:
         space = capture.namespace
         where = "closure variable" if isinstance(space, types.CellType) else "global"
         now = space.cell_contents if isinstance(space, types.CellType) else space.get(capture.name)
-        if now is not capture.value and (type(now) is not type(capture.value) or now != capture.value):
+        if not same_value(now, capture.value):
             found.append(f"{where} {capture.name} changed from {_short(capture.value)} to {_short(now)}")
     return found
 

@@ -18,6 +18,7 @@ from typing import Any, ClassVar
 
 from moye.errors import TraceError
 from moye.lang.builtins import assume, block_idx, grid_dim
+from moye.lang.scopes import called
 from moye.lang.trace import jit
 from moye.layout import ceil_div, size
 from moye.schedulers.arithmetic import bounded, count, smaller
@@ -44,7 +45,7 @@ class GroupedTileScheduler:
         if not hasattr(offsets, "__len__") or (isinstance(offsets, Tensor) and offsets.dtype.is_float):
             raise TraceError(f"GroupedTileScheduler: the offsets are {offsets!r}, no tensor of integers",
                              hint="int32, one element more than groups", locs=(locate(),))
-        self.offsets, self.tile_m, self.tiles_n = offsets, tile_m, count(tiles_n)
+        self.offsets, self.tile_m, self.tiles_n = offsets, tile_m, called("tiles_n", count(tiles_n))
         self.groups = count((size(offsets) if isinstance(offsets, Tensor) else len(offsets)) - 1)
         self.group, self.along = group, along
 
@@ -84,8 +85,9 @@ class GroupedTile:
     def coordinates(self) -> tuple[Any, Any, Any, Any, Any]:
         """The (group, m, n, row, rows): m within the group, its first row in the stacked matrix, rows left in it."""
         sched = self.scheduler
-        tiles_m = ceil_div(bounded(self.end - self.begin), sched.tile_m)
-        m, n = raster(bounded(self.tile - self.first), tiles_m, sched.tiles_n, sched.group, sched.along)
+        tiles_m = called("tiles_m_of_group", ceil_div(bounded(self.end - self.begin), sched.tile_m))
+        tile = called("tile_in_group", bounded(self.tile - self.first))
+        m, n = raster(tile, tiles_m, sched.tiles_n, sched.group, sched.along)
         row = bounded(self.begin + m * sched.tile_m)
         return self.group, m, n, row, bounded(self.end - row)
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from moye.errors import TraceError
 from moye.lang.builtins import block_idx, grid_dim
+from moye.lang.scopes import called
 from moye.schedulers.arithmetic import bounded, count, divide, smaller
 from moye.tensor.context import locate
 from moye.tensor.expr import where
@@ -35,13 +36,14 @@ class PersistentTileScheduler:
                 raise TraceError(f"PersistentTileScheduler: {name}={value} is no static number >= 1", locs=(locate(),))
         if along not in ("m", "n"):
             raise TraceError(f'PersistentTileScheduler: along={along!r} is neither "m" nor "n"', locs=(locate(),))
-        self.tiles_m, self.tiles_n, self.batches = count(tiles_m), count(tiles_n), count(batches)
+        self.tiles_m, self.tiles_n = called("tiles_m", count(tiles_m)), called("tiles_n", count(tiles_n))
+        self.batches = count(batches)
         self.group, self.along, self.cluster = group, along, cluster
 
     @property
     def tiles(self) -> Any:
         """How many tiles there are."""
-        return count(self.tiles_m * self.tiles_n * self.batches)
+        return called("tiles", count(self.tiles_m * self.tiles_n * self.batches))
 
     @property
     def first(self) -> Any:
@@ -60,7 +62,8 @@ class PersistentTileScheduler:
         """(m, n, batch) of a tile number."""
         batch = 0
         if not (isinstance(self.batches, int) and self.batches == 1):
-            batch, tile = divide(tile, bounded(self.tiles_m * self.tiles_n))
+            batch, tile = divide(tile, called("tiles_of_batch", bounded(self.tiles_m * self.tiles_n)))
+            called("tile_in_batch", tile)
         m, n = raster(tile, self.tiles_m, self.tiles_n, self.group, self.along)
         return m, n, batch
 
@@ -78,10 +81,11 @@ def _strips(tile: Any, across: Any, down: Any, group: int) -> tuple[Any, Any]:
     if isinstance(across, int) and across <= group:
         down_, across_ = divide(tile, across)
         return across_, down_
-    strip, inside = divide(tile, bounded(group * down))
+    strip, inside = divide(tile, called("tiles_of_strip", bounded(group * down)))
+    called("strip", strip), called("tile_in_strip", inside)
     begin = bounded(strip * group)
     if not isinstance(across, int):
-        down_, across_ = divide(inside, smaller(bounded(across - begin), group))
+        down_, across_ = divide(inside, called("strip_width", smaller(bounded(across - begin), group)))
         return bounded(begin + across_), down_
     down_, across_ = divide(inside, group)
     if across % group:                                  # both widths are static: two products instead of a division

@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 
 from moye.errors import TraceError
 from moye.lang.builtins import block_idx, grid_dim
+from moye.lang.scopes import called
 from moye.schedulers.arithmetic import bounded, count, divide, larger, smaller
 from moye.schedulers.persistent import PersistentTileScheduler
 from moye.tensor.context import locate, tracing
@@ -44,11 +45,12 @@ class StreamKScheduler:
         self.blocks = grid_dim().x if blocks is None else count(blocks, 1)
         self.split = self._tiles_to_split() if hybrid else self.tiles
         """How many tiles, from the first, are split."""
-        self._share, self._long = divide(bounded(self.split * self.k_tiles), self.blocks)
+        share, long = divide(called("split_k_tiles", bounded(self.split * self.k_tiles)), self.blocks)
+        self._share, self._long = called("share", share), called("longer_shares", long)
 
     def _tiles_to_split(self) -> Any:
-        rest = divide(self.tiles, self.blocks)[1]
-        return bounded(where(rest == 0, 0, smaller(rest + self.blocks, self.tiles)))
+        rest = called("last_wave", divide(self.tiles, self.blocks)[1])
+        return called("split_tiles", bounded(where(rest == 0, 0, smaller(rest + self.blocks, self.tiles))))
 
     def coordinates(self, tile: Any) -> tuple[Any, Any, Any]:
         """(m, n, batch) of a tile number."""
@@ -57,7 +59,7 @@ class StreamKScheduler:
     def start(self, block: Any = None) -> StreamKUnit:
         """The first unit of a block; by default of the block that asks."""
         block = block_idx().x if block is None else block
-        left = bounded(self._share + where(block < self._long, 1, 0))
+        left = called("share_left", bounded(self._share + where(block < self._long, 1, 0)))
         tile, k_first = divide(self.begin(block), self.k_tiles)
         none = left == 0                                # fewer k-tiles are split than there are blocks, or none
         return StreamKUnit(self, block, bounded(where(none, self.split + block, tile)),
@@ -65,14 +67,17 @@ class StreamKScheduler:
 
     def begin(self, block: Any) -> Any:
         """Where a block's share begins, in k-tiles of all tiles that are split; the first shares are one longer."""
-        return bounded(block * self._share + smaller(block, self._long))
+        # The first ``_long`` shares have the remainder, one k-tile each, so that no two shares differ by more.
+        return called("share_begin", bounded(block * self._share + smaller(block, self._long)))
 
     def owner(self, k: Any) -> Any:
         """The block whose share has the k-tile number ``k`` of all tiles that are split."""
+        # The inverse of ``begin``, in its two pieces: long shares up to ``in_long``, short ones after it.
         long = bounded(self._share + 1)
-        beyond = bounded(larger(k - self._long * long, 0))
-        return where(k < self._long * long, divide(k, long)[0],
-                     self._long + divide(beyond, larger(self._share, 1))[0])
+        in_long = called("k_in_longer_shares", self._long * long)
+        beyond = bounded(larger(k - in_long, 0))
+        return called("owner", where(k < in_long, divide(k, long)[0],
+                                     self._long + divide(beyond, larger(self._share, 1))[0]))
 
     @property
     def slots(self) -> Any:
@@ -112,7 +117,7 @@ class StreamKUnit:
     @property
     def k_last(self) -> Any:
         """The first k-tile that is not this unit's."""
-        return smaller(self.k_first + self.left, self.scheduler.k_tiles)
+        return called("k_last", smaller(self.k_first + self.left, self.scheduler.k_tiles))
 
     @property
     def finishes(self) -> Any:
@@ -123,14 +128,16 @@ class StreamKUnit:
     def peers(self) -> tuple[Any, Any]:
         """``range(*unit.peers)``: the blocks, and slots, with the rest of a tile that this one finishes."""
         sched, after = self.scheduler, self.block + 1
-        end = bounded((self.tile + 1) * sched.k_tiles - 1)
+        end = called("last_k_of_tile", bounded((self.tile + 1) * sched.k_tiles - 1))
+        # Shares follow each other, so the rest of a tile is what the next blocks begin with, up to its last k-tile.
         return after, where(self.k_last == sched.k_tiles, after, sched.owner(end) + 1)
 
     def next(self) -> StreamKUnit:
         """The next unit of the block: first from its share, then whole tiles."""
         sched = self.scheduler
-        left = bounded(self.left - (self.k_last - self.k_first))
+        left = called("left_after", bounded(self.left - (self.k_last - self.k_first)))
+        # What is whole is dealt out as by the persistent scheduler: one tile a block and wave, behind the split ones.
         own = where(self.tile < sched.split, sched.split + self.block, self.tile + sched.blocks)
-        done = left == 0
+        done = called("share_ends", left == 0)
         return StreamKUnit(sched, self.block, bounded(where(done, own, self.tile + 1)), 0,
                            bounded(where(done, sched.k_tiles, left)))

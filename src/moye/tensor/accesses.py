@@ -21,12 +21,12 @@ from moye.layout.tuples import zip_leaves
 from moye.tensor.bounds import proven, require_index_at_launch
 from moye.tensor.context import builder
 from moye.tensor.expr import Expr, operand_of
-from moye.tensor.origin import Coordinates, Origin, Pending, Track, along, judged_by_memory
 from moye.tensor.slices import wide
 from moye.tensor.space import common_space
+from moye.tensor.view import Coordinates, Origin, Pending, Track, View, along, judged_by_memory
 
 
-def judge_element(tensor: Any, coordinate: object, own: tuple[Pending, ...], write: bool) -> None:
+def judge_element(tensor: View, coordinate: object, own: tuple[Pending, ...], write: bool) -> None:
     """Judge an access to the element at a full coordinate whose entries ``own`` are not proven."""
     origin = tensor.origin or (Origin.of(tensor) if own else None)
     if origin is None or tensor.space is Space.REGISTER:
@@ -55,7 +55,7 @@ def judge_element(tensor: Any, coordinate: object, own: tuple[Pending, ...], wri
         _emit(tensor, origin, write, checks, lambda: at(origin.tracks[0]))
 
 
-def judge(tensor: Any, write: bool, pred: Any = None, others: Sequence[Layout] = (), elements: tuple[int, ...] = (),
+def judge(tensor: View, write: bool, pred: Any = None, others: Sequence[Layout] = (), elements: tuple[int, ...] = (),
           width: int = 1, along_: int = 0) -> None:
     """Judge an access to all elements of a view.
 
@@ -83,7 +83,7 @@ def judge(tensor: Any, write: bool, pred: Any = None, others: Sequence[Layout] =
         _emit(tensor, origin, write, checks, lambda: _first(origin), used, pred, elements, width, along_)
 
 
-def judge_run(tensor: Any, count: Any, *, write: bool) -> None:
+def judge_run(tensor: View, count: Any, *, write: bool) -> None:
     """Judge an access to the first ``count`` elements of a run (None: all of it)."""
     if count is None or tensor.origin is None or not tensor.origin.loose:
         judge(tensor, write)
@@ -115,7 +115,7 @@ def _per_element(loose: list[Track], tracks: list[Coordinates], strides: list[tu
             for track, (_, offset) in zip(loose, tracks, strict=True) for mode in sorted(track.modes)]
 
 
-def _spread(tensor: Any, layouts: list[Layout], others: Sequence[Layout]) \
+def _spread(tensor: View, layouts: list[Layout], others: Sequence[Layout]) \
         -> tuple[tuple[Extent, ...], list[tuple[Int, ...]]] | None:
     """The points of an access, and how far each of the layouts goes between them."""
     if not others:
@@ -131,7 +131,7 @@ def _spread(tensor: Any, layouts: list[Layout], others: Sequence[Layout]) \
     return tuple(_extent(extent) for extent in space.extents), list(space.strides[len(others):])
 
 
-def _scalars(tensor: Any, pending: Sequence[Pending]) -> list[Index]:
+def _scalars(tensor: View, pending: Sequence[Pending]) -> list[Index]:
     """The indices that the conditions around this access do not prove either; the launch checks what it can."""
     found = []
     for each in dict.fromkeys(pending):
@@ -155,7 +155,7 @@ def _shadow(make: Any) -> Any:
     return found
 
 
-def _emit(tensor: Any, origin: Origin, write: bool, checks: list[Index], place: Any,
+def _emit(tensor: View, origin: Origin, write: bool, checks: list[Index], place: Any,
           points: tuple[Extent, ...] = (), pred: Any = None, elements: tuple[int, ...] = (), width: int = 1,
           along_: int = 0) -> None:
     b, root = builder(), origin.tracks[0].root

@@ -7,7 +7,7 @@ registers.
     P = mo.accumulators_as_A(acc.to(mo.bfloat16), mma, second)
 
 All follows from the atom's (thread, value) layouts; there is no table of fragments here.  Source: CuTe
-cute/atom/mma_traits_*.hpp for the layouts; the exchange between threads is in ``moye.lang.rows``.
+cute/atom/mma_traits_*.hpp for the layouts; the exchange between threads is in ``moye.lang.collectives``.
 """
 
 from __future__ import annotations

@@ -13,6 +13,7 @@ from typing import Any, overload
 
 from moye.atoms.atom import CopyOp, MmaOp
 from moye.atoms.bulk import BulkOp
+from moye.atoms.universal import AUTO_COPY, AutoCopy
 from moye.dtypes import DType, Space
 from moye.errors import DTypeError, LaunchError, TensorError
 from moye.hardware import WARP
@@ -43,7 +44,6 @@ from moye.tensor.copy_agreement import after_copy, check_cover, check_partitions
 from moye.tensor.expr import Expr, Scalar, operand_of
 from moye.tensor.known import KnownBool, weak
 from moye.tensor.matrix_copy import emit_matrices
-from moye.tensor.origin import Origin
 from moye.tensor.partitions import kind, require_threads
 from moye.tensor.slices import is_slice, normalise, wide
 from moye.tensor.space import common_space
@@ -52,6 +52,7 @@ from moye.tensor.tile_extents import require_extent, require_tile, require_tiles
 from moye.tensor.tiled import CopyAtom, TiledCopy, TiledMMA, thread_coordinate
 from moye.tensor.tma_copy import TmaTensor, copy_tma
 from moye.tensor.value_order import Partition
+from moye.tensor.view import Origin
 from moye.tensor.wgmma_gemm import emit_wgmma
 
 # --- copy ------------------------------------------------------------------------------------------------------------
@@ -62,8 +63,8 @@ Tile = Tensor | tuple[Any, ...]
 
 
 @overload
-def copyto(dst: Tensor, src: Tensor, /, *, pred: Tensor | Scalar | None = None,
-           zero_fill: bool = False) -> None: ...
+def copyto(dst: Tensor, src: Tensor, /, *, pred: Tensor | Scalar | None = None, zero_fill: bool = False,
+           hint: str | None = None, prefetch: int | None = None) -> None: ...
 @overload
 def copyto(how: TiledCopy | CopyAtom | CopyOp, dst: Tensor, src: Tensor, /, *, pred: Tensor | Scalar | None = None,
            zero_fill: bool = False) -> None: ...
@@ -75,11 +76,12 @@ def copyto(how: BulkOp, dst: Tensor, src: Tensor, /, *, barrier: tuple[Tensor, I
            multicast: Scalar | None = None, hint: str | None = None, size: Scalar | None = None) -> None: ...
 def copyto(*args: object, pred: Tensor | Scalar | None = None, zero_fill: bool = False,
            barrier: tuple[Tensor, Int] | None = None, multicast: Scalar | None = None, hint: str | None = None,
-           size: Scalar | None = None) -> None:
+           size: Scalar | None = None, prefetch: int | None = None) -> None:
     """Copy: ``copyto(dst, src)`` or ``copyto(tiled_copy, dst, src)`` is dst[i] = src[i].
 
     Without a tiled copy (or atom) the copy is synchronous, as wide as both layouts and alignments prove, and converts
-    if the dtypes differ.  With one it uses the atom.  An asynchronous atom completes at cp_async_wait.
+    if the dtypes differ.  With one it uses the atom.  An asynchronous atom completes at cp_async_wait.  ``hint`` and
+    ``prefetch`` tell caches about the end in global memory, as ``UniversalCopy`` says; an atom has its own.
 
     ``pred`` is a traced bool, or a bool register tensor over the modes of dst (a mode of size 1 is repeated).  Where it
     is false nothing is read, and dst keeps its value, or becomes zero with ``zero_fill=True``.
@@ -94,6 +96,10 @@ def copyto(*args: object, pred: Tensor | Scalar | None = None, zero_fill: bool =
     completes on that block's barrier of the same place.  A copy to global memory, where ``mo.BulkReduceAdd()`` adds, is
     part of the thread's bulk group.
     """
+    plain = len(args) == 2 and all(isinstance(a, Tensor) for a in args)
+    if prefetch is not None and not plain:
+        raise TensorError("copyto: prefetch= is for plain copies; an atom has its own", locs=(locate(),),
+                          hint="mo.prefetch brings boxes and runs of bytes to L2")
     if args and isinstance(args[0], (TmaTensor, BulkOp)):
         _without_predicate(args[0], pred, zero_fill)
         if isinstance(args[0], BulkOp):
@@ -104,23 +110,34 @@ def copyto(*args: object, pred: Tensor | Scalar | None = None, zero_fill: bool =
         else:
             copy_tma(args[0], args[1:], barrier, multicast, hint)
         return
-    if any(option is not None for option in (barrier, multicast, hint, size)):
-        raise TensorError("copyto: barrier=, multicast=, hint= and size= are for copies with a mo.make_tma_copy or "
+    if any(option is not None for option in (barrier, multicast, size)):
+        raise TensorError("copyto: barrier=, multicast= and size= are for copies with a mo.make_tma_copy or "
                           "mo.BulkCopy", locs=(locate(),))
+    if hint is not None and not plain:
+        raise TensorError("copyto: hint= is for plain copies and those with a mo.make_tma_copy or mo.BulkCopy",
+                          locs=(locate(),), hint="give it to the atom: mo.UniversalCopy(dtype, hint=...)")
     if pred is not None and not isinstance(pred, (Tensor, bool, Expr, KnownBool)):
         raise TensorError(f"copyto: the predicate {kind(pred)} is no bool and no bool register tensor",
                           locs=(locate(),))
-    if len(args) == 2 and all(isinstance(a, Tensor) for a in args):
+    if plain:
         to, of = args
         assert isinstance(to, Tensor) and isinstance(of, Tensor), "both are tensors"
         check_partitions(None, to, of)
-        copy_plain(to, of, pred, zero_fill=zero_fill)
+        copy_plain(to, of, pred, zero_fill=zero_fill, op=_told(hint, prefetch))
         after_copy(None, to, of)
         return
     if len(args) != 3 or not (isinstance(args[1], Tensor) and isinstance(args[2], Tensor)):
         raise TensorError(f"copyto takes (dst, src) or (tiled_copy, dst, src), not "
                           f"({', '.join(type(a).__name__ for a in args)})", locs=(locate(),))
     _copy_by_atom(args[0], args[1], args[2], pred, zero_fill=zero_fill)
+
+
+def _told(hint: str | None, prefetch: int | None) -> CopyOp:
+    """The plain copy with these hints."""
+    try:
+        return AUTO_COPY if hint is None and prefetch is None else AutoCopy(hint=hint, prefetch=prefetch)
+    except DTypeError as error:
+        raise TensorError(f"copyto: {error.message}", locs=(locate(),)) from None
 
 
 def _copy_by_atom(how: object, dst: Tensor, src: Tensor, pred: Tensor | Scalar | None, *, zero_fill: bool) -> None:

@@ -13,41 +13,21 @@ checks it: such an index is handed back as ``Pending`` (accesses.py).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Protocol
+from typing import Any
 
-from moye.dtypes import DType, Space
+from moye.dtypes import Space
 from moye.errors import DTypeError, TensorError
 from moye.ir import ops
 from moye.ir.builder import LoopBound, expressible
-from moye.ir.nodes import Block, Buffer, Literal, Operand, Value
-from moye.layout import Int, IntTuple, Layout, product
+from moye.ir.nodes import Block, Literal, Operand, Value
+from moye.layout import Int, IntTuple, product
 from moye.tensor import expr
 from moye.tensor.context import builder, locate
 from moye.tensor.expr import Expr, Scalar, operand_of, wrap
-from moye.tensor.origin import Pending
+from moye.tensor.view import Pending, View
 
 _NEGATED = {"lt": "ge", "le": "gt", "gt": "le", "ge": "lt", "eq": "ne", "ne": "eq"}
 _MIRRORED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le", "eq": "eq", "ne": "ne"}
-
-
-class View(Protocol):
-    """What this module needs of a tensor."""
-
-    @property
-    def layout(self) -> Layout: ...
-    @property
-    def buffer(self) -> Buffer: ...
-    @property
-    def label(self) -> str: ...
-
-
-class Typed(Protocol):
-    """The part of a tensor that its elements need."""
-
-    @property
-    def label(self) -> str: ...
-    @property
-    def dtype(self) -> DType: ...
 
 
 def check_coordinate(tensor: View, coordinate: object) -> tuple[Pending, ...]:
@@ -284,7 +264,7 @@ def _limit_of(kind: str, other: Scalar, loop: LoopBound) -> Scalar | None:
     return other if kind == "ne" and expr.compare("eq", other, last) is True else None
 
 
-def need_bytes(*tensors: Typed) -> None:
+def need_bytes(*tensors: View) -> None:
     """Refuse single elements that are not whole bytes."""
     for tensor in tensors:
         if tensor.dtype.bits < 8:

@@ -1,4 +1,4 @@
-"""Bulk copies in a kernel: what ``copyto`` makes of ``BulkCopy`` and ``BulkReduceAdd``, and prefetches.
+"""Bulk copies in a kernel: what ``copyto`` makes of ``BulkCopy`` and ``BulkReduce``, and prefetches.
 
 In: two tensors, each one contiguous run of memory, in the same order.  Out: one ``ops.BulkCopy``.
 
@@ -13,7 +13,7 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
-from moye.atoms.bulk import ADDED, PART, BulkOp, BulkReduceAdd
+from moye.atoms.bulk import PART, REDUCED, BulkOp, BulkReduce
 from moye.dtypes import Space, int32, uint16
 from moye.errors import AlignmentError, DTypeError, LayoutError, TensorError
 from moye.ir import ops
@@ -54,7 +54,7 @@ def copy_bulk(op: BulkOp, places: tuple[object, ...], barrier: tuple[Tensor, Int
     for view in (src, dst):
         judge_run(view, size, write=view is dst)
     builder().emit(ops.BulkCopy(
-        kind=kind, dst=_first(dst), src=_first(src), bytes=count, run=elements * src.dtype.bytes,
+        kind=kind, by=_by(op), dst=_first(dst), src=_first(src), bytes=count, run=elements * src.dtype.bytes,
         barrier=None if barrier is None else _barrier(op, dst, barrier),
         multicast=None if multicast is None else operand_of(multicast, uint16), hint=hint))
 
@@ -106,23 +106,27 @@ def _barrier(op: BulkOp, dst: Tensor, barrier: object) -> Ref:
 
 def _kind(asked: str, op: BulkOp, dst: Tensor, src: Tensor) -> Any:
     found = _KINDS.get((dst.space, src.space))
-    if isinstance(op, BulkReduceAdd):
-        found = "reduce_add" if found == "store" else None
+    if isinstance(op, BulkReduce):
+        found = "reduce" if found == "store" else None
     if found is None:
-        ways = "from shared to global memory" if isinstance(op, BulkReduceAdd) else \
+        ways = "from shared to global memory" if isinstance(op, BulkReduce) else \
             "between global and shared memory, and from shared memory to another block's"
         raise TensorError(f"{asked} goes {ways}: {src.label} lives in {src.space.value} and {dst.label} in "
                           f"{dst.space.value}", locs=(locate(),))
     return found
 
 
+def _by(op: BulkOp) -> Any:
+    return op.by if isinstance(op, BulkReduce) else "add"
+
+
 def _check_dtypes(asked: str, op: BulkOp, dst: Tensor, src: Tensor) -> None:
     need_bytes(dst, src)
     if (dst.dtype.bits, dst.dtype.numpy) != (src.dtype.bits, src.dtype.numpy):
         raise DTypeError(f"{asked}: {dst.label} holds {dst.dtype} but {src.label} holds {src.dtype}", locs=(locate(),))
-    if isinstance(op, BulkReduceAdd) and dst.dtype not in ADDED:
-        raise DTypeError(f"{asked}: {dst.label} holds {dst.dtype}, and what it adds is "
-                         f"{', '.join(dtype.name for dtype in ADDED)}", locs=(locate(),))
+    if isinstance(op, BulkReduce) and dst.dtype not in REDUCED[op.by]:
+        raise DTypeError(f"{asked}: {dst.label} holds {dst.dtype}, and what it {'adds' if op.by == 'add' else 'takes'} "
+                         f"is {', '.join(dtype.name for dtype in REDUCED[op.by])}", locs=(locate(),))
 
 
 def _run(asked: str, *views: Tensor) -> int:

@@ -11,49 +11,25 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Protocol
+from typing import Any
 
 from moye.atoms.atom import CopyOp
-from moye.dtypes import DType, Space, bool_
+from moye.atoms.universal import AUTO_COPY
+from moye.dtypes import Space, bool_
 from moye.errors import AlignmentError, DTypeError, LayoutError, TensorError
 from moye.ir import ops
-from moye.ir.nodes import Buffer, Extent, Operand, TileRef, Value
-from moye.layout import ComposedLayout, Int, IntTuple, Layout, Swizzle, rank, size
-from moye.layout.tuples import zip_leaves
+from moye.ir.nodes import Extent, Operand, TileRef, Value
+from moye.layout import ComposedLayout, Int, IntTuple, Layout, make_layout, rank, size
+from moye.layout.tuples import unflatten_tuple, zip_leaves
 from moye.tensor.accesses import judge
 from moye.tensor.bounds import need_bytes
-from moye.tensor.context import builder, locate
-from moye.tensor.expr import Expr, operand_of, truth
-from moye.tensor.extents import agreed
+from moye.tensor.context import builder, locate, tracing
+from moye.tensor.expr import Expr, can_guard, compare, operand_of, truth
 from moye.tensor.known import Known
-from moye.tensor.origin import Origin
 from moye.tensor.space import IndexSpace, common_space, merged
+from moye.tensor.view import View
 
 _WIDEST = 128
-
-
-class View(Protocol):
-    """What this module needs of a tensor."""
-
-    @property
-    def buffer(self) -> Buffer: ...
-    @property
-    def dtype(self) -> DType: ...
-    @property
-    def layout(self) -> Layout: ...
-    @property
-    def offset(self) -> Int: ...
-    @property
-    def swizzle(self) -> Swizzle | None: ...
-    @property
-    def space(self) -> Space: ...
-    @property
-    def label(self) -> str: ...
-    @property
-    def origin(self) -> Origin | None: ...
-    @property
-    def alignment(self) -> int: ...
-    def tile_ref(self, strides: tuple[Int, ...]) -> TileRef: ...
 
 
 def emit_copy(op: CopyOp, dst: View, src: View, pred: object = None, *, zero_fill: bool = False) -> None:
@@ -65,7 +41,7 @@ def emit_copy(op: CopyOp, dst: View, src: View, pred: object = None, *, zero_fil
     if op.bits is not None:
         _prove_width(op, dst, src, space, width)
     at = _unit_dimension(dst, src, space, width) if width > 1 else None
-    accesses = space if at is None else _accesses(space, width, at)
+    accesses = space if at is None else accesses_of(space, width, at)
     for view, strides in zip((dst, src), accesses.strides, strict=False):
         _require_static_registers(view, accesses.extents, strides)
     to, of = dst.tile_ref(accesses.strides[0]), src.tile_ref(accesses.strides[1])
@@ -122,9 +98,41 @@ def check_pair(op: CopyOp, dst: View, src: View) -> None:
         raise DTypeError(f"{op}: {dst.label} holds {dst.dtype} but {src.label} holds {src.dtype}", locs=(locate(),))
     if op.bits is not None and op.bits % dst.dtype.bits:
         raise DTypeError(f"{op} moves {op.bits} bits at a time, no multiple of a {dst.dtype}", locs=(locate(),))
+    check_hints(op, dst, src)
     if op.asynchronous and (dst.space is not Space.SHARED or src.space is not Space.GLOBAL):
         raise TensorError(f"{op} copies from gmem to smem; {src.label} lives in {src.space.value} and {dst.label} in "
                           f"{dst.space.value}", locs=(locate(),))
+
+
+def check_hints(op: CopyOp, dst: View, src: View) -> None:
+    """Hints for caches need an end in global memory."""
+    if (op.hint or op.prefetch) and Space.GLOBAL not in (dst.space, src.space):
+        raise TensorError(f"{op} tells caches what to keep of global memory; {src.label} lives in {src.space.value} "
+                          f"and {dst.label} in {dst.space.value}", locs=(locate(),))
+    if op.prefetch and src.space is not Space.GLOBAL:
+        raise TensorError(f"{op} prefetches what a load brings; {src.label} lives in {src.space.value}",
+                          locs=(locate(),))
+
+
+def hinted_ends(op: CopyOp, dst: View, src: View) -> tuple[CopyOp, CopyOp]:
+    """The load and the store of a copy by way of registers: hints are for the end in global memory."""
+    check_hints(op, dst, src)
+    stores = replace(op, prefetch=0) if op.hint and dst.space is Space.GLOBAL else AUTO_COPY
+    return op if src.space is Space.GLOBAL else AUTO_COPY, stores
+
+
+def space_of(dst: View, src: View) -> IndexSpace:
+    """The index space of two tensors of one shape."""
+    return _space(dst, src, None)
+
+
+def run_of(dst: View, src: View, space: IndexSpace, width: int) -> int | None:
+    """The dimension along which accesses of ``width`` elements are proven contiguous and aligned; None if none is."""
+    at = _unit_dimension(dst, src, space, width)
+    needed = width * dst.dtype.bits // 8
+    fits = at is not None and all(proven(view, strides, at) % needed == 0
+                                  for view, strides in zip((dst, src), space.strides, strict=False))
+    return at if fits else None
 
 
 def _space(dst: View, src: View, pred: object) -> IndexSpace:
@@ -339,7 +347,7 @@ def _bytes(stride: Int, itemsize: int) -> str:
     return str(stride * itemsize) if isinstance(stride, int) else f"{itemsize} * {stride}"
 
 
-def _accesses(space: IndexSpace, width: int, at: int) -> IndexSpace:
+def accesses_of(space: IndexSpace, width: int, at: int) -> IndexSpace:
     """The space of accesses: the contiguous dimension is divided by the width, and its stride multiplied."""
     extents = list(space.extents)
     strides = [list(s) for s in space.strides]
@@ -359,3 +367,72 @@ def _predicate(pred: object, space: IndexSpace) -> TileRef | Operand | None:
     if isinstance(pred, (bool, Known)):
         return operand_of(bool(pred))
     return pred.tile_ref(space.strides[2])  # type: ignore[attr-defined, no-any-return]
+
+
+# --- whether the extents of both sides agree -------------------------------------------------------------------------
+
+
+def agreed(dst: View, src: View) -> tuple[Layout, Layout]:
+    """The layouts of both sides of a copy, static if either says so: proven now, checked at launch, or refused.
+
+    Registers have no addresses, so a copy from or to them needs static extents.
+
+        agreed(out, r)          # out: (out_0,out_1), r: (2,3): launch checks out_0 == 2 and out_1 == 3
+    """
+    if isinstance(size(dst.layout), int) == isinstance(size(src.layout), int):
+        return dst.layout, src.layout
+    if isinstance(size(dst.layout), int):
+        return dst.layout, _as_static(src, dst)
+    return _as_static(dst, src), src.layout
+
+
+def _as_static(view: View, other: View) -> Layout:
+    """The layout of a view, with the extents of the other, static view."""
+    whole, wanted = view.layout, other.layout
+    modal = isinstance(whole.shape, tuple) and isinstance(wanted.shape, tuple) and rank(whole) == rank(wanted)
+    if not modal:
+        return _static_mode(view, other, whole, wanted, None)
+    return make_layout(*(_static_mode(view, other, whole.mode(i), wanted.mode(i), i) for i in range(rank(whole))))
+
+
+def _static_mode(view: View, other: View, mode: Layout, wanted: Layout, number: int | None) -> Layout:
+    leaves = zip_leaves(mode.shape, mode.stride)
+    dynamic = [i for i, (extent, _) in enumerate(leaves) if not isinstance(extent, int)]
+    if not dynamic or _stretched(view, other, mode):
+        return mode
+    rest, have = math.prod(extent for extent, _ in leaves if isinstance(extent, int)), size(wanted)
+    where = "" if number is None else f" of mode {number}"
+    if len(dynamic) > 1 or not isinstance(have, int) or not rest or have % rest or \
+            not _assumed(leaves[dynamic[0]][0], have // rest, view, other, where):
+        if Space.REGISTER not in (view.space, other.space):
+            return mode                                 # between memories it may stay dynamic
+        raise TensorError(f"{view.label} {view.layout} and {other.label} {other.layout} are copied whole, but whether "
+                          f"the extent {leaves[dynamic[0]][0]}{where} fits the {have} elements of {other.label} is "
+                          "not known, and launch cannot check it here", locs=(locate(),),
+                          hint="take a static tile of it with mo.tile, annotate the parameter with mo.Static, or say "
+                               "so with mo.assume")
+    extents = [have // rest if i == dynamic[0] else extent for i, (extent, _) in enumerate(leaves)]
+    return Layout(unflatten_tuple(extents, mode.shape), mode.stride)
+
+
+def _stretched(view: View, other: View, mode: Layout) -> bool:
+    """Whether it is one element again and again, as in a fill: it takes any extent."""
+    return view.space is Space.REGISTER and all(isinstance(step, int) and step == 0
+                                                for _, step in zip_leaves(mode.shape, mode.stride))
+
+
+def _assumed(extent: Int, wanted: int, view: View, other: View, where: str) -> bool:
+    """Whether an extent is this one, as far as the launch can check it; the launch will."""
+    given: Any = extent
+    equal = compare("eq", given, wanted)
+    if equal is True or given.same(wanted):
+        return True
+    if not tracing() or not isinstance(equal, Expr):
+        return False
+    if any(guard.cond is equal.operand for guard in builder().func.guards):
+        return True                                     # launch checks it for an earlier copy
+    if not can_guard(equal.operand):
+        return False
+    builder().guard(equal.operand, f"copyto: extent {{have}}{where} of {view.label} is not {wanted}, which "
+                                   f"{other.label} {other.layout} has", {"have": operand_of(given)})
+    return True

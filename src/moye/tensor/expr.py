@@ -23,13 +23,13 @@ from moye.ir import constants, fold, ops
 from moye.ir.nodes import Literal, Operand, TensorParam, Value
 from moye.layout import DynInt
 from moye.tensor.context import builder, locate, text_is_asked_for
-from moye.tensor.known import Known, KnownBool, known, take_operators, weak
+from moye.tensor.known import Known, KnownBool, KnownInt, known, take_operators, weak
 
 Number: TypeAlias = "int | float | bool"
 Scalar: TypeAlias = "int | float | bool | Expr"    # a Known is an int
 Int: TypeAlias = "int | DynInt"
 
-_INTEGER_ONLY = ("invert", "popcount", "clz")
+_INTEGER_ONLY = ("invert", "brev", *ops.COUNTS)
 _PREDICATE = "pad the array, or use mo.tile(..., ragged=True) with predicated copies"
 _NARROW = (dt.float16, dt.bfloat16, dt.float8_e4m3fn, dt.float8_e5m2)
 
@@ -192,9 +192,7 @@ class Expr(DynInt):
     def _no_text(self) -> None:
         """Refuse to make a Python string of a value in code of a kernel; moye's own messages may."""
         if text_is_asked_for(sys._getframe(2)):
-            raise TraceError("a value of the kernel is known only when it runs and cannot become text while tracing",
-                             hint='print("x =", x) shows it, and so does an f-string in a function of the kernel',
-                             locs=(locate(),))
+            no_text()
 
 
 take_operators(Expr)
@@ -208,6 +206,21 @@ def _told(found: Any) -> Any:
 def lifted(x: Any) -> Any:
     """A scalar as operations take it: what facts decided as a constant of its dtype, NumPy's scalars as numbers."""
     return Expr(Literal(weak(x), x.dtype)) if isinstance(x, Known) else plain(x)
+
+
+def beside(left: object, right: Any) -> Any:
+    """The right operand of an operator.
+
+    A Python float would take what facts decided for an integer of Python's, and forget its dtype: there it is a value.
+    """
+    return lifted(right) if isinstance(right, KnownInt) and isinstance(plain(left), float) else right
+
+
+def no_text() -> NoReturn:
+    """TraceError: a Python string is made of a value in code of a kernel."""
+    raise TraceError("a value of the kernel is known only when it runs and cannot become text while tracing",
+                     hint='print("x =", x) shows it, and so does an f-string in a function of the kernel',
+                     locs=(locate(),))
 
 
 def no_numpy(function: Any) -> NoReturn:
@@ -362,6 +375,34 @@ def power(a: Scalar, b: Scalar) -> Scalar:
         return NotImplemented  # type: ignore[no-any-return]
     dtype = together(a, b) if together(a, b).is_float else dt.float32
     return arithmetic("pow", Expr(operand_of(a, dtype)), Expr(operand_of(b, dtype)))
+
+
+def function_of_two(kind: str, a: Scalar, b: Scalar) -> Scalar:
+    """A math function of two floats; integers are converted to float32."""
+    dtype = together(a, b) if together(a, b).is_float else dt.float32
+    if kind == "nextafter" and dtype in _NARROW:
+        raise DTypeError(f"nextafter of {dtype}: it is for float32 and float64", locs=(locate(),))
+    return arithmetic(kind, Expr(operand_of(a, dtype)), Expr(operand_of(b, dtype)))
+
+
+def ldexp(a: Scalar, exponent: Scalar) -> Scalar:
+    """``a`` times 2 to an integer power."""
+    power_ = lifted(exponent)
+    own = power_.dtype if isinstance(power_, Expr) else default_dtype(power_)
+    if not own.is_integer:
+        raise DTypeError(f"ldexp takes an integer exponent, not a {own}", locs=(locate(),))
+    dtype = together(a, 0.0)
+    work = dt.float32 if dtype in _NARROW else dtype
+    result = builder().binary("ldexp", operand_of(a, work), operand_of(exponent, dt.int32))
+    return wrap(builder().cast(result, dtype))
+
+
+def mul_hi(a: Scalar, b: Scalar) -> Scalar:
+    """The upper half of a product of two integers of one width, 32 or 64 bits."""
+    dtype = together(a, b)
+    if not dtype.is_integer or dtype.bits not in (32, 64):
+        raise DTypeError(f"mul_hi of {a} and {b}: it is for integers of 32 and 64 bits, not {dtype}", locs=(locate(),))
+    return wrap(builder().binary("mul_hi", operand_of(a, dtype), operand_of(b, dtype)), a, b)
 
 
 def floor_divide(kind: str, a: Scalar, b: Scalar) -> Scalar:

@@ -16,8 +16,9 @@ from moye.ir import ops
 from moye.layout import Layout, coalesce, logical_divide, make_layout, rank, size
 from moye.tensor.accesses import judge
 from moye.tensor.context import builder, locate
-from moye.tensor.copying import View, extent_of, misaligned, proven
+from moye.tensor.copying import extent_of, misaligned, proven
 from moye.tensor.space import common_space, merged
+from moye.tensor.view import View
 
 
 def emit_matrices(op: CopyOp, dst: View, src: View) -> None:

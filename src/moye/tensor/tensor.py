@@ -17,6 +17,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn, overload
 
+from moye.atoms.atom import CopyOp
 from moye.atoms.universal import AUTO_COPY
 from moye.dtypes import DType, Space, as_dtype, int32, uint32, uint128
 from moye.errors import DTypeError, LayoutError, TensorError
@@ -44,12 +45,11 @@ from moye.tensor.bounds import check_coordinate, need_bytes
 from moye.tensor.context import builder, locate
 from moye.tensor.expr import Expr, Scalar, is_scalar, operand_of
 from moye.tensor.operators import Elementwise
-from moye.tensor.origin import Origin, Pending, Step
 from moye.tensor.slices import is_slice, normalise, shown, wide
 from moye.tensor.space import IndexSpace, broadcast, common_space, merged, static_size
 from moye.tensor.tile_extents import require_allocated, require_index, require_inside, require_tiles
 from moye.tensor.value_order import Order, Partition
-from moye.tensor.views import placed, recast_origin
+from moye.tensor.view import Origin, Pending, Step, placed, recast_origin
 
 AUTO = "_"  # first letter of names that moye gives, until the user's variable names the thing
 
@@ -549,17 +549,19 @@ def assign(target: Tensor, value: object) -> None:
     emit_map(target, space, [value], lambda x: operand_of(x, target.dtype))
 
 
-def copy_plain(dst: Tensor, src: Tensor, pred: Tensor | Scalar | None = None, *, zero_fill: bool = False) -> None:
+def copy_plain(dst: Tensor, src: Tensor, pred: Tensor | Scalar | None = None, *, zero_fill: bool = False,
+               op: CopyOp = AUTO_COPY) -> None:
     """Copy synchronously, element by element, as wide as layouts and alignment prove; convert if dtypes differ."""
     if dst.dtype.bits < 8 and dst.dtype == src.dtype:
         dst, src = recast_tensor(dst, uint32), recast_tensor(src, uint32)
-    if pred is None and dst.space is Space.REGISTER and src.space is Space.REGISTER:
+    if pred is None and dst.space is Space.REGISTER and src.space is Space.REGISTER and op is AUTO_COPY:
         assign(dst, src)
     elif dst.dtype == src.dtype:
-        copying.emit_copy(AUTO_COPY, dst, src, pred, zero_fill=zero_fill)
+        copying.emit_copy(op, dst, src, pred, zero_fill=zero_fill)
     elif src.space is Space.REGISTER:
-        copying.emit_copy(AUTO_COPY, dst, src.to(dst.dtype), pred, zero_fill=zero_fill)
+        copying.emit_copy(op, dst, src.to(dst.dtype), pred, zero_fill=zero_fill)
     else:
         staged = make_fragment_like(src.layout if isinstance(size(src.layout), int) else dst.layout, src.dtype)
-        copying.emit_copy(AUTO_COPY, staged, src, pred, zero_fill=zero_fill)
-        copy_plain(dst, staged, None if zero_fill else pred)
+        loads, stores = copying.hinted_ends(op, dst, src)
+        copying.emit_copy(loads, staged, src, pred, zero_fill=zero_fill)
+        copy_plain(dst, staged, None if zero_fill else pred, op=stores)

@@ -10,11 +10,11 @@ Coordinates are checked in bounds.py.
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any
 
 from moye.dtypes import DType, Space
 from moye.errors import TensorError
-from moye.ir.nodes import Buffer, TensorParam, Value
+from moye.ir.nodes import TensorParam, Value
 from moye.layout import (
     ComposedLayout,
     Int,
@@ -32,22 +32,10 @@ from moye.layout.tuples import zip_leaves
 from moye.tensor import expr
 from moye.tensor.context import builder, locate, tracing
 from moye.tensor.expr import Expr, operand_of
+from moye.tensor.view import View
 
 INDEX_LIMIT = (1 << 31) - 1
 """The largest offset of 32-bit indices."""
-
-
-class View(Protocol):
-    """What this module needs of a tensor."""
-
-    @property
-    def buffer(self) -> Buffer: ...
-    @property
-    def dtype(self) -> DType: ...
-    @property
-    def offset(self) -> Int: ...
-    @property
-    def label(self) -> str: ...
 
 
 def require_tile(label: str, have: Int, mode: int, extent: int, tiler: tuple[int, ...]) -> None:

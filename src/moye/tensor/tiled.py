@@ -10,8 +10,10 @@ Both objects are static: kernels are specialised on their value.  Source: CuTe c
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from typing import Any
+from functools import lru_cache
+from typing import Any, TypeVar
 
 from moye.atoms.atom import CopyOp, MmaOp
 from moye.atoms.matrix import check_width, memory_layout, register_layout
@@ -20,9 +22,11 @@ from moye.dtypes import DType, require_dtype
 from moye.errors import LayoutError, TensorError
 from moye.hardware import WARP
 from moye.layout import (
+    E,
     Int,
     IntTuple,
     Layout,
+    ScaledBasis,
     append,
     complement,
     composition,
@@ -37,6 +41,8 @@ from moye.layout import (
     with_shape,
     zipped_divide,
 )
+from moye.layout.ints import mul
+from moye.layout.tuples import map_leaves
 from moye.tensor.context import locate
 from moye.tensor.coords import CoordTensor, apply_view
 from moye.tensor.partitions import (
@@ -50,7 +56,6 @@ from moye.tensor.partitions import (
     require_tiled,
 )
 from moye.tensor.retile import retiled, side_of
-from moye.tensor.skeleton import by_strides, leading_modes
 from moye.tensor.tensor import Tensor, make_fragment, make_fragment_like
 from moye.tensor.value_order import Partition
 from moye.tensor.wgmma_gemm import descriptor_view
@@ -385,6 +390,7 @@ def _copy_for(which: str, atom: CopyAtom, mma: TiledMMA) -> TiledCopy:
 
 # --- partitions ------------------------------------------------------------------------------------------------------
 
+How = TypeVar("How", bound=Hashable)
 Parts = tuple[Layout, Layout, list[Layout]]
 """What a partition makes of a tile: the modes over threads, the values of a thread, the rest modes."""
 
@@ -392,6 +398,40 @@ Parts = tuple[Layout, Layout, list[Layout]]
 def operand_of_mma(op: MmaOp, operand: str) -> tuple[tuple[int, int], Layout]:
     """The modes of (M, N, K) that operand A, B or C has, and its (thread, value) layout."""
     return {"A": ((0, 2), op.a_layout), "B": ((1, 2), op.b_layout), "C": ((0, 1), op.c_layout)}[operand]
+
+
+def by_strides(parts: Callable[[How, Layout], Parts], how: How, tile: Layout) -> Parts:
+    """The result of ``parts(how, tile)``, found once for the tile's shape and then given the strides of each tensor.
+
+    A composition or division of a tile whose modes are integers is linear in their strides, so the result for basis
+    strides serves all.  Kernels that partition tensors of one shape again and again pay for it once.  Other tiles take
+    the direct way.
+    """
+    shape, stride = tile.shape, tile.stride
+    if not isinstance(shape, tuple) or not isinstance(stride, tuple) or not all(type(s) is int for s in shape):
+        return parts(how, tile)
+    threads, values, rests = _skeleton(parts, how, shape)
+    return _with(threads, stride), _with(values, stride), [_with(rest, stride) for rest in rests]
+
+
+@lru_cache(maxsize=1024)
+def _skeleton(parts: Callable[[Any, Layout], Parts], how: Hashable, shape: tuple[int, ...]) -> Parts:
+    return parts(how, Layout(shape, tuple([E(i) for i in range(len(shape))])))
+
+
+def _with(layout: Layout, strides: tuple[IntTuple, ...]) -> Layout:
+    def leaf(step: Int) -> Int:
+        return mul(step.value, strides[step.path[0]]) if isinstance(step, ScaledBasis) else step  # type: ignore[arg-type]
+
+    return Layout.of(layout.shape, map_leaves(leaf, layout.stride))
+
+
+def leading_modes(layout: Layout, count: int) -> tuple[Layout, list[Layout]]:
+    """The first modes as a layout, and the other modes."""
+    if not isinstance(layout.shape, tuple):
+        return make_layout(layout), []
+    modes = [layout.mode(i) for i in range(rank(layout))]
+    return make_layout(*modes[:count]), modes[count:]
 
 
 def copy_parts(how: tuple[TiledCopy, Layout | None], tile: Layout) -> Parts:

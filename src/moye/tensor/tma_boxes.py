@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from moye.atoms.tma import TensorMap, TmaOp
+from moye.atoms.tma import TensorMap, TmaLoad, TmaOp
 from moye.dtypes import DType
 from moye.errors import DTypeError, LayoutError
 from moye.layout import ComposedLayout, Layout, coalesce, composition, is_injective, make_layout, rank, size
@@ -92,7 +92,8 @@ def tma_tiling(op: TmaOp, dtype: DType, strides: tuple[int | None, ...], layout:
     part = (0, 0, 0)
     if multicast != 1:
         dims, part = _parts(asked, dtype, dims, multicast, align)
-    box = TensorMap(op.in_shared(dtype), tuple(mode for mode, _ in dims), tuple(extent for _, extent in dims), span)
+    box = TensorMap(op.in_shared(dtype), tuple(mode for mode, _ in dims), tuple(extent for _, extent in dims), span,
+                    outside=op.outside if isinstance(op, TmaLoad) else "zero")
     return TmaTiling(op, box, layout, extents, boxes, align, multicast, part)
 
 

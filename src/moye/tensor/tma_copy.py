@@ -15,6 +15,7 @@ from math import prod
 from typing import Any
 from typing import Literal as OneOf
 
+from moye.atoms.tma import TmaOp, TmaReduce
 from moye.dtypes import DType, Space, int32, uint16, uint32, uint64
 from moye.errors import AlignmentError, DTypeError, TensorError
 from moye.ir import ops
@@ -30,6 +31,7 @@ from moye.tensor.tensor import Tensor, index_operand
 from moye.tensor.tma_boxes import TmaTiling
 
 Hint = OneOf["evict_first", "evict_last"]
+_KINDS = {"load": "load", "store": "store", "reduce": "reduction"}
 
 
 class TmaTensor:
@@ -98,11 +100,15 @@ def copy_tma(tma: TmaTensor, places: tuple[object, ...], barrier: tuple[Tensor, 
     for box in tma.tiling.boxes:
         at = tuple(_coordinate(start + step) for start, step in zip(first, box.coordinates, strict=True))
         builder().emit(ops.TmaCopy(
-            kind=tma.tiling.op.kind, tensor=tma.buffer, coordinates=at,
+            kind=tma.tiling.op.kind, by=_by(tma.tiling.op), tensor=tma.buffer, coordinates=at,
             smem=Ref(smem.buffer, index_operand(smem.offset + offset + box.offset), smem.dtype),
             barrier=None if barrier is None else barrier_ref(f"a load with {tma.label}", barrier),
             multicast=None if multicast is None else operand_of(multicast, uint16),
             hint=hint))
+
+
+def _by(op: TmaOp) -> Any:
+    return op.by if isinstance(op, TmaReduce) else "add"
 
 
 def prefetch_boxes(tma: TmaTensor, coordinates: object, hint: Any) -> None:
@@ -210,7 +216,7 @@ def _check_options(tma: TmaTensor, load: bool, barrier: object, multicast: Scala
     check_hint("copyto", hint)
     if load != (barrier is not None):
         what = "needs the mbarrier that it completes on" if load else "completes with its bulk group, on no mbarrier"
-        raise TensorError(f"copyto: a {tma.tiling.op.kind} with {tma.label} {what}", locs=(locate(),),
+        raise TensorError(f"copyto: a {_KINDS[tma.tiling.op.kind]} with {tma.label} {what}", locs=(locate(),),
                           hint="barrier=(bars, i)" if load else "leave out barrier=")
     if multicast is not None and not load:
         raise TensorError(f"copyto: only loads are multicast, and {tma.label} is a {tma.tiling.op}", locs=(locate(),))

@@ -105,6 +105,35 @@ def test_which_warpgroup():
     assert "warpgroup" not in without
 
 
+@pytest.mark.parametrize(("thread", "text"), [
+    (lambda: mo.thread_idx().x % 256, "warpgroup % 2 * 4096"),
+    (lambda: mo.warp_idx() // 4 % 2 * 128 + mo.thread_idx().x % 128, "warpgroup % 2 * 4096"),
+    (lambda: (mo.thread_idx().x + 128) % 256, "(warpgroup + 1) % 2 * 4096")])
+def test_which_of_two_warpgroups(thread, text):
+    """The thread of a tiled product of two warpgroups in a block of three: nothing moves to uniform registers."""
+    mma = mo.make_tiled_mma(mo.mma.wgmma(*BF16, 128), mo.make_layout((2, 1)))
+    layout = mo.tile_to_shape(mo.smem_layout_atom(mo.bfloat16, "k"), (128, 64))
+
+    @mo.kernel
+    def two_of_three(D: mo.Static, n, thread: mo.Constexpr):
+        sA, sB = mo.shared_array(mo.bfloat16, layout), mo.shared_array(mo.bfloat16, layout)
+        thr = mma.get_slice(thread())
+        tA, tB, acc = thr.partition_fragment_A(sA), thr.partition_fragment_B(sB), mma.partition_fragment_C((128, 128))
+        acc.fill(0)
+        for _ in range(n):
+            mo.warpgroup_arrive()
+            mo.gemm(mma, tA, tB, acc)
+            mo.warpgroup_commit_batch()
+            mo.warpgroup_wait(0)
+        mo.copyto(thr.partition_C(D), acc)
+
+    program = two_of_three.compile(mo.TensorLike(mo.float32, (128, 128)), 5, thread, block=384, arch="sm_90a")
+    assert text in program.source, program.source
+    found = instructions(program.sass)
+    products = [i for i, name in enumerate(found) if name.startswith("HGMMA")][:16]     # four turns of the loop
+    assert found[products[0]:products[-1]].count("R2UR") == 0
+
+
 def test_steps_are_additions():
     """One descriptor per operand, advanced by 32 bytes of k, 64 rows; the first product alone may start from zero."""
     text = body(compiled(kernels.Case(mo.mma.wgmma(*BF16, 64), tiles=(2, 2))))

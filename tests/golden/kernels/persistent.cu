@@ -157,8 +157,8 @@ matmul_kernel(const __grid_constant__ TensorMap A,
     // 18_matmul_persistent.py:101  mo.sync_threads()
     __syncthreads();
     // 18_matmul_persistent.py:102  sched, k_tiles = mo.PersistentTileScheduler(mo.ceil_div(M, BM), mo.ceil_div(N,...
-    const int M_plus_127_div_128 = (M + 127) >> 7;
-    const int N_plus_127_div_128 = (N + 127) >> 7;
+    const int tiles_m = (M + 127) >> 7;
+    const int tiles_n = (N + 127) >> 7;
     const int k_tiles = (K + 63) >> 6;
     // 18_matmul_persistent.py:103  if mo.warpgroup_idx() == 2:
     if (warpgroup == 2) {
@@ -175,15 +175,15 @@ matmul_kernel(const __grid_constant__ TensorMap A,
             //   18_matmul_persistent.py:24  for tile in range(sched.first, sched.tiles, sched.step):
             int state_stage = 0;
             int state_phase = 1;
-            for (int tile = bx; tile < M_plus_127_div_128 * N_plus_127_div_128; tile += grid_x) {
+            for (int tile = bx; tile < tiles_m * tiles_n; tile += grid_x) {
                 //   18_matmul_persistent.py:25  m, n, _ = sched.coordinates(tile)  # neighbours in time share rows of A or B,...
-                const int t0 = N_plus_127_div_128 * 8;
-                const int t1 = (int)((unsigned)tile / (unsigned)t0);
-                const int t2 = tile - t1 * t0;
-                const int t1_times_8 = t1 * 8;
-                const int t3 = min(M_plus_127_div_128 - t1_times_8, 8);
-                const int n = (int)((unsigned)t2 / (unsigned)t3);
-                const int m = t1_times_8 + t2 - n * t3;
+                const int tiles_of_strip = tiles_n * 8;
+                const int strip = (int)((unsigned)tile / (unsigned)tiles_of_strip);
+                const int tile_in_strip = tile - strip * tiles_of_strip;
+                const int strip_times_8 = strip * 8;
+                const int strip_width = min(tiles_m - strip_times_8, 8);
+                const int n = (int)((unsigned)tile_in_strip / (unsigned)strip_width);
+                const int m = strip_times_8 + tile_in_strip - n * strip_width;
                 //   18_matmul_persistent.py:26  for k in range(k_tiles):
                 int state_stage_1 = state_stage;
                 int state_phase_1 = state_phase;
@@ -199,10 +199,10 @@ matmul_kernel(const __grid_constant__ TensorMap A,
                     tma_load_2d(sB_s + 2 * state_stage_1_times_8192, &B, k_times_64, n * 128, pipe_full_s + 8 * state_stage_1);
                     //   18_matmul_persistent.py:30  state = state.next()
                     const int state_stage_1_plus_1 = state_stage_1 + 1;
-                    const bool state_part = state_stage_1_plus_1 == 5;
+                    const bool round_ends = state_stage_1_plus_1 == 5;
                     //   18_matmul_persistent.py:26  for k in range(k_tiles):
-                    state_stage_1 = state_part ? 0 : state_stage_1_plus_1;
-                    state_phase_1 = state_part ? state_phase_1 ^ 1 : state_phase_1;
+                    state_stage_1 = round_ends ? 0 : state_stage_1_plus_1;
+                    state_phase_1 = round_ends ? state_phase_1 ^ 1 : state_phase_1;
                 }
                 //   18_matmul_persistent.py:24  for tile in range(sched.first, sched.tiles, sched.step):
                 state_stage = state_stage_1;
@@ -230,14 +230,14 @@ matmul_kernel(const __grid_constant__ TensorMap A,
         //   18_matmul_persistent.py:83  for tile in range(sched.first + group * sched.step, sched.tiles, 2 * sched.st...
         int state_stage_1 = state_stage;
         int state_phase_1 = state_phase;
-        for (int tile = bx + warpgroup * grid_x; tile < M_plus_127_div_128 * N_plus_127_div_128; tile += grid_x * 2) {
+        for (int tile = bx + warpgroup * grid_x; tile < tiles_m * tiles_n; tile += grid_x * 2) {
             //   18_matmul_persistent.py:84  m, n, _ = sched.coordinates(tile)
-            const int t4 = N_plus_127_div_128 * 8;
-            const int t5 = (int)((unsigned)tile / (unsigned)t4);
-            const int t6 = tile - t5 * t4;
-            const int t5_times_8 = t5 * 8;
-            const int t7 = min(M_plus_127_div_128 - t5_times_8, 8);
-            const int n = (int)((unsigned)t6 / (unsigned)t7);
+            const int tiles_of_strip = tiles_n * 8;
+            const int strip = (int)((unsigned)tile / (unsigned)tiles_of_strip);
+            const int tile_in_strip = tile - strip * tiles_of_strip;
+            const int strip_times_8 = strip * 8;
+            const int strip_width = min(tiles_m - strip_times_8, 8);
+            const int n = (int)((unsigned)tile_in_strip / (unsigned)strip_width);
             //   18_matmul_persistent.py:85  acc = mma.partition_fragment_C((BM, BN))  # (MMA, MMA_M, MMA_N): 128 register...
             float acc[128];
             //   18_matmul_persistent.py:86  mo.barrier_sync(TURN + group, 2 * GROUP)  # 128 threads wait; the 128 that ar...
@@ -277,11 +277,11 @@ matmul_kernel(const __grid_constant__ TensorMap A,
                 }
                 //     18_matmul_persistent.py:46  before, state = state, state.next()
                 const int state_stage_2_plus_1 = state_stage_2 + 1;
-                const bool t8 = state_stage_2_plus_1 == 5;
+                const bool round_ends = state_stage_2_plus_1 == 5;
                 //     18_matmul_persistent.py:37  for k in range(k_tiles):
                 before_stage = state_stage_2;
-                state_stage_2 = t8 ? 0 : state_stage_2_plus_1;
-                state_phase_2 = t8 ? state_phase_2 ^ 1 : state_phase_2;
+                state_stage_2 = round_ends ? 0 : state_stage_2_plus_1;
+                state_phase_2 = round_ends ? state_phase_2 ^ 1 : state_phase_2;
             }
             //     18_matmul_persistent.py:48  mo.barrier_arrive(TURN + 1 - mo.warpgroup_idx(), 2 * GROUP)
             bar_arrive(4 - warpgroup, 256);
@@ -333,7 +333,7 @@ matmul_kernel(const __grid_constant__ TensorMap A,
             //     18_matmul_persistent.py:66  if lane == 0:
             if (lane_is_0) {
                 //     18_matmul_persistent.py:68  mo.copyto(C, gC[:, :, m, n], sC)
-                const int m_times_128 = (t5_times_8 + t6 - n * t7) * 128;
+                const int m_times_128 = (strip_times_8 + tile_in_strip - n * strip_width) * 128;
                 const int n_times_128 = n * 128;
                 tma_store_2d(sC_s + 2 * warpgroup_times_16384_, &C, n_times_128, m_times_128);
                 tma_store_2d(sC_s + 2 * (warpgroup_times_16384_ + 8192), &C, n_times_128 + 64, m_times_128);

@@ -144,15 +144,15 @@ matmul_kernel(const f16* __restrict__ A, const int A_1, const int A_s0,
         #pragma unroll
         for (int k = 0; k < 4; ++k) {
             // 13_matmul_pipelined.py:51  mo.copyto(load_A, tXrA[:, :, k], tCsA[:, :, k, state.read])
-            const int t0 = state_read_times_4096 + 16 * k;
+            const int state_read_offset = state_read_times_4096 + 16 * k;
             #pragma unroll
             for (int i = 0; i < 2; ++i) {
-                ldmatrix_x4(tCrA[4 * i + 8 * k], tCrA[4 * i + 8 * k + 1], tCrA[4 * i + 8 * k + 2], tCrA[4 * i + 8 * k + 3], sA_s + 2 * (swizzle_3_3_3(tCsA_at + t0) + 2048 * i));
+                ldmatrix_x4(tCrA[4 * i + 8 * k], tCrA[4 * i + 8 * k + 1], tCrA[4 * i + 8 * k + 2], tCrA[4 * i + 8 * k + 3], sA_s + 2 * (swizzle_3_3_3(tCsA_at + state_read_offset) + 2048 * i));
             }
             // 13_matmul_pipelined.py:52  mo.copyto(load_B, tXrB[:, :, k], tCsB[:, :, k, state.read])
             #pragma unroll
             for (int i = 0; i < 2; ++i) {
-                ldmatrix_x4(tCrB[4 * i + 8 * k], tCrB[4 * i + 8 * k + 1], tCrB[4 * i + 8 * k + 2], tCrB[4 * i + 8 * k + 3], sB_s + 2 * (swizzle_3_3_3(tCsB_at + t0) + 2048 * i));
+                ldmatrix_x4(tCrB[4 * i + 8 * k], tCrB[4 * i + 8 * k + 1], tCrB[4 * i + 8 * k + 2], tCrB[4 * i + 8 * k + 3], sB_s + 2 * (swizzle_3_3_3(tCsB_at + state_read_offset) + 2048 * i));
             }
             // 13_matmul_pipelined.py:53  mo.gemm(mma, tCrA[:, :, k], tCrB[:, :, k], tCrC)
             #pragma unroll

@@ -185,10 +185,10 @@ matmul_kernel(const __grid_constant__ TensorMap A, const int A_1,
                 tma_load_2d(sB_s + 2 * state_stage_times_8192, &B, k_times_64, by_times_128, pipe_full_s + 8 * state_stage);
                 //   17_matmul_warp_specialized.py:27  state = state.next()
                 const int state_stage_plus_1 = state_stage + 1;
-                const bool state_stage_plus_1_is_5 = state_stage_plus_1 == 5;
+                const bool round_ends = state_stage_plus_1 == 5;
                 //   17_matmul_warp_specialized.py:23  for k in range(mo.size(gA, 2)):
-                state_stage = state_stage_plus_1_is_5 ? 0 : state_stage_plus_1;
-                state_phase = state_stage_plus_1_is_5 ? state_phase ^ 1 : state_phase;
+                state_stage = round_ends ? 0 : state_stage_plus_1;
+                state_phase = round_ends ? state_phase ^ 1 : state_phase;
             }
         }
     } else {
@@ -233,11 +233,11 @@ matmul_kernel(const __grid_constant__ TensorMap A, const int A_1,
             }
             //   17_matmul_warp_specialized.py:49  before, state = state, state.next()
             const int state_stage_plus_1 = state_stage + 1;
-            const bool state_stage_plus_1_is_5 = state_stage_plus_1 == 5;
+            const bool round_ends = state_stage_plus_1 == 5;
             //   17_matmul_warp_specialized.py:40  for k in range(k_tiles):
             before_stage = state_stage;
-            state_stage = state_stage_plus_1_is_5 ? 0 : state_stage_plus_1;
-            state_phase = state_stage_plus_1_is_5 ? state_phase ^ 1 : state_phase;
+            state_stage = round_ends ? 0 : state_stage_plus_1;
+            state_phase = round_ends ? state_phase ^ 1 : state_phase;
         }
         //   17_matmul_warp_specialized.py:50  mo.warpgroup_wait(0)
         warpgroup_wait_0();

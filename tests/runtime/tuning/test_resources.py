@@ -6,7 +6,7 @@ import pytest
 
 import moye as mo
 from moye.runtime.prepare import compile_only
-from moye.runtime.tuning.resources import accumulators, excess, register_cap
+from moye.runtime.tuning.candidates import accumulators, excess, register_cap
 
 
 @mo.kernel

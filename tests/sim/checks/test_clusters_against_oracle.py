@@ -113,20 +113,16 @@ class Program:
         self.met = True                                 # nobody is between an arrival and a wait of the cluster
 
     def _record_all(self):
-        seen, judge, peers = [], self.b.checker.judge, self.b.checker.peers.judge
-        own, there = judge._report, peers._report
+        seen, judge = [], self.b.checker.judge
+        tell = judge._report
 
-        def record(shadow, op, clashes, *rest):
+        def record(shadow, op, clashes, *rest, **named):
             for unit, block in zip(clashes.unit.tolist(), clashes.block.tolist(), strict=True):
-                every = self.b.checker.clocks.columns == 1
+                every = clashes.by is None and self.b.checker.clocks.columns == 1
                 seen.extend((op.loc.line, unit, at) for at in (range(self.blocks) if every else [block]))
-            own(shadow, op, clashes, *rest)
+            tell(shadow, op, clashes, *rest, **named)
 
-        def record_there(shadow, op, met, *rest, **named):
-            seen.extend((op.loc.line, unit, at) for unit, at in zip(met.unit.tolist(), met.owner.tolist(), strict=True))
-            there(shadow, op, met, *rest, **named)
-
-        judge._report, peers._report = record, record_there
+        judge._report = record
         return seen
 
     # --- statements ---

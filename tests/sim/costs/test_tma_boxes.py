@@ -101,7 +101,7 @@ def test_an_unswizzled_tile_of_a_tensor_copy(wide, left):
 
 def test_a_layout_along_the_other_mode():
     """Rows of the tile lie 128 bytes apart; the tile is contiguous along its first mode."""
-    from moye.sim.costs.canonical_swizzles import canonical, major
+    from moye.sim.costs.bank_conflicts import canonical, major
 
     columns = mo.make_layout((64, 32, 2), (1, 64, 2048))
     assert major(columns) == "mn" and major(mo.make_layout((8, 8), (16, 2))) is None

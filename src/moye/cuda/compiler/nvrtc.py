@@ -298,8 +298,9 @@ def sass(cubin: bytes) -> str:
         with tempfile.TemporaryDirectory(prefix="moye-") as folder:
             path = Path(folder) / "kernel.cubin"
             path.write_bytes(cubin)
-            flag = "-c" if tool.name == "nvdisasm" else "-sass"
-            done = subprocess.run([tool, flag, path], capture_output=True, text=True, timeout=120, check=False)
+            # Without nvdisasm's analysis of data flow, which infers targets of indirect jumps, it takes a quarter less.
+            flags = ["-c", "-ndf"] if tool.name == "nvdisasm" else ["-sass"]
+            done = subprocess.run([tool, *flags, path], capture_output=True, text=True, timeout=120, check=False)
     except (OSError, MemoryError, subprocess.SubprocessError, UnicodeDecodeError) as error:
         raise CompileError(f"{tool.name} did not disassemble this cubin: "
                            f"{type(error).__name__} {error}".rstrip()) from error

@@ -285,14 +285,18 @@ class _Buffers(threading.local):
 
 
 class LoadedKernel:
-    """One kernel on one device, ready to launch; ``load`` makes it.  It stays loaded for the life of the process."""
+    """One kernel on one device, ready to launch; ``load`` makes it.  It stays loaded for the life of the process.
+
+    ``cooperative``: all blocks of a launch must be resident together, because they meet.
+    """
 
     __slots__ = ("_configs", "_context", "_function", "_get_current", "_launch", "_limits", "_lock", "_params",
-                 "_smem_allowed", "name", "ordinal", "registers", "smem_static", "threads")
+                 "_smem_allowed", "cooperative", "name", "ordinal", "registers", "smem_static", "threads")
 
-    def __init__(self, name: str, ordinal: int, function: Any, formats: Sequence[str]) -> None:
+    def __init__(self, name: str, ordinal: int, function: Any, formats: Sequence[str],
+                 cooperative: bool = False) -> None:
         drv = _driver()
-        self.name = name
+        self.name, self.cooperative = name, cooperative
         self.ordinal = ordinal
         self._function = function
         self._params = ParamBlock(formats)
@@ -340,12 +344,23 @@ class LoadedKernel:
             config.sharedMemBytes, config.hStream = smem, drv.CUstream(stream)
             if cluster is not None and cluster[0] * cluster[1] * cluster[2] > _PORTABLE_CLUSTER:
                 self._allow("NON_PORTABLE_CLUSTER_SIZE_ALLOWED", 1)
-            if attributes := _launch_attributes(drv, cluster, dependent):
+            if self.cooperative:
+                self._resident(grid, block, smem, dependent)
+            if attributes := _launch_attributes(drv, cluster, dependent, self.cooperative):
                 config.attrs, config.numAttrs = attributes, len(attributes)
             if len(self._configs) >= _MAX_CONFIGS:
                 self._configs.clear()
             self._configs[grid, block, cluster, smem, stream, dependent] = config
         return config
+
+    def _resident(self, grid: Dim3, block: Dim3, smem: int, dependent: bool) -> None:
+        """LaunchError unless the device holds all blocks of the grid at once."""
+        if dependent:
+            raise LaunchError(f"{self.name}: a launch whose blocks meet (grid_sync) cannot be a dependent one",
+                              hint="leave out dependent=True")
+        each = int(_check(_driver().cuOccupancyMaxActiveBlocksPerMultiprocessor(self._function, math.prod(block), smem),
+                          f"the occupancy of {self.name}"))
+        check_resident(self.name, grid, each, self._limits.sm_count)
 
     def _allow(self, key: str, value: int) -> None:
         _check(_driver().cuFuncSetAttribute(self._function, _attribute(key), value), f"{key}={value} for {self.name}")
@@ -355,7 +370,7 @@ def _attribute(key: str) -> Any:
     return getattr(_driver().CUfunction_attribute, f"CU_FUNC_ATTRIBUTE_{key}")
 
 
-def _launch_attributes(drv: ModuleType, cluster: Dim3 | None, dependent: bool) -> list[Any]:
+def _launch_attributes(drv: ModuleType, cluster: Dim3 | None, dependent: bool, cooperative: bool = False) -> list[Any]:
     """What a launch asks for beyond its extents."""
     wanted = []
     if cluster is not None and cluster != (1, 1, 1):
@@ -366,6 +381,10 @@ def _launch_attributes(drv: ModuleType, cluster: Dim3 | None, dependent: bool) -
         value = drv.CUlaunchAttributeValue()
         value.programmaticStreamSerializationAllowed = 1
         wanted.append(("PROGRAMMATIC_STREAM_SERIALIZATION", value))
+    if cooperative:
+        value = drv.CUlaunchAttributeValue()
+        value.cooperative = 1
+        wanted.append(("COOPERATIVE", value))
     attributes = []
     for name, value in wanted:
         attribute = drv.CUlaunchAttribute()
@@ -401,6 +420,14 @@ def check_grid(name: str, grid: Dim3) -> None:
         raise LaunchError(f"{name}: grid {grid} lies outside (1, 1, 1) .. {_MAX_GRID}")
 
 
+def check_resident(name: str, grid: Dim3, each: int, multiprocessors: int) -> None:
+    """LaunchError unless as many blocks as the grid has are resident at once: ``each`` on every multiprocessor."""
+    if math.prod(grid) > each * multiprocessors:
+        raise LaunchError(f"{name}: the blocks of its grid meet (grid_sync), and {math.prod(grid)} of them are more "
+                          f"than {each} on each of {multiprocessors} multiprocessors, {each * multiprocessors} at once",
+                          hint="launch fewer blocks, and let each do the work of several in a loop")
+
+
 def check_launch(name: str, limits: DeviceLimits, grid: Dim3, block: Dim3, cluster: Dim3 | None, smem: int,
                  threads: int | None = None, dependent: bool = False) -> None:
     """LaunchError unless the device and the kernel (at most ``threads`` a block) allow this configuration."""
@@ -426,8 +453,12 @@ def check_launch(name: str, limits: DeviceLimits, grid: Dim3, block: Dim3, clust
                           f"{limits.arch}")
 
 
-def load(cubin: bytes, kernel_name: str, ordinal: int, formats: Sequence[str] = ()) -> LoadedKernel:
-    """Load one kernel of a cubin onto one device; ``formats`` describes its parameters (see ParamBlock)."""
+def load(cubin: bytes, kernel_name: str, ordinal: int, formats: Sequence[str] = (),
+         cooperative: bool = False) -> LoadedKernel:
+    """Load one kernel of a cubin onto one device; ``formats`` describes its parameters (see ParamBlock).
+
+    ``cooperative``: its blocks meet, so that each launch has all of them resident together.
+    """
     check_params(cubin, kernel_name, formats)
     drv = _driver()
 
@@ -441,7 +472,7 @@ def load(cubin: bytes, kernel_name: str, ordinal: int, formats: Sequence[str] = 
         library = check(drv.cuLibraryLoadData(cubin, [], [], 0, [], [], 0))
         kernel = check(drv.cuLibraryGetKernel(library, kernel_name.encode()))
         function = check(drv.cuKernelGetFunction(kernel))           # now, and not lazily within a graph capture
-        return LoadedKernel(kernel_name, ordinal, function, formats)
+        return LoadedKernel(kernel_name, ordinal, function, formats, cooperative)
 
 
 def check_params(cubin: bytes, kernel_name: str, formats: Sequence[str]) -> None:

@@ -17,6 +17,7 @@ from moye.atoms.tma import TYPES, TensorMap
 from moye.cuda.device import driver
 
 _BYTES, _PART = 128, 16
+_FILLS = {"zero": "NONE", "nan": "NAN_REQUEST_ZERO_FMA"}
 
 
 @functools.lru_cache(4096)
@@ -37,7 +38,7 @@ def encode(tensor_map: TensorMap, shape: tuple[int, ...], strides: tuple[int, ..
             drv.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE,
             getattr(drv.CUtensorMapSwizzle, f"CU_TENSOR_MAP_SWIZZLE_{swizzle}"),
             getattr(drv.CUtensorMapL2promotion, f"CU_TENSOR_MAP_L2_PROMOTION_{promotion}"),
-            drv.CUtensorMapFloatOOBfill.CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE)
+            getattr(drv.CUtensorMapFloatOOBfill, f"CU_TENSOR_MAP_FLOAT_OOB_FILL_{_FILLS[tensor_map.outside]}"))
     found = driver._check(result, f"a tensor map of {tensor_map.dtype} extents {dims}, strides of {apart} bytes, boxes "
                                   f"{tensor_map.box}, swizzle {tensor_map.swizzle}, at {pointer:#x}")
     return ctypes.string_at(int(found.getPtr()), _BYTES)

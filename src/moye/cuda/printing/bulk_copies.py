@@ -10,12 +10,12 @@ Source: PTX ISA, cp.async.bulk, cp.reduce.async.bulk, cp.async.bulk.prefetch.
 
 from __future__ import annotations
 
-from moye.atoms.bulk import ADDED
+from moye.atoms.bulk import ptx_type
+from moye.cuda.printing.cache_hints import POLICIES
 from moye.cuda.printing.context import Kernel
 from moye.cuda.printing.dispatch import prints
 from moye.cuda.printing.expressions import Text
 from moye.cuda.printing.intrinsics import Intrinsics
-from moye.cuda.printing.tensor_copies import POLICIES
 from moye.dtypes import Space
 from moye.ir import ops
 from moye.ir.nodes import Ref
@@ -24,7 +24,7 @@ _WHAT = "bulk copies"
 _PTX = {"load": "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes",
         "send": "cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes",
         "store": "cp.async.bulk.global.shared::cta.bulk_group",
-        "reduce_add": "cp.reduce.async.bulk.global.shared::cta.bulk_group",
+        "reduce": "cp.reduce.async.bulk.global.shared::cta.bulk_group",
         "prefetch": "cp.async.bulk.prefetch.L2.global"}
 _ADDRESSES = ("target", "source", "bar")
 
@@ -61,8 +61,8 @@ def _function(helpers: Intrinsics, op: ops.BulkCopy) -> str:
         name, ptx = f"{name}_multicast", f"{ptx}.multicast::cluster"
     if op.hint is not None:
         name, ptx = f"{name}_hint", f"{ptx}.L2::cache_hint"
-    if op.kind == "reduce_add":
-        name, ptx = f"{name}_{op.src.dtype.name}", f"{ptx}.add.{ADDED[op.src.dtype]}"
+    if op.kind == "reduce":
+        name, ptx = f"{name}_{op.by}_{op.src.dtype.name}", f"{ptx}.{ptx_type(op.by, op.src.dtype)}"
     fields = [_parameter(ref, place) for ref, place in ((op.dst, "target"), (op.src, "source")) if ref is not None]
     fields.append(("unsigned", "bytes", "r"))
     if op.barrier is not None:

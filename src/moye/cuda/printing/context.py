@@ -39,7 +39,7 @@ class Kernel:
         self.loops: list[ops.Op] = []  # those that are open, outermost first
         self.when = ""  # the name of the condition that the copies being printed are predicated on
         self.labels: dict[tuple[int, str], str] = {}  # (id(target), kind of exit) -> its goto label
-        users = _users_names(func)
+        users = _users_names(func, self.uses.ops)
         self.indices = tuple(self._index(name, users) for name in _INDICES)
         self.k_index, self.back_index = self._index("k", users), self._index("jj", users)
 
@@ -66,7 +66,7 @@ class Kernel:
             self.writer.close()
 
 
-def _users_names(func: Func) -> set[str]:
+def _users_names(func: Func, walked: list[ops.Op]) -> set[str]:
     """Every name that the user's program has for something in this kernel."""
     found: set[str] = set()
     for param in func.params:
@@ -74,7 +74,7 @@ def _users_names(func: Func) -> set[str]:
         if isinstance(param, TensorParam):
             found.update(value.name for value in (*param.shape, *param.strides) if not isinstance(value, int))
     found.update(buffer.name for buffer in func.buffers)
-    for op in func.body.walk():
+    for op in walked:
         result = op.defines()
         if result is not None:
             found.add(result.name)

@@ -15,7 +15,8 @@ _SHORT = {"\n": "\\n", "\t": "\\t", "\r": "\\r"}
 
 def comment(text: str) -> str:
     """One line of a ``//`` comment: no line ends in it or is spliced to the next one."""
-    shown = "".join(c if c.isprintable() else _SHORT.get(c) or f"\\x{ord(c):02x}" for c in text)
+    shown = text if text.isprintable() else \
+        "".join(c if c.isprintable() else _SHORT.get(c) or f"\\x{ord(c):02x}" for c in text)
     return shown.replace("??", "? ?").rstrip("\\ ")
 
 

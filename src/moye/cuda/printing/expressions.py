@@ -32,6 +32,9 @@ _INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/", "shl": "<<", "shr": ">
           "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!=", "land": "&&", "lor": "||"}
 _NEGATED = {"==": "!=", "!=": "==", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 _STEM = {"round": "rint", "abs": "fabs"}
+_MUL_HI = {(Kind.INT, 32): "__mulhi", (Kind.UINT, 32): "__umulhi", (Kind.INT, 64): "__mul64hi",
+           (Kind.UINT, 64): "__umul64hi"}
+_COUNTS = {"popcount": "__popc", "clz": "__clz", "ffs": "__ffs", "brev": "__brev"}
 _FAST = {"exp": "__expf", "log": "__logf", "log2": "__log2f", "log10": "__log10f", "sin": "__sinf", "cos": "__cosf",
          "tan": "__tanf"}
 _APPROX = ("exp2", "sqrt", "rsqrt", "tanh")
@@ -244,12 +247,14 @@ def combine(kind: str, dtype: DType, a: Text, b: Text, helpers: Intrinsics) -> T
     """``a kind b`` of two operands of one dtype; floors not included."""
     if dtype.is_float and dtype.bits < 32:
         up = helpers.to_f32(dtype)
-        wide = combine(kind, dt.float32, call(up, a), call(up, b), helpers)
+        wide = combine(kind, dt.float32, call(up, a), b if kind == "ldexp" else call(up, b), helpers)
         return wide if kind in ops.COMPARISONS else call(helpers.from_f32(dtype), wide)
     if kind in ("min", "max"):
         return call(_float_name("f" + kind, dtype) if dtype.is_float else kind, a, b)
-    if kind == "pow":
-        return call(_float_name("pow", dtype), a, b)
+    if kind == "pow" or kind in ops.MATH_PAIRS:
+        return call(_float_name(kind, dtype), a, b)
+    if kind == "mul_hi":
+        return call(_MUL_HI[dtype.kind, dtype.bits], a, b)
     if kind not in _INFIX:
         raise UnsupportedError(f"the CUDA printer does not know the binary operation {kind!r}")
     if kind == "xor" and dtype.kind is Kind.BOOL:
@@ -311,13 +316,13 @@ def _unary(kind: str, dtype: DType, a: Text, fast: bool, helpers: Intrinsics) ->
         return negated(a, False)
     if kind == "invert":
         return prefix("!" if dtype.kind is Kind.BOOL else "~", a)
-    if kind in ("popcount", "clz"):
+    if kind in _COUNTS:
         return _bit_count(kind, dtype, a)
     if kind in ("isnan", "isinf"):
         return call(kind, a) if dtype.is_float else Text("false")
     if kind == "abs" and dtype.is_integer:
         return a if dtype.kind is Kind.UINT else call("llabs" if dtype.bits == 64 else "abs", a)
-    if kind not in ops.MATH or not dtype.is_float:
+    if kind not in (*ops.MATH, *ops.SLOW_MATH) or not dtype.is_float:
         raise UnsupportedError(f"the CUDA printer does not know the operation {kind!r} of {dtype}")
     return _math(kind, dtype, a, fast and dtype.bits == 32, helpers)
 
@@ -335,13 +340,16 @@ def _math(kind: str, dtype: DType, a: Text, fast: bool, helpers: Intrinsics) -> 
 
 
 def _bit_count(kind: str, dtype: DType, a: Text) -> Text:
-    name = {"popcount": "__popc", "clz": "__clz"}[kind] + ("ll" if dtype.bits == 64 else "")
+    """A count of bits, or the bits in reverse order; narrow integers are counted as unsigned words."""
+    name = _COUNTS[kind] + ("ll" if dtype.bits == 64 else "")
     if dtype.bits >= 32:
-        return call(name, a)
+        return c_cast(dtype.cuda, call(name, a)) if kind == "brev" and dtype.kind is Kind.INT else call(name, a)
     if dtype.kind is Kind.INT:
         a = c_cast({8: "unsigned char", 16: "unsigned short"}[dtype.bits], a)
     count = call(name, a)
-    return count if kind == "popcount" else infix("-", count, Text(str(32 - dtype.bits)))
+    if kind == "brev":
+        return c_cast(dtype.cuda, infix(">>", count, Text(str(32 - dtype.bits))))
+    return infix("-", count, Text(str(32 - dtype.bits))) if kind == "clz" else count
 
 
 def assignment(place: str, value: Text) -> str:

@@ -6,7 +6,7 @@ In: an op.  Out: one call per op, barriers as addresses of the shared window.
 
 Remote arrivals have the default form of mbarrier.arrive: release semantics of cluster scope, spelled out, make ptxas
 put a fence of the whole GPU in front of each of them.  Where they hand over what threads wrote to shared memory of the
-cluster (cluster_scope.py) that is what it takes, and a wait that acquires at that scope.
+cluster (passes/scopes.py) that is what it takes, and a wait that acquires at that scope.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from moye.cuda.printing.dispatch import prints
 from moye.cuda.printing.intrinsics import Intrinsics
 from moye.ir import ops
 from moye.ir.nodes import Operand, Ref
-from moye.passes.proxy_fences import CLUSTER, CTA, fenced_space
+from moye.passes.scopes import CLUSTER, CTA
 
 ARCH = 90
 _SPECIALS = {"cluster_rank": "cluster_ctarank", **{f"cluster_block_{axis}": f"cluster_ctaid.{axis}" for axis in "xyz"}}
@@ -84,7 +84,7 @@ def _mbarrier_wait(kernel: Kernel, op: ops.MbarrierWait) -> None:
 @prints(ops.ProxyFence)
 def _proxy_fence(kernel: Kernel, op: ops.ProxyFence) -> None:
     if op.kind == "async":
-        space = fenced_space(kernel.uses.func)
+        space = kernel.uses.fenced
         name = {CTA: "fence_proxy_async", CLUSTER: "fence_proxy_async_cluster"}.get(space, "fence_proxy_async_all")
         _statement(kernel, op, name, f"fence.proxy.async{space};", "proxy fences")
     else:

@@ -67,6 +67,24 @@ _FLOAT_DIV = f"""\
     return b == 0 ? a / b : q == 0 ? copysign{{1}}(q, a / b) : 2 * (q - f) > 1 ? f + 1 : f;
 }}}}"""
 _WIDEST = 108
+# The driver gives each cooperative launch a workspace in %envreg1 (high) and %envreg2: its size, and the word that is
+# used here.  Its top bit turns over when all blocks have come, and the bits below are zero again then.
+_GRID_SYNC = (
+    "unsigned* word;",
+    'asm("{.reg .b64 p; mov.b64 p, {%%envreg2, %%envreg1}; add.s64 %0, p, 4;}" : "=l"(word));',
+    "__syncthreads();",
+    "if (threadIdx.x + threadIdx.y + threadIdx.z == 0) {",
+    "    if ((unsigned long long)word == 4) __trap();  // no cooperative launch",
+    "    const bool first = blockIdx.x == 0 && blockIdx.y == 0 && blockIdx.z == 0;",
+    "    const unsigned others = gridDim.x * gridDim.y * gridDim.z - 1, mine = first ? 0x80000000u - others : 1u;",
+    "    unsigned before, now;",
+    '    asm volatile("atom.add.release.gpu.global.u32 %0, [%1], %2;"',
+    '                 : "=r"(before) : "l"(word), "r"(mine) : "memory");',
+    "    do {",
+    '        asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(now) : "l"(word) : "memory");',
+    "    } while (((before ^ now) & 0x80000000u) == 0);",
+    "}",
+    "__syncthreads();")
 _APPROX = {"exp2": "ex2.approx.f32", "sqrt": "sqrt.approx.f32", "rsqrt": "rsqrt.approx.f32", "tanh": "tanh.approx.f32"}
 
 
@@ -77,6 +95,7 @@ class Intrinsics:
         self._types: dict[str, str] = {}
         self._functions: dict[str, str] = {}
         self._bodies: dict[str, tuple[str, ...]] = {}
+        self._apart: dict[tuple[str, str, tuple[str, ...]], str] = {}
         self.arch = 80
         self.newest = ("", UNKNOWN)  # what needs this arch, and where
         self.accelerated = ("", UNKNOWN)  # what only architectures such as sm_90a have, none without the letter
@@ -119,6 +138,14 @@ class Intrinsics:
             raise UnsupportedError(f"the CUDA printer has two functions {name}: one for each of two atoms that its "
                                    "name does not tell apart", locs=(self.at,) if self.at.frames else ())
         return name
+
+    def apart(self, stem: str, signature: str, *body: str, arch: int) -> str:
+        """Note a function whose name is the stem, with a number where others of that stem differ."""
+        key = (stem, signature, body)
+        if key not in self._apart:
+            others = sum(each[0] == stem for each in self._apart)
+            self._apart[key] = f"{stem}_{others + 1}" if others else stem
+        return self.function(self._apart[key], signature, *body, arch=arch)
 
     # --- types and conversions ---
 
@@ -218,7 +245,8 @@ class Intrinsics:
     def cp_async(self, atom: CopyOp, zero_fill: bool, predicated: bool = False) -> str:
         """cp.async of the atom's width: ([whether to, ]shared address, global pointer[, bytes to read])."""
         self.need(atom.arch)
-        name = f"cp_async{'_cg' if atom.cache == 'global' else ''}_{atom.bytes}"
+        more = f"_prefetch_{atom.prefetch}" if atom.prefetch else ""
+        name = f"cp_async{'_cg' if atom.cache == 'global' else ''}_{atom.bytes}{more}"
         parameters, inputs, ptx = "unsigned dst_smem, const void* src", '"r"(dst_smem), "l"(src)', atom.ptx
         if zero_fill:
             name, parameters, inputs = f"{name}_zfill", f"{parameters}, int bytes", f'{inputs}, "r"(bytes)'
@@ -265,6 +293,10 @@ class Intrinsics:
         semantics = "sc" if order == "seq_cst" else "acq_rel"
         return self._statement(f"fence_{semantics}_{scope}", f"fence.{semantics}.{scope};", _scope_arch(scope))
 
+    def grid_sync(self) -> str:
+        """The barrier of a cooperative launch."""
+        return self.function("grid_sync", "void ()", *_GRID_SYNC)
+
     # --- ordered memory ---
 
     def load(self, dtype: DType, space: Space, order: str, scope: str) -> str:
@@ -295,8 +327,6 @@ class Intrinsics:
 
     def atomic(self, kind: str, dtype: DType, space: Space, order: str, scope: str, used: bool) -> str:
         """atom.order.scope.kind (red where the old value is not used): (pointer, [compare,] value)."""
-        if dtype.is_float and kind in ("min", "max"):
-            return self._atomic_by_cas(kind, dtype, space, order, scope)
         suffix = _atomic_type(kind, dtype)
         red = not used and kind not in ("exch", "cas") and order in ("relaxed", "release")
         ptx, before, scope = _ordered(order, scope, "acq_rel")
@@ -317,20 +347,6 @@ class Intrinsics:
         return self.function(name, f"{ctype} ({parameters}", out,
                              f'asm volatile("{before}{op} %0, {places};" : "={reg} : {inputs} : "memory");',
                              finish, overload=ctype, arch=arch)
-
-    def _atomic_by_cas(self, kind: str, dtype: DType, space: Space, order: str, scope: str) -> str:
-        if dtype.bits < 32:
-            raise UnsupportedError(f"there is no atomic {kind} of {dtype}")
-        bits = dt.uint64 if dtype.bits == 64 else dt.uint32
-        cas = self.atomic("cas", bits, space, order, scope, True)
-        back, to = ("__longlong_as_double", "__double_as_longlong") if dtype.bits == 64 \
-            else ("__uint_as_float", "__float_as_uint")
-        pick = f"f{kind}{'' if dtype.bits == 64 else 'f'}"
-        body = (f"{bits.cuda} seen, old = *(volatile {bits.cuda}*)p;", "do {", "    seen = old;",
-                f"    old = {cas}(({bits.cuda}*)p, seen, {to}({pick}({back}(seen), x)));", "} while (old != seen);",
-                f"return {back}(old);")
-        return self.function(f"atom_{kind}_{order}_{scope}_{_ADDRESS[space][0]}",
-                             f"{dtype.cuda} ({dtype.cuda}* p, {dtype.cuda} x)", *body, overload=dtype.cuda)
 
 
 def _scope_arch(scope: str) -> int:
@@ -375,7 +391,7 @@ def _atomic_type(kind: str, dtype: DType) -> str:
     """The type suffix of atom.kind; UnsupportedError where PTX has none."""
     bits = dtype.bits
     found: str | None = None
-    if kind == "add" and bits >= 16:
+    if kind == "add":
         found = {dt.float16: "noftz.f16", dt.bfloat16: "noftz.bf16", dt.float32: "f32", dt.float64: "f64",
                  dt.int32: "s32", dt.uint32: "u32", dt.int64: "u64", dt.uint64: "u64"}.get(dtype)
     elif kind in ("min", "max") and bits in (32, 64) and dtype.is_integer:

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from moye.cuda.printing import narrow_elements, peers
+from moye.atoms.atom import CopyOp
+from moye.cuda.printing import cache_hints, narrow_elements, peers
 from moye.cuda.printing.expressions import PRIMARY, UNARY, Text, assignment, call, infix, scaled, total
 from moye.cuda.printing.intrinsics import Intrinsics
 from moye.cuda.printing.names import Names
@@ -35,6 +36,7 @@ class Memory:
         self.names = names
         self.values = values
         self.helpers = helpers
+        self.cached: CopyOp | None = None  # the copy with hints for caches whose accesses are being printed
         self.addresses: dict[int, str] = {}  # buffer id -> its address in the shared window, once asked for
         self._names: dict[int, str] = {}
         self._scalars: dict[tuple[int, int], str] = {}
@@ -134,6 +136,8 @@ class Memory:
             return Text(self.scalar(ref.buffer, int(offset.text)), PRIMARY, deps)
         if ref.buffer.space is Space.CLUSTER:
             return self._load(ref, offset, None)
+        if self._hinted(ref):
+            return self._load_hinted(ref, offset, None)
         pointer = self.pointer(ref)
         return Text(f"{pointer.at(PRIMARY)}[{offset.text}]", PRIMARY, offset.deps | pointer.deps | deps)
 
@@ -141,6 +145,8 @@ class Memory:
         """The statement that sets the element at an offset."""
         if ref.buffer.space is Space.CLUSTER:
             return self._store(ref, offset, None, value)
+        if self._hinted(ref):
+            return self._store_hinted(ref, offset, None, value)
         if self._is_part(ref):
             return narrow_elements.put(self.name(ref.buffer), offset, ref.dtype, value, self.helpers)
         return assignment(self.element(ref, offset).text, value)
@@ -182,16 +188,33 @@ class Memory:
     def _store(self, ref: AnyRef, offset: Text, ctype: str | None, value: Text) -> str:
         return f"{peers.store(self.helpers, ref.dtype, ctype)}({self.peer_address(ref, offset).text}, {value.text});"
 
+    def _hinted(self, ref: AnyRef) -> bool:
+        return self.cached is not None and ref.buffer.space is Space.GLOBAL
+
+    def _load_hinted(self, ref: AnyRef, offset: Text, ctype: str | None) -> Text:
+        assert self.cached is not None, "a copy with hints"
+        found = call(cache_hints.load(self.helpers, ref.dtype, ctype, self.cached), self.address(ref, offset))
+        return Text(found.text, found.level, found.deps | self.uses.depends(ref.buffer))
+
+    def _store_hinted(self, ref: AnyRef, offset: Text, ctype: str | None, value: Text) -> str:
+        assert self.cached is not None, "a copy with hints"
+        name = cache_hints.store(self.helpers, ref.dtype, ctype, self.cached)
+        return f"{name}({self.address(ref, offset).text}, {value.text});"
+
     def set_vector(self, ref: AnyRef, offset: Text, ctype: str, value: Text) -> str:
         """The statement that sets several elements at an offset."""
         if ref.buffer.space is Space.CLUSTER:
             return self._store(ref, offset, ctype, value)
+        if self._hinted(ref):
+            return self._store_hinted(ref, offset, ctype, value)
         return f"{self.vector(ref, offset, ctype).text} = {value.text};"
 
     def vector(self, ref: AnyRef, offset: Text, ctype: str) -> Text:
         """Several elements at an offset as one value of a vector type."""
         if ref.buffer.space is Space.CLUSTER:
             return self._load(ref, offset, ctype)
+        if self._hinted(ref):
+            return self._load_hinted(ref, offset, ctype)
         const = "const " if self.is_const(ref.buffer) else ""
         address = self.address(ref, offset)
         return Text(f"*({const}{ctype}*){address.at(UNARY)}", UNARY,

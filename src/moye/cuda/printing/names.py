@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 
 _WORDS = """
 alignas alignof and and_eq asm auto bitand bitor bool break case catch char char8_t char16_t char32_t class compl
@@ -31,12 +32,14 @@ cluster_wait TensorMap prefetch_tensormap
 """
 _MATH = """exp exp2 log log2 log10 sqrt rsqrt sin cos tan tanh erf floor ceil rint trunc fabs fmin fmax pow fmod round
 logb jn yn j0 j1 y0 y1 gamma tgamma lgamma remainder fma fdim hypot cbrt ldexp frexp modf acos asin atan atan2 cosh
-sinh acosh asinh atanh expm1 log1p exp10 erfc norm signbit isfinite div labs index read write pipe time exit select"""
+sinh acosh asinh atanh expm1 log1p exp10 erfc norm signbit isfinite div labs erfinv copysign nextafter
+index read write pipe time exit select"""
 RESERVED = frozenset(_WORDS.split()) | frozenset(name + f for name in _MATH.split() for f in ("", "f"))
 _WRAPPER = re.compile(r"((cp_async|mma|fence|swizzle|atom|red|ld|st|mbarrier|bulk|setmaxnreg|griddepcontrol|wgmma|"
-                      r"warpgroup)_|(to_\w+|f16)x[24]$|tma_(load|store|reduce_add)_[1-5]d)\w*$")
+                      r"warpgroup|ptx|cuda|results)_|(to_\w+|f16)x[24]$|tma_(load|store|reduce_[a-z]+)_[1-5]d)\w*$")
 
 
+@lru_cache(maxsize=4096)
 def identifier(hint: str) -> str:
     """The hint as a C++ identifier."""
     name = re.sub(r"[^0-9A-Za-z_]", "_", hint.strip("<>")).lstrip("_") or "x"

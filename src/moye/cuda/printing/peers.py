@@ -35,10 +35,10 @@ def load(helpers: Intrinsics, dtype: DType, ctype: str | None = None) -> str:
         ptx, outputs, place = f"b{dtype.bits} %0", f'"={out}', "%1"
     else:
         declared, result = f"{ctype} y;", "return y;"
-        ptx, names, letter = _vector(ctype, 0)
+        ptx, names, letter = vector_operands(ctype, 0)
         outputs = ", ".join(f'"={letter}"(y{name})' for name in names)
         place = f"%{len(names)}"
-    body = _asm(f"ld.shared::cluster.{ptx}, [{place}];", f': {outputs} : "r"(address)')
+    body = asm_lines(f"ld.shared::cluster.{ptx}, [{place}];", f': {outputs} : "r"(address)')
     return helpers.function(f"ld_cluster_{ctype.replace(' ', '_')}", f"{ctype} (unsigned address)", declared, *body,
                             result, arch=_ARCH, what=_WHAT)
 
@@ -49,22 +49,22 @@ def store(helpers: Intrinsics, dtype: DType, ctype: str | None = None) -> str:
         ctype = helpers.ctype(dtype)
         instruction, inputs = f"st.shared::cluster.b{dtype.bits} [%0], %1;", register_input(dtype, "x")
     else:
-        ptx, names, letter = _vector(ctype, 1)
+        ptx, names, letter = vector_operands(ctype, 1)
         kind, _, places = ptx.partition(" ")
         instruction = f"st.shared::cluster.{kind} [%0], {places};"
         inputs = ", ".join(f'"{letter}"(x{name})' for name in names)
-    body = _asm(instruction, f':: "r"(address), {inputs}')
+    body = asm_lines(instruction, f':: "r"(address), {inputs}')
     return helpers.function(f"st_cluster_{ctype.replace(' ', '_')}", f"void (unsigned address, {ctype} x)", *body,
                             arch=_ARCH, what=_WHAT)
 
 
-def _asm(instruction: str, operands: str) -> list[str]:
+def asm_lines(instruction: str, operands: str) -> list[str]:
     """The statement, on two lines where one would be long."""
     head, rest = f'asm volatile("{instruction}"', f'{operands} : "memory");'
     return [f"{head} {rest}"] if len(head) + len(rest) < _LONGEST else [head, f"             {rest}"]
 
 
-def _vector(ctype: str, first: int) -> tuple[str, list[str], str]:
+def vector_operands(ctype: str, first: int) -> tuple[str, list[str], str]:
     """(type and places of the instruction, fields, constraint letter) of a C type, places from ``%first`` on."""
     if ctype in _WORDS:
         kind, letter = _WORDS[ctype]

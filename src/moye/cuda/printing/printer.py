@@ -65,6 +65,8 @@ class Printed:
     newest: tuple[str, Loc] = ("", UNKNOWN)
     accelerated: tuple[str, Loc] = ("", UNKNOWN)
     only: tuple[str, int, Loc] = ("", 0, UNKNOWN)
+    cooperative: bool = False
+    """Whether all blocks of a launch must be resident together, because they meet."""
 
 
 def print_kernel(func: Func, *, lineinfo: bool = False, asserts: bool = False) -> Printed:
@@ -86,7 +88,7 @@ def print_kernel(func: Func, *, lineinfo: bool = False, asserts: bool = False) -
              *(f"    {line}" for line in shared), *([""] if shared else []), body, "}", ""]
     return Printed("\n".join(lines), name, slots, plan.total if plan.dynamic else 0,
                    0 if plan.dynamic else plan.total, kernel.helpers.arch, kernel.helpers.newest,
-                   kernel.helpers.accelerated, kernel.helpers.only)
+                   kernel.helpers.accelerated, kernel.helpers.only, ops.is_cooperative(func))
 
 
 def _with_blank(lines: list[str]) -> list[str]:

@@ -16,6 +16,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from moye.cuda.printing.names import identifier, is_free
 from moye.cuda.printing.writer import Frames, Line, Trips, described
@@ -63,19 +64,32 @@ class _Trip:
     value: int
     lines: list[Line]
     end: int
+    real: list[Line] = field(init=False)
+    """The lines that are no comments; none where no loop can be made of them."""
     code: list[tuple[int, list[str]]] = field(init=False)
     own: dict[str, int] = field(init=False)
     """Names that it declares, and at which level."""
 
     def __post_init__(self) -> None:
-        self.code = [(line.level, _TOKEN.findall(line.text)) for line in self.lines if not _is_note(line)]
-        self.own = {match["name"]: line.level for line in self.lines
-                    if not _is_note(line) and (match := _declaration(line.text))}
+        real = [line for line in self.lines if not _is_note(line)]
+        self.real = real if _is_closed(real) else []
+        self.code = [(line.level, _words(line.text)) for line in self.real]
+        self.own = {match["name"]: line.level for line in self.real if (match := _declaration(line.text))}
 
 
 def rolled(lines: Sequence[Line]) -> list[Line]:
     """The lines of a kernel, unrolled loops as loops where that is the same."""
-    return _rolled(lines, 0, len(lines), 0)
+    try:
+        return _rolled(lines, 0, len(lines), 0)
+    finally:
+        _words.cache_clear()                            # no other kernel has these lines
+        _declaration.cache_clear()
+
+
+@lru_cache(maxsize=4096)
+def _words(text: str) -> list[str]:
+    """The tokens of a line; nobody changes the list, because many ask for it."""
+    return _TOKEN.findall(text)
 
 
 def _rolled(lines: Sequence[Line], at: int, stop: int, depth: int) -> list[Line]:
@@ -111,6 +125,7 @@ def _is_note(line: Line) -> bool:
     return line.text.startswith(("//", "#line"))
 
 
+@lru_cache(maxsize=4096)
 def _declaration(text: str) -> re.Match[str] | None:
     match = _DECLARED.match(text)
     return None if match is None or text.partition(" ")[0] in _NO_TYPES else match
@@ -138,7 +153,7 @@ def _loops(trips: list[_Trip], around: Trips, kernel: Sequence[Line]) -> list[Li
 
 def _longest(trips: list[_Trip]) -> tuple[_Match | None, int]:
     """The match of as many trips as are the same from the first on, and how many these are."""
-    if len(trips) < 2 or not (_is_closed(trips[0]) and _is_closed(trips[1])):
+    if len(trips) < 2 or not (trips[0].real and trips[1].real):
         return None, 1
     try:
         match = _Match(trips[0], trips[1], trips[0].code[0][0])
@@ -167,26 +182,27 @@ def _loop(match: _Match, trips: list[_Trip], around: Trips, kernel: Sequence[Lin
     return [line._replace(trips=around[:-1]) for line in found]
 
 
-def _is_closed(trip: _Trip) -> bool:
-    """Whether the lines of a trip are whole statements that nothing jumps into or out of."""
-    if not trip.code:
+def _is_closed(code: list[Line]) -> bool:
+    """Whether lines are whole statements that nothing jumps into or out of."""
+    if not code:
         return False
-    level = trip.code[0][0]
-    texts = ["".join(tokens) for _, tokens in trip.code]
-    return min(depth for depth, _ in trip.code) == trip.code[-1][0] == level \
-        and sum(text.count("{") - text.count("}") for text in texts) == 0 \
-        and not texts[0].startswith("}") and not texts[-1].startswith("#pragma") \
-        and not any(_APART.search(text) for text in texts)
+    level, whole = code[0].level, "\n".join([line.text for line in code])
+    return min([line.level for line in code]) == code[-1].level == level \
+        and whole.count("{") == whole.count("}") \
+        and not whole.startswith("}") and not code[-1].text.startswith("#pragma") \
+        and not _APART.search(whole)
 
 
 def _used(trips: list[_Trip], hoisted: list[Line], level: int, after: Sequence[Line]) -> bool:
     """Whether what follows in the same block uses a name that a trip declares."""
     kept = {match["name"] for line in hoisted if (match := _declaration(line.text))}
     own = {name for trip in trips for name, depth in trip.own.items() if depth == level} - kept
+    if not own:
+        return False
     for line in after:
         if line.level < level and not _is_note(line):
             return False
-        if not _is_note(line) and not own.isdisjoint(_TOKEN.findall(line.text)):
+        if not _is_note(line) and not own.isdisjoint(_words(line.text)):
             return True
     return False
 
@@ -266,7 +282,7 @@ class _Match:
         names: dict[str, str] = {}
         body = [tokens for line, tokens in self.body if not _is_note(line)]
         if [(depth, len(tokens)) for depth, tokens in self.second.code] != \
-                [(depth, len(tokens)) for depth, tokens in trip.code] or not _is_closed(trip):
+                [(depth, len(tokens)) for depth, tokens in trip.code]:
             return False
         return all(self._follows(trip, number, names, *tokens)
                    for (_, theirs), (_, ours), both in zip(self.second.code, trip.code, body, strict=True)
@@ -293,8 +309,7 @@ class _Match:
 
     def _walk(self) -> None:
         """Line by line; comments are those of the first trip."""
-        theirs = [line for line in self.second.lines if not _is_note(line)]
-        at = 0
+        theirs, at = self.second.real, 0
         for line in self.first.lines:
             if _is_note(line):
                 self.body.append((line, []))
@@ -324,7 +339,7 @@ class _Match:
         try:
             if ours and theirs:
                 self._pair(theirs["name"], ours["name"])
-            tokens = list(self._tokens(_TOKEN.findall(other.text), _TOKEN.findall(mine.text)))
+            tokens = self._tokens(_words(other.text), _words(mine.text))
             if mine.text.startswith(("for ", "#")) or (ours and ours["array"]):
                 _constant(tokens)
             if ours and theirs and not all(isinstance(token, str) for token in tokens):
@@ -367,8 +382,8 @@ class _Match:
         """Whether an expression is arithmetic on names that the lines before it neither declare nor touch."""
         if "[" in value or re.search(r"\w\(|[&*]\(|&\w", value):
             return False
-        names = {token for token in _TOKEN.findall(value) if _NAME.match(token)}
-        return names.isdisjoint(token for text in self._settled for token in _TOKEN.findall(text)
+        names = {token for token in _words(value) if _NAME.match(token)}
+        return names.isdisjoint(token for text in self._settled for token in _words(text)
                                 if (match := _declaration(text)) is None or not match["const"]
                                 or token == match["name"])
 
@@ -382,45 +397,52 @@ class _Match:
             return False
         self._pair(name, base)
         self._aliases.add(name)
-        tokens: list[Token] = list(_TOKEN.findall(line.text))
+        tokens: list[Token] = list(_words(line.text))
         tokens[tokens.index(step, tokens.index("+"))] = _Steps(0, int(step))
         self.body.append((line, tokens))
         return True
 
-    def _tokens(self, theirs: list[str], ours: list[str]) -> Iterator[Token]:
+    def _tokens(self, theirs: list[str], ours: list[str]) -> list[Token]:
         """The tokens of both: those of the second trip, with what differs."""
-        i = j = 0
+        second, first, kept = self.second.own, self.first.own, self._kept
+        if theirs is ours and second.keys().isdisjoint(ours) and first.keys().isdisjoint(ours):
+            return [*ours]                              # as most lines without a name of the trips are
+        found: list[Token] = []
+        i, j, most = 0, 0, len(ours)
         while i < len(theirs):
-            token, mine = theirs[i], ours[j] if j < len(ours) else ""
-            if self._agree(token, mine):
-                yield self._named(token)
-            elif token.isdigit() and mine.isdigit():
-                yield _varying(theirs, i, int(mine))
-            elif theirs[i:i + 3] == _PLUS and _ends(theirs, i + 3):
-                yield from _PLUS
-                yield _varying(theirs, i + 3, 0)
-                i, j = i + 3, j - 1
-            elif token.isdigit() and theirs[i - 3:i] == _PLUS and theirs[i + 1:i + 4] == _PLUS:
-                yield _varying(theirs, i, 0)
-                yield from _PLUS
-                i, j = i + 3, j - 1
-            elif token == "(" and theirs[i + 2:i + 5] == _PLUS and theirs[i + 6:i + 7] == [")"] \
-                    and self._agree(theirs[i + 1], mine):
-                yield from ["(", self._named(theirs[i + 1]), *_PLUS]
-                yield _varying(theirs, i + 5, 0)
-                yield ")"
-                i += 6
-            elif token == "true" and theirs[i + 1:i + 2] in ([","], [")"]):
-                stop = _argument(ours, j)
-                if not (self.first.own.keys() - self._kept).isdisjoint(ours[j:stop]):
-                    raise _Differ
-                yield _Since("".join(ours[j:stop]))
-                j = stop - 1
+            token, mine = theirs[i], ours[j] if j < most else ""
+            # Most tokens are the same and no names of the trips, whose pairs _agree would look up.
+            if token == mine and token not in second and (token not in first or token in kept):
+                found.append(token)
+                i, j = i + 1, j + 1
+            elif self._agree(token, mine):
+                found.append(self._named(token))
+                i, j = i + 1, j + 1
             else:
-                raise _Differ
-            i, j = i + 1, j + 1
-        if j != len(ours):
+                more, further, behind = self._varies(theirs, ours, i, j, mine)
+                found += more
+                i, j = i + further, j + behind
+        if j != most:
             raise _Differ
+        return found
+
+    def _varies(self, theirs: list[str], ours: list[str], i: int, j: int, mine: str) -> tuple[list[Token], int, int]:
+        """The tokens of both where they are not the same, and how many these are in the second and the first trip."""
+        token = theirs[i]
+        if token.isdigit() and mine.isdigit():
+            return [_varying(theirs, i, int(mine))], 1, 1
+        if theirs[i:i + 3] == _PLUS and _ends(theirs, i + 3):
+            return [*_PLUS, _varying(theirs, i + 3, 0)], 4, 0
+        if token.isdigit() and theirs[i - 3:i] == _PLUS and theirs[i + 1:i + 4] == _PLUS:
+            return [_varying(theirs, i, 0), *_PLUS], 4, 0
+        if token == "(" and theirs[i + 2:i + 5] == _PLUS and theirs[i + 6:i + 7] == [")"] \
+                and self._agree(theirs[i + 1], mine):
+            return ["(", self._named(theirs[i + 1]), *_PLUS, _varying(theirs, i + 5, 0), ")"], 7, 1
+        if token == "true" and theirs[i + 1:i + 2] in ([","], [")"]):
+            stop = _argument(ours, j)
+            if (self.first.own.keys() - self._kept).isdisjoint(ours[j:stop]):
+                return [_Since("".join(ours[j:stop]))], 1, stop - j
+        raise _Differ
 
     def _agree(self, theirs: str, mine: str) -> bool:
         """Whether two tokens are the same, or names of the same thing."""

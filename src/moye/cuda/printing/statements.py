@@ -12,12 +12,14 @@ from __future__ import annotations
 
 from moye import dtypes as dt
 from moye.cuda.printing import (  # noqa: F401  (some only register their functions)
+    atomics,
     bulk_copies,
     control,
     conversions,
     expressions,
     gemm,
     hopper,
+    inline,
     matrix_copies,
     reductions,
     tensor_copies,
@@ -187,10 +189,14 @@ def _atomic(kernel: Kernel, op: ops.Atomic) -> None:
     arguments = [_pointer(kernel, op.ref)]
     if op.compare is not None:
         arguments.append(values.operand(op.compare).text)
-    arguments.append(values.operand(op.value).text)
+    arguments += [values.operand(x).text for x in (op.value, *op.more)]
     values.before(op)
+    if op.more:
+        name = atomics.vector(kernel.helpers, op.ref.dtype, len(op.more) + 1, op.order, op.scope)
+        kernel.writer.line(f"{name}({', '.join(arguments)});")
+        return
     used = bool(kernel.uses.count.get(op.result.id))
-    name = kernel.helpers.atomic(op.kind, op.ref.dtype, op.ref.buffer.space, op.order, op.scope, used)
+    name = atomics.atomic(kernel.helpers, op.kind, op.ref.dtype, op.ref.buffer.space, op.order, op.scope, used)
     _effect(kernel, op.result, f"{name}({', '.join(arguments)})")
 
 
@@ -232,6 +238,11 @@ def _line(kernel: Kernel, op: ops.Op, text: str) -> None:
 @prints(ops.SyncThreads)
 def _sync_threads(kernel: Kernel, op: ops.SyncThreads) -> None:
     _line(kernel, op, "__syncthreads();")
+
+
+@prints(ops.GridSync)
+def _grid_sync(kernel: Kernel, op: ops.GridSync) -> None:
+    _line(kernel, op, f"{kernel.helpers.grid_sync()}();")
 
 
 @prints(ops.SyncWarp)

@@ -10,6 +10,7 @@ Source: PTX ISA, cp.async.bulk.tensor, cp.reduce.async.bulk.tensor, prefetch.ten
 
 from __future__ import annotations
 
+from moye.cuda.printing.cache_hints import POLICIES
 from moye.cuda.printing.context import Kernel
 from moye.cuda.printing.dispatch import prints
 from moye.cuda.printing.intrinsics import Intrinsics
@@ -17,10 +18,9 @@ from moye.errors import IRError
 from moye.ir import ops
 
 _WHAT = "tensor copies (TMA)"
-POLICIES = {"evict_first": "0x12F0000000000000ull", "evict_last": "0x14F0000000000000ull"}
 _PTX = {"load": "cp.async.bulk.tensor.{n}d.shared::cluster.global.tile.mbarrier::complete_tx::bytes",
         "store": "cp.async.bulk.tensor.{n}d.global.shared::cta.tile.bulk_group",
-        "reduce_add": "cp.reduce.async.bulk.tensor.{n}d.global.shared::cta.add.tile.bulk_group",
+        "reduce": "cp.reduce.async.bulk.tensor.{n}d.global.shared::cta.{by}.tile.bulk_group",
         "prefetch_box": "cp.async.bulk.prefetch.tensor.{n}d.L2.global.tile"}
 
 
@@ -58,13 +58,17 @@ def _prefetch(helpers: Intrinsics) -> str:
                             'asm volatile("prefetch.tensormap [%0];" :: "l"(map) : "memory");', arch=90, what=_WHAT)
 
 
+def _word(op: ops.TmaCopy) -> str:
+    return f"reduce_{op.by}" if op.kind == "reduce" else op.kind.removesuffix("_box")
+
+
 def _function(helpers: Intrinsics, op: ops.TmaCopy) -> str:
     """The inline function of a kind, a number of coordinates and options."""
     n, load = len(op.coordinates), op.kind == "load"
     axes = [f"c{i}" for i in range(n)]
     parameters = ["unsigned smem", f"const {map_type(helpers)}* map", *(f"int {axis}" for axis in axes)]
     inputs = ['"r"(smem)', '"l"(map)', *(f'"r"({axis})' for axis in axes)]
-    name, ptx = f"tma_{op.kind.removesuffix('_box')}_{n}d", _PTX[op.kind].format(n=n)
+    name, ptx = f"tma_{_word(op)}_{n}d", _PTX[op.kind].format(n=n, by=op.by)
     first = 1
     if op.smem is None:
         parameters, inputs, first = parameters[1:], inputs[1:], 0

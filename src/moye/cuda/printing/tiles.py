@@ -102,7 +102,9 @@ def copy(kernel: Kernel, op: ops.Copy) -> None:
     registers = any(ref.buffer.space is Space.REGISTER for ref in refs)
     points = space.points
     with kernel.nest(space.loops(kernel), unroll=registers or (points is not None and points <= _MOST_UNROLLED)):
+        kernel.memory.cached = op.atom if op.atom.hint or op.atom.prefetch else None
         _access(kernel, op, space, part, guard)
+        kernel.memory.cached = None
     if whole is not None:
         kernel.writer.close()
 

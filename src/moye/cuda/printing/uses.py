@@ -11,12 +11,13 @@ before the op that kills it.  Nothing here makes text.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 
 from moye.dtypes import Kind, Space
 from moye.ir import ops
 from moye.ir.nodes import Block, Buffer, Func, Literal, Operand, Ref, TileRef, Var
 from moye.ir.traits import Trait
-from moye.passes.cluster_scope import handovers
+from moye.passes.scopes import fenced_space, handovers
 
 MEMORY = -1  # shared and global memory that other threads may write: barriers and fences kill it
 GLOBAL = -2  # global memory where arguments may overlap
@@ -30,7 +31,8 @@ class Uses:
     def __init__(self, func: Func, asserts: bool) -> None:
         self.func = func
         self.asserts = asserts
-        self.restrict = func.restrict and not _depends_on_a_launch(func)
+        self.ops = list(func.body.walk())
+        self.restrict = func.restrict and not _depends_on_a_launch(self.ops)
         self.index: dict[int, int] = {}  # id(op) -> position
         self.end: dict[int, int] = {}  # id(block) or id(Map) -> position of its last op
         self.count: dict[int, int] = {}
@@ -44,24 +46,29 @@ class Uses:
         self.written: set[int] = set()
         self.arrays: set[int] = set()  # register buffers that a loop indexes
         self.words: set[int] = set()  # register buffers that are stored as 32-bit words
-        self.has_wgmma = any(isinstance(op, ops.Wgmma) for op in func.body.walk())
+        self.has_wgmma = any(isinstance(op, ops.Wgmma) for op in self.ops)
         self.handovers = handovers(func)
         self._read_vars: set[int] = set()
         self._read_buffers: set[int] = set()
         self._loaded_buffers: set[int] = set()  # the same without those that atomics alone read
         self._block_kills: dict[int, frozenset[int]] = {}
-        self._survey(func.body)
+        self._survey()
         self._next = 0
         self._number(func.body, 0)
         self._mark(func.body, 0, [])
-        self._spread_words(func.body)
-        self._orders = any(MEMORY in self.kills(op) for op in func.body.walk())
-        self._releases = any(_releases(op) for op in func.body.walk())
+        self._spread_words()
+        self._orders = any(MEMORY in self.kills(op) for op in self.ops)
+        self._releases = any(_releases(op) for op in self.ops)
+
+    @cached_property
+    def fenced(self) -> str:
+        """The space of all proxy fences; found at the first of them."""
+        return fenced_space(self.func)
 
     # --- first pass: who is read, who is written ---
 
-    def _survey(self, block: Block) -> None:
-        for op in block.walk():
+    def _survey(self) -> None:
+        for op in self.ops:
             if isinstance(op, ops.Read):
                 if not op.var.judged:
                     self._read_vars.add(op.var.id)
@@ -147,9 +154,9 @@ class Uses:
                 self.words.add(ref.buffer.id)
                 self.arrays.add(ref.buffer.id)
 
-    def _spread_words(self, block: Block) -> None:
+    def _spread_words(self) -> None:
         """What is moved between registers keeps its form: fragments that are copied into words are words."""
-        links = [{ref.buffer.id for ref, _ in op.refs() if _is_narrow(ref)} for op in block.walk()
+        links = [{ref.buffer.id for ref, _ in op.refs() if _is_narrow(ref)} for op in self.ops
                  if isinstance(op, (ops.Map, ops.Copy)) and id(op) in self.live]
         before = -1
         # A chain of copies passes the form on one link per round, so go on until nothing changes.
@@ -248,16 +255,18 @@ class Uses:
         return found
 
 
-def _depends_on_a_launch(func: Func) -> bool:
+def _depends_on_a_launch(walked: list[ops.Op]) -> bool:
     """Whether an earlier launch may still write arguments: a restricted pointer lets loads move before the wait."""
-    return any(isinstance(op, ops.GridDependency) and op.kind == "wait" for op in func.body.walk())
+    return any(isinstance(op, ops.GridDependency) and op.kind == "wait" for op in walked)
 
 
 def _releases(op: ops.Op) -> bool:
     """Whether other blocks may read behind this op what the kernel wrote before it."""
     if isinstance(op, (ops.Store, ops.Atomic)):
         return op.order in ("release", "acq_rel", "seq_cst")
-    return isinstance(op, ops.Fence) or (isinstance(op, ops.ClusterArrive) and not op.relaxed)
+    if isinstance(op, ops.InlineEffect):
+        return op.snippet.memory
+    return isinstance(op, (ops.Fence, ops.GridSync)) or (isinstance(op, ops.ClusterArrive) and not op.relaxed)
 
 
 def _wants_words(op: ops.Op, ref: Ref | TileRef) -> bool:

@@ -12,19 +12,23 @@ or on memory waits as well, and is evaluated into a const just before something 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator
 
 from moye.cuda.printing.expressions import Text, literal
-from moye.cuda.printing.hints import Hints
 from moye.cuda.printing.intrinsics import Intrinsics
 from moye.cuda.printing.names import Names
 from moye.cuda.printing.uses import MEMORY, ORDER, Uses
 from moye.cuda.printing.writer import Writer
 from moye.errors import IRError
 from moye.ir import ops
-from moye.ir.nodes import Block, Literal, Operand, Value
+from moye.ir.nodes import Block, Literal, Operand, TileRef, Value
 
 _LONGEST = 96  # characters of an expression that is still inlined
 _ORDERED = frozenset((ORDER,))
+_WORDS = {"add": "plus", "sub": "minus", "mul": "times", "floordiv": "div", "mod": "mod", "eq": "is", "ne": "is_not",
+          "lt": "below", "le": "up_to", "gt": "above", "ge": "from"}
+_LONGEST_NAME, _LARGEST = 24, 1 << 16
+_TARGET = re.compile(r"\s*([A-Za-z_]\w*)(?:[.\[][^=()<>!]*)?\s*(?::[^=]*)?(?:[-+*/%&|^@]|//|\*\*|<<|>>)?=(?!=)")
 
 
 class Pending:
@@ -49,7 +53,7 @@ class Values:
         self.vars: dict[int, str] = {}
         self._known: dict[int, Text] = {}
         self._pending: dict[int, Pending] = {}
-        self._hints = Hints(uses.func, self._called)
+        self._hints = Hints(uses.ops, self._called)
         self._unnamed: set[str] = set()  # C++ names of values that the user gave none
 
     # --- definitions ---
@@ -176,3 +180,75 @@ class Values:
     def looping(self, body: Block) -> None:
         """The same before a loop: every iteration and what follows needs it."""
         self._flush(self.uses.block_kills(body) | _ORDERED, self.now)
+
+
+# --- names for values that the user gave none ------------------------------------------------------------------------
+
+
+class Hints:
+    """What unnamed values are called; ``known`` gives the C++ name of a value that has one.
+
+    After what moye's own device code computes them for, what they are made of, where they lead, or what they are part
+    of: ``tile_in_strip``, ``tx_mod_32``, ``tAsA_at`` where tAsA begins, ``top_part`` in ``top = ...``.  In a later trip
+    of an unrolled loop the loop's variable stands for a number: ``tx + 128`` is ``tx_plus_i`` there.
+    """
+
+    def __init__(self, walked: list[ops.Op], known: Callable[[Value], str]) -> None:
+        self._known = known
+        self._starts: dict[int, str] = {}       # where views begin, by the view that is read or written first
+        for op in walked:
+            for ref, _ in op.refs():
+                name = (isinstance(ref, TileRef) and ref.name) or ref.buffer.name
+                if isinstance(ref.offset, Value) and name:
+                    self._starts.setdefault(ref.offset.id, f"{name}_at")
+
+    def of(self, value: Value) -> str:
+        """A hint for the name of a value."""
+        begins = self._starts.get(value.id) or (value.view and f"{value.view}_at")
+        return value.name or value.role or self._formula(value) or begins or _part_of(value) or self._offset(value)
+
+    def _formula(self, value: Value) -> str:
+        """``tx_mod_32``: the operation in words, where that is short."""
+        op = value.op
+        if not isinstance(op, ops.Binary) or op.kind not in _WORDS:
+            return ""
+        left, right = self._name(op.a), self._name(op.b, op.trips)
+        if not left or not right or (isinstance(op.b, Value) and not self._called(op.b)):
+            return ""
+        found = f"{left}_{_WORDS[op.kind]}_{right}"
+        return found if len(found) <= _LONGEST_NAME else ""
+
+    def _offset(self, value: Value) -> str:
+        """``stage_k_offset``: the names in a sum that is too long to be spelled out."""
+        if not isinstance(value.op, ops.Binary) or value.op.kind not in ("add", "sub") or not value.dtype.is_integer:
+            return ""
+        names = list(dict.fromkeys(self._leaves(value)))
+        found = "_".join([*names, "offset"])
+        return found if names and all(names) and len(found) <= _LONGEST_NAME else ""
+
+    def _leaves(self, operand: Operand) -> Iterator[str]:
+        """The names of what a formula is made of, "" for what has none."""
+        if isinstance(operand, Value):
+            if not operand.name and isinstance(operand.op, ops.Binary):
+                yield from self._leaves(operand.op.a)
+                yield from self._leaves(operand.op.b)
+            else:
+                yield self._called(operand)
+
+    def _name(self, operand: Operand, trips: tuple[tuple[str, int], ...] = ()) -> str:
+        if isinstance(operand, Value):
+            return self._called(operand) or self._formula(operand)
+        if trips and trips[-1][1]:
+            return trips[-1][0]
+        whole = isinstance(operand, Literal) and operand.dtype.is_integer and 0 <= operand.value < _LARGEST
+        return str(int(operand.value)) if whole else ""
+
+    def _called(self, value: Value) -> str:
+        return self._known(value) or value.name
+
+
+def _part_of(value: Value) -> str:
+    """After the variable that the statement assigns to."""
+    frame = value.op.loc.innermost if value.op is not None else None
+    match = _TARGET.match(frame.text()) if frame is not None else None
+    return f"{match[1]}_part" if match else ""

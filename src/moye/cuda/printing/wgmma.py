@@ -13,16 +13,17 @@ from __future__ import annotations
 from dataclasses import replace
 
 from moye.atoms.atom import MmaOp
+from moye.cuda.printing import pins
 from moye.cuda.printing.context import Kernel
 from moye.cuda.printing.dispatch import prints
-from moye.cuda.printing.expressions import Text, infix, scaled, total
+from moye.cuda.printing.expressions import Text, infix, non_negative, scaled, total
 from moye.cuda.printing.intrinsics import Intrinsics, constraint
 from moye.cuda.printing.names import identifier
 from moye.cuda.printing.tiles import flat_steps, merged
 from moye.errors import UnsupportedError
 from moye.hardware import WARPGROUP
 from moye.ir import ops
-from moye.ir.nodes import Buffer, Extent, Literal, Operand, TileRef, Value
+from moye.ir.nodes import Extent, Literal, Operand, TileRef, Value
 from moye.layout import size
 
 Step = tuple[Text, Extent]
@@ -168,22 +169,47 @@ def _wrapped(operands: list[str]) -> str:
 def warpgroup(kernel: Kernel, op: ops.Binary) -> Text | None:
     """``thread / 128`` of a kernel with wgmma, as a number that the compiler knows to be the same in a whole warp.
 
-    Descriptors that depend on it then live in uniform registers.  None for every other op.
+    So are ``thread % 256 / 128``, ``(thread - 128) / 128`` and ``thread / 32 / 4``.  Descriptors that depend on one of
+    them then live in uniform registers.  None for every other op.
     """
-    func, count = kernel.func, _groups(op.b)
-    if op.kind != "floordiv" or not count or count < 0 or not kernel.uses.has_wgmma or func.threads % 32 \
-            or func.block_dim[1:] != (1, 1):
+    func = kernel.func
+    if op.kind != "floordiv" or not kernel.uses.has_wgmma or func.threads % 32 or func.block_dim[1:] != (1, 1):
         return None
-    source, first = op.a, 0
+    source, unit = _threads(op)
+    count = unit // WARPGROUP
+    if unit % WARPGROUP or not count or (count > 1 and not non_negative(source)):
+        return None
+    groups = _in_groups(kernel, source)
+    return groups if groups is None or count == 1 else infix("/", groups, Text(str(count)))
+
+
+def _threads(op: ops.Binary) -> tuple[Operand, int]:
+    """What is divided, and by how much, of one division after the other; 0 where that is not known."""
+    unit = 1
+    source: Operand | None = op.result
+    while isinstance(source, Value) and isinstance(inner := source.op, ops.Binary) and inner.kind == "floordiv" and \
+            isinstance(inner.b, Literal) and inner.b.dtype.is_integer and inner.b.value > 0:
+        source, unit = inner.a, unit * int(inner.b.value)
+    assert source is not None, "it divides something"
+    return source, unit if source is not op.result else 0
+
+
+def _in_groups(kernel: Kernel, source: Operand) -> Text | None:
+    """The number of a thread, or what whole warpgroups are added to or taken from, divided by 128."""
     inner = source.op if isinstance(source, Value) else None
-    if isinstance(inner, ops.Binary) and inner.kind in ("add", "sub") and count == 1 and _groups(inner.b) is not None:
-        source, first = inner.a, (_groups(inner.b) or 0) * (1 if inner.kind == "add" else -1)
-    special = source.op if isinstance(source, Value) else None
-    if not isinstance(special, ops.Special) or special.kind != "thread_x":
+    if isinstance(inner, ops.Special) and inner.kind == "thread_x":
+        kernel.warpgroup = kernel.warpgroup or kernel.names.fresh("warpgroup", everywhere=True)
+        return Text(kernel.warpgroup)
+    if not isinstance(inner, ops.Binary) or inner.kind not in ("add", "sub", "mod"):
         return None
-    kernel.warpgroup = kernel.warpgroup or kernel.names.fresh("warpgroup", everywhere=True)
-    groups = total([Text(kernel.warpgroup), Text(str(first))])
-    return groups if count == 1 else infix("/", groups, Text(str(count)))
+    count, groups = _groups(inner.b), None
+    if count is not None and (inner.kind != "mod" or (count > 0 and non_negative(inner.a))):
+        groups = _in_groups(kernel, inner.a)
+    if groups is None or count is None:
+        return None
+    if inner.kind == "mod":
+        return infix("%", groups, Text(str(count)))
+    return total([groups, Text(str(count if inner.kind == "add" else -count))])
 
 
 def _groups(operand: Operand) -> int | None:
@@ -206,7 +232,7 @@ def fence(kernel: Kernel, op: ops.WgmmaFence) -> None:
     """The registers settled, then wgmma.fence."""
     kernel.helpers.need_only(90, _WHAT)
     kernel.values.before(op)
-    _pin(kernel, op.registers)
+    pins.registers(kernel, op.registers)
     name = kernel.helpers.function("warpgroup_arrive", "void ()",
                                    'asm volatile("wgmma.fence.sync.aligned;" ::: "memory");', arch=90)
     kernel.writer.line(f"{name}();")
@@ -231,18 +257,4 @@ def wait(kernel: Kernel, op: ops.WgmmaWait) -> None:
         f"warpgroup_wait_{op.pending}", "void ()",
         f'asm volatile("wgmma.wait_group.sync.aligned {op.pending};" ::: "memory");', arch=90)
     kernel.writer.line(f"{name}();")
-    _pin(kernel, op.results)
-
-
-def _pin(kernel: Kernel, buffers: tuple[Buffer, ...]) -> None:
-    """No access to these registers moves across this point."""
-    for buffer in buffers:
-        narrow = kernel.memory.in_words(buffer)
-        ctype = "unsigned" if narrow else kernel.helpers.ctype(buffer.dtype)
-        letter = "r" if narrow else constraint(buffer.dtype)
-        count = -(-(buffer.elements or 0) * buffer.dtype.bits // 32) if narrow else buffer.elements or 0
-        text = f'asm volatile("" : "+{letter}"(x) :: "memory");'
-        pin = kernel.helpers.function("wgmma_pin", f"void ({ctype}& x)", text, overload=ctype)
-        with kernel.nest([(count, kernel.indices[0])]):
-            at = kernel.indices[0] if count > 1 else "0"
-            kernel.writer.line(f"{pin}({kernel.memory.name(buffer)}[{at}]);")
+    pins.registers(kernel, op.results)

@@ -55,6 +55,7 @@ class Writer:
         self.level = 0
         self._lineinfo = lineinfo
         self._frames: Frames = ()
+        self._whole: Frames = ()                        # the frames that _frames was made of
         self._trips: Trips = ()
         self._opened: list[Trips] = []
         self._told: tuple[tuple[str, int], ...] = ()
@@ -62,8 +63,8 @@ class Writer:
     def at(self, loc: Loc, trips: Trips = ()) -> None:
         """What follows stems from this program point, in these trips of unrolled loops."""
         self._trips = trips
-        if loc.frames:
-            self._frames = chain(loc.frames)
+        if loc.frames and loc.frames is not self._whole:
+            self._whole, self._frames = loc.frames, chain(loc.frames)
 
     def line(self, text: str) -> None:
         """One line, after the comment of its source line if that is a new one."""

@@ -74,7 +74,7 @@ def _judged(func: Func, meter: Meter) -> list[ops.SyncThreads]:
     others = any(Trait.HANDS_OVER in op.traits or ops.is_ordered(op) for op in walked)
     if others or not func.restrict or _global_exchange(walked):
         return []
-    return [op for op in walked if isinstance(op, ops.SyncThreads)
+    return [op for op in walked if type(op) is ops.SyncThreads
             and all(meter.rounds(loop) >= ROUNDS for loop in meter.loops[id(op)])]
 
 

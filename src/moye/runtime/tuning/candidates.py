@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from moye.dtypes import Space
 from moye.errors import (
     ArgumentError,
     CompileError,
@@ -27,13 +28,15 @@ from moye.errors import (
     TensorError,
     UnsupportedError,
 )
-from moye.ir.nodes import TensorParam
+from moye.hardware import MOST_REGISTERS, REGISTER_UNIT, REGISTERS, WARP
+from moye.ir import ops
+from moye.ir.nodes import Buffer, Func, TensorParam
+from moye.ir.traits import Trait
 from moye.runtime.arrays import ArrayInfo, span_bytes
-from moye.runtime.compile import default_arch
+from moye.runtime.compile import Specialised, default_arch
 from moye.runtime.prepare import Job, compile_only
 from moye.runtime.tuning.key import Described
 from moye.runtime.tuning.precompile import Compiling, Progress
-from moye.runtime.tuning.resources import excess
 from moye.runtime.tuning.trials import Config, near
 
 ILLEGAL = (ArgumentError, LayoutError, LaunchError, TensorError, DTypeError, PreconditionError, UnsupportedError)
@@ -169,3 +172,61 @@ def _save(candidates: Sequence[Candidate], problem: Problem) -> list[tuple[Any, 
 def _written(job: Job) -> list[tuple[int, int]]:
     return [span_bytes(leaf) for param, leaf in zip(job.spec.func.params, job.call.leaves, strict=True)
             if isinstance(param, TensorParam) and param.buffer.written and isinstance(leaf, ArrayInfo)]
+
+
+# --- what a kernel asks of a multiprocessor --------------------------------------------------------------------------
+
+
+def excess(spec: Specialised, shared_limit: int) -> str:
+    """Why no block can run, or none without spilling accumulators; empty if neither is certain.
+
+    It counts what is certain before compiling, so it never refuses a kernel that fits; it does not predict spills.
+
+        excess(spec, MOST_SHARED)     # 'accumulators take 512 registers of a thread, which has 255 in a block of ...'
+    """
+    func = spec.func
+    if spec.shared_bytes > shared_limit:
+        return f"shared memory takes {spec.shared_bytes} bytes of a block, and the device has {shared_limit}"
+    needed, cap = accumulators(func), register_cap(func)
+    if needed <= cap:
+        return ""
+    return f"accumulators take {needed} registers of a thread, which has {cap} {_where(func)}"
+
+
+def accumulators(func: Func) -> int:
+    """The most registers that accumulators take at once: those of MMAs, each from its first use to its last.
+
+    Uses are taken in program order, without the way back in loops, so it is a lower bound.
+    """
+    spans: dict[Buffer, tuple[int, int]] = {}
+    places: dict[int, Buffer] = {}
+    for place, op in enumerate(func.body.walk()):
+        for ref, written in op.refs():
+            first, _ = spans.get(ref.buffer, (place, place))
+            spans[ref.buffer] = (first, place)
+            if written and Trait.MULTIPLIES in op.traits and ref.buffer.space is Space.REGISTER:
+                places[place] = ref.buffer
+    results = set(places.values())
+    live = (sum(buffer.bytes for buffer in results if spans[buffer][0] <= place <= spans[buffer][1])
+            for place in places)
+    return -(-max(live, default=0) // 4)
+
+
+def register_cap(func: Func) -> int:
+    """The registers that a thread can have: those of its warp group if setmaxnreg sets them, else by block size."""
+    if budget := _budget(func):
+        return min(MOST_REGISTERS, budget)
+    warps = -(-func.threads // WARP) * func.min_blocks
+    return min(MOST_REGISTERS, REGISTERS // (warps * WARP) // REGISTER_UNIT * REGISTER_UNIT)
+
+
+def _budget(func: Func) -> int:
+    """The most that setmaxnreg.inc asks for; 0 without it."""
+    return max((op.count for op in func.body.walk() if isinstance(op, ops.SetMaxRegisters) and op.kind == "inc"),
+               default=0)
+
+
+def _where(func: Func) -> str:
+    if _budget(func):
+        return "by setmaxnreg"
+    return f"in {f'{func.min_blocks} blocks' if func.min_blocks > 1 else 'a block'} of {func.threads} threads"

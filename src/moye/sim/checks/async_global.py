@@ -1,15 +1,16 @@
-"""Asynchronous copies and global memory that the kernel writes, too: reads that last, and the proxies of bulk copies.
+"""Asynchronous copies and global memory that the kernel writes: reads and stores that last, proxies of bulk copies.
 
-In: reads by cp.async and bulk copies, waits, proxy fences, clashes with such reads.  Out: findings B9 and C2 (a source
-is written while a copy may still read it), D12 and D13 (written by threads, then read or overwritten by a bulk copy
-with no proxy fence in between), through ``Conflicts``.
+In: reads and stores by cp.async and bulk copies, waits, proxy fences, clashes with such reads.  Out: findings B9 and C2
+(a source is written while a copy may still read it), D12 and D13 (written by threads, then read or overwritten by a
+bulk copy with no proxy fence in between), through ``Conflicts``.  Of stores, records for the tracks of global_races.py.
 
 Order between blocks is asked of the checker of global memory; only what lies in one of its regions is followed.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -20,13 +21,15 @@ from moye.sim.checks.async_reads import End, Source, Sources
 from moye.sim.checks.clocks import Bools, Clocks, Ints
 from moye.sim.checks.copy_groups import CopyGroups
 from moye.sim.checks.flag_history import Between, Eye
+from moye.sim.checks.global_conflicts import Clash, Conflicts
 from moye.sim.checks.global_proxies import GlobalFences
 from moye.sim.checks.global_records import UnitTracks
 from moye.sim.checks.global_regions import ATOMIC, READ, WRITE, Packing, Plan
-from moye.sim.checks.global_verdicts import Clash, Conflicts
 
 MOST_PAIRS = 4096
 """Pairs of a write and a bulk copy of one box that are asked about."""
+Lane = tuple[int, int]
+"""The number of a block among those that run, and a thread of it."""
 
 
 class Loading(Protocol):
@@ -167,7 +170,7 @@ class Overlaps:
                 heard = int(clocks.far_heard[group, end.block % clocks.cluster, end.engine, column])
             else:
                 links = self.memory.between.visible(self.flags.eye(block - self.first, thread))
-                heard = int(self.memory.between.heard(links, end.block, end.engine + 1)[end.engine]) if links else 0
+                heard = int(self.memory.between.heard(links, end.block, end.engine + 1)[end.engine])
             if heard > end.phase:
                 return True
         return False
@@ -224,3 +227,83 @@ class Overlaps:
         eye, epoch = self.flags.eye(here - self.first, actor), old & packing.last
         fences = self.memory.proxies
         return fences.knows(eye, (block, thread), epoch) and not fences.between_proxies((block, thread), epoch, eye)
+
+
+# --- stores of bulk copies -------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Stored:
+    """One stored box: the first of its units and all of them relative to it; its bulk group."""
+
+    op: ops.AnyBulk
+    tracks: UnitTracks
+    first: int
+    relative: Ints
+    record: int
+    group: int
+    wait: ops.BulkWait | None = None
+    """The first wait that covers it, which was for its source alone."""
+    waited: int = 0
+    """The epoch of its thread at that wait."""
+
+    @property
+    def units(self) -> Ints:
+        return self.first + self.relative
+
+    def complete(self, epoch: int) -> None:
+        """What it wrote last becomes an access of its thread at this epoch."""
+        packing = self.tracks.packing
+        record = self.record - packing.last + min(epoch, packing.last - 1)
+        for track in self.tracks.tracks.values():
+            for word in track.words:
+                units = self.units
+                word[units[word[units] == self.record]] = record
+
+
+class Stores:
+    """The stores of one launch that are not complete, the newest of each thread last.
+
+    Until it is complete a store's record has the last epoch, which nobody is ordered after, then that of its thread.
+    A wait that is over when the source has been read (``read``) leaves it so.
+    """
+
+    def __init__(self) -> None:
+        self.lanes: dict[Lane, list[Stored]] = {}
+        self._shapes: dict[int, Ints] = {}
+
+    def add(self, lane: Lane, op: ops.AnyBulk, tracks: UnitTracks, units: Ints, record: int, group: int) -> None:
+        """A box is issued; boxes of one op mostly have one shape."""
+        relative = units - units[0]
+        shape = self._shapes.setdefault(id(op), relative)
+        if np.array_equal(shape, relative):
+            relative = shape
+        self.lanes.setdefault(lane, []).append(Stored(op, tracks, int(units[0]), relative, record, group))
+
+    def wait(self, op: ops.BulkWait, lane: Lane, limit: int, epoch: int) -> None:
+        """A thread has waited for its groups below ``limit``."""
+        kept = []
+        for stored in self.lanes.pop(lane, ()):
+            if stored.group >= limit:
+                kept.append(stored)
+            elif op.read:
+                if stored.wait is None:
+                    stored.wait, stored.waited = op, epoch
+                kept.append(stored)
+            else:
+                stored.complete(epoch)
+        if kept:
+            self.lanes[lane] = kept
+
+    def met(self, lane: Lane, record: int, units: Ints) -> Iterator[tuple[Stored, Bools]]:
+        """The stores of a thread that have this record, the newest first, and which of the units each has."""
+        left = np.ones(len(units), np.bool_)
+        for stored in reversed(self.lanes.get(lane, ())):
+            here = left & np.isin(units, stored.units) if stored.record == record else np.zeros_like(left)
+            if here.any():
+                left &= ~here
+                yield stored, here
+
+    def forget(self, first: int, blocks: int) -> None:
+        """These blocks have ended; nothing is reported."""
+        self.lanes = {lane: stored for lane, stored in self.lanes.items() if not first <= lane[0] < first + blocks}

@@ -2,7 +2,7 @@
 that others access.
 
 In: byte addresses (V, T, B), the columns (T or 1, B) of the blocks whose memory they are in, masks; accesses of blocks
-to their own memory; block barriers; exits.  Out: findings through ``PeerJudge``.
+to their own memory; block barriers; exits.  Out: findings through the judge.
 
 What orders blocks is in clocks.py (``far``): barriers of the cluster that release, and arrivals at mbarriers of other
 blocks.  A relaxed barrier says that all blocks have started, nothing more.
@@ -20,14 +20,14 @@ import numpy as np
 from moye.ir import ops
 from moye.ir.nodes import Buffer, Func, Ref, TileRef
 from moye.sim.checks.clocks import Bools, Clocks, Ints
-from moye.sim.checks.cluster_verdicts import LOADED, READ, WRITTEN, Arrival, Meeting, PeerJudge, Tell
-from moye.sim.checks.engine_verdicts import Engine
 from moye.sim.checks.footprint import Footprint, Reach, footprint
+from moye.sim.checks.judge import LOADED, READ, WRITTEN, Arrival, Judge, Tell
 from moye.sim.checks.shared_records import (
     ENGINE,
     NEVER,
     SHOWN,
     SYNC,
+    Clashes,
     Others,
     Recent,
     Shadow,
@@ -36,7 +36,6 @@ from moye.sim.checks.shared_records import (
     pack,
     thread_of,
 )
-from moye.sim.checks.shared_verdicts import Clashes, Judge
 from moye.sim.checks.signals import Flags
 
 
@@ -48,8 +47,6 @@ class Fences(Protocol):
 
 class Units(Protocol):
     """The asynchronous units of the shared checker."""
-
-    all: list[Engine]
 
     @property
     def proxies(self) -> Fences: ...
@@ -83,8 +80,7 @@ class Peers:
 
     def __init__(self, checker: Memory, func: Func) -> None:
         self.checker, self.size = checker, prod(func.cluster_dim)
-        relaxed = any(isinstance(op, ops.ClusterArrive) and op.relaxed for op in func.body.walk())
-        self.judge = PeerJudge(checker.judge, checker.engines.all, relaxed)
+        self.judge = checker.judge
         self.on = self.size > 1 and any(isinstance(op, ops.MapShared) or (
             isinstance(op, ops.MbarrierArrive) and op.rank is not None) for op in func.body.walk())
         """Whether blocks reach each other's memory or mbarriers at all."""
@@ -108,7 +104,7 @@ class Peers:
         if (found := self._find(op, ref, addresses, column, width, there, by_group=True)) is None:
             return
         shadow, others, reach = found
-        number = self.checker.judge.number(op)
+        number = self.judge.number(op)
         told = self._unwritten(shadow, op, reach) | self._after_own(shadow, op, reach, READ)
         told |= self._after_others(shadow, others, op, reach, READ)
         self._alive(shadow, op, reach, READ, told)
@@ -123,7 +119,7 @@ class Peers:
         if (found := self._find(op, ref, addresses, column, width, there, by_group=False)) is None:
             return
         shadow, others, reach = found
-        number = self.checker.judge.number(op)
+        number = self.judge.number(op)
         told = self._twice(shadow, op, reach) | self._after_own(shadow, op, reach, WRITTEN)
         told |= self._after_others(shadow, others, op, reach, WRITTEN)
         self._alive(shadow, op, reach, WRITTEN, told)
@@ -211,8 +207,8 @@ class Peers:
                 bad = epoch_of(record) > self.checker.engines.has_read_there(engine, group, rank, reach.actor)
                 if bad.any():
                     told = True
-                    self.judge.over_engine(shadow, op, self._meeting(reach.pick(bad), record[bad], reach.owner[bad]),
-                                           engine, verb)
+                    met = self._meeting(reach.pick(bad), record[bad], reach.owner[bad])
+                    self.judge.over_engine_there(shadow, op, met, verb)
         return told
 
     def _after_others(self, shadow: Shadow, others: Others, op: ops.Op, reach: Reach, verb: str) -> bool:
@@ -235,7 +231,7 @@ class Peers:
         reach, last, rival = reach.pick(bad), last[bad], rival[bad]
         met = self._meeting(reach, last, rival)
         # Program order covers a thread's own write, unless an asynchronous unit makes it.
-        same = (met.actor == rival) & (met.thread == thread_of(last)) & (kind_of(last) == SYNC)
+        same = (met.by == rival) & (met.actor == met.thread) & (met.kind == SYNC)
         if same.all():
             return False
         met = met.pick(~same)
@@ -259,13 +255,13 @@ class Peers:
             return False
         met = self._meeting(part.pick(keep), record[keep], rival[entry][keep])
         if verb != READ:
-            recent.forget(met.unit, met.owner)
+            recent.forget(met.unit, met.block)
         tell(shadow, op, met, self._scope(met), verb)
         return True
 
     def _twice(self, shadow: Shadow, op: ops.Op, reach: Reach) -> bool:
         """Whether two threads write one unit in this statement, of one block or of two."""
-        number, told = self.checker.judge.number(op), False
+        number, told = self.judge.number(op), False
         if (several := np.flatnonzero(reach.at.first != reach.at.second)).size:
             part, told = reach.pick(several), True
             record = pack(np.zeros_like(several), number, SYNC, part.at.second)
@@ -279,18 +275,17 @@ class Peers:
             self.judge.together(shadow, op, self._meeting(part, record, first.actor))
         return told or bool(again.size)
 
-    def _meeting(self, reach: Reach, record: Ints, rival: Ints) -> Meeting:
+    def _meeting(self, reach: Reach, record: Ints, rival: Ints) -> Clashes:
         """The entries with the thread of each that is not the one of the record, if there is one."""
         own = (reach.at.first == thread_of(record)) & (reach.actor == rival)
-        return Meeting(reach.at.unit, reach.owner, reach.actor, np.where(own, reach.at.second, reach.at.first), rival,
-                       record)
+        actor = np.where(own, reach.at.second, reach.at.first)
+        return Clashes(reach.at.unit, reach.owner, record, actor, reach.actor, rival)
 
-    def _scope(self, met: Meeting) -> Ints:
+    def _scope(self, met: Clashes) -> Ints:
         """The block barrier that lies after the earlier access and was the last one of both threads, 0 for none."""
-        rival = thread_of(met.record)
-        number = self.barrier[rival, met.rival]
-        between = (self.scoped[rival, met.rival] > epoch_of(met.record)) & (
-            number == self.barrier[met.thread, met.actor])
+        number = self.barrier[met.thread, met.rival]
+        between = (self.scoped[met.thread, met.rival] > epoch_of(met.record)) & (
+            number == self.barrier[met.actor, met.by])
         return np.where(between, number, 0)
 
     # --- tensor copies for several blocks ----------------------------------------------------------------------------
@@ -388,7 +383,7 @@ class Peers:
                 for met, verb in self._unfinished(shadow, shadow.others, np.flatnonzero(ended)):
                     self.judge.ends(shadow, met, verb)
 
-    def _unfinished(self, shadow: Shadow, others: Others, columns: Ints) -> Iterator[tuple[Meeting, str]]:
+    def _unfinished(self, shadow: Shadow, others: Others, columns: Ints) -> Iterator[tuple[Clashes, str]]:
         """The accesses of others to the memory of these blocks that none of their threads knows to be done."""
         clocks = self.checker.clocks
         known = clocks.far.max(axis=0)                                                  # (R, G, columns)
@@ -397,13 +392,13 @@ class Peers:
             unit, group, i = np.nonzero(epoch_of(recent.newest[:, :, columns]) > known[rank][:, columns])
             if unit.size:
                 record = recent.newest[unit, group, columns[i]]
-                yield Meeting(unit, columns[i], base[i] + rank, thread_of(record), columns[i], record), READ
+                yield Clashes(unit, columns[i], record, thread_of(record), base[i] + rank, columns[i]), READ
         record, writer = others.write[:, columns], others.writer[:, columns]
         group = clocks.group.take(thread_of(record), mode="clip")
         unit, i = np.nonzero(epoch_of(record) > known[writer, group, columns])
         if unit.size:
             record = record[unit, i]
-            yield Meeting(unit, columns[i], base[i] + writer[unit, i], thread_of(record), columns[i], record), WRITTEN
+            yield Clashes(unit, columns[i], record, thread_of(record), base[i] + writer[unit, i], columns[i]), WRITTEN
 
     # --- block barriers ----------------------------------------------------------------------------------------------
 
@@ -412,4 +407,4 @@ class Peers:
         who = np.broadcast_to(self.checker.everyone(active), self.scoped.shape)
         clocks = self.checker.clocks
         self.scoped = np.where(who, clocks.now[clocks.group], self.scoped)
-        self.barrier = np.where(who, self.checker.judge.number(op), self.barrier)
+        self.barrier = np.where(who, self.judge.number(op), self.barrier)

@@ -1,7 +1,7 @@
 """What asynchronous units do to shared memory: tensor copies and wgmma, their mbarriers, groups and proxy fences.
 
 In: the copies, products, arrivals, waits and fences of one batch.  Out: records and clocks for the shared checker, and
-findings D6, D8, D10, D12-D16, E3, F1 through ``EngineJudge``.
+findings D6, D8, D10, D12-D16, E3, F1 through the judge.
 
 Each mbarrier is an engine: what a load of phase n writes has epoch n + 1, and whoever waits for that phase has heard of
 it.  Each thread that stores, and each warpgroup, is one: what its group n reads has epoch n + 1.
@@ -14,13 +14,13 @@ import numpy as np
 from moye.hardware import WARP, WARPGROUP
 from moye.ir import ops
 from moye.ir.nodes import Buffer, Func, Ref, TileRef
+from moye.sim.checks.bulk_waits import BulkWaits
 from moye.sim.checks.clocks import Bools, Ints
-from moye.sim.checks.engine_records import Boxes, BulkWaits, Chunks, Made, Memory
-from moye.sim.checks.engine_verdicts import Engine, EngineJudge
+from moye.sim.checks.engine_records import Boxes, Chunks, Made, Memory
 from moye.sim.checks.footprint import Footprint
+from moye.sim.checks.judge import Engine
 from moye.sim.checks.shared_proxies import Proxies, renewed
 from moye.sim.checks.shared_records import ENGINE, Shadow, epoch_of, kind_of, pack, put, renew, take, thread_of
-from moye.sim.checks.stages import Stages
 
 _CHUNK = 16
 
@@ -30,16 +30,13 @@ class Engines:
 
     def __init__(self, checker: Memory, func: Func) -> None:
         self.checker = checker
-        self.stages = Stages(func, checker.threads, checker.blocks)
-        self.judge = EngineJudge(checker.judge, self.stages)
-        self.proxies = Proxies(checker, self.judge)
-        self.all: list[Engine] = []
+        self.judge, self.stages = checker.judge, checker.judge.stages
+        self.proxies = Proxies(checker)
+        self.all, self.barriers = self.judge.engines, self.judge.barriers
         self._numbers: dict[tuple[str, int, int], int] = {}
         self.made: dict[tuple[int, int], Made] = {}
         self.shown: set[tuple[int, int]] = set()
         """The mbarriers whose initialisation was fenced."""
-        self.barriers: dict[int, dict[int, ops.MbarrierInit]] = {}
-        """The elements of each tensor that are mbarriers."""
         self.bulk = BulkWaits()
         self.came: Ints = np.zeros((checker.threads, checker.blocks), np.int64)
         """The number of times that each thread has arrived at the barrier of its cluster."""
@@ -89,10 +86,10 @@ class Engines:
         key = (ref.buffer.id, element)
         made = self.made.get(key)
         if made is None:
-            self.judge.unmade(op, ref, element, lanes)
+            self.judge.unmade(op, (ref.buffer, element), lanes)
             return
         if proxy and key not in self.shown:
-            self.judge.unshown(op, ref, element, lanes, made.op)
+            self.judge.unshown(op, (ref.buffer, element), lanes, made.op)
             self.shown |= {key for key in self.made if key[0] == ref.buffer.id}
         who, clocks = self.checker.everyone(lanes), self.checker.clocks
         thread, epoch, column = self._columns(made.thread), self._columns(made.epoch), np.arange(clocks.columns)
@@ -104,7 +101,7 @@ class Engines:
             if key in self.shown:                       # with a fence any barrier of the cluster will do
                 here &= self._columned(self.left <= made.came)
             if (bad := here & ~known).any():
-                self.judge.unordered_init(op, ref, element, bad, made.op, thread)
+                self.judge.unordered_init(op, (ref.buffer, element), bad, made.op, thread)
                 for other, init in self.made.items():
                     if other[0] == ref.buffer.id:
                         init.epoch = np.zeros_like(init.epoch)
@@ -159,7 +156,7 @@ class Engines:
         key = (ref.buffer.id, element)
         made = self.made.get(key)
         if made is None:
-            self.judge.unmade(op, ref, element, lanes)
+            self.judge.unmade(op, (ref.buffer, element), lanes)
             return
         clocks, size = self.checker.clocks, self.checker.cluster
         thread, block = np.nonzero(lanes)
@@ -172,7 +169,7 @@ class Engines:
             bad &= self.left[thread, block] <= made.came[owner]
         if bad.any():
             at = int(np.argmax(bad))
-            self.judge.unordered_init_there(op, ref, element, (int(thread[at]), int(block[at])), made.op,
+            self.judge.unordered_init_there(op, (ref.buffer, element), (int(thread[at]), int(block[at])), made.op,
                                             (int(maker[at]), int(owner[at])), int(bad.sum()))
             for other, init in self.made.items():
                 if other[0] == ref.buffer.id:
@@ -308,7 +305,7 @@ class Engines:
                 if barrier.buffer.id not in broken:     # nothing is told of the block's own part
                     self.checker.peers.loaded(shadow, op, at.pick(~own[row]), boxes.issuer[row][~own[row]])
             epoch = boxes.phase[row][:, None] + 1       # that of its box: boxes of blocks that do the same are alike
-            record = pack(epoch, self.checker.judge.number(op), ENGINE, np.full_like(epoch, engine))
+            record = pack(epoch, self.judge.number(op), ENGINE, np.full_like(epoch, engine))
             put(shadow.write, at.unit, at.block, record)
             renewed(shadow, at)
             renew(shadow, at)
@@ -316,7 +313,7 @@ class Engines:
     def _overwrites(self, shadow: Shadow, op: ops.AnyBulk, at: Footprint, stage: int) -> None:
         # First the order of threads and copy: without it the missing fence is the lesser fault.
         if (clashes := self.checker.against_write(shadow, at, initialised=False)) is not None:
-            self.judge.load_over_write(shadow, op, clashes, self.all, stage)
+            self.judge.load_over_write(shadow, op, clashes, stage)
         elif (lost := self.proxies.unfenced(shadow, at)) is not None:
             self.judge.unfenced(shadow, op, lost, "overwritten")
         if (clashes := self.checker.against(shadow.reads, at)) is not None:
@@ -356,15 +353,14 @@ class Engines:
         if found is None:
             return
         shadow, at, row = found
-        judge = self.checker.judge
         if (clashes := self.checker.against_write(shadow, at, initialised=True)) is not None:
-            self.judge.read(shadow, op, clashes, self.all)
+            self.judge.read_any(shadow, op, clashes)
         elif (lost := self.proxies.unfenced(shadow, at)) is not None:
             self.judge.unfenced(shadow, op, lost, "read")
         self.checker.peers.local(shadow, op, at, "read")
         last = shadow.engines.setdefault(engine, np.zeros_like(shadow.write))
         epoch = boxes.group[row][:, None] + 1
-        put(last, at.unit, at.block, pack(epoch, judge.number(op), ENGINE, np.full_like(epoch, engine)))
+        put(last, at.unit, at.block, pack(epoch, self.judge.number(op), ENGINE, np.full_like(epoch, engine)))
 
     def _lanes(self, boxes: Boxes, mine: Bools) -> Bools:
         lanes = np.zeros((self.checker.threads, self.checker.blocks), np.bool_)
@@ -427,9 +423,8 @@ class Engines:
                 entry, column = np.nonzero(bad)
                 clashes = self.checker.clashes(at, entry, column, last[entry, column], at.first[entry])
                 put(table, at.unit, at.block, np.where(bad, 0, last))
-                self.judge.overwrite(shadow, op, clashes, self.all[engine],
-                                     None if self._has_waited(engine, last[entry, column], column) else self.bulk,
-                                     stage)
+                waited = self._has_waited(engine, last[entry, column], column)
+                self.judge.over_engine(shadow, op, clashes, None if waited else self.bulk, stage)
 
     def _has_waited(self, engine: int, record: Ints, column: Ints) -> bool:
         """Whether the thread that stores has itself waited for what it has read, so that no other wait was meant."""

@@ -14,8 +14,7 @@ import numpy as np
 
 from moye.ir.ops import Op
 from moye.sim.checks.clocks import Bools, Ints
-from moye.sim.checks.shared_records import Shadow
-from moye.sim.checks.shared_verdicts import Clashes
+from moye.sim.checks.shared_records import Clashes, Shadow
 
 
 def differ(a: Any, b: Any) -> Bools:

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from moye.sim.checks.clocks import Clocks, Ints
+from moye.sim.checks.clocks import Bools, Clocks, Ints
 from moye.sim.checks.global_regions import CLUSTER, GPU
 
 Place = Hashable
@@ -157,12 +157,28 @@ class Between:
         self.newest = False
         """Whether those that poll find the newest value, not one after the other."""
         self.steps = self.events = 0
+        self.met: Ints | None = None
+        """The last epoch of each thread (blocks, T) before all blocks met last, if they have."""
+        self.met_heard: Ints = np.zeros((0, 0), np.int64)
+        """The epoch of each engine of each block (E, blocks) that was known to be complete then."""
         self._numbers: dict[Source, int] = {}
 
     @property
     def exhausted(self) -> bool:
         """Whether there was too much synchronisation to follow: nothing is judged from here on."""
         return self.steps > MOST_STEPS
+
+    def meet(self, epochs: Ints, heard: Ints) -> None:
+        """All threads of all blocks meet: whatever comes next is ordered after these epochs (blocks, T)."""
+        self.met, self.met_heard = epochs, heard
+        self.events += 1
+
+    def before_meeting(self, block: Ints | int, thread: Ints | int, epoch: Ints | int) -> Bools:
+        """Whether what threads did at these epochs lies before the last meeting of all blocks."""
+        if self.met is None:
+            return np.zeros(np.shape(epoch), np.bool_)
+        ordered: Bools = np.less_equal(epoch, self.met[block, thread])
+        return ordered
 
     # --- writing -----------------------------------------------------------------------------------------------------
 
@@ -287,6 +303,8 @@ class Between:
     def heard(self, clock: Clock, block: int, engines: int) -> Ints:
         """(engines,): the epoch of each engine of a block up to which it is known to be complete."""
         heard = np.zeros(engines, np.int64)
+        if self.met is not None:
+            heard[:len(self.met_heard)] = self.met_heard[:engines, block]
         for source in self.sources.get(block, ()):
             if source[0] == block and (release := clock.get(source)) is not None:
                 np.maximum(heard[:len(release.heard)], release.heard, out=heard[:len(release.heard)])
@@ -295,6 +313,8 @@ class Between:
     def before(self, eye: Eye, clock: Clock, event: Writer) -> bool:
         """Whether what a thread did at an epoch is ordered before the eye, whose clock it is."""
         block, thread, epoch = event
+        if self.before_meeting(block, thread, epoch):
+            return True
         if block == eye.block and ((limit := eye.limit(thread)) is None or epoch <= limit):
             return True
         if any(mate == block and epoch <= far[thread] for mate, far in eye.far):

@@ -46,6 +46,8 @@ class GlobalFences:
     def knows(self, eye: Eye, lane: Lane, epoch: int) -> bool:
         """Whether somebody is ordered after what another lane did at an epoch."""
         block, thread = lane
+        if self.between.before_meeting(block, thread, epoch):
+            return True
         if block == eye.block:
             return thread == eye.thread or epoch <= int(eye.row[thread])
         if any(mate == block and epoch <= int(epochs[thread]) for mate, epochs in eye.far):

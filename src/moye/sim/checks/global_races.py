@@ -5,7 +5,7 @@ D19, G1-G3 and G5 (between blocks), B9, D1, D3 and D17 (stores by TMA) through t
 
 Blocks have no order, whichever ran first here, unless releases and acquires give them one (flag_history.py); within a
 block the clocks of the shared-memory checker say.  What is remembered is in global_regions.py, global_records.py and
-bulk_stores.py; the words and classes are in global_verdicts.py.
+async_global.py; the classes are in global_conflicts.py.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ import numpy as np
 from moye.dtypes import Space
 from moye.ir import ops
 from moye.ir.nodes import Buffer, Func, Ref, TileRef
-from moye.sim.checks.async_global import Loading, Overlaps
+from moye.sim.checks.async_global import Loading, Overlaps, Stores
 from moye.sim.checks.async_reads import Sources
-from moye.sim.checks.bulk_stores import Stores
 from moye.sim.checks.clocks import Bools, Ints
 from moye.sim.checks.equal_writes import differ
 from moye.sim.checks.flag_history import Between, Eye
+from moye.sim.checks.global_conflicts import Clash, Conflicts, Place
 from moye.sim.checks.global_proxies import GlobalFences
 from moye.sim.checks.global_records import Pattern, UnitTracks, held
 from moye.sim.checks.global_regions import (
@@ -44,7 +44,6 @@ from moye.sim.checks.global_regions import (
     plan,
     scope_of,
 )
-from moye.sim.checks.global_verdicts import Clash, Conflicts, Place
 from moye.sim.checks.locks import Held, Locks, locks
 from moye.sim.checks.shared_races import SharedChecker
 from moye.sim.checks.signal_memory import Traffic, strong, traffic
@@ -219,7 +218,7 @@ class GlobalChecker:
             lanes[:, boxes.thread[n], boxes.block[n]] = True
             self.memory.unwritten.access(op, tensor, memory,
                                          np.broadcast_to(index[n][inside[n]][:, None, None], shape), memory.itemsize,
-                                         lanes, self.first, reads=op.kind in ("load", "reduce_add"),
+                                         lanes, self.first, reads=op.kind in ("load", "reduce"),
                                          writes=op.kind != "load")
 
     def bulk_wait(self, op: ops.BulkWait, lanes: Bools, limit: Ints) -> None:
@@ -255,6 +254,16 @@ class GlobalChecker:
         clashes, self.doubtful = self.doubtful, []
         for clash in clashes:
             self._against(clash)
+
+    def meet(self) -> None:
+        """All threads of all blocks meet: what was done before is ordered before what comes."""
+        self._settled()
+        clocks, shape = self.shared.clocks, (self.threads, self.blocks)
+        self.memory.between.meet(np.broadcast_to(clocks.now[clocks.group], shape).T.copy(),
+                                 np.broadcast_to(clocks.heard.max(axis=0), (clocks.heard.shape[1], self.blocks)).copy())
+        for tracks in self.memory.tracked.values():
+            if not tracks.packing.detail:               # records without epochs are about what is over now
+                tracks.clear()
 
     def finish(self) -> None:
         """The blocks are through."""
@@ -378,6 +387,8 @@ class GlobalChecker:
     def _against(self, clash: Clash) -> None:
         """Report the entries that nothing orders."""
         packing = clash.tracks.packing
+        if self.memory.between.met is not None and packing.detail:
+            clash = clash.pick(np.flatnonzero(~self._before_meeting(clash)))
         if clash.tracks.region.bulk and packing.detail:
             clash = self._unfinished(clash)
         if clash.tracks.region.lasts and packing.detail:
@@ -448,10 +459,15 @@ class GlobalChecker:
                 part.rival[:] = record - packing.last + min(stored.waited, packing.last - 1)
                 if stored.wait is not None and self.memory.crossing and not inside.all():
                     inside |= self._ordered_between(part)
+                inside |= (stored.wait is not None) & self._before_meeting(part)
                 if (told := np.flatnonzero(inside)).size:
                     self.memory.conflicts.unfinished(part.pick(told), stored.op, stored.wait)
                     left[at[here][told]] = False
         return clash if left.all() else clash.pick(np.flatnonzero(left))
+
+    def _before_meeting(self, clash: Clash) -> Bools:
+        packing, rival = clash.tracks.packing, clash.rival
+        return self.memory.between.before_meeting(packing.block(rival), packing.thread(rival), packing.epoch(rival))
 
     def _ordered_inside(self, clash: Clash) -> Bools:
         packing, clocks = clash.tracks.packing, self.shared.clocks

@@ -74,6 +74,9 @@ class Crowd:
             keep = ~np.isin(self.unit, unit)
             self.unit, self.record = self.unit[keep], self.record[keep]
 
+    def clear(self) -> None:
+        self.unit, self.record, self._new, self._count = self.unit[:0], self.record[:0], [], 0
+
     def _gather(self) -> None:
         """One reader each, the newest of its records, by unit."""
         if not self._new:
@@ -161,3 +164,10 @@ class UnitTracks:
         self.crowd = Crowd(region.packing)
         self.tracks = {kind: Track(region.units, region.packing, single=kind == WRITE,
                                    crowd=self.crowd if kind == READ else None) for kind in region.tracks}
+
+    def clear(self) -> None:
+        """All that has been done is ordered before whatever comes."""
+        for track in self.tracks.values():
+            for word in track.words:
+                word[:] = 0
+        self.crowd.clear()

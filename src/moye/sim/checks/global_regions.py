@@ -134,7 +134,7 @@ def kind_of(op: ops.Op, written: bool) -> int:
     """What ``op`` does through a reference, or as a tensor copy to its tensor."""
     if isinstance(op, ops.Atomic) or (isinstance(op, ops.Store) and op.order is not None):
         return ATOMIC
-    if isinstance(op, ops.AnyBulk) and op.kind == "reduce_add":
+    if isinstance(op, ops.AnyBulk) and op.kind == "reduce":
         return ATOMIC
     if isinstance(op, ops.Load) and op.order is not None:
         return STRONG

@@ -16,17 +16,27 @@ import numpy as np
 from moye.ir import ops
 from moye.sim.checks.clocks import Bools, Clocks, Ints
 from moye.sim.checks.engine_records import Memory
-from moye.sim.checks.engine_verdicts import EngineJudge, Fenced
 from moye.sim.checks.footprint import Footprint
-from moye.sim.checks.shared_records import ENGINE, SHOWN, Others, Shadow, epoch_of, kind_of, put, take, thread_of
-from moye.sim.checks.shared_verdicts import Clashes
+from moye.sim.checks.judge import Fenced
+from moye.sim.checks.shared_records import (
+    ENGINE,
+    SHOWN,
+    Clashes,
+    Others,
+    Shadow,
+    epoch_of,
+    kind_of,
+    put,
+    take,
+    thread_of,
+)
 
 
 class Proxies:
     """The proxy fences of one batch."""
 
-    def __init__(self, checker: Memory, judge: EngineJudge) -> None:
-        self.checker, self.judge = checker, judge
+    def __init__(self, checker: Memory) -> None:
+        self.checker = checker
 
     def fence(self, who: Bools) -> None:
         """The threads ``who`` (T, columns) make what they wrote visible to asynchronous units."""
@@ -84,8 +94,8 @@ class Proxies:
         if bad.any():
             foreign = shadow.foreign[place][bad]
             shadow.fences[at.unit[bad], owner[bad]] = SHOWN
-            self.judge.unfenced(shadow, op, Fenced(Clashes(at.unit[bad], owner[bad], last[bad], at.first[bad]),
-                                                   foreign, fence[bad] != 0), "overwritten")
+            clashes = Clashes(at.unit[bad], owner[bad], last[bad], at.first[bad])
+            self.checker.judge.unfenced(shadow, op, Fenced(clashes, foreign, fence[bad] != 0), "overwritten")
 
 
 def renewed(shadow: Shadow, at: Footprint) -> None:

@@ -27,6 +27,7 @@ from moye.sim.checks.copy_groups import CopyGroups
 from moye.sim.checks.engines import Engines
 from moye.sim.checks.equal_writes import Agreement, InDoubt, pick
 from moye.sim.checks.footprint import Footprint, footprint
+from moye.sim.checks.judge import COPIED, READ, UPDATED, WRITTEN, Judge
 from moye.sim.checks.shared_proxies import renewed
 from moye.sim.checks.shared_records import (
     ENGINE,
@@ -36,6 +37,7 @@ from moye.sim.checks.shared_records import (
     SYNC,
     THREAD,
     WAITED,
+    Clashes,
     InFlight,
     Recent,
     Shadow,
@@ -50,8 +52,8 @@ from moye.sim.checks.shared_records import (
     take,
     thread_of,
 )
-from moye.sim.checks.shared_verdicts import Clashes, Judge
 from moye.sim.checks.signals import Flags, Where
+from moye.sim.checks.stages import Stages
 from moye.sim.findings.finding import Reporter
 from moye.sim.flow.once import once_per_func
 
@@ -61,7 +63,6 @@ BLOCK = 0
 """The named barrier that is the block barrier."""
 _FIRST = 4
 """So many runs of a copy show whether it goes to the wrong stage."""
-_READ, _WRITTEN, _COPIED, _UPDATED = "read", "written", "copied", "updated"
 
 
 class SharedChecker:
@@ -74,11 +75,10 @@ class SharedChecker:
         self.cluster = prod(func.cluster_dim)
         self.clocks = Clocks(threads, warp, self.cluster)
         self.copies = CopyGroups(threads)
-        self.judge = Judge(reporter, block_ids, warp, self.copies, func)
+        self.judge = Judge(reporter, block_ids, warp, self.copies, Stages(func, threads, blocks), func)
         self.shadows: dict[int, Shadow] = {}
         self.reuse = Reuse()
         self.engines = Engines(self, func)
-        self.judge.barriers = self.engines.barriers
         self.peers = Peers(self, func)
         self.proxies = _in_two_proxies(func)
         """The tensors for which proxy fences matter."""
@@ -106,14 +106,14 @@ class SharedChecker:
         if (clashes := self.against_write(shadow, at, initialised=True)) is not None and \
                 (clashes := self._overtaken(shadow, op, clashes)) is not None and \
                 (clashes := self._unguarded(shadow, op, clashes)) is not None:
-            self.engines.judge.read(shadow, op, clashes, self.engines.all)
+            self.judge.read_any(shadow, op, clashes)
         if shadow.turns is not None:
             shadow.turns.looked(at)
-        self.peers.local(shadow, op, at, _READ)
+        self.peers.local(shadow, op, at, READ)
         if ordered:
             return                                      # ordered with atomics; not kept against plain writes
         if (clashes := self._against_atomics(shadow, op, at)) is not None:
-            self.judge.read(shadow, op, clashes, _READ)
+            self.judge.read(shadow, op, clashes, READ)
         shadow.reads.add(at, self.clocks, self.judge.number(op))
 
     def write(self, op: Op, ref: Ref | TileRef, addresses: Ints, width: int, active: Bools | None) -> None:
@@ -139,9 +139,9 @@ class SharedChecker:
         stores = isinstance(op, Store)
         if (clashes := self.against_write(shadow, at, initialised=not stores)) is not None and \
                 (clashes := self._unguarded(shadow, op, clashes)) is not None:
-            self.judge.read(shadow, op, clashes, _UPDATED)
-        self._after_reads(shadow, op, at, _UPDATED, asynchronous=False)
-        self.peers.local(shadow, op, at, _WRITTEN)
+            self.judge.read(shadow, op, clashes, UPDATED)
+        self._after_reads(shadow, op, at, UPDATED, asynchronous=False)
+        self.peers.local(shadow, op, at, WRITTEN)
         shadow.atomics.add(at, self.clocks, self.judge.number(op))
         if stores:
             last = take(shadow.write, at.unit, at.block)
@@ -158,7 +158,7 @@ class SharedChecker:
             return
         shadow, at = found
         # Two lanes of one statement that write one place race with each other before anything else.
-        verb = _COPIED if asynchronous else _WRITTEN
+        verb = COPIED if asynchronous else WRITTEN
         self._twice(shadow, op, at, verb)
         if (clashes := self.against_write(shadow, at, initialised=False)) is not None and \
                 (clashes := self._unguarded(shadow, op, clashes)) is not None:
@@ -176,7 +176,7 @@ class SharedChecker:
         self._after_reads(shadow, op, at, verb, asynchronous)
         if shadow.engines:
             self.engines.against_engines(shadow, op, at)
-        self.peers.local(shadow, op, at, _WRITTEN)
+        self.peers.local(shadow, op, at, WRITTEN)
         epoch = self.clocks.epoch(at.group, at.block)
         if asynchronous:
             self._issue(shadow, self.judge.number(op), at)
@@ -223,7 +223,7 @@ class SharedChecker:
         column, entry = np.tile(np.arange(columns), entry.size), entry.repeat(columns)
         record = pack(np.zeros_like(entry), self.judge.number(op), SYNC, at.second[entry])
         self._clash(InDoubt(shadow, op, self.clashes(at, entry, column, record, at.first[entry]), verb, together=True),
-                    late=verb == _WRITTEN)
+                    late=verb == WRITTEN)
 
     def _clash(self, doubt: InDoubt, *, late: bool) -> None:
         """Writes that nothing orders: ``late`` once their values are known, if that is ever told."""
@@ -236,7 +236,7 @@ class SharedChecker:
         if doubt.together:
             self.judge.twice(doubt.shadow, doubt.op, doubt.clashes, doubt.verb)
         else:
-            self.engines.judge.write(doubt.shadow, doubt.op, doubt.clashes, doubt.verb, self.engines.all)
+            self.judge.write_any(doubt.shadow, doubt.op, doubt.clashes, doubt.verb)
 
     def settle(self, address: Ints, size: int, before: Any, after: Any, values: Any, mask: Bools | None) -> None:
         """A statement has written ``values`` (V, T, B), of ``size`` bytes each: writes that clash may agree."""
@@ -254,6 +254,7 @@ class SharedChecker:
             if landed.any() and (landed & ~shadow.reads.rows(at).any(axis=1)).any():
                 shadow.copies.unread.add(op)
         shadow.pending = True
+        # A wait completes all groups but the newest (PTX ISA, cp.async.wait_group): the number of a group tells which.
         put(shadow.copies.group, at.unit, at.block, take(self.copies.committed, at.first, at.block))
         put(shadow.copies.waits, at.unit, at.block, take(self.copies.waits, at.first, at.block))
 
@@ -390,6 +391,8 @@ class SharedChecker:
 
     def against_write(self, shadow: Shadow, at: Footprint, *, initialised: bool) -> Clashes | None:
         """Entries whose last write is not ordered before them (or, if it must be ``initialised``, is missing)."""
+        # One write is kept, the last: an earlier one that did not race is ordered before it, and so before whoever is
+        # ordered after it (FastTrack: Flanagan and Freund, PLDI 2009).
         last = take(shadow.write, at.unit, at.block)
         known = self.clocks.known(at.group, self.clocks.group.take(thread_of(last), mode="clip"), at.block)
         if self.engines.all:
@@ -415,6 +418,7 @@ class SharedChecker:
 
     def against(self, recent: Recent, at: Footprint) -> Clashes | None:
         """Entries that are not ordered after every recent access by another thread."""
+        # Reads need no order among themselves, so each group has a newest one of its own.
         newest = recent.rows(at)
         known = self.clocks.known_all(at.group, at.block)
         bad = epoch_of(newest) > known

@@ -9,6 +9,7 @@ In: footprints and clocks.  Out: records, as (entries, columns) arrays.  It deci
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -53,6 +54,38 @@ def kind_of(record: Ints) -> Ints:
 
 def op_of(record: Ints) -> Ints:
     return (record >> (THREAD_BITS + KIND_BITS)) & OP
+
+
+@dataclass(frozen=True, slots=True)
+class Clashes:
+    """Entry by entry: a unit of a block, the record of the earlier access, and the thread whose access is not ordered
+    after it; between blocks of a cluster also the block of that thread (``by``), and that of the earlier access."""
+
+    unit: Ints
+    block: Ints
+    record: Ints
+    actor: Ints
+    by: Ints | None = None
+    rival: Ints | None = None
+
+    @property
+    def thread(self) -> Ints:
+        return thread_of(self.record)
+
+    @property
+    def kind(self) -> Ints:
+        return kind_of(self.record)
+
+    @property
+    def engine(self) -> Bools:
+        """Whether an asynchronous unit made the earlier access."""
+        found: Bools = (self.kind == ENGINE) & (self.record != 0)
+        return found
+
+    def pick(self, keep: Ints | Bools) -> Clashes:
+        """Some of the entries."""
+        by, rival = (None if of is None else of[keep] for of in (self.by, self.rival))
+        return Clashes(self.unit[keep], self.block[keep], self.record[keep], self.actor[keep], by, rival)
 
 
 def take(state: Any, row: Ints, block: Ints | None) -> Any:

@@ -14,7 +14,7 @@ import numpy as np
 from moye.ir import ops
 from moye.ir.nodes import Buffer
 from moye.sim.checks.clocks import Bools, Ints
-from moye.sim.checks.global_verdicts import Place
+from moye.sim.checks.global_conflicts import Place
 from moye.sim.findings.finding import Finding, Reporter
 from moye.sim.findings.wording import at
 from moye.sim.values.memory import Global, poison

@@ -326,6 +326,11 @@ class Watch:
         if missing is not None:
             self.uses.tell(op, self.unset(op, fragment, rows, missing))
 
+    def pinned(self, op: ops.Op, fragment: Fragment, mask: Mask) -> None:
+        """A whole fragment is kept at its place: E2 where products in flight still work on it."""
+        if self.wgmma.used:
+            self.wgmma.use(op, fragment, np.arange(len(fragment.data)), mask, write=False)
+
     def carried(self, op: ops.Op, fragment: Fragment, rows: Array, mask: Mask) -> Array | None:
         """The numbers of the origins of elements (rows, T, B) that are not set and will be kept; None if all are
         set."""

@@ -9,7 +9,7 @@ Layouts to try come from moye.layout.analysis.proposals; one that breaks up an a
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -18,12 +18,12 @@ from moye.errors import FactError, LayoutError
 from moye.hardware import LINE, WARP
 from moye.ir.nodes import Buffer, Func
 from moye.ir.ops import BulkCopy, TmaCopy, Wgmma
+from moye.layout import ComposedLayout, Layout, Swizzle, rank, size, tile_to_shape
 from moye.layout.analysis.banks import BankRequest, bank_request
 from moye.layout.analysis.proposals import Candidate, candidates
 from moye.layout.analysis.requests import Request, ranges
-from moye.layout.swizzle import ComposedLayout
 from moye.layout.tables import AnyLayout, plain, static_modes, static_offset
-from moye.sim.costs.canonical_swizzles import canonical, major
+from moye.layout.tuples import flatten_tuple
 from moye.sim.costs.lint import Lint
 from moye.sim.costs.meter import NOT_READ, Traffic, Variant
 from moye.sim.costs.rows import Row
@@ -311,3 +311,42 @@ def _settled(elements: Ints, mask: Bools) -> Ints:
     at = np.unravel_index(int(mask.argmax()), mask.shape)
     first = elements[at[0], :, at[1], at[2]]
     return np.where(mask[:, None], elements, first[None, :, None, None])
+
+
+# --- the swizzled layouts that TMA and wgmma take --------------------------------------------------------------------
+
+_ROWS, _ACCESS, _BITS = 8, 128, {128: 3, 64: 2, 32: 1}
+
+
+def major(layout: AnyLayout) -> str | None:
+    """The mode along which a tile is contiguous: "mn" for its first, "k" for its second, None for neither."""
+    if isinstance(layout, ComposedLayout) or rank(layout) < 2:
+        return None
+    for number, name in ((1, "k"), (0, "mn")):
+        if flatten_tuple(layout.mode(number).stride)[0] == 1 and size(layout, number) != 1:
+            return name
+    return None
+
+
+def canonical(layout: AnyLayout, bits: int) -> Iterator[tuple[int, AnyLayout]]:
+    """The layouts that TMA and wgmma take in place of a tile's own: 8 rows of 32, 64 or 128 bytes, repeated.
+
+    They have the tile's shape, are contiguous along the same mode, and their rows divide the tile, of elements of so
+    many bits; widest rows first, each with the bytes of its rows.  They are those of ``mo.smem_layout_atom``
+    (CuTe cute/atom/mma_traits_sm90_gmma.hpp).
+
+    >>> [row for row, _ in canonical(Layout.parse("(32,32):(32,1)"), 32)]
+    [128, 64, 32]
+    """
+    along = major(layout)
+    if along is None:
+        return
+    shape = tuple(size(layout, mode) for mode in range(rank(layout)))
+    for row, swizzled in _BITS.items():
+        wide = row * 8 // bits
+        block = (_ROWS, wide) if along == "k" else (wide, _ROWS)
+        if not all(isinstance(extent, int) for extent in shape) or shape[0] % block[0] or shape[1] % block[1]:
+            continue
+        plain = Layout(block, (wide, 1) if along == "k" else (1, wide))
+        together = _ACCESS // bits
+        yield row, tile_to_shape(ComposedLayout(Swizzle(swizzled, together.bit_length() - 1, 3), 0, plain), shape)

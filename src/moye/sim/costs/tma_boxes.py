@@ -20,7 +20,7 @@ from moye.ir.nodes import Literal, Ref
 from moye.sim.costs.meter import Meter, Traffic
 from moye.sim.costs.wavefronts import Bools, Cost, Ints
 
-_NAMES = {"load": "tma.load", "store": "tma.store", "reduce_add": "tma.reduce"}
+_NAMES = {"load": "tma.load", "store": "tma.store", "reduce": "tma.reduce"}
 
 
 @dataclass(slots=True)

@@ -1,12 +1,13 @@
-"""The defect classes that moye reports: one stable code, one line and the hints of each.
+"""The defect classes that moye reports, in one table: code, when it is found, title, sentences, clauses, hints.
 
-In: nothing.  Out: ``CODES``, a table from code to title and to when the class is found; ``hint``, what would mend it;
-``GROUPS``, the names that MOYE_CHECK chooses from.
+In: nothing.  Out: ``CODES``, from code to title and to when the class is found; ``sentence``, ``clause`` and ``hint``,
+the words of a finding, with fields for facts; ``GROUPS``, the names that MOYE_CHECK chooses from.
 
 >>> CODES["D3"].title, hint("D3")
 ('waited for, but no block barrier before other threads read', 'sync_threads() after cp_async_wait()')
 
-Which class a violation gets is decided where it is found; where classes overlap the most specific wins.
+Which class a violation gets is decided where it is found; where classes overlap the most specific wins.  What a field
+may say of its fact is in wording.py.
 """
 
 from __future__ import annotations
@@ -26,185 +27,405 @@ class Code:
     when: str
 
 
+# A row begins with a code.  Below it are, by the name of the case (-: any other), its sentences; with = clauses, which
+# sentences of the class may use; with > hints, what would mend it.  * is for clauses of all classes.  A line that is
+# indented further goes on with the one above it.
 _TABLE = """
-A1  T    a tiled copy writes one destination element from two threads
-A2  T    a thread/value layout leaves part of the tile uncopied
-A3  T    a view reaches past its allocation
-A4  T/L  a tile does not divide an extent and the access is not predicated
-A5  T    source and destination partitioned by different tiled copies
-A6  S    written through one swizzle, read through another
-A7  T    a swizzled tile at an offset that its swizzle span does not divide
-A8  T    accumulators of one MMA tiling stored with the partition of another
-A9  T    operand major-ness and MMA atom disagree
-A10 T    the block's threads differ from those of the tiled copy or MMA that it uses
-A11 L/S  an integer that its dtype, or the index width in use, does not hold
-A12 L/S  an argument or a value that breaks what the kernel assumed, or a division by zero
-B1  L/S  global access out of bounds
-B2  T/S  shared access out of bounds of its own tensor
-B3  T/S  vector access to an address that is not aligned to its width
-B4  T/S  asynchronous copy whose source or destination is not aligned to its size
-B5  T/L/S a tensor map, tile or run that breaks the rules of TMA and bulk copies
-B6  S    shared memory read before anything wrote it
-B7  T/S  register fragment used before it was set
-B8  S    a predicated-off copy leaves the previous tile's data, and it is used
-B9  S    shared memory reused while an asynchronous operation on it is in flight
-B10 T/L  shared memory beyond the device's limit
-B11 S    a stale view used after its buffer was given to another tensor
-C1  S    another thread's shared write with no barrier in between
-C2  S    overwritten while other threads may still be reading
-C3  S    exchange within a warp through shared memory without sync_warp
-C4  S    a barrier that only part of the block's threads reaches
-C5  S    named barrier with a wrong count, or one id used by two groups
-C6  T/S  a warp-collective operation reached by part of a warp
-C7  S    a shuffle that reads an inactive lane
-D1  S    data of an asynchronous copy read before any wait
-D2  S    a wait_group that leaves the needed group in flight
-D3  S    waited for, but no block barrier before other threads read
-D4  S    prefetch into a stage that is still being read
-D5  S    commits left out in the tail, so that wait counts mean older groups
-D6  S    TMA tile read before its mbarrier wait
-D7  S    an mbarrier expects too few or too many bytes
-D8  S    wrong phase of an mbarrier
-D9  S    wrong arrival count of an mbarrier
-D10 S    mbarrier initialisation not made visible before use
-D11 S    a barrier object overwritten or invalidated while in use
-D12 S    generic write, then asynchronous read without a proxy fence
-D13 S    generic read, then asynchronous overwrite without the ordering it needs
-D14 S    the proxy fence is executed by a thread other than the writer
-D15 S    source of a TMA store refilled before the store has read it
-D16 S    a bulk group waited on by a thread that did not issue it
-D17 S    waiting for the read where completion of the write is needed
-D18 S    a block's shared memory used outside of its life, by asynchronous operations or other blocks
-D19 S    an operation of block scope used between blocks
-D20 T/S  wrong multicast mask or remote rank
-D21 S    a single-thread operation issued by a whole warp
-E1  S    wgmma accumulators touched without the fence
-E2  S    wgmma accumulators read before the wait
-E3  S    wgmma operand tile overwritten or released before the wait
-E4  S    wgmma register operand changed in flight
-E5  S    wrong accumulate flag on the first k
-E6  T/S  wgmma by anything but a full, aligned warpgroup
-F1  S    pipeline stage used before acquire or after release
-F2  S    fewer k-tiles than stages
-F3  S    producer and consumer trip counts differ
-F4  S    cyclic wait
-F5  S    a consumer exits while the producer still waits
-F6  T/S  register budget exceeded or not a multiple of 8
-F7  S    block-wide barrier inside one role
-G1  S    two blocks store one element
-G2  S    accumulation between blocks without atomics or initialisation
-G3  S    a flag without release and acquire
-G4  S    spinning on blocks that cannot be resident together
-G5  S    in-place aliasing of input and output between blocks
-P1  P    bank conflicts
-P2  P    a copy narrower than its layouts allow
-P3  P    uncoalesced rows
-P4  P    a pipeline that waits for everything each step
-P5  P    a redundant barrier or fence
-P6  P    spills or local memory
-P7  P    serialised wgmma
-P8  P    occupancy limited by shared memory or registers
-V1  S    wrong result
+A1   T     a tiled copy writes one destination element from two threads
+A2   T     a thread/value layout leaves part of the tile uncopied
+A3   T     a view reaches past its allocation
+A4   T/L   a tile does not divide an extent and the access is not predicated
+A5   T     source and destination partitioned by different tiled copies
+A6   S     written through one swizzle, read through another
+A7   T     a swizzled tile at an offset that its swizzle span does not divide
+A8   T     accumulators of one MMA tiling stored with the partition of another
+A9   T     operand major-ness and MMA atom disagree
+A10  T     the block's threads differ from those of the tiled copy or MMA that it uses
+A11  L/S   an integer that its dtype, or the index width in use, does not hold
+A12  L/S   an argument or a value that breaks what the kernel assumed, or a division by zero
+B1   L/S   global access out of bounds
+B2   T/S   shared access out of bounds of its own tensor
+B3   T/S   vector access to an address that is not aligned to its width
+B4   T/S   asynchronous copy whose source or destination is not aligned to its size
+B5   T/L/S a tensor map, tile or run that breaks the rules of TMA and bulk copies
+B6   S     shared memory read before anything wrote it
+  -          {here} is {done} by thread {actor}{op} before anything wrote it
+  mbarrier   {here} is {done} by thread {actor}{op}, but it is an mbarrier since its initialisation{made}, and holds
+        no data
+  far        {here} is read before anything wrote it: {now}
+  > -          write or fill it first
+  > mbarrier   keep data and mbarriers apart; mbarrier_wait looks at its phase
+B7   T/S   register fragment used before it was set
+B8   S     a predicated-off copy leaves the previous tile's data, and it is used
+B9   S     shared memory reused while an asynchronous operation on it is in flight
+  -          {in_flight}: {unwaited}
+  far        {may_be_in_flight}: {why}
+  engine     {phase_unwaited}
+  filled     {filled}: phase {phase} of {engine}, which completes the copy{other} into it, was not waited for
+  store      {not_stored}: {storer}, which stores it, has not waited for it
+  source     {being_read}: thread {rival}, which issued it, has not waited for it
+  load       {being_read}: nobody has waited for the mbarrier on which it completes
+  > -          cp_async_wait() and then sync_threads() before the memory is used again
+  > engine     wait for the mbarrier of the copy before the memory is used again
+  > cluster    wait for the copy in its block, and then cluster_sync()
+  > store      tma_store_wait(0, read=False) before it is written again
+  > source     cp_async_wait() in the thread that copies, and then a barrier, before it is written
+  > load       mbarrier_wait for the copy before its source is written
+B10  T/L   shared memory beyond the device's limit
+B11  S     a stale view used after its buffer was given to another tensor
+  -          {here} is {done} by thread {actor}{op}, but {tensor} was allocated again{allocated} and nothing has
+        written it since {then}
+  far        {here} is read before anything wrote it since {tensor} was allocated again{allocated}: {now}
+  > -          allocate it before the loop to keep its contents, or write it first in each iteration
+  > cluster    allocate it before the loop, or write it first in each iteration
+C1   S     another thread's shared write with no barrier in between
+  read       {read_early}
+  write      {written_twice}
+  twice      {here} is written by threads {rival} and {actor} in one statement{op}: nothing orders the two
+  far_twice  {here} is written in one statement by two threads: nothing orders {then} and {now}
+  global     {after_write}
+  one_global {accessed} and by thread {rival} in one statement: two writes that nothing orders
+  > -          sync_threads() between the two
+  > roles      a barrier that both roles come to: the writers arrive at it (barrier_arrive or mbarrier_arrive) and the
+        readers wait there
+  > cluster    cluster_sync() between the two
+  > twice      let one thread write each element
+C2   S     overwritten while other threads may still be reading
+  over       {overwritten}: {missing}
+  overtaken  {overwritten}: no {barrier} between {now} and the next write by thread {rival}{other}
+  global_over {before_write}
+  load       {being_read}: no barrier lies between a wait for the copy and thread {actor}
+  > -          sync_threads() between the reads and the next write
+  > roles      a second barrier, "empty": the readers arrive there after the read, and the writers wait there before
+        they write again
+  > cluster    cluster_sync() between the two
+  > inside     sync_threads() between the two
+C3   S     exchange within a warp through shared memory without sync_warp
+  read       {read_early}
+  write      {written_twice}
+  over       {overwritten}: {missing}
+  overtaken  {overwritten}: no {barrier} between {now} and the next write by thread {rival}{other}
+  = barrier    sync_warp among the lanes of warp {warp}
+  global     {after_write}
+  global_over {before_write}
+  = no_barrier both are lanes of warp {warp}, and there is no sync_warp
+  > -          sync_warp() between the two
+C4   S     a barrier that only part of the block's threads reaches
+  > -          let every thread of the block reach sync_threads, or use barrier_sync(id, count) among some of them
+  > grid       let every thread of every block reach grid_sync, or none
+C5   S     named barrier with a wrong count, or one id used by two groups
+  groups     {late} of block {block} and {first} use {number:barrier 0, which is that of sync_threads,|named barrier
+        1|named barrier {number}} in an order that nothing decides: no barrier between {first} passing it{before} and
+        {late} arriving{op}
+  > -          count the threads that arrive and those that wait at the barrier, and no others
+  > groups     give each group a named barrier of its own
+C6   T/S   a warp-collective operation reached by part of a warp
+  > -          let every lane of the mask reach it
+C7   S     a shuffle that reads an inactive lane
+D1   S     data of an asynchronous copy read before any wait
+  -          {in_flight}: {unwaited}
+  far        {may_be_in_flight}: {why}
+  store      {not_stored}: {storer}, which stores it, has not waited for it
+  > -          cp_async_wait() and then sync_threads() before the read
+  > cluster    cp_async_wait() and then cluster_sync() before the read
+  > store      tma_store_wait(0, read=False) in the thread that stores, then a barrier
+D2   S     a wait_group that leaves the needed group in flight
+  -          {may_be_in_flight}: {too_few}
+  open       {may_be_in_flight}: no cp_async_commit() between {then} and the last wait before {now}, {waited}, and a
+        wait with a count covers committed copies only
+  tail       {may_be_in_flight}: {too_few}; {trips:|iteration {trips} lacks its commit: }no cp_async_commit() since
+        the wait before it{before}
+  = too_few    the last wait between {then} and {now}, {waited}, leaves the {pending:newest group|{pending} newest
+        groups} in flight, and {newer:none was|only one was|only {newer} were} committed after that of the copy
+  > -          cp_async_wait({newer})
+  > open       cp_async_commit() after the copies, or cp_async_wait()
+  > tail       cp_async_commit() in each iteration, an empty group where nothing is left to copy
+D3   S     waited for, but no block barrier before other threads read
+  one_global {accessed} and by thread {rival} in one statement: two writes that nothing orders
+  -          {here} may be {done} before {then} has arrived: no barrier between the wait of thread {rival}{wait} and
+        {now}
+  global     {after_write}
+  > -          sync_threads() after cp_async_wait()
+  > store      sync_threads() after tma_store_wait(0, read=False)
+  > twice      let one thread write each element
+D4   S     prefetch into a stage that is still being read
+  read       {in_flight}: {then} overwrites what an earlier copy had brought and nobody had read
+  over       {overwritten}: {missing}
+  > -          sync_threads() between the last read of the stage and the copy that refills it
+  > read       copy into a stage that has been read, after a sync_threads() that follows the reads
+D5   S     commits left out in the tail, so that wait counts mean older groups
+D6   S     TMA tile read before its mbarrier wait
+  -          {phase_unwaited}
+  far        {may_be_in_flight}: {why}
+  unfilled   {here} is {done} by thread {actor}{op} without a wait for {full}, which the copy{copy} completes
+  > -          mbarrier_wait(barrier, stage, phase) before the tile is read
+  > cluster    mbarrier_wait(barrier, stage, phase) and then cluster_sync() before the read
+D7   S     an mbarrier expects too few or too many bytes
+  > -          expect the bytes that the copies of one phase bring, no more and no less
+D8   S     wrong phase of an mbarrier
+  -          {here} is {done} by thread {actor}{op}, but the copy{other} completes phase {phase} of {engine}, and the
+        wait{wait} passes because {passed}
+  unfilled   {here} is {done} by thread {actor}{op} before the copy{copy} fills it: the wait{wait} passes because
+        {passed}
+  unreleased {head}{op}, but nobody has released it since it was filled before: the wait{wait} for {empty} passes
+        because {passed}
+  > -          flip the parity each time the ring of stages wraps around
+  > deadlock   wait for the parity of each phase in turn, 0 first, or 1 where the first phase is free
+D9   S     wrong arrival count of an mbarrier
+  > -          initialise the mbarrier with the number of arrivals that come in each phase
+D10  S     mbarrier initialisation not made visible before use
+  unmade     {who} uses {mbarrier}{op} before it is initialised
+  unfenced   the copy{op} of block {block} completes on {mbarrier}, whose initialisation{made} is not fenced
+  -          {who} uses {mbarrier}{op} with no barrier since thread {maker} initialised it{made}
+  cluster    {who} uses {mbarrier} of block {owner}{op} with no barrier of the cluster since thread {maker} of that
+        block initialised it{made}
+  > -          fence_mbarrier_init() and then sync_threads() after mbarrier_init
+  > cluster    fence_mbarrier_init() and then cluster_sync() after mbarrier_init
+D11  S     a barrier object overwritten or invalidated while in use
+  waited     {mbarrier} of block {block} is initialised again by thread {maker}{op}, with no barrier since thread
+        {waiter} waits for it{wait}: it may be waiting still
+  > -          initialise it once, before the loop, or after a sync_threads()
+D12  S     generic write, then asynchronous read without a proxy fence
+  -          {unseen}, which may not see the write: {why}
+  global     {through_proxy}
+  > -          fence_proxy_async() in the threads that write, then a barrier, then the asynchronous read
+  > global     fence_proxy_async() in the threads that write, before the barrier or the flag that orders the two
+D13  S     generic read, then asynchronous overwrite without the ordering it needs
+  -          {here} may be overwritten by the copy{op} while it is still being read: nothing orders the read by thread
+        {rival}{other} before thread {actor} issues it
+  filled     {filled}: no barrier between the write by thread {rival}{other} and the copy
+  proxy      {unseen}, and the write may still come after it: {why}
+  write      {here} may be filled too early: {missing}
+  over       {overwritten}: {missing}
+  = missing    nothing orders {then} before {now}
+  global     {through_proxy}
+  > -          let the readers arrive at an mbarrier that the thread which copies waits for
+  > proxy      fence_proxy_async() in the threads that write, then a barrier, then the copy
+  > cluster    let the readers arrive at an mbarrier of the block that copies (cta=), for which its thread waits
+  > global     fence_proxy_async() in the threads that write, before the barrier or the flag that orders the two
+D14  S     the proxy fence is executed by a thread other than the writer
+  -          {unseen}, {over:which may not see the write|and the write may still come after it}: only other threads
+        have fenced since thread {writer} wrote it{other}
+  global     {through_proxy}
+  > -          fence_proxy_async() in the threads that write, before the barrier
+  > global     fence_proxy_async() in the threads that write, before the barrier or the flag that orders the two
+D15  S     source of a TMA store refilled before the store has read it
+  -          {store_reads}: {writing} by thread {actor} is not ordered after a wait of {engine}, which issued it
+  early      {store_reads}: the last wait of {engine}, which issued it,{wait}, leaves {committed:it in flight: no
+        tma_store_arrive() lies between the store and the wait|the group of the store in flight}
+  sent       {here} is overwritten{op} while the copy{other} may still read it: {writing} by thread {actor} is not
+        ordered after a wait for {engine}, on which the copy completes
+  far        {here} is overwritten while the {sent:store|copy on}{other} of {engine} may still read it: {now} is not
+        ordered after a wait of that block for it
+  > -          tma_store_wait(0, read=True) and then a barrier before the source is written again
+  > sent       mbarrier_wait in the block that receives, and then cluster_sync() or mbarrier_arrive(bars, i, cta=)
+  > cluster    tma_store_wait(0, read=True) and then cluster_sync() before the source is written
+D16  S     a bulk group waited on by a thread that did not issue it
+  -          {store_reads}: the wait{wait} is by {strangers}, and only {engine}, which issued it, can wait for it
+  > -          let the thread that stores wait, and then a barrier
+D17  S     waiting for the read where completion of the write is needed
+  -          {not_stored}: the wait{wait} of {storer} is over as soon as the store has read its source
+  > -          tma_store_wait(0, read=False), which waits until what is stored has been written
+D18  S     a block's shared memory used outside of its life, by asynchronous operations or other blocks
+  -          block {owner} may end before {now} of {element} in its shared memory: no barrier of the cluster between
+        the two
+  arrival    block {block} may end before the arrival by thread {thread} of block {by}{op} at its {mbarrier}: no
+        barrier of the cluster between the two
+  early      block {owner} may start after {now} of {element} in its shared memory: no barrier of the cluster before
+        it
+  > -          cluster_sync() before the kernel ends
+  > arrival    a barrier of the cluster before the kernel ends; a relaxed one will do
+  > early      cluster_sync() before the first access to another block
+D19  S     an operation of block scope used between blocks
+  read       {read_early}
+  write      {written_twice}
+  over       {overwritten}: {missing}
+  = missing    {fence:sync_threads|the fence}{scope} between {then} and {now} orders the threads of one block alone
+  -          {both}, and the scope of one of the two ends at its block
+  > -          scope="gpu"
+  > cluster    cluster_sync() between the two
+D20  T/S   wrong multicast mask or remote rank
+  > -          multicast= is a mask of ranks in the cluster: name every block that waits for the bytes
+D21  S     a single-thread operation issued by a whole warp
+E1   S     wgmma accumulators touched without the fence
+E2   S     wgmma accumulators read before the wait
+E3   S     wgmma operand tile overwritten or released before the wait
+  -          {product_reads}
+  released   {product_reads}: thread {releaser} releases the stage{arrival} before one
+  far        {here} is overwritten while the wgmma{other} of {engine} may still read it: {now} is not ordered after a
+        wait of that block for it
+  > -          warpgroup_wait(0) before the stage is released
+  > cluster    warpgroup_wait(0) and then cluster_sync() before the operand is written
+E4   S     wgmma register operand changed in flight
+E5   S     wrong accumulate flag on the first k
+E6   T/S   wgmma by anything but a full, aligned warpgroup
+  > -          let all 128 threads of the warpgroup reach it
+F1   S     pipeline stage used before acquire or after release
+  -          {here} is read by the wgmma{other} of {engine} after {released}, for which thread {actor} waits before it
+        fills the stage again{op}
+  release    {head}{op}, but thread {releaser} has released it{arrival} with no wait for the tile that was there
+  acquire    {head}{op}, but nobody has waited for {empty}, where it is released, since it was filled before
+  early      {here} is read by thread {rival}{other} after {released}, for which thread {actor} waits before it fills
+        the stage again{op}
+  late       {here} is read by thread {actor}{op} after {released}, and the copy{other} may have overwritten it
+  > -          arrive at the barrier after the warpgroup_wait for the products that read the stage
+  > release    arrive at the barrier after the last read of the stage
+  > acquire    let the thread that fills a stage wait for the barrier at which its readers arrive
+  > deadlock   let those who arrive wait first for a barrier at which the others arrive once they are through
+  > early      arrive at the barrier after the last read of the stage
+  > late       arrive at the barrier after the last read of the stage
+F2   S     fewer k-tiles than stages
+  -          block {block} fills all {stages} stages of {tensor}{op}, and has {tiles} k-tile{tiles:|s}: nobody waits
+        for {rest}, and the block ends while copies into the stage{left:|s} are under way
+  > -          fill as many stages as there are k-tiles, if these are fewer
+F3   S     producer and consumer trip counts differ
+  > -          let both sides go through equally many phases of each barrier
+F4   S     cyclic wait
+  > -          one of them must arrive before it waits
+F5   S     a consumer exits while the producer still waits
+  > -          let the readers release every stage that is filled for them, or tell the one who fills them to stop
+F6   T/S   register budget exceeded or not a multiple of 8
+F7   S     block-wide barrier inside one role
+  > -          barrier_sync(id, count) among the threads of the role
+G1   S     two blocks store one element
+  -          {both}: blocks run in any order, so nothing says which of the two stays
+  cluster    {both}{in_cluster}
+  arrival    {both}{in_cluster}{arrives}
+  > -          let one block write each element
+  > cluster    cluster_sync() between the two
+  > arrival    mo.fence(scope="cluster") before the arrival and after the wait, or cluster_sync()
+G2   S     accumulation between blocks without atomics or initialisation
+  -          {both}, and both blocks change it: without atomics, or an order between the blocks, one may undo the
+        other's work
+  > -          mo.atomic_add, or a slice of a workspace for each block
+G3   S     a flag without release and acquire
+  -          {both}: the blocks signal through global memory, but no release and acquire orders the two
+  cluster    {both}{in_cluster}
+  arrival    {both}{in_cluster}{arrives}
+  > -          sync_threads(), then signal with order="release"; wait with order="acquire", then sync_threads()
+  > cluster    cluster_sync() between the two
+  > arrival    mo.fence(scope="cluster") before the arrival and after the wait, or cluster_sync()
+G4   S     spinning on blocks that cannot be resident together
+G5   S     in-place aliasing of input and output between blocks
+  -          {both}: nothing orders the blocks, so the read may find either value
+  cluster    {both}{in_cluster}
+  arrival    {both}{in_cluster}{arrives}
+  > -          read from another array than the one that is written
+  > cluster    cluster_sync() between the two
+  > arrival    mo.fence(scope="cluster") before the arrival and after the wait, or cluster_sync()
+P1   P     bank conflicts
+P2   P     a copy narrower than its layouts allow
+P3   P     uncoalesced rows
+P4   P     a pipeline that waits for everything each step
+P5   P     a redundant barrier or fence
+P6   P     spills or local memory
+P7   P     serialised wgmma
+P8   P     occupancy limited by shared memory or registers
+V1   S     wrong result
+*    -     words that several classes share
+  = who        thread {thread} of block {block}
+  = here       {element} of block {owner}
+  = now        the {noun} by thread {actor}{by:| of block {by}}{op}
+  = then       the {deed} by thread {rival}{of:| of block {of}}{other}
+  = a_read     read
+  = a_written  write
+  = a_copied   asynchronous copy
+  = a_updated  atomic update
+  = a_loaded   copy
+  = barrier    barrier{across:| of the cluster}
+  = missing    no {barrier} between {then} and {now}
+  = read_early {here} may be {done} before it is written: {missing}
+  = written_twice {here} is written twice in an order that nothing decides: {missing}
+  = overwritten {here} may be overwritten while it is still being read
+  = in_flight  {here} is {done} while a copy into it is in flight
+  = may_be_in_flight {here} is {done} while a copy into it may be in flight
+  = unwaited   no cp_async_wait() of thread {rival} between {then} and {now}
+  = unwaited_own thread {actor} has no cp_async_wait() between its asynchronous copy{other} and its {noun}{op}
+  = no_wait    no wait and {barrier} between {then} and {now}
+  = no_phase   the copy{other} completes phase {phase} of {engine}, and nothing orders {now} after a wait of that
+        block for it
+  = phase_unwaited {here} is {done} by thread {actor}{op} without a wait for phase {phase} of {engine}, which the
+        copy{other} completes
+  = passed     {phases:no phase before the first is under way|phase 0 is complete|phase {before} is complete}
+  = filled     {here} is filled by the copy{op} of thread {actor}
+  = filled_again {here} is filled again by thread {actor}
+  = begun_again {who} begins to fill the stage of {full} again
+  = released   {own:thread {releaser}|it} has released the stage{arrival}, at {empty}
+  = unseen     {here} is {done} by the {unit}{op}
+  = writer     {rival}{away:| of another block}
+  = unfenced   no fence_proxy_async() of thread {writer} since it wrote it{other}
+  = fenced_late thread {writer}, which wrote it{other}, fences after the barrier that orders the two
+  = writing    {copy:the write|the copy}
+  = store_reads {here} is overwritten{op} while the store{other} may still read it
+  = product_reads {here} is overwritten{op} while the wgmma{other} of {engine} may still read it: {writing} by thread
+        {actor} is not ordered after a warpgroup_wait that covers it
+  = accessed   {element} in global memory is {done} by thread {actor} of block {block}
+  = after_write {accessed} while nothing orders it after the write by thread {rival}{alias:| through {alias}}:
+        {no_barrier} between them
+  = before_write {accessed} while thread {rival} may still be reading it{alias:| through {alias}}: {no_barrier}
+        between that read and this write
+  = no_barrier there is no barrier
+  = not_stored {accessed}{op}, but the store{store} may not have written it
+  = being_read {accessed}{op}, while the {bulk:asynchronous copy|bulk copy}{copy} may still be reading it
+  = storer     thread {rival}{apart:| of block {of}}
+  = through_proxy {element} in global memory is {done} by the copy{op} of thread {actor} of block {block}, which goes
+        through the asynchronous proxy: no fence_proxy_async() lies between the write by {storer}{other} and the copy
+  = both       {element} is {one} and {two}
+  = access_now {done} by {detail:|thread {actor} of }block {block}
+  = access_then {did} by {detail:|thread {rival} of }block {of}{alias:| through {alias}}
+  = in_cluster : no barrier of their cluster lies between the two
+  = arrives    , and an arrival at the mbarrier of another block hands over shared memory alone
+  = agreed     {sentence}; both write the same value
+  = overlapping pass arguments that do not overlap, or {mend}
+  = relaxed    {mend}; a relaxed arrival orders nothing
 """
 
-
-def _parse(table: str) -> dict[str, Code]:
-    rows = (line.split(maxsplit=2) for line in table.strip().splitlines())
-    return {code: Code(code, title, when) for code, when, title in rows}
-
-
-CODES: dict[str, Code] = _parse(_TABLE)
-
-# code, where it is found (-: anywhere else), what would mend it
-_HINTS = """
-B6  -         write or fill it first
-B6  mbarrier  keep data and mbarriers apart; mbarrier_wait looks at its phase
-B9  -         cp_async_wait() and then sync_threads() before the memory is used again
-B9  engine    wait for the mbarrier of the copy before the memory is used again
-B9  cluster   wait for the copy in its block, and then cluster_sync()
-B9  store     tma_store_wait(0, read=False) before it is written again
-B9  source    cp_async_wait() in the thread that copies, and then a barrier, before it is written
-B9  load      mbarrier_wait for the copy before its source is written
-B11 -         allocate it before the loop to keep its contents, or write it first in each iteration
-B11 cluster   allocate it before the loop, or write it first in each iteration
-C1  -         sync_threads() between the two
-C1  roles     a barrier that both roles come to: the writers arrive at it (barrier_arrive or mbarrier_arrive) and the \
-readers wait there
-C1  together  let one thread write each element
-C1  cluster   cluster_sync() between the two
-C2  -         sync_threads() between the reads and the next write
-C2  roles     a second barrier, "empty": the readers arrive there after the read, and the writers wait there before \
-they write again
-C2  cluster   cluster_sync() between the two
-C3  -         sync_warp() between the two
-C4  -         let every thread of the block reach sync_threads, or use barrier_sync(id, count) among some of them
-C5  -         count the threads that arrive and those that wait at the barrier, and no others
-C5  groups    give each group a named barrier of its own
-C6  -         let every lane of the mask reach it
-D1  -         cp_async_wait() and then sync_threads() before the read
-D1  cluster   cp_async_wait() and then cluster_sync() before the read
-D1  store     tma_store_wait(0, read=False) in the thread that stores, then a barrier
-D3  -         sync_threads() after cp_async_wait()
-D3  store     sync_threads() after tma_store_wait(0, read=False)
-D4  -         sync_threads() between the last read of the stage and the copy that refills it
-D4  unread    copy into a stage that has been read, after a sync_threads() that follows the reads
-D6  -         mbarrier_wait(barrier, stage, phase) before the tile is read
-D6  cluster   mbarrier_wait(barrier, stage, phase) and then cluster_sync() before the read
-D7  -         expect the bytes that the copies of one phase bring, no more and no less
-D8  -         flip the parity each time the ring of stages wraps around
-D8  deadlock  wait for the parity of each phase in turn, 0 first, or 1 where the first phase is free
-D9  -         initialise the mbarrier with the number of arrivals that come in each phase
-D10 -         fence_mbarrier_init() and then sync_threads() after mbarrier_init
-D10 cluster   fence_mbarrier_init() and then cluster_sync() after mbarrier_init
-D11 -         initialise it once, before the loop, or after a sync_threads()
-D12 -         fence_proxy_async() in the threads that write, then a barrier, then the asynchronous read
-D12 global    fence_proxy_async() in the threads that write, before the barrier or the flag that orders the two
-D13 -         let the readers arrive at an mbarrier that the thread which copies waits for
-D13 proxy     fence_proxy_async() in the threads that write, then a barrier, then the copy
-D13 cluster   let the readers arrive at an mbarrier of the block that copies (cta=), for which its thread waits
-D14 -         fence_proxy_async() in the threads that write, before the barrier
-D15 -         tma_store_wait(0, read=True) and then a barrier before the source is written again
-D15 sent      mbarrier_wait in the block that receives, and then cluster_sync() or mbarrier_arrive(bars, i, cta=)
-D15 cluster   tma_store_wait(0, read=True) and then cluster_sync() before the source is written
-D16 -         let the thread that stores wait, and then a barrier
-D17 -         tma_store_wait(0, read=False), which waits until what is stored has been written
-D18 -         cluster_sync() before the kernel ends
-D18 arrival   a barrier of the cluster before the kernel ends; a relaxed one will do
-D18 early     cluster_sync() before the first access to another block
-D19 -         scope="gpu"
-D19 cluster   cluster_sync() between the two
-D20 -         multicast= is a mask of ranks in the cluster: name every block that waits for the bytes
-E3  -         warpgroup_wait(0) before the stage is released
-E3  cluster   warpgroup_wait(0) and then cluster_sync() before the operand is written
-E6  -         let all 128 threads of the warpgroup reach it
-F1  -         arrive at the barrier after the warpgroup_wait for the products that read the stage
-F1  release   arrive at the barrier after the last read of the stage
-F1  acquire   let the thread that fills a stage wait for the barrier at which its readers arrive
-F1  deadlock  let those who arrive wait first for a barrier at which the others arrive once they are through
-F2  -         fill as many stages as there are k-tiles, if these are fewer
-F3  -         let both sides go through equally many phases of each barrier
-F4  -         one of them must arrive before it waits
-F5  -         let the readers release every stage that is filled for them, or tell the one who fills them to stop
-F7  -         barrier_sync(id, count) among the threads of the role
-G1  -         let one block write each element
-G2  -         mo.atomic_add, or a slice of a workspace for each block
-G3  -         sync_threads(), then signal with order="release"; wait with order="acquire", then sync_threads()
-G5  -         read from another array than the one that is written
-G3  cluster   cluster_sync() between the two
-G3  arrival   mo.fence(scope="cluster") before the arrival and after the wait, or cluster_sync()
-"""
-
-_MENDS = {(code, where): text for code, where, text in (row.split(maxsplit=2) for row in _HINTS.strip().splitlines())}
+CODES: dict[str, Code] = {}
+_WORDS: dict[tuple[str, str, str], str] = {}
+"""By class, kind (nothing, = or >) and case."""
 
 
-def hint(code: str, where: str = "-") -> str:
-    """What would mend a violation of this class that is found there; else what mends the class anywhere."""
-    return _MENDS.get((code, where)) or _MENDS[code, "-"]
+def _read(table: str) -> None:
+    code = ""
+    for line in table.strip().replace("\n        ", " ").splitlines():
+        if not line.startswith("  "):
+            code, when, title = line.split(maxsplit=2)
+            if code != _ALL:
+                CODES[code] = Code(code, title, when)
+            continue
+        kind = line[2] if line[2:4] in ("= ", "> ") else ""
+        case, _, text = line[3 * bool(kind):].strip().partition(" ")
+        assert (code, kind, case) not in _WORDS, f"{code} has {kind}{case} twice"
+        _WORDS[code, kind, case] = text.strip()
+
+
+_ALL = "*"
+_read(_TABLE)
+
+
+def sentence(code: str, case: str = "-") -> str:
+    """What is said of a violation of this class in this case; else what is said in any case."""
+    found = _WORDS.get((code, "", case)) or _WORDS.get((code, "", "-"))
+    assert found is not None, f"no sentence for {code} in the case {case!r}"
+    return found
+
+
+def clause(code: str, name: str) -> str:
+    """A part of sentences: that of the class, else that of all."""
+    found = _WORDS.get((code, "=", name)) or _WORDS.get((_ALL, "=", name))
+    assert found is not None, f"{code}: {{{name}}} is neither a fact nor a clause"
+    return found
+
+
+def hint(code: str, case: str = "-") -> str | None:
+    """What would mend a violation of this class in this case; else what mends it in any case, if anything does."""
+    found = _WORDS.get((code, ">", case))
+    return (_WORDS.get((code, ">", "-")) if found is None else found) or None
 
 
 def hint_between_roles(code: str) -> str | None:
     """What would mend it where the two accesses are in two roles, if the class has a hint for that."""
-    return _MENDS.get((code, "roles"))
+    return _WORDS.get((code, ">", "roles"))
 
 
 GROUPS: dict[str, frozenset[str]] = {

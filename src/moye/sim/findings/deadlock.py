@@ -18,7 +18,7 @@ from moye.sim.findings.codes import hint
 from moye.sim.findings.wording import at, bracketed, crowd, several
 
 SHOWN = 6
-"""The most groups that are told before "more"."""
+"""The most groups or blocks that are told before "more"."""
 
 
 
@@ -140,8 +140,9 @@ class Deadlock:
         return "F3" if not lapped else "D8" if any(waiter.again for waiter in lapped) else "F1"
 
     @property
-    def hint(self) -> str:
-        return hint(self.code, "deadlock")
+    def hint(self) -> str | None:
+        grid = self.code == "C4" and any(isinstance(waiter.point, ops.GridSync) for waiter in self.waiters)
+        return hint(self.code, "grid" if grid else "deadlock")
 
     @property
     def told(self) -> tuple[Waiter, ...]:
@@ -178,8 +179,9 @@ class Deadlock:
         if waiter.role is not None:
             head += f", which is inside of one role (the branch{at(waiter.role)}),"
         if waiter.others:
+            more = f" and {len(waiter.others) - SHOWN} more" if len(waiter.others) > SHOWN else ""
             head += f", which threads of block{'s' if len(waiter.others) > 1 else ''} " \
-                    f"{', '.join(map(str, waiter.others))} have not come to,"
+                    f"{', '.join(map(str, waiter.others[:SHOWN]))}{more} have not come to,"
         return f"{head} for {crowd(waiter.needs, self.size)}" if waiter.needs else head.removesuffix(",")
 
     def _phase(self, waiter: Waiter, verb: str) -> str:

@@ -12,15 +12,18 @@ Nothing here decides whether something is a violation.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from moye.errors import FactError, Loc, SimulationError
 from moye.ir.nodes import Buffer, Func
+from moye.ir.ops import Op
 from moye.layout import ComposedLayout, Layout, offsets, rank, size
 from moye.layout.tuples import flatten_tuple
-from moye.sim.findings.codes import CODES
+from moye.sim.findings.codes import CODES, clause, hint, sentence
+from moye.sim.findings.wording import named, say
 
 Coordinate = tuple[int, ...]
 
@@ -50,6 +53,11 @@ class Finding:
     def lines(self) -> tuple[str, ...]:
         """``file:line`` of each program point."""
         return tuple(str(loc.innermost) for loc in self.locs)
+
+    def reworded(self, name: str, case: str | None = None) -> Finding:
+        """The same with the sentence in the clause of this name, and with the hint of the case if one is given."""
+        message = say(self.code, clause(self.code, name), {"sentence": self.message})
+        return replace(self, message=message, hint=self.hint if case is None else hint(self.code, case))
 
     def __str__(self) -> str:
         points = dict.fromkeys(loc for loc in self.locs if loc.frames)
@@ -95,6 +103,24 @@ class Reporter:
         finally:
             self._agree = False
 
+    def tell(self, code: str, case: str, points: Sequence[Op | None], *, block: tuple[int, ...] | None = None,
+             threads: tuple[int, ...] = (), tensor: str = "", coordinate: Coordinate | None = None, count: int = 1,
+             mend: str | None = None, around: str | None = None, fatal: bool = False, **facts: Any) -> None:
+        """One violation of a class in a case: its words are those of the table of codes, with these facts.
+
+        ``points`` that are not known (None) are left out.  ``mend`` is the case of the hint, if it is another one;
+        ``around`` is a clause that has the hint in it.  Facts without being given: ``block``, ``thread`` (the last),
+        ``tensor``, ``element``, ``op`` (the last point), ``count``.
+        """
+        known = {"block": block, "thread": threads[-1] if threads else None, "tensor": tensor, "count": count,
+                 "element": named(tensor, coordinate or ()), "op": points[-1] if points else None} | facts
+        told = hint(code, case if mend is None else mend)
+        told = None if told is None else say(code, told, known)
+        if told is not None and around is not None:
+            told = say(code, clause(code, around), known | {"mend": told})
+        self.add(Finding(code, say(code, sentence(code, case), known), tuple(op.loc for op in points if op is not None),
+                         block, threads, tensor, coordinate, told, count), fatal=fatal)
+
     def add(self, finding: Finding, *, fatal: bool = False) -> None:
         """Keep the finding, unless one with the same code, tensor and source lines is there: then count it there.
 
@@ -105,7 +131,7 @@ class Reporter:
         key = (finding.code, finding.tensor, finding.lines)
         if self._agree and not self.strict:
             if all((known.code, known.tensor, known.lines) != key for known in self.advice):
-                self.advice.append(replace(finding, message=f"{finding.message}; both write the same value"))
+                self.advice.append(finding.reworded("agreed"))
             return
         place = self._places.setdefault(key, len(self.findings))
         if place < len(self.findings):

@@ -1,17 +1,23 @@
-"""How findings speak of program points and of threads.
+"""How findings speak: of program points, of threads, and how facts fill the fields of a sentence.
 
-In: ops, thread numbers.  Out: pieces of sentences.
+In: ops, thread numbers, facts.  Out: pieces of sentences, and sentences.
 
     at(op), crowd(range(64, 128), 128), crowd([3, 4, 9], 128)
     # (' at line 41 (k = 0)', 'warps 2-3', 'threads 3-4 and 9')
+    say("C1", "{count} element{count:|s} written{op}", {"count": 3, "op": op})
+    # '3 elements written at line 41 (k = 0)'
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from string import Formatter
+from typing import Any
 
 from moye.hardware import WARP
 from moye.ir.ops import Op
+from moye.sim.findings.codes import clause
 
 SHOWN = 4
 """The most runs of threads that are named before "others"."""
@@ -50,6 +56,60 @@ def crowd(threads: Iterable[int], block: int) -> str:
 def several(threads: Iterable[int], block: int) -> bool:
     """Whether the verb after ``crowd`` is a plural."""
     return not crowd(threads, block).startswith(("warp ", "thread "))
+
+
+def named(tensor: str, coordinate: Iterable[int]) -> str:
+    """``sA(17, 3)``"""
+    return f"{tensor}({', '.join(map(str, coordinate))})"
+
+
+# --- sentences -------------------------------------------------------------------------------------------------------
+
+
+class Clause(str):
+    """The name of a clause, as a fact: its words stand in the field."""
+
+
+@dataclass(frozen=True, slots=True)
+class Crowd:
+    """Threads of a block of ``block`` threads, as a fact."""
+
+    threads: Sequence[int]
+    block: int
+
+    def __str__(self) -> str:
+        return crowd(self.threads, self.block)
+
+
+class _Sentence(Formatter):
+    """Fills the fields of sentences about one class."""
+
+    def __init__(self, code: str) -> None:
+        self.code = code
+
+    def get_value(self, key: int | str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """A fact by its name, or else a clause."""
+        value = kwargs[str(key)] if str(key) in kwargs else Clause(key)
+        return self.vformat(clause(self.code, value), (), kwargs) if isinstance(value, Clause) else value
+
+    def format_field(self, value: Any, format_spec: str) -> str:
+        """The words for a fact, or one of ``one|several``, ``none|one|several``, ``no|yes`` by what it is."""
+        if "|" in format_spec:
+            words = format_spec.split("|")
+            if isinstance(value, int) and not isinstance(value, bool):
+                return words[min(value, 2) if len(words) == 3 else value != 1]
+            return words[several(value.threads, value.block) if isinstance(value, Crowd) else bool(value)]
+        if value is None or isinstance(value, Op):
+            return at(value)
+        return format(value, format_spec) if format_spec else str(value)
+
+
+def say(code: str, template: str, facts: Mapping[str, Any]) -> str:
+    """A sentence about a violation of this class.
+
+    A field is the name of a fact or of a clause.  Of an op it says the line (`` at line 41``), of None nothing.
+    """
+    return _Sentence(code).vformat(template, (), facts)
 
 
 def _named(what: str, numbers: list[int]) -> str:

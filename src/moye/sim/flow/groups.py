@@ -57,6 +57,12 @@ def same_values(a: list[Any], b: list[Any] | None) -> bool:
 
 
 def _equal(x: Any, y: Any) -> bool:
+    """Whether two values are the same for all lanes; 0.0 and -0.0 are not."""
     if isinstance(x, np.ndarray) or isinstance(y, np.ndarray):
-        return np.array_equal(x, y)
-    return bool(x == y) or (x != x and y != y)
+        return np.array_equal(x, y) and (_whole(x) or np.array_equal(np.signbit(x), np.signbit(y)))
+    return bool(x == y and (_whole(x) or np.signbit(x) == np.signbit(y))) or (x != x and y != y)
+
+
+def _whole(x: Any) -> bool:
+    """Whether a value has no zeros with signs."""
+    return np.asarray(x).dtype.kind in "biuO" if isinstance(x, (np.ndarray, np.generic)) else not isinstance(x, float)

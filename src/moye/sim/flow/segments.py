@@ -133,6 +133,7 @@ def splitting(func: Func) -> set[int]:
 
 
 def _splits(op: ops.Op, found: set[int]) -> bool:
+    # All children first, in a list: any() alone would stop at the first and leave the others without a cut.
     inner = [_splits(child, found) for block in op.blocks() for child in block]
     leaves = isinstance(op, ops.Exit) and op.target is not None and id(op.target) in found
     if Trait.WAITS in op.traits or any(inner) or leaves or id(op) in found or polls(op):
@@ -152,6 +153,7 @@ def polls(op: ops.Op) -> bool:
     for inner in body:
         if isinstance(inner, ops.Atomic) or (isinstance(inner, ops.Load) and inner.order is not None):
             return True
+        # A load from the same place in every pass waits for a value; one that walks on is work, and ends by itself.
         if isinstance(inner, ops.Load) and isinstance(op, ops.Loop) and inner.ref.buffer.space is not Space.REGISTER \
                 and _invariant(inner.ref.offset, inside):
             return True
@@ -231,6 +233,7 @@ class _Lowering:
         self.place(target)
 
     def branch(self, op: ops.If) -> None:
+        # What follows is placed last: numbers are program order, and the lowest runs first, so lanes meet again there.
         then, orelse, after = Segment(), Segment(), Segment()
         self.here.end = Branch(op.cond, then, orelse if op.orelse.ops else after)
         self.place(then)
@@ -243,6 +246,7 @@ class _Lowering:
         self.place(after)
 
     def count(self, op: ops.For) -> None:
+        # ``continue`` still steps the variable, so it goes to the latch, and ``break`` behind the loop.
         head, body, latch, after = Segment(), Segment(), Segment(), Segment()
         self.exits[id(op)] = {"break": after, "continue": latch}
         self.lap(op, first=True)
@@ -253,6 +257,8 @@ class _Lowering:
         self.lap(op)
         self.block(op.body)
         self.go(latch)
+        # A loop that polls gives way after each pass: one set of lanes runs at a time, and who is to set the flag may
+        # be another.  Nor are its passes counted, because others decide how many they are.
         latch.items += [IvStep(op)] if polls(op) else [Turn(op), IvStep(op)]
         latch.end = Yield(op, head) if polls(op) else Goto(head)
         self.place(after)
@@ -298,6 +304,7 @@ def _liveness(segments: list[Segment], params: set[str], loops: Loops) -> None:
         for operand in _end_operands(segment, loops):
             _use(segment, operand)
         segment.needs -= params
+    # Backwards to a fixed point.  In reverse program order values pass through all but loops in one round.
     changed = True
     while changed:
         changed = False
@@ -361,6 +368,7 @@ def _account(segment: Segment, item: Item, loops: Loops, nested: bool) -> None:
         _set(segment, item.var)
     elif isinstance(item, ops.Assign):
         for var, _ in item.pairs:
+            # Under a condition the variable may keep its value, which is then still needed.
             if nested:
                 _use(segment, var)
                 segment.changes.add(name_of(var))

@@ -114,6 +114,7 @@ def _region(levels: Levels, op: ops.Op, frames: Frames) -> None:
         inside = levels.of(op.cond)
     elif isinstance(op, ops.For):
         step = levels.of(op.step) if isinstance(op.step, Value) else SCALAR
+        # Lanes that stop earlier are masked, so what bounds a loop varies its body, not its variable.
         levels.raise_to(levels.values, op.iv.id, levels.of(op.start) | step)
         inside = levels.of(op.stop) | levels.of(op.iv)
     for arm, body in enumerate(op.blocks()):
@@ -148,7 +149,7 @@ def _result(levels: Levels, op: ops.Op) -> int:
         return THREAD | levels.of(op.value)
     if isinstance(op, ops.Elect):
         return THREAD
-    if isinstance(op, (ops.Atomic, ops.Shuffle, ops.Reduce, ops.Find)):
+    if isinstance(op, (ops.Atomic, ops.Shuffle, ops.Reduce, ops.Find, ops.InlineEffect)):
         return FULL
     raise UnsupportedError(f"the simulator does not know the operation {type(op).__name__}", locs=(op.loc,))
 

@@ -13,33 +13,20 @@ from typing import Any
 
 from moye.errors import UnsupportedError
 from moye.ir import ops
-from moye.ir.nodes import Block, Func, Operand, Value
+from moye.ir.nodes import Block, Extent, Func, Operand, TileRef, Value
 from moye.ir.traits import Trait
 from moye.sim.flow.choices import Choices, choices, condition
 from moye.sim.flow.guards import guards
-from moye.sim.flow.segments import (
-    Branch,
-    Goto,
-    Item,
-    IvStart,
-    IvStep,
-    Lap,
-    Loops,
-    Segment,
-    Turn,
-    Wait,
-    Yield,
-)
+from moye.sim.flow.segments import Branch, Goto, Item, IvStart, IvStep, Lap, Loops, Segment, Turn, Wait, Yield, name_of
 from moye.sim.flow.uniformity import SCALAR, Levels
 from moye.sim.generate import operations, scalars  # noqa: F401  (their functions register themselves)
 from moye.sim.generate.guarded import emit_skipped
-from moye.sim.generate.notes import note
 from moye.sim.generate.writer import AWAITED, EMITTERS, Writer, awaits, emits
-from moye.sim.timeline.statements import Statements
+from moye.sim.timeline.statements import Statements, space_of
 from moye.sim.values.doubts import flows, follow, users
 
 
-@awaits(ops.SyncThreads, ops.SyncWarp, ops.ClusterWait)
+@awaits(ops.SyncThreads, ops.GridSync, ops.SyncWarp, ops.ClusterWait)
 def _nothing(w: Writer, op: ops.Op) -> str:
     """The op itself says who meets."""
     return "None"
@@ -379,3 +366,24 @@ def _walk(item: Item) -> Iterable[ops.Op]:
 HANDLED: frozenset[type] = frozenset({*EMITTERS, *AWAITED})
 """Every op class that the simulator runs."""
 ops.need_all("the simulator", HANDLED)
+
+
+def note(w: Writer, statements: Statements, op: ops.Op) -> str:
+    """The line that tells the tape that ``op`` runs now; empty for an op that is not shown."""
+    statement = statements.of(op)
+    if statement is None:
+        return ""
+    trips = "".join(f"{name_of(variable)}, " for variable in statements.loops[id(op)])
+    place = "None"
+    if statement.place is not None:
+        ref = statement.place
+        strides = _listed(w, ref.strides if isinstance(ref, TileRef) else ())
+        place = f"({w.operand(ref.offset)}, {strides}, {_listed(w, space_of(op)[0])})"
+    pred = "None"
+    if isinstance(op, ops.Copy) and op.pred is not None and not isinstance(op.pred, TileRef) and not op.zero_fill:
+        pred = w.operand(op.pred)
+    return f"if B.tape: B.tape.note({statement.number}, {w.mask}, ({trips}), {place}, {pred})"
+
+
+def _listed(w: Writer, extents: tuple[Extent, ...]) -> str:
+    return f"({''.join(f'{w.operand(e)}, ' for e in extents if isinstance(e, Value))})"

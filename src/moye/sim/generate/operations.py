@@ -15,6 +15,7 @@ from moye.sim.generate.writer import Writer, emits
 from moye.sim.operations.atomics import AtomicSite
 from moye.sim.operations.bounds import BoundsSite
 from moye.sim.operations.bulk import BulkSite
+from moye.sim.operations.inline import InlineSite
 from moye.sim.operations.matrix_copies import MatrixCopySite
 from moye.sim.operations.mma import gemm_site
 from moye.sim.operations.plans import CopySite, FindSite, InspectSite, LoadSite, MapSite, ReduceSite, StoreSite
@@ -58,7 +59,7 @@ def emit_store(w: Writer, op: ops.Store) -> None:
 @emits(ops.Atomic)
 def emit_atomic(w: Writer, op: ops.Atomic) -> None:
     w.line(f"{w.name(op.result)} = P[{w.site(AtomicSite(op))}]({ref_of(w, op.ref)}, {w.operand(op.value)}, "
-           f"{_optional(w, op.compare)}, {w.mask})")
+           f"{_optional(w, op.compare)}, {w.mask}{''.join(f', {w.operand(x)}' for x in op.more)})")
 
 
 @emits(ops.Fence)
@@ -71,6 +72,13 @@ def emit_fence(w: Writer, op: ops.Fence) -> None:
 @emits(ops.NanoSleep)
 def emit_nano_sleep(w: Writer, op: ops.NanoSleep) -> None:
     """Nothing: simulated threads have no clock, and no order of theirs depends on time."""
+
+
+@emits(ops.Pin)
+def emit_pin(w: Writer, op: ops.Pin) -> None:
+    """Simulated statements are in the order of the source; registers of products in flight are told of."""
+    for tile in op.tiles if w.check else ():
+        w.line(f"B.watch.pinned({w.op(op)}, B.fragments[{tile.buffer.id}], {w.mask})")
 
 
 @emits(ops.Alloc)
@@ -181,6 +189,35 @@ def emit_redux(w: Writer, op: ops.Redux) -> None:
 @emits(ops.Match)
 def emit_match(w: Writer, op: ops.Match) -> None:
     w.line(f"{w.name(op.result)} = match(B, {w.op(op)}, {w.operand(op.value)}, {w.mask})")
+
+
+@emits(ops.Inline)
+def emit_inline(w: Writer, op: ops.Inline) -> None:
+    _snippet(w, op, uniform=w.level(op.result) == SCALAR)
+
+
+@emits(ops.InlineEffect)
+def emit_inline_effect(w: Writer, op: ops.InlineEffect) -> None:
+    _snippet(w, op, uniform=False)
+
+
+def _snippet(w: Writer, op: ops.Inline | ops.InlineEffect, *, uniform: bool) -> None:
+    if op.snippet.meaning is None:
+        raise UnsupportedError(f"the simulator does not know what {op.snippet} means",
+                               hint="simulate= takes a function of NumPy arrays, one for each operand", locs=(op.loc,))
+    site = w.site(InlineSite(op, uniform=uniform))
+    call = f"P[{site}]({_tuple([w.operand(argument) for argument in op.arguments])})"
+    if op.result is None or len(op.snippet.gives) == 1:
+        w.line(call if op.result is None else f"{w.name(op.result)} = {call}")
+        return
+    w.line(f"{w.name(op.result)}_all = {call}")
+    w.line(f"{w.name(op.result)} = {w.name(op.result)}_all[0]")
+
+
+@emits(ops.InlinePart)
+def emit_inline_part(w: Writer, op: ops.InlinePart) -> None:
+    """It stands right behind the snippet, in the same function of the program."""
+    w.line(f"{w.name(op.result)} = {w.operand(op.first)}_all[{op.index}]")
 
 
 @emits(ops.Print)

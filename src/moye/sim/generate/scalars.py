@@ -105,7 +105,8 @@ def _integer_scalar(w: Writer, op: ops.Binary, a: str, b: str) -> None:
         w.line(f"{result} = to_scalar(np.divide({a}, {b}), {w.moye_dtype(dtype)})")
     else:
         scalars.binary(op.kind, op.a.dtype)           # raises where the kind is unknown
-        w.line(f"{result} = to_scalar({w.constant(scalars.BINARY[op.kind], 'F')}({a}, {b}), {w.moye_dtype(dtype)})")
+        wide = f"{w.dtype(op.a.dtype)}.type({a})"           # a Python integer has no width
+        w.line(f"{result} = to_scalar({w.constant(scalars.BINARY[op.kind], 'F')}({wide}, {b}), {w.moye_dtype(dtype)})")
     if op.kind not in _GROWS or not dtype.is_integer:
         return
     low, high = limits(dtype)

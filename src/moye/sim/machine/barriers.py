@@ -142,6 +142,11 @@ class Barriers:
         entries = [entry for entry in self.waiting if isinstance(entry.op, ops.SyncThreads)]
         if not entries:
             return
+        if any(isinstance(entry.op, ops.GridSync) for entry in entries):
+            self._grid_barrier(entries)
+            entries = [entry for entry in self.waiting if type(entry.op) is ops.SyncThreads]
+            if not entries:
+                return
         arrived = np.logical_or.reduce([entry.lanes for entry in entries])
         gone = self.batch.gone()
         # barrier.sync 0 waits for the threads that have not exited.
@@ -155,6 +160,18 @@ class Barriers:
         for entry in entries:
             if (lanes := entry.lanes & complete).any():
                 self._release(entry, lanes)
+
+    def _grid_barrier(self, entries: list[Waiting]) -> None:
+        """All threads of all blocks come to it: it does without nobody, not even those that have exited."""
+        if not all(isinstance(entry.op, ops.GridSync) for entry in entries) or \
+                not np.logical_or.reduce([entry.lanes for entry in entries]).all():
+            return
+        self.meetings.block(entries, np.ones(self.batch.blocks, np.bool_))
+        if self.batch.watch is not None:
+            self.batch.watch.globals.meet()
+            self.batch.watch.checker.barrier(entries[0].op, None)
+        for entry in entries:
+            self._release(entry, entry.lanes)
 
     # --- named barriers ----------------------------------------------------------------------------------------------
 

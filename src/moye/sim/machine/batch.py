@@ -29,7 +29,7 @@ from moye.sim.machine.barriers import Barriers
 from moye.sim.machine.cluster_barrier import Cluster
 from moye.sim.machine.launch import places
 from moye.sim.machine.register_budgets import Budgets
-from moye.sim.machine.turns import Turns
+from moye.sim.machine.stops import Turns
 from moye.sim.operations.mbarriers import Mbarriers
 from moye.sim.operations.tma import TensorCopies
 from moye.sim.operations.wgmma import Products
@@ -290,6 +290,8 @@ class Batch:
         if mask is None and not isinstance(op, (ops.NamedBarrier, ops.ClusterWait)) and \
                 getattr(op, "mask", _FULL) == _FULL:
             if self.watch is not None:
+                if isinstance(op, ops.GridSync):
+                    self.watch.globals.meet()
                 if isinstance(op, ops.SyncThreads):
                     self.watch.checker.barrier(op, None)
                 elif isinstance(op, ops.SyncWarp):

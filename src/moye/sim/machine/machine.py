@@ -17,6 +17,7 @@ from dataclasses import replace
 import numpy as np
 
 from moye.dtypes import Space
+from moye.ir import ops
 from moye.ir.nodes import Block, Func
 from moye.sim.checks.dependent_launches import Dependence, Prior
 from moye.sim.checks.locks import RACES, Locks, by_luck
@@ -26,7 +27,7 @@ from moye.sim.generate.program import Program, program_of
 from moye.sim.machine.batch import Batch
 from moye.sim.machine.launch import Argument, Finding, Hooks, Launch, Outcome, Reporter, resident_blocks
 from moye.sim.machine.schedules import DEAR, MOST_BLOCKS, MOST_BYTES, SEVERAL, Rewind
-from moye.sim.machine.stops import StopSimulation, stuck
+from moye.sim.machine.stops import StopSimulation, crowded, stuck
 from moye.sim.timeline.tape import Tape
 from moye.sim.values.memory import TensorArg
 
@@ -182,6 +183,8 @@ class _Queue:
             launch.schedule.size(blocks_per_batch(program.func, max(self.total, 1)))
         self.limit = launch.hooks.resident or resident_blocks(program.func, launch.hooks.hardware)
         self.size = min(self.size, max(cluster, self.limit // cluster * cluster))
+        if ops.is_cooperative(program.func):
+            self.size = self.total                      # blocks that meet run together
         self.next = 0
         self.free: list[Batch] = []
 
@@ -203,6 +206,8 @@ class _Queue:
 
 def _run(program: Program, launch: Launch) -> None:
     queue = _Queue(program, launch)
+    if ops.is_cooperative(program.func) and crowded(launch, queue.limit):
+        return
     polling: list[Batch] = []
     idle = lonely = 0
     while queue.next < queue.total or polling:

@@ -27,6 +27,7 @@ from moye.sim.values.masks import lanes_of
 from moye.sim.values.memory import Array
 
 _FULL = 0xFFFFFFFF
+_BARRIERS: dict[type, str] = {ops.SyncThreads: "sync_threads", ops.GridSync: "grid_sync"}
 
 
 class Entry(Protocol):
@@ -79,7 +80,7 @@ class Meetings:
             return
         block, size = int(bad[0]), self.batch.threads
         met = [(op, numbers(lanes[:, block])) for op, lanes in points if lanes[:, block].any()]
-        told = [f"{crowd(threads, size)} at sync_threads{at(op)}" for op, threads in met]
+        told = [f"{crowd(threads, size)} at {_BARRIERS[type(op)]}{at(op)}" for op, threads in met]
         branch = one_role(self.batch.launch.func, met)
         why = "" if branch is None else f"; the branch{at(branch)} makes one of them part of one role"
         self._report("C4" if branch is None else "F7", f"the threads of block {self._name(block)} have come to "
@@ -104,8 +105,8 @@ class Meetings:
             parts = [numbers(lanes[:, block] & (laps[:, block] == each)) for each in passes]
             told = " and ".join(f"{crowd(part, self.batch.threads)} in pass {each}"
                                 for part, each in zip(parts, passes, strict=True))
-            self._report("C4", f"the threads of block {self._name(block)} meet at sync_threads{at(op)} in different "
-                         f"passes of the loop{at(loop)}: {told}", [op, loop], block,
+            self._report("C4", f"the threads of block {self._name(block)} meet at {_BARRIERS[type(op)]}{at(op)} in "
+                         f"different passes of the loop{at(loop)}: {told}", [op, loop], block,
                          tuple(part[0] for part in parts), "let every thread reach it in every pass, or none")
             self.told[bad] = True
             return
@@ -127,8 +128,8 @@ class Meetings:
         if branch is not None and {t // WARP for t in here} & {t // WARP for t in away}:
             branch = None
         inside = "" if branch is None else f" inside of one role (the branch{at(branch)})"
-        self._report("C4" if branch is None else "F7", f"{self._who(here, block)} wait{self._s(here)} at sync_threads"
-                     f"{at(op)}{inside}, which {self._left(away, missed, block)}",
+        self._report("C4" if branch is None else "F7", f"{self._who(here, block)} wait{self._s(here)} at "
+                     f"{_BARRIERS[type(op)]}{at(op)}{inside}, which {self._left(away, missed, block)}",
                      [op, *self._exits(missed, block)] + ([] if branch is None else [branch]), block,
                      (here[0], away[0]), hint("F7" if branch is not None else "C4"))
         self.told[bad] = True
@@ -323,7 +324,7 @@ class Meetings:
         return tuple(int(i) for i in self.batch.block_ids[block])
 
     def _report(self, code: str, message: str, points: list[ops.Op], block: int, threads: tuple[int, ...],
-                hint: str) -> None:
+                hint: str | None) -> None:
         self.batch.launch.reporter.add(Finding(code, message, tuple(op.loc for op in points), self._name(block),
                                                threads, "", None, hint))
 

@@ -1,6 +1,7 @@
 """Why a simulation ends early: the first finding, a loop without end, blocks that poll what nobody will change.
 
-In: batches that spin, loops.  Out: finding F4, or G4 where blocks that could help have not been admitted; no finding
+In: batches that spin, loops.  Out: finding F4, or G4 where blocks that could help have not been admitted, or blocks
+that meet are too many to be resident together; no finding
 but ``unsupported`` where only some blocks of the grid run.
 """
 
@@ -8,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -20,7 +21,7 @@ from moye.sim.machine.launch import Launch
 from moye.sim.operations.batch_state import BatchState
 from moye.sim.values.masks import Mask, lanes_of
 
-__all__ = ["StopSimulation", "endless", "stuck"]
+__all__ = ["StopSimulation", "Turns", "endless", "stuck"]
 
 
 class Polling(BatchState, Protocol):
@@ -43,6 +44,24 @@ def endless(batch: BatchState, loop: ops.Op, mask: Mask, why: str) -> None:
                       "lets loops run for as long as they like")
     launch.reporter.add(finding, fatal=True)
     raise StopSimulation(finding)
+
+
+def crowded(launch: Launch, most: int) -> bool:
+    """Whether blocks that meet cannot all be there, which is told: G4, or nothing is judged if only some shall run."""
+    point = next(op for op in launch.func.body.walk() if isinstance(op, ops.GridSync))
+    blocks = math.prod(launch.grid)
+    if launch.total < blocks:
+        launch.unsupported.append(f"all blocks meet at grid_sync (line {point.loc.line}), and only {launch.total} of "
+                                  f"{blocks} blocks run")
+        return True
+    if blocks <= most:
+        return False
+    sms = launch.hooks.hardware.multiprocessors
+    each = "" if most % sms else f": {most // sms} on each of {sms} multiprocessors"
+    launch.reporter.add(Finding("G4", f"the {blocks} blocks of the grid meet at grid_sync{at(point)}, and at most "
+                                f"{most} are resident at once{each}", (point.loc,), (0, 0, 0), (0,), "", None,
+                                "launch fewer blocks, and let each do the work of several in a loop"), fatal=True)
+    return True
 
 
 def stuck(polling: Sequence[Polling], launch: Launch, admitted: int, total: int) -> None:
@@ -69,3 +88,63 @@ def stuck(polling: Sequence[Polling], launch: Launch, admitted: int, total: int)
     message = f"thread {thread} of block {where} polls memory forever: {why}" + (f"; {others}" if others else "")
     locs = (loop.loc, *(entry.op.loc for entry in batch.barriers.waiting if entry.lanes[:, block].any()))
     launch.reporter.add(Finding(code, message, locs, where, (thread,), "", None, hint), fatal=True)
+
+
+# --- how long loops may go on ----------------------------------------------------------------------------------------
+
+MANY = 100
+
+
+class Turns:
+    """The passes of the loops of one batch, as generated code begins (or, where lanes meet inside, ends) each of them.
+
+    A ``while`` ends after ``steps`` passes (MOYE_STEPS).  A ``for`` has a given number of them, and ends where, after
+    as many, MANY times as many are left.  Nor may loops, taken together, make MANY times as many passes that change no
+    memory: they may be nested.
+    """
+
+    def __init__(self, batch: BatchState) -> None:
+        self.batch, self.steps = batch, batch.launch.hooks.steps
+        self.reset()
+
+    def reset(self) -> None:
+        self.idle, self.writes = 0, -1
+        """Passes since memory was changed last."""
+        self.passes: dict[tuple[int, int], int] = {}
+        """The passes of loops in which lanes meet, by the loop and the first lane in it."""
+
+    def enter(self, loop: ops.Op, mask: Mask) -> None:
+        """Lanes come to a loop in which they meet."""
+        self.passes.pop((id(loop), _first(mask)), None)
+
+    def meet(self, loop: ops.Op, mask: Mask, value: Any = None, stop: Any = None, step: Any = 1) -> None:
+        """Lanes have made a pass of it."""
+        if mask is not False:
+            key = (id(loop), _first(mask))
+            passes = self.passes[key] = self.passes.get(key, 0) + 1
+            self.turn(loop, passes, mask, value, stop, step)
+
+    def turn(self, loop: ops.Op, passes: int, mask: Mask, value: Any = None, stop: Any = None, step: Any = 1) -> None:
+        """The lanes are in this pass of a loop; of a ``for`` the variable, its bound and its step."""
+        launch = self.batch.launch
+        if launch.writes != self.writes:
+            self.writes, self.idle = launch.writes, 0
+        self.idle += 1
+        if self.idle > MANY * self.steps:
+            endless(self.batch, loop, mask, f"though {self.idle - 1} passes, with those of the loops around it, have "
+                    "changed no memory")
+        if passes > self.steps:
+            self._long(loop, passes, mask, value, stop, step)
+
+    def _long(self, loop: ops.Op, passes: int, mask: Mask, value: Any, stop: Any, step: Any) -> None:
+        if stop is None:
+            endless(self.batch, loop, mask, f"after {passes - 1} passes, and nothing has ended it")
+        elif passes % self.steps == 1 or self.steps == 1:
+            left = int(np.max((np.asarray(stop, object) - np.asarray(value, object)) // np.asarray(step, object)))
+            if left > MANY * self.steps:
+                endless(self.batch, loop, mask, f"after {passes - 1} passes, and {left} are left")
+
+
+def _first(mask: Mask) -> int:
+    """The first lane of a mask, as a number."""
+    return 0 if mask is None else int(np.argmax(mask))

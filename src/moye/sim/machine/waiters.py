@@ -70,6 +70,8 @@ def waiters(barriers: Parked, entry: Entry, block: int) -> Iterator[Waiter]:
                      open=_open(barriers, entry))
     elif isinstance(entry.op, ops.ClusterWait):
         yield _cluster(barriers, entry, lanes, alive, block)
+    elif isinstance(entry.op, ops.GridSync):
+        yield _grid(barriers, entry, lanes, alive, block)
     elif isinstance(entry.op, ops.SyncThreads):
         here = [e.lanes[:, block] for e in barriers.waiting if isinstance(e.op, ops.SyncThreads)]
         yield Waiter("block", "sync_threads", numbers(lanes), entry.op, numbers(alive & ~np.logical_or.reduce(here)),
@@ -95,6 +97,15 @@ def _cluster(barriers: Parked, entry: Entry, lanes: Array, alive: Array, block: 
                if (other.lanes[:, block] & needs).any())
     return Waiter("cluster", "the cluster's barrier", numbers(lanes), entry.op, numbers(needs), open=late,
                   others=tuple(others))
+
+
+def _grid(barriers: Parked, entry: Entry, lanes: Array, alive: Array, block: int) -> Waiter:
+    """The lanes that wait at the barrier of the grid, and the threads of all blocks that have not come."""
+    batch = barriers.batch
+    came = np.logical_or.reduce([e.lanes for e in barriers.waiting if isinstance(e.op, ops.GridSync)])
+    others = [tuple(int(i) for i in batch.block_ids[b]) for b in np.flatnonzero(~came.all(axis=0)) if b != block]
+    return Waiter("block", "grid_sync", numbers(lanes), entry.op, numbers(alive & ~came[:, block]),
+                  open=_open(barriers, entry), others=tuple(others))
 
 
 def _open(barriers: Parked, entry: Entry) -> bool:

@@ -26,6 +26,7 @@ _MODIFY: dict[str, Any] = {
     "add": np.add, "min": np.minimum, "max": np.maximum, "and": np.bitwise_and, "or": np.bitwise_or,
     "xor": np.bitwise_xor,
 }
+_OF_FLOATS: dict[str, Any] = {"min": np.fmin, "max": np.fmax}
 
 
 class AtomicSite:
@@ -44,10 +45,18 @@ class AtomicSite:
 class AtomicPlan:
     def __init__(self, site: AtomicSite, batch: BatchState) -> None:
         self.op, self.batch = site.op, batch
+        kind, floats = site.op.kind, site.op.ref.dtype.is_float
+        self.modify: Any = _OF_FLOATS[kind] if floats and kind in _OF_FLOATS else _MODIFY.get(kind)
         self.end: End = site.operand.bind(batch)
         self.polls = batch.watch is not None and id(site.op) in batch.watch.globals.flags.traffic.spun
 
-    def __call__(self, offset: Any, value: Any, compare: Any, mask: Mask) -> Array:
+    def __call__(self, offset: Any, value: Any, compare: Any, mask: Mask, *more: Any) -> Array:
+        old = self._one(offset, value, compare, mask)
+        for i, behind in enumerate(more, 1):            # one instruction, and each element is changed by itself
+            self._one(offset + i, behind, None, mask)
+        return old
+
+    def _one(self, offset: Any, value: Any, compare: Any, mask: Mask) -> Array:
         index = self.end.locate(offset, (), ())
         if isinstance(self.end, GlobalEnd):
             self.end.changed(index, mask)
@@ -128,7 +137,7 @@ class AtomicPlan:
             return values
         if self.op.kind == "cas":
             return np.where(old == expected, values, old)
-        return _MODIFY[self.op.kind](old, values)
+        return self.modify(old, values)
 
     def _one_by_one(self, flat: Array, cell: Array, values: Array, expected: Array | None) -> Array:
         old = np.empty(len(cell), flat.dtype)

@@ -28,6 +28,7 @@ from moye.sim.operations.mbarriers import Cells
 from moye.sim.operations.tma import Issued, single
 from moye.sim.values.masks import Mask
 from moye.sim.values.memory import Array, Global, numpy_dtype
+from moye.sim.values.reductions import reduced
 
 
 class BulkSite:
@@ -52,7 +53,7 @@ class BulkRun:
         self.name = self.near.buffer.name
         self.completes = None if op.barrier is None else replace(op.barrier, buffer=op.barrier.buffer.root)
         self.barrier = None if self.completes is None else self.completes.buffer
-        moved = op.src.dtype if op.kind in ("reduce_add", "prefetch") else self.near.buffer.dtype
+        moved = op.src.dtype if op.kind in ("reduce", "prefetch") else self.near.buffer.dtype
         self.dtype = numpy_dtype(moved)
         far = op.src if self.to_shared else op.dst
         self.far = None if far is None or far.buffer.space is not Space.GLOBAL else \
@@ -119,7 +120,7 @@ class BulkRun:
         issued.values = shared.read(index[:, None], self.dtype, issued.block[None])[:, 0].T
 
     def store(self, issued: Issued) -> None:
-        """From shared to global memory, or added to it."""
+        """From shared to global memory, or combined with it."""
         if issued.values is None:
             self.fetch(issued)
         assert self.far is not None and issued.values is not None, "it was fetched"
@@ -132,10 +133,10 @@ class BulkRun:
             part = slice(None) if keep is None else keep[:, n]
             where = target[:, n][part]
             old = self.far.read(where)
-            if self.batch.watch is not None and self.op.dst is not None:
+            if self.batch.watch is not None and self.op.dst is not None and self.op.by == "add":
                 self.batch.watch.added(self.op, self.op.dst.buffer.name, old, values[part],
                                        (int(issued.thread[n]), int(issued.block[n])))
-            self.far.write(where, old + values[part], None)
+            self.far.write(where, reduced(self.op.by, old, values[part]), None)
 
     # --- findings ----------------------------------------------------------------------------------------------------
 

@@ -182,7 +182,7 @@ class Mbarriers:
         engines = watch.checker.engines
         if op.ref.buffer.id in engines.stages.empty and (over & again).any():
             n = int(np.argmax(over & again))
-            engines.judge.pipelines.refilled(op, int(where[0][n]), int(cells.thread[n]), int(where[1][n]))
+            watch.checker.judge.refilled(op, int(where[0][n]), int(cells.thread[n]), int(where[1][n]))
         if engines.stages.broken.get(op.ref.buffer.id, "D9") != "D9":
             return
         element, block = (int(x[over][0]) for x in where)

@@ -30,6 +30,7 @@ from moye.sim.operations.mbarriers import Cells
 from moye.sim.values.addressing import coordinates
 from moye.sim.values.masks import Mask, lanes_of
 from moye.sim.values.memory import Array, numpy_dtype
+from moye.sim.values.reductions import reduced
 from moye.sim.values.scalars import nearest_tf32
 
 _ALIGNMENT, _BLOCKS = 128, 16
@@ -102,14 +103,14 @@ class TmaBox:
         return offset, inside
 
     def load(self, issued: Issued) -> None:
-        """Global to shared; zeros for what lies outside."""
+        """Global to shared; zeros or NaNs for what lies outside."""
         offset, inside = self.elements(issued)
         values = self.memory.read(offset)
         if self.map.dtype == tfloat32:
             values = nearest_tf32(values)
         if not inside.all():
-            # TMA fills what lies outside of the tensor with zeros, and counts these bytes at the mbarrier too.
-            values = np.where(inside, values, self.dtype.type(0))
+            # TMA fills what lies outside of the tensor, and counts these bytes at the mbarrier too.
+            values = np.where(inside, values, self.dtype.type(np.nan if self.map.outside == "nan" else 0))
         assert self.op.smem is not None, "a load has a destination"
         shared = self.batch.shared[self.op.smem.buffer.id]
         flat = shared.data.view(self.dtype) if shared.dtype.itemsize == self.dtype.itemsize else None
@@ -133,7 +134,7 @@ class TmaBox:
         issued.values = shared.read(at_.T[:, None], self.dtype, issued.block[None])[:, 0].T
 
     def store(self, issued: Issued) -> None:
-        """Shared to global, or added to it."""
+        """Shared to global, or combined with it."""
         if issued.values is None:
             self.fetch(issued)
         assert issued.values is not None, "it was fetched"
@@ -142,12 +143,12 @@ class TmaBox:
         watch = self.batch.watch
         for n, (values, index, keep) in enumerate(zip(issued.values, offset, inside, strict=True)):
             total = values
-            if self.op.kind == "reduce_add":
+            if self.op.kind == "reduce":
                 old = self.memory.read(index)
-                if watch is not None:
+                if watch is not None and self.op.by == "add":
                     watch.added(self.op, self.op.tensor.name, np.where(keep, old, 0), np.where(keep, values, 0),
                                 (int(issued.thread[n]), int(issued.block[n])))
-                total = old + values
+                total = reduced(self.op.by, old, values)
             self.memory.write(index, total, keep)
 
     def chunks(self, start: int) -> Array:
@@ -443,7 +444,7 @@ class TensorCopies:
                 op = box.op
                 if id(op) in self.outlived or (box.barrier is not None and (
                         box.barrier.id in broken
-                        or watch.checker.engines.judge.pipelines.unused(op, int(issued.element[0]), *lane))):
+                        or watch.checker.judge.unused(op, int(issued.element[0]), *lane))):
                     continue
                 load = box.barrier is not None
                 what = "has not arrived: nobody waits for its mbarrier" if load else \

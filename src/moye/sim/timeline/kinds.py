@@ -21,16 +21,16 @@ Kind = OneOf["cp.async", "tma", "tma store", "tma send", "commit", "arrive", "wa
              "write", "mma", "store", "use"]
 Family = OneOf["cp.async", "bulk", "wgmma"]
 _KINDS: dict[type, Kind] = {
-    ops.SyncThreads: "barrier", ops.SyncWarp: "barrier", ops.NamedBarrier: "barrier", ops.ClusterArrive: "barrier",
-    ops.ClusterWait: "barrier", ops.CpAsyncWait: "wait", ops.BulkWait: "wait", ops.WgmmaWait: "wait",
-    ops.MbarrierWait: "wait", ops.CpAsyncCommit: "commit", ops.BulkCommit: "commit", ops.WgmmaCommit: "commit",
-    ops.MbarrierArrive: "arrive", ops.Gemm: "mma", ops.Wgmma: "mma",
+    ops.SyncThreads: "barrier", ops.GridSync: "barrier", ops.SyncWarp: "barrier", ops.NamedBarrier: "barrier",
+    ops.ClusterArrive: "barrier", ops.ClusterWait: "barrier", ops.CpAsyncWait: "wait", ops.BulkWait: "wait",
+    ops.WgmmaWait: "wait", ops.MbarrierWait: "wait", ops.CpAsyncCommit: "commit", ops.BulkCommit: "commit",
+    ops.WgmmaCommit: "commit", ops.MbarrierArrive: "arrive", ops.Gemm: "mma", ops.Wgmma: "mma",
 }
 _FAMILIES: dict[type, Family] = {
     ops.CpAsyncWait: "cp.async", ops.CpAsyncCommit: "cp.async", ops.BulkWait: "bulk", ops.BulkCommit: "bulk",
     ops.WgmmaWait: "wgmma", ops.WgmmaCommit: "wgmma", ops.Wgmma: "wgmma",
 }
-_BULK: dict[str, Kind] = {"load": "tma", "send": "tma send", "store": "tma store", "reduce_add": "tma store"}
+_BULK: dict[str, Kind] = {"load": "tma", "send": "tma send", "store": "tma store", "reduce": "tma store"}
 
 
 def kind_of(op: ops.Op) -> Kind | None:

@@ -20,6 +20,7 @@ import numpy as np
 from moye.dtypes import DType, Kind, rounded
 from moye.errors import UnsupportedError
 from moye.ir.constants import limits
+from moye.sim.values import special_functions as special
 from moye.sim.values.memory import Array, numpy_dtype
 
 Function = Callable[..., Any]
@@ -76,28 +77,35 @@ def _modulo(a: Any, b: Any) -> Array:
     return np.where(np.equal(b, 0), a, rest).astype(rest.dtype, copy=False)
 
 
-BINARY: dict[str, Function] = {
-    "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide, "floordiv": _floor_divide,
-    "mod": _modulo, "min": np.minimum, "max": np.maximum, "shl": _shift_left, "shr": _shift_right,
-    "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor, "pow": np.power,
-    "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal, "eq": np.equal,
-    "ne": np.not_equal, "land": np.logical_and, "lor": np.logical_or,
-}
-# A NaN operand loses against a number, as fminf and fmaxf have it; // and % are Python's, inf // 1 is NaN.
-FLOAT_BINARY: dict[str, Function] = {**BINARY, "min": np.fmin, "max": np.fmax, "floordiv": np.floor_divide,
-                                     "mod": np.mod}
-NONZERO: dict[str, Function] = {"floordiv": np.floor_divide, "mod": np.mod}
-"""The faster functions where the divisor is known not to be zero."""
-
-_erf = np.frompyfunc(math.erf, 1, 1)
-
-
 def _through_double(function: Function) -> Function:
     def apply(a: Any) -> Any:
         wide = np.asarray(a).astype(np.float64)
         return np.asarray(function(wide)).astype(np.float64).astype(np.asarray(a).dtype)[()]
     return apply
 
+
+def _pair_through_double(function: Function) -> Function:
+    def apply(a: Any, b: Any) -> Any:
+        own = np.asarray(a).dtype if isinstance(a, (np.ndarray, np.generic)) else np.asarray(b).dtype
+        return np.asarray(function(np.asarray(a, np.float64), np.asarray(b, np.float64))).astype(own)[()]
+    return apply
+
+
+BINARY: dict[str, Function] = {
+    "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide, "floordiv": _floor_divide,
+    "mod": _modulo, "min": np.minimum, "max": np.maximum, "shl": _shift_left, "shr": _shift_right,
+    "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor, "pow": np.power,
+    "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal, "eq": np.equal,
+    "ne": np.not_equal, "land": np.logical_and, "lor": np.logical_or, "mul_hi": special.mul_hi,
+    "atan2": _pair_through_double(np.arctan2), "hypot": _pair_through_double(np.hypot), "fmod": np.fmod,
+    "remainder": _pair_through_double(special.remainder), "copysign": np.copysign, "nextafter": np.nextafter,
+    "ldexp": special.ldexp,
+}
+# A NaN operand loses against a number, as fminf and fmaxf have it; // and % are Python's, inf // 1 is NaN.
+FLOAT_BINARY: dict[str, Function] = {**BINARY, "min": np.fmin, "max": np.fmax, "floordiv": np.floor_divide,
+                                     "mod": np.mod}
+NONZERO: dict[str, Function] = {"floordiv": np.floor_divide, "mod": np.mod}
+"""The faster functions where the divisor is known not to be zero."""
 
 def _popcount(a: Any) -> Any:
     unsigned = np.asarray(a)
@@ -120,8 +128,10 @@ UNARY: dict[str, Function] = {
     "isnan": np.isnan, "isinf": np.isinf,
     "exp": np.exp, "exp2": np.exp2, "log": np.log, "log2": np.log2, "log10": np.log10, "sqrt": np.sqrt,
     "rsqrt": _through_double(lambda a: 1.0 / np.sqrt(a)), "sin": np.sin, "cos": np.cos, "tan": np.tan,
-    "tanh": np.tanh, "erf": _through_double(_erf), "floor": np.floor, "ceil": np.ceil, "round": np.rint,
+    "tanh": np.tanh, "erf": _through_double(special.erf), "floor": np.floor, "ceil": np.ceil, "round": np.rint,
     "trunc": np.trunc, "abs": np.abs, "sigmoid": _through_double(lambda a: 1.0 / (1.0 + np.exp(-a))),
+    "ffs": special.ffs, "brev": special.brev,
+    **{kind: _through_double(function) for kind, function in special.SLOW_MATH.items()},
 }
 
 

@@ -28,7 +28,8 @@ _SPLITS = (1, 2, 3, 4, 6, 8, 12, 16)
 class TensorConfig:
     """``bM x bN x bK`` tiles by ``wM x wN`` warps, ``stages`` of them in shared memory, ``blocks`` a multiprocessor.
 
-    ``rates``: the share of peak that 1, 2, ... blocks reach together on a multiprocessor.
+    ``rates``: the share of peak that 1, 2, ... blocks reach together on a multiprocessor.  ``mma`` is CuTe's name of
+    the instruction; without one, it is that of ``instruction``.
     """
 
     bM: int
@@ -39,6 +40,7 @@ class TensorConfig:
     wN: int
     blocks: int
     rates: tuple[float, ...] = (0.6, 0.8, 0.8)
+    mma: str = ""
 
     @property
     def threads(self) -> int:
@@ -52,14 +54,26 @@ _HALF = (TensorConfig(256, 128, 64, 3, 4, 2, 1, (1.0,)), TensorConfig(128, 128, 
 _SINGLE = (TensorConfig(256, 128, 32, 3, 4, 2, 1, (0.5,)), TensorConfig(128, 128, 32, 3, 2, 2, 1, (0.3,)),
            TensorConfig(64, 64, 32, 4, 2, 2, 2, (0.2, 0.3)))
 _DOUBLE = (TensorConfig(128, 64, 16, 3, 4, 2, 1, (0.065,)), TensorConfig(64, 64, 16, 3, 2, 2, 2, (0.035, 0.06)))
+_F64 = "SM90_16x8x4_F64F64F64F64_TN", "SM90_16x8x8_F64F64F64F64_TN"
+_DOUBLE_SM90 = (TensorConfig(128, 128, 16, 4, 2, 4, 1, (0.13,), _F64[1]),
+                TensorConfig(128, 64, 16, 3, 2, 2, 2, (0.065, 0.12), _F64[0]),
+                TensorConfig(64, 64, 16, 3, 2, 2, 2, (0.06, 0.1), _F64[0]))
 _BYTE = (TensorConfig(256, 128, 128, 3, 4, 2, 1, (1.9,)), TensorConfig(128, 128, 128, 3, 2, 2, 1, (1.1,)),
          TensorConfig(64, 64, 128, 3, 2, 2, 2, (0.7, 1.1)))
 _FLOAT8 = (TensorConfig(128, 128, 64, 4, 4, 4, 1, (0.6,)), TensorConfig(64, 64, 128, 3, 2, 2, 2, (0.25, 0.4)))
 _BY_BITS = {8: _BYTE, 16: _HALF, 32: _SINGLE, 64: _DOUBLE}
 
 
-def configs(dtype: Any) -> tuple[TensorConfig, ...]:
-    """The configurations for operands of this dtype, the largest tile first."""
+def architecture(array: Any) -> int:
+    """90 for an array of an sm_90a device, and for one of the host, whose kernels are simulated as an H100 has them."""
+    name = mo.arch_of(array)
+    return 90 if name is None else int("".join(filter(str.isdigit, name)))
+
+
+def configs(dtype: Any, arch: int = 80) -> tuple[TensorConfig, ...]:
+    """The configurations for operands of this dtype on an architecture (80 is sm_80), the largest tile first."""
+    if dtype.bits == 64 and arch >= 90:
+        return _DOUBLE_SM90
     return _FLOAT8 if dtype.bits == 8 and dtype.is_float else _BY_BITS[dtype.bits]
 
 
@@ -84,6 +98,16 @@ def instruction(dtype: Any) -> Any:
     return found
 
 
+def operation(config: TensorConfig, dtype: Any) -> Any:
+    """The MMA operation of a configuration.  ArgumentError where it multiplies operands of another dtype."""
+    usual = instruction(dtype)
+    found = getattr(mo.mma, config.mma) if config.mma else usual
+    if (found.a_dtype, found.b_dtype, found.c_dtype) != (usual.a_dtype, usual.b_dtype, usual.c_dtype):
+        raise mo.ArgumentError(f"gemm_sm80: {found} of {config} multiplies {found.a_dtype} and {found.b_dtype}, and "
+                               f"the operands are {dtype}")
+    return found
+
+
 def outputs(dtype: Any) -> tuple[Any, ...]:
     """The dtypes that C may have for operands of this dtype."""
     if dtype.is_integer:
@@ -92,9 +116,10 @@ def outputs(dtype: Any) -> tuple[Any, ...]:
 
 
 @functools.lru_cache(maxsize=4096)
-def choose(M: int, N: int, K: int, batches: int, dtype: Any, multiprocessors: int) -> tuple[TensorConfig, int]:
+def choose(M: int, N: int, K: int, batches: int, dtype: Any, multiprocessors: int,
+           arch: int = 80) -> tuple[TensorConfig, int]:
     """The configuration and the number of K splits with the least modelled time."""
-    options = ((config, splits) for config in configs(dtype) for splits in _SPLITS
+    options = ((config, splits) for config in configs(dtype, arch) for splits in _SPLITS
                if splits == 1 or K // config.bK >= 4 * splits)
     return min(options, key=lambda option: modelled(option[0], option[1], M, N, K, batches, dtype.bytes,
                                                     multiprocessors))

@@ -25,7 +25,7 @@ from moye.kernels.gemm.parts.arguments import (
 )
 from moye.kernels.gemm.parts.epilogues import ACTIVATIONS, Epilogue, reduce_kernel, store
 from moye.kernels.gemm.parts.operands import load, raster, side_of
-from moye.kernels.gemm.sm80.config import TensorConfig, choose, instruction, outputs
+from moye.kernels.gemm.sm80.config import TensorConfig, architecture, choose, instruction, outputs
 from moye.kernels.gemm.sm80.plan import major_of, make_plan, store_width
 from moye.kernels.workspace import empty, one_batch, swapped
 
@@ -133,7 +133,7 @@ def gemm_sm80(A: Any, B: Any, C: Any, *, bias: Any = None, residual: Any = None,
     M, K, N, batches = a.shape[0], a.shape[1], b.shape[0], c.shape[2] if len(c.shape) == 3 else 1
     if M == 0 or N == 0 or batches == 0:
         return result
-    chosen, parts = choose(M, N, K, batches, a.dtype, mo.multiprocessors(a))
+    chosen, parts = choose(M, N, K, batches, a.dtype, mo.multiprocessors(a), architecture(C))
     config = config or chosen
     splits = max(1, min(parts if splits is None and config == chosen else splits or 1, -(-K // config.bK)))
     chunk = -(-max(1, -(-K // config.bK)) // splits)

@@ -15,7 +15,7 @@ from typing import Any
 
 import moye as mo
 from moye.kernels.gemm.parts.epilogues import Epilogue
-from moye.kernels.gemm.sm80.config import TensorConfig, instruction
+from moye.kernels.gemm.sm80.config import TensorConfig, operation
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +62,10 @@ def store_width(info: Any, N: int) -> int:
 def make_plan(config: TensorConfig, dtype: Any, out: Any, major_A: str, major_B: str,
               ragged: tuple[bool, bool, bool], vector: int, batched: bool, splits: int, epilogue: Epilogue) -> Plan:
     """The plan of one kind of problem; the same object for the same kind."""
-    op = instruction(dtype)
+    op = operation(config, dtype)
     m, n, k = op.shape_mnk
-    _multiples(config, (m * config.wM, 2 * n * config.wN, k), f"{config.wM}x{config.wN} warps of {op}")
+    _multiples(config, (m * config.wM, 2 * n * config.wN, 2 * k),
+               f"{config.wM}x{config.wN} warps of {op}, two fragments of k by turns,")
     mma = mo.make_tiled_mma(op, mo.make_layout((config.wM, config.wN, 1)), (m * config.wM, 2 * n * config.wN, k))
     sA, copy_A = _operand(config, dtype, config.bM, major_A)
     sB, copy_B = _operand(config, dtype, config.bN, major_B)

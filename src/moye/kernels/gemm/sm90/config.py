@@ -102,7 +102,7 @@ def require(config: WarpgroupConfig, dtype: Any, *, gated: bool = False) -> None
 
 # --- the choice ------------------------------------------------------------------------------------------------------
 
-_MEMORY = 232448 - 2048             # bytes of shared memory of a block (sm_90), less barriers and alignment
+_MEMORY = mo.hardware.of("sm_90a").block_shared - 2048       # bytes of a block, less barriers and alignment
 _LAUNCH = 5.5                       # microseconds of an empty launch, the first loads from DRAM included
 _FLOPS = 8.1e6                      # operations per microsecond and multiprocessor, 16-bit operands, at 1980 MHz
 _LOADS = 114e3                      # bytes per microsecond that one multiprocessor gets from L2

@@ -182,6 +182,9 @@ def mainloop(plan, pipe, acc, tCrA, tCrB, state, ks):
     """acc = A * B over these k tiles; the state after them.  A stage is released one step after its products began."""
     k_first, k_last = ks
     before = state
+    # Two groups of products are in flight: while those of one stage run, those of the next are issued, and only then is
+    # the older stage given back.  wgmma is asynchronous, and reads shared memory until it is waited for (PTX ISA,
+    # wgmma.wait_group).
     for k in range(k_first, k_last):
         pipe.consumer_wait(state)
         mo.warpgroup_arrive()                           # the registers of acc are as the products may find them
