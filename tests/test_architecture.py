@@ -55,7 +55,7 @@ ALONE = {
         "sim.machine.register_budgets"),
     "one family of instructions each": (
         "cuda.printing.atomics", "cuda.printing.bulk_copies", "cuda.printing.inline", "cuda.printing.matrix_copies",
-        "cuda.printing.pins", "sim.operations.inline", "tensor.matrix_copy"),
+        "cuda.printing.pins", "cuda.printing.reductions", "sim.operations.inline", "tensor.matrix_copy"),
     "of another room than its importer": (
         "cuda.device.tensor_maps", "ir.text", "sim.costs.table", "sim.costs.tma_boxes", "sim.flow.choices",
         "sim.flow.spins"),

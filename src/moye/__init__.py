@@ -27,11 +27,13 @@ _ALGEBRA = (
 )
 _TRACED = (
     "assume", "atomic_add", "atomic_and", "atomic_cas", "atomic_exch", "atomic_max", "atomic_min", "atomic_or",
-    "atomic_xor", "ballot", "barrier_arrive", "barrier_sync", "block_dim", "block_idx", "block_reduce", "ceil_div",
+    "atomic_xor", "ballot", "barrier_arrive", "barrier_sync", "block_dim", "block_idx", "ceil_div",
     "clock", "cp_async_commit", "cp_async_wait", "fence", "globaltimer", "grid_dim", "grid_sync", "lane_idx", "load",
     "min_blocks", "nanosleep", "shuffle_down", "shuffle_idx", "shuffle_up", "shuffle_xor", "static_range", "store",
-    "sync_threads", "sync_warp", "thread_idx", "vote_all", "vote_any", "warp_idx", "warp_reduce", "where",
+    "sync_threads", "sync_warp", "thread_idx", "vote_all", "vote_any", "warp_idx", "where",
 )
+_COLLECTIVES = ("block_reduce", "block_scan", "match_all", "match_any", "row_reduce", "warp_reduce",
+                "warp_scan")
 _HOPPER = (
     "block_in_cluster_idx", "cluster_arrive", "cluster_dim", "cluster_idx", "cluster_rank", "cluster_sync",
     "cluster_wait", "cp_async_mbarrier_arrive", "elect", "fence_mbarrier_init", "fence_proxy_async",
@@ -57,7 +59,10 @@ _ERRORS = ("AlignmentError", "ArgumentError", "CompileError", "DTypeError", "Dri
 _HOME: dict[str, tuple[str, str]] = {
     **{name: ("moye.layout", name) for name in _ALGEBRA},
     **{name: ("moye.lang.builtins", name) for name in _TRACED},
+    **{name: ("moye.lang.collectives", name) for name in _COLLECTIVES},
     **{name: ("moye.lang.hopper", name) for name in _HOPPER},
+    "mn_view": ("moye.tensor.accumulators", "mn_view"),
+    "accumulators_as_A": ("moye.tensor.accumulators", "accumulators_as_A"),
     **{name: ("moye.lang.math", name) for name in _MATH},
     **{name: ("moye.lang.bits", name) for name in _BITS},
     **{name: ("moye.lang.random", name) for name in _RANDOM},

@@ -85,7 +85,6 @@ from moye.lang.builtins import (
     barrier_sync as barrier_sync,
     block_dim as block_dim,
     block_idx as block_idx,
-    block_reduce as block_reduce,
     clock as clock,
     cp_async_commit as cp_async_commit,
     cp_async_wait as cp_async_wait,
@@ -109,8 +108,16 @@ from moye.lang.builtins import (
     vote_all as vote_all,
     vote_any as vote_any,
     warp_idx as warp_idx,
-    warp_reduce as warp_reduce,
     where as where,
+)
+from moye.lang.collectives import (
+    block_reduce as block_reduce,
+    block_scan as block_scan,
+    match_all as match_all,
+    match_any as match_any,
+    row_reduce as row_reduce,
+    warp_reduce as warp_reduce,
+    warp_scan as warp_scan,
 )
 from moye.lang.debug import (
     inspect as inspect,
@@ -355,6 +362,10 @@ from moye.schedulers.stream_k import (
 from moye.sim.timeline.view import (
     Timeline as Timeline,
 )
+from moye.tensor.accumulators import (
+    accumulators_as_A as accumulators_as_A,
+    mn_view as mn_view,
+)
 from moye.tensor.algorithms import (
     copyto as copyto,
     fragment as fragment,
@@ -478,6 +489,7 @@ __all__ = [
     "UniversalFMA",
     "UnsupportedError",
     "abs",
+    "accumulators_as_A",
     "acos",
     "acosh",
     "append",
@@ -505,6 +517,7 @@ __all__ = [
     "block_idx",
     "block_in_cluster_idx",
     "block_reduce",
+    "block_scan",
     "blocked_product",
     "bool",
     "brev",
@@ -624,6 +637,8 @@ __all__ = [
     "make_tiled_mma",
     "make_tma_copy",
     "map_shared_rank",
+    "match_all",
+    "match_any",
     "max",
     "max_alignment",
     "max_common_layout",
@@ -640,6 +655,7 @@ __all__ = [
     "min_blocks",
     "minimum",
     "misalignment",
+    "mn_view",
     "mul_hi",
     "multiprocessors",
     "nanosleep",
@@ -671,6 +687,7 @@ __all__ = [
     "replace",
     "right_inverse",
     "round",
+    "row_reduce",
     "rsqrt",
     "select",
     "shape",
@@ -722,6 +739,7 @@ __all__ = [
     "vote_any",
     "warp_idx",
     "warp_reduce",
+    "warp_scan",
     "warpgroup_arrive",
     "warpgroup_commit_batch",
     "warpgroup_idx",

@@ -155,6 +155,29 @@ class Vote(Op):
     mask: int = attribute(default=0xFFFFFFFF)
 
 
+@operation(Trait.MEETS, Trait.MEETS_WARP, Trait.ACTS_WHEN_MET, Trait.QUIET)
+class Redux(Op):
+    """redux.sync of an int32 or uint32: folds it over the lanes in ``mask`` that have not exited."""
+
+    result: Value = defined()
+    kind: OneOf["add", "min", "max", "and", "or", "xor"] = attribute()
+    value: Operand = operand()
+    mask: int = attribute(default=0xFFFFFFFF)
+
+
+@operation(Trait.MEETS, Trait.MEETS_WARP, Trait.ACTS_WHEN_MET, Trait.QUIET)
+class Match(Op):
+    """match.sync of an integer of 32 or 64 bits; the result is a uint32 with a bit for each lane.
+
+    ``any``: the lanes in ``mask`` that have this lane's value.  ``all``: ``mask`` if all have one value, else 0.
+    """
+
+    result: Value = defined()
+    kind: OneOf["any", "all"] = attribute()
+    value: Operand = operand()
+    mask: int = attribute(default=0xFFFFFFFF)
+
+
 # --- debugging -------------------------------------------------------------------------------------------------------
 
 

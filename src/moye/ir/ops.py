@@ -235,10 +235,25 @@ class Map(Op):
 
 @operation(Trait.REMOVABLE, Trait.MOVES)
 class Reduce(Op):
-    """result = fold of src[i] over the index space with ``kind`` (add, mul, min, max, and, or, xor), in index order."""
+    """result = fold of src[i] over the index space with ``kind`` (add, mul, min, max, and, or, xor).
+
+    The order is part of the meaning: chain c of ``chains`` (a power of two) folds the points c, c + chains, ... in
+    index order; then chains 0 and 1, 2 and 3, ... are folded, and so on with what they gave, until one is left.
+    """
 
     result: Value = defined()
     kind: str = attribute()
+    src: TileRef = read()
+    extents: tuple[int, ...] = attribute()
+    chains: int = attribute(default=1)
+
+
+@operation(Trait.REMOVABLE, Trait.MOVES)
+class Find(Op):
+    """result (int32) = the least i with src[i] == value over the index space, in index order; 0 if there is none."""
+
+    result: Value = defined()
+    value: Operand = operand()
     src: TileRef = read()
     extents: tuple[int, ...] = attribute()
 

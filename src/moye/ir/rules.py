@@ -10,12 +10,13 @@ What depends on where an op stands is in ``verify.py``.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 from typing import Literal as OneOf
 
 from moye.atoms.bulk import PART, REDUCED
-from moye.dtypes import DType, Kind, Space, bfloat16, bool_, float16, float32, float64, uint16, uint32, uint64
+from moye.dtypes import DType, Kind, Space, bfloat16, bool_, float16, float32, float64, int32, uint16, uint32, uint64
 from moye.hardware import MOST_THREADS, WARP
 from moye.ir import ops
 from moye.ir.nodes import Literal, Operand, Ref, TileRef, Value
@@ -127,7 +128,16 @@ def _bounds(op: ops.Bounds) -> str | None:
 def _reduce(op: ops.Reduce) -> str | None:
     if op.kind not in ("add", "mul", "min", "max", "and", "or", "xor"):
         return f"unknown kind {op.kind!r}"
+    if op.chains < 1 or op.chains & (op.chains - 1) or op.chains > max(1, math.prod(op.extents)):
+        return f"{op.chains} chains over the extents {op.extents}"
     return None if op.result.dtype == op.src.dtype else f"reduces {op.src.dtype} to {op.result.dtype}"
+
+
+@verifies(ops.Find)
+def _find(op: ops.Find) -> str | None:
+    if op.value.dtype != op.src.dtype or op.result.dtype != int32:
+        return f"finds {op.value.dtype} among {op.src.dtype} and gives {op.result.dtype}"
+    return None if math.prod(op.extents) else f"searches the extents {op.extents}"
 
 
 @verifies(ops.Atomic)
@@ -146,7 +156,7 @@ def _atomic(op: ops.Atomic) -> str | None:
 
 
 @verifies(ops.SyncWarp)
-def _lanes(op: ops.SyncWarp | ops.Shuffle | ops.Vote) -> str | None:
+def _lanes(op: ops.SyncWarp | ops.Shuffle | ops.Vote | ops.Redux | ops.Match) -> str | None:
     return None if 0 < op.mask < 1 << 32 else f"the lanes {op.mask:#x}"
 
 
@@ -162,6 +172,20 @@ def _vote(op: ops.Vote) -> str | None:
     wanted = uint32 if op.kind == "ballot" else bool_
     if op.pred.dtype != bool_ or op.result.dtype != wanted:
         return f"{op.kind} of {op.pred.dtype} gives {op.result.dtype}"
+    return _lanes(op)
+
+
+@verifies(ops.Redux)
+def _redux(op: ops.Redux) -> str | None:
+    if op.value.dtype not in (int32, uint32) or op.result.dtype != op.value.dtype:
+        return f"redux of {op.value.dtype} gives {op.result.dtype}"
+    return _lanes(op)
+
+
+@verifies(ops.Match)
+def _match(op: ops.Match) -> str | None:
+    if not op.value.dtype.is_integer or op.value.dtype.bits not in (32, 64) or op.result.dtype != uint32:
+        return f"a match of {op.value.dtype} gives {op.result.dtype}"
     return _lanes(op)
 
 

@@ -222,6 +222,12 @@ class Intrinsics:
     def _overload(self, name: str, template: str, ctype: str, *args: str) -> None:
         self._functions.setdefault(f"{name}({ctype})", template.format(ctype, *args))
 
+    def match_all(self, dtype: DType) -> str:
+        """The function that gives the mask where all lanes in it have one value, and 0 elsewhere."""
+        ctype = _BITS[dtype.bits]
+        return self.function("match_all", f"unsigned (unsigned mask, {ctype} x)",
+                             "int every; return __match_all_sync(mask, x, &every);", overload=ctype)
+
     def approx(self, kind: str) -> str:
         """The hardware's approximation of a float function."""
         body = f'asm("{APPROXIMATIONS[kind]} %0, %1;" : "=f"(y) : "f"(x));'

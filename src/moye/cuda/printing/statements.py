@@ -23,6 +23,7 @@ from moye.cuda.printing import (  # noqa: F401  (some only register their functi
     masked,
     matrix_copies,
     pairs,
+    reductions,
     tensor_copies,
     tiles,
     wgmma,
@@ -311,6 +312,22 @@ def _vote(kernel: Kernel, op: ops.Vote) -> None:
     found = call(f"__{op.kind}_sync", Text(_mask(op.mask)), kernel.values.operand(op.pred))
     plain = op.kind == "ballot" or not kernel.uses.count.get(op.result.id)
     _together(kernel, op, op.result, found if plain else infix("!=", found, Text("0")))
+
+
+@prints(ops.Redux)
+def _redux(kernel: Kernel, op: ops.Redux) -> None:
+    bits = op.kind in ("and", "or", "xor") and op.value.dtype == dt.int32       # these are of unsigned numbers alone
+    value = kernel.values.operand(op.value)
+    found = call(f"__reduce_{op.kind}_sync", Text(_mask(op.mask)), c_cast("unsigned", value) if bits else value)
+    _together(kernel, op, op.result, c_cast("int", found) if bits else found)
+
+
+@prints(ops.Match)
+def _match(kernel: Kernel, op: ops.Match) -> None:
+    value, dtype = kernel.values.operand(op.value), op.value.dtype
+    wide = c_cast("unsigned long long" if dtype.bits == 64 else "unsigned", value)
+    name = "__match_any_sync" if op.kind == "any" else kernel.helpers.match_all(dtype)
+    _together(kernel, op, op.result, call(name, Text(_mask(op.mask)), wide))
 
 
 @prints(ops.Elect)

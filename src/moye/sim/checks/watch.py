@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from moye.dtypes import int32, int64
+from moye.hardware import WARP
 from moye.ir import ops
 from moye.ir.constants import fits, kept, limits
 from moye.ir.nodes import Buffer, Func, Ref, TileRef
@@ -343,6 +344,15 @@ class Watch:
         shape = (*np.shape(bad)[:-2], self.threads, len(self.block_ids))
         x, y = (int(np.broadcast_to(part, shape)[found]) for part in (a, b))
         self._overflow(op, kind, name, overflow.number(kind, x, y), bits, (found[-2], found[-1]), count)
+
+    def summed(self, op: ops.Redux, exact: Array, values: Array, bad: Array, mask: Mask) -> None:
+        """A11: where ``bad``, the sum of a warp's values does not fit."""
+        undefined = np.add.reduceat(values == poison(op.value.dtype), np.arange(0, self.threads, WARP), axis=0)
+        bad = bad & ~np.repeat(undefined, WARP, axis=0)[:self.threads]
+        found, count = self.first(np.atleast_2d(bad), mask)
+        if found:
+            number = int(np.broadcast_to(exact, (self.threads, len(self.block_ids)))[found])
+            self._overflow(op, "add", op.result.name, str(number), op.value.dtype.bits, (found[-2], found[-1]), count)
 
     def counted(self, op: ops.For, value: Any, step: Any, mask: Mask) -> Any:
         """A11: the next value of a loop's variable, which the kernel computes before it sees that the loop is over."""

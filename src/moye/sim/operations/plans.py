@@ -294,7 +294,7 @@ class MapPlan:
 
 
 class ReduceSite:
-    """A fold over a fragment, in index order."""
+    """A fold over a fragment, in the order of its chains."""
 
     def __init__(self, op: ops.Reduce) -> None:
         self.op = op
@@ -317,22 +317,45 @@ class _Reduce:
         index = self.src.locate(offset, (), ())
         self.src.check_read(index, mask)
         values = self.src.load(index, mask)
-        result: Array = values[0].copy()
-        for value in values[1:]:
-            if self.watch is None:
-                self.fold(result, value, out=result)
-            else:
-                result = self._watched(result, value, mask)
-        return result
+        chains = self.op.chains
+        result: Array = values[:chains].copy()
+        for first in range(chains, len(values), chains):
+            part = values[first:first + chains]
+            result[:len(part)] = self._folded(result[:len(part)], part, mask)
+        while len(result) > 1:
+            result = self._folded(result[::2], result[1::2], mask)
+        return np.asarray(result[0])
 
-    def _watched(self, result: Array, value: Array, mask: Mask) -> Array:
-        """One step, with A11 where it overflows."""
-        assert self.watch is not None, "asked by what is watched"
+    def _folded(self, result: Array, value: Array, mask: Mask) -> Array:
+        """One step of every chain, with A11 where it overflows."""
+        if self.watch is None:
+            return np.asarray(self.fold(result, value))
         kind, bits = self.op.kind, self.op.src.dtype.bits
         total, bad = overflow.overflowed(kind, result, value, bits)
         if bad is not None:
             self.watch.grown(self.op, kind, bits, self.op.result.name, result, value, bad, mask)
         return total
+
+
+class FindSite:
+    """A search of a fragment, in index order."""
+
+    def __init__(self, op: ops.Find) -> None:
+        self.src = Operand(op, op.src, op.extents)
+
+    def bind(self, batch: BatchState) -> _Find:
+        return _Find(self, batch)
+
+
+class _Find:
+    def __init__(self, site: FindSite, batch: BatchState) -> None:
+        self.src = site.src.bind(batch)
+
+    def __call__(self, offset: Any, value: Any, mask: Mask) -> Array:
+        index = self.src.locate(offset, (), ())
+        self.src.check_read(index, mask)
+        equal = np.asarray(self.src.load(index, mask) == value)
+        return np.asarray(equal.argmax(axis=0), np.int32)       # 0 where nothing is equal
 
 
 class InspectSite:
