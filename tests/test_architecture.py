@@ -50,12 +50,12 @@ ALONE = {
         "pictures.html", "pictures.text", "pictures.tikz", "pictures.typst", "sim.timeline.table"),
     "one pass each": ("passes.dce", "passes.wgmma_registers"),
     "one lint or one class of defects each": (
-        "cuda.compiler.moved_waits", "runtime.check.needless_barriers", "sim.checks.unwritten_global",
-        "sim.costs.mixed_swizzles",
-        "sim.costs.wgmma_waits", "sim.machine.register_budgets"),
+        "cuda.compiler.moved_waits", "runtime.check.needless_barriers", "sim.checks.barrier_reuse",
+        "sim.checks.unwritten_global", "sim.costs.mixed_swizzles", "sim.costs.wgmma_waits",
+        "sim.machine.register_budgets"),
     "one family of instructions each": (
         "cuda.printing.atomics", "cuda.printing.bulk_copies", "cuda.printing.inline", "cuda.printing.matrix_copies",
-        "cuda.printing.pins", "sim.operations.inline", "tensor.matrix_copy"),
+        "cuda.printing.pins", "cuda.printing.reductions", "sim.operations.inline", "tensor.matrix_copy"),
     "of another room than its importer": (
         "cuda.device.tensor_maps", "ir.text", "sim.costs.table", "sim.costs.tma_boxes", "sim.flow.choices",
         "sim.flow.spins"),
@@ -64,7 +64,7 @@ ALONE = {
         "runtime.snapshots"),
     "a process of its own, or loaded without what the importer loads": ("runtime.toolchain", "runtime.tuning.worker"),
     "a type or a table of its own, and the importer is long": (
-        "sim.generate.guarded", "sim.machine.cluster_barrier", "tensor.operators",
+        "lang.swaps", "sim.generate.guarded", "sim.machine.cluster_barrier", "tensor.operators",
         "tensor.retile"),
     "the home of public names": (
         "kernels.gemm.dispatch", "kernels.gemm.tuned", "schedulers.quantisation", "tensor.smem_atoms",

@@ -46,7 +46,6 @@ KINDS = {
 # What the language cannot say: asked for here no more than it is found.  A line whose op occurs after all fails.
 UNSAID = {
     "Gemm.order=rows": "the front end always asks for serpentine",
-    "Copy.zero_fill=True": "copyto has no zero fill",
     "Load.order=release": "no load", "Load.order=acq_rel": "no load", "Load.order=seq_cst": "mo.load refuses it",
     "Store.order=acquire": "no store", "Store.order=acq_rel": "no store", "Store.order=seq_cst": "mo.store refuses it",
 }
@@ -263,8 +262,8 @@ def records():
 
 
 def _takes_dtypes(function):
-    first, *_ = inspect.signature(function).parameters.values()
-    return first.annotation == "DType" and not function.__name__.startswith("_")
+    first = next(iter(inspect.signature(function).parameters.values()), None)
+    return first is not None and first.annotation == "DType" and not function.__name__.startswith("_")
 
 
 def alike(atom):

@@ -19,8 +19,8 @@ __version__ = "0.1.0"
 _ALGEBRA = (
     "ArithmeticTuple", "ComposedLayout", "E", "Layout", "LayoutLeft", "LayoutRight", "ScaledBasis", "Swizzle",
     "append", "blocked_product", "coalesce", "compatible", "complement", "composition", "congruent", "coshape",
-    "cosize", "crd2crd", "crd2idx", "depth", "dice", "domain_offset", "downcast", "elem_less", "filter",
-    "filter_zeros", "flat_divide", "flat_product", "flatten", "group_modes", "idx2crd", "left_inverse",
+    "cosize", "crd2crd", "crd2idx", "depth", "dice", "domain_offset", "downcast", "filter", "filter_zeros",
+    "flat_divide", "flat_product", "flatten", "group_modes", "idx2crd", "left_inverse",
     "logical_divide", "logical_product", "make_identity_layout", "make_layout", "make_layout_like",
     "make_ordered_layout", "max_alignment", "max_common_layout", "max_common_vector", "nullspace", "prepend",
     "product", "raked_product", "rank", "replace", "right_inverse", "select", "shape", "shape_div", "size", "slice_",
@@ -29,24 +29,26 @@ _ALGEBRA = (
 )
 _TRACED = (
     "assume", "atomic_add", "atomic_and", "atomic_cas", "atomic_exch", "atomic_max", "atomic_min", "atomic_or",
-    "atomic_xor", "ballot", "barrier_arrive", "barrier_sync", "block_dim", "block_idx", "block_reduce", "ceil_div",
+    "atomic_xor", "ballot", "barrier_arrive", "barrier_sync", "block_dim", "block_idx", "ceil_div",
     "clock", "cp_async_commit", "cp_async_wait", "fence", "globaltimer", "grid_dim", "grid_sync", "lane_idx", "load",
     "min_blocks", "nanosleep", "shuffle_down", "shuffle_idx", "shuffle_up", "shuffle_xor", "static_range", "store",
-    "sync_threads", "sync_warp", "thread_idx", "vote_all", "vote_any", "warp_idx", "warp_reduce", "where",
+    "sync_threads", "sync_warp", "thread_idx", "vote_all", "vote_any", "warp_idx", "where",
 )
+_COLLECTIVES = ("block_reduce", "block_scan", "match_all", "match_any", "row_reduce", "warp_reduce",
+                "warp_scan")
 _HOPPER = (
     "block_in_cluster_idx", "cluster_arrive", "cluster_dim", "cluster_idx", "cluster_rank", "cluster_sync",
-    "cluster_wait", "elect", "fence_mbarrier_init", "fence_proxy_async", "griddepcontrol_launch_dependents",
-    "griddepcontrol_wait", "map_shared_rank", "mbarrier_arrive", "mbarrier_arrive_expect_tx", "mbarrier_array",
-    "mbarrier_expect_tx", "mbarrier_init", "mbarrier_wait", "pin", "tma_store_arrive", "tma_store_wait",
-    "warpgroup_arrive", "warpgroup_commit_batch", "warpgroup_idx", "warpgroup_reg_alloc", "warpgroup_reg_dealloc",
-    "warpgroup_wait",
+    "cluster_wait", "cp_async_mbarrier_arrive", "elect", "fence_mbarrier_init", "fence_proxy_async",
+    "griddepcontrol_launch_dependents", "griddepcontrol_wait", "map_shared_rank", "mbarrier_arrive",
+    "mbarrier_arrive_expect_tx", "mbarrier_array", "mbarrier_expect_tx", "mbarrier_init", "mbarrier_try_wait",
+    "mbarrier_wait", "pin", "tma_store_arrive", "tma_store_wait", "warpgroup_arrive", "warpgroup_commit_batch",
+    "warpgroup_idx", "warpgroup_reg_alloc", "warpgroup_reg_dealloc", "warpgroup_wait",
 )
 _MATH = ("acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "brev", "cbrt", "ceil", "clz", "copysign", "cos",
-         "cosh", "erf", "erfc", "erfinv", "exp", "exp2", "expm1", "ffs", "floor", "fmod", "gelu", "hypot", "isinf",
-         "isnan", "ldexp", "lgamma", "log", "log10", "log1p", "log2", "maximum", "minimum", "mul_hi", "nextafter",
-         "popcount", "relu", "remainder", "rsqrt", "sigmoid", "silu", "sin", "sincos", "sinh", "sqrt", "tan", "tanh",
-         "tgamma", "trunc")
+         "cosh", "divide", "erf", "erfc", "erfinv", "exp", "exp2", "expm1", "ffs", "floor", "fma", "fmod", "gelu",
+         "hypot", "isinf", "isnan", "ldexp", "lgamma", "log", "log10", "log1p", "log2", "maximum", "minimum", "mul_hi",
+         "nextafter", "popcount", "rcp", "relu", "remainder", "rsqrt", "sigmoid", "silu", "sin", "sincos", "sinh",
+         "sqrt", "tan", "tanh", "tgamma", "trunc")
 _DTYPES = ("bfloat16", "float16", "float32", "float4_e2m1fn", "float64", "float8_e4m3fn", "float8_e5m2", "int16",
            "int32", "int4", "int64", "int8", "tfloat32", "uint1", "uint128", "uint16", "uint32", "uint4", "uint64",
            "uint8")
@@ -59,7 +61,10 @@ _ERRORS = ("AlignmentError", "ArgumentError", "CompileError", "DTypeError", "Dri
 _HOME: dict[str, tuple[str, str]] = {
     **{name: ("moye.layout", name) for name in _ALGEBRA},
     **{name: ("moye.lang.builtins", name) for name in _TRACED},
+    **{name: ("moye.lang.collectives", name) for name in _COLLECTIVES},
     **{name: ("moye.lang.hopper", name) for name in _HOPPER},
+    "mn_view": ("moye.tensor.accumulators", "mn_view"),
+    "accumulators_as_A": ("moye.tensor.accumulators", "accumulators_as_A"),
     **{name: ("moye.lang.math", name) for name in _MATH},
     **{name: ("moye.lang.bits", name) for name in _BITS},
     **{name: ("moye.lang.random", name) for name in _RANDOM},
@@ -74,6 +79,7 @@ _HOME: dict[str, tuple[str, str]] = {
     "Constexpr": ("moye.lang.signature", "Constexpr"), "Static": ("moye.lang.signature", "Static"),
     "tensor": ("moye.runtime.host_tensors", "tensor"), "HostTensor": ("moye.runtime.host_tensors", "HostTensor"),
     "Tensor": ("moye.tensor.tensor", "Tensor"), "shared_array": ("moye.tensor.tensor", "shared_array"),
+    **{name: ("moye.tensor.predicates", name) for name in ("elem_less", "inside", "misalignment", "with_lead")},
     "make_fragment_like": ("moye.tensor.tensor", "make_fragment_like"),
     "identity_tensor": ("moye.tensor.coords", "identity_tensor"),
     "make_coord_tensor": ("moye.tensor.coords", "make_coord_tensor"), "recast": ("moye.tensor.algorithms", "recast"),
@@ -89,6 +95,10 @@ _HOME: dict[str, tuple[str, str]] = {
     "make_tiled_mma": ("moye.tensor.tiled", "make_tiled_mma"),
     "Pipeline": ("moye.pipelines.multistage", "Pipeline"),
     "PipelineTma": ("moye.pipelines.tma", "PipelineTma"),
+    "PipelineAsync": ("moye.pipelines.threads", "PipelineAsync"),
+    "PipelineCpAsync": ("moye.pipelines.threads", "PipelineCpAsync"),
+    "PipelineOrder": ("moye.pipelines.threads", "PipelineOrder"),
+    "DynamicTileScheduler": ("moye.schedulers.dynamic", "DynamicTileScheduler"),
     "PersistentTileScheduler": ("moye.schedulers.persistent", "PersistentTileScheduler"),
     "StreamKScheduler": ("moye.schedulers.stream_k", "StreamKScheduler"),
     "GroupedTileScheduler": ("moye.schedulers.grouped", "GroupedTileScheduler"),

@@ -85,7 +85,6 @@ from moye.lang.builtins import (
     barrier_sync as barrier_sync,
     block_dim as block_dim,
     block_idx as block_idx,
-    block_reduce as block_reduce,
     clock as clock,
     cp_async_commit as cp_async_commit,
     cp_async_wait as cp_async_wait,
@@ -109,8 +108,16 @@ from moye.lang.builtins import (
     vote_all as vote_all,
     vote_any as vote_any,
     warp_idx as warp_idx,
-    warp_reduce as warp_reduce,
     where as where,
+)
+from moye.lang.collectives import (
+    block_reduce as block_reduce,
+    block_scan as block_scan,
+    match_all as match_all,
+    match_any as match_any,
+    row_reduce as row_reduce,
+    warp_reduce as warp_reduce,
+    warp_scan as warp_scan,
 )
 from moye.lang.debug import (
     inspect as inspect,
@@ -123,6 +130,7 @@ from moye.lang.hopper import (
     cluster_rank as cluster_rank,
     cluster_sync as cluster_sync,
     cluster_wait as cluster_wait,
+    cp_async_mbarrier_arrive as cp_async_mbarrier_arrive,
     elect as elect,
     fence_mbarrier_init as fence_mbarrier_init,
     fence_proxy_async as fence_proxy_async,
@@ -134,6 +142,7 @@ from moye.lang.hopper import (
     mbarrier_arrive_expect_tx as mbarrier_arrive_expect_tx,
     mbarrier_expect_tx as mbarrier_expect_tx,
     mbarrier_init as mbarrier_init,
+    mbarrier_try_wait as mbarrier_try_wait,
     mbarrier_wait as mbarrier_wait,
     pin as pin,
     tma_store_arrive as tma_store_arrive,
@@ -165,6 +174,7 @@ from moye.lang.math import (
     copysign as copysign,
     cos as cos,
     cosh as cosh,
+    divide as divide,
     erf as erf,
     erfc as erfc,
     erfinv as erfinv,
@@ -173,6 +183,7 @@ from moye.lang.math import (
     expm1 as expm1,
     ffs as ffs,
     floor as floor,
+    fma as fma,
     fmod as fmod,
     gelu as gelu,
     hypot as hypot,
@@ -192,6 +203,7 @@ from moye.lang.math import (
     nextafter as nextafter,
     popcount as popcount,
     pow_ as pow,
+    rcp as rcp,
     relu as relu,
     remainder as remainder,
     round_ as round,
@@ -244,7 +256,6 @@ from moye.layout import (
     dice as dice,
     domain_offset as domain_offset,
     downcast as downcast,
-    elem_less as elem_less,
     filter as filter,
     filter_zeros as filter_zeros,
     flat_divide as flat_divide,
@@ -293,6 +304,11 @@ from moye.pictures import (
 from moye.pipelines.multistage import (
     Pipeline as Pipeline,
 )
+from moye.pipelines.threads import (
+    PipelineAsync as PipelineAsync,
+    PipelineCpAsync as PipelineCpAsync,
+    PipelineOrder as PipelineOrder,
+)
 from moye.pipelines.tma import (
     PipelineTma as PipelineTma,
 )
@@ -335,6 +351,9 @@ from moye.runtime.tuning.tune import (
     Config as Config,
     autotune as autotune,
 )
+from moye.schedulers.dynamic import (
+    DynamicTileScheduler as DynamicTileScheduler,
+)
 from moye.schedulers.grouped import (
     GroupedTileScheduler as GroupedTileScheduler,
 )
@@ -346,6 +365,10 @@ from moye.schedulers.stream_k import (
 )
 from moye.sim.timeline.view import (
     Timeline as Timeline,
+)
+from moye.tensor.accumulators import (
+    accumulators_as_A as accumulators_as_A,
+    mn_view as mn_view,
 )
 from moye.tensor.algorithms import (
     copyto as copyto,
@@ -361,6 +384,11 @@ from moye.tensor.bulk_copy import (
 from moye.tensor.coords import (
     identity_tensor as identity_tensor,
     make_coord_tensor as make_coord_tensor,
+)
+from moye.tensor.predicates import (
+    elem_less as elem_less,
+    inside as inside,
+    with_lead as with_lead,
 )
 from moye.tensor.smem_atoms import (
     smem_layout_atom as smem_layout_atom,
@@ -393,6 +421,7 @@ def cosize(x: object, mode: int | tuple[int, ...] | None = ...) -> int | Any: ..
 def crd2crd(crd: Coord, dst_shape: IntTuple, src_shape: IntTuple | None = ...) -> Any: ...
 def crd2idx(crd: Coord, layout: OffsetMap | IntTuple, stride: IntTuple | None = ...) -> int | Any: ...
 def idx2crd(shape: IntTuple, idx: IntTuple, stride: IntTuple | None = ...) -> Any: ...
+def misalignment(tensor: Tensor, bytes: int = ...) -> int | Any: ...
 def product(x: IntTuple) -> int | Any: ...
 def shape(x: object, mode: int | tuple[int, ...] | None = ...) -> Any: ...
 def shape_div(a: IntTuple, b: IntTuple) -> Any: ...
@@ -421,6 +450,7 @@ __all__ = [
     "CpAsync",
     "DTypeError",
     "DriverError",
+    "DynamicTileScheduler",
     "E",
     "FactError",
     "GroupedTileScheduler",
@@ -436,6 +466,9 @@ __all__ = [
     "PersistentTileScheduler",
     "Picture",
     "Pipeline",
+    "PipelineAsync",
+    "PipelineCpAsync",
+    "PipelineOrder",
     "PipelineTma",
     "PreconditionError",
     "Report",
@@ -461,6 +494,7 @@ __all__ = [
     "UniversalFMA",
     "UnsupportedError",
     "abs",
+    "accumulators_as_A",
     "acos",
     "acosh",
     "append",
@@ -488,6 +522,7 @@ __all__ = [
     "block_idx",
     "block_in_cluster_idx",
     "block_reduce",
+    "block_scan",
     "blocked_product",
     "bool",
     "brev",
@@ -517,12 +552,14 @@ __all__ = [
     "coshape",
     "cosize",
     "cp_async_commit",
+    "cp_async_mbarrier_arrive",
     "cp_async_wait",
     "crd2crd",
     "crd2idx",
     "depth",
     "describe",
     "dice",
+    "divide",
     "domain_offset",
     "downcast",
     "draw",
@@ -550,6 +587,7 @@ __all__ = [
     "float8_e4m3fn",
     "float8_e5m2",
     "floor",
+    "fma",
     "fmod",
     "fragment",
     "funnel_shift_left",
@@ -567,6 +605,7 @@ __all__ = [
     "idx2crd",
     "inline_cuda",
     "inline_ptx",
+    "inside",
     "inspect",
     "inspections",
     "int16",
@@ -603,6 +642,8 @@ __all__ = [
     "make_tiled_mma",
     "make_tma_copy",
     "map_shared_rank",
+    "match_all",
+    "match_any",
     "max",
     "max_alignment",
     "max_common_layout",
@@ -613,10 +654,13 @@ __all__ = [
     "mbarrier_arrive_expect_tx",
     "mbarrier_expect_tx",
     "mbarrier_init",
+    "mbarrier_try_wait",
     "mbarrier_wait",
     "min",
     "min_blocks",
     "minimum",
+    "misalignment",
+    "mn_view",
     "mul_hi",
     "multiprocessors",
     "nanosleep",
@@ -640,6 +684,7 @@ __all__ = [
     "randn4x",
     "range",
     "rank",
+    "rcp",
     "recast",
     "red",
     "relu",
@@ -647,6 +692,7 @@ __all__ = [
     "replace",
     "right_inverse",
     "round",
+    "row_reduce",
     "rsqrt",
     "select",
     "shape",
@@ -699,6 +745,7 @@ __all__ = [
     "vote_any",
     "warp_idx",
     "warp_reduce",
+    "warp_scan",
     "warpgroup_arrive",
     "warpgroup_commit_batch",
     "warpgroup_idx",
@@ -706,6 +753,7 @@ __all__ = [
     "warpgroup_reg_dealloc",
     "warpgroup_wait",
     "where",
+    "with_lead",
     "with_shape",
     "zipped_divide",
     "zipped_product",

@@ -190,6 +190,25 @@ def prefetch_kernel(out, tma, x, run: mo.Constexpr, hint: mo.Constexpr):
 
 
 @mo.kernel
+def apart_kernel(out, x, rows: mo.Constexpr, columns: mo.Constexpr):
+    """A tile of a row-major matrix into padded rows of shared memory and back, row by row."""
+    smem = mo.shared_array(x.dtype, mo.make_layout((rows, columns), (columns + 16, 1)))
+    bars, tid, bx, by = mo.mbarrier_array(1), mo.thread_idx().x, mo.block_idx().x, mo.block_idx().y
+    gX, gO = (mo.tile(t, (rows, columns), (bx, by)) for t in (x, out))
+    if tid == 0:
+        mo.mbarrier_init(bars, 0, 1)
+        mo.fence_mbarrier_init()
+        mo.mbarrier_arrive_expect_tx(bars, 0, rows * columns * x.dtype.bytes)
+        mo.copyto(mo.BulkCopy(), smem, gX, barrier=(bars, 0))
+    mo.sync_threads()
+    mo.mbarrier_wait(bars, 0, 0)
+    if tid == 0:
+        mo.copyto(mo.BulkCopy(), gO, smem)
+        mo.tma_store_arrive()
+        mo.tma_store_wait(0)
+
+
+@mo.kernel
 def reduce_kernel(out, x, run: mo.Constexpr, by: mo.Constexpr):
     """Each block combines its run of x with that of out."""
     smem, tid, bx = mo.shared_array(x.dtype, run), mo.thread_idx().x, mo.block_idx().x

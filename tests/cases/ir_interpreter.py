@@ -11,6 +11,7 @@ raises.  Signed 32- and 64-bit overflow raises, a shift's too; other integers wr
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -201,7 +202,7 @@ class Thread:
                 self.define(op.result, self.load(op.ref))
             case ops.Store():
                 self.store(op.ref, self.get(op.value))
-            case ops.Copy() | ops.Map() | ops.Gemm() | ops.Reduce():
+            case ops.Copy() | ops.Map() | ops.Gemm() | ops.Reduce() | ops.Find():
                 getattr(self, type(op).__name__.lower())(op)
             case ops.Atomic():
                 self.atomic(op)
@@ -213,6 +214,9 @@ class Thread:
                 yield op
             case ops.Shuffle():
                 answer = yield (op, self.get(op.value), self.get(op.lane))
+                self.define(op.result, answer)
+            case ops.Redux() | ops.Match():
+                answer = yield (op, self.get(op.value), None)
                 self.define(op.result, answer)
             case ops.Vote():
                 answer = yield (op, self.decide(op.pred), None)
@@ -283,12 +287,21 @@ class Thread:
             self.store(op.dst, value, point)
 
     def reduce(self, op: ops.Reduce) -> None:
-        """In index order: dimension 0 runs fastest."""
-        result = None
-        for point in np.ndindex(*op.extents[::-1]):
-            value = self.load(op.src, point[::-1])
-            result = value if result is None else binary(op.kind, result, value, op.src.dtype, self.overflow)
-        self.define(op.result, result)
+        """Chain by chain, in index order (dimension 0 runs fastest); then neighbouring chains, until one is left."""
+        values = [self.load(op.src, point[::-1]) for point in np.ndindex(*op.extents[::-1])]
+
+        def fold(a, b):
+            return binary(op.kind, a, b, op.src.dtype, self.overflow)
+
+        found = [functools.reduce(fold, values[chain::op.chains]) for chain in range(op.chains)]
+        while len(found) > 1:
+            found = [fold(found[i], found[i + 1]) for i in range(0, len(found), 2)]
+        self.define(op.result, found[0])
+
+    def find(self, op: ops.Find) -> None:
+        wanted = self.get(op.value)
+        values = [self.load(op.src, point[::-1]) for point in np.ndindex(*op.extents[::-1])]
+        self.define(op.result, next((i for i, value in enumerate(values) if value == wanted), 0))
 
     def gemm(self, op: ops.Gemm) -> None:
         """Only one-value atoms: d = c + sum over k of a * b, in the accumulator's dtype."""
@@ -504,6 +517,14 @@ def _answers(asked: dict[int, Any], count: int) -> list[Any]:
             votes = {j: r[1] for j, r in warp.items()}
             answers[i] = {"any": any(votes.values()), "all": all(votes.values()),
                           "ballot": sum(1 << j for j, v in votes.items() if v)}[op.kind]
+            continue
+        values = {j: r[1] for j, r in warp.items()}
+        if isinstance(op, ops.Redux):
+            answers[i] = functools.reduce(lambda a, b, op=op: binary(op.kind, a, b, op.value.dtype), values.values())
+            continue
+        if isinstance(op, ops.Match):
+            equal = [j for j, value in values.items() if value == values[me]]
+            answers[i] = sum(1 << j for j in equal) if op.kind == "any" or len(equal) == len(values) else 0
             continue
         base, lane = me // op.width * op.width, lane % 32
         source = {"idx": base + lane % op.width, "up": me - lane, "down": me + lane, "xor": me ^ lane}[op.kind]

@@ -167,7 +167,7 @@ def _own(function):
 
 NP = SimpleNamespace(
     min=np.minimum, max=np.maximum, abs=np.abs, isnan=np.isnan, isinf=np.isinf, round=np.rint, where=np.where,
-    rsqrt=lambda x: 1 / np.sqrt(x), erf=_erf, sigmoid=lambda x: 1 / (1 + np.exp(-x)),
+    rcp=lambda x: 1 / x, rsqrt=lambda x: 1 / np.sqrt(x), erf=_erf, sigmoid=lambda x: 1 / (1 + np.exp(-x)),
     ffs=lambda x: _LOWEST(x), brev=lambda x: _TURNED(x, x.dtype.itemsize * 8),
     cbrt=np.cbrt, atan2=np.arctan2, fmod=np.fmod, hypot=np.hypot, copysign=np.copysign, nextafter=np.nextafter,
     remainder=_own(math.remainder), erfc=_own(math.erfc), lgamma=_own(math.lgamma), tgamma=_own(math.gamma),
@@ -179,7 +179,7 @@ NP = SimpleNamespace(
 _SIGNS = {"add": operator.add, "sub": operator.sub, "mul": operator.mul, "div": operator.truediv,
           "floordiv": operator.floordiv, "mod": operator.mod, "and": operator.and_, "or": operator.or_,
           "xor": operator.xor, **{name: getattr(operator, name) for name in ops.COMPARISONS}}
-POSITIVE = ("log", "log2", "log10", "sqrt", "rsqrt", "lgamma", "tgamma")
+POSITIVE = ("log", "log2", "log10", "sqrt", "rsqrt", "rcp", "lgamma", "tgamma")
 WHOLE = ("floor", "ceil", "round", "trunc")
 
 
@@ -343,6 +343,8 @@ for _d in FLOATS:
     add(f"slow-math-{_d}", unary_kernel, _one(ops.SLOW_MATH, _d), _unary_expected, tolerance=_tol)
     add(f"pairs-{_d}", pairs_kernel, _pairs(_d), _pairs_expected, tolerance=_tol)
     add(f"special-{_d}", unary_kernel, _special_floats(_d), _unary_expected)
+for _d in (dt.float16, dt.bfloat16):
+    add(f"math-fast-{_d}", unary_kernel, _one(ops.NARROW_FAST, _d, True), _unary_expected, tolerance=TOLERANCE[_d.name])
 add("math-fast", unary_kernel, _one(ops.MATH, dt.float32, True), _unary_expected, tolerance=2e-5, gpu_tolerance=1e-3)
 
 
@@ -533,6 +535,22 @@ def pin_kernel(out, x):
             out[tid] += many[j].to(mo.int32)
 
 
+@mo.kernel
+def copies_arrive_kernel(out, x):
+    """Each thread copies four elements, and the barrier knows when they are there; another thread asks, and reads."""
+    tid = mo.thread_idx().x
+    held, bars = mo.shared_array(x.dtype, 4 * THREADS), mo.mbarrier_array(1)
+    if tid == 0:
+        mo.mbarrier_init(bars, 0, THREADS)
+    mo.sync_threads()
+    mo.copyto(mo.CpAsync(mo.uint128), mo.tile(held, (4,), (tid,)), mo.tile(x, (4,), (tid,)))
+    mo.cp_async_mbarrier_arrive(bars, 0)
+    if not mo.mbarrier_try_wait(bars, 0, 0):
+        mo.mbarrier_wait(bars, 0, 0)
+    for j in mo.static_range(4):
+        out[j * THREADS + tid] = held[(tid + 1) % THREADS * 4 + j]
+
+
 def atomic(step, cells, at, value):
     """One step of ``STEPS`` on ``cells[at]``."""
     kind, order, scope = step
@@ -636,6 +654,9 @@ add("message", message_kernel, lambda rng, n: [poison(THREADS, dt.int32), np.zer
     grid=lambda n: 2)
 add("grid_sync", grid_kernel, lambda rng, n: [poison(4 * THREADS, dt.int32), values(rng, 4 * THREADS, dt.int32)],
     lambda args: dict.fromkeys((0, 1), np.roll(args[1], -3 * THREADS) + 3), sizes=(FULL,), grid=lambda n: 4)
+add("copies arrive", copies_arrive_kernel,
+    lambda rng, n: [poison(4 * THREADS, dt.float32), values(rng, 4 * THREADS, dt.float32)],
+    lambda args: {0: np.roll(args[1].reshape(-1, 4), -1, axis=0).T.reshape(-1)}, sizes=(FULL,), grid=lambda n: 1)
 add("pin", pin_kernel, lambda rng, n: [np.zeros(THREADS, np.int32), np.arange(THREADS, dtype=np.int32)],
     lambda args: {0: 7 * len(PINNED) * (args[1] % 2)}, sizes=(FULL,), grid=lambda n: 1)
 add("patient", patient_kernel, lambda rng, n: [poison(THREADS, dt.int32), np.zeros(1, np.int32),

@@ -12,6 +12,7 @@ import moye as mo
 from bulk_kernels import (
     BLOCK,
     add_kernel,
+    apart_kernel,
     copy_kernel,
     multicast_kernel,
     prefetch_kernel,
@@ -91,6 +92,10 @@ def _few(rng, n, dtype):
     return (values(rng, n, dtype) if dtype.is_float else rng.integers(0, 9, n)).astype(numpy_of(dtype))
 
 
+for _d in (dt.float32, dt.int8, dt.bfloat16):
+    add(f"bulk-apart-{_d}", apart_kernel, lambda rng, n, d=_d: [poison((16 * n, 96), d), values(
+        rng, 16 * n * 96, d).reshape(16 * n, 96), 16, 32], lambda args: {0: args[1]}, sizes=(3,), block=BLOCK,
+        grid=lambda n: (n, 3))
 for _by, _d in REDUCTIONS:
     add(f"bulk-{_by}-{_d}", reduce_kernel,
         lambda rng, n, d=_d, by=_by: [_few(rng, 2 * RUN, d), _few(rng, 2 * RUN, d), RUN, by],

@@ -12,7 +12,10 @@ import moye as mo
 import ops_kernels
 import ops_kernels_bulk
 import ops_kernels_edges
+import ops_kernels_folds
+import ops_kernels_halves
 import ops_kernels_hopper
+import ops_kernels_masked
 import ops_kernels_peers
 import ops_kernels_tma
 import ops_kernels_wgmma
@@ -32,7 +35,8 @@ from ops_kernels import (
 )
 
 __all__ = ["CASES", "CP_ASYNCS", "MMAS", "mma_kernels", "ops_kernels", "ops_kernels_bulk", "ops_kernels_edges",
-           "ops_kernels_hopper", "ops_kernels_peers", "ops_kernels_tma", "ops_kernels_wgmma", "to_device", "to_host"]
+           "ops_kernels_folds", "ops_kernels_halves", "ops_kernels_hopper", "ops_kernels_masked", "ops_kernels_peers",
+           "ops_kernels_tma", "ops_kernels_wgmma", "to_device", "to_host"]
 
 # --- copies ----------------------------------------------------------------------------------------------------------
 

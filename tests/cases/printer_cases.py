@@ -570,6 +570,12 @@ def warps() -> Func:
     b.when(half, lambda: b.store(both, 0, raw(b, ops.Vote, dt.bool_, kind="any", pred=flag.o, mask=0xFFFF)))
     b.store(both, 1, raw(b, ops.Vote, dt.bool_, kind="all", pred=flag.o))
     raw(b, ops.Vote, dt.bool_, kind="all", pred=flag.o)
+    signed, words = b.scalar("signed", dt.int32), b.tensor("words", dt.int32, 1)
+    for i, kind in enumerate(("add", "max", "and")):
+        b.store(words, i, raw(b, ops.Redux, dt.int32, kind=kind, value=signed.o))
+    long = b.scalar("long_", dt.uint64)
+    b.store(bits, 1, raw(b, ops.Match, dt.uint32, kind="any", value=signed.o))
+    b.store(bits, 2, raw(b, ops.Match, dt.uint32, kind="all", value=long.o))
     hidden = raw(b, ops.Shuffle, dt.float32, kind="xor", value=b.scalar("f", dt.float32).o, lane=i32(4))
     chosen = b.select(flag.o, hidden.o, Literal(0.0, dt.float32))  # every lane must shuffle, whatever it chooses
     b.store(b.tensor("chosen", dt.float32, 1), 0, chosen)
@@ -610,6 +616,11 @@ def elementwise() -> Func:
         b.store(out, i, raw(b, ops.Reduce, dt.float32, kind=kind, src=tile(x, 0, 1, 4), extents=(4, 3)))
         b.store(out, i + 4, b.cast(raw(b, ops.Reduce, dt.float16, kind=kind, src=tile(h, 0, 1, 6), extents=(4, 2)).o,
                                    dt.float32))
+    chained = raw(b, ops.Reduce, dt.float32, kind="add", src=tile(x, 0, 1, 4), extents=(4, 3), chains=4)
+    b.store(out, 8, chained)
+    b.store(out, 11, b.cast(raw(b, ops.Find, dt.int32, value=chained.o, src=tile(x, 0, 1, 4), extents=(4, 3)).o,
+                            dt.float32))
+    b.store(out, 12, raw(b, ops.Reduce, dt.float32, kind="min", src=tile(x, 0, 2), extents=(5,), chains=2))
     few = b.registers("few", dt.float32, 2)
     one = b.registers("one", dt.float32, 1)
     b.store(few, 0, b.load(A, 1))

@@ -14,7 +14,7 @@ import moye as mo
 
 E2M1 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6])
 INTERLEAVED = (0, 4, 1, 5, 2, 6, 3, 7)
-LANES, WARPS = 32, 4
+LANES, WARPS, ROWS = 32, 4, 4
 
 
 def numbers(words, dtype, interleaved=False):
@@ -63,25 +63,28 @@ def scaled(out, words, scales, zeros, fixed: mo.Constexpr, dtype: mo.Constexpr, 
 def gemv_int4(y, weights, scales, x):
     """y = weights @ x of int4 weights in words of eight, a float16 scale for each 32 of them, and float16 x.
 
-    A warp has a row; a lane takes 32 numbers at a time: four words, one scale.
+    A warp has four rows; a lane takes 32 numbers of each at a time: four words, one scale.
     """
-    lane, row = mo.lane_idx(), mo.block_idx().x * WARPS + mo.warp_idx()
+    lane, first = mo.lane_idx(), (mo.block_idx().x * WARPS + mo.warp_idx()) * ROWS
     mo.assume(mo.size(weights, 1) % (4 * LANES) == 0)
     mo.assume(mo.size(x, 0) % (32 * LANES) == 0)
     words, xs = mo.fragment((4,), mo.uint32), mo.fragment((32,), mo.float16)
-    total = mo.float32(0)
+    totals = mo.fragment((ROWS,), mo.float32)
+    totals.fill(0)
     for step in range(mo.size(weights, 1) // (4 * LANES)):
         group = step * LANES + lane
-        mo.copyto(words, mo.tile(weights, (1, 4), (row, group))[0, :])
         mo.copyto(xs, mo.tile(x, (32,), (group,)))
-        q = mo.unpack(words, mo.int4, mo.float16)
-        part = mo.float32(0)
-        for j in mo.static_range(32):
-            part += q[j].to(mo.float32) * xs[j].to(mo.float32)
-        total += part * scales[row, group].to(mo.float32)
-    total = mo.warp_reduce(total)
-    if lane == 0:
-        y[row] = total
+        for r in mo.static_range(ROWS):
+            mo.copyto(words, mo.tile(weights, (1, 4), (first + r, group))[0, :])
+            q = mo.unpack(words, mo.int4, mo.float16)
+            part = mo.float32(0)
+            for j in mo.static_range(32):
+                part += q[j].to(mo.float32) * xs[j].to(mo.float32)
+            totals[r] += part * scales[first + r, group].to(mo.float32)
+    for r in mo.static_range(ROWS):
+        total = mo.warp_reduce(totals[r])
+        if lane == 0:
+            y[first + r] = total
 
 
 def gemv_data(rows, columns, seed=0):

@@ -56,7 +56,7 @@ def maps_registers(x, n):
 @mo.kernel
 def atomic_in_another_block(x, n):
     s = mo.shared_array(mo.float32, 4)
-    mo.atomic_add(mo.map_shared_rank(s, n), 0, 1.0)
+    mo.atomic_add(mo.map_shared_rank(s, n), 0, 1.0, order="release")
 
 
 @bad

@@ -300,7 +300,7 @@ class Generator(Tiles):
     def statement(self) -> None:
         kinds = ["value"] * 4 + ["tiled"] * 5 + ["change"] * 2 + ["element", "product"]
         if self.depth == 0:
-            kinds += ["exchange"] * 2 + ["shuffle"] * 2 + ["vote"]
+            kinds += ["exchange"] * 2 + ["shuffle"] * 2 + ["vote", "fold"]
         if self.depth < 2:
             kinds += ["branch", "count", "loop"]
         getattr(self, self.rng.choice(kinds))()
@@ -386,6 +386,16 @@ class Generator(Tiles):
         kind = self.rng.choice(["any", "all", "ballot"])
         pred = self.truth(1)
         self.together(self.define(ops.Vote, dt.uint32 if kind == "ballot" else dt.bool_, kind=kind, pred=pred))
+
+    def fold(self) -> None:
+        """A fold or a match of the warp."""
+        t = self.rng.choice([dt.int32, dt.uint32])
+        kinds = ["min", "max", "and", "or", "xor", *(["add"] if t is dt.uint32 else [])]
+        a = self.cast(self.expression(self.rng.choice(self.types), 1), t)
+        if self.chance(0.5):
+            self.together(self.define(ops.Redux, t, kind=self.rng.choice(kinds), value=a))
+        else:
+            self.together(self.define(ops.Match, dt.uint32, kind=self.rng.choice(["any", "all"]), value=a))
 
     def together(self, made: Value) -> None:
         """What lanes have made; used once at once, or later, or twice."""

@@ -158,10 +158,14 @@ FAULTS: dict[str, list[tuple[str, str]]] = {
          "pairs = [(var, text) for var, text in pairs if text.text != values.vars[var.id]]"),
         ("if var.id in needed.deps:", "if var.id in needed.deps and later < i:"),
     ],
+    "cuda/printing/reductions.py": [
+        ("for (int {index} = {step}; {index} < {stop}", "for (int {index} = 0; {index} < {stop}"),
+        ("for point in range(whole, points):", "for point in range(whole, points - 1):"),
+        ("{points - 1}; {index} >= 0; --{index}", "{points - 1}; {index} > 0; --{index}"),
+    ],
     "cuda/printing/tiles.py": [
         ("inner * extent == outer", "inner * extent >= outer"),
         ("return dst.buffer is source.buffer and not same", "return False"),
-        ("for (int {index} = 1; {index} < {points}", "for (int {index} = 0; {index} < {points}"),
         ('here += f" % {extent}"', 'here += f" % {extent + 1}"'),
         ("strides = [[lane * part, *own]", "strides = [[lane, *own]"),
         ("if isinstance(extent, int) and extent == 1:\n            continue",

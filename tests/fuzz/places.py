@@ -161,11 +161,15 @@ class View(Elementwise):
         return View(self.memory, int(self.where.flat[0]) + layout.offsets(), self.t, swizzle, self.registers)
 
     def reduce(self, kind: str) -> Num:
-        items = [self.load(x) for x in self.elements()]
-        total: Any = items[0]
-        for item in items[1:]:
-            total = scalars.binary(kind, total, item)
-        return total
+        """Four chains from eight elements on, two from four on; then neighbouring chains, until one is left."""
+        items: list[Any] = [self.load(x) for x in self.elements()]
+        chains = 1 if len(items) < 4 else 2 if len(items) < 8 else 4
+        for i in range(chains, len(items)):
+            items[i % chains] = scalars.binary(kind, items[i % chains], items[i])
+        found = items[:chains]
+        while len(found) > 1:
+            found = [scalars.binary(kind, found[i], found[i + 1]) for i in range(0, len(found), 2)]
+        return found[0]  # type: ignore[no-any-return]
 
     def __add__(self, o: Any) -> Any: return _pair("add", self, o)
     def __radd__(self, o: Any) -> Any: return _pair("add", o, self)

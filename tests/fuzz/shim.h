@@ -133,6 +133,53 @@ static unsigned __ballot_sync(unsigned, int on) {
 }
 static int __any_sync(unsigned mask, int on) { return __ballot_sync(mask, on) != 0; }
 static int __all_sync(unsigned mask, int on) { return __ballot_sync(mask, !on) == 0; }
+template <class T, class F> static T folded(T x, F fold) {
+    const int first = current / 32 * 32;
+    warp_values[current] = 0;
+    memcpy(&warp_values[current], &x, sizeof x);
+    wait_for(AT_WARP);
+    bool any = false;
+    T found{};
+    for (int i = 0; i < 32; ++i)
+        if (fibers[first + i].state != DONE) {
+            T value;
+            memcpy(&value, &warp_values[first + i], sizeof value);
+            found = any ? fold(found, value) : value;
+            any = true;
+        }
+    wait_for(AT_WARP);
+    return found;
+}
+template <class T> static T __reduce_add_sync(unsigned, T x) {
+    return folded(x, [](T a, T b) { return (T)((unsigned)a + (unsigned)b); });
+}
+template <class T> static T __reduce_min_sync(unsigned, T x) { return folded(x, [](T a, T b) { return a < b ? a : b; }); }
+template <class T> static T __reduce_max_sync(unsigned, T x) { return folded(x, [](T a, T b) { return a > b ? a : b; }); }
+static unsigned __reduce_and_sync(unsigned, unsigned x) {
+    return folded(x, [](unsigned a, unsigned b) { return a & b; });
+}
+static unsigned __reduce_or_sync(unsigned, unsigned x) {
+    return folded(x, [](unsigned a, unsigned b) { return a | b; });
+}
+static unsigned __reduce_xor_sync(unsigned, unsigned x) {
+    return folded(x, [](unsigned a, unsigned b) { return a ^ b; });
+}
+template <class T> static unsigned __match_any_sync(unsigned, T x) {
+    const int first = current / 32 * 32;
+    warp_values[current] = 0;
+    memcpy(&warp_values[current], &x, sizeof x);
+    wait_for(AT_WARP);
+    unsigned found = 0;
+    for (int i = 0; i < 32; ++i)
+        if (fibers[first + i].state != DONE && warp_values[first + i] == warp_values[current]) found |= 1u << i;
+    wait_for(AT_WARP);
+    return found;
+}
+template <class T> static unsigned __match_all_sync(unsigned mask, T x, int* every) {
+    const unsigned same = __match_any_sync(mask, x), there = __ballot_sync(mask, 1);
+    *every = same == there;
+    return *every ? there : 0;
+}
 
 static void start() {
     entry(entry_arguments);

@@ -7,6 +7,7 @@ Strides are nested, transposed, zero or negative, with gaps; only what is writte
 
 from __future__ import annotations
 
+import math
 import random
 from itertools import product
 from typing import TYPE_CHECKING, Any
@@ -150,11 +151,17 @@ class Tiles:
         t = fragment.dtype
         kinds = ["add", "mul", *([] if t.is_float and self.zeros else ["min", "max"]),
                  *([] if t.is_float else ["and", "or", "xor"])]
-        made = self.define(ops.Reduce, t, kind=self.rng.choice(kinds), extents=extents,
-                           src=self.tile(fragment, self.place(extents, HELD)))
+        kind, src, points = self.rng.choice(kinds), self.tile(fragment, self.place(extents, HELD)), math.prod(extents)
+        chains = self.rng.choice([c for c in (1, 2, 4, 8) if c <= points])
+        made = self.define(ops.Reduce, t, kind=kind, extents=extents, src=src, chains=chains)
         self.values.append(made)
         if self.depth == 0:
             self.out(made)
+        if kind in ("min", "max"):
+            at = self.define(ops.Find, dt.int32, value=made, extents=extents, src=src)
+            self.values.append(at)
+            if self.depth == 0:
+                self.out(at)
 
     # --- copies ---
 

@@ -151,8 +151,7 @@ roles(float* __restrict__ C, const int C_0, const int C_1, const int C_s0,
         const int tx_mod_128 = tx % 128;
         const bool first = tx_mod_128 == 0;
         //   pipeline_tma_kernels.py:65  tCrA, tCrB = thr_mma.partition_fragment_A(sA), thr_mma.partition_fragment_B(s...
-        const int tx_mod_256_div_128 = tx % 256 / 128;
-        const int tCrA_at = tx_mod_256_div_128 * 4096;
+        const int tCrA_at = warpgroup % 2 * 4096;
         //   pipeline_tma_kernels.py:67  for n in range(n_tiles):
         int state_stage = 0;
         int state_phase = 0;
@@ -216,8 +215,8 @@ roles(float* __restrict__ C, const int C_0, const int C_1, const int C_s0,
             const int tx_mod_4_times_2 = tx % 4 * 2;
             const int tx_mod_128_div_4_mod_8 = tx_mod_128 / 4 % 8;
             const int tx_mod_128_div_32 = tx_mod_128 / 32;
-            const int C_at = bx * C_s0 * 128 + n_times_32 + tx_mod_4_times_2 + tx_mod_128_div_4_mod_8 * C_s0 + tx_mod_128_div_32 * C_s0 * 16 + tx_mod_256_div_128 * C_s0 * 64;
-            const int row = bx * 128 + tx_mod_128_div_4_mod_8 + tx_mod_128_div_32 * 16 + tx_mod_256_div_128 * 64;
+            const int C_at = bx * C_s0 * 128 + n_times_32 + tx_mod_4_times_2 + tx_mod_128_div_4_mod_8 * C_s0 + tx_mod_128_div_32 * C_s0 * 16 + warpgroup % 2 * C_s0 * 64;
+            const int row = bx * 128 + tx_mod_128_div_4_mod_8 + tx_mod_128_div_32 * 16 + warpgroup % 2 * 64;
             const int column = n_times_32 + tx_mod_4_times_2;
             //     pipeline_tma_kernels.py:30  if row < mo.size(C, 0) and column < mo.size(C, 1):
             const bool row_below_C_0 = row < C_0;

@@ -95,6 +95,31 @@ elementwise(const float* __restrict__ A, const int A_s1,
         t8 = to_f16(fmaxf(f32(t8), f32(h[i % 4 + 6 * (i / 4)])));
     }
     out[7] = f32(t8);
+    float t9 = x[0], t9_1 = x[1], t9_2 = x[2], t9_3 = x[3];
+    #pragma unroll
+    for (int i = 4; i < 12; i += 4) {
+        t9 += x[i];
+        t9_1 += x[i + 1];
+        t9_2 += x[i + 2];
+        t9_3 += x[i + 3];
+    }
+    t9 = t9 + t9_1 + (t9_2 + t9_3);
+    out[8] = t9;
+    int t10 = 0;
+    #pragma unroll
+    for (int i = 11; i >= 0; --i) {
+        if (x[i] == t9) t10 = i;
+    }
+    out[11] = (float)t10;
+    float t11 = x[0], t11_1 = x[2];
+    #pragma unroll
+    for (int i = 2; i < 4; i += 2) {
+        t11 = fminf(t11, x[2 * i]);
+        t11_1 = fminf(t11_1, x[2 * i + 2]);
+    }
+    t11 = fminf(t11, x[8]);
+    t11 = fminf(t11, t11_1);
+    out[12] = t11;
     float few_0, few_1;
     float one;
     few_0 = A[1];
@@ -106,10 +131,10 @@ elementwise(const float* __restrict__ A, const int A_s1,
     for (int i = 0; i < 8; ++i) {
         bits[i] = 6;
     }
-    int t9 = bits[0];
+    int t12 = bits[0];
     #pragma unroll
     for (int i = 1; i < 8; ++i) {
-        t9 ^= bits[i];
+        t12 ^= bits[i];
     }
-    out[10] = (float)t9;
+    out[10] = (float)t12;
 }

@@ -9,7 +9,24 @@ import moye as mo
 from random_kernels import draw, dropout, dropped, philox, split, uniform
 
 torch = pytest.importorskip("torch")
+try:
+    import triton
+    import triton.language as tl
+except ImportError:
+    triton = None
 N = 4096
+
+if triton is not None:
+    @triton.jit
+    def triton_draw(words, floats, normals, seed, n: tl.constexpr):
+        i = tl.program_id(0) * n + tl.arange(0, n)
+        a, b, c, d = tl.randint4x(seed, i)
+        tl.store(words + i * 4, a.to(tl.int32, bitcast=True))
+        tl.store(words + i * 4 + 1, b.to(tl.int32, bitcast=True))
+        tl.store(words + i * 4 + 2, c.to(tl.int32, bitcast=True))
+        tl.store(words + i * 4 + 3, d.to(tl.int32, bitcast=True))
+        tl.store(floats + i, tl.rand(seed, i))
+        tl.store(normals + i, tl.randn(seed, i))
 
 
 def drawn(seed, first=0):
@@ -30,30 +47,16 @@ def test_words(seed, first):
     np.testing.assert_allclose(normals, simulated[2], rtol=1e-5, atol=1e-6)
 
 
-def test_triton_draws_the_same():
-    triton = pytest.importorskip("triton")
-    tl = pytest.importorskip("triton.language")
-
-    @triton.jit
-    def kernel(words, floats, normals, seed, n: tl.constexpr):
-        i = tl.program_id(0) * n + tl.arange(0, n)
-        a, b, c, d = tl.randint4x(seed, i)
-        tl.store(words + i * 4, a.to(tl.int32, bitcast=True))
-        tl.store(words + i * 4 + 1, b.to(tl.int32, bitcast=True))
-        tl.store(words + i * 4 + 2, c.to(tl.int32, bitcast=True))
-        tl.store(words + i * 4 + 3, d.to(tl.int32, bitcast=True))
-        tl.store(floats + i, tl.rand(seed, i))
-        tl.store(normals + i, tl.randn(seed, i))
-
-    kernel.fn.__globals__["tl"] = tl                    # Triton looks names up among those of the module
-    for seed in (0, 42, -7):
-        words = torch.zeros(N, 4, dtype=torch.int32, device="cuda")
-        floats, normals = (torch.zeros(N, device="cuda") for _ in range(2))
-        kernel[N // 256,](words, floats, normals, seed, 256)
-        mine = drawn(seed)
-        np.testing.assert_array_equal(mine[0], words.cpu().numpy().view(np.uint32))
-        np.testing.assert_array_equal(mine[1], floats.cpu().numpy())
-        np.testing.assert_allclose(mine[2], normals.cpu().numpy(), rtol=1e-3, atol=1e-4)
+@pytest.mark.skipif(triton is None, reason="needs Triton")
+@pytest.mark.parametrize("seed", [0, 42, -7])
+def test_triton_draws_the_same(seed):
+    words = torch.zeros(N, 4, dtype=torch.int32, device="cuda")
+    floats, normals = (torch.zeros(N, device="cuda") for _ in range(2))
+    triton_draw[N // 256,](words, floats, normals, seed, 256)
+    mine = drawn(seed)
+    np.testing.assert_array_equal(mine[0], words.cpu().numpy().view(np.uint32))
+    np.testing.assert_array_equal(mine[1], floats.cpu().numpy())
+    np.testing.assert_allclose(mine[2], normals.cpu().numpy(), rtol=1e-3, atol=1e-4)
 
 
 def test_curand_draws_the_same():
@@ -78,7 +81,10 @@ def test_curand_draws_the_same():
 
     for seed, sub in ((0, 0), (1234567890123, 5), (7, 1 << 40)):
         theirs = cupy.zeros((N, 4), cupy.uint32)
-        kernel((N // 64,), (64,), (theirs, np.uint64(seed), np.uint64(sub)))
+        try:
+            kernel((N // 64,), (64,), (theirs, np.uint64(seed), np.uint64(sub)))
+        except cupy.cuda.compiler.CompileException as error:
+            pytest.skip(f"CuPy does not compile cuRAND's header: {str(error).splitlines()[0]}")
         words = torch.zeros(N, 4, dtype=torch.int32, device="cuda")
         mine[N // 64, 64](words.view(torch.uint32), seed, sub)
         np.testing.assert_array_equal(words.cpu().numpy().view(np.uint32), cupy.asnumpy(theirs))

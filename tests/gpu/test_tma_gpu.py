@@ -152,6 +152,15 @@ def test_loads_with_and_without_rounding_of_one_array():
         assert same_bits(found, simulated)
 
 
+@pytest.mark.parametrize("op", [mo.TmaLoad(prefetch=n) for n in (0, 64, 256)] + [mo.TmaLoad(outside="nan")], ids=str)
+def test_loads_with_options(op):
+    """What is brought to L2 changes nothing; what lies outside is NaN where that was asked for."""
+    source = ROUNDED.array(single_values)
+    found, simulated = read(op, source)
+    assert np.array_equal(found, simulated, equal_nan=True)
+    assert np.isnan(found[~np.isnan(ROUNDED.tiles(source))]).any() == (op.outside == "nan")
+
+
 @pytest.mark.parametrize("name", ["float16-k-128-2", "float32-mn-64", "float32-k-32-1", "vector", "batch"])
 def test_reductions_add(name):
     case = CASES[name]

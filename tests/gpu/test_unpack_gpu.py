@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import moye as mo
-from unpack_kernels import LANES, WARPS, gemv_data, gemv_expected, gemv_int4, numbers, plain, scaled
+from unpack_kernels import LANES, ROWS, WARPS, gemv_data, gemv_expected, gemv_int4, numbers, plain, scaled
 
 torch = pytest.importorskip("torch")
 DTYPES = [mo.int4, mo.uint4, mo.float4_e2m1fn]
@@ -62,9 +62,9 @@ def test_zero_points():
         np.testing.assert_array_equal(out.float().cpu().numpy(), wanted.reshape(-1))
 
 
-@pytest.mark.parametrize(("rows", "columns"), [(8, 2048), (4096, 4096)])
+@pytest.mark.parametrize(("rows", "columns"), [(32, 2048), (4096, 4096)])
 def test_gemv(rows, columns):
     _, weights, scales, x = gemv_data(rows, columns)
     out = torch.zeros(rows, device="cuda")
-    gemv_int4[rows // WARPS, WARPS * LANES](out, device(weights), device(scales), device(x))
+    gemv_int4[rows // (WARPS * ROWS), WARPS * LANES](out, device(weights), device(scales), device(x))
     np.testing.assert_allclose(out.cpu().numpy(), gemv_expected(weights, scales, x), rtol=1e-3, atol=1e-2)

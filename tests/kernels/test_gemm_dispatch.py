@@ -11,7 +11,7 @@ import pytest
 import moye as mo
 from moye.cuda.compiler import nvrtc
 from moye.kernels import TensorConfig, WarpgroupConfig
-from moye.kernels.gemm.sm90.host import suits
+from moye.kernels.gemm.sm90.host import shallow, suits
 from moye.runtime.prepare import compile_only
 from warpgroup_products import DTYPES, check_error, expected_of, filled, place
 
@@ -58,8 +58,17 @@ def test_all_that_it_multiplies_goes_to_sm90(name, picked):
     for size in ({}, {"M": 1, "N": 1, "K": 1}, {"M": 3, "N": 5000, "K": 7}, {"K": 0}, {"batches": (3,)}):
         A, B, C = operands(*TAKEN[name], **size)
         assert suits(*map(mo.describe, (A, B, C)))
-        assert picked("sm_90a", A, B, C, tf32=tf32) == ("gemm_sm90", {})
-        assert picked("sm_90a", A[::2], B, C[::2, ::-1][:, ::-1], tf32=tf32)[0] == "gemm_sm90"
+        wanted = "gemm_sm80" if shallow(*map(mo.describe, (A, B, C))) else "gemm_sm90"
+        assert picked("sm_90a", A, B, C, tf32=tf32) == (wanted, {})
+        assert wanted == "gemm_sm90" or name in ("f16", "bf16", "into_f32", "into_bf16")
+
+
+def test_few_columns_that_tma_cannot_describe_go_to_sm80(picked):
+    """Copying them first would take longer than the product."""
+    for M, N, K, wanted in ((64, 64, 57, "gemm_sm80"), (64, 64, 64, "gemm_sm90"), (64, 63, 64, "gemm_sm80"),
+                            (64, 64, 1001, "gemm_sm90")):
+        A, B, C = operands("bf16", M=M, N=N, K=K)
+        assert picked("sm_90a", A, B, C)[0] == wanted, (M, N, K)
 
 
 @pytest.mark.parametrize("name", LEFT)

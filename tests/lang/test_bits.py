@@ -62,3 +62,10 @@ def test_refused():
 
     with pytest.raises(mo.TraceError, match="the table 256 of a function of three bits"):
         table[1, 1](np.zeros(1, np.uint32), np.zeros(1, np.uint32))
+
+    @mo.kernel
+    def function(out, a):
+        out[0] = mo.lop3(a[0], a[0], a[0], lambda a: a)
+
+    with pytest.raises(mo.TraceError, match="is no function of three integers that gives one"):
+        function[1, 1](np.zeros(1, np.uint32), np.zeros(1, np.uint32))

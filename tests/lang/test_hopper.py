@@ -45,6 +45,8 @@ def everything(x, stage, phase):
     mo.mbarrier_arrive_expect_tx(bars, 3, 512)
     mo.mbarrier_arrive_expect_tx(bars, stage, 16, cta=mo.cluster_rank())
     mo.mbarrier_expect_tx(bars, 0, 32)
+    mo.cp_async_mbarrier_arrive(bars, 1)
+    mo.mbarrier_try_wait(bars, 1, phase)
     mo.mbarrier_wait(bars, stage, phase)
     mo.mbarrier_wait(bars, 1, stage == 3)
     mo.fence_proxy_async()
@@ -68,18 +70,20 @@ def test_each_function_is_one_op():
         "ProxyFence kind=mbarrier_init",
         "ClusterArrive relaxed=True",
         "ClusterWait",
-        "MbarrierArrive ref=bars[1] arrives=True",
-        "MbarrierArrive ref=bars[2] rank=1 arrives=True",
-        "MbarrierArrive ref=bars[3] bytes=512 arrives=True",
-        "MbarrierArrive ref=bars[%1.stage] bytes=16 rank=%3.cluster_rank arrives=True",
-        "MbarrierArrive ref=bars[0] bytes=32 arrives=False",
+        "MbarrierArrive ref=bars[1] arrives=True copies=False",
+        "MbarrierArrive ref=bars[2] rank=1 arrives=True copies=False",
+        "MbarrierArrive ref=bars[3] bytes=512 arrives=True copies=False",
+        "MbarrierArrive ref=bars[%1.stage] bytes=16 rank=%3.cluster_rank arrives=True copies=False",
+        "MbarrierArrive ref=bars[0] bytes=32 arrives=False copies=False",
+        "MbarrierArrive ref=bars[1] arrives=True copies=True",
+        "%4: bool = MbarrierTest ref=bars[1] parity=%2.phase",
         "MbarrierWait ref=bars[%1.stage] parity=%2.phase",
-        "MbarrierWait ref=bars[1] parity=%5",
+        "MbarrierWait ref=bars[1] parity=%6",
         "ProxyFence kind=async",
         "BulkCommit",
         "BulkWait pending=2 read=True",
         "BulkWait pending=0 read=False",
-        "%6: bool = Elect",
+        "%7: bool = Elect",
         "SetMaxRegisters kind=inc count=232",
         "SetMaxRegisters kind=dec count=40",
         "ClusterArrive relaxed=False",
@@ -153,7 +157,7 @@ def test_without_a_cluster_everything_is_static():
         bars = mo.mbarrier_array(1)
         mo.mbarrier_arrive(bars, 0, cta=mo.cluster_rank())
 
-    assert lines(alone.trace(X, block=32)) == ["MbarrierArrive ref=bars[0] arrives=True"]
+    assert lines(alone.trace(X, block=32)) == ["MbarrierArrive ref=bars[0] arrives=True copies=False"]
     assert SEEN.pop() == (0, (0, 0, 0), (1, 1, 1))
 
 

@@ -143,3 +143,17 @@ def test_arrays_that_a_meaning_is_given_cannot_be_written():
 
     with pytest.raises(ValueError, match="read-only"):
         kernel[1, 1](np.zeros(1, np.uint32), np.zeros(1, np.uint32))
+
+
+def test_a_meaning_that_the_kernel_defines_may_have_no_loops():
+    @mo.kernel
+    def kernel(out, x):
+        def meaning(a):
+            for _ in range(2):
+                a = a + 1
+            return a
+        out[0] = mo.inline_ptx("add.u32 %0, %1, 2;", x[0], results=mo.uint32, simulate=meaning)
+
+    with pytest.raises(mo.SimulationError, match="is code of the kernel") as error:
+        kernel[1, 1](np.zeros(1, np.uint32), np.zeros(1, np.uint32))
+    assert "define the function outside of the kernel" in str(error.value)

@@ -168,7 +168,7 @@ def test_a_good_program():
     (lambda: (MAP, ops.Store(ref=Ref(PEER, i32(1), dt.float32), value=Literal(1.0, dt.float32), order="release")),
      "an ordered store into dsmem s"),
     (lambda: (MAP, ops.Atomic(result=Value(dt.float32), kind="add", ref=Ref(PEER, i32(0), dt.float32),
-                              value=Literal(1.0, dt.float32))), "is in another block of the cluster"),
+                              value=Literal(1.0, dt.float32), order="release")), "an atomic release gpu in dsmem s"),
     (lambda: (ops.MapShared(result=Value(dt.uint32), buffer=PEER, rank=i32(0)),), "maps dsmem s"),
     (lambda: (ops.MapShared(result=Value(dt.int32), buffer=OWN, rank=i32(0)),), "to an address of int32"),
     (lambda: (ops.MapShared(result=Value(dt.uint32), buffer=OWN, rank=Literal(0, dt.int64)),), "its rank is int64"),

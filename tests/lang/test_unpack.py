@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import moye as mo
-from unpack_kernels import LANES, WARPS, gemv_data, gemv_expected, gemv_int4, numbers, plain, scaled, several
+from unpack_kernels import LANES, ROWS, WARPS, gemv_data, gemv_expected, gemv_int4, numbers, plain, scaled, several
 
 FLOATS = [np.float16, ml_dtypes.bfloat16]
 DTYPES = [mo.int4, mo.uint4, mo.float4_e2m1fn]
@@ -96,14 +96,14 @@ def test_instructions_without_tricks(to):
 
 
 def test_gemv():
-    y, weights, scales, x = gemv_data(8, 2048)
-    report = mo.check(gemv_int4)[8 // WARPS, WARPS * LANES](y, weights, scales, x)
+    y, weights, scales, x = gemv_data(32, 2048)
+    report = mo.check(gemv_int4)[32 // (WARPS * ROWS), WARPS * LANES](y, weights, scales, x)
     assert not report.findings and not report.unsupported
     np.testing.assert_allclose(y, gemv_expected(weights, scales, x), rtol=1e-4, atol=1e-3)
 
 
 def test_gemv_loads_128_bits():
-    compiled = gemv_int4.compile(*gemv_data(8, 2048), block=WARPS * LANES, arch="sm_90a")
+    compiled = gemv_int4.compile(*gemv_data(32, 2048), block=WARPS * LANES, arch="sm_90a")
     assert compiled.spills == 0
     assert compiled.sass.count("LDG.E.128") >= 5
 
@@ -141,3 +141,18 @@ def test_a_scale_of_another_dtype_is_refused():
 
     with pytest.raises(mo.DTypeError, match="is no scalar of float16"):
         kernel[1, 1](np.zeros(1, np.float16), np.zeros(1, np.uint32), np.zeros(1, np.float32))
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_there_are_no_scalars_of_four_bits(dtype):
+    @mo.kernel
+    def converted(out, w):
+        out[0] = w[0].to(dtype).to(mo.float32)
+
+    @mo.kernel
+    def constant(out, w):
+        out[0] = dtype(1).to(mo.float32)
+
+    for kernel in (converted, constant):
+        with pytest.raises(mo.DTypeError, match=f"a scalar of {dtype}: numbers narrower than a byte are only in words"):
+            kernel[1, 1](np.zeros(1, np.float32), np.zeros(1, np.uint32))

@@ -31,7 +31,7 @@ mo.fragment(4, "float33") | is no dtype of moye
 x[0] = x[0].to(3) | 3 is no dtype of moye
 x[0] = x[0].to(None) | is no dtype of moye
 x[0] = x[0].bitcast("what") | is no dtype of moye
-x[0] = mo.warp_reduce(x[0], "sum") | 'sum' is none of add, mul, min
+x[0] = mo.warp_reduce(x[0], "plus") | 'plus' is none of add, mul, min
 x[0] = mo.warp_reduce(x[0], 3) | 3 is none of add
 x[0] = mo.warp_reduce(x[0], "add", 5) | width 5 is no power of two
 x[0] = mo.block_reduce(x[0], mo.shared_array(mo.float32, 1), "mean") | 'mean' is none of
@@ -119,7 +119,7 @@ def test_numpy_dtypes_and_integers_are_taken(body):
     ("x[0] = x.shpae", "did you mean .shape?"), ("x[0] = x.astype(3)", "x.to(mo.float32)"),
     ("x[0] = x.size", "mo.size(x)"), ("mo.sync_thread()", "did you mean mo.sync_threads?"),
     ("x[0] = np.where(x[0] > 1, 1, 2)", "use mo.where(cond, a, b)"),
-    ("x[0] = mo.warp_reduce(x[0], 'sum')", 'a sum is kind "add"')])
+    ("x[0] = mo.warp_reduce(x[0], '+')", 'a sum is kind "add"')])
 def test_hints(body, hint):
     assert hint in refused(body).hint
 

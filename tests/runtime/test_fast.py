@@ -71,7 +71,7 @@ class Stub:
                                 for i, form in enumerate(self.formats)))
         return 0
 
-    def load(self, cubin, name, ordinal, formats):
+    def load(self, cubin, name, ordinal, formats, cooperative=False):
         stub = self
         self.formats = formats
 

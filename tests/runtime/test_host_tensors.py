@@ -80,6 +80,19 @@ def test_arithmetic_gives_what_numpy_gives(dtype: type) -> None:
     assert np.array_equal(x.to(mo.float64).numpy(), a.astype(np.float64))
 
 
+def test_reductions_by_mode() -> None:
+    data = np.random.default_rng(0).permutation(48).astype(np.float32).reshape(6, 8)
+    x = mo.tensor(data)
+    np.testing.assert_array_equal(x.reduce("add", 1).numpy().reshape(-1), data.sum(1))
+    np.testing.assert_array_equal(x.reduce("max", 0).numpy().reshape(-1), data.max(0))
+    assert x.reduce("add", init=1.0) == data.sum() + 1
+    value, index = x.argmax()
+    assert value == data.max() and index == data.reshape(-1, order="F").argmax()
+    values, indices = x.argmin(1)
+    np.testing.assert_array_equal(values.numpy().reshape(-1), data.min(1))
+    np.testing.assert_array_equal(indices.numpy().reshape(-1), data.argmin(1))
+
+
 def test_arithmetic_leaves_its_operands_alone() -> None:
     data = matrix()
     before = data.copy()

@@ -58,6 +58,12 @@ def swizzled_peer(x, smem, n):
     return mo.map_shared_rank(mo.shared_array(x.dtype, SWIZZLED), 1), mo.shared_array(x.dtype, SWIZZLED)
 
 
+def swizzled_rows(x, smem, n):
+    """Two swizzled parts of each block's memory, with others between them."""
+    s = mo.shared_array(x.dtype, mo.tile_to_shape(mo.smem_layout_atom(mo.float32, "k"), (16, 64)))
+    return mo.tile(mo.map_shared_rank(s, 1), (8, 64), (0, 0)), mo.tile(s, (8, 64), (0, 0))
+
+
 REFUSED = {
     "one_tensor": traced(lambda x, smem, bars, n: mo.copyto(mo.BulkCopy(), smem, barrier=(bars, 0))),
     "no_tensor": traced(load(lambda x, smem, n: (smem, 3))),
@@ -68,11 +74,16 @@ REFUSED = {
     "another_dtype": traced(load(lambda x, smem, n: (mo.recast(smem, mo.float16), mo.tile(x, (2048,), (0,))))),
     "another_size": traced(load(lambda x, smem, n: (smem, mo.tile(x, (512,), (0,))))),
     "dynamic_extent": traced(load(lambda x, smem, n: (smem, x))),
-    "dynamic_stride": traced(load(lambda x, smem, n: (mo.composition(smem, mo.make_layout((16, 64), (64, 1))),
-                                                      mo.tile(x, (16, 64), (0, 0)))), MATRIX),
-    "rows_apart": traced(load(lambda x, smem, n: (mo.composition(smem, mo.make_layout((16, 32), (64, 1))),
-                                                  mo.composition(mo.tile(x, (1024,), (0,)),
-                                                                 mo.make_layout((16, 32), (64, 1)))))),
+    "rows_at_odd_places": traced(load(lambda x, smem, n: (mo.composition(smem, mo.make_layout((16, 32), (64, 1))),
+                                                          mo.composition(mo.tile(x, (1024,), (0,)),
+                                                                         mo.make_layout((16, 32), (38, 1)))))),
+    "too_many_rows": traced(load(lambda x, smem, n: (mo.shared_array(x.dtype, mo.make_layout((257, 4), (8, 1))),
+                                                     mo.composition(x.with_layout(mo.make_layout(4096)),
+                                                                    mo.make_layout((257, 4), (8, 1)))))),
+    "size_of_rows": traced(load(lambda x, smem, n: (mo.composition(smem, mo.make_layout((16, 32), (64, 1))),
+                                                    mo.composition(mo.tile(x, (1024,), (0,)),
+                                                                   mo.make_layout((16, 32), (64, 1)))), size=4)),
+    "swizzled_rows": traced(load(swizzled_rows), cluster=2),
     "another_order": traced(load(lambda x, smem, n: (
         mo.composition(smem, mo.make_layout((16, 64), (64, 1))),
         mo.composition(mo.tile(x, (1024,), (0,)), mo.make_layout((16, 64)))))),
@@ -139,7 +150,8 @@ def _sized(tma):
 
 REFUSED |= {"prefetch_of_a_part_of_a_tile": _tile_kernel(_part), "prefetch_of_another_tile": _tile_kernel(_elsewhere),
             "size_of_a_tile": _tile_kernel(_sized)}
-CODES = {"B5": ("rows_apart", "another_order", "swizzled_load", "part_of_a_swizzle", "twelve_bytes", "odd_pointer",
+CODES = {"B5": ("rows_at_odd_places", "too_many_rows", "size_of_rows", "swizzled_rows", "another_order",
+                "swizzled_load", "part_of_a_swizzle", "twelve_bytes", "odd_pointer",
                 "odd_stride", "odd_start", "unknown_start", "odd_stage", "size_odd", "size_unknown",
                 "prefetch_of_an_odd_run"),
          "B2": ("size_beyond", "size_zero"),

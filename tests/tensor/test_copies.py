@@ -326,7 +326,7 @@ def test_integer_bits_equality_and_reductions():
         out[4] = (-a).reduce("min")
         out[5] = (~a).reduce("add")
         out[6] = (a << 2 | 1).reduce("xor")
-        out[7] = mo.where((a > 2) & (a < 6), a, 0).reduce("add", 100)
+        out[7] = mo.where((a > 2) & (a < 6), a, 0).reduce("add", init=100)
 
     kernel.signature.roles["x"] = "static"
     x, out = np.array([1, 4, 7, 4, 3, 0], np.int32), np.zeros(8, np.int32)

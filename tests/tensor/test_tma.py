@@ -111,7 +111,7 @@ REFUSED = {
     "no_unit_stride": make(mo.TensorLike(mo.float16, (64, 64), (128, 2)), HALF_K),
     "transposing": make(COLUMNS, HALF_K),
     "padded_rows": make(ROWS, "(128,64):(72,1)"),
-    "many_rows": make(ROWS, "(128,64):(128,1)"),
+    "many_rows": make(ROWS, "(512,64):(128,1)"),
     "short_runs": make(ROWS, "(128,4):(4,1)"),
     "a_swizzle_of_8_bytes": make(ROWS, "Sw<3,2,3> o 0 o (128,64):(64,1)"),
     "a_swizzle_of_longer_rows": make(ROWS, "Sw<3,3,3> o 0 o (128,32):(32,1)"),
@@ -387,6 +387,14 @@ def test_a_layout_as_numbers():
 def test_dtypes_that_a_reduction_has_not(by, dtype):
     with pytest.raises(mo.DTypeError, match=f"there is no TmaReduce.* of {dtype}"):
         mo.make_tma_copy(mo.TmaReduce(by), mo.TensorLike(dtype, (64, 16), (16, 1)), mo.Layout.parse("(8,16):(16,1)"))
+
+
+def test_what_a_load_brings_to_l2():
+    tiling = mo.make_tma_copy(mo.TmaLoad(prefetch=256), ROWS, HALF_K).describe()[1]
+    assert tiling.map.promotion == 256 and str(tiling.op) == "TmaLoad(prefetch=256)"
+    assert mo.make_tma_copy(mo.TmaLoad(), ROWS, HALF_K).describe()[1].map.promotion == 128
+    with pytest.raises(mo.DTypeError, match=r"TmaLoad\(prefetch=32\): a load prefetches 0, 64, 128 or 256 bytes"):
+        mo.TmaLoad(prefetch=32)
 
 
 def test_what_a_reduction_and_a_fill_may_be():

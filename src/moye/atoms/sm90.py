@@ -117,6 +117,4 @@ def fragment(k: int, bits: int) -> Layout:
 
 def accumulator(n: int) -> Layout:
     """C or D: columns 2 (t % 4) and the next of row t / 4 of a warp's 16, of that row + 8, then 8 columns further."""
-    if n == 8:
-        return Layout(((4, 8, 4), (2, 2)), ((2 * ROWS, 1, 16), (ROWS, 8)))
     return Layout(((4, 8, 4), (2, 2, n // 8)), ((2 * ROWS, 1, 16), (ROWS, 8, 8 * ROWS)))

@@ -45,11 +45,13 @@ class TmaLoad(TmaOp):
 
     With ``outside="nan"``, floats of 16, 32 and 64 bits outside of the tensor read as NaN
     (CU_TENSOR_MAP_FLOAT_OOB_FILL_NAN_REQUEST_ZERO_FMA).  With ``rounding=tfloat32``, float32 elements are rounded to
-    tfloat32 on their way, ties to even (CU_TENSOR_MAP_DATA_TYPE_TFLOAT32).
+    tfloat32 on their way, ties to even (CU_TENSOR_MAP_DATA_TYPE_TFLOAT32).  What is missing in L2 comes there in parts
+    of ``prefetch`` bytes, 0, 64, 128 or 256 (CUtensorMapL2promotion).
     """
 
     rounding: DType | None = None
     outside: OneOf["zero", "nan"] = "zero"
+    prefetch: int = 128
     kind = "load"
 
     def __post_init__(self) -> None:
@@ -58,6 +60,8 @@ class TmaLoad(TmaOp):
                              hint="rounding=mo.tfloat32, or None")
         if self.outside not in ("zero", "nan"):
             raise DTypeError(f'TmaLoad(outside={self.outside!r}): what lies outside reads as "zero" or "nan"')
+        if self.prefetch not in (0, 64, 128, 256):
+            raise DTypeError(f"TmaLoad(prefetch={self.prefetch!r}): a load prefetches 0, 64, 128 or 256 bytes")
 
     def takes(self, dtype: DType) -> bool:
         """Whether it works on this dtype: only float32, if it rounds."""
@@ -71,7 +75,8 @@ class TmaLoad(TmaOp):
 
     def __str__(self) -> str:
         told = [] if self.rounding is None else [f"rounding={self.rounding}"]
-        return f"TmaLoad({', '.join(told + ([] if self.outside == 'zero' else ['outside=nan']))})"
+        told += [] if self.outside == "zero" else ["outside=nan"]
+        return f"TmaLoad({', '.join(told + ([] if self.prefetch == 128 else [f'prefetch={self.prefetch}']))})"
 
 
 @dataclass(frozen=True, slots=True)

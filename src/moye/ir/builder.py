@@ -292,6 +292,11 @@ class Builder:
 
         return self._pure((kind, fast, key_of(a)), make)
 
+    def fma(self, a: Operand, b: Operand, c: Operand) -> Operand:
+        """a * b + c, rounded once."""
+        return self._pure(("fma", key_of(a), key_of(b), key_of(c)),
+                          lambda: ops.Fma(result=Value(c.dtype), a=a, b=b, c=c))
+
     def inline(self, snippet: Snippet, arguments: tuple[Operand, ...], *, effect: bool) -> list[Value]:
         """The results of a snippet, their parts recorded right behind it."""
         if effect:

@@ -41,13 +41,13 @@ class Store(Op):
     scope: Scope_ = attribute(default="gpu")
 
 
-@operation(Trait.MOVES, Trait.TELLS, Trait.HEARS, Trait.HANDS_OVER, Trait.QUIET)
+@operation(Trait.MOVES, Trait.REMOTE, Trait.TELLS, Trait.HEARS, Trait.HANDS_OVER, Trait.QUIET)
 class Atomic(Op):
     """Read-modify-write of one element; ``result`` is the old value.
 
     Kinds: add, min, max, and, or, xor, exch, cas (``compare`` is the expected value).  min and max of floats take the
     number beside a NaN.  ``more`` are the values for the elements behind it in global memory: each is changed by
-    itself, in one instruction, and nobody uses the result.
+    itself, in one instruction, and nobody uses the result.  In another block's shared memory it is relaxed.
     """
 
     result: Value = defined()
@@ -152,6 +152,29 @@ class Vote(Op):
     result: Value = defined()
     kind: OneOf["ballot", "any", "all"] = attribute()
     pred: Operand = operand()
+    mask: int = attribute(default=0xFFFFFFFF)
+
+
+@operation(Trait.MEETS, Trait.MEETS_WARP, Trait.ACTS_WHEN_MET, Trait.QUIET)
+class Redux(Op):
+    """redux.sync of an int32 or uint32: folds it over the lanes in ``mask`` that have not exited."""
+
+    result: Value = defined()
+    kind: OneOf["add", "min", "max", "and", "or", "xor"] = attribute()
+    value: Operand = operand()
+    mask: int = attribute(default=0xFFFFFFFF)
+
+
+@operation(Trait.MEETS, Trait.MEETS_WARP, Trait.ACTS_WHEN_MET, Trait.QUIET)
+class Match(Op):
+    """match.sync of an integer of 32 or 64 bits; the result is a uint32 with a bit for each lane.
+
+    ``any``: the lanes in ``mask`` that have this lane's value.  ``all``: ``mask`` if all have one value, else 0.
+    """
+
+    result: Value = defined()
+    kind: OneOf["any", "all"] = attribute()
+    value: Operand = operand()
     mask: int = attribute(default=0xFFFFFFFF)
 
 

@@ -33,13 +33,15 @@ class MbarrierInit(Op):
 class MbarrierArrive(Op):
     """mbarrier.arrive, with ``bytes`` mbarrier.arrive.expect_tx; of block ``rank`` of the cluster if one is given.
 
-    ``arrives`` False is mbarrier.expect_tx alone: bytes are expected, nobody arrives.
+    ``arrives`` False is mbarrier.expect_tx alone: bytes are expected, nobody arrives.  ``copies`` True is
+    cp.async.mbarrier.arrive.noinc: it arrives when the thread's cp.async copies so far are complete.
     """
 
     ref: Ref = written()
     bytes: Operand | None = operand(default=None)
     rank: Operand | None = operand(default=None)
     arrives: bool = attribute(default=True)
+    copies: bool = attribute(default=False)
 
 
 @operation(Trait.MBARRIER, Trait.SIGNALS, Trait.HEARS, Trait.WAITS, Trait.ORDERS_MEMORY)
@@ -48,6 +50,19 @@ class MbarrierWait(Op):
 
     ref: Ref = read()
     parity: Operand = operand()
+
+
+@operation(Trait.MBARRIER, Trait.SIGNALS, Trait.HEARS, Trait.ORDERS_MEMORY, Trait.QUIET)
+class MbarrierTest(Op):
+    """mbarrier.try_wait.parity once: whether the phase of parity ``parity`` is complete (acquire where it is)."""
+
+    result: Value = defined()
+    ref: Ref = read()
+    parity: Operand = operand()
+
+
+AnyPhase = MbarrierWait | MbarrierTest
+"""What a thread learns by that a phase is complete."""
 
 
 @operation(Trait.ORDERS_MEMORY)

@@ -34,10 +34,14 @@ LOGICAL = ("land", "lor")
 MATH_PAIRS = ("atan2", "fmod", "remainder", "hypot", "copysign", "nextafter", "ldexp")
 BINARY = ARITHMETIC + COMPARISONS + LOGICAL + MATH_PAIRS + ("mul_hi",)
 MATH = ("exp", "exp2", "log", "log2", "log10", "sqrt", "rsqrt", "sin", "cos", "tan", "tanh", "erf", "floor", "ceil",
-        "round", "trunc", "abs", "sigmoid")
+        "round", "trunc", "abs", "sigmoid", "rcp")
 SLOW_MATH = ("asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh", "log1p", "expm1", "erfc", "erfinv",
              "lgamma", "tgamma", "cbrt")
 """What no instruction approximates."""
+NARROW_ARITHMETIC = ("add", "sub", "mul", "min", "max")
+"""What is computed in 16-bit floats as such, with one rounding; all else goes through float32."""
+NARROW_FAST = ("exp2", "tanh")
+"""The functions that the hardware approximates in 16-bit floats, too."""
 COUNTS = ("popcount", "clz", "ffs")
 UNARY = ("neg", "not", "invert", *COUNTS, "brev", "isnan", "isinf", *MATH, *SLOW_MATH)
 SPECIALS = ("thread_x", "thread_y", "thread_z", "block_x", "block_y", "block_z", "grid_x", "grid_y", "grid_z",
@@ -85,12 +89,25 @@ class Binary(Op):
 
 @operation(Trait.ARITHMETIC)
 class Unary(Op):
-    """``not`` is logical, ``invert`` bitwise; ``fast`` takes the approximate hardware function."""
+    """``not`` is logical, ``invert`` bitwise; ``fast`` takes the approximate hardware function.
+
+    The approximations of float32 take subnormal numbers for zero and give none, but for tanh.
+    """
 
     result: Value = defined()
     kind: str = attribute()
     a: Operand = operand()
     fast: bool = attribute(default=False)
+
+
+@operation(Trait.ARITHMETIC)
+class Fma(Op):
+    """a * b + c of floats of one dtype, rounded once."""
+
+    result: Value = defined()
+    a: Operand = operand()
+    b: Operand = operand()
+    c: Operand = operand()
 
 
 @operation(Trait.ARITHMETIC)
@@ -156,7 +173,9 @@ class Copy(Op):
     ``extents`` count accesses: each access moves ``width`` elements of unit stride from both references (dtypes agree).
     ``atom`` says how (a plain load / store, cp.async...); an asynchronous one completes at the matching wait.
     ``pred`` is a bool operand, or a TileRef of a bool fragment over the same index space: an access whose predicate is
-    false does nothing (or writes zeros, if ``zero_fill``).
+    false does nothing (or writes ``other``, or zeros, if ``zero_fill``).
+    ``group`` > 1: dimension 0 has that extent, and its elements are side by side in memory.  Where the predicate is
+    true for all of them, and addresses on the ``tested`` sides are multiples of their bytes, they are one access.
     An atom of a whole warp moves rows of ``width`` elements of shared memory: each thread gives the address of a row,
     and holds values at ``registers`` (offsets from its register operand) as the atom's layouts say.
     """
@@ -168,6 +187,9 @@ class Copy(Op):
     atom: CopyOp = attribute()
     pred: TileRef | Operand | None = read(default=None)
     zero_fill: bool = attribute(default=False)
+    other: Operand | None = operand(default=None)
+    group: int = attribute(default=1)
+    tested: OneOf["none", "dst", "src", "both"] = attribute(default="none")
     registers: tuple[int, ...] = attribute(default=())
 
 
@@ -213,10 +235,25 @@ class Map(Op):
 
 @operation(Trait.REMOVABLE, Trait.MOVES)
 class Reduce(Op):
-    """result = fold of src[i] over the index space with ``kind`` (add, mul, min, max, and, or, xor), in index order."""
+    """result = fold of src[i] over the index space with ``kind`` (add, mul, min, max, and, or, xor).
+
+    The order is part of the meaning: chain c of ``chains`` (a power of two) folds the points c, c + chains, ... in
+    index order; then chains 0 and 1, 2 and 3, ... are folded, and so on with what they gave, until one is left.
+    """
 
     result: Value = defined()
     kind: str = attribute()
+    src: TileRef = read()
+    extents: tuple[int, ...] = attribute()
+    chains: int = attribute(default=1)
+
+
+@operation(Trait.REMOVABLE, Trait.MOVES)
+class Find(Op):
+    """result (int32) = the least i with src[i] == value over the index space, in index order; 0 if there is none."""
+
+    result: Value = defined()
+    value: Operand = operand()
     src: TileRef = read()
     extents: tuple[int, ...] = attribute()
 

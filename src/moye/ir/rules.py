@@ -10,12 +10,13 @@ What depends on where an op stands is in ``verify.py``.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 from typing import Literal as OneOf
 
 from moye.atoms.bulk import PART, REDUCED
-from moye.dtypes import DType, Kind, Space, bool_, uint16, uint32, uint64
+from moye.dtypes import DType, Kind, Space, bfloat16, bool_, float16, float32, float64, int32, uint16, uint32, uint64
 from moye.hardware import MOST_THREADS, WARP
 from moye.ir import ops
 from moye.ir.nodes import Literal, Operand, Ref, TileRef, Value
@@ -127,7 +128,16 @@ def _bounds(op: ops.Bounds) -> str | None:
 def _reduce(op: ops.Reduce) -> str | None:
     if op.kind not in ("add", "mul", "min", "max", "and", "or", "xor"):
         return f"unknown kind {op.kind!r}"
+    if op.chains < 1 or op.chains & (op.chains - 1) or op.chains > max(1, math.prod(op.extents)):
+        return f"{op.chains} chains over the extents {op.extents}"
     return None if op.result.dtype == op.src.dtype else f"reduces {op.src.dtype} to {op.result.dtype}"
+
+
+@verifies(ops.Find)
+def _find(op: ops.Find) -> str | None:
+    if op.value.dtype != op.src.dtype or op.result.dtype != int32:
+        return f"finds {op.value.dtype} among {op.src.dtype} and gives {op.result.dtype}"
+    return None if math.prod(op.extents) else f"searches the extents {op.extents}"
 
 
 @verifies(ops.Atomic)
@@ -136,6 +146,8 @@ def _atomic(op: ops.Atomic) -> str | None:
         return f"unknown kind {op.kind!r}"
     if (op.compare is not None) != (op.kind == "cas"):
         return "cas compares, nothing else"
+    if op.ref.buffer.space is Space.CLUSTER and (op.order != "relaxed" or op.scope in ("thread", "cta")):
+        return f"an atomic {op.order} {op.scope} in {op.ref.buffer}"
     if op.more and (op.kind != "add" or 1 + len(op.more) not in ops.VECTORS.get(op.ref.dtype, ())
                     or op.ref.buffer.space is not Space.GLOBAL or op.order not in ("relaxed", "release")):
         return f"{op.kind} of {1 + len(op.more)} {op.ref.dtype} in {op.ref.buffer.space.value} at a time"
@@ -144,7 +156,7 @@ def _atomic(op: ops.Atomic) -> str | None:
 
 
 @verifies(ops.SyncWarp)
-def _lanes(op: ops.SyncWarp | ops.Shuffle | ops.Vote) -> str | None:
+def _lanes(op: ops.SyncWarp | ops.Shuffle | ops.Vote | ops.Redux | ops.Match) -> str | None:
     return None if 0 < op.mask < 1 << 32 else f"the lanes {op.mask:#x}"
 
 
@@ -160,6 +172,20 @@ def _vote(op: ops.Vote) -> str | None:
     wanted = uint32 if op.kind == "ballot" else bool_
     if op.pred.dtype != bool_ or op.result.dtype != wanted:
         return f"{op.kind} of {op.pred.dtype} gives {op.result.dtype}"
+    return _lanes(op)
+
+
+@verifies(ops.Redux)
+def _redux(op: ops.Redux) -> str | None:
+    if op.value.dtype not in (int32, uint32) or op.result.dtype != op.value.dtype:
+        return f"redux of {op.value.dtype} gives {op.result.dtype}"
+    return _lanes(op)
+
+
+@verifies(ops.Match)
+def _match(op: ops.Match) -> str | None:
+    if not op.value.dtype.is_integer or op.value.dtype.bits not in (32, 64) or op.result.dtype != uint32:
+        return f"a match of {op.value.dtype} gives {op.result.dtype}"
     return _lanes(op)
 
 
@@ -200,6 +226,14 @@ def _unary(op: ops.Unary) -> str | None:
     if op.kind in (*ops.MATH, *ops.SLOW_MATH) and not ops.dtype_of_math(op.kind, op.a.dtype):
         return f"{op.kind} of {op.a.dtype}"
     return None
+
+
+@verifies(ops.Fma)
+def _fma(op: ops.Fma) -> str | None:
+    dtypes = {op.result.dtype, op.a.dtype, op.b.dtype, op.c.dtype}
+    if len(dtypes) > 1:
+        return f"gives {op.result.dtype} from {op.a.dtype}, {op.b.dtype} and {op.c.dtype}"
+    return None if op.result.dtype in (float16, bfloat16, float32, float64) else f"of {op.result.dtype}"
 
 
 @verifies(ops.Inline)
@@ -260,6 +294,19 @@ def _copy(op: ops.Copy) -> str | None:
         return f"{op.atom} without an end in global memory"
     if op.atom.asynchronous and (op.dst.buffer.space, op.src.buffer.space) != (Space.SHARED, Space.GLOBAL):
         return f"{op.atom} from {op.src.buffer.space.value} to {op.dst.buffer.space.value}"
+    if op.other is not None and (op.other.dtype != op.dst.dtype or not op.zero_fill or op.atom.asynchronous):
+        return f"fills with {op.other} of {op.other.dtype}"
+    return _group(op) if op.group > 1 else None
+
+
+def _group(op: ops.Copy) -> str | None:
+    """Elements that are one access where their predicates allow it."""
+    if op.width != 1 or not isinstance(op.pred, TileRef) or not op.extents or op.extents[0] != op.group:
+        return f"takes groups of {op.group} without a predicate of as many elements"
+    if op.group * op.dst.dtype.bits > 128:
+        return f"a group of {op.group} {op.dst.dtype} is wider than 16 bytes"
+    if any(ref.strides[0] != 1 and ref.buffer.space is not Space.REGISTER for ref in (op.dst, op.src)):
+        return "a group is not contiguous in memory"
     return None
 
 
@@ -378,7 +425,16 @@ def _init(op: ops.MbarrierInit) -> str | None:
 def _arrive(op: ops.MbarrierArrive) -> str | None:
     if not op.arrives and (op.bytes is None or op.rank is not None):
         return "without an arrival it expects bytes at a barrier of its own block"
+    if op.copies and not (op.arrives and op.bytes is None and op.rank is None):
+        return "an arrival of copies is one at a barrier of its own block, which expects no bytes"
     return _barrier(op.ref) or _integers(bytes=op.bytes, rank=op.rank)
+
+
+@verifies(ops.MbarrierTest)
+def _test(op: ops.MbarrierTest) -> str | None:
+    if op.result.dtype is not bool_:
+        return f"gives {op.result.dtype}, not bool"
+    return _barrier(op.ref) or _integers(parity=op.parity)
 
 
 @verifies(ops.MbarrierWait)

@@ -28,6 +28,7 @@ from moye.ir.nodes import (
 )
 
 _HIDDEN = {"loc", "trips", "result", "body", "then", "orelse", "target", "iv", "inputs"}
+_UNUSUAL = ("group", "tested")  # said where they are not the default
 
 
 class _Names:
@@ -108,7 +109,8 @@ def _line(op: ops.Op, names: _Names) -> str:
     result = op.defines()
     head = "" if result is None else f"{names.value(result)}: {result.dtype} = "
     parts = [f"{f.name}={names.show(getattr(op, f.name))}" for f in fields(op)
-             if f.name not in _HIDDEN and getattr(op, f.name) not in (None, ())]
+             if f.name not in _HIDDEN and getattr(op, f.name) not in (None, ())
+             and not (f.name in _UNUSUAL and getattr(op, f.name) == f.default)]
     if isinstance(op, ops.Bounds):                      # its places are of values that its body defines, below
         parts = [f"{op.buffer.name} checks={names.show(op.checks)}"]
     if isinstance(op, ops.Map):

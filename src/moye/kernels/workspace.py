@@ -81,6 +81,30 @@ def zeros(like: Any, dtype: Any, shape: tuple[int, ...]) -> Any:
     return x
 
 
+def counters(like: Any, count: int) -> Any:
+    """An int32 array of at least ``count`` zeros, which its kernel leaves behind as zeros; one for each stream.
+
+    Kernels of one stream run one after the other, so they may share it.  A captured graph runs in whatever stream, and
+    so has its own.
+    """
+    if isinstance(like, mo.TensorLike):
+        return mo.TensorLike(mo.int32, (count,))
+    package = type(like).__module__.partition(".")[0]
+    module = sys.modules.get(package)
+    if package == "torch" and module is not None and like.is_cuda:
+        if module.cuda.is_current_stream_capturing():
+            return module.zeros(count, dtype=module.int32, device=like.device)
+        key = (like.device.index, module.cuda.current_stream(like.device).cuda_stream)
+        kept = _counters.get(key)
+        if kept is None or kept.numel() < count:
+            kept = _counters[key] = module.zeros(max(1024, count), dtype=module.int32, device=like.device)
+        return kept
+    return zeros(like, mo.int32, (count,))
+
+
+_counters: dict[tuple[int, int], Any] = {}
+
+
 def words(x: Any, info: Any) -> tuple[Any, int] | None:
     """All whole 16 bytes of an array's memory as int32, and how many bytes behind their begin x does (-15 to 0).
 

@@ -97,11 +97,20 @@ def lop3(a: Argument, b: Argument, c: Argument, function: int | Callable[[int, i
     ``function`` is one of Python, such as ``lambda a, b, c: (a & b) | c``, or the table of its values: what it gives
     for 0xF0, 0xCC and 0xAA.
     """
-    found = function(_A, _B, _C) & 0xFF if callable(function) else static(function)
+    found = _table(function) if callable(function) else static(function)
     if not isinstance(found, int) or not 0 <= found <= 0xFF:
         raise TraceError(f"lop3: the table {found!r} of a function of three bits is a static integer from 0 to 255",
                          locs=(locate(),))
     return words(_lop3(found), a, b, c)
+
+
+def _table(function: Callable[[int, int, int], int]) -> int:
+    """The values of a Python function, for the eight cases at once."""
+    try:
+        return function(_A, _B, _C) & 0xFF
+    except TypeError as error:
+        raise TraceError(f"lop3: {function!r} is no function of three integers that gives one", locs=(locate(),)
+                         ) from error
 
 
 def _shifted(left: bool, clamp: bool) -> Callable[[Array, Array, Array], Array]:

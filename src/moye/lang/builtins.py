@@ -17,21 +17,20 @@ from moye.errors import DTypeError, TensorError, TraceError
 from moye.hardware import MOST_THREADS, WARP
 from moye.ir import fold, ops
 from moye.ir.nodes import Literal, Operand, Ref, Value
-from moye.lang.branches import DynamicIf
 from moye.lang.loops import MOST_TURNS
 from moye.layout import ceil_div
 from moye.tensor import expr
 from moye.tensor.context import builder, locate, tracing
-from moye.tensor.expr import Expr, Int, Scalar, arithmetic, operand_of, plain, truth, wrap
+from moye.tensor.expr import Expr, Int, Scalar, operand_of, plain, truth, wrap
 from moye.tensor.known import known, weak
 from moye.tensor.tensor import Tensor, elementwise
 
 __all__ = [
     "Dim3", "assume", "atomic_add", "atomic_and", "atomic_cas", "atomic_exch", "atomic_max", "atomic_min", "atomic_or",
-    "atomic_xor", "ballot", "barrier_arrive", "barrier_sync", "block_dim", "block_idx", "block_reduce", "ceil_div",
+    "atomic_xor", "ballot", "barrier_arrive", "barrier_sync", "block_dim", "block_idx", "ceil_div",
     "clock", "cp_async_commit", "cp_async_wait", "fence", "globaltimer", "grid_dim", "grid_sync", "lane_idx", "load",
     "min_blocks", "nanosleep", "shuffle_down", "shuffle_idx", "shuffle_up", "shuffle_xor", "static_range", "store",
-    "sync_threads", "sync_warp", "thread_idx", "vote_all", "vote_any", "warp_idx", "warp_reduce", "where",
+    "sync_threads", "sync_warp", "thread_idx", "vote_all", "vote_any", "warp_idx", "where",
 ]
 
 _AXES = ("x", "y", "z")
@@ -289,65 +288,13 @@ def vote_all(pred: Scalar, mask: int = _FULL) -> Scalar:
     return _vote("all", pred, mask)
 
 
-_KINDS = ("add", "mul", "min", "max", "and", "or", "xor")
-
-
-def warp_reduce(value: Scalar, kind: str = "add", width: int = WARP) -> Scalar:
-    """Fold ``value`` over the lanes of a warp (or segments of ``width``) by xor shuffles; every lane gets the result.
-
-    The kinds are add, mul, min, max, and, or, xor.
-    """
-    width = static(width)
-    if not isinstance(kind, str) or kind not in _KINDS:
-        raise TraceError(f"reduce: {kind!r} is none of {', '.join(_KINDS)}", locs=(locate(),),
-                         hint='a sum is kind "add"' if repr(kind) in ("'sum'", "'+'") else None)
-    if not isinstance(width, int) or width not in (1, 2, 4, 8, 16, 32):
-        raise TraceError(f"warp_reduce: the width {width!r} is no power of two up to 32", locs=(locate(),))
-    delta = width // 2
-    while delta:
-        value = arithmetic(kind, value, shuffle_xor(value, delta, width)) if kind not in ("and", "or", "xor") \
-            else expr.bitwise(kind, value, shuffle_xor(value, delta, width))
-        delta //= 2
-    return value
-
-
-def block_reduce(value: Scalar, scratch: Tensor, kind: str = "add") -> Scalar:
-    """Fold ``value`` over all threads of the block; every thread gets the result.
-
-    ``scratch`` is a shared tensor of at least one element per warp; it may be reused after the call.  The block must be
-    a whole number of warps, and all of its threads must call.
-    """
-    threads = builder().func.threads
-    if threads % WARP:
-        raise TraceError(f"block_reduce: a block of {threads} threads is no whole number of warps", locs=(locate(),))
-    warps = threads // WARP
-    if scratch.space is not Space.SHARED:
-        raise TensorError(f"block_reduce: the scratch {scratch!r} must be a shared tensor", locs=(locate(),))
-    value = warp_reduce(value, kind)
-    if warps == 1:
-        return value
-    first = DynamicIf(Expr(operand_of(lane_idx() == 0)), ())
-    first.then({})
-    scratch[warp_idx()] = value
-    first.end_then({})
-    first.orelse()
-    first.end_else({})
-    first.merge({})
-    sync_threads()
-    result: Any = scratch[0]
-    for warp in range(1, warps):
-        other: Any = scratch[warp]
-        result = arithmetic(kind, result, other) if kind not in ("and", "or", "xor") \
-            else expr.bitwise(kind, result, other)
-    sync_threads()
-    return result  # type: ignore[no-any-return]
-
-
 # --- atomics and scoped accesses -------------------------------------------------------------------------------------
 
 
-def _element(tensor: Tensor, coordinate: object, what: str) -> Ref:
-    if not isinstance(tensor, Tensor) or tensor.space not in (Space.GLOBAL, Space.SHARED):
+def _element(tensor: Tensor, coordinate: object, what: str, *, peers: bool = False) -> Ref:
+    """The element; ``peers``: it may lie in another block of the cluster."""
+    known = (Space.GLOBAL, Space.SHARED, *([Space.CLUSTER] if peers else []))
+    if not isinstance(tensor, Tensor) or tensor.space not in known:
         raise TensorError(f"{what}: {tensor!r} is no global tensor, nor one in this block's shared memory",
                           locs=(locate(),))
     return tensor.ref(coordinate, write=what != "load")
@@ -355,7 +302,11 @@ def _element(tensor: Tensor, coordinate: object, what: str) -> Ref:
 
 def _atomic(kind: str, tensor: Tensor, coordinate: object, value: Scalar, order: str, scope: str,
             compare: Scalar | None = None) -> Scalar:
-    ref = _element(tensor, coordinate, f"atomic_{kind}")
+    ref = _element(tensor, coordinate, f"atomic_{kind}", peers=True)
+    if ref.buffer.space is Space.CLUSTER and (order != "relaxed" or scope in ("thread", "cta")):
+        raise TensorError(f"atomic_{kind}: in the shared memory of another block it is relaxed, of scope cluster or "
+                          f"wider, not {order!r} of scope {scope!r}", locs=(locate(),),
+                          hint="cluster_sync or an mbarrier orders blocks")
     if ref.dtype not in ops.ATOMICS[kind]:
         raise DTypeError(f"atomic_{kind} on {ref.dtype}: there is one on "
                          f"{', '.join(map(str, ops.ATOMICS[kind]))} alone", locs=(locate(),))

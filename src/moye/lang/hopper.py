@@ -29,11 +29,11 @@ from moye.tensor.tensor import Tensor, shared_array
 
 __all__ = [
     "block_in_cluster_idx", "cluster_arrive", "cluster_dim", "cluster_idx", "cluster_rank", "cluster_sync",
-    "cluster_wait", "elect", "fence_mbarrier_init", "fence_proxy_async", "griddepcontrol_launch_dependents",
-    "griddepcontrol_wait", "map_shared_rank", "mbarrier_array", "mbarrier_arrive", "mbarrier_arrive_expect_tx",
-    "mbarrier_expect_tx", "mbarrier_init", "mbarrier_wait", "pin", "tma_store_arrive", "tma_store_wait",
-    "warpgroup_arrive", "warpgroup_commit_batch", "warpgroup_idx", "warpgroup_reg_alloc", "warpgroup_reg_dealloc",
-    "warpgroup_wait",
+    "cluster_wait", "cp_async_mbarrier_arrive", "elect", "fence_mbarrier_init", "fence_proxy_async",
+    "griddepcontrol_launch_dependents", "griddepcontrol_wait", "map_shared_rank", "mbarrier_arrive",
+    "mbarrier_arrive_expect_tx", "mbarrier_array", "mbarrier_expect_tx", "mbarrier_init", "mbarrier_try_wait",
+    "mbarrier_wait", "pin", "tma_store_arrive", "tma_store_wait", "warpgroup_arrive", "warpgroup_commit_batch",
+    "warpgroup_idx", "warpgroup_reg_alloc", "warpgroup_reg_dealloc", "warpgroup_wait",
 ]
 
 _MOST = (1 << 20) - 1  # arrivals, and bytes, that one phase of an mbarrier counts
@@ -84,6 +84,26 @@ def mbarrier_wait(bars: Tensor, i: object, parity: Scalar) -> None:
     """
     ref = _barrier("mbarrier_wait", bars, i)
     builder().emit(ops.MbarrierWait(ref=ref, parity=_number("mbarrier_wait", "parity", parity, 0, 1)))
+
+
+def mbarrier_try_wait(bars: Tensor, i: object, parity: Scalar) -> Scalar:
+    """mbarrier.try_wait.parity once: whether the phase of this parity is complete (acquire if it is).
+
+    It may wait for a while, and may be false although the phase is complete: ``mbarrier_wait`` then.
+    """
+    what, result = "mbarrier_try_wait", Value(dt.bool_)
+    ref = _barrier(what, bars, i)
+    builder().emit(ops.MbarrierTest(result=result, ref=ref, parity=_number(what, "parity", parity, 0, 1)))
+    return Expr(result)
+
+
+def cp_async_mbarrier_arrive(bars: Tensor, i: object) -> None:
+    """cp.async.mbarrier.arrive.noinc: this thread arrives once its copies by ``CpAsync`` so far are complete.
+
+    It does not wait.  Who waits for the phase sees the copies, and nothing else that this thread has done; the thread
+    itself sees them after such a wait, too.  The arrival is one of those that the barrier counts.
+    """
+    builder().emit(ops.MbarrierArrive(ref=_barrier("cp_async_mbarrier_arrive", bars, i), copies=True))
 
 
 def fence_mbarrier_init() -> None:

@@ -11,16 +11,18 @@ A dynamic body is traced again where a carried value's facts at its end are weak
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from moye import dtypes as dt
+from moye.dtypes import Space
 from moye.errors import TraceError
 from moye.ir import fold, ops
 from moye.ir.builder import LoopBound
 from moye.ir.nodes import Block, Operand, Value, Var
-from moye.lang import identity
+from moye.lang import identity, swaps
 from moye.lang.beside import NONE
 from moye.lang.carry import Carried, Undefined, carried_dtype, fit, rebuild, same_structure, take_apart, variable, widen
 from moye.lang.disagreement import changed_structure, check_dtype
@@ -31,6 +33,7 @@ from moye.lang.scopes import above, regions
 from moye.tensor.context import builder, locate
 from moye.tensor.expr import Expr, Scalar, operand_of, truth
 from moye.tensor.known import Known
+from moye.tensor.tensor import Tensor
 
 Locals = dict[str, Any]
 _NONE: fold.Facts = (None, None, 1)
@@ -147,6 +150,8 @@ class _Dynamic(Loop):
         self.places: list[Place] = []
         """Parts of Python objects that the body changes, carried like names; each is found by a pass of its own."""
         self.found: list[Place] = []
+        self.outside: list[Tensor] = []
+        """Register tensors that other variables refer to when the loop begins, if the loop carries several alike."""
 
     def _open_pass(self) -> None:
         b = builder()
@@ -196,6 +201,7 @@ class _Dynamic(Loop):
         if not self._started:
             self._started = True
             self._declare(self.names, variables)
+            self._look_outside(variables)
         self.host.restore()
         new = [place for place in self.places if place not in self.slots]
         self._declare(new, {place: self.host.before(place) for place in new})
@@ -203,6 +209,15 @@ class _Dynamic(Loop):
         self.host.put([(place, values[place]) for place in self.places])
         self._watch(values)
         return tuple(values[n] for n in self.names)
+
+    def _look_outside(self, variables: Locals) -> None:
+        """Keep who else refers to registers, in case those of carried variables change places."""
+        own = [part for slot in self.slots.values() for part in swaps.fragments(slot.structure)]
+        if len({part[1] for part in own}) > 1:
+            carried, reached = Counter(id(part[5]) for part in own), Reached()
+            self.outside = [thing for thing in reached.things
+                            if isinstance(thing, Tensor) and thing.space is Space.REGISTER
+                            and reached.references[id(thing)] > carried[id(thing)]]
 
     def _watch(self, values: Locals) -> None:
         """From here on the objects in carried variables stand for others: see ``identity``."""
@@ -247,14 +262,16 @@ class _Dynamic(Loop):
 
     def _store(self, values: Locals) -> None:
         identity.look()
+        places = self._exchange(values)
         pairs: list[tuple[Var, Operand]] = []
         references = Reached().references if any(map(identity.has_objects, values.values())) else {}
         for name, value in values.items():
             if isinstance(value, Undefined):
                 self.gaps.add(name)
                 continue
-            slot = self.slots.get(name) or self._late_slot(name, value)
+            slot = self.slots.get(name) or self._late_slot(name, value, places)
             parts = take_apart(value)
+            parts.structure = swaps.placed(parts.structure, places)
             if not same_structure(parts.structure, slot.structure):
                 raise changed_structure(f"the variable {name!r}", slot.structure, parts.structure)
             self._unite(name, slot, parts)
@@ -267,6 +284,20 @@ class _Dynamic(Loop):
         if pairs:
             # One parallel assignment: a swap of two carried variables reads both before it writes either.
             builder().emit(ops.Assign(pairs=tuple(pairs)))
+
+    def _exchange(self, values: Locals) -> swaps.Places:
+        """Let register tensors that have changed places have their contents changed instead."""
+        if len({part[1] for slot in self.slots.values() for part in swaps.fragments(slot.structure)}) < 2:
+            return {}
+        known = [(slot.structure, take_apart(values[name]).structure) for name, slot in self.slots.items()
+                 if not slot.late and name in values and not isinstance(values[name], Undefined)]
+        places = swaps.changed(known)
+        if places:
+            swaps.refuse_others(self.outside, places)
+            swaps.exchange(places)
+            if isinstance(self.op, ops.For) and self.op.unroll is None:
+                self.op.unroll = swaps.turns(places)    # then the moves go
+        return places
 
     def _unite(self, name: str, slot: _Slot, parts: Carried) -> None:
         """More indices than so far go with a view, or its coordinates cannot: another pass."""
@@ -295,9 +326,10 @@ class _Dynamic(Loop):
         op = operand.op if isinstance(operand, Value) else None
         return [] if isinstance(op, ops.Read) and op.var is var and still_holds(op) else [(var, operand)]
 
-    def _late_slot(self, name: str, value: object) -> _Slot:
+    def _late_slot(self, name: str, value: object, places: swaps.Places) -> _Slot:
         """A variable first set inside the loop: declared in front of it without a value."""
         parts = take_apart(value)
+        parts.structure = swaps.placed(parts.structure, places)
         slot = _Slot(parts.structure, [], [], late=True)
         for leaf, part in zip(parts.leaves, parts.names, strict=True):
             var = variable(name, part, carried_dtype(leaf))

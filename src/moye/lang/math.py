@@ -4,7 +4,8 @@ In: a traced scalar, a Python number or a register tensor.  Out: the same kind o
 
     a[...] = mo.exp(a); x = mo.rsqrt(mo.max(y, 1e-6), fast=True)
 
-Functions are accurate by default; ``fast=True`` takes the approximate hardware instruction if there is one.
+Functions are accurate by default; ``fast=True`` takes the hardware's approximation if there is one (float32; exp2 and
+tanh of 16-bit floats, too).  What each rounds to is in docs/kernel-language.md.
 Activations have PyTorch's names and definitions.  For 8- and 16-bit floats they compute in float32 and round once.
 """
 
@@ -74,6 +75,37 @@ clz = _unary("clz", "Number of leading zero bits, as int32.")
 ffs = _unary("ffs", "Place of the lowest set bit, counted from 1, as int32; 0 of 0.")
 brev = _unary("brev", "The bits in reverse order (PTX ISA, brev).")
 abs_ = _unary("abs", "Absolute value.")
+rcp = _unary("rcp", "1 / x.")
+
+
+def fma(a: Argument, b: Argument, c: Argument) -> Argument:
+    """a * b + c of float scalars or register tensors, rounded once, where ``a * b + c`` may round twice (``fma.rn``).
+
+    The dtype is that in which all three meet; Python numbers take it.  DTypeError for integers and tfloat32.
+    """
+    if any(isinstance(x, Tensor) for x in (a, b, c)):
+        return elementwise(expr.fma, a, b, c)
+    expr.require_scalar("fma", a, b, c)
+    return expr.fma(a, b, c)
+
+
+def divide(a: Argument, b: Argument, *, fast: bool = False) -> Argument:
+    """a / b of scalars or register tensors; ``fast=True`` is a * rcp(b) in float32, as ``div.approx`` computes it.
+
+    The fast quotient is within 2 units in the last place for 2^-126 <= abs(b) <= 2^126; beyond, it is 0.  16- and 8-bit
+    floats are rounded from it, and float64 is divided as ever.  Source: PTX ISA, div; CUDA's __fdividef.
+    """
+    def function(x: Any, y: Any) -> Any:
+        dtype = expr.together(x, y) if expr.together(x, y).is_float else dt.float32
+        if not fast or dtype.bits == 64:
+            return expr.divide(x, y)
+        above, below = (expr.Expr(expr.operand_of(each, dt.float32)) for each in (x, y))
+        quotient: Any = expr.arithmetic("mul", above, expr.unary("rcp", below, fast=True))
+        return quotient if dtype is dt.float32 else quotient.to(dtype)
+    if isinstance(a, Tensor) or isinstance(b, Tensor):
+        return elementwise(function, a, b)
+    expr.require_scalar("divide", a, b)
+    return function(a, b)
 
 
 def _extremum(kind: str, doc: str) -> Callable[..., Argument]:

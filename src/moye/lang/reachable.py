@@ -41,7 +41,7 @@ class _Walk:
     def __init__(self) -> None:
         self.found: list[Found] = []
         self.references: dict[int, int] = {}
-        self._seen: dict[int, object] = {}
+        self.seen: dict[int, object] = {}
         self._todo: deque[tuple[str, Any]] = deque()
         self._names: dict[int, tuple[dict[str, Any], set[str]]] = {}
         self._own: list[dict[str, Any]] = []                # variables of rewritten frames that cells hold
@@ -64,8 +64,8 @@ class _Walk:
             if type(value) in PLAIN:
                 continue
             self.references[id(value)] = self.references.get(id(value), 0) + count
-            if id(value) not in self._seen:
-                self._seen[id(value)] = value
+            if id(value) not in self.seen:
+                self.seen[id(value)] = value
                 self._todo.append((path, value))
 
     def _look(self, path: str, value: Any) -> None:
@@ -98,11 +98,11 @@ class _Walk:
             return
         for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
             keys, values = CELL.read(cell)
-            if name == _CONTROL or id(cell) in self._seen or \
+            if name == _CONTROL or id(cell) in self.seen or \
                     any(name in own and keys and own[name] is values[0] for own in self._own):
                 self._add(((name, value) for value in values), 0)   # counted as a frame's variable, or before
                 continue
-            self._seen[id(cell)] = cell
+            self.seen[id(cell)] = cell
             self.found.append(Found(cell, CELL, name))
             self._add((name, value) for value in values)
         self._add([(path, value) for value in (*(function.__defaults__ or ()),
@@ -186,3 +186,5 @@ class Reached:
         walk = _Walk()
         self.found = walk.run(list(_frames())[1 if callers else 0:])
         self.references = walk.references
+        self.things = list(walk.seen.values())
+        """Every object that is no plain number or string."""

@@ -142,7 +142,7 @@ class _Acquires(_Flow):
         return needed
 
     def op(self, op: ops.Op, needed: bool, others: bool) -> bool:
-        if isinstance(op, ops.MbarrierWait) and needed:
+        if isinstance(op, ops.AnyPhase) and needed:
             self.found.add(id(op))
         elif isinstance(op, ops.ClusterWait):
             return False

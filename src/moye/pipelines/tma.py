@@ -19,9 +19,9 @@ from typing import Any, ClassVar
 from moye import dtypes as dt
 from moye.errors import TraceError
 from moye.lang import hopper
-from moye.lang.branches import DynamicIf
-from moye.lang.builtins import assume, linear_thread
+from moye.lang.builtins import assume
 from moye.lang.scopes import Named, called
+from moye.pipelines.conditions import in_first_thread
 from moye.tensor.context import locate
 from moye.tensor.expr import Expr, Scalar, operand_of, where
 from moye.tensor.tensor import AUTO, Tensor
@@ -58,16 +58,11 @@ class PipelineTma(Named):
         """Initialise the barriers in thread 0 (mbarrier_init, fence_mbarrier_init).  After it, all who use them need a
         barrier: sync_threads, or cluster_sync in a cluster.
         """
-        first = DynamicIf(Expr(operand_of(linear_thread() == 0)), ())
-        first.then({})
-        for i in range(self.stages):
-            hopper.mbarrier_init(self.full, i, 1)
-            hopper.mbarrier_init(self.empty, i, self.consumers)
-        hopper.fence_mbarrier_init()
-        first.end_then({})
-        first.orelse()
-        first.end_else({})
-        first.merge({})
+        with in_first_thread():
+            for i in range(self.stages):
+                hopper.mbarrier_init(self.full, i, 1)
+                hopper.mbarrier_init(self.empty, i, self.consumers)
+            hopper.fence_mbarrier_init()
 
     # --- the thread that loads ---
 

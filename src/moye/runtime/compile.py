@@ -30,6 +30,7 @@ from moye.lang.rewrite import rewritten_source
 from moye.lang.subscripts import subscripted
 from moye.lang.trace import Capture, trace
 from moye.passes.advance import advance
+from moye.passes.contract import contract
 from moye.passes.convert import isolate
 from moye.passes.dce import eliminate
 from moye.passes.fuse import fuse
@@ -210,7 +211,7 @@ def specialise(function: types.FunctionType, call: Call, block: Dim3, cluster: D
 
 def finished(func: Func) -> Func:
     """What was traced, cleaned and verified: what both back ends read."""
-    func = settle(eliminate(isolate(advance(fuse(func)))))
+    func = settle(eliminate(isolate(contract(advance(fuse(func))))))
     verify(func)
     return func
 

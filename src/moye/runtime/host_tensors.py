@@ -92,7 +92,12 @@ class HostTensor(Tensor, AtOnce):
     def __getitem__(self, coordinate: object) -> Any: return self._verb("__getitem__", coordinate)
     def __setitem__(self, coordinate: object, value: object) -> None: self._verb("__setitem__", coordinate, value)
     def fill(self, value: Any) -> None: self._verb("fill", value)
-    def reduce(self, kind: str, init: Any = None) -> Any: return self._verb("reduce", kind, init, registers=True)
+    def argmax(self, mode: Any = None) -> Any: return self._verb("argmax", mode, registers=True)
+    def argmin(self, mode: Any = None) -> Any: return self._verb("argmin", mode, registers=True)
+
+    def reduce(self, kind: str, mode: Any = None, init: Any = None) -> Any:
+        return self._verb("reduce", kind, mode, init, registers=True)
+
     def applied(self, plain: Callable[[Layout], Layout]) -> Any: return self._verb("applied", plain)
     def with_layout(self, layout: Layout | ComposedLayout) -> Any: return self._verb("with_layout", layout)
     def moved(self, offset: Any) -> Any: return self._verb("moved", offset)

@@ -8,10 +8,11 @@ In: how many tiles there are.  Out: tile numbers, their coordinates, ranges of k
 The same classes work on plain integers outside of kernels.  They launch nothing and touch no memory but the offsets.
 """
 
+from moye.schedulers.dynamic import DynamicTileScheduler
 from moye.schedulers.grouped import GroupedTile, GroupedTileScheduler
 from moye.schedulers.persistent import PersistentTileScheduler
 from moye.schedulers.quantisation import Quantisation, quantisation
 from moye.schedulers.stream_k import StreamKScheduler, StreamKUnit
 
-__all__ = ["GroupedTile", "GroupedTileScheduler", "PersistentTileScheduler", "Quantisation", "StreamKScheduler",
-           "StreamKUnit", "quantisation"]
+__all__ = ["DynamicTileScheduler", "GroupedTile", "GroupedTileScheduler", "PersistentTileScheduler", "Quantisation",
+           "StreamKScheduler", "StreamKUnit", "quantisation"]

@@ -41,7 +41,7 @@ from moye.tensor.bulk_copy import copy_bulk
 from moye.tensor.context import at_once, builder, locate
 from moye.tensor.coords import CoordTensor
 from moye.tensor.copy_agreement import after_copy, check_cover, check_partitions
-from moye.tensor.expr import Expr, Scalar, operand_of
+from moye.tensor.expr import Expr, Scalar, is_scalar, operand_of
 from moye.tensor.known import KnownBool, weak
 from moye.tensor.matrix_copy import emit_matrices
 from moye.tensor.partitions import kind, require_threads
@@ -64,10 +64,10 @@ Tile = Tensor | tuple[Any, ...]
 
 @overload
 def copyto(dst: Tensor, src: Tensor, /, *, pred: Tensor | Scalar | None = None, zero_fill: bool = False,
-           hint: str | None = None, prefetch: int | None = None) -> None: ...
+           other: Scalar | None = None, hint: str | None = None, prefetch: int | None = None) -> None: ...
 @overload
 def copyto(how: TiledCopy | CopyAtom | CopyOp, dst: Tensor, src: Tensor, /, *, pred: Tensor | Scalar | None = None,
-           zero_fill: bool = False) -> None: ...
+           zero_fill: bool = False, other: Scalar | None = None) -> None: ...
 @overload
 def copyto(how: TmaTensor, dst: Tile, src: Tile, /, *, barrier: tuple[Tensor, Int] | None = None,
            multicast: Scalar | None = None, hint: str | None = None) -> None: ...
@@ -76,8 +76,8 @@ def copyto(how: BulkOp, dst: Tensor, src: Tensor, /, *, barrier: tuple[Tensor, I
            multicast: Scalar | None = None, hint: str | None = None, size: Scalar | None = None) -> None: ...
 @at_once
 def copyto(*args: object, pred: Tensor | Scalar | None = None, zero_fill: bool = False,
-           barrier: tuple[Tensor, Int] | None = None, multicast: Scalar | None = None, hint: str | None = None,
-           size: Scalar | None = None, prefetch: int | None = None) -> None:
+           other: Scalar | None = None, barrier: tuple[Tensor, Int] | None = None, multicast: Scalar | None = None,
+           hint: str | None = None, size: Scalar | None = None, prefetch: int | None = None) -> None:
     """Copy: ``copyto(dst, src)`` or ``copyto(tiled_copy, dst, src)`` is dst[i] = src[i].
 
     Without a tiled copy (or atom) the copy is synchronous, as wide as both layouts and alignments prove, and converts
@@ -85,24 +85,26 @@ def copyto(*args: object, pred: Tensor | Scalar | None = None, zero_fill: bool =
     ``prefetch`` tell caches about the end in global memory, as ``UniversalCopy`` says; an atom has its own.
 
     ``pred`` is a traced bool, or a bool register tensor over the modes of dst (a mode of size 1 is repeated).  Where it
-    is false nothing is read, and dst keeps its value, or becomes zero with ``zero_fill=True``.
+    is false nothing is read, and dst keeps its value, or becomes zero with ``zero_fill=True``, or the number ``other``
+    (of src's dtype).  Elements side by side whose predicates are true are moved up to 16 bytes at a time where their
+    address is a multiple of that, which is tested at run time if nothing proves it; the others one by one.
 
     ``copyto(tma, dst, src)`` copies one tile by TMA; one thread calls it.  A load from the coordinates src to the
     shared tile dst completes on ``barrier=(bars, i)``, in every block of the mask ``multicast``.  A store goes from the
     shared tile src to the coordinates dst.  ``hint`` is "evict_first" or "evict_last".
 
-    ``copyto(mo.BulkCopy(), dst, src)`` copies one contiguous run of a static layout, or its first ``size`` elements;
-    one thread calls it.  Addresses and sizes must be multiples of 16 bytes.  A copy from global to shared memory (of
-    all blocks of ``multicast``) completes on ``barrier``.  A copy from shared memory to a ``mo.map_shared_rank``
-    completes on that block's barrier of the same place.  A copy to global memory, where ``mo.BulkReduceAdd()`` adds, is
-    part of the thread's bulk group.
+    ``copyto(mo.BulkCopy(), dst, src)`` copies contiguous runs of static extents, one by one, or the first ``size``
+    elements of one run; one thread calls it.  Addresses and sizes must be multiples of 16 bytes.  A copy from global
+    to shared memory (of all blocks of ``multicast``) completes on ``barrier``.  A copy from shared memory to a
+    ``mo.map_shared_rank`` completes on that block's barrier of the same place.  A copy to global memory, where
+    ``mo.BulkReduceAdd()`` adds, is part of the thread's bulk group.
     """
     plain = len(args) == 2 and all(isinstance(a, Tensor) for a in args)
     if prefetch is not None and not plain:
         raise TensorError("copyto: prefetch= is for plain copies; an atom has its own", locs=(locate(),),
                           hint="mo.prefetch brings boxes and runs of bytes to L2")
     if args and isinstance(args[0], (TmaTensor, BulkOp)):
-        _without_predicate(args[0], pred, zero_fill)
+        _without_predicate(args[0], pred, zero_fill or other is not None)
         if isinstance(args[0], BulkOp):
             copy_bulk(args[0], args[1:], barrier, multicast, hint, size)
         elif size is not None:
@@ -120,17 +122,31 @@ def copyto(*args: object, pred: Tensor | Scalar | None = None, zero_fill: bool =
     if pred is not None and not isinstance(pred, (Tensor, bool, Expr, KnownBool)):
         raise TensorError(f"copyto: the predicate {kind(pred)} is no bool and no bool register tensor",
                           locs=(locate(),))
+    _check_other(pred, zero_fill, other)
+    zero_fill = zero_fill or other is not None
     if plain:
         to, of = args
         assert isinstance(to, Tensor) and isinstance(of, Tensor), "both are tensors"
         check_partitions(None, to, of)
-        copy_plain(to, of, pred, zero_fill=zero_fill, op=_told(hint, prefetch))
+        copy_plain(to, of, pred, zero_fill=zero_fill, other=other, op=_told(hint, prefetch))
         after_copy(None, to, of)
         return
     if len(args) != 3 or not (isinstance(args[1], Tensor) and isinstance(args[2], Tensor)):
         raise TensorError(f"copyto takes (dst, src) or (tiled_copy, dst, src), not "
                           f"({', '.join(type(a).__name__ for a in args)})", locs=(locate(),))
-    _copy_by_atom(args[0], args[1], args[2], pred, zero_fill=zero_fill)
+    _copy_by_atom(args[0], args[1], args[2], pred, other, zero_fill=zero_fill)
+
+
+def _check_other(pred: object, zero_fill: bool, other: Scalar | None) -> None:
+    """``other`` is a number that stands where a predicate is false."""
+    if other is None:
+        return
+    if not is_scalar(other):
+        raise TensorError(f"copyto: other={kind(other)} is no number", locs=(locate(),))
+    if pred is None or zero_fill:
+        raise TensorError(f"copyto: other={other} is what dst becomes where pred= is false, "
+                          f"{'in place of zero_fill=True' if zero_fill else 'and there is no pred='}",
+                          locs=(locate(),))
 
 
 def _told(hint: str | None, prefetch: int | None) -> CopyOp:
@@ -141,7 +157,8 @@ def _told(hint: str | None, prefetch: int | None) -> CopyOp:
         raise TensorError(f"copyto: {error.message}", locs=(locate(),)) from None
 
 
-def _copy_by_atom(how: object, dst: Tensor, src: Tensor, pred: Tensor | Scalar | None, *, zero_fill: bool) -> None:
+def _copy_by_atom(how: object, dst: Tensor, src: Tensor, pred: Tensor | Scalar | None, other: Scalar | None, *,
+                  zero_fill: bool) -> None:
     """Copy by a tiled copy, an atom or an operation."""
     atom = how.atom if isinstance(how, TiledCopy) else how
     if isinstance(atom, CopyOp):
@@ -155,8 +172,12 @@ def _copy_by_atom(how: object, dst: Tensor, src: Tensor, pred: Tensor | Scalar |
         check_cover(how, dst)
     check_partitions(how, dst, src)
     after_copy(how, dst, src)
+    if other is not None and atom.op.asynchronous:
+        raise TensorError(f"{atom} fills with zeros alone, not with other={other}", hint="use zero_fill=True",
+                          locs=(locate(),))
     if not atom.op.matrices:
-        copying.emit_copy(atom.op, dst, src, pred, zero_fill=zero_fill)
+        filling = None if other is None else operand_of(other, dst.dtype)
+        copying.emit_copy(atom.op, dst, src, pred, zero_fill=zero_fill, other=filling)
         return
     if pred is not None:
         raise TensorError(f"{atom} is executed by whole warps and takes no predicate", locs=(locate(),))

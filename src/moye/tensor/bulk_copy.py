@@ -1,15 +1,18 @@
 """Bulk copies in a kernel: what ``copyto`` makes of ``BulkCopy`` and ``BulkReduce``, and prefetches.
 
-In: two tensors, each one contiguous run of memory, in the same order.  Out: one ``ops.BulkCopy``.
+In: two tensors, each a run of memory or several that lie apart, in the same order.  Out: an ``ops.BulkCopy`` a run.
 
     mo.copyto(mo.BulkCopy(), sX[:, stage], gX[:, k], barrier=(full, stage))
 
 Nothing here waits.  What arrives in shared memory completes on its mbarrier, and what leaves for global memory at the
-thread's bulk wait.  A bulk copy permutes nothing; tiles with rows apart, and swizzles, are for TMA.
+thread's bulk wait.  A bulk copy permutes nothing; swizzles are for TMA.
 """
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from math import prod
 from typing import Any
 
@@ -23,20 +26,21 @@ from moye.layout.tuples import zip_leaves
 from moye.tensor.accesses import judge_run
 from moye.tensor.bounds import need_bytes
 from moye.tensor.context import builder, locate
-from moye.tensor.copying import misalignment
+from moye.tensor.copying import misalignment, proven
 from moye.tensor.expr import Expr, Scalar, operand_of
 from moye.tensor.space import common_space, merged
 from moye.tensor.tensor import Tensor, index_operand
 from moye.tensor.tma_boxes import is_static
 from moye.tensor.tma_copy import TmaTensor, barrier_ref, check_hint, check_mask, prefetch_boxes
 
+_MOST_RUNS = 256
 _KINDS: dict[tuple[Space, Space], Any] = {
     (Space.SHARED, Space.GLOBAL): "load", (Space.CLUSTER, Space.SHARED): "send", (Space.GLOBAL, Space.SHARED): "store"}
 
 
 def copy_bulk(op: BulkOp, places: tuple[object, ...], barrier: tuple[Tensor, Int] | None, multicast: Scalar | None,
               hint: Any, size: Scalar | None) -> None:
-    """Copy one run, or its first ``size`` elements.  ``places`` are (dst, src)."""
+    """Copy run by run, or the first ``size`` elements of one run.  ``places`` are (dst, src)."""
     asked = f"copyto with {op}"
     if len(places) != 2 or not all(isinstance(place, Tensor) for place in places):
         raise TensorError(f"{asked} takes two tensors, dst and src, and not "
@@ -45,18 +49,22 @@ def copy_bulk(op: BulkOp, places: tuple[object, ...], barrier: tuple[Tensor, Int
     assert isinstance(dst, Tensor) and isinstance(src, Tensor), "both are tensors"
     kind = _kind(asked, op, dst, src)
     _check_dtypes(asked, op, dst, src)
-    elements = _run(asked, dst, src)
+    runs = _runs(asked, dst, src)
+    elements = runs.elements
     _check_swizzles(asked, (dst, src), elements, size)
     for view in (dst, src):
         _require_aligned(asked, view)
+    _check_runs(asked, runs, (dst, src), size)
     count = _bytes(asked, src, elements, size)
     _check_options(asked, kind, barrier, multicast, hint)
     for view in (src, dst):
         judge_run(view, size, write=view is dst)
-    builder().emit(ops.BulkCopy(
-        kind=kind, by=_by(op), dst=_first(dst), src=_first(src), bytes=count, run=elements * src.dtype.bytes,
-        barrier=None if barrier is None else _barrier(op, dst, barrier),
-        multicast=None if multicast is None else operand_of(multicast, uint16), hint=hint))
+    completes = None if barrier is None else _barrier(op, dst, barrier)
+    mask = None if multicast is None else operand_of(multicast, uint16)
+    for to, of in runs.steps():
+        builder().emit(ops.BulkCopy(
+            kind=kind, by=_by(op), dst=_first(dst, to), src=_first(src, of), bytes=count,
+            run=elements * src.dtype.bytes, barrier=completes, multicast=mask, hint=hint))
 
 
 def prefetch(what: TmaTensor | Tensor, coordinates: object = None, *, hint: str | None = None,
@@ -86,9 +94,9 @@ def prefetch(what: TmaTensor | Tensor, coordinates: object = None, *, hint: str 
                                 bytes=_bytes("prefetch", what, elements, size), run=elements * what.dtype.bytes))
 
 
-def _first(view: Tensor) -> Ref:
-    """The first element of a run."""
-    return Ref(view.buffer, index_operand(view.offset), view.dtype)
+def _first(view: Tensor, step: Int = 0) -> Ref:
+    """The first element of a run that begins ``step`` elements further on."""
+    return Ref(view.buffer, index_operand(view.offset + step), view.dtype)
 
 
 def _barrier(op: BulkOp, dst: Tensor, barrier: object) -> Ref:
@@ -147,6 +155,78 @@ def _run(asked: str, *views: Tensor) -> int:
             raise _no_run(asked, views)
         reach *= extent
     return reach
+
+
+@dataclass(frozen=True, slots=True)
+class _Runs:
+    """Runs of ``elements`` side by side in both tensors; the others lie ``strides`` of dst and src apart."""
+
+    elements: int
+    extents: tuple[int, ...]
+    strides: tuple[tuple[Int, ...], tuple[Int, ...]]
+
+    @property
+    def count(self) -> int:
+        return prod(self.extents)
+
+    def steps(self) -> Iterator[tuple[Int, Int]]:
+        """How far each run lies behind the first one, in dst and in src."""
+        for point in itertools.product(*map(range, reversed(self.extents))):
+            to, of = (_sum(i * stride for i, stride in zip(point[::-1], strides, strict=True))
+                      for strides in self.strides)
+            yield to, of
+
+
+def _sum(terms: Iterable[Int]) -> Int:
+    whole: Int = 0
+    for term in terms:
+        whole = whole + term
+    return whole
+
+
+def _runs(asked: str, dst: Tensor, src: Tensor) -> _Runs:
+    """The runs of two tensors, each as long as it can be; TensorError where an extent is dynamic or there are none."""
+    for view in (dst, src):
+        if not all(isinstance(extent, int) for extent, _ in zip_leaves(view.layout.shape, view.layout.stride)):
+            return _Runs(_run(asked, dst, src), (), ((), ()))           # says why not
+    try:
+        space = merged(common_space([dst.layout, src.layout]))
+    except LayoutError as error:
+        raise TensorError(f"{asked}: {error.message}", locs=(locate(),)) from None
+    parts = list(zip(space.extents, *space.strides, strict=True))
+    reach, left = 1, list(parts)
+    while following := [part for part in left if all(isinstance(s, int) and s == reach for s in part[1:])]:
+        left.remove(following[0])
+        extent = following[0][0]
+        assert isinstance(extent, int), "extents are static"
+        reach *= extent
+    if left and reach * dst.dtype.bytes % PART:
+        return _Runs(_run(asked, dst, src), (), ((), ()))
+    extents = tuple(part[0] for part in left if isinstance(part[0], int))
+    return _Runs(reach, extents, (tuple(part[1] for part in left), tuple(part[2] for part in left)))
+
+
+def _check_runs(asked: str, runs: _Runs, views: tuple[Tensor, Tensor], size: Scalar | None) -> None:
+    """What several runs must be: few enough, aligned each, whole, without a swizzle."""
+    if not runs.extents:
+        return
+    if runs.count > _MOST_RUNS:
+        raise TensorError(f"{asked}: {views[1].label} with layout {views[1].layout} has {runs.count} runs, and at most "
+                          f"{_MOST_RUNS} are issued for a copy", hint="mo.make_tma_copy copies boxes of many rows",
+                          locs=(locate(),), code="B5")
+    if size is not None:
+        raise TensorError(f"{asked}: size= copies a part of one run, and {views[1].label} with layout "
+                          f"{views[1].layout} has {runs.count}", locs=(locate(),), code="B5")
+    for view, strides in zip(views, runs.strides, strict=True):
+        if view.swizzle is not None and view.swizzle.bits:
+            raise TensorError(f"{asked} copies what is swizzled as one run, and {view.label} with layout {view.layout} "
+                              f"has {runs.count}", hint="mo.make_tma_copy copies swizzled tiles", locs=(locate(),),
+                              code="B5")
+        if proven(view, strides, -1) % PART:
+            raise AlignmentError(f"{asked} needs runs at multiples of {PART} bytes, but those of {view.label} with "
+                                 f"layout {view.layout} lie {', '.join(map(str, strides))} elements apart",
+                                 hint=f"let them lie multiples of {PART // view.dtype.bytes} elements apart",
+                                 locs=(locate(),), code="B5")
 
 
 def _no_run(asked: str, views: tuple[Tensor, ...]) -> TensorError:

@@ -10,8 +10,9 @@ A fixed width must be proven on both sides; the automatic width is the widest th
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
+from typing import Literal as OneOf
 
 from moye.atoms.atom import CopyOp
 from moye.atoms.universal import AUTO_COPY
@@ -32,8 +33,12 @@ from moye.tensor.view import View
 _WIDEST = 128
 
 
-def emit_copy(op: CopyOp, dst: View, src: View, pred: object = None, *, zero_fill: bool = False) -> None:
-    """Record dst[i] = src[i] with this operation of single threads: one op for the whole tile."""
+def emit_copy(op: CopyOp, dst: View, src: View, pred: object = None, *, zero_fill: bool = False,
+              other: Operand | None = None) -> None:
+    """Record dst[i] = src[i] with this operation of single threads: one op for the whole tile.
+
+    Where ``pred`` is false dst becomes zero with ``zero_fill``, or ``other`` if that is given too.
+    """
     need_bytes(dst, src)
     check_pair(op, dst, src)
     space = _space(dst, src, pred)
@@ -41,7 +46,9 @@ def emit_copy(op: CopyOp, dst: View, src: View, pred: object = None, *, zero_fil
     if op.bits is not None:
         _prove_width(op, dst, src, space, width)
     at = _unit_dimension(dst, src, space, width) if width > 1 else None
-    accesses = space if at is None else accesses_of(space, width, at)
+    grouped = group_of(dst, src, space) if op.bits is None and width == 1 and len(space.strides) > 2 else None
+    accesses = _split(space, grouped.size, grouped.at) if grouped else space if at is None else \
+        accesses_of(space, width, at)
     for view, strides in zip((dst, src), accesses.strides, strict=False):
         _require_static_registers(view, accesses.extents, strides)
     to, of = dst.tile_ref(accesses.strides[0]), src.tile_ref(accesses.strides[1])
@@ -49,10 +56,12 @@ def emit_copy(op: CopyOp, dst: View, src: View, pred: object = None, *, zero_fil
         # The elements of one access may lie apart in registers; memory has distance 1 there.
         to, of = (replace(ref, lane=_static(s[at])) for ref, s in zip((to, of), space.strides, strict=False))
     given = _predicate(pred, accesses)
-    _judge(dst, src, given, pred, space, width if at is not None else 1, at or 0, zero_fill=zero_fill)
+    _judge(dst, src, _predicate(pred, space) if grouped else given, pred, space, width if at is not None else 1,
+           at or 0, zero_fill=zero_fill)
     builder().emit(ops.Copy(
         dst=to, src=of, extents=tuple(extent_of(e) for e in accesses.extents), width=width, atom=op, pred=given,
-        zero_fill=zero_fill))
+        zero_fill=zero_fill, other=other, group=grouped.size if grouped else 1,
+        tested=grouped.tested if grouped else "none"))
 
 
 def _judge(dst: View, src: View, given: TileRef | Operand | None, pred: object, space: IndexSpace, width: int, at: int,
@@ -221,6 +230,53 @@ def _automatic_width(dst: View, src: View, space: IndexSpace) -> int:
             return width
         width //= 2
     return 1
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Elements under predicates of their own that may be one access: how many, along which dimension."""
+
+    size: int
+    at: int
+    tested: OneOf["none", "dst", "src", "both"]
+    """The sides whose addresses are known only when the kernel runs."""
+
+
+def group_of(dst: View, src: View, space: IndexSpace) -> Group | None:
+    """The widest access that elements with predicates of their own may make together; None if there is none."""
+    if dst.space is Space.REGISTER and src.space is Space.REGISTER:
+        return None
+    if not all(isinstance(extent, int) for extent in space.extents) or dst.dtype.bits >= _WIDEST:
+        return None
+    unmasked = replace(space, strides=space.strides[:2])
+    size_ = _WIDEST // dst.dtype.bits
+    while size_ > 1:
+        at = _unit_dimension(dst, src, unmasked, size_)
+        if at is not None:
+            needed = size_ * dst.dtype.bits // 8
+            sides = [proven(view, space.strides[i], at) % needed == 0 for i, view in enumerate((dst, src))]
+            if all(ok or view.swizzle is None for ok, view in zip(sides, (dst, src), strict=True)):
+                return Group(size_, at, _TESTED[sides[0], sides[1]])
+        size_ //= 2
+    return None
+
+
+_TESTED: dict[tuple[bool, bool], OneOf["none", "dst", "src", "both"]] = {
+    (True, True): "none", (False, True): "dst", (True, False): "src", (False, False): "both"}
+
+
+def _split(space: IndexSpace, size_: int, at: int) -> IndexSpace:
+    """The space with ``size_`` elements along a dimension as dimension 0, and the rest of it in its old place."""
+    strides = [list(s) for s in space.strides]
+    extents = list(space.extents)
+    extents[at] = extents[at] // size_
+    first = [s[at] for s in strides]
+    for s in strides:
+        s[at] = s[at] * size_
+    keep = [d for d, extent in enumerate(extents) if not _is(extent, 1)]
+    return IndexSpace((size_, *(extents[d] for d in keep)),
+                      tuple((one, *(s[d] for d in keep)) for one, s in zip(first, strides, strict=True)),
+                      (space.modes[at], *(space.modes[d] for d in keep)))
 
 
 def _prove_width(op: CopyOp, dst: View, src: View, space: IndexSpace, width: int) -> None:

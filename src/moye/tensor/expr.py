@@ -11,6 +11,7 @@ by ``moye.lang``.
 
 from __future__ import annotations
 
+import functools
 import math
 import sys
 from typing import Any, NoReturn, TypeAlias
@@ -31,6 +32,7 @@ Int: TypeAlias = "int | DynInt"
 
 _INTEGER_ONLY = ("invert", "brev", *ops.COUNTS)
 _PREDICATE = "pad the array, or use mo.tile(..., ragged=True) with predicated copies"
+HALF = (dt.float16, dt.bfloat16)
 _NARROW = (dt.float16, dt.bfloat16, dt.float8_e4m3fn, dt.float8_e5m2)
 
 
@@ -138,7 +140,7 @@ class Expr(DynInt):
 
     def to(self, dtype: DType) -> Expr:
         """Convert the value to another dtype."""
-        dtype = dt.as_dtype(".to", dtype)
+        dtype = _scalar_dtype(dt.as_dtype(".to", dtype))
         return Expr(builder().cast(self.operand, dtype))
 
     def bitcast(self, dtype: DType) -> Expr:
@@ -276,7 +278,7 @@ def operand_of(x: Scalar, dtype: DType | None = None, *, modulo: bool = False) -
         return x.operand if dtype is None or dtype == x.dtype else builder().cast(x.operand, dtype)
     if not is_number(x):
         raise TraceError(f"{x!r} of type {type(x).__name__} is no scalar of a kernel", locs=(locate(),))
-    number, chosen = x, dtype or default_dtype(x)
+    number, chosen = x, _scalar_dtype(dtype or default_dtype(x))
     if chosen.is_integer:
         if isinstance(number, float):
             if not math.isfinite(number) or number != int(number):
@@ -289,6 +291,14 @@ def operand_of(x: Scalar, dtype: DType | None = None, *, modulo: bool = False) -
     elif chosen.is_float and isinstance(number, int) and abs(number) >= 1 << 1023:
         raise DTypeError(f"an integer of {number.bit_length()} bits does not fit {chosen}", locs=(locate(),))
     return constants.literal(number, chosen)
+
+
+def _scalar_dtype(dtype: DType) -> DType:
+    """The dtype, unless it is one that words hold several of."""
+    if dtype.bits < 8:
+        raise DTypeError(f"a scalar of {dtype}: numbers narrower than a byte are only in words",
+                         hint="mo.unpack makes 16-bit floats of those in a word", locs=(locate(),))
+    return dtype
 
 
 def wrap(operand: Operand, *sources: Scalar) -> Scalar:
@@ -326,7 +336,11 @@ def _common(a: Scalar, b: Scalar) -> DType:
 
 
 def arithmetic(kind: str, a: Scalar, b: Scalar) -> Scalar:
-    """``a kind b`` in their common dtype; 16- and 8-bit floats are computed in float32, and the result is rounded."""
+    """``a kind b`` in their common dtype, rounded once.
+
+    Sums, products and extrema of 16-bit floats are those of the hardware; all else of 16- and 8-bit floats is computed
+    in float32, and the result is rounded.
+    """
     if not (is_scalar(a) and is_scalar(b)):
         return NotImplemented  # type: ignore[no-any-return]
     sources = a, b
@@ -335,7 +349,10 @@ def arithmetic(kind: str, a: Scalar, b: Scalar) -> Scalar:
     if dtype.kind is Kind.BOOL:
         dtype = dt.int32
     dtype = _wide_enough(kind, a, b, dtype)
-    work = dt.float32 if dtype in _NARROW else dtype
+    native = kind in ops.NARROW_ARITHMETIC and dtype in HALF
+    work = dt.float32 if dtype in _NARROW and not native else dtype
+    if dtype in HALF and not native:                    # a Python number is one of the 16-bit dtype in either case
+        a, b = Expr(operand_of(a, dtype)), Expr(operand_of(b, dtype))
     b_ = builder()
     result = b_.binary(kind, operand_of(a, work), operand_of(b, work))
     return wrap(result if work is dtype else b_.cast(result, dtype), *sources)
@@ -357,6 +374,18 @@ def _of_indices(operand: Operand, depth: int = 16) -> bool:
     if isinstance(op, ops.Binary) and depth:
         return _of_indices(op.a, depth - 1) and _of_indices(op.b, depth - 1)
     return isinstance(operand, Literal) or isinstance(op, ops.Special)
+
+
+def fma(a: Scalar, b: Scalar, c: Scalar) -> Scalar:
+    """``a * b + c`` of floats, rounded once; 8-bit floats through float64, which holds it exactly."""
+    dtypes = [x.dtype for x in map(lifted, (a, b, c)) if isinstance(x, Expr)]
+    dtype = functools.reduce(dt.promote, dtypes) if dtypes else dt.float32
+    if not dtype.is_float or dtype is dt.tfloat32:
+        raise DTypeError(f"fma({a}, {b}, {c}) of {dtype}: it is for float8, float16, bfloat16, float32 and float64",
+                         hint="a * b + c is exact for integers" if dtype.is_integer else None, locs=(locate(),))
+    work = dt.float64 if dtype.bits == 8 else dtype
+    found = Expr(builder().fma(*(operand_of(Expr(operand_of(x, dtype)), work) for x in (a, b, c))))
+    return found.to(dtype) if work is not dtype else found
 
 
 def divide(a: Scalar, b: Scalar) -> Scalar:
@@ -453,9 +482,12 @@ def unary(kind: str, a: Scalar, *, fast: bool = False) -> Scalar:
         dtype = dt.int32
     keeps = kind in ("neg", "not", *_INTEGER_ONLY) or (kind == "abs" and not dtype.is_float)
     work = dt.float32 if dtype in _NARROW or not (keeps or dtype.is_float) else dtype
+    if dtype in HALF and (kind in ("neg", "abs") or (fast and kind in ops.NARROW_FAST)):
+        work = dtype
     b = builder()
     result = b.unary(kind, operand_of(a, work), fast=fast)
-    return wrap(b.cast(result, dtype) if dtype in _NARROW and result.dtype.is_float else result, source)
+    return wrap(b.cast(result, dtype) if work is not dtype and dtype in _NARROW and result.dtype.is_float else result,
+                source)
 
 
 def require_scalar(what: str, *values: object) -> None:

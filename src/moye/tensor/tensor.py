@@ -12,14 +12,15 @@ Copies and products of whole tensors are in ``algorithms.py``.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, NoReturn
+from typing import Any, NoReturn, overload
 
 from moye.atoms.atom import CopyOp
 from moye.atoms.universal import AUTO_COPY
-from moye.dtypes import DType, Space, as_dtype, uint32, uint128
+from moye.dtypes import DType, Space, as_dtype, int32, uint32, uint128
 from moye.errors import DTypeError, LayoutError, TensorError
 from moye.ir import ops
 from moye.ir.nodes import Block, Buffer, Literal, Operand, Ref, TileRef, Value
@@ -39,7 +40,7 @@ from moye.layout import (
     slice_and_offset,
 )
 from moye.layout.ints import is_const
-from moye.tensor import copying, expr
+from moye.tensor import copying, expr, folds
 from moye.tensor.accesses import judge_element
 from moye.tensor.bounds import check_coordinate, need_bytes
 from moye.tensor.context import at_once, builder, locate
@@ -256,15 +257,80 @@ class Tensor(Elementwise, WrappedLayout):
         space = merged(common_space([self.layout]))
         emit_map(self, space, [], lambda: operand_of(value, self.dtype))
 
-    def reduce(self, kind: str, init: Scalar | None = None) -> Scalar:
-        """Fold all elements of a register tensor: "add", "mul", "min", "max", "and", "or", "xor"."""
+    @overload
+    def reduce(self, kind: str, mode: None = None, init: Scalar | None = None) -> Scalar: ...
+    @overload
+    def reduce(self, kind: str, mode: int | tuple[int, ...], init: Scalar | None = None) -> Any: ...
+    def reduce(self, kind: str, mode: int | tuple[int, ...] | None = None, init: Scalar | None = None) -> Any:
+        """Fold elements of a register tensor: "add" (or "sum"), "mul" ("prod"), "min", "max", "and", "or", "xor".
+
+        Without ``mode`` all of them, to a scalar.  With a mode, or a tuple of modes, those are folded, and the others
+        stay: the result is a register tensor of their shapes, compact.  ``init`` is folded with each result.
+
+        The order is fixed, and the simulator has the same.  The elements, in column-major order, are folded in chains:
+        1 below four elements, 2 below eight, else 4.  Chain i of c takes the elements i, i + c, i + 2c, ...  Then
+        chain 0 is folded with chain 1, 2 with 3, and what these give with each other.
+        """
+        kind = folds.fold_kind(f"{self.label}.reduce", kind, self.dtype)
         _need_registers(self, "reduce")
         need_bytes(self)
-        space = merged(common_space([self.layout]))
-        value = Value(self.dtype)
-        builder().emit(ops.Reduce(result=value, kind=kind, src=self.tile_ref(space.strides[0]),
-                                  extents=_static(space, self)))
-        return Expr(value) if init is None else expr.arithmetic(kind, Expr(value), init)
+
+        def folded(part: Tensor) -> Scalar:
+            value, space = Value(self.dtype), merged(common_space([part.layout]))
+            points = _static(space, self)
+            builder().emit(ops.Reduce(result=value, kind=kind, src=part.tile_ref(space.strides[0]), extents=points,
+                                      chains=folds.chains(math.prod(points))))
+            return Expr(value) if init is None else folds.fold(kind, Expr(value), init)
+
+        return self._by_mode(mode, folded)
+
+    def argmax(self, mode: int | tuple[int, ...] | None = None) -> Any:
+        """The largest element of a register tensor and its coordinate: (value, index), or two tensors by mode.
+
+        The index (int32) counts the elements that were folded from 0, in column-major order: the coordinate of one
+        number that any shape takes.  The first of equal elements counts.  NaN is never the largest; if all are, the
+        value is NaN and the index 0.  ``mode`` is as in ``reduce``.
+        """
+        return self._arg("max", mode)
+
+    def argmin(self, mode: int | tuple[int, ...] | None = None) -> Any:
+        """The least element of a register tensor and its coordinate, as ``argmax``."""
+        return self._arg("min", mode)
+
+    def _arg(self, kind: str, mode: int | tuple[int, ...] | None) -> Any:
+        values: Any = self.reduce(kind, mode)
+        wanted = iter([values] if isinstance(values, Expr) else [values[c] for c in _coordinates(values.layout)])
+
+        def found(part: Tensor) -> Scalar:
+            space = merged(common_space([part.layout]))
+            points = _static(space, self)
+            index = Value(int32, lower=0, upper=math.prod(points) - 1)
+            builder().emit(ops.Find(result=index, value=operand_of(next(wanted), self.dtype),
+                                    src=part.tile_ref(space.strides[0]), extents=points))
+            return Expr(index)
+
+        return values, self._by_mode(mode, found)
+
+    def _by_mode(self, mode: int | tuple[int, ...] | None, folded: Callable[[Tensor], Scalar]) -> Any:
+        """``folded`` of the part of each element of the modes that stay, as a tensor of them; or of everything."""
+        count = rank(self.layout)
+        modes = tuple(range(count)) if mode is None else tuple(map(expr.plain, mode)) if isinstance(mode, tuple) \
+            else (expr.plain(mode),)
+        if not all(isinstance(m, int) and 0 <= m < count for m in modes) or len(set(modes)) < len(modes) or not modes:
+            raise TensorError(f"{self.label}.reduce over mode {mode!r}: {self.layout} has modes 0 to {count - 1}",
+                              locs=(locate(),))
+        stay = [m for m in range(count) if m not in modes]
+        if not stay:
+            return folded(self)
+        kept = make_layout(*(self.layout.mode(m) for m in stay))
+        gone = make_layout(*(self.layout.mode(m) for m in sorted(modes)))
+        scalars = [folded(Tensor(self.buffer, self.offset + crd2idx(c, kept), gone, self.dtype, name=self.name))
+                   for c in _coordinates(kept)]
+        first = scalars[0]
+        result = make_fragment(make_layout(kept.shape), first.dtype if isinstance(first, Expr) else self.dtype)
+        for c, scalar in zip(_coordinates(kept), scalars, strict=True):
+            result[c] = scalar
+        return result
 
     def to(self, dtype: DType) -> Tensor:
         """A new register tensor with every element converted."""
@@ -278,6 +344,12 @@ class Tensor(Elementwise, WrappedLayout):
 
     def _assign(self, value: object) -> None:
         assign(self, value)
+
+
+def _coordinates(layout: Layout) -> list[Any]:
+    """Every coordinate of a static layout of modes, column-major; one number for each mode."""
+    sizes = [static_size(layout.mode(m)) for m in range(rank(layout))]
+    return [c[::-1] for c in itertools.product(*(range(n) for n in reversed(sizes)))]
 
 
 def _divisor(x: Int) -> int:
@@ -495,18 +567,20 @@ def assign(target: Tensor, value: object) -> None:
 
 
 def copy_plain(dst: Tensor, src: Tensor, pred: Tensor | Scalar | None = None, *, zero_fill: bool = False,
-               op: CopyOp = AUTO_COPY) -> None:
+               other: Scalar | None = None, op: CopyOp = AUTO_COPY) -> None:
     """Copy synchronously, element by element, as wide as layouts and alignment prove; convert if dtypes differ."""
     if dst.dtype.bits < 8 and dst.dtype == src.dtype:
         dst, src = recast_tensor(dst, uint32), recast_tensor(src, uint32)
+    filling = None if other is None else operand_of(other, src.dtype)
     if pred is None and dst.space is Space.REGISTER and src.space is Space.REGISTER and op is AUTO_COPY:
         assign(dst, src)
     elif dst.dtype == src.dtype:
-        copying.emit_copy(op, dst, src, pred, zero_fill=zero_fill)
+        copying.emit_copy(op, dst, src, pred, zero_fill=zero_fill, other=filling)
     elif src.space is Space.REGISTER:
-        copying.emit_copy(op, dst, src.to(dst.dtype), pred, zero_fill=zero_fill)
+        converted = None if other is None else operand_of(other, dst.dtype)
+        copying.emit_copy(op, dst, src.to(dst.dtype), pred, zero_fill=zero_fill, other=converted)
     else:
         staged = make_fragment_like(src.layout if isinstance(size(src.layout), int) else dst.layout, src.dtype)
         loads, stores = copying.hinted_ends(op, dst, src)
-        copying.emit_copy(loads, staged, src, pred, zero_fill=zero_fill)
+        copying.emit_copy(loads, staged, src, pred, zero_fill=zero_fill, other=filling)
         copy_plain(dst, staged, None if zero_fill else pred, op=stores)

@@ -265,7 +265,7 @@ class TiledMMA(Drawable):
         return make_fragment_like(tensor, self.op.c_dtype)
 
     def partition_fragment_C(self, shape: tuple[int, int]) -> Tensor:
-        """Accumulators for a C tile of this shape: (MMA, MMA_M, MMA_N)."""
+        """Accumulators for a C tile of this shape: (MMA, MMA_M, MMA_N); the modes of MMA are CuTe's: (2,2,N/8)."""
         if not isinstance(shape, tuple) or len(shape) != 2 or not all(isinstance(extent, int) for extent in shape):
             raise TensorError(f"partition_fragment_C takes the shape (M, N) of a tile, two integers, not {kind(shape)}",
                               locs=(locate(),))
@@ -276,7 +276,7 @@ class TiledMMA(Drawable):
                 raise TensorError(f"partition_fragment_C{shape}: extent {extent} of mode {mode} is no multiple of "
                                   f"{tile}, which {self} covers", locs=(locate(),), code="A4")
             parts.append(extent // (self.op.shape_mnk[mode] * _int(size(self.atom_layout, mode))))
-        return make_fragment(make_layout((_int(size(self.op.c_layout, 1)), *parts)), self.op.c_dtype)
+        return make_fragment(make_layout((self.op.c_layout.mode(1).shape, *parts)), self.op.c_dtype)
 
     def __str__(self) -> str:
         perms = "" if self.permutations == (None, None, None) else f", permutations {self.permutations}"
@@ -381,12 +381,8 @@ def _copy_for(which: str, atom: CopyAtom, mma: TiledMMA) -> TiledCopy:
     what = f"make_tiled_copy_{which}"
     require_made(what, atom, CopyAtom, "mo.CopyAtom(operation, dtype)")
     require_made(what, mma, TiledMMA, "mo.make_tiled_mma(operation, atom_layout)")
-    dims, tv = operand_of_mma(mma.op, which)
-    tile = tuple(mma.tile_size(d) for d in dims)
-    threads, values, rests = mma_parts((mma, dims, tv), make_layout(tile))
-    along = dict(zip(dims, (threads.mode(1), threads.mode(2)), strict=True))
-    modes = [along.get(d) or make_layout(_int(size(mma.atom_layout, d)), 0) for d in range(3)]
-    by_thread = composition(make_layout(threads.mode(0), *modes), right_inverse(mma.layout))
+    tile = tuple(mma.tile_size(d) for d in operand_of_mma(mma.op, which)[0])
+    by_thread, values, rests = thread_values(mma, which, tile)
     by_value = make_layout(values, *rests)
     held = _int(size(by_value))
     if mma.threads % atom.op.threads:
@@ -467,6 +463,15 @@ def mma_parts(how: tuple[TiledMMA, tuple[int, int], Layout], tile: Layout) -> Pa
         rests.append(by_thread.mode(1))
     values = composition(make_layout(*atoms), tv)
     return make_layout(values.mode(0), *threads), values.mode(1), rests
+
+
+def thread_values(mma: TiledMMA, which: str, tile: tuple[int, ...]) -> Parts:
+    """Thread -> element, values of an atom -> element and rest modes, of a column-major tile of operand A, B or C."""
+    dims, tv = operand_of_mma(mma.op, which)
+    threads, values, rests = mma_parts((mma, dims, tv), make_layout(tile))
+    along = dict(zip(dims, (threads.mode(1), threads.mode(2)), strict=True))
+    modes = [along.get(d) or make_layout(_int(size(mma.atom_layout, d)), 0) for d in range(3)]
+    return composition(make_layout(threads.mode(0), *modes), right_inverse(mma.layout)), values, rests
 
 
 # --- pieces ----------------------------------------------------------------------------------------------------------

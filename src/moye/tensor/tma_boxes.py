@@ -30,7 +30,7 @@ Leaves = list[tuple[int, int]]
 """The (extent, stride) of a mode's parts; each begins where the coordinates of those before it end."""
 
 MAX_BOX, MAX_RANK = 256, 5
-_ALIGN, _PART, _MOST_BOXES = 128, 16, 64
+_ALIGN, _PART, _MOST_BOXES = 128, 16, 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ def tma_tiling(op: TmaOp, dtype: DType, strides: tuple[int | None, ...], layout:
     if multicast != 1:
         dims, part = _parts(asked, dtype, dims, multicast, align)
     box = TensorMap(op.in_shared(dtype), tuple(mode for mode, _ in dims), tuple(extent for _, extent in dims), span,
-                    outside=op.outside if isinstance(op, TmaLoad) else "zero")
+                    *((op.prefetch, op.outside) if isinstance(op, TmaLoad) else ()))
     return TmaTiling(op, box, layout, extents, boxes, align, multicast, part)
 
 

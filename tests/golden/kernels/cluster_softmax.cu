@@ -49,23 +49,27 @@ softmax_kernel(float* Y, const int Y_s0,
         tXrX[4 * i + 3] = v.w;
     }
     // 16_cluster_reduction.py:29  top = mo.block_reduce(tXrX.reduce("max"), scratch, "max")
-    float top_part = tXrX[0];
+    float top_part = tXrX[0], top_part_1 = tXrX[1], top_part_2 = tXrX[2], top_part_3 = tXrX[3];
     #pragma unroll
-    for (int i = 1; i < 16; ++i) {
+    for (int i = 4; i < 16; i += 4) {
         top_part = fmaxf(top_part, tXrX[i]);
+        top_part_1 = fmaxf(top_part_1, tXrX[i + 1]);
+        top_part_2 = fmaxf(top_part_2, tXrX[i + 2]);
+        top_part_3 = fmaxf(top_part_3, tXrX[i + 3]);
     }
-    const float top_part_1 = fmaxf(top_part, __shfl_xor_sync(0xffffffffu, top_part, 16));
-    const float top_part_2 = fmaxf(top_part_1, __shfl_xor_sync(0xffffffffu, top_part_1, 8));
-    const float top_part_3 = fmaxf(top_part_2, __shfl_xor_sync(0xffffffffu, top_part_2, 4));
-    const float top_part_4 = fmaxf(top_part_3, __shfl_xor_sync(0xffffffffu, top_part_3, 2));
+    top_part = fmaxf(fmaxf(top_part, top_part_1), fmaxf(top_part_2, top_part_3));
+    const float top_part_4 = fmaxf(top_part, __shfl_xor_sync(0xffffffffu, top_part, 16));
+    const float top_part_5 = fmaxf(top_part_4, __shfl_xor_sync(0xffffffffu, top_part_4, 8));
+    const float top_part_6 = fmaxf(top_part_5, __shfl_xor_sync(0xffffffffu, top_part_5, 4));
+    const float top_part_7 = fmaxf(top_part_6, __shfl_xor_sync(0xffffffffu, top_part_6, 2));
     const bool tx_mod_32_is_0 = tx % 32 == 0;
-    const float top_part_5 = fmaxf(top_part_4, __shfl_xor_sync(0xffffffffu, top_part_4, 1));
+    const float top_part_8 = fmaxf(top_part_7, __shfl_xor_sync(0xffffffffu, top_part_7, 1));
     if (tx_mod_32_is_0) {
-        scratch[tx / 32] = top_part_5;
+        scratch[tx / 32] = top_part_8;
     }
     __syncthreads();
-    const float top_part_6 = fmaxf(fmaxf(fmaxf(fmaxf(fmaxf(scratch[0], scratch[1]), scratch[2]), scratch[3]), scratch[4]), scratch[5]);
-    const float top = fmaxf(fmaxf(top_part_6, scratch[6]), scratch[7]);
+    const float top_part_9 = fmaxf(fmaxf(fmaxf(fmaxf(fmaxf(scratch[0], scratch[1]), scratch[2]), scratch[3]), scratch[4]), scratch[5]);
+    const float top = fmaxf(fmaxf(top_part_9, scratch[6]), scratch[7]);
     __syncthreads();
     // 16_cluster_reduction.py:30  tXrX[...] = mo.exp(tXrX - top)
     #pragma unroll
@@ -73,18 +77,22 @@ softmax_kernel(float* Y, const int Y_s0,
         tXrX[i] = expf(tXrX[i] - top);
     }
     // 16_cluster_reduction.py:31  total = mo.block_reduce(tXrX.reduce("add"), scratch)
-    float total_part = tXrX[0];
+    float total_part = tXrX[0], total_part_1 = tXrX[1], total_part_2 = tXrX[2], total_part_3 = tXrX[3];
     #pragma unroll
-    for (int i = 1; i < 16; ++i) {
+    for (int i = 4; i < 16; i += 4) {
         total_part += tXrX[i];
+        total_part_1 += tXrX[i + 1];
+        total_part_2 += tXrX[i + 2];
+        total_part_3 += tXrX[i + 3];
     }
-    const float total_part_1 = total_part + __shfl_xor_sync(0xffffffffu, total_part, 16);
-    const float total_part_2 = total_part_1 + __shfl_xor_sync(0xffffffffu, total_part_1, 8);
-    const float total_part_3 = total_part_2 + __shfl_xor_sync(0xffffffffu, total_part_2, 4);
-    const float total_part_4 = total_part_3 + __shfl_xor_sync(0xffffffffu, total_part_3, 2);
-    const float total_part_5 = total_part_4 + __shfl_xor_sync(0xffffffffu, total_part_4, 1);
+    total_part = total_part + total_part_1 + (total_part_2 + total_part_3);
+    const float total_part_4 = total_part + __shfl_xor_sync(0xffffffffu, total_part, 16);
+    const float total_part_5 = total_part_4 + __shfl_xor_sync(0xffffffffu, total_part_4, 8);
+    const float total_part_6 = total_part_5 + __shfl_xor_sync(0xffffffffu, total_part_5, 4);
+    const float total_part_7 = total_part_6 + __shfl_xor_sync(0xffffffffu, total_part_6, 2);
+    const float total_part_8 = total_part_7 + __shfl_xor_sync(0xffffffffu, total_part_7, 1);
     if (tx_mod_32_is_0) {
-        scratch[tx / 32] = total_part_5;
+        scratch[tx / 32] = total_part_8;
     }
     __syncthreads();
     const float total = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5] + scratch[6] + scratch[7];

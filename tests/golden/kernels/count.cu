@@ -28,12 +28,7 @@ count_kernel(const float* __restrict__ x,
         red_add_relaxed_gpu_global(count, above);
     }
     // 07_reductions.py:50  most = mo.warp_reduce(int(gX[tid] * 1000), "max")
-    const int most_part = (int)(x[bx_times_256_plus_tx] * 1000.0f);
-    const int most_part_1 = max(most_part, __shfl_xor_sync(0xffffffffu, most_part, 16));
-    const int most_part_2 = max(most_part_1, __shfl_xor_sync(0xffffffffu, most_part_1, 8));
-    const int most_part_3 = max(most_part_2, __shfl_xor_sync(0xffffffffu, most_part_2, 4));
-    const int most_part_4 = max(most_part_3, __shfl_xor_sync(0xffffffffu, most_part_3, 2));
-    const int most = max(most_part_4, __shfl_xor_sync(0xffffffffu, most_part_4, 1));
+    const int most = __reduce_max_sync(0xffffffffu, (int)(x[bx_times_256_plus_tx] * 1000.0f));
     // 07_reductions.py:51  if mo.lane_idx() == 0:
     if (tx_mod_32_is_0) {
         // 07_reductions.py:52  mo.atomic_max(largest, 0, most)

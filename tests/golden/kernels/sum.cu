@@ -24,18 +24,20 @@ sum_kernel(const float* __restrict__ x,
         tXrX[i] = x[(int)blockIdx.x * 1024 + tx + 256 * i];
     }
     // 07_reductions.py:23  value = mo.block_reduce(tXrX.reduce("add"), scratch)
-    float value_part = tXrX[0];
+    float value_part = tXrX[0], value_part_1 = tXrX[1];
     #pragma unroll
-    for (int i = 1; i < 4; ++i) {
+    for (int i = 2; i < 4; i += 2) {
         value_part += tXrX[i];
+        value_part_1 += tXrX[i + 1];
     }
-    const float value_part_1 = value_part + __shfl_xor_sync(0xffffffffu, value_part, 16);
-    const float value_part_2 = value_part_1 + __shfl_xor_sync(0xffffffffu, value_part_1, 8);
-    const float value_part_3 = value_part_2 + __shfl_xor_sync(0xffffffffu, value_part_2, 4);
-    const float value_part_4 = value_part_3 + __shfl_xor_sync(0xffffffffu, value_part_3, 2);
-    const float value_part_5 = value_part_4 + __shfl_xor_sync(0xffffffffu, value_part_4, 1);
+    value_part += value_part_1;
+    const float value_part_2 = value_part + __shfl_xor_sync(0xffffffffu, value_part, 16);
+    const float value_part_3 = value_part_2 + __shfl_xor_sync(0xffffffffu, value_part_2, 8);
+    const float value_part_4 = value_part_3 + __shfl_xor_sync(0xffffffffu, value_part_3, 4);
+    const float value_part_5 = value_part_4 + __shfl_xor_sync(0xffffffffu, value_part_4, 2);
+    const float value_part_6 = value_part_5 + __shfl_xor_sync(0xffffffffu, value_part_5, 1);
     if (tx % 32 == 0) {
-        scratch[tx / 32] = value_part_5;
+        scratch[tx / 32] = value_part_6;
     }
     __syncthreads();
     const float value = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5] + scratch[6] + scratch[7];

@@ -199,7 +199,7 @@ matmul_kernel(const __grid_constant__ TensorMap A, const int A_1,
         const int tx_mod_256 = tx % 256;
         const bool first = tx % 128 == 0;
         //   17_matmul_warp_specialized.py:35  tCrA = thr_mma.partition_fragment_A(sA)  # (MMA, MMA_M, MMA_K, stages):...
-        const int tCrA_at = tx_mod_256 / 128 * 4096;
+        const int tCrA_at = warpgroup % 2 * 4096;
         //   17_matmul_warp_specialized.py:37  tCrC = mma.partition_fragment_C((BM, BN))  # (MMA, MMA_M, MMA_N): regis...
         float tCrC[64];
         //   17_matmul_warp_specialized.py:40  for k in range(k_tiles):

@@ -50,6 +50,15 @@ def test_every_field_is_a_clause_or_a_fact_of_somebody():
             assert name in clauses or re.search(rf"\b{name}\b", SOURCE), f"{code} {case}: nobody tells {{{name}}}"
 
 
+def depth(template):
+    """How deep alternatives lie within alternatives."""
+    return max((depth(spec) + 1 for _, name, spec, _ in Formatter().parse(template) if name is not None), default=0)
+
+
+def test_alternatives_are_no_deeper_than_python_formats_them():
+    assert max(map(depth, WORDS.values())) <= 2
+
+
 def test_a_case_of_its_own_or_any():
     assert hint("D3", "store") == "sync_threads() after tma_store_wait(0, read=False)"
     assert hint("D3", "cluster") == hint("D3") == "sync_threads() after cp_async_wait()"

@@ -278,3 +278,38 @@ def test_a_rank_that_the_cluster_does_not_have():
     with pytest.raises(mo.SimulationError, match=r"thread 7 of .* addresses block 5 .* of its cluster of 2") as found:
         kernel.launch(np.zeros(5, np.int32), grid=2, block=32, cluster=2)
     assert found.value.code == "D20" and found.value.finding.threads == (7,)
+
+
+# --- atomics on what a tensor copy brings ----------------------------------------------------------------------------
+
+
+@mo.kernel
+def bump(out, A, waits: mo.Constexpr):
+    sA = mo.shared_array(A.dtype, A.smem_layout)        # (32, 32)
+    full = mo.mbarrier_array(1)
+    tid = mo.thread_idx().x
+    if tid == 0:
+        mo.mbarrier_init(full, 0, 1)
+        mo.fence_mbarrier_init()
+    mo.sync_threads()
+    if tid == 0:
+        mo.mbarrier_arrive_expect_tx(full, 0, A.bytes)
+        mo.copyto(A, sA, mo.tile(A.tensor, A.tile, (0, 0)), barrier=(full, 0))
+    if waits:
+        mo.mbarrier_wait(full, 0, 0)
+    mo.atomic_add(sA, (tid, 0), 1.0)
+    mo.mbarrier_wait(full, 0, 0)
+    out[tid] = sA[tid, 0]
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_an_atomic_on_a_tile_waits_for_it_as_a_read_does(waits):
+    A, out = np.random.default_rng(0).standard_normal((32, 32)).astype(np.float32), np.zeros(32, np.float32)
+    layout = mo.tile_to_shape(mo.smem_layout_atom(mo.float32, "k"), (32, 32))
+    report = mo.check(bump)[1, 32](out, mo.make_tma_copy(mo.TmaLoad(), A, layout), waits)
+    assert {finding.code for finding in report.findings} == (set() if waits else {"D6"})
+    if waits:
+        assert np.array_equal(out, A[:, 0] + 1)
+    else:
+        assert "is updated by thread 0" in report.findings[0].message
+        assert source_line(report.findings[0], 1) == "mo.atomic_add(sA, (tid, 0), 1.0)"

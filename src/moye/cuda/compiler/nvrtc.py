@@ -56,6 +56,7 @@ class Compiled:
     log: str
     seconds: float = 0.0
     _ptx: str | None = field(default=None, repr=False)
+    _sass: str | None = field(default=None, repr=False)
     _resources: Mapping[str, Resources] | None = field(default=None, repr=False)
 
     @property
@@ -112,8 +113,10 @@ class Compiled:
 
     @property
     def sass(self) -> str:
-        """The disassembly; UnsupportedError where there is no disassembler."""
-        return sass(self.cubin)
+        """The disassembly, made on the first request; UnsupportedError where there is no disassembler."""
+        if self._sass is None:
+            self._sass = sass(self.cubin)
+        return self._sass
 
 
 def compile_cubin(source: str, name: str, arch: str, *, options: Sequence[str] = (),

@@ -12,6 +12,7 @@ from __future__ import annotations
 from moye import dtypes as dt
 from moye.cuda.printing.expressions import Text, combine
 from moye.cuda.printing.intrinsics import Intrinsics, register_input
+from moye.cuda.printing.peers import load
 from moye.dtypes import DType, Kind, Space
 from moye.errors import UnsupportedError
 
@@ -53,17 +54,19 @@ def _by_cas(helpers: Intrinsics, kind: str, dtype: DType, space: Space, order: s
         raise UnsupportedError(f"there is no atomic {kind} of {dtype}")
     ctype, word = helpers.ctype(dtype), bits.cuda
     cas = helpers.atomic("cas", bits, space, order, scope, True)
-    name = f"atom_{kind}_{order}_{scope}_{space.value}"
+    name, peers = f"atom_{kind}_{order}_{scope}_{space.value}", space is Space.CLUSTER
+    pointer, place = ("unsigned", "p") if peers else (f"{ctype}*", f"({word}*)p")
+    first = f"{load(helpers, bits)}(p)" if peers else f"*(volatile {word}*)p"
     if kind == "cas":
-        swap = f"{cas}(({word}*)p, {_bits(dtype, 'expected')}, {_bits(dtype, 'x')})"
-        return helpers.function(name, f"{ctype} ({ctype}* p, {ctype} expected, {ctype} x)",
+        swap = f"{cas}({place}, {_bits(dtype, 'expected')}, {_bits(dtype, 'x')})"
+        return helpers.function(name, f"{ctype} ({pointer} p, {ctype} expected, {ctype} x)",
                                 f"return {_seen(dtype, swap)};", overload=ctype)
     new = "x" if kind == "exch" else combine(kind, dtype, Text(_seen(dtype, "seen")), Text("x"), helpers).text
-    loop = (f"{word} seen, old = *(volatile {word}*)p;", "do {", "    seen = old;",
+    loop = (f"{word} seen, old = {first};", "do {", "    seen = old;",
             f"    const {ctype} next = ({ctype})({new});" if dtype.is_integer else f"    const {ctype} next = {new};",
-            f"    old = {cas}(({word}*)p, seen, {_bits(dtype, 'next')});", "} while (old != seen);",
+            f"    old = {cas}({place}, seen, {_bits(dtype, 'next')});", "} while (old != seen);",
             f"return {_seen(dtype, 'old')};")
-    return helpers.function(name, f"{ctype} ({ctype}* p, {ctype} x)", *loop, overload=ctype)
+    return helpers.function(name, f"{ctype} ({pointer} p, {ctype} x)", *loop, overload=ctype)
 
 
 def _seen(dtype: DType, word: str) -> str:

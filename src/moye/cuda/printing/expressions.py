@@ -15,7 +15,7 @@ import struct
 from dataclasses import dataclass
 
 from moye import dtypes as dt
-from moye.cuda.printing.intrinsics import Intrinsics
+from moye.cuda.printing.intrinsics import APPROXIMATIONS, Intrinsics
 from moye.cuda.printing.uses import NOTHING
 from moye.dtypes import DType, Kind
 from moye.errors import UnsupportedError
@@ -35,9 +35,9 @@ _STEM = {"round": "rint", "abs": "fabs"}
 _MUL_HI = {(Kind.INT, 32): "__mulhi", (Kind.UINT, 32): "__umulhi", (Kind.INT, 64): "__mul64hi",
            (Kind.UINT, 64): "__umul64hi"}
 _COUNTS = {"popcount": "__popc", "clz": "__clz", "ffs": "__ffs", "brev": "__brev"}
-_FAST = {"exp": "__expf", "log": "__logf", "log2": "__log2f", "log10": "__log10f", "sin": "__sinf", "cos": "__cosf",
-         "tan": "__tanf"}
-_APPROX = ("exp2", "sqrt", "rsqrt", "tanh")
+# function: its approximation by another one, with a factor before or after
+_SCALED = {"exp": ("exp2", 1 / math.log(2), 1.0), "log": ("log2", 1.0, math.log(2)),
+           "log10": ("log2", 1.0, math.log10(2))}
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,6 +301,8 @@ def unary(op: ops.Unary, a: Text, helpers: Intrinsics) -> Text:
     """The expression of a Unary op."""
     dtype, kind = op.a.dtype, op.kind
     if dtype.is_float and dtype.bits < 32:
+        if op.fast and kind in ops.NARROW_FAST and dtype.bits == 16:
+            return call(helpers.approx_16(kind, dtype), a)
         wide = _unary(kind, dt.float32, call(helpers.to_f32(dtype), a), op.fast, helpers)
         return wide if kind in ("isnan", "isinf") else call(helpers.from_f32(dtype), wide)
     whole = _unary(kind, dtype, a, op.fast, helpers)
@@ -328,15 +330,31 @@ def _unary(kind: str, dtype: DType, a: Text, fast: bool, helpers: Intrinsics) ->
 
 
 def _math(kind: str, dtype: DType, a: Text, fast: bool, helpers: Intrinsics) -> Text:
-    if kind == "sigmoid":
+    if fast and (approximate := _approximate(kind, a, helpers)) is not None:
+        return approximate
+    if kind in ("sigmoid", "rcp"):
         one = literal(1, dtype, helpers)
-        below = infix("+", one, call("__expf" if fast else _float_name("exp", dtype), prefix("-", a)))
-        return call("__fdividef", one, below) if fast else infix("/", one, below)
-    if fast and kind in _FAST:
-        return call(_FAST[kind], a)
-    if fast and kind in _APPROX:
-        return call(helpers.approx(kind), a)
+        below = a if kind == "rcp" else infix("+", one, call(_float_name("exp", dtype), prefix("-", a)))
+        return infix("/", one, below)
     return call(_float_name(_STEM.get(kind, kind), dtype), a)
+
+
+def _approximate(kind: str, a: Text, helpers: Intrinsics) -> Text | None:
+    """A float32 function by the hardware's approximations, as CUDA's intrinsics compute it; None if it has none."""
+    if kind in _SCALED:
+        other, before, after = _SCALED[kind]
+        return _times(call(helpers.approx(other), _times(a, before, helpers)), after, helpers)
+    if kind == "tan":
+        below = call(helpers.approx("rcp"), call(helpers.approx("cos"), a))
+        return infix("*", call(helpers.approx("sin"), a), below)
+    if kind == "sigmoid":
+        power = call(helpers.approx("exp2"), _times(a, -1 / math.log(2), helpers))
+        return call(helpers.approx("rcp"), infix("+", literal(1, dt.float32, helpers), power))
+    return call(helpers.approx(kind), a) if kind in APPROXIMATIONS else None
+
+
+def _times(a: Text, factor: float, helpers: Intrinsics) -> Text:
+    return a if factor == 1 else infix("*", a, literal(factor, dt.float32, helpers))
 
 
 def _bit_count(kind: str, dtype: DType, a: Text) -> Text:

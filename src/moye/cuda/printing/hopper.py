@@ -14,7 +14,9 @@ from __future__ import annotations
 from moye.cuda.printing import peers
 from moye.cuda.printing.context import Kernel
 from moye.cuda.printing.dispatch import prints
+from moye.cuda.printing.expressions import Text
 from moye.cuda.printing.intrinsics import Intrinsics
+from moye.cuda.printing.uses import MEMORY, ORDER
 from moye.ir import ops
 from moye.ir.nodes import Operand, Ref
 from moye.passes.scopes import CLUSTER, CTA
@@ -55,6 +57,11 @@ def _mbarrier_init(kernel: Kernel, op: ops.MbarrierInit) -> None:
 @prints(ops.MbarrierArrive)
 def _mbarrier_arrive(kernel: Kernel, op: ops.MbarrierArrive) -> None:
     """An arrival, its bytes if it expects any, and last the block of the cluster whose barrier it is."""
+    if op.copies:
+        name = _on_barrier(kernel.helpers, "cp_async_mbarrier_arrive",
+                           "cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];")
+        _call(kernel, op, name, _barrier(kernel, op.ref))
+        return
     expects = op.bytes is not None
     bytes_ = ("bytes",) if expects else ()
     verb = ".".join(["arrive"] * op.arrives + ["expect_tx"] * expects)
@@ -79,6 +86,22 @@ def _mbarrier_wait(kernel: Kernel, op: ops.MbarrierWait) -> None:
     name = f"mbarrier_wait{order.replace('.', '_')}"
     name = kernel.helpers.function(name, "void (unsigned barrier, unsigned parity)", *wait, arch=ARCH, what="mbarriers")
     _call(kernel, op, name, _barrier(kernel, op.ref), *_values(kernel, op.parity))
+
+
+@prints(ops.MbarrierTest)
+def _mbarrier_test(kernel: Kernel, op: ops.MbarrierTest) -> None:
+    """mbarrier.try_wait.parity, which itself waits for a while, once."""
+    order = ".acquire.cluster" if id(op) in kernel.uses.handovers else ""
+    test = [_WAIT[0], *(line.strip().replace("try_wait.parity", f"try_wait.parity{order}") for line in _WAIT[2:4]),
+            "return done != 0;"]
+    name = kernel.helpers.function(f"mbarrier_try_wait{order.replace('.', '_')}",
+                                   "bool (unsigned barrier, unsigned parity)", *test, arch=ARCH, what="mbarriers")
+    kernel.values.before(op)
+    text = f"{name}({', '.join((_barrier(kernel, op.ref), *_values(kernel, op.parity)))})"
+    if kernel.uses.count.get(op.result.id):
+        kernel.values.define(op, Text(text, deps=frozenset((ORDER, MEMORY))))
+    else:
+        kernel.writer.line(f"{text};")
 
 
 @prints(ops.ProxyFence)

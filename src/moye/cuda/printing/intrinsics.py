@@ -22,7 +22,8 @@ _STRUCTS = {"f16": "unsigned short", "bf16": "unsigned short", "e4m3": "unsigned
 _BITS = {8: "unsigned char", 16: "unsigned short", 32: "unsigned", 64: "unsigned long long"}
 _REGISTER = {8: "h", 16: "h", 32: "r", 64: "l"}
 _ADDRESS = {Space.GLOBAL: ("global", '"l"(p)'),
-            Space.SHARED: ("shared", '"r"((unsigned)__cvta_generic_to_shared(p))')}
+            Space.SHARED: ("shared", '"r"((unsigned)__cvta_generic_to_shared(p))'),
+            Space.CLUSTER: ("shared::cluster", '"r"(p)')}
 
 _TO_F32 = {
     "f16": (("float y;", 'asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x.bits));', "return y;"), 80),
@@ -85,7 +86,11 @@ _GRID_SYNC = (
     "    } while (((before ^ now) & 0x80000000u) == 0);",
     "}",
     "__syncthreads();")
-_APPROX = {"exp2": "ex2.approx.f32", "sqrt": "sqrt.approx.f32", "rsqrt": "rsqrt.approx.f32", "tanh": "tanh.approx.f32"}
+APPROXIMATIONS = {"exp2": "ex2.approx.ftz.f32", "log2": "lg2.approx.ftz.f32", "sqrt": "sqrt.approx.ftz.f32",
+                  "rsqrt": "rsqrt.approx.ftz.f32", "rcp": "rcp.approx.ftz.f32", "sin": "sin.approx.ftz.f32",
+                  "cos": "cos.approx.ftz.f32", "tanh": "tanh.approx.f32"}
+NARROW_APPROXIMATIONS = {("exp2", "f16"): "ex2.approx.f16", ("exp2", "bf16"): "ex2.approx.ftz.bf16",
+                         ("tanh", "f16"): "tanh.approx.f16", ("tanh", "bf16"): "tanh.approx.bf16"}
 
 
 class Intrinsics:
@@ -217,10 +222,25 @@ class Intrinsics:
     def _overload(self, name: str, template: str, ctype: str, *args: str) -> None:
         self._functions.setdefault(f"{name}({ctype})", template.format(ctype, *args))
 
+    def match_all(self, dtype: DType) -> str:
+        """The function that gives the mask where all lanes in it have one value, and 0 elsewhere."""
+        ctype = _BITS[dtype.bits]
+        return self.function("match_all", f"unsigned (unsigned mask, {ctype} x)",
+                             "int every; return __match_all_sync(mask, x, &every);", overload=ctype)
+
     def approx(self, kind: str) -> str:
         """The hardware's approximation of a float function."""
-        return self.function(f"{kind}_approx", "float (float x)", "float y;",
-                             f'asm("{_APPROX[kind]} %0, %1;" : "=f"(y) : "f"(x));', "return y;")
+        body = f'asm("{APPROXIMATIONS[kind]} %0, %1;" : "=f"(y) : "f"(x));'
+        return self.function(f"{kind}_approx", "float (float x)", "float y;", body, "return y;", overload="float")
+
+    def approx_16(self, kind: str, dtype: DType) -> str:
+        """The same of a 16-bit float; bfloat16 has it from sm_90 on, and goes through float before."""
+        ctype = self.ctype(dtype)
+        own = f'asm("{NARROW_APPROXIMATIONS[kind, ctype]} %0, %1;" : "=h"(y.bits) : "h"(x.bits));'
+        if ctype == "bf16":
+            wide = f"y = {self.from_f32(dtype)}({self.approx(kind)}({self.to_f32(dtype)}(x)));"
+            own = f"\n#if __CUDA_ARCH__ >= 900\n    {own}\n#else\n    {wide}\n#endif"
+        return self.function(f"{kind}_approx", f"{ctype} ({ctype} x)", f"{ctype} y;", own, "return y;", overload=ctype)
 
     def swizzle(self, swizzle: Swizzle, dtype: DType) -> str:
         """The function from offset to swizzled offset."""
@@ -233,6 +253,13 @@ class Intrinsics:
     def globaltimer(self) -> str:
         return self.function("globaltimer", "long long ()", "long long t;",
                              'asm volatile("mov.u64 %0, %globaltimer;" : "=l"(t));', "return t;")
+
+    def fma_16(self, dtype: DType) -> str:
+        """a * b + c of 16-bit floats, rounded once."""
+        ctype = self.ctype(dtype)
+        body = f'asm("fma.rn.{ctype} %0, %1, %2, %3;" : "=h"(y.bits) : "h"(a.bits), "h"(b.bits), "h"(c.bits));'
+        return self.function("fma_16", f"{ctype} ({ctype} a, {ctype} b, {ctype} c)", f"{ctype} y;", body, "return y;",
+                             overload=ctype)
 
     # --- asynchronous copies and barriers ---
 
@@ -327,11 +354,13 @@ class Intrinsics:
         state, address = _ADDRESS[space]
         ctype = self.ctype(dtype)
         op = f"{'red' if red else 'atom'}.{ptx}.{scope}.{state}.{kind}.{suffix}"
-        name = f"{'red' if red else 'atom'}_{kind}_{order}_{scope}_{state}"
-        arch = max(_scope_arch(scope), 90 if dtype == dt.bfloat16 and kind == "add" else 80)
+        peers = space is Space.CLUSTER
+        name = f"{'red' if red else 'atom'}_{kind}_{order}_{scope}_{'cluster' if peers else state}"
+        arch = max(_scope_arch("cluster" if peers else scope), 90 if dtype == dt.bfloat16 and kind == "add" else 80)
         inputs = f"{address}, " + ('"' + register_input(dtype, "expected")[1:] + ", " if kind == "cas" else "")
         inputs += register_input(dtype, "x")
-        parameters = f"{ctype}* p, {f'{ctype} expected, ' if kind == 'cas' else ''}{ctype} x)"
+        pointer = "unsigned" if peers else f"{ctype}*"
+        parameters = f"{pointer} p, {f'{ctype} expected, ' if kind == 'cas' else ''}{ctype} x)"
         if red:
             return self.function(name, f"void ({parameters}",
                                  f'asm volatile("{before}{op} [%0], %1;" :: {inputs} : "memory");', overload=ctype,

@@ -20,7 +20,10 @@ from moye.cuda.printing import (  # noqa: F401  (some only register their functi
     gemm,
     hopper,
     inline,
+    masked,
     matrix_copies,
+    pairs,
+    reductions,
     tensor_copies,
     tiles,
     wgmma,
@@ -84,6 +87,13 @@ def _unary(kernel: Kernel, op: ops.Unary) -> None:
         kernel.values.define(op, negated(a, True))
     else:
         kernel.values.define(op, expressions.unary(op, a, kernel.helpers))
+
+
+@prints(ops.Fma)
+def _fma(kernel: Kernel, op: ops.Fma) -> None:
+    dtype = op.result.dtype
+    name = kernel.helpers.fma_16(dtype) if dtype.bits == 16 else "fmaf" if dtype.bits == 32 else "fma"
+    kernel.values.define(op, call(name, *(kernel.values.operand(x) for x in (op.a, op.b, op.c))))
 
 
 @prints(ops.Select)
@@ -154,6 +164,8 @@ def _kept(kernel: Kernel, var: Var, text: Text) -> Text:
 def _pointer(kernel: Kernel, ref: Ref) -> str:
     if ref.buffer.space is Space.REGISTER:
         raise UnsupportedError(f"registers ({ref.buffer.name}) have no address")
+    if ref.buffer.space is Space.CLUSTER:
+        return kernel.memory.peer_address(ref, kernel.memory.offset(ref)).text
     return kernel.memory.address(ref, kernel.memory.offset(ref)).text
 
 
@@ -217,13 +229,13 @@ def _alloc(kernel: Kernel, op: ops.Alloc) -> None:
 
 @prints(ops.Map)
 def _map(kernel: Kernel, op: ops.Map) -> None:
-    if not conversions.packed(kernel, op) and not conversions.paired(kernel, op):
+    if not conversions.packed(kernel, op) and not conversions.paired(kernel, op) and not pairs.map_(kernel, op):
         tiles.map_(kernel, op)
 
 
 @prints(ops.Copy)
 def _copy(kernel: Kernel, op: ops.Copy) -> None:
-    (matrix_copies if op.atom.matrices else tiles).copy(kernel, op)
+    (matrix_copies if op.atom.matrices else masked if op.group > 1 else tiles).copy(kernel, op)
 
 
 # --- threads together ------------------------------------------------------------------------------------------------
@@ -300,6 +312,22 @@ def _vote(kernel: Kernel, op: ops.Vote) -> None:
     found = call(f"__{op.kind}_sync", Text(_mask(op.mask)), kernel.values.operand(op.pred))
     plain = op.kind == "ballot" or not kernel.uses.count.get(op.result.id)
     _together(kernel, op, op.result, found if plain else infix("!=", found, Text("0")))
+
+
+@prints(ops.Redux)
+def _redux(kernel: Kernel, op: ops.Redux) -> None:
+    bits = op.kind in ("and", "or", "xor") and op.value.dtype == dt.int32       # these are of unsigned numbers alone
+    value = kernel.values.operand(op.value)
+    found = call(f"__reduce_{op.kind}_sync", Text(_mask(op.mask)), c_cast("unsigned", value) if bits else value)
+    _together(kernel, op, op.result, c_cast("int", found) if bits else found)
+
+
+@prints(ops.Match)
+def _match(kernel: Kernel, op: ops.Match) -> None:
+    value, dtype = kernel.values.operand(op.value), op.value.dtype
+    wide = c_cast("unsigned long long" if dtype.bits == 64 else "unsigned", value)
+    name = "__match_any_sync" if op.kind == "any" else kernel.helpers.match_all(dtype)
+    _together(kernel, op, op.result, call(name, Text(_mask(op.mask)), wide))
 
 
 @prints(ops.Elect)

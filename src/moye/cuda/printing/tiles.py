@@ -1,4 +1,4 @@
-"""Tile operations as loop nests: Copy, Map, Reduce (Gemm is in ``gemm.py``).
+"""Tile operations as loop nests: Copy, Map (Gemm is in ``gemm.py``, Reduce in ``reductions.py``).
 
 In: one op with its index space.  Out: ``#pragma unroll`` loops around one access, as few loops as the strides allow.
 
@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 from moye.cuda.printing import vectors
 from moye.cuda.printing.context import Kernel
-from moye.cuda.printing.dispatch import prints, run
-from moye.cuda.printing.expressions import DIV, SELECT, Text, assignment, combine, literal, select
+from moye.cuda.printing.dispatch import run
+from moye.cuda.printing.expressions import DIV, SELECT, Text, assignment, literal, select
 from moye.cuda.printing.narrow_elements import per_word
 from moye.dtypes import Space
 from moye.errors import UnsupportedError
@@ -137,14 +137,21 @@ def _access(kernel: Kernel, op: ops.Copy, space: IndexSpace, width: int, guard: 
     elif width > 1:
         to, of = (vectors.End(ref, at, memory.word(ref, space.steps(kernel, i), 0, width) if ref.lane == 1 else None)
                   for i, (ref, at) in enumerate(((op.dst, dst), (op.src, src))))
-        vectors.move(kernel, to, of, width, zeros)
+        vectors.move(kernel, to, of, width, zeros, None if op.other is None else kernel.values.operand(op.other))
     else:
         value = memory.element(op.src, src)
         if zeros is not None:
-            value = Text(f"{zeros.at(SELECT + 1)} ? {value.text} : {literal(0, op.src.dtype, kernel.helpers).text}")
+            value = Text(f"{zeros.at(SELECT + 1)} ? {value.text} : {filling(kernel, op).at(SELECT)}", SELECT)
         kernel.writer.line(memory.set(op.dst, dst, value))
     if isinstance(op.pred, TileRef) and not op.zero_fill:
         kernel.writer.close()
+
+
+def filling(kernel: Kernel, op: ops.Copy) -> Text:
+    """What an element becomes where the predicate is false."""
+    if op.other is not None:
+        return kernel.values.operand(op.other)
+    return literal(0, op.src.dtype, kernel.helpers)
 
 
 def _cp_async(kernel: Kernel, op: ops.Copy, dst: Text, src: Text, zeros: Text | None) -> None:
@@ -251,28 +258,6 @@ def _temporary(kernel: Kernel, op: ops.Map, space: IndexSpace) -> str:
     return f"{name}[{' + '.join(place) or '0'}]"
 
 
-@prints(ops.Reduce)
-def reduce_(kernel: Kernel, op: ops.Reduce) -> None:
-    """result = src[0] kind src[1] kind ..., in index order."""
-    space = merged(op.extents, [op.src.strides])
-    name = kernel.values.result(op.result)
-    if name is None:
-        return
-    memory, dtype = kernel.memory, op.src.dtype
-    kernel.writer.line(f"{kernel.helpers.ctype(dtype)} {name} = "
-                       f"{memory.element(op.src, memory.offset(op.src)).text};")
-    points = space.points or 1
-    if points == 1:
-        return
-    index = kernel.indices[0]
-    steps = flat_steps(Text(index), [extent for extent in space.extents if isinstance(extent, int)], space.strides[0])
-    kernel.writer.line("#pragma unroll")
-    kernel.writer.open(f"for (int {index} = 1; {index} < {points}; ++{index}) {{")
-    element = memory.element(op.src, memory.offset(op.src, steps))
-    kernel.writer.line(assignment(name, combine(op.kind, dtype, Text(name), element, kernel.helpers)))
-    kernel.writer.close()
-
-
 def flat_steps(index: Text, extents: Sequence[int], strides: Sequence[Extent]) -> list[tuple[Text, Extent]]:
     """The steps of a space walked by one index, dimension 0 fastest."""
     if len(extents) == 1:
@@ -280,11 +265,9 @@ def flat_steps(index: Text, extents: Sequence[int], strides: Sequence[Extent]) -
     found: list[tuple[Text, Extent]] = []
     below = 1
     for d, (extent, stride) in enumerate(zip(extents, strides, strict=True)):
-        here = index.text if below == 1 else f"{index.text} / {below}"
+        here = index.at(DIV) if below == 1 else f"{index.at(DIV)} / {below}"
         if d < len(extents) - 1:
             here += f" % {extent}"
         found.append((Text(here, DIV), stride))
         below *= extent
     return found
-
-

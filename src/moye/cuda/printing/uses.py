@@ -17,6 +17,7 @@ from moye.dtypes import Kind, Space
 from moye.ir import ops
 from moye.ir.nodes import Block, Buffer, Func, Literal, Operand, Ref, TileRef, Var
 from moye.ir.traits import Trait
+from moye.passes.halves import pairable
 from moye.passes.scopes import fenced_space, handovers
 
 MEMORY = -1  # shared and global memory that other threads may write: barriers and fences kill it
@@ -274,7 +275,12 @@ def _wants_words(op: ops.Op, ref: Ref | TileRef) -> bool:
     own, seen = ref.buffer.dtype, ref.dtype
     together = (isinstance(op, (ops.Gemm, ops.Wgmma)) and op.mma.ptx) or \
         (isinstance(op, ops.Copy) and op.atom.matrices)
-    if together and _is_narrow(ref):
+    # A group that is loaded as words stays in words: taking elements out would wait for it, inside of the branch.
+    groups = isinstance(op, ops.Copy) and op.group * seen.bits >= 32 and op.group > 1 and ref is not op.pred and \
+        isinstance(ref, TileRef) and ref.strides[0] == 1
+    pairs = isinstance(op, ops.Map) and isinstance(ref, TileRef) and (d := pairable(op)) is not None and \
+        ref.strides[d] == 1
+    if (together or groups or pairs) and _is_narrow(ref):
         return True
     return ref.buffer.space is Space.REGISTER and own.bits != seen.bits and max(own.bits, seen.bits) <= 32 and \
         Kind.BOOL not in (own.kind, seen.kind)

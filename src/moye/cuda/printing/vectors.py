@@ -49,8 +49,8 @@ def access_width(dst: TileRef, src: TileRef, width: int) -> int:
     return width
 
 
-def move(kernel: Kernel, dst: End, src: End, width: int, zeros: Text | None) -> None:
-    """``width`` elements from src to dst; zeros where the text ``zeros`` is false."""
+def move(kernel: Kernel, dst: End, src: End, width: int, zeros: Text | None = None, other: Text | None = None) -> None:
+    """``width`` elements from src to dst; zeros, or ``other`` in each, where the text ``zeros`` is false."""
     ctype = vector_type(src.ref.dtype, width) or ""
     memory, to = kernel.memory, dst.ref
     if src.ref.buffer.space is Space.REGISTER:
@@ -58,7 +58,8 @@ def move(kernel: Kernel, dst: End, src: End, width: int, zeros: Text | None) -> 
     else:
         value = memory.vector(src.ref, src.at, ctype)
     if zeros is not None:
-        value = Text(f"{zeros.at(SELECT + 1)} ? {value.at(SELECT)} : {_zero(ctype)}", SELECT)
+        fill = Text(_zero(ctype)) if other is None else _filled(kernel, to.dtype, other, width, ctype)
+        value = Text(f"{zeros.at(SELECT + 1)} ? {value.at(SELECT)} : {fill.at(SELECT)}", SELECT)
     if to.buffer.space is not Space.REGISTER:
         kernel.writer.line(memory.set_vector(to, dst.at, ctype, value))
         return
@@ -89,6 +90,15 @@ def _zero(ctype: str) -> str:
         return f"({ctype})0" if ctype == "unsigned short" else "0u"
     count = int(ctype[-1])
     return f"make_{ctype}({', '.join(['0'] * count)})"
+
+
+def _filled(kernel: Kernel, dtype: DType, other: Text, width: int, ctype: str) -> Text:
+    """A vector whose elements are all the same."""
+    if dtype.bits >= 32:
+        return _vector(ctype, [other] * width)
+    each = max(32 // dtype.bits, 1)
+    words = [packed(kernel, dtype, [other] * min(each, width)) for _ in range(0, width, each)]
+    return _vector(ctype, words)
 
 
 def _lane(kernel: Kernel, name: str, ctype: str, dtype: DType, lane: int) -> Text:

@@ -17,7 +17,7 @@ from moye.kernels.gemm.simt.kernel import gemm_simt
 from moye.kernels.gemm.sm80.config import TensorConfig, instructions
 from moye.kernels.gemm.sm80.kernel import gemm_sm80
 from moye.kernels.gemm.sm90.config import WarpgroupConfig
-from moye.kernels.gemm.sm90.host import OUTPUTS, gemm_sm90, suits
+from moye.kernels.gemm.sm90.host import OUTPUTS, gemm_sm90, shallow, suits
 
 _EPILOGUE = ("bias", "residual", "activation", "config", "splits")
 _HOPPER = ("gated", "row_scale", "col_scale", "fast_accum")
@@ -69,4 +69,5 @@ def _on_hopper(A: Any, B: Any, C: Any, a: Any, epilogue: dict[str, Any]) -> bool
     if asked and a is not None and a.dtype not in OUTPUTS:
         raise mo.ArgumentError(f"gemm: {', '.join(asked)} needs gemm_sm90, which multiplies no {a.dtype}, but "
                                f"{', '.join(map(str, OUTPUTS))}")
-    return bool(asked) or (arch == "sm_90a" and not other and suits(a, mo.describe(B), mo.describe(C)))
+    b, c = mo.describe(B), mo.describe(C)
+    return bool(asked) or (arch == "sm_90a" and not other and suits(a, b, c) and not shallow(a, b, c))

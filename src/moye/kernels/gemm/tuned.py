@@ -80,6 +80,8 @@ def _unfit_sm90(config: mo.Config, *, A: Any, C: Any, fast_accum: bool, fusion: 
     if a is None or c is None or a.dtype not in OUTPUTS or min(len(a.shape), len(c.shape)) < 2 or 0 in c.shape:
         return False                    # gemm_sm90 says what is wrong with them
     (M, N), K = c.shape[:2], a.shape[1]
+    if tile is None:                    # the rule's choice, so that no search ends with less
+        return False
     if tile not in _worth_trying(a.dtype, M, N, bool(fusion.get("gated"))):
         return f"not for {a.dtype} and {M} x {N}"
     if not warpgroup_config.fits(tile, a.dtype.is_float and a.dtype.bits == 8 and not fast_accum):
@@ -94,7 +96,7 @@ def accumulates(*, beta: Any, **_: Any) -> bool:
     return not (isinstance(beta, (int, float)) and beta == 0)
 
 
-@mo.autotune([mo.Config(config=tile) for tile in _of_any_problem()],
+@mo.autotune([mo.Config(config=tile) for tile in (None, *_of_any_problem())],
              key=["A", "B", "C", "fast_accum", "fusion", accumulates], prune=_unfit_sm90)
 def tuned_gemm_sm90(A: Any, B: Any, C: Any, *, alpha: float = 1, beta: float = 0, fast_accum: bool = False,
                     config: WarpgroupConfig | None = None, **fusion: Any) -> Any:

@@ -105,6 +105,12 @@ class Overlaps:
             clocks = self.shared.clocks
             self.memory.sources.waited(self.shared.copies.done, clocks.now[clocks.group])
 
+    def handed_over(self, lanes: Bools) -> None:
+        """Copies by cp.async of these threads arrive at an mbarrier: they count as reads of now (``not_judged``)."""
+        if self.memory.sources.copied:
+            clocks = self.shared.clocks
+            self.memory.sources.waited(np.where(lanes, np.iinfo(np.int64).max, 0), clocks.now[clocks.group])
+
     def loading(self, op: ops.AnyBulk, boxes: Loading, units: Ints, inside: Bools, record: Ints) -> Ints:
         """A bulk copy reads these units (N, V): the records (N,) of reads that are not complete."""
         boxes.sources = [self.memory.sources.add((self.first + column, thread), op, units[n][inside[n]], int(record[n]))

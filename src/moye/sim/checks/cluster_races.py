@@ -11,7 +11,7 @@ blocks.  A relaxed barrier says that all blocks have started, nothing more.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Protocol
 
@@ -21,7 +21,7 @@ from moye.ir import ops
 from moye.ir.nodes import Buffer, Func, Ref, TileRef
 from moye.sim.checks.clocks import Bools, Clocks, Ints
 from moye.sim.checks.footprint import Footprint, Reach, footprint
-from moye.sim.checks.judge import LOADED, READ, WRITTEN, Arrival, Judge, Tell
+from moye.sim.checks.judge import LOADED, READ, WRITTEN, Judge, Tell
 from moye.sim.checks.shared_records import (
     ENGINE,
     NEVER,
@@ -67,12 +67,25 @@ class Memory(Protocol):
     @property
     def engines(self) -> Units: ...
     def read(self, op: ops.Op, ref: Ref | TileRef, addresses: Ints, width: int, active: Bools | None) -> None: ...
+    def atomic(self, op: ops.Op, ref: Ref | TileRef, addresses: Ints, width: int, active: Bools | None) -> None: ...
     def write(self, op: ops.Op, ref: Ref | TileRef, addresses: Ints, width: int, active: Bools | None) -> None: ...
     def everyone(self, active: Bools | None) -> Bools: ...
     def expand(self) -> None: ...
     def against(self, recent: Recent, at: Footprint) -> Clashes | None: ...
     def shadow(self, buffer: Buffer, width: int) -> Shadow: ...
     def align(self, shadow: Shadow, addresses: Ints, width: int) -> None: ...
+
+
+@dataclass(slots=True)
+class Arrival:
+    """The last arrival by each block at an mbarrier of another, (rank of the one, column of the other): the thread, its
+    epoch (0: none) and how often it had come to the barrier of the cluster."""
+
+    op: ops.Op
+    name: str
+    thread: Ints
+    epoch: Ints
+    came: Ints
 
 
 class Peers:
@@ -132,6 +145,20 @@ class Peers:
             shadow.stale[unit, owner] = False
         if shadow.fences is not None:
             shadow.fences[unit, owner] = SHOWN          # what counts from here on is who wrote last
+
+    def atomic(self, op: ops.Op, ref: Ref | TileRef, addresses: Ints, column: Ints, width: int,
+               active: Bools | None) -> None:
+        """A read-modify-write at each address; they do not race with one another, whichever blocks they are of."""
+        own, there = self._parts(column, active)
+        if own.any():
+            self.checker.atomic(op, ref, addresses, width, own)
+        if (found := self._find(op, ref, addresses, column, width, there, by_group=True)) is None:
+            return
+        shadow, others, reach = found
+        told = self._unwritten(shadow, op, reach) | self._after_own(shadow, op, reach, WRITTEN)
+        told |= self._after_others(shadow, others, op, reach, WRITTEN)
+        self._alive(shadow, op, reach, WRITTEN, told)
+        others.changed(reach, self.checker.clocks, self.checker.judge.number(op))
 
     def local(self, shadow: Shadow, op: ops.Op, at: Footprint, verb: str) -> None:
         """A block accesses memory of its own that others of its cluster access too."""
@@ -199,7 +226,7 @@ class Peers:
                                                    self.judge.after_read, verb)
         if verb != LOADED or not told:                  # who read it had waited for the write
             told |= self._after_write(shadow, op, reach, last, reach.owner, epoch_of(last) > known, verb)
-        if shadow.atomics is not None:
+        if shadow.atomics is not None and not isinstance(op, ops.Atomic):
             told |= self._after_recent(op, shadow, reach, shadow.atomics, reach.owner, self.judge.after_write, verb)
         if verb != READ:
             for engine, table in shadow.engines.items():
@@ -221,6 +248,10 @@ class Peers:
         for number, recent in others.reads.items() if verb != READ else ():
             rival = reach.owner // self.size * self.size + number
             told |= self._after_recent(op, shadow, reach, recent, rival, self.judge.after_read, verb)
+        strong = isinstance(op, ops.Atomic) or ops.is_ordered(op)
+        for number, recent in others.atomics.items() if not strong else ():
+            rival = reach.owner // self.size * self.size + number
+            told |= self._after_recent(op, shadow, reach, recent, rival, self.judge.after_write, verb)
         return told
 
     def _after_write(self, shadow: Shadow, op: ops.Op, reach: Reach, last: Ints, rival: Ints, bad: Bools,
@@ -332,13 +363,14 @@ class Peers:
         """Report D18 if the owner may not have started, or has ended."""
         nothing = np.zeros_like(reach.at.unit)
         if (late := np.flatnonzero(self.gone[reach.owner])).size:
-            self.judge.ended(shadow, op, self._meeting(reach.pick(late), nothing[late], reach.owner[late]), verb)
+            self.judge.absent(shadow, op, self._meeting(reach.pick(late), nothing[late], reach.owner[late]), "-", verb)
         if told:
             return                                      # the barrier that is missing there will do here too
         far = self.checker.clocks.known_far_all(reach.at.group, reach.owner % self.size, reach.actor)
         # Epoch 1 is a block's start: whoever knows nothing of it has no barrier of the cluster behind it.
         if (early := np.flatnonzero(far.max(axis=1) == 0)).size:
-            self.judge.early(shadow, op, self._meeting(reach.pick(early), nothing[early], reach.owner[early]), verb)
+            met = self._meeting(reach.pick(early), nothing[early], reach.owner[early])
+            self.judge.absent(shadow, op, met, "early", verb)
 
     def arrived(self, op: ops.Op, ref: Ref, element: int, to: Ints, came: Ints) -> None:
         """Threads arrive at an mbarrier of the blocks of these ranks (T, B), -1 for none; ``came`` as in Arrival."""
@@ -368,7 +400,9 @@ class Peers:
                 bad &= columns % self.size != rank
                 if bad.any():
                     owner = int(columns[np.argmax(bad)])
-                    self.judge.arrives(arrival, owner, rank, owner // self.size * self.size + rank, int(bad.sum()))
+                    facts = {"by": self.judge.block(owner // self.size * self.size + rank), "mbarrier": arrival.name}
+                    self.judge.tell("D18", "arrival", [arrival.op], owner, (int(arrival.thread[rank, owner]),), facts,
+                                    (arrival.name.partition("(")[0], None), int(bad.sum()))
 
     def left(self, gone: Bools) -> None:
         """Threads (T, B) have exited: report D18 if a block has ended and nothing orders its end after what others
@@ -388,11 +422,12 @@ class Peers:
         clocks = self.checker.clocks
         known = clocks.far.max(axis=0)                                                  # (R, G, columns)
         base = columns // self.size * self.size
-        for rank, recent in others.reads.items():
+        kept = [(others.reads, READ), (others.atomics, WRITTEN)]
+        for rank, recent, verb in ((rank, recent, verb) for table, verb in kept for rank, recent in table.items()):
             unit, group, i = np.nonzero(epoch_of(recent.newest[:, :, columns]) > known[rank][:, columns])
             if unit.size:
                 record = recent.newest[unit, group, columns[i]]
-                yield Clashes(unit, columns[i], record, thread_of(record), base[i] + rank, columns[i]), READ
+                yield Clashes(unit, columns[i], record, thread_of(record), base[i] + rank, columns[i]), verb
         record, writer = others.write[:, columns], others.writer[:, columns]
         group = clocks.group.take(thread_of(record), mode="clip")
         unit, i = np.nonzero(epoch_of(record) > known[writer, group, columns])

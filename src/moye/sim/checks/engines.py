@@ -79,17 +79,21 @@ class Engines:
         known = clocks.seen[clocks.group[thread], clocks.group[:, None], np.arange(clocks.columns)]
         bad = (passed > known) & who.any(axis=0) & (np.arange(len(who))[:, None] // WARP != thread // WARP)
         if bad.any():
-            self.judge.unordered_wait(op, element, bad, thread)
+            waiter, block = _first(bad)
+            wait = self.stages.last_wait((op.ref.buffer.id, element), waiter, block)
+            before = None if wait is None else wait.op, waiter
+            self.judge.mbarrier("D11", "waited", op, (op.ref.buffer, element), (int(thread[block]), block), before,
+                                int(bad.sum()))
 
     def _visible(self, op: ops.Op, ref: Ref, element: int, lanes: Bools, *, proxy: bool = False) -> None:
         """Report D10 if the initialisation is not ordered before this use; once for each tensor of barriers."""
         key = (ref.buffer.id, element)
         made = self.made.get(key)
         if made is None:
-            self.judge.unmade(op, (ref.buffer, element), lanes)
+            self.judge.mbarrier("D10", "unmade", op, (ref.buffer, element), _first(lanes))
             return
         if proxy and key not in self.shown:
-            self.judge.unshown(op, (ref.buffer, element), lanes, made.op)
+            self.judge.mbarrier("D10", "unfenced", op, (ref.buffer, element), _first(lanes), (made.op, -1))
             self.shown |= {key for key in self.made if key[0] == ref.buffer.id}
         who, clocks = self.checker.everyone(lanes), self.checker.clocks
         thread, epoch, column = self._columns(made.thread), self._columns(made.epoch), np.arange(clocks.columns)
@@ -101,7 +105,9 @@ class Engines:
             if key in self.shown:                       # with a fence any barrier of the cluster will do
                 here &= self._columned(self.left <= made.came)
             if (bad := here & ~known).any():
-                self.judge.unordered_init(op, (ref.buffer, element), bad, made.op, thread)
+                lane = _first(bad)
+                self.judge.mbarrier("D10", "-", op, (ref.buffer, element), lane, (made.op, int(thread[lane[1]])),
+                                    int(bad.sum()))
                 for other, init in self.made.items():
                     if other[0] == ref.buffer.id:
                         init.epoch = np.zeros_like(init.epoch)
@@ -126,6 +132,7 @@ class Engines:
             if op.arrives:
                 clocks = self.checker.clocks
                 self.stages.arrive(op, element, lanes, clocks.now[clocks.group], phase)
+            if op.arrives and not op.copies:            # copies arrive themselves: what else their thread does is open
                 clocks.send(channel, self.checker.groups(self.checker.everyone(lanes)))
             return
         # mbarrier.arrive on another block's barrier releases to that block alone, so each rank has its own channel.
@@ -140,6 +147,20 @@ class Engines:
         for rank in ranks:
             who = self.checker.groups(self.checker.everyone(lanes & (to == rank)))
             self.checker.clocks.arrive(channel, who, rank)
+
+    def hand_over(self, op: ops.MbarrierArrive, element: int, lanes: Bools, phase: Ints) -> None:
+        """Copies by cp.async of these threads complete with the ``phase`` under way, per block, of a barrier."""
+        buffer, checker, here = op.ref.buffer, self.checker, lanes.any(axis=0)
+        if checker.clocks.columns == 1 and (phase[here] != phase[here][0]).any():
+            checker.expand()
+        who = checker.everyone(lanes)
+        if checker.clocks.columns > 1:
+            who = checker.everyone(lanes)               # with a column for each block now
+        epoch = phase if checker.clocks.columns > 1 else phase[here][:1]
+        self.stages.fill(buffer, element, np.flatnonzero(here), phase[here])
+        engine = self.barrier(buffer, element)
+        for shadow in checker.shadows.values():
+            shadow.hand_over(np.broadcast_to(who, (checker.threads, checker.clocks.columns)), engine, epoch + 1)
 
     def _alike(self, lanes: Bools, to: Ints) -> bool:
         """Whether blocks do not differ yet, and the same groups of every block arrive at each block of its cluster."""
@@ -156,7 +177,7 @@ class Engines:
         key = (ref.buffer.id, element)
         made = self.made.get(key)
         if made is None:
-            self.judge.unmade(op, (ref.buffer, element), lanes)
+            self.judge.mbarrier("D10", "unmade", op, (ref.buffer, element), _first(lanes))
             return
         clocks, size = self.checker.clocks, self.checker.cluster
         thread, block = np.nonzero(lanes)
@@ -169,8 +190,8 @@ class Engines:
             bad &= self.left[thread, block] <= made.came[owner]
         if bad.any():
             at = int(np.argmax(bad))
-            self.judge.unordered_init_there(op, (ref.buffer, element), (int(thread[at]), int(block[at])), made.op,
-                                            (int(maker[at]), int(owner[at])), int(bad.sum()))
+            self.judge.mbarrier("D10", "cluster", op, (ref.buffer, element), (int(thread[at]), int(block[at])),
+                                (made.op, int(maker[at])), int(bad.sum()), owner=self.judge.block(owner[at]))
             for other, init in self.made.items():
                 if other[0] == ref.buffer.id:
                     init.epoch = np.zeros_like(init.epoch)
@@ -190,7 +211,7 @@ class Engines:
         columns = self.checker.everyone(where[None])[0]
         self.checker.clocks.publish((f"arrive {buffer.id}", element), (f"phase {buffer.id}", element), columns)
 
-    def passed(self, op: ops.MbarrierWait, ref: Ref, element: int, lanes: Bools, phase: Ints) -> None:
+    def passed(self, op: ops.AnyPhase, ref: Ref, element: int, lanes: Bools, phase: Ints) -> None:
         """Threads go on after a wait (acquire); ``phase`` is the one under way, per block."""
         self._visible(op, ref, element, lanes)
         engine, who = self.barrier(ref.buffer, element), self.checker.groups(self.checker.everyone(lanes))
@@ -446,6 +467,13 @@ class Engines:
             return clocks.known_engine_of(group, entry.minor, entry.major, block)[:, 0]
         found: Ints = clocks.far_heard[group, rank, engine, block]
         return found
+
+
+def _first(lanes: Bools) -> tuple[int, int]:
+    """Thread and column of the first of these lanes."""
+    block = int(np.argmax(lanes.any(axis=0)))
+    return int(np.argmax(lanes[:, block])), block
+
 
 def _uniform(boxes: Boxes, places: Ints, blocks: int) -> bool:
     """Whether all blocks of the batch do the same."""

@@ -76,6 +76,9 @@ class GlobalMemory:
         self.crossing = ordered or (remote and signals.ordered)
         """Whether blocks may order each other."""
         self.plan = Plan([]) if spent is None else plan(func, memory, blocks, ordered=self.crossing, spent=spent)
+        arrive = any(isinstance(op, ops.MbarrierArrive) and op.copies for op in walked)
+        self.plan.not_judged += [f"whether {region.name} is written while copies that arrive at an mbarrier may still "
+                                 "read it" for region in self.plan.regions.values() if arrive and region.lasts]
         self.traffic: Traffic = traffic(func, {buffer.id: region.buffers[0].id for region in self.plan.regions.values()
                                                for buffer in region.buffers})
         self.unwritten = Unwritten(memory, place, reporter)

@@ -21,7 +21,6 @@ import numpy as np
 from moye.hardware import WARP, WARPGROUP
 from moye.ir import ops
 from moye.ir.nodes import Buffer, Func
-from moye.sim.checks.barrier_reuse import Unordered
 from moye.sim.checks.bulk_waits import BulkWaits
 from moye.sim.checks.clocks import Bools, Ints
 from moye.sim.checks.copy_groups import CopyGroups
@@ -77,18 +76,6 @@ class Fenced:
     late: Bools
     away: bool = False
     """Whether threads of other blocks wrote them."""
-
-
-@dataclass(slots=True)
-class Arrival:
-    """The last arrival by each block at an mbarrier of another, (rank of the one, column of the other): the thread, its
-    epoch (0: none) and how often it had come to the barrier of the cluster."""
-
-    op: ops.Op
-    name: str
-    thread: Ints
-    epoch: Ints
-    came: Ints
 
 
 def witnesses(keys: Ints, unit: Ints) -> Iterator[tuple[int, Ints]]:
@@ -156,12 +143,6 @@ class Judge:
         """Writes of one unit by two threads in one statement."""
         self._report(shadow, op, clashes, np.full(clashes.unit.shape, _C1), "twice", verb)
 
-    def two_groups(self, op: ops.Op, number: int, lost: Unordered) -> None:
-        """C5: threads arrive at a barrier that others have passed, and nothing orders the two."""
-        late, first = (Crowd(np.flatnonzero(mask).tolist(), len(mask)) for mask in (lost.arrives, lost.passed))
-        self._tell("C5", "groups", [lost.before, op], lost.column, (first.threads[0], late.threads[0]),
-                   {"late": late, "first": first, "before": lost.before, "number": number})
-
     def _sync(self, clashes: Clashes, code: int) -> Ints:
         return np.where(clashes.thread // self.warp == clashes.actor // self.warp, _C3, code)
 
@@ -205,7 +186,7 @@ class Judge:
     def _plain(self, met: Clashes, scope: Ints, code: int) -> Ints:
         """The class of two accesses by threads: of one warp, of one block, or of two."""
         inside = np.asarray(met.by) == np.asarray(met.rival)
-        lanes = inside & (met.thread // WARP == met.actor // WARP)
+        lanes = inside & (met.thread // self.warp == met.actor // self.warp)
         return np.where(lanes, _C3, np.where(~inside & (scope > 0), _D19, code))
 
     # --- blocks that are not there -----------------------------------------------------------------------------------
@@ -217,66 +198,34 @@ class Judge:
             assert op is not None, "an access is an op"
             self._absent(shadow, op, met, i, len(same), "-", verb)
 
-    def ended(self, shadow: Shadow, op: ops.Op, met: Clashes, verb: str) -> None:
-        """D18: accesses to the memory of a block that has ended."""
-        self._absent(shadow, op, met, int(np.argmin(met.unit)), len(met.unit), "-", verb)
-
-    def early(self, shadow: Shadow, op: ops.Op, met: Clashes, verb: str) -> None:
-        """D18: accesses to the memory of a block that may not have started."""
-        self._absent(shadow, op, met, int(np.argmin(met.unit)), len(met.unit), "early", verb)
+    def absent(self, shadow: Shadow, op: ops.Op, met: Clashes, case: str, verb: str) -> None:
+        """D18: accesses to the memory of a block that has ended, or may not have started."""
+        self._absent(shadow, op, met, int(np.argmin(met.unit)), len(met.unit), case, verb)
 
     def _absent(self, shadow: Shadow, op: ops.Op, met: Clashes, i: int, count: int, case: str, verb: str) -> None:
         facts = self._facts(shadow, op, met, i, verb)
         self._add("D18", case, [op], (facts["actor"],), shadow, met, i, count, facts)
 
-    def arrives(self, arrival: Arrival, owner: int, rank: int, actor: int, count: int) -> None:
-        """D18: an arrival at an mbarrier of a block that may have ended."""
-        self._tell("D18", "arrival", [arrival.op], owner, (int(arrival.thread[rank, owner]),),
-                   {"by": self.block(actor), "mbarrier": arrival.name}, (arrival.name.partition("(")[0], None), count)
-
     # --- mbarriers ---------------------------------------------------------------------------------------------------
 
-    def unmade(self, op: ops.Op, mbarrier: tuple[Buffer, int], lanes: Bools) -> None:
-        """D10: nobody has initialised it."""
-        thread, block = _first(lanes)
-        self._tell("D10", "unmade", [op], block, (thread,), *_mbarrier(*mbarrier))
-
-    def unshown(self, op: ops.Op, mbarrier: tuple[Buffer, int], lanes: Bools, made: ops.Op) -> None:
-        """D10: asynchronous units may not see it."""
-        thread, block = _first(lanes)
-        self._tell("D10", "unfenced", [made, op], block, (thread,), *_mbarrier(*mbarrier, made=made))
-
-    def unordered_init(self, op: ops.Op, mbarrier: tuple[Buffer, int], bad: Bools, made: ops.Op, maker: Ints) -> None:
-        """D10: no barrier since the initialisation."""
-        thread, block = _first(bad)
-        who = int(maker[block])
-        self._tell("D10", "-", [made, op], block, (who, thread), *_mbarrier(*mbarrier, made=made, maker=who),
-                   int(bad.sum()))
-
-    def unordered_init_there(self, op: ops.Op, mbarrier: tuple[Buffer, int], lane: tuple[int, int], made: ops.Op,
-                             maker: tuple[int, int], count: int) -> None:
-        """D10: no barrier of the cluster since another block's thread has initialised it; both are (thread, column)."""
-        facts, where = _mbarrier(*mbarrier, made=made, maker=maker[0], owner=self.block(maker[1]))
-        self._tell("D10", "cluster", [made, op], lane[1], (maker[0], lane[0]), facts, where, count)
-
-    def unordered_wait(self, op: ops.MbarrierInit, number: int, bad: Bools, maker: Ints) -> None:
-        """D11: initialised again, with no barrier since another warp has waited."""
-        thread, block = _first(bad)
-        wait = self.stages.last_wait((op.ref.buffer.id, number), thread, block)
-        who, point = int(maker[block]), None if wait is None else wait.op
-        self._tell("D11", "waited", [point, op], block, (thread, who),
-                   *_mbarrier(op.ref.buffer, number, maker=who, waiter=thread, wait=point), int(bad.sum()))
+    def mbarrier(self, code: str, case: str, op: ops.Op, of: tuple[Buffer, int], lane: tuple[int, int],
+                 before: tuple[ops.Op | None, int] | None = None, count: int = 1, **facts: Any) -> None:
+        """D10 and D11: ``lane`` (thread, column) uses one of the mbarriers; ``before``: an earlier use, its thread."""
+        point, rival = before or (None, -1)
+        self.tell(code, case, [point, op], lane[1], (lane[0],) if rival < 0 else (rival, lane[0]),
+                  facts | {"mbarrier": named(of[0].name, of[1:]), "before": point, "rival": rival}, (of[0].name, None),
+                  count)
 
     # --- asynchronous units ------------------------------------------------------------------------------------------
 
-    def read_any(self, shadow: Shadow, op: ops.Op, clashes: Clashes) -> None:
+    def read_any(self, shadow: Shadow, op: ops.Op, clashes: Clashes, verb: str = READ) -> None:
         """A read of what is not there, or not known to be; asynchronous units may have written it."""
         early, never = clashes.engine, clashes.record == 0
         if early.any():
-            self.unwaited(shadow, op, clashes.pick(early), READ)
-        rest = ~early & ~never if self.unfilled(shadow, op, clashes.pick(never)) else ~early
+            self.unwaited(shadow, op, clashes.pick(early), verb)
+        rest = ~early & ~never if self.unfilled(shadow, op, clashes.pick(never), verb) else ~early
         if rest.any():
-            self.read(shadow, op, clashes.pick(rest))
+            self.read(shadow, op, clashes.pick(rest), verb)
 
     def write_any(self, shadow: Shadow, op: ops.Op, clashes: Clashes, verb: str) -> None:
         """A write over what is not known to have been written."""
@@ -290,14 +239,14 @@ class Judge:
         """D6, or D8 where the wait was for another phase, F1 where the stage was released since; B9 for writes."""
         for i, count in self._each(clashes):
             facts, block = self._facts(shadow, op, clashes, i, verb), int(clashes.block[i])
-            engine = self.engines[facts["rival"]]
+            engine, reads = self.engines[facts["rival"]], verb in (READ, UPDATED)
             full = engine.major, engine.minor
             if self.stages.broken.get(engine.major) == "F1" or (
-                    verb == READ and self._late(shadow, op, clashes, i, count, full)):
+                    reads and self._late(shadow, op, clashes, i, count, full, verb)):
                 continue
             wait = self.stages.last_wait(full, facts["actor"], block)
-            points, code = [facts["other"], op], "D6" if verb == READ else "B9"
-            if wait is not None and verb == READ and int(wait.phase[block]) <= facts["phase"]:
+            points, code = [facts["other"], op], "D6" if reads else "B9"
+            if wait is not None and reads and int(wait.phase[block]) <= facts["phase"]:
                 code, points = "D8", [facts["other"], wait.op, op]
                 facts |= _passed(wait, block)
             self._add(code, "engine", points, (facts["actor"],), shadow, clashes, i, count, facts)
@@ -419,12 +368,12 @@ class Judge:
         facts |= _released(lapse, -1)
         op, thread = facts["op"], facts["actor"]
         if lapse.kind == "released":
-            self._tell("F1", "release", [lapse.arrival, op], block, (lapse.thread, thread), facts, where, count)
+            self.tell("F1", "release", [lapse.arrival, op], block, (lapse.thread, thread), facts, where, count)
         elif lapse.wait is None:
-            self._tell("F1", "acquire", [op], block, (thread,), facts, where, count)
+            self.tell("F1", "acquire", [op], block, (thread,), facts, where, count)
         else:
             facts |= _passed(lapse.wait, block)
-            self._tell("D8", "unreleased", [lapse.wait.op, op], block, (thread,), facts, where, count)
+            self.tell("D8", "unreleased", [lapse.wait.op, op], block, (thread,), facts, where, count)
         self.stages.tell(full.id, "F1")
 
     def _early(self, shadow: Shadow, op: ops.AnyBulk, clashes: Clashes, i: int, stage: int) -> bool:
@@ -452,24 +401,25 @@ class Judge:
         rest = [named(full.name, (element,)) for element in range(full.elements or 0) if element not in used]
         facts = {"stages": full.elements, "op": op, "tiles": len(used), "left": len(rest),
                  "rest": f"{', '.join(rest[:-1])} and {rest[-1]}" if len(rest) > 1 else rest[0]}
-        self._tell("F2", "-", [op, used[min(used)].op], block, (thread,), facts, (smem.buffer.name, None))
+        self.tell("F2", "-", [op, used[min(used)].op], block, (thread,), facts, (smem.buffer.name, None))
         return True
 
     # --- stages: who reads -------------------------------------------------------------------------------------------
 
-    def _late(self, shadow: Shadow, op: ops.Op, clashes: Clashes, i: int, count: int, full: tuple[int, int]) -> bool:
+    def _late(self, shadow: Shadow, op: ops.Op, clashes: Clashes, i: int, count: int, full: tuple[int, int],
+              verb: str) -> bool:
         """F1 of a read while the next copy into the stage is under way; whether it is told."""
         thread, block = int(clashes.actor[i]), int(clashes.block[i])
         wait = self.stages.last_wait(full, thread, block)
         lapse = None if wait is None else self.stages.since(*full, block, _mates(op, thread), wait.moment)
         if lapse is None:
             return False
-        facts = self._facts(shadow, op, clashes, i, READ) | _released(lapse, thread)
+        facts = self._facts(shadow, op, clashes, i, verb) | _released(lapse, thread)
         self._add("F1", "late", [lapse.arrival, op, facts["other"]], (thread,), shadow, clashes, i, count, facts)
         self.stages.tell(full[0], "F1")
         return True
 
-    def unfilled(self, shadow: Shadow, op: ops.Op, clashes: Clashes) -> bool:
+    def unfilled(self, shadow: Shadow, op: ops.Op, clashes: Clashes, verb: str) -> bool:
         """D6 and D8 of a read where the copy into a tile has not even been issued; whether it is told."""
         copy = self.stages.copies.get(shadow.buffer.id)
         if copy is None or not len(clashes.unit):
@@ -480,7 +430,7 @@ class Judge:
         if wait is not None and wait.phase[block]:
             return False
         code, points = ("D6", [copy, op]) if wait is None else ("D8", [copy, wait.op, op])
-        facts = self._facts(shadow, op, clashes, i, READ) | {"copy": copy, "full": full.name}
+        facts = self._facts(shadow, op, clashes, i, verb) | {"copy": copy, "full": full.name}
         facts |= {} if wait is None else _passed(wait, block)
         self._add(code, "unfilled", points, (thread,), shadow, clashes, i, len(clashes.unit), facts)
         self.stages.tell(full.id, code)
@@ -588,11 +538,12 @@ class Judge:
              i: int, count: int, facts: Facts, *, mend: str | None = None) -> None:
         """Tell one clash."""
         relaxed = clashes.by is not None and self.relaxed and "cluster_sync" in (hint(code, mend or case) or "")
-        self._tell(code, case, points, int(clashes.block[i]), threads, facts, self._where(shadow, clashes, i), count,
+        self.tell(code, case, points, int(clashes.block[i]), threads, facts, self._where(shadow, clashes, i), count,
                    mend=mend, around="relaxed" if relaxed else None)
 
-    def _tell(self, code: str, case: str, points: Points, column: int, threads: tuple[int, ...], facts: Facts,
-              where: Where = ("", None), count: int = 1, **how: Any) -> None:
+    def tell(self, code: str, case: str, points: Points, column: int, threads: tuple[int, ...], facts: Facts,
+             where: Where = ("", None), count: int = 1, **how: Any) -> None:
+        """One violation: ``column`` is its block, ``facts`` and ``how`` are as for ``Reporter.tell``."""
         self.reporter.tell(code, case, points, block=self.block(column), threads=threads, tensor=where[0],
                            coordinate=where[1], count=count, **how, **facts)
 
@@ -614,15 +565,6 @@ def element(buffer: Buffer, byte: int) -> str:
     """``sA(17, 3)``, or the byte where the layout has no element."""
     where = _coordinate(buffer, byte)
     return f"byte {byte} of {buffer.name}" if where is None else named(buffer.name, where)
-
-
-def _mbarrier(buffer: Buffer, number: int, **facts: Any) -> tuple[Facts, Where]:
-    return {"mbarrier": named(buffer.name, (number,)), **facts}, (buffer.name, None)
-
-
-def _first(lanes: Bools) -> tuple[int, int]:
-    block = int(np.argmax(lanes.any(axis=0)))
-    return int(np.argmax(lanes[:, block])), block
 
 
 def _passed(wait: Wait, block: int) -> Facts:

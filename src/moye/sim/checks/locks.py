@@ -12,7 +12,7 @@ guarded: also what other threads do meanwhile for the holder.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -285,5 +285,4 @@ class Held:
 
 def by_luck(finding: Finding) -> Finding:
     """The finding of a race that the order in which locks were taken hides."""
-    return replace(finding, message=f"{finding.message}; no lock is held at both, and who took one first is luck",
-                   hint="hold one lock at both")
+    return finding.reworded("lucky", "lucky")

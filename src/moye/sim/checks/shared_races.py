@@ -55,6 +55,7 @@ from moye.sim.checks.shared_records import (
 from moye.sim.checks.signals import Flags, Where
 from moye.sim.checks.stages import Stages
 from moye.sim.findings.finding import Reporter
+from moye.sim.findings.wording import Crowd
 from moye.sim.flow.once import once_per_func
 
 MOST_RECORDS = 1 << 24
@@ -139,7 +140,7 @@ class SharedChecker:
         stores = isinstance(op, Store)
         if (clashes := self.against_write(shadow, at, initialised=not stores)) is not None and \
                 (clashes := self._unguarded(shadow, op, clashes)) is not None:
-            self.judge.read(shadow, op, clashes, UPDATED)
+            self.judge.read_any(shadow, op, clashes, UPDATED)
         self._after_reads(shadow, op, at, UPDATED, asynchronous=False)
         self.peers.local(shadow, op, at, WRITTEN)
         shadow.atomics.add(at, self.clocks, self.judge.number(op))
@@ -317,7 +318,9 @@ class SharedChecker:
         """Report C5 if threads arrive at a barrier that others have passed, and nothing orders the two."""
         if (lost := self.reuse.unordered(number, came, self.clocks)) is None:
             return
-        self.judge.two_groups(op, number, lost)
+        late, first = (Crowd(np.flatnonzero(mask).tolist(), self.threads) for mask in (lost.arrives, lost.passed))
+        self.judge.tell("C5", "groups", [lost.before, op], lost.column, (first.threads[0], late.threads[0]),
+                        {"late": late, "first": first, "before": lost.before, "number": number})
 
     def warp_sync(self, op: Op, lane_mask: int, active: Bools | None) -> None:
         """The active lanes among those of ``lane_mask`` meet, warp by warp."""

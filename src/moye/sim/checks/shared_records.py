@@ -171,6 +171,8 @@ class Others:
         """When the writer made it visible to asynchronous units (0: not yet)."""
         self.reads: dict[int, Recent] = {}
         """Reads from other blocks, by the rank of the block that reads."""
+        self.atomics: dict[int, Recent] = {}
+        """The same of atomics."""
 
     def refine(self, times: int) -> None:
         self.write, self.writer = np.repeat(self.write, times, axis=0), np.repeat(self.writer, times, axis=0)
@@ -178,11 +180,18 @@ class Others:
 
     def read(self, reach: Reach, clocks: Clocks, op: int) -> None:
         """Rank by rank: of one block there is one entry for each unit and group."""
+        self._kept(self.reads, reach, clocks, op)
+
+    def changed(self, reach: Reach, clocks: Clocks, op: int) -> None:
+        """Atomics, rank by rank."""
+        self._kept(self.atomics, reach, clocks, op)
+
+    def _kept(self, records: dict[int, Recent], reach: Reach, clocks: Clocks, op: int) -> None:
         for rank in np.unique(reach.actor % clocks.cluster).tolist():
-            if rank not in self.reads:
-                self.reads[rank] = Recent(len(self.write), clocks)
+            if rank not in records:
+                records[rank] = Recent(len(self.write), clocks)
             part = reach.pick(reach.actor % clocks.cluster == rank)
-            self.reads[rank].add(part.at, clocks, op, part.owner)
+            records[rank].add(part.at, clocks, op, part.owner)
 
     def written(self, reach: Reach, clocks: Clocks, op: int) -> None:
         """Keep records of units; if a unit is written several times, the last write stays."""
@@ -293,7 +302,7 @@ class Shadow:
 
     @property
     def _recents(self) -> list[Recent]:
-        by_others = [] if self.others is None else list(self.others.reads.values())
+        by_others = [] if self.others is None else [*self.others.reads.values(), *self.others.atomics.values()]
         return [self.reads, *by_others] if self.atomics is None else [self.reads, self.atomics, *by_others]
 
     def allocate(self, op: Op) -> None:
@@ -364,6 +373,17 @@ class Shadow:
         epoch = clocks.now[clocks.group[thread], column]
         flat[at] = (record & ((1 << EPOCH_SHIFT) - 1)) | (WAITED << THREAD_BITS) | (epoch << EPOCH_SHIFT)
         self.copies.wait_op.reshape(-1)[at] = op
+
+
+    def hand_over(self, who: Bools, engine: int, epoch: Ints) -> None:
+        """Copies in flight of the threads ``who`` (T, columns) become writes by an engine, at its epoch (columns,)."""
+        if not self.pending:
+            return
+        flat = self.write.reshape(-1)
+        at = np.flatnonzero(flat >= IN_FLIGHT)
+        at = at[(kind_of(flat[at]) == PENDING) & who[thread_of(flat[at]), at % who.shape[1]]]
+        keep = OP << (THREAD_BITS + KIND_BITS)
+        flat[at] = (flat[at] & keep) | (ENGINE << THREAD_BITS) | engine | (epoch[at % len(epoch)] << EPOCH_SHIFT)
 
 
 def renew(shadow: Shadow, at: Footprint) -> None:

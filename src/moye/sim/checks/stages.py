@@ -31,7 +31,7 @@ class Wait:
     """Lanes (T, B) have passed an mbarrier; ``phase`` (B,) was under way then."""
 
     moment: int
-    op: ops.MbarrierWait
+    op: ops.AnyPhase
     element: int
     lanes: Bools
     phase: Ints
@@ -103,7 +103,7 @@ class Stages:
 
     # --- what happens ------------------------------------------------------------------------------------------------
 
-    def wait(self, op: ops.MbarrierWait, element: int, lanes: Bools, phase: Ints, epoch: Ints) -> None:
+    def wait(self, op: ops.AnyPhase, element: int, lanes: Bools, phase: Ints, epoch: Ints) -> None:
         self.moment += 1
         key = op.ref.buffer.id, element
         if op.ref.buffer.id in self.again:
@@ -272,8 +272,9 @@ def _pairs(func: Func) -> dict[int, Buffer]:
     walked = list(func.body.walk())
     full = {op.barrier.buffer.root for op in walked
             if isinstance(op, ops.AnyBulk) and op.kind == "load" and op.barrier is not None}
+    full |= {op.ref.buffer for op in walked if isinstance(op, ops.MbarrierArrive) and op.copies}
     released = {op.ref.buffer for op in walked
-                if isinstance(op, ops.MbarrierArrive) and op.arrives and op.bytes is None}
+                if isinstance(op, ops.MbarrierArrive) and op.arrives and op.bytes is None and not op.copies}
     # expect_tx without an arrival: the filler and the readers do not arrive alike, so one tensor cannot serve both.
     apart = {op.ref.buffer for op in walked if isinstance(op, ops.MbarrierArrive) and not op.arrives}
     both, released = (full & released) - apart, released - full
@@ -293,14 +294,14 @@ def _again(func: Func) -> set[int]:
     """The tensors of mbarriers whose initialisation comes after a wait, or is in one loop with a wait."""
     found, waited = set(), set()
     for op in func.body.walk():
-        if isinstance(op, ops.MbarrierWait):
+        if isinstance(op, ops.AnyPhase):
             waited.add(op.ref.buffer.id)
         elif isinstance(op, ops.MbarrierInit) and op.ref.buffer.id in waited:
             found.add(op.ref.buffer.id)
         elif isinstance(op, (ops.For, ops.Loop)):
             inside = list(op.body.walk())
             found |= {x.ref.buffer.id for x in inside if isinstance(x, ops.MbarrierInit)} & \
-                {x.ref.buffer.id for x in inside if isinstance(x, ops.MbarrierWait)}
+                {x.ref.buffer.id for x in inside if isinstance(x, ops.AnyPhase)}
     return found
 
 

@@ -23,7 +23,8 @@ from moye.ir import ops
 from moye.ir.nodes import Block, Buffer, Func, TensorParam, TileRef
 from moye.ir.traits import Trait
 from moye.sim.checks.global_regions import ATOMIC, SHARE, SPARE, WRITE, accesses
-from moye.sim.findings.finding import Finding, Reporter, coordinate_of
+from moye.sim.findings.finding import Reporter, place_of
+from moye.sim.findings.wording import named
 from moye.sim.flow.guards import fixed, guards, is_ragged, loops_of
 from moye.sim.flow.once import once_per_func
 from moye.sim.values.leftovers import Leftovers
@@ -278,19 +279,13 @@ class Again:
                 if at.size:
                     offset = (start + int(at[0])) // size - argument.base
                     coordinate = self.memory(buffer).coordinate(offset)
-                    return f"{buffer.name}({', '.join(map(str, coordinate))})"
+                    return named(buffer.name, coordinate)
         return None
 
     @staticmethod
     def _report(left: Left, output: str, reporter: Reporter) -> None:
-        buffer = target_of(left.op)
-        coordinate = coordinate_of(buffer, left.element)
-        shown = f"({', '.join(map(str, coordinate))})" if coordinate is not None else f"[{left.element}]"
+        copy = isinstance(left.op, ops.Copy)
         alone = isinstance(left.op, ops.Copy) and left.op.pred is not None
-        what, why = "copy" if isinstance(left.op, ops.Copy) else "store", "predicate" if alone else "condition"
-        hint = "zero_fill=True" if alone else "store a neutral value where the condition is false, or mask the read"
-        reporter.add(Finding(
-            "B8", f"{buffer.name}{shown} keeps what an earlier run of this {what} left there, because its {why} is "
-            f"false for thread {left.thread} of block {left.block}, and the stale value is used: with another one in "
-            f"its place {output} changes", (left.op.loc,), left.block, (left.thread,), buffer.name, coordinate,
-            hint, left.count))
+        reporter.tell("B8", "alone" if alone else "-", (left.op,), block=left.block, threads=(left.thread,),
+                      count=left.count, copy=copy, alone=alone, output=output,
+                      **place_of(target_of(left.op), left.element))

@@ -15,8 +15,7 @@ from moye.ir import ops
 from moye.ir.nodes import Buffer
 from moye.sim.checks.clocks import Bools, Ints
 from moye.sim.checks.global_conflicts import Place
-from moye.sim.findings.finding import Finding, Reporter
-from moye.sim.findings.wording import at
+from moye.sim.findings.finding import Reporter
 from moye.sim.values.memory import Global, poison
 
 
@@ -59,9 +58,6 @@ class Unwritten:
     def _report(self, op: ops.Op, memory: Global, buffer: Buffer, cell: Ints, bad: Bools, first: int) -> None:
         _, thread, block = (int(i) for i in np.argwhere(bad)[0])
         element = int(cell[bad][0])
-        coordinate, where = memory.coordinate(element - memory.arg.base), self.place(first + block)
-        name = f"{buffer.name}({', '.join(map(str, coordinate))})"
-        self.reporter.add(Finding(
-            "B6", f"{name} in global memory is read by thread {thread} of block {where}{at(op)}, and nothing has "
-            f"written it: {buffer.name} holds nothing when the kernel starts", (op.loc,), where, (thread,), buffer.name,
-            coordinate, "write it first, or clear it before the launch", int(bad.sum())))
+        self.reporter.tell("B6", "launch", (op,), block=self.place(first + block), threads=(thread,),
+                           tensor=buffer.name, coordinate=memory.coordinate(element - memory.arg.base),
+                           count=int(bad.sum()))

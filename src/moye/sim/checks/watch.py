@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from moye.dtypes import int32, int64
+from moye.hardware import WARP
 from moye.ir import ops
 from moye.ir.constants import fits, kept, limits
 from moye.ir.nodes import Buffer, Func, Ref, TileRef
@@ -23,8 +24,7 @@ from moye.sim.checks.global_races import GlobalChecker
 from moye.sim.checks.shared_races import SharedChecker
 from moye.sim.checks.wgmma_operands import ProductChecks
 from moye.sim.costs.meter import Meter
-from moye.sim.findings.finding import Beyond, Finding, Reporter, coordinate_beyond, coordinate_of
-from moye.sim.findings.wording import at
+from moye.sim.findings.finding import Reporter, coordinate_beyond, place_of
 from moye.sim.flow.async_copies import AsyncCopies
 from moye.sim.values import overflow
 from moye.sim.values.doubts import Doubts, Origin, Uses
@@ -58,7 +58,7 @@ class Watch:
         """Counts what accesses cost, where lints are wanted."""
         self.wgmma = ProductChecks(self, func, fragments)
         self.doubts = doubts
-        self.uses = Uses(doubts, reporter, self.who, self.block)
+        self.uses = Uses(doubts, reporter, self.block)
 
     def restart(self, block_ids: Array, checker: SharedChecker, globals_: GlobalChecker) -> None:
         """The next blocks."""
@@ -74,12 +74,8 @@ class Watch:
     def _too_early(self, op: ops.Op, lane: tuple[int, int], memory: Global, element: int, written: bool, does: str,
                    prior: Prior, count: int) -> None:
         """G3: an access that may come before those of an earlier launch."""
-        coordinate = memory.coordinate(element)
-        self.report("G3", f"{self.who(lane)} {'writes' if written else 'reads'} {memory.arg.name}"
-                    f"({', '.join(map(str, coordinate))}){at(op)} with no griddepcontrol_wait() before: the launch of "
-                    f"{prior.name}, which this one does not wait for, may {does} it later", op, lane=lane, count=count,
-                    tensor=memory.arg.name, coordinate=coordinate, hint="griddepcontrol_wait() in every thread, or in "
-                    "one and then a barrier, before what earlier launches use is touched")
+        self.tell("G3", "launch", op, lane, count, tensor=memory.arg.name, coordinate=memory.coordinate(element),
+                  written=written, prior=prior.name, does=does)
 
     def waited_for_launches(self, lanes: Array | None) -> None:
         """Threads wait for the launches before this one."""
@@ -95,19 +91,15 @@ class Watch:
 
     # --- reporting ---------------------------------------------------------------------------------------------------
 
-    def report(self, code: str, message: str, op: ops.Op, *, lane: tuple[int, int] | None = None, tensor: str = "",
-               coordinate: tuple[int, ...] | None = None, hint: str | None = None, count: int = 1) -> None:
-        """One violation; ``lane`` is (thread, block of the batch)."""
-        block = None if lane is None else self.block(lane[1])
-        threads = () if lane is None else (lane[0],)
-        self.reporter.add(Finding(code, message, (op.loc,), block, threads, tensor, coordinate, hint, count))
+    def tell(self, code: str, case: str, op: ops.Op, lane: tuple[int, int] | None, count: int = 1,
+             **facts: Any) -> None:
+        """One violation; ``lane`` is (thread, block of the batch), and ``facts`` are as for ``Reporter.tell``."""
+        block, threads = (None, ()) if lane is None else (self.block(lane[1]), lane[:1])
+        self.reporter.tell(code, case, (op,), block=block, threads=threads, count=count, **facts)
 
     def block(self, column: int) -> tuple[int, ...]:
         """The coordinates of a block of the batch."""
         return tuple(int(i) for i in self.block_ids[column])
-
-    def who(self, lane: tuple[int, int]) -> str:
-        return f"thread {lane[0]} of block {self.block(lane[1])}"
 
     def first(self, bad: Array, mask: Mask) -> tuple[tuple[int, ...], int]:
         """Position (V, T, B) of the first bad lane of the mask, and how many there are; () if there is none."""
@@ -162,13 +154,10 @@ class Watch:
         offset = int(np.broadcast_to(index, (*index.shape[:-2], self.threads, len(self.block_ids)))[found])
         wrong = offset if offset < memory.low else max(offset, memory.high + 1)
         plain = memory.itemsize == memory.arg.memory.dtype.itemsize
-        coordinate = memory.coordinate(wrong) if plain else None
-        shown = f"({', '.join(map(str, coordinate))})" if coordinate is not None else f" element {wrong}"
-        lane = (found[-2], found[-1])
-        self.report("B1", f"{self.who(lane)} {verb} {memory.arg.name}{shown}{at(op)}, outside of {memory.arg.name} "
-                          f"with layout {make_layout(memory.arg.shape, memory.arg.strides)}", op, lane=lane,
-                    count=count, tensor=memory.arg.name, coordinate=coordinate,
-                    hint="predicate the access, or pass an array whose extents are multiples of the tile")
+        facts = {} if plain else {"element": f"{memory.arg.name} element {wrong}"}
+        self.tell("B1", "-", op, (found[-2], found[-1]), count, written=verb == "writes", tensor=memory.arg.name,
+                  coordinate=memory.coordinate(wrong) if plain else None,
+                  layout=make_layout(memory.arg.shape, memory.arg.strides), **facts)
 
     def _misaligned(self, op: ops.Op, ref: Ref | TileRef, address: Array, bad: Array, size: int, mask: Mask,
                     asynchronous: bool) -> None:
@@ -176,10 +165,8 @@ class Watch:
         if not found:
             return
         where = int(np.broadcast_to(address, (*address.shape[:-2], self.threads, len(self.block_ids)))[found])
-        lane = (found[-2], found[-1])
-        self.report("B4" if asynchronous else "B3", f"{self.who(lane)} accesses {size} bytes of {label(ref)}{at(op)}, "
-                    f"at byte address {where:#x}, which is no multiple of {size}", op, lane=lane, count=count,
-                    tensor=ref.buffer.name, hint=f"make strides and offsets multiples of {size} bytes")
+        self.tell("B4" if asynchronous else "B3", "-", op, (found[-2], found[-1]), count, tensor=ref.buffer.name,
+                  size=size, label=label(ref), address=where)
 
     def shared(self, op: ops.Op, ref: Ref | TileRef, shared: Shared, index: Array, width: int, mask: Mask,
                how: str) -> None:
@@ -236,10 +223,8 @@ class Watch:
             found, count = self.first(meets, mask) if meets.any() else ((), 0)
             if not found:
                 continue
-            lane, name = (found[-2], found[-1]), ref.buffer.root.name
-            self.report("D11", f"{self.who(lane)} writes to {name}({element}){at(op)}, which is an mbarrier since its "
-                        f"initialisation{at(init)}", op, lane=lane, tensor=name, coordinate=(element,), count=count,
-                        hint="only the operations of mbarriers may touch it; its phases need no reset")
+            self.tell("D11", "data", op, (found[-2], found[-1]), count, tensor=ref.buffer.root.name,
+                      coordinate=(element,), made=init)
             self.checker.engines.stages.tell(ref.buffer.root.id, "D11")
             before = True if mask is None and clear is None else np.asarray(mask) if clear is None else clear
             shape = (*meets.shape[:-2], self.threads, len(self.block_ids))
@@ -255,23 +240,19 @@ class Watch:
             return
         shape = (*index.shape[:-2], self.threads, len(self.block_ids))
         offset = int(np.broadcast_to(index, shape)[found])
-        of = "" if column is None else f" of block {self.block(int(np.broadcast_to(column, shape)[found]))}"
-        lane = (found[-2], found[-1])
-        verb = "reads" if how == "read" else "writes"
-        name, layout = ref.buffer.name, ref.buffer.layout
+        there = None if column is None else self.block(int(np.broadcast_to(column, shape)[found]))
+        facts: dict[str, Any] = {"tensor": ref.buffer.name, "there": there, "written": how != "read"}
         beyond = coordinate_beyond(ref.buffer, offset * ref.dtype.bits // ref.buffer.dtype.bits)
         if beyond is None:
-            what = f"element {offset} of {name}{of}"
-            why, hint = f"which has {elements} elements of {ref.dtype}", ""
+            facts |= {"offset": offset, "elements": elements, "dtype": ref.dtype}
         else:
-            mode, last = beyond.mode, beyond.mode == len(beyond.coordinate) - 1 > 0
-            what = f"{name}({', '.join(map(str, beyond.coordinate))}){of}"
-            place = f"stage {beyond.coordinate[mode]} of {beyond.extent} stages" if last else \
-                f"index {beyond.coordinate[mode]} of {beyond.extent}"
-            why = f"outside of {name} with layout {layout}: {place}, in mode {mode}"
-            hint = _stage_hint(beyond) if last else ""
-        self.report("B2", f"{self.who(lane)} {verb} {what}{at(op)}, {why}", op, lane=lane, tensor=name, count=count,
-                    coordinate=None if beyond is None else beyond.coordinate, hint=hint or None)
+            last = beyond.mode == len(beyond.coordinate) - 1 > 0
+            # The last of three modes or more counts stages; of a plain tile it may.
+            facts |= {"coordinate": beyond.coordinate, "layout": ref.buffer.layout, "stages": last,
+                      "index": beyond.coordinate[beyond.mode], "extent": beyond.extent, "mode": beyond.mode,
+                      "depth": beyond.extent,
+                      "mend": None if not last else "stage" if len(beyond.coordinate) > 2 else "count"}
+        self.tell("B2", "-" if beyond is None else "beyond", op, (found[-2], found[-1]), count, **facts)
 
     def _tell(self, op: ops.Op, ref: Ref | TileRef, address: Array, size: int, mask: Mask,
               tell: Callable[..., None]) -> None:
@@ -316,14 +297,9 @@ class Watch:
         if missing is None:
             return
         found, count = self.first(missing, None)
-        row, lane = int(rows[found[0]]) * fragment.per_row, (found[1], found[2])
-        coordinate = coordinate_of(fragment.buffer, row)
-        shown = f"({', '.join(map(str, coordinate))})" if coordinate is not None else f"[{row}]"
-        self.report("B7", f"{self.who(lane)} uses {fragment.buffer.name}{shown}{at(op)} before it was set", op,
-                    lane=lane, tensor=fragment.buffer.name, coordinate=coordinate, count=count,
-                    hint=f"set it first, for example with {fragment.buffer.name}.fill(0)")
-        if missing is not None:
-            self.uses.tell(op, self.unset(op, fragment, rows, missing))
+        self.tell("B7", "-", op, (found[1], found[2]), count, later=None,
+                  **place_of(fragment.buffer, int(rows[found[0]]) * fragment.per_row))
+        self.uses.tell(op, self.unset(op, fragment, rows, missing))
 
     def pinned(self, op: ops.Op, fragment: Fragment, mask: Mask) -> None:
         """A whole fragment is kept at its place: E2 where products in flight still work on it."""
@@ -345,13 +321,7 @@ class Watch:
             row = int(rows[position])
             number = fragment.origin.get(row, 0)
             if not number:
-                element = row * fragment.per_row
-                coordinate = coordinate_of(fragment.buffer, element)
-                shown = f"({', '.join(map(str, coordinate))})" if coordinate is not None else f"[{element}]"
-                name = fragment.buffer.name
-                number = self.doubts.begin(Origin("B7", op, name, coordinate, f"set it first, for example with "
-                                                  f"{name}.fill(0)", None, f"uses {name}{shown}{at(op)} before it was "
-                                                  "set"))
+                number = self.doubts.begin(Origin("B7", op, place_of(fragment.buffer, row * fragment.per_row)))
             numbers[position] = np.where(missing[position], number, 0)
         return numbers
 
@@ -375,6 +345,15 @@ class Watch:
         x, y = (int(np.broadcast_to(part, shape)[found]) for part in (a, b))
         self._overflow(op, kind, name, overflow.number(kind, x, y), bits, (found[-2], found[-1]), count)
 
+    def summed(self, op: ops.Redux, exact: Array, values: Array, bad: Array, mask: Mask) -> None:
+        """A11: where ``bad``, the sum of a warp's values does not fit."""
+        undefined = np.add.reduceat(values == poison(op.value.dtype), np.arange(0, self.threads, WARP), axis=0)
+        bad = bad & ~np.repeat(undefined, WARP, axis=0)[:self.threads]
+        found, count = self.first(np.atleast_2d(bad), mask)
+        if found:
+            number = int(np.broadcast_to(exact, (self.threads, len(self.block_ids)))[found])
+            self._overflow(op, "add", op.result.name, str(number), op.value.dtype.bits, (found[-2], found[-1]), count)
+
     def counted(self, op: ops.For, value: Any, step: Any, mask: Mask) -> Any:
         """A11: the next value of a loop's variable, which the kernel computes before it sees that the loop is over."""
         bits = op.iv.dtype.bits
@@ -395,9 +374,10 @@ class Watch:
                   count: int) -> None:
         if any(finding.code in _UNDEFINED for finding in self.reporter.findings):
             return                                      # what is computed from undefined data says nothing
-        self.report("A11", f"{self.who(lane)} computes {overflow.name_of(kind, name)} = {number}, which does not fit "
-                    f"{bits} bits", op, lane=lane, tensor=name or overflow.name_of(kind, name), count=count,
-                    hint=overflow.hint(kind, bits))
+        what = overflow.name_of(kind, name)
+        self.tell("A11", "-", op, lane, count, tensor=what, what=what, number=number, bits=bits,
+                  mend="shl" if kind == "shl" else "int32" if bits == 32 else "int64",
+                  wider="int64" if bits == 32 else "uint64")
 
     def added(self, op: ops.Op, name: str, old: Array, values: Array, lane: tuple[int, int]) -> None:
         """A11: the elements that an asynchronous copy adds to what memory holds, for the thread that issued it."""
@@ -441,10 +421,8 @@ class Watch:
         found, count = self.first(np.atleast_2d(bad), mask)
         if found:
             number = int(np.broadcast_to(array, (*array.shape[:-2], self.threads, len(self.block_ids)))[found])
-            lane, name = (found[-2], found[-1]), op.result.name
-            self.report("A11", f"{self.who(lane)} converts {name or 'an integer'}{' = ' if name else ' '}{number} from "
-                        f"{op.a.dtype} to {op.result.dtype}, which does not fit 32 bits", op, lane=lane, count=count,
-                        tensor=name, hint=f"compute with it in {op.a.dtype} first, and convert what is left")
+            self.tell("A11", "cast", op, (found[-2], found[-1]), count, tensor=op.result.name, name=op.result.name,
+                      number=number, source=op.a.dtype, result=op.result.dtype)
 
     def shift(self, op: ops.Binary, b: Any, mask: Mask) -> None:
         """A11: an integer is shifted by a negative count."""
@@ -454,10 +432,8 @@ class Watch:
         found, count = self.first(np.atleast_2d(bad), mask)
         if found:
             amount = int(np.broadcast_to(b, (*np.shape(bad)[:-2], self.threads, len(self.block_ids)))[found])
-            lane, sign = (found[-2], found[-1]), "<<" if op.kind == "shl" else ">>"
-            self.report("A11", f"{self.who(lane)} computes a {sign} b with b = {amount}: a shift by a negative count",
-                        op, lane=lane, count=count, tensor=op.result.name,
-                        hint="test the count first")
+            self.tell("A11", "shift", op, (found[-2], found[-1]), count, tensor=op.result.name, amount=amount,
+                      sign="<<" if op.kind == "shl" else ">>")
 
     def divisor(self, op: ops.Binary, b: Any, mask: Mask) -> None:
         """A12: an integer is divided by zero."""
@@ -466,29 +442,16 @@ class Watch:
             return
         found, count = self.first(np.atleast_2d(bad), mask)
         if found:
-            lane, sign = (found[-2], found[-1]), "//" if op.kind == "floordiv" else "%"
-            self.report("A12", f"division by zero: {self.who(lane)} computes a {sign} b with b = 0", op, lane=lane,
-                        count=count, tensor=op.result.name or "",
-                        hint="test the divisor first")
+            self.tell("A12", "zero", op, (found[-2], found[-1]), count, tensor=op.result.name or "",
+                      sign="//" if op.kind == "floordiv" else "%")
 
     def assertion(self, op: ops.Assert, cond: Any, mask: Mask) -> None:
         """A12: an assert or an assumption does not hold."""
         bad = ~np.asarray(cond, np.bool_).reshape((1, 1) if np.ndim(cond) == 0 else np.shape(cond))
         found, count = self.first(bad, mask)
         if found:
-            what = "the assumption" if op.assume else "the assertion"
-            lane = (found[-2], found[-1])
-            if op.code:
-                self.report(op.code, f"{self.who(lane)}: {op.message}{at(op)}", op, lane=lane, count=count)
-                return
-            self.report("A12", f"{what} does not hold for {self.who(lane)}: {op.message}", op, lane=lane, count=count)
-
-
-def _stage_hint(beyond: Beyond) -> str:
-    """The last of three modes or more counts stages; of a plain tile it may."""
-    if len(beyond.coordinate) > 2:
-        return f"take the stage modulo {beyond.extent}"
-    return f"keep the index below {beyond.extent}; where it counts stages, take it modulo {beyond.extent}"
+            self.tell(op.code or "A12", "asserted" if op.code else "assert", op, (found[-2], found[-1]), count,
+                      mend="none", assumed=op.assume, message=op.message)
 
 
 def _per_access(mask: Mask, width: int) -> Mask:

@@ -17,7 +17,6 @@ from moye.ir import ops
 from moye.ir.nodes import Func, Ref, TileRef
 from moye.sim.checks.shared_races import SharedChecker
 from moye.sim.checks.shared_records import ENGINE, kind_of, thread_of
-from moye.sim.findings.wording import at
 from moye.sim.values.masks import Mask
 from moye.sim.values.memory import Array, Fragment
 
@@ -58,9 +57,8 @@ class Watching(Protocol):
     checker: SharedChecker
     meter: Any
 
-    def report(self, code: str, message: str, op: ops.Op, *, lane: tuple[int, int] | None = None, tensor: str = "",
-               coordinate: tuple[int, ...] | None = None, hint: str | None = None, count: int = 1) -> None: ...
-    def who(self, lane: tuple[int, int]) -> str: ...
+    def tell(self, code: str, case: str, op: ops.Op, lane: tuple[int, int] | None, count: int = 1,
+             **facts: Any) -> None: ...
     def register(self, op: ops.Op, ref: Ref | TileRef, fragment: Fragment, rows: Array, mask: Mask) -> None: ...
 
 
@@ -146,10 +144,7 @@ class ProductChecks:
         bad = touched & active
         if bad.any():
             thread, block = (int(i) for i in np.argwhere(bad)[0])
-            name = fragment.buffer.name
-            self.watch.report("E1", f"the wgmma{at(op)} of {self.watch.who((thread, block))} uses {name} with no "
-                              f"warpgroup_arrive() since its registers were touched", op, lane=(thread, block),
-                              tensor=name, hint="warpgroup_arrive() before the first wgmma and after any other access")
+            self.watch.tell("E1", "-", op, (thread, block), tensor=fragment.buffer.name)
             # Reported once, until something touches the registers again.
             touched &= ~active
 
@@ -168,9 +163,7 @@ class ProductChecks:
         if missing is None or not missing.any():
             return
         _, thread, block = (int(i) for i in np.argwhere(missing)[0])
-        self.watch.report("E5", f"the wgmma{at(product.op)} of {self.watch.who((thread, block))} adds to "
-                          f"{product.fragment.buffer.name}, which was not set", product.op, lane=(thread, block),
-                          tensor=product.fragment.buffer.name, hint="accumulate=False for the first k, or fill(0)")
+        self.watch.tell("E5", "-", product.op, (thread, block), tensor=product.fragment.buffer.name)
 
     def _operands(self, product: Product, issued: Instances) -> None:
         """The reads of shared memory, by each group of threads that issues."""
@@ -228,13 +221,8 @@ class ProductChecks:
         if not bad.any():
             return False
         row, thread, block = (int(i) for i in np.argwhere(bad)[0])
-        result = bool(held.results[rows[row]])
-        code = "E2" if result else "E4"
-        does = "written" if write else "read"
-        what = "adds to" if result else "reads"
-        self.watch.report(code, f"{fragment.buffer.name} is {does}{at(op)} by {self.watch.who((thread, block))} while "
-                          f"the wgmma{at(held.op)} that {what} it is in flight", op, lane=(thread, block),
-                          tensor=fragment.buffer.name, hint="warpgroup_wait(0) first")
+        self.watch.tell("E2" if held.results[rows[row]] else "E4", "-", op, (thread, block),
+                        tensor=fragment.buffer.name, written=write, other=held.op)
         return True
 
 

@@ -169,7 +169,13 @@ class Meter:
         if mask is False or not address.size:
             return
         address = address if address.ndim == 3 else address[None]
-        lanes, lines = _lanes(mask), None
+        lanes = _lanes(mask)
+        for part, wide, on in _parts(op, address, size, lanes):
+            self._count(op, ref, part, wide, on, how, threads, blocks)
+
+    def _count(self, op: ops.Op, ref: Ref | TileRef, address: Ints, size: int, lanes: Bools | None, how: str,
+               threads: int, blocks: int) -> None:
+        lines = None
         if ref.buffer.space is Space.SHARED:
             self.waits.access(ref, address, size, how)
             self.swizzles.access(op, ref, address, size, lanes, how)
@@ -218,6 +224,24 @@ class Meter:
             record.complete = False
             del record.variants[VARIANTS:]
         return variant
+
+
+def _parts(op: ops.Op, address: Ints, size: int, lanes: Bools | None) -> Iterator[tuple[Ints, int, Bools | None]]:
+    """(addresses, bytes, lanes) of the accesses: groups whose lanes are all on and aligned are one access each."""
+    each = op.group if isinstance(op, ops.Copy) else 1
+    if each == 1:
+        yield address, size, lanes
+        return
+    first = address.reshape(len(address) // each, each, *address.shape[1:])[:, 0]
+    whole = first % (each * size) == 0
+    if lanes is not None:
+        full = np.broadcast_to(lanes, (len(address), *lanes.shape[1:]))
+        whole = whole & full.reshape(len(first), each, *lanes.shape[1:]).all(axis=1)
+    if whole.any():
+        yield first, each * size, None if whole.all() else whole
+    single = ~np.repeat(whole, each, axis=0) & (True if lanes is None else lanes)
+    if single.any():
+        yield address, size, single
 
 
 def _lanes(mask: Mask) -> Bools | None:

@@ -28,7 +28,7 @@ class Code:
 
 
 # A row begins with a code.  Below it are, by the name of the case (-: any other), its sentences; with = clauses, which
-# sentences of the class may use; with > hints, what would mend it.  * is for clauses of all classes.  A line that is
+# sentences of the class may use; with > hints, what would mend it.  * is for those of all classes.  A line that is
 # indented further goes on with the one above it.
 _TABLE = """
 A1   T     a tiled copy writes one destination element from two threads
@@ -42,21 +42,73 @@ A8   T     accumulators of one MMA tiling stored with the partition of another
 A9   T     operand major-ness and MMA atom disagree
 A10  T     the block's threads differ from those of the tiled copy or MMA that it uses
 A11  L/S   an integer that its dtype, or the index width in use, does not hold
+  -          {who} computes {what} = {number}, which does not fit {bits} bits
+  cast       {who} converts {name:an integer |{name} = }{number} from {source} to {result}, which does not fit 32 bits
+  shift      {who} computes a {sign} b with b = {amount}: a shift by a negative count
+  > int32      compute it in int64
+  > int64      mo.uint64 wraps, if that is what it is meant to do
+  > shl        compute it in {wider}, or in uint{bits} if bits may fall out
+  > cast       compute with it in {source} first, and convert what is left
+  > shift      test the count first
 A12  L/S   an argument or a value that breaks what the kernel assumed, or a division by zero
+  zero       division by zero: {who} computes a {sign} b with b = 0
+  assert     {assumed:the assertion|the assumption} does not hold for {who}: {message}
+  > zero       test the divisor first
 B1   L/S   global access out of bounds
+  -          {who} {written:reads|writes} {element}{op}, outside of {tensor} with layout {layout}
+  run        {who} {written:reads|writes} {element}{op}, in a run of {bytes} bytes, outside of {tensor} with layout
+        {layout}
+  index      {index_outside}
+  view       {view_outside}
+  > -          predicate the access, or pass an array whose extents are multiples of the tile
+  > run        copy what is left: size=mo.min(tile, extent - start)
+  > index      an index stays below the extent of its mode; view.with_layout(...) gives a view another shape
 B2   T/S   shared access out of bounds of its own tensor
+  -          {who} {written:reads|writes} element {offset} of {tensor}{there:| of block {there}}{op}, which has
+        {elements} elements of {dtype}
+  beyond     {who} {written:reads|writes} {element}{there:| of block {there}}{op}, outside of {tensor} with layout
+        {layout}: {in_mode}
+  box        {who} copies a box of {bytes} bytes at byte {start} of {tensor}{op}, and {tensor} has {size} bytes
+  run        {who} copies a run of {bytes} bytes at byte {start} of {tensor}{op}, and {tensor} has {size} bytes
+  long       {who} copies {bytes} bytes{op} of a run of {most}
+  index      {index_outside}
+  view       {view_outside}{staged:|: {in_mode}}
+  > stage      take the stage modulo {depth}
+  > count      keep the index below {depth}; where it counts stages, take it modulo {depth}
+  > long       size= is at most the size of the tile
+  > index      an index stays below the extent of its mode; view.with_layout(...) gives a view another shape
 B3   T/S   vector access to an address that is not aligned to its width
+  -          {unaligned}
+  > -          make strides and offsets multiples of {size} bytes
 B4   T/S   asynchronous copy whose source or destination is not aligned to its size
+  -          {unaligned}
+  box        {who} copies a box of {bytes} bytes at byte {start} of {tensor}{op}, which is no multiple of {size}
+  > -          make strides and offsets multiples of {size} bytes
+  > box
 B5   T/L/S a tensor map, tile or run that breaks the rules of TMA and bulk copies
+  size       {who} copies {bytes} bytes{op}, which is no multiple of {part}
+  run        {who} copies a run{op} that begins at byte address {address:#x} of {tensor}, which is no multiple of
+        {part}
+  > run        make strides and offsets multiples of {part} bytes
 B6   S     shared memory read before anything wrote it
   -          {here} is {done} by thread {actor}{op} before anything wrote it
   mbarrier   {here} is {done} by thread {actor}{op}, but it is an mbarrier since its initialisation{made}, and holds
         no data
   far        {here} is read before anything wrote it: {now}
+  launch     {element} in global memory is read by {who}{op}, and nothing has written it: {tensor} holds nothing when
+        the kernel starts
   > -          write or fill it first
   > mbarrier   keep data and mbarriers apart; mbarrier_wait looks at its phase
+  > launch     write it first, or clear it before the launch
 B7   T/S   register fragment used before it was set
+  -          {who} uses {element}{op} before it was set{used_later}
+  > -          set it first, for example with {tensor}.fill(0)
 B8   S     a predicated-off copy leaves the previous tile's data, and it is used
+  -          {element} keeps what an earlier run of this {copy:store|copy} left there, because its
+        {alone:condition|predicate} is false for {who}, and the stale value is used: with another one in its place
+        {output} changes
+  > -          store a neutral value where the condition is false, or mask the read
+  > alone      zero_fill=True
 B9   S     shared memory reused while an asynchronous operation on it is in flight
   -          {in_flight}: {unwaited}
   far        {may_be_in_flight}: {why}
@@ -111,17 +163,52 @@ C3   S     exchange within a warp through shared memory without sync_warp
   = no_barrier both are lanes of warp {warp}, and there is no sync_warp
   > -          sync_warp() between the two
 C4   S     a barrier that only part of the block's threads reaches
+  points     {two_barriers}
+  past       {gone_past}
+  passes     the threads of block {block} meet at {name}{op} in different passes of the loop{loop}: {few} in
+        pass {least} and {many} in pass {most}
+  cluster    {here} of block {block} {here:waits|wait} at the cluster's barrier{op} (arrived{arrival}), which {left}
+  turn       {who} {waits:arrives|waits} at the cluster's barrier{op}, and has not {waits:waited since it arrived
+        before|arrived there{before:| since it waited last}}
   > -          let every thread of the block reach sync_threads, or use barrier_sync(id, count) among some of them
+  > points     move sync_threads out of the condition
+  > passes     let every thread reach it in every pass, or none
+  > cluster    let every thread of every block of the cluster arrive at it
+  > turn       each thread arrives once and waits once, in turn: cluster_arrive(), cluster_wait()
   > grid       let every thread of every block reach grid_sync, or none
 C5   S     named barrier with a wrong count, or one id used by two groups
   groups     {late} of block {block} and {first} use {number:barrier 0, which is that of sync_threads,|named barrier
         1|named barrier {number}} in an order that nothing decides: no barrier between {first} passing it{before} and
         {late} arriving{op}
+  part       only {here} of warp {warp} of block {block} {here:arrives|arrive} at named barrier {number}{op}, which
+        counts whole warps
+  number     {arrive_wrong}; barriers are 0 to {last}
+  counts     {arrive_wrong} for {wanted} threads while others wait there for {expected}, as those do that came{before}
+  many       {arrive_wrong} before it opens: {came} threads where {expected} are expected
   > -          count the threads that arrive and those that wait at the barrier, and no others
   > groups     give each group a named barrier of its own
+  > part       let the condition around it be the same for the whole warp
+  > wrong      a named barrier for each group, with the number of its threads as the count
 C6   T/S   a warp-collective operation reached by part of a warp
+  past       {here} of block {block} {here:reaches|reach} {name}{op}, which {left}
+  unnamed    {here} of block {block} {here:reaches|reach} {name}{op}, whose mask {mask:#x} does not name
+        {here:it|them}
+  masks      lanes of warp {warp} of block {block} meet at sync_warp with different masks: {one:#x}{op},
+        {two:#x}{other}
+  budget     {name}({registers}){op} is executed by threads {first}-{last} together, but only {here} of block {block}
+        {here:executes|execute} it{often:| as often}
+  group      {name}{op} is executed by threads {first}-{last} together, but only {here} of block {block} are here
+  part       {name}{op} is an instruction of a whole warp, but only {here} of warp {warp} of block {block} execute it
   > -          let every lane of the mask reach it
+  > unnamed    name every lane that reaches it in the mask
+  > masks      all lanes that meet must name the same mask
+  > budget     let all four warps of the warp group reach it
+  > group      let the condition around it be the same for all of them
+  > part       let the condition around it be the same for the whole warp
 C7   S     a shuffle that reads an inactive lane
+  -          {who} reads lane {lane}, {why}, in the shuffle{op}{used_later}
+  mask       {who} is not in its own mask {mask:#x} in the shuffle{op}
+  > -          let every lane that is read reach the shuffle, and name it in the mask
 D1   S     data of an asynchronous copy read before any wait
   -          {in_flight}: {unwaited}
   far        {may_be_in_flight}: {why}
@@ -161,7 +248,10 @@ D6   S     TMA tile read before its mbarrier wait
   > -          mbarrier_wait(barrier, stage, phase) before the tile is read
   > cluster    mbarrier_wait(barrier, stage, phase) and then cluster_sync() before the read
 D7   S     an mbarrier expects too few or too many bytes
+  -          phase {phase} of {element} of block {block} is complete before the copy{op} has brought its {bytes}
+        bytes: fewer were expected than copies bring
   > -          expect the bytes that the copies of one phase bring, no more and no less
+  > early      expect the bytes of all copies that complete on the barrier in one phase
 D8   S     wrong phase of an mbarrier
   -          {here} is {done} by thread {actor}{op}, but the copy{other} completes phase {phase} of {engine}, and the
         wait{wait} passes because {passed}
@@ -172,19 +262,26 @@ D8   S     wrong phase of an mbarrier
   > -          flip the parity each time the ring of stages wraps around
   > deadlock   wait for the parity of each phase in turn, 0 first, or 1 where the first phase is free
 D9   S     wrong arrival count of an mbarrier
+  -          {element} of block {block} counts {arrivals} arrival{arrivals:|s} a phase, but {came} come in phase
+        {phase}, the last by {last}{op}
   > -          initialise the mbarrier with the number of arrivals that come in each phase
+  > many       initialise it with as many arrivals as threads arrive, or let one thread arrive
 D10  S     mbarrier initialisation not made visible before use
   unmade     {who} uses {mbarrier}{op} before it is initialised
-  unfenced   the copy{op} of block {block} completes on {mbarrier}, whose initialisation{made} is not fenced
-  -          {who} uses {mbarrier}{op} with no barrier since thread {maker} initialised it{made}
-  cluster    {who} uses {mbarrier} of block {owner}{op} with no barrier of the cluster since thread {maker} of that
-        block initialised it{made}
+  unfenced   the copy{op} of block {block} completes on {mbarrier}, whose initialisation{before} is not fenced
+  -          {who} uses {mbarrier}{op} with no barrier since thread {rival} initialised it{before}
+  cluster    {who} uses {mbarrier} of block {owner}{op} with no barrier of the cluster since thread {rival} of that
+        block initialised it{before}
   > -          fence_mbarrier_init() and then sync_threads() after mbarrier_init
   > cluster    fence_mbarrier_init() and then cluster_sync() after mbarrier_init
 D11  S     a barrier object overwritten or invalidated while in use
-  waited     {mbarrier} of block {block} is initialised again by thread {maker}{op}, with no barrier since thread
-        {waiter} waits for it{wait}: it may be waiting still
+  waited     {mbarrier} of block {block} is initialised again by thread {thread}{op}, with no barrier since thread
+        {rival} waits for it{before}: it may be waiting still
+  busy       {element} of block {owner} is initialised again{op} while its phase {phase} is under way: {state}
+  data       {who} writes to {element}{op}, which is an mbarrier since its initialisation{made}
   > -          initialise it once, before the loop, or after a sync_threads()
+  > busy       initialise it once, before the loop, and wait for the parity of each phase in turn
+  > data       only the operations of mbarriers may touch it; its phases need no reset
 D12  S     generic write, then asynchronous read without a proxy fence
   -          {unseen}, which may not see the write: {why}
   global     {through_proxy}
@@ -233,9 +330,17 @@ D18  S     a block's shared memory used outside of its life, by asynchronous ope
         barrier of the cluster between the two
   early      block {owner} may start after {now} of {element} in its shared memory: no barrier of the cluster before
         it
+  sent       block {block} ends while the copy{op} may still read {tensor} in its shared memory
+  load       block {block} ends while the copy{op} has not arrived: nobody waits for its mbarrier
+  store      block {block} ends while the copy{op} may not have read its source: thread {thread} does not wait for it
+  products   block {block} ends while the wgmma{op} of warpgroup {group} is in flight
   > -          cluster_sync() before the kernel ends
   > arrival    a barrier of the cluster before the kernel ends; a relaxed one will do
   > early      cluster_sync() before the first access to another block
+  > sent       mbarrier_wait in the block that receives, and then a barrier of the cluster before the kernel ends
+  > load       wait for the mbarrier before the block ends
+  > store      tma_store_arrive() and tma_store_wait(0) in the thread that stores
+  > products   warpgroup_commit_batch() and warpgroup_wait(0)
 D19  S     an operation of block scope used between blocks
   read       {read_early}
   write      {written_twice}
@@ -245,10 +350,18 @@ D19  S     an operation of block scope used between blocks
   > -          scope="gpu"
   > cluster    cluster_sync() between the two
 D20  T/S   wrong multicast mask or remote rank
+  rank       {who} addresses block {rank}{op} of its cluster of {size}
   > -          multicast= is a mask of ranks in the cluster: name every block that waits for the bytes
+  > rank
 D21  S     a single-thread operation issued by a whole warp
+  -          the copy of one {what}{op} is issued by {here} of block {block}, once by each
+  > -          let one thread issue it: if elect()
 E1   S     wgmma accumulators touched without the fence
+  -          the wgmma{op} of {who} uses {tensor} with no warpgroup_arrive() since its registers were touched
+  > -          warpgroup_arrive() before the first wgmma and after any other access
 E2   S     wgmma accumulators read before the wait
+  -          {tensor} is {written:read|written}{op} by {who} while the wgmma{other} that adds to it is in flight
+  > -          warpgroup_wait(0) first
 E3   S     wgmma operand tile overwritten or released before the wait
   -          {product_reads}
   released   {product_reads}: thread {releaser} releases the stage{arrival} before one
@@ -257,9 +370,16 @@ E3   S     wgmma operand tile overwritten or released before the wait
   > -          warpgroup_wait(0) before the stage is released
   > cluster    warpgroup_wait(0) and then cluster_sync() before the operand is written
 E4   S     wgmma register operand changed in flight
+  -          {tensor} is {written:read|written}{op} by {who} while the wgmma{other} that reads it is in flight
+  > -          warpgroup_wait(0) first
 E5   S     wrong accumulate flag on the first k
+  -          the wgmma{op} of {who} adds to {tensor}, which was not set
+  > -          accumulate=False for the first k, or fill(0)
 E6   T/S   wgmma by anything but a full, aligned warpgroup
+  part       {name}{op} is executed by threads {first}-{last} together, but only {here} of block {block} {here:is|are}
+        here
   > -          let all 128 threads of the warpgroup reach it
+  > part       let whole warpgroups, threads 128 w to 128 w + 127, execute it
 F1   S     pipeline stage used before acquire or after release
   -          {here} is read by the wgmma{other} of {engine} after {released}, for which thread {actor} waits before it
         fills the stage again{op}
@@ -267,7 +387,7 @@ F1   S     pipeline stage used before acquire or after release
   acquire    {head}{op}, but nobody has waited for {empty}, where it is released, since it was filled before
   early      {here} is read by thread {rival}{other} after {released}, for which thread {actor} waits before it fills
         the stage again{op}
-  late       {here} is read by thread {actor}{op} after {released}, and the copy{other} may have overwritten it
+  late       {here} is {done} by thread {actor}{op} after {released}, and the copy{other} may have overwritten it
   > -          arrive at the barrier after the warpgroup_wait for the products that read the stage
   > release    arrive at the barrier after the last read of the stage
   > acquire    let the thread that fills a stage wait for the barrier at which its readers arrive
@@ -281,11 +401,19 @@ F2   S     fewer k-tiles than stages
 F3   S     producer and consumer trip counts differ
   > -          let both sides go through equally many phases of each barrier
 F4   S     cyclic wait
+  endless    {here} of block {block} {here:goes|go} on with the loop{op} {why}
+  polls      {polls}: nobody changes what it waits for{others:|; {others}}
   > -          one of them must arrive before it waits
+  > endless    look at what its condition depends on; MOYE_STEPS=0 lets loops run for as long as they like
+  > polls
 F5   S     a consumer exits while the producer still waits
   > -          let the readers release every stage that is filled for them, or tell the one who fills them to stop
 F6   T/S   register budget exceeded or not a multiple of 8
+  -          block {block}: {message}
+  > -          {advice}
 F7   S     block-wide barrier inside one role
+  points     {two_barriers}
+  past       {gone_past}
   > -          barrier_sync(id, count) among the threads of the role
 G1   S     two blocks store one element
   -          {both}: blocks run in any order, so nothing says which of the two stays
@@ -302,10 +430,19 @@ G3   S     a flag without release and acquire
   -          {both}: the blocks signal through global memory, but no release and acquire orders the two
   cluster    {both}{in_cluster}
   arrival    {both}{in_cluster}{arrives}
+  launch     {who} {written:reads|writes} {element}{op} with no griddepcontrol_wait() before: the launch of {prior},
+        which this one does not wait for, may {does} it later
   > -          sync_threads(), then signal with order="release"; wait with order="acquire", then sync_threads()
   > cluster    cluster_sync() between the two
   > arrival    mo.fence(scope="cluster") before the arrival and after the wait, or cluster_sync()
+  > launch     griddepcontrol_wait() in every thread, or in one and then a barrier, before what earlier launches use
+        is touched
 G4   S     spinning on blocks that cannot be resident together
+  -          {polls}: the {unstarted} blocks that have not started wait for it to end{others:|; {others}}
+  grid       the {blocks} blocks of the grid meet at grid_sync{op}, and at most {most} are resident at once{each:|:
+        {each} on each of {sms} multiprocessors}
+  > -          launch no more blocks than can be resident together
+  > grid       launch fewer blocks, and let each do the work of several in a loop
 G5   S     in-place aliasing of input and output between blocks
   -          {both}: nothing orders the blocks, so the read may find either value
   cluster    {both}{in_cluster}
@@ -378,6 +515,45 @@ V1   S     wrong result
   = agreed     {sentence}; both write the same value
   = overlapping pass arguments that do not overlap, or {mend}
   = relaxed    {mend}; a relaxed arrival orders nothing
+  = in_mode    {stages:index {index} of {extent}|stage {index} of {extent} stages}, in mode {mode}
+  = unaligned  {who} accesses {size} bytes of {label}{op}, at byte address {address:#x}, which is no multiple of
+        {size}
+  = used_later {later:|, and what comes of it is used{later}}
+  = two_barriers the threads of block {block} have come to different barriers: {met}{branch:|; the branch{branch}
+        makes one of them part of one role}
+  = gone_past  {here} of block {block} {here:waits|wait} at {name}{op}{branch:| inside of one role (the
+        branch{branch})}, which {left}
+  = left       {away} of block {home} {away:has|have} gone past, and {away:has|have} {ways}
+  = arrive_wrong {here} of block {block} {here:arrives|arrive} at named barrier {number}{op}
+  = index_outside {who} {written:reads|writes} index {index} of {view}, mode {mode}{op}, outside of its extent
+        {extent}{element:|: that is {element}}
+  = view_outside {who} {written:reads|writes} {element}{base:|, a view of {base}}{there:| of block {there}}{op},
+        outside of {view} with {home}
+  = polls      thread {thread} of block {block} polls memory forever
+  = deadlocked block {block} is deadlocked: {waiters}
+  = more_wait  {rest} more groups wait
+  = have_left  {here} {here:has|have} {point:come to the end of the kernel|returned{point}}
+  = stands     {here} {here:waits|wait} at {what}{point}
+  = waits_for_arrivals {stands} for {missing} more arrival{missing:|s}, {needed:and no other thread is left to bring
+        them|which only {needs} could bring}
+  = waits_for_threads {stands}{role:|, which is inside of one role (the branch{role})}{others:|, which threads of
+        block{several:|s} {others}{and_more} have not come to}{comma}{needed:| for {needs}}
+  = and_more   {hidden:| and {rest} more}
+  = waits_for_phase {here} {here:waits|wait} for {what}{point}{lacks:|, which lacks {lacks}}{unnamed:|, and multicasts
+        within the cluster have left this block out}{known:| (so far {needs} arrived there)}{gone:| ({left}
+        {left:has|have} arrived there{last}, and {left:has|have} left)}{skipped:|, while nobody has waited for the
+        phase before it, which is complete}{late:|, and {behind} more phases are complete than they have waited
+        for}{spare:|, and {over} more bytes have come than were expected}
+  = lacks_arrivals {missing} of {count} arrivals
+  = lacks_bytes {bytes} bytes
+  = absent     which the block does not have
+  = unnamed_lane which is not in the mask
+  = exited     which has exited
+  = not_there  which is not there
+  > lucky      hold one lock at both
+  > none
+  = lucky      {sentence}; no lock is held at both, and who took one first is luck
+  asserted   {who}: {message}{op}
 """
 
 CODES: dict[str, Code] = {}
@@ -403,24 +579,30 @@ _ALL = "*"
 _read(_TABLE)
 
 
+def _find(code: str, kind: str, case: str) -> str | None:
+    for key in ((code, kind, case), (_ALL, kind, case), (code, kind, "-")):
+        if key in _WORDS:
+            return _WORDS[key]
+    return None
+
+
 def sentence(code: str, case: str = "-") -> str:
     """What is said of a violation of this class in this case; else what is said in any case."""
-    found = _WORDS.get((code, "", case)) or _WORDS.get((code, "", "-"))
+    found = _find(code, "", case)
     assert found is not None, f"no sentence for {code} in the case {case!r}"
     return found
 
 
 def clause(code: str, name: str) -> str:
     """A part of sentences: that of the class, else that of all."""
-    found = _WORDS.get((code, "=", name)) or _WORDS.get((_ALL, "=", name))
+    found = _find(code, "=", name)
     assert found is not None, f"{code}: {{{name}}} is neither a fact nor a clause"
     return found
 
 
 def hint(code: str, case: str = "-") -> str | None:
     """What would mend a violation of this class in this case; else what mends it in any case, if anything does."""
-    found = _WORDS.get((code, ">", case))
-    return (_WORDS.get((code, ">", "-")) if found is None else found) or None
+    return _find(code, ">", case) or None
 
 
 def hint_between_roles(code: str) -> str | None:

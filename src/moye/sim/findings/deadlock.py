@@ -9,13 +9,13 @@ It knows no barrier: whatever threads wait at makes Waiters.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Literal as OneOf
 
 from moye.errors import Loc
 from moye.ir import ops
-from moye.sim.findings.codes import hint
-from moye.sim.findings.wording import at, bracketed, crowd, several
+from moye.sim.findings.codes import clause, hint
+from moye.sim.findings.wording import Crowd, bracketed, say
 
 SHOWN = 6
 """The most groups or blocks that are told before "more"."""
@@ -161,53 +161,37 @@ class Deadlock:
     def __str__(self) -> str:
         parts = [self.sentence(waiter) for waiter in self.told[:SHOWN]]
         if len(self.told) > SHOWN:
-            parts.append(f"{len(self.told) - SHOWN} more groups wait")
-        parts += [self._left(gone) for gone in self.exited]
-        return f"block {self.block} is deadlocked: {'; '.join(parts)}"
+            parts.append(_say("more_wait", {"rest": len(self.told) - SHOWN}))
+        parts += [_say("have_left", {"here": Crowd(gone.threads, self.size),
+                                     "point": gone.point and bracketed(gone.point)}) for gone in self.exited]
+        return _say("deadlocked", {"block": self.block, "waiters": "; ".join(parts)})
 
     def sentence(self, waiter: Waiter) -> str:
         """``warps 0-3 wait at named barrier 1 (line 20) for 128 more arrivals, which only warps 4-7 could bring``"""
-        verb = "wait" if several(waiter.threads, self.size) else "waits"
+        facts = {field.name: getattr(waiter, field.name) for field in fields(waiter)} | {
+            "here": Crowd(waiter.threads, self.size), "needs": Crowd(waiter.needs, self.size),
+            "left": Crowd(waiter.left, self.size), "point": bracketed(waiter.point), "needed": bool(waiter.needs),
+            "others": ", ".join(map(str, waiter.others[:SHOWN])), "several": len(waiter.others) > 1,
+            "hidden": len(waiter.others) > SHOWN, "rest": len(waiter.others) - SHOWN}
         if waiter.kind == "mbarrier":
-            return self._phase(waiter, verb)
-        head = f"{crowd(waiter.threads, self.size)} {verb} at {waiter.what}{bracketed(waiter.point)}"
+            return _say("waits_for_phase", facts | _phase(waiter))
         if waiter.missing:
-            more = f"{waiter.missing} more arrival{'s' if waiter.missing > 1 else ''}"
-            if not waiter.needs:
-                return f"{head} for {more}, and no other thread is left to bring them"
-            return f"{head} for {more}, which only {crowd(waiter.needs, self.size)} could bring"
-        if waiter.role is not None:
-            head += f", which is inside of one role (the branch{at(waiter.role)}),"
-        if waiter.others:
-            more = f" and {len(waiter.others) - SHOWN} more" if len(waiter.others) > SHOWN else ""
-            head += f", which threads of block{'s' if len(waiter.others) > 1 else ''} " \
-                    f"{', '.join(map(str, waiter.others[:SHOWN]))}{more} have not come to,"
-        return f"{head} for {crowd(waiter.needs, self.size)}" if waiter.needs else head.removesuffix(",")
+            return _say("waits_for_arrivals", facts)
+        aside = (waiter.role is not None or bool(waiter.others)) and bool(waiter.needs)
+        return _say("waits_for_threads", facts | {"comma": "," if aside else ""})
 
-    def _phase(self, waiter: Waiter, verb: str) -> str:
-        """``warps 0-3 wait for phase 2 of full(0) (line 20), which lacks 1 of 1 arrivals and 8192 bytes``"""
-        head = f"{crowd(waiter.threads, self.size)} {verb} for {waiter.what}{bracketed(waiter.point)}"
-        lacks = [f"{waiter.missing} of {waiter.count} arrivals"] if waiter.missing else []
-        lacks += [f"{waiter.bytes} bytes"] if waiter.bytes > 0 else []
-        if lacks:
-            head += f", which lacks {' and '.join(lacks)}"
-        if waiter.unnamed:
-            head += ", and multicasts within the cluster have left this block out"
-        if waiter.missing and waiter.needs and waiter.known:
-            head += f" (so far {crowd(waiter.needs, self.size)} arrived there)"
-        if waiter.missing and waiter.left:
-            have = "have" if several(waiter.left, self.size) else "has"
-            head += f" ({crowd(waiter.left, self.size)} {have} arrived there{at(waiter.last)}, and {have} left)"
-        if waiter.skipped:
-            head += ", while nobody has waited for the phase before it, which is complete"
-        elif waiter.lapped:
-            head += f", and {waiter.lapped} more phases are complete than they have waited for"
-        return head if waiter.bytes >= 0 else f"{head}, and {-waiter.bytes} more bytes have come than were expected"
 
-    def _left(self, gone: Exited) -> str:
-        have = "have" if several(gone.threads, self.size) else "has"
-        how = "come to the end of the kernel" if gone.point is None else f"returned{bracketed(gone.point)}"
-        return f"{crowd(gone.threads, self.size)} {have} {how}"
+def _phase(waiter: Waiter) -> dict[str, object]:
+    """What a phase lacks, and who has been there."""
+    lacks = [_say("lacks_arrivals", {"missing": waiter.missing, "count": waiter.count})] if waiter.missing else []
+    lacks += [_say("lacks_bytes", {"bytes": waiter.bytes})] if waiter.bytes > 0 else []
+    return {"lacks": " and ".join(lacks), "known": bool(waiter.missing and waiter.needs and waiter.known),
+            "gone": bool(waiter.missing and waiter.left), "behind": waiter.lapped,
+            "late": bool(waiter.lapped) and not waiter.skipped, "over": -waiter.bytes, "spare": waiter.bytes < 0}
+
+
+def _say(name: str, facts: dict[str, object]) -> str:
+    return say("*", clause("*", name), facts)
 
 
 def _ring(waiters: Sequence[Waiter]) -> tuple[Waiter, ...]:

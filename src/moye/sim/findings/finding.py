@@ -105,21 +105,23 @@ class Reporter:
 
     def tell(self, code: str, case: str, points: Sequence[Op | None], *, block: tuple[int, ...] | None = None,
              threads: tuple[int, ...] = (), tensor: str = "", coordinate: Coordinate | None = None, count: int = 1,
-             mend: str | None = None, around: str | None = None, fatal: bool = False, **facts: Any) -> None:
+             mend: str | None = None, around: str | None = None, fatal: bool = False, **facts: Any) -> Finding:
         """One violation of a class in a case: its words are those of the table of codes, with these facts.
 
         ``points`` that are not known (None) are left out.  ``mend`` is the case of the hint, if it is another one;
         ``around`` is a clause that has the hint in it.  Facts without being given: ``block``, ``thread`` (the last),
         ``tensor``, ``element``, ``op`` (the last point), ``count``.
         """
-        known = {"block": block, "thread": threads[-1] if threads else None, "tensor": tensor, "count": count,
-                 "element": named(tensor, coordinate or ()), "op": points[-1] if points else None} | facts
+        known = {"block": block, "thread": threads[-1] if threads else None, "tensor": tensor, "op": points[-1],
+                 "count": count, "element": "" if coordinate is None else named(tensor, coordinate)} | facts
         told = hint(code, case if mend is None else mend)
         told = None if told is None else say(code, told, known)
         if told is not None and around is not None:
             told = say(code, clause(code, around), known | {"mend": told})
-        self.add(Finding(code, say(code, sentence(code, case), known), tuple(op.loc for op in points if op is not None),
-                         block, threads, tensor, coordinate, told, count), fatal=fatal)
+        message, locs = say(code, sentence(code, case), known), tuple(op.loc for op in points if op is not None)
+        found = Finding(code, message, locs, block, threads, tensor, coordinate, told, count)
+        self.add(found, fatal=fatal)
+        return found
 
     def add(self, finding: Finding, *, fatal: bool = False) -> None:
         """Keep the finding, unless one with the same code, tensor and source lines is there: then count it there.
@@ -153,6 +155,13 @@ def coordinate_of(buffer: Buffer, element_offset: int) -> Coordinate | None:
     except FactError:
         return None                                     # a dynamic layout: nothing to search through
     return None if index is None else _split(index, buffer.layout)
+
+
+def place_of(buffer: Buffer, element_offset: int) -> dict[str, Any]:
+    """The facts about an element of registers or shared memory: ``frag(3, 1)``, or ``frag[35]`` in a gap."""
+    coordinate = coordinate_of(buffer, element_offset)
+    shown = f"{buffer.name}[{element_offset}]" if coordinate is None else named(buffer.name, coordinate)
+    return {"tensor": buffer.name, "coordinate": coordinate, "element": shown}
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,7 +78,7 @@ class Crowd:
     block: int
 
     def __str__(self) -> str:
-        return crowd(self.threads, self.block)
+        return crowd(self.threads, self.block) if self.threads else "nobody"
 
 
 class _Sentence(Formatter):
@@ -98,7 +98,9 @@ class _Sentence(Formatter):
             words = format_spec.split("|")
             if isinstance(value, int) and not isinstance(value, bool):
                 return words[min(value, 2) if len(words) == 3 else value != 1]
-            return words[several(value.threads, value.block) if isinstance(value, Crowd) else bool(value)]
+            if isinstance(value, Crowd):
+                value = bool(value.threads) and several(value.threads, value.block)
+            return words[bool(value)]
         if value is None or isinstance(value, Op):
             return at(value)
         return format(value, format_spec) if format_spec else str(value)

@@ -151,7 +151,7 @@ def polls(op: ops.Op) -> bool:
         return False
     inside = {id(inner) for inner in body} | {id(inner.iv) for inner in body if isinstance(inner, ops.For)}
     for inner in body:
-        if isinstance(inner, ops.Atomic) or (isinstance(inner, ops.Load) and inner.order is not None):
+        if isinstance(inner, (ops.Atomic, ops.MbarrierTest)) or (isinstance(inner, ops.Load) and ops.is_ordered(inner)):
             return True
         # A load from the same place in every pass waits for a value; one that walks on is work, and ends by itself.
         if isinstance(inner, ops.Load) and isinstance(op, ops.Loop) and inner.ref.buffer.space is not Space.REGISTER \

@@ -145,9 +145,11 @@ def _result(levels: Levels, op: ops.Op) -> int:
         return FULL if op.order is not None else _loaded(levels, op.ref)     # threads may see different values
     if isinstance(op, ops.Vote):
         return THREAD | levels.of(op.pred)
+    if isinstance(op, (ops.Redux, ops.Match)):
+        return THREAD | levels.of(op.value)
     if isinstance(op, ops.Elect):
         return THREAD
-    if isinstance(op, (ops.Atomic, ops.Shuffle, ops.Reduce, ops.InlineEffect)):
+    if isinstance(op, (ops.Atomic, ops.Shuffle, ops.Reduce, ops.Find, ops.InlineEffect, ops.MbarrierTest)):
         return FULL
     raise UnsupportedError(f"the simulator does not know the operation {type(op).__name__}", locs=(op.loc,))
 

@@ -153,6 +153,8 @@ class Emitter(Writer):
                 self.line(f"if {self.mask} is not False:")
                 self.depth += 1
                 deeper += 1
+        if deeper and self.lines[-1].endswith(":"):     # what follows has no lines of its own
+            self.line("pass")
         self.depth -= deeper
 
     def block(self, block: Block) -> None:

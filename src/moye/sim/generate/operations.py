@@ -18,7 +18,7 @@ from moye.sim.operations.bulk import BulkSite
 from moye.sim.operations.inline import InlineSite
 from moye.sim.operations.matrix_copies import MatrixCopySite
 from moye.sim.operations.mma import gemm_site
-from moye.sim.operations.plans import CopySite, InspectSite, LoadSite, MapSite, ReduceSite, StoreSite
+from moye.sim.operations.plans import CopySite, FindSite, InspectSite, LoadSite, MapSite, ReduceSite, StoreSite
 from moye.sim.operations.tma import TmaSite
 from moye.sim.operations.wgmma import WgmmaSite
 
@@ -97,9 +97,10 @@ def emit_copy(w: Writer, op: ops.Copy) -> None:
         pred = ref_of(w, op.pred)
     elif op.pred is not None:
         pred = w.operand(op.pred)
+    other = "" if op.other is None else f", {w.operand(op.other)}"
     site = MatrixCopySite(op) if op.atom.matrices else CopySite(op)
     w.line(f"P[{w.site(site)}]({ref_of(w, op.dst)}, {ref_of(w, op.src)}, {dynamic(w, op.dst.strides)}, "
-           f"{dynamic(w, op.src.strides)}, {dynamic(w, op.extents, uniform=op)}, {pred}, {w.mask})")
+           f"{dynamic(w, op.src.strides)}, {dynamic(w, op.extents, uniform=op)}, {pred}, {w.mask}{other})")
 
 
 @emits(ops.Gemm)
@@ -149,6 +150,11 @@ def emit_reduce(w: Writer, op: ops.Reduce) -> None:
     w.line(f"{w.name(op.result)} = P[{w.site(ReduceSite(op))}]({ref_of(w, op.src)}, {w.mask})")
 
 
+@emits(ops.Find)
+def emit_find(w: Writer, op: ops.Find) -> None:
+    w.line(f"{w.name(op.result)} = P[{w.site(FindSite(op))}]({ref_of(w, op.src)}, {w.operand(op.value)}, {w.mask})")
+
+
 @emits(ops.CpAsyncCommit)
 def emit_commit(w: Writer, op: ops.CpAsyncCommit) -> None:
     w.line(f"B.copies.commit({w.mask})")
@@ -174,6 +180,16 @@ def emit_shuffle(w: Writer, op: ops.Shuffle) -> None:
 @emits(ops.Vote)
 def emit_vote(w: Writer, op: ops.Vote) -> None:
     w.line(f"{w.name(op.result)} = vote(B, {w.op(op)}, {w.operand(op.pred)}, {w.mask})")
+
+
+@emits(ops.Redux)
+def emit_redux(w: Writer, op: ops.Redux) -> None:
+    w.line(f"{w.name(op.result)} = redux(B, {w.op(op)}, {w.operand(op.value)}, {w.mask})")
+
+
+@emits(ops.Match)
+def emit_match(w: Writer, op: ops.Match) -> None:
+    w.line(f"{w.name(op.result)} = match(B, {w.op(op)}, {w.operand(op.value)}, {w.mask})")
 
 
 @emits(ops.Inline)
@@ -242,6 +258,12 @@ def emit_init(w: Writer, op: ops.MbarrierInit) -> None:
 def emit_arrive(w: Writer, op: ops.MbarrierArrive) -> None:
     w.line(f"B.mbarriers.arrive({w.op(op)}, {w.operand(op.ref.offset)}, {_optional(w, op.bytes)}, "
            f"{_optional(w, op.rank)}, {w.mask})")
+
+
+@emits(ops.MbarrierTest)
+def emit_test(w: Writer, op: ops.MbarrierTest) -> None:
+    w.line(f"{w.name(op.result)} = B.mbarriers.test({w.op(op)}, {w.operand(op.ref.offset)}, {w.operand(op.parity)}, "
+           f"{w.mask})")
 
 
 @emits(ops.ProxyFence)

@@ -18,6 +18,7 @@ from moye.ir.nodes import Operand, Value
 from moye.sim.flow.uniformity import SCALAR
 from moye.sim.generate.writer import Writer, emits
 from moye.sim.values import scalars
+from moye.sim.values.fma import multiply_add
 
 _INFIX = {"add": "+", "sub": "-", "mul": "*", "and": "&", "or": "|", "xor": "^", "lt": "<", "le": "<=", "gt": ">",
           "ge": ">=", "eq": "==", "ne": "!=", "land": "and", "lor": "or"}
@@ -134,7 +135,7 @@ def counter_may_wrap(op: ops.For) -> bool:
 @emits(ops.Unary)
 def emit_unary(w: Writer, op: ops.Unary) -> None:
     a, result, dtype = w.operand(op.a), w.name(op.result), op.result.dtype
-    function = w.constant(scalars.unary(op.kind), "F")
+    function = w.constant(scalars.unary(op.kind, op.a.dtype, fast=op.fast), "F")
     if w.check and _may_overflow(op):
         w.line(f"B.watch.negation({w.op(op)}, {a}, {w.mask})")
     if w.level(op.a) != SCALAR:
@@ -145,6 +146,12 @@ def emit_unary(w: Writer, op: ops.Unary) -> None:
         w.line(f"{result} = wrap(-{a}, {dtype.bits}, {limits(dtype)[0] < 0})")
     else:
         w.line(f"{result} = to_scalar({function}({w.dtype(op.a.dtype)}.type({a})), {w.moye_dtype(dtype)})")
+
+
+@emits(ops.Fma)
+def emit_fma(w: Writer, op: ops.Fma) -> None:
+    function, dtype = w.constant(multiply_add, "F"), w.dtype(op.result.dtype)
+    w.line(f"{w.name(op.result)} = {function}({w.operand(op.a)}, {w.operand(op.b)}, {w.operand(op.c)}, {dtype})")
 
 
 @emits(ops.Select)

@@ -22,14 +22,14 @@ from moye.ir.nodes import Func, Literal, Operand, Value, Var
 from moye.sim.flow.segments import Loops, name_of
 from moye.sim.flow.uniformity import SCALAR, Levels
 from moye.sim.operations.debug import say
-from moye.sim.operations.warp import elect, shuffle, vote
+from moye.sim.operations.warp import elect, match, redux, shuffle, vote
 from moye.sim.values import masks, scalars
 from moye.sim.values.memory import numpy_dtype
 
 GLOBALS: dict[str, Any] = {
     "np": np, "both": masks.both, "minus": masks.minus, "wide": masks.wide, "choose": masks.choose,
     "cast": scalars.cast, "bitcast": scalars.bitcast, "wrap": scalars.wrap, "to_scalar": scalars.to_scalar,
-    "shuffle": shuffle, "vote": vote, "elect": elect, "say": say,
+    "shuffle": shuffle, "vote": vote, "redux": redux, "match": match, "elect": elect, "say": say,
 }
 
 

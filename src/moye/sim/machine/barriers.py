@@ -8,6 +8,7 @@ The common case, all threads of all blocks at once, never gets here: see Batch.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +18,7 @@ from moye.ir import ops
 from moye.ir.traits import Trait
 from moye.sim.findings.deadlock import Deadlock
 from moye.sim.findings.finding import Finding
-from moye.sim.findings.wording import at, crowd, several
+from moye.sim.findings.wording import Crowd
 from moye.sim.flow.groups import Group
 from moye.sim.machine.meetings import Meetings, named_by
 from moye.sim.machine.waiters import numbers, span_of, waiters
@@ -197,28 +198,25 @@ class Barriers:
         came = self.came.setdefault(number, np.zeros_like(part))
         before = self.last.setdefault(number, op)
         if not 0 <= number <= _LAST_BARRIER:
-            self._wrong(op, part, number, f"; barriers are 0 to {_LAST_BARRIER}", op)
+            self._wrong(op, part, "number", number=number, last=_LAST_BARRIER)
         expected = self.expected.setdefault(number, op.threads)
         if expected != op.threads:
             if (count > 0).any():
-                self._wrong(op, part, number, f" for {op.threads} threads while others wait there for {expected}, "
-                            f"as those do that came{at(before)}", before)
+                self._wrong(op, part, "counts", before, number=number, wanted=op.threads, expected=expected)
             self.expected[number] = op.threads
         self.last[number] = op
         count += part.sum(axis=0)
         came |= part
         if (over := count > op.threads).any():
-            self._wrong(op, came & over, number, f" before it opens: {int(count[over][0])} threads where {op.threads} "
-                        f"are expected", before)
+            self._wrong(op, came & over, "many", before, number=number, came=int(count[over][0]), expected=op.threads)
 
-    def _wrong(self, op: ops.NamedBarrier, lanes: Array, number: int, why: str, before: ops.NamedBarrier) -> None:
+    def _wrong(self, op: ops.NamedBarrier, lanes: Array, case: str, before: ops.NamedBarrier | None = None,
+               **facts: int) -> None:
         """C5, told of the first block with such lanes."""
-        block, size = int(np.argmax(lanes.any(axis=0))), self.batch.threads
+        block = int(np.argmax(lanes.any(axis=0)))
         threads = numbers(lanes[:, block])
-        self._report("C5", f"{crowd(threads, size)} of block {self._block(block)} arrive"
-                     f"{'' if several(threads, size) else 's'} at named barrier {number}{at(op)}{why}",
-                     [op] if before is op else [before, op], block, threads[:1],
-                     "a named barrier for each group, with the number of its threads as the count")
+        self._tell("C5", case, [None if before is op else before, op], block, threads[:1], mend="wrong", before=before,
+                   here=Crowd(threads, self.batch.threads), **facts)
 
     def _complete(self, op: ops.NamedBarrier, number: int) -> None:
         count = self.counts[number]
@@ -312,9 +310,7 @@ class Barriers:
     def _block(self, block: int) -> tuple[int, ...]:
         return tuple(int(i) for i in self.batch.block_ids[block])
 
-    def _report(self, code: str, message: str, points: list[ops.Op], block: int | None, threads: tuple[int, ...],
-                hint: str | None) -> None:
+    def _tell(self, code: str, case: str, points: Sequence[ops.Op | None], block: int, threads: tuple[int, ...],
+              **facts: Any) -> None:
         if self.batch.watch is not None:
-            self.batch.launch.reporter.add(Finding(code, message, tuple(op.loc for op in points),
-                                                   None if block is None else self._block(block), threads, "", None,
-                                                   hint))
+            self.batch.launch.reporter.tell(code, case, points, block=self._block(block), threads=threads, **facts)

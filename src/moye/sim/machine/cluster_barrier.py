@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from moye.ir import ops
-from moye.sim.findings.wording import at
 from moye.sim.operations.batch_state import BatchState
 from moye.sim.values.masks import Mask, lanes_of
 from moye.sim.values.memory import Array
@@ -37,7 +36,7 @@ class Cluster:
         if mask is False:
             return
         lanes = lanes_of(mask, self.batch.threads, self.batch.blocks)
-        self._in_turn(op, lanes & (self.came > self.waited), "arrives", "has not waited since it arrived before")
+        self._in_turn(op, lanes & (self.came > self.waited), waits=False)
         self.came += lanes
         if not any(point is op for point in self.points):
             self.points.append(op)
@@ -71,25 +70,21 @@ class Cluster:
         if bad.any() and self.batch.watch is not None:
             watch, n = self.batch.watch, int(np.argmax(bad))
             lane = int(thread[n]), int(block[n])
-            watch.report("D20", f"{watch.who(lane)} addresses block {int(rank[n])}{at(op)} of its cluster of "
-                         f"{self.size}", op, lane=lane, count=int(bad.sum()))
+            watch.tell("D20", "rank", op, lane, int(bad.sum()), rank=int(rank[n]), size=self.size)
         return np.asarray(block // self.size * self.size + np.clip(rank, 0, self.size - 1))
 
     def comes(self, op: ops.ClusterWait, lanes: Array) -> None:
         """These lanes come to the wait."""
-        self._in_turn(op, lanes & (self.came <= self.waited), "waits", "has not arrived there since it waited last"
-                      if self.waited.any() else "has not arrived there")
+        self._in_turn(op, lanes & (self.came <= self.waited), waits=True)
 
-    def _in_turn(self, op: ops.Op, bad: Array, verb: str, why: str) -> None:
+    def _in_turn(self, op: ops.Op, bad: Array, *, waits: bool) -> None:
         """C4: arriving and waiting do not alternate for these lanes."""
         watch = self.batch.watch
         if watch is None or not bad.any():
             return
         block = int(np.argmax(bad.any(axis=0)))
         thread = int(np.argmax(bad[:, block]))
-        watch.report("C4", f"{watch.who((thread, block))} {verb} at the cluster's barrier{at(op)}, and {why}", op,
-                     lane=(thread, block), count=int(bad.sum()),
-                     hint="each thread arrives once and waits once, in turn: cluster_arrive(), cluster_wait()")
+        watch.tell("C4", "turn", op, (thread, block), int(bad.sum()), waits=waits, before=self.waited.any())
 
     def leave(self, op: ops.ClusterWait, lanes: Array) -> None:
         """These lanes go on."""

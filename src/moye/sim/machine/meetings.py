@@ -9,16 +9,14 @@ them apart).  deadlock.py tells if nobody can go on.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
 from moye.hardware import WARP
 from moye.ir import ops
 from moye.ir.traits import Trait
-from moye.sim.findings.codes import hint
-from moye.sim.findings.finding import Finding
-from moye.sim.findings.wording import at, bracketed, crowd, several
+from moye.sim.findings.wording import Crowd, at, bracketed
 from moye.sim.flow.absent import Path, gone_past, path_to
 from moye.sim.flow.roles import one_role, role_of
 from moye.sim.machine.waiters import NAMES, numbers, span_of
@@ -78,16 +76,12 @@ class Meetings:
         bad = np.flatnonzero((here.sum(axis=0) > 1) & complete & ~self.told)
         if not len(bad):
             return
-        block, size = int(bad[0]), self.batch.threads
+        block = int(bad[0])
         met = [(op, numbers(lanes[:, block])) for op, lanes in points if lanes[:, block].any()]
-        told = [f"{crowd(threads, size)} at {_BARRIERS[type(op)]}{at(op)}" for op, threads in met]
         branch = one_role(self.batch.launch.func, met)
-        why = "" if branch is None else f"; the branch{at(branch)} makes one of them part of one role"
-        self._report("C4" if branch is None else "F7", f"the threads of block {self._name(block)} have come to "
-                     f"different barriers: {', '.join(told)}{why}",
-                     [op for op, _ in met] + ([] if branch is None else [branch]), block,
-                     tuple(threads[0] for _, threads in met),
-                     hint("F7") if branch is not None else "move sync_threads out of the condition")
+        self._tell("C4" if branch is None else "F7", "points", [*(op for op, _ in met), branch], block,
+                   tuple(threads[0] for _, threads in met), branch=branch,
+                   met=", ".join(f"{self._crowd(threads)} at {_BARRIERS[type(op)]}{at(op)}" for op, threads in met))
         self.told[bad] = True
 
     def _one_pass(self, op: ops.Op, lanes: Array) -> None:
@@ -103,11 +97,9 @@ class Meetings:
             block = int(bad[0])
             passes = int(least[block]), int(most[block])
             parts = [numbers(lanes[:, block] & (laps[:, block] == each)) for each in passes]
-            told = " and ".join(f"{crowd(part, self.batch.threads)} in pass {each}"
-                                for part, each in zip(parts, passes, strict=True))
-            self._report("C4", f"the threads of block {self._name(block)} meet at {_BARRIERS[type(op)]}{at(op)} in "
-                         f"different passes of the loop{at(loop)}: {told}", [op, loop], block,
-                         tuple(part[0] for part in parts), "let every thread reach it in every pass, or none")
+            few, many = (self._crowd(part) for part in parts)
+            self._tell("C4", "passes", [op, loop], block, tuple(part[0] for part in parts), op=op, loop=loop, few=few,
+                       many=many, least=passes[0], most=passes[1], name=_BARRIERS[type(op)])
             self.told[bad] = True
             return
 
@@ -127,11 +119,9 @@ class Meetings:
         # Roles are whole warps: if a warp is on both sides, the branch is no choice of roles.
         if branch is not None and {t // WARP for t in here} & {t // WARP for t in away}:
             branch = None
-        inside = "" if branch is None else f" inside of one role (the branch{at(branch)})"
-        self._report("C4" if branch is None else "F7", f"{self._who(here, block)} wait{self._s(here)} at "
-                     f"{_BARRIERS[type(op)]}{at(op)}{inside}, which {self._left(away, missed, block)}",
-                     [op, *self._exits(missed, block)] + ([] if branch is None else [branch]), block,
-                     (here[0], away[0]), hint("F7" if branch is not None else "C4"))
+        self._tell("C4" if branch is None else "F7", "past", [op, *self._exits(missed, block), branch], block,
+                   (here[0], away[0]), op=op, here=self._crowd(here), branch=branch, name=_BARRIERS[type(op)],
+                   **self._left(away, missed, block))
         self.told[bad] = True
 
     # --- named barriers ----------------------------------------------------------------------------------------------
@@ -183,10 +173,8 @@ class Meetings:
             warp = int(np.argmax(lacking[:, block])) // WARP
             mine = range(warp * WARP, min(size, warp * WARP + WARP))
             there = [t for t in mine if here[t, block]]
-            self._report("C5", f"only {crowd(there, size)} of warp {warp} of block {self._name(block)} "
-                         f"{'arrive' if several(there, size) else 'arrives'} at named barrier {number}{at(op)}, which "
-                         f"counts whole warps", [op], block, (there[0], int(np.argmax(lacking[:, block]))),
-                         "let the condition around it be the same for the whole warp")
+            self._tell("C5", "part", [op], block, (there[0], int(np.argmax(lacking[:, block]))), warp=warp,
+                       here=self._crowd(there), number=number)
         self.came[number] = [(op, rest) for op, lanes in self.came.get(number, ()) if (rest := lanes & ~complete).any()]
 
     # --- warps -------------------------------------------------------------------------------------------------------
@@ -199,10 +187,8 @@ class Meetings:
         if not isinstance(op, ops.Shuffle) and (outside := lanes & ~named).any():
             block = int(np.argmax(outside.any(axis=0)))
             threads = numbers(outside[:, block])
-            self._report("C6", f"{self._who(threads, block)} reach{self._s(threads, 'es')} {NAMES[type(op)]}{at(op)}, "
-                         f"whose mask {getattr(op, 'mask', _FULL):#x} does not name "
-                         f"{'them' if several(threads, size) else 'it'}", [op], block, threads[:1],
-                         "name every lane that reaches it in the mask")
+            self._tell("C6", "unnamed", [op], block, threads[:1], here=self._crowd(threads), name=NAMES[type(op)],
+                       mask=getattr(op, "mask", _FULL))
         gone = self.batch.gone()
         # Who must come together: a warp, or the four warps of a warpgroup.
         group = np.arange(size) // span_of(op)
@@ -214,9 +200,8 @@ class Meetings:
         block = int(np.argmax(missed.any(axis=0)))
         first = int(group[np.argmax(missed[:, block])])
         here, away = (numbers(x[:, block] & (group == first)) for x in (lanes, missed))
-        self._report("C6", f"{self._who(here, block)} reach{self._s(here, 'es')} {NAMES[type(op)]}{at(op)}, which "
-                     f"{self._left(away, missed, block)}", [op, *self._exits(missed, block)], block,
-                     (here[0], away[0]), hint("C6"))
+        self._tell("C6", "past", [op, *self._exits(missed, block)], block, (here[0], away[0]), op=op,
+                   here=self._crowd(here), name=NAMES[type(op)], **self._left(away, missed, block))
 
     def masks(self, entries: Sequence[Entry], lanes: Array) -> None:
         """C6 where lanes of one warp meet at sync_warps of different masks."""
@@ -231,9 +216,8 @@ class Meetings:
                 if both.any():
                     block = int(np.argmax(both.any(axis=0)))
                     warp = int(np.argmax(both[:, block]))
-                    self._report("C6", f"lanes of warp {warp} of block {self._name(block)} meet at sync_warp with "
-                                 f"different masks: {a:#x}{at(one.op)}, {b:#x}{at(other.op)}", [one.op, other.op],
-                                 block, (warp * WARP,), "all lanes that meet must name the same mask")
+                    self._tell("C6", "masks", [one.op, other.op], block, (warp * WARP,), warp=warp, one=a, two=b,
+                               op=one.op, other=other.op)
 
     # --- clusters ----------------------------------------------------------------------------------------------------
 
@@ -259,10 +243,8 @@ class Meetings:
             home = int(np.argmax(at_it[:, block // size * size:block // size * size + size].any(axis=0)))
             home += block // size * size
             here, away = numbers(at_it[:, home]), numbers(missed[:, block])
-            self._report("C4", f"{self._who(here, home)} wait{self._s(here)} at the cluster's barrier{at(op)} (arrived"
-                         f"{at(points[number])}), which {self._left(away, missed, block)}",
-                         [points[number], op, *self._exits(missed, block)], home, (here[0], away[0]),
-                         "let every thread of every block of the cluster arrive at it")
+            self._tell("C4", "cluster", [points[number], op, *self._exits(missed, block)], home, (here[0], away[0]),
+                       op=op, here=self._crowd(here), arrival=points[number], **self._left(away, missed, block))
             self.told[near] = True
 
     # --- who has gone past -------------------------------------------------------------------------------------------
@@ -301,32 +283,27 @@ class Meetings:
             found = self.paths[id(op)] = path
         return found
 
-    # --- words -------------------------------------------------------------------------------------------------------
+    # --- what is told ------------------------------------------------------------------------------------------------
 
-    def _left(self, away: tuple[int, ...], missed: Array, block: int) -> str:
-        """``threads 16-31 have gone past and come to the end of the kernel``"""
-        have = "have" if several(away, self.batch.threads) else "has"
+    def _left(self, away: tuple[int, ...], missed: Array, block: int) -> dict[str, Any]:
+        """The facts about threads that have gone past, and how they have left."""
         ways = [f"returned{bracketed(op)}" for op in self._exits(missed, block)]
         if any(exit is None and (left & missed)[:, block].any() for exit, left in self._departures()):
             ways.append("come to the end of the kernel")
-        return f"{self._who(away, block)} {have} gone past, and {have} {' or '.join(ways)}"
+        return {"away": self._crowd(away), "home": self._name(block), "ways": " or ".join(ways)}
 
     def _exits(self, missed: Array, block: int) -> list[ops.Op]:
         return [exit for exit, left in self._departures() if exit is not None and (left & missed)[:, block].any()]
 
-    def _who(self, threads: tuple[int, ...], block: int) -> str:
-        return f"{crowd(threads, self.batch.threads)} of block {self._name(block)}"
-
-    def _s(self, threads: tuple[int, ...], ending: str = "s") -> str:
-        return "" if several(threads, self.batch.threads) else ending
+    def _crowd(self, threads: Sequence[int]) -> Crowd:
+        return Crowd(threads, self.batch.threads)
 
     def _name(self, block: int) -> tuple[int, ...]:
         return tuple(int(i) for i in self.batch.block_ids[block])
 
-    def _report(self, code: str, message: str, points: list[ops.Op], block: int, threads: tuple[int, ...],
-                hint: str | None) -> None:
-        self.batch.launch.reporter.add(Finding(code, message, tuple(op.loc for op in points), self._name(block),
-                                               threads, "", None, hint))
+    def _tell(self, code: str, case: str, points: Sequence[ops.Op | None], block: int, threads: tuple[int, ...],
+              **facts: Any) -> None:
+        self.batch.launch.reporter.tell(code, case, points, block=self._name(block), threads=threads, **facts)
 
 
 def _by_op(entries: Sequence[Entry]) -> list[tuple[ops.Op, Array]]:

@@ -12,7 +12,7 @@ import numpy as np
 from moye.hardware import WARPGROUP
 from moye.ir import ops
 from moye.passes.register_budgets import advice, at_launch, exceeded
-from moye.sim.findings.wording import at, crowd, several
+from moye.sim.findings.wording import Crowd
 from moye.sim.operations.batch_state import BatchState
 from moye.sim.values.masks import Mask, lanes_of
 from moye.sim.values.memory import Array
@@ -56,8 +56,9 @@ class Budgets:
             if message := exceeded(func, found, each):
                 block = int(np.flatnonzero((self.last == column[:, None]).all(axis=0))[0])
                 most = max(found, key=lambda group: found[group].count)
-                watch.report("F6", f"block {watch.block(block)}: {message}", found[most],
-                             lane=(most * WARPGROUP, block), hint=advice(found, each))
+                hint = advice(found, each)
+                watch.tell("F6", "-", found[most], (most * WARPGROUP, block), message=message, advice=hint,
+                           mend="none" if hint is None else "-")
 
     def _by_parts(self) -> bool:
         """C6: a budget that only some of a warp group's threads have changed; whether it is told."""
@@ -70,12 +71,8 @@ class Budgets:
             group, block = (int(i) for i in odd[0])
             mine = groups[group, :, block]
             here = [group * WARPGROUP + int(t) for t in np.flatnonzero(mine == mine.max())]
-            name = "warpgroup_reg_alloc" if op.kind == "inc" else "warpgroup_reg_dealloc"
-            times_ = "" if mine.min() == 0 else " as often"
-            watch.report("C6", f"{name}({op.count}){at(op)} is executed by threads {group * WARPGROUP}-"
-                         f"{group * WARPGROUP + WARPGROUP - 1} together, but only {crowd(here, self.batch.threads)} of "
-                         f"block {watch.block(block)} {'execute' if several(here, self.batch.threads) else 'executes'} "
-                         f"it{times_}", op, lane=(here[0], block), count=len(odd),
-                         hint="let all four warps of the warp group reach it")
+            watch.tell("C6", "budget", op, (here[0], block), len(odd), here=Crowd(here, self.batch.threads),
+                       name="warpgroup_reg_alloc" if op.kind == "inc" else "warpgroup_reg_dealloc", registers=op.count,
+                       first=group * WARPGROUP, last=group * WARPGROUP + WARPGROUP - 1, often=mine.min() > 0)
             told = True
         return told

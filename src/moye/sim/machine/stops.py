@@ -14,8 +14,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from moye.ir import ops
-from moye.sim.findings.finding import Finding, StopSimulation
-from moye.sim.findings.wording import at, crowd, several
+from moye.sim.findings.finding import StopSimulation
+from moye.sim.findings.wording import Crowd
 from moye.sim.flow.groups import Group
 from moye.sim.machine.launch import Launch
 from moye.sim.operations.batch_state import BatchState
@@ -38,12 +38,8 @@ def endless(batch: BatchState, loop: ops.Op, mask: Mask, why: str) -> None:
     block = int(np.argmax(lanes.any(axis=0)))
     threads = tuple(int(t) for t in np.flatnonzero(lanes[:, block]))
     where = tuple(int(i) for i in batch.block_ids[block])
-    go = "go" if several(threads, batch.threads) else "goes"
-    finding = Finding("F4", f"{crowd(threads, batch.threads)} of block {where} {go} on with the loop{at(loop)} {why}",
-                      (loop.loc,), where, threads[:1], "", None, "look at what its condition depends on; MOYE_STEPS=0 "
-                      "lets loops run for as long as they like")
-    launch.reporter.add(finding, fatal=True)
-    raise StopSimulation(finding)
+    raise StopSimulation(launch.reporter.tell("F4", "endless", (loop,), block=where, threads=threads[:1], fatal=True,
+                                              here=Crowd(threads, batch.threads), why=why))
 
 
 def crowded(launch: Launch, most: int) -> bool:
@@ -57,10 +53,8 @@ def crowded(launch: Launch, most: int) -> bool:
     if blocks <= most:
         return False
     sms = launch.hooks.hardware.multiprocessors
-    each = "" if most % sms else f": {most // sms} on each of {sms} multiprocessors"
-    launch.reporter.add(Finding("G4", f"the {blocks} blocks of the grid meet at grid_sync{at(point)}, and at most "
-                                f"{most} are resident at once{each}", (point.loc,), (0, 0, 0), (0,), "", None,
-                                "launch fewer blocks, and let each do the work of several in a loop"), fatal=True)
+    launch.reporter.tell("G4", "grid", (point,), block=(0, 0, 0), threads=(0,), fatal=True, blocks=blocks, most=most,
+                         each="" if most % sms else str(most // sms), sms=sms)
     return True
 
 
@@ -77,17 +71,10 @@ def stuck(polling: Sequence[Polling], launch: Launch, admitted: int, total: int)
                                   f"{math.prod(launch.grid)} blocks run")
         return
     where = tuple(int(i) for i in batch.block_ids[block])
-    loop = batch.polled[group.pc]
-    code, why, hint = "F4", "nobody changes what it waits for", None
-    if admitted < total:
-        code = "G4"
-        why = f"the {total - admitted} blocks that have not started wait for it to end"
-        hint = "launch no more blocks than can be resident together"
-    others = "; ".join(batch.barriers.waits(entry, block) for entry in batch.barriers.waiting
-                       if entry.lanes[:, block].any())
-    message = f"thread {thread} of block {where} polls memory forever: {why}" + (f"; {others}" if others else "")
-    locs = (loop.loc, *(entry.op.loc for entry in batch.barriers.waiting if entry.lanes[:, block].any()))
-    launch.reporter.add(Finding(code, message, locs, where, (thread,), "", None, hint), fatal=True)
+    others = [entry for entry in batch.barriers.waiting if entry.lanes[:, block].any()]
+    launch.reporter.tell("G4" if admitted < total else "F4", "polls", (batch.polled[group.pc], *(e.op for e in others)),
+                         block=where, threads=(thread,), fatal=True, unstarted=total - admitted,
+                         others="; ".join(batch.barriers.waits(entry, block) for entry in others))
 
 
 # --- how long loops may go on ----------------------------------------------------------------------------------------

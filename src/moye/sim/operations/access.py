@@ -149,6 +149,13 @@ class PeerEnd:
             self.memory.disown(element, self.dtype.itemsize, None if mask is None else np.asarray(mask), column)
             self.watch.peer(self.op, self.ref, self.memory, element, column, self.width, mask, "write")
 
+    def check_atomic(self, index: Array, mask: Mask) -> None:
+        """An atomic of these elements: no predicated copy owns them any longer."""
+        element, column = np.divmod(index, self.memory.blocks)
+        self.memory.disown(element, self.dtype.itemsize, None if mask is None else np.asarray(mask), column)
+        if self.watch:
+            self.watch.peer(self.op, self.ref, self.memory, element, column, 1, mask, "atomic")
+
 
 class RegisterEnd:
     """A register fragment; its rows are known, so ``locate`` ignores what it is given."""

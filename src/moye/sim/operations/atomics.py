@@ -16,7 +16,7 @@ from moye.dtypes import Space
 from moye.errors import UnsupportedError
 from moye.ir import ops
 from moye.sim.checks.signals import Outcome
-from moye.sim.operations.access import End, GlobalEnd, Operand, SharedEnd
+from moye.sim.operations.access import End, GlobalEnd, Operand, PeerEnd, SharedEnd
 from moye.sim.operations.batch_state import BatchState
 from moye.sim.values import overflow
 from moye.sim.values.masks import Mask, lanes_of
@@ -100,6 +100,8 @@ class AtomicPlan:
         assert self.batch.watch is not None, "the run is checked"
         if isinstance(self.end, GlobalEnd):
             self.end.check_read(index, mask)
+        elif isinstance(self.end, PeerEnd):
+            self.end.check_atomic(index, mask)
         elif isinstance(self.end, SharedEnd):
             self.end.memory.disown(index, self.end.dtype.itemsize, None if mask is None else np.asarray(mask))
             self.batch.watch.shared(self.op, self.op.ref, self.end.memory, index, 1, mask, "atomic")
@@ -108,9 +110,12 @@ class AtomicPlan:
         """The memory as a flat array, and the cell of each lane in it."""
         if isinstance(self.end, GlobalEnd):
             return self.end.memory.flat, index + self.end.memory.base
-        if not isinstance(self.end, SharedEnd) or self.end.dtype.itemsize != self.end.memory.dtype.itemsize:
+        if not isinstance(self.end, (SharedEnd, PeerEnd)) or self.end.dtype.itemsize != self.end.memory.dtype.itemsize:
             raise UnsupportedError(f"atomic {self.op.kind} on a recast of {self.op.ref.buffer}", locs=(self.op.loc,))
         shared = self.end.memory
+        if isinstance(self.end, PeerEnd):
+            within = (index >= 0) & (index < shared.elements * shared.blocks)
+            return shared.data.view(self.end.dtype).reshape(-1), np.where(within, index, -1)
         inside = (index >= 0) & (index < shared.elements)
         return shared.data.view(self.end.dtype).reshape(-1), np.where(inside, index * shared.blocks + shared.column, -1)
 

@@ -19,7 +19,7 @@ from moye.dtypes import Space, int64
 from moye.ir import ops
 from moye.ir.nodes import Index, Literal, TileRef
 from moye.layout import make_layout
-from moye.sim.findings.wording import at
+from moye.sim.findings.wording import named
 from moye.sim.operations.access import Operand
 from moye.sim.operations.batch_state import BatchState
 from moye.sim.values.addressing import Addresser
@@ -135,23 +135,19 @@ class BoundsPlan:
         op, buffer = self.op, self.op.buffer
         name, view = op.name or buffer.name, failed.check.view
         extents = tuple(int(np.max(extent)) for extent in shape)
-        shown = "" if coordinate is None else f"({', '.join(map(str, coordinate))})"
         outside = coordinate is not None and any(not 0 <= c < e for c, e in zip(coordinate, extents, strict=True))
         lane = (failed.found[1], failed.found[2])
-        who, verb = self.watch.who(lane), "writes" if op.write else "reads"
+        facts: dict[str, Any] = {"written": op.write, "element": "" if coordinate is None else named(name, coordinate)}
         if outside:
-            of = "" if name == buffer.name else f", a view of {buffer.name}"
-            if there is not None:
-                columns = np.broadcast_to(there, (self.watch.threads, len(self.watch.block_ids)))
-                of += f" of block {self.watch.block(int(columns[lane]))}"
-            said = f"{who} {verb} {name}{shown}{of}{at(op)}, outside of {name} with {self._home(name, extents)}"
-            said += _stage(coordinate, extents, buffer.space)
+            columns = None if there is None else np.broadcast_to(there, (self.watch.threads, len(self.watch.block_ids)))
+            facts |= {"base": "" if name == buffer.name else buffer.name, "view": name,
+                      "there": None if columns is None else self.watch.block(int(columns[lane])),
+                      "home": self._home(name, extents), **_stage(coordinate, extents, buffer.space)}
         else:
-            said = f"{who} {verb} index {failed.index} of {view or name}, mode {failed.check.mode}{at(op)}, outside " \
-                   f"of its extent {failed.extent}" + (f": that is {name}{shown}" if shown else "")
+            facts |= {"index": failed.index, "view": view or name, "mode": failed.check.mode, "extent": failed.extent}
         self.watch.reporter.judged.add((buffer.name, op.loc))
-        self.watch.report("B1" if buffer.space is Space.GLOBAL else "B2", said, op, lane=lane, count=failed.count,
-                          tensor=buffer.name, coordinate=coordinate, hint=self._hint(coordinate, extents, outside))
+        self.watch.tell("B1" if buffer.space is Space.GLOBAL else "B2", "view" if outside else "index", op, lane,
+                        failed.count, tensor=buffer.name, coordinate=coordinate, **facts)
 
     def _at(self, addresser: Addresser, given: tuple[Any, tuple[Any, ...]], points: tuple[Any, ...],
             failed: Failed) -> int:
@@ -170,21 +166,13 @@ class BoundsPlan:
                 return f"layout {make_layout(arg.shape, arg.strides)}"
         return f"shape {extents[0] if len(extents) == 1 else extents}"
 
-    def _hint(self, coordinate: tuple[int, ...] | None, extents: tuple[int, ...], outside: bool) -> str:
-        if self.op.buffer.space is Space.GLOBAL:
-            return "predicate the access, or pass an array whose extents are multiples of the tile" if outside else \
-                "an index stays below the extent of its mode; view.with_layout(...) gives a view another shape"
-        if outside and coordinate is not None and len(extents) > 1 and not 0 <= coordinate[-1] < extents[-1]:
-            return f"take the stage modulo {extents[-1]}"
-        return "an index stays below the extent of its mode; view.with_layout(...) gives a view another shape"
 
-
-def _stage(coordinate: tuple[int, ...] | None, extents: tuple[int, ...], space: Space) -> str:
+def _stage(coordinate: tuple[int, ...] | None, extents: tuple[int, ...], space: Space) -> dict[str, Any]:
     """Which mode it is that the index leaves, in shared memory: the last one is that of the stages."""
     if space is Space.GLOBAL or coordinate is None:
-        return ""
+        return {"staged": False}
     mode = next(m for m, (c, e) in enumerate(zip(coordinate, extents, strict=True)) if not 0 <= c < e)
-    last = mode == len(extents) - 1 > 0
-    place = f"stage {coordinate[mode]} of {extents[mode]} stages" if last else \
-        f"index {coordinate[mode]} of {extents[mode]}"
-    return f": {place}, in mode {mode}"
+    last = len(extents) - 1
+    beyond = last > 0 and not 0 <= coordinate[last] < extents[last]
+    return {"staged": True, "stages": mode == last > 0, "index": coordinate[mode], "extent": extents[mode],
+            "mode": mode, "depth": extents[last], "mend": "stage" if beyond else "index"}

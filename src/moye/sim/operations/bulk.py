@@ -22,7 +22,7 @@ from moye.ir import ops
 from moye.ir.nodes import Ref
 from moye.layout import make_layout
 from moye.sim.checks.engines import Engines
-from moye.sim.findings.wording import at
+from moye.sim.findings.wording import named
 from moye.sim.operations.batch_state import BatchState
 from moye.sim.operations.mbarriers import Cells
 from moye.sim.operations.tma import Issued, single
@@ -189,11 +189,9 @@ class Findings:
 
     def judge(self) -> None:
         """B1, B2, B5, D21."""
-        op, most = self.op, self.op.run
-        self._report((self.count < 0) | (self.count > most), "B2", lambda n: f"copies {int(self.count[n])} bytes"
-                     f"{at(op)} of a run of {most}", op.src.buffer.name, "size= is at most the size of the tile")
-        self._report(self.count % PART != 0, "B5", lambda n: f"copies {int(self.count[n])} bytes{at(op)}, which is no "
-                     f"multiple of {PART}", op.src.buffer.name, None)
+        most, tensor = self.op.run, self.op.src.buffer.name
+        self._tell((self.count < 0) | (self.count > most), "B2", "long", tensor, lambda n: {"most": most})
+        self._tell(self.count % PART != 0, "B5", "size", tensor, lambda n: {"part": PART})
         for ref, start in self.ends:
             base = 0
             if ref.buffer.space is Space.GLOBAL:
@@ -206,18 +204,17 @@ class Findings:
         if len(self.ends) == 2:
             self._twice()
 
-    def _report(self, bad: Array, code: str, text: Callable[[int], str], tensor: str, hint: str | None) -> None:
+    def _tell(self, bad: Array, code: str, case: str, tensor: str, facts: Callable[[int], dict[str, Any]]) -> None:
+        """The first of these lanes; ``facts`` are about one of them."""
         if bad.any():
             n = int(np.argmax(bad))
-            lane = (int(self.cells.thread[n]), int(self.cells.block[n]))
-            self.watch.report(code, f"{self.watch.who(lane)} {text(n)}", self.op, lane=lane, tensor=tensor, hint=hint,
-                              count=int(bad.sum()))
+            self.watch.tell(code, case, self.op, (int(self.cells.thread[n]), int(self.cells.block[n])), int(bad.sum()),
+                            tensor=tensor, bytes=int(self.count[n]), **facts(n))
 
     def _misaligned(self, ref: Ref, address: Array) -> None:
         """B5: of either end."""
-        self._report(address % PART != 0, "B5", lambda n: f"copies a run{at(self.op)} that begins at byte address "
-                     f"{int(address[n]):#x} of {ref.buffer.name}, which is no multiple of {PART}", ref.buffer.name,
-                     f"make strides and offsets multiples of {PART} bytes")
+        self._tell(address % PART != 0, "B5", "run", ref.buffer.name,
+                   lambda n: {"address": int(address[n]), "part": PART})
 
     def _outside(self, ref: Ref, start: Array, memory: Global) -> None:
         """B1: the first element outside of the argument."""
@@ -225,22 +222,19 @@ class Findings:
         last = first + self.count // memory.itemsize - 1
         bad = (self.count > 0) & ((first < memory.low) | (last > memory.high))
 
-        def text(n: int) -> str:
+        def facts(n: int) -> dict[str, Any]:
             wrong = int(first[n]) if first[n] < memory.low else max(int(first[n]), memory.high + 1)
-            plain = memory.itemsize == memory.arg.memory.dtype.itemsize
-            shown = f"({', '.join(map(str, memory.coordinate(wrong)))})" if plain else f" element {wrong}"
-            verb = "writes" if ref is self.op.dst else "reads"
-            return (f"{verb} {memory.arg.name}{shown}{at(self.op)}, in a run of {int(self.count[n])} bytes, outside of "
-                    f"{memory.arg.name} with layout {make_layout(memory.arg.shape, memory.arg.strides)}")
+            plain, name = memory.itemsize == memory.arg.memory.dtype.itemsize, memory.arg.name
+            return {"element": named(name, memory.coordinate(wrong)) if plain else f"{name} element {wrong}",
+                    "written": ref is self.op.dst, "layout": make_layout(memory.arg.shape, memory.arg.strides)}
 
-        self._report(bad, "B1", text, memory.arg.name, "copy what is left: size=mo.min(tile, extent - start)")
+        self._tell(bad, "B1", "run", memory.arg.name, facts)
 
     def _outside_shared(self, ref: Ref, start: Array) -> None:
         """B2: beyond the shared tensor, though inside the block's memory."""
         size = ref.buffer.root.bytes
-        self._report((self.count > 0) & ((start < 0) | (start + self.count > size)), "B2", lambda n: f"copies a run of "
-                     f"{int(self.count[n])} bytes at byte {int(start[n])} of {ref.buffer.name}{at(self.op)}, and "
-                     f"{ref.buffer.name} has {size} bytes", ref.buffer.name, None)
+        self._tell((self.count > 0) & ((start < 0) | (start + self.count > size)), "B2", "run", ref.buffer.name,
+                   lambda n: {"start": int(start[n]), "size": size})
 
     def _twice(self) -> None:
         """D21: lanes of a warp that copy the same run to the same place."""

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from moye.errors import DTypeError, SimulationError
+from moye.errors import DTypeError, SimulationError, TraceError
 from moye.ir import ops
 from moye.sim.values import scalars
 from moye.sim.values.memory import Array, numpy_dtype
@@ -33,9 +33,8 @@ class InlineSite:
         taken = [np.asarray(x, numpy_dtype(dtype)) for x, dtype in zip(operands, self.snippet.takes, strict=True)]
         shape = np.broadcast_shapes(*(x.shape for x in taken), () if self.uniform else (1, 1))
         # Views of one shape that cannot be written: what is given belongs to other operations as well.
-        assert self.snippet.meaning is not None, "the generator refuses a snippet without a meaning"
         with np.errstate(all="ignore"):
-            found = self.snippet.meaning(*(np.broadcast_to(x, shape) for x in taken))
+            found = self._meaning([np.broadcast_to(x, shape) for x in taken])
         gives = self.snippet.gives
         several = found if len(gives) > 1 and isinstance(found, (tuple, list)) else () if not gives else (found,)
         if len(several) != len(gives):
@@ -43,6 +42,15 @@ class InlineSite:
                                   locs=(self.op.loc,))
         results = tuple(self._read(each, i, shape) for i, each in enumerate(several))
         return None if not results else results if len(results) > 1 else results[0]
+
+    def _meaning(self, arrays: list[Array]) -> Any:
+        """What the user's function gives.  One that the kernel defines has control flow of the kernel."""
+        assert self.snippet.meaning is not None, "the generator refuses a snippet without a meaning"
+        try:
+            return self.snippet.meaning(*arrays)
+        except TraceError as error:
+            raise SimulationError(f"the meaning of {self.snippet} is code of the kernel: {error.message}",
+                                  hint="define the function outside of the kernel", locs=(self.op.loc,)) from error
 
     def _read(self, found: Any, index: int, shape: tuple[int, ...]) -> Any:
         """One result, which has the dtype that the snippet gives and the shape of the operands."""

@@ -17,7 +17,7 @@ from moye.errors import UnsupportedError
 from moye.hardware import WARP
 from moye.ir import ops
 from moye.layout import size
-from moye.sim.findings.wording import at, crowd
+from moye.sim.findings.wording import Crowd
 from moye.sim.operations.access import Operand, RegisterEnd
 from moye.sim.operations.batch_state import BatchState
 from moye.sim.values.addressing import static_table
@@ -105,7 +105,5 @@ class MatrixCopyPlan:
         if len(part):
             warp, block = (int(i) for i in part[0])
             here = [warp * WARP + int(lane) for lane in np.flatnonzero(active[warp, :, block])]
-            watch.report("C6", f"{self.op.atom}{at(self.op)} is an instruction of a whole warp, but only "
-                         f"{crowd(here, self.batch.threads)} of warp {warp} of block "
-                         f"{watch.block(block)} execute it", self.op, lane=(here[0], block), count=len(part),
-                         hint="let the condition around it be the same for the whole warp")
+            watch.tell("C6", "part", self.op, (here[0], block), len(part), name=self.op.atom, warp=warp,
+                       here=Crowd(here, self.batch.threads))

@@ -15,8 +15,8 @@ import numpy as np
 
 from moye.ir import ops
 from moye.ir.nodes import Buffer
-from moye.sim.findings.wording import at, crowd
-from moye.sim.flow.mbarrier_phases import Phases, name, state
+from moye.sim.findings.wording import Crowd
+from moye.sim.flow.mbarrier_phases import Phases, state
 from moye.sim.operations.batch_state import BatchState
 from moye.sim.values.masks import Mask, lanes_of
 from moye.sim.values.memory import Array
@@ -92,6 +92,15 @@ class Mbarriers:
             return
         batch, phases = self.batch, self.of(op.ref.buffer)
         cells = Cells(batch, mask, offset, len(phases.phase))
+        if op.copies:
+            # The arrival comes when the copies are complete: at once, as far as values go, while for the checks they
+            # are known to be complete to those alone who wait for the phase.
+            batch.copies.wait(None, mask)
+            if batch.watch is not None:
+                batch.watch.globals.overlaps.handed_over(lanes_of(mask, batch.threads, batch.blocks))
+                for element in np.unique(cells.element).tolist():
+                    lanes = cells.lanes(batch, element)
+                    batch.watch.checker.engines.hand_over(op, element, lanes, phases.phase[element])
         block = cells.block if rank is None else \
             batch.cluster.remote(op, cells.thread, cells.block, cells.of(batch, rank))
         where = cells.element, block
@@ -135,9 +144,22 @@ class Mbarriers:
         if moved and self.batch.barriers.waiting:
             self.batch.barriers.resolve()
 
+    def test(self, op: ops.MbarrierTest, offset: Any, parity: Any, mask: Mask) -> Array:
+        """Where the phase of this parity is complete, (T, B); those lanes acquire it."""
+        shape = self.batch.threads, self.batch.blocks
+        if mask is False:
+            return np.zeros(shape, np.bool_)
+        last = (op.ref.buffer.elements or 1) - 1
+        element: Array = np.clip(np.broadcast_to(np.asarray(offset), shape), 0, last)
+        found = self.passed(op, element, np.broadcast_to(np.asarray(parity), shape))
+        lanes = lanes_of(mask, *shape) & found
+        if lanes.any():
+            self.passes(op, element, lanes)
+        return found
+
     # --- questions ---------------------------------------------------------------------------------------------------
 
-    def passed(self, op: ops.MbarrierWait, element: Array, parity: Array) -> Array:
+    def passed(self, op: ops.AnyPhase, element: Array, parity: Array) -> Array:
         """Whether the phase of this parity is complete, (T, B)."""
         phases = self.of(op.ref.buffer)
         column = np.arange(self.batch.blocks)
@@ -145,10 +167,10 @@ class Mbarriers:
         found: Array = phases.ready[element, column] & ((phases.phase[element, column] & 1) != parity)
         return found
 
-    def passes(self, op: ops.MbarrierWait, element: Array, lanes: Array) -> None:
+    def passes(self, op: ops.AnyPhase, element: Array, lanes: Array) -> None:
         """These lanes go on: the checks and the timeline learn it."""
         phases = self.of(op.ref.buffer)
-        if self.batch.tape is not None:
+        if self.batch.tape is not None and isinstance(op, ops.MbarrierWait):
             self.batch.tape.passed(op, element, lanes, phases.phase)
         for one in np.unique(element[lanes]).tolist():
             phases.free[one] |= (lanes & (element == one)).any(axis=0) & (phases.phase[one] == 0)
@@ -165,10 +187,8 @@ class Mbarriers:
         if watch is None or not busy.any():
             return False
         element, block = (int(x[busy][0]) for x in where)
-        watch.report("D11", f"{name(op.ref, element)} of block {watch.block(block)} is initialised again{at(op)} while "
-                     f"its phase {int(phases.phase[element, block])} is under way: "
-                     f"{state(phases, element, block)}", op, tensor=op.ref.buffer.name, coordinate=(element,),
-                     hint="initialise it once, before the loop, and wait for the parity of each phase in turn")
+        watch.tell("D11", "busy", op, None, tensor=op.ref.buffer.name, coordinate=(element,), owner=watch.block(block),
+                   phase=int(phases.phase[element, block]), state=state(phases, element, block))
         watch.checker.engines.stages.tell(op.ref.buffer.id, "D11")
         return True
 
@@ -187,10 +207,7 @@ class Mbarriers:
             return
         element, block = (int(x[over][0]) for x in where)
         threads = cells.thread[(where[0] == element) & (where[1] == block)].tolist()
-        count, came = int(phases.count[element, block]), int(phases.arrivals[element, block])
-        watch.report("D9", f"{name(op.ref, element)} of block {watch.block(block)} counts {count} arrival"
-                     f"{'s' if count > 1 else ''} a phase, but {came} come in phase "
-                     f"{int(phases.phase[element, block])}, the last by {crowd(threads, self.batch.threads)}{at(op)}",
-                     op, lane=(threads[0], block), tensor=op.ref.buffer.name, coordinate=(element,),
-                     hint="initialise it with as many arrivals as threads arrive, or let one thread arrive")
+        watch.tell("D9", "many", op, (threads[0], block), tensor=op.ref.buffer.name, coordinate=(element,),
+                   arrivals=int(phases.count[element, block]), came=int(phases.arrivals[element, block]),
+                   phase=int(phases.phase[element, block]), last=Crowd(threads, self.batch.threads))
         engines.stages.tell(op.ref.buffer.id, "D9")

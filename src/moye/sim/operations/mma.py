@@ -20,7 +20,7 @@ from moye.ir import ops
 from moye.ir.nodes import TileRef
 from moye.layout import Layout
 from moye.layout.tuples import flatten_tuple
-from moye.sim.findings.wording import at, crowd
+from moye.sim.findings.wording import Crowd
 from moye.sim.operations.batch_state import BatchState
 from moye.sim.operations.gemm import Checked, GemmSite
 from moye.sim.values import overflow
@@ -154,10 +154,8 @@ class MatrixProduct(Checked):
             group, block = (int(i) for i in partial[0])
             first = group * self.together
             here = [first + int(t) for t in np.flatnonzero(lanes[first:first + self.together, block])]
-            self.watch.report("C6", f"{self.op.mma}{at(self.op)} is executed by threads {first}-"
-                              f"{first + self.together - 1} together, but only {crowd(here, self.batch.threads)} of "
-                              f"block {self.watch.block(block)} are here", self.op, lane=(here[0], block),
-                              count=len(partial), hint="let the condition around it be the same for all of them")
+            self.watch.tell("C6", "group", self.op, (here[0], block), len(partial), name=self.op.mma, first=first,
+                            last=first + self.together - 1, here=Crowd(here, self.batch.threads))
 
 
 def _wide(x: Array) -> Array:

@@ -128,7 +128,9 @@ class CopySite:
 
 
 def _order(op: ops.Copy) -> Array | None:
-    """An order of the accesses in which the register operand's rows ascend."""
+    """An order of the accesses in which the register operand's rows ascend; groups stay together."""
+    if op.group > 1:
+        return None
     for ref in (op.dst, op.src):
         if ref.buffer.space is Space.REGISTER:
             first = register_rows(ref, op.extents, op.width)[::op.width]
@@ -146,6 +148,8 @@ class CopyPlan:
         self.pred = site.pred.bind(batch) if site.pred else None
         self.zero_fill = op.zero_fill and op.pred is not None
         self.asynchronous = op.atom.asynchronous is not None
+        self.other: Any = None
+        """What elements become whose predicate is false, in this run of the copy; None for zero."""
         self.view = self.dst.view if isinstance(self.dst, RegisterEnd) else None
         self.checked = batch.watch is not None
         self.within = isinstance(self.dst, RegisterEnd) and isinstance(self.src, RegisterEnd) and \
@@ -154,7 +158,8 @@ class CopyPlan:
         self.stale = stale if stale is not None and id(op) in stale.numbers else None
 
     def __call__(self, dst: Any, src: Any, dst_strides: tuple[Any, ...], src_strides: tuple[Any, ...],
-                 extents: tuple[Any, ...], pred: Any, mask: Mask) -> None:
+                 extents: tuple[Any, ...], pred: Any, mask: Mask, other: Any = None) -> None:
+        self.other = other
         to = self.dst.locate(dst, dst_strides, extents)
         of = self.src.locate(src, src_strides, extents)
         reading = self._predicated(pred, mask)
@@ -174,10 +179,22 @@ class CopyPlan:
                 self._watched(to, partial(self._outside, src, src_strides, extents), writing, mask)
             if numbers is not None:
                 self.dst.doubt(numbers, writing)        # type: ignore[union-attr]
+            if other is not None:
+                self._doubt_other(reading, mask)
         if self.asynchronous:
             self.batch.copies.issue(self, to, of, reading, writing)
         elif not (mask is None and reading is None and self.view is not None and self.src.load_into(of, self.view)):
             self.perform(to, of, reading, writing)
+
+    def _doubt_other(self, reading: Mask, mask: Mask) -> None:
+        """Where the predicate is false, registers are as good as the number that fills them."""
+        other = self.op.other
+        name = name_of(other) if isinstance(other, Value) else ""
+        found = self.batch.doubts.of.get(name) if self.batch.doubts.on else None
+        if found is None or reading is None or not isinstance(self.dst, RegisterEnd):
+            return
+        filled = np.ones((1, 1, 1), np.bool_) if reading is False else ~np.asarray(reading)
+        self.dst.doubt(np.broadcast_to(found, (len(self.dst.rows), *np.shape(found)[-2:])), both(mask, filled))
 
     def skipped(self, dst: Any, src: Any, dst_strides: tuple[Any, ...], src_strides: tuple[Any, ...],
                 extents: tuple[Any, ...], mask: Mask, ragged: bool) -> None:
@@ -213,12 +230,14 @@ class CopyPlan:
 
     def perform(self, to: Array, of: Array, reading: Mask, writing: Mask) -> None:
         """Move the values now."""
+        dtype = numpy_dtype(self.op.dst.dtype)
+        fill: Any = dtype.type(0) if self.other is None else np.asarray(self.other, dtype)
         if reading is False:
-            values: Any = numpy_dtype(self.op.dst.dtype).type(0)
+            values: Any = fill
         else:
             values = self.src.load(of, reading)
             if self.zero_fill and reading is not None:
-                values = np.where(np.asarray(reading), values, values.dtype.type(0))
+                values = np.where(np.asarray(reading), values, fill.astype(values.dtype))
         self.dst.store(to, values, writing)
 
     def _predicated(self, pred: Any, mask: Mask) -> Mask:
@@ -275,7 +294,7 @@ class MapPlan:
 
 
 class ReduceSite:
-    """A fold over a fragment, in index order."""
+    """A fold over a fragment, in the order of its chains."""
 
     def __init__(self, op: ops.Reduce) -> None:
         self.op = op
@@ -298,22 +317,45 @@ class _Reduce:
         index = self.src.locate(offset, (), ())
         self.src.check_read(index, mask)
         values = self.src.load(index, mask)
-        result: Array = values[0].copy()
-        for value in values[1:]:
-            if self.watch is None:
-                self.fold(result, value, out=result)
-            else:
-                result = self._watched(result, value, mask)
-        return result
+        chains = self.op.chains
+        result: Array = values[:chains].copy()
+        for first in range(chains, len(values), chains):
+            part = values[first:first + chains]
+            result[:len(part)] = self._folded(result[:len(part)], part, mask)
+        while len(result) > 1:
+            result = self._folded(result[::2], result[1::2], mask)
+        return np.asarray(result[0])
 
-    def _watched(self, result: Array, value: Array, mask: Mask) -> Array:
-        """One step, with A11 where it overflows."""
-        assert self.watch is not None, "asked by what is watched"
+    def _folded(self, result: Array, value: Array, mask: Mask) -> Array:
+        """One step of every chain, with A11 where it overflows."""
+        if self.watch is None:
+            return np.asarray(self.fold(result, value))
         kind, bits = self.op.kind, self.op.src.dtype.bits
         total, bad = overflow.overflowed(kind, result, value, bits)
         if bad is not None:
             self.watch.grown(self.op, kind, bits, self.op.result.name, result, value, bad, mask)
         return total
+
+
+class FindSite:
+    """A search of a fragment, in index order."""
+
+    def __init__(self, op: ops.Find) -> None:
+        self.src = Operand(op, op.src, op.extents)
+
+    def bind(self, batch: BatchState) -> _Find:
+        return _Find(self, batch)
+
+
+class _Find:
+    def __init__(self, site: FindSite, batch: BatchState) -> None:
+        self.src = site.src.bind(batch)
+
+    def __call__(self, offset: Any, value: Any, mask: Mask) -> Array:
+        index = self.src.locate(offset, (), ())
+        self.src.check_read(index, mask)
+        equal = np.asarray(self.src.load(index, mask) == value)
+        return np.asarray(equal.argmax(axis=0), np.int32)       # 0 where nothing is equal
 
 
 class InspectSite:

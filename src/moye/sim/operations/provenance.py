@@ -242,13 +242,13 @@ class _Copies:
         self.plan, self.trace, self.threads = plan, trace, batch.threads
 
     def __call__(self, dst: Any, src: Any, dst_strides: Any, src_strides: Any, extents: Any, pred: Any,
-                 mask: Mask) -> None:
+                 mask: Mask, other: Any = None) -> None:
         plan = self.plan
         to = plan.dst.locate(dst, dst_strides, extents)
         of = plan.src.locate(src, src_strides, extents)
         reading = plan._predicated(pred, mask)
         writing = mask if plan.zero_fill else reading
-        plan(dst, src, dst_strides, src_strides, extents, pred, mask)
+        plan(dst, src, dst_strides, src_strides, extents, pred, mask, other)
         if writing is False or not len(to):
             return
         if isinstance(plan.src, GlobalEnd):

@@ -23,7 +23,7 @@ from moye.ir.nodes import Buffer, TensorParam
 from moye.sim.checks.async_reads import Source
 from moye.sim.checks.engines import Engines
 from moye.sim.costs import tma_boxes
-from moye.sim.findings.wording import at, crowd
+from moye.sim.findings.wording import Crowd
 from moye.sim.flow.mbarrier_phases import Phases
 from moye.sim.operations.batch_state import BatchState
 from moye.sim.operations.mbarriers import Cells
@@ -171,16 +171,13 @@ class TmaBox:
         watch, op = self.batch.watch, self.op
         assert watch is not None and op.smem is not None, "checked"
         buffer = op.smem.buffer
-        for bad, code, why in (
-                ((issued.start < 0) | (issued.start + self.bytes > buffer.bytes), "B2",
-                 f"and {buffer.name} has {buffer.bytes} bytes"),
-                (issued.start % _ALIGNMENT != 0, "B4", f"which is no multiple of {_ALIGNMENT}")):
+        for bad, code, size in (
+                ((issued.start < 0) | (issued.start + self.bytes > buffer.bytes), "B2", buffer.bytes),
+                (issued.start % _ALIGNMENT != 0, "B4", _ALIGNMENT)):
             if bad.any():
                 n = int(np.argmax(bad))
-                lane = (int(issued.thread[n]), int(issued.block[n]))
-                watch.report(code, f"{watch.who(lane)} copies a box of {self.bytes} bytes at byte "
-                             f"{int(issued.start[n])} of {buffer.name}{at(op)}, {why}", op, lane=lane,
-                             count=int(bad.sum()), tensor=buffer.name)
+                watch.tell(code, "box", op, (int(issued.thread[n]), int(issued.block[n])), int(bad.sum()),
+                           tensor=buffer.name, bytes=self.bytes, start=int(issued.start[n]), size=size)
 
 
 def single(batch: BatchState, op: ops.AnyBulk, lanes: Array, what: str, tensor: str) -> None:
@@ -191,9 +188,7 @@ def single(batch: BatchState, op: ops.AnyBulk, lanes: Array, what: str, tensor: 
         return
     warp, block = (int(i) for i in np.argwhere(count > 1)[0])
     here = np.flatnonzero(lanes[:, block] & (np.arange(len(lanes)) // WARP == warp)).tolist()
-    watch.report("D21", f"the copy of one {what}{at(op)} is issued by {crowd(here, len(lanes))} of block "
-                 f"{watch.block(block)}, once by each", op, lane=(here[0], block), tensor=tensor,
-                 hint="let one thread issue it: if elect()")
+    watch.tell("D21", "-", op, (here[0], block), tensor=tensor, what=what, here=Crowd(here, len(lanes)))
 
 
 class Moved(Protocol):
@@ -365,11 +360,8 @@ class TensorCopies:
             if early.any():
                 n = int(np.argmax(early))
                 element, block = int(load.element[n]), int(load.block[n])
-                watch.report("D7", f"phase {int(load.phase[n])} of {barrier.name}({element}) of block "
-                             f"{watch.block(block)} is complete before the copy{at(load.box.op)} has brought its "
-                             f"{int(load.bytes[n])} bytes: fewer were expected than copies bring", load.box.op,
-                             lane=(int(load.thread[n]), block), tensor=barrier.name, coordinate=(element,),
-                             hint="expect the bytes of all copies that complete on the barrier in one phase")
+                watch.tell("D7", "early", load.box.op, (int(load.thread[n]), block), tensor=barrier.name,
+                           coordinate=(element,), phase=int(load.phase[n]), bytes=int(load.bytes[n]))
 
     # --- stores ------------------------------------------------------------------------------------------------------
 
@@ -429,10 +421,7 @@ class TensorCopies:
             if watch is not None and op.kind == "send" and here.any() and not told:
                 self.outlived.add(id(op))
                 lane = (int(load.thread[here][0]), int(load.issuer[here][0]))
-                watch.report("D18", f"block {watch.block(lane[1])} ends while the copy{at(op)} may still read "
-                             f"{op.src.buffer.name} in its shared memory", op, lane=lane, tensor=op.src.buffer.name,
-                             count=int(here.sum()), hint="mbarrier_wait in the block that receives, and then a barrier "
-                             "of the cluster before the kernel ends")
+                watch.tell("D18", "sent", op, lane, int(here.sum()), tensor=op.src.buffer.name)
 
     def finish(self) -> None:
         """The blocks have ended: report D18 for what is in flight; stores are carried out."""
@@ -446,11 +435,6 @@ class TensorCopies:
                         box.barrier.id in broken
                         or watch.checker.judge.unused(op, int(issued.element[0]), *lane))):
                     continue
-                load = box.barrier is not None
-                what = "has not arrived: nobody waits for its mbarrier" if load else \
-                    f"may not have read its source: thread {lane[0]} does not wait for it"
-                watch.report("D18", f"block {watch.block(lane[1])} ends while the copy{at(op)} {what}", op, lane=lane,
-                             tensor=box.name, count=len(issued.thread),
-                             hint="wait for the mbarrier before the block ends" if load else
-                             "tma_store_arrive() and tma_store_wait(0) in the thread that stores")
+                watch.tell("D18", "store" if box.barrier is None else "load", op, lane, len(issued.thread),
+                           tensor=box.name)
         self._perform(lambda x: np.ones(len(x.thread), np.bool_), only_read=False)

@@ -1,4 +1,4 @@
-"""Exchange within a warp: shuffles, votes and the election of one of the lanes that arrived together.
+"""Exchange within a warp: shuffles, votes, folds, matches and the election of one of the lanes that arrived together.
 
 In: an op, its operands and the mask.  Out: the result of each lane (T, B).
 
@@ -7,6 +7,7 @@ Who has to be there before it happens is decided in barriers.py; a lane that rea
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,14 +15,16 @@ import numpy as np
 from moye.hardware import WARP
 from moye.ir import ops
 from moye.ir.nodes import Value
-from moye.sim.findings.wording import at
+from moye.sim.findings.wording import Clause
 from moye.sim.flow.segments import name_of
 from moye.sim.operations.batch_state import BatchState
 from moye.sim.values.doubts import Origin
 from moye.sim.values.masks import Mask, lanes_of
 from moye.sim.values.memory import Array, numpy_dtype
+from moye.sim.values.overflow import signed
+from moye.sim.values.scalars import reduction
 
-_HINT = "let every lane that is read reach the shuffle, and name it in the mask"
+_FULL = 0xFFFFFFFF
 
 
 def sources(op: ops.Shuffle, lane: Any, threads: int) -> Array:
@@ -71,8 +74,7 @@ def _check(batch: BatchState, op: ops.Shuffle, source: Array, mask: Mask) -> Arr
     outside = np.argwhere(active & ~named)
     if len(outside):
         thread, block = (int(i) for i in outside[0])
-        watch.report("C7", f"{watch.who((thread, block))} is not in its own mask {op.mask:#x} in the shuffle{at(op)}",
-                     op, lane=(thread, block), count=len(outside), hint=_HINT)
+        watch.tell("C7", "mask", op, (thread, block), len(outside), mask=op.mask)
     bad: Array = active & named & ~good
     return bad if bad.any() else None
 
@@ -88,21 +90,21 @@ def _doubt(batch: BatchState, op: ops.Shuffle, source: Array, mask: Mask, bad: A
         named = (op.mask >> (np.arange(batch.threads) % WARP) & 1).astype(np.bool_)[:, None]
         reads, gone = reads.copy(), batch.gone().copy()
 
-        def told(lane: tuple[int, int]) -> str:
+        def told(lane: tuple[int, int]) -> dict[str, Any]:
             other = int(reads[lane])
-            return f"reads lane {other % WARP}, {_absent(other, named, gone[:, lane[1]])}, in the shuffle{at(op)}"
+            return {"lane": other % WARP, "why": _absent(other, named, gone[:, lane[1]])}
 
-        new = np.where(bad, np.int16(doubts.begin(Origin("C7", op, "", None, _HINT, bad, told))), new)
+        new = np.where(bad, np.int16(doubts.begin(Origin("C7", op, {}, bad, told))), new)
     doubts.put(name_of(op.result), new, mask)
 
 
-def _absent(thread: int, named: Array, gone: Array) -> str:
+def _absent(thread: int, named: Array, gone: Array) -> Clause:
     """Why a thread does not take part."""
     if thread >= len(named):
-        return "which the block does not have"
+        return Clause("absent")
     if not named[thread, 0]:
-        return "which is not in the mask"
-    return "which has exited" if gone[thread] else "which is not there"
+        return Clause("unnamed_lane")
+    return Clause("exited" if gone[thread] else "not_there")
 
 
 def vote(batch: BatchState, op: ops.Vote, pred: Any, mask: Mask) -> Array:
@@ -124,6 +126,53 @@ def vote(batch: BatchState, op: ops.Vote, pred: Any, mask: Mask) -> Array:
     else:
         result = np.asarray(yes.any(axis=1) if op.kind == "any" else ~(active & ~yes).any(axis=1))
     return np.repeat(result, WARP, axis=0)[:threads]
+
+
+def redux(batch: BatchState, op: ops.Redux, value: Any, mask: Mask) -> Array:
+    """The fold over the active lanes of each warp, which all of them get."""
+    dtype = numpy_dtype(op.result.dtype)
+    value = np.asarray(value, dtype).reshape((1, 1) if np.ndim(value) == 0 else np.shape(value))
+    lanes = np.ones((batch.threads, 1), np.bool_) if mask is None else np.asarray(mask)
+    fold, first = reduction(op.kind, op.result.dtype), _NEUTRAL[op.kind](dtype)
+    if op.kind != "add":
+        return _by_warp(batch.threads, fold, np.where(lanes, value, first))
+    exact = _by_warp(batch.threads, fold, np.where(lanes, value, 0).astype(np.int64))
+    result: Array = exact.astype(dtype)
+    if batch.watch is not None and signed(dtype) and (bad := exact != result).any():
+        batch.watch.summed(op, exact, value, bad, mask)
+    return result
+
+
+_NEUTRAL: dict[str, Callable[[Any], int]] = {
+    "add": lambda _: 0, "or": lambda _: 0, "xor": lambda _: 0, "and": lambda dtype: -1 if dtype.kind == "i" else _FULL,
+    "max": lambda dtype: int(np.iinfo(dtype).min), "min": lambda dtype: int(np.iinfo(dtype).max),
+}
+
+
+def _by_warp(threads: int, fold: Any, values: Array) -> Array:
+    """The fold of each warp's values (T, B), for each of its threads."""
+    return np.repeat(fold.reduceat(values, np.arange(0, threads, WARP), axis=0), WARP, axis=0)[:threads]
+
+
+def match(batch: BatchState, op: ops.Match, value: Any, mask: Mask) -> Array:
+    """The lanes of each warp that have the thread's value, or all of them if they have one."""
+    value = np.asarray(value, numpy_dtype(op.value.dtype))
+    values = np.broadcast_to(value.reshape((1, 1) if value.ndim == 0 else value.shape),
+                             (batch.threads, value.shape[1] if value.ndim == 2 else 1))
+    lanes = np.ones((batch.threads, 1), np.bool_) if mask is None else np.asarray(mask)
+    shape = batch.threads, max(values.shape[1], lanes.shape[1])
+    values, lanes = np.broadcast_to(values, shape), np.broadcast_to(lanes, shape)
+    result = np.zeros(shape, np.uint32)
+    for first in range(0, batch.threads, WARP):
+        warp, active = values[first:first + WARP], lanes[first:first + WARP]
+        equal = (warp[:, None] == warp[None]) & active[None]                    # (lane, other, B)
+        bits = np.uint32(1) << np.arange(len(warp), dtype=np.uint32)
+        found = (equal * bits[None, :, None]).sum(axis=1, dtype=np.uint64).astype(np.uint32)
+        if op.kind == "all":
+            every = (active * bits[:, None]).sum(axis=0, dtype=np.uint64).astype(np.uint32)
+            found = np.where((found == every) | ~active, found, np.uint32(0))
+        result[first:first + WARP] = found
+    return result
 
 
 def elect(batch: BatchState, mask: Mask) -> Array:

@@ -18,7 +18,7 @@ from moye.errors import UnsupportedError
 from moye.hardware import WARPGROUP
 from moye.ir import ops
 from moye.ir.nodes import TileRef
-from moye.sim.findings.wording import at, crowd, several
+from moye.sim.findings.wording import Crowd
 from moye.sim.operations.batch_state import BatchState
 from moye.sim.operations.mma import owners
 from moye.sim.operations.tma import swizzled
@@ -149,11 +149,8 @@ class Wgmma:
             group, block = (int(i) for i in np.argwhere(partial)[0])
             first = group * WARPGROUP
             here = [first + int(t) for t in np.flatnonzero(lanes[first:first + WARPGROUP, block])]
-            watch.report("E6", f"{self.op.mma}{at(self.op)} is executed by threads {first}-{first + WARPGROUP - 1} "
-                         f"together, but only {crowd(here, self.batch.threads)} of block {watch.block(block)} "
-                         f"{'are' if several(here, self.batch.threads) else 'is'} here", self.op, lane=(here[0], block),
-                         count=int(partial.sum()),
-                         hint="let whole warpgroups, threads 128 w to 128 w + 127, execute it")
+            watch.tell("E6", "part", self.op, (here[0], block), int(partial.sum()), name=self.op.mma, first=first,
+                       last=first + WARPGROUP - 1, here=Crowd(here, self.batch.threads))
         return np.asarray(inside == WARPGROUP)
 
     # --- accumulators ------------------------------------------------------------------------------------------------
@@ -345,9 +342,8 @@ class Products:
             if watch is not None and len(flying):
                 group, block = (int(i) for i in flying[0])
                 op = held.product.op
-                watch.report("D18", f"block {watch.block(block)} ends while the wgmma{at(op)} of warpgroup {group} is "
-                             f"in flight", op, lane=(group * WARPGROUP, block), tensor=op.d.buffer.name,
-                             count=len(flying), hint="warpgroup_commit_batch() and warpgroup_wait(0)")
+                watch.tell("D18", "products", op, (group * WARPGROUP, block), len(flying), tensor=op.d.buffer.name,
+                           group=group)
 
 
 # --- where the elements of a wgmma operand lie in shared memory, from its matrix descriptor --------------------------

@@ -137,7 +137,7 @@ class Statements:
 
 def _from_global(op: ops.Op) -> bool:
     """Whether the op loads registers from global memory."""
-    return kind_of(op) == "load" and not isinstance(op, ops.Reduce)
+    return kind_of(op) == "load" and not isinstance(op, (ops.Reduce, ops.Find))
 
 
 def _followed_buffers(func: Func) -> set[int]:

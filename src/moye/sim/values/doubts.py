@@ -15,12 +15,10 @@ from typing import Any
 import numpy as np
 
 from moye.dtypes import Space
-from moye.errors import Loc
 from moye.ir import ops
 from moye.ir.nodes import Block, Func, Operand, Value
 from moye.ir.traits import Trait
-from moye.sim.findings.finding import Finding, Reporter
-from moye.sim.findings.wording import at
+from moye.sim.findings.finding import Reporter
 from moye.sim.values.masks import Mask, lanes_of
 from moye.sim.values.memory import Array
 
@@ -72,6 +70,8 @@ def users(found: Flows, op: ops.Op) -> tuple[int, ...]:
         return found.among([operand for inner in op.body.walk() for operand in inner.operands()] + [op.value])
     if not op.traits.isdisjoint(_NO_USE):
         return ()
+    if isinstance(op, ops.Copy) and op.dst.buffer.space is Space.REGISTER:
+        return found.among([operand for operand in op.operands() if operand is not op.other])
     if isinstance(op, ops.Shuffle):
         return found.among([op.lane])
     if isinstance(op, ops.Store) and op.ref.buffer.space is Space.REGISTER:
@@ -110,20 +110,15 @@ def _names(operands: Iterable[Operand]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """The origin of a value in doubt: the finding without the use of the value; ``told`` says it of a lane."""
+    """The origin of a value in doubt: the finding without the use of the value."""
 
     code: str
     op: ops.Op
-    name: str
-    coordinate: tuple[int, ...] | None
-    hint: str
+    facts: dict[str, Any] = field(default_factory=dict)
     lanes: Array | None = None
-    """The place where it begins, (T, B), if there is a sentence of its own for each lane."""
-    text: Any = ""
-    """What the lane does, or a function of (thread, block) that says it."""
-
-    def sentence(self, lane: tuple[int, int]) -> str:
-        return self.text if isinstance(self.text, str) else str(self.text(lane))
+    """The place where it begins, (T, B), if there are facts about each lane."""
+    of_lane: Callable[[tuple[int, int]], dict[str, Any]] = lambda lane: {}
+    """These facts, by (thread, block)."""
 
 
 class Doubts:
@@ -142,7 +137,7 @@ class Doubts:
     def begin(self, origin: Origin) -> int:
         """The number of an origin; the last one of each op, tensor and element is kept."""
         self.on = True
-        key = id(origin.op), origin.name, origin.coordinate
+        key = id(origin.op), origin.facts.get("tensor", ""), origin.facts.get("coordinate")
         number = self.numbers.get(key)
         if number is None and len(self.origins) == np.iinfo(np.int16).max:
             number = len(self.origins)                  # so many that one of them stands for the rest
@@ -203,8 +198,8 @@ class Doubts:
 class Uses:
     """Tells of values in doubt that are used."""
 
-    def __init__(self, doubts: Doubts, reporter: Reporter, who: Any, block: Any) -> None:
-        self.doubts, self.reporter, self.who, self.block = doubts, reporter, who, block
+    def __init__(self, doubts: Doubts, reporter: Reporter, block: Callable[[int], tuple[int, ...]]) -> None:
+        self.doubts, self.reporter, self.block = doubts, reporter, block
 
     def used(self, op: ops.Op, names: tuple[str, ...], mask: Mask) -> None:
         """An op uses these scalars."""
@@ -223,10 +218,6 @@ class Uses:
                     np.broadcast_to(origin.lanes, here.shape)
             place = np.unravel_index(int(np.argmax(np.moveaxis(first, -1, -2))), np.moveaxis(first, -1, -2).shape)
             lane = int(place[-1]), int(place[-2])
-            message = f"{self.who(lane)} {origin.sentence(lane)}"
-            locs: tuple[Loc, ...] = (origin.op.loc,)
-            if op is not origin.op and op.loc != origin.op.loc:
-                message += f", and what comes of it is used{at(op)}"
-                locs += (op.loc,)
-            self.reporter.add(Finding(origin.code, message, locs, self.block(lane[1]), (lane[0],), origin.name,
-                                      origin.coordinate, origin.hint, int(here.sum())))
+            later = None if op is origin.op or op.loc == origin.op.loc else op
+            self.reporter.tell(origin.code, "-", (origin.op, later), block=self.block(lane[1]), threads=(lane[0],),
+                               count=int(here.sum()), op=origin.op, later=later, **origin.facts, **origin.of_lane(lane))

@@ -1,6 +1,6 @@
 """Fused multiply-add on arrays: a * b + c rounded once, to nearest, ties to even, as PTX's ``fma.rn`` does.
 
-In: float32 or float64 arrays that broadcast.  Out: an array of their dtype; NaN payloads are not modelled.
+In: arrays of one dtype of 16 to 64 bits that broadcast.  Out: an array of their dtype; NaN payloads are not modelled.
 
 >>> fused(np.float32([1 + 2**-12]), np.float32([1 - 2**-12]), np.float32([-1]))     # -2**-24; in two steps 0
 array([-5.9604645e-08], dtype=float32)
@@ -11,9 +11,13 @@ rounded sums: proved algorithms using rounding to odd (IEEE Transactions on Comp
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
+from moye.dtypes import float64, from_name
 from moye.sim.values.memory import Array
+from moye.sim.values.scalars import cast
 
 Pair = tuple[Array, Array]
 
@@ -30,7 +34,30 @@ _FAR = 200
 def fused(a: Array, b: Array, c: Array) -> Array:
     """a * b + c, rounded once; ``c`` has the shape of the result."""
     with np.errstate(all="ignore"):
+        if c.dtype.itemsize == 2:
+            return _half(a, b, c)
         return _single(a, b, c) if c.dtype == np.float32 else _double(a, b, c)
+
+
+def multiply_add(a: Any, b: Any, c: Any, dtype: Any) -> Any:
+    """The same of arrays or scalars of a dtype; a scalar of scalars."""
+    x, y, z = (np.asarray(each, dtype) for each in (a, b, c))
+    shape = np.broadcast_shapes(x.shape, y.shape, z.shape)
+    x, y, z = (np.atleast_1d(each) for each in (x, y, np.broadcast_to(z, shape)))
+    return fused(x, y, z).reshape(shape)[()]
+
+
+# --- float16 and bfloat16 --------------------------------------------------------------------------------------------
+
+
+def _half(a: Array, b: Array, c: Array) -> Array:
+    """The product is exact in float64, and a sum that is rounded to odd there may be rounded once more."""
+    product, term = a.astype(np.float64) * b.astype(np.float64), c.astype(np.float64)
+    total = product + term
+    finite = np.isfinite(total)
+    product, term = np.broadcast_to(product, total.shape), np.broadcast_to(term, total.shape)
+    total[finite] = _odd_sum(product[finite], term[finite])
+    return np.asarray(cast(total, float64, from_name(str(c.dtype))))
 
 
 # --- float32 ---------------------------------------------------------------------------------------------------------

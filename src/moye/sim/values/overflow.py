@@ -44,12 +44,6 @@ def signed(dtype: np.dtype[Any]) -> bool:
     return dtype.kind == "i" and dtype.itemsize >= 4
 
 
-def hint(kind: str, bits: int) -> str:
-    if kind == "shl":
-        return f"compute it in {'int64' if bits == 32 else 'uint64'}, or in uint{bits} if bits may fall out"
-    return "compute it in int64" if bits == 32 else "mo.uint64 wraps, if that is what it is meant to do"
-
-
 def overflowed(kind: str, a: Any, b: Any, bits: int, function: Any = None) -> tuple[Array, Array | None]:
     """``a kind b`` wrapped to 32 or 64 bits, and where that is not the exact result; None if nowhere."""
     return _narrow(kind, a, b, function or BINARY[kind]) if bits == 32 else _wide(kind, a, b)

@@ -130,9 +130,55 @@ UNARY: dict[str, Function] = {
     "rsqrt": _through_double(lambda a: 1.0 / np.sqrt(a)), "sin": np.sin, "cos": np.cos, "tan": np.tan,
     "tanh": np.tanh, "erf": _through_double(special.erf), "floor": np.floor, "ceil": np.ceil, "round": np.rint,
     "trunc": np.trunc, "abs": np.abs, "sigmoid": _through_double(lambda a: 1.0 / (1.0 + np.exp(-a))),
+    "rcp": _through_double(lambda a: 1.0 / a),
     "ffs": special.ffs, "brev": special.brev,
     **{kind: _through_double(function) for kind, function in special.SLOW_MATH.items()},
 }
+
+
+# --- the hardware's approximations: rounded correctly here, subnormal numbers flushed where the hardware does --------
+
+_LEAST_NORMAL = np.float32(2.0 ** -126)
+
+
+def _flushed(a: Any) -> Any:
+    """Subnormal numbers as zeros of their sign."""
+    return np.where(np.abs(a) < _LEAST_NORMAL, np.copysign(a.dtype.type(0), a), a)
+
+
+def _approximation(function: Function) -> Function:
+    """An ``.approx.ftz.f32`` instruction."""
+    exact = _through_double(function)
+    return lambda a: _flushed(np.asarray(exact(_flushed(np.asarray(a)))))[()]
+
+
+_EX2, _LG2, _RCP = _approximation(np.exp2), _approximation(np.log2), _approximation(lambda a: 1.0 / a)
+_SIN, _COS = _approximation(np.sin), _approximation(np.cos)
+
+
+FAST: dict[str, Function] = {
+    "exp2": _EX2, "log2": _LG2, "rcp": _RCP, "sin": _SIN, "cos": _COS, "sqrt": _approximation(np.sqrt),
+    "rsqrt": _approximation(lambda a: 1.0 / np.sqrt(a)), "tanh": _through_double(np.tanh),
+    "tan": lambda a: _SIN(a) * _RCP(_COS(a)),
+    "exp": lambda a: _EX2(a * np.float32(1 / math.log(2))), "log": lambda a: _LG2(a) * np.float32(math.log(2)),
+    "log10": lambda a: _LG2(a) * np.float32(math.log10(2)),
+    "sigmoid": lambda a: _RCP(np.float32(1) + _EX2(a * np.float32(-1 / math.log(2)))),
+}
+
+
+def _narrow_fast(kind: str, dtype: DType) -> Function:
+    """ex2 and tanh of 16-bit floats: ``ex2.approx.ftz.bf16`` flushes, the others do not."""
+    function = np.exp2 if kind == "exp2" else np.tanh
+
+    def apply(a: Any) -> Any:
+        wide = np.asarray(a).astype(np.float32)
+        flush = dtype.name == "bfloat16" and kind == "exp2"
+        exact = function((_flushed(wide) if flush else wide).astype(np.float64))
+        narrow = _narrowed(exact, dtype)
+        if flush:
+            narrow = _flushed(narrow.astype(np.float32)).astype(narrow.dtype)
+        return narrow[()]
+    return apply
 
 
 def binary(kind: str, dtype: DType) -> Function:
@@ -143,7 +189,12 @@ def binary(kind: str, dtype: DType) -> Function:
     return table[kind]
 
 
-def unary(kind: str) -> Function:
+def unary(kind: str, dtype: DType, *, fast: bool = False) -> Function:
+    """The array function of a unary kind; ``fast`` is the approximation where the hardware has one."""
+    if fast and dtype.bits == 16 and kind in ("exp2", "tanh"):
+        return _narrow_fast(kind, dtype)
+    if fast and dtype.name == "float32" and kind in FAST:
+        return FAST[kind]
     if kind not in UNARY:
         raise UnsupportedError(f"the simulator does not know the unary operation {kind!r}")
     return UNARY[kind]

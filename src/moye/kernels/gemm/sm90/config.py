@@ -20,6 +20,8 @@ import moye as mo
 GROUP = 128
 """Threads of a warpgroup."""
 SCHEDULES = ("cooperative", "pingpong")
+GATHERS = ("cluster", "memory")
+_PARTS = 256
 MOST = 200
 """Registers of a thread that sums may take: two warpgroups with 128x192 tiles each, and what multicasts need."""
 
@@ -29,7 +31,8 @@ class WarpgroupConfig:
     """Tiles of ``bM x bN x bK`` in ``stages`` stages, multiplied by ``groups`` warpgroups beside the one that loads.
 
     ``schedule``: "cooperative" warpgroups share a tile, rows of 64 in turn; "pingpong" ones have a tile each, so that
-    one stores while the other multiplies.  ``split_k`` blocks of a cluster share the k tiles of a tile.  ``swap``: the
+    one stores while the other multiplies.  ``split_k`` blocks share the k tiles of a tile; they are a cluster and hand
+    their sums round in shared memory, or, as ``gather`` says, any blocks that meet in global "memory".  ``swap``: the
     tile is one of C^T = B A^T, for few rows of A.  ``multicast``: two blocks of a cluster have neighbouring tiles and
     share those of this operand, "A" or "B".  ``raster``: rows of tiles that blocks walk through together.  ``stream``:
     the operand, "A" or "B" of the product as it is computed, whose tiles leave L2 first.  ``store``: who stores through
@@ -43,6 +46,7 @@ class WarpgroupConfig:
     schedule: str = "cooperative"
     groups: int = 2
     split_k: int = 1
+    gather: str = "cluster"
     swap: bool = False
     raster: int = 8
     multicast: str = ""
@@ -58,6 +62,11 @@ class WarpgroupConfig:
     @property
     def cluster(self) -> int:
         """Blocks of a cluster."""
+        return 2 if self.multicast else self.split_k if self.gather == "cluster" else 1
+
+    @property
+    def sharing(self) -> int:
+        """Neighbouring blocks that work on one tile, or on two that share an operand."""
         return 2 if self.multicast else self.split_k
 
     @property
@@ -72,20 +81,23 @@ def require(config: WarpgroupConfig, dtype: Any, *, gated: bool = False) -> None
     cooperative = config.schedule == "cooperative"
     for name, holds, why in (
             ("schedule", config.schedule in SCHEDULES, f"is none of {', '.join(SCHEDULES)}"),
-            ("groups", config.groups in (1, 2) and (cooperative or config.groups == 2),
-             "is not 2, or 1 of a cooperative schedule"),
+            ("groups", config.groups in (1, 2, 3) and (cooperative or config.groups == 2),
+             "is not 2, or 1 or 3 of a cooperative schedule"),
             ("bM", config.bM % (64 * config.groups if cooperative else 64) == 0,
              "is no multiple of the 64 rows of each warpgroup"),
-            ("bN", config.bN <= 256 and (config.bN % 64 == 0 or config.bN in (8, 16, 32)),
-             "is none of 8, 16, 32, 64, 128, 192 and 256"),
+            ("bN", 0 < config.bN <= 256 and (config.bN % 16 == 0 or config.bN == 8),
+             "is neither 8 nor a multiple of 16 up to 256"),
             ("bK", config.bK % row == 0, f"is no multiple of {row}, the columns of a swizzled row of {dtype}"),
             ("bK", not gated or config.bK == row, f"is not {row}, the one swizzled row of a half of a gated tile"),
             ("stages", config.stages > 1, "is less than 2: one is filled while another is read"),
-            ("split_k", config.split_k in (1, 2, 4, 8), "is none of 1, 2, 4 and 8, the blocks of a cluster"),
+            ("gather", config.gather in GATHERS, f"is none of {', '.join(GATHERS)}"),
+            ("split_k", config.split_k in (1, 2, 4, 8) if config.gather == "cluster" else 1 <= config.split_k <= _PARTS,
+             f"is none of 1, 2, 4 and 8, the blocks of a cluster, nor up to {_PARTS} that gather in memory"),
             ("split_k", config.split_k == 1 or cooperative, "splits a tile of one warpgroup in a ping-pong schedule"),
-            ("stages", config.split_k == 1 or 4 * config.bN <= stage * config.stages,
+            ("stages", config.cluster == 1 or config.multicast != "" or 4 * config.bN <= stage * config.stages,
              "do not hold the sums of a tile, which are gathered there"),
-            ("stages", config.split_k == 1 or 256 * config.groups <= stage * config.stages * max(1, config.bN // 64),
+            ("stages", config.cluster == 1 or config.multicast != ""
+             or 256 * config.groups <= stage * config.stages * max(1, config.bN // 64),
              "do not hold C on its way out, which lies there once they are read"),
             ("multicast", config.multicast in ("", "A", "B"), 'is none of "", "A" and "B"'),
             ("multicast", not config.multicast or config.split_k == 1, "shares tiles between blocks that split them"),
@@ -100,56 +112,62 @@ def require(config: WarpgroupConfig, dtype: Any, *, gated: bool = False) -> None
             raise mo.ArgumentError(f"gemm_sm90: {name}={getattr(config, name)!r} of {config} {why}")
 
 
-# --- the choice ------------------------------------------------------------------------------------------------------
+# --- what there is to choose from ------------------------------------------------------------------------------------
 
 _MEMORY = mo.hardware.of("sm_90a").block_shared - 2048       # bytes of a block, less barriers and alignment
-_LAUNCH = 5.5                       # microseconds of an empty launch, the first loads from DRAM included
-_FLOPS = 8.1e6                      # operations per microsecond and multiprocessor, 16-bit operands, at 1980 MHz
-_LOADS = 114e3                      # bytes per microsecond that one multiprocessor gets from L2
-_STREAM, _SKINNY_STREAM = 2.8e6, 3.4e6      # bytes per microsecond from DRAM when each is read once
-_GATHER = {1: 0.0, 2: 0.9, 4: 2.7, 8: 4.6}  # microseconds to hand sums round in a cluster
-_LEFT = {1: 0, 2: 0, 4: 4, 8: 12}   # multiprocessors that clusters of this size leave without a block
-_SHARES = {("pingpong", 192): 0.794, ("pingpong", 128): 0.775, ("pingpong", 256): 0.688, ("cooperative", 256): 0.796,
-           ("cooperative", 128): 0.787}
-_SMALL_SHARE, _SKINNY_SHARE, _PROMOTED_SHARE = 0.587, 0.858, {128: 0.61, 192: 0.67}
-_STORE, _SMALL_STORE, _TURNS_STORE = 1.02, 0.71, 0.1        # microseconds per tile that nothing hides
-_LAST_STORE = 0.4                   # and of the last tile of a block, where warpgroups take turns to store
-_PLAIN_STORE = {"cooperative": 2.0e-4, "pingpong": 2.5e-4}  # and per element that TMA does not store
-"""Measured on an H200 (bfloat16, about 60 shapes, all configurations): shares of peak by schedule and bN."""
+TILES = {("cooperative", 64, 1): (64, 96, 128, 160, 192, 256),
+         ("cooperative", 128, 2): (64, 96, 128, 160, 192, 224, 256), ("cooperative", 192, 3): (96, 128, 160, 176, 192),
+         ("cooperative", 256, 2): (64, 96, 112, 128, 144, 160, 176, 192),
+         ("pingpong", 64, 2): (96, 128, 192, 256), ("pingpong", 128, 2): (64, 96, 128, 144, 160, 176, 192)}
+"""Widths of tiles by schedule, height and warpgroups."""
+_SHARED = 128 * 96                  # elements of a tile from which on a pair of blocks may share an operand
+SPLIT = ((64, 64), (64, 128), (128, 64), (128, 128), (128, 192), (128, 256))
+PARTS = (2, 3, 4, 5, 6, 8, 11, 16, 22, 33, 44, 66, 132)
+"""Tiles whose k tiles several blocks may share, and how many blocks that are, if they meet in memory."""
+SKINNY = (8, 16, 32, 48, 64, 96, 128)
+"""Widths of tiles for few rows or columns."""
+_MEETING = 24 << 10                 # bytes for each warpgroup to gather sums that meet in memory, and to store C
+_SQUARE = 1 << 20                   # rows and columns where neither are few
+_TURNED = 2048                      # rows or columns up to which the tiles of C^T are others than those of C
 
 
-def deepest(bM: int, bN: int, groups: int, *, gathers: bool = False) -> int:
-    """As many stages as shared memory holds, up to 12."""
-    staged = 0 if gathers else 64 * groups * min(bN, 64) * 4
-    return min(12, (_MEMORY - staged) // (128 * (bM + bN)))
+@functools.lru_cache(maxsize=64)
+def tiles(bytes_: int, swap: bool) -> tuple[WarpgroupConfig, ...]:
+    """The tiles for wide products."""
+    found: list[WarpgroupConfig] = []
+    for (schedule, bM, groups), widths in TILES.items():
+        for bN in widths:
+            tile = WarpgroupConfig(bM, bN, 128 // bytes_, deepest(bM, bN, groups), schedule, groups, swap=swap,
+                                   raster=16 if bN > bM else 8,
+                                   store="warp" if (schedule, bM, swap) == ("pingpong", 64, False) else "warpgroup")
+            found += [replace(tile, multicast=side) for side in ("", "A", "B") if not side or bM * bN >= _SHARED]
+    return tuple(found)
 
 
 def configs(dtype: Any, *, skinny: int = 0, gated: bool = False) -> tuple[WarpgroupConfig, ...]:
-    """The configurations that are worth a try: for products with up to ``skinny`` rows or columns, or for wide ones."""
+    """The configurations that a search tries: for products with up to ``skinny`` rows or columns, or for wide ones."""
     bK = 128 // dtype.bytes
     if skinny and not gated:
-        bN = next(n for n in (8, 16, 32, 64, 128) if n >= skinny)
+        bN = next(n for n in SKINNY if n >= skinny)
         return tuple(WarpgroupConfig(bM, bN, bK, deepest(bM, bN, bM // 64, gathers=split > 1), groups=bM // 64,
                                      split_k=split, stream="A")
                      for bM in (64, 128) for split in (1, 2, 4, 8)
                      if split == 1 or 4 * bN <= 128 * deepest(bM, bN, bM // 64, gathers=True))
-    wide = [WarpgroupConfig(128, 192, bK, 4, "pingpong", raster=16), WarpgroupConfig(128, 128, bK, 5, "pingpong"),
-            WarpgroupConfig(128, 256, bK, 4, raster=16), WarpgroupConfig(128, 256, bK, 4, multicast="B"),
-            WarpgroupConfig(128, 192, bK, 4, "pingpong", raster=16, multicast="B"),
-            WarpgroupConfig(64, 256, bK, 4, "pingpong", store="warp"), WarpgroupConfig(128, 128, bK, 5),
-            WarpgroupConfig(128, 192, bK, 4), WarpgroupConfig(64, 128, bK, 6, "pingpong", store="warp"),
-            WarpgroupConfig(64, 128, bK, 6, groups=1), WarpgroupConfig(64, 64, bK, 8, groups=1)]
     split = [WarpgroupConfig(bM, bN, bK, deepest(bM, bN, bM // 64, gathers=True), groups=bM // 64, split_k=parts)
              for bM, bN in ((128, 128), (64, 128), (64, 64), (128, 64)) for parts in (2, 4)]
-    return tuple(wide) if gated else (*wide, *split)
+    wide = tuple(tile for tile in tiles(dtype.bytes, False) if not gated or tile.bN % 32 == 0)
+    return wide if gated else (*wide, *split)
 
 
-def fits(config: WarpgroupConfig, promote: bool, most: int = MOST) -> bool:
-    """Whether the sums of a thread, twice if they are promoted, stay in its registers; ``most`` as in ``Problem``."""
-    sums = config.rows * config.bN // GROUP
-    if sums + (8 if config.multicast else 0) > most:
-        return False
-    return not promote or (sums <= 96 and config.schedule == "cooperative")
+def deepest(bM: int, bN: int, groups: int, *, gathers: bool = False, meets: bool = False) -> int:
+    """As many stages as shared memory holds, up to 12, where sums are gathered in them, or meet in memory."""
+    staged = 0 if gathers else _MEETING * groups if meets else 64 * groups * math.gcd(bN, 64 if groups < 3 else 32) * 4
+    return min(12, (_MEMORY - staged) // (128 * (bM + bN)))
+
+
+def left_over(config: WarpgroupConfig, columns: int) -> int:
+    """Bytes of shared memory beside the stages and C on its way out, ``columns`` at a time."""
+    return _MEMORY - 128 * (config.bM + config.bN) * config.stages - 64 * config.groups * columns * 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +175,7 @@ class Problem:
     """What a choice depends on: extents, batches and dtype; ``promote`` and ``gated`` as in ``gemm_sm90``.
 
     ``aligned``: lines of A and B lie multiples of 128 bytes apart, else TMA fetches two parts of memory for one.
+    ``rows_A`` and ``rows_B``: the operand is contiguous along its rows, and not along K.
     ``plain``: C is not stored by TMA.  ``most``: sums of a thread that leave registers for what is done to them on
     their way to C.
     """
@@ -169,59 +188,235 @@ class Problem:
     promote: bool = False
     gated: bool = False
     aligned: bool = True
+    rows_A: bool = False
+    rows_B: bool = False
     plain: bool = False
     most: int = MOST
 
 
-def estimate(config: WarpgroupConfig, problem: Problem, multiprocessors: int) -> float:
+def candidates(problem: Problem, multiprocessors: int = 132) -> list[WarpgroupConfig]:
+    """Every configuration that is worth a thought for a problem.
+
+    Measured: up to 64 rows or columns one narrow tile that holds them all is the best nine times of ten.
+    """
+    few = _SQUARE if problem.gated else min(problem.M, problem.N)
+    found = narrow(problem, few, multiprocessors) if few <= 128 else []
+    if few > 64:
+        found += wide(problem, few, multiprocessors)
+    return [config for config in dict.fromkeys(found) if fits(config, problem.promote, problem.most)]
+
+
+def narrow(problem: Problem, few: int, multiprocessors: int) -> list[WarpgroupConfig]:
+    """Tiles for few rows or columns, which are the columns of a tile; the other operand is read once, and leaves L2."""
+    found: list[WarpgroupConfig] = []
+    for bN in (width for width in SKINNY if few <= width < 2 * few + 32 or width == SKINNY[-1]):
+        for bM, groups in ((64, 1), (128, 2), (192, 3), (256, 2)):
+            tile = WarpgroupConfig(bM, bN, 128 // problem.dtype.bytes, deepest(bM, bN, groups), groups=groups,
+                                   stream="A", swap=problem.M < problem.N)
+            found += [tile, *(splits(tile, problem, multiprocessors) if bM <= 128 else ())]
+    return found
+
+
+def wide(problem: Problem, few: int, multiprocessors: int) -> list[WarpgroupConfig]:
+    """Tiles of C, and of C^T where these divide it otherwise."""
+    turned = problem.M < problem.N
+    sides = (False,) if problem.gated else (False, True) if few <= _TURNED else (turned,)
+    found: list[WarpgroupConfig] = []
+    for tile in (tile for swap in sides for tile in tiles(problem.dtype.bytes, swap)):
+        if problem.promote and tile.bM != 128:          # the others' sums are in each other's way: measured
+            continue
+        if problem.gated and tile.bN % 32:              # its halves are wide as well
+            continue
+        if problem.aligned and tile.multicast:          # L2 has what they ask for; half the requests help where lines
+            continue                                    # begin anywhere, so that each takes two of them
+        found.append(tile)
+        if tile.schedule == "cooperative" and (tile.bM, tile.bN) in SPLIT and not tile.multicast:
+            found += splits(tile, problem, multiprocessors)
+    return found
+
+
+def splits(tile: WarpgroupConfig, problem: Problem, multiprocessors: int) -> list[WarpgroupConfig]:
+    """A tile whose k tiles several blocks share: in a cluster, or in memory, as many as the device holds."""
+    if problem.gated:
+        return []
+    M, N = (problem.N, problem.M) if tile.swap else (problem.M, problem.N)
+    count = -(-M // tile.bM) * -(-N // tile.bN) * problem.batches
+    k_tiles = -(-problem.K * problem.dtype.bytes // 128)
+    found, depth = [], deepest(tile.bM, tile.bN, tile.groups, gathers=True)
+    for parts in (2, 4, 8):
+        if parts * 2 <= k_tiles and count * parts <= 2 * multiprocessors and 4 * tile.bN <= 128 * depth \
+                and tile.bN % 64 in (0, 8, 16, 32) and 256 * tile.groups <= 128 * depth * max(1, tile.bN // 64):
+            found.append(replace(tile, stages=depth, split_k=parts))
+    for waves in (1, 2):
+        parts = max((n for n in PARTS if n * count <= waves * multiprocessors), default=1)
+        if parts > 1 and parts * 2 <= k_tiles:
+            found.append(replace(tile, stages=deepest(tile.bM, tile.bN, tile.groups, meets=True), split_k=parts,
+                                 gather="memory"))
+    return found
+
+
+def fits(config: WarpgroupConfig, promote: bool, most: int = MOST) -> bool:
+    """Whether the sums of a thread, twice if they are promoted, stay in its registers; ``most`` as in ``Problem``."""
+    sums = config.rows * config.bN // GROUP
+    if sums + (8 if config.multicast else 0) > most:
+        return False
+    return not promote or (sums <= 96 and config.schedule == "cooperative" and config.groups > 1)
+
+
+# --- the choice ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """What the model of costs is made of, on an H200: microseconds, bytes and operations per microsecond.
+
+    ``benchmarks/gemm_fit.py`` fits them to measured products.
+    """
+
+    launch: float = 3.731
+    begin: float = 0.6388          # the first stages of a block's first tile
+    begin_byte: float = 1.324e-05    # and for each byte of one
+    flops: float = 8.1e+06        # of one multiprocessor, 16-bit operands, at 1980 MHz
+    share_64: float = 1.904      # of them, that tiles of 64 rows reach, and so on
+    share_128: float = 0.9261
+    share_192: float = 0.8931
+    share_256: float = 0.8727
+    turns_64: float = 3.37      # where warpgroups take turns
+    turns_128: float = 0.9855
+    narrow: float = 0.002223        # columns that a tile's products cost beyond its own
+    latency: float = 1.026        # from asking for a stage to its arrival
+    loads: float = 2.913e+05        # bytes that one multiprocessor gets from L2
+    l2: float = 1.659e+07             # and all of them
+    dram: float = 4.495e+06
+    dram_one: float = 3.275e+05      # bytes from DRAM that one multiprocessor can wait for at a time
+    stream: float = 1.085         # as much faster where one operand leaves L2 first
+    store: float = 1.763e-05       # for an element of a tile, that nothing hides
+    turns_store: float = 1.059    # of it, that warpgroups which take turns do not hide either
+    tile: float = 0.247           # for each further tile of a block
+    gather_2: float = 1.25       # handing sums round in a cluster
+    gather_4: float = 1.612
+    gather_8: float = 2.151
+    meet: float = 1.342           # and in memory
+    meet_each: float = 0.04822     # for each block of a tile
+    meet_sum: float = 0.000123      # for each sum of a block
+    sharp: float = 3.637          # how sharply the slowest of several things rules
+    sharp_one: float = 4
+    sharp_dram: float = 1.99
+    rows: float = 1.016          # of the share, for an operand that is contiguous along its rows
+    rows_64: float = 0.8938        # where its tile lies in swizzled rows of 64 bytes
+    rows_32: float = 0.506
+    pieces_32: float = 1.355      # of the store, where a tile leaves in pieces of 32 columns
+    pieces_16: float = 2.656
+    unaligned: float = 1.969      # of the loads, for lines that begin anywhere
+    pair: float = 0.9083          # of the share, of blocks that share operands
+
+
+COSTS = Costs()
+_LEFT = {1: 0, 2: 0, 4: 8, 8: 12}   # multiprocessors that clusters of this size leave without a block
+_L2 = 40e6                          # bytes that stay in L2
+_PLAIN_STORE = {"cooperative": 2.0e-4, "pingpong": 2.5e-4}  # microseconds for an element that TMA does not store
+_PROMOTED = 0.78                    # of the share, where sums are promoted
+
+
+def estimate(config: WarpgroupConfig, problem: Problem, multiprocessors: int, costs: Costs = COSTS) -> float:
     """Microseconds of a product on an H200, or one with so many multiprocessors.
 
-    A launch, then waves of tiles: each k tile takes as long as its products or its loads, whatever is longer; DRAM runs
-    beside them.
+    A launch, then waves of tiles.  Each k tile takes as long as its products or its loads, whatever is longer; DRAM
+    runs beside them.
     """
     M, N = (problem.N, problem.M) if config.swap else (problem.M, problem.N * (2 if problem.gated else 1))
-    k_bytes, batches = problem.K * problem.dtype.bytes, problem.batches
-    pair = 2 if config.multicast else 1
-    tiles = -(-M // (config.bM * pair)) * pair * -(-N // config.bN) * batches
+    across = 2 if config.multicast == "B" else 1
+    m = -(-M // (config.bM * across)) * across
+    along = 2 if config.multicast == "A" else 1
+    n = -(-N // (config.bN * along)) * along
+    units = m * n * problem.batches * config.split_k
+    slots = max(1, multiprocessors - (_LEFT[config.split_k] if config.gather == "cluster" else 0))
+    waves, rest = divmod(units, slots)
+    k_bytes = problem.K * problem.dtype.bytes
     depth = max(1, -(-k_bytes // (128 * config.split_k)))
-    waves = -(-tiles * config.split_k // max(1, multiprocessors - _LEFT[config.split_k]))
-    loads = 128 * (config.bM + config.bN / pair) * (1 if problem.aligned else 2)
-    step = max(128 * config.bM * config.bN / (_FLOPS * _share(config, problem.promote)), loads / _LOADS)
-    skinny = config.stream != ""
-    dram = ((M + N) * k_bytes + 2 * M * N) * batches / (_SKINNY_STREAM if skinny else _STREAM)
-    store = _store(config, waves) + problem.plain * _PLAIN_STORE[config.schedule] * config.bM * config.bN
-    last = _LAST_STORE if config.schedule == "pingpong" and config.store == "warpgroup" else 0.0
-    busy = waves * (depth * step + store) + last
-    return float(_LAUNCH + (busy ** 4 + dram ** 4) ** 0.25 + _GATHER[config.split_k])
+    busy = 0.0
+    if waves:
+        busy += waves * (depth * _step(config, problem, slots, costs) + _between(config, problem, costs))
+    if rest:
+        busy += depth * _step(config, problem, rest, costs) + _between(config, problem, costs)
+    busy += _last(config, costs)
+    read = _traffic(config, problem, m, n, slots)
+    read /= costs.stream if config.stream else 1.0
+    dram = _either(read / costs.dram, read / (costs.dram_one * min(units, slots)), costs.sharp_one)
+    meet = (waves + (rest > 0)) * (costs.meet + costs.meet_each * config.split_k
+                                   + config.bM * config.bN * costs.meet_sum)
+    gather = 0.0 if config.split_k == 1 else meet if config.gather == "memory" else \
+        (costs.gather_2, costs.gather_4, costs.gather_8)[config.split_k.bit_length() - 2]
+    begin = costs.begin + costs.begin_byte * 128 * (config.bM + config.bN)
+    return costs.launch + begin + _either(busy, dram, costs.sharp_dram) + gather
 
 
-def _share(config: WarpgroupConfig, promote: bool) -> float:
-    if promote:
-        return _PROMOTED_SHARE.get(config.bN if config.bM == 128 else 0, 0.5)
-    if config.stream:
-        return _SKINNY_SHARE
-    if config.bM * config.bN < 128 * 128:
-        return _SMALL_SHARE if config.schedule == "cooperative" else _SHARES["pingpong", 256]
-    return _SHARES.get((config.schedule, config.bN), _SMALL_SHARE)
+def _either(a: float, b: float, sharp: float) -> float:
+    """The larger of two that hinder each other a little."""
+    most = max(a, b)
+    return float(most * ((a / most) ** sharp + (b / most) ** sharp) ** (1 / sharp))
 
 
-def _store(config: WarpgroupConfig, waves: int) -> float:
-    """Warpgroups that take turns hide all stores but the last; warps that store alone wait for no other."""
-    if config.stream:
-        return 0.0
-    alone = (_STORE if config.bM == 128 else _SMALL_STORE) * math.sqrt(config.bM * config.bN / 32768)
-    if config.schedule == "cooperative":
-        return alone
-    return _TURNS_STORE if waves > 1 or config.store == "warp" else min(alone, 0.6)
+def _step(config: WarpgroupConfig, problem: Problem, busy: int, costs: Costs) -> float:
+    """Microseconds of one k tile where so many blocks load at a time."""
+    alone = {64: costs.share_64, 128: costs.share_128, 192: costs.share_192, 256: costs.share_256}
+    turns = {64: costs.turns_64, 128: costs.turns_128}
+    share = (turns if config.schedule == "pingpong" else alone)[config.bM]
+    share *= (costs.pair if config.multicast else 1.0) * (_PROMOTED if problem.promote else 1.0)
+    share *= _lying(config, problem, costs)
+    products = 128 * config.bM * (config.bN + costs.narrow) / (costs.flops * share)
+    half = 0.5 if config.multicast else 1.0
+    loaded = 128 * (1.0 if problem.aligned else costs.unaligned) * (
+        config.bM * (half if config.multicast == "A" else 1.0) + config.bN * (half if config.multicast == "B" else 1.0))
+    loads = loaded / min(costs.loads, costs.l2 / busy)
+    return _either(_either(products, loads, costs.sharp), costs.latency / config.stages, costs.sharp)
+
+
+def _lying(config: WarpgroupConfig, problem: Problem, costs: Costs) -> float:
+    """Of the share that is left where operands are contiguous along their rows, in narrow swizzles if these are few."""
+    by_rows = (problem.rows_B, problem.rows_A) if config.swap else (problem.rows_A, problem.rows_B)
+    left = 1.0
+    for rows, along_rows in zip((config.bM, config.bN), by_rows, strict=True):
+        if along_rows:
+            swizzle = math.gcd(128, rows * problem.dtype.bytes)
+            left *= costs.rows * (1.0 if swizzle == 128 else costs.rows_64 if swizzle == 64 else costs.rows_32)
+    return left
+
+
+def _stored(config: WarpgroupConfig, costs: Costs) -> float:
+    """Microseconds that a tile takes to be stored."""
+    columns = math.gcd(config.bN, 32 if config.groups == 3 else 64)
+    narrow = 1.0 if columns == 64 or config.bN < 64 else costs.pieces_32 if columns == 32 else costs.pieces_16
+    return costs.store * narrow * config.bM * config.bN
+
+
+def _between(config: WarpgroupConfig, problem: Problem, costs: Costs) -> float:
+    """Microseconds from a tile of a block to its next; warpgroups that take turns hide most of it."""
+    plain = problem.plain * _PLAIN_STORE[config.schedule] * config.bM * config.bN
+    if config.schedule == "pingpong":
+        return costs.turns_store * _stored(config, costs) + plain
+    return costs.tile + _stored(config, costs) + plain
+
+
+def _last(config: WarpgroupConfig, costs: Costs) -> float:
+    """The store of the last tile, which nothing hides."""
+    return _stored(config, costs) if config.schedule == "pingpong" else 0.0
+
+
+def _traffic(config: WarpgroupConfig, problem: Problem, m: int, n: int, slots: int) -> float:
+    """Bytes from and to DRAM: a strip of A stays in L2 while it meets all of B, if there is room."""
+    M, N = (problem.N, problem.M) if config.swap else (problem.M, problem.N * (2 if problem.gated else 1))
+    k_bytes = problem.K * problem.dtype.bytes
+    strips = -(-m // config.raster)
+    across = min(m, config.raster)
+    B = N * k_bytes * (strips if N * k_bytes > _L2 else 1)
+    A = M * k_bytes
+    if across * config.bM * k_bytes > _L2:
+        A *= max(1, n * across / slots)
+    return float((A + B + 2 * M * N) * problem.batches)
 
 
 @functools.lru_cache(maxsize=4096)
 def choose(problem: Problem, multiprocessors: int) -> WarpgroupConfig:
     """The configuration that the model of ``estimate`` finds fastest."""
-    few = min(problem.M, problem.N)
-    skinny = few if few <= 128 and not problem.gated else 0
-    swap = bool(skinny) and problem.M < problem.N
-    k_bytes = problem.K * problem.dtype.bytes
-    found = [replace(config, swap=swap) for config in configs(problem.dtype, skinny=skinny, gated=problem.gated)
-             if fits(config, problem.promote, problem.most) and config.split_k * 128 <= max(128, k_bytes)]
-    return min(found, key=lambda config: estimate(config, problem, multiprocessors))
+    return min(candidates(problem, multiprocessors), key=lambda config: estimate(config, problem, multiprocessors))

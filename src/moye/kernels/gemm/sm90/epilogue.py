@@ -17,8 +17,8 @@ import moye as mo
 from moye.kernels.gemm.sm90.config import GROUP
 from moye.kernels.gemm.sm90.fusion import finish
 
-_STORING, _GATHERING = 1, 3
-"""Named barriers: of the warpgroup that stores (1 and 2), and of all that multiply.  0 is that of ``sync_threads``."""
+_STORING, _GATHERING = 1, 6
+"""Named barriers: of the warpgroup that stores (1 to 3), and of all that multiply.  0 is that of ``sync_threads``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +98,64 @@ def hand_round(plan, memory, acc, shape):
     mo.copyto(parts[:, tid, :, :, :], quads)
     mo.cluster_sync()                                                   # the sums of every block are there
     return parts
+
+
+# --- a tile whose k tiles are split over blocks that meet in memory --------------------------------------------------
+
+
+@mo.jit
+def rank_of(plan):
+    """Which of the blocks that share a tile this one is."""
+    return mo.cluster_rank() if plan.in_cluster else mo.block_idx().x % plan.config.split_k
+
+
+@mo.jit
+def gather_in_memory(plan, out, memory, sC, acc, tile, number):
+    """Each block leaves its sums in global memory, waits for the others', and stores the pieces that are its own.
+
+    What all blocks of a tile read is each piece once from each of them, so it takes as long for many as for few.
+    """
+    sums, config, (bx, by, bz) = plan.pieces(acc), plan.config, tile   # (sums, column, row)
+    each, columns, rows = mo.size(sums, 0), mo.size(sums, 1), mo.size(sums, 2)
+    threads, tid, rank = config.groups * GROUP, mo.thread_idx().x, rank_of(plan)
+    quads = mo.make_layout((4, threads, each // 4, columns, rows, config.split_k))
+    parts = memory[0][:, number].with_layout(quads)
+    room = memory[2]                                                    # (4, threads, sums / 4, peers)
+    batch = mo.size(room, 3)
+    mo.copyto(parts[:, tid, :, :, :, rank], acc.with_layout(mo.make_layout((4, each // 4, columns, rows))))
+    wait_for_all(plan, memory[1], number)
+    for p in mo.static_range(rows * columns):
+        if rank == p % config.split_k:                                  # the blocks have pieces in turn
+            i, c = p // columns, p % columns
+            part = plan.C.piece.partition_fragment_C((64, plan.C.columns))          # (MMA, 1, 1)
+            part.fill(0)
+            for some in mo.range(mo.ceil_div(config.split_k, batch)):
+                for k in mo.static_range(batch):                            # many on their way at a time: registers
+                    peer = some * batch + k                                 # would be loaded a few at a time (ptxas)
+                    mo.copyto(mo.CpAsync(mo.uint128, cache="global"), room[:, tid, :, k], parts[:, tid, :, c, i, peer],
+                              pred=peer < config.split_k, zero_fill=True)
+                mo.cp_async_wait()
+                for k in mo.static_range(batch):                            # added in one order, so that results repeat
+                    theirs = mo.fragment((4, each // 4), mo.float32)
+                    mo.copyto(theirs, room[:, tid, :, k])
+                    part[...] = part + theirs.with_layout(part.layout)
+            place = (bx * (config.bM // 64) + mo.warpgroup_idx() + config.groups * i, by * columns + c)
+            put(plan, out, sC, finish(plan, out, [part], place, bz), place, bz, p // config.split_k % 2, 1)
+    mo.barrier_sync(_GATHERING, threads)                                # all of this block have read
+    if tid == 0 and mo.atomic_add(memory[1], number, 1, order="acq_rel") == 2 * config.split_k - 1:
+        memory[1][number] = 0                                           # for the next launch
+
+
+@mo.jit
+def wait_for_all(plan, arrived, number):
+    """What every block of this tile wrote before is there for every thread that multiplies."""
+    threads = plan.config.groups * GROUP
+    mo.barrier_sync(_GATHERING, threads)
+    if mo.thread_idx().x == 0:
+        mo.atomic_add(arrived, number, 1, order="release")
+        while mo.load(arrived, number) < plan.config.split_k:
+            pass
+    mo.barrier_sync(_GATHERING, threads)
 
 
 # --- one piece -------------------------------------------------------------------------------------------------------

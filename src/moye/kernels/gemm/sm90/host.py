@@ -31,12 +31,13 @@ from moye.kernels.gemm.sm90.fusion import Fusion
 from moye.kernels.gemm.sm90.kernel import gemm_sm90_kernel
 from moye.kernels.gemm.sm90.plan import Plan, make_plan
 from moye.kernels.pack import packed
-from moye.kernels.workspace import halves, swapped, zeros
+from moye.kernels.workspace import counters, empty, halves, swapped, zeros
 
 Activation = str | Callable[[Any], Any]
 _HALF, EIGHTH = (mo.float16, mo.bfloat16), (mo.float8_e4m3fn, mo.float8_e5m2)
 _STORE = mo.TmaStore()
 _LONGEST = (1 << 31) - 1024
+_SHALLOW = 128
 OUTPUTS: dict[Any, tuple[Any, ...]] = {
     **dict.fromkeys((*_HALF, *EIGHTH), (*_HALF, mo.float32)), mo.float32: (mo.float32, *_HALF),
     **dict.fromkeys((mo.int8, mo.uint8), (mo.int32,))}
@@ -84,6 +85,7 @@ class _Recipe:
     loads: tuple[mo.TmaLoad, mo.TmaLoad]
     boxes: tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
     blocks: int
+    tiles: int
 
 
 @functools.lru_cache(maxsize=4096)
@@ -93,9 +95,10 @@ def _recipe(a: Any, b: Any, c: Any, fusion: Fusion, promote: bool, config: Warpg
     check_extents("gemm_sm90", a, b)
     if config is None:
         plain = fusion.accumulate or not stored(c, "warpgroup")
-        config = choose(Problem(a.shape[0], c.shape[1], a.shape[1], c.shape[2] if len(c.shape) == 3 else 1, a.dtype,
-                                promote, fusion.gated, _aligned(a) and _aligned(b), plain, _most(c, fusion, plain)),
-                        multiprocessors)
+        batches = c.shape[2] if len(c.shape) == 3 else 1
+        problem = Problem(a.shape[0], c.shape[1], a.shape[1], batches, a.dtype, promote, fusion.gated,
+                          _aligned(a) and _aligned(b), loaded(a) == 0, loaded(b) == 0, plain, _most(c, fusion, plain))
+        config = choose(problem, multiprocessors)
     if config.split_k > max(1, -(-a.shape[1] // config.bK)):
         raise mo.ArgumentError(f"gemm_sm90: split_k={config.split_k} of {config} makes more parts than K={a.shape[1]} "
                                "has tiles")
@@ -114,7 +117,10 @@ def _recipe(a: Any, b: Any, c: Any, fusion: Fusion, promote: bool, config: Warpg
     load_A, load_B = (mo.TmaLoad(rounding=mo.tfloat32 if x.dtype == mo.float32 else None) for x in (a, b))
     blocks = _blocks(config, -(-M // config.bM), -(-N // (config.bN // halves)), c.shape[2] if batched else 1,
                      multiprocessors)
-    return _Recipe(plan, (modes[0] is None, modes[1] is None), (load_A, load_B), boxes, blocks)
+    tiles = 0
+    if plan.gathers and not plan.in_cluster:
+        tiles = -(-M // config.bM) * -(-N // config.bN) * (c.shape[2] if batched else 1)
+    return _Recipe(plan, (modes[0] is None, modes[1] is None), (load_A, load_B), boxes, blocks, tiles)
 
 
 def _most(c: Any, fusion: Fusion, plain: bool) -> int:
@@ -140,8 +146,9 @@ def _blocks(config: WarpgroupConfig, m_tiles: int, n_tiles: int, batches: int, m
     """Blocks of the grid: no more than tiles, and than the device holds; for split tiles all of them."""
     if config.multicast:
         m_tiles, n_tiles = (m_tiles, -(-n_tiles // 2)) if config.multicast == "A" else (-(-m_tiles // 2), n_tiles)
-    blocks = m_tiles * n_tiles * batches * config.cluster
-    return blocks if config.split_k > 1 else min(blocks, multiprocessors // config.cluster * config.cluster)
+    blocks, each = m_tiles * n_tiles * batches * config.sharing, config.sharing
+    alone = config.split_k > 1 and config.gather == "cluster"           # a cluster has one tile, and ends
+    return blocks if alone else min(blocks, max(1, multiprocessors // each) * each)
 
 
 def _launch(recipe: _Recipe, A: Any, B: Any, C: Any, residual: Any, vectors: tuple[Any, Any, Any],
@@ -160,12 +167,22 @@ def _launch(recipe: _Recipe, A: Any, B: Any, C: Any, residual: Any, vectors: tup
         B_up = mo.TmaCopy(recipe.loads[1], B_up, tile_B, box_B, shares[1])
         bias, bias_up = (None, None) if bias is None else halves(bias)
         columns, columns_up = (None, None) if columns is None else halves(columns)
+    parts, arrived = _meeting(recipe, C)
     C_tma, C = (mo.TmaCopy(_STORE, C, tile_C, box_C, 1), None) if plan.C.major else (None, C)
     gemm_sm90_kernel.launch(mo.TmaCopy(recipe.loads[0], A, tile_A, box_A, shares[0]),
                             mo.TmaCopy(recipe.loads[1], B, tile_B, box_B, shares[1]), B_up, C_tma, C, residual, bias,
                             bias_up, rows, columns, columns_up, factors[0] if plan.fusion.scaled else None,
-                            factors[1] if plan.fusion.accumulate else None, plan, grid=recipe.blocks,
+                            factors[1] if plan.fusion.accumulate else None, parts, arrived, plan, grid=recipe.blocks,
                             block=config.threads, cluster=config.cluster)
+
+
+def _meeting(recipe: _Recipe, C: Any) -> tuple[Any, Any]:
+    """Where blocks that share a tile leave their sums, and where they count who has; None if they meet elsewhere."""
+    config = recipe.plan.config
+    if not recipe.tiles:
+        return None, None
+    return (empty(C, mo.float32, (config.bM * config.bN * config.split_k, recipe.tiles)),
+            counters(C, recipe.tiles))
 
 
 def multiplied(dtype: Any) -> Any:
@@ -248,3 +265,13 @@ def suits(a: Any, b: Any, c: Any) -> bool:
     """Whether these describe arrays that ``gemm_sm90`` multiplies."""
     return all(x is not None and len(x.shape) in (2, 3) for x in (a, b, c)) \
         and (a.dtype == b.dtype or (a.dtype in EIGHTH and b.dtype in EIGHTH)) and c.dtype in OUTPUTS.get(a.dtype, ())
+
+
+def shallow(a: Any, b: Any, c: Any) -> bool:
+    """Whether copying what TMA cannot describe would take longer than the product itself, of 16-bit operands.
+
+    ``gemm_sm80`` takes them as they are.  Measured on drawn products of which some array is no matter for tensor maps:
+    up to 128 columns it is the faster one, for more of them this kernel is.
+    """
+    return a.dtype in _HALF and a.shape[1] <= _SHALLOW and \
+        (loaded(a) is None or loaded(b) is None or not stored(c, "warpgroup"))

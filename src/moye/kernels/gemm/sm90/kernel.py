@@ -2,7 +2,7 @@
 
 In: TMA copies of A (M, K), B (N, K) and C (M, N), what is fused, a ``Plan``.  Out: C written.
 
-    gemm_sm90_kernel.launch(tma_A, tma_B, None, tma_C, *10 * [None], plan, grid=132, block=plan.config.threads)
+    gemm_sm90_kernel.launch(tma_A, tma_B, None, tma_C, *12 * [None], plan, grid=132, block=plan.config.threads)
 
 A persistent grid.  One thread fills a ring of stages by TMA; warpgroups multiply them, together or in turns.  Edges
 need no predicates: TMA reads zeros outside.  The roles meet only at the mbarriers of a stage, ``pipe``: full, empty.
@@ -12,7 +12,15 @@ from __future__ import annotations
 
 import moye as mo
 from moye.kernels.gemm.sm90.config import GROUP
-from moye.kernels.gemm.sm90.epilogue import Epilogue, finish_stores, gather_and_store, store, tile_of
+from moye.kernels.gemm.sm90.epilogue import (
+    Epilogue,
+    finish_stores,
+    gather_and_store,
+    gather_in_memory,
+    rank_of,
+    store,
+    tile_of,
+)
 
 _TURN = 4
 """Named barriers 4 and 5: the turn of warpgroup 0 and of 1 to multiply; those below are the epilogue's."""
@@ -20,7 +28,7 @@ _TURN = 4
 
 @mo.kernel
 def gemm_sm90_kernel(A, B, B_up, C_tma, C, residual, bias, bias_up, rows, columns, columns_up, alpha, beta,
-                     plan: mo.Constexpr):
+                     parts, arrived, plan: mo.Constexpr):
     """Tiles of C, block after block of the persistent grid, or one for each cluster; what is not asked for is None.
 
     The parameters are flat, because a launch looks at such arguments alone the short way.
@@ -30,7 +38,11 @@ def gemm_sm90_kernel(A, B, B_up, C_tma, C, residual, bias, bias_up, rows, column
                    mo.size(A.tensor, 0), mo.size(B.tensor, 0))
     config, tid = plan.config, mo.thread_idx().x
     sA, sB, memory = stages_of(plan)                                    # (bM, bK, stages), (bN, bK, stages)
-    sC = mo.shared_array(plan.C.dtype, plan.C.staged) if plan.C.major and not plan.gathers else None
+    sC = mo.shared_array(plan.C.dtype, plan.C.staged) if plan.C.major and not plan.in_cluster else None
+    if parts is not None:
+        each = config.bM * config.bN * config.split_k
+        room = mo.shared_array(mo.float32, plan.room)                               # (4, threads, sums / 4, peers)
+        memory = mo.tile(parts, (each, 1), (0, None))[:, 0, :], arrived, room       # (each, tiles), (tiles)
     if tid == config.groups * GROUP:                                    # fetched while the barriers are initialised
         for X in (A, *Bs, *([out.tma] if plan.C.major else [])):
             mo.prefetch_tensormap(X)
@@ -47,7 +59,7 @@ def gemm_sm90_kernel(A, B, B_up, C_tma, C, residual, bias, bias_up, rows, column
         share_registers(plan, loads=True)
         if tid == config.groups * GROUP:
             produce(plan, A, Bs, sA, sB, pipe, sched, k_tiles)
-        if plan.gathers:                                                # every thread of a cluster counts at its
+        if plan.in_cluster:                                             # every thread of a cluster counts at its
             mo.cluster_sync()                                           # barriers: the two of gather_and_store
             mo.cluster_sync()
     else:
@@ -61,7 +73,7 @@ def gemm_sm90_kernel(A, B, B_up, C_tma, C, residual, bias, bias_up, rows, column
 @mo.jit
 def stages_of(plan):
     """The stages of A and B; where blocks gather their sums there also as plain memory."""
-    if not plan.gathers:
+    if not plan.in_cluster:
         return mo.shared_array(plan.A.dtype, plan.A.stages), mo.shared_array(plan.B.dtype, plan.B.stages), None
     A = mo.shared_array(plan.A.dtype, mo.cosize(plan.A.stages), align=1024)         # as swizzled rows are aligned
     B = mo.shared_array(plan.B.dtype, mo.cosize(plan.B.stages), align=1024)
@@ -74,11 +86,12 @@ def share_registers(plan, loads):
 
     The sums of a 128 x 192 tile are 192 registers of each of its threads.  Two warpgroups have enough as it is.
     """
-    if plan.config.groups == 2:
+    if plan.config.groups > 1:
+        least, most = (24, 240) if plan.config.groups == 2 else (32, 160)
         if loads:
-            mo.warpgroup_reg_dealloc(24)
+            mo.warpgroup_reg_dealloc(least)
         else:
-            mo.warpgroup_reg_alloc(240)
+            mo.warpgroup_reg_alloc(most)
 
 
 # --- which tiles, which k tiles --------------------------------------------------------------------------------------
@@ -95,7 +108,9 @@ def schedule(plan, A, Bs, out):
     if config.multicast == "B":
         m_tiles = mo.ceil_div(m_tiles, 2)
     batches = mo.size(A.tensor, 2) if plan.extents.batched else 1
-    return mo.PersistentTileScheduler(m_tiles, n_tiles, batches, config.raster, cluster=config.cluster), \
+    if plan.gathers and not plan.in_cluster:
+        mo.assume(mo.grid_dim().x >= config.sharing)    # no hardware says so, as it does of clusters
+    return mo.PersistentTileScheduler(m_tiles, n_tiles, batches, config.raster, cluster=config.sharing), \
         mo.ceil_div(K, config.bK)
 
 
@@ -112,9 +127,9 @@ def coordinates(plan, sched, tile):
 
 @mo.jit
 def k_range(plan, k_tiles):
-    """The k tiles of this block: all of them, or its share in the cluster."""
+    """The k tiles of this block: all of them, or its share."""
     if plan.gathers:
-        rank, split = mo.cluster_rank(), plan.config.split_k
+        rank, split = rank_of(plan), plan.config.split_k
         return rank * k_tiles // split, (rank + 1) * k_tiles // split
     return 0, k_tiles
 
@@ -170,8 +185,10 @@ def consume(plan, out, sA, sB, sC, memory, pipe, sched, k_tiles):
         state = multiply(plan, pipe, acc, tCrA, tCrB, state, ks)
         if plan.in_turns:
             state = state.advance(k_tiles)              # past the tile that the other multiplies meanwhile
-        if plan.gathers:
+        if plan.in_cluster:
             gather_and_store(plan, out, memory, acc, place)
+        elif plan.gathers:
+            gather_in_memory(plan, out, memory, sC, acc, place, tile)
         else:
             store(plan, out, sC, acc, place)
     finish_stores(plan)

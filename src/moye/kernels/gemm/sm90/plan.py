@@ -15,7 +15,7 @@ from math import gcd
 from typing import Any
 
 import moye as mo
-from moye.kernels.gemm.sm90.config import WarpgroupConfig, require
+from moye.kernels.gemm.sm90.config import GROUP, WarpgroupConfig, left_over, require
 from moye.kernels.gemm.sm90.fusion import Fusion
 
 _NOTHING = Fusion()
@@ -81,13 +81,25 @@ class Plan:
 
     @property
     def gathers(self) -> bool:
-        """Whether blocks of a cluster gather their parts of the sums."""
+        """Whether several blocks gather their parts of the sums."""
         return self.config.split_k > 1
+
+    @property
+    def in_cluster(self) -> bool:
+        """Whether these are the blocks of a cluster, which gather where their stages were."""
+        return self.gathers and self.config.gather == "cluster"
 
     @property
     def in_turns(self) -> bool:
         """Whether the warpgroups have a tile each and take turns to multiply."""
         return self.config.schedule == "pingpong"
+
+    @property
+    def room(self) -> Any:
+        """Shared memory (4, threads, sums / 4, peers) for the sums of a piece of as many peers as fit."""
+        threads, quads = GROUP * self.config.groups, self.C.columns // 8
+        peers = max(1, left_over(self.config, self.C.columns) // (16 * threads * quads))
+        return mo.make_layout((4, threads, quads, min(self.config.split_k, peers)))
 
     # For the kernel; a launch does not compare methods again, as it does what a kernel reads from modules.
 
@@ -129,7 +141,9 @@ def _widest(config: WarpgroupConfig, fusion: Fusion, major_C: str, width: int) -
     """
     if not fusion.plain:
         return 16 if not major_C else 32
-    return 32 if config.split_k == 8 or (not major_C and width == 1) else 64
+    if config.split_k > 1 and config.gather == "memory":                # a piece for each block, if there are so many
+        return 16
+    return 32 if config.split_k == 8 or config.groups == 3 or (not major_C and width == 1) else 64
 
 
 def _operand(dtype: Any, major: str, rows: int, config: WarpgroupConfig, halves: int = 1) -> Operand:

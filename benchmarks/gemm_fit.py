@@ -1,0 +1,140 @@
+"""Fit the costs of ``moye.kernels.gemm.sm90.config`` to what ``gemm_measure.py`` measured.
+
+    python benchmarks/gemm_fit.py benchmarks/data/gemm_sm90.csv.gz [--keep 0.2] [--write]     # needs SciPy; no GPU
+
+In: CSVs of measured products and configurations.  Out: the fitted ``Costs``, the error of the model, and the regret of
+its choice: the time of what it chooses, among what was measured, over the best, on products kept back from the fit.
+"""
+
+import argparse
+import csv
+import dataclasses
+import gzip
+import math
+import random
+import re
+import statistics
+from pathlib import Path
+
+import numpy as np
+from scipy.optimize import least_squares
+
+from gemm_model import FIELDS, problem_of, short
+from gemm_rows import Row
+from moye.kernels.gemm.sm90 import config as model
+
+MULTIPROCESSORS = 132
+FIXED = {"flops"}                               # known
+SHARED = 0.8                                    # of what a product's configurations have in common: no error
+SHARP = {"sharp", "sharp_dram", "sharp_one"}
+
+
+def read(paths):
+    """{problem: {config: microseconds}}, and cuBLAS's under None."""
+    found = {}
+    for path in paths:
+        with gzip.open(path, "rt", newline="") as file:
+            for row in csv.DictReader(file):
+                M, N, K = (int(row[name]) for name in "MNK")
+                drawn = Row("", row["kind"], M, N, K, row["orders"])
+                found.setdefault((problem_of(drawn), drawn.orders), {})[config_of(row)] = float(row["us"])
+    return found
+
+
+def config_of(row):
+    """The configuration of a line; None of cuBLAS."""
+    if not row["bM"]:
+        return None
+    values = {name: int(row[name]) if isinstance(row[name], str) and row[name].isdigit() else row[name]
+              for name in FIELDS}
+    return model.WarpgroupConfig(**{name: x == "True" if x in ("True", "False") else x for name, x in values.items()})
+
+
+def fit(samples, start):
+    """The costs that make the least error of the logarithm, large errors counting less than their squares.
+
+    What all configurations of a product have in common changes no choice, and so counts little; slow ones count less.
+    """
+    numbers = {problem: i for i, problem in enumerate(dict.fromkeys(problem for problem, *_ in samples))}
+    of = np.array([numbers[problem] for problem, *_ in samples])
+    count = np.bincount(of)
+    least = np.full(len(numbers), np.inf)
+    np.minimum.at(least, of, [us for *_, us in samples])
+    weight = (least[of] / [us for *_, us in samples])**2
+    names = [f.name for f in dataclasses.fields(model.Costs) if f.name not in FIXED]
+    logs = np.log([us for *_, us in samples])
+
+    def errors(x):
+        costs = dataclasses.replace(start, **dict(zip(names, map(math.exp, x), strict=True)))
+        off = np.log([model.estimate(config, problem, MULTIPROCESSORS, costs)
+                      for problem, config, _ in samples]) - logs
+        return weight * (off - SHARED * (np.bincount(of, off) / count)[of])
+
+    first = np.array([math.log(getattr(start, name)) for name in names])
+    wide = np.log([3.0 if name not in SHARP else 2.0 for name in names])
+    found = least_squares(errors, first, bounds=(first - wide, first + wide), loss="soft_l1", f_scale=0.05, max_nfev=60)
+    return dataclasses.replace(start, **dict(zip(names, map(math.exp, found.x), strict=True)))
+
+
+def regrets(products, costs):
+    """For each product: time of the choice over the best one's, cuBLAS's time over that of the choice."""
+    found = []
+    for (problem, order), times in products.items():
+        ours = {config: us for config, us in times.items() if config is not None}
+        if ours:
+            chosen = min(ours, key=lambda config: model.estimate(config, problem, MULTIPROCESSORS, costs))
+            best = min(ours, key=ours.get)
+            found.append((ours[chosen] / ours[best], times[None] / ours[chosen], problem, order, chosen, best,
+                          ours[chosen], ours[best], times[None]))
+    return found
+
+
+def told(name, found):
+    regret = sorted(x[0] for x in found)
+    ratios = sorted(x[1] for x in found)
+    mean = math.exp(statistics.fmean(map(math.log, ratios)))
+    low, lower = (sum(x < bound for x in ratios) / len(ratios) for bound in (0.97, 0.9))
+    print(f"{name}: {len(found)} products; regret mean {statistics.fmean(regret) - 1:.3f}, 95 % below "
+          f"{regret[int(0.95 * len(regret))] - 1:.3f}; to cuBLAS {mean:.3f}, below 0.97 {low:.2f}, 0.90 "
+          f"{lower:.2f}")
+
+
+def write(costs):
+    """Into the source of the model."""
+    path = Path(model.__file__)
+    text = path.read_text()
+    for f in dataclasses.fields(costs):
+        text = re.sub(rf"^(    {f.name}: float = )\S+", rf"\g<1>{getattr(costs, f.name):.4g}", text, flags=re.MULTILINE)
+    path.write_text(text)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("files", nargs="+")
+    parser.add_argument("--keep", type=float, default=0.2)
+    parser.add_argument("--write", action="store_true", help="into sm90/config.py")
+    parser.add_argument("--worst", type=int, default=12)
+    options = parser.parse_args()
+    products = read(options.files)
+    kept = {key: times for key, times in products.items() if random.Random(str(key)).random() < options.keep}
+    samples = [(problem, config, us) for (problem, order), times in products.items() if (problem, order) not in kept
+               for config, us in times.items() if config is not None and us < 4 * min(times.values())]
+    told("before", regrets(products, model.COSTS))
+    costs = fit(samples, model.COSTS)
+    print(*(f"    {f.name}: float = {getattr(costs, f.name):.4g}" for f in dataclasses.fields(costs)), sep="\n")
+    if options.write:
+        write(costs)
+    off = [abs(math.log(model.estimate(c, p, MULTIPROCESSORS, costs) / us)) for p, c, us in samples]
+    print(f"error of the model: median {statistics.median(off):.3f}, of {len(off)} rows")
+    told("fitted", regrets({k: v for k, v in products.items() if k not in kept}, costs))
+    if kept:
+        told("kept back", regrets(kept, costs))
+    for regret, ratio, p, order, chosen, best, us, least, cublas in \
+            sorted(regrets(products, costs), key=lambda x: -x[0])[:options.worst]:
+        print(f"{regret:.2f} {ratio:.2f} {p.M}x{p.N}x{p.K} {order}: {short(chosen)} {us:.1f} of "
+              f"{model.estimate(chosen, p, 132, costs):.1f}; best {short(best)} {least:.1f} of "
+              f"{model.estimate(best, p, 132, costs):.1f}; cuBLAS {cublas:.1f}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,31 @@
+"""Rows of the benchmarks as the model of costs of ``moye.kernels.gemm.sm90`` sees them.
+
+In: a ``Row`` of ``gemm_rows``.  Out: a ``Problem`` of the model; a configuration in few characters.
+
+>>> model.estimate(config, problem_of(row), 132)
+"""
+
+import dataclasses
+
+import moye as mo
+from gemm_rows import KINDS
+from moye.kernels.gemm.sm90 import config as model
+
+FIELDS = [f.name for f in dataclasses.fields(model.WarpgroupConfig)]
+DTYPES = {"bf16": mo.bfloat16, "f16": mo.float16, "e4m3 fast": mo.float8_e4m3fn, "e4m3 promoted": mo.float8_e4m3fn,
+          "tf32": mo.float32, "s8": mo.int8}
+
+
+def problem_of(row):
+    """The product as the model of costs sees it."""
+    size = KINDS[row.kind].bytes
+    lines = (row.K if row.orders[0] == "K" else row.M), (row.K if row.orders[1] == "K" else row.N)
+    return model.Problem(row.M, row.N, row.K, 1, DTYPES[row.kind], promote=row.kind == "e4m3 promoted",
+                         aligned=all(line * size % 128 == 0 for line in lines), rows_A=row.orders[0] == "M",
+                         rows_B=row.orders[1] == "M", plain=row.N % 8 != 0)
+
+
+def short(config):
+    """A configuration in a few characters."""
+    return (f"{config.bM}x{config.bN} {config.schedule[:2]} x{config.split_k}{config.gather[0]} {config.multicast}"
+            f"{'T' if config.swap else ''}{'s' if config.stream else ''}")

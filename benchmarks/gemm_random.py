@@ -1,0 +1,95 @@
+"""``moye.kernels.gemm`` beside cuBLAS on products that nobody listed: drawn by seed, the distribution of the ratios.
+
+    python benchmarks/gemm_random.py SEED COUNT [--dtype bf16] [--regret 20] [--seconds 60] [--worst 15] [--out DIR]
+
+Measured as in ``gemm.py``: interleaved, L2 flushed, random-normal data, compared with float64 on a poisoned output.
+Apart for products that tensor maps describe, and the others.  ``--regret N`` also measures every configuration that
+the model of costs finds near its best, for the first N products of tensor maps: the time of the choice over the best.
+Seeds below 1000 are for work on the kernels; figures that are told come from seeds from 1000 on, run once.
+"""
+
+import argparse
+import math
+import statistics
+import sys
+from pathlib import Path
+
+import torch
+
+import gemm
+import gemm_measure
+import gemm_rows
+from gemm_draws import draw
+from gemm_model import problem_of, short
+from moye.kernels.gemm.sm90 import config as model
+from moye.testing import interleave
+
+
+def distribution(name, ratios):
+    """Geometric mean, and how many lie how low."""
+    if not ratios:
+        return f"{name}: none"
+    ratios = sorted(ratios)
+    mean = math.exp(statistics.fmean(map(math.log, ratios)))
+    low = ", ".join(f"{sum(x < bound for x in ratios)} below {bound}" for bound in (0.97, 0.95, 0.9, 0.85))
+    deciles = " ".join(f"{ratios[min(len(ratios) - 1, i * len(ratios) // 10)]:.2f}" for i in range(11))
+    return f"{name}: {len(ratios)} products, geometric mean {mean:.3f}; {low}; deciles {deciles}"
+
+
+def regrets(rows, near, rounds):
+    """Of each product: the choice's time over the least of all configurations near it, and both configurations."""
+    multiprocessors = torch.cuda.get_device_properties(0).multi_processor_count
+    chosen = {row: gemm_measure.candidates(row, near, 60, multiprocessors) for row in rows}
+    ready = gemm_measure.prepare(chosen)
+    found = []
+    for row, configs in chosen.items():
+        problem = gemm.Problem(row)
+        works = {config: gemm_measure.call(problem, config) for config in configs if (row, config) in ready}
+        times = interleave(works, rounds, warmup=1)
+        costs = {config: model.estimate(config, problem_of(row), multiprocessors) for config in times}
+        choice, best = min(costs, key=costs.get), min(times, key=times.get)
+        found.append((times[choice] / times[best], row, choice, best, times[choice], times[best]))
+    return found
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("seed", type=int)
+    parser.add_argument("count", type=int)
+    parser.add_argument("--dtype", default="bf16", choices=gemm_rows.KINDS)
+    parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--rounds", type=int, default=40)
+    parser.add_argument("--regret", type=int, default=0)
+    parser.add_argument("--near", type=float, default=1.3)
+    parser.add_argument("--worst", type=int, default=15)
+    parser.add_argument("--out", type=Path, default=Path("out"))
+    options = parser.parse_args()
+    rows = draw(options.seed, options.count, options.dtype)
+    kernels, results = gemm.prepare(rows), []
+    for row in rows:
+        results.append(gemm.measured(row, kernels[row], options.seconds / len(rows), options.rounds))
+    options.out.mkdir(parents=True, exist_ok=True)
+    gemm_rows.write_csv(options.out / f"gemm_random_{options.dtype.replace(' ', '_')}_{options.seed}.csv", results)
+    good = [x for x in results if not math.isnan(x.ratio)]
+    for name, tma in (("tensor maps", True), ("others", False)):
+        print(distribution(name, [x.ratio for x in good if x.row.tma == tma]))
+    print(gemm_rows.HEAD)
+    for figures in sorted(good, key=lambda x: x.ratio)[:options.worst]:
+        print(gemm_rows.line(figures))
+    bad = [figures for figures in results if figures.why]
+    for figures in bad:
+        print(gemm_rows.line(figures))
+    if options.regret:
+        tma = [row for row in rows if row.tma][:options.regret]
+        found = sorted(regrets(tma, options.near, 5), key=lambda x: -x[0])
+        ratios = sorted(x[0] for x in found)
+        print(f"regret of {len(found)}: mean {statistics.fmean(ratios) - 1:.3f}, 95 % below "
+              f"{ratios[int(0.95 * len(ratios))] - 1:.3f}")
+        for regret, row, choice, best, us, least in found[:5]:
+            print(f"  {regret:.2f} {row.label}: {short(choice)} {1e3 * us:.1f}, "
+                  f"best {short(best)} {1e3 * least:.1f}")
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
