@@ -10,7 +10,7 @@ import moye as mo
 @mo.kernel
 def plain_matmul(A, sA_layout: mo.Constexpr, tA: mo.Constexpr, B, sB_layout: mo.Constexpr, tB: mo.Constexpr,
                  C, tC: mo.Constexpr):
-    """MoYe's manual, matmul.md: C = A * B^T without a tiled MMA, by projections of one layout of threads."""
+    """The page on matmul of MoYe's manual: C = A * B^T without a tiled MMA, by projections of one layout of threads."""
     tid, bid = mo.thread_idx().x, mo.block_idx()
     sA = mo.shared_array(A.dtype, sA_layout)                            # (bM, bK)
     sB = mo.shared_array(B.dtype, sB_layout)                            # (bN, bK)

@@ -17,7 +17,7 @@ def columns(data: np.ndarray, *shape: int) -> np.ndarray:
     return data.reshape(shape, order="F")
 
 
-# --- index.md --------------------------------------------------------------------------------------------------------
+# --- its first page --------------------------------------------------------------------------------------------------
 
 
 def test_quick_start():
@@ -53,7 +53,7 @@ def test_tile_iterator():
     assert sorted(found) == data.tolist()
 
 
-# --- manual/array.md -------------------------------------------------------------------------------------------------
+# --- its page on arrays ----------------------------------------------------------------------------------------------
 
 
 def test_an_array_of_one_element():
@@ -89,7 +89,7 @@ def test_slicing():
     np.testing.assert_array_equal(row.numpy().reshape(-1), [data[layout(1, j)] for j in range(20)])
 
 
-# --- manual/broadcast.md ---------------------------------------------------------------------------------------------
+# --- its page on broadcasting ----------------------------------------------------------------------------------------
 
 
 def test_broadcasting():
@@ -105,7 +105,7 @@ def test_broadcasting():
     assert np.isclose(mo.exp(a).reduce("add"), 44.334337)
 
 
-# --- manual/layout.md ------------------------------------------------------------------------------------------------
+# --- its page on layouts ---------------------------------------------------------------------------------------------
 
 
 def test_a_vector_with_a_stride():
