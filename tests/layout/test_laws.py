@@ -18,6 +18,10 @@ injective = laws.layouts(injective=True)
 swizzled = st.builds(lambda sw, lay: ComposedLayout(sw, 0, lay), laws.swizzles(), laws.powers())
 
 
+def as_tuple(x: Any) -> Any:
+    return x if isinstance(x, tuple) else (x,)
+
+
 def indices(layout: Any) -> list[int]:
     return list(range(size(layout)))
 
@@ -50,6 +54,12 @@ def test_flatten() -> None:
 def test_unflatten() -> None:
     assert str(ml.unflatten(parse("(2,3,4):(1,2,6)"), ((0, 0), 0))) == "((2,3),4):((1,2),6)"
     law(lambda lay: ml.unflatten(ml.flatten(lay), lay.shape), laws.layouts(rank=2), holds=lambda r, lay: r == lay)
+    assert (ml.unflatten((2, 3, (4, 5)), ((0, 0), 0)), ml.unflatten(3, (0,))) == (((2, 3), (4, 5)), (3,))
+    law(lambda s, p: ml.unflatten(ml.flatten(s), p), laws.shapes(), laws.shapes(), hide=(0,), examples=200,
+        holds=lambda r, s, p: as_tuple(ml.flatten(r)) == as_tuple(ml.flatten(s)) and ml.congruent(r, p))
+    law(lambda s: ml.unflatten(ml.flatten(s), s), laws.shapes(), holds=lambda r, s: r == s)
+    with pytest.raises(LayoutError, match=r"^unflatten of 3 modes: the profile \(0,0\) has only 2$"):
+        ml.unflatten((2, 3, 4), (0, 0))
 
 
 def test_size() -> None:
@@ -184,12 +194,32 @@ def test_append() -> None:
     assert str(ml.append(parse("4:1"), parse("3:8"))) == "(4,3):(1,8)"
     law(ml.append, three, small, examples=30,
         holds=lambda r, lay, m: table(r) == [x + y for y in table(m) for x in table(lay)])
+    assert (ml.append((4, (2, 3)), (1, 2)), ml.append(4, 8, 3)) == ((4, (2, 3), (1, 2)), (4, 8, 8))
+    law(ml.append, laws.shapes(), laws.shapes(), holds=lambda r, s, x: r == (*as_tuple(s), x))
+    law(ml.append, laws.shapes(), laws.shapes(), st.integers(1, 4), hide=(0, 1), holds=lambda r, s, x, n:
+        r == as_tuple(s) + (x,) * (n - len(as_tuple(s))) if n != len(as_tuple(s)) else r == s)
+    with pytest.raises(LayoutError, match=r": a tuple needs the item to add\n"):
+        ml.append((4, 8))
+    with pytest.raises(LayoutError, match=r"the mode of a layout is a layout, not 8$"):
+        ml.append(parse("4:1"), 8)
+    with pytest.raises(LayoutError, match=r"the mode of a tuple is an integer or a tuple, not the layout 4:1$"):
+        ml.append((4, 8), parse("4:1"))
 
 
 def test_prepend() -> None:
     assert str(ml.prepend(parse("4:1"), parse("3:8"))) == "(3,4):(8,1)"
     law(ml.prepend, three, small, examples=30,
         holds=lambda r, lay, m: table(r) == [x + y for y in table(lay) for x in table(m)])
+    assert (ml.prepend((4, (2, 3)), (1, 2)), ml.prepend(4, 8, 3)) == (((1, 2), 4, (2, 3)), (8, 8, 4))
+    law(ml.prepend, laws.shapes(), laws.shapes(), holds=lambda r, s, x: r == (x, *as_tuple(s)))
+    law(ml.prepend, laws.shapes(), laws.shapes(), st.integers(1, 4), hide=(0, 1), holds=lambda r, s, x, n:
+        r == (x,) * (n - len(as_tuple(s))) + as_tuple(s) if n != len(as_tuple(s)) else r == s)
+    with pytest.raises(LayoutError, match=r": a tuple needs the item to add\n"):
+        ml.prepend((4, 8))
+    with pytest.raises(LayoutError, match=r"the mode of a layout is a layout, not 8$"):
+        ml.prepend(parse("4:1"), 8)
+    with pytest.raises(LayoutError, match=r"the mode of a tuple is an integer or a tuple, not the layout 4:1$"):
+        ml.prepend((4, 8), parse("4:1"))
 
 
 def test_replace() -> None:
@@ -198,6 +228,11 @@ def test_replace() -> None:
         holds=lambda r, lay, m: list(r) == [lay.mode(0), m, lay.mode(2)])
     with pytest.raises(LayoutError, match=r"^replace in 4:1: mode 1 does not exist, it has 1$"):
         ml.replace(parse("4:1"), 1, parse("3:8"))
+    assert (ml.replace((2, (3, 4)), 1, (5, 6)), ml.replace(2, 0, 3)) == ((2, (5, 6)), (3,))
+    law(ml.replace, laws.shapes(), st.integers(0, 2), laws.shapes(), hide=(0, 2),
+        holds=lambda r, s, i, x: r == (*as_tuple(s)[:i], x, *as_tuple(s)[i + 1:]))
+    with pytest.raises(LayoutError, match=r"^replace in \(2,3\): mode 2 does not exist, it has 2$"):
+        ml.replace((2, 3), 2, 1)
 
 
 @pytest.mark.slow
