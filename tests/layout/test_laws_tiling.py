@@ -111,12 +111,24 @@ def test_flat_product() -> None:
 pairs = laws.layouts(injective=True, rank=2)
 
 
+def coalesced_by_mode(verb: Any) -> None:
+    """With the flag each mode has the same map as without it, and merges no further."""
+    def merged(r: Layout, a: Layout, b: Layout) -> bool:
+        modes = list(verb(a, b))
+        return [table(m) for m in r] == [table(m) for m in modes] and list(r) == [ml.coalesce(m) for m in modes]
+
+    law(lambda a, b: verb(a, b, coalesce_result=True), pairs, pairs, examples=30, holds=merged)
+    assert str(verb(parse("4:1"), parse("3:1"), coalesce_result=True)) in ("12:1", "(3,4):(4,1)")
+
+
 @pytest.mark.slow
 def test_blocked_product() -> None:
     assert str(ml.blocked_product(parse("(2,5):(5,1)"), parse("(3,4):(1,3)"))) == "((2,3),(5,4)):((5,10),(1,30))"
     law(ml.blocked_product, pairs, pairs, holds=lambda r, a, b: [
         r((i, k), (j, lay)) for lay in range(size(b, 1)) for k in range(size(b, 0)) for j in range(size(a, 1))
         for i in range(size(a, 0))] == table(ml.logical_product(a, b)))
+    assert str(ml.blocked_product(parse("(2,4):(1,2)"), parse("(3,2):(2,1)"), True)) == "((2,3),8):((1,16),2)"
+    coalesced_by_mode(ml.blocked_product)
 
 
 @pytest.mark.slow
@@ -125,6 +137,8 @@ def test_raked_product() -> None:
     law(ml.raked_product, pairs, pairs, holds=lambda r, a, b: [
         r((k, i), (lay, j)) for lay in range(size(b, 1)) for k in range(size(b, 0)) for j in range(size(a, 1))
         for i in range(size(a, 0))] == table(ml.logical_product(a, b)))
+    assert str(ml.raked_product(parse("(2,1):(3,0)"), parse("(3,2):(1,3)"), True)) == "(6,2):(1,6)"
+    coalesced_by_mode(ml.raked_product)
 
 
 def test_tile_to_shape() -> None:

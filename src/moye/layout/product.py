@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from moye.errors import LayoutError
 from moye.layout import ints, tuples
-from moye.layout.algebra import Tiler, by_mode, complement_modes, composition, make_modes
+from moye.layout.algebra import Tiler, by_mode, coalesce, complement_modes, composition, make_modes
 from moye.layout.divide import unpack, zip_by
 from moye.layout.generators import make_ordered_layout
 from moye.layout.ints import Int, is_static, mul
@@ -79,25 +79,26 @@ def flat_product(block: Layout, tiler: Tiler) -> Layout:
 
 
 @multiplying
-def blocked_product(block: Layout, tiler: Layout | Int) -> Layout:
+def blocked_product(block: Layout, tiler: Layout | Int, coalesce_result: bool = False) -> Layout:
     """Mode i is (block mode i, tiler mode i): whole blocks side by side (cute/layout.hpp).
 
-    Law: ``blocked_product(A, B)((a0, b0), (a1, b1)) == logical_product(A, B)((a0, a1), (b0, b1))``.
+    Law: ``blocked_product(A, B)((a0, b0), (a1, b1)) == logical_product(A, B)((a0, a1), (b0, b1))``; with
+    ``coalesce_result`` each mode is the coalesced one.
     """
     arrangement = tiler if isinstance(tiler, Layout) else make_layout(tiler)
     inside, places = list(block), list(_copies(block, arrangement, keep_pitch=True))
     both = [make_layout(a, b) for a, b in zip(inside, places, strict=False)]
     # Where one of them has fewer modes, the other's mode is not wrapped in a pair.
     modes = both + inside[len(places):] + places[len(inside):]
-    scalar = not isinstance(block.shape, tuple) and not isinstance(arrangement.shape, tuple)
-    return modes[0] if scalar else make_modes(modes)
+    return _joined(modes, block, arrangement, coalesce_result)
 
 
 @multiplying
-def raked_product(block: Layout, tiler: Layout | Int) -> Layout:
+def raked_product(block: Layout, tiler: Layout | Int, coalesce_result: bool = False) -> Layout:
     """Mode i is (tiler mode i, block mode i): the elements of the blocks interleaved (cute/layout.hpp).
 
-    Law: ``raked_product(A, B)((b0, a0), (b1, a1)) == logical_product(A, B)((a0, a1), (b0, b1))``.
+    Law: ``raked_product(A, B)((b0, a0), (b1, a1)) == logical_product(A, B)((a0, a1), (b0, b1))``; with
+    ``coalesce_result`` each mode is the coalesced one.
     """
     arrangement = tiler if isinstance(tiler, Layout) else make_layout(tiler)
     inside, places = list(block), list(_copies(block, arrangement))
@@ -105,7 +106,13 @@ def raked_product(block: Layout, tiler: Layout | Int) -> Layout:
     inside += [Layout(1, 0)] * (count - len(inside))
     places += [Layout(1, 0)] * (count - len(places))
     modes = [make_layout(b, a) for a, b in zip(inside, places, strict=True)]
-    scalar = not isinstance(block.shape, tuple) and not isinstance(arrangement.shape, tuple)
+    return _joined(modes, block, arrangement, coalesce_result)
+
+
+def _joined(modes: list[Layout], block: Layout, tiler: Layout, coalesced: bool) -> Layout:
+    """The modes of a product of layouts with modes; integers have the one mode alone."""
+    modes = [coalesce(mode) for mode in modes] if coalesced else modes
+    scalar = not isinstance(block.shape, tuple) and not isinstance(tiler.shape, tuple)
     return modes[0] if scalar else make_modes(modes)
 
 
