@@ -67,7 +67,7 @@ CASES: dict[str, Any] = {
     "no left inverse": lambda: ml.left_inverse(parse("(2,2):(2,3)")),
     "not injective": lambda: ml.left_inverse(parse("(4,2):(1,1)")),
     "overlaps under a gap": lambda: ml.left_inverse(parse("(4,2,2):(1,2,16)")),
-    "left inverse of a negative stride": lambda: ml.left_inverse(parse("4:-1")),
+    "left inverse of a negative stride": lambda: ml.left_inverse(parse("(4,8):(-1,4)")),
     "left inverse needs a bound": lambda: ml.left_inverse(_dynamic()),
     "inverse of an offset": lambda: ml.right_inverse(parse("Sw<2,0,2> o 4 o (4,4)")),
     "inverse of coordinates": lambda: ml.right_inverse(ml.make_identity_layout((4, 4))),

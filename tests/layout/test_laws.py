@@ -12,6 +12,7 @@ import moye.layout as ml
 from layout_laws import law, table
 from moye.errors import LayoutError
 from moye.layout import ArithmeticTuple, ComposedLayout, E, Layout, Swizzle, make_layout, size
+from moye.layout.tuples import flatten_tuple, unflatten_tuple
 
 plain, parse = laws.layouts(), Layout.parse
 injective = laws.layouts(injective=True)
@@ -326,6 +327,18 @@ def after(r: Any, a: Any, b: Any) -> bool:
 
 
 @pytest.mark.slow
+def test_composition_down() -> None:
+    """Strides below 0, on either side: an index below 0 counts down in the last mode alone."""
+    assert str(ml.composition(parse("(4,6):(1,8)"), parse("(3,2):(-4,1)"))) == "(3,2):(-8,1)"
+    assert [parse("(4,6):(1,8)")(i) for i in (-4, -3, -8)] == [-8, -7, -16]
+    law(ml.composition, downward(), downward(room=12), dynamic=False, examples=600, holds=after)
+    law(ml.composition, downward(), downward(room=12), hide=(0,), examples=200, holds=after)
+    law(ml.composition, laws.powers(), downward(room=12), dynamic=False, examples=300, holds=after)
+    with pytest.raises(LayoutError, match=r"goes down in it, which only the last mode can$"):
+        ml.composition(parse("(4,1):(1,9)"), parse("2:-1"))
+
+
+@pytest.mark.slow
 def test_composition() -> None:
     assert str(ml.composition(parse("(6,2):(8,2)"), parse("(4,3):(3,1)"))) == "((2,2),3):((24,2),8)"
     assert str(ml.composition(parse("((4,2),8):((1,32),4)"), parse("(2,4):(1@0,2@1)"))) == "(2,4):(1,8)"
@@ -340,6 +353,15 @@ def test_composition() -> None:
         holds=lambda r, a, sw: table(r) == [a(sw(i)) for i in indices(a)])
     law(lambda lay: ml.composition(lay, ml.make_identity_layout(lay.shape)), three,
         holds=lambda r, lay: table(r) == table(lay))
+
+
+@st.composite
+def downward(draw: Any, **options: Any) -> Layout:
+    """Layouts of which some modes go down."""
+    lay = draw(laws.layouts(**options))
+    signs = [draw(st.sampled_from((1, 1, -1))) for _ in flatten_tuple(lay.stride)]
+    steps = [s * d for s, d in zip(signs, flatten_tuple(lay.stride), strict=True)]
+    return Layout(lay.shape, unflatten_tuple(steps, lay.shape))
 
 
 def test_complement() -> None:
@@ -373,6 +395,14 @@ def test_left_inverse() -> None:
     law(ml.left_inverse, plain, examples=150, holds=lambda r, lay: all(lay(r(o)) == o for o in table(lay)))
     law(ml.left_inverse, swizzled, examples=200, dynamic=False,
         holds=lambda r, lay: [r(o) for o in table(lay)] == indices(lay))
+    assert [str(ml.left_inverse(parse(x))) for x in ("4:-1", "(4,8):(1,-4)", "4:-2")] == [
+        "4:-1", "(4,8):(1,-4)", "(2,4):(0,-1)"]
+    law(ml.left_inverse, downward(injective=True), dynamic=False, examples=400,
+        holds=lambda r, lay: [r(o) for o in table(lay)] == indices(lay))
+    law(ml.left_inverse, downward(), dynamic=False, examples=400,
+        holds=lambda r, lay: all(lay(r(o)) == o for o in table(lay)))
+    with pytest.raises(LayoutError, match=r": its mode 4:-1 goes down, which only the mode of the largest stride can$"):
+        ml.left_inverse(parse("(4,8):(-1,4)"))
 
 
 def test_nullspace() -> None:

@@ -195,6 +195,8 @@ def _by_coordinate(lhs: Layout, rhs: Layout) -> Layout:
 
 def _exceeds(tile: Layout, lhs: Layout) -> bool:
     """Whether a right operand may leave the domain of the left one.  Then the left one's last mode is continued."""
+    if any(is_static(step) and step < 0 for step in tuples.flatten_tuple(tile.stride)):
+        return True
     return known_less_equal(cosize(tile), size(lhs)) is not True
 
 
@@ -230,9 +232,8 @@ class _Composer:
             return Layout.of(extent, mul(step, last))
         if is_const(extent, 1):
             return Layout.of(1, self._unit_stride(step))
-        # Steps down would borrow from the next mode, and no fixed strides say that.
         if is_static(step) and step < 0:
-            raise self._fail(0, f"stride {step} of {extent}:{step} is negative")
+            return Layout.of(extent, mul(self._whole_steps(extent, step), last))
         modes: Modes = []
         rest, start = extent, step
         # Invariant: the modes taken so far times ``rest`` are ``extent``; ``start`` is the step in units of mode i.
@@ -249,6 +250,16 @@ class _Composer:
                     return from_modes(modes)
         # The last mode takes all that is left, whatever its extent is.
         return from_modes([*modes, (rest, mul(start, last))])
+
+    def _whole_steps(self, extent: Int, step: int) -> Int:
+        """A step down in units of the last mode.  In any other mode it would borrow, which no fixed strides say."""
+        rest: Int = step
+        for i, (bound, _) in enumerate(self.flat[:-1]):
+            if is_static(bound) and not divides(bound, rest):
+                raise self._fail(i, f"the stride {step} of {extent}:{step} goes down in it, which only the last mode "
+                                    "can")
+            rest = self._exact(i, rest, bound)
+        return rest
 
     def _take(self, i: int, bound: Int, step: Int, extent: Int) -> tuple[tuple[Int, Int] | None, Int]:
         """What mode i (of extent ``bound``) contributes to extent:step, if anything, and the step for the next mode."""

@@ -83,10 +83,16 @@ def left_inverse(layout: Layout | WrappedLayout) -> Layout | WrappedLayout:
         at = mul(at, extent)
     if not modes:
         return coalesce(plain)
-    # In order of stride an offset is a number whose digits are the coordinates, from the least stride up.
-    modes = [modes[i] for i in ascending([step for step, _, _ in modes], lambda: asked)]
-    if known_less(modes[0][0], 0):
-        raise LayoutError(f"{asked}: the stride of its mode {modes[0][1]}:{modes[0][0]} is negative")
+    # In order of stride an offset is a number whose digits are the coordinates, from the least stride up.  The last one
+    # may count down: quotients round down, so that digits below it stay what they are.
+    sizes = [_distance(step, asked) for step, _, _ in modes]
+    order = ascending(sizes, lambda: asked)
+    down = [is_static(modes[i][0]) and known_less(modes[i][0], 0) is True for i in order]
+    modes = [(sizes[i], *modes[i][1:]) for i in order]
+    if any(down[:-1]):
+        step, extent, _ = modes[down.index(True)]
+        raise LayoutError(f"{asked}: its mode {extent}:-{step} goes down, which only the mode of the largest stride "
+                          "can")
     # Offsets below the least stride are between elements: they all go to index 0.
     inverse: Modes = [(modes[0][0], 0)]
     below = 0  # the largest offset that the modes so far add up to, once they overlap
@@ -95,13 +101,24 @@ def left_inverse(layout: Layout | WrappedLayout) -> Layout | WrappedLayout:
         # offset // step is this mode's coordinate until the next stride; a gap before that makes the mode longer here.
         inverse.append((exact_div(above, step, why), index))
         below = _check_apart(asked, (extent, step), (width, above), below)
+    if below and down[-1]:
+        raise LayoutError(f"{asked}: its mode {modes[-1][1]}:-{modes[-1][0]} goes down, so no other may reach "
+                          f"{modes[-1][0]}")
     step, extent, index = modes[-1]
     ends = same(mul(index, extent), at) and same(step, flat_modes(plain)[-1][1])  # past it, offsets go on in its steps
     if below and not ends and is_static(extent) and is_static(step) \
             and below + (extent - 1) * step >= extent * step:
         raise LayoutError(f"{asked}: it is not injective, its mode {extent}:{step} ends before what the others reach")
-    inverse.append((extent, index))
+    inverse.append((extent, mul(index, -1) if down[-1] else index))
     return from_modes(tuples.merge(inverse))
+
+
+def _distance(step: Int, asked: str) -> Int:
+    if is_static(step):
+        return abs(step)
+    if known_less(step, 0):
+        raise LayoutError(f"{asked}: the stride {step} is negative and dynamic")
+    return step
 
 
 def _check_apart(asked: str, mode: tuple[Int, Int], above: tuple[Int, Int], below: int) -> int:
