@@ -62,7 +62,7 @@ CASES: dict[str, Any] = {
     "overlapping complement": lambda: ml.complement(parse("(4,2):(1,2)")),
     "negative complement": lambda: ml.complement(parse("4:-1")),
     "negative cotarget": lambda: ml.complement(parse("4:1"), -8),
-    "complement of coordinates": lambda: ml.complement(ml.make_identity_layout((4, 4))),
+    "complement of coordinates": lambda: ml.complement(parse("(4,4):(1@0,2@0)")),
     "complement needs an order": lambda: ml.complement(Layout((4, 8), (Sym("s"), Sym("t")))),
     "no left inverse": lambda: ml.left_inverse(parse("(2,2):(2,3)")),
     "not injective": lambda: ml.left_inverse(parse("(4,2):(1,1)")),
@@ -70,7 +70,7 @@ CASES: dict[str, Any] = {
     "left inverse of a negative stride": lambda: ml.left_inverse(parse("(4,8):(-1,4)")),
     "left inverse needs a bound": lambda: ml.left_inverse(_dynamic()),
     "inverse of an offset": lambda: ml.right_inverse(parse("Sw<2,0,2> o 4 o (4,4)")),
-    "inverse of coordinates": lambda: ml.right_inverse(ml.make_identity_layout((4, 4))),
+    "inverse of coordinates": lambda: ml.right_inverse(parse("(4,4):(1@0,1@1@0)")),
     # divides and products
     "divide by more modes": lambda: ml.zipped_divide(parse("(16,8)"), (4, 2, 2)),
     "divide that does not tile": lambda: ml.logical_divide(parse("(6,4):(1,8)"), parse("4:1")),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from typing import Any
 
 import pytest
@@ -10,6 +12,7 @@ from hypothesis import strategies as st
 import layout_laws as laws
 import moye.layout as ml
 from layout_laws import law, table
+from layout_symbols import Sym
 from moye.errors import LayoutError
 from moye.layout import ArithmeticTuple, ComposedLayout, E, Layout, Swizzle, make_layout, size
 from moye.layout.tuples import flatten_tuple, unflatten_tuple
@@ -355,6 +358,23 @@ def test_composition() -> None:
         holds=lambda r, lay: table(r) == table(lay))
 
 
+directed = laws.directed(injective=True)
+
+
+def as_leaves(coordinate: Any, parts: Any) -> tuple[int, ...]:
+    return tuple(laws.at(coordinate, path) for path in parts)
+
+
+def nested_like(parts: Any, leaves: Any) -> Any:
+    """Numbers as a coordinate with one for each of the paths of ``laws.PATHS``."""
+    return (leaves[0], leaves[1]) if len(parts) == 2 else (leaves[0], (leaves[1], leaves[2]))
+
+
+def trimmed(lay: Layout, crd: Any) -> Any:
+    """The coordinate without the positions that a layout does not have; they are 0."""
+    return tuple(trimmed(m, c) if isinstance(c, tuple) else c for m, c in zip(lay, crd, strict=False))
+
+
 @st.composite
 def downward(draw: Any, **options: Any) -> Layout:
     """Layouts of which some modes go down."""
@@ -374,6 +394,22 @@ def test_complement() -> None:
 
     law(ml.complement, plain, st.integers(1, 60), examples=150, holds=gaps)
     assert ml.complement(ComposedLayout(Swizzle(2, 0, 2), 0, parse("4:2")), 16) == ml.complement(parse("4:2"), 16)
+    assert str(ml.complement(parse("(4,2):(2@1,1@0)"), (8, 16, 3))) == "(4,(2,2),3):(2@0,(1@1,8@1),1@2)"
+    n = Sym("n", divisor=8)
+    assert str(ml.complement(parse("(4,2):(2@1,1@0)"), (n, 8))) == "(n/2,2):(2@0,1@1)"
+
+    def gaps_along(r: Layout, both: Any, sizes: Any) -> bool:
+        """As the law has it by brute force; and along each coordinate what numbers give."""
+        lay, parts = both
+        whole = [as_leaves(c, parts) for c in table(make_layout(lay, r))]
+        alone = {path: table(ml.complement(part, n)) for (path, part), n in zip(parts.items(), sizes, strict=False)}
+        return (len(set(whole)) == len(whole)
+                and all(max(c[i] for c in whole) >= n - 1 for i, n in zip(range(len(parts)), sizes, strict=False))
+                and [as_leaves(c, parts) for c in table(r)]
+                == [crd[::-1] for crd in itertools.product(*reversed(alone.values()))])
+
+    law(lambda both, sizes: ml.complement(both[0], nested_like(both[1], sizes)), directed,
+        st.tuples(*[st.integers(1, 9)] * 3), dynamic=False, holds=gaps_along)
 
 
 @pytest.mark.slow
@@ -386,6 +422,19 @@ def test_right_inverse() -> None:
 
     law(ml.right_inverse, plain, examples=150, partial=True, holds=back)
     law(ml.right_inverse, swizzled, examples=200, dynamic=False, holds=back)
+    assert str(ml.right_inverse(parse("(4,8):(1@1,1@0)"))) == "(8,4):(4,1)"
+
+    def back_along(r: Any, both: Any) -> bool:
+        """Every coordinate of the result's box comes back."""
+        reach = [size(laws.at(r.shape, path)) or 1 for path in both[1]]
+        points = itertools.product(*map(range, reach))
+        return all(as_leaves(both[0](r(trimmed(r, nested_like(both[1], p)))), both[1]) == p for p in points)
+
+    law(lambda both: ml.right_inverse(both[0]), directed, dynamic=False, examples=150, holds=back_along)
+    law(lambda both: size(ml.right_inverse(both[0])), directed, dynamic=False, examples=100,
+        holds=lambda r, both: r == math.prod(size(ml.right_inverse(part)) for part in both[1].values()))
+    with pytest.raises(LayoutError, match=r"the strides 1@0 and 1@1@0 are steps of a coordinate and of a part of it$"):
+        ml.right_inverse(parse("(4,2):(1@0,1@1@0)"))
 
 
 @pytest.mark.slow
@@ -403,6 +452,9 @@ def test_left_inverse() -> None:
         holds=lambda r, lay: all(lay(r(o)) == o for o in table(lay)))
     with pytest.raises(LayoutError, match=r": its mode 4:-1 goes down, which only the mode of the largest stride can$"):
         ml.left_inverse(parse("(4,8):(-1,4)"))
+    assert str(ml.left_inverse(parse("(4,8):(1@1,2@0)"))) == "((2,8),4):((0,4),1)"
+    law(lambda both: ml.left_inverse(both[0]), directed, dynamic=False, examples=150,
+        holds=lambda r, both: [r(c) for c in table(both[0])] == indices(both[0]))
 
 
 def test_nullspace() -> None:

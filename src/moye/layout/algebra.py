@@ -29,7 +29,7 @@ from moye.layout.ints import (
     known_less_equal,
     mul,
 )
-from moye.layout.layout import Layout, cosize, from_modes, make_layout, need_numbers, size
+from moye.layout.layout import Layout, coshape, cosize, from_modes, make_layout, need_numbers, size
 from moye.layout.tuples import IntTuple, Modes
 from moye.layout.wrapped import L, OffsetFunction, WrappedLayout, verb
 
@@ -385,15 +385,69 @@ def complement_modes(layout: Layout, cotarget: IntTuple | None) -> tuple[Modes, 
 
 
 def complement(layout: Layout | WrappedLayout, cotarget: IntTuple | None = None) -> Layout:
-    """The offsets up to ``cotarget`` (its own cosize unless given) that a layout leaves out (cute/layout.hpp).
+    """The offsets up to ``cotarget`` (its own coshape unless given) that a layout leaves out (cute/layout.hpp).
 
-    Law: strictly increasing, disjoint from the layout but in 0, and ``make_layout(l, complement(l, n))`` reaches n. For
-    a swizzled layout, offsets are counted before the swizzle.
+    Law: strictly increasing, disjoint from the layout but in 0, and ``make_layout(l, complement(l, n))`` reaches n.  So
+    it is along each coordinate under basis strides, with one mode for each.  For a swizzled layout, offsets are
+    counted before the swizzle.
     """
     plain = layout.layout if isinstance(layout, WrappedLayout) else layout
     if not isinstance(plain, Layout):
         raise LayoutError(f"complement takes a layout, not {layout!r}")
-    return from_modes(complement_modes(plain, cotarget)[0])
+    if not has_basis(plain.stride):
+        return from_modes(complement_modes(plain, cotarget)[0])
+    target = coshape(plain) if cotarget is None else cotarget
+    return directed(plain, target, lambda part, extent: from_modes(complement_modes(part, extent)[0]), "complement")
+
+
+def directed(layout: Layout, target: IntTuple, f: Callable[[Layout, IntTuple], Layout], what: str) -> Layout:
+    """Apply ``f(part, extent)`` along each coordinate of a target, where the result's strides go along it, too."""
+    def build(extent: IntTuple, path: tuple[int, ...]) -> Layout:
+        if isinstance(extent, tuple) and (not path or path not in parts):
+            return make_modes([build(item, (*path, i)) for i, item in enumerate(extent)])
+        try:
+            done = f(from_modes([(s, d) for s, d, _ in parts.get(path, [])]), extent)
+        except LayoutError as error:
+            raise type(error)(f"{what} of {layout} along {ScaledBasis(1, path)}: {error.message}",
+                              hint=error.hint) from None
+        return Layout.of(done.shape, tuples.map_leaves(lambda d: 0 if is_const(d, 0) else mul(d, ScaledBasis(1, path)),
+                                                       done.stride))
+
+    parts = along(layout, f"{what} of {layout}")
+    for path in parts:
+        if not isinstance(target, tuple) or not tuples.has_mode(target, path) or not _is_place(target, path):
+            raise LayoutError(f"{what} of {layout} up to {tuples.text(target)}: the target has no coordinate "
+                              f"{ScaledBasis(1, path)}")
+    return build(target, ())
+
+
+def _is_place(x: IntTuple, path: tuple[int, ...]) -> bool:
+    """Whether a path ends at a leaf or a mode, rather than going on in an integer."""
+    for i in path:
+        if not isinstance(x, tuple):
+            return False
+        x = x[i]
+    return True
+
+
+def along(layout: Layout, asked: str) -> dict[tuple[int, ...], list[tuple[Int, Int, Int]]]:
+    """The modes (extent, number of steps, stride of the index) along each coordinate of a layout of basis strides."""
+    # A mode of one element does not move, but says which coordinates there are.
+    found: dict[tuple[int, ...], list[tuple[Int, Int, Int]]] = {
+        step.path: [] for step in tuples.flatten_tuple(layout.stride) if isinstance(step, ScaledBasis)}
+    at: Int = 1
+    for extent, step in tuples.merge(flat_modes(layout)):
+        if isinstance(step, ScaledBasis):
+            found[step.path].append((extent, step.value, at))
+        elif not is_const(step, 0):
+            raise LayoutError(f"{asked}: the stride {step} is a number, the others are coordinates")
+        at = mul(at, extent)
+    for path in found:
+        inner = next((p for p in found if p != path and p[:len(path)] == path), None)
+        if inner is not None:
+            raise LayoutError(f"{asked}: the strides {ScaledBasis(1, path)} and {ScaledBasis(1, inner)} are steps of a "
+                              "coordinate and of a part of it")
+    return found
 
 
 def with_shape(layout: L, shape: IntTuple) -> L:

@@ -18,8 +18,9 @@ from typing import Any, Literal, overload
 from moye.errors import FactError, LayoutError
 from moye.layout import ints
 from moye.layout.algebra import Tiler, ascending, flat_modes
+from moye.layout.basis import has_basis
 from moye.layout.ints import DynInt, Int, add, known_less, known_less_equal, mul
-from moye.layout.layout import Layout, need_numbers
+from moye.layout.layout import Layout
 from moye.layout.tuples import IntTuple, product, text, tuple_rank
 
 
@@ -105,7 +106,8 @@ def evenly_divides(a: IntTuple, b: Tiler) -> bool:
 
 def _period(tile: Layout) -> Int | None:
     """So many indices a tile and its copies in its gaps cover without a hole; None if they provably do not."""
-    need_numbers(tile, "evenly_divides by")
+    if has_basis(tile.stride):
+        raise LayoutError(f"evenly_divides by {tile} needs offsets that are numbers, but its strides are coordinates")
     modes = [mode for mode in flat_modes(tile) if not ints.is_const(mode[0], 1)]
     try:
         order = ascending([step for _, step in modes], lambda: "evenly_divides")
