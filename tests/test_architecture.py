@@ -60,7 +60,8 @@ ALONE = {
         "cuda.device.tensor_maps", "ir.text", "sim.costs.table", "sim.costs.tma_boxes", "sim.flow.choices",
         "sim.flow.spins"),
     "words for users, which no other code of the importer needs": (
-        "lang.foreign_errors", "runtime.check.report_html", "runtime.respecialised", "runtime.snapshots"),
+        "lang.foreign_errors", "runtime.check.report_html", "runtime.host_text", "runtime.respecialised",
+        "runtime.snapshots"),
     "a process of its own, or loaded without what the importer loads": ("runtime.toolchain", "runtime.tuning.worker"),
     "a type or a table of its own, and the importer is long": (
         "lang.swaps", "sim.generate.guarded", "sim.machine.cluster_barrier", "tensor.operators",

@@ -10,6 +10,8 @@ Public names are loaded on first use: ``import moye`` itself needs the standard 
 from __future__ import annotations
 
 import importlib
+import sys
+import types
 from typing import Any
 
 __version__ = "0.1.0"
@@ -75,6 +77,7 @@ _HOME: dict[str, tuple[str, str]] = {
     "inline_ptx": ("moye.lang.inline", "inline_ptx"), "inline_cuda": ("moye.lang.inline", "inline_cuda"),
     "inspect": ("moye.lang.debug", "inspect"), "jit": ("moye.lang.trace", "jit"),
     "Constexpr": ("moye.lang.signature", "Constexpr"), "Static": ("moye.lang.signature", "Static"),
+    "tensor": ("moye.runtime.host_tensors", "tensor"), "HostTensor": ("moye.runtime.host_tensors", "HostTensor"),
     "Tensor": ("moye.tensor.tensor", "Tensor"), "shared_array": ("moye.tensor.tensor", "shared_array"),
     **{name: ("moye.tensor.predicates", name) for name in ("elem_less", "inside", "misalignment", "with_lead")},
     "make_fragment_like": ("moye.tensor.tensor", "make_fragment_like"),
@@ -136,8 +139,22 @@ def __getattr__(name: str) -> Any:
     if home is None:
         raise AttributeError(f"module 'moye' has no attribute {name!r}")
     value = getattr(importlib.import_module(home[0]), home[1])
-    globals()[name] = value
+    if name not in vars(_Package):                      # a property is asked for each time
+        globals()[name] = value
     return value
+
+
+class _Package(types.ModuleType):
+    """The package.  Two rooms have the name of a public function, and users mean the function."""
+
+    def _room(self, room: types.ModuleType) -> None:
+        """Python binds each module that it has imported to its name here; ``import`` finds it all the same."""
+
+    depth = property(lambda self: __getattr__("depth"), _room)
+    tensor = property(lambda self: __getattr__("tensor"), _room)
+
+
+sys.modules[__name__].__class__ = _Package
 
 
 def __dir__() -> list[str]:

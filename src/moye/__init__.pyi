@@ -329,6 +329,10 @@ from moye.runtime.compile import (
     arch_of as arch_of,
     multiprocessors as multiprocessors,
 )
+from moye.runtime.host_tensors import (
+    HostTensor as HostTensor,
+    tensor as tensor,
+)
 from moye.runtime.kernel import (
     kernel as kernel,
 )
@@ -450,6 +454,7 @@ __all__ = [
     "E",
     "FactError",
     "GroupedTileScheduler",
+    "HostTensor",
     "LaunchError",
     "Layout",
     "LayoutError",
@@ -714,6 +719,7 @@ __all__ = [
     "take",
     "tan",
     "tanh",
+    "tensor",
     "tfloat32",
     "tgamma",
     "thread_idx",

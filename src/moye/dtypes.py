@@ -149,6 +149,20 @@ def rounded(value: float, dtype: DType) -> float:
     return math.copysign(beyond if result > largest else result, value)
 
 
+_NANS = {"bfloat16": 0x7FC0, "float8_e4m3fn": 0x7F, "float8_e5m2": 0x7F}
+
+
+def bits_of(value: float, dtype: DType) -> int:
+    """The bits of a number rounded to bfloat16 or an 8-bit float, which the host passes to kernels as integers."""
+    digits, least, _ = _DIGITS[dtype.name]
+    sign = (1 << dtype.bits - 1) if math.copysign(1, value) < 0 else 0
+    number = abs(rounded(value, dtype))
+    if number == 0 or not math.isfinite(number):
+        return sign | (0 if number == 0 else 0x7F80 if math.isinf(number) else _NANS[dtype.name])
+    steps = max(math.frexp(number)[1] - digits - least, 0)     # of the exponent, above that of subnormal numbers
+    return sign | ((steps << digits - 1) + int(math.ldexp(number, -least - steps)))
+
+
 def from_name(name: str) -> DType:
     """The dtype of a NumPy, torch or moye type name such as ``"float32"`` or ``"torch.bfloat16"``."""
     dtype = BY_NAME.get(name.rpartition(".")[2])

@@ -20,7 +20,7 @@ BOUNDS = {
     "sigmoid": ("relative", 12 * ULP),
 }
 NARROW_BOUNDS = {"exp2": ("relative", {"float16": 2.0**-9.9, "bfloat16": 2.0**-7}),
-                 "tanh": ("absolute", {"float16": 2.0**-10.987, "bfloat16": 2.0**-8})}
+                 "tanh": ("absolute", {"float16": 2.0**-10.987, "bfloat16": 2.0**-8 + 2.0**-20})}
 _RANGES = {"exp2": (-20, 20), "exp": (-8, 8), "log2": (0.5, 2), "log": (0.5, 2), "log10": (0.5, 2), "tan": (0.1, 1.4),
            "sin": (-6.28, 6.28), "cos": (-6.28, 6.28), "tanh": (-9, 9), "sigmoid": (-8, 8)}
 

@@ -18,7 +18,7 @@
 | an architecture without mbarriers, clusters, setmaxnreg | arch_mbarrier_on_sm_80 arch_registers_on_sm_100 |
 | a register budget that setmaxnreg does not take | registers_of_twenty registers_of_a_parameter |
 | matrices that do not fit | gemm_sm80_other_K gemm_sm80_C_is_turned gemm_sm80_short_bias gemm_sm80_mixed_devices |
-| a configuration that no kernel has | gemm_sm90_of_96_columns gemm_sm90_of_one_stage gemm_sm90_split_in_turns |
+| a configuration that no kernel has | gemm_sm90_of_100_columns gemm_sm90_of_one_stage gemm_sm90_split_in_turns |
 | what is fused does not fit | gemm_sm90_short_bias gemm_sm90_gated_with_beta gemm_sm90_integers_and_a_real_bias |
 | a string or number where moye has an object | find_a_string mma_of_a_string atom_of_a_string tile_of_a_number |
 | a variable whose structure changes in a loop | carries_two_buffers carries_two_layouts rebinds_registers |
@@ -56,7 +56,7 @@ MUST_SAY = {
     "arch_registers_on_sm_100": ("sm_90a", "sm_100", "setmaxnreg"),
     "registers_of_twenty": ("F6", "20", "multiple of 8", "24", "256"),
     "gemm_sm80_short_bias": ("(64,)", "(32,)"),
-    "gemm_sm90_of_96_columns": ("bN=96", "8, 16, 32, 64, 128, 192 and 256"),
+    "gemm_sm90_of_100_columns": ("bN=100", "multiple of 16"),
     "gemm_sm90_split_in_turns": ("split_k=2", "ping-pong"),
     "gemm_sm90_split_beyond_its_tiles": ("split_k=2", "K=32"),
     "gemm_sm90_gated_by_one_half": ("(48, 32)", "(64, 32)", "(48, 64)", "(2 N, K)"),

@@ -31,6 +31,9 @@ def test_edges(kind):
     fast_functions[1, 32](out, torch.from_numpy(x).cuda(), (kind,))
     found, wanted = out.cpu().numpy()[:, 0], simulated[:, 0]
     special = ~np.isfinite(wanted) | (wanted == 0)
+    if kind in ("sin", "tan"):                          # the hardware scales first: the least normal numbers become 0
+        normal = np.abs(x) > np.finfo(np.float32).tiny
+        found, wanted, special = found[normal], wanted[normal], special[normal]
     assert np.array_equal(found[special], wanted[special], equal_nan=True), (x, found, wanted)
     known = special & ~np.isnan(wanted)
     assert (np.signbit(found[known]) == np.signbit(wanted[known])).all()

@@ -32,6 +32,10 @@ SCHEDULES = {
     "multicast_A_in_turns": tile("bf16", 64, 64, 3, "pingpong", 2, multicast="A"),
     "multicast_B_in_turns": tile("bf16", 64, 128, 2, "pingpong", 2, multicast="B"),
     "multicast_A_turned": tile("bf16", 64, 32, 3, multicast="A", swap=True),
+    "three_groups": tile("bf16", 192, 96, 2, groups=3),
+    "three_groups_share_B": tile("bf16", 192, 48, 3, groups=3, multicast="B"),
+    "pieces_of_32_columns": tile("bf16", 128, 160, 2, "pingpong", 2),
+    "pieces_of_16_columns": tile("bf16", 64, 112, 3),
     "turned": tile("bf16", 64, 64, swap=True),
     "turned_in_turns": tile("bf16", 64, 128, 3, "pingpong", 2, swap=True),
 }
@@ -42,6 +46,9 @@ SPLITS = {
     "split_2_of_two_groups": tile("bf16", 128, 128, 4, groups=2, split_k=2),
     "split_4_turned": tile("bf16", 64, 16, 4, split_k=4, swap=True),
     "split_8_of_rows": tile("bf16", 128, 8, 8, groups=2, split_k=8),
+    "split_3_in_memory": tile("bf16", 64, 64, 4, split_k=3, gather="memory"),
+    "split_5_in_memory_of_two_groups": tile("bf16", 128, 96, 3, groups=2, split_k=5, gather="memory"),
+    "split_11_in_memory_turned": tile("bf16", 64, 16, 6, split_k=11, gather="memory", swap=True),
 }
 
 

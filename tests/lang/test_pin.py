@@ -75,7 +75,8 @@ def test_the_compiler_moves_a_wait_and_a_note_says_so():
     program = compiled("")
     assert _between(program.sass) < 10
     note, = program.notes
-    assert note.message.startswith("ptxas waits before most of the 96 operations that stand before warpgroup_wait(0)")
+    assert note.message.startswith("ptxas waits before most of the 32 special functions that stand before "
+                                   "warpgroup_wait(0)")
     assert "mo.warpgroup_wait(0)" in str(note) and not note.costs and not note.serial
 
 

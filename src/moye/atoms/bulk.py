@@ -47,7 +47,7 @@ REDUCED: dict[str, tuple[DType, ...]] = {
 
 def require_reduction(asked: str, by: object) -> None:
     """DTypeError if there is no such reduction."""
-    if by not in REDUCED:
+    if not isinstance(by, str) or by not in REDUCED:
         raise DTypeError(f"{asked}({by!r}): the reductions are {', '.join(REDUCED)}")
 
 

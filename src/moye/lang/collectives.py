@@ -34,7 +34,7 @@ from moye.tensor import expr
 from moye.tensor.accumulators import mn_view, row_lanes
 from moye.tensor.context import builder, locate
 from moye.tensor.expr import Expr, Scalar, operand_of, wrap
-from moye.tensor.folds import BITS, PAIRS, fold, fold_kind, neutral
+from moye.tensor.folds import BITS, PAIRS, fold, fold_kind, folds_pairs, neutral
 from moye.tensor.tensor import Tensor
 from moye.tensor.tiled import TiledMMA
 
@@ -57,7 +57,7 @@ def warp_reduce(value: Any, kind: str = "add", width: int = WARP) -> Any:
     shuffles: with the lane ``width / 2`` away, then half as far, down to the neighbour.
     """
     width = _width("warp_reduce", width)
-    if isinstance(value, (tuple, list)) or kind in PAIRS:
+    if isinstance(value, (tuple, list)) or folds_pairs(kind):
         return _pairs("warp_reduce", value, kind, width)
     operand = operand_of(value)
     kind = fold_kind("warp_reduce", kind, operand.dtype)
@@ -106,7 +106,7 @@ def _pair(what: str, pair: object, kind: object) -> tuple[Scalar, Scalar]:
     if not isinstance(pair, (tuple, list)) or len(pair) != 2 or not all(expr.is_scalar(x) for x in pair):
         raise TraceError(f"{what}: kind {kind!r} folds a pair of scalars (value, index), not {expr.shorten(pair)}",
                          locs=(locate(),))
-    if kind not in PAIRS:
+    if not folds_pairs(kind):
         raise TraceError(f"{what}: a pair is folded with {' or '.join(PAIRS)}, not {kind!r}", locs=(locate(),))
     index = operand_of(pair[1])
     if not index.dtype.is_integer:
@@ -200,7 +200,7 @@ def block_reduce(value: Any, scratch: Any, kind: str = "add") -> Any:
     its threads must call.  Each warp is folded first, then warp 0 with warp 1, that with warp 2, and so on.
     """
     warps = _warps("block_reduce")
-    if isinstance(value, (tuple, list)) or kind in PAIRS:
+    if isinstance(value, (tuple, list)) or folds_pairs(kind):
         return _block_pairs(value, scratch, kind, warps)
     kind = fold_kind("block_reduce", kind, operand_of(value).dtype)
     value = warp_reduce(value, kind)

@@ -49,7 +49,8 @@ def told(error: Exception, where: Loc) -> Exception:
         return TraceError(text, locs=(where,), hint=_meant(error.name, error.__traceback__))
     if isinstance(error, AttributeError) and isinstance(error.obj, (Expr, Tensor)):
         return _missing(error.obj, str(error.name), where)
-    if isinstance(error, AttributeError) and type(error.obj).__module__.partition(".")[0] == "moye":
+    if isinstance(error, AttributeError) and not isinstance(error.obj, types.ModuleType) \
+            and type(error.obj).__module__.partition(".")[0] == "moye":
         near = _near(str(error.name), (n for n in dir(error.obj) if not n.startswith("_")), lambda n: f".{n}")
         return MissingError(text, locs=(where,), hint=near)
     internal = is_internal(_innermost(error))

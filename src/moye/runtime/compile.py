@@ -199,8 +199,7 @@ def specialise(function: types.FunctionType, call: Call, block: Dim3, cluster: D
         traced = trace(function, call.specs, block=block, cluster=cluster, index_bits=call.index_bits)
     except (TraceError, TypeError, KeyError) as error:
         raise subscripted(error) or error from None
-    func = settle(eliminate(isolate(contract(advance(fuse(traced.func))))))
-    verify(func)
+    func = finished(traced.func)
     if "ir" in show:
         print(to_text(func), file=sys.stderr)
     shared = plan(func).total
@@ -208,6 +207,13 @@ def specialise(function: types.FunctionType, call: Call, block: Dim3, cluster: D
     require_spans(func)
     require_budgets(func)
     return Specialised(func, traced.captures, compile_guards(func), shared)
+
+
+def finished(func: Func) -> Func:
+    """What was traced, cleaned and verified: what both back ends read."""
+    func = settle(eliminate(isolate(contract(advance(fuse(func))))))
+    verify(func)
+    return func
 
 
 def _capability(arch: str) -> int:

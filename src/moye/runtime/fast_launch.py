@@ -21,6 +21,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from moye.cuda.device import driver, events
+from moye.dtypes import bits_of
 from moye.errors import DriverError
 from moye.ir import ops
 from moye.ir.nodes import Func, Literal, ScalarParam, TensorParam, Value
@@ -30,7 +31,7 @@ from moye.runtime import autograd
 from moye.runtime.arguments import Call, static_key, unstable
 from moye.runtime.arrays import ArrayInfo, span_bytes
 from moye.runtime.compile import Dim3, Program, Specialised
-from moye.runtime.launch import array_kind, encoded_map, slot_value
+from moye.runtime.launch import array_kind, as_bits, encoded_map, slot_value
 from moye.runtime.tma_arguments import TmaCopy
 
 held: list[object] = []
@@ -265,6 +266,8 @@ def _packed(writer: _Writer, ready: Ready, call: Call, leaf_args: Sequence[int],
         i, leaf = leaf_args[n], call.leaves[n]
         if slot.kind == "map" and isinstance(leaf, ArrayInfo):
             parts.append(f"{writer.name(encoded_map(slot, leaf))}(p{i}), ")
+        elif (narrow := as_bits(slot)) is not None:
+            parts.append(f"{writer.name(bits_of)}(float(a{i}), {writer.name(narrow)}), ")
         else:
             parts.append(f"{'p' if kinds[i] in _ARRAYS else 'a'}{i}, ")
     return "".join(parts)

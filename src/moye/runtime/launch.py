@@ -14,6 +14,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from moye.dtypes import DType, bits_of
 from moye.errors import ArgumentError, LaunchError
 from moye.ir.nodes import Func, TensorParam
 from moye.runtime.arguments import Call
@@ -76,11 +77,18 @@ def overlaps(func: Func, call: Call) -> bool:
                for i, (wa, a) in enumerate(tensors) for wb, b in tensors[i + 1:])
 
 
+def as_bits(slot: Any) -> DType | None:
+    """The dtype of a scalar whose numbers ``struct`` has no letter for: it is passed as its bits."""
+    dtype: DType | None = slot.dtype
+    return dtype if dtype is not None and dtype.is_float and slot.format in "HB" else None
+
+
 def slot_value(slot: Any, call: Call) -> Any:
     """The value of one kernel parameter."""
     leaf = call.leaves[slot.param]
     if not isinstance(leaf, ArrayInfo):
-        return leaf
+        narrow = as_bits(slot)
+        return leaf if narrow is None else bits_of(float(leaf), narrow)
     if slot.kind == "ptr":
         return leaf.ptr
     if slot.kind == "map":

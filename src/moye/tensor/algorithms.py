@@ -13,7 +13,7 @@ from typing import Any, overload
 
 from moye.atoms.atom import CopyOp, MmaOp
 from moye.atoms.bulk import BulkOp
-from moye.atoms.universal import AUTO_COPY, AutoCopy
+from moye.atoms.universal import AUTO_COPY, AutoCopy, UniversalFMA
 from moye.dtypes import DType, Space
 from moye.errors import DTypeError, LaunchError, TensorError
 from moye.hardware import WARP
@@ -38,7 +38,7 @@ from moye.layout import recast as recast_layout
 from moye.tensor import copying
 from moye.tensor.bounds import check_coordinate
 from moye.tensor.bulk_copy import copy_bulk
-from moye.tensor.context import builder, locate
+from moye.tensor.context import at_once, builder, locate
 from moye.tensor.coords import CoordTensor
 from moye.tensor.copy_agreement import after_copy, check_cover, check_partitions
 from moye.tensor.expr import Expr, Scalar, is_scalar, operand_of
@@ -74,6 +74,7 @@ def copyto(how: TmaTensor, dst: Tile, src: Tile, /, *, barrier: tuple[Tensor, In
 @overload
 def copyto(how: BulkOp, dst: Tensor, src: Tensor, /, *, barrier: tuple[Tensor, Int] | None = None,
            multicast: Scalar | None = None, hint: str | None = None, size: Scalar | None = None) -> None: ...
+@at_once
 def copyto(*args: object, pred: Tensor | Scalar | None = None, zero_fill: bool = False,
            other: Scalar | None = None, barrier: tuple[Tensor, Int] | None = None, multicast: Scalar | None = None,
            hint: str | None = None, size: Scalar | None = None, prefetch: int | None = None) -> None:
@@ -218,7 +219,12 @@ def gemm(how: TiledMMA | MmaOp, A: Tensor, B: Tensor, C: Tensor, /, *, accumulat
 @overload
 def gemm(how: TiledMMA | MmaOp, D: Tensor, A: Tensor, B: Tensor, C: Tensor, /, *,
          accumulate: Scalar = True) -> None: ...
-def gemm(how: TiledMMA | MmaOp, *tensors: Tensor, accumulate: Scalar = True) -> None:
+@overload
+def gemm(A: Tensor, B: Tensor, C: Tensor, /) -> None: ...
+@overload
+def gemm(D: Tensor, A: Tensor, B: Tensor, C: Tensor, /) -> None: ...
+@at_once
+def gemm(*operands: TiledMMA | MmaOp | Tensor, accumulate: Scalar = True) -> None:
     """Multiply: ``gemm(mma, A, B, C)`` is C += A * B, and ``gemm(mma, D, A, B, C)`` is D = A * B + C.
 
     A is (V, M[, K]), B is (V, N[, K]), C and D are (V, M, N).  C and D are in registers.  A and B are in registers or
@@ -226,10 +232,21 @@ def gemm(how: TiledMMA | MmaOp, *tensors: Tensor, accumulate: Scalar = True) -> 
 
     For wgmma, A and B are what make_fragment_A and make_fragment_B gave, and D is C.  The product is complete at
     warpgroup_wait.  If ``accumulate`` (a bool, traced or not) is false, C starts from zero.
+
+    Without ``mma``, this thread multiplies alone: A is (M, K), B is (N, K), C and D are (M, N), or A is (M) and B is
+    (N).  All extents are static.  C and D may lie in memory, too: the thread loads C first, and stores D at the end.
     """
+    if operands and isinstance(operands[0], Tensor):
+        if accumulate is not True:
+            raise TensorError(f"gemm without an atom takes no accumulate={accumulate}", locs=(locate(),),
+                              hint="C.fill(0) starts from zero")
+        gemm_alone(operands)
+        return
+    how: Any = operands[0] if operands else None
+    tensors: tuple[Any, ...] = operands[1:]
     op = how.op if isinstance(how, TiledMMA) else how
     if not isinstance(op, MmaOp) or len(tensors) not in (3, 4) or not all(isinstance(t, Tensor) for t in tensors):
-        raise TensorError("gemm takes (mma, A, B, C) or (mma, D, A, B, C)", locs=(locate(),))
+        raise TensorError("gemm takes (mma, A, B, C) or (mma, D, A, B, C), or no mma", locs=(locate(),))
     d, a, b, c = tensors if len(tensors) == 4 else (tensors[2], *tensors)
     for name, tensor in (("A", a), ("B", b)):
         if rank(tensor.layout) not in (2, 3):
@@ -251,6 +268,28 @@ def gemm(how: TiledMMA | MmaOp, *tensors: Tensor, accumulate: Scalar = True) -> 
         _gemm_staged(op, d, a, b, c)
     else:
         emit_gemm(op, d, _in_registers(a), _in_registers(b), c)
+
+
+def gemm_alone(tensors: tuple[Any, ...]) -> None:
+    """Multiply by the loops of one thread: D (M, N) = A (M, K) * B (N, K) + C (M, N)."""
+    if len(tensors) not in (3, 4) or not all(isinstance(t, Tensor) for t in tensors):
+        raise TensorError(f"gemm without an atom takes (A, B, C) or (D, A, B, C), not "
+                          f"({', '.join(kind(t) for t in tensors)})", locs=(locate(),))
+    d, a, b, c = tensors if len(tensors) == 4 else (tensors[2], *tensors)
+    for name, tensor, ranks, shape in (("A", a, (1, 2), "(M) or (M, K)"), ("B", b, (1, 2), "(N) or (N, K)"),
+                                       ("C", c, (2,), "(M, N)"), ("D", d, (2,), "(M, N)")):
+        if rank(tensor.layout) not in ranks or not isinstance(size(tensor.layout), int):
+            raise TensorError(f"gemm without an atom: {name} ({tensor!r}) must be {shape} and static", locs=(locate(),))
+    if rank(a.layout) != rank(b.layout):
+        raise TensorError(f"gemm without an atom: A {a.layout} and B {b.layout} must both have a mode K, or none",
+                          locs=(locate(),))
+    op = UniversalFMA(a.dtype, b.dtype, c.dtype)
+    parts = [t.applied(lambda layout: make_layout(make_layout(1), *layout)) for t in (a, b)]
+    start, end = (_in_registers(t) for t in (c, d)) if d is not c else (_in_registers(c),) * 2
+    sums = [t.applied(lambda layout: make_layout(make_layout(1), *layout)) for t in (start, end)]
+    gemm(op, sums[1], parts[0], parts[1], sums[0])
+    if end is not d:
+        copy_plain(d, end)
 
 
 def _in_registers(tensor: Tensor) -> Tensor:
@@ -345,19 +384,26 @@ def _values(tensor: Tensor) -> tuple[int, ...]:
 # --- views -----------------------------------------------------------------------------------------------------------
 
 
-def tile(tensor: Any, tiler: tuple[Any, ...], coordinate: tuple[object, ...], *, ragged: bool = False) -> Any:
+@at_once
+def tile(tensor: Any, tiler: tuple[Any, ...], coordinate: tuple[object, ...],
+         proj: tuple[int | None, ...] | None = None, *, ragged: bool = False) -> Any:
     """The tile of ``tensor`` at a tile coordinate: ``tile(A, (bM, bK), (bx, None))`` is (bM, bK, k).
 
     An integer or a layout tiles a mode, and a tuple of them can tile a nested mode.  ``None`` in the coordinate keeps
     all tiles of that mode as a trailing mode.  The tile must divide each extent; every launch checks that for dynamic
     extents.  With ``ragged=True`` the number of tiles is rounded up and accesses must be predicated.  For the
     coordinates of a TMA copy it is always rounded up, and no predicates are needed.
+
+    ``proj`` picks modes of a tile that all operands of a product share: with (bM, bN, bK) and ``proj=(1, None, 1)``,
+    A's tiles are (bM, bK).
     """
     if not isinstance(tensor, (Tensor, CoordTensor)):
         raise TensorError(f"tile takes a tensor of a kernel, not {kind(tensor)}", locs=(locate(),))
     if not isinstance(tiler, tuple) or not isinstance(coordinate, tuple):
         raise TensorError(f"tile({tensor.label}, {kind(tiler)}, {kind(coordinate)}): the tile and its coordinate are "
                           "tuples of one entry for each mode", hint="(64,) is a tile of one mode", locs=(locate(),))
+    if proj is not None:
+        tiler, coordinate = projected("tile", tiler, proj), projected("tile", coordinate, proj)
     if len(tiler) > rank(tensor.layout) or len(coordinate) != len(tiler):
         raise TensorError(f"tile({tensor.label}, {tiler}, {coordinate}): {tensor.layout} has rank "
                           f"{rank(tensor.layout)}, the tile {len(tiler)} and the coordinate {len(coordinate)} entries",
@@ -418,16 +464,22 @@ def _modes_of(layout: Layout) -> list[Layout]:
     return [layout.mode(i) for i in range(rank(layout))] if isinstance(layout.shape, tuple) else [layout]
 
 
-def parallelize(tensor: Any, thr_layout: Layout | IntTuple, thread: Int) -> Any:
+@at_once
+def parallelize(tensor: Any, thr_layout: Layout | IntTuple, thread: Int,
+                proj: tuple[int | None, ...] | None = None) -> Any:
     """The elements of a tile that one thread of ``thr_layout`` handles, as its rest modes (REST_M, REST_N, ...).
 
-    For an identity tensor, these are their coordinates.
+    For an identity tensor, these are their coordinates.  ``proj`` picks the modes of ``thr_layout`` that divide the
+    tensor: with (1, None), threads that differ along the second mode have the same rows (cute/tensor_impl.hpp,
+    local_partition).
     """
     if not isinstance(tensor, (Tensor, CoordTensor)):
         raise TensorError(f"parallelize takes a tensor of a kernel, not {kind(tensor)}", locs=(locate(),))
     thr_layout = thr_layout if isinstance(thr_layout, Layout) else make_layout(thr_layout)
-    shape = tuple(size(thr_layout, mode) for mode in range(rank(thr_layout)))
-    threads = size(thr_layout)
+    threads, kept = size(thr_layout), thr_layout
+    if proj is not None:
+        kept = make_layout(*projected("parallelize", tuple(thr_layout), proj))
+    shape = tuple(size(kept, mode) for mode in range(rank(kept)))
     if not isinstance(threads, int) or len(shape) > rank(tensor.layout):
         raise TensorError(f"parallelize({tensor.label}, {thr_layout}): a static thread layout of at most "
                           f"{rank(tensor.layout)} modes is needed", locs=(locate(),))
@@ -443,10 +495,28 @@ def parallelize(tensor: Any, thr_layout: Layout | IntTuple, thread: Int) -> Any:
 
     def part(whole: Layout) -> tuple[Layout, Any]:
         divided = zipped_divide(whole, shape)
-        coordinate: Any = thread_coordinate(thread, thr_layout)
+        coordinate: Any = thread_coordinate(thread, kept)
         return divided.mode(1), crd2idx(coordinate if len(coordinate) > 1 else coordinate[0], divided.mode(0))
 
     return tensor.each(part) if isinstance(tensor, CoordTensor) else tensor.derived(part)
+
+
+def projected(what: str, modes: tuple[Any, ...], proj: object) -> tuple[Any, ...]:
+    """The modes that a projection keeps: those where it has 1, and not those where it has None.
+
+    Source: CuTe's Step<_1, X, _1>, cute/tensor_impl.hpp, local_tile.
+
+    >>> projected("tile", (128, 64, 8), (1, None, 1))
+    (128, 8)
+    """
+    if not isinstance(proj, tuple) or len(proj) != len(modes):
+        raise TensorError(f"{what}: the projection {kind(proj)} must have one entry, 1 or None, for each of the "
+                          f"{len(modes)} modes of ({', '.join(map(str, modes))})", locs=(locate(),))
+    entries = tuple(None if entry == slice(None) else entry for entry in proj)
+    if any(not (entry is None or (type(entry) is int and entry == 1)) for entry in entries) or not any(entries):
+        raise TensorError(f"{what}: the projection {proj} must have 1 for each mode that it keeps, of which there is "
+                          "one at least, and None for the others", locs=(locate(),))
+    return tuple(mode for mode, entry in zip(modes, entries, strict=True) if entry is not None)
 
 
 def fragment(shape: object, dtype: DType) -> Tensor:

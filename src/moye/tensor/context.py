@@ -9,13 +9,16 @@ Outside a trace ``builder()`` raises a TraceError that says so.
 
 from __future__ import annotations
 
+import functools
 import sys
 import threading
-from collections.abc import Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import CodeType, FrameType
+from typing import Any, ParamSpec, TypeVar
 
 from moye.errors import Frame, Loc, TraceError
 from moye.ir.builder import Builder
@@ -53,6 +56,48 @@ def builder() -> Builder:
 
 def tracing() -> bool:
     return bool(_state.builders)
+
+
+class AtOnce(ABC):
+    """An operand outside of kernels: a verb on it is traced alone, and runs at once."""
+
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def label(self) -> str:
+        """The name for messages."""
+
+    @abstractmethod
+    def run(self, verb: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], *, registers: bool) -> Any:
+        """What the verb gives; with ``registers`` it is handed all tensors in registers."""
+
+    def outside(self) -> TraceError:
+        """The error for a kernel that names this operand, or for an operation that only kernels have."""
+        if not _state.builders:
+            return TraceError(f"{self.label} is a tensor of the host, and this operation exists only inside a kernel",
+                              hint="call it from a function decorated with @mo.kernel or @mo.jit")
+        return TraceError(f"{self.label} is a tensor of the host, which a kernel does not reach",
+                          hint="pass its array to the kernel: x.array", locs=(locate(),))
+
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+
+def at_once(verb: Callable[_P, _R], *, registers: bool = False) -> Callable[_P, _R]:
+    """A verb that also takes operands that live outside of kernels.  Inside of one they are refused."""
+
+    @functools.wraps(verb)
+    def either(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+        for operand in (*args, *kwargs.values()):
+            if isinstance(operand, AtOnce):
+                if _state.builders:
+                    raise operand.outside()
+                return operand.run(verb, args, kwargs, registers=registers)  # type: ignore[no-any-return]
+        return verb(*args, **kwargs)
+
+    return either
 
 
 @contextmanager

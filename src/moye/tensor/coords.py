@@ -30,7 +30,7 @@ from moye.layout import (
     slice_and_offset,
 )
 from moye.tensor.context import locate
-from moye.tensor.slices import is_slice, normalise
+from moye.tensor.slices import cut, is_slice, normalise
 from moye.tensor.tensor import Tensor
 from moye.tensor.value_order import Order, Partition
 
@@ -75,6 +75,9 @@ class CoordTensor(WrappedLayout):
 
     def __getitem__(self, coordinate: Any) -> Any:
         """A view if the coordinate has open modes, else the tuple of coordinates."""
+        step, coordinate = cut(coordinate, self.layout, self.label)
+        if step is not None:
+            return self.each(step)[coordinate]
         coordinate = normalise(coordinate, rank(self.layout))
         if is_slice(coordinate):
             return self.each(lambda layout: slice_and_offset(coordinate, layout))

@@ -29,10 +29,15 @@ def fold_kind(what: str, kind: object, dtype: DType | None = None, more: tuple[s
     found = _SAME.get(kind, kind) if isinstance(kind, str) else None
     if found not in (*KINDS, *more):
         raise TraceError(f"{what}: {kind!r} is none of {', '.join((*KINDS, *more))}", locs=(locate(),),
-                         hint='a sum is kind "add"' if kind == "+" else None)
+                         hint='a sum is kind "add"' if isinstance(kind, str) and kind == "+" else None)
     if found in BITS and dtype is not None and dtype.is_float:
         raise DTypeError(f'{what}: kind "{found}" is for integers and bools, not {dtype}', locs=(locate(),))
     return found
+
+
+def folds_pairs(kind: object) -> bool:
+    """Whether this is the name of a kind that folds pairs (value, index)."""
+    return isinstance(kind, str) and kind in PAIRS
 
 
 def fold(kind: str, a: Scalar, b: Scalar) -> Scalar:

@@ -10,13 +10,83 @@ Whether an entry lies inside its extent is asked in bounds.py.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from moye.errors import TensorError
+from moye.layout import Layout, rank
 from moye.tensor import expr
 from moye.tensor.context import builder, locate
 from moye.tensor.expr import Expr
 from moye.tensor.known import weak
+
+Step = Callable[[Layout], tuple[Layout, Any]]
+
+
+def cut(coordinate: object, layout: Layout, label: str) -> tuple[Step | None, object]:
+    """Slices with bounds, ``x[2:6, ::2]``: a view of those parts of the modes, and the coordinate with ':' instead.
+
+    Bounds are static, inside a static mode that is not nested, and count from 0; a step is positive.  No step is handed
+    back where there are no such slices.
+
+    Law: element j of the view's mode is element ``start + j * step`` of the tensor's.
+    """
+    modes = rank(layout)
+    entries = list(coordinate) if isinstance(coordinate, tuple) else [coordinate]
+    dots = [i for i, entry in enumerate(entries) if entry is Ellipsis]
+    if len(dots) == 1:
+        entries[dots[0]:dots[0] + 1] = [slice(None)] * (modes - len(entries) + 1)
+    if not any(isinstance(entry, slice) and entry != slice(None) for entry in entries):
+        return None, coordinate
+    if len(entries) != modes:
+        raise TensorError(f"a coordinate of {len(entries)} entries for a tensor of rank {modes}: "
+                          f"{label}[{_written(entries)}]", locs=(locate(),))
+    parts = {mode: _part(entry, layout, mode, f"{label}[{_written(entries)}]") for mode, entry in enumerate(entries)
+             if isinstance(entry, slice) and entry != slice(None)}
+
+    def step(whole: Layout) -> tuple[Layout, Any]:
+        offset: Any = 0
+        kept = list(whole) if isinstance(whole.shape, tuple) else [whole]
+        for mode, part in parts.items():
+            along: Any = kept[mode].stride
+            offset = offset + along * part.start
+            kept[mode] = Layout(len(part), along * part.step)
+        if not isinstance(whole.shape, tuple):
+            return kept[0], offset
+        return Layout(tuple(part.shape for part in kept), tuple(part.stride for part in kept)), offset
+
+    return step, tuple(None if mode in parts else entry for mode, entry in enumerate(entries))
+
+
+def _written(entries: list[Any]) -> str:
+    def one(entry: Any) -> str:
+        if not isinstance(entry, slice):
+            return str(entry)
+        ends = [("" if end is None else str(end)) for end in (entry.start, entry.stop)]
+        return ":".join(ends if entry.step is None else [*ends, str(entry.step)])
+
+    return ", ".join(map(one, entries))
+
+
+def _part(entry: slice, layout: Layout, mode: int, asked: str) -> range:
+    """The indices that a slice picks of a mode."""
+    whole = layout.mode(mode) if isinstance(layout.shape, tuple) else layout
+    have = whole.shape
+    bounds = [weak(bound) for bound in (entry.start, entry.stop, entry.step)]
+    if not all(bound is None or hasattr(bound, "__index__") for bound in bounds):
+        raise TensorError(f"{asked}: the bounds of a slice are static integers", locs=(locate(),),
+                          hint="mo.tile takes a part that begins where the kernel computes")
+    if not isinstance(have, int):
+        what = "nested" if isinstance(have, tuple) else "dynamic"
+        raise TensorError(f"{asked}: mode {mode} of {layout} is {what}, and only a static mode that is not nested is "
+                          "sliced in parts", hint="mo.tile takes a part of it", locs=(locate(),))
+    start, stop, step = (default if bound is None else int(bound)
+                         for bound, default in zip(bounds, (0, have, 1), strict=True))
+    if not 0 <= start < stop <= have or step < 1:
+        raise TensorError(f"{asked}: the slice {_written([entry])} is no part of mode {mode} of extent {have}",
+                          hint="bounds count from 0, never from the end; a step is positive, and a part is not empty",
+                          locs=(locate(),))
+    return range(start, stop, step)
 
 
 def shown(coordinate: object) -> str:

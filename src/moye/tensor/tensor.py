@@ -15,6 +15,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NoReturn, overload
 
 from moye.atoms.atom import CopyOp
@@ -42,10 +43,10 @@ from moye.layout.ints import is_const
 from moye.tensor import copying, expr, folds
 from moye.tensor.accesses import judge_element
 from moye.tensor.bounds import check_coordinate, need_bytes
-from moye.tensor.context import builder, locate
+from moye.tensor.context import at_once, builder, locate
 from moye.tensor.expr import Expr, Scalar, is_scalar, operand_of
 from moye.tensor.operators import Elementwise
-from moye.tensor.slices import is_slice, normalise, shown, wide
+from moye.tensor.slices import cut, is_slice, normalise, shown, wide
 from moye.tensor.space import IndexSpace, broadcast, common_space, merged, static_size
 from moye.tensor.tile_extents import require_allocated, require_index, require_inside, require_tiles
 from moye.tensor.value_order import Order, Partition
@@ -144,6 +145,10 @@ class Tensor(Elementwise, WrappedLayout):
 
     def __getitem__(self, coordinate: object) -> Any:
         """A view where the coordinate has a slice or None, else the element: a type checker cannot know which."""
+        step, coordinate = cut(coordinate, self.layout, self.label)
+        if step is not None:
+            self.unordered()
+            return self.derived(step)[coordinate]
         coordinate = self._normalised(coordinate)
         if is_slice(coordinate):
             whole = isinstance(coordinate, tuple) and coordinate[0] is None
@@ -158,6 +163,11 @@ class Tensor(Elementwise, WrappedLayout):
         return Expr(value)
 
     def __setitem__(self, coordinate: object, value: object) -> None:
+        step, coordinate = cut(coordinate, self.layout, self.label)
+        if step is not None:
+            self.unordered()
+            self.derived(step)[coordinate] = value
+            return
         coordinate = self._normalised(coordinate)
         if is_slice(coordinate):
             target = self[coordinate]
@@ -328,6 +338,8 @@ class Tensor(Elementwise, WrappedLayout):
         return elementwise(lambda x: x.to(dtype), self, dtype=dtype)
 
     def _elementwise(self, fn: Callable[..., Scalar], *operands: object) -> Tensor:
+        if not all(isinstance(operand, Tensor) or is_scalar(operand) for operand in operands):
+            return NotImplemented  # type: ignore[no-any-return]
         return elementwise(fn, *operands)
 
     def _assign(self, value: object) -> None:
@@ -414,6 +426,7 @@ def make_fragment(layout: Layout, dtype: DType) -> Tensor:
     return Tensor(buffer, 0, layout, dtype, order=Order())
 
 
+@at_once
 def make_fragment_like(tensor: Tensor | Layout, dtype: DType | None = None) -> Tensor:
     """A register tensor of the same shape, compact and column-major over the modes."""
     layout = tensor.layout if isinstance(tensor, Tensor) else tensor
@@ -424,6 +437,7 @@ def make_fragment_like(tensor: Tensor | Layout, dtype: DType | None = None) -> T
     return make_fragment(make_layout(layout.shape), chosen)
 
 
+@at_once
 def recast_tensor(tensor: Tensor, dtype: DType) -> Tensor:
     """The same memory as elements of another dtype (widths may differ; the unit-stride mode scales)."""
     dtype = as_dtype("recast", dtype)
@@ -482,6 +496,7 @@ def emit_map(dst: Tensor, space: IndexSpace, sources: Sequence[Tensor], compute:
                    body=body, value=value))
 
 
+@partial(at_once, registers=True)
 def elementwise(fn: Callable[..., Scalar], *operands: object, dtype: DType | None = None) -> Tensor:
     """A new register tensor with ``fn`` of the operands' elements; scalars and modes of size 1 are repeated."""
     tensors = [o for o in operands if isinstance(o, Tensor)]
@@ -489,7 +504,8 @@ def elementwise(fn: Callable[..., Scalar], *operands: object, dtype: DType | Non
         if isinstance(operand, Tensor):
             _need_registers(operand, "arithmetic")
         elif not is_scalar(operand):
-            return NotImplemented  # type: ignore[no-any-return]
+            raise TensorError(f"{operand!r} is no tensor and no scalar, so it has no elements to compute with",
+                              locs=(locate(),))
 
     def compute(*elements: Expr) -> Scalar:
         supply = iter(elements)
@@ -525,6 +541,7 @@ def _result_dtype(compute: Callable[..., Scalar], tensors: Sequence[Tensor]) -> 
     return probe.dtype if isinstance(probe, Expr) else expr.default_dtype(probe)
 
 
+@at_once
 def assign(target: Tensor, value: object) -> None:
     """``target[...] = value``: a scalar fills, a tensor is copied element by element, converted to target's dtype."""
     if is_scalar(value):

@@ -44,7 +44,7 @@ from moye.layout import (
 from moye.layout.ints import mul
 from moye.layout.layout import need_numbers
 from moye.layout.tuples import map_leaves
-from moye.tensor.context import locate
+from moye.tensor.context import at_once, locate
 from moye.tensor.coords import CoordTensor, apply_view
 from moye.tensor.partitions import (
     Permutation,
@@ -142,10 +142,12 @@ class ThrCopy:
     tiled: TiledCopy
     thread: Int
 
+    @at_once
     def partition_S(self, tensor: Any) -> Any:
         """This thread's elements of a source tile: ((CPY, REST), rest modes...)."""
         return self._partition(tensor, "partition_S", self.tiled.atom.source)
 
+    @at_once
     def partition_D(self, tensor: Any) -> Any:
         """This thread's elements of a destination tile: ((CPY, REST), rest modes...)."""
         return self._partition(tensor, "partition_D", self.tiled.atom.destination)
@@ -161,6 +163,7 @@ class ThrCopy:
 
         return apply_view(tensor, part, Partition(self.tiled, what[-1]))
 
+    @at_once
     def retile_S(self, tensor: Any) -> Any:
         """Registers of another partition, (MMA, MMA_M, ...), as this copy reads them: (CPY, CPY_M, ...).
 
@@ -168,6 +171,7 @@ class ThrCopy:
         """
         return self._retile(tensor, "retile_S")
 
+    @at_once
     def retile_D(self, tensor: Any) -> Any:
         """Registers of another partition, (MMA, MMA_M, ...), as this copy writes them: (CPY, CPY_M, ...)."""
         return self._retile(tensor, "retile_D")
@@ -289,14 +293,17 @@ class ThrMMA:
     tiled: TiledMMA
     thread: Int
 
+    @at_once
     def partition_A(self, tensor: Any) -> Any:
         """This thread's part of an (M, K) tile: (MMA, MMA_M, MMA_K, ...)."""
         return self._partition(tensor, "partition_A")
 
+    @at_once
     def partition_B(self, tensor: Any) -> Any:
         """This thread's part of an (N, K) tile: (MMA, MMA_N, MMA_K, ...)."""
         return self._partition(tensor, "partition_B")
 
+    @at_once
     def partition_C(self, tensor: Any) -> Any:
         """This thread's part of an (M, N) tile: (MMA, MMA_M, MMA_N, ...)."""
         return self._partition(tensor, "partition_C")

@@ -1,7 +1,9 @@
 """Conversions in the simulator, bit for bit: every 8- and 16-bit pattern upward, ties and random patterns downward."""
 
+import math
 from functools import cache
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -135,3 +137,16 @@ def test_floats_to_integers_saturate(source, target):
     sample = slice(None, None, 7 if len(x) > 4096 else 1)
     wanted = [converted(float(v), source, target) for v in exact[number][sample]]
     np.testing.assert_array_equal(outs[target][number][sample], np.array(wanted, outs[target].dtype))
+
+
+@pytest.mark.parametrize("dtype", [dt.bfloat16, dt.float8_e4m3fn, dt.float8_e5m2], ids=str)
+def test_bits_that_the_host_passes(dtype):
+    """Every pattern gives itself, and numbers between two of them what ml_dtypes rounds them to."""
+    kind = getattr(ml_dtypes, dtype.name)
+    every = np.arange(1 << dtype.bits, dtype=f"u{dtype.bytes}")
+    values = every.view(kind).astype(np.float64)
+    sure = np.isfinite(values)
+    assert [dt.bits_of(x, dtype) for x in values[sure].tolist()] == every[sure].tolist()
+    drawn = np.random.default_rng(0).standard_normal(3000).astype(np.float32) * np.float32(10.0) ** 2
+    assert [dt.bits_of(x, dtype) for x in drawn.tolist()] == drawn.astype(kind).view(every.dtype).tolist()
+    assert np.isnan(np.array([dt.bits_of(math.nan, dtype)], every.dtype).view(kind).astype(np.float32)).all()

@@ -117,7 +117,8 @@ def test_logic(kind):
 
 EXPECTED = {
     "exp": math.exp, "exp2": lambda x: 2.0**x, "log": math.log, "log2": math.log2, "log10": math.log10,
-    "sqrt": math.sqrt, "rsqrt": lambda x: 1 / math.sqrt(x), "sin": math.sin, "cos": math.cos, "tan": math.tan,
+    "sqrt": math.sqrt, "rsqrt": lambda x: 1 / math.sqrt(x), "rcp": lambda x: 1 / x,
+    "sin": math.sin, "cos": math.cos, "tan": math.tan,
     "tanh": math.tanh, "erf": math.erf, "floor": math.floor, "ceil": math.ceil, "round": round, "trunc": math.trunc,
     "abs": abs, "sigmoid": lambda x: 1 / (1 + math.exp(-x)),
 }
@@ -133,7 +134,7 @@ def unary(kind, a, dtype, out):
     return c, u
 
 
-POSITIVE = ("log", "log2", "log10", "sqrt", "rsqrt")
+POSITIVE = ("log", "log2", "log10", "sqrt", "rsqrt", "rcp")
 
 
 @pytest.mark.parametrize("kind", ops.MATH)

@@ -38,7 +38,7 @@ class Slot:
     """One kernel parameter: what of which argument it holds, and its ``struct`` format character.
 
     ``param`` is the position in ``func.params``; ``mode`` that in its shape or strides (-1 for what is neither).  A
-    "map" is the tensor map ``map``, encoded for the argument.
+    "map" is the tensor map ``map``, encoded for the argument.  ``dtype`` is that of a scalar.
     """
 
     kind: OneOf["ptr", "map", "shape", "stride", "scalar"]
@@ -46,6 +46,7 @@ class Slot:
     mode: int
     format: str
     map: TensorMap | None = None
+    dtype: DType | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +171,8 @@ def _value(kernel: Kernel, value: Value, hint: str, slot: Slot, slots: list[Slot
         return
     name = kernel.names.fresh(value.name or hint)
     kernel.values.bind(value, name)
-    slots.append(Slot(slot.kind, slot.param, slot.mode, _format(value.dtype)))
+    slots.append(Slot(slot.kind, slot.param, slot.mode, _format(value.dtype),
+                      dtype=value.dtype if slot.kind == "scalar" else None))
     group.append(f"const {kernel.helpers.ctype(value.dtype)} {name}")
 
 

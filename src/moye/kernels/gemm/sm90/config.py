@@ -260,7 +260,8 @@ def fits(config: WarpgroupConfig, promote: bool, most: int = MOST) -> bool:
     sums = config.rows * config.bN // GROUP
     if sums + (8 if config.multicast else 0) > most:
         return False
-    return not promote or (sums <= 96 and config.schedule == "cooperative" and config.groups > 1)
+    room = {1: 0, 2: 96, 3: 64}[config.groups]          # three warpgroups have 160 registers a thread each, not 240
+    return not promote or (sums <= room and config.schedule == "cooperative")
 
 
 # --- the choice ------------------------------------------------------------------------------------------------------

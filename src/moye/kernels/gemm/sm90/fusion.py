@@ -124,14 +124,13 @@ def along(plan, out, vector, mode, part, place):
     extents = (out.M, out.N)
     coords = part_of(plan, mo.identity_tensor(extents), place, 0)       # (MMA, 1, 1)
     tCgV = part_of(plan, spread(vector, mode, out.M, out.N), place, 0)  # ((2, 2, columns / 8), 1, 1): column, row, 8s
-    modes = 3 if plan.C.columns > 8 else 2
-    own = tCgV[(0, None, 0)[:modes], 0, 0] if mode == 0 else tCgV[(None, 0, None)[:modes], 0, 0]    # without repeats
+    own = tCgV[(0, None, 0), 0, 0] if mode == 0 else tCgV[(None, 0, None), 0, 0]        # without repeats
     inside = mo.fragment(mo.make_layout(mo.shape(own)), mo.bool)
     for v in mo.static_range(mo.size(own)):
         first = 2 * v if mode == 0 else v % 2 + v // 2 * 4              # an element of the piece that this one is for
         inside[v] = coords[first][mode] < extents[mode]
     steps = (0, 1, 0) if mode == 0 else (1, 0, 2)
-    return read(own, inside, part.dtype).with_layout(mo.make_layout(mo.shape(tCgV), (steps[:modes], 0, 0)))
+    return read(own, inside, part.dtype).with_layout(mo.make_layout(mo.shape(tCgV), (steps, 0, 0)))
 
 
 @mo.jit
