@@ -7,9 +7,9 @@ symbols with true facts, and checks that the symbolic answer, evaluated, obeys t
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
 
 import moye.layout as ml
@@ -89,6 +89,36 @@ def powers(**options: Any) -> st.SearchStrategy[Layout]:
             step *= leaves[i]
         return Layout(shape, unflatten_tuple(strides, shape))
     return make()
+
+
+Parts: TypeAlias = dict[tuple[int, ...], Layout]
+PATHS = (((0,), (1,)), ((0,), (1, 0), (1, 1)))
+
+
+def along(lay: Layout, path: tuple[int, ...]) -> Layout:
+    """A layout of numbers as one of steps along a coordinate."""
+    return Layout(lay.shape, map_leaves(lambda step: step * ml.E(*path) if step else 0, lay.stride))
+
+
+def at(coordinate: Any, path: tuple[int, ...]) -> Any:
+    """The entry of a coordinate at a path; 0 where it has none, as in a layout that does not move there."""
+    for i in path:
+        coordinate = coordinate[i] if isinstance(coordinate, tuple) and i < len(coordinate) else 0
+    return coordinate
+
+
+@st.composite
+def directed(draw: Any, room: int = 6, paths: Any = PATHS, **options: Any) -> tuple[Layout, Parts]:
+    """A layout with basis strides, and the numbers along each coordinate: in any order, some coordinates left out."""
+    parts = {path: draw(layouts(room=room, **options)) for path in draw(st.sampled_from(paths))}
+    order = [path for path in draw(st.permutations(list(parts))) if draw(st.sampled_from((True, True, True, False)))]
+    assume(any(any(flatten_tuple(parts[path].stride)) for path in order))       # else its strides are numbers
+    parts = {path: lay if path in order else Layout(1, 0) for path, lay in parts.items()}
+    return make_whole(parts, order), parts
+
+
+def make_whole(parts: Parts, order: list[tuple[int, ...]]) -> Layout:
+    return ml.make_layout(*[along(parts[path], path) for path in order]) if order else Layout(1, 0)
 
 
 def coordinates(shape: Any) -> st.SearchStrategy[Any]:

@@ -94,7 +94,7 @@ def test_composition_by_mode() -> None:
     ("(4,6):(1,8)", "(3,2):(1,3)", "composition of (4,6):(1,8) with (3,2):(1,3) at mode 0 (4:1) of the coalesced left "
                                    "layout: the modes of (3,2):(1,3) together reach 5, past the end of its extent 4"),
     ("(4,6):(1,8)", "4:-1", "composition of (4,6):(1,8) with 4:-1 at mode 0 (4:1) of the coalesced left layout: "
-                            "stride -1 of 4:-1 is negative"),
+                            "the stride -1 of 4:-1 goes down in it, which only the last mode can"),
 ])
 def test_composition_errors(lhs: str, rhs: str, message: str) -> None:
     with pytest.raises(LayoutError) as caught:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from typing import Any
 
 import pytest
@@ -10,12 +12,18 @@ from hypothesis import strategies as st
 import layout_laws as laws
 import moye.layout as ml
 from layout_laws import law, table
+from layout_symbols import Sym
 from moye.errors import LayoutError
 from moye.layout import ArithmeticTuple, ComposedLayout, E, Layout, Swizzle, make_layout, size
+from moye.layout.tuples import flatten_tuple, unflatten_tuple
 
 plain, parse = laws.layouts(), Layout.parse
 injective = laws.layouts(injective=True)
 swizzled = st.builds(lambda sw, lay: ComposedLayout(sw, 0, lay), laws.swizzles(), laws.powers())
+
+
+def as_tuple(x: Any) -> Any:
+    return x if isinstance(x, tuple) else (x,)
 
 
 def indices(layout: Any) -> list[int]:
@@ -50,6 +58,12 @@ def test_flatten() -> None:
 def test_unflatten() -> None:
     assert str(ml.unflatten(parse("(2,3,4):(1,2,6)"), ((0, 0), 0))) == "((2,3),4):((1,2),6)"
     law(lambda lay: ml.unflatten(ml.flatten(lay), lay.shape), laws.layouts(rank=2), holds=lambda r, lay: r == lay)
+    assert (ml.unflatten((2, 3, (4, 5)), ((0, 0), 0)), ml.unflatten(3, (0,))) == (((2, 3), (4, 5)), (3,))
+    law(lambda s, p: ml.unflatten(ml.flatten(s), p), laws.shapes(), laws.shapes(), hide=(0,), examples=200,
+        holds=lambda r, s, p: as_tuple(ml.flatten(r)) == as_tuple(ml.flatten(s)) and ml.congruent(r, p))
+    law(lambda s: ml.unflatten(ml.flatten(s), s), laws.shapes(), holds=lambda r, s: r == s)
+    with pytest.raises(LayoutError, match=r"^unflatten of 3 modes: the profile \(0,0\) has only 2$"):
+        ml.unflatten((2, 3, 4), (0, 0))
 
 
 def test_size() -> None:
@@ -184,12 +198,32 @@ def test_append() -> None:
     assert str(ml.append(parse("4:1"), parse("3:8"))) == "(4,3):(1,8)"
     law(ml.append, three, small, examples=30,
         holds=lambda r, lay, m: table(r) == [x + y for y in table(m) for x in table(lay)])
+    assert (ml.append((4, (2, 3)), (1, 2)), ml.append(4, 8, 3)) == ((4, (2, 3), (1, 2)), (4, 8, 8))
+    law(ml.append, laws.shapes(), laws.shapes(), holds=lambda r, s, x: r == (*as_tuple(s), x))
+    law(ml.append, laws.shapes(), laws.shapes(), st.integers(1, 4), hide=(0, 1), holds=lambda r, s, x, n:
+        r == as_tuple(s) + (x,) * (n - len(as_tuple(s))) if n != len(as_tuple(s)) else r == s)
+    with pytest.raises(LayoutError, match=r": a tuple needs the item to add\n"):
+        ml.append((4, 8))
+    with pytest.raises(LayoutError, match=r"the mode of a layout is a layout, not 8$"):
+        ml.append(parse("4:1"), 8)
+    with pytest.raises(LayoutError, match=r"the mode of a tuple is an integer or a tuple, not the layout 4:1$"):
+        ml.append((4, 8), parse("4:1"))
 
 
 def test_prepend() -> None:
     assert str(ml.prepend(parse("4:1"), parse("3:8"))) == "(3,4):(8,1)"
     law(ml.prepend, three, small, examples=30,
         holds=lambda r, lay, m: table(r) == [x + y for y in table(lay) for x in table(m)])
+    assert (ml.prepend((4, (2, 3)), (1, 2)), ml.prepend(4, 8, 3)) == (((1, 2), 4, (2, 3)), (8, 8, 4))
+    law(ml.prepend, laws.shapes(), laws.shapes(), holds=lambda r, s, x: r == (x, *as_tuple(s)))
+    law(ml.prepend, laws.shapes(), laws.shapes(), st.integers(1, 4), hide=(0, 1), holds=lambda r, s, x, n:
+        r == (x,) * (n - len(as_tuple(s))) + as_tuple(s) if n != len(as_tuple(s)) else r == s)
+    with pytest.raises(LayoutError, match=r": a tuple needs the item to add\n"):
+        ml.prepend((4, 8))
+    with pytest.raises(LayoutError, match=r"the mode of a layout is a layout, not 8$"):
+        ml.prepend(parse("4:1"), 8)
+    with pytest.raises(LayoutError, match=r"the mode of a tuple is an integer or a tuple, not the layout 4:1$"):
+        ml.prepend((4, 8), parse("4:1"))
 
 
 def test_replace() -> None:
@@ -198,6 +232,11 @@ def test_replace() -> None:
         holds=lambda r, lay, m: list(r) == [lay.mode(0), m, lay.mode(2)])
     with pytest.raises(LayoutError, match=r"^replace in 4:1: mode 1 does not exist, it has 1$"):
         ml.replace(parse("4:1"), 1, parse("3:8"))
+    assert (ml.replace((2, (3, 4)), 1, (5, 6)), ml.replace(2, 0, 3)) == ((2, (5, 6)), (3,))
+    law(ml.replace, laws.shapes(), st.integers(0, 2), laws.shapes(), hide=(0, 2),
+        holds=lambda r, s, i, x: r == (*as_tuple(s)[:i], x, *as_tuple(s)[i + 1:]))
+    with pytest.raises(LayoutError, match=r"^replace in \(2,3\): mode 2 does not exist, it has 2$"):
+        ml.replace((2, 3), 2, 1)
 
 
 @pytest.mark.slow
@@ -291,6 +330,18 @@ def after(r: Any, a: Any, b: Any) -> bool:
 
 
 @pytest.mark.slow
+def test_composition_down() -> None:
+    """Strides below 0, on either side: an index below 0 counts down in the last mode alone."""
+    assert str(ml.composition(parse("(4,6):(1,8)"), parse("(3,2):(-4,1)"))) == "(3,2):(-8,1)"
+    assert [parse("(4,6):(1,8)")(i) for i in (-4, -3, -8)] == [-8, -7, -16]
+    law(ml.composition, downward(), downward(room=12), dynamic=False, examples=600, holds=after)
+    law(ml.composition, downward(), downward(room=12), hide=(0,), examples=200, holds=after)
+    law(ml.composition, laws.powers(), downward(room=12), dynamic=False, examples=300, holds=after)
+    with pytest.raises(LayoutError, match=r"goes down in it, which only the last mode can$"):
+        ml.composition(parse("(4,1):(1,9)"), parse("2:-1"))
+
+
+@pytest.mark.slow
 def test_composition() -> None:
     assert str(ml.composition(parse("(6,2):(8,2)"), parse("(4,3):(3,1)"))) == "((2,2),3):((24,2),8)"
     assert str(ml.composition(parse("((4,2),8):((1,32),4)"), parse("(2,4):(1@0,2@1)"))) == "(2,4):(1,8)"
@@ -307,6 +358,32 @@ def test_composition() -> None:
         holds=lambda r, lay: table(r) == table(lay))
 
 
+directed = laws.directed(injective=True)
+
+
+def as_leaves(coordinate: Any, parts: Any) -> tuple[int, ...]:
+    return tuple(laws.at(coordinate, path) for path in parts)
+
+
+def nested_like(parts: Any, leaves: Any) -> Any:
+    """Numbers as a coordinate with one for each of the paths of ``laws.PATHS``."""
+    return (leaves[0], leaves[1]) if len(parts) == 2 else (leaves[0], (leaves[1], leaves[2]))
+
+
+def trimmed(lay: Layout, crd: Any) -> Any:
+    """The coordinate without the positions that a layout does not have; they are 0."""
+    return tuple(trimmed(m, c) if isinstance(c, tuple) else c for m, c in zip(lay, crd, strict=False))
+
+
+@st.composite
+def downward(draw: Any, **options: Any) -> Layout:
+    """Layouts of which some modes go down."""
+    lay = draw(laws.layouts(**options))
+    signs = [draw(st.sampled_from((1, 1, -1))) for _ in flatten_tuple(lay.stride)]
+    steps = [s * d for s, d in zip(signs, flatten_tuple(lay.stride), strict=True)]
+    return Layout(lay.shape, unflatten_tuple(steps, lay.shape))
+
+
 def test_complement() -> None:
     assert str(ml.complement(parse("(2,2):(1,6)"), 24)) == "(3,2):(2,12)"
 
@@ -317,6 +394,22 @@ def test_complement() -> None:
 
     law(ml.complement, plain, st.integers(1, 60), examples=150, holds=gaps)
     assert ml.complement(ComposedLayout(Swizzle(2, 0, 2), 0, parse("4:2")), 16) == ml.complement(parse("4:2"), 16)
+    assert str(ml.complement(parse("(4,2):(2@1,1@0)"), (8, 16, 3))) == "(4,(2,2),3):(2@0,(1@1,8@1),1@2)"
+    n = Sym("n", divisor=8)
+    assert str(ml.complement(parse("(4,2):(2@1,1@0)"), (n, 8))) == "(n/2,2):(2@0,1@1)"
+
+    def gaps_along(r: Layout, both: Any, sizes: Any) -> bool:
+        """As the law has it by brute force; and along each coordinate what numbers give."""
+        lay, parts = both
+        whole = [as_leaves(c, parts) for c in table(make_layout(lay, r))]
+        alone = {path: table(ml.complement(part, n)) for (path, part), n in zip(parts.items(), sizes, strict=False)}
+        return (len(set(whole)) == len(whole)
+                and all(max(c[i] for c in whole) >= n - 1 for i, n in zip(range(len(parts)), sizes, strict=False))
+                and [as_leaves(c, parts) for c in table(r)]
+                == [crd[::-1] for crd in itertools.product(*reversed(alone.values()))])
+
+    law(lambda both, sizes: ml.complement(both[0], nested_like(both[1], sizes)), directed,
+        st.tuples(*[st.integers(1, 9)] * 3), dynamic=False, holds=gaps_along)
 
 
 @pytest.mark.slow
@@ -329,6 +422,19 @@ def test_right_inverse() -> None:
 
     law(ml.right_inverse, plain, examples=150, partial=True, holds=back)
     law(ml.right_inverse, swizzled, examples=200, dynamic=False, holds=back)
+    assert str(ml.right_inverse(parse("(4,8):(1@1,1@0)"))) == "(8,4):(4,1)"
+
+    def back_along(r: Any, both: Any) -> bool:
+        """Every coordinate of the result's box comes back."""
+        reach = [size(laws.at(r.shape, path)) or 1 for path in both[1]]
+        points = itertools.product(*map(range, reach))
+        return all(as_leaves(both[0](r(trimmed(r, nested_like(both[1], p)))), both[1]) == p for p in points)
+
+    law(lambda both: ml.right_inverse(both[0]), directed, dynamic=False, examples=150, holds=back_along)
+    law(lambda both: size(ml.right_inverse(both[0])), directed, dynamic=False, examples=100,
+        holds=lambda r, both: r == math.prod(size(ml.right_inverse(part)) for part in both[1].values()))
+    with pytest.raises(LayoutError, match=r"the strides 1@0 and 1@1@0 are steps of a coordinate and of a part of it$"):
+        ml.right_inverse(parse("(4,2):(1@0,1@1@0)"))
 
 
 @pytest.mark.slow
@@ -338,6 +444,17 @@ def test_left_inverse() -> None:
     law(ml.left_inverse, plain, examples=150, holds=lambda r, lay: all(lay(r(o)) == o for o in table(lay)))
     law(ml.left_inverse, swizzled, examples=200, dynamic=False,
         holds=lambda r, lay: [r(o) for o in table(lay)] == indices(lay))
+    assert [str(ml.left_inverse(parse(x))) for x in ("4:-1", "(4,8):(1,-4)", "4:-2")] == [
+        "4:-1", "(4,8):(1,-4)", "(2,4):(0,-1)"]
+    law(ml.left_inverse, downward(injective=True), dynamic=False, examples=400,
+        holds=lambda r, lay: [r(o) for o in table(lay)] == indices(lay))
+    law(ml.left_inverse, downward(), dynamic=False, examples=400,
+        holds=lambda r, lay: all(lay(r(o)) == o for o in table(lay)))
+    with pytest.raises(LayoutError, match=r": its mode 4:-1 goes down, which only the mode of the largest stride can$"):
+        ml.left_inverse(parse("(4,8):(-1,4)"))
+    assert str(ml.left_inverse(parse("(4,8):(1@1,2@0)"))) == "((2,8),4):((0,4),1)"
+    law(lambda both: ml.left_inverse(both[0]), directed, dynamic=False, examples=150,
+        holds=lambda r, both: [r(c) for c in table(both[0])] == indices(both[0]))
 
 
 def test_nullspace() -> None:

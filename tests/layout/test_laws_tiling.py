@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import pytest
@@ -22,6 +23,10 @@ def as_layout(tiler: Any) -> Layout:
     return tiler if isinstance(tiler, Layout) else make_layout(tiler)
 
 
+pairs = laws.layouts(injective=True, rank=2)
+small = laws.layouts(injective=True, room=4)
+
+
 # --- division and product --------------------------------------------------------------------------------------------
 
 
@@ -33,6 +38,25 @@ def test_logical_divide() -> None:
         return table(r) == [lay(i) for i in table(make_layout(tile, ml.complement(tile, size(lay))))]
 
     law(ml.logical_divide, plain, laws.tiles(), examples=150, holds=tiled)
+    by_coordinate = ml.logical_divide(parse("(8,16):(16,1)"), parse("(4,2):(2@1,1@0)"))
+    assert str(by_coordinate) == "((4,2),(4,(2,2))):((2,16),(32,(1,8)))"
+
+    def tiled_along(r: Layout, lay: Layout, both: Any) -> bool:
+        """Brute force: element t of tile k is the layout at the sum of the two coordinates."""
+        crds = table(make_layout(both[0], ml.complement(both[0], lay.shape)))
+        return len(set(crds)) == len(crds) and table(r) == [lay(filled(c, lay.shape)) for c in crds]
+
+    def filled(crd: Any, shape: Any) -> Any:
+        """The coordinate with 0 in the positions that nothing moves along."""
+        if not isinstance(crd, tuple):
+            return crd
+        return tuple(filled(c, s) for c, s in itertools.zip_longest(crd, shape, fillvalue=0))
+
+    def of(lay: Layout, both: Any) -> Layout:
+        return ml.logical_divide(lay, both[0])
+
+    shape = st.one_of(pairs, st.builds(lambda a, b, c: make_layout(a, make_layout(b, c)), small, small, small))
+    law(of, shape, laws.directed(injective=True), dynamic=False, holds=tiled_along)
 
 
 @pytest.mark.slow
@@ -86,6 +110,22 @@ def test_logical_product() -> None:
         return table(r.mode(0)) == table(a) and table(r.mode(1)) == table(places)
 
     law(ml.logical_product, injective, laws.tiles(), examples=150, holds=copies)
+    by_coordinate = ml.logical_product(parse("(4,2):(1@0,1@1)"), parse("(3,5):(1@0,1@1)"))
+    assert str(by_coordinate) == "((4,2),(3,5)):((1@0,1@1),(4@0,2@1))"
+    assert str(ml.logical_product(parse("4:1@1"), parse("3:1"))) == "(4,3):(1@1,4@1)"
+
+    def copies_along(r: Layout, a: Any, b: Any) -> bool:
+        """Along each coordinate a product of numbers; by brute force, the copies do not meet."""
+        paths = [path for path in a[1] if path in b[1]]
+        whole = [tuple(laws.at(c, path) for path in paths) for c in table(r)]
+        return len(set(whole)) == len(whole) == size(a[0]) * size(b[0]) and table(r.mode(0)) == table(a[0]) and all(
+            {laws.at(c, path) for c in table(r.mode(1))}
+            == set(table(ml.logical_product(a[1][path], b[1][path]).mode(1))) for path in paths)
+
+    alike = st.sampled_from(laws.PATHS).flatmap(lambda paths: st.tuples(*[laws.directed(
+        paths=(paths,), injective=True, room=4)] * 2))
+    law(lambda both: ml.logical_product(both[0][0], both[1][0]), alike, dynamic=False,
+        holds=lambda r, both: copies_along(r, *both))
 
 
 def same_as_logical(verb: Any) -> None:
@@ -108,7 +148,15 @@ def test_flat_product() -> None:
     same_as_logical(ml.flat_product)
 
 
-pairs = laws.layouts(injective=True, rank=2)
+
+def coalesced_by_mode(verb: Any) -> None:
+    """With the flag each mode has the same map as without it, and merges no further."""
+    def merged(r: Layout, a: Layout, b: Layout) -> bool:
+        modes = list(verb(a, b))
+        return [table(m) for m in r] == [table(m) for m in modes] and list(r) == [ml.coalesce(m) for m in modes]
+
+    law(lambda a, b: verb(a, b, coalesce_result=True), pairs, pairs, examples=30, holds=merged)
+    assert str(verb(parse("4:1"), parse("3:1"), coalesce_result=True)) in ("12:1", "(3,4):(4,1)")
 
 
 @pytest.mark.slow
@@ -117,6 +165,10 @@ def test_blocked_product() -> None:
     law(ml.blocked_product, pairs, pairs, holds=lambda r, a, b: [
         r((i, k), (j, lay)) for lay in range(size(b, 1)) for k in range(size(b, 0)) for j in range(size(a, 1))
         for i in range(size(a, 0))] == table(ml.logical_product(a, b)))
+    assert str(ml.blocked_product(parse("(2,4):(1,2)"), parse("(3,2):(2,1)"), True)) == "((2,3),8):((1,16),2)"
+    coalesced_by_mode(ml.blocked_product)
+    along = ml.blocked_product(parse("(4,2):(1@0,1@1)"), parse("(3,5):(1@0,1@1)"))
+    assert str(along) == "((4,3),(2,5)):((1@0,4@0),(1@1,2@1))" and len(set(table(along))) == 120
 
 
 @pytest.mark.slow
@@ -125,6 +177,10 @@ def test_raked_product() -> None:
     law(ml.raked_product, pairs, pairs, holds=lambda r, a, b: [
         r((k, i), (lay, j)) for lay in range(size(b, 1)) for k in range(size(b, 0)) for j in range(size(a, 1))
         for i in range(size(a, 0))] == table(ml.logical_product(a, b)))
+    assert str(ml.raked_product(parse("(2,1):(3,0)"), parse("(3,2):(1,3)"), True)) == "(6,2):(1,6)"
+    coalesced_by_mode(ml.raked_product)
+    along = ml.raked_product(parse("(4,2):(1@0,1@1)"), parse("(3,5):(1@0,1@1)"))
+    assert str(along) == "((3,4),(5,2)):((4@0,1@0),(2@1,1@1))" and len(set(table(along))) == 120
 
 
 def test_tile_to_shape() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import layout_laws as laws
@@ -12,7 +13,7 @@ import moye.layout as ml
 from layout_laws import law, table
 from layout_symbols import Sym
 from moye.errors import FactError, LayoutError
-from moye.layout import Layout, make_layout, size
+from moye.layout import E, Layout, make_layout, size
 from moye.layout.tuples import flatten_tuple
 
 shapes = laws.shapes()
@@ -36,7 +37,22 @@ def split(xs: Any) -> tuple[Any, Any]:
 
 
 def test_is_static() -> None:
-    assert ml.is_static(3) and not ml.is_static(Sym("n")) and not ml.is_static("3")
+    n = Sym("n")
+    assert ml.is_static(3) and not ml.is_static(n) and not ml.is_static("3")
+    assert ml.is_static((3, (4, ()))) and not ml.is_static((3, (4, n))) and not ml.is_static((3, "4"))
+    assert ml.is_static(2 * E(1)) and not ml.is_static(n * E(1)) and not ml.is_static(make_layout((4, n)))
+    sw = ml.Swizzle(2, 0, 2)
+    assert ml.is_static(sw) and not ml.is_static(ml.ComposedLayout(sw, n, Layout(4, 1)))
+    swizzled = laws.layouts().map(lambda lay: ml.ComposedLayout(sw, 0, lay))
+
+    @settings(max_examples=100, derandomize=True, database=None, deadline=None)
+    @given(st.one_of(laws.layouts(), shapes, swizzled), st.data())
+    def agrees(x: Any, data: Any) -> None:
+        hider = laws.Hider(data, 0)
+        hidden = hider.hide(x)
+        assert ml.is_static(x) and ml.is_static(hidden) == (not hider.env), f"{hidden} at {hider.env}"
+
+    agrees()
 
 
 def test_same() -> None:
@@ -119,6 +135,25 @@ def test_shape_div() -> None:
 def test_evenly_divides() -> None:
     assert ml.evenly_divides((8, 6), (4, 3)) and not ml.evenly_divides((8, 6), (4, 4))
     law(ml.evenly_divides, numbers, small, partial=True, holds=lambda r, a, b: not r or a == ml.ceil_div(a, b) * b)
+    assert ml.evenly_divides((8, 6), (Layout(2, 4), None)) and not ml.evenly_divides((8, 6), (Layout(2, 3), None))
+    assert not ml.evenly_divides(80, Layout((2, 2), (1, 5))) and not ml.evenly_divides(8, Layout(4, 0))
+    assert not ml.evenly_divides(8, Layout(4, -1)) and not ml.evenly_divides(8, (2, 2))
+    assert not ml.evenly_divides(24, Layout(2, Sym("n", divisor=2))), "n may be 0"
+
+    def once(a: Any, b: Layout) -> bool:
+        """Every index of a is reached once; what has no rest does not divide."""
+        try:
+            return sorted(table(make_layout(b, ml.complement(b, size(a))))) == list(range(size(a)))
+        except LayoutError:
+            return False
+
+    tiles = st.one_of(laws.layouts(room=12), laws.layouts(room=12, injective=True))
+    law(ml.evenly_divides, shapes, tiles, dynamic=False, examples=400, holds=lambda r, a, b: r == once(a, b))
+    law(ml.evenly_divides, shapes, tiles, examples=200, partial=True, holds=lambda r, a, b: not r or once(a, b))
+    law(lambda n, b: ml.evenly_divides(size(b) * size(ml.complement(b)) * n, b), small,
+        laws.powers(), dynamic=False, holds=lambda r, n, b: r)
+    with pytest.raises(LayoutError, match="needs offsets that are numbers"):
+        ml.evenly_divides(8, Layout(4, E(0)))
 
 
 def test_inner_product() -> None:

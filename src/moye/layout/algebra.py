@@ -29,7 +29,7 @@ from moye.layout.ints import (
     known_less_equal,
     mul,
 )
-from moye.layout.layout import Layout, cosize, from_modes, make_layout, need_numbers, size
+from moye.layout.layout import Layout, coshape, cosize, from_modes, make_layout, need_numbers, size
 from moye.layout.tuples import IntTuple, Modes
 from moye.layout.wrapped import L, OffsetFunction, WrappedLayout, verb
 
@@ -195,6 +195,8 @@ def _by_coordinate(lhs: Layout, rhs: Layout) -> Layout:
 
 def _exceeds(tile: Layout, lhs: Layout) -> bool:
     """Whether a right operand may leave the domain of the left one.  Then the left one's last mode is continued."""
+    if any(is_static(step) and step < 0 for step in tuples.flatten_tuple(tile.stride)):
+        return True
     return known_less_equal(cosize(tile), size(lhs)) is not True
 
 
@@ -230,9 +232,8 @@ class _Composer:
             return Layout.of(extent, mul(step, last))
         if is_const(extent, 1):
             return Layout.of(1, self._unit_stride(step))
-        # Steps down would borrow from the next mode, and no fixed strides say that.
         if is_static(step) and step < 0:
-            raise self._fail(0, f"stride {step} of {extent}:{step} is negative")
+            return Layout.of(extent, mul(self._whole_steps(extent, step), last))
         modes: Modes = []
         rest, start = extent, step
         # Invariant: the modes taken so far times ``rest`` are ``extent``; ``start`` is the step in units of mode i.
@@ -249,6 +250,16 @@ class _Composer:
                     return from_modes(modes)
         # The last mode takes all that is left, whatever its extent is.
         return from_modes([*modes, (rest, mul(start, last))])
+
+    def _whole_steps(self, extent: Int, step: int) -> Int:
+        """A step down in units of the last mode.  In any other mode it would borrow, which no fixed strides say."""
+        rest: Int = step
+        for i, (bound, _) in enumerate(self.flat[:-1]):
+            if is_static(bound) and not divides(bound, rest):
+                raise self._fail(i, f"the stride {step} of {extent}:{step} goes down in it, which only the last mode "
+                                    "can")
+            rest = self._exact(i, rest, bound)
+        return rest
 
     def _take(self, i: int, bound: Int, step: Int, extent: Int) -> tuple[tuple[Int, Int] | None, Int]:
         """What mode i (of extent ``bound``) contributes to extent:step, if anything, and the step for the next mode."""
@@ -374,15 +385,69 @@ def complement_modes(layout: Layout, cotarget: IntTuple | None) -> tuple[Modes, 
 
 
 def complement(layout: Layout | WrappedLayout, cotarget: IntTuple | None = None) -> Layout:
-    """The offsets up to ``cotarget`` (its own cosize unless given) that a layout leaves out (cute/layout.hpp).
+    """The offsets up to ``cotarget`` (its own coshape unless given) that a layout leaves out (cute/layout.hpp).
 
-    Law: strictly increasing, disjoint from the layout but in 0, and ``make_layout(l, complement(l, n))`` reaches n. For
-    a swizzled layout, offsets are counted before the swizzle.
+    Law: strictly increasing, disjoint from the layout but in 0, and ``make_layout(l, complement(l, n))`` reaches n.  So
+    it is along each coordinate under basis strides, with one mode for each.  For a swizzled layout, offsets are
+    counted before the swizzle.
     """
     plain = layout.layout if isinstance(layout, WrappedLayout) else layout
     if not isinstance(plain, Layout):
         raise LayoutError(f"complement takes a layout, not {layout!r}")
-    return from_modes(complement_modes(plain, cotarget)[0])
+    if not has_basis(plain.stride):
+        return from_modes(complement_modes(plain, cotarget)[0])
+    target = coshape(plain) if cotarget is None else cotarget
+    return directed(plain, target, lambda part, extent: from_modes(complement_modes(part, extent)[0]), "complement")
+
+
+def directed(layout: Layout, target: IntTuple, f: Callable[[Layout, IntTuple], Layout], what: str) -> Layout:
+    """Apply ``f(part, extent)`` along each coordinate of a target, where the result's strides go along it, too."""
+    def build(extent: IntTuple, path: tuple[int, ...]) -> Layout:
+        if isinstance(extent, tuple) and (not path or path not in parts):
+            return make_modes([build(item, (*path, i)) for i, item in enumerate(extent)])
+        try:
+            done = f(from_modes([(s, d) for s, d, _ in parts.get(path, [])]), extent)
+        except LayoutError as error:
+            raise type(error)(f"{what} of {layout} along {ScaledBasis(1, path)}: {error.message}",
+                              hint=error.hint) from None
+        return Layout.of(done.shape, tuples.map_leaves(lambda d: 0 if is_const(d, 0) else mul(d, ScaledBasis(1, path)),
+                                                       done.stride))
+
+    parts = along(layout, f"{what} of {layout}")
+    for path in parts:
+        if not isinstance(target, tuple) or not tuples.has_mode(target, path) or not _is_place(target, path):
+            raise LayoutError(f"{what} of {layout} up to {tuples.text(target)}: the target has no coordinate "
+                              f"{ScaledBasis(1, path)}")
+    return build(target, ())
+
+
+def _is_place(x: IntTuple, path: tuple[int, ...]) -> bool:
+    """Whether a path ends at a leaf or a mode, rather than going on in an integer."""
+    for i in path:
+        if not isinstance(x, tuple):
+            return False
+        x = x[i]
+    return True
+
+
+def along(layout: Layout, asked: str) -> dict[tuple[int, ...], list[tuple[Int, Int, Int]]]:
+    """The modes (extent, number of steps, stride of the index) along each coordinate of a layout of basis strides."""
+    # A mode of one element does not move, but says which coordinates there are.
+    found: dict[tuple[int, ...], list[tuple[Int, Int, Int]]] = {
+        step.path: [] for step in tuples.flatten_tuple(layout.stride) if isinstance(step, ScaledBasis)}
+    at: Int = 1
+    for extent, step in tuples.merge(flat_modes(layout)):
+        if isinstance(step, ScaledBasis):
+            found[step.path].append((extent, step.value, at))
+        elif not is_const(step, 0):
+            raise LayoutError(f"{asked}: the stride {step} is a number, the others are coordinates")
+        at = mul(at, extent)
+    for path in found:
+        inner = next((p for p in found if p != path and p[:len(path)] == path), None)
+        if inner is not None:
+            raise LayoutError(f"{asked}: the strides {ScaledBasis(1, path)} and {ScaledBasis(1, inner)} are steps of a "
+                              "coordinate and of a part of it")
+    return found
 
 
 def with_shape(layout: L, shape: IntTuple) -> L:

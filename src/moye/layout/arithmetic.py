@@ -17,9 +17,10 @@ from typing import Any, Literal, overload
 
 from moye.errors import FactError, LayoutError
 from moye.layout import ints
-from moye.layout.algebra import Tiler, complement
+from moye.layout.algebra import Tiler, ascending, flat_modes
+from moye.layout.basis import has_basis
 from moye.layout.ints import DynInt, Int, add, known_less, known_less_equal, mul
-from moye.layout.layout import Layout, size
+from moye.layout.layout import Layout
 from moye.layout.tuples import IntTuple, product, text, tuple_rank
 
 
@@ -89,18 +90,37 @@ def shape_div(a: IntTuple, b: IntTuple) -> IntTuple:
 
 
 def evenly_divides(a: IntTuple, b: Tiler) -> bool:
-    """Whether b divides a mode by mode; dynamic integers must prove it, and b may have layouts (cute/int_tuple.hpp).
+    """Whether tiles b cover a shape mode by mode and reach past nothing; b may have layouts (cute/int_tuple.hpp).
 
-    Law: ``evenly_divides(a, b)`` means that ``ceil_div(a, b)`` rounds nothing up; a layout divides what it and its
-    complement cover.
+    Law: ``evenly_divides(a, b)`` means that the tile and its rest, ``make_layout(b, complement(b, size(a)))``, reach
+    every index of a once.  Dynamic integers must prove it.
     """
     if isinstance(b, tuple):
         modes = a if isinstance(a, tuple) else (a,)
         return len(modes) >= len(b) and all(map(evenly_divides, modes, b))
     if b is None:
         return True
-    tile = mul(size(b), size(complement(b))) if isinstance(b, Layout) else b
-    return ints.divides(tile, product(a)) is True
+    period = _period(b) if isinstance(b, Layout) else b
+    return period is not None and ints.divides(period, product(a)) is True
+
+
+def _period(tile: Layout) -> Int | None:
+    """So many indices a tile and its copies in its gaps cover without a hole; None if they provably do not."""
+    if has_basis(tile.stride):
+        raise LayoutError(f"evenly_divides by {tile} needs offsets that are numbers, but its strides are coordinates")
+    modes = [mode for mode in flat_modes(tile) if not ints.is_const(mode[0], 1)]
+    try:
+        order = ascending([step for _, step in modes], lambda: "evenly_divides")
+    except FactError:
+        return None
+    reach: Int = 1
+    # Numbers below n are written once each only by digits whose weights divide one another.
+    for extent, step in [modes[i] for i in order]:
+        low = ints.lower_bound(step)
+        if low is None or low < 1 or ints.divides(reach, step) is not True:
+            return None
+        reach = mul(step, extent)
+    return reach
 
 
 def inner_product(a: IntTuple, b: IntTuple) -> Int:

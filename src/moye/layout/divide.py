@@ -16,6 +16,7 @@ from math import gcd
 from moye.errors import FactError, LayoutError
 from moye.layout import tuples
 from moye.layout.algebra import Tiler, by_mode, coalesce, complement, composition, in_tuple, make_modes, tiler_text
+from moye.layout.basis import has_basis
 from moye.layout.ints import is_static
 from moye.layout.layout import Layout, from_modes, make_layout, size
 from moye.layout.layout import shape as shape_of
@@ -27,7 +28,8 @@ from moye.layout.wrapped import dividing, verb
 def logical_divide(layout: Layout, tiler: Tiler) -> Layout:
     """Split each mode into (inside the tile, which tile); a tuple does so mode by mode (cute/layout.hpp).
 
-    Law: ``logical_divide(A, B) == composition(A, make_layout(B, complement(B, size(A))))``.
+    Law: ``logical_divide(A, B) == composition(A, make_layout(B, complement(B, size(A))))``; where B has basis strides,
+    ``complement(B, shape(A))``: one mode for each mode of A.
     """
     return _divide(layout, _whole(layout, tiler))
 
@@ -45,6 +47,9 @@ def _divide(layout: Layout, tiler: Tiler) -> Layout:
         return by_mode(layout, tiler, lambda mode, tile: _divide(in_tuple(mode), tile), "")
     tile = tiler if isinstance(tiler, Layout) else make_layout(tiler)
     # The tile and its complement reach every index once (rounded up to whole tiles): only coordinates change.
+    if has_basis(tile.stride):
+        shape = layout.shape if isinstance(layout.shape, tuple) else (layout.shape,)
+        return composition(layout, make_layout(tile, complement(tile, shape)))
     return composition(layout, make_layout(tile, complement(tile, size(coalesce(layout)))))
 
 

@@ -11,17 +11,21 @@ A swizzled layout has a swizzled inverse if one exists (swizzle.py).  Source: cu
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import pairwise
 from math import gcd
-from typing import overload
+from typing import TypeAlias, overload
 
 from moye.errors import FactError, LayoutError
 from moye.layout import tuples
-from moye.layout.algebra import ascending, coalesce, compose_proven, composition, flat_modes
+from moye.layout.algebra import along, ascending, coalesce, compose_proven, composition, flat_modes, make_modes
+from moye.layout.basis import has_basis
 from moye.layout.ints import Int, exact_div, is_const, is_static, known_less, mul, same
-from moye.layout.layout import Layout, cosize, from_modes, need_numbers, size
-from moye.layout.tuples import Modes
+from moye.layout.layout import Layout, coprofile, cosize, from_modes, need_numbers, size
+from moye.layout.tuples import IntTuple, Modes
 from moye.layout.wrapped import WrappedLayout
+
+IndexedMode: TypeAlias = tuple[Int, Int, Int]
 
 
 @overload
@@ -35,26 +39,53 @@ def right_inverse(layout: WrappedLayout) -> WrappedLayout: ...
 def right_inverse(layout: Layout | WrappedLayout) -> Layout | WrappedLayout:
     """The indices at which the offsets 0, 1, 2, ... lie, as far as they are contiguous (cute/layout.hpp).
 
-    Law: ``layout(right_inverse(layout)(i)) == i`` for every i below its size, the largest that is provable.
+    Law: ``layout(right_inverse(layout)(i)) == i`` for every i below its size, the largest that is provable.  Under
+    basis strides i is a coordinate, and each mode of the result is the inverse along one.
     """
     plain = _invertible(layout, "right_inverse")
     if isinstance(layout, WrappedLayout):
         return layout.inverse(right_inverse, f"right_inverse of {layout}")
-    modes = tuples.merge(flat_modes(plain))
+    if has_basis(plain.stride):
+        return _along_each(plain, _right, f"right_inverse of {plain}")
+    return _right(_indexed(plain))
+
+
+def _right(modes: list[IndexedMode]) -> Layout:
+    rest = list(modes)
     found: Modes = []
     reach: Int = 1
     # Invariant: ``found`` maps the offsets 0 .. reach - 1 to their indices.  Only a mode of stride ``reach`` goes on.
     while True:
-        at: Int = 1
-        for i, (extent, step) in enumerate(modes):
+        for i, (extent, step, index) in enumerate(rest):
             if same(step, reach):
-                found.append((extent, at))
+                found.append((extent, index))
                 reach = mul(reach, extent)
-                modes[i] = (extent, 0)  # used up, but it still counts in the indices of later modes
+                del rest[i]
                 break
-            at = mul(at, extent)
         else:
             return from_modes(tuples.merge(found))
+
+
+def _indexed(layout: Layout) -> list[IndexedMode]:
+    """The merged modes of a layout: extent, stride, and stride of the index."""
+    modes: list[IndexedMode] = []
+    at: Int = 1
+    for extent, step in tuples.merge(flat_modes(layout)):
+        modes.append((extent, step, at))
+        at = mul(at, extent)
+    return modes
+
+
+def _along_each(layout: Layout, invert: Callable[[list[IndexedMode]], Layout], asked: str) -> Layout:
+    """The inverse of a layout of coordinates: coordinates go back to indices one by one, and the indices add."""
+    parts = along(layout, asked)
+
+    def build(zero: IntTuple, path: tuple[int, ...]) -> Layout:
+        if isinstance(zero, tuple):
+            return make_modes([build(item, (*path, i)) for i, item in enumerate(zero)])
+        return invert(parts.get(path, []))
+
+    return build(coprofile(layout), ())
 
 
 @overload
@@ -69,24 +100,35 @@ def left_inverse(layout: Layout | WrappedLayout) -> Layout | WrappedLayout:
     """The layout from an offset back to its index; modes of stride 0 are left out (cute/layout.hpp).
 
     Law: ``left_inverse(layout)(layout(i)) == i`` for every index i of an injective layout; for other layouts it is an
-    index with that offset, or an error.
+    index with that offset, or an error.  Under basis strides it takes the coordinate ``layout(i)``.
     """
     plain = _invertible(layout, "left_inverse")
     if isinstance(layout, WrappedLayout):
         return layout.inverse(left_inverse, f"left_inverse of {layout}")
     asked = f"left_inverse of {layout}"
-    at: Int = 1
-    modes: list[tuple[Int, Int, Int]] = []  # (stride, extent, stride of the index)
-    for extent, step in tuples.merge(flat_modes(plain)):
-        if not is_const(step, 0):
-            modes.append((step, extent, at))
-        at = mul(at, extent)
-    if not modes:
+    if has_basis(plain.stride):
+        return _along_each(plain, lambda modes: _left(modes, asked), asked)
+    if all(is_const(step, 0) for _, step in flat_modes(plain)):
         return coalesce(plain)
-    # In order of stride an offset is a number whose digits are the coordinates, from the least stride up.
-    modes = [modes[i] for i in ascending([step for step, _, _ in modes], lambda: asked)]
-    if known_less(modes[0][0], 0):
-        raise LayoutError(f"{asked}: the stride of its mode {modes[0][1]}:{modes[0][0]} is negative")
+    return _left(_indexed(plain), asked, flat_modes(plain)[-1][1])
+
+
+def _left(parts: list[IndexedMode], asked: str, last: Int | None = None) -> Layout:
+    """The left inverse of indexed modes; ``last`` is the stride in which they go on past the end, if they do."""
+    modes = [(step, extent, at) for extent, step, at in parts if not is_const(step, 0)]
+    if not modes:
+        return Layout(1, 0)
+    at = mul(parts[-1][0], parts[-1][2])
+    # In order of stride an offset is a number whose digits are the coordinates, from the least stride up.  The last one
+    # may count down: quotients round down, so that digits below it stay what they are.
+    sizes = [_distance(step, asked) for step, _, _ in modes]
+    order = ascending(sizes, lambda: asked)
+    down = [is_static(modes[i][0]) and known_less(modes[i][0], 0) is True for i in order]
+    modes = [(sizes[i], *modes[i][1:]) for i in order]
+    if any(down[:-1]):
+        step, extent, _ = modes[down.index(True)]
+        raise LayoutError(f"{asked}: its mode {extent}:-{step} goes down, which only the mode of the largest stride "
+                          "can")
     # Offsets below the least stride are between elements: they all go to index 0.
     inverse: Modes = [(modes[0][0], 0)]
     below = 0  # the largest offset that the modes so far add up to, once they overlap
@@ -95,13 +137,25 @@ def left_inverse(layout: Layout | WrappedLayout) -> Layout | WrappedLayout:
         # offset // step is this mode's coordinate until the next stride; a gap before that makes the mode longer here.
         inverse.append((exact_div(above, step, why), index))
         below = _check_apart(asked, (extent, step), (width, above), below)
+    if below and down[-1]:
+        raise LayoutError(f"{asked}: its mode {modes[-1][1]}:-{modes[-1][0]} goes down, so no other may reach "
+                          f"{modes[-1][0]}")
     step, extent, index = modes[-1]
-    ends = same(mul(index, extent), at) and same(step, flat_modes(plain)[-1][1])  # past it, offsets go on in its steps
+    # Past the last mode, offsets go on in its steps.
+    ends = last is not None and same(mul(index, extent), at) and same(step, last)
     if below and not ends and is_static(extent) and is_static(step) \
             and below + (extent - 1) * step >= extent * step:
         raise LayoutError(f"{asked}: it is not injective, its mode {extent}:{step} ends before what the others reach")
-    inverse.append((extent, index))
+    inverse.append((extent, mul(index, -1) if down[-1] else index))
     return from_modes(tuples.merge(inverse))
+
+
+def _distance(step: Int, asked: str) -> Int:
+    if is_static(step):
+        return abs(step)
+    if known_less(step, 0):
+        raise LayoutError(f"{asked}: the stride {step} is negative and dynamic")
+    return step
 
 
 def _check_apart(asked: str, mode: tuple[Int, Int], above: tuple[Int, Int], below: int) -> int:
@@ -129,7 +183,6 @@ def _invertible(layout: Layout | WrappedLayout, what: str) -> Layout:
     plain = layout.layout if isinstance(layout, WrappedLayout) else layout
     if not isinstance(plain, Layout):
         raise LayoutError(f"{what} takes a layout, not {layout!r}")
-    need_numbers(plain, what)
     return plain
 
 
@@ -156,7 +209,10 @@ def max_common_layout(a: Layout | WrappedLayout, b: Layout | WrappedLayout) -> L
     Law: for ``v = max_common_layout(a, b)``, ``a(v(i)) - a(0) == b(v(i)) - b(0) == i``; it is the largest such layout
     for plain layouts of one size.
     """
-    common = _common(_invertible(a, "max_common_layout"), _invertible(b, "max_common_layout"))
+    plain = [_invertible(x, "max_common_layout") for x in (a, b)]
+    for x in plain:
+        need_numbers(x, "max_common_layout")
+    common = _common(*plain)
     count = size(common)
     assert is_static(count), "a common layout is static"
     run = _run(count, a, b)

@@ -1,6 +1,6 @@
 """Rearranging modes: flatten, group, select, append.  Nothing here changes where an element lies.
 
-In: a layout (or, for ``flatten``, an integer tuple).  Out: one with other modes.
+In: a layout or an integer tuple.  Out: one with other modes.
 
 >>> layout = Layout.parse("((2,3),4,5):((1,2),6,24)")
 >>> str(flatten(layout)), str(group_modes(layout, 1, 3)), str(select(layout, 2, 0))
@@ -12,7 +12,7 @@ Merging modes that continue each other is ``coalesce``, in algebra.py.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import overload
+from typing import Any, overload
 
 from moye.errors import LayoutError
 from moye.layout import tuples
@@ -44,15 +44,25 @@ def flatten(x: Layout | WrappedLayout | IntTuple) -> Layout | WrappedLayout | In
     return tuples.flatten_tuple(x) if isinstance(x, tuple) else x
 
 
-@verb
-def unflatten(layout: Layout, profile: IntTuple) -> Layout:
-    """The modes in the structure of a profile (cute/layout.hpp).
+@overload
+def unflatten(x: L, profile: IntTuple) -> L: ...
 
-    Law: ``unflatten(flatten(l), l.shape) == l``.
+
+@overload
+def unflatten(x: IntTuple, profile: IntTuple) -> IntTuple: ...
+
+
+def unflatten(x: Layout | WrappedLayout | IntTuple, profile: IntTuple) -> Layout | WrappedLayout | IntTuple:
+    """The modes of a layout or a tuple in the structure of a profile (cute/layout.hpp, cute/int_tuple.hpp).
+
+    Law: ``unflatten(flatten(l), l.shape) == l``, and ``unflatten(flatten(t), t) == t`` for a tuple t.
     """
-    modes = list(layout)
-    return Layout(tuples.unflatten_tuple([m.shape for m in modes], profile),
-                  tuples.unflatten_tuple([m.stride for m in modes], profile))
+    if isinstance(x, WrappedLayout):
+        return x.applied(lambda layout: unflatten(layout, profile))
+    if isinstance(x, Layout):
+        return Layout(tuples.unflatten_tuple([m.shape for m in x], profile),
+                      tuples.unflatten_tuple([m.stride for m in x], profile))
+    return tuples.unflatten_tuple(_items(x), profile)
 
 
 @verb
@@ -90,49 +100,110 @@ def take(layout: Layout, begin: int, end: int) -> Layout:
     return make_modes(list(layout)[begin:end])
 
 
-@verb
-def append(layout: Layout, mode: Layout | None = None, rank: int | None = None) -> Layout:
-    """The layout with a mode added at the end (1:0 unless given), or enough of them for a rank (cute/layout.hpp).
+@overload
+def append(x: L, mode: Layout | None = None, rank: int | None = None) -> L: ...
 
-    Law: ``append(l, m)(c, j) == l(c) + m(j)``, and ``append(l, rank=n)(i) == l(i)``.
+
+@overload
+def append(x: IntTuple, mode: IntTuple, rank: int | None = None) -> IntTuple: ...
+
+
+def append(x: Layout | WrappedLayout | IntTuple, mode: Layout | IntTuple | None = None,
+           rank: int | None = None) -> Layout | WrappedLayout | IntTuple:
+    """A layout or tuple with a mode at the end (1:0 for layouts unless given), or enough for a rank (cute/layout.hpp).
+
+    Law: ``append(l, m)(c, j) == l(c) + m(j)``, and ``append(l, rank=n)(i) == l(i)``; ``append(t, x) == (*t, x)``.
     """
-    count = _missing(layout, rank)
-    extra = [Layout(1, 0) if mode is None else mode] * count
-    return make_modes([*layout, *extra]) if rank is None or count else layout
+    if isinstance(x, WrappedLayout):
+        return x.applied(lambda layout: append(layout, _mode("append", x, mode), rank))
+    extra = _extra("append", x, mode, rank)
+    if rank is not None and not extra:
+        return x
+    if isinstance(x, Layout):
+        return make_modes([*x, *extra])
+    return (*_items(x), *extra)
 
 
-@verb
-def prepend(layout: Layout, mode: Layout | None = None, rank: int | None = None) -> Layout:
-    """The layout with a mode added in front (1:0 unless given), or enough of them for a rank (cute/layout.hpp).
+@overload
+def prepend(x: L, mode: Layout | None = None, rank: int | None = None) -> L: ...
 
-    Law: ``prepend(l, m)(j, c) == m(j) + l(c)``, and ``prepend(l, rank=n)(i) == l(i)``.
+
+@overload
+def prepend(x: IntTuple, mode: IntTuple, rank: int | None = None) -> IntTuple: ...
+
+
+def prepend(x: Layout | WrappedLayout | IntTuple, mode: Layout | IntTuple | None = None,
+            rank: int | None = None) -> Layout | WrappedLayout | IntTuple:
+    """A layout or tuple with a mode in front (1:0 for layouts unless given), or enough for a rank (cute/layout.hpp).
+
+    Law: ``prepend(l, m)(j, c) == m(j) + l(c)``, and ``prepend(l, rank=n)(i) == l(i)``; ``prepend(t, x) == (x, *t)``.
     """
-    count = _missing(layout, rank)
-    extra = [Layout(1, 0) if mode is None else mode] * count
-    return make_modes([*extra, *layout]) if rank is None or count else layout
+    if isinstance(x, WrappedLayout):
+        return x.applied(lambda layout: prepend(layout, _mode("prepend", x, mode), rank))
+    extra = _extra("prepend", x, mode, rank)
+    if rank is not None and not extra:
+        return x
+    if isinstance(x, Layout):
+        return make_modes([*extra, *x])
+    return (*extra, *_items(x))
 
 
-@verb
-def replace(layout: Layout, index: int, mode: Layout) -> Layout:
-    """The layout with one mode replaced by another (cute/layout.hpp).
+@overload
+def replace(x: L, index: int, mode: Layout) -> L: ...
 
-    Law: ``replace(l, i, m).mode(i) == m``, and every other mode is that of l.
+
+@overload
+def replace(x: IntTuple, index: int, mode: IntTuple) -> IntTuple: ...
+
+
+def replace(x: Layout | WrappedLayout | IntTuple, index: int,
+            mode: Layout | IntTuple) -> Layout | WrappedLayout | IntTuple:
+    """A layout or a tuple with one mode replaced by another (cute/layout.hpp).
+
+    Law: ``replace(l, i, m).mode(i) == m``, and every other mode is that of l; for tuples ``replace(t, i, x)[i] == x``.
     """
-    modes = list(layout)
-    if not 0 <= index < len(modes):
-        raise LayoutError(f"replace in {layout}: mode {index} does not exist, it has {len(modes)}")
-    modes[index] = mode
-    return make_modes(modes)
+    if isinstance(x, WrappedLayout):
+        return x.applied(lambda layout: replace(layout, index, _mode("replace", x, mode)))
+    count = len(x) if isinstance(x, Layout) else len(_items(x))
+    if not 0 <= index < count:
+        raise LayoutError(f"replace in {_text(x)}: mode {index} does not exist, it has {count}")
+    given = _mode("replace", x, mode)
+    if isinstance(x, Layout):
+        return make_modes([given if i == index else old for i, old in enumerate(x)])
+    return tuple([given if i == index else old for i, old in enumerate(_items(x))])
 
 
-def _missing(layout: Layout, rank: int | None) -> int:
-    if rank is None:
-        return 1
-    if rank < len(layout):
-        raise LayoutError(f"{layout} has rank {len(layout)} already: it cannot be padded to {rank}")
-    if rank > MOST_MODES:
-        raise LayoutError(f"{layout} padded to rank {rank}: layouts of more than {MOST_MODES} modes are not made")
-    return rank - len(layout)
+def _items(x: IntTuple) -> tuple[IntTuple, ...]:
+    return x if isinstance(x, tuple) else (x,)
+
+
+def _text(x: Any) -> str:
+    return str(x) if isinstance(x, Layout | WrappedLayout) else tuples.text(x)
+
+
+def _mode(name: str, x: Any, mode: Any) -> Any:
+    """A mode for x, checked: a layout for layouts, and an integer or a tuple for tuples."""
+    if isinstance(x, Layout | WrappedLayout):
+        if mode is not None and not isinstance(mode, Layout):
+            raise LayoutError(f"{name} of {x}: the mode of a layout is a layout, not {mode!r}")
+        return mode
+    if mode is None:
+        raise LayoutError(f"{name} of {_text(x)}: a tuple needs the item to add",
+                          hint="1 leaves a shape as it is, 0 a stride")
+    if isinstance(mode, Layout | WrappedLayout):
+        raise LayoutError(f"{name} of {_text(x)}: the mode of a tuple is an integer or a tuple, not the layout {mode}")
+    return mode
+
+
+def _extra(name: str, x: Any, mode: Any, rank: int | None) -> list[Any]:
+    """The modes to add: one, or as many as x lacks."""
+    given = _mode(name, x, mode)
+    have = len(x) if isinstance(x, Layout) else len(_items(x))
+    if rank is not None and rank < have:
+        raise LayoutError(f"{_text(x)} has rank {have} already: it cannot be padded to {rank}")
+    if rank is not None and rank > MOST_MODES:
+        raise LayoutError(f"{_text(x)} padded to rank {rank}: layouts of more than {MOST_MODES} modes are not made")
+    return [Layout(1, 0) if given is None else given] * (1 if rank is None else rank - have)
 
 
 def zip_modes(a: Layout, b: Layout) -> Layout:

@@ -13,11 +13,12 @@ from __future__ import annotations
 
 from moye.errors import LayoutError
 from moye.layout import ints, tuples
-from moye.layout.algebra import Tiler, by_mode, complement_modes, composition, make_modes
+from moye.layout.algebra import Tiler, along, by_mode, coalesce, complement_modes, composition, directed, make_modes
+from moye.layout.basis import has_basis
 from moye.layout.divide import unpack, zip_by
 from moye.layout.generators import make_ordered_layout
-from moye.layout.ints import Int, is_static, mul
-from moye.layout.layout import Layout, cosize, from_modes, make_layout, size
+from moye.layout.ints import Int, is_const, is_static, mul
+from moye.layout.layout import Layout, as_coordinate, cosize, from_modes, make_layout, size
 from moye.layout.tuples import IntTuple, LayoutLeft, Major
 from moye.layout.wrapped import multiplying, verb
 
@@ -27,9 +28,44 @@ def _copies(block: Layout, tiler: Layout, keep_pitch: bool = False) -> Layout:
 
     With ``keep_pitch`` a single place keeps the block's extent as its stride, as CuTe's blocked_product does.
     """
+    if has_basis(block.stride) or has_basis(tiler.stride):
+        return _copies_along(block, tiler, keep_pitch)
     # Every gap holds a copy of the block, and the tiler's largest offset says how many copies must fit.
-    gaps, reach = complement_modes(block, mul(size(block), cosize(tiler)))
-    places = Layout(1, reach) if keep_pitch and not gaps else from_modes(gaps)
+    return composition(_places(block, mul(size(block), cosize(tiler)), keep_pitch), tiler)
+
+
+def _places(block: Layout, target: IntTuple, keep_pitch: bool) -> Layout:
+    gaps, reach = complement_modes(block, target)
+    return Layout(1, reach) if keep_pitch and not gaps else from_modes(gaps)
+
+
+def _copies_along(block: Layout, tiler: Layout, keep_pitch: bool) -> Layout:
+    """The places of the copies where strides are coordinates: a product along each."""
+    if all(is_const(step, 0) for step in tuples.flatten_tuple(tiler.stride)):
+        return tiler
+    inside, outside = along(block, "the block") if has_basis(block.stride) else {}, {}
+    if has_basis(tiler.stride):
+        if not has_basis(block.stride) and not all(is_const(step, 0) for step in tuples.flatten_tuple(block.stride)):
+            raise LayoutError("the strides of the block are numbers, those of the tiler coordinates")
+        outside = along(tiler, "the tiler")
+        along(make_layout(block, tiler), "block and tiler")     # refuses a coordinate in one and its parts in the other
+        target = as_coordinate(0, (block.stride, tiler.stride))
+    elif len(inside) > 1:
+        raise LayoutError(f"the strides of the tiler are numbers, and the block has {len(inside)} directions",
+                          hint="give the tiler basis strides such as 1@0")
+    else:
+        # One direction: the numbers count along it.
+        path = next(iter(inside))
+        return directed(block, as_coordinate(0, block.stride), lambda part, _: _copies(part, tiler, keep_pitch),
+                        "product").mode(*path)
+
+    def fitted(zero: IntTuple, path: tuple[int, ...]) -> IntTuple:
+        if isinstance(zero, tuple):
+            return tuple([fitted(item, (*path, i)) for i, item in enumerate(zero)])
+        part = from_modes([(s, d) for s, d, _ in outside.get(path, [])])
+        return mul(tuples.product(tuple([s for s, _, _ in inside.get(path, [])])), cosize(part))
+
+    places = directed(block, fitted(target, ()), lambda part, extent: _places(part, extent, keep_pitch), "product")
     return composition(places, tiler)
 
 
@@ -37,7 +73,8 @@ def _copies(block: Layout, tiler: Layout, keep_pitch: bool = False) -> Layout:
 def logical_product(block: Layout, tiler: Tiler) -> Layout:
     """The block and the places of its copies; a tuple does so mode by mode (cute/layout.hpp).
 
-    Law: ``logical_product(A, B) == make_layout(A, composition(complement(A, size(A) * cosize(B)), B))``.
+    Law: ``logical_product(A, B) == make_layout(A, composition(complement(A, size(A) * cosize(B)), B))``, along each
+    coordinate where both have basis strides.
     """
     return _product(block, tiler)
 
@@ -79,25 +116,26 @@ def flat_product(block: Layout, tiler: Tiler) -> Layout:
 
 
 @multiplying
-def blocked_product(block: Layout, tiler: Layout | Int) -> Layout:
+def blocked_product(block: Layout, tiler: Layout | Int, coalesce_result: bool = False) -> Layout:
     """Mode i is (block mode i, tiler mode i): whole blocks side by side (cute/layout.hpp).
 
-    Law: ``blocked_product(A, B)((a0, b0), (a1, b1)) == logical_product(A, B)((a0, a1), (b0, b1))``.
+    Law: ``blocked_product(A, B)((a0, b0), (a1, b1)) == logical_product(A, B)((a0, a1), (b0, b1))``; with
+    ``coalesce_result`` each mode is the coalesced one.
     """
     arrangement = tiler if isinstance(tiler, Layout) else make_layout(tiler)
     inside, places = list(block), list(_copies(block, arrangement, keep_pitch=True))
     both = [make_layout(a, b) for a, b in zip(inside, places, strict=False)]
     # Where one of them has fewer modes, the other's mode is not wrapped in a pair.
     modes = both + inside[len(places):] + places[len(inside):]
-    scalar = not isinstance(block.shape, tuple) and not isinstance(arrangement.shape, tuple)
-    return modes[0] if scalar else make_modes(modes)
+    return _joined(modes, block, arrangement, coalesce_result)
 
 
 @multiplying
-def raked_product(block: Layout, tiler: Layout | Int) -> Layout:
+def raked_product(block: Layout, tiler: Layout | Int, coalesce_result: bool = False) -> Layout:
     """Mode i is (tiler mode i, block mode i): the elements of the blocks interleaved (cute/layout.hpp).
 
-    Law: ``raked_product(A, B)((b0, a0), (b1, a1)) == logical_product(A, B)((a0, a1), (b0, b1))``.
+    Law: ``raked_product(A, B)((b0, a0), (b1, a1)) == logical_product(A, B)((a0, a1), (b0, b1))``; with
+    ``coalesce_result`` each mode is the coalesced one.
     """
     arrangement = tiler if isinstance(tiler, Layout) else make_layout(tiler)
     inside, places = list(block), list(_copies(block, arrangement))
@@ -105,7 +143,13 @@ def raked_product(block: Layout, tiler: Layout | Int) -> Layout:
     inside += [Layout(1, 0)] * (count - len(inside))
     places += [Layout(1, 0)] * (count - len(places))
     modes = [make_layout(b, a) for a, b in zip(inside, places, strict=True)]
-    scalar = not isinstance(block.shape, tuple) and not isinstance(arrangement.shape, tuple)
+    return _joined(modes, block, arrangement, coalesce_result)
+
+
+def _joined(modes: list[Layout], block: Layout, tiler: Layout, coalesced: bool) -> Layout:
+    """The modes of a product of layouts with modes; integers have the one mode alone."""
+    modes = [coalesce(mode) for mode in modes] if coalesced else modes
+    scalar = not isinstance(block.shape, tuple) and not isinstance(tiler.shape, tuple)
     return modes[0] if scalar else make_modes(modes)
 
 

@@ -28,6 +28,7 @@ from moye.layout import (
     rank,
     size,
 )
+from moye.layout.basis import has_basis
 from moye.layout.tuples import zip_leaves
 from moye.tensor import expr
 from moye.tensor.context import builder, locate, tracing
@@ -64,9 +65,16 @@ def require_extent(label: str, layout: Layout, mode: int, extent: Any) -> None:
     elif isinstance(extent, Layout):
         if not isinstance(size(extent), int):
             raise TensorError(f"the tile {extent} of mode {mode} of {label} must be static", locs=(locate(),))
+        _need_numbers(label, extent, "tile")
     elif type(extent) is not int or extent < 1:
         raise TensorError(f"the tile of mode {mode} of {label} is {extent!r}, which is no positive static integer",
                           locs=(locate(),))
+
+
+def _need_numbers(label: str, tile: Layout, asked: str) -> None:
+    if has_basis(tile.stride):
+        raise TensorError(f"{asked}({label}, {tile}): the strides of the tile are coordinates, and tiles of tensors "
+                          "have numbers", hint="divide mode by mode, with a tuple of tiles", locs=(locate(),))
 
 
 def require_tiles(label: str, layout: Layout, tiler: Any, asked: str, mode: int | None = None) -> None:
@@ -78,6 +86,7 @@ def require_tiles(label: str, layout: Layout, tiler: Any, asked: str, mode: int 
             require_tiles(label, layout.mode(i), tile, asked, i if mode is None else mode)
         return
     tile = tiler if isinstance(tiler, Layout) else make_layout(tiler)
+    _need_numbers(label, tile, asked)
     covered, have = size(tile) * size(complement(tile)), size(layout)
     where = "" if mode is None else f" of mode {mode}"
     if not isinstance(covered, int):

@@ -42,6 +42,7 @@ from moye.layout import (
     zipped_divide,
 )
 from moye.layout.ints import mul
+from moye.layout.layout import need_numbers
 from moye.layout.tuples import map_leaves
 from moye.tensor.context import at_once, locate
 from moye.tensor.coords import CoordTensor, apply_view
@@ -205,6 +206,8 @@ def make_tiled_copy(atom: CopyAtom, thr_layout: Layout, val_layout: Layout | Non
     if threads % atom.op.threads:
         raise LayoutError(f"make_tiled_copy: {atom} is executed by {atom.op.threads} threads together, but the thread "
                           f"layout {thr_layout} has {threads}")
+    for given in (thr_layout, val_layout):
+        need_numbers(given, "make_tiled_copy")
     mn = raked_product(thr_layout, val_layout)
     tv = with_shape(right_inverse(mn), (threads, values))
     tiler = tuple(_int(size(mn, mode)) for mode in range(rank(mn)))
