@@ -50,7 +50,7 @@ ALONE = {
         "pictures.html", "pictures.text", "pictures.tikz", "pictures.typst", "sim.timeline.table"),
     "one pass each": ("passes.dce", "passes.wgmma_registers"),
     "one lint or one class of defects each": (
-        "cuda.compiler.moved_waits", "runtime.check.needless_barriers", "sim.checks.barrier_reuse",
+        "runtime.check.needless_barriers", "sim.checks.barrier_reuse",
         "sim.checks.unwritten_global", "sim.costs.mixed_swizzles", "sim.costs.wgmma_waits",
         "sim.machine.register_budgets"),
     "one family of instructions each": (

@@ -110,7 +110,7 @@ FAULTS: dict[str, list[tuple[str, str]]] = {
          'narrow = dtype.is_integer and dtype.bits < 32 and kind in ("add", "sub", "shl")'),
         ('kind in (("neg", "invert", "abs") if dtype.kind is Kind.INT else ("neg", "invert"))',
          'kind in (("neg", "invert", "abs") if dtype.kind is Kind.INT else ())'),
-        ("Text(str(32 - dtype.bits))", "Text(str(dtype.bits))"),
+        ('Text(str(32 - dtype.bits))) if kind == "clz"', 'Text(str(dtype.bits))) if kind == "clz"'),
         ('c_cast({8: "unsigned char", 16: "unsigned short"}[dtype.bits], a)', "a"),
         ("and _is_plain(operand):", "and operand:"),
         ('if op.kind == "shl" or op.a.dtype.kind is Kind.UINT:', 'if op.kind == "shl":'),
@@ -325,7 +325,8 @@ FAULTS: dict[str, list[tuple[str, str]]] = {
          "return unpack(zipped_divide(layout, tiler), False, True)"),
     ],
     "layout/inverse.py": [
-        ("modes[i] = (extent, 0)  # used up", "modes[i] = (1, 0)  # used up"),
+        ("    modes = [(sizes[i], *modes[i][1:]) for i in order]", "    modes = [(sizes[i], *modes[i][1:]) for i in "
+         "range(len(order))]"),
         ("        inverse.append((exact_div(above, step, why), index))", "        inverse.append((width, index))"),
         ("            kernel.append((extent, at))\n        at = mul(at, extent)",
          "            kernel.append((extent, at))\n            at = mul(at, extent)"),
@@ -336,8 +337,7 @@ FAULTS: dict[str, list[tuple[str, str]]] = {
         ("total = add(total, mul(add(extent, -1), distance))", "total = add(total, mul(extent, distance))"),
     ],
     "layout/product.py": [
-        ("gaps, reach = complement_modes(block, mul(size(block), cosize(tiler)))",
-         "gaps, reach = complement_modes(block, size(block))"),
+        ("    gaps, reach = complement_modes(block, target)", "    gaps, reach = complement_modes(block, size(block))"),
         ("modes = [make_layout(b, a) for a, b in zip(inside, places, strict=True)]",
          "modes = [make_layout(a, b) for a, b in zip(inside, places, strict=True)]"),
     ],
@@ -369,9 +369,9 @@ FAULTS: dict[str, list[tuple[str, str]]] = {
          '    logical = {"and": "land", "or": "lor", "xor": "lor"}'),
         ("return typed(a if cond else b, dtype)", "return typed(b if cond else a, dtype)"),
         ("    if dtype.kind is Kind.BOOL:\n        dtype = dt.int32\n    dtype = _wide_enough(kind, a, b, dtype)\n  "
-         "  work",
-         "    dtype = _wide_enough(kind, a, b, dtype)\n    work"),
-        ("work = dt.float32 if dtype in _NARROW else dtype\n    b_ = builder()", "work = dtype\n    b_ = builder()"),
+         "  native",
+         "    dtype = _wide_enough(kind, a, b, dtype)\n    native"),
+        ("work = dt.float32 if dtype in _NARROW and not native else dtype", "work = dtype"),
     ],
     "lang/branches.py": [
         ("        self.host.restore()\n        b.open_conditions.pop()", "        b.open_conditions.pop()"),

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import moye as mo
+from moye.cuda.compiler import nvrtc
 from moye.cuda.compiler.nvrtc import compile_cubin
 from moye.cuda.compiler.overlap import ptx_overlap, sass_overlap
 from moye.kernels import WarpgroupConfig, gemm_sm90
@@ -218,4 +219,5 @@ def test_a_timeline_prints_both(example, monkeypatch):
     assert "PTX   448 of 512 FFMA (7/8)" in told
     assert "SASS" in told
     monkeypatch.setattr("moye.cuda.compiler.nvrtc._disassembler", lambda: None)
+    monkeypatch.setattr("moye.cuda.compiler.nvrtc.Compiled.sass", property(lambda self: nvrtc.sass(self.cubin)))
     assert "compiled: not known here, disassembling needs nvdisasm" in str(timeline)

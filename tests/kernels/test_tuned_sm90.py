@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import moye as mo
-from moye.kernels import WarpgroupConfig, tuned_gemm_sm90
+from moye.kernels import tuned_gemm_sm90
 from moye.kernels.gemm.sm90.config import configs
 
 H200 = 132                              # multiprocessors
@@ -67,7 +67,7 @@ def test_the_first_legal_configuration_multiplies(M, N, K):
     exact = np.maximum(A.astype("f8") @ B.astype("f8").T + bias.astype("f8"), 0)
     assert np.linalg.norm(C.astype("f8") - exact) <= 3e-3 * np.linalg.norm(exact)
     best = tuned_gemm_sm90.best(A, B, C, bias=bias, activation="relu")["config"]
-    assert isinstance(best, WarpgroupConfig) and best.swap == (M == 20)
+    assert best is None, "the simulator takes the first, which is the rule's choice"
 
 
 def test_it_complains_as_gemm_sm90_does():

@@ -59,6 +59,8 @@ class HostTensor(Tensor, AtOnce):
     """A view of an array in host memory.  ``array`` is the array, and ``numpy()`` copies the view's elements."""
 
     def __init__(self, memory: HostMemory, seen: Tensor) -> None:
+        if not isinstance(memory, HostMemory) or not isinstance(seen, Tensor):
+            raise ArgumentError("HostTensor is made by mo.tensor(array)")
         super().__init__(seen.buffer, seen.offset, seen.layout, seen.dtype, seen.swizzle, seen.name, seen.order,
                          seen.origin)
         self._memory = memory

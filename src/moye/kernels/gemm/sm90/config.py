@@ -259,7 +259,8 @@ def fits(config: WarpgroupConfig, promote: bool, most: int = MOST) -> bool:
     """Whether the sums of a thread, twice if they are promoted, stay in its registers; ``most`` as in ``Problem``."""
     sums = config.rows * config.bN // GROUP
     three = config.groups == 3                          # have 160 registers a thread each, not 240
-    if sums + (8 if config.multicast else 0) > most - (80 if three else 0):
+    most -= 80 if three else 32 if config.bM == 256 and most < MOST else 0
+    if sums + (8 if config.multicast else 0) > most:
         return False
     room = 0 if config.groups == 1 else 64 if three else 96
     return not promote or (sums <= room and config.schedule == "cooperative")

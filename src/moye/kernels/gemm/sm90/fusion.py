@@ -109,8 +109,9 @@ def read(source, inside, dtype):
     """What of it lies inside, in the precision of the sums; zeros for the rest."""
     held = mo.fragment(mo.make_layout(mo.shape(source)), source.dtype)                      # (MMA, 1, 1), as stored
     wide = mo.fragment(mo.make_layout(mo.shape(source)), dtype)                             # (MMA, 1, 1)
-    mo.copyto(held, source, pred=inside, zero_fill=True)
-    mo.copyto(wide, held)
+    word = {1: mo.uint8, 2: mo.uint16, 4: mo.uint32, 8: mo.uint64}[source.dtype.bytes]
+    mo.copyto(mo.UniversalCopy(word), held, source, pred=inside, zero_fill=True)            # one by one: pairs that are
+    mo.copyto(wide, held)                                                                   # tested would spill sums
     return wide
 
 
