@@ -97,6 +97,7 @@ def test_the_types_of_the_table_are_in_their_rooms():
             assert any(name in defined(file) for file in files), f"{room} has no {name}"
 
 
+@pytest.mark.slow
 def test_the_figure_is_current():
     maker = loaded("docs/make_architecture.py")
     assert maker.FIGURE.read_text() == maker.svg(), "run docs/make_architecture.py"

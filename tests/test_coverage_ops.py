@@ -208,6 +208,7 @@ def test_tables_hold_nothing_else():
     assert set(ops.UNARY) == set(scalars.UNARY)
 
 
+@pytest.mark.slow
 def test_combinations():
     missing = more_demands() - everything()
     assert not missing, f"no kernel in ops_kernels.py has {sorted(missing)}"

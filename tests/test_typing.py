@@ -81,6 +81,7 @@ def test_a_right_program_passes(tmp_path):
     assert _mypy(RIGHT, tmp_path) == ""
 
 
+@pytest.mark.slow
 def test_wrong_programs_are_told(tmp_path):
     text = "import moye as mo\n" + "".join(f"{line}\n" for line, _ in WRONG.values())
     told = _mypy(text, tmp_path)

@@ -158,6 +158,7 @@ def same(a, b):
     return a is b or (isinstance(a, tuple) and len(a) == len(b) and all(map(same, a, b)))
 
 
+@pytest.mark.slow
 def test_methods_are_what_the_roles_say():
     """Of each op of every kernel of ``ops_kernels.py``, and of every class."""
     seen = set()

@@ -80,6 +80,7 @@ def test_every_configuration_is_legal(name):
             assert shared_bytes(config, dtype, gated=gated) <= SHARED
 
 
+@pytest.mark.slow
 def test_every_candidate_is_legal():
     """Whatever the model may choose can be had, and fits into a block's memory and registers."""
     for name, dtype in DTYPES.items():

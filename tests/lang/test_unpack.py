@@ -81,6 +81,7 @@ def instructions(to, how, scale=None):
     return (count(5) - count(1)) / 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("to", "interleaved", "most"), [
     (np.float16, False, 13.5), (np.float16, True, 9.5), (ml_dtypes.bfloat16, False, 13), (ml_dtypes.bfloat16, True, 11),
 ], ids=str)
@@ -90,6 +91,7 @@ def test_instructions_for_eight_numbers(to, interleaved, most):
     assert instructions(to, interleaved, np.ones(1, to)) <= most + 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("to", FLOATS, ids=lambda t: t.__name__)
 def test_instructions_without_tricks(to):
     assert instructions(to, None) >= 20

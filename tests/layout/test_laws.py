@@ -384,6 +384,7 @@ def downward(draw: Any, **options: Any) -> Layout:
     return Layout(lay.shape, unflatten_tuple(steps, lay.shape))
 
 
+@pytest.mark.slow
 def test_complement() -> None:
     assert str(ml.complement(parse("(2,2):(1,6)"), 24)) == "(3,2):(2,12)"
 

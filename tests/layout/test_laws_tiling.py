@@ -30,6 +30,7 @@ small = laws.layouts(injective=True, room=4)
 # --- division and product --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_logical_divide() -> None:
     assert str(ml.logical_divide(parse("(16,8)"), (4, None))) == "((4,4),8):((1,4),16)"
 

@@ -12,6 +12,8 @@ from moye.layout import Layout
 from picture_cases import CASES, MMA, TF32_16x8x8
 from tools import programs
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def chromium(tmp_path_factory):

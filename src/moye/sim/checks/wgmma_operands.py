@@ -110,8 +110,9 @@ class ProductChecks:
             group = np.zeros(active.shape, np.int64)
             for w, block, number in zip(issued.lead, issued.block, issued.group, strict=True):
                 group[w * WARPGROUP:(w + 1) * WARPGROUP, block] = number
-            held.group[rows] = np.where(active, group, held.group[rows])
-            held.results[rows], held.op = result, op
+            span = _span(rows)
+            held.group[span] = np.where(active, group, held.group[span])
+            held.results[span], held.op = result, op
         self._operands(product, issued)
         if self.watch.meter is not None:
             self._count(product, issued)
@@ -156,10 +157,11 @@ class ProductChecks:
         if not adds.any():
             return
         held = self.held.get(product.fragment.buffer.id)
-        missing = product.fragment.unset(product.rows, adds)
+        rows = _span(product.rows)
+        missing = product.fragment.unset(rows, adds)
         if missing is not None and held is not None:
             # Sums of a product in flight are set by the time this one adds to them: wgmma of one shape run in order.
-            missing = missing & (held.group[product.rows] < 0)
+            missing = missing & (held.group[rows] < 0)
         if missing is None or not missing.any():
             return
         _, thread, block = (int(i) for i in np.argwhere(missing)[0])
@@ -233,3 +235,10 @@ class Reads:
         self.thread, self.block, self.start, self.group = thread, block, start, group
         self.element = self.phase = np.zeros_like(thread)
         self.issuer = block
+
+
+def _span(rows: Array) -> Any:
+    """The same registers in memory's order; as a slice where they are all from the first to the last: no copies."""
+    ordered = np.sort(rows)
+    first, last = int(ordered[0]), int(ordered[-1])
+    return slice(first, last + 1) if last - first + 1 == len(ordered) else ordered

@@ -290,7 +290,7 @@ class Fragment:
         known = self.known[rows]
         if known.all():
             return None
-        shape = (len(rows), *self.data.shape[1:])
+        shape = (len(known), *self.data.shape[1:])
         missing = np.broadcast_to(~known[:, None, None], shape)
         if self.lanes is not None:
             missing = missing & ~self.lanes[rows]
