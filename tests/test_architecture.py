@@ -71,6 +71,9 @@ ALONE = {
         "tensor.tile_atomics"),
 }
 
+TOP = {".ci", ".gitignore", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "Makefile", "NOTICE", "README.md",
+       "benchmarks", "docs", "examples", "pyproject.toml", "src", "tests"}
+
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -276,6 +279,16 @@ def test_small_modules_stand_alone_for_a_reason():
     assert not (found := small_modules(ours())), "\n".join(found)
     stale = {module for modules in ALONE.values() for module in modules} - lonely(ours())
     assert not stale, f"{sorted(stale)}: no longer small with one importer; take them out of ALONE"
+
+
+def test_nothing_lies_about():
+    """What is tracked at the top of the repository is known: a file that landed there by mistake is told."""
+    root = Path(__file__).parents[1]
+    if not (root / ".git").exists():
+        pytest.skip("no repository")
+    told = subprocess.run(["git", "ls-files"], cwd=root, capture_output=True, text=True, check=True).stdout
+    top = {line.partition("/")[0] for line in told.splitlines()}
+    assert top <= TOP, f"{sorted(top - TOP)}: is this meant to be here?"
 
 
 def test_the_verbs_of_tensors_share_one_protocol():
