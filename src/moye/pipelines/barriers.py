@@ -1,6 +1,6 @@
-"""A condition of the kernel around statements of a library class: what ``if`` is in a kernel.
+"""What library classes with mbarriers share: statements of one thread, and names for the barriers.
 
-In: a traced condition.  Out: a context manager; what is traced inside of it runs where the condition holds.
+In: a traced condition; mbarrier arrays.  Out: a context manager, inside of which statements run where it holds.
 
     with OnlyIf(linear_thread() == 0): mbarrier_init(...)
 
@@ -12,6 +12,7 @@ from __future__ import annotations
 from moye.lang.branches import DynamicIf
 from moye.lang.builtins import linear_thread
 from moye.tensor.expr import Expr, Scalar, operand_of
+from moye.tensor.tensor import AUTO, Tensor
 
 
 class OnlyIf:
@@ -36,3 +37,10 @@ class OnlyIf:
 def in_first_thread() -> OnlyIf:
     """Under the condition that it is thread 0 of the block."""
     return OnlyIf(linear_thread() == 0)
+
+
+def name_barriers(name: str, **barriers: Tensor) -> None:
+    """Call each array ``{name}_{its word}``, if no variable has named it before."""
+    for word, bars in barriers.items():
+        if bars.buffer.name.startswith(AUTO):
+            bars.buffer.name = f"{name}_{word}"

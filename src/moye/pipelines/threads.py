@@ -19,11 +19,10 @@ from typing import Any, ClassVar
 from moye.errors import TraceError
 from moye.lang import hopper
 from moye.lang.scopes import Named
-from moye.pipelines.conditions import in_first_thread
+from moye.pipelines.barriers import in_first_thread, name_barriers
 from moye.pipelines.tma import PipelineTmaState, Ring
 from moye.tensor.context import locate
 from moye.tensor.expr import Scalar, where
-from moye.tensor.tensor import AUTO
 
 _MOST = (1 << 20) - 1  # arrivals that one phase of an mbarrier counts (PTX ISA, mbarrier)
 
@@ -44,9 +43,7 @@ class PipelineAsync(Named):
 
     def named(self, name: str) -> None:
         """Name the barriers after the first variable that holds the pipeline."""
-        for what, bars in (("full", self.full), ("empty", self.empty)):
-            if bars.buffer.name.startswith(AUTO):
-                bars.buffer.name = f"{name}_{what}"
+        name_barriers(name, full=self.full, empty=self.empty)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(stages={self.stages}, producers={self.producers}, consumers={self.consumers})"
@@ -136,8 +133,7 @@ class PipelineOrder(Named):
 
     def named(self, name: str) -> None:
         """Name the barriers after the first variable that holds the object."""
-        if self.turns.buffer.name.startswith(AUTO):
-            self.turns.buffer.name = f"{name}_turns"
+        name_barriers(name, turns=self.turns)
 
     def __repr__(self) -> str:
         return f"PipelineOrder(groups={self.groups}, threads={self.threads})"

@@ -21,10 +21,10 @@ from moye.errors import TraceError
 from moye.lang import hopper
 from moye.lang.builtins import assume
 from moye.lang.scopes import Named, called
-from moye.pipelines.conditions import in_first_thread
+from moye.pipelines.barriers import in_first_thread, name_barriers
 from moye.tensor.context import locate
 from moye.tensor.expr import Expr, Scalar, operand_of, where
-from moye.tensor.tensor import AUTO, Tensor
+from moye.tensor.tensor import Tensor
 
 _MOST = (1 << 20) - 1  # bytes, and arrivals, that one phase of an mbarrier counts (PTX ISA, mbarrier)
 
@@ -47,9 +47,7 @@ class PipelineTma(Named):
 
     def named(self, name: str) -> None:
         """Name the barriers after the first variable that holds the pipeline."""
-        for what, bars in (("full", self.full), ("empty", self.empty)):
-            if bars.buffer.name.startswith(AUTO):
-                bars.buffer.name = f"{name}_{what}"
+        name_barriers(name, full=self.full, empty=self.empty)
 
     def __repr__(self) -> str:
         return f"PipelineTma(stages={self.stages}, bytes={self.bytes}, consumers={self.consumers})"

@@ -18,7 +18,7 @@ from moye import dtypes as dt
 from moye.dtypes import Space
 from moye.errors import TensorError
 from moye.lang.builtins import atomic_add, atomic_exch, grid_dim
-from moye.pipelines.conditions import OnlyIf
+from moye.pipelines.barriers import OnlyIf
 from moye.pipelines.threads import PipelineAsync
 from moye.pipelines.tma import PipelineTmaState
 from moye.schedulers.persistent import PersistentTileScheduler
