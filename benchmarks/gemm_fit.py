@@ -104,7 +104,9 @@ def write(costs):
     path = Path(model.__file__)
     text = path.read_text()
     for f in dataclasses.fields(costs):
-        text = re.sub(rf"^(    {f.name}: float = )\S+", rf"\g<1>{getattr(costs, f.name):.4g}", text, flags=re.MULTILINE)
+        told = f"    {f.name}: float = {getattr(costs, f.name):.4g}"
+        text = re.sub(rf"^    {f.name}: float = \S+ *(#?)", lambda m, told=told: f"{told:31} {m[1]}".rstrip(), text,
+                      flags=re.MULTILINE)
     path.write_text(text)
 
 

@@ -11,6 +11,8 @@ import pytest
 import moye as mo
 from moye.cuda.compiler import nvrtc
 from moye.kernels import TensorConfig, WarpgroupConfig
+from moye.kernels.gemm.sm90 import host
+from moye.kernels.gemm.sm90.fusion import Fusion
 from moye.kernels.gemm.sm90.host import shallow, suits
 from moye.runtime.prepare import compile_only
 from warpgroup_products import DTYPES, check_error, expected_of, filled, place
@@ -217,3 +219,12 @@ def test_bfloat16_halves_through_the_dispatcher():
     gemm.gemm(A, B, C, gated=True)
     first, second = (expected_of(A, B[part])[0] for part in (slice(24), slice(24, 48)))
     check_error(C, first * second, 1e-5 * np.abs(first * second))
+
+
+@pytest.mark.parametrize(("kind", "gather"), [("numpy", "memory"), ("torch", "memory"), ("DeviceArray", "cluster")])
+def test_arrays_of_an_unknown_library_need_no_workspace(kind, gather):
+    """Few tiles with a long K: sums meet in memory where the library of C can make some for them."""
+    A, B, C = (mo.TensorLike(dtype, shape, (shape[1], 1)).info()._replace(kind=kind) for dtype, shape in
+               ((mo.float16, (64, 65536)), (mo.float16, (64, 65536)), (mo.float16, (64, 64))))
+    config = host._recipe(A, B, C, Fusion(), False, None, 132).plan.config
+    assert (config.gather, config.split_k > 1) == (gather, True)

@@ -92,6 +92,19 @@ def test_every_candidate_is_legal():
                     assert shared_bytes(config, dtype, gated=gated) <= SHARED, config
 
 
+def test_sums_meet_in_memory_only_where_there_can_be_some():
+    """Arrays of a library that moye cannot ask for others are multiplied without a workspace."""
+    deep = (64, 64, 65536, 1, mo.bfloat16)
+    assert any(config.gather == "memory" for config in candidates(Problem(*deep), H200))
+    assert choose(Problem(*deep), H200).gather == "memory"
+    assert all(config.gather == "cluster" for config in candidates(Problem(*deep, workspace=False), H200))
+
+
+def test_few_rows_of_promoted_sums_have_tiles_of_one_warpgroup():
+    found = candidates(Problem(16, 4096, 4096, 1, mo.float8_e4m3fn, promote=True), H200)
+    assert {config.groups for config in found} >= {1, 2}
+
+
 def test_the_same_problem_has_the_same_configuration():
     asked = [(M, N, K, batches, mo.bfloat16, False, gated) for M, N, K, batches, gated in problems("again", 50)]
     first = [choose(Problem(*problem), H200) for problem in asked]

@@ -16,6 +16,9 @@ from typing import Any
 
 import moye as mo
 
+MAKES_ARRAYS = ("torch", "numpy", "cupy", "spec")
+"""The kinds of arrays beside which ``empty`` makes others."""
+
 
 def empty(like: Any, dtype: Any, shape: tuple[int, ...]) -> Any:
     """An uninitialised column-major array of this dtype and shape, of the library and on the device of ``like``."""

@@ -177,7 +177,7 @@ class Problem:
     ``aligned``: lines of A and B lie multiples of 128 bytes apart, else TMA fetches two parts of memory for one.
     ``rows_A`` and ``rows_B``: the operand is contiguous along its rows, and not along K.
     ``plain``: C is not stored by TMA.  ``most``: sums of a thread that leave registers for what is done to them on
-    their way to C.
+    their way to C.  ``workspace``: the library of C can make the arrays in which sums of several blocks meet.
     """
 
     M: int
@@ -192,6 +192,7 @@ class Problem:
     rows_B: bool = False
     plain: bool = False
     most: int = MOST
+    workspace: bool = True
 
 
 def candidates(problem: Problem, multiprocessors: int = 132) -> list[WarpgroupConfig]:
@@ -247,7 +248,7 @@ def splits(tile: WarpgroupConfig, problem: Problem, multiprocessors: int) -> lis
         if parts * 2 <= k_tiles and count * parts <= 2 * multiprocessors and 4 * tile.bN <= 128 * depth \
                 and tile.bN % 64 in (0, 8, 16, 32) and 256 * tile.groups <= 128 * depth * max(1, tile.bN // 64):
             found.append(replace(tile, stages=depth, split_k=parts))
-    for waves in (1, 2):
+    for waves in (1, 2) if problem.workspace else ():
         parts = max((n for n in PARTS if n * count <= waves * multiprocessors), default=1)
         if parts > 1 and parts * 2 <= k_tiles:
             found.append(replace(tile, stages=deepest(tile.bM, tile.bN, tile.groups, meets=True), split_k=parts,
@@ -262,7 +263,7 @@ def fits(config: WarpgroupConfig, promote: bool, most: int = MOST) -> bool:
     most -= 80 if three else 32 if config.bM == 256 and most < MOST else 0
     if sums + (8 if config.multicast else 0) > most:
         return False
-    room = 0 if config.groups == 1 else 64 if three else 96
+    room = 64 if three else 96
     return not promote or (sums <= room and config.schedule == "cooperative")
 
 
@@ -273,45 +274,46 @@ def fits(config: WarpgroupConfig, promote: bool, most: int = MOST) -> bool:
 class Costs:
     """What the model of costs is made of, on an H200: microseconds, bytes and operations per microsecond.
 
-    ``benchmarks/gemm_fit.py`` fits them to measured products.
+    ``benchmarks/gemm_fit.py`` fits them together to measured products, so that one by one they need not be what their
+    names say: a share above 1 means that what such tiles take is told by loads and latency.
     """
 
     launch: float = 3.731
-    begin: float = 0.6388          # the first stages of a block's first tile
-    begin_byte: float = 1.324e-05    # and for each byte of one
-    flops: float = 8.1e+06        # of one multiprocessor, 16-bit operands, at 1980 MHz
-    share_64: float = 1.904      # of them, that tiles of 64 rows reach, and so on
+    begin: float = 0.6388       # the first stages of a block's first tile
+    begin_byte: float = 1.324e-05  # and for each byte of one
+    flops: float = 8.1e+06      # of one multiprocessor, 16-bit operands, at 1980 MHz
+    share_64: float = 1.904     # of them, that tiles of 64 rows reach, and so on
     share_128: float = 0.9261
     share_192: float = 0.8931
     share_256: float = 0.8727
     turns_64: float = 3.37      # where warpgroups take turns
     turns_128: float = 0.9855
-    narrow: float = 0.002223        # columns that a tile's products cost beyond its own
-    latency: float = 1.026        # from asking for a stage to its arrival
-    loads: float = 2.913e+05        # bytes that one multiprocessor gets from L2
-    l2: float = 1.659e+07             # and all of them
+    narrow: float = 0.002223    # columns that a tile's products cost beyond its own
+    latency: float = 1.026      # from asking for a stage to its arrival
+    loads: float = 2.913e+05    # bytes that one multiprocessor gets from L2
+    l2: float = 1.659e+07       # and all of them
     dram: float = 4.495e+06
-    dram_one: float = 3.275e+05      # bytes from DRAM that one multiprocessor can wait for at a time
-    stream: float = 1.085         # as much faster where one operand leaves L2 first
-    store: float = 1.763e-05       # for an element of a tile, that nothing hides
-    turns_store: float = 1.059    # of it, that warpgroups which take turns do not hide either
-    tile: float = 0.247           # for each further tile of a block
-    gather_2: float = 1.25       # handing sums round in a cluster
+    dram_one: float = 3.275e+05 # bytes from DRAM that one multiprocessor can wait for at a time
+    stream: float = 1.085       # as much faster where one operand leaves L2 first
+    store: float = 1.763e-05    # for an element of a tile, that nothing hides
+    turns_store: float = 1.059  # of it, that warpgroups which take turns do not hide either
+    tile: float = 0.247         # for each further tile of a block
+    gather_2: float = 1.25      # handing sums round in a cluster
     gather_4: float = 1.612
     gather_8: float = 2.151
-    meet: float = 1.342           # and in memory
-    meet_each: float = 0.04822     # for each block of a tile
-    meet_sum: float = 0.000123      # for each sum of a block
-    sharp: float = 3.637          # how sharply the slowest of several things rules
+    meet: float = 1.342         # and in memory
+    meet_each: float = 0.04822  # for each block of a tile
+    meet_sum: float = 0.000123  # for each sum of a block
+    sharp: float = 3.637        # how sharply the slowest of several things rules
     sharp_one: float = 4
     sharp_dram: float = 1.99
-    rows: float = 1.016          # of the share, for an operand that is contiguous along its rows
-    rows_64: float = 0.8938        # where its tile lies in swizzled rows of 64 bytes
+    rows: float = 1.016         # of the share, for an operand that is contiguous along its rows
+    rows_64: float = 0.8938     # where its tile lies in swizzled rows of 64 bytes
     rows_32: float = 0.506
-    pieces_32: float = 1.355      # of the store, where a tile leaves in pieces of 32 columns
+    pieces_32: float = 1.355    # of the store, where a tile leaves in pieces of 32 columns
     pieces_16: float = 2.656
-    unaligned: float = 1.969      # of the loads, for lines that begin anywhere
-    pair: float = 0.9083          # of the share, of blocks that share operands
+    unaligned: float = 1.969    # of the loads, for lines that begin anywhere
+    pair: float = 0.9083        # of the share, of blocks that share operands
 
 
 COSTS = Costs()

@@ -31,7 +31,7 @@ from moye.kernels.gemm.sm90.fusion import Fusion
 from moye.kernels.gemm.sm90.kernel import gemm_sm90_kernel
 from moye.kernels.gemm.sm90.plan import Plan, make_plan
 from moye.kernels.pack import packed
-from moye.kernels.workspace import counters, empty, halves, swapped, zeros
+from moye.kernels.workspace import MAKES_ARRAYS, counters, empty, halves, swapped, zeros
 
 Activation = str | Callable[[Any], Any]
 _HALF, EIGHTH = (mo.float16, mo.bfloat16), (mo.float8_e4m3fn, mo.float8_e5m2)
@@ -97,7 +97,8 @@ def _recipe(a: Any, b: Any, c: Any, fusion: Fusion, promote: bool, config: Warpg
         plain = fusion.accumulate or not stored(c, "warpgroup")
         batches = c.shape[2] if len(c.shape) == 3 else 1
         problem = Problem(a.shape[0], c.shape[1], a.shape[1], batches, a.dtype, promote, fusion.gated,
-                          _aligned(a) and _aligned(b), loaded(a) == 0, loaded(b) == 0, plain, _most(c, fusion, plain))
+                          _aligned(a) and _aligned(b), loaded(a) == 0, loaded(b) == 0, plain, _most(c, fusion, plain),
+                          c.kind in MAKES_ARRAYS)
         config = choose(problem, multiprocessors)
     if config.split_k > max(1, -(-a.shape[1] // config.bK)):
         raise mo.ArgumentError(f"gemm_sm90: split_k={config.split_k} of {config} makes more parts than K={a.shape[1]} "
