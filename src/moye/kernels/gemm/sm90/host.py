@@ -134,6 +134,8 @@ def _most(c: Any, fusion: Fusion, plain: bool) -> int:
         return 128 if batched or apart or fusion.bias or fusion.rows or fusion.columns else MOST
     if fusion.residual and not plain and stored(c, "warpgroup") == "mn":
         return 120
+    if plain and batched and not fusion.plain:
+        return 88
     return 128 if not fusion.plain or apart or (plain and batched) else MOST
 
 
