@@ -1,8 +1,8 @@
 """The functions of math on the GPU: as near to the exact numbers as CUDA documents, and the same where not defined.
 
 The bounds are the maximum errors in units in the last place that the CUDA C++ programming guide tells, in its appendix
-on mathematical functions, for float32 and float64.  The reference is C's library in float64, whose own error, one unit
-of float64 at most here, is allowed for.
+on mathematical functions, for float32 and float64.  The reference is C's library in float64, whose own error, two units
+of float64 at most here, is allowed for; ``lgamma`` is torch's, as ``math.lgamma`` is 55 units off near its zeros.
 """
 
 from __future__ import annotations
@@ -52,6 +52,8 @@ def on_gpu(kernel, *arrays, name):
 
 
 def exact(name, x):
+    if name == "lgamma":
+        return torch.lgamma(torch.from_numpy(x)).numpy()
     own = {"asin": math.asin, "acos": math.acos, "atan": math.atan, "erfc": math.erfc, "cbrt": np.cbrt}
     if name in special_functions.SLOW_MATH and name not in own:
         with np.errstate(all="ignore"):
@@ -74,9 +76,7 @@ def test_one(name, dtype):
     x = np.random.default_rng(1).uniform(low, high, 20000).astype(dtype)
     got = on_gpu(apply_one, x, name=name)
     bound = ULPS[name][dtype is np.float64] + (0.5 if dtype is np.float32 else 2)
-    wanted = exact(name, x.astype(np.float64))
-    sure = np.abs(wanted) > 0.1 if name == "lgamma" else np.ones(len(x), bool)     # near its zeros, math's is as wrong
-    assert sure.mean() > 0.9 and errors(got, wanted)[sure].max() <= bound
+    assert errors(got, exact(name, x.astype(np.float64))).max() <= bound
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64], ids=lambda d: d.__name__)
