@@ -126,6 +126,8 @@ _HOME: dict[str, tuple[str, str]] = {
     "TmaCopy": ("moye.runtime.tma_arguments", "TmaCopy"), "describe": ("moye.runtime.arrays", "describe"),
     "arch_of": ("moye.runtime.compile", "arch_of"),
     "multiprocessors": ("moye.runtime.compile", "multiprocessors"),
+    "replayed": ("moye.runtime.replayed", "replayed"), "Replayed": ("moye.runtime.replayed", "Replayed"),
+    "Planned": ("moye.runtime.replayed", "Planned"), "scratch": ("moye.runtime.recording", "scratch"),
 }
 _MODULES = ("env", "errors", "hardware", "kernels", "layout", "mma", "schedulers", "testing")
 

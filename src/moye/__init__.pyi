@@ -339,6 +339,14 @@ from moye.runtime.kernel import (
 from moye.runtime.prepare import (
     compile_only as compile_only,
 )
+from moye.runtime.recording import (
+    scratch as scratch,
+)
+from moye.runtime.replayed import (
+    Planned as Planned,
+    Replayed as Replayed,
+    replayed as replayed,
+)
 from moye.runtime.simulate import (
     inspections as inspections,
     timelines as timelines,
@@ -470,7 +478,9 @@ __all__ = [
     "PipelineCpAsync",
     "PipelineOrder",
     "PipelineTma",
+    "Planned",
     "PreconditionError",
+    "Replayed",
     "Report",
     "ScaledBasis",
     "SimulationError",
@@ -690,10 +700,12 @@ __all__ = [
     "relu",
     "remainder",
     "replace",
+    "replayed",
     "right_inverse",
     "round",
     "row_reduce",
     "rsqrt",
+    "scratch",
     "select",
     "shape",
     "shape_div",

@@ -23,6 +23,7 @@ _EPILOGUE = ("bias", "residual", "activation", "config", "splits")
 _HOPPER = ("gated", "row_scale", "col_scale", "fast_accum")
 
 
+@mo.replayed
 def gemm(A: Any, B: Any, C: Any, *, alpha: float = 1, beta: float = 0, tf32: bool = False, **epilogue: Any) -> Any:
     """C = alpha * A @ B.T + beta * C, in place; returns C.
 
