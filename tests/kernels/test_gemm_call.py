@@ -14,7 +14,7 @@ import moye as mo
 import tools
 from fake_device import fake_device
 from moye.errors import ArgumentError, DriverError
-from moye.kernels import gemm
+from moye.kernels import WarpgroupConfig, gemm, gemm_sm90
 
 # --- in the simulator ------------------------------------------------------------------------------------------------
 
@@ -96,6 +96,17 @@ def test_errors_stay_errors():
             gemm(A, B, C, alpha="2")
         with pytest.raises(TypeError, match="missing 1 required positional argument: 'C'"):
             gemm(A, B)
+
+
+def test_sizes_of_one_configuration_share_a_kernel():
+    """Extents and strides are arguments: a new size compiles nothing."""
+    config = WarpgroupConfig(128, 128, 64, 4)
+    with mo.compile_only("sm_90a", trace_only=True) as found:
+        for M, N, K in ((2048, 2048, 2048), (2056, 2048, 2048), (4096, 1000, 512), (512, 8192, 264), (7, 64, 8192)):
+            gemm_sm90(*(mo.TensorLike(mo.bfloat16, (rows, columns), (columns, 1))
+                        for rows, columns in ((M, K), (N, K), (M, N))), config=config)
+    assert len(found.jobs) == 5
+    assert len({id(job.spec) for job in found.jobs}) == 1
 
 
 # --- launches on a device that is not there --------------------------------------------------------------------------

@@ -17,6 +17,7 @@ import math
 import types
 from collections.abc import Callable, Sequence
 from functools import update_wrapper
+from sys import modules
 from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar
 
 from moye import env
@@ -56,6 +57,8 @@ class Replayed(Generic[_P, _R]):
 
     def __init__(self, function: Callable[_P, _R]) -> None:
         self.function, self._name = function, getattr(function, "__name__", "it")
+        self.traced: Callable[_P, _R] | None = None
+        """What torch traces in its place, inside of ``torch.compile``."""
         self._known: dict[Any, Replay | None] = {}
         self._ways: dict[Any, _Way] = {}
         update_wrapper(self, function)
@@ -73,6 +76,8 @@ class Replayed(Generic[_P, _R]):
         return f"<mo.replayed {self._name}>"
 
     def __call__(self, *args: _P.args, **kwargs: _P.kwargs) -> _R:
+        if (torch := modules.get("torch")) is not None and torch.compiler.is_compiling() and self.traced is not None:
+            return self.traced(*args, **kwargs)
         way = self._ways.get((*map(type, args), *kwargs, *map(type, kwargs.values())) if kwargs else
                              tuple(map(type, args)))
         if way is not None:

@@ -4,6 +4,7 @@ In: A (M, K), B (N, K), C (M, N), of any strides.  Out: C, written in place.
 
     gemm(A, B, C)                            # C = A @ B.T
     gemm(A, B, C, tf32=True)                 # float32 operands through tensor cores
+    again = gemm.plan(A, B, C); again()      # decided once, launched often
 
 float32 stays float32 unless ``tf32`` is asked for.
 """
@@ -13,6 +14,7 @@ from __future__ import annotations
 from typing import Any
 
 import moye as mo
+from moye.kernels.gemm.operator import traced_gemm
 from moye.kernels.gemm.simt.kernel import gemm_simt
 from moye.kernels.gemm.sm80.config import TensorConfig, instructions
 from moye.kernels.gemm.sm80.kernel import gemm_sm80
@@ -31,6 +33,7 @@ def gemm(A: Any, B: Any, C: Any, *, alpha: float = 1, beta: float = 0, tf32: boo
     float16, bfloat16, float8, float64, int8 and uint8, and float32 if ``tf32``.  Other float32 and int32 go to
     ``gemm_simt``, which takes no epilogue and no batches.  On sm_90a, all that ``gemm_sm90`` can multiply goes there,
     and it also takes gated, row_scale, col_scale and fast_accum.  ArgumentError for arguments that no kernel takes.
+    Calls like earlier ones are repeated without deciding anew (``mo.replayed``), and ``gemm.plan`` prepares one.
     """
     info = mo.describe(A)
     epilogue = {name: x for name, x in epilogue.items() if not _says_nothing(name, x)}
@@ -51,6 +54,9 @@ def gemm(A: Any, B: Any, C: Any, *, alpha: float = 1, beta: float = 0, tf32: boo
         return gemm_sm90(A, B, C, alpha=alpha, beta=beta, **epilogue)
     epilogue.pop("fast_accum", None)                    # its sums are float32 anyway
     return gemm_sm80(A, B, C, alpha=alpha, beta=beta, **epilogue)
+
+
+gemm.traced = traced_gemm
 
 
 def _says_nothing(name: str, x: Any) -> bool:
