@@ -29,7 +29,7 @@ from moye.runtime.host_copies import simulated
 from moye.runtime.launch import check_written, encoded_map, load, overlaps, slot_value
 from moye.runtime.recording import Place, Recording, Scratch, Step
 
-_RECENT = 256
+_RECENT = 1024
 """Launches whose packed parameters are kept, for each kind of call."""
 _MOST_STREAMS = 16
 
