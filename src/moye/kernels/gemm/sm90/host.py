@@ -152,8 +152,8 @@ def _blocks(config: WarpgroupConfig, clusters: int, at_once: int) -> int:
     if config.gather == "cluster":                      # a cluster has one tile, and ends
         return clusters * config.cluster
     if config.split_k > at_once:                        # who waits in vain for a block that finds no place
-        raise mo.ArgumentError(f"gemm_sm90: split_k={config.split_k} of {config} makes more parts than the device holds "
-                               f"at once, {at_once}")
+        raise mo.ArgumentError(f"gemm_sm90: split_k={config.split_k} of {config} makes more parts than the {at_once} "
+                               "that the device holds at once")
     return min(clusters, at_once // config.split_k) * config.split_k * config.cluster
 
 
