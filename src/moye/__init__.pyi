@@ -328,6 +328,7 @@ from moye.runtime.check.report import (
 from moye.runtime.compile import (
     arch_of as arch_of,
     multiprocessors as multiprocessors,
+    resident_clusters as resident_clusters,
 )
 from moye.runtime.host_tensors import (
     HostTensor as HostTensor,
@@ -701,6 +702,7 @@ __all__ = [
     "remainder",
     "replace",
     "replayed",
+    "resident_clusters",
     "right_inverse",
     "round",
     "row_reduce",

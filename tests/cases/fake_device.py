@@ -118,7 +118,8 @@ def fake_device(*functions):
                               cuGetErrorString=lambda error: (0, b"refused"))
     of_driver = {"device_arch": lambda ordinal: "sm_90a", "available": lambda: True, "load": launches.load,
                  "device_limits": lambda ordinal: LIMITS, "_primary_context": lambda ordinal: 1,
-                 "_driver": lambda: context, "current_stream": lambda ordinal, kind="": launches.stream}
+                 "resident_clusters": lambda ordinal, size: 132 // size, "_driver": lambda: context,
+                 "current_stream": lambda ordinal, kind="": launches.stream}
     with ExitStack() as stack:
         for name, value in of_driver.items():
             stack.enter_context(mock.patch.object(driver, name, value))
