@@ -11,6 +11,8 @@ cp.reduce.async.bulk.tensor; CUDA driver API, cuTensorMapEncodeTiled.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 from typing import Literal as OneOf
@@ -118,12 +120,14 @@ def TmaReduceAdd() -> TmaReduce:
 class TensorMap:
     """``modes[d]`` is the tensor's mode that dimension ``d`` of the map runs along; that of unit stride is first.
 
+    Where it is a tuple, the dimension is these modes in one, the innermost first: each of them begins where the one
+    before it ends.
     ``box`` has the elements of a box per dimension; ``swizzle`` is 0, 32, 64 or 128 bytes.  ``promotion`` is the L2
     promotion in bytes (0, 64, 128, 256).  What lies outside the tensor reads as zero, or as ``outside`` says.
     """
 
     dtype: DType
-    modes: tuple[int, ...]
+    modes: tuple[int | tuple[int, ...], ...]
     box: tuple[int, ...]
     swizzle: int = 0
     promotion: int = 128
@@ -136,6 +140,15 @@ class TensorMap:
         for extent in self.box:
             elements *= extent
         return elements * self.dtype.bits // 8
+
+    def dimensions(self, shape: Sequence[int], strides: Sequence[int]) -> list[tuple[int, int]]:
+        """The (extent, stride) of each dimension, in elements, of a tensor of this shape and these strides."""
+        found = []
+        for modes in self.modes:
+            together = (modes,) if isinstance(modes, int) else modes
+            first = next((mode for mode in together if shape[mode] != 1), together[0])
+            found.append((math.prod(shape[mode] for mode in together), strides[first]))
+        return found
 
 
 TYPES = {

@@ -238,7 +238,8 @@ def _add_notes(func: Func, specs: dict[str, Spec]) -> None:
 def _boxes(tiling: TmaTiling) -> str:
     box, swizzle = " x ".join(str(extent) for extent in tiling.map.box), tiling.map.swizzle
     swizzled = f" with {swizzle}-byte swizzle" if swizzle else ""
-    return f"{len(tiling.boxes)} box{'es' if len(tiling.boxes) > 1 else ''} of {box}{swizzled}"
+    merged = "".join(f", modes {modes} as one" for modes in tiling.map.modes if not isinstance(modes, int))
+    return f"{len(tiling.boxes)} box{'es' if len(tiling.boxes) > 1 else ''} of {box}{swizzled}{merged}"
 
 
 # --- captures --------------------------------------------------------------------------------------------------------

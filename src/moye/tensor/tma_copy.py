@@ -25,7 +25,7 @@ from moye.layout.tuples import zip_leaves
 from moye.tensor.accesses import judge
 from moye.tensor.context import builder, locate
 from moye.tensor.coords import CoordTensor
-from moye.tensor.expr import Expr, Scalar, operand_of
+from moye.tensor.expr import Expr, Scalar, operand_of, where
 from moye.tensor.slices import normalise
 from moye.tensor.tensor import Tensor, index_operand
 from moye.tensor.tma_boxes import TmaTiling
@@ -190,7 +190,29 @@ def _first(tma: TmaTensor, coordinates: object, asked: str = "copyto") -> list[A
         raise TensorError(f"{asked}: {tma.label} copies tiles of {tma.tiling.tile}, but the coordinates are "
                           f"{coordinates.layout}", hint=f"mo.tile({tma.label}.tensor, {tma.tiling.tile}, ...)",
                           locs=(locate(),))
-    return [coordinates.offset[mode] for mode in tma.tiling.map.modes]
+    return [coordinates.offset[modes] if isinstance(modes, int) else _merged(tma, coordinates.offset, modes, asked)
+            for modes in tma.tiling.map.modes]
+
+
+def _merged(tma: TmaTensor, first: Any, modes: tuple[int, ...], asked: str) -> Any:
+    """The coordinate of a tile along modes that the map has as one; before the array if it is outside of an inner one.
+
+    There it would be a tile of the next mode otherwise.  A tile is inside or outside as a whole, because it has a
+    divisor of the inner modes' extents, and begins at a multiple of it.
+    """
+    shape: Any = tma.tensor.shape
+    total, inside = first[modes[-1]], None
+    for mode in reversed(modes[:-1]):
+        at, extent = first[mode], tma.tiling.tile[mode]
+        rest = at % extent
+        if isinstance(rest, Expr) or rest != 0:
+            raise TensorError(f"{asked}: {tma.label} merges modes {modes} of its array, so a tile must begin at a "
+                              f"multiple of {extent} along mode {mode}, and {at} is not known to be one",
+                              hint=f"mo.tile({tma.label}.tensor, {tma.tiling.tile}, ...)", locs=(locate(),))
+        total = total * shape[mode] + at
+        here = (at >= 0) & (at < shape[mode])
+        inside = here if inside is None else inside & here
+    return where(inside, total, -prod(tma.tiling.tile[mode] for mode in modes)) if inside is not None else total
 
 
 def check_hint(asked: str, hint: object) -> None:

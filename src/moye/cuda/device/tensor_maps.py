@@ -26,8 +26,9 @@ def encode(tensor_map: TensorMap, shape: tuple[int, ...], strides: tuple[int, ..
     """The map of an array; ``strides`` are in elements, in the order of its modes."""
     drv = driver._driver()
     itemsize = tensor_map.dtype.bits // 8
-    dims = [shape[mode] for mode in tensor_map.modes]
-    apart = [_legal(strides[mode] * itemsize, shape[mode]) for mode in tensor_map.modes[1:]]
+    along = tensor_map.dimensions(shape, strides)
+    dims = [extent for extent, _ in along]
+    apart = [_legal(stride * itemsize, extent) for extent, stride in along[1:]]
     swizzle = f"{tensor_map.swizzle}B" if tensor_map.swizzle else "NONE"
     promotion = f"L2_{tensor_map.promotion}B" if tensor_map.promotion else "NONE"
     with driver.current_device(ordinal):

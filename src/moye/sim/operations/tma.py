@@ -93,13 +93,13 @@ class TmaBox:
 
     def elements(self, issued: Issued) -> tuple[Array, Array]:
         """Offsets in the tensor (N, V) and whether they lie inside."""
-        strides, shape = self.memory.arg.strides, self.memory.arg.shape
+        along = self.map.dimensions(self.memory.arg.shape, self.memory.arg.strides)
         offset: Array = np.zeros((len(issued.thread), len(self.linear)), np.int64)
         inside = np.ones_like(offset, np.bool_)
-        for mode, first, crd in zip(self.map.modes, issued.first, self.inside, strict=True):
+        for (extent, stride), first, crd in zip(along, issued.first, self.inside, strict=True):
             coordinate = first[:, None] + crd
-            offset += coordinate * strides[mode]
-            inside &= (coordinate >= 0) & (coordinate < shape[mode])
+            offset += coordinate * stride
+            inside &= (coordinate >= 0) & (coordinate < extent)
         return offset, inside
 
     def load(self, issued: Issued) -> None:
